@@ -1,0 +1,163 @@
+/* base/clock.c -- see clock.h. */
+#include "base/clock.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define NS_PER_MS 1000000
+
+static _Atomic int64_t offset_ms;      /* UTC minus monotonic */
+static _Atomic bool offset_known;
+static int64_t test_shift_ms;          /* COUPONS_CLOCK_OFFSET_S */
+
+struct mono mono_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (struct mono){(int64_t)t.tv_sec * 1000 * NS_PER_MS + t.tv_nsec};
+}
+
+struct mono mono_add_ms(struct mono m, int64_t ms)
+{
+    return (struct mono){m.ns + ms * NS_PER_MS};
+}
+
+int64_t mono_ms_between(struct mono from, struct mono to)
+{
+    return (to.ns - from.ns) / NS_PER_MS;
+}
+
+void clock_init(void)
+{
+    const char *shift = getenv("COUPONS_CLOCK_OFFSET_S");
+
+    test_shift_ms = shift ? strtoll(shift, NULL, 10) * 1000 : 0;
+}
+
+void clock_set(int64_t utc_ms, struct mono when)
+{
+    atomic_store(&offset_ms, utc_ms - when.ns / NS_PER_MS);
+    atomic_store(&offset_known, true);
+}
+
+int64_t clock_now_ms(void)
+{
+    struct timespec t;
+
+    if (atomic_load(&offset_known))
+        return mono_now().ns / NS_PER_MS + atomic_load(&offset_ms) + test_shift_ms;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / NS_PER_MS + test_shift_ms;
+}
+
+/* Days since 1970-01-01 of a Gregorian date. Source: the era arithmetic of proleptic calendars (400 years = 146097 days). */
+static int64_t days_of_date(int64_t y, int m, int d)
+{
+    int64_t era, day_of_year, year_of_era;
+
+    y -= m <= 2;
+    era = (y >= 0 ? y : y - 399) / 400;
+    year_of_era = y - era * 400;
+    day_of_year = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
+    return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
+}
+
+char *clock_text(int64_t utc_ms, char text[CLOCK_TEXT_SIZE])
+{
+    int64_t seconds = utc_ms / 1000;
+    int ms = (int)(utc_ms % 1000);
+    struct tm t;
+    time_t s;
+
+    if (ms < 0) {
+        ms += 1000;
+        seconds--;
+    }
+    s = (time_t)seconds;
+    gmtime_r(&s, &t);
+    snprintf(text, CLOCK_TEXT_SIZE, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ", (unsigned)(t.tm_year + 1900) % 10000u,
+             (unsigned)(t.tm_mon + 1) % 100u, (unsigned)t.tm_mday % 100u, (unsigned)t.tm_hour % 100u,
+             (unsigned)t.tm_min % 100u, (unsigned)t.tm_sec % 100u, (unsigned)ms % 1000u);
+    return text;
+}
+
+/* count digits at *p into *value; moves *p. */
+static bool digits(const char **p, int count, int *value)
+{
+    int v = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (**p < '0' || **p > '9')
+            return false;
+        v = v * 10 + (*(*p)++ - '0');
+    }
+    *value = v;
+    return true;
+}
+
+static bool literal(const char **p, char upper)
+{
+    char c = **p;
+
+    if (c != upper && !(upper >= 'A' && upper <= 'Z' && c == upper + ('a' - 'A')))
+        return false;
+    (*p)++;
+    return true;
+}
+
+/* ".123456" to milliseconds, cut; at least one digit after the point. */
+static bool fraction(const char **p, int *ms)
+{
+    int scale = 100, seen = 0;
+
+    *ms = 0;
+    if (**p != '.')
+        return true;
+    for ((*p)++; **p >= '0' && **p <= '9'; (*p)++, seen++) {
+        *ms += (**p - '0') * scale;
+        scale /= 10;
+    }
+    return seen > 0;
+}
+
+static bool zone_offset(const char **p, int *minutes)
+{
+    int sign = **p == '-' ? -1 : 1, h, m;
+
+    *minutes = 0;
+    if (literal(p, 'Z'))
+        return true;
+    if (**p != '+' && **p != '-')
+        return false;
+    (*p)++;
+    if (!digits(p, 2, &h) || !literal(p, ':') || !digits(p, 2, &m) || h > 23 || m > 59)
+        return false;
+    *minutes = sign * (h * 60 + m);
+    return true;
+}
+
+static int days_in_month(int y, int m)
+{
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+
+    return days[m - 1] + (m == 2 && y % 4 == 0 && (y % 100 != 0 || y % 400 == 0));
+}
+
+bool clock_parse(const char *text, int64_t *utc_ms)
+{
+    const char *p = text;
+    int y, mo, d, h, mi, s, ms, offset;
+
+    if (!digits(&p, 4, &y) || !literal(&p, '-') || !digits(&p, 2, &mo) || !literal(&p, '-') || !digits(&p, 2, &d))
+        return false;
+    if (!literal(&p, 'T') || !digits(&p, 2, &h) || !literal(&p, ':') || !digits(&p, 2, &mi) || !literal(&p, ':') ||
+        !digits(&p, 2, &s) || !fraction(&p, &ms) || !zone_offset(&p, &offset) || *p != '\0')
+        return false;
+    if (mo < 1 || mo > 12 || d < 1 || d > days_in_month(y, mo) || h > 23 || mi > 59 || s > 60)
+        return false;
+    *utc_ms = (((days_of_date(y, mo, d) * 24 + h) * 60 + mi - offset) * 60 + s) * 1000 + ms;
+    return true;
+}

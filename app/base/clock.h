@@ -1,0 +1,43 @@
+/*
+ * base/clock.h -- time: a monotonic clock, UTC derived from it, and RFC 3339 text.
+ *
+ * Units   *_ms: UTC milliseconds since 1970 as int64_t; struct mono: monotonic nanoseconds, so that the two cannot mix
+ * UTC     is the monotonic clock plus an offset to the primary's clock (clock_set_offset), plus COUPONS_CLOCK_OFFSET_S
+ */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mono {
+    int64_t ns;
+};
+
+struct mono mono_now(void);
+/* m moved by ms milliseconds. */
+struct mono mono_add_ms(struct mono m, int64_t ms);
+/* Milliseconds from `from` to `to`, rounded toward zero. */
+int64_t mono_ms_between(struct mono from, struct mono to);
+static inline bool mono_before(struct mono a, struct mono b)
+{
+    return a.ns < b.ns;
+}
+
+/* The service's UTC time in ms. Before the first clock_set_offset(): this machine's clock. Thread-safe. */
+int64_t clock_now_ms(void);
+
+/* Say that the primary's clock read utc_ms at the monotonic time `when`. Thread-safe. */
+void clock_set(int64_t utc_ms, struct mono when);
+
+/* Read COUPONS_CLOCK_OFFSET_S from the environment (tests only). Call once, before threads. */
+void clock_init(void);
+
+#define CLOCK_TEXT_SIZE 32
+/* utc_ms as "2026-11-21T10:00:00.000Z" into text; returns text. Years 0000-9999. */
+char *clock_text(int64_t utc_ms, char text[CLOCK_TEXT_SIZE]);
+
+/* Parse RFC 3339 date-time (any offset, fraction cut to milliseconds). False, and *utc_ms untouched, when it is not one. */
+bool clock_parse(const char *text, int64_t *utc_ms);
+
+#endif
