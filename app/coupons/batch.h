@@ -1,0 +1,144 @@
+/*
+ * coupons/batch.h -- one document of the ledger: the requests that were decided together, and the totals after them.
+ *
+ * Shape   struct batch: head (totals after it), entries[], who[] (names, beside the hash)
+ * Units   *_ms: UTC milliseconds since 1970; *_minor: minor units
+ * Chain   hash = SHA-256 of batch_line() without its hash member; prev of seq 1 is 32 zero bytes
+ * Owns    its arena, and with it everything that it points to: batch_new/batch_free
+ */
+#ifndef COUPONS_BATCH_H
+#define COUPONS_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/ids.h"
+#include "coupons/coupon.h"
+#include "coupons/use.h"
+
+#define HASH_LEN 32
+
+/* The lane's running totals; each batch carries them as they stand after it. */
+struct head {
+    int64_t seq;     /* 0: the lane has no batch yet */
+    int64_t at_ms;   /* never runs backwards */
+    int64_t version; /* of the coupon's definition; 0: no coupon yet */
+    int64_t slots;   /* that exist: generated and not retired */
+    int64_t due;     /* of them, free ones that are to be retired (a cap was lowered); they can no longer be taken */
+    int64_t next_n;  /* the first number that was never generated */
+    int64_t issued, reserved, redeemed;
+    int64_t ordinal; /* takings ever */
+    int64_t discount_minor; /* given or held */
+    int64_t day_ms;  /* start of the day, in the coupon's zone, to which at_ms belongs */
+    int64_t day_taken;
+    uint8_t hash[HASH_LEN];
+};
+
+static inline int64_t head_taken(const struct head *h)
+{
+    return h->issued + h->reserved + h->redeemed;
+}
+
+/* Slots that may still be taken. */
+static inline int64_t head_free(const struct head *h)
+{
+    return h->slots - head_taken(h) - h->due;
+}
+
+/* n = how often a kind of entry may stand; names are on the wire and in the database, never reused. */
+#define ENTRY_KINDS(X)                                                                                                 \
+    X(ENTRY_DEFINE, "define")     /* the coupon was made or changed: definition */                                     \
+    X(ENTRY_DELETE, "delete")     /* the coupon is gone; its id stays taken */                                         \
+    X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step */                              \
+    X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if a job asked */                   \
+    X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free and due, are retired */                                \
+    X(ENTRY_ISSUE, "issue")                                                                                            \
+    X(ENTRY_RESERVE, "reserve")                                                                                        \
+    X(ENTRY_REDEEM, "redeem")     /* a taking straight to redeemed, or of an issued or reserved one */                 \
+    X(ENTRY_CANCEL, "cancel")                                                                                          \
+    X(ENTRY_EXPIRE, "expire")                                                                                          \
+    X(ENTRY_REVERSE, "reverse")                                                                                        \
+    X(ENTRY_TICK, "tick")         /* nothing happened until now */
+
+enum entry_kind {
+#define X(kind, name) kind,
+    ENTRY_KINDS(X)
+#undef X
+    ENTRY_KIND_COUNT
+};
+const char *entry_kind_name(enum entry_kind k);
+enum entry_kind entry_kind_of_name(const char *name); /* ENTRY_KIND_COUNT: none */
+
+/* Which members an entry of a kind has, both in GET /ledger and in the database: a row per kind. */
+enum entry_member {
+    HAS_SLOT = 1,       /* n, g */
+    HAS_USER = 2,       /* alias; and a row in who[] */
+    HAS_TAKING = 4,     /* key, ordinal, left, day: the entry takes a slot */
+    HAS_MONEY = 8,      /* discount_minor */
+    HAS_RANGE = 16,     /* n, count */
+    HAS_JOB = 32,       /* job, step */
+    HAS_DEFINITION = 64,
+    HAS_SAME_DAY = 128, /* same_day: gives back the day's counts too */
+    HAS_COUNT = 256,    /* count */
+    HAS_SINCE = 512     /* since: seq of the batch of the taking that ends */
+};
+extern const unsigned entry_members[ENTRY_KIND_COUNT];
+
+struct entry {
+    enum entry_kind kind;
+    int64_t n;
+    uint32_t g;
+    uint32_t from;
+    int64_t count;
+    int64_t ordinal;
+    int64_t left; /* slots still free after this taking */
+    int64_t day;  /* taken that day after this taking */
+    int64_t discount_minor;
+    int64_t reserved_until_ms, valid_until_ms; /* 0: none */
+    bool same_day;
+    int64_t since; /* seq of the taking that this ends */
+    int64_t step;
+    const char *job;
+    char alias[ID_ALIAS_LEN + 1];
+    uint8_t key[KEY_HASH_LEN];
+    const struct coupon *definition;
+    /* who[]: beside the hash, emptied when the user is erased */
+    const char *user; /* NULL: erased, or no user */
+    const char *order;
+    const char *metadata; /* NULL: {} */
+    uint8_t fingerprint[FINGERPRINT_LEN];
+};
+
+struct batch {
+    struct arena arena;
+    const char *coupon;
+    int64_t lane;
+    char id[ID_BATCH_LEN + 1]; /* random: says whose append it was */
+    struct head head;          /* after it; head.hash is its hash */
+    uint8_t prev[HASH_LEN];
+    struct entry *entries;
+    size_t count, capacity;
+    /* The states after this batch of the users it touched, where this process knows them (its own batches): so that
+     * their views need not be folded again. In the arena. */
+    struct use **uses;
+    size_t use_count;
+};
+
+/* A batch without entries, whose id is new. */
+struct batch *batch_new(const char *coupon, int64_t lane);
+void batch_free(struct batch *b);
+struct entry *batch_add(struct batch *b, enum entry_kind kind);
+
+/* Append the batch's line of GET /ledger to out: RFC 8785, without a newline; with_hash adds the member "hash". */
+void batch_line(const struct batch *b, struct buf *out, bool with_hash);
+
+/* SHA-256 of the line without hash. scratch is cleared first. */
+void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LEN]);
+
+/* True when the entry ends its generation (cancel, expire, reverse): its id goes to the indexed ended[]. */
+bool entry_ends(const struct entry *e);
+
+#endif

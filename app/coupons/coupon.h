@@ -1,0 +1,155 @@
+/*
+ * coupons/coupon.h -- a coupon's definition, and the table of its fields.
+ *
+ * Shape   struct coupon; every member is one row of coupon_fields[], from which reading, writing and checking are made
+ * Units   *_ms: UTC milliseconds since 1970; *_minor: minor units of the currency; *_s: seconds; *_bp: 1/10000
+ * Nulls   an integer or time that is null is COUPON_NULL; a string that is null is NULL
+ * Owns    nothing; strings are borrowed from the arena in which the coupon was made
+ * Source  the HTTP contract, chapter Coupons
+ */
+#ifndef COUPONS_COUPON_H
+#define COUPONS_COUPON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/result.h"
+
+#define COUPON_NULL INT64_MIN
+#define COUPON_ID_MAX 64
+#define COUPON_METADATA_MAX 4096 /* bytes of canonical JSON */
+
+enum coupon_state { COUPON_DRAFT, COUPON_ACTIVE, COUPON_PAUSED, COUPON_ENDED, COUPON_DELETED /* tombstone, never shown */ };
+enum cap_policy { CAP_EXACT, CAP_APPROXIMATE, CAP_NONE };
+enum on_user_cap { ON_USER_CAP_REFUSE, ON_USER_CAP_EXISTING };
+enum discount_kind { DISCOUNT_NONE, DISCOUNT_AMOUNT, DISCOUNT_PERCENT, DISCOUNT_OTHER };
+enum codes_source { CODES_NONE, CODES_GENERATED, CODES_IMPORTED };
+enum codes_pick { PICK_SEQUENTIAL, PICK_RANDOM };
+enum codes_claim { CLAIM_ANY, CLAIM_PRESENT };
+enum codes_match { MATCH_EXACT, MATCH_LOOSE };
+enum codes_unique { UNIQUE_COUPON, UNIQUE_SERVICE };
+
+struct string_list {
+    const char **items;
+    size_t count;
+};
+
+struct coupon {
+    const char *id;
+    int64_t version; /* 1 when created; its ETag */
+    const char *title;
+    const char *description;
+    int64_t state; /* enum coupon_state; enums are int64_t so that the field table can address them */
+    int64_t starts_at_ms;
+    int64_t ends_at_ms;
+    const char *time_zone;
+    struct {
+        int64_t policy; /* enum cap_policy */
+        int64_t total;
+        int64_t per_day;
+        int64_t per_user;
+        int64_t per_user_per_day;
+        int64_t discount_minor;
+    } cap;
+    int64_t on_user_cap; /* enum on_user_cap */
+    struct {
+        int64_t kind; /* enum discount_kind */
+        int64_t amount_minor;
+        int64_t percent_bp;
+        int64_t max_minor;
+        const char *label;
+        const char *currency;
+        int64_t min_spend_minor;
+        struct {
+            struct string_list categories;
+            struct string_list skus;
+        } only;
+    } discount;
+    int64_t valid_for_s;
+    int64_t reserve_s;
+    struct {
+        int64_t source; /* enum codes_source */
+        int64_t length;
+        const char *prefix;
+        int64_t pick;   /* enum codes_pick */
+        int64_t claim;  /* enum codes_claim */
+        int64_t match;  /* enum codes_match */
+        int64_t unique; /* enum codes_unique */
+    } codes;
+    int64_t low_stock;
+    struct {
+        int64_t below;
+        int64_t add;
+    } replenish;
+    int64_t cleanup_after_s;
+    int64_t lanes;
+    const char *metadata; /* a JSON object in RFC 8785 form */
+};
+
+enum field_type {
+    FIELD_STRING,  /* const char *; bounds in characters */
+    FIELD_INT,     /* int64_t; bounds inclusive */
+    FIELD_TIME,    /* int64_t UTC ms; RFC 3339 in JSON */
+    FIELD_ENUM,    /* int64_t, index into names[] */
+    FIELD_STRINGS, /* struct string_list; bounds: number of items; each 1-128 characters */
+    FIELD_JSON     /* const char *: an object, kept as canonical text */
+};
+
+enum field_flags {
+    FIELD_NULLABLE = 1,  /* null is a value of its own and its default */
+    FIELD_REQUIRED = 2,  /* must be given when a coupon is made */
+    FIELD_FIXED = 4,     /* 409 field_fixed once slots or redemptions exist */
+    FIELD_LATER = 8      /* only the default is supported yet: any other value is a 400 that points here */
+};
+
+struct coupon_field {
+    const char *pointer; /* JSON pointer: "/cap/total"; at most three levels */
+    enum field_type type;
+    size_t offset;
+    int64_t min, max;
+    const char *const *names; /* FIELD_ENUM: NULL-terminated, as on the wire */
+    int64_t default_int;      /* also for enums; COUPON_NULL for null */
+    const char *default_text;
+    unsigned flags;
+    unsigned supported;       /* FIELD_ENUM: bit i set = names[i] is supported now; others are a 400 */
+    unsigned discount_kinds;  /* bit k set = the member exists when discount.kind is k; 0: not in discount */
+};
+
+/* Sorted by pointer (RFC 8785 order of members), without id and version. */
+extern const struct coupon_field coupon_fields[];
+extern const size_t coupon_fields_count;
+
+/* A coupon with every default set, strings static. id and title are NULL, version 0. */
+void coupon_init(struct coupon *c);
+
+/* A deep copy of c in a. */
+struct coupon *coupon_copy(const struct coupon *c, struct arena *a);
+
+/* What is wrong with the whole definition: the table's bounds, and the rules between fields
+ * (cap.total required; window in order; discount fields of the kind; unsupported values).
+ * The errors go to *list; returns their number. Does not check that time_zone exists: the database knows. */
+struct field_error {
+    const char *pointer;
+    const char *detail;
+};
+size_t coupon_check(const struct coupon *c, struct arena *a, struct field_error **list);
+
+/* The first FIELD_FIXED row in which a and b differ, or NULL. */
+const char *coupon_fixed_difference(const struct coupon *a, const struct coupon *b);
+
+/* The definition as a JSON object in RFC 8785 order, with id; with_version adds "version". */
+void coupon_write(const struct coupon *c, struct json *j, bool with_version);
+
+/* True when text is a coupon id: [A-Za-z0-9_][A-Za-z0-9_-]{0,63}. */
+bool coupon_id_valid(const char *text);
+
+/* True when text is a user: 1-128 bytes of UTF-8 without control characters. */
+bool coupon_user_valid(const char *text);
+
+/* True when text is well-formed UTF-8 (no surrogates, no overlong forms). *characters, if not NULL, gets its length. */
+bool utf8_valid(const char *text, size_t *characters);
+
+#endif

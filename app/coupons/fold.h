@@ -1,0 +1,48 @@
+/*
+ * coupons/fold.h -- the ledger's meaning: how a batch changes each view. Views are functions of the ledger, and this is
+ * the function. Deciding uses it too, so that what is decided and what is replayed cannot differ.
+ *
+ * Rule    folding a batch that a view already holds (view.seq >= batch seq) changes nothing
+ */
+#ifndef COUPONS_FOLD_H
+#define COUPONS_FOLD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coupons/batch.h"
+#include "coupons/slot.h"
+#include "coupons/use.h"
+
+/* Lay entry e of a batch (its seq, at and day taken from *head, the lane and coupon zone day) into u.
+ * Strings are shared with e; new redemptions come from a. Does not move u->seq or u->version: fold_use_done does. */
+void fold_use_entry(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a);
+/* Close a batch for u: seq, version + 1, and drop redemptions that ended more than 7 days before at. */
+void fold_use_done(struct use *u, const struct head *head);
+/* Both, for all of u's entries in b, if b is newer than u. True when anything was laid. */
+bool fold_use(struct use *u, const struct batch *b, struct arena *a);
+
+/* Lay e into the totals. The day is the caller's work: see fold_day. */
+void fold_head_entry(struct head *h, const struct entry *e);
+/* Move h to at_ms and its day: a new day starts its count at 0. */
+void fold_day(struct head *h, int64_t at_ms, int64_t day_ms);
+
+/* Lay all of b's entries that touch k into it, if b is newer than k. True when anything was laid. */
+bool fold_bucket(struct bucket *k, const struct batch *b);
+/* True when b touches bucket number `bucket`. */
+bool batch_touches_bucket(const struct batch *b, int64_t bucket);
+
+/* What the reporter adds up per quarter hour. */
+struct report_counts {
+    int64_t issued, reserved, redeemed, cancelled, expired, reversed;
+    int64_t discount_minor; /* redeemed minus reversed */
+};
+void fold_report(struct report_counts *r, const struct batch *b);
+
+#define QUARTER_MS (INT64_C(15) * 60 * 1000)
+
+/* What differs between the totals that a batch carries and those that follow from the batch before it; NULL if nothing.
+ * For verify. before: the head of the batch before (zeroed for the first). */
+const char *batch_contradiction(const struct head *before, const struct batch *b);
+
+#endif

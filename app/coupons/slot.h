@@ -1,0 +1,94 @@
+/*
+ * coupons/slot.h -- one right to redeem, and the table of how it may move.
+ *
+ * Shape   slots stand in buckets of 64: slot n is buckets[n / 64].slots[n % 64]
+ * Units   *_ms: UTC milliseconds since 1970
+ * States  see slot_moves[]: the only place that knows them
+ * Owns    a bucket owns its slots' user names (malloc): bucket_init/bucket_release
+ */
+#ifndef COUPONS_SLOT_H
+#define COUPONS_SLOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/result.h"
+
+#define BUCKET_SLOTS 64
+
+enum slot_state {
+    SLOT_FREE,
+    SLOT_ISSUED,
+    SLOT_RESERVED,
+    SLOT_REDEEMED,
+    SLOT_RETIRED,
+    /* what a redemption became when its generation ended; never a slot's present state */
+    SLOT_CANCELLED,
+    SLOT_EXPIRED,
+    SLOT_REVERSED,
+    SLOT_STATE_COUNT
+};
+
+/* "free", "issued", ...: static. */
+const char *slot_state_name(enum slot_state s);
+/* The state of that name, or SLOT_STATE_COUNT. */
+enum slot_state slot_state_of_name(const char *name);
+
+enum slot_move {
+    MOVE_ISSUE,
+    MOVE_RESERVE,
+    MOVE_REDEEM,
+    MOVE_CANCEL,
+    MOVE_EXPIRE,
+    MOVE_REVERSE,
+    MOVE_RETIRE,
+    SLOT_MOVE_COUNT
+};
+
+struct slot_rule {
+    enum slot_state from;
+    enum slot_move move;
+    enum slot_state to;     /* for cancel and expire of a hold: where it came from decides, see slot_move_to */
+    bool new_generation;    /* a taking or a hold */
+    bool takes, gives_back; /* a slot leaves free, or returns to it */
+};
+extern const struct slot_rule slot_moves[];
+extern const size_t slot_moves_count;
+
+/* The row for (from, move), or NULL: not possible. */
+const struct slot_rule *slot_rule(enum slot_state from, enum slot_move move);
+
+struct slot {
+    uint32_t generation; /* how often taken or held; kept for ever */
+    uint8_t state;       /* enum slot_state */
+    char *user;          /* NULL when free or retired; owned */
+    int64_t at_ms;       /* of the last move; 0 when never moved */
+    int64_t due_ms;      /* when a hold or an issued one ends; 0: never */
+    uint32_t from;       /* generation of the issued one beneath a hold; 0: none */
+};
+
+struct bucket {
+    int64_t b;
+    int64_t hops; /* how often it changed lanes */
+    int64_t lane;
+    int64_t seq;  /* of the batch that last touched it */
+    int64_t pick; /* random, for picking at random */
+    int size;     /* slots that exist, retired ones included: 0..64 */
+    struct slot slots[BUCKET_SLOTS];
+};
+
+void bucket_init(struct bucket *k, int64_t b);
+void bucket_release(struct bucket *k);
+/* dst, initialised or zeroed, becomes a deep copy of src. */
+void bucket_copy(struct bucket *dst, const struct bucket *src);
+int bucket_free_count(const struct bucket *k);
+/* The earliest due_ms of its slots, or 0. */
+int64_t bucket_due(const struct bucket *k);
+
+static inline int64_t bucket_of(int64_t n)
+{
+    return n / BUCKET_SLOTS;
+}
+
+#endif

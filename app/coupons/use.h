@@ -1,0 +1,87 @@
+/*
+ * coupons/use.h -- what one user did with one coupon: a view of the ledger.
+ *
+ * Shape   counts, and the redemptions with what rebuilds each one's first answer, in the order of taking
+ * Units   *_ms: UTC milliseconds since 1970
+ * Owns    nothing; strings and arrays are borrowed from an arena. Redemptions are never changed in place once a
+ *         struct use is shared: use_copy() first
+ */
+#ifndef COUPONS_USE_H
+#define COUPONS_USE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/ids.h"
+#include "coupons/slot.h"
+
+#define KEY_HASH_LEN 16
+#define FINGERPRINT_LEN 16
+#define USE_REDEMPTIONS_MAX 1000
+#define USE_KEY_KEPT_MS (INT64_C(7) * 24 * 3600 * 1000) /* after the end of a redemption */
+
+/* One generation of one slot, as its user sees it. */
+struct redemption {
+    int64_t n;
+    uint32_t g;
+    uint32_t from;      /* g of the issued one that this holds; 0: none */
+    int64_t lane;
+    int64_t seq;        /* batch of the taking */
+    int64_t ordinal;    /* of the taking, in its lane; from 1 */
+    int64_t at_ms;      /* of the taking */
+    int64_t day_ms;     /* start of the day, in the coupon's zone, on which the taking counts */
+    int64_t ended_ms;   /* 0 while it stands */
+    int64_t reserved_until_ms; /* 0: none */
+    int64_t valid_until_ms;    /* 0: none */
+    int64_t discount_minor;
+    uint8_t state;       /* enum slot_state, as it stands */
+    uint8_t first_state; /* as first answered */
+    int64_t left;        /* after the taking: slots still free (COUPON_NULL: no slots) */
+    int64_t day;         /* after the taking: taken that day */
+    int64_t user;        /* after the taking: the user's total */
+    int64_t user_day;    /* after the taking: the user's, that day */
+    uint8_t key[KEY_HASH_LEN];
+    uint8_t fingerprint[FINGERPRINT_LEN];
+    const char *order;    /* the order's id, or NULL */
+    const char *metadata; /* canonical JSON object, or NULL for {} */
+    const char *code;     /* or NULL */
+};
+
+struct use {
+    const char *user;
+    char alias[ID_ALIAS_LEN + 1];
+    int64_t version; /* grows by one with every batch that touched it; the ETag */
+    int64_t seq;     /* of the last batch that touched it; 0: never */
+    int64_t total;   /* takings that count */
+    int64_t day_ms;  /* the day that `today` counts, its start */
+    int64_t today;
+    struct redemption *redemptions;
+    size_t count;
+    size_t capacity;
+    bool stored;     /* it was read from a view: an update, not an insert */
+    /* for the pseudo-user of a job (see JOB_USER_PREFIX): its progress in this coupon */
+    int64_t job_step;
+};
+
+/* Users never hold control characters, so this cannot be one. */
+#define JOB_USER_PREFIX "\x01job:"
+
+/* A use of `user` who never took anything; alias is random and given by the caller. */
+void use_init(struct use *u, const char *user, const char *alias);
+/* A copy of u in a that can be changed; strings are shared with u, so a must not outlive them -- or deep: copied too. */
+struct use *use_copy(const struct use *u, struct arena *a, bool deep);
+/* Append an empty redemption. */
+struct redemption *use_add(struct use *u, struct arena *a);
+/* The takings that count on the day that starts at day_ms. */
+int64_t use_today(const struct use *u, int64_t day_ms);
+struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN]);
+/* The newest standing (reserved or redeemed) redemption for this order id, or NULL. */
+struct redemption *use_by_order(const struct use *u, const char *order);
+struct redemption *use_by_slot(const struct use *u, int64_t n, uint32_t g);
+
+/* The hash under which a key is kept: BLAKE2b-128 of alias and key. Without the alias it says nothing of the key. */
+void key_hash(const char *alias, const char *key, uint8_t hash[KEY_HASH_LEN]);
+
+#endif

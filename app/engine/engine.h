@@ -1,0 +1,112 @@
+/*
+ * engine/engine.h -- group commit: requests in, decided batches in the ledger, answers out.
+ *
+ * Shape    one struct engine per process; a lane per coupon (and lane number), loaded when first asked for;
+ *          committer threads that own the lanes; a thread that writes views
+ * Usage    engine_start(); fill a struct op, engine_submit(); its done() is called once, from one of the engine's threads,
+ *          and must be quick and must not block
+ * Promise  done() with a result other than OUTCOME_UNKNOWN and BUSY speaks of what a majority of the database has
+ * Threads  engine_submit() from any thread
+ */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "coupons/decide.h"
+#include "store/store.h"
+
+enum op_kind {
+    OP_TAKE,        /* user, take -> outcome */
+    OP_CHECK,       /* user, take -> outcome, discount_minor, use, head */
+    OP_REVERSE,     /* n, g -> outcome, use->user */
+    OP_CREATE,      /* definition -> outcome, coupon */
+    OP_CHANGE,      /* definition, expected_version -> outcome, coupon */
+    OP_DELETE,      /* -> outcome */
+    OP_GENERATE,    /* job, step, count -> outcome */
+    OP_DUE,         /* job, step, count -> outcome, count */
+    OP_TICK,        /* -> outcome */
+    OP_COUPON,      /* -> coupon, head: the definition as of the tail */
+    OP_USE,         /* user -> use (never NULL), coupon, head */
+    OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, use */
+    OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot */
+    OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
+    OP_KIND_COUNT
+};
+
+/* Every op whose coupon does not exist (or was deleted) ends with COUPON_NOT_FOUND, except OP_CREATE. */
+struct op {
+    /* in; borrowed until done() */
+    enum op_kind kind;
+    const char *coupon;
+    int64_t lane;            /* 0 */
+    struct arena *arena;     /* for what comes out; the engine's between submit and done() */
+    struct mono deadline;    /* past it: BUSY if nothing was sent, else OUTCOME_UNKNOWN */
+    void (*done)(struct op *op);
+    void *context;           /* the caller's */
+    const char *user;
+    struct take take;
+    int64_t n;
+    uint32_t g;
+    struct coupon *definition;
+    int64_t expected_version;
+    const char *job;
+    int64_t step;
+    int64_t count;
+    enum cpn_result refusal;
+    /* out; strings in arena */
+    struct outcome outcome;
+    int64_t discount_minor;
+    const struct coupon *coupon_now; /* the definition as of the tail; NULL when there is none */
+    struct head head;                /* the totals as of the tail after the batch */
+    struct use *use;
+    struct slot slot;
+    int64_t seq;                     /* of the batch; the tail's for reads */
+    int64_t at_ms;                   /* when it was decided */
+    /* the engine's */
+    struct op *next;
+};
+
+struct engine_config {
+    int committers;      /* threads, 1..8 */
+    int batch_max;       /* requests per lane and batch */
+    int queue_max;       /* waiting requests per lane */
+    int requests_max;    /* waiting requests in all */
+    int lanes_max;       /* lanes kept in memory */
+    int window_max;      /* entries of one lane that wait for their views */
+    int gather_us;       /* wait for more requests when few are there; 0: never */
+    int flush_ms;        /* how long buckets' views are gathered */
+};
+
+struct engine;
+
+/* What the engine counts; called from its threads. Any may be NULL. */
+struct engine_hooks {
+    void (*batch)(int requests, int entries, int64_t append_us, int64_t load_us);
+    void (*decided)(enum op_kind kind, enum cpn_result result);
+    void (*conflict)(void);
+    void (*retry)(void);
+    void (*queue)(int waiting);
+    void (*appended)(void);      /* a batch is in the ledger, before its answers: counts up to `viewed` */
+    void (*viewed)(void);        /* that batch's users' views are written */
+    void (*crash_point)(const char *name); /* tests: may kill the process */
+};
+
+struct engine *engine_start(const struct engine_config *config, struct store_source *source,
+                            const struct engine_hooks *hooks);
+/* OK, or BUSY: the queue is full, and done() will not be called. */
+enum cpn_result engine_submit(struct engine *e, struct op *op) CPN_CHECKED;
+/* Decide what waits, write the views and marks, stop the threads. After the last submit. */
+void engine_stop(struct engine *e);
+
+/* Submit and wait: for the job runner, tools and tests. op->done and op->context are used. */
+enum cpn_result engine_call(struct engine *e, struct op *op);
+/* Load the lane and write every view that the ledger says is missing: the backstop. STORE_FAILED: try again later. */
+enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane);
+
+#endif

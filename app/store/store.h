@@ -1,0 +1,151 @@
+/*
+ * store/store.h -- the only door to the database: what the engine needs of it, as a table of operations, so that the
+ * engine runs against MongoDB and against a fake with seeded faults alike.
+ *
+ * Shape    struct store: one thread's door. Every call blocks
+ * Reads    see only what a majority has, and not less than `after` (the operation time of a mark) where it is given
+ * Writes   are acknowledged by a majority, journalled
+ * Errors   STORE_FAILED: the database did not answer properly; for reads ask again, for append see there
+ * Threads  one at a time per struct store
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "coupons/batch.h"
+#include "coupons/coupon.h"
+#include "coupons/slot.h"
+#include "coupons/use.h"
+
+enum store_status {
+    STORE_OK,
+    STORE_FAILED,   /* no proper answer: nothing is known */
+    STORE_NO_ZONE,  /* day(): the time zone does not exist */
+    STORE_EXISTS,   /* an insert found its _id, or its key, taken */
+    STORE_NOT_FOUND /* nothing has this _id */
+};
+
+/* The database's operation time; {0, 0}: none. */
+struct store_time {
+    uint32_t seconds, increment;
+};
+
+/* Up to which seq a lane's views (kind "views"), or the reporter's totals ("totals"), are written. */
+struct mark {
+    int64_t seq;
+    struct store_time when;
+};
+
+struct use_read {
+    const char *coupon;
+    const char *user;
+    struct use *use; /* out, in the call's arena; NULL: there is no view */
+};
+
+struct bucket_read {
+    const char *coupon;
+    int64_t b;
+    struct bucket *bucket; /* in: zeroed or initialised memory of the caller's; out: filled */
+    bool found;
+};
+
+enum append_result {
+    APPEND_UNKNOWN, /* insert the same batch again until it is one of the others */
+    APPEND_OURS,    /* it is in the ledger, by this insert or an earlier one whose reply was lost; a majority has it */
+    APPEND_THEIRS   /* its seq is taken by another batch: read it, and decide anew */
+};
+
+struct append {
+    const struct batch *batch;
+    enum append_result result;
+};
+
+struct confirm {
+    const char *coupon;
+    int64_t lane;
+    int64_t tail;
+    bool unmoved; /* out: nothing stands at tail + 1 */
+};
+
+enum view_kind { VIEW_USE, VIEW_BUCKET, VIEW_COUPON };
+
+/* One view to be written whole, if the stored one is older than its seq (buckets: hops, seq). */
+struct view_write {
+    enum view_kind kind;
+    const char *coupon;
+    const struct use *use;
+    const struct bucket *bucket;
+    const struct coupon *definition;
+    int64_t seq;  /* of the definition; uses and buckets carry their own */
+    bool written; /* out: it, or something newer, is there and a majority has it */
+};
+
+struct mark_write {
+    const char *coupon;
+    int64_t lane;
+    const char *kind;
+    struct mark mark;
+};
+
+struct store;
+
+struct store_ops {
+    /* The lane's mark of that kind; seq 0 when it has none. */
+    enum store_status (*mark)(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
+
+    /* The batches with after < seq, ascending, at most `most`, into batches[] (each the caller's to free); *count. Majority. */
+    enum store_status (*ledger)(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                                struct batch **batches, size_t *count);
+
+    /* The definition's view, into a; *definition NULL when there is none. A tombstone has state COUPON_DELETED. */
+    enum store_status (*coupon)(struct store *s, const char *coupon, struct store_time after, struct arena *a,
+                                struct coupon **definition, int64_t *seq);
+
+    /* Views of uses, of any coupons, in one read. */
+    enum store_status (*uses)(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
+                              size_t count);
+
+    enum store_status (*buckets)(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
+
+    /* Up to `most` buckets of the lane that have free slots, from bucket number `from` on, ascending, into buckets[]
+     * (initialised here, released by the caller). */
+    enum store_status (*free_buckets)(struct store *s, struct store_time after, const char *coupon, int64_t lane,
+                                      int64_t from, size_t most, struct bucket *buckets, size_t *count);
+
+    /* Append batches of different lanes in one unordered majority insert; fills each result. Returns STORE_FAILED when
+     * any result is UNKNOWN. */
+    enum store_status (*append)(struct store *s, struct append *appends, size_t count);
+
+    /* Linearizable: fill unmoved for each. */
+    enum store_status (*confirm)(struct store *s, struct confirm *confirms, size_t count);
+
+    /* Write views, unordered; fills each written. *when: the operation time, not earlier than any of the writings. */
+    enum store_status (*write_views)(struct store *s, struct view_write *views, size_t count, struct store_time *when);
+
+    /* Move marks forward, never back. */
+    enum store_status (*write_marks)(struct store *s, const struct mark_write *marks, size_t count);
+
+    /* The day of time_zone that holds at_ms: [*start_ms, *end_ms). STORE_NO_ZONE when the database does not know it. */
+    enum store_status (*day)(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
+
+    /* The primary's clock, UTC. */
+    enum store_status (*now)(struct store *s, int64_t *utc_ms);
+
+    /* Give the door back. */
+    void (*close)(struct store *s);
+};
+
+struct store {
+    const struct store_ops *ops;
+};
+
+/* Where doors come from: one per process. */
+struct store_source {
+    struct store *(*open)(struct store_source *source); /* never NULL */
+};
+
+#endif
