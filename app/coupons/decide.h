@@ -51,6 +51,7 @@ struct take {
     uint8_t fingerprint[FINGERPRINT_LEN];
     const struct order *order; /* NULL: none */
     const char *metadata;      /* canonical JSON object; NULL: {} */
+    const char *code;          /* NULL: none */
     enum slot_state state;     /* what the slot becomes: redeemed */
 };
 

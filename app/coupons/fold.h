@@ -7,12 +7,16 @@
 #ifndef COUPONS_FOLD_H
 #define COUPONS_FOLD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "coupons/batch.h"
 #include "coupons/slot.h"
 #include "coupons/use.h"
+
+/* True when e is about `user`: a user's entry by name, a job's by its pseudo-user. */
+bool entry_is_of(const struct entry *e, const char *user);
 
 /* Lay entry e of a batch (its seq, at and day taken from *head, the lane and coupon zone day) into u.
  * Strings are shared with e; new redemptions come from a. Does not move u->seq or u->version: fold_use_done does. */
