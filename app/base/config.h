@@ -1,0 +1,109 @@
+/*
+ * base/config.h -- the service's settings: one row per setting, read from an INI file.
+ *
+ * Shape     struct config: plain data, copied by assignment, nothing to free
+ * Sources   the row's default, then the file, then overrides, then MONGODB_URI of the environment for mongodb.uri;
+ *           where mongodb.uri is still empty, the first line of <coupond.run_dir>/mongodb_uri
+ * Paths     (type PATH) that are relative are below $COUPONS_VAR (default: var), so that one file serves several copies
+ * Adding    a setting: a row here and a commented line in conf/coupond.ini; a unit test compares the two
+ * Errors    one sentence that names file, line, key and bound
+ */
+#ifndef BASE_CONFIG_H
+#define BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/result.h"
+
+#define CONFIG_TEXT_SIZE 1024 /* bytes of a TEXT or PATH setting, with its NUL */
+
+#define CONFIG_LOG_LEVELS "debug|info|warning|error"
+
+/* Columns: section, name, type, default, min, max, choices, reloadable, help.
+ * Type     INT: an int within min..max; TEXT: min..max bytes; PATH: as TEXT, made absolute or below $COUPONS_VAR;
+ *          CHOICE: one word of choices (split by |), stored as its index
+ * Reload   a row that is not reloadable keeps its old value over SIGHUP; the log says so */
+#define CONFIG_ROWS(X)                                                                                                 \
+    X(coupond, workers, INT, "2", 1, 64, NULL, false, "worker processes; nginx knows as many sockets")                 \
+    X(coupond, run_dir, PATH, "run", 1, 80, NULL, false, "sockets and pid files")                                      \
+    X(coupond, socket_group, TEXT, "", 0, 32, NULL, false,                                                             \
+      "group that may connect to the workers' sockets (nginx's); empty: coupond's own")                                \
+    X(coupond, drain_s, INT, "10", 1, 300, NULL, true, "seconds that a stopping process may take for what is in flight") \
+    X(worker, io_threads, INT, "2", 1, 16, NULL, true, "threads that read requests and write replies")                 \
+    X(worker, committers, INT, "2", 1, 8, NULL, true, "threads that decide and commit batches, each for its lanes")    \
+    X(worker, aux_threads, INT, "2", 1, 16, NULL, true, "threads for lists, reports and other direct reads")           \
+    X(worker, connections_max, INT, "1024", 1, 65536, NULL, true, "kept connections from nginx")                       \
+    X(worker, requests_max, INT, "8192", 1, 1000000, NULL, true, "requests in flight; past it: 503 busy")              \
+    X(worker, queue_max, INT, "4096", 1, 1000000, NULL, true, "requests that wait for one lane; past it: 503 busy")    \
+    X(worker, request_deadline_ms, INT, "5000", 100, 60000, NULL, true,                                                \
+      "a request undecided for so long is answered 503 (busy, or outcome_unknown once sent to the database)")          \
+    X(worker, batch_max, INT, "512", 1, 1000, NULL, true, "requests that are committed together in one lane")          \
+    X(worker, gather_us, INT, "0", 0, 5000, NULL, true, "wait so long for company when few requests are there")        \
+    X(worker, lanes_max, INT, "10000", 1, 1000000, NULL, true, "lanes (coupons) kept in memory by one worker")         \
+    X(worker, window_max, INT, "100000", 1000, 10000000, NULL, true,                                                   \
+      "ledger entries of one lane that may wait for their views; past it appends wait")                                \
+    X(worker, bucket_flush_ms, INT, "250", 1, 1000, NULL, true, "how long changes of buckets are gathered")            \
+    X(mongodb, uri, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                                     \
+      "replica set or sharded cluster; empty: what scripts/run noted in run_dir/mongodb_uri")                          \
+    X(mongodb, database, TEXT, "coupons", 1, 38, NULL, false, "the database's name")                                   \
+    X(mongodb, pool_size, INT, "32", 1, 1000, NULL, true, "connections of one process at the most")                    \
+    X(mongodb, connect_timeout_ms, INT, "2000", 100, 60000, NULL, true, "for a new connection")                        \
+    X(mongodb, socket_timeout_ms, INT, "5000", 1500, 300000, NULL, true, "for one reply of the server")                \
+    X(mongodb, server_selection_timeout_ms, INT, "3000", 100, 60000, NULL, true, "for a primary to be found")          \
+    X(mongodb, wait_queue_timeout_ms, INT, "3000", 100, 60000, NULL, true, "for a free connection of the pool")        \
+    X(log, path, PATH, "log/coupond.log", 0, 1000, NULL, false, "the log file; empty: standard error")                 \
+    X(log, level, CHOICE, "info", 0, 0, CONFIG_LOG_LEVELS, true, "debug, info, warning or error and what is worse")    \
+    X(receipts, seed_file, PATH, "keys/receipt_seed", 1, 1000, NULL, true,                                             \
+      "32 random bytes in hex: the private key that signs receipts")                                                   \
+    X(reporter, backstop_ms, INT, "500", 50, 60000, NULL, true, "how often lanes with views left behind are looked for") \
+    X(reporter, fold_max, INT, "500", 1, 10000, NULL, true, "batches that are folded into totals together")            \
+    X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "a quiet lane whose reports are read gets an empty batch so often") \
+    X(runner, poll_ms, INT, "200", 10, 60000, NULL, true, "how often new jobs are looked for")                         \
+    X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job whose runner is silent for so long is taken over") \
+    X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job makes in one step; a multiple of 64")
+
+#define CONFIG_MEMBER_INT(member) int member;
+#define CONFIG_MEMBER_CHOICE(member) int member;
+#define CONFIG_MEMBER_TEXT(member) char member[CONFIG_TEXT_SIZE];
+#define CONFIG_MEMBER_PATH(member) char member[CONFIG_TEXT_SIZE];
+
+/* Members are section_name: config->worker_io_threads, config->mongodb_uri. */
+struct config {
+#define X(section, name, type, ...) CONFIG_MEMBER_##type(section##_##name)
+    CONFIG_ROWS(X)
+#undef X
+};
+
+enum config_type { CONFIG_INT, CONFIG_TEXT, CONFIG_PATH, CONFIG_CHOICE };
+
+/* One row of the table as data, for tools and tests. */
+struct config_row {
+    const char *section, *name;
+    enum config_type type;
+    const char *fallback; /* the default, as text */
+    int min, max;         /* INT: of the value; TEXT, PATH: bytes */
+    const char *choices;  /* CHOICE only */
+    bool reloadable;
+    const char *help;
+};
+
+/* The rows, in the table's order; *count of them. */
+const struct config_row *config_rows(size_t *count);
+
+/* Fill c from the sources above. path NULL: defaults only. overrides: a NULL-terminated array of "section.name=value", or NULL.
+ * 0; or -1, c undefined, and message (size bytes) says what is wrong, where, and what is allowed. */
+int config_load(struct config *c, const char *path, const char *const *overrides, char *message, size_t size) CPN_CHECKED;
+
+/* For a reload: give `fresh` the values of `running` in rows that are not reloadable. Returns how many rows differed;
+ * names (size bytes) lists them, separated by blanks. */
+int config_keep_fixed(struct config *fresh, const struct config *running, char *names, size_t size);
+
+/* Write the settings in force as an INI file; passwords within URIs are masked. */
+void config_print(const struct config *c, FILE *out);
+
+/* Write path to out: as it is when absolute, else below $COUPONS_VAR. -1: too long. */
+int config_var_path(const char *path, char *out, size_t size) CPN_CHECKED;
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * base/metrics.h -- what all processes count, in memory that they share.
+ *
+ * Shape    one slot per process: workers by index, then reporter, runner and master. The master makes the memory before it
+ *          forks; a process that takes another's place takes over its slot, so counters never go back
+ * Usage    metrics_create() in the master; metrics_attach(slot) after the fork; then count from any thread
+ *          Without them (tools, unit tests) the calls count into memory of this process
+ * Units    histograms of time take microseconds and show seconds
+ * Adding   a metric: a row here
+ */
+#ifndef BASE_METRICS_H
+#define BASE_METRICS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/result.h"
+
+#define METRICS_WORKERS_MAX 64
+#define METRICS_SLOT_REPORTER METRICS_WORKERS_MAX
+#define METRICS_SLOT_RUNNER (METRICS_WORKERS_MAX + 1)
+#define METRICS_SLOT_MASTER (METRICS_WORKERS_MAX + 2)
+#define METRICS_SLOTS (METRICS_WORKERS_MAX + 3)
+
+#define METRICS_ROUTES_MAX 64
+#define METRICS_STATUS_CLASSES 5 /* 1xx .. 5xx */
+
+/* Cells that a metric has per slot: one per label value; a histogram: one per bound, +Inf, and the sum. */
+#define METRICS_CELLS_NONE 1
+#define METRICS_CELLS_RESULT CPN_RESULT_COUNT
+#define METRICS_CELLS_REQUEST (METRICS_ROUTES_MAX * METRICS_STATUS_CLASSES)
+#define METRICS_BOUNDS_SIZE 11
+#define METRICS_BOUNDS_TIME 15
+#define METRICS_CELLS_SIZE (METRICS_BOUNDS_SIZE + 2)
+#define METRICS_CELLS_TIME (METRICS_BOUNDS_TIME + 2)
+
+/* Columns: enum name, type, labels or scale, name on the wire, help.
+ * COUNTER, GAUGE: NONE, RESULT (code="...") or REQUEST (route="...",class="2xx"). HISTOGRAM: SIZE (1..1024) or TIME. */
+#define METRICS(X)                                                                                                     \
+    X(REQUESTS, COUNTER, REQUEST, "coupons_requests_total", "Requests answered.")                                      \
+    X(REQUEST_TIME, HISTOGRAM, TIME, "coupons_request_seconds", "From a request's arrival to its reply.")              \
+    X(REQUESTS_IN_FLIGHT, GAUGE, NONE, "coupons_requests_in_flight", "Requests read and not yet answered.")            \
+    X(CONNECTIONS, GAUGE, NONE, "coupons_connections", "Connections kept open by nginx.")                              \
+    X(DECISIONS, COUNTER, RESULT, "coupons_decisions_total", "Decided requests by outcome.")                           \
+    X(BATCHES, COUNTER, NONE, "coupons_batches_total", "Batches appended to the ledger.")                              \
+    X(BATCH_SIZE, HISTOGRAM, SIZE, "coupons_batch_requests", "Requests decided together.")                             \
+    X(ENTRIES, COUNTER, NONE, "coupons_ledger_entries_total", "Entries appended to the ledger.")                       \
+    X(LOAD_TIME, HISTOGRAM, TIME, "coupons_load_seconds", "Reading what a batch needs.")                               \
+    X(COMMIT_TIME, HISTOGRAM, TIME, "coupons_commit_seconds", "Appending a batch with majority.")                      \
+    X(QUEUE, GAUGE, NONE, "coupons_queue_requests", "Requests waiting for their lane.")                                \
+    X(CONFLICTS, COUNTER, NONE, "coupons_conflicts_total", "Batches decided again because another writer appended.")   \
+    X(APPEND_RETRIES, COUNTER, NONE, "coupons_append_retries_total", "Appends repeated because the outcome was unknown.") \
+    X(BATCHES_FOLDED, COUNTER, NONE, "coupons_reporter_batches_total", "Batches folded into totals.")                  \
+    X(REPORTER_LAG_MS, GAUGE, NONE, "coupons_reporter_lag_milliseconds", "Age of the last batch when it was folded.")  \
+    X(BACKSTOPS, COUNTER, NONE, "coupons_reporter_backstops_total", "Lanes whose views the reporter had to write.")    \
+    X(JOBS_FINISHED, COUNTER, NONE, "coupons_jobs_finished_total", "Background jobs that ended.")                      \
+    X(JOBS_RUNNING, GAUGE, NONE, "coupons_jobs_running", "Background jobs at work.")                                   \
+    X(RESPAWNS, COUNTER, NONE, "coupons_respawns_total", "Processes started in place of one that died.")
+
+/* First and last cell of each metric; METRIC_X is its name in calls. */
+enum metric_cell {
+#define X(id, type, scale, wire, help) METRIC_CELL_##id, METRIC_END_##id = METRIC_CELL_##id + METRICS_CELLS_##scale - 1,
+    METRICS(X)
+#undef X
+    METRIC_CELLS
+};
+
+enum metric {
+#define X(id, type, scale, wire, help) METRIC_##id,
+    METRICS(X)
+#undef X
+    METRIC_COUNT
+};
+
+/* One process's part. appended and views_written are a read barrier for others: whoever needs every view of what was
+ * appended before now notes `appended` and waits, with a time limit, until views_written has reached it. */
+struct metrics_slot {
+    _Atomic uint64_t appended;      /* batches that were appended */
+    _Atomic uint64_t views_written; /* of those, how many have their users' views written */
+    _Atomic int64_t cells[METRIC_CELLS];
+};
+
+/* Make the shared memory. Once, in the master, before the first fork. 0, or -1 with errno. */
+int metrics_create(void) CPN_CHECKED;
+/* Count into this slot from now on. After the fork, before threads. */
+void metrics_attach(int slot);
+/* No process has this slot any more: zero its gauges, and let no reader wait for views that its successor will not count. */
+void metrics_settle(int slot);
+/* A slot, for reading. 0 <= slot < METRICS_SLOTS. */
+struct metrics_slot *metrics_slot(int slot);
+/* The slot of this process. */
+struct metrics_slot *metrics_own(void);
+
+/* Add n (gauges: may be negative) to a metric without labels. */
+void metrics_add(enum metric m, int64_t n);
+/* Add n to the cell of a RESULT metric. */
+void metrics_add_result(enum metric m, enum cpn_result r, int64_t n);
+/* Set this process's part of a gauge. */
+void metrics_set(enum metric m, int64_t value);
+/* Note one value in a histogram: requests (SIZE) or microseconds (TIME). */
+void metrics_observe(enum metric m, int64_t value);
+/* Count a reply: route's row number and HTTP status. Also METRIC_REQUEST_TIME. */
+void metrics_request(unsigned route, int status, int64_t microseconds);
+
+/* Append all metrics, summed over the slots, to out as Prometheus text (version 0.0.4). route_names[i] is shown for route i. */
+void metrics_render(struct buf *out, const char *const *route_names, size_t route_count);
+
+#endif
