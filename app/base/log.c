@@ -1,0 +1,105 @@
+/* base/log.c -- see log.h. One write(2) per line, so that the lines of several processes never mix. */
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define LINE_SIZE 4096 /* a line is cut there */
+
+static const char *const level_names[] = {"debug", "info", "warning", "error"};
+
+static _Atomic int log_fd = STDERR_FILENO;
+static _Atomic int log_level = LOG_LEVEL_INFO;
+static char log_path[1024]; /* "": standard error */
+static char role_name[32] = "main";
+static _Thread_local char context[65];
+
+static int open_file(const char *path)
+{
+    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+}
+
+int log_init(const char *path, enum log_level level)
+{
+    int fd = STDERR_FILENO, old;
+
+    if (path && *path) {
+        if (strlen(path) >= sizeof log_path) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        fd = open_file(path);
+        if (fd < 0)
+            return -1;
+    }
+    strcpy(log_path, path ? path : "");
+    atomic_store(&log_level, (int)level);
+    old = atomic_exchange(&log_fd, fd);
+    if (old != STDERR_FILENO)
+        close(old);
+    return 0;
+}
+
+void log_role(const char *role)
+{
+    snprintf(role_name, sizeof role_name, "%s", role);
+}
+
+void log_reopen(void)
+{
+    int fd;
+
+    if (!*log_path)
+        return;
+    fd = open_file(log_path);
+    if (fd < 0) {
+        log_event(LOG_LEVEL_ERROR, "log.reopen_failed", "path=\"%s\" reason=\"%s\"", log_path, strerror(errno));
+        return;
+    }
+    /* Other threads may be writing: replace the file behind the number that they use. */
+    dup3(fd, atomic_load(&log_fd), O_CLOEXEC);
+    close(fd);
+}
+
+void log_context(const char *request_id)
+{
+    snprintf(context, sizeof context, "%s", request_id ? request_id : "");
+}
+
+void log_event(enum log_level level, const char *event, const char *details, ...)
+{
+    char line[LINE_SIZE], when[CLOCK_TEXT_SIZE];
+    size_t len;
+    va_list args;
+    int saved = errno, n;
+
+    if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed))
+        return;
+    n = snprintf(line, sizeof line, "%s level=%s role=%s pid=%d event=%s%s%s%s",
+                 clock_text(clock_now_ms(), when), level_names[level], role_name, (int)getpid(), event,
+                 *context ? " request=" : "", context, *details ? " " : "");
+    assert(n > 0 && (size_t)n < sizeof line);
+    len = (size_t)n;
+    va_start(args, details);
+    n = vsnprintf(line + len, sizeof line - len, details, args);
+    va_end(args);
+    if (n > 0)
+        len += (size_t)n;
+    if (len > sizeof line - 1)
+        len = sizeof line - 1;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
+    line[len++] = '\n';
+    while (write(atomic_load(&log_fd), line, len) < 0 && errno == EINTR)
+        ;
+    errno = saved;
+}

@@ -1,0 +1,200 @@
+/* base/metrics.c -- see metrics.h. Relaxed atomics: each number is right, and no two need to agree. */
+#include "base/metrics.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+
+enum kind { COUNTER, GAUGE, HISTOGRAM };
+enum scale { NONE, RESULT, REQUEST, SIZE, TIME };
+
+struct row {
+    enum kind kind;
+    enum scale scale;
+    int first, last; /* cells */
+    const char *wire, *help;
+};
+
+static const struct row rows[METRIC_COUNT] = {
+#define X(id, type, scale, wire, help) [METRIC_##id] = {type, scale, METRIC_CELL_##id, METRIC_END_##id, wire, help},
+    METRICS(X)
+#undef X
+};
+
+static const int64_t size_bounds[METRICS_BOUNDS_SIZE] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+static const int64_t time_bounds[METRICS_BOUNDS_TIME] = {250,   500,    1000,   2000,   3000,    5000,    7500,   10000,
+                                                         20000, 50000,  100000, 250000, 500000,  1000000, 5000000};
+
+static struct metrics_slot private_slots[METRICS_SLOTS];
+static struct metrics_slot *slots = private_slots;
+static struct metrics_slot *own = &private_slots[METRICS_SLOT_MASTER];
+
+int metrics_create(void)
+{
+    void *memory = mmap(NULL, sizeof *slots * METRICS_SLOTS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return -1;
+    slots = memory;
+    own = &slots[METRICS_SLOT_MASTER];
+    return 0;
+}
+
+struct metrics_slot *metrics_slot(int slot)
+{
+    assert(slot >= 0 && slot < METRICS_SLOTS);
+    return &slots[slot];
+}
+
+struct metrics_slot *metrics_own(void)
+{
+    return own;
+}
+
+void metrics_attach(int slot)
+{
+    own = metrics_slot(slot);
+}
+
+void metrics_settle(int slot)
+{
+    struct metrics_slot *s = metrics_slot(slot);
+
+    for (int m = 0; m < METRIC_COUNT; m++)
+        if (rows[m].kind == GAUGE)
+            for (int cell = rows[m].first; cell <= rows[m].last; cell++)
+                atomic_store(&s->cells[cell], 0);
+    atomic_store(&s->views_written, atomic_load(&s->appended));
+}
+
+static void add(int cell, int64_t n)
+{
+    atomic_fetch_add_explicit(&own->cells[cell], n, memory_order_relaxed);
+}
+
+void metrics_add(enum metric m, int64_t n)
+{
+    assert(rows[m].scale == NONE);
+    add(rows[m].first, n);
+}
+
+void metrics_add_result(enum metric m, enum cpn_result r, int64_t n)
+{
+    assert(rows[m].scale == RESULT && (unsigned)r < CPN_RESULT_COUNT);
+    add(rows[m].first + (int)r, n);
+}
+
+void metrics_set(enum metric m, int64_t value)
+{
+    assert(rows[m].kind == GAUGE && rows[m].scale == NONE);
+    atomic_store_explicit(&own->cells[rows[m].first], value, memory_order_relaxed);
+}
+
+static const int64_t *bounds_of(const struct row *row, int *count)
+{
+    *count = row->scale == SIZE ? METRICS_BOUNDS_SIZE : METRICS_BOUNDS_TIME;
+    return row->scale == SIZE ? size_bounds : time_bounds;
+}
+
+void metrics_observe(enum metric m, int64_t value)
+{
+    const struct row *row = &rows[m];
+    int count, i = 0;
+    const int64_t *bounds = bounds_of(row, &count);
+
+    assert(row->kind == HISTOGRAM);
+    while (i < count && value > bounds[i])
+        i++;
+    add(row->first + i, 1);
+    add(row->last, value);
+}
+
+void metrics_request(unsigned route, int status, int64_t microseconds)
+{
+    int class = status / 100 - 1;
+
+    assert(route < METRICS_ROUTES_MAX && class >= 0 && class < METRICS_STATUS_CLASSES);
+    add(rows[METRIC_REQUESTS].first + (int)route * METRICS_STATUS_CLASSES + class, 1);
+    metrics_observe(METRIC_REQUEST_TIME, microseconds);
+}
+
+static int64_t sum(int cell)
+{
+    int64_t total = 0;
+
+    for (int i = 0; i < METRICS_SLOTS; i++)
+        total += atomic_load_explicit(&slots[i].cells[cell], memory_order_relaxed);
+    return total;
+}
+
+static void render_results(struct buf *out, const struct row *row)
+{
+    for (int r = 0; r < CPN_RESULT_COUNT; r++) {
+        int64_t value = sum(row->first + r);
+
+        if (value)
+            buf_printf(out, "%s{code=\"%s\"} %" PRId64 "\n", row->wire, result_info((enum cpn_result)r)->name, value);
+    }
+}
+
+static void render_requests(struct buf *out, const struct row *row, const char *const *route_names, size_t route_count)
+{
+    for (size_t route = 0; route < route_count; route++)
+        for (int class = 0; class < METRICS_STATUS_CLASSES; class++) {
+            int64_t value = sum(row->first + (int)route * METRICS_STATUS_CLASSES + class);
+
+            if (value)
+                buf_printf(out, "%s{route=\"%s\",class=\"%dxx\"} %" PRId64 "\n", row->wire, route_names[route],
+                           class + 1, value);
+        }
+}
+
+/* A bound or a sum in the unit that is shown: requests, or seconds of microseconds. */
+static void render_number(struct buf *out, const struct row *row, int64_t value)
+{
+    if (row->scale == TIME)
+        buf_printf(out, "%" PRId64 ".%06" PRId64, value / 1000000, value % 1000000);
+    else
+        buf_int(out, value);
+}
+
+static void render_histogram(struct buf *out, const struct row *row)
+{
+    int count;
+    const int64_t *bounds = bounds_of(row, &count);
+    int64_t below = 0;
+
+    for (int i = 0; i <= count; i++) {
+        below += sum(row->first + i);
+        buf_printf(out, "%s_bucket{le=\"", row->wire);
+        if (i < count)
+            render_number(out, row, bounds[i]);
+        else
+            buf_puts(out, "+Inf");
+        buf_printf(out, "\"} %" PRId64 "\n", below);
+    }
+    buf_printf(out, "%s_sum ", row->wire);
+    render_number(out, row, sum(row->last));
+    buf_printf(out, "\n%s_count %" PRId64 "\n", row->wire, below);
+}
+
+void metrics_render(struct buf *out, const char *const *route_names, size_t route_count)
+{
+    static const char *const kinds[] = {"counter", "gauge", "histogram"};
+
+    assert(route_count <= METRICS_ROUTES_MAX);
+    for (int m = 0; m < METRIC_COUNT; m++) {
+        const struct row *row = &rows[m];
+
+        buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", row->wire, row->help, row->wire, kinds[row->kind]);
+        if (row->kind == HISTOGRAM)
+            render_histogram(out, row);
+        else if (row->scale == RESULT)
+            render_results(out, row);
+        else if (row->scale == REQUEST)
+            render_requests(out, row, route_names, route_count);
+        else
+            buf_printf(out, "%s %" PRId64 "\n", row->wire, sum(row->first));
+    }
+}
