@@ -1,0 +1,138 @@
+# make             coupond and couponctl, in build/
+# make unit        unit tests (cmocka)             make engine   engine tests against the fake store
+# make tidy        layers, headers, clang-tidy, cppcheck, shellcheck
+# make clean       remove every build folder
+#
+# V=1 shows commands; DEV=1 makes warnings errors; SAN=address,undefined or SAN=thread builds into a folder of its own;
+# CC=clang uses clang (in a folder of its own, too).
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+comma := ,
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-5s %s\n' $(1) $(2))
+
+B := build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(firstword $(subst $(comma), ,$(SAN))))
+
+# ---- what is built of what ----
+LAYERS := base coupons store engine http reporter runner
+LIB_SRC := $(sort $(wildcard $(LAYERS:%=app/%/*.c)))
+COUPOND_SRC := $(sort $(wildcard app/coupond/*.c))
+CTL_SRC := $(sort $(wildcard app/ctl/*.c))
+UNIT_SRC := $(sort $(wildcard tests/unit/test_*.c))
+UNIT_HELP_SRC := $(filter-out $(UNIT_SRC),$(sort $(wildcard tests/unit/*.c)))
+ENGINE_SRC := $(sort $(wildcard tests/engine/test_*.c))
+ENGINE_HELP_SRC := $(filter-out $(ENGINE_SRC),$(sort $(wildcard tests/engine/*.c)))
+ALL_SRC := $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC) $(UNIT_SRC) $(UNIT_HELP_SRC) $(ENGINE_SRC) $(ENGINE_HELP_SRC)
+
+obj = $(1:%.c=$(B)/%.o)
+LIB := $(B)/libcoupons.a
+UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
+ENGINE_BIN := $(ENGINE_SRC:%.c=$(B)/%)
+
+# ---- how ----
+PACKAGES := libmongoc-1.0 json-c libsodium inih fcgi
+PACKAGES_CTL := libcurl
+PACKAGES_TEST := cmocka
+ifneq ($(MAKECMDGOALS),clean)
+MISSING := $(shell for p in $(PACKAGES) $(PACKAGES_CTL); do pkg-config --exists $$p || echo $$p; done)
+ifneq ($(strip $(MISSING)),)
+$(error pkg-config does not find: $(MISSING). On Debian: apt-get install pkg-config libmongoc-dev libjson-c-dev \
+	libsodium-dev libinih-dev libfcgi-dev libcurl4-openssl-dev)
+endif
+endif
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wformat=2 $(if $(DEV),-Werror)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+CPPFLAGS += -D_GNU_SOURCE -Iapp -Itests
+CFLAGS ?= -O2 -g
+ALL_CFLAGS = -std=c17 $(CFLAGS) $(WARNINGS) $(SANFLAGS) -fno-common -fstack-protector-strong -MMD -MP \
+	$(shell pkg-config --cflags $(PACKAGES) $(PACKAGES_CTL) | sed 's/-I\//-isystem \//g')
+LIBS = $(shell pkg-config --libs $(PACKAGES)) -lpthread -lm
+LIBS_CTL = $(shell pkg-config --libs $(PACKAGES_CTL))
+LIBS_TEST = $(shell pkg-config --libs $(PACKAGES_TEST))
+# Asked once, not once per file.
+ALL_CFLAGS := $(ALL_CFLAGS)
+LIBS := $(LIBS)
+LIBS_CTL := $(LIBS_CTL)
+
+.PHONY: all
+all: $(if $(COUPOND_SRC),$(B)/coupond) $(if $(CTL_SRC),$(B)/couponctl)
+
+$(B)/%.o: %.c Makefile
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
+
+$(LIB): $(call obj,$(LIB_SRC))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+# $(B)/lib.list changes when a source comes or goes, so that the archive loses what was removed.
+$(LIB): $(B)/lib.list
+$(B)/lib.list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(LIB_SRC)' | cmp -s - $@ || echo '$(LIB_SRC)' > $@
+.PHONY: FORCE
+FORCE:
+
+$(B)/coupond: $(call obj,$(COUPOND_SRC)) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+$(B)/couponctl: $(call obj,$(CTL_SRC)) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS) $(LIBS_CTL)
+
+# ---- tests: one program per test_*.c; what stands beside it is linked in ----
+$(UNIT_BIN): $(B)/%: $(B)/%.o $(call obj,$(UNIT_HELP_SRC)) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_TEST) $(LIBS)
+
+$(ENGINE_BIN): $(B)/%: $(B)/%.o $(call obj,$(ENGINE_HELP_SRC)) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_TEST) $(LIBS)
+
+.SECONDARY: $(call obj,$(ALL_SRC))
+
+.PHONY: unit engine
+unit: $(UNIT_BIN)
+	@scripts/cmocka $(UNIT_BIN)
+engine: $(ENGINE_BIN)
+	@scripts/cmocka $(ENGINE_BIN)
+
+# ---- checks ----
+.PHONY: tidy layers headers
+tidy: layers headers
+	$(call say,TIDY,clang-tidy)
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC) -- \
+		-std=c17 $(CPPFLAGS) $(shell pkg-config --cflags $(PACKAGES)) 2> $(B)/tidy.log || { cat $(B)/tidy.log; exit 1; }
+	$(call say,TIDY,cppcheck)
+	$(Q)cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --suppressions-list=.cppcheck \
+		--enable=warning,performance,portability -j2 -D_GNU_SOURCE -Iapp $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC)
+	$(call say,TIDY,shellcheck)
+	$(Q)shellcheck -x $$(grep -lE '^#!.*sh$$' scripts/* tests/bench/* tests/faults/* .ci/run 2>/dev/null)
+
+layers:
+	$(call say,TIDY,layers)
+	$(Q)scripts/layers
+
+HEADERS := $(sort $(wildcard app/*/*.h))
+headers:
+	$(call say,TIDY,headers)
+	@mkdir -p $(B)
+	$(Q)for h in $(HEADERS); do \
+		echo "#include \"$${h#app/}\"" | $(CC) $(CPPFLAGS) -std=c17 $(WARNINGS) -Werror \
+			$(filter -isystem /%,$(ALL_CFLAGS)) -fsyntax-only -x c - || { echo "$$h does not compile alone"; exit 1; }; done
+
+.PHONY: clean
+clean:
+	rm -rf build build-*
+
+-include $(patsubst %.o,%.d,$(call obj,$(ALL_SRC)))
