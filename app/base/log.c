@@ -17,7 +17,7 @@
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
 static _Atomic int log_fd = STDERR_FILENO;
-static _Atomic int log_level = LOG_LEVEL_INFO;
+static _Atomic int log_level = LOG_INFO;
 static char log_path[1024]; /* "": standard error */
 static char role_name[32] = "main";
 static _Thread_local char context[65];
@@ -61,7 +61,7 @@ void log_reopen(void)
         return;
     fd = open_file(log_path);
     if (fd < 0) {
-        log_event(LOG_LEVEL_ERROR, "log.reopen_failed", "path=\"%s\" reason=\"%s\"", log_path, strerror(errno));
+        log_event(LOG_ERROR, "log.reopen_failed", "path=\"%s\" reason=\"%s\"", log_path, strerror(errno));
         return;
     }
     /* Other threads may be writing: replace the file behind the number that they use. */

@@ -13,7 +13,7 @@
 #include "base/result.h"
 
 /* The order is that of CONFIG_LOG_LEVELS. */
-enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 
 /* Write to the file at path (appended to, mode 0640), or to standard error when path is NULL or "", from level upwards.
  * Before the first call: standard error, from info. 0, or -1 with errno: the log stays as it was. */

@@ -1,0 +1,270 @@
+/* Unit tests of base/config: rows, bounds, the sample file, reload. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+
+#define SAMPLE "conf/coupond.ini"
+
+static struct config config;
+static char message[1024];
+static char ini_path[] = "/tmp/test_config_XXXXXX";
+
+static int set_up(void **state)
+{
+    int fd = mkstemp(ini_path);
+
+    (void)state;
+    unsetenv("MONGODB_URI");
+    setenv("COUPONS_VAR", "/tmp/no-such-var", 1);
+    if (fd < 0)
+        return -1;
+    return close(fd);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return unlink(ini_path);
+}
+
+static int load(const char *text)
+{
+    FILE *f = fopen(ini_path, "w");
+
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    return config_load(&config, ini_path, NULL, message, sizeof message);
+}
+
+static void assert_refused(const char *text, const char *expected)
+{
+    if (load(text) == 0)
+        fail_msg("accepted: %s", text);
+    if (!strstr(message, expected))
+        fail_msg("expected \"%s\" within \"%s\"", expected, message);
+    assert_non_null(strstr(message, ini_path));
+}
+
+static void defaults_are_within_their_bounds(void **state)
+{
+    (void)state;
+    assert_int_equal(config_load(&config, NULL, NULL, message, sizeof message), 0);
+    assert_int_equal(config.coupond_workers, 2);
+    assert_string_equal(config.coupond_run_dir, "/tmp/no-such-var/run");
+    assert_string_equal(config.mongodb_database, "coupons");
+    assert_string_equal(config.mongodb_uri, "");
+    assert_int_equal(config.log_level, 1);
+}
+
+static void the_file_goes_before_the_default(void **state)
+{
+    (void)state;
+    assert_int_equal(load("[worker]\nio_threads = 5 ; five\n[log]\nlevel=error\npath =\n[coupond]\nrun_dir = /x\n"), 0);
+    assert_int_equal(config.worker_io_threads, 5);
+    assert_int_equal(config.log_level, 3);
+    assert_string_equal(config.log_path, "");
+    assert_string_equal(config.coupond_run_dir, "/x");
+}
+
+static void an_error_names_file_line_key_and_bound(void **state)
+{
+    (void)state;
+    assert_refused("[coupond]\n\nworkers = 65\n", ":3: coupond.workers is 65; it must be from 1 to 64");
+    assert_refused("[coupond]\nworkers = 0\n", ":2: coupond.workers is 0; it must be from 1 to 64");
+    assert_refused("[coupond]\nworkers = 2x\n", ":2: coupond.workers is \"2x\"; it must be a whole number");
+    assert_refused("[coupond]\nworkers =\n", ":2: coupond.workers is \"\"; it must be a whole number");
+    assert_refused("[coupond]\nworkers = 99999999999999999999\n", "it must be from 1 to 64");
+    assert_refused("[coupond]\nworker = 2\n", ":2: there is no setting coupond.worker");
+    assert_refused("[nowhere]\nworkers = 2\n", ":2: there is no setting nowhere.workers");
+    assert_refused("workers = 2\n", ":1: there is no setting .workers");
+    assert_refused("[coupond]\nworkers = 2\nworkers = 2\n", ":3: coupond.workers is set twice");
+    assert_refused("[coupond]\nworkers\n", ":2: is not a comment, a [section] or name = value");
+    assert_refused("[log]\nlevel = loud\n", ":2: log.level is \"loud\"; it must be one of debug|info|warning|error");
+    assert_refused("[mongodb]\ndatabase =\n", ":2: mongodb.database has 0 bytes; it must have from 1 to 38");
+    assert_refused("[runner]\nstep_slots = 100\n", "runner.step_slots is 100; it must be a multiple of 64");
+}
+
+static void a_line_that_would_be_cut_is_refused(void **state)
+{
+    char text[1200] = "[mongodb]\nuri = mongodb://";
+
+    (void)state;
+    memset(text + strlen(text), 'h', 400);
+    strcat(text, "\n");
+    assert_refused(text, ":2: the line is too long");
+}
+
+static void a_missing_file_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(config_load(&config, "/no/such/file", NULL, message, sizeof message), -1);
+    assert_string_equal(message, "/no/such/file: cannot be read: No such file or directory");
+}
+
+static void overrides_go_before_the_file(void **state)
+{
+    const char *good[] = {"worker.io_threads=7", "mongodb.uri=mongodb://a/?x=1", NULL};
+    const char *bad[][2] = {{"worker.io_threads", NULL}, {"io_threads=3", NULL}, {"worker.nothing=3", NULL}, {"worker.io_threads=0", NULL}};
+
+    (void)state;
+    assert_int_equal(load("[worker]\nio_threads = 5\n"), 0);
+    assert_int_equal(config_load(&config, ini_path, good, message, sizeof message), 0);
+    assert_int_equal(config.worker_io_threads, 7);
+    assert_string_equal(config.mongodb_uri, "mongodb://a/?x=1");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(config_load(&config, NULL, bad[i], message, sizeof message), -1);
+}
+
+static void the_environments_uri_goes_before_the_file(void **state)
+{
+    (void)state;
+    setenv("MONGODB_URI", "mongodb://environment", 1);
+    assert_int_equal(load("[mongodb]\nuri = mongodb://file\n"), 0);
+    unsetenv("MONGODB_URI");
+    assert_string_equal(config.mongodb_uri, "mongodb://environment");
+}
+
+static void an_empty_uri_is_read_from_the_run_directory(void **state)
+{
+    char dir[] = "/tmp/test_config_dir_XXXXXX", path[64], override[128];
+    const char *overrides[] = {override, NULL};
+    FILE *f;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/mongodb_uri", dir);
+    snprintf(override, sizeof override, "coupond.run_dir=%s", dir);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("mongodb://noted\n", f);
+    fclose(f);
+    assert_int_equal(config_load(&config, NULL, overrides, message, sizeof message), 0);
+    unlink(path);
+    rmdir(dir);
+    assert_string_equal(config.mongodb_uri, "mongodb://noted");
+}
+
+static void a_reload_keeps_what_is_fixed(void **state)
+{
+    struct config fresh;
+    char names[256];
+
+    (void)state;
+    assert_int_equal(config_load(&config, NULL, NULL, message, sizeof message), 0);
+    fresh = config;
+    fresh.coupond_workers = 9;
+    fresh.worker_io_threads = 9;
+    strcpy(fresh.mongodb_database, "other");
+    assert_int_equal(config_keep_fixed(&fresh, &config, names, sizeof names), 2);
+    assert_string_equal(names, "coupond.workers mongodb.database");
+    assert_int_equal(fresh.coupond_workers, 2);
+    assert_int_equal(fresh.worker_io_threads, 9);
+    assert_string_equal(fresh.mongodb_database, "coupons");
+}
+
+static void printing_masks_passwords_and_can_be_read_again(void **state)
+{
+    const char *uri[] = {"mongodb.uri=mongodb://me:se:cret@h1,h2/?x=@", NULL};
+    struct config again;
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    assert_int_equal(config_load(&config, NULL, uri, message, sizeof message), 0);
+    config_print(&config, out);
+    fclose(out);
+    assert_non_null(strstr(text, "uri = mongodb://me:***@h1,h2/?x=@\n"));
+    assert_null(strstr(text, "cret"));
+    assert_int_equal(load(text), 0);
+    again = config;
+    assert_int_equal(config_load(&config, NULL, uri, message, sizeof message), 0);
+    strcpy(again.mongodb_uri, config.mongodb_uri);
+    assert_memory_equal(&again, &config, sizeof config);
+    free(text);
+}
+
+/* Read the sample as if its commented settings were in force, and note which rows it has. */
+static void the_sample_has_every_row_and_no_other(void **state)
+{
+    size_t count;
+    const struct config_row *rows = config_rows(&count);
+    FILE *sample = fopen(SAMPLE, "r"), *bare = fopen(ini_path, "w");
+    char line[512], section[64] = "";
+    struct config defaults;
+    size_t found = 0;
+
+    (void)state;
+    assert_non_null(sample);
+    assert_non_null(bare);
+    while (fgets(line, sizeof line, sample)) {
+        char name[64];
+        bool setting = line[0] == ';' && line[1] != ' ' && sscanf(line + 1, "%63[a-z_] =", name) == 1;
+
+        sscanf(line, "[%63[a-z]", section);
+        fputs(setting ? line + 1 : line, bare);
+        if (setting) {
+            if (found == count || strcmp(rows[found].section, section) != 0 || strcmp(rows[found].name, name) != 0)
+                fail_msg("%s has %s.%s where the table has %s.%s", SAMPLE, section, name,
+                         found < count ? rows[found].section : "nothing", found < count ? rows[found].name : "");
+            found++;
+        }
+    }
+    fclose(sample);
+    fclose(bare);
+    assert_int_equal(found, count);
+    assert_int_equal(config_load(&config, ini_path, NULL, message, sizeof message), 0);
+    assert_int_equal(config_load(&defaults, NULL, NULL, message, sizeof message), 0);
+    assert_memory_equal(&config, &defaults, sizeof config);
+}
+
+/* The sample's comments repeat the table's help, bounds and reload flag word by word. */
+static void the_sample_explains_every_row_as_the_table_does(void **state)
+{
+    size_t count;
+    const struct config_row *rows = config_rows(&count);
+    static char text[65536];
+    FILE *sample = fopen(SAMPLE, "r");
+
+    (void)state;
+    assert_non_null(sample);
+    text[fread(text, 1, sizeof text - 1, sample)] = '\0';
+    fclose(sample);
+    for (size_t i = 0; i < count; i++) {
+        char expected[512], bounds[48] = "";
+
+        if (rows[i].type == CONFIG_INT)
+            snprintf(bounds, sizeof bounds, ", %d-%d", rows[i].min, rows[i].max);
+        snprintf(expected, sizeof expected, "; %s%s%s\n", rows[i].help, bounds, rows[i].reloadable ? " (reload)" : "");
+        if (!strstr(text, expected))
+            fail_msg("%s lacks: %s", SAMPLE, expected);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_within_their_bounds),
+        cmocka_unit_test(the_file_goes_before_the_default),
+        cmocka_unit_test(an_error_names_file_line_key_and_bound),
+        cmocka_unit_test(a_line_that_would_be_cut_is_refused),
+        cmocka_unit_test(a_missing_file_is_an_error),
+        cmocka_unit_test(overrides_go_before_the_file),
+        cmocka_unit_test(the_environments_uri_goes_before_the_file),
+        cmocka_unit_test(an_empty_uri_is_read_from_the_run_directory),
+        cmocka_unit_test(a_reload_keeps_what_is_fixed),
+        cmocka_unit_test(printing_masks_passwords_and_can_be_read_again),
+        cmocka_unit_test(the_sample_has_every_row_and_no_other),
+        cmocka_unit_test(the_sample_explains_every_row_as_the_table_does),
+    };
+
+    return cmocka_run_group_tests_name("config", tests, set_up, tear_down);
+}

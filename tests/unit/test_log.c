@@ -1,0 +1,144 @@
+/* Unit tests of base/log: form of a line, levels, reopening. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static char path[] = "/tmp/test_log_XXXXXX";
+static char moved[sizeof path + 4];
+static char text[16384];
+
+static int set_up(void **state)
+{
+    int fd = mkstemp(path);
+
+    (void)state;
+    snprintf(moved, sizeof moved, "%s.old", path);
+    if (fd < 0)
+        return -1;
+    close(fd);
+    log_role("worker-0");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unlink(moved);
+    return unlink(path);
+}
+
+static const char *content(const char *file)
+{
+    FILE *f = fopen(file, "r");
+
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+static int fresh(void **state)
+{
+    (void)state;
+    log_context(NULL);
+    return truncate(path, 0) || log_init(path, LOG_INFO);
+}
+
+static void assert_ends(const char *line, const char *end)
+{
+    size_t len = strlen(line), end_len = strlen(end);
+
+    if (len < end_len || strcmp(line + len - end_len, end) != 0)
+        fail_msg("expected the end \"%s\" of \"%s\"", end, line);
+}
+
+static void a_line_has_time_level_role_pid_event_and_details(void **state)
+{
+    char expected[128];
+
+    (void)state;
+    log_event(LOG_WARNING, "lane.loaded", "coupon=%s batches=%d", "summer", 3);
+    snprintf(expected, sizeof expected, "Z level=warning role=worker-0 pid=%d event=lane.loaded coupon=summer batches=3\n",
+             (int)getpid());
+    assert_ends(content(path), expected);
+    assert_int_equal(strchr(text, ' ') - text, 24);
+}
+
+static void a_line_has_the_threads_request_id(void **state)
+{
+    (void)state;
+    log_context("req-1");
+    log_event(LOG_INFO, "request.failed", "%s", "");
+    assert_ends(content(path), "event=request.failed request=req-1 \n");
+    log_context(NULL);
+    log_event(LOG_INFO, "request.failed", "x=%d", 1);
+    assert_ends(content(path), "event=request.failed x=1\n");
+}
+
+static void lower_levels_are_left_out(void **state)
+{
+    (void)state;
+    log_event(LOG_DEBUG, "a.b", "x=%d", 1);
+    assert_string_equal(content(path), "");
+}
+
+static void an_event_is_one_line_whatever_it_says(void **state)
+{
+    char *long_text = malloc(10000);
+
+    (void)state;
+    memset(long_text, 'x', 9999);
+    long_text[9999] = '\0';
+    log_event(LOG_INFO, "a.b", "x=\"%s\"", "one\ntwo\x1b[0m");
+    assert_ends(content(path), "x=\"one?two?[0m\"\n");
+    log_event(LOG_INFO, "a.b", "%s", long_text);
+    free(long_text);
+    content(path);
+    assert_ends(text, "xxx\n");
+    assert_in_range(strlen(text), 4096, 4400);
+}
+
+static void reopening_follows_the_path(void **state)
+{
+    (void)state;
+    log_event(LOG_INFO, "a.first", "x=%d", 1);
+    assert_int_equal(rename(path, moved), 0);
+    log_event(LOG_INFO, "a.second", "x=%d", 1);
+    log_reopen();
+    log_event(LOG_INFO, "a.third", "x=%d", 1);
+    assert_non_null(strstr(content(moved), "a.first"));
+    assert_non_null(strstr(text, "a.second"));
+    assert_null(strstr(text, "a.third"));
+    assert_non_null(strstr(content(path), "a.third"));
+    assert_null(strstr(text, "a.second"));
+}
+
+static void a_path_that_cannot_be_opened_leaves_the_log_as_it_was(void **state)
+{
+    (void)state;
+    assert_int_equal(log_init("/no/such/directory/log", LOG_DEBUG), -1);
+    log_event(LOG_INFO, "a.b", "x=%d", 2);
+    assert_ends(content(path), "event=a.b x=2\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_line_has_time_level_role_pid_event_and_details, fresh),
+        cmocka_unit_test_setup(a_line_has_the_threads_request_id, fresh),
+        cmocka_unit_test_setup(lower_levels_are_left_out, fresh),
+        cmocka_unit_test_setup(an_event_is_one_line_whatever_it_says, fresh),
+        cmocka_unit_test_setup(reopening_follows_the_path, fresh),
+        cmocka_unit_test_setup(a_path_that_cannot_be_opened_leaves_the_log_as_it_was, fresh),
+    };
+
+    return cmocka_run_group_tests_name("log", tests, set_up, tear_down);
+}

@@ -1,0 +1,112 @@
+/* Unit tests of base/metrics: sums over processes, rendering, slots that change hands. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/metrics.h"
+
+static const char *const routes[] = {"/coupons", "/coupons/{id}"};
+
+static int fresh(void **state)
+{
+    (void)state;
+    return metrics_create();
+}
+
+static void assert_shows(const char *expected)
+{
+    struct buf out = BUF_INIT;
+
+    metrics_render(&out, routes, 2);
+    if (!strstr(out.data, expected))
+        fail_msg("expected \"%s\" within:\n%s", expected, out.data);
+    buf_free(&out);
+}
+
+/* Run count() in a process of its own, attached to slot. */
+static void in_child(int slot, void (*count)(void))
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        metrics_attach(slot);
+        count();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void count_some(void)
+{
+    metrics_add(METRIC_CONFLICTS, 2);
+    metrics_add_result(METRIC_DECISIONS, CPN_SOLD_OUT, 3);
+    metrics_request(1, 201, 1500);
+    metrics_observe(METRIC_BATCH_SIZE, 3);
+    metrics_set(METRIC_QUEUE, 5);
+    atomic_fetch_add(&metrics_own()->appended, 4);
+    atomic_fetch_add(&metrics_own()->views_written, 3);
+}
+
+static void processes_are_added_up(void **state)
+{
+    (void)state;
+    in_child(0, count_some);
+    in_child(1, count_some);
+    assert_shows("\ncoupons_conflicts_total 4\n");
+    assert_shows("\ncoupons_decisions_total{code=\"sold_out\"} 6\n");
+    assert_shows("\ncoupons_requests_total{route=\"/coupons/{id}\",class=\"2xx\"} 2\n");
+    assert_shows("\ncoupons_queue_requests 10\n");
+    assert_shows("# TYPE coupons_queue_requests gauge\n");
+}
+
+static void histograms_are_cumulative(void **state)
+{
+    (void)state;
+    in_child(0, count_some);
+    assert_shows("\ncoupons_batch_requests_bucket{le=\"2\"} 0\n"
+                 "coupons_batch_requests_bucket{le=\"4\"} 1\n");
+    assert_shows("\ncoupons_batch_requests_bucket{le=\"+Inf\"} 1\n"
+                 "coupons_batch_requests_sum 3\n"
+                 "coupons_batch_requests_count 1\n");
+    assert_shows("\ncoupons_request_seconds_bucket{le=\"0.001000\"} 0\n"
+                 "coupons_request_seconds_bucket{le=\"0.002000\"} 1\n");
+    assert_shows("\ncoupons_request_seconds_sum 0.001500\n");
+}
+
+static void a_successor_counts_on_but_gauges_start_anew(void **state)
+{
+    (void)state;
+    in_child(3, count_some);
+    assert_int_equal(atomic_load(&metrics_slot(3)->views_written), 3);
+    metrics_settle(3);
+    assert_shows("\ncoupons_queue_requests 0\n");
+    assert_shows("\ncoupons_conflicts_total 2\n");
+    assert_int_equal(atomic_load(&metrics_slot(3)->views_written), 4);
+}
+
+static void values_past_the_last_bound_are_counted(void **state)
+{
+    (void)state;
+    metrics_observe(METRIC_BATCH_SIZE, 100000);
+    metrics_observe(METRIC_BATCH_SIZE, 1024);
+    assert_shows("coupons_batch_requests_bucket{le=\"1024\"} 1\ncoupons_batch_requests_bucket{le=\"+Inf\"} 2\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(processes_are_added_up, fresh),
+        cmocka_unit_test_setup(histograms_are_cumulative, fresh),
+        cmocka_unit_test_setup(a_successor_counts_on_but_gauges_start_anew, fresh),
+        cmocka_unit_test_setup(values_past_the_last_bound_are_counted, fresh),
+    };
+
+    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
+}
