@@ -1,0 +1,56 @@
+/* coupond/main.c -- the command line. Everything else is the supervisor's. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "coupond/supervisor.h"
+
+#define OVERRIDES_MAX 64
+
+static const char usage[] =
+    "usage: coupond [-c FILE] [-o SECTION.NAME=VALUE]... [-t | -T]\n"
+    "  -c FILE   the configuration (default: conf/coupond.ini)\n"
+    "  -o ...    a setting that goes before the file's\n"
+    "  -t        check the configuration and exit\n"
+    "  -T        check it, print what is in force, and exit\n"
+    "Signals: TERM drains and stops, HUP reloads, USR1 reopens the log.\n";
+
+int main(int argc, char **argv)
+{
+    static struct start start;
+    const char *overrides[OVERRIDES_MAX + 1] = {NULL};
+    char message[2048];
+    size_t count = 0;
+    int option, test = 0;
+
+    start.config_path = "conf/coupond.ini";
+    while ((option = getopt(argc, argv, "c:o:tTh")) != -1) {
+        if (option == 'c')
+            start.config_path = optarg;
+        else if (option == 'o' && count < OVERRIDES_MAX)
+            overrides[count++] = optarg;
+        else if (option == 't' || option == 'T')
+            test = option;
+        else {
+            fputs(usage, option == 'h' ? stdout : stderr);
+            return option == 'h' ? EXIT_SUCCESS : EX_USAGE;
+        }
+    }
+    if (optind != argc) {
+        fputs(usage, stderr);
+        return EX_USAGE;
+    }
+    start.overrides = overrides;
+    if (config_load(&start.config, start.config_path, start.overrides, message, sizeof message) != 0) {
+        fprintf(stderr, "coupond: %s\n", message);
+        return EX_CONFIG;
+    }
+    if (test == 'T')
+        config_print(&start.config, stdout);
+    if (test)
+        return EXIT_SUCCESS;
+    return supervisor_run(&start);
+}

@@ -1,0 +1,8 @@
+/* ctl/replset.h -- couponctl's hidden subcommand replset-init: see replset.c. */
+#ifndef CTL_REPLSET_H
+#define CTL_REPLSET_H
+
+/* argv: replset-init URI NAME HOST:PORT. The exit code. */
+int ctl_replset_init(int argc, char **argv);
+
+#endif
