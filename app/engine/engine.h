@@ -36,6 +36,7 @@ enum op_kind {
     OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, use */
     OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot */
     OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
+    OP_CATCH_UP,    /* the views of everything in the ledger are written */
     OP_KIND_COUNT
 };
 
@@ -70,6 +71,8 @@ struct op {
     int64_t at_ms;                   /* when it was decided */
     /* the engine's */
     struct op *next;
+    struct use *working; /* this round's state of the use that the op is about */
+    int64_t until_seq;   /* OP_CATCH_UP: the mark that it waits for */
 };
 
 struct engine_config {

@@ -1,0 +1,24 @@
+/*
+ * engine/committer.h -- one thread that owns lanes: gathers what waits, loads, decides, appends, answers.
+ *
+ * Threads  committer_submit() and committer_job_done() from any thread, the rest from the engine's start and stop
+ */
+#ifndef ENGINE_COMMITTER_H
+#define ENGINE_COMMITTER_H
+
+#include "engine/engine.h"
+#include "engine/views.h"
+
+struct committer;
+
+struct committer *committer_start(const struct engine_config *config, struct store_source *source,
+                                  const struct engine_hooks *hooks, struct views *views, int lanes_max);
+void committer_submit(struct committer *c, struct op *op);
+/* Decide what waits, for at most patience_ms; hand the last views over; end the thread. */
+void committer_stop(struct committer *c, int patience_ms);
+/* After the views are stopped too. */
+void committer_free(struct committer *c);
+/* Requests that wait or are under way. */
+int committer_waiting(const struct committer *c);
+
+#endif

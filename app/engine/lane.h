@@ -1,0 +1,130 @@
+/*
+ * engine/lane.h -- a lane in memory: its tail, its definition, the window, the stash of free slots.
+ *
+ * Rule     view + window = the state at the tail. The window holds every batch after the mark; a view that was read,
+ *          with the window's newer batches laid over it, is what the ledger says
+ * Threads  a lane belongs to one committer thread; nothing here is shared. Batches in a window are never changed, so
+ *          that the view writer may read those that a view job names
+ * Errors   enum store_status; after STORE_FAILED the lane is as before and the call may be repeated
+ */
+#ifndef ENGINE_LANE_H
+#define ENGINE_LANE_H
+
+#include <uthash.h>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "store/store.h"
+
+/* A batch after the mark. */
+struct window_batch {
+    struct batch *batch;
+    int refs;             /* the window's, and one per view job that names it; counted by the committer alone */
+    bool own;             /* appended here: batch->uses are known, and its buckets are cached */
+    bool ensured;         /* a view job that writes its views is under way */
+    int64_t first_b, end_b; /* buckets that it touches lie in [first_b, end_b) */
+    struct window_batch *next, *prev;
+};
+
+/* A user whom the window touches. */
+struct window_user {
+    char *user;                    /* owned; the hash key */
+    struct use *state;             /* at the tail, in the newest batch's arena; NULL: fold the batches over the view */
+    struct window_batch **batches; /* ascending */
+    size_t count, capacity;
+    UT_hash_handle hh;
+};
+
+/* A bucket as it stands at the tail. */
+struct cached_bucket {
+    struct bucket bucket;
+    bool dirty;     /* its view is not written yet */
+    int stash_left; /* its slots in the stash */
+    UT_hash_handle hh; /* by bucket.b */
+};
+
+struct op_list {
+    struct op *first, *last;
+    size_t count;
+};
+void op_list_add(struct op_list *l, struct op *op);
+struct op *op_list_take(struct op_list *l);
+/* Put all of `front` before l's; front is empty afterwards. */
+void op_list_prepend(struct op_list *l, struct op_list *front);
+
+#define LANE_KEY_SIZE (COUPON_ID_MAX + 24)
+
+struct lane {
+    char key[LANE_KEY_SIZE]; /* coupon, a line feed, number: the committer's hash key */
+    char coupon[COUPON_ID_MAX + 1];
+    int64_t number;
+    UT_hash_handle hh;
+    struct lane *lru_prev, *lru_next;
+
+    bool loaded;
+    bool stale;              /* somebody else appended: refresh before deciding */
+    struct head tail;
+    const struct coupon *definition; /* NULL: none yet */
+    struct arena definition_arena;
+    int64_t definition_seq;
+
+    struct window_batch *window; /* ascending */
+    size_t window_entries;
+    struct window_user *users;
+    struct mark mark;            /* views up to mark.seq are written */
+
+    struct cached_bucket *buckets;
+    struct free_slot *stash; /* [stash_first, stash_first + stash_count) */
+    size_t stash_first, stash_count, stash_capacity;
+    int64_t cursor;          /* bucket number from which the stash is topped up next */
+    size_t topup;            /* buckets to read next time: grows while they are used up fast */
+    struct mono topped_up;
+
+    struct op_list queue;    /* waiting, in the order of arrival */
+    struct op_list watchers; /* OP_CATCH_UP: wait until mark.seq == tail */
+    struct batch *pending;   /* sent, outcome unknown: inserted again until it is known */
+    struct op_list pending_ops;
+    size_t pending_stash_used;
+
+    bool ready;              /* in the committer's list of lanes with work */
+    struct lane *ready_prev, *ready_next;
+    struct mono not_before;  /* leave it alone until then (back-off) */
+    int conflicts;           /* in a row */
+    bool unflushed;          /* batches since the last flush */
+    struct lane *unflushed_prev, *unflushed_next;
+    struct mono flush_at;
+    int jobs;                /* view jobs under way */
+};
+
+struct lane *lane_new(const char *coupon, int64_t number);
+void lane_free(struct lane *l);
+
+/* Read mark, ledger after it, definition. A lane without ledger loads as empty: tail.seq 0, no definition. */
+enum store_status lane_load(struct lane *l, struct store *s);
+/* Read what others appended after the tail, and lay it into the window. *moved, if not NULL: was there anything. */
+enum store_status lane_refresh(struct lane *l, struct store *s, bool *moved);
+/* Lay a batch that this process appended: tail, definition, window, buckets; used slots leave the stash. Takes b. */
+void lane_commit(struct lane *l, struct batch *b, size_t stash_used);
+/* Views are written up to m: forget what the window need not hold any more. */
+void lane_trim(struct lane *l, const struct mark *m);
+void window_release(struct window_batch *w);
+
+/* Lay the window over a view that was read (or a fresh use). False: the view is ahead of the tail: refresh first. */
+bool lane_overlay_use(const struct lane *l, struct use *u, struct arena *a);
+/* The user's state at the tail where the window knows it without a view, or NULL. */
+const struct use *lane_known_use(const struct lane *l, const char *user);
+/* The cached bucket, or NULL. */
+struct cached_bucket *lane_bucket(struct lane *l, int64_t b);
+/* Lay the window over a bucket that was read and cache it; takes it. NULL: it is ahead of the tail. */
+struct cached_bucket *lane_cache_bucket(struct lane *l, struct bucket *k);
+/* Fill the stash when it holds less than `want` although more are free. */
+enum store_status lane_top_up(struct lane *l, struct store *s, size_t want);
+/* Drop cached buckets that are written and hold nothing for the stash. */
+void lane_evict_buckets(struct lane *l);
+
+static inline bool lane_idle(const struct lane *l)
+{
+    return !l->queue.count && !l->watchers.count && !l->pending && !l->window && !l->jobs && !l->ready && !l->unflushed;
+}
+
+#endif

@@ -1,0 +1,505 @@
+/* engine/views.c -- see views.h. */
+#include "engine/views.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "coupons/fold.h"
+
+#define RETRY_MS 50
+#define CLOCK_EVERY_MS 5000
+#define WRITE_CHUNK 1024
+
+struct views {
+    struct store *store;
+    const struct engine_hooks *hooks;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    struct view_job *first, *last;
+    bool stop;
+    struct mono give_up; /* when stop is set */
+    struct mono clock_read;
+};
+
+/* A user's newest state among the jobs of a round. */
+struct written_use {
+    char *key; /* coupon, line feed, user; the hash key; in the round's arena */
+    const char *coupon;
+    const struct use *use;
+    UT_hash_handle hh;
+};
+
+struct round {
+    struct arena arena;
+    struct written_use *uses;
+    struct view_write *writes;
+    size_t count, capacity;
+    struct bucket *folded; /* buckets made here, to be released */
+    size_t folded_count;
+};
+
+static void *checked(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
+
+void view_job_free(struct view_job *job)
+{
+    for (size_t i = 0; i < job->bucket_count; i++)
+        bucket_release(&job->buckets[i]);
+    free(job->buckets);
+    free(job->batches);
+    arena_free(&job->arena);
+    free(job);
+}
+
+/* ---- collecting ---- */
+
+static struct view_write *add_write(struct round *r)
+{
+    if (r->count == r->capacity) {
+        r->capacity = r->capacity ? r->capacity * 2 : 256;
+        r->writes = checked(realloc(r->writes, r->capacity * sizeof *r->writes));
+    }
+    r->writes[r->count] = (struct view_write){0};
+    return &r->writes[r->count++];
+}
+
+static void add_use(struct round *r, const char *coupon, const struct use *u)
+{
+    char *key = arena_printf(&r->arena, "%s\n%s", coupon, u->user);
+    struct written_use *known;
+
+    HASH_FIND_STR(r->uses, key, known);
+    if (known) {
+        if (u->seq > known->use->seq)
+            known->use = u;
+        return;
+    }
+    known = arena_alloc(&r->arena, sizeof *known);
+    *known = (struct written_use){.key = key, .coupon = coupon, .use = u};
+    HASH_ADD_KEYPTR(hh, r->uses, known->key, strlen(known->key), known);
+}
+
+static void add_definition(struct round *r, const char *coupon, const struct coupon *definition, int64_t seq)
+{
+    *add_write(r) = (struct view_write){.kind = VIEW_COUPON, .coupon = coupon, .definition = definition, .seq = seq};
+}
+
+static void add_bucket(struct round *r, const char *coupon, const struct bucket *k)
+{
+    *add_write(r) = (struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = k};
+}
+
+/* ---- other writers' batches ---- */
+
+/* The distinct users of the batches that are not our own. */
+static size_t foreign_users(const struct view_job *job, struct arena *a, struct use_read **reads)
+{
+    struct written_use *seen = NULL, *one, *next;
+    size_t count = 0, most = 0;
+
+    for (size_t i = 0; i < job->batch_count; i++)
+        most += job->batches[i]->own ? 0 : job->batches[i]->batch->count;
+    *reads = arena_array(a, most + 1, sizeof **reads);
+    for (size_t i = 0; i < job->batch_count; i++) {
+        const struct batch *b = job->batches[i]->batch;
+
+        for (size_t k = 0; !job->batches[i]->own && k < b->count; k++) {
+            const struct entry *e = &b->entries[k];
+            char *user = e->user ? (char *)(uintptr_t)e->user
+                                 : e->job ? arena_printf(a, JOB_USER_PREFIX "%s", e->job) : NULL;
+
+            if (!user)
+                continue;
+            HASH_FIND_STR(seen, user, one);
+            if (one)
+                continue;
+            one = arena_alloc(a, sizeof *one);
+            one->key = user;
+            HASH_ADD_KEYPTR(hh, seen, one->key, strlen(one->key), one);
+            (*reads)[count++] = (struct use_read){.coupon = job->lane->coupon, .user = user};
+        }
+    }
+    HASH_ITER(hh, seen, one, next)
+        HASH_DEL(seen, one);
+    return count;
+}
+
+static enum store_status fold_foreign_users(struct views *v, struct round *r, struct view_job *job)
+{
+    struct use_read *reads;
+    size_t count = foreign_users(job, &r->arena, &reads);
+    enum store_status status = count ? v->store->ops->uses(v->store, job->after, &r->arena, reads, count) : STORE_OK;
+
+    for (size_t i = 0; status == STORE_OK && i < count; i++) {
+        struct use *u = reads[i].use;
+        bool laid = false;
+
+        if (!u) {
+            u = arena_alloc(&r->arena, sizeof *u);
+            use_init(u, reads[i].user, "");
+        }
+        for (size_t k = 0; k < job->batch_count; k++)
+            laid = fold_use(u, job->batches[k]->batch, &r->arena) || laid;
+        if (laid)
+            add_use(r, job->lane->coupon, u);
+    }
+    return status;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* The distinct bucket numbers that foreign batches touch. */
+static size_t foreign_buckets(const struct view_job *job, struct arena *a, int64_t **numbers)
+{
+    size_t count = 0, most = 0, distinct = 0;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < job->batch_count; i++) {
+            const struct batch *b = job->batches[i]->batch;
+
+            for (size_t k = 0; !job->batches[i]->own && k < b->count; k++) {
+                const struct entry *e = &b->entries[k];
+                unsigned has = entry_members[e->kind];
+                int64_t last;
+
+                if (!(has & (HAS_RANGE | HAS_SLOT)))
+                    continue;
+                last = bucket_of(e->n + ((has & HAS_RANGE) ? e->count - 1 : 0));
+                for (int64_t n = bucket_of(e->n); n <= last; n++) {
+                    if (pass == 0)
+                        most++;
+                    else
+                        (*numbers)[count++] = n;
+                }
+            }
+        }
+        if (pass == 0)
+            *numbers = arena_array(a, most + 1, sizeof **numbers);
+    }
+    qsort(*numbers, count, sizeof **numbers, compare_numbers);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || (*numbers)[i] != (*numbers)[distinct - 1])
+            (*numbers)[distinct++] = (*numbers)[i];
+    return distinct;
+}
+
+static enum store_status fold_foreign_buckets(struct views *v, struct round *r, struct view_job *job)
+{
+    int64_t *numbers;
+    size_t count = foreign_buckets(job, &r->arena, &numbers);
+    struct bucket_read *reads;
+    struct bucket *buckets;
+    enum store_status status;
+
+    if (count == 0)
+        return STORE_OK;
+    reads = arena_array(&r->arena, count, sizeof *reads);
+    r->folded = checked(realloc(r->folded, (r->folded_count + count) * sizeof *r->folded));
+    buckets = r->folded + r->folded_count;
+    for (size_t i = 0; i < count; i++) {
+        bucket_init(&buckets[i], numbers[i]);
+        reads[i] = (struct bucket_read){.coupon = job->lane->coupon, .b = numbers[i], .bucket = &buckets[i]};
+    }
+    r->folded_count += count;
+    status = v->store->ops->buckets(v->store, job->after, reads, count);
+    for (size_t i = 0; status == STORE_OK && i < count; i++)
+        for (size_t k = 0; k < job->batch_count; k++)
+            if (numbers[i] >= job->batches[k]->first_b && numbers[i] < job->batches[k]->end_b)
+                fold_bucket(&buckets[i], job->batches[k]->batch);
+    return status;
+}
+
+static enum store_status fold_foreign_definition(struct views *v, struct round *r, struct view_job *job)
+{
+    const struct coupon *definition;
+    struct coupon *view = NULL;
+    int64_t seq = 0, folded_seq = 0;
+    enum store_status status;
+    bool any = false;
+
+    for (size_t i = 0; i < job->batch_count; i++)
+        for (size_t k = 0; !job->batches[i]->own && k < job->batches[i]->batch->count; k++) {
+            enum entry_kind kind = job->batches[i]->batch->entries[k].kind;
+
+            any = any || kind == ENTRY_DEFINE || kind == ENTRY_DELETE;
+        }
+    if (!any)
+        return STORE_OK;
+    status = v->store->ops->coupon(v->store, job->lane->coupon, job->after, &r->arena, &view, &seq);
+    definition = view;
+    for (size_t i = 0; status == STORE_OK && i < job->batch_count; i++) {
+        const struct coupon *before = definition;
+
+        if (job->batches[i]->batch->head.seq <= seq)
+            continue;
+        definition = fold_definition(before, job->batches[i]->batch, &r->arena);
+        if (definition != before)
+            folded_seq = job->batches[i]->batch->head.seq;
+    }
+    if (status == STORE_OK && folded_seq)
+        add_definition(r, job->lane->coupon, definition, folded_seq);
+    return status;
+}
+
+/* ---- a round ---- */
+
+static enum store_status collect(struct views *v, struct round *r, struct view_job *jobs)
+{
+    enum store_status status = STORE_OK;
+    struct view_job *job;
+
+    for (job = jobs; job && status == STORE_OK; job = job->next) {
+        for (size_t i = 0; job->own && i < job->own->batch->use_count; i++)
+            add_use(r, job->lane->coupon, job->own->batch->uses[i]);
+        if (job->definition)
+            add_definition(r, job->lane->coupon, job->definition, job->definition_seq);
+        for (size_t i = 0; i < job->bucket_count; i++)
+            add_bucket(r, job->lane->coupon, &job->buckets[i]);
+        if (!job->batch_count)
+            continue;
+        status = fold_foreign_users(v, r, job);
+        if (status == STORE_OK)
+            status = fold_foreign_definition(v, r, job);
+        if (status == STORE_OK)
+            status = fold_foreign_buckets(v, r, job);
+    }
+    return status;
+}
+
+/* Buckets that were folded here: only now do their addresses stand still. */
+static void add_folded(struct round *r, struct view_job *jobs)
+{
+    size_t i = 0;
+
+    for (struct view_job *job = jobs; job; job = job->next) {
+        int64_t *numbers;
+        size_t count = job->batch_count ? foreign_buckets(job, &r->arena, &numbers) : 0;
+
+        for (size_t k = 0; k < count; k++, i++)
+            if (r->folded[i].seq > 0)
+                add_bucket(r, job->lane->coupon, &r->folded[i]);
+    }
+    assert(i == r->folded_count);
+}
+
+static enum store_status write_all(struct views *v, struct round *r, struct store_time *when)
+{
+    for (struct written_use *u = r->uses; u; u = u->hh.next)
+        *add_write(r) = (struct view_write){.kind = VIEW_USE, .coupon = u->coupon, .use = u->use};
+    for (size_t first = 0; first < r->count; first += WRITE_CHUNK) {
+        size_t count = r->count - first < WRITE_CHUNK ? r->count - first : WRITE_CHUNK;
+        struct store_time one = {0, 0};
+        enum store_status status = v->store->ops->write_views(v->store, r->writes + first, count, &one);
+
+        if (status != STORE_OK)
+            return status;
+        for (size_t i = first; i < first + count; i++)
+            if (!r->writes[i].written)
+                return STORE_FAILED;
+        *when = store_time_later(*when, one);
+    }
+    return STORE_OK;
+}
+
+static enum store_status write_marks(struct views *v, struct arena *a, struct view_job *jobs, struct store_time when)
+{
+    struct mark_write *marks;
+    size_t count = 0, most = 0;
+
+    for (struct view_job *job = jobs; job; job = job->next)
+        most += job->upto != 0;
+    if (!most)
+        return STORE_OK;
+    marks = arena_array(a, most, sizeof *marks);
+    for (struct view_job *job = jobs; job; job = job->next)
+        if (job->upto)
+            marks[count++] = (struct mark_write){job->lane->coupon, job->lane->number, "views", {job->upto, when}};
+    return v->store->ops->write_marks(v->store, marks, count);
+}
+
+static void round_free(struct round *r)
+{
+    struct written_use *u, *next;
+
+    HASH_ITER(hh, r->uses, u, next)
+        HASH_DEL(r->uses, u);
+    for (size_t i = 0; i < r->folded_count; i++)
+        bucket_release(&r->folded[i]);
+    free(r->folded);
+    free(r->writes);
+    arena_free(&r->arena);
+}
+
+static enum store_status run_round(struct views *v, struct view_job *jobs, struct store_time *when)
+{
+    struct round r = {0};
+    enum store_status status;
+
+    arena_init(&r.arena, 64 * 1024);
+    status = collect(v, &r, jobs);
+    if (status == STORE_OK) {
+        add_folded(&r, jobs);
+        status = write_all(v, &r, when);
+    }
+    if (status == STORE_OK)
+        status = write_marks(v, &r.arena, jobs, *when);
+    round_free(&r);
+    return status;
+}
+
+/* ---- the thread ---- */
+
+static void read_clock(struct views *v)
+{
+    struct mono before = mono_now(), after;
+    int64_t utc_ms;
+
+    if (v->clock_read.ns && mono_ms_between(v->clock_read, before) < CLOCK_EVERY_MS)
+        return;
+    v->clock_read = before;
+    if (v->store->ops->now(v->store, &utc_ms) != STORE_OK)
+        return;
+    after = mono_now();
+    clock_set(utc_ms, (struct mono){before.ns + (after.ns - before.ns) / 2});
+}
+
+static void wait_ms(struct views *v, int ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&v->some, &v->lock, &until);
+}
+
+/* Everything that was submitted; NULL when nothing is there after a while. */
+static struct view_job *take_jobs(struct views *v, bool *stop)
+{
+    struct view_job *jobs;
+
+    pthread_mutex_lock(&v->lock);
+    if (!v->first && !v->stop)
+        wait_ms(v, 900);
+    jobs = v->first;
+    v->first = v->last = NULL;
+    *stop = v->stop;
+    pthread_mutex_unlock(&v->lock);
+    return jobs;
+}
+
+static bool must_give_up(struct views *v)
+{
+    bool late;
+
+    pthread_mutex_lock(&v->lock);
+    late = v->stop && mono_before(v->give_up, mono_now());
+    pthread_mutex_unlock(&v->lock);
+    return late;
+}
+
+/* Repeat the round until it is written. False: told to stop, and the database keeps failing: the reporter will do it. */
+static bool work(struct views *v, struct view_job *jobs)
+{
+    struct store_time when = {0, 0};
+    struct timespec pause = {0, RETRY_MS * 1000000L};
+    bool failed = false;
+
+    while (run_round(v, jobs, &when) != STORE_OK) {
+        if (!failed)
+            log_event(LOG_WARNING, "views.failed", "coupon=%s", jobs->lane->coupon);
+        failed = true;
+        if (must_give_up(v))
+            break;
+        nanosleep(&pause, NULL);
+        when = (struct store_time){0, 0};
+    }
+    if (failed && must_give_up(v))
+        return false;
+    while (jobs) {
+        struct view_job *job = jobs;
+
+        jobs = job->next;
+        if (job->own && v->hooks->viewed)
+            v->hooks->viewed();
+        job->when = when;
+        job->done(job);
+    }
+    return true;
+}
+
+static void *views_main(void *argument)
+{
+    struct views *v = argument;
+    bool stop = false;
+
+    for (;;) {
+        struct view_job *jobs = take_jobs(v, &stop);
+
+        if (jobs && !work(v, jobs))
+            return NULL;
+        if (!jobs && stop)
+            return NULL;
+        read_clock(v);
+    }
+}
+
+struct views *views_start(struct store_source *source, const struct engine_hooks *hooks)
+{
+    struct views *v = checked(calloc(1, sizeof *v));
+    pthread_condattr_t monotonic;
+
+    v->store = source->open(source);
+    v->hooks = hooks;
+    pthread_mutex_init(&v->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&v->some, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    read_clock(v);
+    if (pthread_create(&v->thread, NULL, views_main, v) != 0)
+        abort();
+    return v;
+}
+
+void views_submit(struct views *v, struct view_job *job)
+{
+    job->next = NULL;
+    pthread_mutex_lock(&v->lock);
+    if (v->last)
+        v->last->next = job;
+    else
+        v->first = job;
+    v->last = job;
+    pthread_cond_signal(&v->some);
+    pthread_mutex_unlock(&v->lock);
+}
+
+void views_stop(struct views *v, int patience_ms)
+{
+    pthread_mutex_lock(&v->lock);
+    v->stop = true;
+    v->give_up = mono_add_ms(mono_now(), patience_ms);
+    pthread_cond_signal(&v->some);
+    pthread_mutex_unlock(&v->lock);
+    pthread_join(v->thread, NULL);
+    v->store->ops->close(v->store);
+    pthread_cond_destroy(&v->some);
+    pthread_mutex_destroy(&v->lock);
+    free(v);
+}

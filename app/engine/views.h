@@ -1,0 +1,45 @@
+/*
+ * engine/views.h -- the thread that writes views: users', buckets', definitions, and then the mark.
+ *
+ * Shape    committers hand it jobs, in order per lane; it does what has come in one round: one write of all views, then
+ *          one of marks; a round that fails is repeated until it succeeds, and nothing overtakes it
+ * Owns     a job from views_submit() until its done(); the batches that a job names stay alive for as long
+ * Threads  views_submit() from any thread; done() is called from the view thread
+ */
+#ifndef ENGINE_VIEWS_H
+#define ENGINE_VIEWS_H
+
+#include "engine/engine.h"
+#include "engine/lane.h"
+
+struct view_job {
+    struct view_job *next;
+    struct lane *lane; /* for done(); the view thread looks only at coupon and number, which never change */
+    /* Own batches: their uses are written as they stand. */
+    struct window_batch *own; /* NULL: none */
+    /* Other writers' batches: everything that batches[from_others..] touch is read, folded and written; the batches are
+     * all of the window, ascending. */
+    struct window_batch **batches;
+    size_t batch_count;
+    /* Copies. */
+    struct bucket *buckets;
+    size_t bucket_count;
+    struct coupon *definition;
+    int64_t definition_seq;
+    struct arena arena;   /* of the definition */
+    int64_t upto;         /* 0: none; else: when all jobs up to this are done, the mark of the lane */
+    struct store_time after; /* for the reads: the mark's */
+    struct store_time when;  /* out: the operation time of the round */
+    void (*done)(struct view_job *job);
+    void *context;
+};
+
+void view_job_free(struct view_job *job); /* not the batches' references */
+
+struct views;
+struct views *views_start(struct store_source *source, const struct engine_hooks *hooks);
+void views_submit(struct views *v, struct view_job *job);
+/* Finish what was submitted -- for at most patience_ms while the database fails -- and end the thread. */
+void views_stop(struct views *v, int patience_ms);
+
+#endif
