@@ -244,7 +244,7 @@ static void add_due(struct decision *d, int64_t count, struct use *job, int64_t 
 void decide_create(struct decision *d, const struct coupon *next, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK};
-    if (d->coupon)
+    if (d->head.version > 0)
         refuse(out, CPN_COUPON_EXISTS);
     else
         define(d, next, 1);
@@ -283,7 +283,7 @@ void decide_delete(struct decision *d, struct outcome *out)
         return;
     }
     fold_head_entry(&d->head, batch_add(d->batch, ENTRY_DELETE));
-    d->coupon = NULL;
+    d->coupon = fold_definition(d->coupon, d->batch, &d->batch->arena);
 }
 
 /* ---- slots ---- */

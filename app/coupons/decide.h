@@ -24,7 +24,7 @@ struct free_slot {
 };
 
 struct decision {
-    const struct coupon *coupon; /* the definition in force; NULL: no such coupon. Moves with define entries */
+    const struct coupon *coupon; /* the definition in force; NULL: never was one; deleted: a tombstone. Moves with the entries */
     struct head head;            /* the totals, moving as requests are decided */
     int64_t day_end_ms;          /* the coupon's next midnight, for Retry-After */
     struct batch *batch;         /* what will be appended */
@@ -32,6 +32,12 @@ struct decision {
     size_t stash_count;
     size_t stash_used;           /* how many this decision took */
 };
+
+/* True when there is a coupon that is not deleted. All but decide_create() need one. */
+static inline bool decide_exists(const struct decision *d)
+{
+    return d->coupon && d->coupon->state != COUPON_DELETED;
+}
 
 /* Start: the lane stands at `tail` with `coupon`; now is at_ms (not before the tail's), in the day [day_ms, day_end_ms). */
 void decide_begin(struct decision *d, struct batch *batch, const struct coupon *coupon, const struct head *tail,
@@ -80,7 +86,7 @@ void decide_check(const struct decision *d, const struct use *u, const struct ta
  * when u has no (n, g). key NULL: without. */
 void decide_reverse(struct decision *d, struct use *u, int64_t n, uint32_t g, struct outcome *out);
 
-/* Make the coupon (d->coupon must be NULL, else COUPON_EXISTS), or change it: expected_version is the version that
+/* Make the coupon (COUPON_EXISTS when there is or was one), or change it: expected_version is the version that
  * the change was made from, else VERSION_CHANGED. next->version is set here. Then FIELD_FIXED (*out->detail is the pointer),
  * CAP_BELOW_TAKEN. Lowering cap.total makes free slots due for retirement. */
 void decide_create(struct decision *d, const struct coupon *next, struct outcome *out);

@@ -163,6 +163,28 @@ void fold_head_entry(struct head *h, const struct entry *e)
     }
 }
 
+/* ---- definitions ---- */
+
+const struct coupon *fold_definition(const struct coupon *before, const struct batch *b, struct arena *a)
+{
+    const struct coupon *now = before;
+
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        if (e->kind == ENTRY_DEFINE) {
+            now = coupon_copy(e->definition, a);
+        } else if (e->kind == ENTRY_DELETE && now) {
+            struct coupon *tombstone = coupon_copy(now, a);
+
+            tombstone->state = COUPON_DELETED;
+            tombstone->version++;
+            now = tombstone;
+        }
+    }
+    return now;
+}
+
 /* ---- buckets ---- */
 
 /* The part of entry e that lies in bucket b, as slots [*first, *end) of it; false: none. */

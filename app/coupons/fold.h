@@ -31,6 +31,9 @@ void fold_head_entry(struct head *h, const struct entry *e);
 /* Move h to at_ms and its day: a new day starts its count at 0. */
 void fold_day(struct head *h, int64_t at_ms, int64_t day_ms);
 
+/* The definition after b, when it was `before` (NULL: none): before itself when b does not change it, else a copy in a. */
+const struct coupon *fold_definition(const struct coupon *before, const struct batch *b, struct arena *a);
+
 /* Lay all of b's entries that touch k into it, if b is newer than k. True when anything was laid. */
 bool fold_bucket(struct bucket *k, const struct batch *b);
 /* True when b touches bucket number `bucket`. */
