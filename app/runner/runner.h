@@ -1,0 +1,18 @@
+/*
+ * runner/runner.h -- background jobs: takes one after another, and carries it out step by step.
+ *
+ * Process  its own, forked by the master with signals blocked; TERM ends it between two steps, USR1 reopens the log
+ * Jobs     claimed by a lease with a fence: any number of runners may stand by, and one that died is taken over from. A step
+ *          is noted in the ledger by the append that carries it out, so a step that is repeated changes nothing
+ * Errors   of the database: the same step again, with back-off, for as long as it takes; of the job: state failed
+ * Kinds    see kinds[] in runner.c: a row per kind of job
+ */
+#ifndef RUNNER_RUNNER_H
+#define RUNNER_RUNNER_H
+
+#include "base/config.h"
+
+/* The process's whole life. Exit codes: 0 after SIGTERM, 78 when config cannot be used. */
+int runner_run(const struct config *config);
+
+#endif
