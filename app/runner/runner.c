@@ -106,7 +106,7 @@ static enum ending note_progress(struct runner *r, const struct work *w)
 /* Ask the engine until it decides, renewing the lease in between. ENDING_DONE, or why the job ends here. */
 static enum ending ask(struct runner *r, struct work *w, struct op *op)
 {
-    int64_t pause_ms = 0;
+    int64_t pause_ms = 0, count = op->count; /* an op may come back with what it counted */
 
     for (;;) {
         enum ending e;
@@ -114,6 +114,7 @@ static enum ending ask(struct runner *r, struct work *w, struct op *op)
 
         op->coupon = w->job->coupon;
         op->arena = &w->arena;
+        op->count = count;
         op->deadline = mono_add_ms(mono_now(), STEP_DEADLINE_MS);
         result = engine_call(r->engine, op);
         if (result == CPN_OK)
