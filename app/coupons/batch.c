@@ -1,0 +1,318 @@
+/*
+ * coupons/batch.c -- see batch.h: a batch in memory, its line and its hash.
+ *
+ * Speed   every append writes and hashes its line, up to hundreds of entries: members of fixed size go through a pen into
+ *         room reserved once per entry; only what may be long or need escapes goes through json.h
+ * Hash    libcrypto's SHA-256 rather than libsodium's: it uses the processor's instructions, 22 us against 113 us for the
+ *         40 kB of a batch of 150 (x86-64 with SHA-NI)
+ */
+#include "coupons/batch.h"
+
+#include <assert.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+
+#define FIRST_CAPACITY 8
+#define ENTRY_ROOM 1024 /* more than all members of fixed size together: 14 numbers of 20, 2 times, names, alias, key */
+
+static const char *const kind_names[ENTRY_KIND_COUNT] = {
+#define X(kind, name) [kind] = name,
+    ENTRY_KINDS(X)
+#undef X
+};
+
+const unsigned entry_members[ENTRY_KIND_COUNT] = {
+    [ENTRY_DEFINE] = HAS_DEFINITION,
+    [ENTRY_DELETE] = 0,
+    [ENTRY_GENERATE] = HAS_RANGE | HAS_JOB,
+    [ENTRY_DUE] = HAS_COUNT | HAS_JOB,
+    [ENTRY_RETIRE] = HAS_RANGE,
+    [ENTRY_ISSUE] = HAS_SLOT | HAS_USER | HAS_TAKING,
+    [ENTRY_RESERVE] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_MONEY,
+    [ENTRY_REDEEM] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_MONEY,
+    [ENTRY_CANCEL] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE,
+    [ENTRY_EXPIRE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE,
+    [ENTRY_REVERSE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE,
+    [ENTRY_TICK] = 0,
+};
+
+const char *entry_kind_name(enum entry_kind k)
+{
+    return (unsigned)k < ENTRY_KIND_COUNT ? kind_names[k] : NULL;
+}
+
+enum entry_kind entry_kind_of_name(const char *name)
+{
+    unsigned k = 0;
+
+    while (k < ENTRY_KIND_COUNT && strcmp(kind_names[k], name) != 0)
+        k++;
+    return (enum entry_kind)k;
+}
+
+bool entry_ends(const struct entry *e)
+{
+    return e->kind == ENTRY_CANCEL || e->kind == ENTRY_EXPIRE || e->kind == ENTRY_REVERSE;
+}
+
+struct batch *batch_new(const char *coupon, int64_t lane)
+{
+    struct batch *b = calloc(1, sizeof *b);
+
+    if (!b)
+        abort();
+    arena_init(&b->arena, FIRST_CAPACITY * sizeof *b->entries + 512);
+    b->coupon = arena_strdup(&b->arena, coupon);
+    b->lane = lane;
+    id_random(b->id, ID_BATCH_LEN);
+    return b;
+}
+
+void batch_free(struct batch *b)
+{
+    if (!b)
+        return;
+    arena_free(&b->arena);
+    free(b);
+}
+
+struct entry *batch_add(struct batch *b, enum entry_kind kind)
+{
+    struct entry *e;
+
+    if (b->count == b->capacity) {
+        size_t capacity = b->capacity ? b->capacity * 2 : FIRST_CAPACITY;
+        struct entry *grown = arena_array(&b->arena, capacity, sizeof *grown);
+
+        if (b->count)
+            memcpy(grown, b->entries, b->count * sizeof *grown);
+        b->entries = grown;
+        b->capacity = capacity;
+    }
+    e = &b->entries[b->count++];
+    *e = (struct entry){.kind = kind};
+    return e;
+}
+
+/* Writes into room that was reserved; pen_down() gives the bytes to the buffer. */
+struct pen {
+    char *at;
+    int64_t time_ms; /* the last time written, and its text: most of a batch's times are the same */
+    char time[CLOCK_TEXT_SIZE];
+};
+
+static void pen_up(struct pen *p, struct buf *out, size_t room)
+{
+    buf_reserve(out, room);
+    p->at = out->data + out->len;
+}
+
+static void pen_down(struct pen *p, struct buf *out)
+{
+    out->len = (size_t)(p->at - out->data);
+    *p->at = '\0';
+}
+
+static void put(struct pen *p, const char *text, size_t len)
+{
+    memcpy(p->at, text, len);
+    p->at += len;
+}
+#define PUT(pen, literal) put((pen), (literal), sizeof(literal) - 1)
+
+static void put_int(struct pen *p, int64_t value)
+{
+    char digits[20];
+    size_t i = sizeof digits;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+
+    do {
+        digits[--i] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
+    if (value < 0)
+        *p->at++ = '-';
+    put(p, digits + i, sizeof digits - i);
+}
+#define PUT_INT(pen, name, value) (PUT((pen), ",\"" name "\":"), put_int((pen), (value)))
+
+static void put_hex(struct pen *p, const uint8_t *bytes, size_t len)
+{
+    static const char hex[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < len; i++) {
+        *p->at++ = hex[bytes[i] >> 4];
+        *p->at++ = hex[bytes[i] & 15];
+    }
+}
+
+static void put_time(struct pen *p, int64_t utc_ms)
+{
+    if (p->time_ms != utc_ms || !p->time[0]) {
+        clock_text(utc_ms, p->time);
+        p->time_ms = utc_ms;
+    }
+    *p->at++ = '"';
+    put(p, p->time, strlen(p->time));
+    *p->at++ = '"';
+}
+
+static void put_job(struct pen *p, const struct entry *e, struct buf *out)
+{
+    struct json j;
+
+    PUT(p, ",\"job\":");
+    pen_down(p, out);
+    j = json_to(out);
+    json_string(&j, e->job);
+    pen_up(p, out, ENTRY_ROOM);
+}
+
+static void put_definition(struct pen *p, const struct entry *e, struct buf *out)
+{
+    struct json j;
+
+    PUT(p, ",\"definition\":");
+    pen_down(p, out);
+    j = json_to(out);
+    if (e->definition)
+        coupon_write(e->definition, &j, true);
+    else
+        json_null(&j);
+    pen_up(p, out, ENTRY_ROOM);
+}
+
+/* Members in RFC 8785 order. Each is written with a comma before it; the first comma then becomes the brace. */
+static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
+{
+    unsigned has = entry_members[e->kind];
+    size_t start = out->len;
+
+    pen_up(p, out, ENTRY_ROOM);
+    if (has & HAS_USER) {
+        PUT(p, ",\"alias\":\"");
+        put(p, e->alias, strlen(e->alias)); /* letters of ids.h: nothing to escape */
+        *p->at++ = '"';
+    }
+    if (has & (HAS_RANGE | HAS_COUNT))
+        PUT_INT(p, "count", e->count);
+    if (has & HAS_TAKING)
+        PUT_INT(p, "day", e->day);
+    if (has & HAS_DEFINITION)
+        put_definition(p, e, out);
+    if (has & HAS_MONEY)
+        PUT_INT(p, "discount_minor", e->discount_minor);
+    if (e->from)
+        PUT_INT(p, "from", e->from);
+    if (has & HAS_SLOT)
+        PUT_INT(p, "g", e->g);
+    if (has & HAS_JOB && e->job)
+        put_job(p, e, out);
+    if (has & HAS_TAKING) {
+        PUT(p, ",\"key\":\"");
+        put_hex(p, e->key, sizeof e->key);
+        *p->at++ = '"';
+    }
+    PUT(p, ",\"kind\":\"");
+    put(p, kind_names[e->kind], strlen(kind_names[e->kind]));
+    *p->at++ = '"';
+    if (has & HAS_TAKING && e->left == COUPON_NULL)
+        PUT(p, ",\"left\":null");
+    else if (has & HAS_TAKING)
+        PUT_INT(p, "left", e->left);
+    if (has & (HAS_SLOT | HAS_RANGE))
+        PUT_INT(p, "n", e->n);
+    if (has & HAS_TAKING)
+        PUT_INT(p, "ordinal", e->ordinal);
+    if (e->reserved_until_ms) {
+        PUT(p, ",\"reserved_until\":");
+        put_time(p, e->reserved_until_ms);
+    }
+    if (has & HAS_SAME_DAY && e->same_day)
+        PUT(p, ",\"same_day\":true");
+    else if (has & HAS_SAME_DAY)
+        PUT(p, ",\"same_day\":false");
+    if (has & HAS_SINCE)
+        PUT_INT(p, "since", e->since);
+    if (has & HAS_JOB && e->job)
+        PUT_INT(p, "step", e->step);
+    if (e->valid_until_ms) {
+        PUT(p, ",\"valid_until\":");
+        put_time(p, e->valid_until_ms);
+    }
+    *p->at++ = '}';
+    pen_down(p, out);
+    out->data[start] = '{';
+}
+
+static void totals_write(struct pen *p, const struct head *h)
+{
+    PUT(p, ",\"totals\":{\"discount_minor\":");
+    put_int(p, h->discount_minor);
+    PUT_INT(p, "due", h->due);
+    PUT_INT(p, "issued", h->issued);
+    PUT_INT(p, "next_n", h->next_n);
+    PUT_INT(p, "ordinal", h->ordinal);
+    PUT_INT(p, "redeemed", h->redeemed);
+    PUT_INT(p, "reserved", h->reserved);
+    PUT_INT(p, "slots", h->slots);
+    *p->at++ = '}';
+}
+
+void batch_line(const struct batch *b, struct buf *out, bool with_hash)
+{
+    const struct head *h = &b->head;
+    struct pen p = {.at = NULL};
+    struct json j;
+
+    pen_up(&p, out, ENTRY_ROOM);
+    PUT(&p, "{\"at\":");
+    put_time(&p, h->at_ms);
+    PUT(&p, ",\"batch\":\"");
+    put(&p, b->id, strlen(b->id));
+    PUT(&p, "\",\"coupon\":");
+    pen_down(&p, out);
+    j = json_to(out);
+    json_string(&j, b->coupon);
+
+    pen_up(&p, out, ENTRY_ROOM);
+    PUT(&p, ",\"day\":{\"start\":");
+    put_time(&p, h->day_ms);
+    PUT_INT(&p, "taken", h->day_taken);
+    PUT(&p, "},\"entries\":[");
+    pen_down(&p, out);
+    for (size_t i = 0; i < b->count; i++) {
+        if (i)
+            buf_putc(out, ',');
+        entry_write(&p, &b->entries[i], out);
+    }
+
+    pen_up(&p, out, ENTRY_ROOM);
+    *p.at++ = ']';
+    if (with_hash) {
+        PUT(&p, ",\"hash\":\"");
+        put_hex(&p, h->hash, sizeof h->hash);
+        *p.at++ = '"';
+    }
+    PUT_INT(&p, "lane", b->lane);
+    PUT(&p, ",\"prev\":\"");
+    put_hex(&p, b->prev, sizeof b->prev);
+    *p.at++ = '"';
+    PUT_INT(&p, "seq", h->seq);
+    totals_write(&p, h);
+    PUT_INT(&p, "version", h->version);
+    *p.at++ = '}';
+    pen_down(&p, out);
+}
+
+void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LEN])
+{
+    buf_clear(scratch);
+    batch_line(b, scratch, false);
+    if (!EVP_Digest(scratch->data, scratch->len, hash, NULL, EVP_sha256(), NULL))
+        abort(); /* only out of memory */
+}
