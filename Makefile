@@ -37,14 +37,14 @@ UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
 ENGINE_BIN := $(ENGINE_SRC:%.c=$(B)/%)
 
 # ---- how ----
-PACKAGES := libmongoc-1.0 json-c libsodium inih fcgi
+PACKAGES := libmongoc-1.0 json-c libsodium inih fcgi libcrypto
 PACKAGES_CTL := libcurl
 PACKAGES_TEST := cmocka
 ifneq ($(MAKECMDGOALS),clean)
 MISSING := $(shell for p in $(PACKAGES) $(PACKAGES_CTL); do pkg-config --exists $$p || echo $$p; done)
 ifneq ($(strip $(MISSING)),)
 $(error pkg-config does not find: $(MISSING). On Debian: apt-get install pkg-config libmongoc-dev libjson-c-dev \
-	libsodium-dev libinih-dev libfcgi-dev libcurl4-openssl-dev)
+	libsodium-dev libinih-dev libfcgi-dev libssl-dev libcurl4-openssl-dev)
 endif
 endif
 
