@@ -35,7 +35,7 @@ packages_missing() {
         have "${pair%%:*}" || say "${pair#*:}"
     done
     for pair in libmongoc-1.0:libmongoc-dev json-c:libjson-c-dev libsodium:libsodium-dev inih:libinih-dev \
-        fcgi:libfcgi-dev libcurl:libcurl4-openssl-dev; do
+        fcgi:libfcgi-dev libcurl:libcurl4-openssl-dev libcrypto:libssl-dev; do
         pkg-config --exists "${pair%%:*}" 2> /dev/null || say "${pair#*:}"
     done
     [ -e /usr/include/uthash.h ] || say uthash-dev
