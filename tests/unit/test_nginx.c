@@ -1,0 +1,86 @@
+/* Unit tests of nginx/nginx.conf.in: its problem documents say what the result table says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/result.h"
+
+#define CONF "nginx/nginx.conf.in"
+
+/* Copy the text member `name` of the JSON in line to value. */
+static void member(const char *line, const char *name, char value[128])
+{
+    char start[64];
+    const char *at;
+
+    snprintf(start, sizeof start, "\"%s\":\"", name);
+    at = strstr(line, start);
+    if (!at)
+        fail_msg("no %s in %s", name, line);
+    at += strlen(start);
+    snprintf(value, 128, "%.*s", (int)strcspn(at, "\""), at);
+}
+
+static void every_problem_has_the_tables_type_title_and_status(void **state)
+{
+    FILE *conf = fopen(CONF, "r");
+    char line[2048], code[128], title[128], type[128], expected[256];
+    int found = 0;
+
+    (void)state;
+    assert_non_null(conf);
+    while (fgets(line, sizeof line, conf)) {
+        const char *answer = strstr(line, "return "), *status = strstr(line, "\"status\":");
+        enum cpn_result r;
+
+        if (!answer || !status)
+            continue;
+        found++;
+        member(line, "code", code);
+        member(line, "title", title);
+        member(line, "type", type);
+        r = result_of_name(code);
+        if (r == CPN_RESULT_COUNT)
+            fail_msg("%s is no result: %s", code, line);
+        assert_string_equal(title, result_info(r)->title);
+        snprintf(expected, sizeof expected, "/coupons/-/problems/%s", code);
+        assert_string_equal(type, expected);
+        assert_int_equal(atoi(answer + strlen("return ")), atoi(status + strlen("\"status\":")));
+        assert_non_null(strstr(line, "\"request_id\":\"$coupons_request_id\"}'"));
+        /* bad_request also stands for HTTP's own 408 and 414. */
+        if (r != CPN_BAD_REQUEST) {
+            assert_int_equal(atoi(answer + strlen("return ")), result_info(r)->status);
+            assert_non_null(strstr(line, result_info(r)->retry ? "\"retry\":true" : "\"retry\":false"));
+        }
+    }
+    fclose(conf);
+    assert_int_equal(found, 9);
+}
+
+static void a_request_that_may_have_arrived_is_never_called_busy(void **state)
+{
+    FILE *conf = fopen(CONF, "r");
+    char line[2048];
+
+    (void)state;
+    assert_non_null(conf);
+    while (fgets(line, sizeof line, conf))
+        if (strstr(line, "\"code\":\"busy\""))
+            fail_msg("%s", line);
+    fclose(conf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_problem_has_the_tables_type_title_and_status),
+        cmocka_unit_test(a_request_that_may_have_arrived_is_never_called_busy),
+    };
+
+    return cmocka_run_group_tests_name("nginx", tests, NULL, NULL);
+}
