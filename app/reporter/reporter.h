@@ -1,0 +1,20 @@
+/*
+ * reporter/reporter.h -- totals per quarter hour, kept up with the ledger; and the backstop for views left behind.
+ *
+ * Process  its own, forked by the master with signals blocked; TERM ends it, USR1 reopens the log
+ * Threads  feed: the change stream on the ledger, one small struct tally per batch into the inbox
+ *          fold: takes what lies in the inbox, adds it to the totals in one write, moves the marks "totals"
+ *          backstop: lanes whose mark "views" stands still get their views written, by an engine of its own
+ * Once     a batch counts once, because each totals document carries the seq up to which it holds its quarter hour, and is
+ *          written by a guard on it. So a repeat, a restart and a second reporter are harmless
+ * Catching up  a start, a gap in the feed and lost history are one thing: read the ledger from the mark on
+ */
+#ifndef REPORTER_REPORTER_H
+#define REPORTER_REPORTER_H
+
+#include "base/config.h"
+
+/* The process's whole life. Exit codes: 0 after SIGTERM, 78 when config cannot be used. */
+int reporter_run(const struct config *config);
+
+#endif

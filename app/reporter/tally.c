@@ -1,0 +1,91 @@
+/* reporter/tally.c -- see tally.h. */
+#include "reporter/tally.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void tally_of_batch(struct tally *t, const struct batch *b)
+{
+    *t = (struct tally){.lane = b->lane, .seq = b->head.seq, .at_ms = b->head.at_ms};
+    snprintf(t->coupon, sizeof t->coupon, "%s", b->coupon);
+    fold_report(&t->counts, b);
+}
+
+static void add(struct report_counts *to, const struct report_counts *more)
+{
+    to->issued += more->issued;
+    to->reserved += more->reserved;
+    to->redeemed += more->redeemed;
+    to->cancelled += more->cancelled;
+    to->expired += more->expired;
+    to->reversed += more->reversed;
+    to->discount_minor += more->discount_minor;
+}
+
+static bool lay_into(struct run *run, const struct tally *t)
+{
+    if (run->of != t->of || run->quarter_ms != quarter_of(t->at_ms) || run->last_seq + 1 != t->seq)
+        return false;
+    run->last_seq = t->seq;
+    add(&run->counts, &t->counts);
+    return true;
+}
+
+static struct run run_of(const struct tally *t)
+{
+    return (struct run){t->of, quarter_of(t->at_ms), t->seq, t->seq, t->counts};
+}
+
+static bool adds_nothing(const struct run *run)
+{
+    static const struct report_counts none;
+
+    return memcmp(&run->counts, &none, sizeof none) == 0;
+}
+
+size_t runs_build(const struct tally *tallies, size_t count, struct run *runs)
+{
+    size_t made = 0, kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t r = made;
+
+        if (!tallies[i].of)
+            continue;
+        while (r > 0 && !lay_into(&runs[r - 1], &tallies[i]))
+            r--;
+        if (r == 0)
+            runs[made++] = run_of(&tallies[i]);
+    }
+    for (size_t r = 0; r < made; r++)
+        if (!adds_nothing(&runs[r]))
+            runs[kept++] = runs[r];
+    return kept;
+}
+
+bool run_trim(struct run *run, int64_t held_seq, const struct tally *tallies, size_t count)
+{
+    const struct run whole = *run;
+    bool any = false;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct tally *t = &tallies[i];
+
+        if (t->of != whole.of || t->seq <= held_seq || t->seq < whole.first_seq || t->seq > whole.last_seq)
+            continue;
+        if (any)
+            lay_into(run, t);
+        else
+            *run = run_of(t);
+        any = true;
+    }
+    return any;
+}
+
+struct totals_write run_write(struct run *run)
+{
+    return (struct totals_write){
+        .coupon = run->of->coupon, .lane = run->of->lane, .quarter_ms = run->quarter_ms,
+        .first_seq = run->first_seq, .last_seq = run->last_seq, .counts = &run->counts,
+    };
+}

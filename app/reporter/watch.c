@@ -1,0 +1,164 @@
+/* reporter/watch.c -- see watch.h. */
+#include "reporter/watch.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+struct row {
+    struct watch_due who; /* the key: zeroed beyond its text */
+    int64_t seen;         /* last seq of the ledger that we know of */
+    int64_t marked;       /* mark as read last; -1: never read */
+    struct mono seen_at, look_at;
+    int failures;
+    UT_hash_handle hh;
+};
+
+struct watch {
+    pthread_mutex_t lock;
+    struct row *rows;
+};
+
+struct watch *watch_new(void)
+{
+    struct watch *w = calloc(1, sizeof *w);
+
+    if (!w)
+        abort();
+    pthread_mutex_init(&w->lock, NULL);
+    return w;
+}
+
+static void forget(struct watch *w, struct row *row)
+{
+    HASH_DEL(w->rows, row);
+    free(row);
+}
+
+void watch_free(struct watch *w)
+{
+    struct row *row, *next;
+
+    HASH_ITER(hh, w->rows, row, next)
+        forget(w, row);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+static struct row *find(struct watch *w, const char *coupon, int64_t lane)
+{
+    struct watch_due who;
+    struct row *row;
+
+    memset(&who, 0, sizeof who);
+    snprintf(who.coupon, sizeof who.coupon, "%s", coupon);
+    who.lane = lane;
+    HASH_FIND(hh, w->rows, &who, sizeof who, row);
+    return row;
+}
+
+static struct row *add(struct watch *w, const char *coupon, int64_t lane, struct mono now)
+{
+    struct row *row = calloc(1, sizeof *row);
+
+    if (!row)
+        abort();
+    snprintf(row->who.coupon, sizeof row->who.coupon, "%s", coupon);
+    row->who.lane = lane;
+    row->marked = -1;
+    row->look_at = mono_add_ms(now, WATCH_BUSY_MS);
+    HASH_ADD(hh, w->rows, who, sizeof row->who, row);
+    return row;
+}
+
+void watch_seen(struct watch *w, const char *coupon, int64_t lane, int64_t seq, struct mono now)
+{
+    struct row *row;
+
+    pthread_mutex_lock(&w->lock);
+    row = find(w, coupon, lane);
+    if (!row)
+        row = add(w, coupon, lane, now);
+    if (seq > row->seen) {
+        row->seen = seq;
+        row->seen_at = now;
+        row->failures = 0;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static bool is_due(const struct row *row, struct mono now)
+{
+    bool quiet = mono_ms_between(row->seen_at, now) >= WATCH_QUIET_MS;
+
+    if (mono_before(row->look_at, now))
+        return true;
+    return quiet && row->failures == 0 && mono_ms_between(now, row->look_at) > WATCH_QUIET_MS;
+}
+
+size_t watch_due(struct watch *w, struct mono now, struct watch_due *due, size_t most)
+{
+    struct row *row, *next;
+    size_t count = 0;
+
+    pthread_mutex_lock(&w->lock);
+    HASH_ITER(hh, w->rows, row, next) {
+        if (count == most)
+            break;
+        if (!is_due(row, now))
+            continue;
+        due[count++] = row->who;
+        row->look_at = mono_add_ms(now, WATCH_QUIET_MS);
+        /* to the end, so that a long table is gone through in turns */
+        HASH_DEL(w->rows, row);
+        HASH_ADD(hh, w->rows, who, sizeof row->who, row);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return count;
+}
+
+bool watch_marked(struct watch *w, const char *coupon, int64_t lane, int64_t seq, struct mono now)
+{
+    struct row *row;
+    bool behind = false;
+
+    pthread_mutex_lock(&w->lock);
+    row = find(w, coupon, lane);
+    if (row && seq >= row->seen) {
+        forget(w, row);
+    } else if (row) {
+        bool quiet = mono_ms_between(row->seen_at, now) >= WATCH_QUIET_MS;
+
+        behind = quiet || seq == row->marked;
+        row->marked = seq;
+        row->look_at = mono_add_ms(now, quiet ? WATCH_QUIET_MS : WATCH_BUSY_MS);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return behind;
+}
+
+void watch_failed(struct watch *w, const char *coupon, int64_t lane, struct mono now)
+{
+    struct row *row;
+
+    pthread_mutex_lock(&w->lock);
+    row = find(w, coupon, lane);
+    if (row) {
+        int64_t pause_ms = (int64_t)WATCH_QUIET_MS << (row->failures < 6 ? ++row->failures : 6);
+
+        row->look_at = mono_add_ms(now, pause_ms < WATCH_RETRY_MOST_MS ? pause_ms : WATCH_RETRY_MOST_MS);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+size_t watch_count(struct watch *w)
+{
+    size_t count;
+
+    pthread_mutex_lock(&w->lock);
+    count = HASH_COUNT(w->rows);
+    pthread_mutex_unlock(&w->lock);
+    return count;
+}
