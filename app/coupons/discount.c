@@ -1,0 +1,111 @@
+/*
+ * coupons/discount.c -- see discount.h.
+ *
+ * Order   of checks: no order, currency, categories, minimum spend
+ * Only    a line is admitted when its category or its sku is listed; without lists every line is
+ * Silent  an order without currency is in the coupon's; an amount is what the lines add up to where lines are given
+ */
+#include "coupons/discount.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define MONEY_MAX ((INT64_C(1) << 53) - 1)
+#define BP 10000
+
+static bool lists(const struct string_list *list, const char *text)
+{
+    if (!text)
+        return false;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], text) == 0)
+            return true;
+    return false;
+}
+
+static bool is_selective(const struct coupon *c)
+{
+    return c->discount.only.categories.count || c->discount.only.skus.count;
+}
+
+static bool admits(const struct coupon *c, const struct order_line *line)
+{
+    return !is_selective(c) || lists(&c->discount.only.categories, line->category) ||
+           lists(&c->discount.only.skus, line->sku);
+}
+
+/* What the coupon looks at: the sum of the admitted lines, at most MONEY_MAX; the order's amount when it has no lines;
+ * COUPON_NULL when no line is admitted or nothing is known. */
+static int64_t admitted_sum(const struct coupon *c, const struct order *order)
+{
+    int64_t sum = COUPON_NULL;
+
+    if (order->line_count == 0)
+        return is_selective(c) ? COUPON_NULL : order->amount_minor;
+    for (size_t i = 0; i < order->line_count; i++) {
+        const struct order_line *line = &order->lines[i];
+
+        if (!admits(c, line))
+            continue;
+        assert(line->amount_minor >= 0 && line->amount_minor <= MONEY_MAX);
+        sum = (sum == COUPON_NULL ? 0 : sum) + line->amount_minor;
+        if (sum > MONEY_MAX)
+            sum = MONEY_MAX;
+    }
+    return sum;
+}
+
+/* floor(sum * bp / 10000) without passing 64 bits. */
+static int64_t share(int64_t sum, int64_t bp)
+{
+    return sum / BP * bp + sum % BP * bp / BP;
+}
+
+static int64_t at_most(int64_t value, int64_t limit)
+{
+    return limit != COUPON_NULL && value > limit ? limit : value;
+}
+
+/* The discount on sum, which is COUPON_NULL when there is no order that it could be more than. */
+static int64_t discount_on(const struct coupon *c, int64_t sum)
+{
+    switch (c->discount.kind) {
+    case DISCOUNT_AMOUNT:
+        return at_most(c->discount.amount_minor, sum);
+    case DISCOUNT_PERCENT:
+        return at_most(share(sum, c->discount.percent_bp), c->discount.max_minor);
+    default:
+        return 0;
+    }
+}
+
+static enum cpn_result not_eligible(const char **why, const char *sentence)
+{
+    *why = sentence;
+    return CPN_ORDER_NOT_ELIGIBLE;
+}
+
+enum cpn_result discount_of(const struct coupon *c, const struct order *order, int64_t *discount_minor, const char **why)
+{
+    bool needs_sum = c->discount.kind == DISCOUNT_PERCENT || is_selective(c) || c->discount.min_spend_minor > 0;
+    int64_t sum;
+
+    *discount_minor = 0;
+    if (c->discount.kind == DISCOUNT_NONE)
+        return CPN_OK;
+    if (!order && needs_sum)
+        return not_eligible(why, "The coupon needs an order, and there is none.");
+    if (order && order->currency && c->discount.currency && strcmp(order->currency, c->discount.currency) != 0)
+        return not_eligible(why, "The order's currency is not the coupon's.");
+    sum = order ? admitted_sum(c, order) : COUPON_NULL;
+    if (needs_sum && sum == COUPON_NULL) {
+        if (is_selective(c))
+            return not_eligible(why, "No line of the order is in the coupon's categories or skus.");
+        return not_eligible(why, "The coupon needs the order's amount, and there is none.");
+    }
+    if (sum != COUPON_NULL && sum < c->discount.min_spend_minor)
+        return not_eligible(why, "The order does not reach the coupon's minimum spend.");
+    *discount_minor = discount_on(c, sum);
+    return CPN_OK;
+}
