@@ -1,0 +1,526 @@
+/*
+ * coupons/coupon.c -- see coupon.h: the table of a definition's fields, and what is made from it.
+ *
+ * Add a field   a member in struct coupon, a row here; reading, writing, copying, checking and storing follow
+ * Null          a row without FIELD_NULLABLE whose value is null lacks what must be there: "is required"
+ */
+#include "coupons/coupon.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define MONEY_MAX ((INT64_C(1) << 53) - 1)           /* exact in every JSON reader */
+#define COUNT_MAX INT64_C(1000000000)
+#define SECONDS_MAX INT64_C(315360000)               /* ten years */
+#define TIME_MIN INT64_C(-62167219200000)            /* 0000-01-01, what RFC 3339 can write */
+#define TIME_MAX INT64_C(253402300799999)            /* 9999-12-31 */
+#define ONLY_MAX 100
+#define ONLY_TEXT_MAX 128
+
+static const char *const state_names[] = {"draft", "active", "paused", "ended", NULL};
+static const char *const policy_names[] = {"exact", "approximate", "none", NULL};
+static const char *const on_user_cap_names[] = {"refuse", "existing", NULL};
+static const char *const discount_kind_names[] = {"none", "amount", "percent", "other", NULL};
+static const char *const codes_source_names[] = {"none", "generated", "imported", NULL};
+static const char *const codes_pick_names[] = {"sequential", "random", NULL};
+static const char *const codes_claim_names[] = {"any", "present", NULL};
+static const char *const codes_match_names[] = {"exact", "loose", NULL};
+static const char *const codes_unique_names[] = {"coupon", "service", NULL};
+
+#define BIT(value) (1u << (value))
+#define ALL_STATES (BIT(COUPON_DRAFT) | BIT(COUPON_ACTIVE) | BIT(COUPON_PAUSED) | BIT(COUPON_ENDED))
+#define AMOUNT BIT(DISCOUNT_AMOUNT)
+#define PERCENT BIT(DISCOUNT_PERCENT)
+#define OTHER BIT(DISCOUNT_OTHER)
+#define ANY_KIND (BIT(DISCOUNT_NONE) | AMOUNT | PERCENT | OTHER)
+
+#define INT(field, least, most, start, ...)                                                                            \
+    .type = FIELD_INT, .offset = offsetof(struct coupon, field), .min = (least), .max = (most), .default_int = (start), \
+    __VA_ARGS__
+#define TIME(field)                                                                                                    \
+    .type = FIELD_TIME, .offset = offsetof(struct coupon, field), .min = TIME_MIN, .max = TIME_MAX,                    \
+    .default_int = COUPON_NULL, .flags = FIELD_NULLABLE
+#define TEXT(field, least, most, start, ...)                                                                           \
+    .type = FIELD_STRING, .offset = offsetof(struct coupon, field), .min = (least), .max = (most),                     \
+    .default_text = (start), __VA_ARGS__
+#define TEXTS(field, ...) .type = FIELD_STRINGS, .offset = offsetof(struct coupon, field), .max = ONLY_MAX, __VA_ARGS__
+#define ENUM(field, wire, now, ...)                                                                                    \
+    .type = FIELD_ENUM, .offset = offsetof(struct coupon, field), .max = sizeof(wire) / sizeof *(wire) - 2,            \
+    .names = (wire), .supported = (now), __VA_ARGS__
+
+const struct coupon_field coupon_fields[] = {
+    {"/cap/discount_minor", INT(cap.discount_minor, 0, MONEY_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
+    {"/cap/per_day", INT(cap.per_day, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
+    {"/cap/per_user", INT(cap.per_user, 1, 1000, 1, .flags = 0)},
+    {"/cap/per_user_per_day", INT(cap.per_user_per_day, 1, 1000, COUPON_NULL, .flags = FIELD_NULLABLE)},
+    {"/cap/policy", ENUM(cap.policy, policy_names, BIT(CAP_EXACT), .flags = FIELD_FIXED)},
+    {"/cap/total", INT(cap.total, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)}, /* required: see check_rules */
+    {"/cleanup_after_s", INT(cleanup_after_s, 0, SECONDS_MAX, 2592000, .flags = 0)},
+    {"/codes/claim", ENUM(codes.claim, codes_claim_names, BIT(CLAIM_ANY), .flags = FIELD_FIXED)},
+    {"/codes/length", INT(codes.length, 6, 32, 10, .flags = FIELD_FIXED | FIELD_LATER)},
+    {"/codes/match", ENUM(codes.match, codes_match_names, BIT(MATCH_EXACT), .flags = FIELD_FIXED)},
+    {"/codes/pick", ENUM(codes.pick, codes_pick_names, BIT(PICK_SEQUENTIAL), .flags = FIELD_FIXED)},
+    {"/codes/prefix", TEXT(codes.prefix, 0, 16, "", .flags = FIELD_FIXED | FIELD_LATER)},
+    {"/codes/source", ENUM(codes.source, codes_source_names, BIT(CODES_NONE), .flags = FIELD_FIXED)},
+    {"/codes/unique", ENUM(codes.unique, codes_unique_names, BIT(UNIQUE_COUPON), .flags = FIELD_FIXED)},
+    {"/description", TEXT(description, 0, 2000, "", .flags = 0)},
+    {"/discount/amount_minor",
+     INT(discount.amount_minor, 1, MONEY_MAX, COUPON_NULL, .discount_kinds = AMOUNT)},
+    {"/discount/currency", /* required: see check_rules */
+     TEXT(discount.currency, 3, 3, NULL, .flags = FIELD_NULLABLE | FIELD_FIXED, .discount_kinds = AMOUNT | PERCENT | OTHER)},
+    {"/discount/kind", ENUM(discount.kind, discount_kind_names, ANY_KIND, .discount_kinds = ANY_KIND)},
+    {"/discount/label", TEXT(discount.label, 1, 200, NULL, .discount_kinds = OTHER)},
+    {"/discount/max_minor",
+     INT(discount.max_minor, 0, MONEY_MAX, COUPON_NULL, .flags = FIELD_NULLABLE, .discount_kinds = PERCENT)},
+    {"/discount/min_spend_minor",
+     INT(discount.min_spend_minor, 0, MONEY_MAX, 0, .discount_kinds = AMOUNT | PERCENT | OTHER)},
+    {"/discount/only/categories", TEXTS(discount.only.categories, .discount_kinds = AMOUNT | PERCENT | OTHER)},
+    {"/discount/only/skus", TEXTS(discount.only.skus, .discount_kinds = AMOUNT | PERCENT | OTHER)},
+    {"/discount/percent_bp", INT(discount.percent_bp, 1, 10000, COUPON_NULL, .discount_kinds = PERCENT)},
+    {"/ends_at", TIME(ends_at_ms)},
+    {"/lanes", INT(lanes, 1, 64, 1, .flags = FIELD_FIXED | FIELD_LATER)},
+    {"/low_stock", INT(low_stock, 0, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
+    {"/metadata", .type = FIELD_JSON, .offset = offsetof(struct coupon, metadata), .min = 2, .max = COUPON_METADATA_MAX,
+     .default_text = "{}"},
+    {"/on_user_cap", ENUM(on_user_cap, on_user_cap_names, BIT(ON_USER_CAP_REFUSE), .flags = 0)},
+    {"/replenish/add", INT(replenish.add, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE | FIELD_LATER)},
+    {"/replenish/below", INT(replenish.below, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE | FIELD_LATER)},
+    {"/reserve_s", INT(reserve_s, 1, 86400, 900, .flags = 0)},
+    {"/starts_at", TIME(starts_at_ms)},
+    {"/state", ENUM(state, state_names, ALL_STATES, .flags = 0)},
+    {"/time_zone", TEXT(time_zone, 1, 64, "UTC", .flags = FIELD_FIXED)},
+    {"/title", TEXT(title, 1, 200, NULL, .flags = FIELD_REQUIRED)},
+    {"/valid_for_s", INT(valid_for_s, 1, SECONDS_MAX, COUPON_NULL, .flags = FIELD_NULLABLE | FIELD_LATER)},
+};
+const size_t coupon_fields_count = sizeof coupon_fields / sizeof coupon_fields[0];
+
+/* ---- one field of one coupon ---- */
+
+static const void *member_of(const struct coupon_field *f, const struct coupon *c)
+{
+    return (const char *)c + f->offset;
+}
+
+static int64_t number_of(const struct coupon_field *f, const struct coupon *c)
+{
+    return *(const int64_t *)member_of(f, c);
+}
+
+static const char *text_of(const struct coupon_field *f, const struct coupon *c)
+{
+    return *(const char *const *)member_of(f, c);
+}
+
+static const struct string_list *list_of(const struct coupon_field *f, const struct coupon *c)
+{
+    return member_of(f, c);
+}
+
+static bool is_number(const struct coupon_field *f)
+{
+    return f->type == FIELD_INT || f->type == FIELD_TIME || f->type == FIELD_ENUM;
+}
+
+/* True when a coupon with discount.kind `kind` has the field. */
+static bool belongs(const struct coupon_field *f, int64_t kind)
+{
+    return !f->discount_kinds || (kind >= 0 && kind < 32 && (f->discount_kinds & (UINT32_C(1) << kind)));
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool is_default(const struct coupon_field *f, const struct coupon *c)
+{
+    if (is_number(f))
+        return number_of(f, c) == f->default_int;
+    if (f->type == FIELD_STRINGS)
+        return list_of(f, c)->count == 0;
+    return same_text(text_of(f, c), f->default_text);
+}
+
+static bool is_same(const struct coupon_field *f, const struct coupon *a, const struct coupon *b)
+{
+    const struct string_list *x, *y;
+
+    if (is_number(f))
+        return number_of(f, a) == number_of(f, b);
+    if (f->type != FIELD_STRINGS)
+        return same_text(text_of(f, a), text_of(f, b));
+    x = list_of(f, a);
+    y = list_of(f, b);
+    if (x->count != y->count)
+        return false;
+    for (size_t i = 0; i < x->count; i++)
+        if (!same_text(x->items[i], y->items[i]))
+            return false;
+    return true;
+}
+
+/* ---- whole coupons ---- */
+
+void coupon_init(struct coupon *c)
+{
+    memset(c, 0, sizeof *c);
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        const struct coupon_field *f = &coupon_fields[i];
+        void *member = (char *)c + f->offset;
+
+        if (is_number(f))
+            *(int64_t *)member = f->default_int;
+        else if (f->type != FIELD_STRINGS)
+            *(const char **)member = f->default_text;
+    }
+}
+
+static struct string_list copy_list(const struct string_list *list, struct arena *a)
+{
+    struct string_list copy = {.count = list->count};
+
+    if (list->count)
+        copy.items = arena_array(a, list->count, sizeof *copy.items);
+    for (size_t i = 0; i < list->count; i++)
+        copy.items[i] = arena_strdup(a, list->items[i]);
+    return copy;
+}
+
+struct coupon *coupon_copy(const struct coupon *c, struct arena *a)
+{
+    struct coupon *copy = arena_alloc(a, sizeof *copy);
+
+    *copy = *c;
+    copy->id = arena_strdup(a, c->id);
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        const struct coupon_field *f = &coupon_fields[i];
+        void *member = (char *)copy + f->offset;
+
+        if (f->type == FIELD_STRINGS)
+            *(struct string_list *)member = copy_list(list_of(f, c), a);
+        else if (!is_number(f))
+            *(const char **)member = arena_strdup(a, text_of(f, c));
+    }
+    return copy;
+}
+
+const char *coupon_fixed_difference(const struct coupon *a, const struct coupon *b)
+{
+    for (size_t i = 0; i < coupon_fields_count; i++)
+        if ((coupon_fields[i].flags & FIELD_FIXED) && !is_same(&coupon_fields[i], a, b))
+            return coupon_fields[i].pointer;
+    return NULL;
+}
+
+/* ---- checking ---- */
+
+struct errors {
+    struct arena *arena;
+    struct field_error *items;
+    size_t count, capacity;
+};
+
+static void wrong(struct errors *e, const char *pointer, const char *detail)
+{
+    if (e->count == e->capacity) {
+        size_t capacity = e->capacity ? e->capacity * 2 : 8;
+        struct field_error *grown = arena_array(e->arena, capacity, sizeof *grown);
+
+        if (e->count)
+            memcpy(grown, e->items, e->count * sizeof *grown);
+        e->items = grown;
+        e->capacity = capacity;
+    }
+    e->items[e->count++] = (struct field_error){pointer, detail};
+}
+
+static void check_enum(struct errors *e, const struct coupon_field *f, int64_t value)
+{
+    if (value < 0 || value > f->max)
+        wrong(e, f->pointer, "is not one of the values of this field");
+    else if (!(f->supported & (UINT32_C(1) << value)))
+        wrong(e, f->pointer, "this version does not support this value yet");
+}
+
+static void check_number(struct errors *e, const struct coupon_field *f, int64_t value)
+{
+    if (value == COUPON_NULL) {
+        if (!(f->flags & FIELD_NULLABLE))
+            wrong(e, f->pointer, "is required");
+    } else if (f->type == FIELD_ENUM) {
+        check_enum(e, f, value);
+    } else if (value >= f->min && value <= f->max) {
+        return;
+    } else if (f->type == FIELD_TIME) {
+        wrong(e, f->pointer, "must lie in the years 0000 to 9999");
+    } else {
+        wrong(e, f->pointer, arena_printf(e->arena, "must be from %" PRId64 " to %" PRId64, f->min, f->max));
+    }
+}
+
+static void check_text(struct errors *e, const char *pointer, const char *text, int64_t min, int64_t max)
+{
+    size_t characters;
+
+    if (!utf8_valid(text, &characters))
+        wrong(e, pointer, "must be UTF-8");
+    else if ((int64_t)characters < min || (int64_t)characters > max)
+        wrong(e, pointer, arena_printf(e->arena, "must have %" PRId64 " to %" PRId64 " characters", min, max));
+}
+
+static void check_list(struct errors *e, const struct coupon_field *f, const struct string_list *list)
+{
+    if ((int64_t)list->count > f->max) {
+        wrong(e, f->pointer, arena_printf(e->arena, "must have at most %" PRId64 " items", f->max));
+        return;
+    }
+    for (size_t i = 0; i < list->count; i++)
+        check_text(e, arena_printf(e->arena, "%s/%zu", f->pointer, i), list->items[i], 1, ONLY_TEXT_MAX);
+}
+
+static void check_field(struct errors *e, const struct coupon_field *f, const struct coupon *c)
+{
+    size_t before = e->count;
+
+    if (is_number(f))
+        check_number(e, f, number_of(f, c));
+    else if (f->type == FIELD_STRINGS)
+        check_list(e, f, list_of(f, c));
+    else if (!text_of(f, c) && !(f->flags & FIELD_NULLABLE))
+        wrong(e, f->pointer, "is required");
+    else if (text_of(f, c) && f->type == FIELD_STRING)
+        check_text(e, f->pointer, text_of(f, c), f->min, f->max);
+    else if (text_of(f, c) && (*text_of(f, c) != '{' || (int64_t)strlen(text_of(f, c)) > f->max))
+        wrong(e, f->pointer, arena_printf(e->arena, "must be an object of at most %" PRId64 " bytes", f->max));
+    if (e->count == before && (f->flags & FIELD_LATER) && !is_default(f, c))
+        wrong(e, f->pointer, "this version supports only the default of this field yet");
+}
+
+/* True when text is made of letters, digits and the characters of others. */
+static bool consists_of(const char *text, const char *others)
+{
+    for (; *text; text++) {
+        bool plain = (*text >= 'A' && *text <= 'Z') || (*text >= 'a' && *text <= 'z') || (*text >= '0' && *text <= '9');
+
+        if (!plain && !strchr(others, *text))
+            return false;
+    }
+    return true;
+}
+
+static bool is_currency(const char *text)
+{
+    return strlen(text) == 3 && strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 3;
+}
+
+static bool needs_currency(const struct coupon *c)
+{
+    if (c->discount.kind == DISCOUNT_NONE)
+        return false;
+    return c->discount.kind == DISCOUNT_AMOUNT || c->discount.min_spend_minor > 0 ||
+           (c->discount.kind == DISCOUNT_PERCENT && c->discount.max_minor != COUPON_NULL);
+}
+
+/* What one row cannot say. */
+static void check_rules(struct errors *e, const struct coupon *c)
+{
+    if (c->cap.total == COUPON_NULL && c->cap.policy != CAP_NONE && c->codes.source != CODES_IMPORTED)
+        wrong(e, "/cap/total", "is required");
+    if (c->discount.kind != DISCOUNT_NONE && c->discount.currency && !is_currency(c->discount.currency))
+        wrong(e, "/discount/currency", "must be three upper-case letters, such as EUR");
+    if (!c->discount.currency && needs_currency(c))
+        wrong(e, "/discount/currency", "is required where an amount of money is given");
+    if (c->starts_at_ms != COUPON_NULL && c->ends_at_ms != COUPON_NULL && c->starts_at_ms >= c->ends_at_ms)
+        wrong(e, "/ends_at", "must be later than starts_at");
+    if (c->time_zone && !consists_of(c->time_zone, "_+/:-"))
+        wrong(e, "/time_zone", "must be the name of an IANA time zone, such as Europe/Berlin");
+}
+
+size_t coupon_check(const struct coupon *c, struct arena *a, struct field_error **list)
+{
+    struct errors e = {.arena = a};
+
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        const struct coupon_field *f = &coupon_fields[i];
+
+        if (belongs(f, c->discount.kind))
+            check_field(&e, f, c);
+        else if (f->offset == offsetof(struct coupon, discount.kind))
+            wrong(&e, f->pointer, "is not one of the values of this field");
+        else if (!is_default(f, c))
+            wrong(&e, f->pointer, "does not belong to this discount.kind");
+    }
+    check_rules(&e, c);
+    *list = e.items;
+    return e.count;
+}
+
+/* ---- writing ---- */
+
+/* The object that is open while members are written: the first `len` bytes of `pointer`. */
+struct place {
+    const char *pointer;
+    size_t len;
+};
+
+/* Close and open objects until pointer's parent is open, and write the key of its last part. */
+static void go_to(struct place *p, const char *pointer, struct json *j)
+{
+    const char *name = strrchr(pointer, '/') + 1;
+    size_t parent = (size_t)(name - 1 - pointer);
+    char part[32];
+
+    while (p->len && (p->len > parent || memcmp(p->pointer, pointer, p->len) != 0 || pointer[p->len] != '/')) {
+        json_end_object(j);
+        do
+            p->len--;
+        while (p->pointer[p->len] != '/');
+    }
+    while (p->len < parent) {
+        size_t end = p->len + 1 + strcspn(pointer + p->len + 1, "/");
+        size_t part_len = end - p->len - 1;
+
+        assert(part_len < sizeof part);
+        memcpy(part, pointer + p->len + 1, part_len);
+        part[part_len] = '\0';
+        json_key(j, part);
+        json_object(j);
+        p->len = end;
+    }
+    p->pointer = pointer;
+    json_key(j, name);
+}
+
+static void write_number(const struct coupon_field *f, int64_t value, struct json *j)
+{
+    if (value == COUPON_NULL)
+        json_null(j);
+    else if (f->type == FIELD_TIME)
+        json_time(j, value);
+    else if (f->type == FIELD_ENUM)
+        json_string(j, value >= 0 && value <= f->max ? f->names[value] : NULL);
+    else
+        json_int(j, value);
+}
+
+static void write_value(const struct coupon_field *f, const struct coupon *c, struct json *j)
+{
+    const struct string_list *list;
+
+    switch (f->type) {
+    case FIELD_INT:
+    case FIELD_TIME:
+    case FIELD_ENUM:
+        write_number(f, number_of(f, c), j);
+        break;
+    case FIELD_STRING:
+        json_string(j, text_of(f, c));
+        break;
+    case FIELD_JSON:
+        json_raw(j, text_of(f, c) ? text_of(f, c) : "{}");
+        break;
+    case FIELD_STRINGS:
+        list = list_of(f, c);
+        json_array(j);
+        for (size_t i = 0; i < list->count; i++)
+            json_string(j, list->items[i]);
+        json_end_array(j);
+        break;
+    }
+}
+
+void coupon_write(const struct coupon *c, struct json *j, bool with_version)
+{
+    struct place place = {"", 0};
+    bool id_written = false;
+
+    json_object(j);
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        const struct coupon_field *f = &coupon_fields[i];
+
+        if (!id_written && strcmp(f->pointer, "/id") > 0) {
+            go_to(&place, "/id", j);
+            json_string(j, c->id);
+            id_written = true;
+        }
+        if (!belongs(f, c->discount.kind))
+            continue;
+        go_to(&place, f->pointer, j);
+        write_value(f, c, j);
+    }
+    if (with_version) { /* sorts after every field there is: tests hold it to that */
+        go_to(&place, "/version", j);
+        json_int(j, c->version);
+    }
+    json_end_object(j);
+}
+
+/* ---- texts ---- */
+
+bool coupon_id_valid(const char *text)
+{
+    size_t len = strlen(text);
+
+    return len >= 1 && len <= COUPON_ID_MAX && text[0] != '-' && consists_of(text, "_-");
+}
+
+/* Decode one character at *p and move on; its code point, or -1 when it is malformed. Source: RFC 3629, section 4. */
+static int32_t utf8_next(const unsigned char **p)
+{
+    const unsigned char *s = *p;
+    int32_t point, least;
+    int more;
+
+    if (*s < 0x80) {
+        *p = s + 1;
+        return *s;
+    }
+    if (*s >= 0xC2 && *s <= 0xDF) {
+        more = 1, least = 0x80, point = *s & 0x1F;
+    } else if (*s >= 0xE0 && *s <= 0xEF) {
+        more = 2, least = 0x800, point = *s & 0x0F;
+    } else if (*s >= 0xF0 && *s <= 0xF4) {
+        more = 3, least = 0x10000, point = *s & 0x07;
+    } else {
+        return -1;
+    }
+    for (int i = 1; i <= more; i++) {
+        if ((s[i] & 0xC0) != 0x80) /* also the NUL at the end */
+            return -1;
+        point = point << 6 | (s[i] & 0x3F);
+    }
+    if (point < least || point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF))
+        return -1;
+    *p = s + 1 + more;
+    return point;
+}
+
+bool utf8_valid(const char *text, size_t *characters)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t count = 0;
+
+    for (; *p; count++)
+        if (utf8_next(&p) < 0)
+            return false;
+    if (characters)
+        *characters = count;
+    return true;
+}
+
+bool coupon_user_valid(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t len = strlen(text);
+
+    if (len < 1 || len > 128)
+        return false;
+    while (*p) {
+        int32_t point = utf8_next(&p);
+
+        if (point < 0x20 || (point >= 0x7F && point <= 0x9F))
+            return false;
+    }
+    return true;
+}
