@@ -1,0 +1,106 @@
+/* Unit tests of base/arena: alignment, zeroing, growth, reuse. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+static void an_empty_arena_holds_nothing(void **state)
+{
+    struct arena a;
+
+    (void)state;
+    arena_init(&a, 0);
+    assert_int_equal(a.bytes, 0);
+    arena_reset(&a);
+    arena_free(&a);
+    assert_null(a.blocks);
+}
+
+static void every_allocation_is_zeroed_aligned_and_apart(void **state)
+{
+    struct arena a;
+    unsigned char *last = NULL;
+
+    (void)state;
+    arena_init(&a, 64);
+    for (size_t size = 0; size < 300; size++) {
+        unsigned char *p = arena_alloc(&a, size);
+
+        assert_int_equal((uintptr_t)p % _Alignof(max_align_t), 0);
+        for (size_t i = 0; i < size; i++)
+            if (p[i] != 0)
+                fail_msg("byte %zu of %zu is %u", i, size, p[i]);
+        memset(p, 0xFF, size);
+        assert_true(size < 2 || p != last); /* what has no bytes may share its place */
+        last = p;
+    }
+    arena_free(&a);
+}
+
+static void what_was_handed_out_stays_when_the_arena_grows(void **state)
+{
+    struct arena a;
+    char *first, *big;
+
+    (void)state;
+    arena_init(&a, 32);
+    first = arena_strdup(&a, "first");
+    big = arena_alloc(&a, 1024 * 1024);
+    memset(big, 'x', 1024 * 1024);
+    for (int i = 0; i < 1000; i++)
+        arena_alloc(&a, 100);
+    assert_string_equal(first, "first");
+    assert_int_equal(big[1024 * 1024 - 1], 'x');
+    assert_true(a.bytes >= 1024 * 1024 + 100000);
+    arena_free(&a);
+    assert_int_equal(a.bytes, 0);
+}
+
+static void a_reset_keeps_one_block_and_zeroes_again(void **state)
+{
+    struct arena a;
+    char *p;
+
+    (void)state;
+    arena_init(&a, 128);
+    for (int i = 0; i < 100; i++)
+        memset(arena_alloc(&a, 50), 0xAA, 50);
+    arena_reset(&a);
+    assert_true(a.bytes > 0);
+    p = arena_alloc(&a, 50);
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(p[i], 0);
+    arena_free(&a);
+}
+
+static void copies_end_with_nul(void **state)
+{
+    struct arena a;
+
+    (void)state;
+    arena_init(&a, 0);
+    assert_null(arena_strdup(&a, NULL));
+    assert_string_equal(arena_strdup(&a, ""), "");
+    assert_memory_equal(arena_memdup(&a, "a\0b", 3), "a\0b", 4);
+    assert_string_equal(arena_memdup(&a, NULL, 0), "");
+    assert_string_equal(arena_printf(&a, "%d-%s", 42, "x"), "42-x");
+    assert_non_null(arena_array(&a, 0, 8));
+    arena_free(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_arena_holds_nothing),
+        cmocka_unit_test(every_allocation_is_zeroed_aligned_and_apart),
+        cmocka_unit_test(what_was_handed_out_stays_when_the_arena_grows),
+        cmocka_unit_test(a_reset_keeps_one_block_and_zeroes_again),
+        cmocka_unit_test(copies_end_with_nul),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+/* Unit tests of base/clock: RFC 3339 both ways, the offset to another clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define DAY_MS INT64_C(86400000)
+
+static void times_are_read_with_any_offset(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t utc_ms;
+    } rows[] = {
+        {"1970-01-01T00:00:00Z", 0},
+        {"1970-01-01T00:00:00.001Z", 1},
+        {"1970-01-01t00:00:00z", 0},
+        {"1969-12-31T23:59:59.999Z", -1},
+        {"1970-01-01T01:00:00+01:00", 0},
+        {"1969-12-31T20:30:00-03:30", 0},
+        {"1970-01-01T00:00:00-00:00", 0},
+        {"2026-11-21T10:00:00.123456789Z", 1795255200123},
+        {"2026-11-21T10:00:00.9Z", 1795255200900},
+        {"2024-02-29T00:00:00Z", 1709164800000},
+        {"2000-02-29T00:00:00Z", 951782400000},
+        {"2016-12-31T23:59:60Z", 1483228800000}, /* a leap second is the next second */
+        {"0000-01-01T00:00:00Z", -62167219200000},
+        {"9999-12-31T23:59:59.999Z", 253402300799999},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t ms = 42;
+
+        if (!clock_parse(rows[i].text, &ms) || ms != rows[i].utc_ms)
+            fail_msg("%s: %lld instead of %lld", rows[i].text, (long long)ms, (long long)rows[i].utc_ms);
+    }
+}
+
+static void what_is_no_time_is_refused_and_changes_nothing(void **state)
+{
+    static const char *const texts[] = {
+        "", "2026", "2026-11-21", "2026-11-21T10:00:00", "2026-11-21 10:00:00Z", "2026-11-21T10:00Z",
+        "2026-11-21T10:00:00.Z", "2026-11-21T10:00:00+01", "2026-11-21T10:00:00+0100", "2026-11-21T10:00:00+24:00",
+        "2026-11-21T10:00:00+01:60", "2026-11-21T24:00:00Z", "2026-11-21T10:60:00Z", "2026-11-21T10:00:61Z",
+        "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z", "2026-01-00T00:00:00Z", "2026-01-32T00:00:00Z",
+        "2026-04-31T00:00:00Z", "2026-02-29T00:00:00Z", "1900-02-29T00:00:00Z", "2026-11-21T10:00:00Zx",
+        " 2026-11-21T10:00:00Z", "+026-11-21T10:00:00Z", "2026-1-21T10:00:00Z", "-001-01-01T00:00:00Z",
+        "10000-01-01T00:00:00Z", "2026-11-21T10:00:00,5Z", "2026-11-21T10:00:00Z+01:00",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int64_t ms = 42;
+
+        if (clock_parse(texts[i], &ms) || ms != 42)
+            fail_msg("\"%s\" was read as %lld", texts[i], (long long)ms);
+    }
+}
+
+static void text_and_time_are_each_others_inverse(void **state)
+{
+    char text[CLOCK_TEXT_SIZE], again[CLOCK_TEXT_SIZE];
+    int64_t last = INT64_C(253402300799999);
+
+    (void)state;
+    for (int64_t ms = -62167219200000; ms <= last; ms += 97 * DAY_MS + 12345677) {
+        int64_t back = 42;
+
+        assert_true(clock_parse(clock_text(ms, text), &back));
+        if (back != ms)
+            fail_msg("%lld became %s, and that %lld", (long long)ms, text, (long long)back);
+    }
+    assert_string_equal(clock_text(last, text), "9999-12-31T23:59:59.999Z");
+    assert_string_equal(clock_text(-1, text), "1969-12-31T23:59:59.999Z");
+    /* RFC 3339 in UTC sorts as text like the times it stands for */
+    assert_true(strcmp(clock_text(1795255200123, text), clock_text(1795255200124, again)) < 0);
+}
+
+static void monotonic_time_only_goes_on(void **state)
+{
+    struct mono a = mono_now(), b = mono_now();
+
+    (void)state;
+    assert_false(mono_before(b, a));
+    assert_int_equal(mono_ms_between(a, mono_add_ms(a, 1500)), 1500);
+    assert_int_equal(mono_ms_between(mono_add_ms(a, 1500), a), -1500);
+    assert_true(mono_before(a, mono_add_ms(a, 1)));
+}
+
+static void near(int64_t have, int64_t want)
+{
+    if (have < want - 1 || have > want + 5000)
+        fail_msg("the clock reads %lld, about %lld was expected", (long long)have, (long long)want);
+}
+
+static void utc_follows_the_clock_it_was_told(void **state)
+{
+    int64_t own = clock_now_ms();
+
+    (void)state;
+    clock_set(1000000, mono_now());
+    near(clock_now_ms(), 1000000);
+    setenv("COUPONS_CLOCK_OFFSET_S", "3600", 1);
+    clock_init();
+    near(clock_now_ms(), 1000000 + 3600000);
+    unsetenv("COUPONS_CLOCK_OFFSET_S");
+    clock_init();
+    clock_set(own, mono_add_ms(mono_now(), -250)); /* so it read a quarter of a second ago */
+    near(clock_now_ms(), own + 250);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(times_are_read_with_any_offset),
+        cmocka_unit_test(what_is_no_time_is_refused_and_changes_nothing),
+        cmocka_unit_test(text_and_time_are_each_others_inverse),
+        cmocka_unit_test(monotonic_time_only_goes_on),
+        cmocka_unit_test(utc_follows_the_clock_it_was_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

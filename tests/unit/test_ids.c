@@ -1,0 +1,70 @@
+/* Unit tests of base/ids: the alphabet, the length, that no two are the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ids.h"
+
+#define MANY 20000
+
+static void ids_have_their_length_and_no_look_alikes(void **state)
+{
+    char id[130];
+
+    (void)state;
+    for (size_t len = 0; len < 129; len++) {
+        memset(id, '#', sizeof id);
+        id_random(id, len);
+        assert_int_equal(strlen(id), len);
+        assert_int_equal(strspn(id, "0123456789abcdefghjkmnpqrstvwxyz"), len);
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    return memcmp(a, b, ID_SHORT_LEN);
+}
+
+static void no_two_ids_are_the_same(void **state)
+{
+    static char ids[MANY][ID_SHORT_LEN + 1];
+
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        id_random(ids[i], ID_SHORT_LEN);
+    qsort(ids, MANY, sizeof ids[0], compare);
+    for (int i = 1; i < MANY; i++)
+        assert_string_not_equal(ids[i - 1], ids[i]);
+}
+
+static void every_letter_is_as_likely(void **state)
+{
+    int seen[128] = {0};
+    char id[ID_BATCH_LEN + 1];
+
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        id_random(id, ID_BATCH_LEN);
+        for (int k = 0; k < ID_BATCH_LEN; k++)
+            seen[(int)id[k]]++;
+    }
+    /* 16,250 expected of each, standard deviation 125: eight of them either way */
+    for (const char *c = "0123456789abcdefghjkmnpqrstvwxyz"; *c; c++)
+        if (seen[(int)*c] < 15250 || seen[(int)*c] > 17250)
+            fail_msg("'%c' came %d times", *c, seen[(int)*c]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_have_their_length_and_no_look_alikes),
+        cmocka_unit_test(no_two_ids_are_the_same),
+        cmocka_unit_test(every_letter_is_as_likely),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

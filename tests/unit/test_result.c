@@ -1,0 +1,85 @@
+/* Unit tests of base/result: the table is whole, and its order is the contract's order of checks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/result.h"
+
+static void every_row_is_filled_and_found_by_its_name(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < CPN_RESULT_COUNT; i++) {
+        const struct result_info *info = result_info((enum cpn_result)i);
+
+        assert_non_null(info->name);
+        assert_int_equal(result_of_name(info->name), i);
+        assert_int_equal(strspn(info->name, "abcdefghijklmnopqrstuvwxyz_"), strlen(info->name));
+        assert_true(info->status == 200 || (info->status >= 400 && info->status < 600));
+        assert_true(strlen(info->title) > 0 && strlen(info->explanation) > 0);
+        assert_int_equal(info->explanation[strlen(info->explanation) - 1], '.');
+    }
+    assert_int_equal(result_of_name("no_such_result"), CPN_RESULT_COUNT);
+    assert_int_equal(result_of_name(""), CPN_RESULT_COUNT);
+}
+
+/* The contract's two lists, in the order in which they are checked. */
+static void precedence_is_the_order_of_the_contract(void **state)
+{
+    static const struct {
+        const char *name;
+        int status;
+    } order[] = {
+        {"unauthorized", 401}, {"forbidden", 403}, {"not_found", 404}, {"method_not_allowed", 405},
+        {"unsupported_media_type", 415}, {"too_large", 413}, {"idempotency_key_required", 400},
+        {"coupon_not_found", 404}, {"precondition_required", 428}, {"version_changed", 412}, {"bad_request", 400},
+        {"idempotency_key_reused", 422}, {"coupon_not_active", 409}, {"coupon_not_started", 409}, {"coupon_ended", 409},
+        {"code_not_found", 404}, {"code_taken", 409}, {"transaction_in_progress", 409}, {"order_not_eligible", 409},
+        {"user_cap_reached", 409}, {"user_daily_cap_reached", 409}, {"daily_cap_reached", 409}, {"budget_reached", 409},
+        {"sold_out", 409}, {"reservation_expired", 409}, {"invalid_transition", 409}, {"busy", 503},
+        {"outcome_unknown", 503},
+    };
+    unsigned last = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        unsigned r = result_of_name(order[i].name);
+
+        if (r == CPN_RESULT_COUNT || r <= last)
+            fail_msg("%s stands in the wrong place", order[i].name);
+        assert_int_equal(result_info((enum cpn_result)r)->status, order[i].status);
+        last = r;
+    }
+}
+
+static void retry_is_said_where_the_contract_says_it(void **state)
+{
+    static const char *const retry[] = {
+        "coupon_not_active", "coupon_not_started", "transaction_in_progress", "user_daily_cap_reached",
+        "daily_cap_reached", "budget_reached", "busy", "outcome_unknown", "rate_limited", "too_many_attempts", "internal",
+    };
+
+    (void)state;
+    for (unsigned r = 0; r < CPN_RESULT_COUNT; r++) {
+        const struct result_info *info = result_info((enum cpn_result)r);
+        bool want = false;
+
+        for (size_t i = 0; i < sizeof retry / sizeof *retry; i++)
+            want = want || strcmp(info->name, retry[i]) == 0;
+        if (info->retry != want)
+            fail_msg("retry of %s is %d", info->name, info->retry);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_filled_and_found_by_its_name),
+        cmocka_unit_test(precedence_is_the_order_of_the_contract),
+        cmocka_unit_test(retry_is_said_where_the_contract_says_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
