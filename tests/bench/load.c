@@ -1,0 +1,333 @@
+/*
+ * tests/bench/load.c -- a closed-loop HTTP/1.1 load generator that counts what was accepted and what was refused.
+ *
+ * Usage   load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] [--seed X]
+ *              [--coupons M] --path PATH
+ * Request POST PATH with {"user": ...} and an Idempotency-Key; user and key are distinct for every request of a seed and in
+ *         random order. An '@' in PATH becomes the request's number modulo M. --get sends neither body nor key
+ * Rate    replies that came between warm-up and end; `all_*` counts every reply, warm-up and last ones included, so that the
+ *         caller can compare it with the stock. Every request is waited for (30 s at most)
+ * Prints  one JSON object. Exit 1 when a reply was neither 2xx nor 409, or a connection broke in the middle of one
+ * Threads one: measured above 100,000 requests/s against nginx alone on half a core
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REPLY_MAX 16384
+#define REQUEST_MAX 1024
+#define LATENCY_BUCKETS 20000 /* of 0.1 ms; the last one holds all above */
+
+struct connection {
+    int fd;
+    bool waiting; /* a request is out */
+    size_t reply_len;
+    int64_t sent_us;
+    char reply[REPLY_MAX + 1];
+};
+
+static struct {
+    int port, connections, coupons;
+    double seconds, warmup;
+    int64_t requests;
+    bool get;
+    const char *key, *path;
+    uint64_t seed;
+} option = {.connections = 16, .coupons = 1, .path = "/", .key = ""};
+
+static struct {
+    int64_t sent, answered, accepted, refused, other, broken;    /* all of them */
+    int64_t rated, rated_accepted, rated_refused;                /* between warm-up and end */
+    int64_t status[600];
+    int64_t latency[LATENCY_BUCKETS];
+    int64_t start_us, from_us, to_us, last_us;
+    bool reported;
+} seen;
+
+static int poll_fd;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "load: %s: %s\n", what, strerror(errno));
+    exit(2);
+}
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* A bijection of 64-bit numbers (splitmix64): distinct in, distinct and scattered out. */
+static uint64_t scatter(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static void open_connection(struct connection *c)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)option.port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    c->fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&to, sizeof to) != 0)
+        die("connect");
+    int on = 1;
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+    if (epoll_ctl(poll_fd, EPOLL_CTL_ADD, c->fd, &e) != 0)
+        die("epoll_ctl");
+    c->reply_len = 0;
+    c->waiting = false;
+}
+
+static void reopen(struct connection *c)
+{
+    close(c->fd);
+    open_connection(c);
+}
+
+static size_t write_request(char *out, int64_t number)
+{
+    char path[256];
+    const char *at = strchr(option.path, '@');
+    if (at)
+        snprintf(path, sizeof path, "%.*s%d%s", (int)(at - option.path), option.path,
+                 (int)(number % option.coupons), at + 1);
+    else
+        snprintf(path, sizeof path, "%s", option.path);
+    int n;
+    if (option.get) {
+        n = snprintf(out, REQUEST_MAX, "GET %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n\r\n", path, option.key);
+    } else {
+        char id[24], body[64];
+        snprintf(id, sizeof id, "%016llx", (unsigned long long)scatter(option.seed + (uint64_t)number));
+        int body_len = snprintf(body, sizeof body, "{\"user\":\"u-%s\"}", id);
+        n = snprintf(out, REQUEST_MAX,
+                     "POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
+                     "Idempotency-Key: k-%s\r\nContent-Length: %d\r\n\r\n%s",
+                     path, option.key, id, body_len, body);
+    }
+    if (n < 0 || n >= REQUEST_MAX) {
+        fprintf(stderr, "load: the path or the key is too long\n");
+        exit(2);
+    }
+    return (size_t)n;
+}
+
+static bool more_to_send(int64_t now)
+{
+    return option.requests ? seen.sent < option.requests : now < seen.to_us;
+}
+
+static void send_next(struct connection *c, int64_t now)
+{
+    if (!more_to_send(now))
+        return;
+    char request[REQUEST_MAX];
+    size_t len = write_request(request, seen.sent);
+    c->sent_us = now;
+    /* a fresh or idle connection's send buffer takes these few hundred bytes whole */
+    if (send(c->fd, request, len, MSG_NOSIGNAL) != (ssize_t)len) {
+        reopen(c);
+        if (send(c->fd, request, len, MSG_NOSIGNAL) != (ssize_t)len)
+            die("send");
+    }
+    c->waiting = true;
+    seen.sent++;
+}
+
+/* The value of a header field of the reply, or NULL; head ends with an empty line. */
+static const char *field(const char *head, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *line = strstr(head, "\r\n"); line && line[2] != '\r'; line = strstr(line + 2, "\r\n")) {
+        if (strncasecmp(line + 2, name, len) == 0 && line[2 + len] == ':') {
+            const char *value = line + 3 + len;
+            return value + strspn(value, " ");
+        }
+    }
+    return NULL;
+}
+
+/* True when the whole reply is there. */
+static bool reply_complete(const struct connection *c)
+{
+    const char *end = strstr(c->reply, "\r\n\r\n");
+    if (!end)
+        return false;
+    size_t body = c->reply_len - (size_t)(end + 4 - c->reply);
+    const char *length = field(c->reply, "Content-Length");
+    if (length)
+        return body >= strtoul(length, NULL, 10);
+    if (field(c->reply, "Transfer-Encoding"))
+        return body >= 5 && memcmp(c->reply + c->reply_len - 5, "0\r\n\r\n", 5) == 0;
+    return true;
+}
+
+static void count_reply(const struct connection *c, int64_t now)
+{
+    int status = atoi(c->reply + 9);
+    bool accepted = status >= 200 && status < 300;
+    bool refused = status == 409;
+    seen.answered++;
+    seen.accepted += accepted;
+    seen.refused += refused;
+    if (status > 0 && status < 600)
+        seen.status[status]++;
+    if (!accepted && !refused) {
+        seen.other++;
+        if (!seen.reported)
+            fprintf(stderr, "load: unexpected reply:\n%.*s\n", 1500, c->reply);
+        seen.reported = true;
+    }
+    seen.last_us = now;
+    if (now < seen.from_us || (!option.requests && now >= seen.to_us))
+        return;
+    seen.rated++;
+    seen.rated_accepted += accepted;
+    seen.rated_refused += refused;
+    int64_t slot = (now - c->sent_us) / 100;
+    seen.latency[slot < LATENCY_BUCKETS ? slot : LATENCY_BUCKETS - 1]++;
+}
+
+static void on_readable(struct connection *c, int64_t now)
+{
+    ssize_t n = recv(c->fd, c->reply + c->reply_len, REPLY_MAX - c->reply_len, 0);
+    if (n <= 0 || c->reply_len + (size_t)n == REPLY_MAX) {
+        seen.broken += c->waiting;
+        reopen(c);
+        send_next(c, now);
+        return;
+    }
+    c->reply_len += (size_t)n;
+    c->reply[c->reply_len] = '\0';
+    if (!c->waiting || !reply_complete(c))
+        return;
+    count_reply(c, now);
+    c->waiting = false;
+    const char *connection = field(c->reply, "Connection");
+    bool closing = connection && strncasecmp(connection, "close", 5) == 0;
+    c->reply_len = 0;
+    if (closing)
+        reopen(c);
+    send_next(c, now);
+}
+
+static double percentile_ms(double part)
+{
+    int64_t want = (int64_t)((double)seen.rated * part), sum = 0;
+    for (int i = 0; i < LATENCY_BUCKETS; i++) {
+        sum += seen.latency[i];
+        if (sum > want)
+            return (i + 1) / 10.0;
+    }
+    return 0;
+}
+
+static void print_result(void)
+{
+    int64_t to = option.requests || seen.last_us < seen.to_us ? seen.last_us : seen.to_us;
+    double seconds = (double)(to - seen.from_us) / 1e6;
+    if (seconds <= 0)
+        seconds = 1e-6;
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    double cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+    printf("{\"seconds\": %.3f, \"rate\": %.1f, \"accepted_rate\": %.1f, \"refused_rate\": %.1f, "
+           "\"p50_ms\": %.1f, \"p99_ms\": %.1f, \"all_sent\": %lld, \"all_answered\": %lld, \"all_accepted\": %lld, "
+           "\"all_refused\": %lld, \"all_other\": %lld, \"broken\": %lld, \"cpu_s\": %.2f, \"status\": {",
+           seconds, (double)seen.rated / seconds, (double)seen.rated_accepted / seconds, (double)seen.rated_refused / seconds,
+           percentile_ms(0.5), percentile_ms(0.99), (long long)seen.sent, (long long)seen.answered, (long long)seen.accepted,
+           (long long)seen.refused, (long long)seen.other, (long long)seen.broken, cpu);
+    const char *comma = "";
+    for (int i = 0; i < 600; i++) {
+        if (seen.status[i])
+            printf("%s\"%d\": %lld", comma, i, (long long)seen.status[i]);
+        if (seen.status[i])
+            comma = ", ";
+    }
+    printf("}}\n");
+}
+
+static void read_options(int argc, char **argv)
+{
+    static const struct option names[] = {
+        {"port", 1, NULL, 'p'},    {"connections", 1, NULL, 'c'}, {"seconds", 1, NULL, 's'}, {"requests", 1, NULL, 'n'},
+        {"warmup", 1, NULL, 'w'},  {"coupons", 1, NULL, 'm'},     {"get", 0, NULL, 'g'},     {"key", 1, NULL, 'k'},
+        {"seed", 1, NULL, 'x'},    {"path", 1, NULL, 'u'},        {NULL, 0, NULL, 0}};
+    for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        switch (o) {
+        case 'p': option.port = atoi(optarg); break;
+        case 'c': option.connections = atoi(optarg); break;
+        case 's': option.seconds = atof(optarg); break;
+        case 'n': option.requests = atoll(optarg); break;
+        case 'w': option.warmup = atof(optarg); break;
+        case 'm': option.coupons = atoi(optarg); break;
+        case 'g': option.get = true; break;
+        case 'k': option.key = optarg; break;
+        case 'x': option.seed = strtoull(optarg, NULL, 10) << 32; break;
+        case 'u': option.path = optarg; break;
+        default: exit(2);
+        }
+    }
+    if (!option.port || option.connections < 1 || option.coupons < 1 || (option.seconds <= 0) == (option.requests <= 0)) {
+        fprintf(stderr, "usage: load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] "
+                        "[--seed X] [--coupons M] --path PATH\n");
+        exit(2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    read_options(argc, argv);
+    poll_fd = epoll_create1(0);
+    struct connection *all = calloc((size_t)option.connections, sizeof *all);
+    if (poll_fd < 0 || !all)
+        die("start");
+    for (int i = 0; i < option.connections; i++)
+        open_connection(&all[i]);
+
+    seen.start_us = seen.last_us = now_us();
+    seen.from_us = seen.start_us + (int64_t)(option.warmup * 1e6);
+    seen.to_us = seen.from_us + (int64_t)(option.seconds * 1e6);
+    for (int i = 0; i < option.connections; i++)
+        send_next(&all[i], seen.start_us);
+
+    int64_t quiet_since = seen.start_us;
+    while (seen.answered + seen.broken < seen.sent || more_to_send(now_us())) {
+        struct epoll_event events[256];
+        int n = epoll_wait(poll_fd, events, 256, 1000);
+        if (n < 0 && errno != EINTR)
+            die("epoll_wait");
+        int64_t now = now_us();
+        for (int i = 0; i < n; i++)
+            on_readable(events[i].data.ptr, now);
+        if (n > 0)
+            quiet_since = now;
+        if (now - quiet_since > 30 * 1000000) {
+            fprintf(stderr, "load: %lld requests without an answer for 30 s\n", (long long)(seen.sent - seen.answered));
+            seen.broken = seen.sent - seen.answered;
+            break;
+        }
+    }
+    print_result();
+    free(all);
+    return seen.other || seen.broken ? 1 : 0;
+}
