@@ -1,0 +1,325 @@
+/* Unit tests of coupons/batch: the line of the ledger, byte by byte, and its hash. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coupons/batch.h"
+#include "unit/canonical.h"
+
+#define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+#define TOTALS_0                                                                                                       \
+    "\"totals\":{\"discount_minor\":0,\"due\":0,\"issued\":0,\"next_n\":0,\"ordinal\":0,\"redeemed\":0,"              \
+    "\"reserved\":0,\"slots\":0}"
+
+static struct buf out, scratch;
+
+static int fresh(void **state)
+{
+    (void)state;
+    buf_clear(&out);
+    return 0;
+}
+
+static int release(void **state)
+{
+    (void)state;
+    buf_free(&out);
+    buf_free(&scratch);
+    return 0;
+}
+
+static struct batch *new_batch(void)
+{
+    struct batch *b = batch_new("sale", 0);
+
+    memcpy(b->id, "0123456789abcdefghjkmnpqrs", ID_BATCH_LEN + 1);
+    b->head.seq = 1;
+    b->head.at_ms = 1795255200123;
+    b->head.day_ms = 1795215600000;
+    return b;
+}
+
+static struct entry *add_full(struct batch *b, enum entry_kind kind)
+{
+    struct entry *e = batch_add(b, kind);
+
+    *e = (struct entry){
+        .kind = kind, .n = 1042, .g = 3, .from = 2, .count = 64, .ordinal = 317, .left = 4683, .day = 12,
+        .discount_minor = 500, .reserved_until_ms = 1795255260123, .valid_until_ms = 1795255260123, .same_day = true,
+        .since = 88, .step = 9, .job = "j\"1", .alias = "0123456789abcdef", .user = "ana", .order = "o-1",
+        .metadata = "{\"a\":1}",
+    };
+    memset(e->key, 0xA5, sizeof e->key);
+    return e;
+}
+
+/* The one entry of a batch, as it stands in its line. */
+static const char *entry_text(const struct batch *b)
+{
+    static char text[8192];
+    const char *start, *end;
+
+    buf_clear(&out);
+    batch_line(b, &out, false);
+    start = strstr(out.data, "\"entries\":[") + strlen("\"entries\":[");
+    end = strstr(start, "],\"lane\"");
+    snprintf(text, sizeof text, "%.*s", (int)(end - start), start);
+    return text;
+}
+
+static void a_new_batch_is_empty_and_has_a_name_of_its_own(void **state)
+{
+    struct batch *a = batch_new("sale", 3), *b = batch_new("sale", 3);
+
+    (void)state;
+    assert_int_equal(a->count, 0);
+    assert_int_equal(a->lane, 3);
+    assert_string_equal(a->coupon, "sale");
+    assert_int_equal(strlen(a->id), ID_BATCH_LEN);
+    assert_string_not_equal(a->id, b->id);
+    batch_free(a);
+    batch_free(b);
+    batch_free(NULL);
+}
+
+static void the_line_of_an_empty_batch(void **state)
+{
+    struct batch *b = new_batch();
+
+    (void)state;
+    b->head.version = 2;
+    batch_line(b, &out, false);
+    assert_string_equal(out.data,
+                        "{\"at\":\"2026-11-21T10:00:00.123Z\",\"batch\":\"0123456789abcdefghjkmnpqrs\",\"coupon\":\"sale\","
+                        "\"day\":{\"start\":\"2026-11-20T23:00:00.000Z\",\"taken\":0},\"entries\":[],\"lane\":0,"
+                        "\"prev\":\"" ZEROS "\",\"seq\":1," TOTALS_0 ",\"version\":2}");
+    buf_clear(&out);
+    memset(b->head.hash, 0x1F, HASH_LEN);
+    memset(b->prev, 0xEE, HASH_LEN);
+    batch_line(b, &out, true);
+    assert_non_null(strstr(out.data, "\"entries\":[],\"hash\":\"1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f\""
+                                     ",\"lane\":0,\"prev\":\"eeee"));
+    assert_true(is_canonical(out.data));
+    batch_free(b);
+}
+
+static void each_kind_of_entry_has_its_members(void **state)
+{
+    static const struct {
+        enum entry_kind kind;
+        const char *text;
+    } rows[] = {
+        {ENTRY_DELETE, "\"kind\":\"delete\""},
+        {ENTRY_GENERATE, "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"generate\",\"n\":1042,\"step\":9"},
+        {ENTRY_DUE, "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"due\",\"step\":9"},
+        {ENTRY_RETIRE, "\"count\":64,\"kind\":\"retire\",\"n\":1042"},
+        {ENTRY_ISSUE, "\"alias\":\"0123456789abcdef\",\"day\":12,\"g\":3,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\","
+                      "\"kind\":\"issue\",\"left\":4683,\"n\":1042,\"ordinal\":317"},
+        {ENTRY_RESERVE, "\"alias\":\"0123456789abcdef\",\"day\":12,\"discount_minor\":500,\"g\":3,"
+                        "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"reserve\",\"left\":4683,\"n\":1042,"
+                        "\"ordinal\":317"},
+        {ENTRY_REDEEM, "\"alias\":\"0123456789abcdef\",\"day\":12,\"discount_minor\":500,\"g\":3,"
+                       "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"redeem\",\"left\":4683,\"n\":1042,"
+                       "\"ordinal\":317"},
+        {ENTRY_CANCEL, "\"alias\":\"0123456789abcdef\",\"discount_minor\":500,\"g\":3,\"kind\":\"cancel\",\"n\":1042,"
+                       "\"same_day\":true,\"since\":88"},
+        {ENTRY_EXPIRE, "\"alias\":\"0123456789abcdef\",\"discount_minor\":500,\"g\":3,\"kind\":\"expire\",\"n\":1042,"
+                       "\"same_day\":true,\"since\":88"},
+        {ENTRY_REVERSE, "\"alias\":\"0123456789abcdef\",\"discount_minor\":500,\"g\":3,\"kind\":\"reverse\",\"n\":1042,"
+                        "\"same_day\":true,\"since\":88"},
+        {ENTRY_TICK, "\"kind\":\"tick\""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct batch *b = new_batch();
+        struct entry *e = add_full(b, rows[i].kind);
+        char want[1024];
+
+        e->from = 0;
+        e->reserved_until_ms = e->valid_until_ms = 0;
+        snprintf(want, sizeof want, "{%s}", rows[i].text);
+        assert_string_equal(entry_text(b), want);
+        batch_free(b);
+    }
+}
+
+static void members_that_are_not_set_are_left_out(void **state)
+{
+    struct batch *b = new_batch();
+    struct entry *e = add_full(b, ENTRY_RESERVE);
+
+    (void)state;
+    e->left = COUPON_NULL;
+    assert_string_equal(entry_text(b), "{\"alias\":\"0123456789abcdef\",\"day\":12,\"discount_minor\":500,\"from\":2,\"g\":3,"
+                                       "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"reserve\",\"left\":null,"
+                                       "\"n\":1042,\"ordinal\":317,\"reserved_until\":\"2026-11-21T10:01:00.123Z\","
+                                       "\"valid_until\":\"2026-11-21T10:01:00.123Z\"}");
+    *e = (struct entry){.kind = ENTRY_DUE, .count = 3};
+    assert_string_equal(entry_text(b), "{\"count\":3,\"kind\":\"due\"}");
+    *e = (struct entry){.kind = ENTRY_REVERSE};
+    assert_string_equal(entry_text(b), "{\"alias\":\"\",\"discount_minor\":0,\"g\":0,\"kind\":\"reverse\",\"n\":0,"
+                                       "\"same_day\":false,\"since\":0}");
+    batch_free(b);
+}
+
+static void a_definition_stands_in_its_entry_with_its_version(void **state)
+{
+    struct batch *b = new_batch();
+    struct entry *e = batch_add(b, ENTRY_DEFINE);
+    struct coupon c;
+
+    (void)state;
+    coupon_init(&c);
+    c.id = "sale";
+    c.title = "Sale";
+    c.version = 4;
+    c.cap.total = 10;
+    e->definition = &c;
+    assert_non_null(strstr(entry_text(b), "{\"definition\":{\"cap\":{"));
+    assert_non_null(strstr(entry_text(b), ",\"version\":4},\"kind\":\"define\"}"));
+    assert_true(is_canonical(out.data));
+    e->definition = NULL;
+    assert_string_equal(entry_text(b), "{\"definition\":null,\"kind\":\"define\"}");
+    batch_free(b);
+}
+
+/* Beside the hash, so that erasing a user leaves the chain as it is. */
+static void names_orders_and_metadata_do_not_reach_the_line(void **state)
+{
+    struct batch *b = new_batch();
+    uint8_t with[HASH_LEN], without[HASH_LEN];
+    struct entry *e = add_full(b, ENTRY_REDEEM);
+
+    (void)state;
+    batch_hash(b, &scratch, with);
+    assert_null(strstr(scratch.data, "ana"));
+    assert_null(strstr(scratch.data, "o-1"));
+    e->user = e->order = e->metadata = NULL;
+    memset(e->fingerprint, 0, sizeof e->fingerprint);
+    batch_hash(b, &scratch, without);
+    assert_memory_equal(with, without, HASH_LEN);
+    batch_free(b);
+}
+
+static void every_line_is_canonical_at_every_bound(void **state)
+{
+    static const int64_t values[] = {0, 1, 9, 10, 99999, (INT64_C(1) << 53) - 1};
+
+    (void)state;
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+        struct batch *b = new_batch();
+        int64_t x = values[v];
+        char job[600];
+
+        memset(job, 'j', sizeof job - 1);
+        job[sizeof job - 1] = '\0';
+        b->lane = x;
+        b->head = (struct head){.seq = x, .at_ms = x % 200000000000000, .version = x, .slots = x, .due = x, .next_n = x,
+                                .issued = x, .reserved = x, .redeemed = x, .ordinal = x, .discount_minor = x,
+                                .day_ms = x % 200000000000000, .day_taken = x};
+        for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
+            struct entry *e = add_full(b, (enum entry_kind)kind);
+
+            e->n = e->count = e->ordinal = e->left = e->day = e->discount_minor = e->since = e->step = x;
+            e->g = e->from = x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
+            e->reserved_until_ms = e->valid_until_ms = 253402300799999;
+            e->job = job;
+        }
+        buf_clear(&out);
+        batch_line(b, &out, v % 2);
+        if (!is_canonical(out.data))
+            fail_msg("not canonical: %s", out.data);
+        assert_int_equal(strlen(out.data), out.len);
+        batch_free(b);
+    }
+}
+
+static void many_entries_keep_their_order(void **state)
+{
+    struct batch *b = new_batch();
+    const char *p;
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        struct entry *e = add_full(b, ENTRY_REDEEM);
+
+        e->n = i;
+    }
+    batch_line(b, &out, true);
+    assert_true(is_canonical(out.data));
+    p = out.data;
+    for (int i = 0; i < 1000; i++) {
+        char want[32];
+
+        snprintf(want, sizeof want, "\"n\":%d,", i);
+        p = strstr(p, want);
+        assert_non_null(p);
+    }
+    batch_free(b);
+}
+
+static void the_hash_is_sha256_of_the_line_without_hash(void **state)
+{
+    struct batch *b = new_batch();
+    uint8_t have[HASH_LEN], want[HASH_LEN], again[HASH_LEN];
+
+    (void)state;
+    add_full(b, ENTRY_REDEEM);
+    batch_line(b, &out, false);
+    crypto_hash_sha256(want, (const unsigned char *)out.data, out.len);
+    buf_puts(&scratch, "left over");
+    batch_hash(b, &scratch, have);
+    assert_memory_equal(have, want, HASH_LEN);
+    memset(b->head.hash, 0xFF, HASH_LEN); /* its own hash is no part of it */
+    batch_hash(b, &scratch, again);
+    assert_memory_equal(again, have, HASH_LEN);
+    b->prev[0] ^= 1; /* the one before is */
+    batch_hash(b, &scratch, again);
+    assert_memory_not_equal(again, have, HASH_LEN);
+    batch_free(b);
+}
+
+static void kinds_have_names_and_names_kinds(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++)
+        assert_int_equal(entry_kind_of_name(entry_kind_name((enum entry_kind)k)), k);
+    assert_int_equal(entry_kind_of_name("Define"), ENTRY_KIND_COUNT);
+    assert_null(entry_kind_name(ENTRY_KIND_COUNT));
+}
+
+static void what_ends_a_generation_says_what_it_ends(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++) {
+        struct entry e = {.kind = (enum entry_kind)k};
+        bool has_since = entry_members[k] & HAS_SINCE;
+
+        assert_int_equal(entry_ends(&e), has_since);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_new_batch_is_empty_and_has_a_name_of_its_own, fresh),
+        cmocka_unit_test_setup(the_line_of_an_empty_batch, fresh),
+        cmocka_unit_test_setup(each_kind_of_entry_has_its_members, fresh),
+        cmocka_unit_test_setup(members_that_are_not_set_are_left_out, fresh),
+        cmocka_unit_test_setup(a_definition_stands_in_its_entry_with_its_version, fresh),
+        cmocka_unit_test_setup(names_orders_and_metadata_do_not_reach_the_line, fresh),
+        cmocka_unit_test_setup(every_line_is_canonical_at_every_bound, fresh),
+        cmocka_unit_test_setup(many_entries_keep_their_order, fresh),
+        cmocka_unit_test_setup(the_hash_is_sha256_of_the_line_without_hash, fresh),
+        cmocka_unit_test_setup(kinds_have_names_and_names_kinds, fresh),
+        cmocka_unit_test_setup(what_ends_a_generation_says_what_it_ends, fresh),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, release);
+}

@@ -1,0 +1,152 @@
+/* Unit tests of coupons/slot: the table of moves is the design's, buckets own their names. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "coupons/slot.h"
+
+/* The design's chapter "States of a slot", written out once more. */
+static const struct {
+    const char *from;
+    enum slot_move move;
+    const char *to;
+    bool new_generation;
+} design[] = {
+    {"free", MOVE_ISSUE, "issued", true},          {"issued", MOVE_RESERVE, "reserved", true},
+    {"reserved", MOVE_REDEEM, "redeemed", false},  {"free", MOVE_RESERVE, "reserved", true},
+    {"free", MOVE_REDEEM, "redeemed", true},       {"issued", MOVE_REDEEM, "redeemed", false},
+    {"issued", MOVE_CANCEL, "free", false},        {"issued", MOVE_EXPIRE, "free", false},
+    {"reserved", MOVE_CANCEL, "free", false},      {"reserved", MOVE_EXPIRE, "free", false},
+    {"redeemed", MOVE_REVERSE, "free", false},     {"reserved", MOVE_RESERVE, "reserved", false},
+    {"free", MOVE_RETIRE, "retired", false},       {"issued", MOVE_RETIRE, "retired", false},
+};
+#define DESIGN_ROWS (sizeof design / sizeof *design)
+
+static void a_slot_moves_as_the_design_says_and_no_other_way(void **state)
+{
+    size_t found = 0;
+
+    (void)state;
+    assert_int_equal(slot_moves_count, DESIGN_ROWS);
+    for (unsigned from = 0; from < SLOT_STATE_COUNT; from++) {
+        for (unsigned move = 0; move < SLOT_MOVE_COUNT; move++) {
+            const struct slot_rule *rule = slot_rule((enum slot_state)from, (enum slot_move)move);
+            size_t i = 0;
+
+            while (i < DESIGN_ROWS &&
+                   (design[i].move != move || strcmp(design[i].from, slot_state_name((enum slot_state)from)) != 0))
+                i++;
+            if ((rule != NULL) != (i < DESIGN_ROWS))
+                fail_msg("from %s by move %u: %s", slot_state_name((enum slot_state)from), move,
+                         rule ? "possible" : "not possible");
+            if (!rule)
+                continue;
+            found++;
+            assert_string_equal(slot_state_name(rule->to), design[i].to);
+            assert_int_equal(rule->new_generation, design[i].new_generation);
+        }
+    }
+    assert_int_equal(found, DESIGN_ROWS);
+}
+
+static void what_is_taken_can_come_back_and_only_that(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < slot_moves_count; i++) {
+        const struct slot_rule *r = &slot_moves[i];
+        bool leaves = r->from == SLOT_FREE && r->to != SLOT_RETIRED;
+
+        assert_int_equal(r->takes, leaves);
+        assert_int_equal(r->gives_back, r->to == SLOT_FREE);
+        assert_false(r->takes && !r->new_generation);
+    }
+}
+
+static void an_ended_generation_never_moves_again(void **state)
+{
+    static const enum slot_state ended[] = {SLOT_RETIRED, SLOT_CANCELLED, SLOT_EXPIRED, SLOT_REVERSED};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ended / sizeof *ended; i++)
+        for (unsigned move = 0; move < SLOT_MOVE_COUNT; move++)
+            assert_null(slot_rule(ended[i], (enum slot_move)move));
+}
+
+static void states_have_names_and_names_states(void **state)
+{
+    (void)state;
+    for (unsigned s = 0; s < SLOT_STATE_COUNT; s++)
+        assert_int_equal(slot_state_of_name(slot_state_name((enum slot_state)s)), s);
+    assert_int_equal(slot_state_of_name("Free"), SLOT_STATE_COUNT);
+    assert_int_equal(slot_state_of_name(""), SLOT_STATE_COUNT);
+}
+
+static void slot_n_lives_in_bucket_n_by_64(void **state)
+{
+    (void)state;
+    assert_int_equal(bucket_of(0), 0);
+    assert_int_equal(bucket_of(63), 0);
+    assert_int_equal(bucket_of(64), 1);
+    assert_int_equal(bucket_of(10000000), 156250);
+}
+
+static void a_copy_of_a_bucket_is_its_own(void **state)
+{
+    struct bucket a, b;
+
+    (void)state;
+    bucket_init(&a, 7);
+    bucket_init(&b, 8);
+    a.size = BUCKET_SLOTS;
+    a.seq = 12;
+    a.slots[3] = (struct slot){.generation = 2, .state = SLOT_REDEEMED, .user = strdup("ana"), .at_ms = 5};
+    b.slots[3].user = strdup("dropped by the copy");
+    bucket_copy(&b, &a);
+    assert_int_equal(b.b, 7);
+    assert_int_equal(b.seq, 12);
+    assert_ptr_not_equal(b.slots[3].user, a.slots[3].user);
+    bucket_release(&a);
+    assert_null(a.slots[3].user);
+    assert_string_equal(b.slots[3].user, "ana");
+    assert_int_equal(b.slots[3].generation, 2);
+    bucket_release(&b);
+    bucket_release(&b);
+}
+
+static void free_slots_and_due_times_are_those_that_exist(void **state)
+{
+    struct bucket k;
+
+    (void)state;
+    bucket_init(&k, 0);
+    assert_int_equal(bucket_free_count(&k), 0);
+    assert_int_equal(bucket_due(&k), 0);
+    k.size = 10;
+    assert_int_equal(bucket_free_count(&k), 10);
+    k.slots[0].state = SLOT_REDEEMED;
+    k.slots[1] = (struct slot){.state = SLOT_RESERVED, .due_ms = 900};
+    k.slots[2] = (struct slot){.state = SLOT_ISSUED, .due_ms = 800};
+    k.slots[9].state = SLOT_RETIRED;
+    k.slots[10] = (struct slot){.state = SLOT_RESERVED, .due_ms = 1}; /* beyond size: is not there */
+    assert_int_equal(bucket_free_count(&k), 6);
+    assert_int_equal(bucket_due(&k), 800);
+    bucket_release(&k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_slot_moves_as_the_design_says_and_no_other_way),
+        cmocka_unit_test(what_is_taken_can_come_back_and_only_that),
+        cmocka_unit_test(an_ended_generation_never_moves_again),
+        cmocka_unit_test(states_have_names_and_names_states),
+        cmocka_unit_test(slot_n_lives_in_bucket_n_by_64),
+        cmocka_unit_test(a_copy_of_a_bucket_is_its_own),
+        cmocka_unit_test(free_slots_and_due_times_are_those_that_exist),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
