@@ -22,7 +22,6 @@
 #define ROUND_OPS_MAX 2048     /* requests in a round */
 #define ROUND_LOADS_MAX 32     /* lanes loaded in a round, so that cold ones do not hold up the warm */
 #define RETIRE_STEP 4096       /* slots retired in a batch */
-#define BACKOFF_MS 20          /* after the database failed, and between inserts of an unknown outcome */
 #define AGAIN_MS 2             /* slots are free, but their views not readable yet */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
 
@@ -70,7 +69,8 @@ enum part_state {
     PART_OPEN,     /* to be decided */
     PART_RETRY,    /* an append whose outcome is unknown */
     PART_DECIDED,  /* decided: to be appended, or confirmed */
-    PART_DEFERRED  /* given back to its lane */
+    PART_DEFERRED, /* given back to its lane */
+    PART_DONE      /* answered; its batch is the lane's, or gone */
 };
 
 /* One lane's share of a round. */
@@ -341,13 +341,13 @@ static void defer(struct committer *c, struct part *p, int64_t ms)
     if (p->state == PART_DEFERRED)
         return;
     part_free_users(p);
+    op_list_prepend(&p->lane->queue, &p->again);
     if (p->state == PART_RETRY) {
         p->lane->pending = p->batch;
         p->lane->pending_ops = p->ops;
         p->lane->pending_stash_used = p->d.stash_used;
     } else {
         batch_free(p->batch);
-        op_list_prepend(&p->lane->queue, &p->again);
         op_list_prepend(&p->lane->queue, &p->ops);
     }
     p->state = PART_DEFERRED;
@@ -424,7 +424,7 @@ static void pick(struct committer *c, struct round *r)
         DL_DELETE2(c->ready, l, ready_prev, ready_next);
         l->ready = false;
         if (!pick_lane(c, r, l))
-            make_ready_in(c, l, BACKOFF_MS);
+            make_ready_in(c, l, c->config.backoff_ms);
     }
 }
 
@@ -445,7 +445,7 @@ static void load_lane(struct committer *c, struct part *p)
     if (status == STORE_OK)
         l->stale = false;
     else
-        defer(c, p, BACKOFF_MS);
+        defer(c, p, c->config.backoff_ms);
 }
 
 /* ---- loading: slots that requests name ---- */
@@ -515,7 +515,7 @@ static void load_buckets(struct committer *c, struct round *r)
         }
     }
     if (count && c->store->ops->buckets(c->store, after, reads, count) != STORE_OK)
-        defer_all(c, r, BACKOFF_MS);
+        defer_all(c, r, c->config.backoff_ms);
     cache_wanted(c, wanted, count);
 }
 
@@ -609,7 +609,7 @@ static size_t want_users(struct committer *c, struct part *p, struct use_read *r
         const char *user = user_of(c, p, op, &status);
 
         if (status != STORE_OK) {
-            defer(c, p, BACKOFF_MS);
+            defer(c, p, c->config.backoff_ms);
             return 0;
         }
         if (user)
@@ -675,7 +675,7 @@ static void load_users(struct committer *c, struct round *r)
         count += more;
     }
     if (count && c->store->ops->uses(c->store, after, shared ? &r->arena : &only->batch->arena, reads, count) != STORE_OK) {
-        defer_all(c, r, BACKOFF_MS);
+        defer_all(c, r, c->config.backoff_ms);
         return;
     }
     for (size_t i = 0; i < count; i++)
@@ -721,7 +721,7 @@ static void load_day(struct committer *c, struct part *p)
                   (long long)(l->tail.at_ms - now));
     p->at_ms = now > l->tail.at_ms ? now : l->tail.at_ms;
     if (find_day(c, zone, p) != STORE_OK)
-        defer(c, p, BACKOFF_MS);
+        defer(c, p, c->config.backoff_ms);
 }
 
 static void load_stash(struct committer *c, struct part *p)
@@ -737,7 +737,7 @@ static void load_stash(struct committer *c, struct part *p)
         return;
     lane_evict_buckets(l);
     if (lane_top_up(l, c->store, want) != STORE_OK)
-        defer(c, p, BACKOFF_MS);
+        defer(c, p, c->config.backoff_ms);
 }
 
 /* ---- deciding ---- */
@@ -945,6 +945,7 @@ static void answer_part(struct committer *c, struct part *p)
     struct lane *l = p->lane;
     struct op *op;
 
+    p->state = PART_DONE;
     while ((op = op_list_take(&p->ops))) {
         if (op->kind == OP_CATCH_UP && op->outcome.result == CPN_OK)
             watch(c, l, op);
@@ -956,8 +957,10 @@ static void answer_part(struct committer *c, struct part *p)
         op_list_prepend(&l->queue, &p->again);
         make_ready_in(c, l, AGAIN_MS);
     }
-    if (l->queue.count || l->tail.due > 0)
+    if (l->queue.count)
         make_ready(c, l);
+    else if (l->tail.due > 0)
+        make_ready_in(c, l, AGAIN_MS);
 }
 
 static void part_committed(struct committer *c, struct part *p)
@@ -1000,7 +1003,7 @@ static void part_unknown(struct committer *c, struct part *p)
     if (c->hooks->retry)
         c->hooks->retry();
     p->state = PART_RETRY;
-    defer(c, p, BACKOFF_MS);
+    defer(c, p, c->config.backoff_ms);
 }
 
 static void append_parts(struct committer *c, struct round *r)
@@ -1031,6 +1034,13 @@ static void append_parts(struct committer *c, struct round *r)
     }
 }
 
+static void part_unchanged(struct committer *c, struct part *p)
+{
+    part_free_users(p);
+    batch_free(p->batch);
+    answer_part(c, p);
+}
+
 /* Parts with nothing to append: their answers count only if the tail has not moved. */
 static void confirm_parts(struct committer *c, struct round *r)
 {
@@ -1044,6 +1054,10 @@ static void confirm_parts(struct committer *c, struct round *r)
 
         if (p->state != PART_DECIDED || decide_changed(&p->d))
             continue;
+        if (!p->ops.count) {
+            part_unchanged(c, p);
+            continue;
+        }
         confirms[count] = (struct confirm){p->lane->coupon, p->lane->number, p->lane->tail.seq, false};
         whose[count++] = p;
     }
@@ -1054,13 +1068,11 @@ static void confirm_parts(struct committer *c, struct round *r)
         struct part *p = whose[i];
 
         if (status != STORE_OK) {
-            defer(c, p, BACKOFF_MS);
+            defer(c, p, c->config.backoff_ms);
         } else if (!confirms[i].unmoved) {
             part_lost(c, p);
         } else {
-            part_free_users(p);
-            batch_free(p->batch);
-            answer_part(c, p);
+            part_unchanged(c, p);
         }
     }
 }

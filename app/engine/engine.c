@@ -7,7 +7,6 @@
 #include "engine/committer.h"
 #include "engine/views.h"
 
-#define STOP_PATIENCE_MS 8000
 #define COMMITTERS_MOST 8
 
 struct engine {
@@ -41,7 +40,7 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
         e->config.committers = 1;
     if (e->config.committers > COMMITTERS_MOST)
         e->config.committers = COMMITTERS_MOST;
-    e->views = views_start(source, &e->hooks);
+    e->views = views_start(source, &e->hooks, e->config.backoff_ms);
     for (int i = 0; i < e->config.committers; i++)
         e->committers[i] = committer_start(&e->config, source, &e->hooks, e->views,
                                            e->config.lanes_max / e->config.committers + 1);
@@ -63,8 +62,8 @@ enum cpn_result engine_submit(struct engine *e, struct op *op)
 void engine_stop(struct engine *e)
 {
     for (int i = 0; i < e->config.committers; i++)
-        committer_stop(e->committers[i], STOP_PATIENCE_MS);
-    views_stop(e->views, STOP_PATIENCE_MS);
+        committer_stop(e->committers[i], e->config.patience_ms);
+    views_stop(e->views, e->config.patience_ms);
     for (int i = 0; i < e->config.committers; i++)
         committer_free(e->committers[i]);
     free(e);

@@ -84,6 +84,8 @@ struct engine_config {
     int window_max;      /* entries of one lane that wait for their views */
     int gather_us;       /* wait for more requests when few are there; 0: never */
     int flush_ms;        /* how long buckets' views are gathered */
+    int backoff_ms;      /* after the database failed */
+    int patience_ms;     /* how long engine_stop() tries to finish while the database fails */
 };
 
 struct engine;

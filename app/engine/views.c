@@ -10,13 +10,13 @@
 #include "base/log.h"
 #include "coupons/fold.h"
 
-#define RETRY_MS 50
 #define CLOCK_EVERY_MS 5000
 #define WRITE_CHUNK 1024
 
 struct views {
     struct store *store;
     const struct engine_hooks *hooks;
+    int backoff_ms;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t some;
@@ -413,34 +413,35 @@ static bool must_give_up(struct views *v)
     return late;
 }
 
-/* Repeat the round until it is written. False: told to stop, and the database keeps failing: the reporter will do it. */
-static bool work(struct views *v, struct view_job *jobs)
+/* Repeat the round until it is written. Told to stop while the database keeps failing: the jobs are given
+ * back unwritten, and the reporter will do it. */
+static void work(struct views *v, struct view_job *jobs)
 {
     struct store_time when = {0, 0};
-    struct timespec pause = {0, RETRY_MS * 1000000L};
-    bool failed = false;
+    struct timespec pause = {v->backoff_ms / 1000, v->backoff_ms % 1000 * 1000000L};
+    bool written = false, failed = false;
 
-    while (run_round(v, jobs, &when) != STORE_OK) {
+    while (!written) {
+        when = (struct store_time){0, 0};
+        written = run_round(v, jobs, &when) == STORE_OK;
+        if (written || must_give_up(v))
+            break;
         if (!failed)
             log_event(LOG_WARNING, "views.failed", "coupon=%s", jobs->lane->coupon);
         failed = true;
-        if (must_give_up(v))
-            break;
         nanosleep(&pause, NULL);
-        when = (struct store_time){0, 0};
     }
-    if (failed && must_give_up(v))
-        return false;
     while (jobs) {
         struct view_job *job = jobs;
 
         jobs = job->next;
-        if (job->own && v->hooks->viewed)
+        if (!written)
+            job->upto = 0;
+        else if (job->own && v->hooks->viewed)
             v->hooks->viewed();
         job->when = when;
         job->done(job);
     }
-    return true;
 }
 
 static void *views_main(void *argument)
@@ -451,21 +452,22 @@ static void *views_main(void *argument)
     for (;;) {
         struct view_job *jobs = take_jobs(v, &stop);
 
-        if (jobs && !work(v, jobs))
-            return NULL;
-        if (!jobs && stop)
+        if (jobs)
+            work(v, jobs);
+        else if (stop)
             return NULL;
         read_clock(v);
     }
 }
 
-struct views *views_start(struct store_source *source, const struct engine_hooks *hooks)
+struct views *views_start(struct store_source *source, const struct engine_hooks *hooks, int backoff_ms)
 {
     struct views *v = checked(calloc(1, sizeof *v));
     pthread_condattr_t monotonic;
 
     v->store = source->open(source);
     v->hooks = hooks;
+    v->backoff_ms = backoff_ms;
     pthread_mutex_init(&v->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -37,7 +37,7 @@ struct view_job {
 void view_job_free(struct view_job *job); /* not the batches' references */
 
 struct views;
-struct views *views_start(struct store_source *source, const struct engine_hooks *hooks);
+struct views *views_start(struct store_source *source, const struct engine_hooks *hooks, int backoff_ms);
 void views_submit(struct views *v, struct view_job *job);
 /* Finish what was submitted -- for at most patience_ms while the database fails -- and end the thread. */
 void views_stop(struct views *v, int patience_ms);

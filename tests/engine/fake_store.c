@@ -1,0 +1,610 @@
+/* tests/engine/fake_store.c -- see fake_store.h. */
+#include "fake_store.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+
+/* A batch in the ledger; until a majority has it, it is seen by no read, and can roll back. */
+struct stored_batch {
+    struct batch *batch;
+    bool majority;
+    struct stored_batch *next;
+};
+
+struct stored_view {
+    enum view_kind kind;
+    char *coupon;
+    char *user;
+    struct bucket bucket;
+    struct arena arena;
+    struct use *use;
+    struct coupon *definition;
+    int64_t seq;
+    struct stored_view *next;
+};
+
+struct stored_mark {
+    char *coupon;
+    char *kind;
+    int64_t lane;
+    struct mark mark;
+    struct stored_mark *next;
+};
+
+/* A write whose caller was told nothing, and that lands later. */
+struct late_write {
+    struct batch *batch;
+    struct late_write *next;
+};
+
+struct fake {
+    pthread_mutex_t lock;
+    uint64_t random;
+    int fault_percent;
+    int faults;
+    struct stored_batch *ledger;
+    struct stored_view *views;
+    struct stored_mark *marks;
+    struct late_write *late;
+    uint32_t time;
+};
+
+struct fake_source {
+    struct store_source source;
+    struct fake *fake;
+    bool cut;
+};
+
+struct fake_door {
+    struct store store;
+    struct fake_source *source;
+};
+
+static uint32_t next_random(struct fake *f)
+{
+    f->random = f->random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(f->random >> 33);
+}
+
+static bool chance(struct fake *f, int percent)
+{
+    return (int)(next_random(f) % 100) < percent;
+}
+
+static bool fault(struct fake *f)
+{
+    if (!chance(f, f->fault_percent))
+        return false;
+    f->faults++;
+    return true;
+}
+
+/* ---- copies ---- */
+
+static struct batch *copy_batch(const struct batch *b)
+{
+    struct batch *copy = batch_new(b->coupon, b->lane);
+
+    memcpy(copy->id, b->id, sizeof copy->id);
+    copy->head = b->head;
+    memcpy(copy->prev, b->prev, HASH_LEN);
+    for (size_t i = 0; i < b->count; i++) {
+        struct entry *e = batch_add(copy, b->entries[i].kind);
+
+        *e = b->entries[i];
+        e->job = arena_strdup(&copy->arena, e->job);
+        e->user = arena_strdup(&copy->arena, e->user);
+        e->order = arena_strdup(&copy->arena, e->order);
+        e->metadata = arena_strdup(&copy->arena, e->metadata);
+        if (e->definition)
+            e->definition = e->kind == ENTRY_DEFINE ? coupon_copy(e->definition, &copy->arena) : NULL;
+    }
+    return copy;
+}
+
+/* ---- the ledger ---- */
+
+static struct stored_batch *find_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq)
+{
+    struct stored_batch *s = f->ledger;
+
+    while (s && !(s->batch->head.seq == seq && s->batch->lane == lane && strcmp(s->batch->coupon, coupon) == 0))
+        s = s->next;
+    return s;
+}
+
+static void remove_batch(struct fake *f, struct stored_batch *gone)
+{
+    struct stored_batch **p = &f->ledger;
+
+    while (*p != gone)
+        p = &(*p)->next;
+    *p = gone->next;
+    batch_free(gone->batch);
+    free(gone);
+}
+
+static struct stored_batch *store_batch(struct fake *f, const struct batch *b, bool majority)
+{
+    struct stored_batch *s = calloc(1, sizeof *s);
+
+    assert(s && !find_batch(f, b->coupon, b->lane, b->head.seq));
+    s->batch = copy_batch(b);
+    s->majority = majority;
+    s->next = f->ledger;
+    f->ledger = s;
+    return s;
+}
+
+/* A batch that stands on one that can roll back cannot exist: the engine never decides on such. */
+static bool may_stand(struct fake *f, const struct batch *b)
+{
+    struct stored_batch *before = b->head.seq == 1 ? NULL : find_batch(f, b->coupon, b->lane, b->head.seq - 1);
+
+    return b->head.seq == 1 || (before && before->majority && memcmp(before->batch->head.hash, b->prev, HASH_LEN) == 0);
+}
+
+/* What is on its way arrives, what is not safe becomes safe or is gone: a little of it at every call. */
+static void pass_time(struct fake *f)
+{
+    struct late_write **late = &f->late;
+
+    while (*late) {
+        struct late_write *w = *late;
+
+        if (!chance(f, 20)) {
+            late = &w->next;
+            continue;
+        }
+        *late = w->next;
+        if (!find_batch(f, w->batch->coupon, w->batch->lane, w->batch->head.seq) && may_stand(f, w->batch))
+            store_batch(f, w->batch, chance(f, 50));
+        batch_free(w->batch);
+        free(w);
+    }
+    for (struct stored_batch *s = f->ledger, *next; s; s = next) {
+        next = s->next;
+        if (s->majority || !chance(f, 10))
+            continue;
+        if (chance(f, 50))
+            s->majority = true;
+        else
+            remove_batch(f, s);
+    }
+}
+
+static struct fake *enter(struct store *store)
+{
+    struct fake_door *door = (struct fake_door *)store;
+
+    pthread_mutex_lock(&door->source->fake->lock);
+    pass_time(door->source->fake);
+    return door->source->fake;
+}
+
+static enum store_status leave(struct fake *f, enum store_status status)
+{
+    pthread_mutex_unlock(&f->lock);
+    return status;
+}
+
+static bool is_cut(const struct store *store)
+{
+    return ((const struct fake_door *)store)->source->cut;
+}
+
+static enum append_result append_one(struct fake *f, const struct batch *b)
+{
+    struct stored_batch *there = find_batch(f, b->coupon, b->lane, b->head.seq);
+    struct late_write *w;
+
+    if (there && strcmp(there->batch->id, b->id) == 0) {
+        if (fault(f))
+            return APPEND_UNKNOWN;
+        there->majority = true;
+        return APPEND_OURS;
+    }
+    if (there && !there->majority)
+        return APPEND_UNKNOWN; /* whose it is cannot be said until it is safe */
+    if (there)
+        return fault(f) ? APPEND_UNKNOWN : APPEND_THEIRS;
+    assert(may_stand(f, b));
+    if (!fault(f)) {
+        store_batch(f, b, true);
+        return APPEND_OURS;
+    }
+    switch (next_random(f) % 4) {
+    case 0: /* never arrived */
+        break;
+    case 1: /* done, the reply lost */
+        store_batch(f, b, true);
+        break;
+    case 2: /* written, not safe */
+        store_batch(f, b, false);
+        break;
+    default:
+        w = calloc(1, sizeof *w);
+        assert(w);
+        w->batch = copy_batch(b);
+        w->next = f->late;
+        f->late = w;
+    }
+    return APPEND_UNKNOWN;
+}
+
+static enum store_status fake_append(struct store *store, struct append *appends, size_t count)
+{
+    struct fake *f = enter(store);
+    enum store_status status = STORE_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        appends[i].result = is_cut(store) ? APPEND_UNKNOWN : append_one(f, appends[i].batch);
+        if (appends[i].result == APPEND_UNKNOWN)
+            status = STORE_FAILED;
+    }
+    return leave(f, status);
+}
+
+static enum store_status fake_confirm(struct store *store, struct confirm *confirms, size_t count)
+{
+    struct fake *f = enter(store);
+
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    for (size_t i = 0; i < count; i++) {
+        struct stored_batch *s = find_batch(f, confirms[i].coupon, confirms[i].lane, confirms[i].tail + 1);
+
+        if (s)
+            s->majority = true; /* a linearizable read waits for the majority */
+        confirms[i].unmoved = !s;
+    }
+    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_ledger(struct store *store, const char *coupon, int64_t lane, int64_t after, size_t most,
+                                     struct batch **batches, size_t *count)
+{
+    struct fake *f = enter(store);
+
+    *count = 0;
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    while (*count < most) {
+        struct stored_batch *s = find_batch(f, coupon, lane, after + 1 + (int64_t)*count);
+
+        if (!s || !s->majority)
+            break;
+        batches[(*count)++] = copy_batch(s->batch);
+    }
+    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_ended(struct store *store, const char *coupon, int64_t n, uint32_t g, struct batch **batch)
+{
+    struct fake *f = enter(store);
+
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    for (struct stored_batch *s = f->ledger; s; s = s->next)
+        for (size_t i = 0; s->majority && strcmp(s->batch->coupon, coupon) == 0 && i < s->batch->count; i++) {
+            const struct entry *e = &s->batch->entries[i];
+
+            if (!entry_ends(e) || e->n != n || e->g != g)
+                continue;
+            *batch = copy_batch(s->batch);
+            return leave(f, STORE_OK);
+        }
+    return leave(f, STORE_NOT_FOUND);
+}
+
+/* ---- views ---- */
+
+static struct stored_view *find_view(struct fake *f, enum view_kind kind, const char *coupon, const char *user, int64_t b)
+{
+    struct stored_view *v = f->views;
+
+    while (v && !(v->kind == kind && strcmp(v->coupon, coupon) == 0 &&
+                  (kind != VIEW_USE || strcmp(v->user, user) == 0) && (kind != VIEW_BUCKET || v->bucket.b == b)))
+        v = v->next;
+    return v;
+}
+
+static void write_view(struct fake *f, const struct view_write *w)
+{
+    int64_t seq = w->kind == VIEW_USE ? w->use->seq : w->kind == VIEW_BUCKET ? w->bucket->seq : w->seq;
+    struct stored_view *v = find_view(f, w->kind, w->coupon, w->kind == VIEW_USE ? w->use->user : NULL,
+                                      w->kind == VIEW_BUCKET ? w->bucket->b : 0);
+
+    if (v && v->seq >= seq)
+        return;
+    if (!v) {
+        v = calloc(1, sizeof *v);
+        assert(v);
+        v->kind = w->kind;
+        v->coupon = strdup(w->coupon);
+        v->user = w->kind == VIEW_USE ? strdup(w->use->user) : NULL;
+        arena_init(&v->arena, 1024);
+        v->next = f->views;
+        f->views = v;
+    }
+    v->seq = seq;
+    if (w->kind == VIEW_BUCKET) {
+        bucket_release(&v->bucket);
+        bucket_copy(&v->bucket, w->bucket);
+    } else {
+        arena_free(&v->arena);
+    }
+    if (w->kind == VIEW_USE) {
+        v->use = use_copy(w->use, &v->arena, true);
+        v->use->stored = true;
+    } else if (w->kind == VIEW_COUPON) {
+        v->definition = coupon_copy(w->definition, &v->arena);
+    }
+}
+
+static enum store_status fake_write_views(struct store *store, struct view_write *views, size_t count,
+                                          struct store_time *when)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+
+    for (size_t i = 0; i < count; i++) {
+        views[i].written = false;
+        if (is_cut(store) || (failed && chance(f, 50)))
+            continue;
+        write_view(f, &views[i]);
+        views[i].written = !failed;
+    }
+    *when = (struct store_time){++f->time, 1};
+    return leave(f, failed ? STORE_FAILED : STORE_OK);
+}
+
+static enum store_status fake_uses(struct store *store, struct store_time after, struct arena *a, struct use_read *reads,
+                                   size_t count)
+{
+    struct fake *f = enter(store);
+
+    (void)after;
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    for (size_t i = 0; i < count; i++) {
+        struct stored_view *v = find_view(f, VIEW_USE, reads[i].coupon, reads[i].user, 0);
+
+        reads[i].use = v ? use_copy(v->use, a, true) : NULL;
+    }
+    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_buckets(struct store *store, struct store_time after, struct bucket_read *reads, size_t count)
+{
+    struct fake *f = enter(store);
+
+    (void)after;
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    for (size_t i = 0; i < count; i++) {
+        struct stored_view *v = find_view(f, VIEW_BUCKET, reads[i].coupon, NULL, reads[i].b);
+
+        reads[i].found = v != NULL;
+        if (v)
+            bucket_copy(reads[i].bucket, &v->bucket);
+    }
+    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_free_buckets(struct store *store, struct store_time after, const char *coupon, int64_t lane,
+                                           int64_t from, size_t most, struct bucket *buckets, size_t *count)
+{
+    struct fake *f = enter(store);
+
+    (void)after;
+    *count = 0;
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    while (*count < most) {
+        struct stored_view *best = NULL;
+
+        for (struct stored_view *v = f->views; v; v = v->next)
+            if (v->kind == VIEW_BUCKET && v->bucket.lane == lane && v->bucket.b >= from &&
+                strcmp(v->coupon, coupon) == 0 && bucket_free_count(&v->bucket) > 0 &&
+                (!best || v->bucket.b < best->bucket.b))
+                best = v;
+        if (!best)
+            break;
+        from = best->bucket.b + 1;
+        bucket_init(&buckets[*count], best->bucket.b);
+        bucket_copy(&buckets[(*count)++], &best->bucket);
+    }
+    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_coupon(struct store *store, const char *coupon, struct store_time after, struct arena *a,
+                                     struct coupon **definition, int64_t *seq)
+{
+    struct fake *f = enter(store);
+    struct stored_view *v;
+
+    (void)after;
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    v = find_view(f, VIEW_COUPON, coupon, NULL, 0);
+    *definition = v ? coupon_copy(v->definition, a) : NULL;
+    *seq = v ? v->seq : 0;
+    return leave(f, STORE_OK);
+}
+
+/* ---- marks, days, time ---- */
+
+static struct stored_mark *find_mark(struct fake *f, const char *coupon, int64_t lane, const char *kind)
+{
+    struct stored_mark *m = f->marks;
+
+    while (m && !(m->lane == lane && strcmp(m->coupon, coupon) == 0 && strcmp(m->kind, kind) == 0))
+        m = m->next;
+    return m;
+}
+
+static enum store_status fake_mark(struct store *store, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
+{
+    struct fake *f = enter(store);
+    struct stored_mark *m;
+
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    m = find_mark(f, coupon, lane, kind);
+    *mark = m ? m->mark : (struct mark){0};
+    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_write_marks(struct store *store, const struct mark_write *marks, size_t count)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+
+    for (size_t i = 0; i < count; i++) {
+        struct stored_mark *m = find_mark(f, marks[i].coupon, marks[i].lane, marks[i].kind);
+
+        if (is_cut(store) || (failed && chance(f, 50)))
+            continue;
+        if (!m) {
+            m = calloc(1, sizeof *m);
+            assert(m);
+            m->coupon = strdup(marks[i].coupon);
+            m->kind = strdup(marks[i].kind);
+            m->lane = marks[i].lane;
+            m->next = f->marks;
+            f->marks = m;
+        }
+        if (marks[i].mark.seq > m->mark.seq)
+            m->mark = marks[i].mark;
+    }
+    return leave(f, failed ? STORE_FAILED : STORE_OK);
+}
+
+static enum store_status fake_day(struct store *store, const char *zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms)
+{
+    struct fake *f = enter(store);
+
+    (void)zone;
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    *start_ms = at_ms - at_ms % DAY_MS;
+    *end_ms = *start_ms + DAY_MS;
+    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_now(struct store *store, int64_t *utc_ms)
+{
+    (void)store;
+    (void)utc_ms;
+    return STORE_FAILED; /* the machine's clock will do */
+}
+
+static void fake_close(struct store *store)
+{
+    free(store);
+}
+
+/* ---- outside ---- */
+
+static struct store *open_door(struct store_source *source)
+{
+    static const struct store_ops ops = {
+        .mark = fake_mark, .ledger = fake_ledger, .ended = fake_ended, .coupon = fake_coupon, .uses = fake_uses,
+        .buckets = fake_buckets, .free_buckets = fake_free_buckets, .append = fake_append, .confirm = fake_confirm,
+        .write_views = fake_write_views, .write_marks = fake_write_marks, .day = fake_day, .now = fake_now,
+        .close = fake_close,
+    };
+    struct fake_door *door = calloc(1, sizeof *door);
+
+    assert(door);
+    door->store.ops = &ops;
+    door->source = (struct fake_source *)source;
+    return &door->store;
+}
+
+struct fake *fake_new(uint32_t seed, int fault_percent)
+{
+    struct fake *f = calloc(1, sizeof *f);
+
+    assert(f);
+    pthread_mutex_init(&f->lock, NULL);
+    f->random = seed * 2654435761u + 1;
+    f->fault_percent = fault_percent;
+    return f;
+}
+
+void fake_free(struct fake *f)
+{
+    while (f->ledger)
+        remove_batch(f, f->ledger);
+    while (f->late) {
+        struct late_write *w = f->late;
+
+        f->late = w->next;
+        batch_free(w->batch);
+        free(w);
+    }
+    while (f->views) {
+        struct stored_view *v = f->views;
+
+        f->views = v->next;
+        bucket_release(&v->bucket);
+        arena_free(&v->arena);
+        free(v->coupon);
+        free(v->user);
+        free(v);
+    }
+    while (f->marks) {
+        struct stored_mark *m = f->marks;
+
+        f->marks = m->next;
+        free(m->coupon);
+        free(m->kind);
+        free(m);
+    }
+    pthread_mutex_destroy(&f->lock);
+    free(f);
+}
+
+void fake_set_faults(struct fake *f, int fault_percent)
+{
+    pthread_mutex_lock(&f->lock);
+    f->fault_percent = fault_percent;
+    pthread_mutex_unlock(&f->lock);
+}
+
+struct store_source *fake_connect(struct fake *f)
+{
+    struct fake_source *s = calloc(1, sizeof *s);
+
+    assert(s);
+    s->source.open = open_door;
+    s->fake = f;
+    return &s->source;
+}
+
+void fake_cut(struct store_source *source)
+{
+    struct fake_source *s = (struct fake_source *)source;
+
+    pthread_mutex_lock(&s->fake->lock);
+    s->cut = true;
+    pthread_mutex_unlock(&s->fake->lock);
+}
+
+void fake_disconnect(struct store_source *source)
+{
+    free(source);
+}
+
+int fake_faults(const struct fake *f)
+{
+    return f->faults;
+}

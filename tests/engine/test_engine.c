@@ -1,0 +1,501 @@
+/*
+ * tests/engine/test_engine.c -- two engines on one fake database that fails, conflicts and loses replies by a seed.
+ *
+ * Each seed: clients take, repeat, return, change the cap and read through either engine; one engine is cut off half way;
+ * afterwards the ledger is replayed and compared with what the clients were told, and with every view.
+ *
+ * Replay   test_engine SEED runs one seed. COUPONS_SEEDS sets how many run (1000).
+ */
+#include <assert.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "base/log.h"
+#include "coupons/fold.h"
+#include "engine/engine.h"
+#include "fake_store.h"
+
+#define COUPON "c1"
+#define CLIENTS 6
+#define CLIENT_OPS 14
+#define USERS 9
+#define SLOTS 40
+#define PER_USER 3
+#define TRIES_MAX 3000
+
+struct told {
+    char key[24];
+    char user[16];
+    enum cpn_result result;
+    bool doubtful; /* an earlier try ended in doubt: a refusal does not say that it took nothing */
+    struct redemption r;
+};
+
+struct scenario {
+    uint32_t seed;
+    struct fake *fake;
+    struct store_source *sources[2];
+    struct engine *engines[2];
+    atomic_int alive; /* bit i: engine i may be asked */
+    pthread_mutex_t lock;
+    struct told told[CLIENTS * CLIENT_OPS];
+    size_t told_count;
+};
+
+struct client {
+    struct scenario *s;
+    int number;
+    uint32_t random;
+};
+
+static uint32_t failed_seed;
+
+static void fail(uint32_t seed, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void fail(uint32_t seed, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fprintf(stderr, "seed %u: ", seed);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    failed_seed = seed;
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static struct engine *pick_engine(struct client *c)
+{
+    int alive = atomic_load(&c->s->alive);
+    int i = (int)(next_random(&c->random) & 1);
+
+    return c->s->engines[alive & (1 << i) ? i : !i];
+}
+
+/* Ask until there is a definite answer. */
+static enum cpn_result ask(struct client *c, struct op *op, bool *doubtful)
+{
+    for (int tries = 0; tries < TRIES_MAX; tries++) {
+        enum cpn_result r;
+
+        op->deadline = mono_add_ms(mono_now(), 30);
+        r = engine_call(pick_engine(c), op);
+        if (r == CPN_OUTCOME_UNKNOWN)
+            *doubtful = true;
+        else if (r != CPN_BUSY)
+            return r;
+    }
+    fail(c->s->seed, "no definite answer after %d tries", TRIES_MAX);
+    return CPN_BUSY;
+}
+
+static void tell(struct scenario *s, const struct told *t)
+{
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->told_count; i++) {
+        const struct told *o = &s->told[i];
+
+        if (strcmp(o->key, t->key) != 0 || o->result != CPN_OK || t->result != CPN_OK)
+            continue;
+        if (o->r.n != t->r.n || o->r.g != t->r.g || o->r.ordinal != t->r.ordinal || o->r.left != t->r.left ||
+            o->r.state != t->r.state || o->r.user != t->r.user)
+            fail(s->seed, "key %s got two answers: %lld-%u and %lld-%u", t->key, (long long)o->r.n, o->r.g,
+                 (long long)t->r.n, t->r.g);
+    }
+    s->told[s->told_count++] = *t;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void take(struct client *c, struct arena *a, const char *key, int user)
+{
+    struct told t = {0};
+    struct op op = {.kind = OP_TAKE, .coupon = COUPON, .arena = a};
+
+    snprintf(t.key, sizeof t.key, "%s", key);
+    snprintf(t.user, sizeof t.user, "u%d", user);
+    op.user = t.user;
+    op.take.key = t.key;
+    op.take.state = SLOT_REDEEMED;
+    t.result = ask(c, &op, &t.doubtful);
+    t.r = op.outcome.redemption;
+    t.r.order = t.r.metadata = t.r.code = NULL;
+    tell(c->s, &t);
+}
+
+static void give_back(struct client *c, struct arena *a)
+{
+    struct scenario *s = c->s;
+    struct told t = {0};
+    struct op op = {.kind = OP_REVERSE, .coupon = COUPON, .arena = a};
+    bool doubtful;
+    enum cpn_result r;
+
+    pthread_mutex_lock(&s->lock);
+    if (s->told_count)
+        t = s->told[next_random(&c->random) % s->told_count];
+    pthread_mutex_unlock(&s->lock);
+    if (!t.key[0] || t.result != CPN_OK)
+        return;
+    op.n = t.r.n;
+    op.g = t.r.g;
+    r = ask(c, &op, &doubtful);
+    if (r != CPN_OK || op.outcome.redemption.state != SLOT_REVERSED)
+        fail(s->seed, "reverse of %lld-%u: %s", (long long)op.n, op.g, result_info(r)->name);
+}
+
+static void change_cap(struct client *c, struct arena *a)
+{
+    struct op read = {.kind = OP_COUPON, .coupon = COUPON, .arena = a};
+    struct op op = {.kind = OP_CHANGE, .coupon = COUPON, .arena = a};
+    bool doubtful = false;
+    enum cpn_result r = ask(c, &read, &doubtful);
+
+    if (r != CPN_OK) {
+        fail(c->s->seed, "reading the coupon: %s", result_info(r)->name);
+        return;
+    }
+    op.definition = coupon_copy(read.coupon_now, a);
+    op.definition->cap.total = SLOTS - (int64_t)(next_random(&c->random) % 8);
+    op.expected_version = read.coupon_now->version;
+    r = ask(c, &op, &doubtful);
+    if (r != CPN_OK && r != CPN_VERSION_CHANGED && r != CPN_CAP_BELOW_TAKEN)
+        fail(c->s->seed, "changing the cap: %s", result_info(r)->name);
+}
+
+static void look(struct client *c, struct arena *a)
+{
+    char user[16];
+    struct op op = {.kind = OP_USE, .coupon = COUPON, .arena = a, .user = user};
+    bool doubtful;
+    enum cpn_result r;
+
+    snprintf(user, sizeof user, "u%u", next_random(&c->random) % USERS);
+    r = ask(c, &op, &doubtful);
+    if (r != CPN_OK || !op.use || op.use->total > PER_USER || op.use->total < 0)
+        fail(c->s->seed, "user %s: %s, total %lld", user, result_info(r)->name, op.use ? (long long)op.use->total : -1);
+    if (r == CPN_OK && (head_free(&op.head) < 0 || head_taken(&op.head) > SLOTS))
+        fail(c->s->seed, "counts: free %lld, taken %lld", (long long)head_free(&op.head), (long long)head_taken(&op.head));
+}
+
+static void *client_main(void *argument)
+{
+    struct client *c = argument;
+    struct arena a;
+
+    arena_init(&a, 0);
+    for (int i = 0; i < CLIENT_OPS; i++) {
+        uint32_t what = next_random(&c->random) % 100;
+        char key[24];
+
+        snprintf(key, sizeof key, "k%d-%d", c->number, what < 15 && i ? i - 1 : i);
+        if (what < 70)
+            take(c, &a, key, (c->number * 3 + (what < 15 && i ? i - 1 : i)) % USERS);
+        else if (what < 85)
+            give_back(c, &a);
+        else if (what < 90)
+            change_cap(c, &a);
+        else
+            look(c, &a);
+    }
+    arena_free(&a);
+    return NULL;
+}
+
+/* ---- set-up ---- */
+
+static struct engine *start(struct store_source *source)
+{
+    struct engine_config config = {
+        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 256, .lanes_max = 8, .window_max = 200,
+        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
+
+    return engine_start(&config, source, NULL);
+}
+
+static void set_up_coupon(struct scenario *s)
+{
+    struct client c = {s, 0, s->seed};
+    struct coupon coupon;
+    struct arena a;
+    struct op op = {.kind = OP_CREATE, .coupon = COUPON, .arena = &a};
+    bool doubtful = false;
+    enum cpn_result r;
+
+    arena_init(&a, 0);
+    coupon_init(&coupon);
+    coupon.id = COUPON;
+    coupon.title = "t";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.total = SLOTS;
+    coupon.cap.per_user = PER_USER;
+    op.definition = &coupon;
+    r = ask(&c, &op, &doubtful);
+    if (r != CPN_OK && r != CPN_COUPON_EXISTS)
+        fail(s->seed, "create: %s", result_info(r)->name);
+    for (int step = 1; step <= 2; step++) {
+        struct op more = {.kind = OP_GENERATE, .coupon = COUPON, .arena = &a, .job = "j", .step = step, .count = SLOTS / 2};
+
+        for (int repeat = 0; repeat < 2; repeat++) {
+            r = ask(&c, &more, &doubtful);
+            if (r != CPN_OK)
+                fail(s->seed, "generate step %d: %s", step, result_info(r)->name);
+        }
+    }
+    arena_free(&a);
+}
+
+/* ---- checking ---- */
+
+struct replay {
+    struct batch **batches;
+    size_t count;
+    struct arena arena;
+};
+
+static const struct entry *entry_of(const struct replay *r, int64_t n, uint32_t g, enum entry_kind kind, size_t *times)
+{
+    const struct entry *found = NULL;
+
+    *times = 0;
+    for (size_t i = 0; i < r->count; i++)
+        for (size_t k = 0; k < r->batches[i]->count; k++) {
+            const struct entry *e = &r->batches[i]->entries[k];
+
+            if (e->kind != kind || e->n != n || e->g != g)
+                continue;
+            found = e;
+            ++*times;
+        }
+    return found;
+}
+
+/* A refused key may be asked again, and then take. */
+static bool taken_by_another_try(const struct scenario *s, const struct told *t)
+{
+    for (size_t i = 0; i < s->told_count; i++)
+        if (strcmp(s->told[i].key, t->key) == 0 && (s->told[i].result == CPN_OK || s->told[i].doubtful))
+            return true;
+    return false;
+}
+
+static void check_told(const struct scenario *s, const struct replay *r)
+{
+    for (size_t i = 0; i < s->told_count; i++) {
+        const struct told *t = &s->told[i];
+        const struct entry *e;
+        uint8_t hash[KEY_HASH_LEN];
+        size_t times, taken = 0;
+
+        for (size_t k = 0; k < r->count; k++)
+            for (size_t m = 0; m < r->batches[k]->count; m++) {
+                const struct entry *x = &r->batches[k]->entries[m];
+
+                if (x->kind != ENTRY_REDEEM)
+                    continue;
+                key_hash(x->alias, t->key, hash);
+                taken += memcmp(hash, x->key, sizeof hash) == 0 && strcmp(x->user, t->user) == 0;
+            }
+        if (t->result != CPN_OK) {
+            if (taken && !t->doubtful && !taken_by_another_try(s, t))
+                fail(s->seed, "key %s was refused (%s), but the ledger has it", t->key, result_info(t->result)->name);
+            continue;
+        }
+        e = entry_of(r, t->r.n, t->r.g, ENTRY_REDEEM, &times);
+        if (!e || times != 1 || taken != 1 || e->ordinal != t->r.ordinal || strcmp(e->user, t->user) != 0)
+            fail(s->seed, "key %s was given %lld-%u: %zu times in the ledger, key %zu times", t->key, (long long)t->r.n,
+                 t->r.g, times, taken);
+    }
+}
+
+static void check_ledger(const struct scenario *s, const struct replay *r)
+{
+    struct head before = {0};
+    struct buf scratch = BUF_INIT;
+
+    for (size_t i = 0; i < r->count; i++) {
+        const char *wrong = batch_contradiction(&before, r->batches[i]);
+        uint8_t hash[HASH_LEN];
+
+        if (wrong)
+            fail(s->seed, "batch %lld contradicts the one before: %s", (long long)r->batches[i]->head.seq, wrong);
+        batch_hash(r->batches[i], &scratch, hash);
+        if (memcmp(hash, r->batches[i]->head.hash, HASH_LEN) != 0)
+            fail(s->seed, "batch %lld: its hash is another", (long long)r->batches[i]->head.seq);
+        if (head_taken(&r->batches[i]->head) > SLOTS || head_free(&r->batches[i]->head) < 0)
+            fail(s->seed, "batch %lld: more taken than there are", (long long)r->batches[i]->head.seq);
+        before = r->batches[i]->head;
+    }
+    buf_free(&scratch);
+}
+
+static void compare_use(const struct scenario *s, const struct use *want, const struct use *have)
+{
+    bool same = have && have->version == want->version && have->seq == want->seq && have->total == want->total &&
+                have->today == want->today && have->count == want->count && strcmp(have->alias, want->alias) == 0;
+
+    for (size_t i = 0; same && i < want->count; i++) {
+        const struct redemption *a = &want->redemptions[i], *b = &have->redemptions[i];
+
+        same = a->n == b->n && a->g == b->g && a->state == b->state && a->ordinal == b->ordinal && a->seq == b->seq &&
+               a->left == b->left && a->user == b->user && a->ended_ms == b->ended_ms;
+    }
+    if (!same)
+        fail(s->seed, "view of %s: have seq %lld total %lld count %zu, want seq %lld total %lld count %zu", want->user,
+             have ? (long long)have->seq : -1, have ? (long long)have->total : -1, have ? have->count : 0,
+             (long long)want->seq, (long long)want->total, want->count);
+    if (want->total > PER_USER)
+        fail(s->seed, "%s has %lld", want->user, (long long)want->total);
+}
+
+static void check_uses(const struct scenario *s, struct replay *r, struct store *door)
+{
+    for (int u = 0; u < USERS; u++) {
+        char name[16];
+        struct use want;
+        struct use_read read = {.coupon = COUPON, .user = name};
+
+        snprintf(name, sizeof name, "u%d", u);
+        use_init(&want, name, "");
+        for (size_t i = 0; i < r->count; i++)
+            fold_use(&want, r->batches[i], &r->arena);
+        door->ops->uses(door, (struct store_time){0, 0}, &r->arena, &read, 1);
+        if (want.seq)
+            compare_use(s, &want, read.use);
+        else if (read.use)
+            fail(s->seed, "a view of %s, of whom the ledger knows nothing", name);
+    }
+}
+
+static void check_bucket(const struct scenario *s, const struct replay *r, struct store *door)
+{
+    struct bucket want, have;
+    struct bucket_read read = {.coupon = COUPON, .b = 0, .bucket = &have};
+
+    bucket_init(&want, 0);
+    bucket_init(&have, 0);
+    for (size_t i = 0; i < r->count; i++)
+        fold_bucket(&want, r->batches[i]);
+    door->ops->buckets(door, (struct store_time){0, 0}, &read, 1);
+    if (!read.found || have.seq != want.seq || have.size != want.size || have.pick != want.pick)
+        fail(s->seed, "bucket: have seq %lld size %d, want %lld %d", (long long)have.seq, have.size, (long long)want.seq,
+             want.size);
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        const struct slot *a = &want.slots[i], *b = &have.slots[i];
+
+        if (a->generation != b->generation || a->state != b->state || !a->user != !b->user ||
+            (a->user && strcmp(a->user, b->user) != 0))
+            fail(s->seed, "slot %d: have %u %s %s, want %u %s %s", i, b->generation, slot_state_name(b->state),
+                 b->user ? b->user : "-", a->generation, slot_state_name(a->state), a->user ? a->user : "-");
+    }
+    bucket_release(&want);
+    bucket_release(&have);
+}
+
+static void check(struct scenario *s)
+{
+    struct store_source *source = fake_connect(s->fake);
+    struct store *door = source->open(source);
+    struct engine *fresh = start(source);
+    struct replay r = {.batches = calloc(4096, sizeof *r.batches)};
+    struct mark mark;
+
+    arena_init(&r.arena, 0);
+    if (engine_catch_up(fresh, COUPON, 0) != STORE_OK)
+        fail(s->seed, "catch up failed");
+    engine_stop(fresh);
+    door->ops->ledger(door, COUPON, 0, 0, 4096, r.batches, &r.count);
+    door->ops->mark(door, COUPON, 0, "views", &mark);
+    if (!r.count || mark.seq != r.batches[r.count - 1]->head.seq)
+        fail(s->seed, "the mark is %lld of %zu batches", (long long)mark.seq, r.count);
+    check_ledger(s, &r);
+    check_told(s, &r);
+    check_uses(s, &r, door);
+    check_bucket(s, &r, door);
+    for (size_t i = 0; i < r.count; i++)
+        batch_free(r.batches[i]);
+    free(r.batches);
+    arena_free(&r.arena);
+    door->ops->close(door);
+    fake_disconnect(source);
+}
+
+static void run_clients(struct scenario *s)
+{
+    struct client clients[CLIENTS];
+    pthread_t threads[CLIENTS];
+
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = (struct client){s, i, s->seed * 31 + (uint32_t)i};
+        pthread_create(&threads[i], NULL, client_main, &clients[i]);
+    }
+    if (s->seed % 3 == 0) {
+        struct timespec pause = {0, (long)(s->seed % 17) * 1000000};
+
+        nanosleep(&pause, NULL);
+        atomic_store(&s->alive, 2);
+        fake_cut(s->sources[0]);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static int run(uint32_t seed)
+{
+    struct scenario *s = calloc(1, sizeof *s);
+    int faults;
+
+    assert(s);
+    s->seed = seed;
+    s->fake = fake_new(seed, (int)(seed % 4) * 7);
+    pthread_mutex_init(&s->lock, NULL);
+    atomic_init(&s->alive, 3);
+    for (int i = 0; i < 2; i++) {
+        s->sources[i] = fake_connect(s->fake);
+        s->engines[i] = start(s->sources[i]);
+    }
+    set_up_coupon(s);
+    run_clients(s);
+    for (int i = 0; i < 2; i++)
+        engine_stop(s->engines[i]);
+    faults = fake_faults(s->fake);
+    fake_set_faults(s->fake, 0);
+    check(s);
+    for (int i = 0; i < 2; i++)
+        fake_disconnect(s->sources[i]);
+    fake_free(s->fake);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+    return faults;
+}
+
+int main(int argc, char **argv)
+{
+    const char *seeds = getenv("COUPONS_SEEDS");
+    uint32_t last = seeds ? (uint32_t)strtoul(seeds, NULL, 10) : 1000;
+    uint32_t failed = 0, first = 1;
+    long faults = 0;
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    if (argc > 1)
+        first = last = (uint32_t)strtoul(argv[1], NULL, 10);
+    for (uint32_t seed = first; seed <= last; seed++) {
+        faults += run(seed);
+        failed += failed_seed == seed;
+    }
+    printf("engine: %u seeds, %ld faults\n%u passed, %u failed\n", last - first + 1, faults, last - first + 1 - failed,
+           failed);
+    return failed != 0;
+}
