@@ -1,0 +1,236 @@
+/* ctl/compare.c -- see compare.h. */
+#include "ctl/compare.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum type { INT64, INT, UINT32, STATE, TEXT, HASH16 };
+
+struct field {
+    const char *name;
+    enum type type;
+    size_t offset;
+};
+#define ROW(struct_name, type, member) {#member, type, offsetof(struct struct_name, member)}
+#define COUNT(rows) (sizeof(rows) / sizeof *(rows))
+
+/* The alias of a job's pseudo-user is nowhere in the ledger, and a user's is how it is found: so it is no field here. */
+static const struct field use_fields[] = {
+    ROW(use, TEXT, user),     ROW(use, INT64, version), ROW(use, INT64, seq),      ROW(use, INT64, total),
+    ROW(use, INT64, day_ms),  ROW(use, INT64, today),   ROW(use, INT64, job_step),
+};
+
+static const struct field redemption_fields[] = {
+    ROW(redemption, INT64, n),
+    ROW(redemption, UINT32, g),
+    ROW(redemption, UINT32, from),
+    ROW(redemption, INT64, lane),
+    ROW(redemption, INT64, seq),
+    ROW(redemption, INT64, ordinal),
+    ROW(redemption, INT64, at_ms),
+    ROW(redemption, INT64, day_ms),
+    ROW(redemption, INT64, ended_ms),
+    ROW(redemption, INT64, reserved_until_ms),
+    ROW(redemption, INT64, valid_until_ms),
+    ROW(redemption, INT64, discount_minor),
+    ROW(redemption, STATE, state),
+    ROW(redemption, STATE, first_state),
+    ROW(redemption, INT64, left),
+    ROW(redemption, INT64, day),
+    ROW(redemption, INT64, user),
+    ROW(redemption, INT64, user_day),
+    ROW(redemption, HASH16, key),
+    ROW(redemption, HASH16, fingerprint),
+    ROW(redemption, TEXT, order),
+    ROW(redemption, TEXT, metadata),
+    ROW(redemption, TEXT, code),
+};
+
+static const struct field bucket_fields[] = {
+    ROW(bucket, INT64, b),   ROW(bucket, INT64, hops), ROW(bucket, INT64, lane),
+    ROW(bucket, INT64, seq), ROW(bucket, INT64, pick), ROW(bucket, INT, size),
+};
+
+static const struct field slot_fields[] = {
+    ROW(slot, UINT32, generation), ROW(slot, STATE, state),  ROW(slot, TEXT, user),
+    ROW(slot, INT64, at_ms),       ROW(slot, INT64, due_ms), ROW(slot, UINT32, from),
+};
+
+static const struct field count_fields[] = {
+    ROW(report_counts, INT64, issued),    ROW(report_counts, INT64, reserved), ROW(report_counts, INT64, redeemed),
+    ROW(report_counts, INT64, cancelled), ROW(report_counts, INT64, expired),  ROW(report_counts, INT64, reversed),
+    ROW(report_counts, INT64, discount_minor),
+};
+
+static const struct field head_fields[] = {
+    ROW(head, INT64, version),  ROW(head, INT64, slots),    ROW(head, INT64, due),
+    ROW(head, INT64, next_n),   ROW(head, INT64, issued),   ROW(head, INT64, reserved),
+    ROW(head, INT64, redeemed), ROW(head, INT64, ordinal),  ROW(head, INT64, discount_minor),
+    ROW(head, INT64, day_ms),   ROW(head, INT64, day_taken),
+};
+
+/* The field's value as text, of which equal values have equal ones. Longer texts are borrowed in *whole. */
+static void render(const struct field *f, const void *record, char text[COMPARE_TEXT_SIZE], const char **whole)
+{
+    const char *p = (const char *)record + f->offset;
+
+    *whole = text;
+    switch (f->type) {
+    case INT64:
+        snprintf(text, COMPARE_TEXT_SIZE, "%" PRId64, *(const int64_t *)(const void *)p);
+        break;
+    case INT:
+        snprintf(text, COMPARE_TEXT_SIZE, "%d", *(const int *)(const void *)p);
+        break;
+    case UINT32:
+        snprintf(text, COMPARE_TEXT_SIZE, "%" PRIu32, *(const uint32_t *)(const void *)p);
+        break;
+    case STATE:
+        if (*(const uint8_t *)p < SLOT_STATE_COUNT)
+            *whole = slot_state_name((enum slot_state) * (const uint8_t *)p);
+        else
+            snprintf(text, COMPARE_TEXT_SIZE, "%d", *(const uint8_t *)p);
+        break;
+    case TEXT:
+        *whole = *(const char *const *)(const void *)p;
+        break;
+    case HASH16:
+        for (int i = 0; i < 16; i++)
+            snprintf(text + 2 * i, 3, "%02x", ((const uint8_t *)p)[i]);
+        break;
+    }
+}
+
+static const char *or_null(const char *text)
+{
+    return text ? text : "null";
+}
+
+/* prefix "" or, for example, "redemption 1042-1 ". */
+static void compare_rows(const struct field *fields, size_t count, const void *expected, const void *found,
+                         const char *prefix, differ_fn *differ, void *context)
+{
+    for (size_t i = 0; i < count; i++) {
+        char a[COMPARE_TEXT_SIZE], b[COMPARE_TEXT_SIZE], name[COMPARE_TEXT_SIZE];
+        const char *expected_text, *found_text;
+
+        render(&fields[i], expected, a, &expected_text);
+        render(&fields[i], found, b, &found_text);
+        if (expected_text && found_text ? strcmp(expected_text, found_text) == 0 : expected_text == found_text)
+            continue;
+        snprintf(name, sizeof name, "%s%s", prefix, fields[i].name);
+        differ(context, name, or_null(expected_text), or_null(found_text));
+    }
+}
+
+static void differ_count(const char *name, int64_t expected, int64_t found, differ_fn *differ, void *context)
+{
+    char a[24], b[24];
+
+    snprintf(a, sizeof a, "%" PRId64, expected);
+    snprintf(b, sizeof b, "%" PRId64, found);
+    if (expected != found)
+        differ(context, name, a, b);
+}
+
+void compare_use(const struct use *expected, const struct use *found, differ_fn *differ, void *context)
+{
+    compare_rows(use_fields, COUNT(use_fields), expected, found, "", differ, context);
+    differ_count("redemptions", (int64_t)expected->count, (int64_t)found->count, differ, context);
+    if (expected->count != found->count)
+        return;
+    for (size_t i = 0; i < expected->count; i++) {
+        const struct redemption *r = &expected->redemptions[i];
+        char prefix[64];
+
+        snprintf(prefix, sizeof prefix, "redemption %" PRId64 "-%" PRIu32 " ", r->n, r->g);
+        compare_rows(redemption_fields, COUNT(redemption_fields), r, &found->redemptions[i], prefix, differ, context);
+    }
+}
+
+/* A name that the ledger no longer has (an erased user) is not compared. */
+static void compare_slot(const struct slot *expected, struct slot found, const char *prefix, differ_fn *differ,
+                         void *context)
+{
+    if (!expected->user && expected->state != SLOT_FREE && expected->state != SLOT_RETIRED)
+        found.user = NULL;
+    compare_rows(slot_fields, COUNT(slot_fields), expected, &found, prefix, differ, context);
+}
+
+void compare_bucket(const struct bucket *expected, const struct bucket *found, differ_fn *differ, void *context)
+{
+    compare_rows(bucket_fields, COUNT(bucket_fields), expected, found, "", differ, context);
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        char prefix[64];
+
+        snprintf(prefix, sizeof prefix, "slot %" PRId64 " ", expected->b * BUCKET_SLOTS + i);
+        compare_slot(&expected->slots[i], found->slots[i], prefix, differ, context);
+    }
+}
+
+void compare_counts(const struct report_counts *expected, const struct report_counts *found, differ_fn *differ,
+                    void *context)
+{
+    compare_rows(count_fields, COUNT(count_fields), expected, found, "", differ, context);
+}
+
+void compare_head(const struct head *expected, const struct head *found, differ_fn *differ, void *context)
+{
+    compare_rows(head_fields, COUNT(head_fields), expected, found, "", differ, context);
+}
+
+/* ---- definitions: by their own table of fields ---- */
+
+static void render_strings(const struct string_list *list, struct buf *out)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (i)
+            buf_putc(out, ',');
+        buf_puts(out, list->items[i]);
+    }
+}
+
+static void render_coupon_field(const struct coupon_field *f, const struct coupon *c, struct buf *out)
+{
+    const char *p = (const char *)c + f->offset;
+    const char *text;
+    int64_t value;
+
+    buf_clear(out);
+    switch (f->type) {
+    case FIELD_STRING:
+    case FIELD_JSON:
+        memcpy(&text, p, sizeof text);
+        buf_puts(out, or_null(text));
+        break;
+    case FIELD_STRINGS:
+        render_strings((const struct string_list *)(const void *)p, out);
+        buf_putc(out, '\0');
+        break;
+    case FIELD_INT:
+    case FIELD_TIME:
+    case FIELD_ENUM:
+        memcpy(&value, p, sizeof value);
+        if (value == COUPON_NULL)
+            buf_puts(out, "null");
+        else
+            buf_int(out, value);
+        break;
+    }
+}
+
+void compare_coupon(const struct coupon *expected, const struct coupon *found, differ_fn *differ, void *context)
+{
+    struct buf a = BUF_INIT, b = BUF_INIT;
+
+    differ_count("version", expected->version, found->version, differ, context);
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        render_coupon_field(&coupon_fields[i], expected, &a);
+        render_coupon_field(&coupon_fields[i], found, &b);
+        if (a.len != b.len || (a.len && memcmp(a.data, b.data, a.len) != 0))
+            differ(context, coupon_fields[i].pointer, a.len ? a.data : "", b.len ? b.data : "");
+    }
+    buf_free(&a);
+    buf_free(&b);
+}

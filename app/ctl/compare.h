@@ -1,0 +1,28 @@
+/*
+ * ctl/compare.h -- two records of one kind, field by field: a row per field. No I/O.
+ */
+#ifndef CTL_COMPARE_H
+#define CTL_COMPARE_H
+
+#include <stddef.h>
+
+#include "coupons/batch.h"
+#include "coupons/coupon.h"
+#include "coupons/fold.h"
+#include "coupons/slot.h"
+#include "coupons/use.h"
+
+#define COMPARE_TEXT_SIZE 160 /* longer values are cut */
+
+/* Told of each field that differs. */
+typedef void differ_fn(void *context, const char *field, const char *expected, const char *found);
+
+void compare_use(const struct use *expected, const struct use *found, differ_fn *differ, void *context);
+void compare_bucket(const struct bucket *expected, const struct bucket *found, differ_fn *differ, void *context);
+void compare_coupon(const struct coupon *expected, const struct coupon *found, differ_fn *differ, void *context);
+void compare_counts(const struct report_counts *expected, const struct report_counts *found, differ_fn *differ,
+                    void *context);
+/* The running totals, without seq, at and hash. */
+void compare_head(const struct head *expected, const struct head *found, differ_fn *differ, void *context);
+
+#endif
