@@ -1,0 +1,517 @@
+/* store/codec.c -- see codec.h: batches, uses and buckets. */
+#include "store/codec.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store/members.h"
+
+#define ROWS(table) (table), sizeof(table) / sizeof *(table)
+
+/* ---- ids ---- */
+
+void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq)
+{
+    bson_t id;
+
+    bson_append_document_begin(doc, name, -1, &id);
+    bson_append_utf8(&id, "c", 1, coupon, -1);
+    bson_append_int64(&id, "l", 1, lane);
+    bson_append_int64(&id, "seq", 3, seq);
+    bson_append_document_end(doc, &id);
+}
+
+void codec_use_id(bson_t *doc, const char *name, const char *coupon, const char *user)
+{
+    bson_t id;
+
+    bson_append_document_begin(doc, name, -1, &id);
+    bson_append_utf8(&id, "c", 1, coupon, -1);
+    bson_append_utf8(&id, "u", 1, user, -1);
+    bson_append_document_end(doc, &id);
+}
+
+void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b)
+{
+    bson_t id;
+
+    bson_append_document_begin(doc, name, -1, &id);
+    bson_append_utf8(&id, "c", 1, coupon, -1);
+    bson_append_int64(&id, "b", 1, b);
+    bson_append_document_end(doc, &id);
+}
+
+bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text)
+{
+    bson_t id;
+
+    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_text(&id, name, text);
+}
+
+bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int64_t *value)
+{
+    bson_t id;
+
+    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_int(&id, name, value);
+}
+
+/* ---- batches ---- */
+
+static const struct member totals_rows[] = {
+    MEMBER("slots", MEMBER_INT, struct head, slots, false, 0),
+    MEMBER("due", MEMBER_INT, struct head, due, false, 0),
+    MEMBER("next_n", MEMBER_INT, struct head, next_n, false, 0),
+    MEMBER("issued", MEMBER_INT, struct head, issued, false, 0),
+    MEMBER("reserved", MEMBER_INT, struct head, reserved, false, 0),
+    MEMBER("redeemed", MEMBER_INT, struct head, redeemed, false, 0),
+    MEMBER("ordinal", MEMBER_INT, struct head, ordinal, false, 0),
+    MEMBER("discount", MEMBER_INT, struct head, discount_minor, false, 0),
+};
+
+static const struct member day_rows[] = {
+    MEMBER("start", MEMBER_TIME, struct head, day_ms, false, 0),
+    MEMBER("taken", MEMBER_INT, struct head, day_taken, false, 0),
+};
+
+static const struct member entry_rows[] = {
+    MEMBER("n", MEMBER_INT, struct entry, n, false, HAS_SLOT | HAS_RANGE),
+    MEMBER("g", MEMBER_U32, struct entry, g, false, HAS_SLOT),
+    MEMBER("from", MEMBER_U32, struct entry, from, true, 0),
+    MEMBER("count", MEMBER_INT, struct entry, count, false, HAS_RANGE | HAS_COUNT),
+    MEMBER("a", MEMBER_CHARS, struct entry, alias, false, HAS_USER),
+    MEMBER("key", MEMBER_BYTES, struct entry, key, false, HAS_TAKING),
+    MEMBER("o", MEMBER_INT, struct entry, ordinal, false, HAS_TAKING),
+    MEMBER("left", MEMBER_INT, struct entry, left, false, HAS_TAKING),
+    MEMBER("day", MEMBER_INT, struct entry, day, false, HAS_TAKING),
+    MEMBER("discount", MEMBER_INT, struct entry, discount_minor, false, HAS_MONEY),
+    MEMBER("until", MEMBER_TIME, struct entry, reserved_until_ms, true, 0),
+    MEMBER("valid", MEMBER_TIME, struct entry, valid_until_ms, true, 0),
+    MEMBER("same_day", MEMBER_BOOL, struct entry, same_day, false, HAS_SAME_DAY),
+    MEMBER("since", MEMBER_INT, struct entry, since, false, HAS_SINCE),
+    MEMBER("job", MEMBER_TEXT, struct entry, job, false, HAS_JOB),
+    MEMBER("step", MEMBER_INT, struct entry, step, false, HAS_JOB),
+};
+
+static const struct member who_rows[] = {
+    MEMBER("u", MEMBER_TEXT, struct entry, user, true, 0), /* gone once the user is erased */
+    MEMBER("o", MEMBER_TEXT, struct entry, order, true, 0),
+    MEMBER("m", MEMBER_TEXT, struct entry, metadata, true, 0),
+    MEMBER("f", MEMBER_BYTES, struct entry, fingerprint, true, 0),
+};
+
+static void put_definition(bson_t *doc, const struct entry *e)
+{
+    bson_t def;
+
+    assert(e->definition);
+    bson_append_document_begin(doc, "def", 3, &def);
+    bson_append_int64(&def, "version", 7, e->definition->version);
+    codec_definition_put(&def, e->definition);
+    bson_append_document_end(doc, &def);
+}
+
+static void put_entries(bson_t *doc, const struct batch *b)
+{
+    bson_t array, entry;
+    char buffer[16];
+
+    bson_append_array_begin(doc, "e", 1, &array);
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        bson_append_document_begin(&array, array_key(i, buffer), -1, &entry);
+        bson_append_utf8(&entry, "k", 1, entry_kind_name(e->kind), -1);
+        members_write(&entry, ROWS(entry_rows), entry_members[e->kind], e);
+        if (entry_members[e->kind] & HAS_DEFINITION)
+            put_definition(&entry, e);
+        bson_append_document_end(&array, &entry);
+    }
+    bson_append_array_end(doc, &array);
+}
+
+static void put_ended(bson_t *doc, const struct batch *b)
+{
+    char buffer[16], text[40];
+    size_t count = 0;
+    bson_t array;
+
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        if (!entry_ends(e))
+            continue;
+        if (count == 0)
+            bson_append_array_begin(doc, "ended", 5, &array);
+        snprintf(text, sizeof text, "%" PRId64 "-%" PRIu32, e->n, e->g);
+        bson_append_utf8(&array, array_key(count++, buffer), -1, text, -1);
+    }
+    if (count)
+        bson_append_array_end(doc, &array);
+}
+
+/* The names stand beside the hash, so that they can be emptied. */
+static void put_who(bson_t *doc, const struct batch *b)
+{
+    char buffer[16];
+    size_t count = 0;
+    bson_t array, row;
+
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        if (!e->user)
+            continue;
+        if (count == 0)
+            bson_append_array_begin(doc, "who", 3, &array);
+        bson_append_document_begin(&array, array_key(count++, buffer), -1, &row);
+        bson_append_int32(&row, "i", 1, (int32_t)i);
+        bson_append_utf8(&row, "a", 1, e->alias, -1);
+        members_write(&row, ROWS(who_rows), 0, e);
+        bson_append_document_end(&array, &row);
+    }
+    if (count)
+        bson_append_array_end(doc, &array);
+}
+
+void codec_batch_put(bson_t *doc, const struct batch *b)
+{
+    bson_t sub;
+
+    codec_ledger_id(doc, "_id", b->coupon, b->lane, b->head.seq);
+    bson_append_utf8(doc, "batch", 5, b->id, -1);
+    bson_append_date_time(doc, "at", 2, b->head.at_ms);
+    put_int(doc, "v", b->head.version);
+    bson_append_document_begin(doc, "totals", 6, &sub);
+    members_write(&sub, ROWS(totals_rows), 0, &b->head);
+    bson_append_document_end(doc, &sub);
+    bson_append_document_begin(doc, "day", 3, &sub);
+    members_write(&sub, ROWS(day_rows), 0, &b->head);
+    bson_append_document_end(doc, &sub);
+    put_entries(doc, b);
+    put_ended(doc, b);
+    bson_append_binary(doc, "prev", 4, BSON_SUBTYPE_BINARY, b->prev, HASH_LEN);
+    bson_append_binary(doc, "hash", 4, BSON_SUBTYPE_BINARY, b->head.hash, HASH_LEN);
+    put_who(doc, b);
+}
+
+static bool get_entry_definition(const bson_t *doc, const char *coupon, struct entry *e, struct arena *a)
+{
+    int64_t version;
+    bson_t def;
+
+    if (!find_document(doc, "def", &def) || !find_int(&def, "version", &version))
+        return false;
+    e->definition = codec_definition_get(&def, coupon, version, a);
+    return e->definition != NULL;
+}
+
+static bool get_entry(const bson_t *doc, const char *coupon, struct entry *e, struct arena *a)
+{
+    const char *kind;
+
+    if (!find_text(doc, "k", &kind))
+        return false;
+    e->kind = entry_kind_of_name(kind);
+    if (e->kind == ENTRY_KIND_COUNT || !members_read(doc, ROWS(entry_rows), entry_members[e->kind], e, a))
+        return false;
+    return !(entry_members[e->kind] & HAS_DEFINITION) || get_entry_definition(doc, coupon, e, a);
+}
+
+static bool get_entries(const bson_t *doc, struct batch *b)
+{
+    bson_t array, entry;
+    bson_iter_t it;
+
+    if (!find_array(doc, "e", &array) || !bson_iter_init(&it, &array))
+        return false;
+    b->capacity = array_count(&array);
+    b->entries = arena_array(&b->arena, b->capacity ? b->capacity : 1, sizeof *b->entries);
+    while (bson_iter_next(&it))
+        if (!get_document(&it, &entry) || !get_entry(&entry, b->coupon, &b->entries[b->count++], &b->arena))
+            return false;
+    return it.err_off == 0;
+}
+
+static bool get_who(const bson_t *doc, struct batch *b)
+{
+    bson_t array, row;
+    int64_t i, last = -1;
+    bson_iter_t it;
+
+    if (!bson_iter_init_find(&it, doc, "who"))
+        return true;
+    if (!get_array(&it, &array) || !bson_iter_init(&it, &array))
+        return false;
+    while (bson_iter_next(&it)) {
+        if (!get_document(&it, &row) || !find_int(&row, "i", &i) || i <= last || (uint64_t)i >= b->count)
+            return false;
+        if (!members_read(&row, ROWS(who_rows), 0, &b->entries[i], &b->arena))
+            return false;
+        last = i;
+    }
+    return it.err_off == 0;
+}
+
+static bool get_batch(const bson_t *doc, struct batch *b)
+{
+    static const struct member rows[] = {
+        MEMBER("batch", MEMBER_CHARS, struct batch, id, false, 0),
+        MEMBER("at", MEMBER_TIME, struct batch, head.at_ms, false, 0),
+        MEMBER("v", MEMBER_INT, struct batch, head.version, false, 0),
+        MEMBER("prev", MEMBER_BYTES, struct batch, prev, false, 0),
+        MEMBER("hash", MEMBER_BYTES, struct batch, head.hash, false, 0),
+    };
+    bson_t totals, day;
+
+    return members_read(doc, ROWS(rows), 0, b, &b->arena) && find_document(doc, "totals", &totals) &&
+           members_read(&totals, ROWS(totals_rows), 0, &b->head, NULL) && find_document(doc, "day", &day) &&
+           members_read(&day, ROWS(day_rows), 0, &b->head, NULL) && get_entries(doc, b) && get_who(doc, b);
+}
+
+struct batch *codec_batch_get(const bson_t *doc)
+{
+    const char *coupon;
+    int64_t lane, seq;
+    struct batch *b;
+    bson_t id;
+
+    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &coupon) || !find_int(&id, "l", &lane) ||
+        !find_int(&id, "seq", &seq) || lane < 0 || seq < 1)
+        return NULL;
+    b = batch_new(coupon, lane);
+    b->head.seq = seq;
+    if (get_batch(doc, b))
+        return b;
+    batch_free(b);
+    return NULL;
+}
+
+/* ---- uses ---- */
+
+static const struct member use_rows[] = {
+    MEMBER("version", MEMBER_INT, struct use, version, false, 0),
+    MEMBER("seq", MEMBER_INT, struct use, seq, false, 0),
+    MEMBER("alias", MEMBER_CHARS, struct use, alias, false, 0),
+    MEMBER("total", MEMBER_INT, struct use, total, false, 0),
+    MEMBER("day", MEMBER_TIME, struct use, day_ms, false, 0),
+    MEMBER("today", MEMBER_INT, struct use, today, false, 0),
+    MEMBER("step", MEMBER_INT, struct use, job_step, true, 0),
+};
+
+static const struct member redemption_rows[] = {
+    MEMBER("n", MEMBER_INT, struct redemption, n, false, 0),
+    MEMBER("g", MEMBER_U32, struct redemption, g, false, 0),
+    MEMBER("from", MEMBER_U32, struct redemption, from, true, 0),
+    MEMBER("lane", MEMBER_INT, struct redemption, lane, true, 0),
+    MEMBER("seq", MEMBER_INT, struct redemption, seq, false, 0),
+    MEMBER("ordinal", MEMBER_INT, struct redemption, ordinal, true, 0),
+    MEMBER("at", MEMBER_TIME, struct redemption, at_ms, false, 0),
+    MEMBER("counts_on", MEMBER_TIME, struct redemption, day_ms, false, 0),
+    MEMBER("ended", MEMBER_TIME, struct redemption, ended_ms, true, 0),
+    MEMBER("until", MEMBER_TIME, struct redemption, reserved_until_ms, true, 0),
+    MEMBER("valid", MEMBER_TIME, struct redemption, valid_until_ms, true, 0),
+    MEMBER("discount", MEMBER_INT, struct redemption, discount_minor, true, 0),
+    MEMBER("state", MEMBER_STATE, struct redemption, state, false, 0),
+    MEMBER("first", MEMBER_STATE, struct redemption, first_state, false, 0),
+    MEMBER("left", MEMBER_INT, struct redemption, left, false, 0),
+    MEMBER("day", MEMBER_INT, struct redemption, day, false, 0),
+    MEMBER("user", MEMBER_INT, struct redemption, user, false, 0),
+    MEMBER("user_day", MEMBER_INT, struct redemption, user_day, false, 0),
+    MEMBER("key", MEMBER_BYTES, struct redemption, key, false, 0),
+    MEMBER("f", MEMBER_BYTES, struct redemption, fingerprint, false, 0),
+    MEMBER("order", MEMBER_TEXT, struct redemption, order, true, 0),
+    MEMBER("metadata", MEMBER_TEXT, struct redemption, metadata, true, 0),
+    MEMBER("code", MEMBER_TEXT, struct redemption, code, true, 0),
+};
+
+void codec_use_put(bson_t *doc, const char *coupon, const struct use *u)
+{
+    bson_t array, row;
+    char buffer[16];
+
+    codec_use_id(doc, "_id", coupon, u->user);
+    members_write(doc, ROWS(use_rows), 0, u);
+    bson_append_array_begin(doc, "redemptions", 11, &array);
+    for (size_t i = 0; i < u->count; i++) {
+        bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
+        members_write(&row, ROWS(redemption_rows), 0, &u->redemptions[i]);
+        bson_append_document_end(&array, &row);
+    }
+    bson_append_array_end(doc, &array);
+}
+
+static bool get_redemptions(const bson_t *doc, struct use *u, struct arena *a)
+{
+    bson_t array, row;
+    bson_iter_t it;
+
+    if (!find_array(doc, "redemptions", &array) || !bson_iter_init(&it, &array))
+        return false;
+    u->capacity = array_count(&array);
+    u->redemptions = u->capacity ? arena_array(a, u->capacity, sizeof *u->redemptions) : NULL;
+    while (bson_iter_next(&it))
+        if (!get_document(&it, &row) ||
+            !members_read(&row, ROWS(redemption_rows), 0, &u->redemptions[u->count++], a))
+            return false;
+    return it.err_off == 0;
+}
+
+struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupon)
+{
+    const char *c, *user;
+    struct use *u;
+
+    if (!codec_id_text(doc, "u", &c, &user))
+        return NULL;
+    u = arena_alloc(a, sizeof *u);
+    u->user = arena_strdup(a, user);
+    u->stored = true;
+    if (!members_read(doc, ROWS(use_rows), 0, u, a) || !get_redemptions(doc, u, a))
+        return NULL;
+    if (coupon)
+        *coupon = arena_strdup(a, c);
+    return u;
+}
+
+/* ---- buckets ---- */
+
+static const struct member bucket_rows[] = {
+    MEMBER("hops", MEMBER_INT, struct bucket, hops, false, 0),
+    MEMBER("seq", MEMBER_INT, struct bucket, seq, false, 0),
+    MEMBER("lane", MEMBER_INT, struct bucket, lane, false, 0),
+    MEMBER("pick", MEMBER_INT, struct bucket, pick, false, 0),
+};
+
+static const struct member slot_rows[] = {
+    MEMBER("s", MEMBER_STATE, struct slot, state, false, 0),
+    MEMBER("u", MEMBER_TEXT, struct slot, user, true, 0),
+    MEMBER("at", MEMBER_TIME, struct slot, at_ms, true, 0),
+    MEMBER("due", MEMBER_TIME, struct slot, due_ms, true, 0),
+    MEMBER("from", MEMBER_U32, struct slot, from, true, 0),
+};
+
+/* All generations up to the last that is not 0. Absent when all are: of most buckets while they are generated. */
+static void put_generations(bson_t *doc, const struct bucket *k)
+{
+    int count = BUCKET_SLOTS;
+    char buffer[16];
+    bson_t array;
+
+    while (count > 0 && k->slots[count - 1].generation == 0)
+        count--;
+    if (count == 0)
+        return;
+    bson_append_array_begin(doc, "g", 1, &array);
+    for (int i = 0; i < count; i++)
+        put_int(&array, array_key((size_t)i, buffer), k->slots[i].generation);
+    bson_append_array_end(doc, &array);
+}
+
+static bool slot_is_untouched(const struct slot *s)
+{
+    return s->state == SLOT_FREE && !s->user && s->at_ms == 0 && s->due_ms == 0 && s->from == 0;
+}
+
+static void put_touched(bson_t *doc, const struct bucket *k)
+{
+    bson_t array, row;
+    char buffer[16];
+    size_t count = 0;
+
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        if (slot_is_untouched(&k->slots[i]))
+            continue;
+        if (count == 0)
+            bson_append_array_begin(doc, "t", 1, &array);
+        bson_append_document_begin(&array, array_key(count++, buffer), -1, &row);
+        bson_append_int32(&row, "i", 1, i);
+        members_write(&row, ROWS(slot_rows), 0, &k->slots[i]);
+        bson_append_document_end(&array, &row);
+    }
+    if (count)
+        bson_append_array_end(doc, &array);
+}
+
+void codec_bucket_put(bson_t *doc, const char *coupon, const struct bucket *k)
+{
+    int64_t due_ms = bucket_due(k);
+
+    codec_bucket_id(doc, "_id", coupon, k->b);
+    members_write(doc, ROWS(bucket_rows), 0, k);
+    put_int(doc, "size", k->size);
+    put_int(doc, "free", bucket_free_count(k));
+    if (due_ms)
+        bson_append_date_time(doc, "due", 3, due_ms);
+    put_generations(doc, k);
+    put_touched(doc, k);
+}
+
+static bool get_generations(const bson_t *doc, struct bucket *k)
+{
+    bson_t array;
+    bson_iter_t it;
+    int64_t g;
+
+    if (!bson_iter_init_find(&it, doc, "g"))
+        return true;
+    if (!get_array(&it, &array) || !bson_iter_init(&it, &array))
+        return false;
+    for (int i = 0; bson_iter_next(&it); i++) {
+        if (i == BUCKET_SLOTS || !get_int(&it, &g) || g < 0 || g > UINT32_MAX)
+            return false;
+        k->slots[i].generation = (uint32_t)g;
+    }
+    return it.err_off == 0;
+}
+
+static bool get_touched(const bson_t *doc, struct bucket *k)
+{
+    int64_t i, last = -1;
+    bson_t array, row;
+    bson_iter_t it;
+
+    if (!bson_iter_init_find(&it, doc, "t"))
+        return true;
+    if (!get_array(&it, &array) || !bson_iter_init(&it, &array))
+        return false;
+    while (bson_iter_next(&it)) {
+        if (!get_document(&it, &row) || !find_int(&row, "i", &i) || i <= last || i >= BUCKET_SLOTS)
+            return false;
+        if (!members_read(&row, ROWS(slot_rows), 0, &k->slots[i], NULL))
+            return false;
+        last = i;
+    }
+    return it.err_off == 0;
+}
+
+bool codec_bucket_get(const bson_t *doc, struct bucket *k)
+{
+    const char *coupon;
+    int64_t b, size;
+
+    bucket_init(k, 0);
+    if (!codec_id_int(doc, "b", &coupon, &b) || b < 0 || !find_int(doc, "size", &size) || size < 0 ||
+        size > BUCKET_SLOTS)
+        return false;
+    k->b = b;
+    k->size = (int)size;
+    if (members_read(doc, ROWS(bucket_rows), 0, k, NULL) && get_generations(doc, k) && get_touched(doc, k))
+        return true;
+    bucket_release(k);
+    return false;
+}
+
+/* ---- totals ---- */
+
+const struct member report_members[] = {
+    MEMBER("issued", MEMBER_INT, struct report_counts, issued, false, 0),
+    MEMBER("reserved", MEMBER_INT, struct report_counts, reserved, false, 0),
+    MEMBER("redeemed", MEMBER_INT, struct report_counts, redeemed, false, 0),
+    MEMBER("cancelled", MEMBER_INT, struct report_counts, cancelled, false, 0),
+    MEMBER("expired", MEMBER_INT, struct report_counts, expired, false, 0),
+    MEMBER("reversed", MEMBER_INT, struct report_counts, reversed, false, 0),
+    MEMBER("discount_minor", MEMBER_INT, struct report_counts, discount_minor, false, 0),
+};
+const size_t report_members_count = sizeof report_members / sizeof *report_members;

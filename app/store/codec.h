@@ -1,0 +1,57 @@
+/*
+ * store/codec.h -- the documents of the database: BSON to structs and back. No I/O.
+ *
+ * Writing  appends to a document that the caller began, the _id first
+ * Reading  false or NULL where the document is not one of ours; nothing is known of what was filled until then
+ * Ledger   {_id: {c, l, seq}, batch, at, v, totals: {slots, due, next_n, issued, reserved, redeemed, ordinal,
+ *          discount}, day: {start, taken}, e: [{k, n, g, ...}], ended: ["n-g"] when any, prev, hash,
+ *          who: [{i, a, u, o, m, f}] when any: i is the index of the entry}
+ * Users    {_id: {c, u}, version, seq, alias, total, day, today, step, redemptions: [...]}
+ * Buckets  {_id: {c, b}, hops, seq, lane, pick, size, free, due, g: [generations up to the last that is not 0],
+ *          t: [{i, s, u, at, due, from}] of the slots that ever moved}
+ * Coupons  {_id: id, version, seq, created, def: the definition by coupon_fields[], metadata as text}
+ */
+#ifndef STORE_CODEC_H
+#define STORE_CODEC_H
+
+#include <bson/bson.h>
+
+#include "coupons/batch.h"
+#include "coupons/coupon.h"
+#include "coupons/fold.h"
+#include "coupons/slot.h"
+#include "coupons/use.h"
+#include "store/members.h"
+
+/* `_id`s, under any name. Their order of fields is part of the key. */
+void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq);
+void codec_use_id(bson_t *doc, const char *name, const char *coupon, const char *user);
+void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b);
+
+void codec_batch_put(bson_t *doc, const struct batch *b);
+/* The caller's to free; NULL: not a batch. */
+struct batch *codec_batch_get(const bson_t *doc);
+
+void codec_use_put(bson_t *doc, const char *coupon, const struct use *u);
+/* In a; *coupon, if not NULL, too. */
+struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupon);
+
+void codec_bucket_put(bson_t *doc, const char *coupon, const struct bucket *k);
+/* k is initialised here; released again when false. */
+bool codec_bucket_get(const bson_t *doc, struct bucket *k);
+
+/* The definition's members, into a document begun by the caller; without id and version. */
+void codec_definition_put(bson_t *doc, const struct coupon *c);
+struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t version, struct arena *a);
+/* A document of the collection coupons. */
+struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq);
+
+/* What a document of totals has of struct report_counts. */
+extern const struct member report_members[];
+extern const size_t report_members_count;
+
+/* What a document's _id says, borrowed from it: {c, <name>}. */
+bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text);
+bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int64_t *value);
+
+#endif

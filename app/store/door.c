@@ -1,0 +1,295 @@
+/* store/door.c -- see door.h. */
+#include "store/door.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "store/members.h"
+
+struct door *door_open(struct mongo *m)
+{
+    struct door *d = calloc(1, sizeof *d);
+
+    if (!d)
+        abort();
+    d->mongo = m;
+    bson_init(&d->options);
+    while (!(d->client = mongoc_client_pool_pop(m->pool)))
+        log_event(LOG_WARNING, "store.pool_empty", "hint=\"raise mongodb.pool_size\"");
+    return d;
+}
+
+void door_close(struct store *s)
+{
+    struct door *d = door_of(s);
+
+    if (d->session)
+        mongoc_client_session_destroy(d->session);
+    mongoc_client_pool_push(d->mongo->pool, d->client);
+    bson_destroy(&d->options);
+    free(d);
+}
+
+/* ---- commands ---- */
+
+static bool learn_kind(struct door *d, bson_error_t *error)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    const char *message;
+    AUTO_BSON reply;
+
+    BSON_APPEND_INT32(&command, "hello", 1);
+    if (!mongoc_client_command_with_opts(d->client, "admin", &command, NULL, NULL, &reply, error))
+        return false;
+    d->mongo->sharded = find_text(&reply, "msg", &message) && strcmp(message, "isdbgrid") == 0;
+    return true;
+}
+
+/* Made late, since it needs a server. */
+static bool ensure_session(struct door *d, bson_error_t *error)
+{
+    mongoc_session_opt_t *plain;
+
+    if (d->session)
+        return true;
+    if (!learn_kind(d, error))
+        return false;
+    plain = mongoc_session_opts_new();
+    mongoc_session_opts_set_causal_consistency(plain, false);
+    d->session = mongoc_client_start_session(d->client, plain, error);
+    mongoc_session_opts_destroy(plain);
+    return d->session && mongoc_client_session_append(d->session, &d->options, error);
+}
+
+bool door_run_on(struct door *d, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error)
+{
+    if (!ensure_session(d, error)) {
+        bson_init(reply);
+        return false;
+    }
+    return mongoc_client_command_with_opts(d->client, database, command, NULL, &d->options, reply, error);
+}
+
+bool door_run(struct door *d, const bson_t *command, bson_t *reply)
+{
+    bson_error_t error = {0};
+    bson_iter_t it;
+
+    if (door_run_on(d, d->mongo->database, command, reply, &error))
+        return true;
+    d->code = error.code;
+    if (error.code == CODE_UNKNOWN_ZONE) /* what was asked is at fault, not the server */
+        return false;
+    log_event(LOG_WARNING, "store.failed", "command=%s code=%" PRIu32 " reason=\"%s\"",
+              bson_iter_init(&it, command) && bson_iter_next(&it) ? bson_iter_key(&it) : "", error.code, error.message);
+    return false;
+}
+
+void log_unreadable(const char *collection, const bson_t *doc)
+{
+    AUTO_BSON id = BSON_INITIALIZER;
+    bson_iter_t it;
+    char *text;
+
+    if (bson_iter_init_find(&it, doc, "_id"))
+        bson_append_iter(&id, "_id", 3, &it);
+    text = bson_as_relaxed_extended_json(&id, NULL);
+    log_event(LOG_ERROR, "store.unreadable", "collection=%s id=%.200s", collection, text ? text : "");
+    bson_free(text);
+}
+
+/* ---- reading ---- */
+
+/* What a cursor's reply says. */
+struct page {
+    bson_t documents; /* static, within the reply */
+    int64_t cursor;   /* 0: there is no more */
+    const char *collection;
+};
+
+static bool page_of(const bson_t *reply, const char *member, struct page *p)
+{
+    const char *name;
+    bson_t cursor;
+
+    if (!find_document(reply, "cursor", &cursor) || !find_array(&cursor, member, &p->documents) ||
+        !find_int(&cursor, "id", &p->cursor) || !find_text(&cursor, "ns", &name))
+        return false;
+    name = strchr(name, '.');
+    p->collection = name ? name + 1 : "";
+    return true;
+}
+
+static bool hand_out(const struct page *p, door_row *row, void *context)
+{
+    bson_iter_t it;
+    bson_t doc;
+
+    if (!bson_iter_init(&it, &p->documents))
+        return false;
+    while (bson_iter_next(&it)) {
+        if (!get_document(&it, &doc))
+            return false;
+        if (!row(&doc, context)) {
+            log_unreadable(p->collection, &doc);
+            return false;
+        }
+    }
+    return it.err_off == 0;
+}
+
+enum store_status door_read(struct door *d, const bson_t *command, door_row *row, void *context)
+{
+    bson_t reply;
+    struct page p;
+    bool good;
+
+    if (!door_run(d, command, &reply)) {
+        bson_destroy(&reply);
+        return d->code == CODE_UNKNOWN_ZONE ? STORE_NO_ZONE : STORE_FAILED;
+    }
+    good = page_of(&reply, "firstBatch", &p) && hand_out(&p, row, context);
+
+    while (good && p.cursor) {
+        AUTO_BSON more = BSON_INITIALIZER;
+        bson_t next;
+
+        BSON_APPEND_INT64(&more, "getMore", p.cursor);
+        BSON_APPEND_UTF8(&more, "collection", p.collection);
+        good = door_run(d, &more, &next) && page_of(&next, "nextBatch", &p) && hand_out(&p, row, context);
+        bson_destroy(&reply);
+        bson_steal(&reply, &next);
+        /* p points into what has moved */
+        good = good && (p.cursor == 0 || page_of(&reply, "nextBatch", &p));
+    }
+    bson_destroy(&reply);
+    return good ? STORE_OK : STORE_FAILED;
+}
+
+void door_read_options(struct door *d, bson_t *command, struct store_time after, size_t most)
+{
+    bson_t concern;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &concern);
+    BSON_APPEND_UTF8(&concern, "level", "majority");
+    if (after.seconds || after.increment)
+        BSON_APPEND_TIMESTAMP(&concern, "afterClusterTime", after.seconds, after.increment);
+    bson_append_document_end(command, &concern);
+    BSON_APPEND_INT64(command, "maxTimeMS", d->mongo->server_limit_ms);
+    if (most)
+        BSON_APPEND_INT64(command, "batchSize", (int64_t)most);
+}
+
+void door_add_coupons(struct door *d, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
+                      const void *context, size_t count)
+{
+    const char *last = NULL;
+    bson_t clause, list;
+    char buffer[16];
+    size_t k = 0;
+
+    if (!d->mongo->sharded)
+        return;
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id.c", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
+    for (size_t i = 0; i < count; i++) {
+        const char *c = coupon(context, i);
+
+        if (last && strcmp(last, c) == 0)
+            continue;
+        bson_append_utf8(&list, array_key(k++, buffer), -1, c, -1);
+        last = c;
+    }
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(filter, &clause);
+}
+
+void door_add_coupon(struct door *d, bson_t *filter, const char *coupon)
+{
+    if (d->mongo->sharded)
+        BSON_APPEND_UTF8(filter, "_id.c", coupon);
+}
+
+/* ---- writing ---- */
+
+void door_write_concern(struct door *d, bson_t *command)
+{
+    bson_t concern;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "writeConcern", &concern);
+    BSON_APPEND_UTF8(&concern, "w", "majority");
+    BSON_APPEND_BOOL(&concern, "j", true);
+    BSON_APPEND_INT64(&concern, "wtimeout", d->mongo->server_limit_ms);
+    bson_append_document_end(command, &concern);
+}
+
+void door_write_options(struct door *d, bson_t *command)
+{
+    BSON_APPEND_BOOL(command, "ordered", false);
+    door_write_concern(d, command);
+}
+
+bool reply_is_clean(const bson_t *reply)
+{
+    const char *message = "";
+    int64_t code = 0;
+    bson_iter_t it;
+    bson_t error;
+
+    if (!bson_iter_init_find(&it, reply, "writeConcernError"))
+        return true;
+    if (get_document(&it, &error)) {
+        find_int(&error, "code", &code);
+        find_text(&error, "errmsg", &message);
+    }
+    log_event(LOG_WARNING, "store.unknown", "code=%" PRId64 " reason=\"%s\"", code, message);
+    return false;
+}
+
+bool reply_errors(const bson_t *reply, bson_iter_t *it)
+{
+    bson_iter_t errors;
+
+    return bson_iter_init_find(&errors, reply, "writeErrors") && BSON_ITER_HOLDS_ARRAY(&errors) &&
+           bson_iter_recurse(&errors, it);
+}
+
+bool reply_next_error(bson_iter_t *it, int64_t *index, int64_t *code)
+{
+    bson_t error;
+
+    if (!bson_iter_next(it))
+        return false;
+    *index = *code = -1;
+    if (get_document(it, &error)) {
+        find_int(&error, "index", index);
+        find_int(&error, "code", code);
+    }
+    return true;
+}
+
+int64_t reply_count(const bson_t *reply)
+{
+    int64_t n;
+
+    return find_int(reply, "n", &n) ? n : 0;
+}
+
+void reply_time(const bson_t *reply, struct store_time *when)
+{
+    uint32_t seconds, increment;
+    bson_iter_t it;
+
+    if (!bson_iter_init_find(&it, reply, "operationTime") || !BSON_ITER_HOLDS_TIMESTAMP(&it))
+        return;
+    bson_iter_timestamp(&it, &seconds, &increment);
+    if (seconds > when->seconds || (seconds == when->seconds && increment > when->increment))
+        *when = (struct store_time){seconds, increment};
+}
+
+bool reply_value(const bson_t *reply, bson_t *value)
+{
+    return find_document(reply, "value", value);
+}

@@ -1,0 +1,130 @@
+/*
+ * store/door.h -- within store/: one thread's client, and the commands that run through it.
+ *
+ * Shape    commands are sent as they are (find, insert, update, ...), not through the driver's helpers: only the raw replies
+ *          carry the operation time, and one command is one round trip
+ * Session  one per door, without causal consistency: so that a cursor's getMore has the session of its find
+ * Owns     a door gives its client back to the pool when closed
+ */
+#ifndef STORE_DOOR_H
+#define STORE_DOOR_H
+
+#include <mongoc/mongoc.h>
+#include <stdatomic.h>
+
+#include "base/config.h"
+#include "store/mongo.h"
+
+#define CODE_DUPLICATE_KEY 11000
+#define CODE_UNKNOWN_ZONE 40485
+#define COMMAND_BYTES_MAX (8u << 20) /* a write is split beyond this; a document stays below the same */
+
+struct mongo {
+    struct store_source source; /* first: the source is the mongo */
+    mongoc_client_pool_t *pool;
+    char database[CONFIG_TEXT_SIZE];
+    int64_t server_limit_ms; /* for maxTimeMS and wtimeout: the server gives up before our socket does */
+    mongoc_uri_t *uri;
+    atomic_bool sharded; /* behind mongos: an $in or a range also names _id.c */
+};
+
+struct door {
+    struct store store; /* first: the store is the door */
+    struct mongo *mongo;
+    mongoc_client_t *client;
+    mongoc_client_session_t *session; /* NULL until the first command */
+    bson_t options;                   /* {sessionId} */
+    uint32_t code;                    /* of the last command that failed */
+};
+
+/* A document that is destroyed with its scope; AUTO_BCON: one made by BCON_NEW. */
+#define AUTO_BSON __attribute__((cleanup(bson_destroy))) bson_t
+#define AUTO_BCON __attribute__((cleanup(destroy_made))) bson_t *
+
+static inline void destroy_made(bson_t **made)
+{
+    bson_destroy(*made);
+}
+
+static inline struct door *door_of(struct store *s)
+{
+    return (struct door *)(void *)s;
+}
+
+/* A door that shares m's pool; never NULL, waits where the pool is used up. */
+struct door *door_open(struct mongo *m);
+void door_close(struct store *s);
+
+/* Run command on the service's database (or on another one). False: no proper answer, which is logged; the reply is
+ * initialised either way, and the caller's to destroy. */
+bool door_run(struct door *d, const bson_t *command, bson_t *reply);
+bool door_run_on(struct door *d, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error);
+
+/* Called for every document of a result; false: it is unreadable, stop. */
+typedef bool door_row(const bson_t *doc, void *context);
+
+/* Run a find or an aggregation and hand out its documents. STORE_FAILED also when a row was unreadable, which is logged;
+ * STORE_NO_ZONE when it named a time zone that the server does not know. */
+enum store_status door_read(struct door *d, const bson_t *command, door_row *row, void *context);
+
+/* The tail of a find: {readConcern: majority, not before `after`; maxTimeMS; batchSize}. */
+void door_read_options(struct door *d, bson_t *command, struct store_time after, size_t most);
+/* The tail of a write: {ordered: false, writeConcern}. */
+void door_write_options(struct door *d, bson_t *command);
+void door_write_concern(struct door *d, bson_t *command);
+
+/* The filter {_id: {$in: [...]}} behind mongos must name the shards' key too: append "_id.c" for those coupons.
+ * coupon(context, i) is the i-th of count. */
+void door_add_coupons(struct door *d, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
+                      const void *context, size_t count);
+/* The same for one coupon. */
+void door_add_coupon(struct door *d, bson_t *filter, const char *coupon);
+
+/* ---- replies of writes ---- */
+/* A clean reply: no write concern error. What is not clean is unknown, and logged. */
+bool reply_is_clean(const bson_t *reply);
+/* Walk the write errors: begin, then next until false. */
+bool reply_errors(const bson_t *reply, bson_iter_t *it);
+bool reply_next_error(bson_iter_t *it, int64_t *index, int64_t *code);
+/* Documents matched or inserted. */
+int64_t reply_count(const bson_t *reply);
+/* The later of *when and the reply's operation time goes to *when. */
+void reply_time(const bson_t *reply, struct store_time *when);
+/* The document that a findAndModify returned; false: none. */
+bool reply_value(const bson_t *reply, bson_t *value);
+
+/* Log that a document of a collection is not readable. */
+void log_unreadable(const char *collection, const bson_t *doc);
+
+/* ---- the ledger, for lanes and lists ---- */
+/* Append to filter: {_id: after < seq < before} of a lane; before INT64_MAX: no bound. */
+void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before);
+/* Run a find or an aggregation whose rows are batches; none are left to the caller unless STORE_OK. */
+enum store_status ledger_read(struct door *d, const bson_t *command, struct batch **batches, size_t most, size_t *count);
+/* At most `most` batches of that range, by seq in direction 1 or -1. */
+enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
+                              int direction, size_t most, struct batch **batches, size_t *count);
+
+/* Run a find whose rows are buckets; none are left to the caller unless STORE_OK. */
+enum store_status buckets_read(struct door *d, const bson_t *command, struct bucket *buckets, size_t most,
+                               size_t *count);
+
+/* The table of operations, from the files that implement them. */
+enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
+enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                              struct batch **batches, size_t *count);
+enum store_status lane_append(struct store *s, struct append *appends, size_t count);
+enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t count);
+enum store_status lane_write_marks(struct store *s, const struct mark_write *marks, size_t count);
+enum store_status views_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
+                               struct coupon **definition, int64_t *seq);
+enum store_status views_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
+                             size_t count);
+enum store_status views_buckets(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
+enum store_status views_free_buckets(struct store *s, struct store_time after, const char *coupon, int64_t lane,
+                                     int64_t from, size_t most, struct bucket *buckets, size_t *count);
+enum store_status views_write(struct store *s, struct view_write *views, size_t count, struct store_time *when);
+enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
+enum store_status time_now(struct store *s, int64_t *utc_ms);
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * store/feed.c -- the ledger's change stream: batches as they are inserted, for the reporter.
+ *
+ * Owns     a client of its own, since a stream keeps it busy
+ * Token    the post-batch token where nothing came: a quiet stream must not age out of the server's history
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "store/codec.h"
+#include "store/door.h"
+
+#define WAIT_MS 1000
+#define CODE_HISTORY_LOST 286
+
+struct feed {
+    struct door *door;
+    mongoc_collection_t *ledger;
+    mongoc_change_stream_t *stream;
+};
+
+struct feed *feed_open(struct store *s, const void *token, size_t token_size)
+{
+    struct feed *f = calloc(1, sizeof *f);
+    /* clang-format off */
+    AUTO_BCON pipeline = BCON_NEW("pipeline", "[", "{", "$match", "{", "operationType", "insert", "}", "}", "]");
+    /* clang-format on */
+    AUTO_BSON options = BSON_INITIALIZER;
+    bson_t after;
+
+    if (!f)
+        abort();
+    BSON_APPEND_INT64(&options, "maxAwaitTimeMS", WAIT_MS);
+    if (token && token_size <= UINT32_MAX && bson_init_static(&after, token, token_size))
+        BSON_APPEND_DOCUMENT(&options, "startAfter", &after);
+    f->door = door_open(door_of(s)->mongo);
+    f->ledger = mongoc_client_get_collection(f->door->client, f->door->mongo->database, "ledger");
+    f->stream = mongoc_collection_watch(f->ledger, pipeline, &options);
+    return f;
+}
+
+static int explain(const struct feed *f)
+{
+    bson_error_t error = {0};
+    const bson_t *reply;
+
+    if (!mongoc_change_stream_error_document(f->stream, &error, &reply))
+        return 0;
+    log_event(LOG_WARNING, "store.feed_broken", "code=%" PRIu32 " reason=\"%s\"", error.code, error.message);
+    return error.code == CODE_HISTORY_LOST ? -2 : -1;
+}
+
+int feed_next(struct feed *f, struct batch **batch)
+{
+    const bson_t *event;
+    bson_t doc;
+
+    if (!mongoc_change_stream_next(f->stream, &event))
+        return explain(f);
+    *batch = find_document(event, "fullDocument", &doc) ? codec_batch_get(&doc) : NULL;
+    if (*batch)
+        return 1;
+    /* passed over here: whoever follows the seqs sees the gap */
+    log_unreadable("ledger", event);
+    return 0;
+}
+
+const void *feed_token(const struct feed *f, size_t *size)
+{
+    const bson_t *token = mongoc_change_stream_get_resume_token(f->stream);
+
+    *size = token ? token->len : 0;
+    return token ? bson_get_data(token) : NULL;
+}
+
+void feed_close(struct feed *f)
+{
+    mongoc_change_stream_destroy(f->stream);
+    mongoc_collection_destroy(f->ledger);
+    door_close(&f->door->store);
+    free(f);
+}

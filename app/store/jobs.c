@@ -1,0 +1,341 @@
+/*
+ * store/jobs.c -- background work: {_id, kind, coupon, state, done, total, ..., fence, lease}.
+ *
+ * Runner   whoever claims a job holds it for its lease, and every claim has a higher fence: who was slower than its lease
+ *          finds that its fence is not the job's any more
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "store/door.h"
+#include "store/members.h"
+
+#define ROWS(table) (table), sizeof(table) / sizeof *(table)
+
+static const char *const kind_names[JOB_KIND_COUNT] = {[JOB_GENERATE] = "generate", [JOB_RETIRE] = "retire"};
+static const char *const state_names[JOB_STATE_COUNT] = {[JOB_QUEUED] = "queued", [JOB_RUNNING] = "running",
+                                                         [JOB_DONE] = "done", [JOB_FAILED] = "failed",
+                                                         [JOB_CANCELLED] = "cancelled"};
+
+const char *job_kind_name(enum job_kind k)
+{
+    return kind_names[k];
+}
+
+const char *job_state_name(enum job_state s)
+{
+    return state_names[s];
+}
+
+/* ---- documents ---- */
+
+static const struct member job_rows[] = {
+    MEMBER("_id", MEMBER_TEXT, struct job, id, false, 0),
+    MEMBER("coupon", MEMBER_TEXT, struct job, coupon, false, 0),
+    MEMBER("done", MEMBER_INT, struct job, done, false, 0),
+    MEMBER("total", MEMBER_INT, struct job, total, false, 0),
+    MEMBER("result", MEMBER_TEXT, struct job, result, true, 0),
+    MEMBER("error", MEMBER_TEXT, struct job, error, true, 0),
+    MEMBER("error_detail", MEMBER_TEXT, struct job, error_detail, true, 0),
+    MEMBER("created", MEMBER_TIME, struct job, created_ms, false, 0),
+    MEMBER("started", MEMBER_TIME, struct job, started_ms, true, 0),
+    MEMBER("finished", MEMBER_TIME, struct job, finished_ms, true, 0),
+    MEMBER("not_before", MEMBER_TIME, struct job, not_before_ms, false, 0),
+    MEMBER("cancel", MEMBER_BOOL, struct job, cancel, false, 0),
+    MEMBER("fence", MEMBER_INT, struct job, fence, false, 0),
+    MEMBER("key", MEMBER_TEXT, struct job, key, true, 0),
+    MEMBER("f", MEMBER_BYTES, struct job, fingerprint, true, 0),
+};
+
+static int index_of(const char *const *names, int count, const char *name)
+{
+    int i = 0;
+
+    while (i < count && strcmp(names[i], name) != 0)
+        i++;
+    return i;
+}
+
+static struct job *get_job(const bson_t *doc, struct arena *a)
+{
+    struct job *job = arena_alloc(a, sizeof *job);
+    const char *kind, *state;
+
+    if (!members_read(doc, ROWS(job_rows), 0, job, a) || !find_text(doc, "kind", &kind) ||
+        !find_text(doc, "state", &state))
+        return NULL;
+    job->kind = (enum job_kind)index_of(kind_names, JOB_KIND_COUNT, kind);
+    job->state = (enum job_state)index_of(state_names, JOB_STATE_COUNT, state);
+    return job->kind < JOB_KIND_COUNT && job->state < JOB_STATE_COUNT ? job : NULL;
+}
+
+struct job_list {
+    struct job **items; /* room for `most` */
+    size_t count, most;
+    struct arena *arena;
+};
+
+static bool job_row(const bson_t *doc, void *context)
+{
+    struct job_list *list = context;
+    struct job *job;
+
+    if (list->count == list->most)
+        return true;
+    job = get_job(doc, list->arena);
+    if (job)
+        list->items[list->count++] = job;
+    return job != NULL;
+}
+
+static enum store_status find_one(struct store *s, bson_t *command, struct arena *a, struct job **job)
+{
+    struct job_list list = {job, 0, 1, a};
+    enum store_status status;
+
+    *job = NULL;
+    BSON_APPEND_INT64(command, "limit", 1);
+    door_read_options(door_of(s), command, (struct store_time){0}, 0);
+    status = door_read(door_of(s), command, job_row, &list);
+    return status == STORE_OK && !*job ? STORE_NOT_FOUND : status;
+}
+
+/* ---- making and reading ---- */
+
+static enum store_status find_by_key(struct store *s, const char *coupon, const char *key, struct arena *a,
+                                     struct job **job)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter;
+
+    BSON_APPEND_UTF8(&command, "find", "jobs");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_UTF8(&filter, "coupon", coupon);
+    BSON_APPEND_UTF8(&filter, "key", key);
+    bson_append_document_end(&command, &filter);
+    return find_one(s, &command, a, job);
+}
+
+enum store_status mongo_job_insert(struct store *s, const struct job *job, struct arena *a, struct job **existing)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    int64_t index, code;
+    bson_t list, doc;
+    bson_iter_t errors;
+
+    BSON_APPEND_UTF8(&command, "insert", "jobs");
+    door_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
+    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &doc);
+    members_write(&doc, ROWS(job_rows), 0, job);
+    BSON_APPEND_UTF8(&doc, "kind", job_kind_name(job->kind));
+    BSON_APPEND_UTF8(&doc, "state", job_state_name(JOB_QUEUED));
+    bson_append_document_end(&list, &doc);
+    bson_append_array_end(&command, &list);
+
+    AUTO_BSON reply;
+    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply))
+        return STORE_FAILED;
+    if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code))
+        return STORE_OK;
+    if (code != CODE_DUPLICATE_KEY)
+        return STORE_FAILED;
+    /* its id is the job's own where an earlier try's reply was lost */
+    return (job->key ? find_by_key(s, job->coupon, job->key, a, existing) : mongo_job(s, job->id, a, existing)) ==
+                   STORE_OK
+               ? STORE_EXISTS
+               : STORE_FAILED;
+}
+
+enum store_status mongo_job(struct store *s, const char *id, struct arena *a, struct job **job)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter;
+
+    BSON_APPEND_UTF8(&command, "find", "jobs");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_UTF8(&filter, "_id", id);
+    bson_append_document_end(&command, &filter);
+    return find_one(s, &command, a, job);
+}
+
+static void put_older(bson_t *filter, const struct job *than)
+{
+    bson_t any, one, less;
+
+    BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
+    BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "created", &less);
+    BSON_APPEND_DATE_TIME(&less, "$lt", than->created_ms);
+    bson_append_document_end(&one, &less);
+    bson_append_document_end(&any, &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&any, "1", &one);
+    BSON_APPEND_DATE_TIME(&one, "created", than->created_ms);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "_id", &less);
+    BSON_APPEND_UTF8(&less, "$lt", than->id);
+    bson_append_document_end(&one, &less);
+    bson_append_document_end(&any, &one);
+    bson_append_array_end(filter, &any);
+}
+
+enum store_status mongo_jobs(struct store *s, const char *coupon, const char *before, size_t most, struct arena *a,
+                             struct job ***jobs, size_t *count)
+{
+    struct job_list list = {arena_array(a, most + 1, sizeof(struct job *)), 0, most, a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    struct job *last = NULL;
+    enum store_status status;
+    bson_t sub;
+
+    *jobs = list.items;
+    *count = 0;
+    if (most == 0)
+        return STORE_OK;
+    if (before && (status = mongo_job(s, before, a, &last)) != STORE_OK)
+        return status;
+    BSON_APPEND_UTF8(&command, "find", "jobs");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    if (coupon)
+        BSON_APPEND_UTF8(&sub, "coupon", coupon);
+    if (last)
+        put_older(&sub, last);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "created", -1);
+    BSON_APPEND_INT32(&sub, "_id", -1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    door_read_options(d, &command, (struct store_time){0}, most);
+    status = door_read(d, &command, job_row, &list);
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+/* ---- changing: each is one findAndModify, and what it returns is the job after it ---- */
+
+/* command holds all but the tail. NOT_FOUND: nothing matched. */
+static enum store_status modify(struct store *s, bson_t *command, struct arena *a, struct job **job)
+{
+    struct door *d = door_of(s);
+    AUTO_BSON reply;
+    bson_t value;
+
+    BSON_APPEND_BOOL(command, "new", true);
+    BSON_APPEND_INT64(command, "maxTimeMS", d->mongo->server_limit_ms);
+    door_write_concern(d, command);
+    if (!door_run(d, command, &reply) || !reply_is_clean(&reply))
+        return STORE_FAILED;
+    if (!reply_value(&reply, &value))
+        return STORE_NOT_FOUND;
+    *job = get_job(&value, a);
+    if (*job)
+        return STORE_OK;
+    log_unreadable("jobs", &value);
+    return STORE_FAILED;
+}
+
+enum store_status mongo_job_cancel(struct store *s, const char *id)
+{
+    enum store_status status;
+    struct arena arena;
+    struct job *job;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "findAndModify", "jobs",
+        "query", "{", "_id", BCON_UTF8(id), "}",
+        "update", "[", "{", "$set", "{",
+            "cancel", BCON_BOOL(true),
+            "state", "{", "$cond", "[", "{", "$eq", "[", "$state", "queued", "]", "}", "cancelled", "$state", "]", "}",
+            "finished", "{", "$cond", "[", "{", "$eq", "[", "$state", "queued", "]", "}",
+                "$$NOW", "{", "$ifNull", "[", "$finished", "$$REMOVE", "]", "}", "]", "}",
+        "}", "}", "]");
+    /* clang-format on */
+
+    arena_init(&arena, 0);
+    status = modify(s, command, &arena, &job);
+    arena_free(&arena);
+    return status;
+}
+
+enum store_status mongo_job_claim(struct store *s, int64_t now_ms, int64_t lease_ms, struct arena *a, struct job **job)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "findAndModify", "jobs",
+        "query", "{", "$or", "[",
+            "{", "state", "queued", "not_before", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
+            "{", "state", "running", "lease", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
+        "]", "}",
+        "sort", "{", "created", BCON_INT32(1), "_id", BCON_INT32(1), "}",
+        "update", "[", "{", "$set", "{",
+            "state", "running",
+            "lease", BCON_DATE_TIME(now_ms + lease_ms),
+            "fence", "{", "$add", "[", "$fence", BCON_INT64(1), "]", "}",
+            "started", "{", "$ifNull", "[", "$started", BCON_DATE_TIME(now_ms), "]", "}",
+        "}", "}", "]");
+    /* clang-format on */
+
+    *job = NULL;
+    return modify(s, command, a, job);
+}
+
+enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fence, int64_t done, int64_t now_ms,
+                                     int64_t lease_ms, bool *cancel)
+{
+    enum store_status status;
+    struct arena arena;
+    struct job *job;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "findAndModify", "jobs",
+        "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running", "}",
+        "update", "{", "$set", "{",
+            "done", BCON_INT64(done),
+            "lease", BCON_DATE_TIME(now_ms + lease_ms),
+        "}", "}");
+    /* clang-format on */
+
+    arena_init(&arena, 0);
+    status = modify(s, command, &arena, &job);
+    if (status == STORE_OK)
+        *cancel = job->cancel;
+    arena_free(&arena);
+    return status;
+}
+
+enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fence, enum job_state state, int64_t done,
+                                   const char *result, const char *error, const char *error_detail, int64_t now_ms)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
+    bson_t sub, set;
+    struct arena arena;
+    struct job *job;
+
+    BSON_APPEND_UTF8(&command, "findAndModify", "jobs");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "query", &sub);
+    BSON_APPEND_UTF8(&sub, "_id", id);
+    BSON_APPEND_INT64(&sub, "fence", fence);
+    BSON_APPEND_UTF8(&sub, "state", job_state_name(JOB_RUNNING));
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "update", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
+    BSON_APPEND_UTF8(&set, "state", job_state_name(state));
+    BSON_APPEND_INT64(&set, "done", done);
+    BSON_APPEND_DATE_TIME(&set, "finished", now_ms);
+    if (result)
+        BSON_APPEND_UTF8(&set, "result", result);
+    if (error)
+        BSON_APPEND_UTF8(&set, "error", error);
+    if (error_detail)
+        BSON_APPEND_UTF8(&set, "error_detail", error_detail);
+    bson_append_document_end(&sub, &set);
+    bson_append_document_end(&command, &sub);
+
+    arena_init(&arena, 0);
+    status = modify(s, &command, &arena, &job);
+    arena_free(&arena);
+    return status;
+}

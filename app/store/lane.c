@@ -1,0 +1,420 @@
+/*
+ * store/lane.c -- what a lane needs of the ledger: its mark, its batches, the append and the confirmation of its tail.
+ *
+ * Append   one unordered insert; a batch whose seq is taken is looked at with majority, so that it is ours or theirs
+ *          for good. What the reply leaves open is UNKNOWN, never guessed
+ */
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/codec.h"
+#include "store/door.h"
+#include "store/members.h"
+
+#define TAKEN_WAIT_MS_MAX 2000 /* for a batch that took our seq to show with majority */
+
+/* ---- marks ---- */
+
+static void put_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind)
+{
+    bson_t id;
+
+    BSON_APPEND_DOCUMENT_BEGIN(doc, name, &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    BSON_APPEND_INT64(&id, "l", lane);
+    BSON_APPEND_UTF8(&id, "kind", kind);
+    bson_append_document_end(doc, &id);
+}
+
+static bool mark_row(const bson_t *doc, void *context)
+{
+    struct mark *mark = context;
+    bson_iter_t it;
+
+    if (!find_int(doc, "seq", &mark->seq) || !bson_iter_init_find(&it, doc, "time") || !BSON_ITER_HOLDS_TIMESTAMP(&it))
+        return false;
+    bson_iter_timestamp(&it, &mark->when.seconds, &mark->when.increment);
+    return true;
+}
+
+enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter;
+
+    *mark = (struct mark){0};
+    BSON_APPEND_UTF8(&command, "find", "marks");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    put_mark_id(&filter, "_id", coupon, lane, kind);
+    bson_append_document_end(&command, &filter);
+    door_read_options(door_of(s), &command, (struct store_time){0}, 0);
+    return door_read(door_of(s), &command, mark_row, mark);
+}
+
+static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *w, bool insert)
+{
+    bson_t update, sub, inner;
+    char buffer[16];
+
+    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    put_mark_id(&sub, "_id", w->coupon, w->lane, w->kind);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "seq", &inner);
+    BSON_APPEND_INT64(&inner, "$lt", w->mark.seq);
+    bson_append_document_end(&sub, &inner);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
+    BSON_APPEND_INT64(&inner, "seq", w->mark.seq);
+    BSON_APPEND_TIMESTAMP(&inner, "time", w->mark.when.seconds, w->mark.when.increment);
+    bson_append_document_end(&sub, &inner);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_BOOL(&update, "upsert", insert);
+    bson_append_document_end(updates, &update);
+}
+
+/* An update that inserts finds a duplicate key where the mark is newer already, or was inserted, older, at the same
+ * moment: the same update again, without insert, settles both. */
+enum store_status lane_write_marks(struct store *s, const struct mark_write *marks, size_t count)
+{
+    struct door *d = door_of(s);
+
+    for (int insert = 1; insert >= 0; insert--) {
+        AUTO_BSON command = BSON_INITIALIZER;
+        bson_t updates;
+        bson_iter_t errors;
+        bool good, clean;
+
+        BSON_APPEND_UTF8(&command, "update", "marks");
+        door_write_options(d, &command);
+        BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+        for (size_t i = 0; i < count; i++)
+            put_mark_update(&updates, i, &marks[i], insert);
+        bson_append_array_end(&command, &updates);
+
+        AUTO_BSON reply;
+        good = door_run(d, &command, &reply);
+        clean = good && reply_is_clean(&reply);
+        if (!clean)
+            return STORE_FAILED;
+        if (!reply_errors(&reply, &errors))
+            return STORE_OK;
+    }
+    return STORE_FAILED;
+}
+
+/* ---- the ledger ---- */
+
+struct batches {
+    struct batch **items;
+    size_t count, most;
+};
+
+static bool batch_row(const bson_t *doc, void *context)
+{
+    struct batches *list = context;
+    struct batch *b;
+
+    if (list->count == list->most)
+        return true;
+    b = codec_batch_get(doc);
+    if (!b)
+        return false;
+    list->items[list->count++] = b;
+    return true;
+}
+
+enum store_status ledger_read(struct door *d, const bson_t *command, struct batch **batches, size_t most, size_t *count)
+{
+    struct batches list = {batches, 0, most};
+    enum store_status status = door_read(d, command, batch_row, &list);
+
+    if (status != STORE_OK)
+        while (list.count > 0)
+            batch_free(list.items[--list.count]);
+    *count = list.count;
+    return status;
+}
+
+void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before)
+{
+    bson_t range, id;
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
+    codec_ledger_id(&range, "$gt", coupon, lane, after);
+    if (before != INT64_MAX) {
+        codec_ledger_id(&range, "$lt", coupon, lane, before);
+    } else {
+        BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
+        BSON_APPEND_UTF8(&id, "c", coupon);
+        BSON_APPEND_INT64(&id, "l", lane);
+        BSON_APPEND_MAXKEY(&id, "seq");
+        bson_append_document_end(&range, &id);
+    }
+    bson_append_document_end(filter, &range);
+}
+
+enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
+                              int direction, size_t most, struct batch **batches, size_t *count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    bson_t sub;
+
+    *count = 0;
+    if (most == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    ledger_range(&sub, coupon, lane, after, before);
+    door_add_coupon(d, &sub, coupon);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "_id", direction);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    door_read_options(d, &command, (struct store_time){0}, most);
+    return ledger_read(d, &command, batches, most, count);
+}
+
+enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                              struct batch **batches, size_t *count)
+{
+    return ledger_page(s, coupon, lane, after, INT64_MAX, 1, most, batches, count);
+}
+
+/* ---- append ---- */
+
+/* Appends whose seq was found taken, and whose batches are to be looked at. */
+struct taken {
+    struct append *appends;
+    size_t count;
+    size_t open; /* still to be found */
+};
+
+/* Neither result yet: the insert met a duplicate key. */
+#define APPEND_TAKEN ((enum append_result)(APPEND_THEIRS + 1))
+
+static bool taken_row(const bson_t *doc, void *context)
+{
+    struct taken *t = context;
+    const char *coupon, *id;
+    int64_t lane, seq;
+
+    if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_int(doc, "seq", &coupon, &seq) ||
+        !find_text(doc, "batch", &id))
+        return false;
+    for (size_t i = 0; i < t->count; i++) {
+        const struct batch *b = t->appends[i].batch;
+
+        if (t->appends[i].result != APPEND_TAKEN || b->lane != lane || b->head.seq != seq ||
+            strcmp(b->coupon, coupon) != 0)
+            continue;
+        t->appends[i].result = strcmp(b->id, id) == 0 ? APPEND_OURS : APPEND_THEIRS;
+        t->open--;
+    }
+    return true;
+}
+
+static const char *append_coupon(const void *context, size_t i)
+{
+    const struct append *appends = context;
+
+    return appends[i].batch->coupon;
+}
+
+static enum store_status read_taken(struct door *d, struct taken *t, struct store_time after)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, clause, list, projection;
+    char buffer[16];
+    size_t k = 0;
+
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
+    for (size_t i = 0; i < t->count; i++) {
+        const struct batch *b = t->appends[i].batch;
+
+        if (t->appends[i].result == APPEND_TAKEN)
+            codec_ledger_id(&list, array_key(k++, buffer), b->coupon, b->lane, b->head.seq);
+    }
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(&filter, &clause);
+    door_add_coupons(d, &filter, append_coupon, t->appends, t->count);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
+    BSON_APPEND_INT32(&projection, "batch", 1);
+    bson_append_document_end(&command, &projection);
+    door_read_options(d, &command, after, t->open);
+    return door_read(d, &command, taken_row, t);
+}
+
+/* A duplicate key can show before a majority has the document: ask again until it does. */
+static void look_at_taken(struct door *d, struct taken *t, struct store_time after)
+{
+    struct mono start = mono_now();
+    long wait_ms = 1;
+
+    while (t->open > 0 && mono_ms_between(start, mono_now()) < TAKEN_WAIT_MS_MAX) {
+        struct timespec pause = {0, wait_ms * 1000000};
+
+        if (read_taken(d, t, after) != STORE_OK)
+            break;
+        if (t->open > 0)
+            nanosleep(&pause, NULL);
+        wait_ms = wait_ms < 50 ? wait_ms * 2 : wait_ms;
+    }
+    for (size_t i = 0; i < t->count; i++)
+        if (t->appends[i].result == APPEND_TAKEN)
+            t->appends[i].result = APPEND_UNKNOWN;
+}
+
+/* The results of appends[0..count) by the reply of their insert. */
+static void settle(struct door *d, struct append *appends, size_t count, const bson_t *reply)
+{
+    struct taken taken = {appends, count, 0};
+    struct store_time after = {0};
+    int64_t index, code;
+    bson_iter_t it;
+
+    if (!reply_is_clean(reply))
+        return;
+    for (size_t i = 0; i < count; i++)
+        appends[i].result = APPEND_OURS;
+    if (!reply_errors(reply, &it))
+        return;
+    while (reply_next_error(&it, &index, &code)) {
+        bool duplicate = code == CODE_DUPLICATE_KEY;
+
+        if (index < 0 || (uint64_t)index >= count) { /* not a reply that we understand */
+            for (size_t i = 0; i < count; i++)
+                appends[i].result = APPEND_UNKNOWN;
+            return;
+        }
+        appends[index].result = duplicate ? APPEND_TAKEN : APPEND_UNKNOWN;
+        taken.open += duplicate;
+        if (!duplicate)
+            log_event(LOG_ERROR, "store.append_refused", "coupon=%s code=%lld", appends[index].batch->coupon,
+                      (long long)code);
+    }
+    reply_time(reply, &after);
+    look_at_taken(d, &taken, after);
+}
+
+/* One insert of as many as fit; returns how many. */
+static size_t append_some(struct door *d, struct append *appends, size_t count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t documents, doc;
+    char buffer[16];
+    size_t sent = 0;
+
+    BSON_APPEND_UTF8(&command, "insert", "ledger");
+    door_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
+    while (sent < count && documents.len < COMMAND_BYTES_MAX) {
+        bson_append_document_begin(&documents, array_key(sent, buffer), -1, &doc);
+        codec_batch_put(&doc, appends[sent].batch);
+        bson_append_document_end(&documents, &doc);
+        appends[sent++].result = APPEND_UNKNOWN;
+    }
+    bson_append_array_end(&command, &documents);
+
+    AUTO_BSON reply;
+    if (door_run(d, &command, &reply))
+        settle(d, appends, sent, &reply);
+    return sent;
+}
+
+enum store_status lane_append(struct store *s, struct append *appends, size_t count)
+{
+    enum store_status status = STORE_OK;
+
+    for (size_t done = 0; done < count;)
+        done += append_some(door_of(s), appends + done, count - done);
+    for (size_t i = 0; i < count; i++)
+        if (appends[i].result == APPEND_UNKNOWN)
+            status = STORE_FAILED;
+    return status;
+}
+
+/* ---- confirm ---- */
+
+struct confirms {
+    struct confirm *items;
+    size_t count;
+};
+
+static bool moved_row(const bson_t *doc, void *context)
+{
+    struct confirms *list = context;
+    const char *coupon;
+    int64_t lane, seq;
+
+    if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_int(doc, "seq", &coupon, &seq))
+        return false;
+    for (size_t i = 0; i < list->count; i++) {
+        struct confirm *c = &list->items[i];
+
+        if (c->lane == lane && c->tail + 1 == seq && strcmp(c->coupon, coupon) == 0)
+            c->unmoved = false;
+    }
+    return true;
+}
+
+/* Linearizable: after reading, the primary has a majority agree that it still was one. Holds for each document of an
+ * $in by itself, which is all that is asked here. */
+static enum store_status confirm_some(struct door *d, struct confirm *confirms, size_t count)
+{
+    struct confirms list = {confirms, count};
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, clause, ids, sub;
+    char buffer[16];
+    enum store_status status;
+
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    if (count == 1) {
+        codec_ledger_id(&filter, "_id", confirms[0].coupon, confirms[0].lane, confirms[0].tail + 1);
+    } else {
+        BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
+        BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+        for (size_t i = 0; i < count; i++)
+            codec_ledger_id(&ids, array_key(i, buffer), confirms[i].coupon, confirms[i].lane, confirms[i].tail + 1);
+        bson_append_array_end(&clause, &ids);
+        bson_append_document_end(&filter, &clause);
+    }
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
+    BSON_APPEND_INT32(&sub, "_id", 1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "readConcern", &sub);
+    BSON_APPEND_UTF8(&sub, "level", "linearizable");
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "maxTimeMS", d->mongo->server_limit_ms);
+    BSON_APPEND_INT64(&command, "batchSize", (int64_t)count + 1);
+
+    for (size_t i = 0; i < count; i++)
+        confirms[i].unmoved = true;
+    status = door_read(d, &command, moved_row, &list);
+    for (size_t i = 0; i < count && status != STORE_OK; i++)
+        confirms[i].unmoved = false;
+    return status;
+}
+
+/* Behind mongos one by one: there a linearizable read is of one shard. */
+enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t count)
+{
+    struct door *d = door_of(s);
+    size_t step = d->mongo->sharded ? 1 : count;
+    enum store_status status = STORE_OK;
+
+    for (size_t i = 0; i < count && status == STORE_OK; i += step)
+        status = confirm_some(d, confirms + i, step);
+    return status;
+}

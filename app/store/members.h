@@ -1,0 +1,77 @@
+/*
+ * store/members.h -- flat structs to BSON and back, by one table per struct: a row per member.
+ *
+ * Shape    rows in the order in which the document has its fields; reading accepts any order
+ * Numbers  integers take four bytes where they fit, else eight; either is read
+ * Reading  trusts nothing: a missing, doubled or mistyped field, or text that is not UTF-8, makes the document unreadable;
+ *          fields that no row names are passed over
+ */
+#ifndef STORE_MEMBERS_H
+#define STORE_MEMBERS_H
+
+#include <bson/bson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+
+enum member_type {
+    MEMBER_INT,   /* int64_t */
+    MEMBER_U32,   /* uint32_t */
+    MEMBER_BOOL,  /* bool */
+    MEMBER_TIME,  /* int64_t, UTC ms; a BSON date */
+    MEMBER_TEXT,  /* char *; in the arena, or malloc'ed when there is none */
+    MEMBER_CHARS, /* char[size], with its NUL */
+    MEMBER_BYTES, /* uint8_t[size] */
+    MEMBER_STATE  /* uint8_t, an enum slot_state; by name */
+};
+
+struct member {
+    const char *name;
+    uint8_t name_len;
+    uint8_t type;    /* enum member_type */
+    bool optional;   /* left out when zero or NULL */
+    uint16_t offset;
+    uint16_t size;
+    unsigned when;   /* 0: always; else only with one of these bits */
+};
+
+#define MEMBER(text, kind, shape, field, is_optional, bits)                                                            \
+    {                                                                                                                  \
+        .name = (text), .name_len = sizeof(text) - 1, .type = (kind), .optional = (is_optional),                       \
+        .offset = offsetof(shape, field), .size = sizeof(((shape *)0)->field), .when = (bits)                          \
+    }
+#define MEMBERS_MAX 64 /* rows of one table */
+
+/* Append to doc the members of `from` that `has` admits. */
+void members_write(bson_t *doc, const struct member *rows, size_t count, unsigned has, const void *from);
+
+/* Fill `into`, zeroed before, from doc. False: unreadable (into may be filled in part). */
+bool members_read(const bson_t *doc, const struct member *rows, size_t count, unsigned has, void *into,
+                  struct arena *a);
+
+/* value under name: an int32 where it fits. */
+void put_int(bson_t *doc, const char *name, int64_t value);
+
+/* The value at `it`, if it has that type. Text and documents are borrowed from it. */
+bool get_int(const bson_iter_t *it, int64_t *value);
+bool get_time(const bson_iter_t *it, int64_t *utc_ms);
+bool get_text(const bson_iter_t *it, const char **text);
+bool get_document(const bson_iter_t *it, bson_t *document);
+bool get_array(const bson_iter_t *it, bson_t *array);
+
+/* The same for a named field of doc; false also when there is none. */
+bool find_int(const bson_t *doc, const char *name, int64_t *value);
+bool find_time(const bson_t *doc, const char *name, int64_t *utc_ms);
+bool find_text(const bson_t *doc, const char *name, const char **text);
+bool find_document(const bson_t *doc, const char *name, bson_t *document);
+bool find_array(const bson_t *doc, const char *name, bson_t *array);
+
+/* The k-th key of an array, for any k; buffer holds it where it is not static. */
+const char *array_key(size_t k, char buffer[16]);
+
+/* The elements of an array. */
+size_t array_count(const bson_t *array);
+
+#endif

@@ -1,0 +1,381 @@
+/*
+ * store/mongo.c -- see mongo.h: connecting, checking the server, and the table of collections and indexes.
+ */
+#include "store/mongo.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/door.h"
+#include "store/members.h"
+
+#define WIRE_VERSION_MIN 17 /* MongoDB 6.0 */
+#define CODE_NAMESPACE_EXISTS 48
+#define CODE_ALREADY_SHARDED 23
+#define HOSTS_SIZE 256
+
+/* ---- collections and indexes: only what is looked up by, since every one is written with every document ---- */
+
+struct collection_row {
+    const char *name;
+    const char *shard_key; /* on a sharded cluster; NULL: stays on one shard */
+};
+
+static const struct collection_row collections[] = {
+    {"ledger", "{\"_id.c\": \"hashed\"}"},
+    {"coupons", "{\"_id\": \"hashed\"}"},
+    {"users", "{\"_id.c\": \"hashed\"}"},
+    {"buckets", "{\"_id.c\": \"hashed\"}"},
+    {"totals", "{\"_id.c\": \"hashed\"}"},
+    {"marks", "{\"_id.c\": \"hashed\"}"},
+    {"jobs", NULL},
+    {"keys", NULL},
+};
+
+struct index_row {
+    const char *collection;
+    const char *name;
+    const char *keys;
+    const char *partial; /* NULL: of all documents */
+    bool unique;
+};
+
+static const struct index_row indexes[] = {
+    /* an id whose generation ended; batches in which none did are not in it */
+    {"ledger", "ended", "{\"_id.c\": 1, \"ended\": 1}", "{\"ended\": {\"$exists\": true}}", false},
+    /* newest first */
+    {"coupons", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
+    /* the wallet */
+    {"users", "user", "{\"_id.u\": 1}", NULL, false},
+    /* the stash */
+    {"buckets", "free", "{\"_id.c\": 1, \"lane\": 1, \"_id.b\": 1}", "{\"free\": {\"$gt\": 0}}", false},
+    /* reports over all coupons */
+    {"totals", "at", "{\"_id.at\": 1}", NULL, false},
+    {"totals", "coupon_at", "{\"_id.c\": 1, \"_id.at\": 1}", NULL, false},
+    {"jobs", "key", "{\"coupon\": 1, \"key\": 1}", "{\"key\": {\"$exists\": true}}", true},
+    {"jobs", "coupon_created", "{\"coupon\": 1, \"created\": -1, \"_id\": -1}", NULL, false},
+    {"jobs", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
+    {"jobs", "state", "{\"state\": 1, \"created\": 1}", NULL, false},
+};
+
+/* ---- connecting ---- */
+
+static void log_driver(mongoc_log_level_t level, const char *domain, const char *message, void *context)
+{
+    (void)context;
+    if (level <= MONGOC_LOG_LEVEL_WARNING)
+        log_event(level == MONGOC_LOG_LEVEL_WARNING ? LOG_WARNING : LOG_ERROR, "store.driver",
+                  "domain=%s message=\"%s\"", domain, message);
+}
+
+static const struct store_ops mongo_ops = {
+    .mark = lane_mark,
+    .ledger = lane_ledger,
+    .coupon = views_coupon,
+    .uses = views_uses,
+    .buckets = views_buckets,
+    .free_buckets = views_free_buckets,
+    .append = lane_append,
+    .confirm = lane_confirm,
+    .write_views = views_write,
+    .write_marks = lane_write_marks,
+    .day = time_day,
+    .now = time_now,
+    .close = door_close,
+};
+
+struct store *mongo_door(struct mongo *m)
+{
+    struct door *d = door_open(m);
+
+    d->store.ops = &mongo_ops;
+    return &d->store;
+}
+
+static struct store *source_open(struct store_source *source)
+{
+    return mongo_door((struct mongo *)(void *)source);
+}
+
+struct store_source *mongo_source(struct mongo *m)
+{
+    return &m->source;
+}
+
+/* A URI with one host would be taken for that server alone, whatever its role: then a fail-over ends the service. */
+static void set_options(mongoc_uri_t *uri, const struct config *config)
+{
+    if (!mongoc_uri_has_option(uri, MONGOC_URI_DIRECTCONNECTION) && !mongoc_uri_get_srv_hostname(uri))
+        mongoc_uri_set_option_as_bool(uri, MONGOC_URI_DIRECTCONNECTION, false);
+    mongoc_uri_set_option_as_utf8(uri, MONGOC_URI_APPNAME, "coupons");
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_CONNECTTIMEOUTMS, config->mongodb_connect_timeout_ms);
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, config->mongodb_socket_timeout_ms);
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SERVERSELECTIONTIMEOUTMS,
+                                   config->mongodb_server_selection_timeout_ms);
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_WAITQUEUETIMEOUTMS, config->mongodb_wait_queue_timeout_ms);
+    /* what is to be repeated is repeated above, where it is known to be safe; the server keeps no books for it */
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYWRITES, false);
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYREADS, false);
+}
+
+struct mongo *mongo_open(const struct config *config, char *message, size_t size)
+{
+    struct mongo *m = calloc(1, sizeof *m);
+    bson_error_t error = {0};
+
+    if (!m)
+        abort();
+    mongoc_init();
+    mongoc_log_set_handler(log_driver, NULL);
+    m->uri = mongoc_uri_new_with_error(config->mongodb_uri, &error);
+    if (m->uri) {
+        set_options(m->uri, config);
+        m->pool = mongoc_client_pool_new(m->uri);
+    }
+    if (!m->pool) {
+        snprintf(message, size, "MONGODB_URI (or mongodb.uri) cannot be used: %s.",
+                 error.message[0] ? error.message : "its options contradict each other");
+        mongo_close(m);
+        return NULL;
+    }
+    mongoc_client_pool_set_error_api(m->pool, MONGOC_ERROR_API_VERSION_2);
+    mongoc_client_pool_max_size(m->pool, (uint32_t)config->mongodb_pool_size);
+    m->source.open = source_open;
+    m->server_limit_ms = config->mongodb_socket_timeout_ms * INT64_C(4) / 5;
+    memcpy(m->database, config->mongodb_database, sizeof m->database);
+    return m;
+}
+
+void mongo_close(struct mongo *m)
+{
+    if (m->pool)
+        mongoc_client_pool_destroy(m->pool);
+    if (m->uri)
+        mongoc_uri_destroy(m->uri);
+    free(m);
+}
+
+/* ---- checking ---- */
+
+/* "host:port, host:port": all that may be shown of a URI. */
+static void list_hosts(const mongoc_uri_t *uri, char hosts[HOSTS_SIZE])
+{
+    const mongoc_host_list_t *host = mongoc_uri_get_hosts(uri);
+    size_t len = 0;
+
+    hosts[0] = '\0';
+    if (!host && mongoc_uri_get_srv_hostname(uri))
+        snprintf(hosts, HOSTS_SIZE, "%s", mongoc_uri_get_srv_hostname(uri));
+    for (; host && len < HOSTS_SIZE; host = host->next)
+        len += (size_t)snprintf(hosts + len, HOSTS_SIZE - len, "%s%s", len ? ", " : "", host->host_and_port);
+}
+
+/* What a single server says of itself, whatever its role: to tell why there is no primary. */
+static bool ask_first_host(const struct mongo *m, bson_t *reply)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    mongoc_read_prefs_t *any = mongoc_read_prefs_new(MONGOC_READ_NEAREST);
+    mongoc_uri_t *uri = mongoc_uri_copy(m->uri);
+    const mongoc_host_list_t *host = mongoc_uri_get_hosts(uri);
+    mongoc_client_t *client = NULL;
+    bool good = false;
+
+    bson_init(reply);
+    BSON_APPEND_INT32(&command, "hello", 1);
+    if (host && !host->next && mongoc_uri_set_option_as_bool(uri, MONGOC_URI_DIRECTCONNECTION, true))
+        client = mongoc_client_new_from_uri(uri);
+    if (client) {
+        bson_destroy(reply);
+        good = mongoc_client_command_simple(client, "admin", &command, any, reply, NULL);
+        mongoc_client_destroy(client);
+    }
+    mongoc_uri_destroy(uri);
+    mongoc_read_prefs_destroy(any);
+    return good;
+}
+
+static void explain_no_primary(const struct mongo *m, const bson_error_t *error, char *message, size_t size)
+{
+    char hosts[HOSTS_SIZE];
+    const char *set = NULL;
+    AUTO_BSON reply;
+    bool answers = ask_first_host(m, &reply);
+
+    list_hosts(m->uri, hosts);
+    if (answers && bson_has_field(&reply, "isreplicaset"))
+        snprintf(message, size,
+                 "The MongoDB server at %s was started with --replSet, but its replica set was never initiated: "
+                 "run rs.initiate() on it once (mongosh --eval 'rs.initiate()').", hosts);
+    else if (answers && find_text(&reply, "setName", &set))
+        snprintf(message, size,
+                 "The MongoDB server at %s answers, but no primary of its replica set %s can be reached: %s. Check "
+                 "rs.status(), and that the host names in rs.conf() can be reached from here.", hosts, set,
+                 error->message);
+    else if (error->code == MONGOC_ERROR_CLIENT_AUTHENTICATE || error->code == 18)
+        snprintf(message, size,
+                 "The MongoDB server at %s refuses the user or password of MONGODB_URI: %s.", hosts, error->message);
+    else
+        snprintf(message, size,
+                 "No MongoDB server answers at %s: %s. Start one (scripts/run does, when MONGODB_URI is not set), or "
+                 "point MONGODB_URI to a replica set that runs.", hosts, error->message);
+}
+
+static int check_server(struct door *d, char *message, size_t size)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_error_t error = {0};
+    char hosts[HOSTS_SIZE];
+    int64_t wire = 0;
+    const char *text;
+    AUTO_BSON reply;
+
+    list_hosts(d->mongo->uri, hosts);
+    BSON_APPEND_INT32(&command, "hello", 1);
+    if (!door_run_on(d, "admin", &command, &reply, &error)) {
+        explain_no_primary(d->mongo, &error, message, size);
+        return -1;
+    }
+    if (!find_text(&reply, "setName", &text) && !d->mongo->sharded) {
+        snprintf(message, size,
+                 "The MongoDB server at %s is standalone, which has no change streams and no majority: start it with "
+                 "--replSet rs0 and run rs.initiate() on it once, or point MONGODB_URI to a replica set or a sharded "
+                 "cluster.", hosts);
+        return -1;
+    }
+    if (!find_int(&reply, "maxWireVersion", &wire) || wire < WIRE_VERSION_MIN) {
+        snprintf(message, size,
+                 "The MongoDB server at %s is older than 6.0 (wire version %" PRId64 "): upgrade it, or point "
+                 "MONGODB_URI to a newer one.", hosts, wire);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- preparing ---- */
+
+/* json is of the tables above. */
+static void append_json(bson_t *doc, const char *name, const char *json)
+{
+    AUTO_BCON parsed = bson_new_from_json((const uint8_t *)json, -1, NULL);
+
+    assert(parsed);
+    bson_append_document(doc, name, -1, parsed);
+}
+
+static bool make_collection(struct door *d, const struct collection_row *row, bson_error_t *error)
+{
+    AUTO_BSON create = BSON_INITIALIZER, shard = BSON_INITIALIZER;
+    char name[sizeof d->mongo->database + 16];
+    bson_t reply;
+    bool good;
+
+    BSON_APPEND_UTF8(&create, "create", row->name);
+    good = door_run_on(d, d->mongo->database, &create, &reply, error) || error->code == CODE_NAMESPACE_EXISTS;
+    bson_destroy(&reply);
+    if (!good || !d->mongo->sharded || !row->shard_key)
+        return good;
+
+    snprintf(name, sizeof name, "%s.%s", d->mongo->database, row->name);
+    BSON_APPEND_UTF8(&shard, "shardCollection", name);
+    append_json(&shard, "key", row->shard_key);
+    if (!door_run_on(d, "admin", &shard, &reply, error) && error->code != CODE_ALREADY_SHARDED)
+        log_event(LOG_WARNING, "store.not_sharded", "collection=%s reason=\"%s\"", row->name, error->message);
+    bson_destroy(&reply);
+    return true;
+}
+
+static bool make_index(struct door *d, const struct index_row *row, bson_error_t *error)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t list, index;
+    AUTO_BSON reply;
+
+    BSON_APPEND_UTF8(&command, "createIndexes", row->collection);
+    BSON_APPEND_ARRAY_BEGIN(&command, "indexes", &list);
+    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &index);
+    BSON_APPEND_UTF8(&index, "name", row->name);
+    append_json(&index, "key", row->keys);
+    if (row->partial)
+        append_json(&index, "partialFilterExpression", row->partial);
+    if (row->unique)
+        BSON_APPEND_BOOL(&index, "unique", true);
+    bson_append_document_end(&list, &index);
+    bson_append_array_end(&command, &list);
+    door_write_concern(d, &command);
+    return door_run_on(d, d->mongo->database, &command, &reply, error);
+}
+
+int mongo_prepare(struct mongo *m, char *message, size_t size)
+{
+    struct door *d = door_open(m);
+    int status = check_server(d, message, size);
+    bson_error_t error = {0};
+
+    for (size_t i = 0; status == 0 && i < sizeof collections / sizeof *collections; i++)
+        if (!make_collection(d, &collections[i], &error)) {
+            snprintf(message, size, "The collection %s.%s cannot be made: %s.", m->database, collections[i].name,
+                     error.message);
+            status = -1;
+        }
+    for (size_t i = 0; status == 0 && i < sizeof indexes / sizeof *indexes; i++)
+        if (!make_index(d, &indexes[i], &error)) {
+            snprintf(message, size, "The index %s of %s.%s cannot be made: %s.", indexes[i].name, m->database,
+                     indexes[i].collection, error.message);
+            status = -1;
+        }
+    door_close(&d->store);
+    return status;
+}
+
+int store_check(const struct config *config, char *message, size_t size)
+{
+    struct mongo *m = mongo_open(config, message, size);
+    int status;
+
+    if (!m)
+        return -1;
+    status = mongo_prepare(m, message, size);
+    mongo_close(m);
+    mongoc_cleanup();
+    return status;
+}
+
+/* ---- ping ---- */
+
+static bool has_primary(mongoc_client_t *client)
+{
+    static const char *const writable[] = {"RSPrimary", "Mongos", "Standalone", "LoadBalancer"};
+    size_t count;
+    mongoc_server_description_t **servers = mongoc_client_get_server_descriptions(client, &count);
+    bool found = false;
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < sizeof writable / sizeof *writable; k++)
+            found = found || strcmp(mongoc_server_description_type(servers[i]), writable[k]) == 0;
+    mongoc_server_descriptions_destroy_all(servers, count);
+    return found;
+}
+
+/* What the monitor knows is asked first: a command would wait for a primary as long as the driver is told to. */
+enum store_status mongo_ping(struct store *s, int timeout_ms)
+{
+    static const struct timespec pause = {0, 10 * 1000000};
+    struct door *d = door_of(s);
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct mono start = mono_now();
+    AUTO_BSON reply = BSON_INITIALIZER;
+
+    while (!has_primary(d->client)) {
+        if (mono_ms_between(start, mono_now()) >= timeout_ms)
+            return STORE_FAILED;
+        nanosleep(&pause, NULL);
+    }
+    BSON_APPEND_INT32(&command, "ping", 1);
+    BSON_APPEND_INT64(&command, "maxTimeMS", timeout_ms);
+    return door_run(d, &command, &reply) ? STORE_OK : STORE_FAILED;
+}

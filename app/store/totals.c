@@ -1,0 +1,237 @@
+/*
+ * store/totals.c -- the reporter's totals per coupon, lane and quarter hour.
+ *
+ * Shape    {_id: {c, l, at}, seq, issued, ...}
+ * Adding   batches [first, last] is one update that is applied only while seq < first, so that every batch counts once.
+ *          Whether it was is read back: an addition is in when the document stands at last or later
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/codec.h"
+#include "store/door.h"
+#include "store/members.h"
+
+#define ROUNDS_MAX 4
+
+/* ---- adding ---- */
+
+enum todo { TODO_UPDATE, TODO_INSERT, TODO_NOTHING };
+
+struct addition {
+    struct totals_write *write;
+    enum todo todo;
+};
+
+struct additions {
+    struct door *door;
+    struct addition *items;
+    size_t count;
+};
+
+static void put_totals_id(bson_t *doc, const char *name, const struct totals_write *w)
+{
+    bson_t id;
+
+    bson_append_document_begin(doc, name, -1, &id);
+    BSON_APPEND_UTF8(&id, "c", w->coupon);
+    BSON_APPEND_INT64(&id, "l", w->lane);
+    BSON_APPEND_DATE_TIME(&id, "at", w->quarter_ms);
+    bson_append_document_end(doc, &id);
+}
+
+static bool get_totals_id(const bson_t *doc, const char **coupon, int64_t *lane, int64_t *quarter_ms)
+{
+    bson_t id;
+
+    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_int(&id, "l", lane) &&
+           find_time(&id, "at", quarter_ms);
+}
+
+static void put_insert(bson_t *documents, size_t k, const struct totals_write *w)
+{
+    char buffer[16];
+    bson_t doc;
+
+    bson_append_document_begin(documents, array_key(k, buffer), -1, &doc);
+    put_totals_id(&doc, "_id", w);
+    BSON_APPEND_INT64(&doc, "seq", w->last_seq);
+    members_write(&doc, report_members, report_members_count, 0, w->counts);
+    bson_append_document_end(documents, &doc);
+}
+
+static void put_update(bson_t *updates, size_t k, const struct totals_write *w)
+{
+    bson_t update, sub, inner;
+    char buffer[16];
+
+    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    put_totals_id(&sub, "_id", w);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "seq", &inner);
+    BSON_APPEND_INT64(&inner, "$lt", w->first_seq);
+    bson_append_document_end(&sub, &inner);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$inc", &inner);
+    members_write(&inner, report_members, report_members_count, 0, w->counts);
+    bson_append_document_end(&sub, &inner);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
+    BSON_APPEND_INT64(&inner, "seq", w->last_seq);
+    bson_append_document_end(&sub, &inner);
+    bson_append_document_end(&update, &sub);
+    bson_append_document_end(updates, &update);
+}
+
+static bool send_some(struct additions *g, enum todo todo)
+{
+    bool inserts = todo == TODO_INSERT;
+    AUTO_BSON command = BSON_INITIALIZER;
+    size_t sent = 0;
+    bson_t list;
+
+    bson_append_utf8(&command, inserts ? "insert" : "update", 6, "totals", -1);
+    door_write_options(g->door, &command);
+    bson_append_array_begin(&command, inserts ? "documents" : "updates", -1, &list);
+    for (size_t i = 0; i < g->count; i++)
+        if (g->items[i].todo == todo)
+            (inserts ? put_insert : put_update)(&list, sent++, g->items[i].write);
+    bson_append_array_end(&command, &list);
+    if (sent == 0)
+        return true;
+
+    AUTO_BSON reply;
+    return door_run(g->door, &command, &reply) && reply_is_clean(&reply);
+}
+
+/* What stands there says what became of an addition, whatever the replies said. */
+static bool stored_row(const bson_t *doc, void *context)
+{
+    struct additions *g = context;
+    int64_t lane, quarter_ms, seq;
+    const char *coupon;
+
+    if (!get_totals_id(doc, &coupon, &lane, &quarter_ms) || !find_int(doc, "seq", &seq))
+        return false;
+    for (size_t i = 0; i < g->count; i++) {
+        struct addition *item = &g->items[i];
+        struct totals_write *w = item->write;
+
+        if (item->todo == TODO_NOTHING || w->lane != lane || w->quarter_ms != quarter_ms ||
+            strcmp(w->coupon, coupon) != 0)
+            continue;
+        w->applied = seq >= w->last_seq;
+        item->todo = seq < w->first_seq ? TODO_UPDATE : TODO_NOTHING;
+    }
+    return true;
+}
+
+static const char *addition_coupon(const void *context, size_t i)
+{
+    const struct addition *items = context;
+
+    return items[i].write->coupon;
+}
+
+static bool read_back(struct additions *g)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, clause, list, projection;
+    char buffer[16];
+    size_t k = 0;
+
+    BSON_APPEND_UTF8(&command, "find", "totals");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
+    for (size_t i = 0; i < g->count; i++)
+        if (g->items[i].todo != TODO_NOTHING)
+            put_totals_id(&list, array_key(k++, buffer), g->items[i].write);
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(&filter, &clause);
+    door_add_coupons(g->door, &filter, addition_coupon, g->items, g->count);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
+    BSON_APPEND_INT32(&projection, "seq", 1);
+    bson_append_document_end(&command, &projection);
+    door_read_options(g->door, &command, (struct store_time){0}, k + 1);
+    for (size_t i = 0; i < g->count; i++)
+        if (g->items[i].todo != TODO_NOTHING)
+            g->items[i].todo = TODO_INSERT; /* unless the row says more */
+    return door_read(g->door, &command, stored_row, g) == STORE_OK;
+}
+
+/* Each round adds what is still to do, then looks. Additions of one call to one document must come in the order of seq, of
+ * which an update that ran is no longer to do. */
+enum store_status mongo_totals_add(struct store *s, struct totals_write *writes, size_t count)
+{
+    struct additions g = {door_of(s), calloc(count + 1, sizeof(struct addition)), count};
+    bool good = true, left = count > 0;
+
+    if (!g.items)
+        abort();
+    for (size_t i = 0; i < count; i++) {
+        writes[i].applied = false;
+        g.items[i] = (struct addition){&writes[i], TODO_UPDATE};
+    }
+    for (int round = 0; good && left && round < ROUNDS_MAX; round++) {
+        good = send_some(&g, TODO_INSERT) && send_some(&g, TODO_UPDATE) && read_back(&g);
+        left = false;
+        for (size_t i = 0; i < count; i++)
+            left = left || g.items[i].todo != TODO_NOTHING;
+    }
+    free(g.items);
+    return good && !left ? STORE_OK : STORE_FAILED;
+}
+
+/* ---- reading ---- */
+
+struct totals_list {
+    struct totals_row *items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+static bool totals_row(const bson_t *doc, void *context)
+{
+    struct totals_list *list = context;
+    struct totals_row *row;
+    const char *coupon;
+
+    if (list->count == list->capacity) {
+        struct totals_row *grown;
+
+        list->capacity = list->capacity ? list->capacity * 2 : 64;
+        grown = arena_array(list->arena, list->capacity, sizeof *grown);
+        if (list->count)
+            memcpy(grown, list->items, list->count * sizeof *grown);
+        list->items = grown;
+    }
+    row = &list->items[list->count++];
+    row->counts = arena_alloc(list->arena, sizeof *row->counts);
+    return get_totals_id(doc, &coupon, &row->lane, &row->quarter_ms) && find_int(doc, "seq", &row->seq) &&
+           members_read(doc, report_members, report_members_count, 0, row->counts, NULL);
+}
+
+enum store_status mongo_totals(struct store *s, const char *coupon, struct arena *a, struct totals_row **rows,
+                               size_t *count)
+{
+    struct totals_list list = {NULL, 0, 0, a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    enum store_status status;
+    bson_t filter, sort;
+
+    BSON_APPEND_UTF8(&command, "find", "totals");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_UTF8(&filter, "_id.c", coupon);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sort);
+    BSON_APPEND_INT32(&sort, "_id", 1);
+    bson_append_document_end(&command, &sort);
+    door_read_options(d, &command, (struct store_time){0}, 0);
+    status = door_read(d, &command, totals_row, &list);
+    *rows = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}

@@ -1,0 +1,259 @@
+/* store/views.c -- reading views: uses and buckets for a batch, the stash, the definition. Writing them: views_write.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/codec.h"
+#include "store/door.h"
+#include "store/members.h"
+
+/* ---- uses ---- */
+
+/* The reads by coupon and user: an open table of indices, since a batch has hundreds. */
+struct use_table {
+    struct use_read *reads;
+    uint32_t *slots; /* index + 1; 0: empty */
+    size_t mask;
+    struct arena *arena;
+};
+
+static size_t use_hash(const char *coupon, const char *user)
+{
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+
+    for (const char *p = user; *p; p++)
+        h = (h ^ (unsigned char)*p) * 1099511628211u;
+    for (const char *p = coupon; *p; p++)
+        h = (h ^ (unsigned char)*p) * 1099511628211u;
+    return (size_t)(h ^ h >> 32);
+}
+
+static void use_table_init(struct use_table *t, struct use_read *reads, size_t count, struct arena *a)
+{
+    size_t size = 8;
+
+    while (size < count * 2)
+        size *= 2;
+    *t = (struct use_table){reads, arena_array(a, size, sizeof *t->slots), size - 1, a};
+    for (size_t i = 0; i < count; i++) {
+        size_t at = use_hash(reads[i].coupon, reads[i].user) & t->mask;
+
+        while (t->slots[at])
+            at = (at + 1) & t->mask;
+        t->slots[at] = (uint32_t)i + 1;
+    }
+}
+
+/* The same use may have been asked for more than once: all get it. */
+static bool use_row(const bson_t *doc, void *context)
+{
+    struct use_table *t = context;
+    const char *coupon, *user;
+    struct use *use = NULL;
+
+    if (!codec_id_text(doc, "u", &coupon, &user))
+        return false;
+    for (size_t at = use_hash(coupon, user) & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
+        struct use_read *r = &t->reads[t->slots[at] - 1];
+
+        if (strcmp(r->user, user) != 0 || strcmp(r->coupon, coupon) != 0)
+            continue;
+        if (!use)
+            use = codec_use_get(doc, t->arena, NULL);
+        if (!use)
+            return false;
+        r->use = r->use ? r->use : use;
+    }
+    return true;
+}
+
+static const char *use_coupon(const void *context, size_t i)
+{
+    const struct use_read *reads = context;
+
+    return reads[i].coupon;
+}
+
+enum store_status views_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
+                             size_t count)
+{
+    struct door *d = door_of(s);
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, clause, list;
+    struct use_table table;
+    char buffer[16];
+
+    if (count == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "users");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
+    for (size_t i = 0; i < count; i++) {
+        codec_use_id(&list, array_key(i, buffer), reads[i].coupon, reads[i].user);
+        reads[i].use = NULL;
+    }
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(&filter, &clause);
+    door_add_coupons(d, &filter, use_coupon, reads, count);
+    bson_append_document_end(&command, &filter);
+    door_read_options(d, &command, after, count + 1);
+    use_table_init(&table, reads, count, a);
+    return door_read(d, &command, use_row, &table);
+}
+
+/* ---- buckets ---- */
+
+struct bucket_reads {
+    struct bucket_read *items;
+    size_t count;
+};
+
+static bool bucket_row(const bson_t *doc, void *context)
+{
+    struct bucket_reads *list = context;
+    const char *coupon;
+    int64_t b;
+
+    if (!codec_id_int(doc, "b", &coupon, &b))
+        return false;
+    for (size_t i = 0; i < list->count; i++) {
+        struct bucket_read *r = &list->items[i];
+
+        if (r->found || r->b != b || strcmp(r->coupon, coupon) != 0)
+            continue;
+        if (!codec_bucket_get(doc, r->bucket))
+            return false;
+        r->found = true;
+    }
+    return true;
+}
+
+static const char *bucket_coupon(const void *context, size_t i)
+{
+    const struct bucket_read *reads = context;
+
+    return reads[i].coupon;
+}
+
+enum store_status views_buckets(struct store *s, struct store_time after, struct bucket_read *reads, size_t count)
+{
+    struct door *d = door_of(s);
+    struct bucket_reads list = {reads, count};
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, clause, ids;
+    char buffer[16];
+
+    if (count == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "buckets");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+    for (size_t i = 0; i < count; i++) {
+        codec_bucket_id(&ids, array_key(i, buffer), reads[i].coupon, reads[i].b);
+        bucket_release(reads[i].bucket);
+        bucket_init(reads[i].bucket, reads[i].b);
+        reads[i].found = false;
+    }
+    bson_append_array_end(&clause, &ids);
+    bson_append_document_end(&filter, &clause);
+    door_add_coupons(d, &filter, bucket_coupon, reads, count);
+    bson_append_document_end(&command, &filter);
+    door_read_options(d, &command, after, count + 1);
+    return door_read(d, &command, bucket_row, &list);
+}
+
+struct bucket_list {
+    struct bucket *items;
+    size_t count, most;
+};
+
+static bool listed_bucket_row(const bson_t *doc, void *context)
+{
+    struct bucket_list *list = context;
+
+    if (list->count == list->most)
+        return true;
+    if (!codec_bucket_get(doc, &list->items[list->count]))
+        return false;
+    list->count++;
+    return true;
+}
+
+enum store_status buckets_read(struct door *d, const bson_t *command, struct bucket *buckets, size_t most, size_t *count)
+{
+    struct bucket_list list = {buckets, 0, most};
+    enum store_status status = door_read(d, command, listed_bucket_row, &list);
+
+    if (status != STORE_OK)
+        while (list.count > 0)
+            bucket_release(&list.items[--list.count]);
+    *count = list.count;
+    return status;
+}
+
+/* By the partial index on buckets that have free slots. */
+enum store_status views_free_buckets(struct store *s, struct store_time after, const char *coupon, int64_t lane,
+                                     int64_t from, size_t most, struct bucket *buckets, size_t *count)
+{
+    struct door *d = door_of(s);
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, sub;
+
+    *count = 0;
+    if (most == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "buckets");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_UTF8(&filter, "_id.c", coupon);
+    BSON_APPEND_INT64(&filter, "lane", lane);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.b", &sub);
+    BSON_APPEND_INT64(&sub, "$gte", from);
+    bson_append_document_end(&filter, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "free", &sub);
+    BSON_APPEND_INT32(&sub, "$gt", 0);
+    bson_append_document_end(&filter, &sub);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "_id.b", 1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    door_read_options(d, &command, after, most);
+    return buckets_read(d, &command, buckets, most, count);
+}
+
+/* ---- the definition ---- */
+
+struct definition_read {
+    struct coupon *definition;
+    int64_t *seq;
+    struct arena *arena;
+};
+
+static bool definition_row(const bson_t *doc, void *context)
+{
+    struct definition_read *r = context;
+
+    r->definition = codec_coupon_get(doc, r->arena, r->seq);
+    return r->definition != NULL;
+}
+
+enum store_status views_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
+                               struct coupon **definition, int64_t *seq)
+{
+    struct definition_read read = {NULL, seq, a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    enum store_status status;
+    bson_t filter;
+
+    *seq = 0;
+    BSON_APPEND_UTF8(&command, "find", "coupons");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_UTF8(&filter, "_id", coupon);
+    bson_append_document_end(&command, &filter);
+    door_read_options(d, &command, after, 0);
+    status = door_read(d, &command, definition_row, &read);
+    *definition = read.definition;
+    return status;
+}
