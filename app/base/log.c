@@ -95,6 +95,8 @@ void log_event(enum log_level level, const char *event, const char *details, ...
         len += (size_t)n;
     if (len > sizeof line - 1)
         len = sizeof line - 1;
+    while (line[len - 1] == ' ')
+        len--;
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';

@@ -77,7 +77,7 @@ static void a_line_has_the_threads_request_id(void **state)
     (void)state;
     log_context("req-1");
     log_event(LOG_INFO, "request.failed", "%s", "");
-    assert_ends(content(path), "event=request.failed request=req-1 \n");
+    assert_ends(content(path), "event=request.failed request=req-1\n");
     log_context(NULL);
     log_event(LOG_INFO, "request.failed", "x=%d", 1);
     assert_ends(content(path), "event=request.failed x=1\n");
