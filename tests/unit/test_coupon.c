@@ -1,0 +1,765 @@
+/* Unit tests of coupons/coupon: the table of fields, defaults, checks and what is written. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coupons/coupon.h"
+#include "unit/canonical.h"
+
+#define MONEY_MAX ((INT64_C(1) << 53) - 1)
+
+static struct arena arena;
+static struct buf out;
+static struct coupon c;
+
+/* The least that is a coupon. */
+static int fresh(void **state)
+{
+    (void)state;
+    arena_reset(&arena);
+    buf_clear(&out);
+    coupon_init(&c);
+    c.id = "sale";
+    c.title = "Sale";
+    c.cap.total = 100;
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    buf_free(&out);
+    return 0;
+}
+
+static const char *text_of_all(const struct field_error *list, size_t count)
+{
+    const char *text = "";
+
+    for (size_t i = 0; i < count; i++)
+        text = arena_printf(&arena, "%s[%s %s]", text, list[i].pointer, list[i].detail);
+    return text;
+}
+
+static void assert_fine(void)
+{
+    struct field_error *list = NULL;
+    size_t count = coupon_check(&c, &arena, &list);
+
+    if (count)
+        fail_msg("expected no errors, saw %s", text_of_all(list, count));
+}
+
+/* The one error there is points here. */
+static void assert_wrong(const char *pointer)
+{
+    struct field_error *list = NULL;
+    size_t count = coupon_check(&c, &arena, &list);
+
+    if (count != 1 || strcmp(list[0].pointer, pointer) != 0 || !list[0].detail[0])
+        fail_msg("expected an error at %s, saw %s", pointer, text_of_all(list, count));
+}
+
+static const struct coupon_field *field(const char *pointer)
+{
+    for (size_t i = 0; i < coupon_fields_count; i++)
+        if (strcmp(coupon_fields[i].pointer, pointer) == 0)
+            return &coupon_fields[i];
+    fail_msg("there is no field %s", pointer);
+    return NULL;
+}
+
+static void set_number(const struct coupon_field *f, int64_t value)
+{
+    memcpy((char *)&c + f->offset, &value, sizeof value);
+}
+
+/* A discount of the kind, with all that it requires. */
+static void set_kind(enum discount_kind kind)
+{
+    c.discount.kind = kind;
+    c.discount.amount_minor = kind == DISCOUNT_AMOUNT ? 500 : COUPON_NULL;
+    c.discount.percent_bp = kind == DISCOUNT_PERCENT ? 1500 : COUPON_NULL;
+    c.discount.currency = kind == DISCOUNT_AMOUNT ? "EUR" : NULL;
+    c.discount.label = kind == DISCOUNT_OTHER ? "A free mug" : NULL;
+}
+
+/* ---- the table ---- */
+
+static void the_table_is_sorted_and_leaves_id_and_version_out(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        const char *pointer = coupon_fields[i].pointer;
+
+        if (i && strcmp(coupon_fields[i - 1].pointer, pointer) >= 0)
+            fail_msg("%s stands behind %s", pointer, coupon_fields[i - 1].pointer);
+        assert_string_not_equal(pointer, "/id");
+        assert_true(strcmp(pointer, "/version") < 0); /* coupon_write puts the version last */
+    }
+}
+
+static void every_member_is_one_row(void **state)
+{
+    bool covered[sizeof(struct coupon)] = {false};
+    size_t missing = 0;
+
+    (void)state;
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        size_t size = coupon_fields[i].type == FIELD_STRINGS ? sizeof(struct string_list) : sizeof(int64_t);
+
+        for (size_t k = 0; k < size; k++) {
+            assert_false(covered[coupon_fields[i].offset + k]);
+            covered[coupon_fields[i].offset + k] = true;
+        }
+    }
+    for (size_t k = 0; k < sizeof covered; k++)
+        missing += !covered[k];
+    assert_int_equal(missing, sizeof c.id + sizeof c.version);
+}
+
+static void a_row_is_sound(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        const struct coupon_field *f = &coupon_fields[i];
+        int64_t names = 0;
+
+        assert_true(f->min <= f->max);
+        assert_int_equal(f->discount_kinds != 0, strncmp(f->pointer, "/discount/", 10) == 0);
+        if (f->flags & FIELD_NULLABLE)
+            assert_true(f->type == FIELD_STRING ? !f->default_text : f->default_int == COUPON_NULL);
+        if (f->type != FIELD_ENUM)
+            continue;
+        while (f->names[names])
+            names++;
+        assert_int_equal(f->max, names - 1);
+        assert_true(f->supported & (1u << f->default_int));
+        assert_true(f->supported < (1u << names));
+    }
+}
+
+/* ---- defaults ---- */
+
+static void the_defaults_are_the_contracts(void **state)
+{
+    (void)state;
+    coupon_init(&c);
+    assert_null(c.id);
+    assert_null(c.title);
+    assert_int_equal(c.version, 0);
+    assert_string_equal(c.description, "");
+    assert_int_equal(c.state, COUPON_DRAFT);
+    assert_int_equal(c.starts_at_ms, COUPON_NULL);
+    assert_int_equal(c.ends_at_ms, COUPON_NULL);
+    assert_string_equal(c.time_zone, "UTC");
+    assert_int_equal(c.cap.policy, CAP_EXACT);
+    assert_int_equal(c.cap.total, COUPON_NULL);
+    assert_int_equal(c.cap.per_day, COUPON_NULL);
+    assert_int_equal(c.cap.per_user, 1);
+    assert_int_equal(c.cap.per_user_per_day, COUPON_NULL);
+    assert_int_equal(c.cap.discount_minor, COUPON_NULL);
+    assert_int_equal(c.on_user_cap, ON_USER_CAP_REFUSE);
+    assert_int_equal(c.discount.kind, DISCOUNT_NONE);
+    assert_int_equal(c.valid_for_s, COUPON_NULL);
+    assert_int_equal(c.reserve_s, 900);
+    assert_int_equal(c.codes.source, CODES_NONE);
+    assert_int_equal(c.codes.length, 10);
+    assert_string_equal(c.codes.prefix, "");
+    assert_int_equal(c.low_stock, COUPON_NULL);
+    assert_int_equal(c.replenish.below, COUPON_NULL);
+    assert_int_equal(c.replenish.add, COUPON_NULL);
+    assert_int_equal(c.cleanup_after_s, 2592000);
+    assert_int_equal(c.lanes, 1);
+    assert_string_equal(c.metadata, "{}");
+}
+
+static void a_title_and_a_total_are_enough(void **state)
+{
+    (void)state;
+    assert_fine();
+    c.title = NULL;
+    assert_wrong("/title");
+    c.title = "Sale";
+    c.cap.total = COUPON_NULL;
+    assert_wrong("/cap/total");
+}
+
+/* ---- checks ---- */
+
+static void integers_are_held_to_their_bounds(void **state)
+{
+    static const struct {
+        const char *pointer;
+        int64_t min, max;
+        enum discount_kind kind;
+    } rows[] = {
+        {"/cap/total", 1, 1000000000, DISCOUNT_NONE},       {"/cap/per_day", 1, 1000000000, DISCOUNT_NONE},
+        {"/cap/per_user", 1, 1000, DISCOUNT_NONE},          {"/cap/per_user_per_day", 1, 1000, DISCOUNT_NONE},
+        {"/cap/discount_minor", 0, MONEY_MAX, DISCOUNT_NONE}, {"/reserve_s", 1, 86400, DISCOUNT_NONE},
+        {"/low_stock", 0, 1000000000, DISCOUNT_NONE},       {"/cleanup_after_s", 0, 315360000, DISCOUNT_NONE},
+        {"/discount/amount_minor", 1, MONEY_MAX, DISCOUNT_AMOUNT},
+        {"/discount/min_spend_minor", 0, MONEY_MAX, DISCOUNT_AMOUNT},
+        {"/discount/percent_bp", 1, 10000, DISCOUNT_PERCENT},
+        {"/starts_at", -62167219200000, 253402300799999, DISCOUNT_NONE},
+        {"/ends_at", -62167219200000, 253402300799999, DISCOUNT_NONE},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct coupon_field *f = field(rows[i].pointer);
+
+        fresh(state);
+        set_kind(rows[i].kind);
+        set_number(f, rows[i].min);
+        assert_fine();
+        set_number(f, rows[i].max);
+        assert_fine();
+        set_number(f, rows[i].min - 1);
+        assert_wrong(rows[i].pointer);
+        set_number(f, rows[i].max + 1);
+        assert_wrong(rows[i].pointer);
+        set_number(f, INT64_MAX);
+        assert_wrong(rows[i].pointer);
+    }
+}
+
+static void null_is_only_for_what_may_be_null(void **state)
+{
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        const struct coupon_field *f = &coupon_fields[i];
+        bool nullable = (f->flags & FIELD_NULLABLE) && strcmp(f->pointer, "/cap/total") != 0;
+
+        if ((f->type != FIELD_INT && f->type != FIELD_TIME) || f->discount_kinds)
+            continue;
+        fresh(state);
+        set_number(f, COUPON_NULL);
+        if (nullable)
+            assert_fine();
+        else
+            assert_wrong(f->pointer);
+    }
+}
+
+static const char *repeat(const char *part, size_t times)
+{
+    char *text = arena_alloc(&arena, strlen(part) * times + 1);
+
+    for (size_t i = 0; i < times; i++)
+        memcpy(text + i * strlen(part), part, strlen(part));
+    return text;
+}
+
+static void texts_are_counted_in_characters(void **state)
+{
+    (void)state;
+    c.title = repeat("\xF0\x9F\x98\x80", 200);
+    c.description = repeat("\xC3\xA4", 2000);
+    assert_fine();
+    c.title = repeat("x", 201);
+    assert_wrong("/title");
+    c.title = "";
+    assert_wrong("/title");
+    c.title = "\xC3";
+    assert_wrong("/title");
+    c.title = "x";
+    c.description = repeat("x", 2001);
+    assert_wrong("/description");
+}
+
+static void a_time_zone_has_the_form_of_a_name(void **state)
+{
+    static const char *const good[] = {"UTC", "Europe/Berlin", "America/Port-au-Prince", "Etc/GMT+12", "+05:30", "A_b"};
+    static const char *const bad[] = {"", "Europe Berlin", "Europe/Berlin\n", "a.b", "\xC3\xA4", "$x"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        c.time_zone = good[i];
+        assert_fine();
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        c.time_zone = bad[i];
+        assert_wrong("/time_zone");
+    }
+    c.time_zone = repeat("x", 64);
+    assert_fine();
+    c.time_zone = repeat("x", 65);
+    assert_wrong("/time_zone");
+}
+
+static void the_window_must_be_in_order(void **state)
+{
+    (void)state;
+    c.starts_at_ms = 1000;
+    assert_fine();
+    c.ends_at_ms = 1001;
+    assert_fine();
+    c.ends_at_ms = 1000;
+    assert_wrong("/ends_at");
+    c.ends_at_ms = 999;
+    assert_wrong("/ends_at");
+    c.starts_at_ms = COUPON_NULL;
+    assert_fine();
+}
+
+static void what_is_not_supported_yet_is_pointed_at(void **state)
+{
+    static const struct {
+        const char *pointer;
+        int64_t value;
+    } rows[] = {
+        {"/cap/policy", CAP_APPROXIMATE}, {"/cap/policy", CAP_NONE},          {"/on_user_cap", ON_USER_CAP_EXISTING},
+        {"/codes/source", CODES_GENERATED}, {"/codes/source", CODES_IMPORTED}, {"/codes/length", 12},
+        {"/codes/pick", PICK_RANDOM},     {"/codes/claim", CLAIM_PRESENT},    {"/codes/match", MATCH_LOOSE},
+        {"/codes/unique", UNIQUE_SERVICE}, {"/lanes", 2},                     {"/valid_for_s", 60},
+        {"/replenish/below", 5},          {"/replenish/add", 5},              {"/state", COUPON_DELETED},
+        {"/state", -1},                   {"/cap/policy", COUPON_NULL},       {"/lanes", 65},
+        {"/codes/length", 5},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fresh(state);
+        set_number(field(rows[i].pointer), rows[i].value);
+        assert_wrong(rows[i].pointer);
+    }
+    fresh(state);
+    c.codes.prefix = "X-";
+    assert_wrong("/codes/prefix");
+}
+
+static void each_kind_of_discount_requires_its_fields(void **state)
+{
+    (void)state;
+    for (int kind = DISCOUNT_NONE; kind <= DISCOUNT_OTHER; kind++) {
+        set_kind((enum discount_kind)kind);
+        assert_fine();
+    }
+    set_kind(DISCOUNT_AMOUNT);
+    c.discount.amount_minor = COUPON_NULL;
+    assert_wrong("/discount/amount_minor");
+    set_kind(DISCOUNT_AMOUNT);
+    c.discount.currency = NULL;
+    assert_wrong("/discount/currency");
+    set_kind(DISCOUNT_PERCENT);
+    c.discount.percent_bp = COUPON_NULL;
+    assert_wrong("/discount/percent_bp");
+    set_kind(DISCOUNT_OTHER);
+    c.discount.label = NULL;
+    assert_wrong("/discount/label");
+    c.discount.label = "";
+    assert_wrong("/discount/label");
+    c.discount.label = repeat("x", 201);
+    assert_wrong("/discount/label");
+}
+
+static void money_needs_a_currency(void **state)
+{
+    static const char *const bad[] = {"eur", "EURO", "EU", "E1R", ""};
+
+    (void)state;
+    set_kind(DISCOUNT_PERCENT);
+    c.discount.max_minor = 1000;
+    assert_wrong("/discount/currency");
+    c.discount.currency = "EUR";
+    assert_fine();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct field_error *list;
+
+        c.discount.currency = bad[i];
+        if (!coupon_check(&c, &arena, &list) || strcmp(list[0].pointer, "/discount/currency") != 0)
+            fail_msg("\"%s\" passes as a currency", bad[i]);
+    }
+    c.discount.currency = NULL;
+    c.discount.max_minor = COUPON_NULL;
+    c.discount.min_spend_minor = 1;
+    assert_wrong("/discount/currency");
+    set_kind(DISCOUNT_OTHER);
+    assert_wrong("/discount/currency");
+    c.discount.min_spend_minor = 0;
+    assert_fine();
+}
+
+static void fields_of_another_kind_are_refused(void **state)
+{
+    static const char *one[] = {"x"};
+
+    (void)state;
+    c.discount.amount_minor = 500;
+    assert_wrong("/discount/amount_minor");
+    fresh(state);
+    c.discount.currency = "EUR";
+    assert_wrong("/discount/currency");
+    fresh(state);
+    c.discount.min_spend_minor = 1;
+    assert_wrong("/discount/min_spend_minor");
+    fresh(state);
+    c.discount.only.skus = (struct string_list){one, 1};
+    assert_wrong("/discount/only/skus");
+    fresh(state);
+    set_kind(DISCOUNT_AMOUNT);
+    c.discount.percent_bp = 100;
+    assert_wrong("/discount/percent_bp");
+    c.discount.percent_bp = COUPON_NULL;
+    c.discount.max_minor = 100;
+    assert_wrong("/discount/max_minor");
+    c.discount.max_minor = COUPON_NULL;
+    c.discount.label = "x";
+    assert_wrong("/discount/label");
+    fresh(state);
+    c.discount.kind = 77;
+    assert_wrong("/discount/kind");
+}
+
+static void lists_are_bounded_and_their_items_too(void **state)
+{
+    const char *items[101];
+
+    (void)state;
+    for (size_t i = 0; i < 101; i++)
+        items[i] = "shoes";
+    set_kind(DISCOUNT_AMOUNT);
+    c.discount.only.categories = (struct string_list){items, 100};
+    assert_fine();
+    c.discount.only.categories.count = 101;
+    assert_wrong("/discount/only/categories");
+    c.discount.only.categories.count = 3;
+    items[2] = "";
+    assert_wrong("/discount/only/categories/2");
+    items[2] = repeat("x", 129);
+    assert_wrong("/discount/only/categories/2");
+    items[2] = repeat("\xC3\xA4", 128);
+    assert_fine();
+}
+
+static void metadata_is_an_object_of_at_most_4_kib(void **state)
+{
+    (void)state;
+    c.metadata = arena_printf(&arena, "{\"a\":\"%s\"}", repeat("x", 4096 - 8));
+    assert_fine();
+    c.metadata = arena_printf(&arena, "{\"a\":\"%s\"}", repeat("x", 4096 - 7));
+    assert_wrong("/metadata");
+    c.metadata = "[]";
+    assert_wrong("/metadata");
+    c.metadata = NULL;
+    assert_wrong("/metadata");
+}
+
+static void all_errors_are_told_at_once(void **state)
+{
+    struct field_error *list;
+    size_t count;
+
+    (void)state;
+    c.title = NULL;
+    c.cap.total = 0;
+    c.cap.per_user = 0;
+    c.lanes = 2;
+    c.reserve_s = 0;
+    c.time_zone = "a b";
+    c.starts_at_ms = c.ends_at_ms = 5;
+    c.codes.length = 7;
+    c.metadata = "";
+    c.discount.label = "x";
+    count = coupon_check(&c, &arena, &list);
+    assert_int_equal(count, 10);
+    for (size_t i = 0; i < count; i++)
+        assert_true(list[i].pointer[0] == '/' && list[i].detail[0]);
+}
+
+/* ---- copies and differences ---- */
+
+static void a_copy_is_deep(void **state)
+{
+    struct arena first;
+    struct coupon *copy;
+    const char *items[] = {"a", "b"};
+
+    (void)state;
+    arena_init(&first, 0);
+    set_kind(DISCOUNT_AMOUNT);
+    c.id = arena_strdup(&first, "sale");
+    c.title = arena_strdup(&first, "Sale");
+    c.version = 7;
+    c.metadata = arena_strdup(&first, "{\"a\":1}");
+    c.discount.currency = arena_strdup(&first, "EUR");
+    c.discount.only.skus = (struct string_list){arena_alloc(&first, sizeof items), 2};
+    for (size_t i = 0; i < 2; i++)
+        c.discount.only.skus.items[i] = arena_strdup(&first, items[i]);
+    copy = coupon_copy(&c, &arena);
+    arena_free(&first);
+    assert_string_equal(copy->id, "sale");
+    assert_string_equal(copy->title, "Sale");
+    assert_int_equal(copy->version, 7);
+    assert_string_equal(copy->metadata, "{\"a\":1}");
+    assert_string_equal(copy->discount.currency, "EUR");
+    assert_int_equal(copy->discount.only.skus.count, 2);
+    assert_string_equal(copy->discount.only.skus.items[1], "b");
+    assert_int_equal(copy->discount.only.categories.count, 0);
+}
+
+static void fixed_fields_are_those_of_the_contract(void **state)
+{
+    static const char *const fixed[] = {"/cap/policy",   "/codes/claim",  "/codes/length", "/codes/match",
+                                        "/codes/pick",   "/codes/prefix", "/codes/source", "/codes/unique",
+                                        "/discount/currency", "/lanes",   "/time_zone"};
+    size_t found = 0;
+
+    (void)state;
+    for (size_t i = 0; i < coupon_fields_count; i++)
+        if (coupon_fields[i].flags & FIELD_FIXED)
+            assert_string_equal(coupon_fields[i].pointer, fixed[found++]);
+    assert_int_equal(found, sizeof fixed / sizeof *fixed);
+}
+
+static void differences_are_found_in_fixed_fields_only(void **state)
+{
+    struct coupon other;
+
+    (void)state;
+    set_kind(DISCOUNT_AMOUNT);
+    other = c;
+    assert_null(coupon_fixed_difference(&c, &other));
+    other.title = "Other";
+    other.cap.total = 5;
+    other.state = COUPON_ENDED;
+    other.discount.amount_minor = 1;
+    other.time_zone = arena_strdup(&arena, c.time_zone); /* the same text elsewhere */
+    assert_null(coupon_fixed_difference(&c, &other));
+    other.time_zone = "Europe/Berlin";
+    assert_string_equal(coupon_fixed_difference(&c, &other), "/time_zone");
+    other.lanes = 2;
+    assert_string_equal(coupon_fixed_difference(&c, &other), "/lanes");
+    other.discount.currency = NULL;
+    assert_string_equal(coupon_fixed_difference(&other, &c), "/discount/currency");
+    assert_string_equal(coupon_fixed_difference(&c, &other), "/discount/currency");
+}
+
+/* ---- writing ---- */
+
+static const char *written(bool with_version)
+{
+    struct json j = json_to(&out);
+
+    buf_clear(&out);
+    coupon_write(&c, &j, with_version);
+    if (!is_canonical(out.data))
+        fail_msg("not canonical: %s", out.data);
+    return out.data;
+}
+
+/* The contract's example, its members sorted. */
+static void the_contracts_example_is_written(void **state)
+{
+    (void)state;
+    c.id = "summer-sale";
+    c.title = "Summer sale";
+    c.state = COUPON_ACTIVE;
+    c.starts_at_ms = 1793491200000;
+    c.time_zone = "Europe/Berlin";
+    c.cap.total = 5000;
+    set_kind(DISCOUNT_AMOUNT);
+    c.discount.min_spend_minor = 2000;
+    c.low_stock = 100;
+    assert_string_equal(
+        written(false),
+        "{\"cap\":{\"discount_minor\":null,\"per_day\":null,\"per_user\":1,\"per_user_per_day\":null,\"policy\":\"exact\","
+        "\"total\":5000},\"cleanup_after_s\":2592000,\"codes\":{\"claim\":\"any\",\"length\":10,\"match\":\"exact\","
+        "\"pick\":\"sequential\",\"prefix\":\"\",\"source\":\"none\",\"unique\":\"coupon\"},\"description\":\"\","
+        "\"discount\":{\"amount_minor\":500,\"currency\":\"EUR\",\"kind\":\"amount\",\"min_spend_minor\":2000,"
+        "\"only\":{\"categories\":[],\"skus\":[]}},\"ends_at\":null,\"id\":\"summer-sale\",\"lanes\":1,\"low_stock\":100,"
+        "\"metadata\":{},\"on_user_cap\":\"refuse\",\"replenish\":{\"add\":null,\"below\":null},\"reserve_s\":900,"
+        "\"starts_at\":\"2026-11-01T00:00:00.000Z\",\"state\":\"active\",\"time_zone\":\"Europe/Berlin\","
+        "\"title\":\"Summer sale\",\"valid_for_s\":null}");
+}
+
+static void a_discount_shows_only_what_its_kind_has(void **state)
+{
+    static const char *const want[] = {
+        [DISCOUNT_NONE] = "\"discount\":{\"kind\":\"none\"},",
+        [DISCOUNT_AMOUNT] = "\"discount\":{\"amount_minor\":500,\"currency\":\"EUR\",\"kind\":\"amount\","
+                            "\"min_spend_minor\":0,\"only\":{\"categories\":[\"a\",\"b\\\"\"],\"skus\":[]}},",
+        [DISCOUNT_PERCENT] = "\"discount\":{\"currency\":null,\"kind\":\"percent\",\"max_minor\":null,"
+                             "\"min_spend_minor\":0,\"only\":{\"categories\":[\"a\",\"b\\\"\"],\"skus\":[]},"
+                             "\"percent_bp\":1500},",
+        [DISCOUNT_OTHER] = "\"discount\":{\"currency\":null,\"kind\":\"other\",\"label\":\"A free mug\","
+                           "\"min_spend_minor\":0,\"only\":{\"categories\":[\"a\",\"b\\\"\"],\"skus\":[]}},",
+    };
+    const char *items[] = {"a", "b\""};
+
+    (void)state;
+    for (int kind = DISCOUNT_NONE; kind <= DISCOUNT_OTHER; kind++) {
+        set_kind((enum discount_kind)kind);
+        c.discount.only.categories = (struct string_list){items, 2};
+        if (!strstr(written(false), want[kind]))
+            fail_msg("kind %d: %s", kind, out.data);
+    }
+}
+
+static void the_version_comes_last_and_only_when_asked_for(void **state)
+{
+    (void)state;
+    c.version = 12;
+    c.valid_for_s = 5;
+    assert_null(strstr(written(false), "version"));
+    assert_non_null(strstr(written(true), ",\"valid_for_s\":5,\"version\":12}"));
+}
+
+static void metadata_is_written_as_it_is(void **state)
+{
+    (void)state;
+    c.metadata = "{\"b\":[1,{\"c\":null}],\"d\":\"\xC3\xA4\"}";
+    assert_non_null(strstr(written(false), "\"metadata\":{\"b\":[1,{\"c\":null}],\"d\":\"\xC3\xA4\"},\"on_user_cap\""));
+}
+
+/* ---- texts ---- */
+
+static void ids_have_the_contracts_form(void **state)
+{
+    static const char *const good[] = {"a", "_", "0", "summer-sale", "A_b-9"};
+    static const char *const bad[] = {"", "-", "-a", "a b", "a/b", "a.b", "\xC3\xA4", "a\n", "a%20"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!coupon_id_valid(good[i]))
+            fail_msg("\"%s\" is an id", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (coupon_id_valid(bad[i]))
+            fail_msg("\"%s\" is no id", bad[i]);
+    assert_true(coupon_id_valid(repeat("x", 64)));
+    assert_false(coupon_id_valid(repeat("x", 65)));
+}
+
+static void users_are_text_without_control_characters(void **state)
+{
+    static const char *const good[] = {"u", "a b", "u/1", "\xC3\xA4", "\xF0\x9F\x98\x80", "{}", "$where", " "};
+    static const char *const bad[] = {"", "\n", "a\x01", "\x7F", "\xC2\x80", "\xC2\x9F", "\xFF", "\xC3", "\xED\xA0\x80"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!coupon_user_valid(good[i]))
+            fail_msg("\"%s\" is a user", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (coupon_user_valid(bad[i]))
+            fail_msg("bad[%zu] is no user", i);
+    assert_true(coupon_user_valid("\xC2\xA0")); /* the first after the controls */
+    assert_true(coupon_user_valid(repeat("x", 128)));
+    assert_false(coupon_user_valid(repeat("x", 129)));
+    assert_true(coupon_user_valid(repeat("\xC3\xA4", 64)));
+    assert_false(coupon_user_valid(repeat("\xC3\xA4", 65)));
+}
+
+/* Every sequence of one to four bytes from the interesting ones, against the standard's table of well-formed ones. */
+static bool table_says_valid(const unsigned char *s)
+{
+    static const struct {
+        unsigned char low[4], high[4];
+        int len;
+    } rows[] = {
+        {{0x01}, {0x7F}, 1},
+        {{0xC2, 0x80}, {0xDF, 0xBF}, 2},
+        {{0xE0, 0xA0, 0x80}, {0xE0, 0xBF, 0xBF}, 3},
+        {{0xE1, 0x80, 0x80}, {0xEC, 0xBF, 0xBF}, 3},
+        {{0xED, 0x80, 0x80}, {0xED, 0x9F, 0xBF}, 3},
+        {{0xEE, 0x80, 0x80}, {0xEF, 0xBF, 0xBF}, 3},
+        {{0xF0, 0x90, 0x80, 0x80}, {0xF0, 0xBF, 0xBF, 0xBF}, 4},
+        {{0xF1, 0x80, 0x80, 0x80}, {0xF3, 0xBF, 0xBF, 0xBF}, 4},
+        {{0xF4, 0x80, 0x80, 0x80}, {0xF4, 0x8F, 0xBF, 0xBF}, 4},
+    };
+
+    while (*s) {
+        bool matched = false;
+
+        for (size_t r = 0; r < sizeof rows / sizeof *rows && !matched; r++) {
+            int i = 0;
+
+            while (i < rows[r].len && s[i] >= rows[r].low[i] && s[i] <= rows[r].high[i])
+                i++;
+            matched = i == rows[r].len;
+            if (matched)
+                s += i;
+        }
+        if (!matched)
+            return false;
+    }
+    return true;
+}
+
+static void utf8_is_what_the_standard_says(void **state)
+{
+    static const unsigned char bytes[] = {0x01, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF,
+                                          0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF};
+    enum { COUNT = sizeof bytes };
+
+    (void)state;
+    for (unsigned i = 0; i < COUNT * COUNT * COUNT * COUNT; i++) {
+        unsigned char text[5] = {bytes[i % COUNT], bytes[i / COUNT % COUNT], bytes[i / COUNT / COUNT % COUNT],
+                                 bytes[i / COUNT / COUNT / COUNT], 0};
+
+        for (int len = 1; len <= 4; len++) {
+            unsigned char cut[5] = {0};
+
+            memcpy(cut, text, (size_t)len);
+            if (utf8_valid((const char *)cut, NULL) != table_says_valid(cut))
+                fail_msg("%02x %02x %02x %02x is judged wrongly", cut[0], cut[1], cut[2], cut[3]);
+        }
+    }
+}
+
+static void characters_are_counted(void **state)
+{
+    size_t characters = 99;
+
+    (void)state;
+    assert_true(utf8_valid("", &characters));
+    assert_int_equal(characters, 0);
+    assert_true(utf8_valid("a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80", &characters));
+    assert_int_equal(characters, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_table_is_sorted_and_leaves_id_and_version_out, fresh),
+        cmocka_unit_test_setup(every_member_is_one_row, fresh),
+        cmocka_unit_test_setup(a_row_is_sound, fresh),
+        cmocka_unit_test_setup(the_defaults_are_the_contracts, fresh),
+        cmocka_unit_test_setup(a_title_and_a_total_are_enough, fresh),
+        cmocka_unit_test_setup(integers_are_held_to_their_bounds, fresh),
+        cmocka_unit_test_setup(null_is_only_for_what_may_be_null, fresh),
+        cmocka_unit_test_setup(texts_are_counted_in_characters, fresh),
+        cmocka_unit_test_setup(a_time_zone_has_the_form_of_a_name, fresh),
+        cmocka_unit_test_setup(the_window_must_be_in_order, fresh),
+        cmocka_unit_test_setup(what_is_not_supported_yet_is_pointed_at, fresh),
+        cmocka_unit_test_setup(each_kind_of_discount_requires_its_fields, fresh),
+        cmocka_unit_test_setup(money_needs_a_currency, fresh),
+        cmocka_unit_test_setup(fields_of_another_kind_are_refused, fresh),
+        cmocka_unit_test_setup(lists_are_bounded_and_their_items_too, fresh),
+        cmocka_unit_test_setup(metadata_is_an_object_of_at_most_4_kib, fresh),
+        cmocka_unit_test_setup(all_errors_are_told_at_once, fresh),
+        cmocka_unit_test_setup(a_copy_is_deep, fresh),
+        cmocka_unit_test_setup(fixed_fields_are_those_of_the_contract, fresh),
+        cmocka_unit_test_setup(differences_are_found_in_fixed_fields_only, fresh),
+        cmocka_unit_test_setup(the_contracts_example_is_written, fresh),
+        cmocka_unit_test_setup(a_discount_shows_only_what_its_kind_has, fresh),
+        cmocka_unit_test_setup(the_version_comes_last_and_only_when_asked_for, fresh),
+        cmocka_unit_test_setup(metadata_is_written_as_it_is, fresh),
+        cmocka_unit_test_setup(ids_have_the_contracts_form, fresh),
+        cmocka_unit_test_setup(users_are_text_without_control_characters, fresh),
+        cmocka_unit_test_setup(utf8_is_what_the_standard_says, fresh),
+        cmocka_unit_test_setup(characters_are_counted, fresh),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

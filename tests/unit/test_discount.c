@@ -1,0 +1,280 @@
+/* Unit tests of coupons/discount: what an order earns, its refusals in order, arithmetic at the bounds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coupons/discount.h"
+
+#define MONEY_MAX ((INT64_C(1) << 53) - 1)
+
+__extension__ typedef __int128 wide;
+
+static struct coupon c;
+static struct order order;
+static struct order_line lines[4];
+static const char *const shoes[] = {"shoes", "boots"};
+static const char *const skus[] = {"A1"};
+
+static int fresh(void **state)
+{
+    (void)state;
+    coupon_init(&c);
+    c.discount.kind = DISCOUNT_AMOUNT;
+    c.discount.amount_minor = 500;
+    c.discount.currency = "EUR";
+    memset(lines, 0, sizeof lines);
+    order = (struct order){.id = "o", .amount_minor = 4200, .currency = "EUR", .lines = lines};
+    return 0;
+}
+
+static void add_line(const char *sku, const char *category, int64_t amount_minor)
+{
+    lines[order.line_count++] = (struct order_line){sku, category, amount_minor, 1};
+}
+
+static void only(const char *const *categories, size_t category_count, const char *const *sku_list, size_t sku_count)
+{
+    c.discount.only.categories = (struct string_list){(const char **)categories, category_count};
+    c.discount.only.skus = (struct string_list){(const char **)sku_list, sku_count};
+}
+
+static void assert_earns(const struct order *o, int64_t want)
+{
+    int64_t have = -1;
+    const char *why = NULL;
+    enum cpn_result r = discount_of(&c, o, &have, &why);
+
+    if (r != CPN_OK || have != want || why)
+        fail_msg("%s, %lld (%s) instead of %lld", result_info(r)->name, (long long)have, why ? why : "", (long long)want);
+}
+
+static void assert_refused(const struct order *o, const char *part)
+{
+    int64_t have = -1;
+    const char *why = NULL;
+    enum cpn_result r = discount_of(&c, o, &have, &why);
+
+    if (r != CPN_ORDER_NOT_ELIGIBLE || !why || !strstr(why, part) || have != 0)
+        fail_msg("%s, %lld, \"%s\" instead of a refusal for \"%s\"", result_info(r)->name, (long long)have, why ? why : "",
+                 part);
+}
+
+static void no_discount_asks_for_nothing(void **state)
+{
+    (void)state;
+    coupon_init(&c);
+    assert_earns(NULL, 0);
+    order.currency = "USD";
+    assert_earns(&order, 0);
+}
+
+static void an_amount_is_at_most_the_order(void **state)
+{
+    (void)state;
+    assert_earns(&order, 500);
+    order.amount_minor = 500;
+    assert_earns(&order, 500);
+    order.amount_minor = 499;
+    assert_earns(&order, 499);
+    order.amount_minor = 0;
+    assert_earns(&order, 0);
+}
+
+static void an_amount_without_rule_needs_no_order(void **state)
+{
+    (void)state;
+    assert_earns(NULL, 500);
+    order.amount_minor = COUPON_NULL;
+    assert_earns(&order, 500);
+}
+
+static void a_rule_needs_an_order_and_its_amount(void **state)
+{
+    (void)state;
+    c.discount.min_spend_minor = 1;
+    assert_refused(NULL, "there is none");
+    order.amount_minor = COUPON_NULL;
+    assert_refused(&order, "order's amount");
+    fresh(state);
+    only(shoes, 2, NULL, 0);
+    assert_refused(NULL, "there is none");
+    fresh(state);
+    c.discount.kind = DISCOUNT_PERCENT;
+    c.discount.percent_bp = 1000;
+    assert_refused(NULL, "there is none");
+    order.amount_minor = COUPON_NULL;
+    assert_refused(&order, "order's amount");
+}
+
+static void the_currency_must_be_the_coupons(void **state)
+{
+    (void)state;
+    order.currency = "USD";
+    assert_refused(&order, "currency");
+    order.currency = NULL;
+    assert_earns(&order, 500);
+    order.currency = "USD";
+    c.discount.kind = DISCOUNT_PERCENT;
+    c.discount.percent_bp = 1000;
+    c.discount.currency = NULL; /* a percentage of any money */
+    assert_earns(&order, 420);
+}
+
+static void the_minimum_spend_is_reached_from_it_on(void **state)
+{
+    (void)state;
+    c.discount.min_spend_minor = 4200;
+    assert_earns(&order, 500);
+    c.discount.min_spend_minor = 4201;
+    assert_refused(&order, "minimum spend");
+    c.discount.kind = DISCOUNT_OTHER;
+    assert_refused(&order, "minimum spend");
+    c.discount.min_spend_minor = 4200;
+    assert_earns(&order, 0);
+}
+
+static void lines_count_instead_of_the_amount(void **state)
+{
+    (void)state;
+    add_line("A1", "shoes", 100);
+    add_line(NULL, NULL, 150);
+    assert_earns(&order, 250);
+    order.amount_minor = COUPON_NULL;
+    assert_earns(&order, 250);
+}
+
+static void only_listed_lines_count(void **state)
+{
+    (void)state;
+    add_line("B1", "shoes", 100);
+    add_line("B2", "hats", 1000);
+    add_line("A1", "hats", 20);
+    add_line(NULL, NULL, 5000);
+    only(shoes, 2, NULL, 0);
+    assert_earns(&order, 100);
+    only(NULL, 0, skus, 1);
+    assert_earns(&order, 20);
+    only(shoes, 2, skus, 1); /* either will do */
+    assert_earns(&order, 120);
+    c.discount.min_spend_minor = 121;
+    assert_refused(&order, "minimum spend");
+    c.discount.min_spend_minor = 120;
+    assert_earns(&order, 120);
+}
+
+static void an_order_without_a_listed_line_is_not_eligible(void **state)
+{
+    (void)state;
+    only(shoes + 1, 1, NULL, 0);
+    assert_refused(&order, "categories");
+    add_line("A1", "shoes", 4200);
+    assert_refused(&order, "categories");
+    only(shoes, 1, NULL, 0);
+    lines[0].amount_minor = 0; /* listed, and free of charge */
+    assert_earns(&order, 0);
+}
+
+static void refusals_come_in_their_order(void **state)
+{
+    (void)state;
+    c.discount.min_spend_minor = 10000;
+    only(shoes, 2, NULL, 0);
+    assert_refused(NULL, "there is none");
+    order.currency = "USD";
+    assert_refused(&order, "currency");
+    order.currency = "EUR";
+    assert_refused(&order, "categories");
+    add_line(NULL, "shoes", 9999);
+    assert_refused(&order, "minimum spend");
+    add_line(NULL, "boots", 1);
+    assert_earns(&order, 500);
+}
+
+static void a_percentage_is_rounded_down(void **state)
+{
+    static const struct {
+        int64_t sum, bp, want;
+    } rows[] = {
+        {4200, 1500, 630}, {1, 9999, 0},     {1, 10000, 1}, {9999, 1, 0}, {10000, 1, 1}, {19999, 1, 1}, {333, 3333, 110},
+        {0, 5000, 0},      {MONEY_MAX, 10000, MONEY_MAX},   {MONEY_MAX, 1, 900719925474},
+        {MONEY_MAX, 9999, 9006298534815516},
+    };
+
+    (void)state;
+    c.discount.kind = DISCOUNT_PERCENT;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        order.amount_minor = rows[i].sum;
+        c.discount.percent_bp = rows[i].bp;
+        assert_earns(&order, rows[i].want);
+    }
+}
+
+static void a_percentage_stops_at_its_maximum(void **state)
+{
+    (void)state;
+    c.discount.kind = DISCOUNT_PERCENT;
+    c.discount.percent_bp = 1500;
+    c.discount.max_minor = 630;
+    assert_earns(&order, 630);
+    c.discount.max_minor = 629;
+    assert_earns(&order, 629);
+    c.discount.max_minor = 0;
+    assert_earns(&order, 0);
+}
+
+static void a_percentage_is_exact_to_the_unit(void **state)
+{
+    (void)state;
+    srand(1);
+    c.discount.kind = DISCOUNT_PERCENT;
+    for (int i = 0; i < 100000; i++) {
+        int64_t sum = ((int64_t)rand() << 22 ^ rand()) & MONEY_MAX, bp = 1 + rand() % 10000, have = -1;
+        const char *why;
+
+        order.amount_minor = sum;
+        c.discount.percent_bp = bp;
+        assert_int_equal(discount_of(&c, &order, &have, &why), CPN_OK);
+        if (have != (int64_t)((wide)sum * bp / 10000))
+            fail_msg("%lld of %lld at %lld", (long long)have, (long long)sum, (long long)bp);
+    }
+}
+
+static void enormous_lines_do_not_overflow(void **state)
+{
+    static struct order_line many[3000];
+
+    (void)state;
+    for (size_t i = 0; i < 3000; i++)
+        many[i] = (struct order_line){NULL, NULL, MONEY_MAX, 1};
+    order.lines = many;
+    order.line_count = 3000;
+    c.discount.kind = DISCOUNT_PERCENT;
+    c.discount.percent_bp = 10000;
+    assert_earns(&order, MONEY_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(no_discount_asks_for_nothing, fresh),
+        cmocka_unit_test_setup(an_amount_is_at_most_the_order, fresh),
+        cmocka_unit_test_setup(an_amount_without_rule_needs_no_order, fresh),
+        cmocka_unit_test_setup(a_rule_needs_an_order_and_its_amount, fresh),
+        cmocka_unit_test_setup(the_currency_must_be_the_coupons, fresh),
+        cmocka_unit_test_setup(the_minimum_spend_is_reached_from_it_on, fresh),
+        cmocka_unit_test_setup(lines_count_instead_of_the_amount, fresh),
+        cmocka_unit_test_setup(only_listed_lines_count, fresh),
+        cmocka_unit_test_setup(an_order_without_a_listed_line_is_not_eligible, fresh),
+        cmocka_unit_test_setup(refusals_come_in_their_order, fresh),
+        cmocka_unit_test_setup(a_percentage_is_rounded_down, fresh),
+        cmocka_unit_test_setup(a_percentage_stops_at_its_maximum, fresh),
+        cmocka_unit_test_setup(a_percentage_is_exact_to_the_unit, fresh),
+        cmocka_unit_test_setup(enormous_lines_do_not_overflow, fresh),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
