@@ -388,6 +388,7 @@ static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
     *p = (struct part){.lane = l};
     if (l->pending) {
         answer_late(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN, false);
+        answer_late(c, &l->queue, CPN_BUSY, false);
         p->state = PART_RETRY;
         p->batch = l->pending;
         p->ops = l->pending_ops;
@@ -738,6 +739,8 @@ static void load_stash(struct committer *c, struct part *p)
     lane_evict_buckets(l);
     if (lane_top_up(l, c->store, want) != STORE_OK)
         defer(c, p, c->config.backoff_ms);
+    else if (l->stale)
+        defer(c, p, 0);
 }
 
 /* ---- deciding ---- */

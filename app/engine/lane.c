@@ -257,8 +257,10 @@ static enum store_status top_up_once(struct lane *l, struct store *s, size_t *ad
             continue;
         }
         c = lane_cache_bucket(l, &buckets[i]);
-        if (!c)
-            continue; /* ahead of the tail: the append will find out */
+        if (!c) {
+            l->stale = true; /* it is ahead of the tail */
+            continue;
+        }
         stash_bucket(l, c);
         *added += (size_t)c->stash_left;
     }

@@ -117,7 +117,7 @@ const struct use *lane_known_use(const struct lane *l, const char *user);
 struct cached_bucket *lane_bucket(struct lane *l, int64_t b);
 /* Lay the window over a bucket that was read and cache it; takes it. NULL: it is ahead of the tail. */
 struct cached_bucket *lane_cache_bucket(struct lane *l, struct bucket *k);
-/* Fill the stash when it holds less than `want` although more are free. */
+/* Fill the stash when it holds less than `want` although more are free. A bucket ahead of the tail makes the lane stale. */
 enum store_status lane_top_up(struct lane *l, struct store *s, size_t want);
 /* Drop cached buckets that are written and hold nothing for the stash. */
 void lane_evict_buckets(struct lane *l);
