@@ -1,0 +1,716 @@
+/* Unit tests of coupons/fold: what each kind of entry does to each view, and that a lie in a batch is found. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coupons/fold.h"
+
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+#define NOON (INT64_C(20000) * DAY_MS + DAY_MS / 2)
+#define ALIAS "0123456789abcdef"
+
+static struct arena arena;
+static struct batch *made[64];
+static size_t made_count;
+
+static int fresh(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    made_count = 0;
+    return 0;
+}
+
+static int release(void **state)
+{
+    (void)state;
+    while (made_count)
+        batch_free(made[--made_count]);
+    arena_free(&arena);
+    return 0;
+}
+
+static int64_t day_of(int64_t at_ms)
+{
+    return at_ms - at_ms % DAY_MS;
+}
+
+/* An empty batch with that seq and time. */
+static struct batch *batch_at(int64_t seq, int64_t at_ms)
+{
+    struct batch *b = batch_new("sale", 0);
+
+    assert_true(made_count < sizeof made / sizeof *made);
+    made[made_count++] = b;
+    b->head.seq = seq;
+    b->head.at_ms = at_ms;
+    b->head.day_ms = day_of(at_ms);
+    return b;
+}
+
+static struct entry *redeem(struct batch *b, const char *user, int64_t n, uint32_t g)
+{
+    struct entry *e = batch_add(b, ENTRY_REDEEM);
+
+    e->n = n;
+    e->g = g;
+    e->user = user;
+    memcpy(e->alias, ALIAS, sizeof ALIAS);
+    return e;
+}
+
+static struct entry *reverse(struct batch *b, const char *user, int64_t n, uint32_t g, bool same_day)
+{
+    struct entry *e = batch_add(b, ENTRY_REVERSE);
+
+    e->n = n;
+    e->g = g;
+    e->user = user;
+    e->same_day = same_day;
+    memcpy(e->alias, ALIAS, sizeof ALIAS);
+    return e;
+}
+
+static struct entry *range(struct batch *b, enum entry_kind kind, int64_t n, int64_t count)
+{
+    struct entry *e = batch_add(b, kind);
+
+    e->n = n;
+    e->count = count;
+    return e;
+}
+
+/* ---- uses ---- */
+
+static void a_taking_is_laid_into_its_users_use(void **state)
+{
+    struct batch *b = batch_at(5, NOON);
+    struct entry *e = redeem(b, "ana", 70, 3);
+    struct redemption *r;
+    struct use u;
+
+    (void)state;
+    e->ordinal = 12;
+    e->left = 88;
+    e->day = 2;
+    e->discount_minor = 500;
+    e->order = "o1";
+    e->metadata = "{\"a\":1}";
+    memset(e->key, 7, sizeof e->key);
+    memset(e->fingerprint, 8, sizeof e->fingerprint);
+    use_init(&u, "ana", "");
+    assert_true(fold_use(&u, b, &arena));
+    assert_string_equal(u.alias, ALIAS);
+    assert_int_equal(u.seq, 5);
+    assert_int_equal(u.version, 1);
+    assert_int_equal(u.total, 1);
+    assert_int_equal(use_today(&u, day_of(NOON)), 1);
+    assert_int_equal(u.count, 1);
+    r = &u.redemptions[0];
+    assert_int_equal(r->n, 70);
+    assert_int_equal(r->g, 3);
+    assert_int_equal(r->seq, 5);
+    assert_int_equal(r->ordinal, 12);
+    assert_int_equal(r->at_ms, NOON);
+    assert_int_equal(r->day_ms, day_of(NOON));
+    assert_int_equal(r->state, SLOT_REDEEMED);
+    assert_int_equal(r->first_state, SLOT_REDEEMED);
+    assert_int_equal(r->left, 88);
+    assert_int_equal(r->day, 2);
+    assert_int_equal(r->user, 1);
+    assert_int_equal(r->user_day, 1);
+    assert_int_equal(r->discount_minor, 500);
+    assert_int_equal(r->ended_ms, 0);
+    assert_string_equal(r->order, "o1");
+    assert_string_equal(r->metadata, "{\"a\":1}");
+    assert_int_equal(r->key[0], 7);
+    assert_int_equal(r->fingerprint[0], 8);
+}
+
+static void others_entries_leave_a_use_alone(void **state)
+{
+    struct batch *b = batch_at(1, NOON);
+    struct use u;
+
+    (void)state;
+    redeem(b, "bob", 1, 1);
+    redeem(b, "ana ", 2, 1);
+    redeem(b, NULL, 3, 1); /* erased */
+    use_init(&u, "ana", ALIAS);
+    assert_false(fold_use(&u, b, &arena));
+    assert_int_equal(u.seq, 0);
+    assert_int_equal(u.version, 0);
+    assert_int_equal(u.count, 0);
+}
+
+static void a_batch_counts_once_for_a_use(void **state)
+{
+    struct batch *b = batch_at(4, NOON);
+    struct use u;
+
+    (void)state;
+    redeem(b, "ana", 1, 1);
+    redeem(b, "ana", 2, 1);
+    use_init(&u, "ana", ALIAS);
+    assert_true(fold_use(&u, b, &arena));
+    assert_false(fold_use(&u, b, &arena));
+    u.seq = 9; /* a view ahead of the batch */
+    assert_false(fold_use(&u, b, &arena));
+    assert_int_equal(u.total, 2);
+    assert_int_equal(u.version, 1); /* once for the batch */
+    assert_int_equal(u.redemptions[1].user, 2);
+    assert_int_equal(u.redemptions[1].user_day, 2);
+}
+
+static void todays_count_starts_anew_with_the_day(void **state)
+{
+    struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON + DAY_MS);
+    struct use u;
+
+    (void)state;
+    redeem(b, "ana", 1, 1);
+    redeem(b, "ana", 2, 1);
+    redeem(next, "ana", 3, 1);
+    use_init(&u, "ana", ALIAS);
+    fold_use(&u, b, &arena);
+    assert_int_equal(use_today(&u, day_of(NOON)), 2);
+    fold_use(&u, next, &arena);
+    assert_int_equal(u.total, 3);
+    assert_int_equal(use_today(&u, day_of(NOON)), 0);
+    assert_int_equal(use_today(&u, day_of(NOON + DAY_MS)), 1);
+    assert_int_equal(u.redemptions[2].user_day, 1);
+}
+
+static void a_return_gives_back_the_day_only_on_its_day(void **state)
+{
+    struct batch *b = batch_at(1, NOON), *same = batch_at(2, NOON + 1), *later = batch_at(3, NOON + DAY_MS);
+    struct use u;
+
+    (void)state;
+    redeem(b, "ana", 1, 1);
+    redeem(b, "ana", 2, 1);
+    redeem(b, "ana", 3, 1);
+    reverse(same, "ana", 2, 1, true);
+    redeem(later, "ana", 4, 1);
+    reverse(later, "ana", 1, 1, false);
+    use_init(&u, "ana", ALIAS);
+    fold_use(&u, b, &arena);
+    fold_use(&u, same, &arena);
+    assert_int_equal(u.total, 2);
+    assert_int_equal(use_today(&u, day_of(NOON)), 2);
+    assert_int_equal(use_by_slot(&u, 2, 1)->state, SLOT_REVERSED);
+    assert_int_equal(use_by_slot(&u, 2, 1)->first_state, SLOT_REDEEMED);
+    assert_int_equal(use_by_slot(&u, 2, 1)->ended_ms, NOON + 1);
+    fold_use(&u, later, &arena);
+    assert_int_equal(u.total, 2);
+    assert_int_equal(use_today(&u, day_of(NOON + DAY_MS)), 1);
+    assert_int_equal(use_by_slot(&u, 1, 1)->ended_ms, NOON + DAY_MS);
+    assert_int_equal(use_by_slot(&u, 3, 1)->state, SLOT_REDEEMED);
+}
+
+static void ended_redemptions_leave_after_seven_days(void **state)
+{
+    struct batch *b = batch_at(1, NOON), *end = batch_at(2, NOON);
+    struct batch *at_seven = batch_at(3, NOON + USE_KEY_KEPT_MS), *after = batch_at(4, NOON + USE_KEY_KEPT_MS + 1);
+    struct use u;
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        redeem(b, "ana", i, 1);
+    reverse(end, "ana", 0, 1, true);
+    reverse(end, "ana", 2, 1, true);
+    redeem(at_seven, "ana", 10, 1);
+    redeem(after, "ana", 11, 1);
+    use_init(&u, "ana", ALIAS);
+    fold_use(&u, b, &arena);
+    fold_use(&u, end, &arena);
+    fold_use(&u, at_seven, &arena);
+    assert_int_equal(u.count, 5);
+    fold_use(&u, after, &arena);
+    assert_int_equal(u.count, 4);
+    assert_null(use_by_slot(&u, 0, 1));
+    assert_null(use_by_slot(&u, 2, 1));
+    assert_int_equal(u.redemptions[0].n, 1); /* the order of taking stays */
+    assert_int_equal(u.redemptions[1].n, 3);
+    assert_int_equal(u.redemptions[2].n, 10);
+    assert_int_equal(u.redemptions[3].n, 11);
+    assert_int_equal(u.total, 4);
+}
+
+static void a_jobs_progress_is_laid_into_its_pseudo_use(void **state)
+{
+    struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON);
+    struct entry *e = range(b, ENTRY_GENERATE, 0, 64), *f = range(next, ENTRY_GENERATE, 64, 36);
+    struct use u, other, user;
+
+    (void)state;
+    e->job = f->job = "j1";
+    e->step = 1;
+    f->step = 2;
+    use_init(&u, JOB_USER_PREFIX "j1", "");
+    use_init(&other, JOB_USER_PREFIX "j2", "");
+    use_init(&user, "j1", "");
+    assert_true(fold_use(&u, b, &arena));
+    assert_int_equal(u.job_step, 1);
+    assert_true(fold_use(&u, next, &arena));
+    assert_int_equal(u.job_step, 2);
+    assert_int_equal(u.total, 100);
+    assert_false(fold_use(&other, b, &arena));
+    assert_false(fold_use(&user, b, &arena));
+}
+
+static void an_entry_is_of_the_user_or_job_it_names(void **state)
+{
+    struct entry named = {.kind = ENTRY_REDEEM, .user = "ana"}, job = {.kind = ENTRY_DUE, .job = "j1"};
+    struct entry erased = {.kind = ENTRY_REDEEM}, tick = {.kind = ENTRY_TICK};
+
+    (void)state;
+    assert_true(entry_is_of(&named, "ana"));
+    assert_false(entry_is_of(&named, "an"));
+    assert_false(entry_is_of(&named, JOB_USER_PREFIX "ana"));
+    assert_true(entry_is_of(&job, JOB_USER_PREFIX "j1"));
+    assert_false(entry_is_of(&job, JOB_USER_PREFIX "j"));
+    assert_false(entry_is_of(&job, "j1"));
+    assert_false(entry_is_of(&erased, "ana"));
+    assert_false(entry_is_of(&erased, ""));
+    assert_false(entry_is_of(&tick, JOB_USER_PREFIX));
+}
+
+/* ---- totals ---- */
+
+static void each_kind_moves_the_totals(void **state)
+{
+    struct coupon c = {.version = 3};
+    struct head h = {0};
+
+    (void)state;
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_DEFINE, .definition = &c});
+    assert_int_equal(h.version, 3);
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_GENERATE, .n = 0, .count = 100});
+    assert_int_equal(h.slots, 100);
+    assert_int_equal(h.next_n, 100);
+    assert_int_equal(head_free(&h), 100);
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_REDEEM, .ordinal = 1, .discount_minor = 500});
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_REDEEM, .ordinal = 2, .discount_minor = 70});
+    assert_int_equal(h.redeemed, 2);
+    assert_int_equal(h.ordinal, 2);
+    assert_int_equal(h.discount_minor, 570);
+    assert_int_equal(h.day_taken, 2);
+    assert_int_equal(head_free(&h), 98);
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_REVERSE, .discount_minor = 500, .same_day = true});
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_REVERSE, .discount_minor = 70});
+    assert_int_equal(h.redeemed, 0);
+    assert_int_equal(h.ordinal, 2);
+    assert_int_equal(h.discount_minor, 0);
+    assert_int_equal(h.day_taken, 1);
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_DUE, .count = 10});
+    assert_int_equal(h.due, 10);
+    assert_int_equal(head_free(&h), 90);
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_RETIRE, .n = 5, .count = 4});
+    assert_int_equal(h.due, 6);
+    assert_int_equal(h.slots, 96);
+    assert_int_equal(h.next_n, 100); /* a number is never given twice */
+    assert_int_equal(head_free(&h), 90);
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_TICK});
+    fold_head_entry(&h, &(struct entry){.kind = ENTRY_DELETE});
+    assert_int_equal(h.version, 4);
+    assert_int_equal(head_free(&h), 90);
+}
+
+static void a_new_day_starts_its_count_at_nothing(void **state)
+{
+    struct head h = {.at_ms = NOON, .day_ms = day_of(NOON), .day_taken = 7, .redeemed = 9};
+
+    (void)state;
+    fold_day(&h, NOON + 5, day_of(NOON));
+    assert_int_equal(h.at_ms, NOON + 5);
+    assert_int_equal(h.day_taken, 7);
+    fold_day(&h, NOON + DAY_MS, day_of(NOON) + DAY_MS);
+    assert_int_equal(h.day_taken, 0);
+    assert_int_equal(h.day_ms, day_of(NOON) + DAY_MS);
+    assert_int_equal(h.redeemed, 9);
+}
+
+/* ---- definitions ---- */
+
+static void the_definition_follows_its_entries(void **state)
+{
+    struct batch *none = batch_at(1, NOON), *two = batch_at(2, NOON), *gone = batch_at(3, NOON);
+    struct coupon first, second;
+    const struct coupon *now;
+
+    (void)state;
+    coupon_init(&first);
+    coupon_init(&second);
+    first.title = "First";
+    first.version = 1;
+    second.title = "Second";
+    second.version = 2;
+    batch_add(none, ENTRY_TICK);
+    batch_add(two, ENTRY_DEFINE)->definition = &first;
+    batch_add(two, ENTRY_DEFINE)->definition = &second;
+    batch_add(gone, ENTRY_DELETE);
+    assert_null(fold_definition(NULL, none, &arena));
+    assert_null(fold_definition(NULL, gone, &arena));
+    assert_ptr_equal(fold_definition(&first, none, &arena), &first);
+    now = fold_definition(NULL, two, &arena);
+    assert_string_equal(now->title, "Second");
+    assert_ptr_not_equal(now, &second);
+    now = fold_definition(now, gone, &arena);
+    assert_int_equal(now->state, COUPON_DELETED);
+    assert_int_equal(now->version, 3);
+    assert_string_equal(now->title, "Second");
+}
+
+/* ---- buckets ---- */
+
+static void a_generated_range_fills_each_bucket_it_meets(void **state)
+{
+    struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON);
+    static const int size_1[] = {64, 64, 2, 0}, size_2[] = {64, 64, 64, 8};
+
+    (void)state;
+    range(b, ENTRY_GENERATE, 0, 130);
+    range(next, ENTRY_GENERATE, 130, 70);
+    for (int i = 0; i < 4; i++) {
+        struct bucket k;
+
+        bucket_init(&k, i);
+        assert_int_equal(batch_touches_bucket(b, i), i < 3);
+        assert_int_equal(batch_touches_bucket(next, i), i >= 2);
+        assert_int_equal(fold_bucket(&k, b), i < 3);
+        assert_int_equal(k.size, size_1[i]);
+        assert_int_equal(k.seq, i < 3);
+        fold_bucket(&k, next);
+        assert_int_equal(k.size, size_2[i]);
+        assert_int_equal(bucket_free_count(&k), size_2[i]);
+        bucket_release(&k);
+    }
+}
+
+static void a_buckets_random_number_is_the_same_in_every_replay(void **state)
+{
+    struct batch *b = batch_at(1, NOON), *other = batch_at(1, NOON);
+    int64_t picks[3];
+
+    (void)state;
+    range(b, ENTRY_GENERATE, 0, 128);
+    range(other, ENTRY_GENERATE, 0, 128);
+    for (int i = 0; i < 3; i++) {
+        struct bucket k;
+
+        bucket_init(&k, i == 2);
+        fold_bucket(&k, i == 1 ? other : b);
+        picks[i] = k.pick;
+        assert_true(k.pick >= 0);
+        bucket_release(&k);
+        bucket_init(&k, i == 2);
+        fold_bucket(&k, i == 1 ? other : b);
+        assert_int_equal(k.pick, picks[i]);
+        bucket_release(&k);
+    }
+    assert_int_not_equal(picks[0], picks[1]);
+    assert_int_not_equal(picks[0], picks[2]);
+}
+
+static void a_slot_is_taken_returned_and_taken_again(void **state)
+{
+    struct batch *b = batch_at(1, NOON), *back = batch_at(2, NOON + 1), *again = batch_at(3, NOON + 2);
+    struct bucket k;
+
+    (void)state;
+    range(b, ENTRY_GENERATE, 64, 64);
+    redeem(b, "ana", 70, 1);
+    reverse(back, "ana", 70, 1, true);
+    redeem(again, "bob", 70, 2);
+    bucket_init(&k, 1);
+    fold_bucket(&k, b);
+    assert_int_equal(k.slots[6].state, SLOT_REDEEMED);
+    assert_int_equal(k.slots[6].generation, 1);
+    assert_string_equal(k.slots[6].user, "ana");
+    assert_int_equal(k.slots[6].at_ms, NOON);
+    assert_int_equal(bucket_free_count(&k), 63);
+    fold_bucket(&k, back);
+    assert_int_equal(k.slots[6].state, SLOT_FREE);
+    assert_int_equal(k.slots[6].generation, 1); /* kept for ever */
+    assert_null(k.slots[6].user);
+    assert_int_equal(bucket_free_count(&k), 64);
+    fold_bucket(&k, again);
+    assert_string_equal(k.slots[6].user, "bob");
+    assert_int_equal(k.slots[6].generation, 2);
+    assert_int_equal(k.seq, 3);
+    assert_false(fold_bucket(&k, back)); /* late: changes nothing */
+    assert_string_equal(k.slots[6].user, "bob");
+    bucket_release(&k);
+}
+
+static void retired_slots_are_those_of_the_range(void **state)
+{
+    struct batch *b = batch_at(1, NOON), *gone = batch_at(2, NOON);
+    struct bucket k;
+
+    (void)state;
+    range(b, ENTRY_GENERATE, 0, 200);
+    range(gone, ENTRY_RETIRE, 60, 10);
+    bucket_init(&k, 0);
+    fold_bucket(&k, b);
+    fold_bucket(&k, gone);
+    assert_int_equal(k.size, 64);
+    assert_int_equal(bucket_free_count(&k), 60);
+    assert_int_equal(k.slots[59].state, SLOT_FREE);
+    assert_int_equal(k.slots[60].state, SLOT_RETIRED);
+    assert_int_equal(k.slots[63].state, SLOT_RETIRED);
+    bucket_release(&k);
+    assert_true(batch_touches_bucket(gone, 1));
+    assert_false(batch_touches_bucket(gone, 2));
+}
+
+static void what_is_not_of_slots_touches_no_bucket(void **state)
+{
+    struct batch *b = batch_at(1, NOON);
+    struct bucket k;
+
+    (void)state;
+    batch_add(b, ENTRY_TICK);
+    batch_add(b, ENTRY_DELETE);
+    batch_add(b, ENTRY_DEFINE);
+    batch_add(b, ENTRY_DUE)->count = 5;
+    bucket_init(&k, 0);
+    assert_false(batch_touches_bucket(b, 0));
+    assert_false(fold_bucket(&k, b));
+    assert_int_equal(k.seq, 0);
+    bucket_release(&k);
+}
+
+/* ---- reports ---- */
+
+static void reports_count_entries_and_net_money(void **state)
+{
+    struct batch *b = batch_at(1, NOON);
+    struct report_counts r = {0};
+
+    (void)state;
+    for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++)
+        for (unsigned i = 0; i <= kind; i++)
+            batch_add(b, (enum entry_kind)kind)->discount_minor = kind == ENTRY_REVERSE ? 10 : 100;
+    fold_report(&r, b);
+    assert_int_equal(r.issued, ENTRY_ISSUE + 1);
+    assert_int_equal(r.reserved, ENTRY_RESERVE + 1);
+    assert_int_equal(r.redeemed, ENTRY_REDEEM + 1);
+    assert_int_equal(r.cancelled, ENTRY_CANCEL + 1);
+    assert_int_equal(r.expired, ENTRY_EXPIRE + 1);
+    assert_int_equal(r.reversed, ENTRY_REVERSE + 1);
+    assert_int_equal(r.discount_minor, 100 * (ENTRY_REDEEM + 1) - 10 * (ENTRY_REVERSE + 1));
+}
+
+/* ---- lies ---- */
+
+static struct coupon definition;
+
+/* The head before, and an honest batch with something of everything after it. */
+static struct batch *honest(struct head *before)
+{
+    struct batch *b = batch_at(8, NOON);
+    struct entry *e;
+
+    *before = (struct head){
+        .seq = 7, .at_ms = NOON - 1000, .version = 3, .slots = 100, .due = 5, .next_n = 110, .redeemed = 40, .ordinal = 44,
+        .discount_minor = 2000, .day_ms = day_of(NOON), .day_taken = 4,
+    };
+    memset(before->hash, 0x5C, HASH_LEN);
+    memcpy(b->prev, before->hash, HASH_LEN);
+    coupon_init(&definition);
+    definition.title = "x";
+    definition.version = 4;
+    batch_add(b, ENTRY_DEFINE)->definition = &definition;
+    range(b, ENTRY_GENERATE, 110, 20);
+    e = redeem(b, "ana", 3, 1);
+    e->ordinal = 45;
+    e->left = 74;
+    e->day = 5;
+    e->discount_minor = 50;
+    e = redeem(b, "bob", 4, 1);
+    e->ordinal = 46;
+    e->left = 73;
+    e->day = 6;
+    e->discount_minor = 60;
+    reverse(b, "ana", 3, 1, true)->discount_minor = 50;
+    range(b, ENTRY_DUE, 0, 10);
+    range(b, ENTRY_RETIRE, 50, 15);
+    b->head = (struct head){
+        .seq = 8, .at_ms = NOON, .version = 4, .slots = 105, .due = 0, .next_n = 130, .redeemed = 41, .ordinal = 46,
+        .discount_minor = 2060, .day_ms = day_of(NOON), .day_taken = 5,
+    };
+    return b;
+}
+
+static void assert_found(const struct head *before, const struct batch *b, const char *lie)
+{
+    if (!batch_contradiction(before, b))
+        fail_msg("not found: %s", lie);
+}
+
+static void an_honest_batch_holds_no_contradiction(void **state)
+{
+    struct head before;
+    struct batch *b = honest(&before);
+    const char *found = batch_contradiction(&before, b);
+
+    (void)state;
+    if (found)
+        fail_msg("contradiction in %s", found);
+}
+
+static void a_first_batch_follows_nothing(void **state)
+{
+    struct head before = {0};
+    struct batch *b = batch_at(1, NOON);
+
+    (void)state;
+    coupon_init(&definition);
+    definition.version = 1;
+    batch_add(b, ENTRY_DEFINE)->definition = &definition;
+    b->head.version = 1;
+    assert_null(batch_contradiction(&before, b));
+    b->prev[31] = 1;
+    assert_string_equal(batch_contradiction(&before, b), "prev");
+}
+
+static void a_lie_in_the_head_is_found(void **state)
+{
+    static const size_t members[] = {
+        offsetof(struct head, seq),      offsetof(struct head, version),  offsetof(struct head, slots),
+        offsetof(struct head, due),      offsetof(struct head, next_n),   offsetof(struct head, issued),
+        offsetof(struct head, reserved), offsetof(struct head, redeemed), offsetof(struct head, ordinal),
+        offsetof(struct head, discount_minor), offsetof(struct head, day_taken),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        for (int64_t step = -1; step <= 1; step += 2) {
+            struct head before;
+            struct batch *b = honest(&before);
+
+            *(int64_t *)((char *)&b->head + members[i]) += step;
+            if (!batch_contradiction(&before, b))
+                fail_msg("not found: the member at %zu moved by %d", members[i], (int)step);
+            /* and the same lie in the batch before */
+            b = honest(&before);
+            *(int64_t *)((char *)&before + members[i]) += step;
+            if (members[i] != offsetof(struct head, version) && !batch_contradiction(&before, b))
+                fail_msg("not found: the member at %zu moved by %d before", members[i], (int)step);
+        }
+    }
+}
+
+static void time_that_runs_backwards_is_found(void **state)
+{
+    struct head before;
+    struct batch *b = honest(&before);
+
+    (void)state;
+    b->head.at_ms = before.at_ms - 1;
+    assert_string_equal(batch_contradiction(&before, b), "at");
+    b = honest(&before);
+    b->head.day_ms -= DAY_MS;
+    assert_string_equal(batch_contradiction(&before, b), "day.start");
+    b = honest(&before);
+    b->head.day_ms += DAY_MS; /* a new day counts from nothing */
+    assert_non_null(batch_contradiction(&before, b));
+}
+
+static void a_lie_in_an_entry_is_found(void **state)
+{
+    static const struct {
+        size_t entry, member;
+        const char *lie;
+    } rows[] = {
+        {1, offsetof(struct entry, n), "a gap, or an overlap, between generated ranges"},
+        {1, offsetof(struct entry, count), "more slots generated than counted"},
+        {2, offsetof(struct entry, ordinal), "an ordinal that was given, or never"},
+        {2, offsetof(struct entry, left), "another number of free slots"},
+        {2, offsetof(struct entry, day), "another number of the day"},
+        {2, offsetof(struct entry, discount_minor), "another discount"},
+        {3, offsetof(struct entry, ordinal), "an ordinal that was given, or never"},
+        {3, offsetof(struct entry, left), "another number of free slots"},
+        {3, offsetof(struct entry, day), "another number of the day"},
+        {4, offsetof(struct entry, discount_minor), "another discount given back"},
+        {5, offsetof(struct entry, count), "more slots due than counted"},
+        {6, offsetof(struct entry, count), "more slots retired than counted"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int64_t step = -1; step <= 1; step += 2) {
+            struct head before;
+            struct batch *b = honest(&before);
+
+            *(int64_t *)((char *)&b->entries[rows[i].entry] + rows[i].member) += step;
+            assert_found(&before, b, rows[i].lie);
+        }
+    }
+}
+
+static void a_return_of_another_day_is_found(void **state)
+{
+    struct head before;
+    struct batch *b = honest(&before);
+
+    (void)state;
+    b->entries[4].same_day = false;
+    assert_found(&before, b, "a return that keeps the day's count");
+}
+
+static void a_missing_or_doubled_entry_is_found(void **state)
+{
+    (void)state;
+    for (size_t i = 1; i < 7; i++) { /* a definition once more with the same version is no contradiction of totals */
+        struct head before;
+        struct batch *b = honest(&before);
+        struct entry copy = b->entries[i];
+
+        *batch_add(b, copy.kind) = copy;
+        assert_found(&before, b, "an entry that stands twice");
+        b = honest(&before);
+        memmove(&b->entries[i], &b->entries[i + 1], (b->count - i - 1) * sizeof *b->entries);
+        b->count--;
+        assert_found(&before, b, "an entry that is missing");
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fresh, release)
+    const struct CMUnitTest tests[] = {
+        TEST(a_taking_is_laid_into_its_users_use),
+        TEST(others_entries_leave_a_use_alone),
+        TEST(a_batch_counts_once_for_a_use),
+        TEST(todays_count_starts_anew_with_the_day),
+        TEST(a_return_gives_back_the_day_only_on_its_day),
+        TEST(ended_redemptions_leave_after_seven_days),
+        TEST(a_jobs_progress_is_laid_into_its_pseudo_use),
+        TEST(an_entry_is_of_the_user_or_job_it_names),
+        TEST(each_kind_moves_the_totals),
+        TEST(a_new_day_starts_its_count_at_nothing),
+        TEST(the_definition_follows_its_entries),
+        TEST(a_generated_range_fills_each_bucket_it_meets),
+        TEST(a_buckets_random_number_is_the_same_in_every_replay),
+        TEST(a_slot_is_taken_returned_and_taken_again),
+        TEST(retired_slots_are_those_of_the_range),
+        TEST(what_is_not_of_slots_touches_no_bucket),
+        TEST(reports_count_entries_and_net_money),
+        TEST(an_honest_batch_holds_no_contradiction),
+        TEST(a_first_batch_follows_nothing),
+        TEST(a_lie_in_the_head_is_found),
+        TEST(time_that_runs_backwards_is_found),
+        TEST(a_lie_in_an_entry_is_found),
+        TEST(a_return_of_another_day_is_found),
+        TEST(a_missing_or_doubled_entry_is_found),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
