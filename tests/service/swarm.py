@@ -1,0 +1,199 @@
+"""Many clients at once: asyncio over kept connections, through nginx or straight to workers, with repeats under the same key."""
+import asyncio
+import dataclasses
+import itertools
+import json
+import threading
+
+import fastcgi
+from client import HttpDecoder, Reply, fields, http_request
+from problems import TRY_AGAIN
+
+PATIENCE_S = 60
+
+
+@dataclasses.dataclass
+class Call:
+    """A request and, once it was answered, its reply. `via`: which of the swarm's ways (None: any)."""
+    method: str
+    target: str
+    body: object = None
+    key: str = None
+    headers: dict = None
+    via: int = None
+    reply: Reply = None
+    tries: int = 0
+    asked_at: float = 0.0
+    answered_at: float = 0.0
+
+
+def take(coupon, user, key, via=None, **members):
+    return Call("POST", f"/coupons/{coupon}/redemptions", {"user": user, **members}, key, via=via)
+
+
+class HttpWay:
+    """Through nginx."""
+
+    def __init__(self, port, bearer):
+        self.port, self.bearer = port, bearer
+
+    def encode(self, call):
+        return http_request(call.method, call.target, *fields(self.bearer, call.body, call.key, call.headers))
+
+    def decoder(self):
+        return HttpDecoder()
+
+    async def connect(self, protocol):
+        return await asyncio.get_running_loop().create_connection(protocol, "127.0.0.1", self.port)
+
+
+class DirectWay:
+    """Straight to one worker."""
+
+    def __init__(self, path, bearer):
+        self.path, self.bearer = str(path), bearer
+
+    def encode(self, call):
+        headers, body = fields(self.bearer, call.body, call.key, call.headers)
+        return fastcgi.request(fastcgi.params_of(call.method, call.target, headers, body), body or b"")
+
+    def decoder(self):
+        decoder = fastcgi.Decoder()
+        decoder.closing = False
+        feed = decoder.feed
+        decoder.feed = lambda data: [fastcgi.reply_of(text) for text in feed(data)]
+        return decoder
+
+    async def connect(self, protocol):
+        return await asyncio.get_running_loop().create_unix_connection(protocol, self.path)
+
+
+class Connection(asyncio.Protocol):
+    """One kept connection with at most one request out."""
+
+    def __init__(self, way):
+        self.way, self.transport, self.waiting, self.decoding = way, None, None, None
+
+    def connection_made(self, transport):
+        self.transport, self.decoding = transport, self.way.decoder()
+
+    def data_received(self, data):
+        for reply in self.decoding.feed(data):
+            waiting, self.waiting = self.waiting, None
+            if waiting and not waiting.done():
+                waiting.set_result(reply)
+
+    def connection_lost(self, error):
+        self.transport = None
+        if self.waiting and not self.waiting.done():
+            self.waiting.set_exception(error or ConnectionResetError("closed"))
+
+    @property
+    def usable(self):
+        return self.transport is not None and not self.decoding.closing
+
+    async def ask(self, call):
+        if self.transport is None:
+            await asyncio.wait_for(self.way.connect(lambda: self), 10)
+        self.waiting = asyncio.get_running_loop().create_future()
+        self.transport.write(self.way.encode(call))
+        return await asyncio.wait_for(self.waiting, PATIENCE_S)
+
+    def close(self):
+        if self.transport:
+            self.transport.abort()
+
+
+class Swarm(threading.Thread):
+    """Answers calls with so many connections, spread over the ways, until the calls or the swarm end.
+
+    A call that meets a broken connection, `busy` or `outcome_unknown` is repeated as it was, under its key: that is what the
+    contract tells a client to do.
+    """
+
+    def __init__(self, ways, calls, connections=64, repeat=True):
+        super().__init__(daemon=True)
+        self.ways, self.calls, self.connections, self.repeat = ways, iter(calls), connections, repeat
+        self.done, self.failure, self.ending = [], None, False
+
+    def run(self):
+        try:
+            asyncio.run(self._run())
+        except BaseException as e:  # told to whoever joins
+            self.failure = e
+
+    async def _run(self):
+        await asyncio.gather(*(self._work(i) for i in range(self.connections)))
+
+    async def _work(self, i):
+        own = {}
+        ways = itertools.count(i)
+        try:
+            while not self.ending:
+                call = next(self.calls, None)
+                if call is None:
+                    return
+                via = i % len(self.ways) if call.via is None else call.via
+                await self._answer(call, own, via, ways)
+                self.done.append(call)
+        finally:
+            for connection in own.values():
+                connection.close()
+
+    async def _answer(self, call, own, via, ways):
+        loop = asyncio.get_running_loop()
+        call.asked_at = loop.time()
+        while True:
+            call.tries += 1
+            connection = own.get(via)
+            if not connection or not connection.usable:
+                connection = own[via] = Connection(self.ways[via])
+            try:
+                reply = Reply(f"{call.method} {call.target} {call.key} {call.body}", *await connection.ask(call))
+            except (ConnectionError, FileNotFoundError) as e:
+                reply = None
+                if not self.repeat or loop.time() - call.asked_at > PATIENCE_S:
+                    raise AssertionError(f"{call}: {e!r}") from e
+            if reply and not (self.repeat and reply.status == 503 and reply.code() in TRY_AGAIN):
+                call.answered_at = loop.time()
+                call.reply = reply
+                return
+            assert loop.time() - call.asked_at < PATIENCE_S, f"no answer in {PATIENCE_S} s\n{reply}"
+            if call.via is None:
+                via = next(ways) % len(self.ways)  # as a client that is sent to another front
+            await asyncio.sleep(0.02)
+
+    def end(self):
+        """No further calls; what is out is answered."""
+        self.ending = True
+        return self.result()
+
+    def result(self):
+        self.join(300)
+        assert not self.is_alive(), "the swarm does not come to its end"
+        if self.failure:
+            raise self.failure
+        return self.done
+
+
+def swarm(ways, calls, connections=64, repeat=True):
+    """All calls, answered."""
+    crowd = Swarm(ways, calls, connections, repeat)
+    crowd.start()
+    return crowd.result()
+
+
+def by_code(calls):
+    """How many replies there were of each kind: {"201": 5, "sold_out": 3}; replays as "201 replayed"."""
+    counts = {}
+    for call in calls:
+        kind = call.reply.code() or str(call.reply.status)
+        if call.reply.header("Idempotent-Replayed"):
+            kind += " replayed"
+        counts[kind] = counts.get(kind, 0) + 1
+    return counts
+
+
+def taken(calls):
+    """The bodies of the calls that got something."""
+    return [json.loads(call.reply.body) for call in calls if call.reply.status in (200, 201)]
