@@ -1,0 +1,263 @@
+/* ctl/client.c -- see client.h. */
+#include "ctl/client.h"
+
+#include <curl/curl.h>
+#include <json-c/json_pointer.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define CONNECT_TIMEOUT_S 5L
+#define TIMEOUT_S 120L
+#define KEY_SIZE 256
+#define URL_SIZE 1024
+
+/* ---- where and as whom ---- */
+
+/* http://127.0.0.1:PORT unless told otherwise. */
+static void base_url(const struct ctl *c, char url[URL_SIZE])
+{
+    const char *given = ctl_option(c, OPT_URL), *port = getenv("COUPONS_PORT");
+    size_t len;
+
+    if (!given)
+        given = getenv("COUPONS_URL");
+    if (given && *given)
+        snprintf(url, URL_SIZE, "%s", given);
+    else
+        snprintf(url, URL_SIZE, "http://127.0.0.1:%s", port && *port ? port : "8080");
+    for (len = strlen(url); len > 0 && url[len - 1] == '/'; len--)
+        url[len - 1] = '\0';
+}
+
+static bool read_key_file(const char *path, char key[KEY_SIZE])
+{
+    FILE *f = fopen(path, "re");
+    bool read = f && fgets(key, KEY_SIZE, f);
+
+    if (f)
+        fclose(f);
+    if (read)
+        key[strcspn(key, " \t\r\n")] = '\0';
+    return read && key[0];
+}
+
+static bool find_key(const struct ctl *c, char key[KEY_SIZE])
+{
+    const char *given = ctl_option(c, OPT_KEY), *file = ctl_option(c, OPT_KEY_FILE);
+    char path[1024];
+
+    if (given) {
+        snprintf(key, KEY_SIZE, "%s", given);
+        return true;
+    }
+    snprintf(path, sizeof path, "%s/keys/ops", ctl_var());
+    if (read_key_file(file ? file : path, key))
+        return true;
+    ctl_complain("no API key in %s: name a file with --key-file, or the copy's directory with COUPONS_VAR",
+                 file ? file : path);
+    return false;
+}
+
+char *client_path(const char *format, ...)
+{
+    struct buf path = BUF_INIT;
+    va_list args;
+
+    va_start(args, format);
+    for (; *format; format++) {
+        char *escaped;
+
+        if (format[0] != '%' || format[1] != 's') {
+            buf_putc(&path, *format);
+            continue;
+        }
+        escaped = curl_easy_escape(NULL, va_arg(args, const char *), 0);
+        if (!escaped)
+            abort();
+        buf_puts(&path, escaped);
+        curl_free(escaped);
+        format++;
+    }
+    va_end(args);
+    return path.data;
+}
+
+/* ---- calling ---- */
+
+static size_t take_body(char *data, size_t size, size_t count, void *context)
+{
+    struct answer *a = context;
+
+    buf_put(&a->body, data, size * count);
+    return size * count;
+}
+
+static size_t take_header(char *data, size_t size, size_t count, void *context)
+{
+    static const char name[] = "location:";
+    struct answer *a = context;
+    size_t len = size * count, at = sizeof name - 1;
+
+    if (len <= at || strncasecmp(data, name, at) != 0)
+        return len;
+    while (at < len && data[at] == ' ')
+        at++;
+    free(a->location);
+    a->location = strndup(data + at, strcspn(data + at, "\r\n") < len - at ? strcspn(data + at, "\r\n") : len - at);
+    return len;
+}
+
+static struct curl_slist *add_header(struct curl_slist *list, const char *name, const char *value)
+{
+    char *line = NULL;
+
+    if (!value)
+        return list;
+    if (asprintf(&line, "%s: %s", name, value) < 0)
+        abort();
+    list = curl_slist_append(list, line);
+    free(line);
+    if (!list)
+        abort();
+    return list;
+}
+
+static bool is_loopback(const char *url)
+{
+    return strstr(url, "://127.") || strstr(url, "://localhost") || strstr(url, "://[::1]");
+}
+
+/* Returns the transfer's result; details (CURL_ERROR_SIZE) say more. */
+static CURLcode transfer(const struct call *call, const char *url, struct curl_slist *headers, struct answer *a,
+                         char *details)
+{
+    CURL *curl = curl_easy_init();
+    CURLcode result;
+
+    if (!curl)
+        abort();
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, a);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_header);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, a);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, TIMEOUT_S);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, details);
+    if (is_loopback(url))
+        curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    if (call->body)
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, call->body);
+    result = curl_easy_perform(curl);
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &a->status);
+    curl_easy_cleanup(curl);
+    return result;
+}
+
+int client_call(struct ctl *c, struct call call, struct answer *a)
+{
+    char base[URL_SIZE], key[KEY_SIZE], bearer[KEY_SIZE + 8], details[CURL_ERROR_SIZE] = "";
+    struct curl_slist *headers = NULL;
+    CURLcode result;
+    char *url = NULL;
+
+    *a = (struct answer){.body = BUF_INIT};
+    base_url(c, base);
+    if (!find_key(c, key)) {
+        free(call.path);
+        return CTL_USAGE;
+    }
+    if (asprintf(&url, "%s%s", base, call.path) < 0)
+        abort();
+    free(call.path);
+    snprintf(bearer, sizeof bearer, "Bearer %s", key);
+    headers = add_header(headers, "Authorization", bearer);
+    headers = add_header(headers, "Accept", call.accept ? call.accept : "application/json");
+    headers = add_header(headers, "Content-Type", call.body ? "application/json" : NULL);
+    headers = add_header(headers, "Idempotency-Key", call.key);
+    headers = add_header(headers, "Expect", call.body ? "" : NULL);
+    result = transfer(&call, url, headers, a, details);
+    curl_slist_free_all(headers);
+    free(url);
+    if (result != CURLE_OK) {
+        if (!call.quiet)
+            ctl_complain("no answer from %s: %s", base, details[0] ? details : curl_easy_strerror(result));
+        answer_release(a);
+        return CTL_UNREACHABLE;
+    }
+    a->json = a->body.len ? json_tokener_parse(a->body.data) : NULL;
+    return CTL_OK;
+}
+
+void answer_release(struct answer *a)
+{
+    json_object_put(a->json);
+    buf_free(&a->body);
+    free(a->location);
+    *a = (struct answer){.body = BUF_INIT};
+}
+
+/* ---- answers ---- */
+
+static void tell_errors(json_object *problem)
+{
+    json_object *errors = json_at(problem, "/errors");
+
+    if (!errors || !json_object_is_type(errors, json_type_array))
+        return;
+    for (size_t i = 0; i < json_object_array_length(errors); i++) {
+        json_object *e = json_object_array_get_idx(errors, i);
+
+        ctl_complain("  %s: %s", json_text_at(e, "/pointer"), json_text_at(e, "/detail"));
+    }
+}
+
+bool answer_ok(const struct answer *a)
+{
+    const char *code = json_text_at(a->json, "/code"), *detail = json_text_at(a->json, "/detail");
+
+    if (a->status >= 200 && a->status < 300)
+        return true;
+    if (!code) {
+        ctl_complain("the service answered %ld, which is none of its own answers; is this its address?", a->status);
+        return false;
+    }
+    ctl_complain("%ld %s: %s", a->status, code, detail ? detail : json_text_at(a->json, "/title"));
+    tell_errors(a->json);
+    return false;
+}
+
+int answer_code(const struct answer *a)
+{
+    return a->status >= 502 && a->status <= 504 ? CTL_UNREACHABLE : CTL_REFUSED;
+}
+
+json_object *json_at(json_object *o, const char *pointer)
+{
+    json_object *member = NULL;
+
+    if (!o || json_pointer_get(o, pointer, &member) != 0)
+        return NULL;
+    return member;
+}
+
+const char *json_text_at(json_object *o, const char *pointer)
+{
+    json_object *member = json_at(o, pointer);
+
+    return member ? json_object_get_string(member) : NULL;
+}
+
+int64_t json_int_at(json_object *o, const char *pointer)
+{
+    json_object *member = json_at(o, pointer);
+
+    return member ? json_object_get_int64(member) : 0;
+}

@@ -1,0 +1,51 @@
+/*
+ * ctl/client.h -- calls of the service's API, by libcurl.
+ *
+ * Owns    a struct answer owns its texts and JSON: answer_release()
+ * Errors  client_call(): CTL_OK when there was any answer of the service's, also a refusal; CTL_UNREACHABLE when there was
+ *         none (the complaint is made); CTL_USAGE when there is no API key
+ */
+#ifndef CTL_CLIENT_H
+#define CTL_CLIENT_H
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "ctl/ctl.h"
+
+struct answer {
+    long status;
+    struct buf body;
+    json_object *json;  /* NULL: the body is no JSON */
+    char *location;     /* or NULL */
+};
+
+struct call {
+    const char *method;
+    char *path;         /* from "/coupons" on, escaped: client_path(); freed by client_call() */
+    const char *body;   /* NULL: none */
+    const char *accept; /* NULL: application/json */
+    const char *key;    /* Idempotency-Key, or NULL */
+    bool quiet;         /* do not complain when there is no answer */
+};
+
+/* printf of a path, whose %s arguments are escaped. */
+char *client_path(const char *format, ...);
+
+int client_call(struct ctl *c, struct call call, struct answer *a);
+void answer_release(struct answer *a);
+
+/* True for 2xx; else the problem is told on standard error. */
+bool answer_ok(const struct answer *a);
+/* The exit code for a problem: CTL_UNREACHABLE where the service is not there behind its front, else CTL_REFUSED. */
+int answer_code(const struct answer *a);
+
+/* The member at a JSON pointer; NULL when there is none, or it is null. */
+json_object *json_at(json_object *o, const char *pointer);
+/* Its text (numbers too), or NULL. Borrowed from o. */
+const char *json_text_at(json_object *o, const char *pointer);
+int64_t json_int_at(json_object *o, const char *pointer);
+
+#endif

@@ -1,0 +1,92 @@
+/*
+ * ctl/ctl.h -- what every subcommand of couponctl gets, and the row that makes one.
+ *
+ * Shape    struct ctl: the settings shared by all; struct args: what this call gave; struct command: a row of the table
+ * Exit     enum exit_code, the same for every subcommand
+ * Output   what was asked for goes to standard output, everything else to standard error
+ */
+#ifndef CTL_CTL_H
+#define CTL_CTL_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/config.h"
+
+enum exit_code {
+    CTL_OK = 0,
+    CTL_REFUSED = 1,     /* the service said no, a job failed, or verify found drifts */
+    CTL_USAGE = 2,
+    CTL_UNREACHABLE = 3  /* no answer from the service or the database: nothing is known */
+};
+
+#define ARGS_MOST 64
+
+/* Options, beyond the range of characters; global ones first. */
+enum opt {
+    OPT_CONFIG = 256, OPT_URL, OPT_KEY, OPT_KEY_FILE, OPT_MONGODB,
+    OPT_UNTIL, OPT_NO_WAIT, OPT_NOT_BEFORE, OPT_IDEMPOTENCY_KEY,
+    OPT_JSON, OPT_STATE, OPT_ACTIVE, OPT_LIMIT,
+    OPT_ID, OPT_TITLE, OPT_DESCRIPTION, OPT_STARTS_AT, OPT_ENDS_AT, OPT_TIME_ZONE, OPT_TOTAL, OPT_PER_DAY, OPT_PER_USER,
+    OPT_PER_USER_PER_DAY, OPT_BUDGET, OPT_AMOUNT, OPT_PERCENT_BP, OPT_MAX, OPT_CURRENCY, OPT_MIN_SPEND, OPT_LOW_STOCK,
+    OPT_ROLE, OPT_LABEL, OPT_OUTPUT,
+    OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV,
+    OPT_PARTS,
+    OPT_END
+};
+
+struct args {
+    const char *words[ARGS_MOST]; /* positional */
+    int count;
+    const char *options[OPT_END - OPT_CONFIG]; /* NULL: not given; flags: "" */
+};
+
+struct ctl {
+    struct args args;
+    struct config config;     /* loaded by ctl_config() */
+    bool configured;
+};
+
+struct command {
+    const char *group, *verb;   /* "slots", "generate"; verb NULL: a single word */
+    int (*run)(struct ctl *c);  /* the exit code */
+    const char *words;          /* its positional arguments, as shown in usage */
+    int words_min, words_most;
+    const struct argp_option *options; /* NULL: only the global ones */
+    const char *help;           /* first line: what it does; then more, for its own --help */
+    int (*run_raw)(int argc, char **argv); /* instead of run: gets the words untouched, and is not listed */
+};
+
+static inline const char *ctl_option(const struct ctl *c, enum opt o)
+{
+    return c->args.options[o - OPT_CONFIG];
+}
+
+/* "couponctl: message" on standard error. */
+void ctl_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* $COUPONS_VAR, or "var". */
+const char *ctl_var(void);
+
+/* Read the configuration: --config, else conf/coupond.ini where there is one; --mongodb goes before it. NULL, and the
+ * complaint is made, when it cannot be used. */
+const struct config *ctl_config(struct ctl *c);
+
+/* text as a whole number in min..max into *value; false, and the complaint about `what` is made, when it is not one. */
+bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
+
+/* The subcommands, by file. */
+int ctl_coupon_create(struct ctl *c);
+int ctl_coupon_show(struct ctl *c);
+int ctl_coupon_list(struct ctl *c);
+int ctl_slots_generate(struct ctl *c);
+int ctl_keys_create(struct ctl *c);
+int ctl_keys_list(struct ctl *c);
+int ctl_keys_revoke(struct ctl *c);
+int ctl_report(struct ctl *c);
+int ctl_verify(struct ctl *c);
+extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_show_options[], ctl_coupon_list_options[],
+    ctl_slots_generate_options[], ctl_keys_create_options[], ctl_report_options[], ctl_verify_options[];
+
+#endif

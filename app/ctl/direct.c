@@ -1,0 +1,42 @@
+/* ctl/direct.c -- see direct.h. */
+#include "ctl/direct.h"
+
+#define PING_TIMEOUT_MS 5000
+
+int direct_open(struct ctl *c, struct direct *d)
+{
+    const struct config *config = ctl_config(c);
+    char message[512];
+
+    *d = (struct direct){NULL, NULL};
+    if (!config)
+        return CTL_USAGE;
+    if (!config->mongodb_uri[0]) {
+        ctl_complain("no database is named: use --mongodb or MONGODB_URI, or start the service (scripts/run)");
+        return CTL_USAGE;
+    }
+    d->mongo = mongo_open(config, message, sizeof message);
+    if (!d->mongo) {
+        ctl_complain("%s", message);
+        return CTL_USAGE;
+    }
+    d->door = mongo_door(d->mongo);
+    if (mongo_ping(d->door, PING_TIMEOUT_MS) == STORE_OK)
+        return CTL_OK;
+    ctl_complain("the database cannot be reached");
+    direct_close(d);
+    return CTL_UNREACHABLE;
+}
+
+void direct_close(struct direct *d)
+{
+    d->door->ops->close(d->door);
+    mongo_close(d->mongo);
+    *d = (struct direct){NULL, NULL};
+}
+
+int direct_failed(void)
+{
+    ctl_complain("the database did not answer");
+    return CTL_UNREACHABLE;
+}

@@ -1,0 +1,281 @@
+/* ctl/main.c -- couponctl: the table of subcommands, and what they share. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "ctl/ctl.h"
+#include "ctl/replset.h"
+
+#define DEFAULT_CONFIG "conf/coupond.ini"
+
+static int show_config(struct ctl *c);
+
+static const struct command commands[] = {
+    {"coupon", "create", ctl_coupon_create, "[FILE]", 0, 1, ctl_coupon_create_options,
+     "Make a coupon, from a file of JSON (- for standard input), from options, or both: options go before the file.\n"
+     "Prints the coupon's id. A new coupon has no slots: see slots generate.", NULL},
+    {"coupon", "show", ctl_coupon_show, "COUPON", 1, 1, ctl_coupon_show_options,
+     "Print a coupon's definition and its counts as they are now.", NULL},
+    {"coupon", "list", ctl_coupon_list, "", 0, 0, ctl_coupon_list_options, "List coupons, the newest first.", NULL},
+    {"slots", "generate", ctl_slots_generate, "COUPON COUNT", 2, 2, ctl_slots_generate_options,
+     "Make COUNT slots for a coupon, and wait until they are there.\n"
+     "The work is done by the service: it goes on when couponctl is interrupted, and is resumed when a process dies.", NULL},
+    {"keys", "create", ctl_keys_create, "", 0, 0, ctl_keys_create_options,
+     "Make an API key and print it: the only copy there is.\nWorks on the database directly.", NULL},
+    {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "List the API keys, without their secrets.", NULL},
+    {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "Make an API key invalid, for good.", NULL},
+    {"report", NULL, ctl_report, "COUPON", 1, 1, ctl_report_options,
+     "Print what happened to a coupon, per period.", NULL},
+    {"verify", NULL, ctl_verify, "[COUPON...]", 0, ARGS_MOST, ctl_verify_options,
+     "Check that everything kept is what the ledger says: all coupons, or those named.\n"
+     "Reads the database directly, changes nothing, and may run while the service is at work. The ledger is read from the "
+     "first batch on: its sequence, hashes, chain and running totals, every slot's moves and owner, and the caps as they "
+     "were in force; then users, buckets, definitions, the reporter's totals and the marks are compared with it. Each "
+     "difference is one line: coupon, what, where, field, expected, found.", NULL},
+    {"config", NULL, show_config, "", 0, 0, NULL, "Print the settings in force.", NULL},
+    {"replset-init", NULL, NULL, "", 0, 0, NULL, "", ctl_replset_init},
+};
+#define COMMANDS (sizeof commands / sizeof *commands)
+
+/* ---- what the subcommands share ---- */
+
+void ctl_complain(const char *format, ...)
+{
+    va_list args;
+
+    fputs("couponctl: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+const char *ctl_var(void)
+{
+    const char *var = getenv("COUPONS_VAR");
+
+    return var && *var ? var : "var";
+}
+
+const struct config *ctl_config(struct ctl *c)
+{
+    const char *path = ctl_option(c, OPT_CONFIG), *uri = ctl_option(c, OPT_MONGODB);
+    char message[2048];
+
+    if (c->configured)
+        return &c->config;
+    if (!path && access(DEFAULT_CONFIG, R_OK) == 0)
+        path = DEFAULT_CONFIG;
+    if (uri && setenv("MONGODB_URI", uri, 1) != 0)
+        abort();
+    if (config_load(&c->config, path, NULL, message, sizeof message) != 0) {
+        ctl_complain("%s", message);
+        return NULL;
+    }
+    c->configured = true;
+    return &c->config;
+}
+
+bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value)
+{
+    char *end;
+
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    if (errno == 0 && end != text && *end == '\0' && *value >= min && *value <= max)
+        return true;
+    ctl_complain("%s must be a whole number from %lld to %lld, not \"%s\"", what, (long long)min, (long long)max, text);
+    return false;
+}
+
+static int show_config(struct ctl *c)
+{
+    const struct config *config = ctl_config(c);
+
+    if (!config)
+        return CTL_USAGE;
+    config_print(config, stdout);
+    return CTL_OK;
+}
+
+/* ---- the command line ---- */
+
+static const struct argp_option global_options[] = {
+    {"config", 'c', "FILE", 0, "Read the service's settings from FILE (default: " DEFAULT_CONFIG ", if it is there)", 90},
+    {"url", OPT_URL, "URL", 0, "The service (default: $COUPONS_URL, else http://127.0.0.1:$COUPONS_PORT, port 8080)", 90},
+    {"key-file", OPT_KEY_FILE, "FILE", 0, "Read the API key from FILE (default: $COUPONS_VAR/keys/ops)", 90},
+    {"key", OPT_KEY, "KEY", 0, "The API key itself; other users of this machine can see it in the list of processes", 90},
+    {"mongodb", OPT_MONGODB, "URI", 0,
+     "The database (default: $MONGODB_URI, else the configuration's, else $COUPONS_VAR/run/mongodb_uri)", 90},
+    {0},
+};
+
+static error_t parse_global(int key, char *value, struct argp_state *state)
+{
+    struct ctl *c = state->input;
+    int option = key == 'c' ? OPT_CONFIG : key;
+
+    if (option < OPT_CONFIG || option > OPT_MONGODB)
+        return ARGP_ERR_UNKNOWN;
+    c->args.options[option - OPT_CONFIG] = value;
+    return 0;
+}
+
+static const struct argp global_argp = {.options = global_options, .parser = parse_global};
+static const struct argp_child global_child[] = {{&global_argp, 0, "Options of every command:", 90}, {0}};
+
+/* A subcommand's own options, all alike: their text is kept. */
+static const struct command *parsed_command;
+
+static error_t parse_command(int key, char *value, struct argp_state *state)
+{
+    struct ctl *c = state->input;
+
+    if (key == ARGP_KEY_INIT) {
+        state->child_inputs[0] = c;
+    } else if (key == ARGP_KEY_ARG) {
+        if (c->args.count >= parsed_command->words_most)
+            argp_error(state, "more arguments than it takes");
+        c->args.words[c->args.count++] = value;
+    } else if (key == ARGP_KEY_END) {
+        if (c->args.count < parsed_command->words_min)
+            argp_error(state, "needs %s", parsed_command->words);
+    } else if (key >= OPT_CONFIG && key < OPT_END) {
+        c->args.options[key - OPT_CONFIG] = value ? value : "";
+    } else {
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static int run_command(struct ctl *c, const struct command *row, int argc, char **argv)
+{
+    struct argp argp = {
+        .options = row->options, .parser = parse_command, .args_doc = row->words, .doc = row->help, .children = global_child};
+    char name[64];
+
+    if (row->run_raw)
+        return row->run_raw(argc, argv);
+    snprintf(name, sizeof name, "couponctl %s%s%s", row->group, row->verb ? " " : "", row->verb ? row->verb : "");
+    argv[0] = name;
+    parsed_command = row;
+    if (argp_parse(&argp, argc, argv, 0, NULL, c) != 0)
+        return CTL_USAGE;
+    return row->run(c);
+}
+
+/* Where the subcommand's words begin; 0: none. */
+struct top {
+    struct ctl *ctl;
+    int first_word;
+};
+
+static error_t parse_top(int key, char *value, struct argp_state *state)
+{
+    struct top *top = state->input;
+
+    (void)value;
+    if (key == ARGP_KEY_INIT) {
+        state->child_inputs[0] = top->ctl;
+    } else if (key == ARGP_KEY_ARG) {
+        top->first_word = state->next - 1;
+        state->next = state->argc;
+    } else {
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+/* What --help says of all subcommands: a line each. */
+static char *list_commands(void)
+{
+    struct buf text = BUF_INIT;
+
+    buf_puts(&text, "Operates the coupon redemption service.\v");
+    buf_puts(&text, "Commands (each has its own --help):\n");
+    for (size_t i = 0; i < COMMANDS; i++) {
+        const struct command *row = &commands[i];
+        char call[64];
+
+        if (row->run_raw)
+            continue;
+        snprintf(call, sizeof call, "%s%s%s %s", row->group, row->verb ? " " : "", row->verb ? row->verb : "", row->words);
+        buf_printf(&text, "  %-29s %.*s\n", call, (int)strcspn(row->help, "\n:,("), row->help);
+    }
+    buf_puts(&text, "\nExit codes: 0 done; 1 refused, failed, or drifts found; 2 a mistake in the call; "
+                    "3 the service or the database cannot be reached.");
+    return text.data;
+}
+
+static const struct command *find_command(const char *group, const char *verb, bool *group_exists)
+{
+    *group_exists = false;
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strcmp(commands[i].group, group) != 0)
+            continue;
+        *group_exists = true;
+        if (!commands[i].verb || (verb && strcmp(commands[i].verb, verb) == 0))
+            return &commands[i];
+    }
+    return NULL;
+}
+
+/* group has no such verb, or none was given. */
+static int explain_group(const char *group, const char *verb)
+{
+    bool asked = verb && (strcmp(verb, "--help") == 0 || strcmp(verb, "-?") == 0);
+    FILE *out = asked ? stdout : stderr;
+
+    if (!asked)
+        ctl_complain(verb ? "%s has no command \"%s\"" : "%s needs a command", group, verb);
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].group, group) == 0)
+            fprintf(out, "  couponctl %s %s %s\n", group, commands[i].verb, commands[i].words);
+    return asked ? CTL_OK : CTL_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    static struct ctl ctl;
+    struct top top = {&ctl, 0};
+    char *doc = list_commands();
+    const struct argp argp = {
+        .parser = parse_top, .args_doc = "COMMAND [ARGUMENTS]", .doc = doc, .children = global_child};
+    const struct command *row;
+    const char *group, *verb;
+    bool group_exists;
+    int code;
+
+    argp_err_exit_status = CTL_USAGE;
+    if (log_init(NULL, LOG_ERROR) != 0)
+        return CTL_USAGE;
+    if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &top) != 0 || !top.first_word) {
+        argp_help(&argp, stderr, ARGP_HELP_SEE | ARGP_HELP_USAGE, argv[0]);
+        free(doc);
+        return CTL_USAGE;
+    }
+    free(doc);
+    group = argv[top.first_word];
+    verb = argv[top.first_word + 1];
+    row = find_command(group, verb, &group_exists);
+    if (!row && group_exists)
+        return explain_group(group, verb);
+    if (!row) {
+        ctl_complain("no command \"%s\"; see couponctl --help", group);
+        return CTL_USAGE;
+    }
+    if (row->verb)
+        top.first_word++;
+    code = run_command(&ctl, row, argc - top.first_word, argv + top.first_word);
+    if (fflush(stdout) != 0) {
+        ctl_complain("standard output: %s", strerror(errno));
+        return CTL_REFUSED;
+    }
+    return code;
+}

@@ -1,0 +1,32 @@
+/*
+ * ctl/progress.h -- how far long work is: a bar on a terminal, else a plain line every few seconds. On standard error.
+ */
+#ifndef CTL_PROGRESS_H
+#define CTL_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+
+struct progress {
+    const char *what; /* borrowed */
+    const char *unit; /* "slots" */
+    bool terminal;
+    struct mono started, shown;
+    bool any;         /* something was shown */
+    int64_t first;    /* done when it began, for the rate */
+};
+
+void progress_begin(struct progress *p, const char *what, const char *unit);
+/* Show it, if enough time has passed; total 0: not known. */
+void progress_show(struct progress *p, int64_t done, int64_t total);
+/* Leave the line: what is printed next begins at its start. */
+void progress_end(struct progress *p);
+
+/* The bar's text, without line ends; pure. */
+#define PROGRESS_LINE_SIZE 160
+void progress_line(char line[PROGRESS_LINE_SIZE], const char *what, const char *unit, int64_t done, int64_t total,
+                   int64_t per_second);
+
+#endif

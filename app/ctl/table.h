@@ -1,0 +1,34 @@
+/*
+ * ctl/table.h -- rows and columns for people: as wide as they need to be, numbers to the right.
+ *
+ * Owns    its cells, copied
+ * Safety  control characters in cells are shown as '?', so that no title can drive a terminal
+ */
+#ifndef CTL_TABLE_H
+#define CTL_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define TABLE_COLUMNS_MOST 16
+
+struct table {
+    const char *const *heads; /* borrowed; one that begins with '>' is of a column of numbers */
+    int columns;
+    char **cells;             /* row by row */
+    size_t count, capacity;
+};
+
+/* heads: NULL-terminated, at most TABLE_COLUMNS_MOST. */
+void table_init(struct table *t, const char *const *heads);
+void table_release(struct table *t);
+/* The next cell; text NULL: "-". */
+void table_add(struct table *t, const char *text);
+void table_add_int(struct table *t, int64_t value);
+void table_print(const struct table *t, FILE *out);
+
+/* text to out, control characters as '?'. */
+void print_safely(const char *text, FILE *out);
+
+#endif
