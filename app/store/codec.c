@@ -90,8 +90,8 @@ static const struct member entry_rows[] = {
     MEMBER("valid", MEMBER_TIME, struct entry, valid_until_ms, true, 0),
     MEMBER("same_day", MEMBER_BOOL, struct entry, same_day, false, HAS_SAME_DAY),
     MEMBER("since", MEMBER_INT, struct entry, since, false, HAS_SINCE),
-    MEMBER("job", MEMBER_TEXT, struct entry, job, false, HAS_JOB),
-    MEMBER("step", MEMBER_INT, struct entry, step, false, HAS_JOB),
+    MEMBER("job", MEMBER_TEXT, struct entry, job, true, HAS_JOB), /* none: a PATCH lowered the cap */
+    MEMBER("step", MEMBER_INT, struct entry, step, true, HAS_JOB),
 };
 
 static const struct member who_rows[] = {

@@ -1,0 +1,518 @@
+/* tests/unit/test_codec.c -- documents to structs and back, and documents that are not ours. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coupons/fold.h"
+#include "store/codec.h"
+
+#define AUTO_BSON __attribute__((cleanup(bson_destroy))) bson_t
+#define DAY INT64_C(1795132800000)
+#define FLIPS 20000
+
+static struct arena arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    return 0;
+}
+
+/* ---- samples with every member set ---- */
+
+static const struct coupon *sample_coupon(void)
+{
+    struct coupon *c = arena_alloc(&arena, sizeof *c);
+    static const char *skus[] = {"A1", "B\xc3\xbc"};
+
+    coupon_init(c);
+    c->id = "summer-sale";
+    c->version = 3;
+    c->title = "Summer \"sale\" \xe2\x98\x80";
+    c->state = COUPON_PAUSED;
+    c->starts_at_ms = DAY;
+    c->time_zone = "Europe/Berlin";
+    c->cap.total = INT64_C(1) << 40;
+    c->cap.per_user = COUPON_NULL;
+    c->discount.kind = DISCOUNT_PERCENT;
+    c->discount.percent_bp = 1500;
+    c->discount.currency = "EUR";
+    c->discount.only.skus = (struct string_list){skus, 2};
+    c->metadata = "{\"a\":[1,2]}";
+    return c;
+}
+
+static void fill_entry(struct entry *e, int64_t i)
+{
+    e->n = i;
+    e->g = (uint32_t)i + 1;
+    e->count = 64;
+    e->ordinal = i + 1;
+    e->left = i % 2 ? COUPON_NULL : 5000000000;
+    e->day = 7;
+    e->discount_minor = 500;
+    e->same_day = true;
+    e->since = 12;
+    memset(e->key, (int)i + 1, sizeof e->key);
+    if (entry_members[e->kind] & HAS_JOB) {
+        e->job = "job-1";
+        e->step = 2;
+    }
+    if (!(entry_members[e->kind] & HAS_USER))
+        return;
+    memcpy(e->alias, "0123456789abcdef", ID_ALIAS_LEN + 1);
+    e->user = i == 9 ? NULL : "u-17 \xc3\xa4"; /* one who was erased */
+    e->order = i == 6 ? "o-99" : NULL;
+    e->metadata = i == 6 ? "{\"x\":1}" : NULL;
+    memset(e->fingerprint, 9, sizeof e->fingerprint);
+}
+
+/* A batch with an entry of every kind. */
+static struct batch *sample_batch(void)
+{
+    struct batch *b = batch_new("summer-sale", 2);
+    struct buf scratch = BUF_INIT;
+
+    for (int k = 0; k < ENTRY_KIND_COUNT; k++)
+        fill_entry(batch_add(b, (enum entry_kind)k), k);
+    b->entries[ENTRY_DEFINE].definition = sample_coupon();
+    b->entries[ENTRY_DUE].job = NULL;
+    b->entries[ENTRY_DUE].step = 0;
+    b->entries[ENTRY_RESERVE].reserved_until_ms = DAY + 900000;
+    b->entries[ENTRY_ISSUE].valid_until_ms = DAY + 86400000;
+    b->entries[ENTRY_REDEEM].from = 3;
+    b->head = (struct head){.seq = 88, .at_ms = DAY + 36000123, .version = 3, .slots = 5000, .due = 1, .next_n = 6000,
+                            .issued = 1, .reserved = 2, .redeemed = 3, .ordinal = 317, .discount_minor = INT64_C(1) << 50,
+                            .day_ms = DAY, .day_taken = 17};
+    memset(b->prev, 0xab, sizeof b->prev);
+    batch_hash(b, &scratch, b->head.hash);
+    buf_free(&scratch);
+    return b;
+}
+
+static void sample_redemption(struct use *u, int64_t i)
+{
+    struct redemption *r = use_add(u, &arena);
+
+    *r = (struct redemption){.n = 1000 + i, .g = 4000000000u, .seq = 5, .at_ms = DAY + i, .day_ms = DAY,
+                             .state = (uint8_t)(SLOT_ISSUED + i % 3), .first_state = SLOT_REDEEMED, .left = 10, .day = 3,
+                             .user = 1, .user_day = 1, .ordinal = i};
+    memset(r->key, (int)i, sizeof r->key);
+    if (i == 0)
+        return;
+    r->from = 2;
+    r->lane = 3;
+    r->ended_ms = DAY + 5;
+    r->reserved_until_ms = DAY + 6;
+    r->valid_until_ms = DAY + 7;
+    r->discount_minor = -1;
+    r->order = "o-1";
+    r->metadata = "{\"k\":\"v\"}";
+    r->code = "AB-12";
+}
+
+static struct use *sample_use(void)
+{
+    struct use *u = arena_alloc(&arena, sizeof *u);
+
+    use_init(u, "u-17", "abcdefgh01234567");
+    u->version = 4;
+    u->seq = 88;
+    u->total = 3;
+    u->day_ms = DAY;
+    u->today = 2;
+    u->job_step = 9;
+    for (int i = 0; i < 5; i++)
+        sample_redemption(u, i);
+    return u;
+}
+
+static void sample_bucket(struct bucket *k)
+{
+    bucket_init(k, 7);
+    k->hops = 1;
+    k->lane = 2;
+    k->seq = 55;
+    k->pick = INT64_MAX;
+    k->size = 60;
+    for (int i = 0; i < 40; i += 3) {
+        k->slots[i] = (struct slot){.generation = (uint32_t)i + 1, .state = SLOT_REDEEMED, .user = strdup("u-\xc3\xa4"),
+                                    .at_ms = DAY + i};
+        k->slots[i + 1] = (struct slot){.generation = 2, .state = SLOT_FREE, .at_ms = DAY};
+    }
+    k->slots[59] = (struct slot){.generation = UINT32_MAX, .state = SLOT_RESERVED, .user = strdup("v"), .at_ms = DAY,
+                                 .due_ms = DAY + 1, .from = 4};
+    k->slots[58] = (struct slot){.state = SLOT_RETIRED, .at_ms = DAY};
+}
+
+/* ---- round trips ---- */
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static void a_batch_comes_back_with_the_same_line_and_names(void **state)
+{
+    struct batch *b = sample_batch(), *back;
+    struct buf lines[2] = {BUF_INIT, BUF_INIT};
+    AUTO_BSON doc = BSON_INITIALIZER;
+    uint8_t hash[HASH_LEN];
+
+    (void)state;
+    codec_batch_put(&doc, b);
+    back = codec_batch_get(&doc);
+    assert_non_null(back);
+    batch_line(b, &lines[0], true);
+    batch_line(back, &lines[1], true);
+    assert_string_equal(lines[0].data, lines[1].data);
+    batch_hash(back, &lines[1], hash);
+    assert_memory_equal(hash, back->head.hash, HASH_LEN);
+    for (size_t i = 0; i < b->count; i++) {
+        assert_true(same_text(b->entries[i].user, back->entries[i].user));
+        if (!b->entries[i].user)
+            continue;
+        assert_true(same_text(b->entries[i].order, back->entries[i].order));
+        assert_true(same_text(b->entries[i].metadata, back->entries[i].metadata));
+        assert_memory_equal(b->entries[i].fingerprint, back->entries[i].fingerprint, FINGERPRINT_LEN);
+    }
+    buf_free(&lines[0]);
+    buf_free(&lines[1]);
+    batch_free(b);
+    batch_free(back);
+}
+
+static void an_encoded_batch_is_the_same_bytes_each_time(void **state)
+{
+    AUTO_BSON first = BSON_INITIALIZER, second = BSON_INITIALIZER;
+    struct batch *b = sample_batch();
+
+    (void)state;
+    codec_batch_put(&first, b);
+    codec_batch_put(&second, b);
+    assert_true(bson_equal(&first, &second));
+    batch_free(b);
+}
+
+static void only_batches_that_end_generations_have_ended(void **state)
+{
+    AUTO_BSON with = BSON_INITIALIZER, without = BSON_INITIALIZER;
+    struct batch *b = sample_batch(), *plain = batch_new("c", 0);
+    bson_iter_t it, item;
+
+    (void)state;
+    codec_batch_put(&with, b);
+    assert_true(bson_iter_init_find(&it, &with, "ended") && bson_iter_recurse(&it, &item) && bson_iter_next(&item));
+    assert_string_equal(bson_iter_utf8(&item, NULL), "8-9");
+    plain->head.seq = 1;
+    batch_add(plain, ENTRY_TICK);
+    codec_batch_put(&without, plain);
+    assert_false(bson_has_field(&without, "ended"));
+    assert_false(bson_has_field(&without, "who"));
+    batch_free(b);
+    batch_free(plain);
+}
+
+static void a_definition_comes_back_whole(void **state)
+{
+    const struct coupon *c = sample_coupon();
+    struct buf lines[2] = {BUF_INIT, BUF_INIT};
+    AUTO_BSON doc = BSON_INITIALIZER;
+    struct coupon *back;
+    struct json j;
+
+    (void)state;
+    codec_definition_put(&doc, c);
+    back = codec_definition_get(&doc, c->id, c->version, &arena);
+    assert_non_null(back);
+    j = json_to(&lines[0]);
+    coupon_write(c, &j, true);
+    j = json_to(&lines[1]);
+    coupon_write(back, &j, true);
+    assert_string_equal(lines[0].data, lines[1].data);
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        size_t offset = coupon_fields[i].offset;
+
+        if (coupon_fields[i].type == FIELD_INT || coupon_fields[i].type == FIELD_TIME ||
+            coupon_fields[i].type == FIELD_ENUM)
+            assert_int_equal(*(const int64_t *)((const char *)c + offset), *(int64_t *)((char *)back + offset));
+    }
+    assert_null(coupon_fixed_difference(c, back));
+    buf_free(&lines[0]);
+    buf_free(&lines[1]);
+}
+
+static void a_tombstone_stays_one(void **state)
+{
+    struct coupon *c = coupon_copy(sample_coupon(), &arena), *back;
+    AUTO_BSON doc = BSON_INITIALIZER;
+
+    (void)state;
+    c->state = COUPON_DELETED;
+    codec_definition_put(&doc, c);
+    back = codec_definition_get(&doc, c->id, c->version, &arena);
+    assert_non_null(back);
+    assert_int_equal(back->state, COUPON_DELETED);
+}
+
+static void a_use_comes_back(void **state)
+{
+    AUTO_BSON doc = BSON_INITIALIZER, again = BSON_INITIALIZER;
+    struct use *u = sample_use(), *back;
+    const char *coupon;
+
+    (void)state;
+    codec_use_put(&doc, "summer-sale", u);
+    back = codec_use_get(&doc, &arena, &coupon);
+    assert_non_null(back);
+    assert_string_equal(coupon, "summer-sale");
+    assert_true(back->stored);
+    assert_int_equal(back->count, u->count);
+    for (size_t i = 0; i < u->count; i++) {
+        struct redemption a = u->redemptions[i], b = back->redemptions[i];
+
+        assert_true(same_text(a.order, b.order) && same_text(a.metadata, b.metadata) && same_text(a.code, b.code));
+        a.order = b.order, a.metadata = b.metadata, a.code = b.code;
+        assert_memory_equal(&a, &b, offsetof(struct redemption, order));
+    }
+    codec_use_put(&again, coupon, back);
+    assert_true(bson_equal(&doc, &again));
+}
+
+static void assert_same_bucket(const struct bucket *a, const struct bucket *b)
+{
+    assert_int_equal(a->b, b->b);
+    assert_int_equal(a->hops, b->hops);
+    assert_int_equal(a->lane, b->lane);
+    assert_int_equal(a->seq, b->seq);
+    assert_int_equal(a->pick, b->pick);
+    assert_int_equal(a->size, b->size);
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        const struct slot *x = &a->slots[i], *y = &b->slots[i];
+
+        assert_true(x->generation == y->generation && x->state == y->state && same_text(x->user, y->user) &&
+                    x->at_ms == y->at_ms && x->due_ms == y->due_ms && x->from == y->from);
+    }
+}
+
+static void a_bucket_comes_back(void **state)
+{
+    AUTO_BSON doc = BSON_INITIALIZER, fresh = BSON_INITIALIZER;
+    struct bucket k, back, empty;
+
+    (void)state;
+    sample_bucket(&k);
+    codec_bucket_put(&doc, "c", &k);
+    assert_true(codec_bucket_get(&doc, &back));
+    assert_same_bucket(&k, &back);
+    bucket_release(&back);
+    bucket_release(&k);
+
+    bucket_init(&empty, 1);
+    empty.size = 64;
+    codec_bucket_put(&fresh, "c", &empty);
+    assert_false(bson_has_field(&fresh, "g"));
+    assert_false(bson_has_field(&fresh, "t"));
+    assert_true(codec_bucket_get(&fresh, &back));
+    assert_same_bucket(&empty, &back);
+    bucket_release(&back);
+}
+
+/* ---- documents that are not ours ---- */
+
+enum shape { SHAPE_BATCH, SHAPE_USE, SHAPE_BUCKET, SHAPE_COUPON, SHAPE_COUNT };
+
+static void put_shape(bson_t *doc, enum shape shape)
+{
+    struct batch *b;
+    struct bucket k;
+    bson_t def;
+
+    switch (shape) {
+    case SHAPE_BATCH:
+        b = sample_batch();
+        codec_batch_put(doc, b);
+        batch_free(b);
+        break;
+    case SHAPE_USE:
+        codec_use_put(doc, "c", sample_use());
+        break;
+    case SHAPE_BUCKET:
+        sample_bucket(&k);
+        codec_bucket_put(doc, "c", &k);
+        bucket_release(&k);
+        break;
+    default:
+        BSON_APPEND_UTF8(doc, "_id", "summer-sale");
+        BSON_APPEND_INT64(doc, "version", 1);
+        BSON_APPEND_INT64(doc, "seq", 1);
+        BSON_APPEND_DOCUMENT_BEGIN(doc, "def", &def);
+        codec_definition_put(&def, sample_coupon());
+        bson_append_document_end(doc, &def);
+    }
+}
+
+/* Reads doc as that shape, frees what came of it. */
+static bool readable(const bson_t *doc, enum shape shape)
+{
+    struct arena own;
+    struct batch *b;
+    struct bucket k;
+    bool good;
+    int64_t seq;
+
+    arena_init(&own, 0);
+    switch (shape) {
+    case SHAPE_BATCH:
+        b = codec_batch_get(doc);
+        good = b != NULL;
+        batch_free(b);
+        break;
+    case SHAPE_USE:
+        good = codec_use_get(doc, &own, NULL) != NULL;
+        break;
+    case SHAPE_BUCKET:
+        good = codec_bucket_get(doc, &k);
+        if (good)
+            bucket_release(&k);
+        break;
+    default:
+        good = codec_coupon_get(doc, &own, &seq) != NULL;
+    }
+    arena_free(&own);
+    return good;
+}
+
+static bool may_be_absent(const char *name)
+{
+    static const char *const names[] = {"ended", "who", "step", "g", "t", "due", "free"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* doc without its field number `leave_out`, or with that one of another type. */
+static void copy_but(const bson_t *doc, bson_t *copy, int leave_out, bool other_type, const char **name)
+{
+    bson_iter_t it;
+
+    assert_true(bson_iter_init(&it, doc));
+    *name = NULL;
+    for (int i = 0; bson_iter_next(&it); i++) {
+        if (i != leave_out)
+            bson_append_iter(copy, NULL, 0, &it);
+        else if (other_type)
+            bson_append_regex(copy, bson_iter_key(&it), -1, "x", "");
+        if (i == leave_out)
+            *name = bson_iter_key(&it);
+    }
+}
+
+static void a_document_without_one_field_or_with_another_type_is_refused(void **state)
+{
+    (void)state;
+    for (enum shape shape = 0; shape < SHAPE_COUNT; shape++) {
+        AUTO_BSON doc = BSON_INITIALIZER;
+        const char *name = "";
+
+        put_shape(&doc, shape);
+        assert_true(readable(&doc, shape));
+        for (int i = 0; name; i++) {
+            AUTO_BSON less = BSON_INITIALIZER, other = BSON_INITIALIZER;
+
+            copy_but(&doc, &less, i, false, &name);
+            if (!name)
+                break;
+            if (readable(&less, shape) && !may_be_absent(name))
+                fail_msg("shape %d is readable without %s", (int)shape, name);
+            copy_but(&doc, &other, i, true, &name);
+            if (readable(&other, shape) && strcmp(name, "ended") != 0 && strcmp(name, "free") != 0 &&
+                strcmp(name, "due") != 0)
+                fail_msg("shape %d is readable though %s has another type", (int)shape, name);
+        }
+    }
+}
+
+static void no_damaged_document_does_harm(void **state)
+{
+    uint32_t random = 1;
+
+    (void)state;
+    for (enum shape shape = 0; shape < SHAPE_COUNT; shape++) {
+        AUTO_BSON doc = BSON_INITIALIZER;
+        uint8_t *bytes;
+
+        put_shape(&doc, shape);
+        bytes = malloc(doc.len);
+        for (int round = 0; round < FLIPS; round++) {
+            bson_t damaged;
+
+            memcpy(bytes, bson_get_data(&doc), doc.len);
+            for (uint32_t i = 0; i <= random % 3; i++) {
+                random = random * 1664525 + 1013904223;
+                bytes[4 + (random >> 8) % (doc.len - 5)] = (uint8_t)(random >> 24);
+            }
+            if (bson_init_static(&damaged, bytes, doc.len))
+                readable(&damaged, shape);
+        }
+        free(bytes);
+    }
+}
+
+static void numbers_out_of_range_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "{\"_id\":{\"c\":\"c\",\"b\":-1},\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"size\":64}",
+        "{\"_id\":{\"c\":\"c\",\"b\":1},\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"size\":65}",
+        "{\"_id\":{\"c\":\"c\",\"b\":1},\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"size\":64,\"g\":[-1]}",
+        "{\"_id\":{\"c\":\"c\",\"b\":1},\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"size\":64,\"g\":[4294967296]}",
+        "{\"_id\":{\"c\":\"c\",\"b\":1},\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"size\":64,\"t\":[{\"i\":64,\"s\":\"free\"}]}",
+        "{\"_id\":{\"c\":\"c\",\"b\":1},\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"size\":64,"
+        "\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\"},{\"i\":1,\"s\":\"free\",\"u\":\"b\"}]}",
+        "{\"_id\":{\"c\":\"c\",\"b\":1},\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"size\":64,\"t\":[{\"i\":1,\"s\":\"gone\"}]}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        bson_error_t error;
+        bson_t *doc = bson_new_from_json((const uint8_t *)bad[i], -1, &error);
+
+        assert_non_null(doc);
+        if (readable(doc, SHAPE_BUCKET))
+            fail_msg("read: %s", bad[i]);
+        bson_destroy(doc);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_comes_back_with_the_same_line_and_names),
+        cmocka_unit_test(an_encoded_batch_is_the_same_bytes_each_time),
+        cmocka_unit_test(only_batches_that_end_generations_have_ended),
+        cmocka_unit_test(a_definition_comes_back_whole),
+        cmocka_unit_test(a_tombstone_stays_one),
+        cmocka_unit_test(a_use_comes_back),
+        cmocka_unit_test(a_bucket_comes_back),
+        cmocka_unit_test(a_document_without_one_field_or_with_another_type_is_refused),
+        cmocka_unit_test(no_damaged_document_does_harm),
+        cmocka_unit_test(numbers_out_of_range_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
