@@ -54,7 +54,8 @@ struct command {
     const char *words;          /* its positional arguments, as shown in usage */
     int words_min, words_most;
     const struct argp_option *options; /* NULL: only the global ones */
-    const char *help;           /* first line: what it does; then more, for its own --help */
+    const char *brief;          /* for the list of commands, at most 45 characters */
+    const char *help;           /* for its own --help */
     int (*run_raw)(int argc, char **argv); /* instead of run: gets the words untouched, and is not listed */
 };
 

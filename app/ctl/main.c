@@ -17,29 +17,30 @@
 static int show_config(struct ctl *c);
 
 static const struct command commands[] = {
-    {"coupon", "create", ctl_coupon_create, "[FILE]", 0, 1, ctl_coupon_create_options,
+    {"coupon", "create", ctl_coupon_create, "[FILE]", 0, 1, ctl_coupon_create_options, "make a coupon",
      "Make a coupon, from a file of JSON (- for standard input), from options, or both: options go before the file.\n"
      "Prints the coupon's id. A new coupon has no slots: see slots generate.", NULL},
-    {"coupon", "show", ctl_coupon_show, "COUPON", 1, 1, ctl_coupon_show_options,
+    {"coupon", "show", ctl_coupon_show, "COUPON", 1, 1, ctl_coupon_show_options, "print its definition and counts",
      "Print a coupon's definition and its counts as they are now.", NULL},
-    {"coupon", "list", ctl_coupon_list, "", 0, 0, ctl_coupon_list_options, "List coupons, the newest first.", NULL},
-    {"slots", "generate", ctl_slots_generate, "COUPON COUNT", 2, 2, ctl_slots_generate_options,
+    {"coupon", "list", ctl_coupon_list, "", 0, 0, ctl_coupon_list_options, "list coupons",
+     "List coupons, the newest first.", NULL},
+    {"slots", "generate", ctl_slots_generate, "COUPON COUNT", 2, 2, ctl_slots_generate_options, "make slots, with a progress bar",
      "Make COUNT slots for a coupon, and wait until they are there.\n"
      "The work is done by the service: it goes on when couponctl is interrupted, and is resumed when a process dies.", NULL},
-    {"keys", "create", ctl_keys_create, "", 0, 0, ctl_keys_create_options,
+    {"keys", "create", ctl_keys_create, "", 0, 0, ctl_keys_create_options, "make an API key and print it",
      "Make an API key and print it: the only copy there is.\nWorks on the database directly.", NULL},
-    {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "List the API keys, without their secrets.", NULL},
-    {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "Make an API key invalid, for good.", NULL},
-    {"report", NULL, ctl_report, "COUPON", 1, 1, ctl_report_options,
+    {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys, without their secrets.", NULL},
+    {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "make an API key invalid", "Make an API key invalid, for good.", NULL},
+    {"report", NULL, ctl_report, "COUPON", 1, 1, ctl_report_options, "what happened, per hour, day, week or month",
      "Print what happened to a coupon, per period.", NULL},
-    {"verify", NULL, ctl_verify, "[COUPON...]", 0, ARGS_MOST, ctl_verify_options,
+    {"verify", NULL, ctl_verify, "[COUPON...]", 0, ARGS_MOST, ctl_verify_options, "check everything kept against the ledger",
      "Check that everything kept is what the ledger says: all coupons, or those named.\n"
      "Reads the database directly, changes nothing, and may run while the service is at work. The ledger is read from the "
      "first batch on: its sequence, hashes, chain and running totals, every slot's moves and owner, and the caps as they "
      "were in force; then users, buckets, definitions, the reporter's totals and the marks are compared with it. Each "
      "difference is one line: coupon, what, where, field, expected, found.", NULL},
-    {"config", NULL, show_config, "", 0, 0, NULL, "Print the settings in force.", NULL},
-    {"replset-init", NULL, NULL, "", 0, 0, NULL, "", ctl_replset_init},
+    {"config", NULL, show_config, "", 0, 0, NULL, "print the settings in force", "Print the settings in force.", NULL},
+    {"replset-init", NULL, NULL, "", 0, 0, NULL, "", "", ctl_replset_init},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 
@@ -206,7 +207,7 @@ static char *list_commands(void)
         if (row->run_raw)
             continue;
         snprintf(call, sizeof call, "%s%s%s %s", row->group, row->verb ? " " : "", row->verb ? row->verb : "", row->words);
-        buf_printf(&text, "  %-29s %.*s\n", call, (int)strcspn(row->help, "\n:,("), row->help);
+        buf_printf(&text, "  %-28s %s\n", call, row->brief);
     }
     buf_puts(&text, "\nExit codes: 0 done; 1 refused, failed, or drifts found; 2 a mistake in the call; "
                     "3 the service or the database cannot be reached.");
