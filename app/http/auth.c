@@ -1,0 +1,190 @@
+/* http/auth.c -- see auth.h. */
+#include "http/auth.h"
+
+#include <pthread.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "http/reactor.h"
+
+#define RENEW_MS 500
+#define MISS_MS 100
+
+struct snapshot {
+    struct arena arena;
+    struct api_key *keys; /* sorted by id */
+    size_t count;
+};
+
+struct auth {
+    struct worker *worker;
+    pthread_t thread;
+    pthread_rwlock_t keys_lock;
+    struct snapshot *snapshot; /* NULL: never read */
+    /* under lock */
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    struct request *waiting;
+    bool stop;
+};
+
+static int by_id(const void *a, const void *b)
+{
+    return strcmp(((const struct api_key *)a)->id, ((const struct api_key *)b)->id);
+}
+
+static void snapshot_free(struct snapshot *s)
+{
+    if (!s)
+        return;
+    arena_free(&s->arena);
+    free(s);
+}
+
+/* "Bearer x": x, or NULL. */
+static const char *bearer(const char *authorization)
+{
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
+        return NULL;
+    return authorization + 7 + strspn(authorization + 7, " ");
+}
+
+enum auth_answer auth_check(struct auth *a, const char *authorization, enum role *role)
+{
+    const char *text = bearer(authorization);
+    enum auth_answer answer = AUTH_UNKNOWN;
+    const struct api_key *found = NULL;
+    struct api_key wanted;
+    uint8_t hash[32];
+
+    if (!text || !api_key_parse(text, wanted.id, hash))
+        return AUTH_NO;
+    pthread_rwlock_rdlock(&a->keys_lock);
+    if (a->snapshot)
+        found = bsearch(&wanted, a->snapshot->keys, a->snapshot->count, sizeof wanted, by_id);
+    if (found) {
+        answer = sodium_memcmp(found->hash, hash, sizeof hash) == 0 && !found->revoked_ms ? AUTH_OK : AUTH_NO;
+        *role = found->role;
+    }
+    pthread_rwlock_unlock(&a->keys_lock);
+    return answer;
+}
+
+enum handled auth_wait(struct auth *a, struct request *r)
+{
+    pthread_mutex_lock(&a->lock);
+    r->next = a->waiting;
+    a->waiting = r;
+    pthread_cond_signal(&a->some);
+    pthread_mutex_unlock(&a->lock);
+    return PENDING;
+}
+
+static bool renew(struct auth *a, struct store *door)
+{
+    struct snapshot *fresh = calloc(1, sizeof *fresh), *old;
+
+    if (!fresh)
+        abort();
+    arena_init(&fresh->arena, 0);
+    if (mongo_keys(door, &fresh->arena, &fresh->keys, &fresh->count) != STORE_OK) {
+        snapshot_free(fresh);
+        return false;
+    }
+    if (fresh->count)
+        qsort(fresh->keys, fresh->count, sizeof *fresh->keys, by_id);
+    pthread_rwlock_wrlock(&a->keys_lock);
+    old = a->snapshot;
+    a->snapshot = fresh;
+    pthread_rwlock_unlock(&a->keys_lock);
+    snapshot_free(old);
+    return true;
+}
+
+static void wait_until(struct auth *a, struct mono when)
+{
+    struct timespec t = {.tv_sec = when.ns / 1000000000, .tv_nsec = when.ns % 1000000000};
+
+    pthread_cond_timedwait(&a->some, &a->lock, &t);
+}
+
+/* Sleep until the keys are to be read again; who waits for that. NULL may also be nobody. */
+static struct request *next_waiters(struct auth *a, struct mono last)
+{
+    struct request *list;
+
+    pthread_mutex_lock(&a->lock);
+    while (!a->stop) {
+        struct mono due = mono_add_ms(last, a->waiting ? MISS_MS : RENEW_MS);
+
+        if (!mono_before(mono_now(), due))
+            break;
+        wait_until(a, due);
+    }
+    list = a->waiting;
+    a->waiting = NULL;
+    pthread_mutex_unlock(&a->lock);
+    return list;
+}
+
+static void *auth_main(void *argument)
+{
+    struct auth *a = argument;
+    struct store *door = mongo_door(a->worker->mongo);
+    struct mono last = {0};
+    bool fine = true;
+
+    while (!a->stop) {
+        struct request *list = next_waiters(a, last), *next;
+        bool was_fine = fine;
+
+        last = mono_now();
+        fine = renew(a, door);
+        if (was_fine && !fine)
+            log_event(LOG_WARNING, "keys.not_read", "known=%s", a->snapshot ? "true" : "false");
+        for (; list; list = next) {
+            next = list->next;
+            list->auth_failed = !fine;
+            reactor_push(a->worker->reactor, list);
+        }
+    }
+    door->ops->close(door);
+    return NULL;
+}
+
+struct auth *auth_start(struct worker *w)
+{
+    struct auth *a = calloc(1, sizeof *a);
+    pthread_condattr_t monotonic;
+
+    if (!a)
+        abort();
+    a->worker = w;
+    pthread_rwlock_init(&a->keys_lock, NULL);
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->some, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (pthread_create(&a->thread, NULL, auth_main, a) != 0)
+        abort();
+    return a;
+}
+
+void auth_stop(struct auth *a)
+{
+    pthread_mutex_lock(&a->lock);
+    a->stop = true;
+    pthread_cond_signal(&a->some);
+    pthread_mutex_unlock(&a->lock);
+    pthread_join(a->thread, NULL);
+    snapshot_free(a->snapshot);
+    pthread_rwlock_destroy(&a->keys_lock);
+    pthread_mutex_destroy(&a->lock);
+    pthread_cond_destroy(&a->some);
+    free(a);
+}

@@ -1,0 +1,28 @@
+/*
+ * http/auth.h -- API keys: a snapshot of all of them in memory, renewed every 500 ms by a thread of its own.
+ *
+ * New keys    are found at once: a key that the snapshot does not know makes the thread read again, at most every 100 ms,
+ *             and its request waits for that
+ * Compare     hashes of secrets, in constant time
+ */
+#ifndef HTTP_AUTH_H
+#define HTTP_AUTH_H
+
+#include "http/request.h"
+
+enum auth_answer {
+    AUTH_OK,
+    AUTH_NO,     /* no key, not a key, or revoked */
+    AUTH_UNKNOWN /* the snapshot has no such key: auth_wait() */
+};
+
+struct auth *auth_start(struct worker *w);
+void auth_stop(struct auth *a);
+
+/* Whose key is this Authorization header. */
+enum auth_answer auth_check(struct auth *a, const char *authorization, enum role *role);
+
+/* Let r->then run on an io thread when the keys have been read again; r->auth_failed: they could not be. */
+enum handled auth_wait(struct auth *a, struct request *r);
+
+#endif

@@ -1,0 +1,121 @@
+/* http/aux.c -- see aux.h. */
+#include "http/aux.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/metrics.h"
+#include "http/reactor.h"
+
+#define WAITING_MAX 1024
+#define BARRIER_MS 250
+
+struct aux {
+    struct worker *worker;
+    int threads;
+    pthread_t thread[16];
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    struct request *first, *last;
+    int waiting;
+    bool stop;
+};
+
+bool aux_push(struct aux *a, struct request *r)
+{
+    bool taken;
+
+    pthread_mutex_lock(&a->lock);
+    taken = a->waiting < WAITING_MAX && !a->stop;
+    if (taken) {
+        r->next = NULL;
+        if (a->last)
+            a->last->next = r;
+        else
+            a->first = r;
+        a->last = r;
+        a->waiting++;
+        pthread_cond_signal(&a->some);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return taken;
+}
+
+static struct request *take(struct aux *a)
+{
+    struct request *r;
+
+    pthread_mutex_lock(&a->lock);
+    while (!a->first && !a->stop)
+        pthread_cond_wait(&a->some, &a->lock);
+    r = a->first;
+    if (r) {
+        a->first = r->next;
+        if (!a->first)
+            a->last = NULL;
+        a->waiting--;
+    }
+    pthread_mutex_unlock(&a->lock);
+    return r;
+}
+
+static void *aux_main(void *argument)
+{
+    struct aux *a = argument;
+    struct store *door = mongo_door(a->worker->mongo);
+    struct request *r;
+
+    while ((r = take(a))) {
+        r->door = door;
+        reactor_run(r, r->then);
+    }
+    door->ops->close(door);
+    return NULL;
+}
+
+struct aux *aux_start(struct worker *w)
+{
+    struct aux *a = calloc(1, sizeof *a);
+
+    if (!a)
+        abort();
+    a->worker = w;
+    a->threads = w->config->worker_aux_threads;
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->some, NULL);
+    for (int i = 0; i < a->threads; i++)
+        if (pthread_create(&a->thread[i], NULL, aux_main, a) != 0)
+            abort();
+    return a;
+}
+
+void aux_stop(struct aux *a)
+{
+    pthread_mutex_lock(&a->lock);
+    a->stop = true;
+    pthread_cond_broadcast(&a->some);
+    pthread_mutex_unlock(&a->lock);
+    for (int i = 0; i < a->threads; i++)
+        pthread_join(a->thread[i], NULL);
+    pthread_mutex_destroy(&a->lock);
+    pthread_cond_destroy(&a->some);
+    free(a);
+}
+
+void aux_barrier(void)
+{
+    struct mono until = mono_add_ms(mono_now(), BARRIER_MS);
+    uint64_t appended[METRICS_WORKERS_MAX];
+
+    for (int i = 0; i < METRICS_WORKERS_MAX; i++)
+        appended[i] = atomic_load(&metrics_slot(i)->appended);
+    for (int i = 0; i < METRICS_WORKERS_MAX; i++)
+        while (atomic_load(&metrics_slot(i)->views_written) < appended[i]) {
+            struct timespec pause = {.tv_nsec = 1000000};
+
+            if (mono_before(until, mono_now()))
+                return;
+            nanosleep(&pause, NULL);
+        }
+}

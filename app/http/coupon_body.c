@@ -1,0 +1,220 @@
+/* http/coupon_body.c -- see coupon_body.h. */
+#include "http/coupon_body.h"
+
+#include <string.h>
+
+#include "http/fields.h"
+#include "http/jsonin.h"
+
+static const struct coupon_field *find_field(const char *pointer)
+{
+    for (size_t i = 0; i < coupon_fields_count; i++)
+        if (strcmp(coupon_fields[i].pointer, pointer) == 0)
+            return &coupon_fields[i];
+    return NULL;
+}
+
+/* True when pointer is the parent of some field. */
+static bool is_group(const char *pointer)
+{
+    size_t len = strlen(pointer);
+
+    for (size_t i = 0; i < coupon_fields_count; i++)
+        if (strncmp(coupon_fields[i].pointer, pointer, len) == 0 && coupon_fields[i].pointer[len] == '/')
+            return true;
+    return false;
+}
+
+static void read_strings(struct jsonc_object *o, const char *pointer, struct string_list *list, struct errors *e)
+{
+    size_t count;
+
+    if (!json_object_is_type(o, json_type_array)) {
+        errors_add(e, pointer, "must be an array of strings");
+        return;
+    }
+    count = json_object_array_length(o);
+    list->items = arena_array(e->arena, count, sizeof *list->items);
+    list->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *text;
+
+        if (value_string(json_object_array_get_idx(o, i), 1, 128, pointer_to_index(e->arena, pointer, i), e, &text))
+            list->items[list->count++] = text;
+    }
+}
+
+/* Types only; the bounds are coupon_check()'s. */
+static void read_field(const struct coupon_field *f, struct jsonc_object *o, struct coupon *c, struct errors *e)
+{
+    void *member = (char *)c + f->offset;
+    const char *text;
+
+    switch (f->type) {
+    case FIELD_STRING:
+        if (!o)
+            *(const char **)member = NULL;
+        else if (value_string(o, 0, INT64_MAX, f->pointer, e, &text))
+            *(const char **)member = text;
+        break;
+    case FIELD_JSON:
+        if (!o)
+            *(const char **)member = NULL;
+        else if (value_json(o, f->max, f->pointer, e, &text))
+            *(const char **)member = text;
+        break;
+    case FIELD_STRINGS:
+        read_strings(o, f->pointer, member, e);
+        break;
+    case FIELD_INT:
+        if (!o)
+            *(int64_t *)member = COUPON_NULL;
+        else
+            value_int(o, INT64_MIN + 1, INT64_MAX, f->pointer, e, member);
+        break;
+    case FIELD_TIME:
+        if (!o)
+            *(int64_t *)member = COUPON_NULL;
+        else
+            value_time(o, f->pointer, e, member);
+        break;
+    case FIELD_ENUM:
+        if (!o)
+            *(int64_t *)member = COUPON_NULL;
+        else
+            value_enum(o, f->names, f->supported, f->pointer, e, member);
+        break;
+    }
+}
+
+static void read_id(struct jsonc_object *o, struct coupon *c, struct errors *e)
+{
+    if (!value_string(o, 1, COUPON_ID_MAX, "/id", e, &c->id))
+        return;
+    if (!coupon_id_valid(c->id))
+        errors_add(e, "/id", "must start with a letter, a digit or _, and consist of these and -");
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): three levels */
+static void read_group(struct jsonc_object *o, const char *base, struct coupon *c, struct errors *e)
+{
+    JSONC_FOREACH(o, member) {
+        const char *pointer = pointer_to(e->arena, base, jsonc_name(member));
+        const struct coupon_field *f = find_field(pointer);
+
+        if (f)
+            read_field(f, jsonc_value(member), c, e);
+        else if (strcmp(pointer, "/id") == 0)
+            read_id(jsonc_value(member), c, e);
+        else if (!is_group(pointer))
+            errors_add(e, pointer, "is not known here");
+        else if (!json_object_is_type(jsonc_value(member), json_type_object))
+            errors_add(e, pointer, "must be an object");
+        else
+            read_group(jsonc_value(member), pointer, c, e);
+    }
+}
+
+static bool is_noted(const struct errors *e, const char *pointer)
+{
+    for (size_t i = 0; i < e->count && i < ERRORS_MAX; i++)
+        if (strcmp(e->rows[i].pointer, pointer) == 0)
+            return true;
+    return false;
+}
+
+void coupon_read(struct jsonc_object *o, struct coupon *c, struct errors *e)
+{
+    struct field_error *found;
+    size_t count;
+
+    read_group(o, "", c, e);
+    count = coupon_check(c, e->arena, &found);
+    for (size_t i = 0; i < count; i++)
+        if (!is_noted(e, found[i].pointer))
+            errors_add(e, found[i].pointer, found[i].detail);
+}
+
+/* ---- patches ---- */
+
+/* RFC 7396. NOLINTNEXTLINE(misc-no-recursion): bounded by JSON_DEPTH_MAX */
+static void merge(struct jsonc_object *target, struct jsonc_object *patch)
+{
+    JSONC_FOREACH(patch, member) {
+        const char *name = jsonc_name(member);
+        struct jsonc_object *value = jsonc_value(member), *old;
+
+        if (!value) {
+            json_object_object_del(target, name);
+            continue;
+        }
+        if (!json_object_is_type(value, json_type_object)) {
+            json_object_object_add(target, name, json_object_get(value)); /* a reference for target */
+            continue;
+        }
+        old = json_object_object_get(target, name);
+        if (!json_object_is_type(old, json_type_object)) {
+            old = json_object_new_object();
+            json_object_object_add(target, name, old); /* target owns it */
+        }
+        merge(old, value);
+    }
+}
+
+/* Remove what a discount of that kind does not have. */
+static void drop_other_kinds(struct jsonc_object *discount, int64_t kind)
+{
+    struct jsonc_object *only = json_object_object_get(discount, "only");
+
+    for (size_t i = 0; i < coupon_fields_count; i++) {
+        const struct coupon_field *f = &coupon_fields[i];
+        const char *name = strrchr(f->pointer, '/') + 1;
+
+        if (!f->discount_kinds || (f->discount_kinds & (1u << kind)))
+            continue;
+        if (strncmp(f->pointer, "/discount/only/", 15) == 0) {
+            if (only)
+                json_object_object_del(only, name);
+        } else {
+            json_object_object_del(discount, name);
+        }
+    }
+}
+
+static void change_kind(const struct coupon *now, struct jsonc_object *target, struct jsonc_object *patch)
+{
+    const struct coupon_field *f = find_field("/discount/kind");
+    struct jsonc_object *kind = json_object_object_get(json_object_object_get(patch, "discount"), "kind");
+    struct jsonc_object *discount = json_object_object_get(target, "discount");
+
+    if (!json_object_is_type(kind, json_type_string) || !discount)
+        return;
+    for (int64_t i = 0; f->names[i]; i++)
+        if (i != now->discount.kind && strcmp(f->names[i], json_object_get_string(kind)) == 0)
+            drop_other_kinds(discount, i);
+}
+
+struct coupon *coupon_patch(const struct coupon *now, struct jsonc_object *patch, struct errors *e)
+{
+    struct coupon *next = arena_alloc(e->arena, sizeof *next);
+    struct buf text = BUF_INIT;
+    struct json j = json_to(&text);
+    struct jsonc_object *target JSON_IN_AUTO = NULL;
+
+    coupon_init(next);
+    coupon_write(now, &j, false);
+    target = json_in(text.data, text.len, e);
+    buf_free(&text);
+    if (!target)
+        return next;
+    if (json_object_object_get_ex(patch, "discount", NULL) &&
+        json_object_is_type(json_object_object_get(patch, "discount"), json_type_object))
+        change_kind(now, target, patch);
+    merge(target, patch);
+    coupon_read(target, next, e);
+    if (!next->id || strcmp(next->id, now->id) != 0)
+        errors_add(e, "/id", "cannot change");
+    next->id = now->id;
+    next->version = now->version;
+    return next;
+}

@@ -1,0 +1,294 @@
+/* http/fields.c -- see fields.h. */
+#include "http/fields.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "http/canonical.h"
+
+/* Units of 0000-01-01 and 10000-01-01: what can be written as RFC 3339 again. */
+#define TIME_MS_MIN (INT64_C(-62167219200000))
+#define TIME_MS_MAX (INT64_C(253402300799999))
+
+static bool wrong(struct errors *e, const char *pointer, const char *detail)
+{
+    errors_add(e, pointer, detail);
+    return false;
+}
+
+bool value_string(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to)
+{
+    size_t len, characters;
+    const char *text;
+
+    if (!json_object_is_type(o, json_type_string))
+        return wrong(e, pointer, "must be a string");
+    text = json_object_get_string(o);
+    len = (size_t)json_object_get_string_len(o);
+    if (strlen(text) != len || !utf8_valid(text, &characters))
+        return wrong(e, pointer, "must be UTF-8 without U+0000");
+    if ((int64_t)characters < min || (int64_t)characters > max)
+        return wrong(e, pointer,
+                     arena_printf(e->arena, "must have %" PRId64 " to %" PRId64 " characters", min, max));
+    *to = arena_memdup(e->arena, text, len);
+    return true;
+}
+
+bool value_int(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to)
+{
+    int64_t value;
+
+    if (!json_object_is_type(o, json_type_int))
+        return wrong(e, pointer, "must be an integer");
+    value = json_object_get_int64(o);
+    if (value < min || value > max)
+        return wrong(e, pointer, arena_printf(e->arena, "must be from %" PRId64 " to %" PRId64, min, max));
+    *to = value;
+    return true;
+}
+
+/* "one of a, b, c", of those that are supported. */
+static const char *choices(struct arena *a, const char *const *names, unsigned supported)
+{
+    struct buf text = BUF_INIT;
+    const char *copy, *between = "must be one of ";
+
+    for (unsigned i = 0; names[i]; i++)
+        if (supported & (1u << i)) {
+            buf_puts(&text, between);
+            buf_puts(&text, names[i]);
+            between = ", ";
+        }
+    copy = arena_memdup(a, text.data, text.len);
+    buf_free(&text);
+    return copy;
+}
+
+bool value_enum(struct jsonc_object *o, const char *const *names, unsigned supported, const char *pointer,
+                struct errors *e, int64_t *to)
+{
+    if (!json_object_is_type(o, json_type_string))
+        return wrong(e, pointer, "must be a string");
+    for (unsigned i = 0; names[i]; i++) {
+        if (strcmp(names[i], json_object_get_string(o)) != 0)
+            continue;
+        if (!(supported & (1u << i)))
+            return wrong(e, pointer, "this version does not support this value yet");
+        *to = i;
+        return true;
+    }
+    return wrong(e, pointer, choices(e->arena, names, supported));
+}
+
+bool value_time(struct jsonc_object *o, const char *pointer, struct errors *e, int64_t *to)
+{
+    int64_t ms;
+
+    if (!json_object_is_type(o, json_type_string) || !clock_parse(json_object_get_string(o), &ms) ||
+        ms < TIME_MS_MIN || ms > TIME_MS_MAX)
+        return wrong(e, pointer, "must be a time of RFC 3339, such as 2026-11-01T00:00:00Z");
+    *to = ms;
+    return true;
+}
+
+bool value_json(struct jsonc_object *o, int64_t max, const char *pointer, struct errors *e, const char **to)
+{
+    struct buf text = BUF_INIT;
+    const char *problem;
+
+    if (!json_object_is_type(o, json_type_object))
+        return wrong(e, pointer, "must be an object");
+    problem = canonical_write(o, &text, (size_t)max);
+    if (problem)
+        wrong(e, pointer, strcmp(problem, "too long") == 0
+                              ? arena_printf(e->arena, "must have at most %" PRId64 " bytes", max) : problem);
+    else
+        *to = arena_memdup(e->arena, text.data, text.len);
+    buf_free(&text);
+    return !problem;
+}
+
+/* ---- rows ---- */
+
+static void read_object(const struct field_row *row, struct jsonc_object *o, const char *pointer, void *member,
+                        struct errors *e)
+{
+    void *to;
+
+    if (!json_object_is_type(o, json_type_object)) {
+        wrong(e, pointer, "must be an object");
+        return;
+    }
+    to = arena_alloc(e->arena, row->table->size);
+    fields_read(row->table, o, pointer, to, e);
+    memcpy(member, &to, sizeof to);
+}
+
+static void read_array(const struct field_row *row, struct jsonc_object *o, const char *pointer, void *base,
+                       struct errors *e)
+{
+    size_t count;
+    char *items;
+
+    if (!json_object_is_type(o, json_type_array)) {
+        wrong(e, pointer, "must be an array");
+        return;
+    }
+    count = json_object_array_length(o);
+    if ((int64_t)count < row->min || (int64_t)count > row->max) {
+        wrong(e, pointer, arena_printf(e->arena, "must have %" PRId64 " to %" PRId64 " items", row->min, row->max));
+        return;
+    }
+    items = arena_array(e->arena, count, row->table->size);
+    for (size_t i = 0; i < count; i++) {
+        struct jsonc_object *item = json_object_array_get_idx(o, i);
+        const char *at = pointer_to_index(e->arena, pointer, i);
+
+        if (json_object_is_type(item, json_type_object))
+            fields_read(row->table, item, at, items + i * row->table->size, e);
+        else
+            wrong(e, at, "must be an object");
+    }
+    memcpy((char *)base + row->offset, &items, sizeof items);
+    memcpy((char *)base + row->count_offset, &count, sizeof count);
+}
+
+static void read_row(const struct field_row *row, struct jsonc_object *o, const char *pointer, void *base, struct errors *e)
+{
+    void *member = (char *)base + row->offset;
+    const char *text = NULL;
+
+    if (!o && (row->flags & ROW_NULLABLE))
+        return;
+    switch (row->type) {
+    case ROW_STRING:
+        if (value_string(o, row->min, row->max, pointer, e, &text)) {
+            if (row->valid && !row->valid(text))
+                wrong(e, pointer, row->rule);
+            memcpy(member, &text, sizeof text);
+        }
+        break;
+    case ROW_INT:
+        value_int(o, row->min, row->max, pointer, e, member);
+        break;
+    case ROW_ENUM:
+        value_enum(o, row->names, row->supported, pointer, e, member);
+        break;
+    case ROW_TIME:
+        value_time(o, pointer, e, member);
+        break;
+    case ROW_JSON:
+        if (value_json(o, row->max, pointer, e, &text) && strcmp(text, "{}") != 0)
+            memcpy(member, &text, sizeof text);
+        break;
+    case ROW_OBJECT:
+        read_object(row, o, pointer, member, e);
+        break;
+    case ROW_ARRAY:
+        read_array(row, o, pointer, base, e);
+        break;
+    }
+}
+
+static const struct field_row *find_row(const struct field_table *table, const char *name)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (strcmp(table->rows[i].name, name) == 0)
+            return &table->rows[i];
+    return NULL;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as the tables are nested */
+void fields_read(const struct field_table *table, struct jsonc_object *o, const char *pointer, void *to, struct errors *e)
+{
+    uint64_t seen = 0;
+
+    assert(table->count <= 64);
+    memcpy(to, table->start, table->size);
+    JSONC_FOREACH(o, member) {
+        const struct field_row *row = find_row(table, jsonc_name(member));
+        const char *at = pointer_to(e->arena, pointer, jsonc_name(member));
+
+        if (!row) {
+            wrong(e, at, "is not known here");
+            continue;
+        }
+        seen |= UINT64_C(1) << (row - table->rows);
+        read_row(row, jsonc_value(member), at, to, e);
+    }
+    for (size_t i = 0; i < table->count; i++)
+        if ((table->rows[i].flags & ROW_REQUIRED) && !(seen & (UINT64_C(1) << i)))
+            wrong(e, pointer_to(e->arena, pointer, table->rows[i].name), "is required");
+    if (table->check)
+        table->check(to, pointer, e);
+}
+
+/* ---- what was given ---- */
+
+/* NOLINTNEXTLINE(misc-no-recursion) */
+static void write_row(const struct field_row *row, const void *base, struct json *j)
+{
+    const char *member = (const char *)base + row->offset;
+    int64_t number = 0;
+    const char *pointer = NULL;
+    size_t count = 0;
+
+    _Static_assert(sizeof number == sizeof pointer, "a row is one or the other, of the same size");
+    memcpy(&number, member, sizeof number);
+    memcpy(&pointer, member, sizeof pointer);
+    json_key(j, row->name);
+    switch (row->type) {
+    case ROW_STRING:
+        json_string(j, pointer);
+        break;
+    case ROW_INT:
+        json_int(j, number);
+        break;
+    case ROW_ENUM:
+        json_string(j, row->names[number]);
+        break;
+    case ROW_TIME:
+        json_time(j, number);
+        break;
+    case ROW_JSON:
+        json_raw(j, pointer);
+        break;
+    case ROW_OBJECT:
+        fields_canonical(row->table, pointer, j);
+        break;
+    case ROW_ARRAY:
+        memcpy(&count, (const char *)base + row->count_offset, sizeof count);
+        json_array(j);
+        for (size_t i = 0; i < count; i++)
+            fields_canonical(row->table, pointer + i * row->table->size, j);
+        json_end_array(j);
+        break;
+    }
+}
+
+/* A string that was given and is NULL by default differs; one that has a default text is compared by text. */
+static bool given(const struct field_table *table, const struct field_row *row, const void *from)
+{
+    const char *member = (const char *)from + row->offset, *start = (const char *)table->start + row->offset;
+    const char *a, *b;
+
+    if (memcmp(member, start, sizeof(int64_t)) == 0)
+        return false;
+    if (row->type != ROW_STRING)
+        return true;
+    memcpy(&a, member, sizeof a);
+    memcpy(&b, start, sizeof b);
+    return !a || !b || strcmp(a, b) != 0;
+}
+
+/* NOLINTNEXTLINE(misc-no-recursion) */
+void fields_canonical(const struct field_table *table, const void *from, struct json *j)
+{
+    json_object(j);
+    for (size_t i = 0; i < table->count; i++)
+        if (given(table, &table->rows[i], from))
+            write_row(&table->rows[i], from, j);
+    json_end_object(j);
+}

@@ -1,0 +1,70 @@
+/*
+ * http/fields.h -- reads the members of a body into a struct, by a table of rows.
+ *
+ * Shape     struct field_row: name, type, offset, bounds; struct field_table: the rows of one object and how it starts
+ * Errors    every fault is noted with its pointer; unknown members are faults. Reading goes on, so that all are told at once
+ * Defaults  an absent member keeps what the table's `start` put there: a row's value equals the start's = it was not given
+ * Adding    a member: a row. It must be added with its default as "not given", so that old fingerprints stay as they are
+ */
+#ifndef HTTP_FIELDS_H
+#define HTTP_FIELDS_H
+
+#include "http/errors.h"
+#include "http/jsonc.h"
+
+enum row_type {
+    ROW_STRING, /* const char *; bounds in characters */
+    ROW_INT,    /* int64_t; bounds inclusive */
+    ROW_ENUM,   /* int64_t: index into names[] */
+    ROW_TIME,   /* int64_t UTC ms */
+    ROW_JSON,   /* const char *: an object as RFC 8785 text, at most max bytes; NULL when it is {} */
+    ROW_OBJECT, /* struct x *: NULL or one, read by table */
+    ROW_ARRAY   /* struct x *, and its length as size_t at count_offset: objects, read by table; bounds: how many */
+};
+
+enum row_flags {
+    ROW_REQUIRED = 1,
+    ROW_NULLABLE = 2 /* null is as if it were absent */
+};
+
+struct field_table;
+
+struct field_row {
+    const char *name;
+    enum row_type type;
+    size_t offset;
+    int64_t min, max;
+    unsigned flags;
+    const char *const *names; /* ROW_ENUM: NULL-terminated */
+    unsigned supported;       /* ROW_ENUM: bit i set = names[i] is supported by this version */
+    bool (*valid)(const char *text); /* ROW_STRING: further rule, or NULL */
+    const char *rule;                /* its sentence */
+    const struct field_table *table;
+    size_t count_offset;
+};
+
+struct field_table {
+    const struct field_row *rows; /* sorted by name */
+    size_t count;
+    size_t size;       /* of the struct */
+    const void *start; /* a struct with every default */
+    void (*check)(const void *in, const char *pointer, struct errors *e); /* rules between rows, or NULL */
+};
+
+/* Read object o, which stands at pointer, into *to (table->size bytes); strings go to the arena of e. */
+void fields_read(const struct field_table *table, struct jsonc_object *o, const char *pointer, void *to, struct errors *e);
+
+/* Append what was given in RFC 8785 form: members that differ from the start, sorted. Equal text = same request. */
+void fields_canonical(const struct field_table *table, const void *from, struct json *j);
+
+/* ---- single values, for readers with tables of their own ---- */
+
+/* Each returns false, with the fault noted, when o is not of that type or out of bounds. */
+bool value_string(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to);
+bool value_int(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to);
+bool value_enum(struct jsonc_object *o, const char *const *names, unsigned supported, const char *pointer,
+                struct errors *e, int64_t *to);
+bool value_time(struct jsonc_object *o, const char *pointer, struct errors *e, int64_t *to);
+bool value_json(struct jsonc_object *o, int64_t max, const char *pointer, struct errors *e, const char **to);
+
+#endif

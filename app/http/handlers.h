@@ -1,0 +1,31 @@
+/*
+ * http/handlers.h -- what the route table names: one handler per call, and the tables of the bodies they read.
+ */
+#ifndef HTTP_HANDLERS_H
+#define HTTP_HANDLERS_H
+
+#include "http/fields.h"
+#include "http/request.h"
+
+/* coupons.c */
+handler coupon_create, coupon_list, coupon_get, coupon_change, coupon_delete, coupon_counts;
+/* ledger.c */
+handler ledger_get;
+/* slots.c */
+handler slots_add, slots_list, slot_get, slots_retire;
+extern const struct field_table slots_add_table, slots_retire_table;
+/* jobs.c */
+handler job_list, job_get, job_cancel;
+/* redemptions.c */
+handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_reverse;
+extern const struct field_table take_table;
+/* redemption_list.c */
+handler redemption_list;
+/* users.c */
+handler user_get, user_wallet;
+/* reports.c */
+handler report_get;
+/* service.c */
+handler service_health, service_ready, service_metrics, service_problem, service_receipt_key;
+
+#endif

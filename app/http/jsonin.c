@@ -1,0 +1,361 @@
+/* http/jsonin.c -- see jsonin.h. The scanner is a recursive descent over RFC 8259's grammar, bounded by JSON_DEPTH_MAX. */
+#include "http/jsonin.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cursor {
+    const unsigned char *start, *at, *end;
+    struct json_scan *scan;
+    int depth;
+};
+
+static bool fault(struct cursor *c, const char *what)
+{
+    if (!c->scan->fault) {
+        c->scan->fault = what;
+        c->scan->fault_at = (size_t)(c->at - c->start);
+    }
+    return false;
+}
+
+static int peek(const struct cursor *c)
+{
+    return c->at < c->end ? *c->at : -1;
+}
+
+static void skip_blanks(struct cursor *c)
+{
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r'))
+        c->at++;
+}
+
+/* ---- strings ---- */
+
+/* The length of the well-formed UTF-8 sequence at p (not ASCII), or 0. Table 3-7 of the Unicode standard. */
+static size_t utf8_sequence(const unsigned char *p, const unsigned char *end)
+{
+    static const struct {
+        unsigned char first, last, second_min, second_max, length;
+    } rows[] = {
+        {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3}, {0xE1, 0xEC, 0x80, 0xBF, 3},
+        {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3}, {0xF0, 0xF0, 0x90, 0xBF, 4},
+        {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t length = rows[i].length;
+
+        if (*p < rows[i].first || *p > rows[i].last)
+            continue;
+        if ((size_t)(end - p) < length || p[1] < rows[i].second_min || p[1] > rows[i].second_max)
+            return 0;
+        for (size_t k = 2; k < length; k++)
+            if (p[k] < 0x80 || p[k] > 0xBF)
+                return 0;
+        return length;
+    }
+    return 0;
+}
+
+/* Four hex digits at c->at into *unit. */
+static bool hex4(struct cursor *c, unsigned *unit)
+{
+    *unit = 0;
+    for (int i = 0; i < 4; i++, c->at++) {
+        int d = peek(c);
+
+        if (d >= '0' && d <= '9')
+            d -= '0';
+        else if ((d | 32) >= 'a' && (d | 32) <= 'f')
+            d = (d | 32) - 'a' + 10;
+        else
+            return fault(c, "\\u needs four hexadecimal digits");
+        *unit = *unit * 16 + (unsigned)d;
+    }
+    return true;
+}
+
+/* After a backslash. */
+static bool scan_escape(struct cursor *c)
+{
+    unsigned unit, low;
+    int kind = peek(c);
+
+    if (kind != 'u') {
+        if (kind < 0 || !strchr("\"\\/bfnrt", kind) || kind == 0)
+            return fault(c, "unknown escape in a string");
+        c->at++;
+        return true;
+    }
+    c->at++;
+    if (!hex4(c, &unit))
+        return false;
+    if (unit == 0)
+        return fault(c, "a string must not contain U+0000");
+    if (unit >= 0xDC00 && unit <= 0xDFFF)
+        return fault(c, "a lone surrogate in a string");
+    if (unit < 0xD800 || unit > 0xDBFF)
+        return true;
+    if (c->end - c->at < 2 || c->at[0] != '\\' || c->at[1] != 'u')
+        return fault(c, "a lone surrogate in a string");
+    c->at += 2;
+    if (!hex4(c, &low))
+        return false;
+    return low >= 0xDC00 && low <= 0xDFFF ? true : fault(c, "a lone surrogate in a string");
+}
+
+static bool scan_string(struct cursor *c)
+{
+    if (peek(c) != '"')
+        return fault(c, "a string in double quotes is expected here");
+    c->at++;
+    for (;;) {
+        int ch = peek(c);
+
+        if (ch < 0)
+            return fault(c, "a string is not closed");
+        if (ch == '"')
+            break;
+        if (ch < 0x20)
+            return fault(c, "a control character in a string must be escaped");
+        if (ch == '\\') {
+            c->at++;
+            if (!scan_escape(c))
+                return false;
+        } else if (ch < 0x80) {
+            c->at++;
+        } else {
+            size_t length = utf8_sequence(c->at, c->end);
+
+            if (!length)
+                return fault(c, "not UTF-8");
+            c->at += length;
+        }
+    }
+    c->at++;
+    return true;
+}
+
+/* ---- numbers ---- */
+
+static bool scan_digits(struct cursor *c)
+{
+    if (peek(c) < '0' || peek(c) > '9')
+        return fault(c, "a digit is expected here");
+    while (peek(c) >= '0' && peek(c) <= '9')
+        c->at++;
+    return true;
+}
+
+/* The literal [from, c->at) is one that we can hold: strtoll and strtod agree with what json-c will do. */
+static bool number_fits(struct cursor *c, const unsigned char *from, bool integer)
+{
+    char text[400];
+    size_t len = (size_t)(c->at - from);
+
+    if (len >= sizeof text)
+        return fault(c, "a number has too many digits");
+    memcpy(text, from, len);
+    text[len] = '\0';
+    errno = 0;
+    if (integer) {
+        strtoll(text, NULL, 10);
+        if (errno == ERANGE)
+            return fault(c, "an integer is outside 64 bits");
+    } else if (!isfinite(strtod(text, NULL))) {
+        return fault(c, "a number is too large");
+    }
+    return true;
+}
+
+static bool scan_number(struct cursor *c)
+{
+    const unsigned char *from = c->at;
+    bool integer = true;
+
+    if (peek(c) == '-')
+        c->at++;
+    if (peek(c) == '0')
+        c->at++;
+    else if (!scan_digits(c))
+        return false;
+    if (peek(c) == '.') {
+        integer = false;
+        c->at++;
+        if (!scan_digits(c))
+            return false;
+    }
+    if (peek(c) == 'e' || peek(c) == 'E') {
+        integer = false;
+        c->at++;
+        if (peek(c) == '+' || peek(c) == '-')
+            c->at++;
+        if (!scan_digits(c))
+            return false;
+    }
+    return number_fits(c, from, integer);
+}
+
+/* ---- values ---- */
+
+static bool scan_value(struct cursor *c);
+
+static bool scan_word(struct cursor *c, const char *word)
+{
+    size_t len = strlen(word);
+
+    if ((size_t)(c->end - c->at) < len || memcmp(c->at, word, len) != 0)
+        return fault(c, "a JSON value is expected here");
+    c->at += len;
+    return true;
+}
+
+static bool scan_member(struct cursor *c)
+{
+    skip_blanks(c);
+    if (!scan_string(c))
+        return false;
+    c->scan->members++;
+    skip_blanks(c);
+    if (peek(c) != ':')
+        return fault(c, "a colon is expected here");
+    c->at++;
+    return scan_value(c);
+}
+
+/* An object or an array: '{' or '[' stands at c->at. */
+static bool scan_container(struct cursor *c, int close, bool (*item)(struct cursor *))
+{
+    if (++c->depth > JSON_DEPTH_MAX)
+        return fault(c, "nested too deeply");
+    c->at++;
+    skip_blanks(c);
+    if (peek(c) == close) {
+        c->at++;
+        c->depth--;
+        return true;
+    }
+    for (;;) {
+        if (!item(c))
+            return false;
+        if (peek(c) == close)
+            break;
+        if (peek(c) != ',')
+            return fault(c, close == '}' ? "a comma or } is expected here" : "a comma or ] is expected here");
+        c->at++;
+    }
+    c->at++;
+    c->depth--;
+    return true;
+}
+
+/* A value with the white space around it. NOLINTNEXTLINE(misc-no-recursion): bounded by JSON_DEPTH_MAX */
+static bool scan_value(struct cursor *c)
+{
+    bool ok;
+
+    skip_blanks(c);
+    switch (peek(c)) {
+    case '{':
+        ok = scan_container(c, '}', scan_member);
+        break;
+    case '[':
+        ok = scan_container(c, ']', scan_value);
+        break;
+    case '"':
+        ok = scan_string(c);
+        break;
+    case 't':
+        ok = scan_word(c, "true");
+        break;
+    case 'f':
+        ok = scan_word(c, "false");
+        break;
+    case 'n':
+        ok = scan_word(c, "null");
+        break;
+    case '-': case '0': case '1': case '2': case '3': case '4': case '5': case '6': case '7': case '8': case '9':
+        ok = scan_number(c);
+        break;
+    default:
+        ok = fault(c, peek(c) < 0 ? "the text ends where a value is expected" : "a JSON value is expected here");
+    }
+    if (ok)
+        skip_blanks(c);
+    return ok;
+}
+
+bool json_scan(const char *text, size_t len, struct json_scan *scan)
+{
+    const unsigned char *start = (const unsigned char *)text;
+    struct cursor c = {start, start, start + len, scan, 0};
+
+    *scan = (struct json_scan){.start = 0};
+    skip_blanks(&c);
+    scan->start = (size_t)(c.at - start);
+    if (!scan_value(&c))
+        return false;
+    if (c.at != c.end)
+        return fault(&c, "something follows after the value");
+    scan->end = len;
+    while (scan->end > scan->start && strchr(" \t\r\n", text[scan->end - 1]))
+        scan->end--;
+    return true;
+}
+
+/* ---- parsing ---- */
+
+/* Members of all objects in o. NOLINTNEXTLINE(misc-no-recursion): bounded by JSON_DEPTH_MAX */
+static size_t count_members(struct jsonc_object *o)
+{
+    size_t count = 0;
+
+    if (json_object_is_type(o, json_type_object)) {
+        JSONC_FOREACH(o, member)
+            count += 1 + count_members(jsonc_value(member));
+    } else if (json_object_is_type(o, json_type_array)) {
+        for (size_t i = 0; i < json_object_array_length(o); i++)
+            count += count_members(json_object_array_get_idx(o, i));
+    }
+    return count;
+}
+
+struct jsonc_object *json_in(const char *text, size_t len, struct errors *e)
+{
+    struct json_scan scan;
+    struct json_tokener *t;
+    struct jsonc_object *o;
+    bool complete;
+
+    if (!json_scan(text, len, &scan)) {
+        errors_add(e, "", arena_printf(e->arena, "not JSON at byte %zu: %s", scan.fault_at, scan.fault));
+        return NULL;
+    }
+    if (text[scan.start] != '{') {
+        errors_add(e, "", "the body must be a JSON object");
+        return NULL;
+    }
+    t = json_tokener_new_ex(JSON_DEPTH_MAX + 2);
+    if (!t)
+        abort();
+    json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+    o = json_tokener_parse_ex(t, text + scan.start, (int)(scan.end - scan.start));
+    complete = json_tokener_get_error(t) == json_tokener_success;
+    json_tokener_free(t);
+    if (!o || !complete) {
+        json_object_put(o);
+        errors_add(e, "", "not JSON that this service reads");
+        return NULL;
+    }
+    if (count_members(o) != scan.members) {
+        json_object_put(o);
+        errors_add(e, "", "an object names a member twice");
+        return NULL;
+    }
+    return o;
+}

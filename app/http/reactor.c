@@ -1,0 +1,539 @@
+/* http/reactor.c -- see reactor.h. */
+#include "http/reactor.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "http/reply.h"
+#include "http/router.h"
+
+#define EVENTS_AT_ONCE 8
+#define COMPLETED_AT_ONCE 16
+#define ACCEPTS_AT_ONCE 64
+#define IO_TIMEOUT_S 10             /* for one read or write of libfcgi's */
+#define ARENA_KEPT 8192             /* bytes that an idle connection may keep */
+#define BUFFER_KEPT 4096
+#define DISCARD_MAX (300u * 1024 * 1024)
+#define DRAIN_QUIET_MS 100          /* kept connections are closed after so long without work */
+
+/* What a connection does, for the drain: it may only be shut down while it is idle. */
+enum { CONN_BUSY, CONN_IDLE, CONN_CLOSING };
+
+struct reactor {
+    struct worker *worker;
+    int listen_fd, epoll_fd, event_fd;
+    int threads;
+    pthread_t thread[16];
+    int connections_max;
+    atomic_int connections;
+    atomic_int in_flight;
+    atomic_bool full;      /* the listener is not armed, because of connections_max */
+    atomic_bool draining, stop;
+    /* under lock */
+    pthread_mutex_t lock;
+    struct request *first, *last; /* completed */
+    size_t waiting;
+    int sleeping;
+    bool signalled;
+    /* under conn_lock */
+    pthread_mutex_t conn_lock;
+    struct request *conns;
+};
+
+/* ---- completed requests ---- */
+
+static void wake(struct reactor *rx)
+{
+    uint64_t one = 1;
+    ssize_t done = write(rx->event_fd, &one, sizeof one);
+
+    (void)done; /* it cannot fail: the counter never fills */
+}
+
+/* Under lock: should a thread be woken? */
+static bool must_wake(struct reactor *rx)
+{
+    if (!rx->waiting || !rx->sleeping || rx->signalled)
+        return false;
+    rx->signalled = true;
+    return true;
+}
+
+void reactor_push(struct reactor *rx, struct request *r)
+{
+    bool wanted;
+
+    r->next = NULL;
+    pthread_mutex_lock(&rx->lock);
+    if (rx->last)
+        rx->last->next = r;
+    else
+        rx->first = r;
+    rx->last = r;
+    rx->waiting++;
+    wanted = must_wake(rx);
+    pthread_mutex_unlock(&rx->lock);
+    if (wanted)
+        wake(rx);
+}
+
+/* Up to COMPLETED_AT_ONCE of them; others are woken for what is left. */
+static struct request *take_completed(struct reactor *rx)
+{
+    struct request *list, *end;
+    bool wanted;
+
+    pthread_mutex_lock(&rx->lock);
+    list = end = rx->first;
+    for (int i = 0; end; i++) {
+        rx->waiting--;
+        if (i + 1 == COMPLETED_AT_ONCE || !end->next)
+            break;
+        end = end->next;
+    }
+    if (end) {
+        rx->first = end->next;
+        if (!rx->first)
+            rx->last = NULL;
+        end->next = NULL;
+    }
+    wanted = must_wake(rx);
+    pthread_mutex_unlock(&rx->lock);
+    if (wanted)
+        wake(rx);
+    return list;
+}
+
+/* ---- connections ---- */
+
+static int arm(struct reactor *rx, int operation, int fd, uint32_t events, void *who)
+{
+    struct epoll_event e = {.events = events, .data.ptr = who};
+
+    return epoll_ctl(rx->epoll_fd, operation, fd, &e);
+}
+
+static void conn_free(struct request *r)
+{
+    struct reactor *rx = r->worker->reactor;
+
+    pthread_mutex_lock(&rx->conn_lock);
+    if (r->older)
+        r->older->newer = r->newer;
+    if (r->newer)
+        r->newer->older = r->older;
+    else
+        rx->conns = r->older;
+    pthread_mutex_unlock(&rx->conn_lock);
+    arena_free(&r->arena);
+    buf_free(&r->reply.body);
+    buf_free(&r->reply.header);
+    free(r);
+    metrics_add(METRIC_CONNECTIONS, -1);
+    atomic_fetch_sub(&rx->connections, 1);
+    if (atomic_exchange(&rx->full, false) && !atomic_load(&rx->draining))
+        arm(rx, EPOLL_CTL_MOD, rx->listen_fd, EPOLLIN | EPOLLONESHOT, &rx->listen_fd);
+}
+
+static void conn_close(struct request *r)
+{
+    if (r->fcgx.ipcFd >= 0) {
+        int fd = r->fcgx.ipcFd;
+
+        FCGX_Free(&r->fcgx, 0);
+        close(fd);
+        r->fcgx.ipcFd = -1;
+    }
+    conn_free(r);
+}
+
+static void conn_new(struct reactor *rx, int fd)
+{
+    struct timeval limit = {.tv_sec = IO_TIMEOUT_S};
+    struct request *r = calloc(1, sizeof *r);
+
+    if (!r) {
+        close(fd);
+        return;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    r->worker = rx->worker;
+    arena_init(&r->arena, 4096);
+    /* No listening socket: libfcgi never accepts by itself. The connection is one that it "kept". */
+    FCGX_InitRequest(&r->fcgx, -1, 0);
+    r->fcgx.ipcFd = fd;
+    r->fcgx.keepConnection = 1;
+    FCGX_Detach(&r->fcgx); /* if it closes the socket, then without lingering */
+    r->idle = CONN_IDLE;
+    atomic_fetch_add(&rx->connections, 1);
+    metrics_add(METRIC_CONNECTIONS, 1);
+    pthread_mutex_lock(&rx->conn_lock);
+    r->older = rx->conns;
+    if (rx->conns)
+        rx->conns->newer = r;
+    rx->conns = r;
+    pthread_mutex_unlock(&rx->conn_lock);
+    if (arm(rx, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLONESHOT, r) != 0)
+        conn_close(r);
+}
+
+static void accept_some(struct reactor *rx)
+{
+    for (int i = 0; i < ACCEPTS_AT_ONCE && !atomic_load(&rx->draining); i++) {
+        int fd;
+
+        if (atomic_load(&rx->connections) >= rx->connections_max) {
+            atomic_store(&rx->full, true);
+            if (atomic_load(&rx->connections) >= rx->connections_max || !atomic_exchange(&rx->full, false))
+                return; /* whoever closes a connection arms the listener again */
+        }
+        fd = accept4(rx->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0) {
+            conn_new(rx, fd);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            struct timespec pause = {.tv_nsec = 10000000};
+
+            log_event(LOG_WARNING, "connection.refused", "reason=\"%s\"", strerror(errno));
+            nanosleep(&pause, NULL);
+            break;
+        } else {
+            break;
+        }
+    }
+    if (!atomic_load(&rx->draining))
+        arm(rx, EPOLL_CTL_MOD, rx->listen_fd, EPOLLIN | EPOLLONESHOT, &rx->listen_fd);
+}
+
+/* ---- one request ---- */
+
+static bool request_id_valid(const char *text)
+{
+    size_t len = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+
+    return len > 0 && len <= REQUEST_ID_MAX && text[len] == '\0';
+}
+
+/* Pick what we look at from the environment, in one pass. */
+static void read_header(struct request *r)
+{
+    static const struct {
+        const char *name;
+        size_t len;
+        size_t offset;
+    } rows[] = {
+#define ROW(text, member) {text "=", sizeof text, offsetof(struct request_header, member)}
+        ROW("REQUEST_METHOD", method),
+        ROW("REQUEST_URI", target),
+        ROW("CONTENT_TYPE", content_type),
+        ROW("CONTENT_LENGTH", content_length),
+        ROW("HTTP_AUTHORIZATION", authorization),
+        ROW("HTTP_IDEMPOTENCY_KEY", idempotency_key),
+        ROW("HTTP_IF_MATCH", if_match),
+        ROW("HTTP_IF_NONE_MATCH", if_none_match),
+        ROW("HTTP_ACCEPT", accept),
+        ROW("HTTP_X_REQUEST_ID", request_id),
+        ROW("REMOTE_ADDR", remote_addr),
+        ROW("HTTP_X_FORWARDED_FOR", forwarded_for),
+#undef ROW
+    };
+    const char *front = NULL;
+
+    for (char **e = r->fcgx.envp; *e; e++) {
+        if (strncmp(*e, "REQUEST_ID=", 11) == 0)
+            front = *e + 11;
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+            if (strncmp(*e, rows[i].name, rows[i].len) == 0) {
+                const char *value = *e + rows[i].len;
+
+                memcpy((char *)&r->header + rows[i].offset, &value, sizeof value);
+                break;
+            }
+    }
+    if (r->header.request_id && request_id_valid(r->header.request_id)) {
+        r->id = r->header.request_id;
+    } else if (front && request_id_valid(front)) {
+        r->id = front; /* the one that the front server logs */
+    } else {
+        char *id = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
+
+        id_random(id, ID_SHORT_LEN);
+        r->id = id;
+    }
+}
+
+/* Sizes as in CONTENT_LENGTH; -1: none, or not a number. */
+static int64_t declared_length(const char *text)
+{
+    int64_t value = 0;
+
+    if (!text || !*text)
+        return -1;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || value > INT32_MAX)
+            return -1;
+        value = value * 10 + (*text - '0');
+    }
+    return value;
+}
+
+/* Read to the end of the stream; how many bytes came. */
+static size_t discard(struct request *r)
+{
+    char trash[4096];
+    size_t total = 0;
+    int got;
+
+    while ((got = FCGX_GetStr(trash, sizeof trash, r->fcgx.in)) > 0) {
+        total += (size_t)got;
+        if (total > DISCARD_MAX) {
+            r->broken = true;
+            break;
+        }
+    }
+    return total;
+}
+
+void reactor_read_body(struct request *r, size_t most)
+{
+    int64_t declared = declared_length(r->header.content_length);
+    size_t rest;
+
+    r->body_len = 0;
+    r->too_large = declared > (int64_t)most;
+    if (declared > 0 && !r->too_large) {
+        r->body = arena_alloc(&r->arena, (size_t)declared + 1);
+        r->body_len = (size_t)FCGX_GetStr(r->body, (int)declared, r->fcgx.in);
+    }
+    rest = discard(r);
+    if (r->too_large) {
+        r->broken = r->broken || (int64_t)rest != declared;
+        return;
+    }
+    r->broken = r->broken || rest > 0 || (int64_t)r->body_len != (declared > 0 ? declared : 0);
+    if (FCGX_GetError(r->fcgx.in) != 0)
+        r->broken = true;
+}
+
+/* After this r may be in another thread's hands, or gone. */
+static void finish(struct request *r)
+{
+    struct reactor *rx = r->worker->reactor;
+    bool keep = !r->broken && !r->reply.cut && !atomic_load(&rx->draining);
+
+    if (!r->reply.streamed)
+        reply_send(r, false);
+    if (!r->reply.cut)
+        FCGX_Finish_r(&r->fcgx);
+    metrics_request(router_number(r->route), r->reply.status, (mono_now().ns - r->arrived.ns) / 1000);
+    metrics_add(METRIC_REQUESTS_IN_FLIGHT, -1);
+    if (r->arena.bytes > ARENA_KEPT)
+        arena_free(&r->arena);
+    else
+        arena_reset(&r->arena);
+    if (r->reply.body.cap > BUFFER_KEPT)
+        buf_free(&r->reply.body);
+    if (r->reply.header.cap > BUFFER_KEPT)
+        buf_free(&r->reply.header);
+    atomic_fetch_sub(&rx->in_flight, 1);
+    if (!keep || r->fcgx.ipcFd < 0) {
+        conn_close(r);
+        return;
+    }
+    atomic_store(&r->idle, CONN_IDLE);
+    if (arm(rx, EPOLL_CTL_MOD, r->fcgx.ipcFd, EPOLLIN | EPOLLONESHOT, r) != 0) {
+        atomic_store(&r->idle, CONN_BUSY);
+        conn_close(r);
+    }
+}
+
+void reactor_run(struct request *r, handler *h)
+{
+    log_context(r->id);
+    if (h(r) == ANSWERED)
+        finish(r);
+    log_context(NULL);
+}
+
+static void on_readable(struct reactor *rx, struct request *r)
+{
+    int idle = CONN_IDLE;
+
+    while (!atomic_compare_exchange_weak(&r->idle, &idle, CONN_BUSY)) {
+        idle = CONN_IDLE; /* the drain is just shutting it down */
+        sched_yield();
+    }
+    memset((char *)r + REQUEST_ZEROED, 0, sizeof *r - REQUEST_ZEROED);
+    if (FCGX_Accept_r(&r->fcgx) != 0) {
+        conn_close(r); /* closed by nginx, or not FastCGI */
+        return;
+    }
+    atomic_fetch_add(&rx->in_flight, 1);
+    metrics_add(METRIC_REQUESTS_IN_FLIGHT, 1);
+    r->arrived = mono_now();
+    r->reply.streamed = r->reply.cut = false;
+    r->reply.content_type = NULL;
+    buf_clear(&r->reply.body);
+    buf_clear(&r->reply.header);
+    errors_init(&r->errors, &r->arena);
+    read_header(r);
+    reactor_run(r, router_begin);
+}
+
+/* ---- threads ---- */
+
+/* Wait for events; without waiting when completed requests are there. */
+static int wait_events(struct reactor *rx, struct epoll_event *events)
+{
+    bool sleep;
+    int n;
+
+    pthread_mutex_lock(&rx->lock);
+    sleep = rx->waiting == 0;
+    if (sleep)
+        rx->sleeping++;
+    pthread_mutex_unlock(&rx->lock);
+    n = epoll_wait(rx->epoll_fd, events, EVENTS_AT_ONCE, sleep ? -1 : 0);
+    pthread_mutex_lock(&rx->lock);
+    if (sleep)
+        rx->sleeping--;
+    for (int i = 0; i < n; i++)
+        if (events[i].data.ptr == &rx->event_fd)
+            rx->signalled = false;
+    pthread_mutex_unlock(&rx->lock);
+    return n;
+}
+
+static void *io_main(void *argument)
+{
+    struct reactor *rx = argument;
+    struct epoll_event events[EVENTS_AT_ONCE];
+
+    while (!atomic_load(&rx->stop)) {
+        struct request *completed, *next;
+        int n = wait_events(rx, events);
+
+        for (int i = 0; i < n; i++) {
+            void *who = events[i].data.ptr;
+
+            if (who == &rx->listen_fd)
+                accept_some(rx);
+            else if (who != &rx->event_fd)
+                on_readable(rx, who);
+        }
+        for (completed = take_completed(rx); completed; completed = next) {
+            next = completed->next;
+            reactor_run(completed, completed->then);
+        }
+    }
+    wake(rx); /* the next one */
+    return NULL;
+}
+
+struct reactor *reactor_start(struct worker *w, int listen_fd)
+{
+    struct reactor *rx = calloc(1, sizeof *rx);
+
+    if (!rx)
+        return NULL;
+    rx->worker = w;
+    rx->listen_fd = listen_fd;
+    rx->connections_max = w->config->worker_connections_max;
+    rx->threads = w->config->worker_io_threads;
+    pthread_mutex_init(&rx->lock, NULL);
+    pthread_mutex_init(&rx->conn_lock, NULL);
+    rx->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    rx->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    w->reactor = rx;
+    if (rx->epoll_fd < 0 || rx->event_fd < 0 || FCGX_Init() != 0 ||
+        arm(rx, EPOLL_CTL_ADD, rx->event_fd, EPOLLIN | EPOLLET, &rx->event_fd) != 0 ||
+        arm(rx, EPOLL_CTL_ADD, listen_fd, EPOLLIN | EPOLLONESHOT, &rx->listen_fd) != 0)
+        return NULL;
+    for (int i = 0; i < rx->threads; i++)
+        if (pthread_create(&rx->thread[i], NULL, io_main, rx) != 0)
+            abort();
+    return rx;
+}
+
+/* ---- the end ---- */
+
+static void pause_ms(int ms)
+{
+    struct timespec t = {.tv_nsec = (long)ms * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+/* Shut down what waits for a next request that has not come: the io threads then see its end and close it. */
+static void shut_idle(struct reactor *rx)
+{
+    pthread_mutex_lock(&rx->conn_lock);
+    for (struct request *r = rx->conns; r; r = r->older) {
+        int idle = CONN_IDLE;
+        struct pollfd p = {.events = POLLIN};
+
+        if (!atomic_compare_exchange_strong(&r->idle, &idle, CONN_CLOSING))
+            continue;
+        p.fd = r->fcgx.ipcFd;
+        if (poll(&p, 1, 0) == 0)
+            shutdown(p.fd, SHUT_RDWR);
+        atomic_store(&r->idle, CONN_IDLE);
+    }
+    pthread_mutex_unlock(&rx->conn_lock);
+}
+
+bool reactor_drain(struct reactor *rx, int64_t limit_ms)
+{
+    struct mono start = mono_now();
+    int64_t busy_ms = 0;
+
+    atomic_store(&rx->draining, true);
+    arm(rx, EPOLL_CTL_DEL, rx->listen_fd, 0, NULL);
+    for (;;) {
+        int64_t ms = mono_ms_between(start, mono_now());
+
+        if (atomic_load(&rx->connections) == 0)
+            return true;
+        if (ms >= limit_ms)
+            return false;
+        if (atomic_load(&rx->in_flight) > 0)
+            busy_ms = ms;
+        else if (ms - busy_ms >= DRAIN_QUIET_MS)
+            shut_idle(rx);
+        pause_ms(5);
+    }
+}
+
+void reactor_stop(struct reactor *rx)
+{
+    atomic_store(&rx->stop, true);
+    wake(rx);
+    for (int i = 0; i < rx->threads; i++)
+        pthread_join(rx->thread[i], NULL);
+}
+
+void reactor_free(struct reactor *rx)
+{
+    while (rx->conns)
+        conn_close(rx->conns);
+    close(rx->listen_fd);
+    close(rx->event_fd);
+    close(rx->epoll_fd);
+    pthread_mutex_destroy(&rx->lock);
+    pthread_mutex_destroy(&rx->conn_lock);
+    free(rx);
+}

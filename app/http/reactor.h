@@ -1,0 +1,34 @@
+/*
+ * http/reactor.h -- epoll around libfcgi: a handful of threads serve all kept connections, one request per readiness.
+ *
+ * Why       libfcgi's own way pins a thread to each kept connection. Here one FCGX_Request stands for each connection, and is
+ *           given to libfcgi only when its socket is readable (EPOLLONESHOT, so that one thread has it at a time)
+ * Completed requests come back from the engine by reactor_push(), from any thread, without blocking: a list and an eventfd.
+ *           One io thread is woken, and wakes the next when more is left than it takes at a time
+ * Facts     libfcgi reads and writes with blocking calls: sockets have time-outs. A request's body is read to its end before
+ *           the reply, or its rest would be parsed as FastCGI records of the next request
+ */
+#ifndef HTTP_REACTOR_H
+#define HTTP_REACTOR_H
+
+#include "http/request.h"
+
+/* Serve listen_fd (non-blocking; owned from now on) with the threads and connections that w->config says. NULL: errno. */
+struct reactor *reactor_start(struct worker *w, int listen_fd);
+
+/* Let an io thread run r->then. Any thread; does not block. */
+void reactor_push(struct reactor *rx, struct request *r);
+
+/* Run h for r on this thread, and send the reply if there is one. r must not be touched afterwards. */
+void reactor_run(struct request *r, handler *h);
+
+/* Read the body, at most `most` bytes of it into the arena (the rest is discarded). Fills body, body_len, too_large, broken. */
+void reactor_read_body(struct request *r, size_t most);
+
+/* Stop accepting, answer what is in flight, close each connection after its answer. False: not finished after limit_ms. */
+bool reactor_drain(struct reactor *rx, int64_t limit_ms);
+/* Stop the threads. Requests that are still with the engine must not come back after reactor_free(). */
+void reactor_stop(struct reactor *rx);
+void reactor_free(struct reactor *rx);
+
+#endif

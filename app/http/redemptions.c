@@ -1,0 +1,303 @@
+/* http/redemptions.c -- taking, checking, reading and returning single redemptions, and batches of takings. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/handlers.h"
+#include "http/jsonin.h"
+#include "http/reactor.h"
+#include "http/redemption_body.h"
+#include "http/reply.h"
+
+#define BATCH_ITEMS_MAX 1000
+
+/* ---- one taking ---- */
+
+static enum handled reply_redemption(struct request *r, const char *user, int status)
+{
+    struct json j = reply_body(r);
+
+    redemption_write(&j, r->worker, r->coupon, user, &r->op.outcome.redemption);
+    return reply_json(r, status);
+}
+
+/* "Location: /coupons/<coupon>/redemptions/<id>", without a detour through printf. */
+static void location(struct request *r, const struct redemption *d)
+{
+    struct buf *h = &r->reply.header;
+    char id[REDEMPTION_ID_SIZE];
+
+    buf_puts(h, "Location: /coupons/");
+    buf_puts(h, r->coupon);
+    buf_puts(h, "/redemptions/");
+    buf_puts(h, redemption_id(d, id));
+    buf_put(h, "\r\n", 2);
+}
+
+static enum handled taken(struct request *r)
+{
+    const struct outcome *o = &r->op.outcome;
+
+    if (o->result != CPN_OK)
+        return reply_refusal(r);
+    if (o->created)
+        location(r, &o->redemption);
+    if (o->replayed)
+        reply_header(r, "Idempotent-Replayed", "true");
+    return reply_redemption(r, r->op.user, o->created ? 201 : 200);
+}
+
+enum handled redemption_take(struct request *r)
+{
+    request_op(r, OP_TAKE);
+    take_fill(&r->op, r->in, r->key);
+    return request_submit(r, taken);
+}
+
+/* ---- check ---- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static enum handled checked(struct request *r)
+{
+    const struct outcome *o = &r->op.outcome;
+    const struct coupon *c = r->op.coupon_now;
+    const struct head *h = &r->op.head;
+    int64_t remaining, today;
+    struct json j;
+
+    /* what is no refusal by the coupon's rules is an error like any other */
+    if (!c || o->result == CPN_BUSY || o->result == CPN_OUTCOME_UNKNOWN || o->result == CPN_INTERNAL)
+        return reply_refusal(r);
+    remaining = c->cap.per_user - r->op.use->total;
+    remaining = least(remaining, head_free(h));
+    if (remaining < 0)
+        remaining = 0;
+    today = remaining;
+    if (c->cap.per_user_per_day != COUPON_NULL)
+        today = least(today, c->cap.per_user_per_day - use_today(r->op.use, h->day_ms));
+    if (c->cap.per_day != COUPON_NULL)
+        today = least(today, c->cap.per_day - h->day_taken);
+    j = reply_body(r);
+    json_object(&j);
+    json_key_bool(&j, "ok", o->result == CPN_OK);
+    json_key_string(&j, "code", o->result == CPN_OK ? NULL : result_info(o->result)->name);
+    json_key_int(&j, "discount_minor", r->op.discount_minor);
+    json_key_int(&j, "remaining", remaining);
+    json_key_int(&j, "remaining_today", today < 0 ? 0 : today);
+    json_end_object(&j);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
+}
+
+enum handled redemption_check(struct request *r)
+{
+    request_op(r, OP_CHECK);
+    take_fill(&r->op, r->in, NULL);
+    return request_submit(r, checked);
+}
+
+/* ---- one that is there ---- */
+
+static enum handled got(struct request *r)
+{
+    if (r->op.outcome.result != CPN_OK)
+        return reply_refusal(r);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_redemption(r, r->op.use ? r->op.use->user : NULL, 200);
+}
+
+static enum handled submit_named(struct request *r, enum op_kind kind)
+{
+    int64_t n;
+    uint32_t g;
+
+    if (!redemption_id_parse(r->params[0], &n, &g))
+        return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
+    request_op(r, kind);
+    r->op.n = n;
+    r->op.g = g;
+    return request_submit(r, got);
+}
+
+enum handled redemption_get(struct request *r)
+{
+    return submit_named(r, OP_REDEMPTION);
+}
+
+enum handled redemption_reverse(struct request *r)
+{
+    return submit_named(r, OP_REVERSE);
+}
+
+/* ---- batches ---- */
+
+/* One item: either its body is bad, or it is an op of its own, with an arena of its own, because ops of one request may be
+ * worked on at the same time. */
+struct item {
+    struct take_in in;
+    struct errors *errors; /* not NULL: bad */
+    struct op op;
+    struct arena arena;
+    bool submitted;
+};
+
+struct batch_state {
+    struct item *items;
+    size_t count;
+};
+
+static void free_items(struct batch_state *b)
+{
+    for (size_t i = 0; i < b->count; i++)
+        arena_free(&b->items[i].arena);
+}
+
+static void write_item(struct request *r, struct json *j, const struct item *i)
+{
+    const struct outcome *o = &i->op.outcome;
+    bool fine = !i->errors && o->result == CPN_OK;
+    enum cpn_result result = i->errors ? CPN_BAD_REQUEST : o->result;
+
+    json_object(j);
+    json_key_int(j, "status", fine ? o->created ? 201 : 200 : result_info(result)->status);
+    json_key_bool(j, "replayed", fine && o->replayed);
+    json_key(j, "body");
+    if (fine)
+        redemption_write(j, r->worker, r->coupon, i->in.user, &o->redemption);
+    else
+        problem_write(j, r->id, result, !i->errors && o->retry, i->errors ? NULL : o->detail, i->errors);
+    json_end_object(j);
+}
+
+/* On an aux thread: a thousand receipts take longer than an io thread should. */
+static enum handled write_batch(struct request *r)
+{
+    struct batch_state *b = r->state;
+    struct json j = reply_body(r);
+
+    json_object(&j);
+    json_key(&j, "items");
+    json_array(&j);
+    for (size_t i = 0; i < b->count; i++)
+        write_item(r, &j, &b->items[i]);
+    json_end_array(&j);
+    json_end_object(&j);
+    free_items(b);
+    return reply_json(r, 200);
+}
+
+static enum handled batch_decided(struct request *r)
+{
+    struct batch_state *b = r->state;
+
+    for (size_t i = 0; i < b->count; i++)
+        if (!b->items[i].errors && b->items[i].op.outcome.result == CPN_COUPON_NOT_FOUND) {
+            free_items(b);
+            return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
+        }
+    if (b->count > 50) {
+        r->then = write_batch;
+        if (request_to_aux(r, write_batch) == PENDING)
+            return PENDING;
+        buf_clear(&r->reply.header); /* too many wait: then it is written here, for it is decided */
+    }
+    return write_batch(r);
+}
+
+/* The last of the request's ops lets it go on. */
+static void item_done(struct op *op)
+{
+    struct request *r = op->context;
+
+    if (atomic_fetch_sub(&r->ops_left, 1) == 1)
+        reactor_push(r->worker->reactor, r);
+}
+
+static enum handled submit_items(struct request *r)
+{
+    struct batch_state *b = r->state;
+
+    r->then = batch_decided;
+    atomic_store(&r->ops_left, 1); /* ours, until all are sent */
+    for (size_t i = 0; i < b->count; i++) {
+        struct item *item = &b->items[i];
+
+        if (item->errors)
+            continue;
+        request_op(r, OP_TAKE);
+        item->op = r->op;
+        item->op.arena = &item->arena;
+        item->op.done = item_done;
+        take_fill(&item->op, &item->in, item->in.key);
+        atomic_fetch_add(&r->ops_left, 1);
+        if (engine_submit(r->worker->engine, &item->op) != CPN_OK) {
+            item->op.outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
+            atomic_fetch_sub(&r->ops_left, 1);
+        }
+    }
+    return atomic_fetch_sub(&r->ops_left, 1) == 1 ? batch_decided(r) : PENDING;
+}
+
+static enum handled all_bad(struct request *r)
+{
+    struct outcome *o = &r->op.outcome;
+
+    if (o->result == CPN_BAD_REQUEST)
+        return write_batch(r);
+    free_items(r->state);
+    return reply_refusal(r);
+}
+
+/* Read the items. Returns how many are fit to be decided. */
+static size_t read_items(struct request *r, struct jsonc_object *items)
+{
+    struct batch_state *b = r->state;
+    size_t fit = 0;
+
+    b->items = arena_array(&r->arena, json_object_array_length(items), sizeof *b->items);
+    for (b->count = 0; b->count < json_object_array_length(items); b->count++) {
+        struct jsonc_object *o = json_object_array_get_idx(items, b->count);
+        struct item *item = &b->items[b->count];
+        struct errors errors;
+
+        errors_init(&errors, &r->arena);
+        arena_init(&item->arena, 512);
+        if (json_object_is_type(o, json_type_object))
+            fields_read(&take_item_table, o, pointer_to_index(&r->arena, "/items", b->count), &item->in, &errors);
+        else
+            errors_add(&errors, pointer_to_index(&r->arena, "/items", b->count), "must be an object");
+        if (errors.count) {
+            item->errors = arena_alloc(&r->arena, sizeof errors);
+            *item->errors = errors;
+        } else {
+            fit++;
+        }
+    }
+    return fit;
+}
+
+enum handled redemption_batch(struct request *r)
+{
+    struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+    struct jsonc_object *items = o ? json_object_object_get(o, "items") : NULL;
+
+    if (o) {
+        JSONC_FOREACH(o, member)
+            if (strcmp(jsonc_name(member), "items") != 0)
+                errors_add(&r->errors, pointer_to(&r->arena, "", jsonc_name(member)), "is not known here");
+        if (!json_object_is_type(items, json_type_array) || json_object_array_length(items) < 1 ||
+            json_object_array_length(items) > BATCH_ITEMS_MAX)
+            errors_add(&r->errors, "/items", "must be an array of 1 to 1000 items");
+    }
+    if (r->errors.count)
+        return request_refuse(r, CPN_BAD_REQUEST, NULL);
+    r->state = arena_alloc(&r->arena, sizeof(struct batch_state));
+    if (read_items(r, items) > 0)
+        return submit_items(r);
+    request_op(r, OP_REFUSE); /* nothing to decide: but is the coupon there? */
+    r->op.refusal = CPN_BAD_REQUEST;
+    return request_submit(r, all_bad);
+}

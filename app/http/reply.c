@@ -1,0 +1,275 @@
+/* http/reply.c -- see reply.h. */
+#include "http/reply.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+
+struct json reply_body(struct request *r)
+{
+    buf_clear(&r->reply.body);
+    return json_to(&r->reply.body);
+}
+
+void reply_header(struct request *r, const char *name, const char *value)
+{
+    struct buf *h = &r->reply.header;
+
+    buf_puts(h, name);
+    buf_put(h, ": ", 2);
+    buf_puts(h, value);
+    buf_put(h, "\r\n", 2);
+}
+
+void reply_etag(struct request *r, int64_t version)
+{
+    struct buf *h = &r->reply.header;
+
+    buf_puts(h, "ETag: \"");
+    buf_int(h, version);
+    buf_puts(h, "\"\r\n");
+}
+
+void reply_retry_after(struct request *r, int64_t ms)
+{
+    struct buf *h = &r->reply.header;
+
+    buf_puts(h, "Retry-After: ");
+    buf_int(h, ms > 1000 ? (ms + 999) / 1000 : 1);
+    buf_put(h, "\r\n", 2);
+}
+
+enum handled reply_text(struct request *r, int status, const char *content_type)
+{
+    r->reply.status = status;
+    r->reply.content_type = content_type;
+    return ANSWERED;
+}
+
+enum handled reply_json(struct request *r, int status)
+{
+    return reply_text(r, status, TYPE_JSON);
+}
+
+enum handled reply_empty(struct request *r, int status)
+{
+    buf_clear(&r->reply.body);
+    return reply_text(r, status, NULL);
+}
+
+/* ---- problems ---- */
+
+void problem_write(struct json *j, const char *request_id, enum cpn_result result, bool retry, const char *detail,
+                   const struct errors *errors)
+{
+    const struct result_info *info = result_info(result);
+
+    json_object(j);
+    json_key(j, "type");
+    j->comma = false;
+    buf_puts(j->out, "\"/coupons/-/problems/");
+    buf_puts(j->out, info->name);
+    buf_putc(j->out, '"');
+    j->comma = true;
+    json_key_string(j, "title", info->title);
+    json_key_int(j, "status", info->status);
+    json_key_string(j, "detail", detail ? detail : info->explanation);
+    json_key_string(j, "code", info->name);
+    json_key_bool(j, "retry", retry);
+    json_key_string(j, "request_id", request_id);
+    if (errors && errors->count) {
+        json_key(j, "errors");
+        errors_write(errors, j);
+    }
+    json_end_object(j);
+}
+
+static enum handled problem(struct request *r, enum cpn_result result, bool retry, int64_t retry_ms, const char *detail)
+{
+    const struct result_info *info = result_info(result);
+    struct json j = reply_body(r);
+
+    if (info->status >= 500)
+        log_event(info->status == 500 ? LOG_ERROR : LOG_WARNING, "request.failed", "code=%s", info->name);
+    if (info->status == 401)
+        reply_header(r, "WWW-Authenticate", r->header.authorization ? "Bearer error=\"invalid_token\"" : "Bearer");
+    if (retry_ms > 0)
+        reply_retry_after(r, retry_ms);
+    else if (info->status == 429 || info->status == 503)
+        reply_retry_after(r, 1000);
+    problem_write(&j, r->id, result, retry, detail, info->status == 400 || info->status == 409 ? &r->errors : NULL);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_text(r, info->status, TYPE_PROBLEM);
+}
+
+enum handled reply_problem(struct request *r, enum cpn_result result, const char *detail)
+{
+    return problem(r, result, result_info(result)->retry, 0, detail);
+}
+
+enum handled reply_refusal(struct request *r)
+{
+    const struct outcome *o = &r->op.outcome;
+    int64_t wait_ms = o->retry_at_ms ? o->retry_at_ms - r->op.at_ms : 0;
+
+    if (o->retry_at_ms && wait_ms < 1)
+        wait_ms = 1;
+    return problem(r, o->result, o->retry, wait_ms, o->detail);
+}
+
+/* ---- conditional requests ---- */
+
+/* Look for a tag in a list of them. Weak tags count only when `weak`. */
+static bool has_tag(const char *list, const char *tag, bool weak)
+{
+    size_t len = strlen(tag);
+
+    while (*list) {
+        bool is_weak;
+
+        list += strspn(list, " \t,");
+        is_weak = strncmp(list, "W/", 2) == 0;
+        if (is_weak)
+            list += 2;
+        if (strncmp(list, tag, len) == 0 && (weak || !is_weak) && strchr(" \t,", list[len]))
+            return true;
+        if (*list == '"')
+            list += strcspn(list + 1, "\"") + 1;
+        list += strcspn(list, ",");
+    }
+    return false;
+}
+
+static void tag_of(int64_t version, char tag[32])
+{
+    struct buf b = BUF_INIT;
+
+    buf_putc(&b, '"');
+    buf_int(&b, version);
+    buf_putc(&b, '"');
+    memcpy(tag, b.data, b.len + 1);
+    buf_free(&b);
+}
+
+bool if_match_passes(const char *header, int64_t version, bool *any)
+{
+    char tag[32];
+
+    header += strspn(header, " \t");
+    *any = *header == '*' && header[1 + strspn(header + 1, " \t")] == '\0';
+    tag_of(version, tag);
+    return *any || has_tag(header, tag, false);
+}
+
+bool reply_not_modified(struct request *r, int64_t version)
+{
+    const char *header = r->header.if_none_match;
+    char tag[32];
+
+    if (!header)
+        return false;
+    tag_of(version, tag);
+    header += strspn(header, " \t");
+    if (*header != '*' && !has_tag(header, tag, true))
+        return false;
+    reply_empty(r, 304);
+    return true;
+}
+
+/* ---- Accept ---- */
+
+/* The quality (0..1000) that accept gives to type: the most specific range that covers it; -1: none does. */
+static int quality(const char *accept, const char *type)
+{
+    size_t major = strcspn(type, "/") + 1, best_len = 0;
+    int best = -1;
+
+    while (*accept) {
+        size_t part, name;
+        int q = 1000;
+        size_t match = 0;
+
+        accept += strspn(accept, " \t,");
+        part = strcspn(accept, ",");
+        name = strcspn(accept, " \t;,");
+        if (name == strlen(type) && strncasecmp(accept, type, name) == 0)
+            match = 3;
+        else if (name == major + 1 && strncasecmp(accept, type, major) == 0 && accept[major] == '*')
+            match = 2;
+        else if (name == 3 && strncmp(accept, "*/*", 3) == 0)
+            match = 1;
+        for (size_t i = name; match && i + 2 < part; i++)
+            if (accept[i] == 'q' && accept[i + 1] == '=')
+                q = (int)(strtod(accept + i + 2, NULL) * 1000);
+        if (match > best_len) {
+            best_len = match;
+            best = q;
+        }
+        accept += part;
+    }
+    return best;
+}
+
+bool accept_prefers(const char *accept, const char *type, const char *other)
+{
+    return accept && quality(accept, type) > 0 && quality(accept, type) > quality(accept, other);
+}
+
+/* ---- sending ---- */
+
+static const char *reason(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } rows[] = {
+        {200, "OK"}, {201, "Created"}, {202, "Accepted"}, {204, "No Content"}, {304, "Not Modified"},
+        {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"}, {404, "Not Found"},
+        {405, "Method Not Allowed"}, {409, "Conflict"}, {412, "Precondition Failed"}, {413, "Content Too Large"},
+        {415, "Unsupported Media Type"}, {422, "Unprocessable Content"}, {428, "Precondition Required"},
+        {429, "Too Many Requests"}, {500, "Internal Server Error"}, {503, "Service Unavailable"},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].status == status)
+            return rows[i].reason;
+    return "Unknown";
+}
+
+void reply_send(struct request *r, bool stream)
+{
+    FCGX_Stream *out = r->fcgx.out;
+    struct reply *p = &r->reply;
+    struct buf *h = &p->header;
+
+    /* our own lines go behind the handler's, so that one buffer and one write do */
+    buf_puts(h, "Status: ");
+    buf_int(h, p->status);
+    buf_putc(h, ' ');
+    buf_puts(h, reason(p->status));
+    buf_puts(h, "\r\nX-Request-Id: ");
+    buf_puts(h, r->id);
+    if (p->content_type) {
+        buf_puts(h, "\r\nContent-Type: ");
+        buf_puts(h, p->content_type);
+    }
+    if (!stream && p->status != 204 && p->status != 304) {
+        buf_puts(h, "\r\nContent-Length: ");
+        buf_int(h, (int64_t)p->body.len);
+    }
+    buf_puts(h, "\r\n\r\n");
+    FCGX_PutStr(h->data, (int)h->len, out);
+    if (!stream && !r->head && p->body.len)
+        FCGX_PutStr(p->body.data, (int)p->body.len, out);
+    p->streamed = p->streamed || stream;
+}
+
+bool reply_stream(struct request *r, const char *bytes, size_t len)
+{
+    if (r->head)
+        return false;
+    return FCGX_PutStr(bytes, (int)len, r->fcgx.out) == (int)len && FCGX_GetError(r->fcgx.out) == 0;
+}

@@ -1,0 +1,52 @@
+/*
+ * http/reply.h -- what goes back: JSON, problem documents, conditional answers.
+ *
+ * Usage   write the body to r->reply.body, add header lines, then return reply_json(r, 200). The reactor sends it
+ * Source  RFC 9457 (problems), RFC 9110 (conditional requests), the HTTP contract
+ */
+#ifndef HTTP_REPLY_H
+#define HTTP_REPLY_H
+
+#include "http/request.h"
+
+#define TYPE_JSON "application/json"
+#define TYPE_PROBLEM "application/problem+json"
+#define TYPE_NDJSON "application/x-ndjson"
+#define TYPE_CSV "text/csv; charset=utf-8"
+#define TYPE_HTML "text/html; charset=utf-8"
+
+/* A writer to the emptied body. */
+struct json reply_body(struct request *r);
+/* Add "name: value". value must not hold control characters. */
+void reply_header(struct request *r, const char *name, const char *value);
+/* The strong tag of a version. */
+void reply_etag(struct request *r, int64_t version);
+/* Retry-After, rounded up, at least 1. */
+void reply_retry_after(struct request *r, int64_t ms);
+
+/* Close the answer: the body is there. All return ANSWERED. */
+enum handled reply_json(struct request *r, int status);
+enum handled reply_text(struct request *r, int status, const char *content_type);
+enum handled reply_empty(struct request *r, int status);
+/* A problem document. detail NULL: the table's explanation. errors of r are shown with 400. */
+enum handled reply_problem(struct request *r, enum cpn_result result, const char *detail);
+/* The same for r->op.outcome, with its retry and Retry-After. */
+enum handled reply_refusal(struct request *r);
+/* True: If-None-Match has this version; the answer is 304. */
+bool reply_not_modified(struct request *r, int64_t version);
+/* If-Match against a version: true when it passes. *any: it was "*". */
+bool if_match_passes(const char *header, int64_t version, bool *any);
+
+/* A problem document as a JSON object, for a reply or an item of a batch. */
+void problem_write(struct json *j, const char *request_id, enum cpn_result result, bool retry, const char *detail,
+                   const struct errors *errors);
+
+/* Send header and body (or only the header, with what `stream` will follow). For the reactor, and for handlers that stream. */
+void reply_send(struct request *r, bool stream);
+/* Send a piece of a stream. False: nobody is there any more. */
+bool reply_stream(struct request *r, const char *bytes, size_t len);
+
+/* True when the Accept header prefers type (e.g. "text/csv") to `other`, which is the default. */
+bool accept_prefers(const char *accept, const char *type, const char *other);
+
+#endif

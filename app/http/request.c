@@ -1,0 +1,71 @@
+/* http/request.c -- see request.h: how a request gets to the engine, to an aux thread, and back. */
+#include "http/request.h"
+
+#include "http/aux.h"
+#include "http/reactor.h"
+#include "http/reply.h"
+
+static void op_done(struct op *op)
+{
+    struct request *r = op->context;
+
+    reactor_push(r->worker->reactor, r);
+}
+
+void request_op(struct request *r, enum op_kind kind)
+{
+    r->op.kind = kind;
+    r->op.coupon = r->coupon;
+    r->op.arena = &r->arena;
+    r->op.deadline = mono_add_ms(r->arrived, r->worker->config->worker_request_deadline_ms);
+    r->op.done = op_done;
+    r->op.context = r;
+}
+
+enum handled request_submit(struct request *r, handler *then)
+{
+    r->then = then;
+    return engine_submit(r->worker->engine, &r->op) == CPN_OK ? PENDING : reply_problem(r, CPN_BUSY, NULL);
+}
+
+enum cpn_result request_call(struct request *r)
+{
+    return engine_call(r->worker->engine, &r->op);
+}
+
+bool request_coupon(struct request *r)
+{
+    request_op(r, OP_COUPON);
+    if (request_call(r) == CPN_OK)
+        return true;
+    reply_refusal(r);
+    return false;
+}
+
+enum handled request_to_aux(struct request *r, handler *then)
+{
+    r->then = then;
+    return aux_push(r->worker->aux, r) ? PENDING : reply_problem(r, CPN_BUSY, NULL);
+}
+
+static enum handled refused(struct request *r)
+{
+    struct outcome *o = &r->op.outcome;
+
+    if (o->result == r->op.refusal)
+        return reply_problem(r, o->result, r->detail);
+    return reply_refusal(r);
+}
+
+enum handled request_refuse(struct request *r, enum cpn_result result, const char *detail)
+{
+    if (!r->coupon)
+        return reply_problem(r, result, detail);
+    r->detail = detail;
+    request_op(r, OP_REFUSE);
+    r->op.refusal = result;
+    if (!r->door)
+        return request_submit(r, refused);
+    request_call(r); /* on an aux thread */
+    return refused(r);
+}

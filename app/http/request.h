@@ -1,0 +1,108 @@
+/*
+ * http/request.h -- one request on its way through the worker. There is one per kept connection, used again and again.
+ *
+ * Path     an io thread reads it, checks it (router) and starts its handler. A handler answers at once (ANSWERED), or hands the
+ *          request to somebody else and returns PENDING: to the engine (request_submit), or to an aux thread, which may block.
+ *          From then on the request belongs to them; whoever is done lets an io thread, or the aux thread itself, go on with
+ *          `then`. The last one writes the reply
+ * Memory   everything of the request is in its arena, which is emptied when the reply is written
+ */
+#ifndef HTTP_REQUEST_H
+#define HTTP_REQUEST_H
+
+#include <fcgiapp.h>
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "http/errors.h"
+#include "http/path.h"
+#include "http/worker.h"
+#include "store/mongo.h"
+
+struct request;
+struct route;
+
+enum handled {
+    ANSWERED, /* r->reply is complete */
+    PENDING   /* r belongs to somebody else now: do not touch it */
+};
+typedef enum handled handler(struct request *r);
+
+enum method { METHOD_GET, METHOD_POST, METHOD_PATCH, METHOD_DELETE, METHOD_OTHER, METHOD_COUNT };
+
+/* What of the caller's header we look at; NULL: absent. They die with FCGX_Finish_r(). */
+struct request_header {
+    const char *method, *target, *content_type, *content_length, *authorization, *idempotency_key, *if_match,
+        *if_none_match, *accept, *request_id, *remote_addr, *forwarded_for;
+};
+
+struct reply {
+    int status;
+    const char *content_type; /* NULL: no body */
+    struct buf body;
+    struct buf header;        /* further lines, each with CRLF */
+    bool streamed;            /* the handler wrote header and body itself */
+    bool cut;                 /* close the connection in the middle: the stream could not be finished */
+};
+
+#define ROUTE_PARAMS_MAX 2
+#define REQUEST_ID_MAX 64
+
+struct request {
+    /* the connection's */
+    FCGX_Request fcgx;
+    struct worker *worker;
+    struct arena arena;
+    struct reply reply;
+    _Atomic int idle;            /* the reactor's: waits for its next request */
+    struct request *older, *newer; /* the reactor's list of connections */
+
+    /* this request's: zeroed before each */
+    struct request *next;        /* in the queue that holds it */
+    handler *then;               /* what comes next */
+    struct mono arrived;
+    const char *id;
+    struct request_header header;
+    struct path path;
+    enum method method;
+    bool head;                   /* HEAD: as GET, without the body */
+    bool bad_target;             /* the path has an escape that is none */
+    bool auth_waited;            /* its key was looked for in the database */
+    bool auth_failed;            /* which did not answer */
+    bool broken;                 /* the body is not what was announced: close the connection */
+    bool too_large;
+    const struct route *route;   /* NULL: no such path, or not with this method */
+    unsigned allowed;            /* bit per method that the path has */
+    const char *params[ROUTE_PARAMS_MAX]; /* the pattern's {names}, but {coupon}, in order */
+    const char *coupon;          /* {coupon}, or NULL */
+    enum role role;
+    const char *key;             /* Idempotency-Key, or NULL */
+    char *body;
+    size_t body_len;
+    void *in;                    /* what the route's table read from the body */
+    struct errors errors;
+    const char *detail;          /* of a refusal that the engine is asked to confirm */
+    struct op op;
+    atomic_int ops_left;         /* of a batch */
+    void *state;                 /* the handler's */
+    struct store *door;          /* on an aux thread */
+};
+
+#define REQUEST_ZEROED offsetof(struct request, next)
+
+/* Prepare r->op for a coupon call of that kind: coupon, arena, deadline. */
+void request_op(struct request *r, enum op_kind kind);
+/* Submit r->op; `then` runs on an io thread when it is done. Returns what the handler returns. */
+enum handled request_submit(struct request *r, handler *then);
+/* On an aux thread: submit r->op and wait. */
+enum cpn_result request_call(struct request *r);
+/* On an aux thread: read the definition and totals into r->op; false: answered already (coupon_not_found, busy). */
+bool request_coupon(struct request *r);
+/* Let an aux thread run `then`, with r->door set. */
+enum handled request_to_aux(struct request *r, handler *then);
+/* Answer with this result and detail (NULL: the table's), but with coupon_not_found if there is no such coupon. */
+enum handled request_refuse(struct request *r, enum cpn_result result, const char *detail);
+
+#endif

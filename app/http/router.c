@@ -1,0 +1,352 @@
+/* http/router.c -- see router.h. Reading order: the table, then router_begin(), upwards. */
+#include "http/router.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/metrics.h"
+#include "http/auth.h"
+#include "http/handlers.h"
+#include "http/jsonin.h"
+#include "http/reactor.h"
+#include "http/reply.h"
+
+#define KIB 1024u
+#define BODY_MAX (64 * KIB)
+#define BATCH_MAX (4096 * KIB)
+#define KEY_MAX 64
+
+#define S ROLE_BIT(ROLE_STOREFRONT)
+#define R ROLE_BIT(ROLE_REPORTING)
+#define O ROLE_BIT(ROLE_OPS)
+#define AUX ROUTE_AUX
+#define KEY ROUTE_KEY
+#define OPEN ROUTE_OPEN
+
+/* Columns: name, method, pattern, handler, roles, flags, body, its limit, its table. The literal "-" stands before
+ * {coupon}: what is not one coupon's. Room: issue, reserve, redeem and cancel of redemptions, codes, resolve, erasure,
+ * webhooks, openapi, docs and dashboard are rows here when they come. */
+const struct route routes[] = {
+    {"coupon_list", METHOD_GET, "/coupons", coupon_list, S | R | O, AUX, BODY_NONE, 0, NULL},
+    {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, AUX, BODY_JSON, BODY_MAX, NULL},
+
+    {"health", METHOD_GET, "/coupons/-/health", service_health, 0, OPEN, BODY_NONE, 0, NULL},
+    {"ready", METHOD_GET, "/coupons/-/ready", service_ready, 0, OPEN | AUX, BODY_NONE, 0, NULL},
+    {"metrics", METHOD_GET, "/coupons/-/metrics", service_metrics, O, ROUTE_LOOPBACK, BODY_NONE, 0, NULL},
+    {"problem", METHOD_GET, "/coupons/-/problems/{code}", service_problem, 0, OPEN, BODY_NONE, 0, NULL},
+    {"receipt_key", METHOD_GET, "/coupons/-/receipt-key", service_receipt_key, S | R | O, 0, BODY_NONE, 0, NULL},
+    {"job_list", METHOD_GET, "/coupons/-/jobs", job_list, R | O, AUX, BODY_NONE, 0, NULL},
+    {"job_get", METHOD_GET, "/coupons/-/jobs/{job}", job_get, R | O, AUX, BODY_NONE, 0, NULL},
+    {"job_cancel", METHOD_POST, "/coupons/-/jobs/{job}/cancel", job_cancel, O, AUX, BODY_NONE, 0, NULL},
+    {"wallet", METHOD_GET, "/coupons/-/users/{user}", user_wallet, S | R | O, AUX, BODY_NONE, 0, NULL},
+
+    {"coupon_get", METHOD_GET, "/coupons/{coupon}", coupon_get, S | R | O, 0, BODY_NONE, 0, NULL},
+    {"coupon_change", METHOD_PATCH, "/coupons/{coupon}", coupon_change, O, AUX | ROUTE_IF_MATCH, BODY_PATCH, BODY_MAX, NULL},
+    {"coupon_delete", METHOD_DELETE, "/coupons/{coupon}", coupon_delete, O, 0, BODY_NONE, 0, NULL},
+    {"counts", METHOD_GET, "/coupons/{coupon}/counts", coupon_counts, R | O, 0, BODY_NONE, 0, NULL},
+    {"ledger", METHOD_GET, "/coupons/{coupon}/ledger", ledger_get, R | O, AUX, BODY_NONE, 0, NULL},
+    {"report", METHOD_GET, "/coupons/{coupon}/reports", report_get, R | O, AUX, BODY_NONE, 0, NULL},
+
+    {"slots_list", METHOD_GET, "/coupons/{coupon}/slots", slots_list, R | O, AUX, BODY_NONE, 0, NULL},
+    {"slots_add", METHOD_POST, "/coupons/{coupon}/slots", slots_add, O, AUX | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX,
+     &slots_add_table},
+    {"slots_retire", METHOD_POST, "/coupons/{coupon}/slots/retire", slots_retire, O, AUX | KEY, BODY_JSON, BODY_MAX,
+     &slots_retire_table},
+    {"slot_get", METHOD_GET, "/coupons/{coupon}/slots/{slot}", slot_get, R | O, AUX, BODY_NONE, 0, NULL},
+
+    {"redemption_take", METHOD_POST, "/coupons/{coupon}/redemptions", redemption_take, S | O, KEY, BODY_JSON, BODY_MAX,
+     &take_table},
+    {"redemption_list", METHOD_GET, "/coupons/{coupon}/redemptions", redemption_list, S | R | O, AUX, BODY_NONE, 0, NULL},
+    {"redemption_batch", METHOD_POST, "/coupons/{coupon}/redemptions/batch", redemption_batch, S | O, 0, BODY_JSON,
+     BATCH_MAX, NULL},
+    {"redemption_check", METHOD_POST, "/coupons/{coupon}/check", redemption_check, S | O, 0, BODY_JSON, BODY_MAX,
+     &take_table},
+    {"redemption_get", METHOD_GET, "/coupons/{coupon}/redemptions/{redemption}", redemption_get, S | R | O, 0, BODY_NONE, 0,
+     NULL},
+    {"redemption_reverse", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/reverse", redemption_reverse, S | O, 0,
+     BODY_NONE, 0, NULL},
+
+    {"user_get", METHOD_GET, "/coupons/{coupon}/users/{user}", user_get, S | R | O, 0, BODY_NONE, 0, NULL},
+};
+const size_t routes_count = sizeof routes / sizeof routes[0];
+
+_Static_assert(sizeof routes / sizeof routes[0] < METRICS_ROUTES_MAX, "metrics has no room for this route");
+
+/* ---- the table, prepared ---- */
+
+struct pattern {
+    const char *segments[PATH_SEGMENTS_MAX]; /* NULL: a parameter */
+    bool coupon[PATH_SEGMENTS_MAX];          /* that parameter is {coupon} */
+    size_t count;
+};
+
+static struct pattern patterns[sizeof routes / sizeof routes[0]];
+static char texts[sizeof routes / sizeof routes[0]][80];
+static const char *names[sizeof routes / sizeof routes[0] + 1];
+
+static void prepare(void)
+{
+    for (size_t i = 0; i < routes_count; i++) {
+        struct pattern *p = &patterns[i];
+        char *save, *part;
+
+        assert(strlen(routes[i].pattern) < sizeof texts[i]);
+        memcpy(texts[i], routes[i].pattern, strlen(routes[i].pattern) + 1);
+        for (part = strtok_r(texts[i], "/", &save); part; part = strtok_r(NULL, "/", &save)) {
+            p->coupon[p->count] = strcmp(part, "{coupon}") == 0;
+            p->segments[p->count++] = *part == '{' ? NULL : part;
+        }
+        names[i] = routes[i].name;
+    }
+    names[routes_count] = "none";
+}
+
+static void prepare_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, prepare);
+}
+
+unsigned router_number(const struct route *route)
+{
+    return route ? (unsigned)(route - routes) : (unsigned)routes_count;
+}
+
+const char *const *router_names(size_t *count)
+{
+    prepare_once();
+    *count = routes_count + 1;
+    return names;
+}
+
+/* ---- which route ---- */
+
+static bool matches(const struct pattern *p, const struct path *path)
+{
+    if (p->count != path->count)
+        return false;
+    for (size_t i = 0; i < p->count; i++) {
+        if (p->segments[i] ? strcmp(p->segments[i], path->segments[i]) != 0 : !*path->segments[i])
+            return false;
+        if (p->coupon[i] && strcmp(path->segments[i], "-") == 0)
+            return false;
+    }
+    return true;
+}
+
+static void take_params(struct request *r, const struct pattern *p)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < p->count; i++) {
+        if (p->coupon[i])
+            r->coupon = r->path.segments[i];
+        else if (!p->segments[i])
+            r->params[count++] = r->path.segments[i];
+    }
+}
+
+static enum method method_of(const char *name, bool *head)
+{
+    static const char *const method_names[METHOD_OTHER] = {"GET", "POST", "PATCH", "DELETE"};
+
+    *head = name && strcmp(name, "HEAD") == 0;
+    if (*head)
+        return METHOD_GET;
+    for (int m = 0; name && m < METHOD_OTHER; m++)
+        if (strcmp(method_names[m], name) == 0)
+            return (enum method)m;
+    return METHOD_OTHER;
+}
+
+/* Fill route, params and allowed. Returns the flags that all of the path's rows have together. */
+static unsigned find_route(struct request *r)
+{
+    unsigned flags = 0;
+
+    prepare_once();
+    r->method = method_of(r->header.method, &r->head);
+    r->bad_target = !r->header.target || !path_parse(&r->path, r->header.target, &r->arena);
+    for (size_t i = 0; i < routes_count && !r->bad_target; i++) {
+        if (!matches(&patterns[i], &r->path))
+            continue;
+        r->allowed |= 1u << routes[i].method;
+        flags |= routes[i].flags;
+        if (!r->route && routes[i].method == r->method) {
+            r->route = &routes[i];
+            take_params(r, &patterns[i]);
+        }
+    }
+    return r->route ? r->route->flags : flags;
+}
+
+/* ---- checks ---- */
+
+/* Answer before the body was read: read it to its end, or it would be taken for the next request. */
+static enum handled early(struct request *r, enum cpn_result result, const char *detail)
+{
+    reactor_read_body(r, 0);
+    return reply_problem(r, result, detail);
+}
+
+static enum handled not_allowed(struct request *r)
+{
+    static const char *const texts_of[METHOD_OTHER] = {"GET, HEAD", "POST", "PATCH", "DELETE"};
+    struct buf allow = BUF_INIT;
+
+    for (int m = 0; m < METHOD_OTHER; m++)
+        if (r->allowed & (1u << m)) {
+            buf_puts(&allow, allow.len ? ", " : "");
+            buf_puts(&allow, texts_of[m]);
+        }
+    reply_header(r, "Allow", allow.data);
+    buf_free(&allow);
+    return early(r, CPN_METHOD_NOT_ALLOWED, NULL);
+}
+
+/* "application/json; charset=utf-8" is of type application/json. Any other charset is not. */
+static bool has_type(const char *content_type, const char *type)
+{
+    size_t len = strlen(type);
+    const char *rest = content_type + len, *charset;
+
+    if (strncasecmp(content_type, type, len) != 0 || !strchr(" \t;", *rest))
+        return false;
+    charset = strcasestr(rest, "charset=");
+    if (!charset)
+        return true;
+    charset += strlen("charset=");
+    charset += *charset == '"';
+    return strncasecmp(charset, "utf-8", 5) == 0 && strchr("\" \t;", charset[5]);
+}
+
+static bool type_fits(const struct request *r)
+{
+    const char *type = r->header.content_type;
+
+    if (r->route->body == BODY_NONE)
+        return true;
+    if (!type || !*type) /* without a body, what is missing is the body */
+        return !r->header.content_length || !*r->header.content_length || strcmp(r->header.content_length, "0") == 0;
+    return has_type(type, "application/json") ||
+           (r->route->body == BODY_PATCH && has_type(type, "application/merge-patch+json"));
+}
+
+/* The key of a header field: bare, or as sf-string in double quotes. NULL: not a key. */
+static const char *parse_key(struct request *r)
+{
+    const char *from = r->header.idempotency_key;
+    bool quoted = from && *from == '"';
+    char *key, *to;
+
+    if (!from)
+        return NULL;
+    from += quoted;
+    key = to = arena_alloc(&r->arena, KEY_MAX + 1);
+    for (; *from && !(quoted && *from == '"'); from++) {
+        if (quoted && *from == '\\' && *++from != '"' && *from != '\\')
+            return NULL;
+        if (*from < 0x20 || *from > 0x7E || to - key == KEY_MAX)
+            return NULL;
+        *to++ = *from;
+    }
+    if (quoted && (*from != '"' || from[1]))
+        return NULL;
+    return to > key ? key : NULL;
+}
+
+/* Read the body by the route's table. False: r->errors says what is wrong. */
+static bool read_table(struct request *r)
+{
+    struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+
+    if (!o)
+        return false;
+    r->in = arena_alloc(&r->arena, r->route->table->size);
+    fields_read(r->route->table, o, "", r->in, &r->errors);
+    return r->errors.count == 0;
+}
+
+/* The body is there: the checks that are left, then the handler. */
+static enum handled start(struct request *r)
+{
+    const struct route *route = r->route;
+
+    if (r->broken)
+        return reply_problem(r, CPN_BAD_REQUEST, "The body is shorter or longer than its Content-Length.");
+    if (r->coupon && !coupon_id_valid(r->coupon))
+        return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
+    if ((route->flags & ROUTE_IF_MATCH) && !r->header.if_match)
+        return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
+    if (route->table && !(r->body_len == 0 && (route->flags & ROUTE_BODY_OPTIONAL)) && !read_table(r))
+        return request_refuse(r, CPN_BAD_REQUEST, NULL);
+    return route->flags & ROUTE_AUX ? request_to_aux(r, route->start) : route->start(r);
+}
+
+/* The caller is known, if it need be. */
+static enum handled check(struct request *r)
+{
+    const struct route *route = r->route;
+    const char *length = r->header.content_length;
+
+    if (!route)
+        return r->bad_target ? early(r, CPN_BAD_REQUEST, "The address has a percent escape that is none, or a NUL.")
+               : r->allowed ? not_allowed(r) : early(r, CPN_NOT_FOUND, NULL);
+    if (!type_fits(r)) {
+        if (route->body == BODY_PATCH)
+            reply_header(r, "Accept-Patch", "application/merge-patch+json, application/json");
+        return early(r, CPN_UNSUPPORTED_MEDIA_TYPE, NULL);
+    }
+    if (route->body != BODY_NONE && length && strlen(length) < 19 && strtoll(length, NULL, 10) > (int64_t)route->body_max)
+        return early(r, CPN_TOO_LARGE, NULL);
+    if (route->flags & (ROUTE_KEY | ROUTE_KEY_OPTIONAL)) {
+        r->key = parse_key(r);
+        if (!r->key && ((route->flags & ROUTE_KEY) || r->header.idempotency_key))
+            return early(r, CPN_IDEMPOTENCY_KEY_REQUIRED, NULL);
+    }
+    reactor_read_body(r, route->body_max);
+    return start(r);
+}
+
+static enum handled authorize(struct request *r)
+{
+    switch (auth_check(r->worker->auth, r->header.authorization, &r->role)) {
+    case AUTH_OK:
+        if (r->route && !(r->route->roles & ROLE_BIT(r->role)))
+            return early(r, CPN_FORBIDDEN, NULL);
+        return check(r);
+    case AUTH_UNKNOWN:
+        if (!r->auth_waited) {
+            r->auth_waited = true;
+            r->then = authorize;
+            return auth_wait(r->worker->auth, r);
+        }
+        if (r->auth_failed)
+            return early(r, CPN_BUSY, "The key cannot be checked now: the database does not answer.");
+        return early(r, CPN_UNAUTHORIZED, NULL);
+    case AUTH_NO:
+        break;
+    }
+    return early(r, CPN_UNAUTHORIZED, NULL);
+}
+
+/* From this machine, and not on somebody else's behalf. */
+static bool is_loopback(const struct request *r)
+{
+    const char *address = r->header.remote_addr;
+
+    return address && !r->header.forwarded_for && (strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0);
+}
+
+enum handled router_begin(struct request *r)
+{
+    unsigned flags = find_route(r);
+
+    if (r->allowed && ((flags & ROUTE_OPEN) || ((flags & ROUTE_LOOPBACK) && is_loopback(r) && !r->header.authorization)))
+        return check(r);
+    return authorize(r);
+}

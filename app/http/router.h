@@ -1,0 +1,55 @@
+/*
+ * http/router.h -- the route table, and the general checks in the order of the HTTP contract, in one place.
+ *
+ * Order   unauthorized, forbidden, not_found, method_not_allowed, unsupported_media_type, too_large, idempotency_key_required,
+ *         coupon_not_found, precondition_required, (version_changed: the handler's), bad_request
+ * Adding  a call: a row, with its handler
+ */
+#ifndef HTTP_ROUTER_H
+#define HTTP_ROUTER_H
+
+#include "http/fields.h"
+#include "http/request.h"
+
+enum route_flags {
+    ROUTE_KEY = 1,          /* needs Idempotency-Key */
+    ROUTE_KEY_OPTIONAL = 2,
+    ROUTE_AUX = 4,          /* its handler blocks: it runs on an aux thread */
+    ROUTE_IF_MATCH = 8,
+    ROUTE_OPEN = 16,        /* needs no key */
+    ROUTE_LOOPBACK = 32,    /* needs no key on the machine itself */
+    ROUTE_BODY_OPTIONAL = 64
+};
+
+enum body_type {
+    BODY_NONE,  /* what comes is discarded */
+    BODY_JSON,
+    BODY_PATCH  /* application/merge-patch+json or application/json */
+};
+
+#define ROLE_BIT(role) (1u << (role))
+
+struct route {
+    const char *name; /* for metrics */
+    enum method method;
+    const char *pattern; /* "/coupons/{coupon}/users/{user}" */
+    handler *start;
+    unsigned roles;
+    unsigned flags;
+    enum body_type body;
+    size_t body_max;
+    const struct field_table *table; /* the body is read into r->in by it; NULL: the handler reads it */
+};
+
+extern const struct route routes[];
+extern const size_t routes_count;
+
+/* A request has arrived, its body unread: check it and start its handler. */
+handler router_begin;
+
+/* The route's number for metrics; NULL: routes_count. */
+unsigned router_number(const struct route *route);
+/* Names of all routes, and of none, in the order of their numbers; *count of them. */
+const char *const *router_names(size_t *count);
+
+#endif

@@ -1,0 +1,340 @@
+/* http/slots.c -- slots: generation and retiring as jobs, the inventory, and one slot with its history. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/aux.h"
+#include "http/handlers.h"
+#include "http/job_body.h"
+#include "http/list.h"
+#include "http/redemption_body.h"
+#include "http/reply.h"
+#include "http/router.h"
+
+#define COUNT_MAX INT64_C(1000000000)
+#define HISTORY_MAX 100     /* generations shown */
+#define JOBS_LOOKED_AT 1000 /* newest ones, for a key */
+#define JOBS_AT_ONCE 100
+
+/* ---- bodies ---- */
+
+struct add_in {
+    int64_t count, until, not_before_ms; /* COUPON_NULL: not given */
+};
+
+#define ADD(member) offsetof(struct add_in, member)
+static const struct field_row add_rows[] = {
+    {"count", ROW_INT, ADD(count), 1, COUNT_MAX, .flags = 0},
+    {"not_before", ROW_TIME, ADD(not_before_ms), 0, 0, .flags = ROW_NULLABLE},
+    {"until", ROW_INT, ADD(until), 1, COUNT_MAX, .flags = 0},
+};
+static const struct add_in add_start = {COUPON_NULL, COUPON_NULL, COUPON_NULL};
+
+static void check_add(const void *from, const char *pointer, struct errors *e)
+{
+    const struct add_in *in = from;
+
+    if ((in->count == COUPON_NULL) == (in->until == COUPON_NULL))
+        errors_add(e, pointer, "must have either count or until");
+}
+
+const struct field_table slots_add_table = {add_rows, sizeof add_rows / sizeof add_rows[0], sizeof(struct add_in), &add_start,
+                                            check_add};
+
+struct retire_in {
+    int64_t count;
+};
+
+static const struct field_row retire_rows[] = {
+    {"count", ROW_INT, offsetof(struct retire_in, count), 1, COUNT_MAX, .flags = ROW_REQUIRED},
+};
+static const struct retire_in retire_start = {0};
+const struct field_table slots_retire_table = {retire_rows, 1, sizeof(struct retire_in), &retire_start, NULL};
+
+/* ---- jobs ---- */
+
+static enum handled reply_accepted(struct request *r, const struct job *job, bool replayed)
+{
+    struct json j = reply_body(r);
+
+    job_write(&j, job);
+    reply_header(r, "Location", arena_printf(&r->arena, "/coupons/-/jobs/%s", job->id));
+    if (replayed)
+        reply_header(r, "Idempotent-Replayed", "true");
+    return reply_json(r, 202);
+}
+
+static enum handled reply_repeated(struct request *r, const struct job *job, const struct job *existing)
+{
+    if (job->kind != existing->kind || memcmp(job->fingerprint, existing->fingerprint, FINGERPRINT_LEN) != 0)
+        return reply_problem(r, CPN_IDEMPOTENCY_KEY_REUSED, NULL);
+    return reply_accepted(r, existing, true);
+}
+
+static enum handled insert(struct request *r, struct job *job)
+{
+    struct job *existing = NULL;
+
+    switch (mongo_job_insert(r->door, job, &r->arena, &existing)) {
+    case STORE_OK:
+        return reply_accepted(r, job, false);
+    case STORE_EXISTS:
+        return reply_repeated(r, job, existing);
+    default:
+        return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
+    }
+}
+
+static struct job *new_job(struct request *r, enum job_kind kind, int64_t total)
+{
+    struct job *job = arena_alloc(&r->arena, sizeof *job);
+    char *id = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
+
+    id_random(id, ID_SHORT_LEN);
+    *job = (struct job){.id = id, .kind = kind, .coupon = r->coupon, .state = JOB_QUEUED, .total = total, .key = r->key};
+    job->created_ms = clock_now_ms();
+    fingerprint_of(r->route->name, r->route->table, r->in, job->fingerprint);
+    return job;
+}
+
+/* A job of this coupon that was asked for with this key, among the newest. False: answered with busy. */
+static bool find_by_key(struct request *r, struct job **found)
+{
+    const char *before = NULL;
+    size_t count = JOBS_AT_ONCE;
+    struct job **jobs;
+
+    *found = NULL;
+    for (size_t looked = 0; r->key && looked < JOBS_LOOKED_AT && count == JOBS_AT_ONCE; looked += count) {
+        if (mongo_jobs(r->door, r->coupon, before, JOBS_AT_ONCE, &r->arena, &jobs, &count) != STORE_OK) {
+            reply_problem(r, CPN_BUSY, NULL);
+            return false;
+        }
+        for (size_t i = 0; i < count && !*found; i++) {
+            if (jobs[i]->key && strcmp(jobs[i]->key, r->key) == 0)
+                *found = jobs[i];
+            before = jobs[i]->id;
+        }
+        if (*found)
+            break;
+    }
+    return true;
+}
+
+enum handled slots_add(struct request *r)
+{
+    const struct add_in *in = r->in;
+    struct job *job, *existing;
+    int64_t have, count, total;
+
+    if (!request_coupon(r))
+        return ANSWERED;
+    have = r->op.head.slots - r->op.head.due;
+    total = r->op.coupon_now->cap.total;
+    count = in->count != COUPON_NULL ? in->count : in->until > have ? in->until - have : 0;
+    job = new_job(r, JOB_GENERATE, count);
+    job->not_before_ms = in->not_before_ms != COUPON_NULL ? in->not_before_ms : 0;
+    if (total == COUPON_NULL || have + count <= total)
+        return insert(r, job);
+    if (!find_by_key(r, &existing)) /* a repeat gets its first answer, also when the cap is reached since */
+        return ANSWERED;
+    if (existing)
+        return reply_repeated(r, job, existing);
+    return reply_problem(r, CPN_CAP_EXCEEDED,
+                         arena_printf(&r->arena, "%" PRId64 " slots exist, and cap.total is %" PRId64 ".", have, total));
+}
+
+enum handled slots_retire(struct request *r)
+{
+    const struct retire_in *in = r->in;
+
+    if (!request_coupon(r))
+        return ANSWERED;
+    return insert(r, new_job(r, JOB_RETIRE, in->count));
+}
+
+/* ---- the inventory ---- */
+
+static void write_counts(struct json *j, const int64_t counts[SLOT_STATE_COUNT])
+{
+    for (int s = SLOT_FREE; s <= SLOT_RETIRED; s++)
+        json_key_int(j, slot_state_name((enum slot_state)s), counts[s]);
+}
+
+static void write_bucket(struct json *j, const struct bucket *k)
+{
+    int64_t counts[SLOT_STATE_COUNT] = {0};
+
+    for (int i = 0; i < k->size; i++)
+        counts[k->slots[i].state]++;
+    json_object(j);
+    json_key_int(j, "bucket", k->b);
+    json_key_int(j, "first", k->b * BUCKET_SLOTS);
+    json_key_int(j, "size", k->size);
+    write_counts(j, counts);
+    json_end_object(j);
+}
+
+enum handled slots_list(struct request *r)
+{
+    const struct head *h = &r->op.head;
+    struct bucket *buckets;
+    int64_t from = 0, counts[SLOT_STATE_COUNT] = {0};
+    size_t count;
+    struct list l;
+    struct json j;
+
+    if (!request_coupon(r) || !list_begin(r, &l))
+        return ANSWERED;
+    if (l.position)
+        from = strtoll(l.position, NULL, 10);
+    counts[SLOT_FREE] = h->slots - head_taken(h);
+    counts[SLOT_ISSUED] = h->issued;
+    counts[SLOT_RESERVED] = h->reserved;
+    counts[SLOT_REDEEMED] = h->redeemed;
+    counts[SLOT_RETIRED] = h->next_n - h->slots;
+    buckets = calloc(l.limit, sizeof *buckets);
+    if (!buckets)
+        abort();
+    if (mongo_buckets_from(r->door, r->coupon, from, l.limit, buckets, &count) != STORE_OK) {
+        free(buckets);
+        return reply_problem(r, CPN_BUSY, NULL);
+    }
+    j = reply_body(r);
+    json_object(&j);
+    json_key(&j, "slots");
+    json_object(&j);
+    write_counts(&j, counts);
+    json_key_int(&j, "due", h->due);
+    json_end_object(&j);
+    json_key(&j, "items");
+    json_array(&j);
+    from = count ? buckets[count - 1].b + 1 : 0;
+    for (size_t i = 0; i < count; i++) {
+        write_bucket(&j, &buckets[i]);
+        bucket_release(&buckets[i]);
+    }
+    json_end_array(&j);
+    free(buckets);
+    return list_end(r, &j, count == l.limit ? arena_printf(&r->arena, "%" PRId64, from) : NULL);
+}
+
+/* ---- one slot ---- */
+
+static const struct entry *find_entry(const struct batch *b, int64_t n, uint32_t g, bool ends)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        if ((entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g && entry_ends(e) == ends)
+            return e;
+    }
+    return NULL;
+}
+
+static void write_generation(struct json *j, int64_t n, uint32_t g, const char *user, const char *state, int64_t at_ms,
+                             int64_t ended_ms)
+{
+    char id[REDEMPTION_ID_SIZE];
+
+    json_object(j);
+    json_key_string(j, "id", redemption_id(&(struct redemption){.n = n, .g = g}, id));
+    json_key_string(j, "user", user);
+    json_key_string(j, "state", state);
+    json_key(j, "at");
+    if (at_ms)
+        json_time(j, at_ms);
+    else
+        json_null(j);
+    json_key(j, "ended_at");
+    if (ended_ms)
+        json_time(j, ended_ms);
+    else
+        json_null(j);
+    json_end_object(j);
+}
+
+static const char *ended_as(enum entry_kind kind)
+{
+    return slot_state_name(kind == ENTRY_CANCEL ? SLOT_CANCELLED : kind == ENTRY_EXPIRE ? SLOT_EXPIRED : SLOT_REVERSED);
+}
+
+/* A generation that has ended, from the ledger. False: the database did not answer. */
+static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g)
+{
+    struct batch *ended = NULL, *taken = NULL;
+    enum store_status s = mongo_ledger_ended(r->door, r->coupon, n, g, &ended);
+    const struct entry *end;
+
+    if (s != STORE_OK)
+        return s == STORE_NOT_FOUND;
+    end = find_entry(ended, n, g, true);
+    if (end) {
+        s = mongo_ledger_at(r->door, r->coupon, ended->lane, end->since, &taken);
+        write_generation(j, n, g, end->user, ended_as(end->kind), s == STORE_OK ? taken->head.at_ms : 0,
+                         ended->head.at_ms);
+        if (s == STORE_OK)
+            batch_free(taken);
+    }
+    batch_free(ended);
+    return s != STORE_FAILED;
+}
+
+static bool is_standing(const struct slot *s)
+{
+    return s->state == SLOT_ISSUED || s->state == SLOT_RESERVED || s->state == SLOT_REDEEMED;
+}
+
+static bool write_history(struct request *r, struct json *j, int64_t n)
+{
+    const struct slot *s = &r->op.slot;
+    uint32_t g = s->generation;
+    bool fine = true;
+
+    json_key(j, "history");
+    json_array(j);
+    if (is_standing(s))
+        write_generation(j, n, g--, s->user, slot_state_name((enum slot_state)s->state), s->at_ms, 0);
+    for (int shown = 0; g > 0 && fine && shown < HISTORY_MAX; g--, shown++)
+        fine = write_ended(r, j, n, g);
+    json_end_array(j);
+    return fine;
+}
+
+enum handled slot_get(struct request *r)
+{
+    const char *text = arena_printf(&r->arena, "%s-1", r->params[0]);
+    const struct slot *s = &r->op.slot;
+    uint32_t g;
+    int64_t n;
+    struct json j;
+
+    if (!redemption_id_parse(text, &n, &g))
+        return request_refuse(r, CPN_SLOT_NOT_FOUND, NULL);
+    request_op(r, OP_SLOT);
+    r->op.n = n;
+    if (request_call(r) != CPN_OK)
+        return reply_refusal(r);
+    j = reply_body(r);
+    json_object(&j);
+    json_key_int(&j, "slot", n);
+    json_key_int(&j, "generation", s->generation);
+    json_key_string(&j, "state", slot_state_name((enum slot_state)s->state));
+    json_key_string(&j, "user", s->user);
+    json_key_string(&j, "code", NULL);
+    json_key(&j, "at");
+    if (s->at_ms)
+        json_time(&j, s->at_ms);
+    else
+        json_null(&j);
+    json_key(&j, "due");
+    if (s->due_ms)
+        json_time(&j, s->due_ms);
+    else
+        json_null(&j);
+    if (!write_history(r, &j, n))
+        return reply_problem(r, CPN_BUSY, NULL);
+    json_end_object(&j);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
+}

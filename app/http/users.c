@@ -1,0 +1,226 @@
+/* http/users.c -- what one user has: of one coupon, and the wallet over all of them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/aux.h"
+#include "http/handlers.h"
+#include "http/list.h"
+#include "http/redemption_body.h"
+#include "http/reply.h"
+
+#define WRITTEN_AT_ONCE 32 /* redemptions that an io thread writes (and signs) itself */
+#define BAD_USER "The user in the address must be 1 to 128 bytes of UTF-8 without control characters."
+
+/* What the user may still take by the caps of their own: in all, and today. */
+static void remains(const struct coupon *c, const struct use *u, int64_t day_ms, int64_t *remaining, int64_t *today)
+{
+    *remaining = c->cap.per_user > u->total ? c->cap.per_user - u->total : 0;
+    *today = *remaining;
+    if (c->cap.per_user_per_day != COUPON_NULL && c->cap.per_user_per_day - use_today(u, day_ms) < *today)
+        *today = c->cap.per_user_per_day - use_today(u, day_ms);
+    if (*today < 0)
+        *today = 0;
+}
+
+/* ---- one coupon ---- */
+
+static enum handled write_user(struct request *r)
+{
+    const struct use *u = r->op.use;
+    int64_t remaining, today;
+    struct json j = reply_body(r);
+
+    remains(r->op.coupon_now, u, r->op.head.day_ms, &remaining, &today);
+    json_object(&j);
+    json_key_string(&j, "user", r->op.user);
+    json_key_int(&j, "total", u->total);
+    json_key_int(&j, "today", use_today(u, r->op.head.day_ms));
+    json_key_int(&j, "remaining", remaining);
+    json_key_int(&j, "remaining_today", today);
+    json_key(&j, "redemptions");
+    json_array(&j);
+    for (size_t i = u->count; i-- > 0;)
+        redemption_write(&j, r->worker, r->coupon, r->op.user, &u->redemptions[i]);
+    json_end_array(&j);
+    json_end_object(&j);
+    reply_etag(r, u->version);
+    reply_header(r, "Cache-Control", "no-cache");
+    return reply_json(r, 200);
+}
+
+static enum handled got(struct request *r)
+{
+    if (r->op.outcome.result != CPN_OK)
+        return reply_refusal(r);
+    if (reply_not_modified(r, r->op.use->version)) {
+        reply_etag(r, r->op.use->version);
+        return ANSWERED;
+    }
+    return r->op.use->count > WRITTEN_AT_ONCE ? request_to_aux(r, write_user) : write_user(r);
+}
+
+enum handled user_get(struct request *r)
+{
+    if (!coupon_user_valid(r->params[0]))
+        return request_refuse(r, CPN_BAD_REQUEST, BAD_USER);
+    request_op(r, OP_USE);
+    r->op.user = r->params[0];
+    return request_submit(r, got);
+}
+
+/* ---- the wallet: first the coupons of which something is held, by id; then active ones that may still be taken ---- */
+
+struct wallet {
+    struct request *request;
+    struct json *json;
+    const char **ids; /* of uses[] */
+    struct use **uses;
+    size_t count;
+    size_t room;
+    bool failed;
+};
+
+static bool is_open(const struct coupon *c, int64_t now_ms)
+{
+    return c->state == COUPON_ACTIVE && (c->starts_at_ms == COUPON_NULL || c->starts_at_ms <= now_ms) &&
+           (c->ends_at_ms == COUPON_NULL || now_ms < c->ends_at_ms);
+}
+
+/* Write an item; all: also when nothing remains. */
+static void write_item(struct wallet *w, const struct coupon *c, const struct use *u, bool all)
+{
+    struct store *door = w->request->door;
+    int64_t now_ms = clock_now_ms(), start_ms = 0, end_ms, remaining = 0, today = 0;
+
+    if (is_open(c, now_ms)) {
+        if (c->cap.per_user_per_day != COUPON_NULL &&
+            door->ops->day(door, c->time_zone, now_ms, &start_ms, &end_ms) != STORE_OK) {
+            w->failed = true;
+            return;
+        }
+        remains(c, u, start_ms, &remaining, &today);
+    }
+    if (!all && today == 0)
+        return;
+    json_object(w->json);
+    json_key_string(w->json, "coupon", c->id);
+    json_key_int(w->json, "held", u->total);
+    json_key_int(w->json, "remaining", remaining);
+    json_key_int(w->json, "remaining_today", today);
+    json_end_object(w->json);
+    w->room--;
+}
+
+/* Those of which something is held, with ids after `after`. Returns the last one written when the page is full, else NULL. */
+static const char *write_held(struct wallet *w, const char *after)
+{
+    struct request *r = w->request;
+
+    for (size_t i = 0; i < w->count && !w->failed; i++) {
+        struct coupon *c = NULL;
+        int64_t seq;
+
+        if (strcmp(w->ids[i], after) <= 0 || w->uses[i]->total <= 0)
+            continue;
+        if (r->door->ops->coupon(r->door, w->ids[i], (struct store_time){0, 0}, &r->arena, &c, &seq) != STORE_OK)
+            w->failed = true;
+        else if (c && c->state != COUPON_DELETED)
+            write_item(w, c, w->uses[i], true);
+        if (w->room == 0)
+            return w->ids[i];
+    }
+    return NULL;
+}
+
+static const struct use *use_of(const struct wallet *w, const char *coupon)
+{
+    static const struct use none = {.total = 0};
+
+    for (size_t i = 0; i < w->count; i++)
+        if (strcmp(w->ids[i], coupon) == 0)
+            return w->uses[i];
+    return &none;
+}
+
+/* Active ones. Returns the position to go on from, or NULL. */
+static const char *write_active(struct wallet *w, const char *position)
+{
+    struct request *r = w->request;
+    struct coupon **coupons;
+    const char *next = position;
+    size_t count;
+
+    do {
+        if (mongo_coupons(r->door, COUPON_ACTIVE, clock_now_ms(), next && *next ? next : NULL, w->room, &r->arena, &coupons,
+                          &count, &next) != STORE_OK) {
+            w->failed = true;
+            return NULL;
+        }
+        for (size_t i = 0; i < count && !w->failed; i++) {
+            const struct use *u = use_of(w, coupons[i]->id);
+
+            if (u->total <= 0)
+                write_item(w, coupons[i], u, false);
+        }
+    } while (next && w->room > 0 && !w->failed);
+    return next;
+}
+
+static int by_id(const void *a, const void *b, void *context)
+{
+    const struct wallet *w = context;
+
+    return strcmp(w->ids[*(const size_t *)a], w->ids[*(const size_t *)b]);
+}
+
+static void sort(struct wallet *w, struct arena *a)
+{
+    size_t *order = arena_array(a, w->count + 1, sizeof *order);
+    const char **ids = arena_array(a, w->count + 1, sizeof *ids);
+    struct use **uses = arena_array(a, w->count + 1, sizeof *uses);
+
+    for (size_t i = 0; i < w->count; i++)
+        order[i] = i;
+    qsort_r(order, w->count, sizeof *order, by_id, w);
+    for (size_t i = 0; i < w->count; i++) {
+        ids[i] = w->ids[order[i]];
+        uses[i] = w->uses[order[i]];
+    }
+    w->ids = ids;
+    w->uses = uses;
+}
+
+enum handled user_wallet(struct request *r)
+{
+    struct json j;
+    struct wallet w = {.request = r, .json = &j};
+    const char *position, *last = NULL;
+    struct list l;
+
+    if (!coupon_user_valid(r->params[0]))
+        return reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
+    if (!list_begin(r, &l))
+        return ANSWERED;
+    aux_barrier();
+    if (mongo_user_uses(r->door, r->params[0], &r->arena, &w.ids, &w.uses, &w.count) != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
+    sort(&w, &r->arena);
+    w.room = l.limit;
+    position = l.position ? l.position : "h"; /* h<id>: held after id; a<position>: active from there */
+    j = reply_body(r);
+    json_object(&j);
+    json_key(&j, "items");
+    json_array(&j);
+    if (*position == 'h') {
+        last = write_held(&w, position + 1);
+        position = "a";
+    }
+    if (last) {
+        last = arena_printf(&r->arena, "h%s", last);
+    } else {
+        last = write_active(&w, position + 1);
+        last = last ? arena_printf(&r->arena, "a%s", last) : NULL;
+    }
+    json_end_array(&j);
+    return w.failed ? reply_problem(r, CPN_BUSY, NULL) : list_end(r, &j, last);
+}

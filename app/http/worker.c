@@ -1,0 +1,161 @@
+/* http/worker.c -- see worker.h: wiring, signals, and the order in which things stop. */
+#include "http/worker.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <sodium.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "engine/engine.h"
+#include "http/auth.h"
+#include "http/aux.h"
+#include "http/reactor.h"
+#include "store/mongo.h"
+
+#define BACKOFF_MS 20
+#define MALLOC_ARENAS 4 /* glibc would make one per thread, and keep what each ever held */
+
+/* ---- what the engine counts ---- */
+
+static void on_batch(int requests, int entries, int64_t append_us, int64_t load_us)
+{
+    metrics_add(METRIC_BATCHES, 1);
+    metrics_add(METRIC_ENTRIES, entries);
+    metrics_observe(METRIC_BATCH_SIZE, requests);
+    metrics_observe(METRIC_COMMIT_TIME, append_us);
+    metrics_observe(METRIC_LOAD_TIME, load_us);
+}
+
+static void on_decided(enum op_kind kind, enum cpn_result result)
+{
+    if (kind == OP_TAKE || kind == OP_REVERSE)
+        metrics_add_result(METRIC_DECISIONS, result, 1);
+}
+
+static void on_conflict(void)
+{
+    metrics_add(METRIC_CONFLICTS, 1);
+}
+
+static void on_retry(void)
+{
+    metrics_add(METRIC_APPEND_RETRIES, 1);
+}
+
+static void on_queue(int waiting)
+{
+    metrics_set(METRIC_QUEUE, waiting);
+}
+
+static void on_appended(void)
+{
+    atomic_fetch_add(&metrics_own()->appended, 1);
+}
+
+static void on_viewed(void)
+{
+    atomic_fetch_add(&metrics_own()->views_written, 1);
+}
+
+static const struct engine_hooks hooks = {
+    .batch = on_batch, .decided = on_decided, .conflict = on_conflict, .retry = on_retry,
+    .queue = on_queue, .appended = on_appended, .viewed = on_viewed,
+};
+
+/* ---- starting ---- */
+
+static void read_receipt_key(struct worker *w)
+{
+    const char *path = w->config->receipts_seed_file, *message;
+
+    if (!receipt_key_load(&w->receipts, path, &message))
+        log_event(LOG_WARNING, "receipts.off", "path=\"%s\" reason=\"%s\"", path, message);
+    /* Cursors need a key that all workers have; what they protect is no secret. */
+    crypto_generichash(w->cursor_key, CURSOR_KEY_LEN, (const unsigned char *)"cursor", 6,
+                       w->receipts.present ? w->receipts.secret : NULL, w->receipts.present ? 32 : 0);
+}
+
+static struct engine *start_engine(struct worker *w)
+{
+    const struct config *c = w->config;
+    const struct engine_config config = {
+        .committers = c->worker_committers,
+        .batch_max = c->worker_batch_max,
+        .queue_max = c->worker_queue_max,
+        .requests_max = c->worker_requests_max,
+        .lanes_max = c->worker_lanes_max,
+        .window_max = c->worker_window_max,
+        .gather_us = c->worker_gather_us,
+        .flush_ms = c->worker_bucket_flush_ms,
+        .backoff_ms = BACKOFF_MS,
+        .patience_ms = c->coupond_drain_s * 1000 / 4,
+    };
+
+    return engine_start(&config, mongo_source(w->mongo), &hooks);
+}
+
+/* SIGTERM has come. Half of the time is for what is in flight, a quarter for the engine; past the rest the master kills us. */
+static void stop(struct worker *w)
+{
+    bool drained;
+
+    log_event(LOG_INFO, "worker.draining", "limit_s=%d", w->config->coupond_drain_s);
+    drained = reactor_drain(w->reactor, (int64_t)w->config->coupond_drain_s * 1000 / 2);
+    if (!drained)
+        log_event(LOG_WARNING, "worker.not_drained", "connections are still open");
+    aux_stop(w->aux);
+    auth_stop(w->auth);
+    reactor_stop(w->reactor);
+    engine_stop(w->engine); /* after the last submit; what it still answers nobody sends any more */
+    reactor_free(w->reactor);
+    mongo_close(w->mongo);
+    log_event(LOG_INFO, "worker.stopped", "drained=%s", drained ? "true" : "false");
+}
+
+static void wait_for_stop(void)
+{
+    sigset_t signals;
+    int signal;
+
+    sigfillset(&signals);
+    for (;;) {
+        if (sigwait(&signals, &signal) != 0)
+            continue;
+        if (signal == SIGTERM)
+            return;
+        if (signal == SIGUSR1)
+            log_reopen();
+    }
+}
+
+int worker_run(const struct config *config, int index, int listen_fd)
+{
+    struct worker w = {.config = config, .index = index};
+    char message[512];
+
+    mallopt(M_ARENA_MAX, MALLOC_ARENAS);
+    signal(SIGPIPE, SIG_IGN);
+    if (sodium_init() < 0)
+        return EX_SOFTWARE;
+    read_receipt_key(&w);
+    w.mongo = mongo_open(config, message, sizeof message);
+    if (!w.mongo) {
+        log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", message);
+        return EX_CONFIG;
+    }
+    w.engine = start_engine(&w);
+    w.auth = auth_start(&w);
+    w.aux = aux_start(&w);
+    if (!reactor_start(&w, listen_fd)) {
+        log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", strerror(errno));
+        return EX_OSERR;
+    }
+    log_event(LOG_INFO, "worker.started", "index=%d", index);
+    wait_for_stop();
+    stop(&w);
+    return 0;
+}

@@ -1,0 +1,37 @@
+/*
+ * http/worker.h -- one worker process: the service's HTTP side with its engine.
+ *
+ * Start   in a child after the fork, with all signals blocked; listen_fd is inherited, non-blocking
+ * Signals TERM drains: no new connections, what is in flight is finished, then worker_run() returns; USR1 reopens the log
+ */
+#ifndef HTTP_WORKER_H
+#define HTTP_WORKER_H
+
+#include "base/config.h"
+#include "http/receipt.h"
+
+struct aux;
+struct auth;
+struct engine;
+struct mongo;
+struct reactor;
+
+#define CURSOR_KEY_LEN 32
+
+/* What the parts of a worker share; made before its threads, never changed afterwards. */
+struct worker {
+    const struct config *config;
+    int index;
+    struct mongo *mongo;
+    struct engine *engine;
+    struct auth *auth;
+    struct aux *aux;
+    struct reactor *reactor;
+    struct receipt_key receipts;
+    unsigned char cursor_key[CURSOR_KEY_LEN]; /* the same in all workers */
+};
+
+/* Serve until SIGTERM. 0, or an exit code when it could not start. */
+int worker_run(const struct config *config, int index, int listen_fd);
+
+#endif
