@@ -54,7 +54,9 @@ struct committer {
     struct zone_day *zones;
     struct buf scratch;
     uint32_t random;
-    int last_round; /* requests in it */
+    int answered;            /* requests answered in the last round */
+    int expected;            /* requests that may wait before the next one: see gather() */
+    struct mono round_ended;
 };
 
 /* A user whom a part of a round is about. */
@@ -90,7 +92,7 @@ struct round {
     size_t count;
     size_t ops;
     struct arena arena;
-    struct mono started, loaded, appended;
+    int64_t load_us, append_us; /* how long its loading and its append took */
 };
 
 static void *checked(void *p)
@@ -111,6 +113,7 @@ static void crash_point(struct committer *c, const char *name)
 static void answer(struct committer *c, struct op *op)
 {
     atomic_fetch_sub(&c->waiting, 1);
+    c->answered++;
     if (c->hooks->decided)
         c->hooks->decided(op->kind, op->outcome.result);
     op->done(op);
@@ -966,12 +969,12 @@ static void answer_part(struct committer *c, struct part *p)
         make_ready_in(c, l, AGAIN_MS);
 }
 
-static void part_committed(struct committer *c, struct part *p)
+static void part_committed(struct committer *c, const struct round *r, struct part *p)
 {
     struct lane *l = p->lane;
 
     if (c->hooks->batch)
-        c->hooks->batch((int)p->ops.count, (int)p->batch->count, 0, 0);
+        c->hooks->batch((int)p->ops.count, (int)p->batch->count, r->append_us, r->load_us);
     part_free_users(p);
     lane_commit(l, p->batch, p->d.stash_used);
     if (c->hooks->appended)
@@ -1013,6 +1016,7 @@ static void append_parts(struct committer *c, struct round *r)
 {
     struct append *appends = arena_array(&r->arena, r->count, sizeof *appends);
     struct part **whose = arena_array(&r->arena, r->count, sizeof *whose);
+    struct mono started;
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
@@ -1026,10 +1030,12 @@ static void append_parts(struct committer *c, struct round *r)
     if (!count)
         return;
     crash_point(c, "decided");
+    started = mono_now();
     c->store->ops->append(c->store, appends, count);
+    r->append_us = (mono_now().ns - started.ns) / 1000;
     for (size_t i = 0; i < count; i++) {
         if (appends[i].result == APPEND_OURS)
-            part_committed(c, whose[i]);
+            part_committed(c, r, whose[i]);
         else if (appends[i].result == APPEND_THEIRS)
             part_lost(c, whose[i]);
         else
@@ -1080,12 +1086,10 @@ static void confirm_parts(struct committer *c, struct round *r)
     }
 }
 
-static void run_round(struct committer *c, struct round *r)
+static void load(struct committer *c, struct round *r)
 {
-    r->count = r->ops = 0;
-    pick(c, r);
-    if (!r->count)
-        return;
+    struct mono started = mono_now();
+
     for (size_t i = 0; i < r->count; i++)
         if (r->parts[i].state == PART_OPEN)
             load_lane(c, &r->parts[i]);
@@ -1097,14 +1101,25 @@ static void run_round(struct committer *c, struct round *r)
     for (size_t i = 0; i < r->count; i++)
         if (r->parts[i].state == PART_OPEN)
             load_day(c, &r->parts[i]);
+    r->load_us = (mono_now().ns - started.ns) / 1000;
+}
+
+static void run_round(struct committer *c, struct round *r)
+{
+    r->count = r->ops = 0;
+    c->answered = 0;
+    pick(c, r);
+    if (!r->count)
+        return;
+    load(c, r);
     for (size_t i = 0; i < r->count; i++)
         if (r->parts[i].state == PART_OPEN)
             decide_part(c, &r->parts[i]);
-    /* Confirm first: nothing that is answered from the old tail may wait for an append that takes long. */
     confirm_parts(c, r);
     append_parts(c, r);
-    c->last_round = (int)r->ops;
     arena_reset(&r->arena);
+    c->expected = atomic_load(&c->waiting) + c->answered;
+    c->round_ended = mono_now();
 }
 
 /* ---- the thread ---- */
@@ -1115,6 +1130,22 @@ static void flush_due(struct committer *c, bool all)
 
     while (c->unflushed && (all || !mono_before(now, c->unflushed->flush_at)))
         flush_lane(c, c->unflushed);
+}
+
+#define GATHER_STEP_NS 50000
+
+/* Callers that were just answered come back within a moment: one batch with them costs less than two without. Wait for
+ * them, but never longer than gather_us after the round that answered them. */
+static void gather(struct committer *c)
+{
+    struct timespec step = {0, GATHER_STEP_NS};
+
+    if (!c->config.gather_us || c->expected < 2 || !atomic_load(&c->waiting))
+        return;
+    while (atomic_load(&c->waiting) < c->expected &&
+           mono_now().ns - c->round_ended.ns < (int64_t)c->config.gather_us * 1000)
+        nanosleep(&step, NULL);
+    c->expected = 0;
 }
 
 /* How long there is nothing to do, in ms; 0: there is. */
@@ -1204,6 +1235,7 @@ static void *committer_main(void *argument)
 
     arena_init(&r->arena, 64 * 1024);
     do {
+        gather(c);
         stop = take_in(c);
         if (c->hooks->queue)
             c->hooks->queue(atomic_load(&c->waiting));

@@ -214,11 +214,11 @@ static void *client_main(void *argument)
 
 /* ---- set-up ---- */
 
-static struct engine *start(struct store_source *source)
+static struct engine *start(struct store_source *source, int gather_us)
 {
     struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 256, .lanes_max = 8, .window_max = 200,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .gather_us = gather_us, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     return engine_start(&config, source, NULL);
@@ -407,7 +407,7 @@ static void check(struct scenario *s)
 {
     struct store_source *source = fake_connect(s->fake);
     struct store *door = source->open(source);
-    struct engine *fresh = start(source);
+    struct engine *fresh = start(source, 0);
     struct replay r = {.batches = calloc(4096, sizeof *r.batches)};
     struct mark mark;
 
@@ -463,7 +463,7 @@ static int run(uint32_t seed)
     atomic_init(&s->alive, 3);
     for (int i = 0; i < 2; i++) {
         s->sources[i] = fake_connect(s->fake);
-        s->engines[i] = start(s->sources[i]);
+        s->engines[i] = start(s->sources[i], (int)(seed % 2) * 200);
     }
     set_up_coupon(s);
     run_clients(s);

@@ -1,0 +1,1246 @@
+/* tests/engine/test_mongo_store.c -- the store's promises, against a real mongod (see mongod.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <mongoc/mongoc.h>
+#include <pthread.h>
+#include <sodium.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "mongod.h"
+#include "store/mongo.h"
+
+#define DAY INT64_C(1795132800000) /* 2026-11-20T00:00Z */
+#define QUARTER(k) (DAY + (k) * QUARTER_MS)
+
+static struct config config;
+static struct mongo *mongo;
+static struct store *door;
+static struct arena arena;
+static int coupons;
+
+static const struct store_time no_time;
+
+/* ---- the server ---- */
+
+static int group_setup(void **state)
+{
+    const char *uri = mongod_uri();
+    char message[1024];
+
+    (void)state;
+    if (!uri)
+        return 0;
+    if (sodium_init() < 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
+        return -1;
+    snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "%s", uri);
+    snprintf(config.mongodb_database, sizeof config.mongodb_database, "coupons_test_%d", (int)getpid());
+    config.mongodb_socket_timeout_ms = 2500;
+    mongo = mongo_open(&config, message, sizeof message);
+    if (!mongo || mongo_prepare(mongo, message, sizeof message) != 0) {
+        printf("# %s\n", message);
+        return -1;
+    }
+    door = mongo_door(mongo);
+    return 0;
+}
+
+static mongoc_client_t *own_client(void)
+{
+    return mongoc_client_new(config.mongodb_uri);
+}
+
+static int group_teardown(void **state)
+{
+    (void)state;
+    if (door) {
+        mongoc_client_t *client = own_client();
+        mongoc_database_t *database = mongoc_client_get_database(client, config.mongodb_database);
+
+        mongoc_database_drop(database, NULL);
+        mongoc_database_destroy(database);
+        mongoc_client_destroy(client);
+        door->ops->close(door);
+        mongo_close(mongo);
+    }
+    mongod_stop_shared();
+    mongoc_cleanup();
+    return 0;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    return 0;
+}
+
+#define NEEDS_SERVER()                                                                                                 \
+    (void)state;                                                                                                       \
+    if (!door)                                                                                                         \
+        skip()
+
+/* Have the server mistreat the next `times` commands of that name. False: it has no test commands. */
+static bool fail_command(const char *command, int times, const char *how, int64_t value)
+{
+    mongoc_client_t *client = own_client();
+    bson_t *fail = BCON_NEW("configureFailPoint", "failCommand", "mode", "{", "times", BCON_INT32(times), "}", "data",
+                            "{", "failCommands", "[", BCON_UTF8(command), "]", "appName", "coupons", "}");
+    bson_t data, *whole = bson_new();
+    bson_iter_t it;
+    bool good;
+
+    bson_copy_to_excluding_noinit(fail, whole, "data", NULL);
+    bson_iter_init_find(&it, fail, "data");
+    BSON_APPEND_DOCUMENT_BEGIN(whole, "data", &data);
+    {
+        bson_iter_t inner;
+
+        bson_iter_recurse(&it, &inner);
+        while (bson_iter_next(&inner))
+            bson_append_iter(&data, NULL, 0, &inner);
+    }
+    if (strcmp(how, "closeConnection") == 0) {
+        BSON_APPEND_BOOL(&data, how, true);
+    } else if (strcmp(how, "writeConcernError") == 0) {
+        bson_t error;
+
+        BSON_APPEND_DOCUMENT_BEGIN(&data, how, &error);
+        BSON_APPEND_INT32(&error, "code", (int32_t)value);
+        BSON_APPEND_UTF8(&error, "errmsg", "by the test");
+        bson_append_document_end(&data, &error);
+    } else {
+        BSON_APPEND_BOOL(&data, "blockConnection", true);
+        BSON_APPEND_INT64(&data, how, value);
+    }
+    bson_append_document_end(whole, &data);
+    good = mongoc_client_command_simple(client, "admin", whole, NULL, NULL, NULL);
+    bson_destroy(whole);
+    bson_destroy(fail);
+    mongoc_client_destroy(client);
+    return good;
+}
+
+/* ---- makers ---- */
+
+static const char *new_coupon(void)
+{
+    return arena_printf(&arena, "c-%d", ++coupons);
+}
+
+static struct batch *make_batch(const char *coupon, int64_t lane, int64_t seq, const char *user)
+{
+    struct batch *b = batch_new(coupon, lane);
+    struct buf scratch = BUF_INIT;
+    struct entry *e = batch_add(b, user ? ENTRY_REDEEM : ENTRY_TICK);
+
+    if (user) {
+        e->n = seq;
+        e->g = 1;
+        e->ordinal = seq;
+        e->user = arena_strdup(&b->arena, user);
+        memcpy(e->alias, "0123456789abcdef", sizeof e->alias);
+    }
+    b->head.seq = seq;
+    b->head.at_ms = DAY + seq * 1000;
+    b->head.version = 1;
+    batch_hash(b, &scratch, b->head.hash);
+    buf_free(&scratch);
+    return b;
+}
+
+static enum append_result append_one(const struct batch *b)
+{
+    struct append a = {b, APPEND_UNKNOWN};
+    enum store_status status = door->ops->append(door, &a, 1);
+
+    assert_int_equal(status == STORE_FAILED, a.result == APPEND_UNKNOWN);
+    return a.result;
+}
+
+static void append_chain(const char *coupon, int64_t lane, int64_t from, int64_t to)
+{
+    for (int64_t seq = from; seq <= to; seq++) {
+        struct batch *b = make_batch(coupon, lane, seq, "u-1");
+
+        assert_int_equal(append_one(b), APPEND_OURS);
+        batch_free(b);
+    }
+}
+
+static struct use *make_use(const char *user, int64_t seq)
+{
+    struct use *u = arena_alloc(&arena, sizeof *u);
+
+    use_init(u, user, "0123456789abcdef");
+    u->version = u->seq = u->total = seq;
+    u->day_ms = DAY;
+    return u;
+}
+
+static struct view_write view_of(const char *coupon, const struct use *u)
+{
+    return (struct view_write){.kind = VIEW_USE, .coupon = coupon, .use = u};
+}
+
+static void write_all(struct view_write *views, size_t count, struct store_time *when)
+{
+    assert_int_equal(door->ops->write_views(door, views, count, when), STORE_OK);
+    for (size_t i = 0; i < count; i++)
+        assert_true(views[i].written);
+}
+
+static struct use *read_use(const char *coupon, const char *user, struct store_time after)
+{
+    struct use_read read = {coupon, user, NULL};
+
+    assert_int_equal(door->ops->uses(door, after, &arena, &read, 1), STORE_OK);
+    return read.use;
+}
+
+/* ---- start ---- */
+
+static void a_second_preparing_changes_nothing(void **state)
+{
+    char message[1024];
+
+    NEEDS_SERVER();
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+    assert_int_equal(mongo_ping(door, 1000), STORE_OK);
+}
+
+static void says(const char *uri, const char *sentence)
+{
+    struct config other = config;
+    char message[1024] = "";
+    struct mongo *m;
+
+    snprintf(other.mongodb_uri, sizeof other.mongodb_uri, "%s", uri);
+    other.mongodb_server_selection_timeout_ms = 500;
+    m = mongo_open(&other, message, sizeof message);
+    if (m) {
+        assert_int_equal(mongo_prepare(m, message, sizeof message), -1);
+        mongo_close(m);
+    }
+    if (!strstr(message, sentence))
+        fail_msg("\"%s\" is not in \"%s\"", sentence, message);
+}
+
+static void a_server_that_will_not_do_is_refused_with_what_to_do(void **state)
+{
+    char *uri;
+    int pid;
+
+    NEEDS_SERVER();
+    says("nonsense://x", "MONGODB_URI");
+    says("mongodb://127.0.0.1:1/", "No MongoDB server answers at 127.0.0.1:1");
+    uri = mongod_start(MONGOD_STANDALONE, &pid);
+    if (!uri)
+        skip();
+    says(uri, "is standalone");
+    mongod_stop(uri, pid);
+    uri = mongod_start(MONGOD_UNINITIATED, &pid);
+    says(uri, "rs.initiate()");
+    mongod_stop(uri, pid);
+}
+
+static void a_server_that_is_gone_is_not_ready(void **state)
+{
+    struct config other = config;
+    char message[256];
+    struct mongo *m;
+    struct store *d;
+
+    NEEDS_SERVER();
+    snprintf(other.mongodb_uri, sizeof other.mongodb_uri, "mongodb://127.0.0.1:1/");
+    other.mongodb_server_selection_timeout_ms = 300;
+    m = mongo_open(&other, message, sizeof message);
+    d = mongo_door(m);
+    assert_int_equal(mongo_ping(d, 100), STORE_FAILED);
+    assert_int_equal(d->ops->now(d, &(int64_t){0}), STORE_FAILED);
+    d->ops->close(d);
+    mongo_close(m);
+}
+
+/* ---- the ledger ---- */
+
+static void a_batch_is_appended_once_and_recognised_again(void **state)
+{
+    const char *coupon = new_coupon();
+    struct batch *ours = make_batch(coupon, 0, 1, "u-1"), *theirs = make_batch(coupon, 0, 1, "u-2"), *read[2];
+    size_t count;
+
+    NEEDS_SERVER();
+    assert_int_equal(append_one(ours), APPEND_OURS);
+    assert_int_equal(append_one(ours), APPEND_OURS);
+    assert_int_equal(append_one(theirs), APPEND_THEIRS);
+    assert_int_equal(door->ops->ledger(door, coupon, 0, 0, 2, read, &count), STORE_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(read[0]->id, ours->id);
+    assert_memory_equal(read[0]->head.hash, ours->head.hash, HASH_LEN);
+    batch_free(read[0]);
+    batch_free(ours);
+    batch_free(theirs);
+}
+
+static void lanes_in_one_insert_stand_or_fall_alone(void **state)
+{
+    const char *names[40];
+    struct append appends[40];
+    struct batch *read[1];
+    size_t count;
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 40; i++) {
+        names[i] = new_coupon();
+        if (i % 3 == 0)
+            append_chain(names[i], 0, 1, 1);
+        appends[i] = (struct append){make_batch(names[i], 0, 1, "u-9"), APPEND_UNKNOWN};
+    }
+    assert_int_equal(door->ops->append(door, appends, 40), STORE_OK);
+    for (int i = 0; i < 40; i++) {
+        assert_int_equal(appends[i].result, i % 3 == 0 ? APPEND_THEIRS : APPEND_OURS);
+        assert_int_equal(door->ops->ledger(door, names[i], 0, 0, 1, read, &count), STORE_OK);
+        assert_string_equal(read[0]->entries[0].user, i % 3 == 0 ? "u-1" : "u-9");
+        batch_free(read[0]);
+        batch_free((struct batch *)appends[i].batch);
+    }
+}
+
+static void a_write_concern_error_leaves_every_lane_unknown_until_asked_again(void **state)
+{
+    const char *taken = new_coupon(), *fresh = new_coupon();
+    struct append appends[2];
+
+    NEEDS_SERVER();
+    append_chain(taken, 0, 1, 1);
+    if (!fail_command("insert", 1, "writeConcernError", 64))
+        skip();
+    appends[0] = (struct append){make_batch(taken, 0, 1, "u-2"), APPEND_OURS};
+    appends[1] = (struct append){make_batch(fresh, 0, 1, "u-2"), APPEND_THEIRS};
+    assert_int_equal(door->ops->append(door, appends, 2), STORE_FAILED);
+    assert_int_equal(appends[0].result, APPEND_UNKNOWN);
+    assert_int_equal(appends[1].result, APPEND_UNKNOWN);
+    assert_int_equal(door->ops->append(door, appends, 2), STORE_OK);
+    assert_int_equal(appends[0].result, APPEND_THEIRS);
+    assert_int_equal(appends[1].result, APPEND_OURS);
+    batch_free((struct batch *)appends[0].batch);
+    batch_free((struct batch *)appends[1].batch);
+}
+
+static void an_append_whose_reply_is_lost_is_found_to_be_ours(void **state)
+{
+    struct batch *b = make_batch(new_coupon(), 0, 1, "u-1"), *c = make_batch(new_coupon(), 0, 1, "u-1");
+
+    NEEDS_SERVER();
+    if (!fail_command("insert", 1, "blockTimeMS", 4000)) /* it is carried out after our socket gave up */
+        skip();
+    assert_int_equal(append_one(b), APPEND_UNKNOWN);
+    usleep(2500000);
+    assert_int_equal(append_one(b), APPEND_OURS);
+    fail_command("insert", 1, "closeConnection", 0);
+    assert_int_equal(append_one(c), APPEND_UNKNOWN);
+    assert_int_equal(append_one(c), APPEND_OURS);
+    batch_free(b);
+    batch_free(c);
+}
+
+struct racer {
+    struct store *door;
+    const char *coupon;
+    pthread_t thread;
+    int64_t won;
+};
+
+static void *race_appends(void *context)
+{
+    struct racer *r = context;
+
+    for (int64_t seq = 1; seq <= 50; seq++) {
+        struct batch *b = make_batch(r->coupon, 0, seq, "u");
+        struct append a = {b, APPEND_UNKNOWN};
+
+        r->door->ops->append(r->door, &a, 1);
+        r->won += a.result == APPEND_OURS;
+        batch_free(b);
+    }
+    return NULL;
+}
+
+static void two_writers_never_both_win_a_seq(void **state)
+{
+    const char *coupon = new_coupon();
+    struct racer racers[4];
+    int64_t won = 0;
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 4; i++) {
+        racers[i] = (struct racer){.door = mongo_door(mongo), .coupon = coupon};
+        pthread_create(&racers[i].thread, NULL, race_appends, &racers[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(racers[i].thread, NULL);
+        won += racers[i].won;
+        racers[i].door->ops->close(racers[i].door);
+    }
+    assert_int_equal(won, 50);
+}
+
+static void the_ledger_is_read_by_lane_from_any_seq_in_either_direction(void **state)
+{
+    const char *coupon = new_coupon(), *longer = arena_printf(&arena, "%s0", coupon);
+    struct batch *read[30], *one;
+    size_t count;
+
+    NEEDS_SERVER();
+    append_chain(coupon, 0, 1, 20);
+    append_chain(coupon, 1, 1, 3);
+    append_chain(longer, 0, 1, 3);
+    assert_int_equal(door->ops->ledger(door, coupon, 0, 15, 30, read, &count), STORE_OK);
+    assert_int_equal(count, 5);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(read[i]->head.seq, 16 + (int64_t)i);
+        assert_int_equal(read[i]->lane, 0);
+        batch_free(read[i]);
+    }
+    assert_int_equal(door->ops->ledger(door, coupon, 0, 20, 30, read, &count), STORE_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(mongo_ledger_back(door, coupon, 0, INT64_MAX, 4, read, &count), STORE_OK);
+    assert_int_equal(count, 4);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(read[i]->head.seq, 20 - (int64_t)i);
+        batch_free(read[i]);
+    }
+    assert_int_equal(mongo_ledger_back(door, coupon, 0, 3, 30, read, &count), STORE_OK);
+    assert_int_equal(count, 2);
+    batch_free(read[0]);
+    batch_free(read[1]);
+    assert_int_equal(mongo_ledger_at(door, coupon, 0, 7, &one), STORE_OK);
+    assert_int_equal(one->head.seq, 7);
+    batch_free(one);
+    assert_int_equal(mongo_ledger_at(door, coupon, 0, 21, &one), STORE_NOT_FOUND);
+}
+
+static void the_batch_that_ended_a_generation_is_found(void **state)
+{
+    const char *coupon = new_coupon();
+    struct batch *b = make_batch(coupon, 0, 1, "u-1"), *found;
+    struct entry *e = batch_add(b, ENTRY_REVERSE);
+
+    NEEDS_SERVER();
+    e->n = 1042;
+    e->g = 3;
+    assert_int_equal(append_one(b), APPEND_OURS);
+    assert_int_equal(mongo_ledger_ended(door, coupon, 1042, 3, &found), STORE_OK);
+    assert_string_equal(found->id, b->id);
+    assert_int_equal(mongo_ledger_ended(door, coupon, 1042, 2, &(struct batch *){NULL}), STORE_NOT_FOUND);
+    assert_int_equal(mongo_ledger_ended(door, "other", 1042, 3, &(struct batch *){NULL}), STORE_NOT_FOUND);
+    batch_free(b);
+    batch_free(found);
+}
+
+static void a_tail_is_confirmed_only_while_nothing_follows_it(void **state)
+{
+    struct confirm confirms[20];
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 20; i++) {
+        confirms[i] = (struct confirm){.coupon = new_coupon(), .lane = 0, .tail = i % 2};
+        append_chain(confirms[i].coupon, 0, 1, 1);
+    }
+    assert_int_equal(door->ops->confirm(door, confirms, 20), STORE_OK);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(confirms[i].unmoved, i % 2 == 1);
+    assert_int_equal(door->ops->confirm(door, confirms, 1), STORE_OK);
+    assert_false(confirms[0].unmoved);
+    assert_int_equal(door->ops->confirm(door, confirms + 1, 1), STORE_OK);
+    assert_true(confirms[1].unmoved);
+}
+
+static void marks_never_go_back(void **state)
+{
+    const char *coupon = new_coupon();
+    struct mark_write marks[] = {{coupon, 0, "views", {5, {100, 1}}},
+                                 {coupon, 0, "totals", {2, {0, 0}}},
+                                 {coupon, 1, "views", {7, {100, 2}}}};
+    struct mark mark;
+
+    NEEDS_SERVER();
+    assert_int_equal(door->ops->mark(door, coupon, 0, "views", &mark), STORE_OK);
+    assert_int_equal(mark.seq, 0);
+    assert_int_equal(door->ops->write_marks(door, marks, 3), STORE_OK);
+    marks[0].mark = (struct mark){4, {200, 1}};
+    marks[1].mark = (struct mark){3, {300, 1}};
+    assert_int_equal(door->ops->write_marks(door, marks, 2), STORE_OK);
+    assert_int_equal(door->ops->mark(door, coupon, 0, "views", &mark), STORE_OK);
+    assert_int_equal(mark.seq, 5);
+    assert_int_equal(mark.when.seconds, 100);
+    assert_int_equal(mark.when.increment, 1);
+    assert_int_equal(door->ops->mark(door, coupon, 0, "totals", &mark), STORE_OK);
+    assert_int_equal(mark.seq, 3);
+    assert_int_equal(door->ops->mark(door, coupon, 1, "views", &mark), STORE_OK);
+    assert_int_equal(mark.seq, 7);
+}
+
+/* ---- views ---- */
+
+static void uses_are_read_in_one_go_also_absent_doubled_and_of_several_coupons(void **state)
+{
+    const char *a = new_coupon(), *b = new_coupon();
+    struct view_write views[200];
+    struct use_read reads[601];
+    struct store_time when;
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 200; i++)
+        views[i] = view_of(i % 2 ? a : b, make_use(arena_printf(&arena, "u-%d", i), i + 1));
+    write_all(views, 200, &when);
+    assert_true(when.seconds > 0);
+    for (int i = 0; i < 600; i++)
+        reads[i] = (struct use_read){i % 2 ? a : b, arena_printf(&arena, "u-%d", i % 300), NULL};
+    reads[600] = (struct use_read){a, "u-0", NULL}; /* b has that one */
+    assert_int_equal(door->ops->uses(door, when, &arena, reads, 601), STORE_OK);
+    for (int i = 0; i < 600; i++) {
+        assert_int_equal(reads[i].use != NULL, i % 300 < 200);
+        if (reads[i].use)
+            assert_int_equal(reads[i].use->seq, i % 300 + 1);
+    }
+    assert_null(reads[600].use);
+}
+
+static void uses_that_fill_more_than_one_reply_are_all_read(void **state)
+{
+    const char *coupon = new_coupon();
+    struct view_write views[60];
+    struct use_read reads[60];
+    struct store_time when;
+    char metadata[1024];
+
+    NEEDS_SERVER();
+    memset(metadata, 'x', sizeof metadata - 1);
+    metadata[sizeof metadata - 1] = '\0';
+    for (int i = 0; i < 60; i++) {
+        struct use *u = make_use(arena_printf(&arena, "u-%d", i), 1);
+
+        for (int k = 0; k < 400; k++) {
+            struct redemption *r = use_add(u, &arena);
+
+            r->n = k;
+            r->state = r->first_state = SLOT_REDEEMED;
+            r->metadata = metadata;
+        }
+        views[i] = view_of(coupon, u);
+        reads[i] = (struct use_read){coupon, u->user, NULL};
+    }
+    write_all(views, 60, &when); /* 25 MB: also more than one command */
+    assert_int_equal(door->ops->uses(door, when, &arena, reads, 60), STORE_OK);
+    for (int i = 0; i < 60; i++) {
+        assert_non_null(reads[i].use);
+        assert_int_equal(reads[i].use->count, 400);
+    }
+}
+
+static void an_older_view_never_replaces_a_newer_one(void **state)
+{
+    const char *coupon = new_coupon();
+    struct use *uses[4];
+    struct view_write views[4];
+    struct store_time when;
+
+    NEEDS_SERVER();
+    /* first new at 5; then as if new at 3; then as an update at 4; then as an update of what is not there */
+    uses[0] = make_use("u", 5);
+    uses[1] = make_use("u", 3);
+    uses[2] = make_use("u", 4);
+    uses[2]->stored = true;
+    uses[3] = make_use("v", 9);
+    uses[3]->stored = true;
+    for (int i = 0; i < 4; i++) {
+        views[i] = view_of(coupon, uses[i]);
+        write_all(&views[i], 1, &when);
+    }
+    assert_int_equal(read_use(coupon, "u", when)->seq, 5);
+    assert_int_equal(read_use(coupon, "v", when)->seq, 9);
+    uses[1]->seq = 6;
+    write_all(&views[1], 1, &when);
+    assert_int_equal(read_use(coupon, "u", when)->seq, 6);
+    write_all(views, 4, &when); /* all at once, the same user thrice */
+    assert_int_equal(read_use(coupon, "u", when)->seq, 6);
+}
+
+struct view_racer {
+    struct store *door;
+    const char *coupon;
+    pthread_t thread;
+    int64_t first;
+    atomic_bool failed;
+};
+
+static void *race_views(void *context)
+{
+    struct view_racer *r = context;
+    struct arena own;
+    struct store_time when;
+
+    arena_init(&own, 0);
+    for (int64_t round = 0; round < 40; round++) {
+        struct view_write views[8];
+
+        for (int i = 0; i < 8; i++) {
+            struct use *u = arena_alloc(&own, sizeof *u);
+
+            use_init(u, arena_printf(&own, "u-%d-%d", (int)(round / 4), i), "a");
+            u->seq = r->first + round % 4 * 2;
+            views[i] = (struct view_write){.kind = VIEW_USE, .coupon = r->coupon, .use = u};
+        }
+        if (r->door->ops->write_views(r->door, views, 8, &when) != STORE_OK)
+            r->failed = true;
+    }
+    arena_free(&own);
+    return NULL;
+}
+
+static void of_two_that_race_to_write_a_view_the_newer_wins(void **state)
+{
+    const char *coupon = new_coupon();
+    struct view_racer racers[2];
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 2; i++) {
+        racers[i] = (struct view_racer){.door = mongo_door(mongo), .coupon = coupon, .first = 1 + i};
+        pthread_create(&racers[i].thread, NULL, race_views, &racers[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(racers[i].thread, NULL);
+        assert_false(racers[i].failed);
+        racers[i].door->ops->close(racers[i].door);
+    }
+    for (int i = 0; i < 80; i++)
+        assert_int_equal(read_use(coupon, arena_printf(&arena, "u-%d-%d", i / 8, i % 8), no_time)->seq, 8);
+}
+
+static struct view_write bucket_view(const char *coupon, const struct bucket *k)
+{
+    return (struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = k};
+}
+
+static void fill_bucket(struct bucket *k, int64_t b, int64_t lane, int64_t seq)
+{
+    bucket_init(k, b);
+    k->lane = lane;
+    k->seq = seq;
+    k->size = BUCKET_SLOTS;
+}
+
+static void buckets_with_free_slots_are_found_in_order_and_full_ones_are_not(void **state)
+{
+    const char *coupon = new_coupon();
+    struct view_write views[10];
+    struct bucket k[10], found[10];
+    struct store_time when;
+    size_t count;
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 10; i++) {
+        fill_bucket(&k[i], i, i == 4, 1);
+        for (int slot = 0; i == 2 && slot < BUCKET_SLOTS; slot++)
+            k[i].slots[slot] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
+        views[i] = bucket_view(coupon, &k[i]);
+    }
+    write_all(views, 10, &when);
+    assert_int_equal(door->ops->free_buckets(door, when, coupon, 0, 1, 5, found, &count), STORE_OK);
+    assert_int_equal(count, 5);
+    for (size_t i = 0; i < count; i++) {
+        static const int64_t want[] = {1, 3, 5, 6, 7};
+
+        assert_int_equal(found[i].b, want[i]);
+        bucket_release(&found[i]);
+    }
+    assert_int_equal(mongo_buckets_from(door, coupon, 8, 10, found, &count), STORE_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(found[0].b, 8);
+    bucket_release(&found[0]);
+    bucket_release(&found[1]);
+    for (int i = 0; i < 10; i++)
+        bucket_release(&k[i]);
+}
+
+static void a_bucket_follows_its_hops_before_its_seq(void **state)
+{
+    const char *coupon = new_coupon();
+    struct bucket k, read = {0};
+    struct bucket_read reads[] = {{coupon, 3, &read, false}, {coupon, 4, &(struct bucket){0}, false}};
+    struct view_write view = bucket_view(coupon, &k);
+    struct store_time when;
+
+    NEEDS_SERVER();
+    fill_bucket(&k, 3, 0, 100);
+    k.slots[0] = (struct slot){.generation = 1, .state = SLOT_REDEEMED, .user = strdup("u"), .at_ms = DAY};
+    write_all(&view, 1, &when);
+    k.hops = 1;
+    k.seq = 2;
+    k.lane = 1;
+    write_all(&view, 1, &when);
+    k.hops = 0;
+    k.seq = 200;
+    write_all(&view, 1, &when);
+    assert_int_equal(door->ops->buckets(door, when, reads, 2), STORE_OK);
+    assert_true(reads[0].found);
+    assert_false(reads[1].found);
+    assert_int_equal(read.lane, 1);
+    assert_int_equal(read.seq, 2);
+    assert_string_equal(read.slots[0].user, "u");
+    bucket_release(&read);
+    bucket_release(&k);
+}
+
+static void a_step_of_65536_slots_is_written_quickly(void **state)
+{
+    enum { BUCKETS = 1024 };
+    struct bucket *k = calloc(BUCKETS, sizeof *k);
+    struct view_write *views = calloc(BUCKETS, sizeof *views);
+    int64_t ms[2];
+
+    NEEDS_SERVER();
+    for (int round = 0; round < 2; round++) { /* new, then again: as a restarted job does */
+        const char *coupon = "slots";
+        struct mono start = mono_now();
+        struct store_time when;
+
+        for (int i = 0; i < BUCKETS; i++) {
+            fill_bucket(&k[i], i, 0, 1 + round);
+            views[i] = bucket_view(coupon, &k[i]);
+        }
+        write_all(views, BUCKETS, &when);
+        ms[round] = mono_ms_between(start, mono_now());
+    }
+    printf("# 65,536 new slots in %" PRId64 " ms, again in %" PRId64 " ms\n", ms[0], ms[1]);
+    assert_in_range(ms[0], 0, 1000);
+    free(k);
+    free(views);
+}
+
+/* ---- definitions ---- */
+
+static struct coupon *make_coupon(const char *id, int64_t version, int64_t coupon_state)
+{
+    struct coupon *c = arena_alloc(&arena, sizeof *c);
+
+    coupon_init(c);
+    c->id = id;
+    c->version = version;
+    c->title = "title";
+    c->state = coupon_state;
+    c->cap.total = 10;
+    return c;
+}
+
+static void write_coupon(const struct coupon *c, int64_t seq)
+{
+    struct view_write view = {.kind = VIEW_COUPON, .coupon = c->id, .definition = c, .seq = seq};
+    struct store_time when;
+
+    write_all(&view, 1, &when);
+}
+
+static void a_definition_is_kept_with_the_newest_version(void **state)
+{
+    const char *id = new_coupon();
+    struct coupon *read;
+    int64_t seq;
+
+    NEEDS_SERVER();
+    assert_int_equal(door->ops->coupon(door, id, no_time, &arena, &read, &seq), STORE_OK);
+    assert_null(read);
+    append_chain(id, 0, 1, 1);
+    write_coupon(make_coupon(id, 1, COUPON_ACTIVE), 1);
+    write_coupon(make_coupon(id, 3, COUPON_PAUSED), 9);
+    write_coupon(make_coupon(id, 2, COUPON_ENDED), 5);
+    assert_int_equal(door->ops->coupon(door, id, no_time, &arena, &read, &seq), STORE_OK);
+    assert_int_equal(read->state, COUPON_PAUSED);
+    assert_int_equal(read->version, 3);
+    assert_int_equal(seq, 9);
+    assert_string_equal(read->title, "title");
+}
+
+static size_t list_all(int coupon_state, int64_t active_at_ms, size_t page, const char *ids[100])
+{
+    const char *after = NULL;
+    size_t total = 0, count;
+    struct coupon **items;
+
+    do {
+        assert_int_equal(mongo_coupons(door, coupon_state, active_at_ms, after, page, &arena, &items, &count, &after),
+                         STORE_OK);
+        for (size_t i = 0; i < count; i++)
+            if (strncmp(items[i]->id, "list-", 5) == 0)
+                ids[total++] = items[i]->id;
+    } while (after);
+    return total;
+}
+
+static void coupons_are_listed_newest_first_page_by_page(void **state)
+{
+    const char *ids[100];
+    struct coupon *c;
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 9; i++) {
+        const char *id = arena_printf(&arena, "list-%d", i);
+        struct batch *b = make_batch(id, 0, 1, NULL);
+
+        b->head.at_ms = DAY + i / 3; /* three at the same moment */
+        assert_int_equal(append_one(b), APPEND_OURS);
+        batch_free(b);
+        c = make_coupon(id, i == 5 ? 2 : 1, i == 0 ? COUPON_DELETED : i < 4 ? COUPON_DRAFT : COUPON_ACTIVE);
+        c->starts_at_ms = i == 6 ? DAY + 10 : COUPON_NULL;
+        c->ends_at_ms = i == 7 ? DAY + 10 : COUPON_NULL;
+        write_coupon(c, 1); /* list-5: version 2 before version 1 was ever written */
+    }
+    for (size_t page = 1; page < 12; page++) {
+        assert_int_equal(list_all(-1, 0, page, ids), 8);
+        for (int i = 0; i < 8; i++)
+            assert_string_equal(ids[i], arena_printf(&arena, "list-%d", 8 - i));
+    }
+    assert_int_equal(list_all(COUPON_DRAFT, 0, 10, ids), 3);
+    assert_int_equal(list_all(COUPON_ACTIVE, 0, 10, ids), 5);
+    assert_int_equal(list_all(-1, DAY + 9, 10, ids), 4);
+    assert_string_equal(ids[0], "list-8");
+    assert_string_equal(ids[1], "list-7");
+    assert_int_equal(list_all(-1, DAY + 10, 10, ids), 4);
+    assert_string_equal(ids[1], "list-6");
+    assert_int_equal(mongo_coupons(door, -1, 0, "garbage", 5, &arena, &(struct coupon **){NULL}, &(size_t){0},
+                                   &(const char *){NULL}),
+                     STORE_NOT_FOUND);
+}
+
+static void a_wallet_has_a_persons_uses_and_no_jobs(void **state)
+{
+    const char *a = new_coupon(), *b = new_coupon(), **ids;
+    struct view_write views[4];
+    struct store_time when;
+    struct use **uses;
+    size_t count;
+
+    NEEDS_SERVER();
+    views[0] = view_of(a, make_use("wallet", 1));
+    views[1] = view_of(b, make_use("wallet", 2));
+    views[2] = view_of(a, make_use("wallet2", 3));
+    views[3] = view_of(a, make_use(JOB_USER_PREFIX "j", 4));
+    write_all(views, 4, &when);
+    assert_int_equal(mongo_user_uses(door, "wallet", &arena, &ids, &uses, &count), STORE_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(strcmp(ids[0], a) == 0 ? uses[0]->seq : uses[1]->seq, 1);
+    assert_int_equal(mongo_user_uses(door, JOB_USER_PREFIX "j", &arena, &ids, &uses, &count), STORE_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(mongo_uses_from(door, a, NULL, 10, &arena, &uses, &count), STORE_OK);
+    assert_int_equal(count, 3);
+    assert_int_equal(mongo_uses_from(door, a, "wallet", 10, &arena, &uses, &count), STORE_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(uses[0]->user, "wallet2");
+}
+
+static void coupons_with_a_ledger_are_found_in_order(void **state)
+{
+    const char **ids, *after = NULL;
+    size_t count, total = 0;
+
+    NEEDS_SERVER();
+    append_chain("zz-1", 0, 1, 3);
+    append_chain("zz-1", 1, 1, 1);
+    append_chain("zz-10", 0, 1, 1);
+    append_chain("zz-2", 0, 1, 2);
+    do {
+        assert_int_equal(mongo_ledger_coupons(door, after, 3, &arena, &ids, &count), STORE_OK);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(!after || strcmp(after, ids[i]) < 0);
+            after = ids[i];
+            total += strncmp(after, "zz-", 3) == 0;
+        }
+    } while (count == 3);
+    assert_int_equal(total, 3);
+    assert_string_equal(after, "zz-2");
+}
+
+/* ---- time ---- */
+
+static void days_have_the_length_of_their_zone(void **state)
+{
+    static const struct {
+        const char *zone, *at, *start, *end;
+    } cases[] = {
+        {"UTC", "2026-11-21T10:00:00Z", "2026-11-21T00:00:00Z", "2026-11-22T00:00:00Z"},
+        {"Europe/Berlin", "2026-03-29T10:00:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"}, /* 23 h */
+        {"Europe/Berlin", "2026-10-25T10:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"}, /* 25 h */
+        {"Asia/Kathmandu", "2026-11-21T18:15:00Z", "2026-11-21T18:15:00Z", "2026-11-22T18:15:00Z"},
+        {"America/Sao_Paulo", "2018-11-04T12:00:00Z", "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"}, /* no midnight */
+    };
+
+    NEEDS_SERVER();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t at_ms, want[2], got[2];
+
+        assert_true(clock_parse(cases[i].at, &at_ms) && clock_parse(cases[i].start, &want[0]) &&
+                    clock_parse(cases[i].end, &want[1]));
+        assert_int_equal(door->ops->day(door, cases[i].zone, at_ms, &got[0], &got[1]), STORE_OK);
+        if (got[0] != want[0] || got[1] != want[1])
+            fail_msg("%s %s: %" PRId64 "..%" PRId64, cases[i].zone, cases[i].at, got[0] - want[0], got[1] - want[1]);
+    }
+    assert_int_equal(door->ops->day(door, "Mars/Olympus", DAY, &(int64_t){0}, &(int64_t){0}), STORE_NO_ZONE);
+    assert_int_equal(door->ops->day(door, "$x", DAY, &(int64_t){0}, &(int64_t){0}), STORE_NO_ZONE);
+}
+
+static void the_primarys_clock_is_read(void **state)
+{
+    int64_t now_ms;
+
+    NEEDS_SERVER();
+    assert_int_equal(door->ops->now(door, &now_ms), STORE_OK);
+    assert_in_range(now_ms, clock_now_ms() - 5000, clock_now_ms() + 5000);
+}
+
+/* ---- keys and jobs ---- */
+
+static void a_key_is_known_by_its_hash_until_revoked(void **state)
+{
+    char text[64], id[KEY_ID_LEN + 1];
+    struct api_key *keys;
+    uint8_t hash[32];
+    size_t count;
+
+    NEEDS_SERVER();
+    assert_int_equal(mongo_key_create(door, ROLE_OPS, "till 5", text), STORE_OK);
+    assert_true(api_key_parse(text, id, hash));
+    assert_int_equal(mongo_keys(door, &arena, &keys, &count), STORE_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(keys[0].id, id);
+    assert_string_equal(keys[0].label, "till 5");
+    assert_int_equal(keys[0].role, ROLE_OPS);
+    assert_memory_equal(keys[0].hash, hash, 32);
+    assert_int_equal(keys[0].revoked_ms, 0);
+    assert_int_equal(mongo_key_revoke(door, id), STORE_OK);
+    assert_int_equal(mongo_key_revoke(door, "000000000000"), STORE_NOT_FOUND);
+    assert_int_equal(mongo_keys(door, &arena, &keys, &count), STORE_OK);
+    assert_true(keys[0].revoked_ms > 0);
+    text[10]++;
+    assert_true(!api_key_parse(text, id, hash) || memcmp(keys[0].hash, hash, 32) == 0);
+    assert_false(api_key_parse("", id, hash));
+    assert_false(api_key_parse("cpn_", id, hash));
+    assert_false(api_key_parse("cpn_0123456789ab-0123456789abcdefghjkmnpqrstvwxyz", id, hash));
+}
+
+static struct job make_job(const char *id, const char *coupon, const char *key, int64_t created_ms)
+{
+    return (struct job){.id = id, .kind = JOB_GENERATE, .coupon = coupon, .total = 100, .created_ms = created_ms,
+                        .key = key, .fingerprint = {1, 2, 3}};
+}
+
+static void a_job_is_made_once_per_key(void **state)
+{
+    const char *coupon = new_coupon();
+    struct job first = make_job("job-a", coupon, "k1", 100), second = make_job("job-b", coupon, "k1", 101),
+               other = make_job("job-c", coupon, NULL, 102), *existing = NULL, **list;
+    size_t count;
+
+    NEEDS_SERVER();
+    first.not_before_ms = other.not_before_ms = INT64_C(1) << 41; /* in 2039 */
+    assert_int_equal(mongo_job_insert(door, &first, &arena, &existing), STORE_OK);
+    assert_int_equal(mongo_job_insert(door, &second, &arena, &existing), STORE_EXISTS);
+    assert_string_equal(existing->id, "job-a");
+    assert_memory_equal(existing->fingerprint, first.fingerprint, FINGERPRINT_LEN);
+    assert_int_equal(mongo_job_insert(door, &other, &arena, &existing), STORE_OK);
+    assert_int_equal(mongo_job(door, "none", &arena, &existing), STORE_NOT_FOUND);
+    assert_int_equal(mongo_jobs(door, coupon, NULL, 1, &arena, &list, &count), STORE_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(list[0]->id, "job-c");
+    assert_int_equal(mongo_jobs(door, coupon, "job-c", 5, &arena, &list, &count), STORE_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(list[0]->id, "job-a");
+    assert_int_equal(list[0]->state, JOB_QUEUED);
+    assert_int_equal(mongo_job_claim(door, 1000, 100, &arena, &existing), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_cancel(door, "job-a"), STORE_OK);
+    assert_int_equal(mongo_job_cancel(door, "job-c"), STORE_OK);
+    assert_int_equal(mongo_job(door, "job-a", &arena, &existing), STORE_OK);
+    assert_int_equal(existing->state, JOB_CANCELLED);
+    assert_true(existing->finished_ms > 0);
+    assert_int_equal(mongo_job_cancel(door, "none"), STORE_NOT_FOUND);
+}
+
+static void a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go(void **state)
+{
+    struct job made = make_job("job-r", new_coupon(), NULL, 50), *slow, *quick, *done;
+    bool cancel;
+
+    NEEDS_SERVER();
+    assert_int_equal(mongo_job_insert(door, &made, &arena, &slow), STORE_OK);
+    assert_int_equal(mongo_job_claim(door, 1000, 100, &arena, &slow), STORE_OK);
+    assert_string_equal(slow->id, "job-r");
+    assert_int_equal(slow->state, JOB_RUNNING);
+    assert_int_equal(slow->started_ms, 1000);
+    assert_int_equal(mongo_job_claim(door, 1099, 100, &arena, &quick), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_progress(door, "job-r", slow->fence, 10, 1099, 100, &cancel), STORE_OK);
+    assert_false(cancel);
+    assert_int_equal(mongo_job_claim(door, 1150, 100, &arena, &quick), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_claim(door, 1200, 100, &arena, &quick), STORE_OK);
+    assert_int_equal(quick->fence, slow->fence + 1);
+    assert_int_equal(quick->done, 10);
+    assert_int_equal(quick->started_ms, 1000);
+    assert_int_equal(mongo_job_progress(door, "job-r", slow->fence, 20, 1201, 100, &cancel), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_finish(door, "job-r", slow->fence, JOB_FAILED, 20, NULL, "x", NULL, 1202),
+                     STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_cancel(door, "job-r"), STORE_OK);
+    assert_int_equal(mongo_job_progress(door, "job-r", quick->fence, 30, 1203, 100, &cancel), STORE_OK);
+    assert_true(cancel);
+    assert_int_equal(mongo_job_finish(door, "job-r", quick->fence, JOB_DONE, 40, "{\"a\":1}", NULL, NULL, 1204), STORE_OK);
+    assert_int_equal(mongo_job(door, "job-r", &arena, &done), STORE_OK);
+    assert_int_equal(done->state, JOB_DONE);
+    assert_int_equal(done->done, 40);
+    assert_string_equal(done->result, "{\"a\":1}");
+    assert_int_equal(done->finished_ms, 1204);
+    assert_int_equal(mongo_job_claim(door, 99999, 100, &arena, &done), STORE_NOT_FOUND);
+}
+
+/* ---- totals and reports ---- */
+
+static void batches_count_once_in_the_totals(void **state)
+{
+    const char *coupon = new_coupon();
+    struct report_counts three = {.redeemed = 3, .discount_minor = 30};
+    struct totals_write writes[] = {{coupon, 0, QUARTER(0), 1, 3, &three, false},
+                                    {coupon, 0, QUARTER(0), 4, 6, &three, false},
+                                    {coupon, 0, QUARTER(1), 7, 9, &three, false}};
+    struct totals_write overlap = {coupon, 0, QUARTER(1), 8, 11, &three, false};
+    struct totals_row *rows;
+    size_t count;
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 3; i++) { /* all again: a reporter that lost its replies */
+        assert_int_equal(mongo_totals_add(door, writes, 3), STORE_OK);
+        for (int k = 0; k < 3; k++)
+            assert_true(writes[k].applied);
+    }
+    assert_int_equal(mongo_totals_add(door, &overlap, 1), STORE_OK);
+    assert_false(overlap.applied);
+    overlap.first_seq = 10;
+    assert_int_equal(mongo_totals_add(door, &overlap, 1), STORE_OK);
+    assert_true(overlap.applied);
+    assert_int_equal(mongo_totals(door, coupon, &arena, &rows, &count), STORE_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(rows[0].counts->redeemed, 6);
+    assert_int_equal(rows[0].seq, 6);
+    assert_int_equal(rows[1].counts->redeemed, 6);
+    assert_int_equal(rows[1].counts->discount_minor, 60);
+    assert_int_equal(rows[1].seq, 11);
+}
+
+static void *race_totals(void *context)
+{
+    struct racer *r = context;
+    struct report_counts one = {.redeemed = 1};
+
+    for (int64_t seq = 1; seq <= 60; seq++) {
+        struct totals_write w = {r->coupon, 0, QUARTER(seq / 20), seq, seq, &one, false};
+
+        if (mongo_totals_add(r->door, &w, 1) != STORE_OK)
+            r->won = -1;
+    }
+    return NULL;
+}
+
+static void a_second_reporter_is_harmless(void **state)
+{
+    const char *coupon = new_coupon();
+    struct racer racers[3];
+    struct totals_row *rows;
+    int64_t sum = 0;
+    size_t count;
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 3; i++) {
+        racers[i] = (struct racer){.door = mongo_door(mongo), .coupon = coupon};
+        pthread_create(&racers[i].thread, NULL, race_totals, &racers[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(racers[i].thread, NULL);
+        assert_int_equal(racers[i].won, 0);
+        racers[i].door->ops->close(racers[i].door);
+    }
+    assert_int_equal(mongo_totals(door, coupon, &arena, &rows, &count), STORE_OK);
+    for (size_t i = 0; i < count; i++)
+        sum += rows[i].counts->redeemed;
+    assert_int_equal(sum, 60);
+}
+
+struct expected_row {
+    const char *start;
+    int offset_minutes;
+    int64_t redeemed;
+};
+
+static void check_report(const char *const *ids, size_t id_count, const char *unit, const char *zone, const char *from,
+                         const char *to, const struct expected_row *want, size_t want_count)
+{
+    struct report_row *rows;
+    int64_t from_ms, to_ms;
+    size_t count;
+
+    assert_true(clock_parse(from, &from_ms) && clock_parse(to, &to_ms));
+    assert_int_equal(mongo_report(door, ids, id_count, unit, zone, from_ms, to_ms, &arena, &rows, &count), STORE_OK);
+    assert_int_equal(count, want_count);
+    for (size_t i = 0; i < count; i++) {
+        char text[CLOCK_TEXT_SIZE];
+
+        assert_string_equal(clock_text(rows[i].start_ms, text), want[i].start);
+        assert_int_equal(rows[i].offset_minutes, want[i].offset_minutes);
+        assert_int_equal(rows[i].counts->redeemed, want[i].redeemed);
+    }
+}
+
+static void add_quarter(const char *coupon, const char *at, int64_t seq)
+{
+    struct report_counts one = {.redeemed = 1};
+    struct totals_write w = {.coupon = coupon, .first_seq = seq, .last_seq = seq, .counts = &one};
+
+    assert_true(clock_parse(at, &w.quarter_ms));
+    assert_int_equal(mongo_totals_add(door, &w, 1), STORE_OK);
+    assert_true(w.applied);
+}
+
+static void reports_have_every_period_of_the_zone(void **state)
+{
+    const char *ids[] = {new_coupon(), new_coupon()};
+    struct report_row *rows;
+    size_t count;
+
+    NEEDS_SERVER();
+    add_quarter(ids[0], "2026-03-28T22:45:00Z", 1); /* 28 March in Berlin */
+    add_quarter(ids[0], "2026-03-28T23:00:00Z", 2); /* 29 March, that has 23 hours */
+    add_quarter(ids[0], "2026-03-29T21:45:00Z", 3);
+    add_quarter(ids[0], "2026-03-29T22:00:00Z", 4); /* 30 March, a Monday */
+    add_quarter(ids[1], "2026-03-29T12:00:00Z", 1);
+    check_report(ids, 1, "day", "Europe/Berlin", "2026-03-28T10:00:00Z", "2026-04-01T00:00:00Z",
+                 (struct expected_row[]){{"2026-03-27T23:00:00.000Z", 60, 1}, {"2026-03-28T23:00:00.000Z", 60, 2},
+                                         {"2026-03-29T22:00:00.000Z", 120, 1}, {"2026-03-30T22:00:00.000Z", 120, 0},
+                                         {"2026-03-31T22:00:00.000Z", 120, 0}}, 5);
+    check_report(ids, 2, "day", "UTC", "2026-03-28T00:00:00Z", "2026-03-30T00:00:00Z",
+                 (struct expected_row[]){{"2026-03-28T00:00:00.000Z", 0, 2}, {"2026-03-29T00:00:00.000Z", 0, 3}}, 2);
+    check_report(ids, 1, "week", "Europe/Berlin", "2026-03-25T00:00:00Z", "2026-03-31T00:00:00Z",
+                 (struct expected_row[]){{"2026-03-22T23:00:00.000Z", 60, 3}, {"2026-03-29T22:00:00.000Z", 120, 1}}, 2);
+    check_report(ids, 1, "month", "Asia/Kathmandu", "2026-03-02T00:00:00Z", "2026-04-01T00:00:00Z",
+                 (struct expected_row[]){{"2026-02-28T18:15:00.000Z", 345, 4}, {"2026-03-31T18:15:00.000Z", 345, 0}}, 2);
+    check_report(ids, 1, "hour", "Europe/Berlin", "2026-03-28T23:00:00Z", "2026-03-29T02:00:00Z",
+                 (struct expected_row[]){{"2026-03-28T23:00:00.000Z", 60, 1}, {"2026-03-29T00:00:00.000Z", 60, 0},
+                                         {"2026-03-29T01:00:00.000Z", 120, 0}}, 3);
+    assert_int_equal(mongo_report(door, ids, 1, "hour", "UTC", DAY - INT64_C(3) * 365 * 86400000, DAY, &arena, &rows,
+                                  &count),
+                     STORE_OK);
+    assert_int_equal(count, 3 * 365 * 24); /* more than one reply */
+    assert_int_equal(mongo_report(door, ids, 1, "day", "No/Where", DAY, DAY + 1, &arena, &rows, &count), STORE_NO_ZONE);
+}
+
+/* ---- the feed ---- */
+
+static struct batch *next_batch(struct feed *f)
+{
+    struct batch *b = NULL;
+
+    for (int i = 0; i < 10; i++) {
+        int status = feed_next(f, &b);
+
+        assert_true(status >= 0);
+        if (status == 1)
+            return b;
+    }
+    fail_msg("nothing comes out of the feed");
+    return NULL;
+}
+
+static void the_feed_gives_each_batch_and_goes_on_after_its_token(void **state)
+{
+    const char *coupon = new_coupon();
+    struct batch *b = NULL;
+    char token[4096];
+    struct feed *f;
+    size_t size;
+    const void *bytes;
+
+    NEEDS_SERVER();
+    f = feed_open(door, NULL, 0);
+    assert_int_equal(feed_next(f, &b), 0);
+    append_chain(coupon, 0, 1, 3);
+    b = next_batch(f);
+    assert_string_equal(b->coupon, coupon);
+    assert_int_equal(b->head.seq, 1);
+    batch_free(b);
+    bytes = feed_token(f, &size);
+    assert_true(size > 0 && size < sizeof token);
+    memcpy(token, bytes, size);
+    feed_close(f);
+    f = feed_open(door, token, size);
+    for (int64_t seq = 2; seq <= 3; seq++) {
+        b = next_batch(f);
+        assert_int_equal(b->head.seq, seq);
+        batch_free(b);
+    }
+    feed_close(f);
+    f = feed_open(door, "garbage!", 8);
+    feed_close(f);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(a_second_preparing_changes_nothing),
+        T(a_server_that_will_not_do_is_refused_with_what_to_do),
+        T(a_server_that_is_gone_is_not_ready),
+        T(a_batch_is_appended_once_and_recognised_again),
+        T(lanes_in_one_insert_stand_or_fall_alone),
+        T(a_write_concern_error_leaves_every_lane_unknown_until_asked_again),
+        T(an_append_whose_reply_is_lost_is_found_to_be_ours),
+        T(two_writers_never_both_win_a_seq),
+        T(the_ledger_is_read_by_lane_from_any_seq_in_either_direction),
+        T(the_batch_that_ended_a_generation_is_found),
+        T(a_tail_is_confirmed_only_while_nothing_follows_it),
+        T(marks_never_go_back),
+        T(uses_are_read_in_one_go_also_absent_doubled_and_of_several_coupons),
+        T(uses_that_fill_more_than_one_reply_are_all_read),
+        T(an_older_view_never_replaces_a_newer_one),
+        T(of_two_that_race_to_write_a_view_the_newer_wins),
+        T(buckets_with_free_slots_are_found_in_order_and_full_ones_are_not),
+        T(a_bucket_follows_its_hops_before_its_seq),
+        T(a_step_of_65536_slots_is_written_quickly),
+        T(a_definition_is_kept_with_the_newest_version),
+        T(coupons_are_listed_newest_first_page_by_page),
+        T(a_wallet_has_a_persons_uses_and_no_jobs),
+        T(coupons_with_a_ledger_are_found_in_order),
+        T(days_have_the_length_of_their_zone),
+        T(the_primarys_clock_is_read),
+        T(a_key_is_known_by_its_hash_until_revoked),
+        T(a_job_is_made_once_per_key),
+        T(a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go),
+        T(batches_count_once_in_the_totals),
+        T(a_second_reporter_is_harmless),
+        T(reports_have_every_period_of_the_zone),
+        T(the_feed_gives_each_batch_and_goes_on_after_its_token),
+    };
+
+    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
