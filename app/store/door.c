@@ -15,7 +15,7 @@ struct door *door_open(struct mongo *m)
     if (!d)
         abort();
     d->mongo = m;
-    bson_init(&d->options);
+    d->options = bson_new();
     while (!(d->client = mongoc_client_pool_pop(m->pool)))
         log_event(LOG_WARNING, "store.pool_empty", "hint=\"raise mongodb.pool_size\"");
     return d;
@@ -28,7 +28,7 @@ void door_close(struct store *s)
     if (d->session)
         mongoc_client_session_destroy(d->session);
     mongoc_client_pool_push(d->mongo->pool, d->client);
-    bson_destroy(&d->options);
+    bson_destroy(d->options);
     free(d);
 }
 
@@ -60,7 +60,7 @@ static bool ensure_session(struct door *d, bson_error_t *error)
     mongoc_session_opts_set_causal_consistency(plain, false);
     d->session = mongoc_client_start_session(d->client, plain, error);
     mongoc_session_opts_destroy(plain);
-    return d->session && mongoc_client_session_append(d->session, &d->options, error);
+    return d->session && mongoc_client_session_append(d->session, d->options, error);
 }
 
 bool door_run_on(struct door *d, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error)
@@ -69,7 +69,15 @@ bool door_run_on(struct door *d, const char *database, const bson_t *command, bs
         bson_init(reply);
         return false;
     }
-    return mongoc_client_command_with_opts(d->client, database, command, NULL, &d->options, reply, error);
+    return mongoc_client_command_with_opts(d->client, database, command, NULL, d->options, reply, error);
+}
+
+/* The server's words go between quotes. */
+static void unquote(char *text)
+{
+    for (; *text; text++)
+        if (*text == '"')
+            *text = '\'';
 }
 
 bool door_run(struct door *d, const bson_t *command, bson_t *reply)
@@ -82,6 +90,7 @@ bool door_run(struct door *d, const bson_t *command, bson_t *reply)
     d->code = error.code;
     if (error.code == CODE_UNKNOWN_ZONE) /* what was asked is at fault, not the server */
         return false;
+    unquote(error.message);
     log_event(LOG_WARNING, "store.failed", "command=%s code=%" PRIu32 " reason=\"%s\"",
               bson_iter_init(&it, command) && bson_iter_next(&it) ? bson_iter_key(&it) : "", error.code, error.message);
     return false;

@@ -33,7 +33,7 @@ struct door {
     struct mongo *mongo;
     mongoc_client_t *client;
     mongoc_client_session_t *session; /* NULL until the first command */
-    bson_t options;                   /* {sessionId} */
+    bson_t *options;                  /* {sessionId} */
     uint32_t code;                    /* of the last command that failed */
 };
 
