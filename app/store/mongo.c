@@ -76,6 +76,7 @@ static void log_driver(mongoc_log_level_t level, const char *domain, const char 
 static const struct store_ops mongo_ops = {
     .mark = lane_mark,
     .ledger = lane_ledger,
+    .ended = mongo_ledger_ended,
     .coupon = views_coupon,
     .uses = views_uses,
     .buckets = views_buckets,
