@@ -1,0 +1,1128 @@
+/* Unit tests of coupons/decide: every refusal in its order, caps, days, budget, repeats, returns, changes, jobs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coupons/decide.h"
+#include "coupons/fold.h"
+
+#define HOUR_MS (INT64_C(3600) * 1000)
+#define DAY_MS (24 * HOUR_MS)
+#define NOON (INT64_C(20000) * DAY_MS + DAY_MS / 2)
+#define MONEY_MAX ((INT64_C(1) << 53) - 1)
+#define ALIAS "0123456789abcdef"
+#define MANY 4096
+
+/* One lane as a decision sees it; a test sets what it is about. */
+static struct arena arena;
+static struct buf scratch;
+static struct coupon c;
+static struct head tail;
+static struct batch *batch;
+static struct decision d;
+static struct free_slot stash[MANY];
+static struct use ana;
+static struct order order;
+static struct take take;
+static struct outcome out;
+static int64_t now_ms;
+
+static int fresh(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    coupon_init(&c);
+    c.id = "sale";
+    c.title = "Sale";
+    c.version = 1;
+    c.state = COUPON_ACTIVE;
+    c.cap.total = 100;
+    c.cap.per_user = 1000;
+    tail = (struct head){.seq = 7, .at_ms = NOON - 1000, .version = 1, .slots = 100, .next_n = 100, .day_ms = NOON - DAY_MS / 2};
+    memset(tail.hash, 0x33, HASH_LEN);
+    for (int i = 0; i < MANY; i++)
+        stash[i] = (struct free_slot){.n = i, .g = (uint32_t)i % 3};
+    use_init(&ana, "ana", ALIAS);
+    order = (struct order){.amount_minor = COUPON_NULL};
+    take = (struct take){.key = "k1", .state = SLOT_REDEEMED};
+    now_ms = NOON;
+    batch = NULL;
+    return 0;
+}
+
+static int release(void **state)
+{
+    (void)state;
+    batch_free(batch);
+    arena_free(&arena);
+    buf_free(&scratch);
+    return 0;
+}
+
+static int64_t day_start(int64_t at_ms)
+{
+    return at_ms - at_ms % DAY_MS;
+}
+
+/* A new decision at now_ms on the tail as it stands, with `free_slots` in the stash. */
+static void begin(size_t free_slots)
+{
+    batch_free(batch);
+    batch = batch_new("sale", 0);
+    decide_begin(&d, batch, &c, &tail, now_ms, day_start(now_ms), day_start(now_ms) + DAY_MS);
+    d.stash = stash;
+    d.stash_count = free_slots;
+}
+
+/* The decision is appended: the tail moves, and the next one stands on it. */
+static void commit(struct use *u)
+{
+    assert_true(decide_changed(&d));
+    if (u)
+        fold_use_done(u, &d.head);
+    decide_end(&d, &tail, &scratch);
+    assert_null(batch_contradiction(&tail, batch));
+    tail = batch->head;
+    if (d.coupon && d.coupon != &c)
+        c = *coupon_copy(d.coupon, &arena);
+    ana = *use_copy(&ana, &arena, true);
+}
+
+static void assert_result(enum cpn_result want)
+{
+    if (out.result != want)
+        fail_msg("%s instead of %s", result_info(out.result)->name, result_info(want)->name);
+}
+
+static void take_now(struct use *u, enum cpn_result want)
+{
+    assert_true(decide_take(&d, u, &take, &out));
+    assert_result(want);
+}
+
+/* As many takings as asked for, each with a key of its own. */
+static void take_times(struct use *u, int times)
+{
+    char key[32];
+
+    for (int i = 0; i < times; i++) {
+        snprintf(key, sizeof key, "once-%d-%d", (int)d.head.ordinal, i);
+        take.key = key;
+        take_now(u, CPN_OK);
+    }
+    take.key = "k1";
+}
+
+/* ---- refusals and their order ---- */
+
+static void make_key_reused(void)
+{
+    struct redemption *r = use_add(&ana, &arena);
+
+    r->state = SLOT_REDEEMED;
+    key_hash(ana.alias, "k1", r->key);
+    memset(r->fingerprint, 9, FINGERPRINT_LEN);
+}
+static void make_not_active(void)
+{
+    c.state = COUPON_PAUSED;
+}
+static void make_not_started(void)
+{
+    c.starts_at_ms = NOON + 1;
+}
+static void make_ended(void)
+{
+    c.ends_at_ms = NOON;
+}
+static void make_code_given(void)
+{
+    take.code = "ABC";
+}
+static void make_not_eligible(void)
+{
+    order.amount_minor = 1999;
+    c.discount.min_spend_minor = 2000;
+}
+static void make_user_cap(void)
+{
+    ana.total = 3;
+    c.cap.per_user = 3;
+}
+static void make_user_daily_cap(void)
+{
+    ana.day_ms = day_start(NOON);
+    ana.today = 2;
+    c.cap.per_user_per_day = 2;
+}
+static void make_daily_cap(void)
+{
+    tail.day_taken = 50;
+    c.cap.per_day = 50;
+}
+static void make_budget(void)
+{
+    tail.discount_minor = 1000;
+    c.cap.discount_minor = 1499;
+}
+static void make_sold_out(void)
+{
+    tail.redeemed = c.cap.total = 90;
+    tail.due = 10;
+}
+
+static const struct {
+    enum cpn_result result;
+    void (*make)(void);
+    bool retry;
+} refusals[] = {
+    {CPN_IDEMPOTENCY_KEY_REUSED, make_key_reused, false},
+    {CPN_COUPON_NOT_ACTIVE, make_not_active, true},
+    {CPN_COUPON_NOT_STARTED, make_not_started, true},
+    {CPN_COUPON_ENDED, make_ended, false},
+    {CPN_CODE_NOT_FOUND, make_code_given, false},
+    {CPN_ORDER_NOT_ELIGIBLE, make_not_eligible, false},
+    {CPN_USER_CAP_REACHED, make_user_cap, false},
+    {CPN_USER_DAILY_CAP_REACHED, make_user_daily_cap, true},
+    {CPN_DAILY_CAP_REACHED, make_daily_cap, true},
+    {CPN_BUDGET_REACHED, make_budget, true},
+    {CPN_SOLD_OUT, make_sold_out, false},
+};
+#define REFUSALS (sizeof refusals / sizeof *refusals)
+
+/* Every set of reasons at once: the first of them in the table is the answer, and nothing is taken. */
+static void the_first_reason_of_the_table_is_the_answer(void **state)
+{
+    for (unsigned set = 0; set < 1u << REFUSALS; set++) {
+        size_t first = 0;
+
+        fresh(state);
+        c.discount.kind = DISCOUNT_AMOUNT;
+        c.discount.amount_minor = 500;
+        c.discount.currency = "EUR";
+        order = (struct order){.id = "o", .amount_minor = 5000, .currency = "EUR"};
+        take.order = &order;
+        for (size_t i = 0; i < REFUSALS; i++)
+            if (set & (1u << i))
+                refusals[i].make();
+        while (first < REFUSALS && !(set & (1u << first)))
+            first++;
+        begin(10);
+        assert_true(decide_take(&d, &ana, &take, &out));
+        if (out.result != (first < REFUSALS ? refusals[first].result : CPN_OK))
+            fail_msg("%s for the set 0x%x", result_info(out.result)->name, set);
+        assert_int_equal(decide_changed(&d), set == 0);
+        if (first < REFUSALS)
+            assert_int_equal(out.retry, refusals[first].retry);
+        if (first < REFUSALS && first > 0) { /* the same without a key is what a check says */
+            int64_t discount_minor = -1;
+
+            decide_check(&d, &ana, &take, &out, &discount_minor);
+            assert_result(refusals[first].result);
+        }
+        release(state);
+    }
+    fresh(state);
+}
+
+static void a_coupon_in_each_state_and_outside_its_window(void **state)
+{
+    static const struct {
+        enum coupon_state state;
+        int64_t starts, ends;
+        enum cpn_result want;
+    } rows[] = {
+        {COUPON_DRAFT, COUPON_NULL, COUPON_NULL, CPN_COUPON_NOT_ACTIVE},
+        {COUPON_PAUSED, COUPON_NULL, COUPON_NULL, CPN_COUPON_NOT_ACTIVE},
+        {COUPON_ENDED, COUPON_NULL, COUPON_NULL, CPN_COUPON_ENDED},
+        {COUPON_ACTIVE, NOON, COUPON_NULL, CPN_OK}, /* from its first millisecond */
+        {COUPON_ACTIVE, NOON + 1, COUPON_NULL, CPN_COUPON_NOT_STARTED},
+        {COUPON_ACTIVE, COUPON_NULL, NOON + 1, CPN_OK},
+        {COUPON_ACTIVE, COUPON_NULL, NOON, CPN_COUPON_ENDED}, /* excluded */
+        {COUPON_DRAFT, NOON + 1, NOON + 2, CPN_COUPON_NOT_ACTIVE},
+        {COUPON_ENDED, NOON - 1, NOON + 1, CPN_COUPON_ENDED},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        use_init(&ana, "ana", ALIAS);
+        c.state = rows[i].state;
+        c.starts_at_ms = rows[i].starts;
+        c.ends_at_ms = rows[i].ends;
+        begin(1);
+        take_now(&ana, rows[i].want);
+        assert_int_equal(out.retry_at_ms, rows[i].want == CPN_COUPON_NOT_STARTED ? NOON + 1 : 0);
+    }
+}
+
+static void a_thousand_redemptions_are_too_many(void **state)
+{
+    (void)state;
+    for (int i = 0; i < USE_REDEMPTIONS_MAX; i++) {
+        struct redemption *r = use_add(&ana, &arena);
+
+        r->state = SLOT_REVERSED;
+        r->ended_ms = NOON - i;
+        r->n = i;
+        memset(r->key, 0xEE, KEY_HASH_LEN);
+    }
+    c.state = COUPON_PAUSED;
+    begin(1);
+    take_now(&ana, CPN_TOO_MANY_ATTEMPTS);
+    assert_true(out.retry);
+    key_hash(ana.alias, "k1", ana.redemptions[17].key); /* a known key is answered all the same */
+    begin(1);
+    take_now(&ana, CPN_OK);
+    assert_true(out.replayed);
+}
+
+/* ---- what a taking is ---- */
+
+static void a_taking_says_where_it_stands(void **state)
+{
+    const struct entry *e;
+
+    (void)state;
+    tail.redeemed = 10;
+    tail.ordinal = 17;
+    tail.day_taken = 4;
+    ana.total = 2;
+    ana.day_ms = day_start(NOON);
+    ana.today = 1;
+    c.discount.kind = DISCOUNT_AMOUNT;
+    c.discount.amount_minor = 500;
+    c.discount.currency = "EUR";
+    order = (struct order){.id = "o-1", .amount_minor = 300, .currency = "EUR"};
+    take.order = &order;
+    take.metadata = "{\"a\":1}";
+    memset(take.fingerprint, 5, FINGERPRINT_LEN);
+    begin(5);
+    take_now(&ana, CPN_OK);
+    assert_true(out.created);
+    assert_false(out.replayed);
+    assert_int_equal(out.redemption.n, stash[0].n);
+    assert_int_equal(out.redemption.g, stash[0].g + 1);
+    assert_int_equal(out.redemption.seq, 8);
+    assert_int_equal(out.redemption.ordinal, 18);
+    assert_int_equal(out.redemption.at_ms, NOON);
+    assert_int_equal(out.redemption.day_ms, day_start(NOON));
+    assert_int_equal(out.redemption.left, 89);
+    assert_int_equal(out.redemption.day, 5);
+    assert_int_equal(out.redemption.user, 3);
+    assert_int_equal(out.redemption.user_day, 2);
+    assert_int_equal(out.redemption.discount_minor, 300);
+    assert_int_equal(out.redemption.state, SLOT_REDEEMED);
+    assert_string_equal(out.redemption.order, "o-1");
+    assert_string_equal(out.redemption.metadata, "{\"a\":1}");
+    assert_int_equal(d.stash_used, 1);
+    e = &batch->entries[0];
+    assert_int_equal(e->kind, ENTRY_REDEEM);
+    assert_string_equal(e->alias, ALIAS);
+    assert_string_equal(e->user, "ana");
+    assert_int_equal(e->fingerprint[0], 5);
+    commit(&ana);
+    assert_int_equal(tail.seq, 8);
+    assert_int_equal(tail.discount_minor, 300);
+    assert_int_equal(ana.version, 1);
+    assert_int_equal(ana.seq, 8);
+}
+
+static void slots_go_out_in_the_order_of_the_stash_and_each_once(void **state)
+{
+    (void)state;
+    begin(20);
+    take_times(&ana, 20);
+    for (size_t i = 0; i < 20; i++) {
+        assert_int_equal(batch->entries[i].n, stash[i].n);
+        assert_int_equal(batch->entries[i].g, stash[i].g + 1);
+        assert_int_equal(batch->entries[i].ordinal, i + 1);
+        assert_int_equal(batch->entries[i].left, 99 - (int64_t)i);
+    }
+    commit(&ana);
+}
+
+static void an_empty_stash_asks_again_and_changes_nothing(void **state)
+{
+    (void)state;
+    begin(2);
+    take_times(&ana, 2);
+    assert_int_equal(decide_take(&d, &ana, &take, &out), DECIDE_AGAIN);
+    assert_int_equal(batch->count, 2);
+    assert_int_equal(ana.total, 2);
+    assert_int_equal(d.head.ordinal, 2);
+    c.state = COUPON_PAUSED; /* a refusal needs no slot */
+    take_now(&ana, CPN_COUPON_NOT_ACTIVE);
+}
+
+/* ---- caps ---- */
+
+static void each_cap_lets_exactly_as_many_through(void **state)
+{
+    static const struct {
+        enum cpn_result want;
+        size_t cap;
+    } rows[] = {
+        {CPN_USER_CAP_REACHED, offsetof(struct coupon, cap.per_user)},
+        {CPN_USER_DAILY_CAP_REACHED, offsetof(struct coupon, cap.per_user_per_day)},
+        {CPN_DAILY_CAP_REACHED, offsetof(struct coupon, cap.per_day)},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int cap = 1; cap <= 5; cap++) {
+            fresh(state);
+            *(int64_t *)((char *)&c + rows[i].cap) = cap;
+            begin(50);
+            take_times(&ana, cap);
+            take_now(&ana, rows[i].want);
+            commit(&ana);
+            begin(50);
+            take_now(&ana, rows[i].want); /* and so in the next batch */
+            assert_false(decide_changed(&d));
+            release(state);
+        }
+    }
+    fresh(state);
+}
+
+static void the_total_is_the_slots_there_are(void **state)
+{
+    (void)state;
+    tail.slots = tail.next_n = 3;
+    begin(3);
+    take_times(&ana, 3);
+    take_now(&ana, CPN_SOLD_OUT);
+    assert_int_equal(head_free(&d.head), 0);
+}
+
+static void daily_caps_open_again_at_the_coupons_midnight(void **state)
+{
+    struct use bob;
+
+    (void)state;
+    c.cap.per_day = 2;
+    c.cap.per_user_per_day = 1;
+    use_init(&bob, "bob", "fedcba9876543210");
+    now_ms = day_start(NOON) + DAY_MS - 1;
+    begin(10);
+    take_times(&ana, 1);
+    take_now(&ana, CPN_USER_DAILY_CAP_REACHED);
+    assert_int_equal(out.retry_at_ms, day_start(NOON) + DAY_MS);
+    take_times(&bob, 1);
+    take_now(&ana, CPN_USER_DAILY_CAP_REACHED);
+    use_init(&bob, "eve", "fedcba987654321x");
+    take_now(&bob, CPN_DAILY_CAP_REACHED);
+    assert_int_equal(out.retry_at_ms, day_start(NOON) + DAY_MS);
+    commit(&ana);
+    now_ms++;
+    begin(10);
+    take_times(&ana, 1);
+    assert_int_equal(ana.redemptions[1].day, 1);
+    assert_int_equal(ana.redemptions[1].user, 2);
+    assert_int_equal(ana.redemptions[1].user_day, 1);
+    take_now(&ana, CPN_USER_DAILY_CAP_REACHED);
+    commit(&ana);
+    assert_int_equal(tail.day_taken, 1);
+}
+
+/* What a day is comes from outside: 23 or 25 hours, or a zone half an hour off, are all the same to it. */
+static void a_day_is_what_the_zone_says_it_is(void **state)
+{
+    static const int64_t hours_2[] = {46, 47, 48, 49, 50}; /* half hours */
+
+    (void)state;
+    c.cap.per_day = 1;
+    for (size_t i = 0; i < sizeof hours_2 / sizeof *hours_2; i++) {
+        int64_t start = day_start(tail.at_ms) + 10 * DAY_MS + HOUR_MS / 2, end = start + hours_2[i] * HOUR_MS / 2;
+
+        for (int step = 0; step < 3; step++) {
+            int64_t at = step == 0 ? start : step == 1 ? end - 1 : end;
+
+            batch_free(batch);
+            batch = batch_new("sale", 0);
+            decide_begin(&d, batch, &c, &tail, at, step < 2 ? start : end, step < 2 ? end : end + DAY_MS);
+            d.stash = stash;
+            d.stash_count = 1;
+            if (step == 1) {
+                take_now(&ana, CPN_DAILY_CAP_REACHED);
+                assert_int_equal(out.retry_at_ms, end);
+            } else {
+                take_times(&ana, 1);
+                commit(&ana);
+            }
+        }
+    }
+}
+
+static void the_budget_is_spent_to_the_last_unit(void **state)
+{
+    (void)state;
+    c.discount.kind = DISCOUNT_AMOUNT;
+    c.discount.amount_minor = 500;
+    c.discount.currency = "EUR";
+    c.cap.discount_minor = 1200;
+    take.order = &order;
+    begin(10);
+    take_times(&ana, 2);
+    take_now(&ana, CPN_BUDGET_REACHED);
+    assert_true(out.retry);
+    order.amount_minor = 201; /* an order of this much earns this much */
+    take_now(&ana, CPN_BUDGET_REACHED);
+    order.amount_minor = 200;
+    take_times(&ana, 1);
+    assert_int_equal(d.head.discount_minor, 1200);
+    order.amount_minor = 1;
+    take_now(&ana, CPN_BUDGET_REACHED);
+    order.amount_minor = 0; /* costs nothing */
+    take_times(&ana, 1);
+    order.amount_minor = COUPON_NULL;
+    decide_reverse(&d, &ana, ana.redemptions[0].n, ana.redemptions[0].g, &out);
+    assert_result(CPN_OK);
+    take_times(&ana, 1);
+    assert_int_equal(d.head.discount_minor, 1200);
+    commit(&ana);
+}
+
+static void a_budget_of_nothing_still_gives_what_costs_nothing(void **state)
+{
+    (void)state;
+    c.cap.discount_minor = 0;
+    begin(1);
+    take_times(&ana, 1);
+}
+
+static void a_budget_lowered_below_what_is_spent_refuses(void **state)
+{
+    (void)state;
+    c.discount.kind = DISCOUNT_AMOUNT;
+    c.discount.amount_minor = 1;
+    c.discount.currency = "EUR";
+    tail.discount_minor = 1000;
+    c.cap.discount_minor = 10;
+    begin(1);
+    take_now(&ana, CPN_BUDGET_REACHED);
+}
+
+static void sold_out_says_whether_it_may_change(void **state)
+{
+    static const struct {
+        int64_t total, slots, due, redeemed, reserved;
+        bool retry, never_any;
+    } rows[] = {
+        {100, 100, 0, 100, 0, false, false}, {100, 99, 0, 99, 0, true, false},  {100, 100, 0, 99, 1, true, false},
+        {100, 100, 1, 99, 0, true, false},   {100, 0, 0, 0, 0, true, true},     {COUPON_NULL, 10, 0, 10, 0, true, false},
+        {10, 20, 10, 10, 0, false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        c.cap.total = rows[i].total;
+        tail.slots = tail.next_n = rows[i].slots;
+        tail.due = rows[i].due;
+        tail.redeemed = rows[i].redeemed;
+        tail.reserved = rows[i].reserved;
+        begin(5);
+        take_now(&ana, CPN_SOLD_OUT);
+        if (out.retry != rows[i].retry)
+            fail_msg("row %zu: retry is %d", i, out.retry);
+        assert_int_equal(out.detail != NULL, rows[i].never_any);
+    }
+}
+
+/* ---- repeats ---- */
+
+static void the_same_key_gives_the_same_answer_whatever_happened_since(void **state)
+{
+    struct redemption first;
+
+    (void)state;
+    begin(5);
+    take_times(&ana, 1);
+    take.key = "mine";
+    take_now(&ana, CPN_OK);
+    first = out.redemption;
+    take_now(&ana, CPN_OK); /* in the same batch */
+    assert_true(out.replayed && out.created);
+    assert_int_equal(batch->count, 2);
+    decide_reverse(&d, &ana, first.n, first.g, &out);
+    commit(&ana);
+    c.state = COUPON_ENDED;
+    tail.redeemed = 100;
+    now_ms += 5 * DAY_MS;
+    begin(0);
+    take_now(&ana, CPN_OK);
+    assert_true(out.replayed && out.created);
+    assert_false(decide_changed(&d));
+    assert_int_equal(out.redemption.state, SLOT_REDEEMED); /* as first given, though it was reversed */
+    assert_int_equal(out.redemption.n, first.n);
+    assert_int_equal(out.redemption.g, first.g);
+    assert_int_equal(out.redemption.ordinal, first.ordinal);
+    assert_int_equal(out.redemption.seq, first.seq);
+    assert_int_equal(out.redemption.at_ms, first.at_ms);
+    assert_int_equal(out.redemption.left, first.left);
+    assert_int_equal(out.redemption.day, first.day);
+    assert_int_equal(out.redemption.user, first.user);
+    assert_int_equal(out.redemption.user_day, first.user_day);
+}
+
+static void a_key_belongs_to_one_body(void **state)
+{
+    (void)state;
+    begin(5);
+    take_now(&ana, CPN_OK);
+    take.fingerprint[15] ^= 1;
+    take_now(&ana, CPN_IDEMPOTENCY_KEY_REUSED);
+    assert_false(out.retry);
+    assert_int_equal(batch->count, 1);
+}
+
+static void a_key_is_its_users_own(void **state)
+{
+    struct use bob;
+
+    (void)state;
+    use_init(&bob, "bob", "fedcba9876543210");
+    begin(5);
+    take_now(&ana, CPN_OK);
+    take.fingerprint[0] ^= 1;
+    take_now(&bob, CPN_OK);
+    assert_false(out.replayed);
+    assert_int_equal(batch->count, 2);
+    assert_memory_not_equal(batch->entries[0].key, batch->entries[1].key, KEY_HASH_LEN);
+}
+
+static void the_same_order_is_a_repeat_while_it_stands(void **state)
+{
+    int64_t n, discount_minor;
+    uint32_t g;
+
+    (void)state;
+    c.cap.per_user = 1;
+    order.id = "o-1";
+    take.order = &order;
+    begin(5);
+    take_now(&ana, CPN_OK);
+    n = out.redemption.n;
+    g = out.redemption.g;
+    take.key = "k2";
+    take.fingerprint[0] ^= 1; /* whatever else the body says */
+    take_now(&ana, CPN_OK);
+    assert_false(out.created);
+    assert_false(out.replayed);
+    assert_int_equal(out.redemption.n, n);
+    assert_int_equal(batch->count, 1);
+    decide_check(&d, &ana, &take, &out, &discount_minor);
+    assert_result(CPN_OK);
+    order.id = "o-2";
+    take_now(&ana, CPN_USER_CAP_REACHED);
+    order.id = "o-1";
+    decide_reverse(&d, &ana, n, g, &out);
+    take_now(&ana, CPN_OK); /* it stands no longer: a new one */
+    assert_true(out.created);
+    assert_int_not_equal(out.redemption.n, n);
+    commit(&ana);
+}
+
+static void orders_without_id_never_repeat_each_other(void **state)
+{
+    (void)state;
+    take.order = &order;
+    begin(5);
+    take_times(&ana, 3);
+    assert_int_equal(batch->count, 3);
+}
+
+static void a_check_changes_nothing(void **state)
+{
+    struct use before;
+    int64_t discount_minor = -1;
+
+    (void)state;
+    c.discount.kind = DISCOUNT_AMOUNT;
+    c.discount.amount_minor = 500;
+    c.discount.currency = "EUR";
+    take.key = NULL;
+    before = ana;
+    begin(0); /* not even a stash */
+    decide_check(&d, &ana, &take, &out, &discount_minor);
+    assert_result(CPN_OK);
+    assert_int_equal(discount_minor, 500);
+    assert_false(decide_changed(&d));
+    assert_memory_equal(&before, &ana, sizeof ana);
+}
+
+/* ---- returns ---- */
+
+static void a_return_gives_everything_back(void **state)
+{
+    (void)state;
+    c.discount.kind = DISCOUNT_AMOUNT;
+    c.discount.amount_minor = 500;
+    c.discount.currency = "EUR";
+    c.cap.total = c.cap.per_day = c.cap.per_user = c.cap.per_user_per_day = 1;
+    c.cap.discount_minor = 500;
+    tail.slots = tail.next_n = 1;
+    for (int round = 0; round < 5; round++) {
+        char key[16];
+
+        snprintf(key, sizeof key, "r%d", round);
+        take.key = key;
+        begin(1);
+        stash[0] = (struct free_slot){.n = 0, .g = (uint32_t)round};
+        take_now(&ana, CPN_OK);
+        assert_int_equal(out.redemption.g, round + 1);
+        assert_int_equal(out.redemption.ordinal, round + 1); /* never given twice */
+        commit(&ana);
+        begin(0);
+        decide_reverse(&d, &ana, 0, (uint32_t)round + 1, &out);
+        assert_result(CPN_OK);
+        assert_int_equal(out.redemption.state, SLOT_REVERSED);
+        assert_true(batch->entries[0].same_day);
+        assert_int_equal(batch->entries[0].since, tail.seq);
+        assert_int_equal(batch->entries[0].discount_minor, 500);
+        commit(&ana);
+        assert_int_equal(head_free(&tail), 1);
+        assert_int_equal(tail.discount_minor, 0);
+        assert_int_equal(tail.day_taken, 0);
+        assert_int_equal(ana.total, 0);
+        assert_int_equal(use_today(&ana, tail.day_ms), 0);
+    }
+}
+
+static void a_return_of_another_day_keeps_that_days_counts(void **state)
+{
+    (void)state;
+    c.cap.per_user = 2;
+    c.cap.per_day = 2;
+    c.cap.per_user_per_day = 2;
+    begin(9);
+    take_times(&ana, 2);
+    commit(&ana);
+    now_ms += DAY_MS;
+    begin(9);
+    decide_reverse(&d, &ana, ana.redemptions[0].n, ana.redemptions[0].g, &out);
+    assert_false(batch->entries[0].same_day);
+    assert_int_equal(d.head.day_taken, 0);
+    take_times(&ana, 1);
+    take_now(&ana, CPN_USER_CAP_REACHED);
+    decide_reverse(&d, &ana, ana.redemptions[1].n, ana.redemptions[1].g, &out);
+    take_times(&ana, 1); /* the second of today */
+    commit(&ana);
+    assert_int_equal(tail.day_taken, 2);
+    assert_int_equal(ana.total, 2);
+    assert_int_equal(use_today(&ana, tail.day_ms), 2);
+}
+
+static void a_return_is_done_once(void **state)
+{
+    (void)state;
+    begin(2);
+    take_now(&ana, CPN_OK);
+    decide_reverse(&d, &ana, 0, 1, &out);
+    assert_result(CPN_OK);
+    decide_reverse(&d, &ana, 0, 1, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(out.redemption.state, SLOT_REVERSED);
+    assert_int_equal(batch->count, 2);
+    commit(&ana);
+    begin(2);
+    decide_reverse(&d, &ana, 0, 1, &out);
+    assert_result(CPN_OK);
+    assert_false(decide_changed(&d));
+    assert_int_equal(d.head.redeemed, 0);
+}
+
+static void only_what_was_redeemed_can_be_returned(void **state)
+{
+    static const struct {
+        enum slot_state state;
+        enum cpn_result want;
+    } rows[] = {
+        {SLOT_ISSUED, CPN_INVALID_TRANSITION},    {SLOT_RESERVED, CPN_INVALID_TRANSITION}, {SLOT_REDEEMED, CPN_OK},
+        {SLOT_CANCELLED, CPN_INVALID_TRANSITION}, {SLOT_EXPIRED, CPN_INVALID_TRANSITION},  {SLOT_REVERSED, CPN_OK},
+    };
+
+    (void)state;
+    begin(1);
+    decide_reverse(&d, &ana, 0, 1, &out);
+    assert_result(CPN_REDEMPTION_NOT_FOUND);
+    take_now(&ana, CPN_OK);
+    decide_reverse(&d, &ana, 0, 2, &out);
+    assert_result(CPN_REDEMPTION_NOT_FOUND); /* another generation */
+    decide_reverse(&d, &ana, 1, 1, &out);
+    assert_result(CPN_REDEMPTION_NOT_FOUND);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ana.redemptions[0].state = (uint8_t)rows[i].state;
+        decide_reverse(&d, &ana, 0, 1, &out);
+        assert_result(rows[i].want);
+    }
+}
+
+/* ---- definitions ---- */
+
+static void a_coupon_is_made_once_and_its_id_never_again(void **state)
+{
+    struct coupon first = c;
+
+    (void)state;
+    tail = (struct head){.at_ms = 0};
+    begin(0);
+    d.coupon = NULL;
+    assert_false(decide_exists(&d));
+    decide_create(&d, &first, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(d.coupon->version, 1);
+    assert_int_equal(d.head.version, 1);
+    assert_true(decide_exists(&d));
+    decide_create(&d, &first, &out); /* raced in one batch */
+    assert_result(CPN_COUPON_EXISTS);
+    commit(NULL);
+    begin(0);
+    decide_create(&d, &first, &out);
+    assert_result(CPN_COUPON_EXISTS);
+    decide_delete(&d, &out);
+    assert_result(CPN_OK);
+    assert_false(decide_exists(&d));
+    decide_create(&d, &first, &out);
+    assert_result(CPN_COUPON_EXISTS);
+    commit(NULL);
+    assert_int_equal(tail.version, 2);
+    assert_int_equal(c.state, COUPON_DELETED);
+    assert_int_equal(c.version, 2);
+    begin(0);
+    decide_create(&d, &first, &out);
+    assert_result(CPN_COUPON_EXISTS);
+}
+
+static void a_coupon_with_redemptions_stays(void **state)
+{
+    (void)state;
+    begin(1);
+    take_now(&ana, CPN_OK);
+    decide_delete(&d, &out);
+    assert_result(CPN_COUPON_IN_USE);
+    decide_reverse(&d, &ana, 0, 1, &out);
+    decide_delete(&d, &out); /* it had one */
+    assert_result(CPN_COUPON_IN_USE);
+    assert_int_equal(batch->count, 2);
+}
+
+static void a_change_rules_from_the_next_request_on(void **state)
+{
+    struct coupon next = c;
+
+    (void)state;
+    next.state = COUPON_PAUSED;
+    begin(5);
+    take_times(&ana, 1);
+    decide_change(&d, &next, 1, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(d.head.version, 2);
+    assert_int_equal(d.coupon->version, 2);
+    take_now(&ana, CPN_COUPON_NOT_ACTIVE);
+    decide_change(&d, &next, 1, &out); /* made from the version before */
+    assert_result(CPN_VERSION_CHANGED);
+    next.state = COUPON_ACTIVE;
+    decide_change(&d, &next, 2, &out);
+    assert_result(CPN_OK);
+    take_times(&ana, 1);
+    assert_int_equal(d.head.version, 3);
+    assert_int_equal(batch->count, 4);
+    commit(&ana);
+    assert_int_equal(c.version, 3);
+}
+
+static void refusals_of_a_change_come_in_their_order(void **state)
+{
+    for (unsigned set = 0; set < 8; set++) {
+        struct coupon next;
+        enum cpn_result want = set & 1 ? CPN_VERSION_CHANGED : set & 2 ? CPN_FIELD_FIXED : set & 4 ? CPN_CAP_BELOW_TAKEN
+                                                                                                  : CPN_OK;
+
+        fresh(state);
+        tail.redeemed = 50;
+        tail.ordinal = 60;
+        next = c;
+        if (set & 2)
+            next.time_zone = "Europe/Berlin";
+        next.cap.total = set & 4 ? 49 : 50;
+        begin(0);
+        decide_change(&d, &next, set & 1 ? 2 : 1, &out);
+        assert_result(want);
+        assert_int_equal(decide_changed(&d), set == 0);
+        if (want == CPN_FIELD_FIXED)
+            assert_string_equal(out.detail, "/time_zone");
+        release(state);
+    }
+    fresh(state);
+}
+
+static void fields_are_fixed_once_slots_or_redemptions_exist(void **state)
+{
+    struct coupon next = c;
+
+    (void)state;
+    next.time_zone = "Europe/Berlin";
+    tail.slots = tail.next_n = 0;
+    begin(0);
+    decide_change(&d, &next, 1, &out);
+    assert_result(CPN_OK);
+    tail.next_n = 1; /* there was a slot, though it is retired */
+    begin(0);
+    decide_change(&d, &next, 1, &out);
+    assert_result(CPN_FIELD_FIXED);
+    next.time_zone = c.time_zone;
+    next.title = "Another";
+    next.cap.per_user = 7;
+    decide_change(&d, &next, 1, &out);
+    assert_result(CPN_OK);
+}
+
+static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
+{
+    struct coupon next;
+
+    (void)state;
+    tail.redeemed = 30;
+    tail.ordinal = 30;
+    next = c;
+    next.cap.total = 32;
+    begin(50);
+    decide_change(&d, &next, 1, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(d.head.due, 68);
+    assert_int_equal(head_free(&d.head), 2);
+    take_times(&ana, 2);
+    take_now(&ana, CPN_SOLD_OUT); /* although the stash has more */
+    assert_false(out.retry);
+    next.cap.total = 31;
+    decide_change(&d, &next, 2, &out);
+    assert_result(CPN_CAP_BELOW_TAKEN);
+    decide_retire(&d, 10);
+    assert_int_equal(d.head.due, 58);
+    assert_int_equal(d.head.slots, 90);
+    decide_retire(&d, 1000); /* the stash has 38 more */
+    assert_int_equal(d.head.due, 20);
+    decide_retire(&d, 1000);
+    assert_int_equal(d.head.due, 20);
+    commit(&ana);
+    begin(50);
+    decide_retire(&d, 1000);
+    assert_int_equal(d.head.due, 0);
+    assert_int_equal(d.head.slots, 32);
+    assert_int_equal(head_free(&d.head), 0);
+    commit(NULL);
+    begin(50);
+    decide_retire(&d, 1000);
+    assert_false(decide_changed(&d));
+    next.cap.total = 40;
+    decide_change(&d, &next, 2, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(d.head.due, 0);
+    take_now(&ana, CPN_SOLD_OUT);
+    assert_true(out.retry); /* more may be generated */
+}
+
+static void what_a_return_frees_after_the_cap_was_lowered_can_be_taken(void **state)
+{
+    struct coupon next;
+
+    (void)state;
+    tail.slots = tail.next_n = 2;
+    next = c;
+    next.cap.total = 1;
+    begin(2);
+    take_times(&ana, 1);
+    decide_change(&d, &next, 1, &out);
+    assert_int_equal(d.head.due, 1);
+    take_now(&ana, CPN_SOLD_OUT);
+    decide_reverse(&d, &ana, ana.redemptions[0].n, ana.redemptions[0].g, &out);
+    assert_int_equal(head_free(&d.head), 1);
+    take_times(&ana, 1);
+    take_now(&ana, CPN_SOLD_OUT);
+    commit(&ana);
+    assert_true(head_taken(&tail) <= next.cap.total);
+}
+
+static void retired_slots_next_to_each_other_are_one_entry(void **state)
+{
+    (void)state;
+    tail.due = 50;
+    for (int i = 0; i < 10; i++)
+        stash[i] = (struct free_slot){.n = i < 4 ? 10 + i : i < 8 ? 60 + i : 5 - i, .g = 0};
+    begin(10);
+    decide_retire(&d, 10);
+    assert_int_equal(batch->count, 4); /* 10-13, 64-67, -3 and -4 apart */
+    assert_int_equal(batch->entries[0].n, 10);
+    assert_int_equal(batch->entries[0].count, 4);
+    assert_int_equal(batch->entries[1].n, 64);
+    assert_int_equal(batch->entries[1].count, 4);
+    assert_int_equal(d.stash_used, 10);
+    commit(NULL);
+}
+
+/* ---- jobs ---- */
+
+static void a_generation_is_done_once_per_step(void **state)
+{
+    struct use job;
+
+    (void)state;
+    tail.slots = tail.next_n = 0;
+    use_init(&job, JOB_USER_PREFIX "j1", ALIAS);
+    begin(0);
+    decide_generate(&d, &job, 1, 40, &out);
+    assert_result(CPN_OK);
+    assert_false(out.replayed);
+    decide_generate(&d, &job, 1, 40, &out);
+    assert_result(CPN_OK);
+    assert_true(out.replayed);
+    decide_generate(&d, &job, 2, 60, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(batch->count, 2);
+    assert_int_equal(batch->entries[1].n, 40);
+    assert_int_equal(batch->entries[1].count, 60);
+    assert_string_equal(batch->entries[1].job, "j1");
+    assert_int_equal(batch->entries[1].step, 2);
+    commit(&job);
+    assert_int_equal(tail.slots, 100);
+    assert_int_equal(tail.next_n, 100);
+    begin(0);
+    decide_generate(&d, &job, 2, 60, &out); /* the runner was killed before it noted the step */
+    assert_true(out.replayed);
+    decide_generate(&d, &job, 3, 1, &out);
+    assert_result(CPN_CAP_EXCEEDED);
+    assert_false(decide_changed(&d));
+    assert_int_equal(job.job_step, 2);
+}
+
+static void a_generation_counts_what_exists_not_what_was_numbered(void **state)
+{
+    struct use job;
+
+    (void)state;
+    use_init(&job, JOB_USER_PREFIX "j1", ALIAS);
+    tail.slots = 90;
+    tail.due = 5;
+    tail.next_n = 1000;
+    begin(0);
+    decide_generate(&d, &job, 1, 16, &out);
+    assert_result(CPN_CAP_EXCEEDED);
+    decide_generate(&d, &job, 1, 15, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(batch->entries[0].n, 1000);
+    commit(&job);
+}
+
+static void retiring_takes_no_more_than_is_free(void **state)
+{
+    struct use job;
+    int64_t done = -1;
+
+    (void)state;
+    tail.redeemed = 95;
+    use_init(&job, JOB_USER_PREFIX "j1", ALIAS);
+    begin(5);
+    decide_due(&d, &job, 1, 3, &done, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(done, 3);
+    assert_int_equal(d.head.due, 3);
+    decide_due(&d, &job, 1, 3, &done, &out);
+    assert_true(out.replayed);
+    assert_int_equal(d.head.due, 3);
+    assert_int_equal(done, 3);
+    commit(&job);
+    begin(5);
+    decide_due(&d, &job, 2, 50, &done, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(d.head.due, 5);
+    assert_int_equal(head_free(&d.head), 0);
+    assert_int_equal(done, 5); /* of the whole job */
+    take_now(&ana, CPN_SOLD_OUT);
+    commit(&job);
+}
+
+static void a_tick_moves_time_and_nothing_else(void **state)
+{
+    struct head before;
+
+    (void)state;
+    tail.day_taken = 9;
+    now_ms = NOON + DAY_MS;
+    begin(0);
+    decide_tick(&d);
+    before = tail;
+    commit(NULL);
+    assert_int_equal(tail.at_ms, NOON + DAY_MS);
+    assert_int_equal(tail.day_taken, 0);
+    assert_int_equal(tail.seq, before.seq + 1);
+    assert_int_equal(head_free(&tail), head_free(&before));
+}
+
+static void batches_chain_by_their_hashes(void **state)
+{
+    uint8_t hash[HASH_LEN], first[HASH_LEN];
+
+    (void)state;
+    begin(5);
+    take_times(&ana, 1);
+    commit(&ana);
+    assert_int_equal(batch->prev[0], 0x33);
+    batch_hash(batch, &scratch, hash);
+    assert_memory_equal(hash, tail.hash, HASH_LEN);
+    memcpy(first, tail.hash, HASH_LEN);
+    begin(5);
+    decide_tick(&d);
+    commit(NULL);
+    assert_memory_equal(batch->prev, first, HASH_LEN);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fresh, release)
+    const struct CMUnitTest tests[] = {
+        TEST(the_first_reason_of_the_table_is_the_answer),
+        TEST(a_coupon_in_each_state_and_outside_its_window),
+        TEST(a_thousand_redemptions_are_too_many),
+        TEST(a_taking_says_where_it_stands),
+        TEST(slots_go_out_in_the_order_of_the_stash_and_each_once),
+        TEST(an_empty_stash_asks_again_and_changes_nothing),
+        TEST(each_cap_lets_exactly_as_many_through),
+        TEST(the_total_is_the_slots_there_are),
+        TEST(daily_caps_open_again_at_the_coupons_midnight),
+        TEST(a_day_is_what_the_zone_says_it_is),
+        TEST(the_budget_is_spent_to_the_last_unit),
+        TEST(a_budget_of_nothing_still_gives_what_costs_nothing),
+        TEST(a_budget_lowered_below_what_is_spent_refuses),
+        TEST(sold_out_says_whether_it_may_change),
+        TEST(the_same_key_gives_the_same_answer_whatever_happened_since),
+        TEST(a_key_belongs_to_one_body),
+        TEST(a_key_is_its_users_own),
+        TEST(the_same_order_is_a_repeat_while_it_stands),
+        TEST(orders_without_id_never_repeat_each_other),
+        TEST(a_check_changes_nothing),
+        TEST(a_return_gives_everything_back),
+        TEST(a_return_of_another_day_keeps_that_days_counts),
+        TEST(a_return_is_done_once),
+        TEST(only_what_was_redeemed_can_be_returned),
+        TEST(a_coupon_is_made_once_and_its_id_never_again),
+        TEST(a_coupon_with_redemptions_stays),
+        TEST(a_change_rules_from_the_next_request_on),
+        TEST(refusals_of_a_change_come_in_their_order),
+        TEST(fields_are_fixed_once_slots_or_redemptions_exist),
+        TEST(lowering_the_cap_makes_free_slots_due_at_once),
+        TEST(what_a_return_frees_after_the_cap_was_lowered_can_be_taken),
+        TEST(retired_slots_next_to_each_other_are_one_entry),
+        TEST(a_generation_is_done_once_per_step),
+        TEST(a_generation_counts_what_exists_not_what_was_numbered),
+        TEST(retiring_takes_no_more_than_is_free),
+        TEST(a_tick_moves_time_and_nothing_else),
+        TEST(batches_chain_by_their_hashes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
