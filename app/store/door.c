@@ -2,6 +2,7 @@
 #include "store/door.h"
 
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ struct door *door_open(struct mongo *m)
         abort();
     d->mongo = m;
     d->options = bson_new();
+    d->number = randombytes_random();
     while (!(d->client = mongoc_client_pool_pop(m->pool)))
         log_event(LOG_WARNING, "store.pool_empty", "hint=\"raise mongodb.pool_size\"");
     return d;
@@ -61,6 +63,16 @@ static bool ensure_session(struct door *d, bson_error_t *error)
     d->session = mongoc_client_start_session(d->client, plain, error);
     mongoc_session_opts_destroy(plain);
     return d->session && mongoc_client_session_append(d->session, d->options, error);
+}
+
+bool door_ready(struct door *d)
+{
+    bson_error_t error = {0};
+
+    if (ensure_session(d, &error))
+        return true;
+    log_event(LOG_WARNING, "store.failed", "command=hello code=%" PRIu32 " reason=\"%s\"", error.code, error.message);
+    return false;
 }
 
 bool door_run_on(struct door *d, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error)

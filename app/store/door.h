@@ -25,7 +25,7 @@ struct mongo {
     char database[CONFIG_TEXT_SIZE];
     int64_t server_limit_ms; /* for maxTimeMS and wtimeout: the server gives up before our socket does */
     mongoc_uri_t *uri;
-    atomic_bool sharded; /* behind mongos: an $in or a range also names _id.c */
+    atomic_bool sharded; /* behind mongos: known once a door is ready. An $in or a range also names _id.c */
 };
 
 struct door {
@@ -35,6 +35,7 @@ struct door {
     mongoc_client_session_t *session; /* NULL until the first command */
     bson_t *options;                  /* {sessionId} */
     uint32_t code;                    /* of the last command that failed */
+    uint32_t number;                  /* random */
 };
 
 /* A document that is destroyed with its scope; AUTO_BCON: one made by BCON_NEW. */
@@ -54,6 +55,9 @@ static inline struct door *door_of(struct store *s)
 /* A door that shares m's pool; never NULL, waits where the pool is used up. */
 struct door *door_open(struct mongo *m);
 void door_close(struct store *s);
+
+/* True once the server's kind is known (mongo->sharded): asks it where nothing was sent yet. */
+bool door_ready(struct door *d);
 
 /* Run command on the service's database (or on another one). False: no proper answer, which is logged; the reply is
  * initialised either way, and the caller's to destroy. */

@@ -1,5 +1,5 @@
 /*
- * store/lane.c -- what a lane needs of the ledger: its mark, its batches, the append and the confirmation of its tail.
+ * store/lane.c -- what a lane needs of the ledger: its mark, its batches, the append. (confirm.c: its tail)
  *
  * Append   one unordered insert; a batch whose seq is taken is looked at with majority, so that it is ours or theirs
  *          for good. What the reply leaves open is UNKNOWN, never guessed
@@ -340,81 +340,5 @@ enum store_status lane_append(struct store *s, struct append *appends, size_t co
     for (size_t i = 0; i < count; i++)
         if (appends[i].result == APPEND_UNKNOWN)
             status = STORE_FAILED;
-    return status;
-}
-
-/* ---- confirm ---- */
-
-struct confirms {
-    struct confirm *items;
-    size_t count;
-};
-
-static bool moved_row(const bson_t *doc, void *context)
-{
-    struct confirms *list = context;
-    const char *coupon;
-    int64_t lane, seq;
-
-    if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_int(doc, "seq", &coupon, &seq))
-        return false;
-    for (size_t i = 0; i < list->count; i++) {
-        struct confirm *c = &list->items[i];
-
-        if (c->lane == lane && c->tail + 1 == seq && strcmp(c->coupon, coupon) == 0)
-            c->unmoved = false;
-    }
-    return true;
-}
-
-/* Linearizable: after reading, the primary has a majority agree that it still was one. Holds for each document of an
- * $in by itself, which is all that is asked here. */
-static enum store_status confirm_some(struct door *d, struct confirm *confirms, size_t count)
-{
-    struct confirms list = {confirms, count};
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, clause, ids, sub;
-    char buffer[16];
-    enum store_status status;
-
-    BSON_APPEND_UTF8(&command, "find", "ledger");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    if (count == 1) {
-        codec_ledger_id(&filter, "_id", confirms[0].coupon, confirms[0].lane, confirms[0].tail + 1);
-    } else {
-        BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
-        BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
-        for (size_t i = 0; i < count; i++)
-            codec_ledger_id(&ids, array_key(i, buffer), confirms[i].coupon, confirms[i].lane, confirms[i].tail + 1);
-        bson_append_array_end(&clause, &ids);
-        bson_append_document_end(&filter, &clause);
-    }
-    bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
-    BSON_APPEND_INT32(&sub, "_id", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "readConcern", &sub);
-    BSON_APPEND_UTF8(&sub, "level", "linearizable");
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "maxTimeMS", d->mongo->server_limit_ms);
-    BSON_APPEND_INT64(&command, "batchSize", (int64_t)count + 1);
-
-    for (size_t i = 0; i < count; i++)
-        confirms[i].unmoved = true;
-    status = door_read(d, &command, moved_row, &list);
-    for (size_t i = 0; i < count && status != STORE_OK; i++)
-        confirms[i].unmoved = false;
-    return status;
-}
-
-/* Behind mongos one by one: there a linearizable read is of one shard. */
-enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t count)
-{
-    struct door *d = door_of(s);
-    size_t step = d->mongo->sharded ? 1 : count;
-    enum store_status status = STORE_OK;
-
-    for (size_t i = 0; i < count && status == STORE_OK; i += step)
-        status = confirm_some(d, confirms + i, step);
     return status;
 }
