@@ -215,7 +215,9 @@ static void tell_errors(json_object *problem)
     for (size_t i = 0; i < json_object_array_length(errors); i++) {
         json_object *e = json_object_array_get_idx(errors, i);
 
-        ctl_complain("  %s: %s", json_text_at(e, "/pointer"), json_text_at(e, "/detail"));
+        const char *pointer = json_text_at(e, "/pointer");
+
+        ctl_complain("  %s: %s", pointer && *pointer ? pointer : "body", json_text_at(e, "/detail"));
     }
 }
 

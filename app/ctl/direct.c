@@ -37,6 +37,6 @@ void direct_close(struct direct *d)
 
 int direct_failed(void)
 {
-    ctl_complain("the database did not answer");
+    ctl_complain("the database did not answer properly; where a document cannot be read, a line above names it");
     return CTL_UNREACHABLE;
 }

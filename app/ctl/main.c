@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "ctl/ctl.h"
 #include "ctl/replset.h"
+#include "ctl/table.h"
 
 #define DEFAULT_CONFIG "conf/coupond.ini"
 
@@ -48,13 +49,17 @@ static const struct command commands[] = {
 
 void ctl_complain(const char *format, ...)
 {
+    char *text = NULL;
     va_list args;
 
-    fputs("couponctl: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    if (vasprintf(&text, format, args) < 0)
+        abort();
     va_end(args);
+    fputs("couponctl: ", stderr);
+    print_safely(text, stderr);
     fputc('\n', stderr);
+    free(text);
 }
 
 const char *ctl_var(void)

@@ -10,10 +10,10 @@
 #define TERMINAL_PAUSE_MS 100
 #define PLAIN_PAUSE_MS 2000
 
-void progress_begin(struct progress *p, const char *what, const char *unit)
+void progress_begin(struct progress *p, const char *what, const char *unit, bool plain)
 {
     *p = (struct progress){
-        .what = what, .unit = unit, .terminal = isatty(STDERR_FILENO) == 1, .started = mono_now(), .first = -1};
+        .what = what, .unit = unit, .terminal = isatty(STDERR_FILENO) == 1, .plain = plain, .started = mono_now(), .first = -1};
     p->shown = p->started;
 }
 
@@ -45,6 +45,8 @@ void progress_show(struct progress *p, int64_t done, int64_t total)
 
     if (p->first < 0)
         p->first = done;
+    if (!p->terminal && !p->plain)
+        return;
     if (mono_ms_between(p->shown, now) < (p->terminal ? TERMINAL_PAUSE_MS : PLAIN_PAUSE_MS))
         return;
     progress_line(line, p->what, p->unit, done, total, took_ms > 0 ? (done - p->first) * 1000 / took_ms : 0);

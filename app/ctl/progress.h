@@ -1,5 +1,6 @@
 /*
- * ctl/progress.h -- how far long work is: a bar on a terminal, else a plain line every few seconds. On standard error.
+ * ctl/progress.h -- how far long work is, on standard error: a bar on a terminal, else (where wanted) a plain line every few
+ * seconds.
  */
 #ifndef CTL_PROGRESS_H
 #define CTL_PROGRESS_H
@@ -12,13 +13,14 @@
 struct progress {
     const char *what; /* borrowed */
     const char *unit; /* "slots" */
-    bool terminal;
+    bool terminal, plain;
     struct mono started, shown;
     bool any;         /* something was shown */
     int64_t first;    /* done when it began, for the rate */
 };
 
-void progress_begin(struct progress *p, const char *what, const char *unit);
+/* plain: also where standard error is no terminal. */
+void progress_begin(struct progress *p, const char *what, const char *unit, bool plain);
 /* Show it, if enough time has passed; total 0: not known. */
 void progress_show(struct progress *p, int64_t done, int64_t total);
 /* Leave the line: what is printed next begins at its start. */

@@ -45,7 +45,7 @@ struct shelf {
 
 struct replay {
     int64_t lane;
-    unsigned part, parts;
+    struct replay_part part;
     drift_fn *report;
     void *context;
     struct arena arena;
@@ -123,7 +123,7 @@ static const char *entry_place(char where[WHERE_SIZE], const struct batch *b, co
 
 /* ---- life ---- */
 
-struct replay *replay_new(int64_t lane, unsigned part, unsigned parts, drift_fn *report, void *context)
+struct replay *replay_new(int64_t lane, struct replay_part part, drift_fn *report, void *context)
 {
     struct replay *r = calloc(1, sizeof *r);
 
@@ -131,7 +131,6 @@ struct replay *replay_new(int64_t lane, unsigned part, unsigned parts, drift_fn 
         abort();
     r->lane = lane;
     r->part = part;
-    r->parts = parts;
     r->report = report;
     r->context = context;
     r->totals.quarter_ms = -1;
@@ -187,7 +186,7 @@ static uint64_t hash_text(const char *text)
 
 static bool is_first_part(const struct replay *r)
 {
-    return r->part == 0;
+    return r->part.part == 0;
 }
 
 /* The row of that key, made if need be; NULL: it belongs to another part. */
@@ -195,7 +194,7 @@ static struct user *user_of(struct replay *r, const char *key)
 {
     struct user *u;
 
-    if (r->parts > 1 && hash_text(key) % r->parts != r->part)
+    if (r->part.parts > 1 && hash_text(key) % r->part.parts != r->part.part)
         return NULL;
     HASH_FIND_STR(r->users, key, u);
     if (u)
@@ -214,7 +213,7 @@ static struct shelf *shelf_of(struct replay *r, int64_t b)
 {
     struct shelf *s;
 
-    if ((uint64_t)b % r->parts != r->part)
+    if (b < replay_first_bucket(&r->part) || b >= replay_end_bucket(&r->part))
         return NULL;
     HASH_FIND(hh, r->shelves, &b, sizeof b, s);
     if (s)
@@ -427,17 +426,20 @@ static void replay_range_in(struct replay *r, struct shelf *s, const struct batc
 static void replay_range(struct replay *r, const struct batch *b, const struct entry *e)
 {
     char where[WHERE_SIZE];
+    int64_t first, end;
 
     if (e->n < 0 || e->count < 1 || e->count > RANGE_MOST || e->n > INT64_MAX - RANGE_MOST - BUCKET_SLOTS) {
         drift_int(r, "ledger", entry_place(where, b, e), "count", 1, e->count);
         return;
     }
-    for (int64_t k = bucket_of(e->n); k <= bucket_of(e->n + e->count - 1); k++) {
-        struct shelf *s = shelf_of(r, k);
-
-        if (s)
-            replay_range_in(r, s, b, e);
-    }
+    first = bucket_of(e->n);
+    end = bucket_of(e->n + e->count - 1) + 1;
+    if (first < replay_first_bucket(&r->part))
+        first = replay_first_bucket(&r->part);
+    if (end > replay_end_bucket(&r->part))
+        end = replay_end_bucket(&r->part);
+    for (; first < end; first++)
+        replay_range_in(r, shelf_of(r, first), b, e);
 }
 
 /* ---- entries: users ---- */

@@ -6,8 +6,8 @@
  *          So it may run while the lane is being written: a view is compared at the very seq at which it stands
  * Checks   each batch: seq without gap, hash, chain, running totals, ordinals; each entry: the slot's move and owner, the
  *          caps as they were in force, keys, returns; each view, total and mark, field by field
- * Memory   a part k of n of the users and buckets at a time: state for those alone is kept, and part 0 also checks what
- *          belongs to no user and bucket
+ * Memory   a part of the users and buckets at a time: state for those alone is kept, and part 0 also checks what belongs to
+ *          no user and bucket
  * Owns     copies of everything that it keeps
  */
 #ifndef CTL_REPLAY_H
@@ -33,7 +33,21 @@ typedef void drift_fn(void *context, const struct drift *d);
 
 struct replay;
 
-struct replay *replay_new(int64_t lane, unsigned part, unsigned parts, drift_fn *report, void *context);
+/* Which users and buckets one replay looks at: users by a hash of their alias, buckets by number. */
+struct replay_part {
+    unsigned part, parts;
+    int64_t buckets; /* in each part; the last one has the rest. 0 where parts is 1 */
+};
+static inline int64_t replay_first_bucket(const struct replay_part *p)
+{
+    return p->part * p->buckets;
+}
+static inline int64_t replay_end_bucket(const struct replay_part *p)
+{
+    return p->part + 1 == p->parts ? INT64_MAX : (p->part + 1) * p->buckets;
+}
+
+struct replay *replay_new(int64_t lane, struct replay_part part, drift_fn *report, void *context);
 void replay_free(struct replay *r);
 
 /* The marks, read before the views. */

@@ -71,7 +71,7 @@ static int watch_job(struct ctl *c, const char *id, struct answer *a)
     struct progress p;
     int code;
 
-    progress_begin(&p, c->args.words[0], "slots");
+    progress_begin(&p, c->args.words[0], "slots", true);
     for (;;) {
         bool silent = mono_ms_between(heard, mono_now()) > PATIENCE_MS;
 

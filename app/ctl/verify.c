@@ -171,10 +171,10 @@ static enum store_status read_uses(struct verify *v, struct replay *r)
     return s;
 }
 
-static enum store_status read_buckets(struct verify *v, struct replay *r)
+static enum store_status read_buckets(struct verify *v, struct replay *r, const struct replay_part *part)
 {
     struct bucket *buckets = calloc(PAGE_BUCKETS, sizeof *buckets);
-    int64_t from = 0;
+    int64_t from = replay_first_bucket(part);
     size_t count;
     enum store_status s;
 
@@ -194,7 +194,7 @@ static enum store_status read_buckets(struct verify *v, struct replay *r)
             replay_view_bucket(r, &buckets[i]);
             bucket_release(&buckets[i]);
         }
-    } while (count > 0);
+    } while (count > 0 && from < replay_end_bucket(part));
     free(buckets);
     return s;
 }
@@ -227,9 +227,9 @@ static enum store_status read_ledger(struct verify *v, struct replay *r, int64_t
 
 /* ---- one lane ---- */
 
-static enum store_status verify_part(struct verify *v, int64_t lane, unsigned part, unsigned parts)
+static enum store_status verify_part(struct verify *v, int64_t lane, struct replay_part part)
 {
-    struct replay *r = replay_new(lane, part, parts, tell_drift, v);
+    struct replay *r = replay_new(lane, part, tell_drift, v);
     struct coupon *definition = NULL;
     struct head tail;
     struct arena a;
@@ -239,25 +239,25 @@ static enum store_status verify_part(struct verify *v, int64_t lane, unsigned pa
     arena_init(&a, 0);
     if (s == STORE_OK)
         s = read_mark(v, lane, "totals", &totals_mark);
-    if (s == STORE_OK && part == 0)
+    if (s == STORE_OK && part.part == 0)
         s = read_totals(v, r);
-    if (s == STORE_OK && part == 0)
+    if (s == STORE_OK && part.part == 0)
         s = read_definition(v, &a, &definition, &seq);
     if (s == STORE_OK)
         s = read_uses(v, r);
     if (s == STORE_OK)
-        s = read_buckets(v, r);
+        s = read_buckets(v, r, &part);
     if (s == STORE_OK)
         s = read_tail(v, lane, &tail);
     if (s == STORE_OK) {
         replay_marks(r, views_mark, totals_mark);
-        if (part == 0)
+        if (part.part == 0)
             replay_view_coupon(r, definition, seq);
         s = read_ledger(v, r, lane, tail.seq);
     }
     if (s == STORE_OK)
         replay_end(r);
-    if (part == 0) {
+    if (part.part == 0) {
         v->batches += replay_sums(r).batches;
         v->entries += replay_sums(r).entries;
     }
@@ -279,9 +279,10 @@ static enum store_status verify_lane(struct verify *v, int64_t lane)
     struct head tail;
     enum store_status s = read_tail(v, lane, &tail);
     unsigned parts = s == STORE_OK ? parts_for(v, &tail) : 0;
+    int64_t buckets = parts ? bucket_of(tail.next_n) / parts + 1 : 0;
 
     for (unsigned part = 0; part < parts && s == STORE_OK; part++)
-        s = verify_part(v, lane, part, parts);
+        s = verify_part(v, lane, (struct replay_part){part, parts, buckets});
     return s;
 }
 
@@ -296,7 +297,7 @@ static enum store_status verify_coupon(struct verify *v, const char *coupon)
 
     v->coupon = coupon;
     v->batches = v->entries = v->drifts = 0;
-    progress_begin(&v->progress, coupon, "batches");
+    progress_begin(&v->progress, coupon, "batches", false);
     arena_init(&a, 0);
     s = read_definition(v, &a, &definition, &seq);
     if (s == STORE_OK && definition)

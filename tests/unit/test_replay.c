@@ -260,7 +260,7 @@ struct options {
 
 static void tell_part(const struct options *o, unsigned part, unsigned parts)
 {
-    struct replay *r = replay_new(0, part, parts, note, NULL);
+    struct replay *r = replay_new(0, (struct replay_part){part, parts, parts > 1 ? 1 : 0}, note, NULL);
     size_t until = o->until ? o->until : w.count;
 
     replay_marks(r, o->views_mark < 0 ? w.tail.seq : o->views_mark, o->totals_mark < 0 ? w.tail.seq : o->totals_mark);
