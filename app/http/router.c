@@ -163,8 +163,7 @@ static enum method method_of(const char *name, bool *head)
     return METHOD_OTHER;
 }
 
-/* Fill route, params and allowed. Returns the flags that all of the path's rows have together. */
-static unsigned find_route(struct request *r)
+unsigned router_find(struct request *r)
 {
     unsigned flags = 0;
 
@@ -344,7 +343,7 @@ static bool is_loopback(const struct request *r)
 
 enum handled router_begin(struct request *r)
 {
-    unsigned flags = find_route(r);
+    unsigned flags = router_find(r);
 
     if (r->allowed && ((flags & ROUTE_OPEN) || ((flags & ROUTE_LOOPBACK) && is_loopback(r) && !r->header.authorization)))
         return check(r);

@@ -47,6 +47,10 @@ extern const size_t routes_count;
 /* A request has arrived, its body unread: check it and start its handler. */
 handler router_begin;
 
+/* Fill method, path, route, its params and allowed from the header. Returns the route's flags; without a route, those of all
+ * rows that have the path. Part of router_begin(). */
+unsigned router_find(struct request *r);
+
 /* The route's number for metrics; NULL: routes_count. */
 unsigned router_number(const struct route *route);
 /* Names of all routes, and of none, in the order of their numbers; *count of them. */

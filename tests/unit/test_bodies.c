@@ -1,0 +1,522 @@
+/* Unit tests of what is read from bodies and written to them: takings, definitions, patches, redemptions, receipts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "http/coupon_body.h"
+#include "http/jsonin.h"
+#include "http/receipt.h"
+#include "http/redemption_body.h"
+
+static struct arena arena;
+static struct errors errors;
+
+static int set_up(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    errors_init(&errors, &arena);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    return 0;
+}
+
+static bool has_error(const char *pointer)
+{
+    for (size_t i = 0; i < errors.count && i < ERRORS_MAX; i++)
+        if (strcmp(errors.rows[i].pointer, pointer) == 0)
+            return true;
+    return false;
+}
+
+/* ---- takings ---- */
+
+static struct take_in *read_take(const char *text)
+{
+    struct take_in *in = arena_alloc(&arena, sizeof *in);
+    struct jsonc_object *o JSON_IN_AUTO = NULL;
+
+    errors_init(&errors, &arena);
+    o = json_in(text, strlen(text), &errors);
+    if (o)
+        fields_read(&take_table, o, "", in, &errors);
+    return in;
+}
+
+static void only_the_user_is_required(void **state)
+{
+    const struct take_in *in = read_take("{\"user\":\"u-1\"}");
+
+    (void)state;
+    assert_int_equal(errors.count, 0);
+    assert_string_equal(in->user, "u-1");
+    assert_null(in->order);
+    assert_null(in->metadata);
+    assert_null(in->code);
+    read_take("{}");
+    assert_true(has_error("/user"));
+}
+
+static void a_whole_order_is_read(void **state)
+{
+    const struct take_in *in = read_take(
+        "{\"user\":\"u\",\"state\":\"redeemed\",\"code\":null,\"reserve_s\":null,\"metadata\":{\"b\":1,\"a\":2},"
+        "\"order\":{\"id\":\"o\",\"amount_minor\":4200,\"currency\":\"EUR\",\"items\":[{\"sku\":\"A1\",\"category\":\"shoes\","
+        "\"amount_minor\":4200,\"quantity\":2},{\"amount_minor\":1}]}}");
+
+    (void)state;
+    assert_int_equal(errors.count, 0);
+    assert_string_equal(in->metadata, "{\"a\":2,\"b\":1}");
+    assert_string_equal(in->order->id, "o");
+    assert_int_equal(in->order->amount_minor, 4200);
+    assert_int_equal(in->order->line_count, 2);
+    assert_string_equal(in->order->lines[0].category, "shoes");
+    assert_int_equal(in->order->lines[0].quantity, 2);
+    assert_null(in->order->lines[1].sku);
+    assert_int_equal(in->order->lines[1].quantity, 1);
+}
+
+static void faults_are_pointed_at(void **state)
+{
+    static const struct {
+        const char *text, *pointer;
+    } rows[] = {
+        {"{\"user\":5}", "/user"},
+        {"{\"user\":null}", "/user"},
+        {"{\"user\":\"\"}", "/user"},
+        {"{\"user\":\"a\\u0001\"}", "/user"},
+        {"{\"user\":\"\\u007f\"}", "/user"},
+        {"{\"user\":\"u\",\"x\":1}", "/x"},
+        {"{\"user\":\"u\",\"key\":\"k\"}", "/key"},
+        {"{\"user\":\"u\",\"state\":\"issued\"}", "/state"},
+        {"{\"user\":\"u\",\"state\":\"free\"}", "/state"},
+        {"{\"user\":\"u\",\"state\":null}", "/state"},
+        {"{\"user\":\"u\",\"reserve_s\":10}", "/reserve_s"},
+        {"{\"user\":\"u\",\"reserve_s\":0}", "/reserve_s"},
+        {"{\"user\":\"u\",\"code\":\"\"}", "/code"},
+        {"{\"user\":\"u\",\"code\":\"\xC3\xA4\"}", "/code"},
+        {"{\"user\":\"u\",\"metadata\":[]}", "/metadata"},
+        {"{\"user\":\"u\",\"metadata\":null}", "/metadata"},
+        {"{\"user\":\"u\",\"metadata\":{\"n\":9007199254740993}}", "/metadata"},
+        {"{\"user\":\"u\",\"order\":5}", "/order"},
+        {"{\"user\":\"u\",\"order\":{\"amount_minor\":1.5}}", "/order/amount_minor"},
+        {"{\"user\":\"u\",\"order\":{\"amount_minor\":\"1\"}}", "/order/amount_minor"},
+        {"{\"user\":\"u\",\"order\":{\"amount_minor\":-1}}", "/order/amount_minor"},
+        {"{\"user\":\"u\",\"order\":{\"amount_minor\":9007199254740992}}", "/order/amount_minor"},
+        {"{\"user\":\"u\",\"order\":{\"currency\":\"eur\"}}", "/order/currency"},
+        {"{\"user\":\"u\",\"order\":{\"currency\":\"EURO\"}}", "/order/currency"},
+        {"{\"user\":\"u\",\"order\":{\"id\":\"\"}}", "/order/id"},
+        {"{\"user\":\"u\",\"order\":{\"items\":{}}}", "/order/items"},
+        {"{\"user\":\"u\",\"order\":{\"items\":[1]}}", "/order/items/0"},
+        {"{\"user\":\"u\",\"order\":{\"items\":[{}]}}", "/order/items/0/amount_minor"},
+        {"{\"user\":\"u\",\"order\":{\"items\":[{\"amount_minor\":1},{\"amount_minor\":1,\"a/b\":1}]}}",
+         "/order/items/1/a~1b"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        read_take(rows[i].text);
+        if (!has_error(rows[i].pointer))
+            fail_msg("%s: nothing points at %s", rows[i].text, rows[i].pointer);
+    }
+}
+
+static void users_are_bounded_in_bytes(void **state)
+{
+    char text[400];
+
+    (void)state;
+    snprintf(text, sizeof text, "{\"user\":\"%0128d\"}", 7);
+    read_take(text);
+    assert_int_equal(errors.count, 0);
+    snprintf(text, sizeof text, "{\"user\":\"%0129d\"}", 7);
+    read_take(text);
+    assert_true(has_error("/user"));
+    snprintf(text, sizeof text, "{\"user\":\"%0125d\xE2\x82\xAC\"}", 7); /* 126 characters, 128 bytes */
+    read_take(text);
+    assert_int_equal(errors.count, 0);
+    snprintf(text, sizeof text, "{\"user\":\"%0126d\xE2\x82\xAC\"}", 7);
+    read_take(text);
+    assert_true(has_error("/user"));
+}
+
+static void canonical(const char *text, struct buf *out)
+{
+    struct json j;
+
+    buf_clear(out);
+    j = json_to(out);
+    fields_canonical(&take_table, read_take(text), &j);
+    assert_int_equal(errors.count, 0);
+}
+
+static void the_same_request_has_the_same_fingerprint(void **state)
+{
+    static const char *const same[] = {
+        "{\"user\":\"u\"}",
+        " { \"user\" : \"u\" } ",
+        "{\"state\":\"redeemed\",\"user\":\"u\"}",
+        "{\"user\":\"\\u0075\",\"code\":null,\"reserve_s\":null,\"order\":null,\"metadata\":{}}",
+    };
+    static const char *const others[] = {
+        "{\"user\":\"v\"}",
+        "{\"user\":\"u\",\"order\":{}}",
+        "{\"user\":\"u\",\"order\":{\"id\":\"o\"}}",
+        "{\"user\":\"u\",\"metadata\":{\"a\":1}}",
+        "{\"user\":\"u\",\"code\":\"c\"}",
+        "{\"user\":\"u\",\"order\":{\"items\":[{\"amount_minor\":0}]}}",
+    };
+    struct buf first = BUF_INIT, next = BUF_INIT;
+    uint8_t a[FINGERPRINT_LEN], b[FINGERPRINT_LEN];
+
+    (void)state;
+    canonical(same[0], &first);
+    assert_string_equal(first.data, "{\"user\":\"u\"}");
+    fingerprint_of("take", &take_table, read_take(same[0]), a);
+    for (size_t i = 1; i < sizeof same / sizeof same[0]; i++) {
+        canonical(same[i], &next);
+        assert_string_equal(next.data, first.data);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        fingerprint_of("take", &take_table, read_take(others[i]), b);
+        assert_memory_not_equal(a, b, sizeof a);
+    }
+    fingerprint_of("other", &take_table, read_take(same[0]), b);
+    assert_memory_not_equal(a, b, sizeof a);
+    buf_free(&first);
+    buf_free(&next);
+}
+
+static void a_key_is_no_part_of_the_request(void **state)
+{
+    static const char text[] = "{\"user\":\"u\",\"key\":\"k1\"}";
+    struct take_in item;
+    struct jsonc_object *o JSON_IN_AUTO = json_in(text, sizeof text - 1, &errors);
+    uint8_t a[FINGERPRINT_LEN], b[FINGERPRINT_LEN];
+    struct op op = {.coupon = "c"};
+
+    (void)state;
+    fields_read(&take_item_table, o, "/items/0", &item, &errors);
+    assert_int_equal(errors.count, 0);
+    assert_string_equal(item.key, "k1");
+    fingerprint_of("take", &take_table, &item, a);
+    fingerprint_of("take", &take_table, read_take("{\"user\":\"u\"}"), b);
+    assert_memory_equal(a, b, sizeof a);
+    take_fill(&op, &item, item.key);
+    assert_memory_equal(op.take.fingerprint, a, sizeof a);
+    assert_int_equal(op.take.state, SLOT_REDEEMED);
+}
+
+/* ---- ids ---- */
+
+static void ids_are_read_and_written(void **state)
+{
+    static const char *const bad[] = {"", "-", "1", "1-", "-1", "1-0", "01-1", "1-01", "1-1x", "x1-1", " 1-1", "1--1", "1-1-1",
+                                      "+1-1", "1-4294967296", "9007199254740992-1", "99999999999999999999-1", "L0-1-2"};
+    char text[REDEMPTION_ID_SIZE];
+    uint32_t g;
+    int64_t n;
+
+    (void)state;
+    assert_true(redemption_id_parse("0-1", &n, &g) && n == 0 && g == 1);
+    assert_true(redemption_id_parse("9007199254740991-4294967295", &n, &g));
+    assert_int_equal(n, INT64_C(9007199254740991));
+    assert_int_equal(g, UINT32_MAX);
+    assert_string_equal(redemption_id(&(struct redemption){.n = n, .g = g}, text), "9007199254740991-4294967295");
+    assert_string_equal(redemption_id(&(struct redemption){.n = 1042, .g = 1}, text), "1042-1");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (redemption_id_parse(bad[i], &n, &g))
+            fail_msg("%s was taken for an id", bad[i]);
+}
+
+/* ---- definitions ---- */
+
+static struct coupon *read_coupon(const char *text)
+{
+    struct coupon *c = arena_alloc(&arena, sizeof *c);
+    struct jsonc_object *o JSON_IN_AUTO = NULL;
+
+    errors_init(&errors, &arena);
+    o = json_in(text, strlen(text), &errors);
+    coupon_init(c);
+    if (o)
+        coupon_read(o, c, &errors);
+    return c;
+}
+
+static void a_definition_has_its_defaults(void **state)
+{
+    const struct coupon *c = read_coupon("{\"title\":\"T\",\"cap\":{\"total\":5}}");
+
+    (void)state;
+    assert_int_equal(errors.count, 0);
+    assert_null(c->id);
+    assert_int_equal(c->state, COUPON_DRAFT);
+    assert_int_equal(c->cap.total, 5);
+    assert_int_equal(c->cap.per_user, 1);
+    assert_int_equal(c->cap.per_day, COUPON_NULL);
+    assert_string_equal(c->time_zone, "UTC");
+    assert_string_equal(c->metadata, "{}");
+}
+
+static void a_definition_round_trips(void **state)
+{
+    const struct coupon *c = read_coupon(
+        "{\"id\":\"a-1\",\"title\":\"T\xC3\xA4\",\"state\":\"paused\",\"starts_at\":\"2026-11-01T00:00:00+01:00\",\"ends_at\":null,"
+        "\"cap\":{\"total\":5,\"per_user_per_day\":2,\"per_user\":3},\"discount\":{\"kind\":\"percent\",\"percent_bp\":1000,"
+        "\"currency\":\"EUR\",\"only\":{\"skus\":[\"a\",\"b\"]}},\"metadata\":{\"z\":[1],\"a\":{}}}");
+    struct buf text = BUF_INIT, again = BUF_INIT;
+    struct json j = json_to(&text), k = json_to(&again);
+
+    (void)state;
+    assert_int_equal(errors.count, 0);
+    coupon_write(c, &j, false);
+    coupon_write(read_coupon(text.data), &k, false);
+    assert_int_equal(errors.count, 0);
+    assert_string_equal(again.data, text.data);
+    assert_non_null(strstr(text.data, "\"starts_at\":\"2026-10-31T23:00:00.000Z\""));
+    buf_free(&text);
+    buf_free(&again);
+}
+
+static void faults_of_a_definition_are_pointed_at(void **state)
+{
+    static const struct {
+        const char *text, *pointer;
+    } rows[] = {
+        {"{}", "/title"},
+        {"{}", "/cap/total"},
+        {"{\"title\":null,\"cap\":{\"total\":1}}", "/title"},
+        {"{\"title\":\"\",\"cap\":{\"total\":1}}", "/title"},
+        {"{\"title\":\"T\",\"cap\":null}", "/cap"},
+        {"{\"title\":\"T\",\"cap\":[]}", "/cap"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":0}}", "/cap/total"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1000000001}}", "/cap/total"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":true}}", "/cap/total"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1,\"x\":1}}", "/cap/x"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1,\"per_user\":null}}", "/cap/per_user"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1,\"policy\":\"none\"}}", "/cap/policy"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1,\"policy\":\"huh\"}}", "/cap/policy"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"version\":1}", "/version"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"id\":\"-\"}", "/id"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"id\":null}", "/id"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"id\":\"a b\"}", "/id"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"starts_at\":\"today\"}", "/starts_at"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"starts_at\":\"2026-11-01\"}", "/starts_at"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"lanes\":2}", "/lanes"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"codes\":{\"source\":\"imported\"}}", "/codes/source"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"discount\":{\"kind\":\"none\",\"amount_minor\":5}}", "/discount/amount_minor"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"discount\":{\"kind\":\"amount\",\"currency\":\"EUR\"}}", "/discount/amount_minor"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"discount\":{\"kind\":\"other\",\"label\":\"l\",\"only\":{\"skus\":[5]}}}",
+         "/discount/only/skus/0"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"metadata\":\"x\"}", "/metadata"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        read_coupon(rows[i].text);
+        if (!has_error(rows[i].pointer))
+            fail_msg("%s: nothing points at %s", rows[i].text, rows[i].pointer);
+    }
+}
+
+static const struct coupon *patched(const struct coupon *c, const char *patch)
+{
+    struct jsonc_object *o JSON_IN_AUTO = NULL;
+
+    errors_init(&errors, &arena);
+    o = json_in(patch, strlen(patch), &errors);
+    assert_non_null(o);
+    return coupon_patch(c, o, &errors);
+}
+
+static void a_patch_is_merged(void **state)
+{
+    struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5,\"per_day\":3,\"per_user\":7},"
+                                   "\"metadata\":{\"a\":1,\"b\":{\"c\":2,\"d\":3}},\"low_stock\":4,"
+                                   "\"discount\":{\"kind\":\"other\",\"label\":\"L\",\"only\":{\"skus\":[\"a\",\"b\"]}}}");
+    const struct coupon *n;
+
+    (void)state;
+    c->version = 9;
+    n = patched(c, "{\"cap\":{\"per_day\":null,\"per_user\":null,\"total\":6},\"metadata\":{\"b\":{\"c\":null},\"e\":[1]},"
+                   "\"low_stock\":null,\"discount\":{\"only\":{\"skus\":[\"z\"]}}}");
+    assert_int_equal(errors.count, 0);
+    assert_string_equal(n->title, "T");
+    assert_int_equal(n->version, 9);
+    assert_int_equal(n->cap.total, 6);
+    assert_int_equal(n->cap.per_day, COUPON_NULL);
+    assert_int_equal(n->cap.per_user, 1); /* its default */
+    assert_int_equal(n->low_stock, COUPON_NULL);
+    assert_string_equal(n->metadata, "{\"a\":1,\"b\":{\"d\":3},\"e\":[1]}");
+    assert_int_equal(n->discount.only.skus.count, 1);
+    assert_string_equal(n->discount.label, "L");
+    n = patched(c, "{}");
+    assert_int_equal(errors.count, 0);
+    assert_int_equal(n->cap.per_user, 7);
+    assert_int_equal(c->cap.per_user, 7);
+}
+
+static void a_new_kind_drops_the_old_ones_fields(void **state)
+{
+    const struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5},\"discount\":{\"kind\":\"amount\","
+                                         "\"amount_minor\":500,\"currency\":\"EUR\",\"min_spend_minor\":7,"
+                                         "\"only\":{\"skus\":[\"a\"]}}}");
+    const struct coupon *n = patched(c, "{\"discount\":{\"kind\":\"percent\",\"percent_bp\":1000}}");
+
+    (void)state;
+    assert_int_equal(errors.count, 0);
+    assert_int_equal(n->discount.amount_minor, COUPON_NULL);
+    assert_string_equal(n->discount.currency, "EUR"); /* both kinds have it */
+    assert_int_equal(n->discount.only.skus.count, 1);
+    n = patched(c, "{\"discount\":{\"kind\":\"none\"}}");
+    assert_int_equal(errors.count, 0);
+    assert_null(n->discount.currency);
+    assert_int_equal(n->discount.only.skus.count, 0);
+    patched(c, "{\"discount\":{\"kind\":\"none\",\"amount_minor\":4}}");
+    assert_true(has_error("/discount/amount_minor"));
+}
+
+static void bad_patches_are_pointed_at(void **state)
+{
+    const struct coupon *c = read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5}}");
+
+    (void)state;
+    patched(c, "{\"title\":null}");
+    assert_true(has_error("/title"));
+    patched(c, "{\"cap\":null}");
+    assert_true(has_error("/cap/total"));
+    patched(c, "{\"cap\":5}");
+    assert_true(has_error("/cap"));
+    patched(c, "{\"id\":\"d\"}");
+    assert_true(has_error("/id"));
+    patched(c, "{\"id\":null}");
+    assert_true(has_error("/id"));
+    patched(c, "{\"discount\":5}");
+    assert_true(has_error("/discount"));
+    patched(c, "{\"discount\":{\"kind\":5}}");
+    assert_true(has_error("/discount/kind"));
+    patched(c, "{\"new\":{\"deep\":1}}");
+    assert_true(has_error("/new"));
+    patched(c, "{\"id\":\"c\"}");
+    assert_int_equal(errors.count, 0);
+}
+
+/* ---- receipts and redemptions ---- */
+
+static void seed(struct receipt_key *k, const char *text)
+{
+    char path[] = "/tmp/seed-XXXXXX";
+    const char *message;
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    receipt_key_load(k, path, &message);
+    unlink(path);
+}
+
+static void a_receipt_verifies(void **state)
+{
+    struct receipt_key k;
+    char text[RECEIPT_TEXT_SIZE];
+    unsigned char signature[crypto_sign_BYTES];
+    static const char message[] = "summer\n1042-1\n317\n2026-11-21T10:00:00.000Z";
+    size_t len;
+
+    (void)state;
+    seed(&k, "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60\n"); /* RFC 8032, test 1 */
+    assert_true(k.present);
+    assert_int_equal(k.public[0], 0xd7);
+    assert_int_equal(k.public[31], 0x1a);
+    assert_ptr_equal(receipt_sign(&k, "summer", "1042-1", 317, INT64_C(1795255200000), text), text);
+    assert_int_equal(sodium_base642bin(signature, sizeof signature, text, strlen(text), NULL, &len, NULL,
+                                       sodium_base64_VARIANT_URLSAFE_NO_PADDING), 0);
+    assert_int_equal(len, sizeof signature);
+    assert_int_equal(crypto_sign_verify_detached(signature, (const unsigned char *)message, sizeof message - 1, k.public), 0);
+}
+
+static void bad_seeds_are_no_keys(void **state)
+{
+    static const char *const texts[] = {"", "xyz", "9d61", "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60ff",
+                                        "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60 x"};
+    struct receipt_key k;
+    char text[RECEIPT_TEXT_SIZE];
+    const char *message;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        seed(&k, texts[i]);
+        assert_false(k.present);
+    }
+    assert_false(receipt_key_load(&k, "/nonexistent/seed", &message));
+    assert_null(receipt_sign(&k, "c", "1-1", 1, 0, text));
+}
+
+static void a_redemption_is_written_whole(void **state)
+{
+    static struct worker w;
+    struct redemption d = {.n = 1042, .g = 2, .from = 1, .ordinal = 317, .seq = 88, .at_ms = INT64_C(1795255200000),
+                           .state = SLOT_REDEEMED, .discount_minor = 500, .left = 4683, .day = 317, .user = 1, .user_day = 1,
+                           .order = "o-99"};
+    struct buf out = BUF_INIT;
+    struct json j = json_to(&out);
+
+    (void)state;
+    redemption_write(&j, &w, "summer-sale", "u-17", &d);
+    assert_string_equal(
+        out.data,
+        "{\"id\":\"1042-2\",\"coupon\":\"summer-sale\",\"user\":\"u-17\",\"slot\":1042,\"lane\":0,\"code\":null,\"state\":\"redeemed\","
+        "\"from\":\"1042-1\",\"ordinal\":317,\"seq\":88,\"at\":\"2026-11-21T10:00:00.000Z\",\"reserved_until\":null,"
+        "\"valid_until\":null,\"order\":\"o-99\",\"discount_minor\":500,\"metadata\":{},"
+        "\"after\":{\"left\":4683,\"day\":317,\"user\":1,\"user_day\":1},\"receipt\":null}");
+    buf_clear(&out);
+    j = json_to(&out);
+    d.left = COUPON_NULL;
+    d.from = 0;
+    d.metadata = "{\"a\":1}";
+    redemption_write(&j, &w, "c", "", &d); /* erased */
+    assert_non_null(strstr(out.data, "\"user\":null"));
+    assert_non_null(strstr(out.data, "\"from\":null"));
+    assert_non_null(strstr(out.data, "\"left\":null"));
+    assert_non_null(strstr(out.data, "\"metadata\":{\"a\":1}"));
+    buf_free(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(only_the_user_is_required, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_whole_order_is_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(faults_are_pointed_at, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(users_are_bounded_in_bytes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_same_request_has_the_same_fingerprint, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_key_is_no_part_of_the_request, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(ids_are_read_and_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_definition_has_its_defaults, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_definition_round_trips, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(faults_of_a_definition_are_pointed_at, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_patch_is_merged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_new_kind_drops_the_old_ones_fields, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bad_patches_are_pointed_at, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_receipt_verifies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bad_seeds_are_no_keys, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_redemption_is_written_whole, set_up, tear_down),
+    };
+
+    return sodium_init() < 0 ? 1 : cmocka_run_group_tests_name("bodies", tests, NULL, NULL);
+}

@@ -1,0 +1,213 @@
+/* Unit tests of http/jsonin: what is JSON, and what json-c would let through. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/jsonin.h"
+
+static struct arena arena;
+
+static int set_up(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    return 0;
+}
+
+/* Scan a copy of exactly len bytes, so that a sanitizer sees every read past the end. */
+static bool scan(const char *text, size_t len, struct json_scan *out)
+{
+    char *copy = malloc(len ? len : 1);
+    bool ok;
+
+    assert_non_null(copy);
+    memcpy(copy, text, len);
+    ok = json_scan(copy, len, out);
+    free(copy);
+    return ok;
+}
+
+static void good_texts_pass(void **state)
+{
+    static const char *const texts[] = {
+        "{}", "[]", " \t\r\n{ } ", "null", "true", "false", "0", "-0", "-1", "1.5", "1e5", "1E+5", "1e-5", "0.0", "\"\"",
+        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\"", "\"\\ud83d\\ude00\"", "\"\xF0\x9F\x98\x80\"", "\"\xE2\x82\xAC\"", "\"\x7F\"",
+        "{\"a\":1,\"b\":[1,2,{\"c\":null}]}", "9223372036854775807", "-9223372036854775808", "1.7976931348623157e308",
+        "[1 , 2 ,3]", "{\"\":\"\"}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct json_scan s;
+
+        if (!scan(texts[i], strlen(texts[i]), &s))
+            fail_msg("%s was refused: %s at %zu", texts[i], s.fault, s.fault_at);
+    }
+}
+
+static void bad_texts_are_refused(void **state)
+{
+    static const char *const texts[] = {
+        "", " ", "{", "}", "[", "]", "{]", "[}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{,}", "[1,]", "[,1]", "[1 2]",
+        "{\"a\":1 \"b\":2}", "{a:1}", "{'a':1}", "['a']", "NaN", "[NaN]", "Infinity", "-Infinity", "[-Infinity]", "nan",
+        "nul", "nulll", "True", "01", "-01", "00", "1.", ".5", "-", "+1", "1e", "1e+", "0x10", "1_000", "--1", "1.5.5",
+        "\"\\x41\"", "\"\\u12\"", "\"\\u123g\"", "\"\\'\"", "\"", "\"\\", "\"\\u", "\"a\nb\"", "\"\t\"", "\"\x01\"",
+        "\"\\u0000\"", "{\"\\u0000\":1}", "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\ud800\"", "\"\\ud800x\"",
+        "\"\\ud800\\n\"", "\"\\ude00\\ud83d\"", "\"\xFF\"", "\"\xC0\x80\"", "\"\xC3\"", "\"\xED\xA0\x80\"",
+        "\"\xE0\x80\x80\"", "\"\xF4\x90\x80\x80\"", "\"\xF8\x88\x80\x80\x80\"", "\"\x80\"", "{} {}", "{}x", "1 2", "{}\x01",
+        "// c\n{}", "{/* c */}", "{}//", "9223372036854775808", "-9223372036854775809", "123456789012345678901234567890",
+        "1e400", "-1e400", "\xEF\xBB\xBF{}", "{\"a\" 1}", "{1:2}", "{null:1}", "[1]]",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct json_scan s;
+
+        if (scan(texts[i], strlen(texts[i]), &s))
+            fail_msg("%s was taken for JSON", texts[i]);
+        assert_non_null(s.fault);
+        assert_true(s.fault_at <= strlen(texts[i]));
+    }
+}
+
+static void a_raw_nul_is_refused(void **state)
+{
+    struct json_scan s;
+
+    (void)state;
+    assert_false(scan("{}\0", 3, &s));
+    assert_false(scan("\"a\0b\"", 5, &s));
+    assert_false(scan("\0", 1, &s));
+}
+
+static void depth_is_bounded(void **state)
+{
+    char text[2 * JSON_DEPTH_MAX + 8];
+    struct json_scan s;
+
+    (void)state;
+    memset(text, '[', JSON_DEPTH_MAX);
+    memset(text + JSON_DEPTH_MAX, ']', JSON_DEPTH_MAX);
+    assert_true(scan(text, (size_t)2 * JSON_DEPTH_MAX, &s));
+    memset(text, '[', JSON_DEPTH_MAX + 1);
+    memset(text + JSON_DEPTH_MAX + 1, ']', JSON_DEPTH_MAX + 1);
+    assert_false(scan(text, (size_t)2 * JSON_DEPTH_MAX + 2, &s));
+    assert_string_equal(s.fault, "nested too deeply");
+}
+
+static void every_cut_of_a_text_is_refused(void **state)
+{
+    static const char text[] = "{\"a\":[1,2.5e3,\"\\ud83d\\ude00\xE2\x82\xAC\",true,null],\"b\":{\"c\":false}}";
+    struct json_scan s;
+
+    (void)state;
+    assert_true(scan(text, sizeof text - 1, &s));
+    for (size_t len = 0; len < sizeof text - 1; len++)
+        assert_false(scan(text, len, &s));
+}
+
+static void members_and_range_are_told(void **state)
+{
+    static const char text[] = "  {\"a\":{\"b\":1,\"c\":[{\"d\":2}]}}\n";
+    struct json_scan s;
+
+    (void)state;
+    assert_true(scan(text, sizeof text - 1, &s));
+    assert_int_equal(s.members, 4);
+    assert_int_equal(s.start, 2);
+    assert_int_equal(s.end, sizeof text - 2);
+}
+
+static struct jsonc_object *parse(const char *text, struct errors *e)
+{
+    errors_init(e, &arena);
+    return json_in(text, strlen(text), e);
+}
+
+static void an_object_is_parsed(void **state)
+{
+    struct errors e;
+    struct jsonc_object *o JSON_IN_AUTO = parse(" {\"a\":[1,{\"b\":null}], \"c\":\"x\"} ", &e);
+
+    (void)state;
+    assert_non_null(o);
+    assert_int_equal(e.count, 0);
+    assert_string_equal(json_object_get_string(json_object_object_get(o, "c")), "x");
+}
+
+static void what_is_no_object_is_refused(void **state)
+{
+    static const char *const texts[] = {"[]", "null", "1", "\"x\"", "true", ""};
+    struct errors e;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        assert_null(parse(texts[i], &e));
+        assert_int_equal(e.count, 1);
+        assert_string_equal(e.rows[0].pointer, "");
+    }
+}
+
+static void a_member_named_twice_is_refused(void **state)
+{
+    static const char *const texts[] = {
+        "{\"a\":1,\"a\":1}", "{\"a\":1,\"b\":2,\"a\":3}", "{\"x\":{\"a\":1,\"a\":2}}", "{\"x\":[{\"a\":1,\"a\":2}]}",
+        "{\"a\":1,\"\\u0061\":2}", "{\"a\":null,\"a\":null}",
+    };
+    struct errors e;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (parse(texts[i], &e))
+            fail_msg("%s was taken", texts[i]);
+        assert_int_equal(e.count, 1);
+    }
+}
+
+static void errors_are_bounded_and_counted(void **state)
+{
+    struct errors e;
+    struct buf out = BUF_INIT;
+    struct json j = json_to(&out);
+
+    (void)state;
+    errors_init(&e, &arena);
+    for (int i = 0; i < 2 * ERRORS_MAX; i++)
+        errors_add(&e, "/x", "y");
+    assert_int_equal(e.count, 2 * ERRORS_MAX);
+    errors_write(&e, &j);
+    assert_true(out.len < ERRORS_MAX * 40);
+    buf_free(&out);
+    assert_string_equal(pointer_to(&arena, "/m", "a/b~c"), "/m/a~1b~0c");
+    assert_string_equal(pointer_to_index(&arena, "/items", 7), "/items/7");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(good_texts_pass, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bad_texts_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_raw_nul_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(depth_is_bounded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_cut_of_a_text_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(members_and_range_are_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_object_is_parsed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_no_object_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_member_named_twice_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(errors_are_bounded_and_counted, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests_name("jsonin", tests, NULL, NULL);
+}

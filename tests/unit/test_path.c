@@ -1,0 +1,135 @@
+/* Unit tests of http/path: the raw target, decoded after splitting. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "http/path.h"
+
+static struct arena arena;
+
+static int set_up(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    return 0;
+}
+
+static void a_path_is_split_before_it_is_decoded(void **state)
+{
+    struct path p;
+
+    (void)state;
+    assert_true(path_parse(&p, "/coupons/c1/users/a%2Fb%20c+d", &arena));
+    assert_int_equal(p.count, 4);
+    assert_string_equal(p.segments[0], "coupons");
+    assert_string_equal(p.segments[3], "a/b c+d"); /* + is itself in a path */
+    assert_string_equal(p.raw, "/coupons/c1/users/a%2Fb%20c+d");
+}
+
+static void slashes_count(void **state)
+{
+    struct path p;
+
+    (void)state;
+    assert_true(path_parse(&p, "/", &arena));
+    assert_int_equal(p.count, 1);
+    assert_string_equal(p.segments[0], "");
+    assert_true(path_parse(&p, "/coupons/", &arena));
+    assert_int_equal(p.count, 2);
+    assert_string_equal(p.segments[1], "");
+    assert_true(path_parse(&p, "//x", &arena));
+    assert_int_equal(p.count, 2);
+}
+
+static void what_is_too_deep_matches_nothing(void **state)
+{
+    struct path p;
+
+    (void)state;
+    assert_true(path_parse(&p, "/1/2/3/4/5/6/7/8", &arena));
+    assert_int_equal(p.count, PATH_SEGMENTS_MAX);
+    assert_true(path_parse(&p, "/1/2/3/4/5/6/7/8/9/10", &arena));
+    assert_int_equal(p.count, PATH_SEGMENTS_MAX + 1);
+}
+
+static void bad_targets_are_refused(void **state)
+{
+    static const char *const targets[] = {"", "coupons", "*", "/a%", "/a%2", "/a%2/b", "/a%zz", "/a%%20", "/%00", "/a%0g",
+                                          "/x?a=%", "/x?%zz=1", "/x?a=%00", "/x?a%"};
+    struct path p;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
+        if (path_parse(&p, targets[i], &arena))
+            fail_msg("%s was taken", targets[i]);
+}
+
+static void a_query_is_read(void **state)
+{
+    struct path p;
+
+    (void)state;
+    assert_true(path_parse(&p, "/x?user=a%26b+c&limit=5&&flag&empty=&user=2", &arena));
+    assert_int_equal(p.count, 1);
+    assert_string_equal(p.raw, "/x");
+    assert_string_equal(path_query(&p, "user"), "a&b c");
+    assert_string_equal(path_query(&p, "limit"), "5");
+    assert_string_equal(path_query(&p, "flag"), "");
+    assert_string_equal(path_query(&p, "empty"), "");
+    assert_null(path_query(&p, "none"));
+    assert_true(path_parse(&p, "/x?", &arena));
+    assert_int_equal(p.query_count, 0);
+}
+
+static void too_many_parameters_are_refused(void **state)
+{
+    struct path p;
+
+    (void)state;
+    assert_true(path_parse(&p, "/?a&a&a&a&a&a&a&a&a&a&a&a&a&a&a&a", &arena));
+    assert_false(path_parse(&p, "/?a&a&a&a&a&a&a&a&a&a&a&a&a&a&a&a&a", &arena));
+}
+
+static void encoding_is_undone_by_decoding(void **state)
+{
+    char text[256];
+    struct buf out = BUF_INIT;
+    struct path p;
+
+    (void)state;
+    for (int i = 1; i < 256; i++)
+        text[i - 1] = (char)i;
+    text[255] = '\0';
+    buf_putc(&out, '/');
+    path_encode(text, &out);
+    assert_null(strpbrk(out.data + 1, "/?&=+ \""));
+    assert_true(path_parse(&p, out.data, &arena));
+    assert_int_equal(p.count, 1);
+    assert_string_equal(p.segments[0], text);
+    buf_free(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_path_is_split_before_it_is_decoded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slashes_count, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_too_deep_matches_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bad_targets_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_query_is_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(too_many_parameters_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(encoding_is_undone_by_decoding, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests_name("path", tests, NULL, NULL);
+}

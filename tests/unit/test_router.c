@@ -1,0 +1,350 @@
+/* Unit tests of http/router's table, and of http/reply and http/list: what needs no connection. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/metrics.h"
+#include "http/list.h"
+#include "http/reply.h"
+#include "http/router.h"
+
+static struct worker worker;
+static struct request *request;
+
+/* A request as the reactor would have read it. */
+static struct request *make(const char *method, const char *target)
+{
+    memset((char *)request + REQUEST_ZEROED, 0, sizeof *request - REQUEST_ZEROED);
+    arena_reset(&request->arena);
+    buf_clear(&request->reply.header);
+    buf_clear(&request->reply.body);
+    errors_init(&request->errors, &request->arena);
+    request->worker = &worker;
+    request->id = "r-1";
+    request->header.method = method;
+    request->header.target = target;
+    router_find(request);
+    return request;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    request = calloc(1, sizeof *request);
+    assert_non_null(request);
+    arena_init(&request->arena, 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    arena_free(&request->arena);
+    buf_free(&request->reply.body);
+    buf_free(&request->reply.header);
+    free(request);
+    return 0;
+}
+
+static const char *header(void)
+{
+    return request->reply.header.data ? request->reply.header.data : "";
+}
+
+/* ---- the table ---- */
+
+static void every_route_is_found_by_its_own_pattern(void **state)
+{
+    static const char *const methods[] = {"GET", "POST", "PATCH", "DELETE"};
+
+    (void)state;
+    for (size_t i = 0; i < routes_count; i++) {
+        struct buf target = BUF_INIT;
+
+        for (const char *p = routes[i].pattern; *p; p++) {
+            buf_putc(&target, *p == '{' ? 'x' : *p);
+            if (*p == '{')
+                p = strchr(p, '}');
+        }
+        make(methods[routes[i].method], target.data);
+        if (request->route != &routes[i])
+            fail_msg("%s %s is answered by %s", methods[routes[i].method], routes[i].pattern,
+                     request->route ? request->route->name : "nobody");
+        buf_free(&target);
+    }
+}
+
+static void every_route_is_whole(void **state)
+{
+    size_t count;
+    const char *const *names = router_names(&count);
+
+    (void)state;
+    assert_int_equal(count, routes_count + 1);
+    assert_true(count <= METRICS_ROUTES_MAX);
+    assert_string_equal(names[routes_count], "none");
+    for (size_t i = 0; i < routes_count; i++) {
+        const struct route *r = &routes[i];
+
+        assert_string_equal(names[router_number(r)], r->name);
+        assert_non_null(r->start);
+        assert_true((r->roles != 0) != ((r->flags & ROUTE_OPEN) != 0)); /* open, or somebody's */
+        assert_true((r->roles & ROLE_BIT(ROLE_OPS)) || (r->flags & ROUTE_OPEN)); /* ops may do everything */
+        assert_true((r->body == BODY_NONE) == (r->body_max == 0));
+        assert_true(r->method == METHOD_GET ? r->body == BODY_NONE : true);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(r->name, routes[k].name);
+    }
+}
+
+static void params_are_taken_from_the_raw_path(void **state)
+{
+    (void)state;
+    make("GET", "/coupons/c1/users/a%2Fb");
+    assert_string_equal(request->route->name, "user_get");
+    assert_string_equal(request->coupon, "c1");
+    assert_string_equal(request->params[0], "a/b");
+    make("GET", "/coupons/-/users/u?limit=3");
+    assert_string_equal(request->route->name, "wallet");
+    assert_null(request->coupon);
+    assert_string_equal(request->params[0], "u");
+    make("POST", "/coupons/%63/redemptions/5-1/reverse");
+    assert_string_equal(request->coupon, "c");
+    assert_string_equal(request->params[0], "5-1");
+}
+
+static void unknown_paths_have_no_methods(void **state)
+{
+    static const char *const targets[] = {"/", "/coupon", "/coupons/", "/coupons/-", "/coupons/-/", "/coupons/-/nothing",
+                                          "/coupons//counts", "/coupons/c/", "/coupons/c/nothing", "/coupons/-/counts",
+                                          "/coupons/c/slots/1/2", "/Coupons", "/coupons/c/redemptions/1-1/redeem/x"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        make("GET", targets[i]);
+        if (request->route || request->allowed || request->bad_target)
+            fail_msg("%s is served", targets[i]);
+    }
+    make("GET", "/coupons/%zz");
+    assert_true(request->bad_target);
+}
+
+static void methods_are_told_apart(void **state)
+{
+    (void)state;
+    make("HEAD", "/coupons/c");
+    assert_string_equal(request->route->name, "coupon_get");
+    assert_true(request->head);
+    make("OPTIONS", "/coupons/c");
+    assert_null(request->route);
+    assert_int_equal(request->allowed, 1u << METHOD_GET | 1u << METHOD_PATCH | 1u << METHOD_DELETE);
+    make("get", "/coupons/c");
+    assert_null(request->route);
+    make("POST", "/coupons/c/redemptions/batch");
+    assert_string_equal(request->route->name, "redemption_batch");
+    make("POST", "/coupons/c/slots/retire");
+    assert_string_equal(request->route->name, "slots_retire");
+}
+
+/* ---- replies ---- */
+
+static void problems_have_every_member(void **state)
+{
+    (void)state;
+    make("GET", "/coupons/c");
+    errors_add(&request->errors, "/a", "b\"c");
+    reply_problem(request, CPN_BAD_REQUEST, "why");
+    assert_int_equal(request->reply.status, 400);
+    assert_string_equal(request->reply.content_type, "application/problem+json");
+    assert_string_equal(request->reply.body.data,
+                        "{\"type\":\"/coupons/-/problems/bad_request\",\"title\":\"Malformed request\",\"status\":400,"
+                        "\"detail\":\"why\",\"code\":\"bad_request\",\"retry\":false,\"request_id\":\"r-1\","
+                        "\"errors\":[{\"pointer\":\"/a\",\"detail\":\"b\\\"c\"}]}");
+}
+
+static void who_must_wait_is_told_how_long(void **state)
+{
+    (void)state;
+    make("GET", "/coupons/c");
+    reply_problem(request, CPN_BUSY, NULL);
+    assert_non_null(strstr(header(), "Retry-After: 1\r\n"));
+    make("GET", "/coupons/c");
+    request->op.at_ms = 1000000;
+    request->op.outcome = (struct outcome){.result = CPN_DAILY_CAP_REACHED, .retry = true, .retry_at_ms = 1061001};
+    reply_refusal(request);
+    assert_int_equal(request->reply.status, 409);
+    assert_non_null(strstr(header(), "Retry-After: 62\r\n"));
+    make("GET", "/coupons/c");
+    request->op.outcome = (struct outcome){.result = CPN_SOLD_OUT, .retry = true};
+    reply_refusal(request);
+    assert_null(strstr(header(), "Retry-After"));
+    assert_non_null(strstr(request->reply.body.data, "\"retry\":true"));
+    make("GET", "/coupons/c");
+    reply_problem(request, CPN_UNAUTHORIZED, NULL);
+    assert_non_null(strstr(header(), "WWW-Authenticate: Bearer\r\n"));
+}
+
+static void tags_are_compared(void **state)
+{
+    static const struct {
+        const char *header;
+        bool strong, weak;
+    } rows[] = {
+        {"\"7\"", true, true}, {"W/\"7\"", false, true}, {"\"6\", \"7\"", true, true}, {"\"77\"", false, false},
+        {"\"6\",W/\"7\"", false, true}, {"*", true, true}, {" * ", true, true}, {"7", false, false}, {"", false, false},
+        {"\"7", false, false}, {"\"a,\"7\"", false, false}, {"**", false, false},
+    };
+    bool any;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (if_match_passes(rows[i].header, 7, &any) != rows[i].strong)
+            fail_msg("If-Match: %s", rows[i].header);
+        make("GET", "/coupons/c");
+        request->header.if_none_match = rows[i].header;
+        if (strcmp(rows[i].header, "**") != 0 && reply_not_modified(request, 7) != rows[i].weak)
+            fail_msg("If-None-Match: %s", rows[i].header);
+    }
+}
+
+static void accept_is_weighed(void **state)
+{
+    static const struct {
+        const char *accept;
+        bool csv;
+    } rows[] = {
+        {NULL, false}, {"", false}, {"*/*", false}, {"text/csv", true}, {"application/json", false}, {"text/*", true},
+        {"application/json, text/csv", false}, {"application/json;q=0.5, text/csv", true}, {"text/csv;q=0", false},
+        {"text/csv; q=0.1, */*;q=0.2", false}, {"TEXT/CSV", true}, {"text/csvx", false}, {"text/html,*/*;q=0.8", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (accept_prefers(rows[i].accept, "text/csv", "application/json") != rows[i].csv)
+            fail_msg("Accept: %s", rows[i].accept);
+}
+
+/* ---- lists ---- */
+
+/* The cursor that a page of `target` ends with, at position. */
+static char *cursor_of(const char *target, const char *position)
+{
+    const char *from;
+    struct json j;
+
+    make("GET", target);
+    j = reply_body(request);
+    json_object(&j);
+    list_end(request, &j, position);
+    from = strstr(request->reply.body.data, "\"next\":\"");
+    assert_non_null(from);
+    from += 8;
+    return strndup(from, strcspn(from, "\""));
+}
+
+static bool follow(const char *target, const char *cursor, struct list *l)
+{
+    char address[600];
+
+    snprintf(address, sizeof address, "%s%ccursor=%s", target, strchr(target, '?') ? '&' : '?', cursor);
+    make("GET", address);
+    return list_begin(request, l);
+}
+
+static void a_cursor_leads_on_in_its_own_list(void **state)
+{
+    char *cursor = cursor_of("/coupons?state=active&limit=7", "17.c");
+    struct list l;
+
+    (void)state;
+    assert_non_null(strstr(header(), "Link: </coupons?state=active&limit=7&cursor="));
+    assert_true(follow("/coupons?state=active&limit=7", cursor, &l));
+    assert_string_equal(l.position, "17.c");
+    assert_int_equal(l.limit, 7);
+    assert_true(follow("/coupons?limit=9&state=active", cursor, &l)); /* the limit may change */
+    assert_false(follow("/coupons?state=draft", cursor, &l));
+    assert_int_equal(request->reply.status, 400);
+    assert_non_null(strstr(request->reply.body.data, "bad_cursor"));
+    assert_false(follow("/coupons", cursor, &l));
+    assert_false(follow("/coupons/-/jobs?state=active", cursor, &l));
+    for (size_t i = 0; cursor[i]; i++) {
+        char was = cursor[i];
+
+        cursor[i] = was == 'A' ? 'B' : 'A';
+        assert_false(follow("/coupons?state=active", cursor, &l));
+        cursor[i] = was;
+    }
+    free(cursor);
+}
+
+static void forged_cursors_are_refused(void **state)
+{
+    static const char *const cursors[] = {"", "x", "AAAA", "AAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAA", "%3D%3D", "a b", "....",
+                                          "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"};
+    struct list l;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cursors / sizeof cursors[0]; i++)
+        if (follow("/coupons", cursors[i], &l))
+            fail_msg("%s was taken", cursors[i]);
+}
+
+static void limits_are_checked(void **state)
+{
+    static const char *const bad[] = {"0", "1001", "-1", "x", "", "1.5", "99999999999999999999", "%2B5"};
+    struct list l;
+
+    (void)state;
+    make("GET", "/coupons");
+    assert_true(list_begin(request, &l));
+    assert_int_equal(l.limit, LIST_LIMIT);
+    assert_null(l.position);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char target[64];
+
+        snprintf(target, sizeof target, "/coupons?limit=%s", bad[i]);
+        make("GET", target);
+        if (list_begin(request, &l))
+            fail_msg("limit=%s was taken", bad[i]);
+        assert_int_equal(request->reply.status, 400);
+    }
+}
+
+static void times_of_a_query_may_hold_a_plus(void **state)
+{
+    int64_t a = 0, b = 0;
+
+    (void)state;
+    make("GET", "/coupons/c/reports?from=2026-11-01T00:00:00+01:00");
+    assert_true(query_time(request, "from", &a));
+    make("GET", "/coupons/c/reports?from=2026-11-01T00:00:00%2B01:00");
+    assert_true(query_time(request, "from", &b));
+    assert_int_equal(a, b);
+    make("GET", "/coupons/c/reports?from=yesterday");
+    assert_false(query_time(request, "from", &b));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_route_is_found_by_its_own_pattern, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_route_is_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(params_are_taken_from_the_raw_path, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(unknown_paths_have_no_methods, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(methods_are_told_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(problems_have_every_member, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_must_wait_is_told_how_long, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(tags_are_compared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(accept_is_weighed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_cursor_leads_on_in_its_own_list, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(forged_cursors_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(limits_are_checked, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(times_of_a_query_may_hold_a_plus, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests_name("router", tests, NULL, NULL);
+}
