@@ -12,6 +12,7 @@
 
 #define CLOCK_EVERY_MS 5000
 #define WRITE_CHUNK 1024
+#define BUCKET_CHUNK 512
 
 struct views {
     struct store *store;
@@ -39,8 +40,7 @@ struct round {
     struct written_use *uses;
     struct view_write *writes;
     size_t count, capacity;
-    struct bucket *folded; /* buckets made here, to be released */
-    size_t folded_count;
+    struct store_time when; /* of the latest write */
 };
 
 static void *checked(void *p)
@@ -98,7 +98,33 @@ static void add_bucket(struct round *r, const char *coupon, const struct bucket 
     *add_write(r) = (struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = k};
 }
 
+/* Write them all, or STORE_FAILED. */
+static enum store_status write_some(struct views *v, struct view_write *writes, size_t count, struct store_time *when)
+{
+    struct store_time one = {0, 0};
+    enum store_status status = count ? v->store->ops->write_views(v->store, writes, count, &one) : STORE_OK;
+
+    for (size_t i = 0; status == STORE_OK && i < count; i++)
+        if (!writes[i].written)
+            status = STORE_FAILED;
+    *when = store_time_later(*when, one);
+    return status;
+}
+
 /* ---- other writers' batches ---- */
+
+/* Whoever appended them has normally written their views as well: then the mark says so. */
+static enum store_status is_written(struct views *v, struct round *r, const struct view_job *job, bool *written)
+{
+    struct mark mark;
+    enum store_status status = v->store->ops->mark(v->store, job->lane->coupon, job->lane->number, "views", &mark);
+
+    *written = status == STORE_OK && mark.seq >= job->batches[job->batch_count - 1]->batch->head.seq;
+    if (*written)
+        r->when = store_time_later(r->when, mark.when);
+    return status;
+}
+
 
 /* The distinct users of the batches that are not our own. */
 static size_t foreign_users(const struct view_job *job, struct arena *a, struct use_read **reads)
@@ -197,29 +223,47 @@ static size_t foreign_buckets(const struct view_job *job, struct arena *a, int64
     return distinct;
 }
 
-static enum store_status fold_foreign_buckets(struct views *v, struct round *r, struct view_job *job)
+/* Read, fold and write some buckets; forget them again, for a generation touches thousands. */
+static enum store_status write_some_buckets(struct views *v, struct round *r, const struct view_job *job,
+                                            const int64_t *numbers, size_t count)
 {
-    int64_t *numbers;
-    size_t count = foreign_buckets(job, &r->arena, &numbers);
-    struct bucket_read *reads;
-    struct bucket *buckets;
+    struct bucket_read *reads = arena_array(&r->arena, count, sizeof *reads);
+    struct bucket *buckets = checked(calloc(count, sizeof *buckets));
+    struct view_write *writes = arena_array(&r->arena, count, sizeof *writes);
     enum store_status status;
+    size_t behind = 0;
 
-    if (count == 0)
-        return STORE_OK;
-    reads = arena_array(&r->arena, count, sizeof *reads);
-    r->folded = checked(realloc(r->folded, (r->folded_count + count) * sizeof *r->folded));
-    buckets = r->folded + r->folded_count;
     for (size_t i = 0; i < count; i++) {
         bucket_init(&buckets[i], numbers[i]);
         reads[i] = (struct bucket_read){.coupon = job->lane->coupon, .b = numbers[i], .bucket = &buckets[i]};
     }
-    r->folded_count += count;
     status = v->store->ops->buckets(v->store, job->after, reads, count);
-    for (size_t i = 0; status == STORE_OK && i < count; i++)
+    for (size_t i = 0; status == STORE_OK && i < count; i++) {
+        bool laid = false;
+
         for (size_t k = 0; k < job->batch_count; k++)
             if (numbers[i] >= job->batches[k]->first_b && numbers[i] < job->batches[k]->end_b)
-                fold_bucket(&buckets[i], job->batches[k]->batch);
+                laid = fold_bucket(&buckets[i], job->batches[k]->batch) || laid;
+        if (laid)
+            writes[behind++] = (struct view_write){.kind = VIEW_BUCKET, .coupon = job->lane->coupon, .bucket = &buckets[i]};
+    }
+    if (status == STORE_OK)
+        status = write_some(v, writes, behind, &r->when);
+    for (size_t i = 0; i < count; i++)
+        bucket_release(&buckets[i]);
+    free(buckets);
+    return status;
+}
+
+static enum store_status write_foreign_buckets(struct views *v, struct round *r, const struct view_job *job)
+{
+    int64_t *numbers;
+    size_t count = foreign_buckets(job, &r->arena, &numbers);
+    enum store_status status = STORE_OK;
+
+    for (size_t first = 0; first < count && status == STORE_OK; first += BUCKET_CHUNK)
+        status = write_some_buckets(v, r, job, numbers + first,
+                                    count - first < BUCKET_CHUNK ? count - first : BUCKET_CHUNK);
     return status;
 }
 
@@ -260,9 +304,10 @@ static enum store_status fold_foreign_definition(struct views *v, struct round *
 static enum store_status collect(struct views *v, struct round *r, struct view_job *jobs)
 {
     enum store_status status = STORE_OK;
-    struct view_job *job;
 
-    for (job = jobs; job && status == STORE_OK; job = job->next) {
+    for (struct view_job *job = jobs; job && status == STORE_OK; job = job->next) {
+        bool written;
+
         for (size_t i = 0; job->own && i < job->own->batch->use_count; i++)
             add_use(r, job->lane->coupon, job->own->batch->uses[i]);
         if (job->definition)
@@ -271,48 +316,29 @@ static enum store_status collect(struct views *v, struct round *r, struct view_j
             add_bucket(r, job->lane->coupon, &job->buckets[i]);
         if (!job->batch_count)
             continue;
-        status = fold_foreign_users(v, r, job);
+        status = is_written(v, r, job, &written);
+        if (written)
+            continue;
+        if (status == STORE_OK)
+            status = fold_foreign_users(v, r, job);
         if (status == STORE_OK)
             status = fold_foreign_definition(v, r, job);
         if (status == STORE_OK)
-            status = fold_foreign_buckets(v, r, job);
+            status = write_foreign_buckets(v, r, job);
     }
     return status;
 }
 
-/* Buckets that were folded here: only now do their addresses stand still. */
-static void add_folded(struct round *r, struct view_job *jobs)
+static enum store_status write_all(struct views *v, struct round *r)
 {
-    size_t i = 0;
+    enum store_status status = STORE_OK;
 
-    for (struct view_job *job = jobs; job; job = job->next) {
-        int64_t *numbers;
-        size_t count = job->batch_count ? foreign_buckets(job, &r->arena, &numbers) : 0;
-
-        for (size_t k = 0; k < count; k++, i++)
-            if (r->folded[i].seq > 0)
-                add_bucket(r, job->lane->coupon, &r->folded[i]);
-    }
-    assert(i == r->folded_count);
-}
-
-static enum store_status write_all(struct views *v, struct round *r, struct store_time *when)
-{
     for (struct written_use *u = r->uses; u; u = u->hh.next)
         *add_write(r) = (struct view_write){.kind = VIEW_USE, .coupon = u->coupon, .use = u->use};
-    for (size_t first = 0; first < r->count; first += WRITE_CHUNK) {
-        size_t count = r->count - first < WRITE_CHUNK ? r->count - first : WRITE_CHUNK;
-        struct store_time one = {0, 0};
-        enum store_status status = v->store->ops->write_views(v->store, r->writes + first, count, &one);
-
-        if (status != STORE_OK)
-            return status;
-        for (size_t i = first; i < first + count; i++)
-            if (!r->writes[i].written)
-                return STORE_FAILED;
-        *when = store_time_later(*when, one);
-    }
-    return STORE_OK;
+    for (size_t first = 0; first < r->count && status == STORE_OK; first += WRITE_CHUNK)
+        status = write_some(v, r->writes + first, r->count - first < WRITE_CHUNK ? r->count - first : WRITE_CHUNK,
+                            &r->when);
+    return status;
 }
 
 static enum store_status write_marks(struct views *v, struct arena *a, struct view_job *jobs, struct store_time when)
@@ -337,9 +363,6 @@ static void round_free(struct round *r)
 
     HASH_ITER(hh, r->uses, u, next)
         HASH_DEL(r->uses, u);
-    for (size_t i = 0; i < r->folded_count; i++)
-        bucket_release(&r->folded[i]);
-    free(r->folded);
     free(r->writes);
     arena_free(&r->arena);
 }
@@ -351,12 +374,11 @@ static enum store_status run_round(struct views *v, struct view_job *jobs, struc
 
     arena_init(&r.arena, 64 * 1024);
     status = collect(v, &r, jobs);
-    if (status == STORE_OK) {
-        add_folded(&r, jobs);
-        status = write_all(v, &r, when);
-    }
     if (status == STORE_OK)
-        status = write_marks(v, &r.arena, jobs, *when);
+        status = write_all(v, &r);
+    if (status == STORE_OK)
+        status = write_marks(v, &r.arena, jobs, r.when);
+    *when = r.when;
     round_free(&r);
     return status;
 }
