@@ -159,13 +159,13 @@ static void make_ready_in(struct committer *c, struct lane *l, int64_t ms)
 
 static struct lane *find_lane(struct committer *c, const char *coupon, int64_t number)
 {
-    struct lane *l, *fresh = NULL;
+    struct lane *l;
     char key[LANE_KEY_SIZE];
 
     snprintf(key, sizeof key, "%s\n%lld", coupon, (long long)number);
     HASH_FIND_STR(c->lanes, key, l);
     if (!l) {
-        l = fresh = lane_new(coupon, number);
+        l = lane_new(coupon, number);
         HASH_ADD_STR(c->lanes, key, l);
     } else {
         DL_DELETE2(c->lru, l, lru_prev, lru_next);

@@ -93,18 +93,17 @@ enum cpn_result engine_call(struct engine *e, struct op *op)
     enum cpn_result r;
 
     op->done = wake;
-    op->context = &w;
+    op->context = &w; // cppcheck-suppress autoVariables
     r = engine_submit(e, op);
-    if (r != CPN_OK) {
+    if (r != CPN_OK)
         op->outcome = (struct outcome){.result = r, .retry = true};
-        return r;
-    }
     pthread_mutex_lock(&w.lock);
-    while (!w.finished)
+    while (r == CPN_OK && !w.finished)
         pthread_cond_wait(&w.done, &w.lock);
     pthread_mutex_unlock(&w.lock);
     pthread_mutex_destroy(&w.lock);
     pthread_cond_destroy(&w.done);
+    op->context = NULL;
     return op->outcome.result;
 }
 
