@@ -2,6 +2,7 @@
 #include "ctl/compare.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,7 +71,27 @@ static const struct field head_fields[] = {
     ROW(head, INT64, day_ms),   ROW(head, INT64, day_taken),
 };
 
-/* The field's value as text, of which equal values have equal ones. Longer texts are borrowed in *whole. */
+static size_t size_of(enum type t)
+{
+    static const size_t sizes[] = {
+        [INT64] = sizeof(int64_t), [INT] = sizeof(int), [UINT32] = sizeof(uint32_t), [STATE] = 1, [HASH16] = 16};
+
+    return sizes[t];
+}
+
+static bool is_same(const struct field *f, const void *expected, const void *found)
+{
+    const char *a = (const char *)expected + f->offset, *b = (const char *)found + f->offset;
+    const char *a_text, *b_text;
+
+    if (f->type != TEXT)
+        return memcmp(a, b, size_of(f->type)) == 0;
+    memcpy(&a_text, a, sizeof a_text);
+    memcpy(&b_text, b, sizeof b_text);
+    return a_text && b_text ? strcmp(a_text, b_text) == 0 : a_text == b_text;
+}
+
+/* The field's value as text; *whole points to text, or to a longer one that the record has. */
 static void render(const struct field *f, const void *record, char text[COMPARE_TEXT_SIZE], const char **whole)
 {
     const char *p = (const char *)record + f->offset;
@@ -115,10 +136,10 @@ static void compare_rows(const struct field *fields, size_t count, const void *e
         char a[COMPARE_TEXT_SIZE], b[COMPARE_TEXT_SIZE], name[COMPARE_TEXT_SIZE];
         const char *expected_text, *found_text;
 
+        if (is_same(&fields[i], expected, found))
+            continue;
         render(&fields[i], expected, a, &expected_text);
         render(&fields[i], found, b, &found_text);
-        if (expected_text && found_text ? strcmp(expected_text, found_text) == 0 : expected_text == found_text)
-            continue;
         snprintf(name, sizeof name, "%s%s", prefix, fields[i].name);
         differ(context, name, or_null(expected_text), or_null(found_text));
     }
@@ -142,7 +163,7 @@ void compare_use(const struct use *expected, const struct use *found, differ_fn 
         return;
     for (size_t i = 0; i < expected->count; i++) {
         const struct redemption *r = &expected->redemptions[i];
-        char prefix[64];
+        char prefix[64]; /* users have few: it may as well be made each time */
 
         snprintf(prefix, sizeof prefix, "redemption %" PRId64 "-%" PRIu32 " ", r->n, r->g);
         compare_rows(redemption_fields, COUNT(redemption_fields), r, &found->redemptions[i], prefix, differ, context);
@@ -150,23 +171,27 @@ void compare_use(const struct use *expected, const struct use *found, differ_fn 
 }
 
 /* A name that the ledger no longer has (an erased user) is not compared. */
-static void compare_slot(const struct slot *expected, struct slot found, const char *prefix, differ_fn *differ,
-                         void *context)
+static void compare_slot(const struct bucket *expected, int i, struct slot found, differ_fn *differ, void *context)
 {
-    if (!expected->user && expected->state != SLOT_FREE && expected->state != SLOT_RETIRED)
+    const struct slot *slot = &expected->slots[i];
+    char prefix[64] = "";
+
+    if (!slot->user && slot->state != SLOT_FREE && slot->state != SLOT_RETIRED)
         found.user = NULL;
-    compare_rows(slot_fields, COUNT(slot_fields), expected, &found, prefix, differ, context);
+    for (size_t f = 0; f < COUNT(slot_fields); f++) {
+        if (is_same(&slot_fields[f], slot, &found))
+            continue;
+        if (!prefix[0])
+            snprintf(prefix, sizeof prefix, "slot %" PRId64 " ", expected->b * BUCKET_SLOTS + i);
+        compare_rows(&slot_fields[f], 1, slot, &found, prefix, differ, context);
+    }
 }
 
 void compare_bucket(const struct bucket *expected, const struct bucket *found, differ_fn *differ, void *context)
 {
     compare_rows(bucket_fields, COUNT(bucket_fields), expected, found, "", differ, context);
-    for (int i = 0; i < BUCKET_SLOTS; i++) {
-        char prefix[64];
-
-        snprintf(prefix, sizeof prefix, "slot %" PRId64 " ", expected->b * BUCKET_SLOTS + i);
-        compare_slot(&expected->slots[i], found->slots[i], prefix, differ, context);
-    }
+    for (int i = 0; i < BUCKET_SLOTS; i++)
+        compare_slot(expected, i, found->slots[i], differ, context);
 }
 
 void compare_counts(const struct report_counts *expected, const struct report_counts *found, differ_fn *differ,
