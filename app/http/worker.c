@@ -5,6 +5,8 @@
 #include <malloc.h>
 #include <signal.h>
 #include <sodium.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -66,6 +68,34 @@ static const struct engine_hooks hooks = {
     .queue = on_queue, .appended = on_appended, .viewed = on_viewed,
 };
 
+/* COUPONS_CRASH_POINT=NAME:N, for tests only: die, as by kill -9, when the point is reached for the Nth time. */
+static struct {
+    const char *name;
+    size_t len;
+    atomic_long left;
+} crash;
+
+static void on_crash_point(const char *name)
+{
+    if (strlen(name) == crash.len && strncmp(name, crash.name, crash.len) == 0 && atomic_fetch_sub(&crash.left, 1) == 1)
+        raise(SIGKILL);
+}
+
+static struct engine_hooks hooks_with_crash_point(void)
+{
+    const char *text = getenv("COUPONS_CRASH_POINT");
+    const char *colon = text ? strchr(text, ':') : NULL;
+    struct engine_hooks with = hooks;
+
+    if (!colon)
+        return hooks;
+    crash.name = text;
+    crash.len = (size_t)(colon - text);
+    atomic_init(&crash.left, strtol(colon + 1, NULL, 10));
+    with.crash_point = on_crash_point;
+    return with;
+}
+
 /* ---- starting ---- */
 
 static void read_receipt_key(struct worker *w)
@@ -95,7 +125,9 @@ static struct engine *start_engine(struct worker *w)
         .patience_ms = c->coupond_drain_s * 1000 / 4,
     };
 
-    return engine_start(&config, mongo_source(w->mongo), &hooks);
+    const struct engine_hooks counted = hooks_with_crash_point();
+
+    return engine_start(&config, mongo_source(w->mongo), &counted);
 }
 
 /* SIGTERM has come. Half of the time is for what is in flight, a quarter for the engine; past the rest the master kills us. */
