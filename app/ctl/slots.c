@@ -12,6 +12,8 @@
 
 #define COUNT_MOST INT64_C(1000000000)
 #define POLL_MS 100
+#define ATTEMPTS 4
+#define ATTEMPT_PAUSE_MS 500
 #define PATIENCE_MS 30000 /* how long the service may be silent while a job is watched */
 
 const struct argp_option ctl_slots_generate_options[] = {
@@ -36,23 +38,28 @@ static char *request_body(const struct ctl *c, int64_t count)
     return text;
 }
 
-/* Ask for the job. Asked again with the same key when no answer came, so that there is one job at the most. */
+/* Ask for the job; again, with the same key, when no answer came or the service was busy: so there is one job at the most. */
 static int start_job(struct ctl *c, int64_t count, struct answer *a)
 {
     const char *given = ctl_option(c, OPT_IDEMPOTENCY_KEY);
     char made[ID_SHORT_LEN + 1];
     char *body = request_body(c, count);
-    int code = CTL_UNREACHABLE;
+    int code;
 
     id_random(made, ID_SHORT_LEN);
-    for (int attempt = 1; attempt <= 2 && code == CTL_UNREACHABLE; attempt++)
+    for (int attempt = 1;; attempt++) {
         code = client_call(c,
                            (struct call){.method = "POST",
                                          .path = client_path("/coupons/%s/slots", c->args.words[0]),
                                          .body = body,
                                          .key = given ? given : made,
-                                         .quiet = attempt == 1},
+                                         .quiet = attempt < ATTEMPTS},
                            a);
+        if (attempt == ATTEMPTS || (code == CTL_OK ? a->status < 500 : code != CTL_UNREACHABLE))
+            break;
+        answer_release(a);
+        nanosleep(&(struct timespec){0, ATTEMPT_PAUSE_MS * 1000000L}, NULL);
+    }
     free(body);
     return code;
 }
