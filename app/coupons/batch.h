@@ -130,6 +130,7 @@ struct batch {
 /* A batch without entries, whose id is new. */
 struct batch *batch_new(const char *coupon, int64_t lane);
 void batch_free(struct batch *b);
+/* Append an entry. The pointer is good until the next batch_add(). */
 struct entry *batch_add(struct batch *b, enum entry_kind kind);
 
 /* Append the batch's line of GET /ledger to out: RFC 8785, without a newline; with_hash adds the member "hash". */

@@ -30,7 +30,9 @@ struct order {
 };
 
 /* The discount that order (NULL: none) earns, into *discount_minor.
- * CPN_OK, or ORDER_NOT_ELIGIBLE with *why pointing to a static sentence: no order, currency, categories, minimum spend. */
+ * CPN_OK, or ORDER_NOT_ELIGIBLE with *why pointing to a static sentence: no order, currency, categories, minimum spend.
+ * discount.only admits a line whose category or whose sku is listed; with lists, an order without lines has none.
+ * An order that names no currency is taken to be in the coupon's. */
 enum cpn_result discount_of(const struct coupon *c, const struct order *order, int64_t *discount_minor,
                             const char **why) CPN_CHECKED;
 

@@ -49,7 +49,7 @@ enum slot_move {
 struct slot_rule {
     enum slot_state from;
     enum slot_move move;
-    enum slot_state to;     /* for cancel and expire of a hold: where it came from decides, see slot_move_to */
+    enum slot_state to;     /* for cancel and expire of a hold with slot.from: issued, and nothing is given back */
     bool new_generation;    /* a taking or a hold */
     bool takes, gives_back; /* a slot leaves free, or returns to it */
 };
