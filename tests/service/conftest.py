@@ -63,3 +63,15 @@ def nothing_dies(stack):
     before = stack.pids()
     yield
     assert stack.pids() == before, f"a process died: {before} before, {stack.pids()} after\n{stack.log()[-2000:]}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test also shows what the service logged last that is worse than info."""
+    report = yield
+    if report.when == "call" and report.failed:
+        stacks = [s for s in getattr(item, "funcargs", {}).values() if isinstance(s, Stack)]
+        for s in stacks:
+            lines = [line for line in s.log().splitlines() if "level=info" not in line]
+            report.sections.append(("the service's log", "\n".join(lines[-15:])))
+    return report

@@ -220,7 +220,7 @@ def walk(client, target):
     while target:
         reply = client.get(target).expect(200)
         page = reply.json()
-        assert set(page) == {"items", "next"}, page
+        assert {"items", "next"} <= set(page), page
         items += page["items"]
         pages += 1
         link = reply.header("Link")
@@ -317,6 +317,7 @@ def test_counts_are_live_and_not_for_caches(stack, reporting, storefront):
     ({"codes": {"source": "imported"}}, "/codes/source"),
     ({"on_user_cap": "existing"}, "/on_user_cap"),
     ({"replenish": {"below": 10, "add": 100}}, "/replenish/below"),
+    ({"valid_for_s": 3600}, "/valid_for_s"),
 ], ids=lambda v: v if isinstance(v, str) else "")
 def test_a_value_of_a_later_version_is_refused_with_its_pointer(ops, members, pointer):
     make(ops, **members).problem("bad_request", at=pointer)
@@ -330,7 +331,7 @@ GOOD = [
     ("title", "x"), ("title", "\U0001f600" * 200), ("description", "ä" * 2000), ("reserve_s", 1), ("reserve_s", 86400),
     ("cap/total", 1), ("cap/total", 10**9), ("cap/per_day", 1), ("cap/per_day", 10**9), ("cap/per_user", 1),
     ("cap/per_user", 1000), ("cap/discount_minor", 2**53 - 1), ("id", "_" * 64), ("id", "9"), ("id", "_-"),
-    ("metadata", {"a": "x" * 4000}), ("valid_for_s", 1), ("valid_for_s", 315360000), ("low_stock", 100),
+    ("metadata", {"a": "x" * 4000}), ("low_stock", 100),
     ("time_zone", "America/Argentina/Buenos_Aires"), ("starts_at", "2026-02-28T23:59:59.999+14:00"),
     ("ends_at", "2124-02-29T12:00:00-12:00"),
 ]
@@ -338,7 +339,7 @@ BAD = [
     ("title", ""), ("title", "x" * 201), ("title", 5), ("title", ["x"]), ("title", None), ("description", "x" * 2001),
     ("description", False), ("state", "gone"), ("state", 1), ("state", "ACTIVE"), ("reserve_s", 0), ("reserve_s", 86401),
     ("reserve_s", "900"), ("reserve_s", 1.5), ("cap/total", 0), ("cap/total", -1), ("cap/total", 10**9 + 1), ("cap/total", "10"),
-    ("cap/total", True), ("cap/total", 2**63), ("cap/total", 2**64), ("cap/total", -2**63), ("cap/per_day", 0),
+    ("cap/total", True), ("cap/total", 2**62), ("cap/per_day", 0),
     ("cap/per_day", 10**9 + 1), ("cap/per_user", 0), ("cap/per_user", 1001), ("cap/per_user_per_day", 0), ("cap/policy", "exactly"),
     ("cap/discount_minor", -1), ("cap/unknown", 1), ("cap", []), ("cap", 5), ("cap", "x"), ("discount/kind", "gift"),
     ("id", ""), ("id", "-x"), ("id", "a" * 65), ("id", "a b"), ("id", "ä"), ("id", "a/b"), ("id", "a\n"), ("id", 7),

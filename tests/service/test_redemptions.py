@@ -137,12 +137,12 @@ def test_of_several_reasons_the_first_of_the_table_is_told(stack, storefront):
     good = {"amount_minor": 2000, "currency": "EUR"}
     storefront.take(coupon, "u", "first", order=good).expect(201)
 
-    def ask(code, key=None, **members):
+    def ask(refusal, key=None, **members):
         reply = storefront.take(coupon, "u", key, **members)
-        problem = reply.problem(code)
+        problem = reply.problem(refusal)
         told = storefront.post(f"/coupons/{coupon}/check", {"user": "u", **members}).ok()
         if key is None:
-            assert (told["ok"], told["code"]) == (False, code), told
+            assert (told["ok"], told["code"]) == (False, refusal), told
         return reply, problem
 
     poor = {"amount_minor": 1999, "currency": "EUR"}

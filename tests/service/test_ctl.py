@@ -1,0 +1,158 @@
+"""couponctl: its commands, their exit codes, and that verify finds what is wrong."""
+import copy
+import datetime
+import json
+
+import pytest
+
+from stack import wait_until
+
+
+def run(stack, *arguments, status=0):
+    done = stack.couponctl(*arguments)
+    assert done.returncode == status, f"couponctl {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def test_help_tells_every_command(stack):
+    text = run(stack, "--help")
+    for command in ("coupon create", "coupon show", "coupon list", "slots generate", "keys create", "keys list", "keys revoke",
+                    "report", "verify", "config"):
+        assert command in text, f"{command} is not in:\n{text}"
+    assert "COUPON" in run(stack, "verify", "--help")
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["coupon"], ["coupon", "fly"], ["coupon", "show"], ["slots", "generate", "x"],
+                                       ["slots", "generate", "x", "many"], ["keys", "create"], ["keys", "create", "--role", "king"],
+                                       ["report"], ["verify", "--fly"], ["coupon", "show", "a", "b"]], ids=" ".join)
+def test_a_command_that_is_none_says_so_and_fails(stack, arguments):
+    done = stack.couponctl(*arguments)
+    assert done.returncode not in (0, 1), f"exit {done.returncode}\n{done.stdout}"
+    assert done.stdout.strip(), "nothing was said"
+
+
+def test_a_coupon_can_be_made_filled_shown_listed_and_reported(stack):
+    name = f"by-hand-{next(stack.names)}"
+    assert name in run(stack, "coupon", "create", "--id", name, "--title", "By hand", "--state", "active", "--total", 10)
+    assert run(stack, "coupon", "create", "--id", name, "--title", "Again", "--total", 10, status=1)
+    run(stack, "slots", "generate", name, 10)
+    stack.client("storefront").take(name, "u").expect(201)
+    shown = json.loads(run(stack, "coupon", "show", name, "--json"))
+    assert shown["definition"]["title"] == "By hand" and shown["counts"]["redeemed"] == 1, shown
+    assert "By hand" in run(stack, "coupon", "show", name)
+    assert name in run(stack, "coupon", "list") and name in run(stack, "coupon", "list", "--state", "active")
+    assert name not in run(stack, "coupon", "list", "--state", "draft")
+    wait_until("the report to hold it", lambda: " 1" in run(stack, "report", name, "--period", "day"))
+    run(stack, "verify", name)
+    assert run(stack, "slots", "generate", name, 1, status=1), "above the cap"
+    assert run(stack, "coupon", "show", "never-made", status=1)
+
+
+def test_keys_can_be_made_listed_and_revoked(stack):
+    key = run(stack, "keys", "create", "--role", "storefront", "--label", "a till").split()[-1]
+    _, name, secret = key.split("_")
+    listed = run(stack, "keys", "list")
+    assert name in listed and "a till" in listed and secret not in listed
+    run(stack, "keys", "revoke", name)
+    assert run(stack, "keys", "revoke", "nosuchkey000", status=1)
+
+
+def test_config_prints_what_is_in_force(stack):
+    text = run(stack, "config")
+    assert "step_slots = 4096" in text and "workers = 2" in text and "batch_max" in text, text
+
+
+def test_verify_says_that_all_is_well_of_an_empty_and_of_a_used_coupon(stack, storefront):
+    empty, used = stack.coupon(), stack.coupon(slots=100)
+    storefront.take(used, "u").expect(201)
+    run(stack, "verify", empty, used)
+
+
+def test_verify_of_a_coupon_that_is_not_there_fails(stack):
+    assert stack.couponctl("verify", "never-made").returncode != 0
+
+
+# ---- every kind of damage is found ----
+
+def settled(stack, coupon):
+    """Views and totals are written up to the coupon's seq."""
+    seq = stack.counts(coupon)["seq"]
+    marks = stack.database.marks
+    wait_until("the marks", lambda: all((m := marks.find_one({"_id": {"c": coupon, "l": 0, "kind": kind}})) and m["seq"] >= seq
+                                        for kind in ("views", "totals")))
+
+
+def taking(document):
+    """The ledger's entry of a taking, as it is stored."""
+    return next(e for e in document["e"] if e["k"] == "redeem")
+
+
+LATER = datetime.timedelta(days=1)
+TAKEN = {"e.k": "redeem"}
+DAMAGE = {
+    "a user's count": ("users", {"_id.u": "a"}, lambda d: d.update(total=d["total"] + 1)),
+    "a user's count of today": ("users", {"_id.u": "a"}, lambda d: d.update(today=0)),
+    "a user's redemption": ("users", {"_id.u": "a"}, lambda d: d["redemptions"].pop()),
+    "a redemption's generation": ("users", {"_id.u": "a"}, lambda d: d["redemptions"][0].update(g=2)),
+    "a user who took nothing": ("users", {"_id.u": "a"}, lambda d: d["_id"].update(u="ghost")),
+    "a user who is gone": ("users", {"_id.u": "b"}, None),
+    "a slot's owner": ("buckets", {"_id.b": 0}, lambda d: d["t"][0].update(u="z")),
+    "a slot's state": ("buckets", {"_id.b": 0}, lambda d: d["t"].pop()),
+    "a slot's generation": ("buckets", {"_id.b": 0}, lambda d: d.update(g=[9, *d["g"][1:]])),
+    "a bucket's count": ("buckets", {"_id.b": 0}, lambda d: d.update(free=d["free"] + 1)),
+    "a bucket that is gone": ("buckets", {"_id.b": 1}, None),
+    "the reporter's totals": ("totals", {}, lambda d: d.update(redeemed=d["redeemed"] + 1)),
+    "the reporter's money": ("totals", {}, lambda d: d.update(discount_minor=0)),
+    "totals that are gone": ("totals", {}, None),
+    "an entry's ordinal": ("ledger", TAKEN, lambda d: taking(d).update(o=99)),
+    "an entry's slot": ("ledger", TAKEN, lambda d: taking(d).update(n=69)),
+    "an entry's money": ("ledger", TAKEN, lambda d: taking(d).update(discount=1)),
+    "an entry's user": ("ledger", TAKEN, lambda d: d["who"][0].update(u="z")),
+    "a batch's hash": ("ledger", TAKEN, lambda d: d.update(hash=bytes(32))),
+    "a batch's previous hash": ("ledger", TAKEN, lambda d: d.update(prev=bytes(32))),
+    "a batch's time": ("ledger", TAKEN, lambda d: d.update(at=d["at"] + LATER)),
+    "a batch's totals": ("ledger", TAKEN, lambda d: d["totals"].update(redeemed=0)),
+    "a batch that is gone": ("ledger", {"_id.seq": 3}, None),
+    "a definition": ("coupons", {}, lambda d: d["def"].update(title="Forged")),
+    "a definition's cap": ("coupons", {}, lambda d: d["def"]["cap"].update(per_user=4)),
+}
+
+
+@pytest.fixture
+def settled_coupon(stack, storefront):
+    coupon = stack.coupon(slots=70, cap={"total": 70, "per_user": 3}, discount={"kind": "amount", "amount_minor": 5, "currency": "EUR"})
+    for user in ("a", "a", "b"):
+        storefront.take(coupon, user).expect(201)
+    settled(stack, coupon)
+    stack.verify(coupon)
+    return coupon
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_verify_finds_and_names_damage(stack, settled_coupon, what):
+    """Damage one document, see verify fail and say where, and put it back."""
+    collection, query, change = DAMAGE[what]
+    documents = stack.database[collection]
+    good = documents.find_one({"_id" if collection == "coupons" else "_id.c": settled_coupon, **query})
+    assert good, f"there is no {query} in {collection}"
+    bad = copy.deepcopy(good)
+    documents.delete_one({"_id": good["_id"]})
+    try:
+        if change:
+            change(bad)
+            assert bad != good, "the damage is none"
+            documents.insert_one(bad)
+        text = run(stack, "verify", settled_coupon, status=1)
+        assert settled_coupon in text, text
+    finally:
+        documents.delete_one({"_id": bad["_id"]})
+        documents.insert_one(good)
+
+
+def test_verify_goes_through_all_coupons_and_says_which_is_wrong(stack, settled_coupon):
+    users = stack.database.users
+    users.update_one({"_id": {"c": settled_coupon, "u": "a"}}, {"$inc": {"total": 1}})
+    text = run(stack, "verify", status=1)
+    users.update_one({"_id": {"c": settled_coupon, "u": "a"}}, {"$inc": {"total": -1}})
+    assert settled_coupon in text
+    stack.verify(settled_coupon)

@@ -1,0 +1,198 @@
+"""What holds for every address: the order of general checks, methods, media types, request ids, problem pages, health."""
+import re
+
+import pytest
+
+from problems import PROBLEMS
+from stack import WORKERS
+
+
+def test_the_service_says_that_it_lives_and_is_ready(nobody):
+    for path in ("/coupons/-/health", "/coupons/-/ready"):
+        assert nobody.get(path).expect(200).header("Content-Type") == "application/json"
+        assert nobody.request("HEAD", path).expect(200).body == b""
+
+
+def test_metrics_count_what_happens(stack, ops, nobody, storefront):
+    coupon = stack.coupon(slots=1)
+    storefront.take(coupon, "a").expect(201)
+    storefront.take(coupon, "b").problem("sold_out")
+    for client in (ops, nobody):  # a caller on the loopback needs no key
+        reply = client.get("/coupons/-/metrics").expect(200)
+        assert reply.header("Content-Type").startswith("text/plain"), reply
+    samples = 0
+    for line in reply.body.decode().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        assert re.fullmatch(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{([a-z_]+="[^"\n]*",?)*\})? [-+.0-9eEInfNa]+', line), line
+        samples += 1
+    assert samples > 10, reply
+    assert b"sold_out" in reply.body, "refusals are counted by their code"
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_every_problem_has_a_page_that_explains_it(nobody, code):
+    page = nobody.get(f"/coupons/-/problems/{code}", headers={"Accept": "text/html"}).expect(200)
+    assert page.header("Content-Type").startswith("text/html"), page
+    assert code in page.body.decode() and str(PROBLEMS[code][0]) in page.body.decode(), page
+
+
+def test_a_problem_that_does_not_exist_has_none(nobody):
+    nobody.get("/coupons/-/problems/no_such_problem").problem("not_found")
+    nobody.get("/coupons/-/problems/%3Cscript%3E").problem("not_found")
+
+
+# ---- request ids ----
+
+@pytest.mark.parametrize("sent", ["x", "a.b_c-9", "Z" * 64])
+def test_a_request_id_of_the_caller_is_kept(ops, nobody, stack, sent):
+    coupon = stack.coupon()
+    for reply in (ops.get(f"/coupons/{coupon}", headers={"X-Request-Id": sent}),
+                  ops.get("/coupons/never-made", headers={"X-Request-Id": sent}),
+                  nobody.get("/coupons", headers={"X-Request-Id": sent}),
+                  nobody.get("/elsewhere", headers={"X-Request-Id": sent}),
+                  ops.get(f"/coupons/{coupon}", headers={"X-Request-Id": sent, "If-None-Match": "*"})):
+        assert reply.header("X-Request-Id") == sent, reply
+    assert ops.get("/coupons/never-made", headers={"X-Request-Id": sent}).json()["request_id"] == sent
+
+
+@pytest.mark.parametrize("sent", [None, "", "a b", "x" * 65, "ä", 'a"b', "<x>", "a\tb"])
+def test_any_other_request_id_is_replaced(ops, sent):
+    seen = set()
+    for path in ("/coupons?limit=1", "/coupons/never-made", "/elsewhere"):
+        reply = ops.get(path, headers={"X-Request-Id": sent})
+        made = reply.header("X-Request-Id")
+        assert made and made != sent and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", made), reply
+        seen.add(made)
+    assert len(seen) == 3
+
+
+def test_a_worker_itself_also_checks_the_request_id(stack):
+    reply = stack.direct(0, "ops").get("/coupons?limit=1", headers={"X-Request-Id": "a b"})
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,64}", reply.header("X-Request-Id")), reply
+
+
+def test_request_ids_are_in_the_log_of_what_failed(stack, ops):
+    text = "trace-me-20261121"
+    ops.get("/coupons/never-made", headers={"X-Request-Id": text}).problem("coupon_not_found")
+    stack.client().get("/coupons", headers={"X-Request-Id": text}).problem("unauthorized")
+    lines = [line for line in stack.log().splitlines() if "request" in line and text in line]
+    for line in lines:  # whether refusals are logged is a matter of level; where they are, the id is there as a field
+        assert f"={text}" in line or f'"{text}"' in line, line
+
+
+# ---- addresses and methods ----
+
+@pytest.mark.parametrize("path", ["/coupons/-/nothing", "/coupons/-", "/coupons/-/", "/coupons/x/nothing", "/coupons//counts", "/coupons/",
+                                  "/coupons/x/redemptions/1-1/nothing", "/coupons/x/slots/1/2", "/coupons/x/y/z/a/b/c/d/e/f/g/h",
+                                  "/coupons/-/jobs/a/b/c", "/coupons/%zz", "/coupons/a%00b", "/coupons/-/problems"])
+def test_an_unknown_address_is_not_found(ops, path):
+    reply = ops.get(path)
+    assert reply.code() in ("not_found", "coupon_not_found", "bad_request"), reply
+    reply.problem(reply.code())
+    assert reply.status in (404, 400), reply
+
+
+@pytest.mark.parametrize("path", ["/", "/index.html", "/coupon", "/couponsx", "/COUPONS", "/.problem/internal", "/coupons.json"])
+def test_outside_of_coupons_there_is_nothing(ops, path):
+    ops.get(path).problem("not_found")
+
+
+@pytest.mark.parametrize("path", ["/coupons/..%2F..%2Fetc%2Fpasswd", "/coupons/%2e%2e/x", "/coupons/../../etc/passwd", "//coupons",
+                                  "/coupons/./", "/coupons/a/../../x"])
+def test_paths_are_not_walked(ops, path):
+    reply = ops.get(path)
+    assert reply.status in (400, 404), reply
+    reply.problem(reply.code())
+
+
+METHODS = [
+    ("/coupons", {"GET", "HEAD", "POST"}), ("/coupons/{c}", {"GET", "HEAD", "PATCH", "DELETE"}),
+    ("/coupons/{c}/counts", {"GET", "HEAD"}), ("/coupons/{c}/slots", {"GET", "HEAD", "POST"}),
+    ("/coupons/{c}/slots/retire", {"POST"}), ("/coupons/{c}/redemptions", {"GET", "HEAD", "POST"}),
+    ("/coupons/{c}/redemptions/batch", {"POST"}), ("/coupons/{c}/check", {"POST"}), ("/coupons/{c}/redemptions/0-1", {"GET", "HEAD"}),
+    ("/coupons/{c}/redemptions/0-1/reverse", {"POST"}), ("/coupons/{c}/users/u", {"GET", "HEAD"}),
+    ("/coupons/-/users/u", {"GET", "HEAD"}), ("/coupons/-/jobs", {"GET", "HEAD"}), ("/coupons/-/health", {"GET", "HEAD"}),
+    ("/coupons/{c}/ledger", {"GET", "HEAD"}), ("/coupons/{c}/reports", {"GET", "HEAD"}),
+]
+
+
+@pytest.mark.parametrize("path, methods", METHODS, ids=[p for p, _ in METHODS])
+def test_another_method_is_refused_with_those_that_are_allowed(stack, ops, path, methods):
+    coupon = stack.coupon()
+    path = path.format(c=coupon)
+    twin = {"GET", "HEAD"} if path.endswith(("/retire", "/batch")) else set()  # /slots/{n}, /redemptions/{rid}: another address
+    methods = methods | twin
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "LOCK", "BREW"} - methods:
+        reply = ops.request(method, path)
+        reply.problem("method_not_allowed")
+        allowed = {m.strip() for m in reply.header("Allow").split(",")}
+        if method in ("POST", "PATCH", "DELETE", "PUT", "GET"):
+            assert allowed == methods, f"{allowed} is not {methods}\n{reply}"
+        assert allowed, reply
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+                                  "application/jsonx", "application", "application/xml", "", "json", "application/json-seq"])
+def test_a_body_of_another_type_is_refused(stack, ops, storefront, kind):
+    coupon = stack.coupon(slots=1)
+    before = ops.get(f"/coupons/{coupon}").json()
+    for client, method, path in ((ops, "POST", "/coupons"), (ops, "POST", f"/coupons/{coupon}/slots"),
+                                 (storefront, "POST", f"/coupons/{coupon}/redemptions"), (storefront, "POST", f"/coupons/{coupon}/check"),
+                                 (storefront, "POST", f"/coupons/{coupon}/redemptions/batch")):
+        client.request(method, path, {"user": "u"}, headers={"Content-Type": kind}).problem("unsupported_media_type")
+    assert ops.get(f"/coupons/{coupon}").json() == before and stack.counts(coupon)["taken_total"] == 0
+
+
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON", "application/json; charset=utf-8", 'application/json;charset="UTF-8"',
+                                  "application/json ; x=y"])
+def test_json_may_be_named_in_all_its_forms(storefront, stack, kind):
+    coupon = stack.coupon(slots=1)
+    storefront.post(f"/coupons/{coupon}/redemptions", {"user": "u"}, idempotency_key="k", headers={"Content-Type": kind}).expect(201)
+
+
+# ---- the order of the general checks: with everything wrong, the first is told ----
+
+def test_general_checks_come_in_the_contracts_order(stack, ops, storefront, nobody):
+    coupon = stack.coupon(slots=1)
+    text, large = {"Content-Type": "text/plain"}, b"x" * 70000
+    path = f"/coupons/{coupon}/redemptions"
+    nobody.post(path, b"{", headers=text).problem("unauthorized")
+    nobody.request("BREW", "/coupons/-/nothing").problem("unauthorized")
+    stack.client("reporting").post(path, b"{", headers=text).problem("forbidden")
+    ops.request("PUT", "/coupons/-/nothing", b"{", headers=text).problem("not_found")
+    ops.request("PUT", path, b"{", headers=text).problem("method_not_allowed")
+    storefront.post("/coupons/never-made/redemptions", b"{", headers=text).problem("unsupported_media_type")
+    stack.direct(0).post("/coupons/never-made/redemptions", large, headers=text).problem("unsupported_media_type")
+    stack.direct(0).post("/coupons/never-made/redemptions", large).problem("too_large")
+    storefront.post("/coupons/never-made/redemptions", b"{").problem("idempotency_key_required")
+    storefront.post("/coupons/never-made/redemptions", b"{", idempotency_key="k").problem("coupon_not_found")
+    ops.patch("/coupons/never-made", b"{", match=None).problem("coupon_not_found")
+    ops.patch(f"/coupons/{coupon}", b"{", match=None).problem("precondition_required")
+    ops.patch(f"/coupons/{coupon}", b"{", match='"x"').problem("version_changed")
+    ops.patch(f"/coupons/{coupon}", b"{").problem("bad_request")
+    stack.patch(coupon, {"state": "paused"})
+    storefront.post(path, {"user": "u", "x": 1}, idempotency_key="k").problem("bad_request", at="/x")
+    storefront.post(path, {"user": "u"}, idempotency_key="k").problem("coupon_not_active")
+
+
+def test_every_worker_serves_every_coupon(stack):
+    coupon = stack.coupon(slots=WORKERS)
+    for worker in range(WORKERS):
+        stack.direct(worker).take(coupon, f"u-{worker}").expect(201)
+    assert stack.counts(coupon)["redeemed"] == WORKERS
+    stack.verify(coupon)
+
+
+def test_the_rest_of_the_contract_is_not_there_yet(stack, ops):
+    """Addresses of later versions are 404, so that nobody takes silence for success."""
+    coupon = stack.coupon(slots=1)
+    for method, path in (("POST", f"/coupons/{coupon}/codes"), ("POST", "/coupons/-/resolve"), ("POST", "/coupons/-/webhooks")):
+        assert ops.request(method, path, {}).code() in ("not_found", "method_not_allowed"), path
+
+
+@pytest.mark.parametrize("state", ["issued", "reserved"])
+def test_hand_out_and_holds_are_refused_with_their_pointer(stack, storefront, state):
+    coupon = stack.coupon(slots=1)
+    storefront.take(coupon, "u", state=state).problem("bad_request", at="/state")
+    assert stack.counts(coupon)["taken_total"] == 0
