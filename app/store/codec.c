@@ -291,8 +291,8 @@ struct batch *codec_batch_get(const bson_t *doc)
 /* ---- uses ---- */
 
 static const struct member use_rows[] = {
+    MEMBER("seq", MEMBER_INT, struct use, seq, false, 0), /* first: it orders */
     MEMBER("version", MEMBER_INT, struct use, version, false, 0),
-    MEMBER("seq", MEMBER_INT, struct use, seq, false, 0),
     MEMBER("alias", MEMBER_CHARS, struct use, alias, false, 0),
     MEMBER("total", MEMBER_INT, struct use, total, false, 0),
     MEMBER("day", MEMBER_TIME, struct use, day_ms, false, 0),
@@ -326,28 +326,27 @@ static const struct member redemption_rows[] = {
     MEMBER("code", MEMBER_TEXT, struct redemption, code, true, 0),
 };
 
-void codec_use_put(bson_t *doc, const char *coupon, const struct use *u)
+void codec_use_put(bson_t *view, const struct use *u)
 {
     bson_t array, row;
     char buffer[16];
 
-    codec_use_id(doc, "_id", coupon, u->user);
-    members_write(doc, ROWS(use_rows), 0, u);
-    bson_append_array_begin(doc, "redemptions", 11, &array);
+    members_write(view, ROWS(use_rows), 0, u);
+    bson_append_array_begin(view, "redemptions", 11, &array);
     for (size_t i = 0; i < u->count; i++) {
         bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
         members_write(&row, ROWS(redemption_rows), 0, &u->redemptions[i]);
         bson_append_document_end(&array, &row);
     }
-    bson_append_array_end(doc, &array);
+    bson_append_array_end(view, &array);
 }
 
-static bool get_redemptions(const bson_t *doc, struct use *u, struct arena *a)
+static bool get_redemptions(const bson_t *view, struct use *u, struct arena *a)
 {
     bson_t array, row;
     bson_iter_t it;
 
-    if (!find_array(doc, "redemptions", &array) || !bson_iter_init(&it, &array))
+    if (!find_array(view, "redemptions", &array) || !bson_iter_init(&it, &array))
         return false;
     u->capacity = array_count(&array);
     u->redemptions = u->capacity ? arena_array(a, u->capacity, sizeof *u->redemptions) : NULL;
@@ -362,13 +361,14 @@ struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupo
 {
     const char *c, *user;
     struct use *u;
+    bson_t view;
 
-    if (!codec_id_text(doc, "u", &c, &user))
+    if (!codec_id_text(doc, "u", &c, &user) || !find_document(doc, "view", &view))
         return NULL;
     u = arena_alloc(a, sizeof *u);
     u->user = arena_strdup(a, user);
     u->stored = true;
-    if (!members_read(doc, ROWS(use_rows), 0, u, a) || !get_redemptions(doc, u, a))
+    if (!members_read(&view, ROWS(use_rows), 0, u, a) || !get_redemptions(&view, u, a))
         return NULL;
     if (coupon)
         *coupon = arena_strdup(a, c);
@@ -378,7 +378,7 @@ struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupo
 /* ---- buckets ---- */
 
 static const struct member bucket_rows[] = {
-    MEMBER("hops", MEMBER_INT, struct bucket, hops, false, 0),
+    MEMBER("hops", MEMBER_INT, struct bucket, hops, false, 0), /* these two first: they order */
     MEMBER("seq", MEMBER_INT, struct bucket, seq, false, 0),
     MEMBER("lane", MEMBER_INT, struct bucket, lane, false, 0),
     MEMBER("pick", MEMBER_INT, struct bucket, pick, false, 0),
@@ -434,18 +434,17 @@ static void put_touched(bson_t *doc, const struct bucket *k)
         bson_append_array_end(doc, &array);
 }
 
-void codec_bucket_put(bson_t *doc, const char *coupon, const struct bucket *k)
+void codec_bucket_put(bson_t *view, const struct bucket *k)
 {
     int64_t due_ms = bucket_due(k);
 
-    codec_bucket_id(doc, "_id", coupon, k->b);
-    members_write(doc, ROWS(bucket_rows), 0, k);
-    put_int(doc, "size", k->size);
-    put_int(doc, "free", bucket_free_count(k));
+    members_write(view, ROWS(bucket_rows), 0, k);
+    put_int(view, "size", k->size);
+    put_int(view, "free", bucket_free_count(k));
     if (due_ms)
-        bson_append_date_time(doc, "due", 3, due_ms);
-    put_generations(doc, k);
-    put_touched(doc, k);
+        bson_append_date_time(view, "due", 3, due_ms);
+    put_generations(view, k);
+    put_touched(view, k);
 }
 
 static bool get_generations(const bson_t *doc, struct bucket *k)
@@ -490,14 +489,15 @@ bool codec_bucket_get(const bson_t *doc, struct bucket *k)
 {
     const char *coupon;
     int64_t b, size;
+    bson_t view;
 
     bucket_init(k, 0);
-    if (!codec_id_int(doc, "b", &coupon, &b) || b < 0 || !find_int(doc, "size", &size) || size < 0 ||
-        size > BUCKET_SLOTS)
+    if (!codec_id_int(doc, "b", &coupon, &b) || b < 0 || !find_document(doc, "view", &view) ||
+        !find_int(&view, "size", &size) || size < 0 || size > BUCKET_SLOTS)
         return false;
     k->b = b;
     k->size = (int)size;
-    if (members_read(doc, ROWS(bucket_rows), 0, k, NULL) && get_generations(doc, k) && get_touched(doc, k))
+    if (members_read(&view, ROWS(bucket_rows), 0, k, NULL) && get_generations(&view, k) && get_touched(&view, k))
         return true;
     bucket_release(k);
     return false;

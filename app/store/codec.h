@@ -6,10 +6,12 @@
  * Ledger   {_id: {c, l, seq}, batch, at, v, totals: {slots, due, next_n, issued, reserved, redeemed, ordinal,
  *          discount}, day: {start, taken}, e: [{k, n, g, ...}], ended: ["n-g"] when any, prev, hash,
  *          who: [{i, a, u, o, m, f}] when any: i is the index of the entry}
- * Users    {_id: {c, u}, version, seq, alias, total, day, today, step, redemptions: [...]}
- * Buckets  {_id: {c, b}, hops, seq, lane, pick, size, free, due, g: [generations up to the last that is not 0],
- *          t: [{i, s, u, at, due, from}] of the slots that ever moved}
- * Coupons  {_id: id, version, seq, created, def: the definition by coupon_fields[], metadata as text}
+ * Views    stand in one sub-document `view`, whose first members say how old it is, so that {$max: {view: ...}} keeps the
+ *          newest (see views_write.c)
+ * Users    {_id: {c, u}, view: {seq, version, alias, total, day, today, step, redemptions: [...]}}
+ * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, size, free, due, g: [generations up to the last that is not 0],
+ *          t: [{i, s, u, at, due, from}] of the slots that ever moved}}
+ * Coupons  {_id: id, created, view: {seq, version, def: the definition by coupon_fields[], metadata as text}}
  */
 #ifndef STORE_CODEC_H
 #define STORE_CODEC_H
@@ -32,18 +34,20 @@ void codec_batch_put(bson_t *doc, const struct batch *b);
 /* The caller's to free; NULL: not a batch. */
 struct batch *codec_batch_get(const bson_t *doc);
 
-void codec_use_put(bson_t *doc, const char *coupon, const struct use *u);
-/* In a; *coupon, if not NULL, too. */
+/* The members of a view, without _id. */
+void codec_use_put(bson_t *view, const struct use *u);
+/* A whole document. In a; *coupon, if not NULL, too. */
 struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupon);
 
-void codec_bucket_put(bson_t *doc, const char *coupon, const struct bucket *k);
-/* k is initialised here; released again when false. */
+void codec_bucket_put(bson_t *view, const struct bucket *k);
+/* A whole document. k is initialised here; released again when false. */
 bool codec_bucket_get(const bson_t *doc, struct bucket *k);
 
 /* The definition's members, into a document begun by the caller; without id and version. */
 void codec_definition_put(bson_t *doc, const struct coupon *c);
 struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t version, struct arena *a);
-/* A document of the collection coupons. */
+void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq);
+/* A whole document. */
 struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq);
 
 /* What a document of totals has of struct report_counts. */

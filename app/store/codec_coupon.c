@@ -207,14 +207,25 @@ struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t v
     return c->title && c->time_zone ? c : NULL;
 }
 
-struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq)
+void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq)
 {
-    const char *id;
-    int64_t version;
     bson_t def;
 
-    if (!find_text(doc, "_id", &id) || !find_int(doc, "version", &version) || !find_int(doc, "seq", seq) ||
-        !find_document(doc, "def", &def))
+    put_int(view, "seq", seq); /* first: it orders */
+    put_int(view, "version", c->version);
+    bson_append_document_begin(view, "def", 3, &def);
+    codec_definition_put(&def, c);
+    bson_append_document_end(view, &def);
+}
+
+struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq)
+{
+    bson_t view, def;
+    const char *id;
+    int64_t version;
+
+    if (!find_text(doc, "_id", &id) || !find_document(doc, "view", &view) || !find_int(&view, "seq", seq) ||
+        !find_int(&view, "version", &version) || !find_document(&view, "def", &def))
         return NULL;
     return codec_definition_get(&def, id, version, a);
 }

@@ -140,9 +140,9 @@ static void put_state(bson_t *all, size_t *k, const char *state)
 
     bson_append_document_begin(all, array_key((*k)++, buffer), -1, &clause);
     if (state) {
-        BSON_APPEND_UTF8(&clause, "def.state", state);
+        BSON_APPEND_UTF8(&clause, "view.def.state", state);
     } else {
-        BSON_APPEND_DOCUMENT_BEGIN(&clause, "def.state", &not);
+        BSON_APPEND_DOCUMENT_BEGIN(&clause, "view.def.state", &not);
         BSON_APPEND_UTF8(&not, "$ne", "deleted");
         bson_append_document_end(&clause, &not);
     }
@@ -173,8 +173,8 @@ enum store_status mongo_coupons(struct store *s, int state, int64_t active_at_ms
     put_state(&all, &k, state >= 0 ? state_text(state) : NULL);
     if (active_at_ms) {
         put_state(&all, &k, state_text(COUPON_ACTIVE));
-        put_window(&all, &k, "def.starts_at", "$lte", active_at_ms);
-        put_window(&all, &k, "def.ends_at", "$gt", active_at_ms);
+        put_window(&all, &k, "view.def.starts_at", "$lte", active_at_ms);
+        put_window(&all, &k, "view.def.ends_at", "$gt", active_at_ms);
     }
     if (id)
         put_after(&all, &k, created_ms, id);

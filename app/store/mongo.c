@@ -54,7 +54,7 @@ static const struct index_row indexes[] = {
     /* the wallet */
     {"users", "user", "{\"_id.u\": 1}", NULL, false},
     /* the stash */
-    {"buckets", "free", "{\"_id.c\": 1, \"lane\": 1, \"_id.b\": 1}", "{\"free\": {\"$gt\": 0}}", false},
+    {"buckets", "free", "{\"_id.c\": 1, \"view.lane\": 1, \"_id.b\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
     /* reports over all coupons */
     {"totals", "at", "{\"_id.at\": 1}", NULL, false},
     {"totals", "coupon_at", "{\"_id.c\": 1, \"_id.at\": 1}", NULL, false},

@@ -206,11 +206,11 @@ enum store_status views_free_buckets(struct store *s, struct store_time after, c
     BSON_APPEND_UTF8(&command, "find", "buckets");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id.c", coupon);
-    BSON_APPEND_INT64(&filter, "lane", lane);
+    BSON_APPEND_INT64(&filter, "view.lane", lane);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.b", &sub);
     BSON_APPEND_INT64(&sub, "$gte", from);
     bson_append_document_end(&filter, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "free", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "view.free", &sub);
     BSON_APPEND_INT32(&sub, "$gt", 0);
     bson_append_document_end(&filter, &sub);
     bson_append_document_end(&command, &filter);

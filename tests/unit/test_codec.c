@@ -268,6 +268,26 @@ static void a_tombstone_stays_one(void **state)
     assert_int_equal(back->state, COUPON_DELETED);
 }
 
+static void put_use(bson_t *doc, const char *coupon, const struct use *u)
+{
+    bson_t view;
+
+    codec_use_id(doc, "_id", coupon, u->user);
+    BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
+    codec_use_put(&view, u);
+    bson_append_document_end(doc, &view);
+}
+
+static void put_bucket(bson_t *doc, const char *coupon, const struct bucket *k)
+{
+    bson_t view;
+
+    codec_bucket_id(doc, "_id", coupon, k->b);
+    BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
+    codec_bucket_put(&view, k);
+    bson_append_document_end(doc, &view);
+}
+
 static void a_use_comes_back(void **state)
 {
     AUTO_BSON doc = BSON_INITIALIZER, again = BSON_INITIALIZER;
@@ -275,7 +295,7 @@ static void a_use_comes_back(void **state)
     const char *coupon;
 
     (void)state;
-    codec_use_put(&doc, "summer-sale", u);
+    put_use(&doc, "summer-sale", u);
     back = codec_use_get(&doc, &arena, &coupon);
     assert_non_null(back);
     assert_string_equal(coupon, "summer-sale");
@@ -288,7 +308,7 @@ static void a_use_comes_back(void **state)
         a.order = b.order, a.metadata = b.metadata, a.code = b.code;
         assert_memory_equal(&a, &b, offsetof(struct redemption, order));
     }
-    codec_use_put(&again, coupon, back);
+    put_use(&again, coupon, back);
     assert_true(bson_equal(&doc, &again));
 }
 
@@ -308,6 +328,13 @@ static void assert_same_bucket(const struct bucket *a, const struct bucket *b)
     }
 }
 
+static bool has(const bson_t *doc, const char *name)
+{
+    bson_t view;
+
+    return find_document(doc, "view", &view) && bson_has_field(&view, name);
+}
+
 static void a_bucket_comes_back(void **state)
 {
     AUTO_BSON doc = BSON_INITIALIZER, fresh = BSON_INITIALIZER;
@@ -315,7 +342,7 @@ static void a_bucket_comes_back(void **state)
 
     (void)state;
     sample_bucket(&k);
-    codec_bucket_put(&doc, "c", &k);
+    put_bucket(&doc, "c", &k);
     assert_true(codec_bucket_get(&doc, &back));
     assert_same_bucket(&k, &back);
     bucket_release(&back);
@@ -323,9 +350,10 @@ static void a_bucket_comes_back(void **state)
 
     bucket_init(&empty, 1);
     empty.size = 64;
-    codec_bucket_put(&fresh, "c", &empty);
-    assert_false(bson_has_field(&fresh, "g"));
-    assert_false(bson_has_field(&fresh, "t"));
+    put_bucket(&fresh, "c", &empty);
+    assert_true(bson_has_field(&fresh, "view"));
+    assert_false(has(&fresh, "g"));
+    assert_false(has(&fresh, "t"));
     assert_true(codec_bucket_get(&fresh, &back));
     assert_same_bucket(&empty, &back);
     bucket_release(&back);
@@ -339,7 +367,7 @@ static void put_shape(bson_t *doc, enum shape shape)
 {
     struct batch *b;
     struct bucket k;
-    bson_t def;
+    bson_t view;
 
     switch (shape) {
     case SHAPE_BATCH:
@@ -348,20 +376,18 @@ static void put_shape(bson_t *doc, enum shape shape)
         batch_free(b);
         break;
     case SHAPE_USE:
-        codec_use_put(doc, "c", sample_use());
+        put_use(doc, "c", sample_use());
         break;
     case SHAPE_BUCKET:
         sample_bucket(&k);
-        codec_bucket_put(doc, "c", &k);
+        put_bucket(doc, "c", &k);
         bucket_release(&k);
         break;
     default:
         BSON_APPEND_UTF8(doc, "_id", "summer-sale");
-        BSON_APPEND_INT64(doc, "version", 1);
-        BSON_APPEND_INT64(doc, "seq", 1);
-        BSON_APPEND_DOCUMENT_BEGIN(doc, "def", &def);
-        codec_definition_put(&def, sample_coupon());
-        bson_append_document_end(doc, &def);
+        BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
+        codec_coupon_put(&view, sample_coupon(), 1);
+        bson_append_document_end(doc, &view);
     }
 }
 
@@ -423,28 +449,49 @@ static void copy_but(const bson_t *doc, bson_t *copy, int leave_out, bool other_
     }
 }
 
+/* doc with its member `view` replaced. */
+static void with_view(const bson_t *doc, const bson_t *view, bson_t *copy)
+{
+    bson_copy_to_excluding_noinit(doc, copy, "view", NULL);
+    BSON_APPEND_DOCUMENT(copy, "view", view);
+}
+
+static void check_each_field(enum shape shape, const bson_t *doc, const bson_t *part, bool is_view)
+{
+    const char *name = "";
+
+    for (int i = 0; name; i++) {
+        AUTO_BSON less = BSON_INITIALIZER, other = BSON_INITIALIZER, less_doc = BSON_INITIALIZER,
+                  other_doc = BSON_INITIALIZER;
+
+        copy_but(part, &less, i, false, &name);
+        if (!name)
+            break;
+        copy_but(part, &other, i, true, &name);
+        if (is_view) {
+            with_view(doc, &less, &less_doc);
+            with_view(doc, &other, &other_doc);
+        }
+        if (readable(is_view ? &less_doc : &less, shape) && !may_be_absent(name))
+            fail_msg("shape %d is readable without %s", (int)shape, name);
+        if (readable(is_view ? &other_doc : &other, shape) && strcmp(name, "ended") != 0 &&
+            strcmp(name, "free") != 0 && strcmp(name, "due") != 0)
+            fail_msg("shape %d is readable though %s has another type", (int)shape, name);
+    }
+}
+
 static void a_document_without_one_field_or_with_another_type_is_refused(void **state)
 {
     (void)state;
     for (enum shape shape = 0; shape < SHAPE_COUNT; shape++) {
         AUTO_BSON doc = BSON_INITIALIZER;
-        const char *name = "";
+        bson_t view;
 
         put_shape(&doc, shape);
         assert_true(readable(&doc, shape));
-        for (int i = 0; name; i++) {
-            AUTO_BSON less = BSON_INITIALIZER, other = BSON_INITIALIZER;
-
-            copy_but(&doc, &less, i, false, &name);
-            if (!name)
-                break;
-            if (readable(&less, shape) && !may_be_absent(name))
-                fail_msg("shape %d is readable without %s", (int)shape, name);
-            copy_but(&doc, &other, i, true, &name);
-            if (readable(&other, shape) && strcmp(name, "ended") != 0 && strcmp(name, "free") != 0 &&
-                strcmp(name, "due") != 0)
-                fail_msg("shape %d is readable though %s has another type", (int)shape, name);
-        }
+        check_each_field(shape, &doc, &doc, false);
+        if (find_document(&doc, "view", &view))
+            check_each_field(shape, &doc, &view, true);
     }
 }
 
