@@ -170,7 +170,7 @@ struct auth *auth_start(struct worker *w)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&a->some, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (pthread_create(&a->thread, NULL, auth_main, a) != 0)
+    if (pthread_create(&a->thread, NULL, auth_main, a) != 0 || pthread_setname_np(a->thread, "http-keys") != 0)
         abort();
     return a;
 }

@@ -85,7 +85,7 @@ struct aux *aux_start(struct worker *w)
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->some, NULL);
     for (int i = 0; i < a->threads; i++)
-        if (pthread_create(&a->thread[i], NULL, aux_main, a) != 0)
+        if (pthread_create(&a->thread[i], NULL, aux_main, a) != 0 || pthread_setname_np(a->thread[i], "http-aux") != 0)
             abort();
     return a;
 }

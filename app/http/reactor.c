@@ -257,7 +257,7 @@ static void read_header(struct request *r)
         if (strncmp(*e, "REQUEST_ID=", 11) == 0)
             front = *e + 11;
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-            if (strncmp(*e, rows[i].name, rows[i].len) == 0) {
+            if (**e == *rows[i].name && strncmp(*e, rows[i].name, rows[i].len) == 0) {
                 const char *value = *e + rows[i].len;
 
                 memcpy((char *)&r->header + rows[i].offset, &value, sizeof value);
@@ -378,8 +378,8 @@ static void on_readable(struct reactor *rx, struct request *r)
         sched_yield();
     }
     memset((char *)r + REQUEST_ZEROED, 0, sizeof *r - REQUEST_ZEROED);
-    if (FCGX_Accept_r(&r->fcgx) != 0) {
-        conn_close(r); /* closed by nginx, or not FastCGI */
+    if (FCGX_Accept_r(&r->fcgx) != 0 || FCGX_GetError(r->fcgx.in) != 0) {
+        conn_close(r); /* closed by nginx, or not FastCGI, or cut off within its parameters */
         return;
     }
     atomic_fetch_add(&rx->in_flight, 1);
@@ -464,7 +464,7 @@ struct reactor *reactor_start(struct worker *w, int listen_fd)
         arm(rx, EPOLL_CTL_ADD, listen_fd, EPOLLIN | EPOLLONESHOT, &rx->listen_fd) != 0)
         return NULL;
     for (int i = 0; i < rx->threads; i++)
-        if (pthread_create(&rx->thread[i], NULL, io_main, rx) != 0)
+        if (pthread_create(&rx->thread[i], NULL, io_main, rx) != 0 || pthread_setname_np(rx->thread[i], "http-io") != 0)
             abort();
     return rx;
 }
