@@ -71,9 +71,25 @@ static enum cpn_result window_refusal(const struct coupon *c, int64_t at_ms)
     return CPN_OK;
 }
 
+/* Redemptions that u keeps; those that ended more than 7 days ago leave with the next batch that touches u. */
+static size_t kept_redemptions(const struct use *u, int64_t at_ms)
+{
+    size_t kept = u->count;
+
+    for (size_t i = 0; i < u->count && kept >= USE_REDEMPTIONS_MAX; i++)
+        kept -= redemption_is_stale(&u->redemptions[i], at_ms);
+    return kept;
+}
+
 static bool reaches(int64_t taken, int64_t cap)
 {
     return cap != COUPON_NULL && taken >= cap;
+}
+
+/* Without a cap the sum of all discounts still has to be written exactly, in JSON too. */
+static int64_t budget_of(const struct coupon *c)
+{
+    return c->cap.discount_minor != COUPON_NULL ? c->cap.discount_minor : (INT64_C(1) << 53) - 1;
 }
 
 static void refuse_sold_out(const struct decision *d, struct outcome *out)
@@ -111,8 +127,7 @@ static void refusal(const struct decision *d, const struct use *u, const struct 
         r = CPN_DAILY_CAP_REACHED;
         out->retry_at_ms = d->day_end_ms;
     }
-    if (r == CPN_OK && c->cap.discount_minor != COUPON_NULL &&
-        *discount_minor > c->cap.discount_minor - h->discount_minor)
+    if (r == CPN_OK && *discount_minor > budget_of(c) - h->discount_minor)
         r = CPN_BUDGET_REACHED;
     if (r == CPN_OK && head_free(h) <= 0) {
         refuse_sold_out(d, out);
@@ -150,7 +165,7 @@ bool decide_take(struct decision *d, struct use *u, const struct take *t, struct
     *out = (struct outcome){.result = CPN_OK};
     if (find_repeat(u, t, out))
         return true;
-    if (u->count >= USE_REDEMPTIONS_MAX) {
+    if (kept_redemptions(u, d->head.at_ms) >= USE_REDEMPTIONS_MAX) {
         refuse(out, CPN_TOO_MANY_ATTEMPTS);
         return true;
     }
@@ -177,7 +192,7 @@ void decide_check(const struct decision *d, const struct use *u, const struct ta
         *discount_minor = out->redemption.discount_minor;
         return;
     }
-    if (u->count >= USE_REDEMPTIONS_MAX)
+    if (kept_redemptions(u, d->head.at_ms) >= USE_REDEMPTIONS_MAX)
         refuse(out, CPN_TOO_MANY_ATTEMPTS);
     else
         refusal(d, u, t, out, discount_minor);
@@ -250,7 +265,7 @@ void decide_create(struct decision *d, const struct coupon *next, struct outcome
         define(d, next, 1);
 }
 
-void decide_change(struct decision *d, struct coupon *next, int64_t expected_version, struct outcome *out)
+void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out)
 {
     const struct head *h = &d->head;
     const char *fixed = h->next_n > 0 || h->ordinal > 0 ? coupon_fixed_difference(d->coupon, next) : NULL;

@@ -87,17 +87,18 @@ void decide_check(const struct decision *d, const struct use *u, const struct ta
 void decide_reverse(struct decision *d, struct use *u, int64_t n, uint32_t g, struct outcome *out);
 
 /* Make the coupon (COUPON_EXISTS when there is or was one), or change it: expected_version is the version that
- * the change was made from, else VERSION_CHANGED. next->version is set here. Then FIELD_FIXED (*out->detail is the pointer),
+ * the change was made from, else VERSION_CHANGED. The version is made here. Then FIELD_FIXED (*out->detail is the pointer),
  * CAP_BELOW_TAKEN. Lowering cap.total makes free slots due for retirement. */
 void decide_create(struct decision *d, const struct coupon *next, struct outcome *out);
-void decide_change(struct decision *d, struct coupon *next, int64_t expected_version, struct outcome *out);
+void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out);
 /* Delete it: COUPON_IN_USE when it ever had a redemption. */
 void decide_delete(struct decision *d, struct outcome *out);
 
 /* Step `step` (from 1) of a job's generation: count new slots. job is the pseudo-use of the job: a step that it has
  * passed is a replay and changes nothing. CAP_EXCEEDED when the coupon would have more than cap.total. */
 void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t count, struct outcome *out);
-/* Step `step` of a job that retires: count free slots become due; fewer when fewer are free. *done gets how many. */
+/* Step `step` of a job that retires: count free slots become due; fewer when fewer are free. *done gets how many
+ * the job's steps made due in all. */
 void decide_due(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t *done, struct outcome *out);
 /* Retire up to `most` slots that are due, out of the stash. */
 void decide_retire(struct decision *d, int64_t most);

@@ -78,7 +78,7 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
     }
 }
 
-static bool is_stale(const struct redemption *r, int64_t at_ms)
+bool redemption_is_stale(const struct redemption *r, int64_t at_ms)
 {
     return r->ended_ms && r->ended_ms < at_ms - USE_KEY_KEPT_MS;
 }
@@ -90,7 +90,7 @@ void fold_use_done(struct use *u, const struct head *head)
     u->seq = head->seq;
     u->version++;
     for (size_t i = 0; i < u->count; i++) {
-        if (is_stale(&u->redemptions[i], head->at_ms))
+        if (redemption_is_stale(&u->redemptions[i], head->at_ms))
             continue;
         if (kept != i)
             u->redemptions[kept] = u->redemptions[i];

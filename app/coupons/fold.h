@@ -23,6 +23,8 @@ bool entry_is_of(const struct entry *e, const char *user);
 void fold_use_entry(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a);
 /* Close a batch for u: seq, version + 1, and drop redemptions that ended more than 7 days before at. */
 void fold_use_done(struct use *u, const struct head *head);
+/* True when r ended more than 7 days before at_ms. */
+bool redemption_is_stale(const struct redemption *r, int64_t at_ms);
 /* Both, for all of u's entries in b, if b is newer than u. True when anything was laid. */
 bool fold_use(struct use *u, const struct batch *b, struct arena *a);
 

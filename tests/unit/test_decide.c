@@ -281,6 +281,25 @@ static void a_thousand_redemptions_are_too_many(void **state)
     assert_true(out.replayed);
 }
 
+static void what_ended_long_ago_does_not_count_as_an_attempt(void **state)
+{
+    (void)state;
+    for (int i = 0; i < USE_REDEMPTIONS_MAX; i++) {
+        struct redemption *r = use_add(&ana, &arena);
+
+        r->state = SLOT_REVERSED;
+        r->ended_ms = NOON - USE_KEY_KEPT_MS;
+        memset(r->key, 0xEE, KEY_HASH_LEN);
+    }
+    begin(1);
+    take_now(&ana, CPN_TOO_MANY_ATTEMPTS);
+    ana.redemptions[0].ended_ms--;
+    begin(1);
+    take_now(&ana, CPN_OK);
+    commit(&ana);
+    assert_int_equal(ana.count, USE_REDEMPTIONS_MAX);
+}
+
 /* ---- what a taking is ---- */
 
 static void a_taking_says_where_it_stands(void **state)
@@ -493,6 +512,21 @@ static void a_budget_of_nothing_still_gives_what_costs_nothing(void **state)
     c.cap.discount_minor = 0;
     begin(1);
     take_times(&ana, 1);
+}
+
+static void without_a_budget_the_sum_stays_one_that_json_can_hold(void **state)
+{
+    (void)state;
+    c.discount.kind = DISCOUNT_PERCENT;
+    c.discount.percent_bp = 10000;
+    tail.discount_minor = MONEY_MAX - 10;
+    order.amount_minor = 11;
+    take.order = &order;
+    begin(2);
+    take_now(&ana, CPN_BUDGET_REACHED);
+    order.amount_minor = 10;
+    take_times(&ana, 1);
+    assert_int_equal(d.head.discount_minor, MONEY_MAX);
 }
 
 static void a_budget_lowered_below_what_is_spent_refuses(void **state)
@@ -1088,6 +1122,7 @@ int main(void)
         TEST(the_first_reason_of_the_table_is_the_answer),
         TEST(a_coupon_in_each_state_and_outside_its_window),
         TEST(a_thousand_redemptions_are_too_many),
+        TEST(what_ended_long_ago_does_not_count_as_an_attempt),
         TEST(a_taking_says_where_it_stands),
         TEST(slots_go_out_in_the_order_of_the_stash_and_each_once),
         TEST(an_empty_stash_asks_again_and_changes_nothing),
@@ -1097,6 +1132,7 @@ int main(void)
         TEST(a_day_is_what_the_zone_says_it_is),
         TEST(the_budget_is_spent_to_the_last_unit),
         TEST(a_budget_of_nothing_still_gives_what_costs_nothing),
+        TEST(without_a_budget_the_sum_stays_one_that_json_can_hold),
         TEST(a_budget_lowered_below_what_is_spent_refuses),
         TEST(sold_out_says_whether_it_may_change),
         TEST(the_same_key_gives_the_same_answer_whatever_happened_since),
