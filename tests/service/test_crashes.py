@@ -1,0 +1,252 @@
+"""kill -9 and SIGSTOP under load: every acknowledged redemption is there, none twice, and the same key finds the truth.
+
+The moment "after an append, before its views" is found from outside: the test watches the ledger's change stream, and kills
+the worker as soon as a batch of it shows. Views are written within milliseconds of an append, so not every kill hits that
+gap; over many kills some do, and the marks (looked at while the worker is dead) count how many.
+"""
+import os
+import random
+import signal
+import time
+
+import pytest
+
+import ledger
+from stack import WORKERS, wait_until
+from swarm import Call, Swarm, by_code, swarm, take, taken
+
+pytestmark = pytest.mark.heavy
+
+
+def endless(coupon, users):
+    """Takings by users who each ask once, under one key."""
+    for i in range(users):
+        yield take(coupon, f"u-{i}", f"k-{i}")
+
+
+def nothing_lost_nothing_doubled(stack, coupon, calls, slots):
+    """Acknowledged = in the ledger = what the key answers now."""
+    assert set(by_code(calls)) <= {"201", "201 replayed", "sold_out"}, by_code(calls)
+    bodies = taken(calls)
+    assert len({b["user"] for b in bodies}) == len(bodies)
+    assert len({b["slot"] for b in bodies}) == len(bodies), "a slot was given twice"
+    truth = ledger.Told(stack, coupon)
+    truth.check_ordinals()
+    assert len(set(truth.ids())) == len(truth.redeemed) <= slots
+    lost = {b["id"] for b in bodies} - set(truth.ids())
+    assert not lost, f"acknowledged, and not in the ledger: {sorted(lost)[:10]}"
+    unasked = set(truth.ids()) - {b["id"] for b in bodies}
+    assert not unasked, f"in the ledger, and told to nobody although all were answered: {sorted(unasked)[:10]}"
+    sample = random.Random(0).sample([c for c in calls if c.reply.status == 201], min(300, len(bodies)))
+    again = swarm(stack.ways(), [take(coupon, c.body["user"], c.key) for c in sample], connections=16)
+    first = {c.key: c.reply.body for c in sample}
+    assert all(c.reply.status == 201 and c.reply.body == first[c.key] for c in again), "a key gets another answer now"
+    ledger.check_chain(ledger.read(stack, coupon))
+    stack.verify(coupon)
+
+
+def kill_under_load(stack, crowd, times, chance, moment):
+    """Kill a random worker so often, each time when `moment()` returns; the successor is awaited."""
+    for number in range(times):
+        moment()
+        assert crowd.is_alive(), f"the load ended after {number} kills: {len(crowd.done)} calls"
+        stack.kill(f"worker-{chance.randrange(WORKERS)}")
+
+
+def more_answers(crowd, chance):
+    """A random number of answers later."""
+    def moment():
+        target = len(crowd.done) + chance.randrange(1, 250)
+        wait_until("more answers", lambda: len(crowd.done) >= target or not crowd.is_alive(), every=0.001)
+    return moment
+
+
+@pytest.mark.parametrize("past_nginx", [False, True], ids=["through nginx", "at both workers"])
+def test_a_worker_is_killed_twenty_times_under_load(stack, past_nginx):
+    slots, chance = 60_000, random.Random(11 + past_nginx)
+    coupon = stack.coupon(slots=slots)
+    crowd = Swarm(stack.ways() if past_nginx else [stack.way()], endless(coupon, 10**9), connections=32)
+    crowd.start()
+    try:
+        kill_under_load(stack, crowd, 20, chance, more_answers(crowd, chance))
+    finally:
+        calls = crowd.end()
+    assert len(calls) > 500 and any(c.tries > 1 for c in calls), "nobody noticed the kills"
+    nothing_lost_nothing_doubled(stack, coupon, calls, slots)
+
+
+def test_a_worker_is_killed_right_after_an_append(stack):
+    """As soon as the ledger shows a new batch, its worker dies; views and answers of it may be missing."""
+    slots, chance = 60_000, random.Random(13)
+    coupon = stack.coupon(slots=slots)
+    crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=16)
+    behind = 0
+    with stack.database.ledger.watch([{"$match": {"operationType": "insert", "documentKey._id.c": coupon}}], max_await_time_ms=100) as stream:
+        crowd.start()
+        try:
+            for number in range(20):
+                target = len(crowd.done) + chance.randrange(20, 100)
+                wait_until("answers", lambda: len(crowd.done) >= target, every=0.001)
+                while stream.try_next():  # what is past
+                    pass
+                pids = [stack.pid(f"worker-{w}") for w in range(WORKERS)]
+                batch = wait_until("an append", stream.try_next, every=0)
+                for pid in pids:
+                    if pid:
+                        try:
+                            os.kill(pid, signal.SIGKILL)
+                        except ProcessLookupError:
+                            pass
+                seq = batch["documentKey"]["_id"]["seq"]
+                named = [w["u"] for w in batch["fullDocument"].get("who", [])]
+                written = stack.database.users.count_documents({"_id": {"$in": [{"c": coupon, "u": u} for u in named]}, "seq": {"$gte": seq}})
+                behind += written < len(named)
+                for w, pid in enumerate(pids):
+                    wait_until(f"a successor of worker {w}", lambda: stack.pid(f"worker-{w}") not in (None, pid))
+        finally:
+            calls = crowd.end()
+    print(f"{behind} of 20 kills left views behind their batch")
+    nothing_lost_nothing_doubled(stack, coupon, calls, slots)
+
+
+def test_a_worker_that_sleeps_for_five_seconds_in_the_middle_of_a_batch_does_no_harm_when_it_wakes(stack):
+    slots = 200_000
+    coupon = stack.coupon(slots=slots)
+    crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=32)
+    crowd.start()
+    try:
+        for worker in range(WORKERS):
+            target = len(crowd.done) + 500
+            wait_until("answers", lambda: len(crowd.done) >= target, every=0.001)
+            pid = stack.signal(f"worker-{worker}", signal.SIGSTOP)
+            try:
+                asleep = len(crowd.done)
+                time.sleep(5)
+                meanwhile = len(crowd.done) - asleep
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            assert meanwhile > 500, f"the other worker stood still: {meanwhile} answers in 5 s"
+            assert stack.pid(f"worker-{worker}") == pid, "it was replaced instead of woken"
+    finally:
+        calls = crowd.end()
+    nothing_lost_nothing_doubled(stack, coupon, calls, slots)
+
+
+def test_the_last_slots_are_sold_exactly_while_workers_die(stack):
+    """The sold-out edge: 300 slots, 600 users, a kill every few dozen answers."""
+    chance = random.Random(17)
+    for round_ in range(3):
+        coupon = stack.coupon(slots=300)
+        crowd = Swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}") for i in range(600)], connections=8)
+        crowd.start()
+        while crowd.is_alive():
+            target = len(crowd.done) + chance.randrange(20, 80)
+            wait_until("answers", lambda: len(crowd.done) >= target or not crowd.is_alive(), every=0.001)
+            if crowd.is_alive():
+                stack.kill(f"worker-{chance.randrange(WORKERS)}")
+        calls = crowd.result()
+        assert len(taken(calls)) == 300 and by_code(calls)["sold_out"] == 300, by_code(calls)
+        nothing_lost_nothing_doubled(stack, coupon, calls, 300)
+
+
+def test_returns_survive_kills_too(stack):
+    """A reverse that was acknowledged stays; one that was not is repeated, and counts once."""
+    chance = random.Random(19)
+    coupon = stack.coupon(slots=2000)
+    got = taken(swarm([stack.way()], endless(coupon, 2000), connections=32))
+    assert len(got) == 2000
+    crowd = Swarm(stack.ways(), [Call("POST", f"/coupons/{coupon}/redemptions/{b['id']}/reverse") for b in got], connections=16)
+    crowd.start()
+    killed = 0
+    while crowd.is_alive() and killed < 10:
+        target = len(crowd.done) + chance.randrange(10, 150)
+        wait_until("answers", lambda: len(crowd.done) >= target or not crowd.is_alive(), every=0.001)
+        stack.kill(f"worker-{chance.randrange(WORKERS)}")
+        killed += 1
+    calls = crowd.result()
+    assert killed >= 3 and by_code(calls) == {"200": 2000}, by_code(calls)
+    truth = ledger.Told(stack, coupon)
+    assert len(truth.reversed) == 2000 and len({(e["n"], e["g"]) for e in truth.reversed}) == 2000
+    counts = stack.counts(coupon)
+    assert (counts["free"], counts["redeemed"], counts["today"]) == (2000, 0, 0), counts
+    stack.verify(coupon)
+
+
+def test_the_whole_service_is_killed_and_started_again(another_stack):
+    """kill -9 of coupond, its workers, nginx and mongod at once, as when the power fails; what was acknowledged is there."""
+    stack = another_stack()
+    coupon = stack.coupon(slots=20_000)
+    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False)
+    crowd.start()
+    wait_until("answers", lambda: len(crowd.done) > 2000)
+    run = stack.var / "run"
+    victims = [int((run / name).read_text()) for name in ("coupond.pid", "nginx.pid", "mongod.pid")] + [p for p in stack.pids().values() if p]
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    crowd.join(60)
+    calls = [c for c in crowd.done if c.reply.status == 201]
+    assert len(calls) > 2000
+    again = stack.script("run", "--detach")
+    assert again.returncode == 0, again.stdout
+    repeated = swarm(stack.ways(), [take(coupon, c.body["user"], c.key) for c in calls], connections=32)
+    first = {c.key: c.reply.body for c in calls}
+    assert all(c.reply.status == 201 and c.reply.body == first[c.key] for c in repeated), "an acknowledged redemption was lost"
+    assert set(by_code(repeated)) == {"201 replayed"}
+    ledger.Told(stack, coupon).check_ordinals()
+    stack.verify()
+
+
+def test_stopping_drains_what_is_in_flight(another_stack):
+    """scripts/stop under load: every call that was sent is answered, or its connection was closed before it was read."""
+    stack = another_stack()
+    coupon = stack.coupon(slots=20_000)
+    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False)
+    crowd.start()
+    wait_until("answers", lambda: len(crowd.done) > 1000)
+    assert stack.script("stop").returncode == 0
+    crowd.join(60)
+    told = {b["id"] for b in taken([c for c in crowd.done if c.reply.status == 201])}
+    assert stack.script("run", "--detach").returncode == 0
+    stored = set(ledger.Told(stack, coupon).ids())
+    assert told == stored, f"{len(told - stored)} acknowledged and lost, {len(stored - told)} taken and not answered"
+    stack.verify()
+
+
+def test_a_reload_under_load_loses_no_request(stack):
+    """SIGHUP to the master: every process gets a successor, nobody is refused."""
+    coupon = stack.coupon(slots=100_000)
+    before = stack.pids()
+    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False)
+    crowd.start()
+    try:
+        wait_until("answers", lambda: len(crowd.done) > 300)
+        stack.signal("coupond", signal.SIGHUP)
+        wait_until("successors", lambda: all(p and p != before[n] for n, p in stack.pids().items()))
+        target = len(crowd.done) + 500
+        wait_until("answers of the successors", lambda: len(crowd.done) > target)
+    finally:
+        calls = crowd.end()
+    assert by_code(calls) == {"201": len(calls)}
+    nothing_lost_nothing_doubled(stack, coupon, calls, 100_000)
+
+
+def test_a_bad_configuration_keeps_the_old_one(another_stack):
+    stack = another_stack()
+    coupon = stack.coupon(slots=10)
+    before, config = stack.pids(), stack.var / "coupond.ini"
+    good = config.read_text()
+    config.write_text(good + "[worker]\nbatch_max = many\n")
+    stack.signal("coupond", signal.SIGHUP)
+    wait_until("a line about it in the log", lambda: "batch_max" in stack.log())
+    assert stack.pids() == before
+    stack.client("storefront").take(coupon, "u").expect(201)
+    config.write_text(good)
+
+
+def test_many_idle_connections_are_served_fairly(stack):
+    """A thousand kept connections, of which each asks now and then: the slowest answer stays near the others."""
+    coupon = stack.coupon(slots=10_000)
+    calls = swarm([stack.way()], endless(coupon, 8000), connections=1000)
+    waits = sorted(c.answered_at - c.asked_at for c in calls)
+    print(f"1,000 connections: median {waits[len(waits) // 2]:.3f} s, slowest {waits[-1]:.3f} s")
+    assert by_code(calls) == {"201": 8000} and waits[-1] < 5, waits[-1]

@@ -1,0 +1,315 @@
+"""Many clients at once: exact caps, one winner, one answer per key -- through nginx, and at two workers past it."""
+import json
+import random
+import time
+
+import pytest
+
+import ledger
+from stack import WORKERS, wait_until
+from swarm import Call, Swarm, by_code, swarm, take, taken
+
+
+def exact(stack, coupon, calls, slots):
+    """What the clients were told is exactly what the ledger has: no slot twice, ordinals without gap, nothing lost."""
+    bodies = taken(calls)
+    ids = [b["id"] for b in bodies]
+    assert len(set(ids)) == len(ids), "an id was given twice"
+    assert len({b["slot"] for b in bodies}) == len(bodies), "a slot was given twice"
+    assert all(0 <= b["slot"] < slots for b in bodies)
+    truth = ledger.Told(stack, coupon)
+    truth.check_ordinals()
+    assert sorted(truth.ids()) == sorted(ids), "the ledger and the clients do not agree on who got what"
+    assert sorted(b["ordinal"] for b in bodies) == list(range(1, len(bodies) + 1))
+    ledger.check_chain(ledger.read(stack, coupon))
+    counts = stack.counts(coupon)
+    assert (counts["redeemed"], counts["free"]) == (len(bodies), slots - len(bodies)), counts
+    stack.verify(coupon)
+
+
+@pytest.mark.heavy
+def test_ten_thousand_users_ask_at_once_for_five_thousand_slots(stack):
+    coupon = stack.coupon(slots=5000)
+    users = list(range(10_000))
+    random.Random(1).shuffle(users)
+    began = time.monotonic()
+    calls = swarm([stack.way()], [take(coupon, f"user-{u}", f"key-{u}") for u in users], connections=1000)
+    seconds = time.monotonic() - began
+    print(f"10,000 users: {seconds:.1f} s, {sum(c.tries - 1 for c in calls)} tries again")
+    assert by_code(calls) == {"201": 5000, "sold_out": 5000}
+    exact(stack, coupon, calls, 5000)
+    assert seconds < 30, f"{seconds:.1f} s; the published system took 30 s"
+
+
+@pytest.mark.heavy
+def test_ten_thousand_users_past_nginx_at_both_workers(stack):
+    coupon = stack.coupon(slots=5000)
+    calls = swarm(stack.ways(), [take(coupon, f"user-{u}", f"key-{u}") for u in range(10_000)], connections=400)
+    assert by_code(calls) == {"201": 5000, "sold_out": 5000}
+    exact(stack, coupon, calls, 5000)
+
+
+@pytest.mark.parametrize("past_nginx", [False, True], ids=["through nginx", "at both workers"])
+def test_sixty_four_clients_race_one_key_and_get_one_answer(stack, past_nginx):
+    coupon = stack.coupon(slots=100, cap={"total": 100, "per_user": 100})
+    for number in range(5):
+        ways = stack.ways() if past_nginx else [stack.way()]
+        calls = swarm(ways, [take(coupon, "racer", f"key-{number}", metadata={"n": number}) for _ in range(64)], connections=64)
+        assert by_code(calls) == {"201": 1, "201 replayed": 63}
+        assert len({c.reply.body for c in calls}) == 1, "one answer"
+    assert stack.counts(coupon)["redeemed"] == 5
+    stack.verify(coupon)
+
+
+def test_of_one_key_with_two_bodies_one_wins_and_the_other_is_refused(stack):
+    coupon = stack.coupon(slots=100, cap={"total": 100, "per_user": 100})
+    calls = swarm(stack.ways(), [take(coupon, "racer", "key", metadata={"n": i % 2}) for i in range(64)], connections=64)
+    seen = by_code(calls)
+    assert seen.pop("201") == 1 and seen == {"201 replayed": 31, "idempotency_key_reused": 32}, seen
+    assert {json.dumps(b["metadata"]) for b in taken(calls)} in ({'{"n": 0}'}, {'{"n": 1}'})
+    assert stack.counts(coupon)["redeemed"] == 1
+    stack.verify(coupon)
+
+
+def test_the_winner_of_the_last_slot_gets_its_first_answer_whatever_the_coupon_became(stack):
+    coupon = stack.coupon(slots=1)
+    calls = swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}") for i in range(64)], connections=64)
+    assert by_code(calls) == {"201": 1, "sold_out": 63}
+    [winner] = [c for c in calls if c.reply.status == 201]
+
+    def everywhere():
+        for door in [stack.client("storefront")] + [stack.direct(w) for w in range(WORKERS)]:
+            again = door.take(coupon, winner.body["user"], winner.key).expect(201)
+            assert again.header("Idempotent-Replayed") == "true" and again.body == winner.reply.body, again
+            changed = door.take(coupon, winner.body["user"], winner.key, metadata={"changed": True})
+            changed.problem("idempotency_key_reused")
+
+    everywhere()
+    for change in ({"state": "paused"}, {"state": "ended"}, {"state": "active", "ends_at": "2020-01-01T00:00:00Z"}):
+        stack.patch(coupon, change)
+        everywhere()
+    stack.client("ops").post(f"/coupons/{coupon}/redemptions/{taken([winner])[0]['id']}/reverse").expect(200)
+    everywhere()
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("past_nginx", [False, True], ids=["through nginx", "at both workers"])
+def test_one_user_races_fifty_keys_against_their_cap(stack, past_nginx):
+    coupon = stack.coupon(slots=100, cap={"total": 100, "per_user": 3})
+    ways = stack.ways() if past_nginx else [stack.way()]
+    calls = swarm(ways, [take(coupon, f"user-{u}", f"key-{k}") for k in range(50) for u in range(4)], connections=100)
+    assert by_code(calls) == {"201": 12, "user_cap_reached": 188}
+    for u in range(4):
+        assert sum(b["user"] == f"user-{u}" for b in taken(calls)) == 3
+    assert stack.counts(coupon)["redeemed"] == 12
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("cap, refusal", [({"per_day": 37}, "daily_cap_reached"), ({"per_user_per_day": 2, "per_user": 50}, "user_daily_cap_reached"),
+                                          ({"discount_minor": 3 * 37 + 2}, "budget_reached")], ids=lambda v: v if isinstance(v, str) else "")
+def test_every_other_cap_is_as_exact_under_a_race(stack, cap, refusal):
+    coupon = stack.coupon(slots=500, cap={"total": 500, **cap}, discount={"kind": "amount", "amount_minor": 3, "currency": "EUR"})
+    users = 10 if "per_user" in cap else 400
+    calls = swarm(stack.ways(), [take(coupon, f"u-{i % users}", f"k-{i}") for i in range(400)], connections=64)
+    wins = 20 if users == 10 else 37
+    assert by_code(calls) == {"201": wins, refusal: 400 - wins}
+    stack.verify(coupon)
+
+
+def test_takings_and_returns_race_for_few_slots(stack):
+    """Capacity that comes back is found again, and never counted twice."""
+    coupon = stack.coupon(slots=5, cap={"total": 5, "per_user": 100})
+    chance, ids = random.Random(7), []
+
+    def calls():
+        for i in range(1500):
+            if ids and chance.random() < 0.5:
+                yield Call("POST", f"/coupons/{coupon}/redemptions/{ids.pop(chance.randrange(len(ids)))}/reverse")
+            else:
+                yield take(coupon, f"u-{chance.randrange(20)}", f"k-{i}")
+
+    crowd = Swarm(stack.ways(), calls(), connections=24)
+    crowd.start()
+    seen = 0
+    while crowd.is_alive() or seen < len(crowd.done):
+        if seen == len(crowd.done):
+            time.sleep(0.001)
+            continue
+        call = crowd.done[seen]
+        seen += 1
+        if call.reply.status == 201:
+            ids.append(json.loads(call.reply.body)["id"])
+    done = crowd.result()
+    assert set(by_code(done)) <= {"201", "200", "sold_out", "too_many_attempts"}, by_code(done)
+    got = [b for b in taken([c for c in done if c.reply.status == 201])]
+    assert len({b["id"] for b in got}) == len(got) > 100, "an id was given twice"
+    truth = ledger.Told(stack, coupon)
+    truth.check_ordinals()
+    assert sorted(truth.ids()) == sorted(b["id"] for b in got)
+    counts = stack.counts(coupon)
+    assert counts["redeemed"] == len(truth.redeemed) - len(truth.reversed) == 5 - counts["free"], counts
+    stack.verify(coupon)
+
+
+def test_eight_clients_return_one_redemption_once(stack):
+    coupon = stack.coupon(slots=1)
+    for number in range(10):
+        rid = stack.client("storefront").take(coupon, f"u-{number}").ok(201)["id"]
+        calls = swarm(stack.ways(), [Call("POST", f"/coupons/{coupon}/redemptions/{rid}/reverse") for _ in range(8)], connections=8)
+        assert by_code(calls) == {"200": 8}
+    truth = ledger.Told(stack, coupon)
+    assert (len(truth.redeemed), len(truth.reversed)) == (10, 10)
+    stack.verify(coupon)
+
+
+def test_one_coupon_is_made_once(stack):
+    body = {"id": f"made-once-{next(stack.names)}", "title": "x", "cap": {"total": 1}}
+    calls = swarm(stack.ways("ops"), [Call("POST", "/coupons", {**body, "title": f"by {i}"}) for i in range(32)], connections=32)
+    assert by_code(calls) == {"201": 1, "coupon_exists": 31}
+    [winner] = [c for c in calls if c.reply.status == 201]
+    assert stack.client("ops").get(f"/coupons/{body['id']}").ok()["title"] == json.loads(winner.reply.body)["title"]
+
+
+def test_of_racing_changes_with_one_tag_one_wins(stack):
+    coupon = stack.coupon(slots=1)
+    ops = stack.client("ops")
+    for round_ in range(10):
+        tag = ops.get(f"/coupons/{coupon}").header("ETag")
+        calls = swarm(stack.ways("ops"), [Call("PATCH", f"/coupons/{coupon}", {"title": f"{round_} by {i}"}, headers={"If-Match": tag})
+                                          for i in range(16)], connections=16)
+        assert by_code(calls) == {"200": 1, "version_changed": 15}
+        [winner] = [c for c in calls if c.reply.status == 200]
+        assert ops.get(f"/coupons/{coupon}").ok()["title"] == json.loads(winner.reply.body)["title"]
+    stack.verify(coupon)
+
+
+@pytest.mark.heavy
+def test_a_thousand_coupons_at_two_workers_and_neither_side_starves(stack):
+    """Both workers write every coupon; each call is answered, and neither worker waits much longer than the other."""
+    ops = stack.client("ops")
+    names = [f"many-{next(stack.names)}-{i}" for i in range(1000)]
+    calls = swarm([stack.way("ops")], [Call("POST", "/coupons", {"id": name, "title": name, "state": "active", "cap": {"total": 8}})
+                                       for name in names], connections=32)
+    assert by_code(calls) == {"201": 1000}
+    calls = swarm([stack.way("ops")], [Call("POST", f"/coupons/{name}/slots", {"count": 8}) for name in names], connections=32)
+    assert by_code(calls) == {"202": 1000}
+    jobs = [c.reply.header("Location") for c in calls]
+    wait_until("all jobs", lambda: all(ops.get(at).ok()["state"] == "done" for at in jobs[-1:]), 120)
+    for at in jobs:
+        stack.job_at(at)
+    users = [(name, i) for name in names for i in range(10)]
+    random.Random(2).shuffle(users)
+    began = time.monotonic()
+    crowd = Swarm(stack.ways(), [take(name, f"u-{i}", "k", via=n % WORKERS) for n, (name, i) in enumerate(users)], connections=128)
+    crowd.start()
+    calls = crowd.result()
+    print(f"10,000 takings of 1,000 coupons at two workers: {time.monotonic() - began:.1f} s")
+    assert by_code(calls) == {"201": 8000, "sold_out": 2000}
+    slowest = [max(c.answered_at - c.asked_at for c in calls if c.via == w) for w in range(WORKERS)]
+    middle = [sorted(c.answered_at - c.asked_at for c in calls if c.via == w)[len(calls) // WORKERS // 2] for w in range(WORKERS)]
+    print(f"slowest {slowest}, median {middle}")
+    assert max(slowest) < 10, f"somebody starved: {slowest}"
+    assert max(middle) < 5 * min(middle), f"one side waits longer: {middle}"
+    for name in names[::50]:
+        got = [b for b in taken([c for c in calls if c.target == f"/coupons/{name}/redemptions"])]
+        assert sorted(b["ordinal"] for b in got) == list(range(1, 9)), got
+        assert len({b["slot"] for b in got}) == 8, got
+    stack.verify()
+
+
+@pytest.mark.heavy
+def test_whoever_asks_after_a_patch_was_answered_is_served_by_the_new_definition(stack):
+    """The discount grows with every PATCH under load: who asked after the answer gets at least that much; a pause lets nobody through."""
+    coupon = stack.coupon(slots=30_000, cap={"total": 30_000}, discount={"kind": "amount", "amount_minor": 1, "currency": "EUR"})
+    ops = stack.client("ops")
+    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in range(10**9)), connections=48)
+    crowd.start()
+    changes, pauses = [], []  # by time.monotonic(), which is also the clock of asyncio's loop
+    try:
+        for minor in range(2, 22):
+            seen = len(crowd.done)
+            wait_until("takings under this definition", lambda: len(crowd.done) > seen + 100)
+            ops.patch(f"/coupons/{coupon}", {"discount": {"amount_minor": minor}}).expect(200)
+            changes.append((time.monotonic(), minor))
+            if minor % 5 == 0:
+                ops.patch(f"/coupons/{coupon}", {"state": "paused"}).expect(200)
+                paused = time.monotonic()
+                seen = len(crowd.done)
+                wait_until("refusals", lambda: len(crowd.done) > seen + 100)
+                pauses.append((paused, time.monotonic()))
+                ops.patch(f"/coupons/{coupon}", {"state": "active"}).expect(200)
+    finally:
+        calls = crowd.end()
+    assert set(by_code(calls)) == {"201", "coupon_not_active"}, by_code(calls)
+    for call in calls:
+        if call.reply.status != 201:
+            continue
+        least = max([minor for at, minor in changes if at <= call.asked_at], default=1)
+        given = json.loads(call.reply.body)["discount_minor"]
+        assert given >= least, f"asked after {least} was in force, and got {given}\n{call.reply}"
+        within = [p for p in pauses if p[0] <= call.asked_at and call.answered_at <= p[1]]
+        assert not within, f"taken while the coupon was paused\n{call.reply}"
+    stack.verify(coupon)
+
+
+@pytest.mark.heavy
+def test_lowering_the_cap_under_load_never_leaves_more_taken_than_the_cap(stack):
+    coupon = stack.coupon(slots=4000, cap={"total": 4000})
+    ops = stack.client("ops")
+    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in range(10**9)), connections=48)
+    crowd.start()
+    wait_until("takings", lambda: len(crowd.done) > 500)
+    lowered = None
+    for total in (400, 1500, 2500, 3500):
+        reply = ops.patch(f"/coupons/{coupon}", {"cap": {"total": total}})
+        if reply.status == 200:
+            lowered = total
+            break
+        reply.problem("cap_below_taken")
+    wait_until("refusals", lambda: any(c.reply.status == 409 for c in crowd.done[-50:]))
+    calls = crowd.end()
+    assert lowered and by_code(calls)["201"] == lowered, (lowered, by_code(calls))
+    assert set(by_code(calls)) == {"201", "sold_out"}
+    counts = stack.counts(coupon)
+    assert (counts["slots"], counts["free"], counts["redeemed"]) == (lowered, 0, lowered), counts
+    stack.verify(coupon)
+
+
+def test_batches_race_single_takings(stack):
+    coupon = stack.coupon(slots=500)
+    calls = [Call("POST", f"/coupons/{coupon}/redemptions/batch", {"items": [{"key": f"k-{u}", "user": f"u-{u}"} for u in range(b, b + 50)]})
+             for b in range(0, 600, 50)]
+    calls += [take(coupon, f"u-{u}", f"k-{u}") for u in range(600)]
+    random.Random(3).shuffle(calls)
+    done = swarm(stack.ways(), calls, connections=32)
+    got = {}
+    for call in done:
+        body = json.loads(call.reply.body)
+        for item in body["items"] if "items" in body else [{"status": call.reply.status, "body": body}]:
+            assert item["status"] in (201, 409), item
+            if item["status"] == 201:
+                assert got.setdefault(item["body"]["user"], item["body"]) == item["body"], "a user got two answers for one key"
+    assert len(got) == 500 and len({b["id"] for b in got.values()}) == 500
+    assert stack.counts(coupon)["redeemed"] == 500
+    stack.verify(coupon)
+
+
+def test_counts_read_under_load_lie_between_what_definitely_and_what_possibly_happened(stack):
+    coupon = stack.coupon(slots=20_000, cap={"total": 20_000})
+    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in range(6000)), connections=32)
+    crowd.start()
+    seqs = []
+    while crowd.is_alive():
+        least = sum(c.reply.status == 201 for c in list(crowd.done))
+        counts = stack.counts(coupon)
+        most = sum(c.reply.status == 201 for c in list(crowd.done)) + 32  # and those whose answer is on its way
+        assert least <= counts["redeemed"] <= most, (least, counts, most)
+        assert counts["redeemed"] + counts["free"] == counts["slots"] == 20_000, counts
+        seqs.append((counts["seq"], counts["redeemed"]))
+    crowd.result()
+    assert len(seqs) > 5 and seqs == sorted(seqs), "a later read went back"
+    by_seq = {}
+    for batch in ledger.Told(stack, coupon).batches:
+        by_seq[batch["seq"]] = batch["totals"]["redeemed"]
+    assert all(by_seq[seq] == redeemed for seq, redeemed in seqs), "at a given seq they are exact"
+    stack.verify(coupon)
