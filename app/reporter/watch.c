@@ -12,6 +12,7 @@ struct row {
     int64_t seen;         /* last seq of the ledger that we know of */
     int64_t marked;       /* mark as read last; -1: never read */
     struct mono seen_at, look_at;
+    struct mono marked_at; /* when `marked` was read first */
     int failures;
     UT_hash_handle hh;
 };
@@ -95,7 +96,7 @@ static bool is_due(const struct row *row, struct mono now)
 
     if (mono_before(row->look_at, now))
         return true;
-    return quiet && row->failures == 0 && mono_ms_between(now, row->look_at) > WATCH_QUIET_MS;
+    return quiet && row->failures == 0 && mono_ms_between(now, row->look_at) > WATCH_STILL_MS;
 }
 
 size_t watch_due(struct watch *w, struct mono now, struct watch_due *due, size_t most)
@@ -110,7 +111,7 @@ size_t watch_due(struct watch *w, struct mono now, struct watch_due *due, size_t
         if (!is_due(row, now))
             continue;
         due[count++] = row->who;
-        row->look_at = mono_add_ms(now, WATCH_QUIET_MS);
+        row->look_at = mono_add_ms(now, WATCH_STILL_MS);
         /* to the end, so that a long table is gone through in turns */
         HASH_DEL(w->rows, row);
         HASH_ADD(hh, w->rows, who, sizeof row->who, row);
@@ -131,9 +132,11 @@ bool watch_marked(struct watch *w, const char *coupon, int64_t lane, int64_t seq
     } else if (row) {
         bool quiet = mono_ms_between(row->seen_at, now) >= WATCH_QUIET_MS;
 
-        behind = quiet || seq == row->marked;
+        if (seq != row->marked)
+            row->marked_at = now;
         row->marked = seq;
-        row->look_at = mono_add_ms(now, quiet ? WATCH_QUIET_MS : WATCH_BUSY_MS);
+        behind = mono_ms_between(row->marked_at, now) >= WATCH_STILL_MS;
+        row->look_at = mono_add_ms(now, quiet ? WATCH_STILL_MS : WATCH_BUSY_MS);
     }
     pthread_mutex_unlock(&w->lock);
     return behind;
@@ -146,7 +149,7 @@ void watch_failed(struct watch *w, const char *coupon, int64_t lane, struct mono
     pthread_mutex_lock(&w->lock);
     row = find(w, coupon, lane);
     if (row) {
-        int64_t pause_ms = (int64_t)WATCH_QUIET_MS << (row->failures < 6 ? ++row->failures : 6);
+        int64_t pause_ms = (int64_t)WATCH_STILL_MS << (row->failures < 6 ? ++row->failures : 6);
 
         row->look_at = mono_add_ms(now, pause_ms < WATCH_RETRY_MOST_MS ? pause_ms : WATCH_RETRY_MOST_MS);
     }

@@ -108,21 +108,37 @@ static struct mono at(int64_t ms)
     return (struct mono){ms * 1000000};
 }
 
-static void a_quiet_lane_is_looked_at_after_a_second_and_then_each_second(void **state)
+static void a_quiet_lane_whose_mark_stands_still_for_a_second_is_behind(void **state)
 {
     struct watch *w = watch_new();
     struct watch_due due[4];
 
     (void)state;
     watch_seen(w, "hot", 0, 7, at(0));
-    assert_int_equal(watch_due(w, at(900), due, 4), 0);
-    assert_int_equal(watch_due(w, at(1000), due, 4), 1);
+    assert_int_equal(watch_due(w, at(300), due, 4), 0);
+    assert_int_equal(watch_due(w, at(400), due, 4), 1);
     assert_string_equal(due[0].coupon, "hot");
-    assert_true(watch_marked(w, "hot", 0, 5, at(1000)));
-    assert_int_equal(watch_due(w, at(1500), due, 4), 0);
-    assert_int_equal(watch_due(w, at(2001), due, 4), 1);
-    assert_false(watch_marked(w, "hot", 0, 7, at(2001)));
+    assert_false(watch_marked(w, "hot", 0, 5, at(400)));
+    assert_int_equal(watch_due(w, at(1400), due, 4), 0);
+    assert_int_equal(watch_due(w, at(1401), due, 4), 1);
+    assert_true(watch_marked(w, "hot", 0, 5, at(1401)));
+    assert_int_equal(watch_due(w, at(2402), due, 4), 1);
+    assert_false(watch_marked(w, "hot", 0, 7, at(2402)));
     assert_int_equal(watch_count(w), 0);
+    watch_free(w);
+}
+
+static void a_mark_that_moves_is_not_behind(void **state)
+{
+    struct watch *w = watch_new();
+    struct watch_due due[4];
+
+    (void)state;
+    watch_seen(w, "slow", 0, 90, at(0));
+    for (int64_t second = 1; second < 20; second++) {
+        assert_int_equal(watch_due(w, at(1001 * second), due, 4), 1);
+        assert_false(watch_marked(w, "slow", 0, second, at(1001 * second)));
+    }
     watch_free(w);
 }
 
@@ -191,7 +207,8 @@ int main(void)
         cmocka_unit_test(what_is_not_counted_and_what_adds_nothing_makes_no_run),
         cmocka_unit_test(a_run_is_trimmed_to_what_the_totals_do_not_hold),
         cmocka_unit_test(the_inbox_keeps_order_and_wishes),
-        cmocka_unit_test(a_quiet_lane_is_looked_at_after_a_second_and_then_each_second),
+        cmocka_unit_test(a_quiet_lane_whose_mark_stands_still_for_a_second_is_behind),
+        cmocka_unit_test(a_mark_that_moves_is_not_behind),
         cmocka_unit_test(a_busy_lane_is_left_alone_while_its_mark_moves),
         cmocka_unit_test(a_lane_that_cannot_be_written_is_tried_less_and_less_often),
         cmocka_unit_test(many_lanes_are_looked_at_in_turns),
