@@ -152,9 +152,12 @@ void replay_free(struct replay *r)
     struct user *u, *next_user;
     struct shelf *s, *next_shelf;
 
-    HASH_ITER(hh, r->users, u, next_user)
+    for (u = r->users; u; u = next_user) {
+        next_user = u->hh.next;
         HASH_DELETE(hh, r->users, u);
-    HASH_ITER(hh, r->shelves, s, next_shelf) {
+    }
+    for (s = r->shelves; s; s = next_shelf) {
+        next_shelf = s->hh.next;
         HASH_DELETE(hh, r->shelves, s);
         free_shelf(s);
     }

@@ -93,7 +93,7 @@ static void print_cell(const struct table *t, int column, int width, const char 
 
 void table_print(const struct table *t, FILE *out)
 {
-    int widths[TABLE_COLUMNS_MOST];
+    int widths[TABLE_COLUMNS_MOST] = {0};
 
     for (int c = 0; c < t->columns; c++)
         widths[c] = width_of(head_of(t, c));

@@ -436,7 +436,8 @@ static void free_fold(struct reporter *r)
 {
     struct known *k, *next;
 
-    HASH_ITER(hh, r->lanes, k, next) {
+    for (k = r->lanes; k; k = next) {
+        next = k->hh.next;
         HASH_DEL(r->lanes, k);
         free(k);
     }

@@ -42,8 +42,10 @@ void watch_free(struct watch *w)
 {
     struct row *row, *next;
 
-    HASH_ITER(hh, w->rows, row, next)
+    for (row = w->rows; row; row = next) {
+        next = row->hh.next;
         forget(w, row);
+    }
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
@@ -102,17 +104,17 @@ static bool is_due(const struct row *row, struct mono now)
 size_t watch_due(struct watch *w, struct mono now, struct watch_due *due, size_t most)
 {
     struct row *row, *next;
-    size_t count = 0;
+    size_t count = 0, rows; /* each is looked at once: those that are due go to the end */
 
     pthread_mutex_lock(&w->lock);
-    HASH_ITER(hh, w->rows, row, next) {
-        if (count == most)
-            break;
+    rows = HASH_COUNT(w->rows);
+    for (row = w->rows; rows > 0 && count < most; row = next, rows--) {
+        next = row->hh.next;
         if (!is_due(row, now))
             continue;
         due[count++] = row->who;
         row->look_at = mono_add_ms(now, WATCH_STILL_MS);
-        /* to the end, so that a long table is gone through in turns */
+        /* so that a long table is gone through in turns */
         HASH_DEL(w->rows, row);
         HASH_ADD(hh, w->rows, who, sizeof row->who, row);
     }
