@@ -41,7 +41,7 @@ static bool pulse_once(struct door *d, struct store_time *after)
     if (!door_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return false;
     reply_time(&reply, after);
-    return after->seconds || after->increment;
+    return after->seconds != 0;
 }
 
 /* Twice, since two doors may race to insert their document. */

@@ -1,7 +1,8 @@
 /* store/lists.c -- look-ups across documents: coupons, a user's wallet, the ledger backwards, inventories. */
-#include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "store/codec.h"
@@ -49,12 +50,14 @@ static void *grown(struct arena *a, void *items, size_t count, size_t *capacity,
 /* The position in a list of coupons: when the last one was created, and its id. */
 static bool parse_position(const char *after, int64_t *created_ms, const char **id)
 {
-    int used = 0;
+    char *end;
 
-    if (sscanf(after, "%" SCNd64 ".%n", created_ms, &used) != 1 || used == 0)
+    errno = 0;
+    *created_ms = strtoll(after, &end, 10);
+    if (errno || end == after || *end != '.')
         return false;
-    *id = after + used;
-    return **id != '\0';
+    *id = end + 1;
+    return coupon_id_valid(*id);
 }
 
 struct coupon_list {

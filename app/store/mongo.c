@@ -17,6 +17,8 @@
 #define WIRE_VERSION_MIN 17 /* MongoDB 6.0 */
 #define CODE_NAMESPACE_EXISTS 48
 #define CODE_ALREADY_SHARDED 23
+#define CODE_INDEX_OPTIONS_CONFLICT 85
+#define CODE_INDEX_KEYS_CONFLICT 86
 #define HOSTS_SIZE 256
 
 /* ---- collections and indexes: only what is looked up by, since every one is written with every document ---- */
@@ -291,7 +293,19 @@ static bool make_collection(struct door *d, const struct collection_row *row, bs
     return true;
 }
 
-static bool make_index(struct door *d, const struct index_row *row, bson_error_t *error)
+/* One of that name that an earlier version made otherwise. */
+static bool drop_index(struct door *d, const struct index_row *row, bson_error_t *error)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON reply;
+
+    log_event(LOG_INFO, "store.index_changed", "collection=%s index=%s", row->collection, row->name);
+    BSON_APPEND_UTF8(&command, "dropIndexes", row->collection);
+    BSON_APPEND_UTF8(&command, "index", row->name);
+    return door_run_on(d, d->mongo->database, &command, &reply, error);
+}
+
+static bool create_index(struct door *d, const struct index_row *row, bson_error_t *error)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t list, index;
@@ -310,6 +324,14 @@ static bool make_index(struct door *d, const struct index_row *row, bson_error_t
     bson_append_array_end(&command, &list);
     door_write_concern(d, &command);
     return door_run_on(d, d->mongo->database, &command, &reply, error);
+}
+
+static bool make_index(struct door *d, const struct index_row *row, bson_error_t *error)
+{
+    if (create_index(d, row, error))
+        return true;
+    return (error->code == CODE_INDEX_OPTIONS_CONFLICT || error->code == CODE_INDEX_KEYS_CONFLICT) &&
+           drop_index(d, row, error) && create_index(d, row, error);
 }
 
 int mongo_prepare(struct mongo *m, char *message, size_t size)

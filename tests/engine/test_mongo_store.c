@@ -895,7 +895,7 @@ static void days_have_the_length_of_their_zone(void **state)
 
     NEEDS_SERVER();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        int64_t at_ms, want[2], got[2];
+        int64_t at_ms = 0, want[2] = {0}, got[2];
 
         assert_true(clock_parse(cases[i].at, &at_ms) && clock_parse(cases[i].start, &want[0]) &&
                     clock_parse(cases[i].end, &want[1]));
@@ -1098,7 +1098,7 @@ static void check_report(const char *const *ids, size_t id_count, const char *un
                          const char *to, const struct expected_row *want, size_t want_count)
 {
     struct report_row *rows;
-    int64_t from_ms, to_ms;
+    int64_t from_ms = 0, to_ms = 0;
     size_t count;
 
     assert_true(clock_parse(from, &from_ms) && clock_parse(to, &to_ms));
