@@ -41,6 +41,16 @@ def wait_until(what, condition, seconds=30, every=0.01):
         time.sleep(every)
 
 
+def age_s(pid):
+    """How long the process has lived."""
+    start = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - start / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid):
+    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -117,7 +127,9 @@ class Stack:
         return pid
 
     def kill(self, name, seconds=15):
-        """kill -9, and wait for the successor that the master starts."""
+        """kill -9, and wait for the successor that the master starts. Who lived for a second is replaced at once."""
+        pid = wait_until(f"{name} to live", lambda: self.pid(name))
+        wait_until(f"{name} to have lived for a second", lambda: age_s(pid) > 1.1)
         old = self.signal(name, signal.SIGKILL)
         return wait_until(f"a successor of {name}", lambda: self.pid(name) not in (None, old) and self.pid(name), seconds)
 

@@ -108,13 +108,15 @@ class Swarm(threading.Thread):
     """Answers calls with so many connections, spread over the ways, until the calls or the swarm end.
 
     A call that meets a broken connection, `busy` or `outcome_unknown` is repeated as it was, under its key: that is what the
-    contract tells a client to do.
+    contract tells a client to do; with repeat=False it is left unanswered, and ends its client. pause_s: how long a client
+    rests after each answer.
     """
 
-    def __init__(self, ways, calls, connections=64, repeat=True):
+    def __init__(self, ways, calls, connections=64, repeat=True, pause_s=0):
         super().__init__(daemon=True)
+        self.pause_s = pause_s
         self.ways, self.calls, self.connections, self.repeat = ways, iter(calls), connections, repeat
-        self.done, self.failure, self.ending = [], None, False
+        self.done, self.unanswered, self.failure, self.ending = [], [], None, False
 
     def run(self):
         try:
@@ -135,7 +137,12 @@ class Swarm(threading.Thread):
                     return
                 via = i % len(self.ways) if call.via is None else call.via
                 await self._answer(call, own, via, ways)
+                if not call.reply:
+                    self.unanswered.append(call)
+                    return
                 self.done.append(call)
+                if self.pause_s:
+                    await asyncio.sleep(self.pause_s)
         finally:
             for connection in own.values():
                 connection.close()
@@ -152,7 +159,9 @@ class Swarm(threading.Thread):
                 reply = Reply(f"{call.method} {call.target} {call.key} {call.body}", *await connection.ask(call))
             except (ConnectionError, FileNotFoundError) as e:
                 reply = None
-                if not self.repeat or loop.time() - call.asked_at > PATIENCE_S:
+                if not self.repeat:
+                    return
+                if loop.time() - call.asked_at > PATIENCE_S:
                     raise AssertionError(f"{call}: {e!r}") from e
             if reply and not (self.repeat and reply.status == 503 and reply.code() in TRY_AGAIN):
                 call.answered_at = loop.time()

@@ -12,7 +12,7 @@ import time
 import pytest
 
 import ledger
-from stack import WORKERS, wait_until
+from stack import WORKERS, age_s, children, wait_until
 from swarm import Call, Swarm, by_code, swarm, take, taken
 
 pytestmark = pytest.mark.heavy
@@ -45,12 +45,12 @@ def nothing_lost_nothing_doubled(stack, coupon, calls, slots):
     stack.verify(coupon)
 
 
-def kill_under_load(stack, crowd, times, chance, moment):
-    """Kill a random worker so often, each time when `moment()` returns; the successor is awaited."""
+def kill_under_load(stack, crowd, times, moment):
+    """Kill the workers in turn so often, each time when `moment()` returns; the successor is awaited."""
     for number in range(times):
         moment()
         assert crowd.is_alive(), f"the load ended after {number} kills: {len(crowd.done)} calls"
-        stack.kill(f"worker-{chance.randrange(WORKERS)}")
+        stack.kill(f"worker-{number % WORKERS}")
 
 
 def more_answers(crowd, chance):
@@ -63,40 +63,38 @@ def more_answers(crowd, chance):
 
 @pytest.mark.parametrize("past_nginx", [False, True], ids=["through nginx", "at both workers"])
 def test_a_worker_is_killed_twenty_times_under_load(stack, past_nginx):
-    slots, chance = 60_000, random.Random(11 + past_nginx)
+    slots, chance = 150_000, random.Random(11 + past_nginx)
     coupon = stack.coupon(slots=slots)
-    crowd = Swarm(stack.ways() if past_nginx else [stack.way()], endless(coupon, 10**9), connections=32)
+    crowd = Swarm(stack.ways() if past_nginx else [stack.way()], endless(coupon, 10**9), connections=32, pause_s=0.01)
     crowd.start()
     try:
-        kill_under_load(stack, crowd, 20, chance, more_answers(crowd, chance))
+        kill_under_load(stack, crowd, 20, more_answers(crowd, chance))
     finally:
         calls = crowd.end()
-    assert len(calls) > 500 and any(c.tries > 1 for c in calls), "nobody noticed the kills"
+    assert set(by_code(calls)) <= {"201", "201 replayed"}, by_code(calls)
+    if past_nginx:  # which asks another worker by itself
+        assert any(c.tries > 1 for c in calls), "nobody noticed the kills"
     nothing_lost_nothing_doubled(stack, coupon, calls, slots)
 
 
 def test_a_worker_is_killed_right_after_an_append(stack):
     """As soon as the ledger shows a new batch, its worker dies; views and answers of it may be missing."""
-    slots, chance = 60_000, random.Random(13)
+    slots, chance = 150_000, random.Random(13)
     coupon = stack.coupon(slots=slots)
-    crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=16)
+    crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=16, pause_s=0.01)
     behind = 0
     with stack.database.ledger.watch([{"$match": {"operationType": "insert", "documentKey._id.c": coupon}}], max_await_time_ms=100) as stream:
         crowd.start()
         try:
             for number in range(20):
+                pids = [wait_until(f"worker {w}", lambda: stack.pid(f"worker-{w}")) for w in range(WORKERS)]
+                wait_until("the workers to have lived for a second", lambda: min(map(age_s, pids)) > 1.1)
                 target = len(crowd.done) + chance.randrange(20, 100)
                 wait_until("answers", lambda: len(crowd.done) >= target, every=0.001)
-                while stream.try_next():  # what is past
-                    pass
-                pids = [stack.pid(f"worker-{w}") for w in range(WORKERS)]
-                batch = wait_until("an append", stream.try_next, every=0)
+                tail = stack.counts(coupon)["seq"]
+                batch = wait_until("an append", lambda: (b := stream.try_next()) and b["documentKey"]["_id"]["seq"] > tail and b, every=0)
                 for pid in pids:
-                    if pid:
-                        try:
-                            os.kill(pid, signal.SIGKILL)
-                        except ProcessLookupError:
-                            pass
+                    os.kill(pid, signal.SIGKILL)
                 seq = batch["documentKey"]["_id"]["seq"]
                 named = [w["u"] for w in batch["fullDocument"].get("who", [])]
                 written = stack.database.users.count_documents({"_id": {"$in": [{"c": coupon, "u": u} for u in named]}, "seq": {"$gte": seq}})
@@ -110,9 +108,9 @@ def test_a_worker_is_killed_right_after_an_append(stack):
 
 
 def test_a_worker_that_sleeps_for_five_seconds_in_the_middle_of_a_batch_does_no_harm_when_it_wakes(stack):
-    slots = 200_000
+    slots = 150_000
     coupon = stack.coupon(slots=slots)
-    crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=32)
+    crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=32, pause_s=0.005)
     crowd.start()
     try:
         for worker in range(WORKERS):
@@ -152,10 +150,10 @@ def test_the_last_slots_are_sold_exactly_while_workers_die(stack):
 def test_returns_survive_kills_too(stack):
     """A reverse that was acknowledged stays; one that was not is repeated, and counts once."""
     chance = random.Random(19)
-    coupon = stack.coupon(slots=2000)
-    got = taken(swarm([stack.way()], endless(coupon, 2000), connections=32))
-    assert len(got) == 2000
-    crowd = Swarm(stack.ways(), [Call("POST", f"/coupons/{coupon}/redemptions/{b['id']}/reverse") for b in got], connections=16)
+    coupon = stack.coupon(slots=3000)
+    got = taken(swarm([stack.way()], endless(coupon, 3000), connections=32))
+    assert len(got) == 3000
+    crowd = Swarm(stack.ways(), [Call("POST", f"/coupons/{coupon}/redemptions/{b['id']}/reverse") for b in got], connections=16, pause_s=0.03)
     crowd.start()
     killed = 0
     while crowd.is_alive() and killed < 10:
@@ -164,26 +162,26 @@ def test_returns_survive_kills_too(stack):
         stack.kill(f"worker-{chance.randrange(WORKERS)}")
         killed += 1
     calls = crowd.result()
-    assert killed >= 3 and by_code(calls) == {"200": 2000}, by_code(calls)
+    assert killed >= 3 and by_code(calls) == {"200": 3000}, by_code(calls)
     truth = ledger.Told(stack, coupon)
-    assert len(truth.reversed) == 2000 and len({(e["n"], e["g"]) for e in truth.reversed}) == 2000
+    assert len(truth.reversed) == 3000 and len({(e["n"], e["g"]) for e in truth.reversed}) == 3000
     counts = stack.counts(coupon)
-    assert (counts["free"], counts["redeemed"], counts["today"]) == (2000, 0, 0), counts
+    assert (counts["free"], counts["redeemed"], counts["today"]) == (3000, 0, 0), counts
     stack.verify(coupon)
 
 
 def test_the_whole_service_is_killed_and_started_again(another_stack):
     """kill -9 of coupond, its workers, nginx and mongod at once, as when the power fails; what was acknowledged is there."""
     stack = another_stack()
-    coupon = stack.coupon(slots=20_000)
-    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False)
+    coupon = stack.coupon(slots=50_000)
+    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False, pause_s=0.005)
     crowd.start()
     wait_until("answers", lambda: len(crowd.done) > 2000)
     run = stack.var / "run"
-    victims = [int((run / name).read_text()) for name in ("coupond.pid", "nginx.pid", "mongod.pid")] + [p for p in stack.pids().values() if p]
-    for pid in victims:
+    masters = [int((run / name).read_text()) for name in ("coupond.pid", "nginx.pid", "mongod.pid")]
+    for pid in masters + [child for master in masters for child in children(master)]:
         os.kill(pid, signal.SIGKILL)
-    crowd.join(60)
+    crowd.result()
     calls = [c for c in crowd.done if c.reply.status == 201]
     assert len(calls) > 2000
     again = stack.script("run", "--detach")
@@ -200,11 +198,11 @@ def test_stopping_drains_what_is_in_flight(another_stack):
     """scripts/stop under load: every call that was sent is answered, or its connection was closed before it was read."""
     stack = another_stack()
     coupon = stack.coupon(slots=20_000)
-    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False)
+    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False, pause_s=0.005)
     crowd.start()
     wait_until("answers", lambda: len(crowd.done) > 1000)
     assert stack.script("stop").returncode == 0
-    crowd.join(60)
+    crowd.result()
     told = {b["id"] for b in taken([c for c in crowd.done if c.reply.status == 201])}
     assert stack.script("run", "--detach").returncode == 0
     stored = set(ledger.Told(stack, coupon).ids())
@@ -216,7 +214,7 @@ def test_a_reload_under_load_loses_no_request(stack):
     """SIGHUP to the master: every process gets a successor, nobody is refused."""
     coupon = stack.coupon(slots=100_000)
     before = stack.pids()
-    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False)
+    crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False, pause_s=0.005)
     crowd.start()
     try:
         wait_until("answers", lambda: len(crowd.done) > 300)
@@ -247,6 +245,6 @@ def test_many_idle_connections_are_served_fairly(stack):
     """A thousand kept connections, of which each asks now and then: the slowest answer stays near the others."""
     coupon = stack.coupon(slots=10_000)
     calls = swarm([stack.way()], endless(coupon, 8000), connections=1000)
-    waits = sorted(c.answered_at - c.asked_at for c in calls)
+    waits = sorted(c.answered_at - c.asked_at for c in calls[1000:])  # the first ones also connect
     print(f"1,000 connections: median {waits[len(waits) // 2]:.3f} s, slowest {waits[-1]:.3f} s")
     assert by_code(calls) == {"201": 8000} and waits[-1] < 5, waits[-1]
