@@ -1,4 +1,5 @@
 /* ctl/report.c -- couponctl report: what happened to a coupon, per period, by the API. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,7 +57,7 @@ static void print_report(json_object *report)
     table_print(&t, stdout);
     table_release(&t);
     if (json_text_at(report, "/as_of/at"))
-        printf("as of %s\n", json_text_at(report, "/as_of/at"));
+        printf("as of %s (%" PRId64 " ms ago)\n", json_text_at(report, "/as_of/at"), json_int_at(report, "/as_of/lag_ms"));
 }
 
 int ctl_report(struct ctl *c)

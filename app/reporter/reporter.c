@@ -121,10 +121,10 @@ static void read_stream(struct reporter *r, struct feed *f, struct position *p, 
         }
         keep_position(p, f);
     }
-    if (status < 0)
-        log_event(LOG_WARNING, status == -2 ? "feed.history_lost" : "feed.broken", "resumable=%d", p->size > 0);
     if (status == -2)
         p->size = 0;
+    if (status < 0)
+        log_event(LOG_WARNING, status == -2 ? "feed.history_lost" : "feed.broken", "resumable=%d", p->size > 0);
 }
 
 static void *feed_thread(void *context)
