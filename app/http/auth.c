@@ -58,7 +58,7 @@ enum auth_answer auth_check(struct auth *a, const char *authorization, enum role
     const char *text = bearer(authorization);
     enum auth_answer answer = AUTH_UNKNOWN;
     const struct api_key *found = NULL;
-    struct api_key wanted;
+    struct api_key wanted = {.role = ROLE_NONE};
     uint8_t hash[32];
 
     if (!text || !api_key_parse(text, wanted.id, hash))

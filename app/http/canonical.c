@@ -43,8 +43,8 @@ static void put_zeros(struct buf *out, int count)
 /* ECMA-262, Number::toString: k digits, value = digits x 10^(n-k). */
 void canonical_number(double value, struct buf *out)
 {
-    char digits[20];
-    int exponent, k, n;
+    char digits[20] = "0";
+    int exponent = 0, k, n;
 
     assert(isfinite(value));
     if (value == 0) {
@@ -58,7 +58,7 @@ void canonical_number(double value, struct buf *out)
     if (k <= n && n <= 21) {
         buf_put(out, digits, (size_t)k);
         put_zeros(out, n - k);
-    } else if (0 < n && n <= 21) {
+    } else if (0 < n && n < k) {
         buf_put(out, digits, (size_t)n);
         buf_putc(out, '.');
         buf_put(out, digits + n, (size_t)(k - n));

@@ -222,8 +222,28 @@ static enum handled deleted(struct request *r)
     return r->op.outcome.result == CPN_OK ? reply_empty(r, 204) : reply_refusal(r);
 }
 
-enum handled coupon_delete(struct request *r)
+static enum handled send_delete(struct request *r)
 {
     request_op(r, OP_DELETE);
     return request_submit(r, deleted);
+}
+
+/* If-Match was given: is it this version? A change that comes between is only one of a coupon that nobody uses. */
+static enum handled delete_if_matched(struct request *r)
+{
+    bool any;
+
+    if (r->op.outcome.result != CPN_OK)
+        return reply_refusal(r);
+    if (!if_match_passes(r->header.if_match, r->op.coupon_now->version, &any))
+        return reply_problem(r, CPN_VERSION_CHANGED, NULL);
+    return send_delete(r);
+}
+
+enum handled coupon_delete(struct request *r)
+{
+    if (!r->header.if_match)
+        return send_delete(r);
+    request_op(r, OP_COUPON);
+    return request_submit(r, delete_if_matched);
 }

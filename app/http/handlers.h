@@ -18,7 +18,6 @@ extern const struct field_table slots_add_table, slots_retire_table;
 handler job_list, job_get, job_cancel;
 /* redemptions.c */
 handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_reverse;
-extern const struct field_table take_table;
 /* redemption_list.c */
 handler redemption_list;
 /* users.c */

@@ -327,7 +327,7 @@ static size_t count_members(struct jsonc_object *o)
 
 struct jsonc_object *json_in(const char *text, size_t len, struct errors *e)
 {
-    struct json_scan scan;
+    struct json_scan scan = {.start = 0};
     struct json_tokener *t;
     struct jsonc_object *o;
     bool complete;

@@ -78,6 +78,7 @@ void reactor_push(struct reactor *rx, struct request *r)
     bool wanted;
 
     r->next = NULL;
+    r->door = NULL; /* an io thread has none */
     pthread_mutex_lock(&rx->lock);
     if (rx->last)
         rx->last->next = r;

@@ -121,14 +121,13 @@ static char *put_number(char *end, uint64_t value)
 
 char *redemption_id(const struct redemption *d, char text[REDEMPTION_ID_SIZE])
 {
-    char *end = text + REDEMPTION_ID_SIZE - 1, *start;
+    char backwards[REDEMPTION_ID_SIZE], *end = &backwards[REDEMPTION_ID_SIZE - 1], *start;
 
     *end = '\0';
     start = put_number(end, d->g);
     *--start = '-';
     start = put_number(start, (uint64_t)d->n);
-    memmove(text, start, (size_t)(end - start) + 1);
-    return text;
+    return memcpy(text, start, (size_t)(end - start) + 1);
 }
 
 /* A decimal without leading zeros, up to `most`, ending at `stop`. */

@@ -9,6 +9,8 @@
 #include "http/reply.h"
 
 #define BATCH_ITEMS_MAX 1000
+#define BATCH_AT_ONCE 50             /* items that an io thread answers itself: each is signed */
+#define BATCH_READ_AT_ONCE (64 * 1024) /* bytes that an io thread parses itself */
 
 /* ---- one taking ---- */
 
@@ -198,8 +200,7 @@ static enum handled batch_decided(struct request *r)
             free_items(b);
             return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
         }
-    if (b->count > 50) {
-        r->then = write_batch;
+    if (b->count > BATCH_AT_ONCE) {
         if (request_to_aux(r, write_batch) == PENDING)
             return PENDING;
         buf_clear(&r->reply.header); /* too many wait: then it is written here, for it is decided */
@@ -279,7 +280,7 @@ static size_t read_items(struct request *r, struct jsonc_object *items)
     return fit;
 }
 
-enum handled redemption_batch(struct request *r)
+static enum handled read_batch(struct request *r)
 {
     struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
     struct jsonc_object *items = o ? json_object_object_get(o, "items") : NULL;
@@ -300,4 +301,9 @@ enum handled redemption_batch(struct request *r)
     request_op(r, OP_REFUSE); /* nothing to decide: but is the coupon there? */
     r->op.refusal = CPN_BAD_REQUEST;
     return request_submit(r, all_bad);
+}
+
+enum handled redemption_batch(struct request *r)
+{
+    return r->body_len > BATCH_READ_AT_ONCE ? request_to_aux(r, read_batch) : read_batch(r);
 }

@@ -12,6 +12,7 @@
 #include "http/handlers.h"
 #include "http/jsonin.h"
 #include "http/reactor.h"
+#include "http/redemption_body.h"
 #include "http/reply.h"
 
 #define KIB 1024u
