@@ -20,7 +20,13 @@ const char *mongod_uri(void);
 /* Start one of that kind, beside the other. NULL: no program. The URI is to be freed by mongod_stop(). */
 char *mongod_start(enum mongod_kind kind, int *pid);
 void mongod_stop(char *uri, int pid);
-/* Stop what mongod_uri() started. */
-void mongod_stop_shared(void);
+/* Start `count` (at most 3) of them as one replica set that elects within about a second. NULL: no program. */
+char *mongod_start_set(int count, int pids[]);
+/* The pid of the one that is primary now, or 0. */
+int mongod_primary(void);
+/* kill -9, and start again on the same files; the new pid. */
+int mongod_kill_and_restart(int pid);
+/* Stop all that were started here. */
+void mongod_stop_all(void);
 
 #endif

@@ -1,0 +1,240 @@
+/*
+ * tests/engine/test_mongo_failover.c -- a replica set of three loses its primary again and again: nothing acknowledged is
+ * lost, nothing is there twice, and no tail is confirmed that had moved. Needs a mongod to start (see mongod.h).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "mongod.h"
+#include "store/mongo.h"
+
+#define COUPON "hot"
+#define SEQS_MAX 1000000
+#define WRITERS 3
+#define ASKERS 2
+
+static struct mongo *mongo;
+static char (*acknowledged)[ID_BATCH_LEN + 1]; /* by seq */
+static atomic_llong newest;                    /* acknowledged */
+static atomic_llong appended, refused, repeated, confirmed_moved;
+static atomic_bool stopping, wrong;
+
+static struct batch *next_batch(int64_t seq)
+{
+    struct batch *b = batch_new(COUPON, 0);
+
+    batch_add(b, ENTRY_TICK);
+    b->head.seq = seq;
+    b->head.at_ms = clock_now_ms();
+    return b;
+}
+
+/* Insert it until it is known whose seq it is. False: stopped before. */
+static bool settle(struct store *door, struct append *a)
+{
+    while (door->ops->append(door, a, 1) != STORE_OK) {
+        repeated++;
+        if (stopping)
+            return false;
+        usleep(20000);
+    }
+    return true;
+}
+
+static int64_t tail_of(struct store *door, int64_t tail)
+{
+    struct batch *batches[100];
+    size_t count;
+
+    do {
+        if (door->ops->ledger(door, COUPON, 0, tail, 100, batches, &count) != STORE_OK)
+            return tail;
+        for (size_t i = 0; i < count; i++) {
+            tail = batches[i]->head.seq;
+            batch_free(batches[i]);
+        }
+    } while (count == 100);
+    return tail;
+}
+
+static void note(const struct batch *b)
+{
+    long long seen = newest;
+
+    if (acknowledged[b->head.seq][0])
+        wrong = true;
+    memcpy(acknowledged[b->head.seq], b->id, sizeof b->id);
+    while (seen < b->head.seq && !atomic_compare_exchange_weak(&newest, &seen, b->head.seq))
+        ;
+}
+
+/* Append at the tail, as a committer does; and write a view that stands at that seq. */
+static void *write_batches(void *context)
+{
+    struct store *door = mongo_door(mongo);
+    int64_t tail = 0;
+
+    (void)context;
+    while (!stopping) {
+        struct append a = {next_batch(tail + 1), APPEND_UNKNOWN};
+        bool settled = settle(door, &a);
+
+        if (settled && a.result == APPEND_OURS) {
+            struct use u;
+            struct view_write v = {.kind = VIEW_USE, .coupon = COUPON, .use = &u};
+            struct store_time when;
+
+            note(a.batch);
+            appended++;
+            tail++;
+            use_init(&u, "u", "alias");
+            u.seq = tail;
+            while (door->ops->write_views(door, &v, 1, &when) != STORE_OK && !stopping)
+                usleep(20000);
+        } else if (settled) {
+            refused++;
+            tail = tail_of(door, tail);
+        }
+        batch_free((struct batch *)a.batch);
+    }
+    door->ops->close(door);
+    return NULL;
+}
+
+/* A tail that an acknowledged batch follows must never be confirmed, whichever server answers. */
+static void *ask_tails(void *context)
+{
+    struct store *door = mongo_door(mongo);
+
+    (void)context;
+    while (!stopping) {
+        struct confirm c = {COUPON, 0, newest - 1, false};
+
+        if (c.tail < 0 || door->ops->confirm(door, &c, 1) != STORE_OK) {
+            usleep(20000);
+            continue;
+        }
+        if (c.unmoved)
+            wrong = true;
+        confirmed_moved++;
+    }
+    door->ops->close(door);
+    return NULL;
+}
+
+static void check_everything(void)
+{
+    struct store *door = mongo_door(mongo);
+    struct batch *batches[100];
+    struct use_read read = {COUPON, "u", NULL};
+    struct arena arena;
+    int64_t seq = 0;
+    size_t count;
+
+    do {
+        assert_int_equal(door->ops->ledger(door, COUPON, 0, seq, 100, batches, &count), STORE_OK);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(batches[i]->head.seq, ++seq);
+            if (acknowledged[seq][0])
+                assert_string_equal(acknowledged[seq], batches[i]->id);
+            batch_free(batches[i]);
+        }
+    } while (count == 100);
+    assert_true(seq >= newest);
+    arena_init(&arena, 0);
+    assert_int_equal(door->ops->uses(door, (struct store_time){0}, &arena, &read, 1), STORE_OK);
+    assert_non_null(read.use);
+    assert_true(read.use->seq >= newest);
+    arena_free(&arena);
+    door->ops->close(door);
+}
+
+static void wait_for_progress(void)
+{
+    long long before = newest;
+
+    for (int i = 0; i < 600 && newest < before + 20; i++)
+        usleep(50000);
+    assert_true(newest >= before + 20);
+}
+
+static void what_was_acknowledged_survives_every_fail_over(void **state)
+{
+    pthread_t threads[WRITERS + ASKERS];
+    static struct config config;
+    char message[1024];
+    int pids[3];
+    char *uri;
+
+    (void)state;
+    assert_true(sodium_init() >= 0);
+    uri = mongod_start_set(3, pids);
+    if (!uri) {
+        printf("# skipped: no mongod to start; set COUPONS_TEST_MONGOD, or have it on PATH\n");
+        skip();
+    }
+    assert_int_equal(config_load(&config, NULL, NULL, message, sizeof message), 0);
+    snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "%s", uri);
+    config.mongodb_socket_timeout_ms = 2000;
+    config.mongodb_server_selection_timeout_ms = 1000;
+    assert_int_equal(log_init("/dev/null", LOG_ERROR), 0);
+    mongo = mongo_open(&config, message, sizeof message);
+    assert_non_null(mongo);
+    if (mongo_prepare(mongo, message, sizeof message) != 0)
+        fail_msg("%s", message);
+    acknowledged = calloc(SEQS_MAX, sizeof *acknowledged);
+
+    for (int i = 0; i < WRITERS + ASKERS; i++)
+        pthread_create(&threads[i], NULL, i < WRITERS ? write_batches : ask_tails, NULL);
+    for (int round = 0; round < 2; round++) {
+        int pid;
+
+        wait_for_progress();
+        while (!(pid = mongod_primary()))
+            usleep(50000);
+        if (round % 2) {
+            mongod_kill_and_restart(pid);
+        } else { /* it comes back and still believes that it is primary */
+            kill(pid, SIGSTOP);
+            usleep(4000000);
+            kill(pid, SIGCONT);
+        }
+    }
+    wait_for_progress();
+    stopping = true;
+    for (int i = 0; i < WRITERS + ASKERS; i++)
+        pthread_join(threads[i], NULL);
+    printf("# %lld batches, %lld lost races, %lld repeated, %lld tails asked\n", (long long)appended, (long long)refused,
+           (long long)repeated, (long long)confirmed_moved);
+    assert_false(wrong);
+    assert_true(appended > 100 && confirmed_moved > 100);
+    check_everything();
+    mongo_close(mongo);
+    free(acknowledged);
+    free(uri);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_acknowledged_survives_every_fail_over)};
+    int status = cmocka_run_group_tests(tests, NULL, NULL);
+
+    mongod_stop_all();
+    return status;
+}
