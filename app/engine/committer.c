@@ -292,7 +292,8 @@ static void flush_lane(struct committer *c, struct lane *l)
     }
     copy_dirty_buckets(l, job);
     job->upto = l->tail.seq;
-    lane_evict_buckets(l);
+    if (!l->pending) /* its batch will be laid into the buckets that it read */
+        lane_evict_buckets(l);
     views_submit(c->views, job);
 }
 
@@ -616,8 +617,7 @@ static size_t want_users(struct committer *c, struct part *p, struct use_read *r
             defer(c, p, c->config.backoff_ms);
             return 0;
         }
-        if (user)
-            want_user(p, user);
+        op->loaded = user ? want_user(p, user) : NULL;
     }
     HASH_ITER(hh, p->users, u, next) {
         const struct use *known = lane_known_use(p->lane, u->user);
@@ -790,7 +790,7 @@ static bool decide_write(struct part *p, struct op *op)
         decide_generate(d, op->working, op->step, op->count, &op->outcome);
         break;
     case OP_DUE:
-        decide_due(d, op->working, op->step, op->count, &op->count, &op->outcome);
+        decide_due(d, op->working, op->step, op->count, &op->made_due, &op->outcome);
         break;
     case OP_TICK:
         decide_tick(d);
@@ -871,7 +871,6 @@ static void decide_pass(struct part *p, bool writes)
     p->ops = (struct op_list){0};
     while ((op = op_list_take(&ops))) {
         size_t before = p->batch->count;
-        struct loaded_user *u = NULL;
 
         if (reads_only(op->kind) == writes) {
             op_list_add(&p->ops, op);
@@ -886,10 +885,8 @@ static void decide_pass(struct part *p, bool writes)
             continue;
         }
         op_list_add(&p->ops, op);
-        if (p->batch->count > before && op->working)
-            HASH_FIND_STR(p->users, op->working->user, u);
-        if (u)
-            u->changed = true;
+        if (p->batch->count > before && op->loaded)
+            op->loaded->changed = true;
     }
 }
 
@@ -913,16 +910,9 @@ static void decide_part(struct committer *c, struct part *p)
     decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
     p->d.stash = l->stash + l->stash_first;
     p->d.stash_count = l->stash_count;
-    for (struct op *op = p->ops.first; op; op = op->next) {
-        enum store_status status;
-        struct loaded_user *u = NULL;
-        struct use *rebuilt = op->working;
-        const char *user = rebuilt ? NULL : user_of(c, p, op, &status);
-
-        if (user)
-            HASH_FIND_STR(p->users, user, u);
-        op->working = u ? u->use : rebuilt;
-    }
+    for (struct op *op = p->ops.first; op; op = op->next)
+        if (op->loaded)
+            op->working = op->loaded->use;
     decide_pass(p, true);
     if (l->tail.due > 0)
         decide_retire(&p->d, RETIRE_STEP);
@@ -942,8 +932,10 @@ static void watch(struct committer *c, struct lane *l, struct op *op)
     op->until_seq = l->tail.seq;
     op_list_add(&l->watchers, op);
     answer_watchers(c, l);
-    if (l->watchers.count && !l->unflushed)
-        unflushed(c, l);
+    if (!l->watchers.count)
+        return;
+    unflushed(c, l);
+    flush_lane(c, l);
 }
 
 static void answer_part(struct committer *c, struct part *p)
@@ -1135,17 +1127,21 @@ static void flush_due(struct committer *c, bool all)
 #define GATHER_STEP_NS 50000
 
 /* Callers that were just answered come back within a moment: one batch with them costs less than two without. Wait for
- * them, but never longer than gather_us after the round that answered them. */
-static void gather(struct committer *c)
+ * them, but never longer than gather_us after the round that answered them. True: waited, and there may be more. */
+static bool gather(struct committer *c)
 {
+    bool waited = false;
     struct timespec step = {0, GATHER_STEP_NS};
 
-    if (!c->config.gather_us || c->expected < 2 || !atomic_load(&c->waiting))
-        return;
+    if (!c->config.gather_us || c->expected < 2 || !c->ready)
+        return false;
     while (atomic_load(&c->waiting) < c->expected &&
-           mono_now().ns - c->round_ended.ns < (int64_t)c->config.gather_us * 1000)
+           mono_now().ns - c->round_ended.ns < (int64_t)c->config.gather_us * 1000) {
         nanosleep(&step, NULL);
+        waited = true;
+    }
     c->expected = 0;
+    return waited;
 }
 
 /* How long there is nothing to do, in ms; 0: there is. */
@@ -1235,8 +1231,9 @@ static void *committer_main(void *argument)
 
     arena_init(&r->arena, 64 * 1024);
     do {
-        gather(c);
         stop = take_in(c);
+        if (gather(c))
+            stop = take_in(c);
         if (c->hooks->queue)
             c->hooks->queue(atomic_load(&c->waiting));
         run_round(c, r);

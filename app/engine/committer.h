@@ -1,7 +1,7 @@
 /*
  * engine/committer.h -- one thread that owns lanes: gathers what waits, loads, decides, appends, answers.
  *
- * Threads  committer_submit() and committer_job_done() from any thread, the rest from the engine's start and stop
+ * Threads  committer_submit() from any thread, the rest from the engine's start and stop
  */
 #ifndef ENGINE_COMMITTER_H
 #define ENGINE_COMMITTER_H

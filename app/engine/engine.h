@@ -25,14 +25,14 @@ enum op_kind {
     OP_TAKE,        /* user, take -> outcome */
     OP_CHECK,       /* user, take -> outcome, discount_minor, use, head */
     OP_REVERSE,     /* n, g -> outcome, use->user */
-    OP_CREATE,      /* definition -> outcome, coupon */
-    OP_CHANGE,      /* definition, expected_version -> outcome, coupon */
+    OP_CREATE,      /* definition -> outcome, coupon_now */
+    OP_CHANGE,      /* definition, expected_version -> outcome, coupon_now */
     OP_DELETE,      /* -> outcome */
     OP_GENERATE,    /* job, step, count -> outcome */
-    OP_DUE,         /* job, step, count -> outcome, count */
+    OP_DUE,         /* job, step, count -> outcome, made_due */
     OP_TICK,        /* -> outcome */
-    OP_COUPON,      /* -> coupon, head: the definition as of the tail */
-    OP_USE,         /* user -> use (never NULL), coupon, head */
+    OP_COUPON,      /* -> coupon_now, head: the definition as of the tail */
+    OP_USE,         /* user -> use (never NULL), coupon_now, head */
     OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, use */
     OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot */
     OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
@@ -63,6 +63,7 @@ struct op {
     /* out; strings in arena */
     struct outcome outcome;
     int64_t discount_minor;
+    int64_t made_due;                /* slots that the job's steps made due in all */
     const struct coupon *coupon_now; /* the definition as of the tail; NULL when there is none */
     struct head head;                /* the totals as of the tail after the batch */
     struct use *use;
@@ -71,8 +72,9 @@ struct op {
     int64_t at_ms;                   /* when it was decided */
     /* the engine's */
     struct op *next;
-    struct use *working; /* this round's state of the use that the op is about */
-    int64_t until_seq;   /* OP_CATCH_UP: the mark that it waits for */
+    struct loaded_user *loaded; /* whom it is about, in this round */
+    struct use *working;        /* the state of that use */
+    int64_t until_seq;          /* OP_CATCH_UP: the mark that it waits for */
 };
 
 struct engine_config {

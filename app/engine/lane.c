@@ -398,7 +398,7 @@ void lane_trim(struct lane *l, const struct mark *m)
 
     if (m->seq <= l->mark.seq)
         return;
-    l->mark = *m;
+    l->mark = (struct mark){m->seq, store_time_later(l->mark.when, m->when)};
     DL_FOREACH_SAFE(l->window, w, next) {
         if (w->batch->head.seq > m->seq)
             break;
@@ -502,6 +502,27 @@ static void stash_returned(struct lane *l, const struct batch *b)
     }
 }
 
+/* What an own batch touches must have been cached, or its view would never be written, and the mark pass it. */
+static bool own_buckets_laid(struct lane *l, const struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+        unsigned has = entry_members[e->kind];
+        int64_t last;
+
+        if (!(has & (HAS_RANGE | HAS_SLOT)))
+            continue;
+        last = bucket_of(e->n + ((has & HAS_RANGE) ? e->count - 1 : 0));
+        for (int64_t k = bucket_of(e->n); k <= last; k++) {
+            const struct cached_bucket *c = lane_bucket(l, k);
+
+            if (!c || c->bucket.seq != b->head.seq)
+                return false;
+        }
+    }
+    return true;
+}
+
 void lane_commit(struct lane *l, struct batch *b, size_t stash_used)
 {
     struct window_batch *w;
@@ -511,6 +532,7 @@ void lane_commit(struct lane *l, struct batch *b, size_t stash_used)
     make_generated_buckets(l, b);
     w = window_add(l, b, true);
     move_buckets(l, w);
+    assert(own_buckets_laid(l, b));
     stash_returned(l, b);
     move_definition(l, b);
     l->tail = b->head;

@@ -11,6 +11,7 @@
 #include "coupons/fold.h"
 
 #define CLOCK_EVERY_MS 5000
+#define ROUND_EVERY_MS 20 /* a majority write costs the server the same whatever its size: under load, fewer and larger */
 #define WRITE_CHUNK 1024
 #define BUCKET_CHUNK 512
 
@@ -23,8 +24,11 @@ struct views {
     pthread_cond_t some;
     struct view_job *first, *last;
     bool stop;
+    bool idle; /* waits for the first job, not for company */
     struct mono give_up; /* when stop is set */
     struct mono clock_read;
+    struct mono round_started;
+    struct store_time when; /* of the latest write: not before any view that a mark speaks of */
 };
 
 /* A user's newest state among the jobs of a round. */
@@ -40,7 +44,6 @@ struct round {
     struct written_use *uses;
     struct view_write *writes;
     size_t count, capacity;
-    struct store_time when; /* of the latest write */
 };
 
 static void *checked(void *p)
@@ -114,17 +117,16 @@ static enum store_status write_some(struct views *v, struct view_write *writes, 
 /* ---- other writers' batches ---- */
 
 /* Whoever appended them has normally written their views as well: then the mark says so. */
-static enum store_status is_written(struct views *v, struct round *r, const struct view_job *job, bool *written)
+static enum store_status is_written(struct views *v, const struct view_job *job, bool *written)
 {
     struct mark mark;
     enum store_status status = v->store->ops->mark(v->store, job->lane->coupon, job->lane->number, "views", &mark);
 
     *written = status == STORE_OK && mark.seq >= job->batches[job->batch_count - 1]->batch->head.seq;
     if (*written)
-        r->when = store_time_later(r->when, mark.when);
+        v->when = store_time_later(v->when, mark.when);
     return status;
 }
-
 
 /* The distinct users of the batches that are not our own. */
 static size_t foreign_users(const struct view_job *job, struct arena *a, struct use_read **reads)
@@ -167,15 +169,14 @@ static enum store_status fold_foreign_users(struct views *v, struct round *r, st
 
     for (size_t i = 0; status == STORE_OK && i < count; i++) {
         struct use *u = reads[i].use;
-        bool laid = false;
 
         if (!u) {
             u = arena_alloc(&r->arena, sizeof *u);
             use_init(u, reads[i].user, "");
         }
         for (size_t k = 0; k < job->batch_count; k++)
-            laid = fold_use(u, job->batches[k]->batch, &r->arena) || laid;
-        if (laid)
+            fold_use(u, job->batches[k]->batch, &r->arena);
+        if (u->seq > 0) /* written even where nothing is missing: the mark needs a time not before the view's */
             add_use(r, job->lane->coupon, u);
     }
     return status;
@@ -193,6 +194,7 @@ static size_t foreign_buckets(const struct view_job *job, struct arena *a, int64
 {
     size_t count = 0, most = 0, distinct = 0;
 
+    *numbers = NULL;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < job->batch_count; i++) {
             const struct batch *b = job->batches[i]->batch;
@@ -239,16 +241,14 @@ static enum store_status write_some_buckets(struct views *v, struct round *r, co
     }
     status = v->store->ops->buckets(v->store, job->after, reads, count);
     for (size_t i = 0; status == STORE_OK && i < count; i++) {
-        bool laid = false;
-
         for (size_t k = 0; k < job->batch_count; k++)
             if (numbers[i] >= job->batches[k]->first_b && numbers[i] < job->batches[k]->end_b)
-                laid = fold_bucket(&buckets[i], job->batches[k]->batch) || laid;
-        if (laid)
+                fold_bucket(&buckets[i], job->batches[k]->batch);
+        if (buckets[i].seq > 0)
             writes[behind++] = (struct view_write){.kind = VIEW_BUCKET, .coupon = job->lane->coupon, .bucket = &buckets[i]};
     }
     if (status == STORE_OK)
-        status = write_some(v, writes, behind, &r->when);
+        status = write_some(v, writes, behind, &v->when);
     for (size_t i = 0; i < count; i++)
         bucket_release(&buckets[i]);
     free(buckets);
@@ -271,7 +271,7 @@ static enum store_status fold_foreign_definition(struct views *v, struct round *
 {
     const struct coupon *definition;
     struct coupon *view = NULL;
-    int64_t seq = 0, folded_seq = 0;
+    int64_t seq = 0;
     enum store_status status;
     bool any = false;
 
@@ -292,10 +292,10 @@ static enum store_status fold_foreign_definition(struct views *v, struct round *
             continue;
         definition = fold_definition(before, job->batches[i]->batch, &r->arena);
         if (definition != before)
-            folded_seq = job->batches[i]->batch->head.seq;
+            seq = job->batches[i]->batch->head.seq;
     }
-    if (status == STORE_OK && folded_seq)
-        add_definition(r, job->lane->coupon, definition, folded_seq);
+    if (status == STORE_OK && definition)
+        add_definition(r, job->lane->coupon, definition, seq);
     return status;
 }
 
@@ -316,7 +316,7 @@ static enum store_status collect(struct views *v, struct round *r, struct view_j
             add_bucket(r, job->lane->coupon, &job->buckets[i]);
         if (!job->batch_count)
             continue;
-        status = is_written(v, r, job, &written);
+        status = is_written(v, job, &written);
         if (written)
             continue;
         if (status == STORE_OK)
@@ -337,11 +337,11 @@ static enum store_status write_all(struct views *v, struct round *r)
         *add_write(r) = (struct view_write){.kind = VIEW_USE, .coupon = u->coupon, .use = u->use};
     for (size_t first = 0; first < r->count && status == STORE_OK; first += WRITE_CHUNK)
         status = write_some(v, r->writes + first, r->count - first < WRITE_CHUNK ? r->count - first : WRITE_CHUNK,
-                            &r->when);
+                            &v->when);
     return status;
 }
 
-static enum store_status write_marks(struct views *v, struct arena *a, struct view_job *jobs, struct store_time when)
+static enum store_status write_marks(struct views *v, struct arena *a, struct view_job *jobs)
 {
     struct mark_write *marks;
     size_t count = 0, most = 0;
@@ -353,7 +353,7 @@ static enum store_status write_marks(struct views *v, struct arena *a, struct vi
     marks = arena_array(a, most, sizeof *marks);
     for (struct view_job *job = jobs; job; job = job->next)
         if (job->upto)
-            marks[count++] = (struct mark_write){job->lane->coupon, job->lane->number, "views", {job->upto, when}};
+            marks[count++] = (struct mark_write){job->lane->coupon, job->lane->number, "views", {job->upto, v->when}};
     return v->store->ops->write_marks(v->store, marks, count);
 }
 
@@ -367,7 +367,7 @@ static void round_free(struct round *r)
     arena_free(&r->arena);
 }
 
-static enum store_status run_round(struct views *v, struct view_job *jobs, struct store_time *when)
+static enum store_status run_round(struct views *v, struct view_job *jobs)
 {
     struct round r = {0};
     enum store_status status;
@@ -377,8 +377,7 @@ static enum store_status run_round(struct views *v, struct view_job *jobs, struc
     if (status == STORE_OK)
         status = write_all(v, &r);
     if (status == STORE_OK)
-        status = write_marks(v, &r.arena, jobs, r.when);
-    *when = r.when;
+        status = write_marks(v, &r.arena, jobs);
     round_free(&r);
     return status;
 }
@@ -416,8 +415,13 @@ static struct view_job *take_jobs(struct views *v, bool *stop)
     struct view_job *jobs;
 
     pthread_mutex_lock(&v->lock);
+    while (!v->stop && mono_ms_between(v->round_started, mono_now()) < ROUND_EVERY_MS)
+        wait_ms(v, ROUND_EVERY_MS);
+    v->idle = true;
     if (!v->first && !v->stop)
         wait_ms(v, 900);
+    v->idle = false;
+    v->round_started = v->first ? mono_now() : v->round_started;
     jobs = v->first;
     v->first = v->last = NULL;
     *stop = v->stop;
@@ -439,13 +443,11 @@ static bool must_give_up(struct views *v)
  * back unwritten, and the reporter will do it. */
 static void work(struct views *v, struct view_job *jobs)
 {
-    struct store_time when = {0, 0};
     struct timespec pause = {v->backoff_ms / 1000, v->backoff_ms % 1000 * 1000000L};
     bool written = false, failed = false;
 
     while (!written) {
-        when = (struct store_time){0, 0};
-        written = run_round(v, jobs, &when) == STORE_OK;
+        written = run_round(v, jobs) == STORE_OK;
         if (written || must_give_up(v))
             break;
         if (!failed)
@@ -461,7 +463,7 @@ static void work(struct views *v, struct view_job *jobs)
             job->upto = 0;
         else if (job->own && v->hooks->viewed)
             v->hooks->viewed();
-        job->when = when;
+        job->when = v->when;
         job->done(job);
     }
 }
@@ -510,7 +512,8 @@ void views_submit(struct views *v, struct view_job *job)
     else
         v->first = job;
     v->last = job;
-    pthread_cond_signal(&v->some);
+    if (v->idle)
+        pthread_cond_signal(&v->some);
     pthread_mutex_unlock(&v->lock);
 }
 

@@ -17,8 +17,7 @@ struct view_job {
     struct lane *lane; /* for done(); the view thread looks only at coupon and number, which never change */
     /* Own batches: their uses are written as they stand. */
     struct window_batch *own; /* NULL: none */
-    /* Other writers' batches: everything that batches[from_others..] touch is read, folded and written; the batches are
-     * all of the window, ascending. */
+    /* All of the window, ascending, where it holds other writers' batches: what those touch is read, folded and written. */
     struct window_batch **batches;
     size_t batch_count;
     /* Copies. */

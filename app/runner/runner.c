@@ -193,7 +193,7 @@ static enum ending retire(struct runner *r, struct work *w)
     if (e == ENDING_DONE)
         e = ask(r, w, &op);
     if (e == ENDING_DONE)
-        w->done = op.count;
+        w->done = op.made_due;
     return e;
 }
 

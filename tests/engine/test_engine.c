@@ -26,6 +26,7 @@
 #define CLIENT_OPS 14
 #define USERS 9
 #define SLOTS 40
+#define SLOTS_AT_FIRST 150 /* every other seed: three buckets, then a cap lowered to SLOTS */
 #define PER_USER 3
 #define TRIES_MAX 3000
 
@@ -154,23 +155,28 @@ static void give_back(struct client *c, struct arena *a)
         fail(s->seed, "reverse of %lld-%u: %s", (long long)op.n, op.g, result_info(r)->name);
 }
 
-static void change_cap(struct client *c, struct arena *a)
+/* Read the coupon, change its cap; until: again and again until it is changed. */
+static void set_cap(struct client *c, struct arena *a, int64_t total, bool until)
 {
-    struct op read = {.kind = OP_COUPON, .coupon = COUPON, .arena = a};
-    struct op op = {.kind = OP_CHANGE, .coupon = COUPON, .arena = a};
-    bool doubtful = false;
-    enum cpn_result r = ask(c, &read, &doubtful);
+    enum cpn_result r;
 
-    if (r != CPN_OK) {
-        fail(c->s->seed, "reading the coupon: %s", result_info(r)->name);
-        return;
-    }
-    op.definition = coupon_copy(read.coupon_now, a);
-    op.definition->cap.total = SLOTS - (int64_t)(next_random(&c->random) % 8);
-    op.expected_version = read.coupon_now->version;
-    r = ask(c, &op, &doubtful);
-    if (r != CPN_OK && r != CPN_VERSION_CHANGED && r != CPN_CAP_BELOW_TAKEN)
-        fail(c->s->seed, "changing the cap: %s", result_info(r)->name);
+    do {
+        struct op read = {.kind = OP_COUPON, .coupon = COUPON, .arena = a};
+        struct op op = {.kind = OP_CHANGE, .coupon = COUPON, .arena = a};
+        bool doubtful = false;
+
+        r = ask(c, &read, &doubtful);
+        if (r != CPN_OK) {
+            fail(c->s->seed, "reading the coupon: %s", result_info(r)->name);
+            return;
+        }
+        op.definition = coupon_copy(read.coupon_now, a);
+        op.definition->cap.total = total;
+        op.expected_version = read.coupon_now->version;
+        r = ask(c, &op, &doubtful);
+        if (r != CPN_OK && r != CPN_VERSION_CHANGED && r != CPN_CAP_BELOW_TAKEN)
+            fail(c->s->seed, "changing the cap: %s", result_info(r)->name);
+    } while (until && r != CPN_OK);
 }
 
 static void look(struct client *c, struct arena *a)
@@ -204,7 +210,7 @@ static void *client_main(void *argument)
         else if (what < 85)
             give_back(c, &a);
         else if (what < 90)
-            change_cap(c, &a);
+            set_cap(c, &a, SLOTS - (int64_t)(next_random(&c->random) % 8), false);
         else
             look(c, &a);
     }
@@ -230,6 +236,7 @@ static void set_up_coupon(struct scenario *s)
     struct coupon coupon;
     struct arena a;
     struct op op = {.kind = OP_CREATE, .coupon = COUPON, .arena = &a};
+    int64_t at_first = s->seed % 2 ? SLOTS : SLOTS_AT_FIRST;
     bool doubtful = false;
     enum cpn_result r;
 
@@ -238,14 +245,14 @@ static void set_up_coupon(struct scenario *s)
     coupon.id = COUPON;
     coupon.title = "t";
     coupon.state = COUPON_ACTIVE;
-    coupon.cap.total = SLOTS;
+    coupon.cap.total = at_first;
     coupon.cap.per_user = PER_USER;
     op.definition = &coupon;
     r = ask(&c, &op, &doubtful);
     if (r != CPN_OK && r != CPN_COUPON_EXISTS)
         fail(s->seed, "create: %s", result_info(r)->name);
     for (int step = 1; step <= 2; step++) {
-        struct op more = {.kind = OP_GENERATE, .coupon = COUPON, .arena = &a, .job = "j", .step = step, .count = SLOTS / 2};
+        struct op more = {.kind = OP_GENERATE, .coupon = COUPON, .arena = &a, .job = "j", .step = step, .count = at_first / 2};
 
         for (int repeat = 0; repeat < 2; repeat++) {
             r = ask(&c, &more, &doubtful);
@@ -253,6 +260,8 @@ static void set_up_coupon(struct scenario *s)
                 fail(s->seed, "generate step %d: %s", step, result_info(r)->name);
         }
     }
+    if (at_first > SLOTS)
+        set_cap(&c, &a, SLOTS, true);
     arena_free(&a);
 }
 
@@ -378,26 +387,27 @@ static void check_uses(const struct scenario *s, struct replay *r, struct store 
     }
 }
 
-static void check_bucket(const struct scenario *s, const struct replay *r, struct store *door)
+static void check_bucket(const struct scenario *s, const struct replay *r, struct store *door, int64_t b)
 {
     struct bucket want, have;
-    struct bucket_read read = {.coupon = COUPON, .b = 0, .bucket = &have};
+    struct bucket_read read = {.coupon = COUPON, .b = b, .bucket = &have};
 
-    bucket_init(&want, 0);
-    bucket_init(&have, 0);
+    bucket_init(&want, b);
+    bucket_init(&have, b);
     for (size_t i = 0; i < r->count; i++)
         fold_bucket(&want, r->batches[i]);
     door->ops->buckets(door, (struct store_time){0, 0}, &read, 1);
     if (!read.found || have.seq != want.seq || have.size != want.size || have.pick != want.pick)
-        fail(s->seed, "bucket: have seq %lld size %d, want %lld %d", (long long)have.seq, have.size, (long long)want.seq,
+        fail(s->seed, "bucket %lld: have seq %lld size %d, want %lld %d", (long long)b, (long long)have.seq, have.size, (long long)want.seq,
              want.size);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
-        const struct slot *a = &want.slots[i], *b = &have.slots[i];
+        const struct slot *w = &want.slots[i], *h = &have.slots[i];
 
-        if (a->generation != b->generation || a->state != b->state || !a->user != !b->user ||
-            (a->user && strcmp(a->user, b->user) != 0))
-            fail(s->seed, "slot %d: have %u %s %s, want %u %s %s", i, b->generation, slot_state_name(b->state),
-                 b->user ? b->user : "-", a->generation, slot_state_name(a->state), a->user ? a->user : "-");
+        if (w->generation != h->generation || w->state != h->state || !w->user != !h->user ||
+            (w->user && strcmp(w->user, h->user) != 0))
+            fail(s->seed, "slot %d of bucket %lld: have %u %s %s, want %u %s %s", i, (long long)b, h->generation,
+                 slot_state_name(h->state), h->user ? h->user : "-", w->generation, slot_state_name(w->state),
+                 w->user ? w->user : "-");
     }
     bucket_release(&want);
     bucket_release(&have);
@@ -422,7 +432,8 @@ static void check(struct scenario *s)
     check_ledger(s, &r);
     check_told(s, &r);
     check_uses(s, &r, door);
-    check_bucket(s, &r, door);
+    for (int64_t b = 0; b < (s->seed % 2 ? 1 : 3); b++)
+        check_bucket(s, &r, door, b);
     for (size_t i = 0; i < r.count; i++)
         batch_free(r.batches[i]);
     free(r.batches);
