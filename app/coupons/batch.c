@@ -316,3 +316,14 @@ void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LE
     if (!EVP_Digest(scratch->data, scratch->len, hash, NULL, EVP_sha256(), NULL))
         abort(); /* only out of memory */
 }
+
+const struct entry *batch_find(const struct batch *b, int64_t n, uint32_t g, bool ends)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        if ((entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g && entry_ends(e) == ends)
+            return e;
+    }
+    return NULL;
+}

@@ -48,7 +48,7 @@ static inline int64_t head_free(const struct head *h)
     return h->slots - head_taken(h) - h->due;
 }
 
-/* n = how often a kind of entry may stand; names are on the wire and in the database, never reused. */
+/* Names are on the wire and in the database, never reused. */
 #define ENTRY_KINDS(X)                                                                                                 \
     X(ENTRY_DEFINE, "define")     /* the coupon was made or changed: definition */                                     \
     X(ENTRY_DELETE, "delete")     /* the coupon is gone; its id stays taken */                                         \
@@ -138,6 +138,9 @@ void batch_line(const struct batch *b, struct buf *out, bool with_hash);
 
 /* SHA-256 of the line without hash. scratch is cleared first. */
 void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LEN]);
+
+/* The entry that ends (ends) or takes (else) generation g of slot n, or NULL. */
+const struct entry *batch_find(const struct batch *b, int64_t n, uint32_t g, bool ends);
 
 /* True when the entry ends its generation (cancel, expire, reverse): its id goes to the indexed ended[]. */
 bool entry_ends(const struct entry *e);

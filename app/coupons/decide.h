@@ -83,7 +83,7 @@ void decide_check(const struct decision *d, const struct use *u, const struct ta
                   int64_t *discount_minor);
 
 /* Return a redemption that stands. OK (also when it was reversed before), INVALID_TRANSITION, or REDEMPTION_NOT_FOUND
- * when u has no (n, g). key NULL: without. */
+ * when u has no (n, g). */
 void decide_reverse(struct decision *d, struct use *u, int64_t n, uint32_t g, struct outcome *out);
 
 /* Make the coupon (COUPON_EXISTS when there is or was one), or change it: expected_version is the version that

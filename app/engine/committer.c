@@ -526,17 +526,6 @@ static void load_buckets(struct committer *c, struct round *r)
 
 /* ---- loading: redemptions whose generation has ended ---- */
 
-static const struct entry *find_entry(const struct batch *b, int64_t n, uint32_t g, bool ends)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-
-        if ((entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g && entry_ends(e) == ends)
-            return e;
-    }
-    return NULL;
-}
-
 /* Build, from the ledger alone, a use that holds only the ended redemption that op names; NULL: there was none. */
 static enum store_status rebuild_ended(struct committer *c, struct part *p, const struct op *op, struct use **found)
 {
@@ -549,10 +538,10 @@ static enum store_status rebuild_ended(struct committer *c, struct part *p, cons
     *found = NULL;
     if (status != STORE_OK)
         return status == STORE_NOT_FOUND ? STORE_OK : status;
-    end = find_entry(ended, op->n, op->g, true);
+    end = batch_find(ended, op->n, op->g, true);
     if (end)
         status = c->store->ops->ledger(c->store, p->lane->coupon, p->lane->number, end->since - 1, 1, &taken, &count);
-    start = status == STORE_OK && count ? find_entry(taken, op->n, op->g, false) : NULL;
+    start = status == STORE_OK && count ? batch_find(taken, op->n, op->g, false) : NULL;
     if (start) {
         u = arena_alloc(&p->batch->arena, sizeof *u);
         use_init(u, end->user ? end->user : "", end->alias);
@@ -761,6 +750,20 @@ static void own_strings(struct op *op, struct redemption *r)
     r->code = arena_strdup(op->arena, r->code);
 }
 
+/* As many as are asked for; with until, no more than are missing. */
+static void generate(struct decision *d, struct op *op)
+{
+    int64_t missing = op->until - (d->head.slots - d->head.due);
+
+    op->made = op->until && missing < op->count ? missing : op->count;
+    if (op->made > 0 || op->working->job_step >= op->step) {
+        decide_generate(d, op->working, op->step, op->made, &op->outcome);
+        return;
+    }
+    op->made = 0;
+    op->outcome = (struct outcome){.result = CPN_OK};
+}
+
 /* True: decided. False: ask again. */
 static bool decide_write(struct part *p, struct op *op)
 {
@@ -787,10 +790,10 @@ static bool decide_write(struct part *p, struct op *op)
         decide_delete(d, &op->outcome);
         break;
     case OP_GENERATE:
-        decide_generate(d, op->working, op->step, op->count, &op->outcome);
+        generate(d, op);
         break;
     case OP_DUE:
-        decide_due(d, op->working, op->step, op->count, &op->made_due, &op->outcome);
+        decide_due(d, op->working, op->step, op->count, &op->made, &op->outcome);
         break;
     case OP_TICK:
         decide_tick(d);

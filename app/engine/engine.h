@@ -28,8 +28,8 @@ enum op_kind {
     OP_CREATE,      /* definition -> outcome, coupon_now */
     OP_CHANGE,      /* definition, expected_version -> outcome, coupon_now */
     OP_DELETE,      /* -> outcome */
-    OP_GENERATE,    /* job, step, count -> outcome */
-    OP_DUE,         /* job, step, count -> outcome, made_due */
+    OP_GENERATE,    /* job, step, count, until -> outcome, made */
+    OP_DUE,         /* job, step, count -> outcome, made */
     OP_TICK,        /* -> outcome */
     OP_COUPON,      /* -> coupon_now, head: the definition as of the tail */
     OP_USE,         /* user -> use (never NULL), coupon_now, head */
@@ -59,11 +59,12 @@ struct op {
     const char *job;
     int64_t step;
     int64_t count;
+    int64_t until;           /* 0: none; else no more than make so many */
     enum cpn_result refusal;
     /* out; strings in arena */
     struct outcome outcome;
     int64_t discount_minor;
-    int64_t made_due;                /* slots that the job's steps made due in all */
+    int64_t made;                    /* OP_GENERATE: slots of this step; OP_DUE: of all the job's steps */
     const struct coupon *coupon_now; /* the definition as of the tail; NULL when there is none */
     struct head head;                /* the totals as of the tail after the batch */
     struct use *use;

@@ -25,6 +25,7 @@ struct views {
     struct view_job *first, *last;
     bool stop;
     bool idle; /* waits for the first job, not for company */
+    bool gave_up; /* some views were not written: no mark may pass them any more */
     struct mono give_up; /* when stop is set */
     struct mono clock_read;
     struct mono round_started;
@@ -440,15 +441,16 @@ static bool must_give_up(struct views *v)
 }
 
 /* Repeat the round until it is written. Told to stop while the database keeps failing: the jobs are given
- * back unwritten, and the reporter will do it. */
+ * back unwritten, as all that follow, and the reporter will do it. */
 static void work(struct views *v, struct view_job *jobs)
 {
     struct timespec pause = {v->backoff_ms / 1000, v->backoff_ms % 1000 * 1000000L};
     bool written = false, failed = false;
 
-    while (!written) {
+    while (!written && !v->gave_up) {
         written = run_round(v, jobs) == STORE_OK;
-        if (written || must_give_up(v))
+        v->gave_up = !written && must_give_up(v);
+        if (written || v->gave_up)
             break;
         if (!failed)
             log_event(LOG_WARNING, "views.failed", "coupon=%s", jobs->lane->coupon);

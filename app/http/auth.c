@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sodium.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -29,7 +30,7 @@ struct auth {
     pthread_mutex_t lock;
     pthread_cond_t some;
     struct request *waiting;
-    bool stop;
+    atomic_bool stop;
 };
 
 static int by_id(const void *a, const void *b)

@@ -123,17 +123,6 @@ static struct taking *add_taking(struct walk *w, const struct batch *b, const st
     return t;
 }
 
-static const struct entry *find_end(const struct batch *b, const struct redemption *d)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-
-        if ((entry_members[e->kind] & HAS_SLOT) && e->n == d->n && e->g == d->g && entry_ends(e))
-            return e;
-    }
-    return NULL;
-}
-
 /* Its user's view does not have it (any more): how did it end? */
 static void find_ended(struct walk *w, struct taking *t)
 {
@@ -146,7 +135,7 @@ static void find_ended(struct walk *w, struct taking *t)
         w->failed = true;
     if (s != STORE_OK)
         return;
-    e = find_end(b, d);
+    e = batch_find(b, d->n, d->g, true);
     if (e)
         d->state = e->kind == ENTRY_CANCEL ? SLOT_CANCELLED : e->kind == ENTRY_EXPIRE ? SLOT_EXPIRED : SLOT_REVERSED;
     batch_free(b);

@@ -282,7 +282,7 @@ static enum handled start(struct request *r)
         return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
     if ((route->flags & ROUTE_IF_MATCH) && !r->header.if_match)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
-    if (route->table && !(r->body_len == 0 && (route->flags & ROUTE_BODY_OPTIONAL)) && !read_table(r))
+    if (route->table && !read_table(r))
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
     return route->flags & ROUTE_AUX ? request_to_aux(r, route->start) : route->start(r);
 }

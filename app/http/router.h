@@ -17,8 +17,7 @@ enum route_flags {
     ROUTE_AUX = 4,          /* its handler blocks: it runs on an aux thread */
     ROUTE_IF_MATCH = 8,
     ROUTE_OPEN = 16,        /* needs no key */
-    ROUTE_LOOPBACK = 32,    /* needs no key on the machine itself */
-    ROUTE_BODY_OPTIONAL = 64
+    ROUTE_LOOPBACK = 32     /* needs no key on the machine itself */
 };
 
 enum body_type {

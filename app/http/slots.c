@@ -13,8 +13,6 @@
 
 #define COUNT_MAX INT64_C(1000000000)
 #define HISTORY_MAX 100     /* generations shown */
-#define JOBS_LOOKED_AT 1000 /* newest ones, for a key */
-#define JOBS_AT_ONCE 100
 
 /* ---- bodies ---- */
 
@@ -97,28 +95,17 @@ static struct job *new_job(struct request *r, enum job_kind kind, int64_t total)
     return job;
 }
 
-/* A job of this coupon that was asked for with this key, among the newest. False: answered with busy. */
+/* The job of this coupon that was asked for with this key, or NULL. False: answered with busy. */
 static bool find_by_key(struct request *r, struct job **found)
 {
-    const char *before = NULL;
-    size_t count = JOBS_AT_ONCE;
-    struct job **jobs;
+    enum store_status s = r->key ? mongo_job_by_key(r->door, r->coupon, r->key, &r->arena, found) : STORE_NOT_FOUND;
 
+    if (s == STORE_OK)
+        return true;
     *found = NULL;
-    for (size_t looked = 0; r->key && looked < JOBS_LOOKED_AT && count == JOBS_AT_ONCE; looked += count) {
-        if (mongo_jobs(r->door, r->coupon, before, JOBS_AT_ONCE, &r->arena, &jobs, &count) != STORE_OK) {
-            reply_problem(r, CPN_BUSY, NULL);
-            return false;
-        }
-        for (size_t i = 0; i < count && !*found; i++) {
-            if (jobs[i]->key && strcmp(jobs[i]->key, r->key) == 0)
-                *found = jobs[i];
-            before = jobs[i]->id;
-        }
-        if (*found)
-            break;
-    }
-    return true;
+    if (s != STORE_NOT_FOUND)
+        reply_problem(r, CPN_BUSY, NULL);
+    return s == STORE_NOT_FOUND;
 }
 
 enum handled slots_add(struct request *r)
@@ -133,6 +120,7 @@ enum handled slots_add(struct request *r)
     total = r->op.coupon_now->cap.total;
     count = in->count != COUPON_NULL ? in->count : in->until > have ? in->until - have : 0;
     job = new_job(r, JOB_GENERATE, count);
+    job->until = in->until != COUPON_NULL ? in->until : 0;
     job->not_before_ms = in->not_before_ms != COUPON_NULL ? in->not_before_ms : 0;
     if (total == COUPON_NULL || have + count <= total)
         return insert(r, job);
@@ -184,11 +172,14 @@ enum handled slots_list(struct request *r)
     struct list l;
     struct json j;
 
+    /* The buckets are read as their views stand: first let these stand where the ledger does. */
+    if (engine_catch_up(r->worker->engine, r->coupon, 0) != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
     if (!request_coupon(r) || !list_begin(r, &l))
         return ANSWERED;
     if (l.position)
         from = strtoll(l.position, NULL, 10);
-    counts[SLOT_FREE] = h->slots - head_taken(h);
+    counts[SLOT_FREE] = head_free(h);
     counts[SLOT_ISSUED] = h->issued;
     counts[SLOT_RESERVED] = h->reserved;
     counts[SLOT_REDEEMED] = h->redeemed;
@@ -220,17 +211,6 @@ enum handled slots_list(struct request *r)
 }
 
 /* ---- one slot ---- */
-
-static const struct entry *find_entry(const struct batch *b, int64_t n, uint32_t g, bool ends)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-
-        if ((entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g && entry_ends(e) == ends)
-            return e;
-    }
-    return NULL;
-}
 
 static void write_generation(struct json *j, int64_t n, uint32_t g, const char *user, const char *state, int64_t at_ms,
                              int64_t ended_ms)
@@ -268,7 +248,7 @@ static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g
 
     if (s != STORE_OK)
         return s == STORE_NOT_FOUND;
-    end = find_entry(ended, n, g, true);
+    end = batch_find(ended, n, g, true);
     if (end) {
         s = mongo_ledger_at(r->door, r->coupon, ended->lane, end->since, &taken);
         write_generation(j, n, g, end->user, ended_as(end->kind), s == STORE_OK ? taken->head.at_ms : 0,

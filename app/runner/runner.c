@@ -162,14 +162,15 @@ static enum ending between_steps(struct runner *r, struct work *w)
 static enum ending generate(struct runner *r, struct work *w)
 {
     enum ending e = read_progress(r, w);
+    bool enough = false;
 
-    while (e == ENDING_DONE && w->done < w->job->total) {
-        struct op op = {.kind = OP_GENERATE, .job = w->job->id, .step = w->step + 1};
+    while (e == ENDING_DONE && !enough && (w->job->until || w->done < w->job->total)) {
+        struct op op = {.kind = OP_GENERATE, .job = w->job->id, .step = w->step + 1, .until = w->job->until};
 
         e = between_steps(r, w);
         if (e != ENDING_DONE)
             break;
-        op.count = w->job->total - w->done;
+        op.count = w->job->until ? w->job->until : w->job->total - w->done;
         if (op.count > r->config->runner_step_slots)
             op.count = r->config->runner_step_slots;
         e = ask(r, w, &op);
@@ -177,7 +178,8 @@ static enum ending generate(struct runner *r, struct work *w)
             e = read_progress(r, w);
         } else if (e == ENDING_DONE) {
             w->step++;
-            w->done += op.count;
+            w->done += op.made;
+            enough = op.made == 0;
         }
         arena_reset(&w->arena);
     }
@@ -193,7 +195,7 @@ static enum ending retire(struct runner *r, struct work *w)
     if (e == ENDING_DONE)
         e = ask(r, w, &op);
     if (e == ENDING_DONE)
-        w->done = op.made_due;
+        w->done = op.made;
     return e;
 }
 

@@ -34,6 +34,7 @@ static const struct member job_rows[] = {
     MEMBER("coupon", MEMBER_TEXT, struct job, coupon, false, 0),
     MEMBER("done", MEMBER_INT, struct job, done, false, 0),
     MEMBER("total", MEMBER_INT, struct job, total, false, 0),
+    MEMBER("until", MEMBER_INT, struct job, until, false, 0),
     MEMBER("result", MEMBER_TEXT, struct job, result, true, 0),
     MEMBER("error", MEMBER_TEXT, struct job, error, true, 0),
     MEMBER("error_detail", MEMBER_TEXT, struct job, error_detail, true, 0),
@@ -102,8 +103,7 @@ static enum store_status find_one(struct store *s, bson_t *command, struct arena
 
 /* ---- making and reading ---- */
 
-static enum store_status find_by_key(struct store *s, const char *coupon, const char *key, struct arena *a,
-                                     struct job **job)
+enum store_status mongo_job_by_key(struct store *s, const char *coupon, const char *key, struct arena *a, struct job **job)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter;
@@ -142,7 +142,7 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
     if (code != CODE_DUPLICATE_KEY)
         return STORE_FAILED;
     /* its id is the job's own where an earlier try's reply was lost */
-    return (job->key ? find_by_key(s, job->coupon, job->key, a, existing) : mongo_job(s, job->id, a, existing)) ==
+    return (job->key ? mongo_job_by_key(s, job->coupon, job->key, a, existing) : mongo_job(s, job->id, a, existing)) ==
                    STORE_OK
                ? STORE_EXISTS
                : STORE_FAILED;

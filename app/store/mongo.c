@@ -35,7 +35,7 @@ static const struct collection_row collections[] = {
     {"buckets", "{\"_id.c\": \"hashed\"}"},
     {"totals", "{\"_id.c\": \"hashed\"}"},
     {"marks", "{\"_id.c\": \"hashed\"}"},
-    {"pulses", NULL}, /* written to by those who confirm a tail: see lane.c */
+    {"pulses", NULL}, /* written to by those who confirm a tail: see confirm.c */
     {"jobs", NULL},
     {"keys", NULL},
 };

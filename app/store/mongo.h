@@ -62,7 +62,8 @@ struct job {
     enum job_kind kind;
     const char *coupon;
     enum job_state state;
-    int64_t done, total;      /* slots */
+    int64_t done, total;      /* slots; with until: what was missing when it was asked for */
+    int64_t until;            /* generate until so many exist; 0: generate `total` */
     const char *result;       /* JSON, or NULL */
     const char *error;        /* a wire code, or NULL */
     const char *error_detail; /* or NULL */
@@ -75,6 +76,8 @@ struct job {
 /* Insert a queued job; job->id is made by the caller (id_random). With key: one job per coupon and key. STORE_EXISTS: *existing
  * (in a) is the job that has that key. */
 enum store_status mongo_job_insert(struct store *s, const struct job *job, struct arena *a, struct job **existing);
+/* The job of this coupon that was asked for with this key; STORE_NOT_FOUND. */
+enum store_status mongo_job_by_key(struct store *s, const char *coupon, const char *key, struct arena *a, struct job **job);
 enum store_status mongo_job(struct store *s, const char *id, struct arena *a, struct job **job);
 /* Newest first; before: the id of the last one seen or NULL. coupon NULL: all. */
 enum store_status mongo_jobs(struct store *s, const char *coupon, const char *before, size_t most, struct arena *a,
