@@ -29,13 +29,15 @@ static atomic_long ordinal;
 static void die(const char *what)
 {
     fprintf(stderr, "fcgi_echo: %s: %s\n", what, strerror(errno));
-    exit(1);
+    _exit(1); /* from any thread, and without libfcgi's last words */
 }
 
-static void arm(int operation, int fd, void *what)
+/* Wait for one event of fd, be it known to epoll or not: a new connection may have the number of one that was closed. */
+static void arm(int fd, void *what)
 {
     struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = what};
-    if (epoll_ctl(poll_fd, operation, fd, &e) != 0)
+    if (epoll_ctl(poll_fd, EPOLL_CTL_MOD, fd, &e) != 0 &&
+        (errno != ENOENT || epoll_ctl(poll_fd, EPOLL_CTL_ADD, fd, &e) != 0))
         die("epoll_ctl");
 }
 
@@ -99,8 +101,8 @@ static void answer(FCGX_Request *r)
     json_tokener_free(tokener);
 }
 
-/* Serve one request of r, which is new (fd -1) or kept; re-arm or free it. */
-static void serve(FCGX_Request *r, int fd)
+/* Serve one request of r, which is new or kept; re-arm or free it. */
+static void serve(FCGX_Request *r)
 {
     if (FCGX_Accept_r(r) < 0) { /* nothing was there, or nginx closed the kept connection */
         FCGX_Free(r, 1);
@@ -113,7 +115,7 @@ static void serve(FCGX_Request *r, int fd)
         free(r);
         return;
     }
-    arm(r->ipcFd == fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, r->ipcFd, r);
+    arm(r->ipcFd, r);
 }
 
 static void *serve_all(void *unused)
@@ -125,14 +127,14 @@ static void *serve_all(void *unused)
             continue;
         FCGX_Request *r = e.data.ptr;
         if (r) {
-            serve(r, r->ipcFd);
+            serve(r);
             continue;
         }
         r = calloc(1, sizeof *r);
         if (!r || FCGX_InitRequest(r, listen_fd, 0) != 0)
             die("request");
-        serve(r, -1);
-        arm(EPOLL_CTL_MOD, listen_fd, NULL);
+        serve(r);
+        arm(listen_fd, NULL);
     }
     return NULL;
 }
@@ -153,7 +155,7 @@ int main(int argc, char **argv)
     FCGX_Init();
     signal(SIGTERM, SIG_DFL); /* libfcgi made it a wish */
     poll_fd = epoll_create1(0);
-    arm(EPOLL_CTL_ADD, listen_fd, NULL);
+    arm(listen_fd, NULL);
     pthread_t thread;
     for (int i = 1; i < atoi(argv[2]); i++) {
         if (pthread_create(&thread, NULL, serve_all, NULL) != 0)
