@@ -44,7 +44,7 @@
     X(worker, lanes_max, INT, "10000", 1, 1000000, NULL, true, "lanes (coupons) kept in memory by one worker")         \
     X(worker, window_max, INT, "100000", 1000, 10000000, NULL, true,                                                   \
       "ledger entries of one lane that may wait for their views; past it appends wait")                                \
-    X(worker, bucket_flush_ms, INT, "250", 1, 1000, NULL, true, "how long changes of buckets are gathered")            \
+    X(worker, bucket_flush_ms, INT, "500", 1, 1000, NULL, true, "how long changes of buckets are gathered")            \
     X(mongodb, uri, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                                     \
       "replica set or sharded cluster; empty: what scripts/run noted in run_dir/mongodb_uri")                          \
     X(mongodb, database, TEXT, "coupons", 1, 38, NULL, false, "the database's name")                                   \

@@ -62,7 +62,7 @@ const struct slot_rule *slot_rule(enum slot_state from, enum slot_move move)
 
 void bucket_init(struct bucket *k, int64_t b)
 {
-    *k = (struct bucket){.b = b};
+    *k = (struct bucket){.b = b, .stored_free = -1};
 }
 
 void bucket_release(struct bucket *k)

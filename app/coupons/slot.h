@@ -75,6 +75,7 @@ struct bucket {
     int64_t seq;  /* of the batch that last touched it */
     int64_t pick; /* random, for picking at random */
     int size;     /* slots that exist, retired ones included: 0..64 */
+    int stored_free; /* the view's own count of free slots, by which buckets are looked for; -1: not read from a view */
     struct slot slots[BUCKET_SLOTS];
 };
 

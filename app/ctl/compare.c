@@ -189,7 +189,14 @@ static void compare_slot(const struct bucket *expected, int i, struct slot found
 
 void compare_bucket(const struct bucket *expected, const struct bucket *found, differ_fn *differ, void *context)
 {
+    char want[24], have[24];
+
     compare_rows(bucket_fields, COUNT(bucket_fields), expected, found, "", differ, context);
+    if (found->stored_free >= 0 && found->stored_free != bucket_free_count(expected)) {
+        snprintf(want, sizeof want, "%d", bucket_free_count(expected));
+        snprintf(have, sizeof have, "%d", found->stored_free);
+        differ(context, "free", want, have);
+    }
     for (int i = 0; i < BUCKET_SLOTS; i++)
         compare_slot(expected, i, found->slots[i], differ, context);
 }

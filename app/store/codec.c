@@ -488,14 +488,16 @@ static bool get_touched(const bson_t *doc, struct bucket *k)
 bool codec_bucket_get(const bson_t *doc, struct bucket *k)
 {
     const char *coupon;
-    int64_t b, size;
+    int64_t b, size, free_slots;
     bson_t view;
 
     bucket_init(k, 0);
     if (!codec_id_int(doc, "b", &coupon, &b) || b < 0 || !find_document(doc, "view", &view) ||
-        !find_int(&view, "size", &size) || size < 0 || size > BUCKET_SLOTS)
+        !find_int(&view, "size", &size) || size < 0 || size > BUCKET_SLOTS || !find_int(&view, "free", &free_slots) ||
+        free_slots < 0 || free_slots > BUCKET_SLOTS)
         return false;
     k->b = b;
+    k->stored_free = (int)free_slots;
     k->size = (int)size;
     if (members_read(&view, ROWS(bucket_rows), 0, k, NULL) && get_generations(&view, k) && get_touched(&view, k))
         return true;

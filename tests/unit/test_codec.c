@@ -529,7 +529,7 @@ static bool bucket_readable(int64_t b, const char *rest)
     bool good;
 
     snprintf(text, sizeof text,
-             "{\"_id\":{\"c\":\"c\",\"b\":%d},\"view\":{\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,%s}}", (int)b, rest);
+             "{\"_id\":{\"c\":\"c\",\"b\":%d},\"view\":{\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"free\":0,%s}}", (int)b, rest);
     doc = bson_new_from_json((const uint8_t *)text, -1, NULL);
     assert_non_null(doc);
     good = readable(doc, SHAPE_BUCKET);
