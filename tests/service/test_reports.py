@@ -127,18 +127,18 @@ def test_counts_add_up_over_two_coupons_side_by_side(stack, storefront):
 def test_a_reporter_that_is_killed_again_and_again_counts_every_batch_once(stack):
     """kill -9 at random moments under load: the totals equal the ledger."""
     chance = random.Random(5)
-    coupons = [stack.coupon(slots=3000, cap={"total": 3000}, discount=DISCOUNT) for _ in range(4)]
-    calls = (take(coupons[i % 4], f"u-{i}", f"k-{i}") for i in range(11_000))
+    coupons = [stack.coupon(slots=10_000, cap={"total": 10_000}, discount=DISCOUNT) for _ in range(4)]
+    calls = (take(coupons[i % 4], f"u-{i}", f"k-{i}") for i in range(100_000))
     crowd = Swarm([stack.way()], calls, connections=32)
     crowd.start()
     killed = 0
-    while crowd.is_alive() and killed < 12:
+    while crowd.is_alive() and killed < 8:
         stack.kill("reporter")
         killed += 1
         target = len(crowd.done) + chance.randrange(50, 600)
         wait_until("more answers", lambda: len(crowd.done) >= target or not crowd.is_alive())
-    crowd.result()
-    assert killed >= 5, "the load ended before the reporter was disturbed"
+    assert crowd.is_alive(), "the load ended before the reporter was disturbed"
+    crowd.end()
     for coupon in coupons:
         equals_ledger(stack, coupon)
         stack.verify(coupon)
