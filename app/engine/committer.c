@@ -15,6 +15,7 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "coupons/fold.h"
 
@@ -94,13 +95,6 @@ struct round {
     struct arena arena;
     int64_t load_us, append_us; /* how long its loading and its append took */
 };
-
-static void *checked(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
 
 static void crash_point(struct committer *c, const char *name)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "coupons/fold.h"
 
@@ -14,13 +15,6 @@
 #define TOPUP_FIRST 2
 #define TOPUP_MOST 64
 #define TOPUP_FAST_MS 1000
-
-static void *checked(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
 
 /* ---- lists of ops ---- */
 

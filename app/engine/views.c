@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "coupons/fold.h"
 
@@ -46,13 +47,6 @@ struct round {
     struct view_write *writes;
     size_t count, capacity;
 };
-
-static void *checked(void *p)
-{
-    if (!p)
-        abort();
-    return p;
-}
 
 void view_job_free(struct view_job *job)
 {
