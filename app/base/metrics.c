@@ -3,11 +3,11 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <sys/mman.h>
+#include <time.h>
 
 enum kind { COUNTER, GAUGE, HISTOGRAM };
-enum scale { NONE, RESULT, REQUEST, SIZE, TIME };
+enum scale { NONE, MILLI, OUTCOME, RESULT, REQUEST, SIZE, TIME };
 
 struct row {
     enum kind kind;
@@ -26,6 +26,12 @@ static const int64_t size_bounds[METRICS_BOUNDS_SIZE] = {1, 2, 4, 8, 16, 32, 64,
 static const int64_t time_bounds[METRICS_BOUNDS_TIME] = {250,   500,    1000,   2000,   3000,    5000,    7500,   10000,
                                                          20000, 50000,  100000, 250000, 500000,  1000000, 5000000};
 
+static const int statuses[] = {
+#define X(status) status,
+    METRICS_STATUSES(X)
+#undef X
+};
+
 static struct metrics_slot private_slots[METRICS_SLOTS];
 static struct metrics_slot *slots = private_slots;
 static struct metrics_slot *own = &private_slots[METRICS_SLOT_MASTER];
@@ -37,7 +43,8 @@ int metrics_create(void)
     if (memory == MAP_FAILED)
         return -1;
     slots = memory;
-    own = &slots[METRICS_SLOT_MASTER];
+    metrics_attach(METRICS_SLOT_MASTER);
+    metrics_set(METRIC_START_TIME, time(NULL));
     return 0;
 }
 
@@ -55,6 +62,7 @@ struct metrics_slot *metrics_own(void)
 void metrics_attach(int slot)
 {
     own = metrics_slot(slot);
+    atomic_store(&own->used, true);
 }
 
 void metrics_settle(int slot)
@@ -85,9 +93,15 @@ void metrics_add_result(enum metric m, enum cpn_result r, int64_t n)
     add(rows[m].first + (int)r, n);
 }
 
+void metrics_add_outcome(enum metric m, bool succeeded, int64_t n)
+{
+    assert(rows[m].scale == OUTCOME);
+    add(rows[m].first + !succeeded, n);
+}
+
 void metrics_set(enum metric m, int64_t value)
 {
-    assert(rows[m].kind == GAUGE && rows[m].scale == NONE);
+    assert(rows[m].kind == GAUGE && (rows[m].scale == NONE || rows[m].scale == MILLI));
     atomic_store_explicit(&own->cells[rows[m].first], value, memory_order_relaxed);
 }
 
@@ -110,12 +124,18 @@ void metrics_observe(enum metric m, int64_t value)
     add(row->last, value);
 }
 
+static int status_index(int status)
+{
+    for (int i = 0; i < METRICS_STATUS_OTHER; i++)
+        if (statuses[i] == status)
+            return i;
+    return METRICS_STATUS_OTHER;
+}
+
 void metrics_request(unsigned route, int status, int64_t microseconds)
 {
-    int class = status / 100 - 1;
-
-    assert(route < METRICS_ROUTES_MAX && class >= 0 && class < METRICS_STATUS_CLASSES);
-    add(rows[METRIC_REQUESTS].first + (int)route * METRICS_STATUS_CLASSES + class, 1);
+    assert(route < METRICS_ROUTES_MAX);
+    add(rows[METRIC_REQUESTS].first + (int)route * METRICS_STATUS_COUNT + status_index(status), 1);
     metrics_observe(METRIC_REQUEST_TIME, microseconds);
 }
 
@@ -124,7 +144,8 @@ static int64_t sum(int cell)
     int64_t total = 0;
 
     for (int i = 0; i < METRICS_SLOTS; i++)
-        total += atomic_load_explicit(&slots[i].cells[cell], memory_order_relaxed);
+        if (&slots[i] == own || atomic_load_explicit(&slots[i].used, memory_order_relaxed))
+            total += atomic_load_explicit(&slots[i].cells[cell], memory_order_relaxed);
     return total;
 }
 
@@ -141,22 +162,39 @@ static void render_results(struct buf *out, const struct row *row)
 static void render_requests(struct buf *out, const struct row *row, const char *const *route_names, size_t route_count)
 {
     for (size_t route = 0; route < route_count; route++)
-        for (int class = 0; class < METRICS_STATUS_CLASSES; class++) {
-            int64_t value = sum(row->first + (int)route * METRICS_STATUS_CLASSES + class);
+        for (int i = 0; i < METRICS_STATUS_COUNT; i++) {
+            int64_t value = sum(row->first + (int)route * METRICS_STATUS_COUNT + i);
 
-            if (value)
-                buf_printf(out, "%s{route=\"%s\",class=\"%dxx\"} %" PRId64 "\n", row->wire, route_names[route],
-                           class + 1, value);
+            if (!value)
+                continue;
+            buf_printf(out, "%s{route=\"%s\",status=\"", row->wire, route_names[route]);
+            if (i < METRICS_STATUS_OTHER)
+                buf_int(out, statuses[i]);
+            else
+                buf_puts(out, "other");
+            buf_printf(out, "\"} %" PRId64 "\n", value);
         }
 }
 
-/* A bound or a sum in the unit that is shown: requests, or seconds of microseconds. */
+static void render_outcomes(struct buf *out, const struct row *row)
+{
+    buf_printf(out, "%s{outcome=\"succeeded\"} %" PRId64 "\n", row->wire, sum(row->first));
+    buf_printf(out, "%s{outcome=\"failed\"} %" PRId64 "\n", row->wire, sum(row->first + 1));
+}
+
+/* A number in the unit that is shown: as it is, or seconds of micro- or milliseconds, without idle zeros. */
 static void render_number(struct buf *out, const struct row *row, int64_t value)
 {
-    if (row->scale == TIME)
-        buf_printf(out, "%" PRId64 ".%06" PRId64, value / 1000000, value % 1000000);
-    else
-        buf_int(out, value);
+    int64_t unit = row->scale == TIME ? 1000000 : row->scale == MILLI ? 1000 : 1;
+    int64_t rest = value < 0 ? -(value % unit) : value % unit;
+
+    if (value < 0 && value > -unit)
+        buf_putc(out, '-');
+    buf_int(out, value / unit);
+    if (rest)
+        buf_putc(out, '.');
+    for (unit /= 10; rest; rest %= unit, unit /= 10)
+        buf_putc(out, (char)('0' + rest / unit));
 }
 
 static void render_histogram(struct buf *out, const struct row *row)
@@ -179,6 +217,13 @@ static void render_histogram(struct buf *out, const struct row *row)
     buf_printf(out, "\n%s_count %" PRId64 "\n", row->wire, below);
 }
 
+static void render_plain(struct buf *out, const struct row *row)
+{
+    buf_printf(out, "%s ", row->wire);
+    render_number(out, row, sum(row->first));
+    buf_putc(out, '\n');
+}
+
 void metrics_render(struct buf *out, const char *const *route_names, size_t route_count)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
@@ -194,7 +239,9 @@ void metrics_render(struct buf *out, const char *const *route_names, size_t rout
             render_results(out, row);
         else if (row->scale == REQUEST)
             render_requests(out, row, route_names, route_count);
+        else if (row->scale == OUTCOME)
+            render_outcomes(out, row);
         else
-            buf_printf(out, "%s %" PRId64 "\n", row->wire, sum(row->first));
+            render_plain(out, row);
     }
 }

@@ -1,17 +1,19 @@
 /*
  * base/metrics.h -- what all processes count, in memory that they share.
  *
- * Shape    one slot per process: workers by index, then reporter, runner and master. The master makes the memory before it
- *          forks; a process that takes another's place takes over its slot, so counters never go back
+ * Shape    one slot per process: workers by index, then reporter, runner, deliverer and master. The master makes the memory
+ *          before it forks; a process that takes another's place takes over its slot, so counters never go back
  * Usage    metrics_create() in the master; metrics_attach(slot) after the fork; then count from any thread
  *          Without them (tools, unit tests) the calls count into memory of this process
- * Units    histograms of time take microseconds and show seconds
- * Adding   a metric: a row here
+ * Units    histograms of time take microseconds and show seconds; gauges of time take milliseconds and show seconds
+ * Names    Prometheus's conventions: coupons_ in front, base units, _total behind counters
+ * Adding   a metric: a row here; what conf/ says of metrics is checked against this table by tests/service/test_metrics.py
  */
 #ifndef BASE_METRICS_H
 #define BASE_METRICS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,43 +23,63 @@
 #define METRICS_WORKERS_MAX 64
 #define METRICS_SLOT_REPORTER METRICS_WORKERS_MAX
 #define METRICS_SLOT_RUNNER (METRICS_WORKERS_MAX + 1)
-#define METRICS_SLOT_MASTER (METRICS_WORKERS_MAX + 2)
-#define METRICS_SLOTS (METRICS_WORKERS_MAX + 3)
+#define METRICS_SLOT_DELIVERER (METRICS_WORKERS_MAX + 2)
+#define METRICS_SLOT_MASTER (METRICS_WORKERS_MAX + 3)
+#define METRICS_SLOTS (METRICS_WORKERS_MAX + 4)
 
-#define METRICS_ROUTES_MAX 64
-#define METRICS_STATUS_CLASSES 5 /* 1xx .. 5xx */
+#define METRICS_ROUTES_MAX 96
+/* Statuses that are counted by themselves; others are status="other". */
+#define METRICS_STATUSES(X)                                                                                            \
+    X(200) X(201) X(202) X(204) X(206) X(301) X(302) X(303) X(304) X(307) X(308) X(400) X(401) X(403) X(404) X(405)    \
+    X(408) X(409) X(410) X(412) X(413) X(415) X(422) X(428) X(429) X(500) X(502) X(503) X(504)
+enum {
+#define X(status) METRICS_STATUS_##status,
+    METRICS_STATUSES(X)
+#undef X
+    METRICS_STATUS_OTHER,
+    METRICS_STATUS_COUNT
+};
 
 /* Cells that a metric has per slot: one per label value; a histogram: one per bound, +Inf, and the sum. */
 #define METRICS_CELLS_NONE 1
+#define METRICS_CELLS_MILLI 1
+#define METRICS_CELLS_OUTCOME 2
 #define METRICS_CELLS_RESULT CPN_RESULT_COUNT
-#define METRICS_CELLS_REQUEST (METRICS_ROUTES_MAX * METRICS_STATUS_CLASSES)
+#define METRICS_CELLS_REQUEST (METRICS_ROUTES_MAX * METRICS_STATUS_COUNT)
 #define METRICS_BOUNDS_SIZE 11
 #define METRICS_BOUNDS_TIME 15
 #define METRICS_CELLS_SIZE (METRICS_BOUNDS_SIZE + 2)
 #define METRICS_CELLS_TIME (METRICS_BOUNDS_TIME + 2)
 
 /* Columns: enum name, type, labels or scale, name on the wire, help.
- * COUNTER, GAUGE: NONE, RESULT (code="...") or REQUEST (route="...",class="2xx"). HISTOGRAM: SIZE (1..1024) or TIME. */
+ * COUNTER, GAUGE: NONE, RESULT (code="..."), OUTCOME (outcome="succeeded" or "failed"), REQUEST (route="...",status="200") or
+ * MILLI (a gauge of time). HISTOGRAM: SIZE (1..1024) or TIME. */
 #define METRICS(X)                                                                                                     \
-    X(REQUESTS, COUNTER, REQUEST, "coupons_requests_total", "Requests answered.")                                      \
-    X(REQUEST_TIME, HISTOGRAM, TIME, "coupons_request_seconds", "From a request's arrival to its reply.")              \
-    X(REQUESTS_IN_FLIGHT, GAUGE, NONE, "coupons_requests_in_flight", "Requests read and not yet answered.")            \
+    X(START_TIME, GAUGE, NONE, "coupons_start_time_seconds", "When the service was started, in seconds since 1970.")   \
+    X(RESPAWNS, COUNTER, NONE, "coupons_respawns_total", "Processes started in place of one that died.")               \
     X(CONNECTIONS, GAUGE, NONE, "coupons_connections", "Connections kept open by nginx.")                              \
+    X(REQUESTS, COUNTER, REQUEST, "coupons_requests_total", "Requests answered, by route and status.")                 \
+    X(REQUEST_TIME, HISTOGRAM, TIME, "coupons_request_duration_seconds", "From a request's arrival to its reply.")     \
+    X(REQUESTS_IN_FLIGHT, GAUGE, NONE, "coupons_requests_in_flight", "Requests read and not yet answered.")            \
     X(DECISIONS, COUNTER, RESULT, "coupons_decisions_total", "Decided requests by outcome.")                           \
     X(BATCHES, COUNTER, NONE, "coupons_batches_total", "Batches appended to the ledger.")                              \
     X(BATCH_SIZE, HISTOGRAM, SIZE, "coupons_batch_requests", "Requests decided together.")                             \
     X(ENTRIES, COUNTER, NONE, "coupons_ledger_entries_total", "Entries appended to the ledger.")                       \
-    X(LOAD_TIME, HISTOGRAM, TIME, "coupons_load_seconds", "Reading what a batch needs.")                               \
-    X(COMMIT_TIME, HISTOGRAM, TIME, "coupons_commit_seconds", "Appending a batch with majority.")                      \
+    X(LOAD_TIME, HISTOGRAM, TIME, "coupons_load_duration_seconds", "Reading what a batch needs.")                      \
+    X(COMMIT_TIME, HISTOGRAM, TIME, "coupons_commit_duration_seconds", "Appending a batch with majority.")             \
     X(QUEUE, GAUGE, NONE, "coupons_queue_requests", "Requests waiting for their lane.")                                \
     X(CONFLICTS, COUNTER, NONE, "coupons_conflicts_total", "Batches decided again because another writer appended.")   \
     X(APPEND_RETRIES, COUNTER, NONE, "coupons_append_retries_total", "Appends repeated because the outcome was unknown.") \
+    X(HOLDS_EXPIRED, COUNTER, NONE, "coupons_holds_expired_total", "Holds and handed-out slots taken back after their time.") \
+    X(SWEEPS, COUNTER, NONE, "coupons_sweeps_total", "Rounds of the sweeper, which tidies up what has expired.")       \
     X(BATCHES_FOLDED, COUNTER, NONE, "coupons_reporter_batches_total", "Batches folded into totals.")                  \
-    X(REPORTER_LAG_MS, GAUGE, NONE, "coupons_reporter_lag_milliseconds", "Age of the last batch when it was folded.")  \
+    X(REPORTER_LAG_MS, GAUGE, MILLI, "coupons_reporter_lag_seconds", "Age of the last batch when it was folded.")      \
     X(BACKSTOPS, COUNTER, NONE, "coupons_reporter_backstops_total", "Lanes whose views the reporter had to write.")    \
     X(JOBS_FINISHED, COUNTER, NONE, "coupons_jobs_finished_total", "Background jobs that ended.")                      \
     X(JOBS_RUNNING, GAUGE, NONE, "coupons_jobs_running", "Background jobs at work.")                                   \
-    X(RESPAWNS, COUNTER, NONE, "coupons_respawns_total", "Processes started in place of one that died.")
+    X(DELIVERIES, COUNTER, OUTCOME, "coupons_deliveries_total", "Attempts to deliver an event to a webhook.")          \
+    X(DELIVERIES_PENDING, GAUGE, NONE, "coupons_deliveries_pending", "Events that wait for their delivery or its repeat.") \
+    X(DELIVERY_TIME, HISTOGRAM, TIME, "coupons_delivery_duration_seconds", "From a delivery's start to the receiver's answer.")
 
 /* First and last cell of each metric; METRIC_X is its name in calls. */
 enum metric_cell {
@@ -77,6 +99,7 @@ enum metric {
 /* One process's part. appended and views_written are a read barrier for others: whoever needs every view of what was
  * appended before now notes `appended` and waits, with a time limit, until views_written has reached it. */
 struct metrics_slot {
+    atomic_bool used;               /* somebody has counted into it: the others need not be added up */
     _Atomic uint64_t appended;      /* batches that were appended */
     _Atomic uint64_t views_written; /* of those, how many have their users' views written */
     _Atomic int64_t cells[METRIC_CELLS];
@@ -97,6 +120,8 @@ struct metrics_slot *metrics_own(void);
 void metrics_add(enum metric m, int64_t n);
 /* Add n to the cell of a RESULT metric. */
 void metrics_add_result(enum metric m, enum cpn_result r, int64_t n);
+/* Add n to the cell of an OUTCOME metric. */
+void metrics_add_outcome(enum metric m, bool succeeded, int64_t n);
 /* Set this process's part of a gauge. */
 void metrics_set(enum metric m, int64_t value);
 /* Note one value in a histogram: requests (SIZE) or microseconds (TIME). */

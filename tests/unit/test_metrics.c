@@ -61,7 +61,7 @@ static void processes_are_added_up(void **state)
     in_child(1, count_some);
     assert_shows("\ncoupons_conflicts_total 4\n");
     assert_shows("\ncoupons_decisions_total{code=\"sold_out\"} 6\n");
-    assert_shows("\ncoupons_requests_total{route=\"/coupons/{id}\",class=\"2xx\"} 2\n");
+    assert_shows("\ncoupons_requests_total{route=\"/coupons/{id}\",status=\"201\"} 2\n");
     assert_shows("\ncoupons_queue_requests 10\n");
     assert_shows("# TYPE coupons_queue_requests gauge\n");
 }
@@ -75,9 +75,9 @@ static void histograms_are_cumulative(void **state)
     assert_shows("\ncoupons_batch_requests_bucket{le=\"+Inf\"} 1\n"
                  "coupons_batch_requests_sum 3\n"
                  "coupons_batch_requests_count 1\n");
-    assert_shows("\ncoupons_request_seconds_bucket{le=\"0.001000\"} 0\n"
-                 "coupons_request_seconds_bucket{le=\"0.002000\"} 1\n");
-    assert_shows("\ncoupons_request_seconds_sum 0.001500\n");
+    assert_shows("\ncoupons_request_duration_seconds_bucket{le=\"0.001\"} 0\n"
+                 "coupons_request_duration_seconds_bucket{le=\"0.002\"} 1\n");
+    assert_shows("\ncoupons_request_duration_seconds_sum 0.0015\n");
 }
 
 static void a_successor_counts_on_but_gauges_start_anew(void **state)
@@ -99,6 +99,70 @@ static void values_past_the_last_bound_are_counted(void **state)
     assert_shows("coupons_batch_requests_bucket{le=\"1024\"} 1\ncoupons_batch_requests_bucket{le=\"+Inf\"} 2\n");
 }
 
+static void a_lag_is_shown_in_seconds(void **state)
+{
+    static const struct {
+        int64_t ms;
+        const char *shown;
+    } rows[] = {{0, "\ncoupons_reporter_lag_seconds 0\n"},      {7, "\ncoupons_reporter_lag_seconds 0.007\n"},
+                {1250, "\ncoupons_reporter_lag_seconds 1.25\n"}, {90000, "\ncoupons_reporter_lag_seconds 90\n"},
+                {-3, "\ncoupons_reporter_lag_seconds -0.003\n"}, {-4200, "\ncoupons_reporter_lag_seconds -4.2\n"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        metrics_set(METRIC_REPORTER_LAG_MS, rows[i].ms);
+        assert_shows(rows[i].shown);
+    }
+}
+
+static void a_status_that_has_no_row_is_other(void **state)
+{
+    (void)state;
+    metrics_request(0, 418, 1);
+    metrics_request(0, 503, 1);
+    assert_shows("\ncoupons_requests_total{route=\"/coupons\",status=\"503\"} 1\n"
+                 "coupons_requests_total{route=\"/coupons\",status=\"other\"} 1\n");
+}
+
+static void both_outcomes_are_always_shown(void **state)
+{
+    (void)state;
+    metrics_add_outcome(METRIC_DELIVERIES, true, 2);
+    assert_shows("\ncoupons_deliveries_total{outcome=\"succeeded\"} 2\n"
+                 "coupons_deliveries_total{outcome=\"failed\"} 0\n");
+    metrics_add_outcome(METRIC_DELIVERIES, false, 1);
+    assert_shows("\ncoupons_deliveries_total{outcome=\"failed\"} 1\n");
+}
+
+/* Names follow Prometheus's conventions: a counter, and nothing else, ends in _total; times are in seconds. */
+static void names_are_conventional(void **state)
+{
+    static const struct {
+        const char *wire, *help;
+        bool counter;
+    } rows[] = {
+#define COUNTER true
+#define GAUGE false
+#define HISTOGRAM false
+#define X(id, type, scale, wire, help) {wire, help, type},
+        METRICS(X)
+#undef X
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t len = strlen(rows[i].wire);
+
+        assert_int_equal(strncmp(rows[i].wire, "coupons_", 8), 0);
+        assert_int_equal(strspn(rows[i].wire, "abcdefghijklmnopqrstuvwxyz_"), len);
+        if ((strcmp(rows[i].wire + len - 6, "_total") == 0) != rows[i].counter)
+            fail_msg("%s: a counter, and nothing else, ends in _total", rows[i].wire);
+        if (strstr(rows[i].wire, "milli") || strstr(rows[i].wire, "micro"))
+            fail_msg("%s: not a base unit", rows[i].wire);
+        assert_null(strpbrk(rows[i].help, "\\\n"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +170,10 @@ int main(void)
         cmocka_unit_test_setup(histograms_are_cumulative, fresh),
         cmocka_unit_test_setup(a_successor_counts_on_but_gauges_start_anew, fresh),
         cmocka_unit_test_setup(values_past_the_last_bound_are_counted, fresh),
+        cmocka_unit_test_setup(a_lag_is_shown_in_seconds, fresh),
+        cmocka_unit_test_setup(a_status_that_has_no_row_is_other, fresh),
+        cmocka_unit_test_setup(both_outcomes_are_always_shown, fresh),
+        cmocka_unit_test(names_are_conventional),
     };
 
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
