@@ -15,6 +15,7 @@
 #include "base/config.h"
 #include "store/mongo.h"
 
+#define CODE_NO_NAMESPACE 26
 #define CODE_DUPLICATE_KEY 11000
 #define CODE_UNKNOWN_ZONE 40485
 #define COMMAND_BYTES_MAX (8u << 20) /* a write is split beyond this; a document stays below the same */
@@ -37,6 +38,17 @@ struct door {
     uint32_t code;                    /* of the last command that failed */
     uint32_t number;                  /* random */
 };
+
+/* An index, as mongo.c's table has it. */
+struct index_row {
+    const char *collection;
+    const char *name;
+    const char *keys;
+    const char *partial; /* NULL: of all documents */
+    bool unique;
+};
+
+size_t mongo_indexes(const struct index_row **rows);
 
 /* A document that is destroyed with its scope; AUTO_BCON: one made by BCON_NEW. */
 #define AUTO_BSON __attribute__((cleanup(bson_destroy))) bson_t

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "store/door.h"
 #include "store/members.h"
+#include "store/schema.h"
 
 #define WIRE_VERSION_MIN 17 /* MongoDB 6.0 */
 #define CODE_NAMESPACE_EXISTS 48
@@ -38,14 +39,7 @@ static const struct collection_row collections[] = {
     {"pulses", NULL}, /* written to by those who confirm a tail: see confirm.c */
     {"jobs", NULL},
     {"keys", NULL},
-};
-
-struct index_row {
-    const char *collection;
-    const char *name;
-    const char *keys;
-    const char *partial; /* NULL: of all documents */
-    bool unique;
+    {"schema", NULL},
 };
 
 static const struct index_row indexes[] = {
@@ -65,6 +59,12 @@ static const struct index_row indexes[] = {
     {"jobs", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
     {"jobs", "state", "{\"state\": 1, \"created\": 1}", NULL, false},
 };
+
+size_t mongo_indexes(const struct index_row **rows)
+{
+    *rows = indexes;
+    return sizeof indexes / sizeof *indexes;
+}
 
 /* ---- connecting ---- */
 
@@ -229,8 +229,9 @@ static void explain_no_primary(const struct mongo *m, const bson_error_t *error,
                  "point MONGODB_URI to a replica set that runs.", hosts, error->message);
 }
 
-static int check_server(struct door *d, char *message, size_t size)
+int mongo_check(struct store *s, char *message, size_t size)
 {
+    struct door *d = door_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     bson_error_t error = {0};
     char hosts[HOSTS_SIZE];
@@ -337,8 +338,11 @@ static bool make_index(struct door *d, const struct index_row *row, bson_error_t
 int mongo_prepare(struct mongo *m, char *message, size_t size)
 {
     struct door *d = door_open(m);
-    int status = check_server(d, message, size);
+    int status = mongo_check(&d->store, message, size);
     bson_error_t error = {0};
+
+    if (status == 0)
+        status = schema_upgrade(&d->store, schema_steps, schema_steps_count, message, size);
 
     for (size_t i = 0; status == 0 && i < sizeof collections / sizeof *collections; i++)
         if (!make_collection(d, &collections[i], &error)) {

@@ -21,8 +21,10 @@ void mongo_close(struct mongo *m);
 struct store_source *mongo_source(struct mongo *m);
 struct store *mongo_door(struct mongo *m);
 
-/* Check that the server is there, is new enough, and is a replica set or sharded cluster (not standalone); make the
- * collections and indexes. 0, or -1 with one sentence that says what is wrong and what to do. */
+/* Check that the server is there, is new enough, and is a replica set or sharded cluster (not standalone). 0, or -1 with one
+ * sentence that says what is wrong and what to do. */
+int mongo_check(struct store *s, char *message, size_t size);
+/* The same, and that what is stored is of no newer version; upgrade it (schema.h), and make the collections and indexes. */
 int mongo_prepare(struct mongo *m, char *message, size_t size);
 /* The same by URI alone, in a process that has not used mongoc yet (the master calls it in a short-lived child). */
 int store_check(const struct config *config, char *message, size_t size);

@@ -1,0 +1,97 @@
+/* store/schema.c -- see schema.h. */
+#include "store/schema.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/door.h"
+#include "store/members.h"
+
+#define SCHEMA "schema" /* the collection, and its document's _id */
+
+const struct schema_step schema_steps[] = {
+    {1, "as it is", NULL},
+};
+const size_t schema_steps_count = sizeof schema_steps / sizeof *schema_steps;
+
+static bool version_row(const bson_t *doc, void *context)
+{
+    return find_int(doc, "version", context);
+}
+
+enum store_status schema_version(struct store *s, int64_t *version)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    bson_t filter;
+
+    *version = 0;
+    BSON_APPEND_UTF8(&command, "find", SCHEMA);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_UTF8(&filter, "_id", SCHEMA);
+    bson_append_document_end(&command, &filter);
+    door_read_options(d, &command, (struct store_time){0, 0}, 1);
+    return door_read(d, &command, version_row, version);
+}
+
+/* $max: of two who upgrade at once the slower one takes nothing back. */
+static bool note_version(struct store *s, int version)
+{
+    struct door *d = door_of(s);
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "update", SCHEMA,
+        "updates", "[", "{",
+            "q", "{", "_id", SCHEMA, "}",
+            "u", "{", "$max", "{", "version", BCON_INT32(version), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
+            "upsert", BCON_BOOL(true),
+        "}", "]");
+    /* clang-format on */
+
+    door_write_options(d, command);
+    for (int attempt = 1; attempt <= 2; attempt++) { /* a rival's first note is a duplicate key */
+        bson_iter_t errors;
+        AUTO_BSON reply;
+
+        if (door_run(d, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors))
+            return true;
+    }
+    return false;
+}
+
+int schema_upgrade(struct store *s, const struct schema_step *steps, size_t count, char *message, size_t size)
+{
+    const char *database = door_of(s)->mongo->database;
+    int newest = steps[count - 1].version;
+    int64_t version;
+
+    assert(count > 0 && steps[0].version == 1 && newest == (int)count);
+    if (schema_version(s, &version) != STORE_OK) {
+        snprintf(message, size, "The version of the database %s cannot be read: the log says why.", database);
+        return -1;
+    }
+    if (version > newest) {
+        snprintf(message, size,
+                 "The database %s is of schema %" PRId64 ", which a newer version of this service has written; this one knows %d. "
+                 "Start the newer version, or restore the backup that was made before the upgrade.",
+                 database, version, newest);
+        return -1;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct schema_step *step = &steps[i];
+
+        if (step->version <= version)
+            continue;
+        log_event(LOG_INFO, "schema.step", "version=%d what=\"%s\"", step->version, step->what);
+        if ((step->run && step->run(s) != STORE_OK) || !note_version(s, step->version)) {
+            snprintf(message, size,
+                     "The database %s could not be upgraded to schema %d (%s): the log says why. It stays as it was; start "
+                     "again to repeat the step.",
+                     database, step->version, step->what);
+            return -1;
+        }
+    }
+    return 0;
+}

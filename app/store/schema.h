@@ -1,0 +1,49 @@
+/*
+ * store/schema.h -- the version of what is stored, the steps that lead to it, and what couponctl doctor asks of a database.
+ *
+ * Shape    collection `schema`: {_id: "schema", version, at}; the first programs wrote none, and version 1 is what they left
+ * Steps    rows of schema_steps[], one per version, ascending without gaps; the last one is what this program writes and reads.
+ *          A step may run twice, or in two processes at once, and may find the predecessor's workers still at work
+ * Adding   a version: a row with its function in schema.c
+ */
+#ifndef STORE_SCHEMA_H
+#define STORE_SCHEMA_H
+
+#include "store/store.h"
+
+struct schema_step {
+    int version;       /* what the database is of when the step is done */
+    const char *what;  /* for the log */
+    enum store_status (*run)(struct store *s); /* NULL: nothing needs to be done */
+};
+
+extern const struct schema_step schema_steps[];
+extern const size_t schema_steps_count;
+
+/* The version that is stored; 0: none, the database is new or as the first programs left it. */
+enum store_status schema_version(struct store *s, int64_t *version);
+
+/* Lead the database to the version of the last step. 0; or -1, nothing changed by the step that failed, and message (size
+ * bytes) says what is wrong and what to do: it is newer than the last step, or a step failed. */
+int schema_upgrade(struct store *s, const struct schema_step *steps, size_t count, char *message, size_t size);
+
+/* ---- for doctor ---- */
+
+#define SERVER_TEXT_SIZE 128
+struct server_facts {
+    char version[SERVER_TEXT_SIZE]; /* "6.0.5" */
+    char driver[SERVER_TEXT_SIZE];  /* libmongoc's */
+    char set[SERVER_TEXT_SIZE];     /* the replica set's name; "" behind mongos */
+    char primary[SERVER_TEXT_SIZE];
+    int members;                    /* that hold data */
+    int64_t disk_total, disk_used;  /* bytes, of the server's file system; 0: not known */
+};
+enum store_status server_facts(struct store *s, struct server_facts *facts);
+
+/* Write a document with majority and journal, and remove it; *us: how long the write took. STORE_FAILED: no majority answers. */
+enum store_status server_majority(struct store *s, int64_t *us);
+
+/* The indexes that are not there, as "collection.name collection.name", into names; "" when all are. */
+enum store_status server_missing_indexes(struct store *s, char *names, size_t size);
+
+#endif

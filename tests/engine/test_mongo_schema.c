@@ -1,0 +1,233 @@
+/* tests/engine/test_mongo_schema.c -- versioned steps, and what doctor asks, against a real mongod (see mongod.h). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <mongoc/mongoc.h>
+#include <pthread.h>
+#include <sodium.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "mongod.h"
+#include "store/mongo.h"
+#include "store/schema.h"
+
+static struct config config;
+static struct mongo *mongo;
+static struct store *door;
+static char message[1024];
+
+static atomic_int runs[4];  /* of each step */
+static int failing_step;    /* 0: none */
+
+static enum store_status note_run(int version)
+{
+    runs[version]++;
+    return version == failing_step ? STORE_FAILED : STORE_OK;
+}
+
+static enum store_status second(struct store *s)
+{
+    (void)s;
+    return note_run(2);
+}
+
+static enum store_status third(struct store *s)
+{
+    (void)s;
+    return note_run(3);
+}
+
+static const struct schema_step steps[] = {{1, "as it is", NULL}, {2, "the second", second}, {3, "the third", third}};
+
+static void drop_database(void)
+{
+    mongoc_client_t *client = mongoc_client_new(config.mongodb_uri);
+    mongoc_database_t *database = mongoc_client_get_database(client, config.mongodb_database);
+
+    mongoc_database_drop(database, NULL);
+    mongoc_database_destroy(database);
+    mongoc_client_destroy(client);
+}
+
+static int group_setup(void **state)
+{
+    const char *uri = mongod_uri();
+
+    (void)state;
+    if (!uri)
+        return 0;
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) != 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
+        return -1;
+    snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "%s", uri);
+    snprintf(config.mongodb_database, sizeof config.mongodb_database, "coupons_schema_%d", (int)getpid());
+    mongo = mongo_open(&config, message, sizeof message);
+    if (!mongo)
+        return -1;
+    door = mongo_door(mongo);
+    return 0;
+}
+
+static int group_teardown(void **state)
+{
+    (void)state;
+    if (door) {
+        drop_database();
+        door->ops->close(door);
+        mongo_close(mongo);
+    }
+    mongod_stop_all();
+    mongoc_cleanup();
+    return 0;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    if (door)
+        drop_database();
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        runs[i] = 0;
+    failing_step = 0;
+    return 0;
+}
+
+#define NEEDS_SERVER()                                                                                                 \
+    (void)state;                                                                                                       \
+    if (!door)                                                                                                         \
+        skip()
+
+static void assert_version(int64_t expected)
+{
+    int64_t version;
+
+    assert_int_equal(schema_version(door, &version), STORE_OK);
+    assert_int_equal(version, expected);
+}
+
+static void a_new_database_gets_the_newest_version(void **state)
+{
+    NEEDS_SERVER();
+    assert_version(0);
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+    assert_version((int64_t)schema_steps_count);
+}
+
+static void steps_run_once_and_in_order_from_where_the_database_stands(void **state)
+{
+    NEEDS_SERVER();
+    assert_int_equal(schema_upgrade(door, steps, 1, message, sizeof message), 0);
+    assert_version(1);
+    assert_int_equal(schema_upgrade(door, steps, 2, message, sizeof message), 0);
+    assert_version(2);
+    assert_int_equal(schema_upgrade(door, steps, 3, message, sizeof message), 0);
+    assert_int_equal(schema_upgrade(door, steps, 3, message, sizeof message), 0);
+    assert_version(3);
+    assert_int_equal(runs[2], 1);
+    assert_int_equal(runs[3], 1);
+}
+
+static void a_step_that_fails_is_named_and_repeated(void **state)
+{
+    NEEDS_SERVER();
+    failing_step = 3;
+    assert_int_equal(schema_upgrade(door, steps, 3, message, sizeof message), -1);
+    assert_non_null(strstr(message, "schema 3 (the third)"));
+    assert_version(2);
+    failing_step = 0;
+    assert_int_equal(schema_upgrade(door, steps, 3, message, sizeof message), 0);
+    assert_version(3);
+    assert_int_equal(runs[2], 1);
+    assert_int_equal(runs[3], 2);
+}
+
+#define NEWER_MAX 64
+
+static void a_newer_database_is_refused_and_left_alone(void **state)
+{
+    struct schema_step newer[NEWER_MAX] = {{0}};
+    char names[1024], expected[128];
+
+    NEEDS_SERVER();
+    assert_true(schema_steps_count < NEWER_MAX);
+    for (int i = 0; i <= (int)schema_steps_count; i++)
+        newer[i] = (struct schema_step){i + 1, "of a later program", NULL};
+    assert_int_equal(schema_upgrade(door, newer, schema_steps_count + 1, message, sizeof message), 0);
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
+    snprintf(expected, sizeof expected, "is of schema %zu, which a newer version of this service has written; this one knows %zu.",
+             schema_steps_count + 1, schema_steps_count);
+    assert_non_null(strstr(message, expected));
+    assert_non_null(strstr(message, "Start the newer version"));
+    assert_version((int64_t)schema_steps_count + 1);
+    assert_int_equal(server_missing_indexes(door, names, sizeof names), STORE_OK);
+    assert_non_null(strstr(names, "ledger.ended"));
+}
+
+static void *upgrade(void *failed)
+{
+    struct store *own = mongo_door(mongo);
+    char text[1024];
+
+    if (schema_upgrade(own, steps, 3, text, sizeof text) != 0)
+        *(int *)failed = 1;
+    own->ops->close(own);
+    return NULL;
+}
+
+static void many_may_upgrade_at_once(void **state)
+{
+    NEEDS_SERVER();
+    for (int round = 0; round < 5; round++) {
+        pthread_t threads[8];
+        int failed[8] = {0};
+
+        drop_database();
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, upgrade, &failed[i]), 0);
+        for (int i = 0; i < 8; i++)
+            pthread_join(threads[i], NULL);
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(failed[i], 0);
+        assert_version(3);
+    }
+}
+
+static void the_server_tells_what_doctor_asks(void **state)
+{
+    struct server_facts facts;
+    char names[1024];
+    int64_t us = -1;
+
+    NEEDS_SERVER();
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+    assert_int_equal(server_facts(door, &facts), STORE_OK);
+    assert_true(facts.version[0] >= '6' && facts.driver[0] == '1' && facts.members >= 1);
+    assert_true(facts.disk_total > facts.disk_used && facts.disk_used > 0);
+    assert_int_equal(server_majority(door, &us), STORE_OK);
+    assert_true(us > 0);
+    assert_version((int64_t)schema_steps_count);
+    assert_int_equal(server_missing_indexes(door, names, sizeof names), STORE_OK);
+    assert_string_equal(names, "");
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        T(a_new_database_gets_the_newest_version),
+        T(steps_run_once_and_in_order_from_where_the_database_stands),
+        T(a_step_that_fails_is_named_and_repeated),
+        T(a_newer_database_is_refused_and_left_alone),
+        T(many_may_upgrade_at_once),
+        T(the_server_tells_what_doctor_asks),
+    };
+
+    return cmocka_run_group_tests_name("schema", tests, group_setup, group_teardown);
+}
