@@ -17,7 +17,7 @@
 #include "base/json.h"
 
 #define FIRST_CAPACITY 8
-#define ENTRY_ROOM 1024 /* more than all members of fixed size together: 14 numbers of 20, 2 times, names, alias, key */
+#define ENTRY_ROOM 1280 /* more than all members of fixed size together: 18 numbers of 20, 2 times, names, alias, key */
 
 static const char *const kind_names[ENTRY_KIND_COUNT] = {
 #define X(kind, name) [kind] = name,
@@ -26,17 +26,27 @@ static const char *const kind_names[ENTRY_KIND_COUNT] = {
 };
 
 const unsigned entry_members[ENTRY_KIND_COUNT] = {
-    [ENTRY_DEFINE] = HAS_DEFINITION,
-    [ENTRY_DELETE] = 0,
+    [ENTRY_DEFINE] = HAS_DEFINITION | HAS_BY,
+    [ENTRY_DELETE] = HAS_BY,
     [ENTRY_GENERATE] = HAS_RANGE | HAS_JOB,
     [ENTRY_DUE] = HAS_COUNT | HAS_JOB,
     [ENTRY_RETIRE] = HAS_RANGE,
-    [ENTRY_ISSUE] = HAS_SLOT | HAS_USER | HAS_TAKING,
-    [ENTRY_RESERVE] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_MONEY,
-    [ENTRY_REDEEM] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_MONEY,
-    [ENTRY_CANCEL] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE,
-    [ENTRY_EXPIRE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE,
+    [ENTRY_ISSUE] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY,
+    [ENTRY_RESERVE] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY | HAS_MONEY,
+    [ENTRY_REDEEM] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY | HAS_MONEY,
+    [ENTRY_HOLD] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_MONEY | HAS_SINCE,
+    [ENTRY_EXTEND] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_SINCE,
+    [ENTRY_SPEND] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_MONEY | HAS_SINCE | HAS_WAS,
+    [ENTRY_CANCEL] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE | HAS_WAS,
+    [ENTRY_EXPIRE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE | HAS_WAS,
     [ENTRY_REVERSE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE,
+    [ENTRY_FORGET] = HAS_SLOT | HAS_USER,
+    [ENTRY_ERASE] = HAS_USER,
+    [ENTRY_TURN] = HAS_JOB,
+    [ENTRY_TURN_END] = HAS_JOB,
+    [ENTRY_LOW_STOCK] = HAS_COUNT,
+    [ENTRY_SOLD_OUT] = 0,
+    [ENTRY_REPLENISH] = HAS_COUNT,
     [ENTRY_TICK] = 0,
 };
 
@@ -161,14 +171,14 @@ static void put_time(struct pen *p, int64_t utc_ms)
     *p->at++ = '"';
 }
 
-static void put_job(struct pen *p, const struct entry *e, struct buf *out)
+/* Text that may need escapes. */
+static void put_text(struct pen *p, const char *text, struct buf *out)
 {
     struct json j;
 
-    PUT(p, ",\"job\":");
     pen_down(p, out);
     j = json_to(out);
-    json_string(&j, e->job);
+    json_string(&j, text);
     pen_up(p, out, ENTRY_ROOM);
 }
 
@@ -197,6 +207,11 @@ static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
         PUT(p, ",\"alias\":\"");
         put(p, e->alias, strlen(e->alias)); /* letters of ids.h: nothing to escape */
         *p->at++ = '"';
+        PUT_INT(p, "before", e->before);
+    }
+    if (has & HAS_BY && e->by) {
+        PUT(p, ",\"by\":");
+        put_text(p, e->by, out);
     }
     if (has & (HAS_RANGE | HAS_COUNT))
         PUT_INT(p, "count", e->count);
@@ -208,11 +223,17 @@ static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
         PUT_INT(p, "discount_minor", e->discount_minor);
     if (e->from)
         PUT_INT(p, "from", e->from);
+    if (e->from && e->from_n != e->n)
+        PUT_INT(p, "from_n", e->from_n);
     if (has & HAS_SLOT)
         PUT_INT(p, "g", e->g);
-    if (has & HAS_JOB && e->job)
-        put_job(p, e, out);
-    if (has & HAS_TAKING) {
+    if (has & HAS_WAS)
+        PUT_INT(p, "held_minor", e->held_minor);
+    if (has & HAS_JOB && e->job) {
+        PUT(p, ",\"job\":");
+        put_text(p, e->job, out);
+    }
+    if (has & HAS_KEY) {
         PUT(p, ",\"key\":\"");
         put_hex(p, e->key, sizeof e->key);
         *p->at++ = '"';
@@ -244,6 +265,11 @@ static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
         PUT(p, ",\"valid_until\":");
         put_time(p, e->valid_until_ms);
     }
+    if (has & HAS_WAS) {
+        PUT(p, ",\"was\":\"");
+        put(p, slot_state_name((enum slot_state)e->was), strlen(slot_state_name((enum slot_state)e->was)));
+        *p->at++ = '"';
+    }
     *p->at++ = '}';
     pen_down(p, out);
     out->data[start] = '{';
@@ -255,11 +281,15 @@ static void totals_write(struct pen *p, const struct head *h)
     put_int(p, h->discount_minor);
     PUT_INT(p, "due", h->due);
     PUT_INT(p, "issued", h->issued);
+    PUT_INT(p, "low_stock", h->low_stock);
     PUT_INT(p, "next_n", h->next_n);
     PUT_INT(p, "ordinal", h->ordinal);
     PUT_INT(p, "redeemed", h->redeemed);
+    PUT_INT(p, "replenish_until", h->replenish_until);
     PUT_INT(p, "reserved", h->reserved);
     PUT_INT(p, "slots", h->slots);
+    PUT_INT(p, "sold_out", h->sold_out);
+    PUT_INT(p, "turn", h->turn);
     *p->at++ = '}';
 }
 
@@ -317,13 +347,34 @@ void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LE
         abort(); /* only out of memory */
 }
 
-const struct entry *batch_find(const struct batch *b, int64_t n, uint32_t g, bool ends)
+static bool is_of(const struct entry *e, int64_t n, uint32_t g)
+{
+    return (entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g;
+}
+
+const struct entry *batch_find_end(const struct batch *b, int64_t n, uint32_t g)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
-        if ((entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g && entry_ends(e) == ends)
+        if (entry_ends(e) && (is_of(e, n, g) || (e->kind == ENTRY_REVERSE && e->from == g && e->from_n == n)))
             return e;
     }
+    return NULL;
+}
+
+const struct entry *batch_find_making(const struct batch *b, int64_t n, uint32_t g)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (entry_makes(b->entries[i].kind) && is_of(&b->entries[i], n, g))
+            return &b->entries[i];
+    return NULL;
+}
+
+const struct entry *batch_find_last(const struct batch *b, int64_t n, uint32_t g)
+{
+    for (size_t i = b->count; i-- > 0;)
+        if (is_of(&b->entries[i], n, g))
+            return &b->entries[i];
     return NULL;
 }

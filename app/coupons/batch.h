@@ -34,6 +34,10 @@ struct head {
     int64_t discount_minor; /* given or held */
     int64_t day_ms;  /* start of the day, in the coupon's zone, to which at_ms belongs */
     int64_t day_taken;
+    int64_t turn;            /* seq of the entry by which a job has its turn at making codes; 0: nobody has */
+    int64_t low_stock;       /* 1: the event was raised since slots were last added; else 0 */
+    int64_t sold_out;        /* likewise */
+    int64_t replenish_until; /* slots are being added until so many exist; 0: not now */
     uint8_t hash[HASH_LEN];
 };
 
@@ -55,12 +59,22 @@ static inline int64_t head_free(const struct head *h)
     X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step */                              \
     X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if a job asked */                   \
     X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free and due, are retired */                                \
-    X(ENTRY_ISSUE, "issue")                                                                                            \
-    X(ENTRY_RESERVE, "reserve")                                                                                        \
-    X(ENTRY_REDEEM, "redeem")     /* a taking straight to redeemed, or of an issued or reserved one */                 \
+    X(ENTRY_ISSUE, "issue")       /* a taking: a free slot is handed to a user */                                      \
+    X(ENTRY_RESERVE, "reserve")   /* a taking: a free slot is held for a checkout */                                   \
+    X(ENTRY_REDEEM, "redeem")     /* a taking: a free slot is redeemed at once */                                      \
+    X(ENTRY_HOLD, "hold")         /* an issued one is held for a checkout: a new generation, from the issued one */    \
+    X(ENTRY_EXTEND, "extend")     /* a hold lasts longer */                                                            \
+    X(ENTRY_SPEND, "spend")       /* an issued or reserved one is redeemed */                                          \
     X(ENTRY_CANCEL, "cancel")                                                                                          \
     X(ENTRY_EXPIRE, "expire")                                                                                          \
     X(ENTRY_REVERSE, "reverse")                                                                                        \
+    X(ENTRY_FORGET, "forget")     /* a redeemed slot's user is erased */                                               \
+    X(ENTRY_ERASE, "erase")       /* the user is erased: alias means nobody from here on */                            \
+    X(ENTRY_TURN, "turn")         /* a job has its turn at making codes, as its runner with fence `step` */            \
+    X(ENTRY_TURN_END, "turn_end")                                                                                      \
+    X(ENTRY_LOW_STOCK, "low_stock") /* event: `count` are still free */                                                \
+    X(ENTRY_SOLD_OUT, "sold_out")   /* event: none is free */                                                          \
+    X(ENTRY_REPLENISH, "replenish") /* slots are to be added until `count` exist */                                    \
     X(ENTRY_TICK, "tick")         /* nothing happened until now */
 
 enum entry_kind {
@@ -75,15 +89,18 @@ enum entry_kind entry_kind_of_name(const char *name); /* ENTRY_KIND_COUNT: none 
 /* Which members an entry of a kind has, both in GET /ledger and in the database: a row per kind. */
 enum entry_member {
     HAS_SLOT = 1,       /* n, g */
-    HAS_USER = 2,       /* alias; and a row in who[] */
-    HAS_TAKING = 4,     /* key, ordinal, left, day: the entry takes a slot */
-    HAS_MONEY = 8,      /* discount_minor */
+    HAS_USER = 2,       /* alias, before; and a row in who[] */
+    HAS_TAKING = 4,     /* ordinal, left, day: the entry takes a slot */
+    HAS_MONEY = 8,      /* discount_minor: given, held, or given back */
     HAS_RANGE = 16,     /* n, count */
     HAS_JOB = 32,       /* job, step */
     HAS_DEFINITION = 64,
     HAS_SAME_DAY = 128, /* same_day: gives back the day's counts too */
     HAS_COUNT = 256,    /* count */
-    HAS_SINCE = 512     /* since: seq of the batch of the taking that ends */
+    HAS_SINCE = 512,    /* since: seq of the batch that last said something of this redemption; of a hold: of the issued one */
+    HAS_KEY = 1024,     /* key; in who[] fingerprint, order */
+    HAS_WAS = 2048,     /* was: the state that it leaves, issued or reserved; held_minor: the discount that was held */
+    HAS_BY = 4096       /* by: the id of the API key that asked, if one did */
 };
 extern const unsigned entry_members[ENTRY_KIND_COUNT];
 
@@ -91,17 +108,23 @@ struct entry {
     enum entry_kind kind;
     int64_t n;
     uint32_t g;
+    int64_t from_n; /* the issued one beneath a hold; from 0: none */
     uint32_t from;
     int64_t count;
     int64_t ordinal;
     int64_t left; /* slots still free after this taking */
     int64_t day;  /* taken that day after this taking */
     int64_t discount_minor;
-    int64_t reserved_until_ms, valid_until_ms; /* 0: none */
+    int64_t held_minor;
+    int64_t reserved_until_ms;
+    int64_t valid_until_ms; /* of the end of a hold: the issued one's, which is then issued as before. 0: none */
+    uint8_t was;            /* enum slot_state */
     bool same_day;
-    int64_t since; /* seq of the taking that this ends */
+    int64_t since;
+    int64_t before; /* seq of the last batch before that has this alias; 0: none. So a user's entries can be found */
     int64_t step;
     const char *job;
+    const char *by; /* NULL: nobody outside */
     char alias[ID_ALIAS_LEN + 1];
     uint8_t key[KEY_HASH_LEN];
     const struct coupon *definition;
@@ -109,8 +132,15 @@ struct entry {
     const char *user; /* NULL: erased, or no user */
     const char *order;
     const char *metadata; /* NULL: {} */
+    const char *code;     /* NULL: none; of takings */
     uint8_t fingerprint[FINGERPRINT_LEN];
 };
+
+/* True when the entry makes a redemption: it has an id of its own from here on. */
+static inline bool entry_makes(enum entry_kind k)
+{
+    return k == ENTRY_ISSUE || k == ENTRY_RESERVE || k == ENTRY_REDEEM || k == ENTRY_HOLD;
+}
 
 struct batch {
     struct arena arena;
@@ -139,10 +169,13 @@ void batch_line(const struct batch *b, struct buf *out, bool with_hash);
 /* SHA-256 of the line without hash. scratch is cleared first. */
 void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LEN]);
 
-/* The entry that ends (ends) or takes (else) generation g of slot n, or NULL. */
-const struct entry *batch_find(const struct batch *b, int64_t n, uint32_t g, bool ends);
+/* The entry that ends (n, g), a reversal of the hold on it included; that makes it; that says anything of it. Or NULL. */
+const struct entry *batch_find_end(const struct batch *b, int64_t n, uint32_t g);
+const struct entry *batch_find_making(const struct batch *b, int64_t n, uint32_t g);
+const struct entry *batch_find_last(const struct batch *b, int64_t n, uint32_t g);
 
-/* True when the entry ends its generation (cancel, expire, reverse): its id goes to the indexed ended[]. */
+/* True when the entry ends its redemption (cancel, expire, reverse): its id goes to the indexed ended[]. A reversal ends the
+ * issued one beneath it too. */
 bool entry_ends(const struct entry *e);
 
 #endif

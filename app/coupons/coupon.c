@@ -29,7 +29,6 @@ static const char *const codes_match_names[] = {"exact", "loose", NULL};
 static const char *const codes_unique_names[] = {"coupon", "service", NULL};
 
 #define BIT(value) (1u << (value))
-#define ALL_STATES (BIT(COUPON_DRAFT) | BIT(COUPON_ACTIVE) | BIT(COUPON_PAUSED) | BIT(COUPON_ENDED))
 #define AMOUNT BIT(DISCOUNT_AMOUNT)
 #define PERCENT BIT(DISCOUNT_PERCENT)
 #define OTHER BIT(DISCOUNT_OTHER)
@@ -45,31 +44,31 @@ static const char *const codes_unique_names[] = {"coupon", "service", NULL};
     .type = FIELD_STRING, .offset = offsetof(struct coupon, field), .min = (least), .max = (most),                     \
     .default_text = (start), __VA_ARGS__
 #define TEXTS(field, ...) .type = FIELD_STRINGS, .offset = offsetof(struct coupon, field), .max = ONLY_MAX, __VA_ARGS__
-#define ENUM(field, wire, now, ...)                                                                                    \
+#define ENUM(field, wire, ...)                                                                                         \
     .type = FIELD_ENUM, .offset = offsetof(struct coupon, field), .max = sizeof(wire) / sizeof *(wire) - 2,            \
-    .names = (wire), .supported = (now), __VA_ARGS__
+    .names = (wire), __VA_ARGS__
 
 const struct coupon_field coupon_fields[] = {
     {"/cap/discount_minor", INT(cap.discount_minor, 0, MONEY_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
     {"/cap/per_day", INT(cap.per_day, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
     {"/cap/per_user", INT(cap.per_user, 1, 1000, 1, .flags = 0)},
     {"/cap/per_user_per_day", INT(cap.per_user_per_day, 1, 1000, COUPON_NULL, .flags = FIELD_NULLABLE)},
-    {"/cap/policy", ENUM(cap.policy, policy_names, BIT(CAP_EXACT), .flags = FIELD_FIXED)},
+    {"/cap/policy", ENUM(cap.policy, policy_names, .flags = FIELD_FIXED)},
     {"/cap/total", INT(cap.total, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)}, /* required: see check_rules */
     {"/cleanup_after_s", INT(cleanup_after_s, 0, SECONDS_MAX, 2592000, .flags = 0)},
-    {"/codes/claim", ENUM(codes.claim, codes_claim_names, BIT(CLAIM_ANY), .flags = FIELD_FIXED)},
-    {"/codes/length", INT(codes.length, 6, 32, 10, .flags = FIELD_FIXED | FIELD_LATER)},
-    {"/codes/match", ENUM(codes.match, codes_match_names, BIT(MATCH_EXACT), .flags = FIELD_FIXED)},
-    {"/codes/pick", ENUM(codes.pick, codes_pick_names, BIT(PICK_SEQUENTIAL), .flags = FIELD_FIXED)},
-    {"/codes/prefix", TEXT(codes.prefix, 0, 16, "", .flags = FIELD_FIXED | FIELD_LATER)},
-    {"/codes/source", ENUM(codes.source, codes_source_names, BIT(CODES_NONE), .flags = FIELD_FIXED)},
-    {"/codes/unique", ENUM(codes.unique, codes_unique_names, BIT(UNIQUE_COUPON), .flags = FIELD_FIXED)},
+    {"/codes/claim", ENUM(codes.claim, codes_claim_names, .flags = FIELD_FIXED)},
+    {"/codes/length", INT(codes.length, 6, 32, 10, .flags = FIELD_FIXED)},
+    {"/codes/match", ENUM(codes.match, codes_match_names, .flags = FIELD_FIXED)},
+    {"/codes/pick", ENUM(codes.pick, codes_pick_names, .flags = FIELD_FIXED)},
+    {"/codes/prefix", TEXT(codes.prefix, 0, 16, "", .flags = FIELD_FIXED)},
+    {"/codes/source", ENUM(codes.source, codes_source_names, .flags = FIELD_FIXED)},
+    {"/codes/unique", ENUM(codes.unique, codes_unique_names, .flags = FIELD_FIXED)},
     {"/description", TEXT(description, 0, 2000, "", .flags = 0)},
     {"/discount/amount_minor",
      INT(discount.amount_minor, 1, MONEY_MAX, COUPON_NULL, .discount_kinds = AMOUNT)},
     {"/discount/currency", /* required: see check_rules */
      TEXT(discount.currency, 3, 3, NULL, .flags = FIELD_NULLABLE | FIELD_FIXED, .discount_kinds = AMOUNT | PERCENT | OTHER)},
-    {"/discount/kind", ENUM(discount.kind, discount_kind_names, ANY_KIND, .discount_kinds = ANY_KIND)},
+    {"/discount/kind", ENUM(discount.kind, discount_kind_names, .discount_kinds = ANY_KIND)},
     {"/discount/label", TEXT(discount.label, 1, 200, NULL, .discount_kinds = OTHER)},
     {"/discount/max_minor",
      INT(discount.max_minor, 0, MONEY_MAX, COUPON_NULL, .flags = FIELD_NULLABLE, .discount_kinds = PERCENT)},
@@ -83,15 +82,15 @@ const struct coupon_field coupon_fields[] = {
     {"/low_stock", INT(low_stock, 0, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
     {"/metadata", .type = FIELD_JSON, .offset = offsetof(struct coupon, metadata), .min = 2, .max = COUPON_METADATA_MAX,
      .default_text = "{}"},
-    {"/on_user_cap", ENUM(on_user_cap, on_user_cap_names, BIT(ON_USER_CAP_REFUSE), .flags = 0)},
-    {"/replenish/add", INT(replenish.add, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE | FIELD_LATER)},
-    {"/replenish/below", INT(replenish.below, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE | FIELD_LATER)},
+    {"/on_user_cap", ENUM(on_user_cap, on_user_cap_names, .flags = 0)},
+    {"/replenish/add", INT(replenish.add, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
+    {"/replenish/below", INT(replenish.below, 1, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
     {"/reserve_s", INT(reserve_s, 1, 86400, 900, .flags = 0)},
     {"/starts_at", TIME(starts_at_ms)},
-    {"/state", ENUM(state, state_names, ALL_STATES, .flags = 0)},
+    {"/state", ENUM(state, state_names, .flags = 0)},
     {"/time_zone", TEXT(time_zone, 1, 64, "UTC", .flags = FIELD_FIXED)},
     {"/title", TEXT(title, 1, 200, NULL, .flags = FIELD_REQUIRED)},
-    {"/valid_for_s", INT(valid_for_s, 1, SECONDS_MAX, COUPON_NULL, .flags = FIELD_NULLABLE | FIELD_LATER)},
+    {"/valid_for_s", INT(valid_for_s, 1, SECONDS_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
 };
 const size_t coupon_fields_count = sizeof coupon_fields / sizeof coupon_fields[0];
 
@@ -239,8 +238,6 @@ static void check_enum(struct errors *e, const struct coupon_field *f, int64_t v
 {
     if (value < 0 || value > f->max)
         wrong(e, f->pointer, "is not one of the values of this field");
-    else if (!(f->supported & (UINT32_C(1) << value)))
-        wrong(e, f->pointer, "this version does not support this value yet");
 }
 
 static void check_number(struct errors *e, const struct coupon_field *f, int64_t value)
@@ -309,6 +306,16 @@ static bool consists_of(const char *text, const char *others)
     return true;
 }
 
+bool code_text_valid(const char *text, size_t least)
+{
+    size_t len = strlen(text);
+
+    for (const char *p = text; *p; p++)
+        if (*p < 0x21 || *p > 0x7E)
+            return false;
+    return len >= least && len <= CODE_MAX;
+}
+
 static bool is_currency(const char *text)
 {
     return strlen(text) == 3 && strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 3;
@@ -320,6 +327,23 @@ static bool needs_currency(const struct coupon *c)
         return false;
     return c->discount.kind == DISCOUNT_AMOUNT || c->discount.min_spend_minor > 0 ||
            (c->discount.kind == DISCOUNT_PERCENT && c->discount.max_minor != COUPON_NULL);
+}
+
+/* Codes stand on slots. Their other members mean something only where there are codes, or something to present. */
+static void check_codes(struct errors *e, const struct coupon *c)
+{
+    bool slots = c->cap.policy == CAP_EXACT;
+
+    if (c->codes.source == CODES_NONE && c->codes.claim == CLAIM_PRESENT)
+        wrong(e, "/codes/claim", "present needs codes: set codes.source");
+    if (c->codes.source != CODES_NONE && !slots)
+        wrong(e, "/codes/source", "codes need cap.policy exact");
+    if (c->codes.source != CODES_NONE && c->lanes > 1)
+        wrong(e, "/lanes", "must be 1 where there are codes");
+    if (c->replenish.add != COUPON_NULL && !slots)
+        wrong(e, "/replenish", "needs cap.policy exact: other policies have no slots");
+    if (c->codes.prefix && !code_text_valid(c->codes.prefix, 0))
+        wrong(e, "/codes/prefix", "must be printable ASCII without spaces");
 }
 
 /* What one row cannot say. */
@@ -335,6 +359,9 @@ static void check_rules(struct errors *e, const struct coupon *c)
         wrong(e, "/ends_at", "must be later than starts_at");
     if (c->time_zone && !consists_of(c->time_zone, "_+/:-"))
         wrong(e, "/time_zone", "must be the name of an IANA time zone, such as Europe/Berlin");
+    if ((c->replenish.below == COUPON_NULL) != (c->replenish.add == COUPON_NULL))
+        wrong(e, "/replenish", "must have both below and add, or neither");
+    check_codes(e, c);
 }
 
 size_t coupon_check(const struct coupon *c, struct arena *a, struct field_error **list)

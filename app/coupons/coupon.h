@@ -20,6 +20,9 @@
 
 #define COUPON_NULL INT64_MIN
 #define COUPON_ID_MAX 64
+#define COUPON_LANES_MAX 64
+#define CODE_MIN 4
+#define CODE_MAX 64 /* characters of a code */
 #define COUPON_METADATA_MAX 4096 /* bytes of canonical JSON */
 
 enum coupon_state { COUPON_DRAFT, COUPON_ACTIVE, COUPON_PAUSED, COUPON_ENDED, COUPON_DELETED /* tombstone, never shown */ };
@@ -114,7 +117,6 @@ struct coupon_field {
     int64_t default_int;      /* also for enums; COUPON_NULL for null */
     const char *default_text;
     unsigned flags;
-    unsigned supported;       /* FIELD_ENUM: bit i set = names[i] is supported now; others are a 400 */
     unsigned discount_kinds;  /* bit k set = the member exists when discount.kind is k; 0: not in discount */
 };
 
@@ -145,6 +147,9 @@ void coupon_write(const struct coupon *c, struct json *j, bool with_version);
 
 /* True when text is a coupon id: [A-Za-z0-9_][A-Za-z0-9_-]{0,63}. */
 bool coupon_id_valid(const char *text);
+
+/* True when text has least to CODE_MAX characters, all of them printable ASCII without the space. */
+bool code_text_valid(const char *text, size_t least);
 
 /* True when text is a user: 1-128 bytes of UTF-8 without control characters. */
 bool coupon_user_valid(const char *text);

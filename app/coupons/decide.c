@@ -6,12 +6,15 @@
 
 #include "coupons/fold.h"
 
+#define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000) /* a hold lasts no longer, however often it is extended */
+
 void decide_begin(struct decision *d, struct batch *batch, const struct coupon *coupon, const struct head *tail,
                   int64_t at_ms, int64_t day_ms, int64_t day_end_ms)
 {
     assert(at_ms >= tail->at_ms);
     *d = (struct decision){.coupon = coupon, .head = *tail, .day_end_ms = day_end_ms, .batch = batch};
     d->head.seq = tail->seq + 1;
+    d->free_most = head_free(tail);
     fold_day(&d->head, at_ms, day_ms);
 }
 
@@ -31,44 +34,196 @@ static void refuse(struct outcome *out, enum cpn_result result)
     out->retry = result_info(result)->retry;
 }
 
-/* ---- taking ---- */
+/* ---- policies ---- */
 
-/* A redemption that this request repeats: by key, or by the order's id. True when *out is the answer. */
-static bool find_repeat(const struct use *u, const struct take *t, struct outcome *out)
+static bool exact_exhausted(const struct decision *d)
 {
-    uint8_t key[KEY_HASH_LEN];
-    struct redemption *r;
-
-    if (t->key) {
-        key_hash(u->alias, t->key, key);
-        r = use_by_key(u, key);
-        if (r && memcmp(r->fingerprint, t->fingerprint, FINGERPRINT_LEN) != 0) {
-            refuse(out, CPN_IDEMPOTENCY_KEY_REUSED);
-            return true;
-        }
-        if (r) {
-            *out = (struct outcome){.result = CPN_OK, .replayed = true, .created = true, .redemption = *r};
-            out->redemption.state = r->first_state;
-            return true;
-        }
-    }
-    r = t->order && t->order->id ? use_by_order(u, t->order->id) : NULL;
-    if (r)
-        *out = (struct outcome){.result = CPN_OK, .redemption = *r};
-    return r != NULL;
+    return head_free(&d->head) <= 0;
 }
 
-static enum cpn_result window_refusal(const struct coupon *c, int64_t at_ms)
+static bool approximate_exhausted(const struct decision *d)
 {
-    if (c->state == COUPON_DRAFT || c->state == COUPON_PAUSED)
-        return CPN_COUPON_NOT_ACTIVE;
-    if (c->state == COUPON_ENDED)
-        return CPN_COUPON_ENDED;
-    if (c->starts_at_ms != COUPON_NULL && at_ms < c->starts_at_ms)
-        return CPN_COUPON_NOT_STARTED;
-    if (c->ends_at_ms != COUPON_NULL && at_ms >= c->ends_at_ms)
-        return CPN_COUPON_ENDED;
-    return CPN_OK;
+    int64_t total = d->coupon->cap.total;
+
+    return total != COUPON_NULL && head_taken(&d->head) + d->others_taken >= total;
+}
+
+static bool never_exhausted(const struct decision *d)
+{
+    (void)d;
+    return false;
+}
+
+const struct policy_row policies[] = {
+    [CAP_EXACT] = {true, exact_exhausted},
+    [CAP_APPROXIMATE] = {false, approximate_exhausted},
+    [CAP_NONE] = {false, never_exhausted},
+};
+
+/* ---- entries ---- */
+
+static struct named_slot *find_named(const struct decision *d, int64_t n)
+{
+    size_t first = 0, end = d->named_count;
+
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+
+        if (d->named[middle].n == n)
+            return &d->named[middle];
+        if (d->named[middle].n < n)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return NULL;
+}
+
+/* An entry about u. */
+static struct entry *add_entry(struct decision *d, const struct use *u, enum entry_kind kind)
+{
+    struct entry *e = batch_add(d->batch, kind);
+
+    memcpy(e->alias, u->alias, sizeof e->alias);
+    e->user = arena_strdup(&d->batch->arena, u->user);
+    e->before = u->seq;
+    return e;
+}
+
+/* What follows from the entry at once: the totals, the slot if it is named, the use. */
+static void lay(struct decision *d, struct use *u, struct entry *e)
+{
+    struct named_slot *named = entry_members[e->kind] & HAS_SLOT ? find_named(d, e->n) : NULL;
+
+    fold_head_entry(&d->head, e);
+    if (entry_members[e->kind] & HAS_TAKING) {
+        e->left = policy_of(d->coupon)->slots ? head_free(&d->head) : COUPON_NULL;
+        e->day = d->head.day_taken;
+    }
+    if (named)
+        fold_slot(&named->slot, e, d->head.at_ms);
+    if (u)
+        fold_use_entry(u, e, &d->head, d->batch->lane, &d->batch->arena);
+}
+
+/* The entry answers a call with this key. */
+static void set_call(struct decision *d, struct entry *e, const struct use *u, const char *key,
+                     const uint8_t fingerprint[FINGERPRINT_LEN], const struct order *order)
+{
+    key_hash(u->alias, key, e->key);
+    memcpy(e->fingerprint, fingerprint, FINGERPRINT_LEN);
+    e->order = order ? arena_strdup(&d->batch->arena, order->id) : NULL;
+}
+
+/* The entry is about r. */
+static void set_redemption(struct entry *e, const struct redemption *r)
+{
+    e->n = r->n;
+    e->g = r->g;
+    e->from_n = r->from_n;
+    e->from = r->from;
+    e->since = r->last_seq;
+}
+
+static void add_end(struct decision *d, struct use *u, const struct redemption *r, enum entry_kind kind)
+{
+    struct entry *e = add_entry(d, u, kind);
+    const struct redemption *base = r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
+
+    set_redemption(e, r);
+    e->discount_minor = r->discount_minor;
+    e->was = r->state;
+    e->same_day = r->day_ms == d->head.day_ms;
+    if (base && kind != ENTRY_REVERSE)
+        e->valid_until_ms = base->valid_until_ms;
+    lay(d, u, e);
+}
+
+static int64_t hold_until(const struct decision *d, int64_t reserve_s)
+{
+    return d->head.at_ms + (reserve_s != COUPON_NULL ? reserve_s : d->coupon->reserve_s) * 1000;
+}
+
+/* ---- repeats ---- */
+
+/* The first answer of the call to which the key belongs. */
+static void replay(const struct redemption *r, enum key_of which, struct outcome *out)
+{
+    *out = (struct outcome){.result = CPN_OK, .replayed = true, .created = which == KEY_OF_FIRST, .redemption = *r};
+    if (which == KEY_OF_SPENDING) {
+        out->redemption.state = SLOT_REDEEMED;
+        return;
+    }
+    out->redemption.state = r->first_state;
+    out->redemption.discount_minor = r->first_discount_minor;
+    if (r->first_order)
+        out->redemption.order = *r->first_order ? r->first_order : NULL;
+    if (which == KEY_OF_FIRST)
+        out->redemption.reserved_until_ms = r->first_until_ms;
+}
+
+static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of which)
+{
+    return which == KEY_OF_FIRST ? r->fingerprint : which == KEY_OF_SPENDING ? r->spent_fingerprint : r->extended_fingerprint;
+}
+
+/* True when the key was used before: *out is the answer. */
+static bool find_key(const struct use *u, const char *key, const uint8_t fingerprint[FINGERPRINT_LEN],
+                     struct outcome *out)
+{
+    uint8_t hash[KEY_HASH_LEN];
+    const struct redemption *r;
+    enum key_of which;
+
+    if (!key)
+        return false;
+    key_hash(u->alias, key, hash);
+    r = use_by_key(u, hash, &which);
+    if (!r)
+        return false;
+    if (memcmp(fingerprint_of(r, which), fingerprint, FINGERPRINT_LEN) != 0)
+        refuse(out, CPN_IDEMPOTENCY_KEY_REUSED);
+    else
+        replay(r, which, out);
+    return true;
+}
+
+static void answer_with(const struct decision *d, const struct redemption *r, struct outcome *out)
+{
+    *out = (struct outcome){.result = CPN_OK, .redemption = *r};
+    out->redemption.state = (uint8_t)redemption_state(r, d->head.at_ms);
+}
+
+/* A redemption that this request repeats: by key, or by the order's id. True when *out is the answer. */
+static bool find_repeat(const struct decision *d, const struct use *u, const struct take *t, struct outcome *out)
+{
+    const struct redemption *r;
+
+    if (find_key(u, t->key, t->fingerprint, out))
+        return true;
+    r = t->order && t->order->id ? use_by_order(u, t->order->id, d->head.at_ms) : NULL;
+    if (!r || (t->code && r->n != t->code_n))
+        return false;
+    answer_with(d, r, out);
+    return true;
+}
+
+/* ---- refusals ---- */
+
+static bool window_refuses(const struct decision *d, struct outcome *out)
+{
+    const struct coupon *c = d->coupon;
+    int64_t at_ms = d->head.at_ms;
+
+    if (c->state == COUPON_DRAFT || c->state == COUPON_PAUSED) {
+        refuse(out, CPN_COUPON_NOT_ACTIVE);
+    } else if (c->state == COUPON_ENDED || (c->ends_at_ms != COUPON_NULL && at_ms >= c->ends_at_ms)) {
+        refuse(out, CPN_COUPON_ENDED);
+    } else if (c->starts_at_ms != COUPON_NULL && at_ms < c->starts_at_ms) {
+        refuse(out, CPN_COUPON_NOT_STARTED);
+        out->retry_at_ms = c->starts_at_ms;
+    }
+    return out->result != CPN_OK;
 }
 
 /* Redemptions that u keeps; those that ended more than 7 days ago leave with the next batch that touches u. */
@@ -79,6 +234,14 @@ static size_t kept_redemptions(const struct use *u, int64_t at_ms)
     for (size_t i = 0; i < u->count && kept >= USE_REDEMPTIONS_MAX; i++)
         kept -= redemption_is_stale(&u->redemptions[i], at_ms);
     return kept;
+}
+
+static bool too_many(const struct decision *d, const struct use *u, struct outcome *out)
+{
+    if (kept_redemptions(u, d->head.at_ms) < USE_REDEMPTIONS_MAX)
+        return false;
+    refuse(out, CPN_TOO_MANY_ATTEMPTS);
+    return true;
 }
 
 static bool reaches(int64_t taken, int64_t cap)
@@ -92,180 +255,481 @@ static int64_t budget_of(const struct coupon *c)
     return c->cap.discount_minor != COUPON_NULL ? c->cap.discount_minor : (INT64_C(1) << 53) - 1;
 }
 
+static bool budget_refuses(const struct decision *d, int64_t more_minor, struct outcome *out)
+{
+    if (more_minor <= 0 || more_minor <= budget_of(d->coupon) - d->head.discount_minor)
+        return false;
+    refuse(out, CPN_BUDGET_REACHED);
+    return true;
+}
+
+static bool order_refuses(const struct decision *d, const struct order *order, int64_t *discount_minor,
+                          struct outcome *out)
+{
+    enum cpn_result r = discount_of(d->coupon, order, discount_minor, &out->detail);
+
+    if (r != CPN_OK)
+        refuse(out, r);
+    return r != CPN_OK;
+}
+
+static void refuse_held(const struct redemption *hold, struct outcome *out)
+{
+    refuse(out, CPN_TRANSACTION_IN_PROGRESS);
+    out->retry_at_ms = hold ? hold->reserved_until_ms : 0;
+}
+
 static void refuse_sold_out(const struct decision *d, struct outcome *out)
 {
     const struct head *h = &d->head;
     int64_t total = d->coupon->cap.total;
+    bool slots = policy_of(d->coupon)->slots;
 
     refuse(out, CPN_SOLD_OUT);
-    out->retry = h->reserved > 0 || total == COUPON_NULL || h->slots - h->due < total;
-    if (h->next_n == 0)
+    out->retry = h->reserved > 0 || (slots && (total == COUPON_NULL || h->slots - h->due < total));
+    if (h->reserved > 0)
+        out->retry_at_ms = d->next_due_ms;
+    if (slots && h->next_n == 0)
         out->detail = "No slots have been generated for this coupon yet.";
 }
 
-/* The first refusal of the table that applies, or OK with the discount. */
-static void refusal(const struct decision *d, const struct use *u, const struct take *t, struct outcome *out,
-                    int64_t *discount_minor)
+static bool caps_refuse(const struct decision *d, const struct use *u, struct outcome *out)
 {
     const struct coupon *c = d->coupon;
     const struct head *h = &d->head;
-    enum cpn_result r = window_refusal(c, h->at_ms);
 
-    if (r == CPN_COUPON_NOT_STARTED)
-        out->retry_at_ms = c->starts_at_ms;
-    if (r == CPN_OK && t->code)
-        r = CPN_CODE_NOT_FOUND;
-    if (r == CPN_OK)
-        r = discount_of(c, t->order, discount_minor, &out->detail);
-    if (r == CPN_OK && reaches(u->total, c->cap.per_user))
-        r = CPN_USER_CAP_REACHED;
-    if (r == CPN_OK && reaches(use_today(u, h->day_ms), c->cap.per_user_per_day)) {
-        r = CPN_USER_DAILY_CAP_REACHED;
+    if (reaches(u->total - use_lapsed(u, h->at_ms), c->cap.per_user)) {
+        refuse(out, CPN_USER_CAP_REACHED);
+    } else if (reaches(use_today(u, h->day_ms), c->cap.per_user_per_day)) {
+        refuse(out, CPN_USER_DAILY_CAP_REACHED);
+        out->retry_at_ms = d->day_end_ms;
+    } else if (reaches(h->day_taken, c->cap.per_day)) {
+        refuse(out, CPN_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
     }
-    if (r == CPN_OK && reaches(h->day_taken, c->cap.per_day)) {
-        r = CPN_DAILY_CAP_REACHED;
-        out->retry_at_ms = d->day_end_ms;
-    }
-    if (r == CPN_OK && *discount_minor > budget_of(c) - h->discount_minor)
-        r = CPN_BUDGET_REACHED;
-    if (r == CPN_OK && head_free(h) <= 0) {
-        refuse_sold_out(d, out);
-        return;
-    }
-    refuse(out, r);
+    return out->result != CPN_OK;
 }
 
-static void take_slot(struct decision *d, struct use *u, const struct take *t, int64_t discount_minor)
+/* Whose is the slot that has the code? True: not this user's to take; *out says why. */
+static bool code_refuses(const struct use *u, const struct take *t, const struct named_slot *named, struct outcome *out)
 {
-    const struct free_slot *slot = &d->stash[d->stash_used++];
-    struct batch *b = d->batch;
-    struct entry *e = batch_add(b, ENTRY_REDEEM);
+    const struct slot *s = named ? &named->slot : NULL;
+    bool free_one = s && s->state == SLOT_FREE;
+    bool own = s && s->user && strcmp(s->user, u->user) == 0;
 
-    e->n = slot->n;
-    e->g = slot->g + 1;
-    memcpy(e->alias, u->alias, sizeof e->alias);
-    key_hash(u->alias, t->key, e->key);
-    memcpy(e->fingerprint, t->fingerprint, FINGERPRINT_LEN);
-    e->ordinal = d->head.ordinal + 1;
-    e->discount_minor = discount_minor;
-    e->user = arena_strdup(&b->arena, u->user);
-    e->order = t->order ? arena_strdup(&b->arena, t->order->id) : NULL;
-    e->metadata = arena_strdup(&b->arena, t->metadata);
-    fold_head_entry(&d->head, e);
-    e->left = head_free(&d->head);
-    e->day = d->head.day_taken;
-    fold_use_entry(u, e, &d->head, b->lane, &b->arena);
-}
-
-bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out)
-{
-    int64_t discount_minor = 0;
-
-    *out = (struct outcome){.result = CPN_OK};
-    if (find_repeat(u, t, out))
-        return true;
-    if (kept_redemptions(u, d->head.at_ms) >= USE_REDEMPTIONS_MAX) {
-        refuse(out, CPN_TOO_MANY_ATTEMPTS);
-        return true;
-    }
-    refusal(d, u, t, out, &discount_minor);
-    if (out->result != CPN_OK)
-        return true;
-    if (d->stash_used == d->stash_count)
-        return DECIDE_AGAIN;
-    take_slot(d, u, t, discount_minor);
-    out->created = true;
-    out->redemption = u->redemptions[u->count - 1];
+    if (!t->code || free_one || (own && s->state == SLOT_ISSUED))
+        return false;
+    if (!own)
+        refuse(out, CPN_CODE_NOT_FOUND);
+    else if (s->state == SLOT_REDEEMED)
+        refuse(out, CPN_CODE_TAKEN);
+    else
+        refuse_held(use_by_slot(u, named->n, s->current), out);
     return true;
 }
 
-void decide_check(const struct decision *d, const struct use *u, const struct take *t, struct outcome *out,
-                  int64_t *discount_minor)
-{
-    struct take keyless = *t;
+/* ---- steps of a redemption that is there ---- */
 
-    *out = (struct outcome){.result = CPN_OK};
-    *discount_minor = 0;
-    keyless.key = NULL;
-    if (find_repeat(u, &keyless, out)) {
-        *discount_minor = out->redemption.discount_minor;
-        return;
-    }
-    if (kept_redemptions(u, d->head.at_ms) >= USE_REDEMPTIONS_MAX)
-        refuse(out, CPN_TOO_MANY_ATTEMPTS);
-    else
-        refusal(d, u, t, out, discount_minor);
+static void hold(struct decision *d, struct use *u, const struct redemption *base, const struct step *s,
+                 int64_t discount_minor, struct outcome *out)
+{
+    const struct named_slot *named = find_named(d, base->n);
+    struct entry *e = add_entry(d, u, ENTRY_HOLD);
+
+    assert(named || base->n < 0);
+    set_redemption(e, base);
+    e->n = named ? base->n : -d->head.seq;
+    e->g = named ? named->slot.generation + 1 : (uint32_t)d->batch->count;
+    e->from_n = base->n;
+    e->from = base->g;
+    e->discount_minor = discount_minor;
+    e->reserved_until_ms = hold_until(d, s->reserve_s);
+    set_call(d, e, u, s->key, s->fingerprint, s->order);
+    lay(d, u, e);
+    answer_with(d, &u->redemptions[u->count - 1], out);
+    out->created = true;
 }
 
-void decide_reverse(struct decision *d, struct use *u, int64_t n, uint32_t g, struct outcome *out)
+static void extend(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
-    struct redemption *r = use_by_slot(u, n, g);
-    struct batch *b = d->batch;
-    struct entry *e;
+    int64_t until_ms = hold_until(d, s->reserve_s), most_ms = r->at_ms + HOLD_MOST_MS;
+    struct entry *e = add_entry(d, u, ENTRY_EXTEND);
+
+    set_redemption(e, r);
+    set_call(d, e, u, s->key, s->fingerprint, s->order);
+    until_ms = until_ms < most_ms ? until_ms : most_ms;
+    e->reserved_until_ms = until_ms > r->reserved_until_ms ? until_ms : r->reserved_until_ms;
+    e->order = NULL;
+    lay(d, u, e);
+    answer_with(d, r, out);
+}
+
+static void spend(struct decision *d, struct use *u, struct redemption *r, const struct step *s, int64_t discount_minor,
+                  struct outcome *out)
+{
+    struct entry *e = add_entry(d, u, ENTRY_SPEND);
+
+    set_redemption(e, r);
+    set_call(d, e, u, s->key, s->fingerprint, s->order);
+    e->was = r->state;
+    e->held_minor = r->discount_minor;
+    e->discount_minor = discount_minor;
+    lay(d, u, e);
+    answer_with(d, r, out);
+}
+
+static bool is_order(const struct redemption *r, const struct order *order)
+{
+    return order && order->id && r->order && strcmp(order->id, r->order) == 0;
+}
+
+/* Redeem a hold. It was made in time, so only a new order is looked at. */
+static void spend_hold(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
+{
+    int64_t discount_minor = r->discount_minor;
+
+    if (s->order && order_refuses(d, s->order, &discount_minor, out))
+        return;
+    if (!budget_refuses(d, discount_minor - r->discount_minor, out))
+        spend(d, u, r, s, discount_minor, out);
+}
+
+static void step_issued(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
+{
+    struct redemption *held = use_hold_on(u, r, d->head.at_ms);
+    int64_t discount_minor = 0;
+
+    if (held && !is_order(held, s->order)) {
+        refuse_held(held, out);
+        return;
+    }
+    if (held && s->move == MOVE_RESERVE) {
+        answer_with(d, held, out);
+        return;
+    }
+    if (held) {
+        spend_hold(d, u, held, s, out);
+        return;
+    }
+    if (s->move == MOVE_CANCEL) {
+        add_end(d, u, r, ENTRY_CANCEL);
+        answer_with(d, r, out);
+        return;
+    }
+    if (window_refuses(d, out) || order_refuses(d, s->order, &discount_minor, out) ||
+        budget_refuses(d, discount_minor, out))
+        return;
+    if (s->move == MOVE_RESERVE)
+        hold(d, u, r, s, discount_minor, out);
+    else
+        spend(d, u, r, s, discount_minor, out);
+}
+
+static void step_reserved(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
+{
+    if (s->move == MOVE_RESERVE) {
+        extend(d, u, r, s, out);
+    } else if (s->move == MOVE_REDEEM) {
+        spend_hold(d, u, r, s, out);
+    } else {
+        add_end(d, u, r, ENTRY_CANCEL);
+        answer_with(d, r, out);
+    }
+}
+
+static void step_redeemed(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
+{
+    struct redemption *held = use_hold_on(u, r, d->head.at_ms); /* through which r was redeemed */
+
+    if (s->move == MOVE_REVERSE) {
+        add_end(d, u, held ? held : r, ENTRY_REVERSE);
+        answer_with(d, r, out);
+    } else if (s->move == MOVE_REDEEM && is_order(held ? held : r, s->order)) {
+        answer_with(d, held ? held : r, out);
+    } else {
+        refuse(out, CPN_CODE_TAKEN);
+    }
+}
+
+/* One that has ended: what became of it, or why it can go no further. */
+static void step_ended(const struct decision *d, const struct redemption *r, enum slot_state state, const struct step *s,
+                       struct outcome *out)
+{
+    bool same = s->move == MOVE_CANCEL || (s->move == MOVE_REVERSE && state == SLOT_REVERSED);
+
+    if (same)
+        answer_with(d, r, out);
+    else if (state == SLOT_EXPIRED && s->move != MOVE_REVERSE)
+        refuse(out, CPN_RESERVATION_EXPIRED);
+    else
+        refuse(out, CPN_INVALID_TRANSITION);
+}
+
+/* The contract's table says T where the table of slots has no such move. */
+static bool possible(enum slot_state state, enum slot_move move)
+{
+    bool asked_again = state == SLOT_REDEEMED && (move == MOVE_RESERVE || move == MOVE_REDEEM);
+
+    return asked_again || slot_rule(state, move) != NULL;
+}
+
+void decide_step(struct decision *d, struct use *u, const struct step *s, struct outcome *out)
+{
+    struct redemption *r = use_by_slot(u, s->n, s->g);
+    enum slot_state state = r ? redemption_state(r, d->head.at_ms) : SLOT_FREE;
 
     *out = (struct outcome){.result = CPN_OK};
     if (!r) {
         refuse(out, CPN_REDEMPTION_NOT_FOUND);
         return;
     }
-    if (r->state != SLOT_REVERSED && !slot_rule((enum slot_state)r->state, MOVE_REVERSE)) {
-        refuse(out, CPN_INVALID_TRANSITION);
+    if (find_key(u, s->key, s->fingerprint, out))
         return;
+    if (s->move == MOVE_RESERVE && too_many(d, u, out))
+        return;
+    if (state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED)
+        step_ended(d, r, state, s, out);
+    else if (!possible(state, s->move))
+        refuse(out, CPN_INVALID_TRANSITION);
+    else if (state == SLOT_ISSUED)
+        step_issued(d, u, r, s, out);
+    else if (state == SLOT_RESERVED)
+        step_reserved(d, u, r, s, out);
+    else
+        step_redeemed(d, u, r, s, out);
+}
+
+void decide_expire(struct decision *d, struct use *u, int64_t n, uint32_t g)
+{
+    struct named_slot *named = find_named(d, n);
+    struct redemption *r = use_by_slot(u, n, named ? named->slot.current : g);
+
+    while (r && redemption_state(r, d->head.at_ms) == SLOT_EXPIRED && r->state != SLOT_EXPIRED &&
+           !use_hold_on(u, r, d->head.at_ms)) {
+        add_end(d, u, r, ENTRY_EXPIRE);
+        if (!r->from)
+            return;
+        r = use_by_slot(u, r->from_n, r->from);
     }
-    if (r->state != SLOT_REVERSED) {
-        e = batch_add(b, ENTRY_REVERSE);
-        e->n = n;
-        e->g = g;
-        memcpy(e->alias, u->alias, sizeof e->alias);
-        e->user = arena_strdup(&b->arena, u->user);
-        e->discount_minor = r->discount_minor;
-        e->same_day = r->day_ms == d->head.day_ms;
-        e->since = r->seq;
-        fold_head_entry(&d->head, e);
-        fold_use_entry(u, e, &d->head, b->lane, &b->arena);
+}
+
+/* ---- taking ---- */
+
+/* The first refusal of the table that applies, or OK with the discount. named: the slot that has the code, if one was given. */
+static void refusal(const struct decision *d, const struct use *u, const struct take *t, const struct named_slot *named,
+                    struct outcome *out, int64_t *discount_minor)
+{
+    bool own = named && named->slot.state == SLOT_ISSUED; /* no new taking */
+
+    if (window_refuses(d, out) || code_refuses(u, t, named, out))
+        return;
+    if (own && use_by_slot(u, named->n, named->slot.current)) {
+        struct redemption *held = use_hold_on(u, use_by_slot(u, named->n, named->slot.current), d->head.at_ms);
+
+        if (held && t->state != SLOT_ISSUED) {
+            refuse_held(held, out);
+            return;
+        }
     }
-    out->redemption = *r;
+    if (t->state != SLOT_ISSUED && order_refuses(d, t->order, discount_minor, out))
+        return;
+    if (!own && caps_refuse(d, u, out))
+        return;
+    if (budget_refuses(d, *discount_minor, out) || own)
+        return;
+    if (policy_of(d->coupon)->exhausted(d))
+        refuse_sold_out(d, out);
+}
+
+/* The next free slot of the stash, past those that this decision took by their code; NULL: none is left. */
+static const struct free_slot *next_free(struct decision *d)
+{
+    for (; d->stash_used < d->stash_count; d->stash_used++) {
+        const struct free_slot *f = &d->stash[d->stash_used];
+        const struct named_slot *named = find_named(d, f->n);
+
+        if (!named || (named->slot.state == SLOT_FREE && named->slot.generation == f->g))
+            return f;
+    }
+    return NULL;
+}
+
+/* Give e its slot. False: the stash is empty. */
+static bool give_slot(struct decision *d, struct entry *e, const struct named_slot *named)
+{
+    const struct free_slot *f;
+
+    if (!policy_of(d->coupon)->slots) {
+        e->n = -d->head.seq;
+        e->g = (uint32_t)d->batch->count + 1;
+    } else if (named) {
+        e->n = named->n;
+        e->g = named->slot.generation + 1;
+        e->code = arena_strdup(&d->batch->arena, named->code);
+    } else {
+        f = next_free(d);
+        if (!f)
+            return false;
+        e->n = f->n;
+        e->g = f->g + 1;
+        e->code = arena_strdup(&d->batch->arena, f->code);
+        d->stash_used++;
+    }
+    return true;
+}
+
+static int64_t valid_until(const struct decision *d)
+{
+    const struct coupon *c = d->coupon;
+    int64_t until_ms = c->valid_for_s != COUPON_NULL ? d->head.at_ms + c->valid_for_s * 1000 : 0;
+
+    if (c->ends_at_ms != COUPON_NULL && (!until_ms || c->ends_at_ms < until_ms))
+        until_ms = c->ends_at_ms;
+    return until_ms;
+}
+
+static bool take_slot(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named,
+                      int64_t discount_minor)
+{
+    static const enum entry_kind kinds[SLOT_STATE_COUNT] = {
+        [SLOT_ISSUED] = ENTRY_ISSUE, [SLOT_RESERVED] = ENTRY_RESERVE, [SLOT_REDEEMED] = ENTRY_REDEEM};
+    struct entry slot = {.n = 0}, *e;
+
+    if (!give_slot(d, &slot, named))
+        return false;
+    e = add_entry(d, u, kinds[t->state]);
+    e->n = slot.n;
+    e->g = slot.g;
+    e->code = slot.code;
+    set_call(d, e, u, t->key, t->fingerprint, t->order);
+    e->ordinal = d->head.ordinal + 1;
+    e->discount_minor = discount_minor;
+    e->metadata = arena_strdup(&d->batch->arena, t->metadata);
+    e->reserved_until_ms = t->state == SLOT_RESERVED ? hold_until(d, t->reserve_s) : 0;
+    e->valid_until_ms = t->state == SLOT_ISSUED ? valid_until(d) : 0;
+    lay(d, u, e);
+    return true;
+}
+
+/* The code is of a slot issued to this user: the call acts on that. */
+static void take_own(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named,
+                     struct outcome *out)
+{
+    struct redemption *r = use_by_slot(u, named->n, named->slot.current);
+    struct step s = {.n = named->n, .key = t->key, .order = t->order, .reserve_s = t->reserve_s};
+
+    memcpy(s.fingerprint, t->fingerprint, FINGERPRINT_LEN);
+    s.move = t->state == SLOT_RESERVED ? MOVE_RESERVE : MOVE_REDEEM;
+    if (!r)
+        refuse(out, CPN_CODE_NOT_FOUND);
+    else if (t->state == SLOT_ISSUED)
+        answer_with(d, r, out);
+    else
+        step_issued(d, u, r, &s, out);
+}
+
+/* Whoever was erased, or is new, gets a name for the ledger. */
+static void name_for_ledger(struct use *u)
+{
+    if (!u->alias[0])
+        id_random(u->alias, ID_ALIAS_LEN);
+}
+
+/* Everything that comes before a slot is taken. True: *out is the answer. */
+static bool answered(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named,
+                     struct outcome *out, int64_t *discount_minor)
+{
+    const struct redemption *unspent;
+
+    *out = (struct outcome){.result = CPN_OK};
+    name_for_ledger(u);
+    if (find_repeat(d, u, t, out) || too_many(d, u, out))
+        return true;
+    if (d->coupon->codes.claim == CLAIM_PRESENT && !t->code) {
+        refuse(out, CPN_CODE_REQUIRED);
+        return true;
+    }
+    refusal(d, u, t, named, out, discount_minor);
+    if (out->result == CPN_USER_CAP_REACHED && t->state == SLOT_ISSUED &&
+        d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (unspent = use_unspent(u, d->head.at_ms)))
+        answer_with(d, unspent, out);
+    else if (out->result == CPN_OK)
+        return false;
+    return true;
+}
+
+bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out)
+{
+    const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
+    int64_t discount_minor = 0;
+
+    if (answered(d, u, t, named, out, &discount_minor))
+        return true;
+    if (named && named->slot.state == SLOT_ISSUED) {
+        take_own(d, u, t, named, out);
+        return true;
+    }
+    if (!take_slot(d, u, t, named, discount_minor))
+        return DECIDE_AGAIN;
+    out->created = true;
+    out->redemption = u->redemptions[u->count - 1];
+    return true;
+}
+
+void decide_check(struct decision *d, struct use *u, const struct take *t, struct outcome *out, int64_t *discount_minor)
+{
+    const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
+    struct take keyless = *t;
+
+    keyless.key = NULL;
+    *discount_minor = 0;
+    if (answered(d, u, &keyless, named, out, discount_minor) && out->result == CPN_OK)
+        *discount_minor = out->redemption.discount_minor;
 }
 
 /* ---- what changes a coupon ---- */
 
-static void define(struct decision *d, const struct coupon *next, int64_t version)
+static void define(struct decision *d, const struct coupon *next, int64_t version, const char *by)
 {
     struct entry *e = batch_add(d->batch, ENTRY_DEFINE);
     struct coupon *copy = coupon_copy(next, &d->batch->arena);
 
     copy->version = version;
     e->definition = copy;
+    e->by = arena_strdup(&d->batch->arena, by);
     fold_head_entry(&d->head, e);
     d->coupon = copy;
 }
 
-static void add_due(struct decision *d, int64_t count, struct use *job, int64_t step)
+static struct entry *add_job_entry(struct decision *d, const struct use *job, enum entry_kind kind, int64_t step)
 {
-    struct entry *e = batch_add(d->batch, ENTRY_DUE);
+    struct entry *e = batch_add(d->batch, kind);
 
-    e->count = count;
-    if (job) {
-        e->job = arena_strdup(&d->batch->arena, job->user + sizeof JOB_USER_PREFIX - 1);
-        e->step = step;
-        memcpy(e->alias, job->alias, sizeof e->alias);
-    }
-    fold_head_entry(&d->head, e);
-    if (job)
-        fold_use_entry(job, e, &d->head, d->batch->lane, &d->batch->arena);
+    e->job = arena_strdup(&d->batch->arena, job->user + sizeof JOB_USER_PREFIX - 1);
+    e->step = step;
+    memcpy(e->alias, job->alias, sizeof e->alias);
+    return e;
 }
 
-void decide_create(struct decision *d, const struct coupon *next, struct outcome *out)
+static void add_due(struct decision *d, int64_t count, struct use *job, int64_t step)
+{
+    struct entry *e = job ? add_job_entry(d, job, ENTRY_DUE, step) : batch_add(d->batch, ENTRY_DUE);
+
+    e->count = count;
+    lay(d, job, e);
+}
+
+void decide_create(struct decision *d, const struct coupon *next, const char *by, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK};
     if (d->head.version > 0)
         refuse(out, CPN_COUPON_EXISTS);
     else
-        define(d, next, 1);
+        define(d, next, 1, by);
 }
 
-void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out)
+void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, const char *by,
+                   struct outcome *out)
 {
     const struct head *h = &d->head;
     const char *fixed = h->next_n > 0 || h->ordinal > 0 ? coupon_fixed_difference(d->coupon, next) : NULL;
@@ -285,45 +749,71 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
         refuse(out, CPN_CAP_BELOW_TAKEN);
         return;
     }
-    define(d, next, d->coupon->version + 1);
+    define(d, next, d->coupon->version + 1, by);
     if (total != COUPON_NULL && h->slots - h->due > total)
         add_due(d, h->slots - h->due - total, NULL, 0);
 }
 
-void decide_delete(struct decision *d, struct outcome *out)
+void decide_delete(struct decision *d, const char *by, struct outcome *out)
 {
+    struct entry *e;
+
     *out = (struct outcome){.result = CPN_OK};
     if (d->head.ordinal > 0) {
         refuse(out, CPN_COUPON_IN_USE);
         return;
     }
-    fold_head_entry(&d->head, batch_add(d->batch, ENTRY_DELETE));
+    e = batch_add(d->batch, ENTRY_DELETE);
+    e->by = arena_strdup(&d->batch->arena, by);
+    fold_head_entry(&d->head, e);
     d->coupon = fold_definition(d->coupon, d->batch, &d->batch->arena);
 }
 
 /* ---- slots ---- */
 
-void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t count, struct outcome *out)
+void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t turn, struct outcome *out)
 {
-    struct batch *b = d->batch;
     int64_t total = d->coupon->cap.total;
     struct entry *e;
 
     *out = (struct outcome){.result = CPN_OK, .replayed = job->job_step >= step};
     if (out->replayed)
         return;
+    if (d->coupon->codes.source != CODES_NONE && (turn == 0 || turn != d->head.turn)) {
+        refuse(out, CPN_BUSY);
+        return;
+    }
     if (total != COUPON_NULL && d->head.slots - d->head.due + count > total) {
         refuse(out, CPN_CAP_EXCEEDED);
         return;
     }
-    e = batch_add(b, ENTRY_GENERATE);
+    e = add_job_entry(d, job, ENTRY_GENERATE, step);
     e->n = d->head.next_n;
     e->count = count;
-    e->job = arena_strdup(&b->arena, job->user + sizeof JOB_USER_PREFIX - 1);
-    e->step = step;
-    memcpy(e->alias, job->alias, sizeof e->alias);
-    fold_head_entry(&d->head, e);
-    fold_use_entry(job, e, &d->head, b->lane, &b->arena);
+    lay(d, job, e);
+    if (head_free(&d->head) > d->free_most)
+        d->free_most = head_free(&d->head);
+}
+
+void decide_turn(struct decision *d, struct use *job, int64_t fence, int64_t *turn, struct outcome *out)
+{
+    bool own = d->head.turn != 0 && job->job_turn == d->head.turn;
+
+    *out = (struct outcome){.result = CPN_OK};
+    if ((d->head.turn != 0 && !own) || (own && fence < job->job_fence)) {
+        refuse(out, CPN_BUSY);
+        return;
+    }
+    if (!own || fence != job->job_fence)
+        lay(d, job, add_job_entry(d, job, ENTRY_TURN, fence));
+    *turn = d->head.turn;
+}
+
+void decide_turn_end(struct decision *d, struct use *job, struct outcome *out)
+{
+    *out = (struct outcome){.result = CPN_OK};
+    if (d->head.turn != 0 && job->job_turn == d->head.turn)
+        lay(d, job, add_job_entry(d, job, ENTRY_TURN_END, job->job_fence));
 }
 
 void decide_due(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t *done, struct outcome *out)
@@ -340,17 +830,131 @@ void decide_retire(struct decision *d, int64_t most)
 {
     struct entry *e = NULL;
 
-    for (; most > 0 && d->head.due > 0 && d->stash_used < d->stash_count; most--) {
-        const struct free_slot *slot = &d->stash[d->stash_used++];
+    for (; most > 0 && d->head.due > 0; most--) {
+        const struct free_slot *slot = next_free(d);
         struct entry one = {.kind = ENTRY_RETIRE, .count = 1};
 
+        if (!slot)
+            return;
         if (!e || e->n + e->count != slot->n) {
             e = batch_add(d->batch, ENTRY_RETIRE);
             e->n = slot->n;
         }
         e->count++;
+        d->stash_used++;
         fold_head_entry(&d->head, &one);
     }
+}
+
+void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outcome *out)
+{
+    struct named_slot *named = find_named(d, n);
+    const struct slot *s = named ? &named->slot : NULL;
+    struct redemption *r = s && u ? use_by_slot(u, n, s->current) : NULL;
+    struct entry *e;
+
+    *out = (struct outcome){.result = CPN_OK};
+    if (!s)
+        refuse(out, CPN_SLOT_NOT_FOUND);
+    else if (s->state == SLOT_REDEEMED)
+        refuse(out, CPN_CODE_TAKEN);
+    else if (s->state == SLOT_RESERVED)
+        refuse_held(r, out);
+    else if (s->state == SLOT_ISSUED && !r)
+        refuse(out, CPN_BUSY);
+    if (out->result != CPN_OK || s->state == SLOT_RETIRED)
+        return;
+    if (r)
+        add_end(d, u, r, ENTRY_CANCEL);
+    add_due(d, 1, NULL, 0);
+    e = batch_add(d->batch, ENTRY_RETIRE);
+    e->n = n;
+    e->count = 1;
+    fold_head_entry(&d->head, e);
+    fold_slot(&named->slot, e, d->head.at_ms);
+}
+
+/* ---- erasing a user ---- */
+
+/* Every slot that u stands in is among the named. */
+static bool slots_are_named(const struct decision *d, const struct use *u)
+{
+    for (size_t i = 0; i < u->count; i++)
+        if (!u->redemptions[i].ended_ms && u->redemptions[i].n >= 0 && !find_named(d, u->redemptions[i].n))
+            return false;
+    return true;
+}
+
+static void forget(struct decision *d, struct use *u, const struct redemption *r)
+{
+    const struct named_slot *named = find_named(d, r->n);
+    struct entry *e;
+
+    if (!named || named->slot.current != r->g)
+        return;
+    e = add_entry(d, u, ENTRY_FORGET);
+    e->n = r->n;
+    e->g = r->g;
+    lay(d, u, e);
+}
+
+void decide_erase(struct decision *d, struct use *u, struct outcome *out)
+{
+    *out = (struct outcome){.result = CPN_OK};
+    if (!u->alias[0] || u->erased_ms || (u->seq == 0 && u->count == 0))
+        return;
+    if (!slots_are_named(d, u)) {
+        refuse(out, CPN_BUSY);
+        return;
+    }
+    for (size_t i = u->count; i-- > 0;) { /* the newest first: a hold before the issued one beneath it */
+        const struct redemption *r = &u->redemptions[i];
+
+        if (r->state == SLOT_ISSUED || r->state == SLOT_RESERVED)
+            add_end(d, u, r, ENTRY_CANCEL);
+        else if (r->state == SLOT_REDEEMED)
+            forget(d, u, r);
+    }
+    lay(d, u, add_entry(d, u, ENTRY_ERASE));
+}
+
+/* ---- events ---- */
+
+static void add_counted(struct decision *d, enum entry_kind kind, int64_t count)
+{
+    struct entry *e = batch_add(d->batch, kind);
+
+    e->count = count;
+    fold_head_entry(&d->head, e);
+}
+
+static void replenish(struct decision *d)
+{
+    const struct coupon *c = d->coupon;
+    const struct head *h = &d->head;
+    int64_t exist = h->slots - h->due;
+    int64_t room = c->cap.total != COUPON_NULL ? c->cap.total - exist : c->replenish.add;
+
+    if (c->state != COUPON_ACTIVE || c->codes.source == CODES_IMPORTED || h->replenish_until || room <= 0 ||
+        head_free(h) >= c->replenish.below)
+        return;
+    add_counted(d, ENTRY_REPLENISH, exist + (room < c->replenish.add ? room : c->replenish.add));
+}
+
+void decide_events(struct decision *d)
+{
+    const struct coupon *c = d->coupon;
+    const struct head *h = &d->head;
+    int64_t left = head_free(h);
+
+    if (!decide_changed(d) || !decide_exists(d) || !policy_of(c)->slots)
+        return;
+    if (c->low_stock != COUPON_NULL && !h->low_stock && left <= c->low_stock && d->free_most > c->low_stock)
+        add_counted(d, ENTRY_LOW_STOCK, left);
+    if (!h->sold_out && left <= 0 && d->free_most > 0)
+        fold_head_entry(&d->head, batch_add(d->batch, ENTRY_SOLD_OUT));
+    if (c->replenish.below != COUPON_NULL)
+        replenish(d);
 }
 
 void decide_tick(struct decision *d)

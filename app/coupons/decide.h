@@ -1,9 +1,10 @@
 /*
  * coupons/decide.h -- what becomes of a request: pure, in memory, no I/O, no clock. Inputs in, effects out.
  *
- * Use     a batch is decided by one struct decision: decide_begin(), then decide_take() and its like for each request in
- *         the order of arrival, then decide_end(), which fills the batch's head and hash. Nothing outside the decision,
- *         its batch and the working copies of uses is changed, so that a decision that lost its race is just dropped.
+ * Use     a batch is decided by one struct decision: decide_begin(), then decide_expire() for what has ended by itself, then
+ *         decide_take() and its like for each request in the order of arrival, then decide_events(), then decide_end(),
+ *         which fills the batch's head and hash. Nothing outside the decision, its batch and the working copies of uses and
+ *         named slots is changed, so that a decision that lost its race is just dropped.
  * Source  the HTTP contract: order of checks, table of refusals
  */
 #ifndef COUPONS_DECIDE_H
@@ -20,7 +21,15 @@
 
 struct free_slot {
     int64_t n;
-    uint32_t g; /* as it stands: taking makes it g + 1 */
+    uint32_t g;       /* as it stands: taking makes it g + 1 */
+    const char *code; /* NULL: none */
+};
+
+/* A slot that a request names, by its id or its code, or whose time has passed: a working copy. */
+struct named_slot {
+    int64_t n;
+    struct slot slot;
+    const char *code; /* NULL: none */
 };
 
 struct decision {
@@ -30,8 +39,25 @@ struct decision {
     struct batch *batch;         /* what will be appended */
     const struct free_slot *stash; /* free slots, in the order in which they go out */
     size_t stash_count;
-    size_t stash_used;           /* how many this decision took */
+    size_t stash_used;           /* how many this decision took, or passed over */
+    struct named_slot *named;    /* ascending by n */
+    size_t named_count;
+    int64_t others_taken;        /* policy approximate: what the coupon's other lanes were last heard to have taken */
+    int64_t next_due_ms;         /* when the next hold ends, for Retry-After; 0: not known */
+    int64_t free_most;           /* the most free slots that there were since decide_begin() */
 };
+
+/* A row per cap policy: what a coupon of this policy has, and when its total is reached. */
+struct policy_row {
+    bool slots; /* takings come out of slots, else out of nothing */
+    /* True when nothing is left. */
+    bool (*exhausted)(const struct decision *d);
+};
+extern const struct policy_row policies[];
+static inline const struct policy_row *policy_of(const struct coupon *c)
+{
+    return &policies[c->cap.policy];
+}
 
 /* True when there is a coupon that is not deleted. All but decide_create() need one. */
 static inline bool decide_exists(const struct decision *d)
@@ -58,7 +84,20 @@ struct take {
     const struct order *order; /* NULL: none */
     const char *metadata;      /* canonical JSON object; NULL: {} */
     const char *code;          /* NULL: none */
-    enum slot_state state;     /* what the slot becomes: redeemed */
+    int64_t code_n;            /* the slot that has the code, among the named; -1: none has */
+    enum slot_state state;     /* what the slot becomes: issued, reserved, redeemed */
+    int64_t reserve_s;         /* COUPON_NULL: the coupon's */
+};
+
+/* A step of a redemption that is there, named by its id. */
+struct step {
+    int64_t n;
+    uint32_t g;
+    enum slot_move move;       /* reserve, redeem, cancel, reverse */
+    const char *key;           /* NULL for cancel and reverse */
+    uint8_t fingerprint[FINGERPRINT_LEN];
+    const struct order *order; /* NULL: none */
+    int64_t reserve_s;         /* COUPON_NULL: the coupon's */
 };
 
 struct outcome {
@@ -78,30 +117,51 @@ struct outcome {
  * Returns DECIDE_AGAIN, or true with *out filled. Order of checks: the table of refusals. */
 bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out) CPN_CHECKED;
 
-/* What decide_take would say, changing nothing; without key. *discount_minor gets the discount when it is OK. */
-void decide_check(const struct decision *d, const struct use *u, const struct take *t, struct outcome *out,
+/* What decide_take would say, changing nothing but u's alias; without key. *discount_minor gets the discount when it is OK. */
+void decide_check(struct decision *d, struct use *u, const struct take *t, struct outcome *out,
                   int64_t *discount_minor);
 
-/* Return a redemption that stands. OK (also when it was reversed before), INVALID_TRANSITION, or REDEMPTION_NOT_FOUND
- * when u has no (n, g). */
-void decide_reverse(struct decision *d, struct use *u, int64_t n, uint32_t g, struct outcome *out);
+/* Take the redemption a step further, by the contract's table of calls and states; u is its user's use.
+ * REDEMPTION_NOT_FOUND when u has no (n, g). Its slot must be among the named. */
+void decide_step(struct decision *d, struct use *u, const struct step *s, struct outcome *out);
+
+/* The redemption that stands in slot n, or (without slots) u's redemption (n, g), ends if its time has passed. u is its
+ * user's use. A hold on an issued one falls back to issued, and that ends too if its time has passed. */
+void decide_expire(struct decision *d, struct use *u, int64_t n, uint32_t g);
+
+/* Slot n, named, is never usable again: retired from free, or from issued, which ends (u is its user's use, NULL when free).
+ * SLOT_NOT_FOUND, TRANSACTION_IN_PROGRESS while held, CODE_TAKEN when redeemed; OK also when it was retired before. */
+void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outcome *out);
+
+/* Erase the user: what is issued or held ends, redeemed slots forget the name, the use starts anew. The slots that u holds
+ * must be among the named: else BUSY. OK also when there is nothing to erase. */
+void decide_erase(struct decision *d, struct use *u, struct outcome *out);
 
 /* Make the coupon (COUPON_EXISTS when there is or was one), or change it: expected_version is the version that
- * the change was made from, else VERSION_CHANGED. The version is made here. Then FIELD_FIXED (*out->detail is the pointer),
+ * the change was made from, else VERSION_CHANGED. by: the API key's id, or NULL. The version is made here. Then FIELD_FIXED (*out->detail is the pointer),
  * CAP_BELOW_TAKEN. Lowering cap.total makes free slots due for retirement. */
-void decide_create(struct decision *d, const struct coupon *next, struct outcome *out);
-void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out);
+void decide_create(struct decision *d, const struct coupon *next, const char *by, struct outcome *out);
+void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, const char *by,
+                   struct outcome *out);
 /* Delete it: COUPON_IN_USE when it ever had a redemption. */
-void decide_delete(struct decision *d, struct outcome *out);
+void decide_delete(struct decision *d, const char *by, struct outcome *out);
 
 /* Step `step` (from 1) of a job's generation: count new slots. job is the pseudo-use of the job: a step that it has
- * passed is a replay and changes nothing. CAP_EXCEEDED when the coupon would have more than cap.total. */
-void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t count, struct outcome *out);
+ * passed is a replay and changes nothing. turn: where the coupon has codes, the job's turn in which they were made; if it is
+ * another's by now, BUSY. CAP_EXCEEDED when the coupon would have more than cap.total. */
+void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t turn, struct outcome *out);
+/* Give the job its turn at making codes, as its runner with this fence; *turn gets it. While it lasts no other job, and no
+ * earlier runner of this one, can announce codes: what they wrote is not valid. BUSY: another job has its turn. */
+void decide_turn(struct decision *d, struct use *job, int64_t fence, int64_t *turn, struct outcome *out);
+/* End the job's turn, if it has it. */
+void decide_turn_end(struct decision *d, struct use *job, struct outcome *out);
 /* Step `step` of a job that retires: count free slots become due; fewer when fewer are free. *done gets how many
  * the job's steps made due in all. */
 void decide_due(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t *done, struct outcome *out);
 /* Retire up to `most` slots that are due, out of the stash. */
 void decide_retire(struct decision *d, int64_t most);
+/* The events that follow from what was decided: low stock, sold out, slots to be added. */
+void decide_events(struct decision *d);
 /* An empty entry that moves the lane's time on. */
 void decide_tick(struct decision *d);
 

@@ -25,53 +25,162 @@ static void move_to_day(struct use *u, int64_t day_ms)
     u->today = 0;
 }
 
-static void lay_taking(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
+/* What an entry that makes a redemption says of it. */
+static struct redemption *lay_making(struct use *u, const struct entry *e, const struct head *head, int64_t lane,
+                                     enum slot_state state, struct arena *a)
 {
     struct redemption *r = use_add(u, a);
 
-    move_to_day(u, head->day_ms);
-    u->total++;
-    u->today++;
     *r = (struct redemption){
-        .n = e->n, .g = e->g, .from = e->from, .lane = lane, .seq = head->seq, .ordinal = e->ordinal,
-        .at_ms = head->at_ms, .day_ms = head->day_ms, .reserved_until_ms = e->reserved_until_ms,
-        .valid_until_ms = e->valid_until_ms, .discount_minor = e->discount_minor, .state = SLOT_REDEEMED,
-        .first_state = SLOT_REDEEMED, .left = e->left, .day = e->day, .user = u->total, .user_day = u->today,
-        .order = e->order, .metadata = e->metadata,
+        .n = e->n, .g = e->g, .from_n = e->from_n, .from = e->from, .lane = lane, .seq = head->seq, .last_seq = head->seq,
+        .ordinal = e->ordinal, .at_ms = head->at_ms, .day_ms = head->day_ms, .reserved_until_ms = e->reserved_until_ms,
+        .valid_until_ms = e->valid_until_ms, .discount_minor = e->discount_minor, .state = (uint8_t)state,
+        .first_state = (uint8_t)state, .first_until_ms = e->reserved_until_ms, .first_discount_minor = e->discount_minor,
+        .left = e->left, .day = e->day, .user = u->total, .user_day = u->today, .order = e->order,
+        .metadata = e->metadata, .code = e->code,
     };
     memcpy(r->key, e->key, KEY_HASH_LEN);
     memcpy(r->fingerprint, e->fingerprint, FINGERPRINT_LEN);
+    return r;
 }
 
-static void lay_reversal(struct use *u, const struct entry *e, const struct head *head)
+static void lay_taking(struct use *u, const struct entry *e, const struct head *head, int64_t lane,
+                       enum slot_state state, struct arena *a)
 {
-    struct redemption *r = use_by_slot(u, e->n, e->g);
+    move_to_day(u, head->day_ms);
+    u->total++;
+    u->today++;
+    lay_making(u, e, head, lane, state, a);
+}
 
+/* A hold on an issued one is no taking: it has the ordinal, the day and the counts of the taking beneath it. */
+static void lay_hold(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
+{
+    struct redemption *r = lay_making(u, e, head, lane, SLOT_RESERVED, a);
+    const struct redemption *base = use_by_slot(u, e->from_n, e->from);
+
+    if (!base)
+        return;
+    r->ordinal = base->ordinal;
+    r->day_ms = base->day_ms;
+    r->left = base->left;
+    r->day = base->day;
+    r->user = base->user;
+    r->user_day = base->user_day;
+    r->code = base->code;
+    if (!r->metadata)
+        r->metadata = base->metadata;
+}
+
+static void lay_extension(struct redemption *r, const struct entry *e)
+{
+    r->reserved_until_ms = e->reserved_until_ms;
+    memcpy(r->extended_key, e->key, KEY_HASH_LEN);
+    memcpy(r->extended_fingerprint, e->fingerprint, FINGERPRINT_LEN);
+}
+
+static void lay_spending(struct use *u, struct redemption *r, const struct entry *e, const struct head *head)
+{
+    struct redemption *base = r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
+
+    r->state = SLOT_REDEEMED;
+    r->discount_minor = e->discount_minor;
+    memcpy(r->spent_key, e->key, KEY_HASH_LEN);
+    memcpy(r->spent_fingerprint, e->fingerprint, FINGERPRINT_LEN);
+    if (e->order && (!r->order || strcmp(e->order, r->order) != 0)) {
+        r->first_order = r->order ? r->order : "";
+        r->order = e->order;
+    }
+    if (!base)
+        return;
+    base->state = SLOT_REDEEMED;
+    base->last_seq = head->seq;
+}
+
+static void end_redemption(struct redemption *r, enum slot_state state, const struct head *head)
+{
+    if (!r)
+        return;
+    r->state = (uint8_t)state;
+    r->ended_ms = head->at_ms;
+    r->last_seq = head->seq;
+}
+
+/* A hold that ends unspent gives nothing back; a reversal ends the hold and the issued one beneath it. */
+static void lay_end(struct use *u, struct redemption *r, const struct entry *e, enum slot_state state,
+                    const struct head *head)
+{
+    end_redemption(r, state, head);
+    if (e->from && e->kind != ENTRY_REVERSE)
+        return;
+    if (e->from)
+        end_redemption(use_by_slot(u, e->from_n, e->from), state, head);
     u->total--;
     move_to_day(u, head->day_ms);
     if (e->same_day)
         u->today--;
-    if (!r)
-        return;
-    r->state = SLOT_REVERSED;
-    r->ended_ms = head->at_ms;
+}
+
+static void lay_erasure(struct use *u, const struct head *head)
+{
+    u->alias[0] = '\0';
+    u->total = u->today = 0;
+    u->count = 0;
+    u->erased_ms = head->at_ms;
 }
 
 void fold_use_entry(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
-    if (!u->alias[0])
+    unsigned has = entry_members[e->kind];
+    struct redemption *r = has & HAS_SLOT ? use_by_slot(u, e->n, e->g) : NULL;
+
+    if (!u->alias[0] && has & HAS_USER) {
         memcpy(u->alias, e->alias, sizeof u->alias);
+        u->erased_ms = 0;
+    }
+    if (r)
+        r->last_seq = head->seq;
     switch (e->kind) {
+    case ENTRY_ISSUE:
+        lay_taking(u, e, head, lane, SLOT_ISSUED, a);
+        break;
+    case ENTRY_RESERVE:
+        lay_taking(u, e, head, lane, SLOT_RESERVED, a);
+        break;
     case ENTRY_REDEEM:
-        lay_taking(u, e, head, lane, a);
+        lay_taking(u, e, head, lane, SLOT_REDEEMED, a);
+        break;
+    case ENTRY_HOLD:
+        lay_hold(u, e, head, lane, a);
+        break;
+    case ENTRY_EXTEND:
+        if (r)
+            lay_extension(r, e);
+        break;
+    case ENTRY_SPEND:
+        if (r)
+            lay_spending(u, r, e, head);
+        break;
+    case ENTRY_CANCEL:
+        lay_end(u, r, e, SLOT_CANCELLED, head);
+        break;
+    case ENTRY_EXPIRE:
+        lay_end(u, r, e, SLOT_EXPIRED, head);
         break;
     case ENTRY_REVERSE:
-        lay_reversal(u, e, head);
+        lay_end(u, r, e, SLOT_REVERSED, head);
+        break;
+    case ENTRY_ERASE:
+        lay_erasure(u, head);
         break;
     case ENTRY_GENERATE:
     case ENTRY_DUE:
         u->job_step = e->step;
         u->total += e->count;
+        break;
+    case ENTRY_TURN:
+        u->job_turn = head->seq;
+        u->job_fence = e->step;
         break;
     default:
         break;
@@ -127,18 +236,41 @@ void fold_day(struct head *h, int64_t at_ms, int64_t day_ms)
     h->day_taken = 0;
 }
 
+/* Slots were added: events may be raised again, and what was asked for may be complete. */
+static void fold_generation(struct head *h, const struct entry *e)
+{
+    h->slots += e->count;
+    h->next_n = e->n + e->count;
+    h->low_stock = h->sold_out = 0;
+    if (h->slots - h->due >= h->replenish_until)
+        h->replenish_until = 0;
+}
+
+static void fold_taking(struct head *h, const struct entry *e)
+{
+    h->ordinal = e->ordinal;
+    h->discount_minor += e->discount_minor;
+    h->day_taken++;
+}
+
+static void leave(struct head *h, const struct entry *e)
+{
+    h->issued -= e->was == SLOT_ISSUED;
+    h->reserved -= e->was == SLOT_RESERVED;
+}
+
 void fold_head_entry(struct head *h, const struct entry *e)
 {
     switch (e->kind) {
     case ENTRY_DEFINE:
         h->version = e->definition->version;
+        h->replenish_until = 0;
         break;
     case ENTRY_DELETE:
         h->version++;
         break;
     case ENTRY_GENERATE:
-        h->slots += e->count;
-        h->next_n = e->n + e->count;
+        fold_generation(h, e);
         break;
     case ENTRY_DUE:
         h->due += e->count;
@@ -147,16 +279,54 @@ void fold_head_entry(struct head *h, const struct entry *e)
         h->slots -= e->count;
         h->due -= e->count;
         break;
+    case ENTRY_ISSUE:
+        h->issued++;
+        fold_taking(h, e);
+        break;
+    case ENTRY_RESERVE:
+        h->reserved++;
+        fold_taking(h, e);
+        break;
     case ENTRY_REDEEM:
         h->redeemed++;
-        h->ordinal = e->ordinal;
+        fold_taking(h, e);
+        break;
+    case ENTRY_HOLD:
+        h->issued--;
+        h->reserved++;
         h->discount_minor += e->discount_minor;
-        h->day_taken++;
+        break;
+    case ENTRY_SPEND:
+        leave(h, e);
+        h->redeemed++;
+        h->discount_minor += e->discount_minor - e->held_minor;
+        break;
+    case ENTRY_CANCEL:
+    case ENTRY_EXPIRE:
+        leave(h, e);
+        h->issued += e->from != 0; /* as before the hold */
+        h->discount_minor -= e->discount_minor;
+        h->day_taken -= e->same_day && !e->from;
         break;
     case ENTRY_REVERSE:
         h->redeemed--;
         h->discount_minor -= e->discount_minor;
         h->day_taken -= e->same_day;
+        break;
+    case ENTRY_TURN:
+        h->turn = h->seq;
+        break;
+    case ENTRY_TURN_END:
+        h->turn = 0;
+        break;
+    case ENTRY_LOW_STOCK:
+        h->low_stock = 1;
+        break;
+    case ENTRY_SOLD_OUT:
+        h->sold_out = 1;
+        break;
+    case ENTRY_REPLENISH:
+        h->replenish_until = e->count;
         break;
     default:
         break;
@@ -220,7 +390,8 @@ static void set_slot(struct slot *s, enum slot_state state, const struct entry *
     s->state = (uint8_t)state;
     s->at_ms = at_ms;
     s->due_ms = state == SLOT_RESERVED ? e->reserved_until_ms : state == SLOT_ISSUED ? e->valid_until_ms : 0;
-    s->from = state == SLOT_RESERVED ? e->from : 0;
+    s->from = e->from;
+    s->current = state == SLOT_FREE || state == SLOT_RETIRED ? 0 : e->g;
 }
 
 /* A number that nobody can choose and every replay finds again: from the batch's random id and the bucket's number. */
@@ -247,18 +418,52 @@ static void generate_slots(struct bucket *k, const struct batch *b, int first, i
         k->size = end;
 }
 
-static void lay_on_slot(struct slot *s, const struct entry *e, int64_t at_ms)
+/* A hold ends unspent: back to where it came from. */
+static void fall_back(struct slot *s, const struct entry *e, int64_t at_ms)
 {
-    switch (e->kind) {
-    case ENTRY_REDEEM:
+    if (!e->from) {
+        set_slot(s, SLOT_FREE, e, at_ms);
+        return;
+    }
+    set_slot(s, SLOT_ISSUED, e, at_ms);
+    s->current = e->from;
+    s->from = 0;
+}
+
+void fold_slot(struct slot *s, const struct entry *e, int64_t at_ms)
+{
+    if (entry_makes(e->kind))
         s->generation = e->g;
+    switch (e->kind) {
+    case ENTRY_ISSUE:
+        set_slot(s, SLOT_ISSUED, e, at_ms);
+        break;
+    case ENTRY_RESERVE:
+    case ENTRY_HOLD:
+        set_slot(s, SLOT_RESERVED, e, at_ms);
+        break;
+    case ENTRY_EXTEND:
+        s->at_ms = at_ms;
+        s->due_ms = e->reserved_until_ms;
+        break;
+    case ENTRY_REDEEM:
+    case ENTRY_SPEND:
         set_slot(s, SLOT_REDEEMED, e, at_ms);
+        break;
+    case ENTRY_CANCEL:
+    case ENTRY_EXPIRE:
+        fall_back(s, e, at_ms);
         break;
     case ENTRY_REVERSE:
         set_slot(s, SLOT_FREE, e, at_ms);
+        s->from = 0;
         break;
     case ENTRY_RETIRE:
         set_slot(s, SLOT_RETIRED, e, at_ms);
+        break;
+    case ENTRY_FORGET:
+        free(s->user);
+        s->user = NULL;
         break;
     default:
         break;
@@ -283,7 +488,7 @@ bool fold_bucket(struct bucket *k, const struct batch *b)
             continue;
         }
         for (int slot = first; slot < end; slot++)
-            lay_on_slot(&k->slots[slot], e, b->head.at_ms);
+            fold_slot(&k->slots[slot], e, b->head.at_ms);
     }
     if (laid)
         k->seq = b->head.seq;
@@ -312,9 +517,11 @@ void fold_report(struct report_counts *r, const struct batch *b)
             r->issued++;
             break;
         case ENTRY_RESERVE:
+        case ENTRY_HOLD:
             r->reserved++;
             break;
         case ENTRY_REDEEM:
+        case ENTRY_SPEND:
             r->redeemed++;
             r->discount_minor += e->discount_minor;
             break;
@@ -340,7 +547,7 @@ static const char *taking_contradiction(const struct head *h, const struct entry
 {
     if (e->ordinal != h->ordinal)
         return "ordinal";
-    if (e->left != head_free(h))
+    if (e->left != (h->next_n ? head_free(h) : COUPON_NULL))
         return "left";
     if (e->day != h->day_taken)
         return "day";
@@ -363,6 +570,10 @@ static const char *head_difference(const struct head *want, const struct head *h
         {"ordinal", offsetof(struct head, ordinal)},
         {"discount_minor", offsetof(struct head, discount_minor)},
         {"day.taken", offsetof(struct head, day_taken)},
+        {"turn", offsetof(struct head, turn)},
+        {"low_stock", offsetof(struct head, low_stock)},
+        {"sold_out", offsetof(struct head, sold_out)},
+        {"replenish_until", offsetof(struct head, replenish_until)},
     };
 
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
@@ -383,6 +594,7 @@ const char *batch_contradiction(const struct head *before, const struct batch *b
         return "at";
     if (b->head.day_ms < before->day_ms && before->ordinal > 0)
         return "day.start";
+    h.seq = b->head.seq;
     fold_day(&h, b->head.at_ms, b->head.day_ms);
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];

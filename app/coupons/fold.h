@@ -38,6 +38,8 @@ const struct coupon *fold_definition(const struct coupon *before, const struct b
 
 /* Lay all of b's entries that touch k into it, if b is newer than k. True when anything was laid. */
 bool fold_bucket(struct bucket *k, const struct batch *b);
+/* Lay e, which names it, into one slot. */
+void fold_slot(struct slot *s, const struct entry *e, int64_t at_ms);
 /* True when b touches bucket number `bucket`. */
 bool batch_touches_bucket(const struct batch *b, int64_t bucket);
 

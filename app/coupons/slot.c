@@ -93,6 +93,11 @@ int bucket_free_count(const struct bucket *k)
     return count;
 }
 
+bool slot_is_due(const struct slot *s, int64_t at_ms)
+{
+    return s->due_ms && s->due_ms <= at_ms;
+}
+
 int64_t bucket_due(const struct bucket *k)
 {
     int64_t due_ms = 0;

@@ -61,8 +61,10 @@ const struct slot_rule *slot_rule(enum slot_state from, enum slot_move move);
 
 struct slot {
     uint32_t generation; /* how often taken or held; kept for ever */
+    uint32_t current;    /* generation of the redemption that stands in it; 0 when free or retired. Less than `generation`
+                            when a hold on an issued slot ended, and the slot is issued as before */
     uint8_t state;       /* enum slot_state */
-    char *user;          /* NULL when free or retired; owned */
+    char *user;          /* NULL when free or retired, or the user was erased; owned */
     int64_t at_ms;       /* of the last move; 0 when never moved */
     int64_t due_ms;      /* when a hold or an issued one ends; 0: never */
     uint32_t from;       /* generation of the issued one beneath a hold; 0: none */
@@ -84,6 +86,8 @@ void bucket_release(struct bucket *k);
 /* dst, initialised or zeroed, becomes a deep copy of src. */
 void bucket_copy(struct bucket *dst, const struct bucket *src);
 int bucket_free_count(const struct bucket *k);
+/* True when its hold, or its being issued, has ended by at_ms, whether or not the ledger says so yet. */
+bool slot_is_due(const struct slot *s, int64_t at_ms);
 /* The earliest due_ms of its slots, or 0. */
 int64_t bucket_due(const struct bucket *k);
 

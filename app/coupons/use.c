@@ -5,6 +5,8 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "coupons/coupon.h"
+
 #define FIRST_CAPACITY 4
 
 void use_init(struct use *u, const char *user, const char *alias)
@@ -30,6 +32,7 @@ struct use *use_copy(const struct use *u, struct arena *a, bool deep)
         struct redemption *r = &copy->redemptions[i];
 
         r->order = arena_strdup(a, r->order);
+        r->first_order = arena_strdup(a, r->first_order);
         r->metadata = arena_strdup(a, r->metadata);
         r->code = arena_strdup(a, r->code);
     }
@@ -61,20 +64,34 @@ int64_t use_today(const struct use *u, int64_t day_ms)
 
 /* All look from the newest: that is the one asked for most, and where two could match, the one that counts. */
 
-struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN])
+static bool is_key(const uint8_t have[KEY_HASH_LEN], const uint8_t key[KEY_HASH_LEN])
 {
-    for (size_t i = u->count; i-- > 0;)
-        if (memcmp(u->redemptions[i].key, key, KEY_HASH_LEN) == 0)
-            return &u->redemptions[i];
-    return NULL;
+    return memcmp(have, key, KEY_HASH_LEN) == 0;
 }
 
-struct redemption *use_by_order(const struct use *u, const char *order)
+struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which)
 {
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *r = &u->redemptions[i];
 
-        if ((r->state == SLOT_RESERVED || r->state == SLOT_REDEEMED) && r->order && strcmp(r->order, order) == 0)
+        *which = is_key(r->key, key)            ? KEY_OF_FIRST
+                 : is_key(r->spent_key, key)    ? KEY_OF_SPENDING
+                 : is_key(r->extended_key, key) ? KEY_OF_EXTENSION
+                                                : KEY_OF_NONE;
+        if (*which != KEY_OF_NONE)
+            return r;
+    }
+    *which = KEY_OF_NONE;
+    return NULL;
+}
+
+struct redemption *use_by_order(const struct use *u, const char *order, int64_t at_ms)
+{
+    for (size_t i = u->count; i-- > 0;) {
+        struct redemption *r = &u->redemptions[i];
+        enum slot_state state = redemption_state(r, at_ms);
+
+        if ((state == SLOT_RESERVED || state == SLOT_REDEEMED) && r->order && strcmp(r->order, order) == 0)
             return r;
     }
     return NULL;
@@ -86,6 +103,127 @@ struct redemption *use_by_slot(const struct use *u, int64_t n, uint32_t g)
         if (u->redemptions[i].n == n && u->redemptions[i].g == g)
             return &u->redemptions[i];
     return NULL;
+}
+
+struct redemption *use_hold_on(const struct use *u, const struct redemption *r, int64_t at_ms)
+{
+    for (size_t i = u->count; i-- > 0;) {
+        struct redemption *hold = &u->redemptions[i];
+        enum slot_state state = redemption_state(hold, at_ms);
+
+        if (hold->from == r->g && hold->from_n == r->n && (state == SLOT_RESERVED || state == SLOT_REDEEMED))
+            return hold;
+    }
+    return NULL;
+}
+
+struct redemption *use_unspent(const struct use *u, int64_t at_ms)
+{
+    for (size_t i = u->count; i-- > 0;) {
+        struct redemption *r = &u->redemptions[i];
+
+        if (redemption_state(r, at_ms) == SLOT_ISSUED && !use_hold_on(u, r, at_ms))
+            return r;
+    }
+    return NULL;
+}
+
+int64_t use_lapsed(const struct use *u, int64_t at_ms)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < u->count; i++) {
+        const struct redemption *r = &u->redemptions[i];
+
+        count += !r->from && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED &&
+                 !use_hold_on(u, r, at_ms);
+    }
+    return count;
+}
+
+int64_t use_due(const struct use *u)
+{
+    int64_t due_ms = 0;
+
+    for (size_t i = 0; i < u->count; i++) {
+        int64_t one_ms = redemption_due(&u->redemptions[i]);
+
+        if (one_ms && (!due_ms || one_ms < due_ms))
+            due_ms = one_ms;
+    }
+    return due_ms;
+}
+
+int64_t redemption_due(const struct redemption *r)
+{
+    return r->state == SLOT_RESERVED ? r->reserved_until_ms : r->state == SLOT_ISSUED ? r->valid_until_ms : 0;
+}
+
+enum slot_state redemption_state(const struct redemption *r, int64_t at_ms)
+{
+    int64_t due_ms = redemption_due(r);
+
+    return due_ms && due_ms <= at_ms ? SLOT_EXPIRED : (enum slot_state)r->state;
+}
+
+/* ---- ids ---- */
+
+static char *put_number(char *end, uint64_t value)
+{
+    do {
+        *--end = (char)('0' + value % 10);
+        value /= 10;
+    } while (value);
+    return end;
+}
+
+char *redemption_id_text(int64_t n, uint32_t g, int64_t lane, char text[REDEMPTION_ID_SIZE])
+{
+    char backwards[REDEMPTION_ID_SIZE], *end = &backwards[REDEMPTION_ID_SIZE - 1], *start;
+
+    *end = '\0';
+    start = put_number(end, g);
+    *--start = '-';
+    start = put_number(start, n < 0 ? 0 - (uint64_t)n : (uint64_t)n);
+    if (n < 0) {
+        *--start = '-';
+        start = put_number(start, (uint64_t)lane);
+        *--start = 'L';
+    }
+    return memcpy(text, start, (size_t)(end - start) + 1);
+}
+
+/* A decimal without leading zeros, up to `most`, ending at `stop`. */
+static const char *take_number(const char *text, int64_t most, char stop, int64_t *value)
+{
+    const char *from = text;
+
+    for (*value = 0; *text >= '0' && *text <= '9'; text++) {
+        *value = *value * 10 + (*text - '0');
+        if (*value > most)
+            return NULL;
+    }
+    return text > from && *text == stop && (*from != '0' || text == from + 1) ? text + 1 : NULL;
+}
+
+#define NUMBER_MAX ((INT64_C(1) << 53) - 1)
+
+bool redemption_id_parse(const char *text, int64_t *n, uint32_t *g, int64_t *lane)
+{
+    bool slotless = *text == 'L';
+    int64_t generation;
+
+    *lane = -1;
+    if (slotless)
+        text = take_number(text + 1, COUPON_LANES_MAX - 1, '-', lane);
+    text = text ? take_number(text, NUMBER_MAX, '-', n) : NULL;
+    if (!text || !take_number(text, UINT32_MAX, '\0', &generation) || generation < 1)
+        return false;
+    *g = (uint32_t)generation;
+    if (slotless && *n == 0)
+        return false;
+    *n = slotless ? -*n : *n;
+    return true;
 }
 
 void key_hash(const char *alias, const char *key, uint8_t hash[KEY_HASH_LEN])

@@ -24,26 +24,35 @@
 
 /* One generation of one slot, as its user sees it. */
 struct redemption {
-    int64_t n;
-    uint32_t g;
-    uint32_t from;      /* g of the issued one that this holds; 0: none */
+    int64_t n;          /* its slot; without slots, minus the seq of its batch (see redemption_id_text()) */
+    uint32_t g;         /* the slot's generation; without slots, the entry's place in its batch, from 1 */
+    int64_t from_n;     /* the issued one that this holds, or held; from 0: none */
+    uint32_t from;
     int64_t lane;
-    int64_t seq;        /* batch of the taking */
+    int64_t seq;        /* batch of the taking, or of the hold */
+    int64_t last_seq;   /* batch that last said something of it */
     int64_t ordinal;    /* of the taking, in its lane; from 1 */
     int64_t at_ms;      /* of the taking */
     int64_t day_ms;     /* start of the day, in the coupon's zone, on which the taking counts */
     int64_t ended_ms;   /* 0 while it stands */
-    int64_t reserved_until_ms; /* 0: none */
+    int64_t reserved_until_ms; /* 0: none; moves with an extension */
     int64_t valid_until_ms;    /* 0: none */
-    int64_t discount_minor;
-    uint8_t state;       /* enum slot_state, as it stands */
-    uint8_t first_state; /* as first answered */
+    int64_t discount_minor;    /* given, or held */
+    uint8_t state;       /* enum slot_state, as the ledger has it: see redemption_state() */
+    uint8_t first_state; /* as first answered, like all first_* */
+    int64_t first_until_ms;
+    int64_t first_discount_minor;
+    const char *first_order; /* NULL: as `order`; "": none */
     int64_t left;        /* after the taking: slots still free (COUPON_NULL: no slots) */
     int64_t day;         /* after the taking: taken that day */
     int64_t user;        /* after the taking: the user's total */
     int64_t user_day;    /* after the taking: the user's, that day */
-    uint8_t key[KEY_HASH_LEN];
+    uint8_t key[KEY_HASH_LEN]; /* of the call that made it */
     uint8_t fingerprint[FINGERPRINT_LEN];
+    uint8_t extended_key[KEY_HASH_LEN]; /* of the last call that extended the hold; zeros: none */
+    uint8_t extended_fingerprint[FINGERPRINT_LEN];
+    uint8_t spent_key[KEY_HASH_LEN]; /* of the call that redeemed it, after it was issued or held; zeros: none */
+    uint8_t spent_fingerprint[FINGERPRINT_LEN];
     const char *order;    /* the order's id, or NULL */
     const char *metadata; /* canonical JSON object, or NULL for {} */
     const char *code;     /* or NULL */
@@ -61,8 +70,11 @@ struct use {
     size_t count;
     size_t capacity;
     bool stored;     /* it was read from a view: an update, not an insert */
+    int64_t erased_ms; /* when the user was erased, and has not come back since; 0: never */
     /* for the pseudo-user of a job (see JOB_USER_PREFIX): its progress in this coupon */
     int64_t job_step;
+    int64_t job_turn;  /* seq of its last turn at making codes; 0: none */
+    int64_t job_fence; /* of the runner that took that turn */
 };
 
 /* Users never hold control characters, so this cannot be one. */
@@ -76,10 +88,31 @@ struct use *use_copy(const struct use *u, struct arena *a, bool deep);
 struct redemption *use_add(struct use *u, struct arena *a);
 /* The takings that count on the day that starts at day_ms. */
 int64_t use_today(const struct use *u, int64_t day_ms);
-struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN]);
-/* The newest standing (reserved or redeemed) redemption for this order id, or NULL. */
-struct redemption *use_by_order(const struct use *u, const char *order);
+/* Which of a redemption's calls a key belongs to. */
+enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_SPENDING };
+struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which);
+/* The newest standing (reserved or redeemed) redemption for this order id at at_ms, or NULL. */
+struct redemption *use_by_order(const struct use *u, const char *order, int64_t at_ms);
 struct redemption *use_by_slot(const struct use *u, int64_t n, uint32_t g);
+/* The hold on the issued redemption r that stands at at_ms or was redeemed, or NULL. */
+struct redemption *use_hold_on(const struct use *u, const struct redemption *r, int64_t at_ms);
+/* The newest issued redemption that is neither spent, held nor past its time, or NULL. */
+struct redemption *use_unspent(const struct use *u, int64_t at_ms);
+/* Its takings that ended by themselves by at_ms, though no entry says so yet. */
+int64_t use_lapsed(const struct use *u, int64_t at_ms);
+/* The earliest time at which one of its redemptions ends by itself; 0: none does. */
+int64_t use_due(const struct use *u);
+
+/* When r ends by itself: a hold's, or an issued one's last moment; 0: never. */
+int64_t redemption_due(const struct redemption *r);
+/* Its state at at_ms: expired when its time has passed, whether or not the ledger says so yet. */
+enum slot_state redemption_state(const struct redemption *r, int64_t at_ms);
+
+/* "<n>-<g>", or "L<lane>-<seq>-<i>" for one without a slot. Returns text. */
+#define REDEMPTION_ID_SIZE 64
+char *redemption_id_text(int64_t n, uint32_t g, int64_t lane, char text[REDEMPTION_ID_SIZE]);
+/* The other way round; *lane is -1 for one with a slot. False: not an id. */
+bool redemption_id_parse(const char *text, int64_t *n, uint32_t *g, int64_t *lane);
 
 /* The hash under which a key is kept: BLAKE2b-128 of alias and key. Without the alias it says nothing of the key. */
 void key_hash(const char *alias, const char *key, uint8_t hash[KEY_HASH_LEN]);

@@ -24,17 +24,23 @@
 enum op_kind {
     OP_TAKE,        /* user, take -> outcome */
     OP_CHECK,       /* user, take -> outcome, discount_minor, use, head */
-    OP_REVERSE,     /* n, g -> outcome, use->user */
-    OP_CREATE,      /* definition -> outcome, coupon_now */
-    OP_CHANGE,      /* definition, expected_version -> outcome, coupon_now */
-    OP_DELETE,      /* -> outcome */
-    OP_GENERATE,    /* job, step, count, until -> outcome, made */
+    OP_STEP,        /* step -> outcome, use->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
+    OP_CREATE,      /* definition, by -> outcome, coupon_now */
+    OP_CHANGE,      /* definition, expected_version, by -> outcome, coupon_now */
+    OP_DELETE,      /* by -> outcome */
+    OP_TURN,        /* job, fence -> outcome, turn */
+    OP_TURN_END,    /* job -> outcome */
+    OP_GENERATE,    /* job, step, count, until, turn -> outcome, made; head */
     OP_DUE,         /* job, step, count -> outcome, made */
+    OP_RETIRE_ONE,  /* code -> outcome: CODE_NOT_FOUND, or what decide_retire_one() says */
+    OP_ERASE,       /* user -> outcome, use (as erased: its seq is where the erased names end) */
+    OP_SWEEP,       /* -> outcome: what has ended by itself is in the ledger */
     OP_TICK,        /* -> outcome */
     OP_COUPON,      /* -> coupon_now, head: the definition as of the tail */
     OP_USE,         /* user -> use (never NULL), coupon_now, head */
     OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, use */
-    OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot */
+    OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot, code_now */
+    OP_CODE,        /* code -> outcome: CODE_NOT_FOUND, or n, slot, code_now */
     OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
     OP_CATCH_UP,    /* the views of everything in the ledger are written */
     OP_KIND_COUNT
@@ -51,7 +57,11 @@ struct op {
     void (*done)(struct op *op);
     void *context;           /* the caller's */
     const char *user;
-    struct take take;
+    struct take take;        /* take.code as the caller gave it; code_n is the engine's */
+    struct step step;
+    const char *code;        /* as the caller gave it */
+    const char *by;          /* the API key's id, or NULL */
+    int64_t fence, turn;
     int64_t n;
     uint32_t g;
     struct coupon *definition;
@@ -69,6 +79,7 @@ struct op {
     struct head head;                /* the totals as of the tail after the batch */
     struct use *use;
     struct slot slot;
+    const char *code_now;            /* the slot's code, or NULL */
     int64_t seq;                     /* of the batch; the tail's for reads */
     int64_t at_ms;                   /* when it was decided */
     /* the engine's */

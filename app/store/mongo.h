@@ -54,7 +54,7 @@ enum store_status mongo_key_revoke(struct store *s, const char *id);
 bool api_key_parse(const char *text, char id[KEY_ID_LEN + 1], uint8_t hash[32]);
 
 /* ---- jobs ---- */
-enum job_kind { JOB_GENERATE, JOB_RETIRE, JOB_KIND_COUNT };
+enum job_kind { JOB_GENERATE, JOB_RETIRE, JOB_IMPORT, JOB_EXPORT, JOB_CLEANUP, JOB_KIND_COUNT };
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED, JOB_STATE_COUNT };
 const char *job_kind_name(enum job_kind k);
 const char *job_state_name(enum job_state s);
@@ -66,6 +66,7 @@ struct job {
     enum job_state state;
     int64_t done, total;      /* slots; with until: what was missing when it was asked for */
     int64_t until;            /* generate until so many exist; 0: generate `total` */
+    const char *upload;       /* import, export: the id of its text, see uploads; or NULL */
     const char *result;       /* JSON, or NULL */
     const char *error;        /* a wire code, or NULL */
     const char *error_detail; /* or NULL */
@@ -94,6 +95,78 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
                                      int64_t lease_ms, bool *cancel);
 enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fence, enum job_state state, int64_t done,
                                    const char *result, const char *error, const char *error_detail, int64_t now_ms);
+
+/* Put a claimed job back into the queue, not to be claimed before not_before_ms, if the fence is still ours. */
+enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fence, int64_t not_before_ms);
+
+/* ---- texts in parts: what an import reads, and an export wrote ---- */
+#define PART_SIZE (64 * 1024)
+struct part_text {
+    const char *upload;
+    int64_t part;         /* from 0 */
+    int64_t first_line;   /* the number of its first line in the whole text, from 1 */
+    const char *text;     /* whole lines; NULL once the part was imported */
+    size_t len;
+    /* once imported */
+    bool imported;
+    int64_t rows, new_codes, duplicates_in_file, duplicates_in_coupon, invalid;
+    const char *bad;      /* "line,kind,reason\n" for each bad row; kind: duplicate, invalid; NULL: none */
+};
+/* Write a part (majority), over an older one. */
+enum store_status mongo_part_put(struct store *s, const struct part_text *part);
+/* Note what became of an imported part; its text goes. */
+enum store_status mongo_part_done(struct store *s, const struct part_text *part);
+/* STORE_NOT_FOUND past the last. */
+enum store_status mongo_part(struct store *s, const char *upload, int64_t part, struct arena *a, struct part_text *out);
+/* Delete parts of uploads that no job names and that are older than before_ms (a broken upload leaves them), and of jobs
+ * that ended before then. */
+enum store_status mongo_parts_clean(struct store *s, int64_t before_ms);
+
+/* ---- codes ---- */
+/*
+ * Codes are valid by the ledger: a coupon's codes of slots n < next_n are what `code_buckets` says, for ever. What stands
+ * there from next_n on are drafts of the job that has its turn (see decide_turn()); every writing carries the turn and
+ * never replaces one of a later turn, so that a runner that lost its turn cannot change what was announced since.
+ * `codes` {c, code} -> n is an index over them: an entry counts only if the code bucket says the same and n < next_n.
+ */
+struct code_draft {
+    const char *code;  /* as written; kept */
+    const char *normal; /* normalised: the look-up */
+    int64_t row;       /* of the import's text, from 1; 0: generated */
+    /* out of mongo_codes_look() */
+    bool announced;    /* the coupon has it */
+    bool by_this_row;  /* from this row of this job: an import that goes on after a crash */
+    bool by_this_job;
+    bool elsewhere;    /* codes.unique is service: another coupon has it, or is importing it */
+};
+/* What is known of these codes in the coupon; next_n: where the drafts begin. */
+enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int64_t next_n, const char *job,
+                                   struct code_draft *codes, size_t count);
+/* Write drafts for slots [next_n, next_n + count): code buckets and look-ups (with codes.unique service the directory too:
+ * those that another coupon took in the meantime get `elsewhere`, and nothing may be announced of this call).
+ * STORE_EXISTS: a later turn has written here: let go. */
+enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn, const char *job,
+                                    struct code_draft *codes, size_t count);
+/* The coupons that have this code under one of the two normal forms, by the look-up alone (resolve). */
+enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most, struct arena *a,
+                                      const char ***coupons, size_t *count);
+/* Delete the look-ups and code buckets of a coupon that is over (clean up), [from_b, from_b + most) of its buckets, of
+ * slots that are retired. *more: there are further ones. */
+enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, bool *more);
+
+/* ---- the sweeper's, across coupons ---- */
+/* Coupons with something that ended by itself before before_ms, as views have it. */
+enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, const char ***ids,
+                                    size_t *count);
+/* Coupons that ended (state, or ends_at) so that cleanup_after_s has passed at now_ms, and that were not cleaned up. */
+enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, const char ***ids,
+                                     size_t *count);
+/* Delete the tombstones of users erased before before_ms. */
+enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms);
+
+/* ---- erasing a user's name from the ledger ---- */
+/* Empty names, orders, metadata and codes of the rows of who[] with this alias in one batch (majority). */
+enum store_status mongo_erase_names(struct store *s, const char *coupon, int64_t lane, int64_t seq, const char *alias);
 
 /* ---- lists and look-ups across documents ---- */
 /* Coupons by id, newest (last created) first; after: opaque position returned by *next, or NULL. state -1: any.

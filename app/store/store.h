@@ -58,6 +58,29 @@ struct bucket_read {
     bool found;
 };
 
+/* Which slot has a code: by the normalised code. */
+struct code_read {
+    const char *coupon;
+    const char *code;
+    int64_t n; /* out; -1: none. To be believed only where the codes of its bucket say the same, and n < next_n */
+};
+
+/* The codes of a bucket's slots. */
+struct bucket_codes_read {
+    const char *coupon;
+    int64_t b;
+    const char *codes[BUCKET_SLOTS]; /* out, in the call's arena; NULL: none */
+};
+
+/* Which buckets with free slots: from bucket number `from` on, ascending; or (random) by their random pick, from `from` on. */
+struct free_search {
+    const char *coupon;
+    int64_t lane;
+    bool random;
+    int64_t from;
+    size_t most;
+};
+
 enum append_result {
     APPEND_UNKNOWN, /* insert the same batch again until it is one of the others */
     APPEND_OURS,    /* it is in the ledger, by this insert or an earlier one whose reply was lost; a majority has it */
@@ -119,10 +142,26 @@ struct store_ops {
 
     enum store_status (*buckets)(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
 
-    /* Up to `most` buckets of the lane that have free slots, from bucket number `from` on, ascending, into buckets[]
-     * (initialised here, released by the caller). */
-    enum store_status (*free_buckets)(struct store *s, struct store_time after, const char *coupon, int64_t lane,
-                                      int64_t from, size_t most, struct bucket *buckets, size_t *count);
+    /* Up to search->most buckets of the lane that have free slots, into buckets[] (initialised here, released by the caller). */
+    enum store_status (*free_buckets)(struct store *s, struct store_time after, const struct free_search *search,
+                                      struct bucket *buckets, size_t *count);
+
+    /* Up to `most` buckets of the lane in which something ends by itself by at_ms, the earliest first, into buckets[]
+     * (as above). *next_due_ms: when the next one after these ends, as the views have it; 0: none does. */
+    enum store_status (*due_buckets)(struct store *s, struct store_time after, const char *coupon, int64_t lane,
+                                     int64_t at_ms, size_t most, struct bucket *buckets, size_t *count,
+                                     int64_t *next_due_ms);
+
+    /* The same for coupons without slots: uses, in a. */
+    enum store_status (*due_uses)(struct store *s, struct store_time after, const char *coupon, int64_t at_ms,
+                                  size_t most, struct arena *a, struct use **uses, size_t *count,
+                                  int64_t *next_due_ms);
+
+    /* Look up codes, of any coupons, in one read (majority). */
+    enum store_status (*codes)(struct store *s, struct code_read *reads, size_t count);
+
+    /* The codes of buckets, of any coupons, in one read (majority). */
+    enum store_status (*bucket_codes)(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);
 
     /* Append batches of different lanes in one unordered majority insert; fills each result. Returns STORE_FAILED when
      * any result is UNKNOWN. */
