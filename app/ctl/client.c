@@ -11,13 +11,11 @@
 
 #define CONNECT_TIMEOUT_S 5L
 #define TIMEOUT_S 120L
-#define KEY_SIZE 256
-#define URL_SIZE 1024
 
 /* ---- where and as whom ---- */
 
 /* http://127.0.0.1:PORT unless told otherwise. */
-static void base_url(const struct ctl *c, char url[URL_SIZE])
+static void base_url(const struct ctl *c, char url[CLIENT_URL_SIZE])
 {
     const char *given = ctl_option(c, OPT_URL), *port = getenv("COUPONS_PORT");
     size_t len;
@@ -25,17 +23,17 @@ static void base_url(const struct ctl *c, char url[URL_SIZE])
     if (!given)
         given = getenv("COUPONS_URL");
     if (given && *given)
-        snprintf(url, URL_SIZE, "%s", given);
+        snprintf(url, CLIENT_URL_SIZE, "%s", given);
     else
-        snprintf(url, URL_SIZE, "http://127.0.0.1:%s", port && *port ? port : "8080");
+        snprintf(url, CLIENT_URL_SIZE, "http://127.0.0.1:%s", port && *port ? port : "8080");
     for (len = strlen(url); len > 0 && url[len - 1] == '/'; len--)
         url[len - 1] = '\0';
 }
 
-static bool read_key_file(const char *path, char key[KEY_SIZE])
+static bool read_key_file(const char *path, char key[CLIENT_KEY_SIZE])
 {
     FILE *f = fopen(path, "re");
-    bool read = f && fgets(key, KEY_SIZE, f);
+    bool read = f && fgets(key, CLIENT_KEY_SIZE, f);
 
     if (f)
         fclose(f);
@@ -44,13 +42,13 @@ static bool read_key_file(const char *path, char key[KEY_SIZE])
     return read && key[0];
 }
 
-static bool find_key(const struct ctl *c, char key[KEY_SIZE])
+static bool find_key(const struct ctl *c, char key[CLIENT_KEY_SIZE])
 {
     const char *given = ctl_option(c, OPT_KEY), *file = ctl_option(c, OPT_KEY_FILE);
     char path[1024];
 
     if (given) {
-        snprintf(key, KEY_SIZE, "%s", given);
+        snprintf(key, CLIENT_KEY_SIZE, "%s", given);
         return true;
     }
     snprintf(path, sizeof path, "%s/keys/ops", ctl_var());
@@ -59,6 +57,12 @@ static bool find_key(const struct ctl *c, char key[KEY_SIZE])
     ctl_complain("no API key in %s: name a file with --key-file, or the copy's directory with COUPONS_VAR",
                  file ? file : path);
     return false;
+}
+
+bool client_address(const struct ctl *c, char url[CLIENT_URL_SIZE], char key[CLIENT_KEY_SIZE])
+{
+    base_url(c, url);
+    return find_key(c, key);
 }
 
 char *client_path(const char *format, ...)
@@ -163,14 +167,13 @@ static CURLcode transfer(const struct call *call, const char *url, struct curl_s
 
 int client_call(struct ctl *c, struct call call, struct answer *a)
 {
-    char base[URL_SIZE], key[KEY_SIZE], bearer[KEY_SIZE + 8], details[CURL_ERROR_SIZE] = "";
+    char base[CLIENT_URL_SIZE], key[CLIENT_KEY_SIZE], bearer[CLIENT_KEY_SIZE + 8], details[CURL_ERROR_SIZE] = "";
     struct curl_slist *headers = NULL;
     CURLcode result;
     char *url = NULL;
 
     *a = (struct answer){.body = BUF_INIT};
-    base_url(c, base);
-    if (!find_key(c, key)) {
+    if (!client_address(c, base, key)) {
         free(call.path);
         return CTL_USAGE;
     }
@@ -182,6 +185,7 @@ int client_call(struct ctl *c, struct call call, struct answer *a)
     headers = add_header(headers, "Accept", call.accept ? call.accept : "application/json");
     headers = add_header(headers, "Content-Type", call.body ? "application/json" : NULL);
     headers = add_header(headers, "Idempotency-Key", call.key);
+    headers = add_header(headers, "If-Match", call.match);
     headers = add_header(headers, "Expect", call.body ? "" : NULL);
     result = transfer(&call, url, headers, a, details);
     curl_slist_free_all(headers);

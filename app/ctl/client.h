@@ -28,8 +28,14 @@ struct call {
     const char *body;   /* NULL: none */
     const char *accept; /* NULL: application/json */
     const char *key;    /* Idempotency-Key, or NULL */
+    const char *match;  /* If-Match, or NULL */
     bool quiet;         /* do not complain when there is no answer */
 };
+
+/* Where calls go, without a slash at its end, and with which key; false, and the complaint is made, when there is no key. */
+#define CLIENT_URL_SIZE 1024
+#define CLIENT_KEY_SIZE 256
+bool client_address(const struct ctl *c, char url[CLIENT_URL_SIZE], char key[CLIENT_KEY_SIZE]);
 
 /* printf of a path, whose %s arguments are escaped. */
 char *client_path(const char *format, ...);

@@ -33,6 +33,7 @@ enum opt {
     OPT_ROLE, OPT_LABEL, OPT_OUTPUT,
     OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV,
     OPT_PARTS,
+    OPT_ONCE, OPT_INTERVAL, OPT_SECONDS, OPT_CONNECTIONS, OPT_SLOTS, OPT_YES,
     OPT_END
 };
 
@@ -87,7 +88,11 @@ int ctl_keys_list(struct ctl *c);
 int ctl_keys_revoke(struct ctl *c);
 int ctl_report(struct ctl *c);
 int ctl_verify(struct ctl *c);
+int ctl_top(struct ctl *c);
+int ctl_doctor(struct ctl *c);
+int ctl_bench(struct ctl *c);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_show_options[], ctl_coupon_list_options[],
-    ctl_slots_generate_options[], ctl_keys_create_options[], ctl_report_options[], ctl_verify_options[];
+    ctl_slots_generate_options[], ctl_keys_create_options[], ctl_report_options[], ctl_verify_options[],
+    ctl_top_options[], ctl_bench_options[];
 
 #endif

@@ -40,6 +40,18 @@ static const struct command commands[] = {
      "first batch on: its sequence, hashes, chain and running totals, every slot's moves and owner, and the caps as they "
      "were in force; then users, buckets, definitions, the reporter's totals and the marks are compared with it. Each "
      "difference is one line: coupon, what, where, field, expected, found.", NULL},
+    {"top", NULL, ctl_top, "[COUPON...]", 0, ARGS_MOST, ctl_top_options, "live rates, latencies and counts",
+     "Show what the service does, from its metrics: requests, decisions, batches, the reporter and jobs, as rates between two "
+     "looks; and the counts of the coupons that are named (without names: of the newest active ones). On a terminal it is drawn "
+     "anew until Ctrl-C.", NULL},
+    {"doctor", NULL, ctl_doctor, "", 0, 0, NULL, "check the set-up, and say what to do",
+     "Check the set-up on this machine: database, replica set, majority, indexes, clock, disks, processes, sockets, limits, keys. "
+     "Each check is a line: ok, warn or fail, and what to do. Exit code 1 when any fails. Run it where coupond runs, with its "
+     "configuration and COUPONS_VAR.", NULL},
+    {"bench", NULL, ctl_bench, "", 0, 0, ctl_bench_options, "a small load on a coupon of its own",
+     "Take slots of a coupon of its own as fast as so many connections can, and print the rate and the latencies. What was taken "
+     "stays in the ledger, as everything does; the coupon is ended, and its free slots are retired. Where the service has other "
+     "coupons it wants --yes, because customers would feel the load.", NULL},
     {"config", NULL, show_config, "", 0, 0, NULL, "print the settings in force", "Print the settings in force.", NULL},
     {"replset-init", NULL, NULL, "", 0, 0, NULL, "", "", ctl_replset_init},
 };

@@ -1,4 +1,4 @@
-/* Unit tests of couponctl's small parts: tables, safe printing, the progress bar's line. */
+/* Unit tests of couponctl's small parts: tables, safe printing, the progress bar's line, metrics that are read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 
 /* couponctl is no library: its pure parts are compiled in here */
 #include "ctl/progress.c"
+#include "ctl/samples.c"
 #include "ctl/table.c"
 
 static char *text;
@@ -70,12 +71,74 @@ static void the_bar_shows_share_and_rate(void **state)
     assert_string_equal(line, "x 7 batches 1/s");
 }
 
+/* A look at `text`, made at a second of our own. */
+static struct samples look_at(const char *lines, int second)
+{
+    struct samples s;
+    char *copied = strdup(lines);
+
+    samples_read(&s, copied);
+    s.when.ns = second * INT64_C(1000000000);
+    free(copied);
+    return s;
+}
+
+static void assert_near(double seen, double expected)
+{
+    if (seen < expected - 1e-9 || seen > expected + 1e-9)
+        fail_msg("%g, not %g", seen, expected);
+}
+
+static void two_looks_at_counters_make_a_rate(void **state)
+{
+    struct samples before = look_at("# HELP a_total Of a.\n# TYPE a_total counter\na_total{code=\"x\",way=\"1\"} 10\na_total{code=\"y\"} 5\nb 7.5\n", 10);
+    struct samples now = look_at("a_total{code=\"x\",way=\"1\"} 30\na_total{code=\"y\"} 5\nb -2\nnonsense\n{} 1\n", 14);
+
+    (void)state;
+    assert_int_equal(before.count, 3);
+    assert_near(samples_sum(&before, "a_total", NULL), 15);
+    assert_near(samples_sum(&before, "a_total", "code=\"y\""), 5);
+    assert_near(samples_sum(&now, "b", NULL), -2);
+    assert_near(samples_sum(&now, "none", NULL), 0);
+    assert_near(samples_rate(&before, &now, "a_total", NULL), 5);
+    assert_near(samples_rate(&before, &now, "a_total", "code=\"y\""), 0);
+    assert_near(samples_rate(&now, &before, "a_total", NULL), 0);
+    samples_release(&before);
+    samples_release(&now);
+}
+
+static void a_restarted_counter_counts_from_nothing(void **state)
+{
+    struct samples before = look_at("a_total 1000\n", 0), now = look_at("a_total 20\n", 10);
+
+    (void)state;
+    assert_near(samples_rate(&before, &now, "a_total", NULL), 2);
+    samples_release(&before);
+    samples_release(&now);
+}
+
+static void a_quantile_is_of_what_came_between_two_looks(void **state)
+{
+    struct samples before = look_at("h_bucket{le=\"0.1\"} 5\nh_bucket{le=\"0.2\"} 5\nh_bucket{le=\"+Inf\"} 5\nh_count 5\n", 0);
+    struct samples now = look_at("h_bucket{le=\"0.1\"} 5\nh_bucket{le=\"0.2\"} 15\nh_bucket{le=\"+Inf\"} 25\nh_count 25\n", 1);
+
+    (void)state;
+    assert_near(samples_quantile(&before, &before, "h", 0.5), -1);
+    assert_near(samples_quantile(&before, &now, "h", 0.25), 0.15);
+    assert_near(samples_quantile(&before, &now, "h", 0.99), 0.2);
+    samples_release(&before);
+    samples_release(&now);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_are_as_wide_as_their_content),
         cmocka_unit_test(a_title_cannot_drive_a_terminal),
         cmocka_unit_test(the_bar_shows_share_and_rate),
+        cmocka_unit_test(two_looks_at_counters_make_a_rate),
+        cmocka_unit_test(a_restarted_counter_counts_from_nothing),
+        cmocka_unit_test(a_quantile_is_of_what_came_between_two_looks),
     };
 
     return cmocka_run_group_tests_name("ctl", tests, NULL, NULL);

@@ -1,0 +1,307 @@
+/* ctl/bench.c -- couponctl bench: takings per second of a coupon of its own, and their latencies. */
+#include <curl/curl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "ctl/client.h"
+#include "ctl/ctl.h"
+
+#define SECONDS 5
+#define SECONDS_MOST 3600
+#define CONNECTIONS 16
+#define CONNECTIONS_MOST 256
+#define SLOTS_PER_SECOND 20000 /* more than it takes, unless --slots says otherwise */
+#define SLOTS_MOST INT64_C(100000000)
+#define TIMEOUT_S 30L
+#define NAME_LEN 8
+
+const struct argp_option ctl_bench_options[] = {
+    {"seconds", OPT_SECONDS, "N", 0, "How long (default 5)", 0},
+    {"connections", OPT_CONNECTIONS, "N", 0, "Connections, each with one request at a time (default 16)", 0},
+    {"slots", OPT_SLOTS, "N", 0, "Slots to make (default 20,000 per second)", 0},
+    {"yes", OPT_YES, NULL, 0, "Also where the service has other coupons", 0},
+    {0},
+};
+
+struct bench {
+    struct ctl *ctl;
+    char coupon[NAME_LEN + 8];
+    char url[CLIENT_URL_SIZE + 64];
+    char bearer[CLIENT_KEY_SIZE + 32];
+    struct mono until;
+};
+
+static atomic_bool over; /* sold out, or interrupted: what follows is tidying up */
+
+struct client {
+    struct bench *bench;
+    pthread_t thread;
+    int number;
+    int64_t *taken_us; /* of each taking */
+    size_t taken, capacity;
+    size_t refused, failed;
+    long failed_status; /* the last one; 0: no answer */
+};
+
+/* ---- one connection ---- */
+
+static size_t drop_body(char *data, size_t size, size_t count, void *context)
+{
+    (void)data;
+    (void)context;
+    return size * count;
+}
+
+static void note_taking(struct client *k, int64_t us)
+{
+    if (k->taken == k->capacity) {
+        k->capacity = k->capacity ? k->capacity * 2 : 4096;
+        k->taken_us = realloc(k->taken_us, k->capacity * sizeof *k->taken_us);
+        if (!k->taken_us)
+            abort();
+    }
+    k->taken_us[k->taken++] = us;
+}
+
+/* The user is the key, too. Returns the status, 0: no answer. */
+static long take(struct client *k, CURL *curl, size_t number)
+{
+    char body[128], key[128];
+    struct curl_slist *headers = NULL;
+    long status = 0;
+
+    snprintf(body, sizeof body, "{\"user\": \"%s-%d-%zu\"}", k->bench->coupon, k->number, number);
+    snprintf(key, sizeof key, "Idempotency-Key: %s-%d-%zu", k->bench->coupon, k->number, number);
+    for (const char *const *line = (const char *const[]){k->bench->bearer, "Content-Type: application/json", "Expect:", key, NULL};
+         *line; line++)
+        headers = curl_slist_append(headers, *line);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+    if (curl_easy_perform(curl) == CURLE_OK)
+        curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    curl_slist_free_all(headers);
+    return status;
+}
+
+static void *run_client(void *context)
+{
+    struct client *k = context;
+    CURL *curl = curl_easy_init();
+
+    if (!curl)
+        abort();
+    curl_easy_setopt(curl, CURLOPT_URL, k->bench->url);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, drop_body);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, TIMEOUT_S);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    for (size_t i = 0; mono_before(mono_now(), k->bench->until) && !atomic_load(&over); i++) {
+        struct mono asked = mono_now();
+        long status = take(k, curl, i);
+
+        if (status == 201) {
+            note_taking(k, (mono_now().ns - asked.ns) / 1000);
+        } else if (status == 409) { /* every user asks once: only stock can be at an end */
+            k->refused++;
+            atomic_store(&over, true);
+        } else {
+            k->failed++;
+            k->failed_status = status;
+        }
+    }
+    curl_easy_cleanup(curl);
+    return NULL;
+}
+
+/* ---- before and after ---- */
+
+/* An API call whose answer only matters by its success. */
+static int call(struct bench *b, const char *method, char *path, const char *body, const char *match)
+{
+    struct answer a;
+    char key[ID_SHORT_LEN + 1];
+    int code;
+
+    id_random(key, ID_SHORT_LEN);
+    code = client_call(b->ctl, (struct call){.method = method, .path = path, .body = body, .key = key, .match = match}, &a);
+    if (code != CTL_OK)
+        return code;
+    code = answer_ok(&a) ? CTL_OK : answer_code(&a);
+    answer_release(&a);
+    return code;
+}
+
+/* CTL_OK where there is nothing that the load could disturb, or --yes was said. */
+static int ask_leave(struct ctl *c)
+{
+    json_object *items;
+    struct answer a;
+    int code;
+
+    if (ctl_option(c, OPT_YES))
+        return CTL_OK;
+    code = client_call(c, (struct call){.method = "GET", .path = client_path("/coupons?limit=1")}, &a);
+    if (code != CTL_OK)
+        return code;
+    items = json_at(a.json, "/items");
+    if (!answer_ok(&a)) {
+        code = answer_code(&a);
+    } else if (items && json_object_array_length(items) > 0) {
+        ctl_complain("the service has coupons, whose customers would feel this load: say --yes if they may");
+        code = CTL_REFUSED;
+    }
+    answer_release(&a);
+    return code;
+}
+
+static int make_coupon(struct bench *b, int64_t slots)
+{
+    char made[NAME_LEN + 1], body[256], count[24];
+    int code;
+
+    id_random(made, NAME_LEN);
+    snprintf(b->coupon, sizeof b->coupon, "bench-%s", made);
+    snprintf(body, sizeof body,
+             "{\"id\": \"%s\", \"title\": \"couponctl bench\", \"state\": \"active\", \"cap\": {\"total\": %" PRId64 "}}", b->coupon,
+             slots);
+    code = call(b, "POST", client_path("/coupons"), body, NULL);
+    if (code != CTL_OK)
+        return code;
+    snprintf(count, sizeof count, "%" PRId64, slots);
+    b->ctl->args.words[0] = b->coupon;
+    b->ctl->args.words[1] = count;
+    return ctl_slots_generate(b->ctl);
+}
+
+/* End it, and retire what is free; deleted it can only be while nothing was taken. */
+static int clean_up(struct bench *b, size_t taken, int64_t slots)
+{
+    char body[64];
+    int code = call(b, "PATCH", client_path("/coupons/%s", b->coupon), "{\"state\": \"ended\"}", "*");
+
+    if (code != CTL_OK)
+        return code;
+    if (!taken)
+        return call(b, "DELETE", client_path("/coupons/%s", b->coupon), NULL, NULL);
+    if ((int64_t)taken < slots) {
+        snprintf(body, sizeof body, "{\"count\": %" PRId64 "}", slots - (int64_t)taken);
+        code = call(b, "POST", client_path("/coupons/%s/slots/retire", b->coupon), body, NULL);
+    }
+    printf("%s is ended; its %zu redemptions stay in the ledger, its free slots are being retired\n", b->coupon, taken);
+    return code;
+}
+
+/* ---- the load ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double percentile_ms(const int64_t *sorted_us, size_t count, double share)
+{
+    return (double)sorted_us[(size_t)((double)(count - 1) * share)] / 1000;
+}
+
+/* Print what the clients saw; returns how many takings there were. */
+static size_t print_result(const struct client *clients, int count, double seconds)
+{
+    size_t taken = 0, refused = 0, failed = 0;
+    long failed_status = 0;
+    int64_t *all;
+
+    for (int i = 0; i < count; i++) {
+        taken += clients[i].taken;
+        refused += clients[i].refused;
+        failed += clients[i].failed;
+        failed_status = clients[i].failed ? clients[i].failed_status : failed_status;
+    }
+    all = calloc(taken + 1, sizeof *all);
+    if (!all)
+        abort();
+    for (int i = 0, at = 0; i < count; at += (int)clients[i++].taken)
+        if (clients[i].taken)
+            memcpy(all + at, clients[i].taken_us, clients[i].taken * sizeof *all);
+    qsort(all, taken, sizeof *all, by_size);
+    printf("%zu takings in %.1f s over %d connections: %.0f/s\n", taken, seconds, count, (double)taken / seconds);
+    if (taken)
+        printf("latency  p50 %.1f ms  p90 %.1f ms  p99 %.1f ms  slowest %.1f ms\n", percentile_ms(all, taken, 0.5),
+               percentile_ms(all, taken, 0.9), percentile_ms(all, taken, 0.99), percentile_ms(all, taken, 1));
+    if (refused)
+        printf("sold out before the time was: --slots makes more\n");
+    if (failed)
+        ctl_complain("%zu calls failed, the last with status %ld", failed, failed_status);
+    free(all);
+    return taken;
+}
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    atomic_store(&over, true);
+}
+
+static size_t run_load(struct bench *b, int connections, int64_t seconds)
+{
+    struct client *clients = calloc((size_t)connections, sizeof *clients);
+    struct mono start = mono_now();
+    size_t taken;
+
+    if (!clients)
+        abort();
+    b->until = mono_add_ms(start, seconds * 1000);
+    for (int i = 0; i < connections; i++) {
+        clients[i].bench = b;
+        clients[i].number = i;
+        if (pthread_create(&clients[i].thread, NULL, run_client, &clients[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < connections; i++)
+        pthread_join(clients[i].thread, NULL);
+    taken = print_result(clients, connections, (double)(mono_now().ns - start.ns) / 1e9);
+    for (int i = 0; i < connections; i++)
+        free(clients[i].taken_us);
+    free(clients);
+    return taken;
+}
+
+int ctl_bench(struct ctl *c)
+{
+    const char *seconds_text = ctl_option(c, OPT_SECONDS), *connections_text = ctl_option(c, OPT_CONNECTIONS);
+    const char *slots_text = ctl_option(c, OPT_SLOTS);
+    char base[CLIENT_URL_SIZE], key[CLIENT_KEY_SIZE];
+    int64_t seconds = SECONDS, connections = CONNECTIONS, slots;
+    struct bench b = {.ctl = c};
+    size_t taken = 0;
+    int code, cleaned;
+
+    if ((seconds_text && !ctl_number("--seconds", seconds_text, 1, SECONDS_MOST, &seconds)) ||
+        (connections_text && !ctl_number("--connections", connections_text, 1, CONNECTIONS_MOST, &connections)))
+        return CTL_USAGE;
+    slots = seconds * SLOTS_PER_SECOND;
+    if ((slots_text && !ctl_number("--slots", slots_text, 1, SLOTS_MOST, &slots)) || !client_address(c, base, key))
+        return CTL_USAGE;
+    code = ask_leave(c);
+    if (code != CTL_OK)
+        return code;
+    code = make_coupon(&b, slots);
+    if (code != CTL_OK)
+        return code;
+    snprintf(b.url, sizeof b.url, "%s/coupons/%s/redemptions", base, b.coupon);
+    snprintf(b.bearer, sizeof b.bearer, "Authorization: Bearer %s", key);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
+    taken = run_load(&b, (int)connections, seconds);
+    cleaned = clean_up(&b, taken, slots);
+    return taken ? cleaned : CTL_REFUSED;
+}

@@ -1,0 +1,293 @@
+/* ctl/doctor.c -- couponctl doctor: one line per check, ok, warn or fail, and what to do. Changes nothing that stays. */
+#include <curl/curl.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json_c_version.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "ctl/client.h"
+#include "ctl/doctor.h"
+#include "ctl/table.h"
+
+#define DISK_WARN_SHARE 10 /* percent that should be free */
+#define DISK_FAIL_BYTES (INT64_C(256) << 20)
+#define FILES_SPARE 64     /* descriptors beside connections: logs, sockets, pipes */
+#define SOCKET_MODE 0660
+#define PATH_SIZE (CONFIG_TEXT_SIZE + 256)
+
+void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, ...)
+{
+    static const char *const words[] = {"ok", "warn", "fail"};
+    char *line = NULL;
+    va_list args;
+
+    va_start(args, format);
+    if (vasprintf(&line, format, args) < 0)
+        abort();
+    va_end(args);
+    printf("%-4s  %-10s  ", words[level], d->check);
+    print_safely(line, stdout);
+    putchar('\n');
+    free(line);
+    if (level > d->worst)
+        d->worst = level;
+}
+
+void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64_t unused)
+{
+    int share = total > 0 ? (int)(unused * 100 / total) : 100;
+    enum doctor_level level = unused < DISK_FAIL_BYTES ? DOCTOR_FAIL : share < DISK_WARN_SHARE ? DOCTOR_WARN : DOCTOR_OK;
+
+    doctor_tell(d, level, "%s: %.1f GiB free of %.1f (%d%%)%s", where, (double)unused / (1 << 30), (double)total / (1 << 30), share,
+                level == DOCTOR_OK ? "" : "; make room, or move it to a larger disk");
+}
+
+/* ---- this machine ---- */
+
+static void check_local_disk(struct doctor *d)
+{
+    const char *place = d->config->coupond_run_dir;
+    struct statvfs s;
+
+    if (statvfs(place, &s) != 0)
+        doctor_tell(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR, or coupond.run_dir, to where the service lives", place, strerror(errno));
+    else
+        doctor_tell_space(d, place, (int64_t)(s.f_blocks * s.f_frsize), (int64_t)(s.f_bavail * s.f_frsize));
+}
+
+/* The process that run_dir/NAME.pid names; 0: none lives. */
+static pid_t process_of(const struct doctor *d, const char *name)
+{
+    char path[PATH_SIZE];
+    int pid = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s.pid", d->config->coupond_run_dir, name);
+    f = fopen(path, "re");
+    if (!f)
+        return 0;
+    if (fscanf(f, "%d", &pid) != 1 || pid <= 0 || (kill(pid, 0) != 0 && errno != EPERM)) // NOLINT(cert-err34-c): a pid that is checked
+        pid = 0;
+    fclose(f);
+    return pid;
+}
+
+static void check_processes(struct doctor *d)
+{
+    struct buf missing = BUF_INIT;
+    char name[32];
+
+    for (int i = 0; i < d->config->coupond_workers + 3; i++) {
+        static const char *const others[] = {"coupond", "reporter", "runner"};
+
+        if (i < 3)
+            snprintf(name, sizeof name, "%s", others[i]);
+        else
+            snprintf(name, sizeof name, "worker-%d", i - 3);
+        if (!process_of(d, name))
+            buf_printf(&missing, " %s", name);
+    }
+    if (!missing.len)
+        doctor_tell(d, DOCTOR_OK, "coupond (pid %d), %d workers, reporter and runner", (int)process_of(d, "coupond"), d->config->coupond_workers);
+    else if (!process_of(d, "coupond"))
+        doctor_tell(d, DOCTOR_FAIL, "coupond does not run in %s: start it (scripts/run, or systemctl start coupond)", d->config->coupond_run_dir);
+    else
+        doctor_tell(d, DOCTOR_FAIL, "not running:%s; the master starts them again, so the log says why they end", missing.data);
+    buf_free(&missing);
+}
+
+/* The soft limit of open files of a process; 0: not known, -1: none. */
+static int64_t open_files_of(pid_t pid)
+{
+    char path[64], line[256], soft[32] = "";
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/limits", (int)pid);
+    f = fopen(path, "re");
+    if (!f)
+        return 0;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "Max open files %31s", soft) == 1)
+            break;
+    fclose(f);
+    return strcmp(soft, "unlimited") == 0 ? -1 : strtoll(soft, NULL, 10);
+}
+
+static void check_files(struct doctor *d)
+{
+    pid_t worker = process_of(d, "worker-0");
+    int64_t wanted = (int64_t)d->config->worker_connections_max + d->config->mongodb_pool_size + FILES_SPARE;
+    int64_t limit = worker ? open_files_of(worker) : 0;
+
+    if (!limit)
+        doctor_tell(d, DOCTOR_WARN, "the limit of open files cannot be seen: no worker runs, or it is not ours");
+    else if (limit > 0 && limit < wanted)
+        doctor_tell(d, DOCTOR_FAIL, "a worker may open %" PRId64 " files, and needs %" PRId64 " (worker.connections_max, mongodb.pool_size): raise "
+                    "LimitNOFILE of its unit, or ulimit -Hn, or lower connections_max", limit, wanted);
+    else
+        doctor_tell(d, DOCTOR_OK, "a worker may open %" PRId64 " files, and needs %" PRId64, limit, wanted);
+}
+
+/* What is wrong with a worker's socket; NULL: nothing. */
+static const char *socket_fault(const char *path, char text[PATH_SIZE])
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat s;
+    int fd, failed;
+
+    if (lstat(path, &s) != 0) {
+        snprintf(text, PATH_SIZE, "%s: is coupond running?", strerror(errno));
+        return text;
+    }
+    if (!S_ISSOCK(s.st_mode))
+        return "it is no socket: remove it, and restart coupond";
+    if ((s.st_mode & 0777) != SOCKET_MODE) {
+        snprintf(text, PATH_SIZE, "its mode is %04o, not %04o: chmod %04o it, and look for who changed it", s.st_mode & 0777u,
+                 SOCKET_MODE, SOCKET_MODE);
+        return text;
+    }
+    if (strlen(path) >= sizeof address.sun_path)
+        return "its name is too long for a socket: choose a shorter coupond.run_dir";
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    failed = connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 ? 0 : errno;
+    close(fd);
+    if (!failed)
+        return NULL;
+    snprintf(text, PATH_SIZE, "%s: nobody answers, or its group (coupond.socket_group) is not yours", strerror(failed));
+    return text;
+}
+
+static void check_sockets(struct doctor *d)
+{
+    char path[PATH_SIZE], text[PATH_SIZE];
+    int faults = 0;
+
+    for (int i = 0; i < d->config->coupond_workers; i++) {
+        const char *fault;
+
+        snprintf(path, sizeof path, "%s/worker-%d.sock", d->config->coupond_run_dir, i);
+        fault = socket_fault(path, text);
+        if (fault)
+            doctor_tell(d, DOCTOR_FAIL, "%s: %s", path, fault);
+        faults += fault != NULL;
+    }
+    if (!faults)
+        doctor_tell(d, DOCTOR_OK, "%d, mode %04o, all answer", d->config->coupond_workers, SOCKET_MODE);
+}
+
+static void check_service(struct doctor *d)
+{
+    char url[CLIENT_URL_SIZE], key[CLIENT_KEY_SIZE];
+    struct answer a;
+
+    if (!client_address(d->ctl, url, key)) {
+        doctor_tell(d, DOCTOR_WARN, "not asked, for want of a key of the role ops: couponctl keys create --role ops");
+    } else if (client_call(d->ctl, (struct call){.method = "GET", .path = client_path("/coupons/-/ready"), .quiet = true}, &a) !=
+               CTL_OK) {
+        doctor_tell(d, DOCTOR_FAIL, "no answer from %s: is nginx running, and is this its address (--url)?", url);
+    } else {
+        doctor_tell(d, a.status == 200 ? DOCTOR_OK : DOCTOR_FAIL, "%s/coupons/-/ready answers %ld%s", url, a.status,
+                    a.status == 200 ? "" : ": nginx reaches no worker, or the workers no database; see their logs");
+        answer_release(&a);
+    }
+    explicit_bzero(key, sizeof key);
+}
+
+/* Whether others than its owner may read it. */
+static bool is_open_to_others(struct doctor *d, const char *path)
+{
+    struct stat s;
+
+    if (stat(path, &s) != 0 || !(s.st_mode & 077))
+        return false;
+    doctor_tell(d, DOCTOR_FAIL, "%s can be read by others (mode %04o): chmod go= it, and if anybody was there, make new keys (couponctl keys)",
+                path, s.st_mode & 0777u);
+    return true;
+}
+
+static void check_keys(struct doctor *d)
+{
+    char place[PATH_SIZE], path[2 * PATH_SIZE];
+    const char *seed = d->config->receipts_seed_file;
+    const struct dirent *entry;
+    int faults, count = 0;
+    DIR *dir;
+
+    snprintf(place, sizeof place, "%s/keys", ctl_var());
+    snprintf(path, sizeof path, "%s/mongodb_uri", d->config->coupond_run_dir);
+    faults = is_open_to_others(d, path);
+    dir = opendir(place);
+    while (dir && (entry = readdir(dir))) {
+        if (entry->d_name[0] == '.')
+            continue;
+        count++;
+        snprintf(path, sizeof path, "%s/%s", place, entry->d_name);
+        faults += is_open_to_others(d, path);
+    }
+    if (dir)
+        closedir(dir);
+    if (strncmp(seed, place, strlen(place)) != 0)
+        faults += is_open_to_others(d, seed);
+    if (access(seed, F_OK) != 0)
+        doctor_tell(d, DOCTOR_WARN, "%s: %s; without it receipts are not signed (receipts.seed_file)", seed, strerror(errno));
+    else if (!faults)
+        doctor_tell(d, DOCTOR_OK, "%d files in %s, for their owner alone", count, place);
+}
+
+static void check_libraries(struct doctor *d)
+{
+    doctor_tell(d, DOCTOR_OK, "json-c %s, libsodium %s, libcurl %s", json_c_version(), sodium_version_string(),
+                curl_version_info(CURLVERSION_NOW)->version);
+}
+
+/* ---- all of them ---- */
+
+static const struct {
+    const char *name; /* at most 10 characters */
+    bool database;    /* needs one that answers */
+    void (*run)(struct doctor *d);
+} checks[] = {
+    {"database", false, doctor_connect},
+    {"replicas", true, doctor_replica_set},
+    {"majority", true, doctor_majority},
+    {"schema", true, doctor_schema},
+    {"indexes", true, doctor_indexes},
+    {"clock", true, doctor_clock},
+    {"disk", true, doctor_server_disk},
+    {"disk", false, check_local_disk},
+    {"processes", false, check_processes},
+    {"files", false, check_files},
+    {"sockets", false, check_sockets},
+    {"service", false, check_service},
+    {"keys", false, check_keys},
+    {"libraries", false, check_libraries},
+};
+
+int ctl_doctor(struct ctl *c)
+{
+    struct doctor d = {.ctl = c, .config = ctl_config(c)};
+
+    if (!d.config)
+        return CTL_USAGE;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        if (checks[i].database && !d.database)
+            continue;
+        d.check = checks[i].name;
+        checks[i].run(&d);
+    }
+    doctor_disconnect(&d);
+    return d.worst == DOCTOR_FAIL ? CTL_REFUSED : CTL_OK;
+}
