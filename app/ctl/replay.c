@@ -494,13 +494,14 @@ static void replay_user(struct replay *r, const struct batch *b, const struct en
 {
     struct user *u = user_of(r, key);
     struct entry mine = *e;
+    enum key_of which;
     char where[WHERE_SIZE];
 
     if (!u)
         return;
     if (!u->use.user)
         u->use.user = is_job(key) ? u->key : arena_strdup(&r->arena, e->user);
-    if (is_taking(e) && use_by_key(&u->use, e->key))
+    if (is_taking(e) && use_by_key(&u->use, e->key, &which))
         drift(r, "ledger", entry_place(where, b, e), "key", "used once", "used for another taking");
     if (entry_ends(e))
         check_return(r, u, b, e);
