@@ -495,6 +495,17 @@ bool fold_bucket(struct bucket *k, const struct batch *b)
     return laid;
 }
 
+bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end)
+{
+    unsigned has = entry_members[e->kind];
+
+    if (!(has & (HAS_RANGE | HAS_SLOT)) || e->n < 0)
+        return false;
+    *first = bucket_of(e->n);
+    *end = bucket_of(e->n + ((has & HAS_RANGE) ? e->count - 1 : 0)) + 1;
+    return true;
+}
+
 bool batch_touches_bucket(const struct batch *b, int64_t bucket)
 {
     int first, end;

@@ -40,6 +40,8 @@ const struct coupon *fold_definition(const struct coupon *before, const struct b
 bool fold_bucket(struct bucket *k, const struct batch *b);
 /* Lay e, which names it, into one slot. */
 void fold_slot(struct slot *s, const struct entry *e, int64_t at_ms);
+/* The buckets that e touches are [*first, *end); false: none. */
+bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end);
 /* True when b touches bucket number `bucket`. */
 bool batch_touches_bucket(const struct batch *b, int64_t bucket);
 

@@ -86,6 +86,7 @@ struct op {
     struct op *next;
     struct loaded_user *loaded; /* whom it is about, in this round */
     struct use *working;        /* the state of that use */
+    int64_t named_n;            /* the slot that it names, by its id or a code; -1: none */
     int64_t until_seq;          /* OP_CATCH_UP: the mark that it waits for */
 };
 

@@ -129,8 +129,10 @@ struct store_ops {
     enum store_status (*ledger)(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                                 struct batch **batches, size_t *count);
 
-    /* The batch that ended generation g of slot n (the caller's to free), by the indexed ended[]; STORE_NOT_FOUND. */
-    enum store_status (*ended)(struct store *s, const char *coupon, int64_t n, uint32_t g, struct batch **batch);
+    /* The batch that ended redemption (n, g) (the caller's to free), by the indexed ended[]; STORE_NOT_FOUND. lane matters
+     * only for redemptions without slots (n < 0). */
+    enum store_status (*ended)(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
+                               struct batch **batch);
 
     /* The definition's view, into a; *definition NULL when there is none. A tombstone has state COUPON_DELETED. */
     enum store_status (*coupon)(struct store *s, const char *coupon, struct store_time after, struct arena *a,
