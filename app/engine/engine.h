@@ -24,7 +24,7 @@
 enum op_kind {
     OP_TAKE,        /* user, take -> outcome */
     OP_CHECK,       /* user, take -> outcome, discount_minor, use, head */
-    OP_STEP,        /* step -> outcome, use->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
+    OP_STEP,        /* transition -> outcome, use->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
     OP_CREATE,      /* definition, by -> outcome, coupon_now */
     OP_CHANGE,      /* definition, expected_version, by -> outcome, coupon_now */
     OP_DELETE,      /* by -> outcome */
@@ -58,7 +58,7 @@ struct op {
     void *context;           /* the caller's */
     const char *user;
     struct take take;        /* take.code as the caller gave it; code_n is the engine's */
-    struct step step;
+    struct step transition; /* of OP_STEP */
     const char *code;        /* as the caller gave it */
     const char *by;          /* the API key's id, or NULL */
     int64_t fence, turn;
