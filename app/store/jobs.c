@@ -35,6 +35,8 @@ static const struct member job_rows[] = {
     MEMBER("done", MEMBER_INT, struct job, done, false, 0),
     MEMBER("total", MEMBER_INT, struct job, total, false, 0),
     MEMBER("until", MEMBER_INT, struct job, until, false, 0),
+    MEMBER("column", MEMBER_INT, struct job, column, true, 0),
+    MEMBER("digest", MEMBER_TEXT, struct job, digest, true, 0),
     MEMBER("result", MEMBER_TEXT, struct job, result, true, 0),
     MEMBER("error", MEMBER_TEXT, struct job, error, true, 0),
     MEMBER("error_detail", MEMBER_TEXT, struct job, error_detail, true, 0),

@@ -64,9 +64,11 @@ struct job {
     enum job_kind kind;
     const char *coupon;
     enum job_state state;
-    int64_t done, total;      /* slots; with until: what was missing when it was asked for */
+    int64_t done, total;      /* slots; with until: what was missing when it was asked for; import: lines of the text */
     int64_t until;            /* generate until so many exist; 0: generate `total` */
     const char *upload;       /* import, export: the id of its text, see uploads; or NULL */
+    int64_t column;           /* import: which column of CSV has the codes, from 1; 0: the text is plain, a code a line */
+    const char *digest;       /* import: "sha256:" and hex, of the text as it was sent; or NULL */
     const char *result;       /* JSON, or NULL */
     const char *error;        /* a wire code, or NULL */
     const char *error_detail; /* or NULL */
@@ -105,7 +107,8 @@ struct part_text {
     const char *upload;
     int64_t part;         /* from 0 */
     int64_t first_line;   /* the number of its first line in the whole text, from 1 */
-    const char *text;     /* whole lines; NULL once the part was imported */
+    const char *text;     /* whole lines, CSV's header being the first; NULL once the part was imported. What is longer than
+                             PART_SIZE may be cut */
     size_t len;
     /* once imported */
     bool imported;
