@@ -139,3 +139,12 @@ void json_key_time(struct json *j, const char *name, int64_t utc_ms)
     json_key(j, name);
     json_time(j, utc_ms);
 }
+
+void json_key_time_or_null(struct json *j, const char *name, int64_t utc_ms)
+{
+    json_key(j, name);
+    if (utc_ms)
+        json_time(j, utc_ms);
+    else
+        json_null(j);
+}

@@ -44,5 +44,7 @@ void json_key_string(struct json *j, const char *name, const char *text);
 void json_key_int(struct json *j, const char *name, int64_t value);
 void json_key_bool(struct json *j, const char *name, bool value);
 void json_key_time(struct json *j, const char *name, int64_t utc_ms);
+/* 0: null */
+void json_key_time_or_null(struct json *j, const char *name, int64_t utc_ms);
 
 #endif

@@ -54,7 +54,7 @@ static const char *bearer(const char *authorization)
     return authorization + 7 + strspn(authorization + 7, " ");
 }
 
-enum auth_answer auth_check(struct auth *a, const char *authorization, enum role *role)
+enum auth_answer auth_check(struct auth *a, const char *authorization, enum role *role, char id[KEY_ID_LEN + 1])
 {
     const char *text = bearer(authorization);
     enum auth_answer answer = AUTH_UNKNOWN;
@@ -70,6 +70,7 @@ enum auth_answer auth_check(struct auth *a, const char *authorization, enum role
     if (found) {
         answer = sodium_memcmp(found->hash, hash, sizeof hash) == 0 && !found->revoked_ms ? AUTH_OK : AUTH_NO;
         *role = found->role;
+        memcpy(id, found->id, KEY_ID_LEN + 1);
     }
     pthread_rwlock_unlock(&a->keys_lock);
     return answer;

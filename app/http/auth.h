@@ -19,8 +19,8 @@ enum auth_answer {
 struct auth *auth_start(struct worker *w);
 void auth_stop(struct auth *a);
 
-/* Whose key is this Authorization header. */
-enum auth_answer auth_check(struct auth *a, const char *authorization, enum role *role);
+/* Whose key is this Authorization header: its role, and its id. */
+enum auth_answer auth_check(struct auth *a, const char *authorization, enum role *role, char id[KEY_ID_LEN + 1]);
 
 /* Let r->then run on an io thread when the keys have been read again; r->auth_failed: they could not be. */
 enum handled auth_wait(struct auth *a, struct request *r);

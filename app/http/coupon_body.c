@@ -82,7 +82,7 @@ static void read_field(const struct coupon_field *f, struct jsonc_object *o, str
         if (!o)
             *(int64_t *)member = COUPON_NULL;
         else
-            value_enum(o, f->names, f->supported, f->pointer, e, member);
+            value_enum(o, f->names, f->pointer, e, member);
         break;
     }
 }

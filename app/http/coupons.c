@@ -94,21 +94,40 @@ enum handled coupon_get(struct request *r)
     return request_submit(r, got);
 }
 
+static void key_int_or_null(struct json *j, const char *name, bool there, int64_t value)
+{
+    json_key(j, name);
+    if (there)
+        json_int(j, value);
+    else
+        json_null(j);
+}
+
+/* Taken above the total: an approximate cap can be passed, an exact one never is. */
+static int64_t taken_over(const struct coupon *c, const struct head *h)
+{
+    int64_t over = c->cap.policy == CAP_APPROXIMATE ? head_taken(h) - c->cap.total : 0;
+
+    return over > 0 ? over : 0;
+}
+
 static enum handled counted(struct request *r)
 {
     const struct head *h = &r->op.head;
+    bool slots;
     struct json j;
 
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
+    slots = policy_of(r->op.coupon_now)->slots;
     j = reply_body(r);
     json_object(&j);
-    json_key_int(&j, "slots", h->slots - h->due);
-    json_key_int(&j, "free", head_free(h));
+    key_int_or_null(&j, "slots", slots, h->slots - h->due);
+    key_int_or_null(&j, "free", slots, head_free(h));
     json_key_int(&j, "issued", h->issued);
     json_key_int(&j, "reserved", h->reserved);
     json_key_int(&j, "redeemed", h->redeemed);
-    json_key_int(&j, "over", 0); /* an exact cap is never passed */
+    json_key_int(&j, "over", taken_over(r->op.coupon_now, h));
     json_key_int(&j, "taken_total", head_taken(h));
     json_key_int(&j, "today", h->day_taken);
     json_key_int(&j, "discount_minor", h->discount_minor);

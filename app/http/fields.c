@@ -49,37 +49,33 @@ bool value_int(struct jsonc_object *o, int64_t min, int64_t max, const char *poi
     return true;
 }
 
-/* "one of a, b, c", of those that are supported. */
-static const char *choices(struct arena *a, const char *const *names, unsigned supported)
+/* "one of a, b, c". */
+static const char *choices(struct arena *a, const char *const *names)
 {
     struct buf text = BUF_INIT;
     const char *copy, *between = "must be one of ";
 
-    for (unsigned i = 0; names[i]; i++)
-        if (supported & (1u << i)) {
-            buf_puts(&text, between);
-            buf_puts(&text, names[i]);
-            between = ", ";
-        }
+    for (unsigned i = 0; names[i]; i++) {
+        buf_puts(&text, between);
+        buf_puts(&text, names[i]);
+        between = ", ";
+    }
     copy = arena_memdup(a, text.data, text.len);
     buf_free(&text);
     return copy;
 }
 
-bool value_enum(struct jsonc_object *o, const char *const *names, unsigned supported, const char *pointer,
-                struct errors *e, int64_t *to)
+bool value_enum(struct jsonc_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to)
 {
     if (!json_object_is_type(o, json_type_string))
         return wrong(e, pointer, "must be a string");
     for (unsigned i = 0; names[i]; i++) {
         if (strcmp(names[i], json_object_get_string(o)) != 0)
             continue;
-        if (!(supported & (1u << i)))
-            return wrong(e, pointer, "this version does not support this value yet");
         *to = i;
         return true;
     }
-    return wrong(e, pointer, choices(e->arena, names, supported));
+    return wrong(e, pointer, choices(e->arena, names));
 }
 
 bool value_time(struct jsonc_object *o, const char *pointer, struct errors *e, int64_t *to)
@@ -174,7 +170,7 @@ static void read_row(const struct field_row *row, struct jsonc_object *o, const 
         value_int(o, row->min, row->max, pointer, e, member);
         break;
     case ROW_ENUM:
-        value_enum(o, row->names, row->supported, pointer, e, member);
+        value_enum(o, row->names, pointer, e, member);
         break;
     case ROW_TIME:
         value_time(o, pointer, e, member);

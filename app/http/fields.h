@@ -36,7 +36,6 @@ struct field_row {
     int64_t min, max;
     unsigned flags;
     const char *const *names; /* ROW_ENUM: NULL-terminated */
-    unsigned supported;       /* ROW_ENUM: bit i set = names[i] is supported by this version */
     bool (*valid)(const char *text); /* ROW_STRING: further rule, or NULL */
     const char *rule;                /* its sentence */
     const struct field_table *table;
@@ -62,8 +61,7 @@ void fields_canonical(const struct field_table *table, const void *from, struct 
 /* Each returns false, with the fault noted, when o is not of that type or out of bounds. */
 bool value_string(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to);
 bool value_int(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to);
-bool value_enum(struct jsonc_object *o, const char *const *names, unsigned supported, const char *pointer,
-                struct errors *e, int64_t *to);
+bool value_enum(struct jsonc_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to);
 bool value_time(struct jsonc_object *o, const char *pointer, struct errors *e, int64_t *to);
 bool value_json(struct jsonc_object *o, int64_t max, const char *pointer, struct errors *e, const char **to);
 

@@ -17,7 +17,8 @@ extern const struct field_table slots_add_table, slots_retire_table;
 /* jobs.c */
 handler job_list, job_get, job_cancel;
 /* redemptions.c */
-handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_reverse;
+handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_reserve,
+    redemption_redeem, redemption_cancel, redemption_reverse;
 /* redemption_list.c */
 handler redemption_list;
 /* users.c */

@@ -6,15 +6,6 @@
 #include "http/list.h"
 #include "http/reply.h"
 
-static void key_time_or_null(struct json *j, const char *name, int64_t ms)
-{
-    json_key(j, name);
-    if (ms)
-        json_time(j, ms);
-    else
-        json_null(j);
-}
-
 void job_write(struct json *j, const struct job *job)
 {
     json_object(j);
@@ -28,10 +19,10 @@ void job_write(struct json *j, const struct job *job)
     json_raw(j, job->result ? job->result : "null");
     json_key_string(j, "error", job->error);
     json_key_string(j, "error_detail", job->error_detail);
-    key_time_or_null(j, "created_at", job->created_ms);
-    key_time_or_null(j, "started_at", job->started_ms);
-    key_time_or_null(j, "finished_at", job->finished_ms);
-    key_time_or_null(j, "not_before", job->not_before_ms);
+    json_key_time_or_null(j, "created_at", job->created_ms);
+    json_key_time_or_null(j, "started_at", job->started_ms);
+    json_key_time_or_null(j, "finished_at", job->finished_ms);
+    json_key_time_or_null(j, "not_before", job->not_before_ms);
     json_end_object(j);
 }
 

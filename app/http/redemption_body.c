@@ -8,6 +8,7 @@
 
 #define MONEY_MAX ((INT64_C(1) << 53) - 1)
 #define LABEL_MAX 128
+#define RESOLVE_CODE_MAX 1000
 #define LINES_MAX 500 /* so that their sum stays within 64 bits */
 
 /* ---- in ---- */
@@ -50,7 +51,14 @@ static const struct field_table order_table = {order_rows, sizeof order_rows / s
 
 static const char *const take_states[] = {"issued", "reserved", "redeemed", NULL};
 static const enum slot_state states_of[] = {SLOT_ISSUED, SLOT_RESERVED, SLOT_REDEEMED};
+#define RESERVED 1
 #define REDEEMED 2
+
+#define ROW_ORDER(offset) {"order", ROW_OBJECT, (offset), 0, 0, .flags = ROW_NULLABLE, .table = &order_table}
+#define ROW_RESERVE(offset) {"reserve_s", ROW_INT, (offset), 1, 86400, .flags = ROW_NULLABLE}
+#define ROW_USER(offset)                                                                                               \
+    {"user", ROW_STRING, (offset), 1, 128, .flags = ROW_REQUIRED, .valid = coupon_user_valid,                          \
+     .rule = "must be 1 to 128 bytes of UTF-8 without control characters"}
 
 #define TAKE(member) offsetof(struct take_in, member)
 #define ROW_CODE                                                                                                       \
@@ -58,11 +66,10 @@ static const enum slot_state states_of[] = {SLOT_ISSUED, SLOT_RESERVED, SLOT_RED
      .rule = "must be 1 to 64 printable ASCII characters"}
 #define ROWS_AFTER_KEY                                                                                                 \
     {"metadata", ROW_JSON, TAKE(metadata), 0, COUPON_METADATA_MAX, .flags = 0},                                        \
-    {"order", ROW_OBJECT, TAKE(order), 0, 0, .flags = ROW_NULLABLE, .table = &order_table},                            \
-    {"reserve_s", ROW_INT, TAKE(reserve_s), 1, 86400, .flags = ROW_NULLABLE},                                          \
-    {"state", ROW_ENUM, TAKE(state), 0, 0, .names = take_states, .supported = 1u << REDEEMED},                         \
-    {"user", ROW_STRING, TAKE(user), 1, 128, .flags = ROW_REQUIRED, .valid = coupon_user_valid,                        \
-     .rule = "must be 1 to 128 bytes of UTF-8 without control characters"}
+    ROW_ORDER(TAKE(order)),                                                                                            \
+    ROW_RESERVE(TAKE(reserve_s)),                                                                                      \
+    {"state", ROW_ENUM, TAKE(state), 0, 0, .names = take_states},                         \
+    ROW_USER(TAKE(user))
 
 static const struct field_row take_rows[] = {ROW_CODE, ROWS_AFTER_KEY};
 static const struct field_row item_rows[] = {
@@ -77,7 +84,7 @@ static void check_take(const void *from, const char *pointer, struct errors *e)
 {
     const struct take_in *in = from;
 
-    if (in->state == REDEEMED && in->reserve_s != COUPON_NULL)
+    if (in->state != RESERVED && in->reserve_s != COUPON_NULL)
         errors_add(e, pointer_to(e->arena, pointer, "reserve_s"), "belongs to state reserved");
 }
 
@@ -85,6 +92,24 @@ const struct field_table take_table = {take_rows, sizeof take_rows / sizeof take
                                        &take_start, check_take};
 const struct field_table take_item_table = {item_rows, sizeof item_rows / sizeof item_rows[0], sizeof(struct take_in),
                                             &take_start, check_take};
+
+static const struct field_row step_rows[] = {
+    ROW_ORDER(offsetof(struct step_in, order)),
+    ROW_RESERVE(offsetof(struct step_in, reserve_s)),
+};
+static const struct step_in step_start = {.reserve_s = COUPON_NULL};
+const struct field_table step_table = {step_rows, sizeof step_rows / sizeof step_rows[0], sizeof(struct step_in), &step_start,
+                                       NULL};
+
+/* A code of any form is read: one that can be no code is answered as one that is unknown. */
+static const struct field_row resolve_rows[] = {
+    {"code", ROW_STRING, offsetof(struct resolve_in, code), 0, RESOLVE_CODE_MAX, .flags = ROW_REQUIRED},
+    ROW_ORDER(offsetof(struct resolve_in, order)),
+    ROW_USER(offsetof(struct resolve_in, user)),
+};
+static const struct resolve_in resolve_start = {.code = NULL};
+const struct field_table resolve_table = {resolve_rows, sizeof resolve_rows / sizeof resolve_rows[0], sizeof(struct resolve_in),
+                                          &resolve_start, NULL};
 
 void fingerprint_of(const char *call, const struct field_table *table, const void *in, uint8_t out[FINGERPRINT_LEN])
 {
@@ -103,67 +128,12 @@ void take_fill(struct op *op, const struct take_in *in, const char *key)
 {
     op->user = in->user;
     op->take = (struct take){.key = key, .order = in->order, .metadata = in->metadata, .state = states_of[in->state],
-                             .code = in->code};
+                             .code = in->code, .code_n = -1, .reserve_s = in->reserve_s};
     if (key)
         fingerprint_of("take", &take_table, in, op->take.fingerprint);
 }
 
-/* ---- ids ---- */
-
-static char *put_number(char *end, uint64_t value)
-{
-    do {
-        *--end = (char)('0' + value % 10);
-        value /= 10;
-    } while (value);
-    return end;
-}
-
-char *redemption_id(const struct redemption *d, char text[REDEMPTION_ID_SIZE])
-{
-    char backwards[REDEMPTION_ID_SIZE], *end = &backwards[REDEMPTION_ID_SIZE - 1], *start;
-
-    *end = '\0';
-    start = put_number(end, d->g);
-    *--start = '-';
-    start = put_number(start, (uint64_t)d->n);
-    return memcpy(text, start, (size_t)(end - start) + 1);
-}
-
-/* A decimal without leading zeros, up to `most`, ending at `stop`. */
-static const char *take_number(const char *text, int64_t most, char stop, int64_t *value)
-{
-    const char *from = text;
-
-    for (*value = 0; *text >= '0' && *text <= '9'; text++) {
-        *value = *value * 10 + (*text - '0');
-        if (*value > most)
-            return NULL;
-    }
-    return text > from && *text == stop && (*from != '0' || text == from + 1) ? text + 1 : NULL;
-}
-
-bool redemption_id_parse(const char *text, int64_t *n, uint32_t *g)
-{
-    int64_t generation;
-
-    text = take_number(text, MONEY_MAX, '-', n);
-    if (!text || !take_number(text, UINT32_MAX, '\0', &generation) || generation < 1)
-        return false;
-    *g = (uint32_t)generation;
-    return true;
-}
-
 /* ---- out ---- */
-
-static void key_time_or_null(struct json *j, const char *name, int64_t ms)
-{
-    json_key(j, name);
-    if (ms)
-        json_time(j, ms);
-    else
-        json_null(j);
-}
 
 static void write_after(struct json *j, const struct redemption *d)
 {
@@ -185,21 +155,25 @@ void redemption_write(struct json *j, const struct worker *w, const char *coupon
 {
     char id[REDEMPTION_ID_SIZE], from[REDEMPTION_ID_SIZE], receipt[RECEIPT_TEXT_SIZE];
 
-    redemption_id(d, id);
+    redemption_id_text(d->n, d->g, d->lane, id);
     json_object(j);
     json_key_string(j, "id", id);
     json_key_string(j, "coupon", coupon);
     json_key_string(j, "user", user && *user ? user : NULL);
-    json_key_int(j, "slot", d->n);
+    json_key(j, "slot");
+    if (d->n >= 0)
+        json_int(j, d->n);
+    else
+        json_null(j);
     json_key_int(j, "lane", d->lane);
     json_key_string(j, "code", d->code);
     json_key_string(j, "state", slot_state_name((enum slot_state)d->state));
-    json_key_string(j, "from", d->from ? redemption_id(&(struct redemption){.n = d->n, .g = d->from}, from) : NULL);
+    json_key_string(j, "from", d->from ? redemption_id_text(d->from_n, d->from, d->lane, from) : NULL);
     json_key_int(j, "ordinal", d->ordinal);
     json_key_int(j, "seq", d->seq);
     json_key_time(j, "at", d->at_ms);
-    key_time_or_null(j, "reserved_until", d->reserved_until_ms);
-    key_time_or_null(j, "valid_until", d->valid_until_ms);
+    json_key_time_or_null(j, "reserved_until", d->reserved_until_ms);
+    json_key_time_or_null(j, "valid_until", d->valid_until_ms);
     json_key_string(j, "order", d->order);
     json_key_int(j, "discount_minor", d->discount_minor);
     json_key(j, "metadata");
@@ -207,4 +181,13 @@ void redemption_write(struct json *j, const struct worker *w, const char *coupon
     write_after(j, d);
     json_key_string(j, "receipt", receipt_sign(&w->receipts, coupon, id, d->ordinal, d->at_ms, receipt));
     json_end_object(j);
+}
+
+void redemption_write_at(struct json *j, const struct worker *w, const char *coupon, const char *user,
+                         const struct redemption *d, int64_t at_ms)
+{
+    struct redemption now = *d;
+
+    now.state = (uint8_t)redemption_state(d, at_ms);
+    redemption_write(j, w, coupon, user, &now);
 }

@@ -18,23 +18,34 @@ struct take_in {
     const char *key;   /* in a batch only */
 };
 
+/* What reserve and redeem of a redemption may say. */
+struct step_in {
+    int64_t reserve_s; /* COUPON_NULL: not given */
+    struct order *order;
+};
+
+/* Which coupon has this code. */
+struct resolve_in {
+    const char *code;
+    const char *user;
+    struct order *order;
+};
+
 extern const struct field_table take_table;       /* of one request */
 extern const struct field_table take_item_table;  /* of an item of a batch: with key */
+extern const struct field_table step_table, resolve_table;
 
-/* Fill op's user and take. Strings are borrowed from in. */
+/* Fill op's user and take. Strings are borrowed from in; key NULL: nothing is taken. */
 void take_fill(struct op *op, const struct take_in *in, const char *key);
 
 /* BLAKE2b-128 of the call's name and of what was given, in canonical form. */
 void fingerprint_of(const char *call, const struct field_table *table, const void *in, uint8_t out[FINGERPRINT_LEN]);
 
-#define REDEMPTION_ID_SIZE 40
-/* "n-g" into text; returns text. */
-char *redemption_id(const struct redemption *d, char text[REDEMPTION_ID_SIZE]);
-/* The other way round. False: text is no such id. */
-bool redemption_id_parse(const char *text, int64_t *n, uint32_t *g);
-
-/* A redemption as an object, with its receipt. user NULL: erased. */
+/* A redemption as an object, with its receipt, in the state that it has. user NULL: erased. */
 void redemption_write(struct json *j, const struct worker *w, const char *coupon, const char *user,
                       const struct redemption *d);
+/* The same in the state that it has at at_ms: expired when its time has passed, whether or not the ledger says so yet. */
+void redemption_write_at(struct json *j, const struct worker *w, const char *coupon, const char *user,
+                         const struct redemption *d, int64_t at_ms);
 
 #endif

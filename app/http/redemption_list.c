@@ -1,5 +1,5 @@
 /*
- * http/redemption_list.c -- GET /coupons/{id}/redemptions: by time of taking, newest first.
+ * http/redemption_list.c -- GET /coupons/{id}/redemptions: by time of taking, newest first; holds are redemptions too.
  *
  * With user   the list is their use. Else the ledger is walked back: constant cost per page, however long it is. Each taking is
  *             shown as it stands now, from its user's view; where that is gone, from the entry that ended it
@@ -13,6 +13,7 @@
 #include "http/aux.h"
 #include "http/handlers.h"
 #include "http/list.h"
+#include "http/making.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
 
@@ -46,18 +47,49 @@ static bool read_filter(struct request *r, struct filter *f)
     return true;
 }
 
-static bool passes(const struct filter *f, const struct redemption *d)
+static bool passes(const struct filter *f, const struct redemption *d, int64_t at_ms)
 {
-    return (f->state < 0 || strcmp(slot_state_name((enum slot_state)d->state), state_names[f->state]) == 0) &&
+    return (f->state < 0 || strcmp(slot_state_name(redemption_state(d, at_ms)), state_names[f->state]) == 0) &&
            (!f->order || (d->order && strcmp(d->order, f->order) == 0)) && d->at_ms >= f->from_ms && d->at_ms < f->to_ms;
 }
 
 /* ---- one user ---- */
 
+/* Where the page before ended: after so many of the user's redemptions of batch seq, from the newest. */
+struct place {
+    int64_t seq, passed;
+};
+
+static struct place read_place(const struct list *l)
+{
+    struct place p = {.seq = INT64_MAX};
+    char *end;
+
+    if (l->position) {
+        p.seq = strtoll(l->position, &end, 10);
+        p.passed = strtoll(end + 1, NULL, 10); /* "seq.passed": we made it */
+    }
+    return p;
+}
+
+/* True when d, met from the newest on, lies after the place; which then is after d. */
+static bool pass(struct place *p, int64_t *met, const struct redemption *d)
+{
+    if (d->seq > p->seq)
+        return false;
+    *met = d->seq == p->seq ? *met + 1 : 1;
+    if (d->seq == p->seq && *met <= p->passed)
+        return false;
+    p->seq = d->seq;
+    p->passed = *met;
+    return true;
+}
+
 static enum handled list_of_user(struct request *r, const struct filter *f, const struct list *l)
 {
     const struct use *u;
-    int64_t before = l->position ? strtoll(l->position, NULL, 10) : INT64_MAX, last = 0;
+    struct place place = read_place(l), last = place;
+    int64_t met = 0;
     size_t room = l->limit;
     bool more = false;
     struct json j;
@@ -74,25 +106,25 @@ static enum handled list_of_user(struct request *r, const struct filter *f, cons
     for (size_t i = u->count; i-- > 0 && !more;) {
         const struct redemption *d = &u->redemptions[i];
 
-        if (d->ordinal >= before || !passes(f, d))
+        if (!pass(&place, &met, d) || !passes(f, d, r->op.at_ms))
             continue;
         more = room == 0;
         if (more)
             break;
-        redemption_write(&j, r->worker, r->coupon, f->user, d);
-        last = d->ordinal;
+        redemption_write_at(&j, r->worker, r->coupon, f->user, d, r->op.at_ms);
+        last = place;
         room--;
     }
     json_end_array(&j);
-    return list_end(r, &j, more ? arena_printf(&r->arena, "%" PRId64, last) : NULL);
+    return list_end(r, &j, more ? arena_printf(&r->arena, "%" PRId64 ".%" PRId64, last.seq, last.passed) : NULL);
 }
 
 /* ---- everybody: the ledger, walked back ---- */
 
 struct taking {
     struct redemption redemption; /* as the ledger's entry says; then as it stands now */
+    int64_t since;                /* of a hold: the batch that last said something of the issued one; else 0 */
     const char *user;             /* NULL: erased */
-    struct use_read read;
 };
 
 struct walk {
@@ -108,7 +140,7 @@ struct walk {
     size_t count;
 };
 
-static struct taking *add_taking(struct walk *w, const struct batch *b, const struct entry *e)
+static void add_taking(struct walk *w, const struct batch *b, const struct entry *e)
 {
     struct arena *a = &w->request->arena;
     struct taking *t = &w->takings[w->count++];
@@ -116,29 +148,46 @@ static struct taking *add_taking(struct walk *w, const struct batch *b, const st
 
     use_init(&u, "", e->alias);
     fold_use_entry(&u, e, &b->head, b->lane, a);
-    t->redemption = u.redemptions[0];
+    *t = (struct taking){.redemption = u.redemptions[0], .since = e->since, .user = arena_strdup(a, e->user)};
     t->redemption.order = arena_strdup(a, t->redemption.order);
     t->redemption.metadata = arena_strdup(a, t->redemption.metadata);
-    t->user = arena_strdup(a, e->user);
-    return t;
+    t->redemption.code = arena_strdup(a, t->redemption.code);
 }
 
-/* Its user's view does not have it (any more): how did it end? */
-static void find_ended(struct walk *w, struct taking *t)
+/* A hold has the ordinal of the taking beneath it. False: the database did not answer. */
+static bool find_ordinal(struct request *r, struct taking *t)
 {
+    struct redemption *d = &t->redemption;
+    struct making m;
+    enum store_status s;
+
+    if (!d->from)
+        return true;
+    s = making_of(r->door, r->coupon, d->lane, t->since, d->from_n, d->from, &m);
+    d->ordinal = m.ordinal;
+    return s != STORE_FAILED;
+}
+
+/* Its user's view does not have it (any more). Either it ended long ago, or the user was erased: that cancelled what was issued
+ * or held, so what did not end is redeemed. read: the view is as new as the taking. */
+static void find_ended(struct walk *w, struct taking *t, bool read)
+{
+    struct request *r = w->request;
     struct redemption *d = &t->redemption;
     struct batch *b = NULL;
     const struct entry *e;
-    enum store_status s = mongo_ledger_ended(w->request->door, w->request->coupon, d->n, d->g, &b);
+    enum store_status s = r->door->ops->ended(r->door, r->coupon, d->lane, d->n, d->g, &b);
 
-    if (s == STORE_FAILED)
+    if (s == STORE_NOT_FOUND && read) {
+        d->state = SLOT_REDEEMED;
+        t->user = NULL;
+    }
+    if (s == STORE_OK && (e = batch_find_end(b, d->n, d->g)))
+        d->state = (uint8_t)redemption_ended_as(e);
+    if (s == STORE_OK)
+        batch_free(b);
+    if (s == STORE_FAILED || !find_ordinal(r, t))
         w->failed = true;
-    if (s != STORE_OK)
-        return;
-    e = batch_find(b, d->n, d->g, true);
-    if (e)
-        d->state = e->kind == ENTRY_CANCEL ? SLOT_CANCELLED : e->kind == ENTRY_EXPIRE ? SLOT_EXPIRED : SLOT_REVERSED;
-    batch_free(b);
 }
 
 /* Find out how the takings stand now, with one read of their users' views, and write those that pass. */
@@ -161,9 +210,9 @@ static void settle(struct walk *w)
         if (now)
             t->redemption = *now;
         else
-            find_ended(w, t);
-        if (!w->failed && passes(w->filter, &t->redemption)) {
-            redemption_write(w->json, r->worker, r->coupon, t->user, &t->redemption);
+            find_ended(w, t, !t->user || (u && u->seq >= t->redemption.seq));
+        if (!w->failed && passes(w->filter, &t->redemption, r->op.at_ms)) {
+            redemption_write_at(w->json, r->worker, r->coupon, t->user, &t->redemption, r->op.at_ms);
             w->room--;
         }
     }
@@ -190,7 +239,7 @@ static bool walk_batch(struct walk *w, const struct batch *b)
         if (w->room == 0 || w->failed || w->looked_at >= LOOKED_AT_MAX)
             return false;
         w->index--;
-        if (entry_members[e->kind] & HAS_TAKING) {
+        if (entry_makes(e->kind)) {
             add_taking(w, b, e);
             w->looked_at++;
         }

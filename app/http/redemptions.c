@@ -6,7 +6,9 @@
 #include "http/jsonin.h"
 #include "http/reactor.h"
 #include "http/redemption_body.h"
+#include "http/remains.h"
 #include "http/reply.h"
+#include "http/router.h"
 
 #define BATCH_ITEMS_MAX 1000
 #define BATCH_AT_ONCE 50             /* items that an io thread answers itself: each is signed */
@@ -31,11 +33,12 @@ static void location(struct request *r, const struct redemption *d)
     buf_puts(h, "Location: /coupons/");
     buf_puts(h, r->coupon);
     buf_puts(h, "/redemptions/");
-    buf_puts(h, redemption_id(d, id));
+    buf_puts(h, redemption_id_text(d->n, d->g, d->lane, id));
     buf_put(h, "\r\n", 2);
 }
 
-static enum handled taken(struct request *r)
+/* Of a taking, or of a step of one that is there. */
+static enum handled decided(struct request *r)
 {
     const struct outcome *o = &r->op.outcome;
 
@@ -45,14 +48,14 @@ static enum handled taken(struct request *r)
         location(r, &o->redemption);
     if (o->replayed)
         reply_header(r, "Idempotent-Replayed", "true");
-    return reply_redemption(r, r->op.user, o->created ? 201 : 200);
+    return reply_redemption(r, r->op.kind == OP_TAKE ? r->op.user : r->op.use->user, o->created ? 201 : 200);
 }
 
 enum handled redemption_take(struct request *r)
 {
     request_op(r, OP_TAKE);
     take_fill(&r->op, r->in, r->key);
-    return request_submit(r, taken);
+    return request_submit(r, decided);
 }
 
 /* ---- check ---- */
@@ -62,33 +65,38 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* What the coupon still has, of its slots or of its cap; without a cap there is no bound. */
+static int64_t coupon_left(const struct coupon *c, const struct head *h)
+{
+    if (policy_of(c)->slots)
+        return head_free(h);
+    return c->cap.policy == CAP_NONE || c->cap.total == COUPON_NULL ? INT64_MAX : c->cap.total - head_taken(h);
+}
+
 static enum handled checked(struct request *r)
 {
     const struct outcome *o = &r->op.outcome;
     const struct coupon *c = r->op.coupon_now;
     const struct head *h = &r->op.head;
-    int64_t remaining, today;
+    struct remains left;
     struct json j;
 
     /* what is no refusal by the coupon's rules is an error like any other */
-    if (!c || o->result == CPN_BUSY || o->result == CPN_OUTCOME_UNKNOWN || o->result == CPN_INTERNAL)
+    if (!c || o->result == CPN_BUSY || o->result == CPN_OUTCOME_UNKNOWN || o->result == CPN_INTERNAL ||
+        o->result == CPN_CODE_REQUIRED)
         return reply_refusal(r);
-    remaining = c->cap.per_user - r->op.use->total;
-    remaining = least(remaining, head_free(h));
-    if (remaining < 0)
-        remaining = 0;
-    today = remaining;
-    if (c->cap.per_user_per_day != COUPON_NULL)
-        today = least(today, c->cap.per_user_per_day - use_today(r->op.use, h->day_ms));
+    left = use_remains(c, r->op.use, r->op.at_ms, h->day_ms);
+    left.in_all = least(left.in_all, coupon_left(c, h));
+    left.today = least(left.today, left.in_all);
     if (c->cap.per_day != COUPON_NULL)
-        today = least(today, c->cap.per_day - h->day_taken);
+        left.today = least(left.today, c->cap.per_day - h->day_taken);
     j = reply_body(r);
     json_object(&j);
     json_key_bool(&j, "ok", o->result == CPN_OK);
     json_key_string(&j, "code", o->result == CPN_OK ? NULL : result_info(o->result)->name);
     json_key_int(&j, "discount_minor", r->op.discount_minor);
-    json_key_int(&j, "remaining", remaining);
-    json_key_int(&j, "remaining_today", today < 0 ? 0 : today);
+    json_key_int(&j, "remaining", left.in_all < 0 ? 0 : left.in_all);
+    json_key_int(&j, "remaining_today", left.today < 0 ? 0 : left.today);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
@@ -103,35 +111,74 @@ enum handled redemption_check(struct request *r)
 
 /* ---- one that is there ---- */
 
-static enum handled got(struct request *r)
+/* The redemption that the path names. False: no lane of this service gave out such an id. */
+static bool read_id(const struct request *r, int64_t *n, uint32_t *g)
 {
-    if (r->op.outcome.result != CPN_OK)
-        return reply_refusal(r);
-    reply_header(r, "Cache-Control", "no-store");
-    return reply_redemption(r, r->op.use ? r->op.use->user : NULL, 200);
+    int64_t lane;
+
+    return redemption_id_parse(r->params[0], n, g, &lane) && lane <= 0;
 }
 
-static enum handled submit_named(struct request *r, enum op_kind kind)
+static enum handled got(struct request *r)
+{
+    struct json j = reply_body(r);
+
+    if (r->op.outcome.result != CPN_OK)
+        return reply_refusal(r);
+    redemption_write_at(&j, r->worker, r->coupon, r->op.use ? r->op.use->user : NULL, &r->op.outcome.redemption, r->op.at_ms);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
+}
+
+enum handled redemption_get(struct request *r)
 {
     int64_t n;
     uint32_t g;
 
-    if (!redemption_id_parse(r->params[0], &n, &g))
+    if (!read_id(r, &n, &g))
         return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
-    request_op(r, kind);
+    request_op(r, OP_REDEMPTION);
     r->op.n = n;
     r->op.g = g;
     return request_submit(r, got);
 }
 
-enum handled redemption_get(struct request *r)
+/* A key belongs to the call and to the redemption: for another one it is another request. */
+static enum handled submit_step(struct request *r, enum slot_move move)
 {
-    return submit_named(r, OP_REDEMPTION);
+    const struct step_in *in = r->in;
+    struct step s = {.move = move, .key = r->key, .reserve_s = COUPON_NULL};
+
+    if (!read_id(r, &s.n, &s.g))
+        return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
+    if (in) {
+        s.order = in->order;
+        s.reserve_s = in->reserve_s;
+        fingerprint_of(arena_printf(&r->arena, "%s %s", r->route->name, r->params[0]), &step_table, in, s.fingerprint);
+    }
+    request_op(r, OP_STEP);
+    r->op.transition = s;
+    return request_submit(r, decided);
+}
+
+enum handled redemption_reserve(struct request *r)
+{
+    return submit_step(r, MOVE_RESERVE);
+}
+
+enum handled redemption_redeem(struct request *r)
+{
+    return submit_step(r, MOVE_REDEEM);
+}
+
+enum handled redemption_cancel(struct request *r)
+{
+    return submit_step(r, MOVE_CANCEL);
 }
 
 enum handled redemption_reverse(struct request *r)
 {
-    return submit_named(r, OP_REVERSE);
+    return submit_step(r, MOVE_REVERSE);
 }
 
 /* ---- batches ---- */

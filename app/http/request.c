@@ -16,6 +16,7 @@ void request_op(struct request *r, enum op_kind kind)
 {
     r->op.kind = kind;
     r->op.coupon = r->coupon;
+    r->op.by = *r->by ? r->by : NULL;
     r->op.arena = &r->arena;
     r->op.deadline = mono_add_ms(r->arrived, r->worker->config->worker_request_deadline_ms);
     r->op.done = op_done;

@@ -78,6 +78,7 @@ struct request {
     const char *params[ROUTE_PARAMS_MAX]; /* the pattern's {names}, but {coupon}, in order */
     const char *coupon;          /* {coupon}, or NULL */
     enum role role;
+    char by[KEY_ID_LEN + 1];     /* the id of the API key; "": none */
     const char *key;             /* Idempotency-Key, or NULL */
     char *body;
     size_t body_len;

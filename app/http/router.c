@@ -314,7 +314,7 @@ static enum handled check(struct request *r)
 
 static enum handled authorize(struct request *r)
 {
-    switch (auth_check(r->worker->auth, r->header.authorization, &r->role)) {
+    switch (auth_check(r->worker->auth, r->header.authorization, &r->role, r->by)) {
     case AUTH_OK:
         if (r->route && !(r->route->roles & ROLE_BIT(r->role)))
             return early(r, CPN_FORBIDDEN, NULL);

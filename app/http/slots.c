@@ -7,9 +7,11 @@
 #include "http/handlers.h"
 #include "http/job_body.h"
 #include "http/list.h"
+#include "http/making.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
 #include "http/router.h"
+#include "http/slot_body.h"
 
 #define COUNT_MAX INT64_C(1000000000)
 #define HISTORY_MAX 100     /* generations shown */
@@ -212,84 +214,90 @@ enum handled slots_list(struct request *r)
 
 /* ---- one slot ---- */
 
-static void write_generation(struct json *j, int64_t n, uint32_t g, const char *user, const char *state, int64_t at_ms,
+enum slot_state slot_state_at(const struct slot *s, int64_t at_ms)
+{
+    if (!slot_is_due(s, at_ms))
+        return (enum slot_state)s->state;
+    return s->state == SLOT_RESERVED && s->from ? SLOT_ISSUED : SLOT_FREE;
+}
+
+static void write_generation(struct json *j, int64_t n, uint32_t g, const char *user, enum slot_state state, int64_t at_ms,
                              int64_t ended_ms)
 {
     char id[REDEMPTION_ID_SIZE];
 
     json_object(j);
-    json_key_string(j, "id", redemption_id(&(struct redemption){.n = n, .g = g}, id));
+    json_key_string(j, "id", redemption_id_text(n, g, 0, id));
     json_key_string(j, "user", user);
-    json_key_string(j, "state", state);
-    json_key(j, "at");
-    if (at_ms)
-        json_time(j, at_ms);
-    else
-        json_null(j);
-    json_key(j, "ended_at");
-    if (ended_ms)
-        json_time(j, ended_ms);
-    else
-        json_null(j);
+    json_key_string(j, "state", slot_state_name(state));
+    json_key_time_or_null(j, "at", at_ms);
+    json_key_time_or_null(j, "ended_at", ended_ms);
     json_end_object(j);
-}
-
-static const char *ended_as(enum entry_kind kind)
-{
-    return slot_state_name(kind == ENTRY_CANCEL ? SLOT_CANCELLED : kind == ENTRY_EXPIRE ? SLOT_EXPIRED : SLOT_REVERSED);
 }
 
 /* A generation that has ended, from the ledger. False: the database did not answer. */
 static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g)
 {
-    struct batch *ended = NULL, *taken = NULL;
-    enum store_status s = mongo_ledger_ended(r->door, r->coupon, n, g, &ended);
+    struct batch *ended = NULL;
+    enum store_status s = r->door->ops->ended(r->door, r->coupon, 0, n, g, &ended);
     const struct entry *end;
+    struct making m = {.at_ms = 0};
 
     if (s != STORE_OK)
         return s == STORE_NOT_FOUND;
-    end = batch_find(ended, n, g, true);
-    if (end) {
-        s = mongo_ledger_at(r->door, r->coupon, ended->lane, end->since, &taken);
-        write_generation(j, n, g, end->user, ended_as(end->kind), s == STORE_OK ? taken->head.at_ms : 0,
-                         ended->head.at_ms);
-        if (s == STORE_OK)
-            batch_free(taken);
-    }
+    end = batch_find_end(ended, n, g);
+    if (end)
+        s = making_of(r->door, r->coupon, ended->lane, end->since, n, g, &m);
+    if (end && s != STORE_FAILED)
+        write_generation(j, n, g, end->user, redemption_ended_as(end), m.at_ms, ended->head.at_ms);
     batch_free(ended);
     return s != STORE_FAILED;
 }
 
-static bool is_standing(const struct slot *s)
-{
-    return s->state == SLOT_ISSUED || s->state == SLOT_RESERVED || s->state == SLOT_REDEEMED;
-}
-
+/* The generations from the newest on. Two can stand: a hold, and the issued one beneath it, which is spent when the hold is. */
 static bool write_history(struct request *r, struct json *j, int64_t n)
 {
     const struct slot *s = &r->op.slot;
-    uint32_t g = s->generation;
+    enum slot_state now = slot_state_at(s, r->op.at_ms);
     bool fine = true;
 
     json_key(j, "history");
     json_array(j);
-    if (is_standing(s))
-        write_generation(j, n, g--, s->user, slot_state_name((enum slot_state)s->state), s->at_ms, 0);
-    for (int shown = 0; g > 0 && fine && shown < HISTORY_MAX; g--, shown++)
-        fine = write_ended(r, j, n, g);
+    for (uint32_t g = s->generation, shown = 0; g > 0 && fine && shown < HISTORY_MAX; g--, shown++) {
+        if (g == s->current && s->state != SLOT_RETIRED)
+            write_generation(j, n, g, s->user, now == SLOT_FREE || (now == SLOT_ISSUED && s->from) ? SLOT_EXPIRED : now,
+                             s->at_ms, 0);
+        else if (s->from && g == s->from)
+            write_generation(j, n, g, s->user, s->state == SLOT_REDEEMED ? SLOT_REDEEMED : SLOT_ISSUED, 0, 0);
+        else
+            fine = write_ended(r, j, n, g);
+    }
     json_end_array(j);
     return fine;
+}
+
+void slot_write(struct json *j, const struct request *r, int64_t n)
+{
+    const struct slot *s = &r->op.slot;
+    enum slot_state now = slot_state_at(s, r->op.at_ms);
+
+    json_key_int(j, "slot", n);
+    json_key_int(j, "generation", s->generation);
+    json_key_string(j, "state", slot_state_name(now));
+    json_key_string(j, "user", now == SLOT_FREE ? NULL : s->user);
+    json_key_string(j, "code", r->role == ROLE_OPS ? r->op.code_now : NULL);
+    json_key_time_or_null(j, "at", s->at_ms);
+    json_key_time_or_null(j, "due", now == (enum slot_state)s->state ? s->due_ms : 0);
 }
 
 enum handled slot_get(struct request *r)
 {
     const char *text = arena_printf(&r->arena, "%s-1", r->params[0]);
-    const struct slot *s = &r->op.slot;
+    int64_t n, lane;
     uint32_t g;
-    int64_t n;
     struct json j;
 
-    if (!redemption_id_parse(text, &n, &g))
+    if (!redemption_id_parse(text, &n, &g, &lane) || lane >= 0)
         return request_refuse(r, CPN_SLOT_NOT_FOUND, NULL);
     request_op(r, OP_SLOT);
     r->op.n = n;
@@ -297,21 +305,7 @@ enum handled slot_get(struct request *r)
         return reply_refusal(r);
     j = reply_body(r);
     json_object(&j);
-    json_key_int(&j, "slot", n);
-    json_key_int(&j, "generation", s->generation);
-    json_key_string(&j, "state", slot_state_name((enum slot_state)s->state));
-    json_key_string(&j, "user", s->user);
-    json_key_string(&j, "code", NULL);
-    json_key(&j, "at");
-    if (s->at_ms)
-        json_time(&j, s->at_ms);
-    else
-        json_null(&j);
-    json_key(&j, "due");
-    if (s->due_ms)
-        json_time(&j, s->due_ms);
-    else
-        json_null(&j);
+    slot_write(&j, r, n);
     if (!write_history(r, &j, n))
         return reply_problem(r, CPN_BUSY, NULL);
     json_end_object(&j);

@@ -6,44 +6,42 @@
 #include "http/handlers.h"
 #include "http/list.h"
 #include "http/redemption_body.h"
+#include "http/remains.h"
 #include "http/reply.h"
 
 #define WRITTEN_AT_ONCE 32 /* redemptions that an io thread writes (and signs) itself */
 #define BAD_USER "The user in the address must be 1 to 128 bytes of UTF-8 without control characters."
 
-/* What the user may still take by the caps of their own: in all, and today. */
-static void remains(const struct coupon *c, const struct use *u, int64_t day_ms, int64_t *remaining, int64_t *today)
-{
-    *remaining = c->cap.per_user > u->total ? c->cap.per_user - u->total : 0;
-    *today = *remaining;
-    if (c->cap.per_user_per_day != COUPON_NULL && c->cap.per_user_per_day - use_today(u, day_ms) < *today)
-        *today = c->cap.per_user_per_day - use_today(u, day_ms);
-    if (*today < 0)
-        *today = 0;
-}
-
 /* ---- one coupon ---- */
+
+/* Something ended by itself, and the version does not say so yet: for this moment the answer has no tag. */
+static bool is_ahead(const struct request *r)
+{
+    int64_t due_ms = use_due(r->op.use);
+
+    return due_ms && due_ms <= r->op.at_ms;
+}
 
 static enum handled write_user(struct request *r)
 {
     const struct use *u = r->op.use;
-    int64_t remaining, today;
+    const struct remains left = use_remains(r->op.coupon_now, u, r->op.at_ms, r->op.head.day_ms);
     struct json j = reply_body(r);
 
-    remains(r->op.coupon_now, u, r->op.head.day_ms, &remaining, &today);
     json_object(&j);
     json_key_string(&j, "user", r->op.user);
-    json_key_int(&j, "total", u->total);
-    json_key_int(&j, "today", use_today(u, r->op.head.day_ms));
-    json_key_int(&j, "remaining", remaining);
-    json_key_int(&j, "remaining_today", today);
+    json_key_int(&j, "total", left.total);
+    json_key_int(&j, "today", left.took_today);
+    json_key_int(&j, "remaining", left.in_all);
+    json_key_int(&j, "remaining_today", left.today);
     json_key(&j, "redemptions");
     json_array(&j);
     for (size_t i = u->count; i-- > 0;)
-        redemption_write(&j, r->worker, r->coupon, r->op.user, &u->redemptions[i]);
+        redemption_write_at(&j, r->worker, r->coupon, r->op.user, &u->redemptions[i], r->op.at_ms);
     json_end_array(&j);
     json_end_object(&j);
-    reply_etag(r, u->version);
+    if (!is_ahead(r))
+        reply_etag(r, u->version);
     reply_header(r, "Cache-Control", "no-cache");
     return reply_json(r, 200);
 }
@@ -52,7 +50,7 @@ static enum handled got(struct request *r)
 {
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
-    if (reply_not_modified(r, r->op.use->version)) {
+    if (!is_ahead(r) && reply_not_modified(r, r->op.use->version)) {
         reply_etag(r, r->op.use->version);
         return ANSWERED;
     }
@@ -86,11 +84,17 @@ static bool is_open(const struct coupon *c, int64_t now_ms)
            (c->ends_at_ms == COUPON_NULL || now_ms < c->ends_at_ms);
 }
 
+static int64_t held(const struct use *u)
+{
+    return u->total - use_lapsed(u, clock_now_ms());
+}
+
 /* Write an item; all: also when nothing remains. */
 static void write_item(struct wallet *w, const struct coupon *c, const struct use *u, bool all)
 {
     struct store *door = w->request->door;
-    int64_t now_ms = clock_now_ms(), start_ms = 0, end_ms, remaining = 0, today = 0;
+    int64_t now_ms = clock_now_ms(), start_ms = 0, end_ms;
+    struct remains left = {.total = held(u)};
 
     if (is_open(c, now_ms)) {
         if (c->cap.per_user_per_day != COUPON_NULL &&
@@ -98,15 +102,15 @@ static void write_item(struct wallet *w, const struct coupon *c, const struct us
             w->failed = true;
             return;
         }
-        remains(c, u, start_ms, &remaining, &today);
+        left = use_remains(c, u, now_ms, start_ms);
     }
-    if (!all && today == 0)
+    if (!all && left.today == 0)
         return;
     json_object(w->json);
     json_key_string(w->json, "coupon", c->id);
-    json_key_int(w->json, "held", u->total);
-    json_key_int(w->json, "remaining", remaining);
-    json_key_int(w->json, "remaining_today", today);
+    json_key_int(w->json, "held", left.total);
+    json_key_int(w->json, "remaining", left.in_all);
+    json_key_int(w->json, "remaining_today", left.today);
     json_end_object(w->json);
     w->room--;
 }
@@ -120,7 +124,7 @@ static const char *write_held(struct wallet *w, const char *after)
         struct coupon *c = NULL;
         int64_t seq;
 
-        if (strcmp(w->ids[i], after) <= 0 || w->uses[i]->total <= 0)
+        if (strcmp(w->ids[i], after) <= 0 || held(w->uses[i]) <= 0)
             continue;
         if (r->door->ops->coupon(r->door, w->ids[i], (struct store_time){0, 0}, &r->arena, &c, &seq) != STORE_OK)
             w->failed = true;
@@ -159,7 +163,7 @@ static const char *write_active(struct wallet *w, const char *position)
         for (size_t i = 0; i < count && !w->failed; i++) {
             const struct use *u = use_of(w, coupons[i]->id);
 
-            if (u->total <= 0)
+            if (held(u) <= 0)
                 write_item(w, coupons[i], u, false);
         }
     } while (next && w->room > 0 && !w->failed);

@@ -34,7 +34,7 @@ static void on_batch(int requests, int entries, int64_t append_us, int64_t load_
 
 static void on_decided(enum op_kind kind, enum cpn_result result)
 {
-    if (kind == OP_TAKE || kind == OP_REVERSE)
+    if (kind == OP_TAKE || kind == OP_STEP)
         metrics_add_result(METRIC_DECISIONS, result, 1);
 }
 

@@ -1,0 +1,48 @@
+/* http/making.c -- see making.h. */
+#include "http/making.h"
+
+#include "store/mongo.h"
+
+#define STEPS_MAX 64 /* a hold that is extended all the time has a long chain */
+
+/* The last entry of b about (n, g), or about a hold on it. */
+static const struct entry *find_mention(const struct batch *b, int64_t n, uint32_t g)
+{
+    for (size_t i = b->count; i-- > 0;) {
+        const struct entry *e = &b->entries[i];
+
+        if (entry_members[e->kind] & HAS_SLOT && ((e->n == n && e->g == g) || (e->from == g && e->from_n == n)))
+            return e;
+    }
+    return NULL;
+}
+
+enum store_status making_of(struct store *door, const char *coupon, int64_t lane, int64_t since, int64_t n, uint32_t g,
+                            struct making *m)
+{
+    *m = (struct making){.at_ms = 0};
+    for (int step = 0; since > 0 && step < STEPS_MAX; step++) {
+        const struct entry *e;
+        struct batch *b;
+        enum store_status s = mongo_ledger_at(door, coupon, lane, since, &b);
+        int64_t before = 0;
+
+        if (s != STORE_OK)
+            return s;
+        e = batch_find_making(b, n, g);
+        if (e)
+            *m = (struct making){.at_ms = b->head.at_ms, .ordinal = e->ordinal};
+        else if ((e = find_mention(b, n, g)))
+            before = e->since;
+        batch_free(b);
+        if (m->at_ms)
+            return STORE_OK;
+        since = before < since ? before : 0;
+    }
+    return STORE_NOT_FOUND;
+}
+
+enum slot_state redemption_ended_as(const struct entry *end)
+{
+    return end->kind == ENTRY_CANCEL ? SLOT_CANCELLED : end->kind == ENTRY_EXPIRE ? SLOT_EXPIRED : SLOT_REVERSED;
+}

@@ -1,0 +1,24 @@
+/*
+ * http/making.h -- where in the ledger a redemption was made: back from any batch that says something of it.
+ */
+#ifndef HTTP_MAKING_H
+#define HTTP_MAKING_H
+
+#include "coupons/batch.h"
+#include "store/store.h"
+
+/* What the batch that made a redemption says of it. */
+struct making {
+    int64_t at_ms;   /* 0: not found */
+    int64_t ordinal; /* of a taking; 0 for a hold */
+};
+
+/* Look for (n, g) from batch `since` back, following what each batch says of it, or of a hold on it. Blocks.
+ * STORE_NOT_FOUND when the chain is longer than is looked at. */
+enum store_status making_of(struct store *door, const char *coupon, int64_t lane, int64_t since, int64_t n, uint32_t g,
+                            struct making *m);
+
+/* The state that a redemption got by the entry that ended it. */
+enum slot_state redemption_ended_as(const struct entry *end);
+
+#endif
