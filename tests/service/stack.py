@@ -168,6 +168,12 @@ class Stack:
         """Slots, and wait until they are there."""
         return self.job(self.client("ops").post(f"/coupons/{coupon}/slots", {"count": count}).expect(202))
 
+    def import_codes(self, coupon, codes):
+        """Each becomes a slot; the job's result."""
+        text = "".join(f"{code}\n" for code in codes).encode()
+        reply = self.client("ops").post(f"/coupons/{coupon}/codes", text, headers={"Content-Type": "text/plain"}).expect(202)
+        return self.job(reply)["result"]
+
     def job(self, reply, state="done", seconds=60):
         """The job of a 202, once it is in this state."""
         return self.job_at(reply.header("Location"), state, seconds)

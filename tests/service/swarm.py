@@ -14,13 +14,15 @@ PATIENCE_S = 60
 
 @dataclasses.dataclass
 class Call:
-    """A request and, once it was answered, its reply. `via`: which of the swarm's ways (None: any)."""
+    """A request and, once it was answered, its reply. `via`: which of the swarm's ways (None: any); `when`: not before this
+    time.monotonic(), for which its client waits."""
     method: str
     target: str
     body: object = None
     key: str = None
     headers: dict = None
     via: int = None
+    when: float = 0.0
     reply: Reply = None
     tries: int = 0
     asked_at: float = 0.0
@@ -29,6 +31,11 @@ class Call:
 
 def take(coupon, user, key, via=None, **members):
     return Call("POST", f"/coupons/{coupon}/redemptions", {"user": user, **members}, key, via=via)
+
+
+def step(coupon, redemption, verb, key=None, via=None, when=0.0, **members):
+    """reserve and redeem need a key, cancel and reverse have none."""
+    return Call("POST", f"/coupons/{coupon}/redemptions/{redemption}/{verb}", members or None, key, via=via, when=when)
 
 
 class HttpWay:
@@ -136,6 +143,8 @@ class Swarm(threading.Thread):
                 if call is None:
                     return
                 via = i % len(self.ways) if call.via is None else call.via
+                if call.when:
+                    await asyncio.sleep(max(0.0, call.when - asyncio.get_running_loop().time()))
                 await self._answer(call, own, via, ways)
                 if not call.reply:
                     self.unanswered.append(call)
