@@ -17,84 +17,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
-#include "coupons/fold.h"
-
-#define ROUND_PARTS_MAX 512    /* lanes in a round */
-#define ROUND_OPS_MAX 2048     /* requests in a round */
-#define ROUND_LOADS_MAX 32     /* lanes loaded in a round, so that cold ones do not hold up the warm */
-#define RETIRE_STEP 4096       /* slots retired in a batch */
-#define AGAIN_MS 2             /* slots are free, but their views not readable yet */
-#define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
-
-struct zone_day {
-    char *zone;
-    int64_t start_ms, end_ms;
-    UT_hash_handle hh;
-};
-
-struct committer {
-    struct engine_config config;
-    const struct engine_hooks *hooks;
-    struct store *store;
-    struct views *views;
-    int lanes_max;
-    pthread_t thread;
-    /* under lock */
-    pthread_mutex_t lock;
-    pthread_cond_t some;
-    struct op_list inbox;
-    struct view_job *finished;
-    bool sleeping, stop;
-    struct mono give_up;
-    /* the thread's own */
-    atomic_int waiting;
-    struct lane *lanes;
-    struct lane *lru; /* least recently used first */
-    struct lane *ready;
-    struct lane *unflushed;
-    struct zone_day *zones;
-    struct buf scratch;
-    uint32_t random;
-    int answered;            /* requests answered in the last round */
-    int expected;            /* requests that may wait before the next one: see gather() */
-    struct mono round_ended;
-};
-
-/* A user whom a part of a round is about. */
-struct loaded_user {
-    const char *user;
-    struct use *use; /* the working copy; NULL until loaded */
-    bool changed;
-    UT_hash_handle hh;
-};
-
-enum part_state {
-    PART_OPEN,     /* to be decided */
-    PART_RETRY,    /* an append whose outcome is unknown */
-    PART_DECIDED,  /* decided: to be appended, or confirmed */
-    PART_DEFERRED, /* given back to its lane */
-    PART_DONE      /* answered; its batch is the lane's, or gone */
-};
-
-/* One lane's share of a round. */
-struct part {
-    struct lane *lane;
-    enum part_state state;
-    struct op_list ops;     /* decided, or to be */
-    struct op_list again;   /* back to the queue when the round is over: the stash was empty */
-    struct batch *batch;
-    struct decision d;
-    struct loaded_user *users;
-    int64_t day_ms, day_end_ms, at_ms;
-};
-
-struct round {
-    struct part parts[ROUND_PARTS_MAX];
-    size_t count;
-    size_t ops;
-    struct arena arena;
-    int64_t load_us, append_us; /* how long its loading and its append took */
-};
+#include "engine/round.h"
 
 static void crash_point(struct committer *c, const char *name)
 {
@@ -224,7 +147,7 @@ static struct view_job *new_job(struct committer *c, struct lane *l)
     return job;
 }
 
-static void unflushed(struct committer *c, struct lane *l)
+void note_unflushed(struct committer *c, struct lane *l)
 {
     if (l->unflushed)
         return;
@@ -245,7 +168,7 @@ static void submit_own(struct committer *c, struct lane *l)
         job->definition_seq = l->definition_seq;
     }
     views_submit(c->views, job);
-    unflushed(c, l);
+    note_unflushed(c, l);
 }
 
 static void copy_dirty_buckets(struct lane *l, struct view_job *job)
@@ -333,11 +256,12 @@ static void part_free_users(struct part *p)
         HASH_DEL(p->users, u);
 }
 
-/* Give the part's requests back to its lane, to be decided in another round. */
-static void defer(struct committer *c, struct part *p, int64_t ms)
+void defer(struct committer *c, struct part *p, int64_t ms)
 {
     if (p->state == PART_DEFERRED)
         return;
+    if (p->sweeping)
+        p->lane->next_due_ms = INT64_MIN; /* what was found to have ended is not in the ledger yet */
     part_free_users(p);
     op_list_prepend(&p->lane->queue, &p->again);
     if (p->state == PART_RETRY) {
@@ -350,13 +274,6 @@ static void defer(struct committer *c, struct part *p, int64_t ms)
     }
     p->state = PART_DEFERRED;
     make_ready_in(c, p->lane, ms);
-}
-
-static void defer_all(struct committer *c, struct round *r, int64_t ms)
-{
-    for (size_t i = 0; i < r->count; i++)
-        if (r->parts[i].state == PART_OPEN)
-            defer(c, &r->parts[i], ms);
 }
 
 static void pick_ops(struct committer *c, struct round *r, struct part *p)
@@ -376,6 +293,12 @@ static void pick_ops(struct committer *c, struct round *r, struct part *p)
         op_list_add(&p->ops, op);
         r->ops++;
     }
+}
+
+/* Work that nobody asked for: slots to be retired, redemptions that ended by themselves. */
+static bool has_chores(const struct lane *l)
+{
+    return l->loaded && (l->tail.due > 0 || l->next_due_ms <= clock_now_ms());
 }
 
 /* Take one lane into the round. False: not now. */
@@ -401,7 +324,7 @@ static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
         return false;
     }
     pick_ops(c, r, p);
-    if (!p->ops.count && !(l->loaded && l->tail.due > 0))
+    if (!p->ops.count && !has_chores(l))
         return true;
     p->batch = batch_new(l->coupon, l->number);
     r->count++;
@@ -427,501 +350,6 @@ static void pick(struct committer *c, struct round *r)
     }
 }
 
-static void load_lane(struct committer *c, struct part *p)
-{
-    struct lane *l = p->lane;
-    enum store_status status = STORE_OK;
-
-    if (!l->loaded) {
-        status = lane_load(l, c->store);
-        if (status == STORE_OK && l->window)
-            unflushed(c, l);
-    } else if (l->stale) {
-        status = lane_refresh(l, c->store, NULL);
-        if (l->window)
-            unflushed(c, l);
-    }
-    if (status == STORE_OK)
-        l->stale = false;
-    else
-        defer(c, p, c->config.backoff_ms);
-}
-
-/* ---- loading: slots that requests name ---- */
-
-static bool names_slot(const struct op *op)
-{
-    return op->kind == OP_REVERSE || op->kind == OP_REDEMPTION || op->kind == OP_SLOT;
-}
-
-/* The bucket that op needs, or -1. */
-static int64_t needed_bucket(const struct lane *l, const struct op *op)
-{
-    if (names_slot(op))
-        return op->n >= 0 && op->n < l->tail.next_n ? bucket_of(op->n) : -1;
-    if (op->kind == OP_GENERATE && l->tail.next_n % BUCKET_SLOTS != 0)
-        return bucket_of(l->tail.next_n);
-    return -1;
-}
-
-struct wanted_bucket {
-    struct part *part;
-    struct bucket bucket;
-};
-
-static bool is_wanted(const struct wanted_bucket *wanted, size_t count, const struct part *p, int64_t b)
-{
-    for (size_t i = count; i-- > 0 && wanted[i].part == p;)
-        if (wanted[i].bucket.b == b)
-            return true;
-    return false;
-}
-
-static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct lane *l = wanted[i].part->lane;
-
-        if (wanted[i].part->state != PART_OPEN) {
-            bucket_release(&wanted[i].bucket);
-        } else if (!lane_cache_bucket(l, &wanted[i].bucket)) {
-            l->stale = true;
-            defer(c, wanted[i].part, 0);
-        }
-    }
-}
-
-static void load_buckets(struct committer *c, struct round *r)
-{
-    struct wanted_bucket *wanted = arena_array(&r->arena, r->ops + 1, sizeof *wanted);
-    struct bucket_read *reads = arena_array(&r->arena, r->ops + 1, sizeof *reads);
-    struct store_time after = {0, 0};
-    size_t count = 0;
-
-    for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
-
-        for (struct op *op = p->state == PART_OPEN ? p->ops.first : NULL; op; op = op->next) {
-            int64_t b = needed_bucket(p->lane, op);
-
-            if (b < 0 || lane_bucket(p->lane, b) || is_wanted(wanted, count, p, b))
-                continue;
-            wanted[count].part = p;
-            bucket_init(&wanted[count].bucket, b);
-            reads[count] = (struct bucket_read){.coupon = p->lane->coupon, .b = b, .bucket = &wanted[count].bucket};
-            count++;
-            after = store_time_later(after, p->lane->mark.when);
-        }
-    }
-    if (count && c->store->ops->buckets(c->store, after, reads, count) != STORE_OK)
-        defer_all(c, r, c->config.backoff_ms);
-    cache_wanted(c, wanted, count);
-}
-
-/* ---- loading: redemptions whose generation has ended ---- */
-
-/* Build, from the ledger alone, a use that holds only the ended redemption that op names; NULL: there was none. */
-static enum store_status rebuild_ended(struct committer *c, struct part *p, const struct op *op, struct use **found)
-{
-    struct batch *ended = NULL, *taken = NULL;
-    const struct entry *end, *start;
-    struct use *u;
-    size_t count = 0;
-    enum store_status status = c->store->ops->ended(c->store, p->lane->coupon, op->n, op->g, &ended);
-
-    *found = NULL;
-    if (status != STORE_OK)
-        return status == STORE_NOT_FOUND ? STORE_OK : status;
-    end = batch_find(ended, op->n, op->g, true);
-    if (end)
-        status = c->store->ops->ledger(c->store, p->lane->coupon, p->lane->number, end->since - 1, 1, &taken, &count);
-    start = status == STORE_OK && count ? batch_find(taken, op->n, op->g, false) : NULL;
-    if (start) {
-        u = arena_alloc(&p->batch->arena, sizeof *u);
-        use_init(u, end->user ? end->user : "", end->alias);
-        fold_use_entry(u, start, &taken->head, taken->lane, &p->batch->arena);
-        fold_use_entry(u, end, &ended->head, ended->lane, &p->batch->arena);
-        *found = use_copy(u, &p->batch->arena, true);
-    }
-    if (count)
-        batch_free(taken);
-    batch_free(ended);
-    return status;
-}
-
-/* ---- loading: users ---- */
-
-static struct loaded_user *want_user(struct part *p, const char *user)
-{
-    struct loaded_user *u;
-
-    HASH_FIND_STR(p->users, user, u);
-    if (u)
-        return u;
-    u = arena_alloc(&p->batch->arena, sizeof *u);
-    u->user = arena_strdup(&p->batch->arena, user);
-    HASH_ADD_KEYPTR(hh, p->users, u->user, strlen(u->user), u);
-    return u;
-}
-
-/* Whose use op is about; NULL: nobody's. *status is not OK when that could not be found out. */
-static const char *user_of(struct committer *c, struct part *p, struct op *op, enum store_status *status)
-{
-    struct cached_bucket *k;
-    const struct slot *s;
-
-    *status = STORE_OK;
-    op->working = NULL;
-    if (op->kind == OP_TAKE || op->kind == OP_CHECK || op->kind == OP_USE)
-        return op->user;
-    if (op->kind == OP_GENERATE || op->kind == OP_DUE)
-        return arena_printf(&p->batch->arena, JOB_USER_PREFIX "%s", op->job);
-    if ((op->kind != OP_REVERSE && op->kind != OP_REDEMPTION) || needed_bucket(p->lane, op) < 0 || op->g < 1)
-        return NULL;
-    k = lane_bucket(p->lane, bucket_of(op->n));
-    s = &k->bucket.slots[op->n % BUCKET_SLOTS];
-    if (s->generation == op->g && s->user)
-        return s->user;
-    if (s->generation >= op->g)
-        *status = rebuild_ended(c, p, op, &op->working);
-    return NULL;
-}
-
-static size_t want_users(struct committer *c, struct part *p, struct use_read *reads, struct loaded_user **loaded)
-{
-    struct loaded_user *u, *next;
-    size_t count = 0;
-
-    for (struct op *op = p->ops.first; op; op = op->next) {
-        enum store_status status;
-        const char *user = user_of(c, p, op, &status);
-
-        if (status != STORE_OK) {
-            defer(c, p, c->config.backoff_ms);
-            return 0;
-        }
-        op->loaded = user ? want_user(p, user) : NULL;
-    }
-    HASH_ITER(hh, p->users, u, next) {
-        const struct use *known = lane_known_use(p->lane, u->user);
-
-        if (known) {
-            u->use = use_copy(known, &p->batch->arena, true);
-            continue;
-        }
-        reads[count] = (struct use_read){.coupon = p->lane->coupon, .user = u->user};
-        loaded[count++] = u;
-    }
-    return count;
-}
-
-/* What was read, with the window laid over it, becomes the working copy. */
-static void settle_use(struct committer *c, struct part *p, struct loaded_user *u, struct use_read *read, bool shared)
-{
-    char alias[ID_ALIAS_LEN + 1];
-
-    if (p->state != PART_OPEN)
-        return;
-    if (!read->use) {
-        u->use = arena_alloc(&p->batch->arena, sizeof *u->use);
-        use_init(u->use, u->user, "");
-        lane_overlay_use(p->lane, u->use, &p->batch->arena);
-        id_random(alias, ID_ALIAS_LEN);
-        if (!u->use->alias[0])
-            memcpy(u->use->alias, alias, sizeof alias);
-        return;
-    }
-    u->use = shared ? use_copy(read->use, &p->batch->arena, true) : read->use;
-    if (!lane_overlay_use(p->lane, u->use, &p->batch->arena)) {
-        p->lane->stale = true;
-        defer(c, p, 0);
-    }
-}
-
-static void load_users(struct committer *c, struct round *r)
-{
-    struct use_read *reads = arena_array(&r->arena, r->ops + 1, sizeof *reads);
-    struct loaded_user **loaded = arena_array(&r->arena, r->ops + 1, sizeof *loaded);
-    struct part **whose = arena_array(&r->arena, r->ops + 1, sizeof *whose);
-    struct store_time after = {0, 0};
-    struct part *only = NULL;
-    size_t count = 0;
-    bool shared = false;
-
-    for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
-        size_t more = p->state == PART_OPEN ? want_users(c, p, reads + count, loaded + count) : 0;
-
-        for (size_t k = 0; k < more; k++)
-            whose[count + k] = p;
-        if (more) {
-            after = store_time_later(after, p->lane->mark.when);
-            shared = shared || only;
-            only = p;
-        }
-        count += more;
-    }
-    if (count && c->store->ops->uses(c->store, after, shared ? &r->arena : &only->batch->arena, reads, count) != STORE_OK) {
-        defer_all(c, r, c->config.backoff_ms);
-        return;
-    }
-    for (size_t i = 0; i < count; i++)
-        settle_use(c, whose[i], loaded[i], &reads[i], shared);
-}
-
-/* ---- loading: days and free slots ---- */
-
-static enum store_status find_day(struct committer *c, const char *zone, struct part *p)
-{
-    struct zone_day *z;
-    enum store_status status;
-
-    HASH_FIND_STR(c->zones, zone, z);
-    if (!z) {
-        z = checked(calloc(1, sizeof *z));
-        z->zone = checked(strdup(zone));
-        HASH_ADD_KEYPTR(hh, c->zones, z->zone, strlen(z->zone), z);
-    }
-    if (p->at_ms < z->start_ms || p->at_ms >= z->end_ms) {
-        status = c->store->ops->day(c->store, zone, p->at_ms, &z->start_ms, &z->end_ms);
-        if (status != STORE_OK) {
-            z->start_ms = z->end_ms = 0;
-            return status;
-        }
-    }
-    p->day_ms = z->start_ms;
-    p->day_end_ms = z->end_ms;
-    return STORE_OK;
-}
-
-static void load_day(struct committer *c, struct part *p)
-{
-    const struct lane *l = p->lane;
-    int64_t now = clock_now_ms();
-    const char *zone = l->definition ? l->definition->time_zone : "UTC";
-
-    for (struct op *op = p->ops.first; op && !l->definition; op = op->next)
-        if (op->kind == OP_CREATE)
-            zone = op->definition->time_zone;
-    if (l->tail.at_ms > now + CLOCK_ALARM_MS)
-        log_event(LOG_WARNING, "lane.ahead_of_clock", "coupon=%s ahead_ms=%lld", l->coupon,
-                  (long long)(l->tail.at_ms - now));
-    p->at_ms = now > l->tail.at_ms ? now : l->tail.at_ms;
-    if (find_day(c, zone, p) != STORE_OK)
-        defer(c, p, c->config.backoff_ms);
-}
-
-static void load_stash(struct committer *c, struct part *p)
-{
-    struct lane *l = p->lane;
-    size_t want = 0;
-
-    for (struct op *op = p->ops.first; op; op = op->next)
-        want += op->kind == OP_TAKE;
-    if (l->tail.due > 0)
-        want += RETIRE_STEP;
-    if (want <= l->stash_count)
-        return;
-    lane_evict_buckets(l);
-    if (lane_top_up(l, c->store, want) != STORE_OK)
-        defer(c, p, c->config.backoff_ms);
-    else if (l->stale)
-        defer(c, p, 0);
-}
-
-/* ---- deciding ---- */
-
-static bool reads_only(enum op_kind k)
-{
-    return k == OP_CHECK || k == OP_COUPON || k == OP_USE || k == OP_REDEMPTION || k == OP_SLOT || k == OP_REFUSE ||
-           k == OP_CATCH_UP;
-}
-
-static void own_strings(struct op *op, struct redemption *r)
-{
-    r->order = arena_strdup(op->arena, r->order);
-    r->metadata = arena_strdup(op->arena, r->metadata);
-    r->code = arena_strdup(op->arena, r->code);
-}
-
-/* As many as are asked for; with until, no more than are missing. */
-static void generate(struct decision *d, struct op *op)
-{
-    int64_t missing = op->until - (d->head.slots - d->head.due);
-
-    op->made = op->until && missing < op->count ? missing : op->count;
-    if (op->made > 0 || op->working->job_step >= op->step) {
-        decide_generate(d, op->working, op->step, op->made, &op->outcome);
-        return;
-    }
-    op->made = 0;
-    op->outcome = (struct outcome){.result = CPN_OK};
-}
-
-/* True: decided. False: ask again. */
-static bool decide_write(struct part *p, struct op *op)
-{
-    struct decision *d = &p->d;
-    bool decided = true;
-
-    switch (op->kind) {
-    case OP_TAKE:
-        decided = decide_take(d, op->working, &op->take, &op->outcome);
-        break;
-    case OP_REVERSE:
-        if (op->working)
-            decide_reverse(d, op->working, op->n, op->g, &op->outcome);
-        else
-            op->outcome = (struct outcome){.result = CPN_REDEMPTION_NOT_FOUND};
-        break;
-    case OP_CREATE:
-        decide_create(d, op->definition, &op->outcome);
-        break;
-    case OP_CHANGE:
-        decide_change(d, op->definition, op->expected_version, &op->outcome);
-        break;
-    case OP_DELETE:
-        decide_delete(d, &op->outcome);
-        break;
-    case OP_GENERATE:
-        generate(d, op);
-        break;
-    case OP_DUE:
-        decide_due(d, op->working, op->step, op->count, &op->made, &op->outcome);
-        break;
-    case OP_TICK:
-        decide_tick(d);
-        op->outcome = (struct outcome){.result = CPN_OK};
-        break;
-    default:
-        assert(!"not a write");
-    }
-    return decided;
-}
-
-static void read_slot(struct part *p, struct op *op)
-{
-    struct cached_bucket *k = lane_bucket(p->lane, bucket_of(op->n));
-
-    if (op->n < 0 || op->n >= p->lane->tail.next_n || !k) {
-        op->outcome.result = CPN_SLOT_NOT_FOUND;
-        return;
-    }
-    op->slot = k->bucket.slots[op->n % BUCKET_SLOTS];
-    op->slot.user = arena_strdup(op->arena, op->slot.user);
-}
-
-static void read_redemption(struct op *op)
-{
-    struct redemption *r = op->working ? use_by_slot(op->working, op->n, op->g) : NULL;
-
-    if (r)
-        op->outcome.redemption = *r;
-    else
-        op->outcome.result = CPN_REDEMPTION_NOT_FOUND;
-}
-
-static void decide_read(struct part *p, struct op *op)
-{
-    op->outcome = (struct outcome){.result = CPN_OK};
-    switch (op->kind) {
-    case OP_CHECK:
-        decide_check(&p->d, op->working, &op->take, &op->outcome, &op->discount_minor);
-        break;
-    case OP_SLOT:
-        read_slot(p, op);
-        break;
-    case OP_REDEMPTION:
-        read_redemption(op);
-        break;
-    case OP_REFUSE:
-        op->outcome.result = op->refusal;
-        break;
-    default:
-        break;
-    }
-}
-
-/* What every answer carries. */
-static void fill(struct part *p, struct op *op)
-{
-    const struct decision *d = &p->d;
-
-    op->head = d->head;
-    if (!decide_changed(d))
-        op->head.seq = p->lane->tail.seq;
-    op->seq = op->head.seq;
-    op->at_ms = d->head.at_ms;
-    op->coupon_now = NULL;
-    if (decide_exists(d) && op->kind != OP_TAKE)
-        op->coupon_now = coupon_copy(d->coupon, op->arena);
-    op->use = op->working && op->kind != OP_TAKE ? use_copy(op->working, op->arena, true) : NULL;
-    if (op->outcome.result == CPN_OK)
-        own_strings(op, &op->outcome.redemption);
-}
-
-static void decide_pass(struct part *p, bool writes)
-{
-    struct op_list ops = p->ops;
-    struct op *op;
-
-    p->ops = (struct op_list){0};
-    while ((op = op_list_take(&ops))) {
-        size_t before = p->batch->count;
-
-        if (reads_only(op->kind) == writes) {
-            op_list_add(&p->ops, op);
-            continue;
-        }
-        if (op->kind != OP_CREATE && !decide_exists(&p->d)) {
-            op->outcome = (struct outcome){.result = CPN_COUPON_NOT_FOUND};
-        } else if (!writes) {
-            decide_read(p, op);
-        } else if (!decide_write(p, op)) {
-            op_list_add(&p->again, op);
-            continue;
-        }
-        op_list_add(&p->ops, op);
-        if (p->batch->count > before && op->loaded)
-            op->loaded->changed = true;
-    }
-}
-
-static void close_uses(struct part *p)
-{
-    struct loaded_user *u, *next;
-
-    p->batch->uses = arena_array(&p->batch->arena, HASH_COUNT(p->users) + 1, sizeof(struct use *));
-    HASH_ITER(hh, p->users, u, next) {
-        if (!u->changed)
-            continue;
-        fold_use_done(u->use, &p->d.head);
-        p->batch->uses[p->batch->use_count++] = u->use;
-    }
-}
-
-static void decide_part(struct committer *c, struct part *p)
-{
-    struct lane *l = p->lane;
-
-    decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
-    p->d.stash = l->stash + l->stash_first;
-    p->d.stash_count = l->stash_count;
-    for (struct op *op = p->ops.first; op; op = op->next)
-        if (op->loaded)
-            op->working = op->loaded->use;
-    decide_pass(p, true);
-    if (l->tail.due > 0)
-        decide_retire(&p->d, RETIRE_STEP);
-    close_uses(p);
-    if (decide_changed(&p->d))
-        decide_end(&p->d, &l->tail, &c->scratch);
-    decide_pass(p, false);
-    for (struct op *op = p->ops.first; op; op = op->next)
-        fill(p, op);
-    p->state = PART_DECIDED;
-}
-
 /* ---- appending, confirming, settling ---- */
 
 static void watch(struct committer *c, struct lane *l, struct op *op)
@@ -931,7 +359,7 @@ static void watch(struct committer *c, struct lane *l, struct op *op)
     answer_watchers(c, l);
     if (!l->watchers.count)
         return;
-    unflushed(c, l);
+    note_unflushed(c, l);
     flush_lane(c, l);
 }
 
@@ -1075,24 +503,6 @@ static void confirm_parts(struct committer *c, struct round *r)
     }
 }
 
-static void load(struct committer *c, struct round *r)
-{
-    struct mono started = mono_now();
-
-    for (size_t i = 0; i < r->count; i++)
-        if (r->parts[i].state == PART_OPEN)
-            load_lane(c, &r->parts[i]);
-    for (size_t i = 0; i < r->count; i++)
-        if (r->parts[i].state == PART_OPEN)
-            load_stash(c, &r->parts[i]);
-    load_buckets(c, r); /* after load_stash(), which may drop cached buckets */
-    load_users(c, r);
-    for (size_t i = 0; i < r->count; i++)
-        if (r->parts[i].state == PART_OPEN)
-            load_day(c, &r->parts[i]);
-    r->load_us = (mono_now().ns - started.ns) / 1000;
-}
-
 static void run_round(struct committer *c, struct round *r)
 {
     r->count = r->ops = 0;
@@ -1100,7 +510,7 @@ static void run_round(struct committer *c, struct round *r)
     pick(c, r);
     if (!r->count)
         return;
-    load(c, r);
+    load_round(c, r);
     for (size_t i = 0; i < r->count; i++)
         if (r->parts[i].state == PART_OPEN)
             decide_part(c, &r->parts[i]);
@@ -1141,11 +551,27 @@ static bool gather(struct committer *c)
     return waited;
 }
 
+#define CHORES_EVERY_MS 500
+
+/* Lanes that nobody asks anything of, but in which redemptions end by themselves. */
+static void look_for_chores(struct committer *c)
+{
+    struct mono now = mono_now();
+    struct lane *l, *next;
+
+    if (mono_ms_between(c->looked_for_chores, now) < CHORES_EVERY_MS)
+        return;
+    c->looked_for_chores = now;
+    HASH_ITER(hh, c->lanes, l, next)
+        if (!l->pending && has_chores(l))
+            make_ready(c, l);
+}
+
 /* How long there is nothing to do, in ms; 0: there is. */
 static int64_t idle_ms(const struct committer *c)
 {
     struct mono now = mono_now();
-    int64_t ms = 1000, left;
+    int64_t ms = CHORES_EVERY_MS, left;
 
     for (const struct lane *l = c->ready; l; l = l->ready_next) {
         left = mono_ms_between(now, l->not_before);
@@ -1233,6 +659,7 @@ static void *committer_main(void *argument)
             stop = take_in(c);
         if (c->hooks->queue)
             c->hooks->queue(atomic_load(&c->waiting));
+        look_for_chores(c);
         run_round(c, r);
         flush_due(c, false);
         evict_lanes(c);

@@ -2,6 +2,7 @@
 #include "engine/lane.h"
 
 #include <assert.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #define TOPUP_FIRST 2
 #define TOPUP_MOST 64
 #define TOPUP_FAST_MS 1000
+#define DUE_MOST 64   /* buckets, or users, whose ends are looked at in one round */
+#define DUE_AGAIN_MS 20 /* and when the rest is */
 
 /* ---- lists of ops ---- */
 
@@ -66,6 +69,7 @@ struct lane *lane_new(const char *coupon, int64_t number)
     snprintf(l->key, sizeof l->key, "%s\n%lld", coupon, (long long)number);
     l->number = number;
     l->topup = TOPUP_FIRST;
+    l->next_due_ms = INT64_MIN;
     arena_init(&l->definition_arena, 2048);
     return l;
 }
@@ -86,10 +90,18 @@ static void forget_user(struct lane *l, struct window_user *wu)
     free(wu);
 }
 
+static void forget_window_bucket(struct lane *l, struct window_bucket *wb)
+{
+    HASH_DEL(l->window_buckets, wb);
+    free(wb->batches);
+    free(wb);
+}
+
 static void forget_bucket(struct lane *l, struct cached_bucket *c)
 {
     HASH_DEL(l->buckets, c);
     bucket_release(&c->bucket);
+    free(c->codes);
     free(c);
 }
 
@@ -99,7 +111,10 @@ static void unload(struct lane *l)
     struct window_batch *w, *next_w;
     struct window_user *u, *next_u;
     struct cached_bucket *c, *next_c;
+    struct window_bucket *wb, *next_wb;
 
+    HASH_ITER(hh, l->window_buckets, wb, next_wb)
+        forget_window_bucket(l, wb);
     HASH_ITER(hh, l->users, u, next_u)
         forget_user(l, u);
     HASH_ITER(hh, l->buckets, c, next_c)
@@ -109,7 +124,8 @@ static void unload(struct lane *l)
         window_release(w);
     }
     arena_free(&l->definition_arena);
-    l->window_entries = 0;
+    l->window_entries = l->window_ranges = 0;
+    l->next_due_ms = INT64_MIN;
     l->stash_first = l->stash_count = 0;
     l->definition = NULL;
     l->definition_seq = 0;
@@ -128,7 +144,7 @@ void lane_free(struct lane *l)
 
 /* ---- the stash ---- */
 
-static void stash_add(struct lane *l, int64_t n, uint32_t g)
+static void stash_add(struct lane *l, int64_t n, uint32_t g, const char *code)
 {
     if (l->stash_first + l->stash_count == l->stash_capacity) {
         if (l->stash_first > l->stash_capacity / 2) {
@@ -145,16 +161,58 @@ static void stash_add(struct lane *l, int64_t n, uint32_t g)
         }
         l->stash_first = 0;
     }
-    l->stash[l->stash_first + l->stash_count++] = (struct free_slot){n, g};
+    l->stash[l->stash_first + l->stash_count++] = (struct free_slot){n, g, code};
+}
+
+static bool has_codes(const struct lane *l)
+{
+    return l->definition && l->definition->codes.source != CODES_NONE;
+}
+
+static void stash_slot(struct lane *l, struct cached_bucket *c, int i)
+{
+    const struct slot *slot = &c->bucket.slots[i];
+
+    if (slot->state != SLOT_FREE || lane_wants_codes(l, c))
+        return;
+    stash_add(l, c->bucket.b * BUCKET_SLOTS + i, slot->generation, c->codes ? c->codes[i] : NULL);
+    c->stash_left++;
 }
 
 static void stash_bucket(struct lane *l, struct cached_bucket *c)
 {
-    for (int i = 0; i < c->bucket.size; i++) {
-        if (c->bucket.slots[i].state != SLOT_FREE)
-            continue;
-        stash_add(l, c->bucket.b * BUCKET_SLOTS + i, c->bucket.slots[i].generation);
-        c->stash_left++;
+    for (int i = 0; i < c->bucket.size; i++)
+        stash_slot(l, c, i);
+}
+
+/* Slot n was taken by its name: it is not free any more. */
+static void stash_drop(struct lane *l, struct cached_bucket *c, int64_t n)
+{
+    struct free_slot *stash = l->stash + l->stash_first;
+    size_t i = 0;
+
+    if (c->stash_left == 0)
+        return;
+    while (i < l->stash_count && stash[i].n != n)
+        i++;
+    if (i == l->stash_count)
+        return;
+    memmove(stash + i, stash + i + 1, (l->stash_count - i - 1) * sizeof *stash);
+    l->stash_count--;
+    c->stash_left--;
+}
+
+/* So that what stands side by side in the list of codes does not go out side by side. */
+static void stash_shuffle(struct lane *l, size_t from)
+{
+    struct free_slot *stash = l->stash + l->stash_first;
+
+    for (size_t i = l->stash_count; i-- > from + 1;) {
+        size_t k = from + randombytes_uniform((uint32_t)(i - from + 1));
+        struct free_slot moved = stash[i];
+
+        stash[i] = stash[k];
+        stash[k] = moved;
     }
 }
 
@@ -208,19 +266,58 @@ static struct cached_bucket *add_bucket(struct lane *l, const struct bucket *k)
     return c;
 }
 
-struct cached_bucket *lane_cache_bucket(struct lane *l, struct bucket *k)
+/* Lay the window over k. */
+static void overlay_bucket(const struct lane *l, struct bucket *k)
 {
+    struct window_bucket *wb;
     struct window_batch *w;
 
+    if (l->window_ranges) {
+        DL_FOREACH(l->window, w)
+            if (k->b >= w->first_b && k->b < w->end_b)
+                fold_bucket(k, w->batch);
+        return;
+    }
+    HASH_FIND(hh, l->window_buckets, &k->b, sizeof k->b, wb);
+    for (size_t i = 0; wb && i < wb->count; i++)
+        fold_bucket(k, wb->batches[i]->batch);
+}
+
+struct cached_bucket *lane_cache_bucket(struct lane *l, struct bucket *k)
+{
     assert(!lane_bucket(l, k->b));
     if (k->seq > l->tail.seq) {
         bucket_release(k);
         return NULL;
     }
-    DL_FOREACH(l->window, w)
-        if (k->b >= w->first_b && k->b < w->end_b)
-            fold_bucket(k, w->batch);
+    overlay_bucket(l, k);
     return add_bucket(l, k);
+}
+
+bool lane_wants_codes(const struct lane *l, const struct cached_bucket *c)
+{
+    return has_codes(l) && !c->codes;
+}
+
+void cached_bucket_set_codes(struct cached_bucket *c, const struct bucket_codes_read *read)
+{
+    size_t size = BUCKET_SLOTS * sizeof *c->codes;
+    char *text;
+
+    for (int i = 0; i < BUCKET_SLOTS; i++)
+        size += read->codes[i] ? strlen(read->codes[i]) + 1 : 0;
+    free(c->codes);
+    c->codes = checked(calloc(1, size));
+    text = (char *)(c->codes + BUCKET_SLOTS);
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        size_t len = read->codes[i] ? strlen(read->codes[i]) + 1 : 0;
+
+        if (!len)
+            continue;
+        memcpy(text, read->codes[i], len);
+        c->codes[i] = text;
+        text += len;
+    }
 }
 
 void lane_evict_buckets(struct lane *l)
@@ -232,35 +329,72 @@ void lane_evict_buckets(struct lane *l)
             forget_bucket(l, c);
 }
 
+/* Cache what was read. False: it is ahead of the tail, and the lane stale. */
+static struct cached_bucket *cache_or_stale(struct lane *l, struct bucket *k)
+{
+    struct cached_bucket *c = lane_bucket(l, k->b);
+
+    if (c) {
+        bucket_release(k);
+        return c;
+    }
+    c = lane_cache_bucket(l, k);
+    l->stale = l->stale || !c;
+    return c;
+}
+
+static enum store_status read_codes(const struct lane *l, struct store *s, struct cached_bucket **buckets, size_t count)
+{
+    struct bucket_codes_read reads[TOPUP_MOST];
+    struct cached_bucket *wanting[TOPUP_MOST];
+    enum store_status status;
+    struct arena a;
+    size_t want = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!lane_wants_codes(l, buckets[i]))
+            continue;
+        wanting[want] = buckets[i];
+        reads[want++] = (struct bucket_codes_read){.coupon = l->coupon, .b = buckets[i]->bucket.b};
+    }
+    if (!want)
+        return STORE_OK;
+    arena_init(&a, 64 * 1024);
+    status = s->ops->bucket_codes(s, &a, reads, want);
+    for (size_t i = 0; status == STORE_OK && i < want; i++)
+        cached_bucket_set_codes(wanting[i], &reads[i]);
+    arena_free(&a);
+    return status;
+}
+
 static enum store_status top_up_once(struct lane *l, struct store *s, size_t *added)
 {
+    bool random = l->definition && l->definition->codes.pick == PICK_RANDOM;
+    struct free_search search = {.coupon = l->coupon, .lane = l->number, .random = random, .from = l->cursor,
+                                 .most = l->topup};
     struct bucket buckets[TOPUP_MOST];
-    size_t count = 0, most = l->topup;
+    struct cached_bucket *cached[TOPUP_MOST];
+    size_t count = 0, usable = 0, before = l->stash_count;
     enum store_status status;
 
     *added = 0;
-    status = s->ops->free_buckets(s, l->mark.when, l->coupon, l->number, l->cursor, most, buckets, &count);
-    if (status != STORE_OK)
-        return status;
-    for (size_t i = 0; i < count; i++) {
-        struct cached_bucket *c;
-
-        l->cursor = buckets[i].b + 1;
-        if (lane_bucket(l, buckets[i].b)) {
-            bucket_release(&buckets[i]);
-            continue;
-        }
-        c = lane_cache_bucket(l, &buckets[i]);
-        if (!c) {
-            l->stale = true; /* it is ahead of the tail */
-            continue;
-        }
-        stash_bucket(l, c);
-        *added += (size_t)c->stash_left;
+    status = s->ops->free_buckets(s, l->mark.when, &search, buckets, &count);
+    for (size_t i = 0; status == STORE_OK && i < count; i++) {
+        l->cursor = (random ? buckets[i].pick : buckets[i].b) + 1;
+        cached[usable] = cache_or_stale(l, &buckets[i]);
+        usable += cached[usable] && cached[usable]->stash_left == 0;
     }
-    if (count < most)
+    if (status == STORE_OK)
+        status = read_codes(l, s, cached, usable);
+    for (size_t i = 0; status == STORE_OK && i < usable; i++) {
+        stash_bucket(l, cached[i]);
+        *added += (size_t)cached[i]->stash_left;
+    }
+    if (status == STORE_OK && count < search.most)
         l->cursor = 0;
-    return STORE_OK;
+    if (random)
+        stash_shuffle(l, before);
+    return status;
 }
 
 enum store_status lane_top_up(struct lane *l, struct store *s, size_t want)
@@ -287,6 +421,121 @@ enum store_status lane_top_up(struct lane *l, struct store *s, size_t want)
             break; /* seen all there is */
         wrapped = wrapped || l->cursor == 0;
     }
+    return STORE_OK;
+}
+
+/* ---- what ends by itself ---- */
+
+/* Something ends by itself at due_ms. */
+static void note_due(struct lane *l, int64_t due_ms)
+{
+    if (due_ms && due_ms < l->next_due_ms)
+        l->next_due_ms = due_ms;
+}
+
+/* When what e made, extended or left standing ends by itself; 0: never. */
+static int64_t entry_due(const struct entry *e)
+{
+    return e->reserved_until_ms ? e->reserved_until_ms : e->valid_until_ms;
+}
+
+/* The earliest end after at_ms that the cache and the window know of: the views may not have it yet. */
+static void note_later_dues(struct lane *l, int64_t at_ms)
+{
+    struct cached_bucket *c, *next;
+    struct window_batch *w;
+
+    HASH_ITER(hh, l->buckets, c, next)
+        for (int i = 0; i < c->bucket.size; i++)
+            if (c->bucket.slots[i].due_ms > at_ms)
+                note_due(l, c->bucket.slots[i].due_ms);
+    DL_FOREACH(l->window, w)
+        for (size_t i = 0; i < w->batch->count; i++)
+            if (entry_due(&w->batch->entries[i]) > at_ms)
+                note_due(l, entry_due(&w->batch->entries[i]));
+}
+
+/* Entries of the window whose end has come, in buckets that are not cached: the views may not have them yet. */
+static enum store_status cache_due_of_window(struct lane *l, struct store *s, int64_t at_ms)
+{
+    struct bucket_read reads[DUE_MOST];
+    struct bucket buckets[DUE_MOST];
+    size_t count = 0;
+    struct window_batch *w;
+    enum store_status status;
+
+    DL_FOREACH(l->window, w)
+        for (size_t i = 0; i < w->batch->count && count < DUE_MOST; i++) {
+            const struct entry *e = &w->batch->entries[i];
+            bool due = entry_due(e) && entry_due(e) <= at_ms && e->n >= 0 && !lane_bucket(l, bucket_of(e->n));
+
+            for (size_t k = 0; due && k < count; k++)
+                due = reads[k].b != bucket_of(e->n);
+            if (!due)
+                continue;
+            bucket_init(&buckets[count], bucket_of(e->n));
+            reads[count] = (struct bucket_read){.coupon = l->coupon, .b = bucket_of(e->n), .bucket = &buckets[count]};
+            count++;
+        }
+    status = count ? s->ops->buckets(s, l->mark.when, reads, count) : STORE_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (status == STORE_OK)
+            cache_or_stale(l, &buckets[i]);
+        else
+            bucket_release(&buckets[i]);
+    }
+    return status;
+}
+
+static enum store_status find_due_buckets(struct lane *l, struct store *s, int64_t at_ms, int64_t *next_due_ms, bool *more)
+{
+    struct bucket buckets[DUE_MOST];
+    size_t count = 0;
+    enum store_status status =
+        s->ops->due_buckets(s, l->mark.when, l->coupon, l->number, at_ms, DUE_MOST, buckets, &count, next_due_ms);
+
+    for (size_t i = 0; status == STORE_OK && i < count; i++)
+        cache_or_stale(l, &buckets[i]);
+    *more = count == DUE_MOST;
+    return status == STORE_OK ? cache_due_of_window(l, s, at_ms) : status;
+}
+
+static enum store_status find_due_users(struct lane *l, struct store *s, int64_t at_ms, struct arena *a,
+                                        const char ***users, size_t *count, int64_t *next_due_ms, bool *more)
+{
+    struct use **uses = arena_array(a, DUE_MOST, sizeof *uses);
+    size_t read = 0;
+    enum store_status status =
+        s->ops->due_uses(s, l->mark.when, l->coupon, at_ms, DUE_MOST, a, uses, &read, next_due_ms);
+    struct window_user *wu, *next;
+
+    if (status != STORE_OK)
+        return status;
+    *users = arena_array(a, read + HASH_COUNT(l->users) + 1, sizeof **users);
+    for (size_t i = 0; i < read; i++)
+        (*users)[(*count)++] = uses[i]->user;
+    HASH_ITER(hh, l->users, wu, next)
+        if (!wu->state || (use_due(wu->state) && use_due(wu->state) <= at_ms))
+            (*users)[(*count)++] = arena_strdup(a, wu->user);
+    *more = read == DUE_MOST;
+    return STORE_OK;
+}
+
+enum store_status lane_find_due(struct lane *l, struct store *s, int64_t at_ms, struct arena *a, const char ***users,
+                                size_t *count)
+{
+    bool slots = !l->definition || policy_of(l->definition)->slots, more = false;
+    int64_t next_due_ms = 0;
+    enum store_status status;
+
+    *count = 0;
+    status = slots ? find_due_buckets(l, s, at_ms, &next_due_ms, &more)
+                   : find_due_users(l, s, at_ms, a, users, count, &next_due_ms, &more);
+    if (status != STORE_OK)
+        return status;
+    l->next_due_ms = INT64_MAX;
+    note_due(l, more || (next_due_ms && next_due_ms <= at_ms) ? at_ms + DUE_AGAIN_MS : next_due_ms);
+    note_later_dues(l, at_ms);
     return STORE_OK;
 }
 
@@ -335,19 +584,60 @@ static void index_entry(struct lane *l, struct window_batch *w, const struct ent
     wu->batches[wu->count++] = w;
 }
 
-static void note_buckets(struct window_batch *w, const struct entry *e)
+static bool has_ranges(const struct batch *b)
 {
-    unsigned has = entry_members[e->kind];
+    for (size_t i = 0; i < b->count; i++)
+        if (entry_members[b->entries[i].kind] & HAS_RANGE)
+            return true;
+    return false;
+}
+
+static void index_bucket(struct lane *l, struct window_batch *w, int64_t b)
+{
+    struct window_bucket *wb;
+
+    HASH_FIND(hh, l->window_buckets, &b, sizeof b, wb);
+    if (!wb) {
+        wb = checked(calloc(1, sizeof *wb));
+        wb->b = b;
+        HASH_ADD(hh, l->window_buckets, b, sizeof wb->b, wb);
+    }
+    if (wb->count && wb->batches[wb->count - 1] == w)
+        return;
+    if (wb->count == wb->capacity) {
+        wb->capacity = wb->capacity ? wb->capacity * 2 : 1;
+        wb->batches = checked(realloc(wb->batches, wb->capacity * sizeof *wb->batches));
+    }
+    wb->batches[wb->count++] = w;
+}
+
+static void unindex_bucket(struct lane *l, struct window_batch *w, int64_t b)
+{
+    struct window_bucket *wb;
+
+    HASH_FIND(hh, l->window_buckets, &b, sizeof b, wb);
+    if (!wb || wb->batches[0] != w)
+        return;
+    if (wb->count == 1) {
+        forget_window_bucket(l, wb);
+        return;
+    }
+    wb->count--;
+    memmove(wb->batches, wb->batches + 1, wb->count * sizeof *wb->batches);
+}
+
+static void note_buckets(struct lane *l, struct window_batch *w, const struct entry *e)
+{
     int64_t first, end;
 
-    if (!(has & (HAS_RANGE | HAS_SLOT)))
+    if (!entry_buckets(e, &first, &end))
         return;
-    first = bucket_of(e->n);
-    end = bucket_of(e->n + ((has & HAS_RANGE) ? e->count - 1 : 0)) + 1;
     if (w->end_b == 0 || first < w->first_b)
         w->first_b = first;
     if (end > w->end_b)
         w->end_b = end;
+    if (entry_members[e->kind] & HAS_SLOT)
+        index_bucket(l, w, first);
 }
 
 static struct window_batch *window_add(struct lane *l, struct batch *b, bool own)
@@ -359,9 +649,11 @@ static struct window_batch *window_add(struct lane *l, struct batch *b, bool own
     w->own = own;
     DL_APPEND(l->window, w);
     l->window_entries += b->count + 1;
+    l->window_ranges += has_ranges(b);
     for (size_t i = 0; i < b->count; i++) {
-        note_buckets(w, &b->entries[i]);
+        note_buckets(l, w, &b->entries[i]);
         index_entry(l, w, &b->entries[i]);
+        note_due(l, entry_due(&b->entries[i]));
     }
     for (size_t i = 0; own && i < b->use_count; i++)
         window_user(l, b->uses[i]->user)->state = b->uses[i];
@@ -396,8 +688,14 @@ void lane_trim(struct lane *l, const struct mark *m)
     DL_FOREACH_SAFE(l->window, w, next) {
         if (w->batch->head.seq > m->seq)
             break;
-        for (size_t i = 0; i < w->batch->count; i++)
-            unindex_entry(l, w, &w->batch->entries[i]);
+        for (size_t i = 0; i < w->batch->count; i++) {
+            const struct entry *e = &w->batch->entries[i];
+
+            unindex_entry(l, w, e);
+            if ((entry_members[e->kind] & HAS_SLOT) && e->n >= 0)
+                unindex_bucket(l, w, bucket_of(e->n));
+        }
+        l->window_ranges -= has_ranges(w->batch);
         DL_DELETE(l->window, w);
         l->window_entries -= w->batch->count + 1;
         window_release(w);
@@ -445,19 +743,41 @@ static void move_definition(struct lane *l, const struct batch *b)
     l->definition_seq = b->head.seq;
 }
 
-/* Lay b into the cached buckets that it touches; true if there were any. */
+static bool move_bucket(struct lane *l, struct cached_bucket *c, const struct batch *b)
+{
+    int size = c->bucket.size;
+
+    if (!fold_bucket(&c->bucket, b))
+        return false;
+    c->dirty = true;
+    if (c->bucket.size != size && has_codes(l)) { /* what was read of the new slots' codes was a draft */
+        free(c->codes);
+        c->codes = NULL;
+    }
+    return true;
+}
+
+/* Lay w's batch into the cached buckets that it touches; true if there were any. */
 static bool move_buckets(struct lane *l, const struct window_batch *w)
 {
+    const struct batch *b = w->batch;
     struct cached_bucket *c, *next;
     bool any = false;
 
     if (w->end_b == 0)
         return false;
-    HASH_ITER(hh, l->buckets, c, next) {
-        if (c->bucket.b < w->first_b || c->bucket.b >= w->end_b || !fold_bucket(&c->bucket, w->batch))
-            continue;
-        c->dirty = true;
-        any = true;
+    if (has_ranges(b)) {
+        HASH_ITER(hh, l->buckets, c, next)
+            if (c->bucket.b >= w->first_b && c->bucket.b < w->end_b)
+                any = move_bucket(l, c, b) || any;
+        return any;
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        c = (entry_members[e->kind] & HAS_SLOT) && e->n >= 0 ? lane_bucket(l, bucket_of(e->n)) : NULL;
+        if (c)
+            any = move_bucket(l, c, b) || any;
     }
     return any;
 }
@@ -481,18 +801,21 @@ static void make_generated_buckets(struct lane *l, const struct batch *b)
     }
 }
 
-/* Slots that came back go to the end of the stash, where their bucket is cached. */
-static void stash_returned(struct lane *l, const struct batch *b)
+/* What the batch did to slots that it named: they leave the stash; those that came back go to its end. */
+static void stash_named(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
-        struct cached_bucket *c = e->kind == ENTRY_REVERSE ? lane_bucket(l, bucket_of(e->n)) : NULL;
+        struct cached_bucket *c = e->by_name || entry_ends(e) ? lane_bucket(l, bucket_of(e->n)) : NULL;
+        int at = (int)(e->n % BUCKET_SLOTS);
 
-        if (!c)
+        if (!c || e->n < 0)
             continue;
-        assert(c->bucket.slots[e->n % BUCKET_SLOTS].state == SLOT_FREE);
-        stash_add(l, e->n, c->bucket.slots[e->n % BUCKET_SLOTS].generation);
-        c->stash_left++;
+        if (e->by_name)
+            stash_drop(l, c, e->n);
+        /* the last entry about it decides: an earlier one may be followed by another taking */
+        if (entry_ends(e) && c->bucket.slots[at].state == SLOT_FREE)
+            stash_slot(l, c, at);
     }
 }
 
@@ -500,14 +823,11 @@ static void stash_returned(struct lane *l, const struct batch *b)
 static bool own_buckets_laid(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
-        unsigned has = entry_members[e->kind];
-        int64_t last;
+        int64_t first, end;
 
-        if (!(has & (HAS_RANGE | HAS_SLOT)))
+        if (!entry_buckets(&b->entries[i], &first, &end))
             continue;
-        last = bucket_of(e->n + ((has & HAS_RANGE) ? e->count - 1 : 0));
-        for (int64_t k = bucket_of(e->n); k <= last; k++) {
+        for (int64_t k = first; k < end; k++) {
             const struct cached_bucket *c = lane_bucket(l, k);
 
             if (!c || c->bucket.seq != b->head.seq)
@@ -527,7 +847,7 @@ void lane_commit(struct lane *l, struct batch *b, size_t stash_used)
     w = window_add(l, b, true);
     move_buckets(l, w);
     assert(own_buckets_laid(l, b));
-    stash_returned(l, b);
+    stash_named(l, b);
     move_definition(l, b);
     l->tail = b->head;
 }
@@ -625,6 +945,10 @@ enum store_status lane_load(struct lane *l, struct store *s)
         unload(l);
         return status;
     }
+    if (l->definition && l->definition->codes.pick == PICK_RANDOM)
+        randombytes_buf(&l->cursor, sizeof l->cursor);
+    if (l->cursor < 0)
+        l->cursor = -(l->cursor + 1);
     l->loaded = true;
     return STORE_OK;
 }

@@ -35,9 +35,18 @@ struct window_user {
     UT_hash_handle hh;
 };
 
+/* The window's batches that touch a bucket by naming its slots. */
+struct window_bucket {
+    int64_t b; /* the hash key */
+    struct window_batch **batches; /* ascending */
+    size_t count, capacity;
+    UT_hash_handle hh;
+};
+
 /* A bucket as it stands at the tail. */
 struct cached_bucket {
     struct bucket bucket;
+    const char **codes; /* [BUCKET_SLOTS], one block of memory, owned; NULL: not read, or the coupon has none */
     bool dirty;     /* its view is not written yet */
     int stash_left; /* its slots in the stash */
     UT_hash_handle hh; /* by bucket.b */
@@ -71,14 +80,17 @@ struct lane {
     struct window_batch *window; /* ascending */
     size_t window_entries;
     struct window_user *users;
+    struct window_bucket *window_buckets;
+    size_t window_ranges;        /* batches in the window that touch ranges of slots: window_buckets leaves these out */
     struct mark mark;            /* views up to mark.seq are written */
 
     struct cached_bucket *buckets;
     struct free_slot *stash; /* [stash_first, stash_first + stash_count) */
     size_t stash_first, stash_count, stash_capacity;
-    int64_t cursor;          /* bucket number from which the stash is topped up next */
+    int64_t cursor;          /* bucket number, or pick, from which the stash is topped up next */
     size_t topup;            /* buckets to read next time: grows while they are used up fast */
     struct mono topped_up;
+    int64_t next_due_ms;     /* nothing ends by itself before then; INT64_MAX: nothing will; INT64_MIN: not known */
 
     struct op_list queue;    /* waiting, in the order of arrival */
     struct op_list watchers; /* OP_CATCH_UP: wait until mark.seq == tail */
@@ -103,7 +115,8 @@ void lane_free(struct lane *l);
 enum store_status lane_load(struct lane *l, struct store *s);
 /* Read what others appended after the tail, and lay it into the window. *moved, if not NULL: was there anything. */
 enum store_status lane_refresh(struct lane *l, struct store *s, bool *moved);
-/* Lay a batch that this process appended: tail, definition, window, buckets; used slots leave the stash. Takes b. */
+/* Lay a batch that this process appended: tail, definition, window, buckets; used slots, and those that were taken by their
+ * name, leave the stash. Takes b. */
 void lane_commit(struct lane *l, struct batch *b, size_t stash_used);
 /* Views are written up to m: forget what the window need not hold any more. */
 void lane_trim(struct lane *l, const struct mark *m);
@@ -117,6 +130,14 @@ const struct use *lane_known_use(const struct lane *l, const char *user);
 struct cached_bucket *lane_bucket(struct lane *l, int64_t b);
 /* Lay the window over a bucket that was read and cache it; takes it. NULL: it is ahead of the tail. */
 struct cached_bucket *lane_cache_bucket(struct lane *l, struct bucket *k);
+/* True when the bucket's codes have to be read before its slots can be named or given out. */
+bool lane_wants_codes(const struct lane *l, const struct cached_bucket *c);
+/* Keep a copy of the codes that were read. */
+void cached_bucket_set_codes(struct cached_bucket *c, const struct bucket_codes_read *read);
+/* Read what the views say ends by itself by at_ms, and cache the buckets; l->next_due_ms moves on. Coupons without slots: the
+ * users go to *users (in a) instead. */
+enum store_status lane_find_due(struct lane *l, struct store *s, int64_t at_ms, struct arena *a, const char ***users,
+                                size_t *count);
 /* Fill the stash when it holds less than `want` although more are free. A bucket ahead of the tail makes the lane stale. */
 enum store_status lane_top_up(struct lane *l, struct store *s, size_t want);
 /* Drop cached buckets that are written and hold nothing for the stash. */

@@ -187,32 +187,32 @@ static int compare_numbers(const void *a, const void *b)
 /* The distinct bucket numbers that foreign batches touch. */
 static size_t foreign_buckets(const struct view_job *job, struct arena *a, int64_t **numbers)
 {
-    size_t count = 0, most = 0, distinct = 0;
+    size_t count = 0, capacity = 0, distinct = 0;
 
     *numbers = NULL;
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; i < job->batch_count; i++) {
-            const struct batch *b = job->batches[i]->batch;
+    for (size_t i = 0; i < job->batch_count; i++) {
+        const struct batch *b = job->batches[i]->batch;
 
-            for (size_t k = 0; !job->batches[i]->own && k < b->count; k++) {
-                const struct entry *e = &b->entries[k];
-                unsigned has = entry_members[e->kind];
-                int64_t last;
+        for (size_t k = 0; !job->batches[i]->own && k < b->count; k++) {
+            int64_t first, end;
 
-                if (!(has & (HAS_RANGE | HAS_SLOT)))
-                    continue;
-                last = bucket_of(e->n + ((has & HAS_RANGE) ? e->count - 1 : 0));
-                for (int64_t n = bucket_of(e->n); n <= last; n++) {
-                    if (pass == 0)
-                        most++;
-                    else
-                        (*numbers)[count++] = n;
-                }
+            if (!entry_buckets(&b->entries[k], &first, &end))
+                continue;
+            if (count + (size_t)(end - first) > capacity) {
+                int64_t *larger;
+
+                capacity = capacity * 2 + (size_t)(end - first) + 64;
+                larger = arena_array(a, capacity, sizeof *larger);
+                if (count)
+                    memcpy(larger, *numbers, count * sizeof *larger);
+                *numbers = larger;
             }
+            for (; first < end; first++)
+                (*numbers)[count++] = first;
         }
-        if (pass == 0)
-            *numbers = arena_array(a, most + 1, sizeof **numbers);
     }
+    if (!count)
+        return 0;
     qsort(*numbers, count, sizeof **numbers, compare_numbers);
     for (size_t i = 0; i < count; i++)
         if (i == 0 || (*numbers)[i] != (*numbers)[distinct - 1])

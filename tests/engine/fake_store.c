@@ -102,6 +102,9 @@ static struct batch *copy_batch(const struct batch *b)
         e->user = arena_strdup(&copy->arena, e->user);
         e->order = arena_strdup(&copy->arena, e->order);
         e->metadata = arena_strdup(&copy->arena, e->metadata);
+        e->code = arena_strdup(&copy->arena, e->code);
+        e->by = arena_strdup(&copy->arena, e->by);
+        e->by_name = false; /* not stored */
         if (e->definition)
             e->definition = e->kind == ENTRY_DEFINE ? coupon_copy(e->definition, &copy->arena) : NULL;
     }
@@ -285,21 +288,20 @@ static enum store_status fake_ledger(struct store *store, const char *coupon, in
     return leave(f, STORE_OK);
 }
 
-static enum store_status fake_ended(struct store *store, const char *coupon, int64_t n, uint32_t g, struct batch **batch)
+static enum store_status fake_ended(struct store *store, const char *coupon, int64_t lane, int64_t n, uint32_t g,
+                                    struct batch **batch)
 {
     struct fake *f = enter(store);
 
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
-    for (struct stored_batch *s = f->ledger; s; s = s->next)
-        for (size_t i = 0; s->majority && strcmp(s->batch->coupon, coupon) == 0 && i < s->batch->count; i++) {
-            const struct entry *e = &s->batch->entries[i];
-
-            if (!entry_ends(e) || e->n != n || e->g != g)
-                continue;
-            *batch = copy_batch(s->batch);
-            return leave(f, STORE_OK);
-        }
+    for (struct stored_batch *s = f->ledger; s; s = s->next) {
+        if (!s->majority || s->batch->lane != lane || strcmp(s->batch->coupon, coupon) != 0 ||
+            !batch_find_end(s->batch, n, g))
+            continue;
+        *batch = copy_batch(s->batch);
+        return leave(f, STORE_OK);
+    }
     return leave(f, STORE_NOT_FOUND);
 }
 
@@ -398,8 +400,46 @@ static enum store_status fake_buckets(struct store *store, struct store_time aft
     return leave(f, STORE_OK);
 }
 
-static enum store_status fake_free_buckets(struct store *store, struct store_time after, const char *coupon, int64_t lane,
-                                           int64_t from, size_t most, struct bucket *buckets, size_t *count)
+/* Buckets of the lane in the order of `key`, from `from` on. */
+static size_t list_buckets(struct fake *f, const struct free_search *search, int64_t (*key)(const struct bucket *k),
+                           struct bucket *buckets)
+{
+    int64_t from = search->from;
+    size_t count = 0;
+
+    while (count < search->most) {
+        struct stored_view *best = NULL;
+
+        for (struct stored_view *v = f->views; v; v = v->next)
+            if (v->kind == VIEW_BUCKET && v->bucket.lane == search->lane && strcmp(v->coupon, search->coupon) == 0 &&
+                key(&v->bucket) >= from && (!best || key(&v->bucket) < key(&best->bucket)))
+                best = v;
+        if (!best)
+            break;
+        from = key(&best->bucket) + 1;
+        bucket_init(&buckets[count], best->bucket.b);
+        bucket_copy(&buckets[count++], &best->bucket);
+    }
+    return count;
+}
+
+static int64_t free_number(const struct bucket *k)
+{
+    return bucket_free_count(k) ? k->b : -1;
+}
+
+static int64_t free_pick(const struct bucket *k)
+{
+    return bucket_free_count(k) ? k->pick : -1;
+}
+
+static int64_t due_order(const struct bucket *k)
+{
+    return bucket_due(k) ? bucket_due(k) * 64 + k->b % 64 : -1; /* distinct */
+}
+
+static enum store_status fake_free_buckets(struct store *store, struct store_time after, const struct free_search *search,
+                                           struct bucket *buckets, size_t *count)
 {
     struct fake *f = enter(store);
 
@@ -407,20 +447,77 @@ static enum store_status fake_free_buckets(struct store *store, struct store_tim
     *count = 0;
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
-    while (*count < most) {
-        struct stored_view *best = NULL;
+    *count = list_buckets(f, search, search->random ? free_pick : free_number, buckets);
+    return leave(f, STORE_OK);
+}
 
-        for (struct stored_view *v = f->views; v; v = v->next)
-            if (v->kind == VIEW_BUCKET && v->bucket.lane == lane && v->bucket.b >= from &&
-                strcmp(v->coupon, coupon) == 0 && bucket_free_count(&v->bucket) > 0 &&
-                (!best || v->bucket.b < best->bucket.b))
-                best = v;
-        if (!best)
-            break;
-        from = best->bucket.b + 1;
-        bucket_init(&buckets[*count], best->bucket.b);
-        bucket_copy(&buckets[(*count)++], &best->bucket);
+static enum store_status fake_due_buckets(struct store *store, struct store_time after, const char *coupon, int64_t lane,
+                                          int64_t at_ms, size_t most, struct bucket *buckets, size_t *count,
+                                          int64_t *next_due_ms)
+{
+    struct free_search search = {.coupon = coupon, .lane = lane, .from = 0, .most = most};
+    struct fake *f = enter(store);
+    size_t all, due = 0;
+
+    (void)after;
+    *count = 0;
+    *next_due_ms = 0;
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    all = list_buckets(f, &search, due_order, buckets);
+    while (due < all && bucket_due(&buckets[due]) <= at_ms)
+        due++;
+    if (due < all)
+        *next_due_ms = bucket_due(&buckets[due]);
+    for (size_t i = due; i < all; i++)
+        bucket_release(&buckets[i]);
+    *count = due;
+    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_due_uses(struct store *store, struct store_time after, const char *coupon, int64_t at_ms,
+                                       size_t most, struct arena *a, struct use **uses, size_t *count,
+                                       int64_t *next_due_ms)
+{
+    struct fake *f = enter(store);
+
+    (void)after;
+    *count = 0;
+    *next_due_ms = 0;
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    for (struct stored_view *v = f->views; v && *count < most; v = v->next) {
+        int64_t due_ms = v->kind == VIEW_USE && strcmp(v->coupon, coupon) == 0 ? use_due(v->use) : 0;
+
+        if (due_ms && due_ms <= at_ms)
+            uses[(*count)++] = use_copy(v->use, a, true);
+        else if (due_ms && (!*next_due_ms || due_ms < *next_due_ms))
+            *next_due_ms = due_ms;
     }
+    return leave(f, STORE_OK);
+}
+
+/* Every slot's code says its number, announced or not: the engine has to know which are. */
+static enum store_status fake_codes(struct store *store, struct code_read *reads, size_t count)
+{
+    struct fake *f = enter(store);
+
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    for (size_t i = 0; i < count; i++)
+        reads[i].n = strncmp(reads[i].code, "CODE", 4) == 0 ? strtoll(reads[i].code + 4, NULL, 10) : -1;
+    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_bucket_codes(struct store *store, struct arena *a, struct bucket_codes_read *reads, size_t count)
+{
+    struct fake *f = enter(store);
+
+    if (is_cut(store) || fault(f))
+        return leave(f, STORE_FAILED);
+    for (size_t i = 0; i < count; i++)
+        for (int k = 0; k < BUCKET_SLOTS; k++)
+            reads[i].codes[k] = arena_printf(a, "CODE%lld", (long long)(reads[i].b * BUCKET_SLOTS + k));
     return leave(f, STORE_OK);
 }
 
@@ -517,7 +614,8 @@ static struct store *open_door(struct store_source *source)
 {
     static const struct store_ops ops = {
         .mark = fake_mark, .ledger = fake_ledger, .ended = fake_ended, .coupon = fake_coupon, .uses = fake_uses,
-        .buckets = fake_buckets, .free_buckets = fake_free_buckets, .append = fake_append, .confirm = fake_confirm,
+        .buckets = fake_buckets, .free_buckets = fake_free_buckets, .due_buckets = fake_due_buckets, .due_uses = fake_due_uses,
+        .codes = fake_codes, .bucket_codes = fake_bucket_codes, .append = fake_append, .confirm = fake_confirm,
         .write_views = fake_write_views, .write_marks = fake_write_marks, .day = fake_day, .now = fake_now,
         .close = fake_close,
     };

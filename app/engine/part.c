@@ -1,0 +1,356 @@
+/*
+ * engine/part.c -- see round.h: decides one lane's part of a round, from what was loaded. Pure but for the memory it takes.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "coupons/fold.h"
+#include "engine/round.h"
+
+static bool reads_only(enum op_kind k)
+{
+    return k == OP_CHECK || k == OP_COUPON || k == OP_USE || k == OP_REDEMPTION || k == OP_SLOT || k == OP_CODE ||
+           k == OP_REFUSE || k == OP_CATCH_UP;
+}
+
+static void own_strings(struct op *op, struct redemption *r)
+{
+    r->order = arena_strdup(op->arena, r->order);
+    r->metadata = arena_strdup(op->arena, r->metadata);
+    r->code = arena_strdup(op->arena, r->code);
+}
+
+/* As many as are asked for; with until, no more than are missing. */
+static void generate(struct decision *d, struct op *op)
+{
+    int64_t missing = op->until - (d->head.slots - d->head.due);
+
+    op->made = op->until && missing < op->count ? missing : op->count;
+    if (op->made > 0 || op->working->job_step >= op->step) {
+        decide_generate(d, op->working, op->step, op->made, op->turn, &op->outcome);
+        return;
+    }
+    op->made = 0;
+    op->outcome = (struct outcome){.result = CPN_OK};
+}
+
+/* True: decided. False: ask again. */
+static bool decide_write(struct part *p, struct op *op)
+{
+    struct decision *d = &p->d;
+    bool decided = true;
+
+    switch (op->kind) {
+    case OP_TAKE:
+        op->take.code_n = op->named_n;
+        decided = decide_take(d, op->working, &op->take, &op->outcome);
+        break;
+    case OP_STEP:
+        if (op->working)
+            decide_step(d, op->working, &op->transition, &op->outcome);
+        else
+            op->outcome = (struct outcome){.result = CPN_REDEMPTION_NOT_FOUND};
+        break;
+    case OP_RETIRE_ONE:
+        if (op->named_n >= 0)
+            decide_retire_one(d, op->working, op->named_n, &op->outcome);
+        else
+            op->outcome = (struct outcome){.result = CPN_CODE_NOT_FOUND};
+        break;
+    case OP_ERASE:
+        decide_erase(d, op->working, &op->outcome);
+        break;
+    case OP_TURN:
+        decide_turn(d, op->working, op->fence, &op->turn, &op->outcome);
+        break;
+    case OP_TURN_END:
+        decide_turn_end(d, op->working, &op->outcome);
+        break;
+    case OP_SWEEP: /* done before any request */
+        op->outcome = (struct outcome){.result = CPN_OK};
+        break;
+    case OP_CREATE:
+        decide_create(d, op->definition, op->by, &op->outcome);
+        break;
+    case OP_CHANGE:
+        decide_change(d, op->definition, op->expected_version, op->by, &op->outcome);
+        break;
+    case OP_DELETE:
+        decide_delete(d, op->by, &op->outcome);
+        break;
+    case OP_GENERATE:
+        generate(d, op);
+        break;
+    case OP_DUE:
+        decide_due(d, op->working, op->step, op->count, &op->made, &op->outcome);
+        break;
+    case OP_TICK:
+        decide_tick(d);
+        op->outcome = (struct outcome){.result = CPN_OK};
+        break;
+    default:
+        assert(!"not a write");
+    }
+    return decided;
+}
+
+static void read_slot(struct part *p, struct op *op, enum cpn_result unknown)
+{
+    struct cached_bucket *k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
+    int at = (int)(op->named_n % BUCKET_SLOTS);
+
+    if (!k) {
+        op->outcome.result = unknown;
+        return;
+    }
+    op->n = op->named_n;
+    op->slot = k->bucket.slots[at];
+    op->slot.user = arena_strdup(op->arena, op->slot.user);
+    op->code_now = arena_strdup(op->arena, k->codes ? k->codes[at] : NULL);
+}
+
+static void read_redemption(const struct part *p, struct op *op)
+{
+    struct redemption *r = op->working ? use_by_slot(op->working, op->n, op->g) : NULL;
+
+    if (!r) {
+        op->outcome.result = CPN_REDEMPTION_NOT_FOUND;
+        return;
+    }
+    op->outcome.redemption = *r;
+    op->outcome.redemption.state = (uint8_t)redemption_state(r, p->d.head.at_ms);
+}
+
+static void decide_read(struct part *p, struct op *op)
+{
+    op->outcome = (struct outcome){.result = CPN_OK};
+    switch (op->kind) {
+    case OP_CHECK:
+        op->take.code_n = op->named_n;
+        decide_check(&p->d, op->working, &op->take, &op->outcome, &op->discount_minor);
+        break;
+    case OP_SLOT:
+        read_slot(p, op, CPN_SLOT_NOT_FOUND);
+        break;
+    case OP_CODE:
+        read_slot(p, op, CPN_CODE_NOT_FOUND);
+        break;
+    case OP_REDEMPTION:
+        read_redemption(p, op);
+        break;
+    case OP_REFUSE:
+        op->outcome.result = op->refusal;
+        break;
+    default:
+        break;
+    }
+}
+
+/* Of a step only the user's name is wanted. */
+static struct use *copy_use(const struct op *op)
+{
+    struct use *u;
+
+    if (op->kind != OP_STEP)
+        return use_copy(op->working, op->arena, true);
+    u = arena_alloc(op->arena, sizeof *u);
+    use_init(u, arena_strdup(op->arena, op->working->user), "");
+    return u;
+}
+
+/* What every answer carries. */
+static void fill(struct part *p, struct op *op)
+{
+    const struct decision *d = &p->d;
+
+    op->head = d->head;
+    if (!decide_changed(d))
+        op->head.seq = p->lane->tail.seq;
+    op->seq = op->head.seq;
+    op->at_ms = d->head.at_ms;
+    op->coupon_now = NULL;
+    if (decide_exists(d) && op->kind != OP_TAKE && op->kind != OP_STEP)
+        op->coupon_now = coupon_copy(d->coupon, op->arena);
+    op->use = op->working && op->kind != OP_TAKE ? copy_use(op) : NULL;
+    if (op->outcome.result == CPN_OK)
+        own_strings(op, &op->outcome.redemption);
+}
+
+static void decide_pass(struct part *p, bool writes)
+{
+    struct op_list ops = p->ops;
+    struct op *op;
+
+    p->ops = (struct op_list){0};
+    while ((op = op_list_take(&ops))) {
+        size_t before = p->batch->count;
+
+        if (reads_only(op->kind) == writes) {
+            op_list_add(&p->ops, op);
+            continue;
+        }
+        if (op->kind != OP_CREATE && !decide_exists(&p->d)) {
+            op->outcome = (struct outcome){.result = CPN_COUPON_NOT_FOUND};
+        } else if (!writes) {
+            decide_read(p, op);
+        } else if (!decide_write(p, op)) {
+            op_list_add(&p->again, op);
+            continue;
+        }
+        op_list_add(&p->ops, op);
+        if (p->batch->count > before && op->loaded)
+            op->loaded->changed = true;
+    }
+}
+
+static void close_uses(struct part *p)
+{
+    struct loaded_user *u, *next;
+
+    p->batch->uses = arena_array(&p->batch->arena, HASH_COUNT(p->users) + 1, sizeof(struct use *));
+    HASH_ITER(hh, p->users, u, next) {
+        if (!u->changed)
+            continue;
+        fold_use_done(u->use, &p->d.head);
+        p->batch->uses[p->batch->use_count++] = u->use;
+    }
+}
+
+/* ---- slots that are named ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    const struct named_slot *x = a, *y = b;
+
+    return x->n < y->n ? -1 : x->n > y->n;
+}
+
+static void name_slot(struct part *p, size_t *capacity, int64_t n)
+{
+    struct cached_bucket *k = n >= 0 ? lane_bucket(p->lane, bucket_of(n)) : NULL;
+    struct named_slot *named;
+    int at = (int)(n % BUCKET_SLOTS);
+
+    if (!k || at >= k->bucket.size)
+        return;
+    if (p->d.named_count == *capacity) {
+        *capacity = *capacity ? *capacity * 2 : 64;
+        p->d.named = checked(realloc(p->d.named, *capacity * sizeof *p->d.named));
+    }
+    named = &p->d.named[p->d.named_count++];
+    *named = (struct named_slot){n, k->bucket.slots[at], k->codes ? k->codes[at] : NULL};
+    named->slot.user = named->slot.user ? checked(strdup(named->slot.user)) : NULL;
+}
+
+static void name_due_slots(struct part *p, size_t *capacity)
+{
+    struct cached_bucket *k, *next;
+
+    HASH_ITER(hh, p->lane->buckets, k, next)
+        for (int i = 0; i < k->bucket.size; i++)
+            if (slot_is_due(&k->bucket.slots[i], p->at_ms))
+                name_slot(p, capacity, k->bucket.b * BUCKET_SLOTS + i);
+}
+
+/* Working copies of every slot that a request names, or that ended by itself. */
+static void name_slots(struct part *p)
+{
+    size_t capacity = 0, distinct = 0;
+
+    for (struct op *op = p->ops.first; op; op = op->next) {
+        name_slot(p, &capacity, op->named_n);
+        for (size_t i = 0; op->kind == OP_ERASE && i < op->working->count; i++)
+            if (!op->working->redemptions[i].ended_ms)
+                name_slot(p, &capacity, op->working->redemptions[i].n);
+    }
+    if (p->sweeping)
+        name_due_slots(p, &capacity);
+    if (!p->d.named_count)
+        return;
+    qsort(p->d.named, p->d.named_count, sizeof *p->d.named, by_number);
+    for (size_t i = 0; i < p->d.named_count; i++) {
+        if (i && p->d.named[i].n == p->d.named[distinct - 1].n)
+            free(p->d.named[i].slot.user);
+        else
+            p->d.named[distinct++] = p->d.named[i];
+    }
+    p->d.named_count = distinct;
+}
+
+static void forget_named(struct part *p)
+{
+    for (size_t i = 0; i < p->d.named_count; i++)
+        free(p->d.named[i].slot.user);
+    free(p->d.named);
+    p->d.named = NULL;
+    p->d.named_count = 0;
+}
+
+/* ---- what ended by itself ---- */
+
+static void expire(struct part *p, const char *user, int64_t n, uint32_t g)
+{
+    struct loaded_user *u = user ? part_user(p, user) : NULL;
+    size_t before = p->batch->count;
+
+    if (!u || !u->use)
+        return;
+    decide_expire(&p->d, u->use, n, g);
+    u->changed = u->changed || p->batch->count > before;
+}
+
+static void expire_due(struct part *p)
+{
+    for (size_t i = 0; i < p->d.named_count; i++) {
+        struct named_slot *named = &p->d.named[i];
+        const char *user = named->slot.user ? arena_strdup(&p->batch->arena, named->slot.user) : NULL;
+
+        if (slot_is_due(&named->slot, p->at_ms))
+            expire(p, user, named->n, 0);
+    }
+    for (size_t i = 0; i < p->due_user_count; i++) {
+        const struct loaded_user *u = part_user(p, p->due_users[i]);
+
+        for (size_t k = 0; u && u->use && k < u->use->count; k++)
+            expire(p, u->user, u->use->redemptions[k].n, u->use->redemptions[k].g);
+    }
+}
+
+/* ---- the part ---- */
+
+static void begin(struct part *p)
+{
+    struct lane *l = p->lane;
+
+    decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
+    p->d.stash = l->stash + l->stash_first;
+    p->d.stash_count = l->stash_count;
+    p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < INT64_MAX ? l->next_due_ms : 0;
+    for (struct op *op = p->ops.first; op; op = op->next)
+        if (op->loaded)
+            op->working = op->loaded->use;
+    name_slots(p);
+}
+
+void decide_part(struct committer *c, struct part *p)
+{
+    struct lane *l = p->lane;
+
+    begin(p);
+    if (p->sweeping)
+        expire_due(p);
+    decide_pass(p, true);
+    if (l->tail.due > 0)
+        decide_retire(&p->d, RETIRE_STEP);
+    decide_events(&p->d);
+    close_uses(p);
+    if (decide_changed(&p->d))
+        decide_end(&p->d, &l->tail, &c->scratch);
+    decide_pass(p, false);
+    for (struct op *op = p->ops.first; op; op = op->next)
+        fill(p, op);
+    forget_named(p);
+    p->state = PART_DECIDED;
+}
