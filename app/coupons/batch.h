@@ -120,6 +120,7 @@ struct entry {
     int64_t valid_until_ms; /* of the end of a hold: the issued one's, which is then issued as before. 0: none */
     uint8_t was;            /* enum slot_state */
     bool same_day;
+    bool by_name;           /* not stored: the slot was free and named, not the next of the stash */
     int64_t since;
     int64_t before; /* seq of the last batch before that has this alias; 0: none. So a user's entries can be found */
     int64_t step;

@@ -4,7 +4,7 @@
 #include <sodium.h>
 #include <string.h>
 
-/* Without 0 O 1 I L U: nothing that is read as another, and no words. */
+/* Without 0 O 1 I L U: nothing that is read as another. */
 static const char alphabet[] = "23456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 static char upper(char c)

@@ -86,7 +86,7 @@ static struct entry *add_entry(struct decision *d, const struct use *u, enum ent
 
     memcpy(e->alias, u->alias, sizeof e->alias);
     e->user = arena_strdup(&d->batch->arena, u->user);
-    e->before = u->seq;
+    e->before = u->erased_ms || u->renamed ? 0 : u->seq; /* nothing links a new alias to an erased one */
     return e;
 }
 
@@ -96,6 +96,8 @@ static void lay(struct decision *d, struct use *u, struct entry *e)
     struct named_slot *named = entry_members[e->kind] & HAS_SLOT ? find_named(d, e->n) : NULL;
 
     fold_head_entry(&d->head, e);
+    if (head_free(&d->head) > d->free_most)
+        d->free_most = head_free(&d->head);
     if (entry_members[e->kind] & HAS_TAKING) {
         e->left = policy_of(d->coupon)->slots ? head_free(&d->head) : COUPON_NULL;
         e->day = d->head.day_taken;
@@ -137,6 +139,29 @@ static void add_end(struct decision *d, struct use *u, const struct redemption *
     if (base && kind != ENTRY_REVERSE)
         e->valid_until_ms = base->valid_until_ms;
     lay(d, u, e);
+}
+
+/* What has ended by itself gets its entry: a hold on r, then r, then the issued one beneath it. */
+static void settle(struct decision *d, struct use *u, const struct redemption *r)
+{
+    int64_t at_ms = d->head.at_ms;
+    const struct redemption *held = r->state == SLOT_ISSUED && r->reserved_until_ms ? use_hold_on(u, r, INT64_MIN) : NULL;
+
+    if (held && redemption_state(held, at_ms) == SLOT_EXPIRED)
+        add_end(d, u, held, ENTRY_EXPIRE);
+    while (r && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED) {
+        add_end(d, u, r, ENTRY_EXPIRE);
+        r = r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
+    }
+}
+
+void decide_expire(struct decision *d, struct use *u, int64_t n, uint32_t g)
+{
+    const struct named_slot *named = find_named(d, n);
+    const struct redemption *r = use_by_slot(u, n, named ? named->slot.current : g);
+
+    if (r)
+        settle(d, u, r);
 }
 
 static int64_t hold_until(const struct decision *d, int64_t reserve_s)
@@ -194,15 +219,37 @@ static void answer_with(const struct decision *d, const struct redemption *r, st
     out->redemption.state = (uint8_t)redemption_state(r, d->head.at_ms);
 }
 
+static bool is_order(const struct redemption *r, const struct order *order)
+{
+    return order && order->id && r->order && strcmp(order->id, r->order) == 0;
+}
+
+/* u's redemption that stands for this order id; with a code, in the slot that has it. */
+static const struct redemption *find_order(const struct decision *d, const struct use *u, const struct take *t,
+                                           const struct named_slot *named)
+{
+    const struct redemption *r;
+    enum slot_state state;
+
+    if (!t->order || !t->order->id)
+        return NULL;
+    if (!t->code)
+        return use_by_order(u, t->order->id, d->head.at_ms);
+    r = named ? use_by_slot(u, named->n, named->slot.current) : NULL;
+    state = r ? redemption_state(r, d->head.at_ms) : SLOT_FREE;
+    return (state == SLOT_RESERVED || state == SLOT_REDEEMED) && is_order(r, t->order) ? r : NULL;
+}
+
 /* A redemption that this request repeats: by key, or by the order's id. True when *out is the answer. */
-static bool find_repeat(const struct decision *d, const struct use *u, const struct take *t, struct outcome *out)
+static bool find_repeat(const struct decision *d, const struct use *u, const struct take *t,
+                        const struct named_slot *named, struct outcome *out)
 {
     const struct redemption *r;
 
     if (find_key(u, t->key, t->fingerprint, out))
         return true;
-    r = t->order && t->order->id ? use_by_order(u, t->order->id, d->head.at_ms) : NULL;
-    if (!r || (t->code && r->n != t->code_n))
+    r = find_order(d, u, t, named);
+    if (!r)
         return false;
     answer_with(d, r, out);
     return true;
@@ -300,7 +347,7 @@ static bool caps_refuse(const struct decision *d, const struct use *u, struct ou
 
     if (reaches(u->total - use_lapsed(u, h->at_ms), c->cap.per_user)) {
         refuse(out, CPN_USER_CAP_REACHED);
-    } else if (reaches(use_today(u, h->day_ms), c->cap.per_user_per_day)) {
+    } else if (reaches(use_today(u, h->day_ms) - use_lapsed_today(u, h->at_ms, h->day_ms), c->cap.per_user_per_day)) {
         refuse(out, CPN_USER_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
     } else if (reaches(h->day_taken, c->cap.per_day)) {
@@ -356,10 +403,9 @@ static void extend(struct decision *d, struct use *u, struct redemption *r, cons
     struct entry *e = add_entry(d, u, ENTRY_EXTEND);
 
     set_redemption(e, r);
-    set_call(d, e, u, s->key, s->fingerprint, s->order);
+    set_call(d, e, u, s->key, s->fingerprint, NULL);
     until_ms = until_ms < most_ms ? until_ms : most_ms;
     e->reserved_until_ms = until_ms > r->reserved_until_ms ? until_ms : r->reserved_until_ms;
-    e->order = NULL;
     lay(d, u, e);
     answer_with(d, r, out);
 }
@@ -378,11 +424,6 @@ static void spend(struct decision *d, struct use *u, struct redemption *r, const
     answer_with(d, r, out);
 }
 
-static bool is_order(const struct redemption *r, const struct order *order)
-{
-    return order && order->id && r->order && strcmp(order->id, r->order) == 0;
-}
-
 /* Redeem a hold. It was made in time, so only a new order is looked at. */
 static void spend_hold(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
@@ -397,27 +438,29 @@ static void spend_hold(struct decision *d, struct use *u, struct redemption *r, 
 static void step_issued(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     struct redemption *held = use_hold_on(u, r, d->head.at_ms);
+    bool cancels = s->move == MOVE_CANCEL;
     int64_t discount_minor = 0;
 
-    if (held && !is_order(held, s->order)) {
+    if (held && !cancels && is_order(held, s->order)) {
+        if (s->move == MOVE_RESERVE)
+            answer_with(d, held, out);
+        else
+            spend_hold(d, u, held, s, out);
+        return;
+    }
+    if ((s->move == MOVE_RESERVE && too_many(d, u, out)) || (!cancels && window_refuses(d, out)))
+        return;
+    if (held) {
         refuse_held(held, out);
         return;
     }
-    if (held && s->move == MOVE_RESERVE) {
-        answer_with(d, held, out);
-        return;
-    }
-    if (held) {
-        spend_hold(d, u, held, s, out);
-        return;
-    }
-    if (s->move == MOVE_CANCEL) {
+    settle(d, u, r); /* a hold on it whose time has passed */
+    if (cancels) {
         add_end(d, u, r, ENTRY_CANCEL);
         answer_with(d, r, out);
         return;
     }
-    if (window_refuses(d, out) || order_refuses(d, s->order, &discount_minor, out) ||
-        budget_refuses(d, discount_minor, out))
+    if (order_refuses(d, s->order, &discount_minor, out) || budget_refuses(d, discount_minor, out))
         return;
     if (s->move == MOVE_RESERVE)
         hold(d, u, r, s, discount_minor, out);
@@ -455,7 +498,7 @@ static void step_redeemed(struct decision *d, struct use *u, struct redemption *
 static void step_ended(const struct decision *d, const struct redemption *r, enum slot_state state, const struct step *s,
                        struct outcome *out)
 {
-    bool same = s->move == MOVE_CANCEL || (s->move == MOVE_REVERSE && state == SLOT_REVERSED);
+    bool same = s->move == (state == SLOT_REVERSED ? MOVE_REVERSE : MOVE_CANCEL);
 
     if (same)
         answer_with(d, r, out);
@@ -485,8 +528,6 @@ void decide_step(struct decision *d, struct use *u, const struct step *s, struct
     }
     if (find_key(u, s->key, s->fingerprint, out))
         return;
-    if (s->move == MOVE_RESERVE && too_many(d, u, out))
-        return;
     if (state == SLOT_CANCELLED || state == SLOT_EXPIRED || state == SLOT_REVERSED)
         step_ended(d, r, state, s, out);
     else if (!possible(state, s->move))
@@ -499,20 +540,6 @@ void decide_step(struct decision *d, struct use *u, const struct step *s, struct
         step_redeemed(d, u, r, s, out);
 }
 
-void decide_expire(struct decision *d, struct use *u, int64_t n, uint32_t g)
-{
-    struct named_slot *named = find_named(d, n);
-    struct redemption *r = use_by_slot(u, n, named ? named->slot.current : g);
-
-    while (r && redemption_state(r, d->head.at_ms) == SLOT_EXPIRED && r->state != SLOT_EXPIRED &&
-           !use_hold_on(u, r, d->head.at_ms)) {
-        add_end(d, u, r, ENTRY_EXPIRE);
-        if (!r->from)
-            return;
-        r = use_by_slot(u, r->from_n, r->from);
-    }
-}
-
 /* ---- taking ---- */
 
 /* The first refusal of the table that applies, or OK with the discount. named: the slot that has the code, if one was given. */
@@ -523,14 +550,6 @@ static void refusal(const struct decision *d, const struct use *u, const struct 
 
     if (window_refuses(d, out) || code_refuses(u, t, named, out))
         return;
-    if (own && use_by_slot(u, named->n, named->slot.current)) {
-        struct redemption *held = use_hold_on(u, use_by_slot(u, named->n, named->slot.current), d->head.at_ms);
-
-        if (held && t->state != SLOT_ISSUED) {
-            refuse_held(held, out);
-            return;
-        }
-    }
     if (t->state != SLOT_ISSUED && order_refuses(d, t->order, discount_minor, out))
         return;
     if (!own && caps_refuse(d, u, out))
@@ -564,6 +583,7 @@ static bool give_slot(struct decision *d, struct entry *e, const struct named_sl
         e->g = (uint32_t)d->batch->count + 1;
     } else if (named) {
         e->n = named->n;
+        e->by_name = true;
         e->g = named->slot.generation + 1;
         e->code = arena_strdup(&d->batch->arena, named->code);
     } else {
@@ -599,6 +619,7 @@ static bool take_slot(struct decision *d, struct use *u, const struct take *t, c
         return false;
     e = add_entry(d, u, kinds[t->state]);
     e->n = slot.n;
+    e->by_name = slot.by_name;
     e->g = slot.g;
     e->code = slot.code;
     set_call(d, e, u, t->key, t->fingerprint, t->order);
@@ -643,7 +664,7 @@ static bool answered(struct decision *d, struct use *u, const struct take *t, co
 
     *out = (struct outcome){.result = CPN_OK};
     name_for_ledger(u);
-    if (find_repeat(d, u, t, out) || too_many(d, u, out))
+    if (find_repeat(d, u, t, named, out) || too_many(d, u, out))
         return true;
     if (d->coupon->codes.claim == CLAIM_PRESENT && !t->code) {
         refuse(out, CPN_CODE_REQUIRED);
@@ -663,6 +684,8 @@ bool decide_take(struct decision *d, struct use *u, const struct take *t, struct
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
     int64_t discount_minor = 0;
 
+    if (named && slot_is_due(&named->slot, d->head.at_ms))
+        decide_expire(d, u, named->n, 0); /* if it is u's; else that was done before, with its user's use */
     if (answered(d, u, t, named, out, &discount_minor))
         return true;
     if (named && named->slot.state == SLOT_ISSUED) {
@@ -732,8 +755,10 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
                    struct outcome *out)
 {
     const struct head *h = &d->head;
-    const char *fixed = h->next_n > 0 || h->ordinal > 0 ? coupon_fixed_difference(d->coupon, next) : NULL;
-    int64_t total = next->cap.total;
+    bool in_use = h->next_n > 0 || h->ordinal > 0 || h->turn != 0; /* with a turn, codes are being made */
+    const char *fixed = in_use ? coupon_fixed_difference(d->coupon, next) : NULL;
+    int64_t total = next->cap.total, before = d->coupon->cap.total;
+    bool lowered = total != COUPON_NULL && (before == COUPON_NULL || total < before);
 
     *out = (struct outcome){.result = CPN_OK};
     if (expected_version != d->coupon->version) {
@@ -745,12 +770,12 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
         out->detail = fixed;
         return;
     }
-    if (total != COUPON_NULL && total < head_taken(h)) {
+    if (lowered && total < head_taken(h) + d->others_taken) {
         refuse(out, CPN_CAP_BELOW_TAKEN);
         return;
     }
     define(d, next, d->coupon->version + 1, by);
-    if (total != COUPON_NULL && h->slots - h->due > total)
+    if (lowered && h->slots - h->due > total)
         add_due(d, h->slots - h->due - total, NULL, 0);
 }
 
@@ -779,6 +804,11 @@ void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t 
     *out = (struct outcome){.result = CPN_OK, .replayed = job->job_step >= step};
     if (out->replayed)
         return;
+    if (!policy_of(d->coupon)->slots) {
+        refuse(out, CPN_CAP_EXCEEDED);
+        out->detail = "A coupon of this policy has no slots.";
+        return;
+    }
     if (d->coupon->codes.source != CODES_NONE && (turn == 0 || turn != d->head.turn)) {
         refuse(out, CPN_BUSY);
         return;
@@ -791,20 +821,29 @@ void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t 
     e->n = d->head.next_n;
     e->count = count;
     lay(d, job, e);
-    if (head_free(&d->head) > d->free_most)
-        d->free_most = head_free(&d->head);
+}
+
+/* A turn is known by its batch's seq, so a batch gives one at the most. */
+static bool turn_was_given(const struct decision *d)
+{
+    for (size_t i = 0; i < d->batch->count; i++)
+        if (d->batch->entries[i].kind == ENTRY_TURN)
+            return true;
+    return false;
 }
 
 void decide_turn(struct decision *d, struct use *job, int64_t fence, int64_t *turn, struct outcome *out)
 {
     bool own = d->head.turn != 0 && job->job_turn == d->head.turn;
+    bool again = own && fence == job->job_fence;
 
     *out = (struct outcome){.result = CPN_OK};
-    if ((d->head.turn != 0 && !own) || (own && fence < job->job_fence)) {
+    *turn = 0;
+    if ((d->head.turn != 0 && !own) || (own && fence < job->job_fence) || (!again && turn_was_given(d))) {
         refuse(out, CPN_BUSY);
         return;
     }
-    if (!own || fence != job->job_fence)
+    if (!again)
         lay(d, job, add_job_entry(d, job, ENTRY_TURN, fence));
     *turn = d->head.turn;
 }
@@ -832,10 +871,13 @@ void decide_retire(struct decision *d, int64_t most)
 
     for (; most > 0 && d->head.due > 0; most--) {
         const struct free_slot *slot = next_free(d);
+        struct named_slot *named = slot ? find_named(d, slot->n) : NULL;
         struct entry one = {.kind = ENTRY_RETIRE, .count = 1};
 
         if (!slot)
             return;
+        if (named)
+            fold_slot(&named->slot, &one, d->head.at_ms);
         if (!e || e->n + e->count != slot->n) {
             e = batch_add(d->batch, ENTRY_RETIRE);
             e->n = slot->n;
@@ -850,9 +892,12 @@ void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outc
 {
     struct named_slot *named = find_named(d, n);
     const struct slot *s = named ? &named->slot : NULL;
-    struct redemption *r = s && u ? use_by_slot(u, n, s->current) : NULL;
+    struct redemption *r;
     struct entry *e;
 
+    if (s && u)
+        decide_expire(d, u, n, 0);
+    r = s && u ? use_by_slot(u, n, s->current) : NULL;
     *out = (struct outcome){.result = CPN_OK};
     if (!s)
         refuse(out, CPN_SLOT_NOT_FOUND);
@@ -866,9 +911,11 @@ void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outc
         return;
     if (r)
         add_end(d, u, r, ENTRY_CANCEL);
-    add_due(d, 1, NULL, 0);
+    if (head_free(&d->head) > 0) /* else it is one of those that are due already */
+        add_due(d, 1, NULL, 0);
     e = batch_add(d->batch, ENTRY_RETIRE);
     e->n = n;
+    e->by_name = true;
     e->count = 1;
     fold_head_entry(&d->head, e);
     fold_slot(&named->slot, e, d->head.at_ms);
@@ -941,15 +988,26 @@ static void replenish(struct decision *d)
     add_counted(d, ENTRY_REPLENISH, exist + (room < c->replenish.add ? room : c->replenish.add));
 }
 
+/* At how many free slots the stock is low; -1: never. Imported codes cannot be added to: they are said to be low instead. */
+static int64_t low_stock_of(const struct coupon *c)
+{
+    int64_t low = c->low_stock != COUPON_NULL ? c->low_stock : -1;
+
+    if (c->codes.source == CODES_IMPORTED && c->replenish.below != COUPON_NULL && c->replenish.below - 1 > low)
+        low = c->replenish.below - 1;
+    return low;
+}
+
 void decide_events(struct decision *d)
 {
     const struct coupon *c = d->coupon;
     const struct head *h = &d->head;
-    int64_t left = head_free(h);
+    int64_t left = head_free(h), low;
 
     if (!decide_changed(d) || !decide_exists(d) || !policy_of(c)->slots)
         return;
-    if (c->low_stock != COUPON_NULL && !h->low_stock && left <= c->low_stock && d->free_most > c->low_stock)
+    low = low_stock_of(c);
+    if (!h->low_stock && left <= low && d->free_most > low)
         add_counted(d, ENTRY_LOW_STOCK, left);
     if (!h->sold_out && left <= 0 && d->free_most > 0)
         fold_head_entry(&d->head, batch_add(d->batch, ENTRY_SOLD_OUT));

@@ -126,7 +126,8 @@ void decide_check(struct decision *d, struct use *u, const struct take *t, struc
 void decide_step(struct decision *d, struct use *u, const struct step *s, struct outcome *out);
 
 /* The redemption that stands in slot n, or (without slots) u's redemption (n, g), ends if its time has passed. u is its
- * user's use. A hold on an issued one falls back to issued, and that ends too if its time has passed. */
+ * user's use. A hold on an issued one falls back to issued, and that ends too if its time has passed. Before a request
+ * that names a slot by its code, so that what somebody else held is free again. */
 void decide_expire(struct decision *d, struct use *u, int64_t n, uint32_t g);
 
 /* Slot n, named, is never usable again: retired from free, or from issued, which ends (u is its user's use, NULL when free).
@@ -138,8 +139,8 @@ void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outc
 void decide_erase(struct decision *d, struct use *u, struct outcome *out);
 
 /* Make the coupon (COUPON_EXISTS when there is or was one), or change it: expected_version is the version that
- * the change was made from, else VERSION_CHANGED. by: the API key's id, or NULL. The version is made here. Then FIELD_FIXED (*out->detail is the pointer),
- * CAP_BELOW_TAKEN. Lowering cap.total makes free slots due for retirement. */
+ * the change was made from, else VERSION_CHANGED. by: the API key's id, or NULL. The version is made here. Then FIELD_FIXED
+ * (out->detail is the pointer), CAP_BELOW_TAKEN. Lowering cap.total makes free slots due for retirement. */
 void decide_create(struct decision *d, const struct coupon *next, const char *by, struct outcome *out);
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, const char *by,
                    struct outcome *out);
@@ -151,7 +152,8 @@ void decide_delete(struct decision *d, const char *by, struct outcome *out);
  * another's by now, BUSY. CAP_EXCEEDED when the coupon would have more than cap.total. */
 void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t turn, struct outcome *out);
 /* Give the job its turn at making codes, as its runner with this fence; *turn gets it. While it lasts no other job, and no
- * earlier runner of this one, can announce codes: what they wrote is not valid. BUSY: another job has its turn. */
+ * earlier runner of this one, can announce codes: what they wrote is not valid. BUSY: another job has its turn, or this batch
+ * gave one already. */
 void decide_turn(struct decision *d, struct use *job, int64_t fence, int64_t *turn, struct outcome *out);
 /* End the job's turn, if it has it. */
 void decide_turn_end(struct decision *d, struct use *job, struct outcome *out);

@@ -57,7 +57,7 @@ static void lay_taking(struct use *u, const struct entry *e, const struct head *
 static void lay_hold(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
     struct redemption *r = lay_making(u, e, head, lane, SLOT_RESERVED, a);
-    const struct redemption *base = use_by_slot(u, e->from_n, e->from);
+    struct redemption *base = use_by_slot(u, e->from_n, e->from);
 
     if (!base)
         return;
@@ -68,12 +68,21 @@ static void lay_hold(struct use *u, const struct entry *e, const struct head *he
     r->user = base->user;
     r->user_day = base->user_day;
     r->code = base->code;
-    if (!r->metadata)
-        r->metadata = base->metadata;
+    r->metadata = base->metadata;
+    base->reserved_until_ms = e->reserved_until_ms;
 }
 
-static void lay_extension(struct redemption *r, const struct entry *e)
+static struct redemption *beneath(const struct use *u, const struct redemption *r)
 {
+    return r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
+}
+
+static void lay_extension(struct use *u, struct redemption *r, const struct entry *e)
+{
+    struct redemption *base = beneath(u, r);
+
+    if (base)
+        base->reserved_until_ms = e->reserved_until_ms;
     r->reserved_until_ms = e->reserved_until_ms;
     memcpy(r->extended_key, e->key, KEY_HASH_LEN);
     memcpy(r->extended_fingerprint, e->fingerprint, FINGERPRINT_LEN);
@@ -81,7 +90,7 @@ static void lay_extension(struct redemption *r, const struct entry *e)
 
 static void lay_spending(struct use *u, struct redemption *r, const struct entry *e, const struct head *head)
 {
-    struct redemption *base = r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
+    struct redemption *base = beneath(u, r);
 
     r->state = SLOT_REDEEMED;
     r->discount_minor = e->discount_minor;
@@ -94,6 +103,7 @@ static void lay_spending(struct use *u, struct redemption *r, const struct entry
     if (!base)
         return;
     base->state = SLOT_REDEEMED;
+    base->reserved_until_ms = 0;
     base->last_seq = head->seq;
 }
 
@@ -110,11 +120,14 @@ static void end_redemption(struct redemption *r, enum slot_state state, const st
 static void lay_end(struct use *u, struct redemption *r, const struct entry *e, enum slot_state state,
                     const struct head *head)
 {
+    struct redemption *base = e->from ? use_by_slot(u, e->from_n, e->from) : NULL;
+
     end_redemption(r, state, head);
+    if (base && e->kind != ENTRY_REVERSE)
+        base->reserved_until_ms = 0;
     if (e->from && e->kind != ENTRY_REVERSE)
         return;
-    if (e->from)
-        end_redemption(use_by_slot(u, e->from_n, e->from), state, head);
+    end_redemption(base, state, head);
     u->total--;
     move_to_day(u, head->day_ms);
     if (e->same_day)
@@ -134,8 +147,9 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
     unsigned has = entry_members[e->kind];
     struct redemption *r = has & HAS_SLOT ? use_by_slot(u, e->n, e->g) : NULL;
 
-    if (!u->alias[0] && has & HAS_USER) {
+    if (has & HAS_USER) {
         memcpy(u->alias, e->alias, sizeof u->alias);
+        u->renamed = u->renamed || u->erased_ms;
         u->erased_ms = 0;
     }
     if (r)
@@ -155,7 +169,7 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
         break;
     case ENTRY_EXTEND:
         if (r)
-            lay_extension(r, e);
+            lay_extension(u, r, e);
         break;
     case ENTRY_SPEND:
         if (r)
@@ -198,6 +212,7 @@ void fold_use_done(struct use *u, const struct head *head)
 
     u->seq = head->seq;
     u->version++;
+    u->renamed = false;
     for (size_t i = 0; i < u->count; i++) {
         if (redemption_is_stale(&u->redemptions[i], head->at_ms))
             continue;
@@ -236,6 +251,14 @@ void fold_day(struct head *h, int64_t at_ms, int64_t day_ms)
     h->day_taken = 0;
 }
 
+/* Adding slots goes on through a change, unless it is not wanted, or not possible, any longer. */
+static void fold_definition_change(struct head *h, const struct coupon *c)
+{
+    h->version = c->version;
+    if (c->replenish.below == COUPON_NULL || (c->cap.total != COUPON_NULL && c->cap.total < h->replenish_until))
+        h->replenish_until = 0;
+}
+
 /* Slots were added: events may be raised again, and what was asked for may be complete. */
 static void fold_generation(struct head *h, const struct entry *e)
 {
@@ -263,8 +286,7 @@ void fold_head_entry(struct head *h, const struct entry *e)
 {
     switch (e->kind) {
     case ENTRY_DEFINE:
-        h->version = e->definition->version;
-        h->replenish_until = 0;
+        fold_definition_change(h, e->definition);
         break;
     case ENTRY_DELETE:
         h->version++;
@@ -593,6 +615,18 @@ static const char *head_difference(const struct head *want, const struct head *h
     return NULL;
 }
 
+/* No entries, however they add up, may lead there. */
+static const char *impossible(const struct head *h)
+{
+    if (h->issued < 0 || h->reserved < 0 || h->redeemed < 0)
+        return "taken";
+    if (h->due < 0 || (h->next_n && head_free(h) < 0))
+        return "free";
+    if (h->day_taken < 0)
+        return "day.taken";
+    return h->discount_minor < 0 ? "discount_minor" : NULL;
+}
+
 const char *batch_contradiction(const struct head *before, const struct batch *b)
 {
     struct head h = *before;
@@ -621,5 +655,5 @@ const char *batch_contradiction(const struct head *before, const struct batch *b
         if (wrong)
             return wrong;
     }
-    return head_difference(&h, &b->head);
+    return head_difference(&h, &b->head) ? head_difference(&h, &b->head) : impossible(&h);
 }

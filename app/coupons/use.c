@@ -122,22 +122,33 @@ struct redemption *use_unspent(const struct use *u, int64_t at_ms)
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *r = &u->redemptions[i];
 
-        if (redemption_state(r, at_ms) == SLOT_ISSUED && !use_hold_on(u, r, at_ms))
+        if (redemption_state(r, at_ms) == SLOT_ISSUED && r->reserved_until_ms <= at_ms)
             return r;
     }
     return NULL;
+}
+
+/* A hold on an issued one gives nothing back, so it is not counted: the issued one is, if it has lapsed too. */
+static bool lapsed(const struct redemption *r, int64_t at_ms)
+{
+    return !r->from && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED;
 }
 
 int64_t use_lapsed(const struct use *u, int64_t at_ms)
 {
     int64_t count = 0;
 
-    for (size_t i = 0; i < u->count; i++) {
-        const struct redemption *r = &u->redemptions[i];
+    for (size_t i = 0; i < u->count; i++)
+        count += lapsed(&u->redemptions[i], at_ms);
+    return count;
+}
 
-        count += !r->from && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED &&
-                 !use_hold_on(u, r, at_ms);
-    }
+int64_t use_lapsed_today(const struct use *u, int64_t at_ms, int64_t day_ms)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < u->count; i++)
+        count += u->redemptions[i].day_ms == day_ms && lapsed(&u->redemptions[i], at_ms);
     return count;
 }
 
@@ -156,7 +167,11 @@ int64_t use_due(const struct use *u)
 
 int64_t redemption_due(const struct redemption *r)
 {
-    return r->state == SLOT_RESERVED ? r->reserved_until_ms : r->state == SLOT_ISSUED ? r->valid_until_ms : 0;
+    if (r->state == SLOT_RESERVED)
+        return r->reserved_until_ms;
+    if (r->state != SLOT_ISSUED || !r->valid_until_ms)
+        return 0;
+    return r->reserved_until_ms > r->valid_until_ms ? r->reserved_until_ms : r->valid_until_ms;
 }
 
 enum slot_state redemption_state(const struct redemption *r, int64_t at_ms)

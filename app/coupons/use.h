@@ -35,7 +35,7 @@ struct redemption {
     int64_t at_ms;      /* of the taking */
     int64_t day_ms;     /* start of the day, in the coupon's zone, on which the taking counts */
     int64_t ended_ms;   /* 0 while it stands */
-    int64_t reserved_until_ms; /* 0: none; moves with an extension */
+    int64_t reserved_until_ms; /* 0: none; moves with an extension. Of an issued one: until when a hold on it stands */
     int64_t valid_until_ms;    /* 0: none */
     int64_t discount_minor;    /* given, or held */
     uint8_t state;       /* enum slot_state, as the ledger has it: see redemption_state() */
@@ -70,6 +70,7 @@ struct use {
     size_t count;
     size_t capacity;
     bool stored;     /* it was read from a view: an update, not an insert */
+    bool renamed;    /* not stored: its alias is new in the batch that is being laid */
     int64_t erased_ms; /* when the user was erased, and has not come back since; 0: never */
     /* for the pseudo-user of a job (see JOB_USER_PREFIX): its progress in this coupon */
     int64_t job_step;
@@ -98,12 +99,14 @@ struct redemption *use_by_slot(const struct use *u, int64_t n, uint32_t g);
 struct redemption *use_hold_on(const struct use *u, const struct redemption *r, int64_t at_ms);
 /* The newest issued redemption that is neither spent, held nor past its time, or NULL. */
 struct redemption *use_unspent(const struct use *u, int64_t at_ms);
-/* Its takings that ended by themselves by at_ms, though no entry says so yet. */
+/* Its takings that ended by themselves by at_ms, though no entry says so yet; and those of them that count on the day that
+ * starts at day_ms. */
 int64_t use_lapsed(const struct use *u, int64_t at_ms);
+int64_t use_lapsed_today(const struct use *u, int64_t at_ms, int64_t day_ms);
 /* The earliest time at which one of its redemptions ends by itself; 0: none does. */
 int64_t use_due(const struct use *u);
 
-/* When r ends by itself: a hold's, or an issued one's last moment; 0: never. */
+/* When r ends by itself: a hold's, or an issued one's last moment, which a hold on it puts off; 0: never. */
 int64_t redemption_due(const struct redemption *r);
 /* Its state at at_ms: expired when its time has passed, whether or not the ledger says so yet. */
 enum slot_state redemption_state(const struct redemption *r, int64_t at_ms);
