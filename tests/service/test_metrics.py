@@ -1,0 +1,212 @@
+"""Metrics: the text is Prometheus's to the letter, the numbers are true, summed over the processes and kept when one dies; and what
+conf/ says of metrics names only what is there."""
+import json
+import re
+import signal
+import time
+
+import pytest
+
+import exposition
+from stack import ROOT, WORKERS, wait_until
+
+METRICS = "/coupons/-/metrics"
+
+
+def look(stack, client=None):
+    reply = (client or stack.client("ops")).get(METRICS)
+    reply.expect(200)
+    assert reply.header("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
+    assert reply.header("Cache-Control") == "no-store"
+    return exposition.read(reply.body.decode())
+
+
+class Growth:
+    """What the counters grew by since it was made."""
+
+    def __init__(self, stack):
+        self.stack, self.before = stack, look(stack)
+
+    def __call__(self, name, **labels):
+        return exposition.total(look(self.stack), name, **labels) - exposition.total(self.before, name, **labels)
+
+
+@pytest.mark.parametrize("text", [
+    "a_total 1", "# HELP a A.\na 1\n", "# HELP a A.\n# TYPE a gauge\na 1\na 2\n", "# HELP a A.\n# TYPE a gauge\na{} 1\n",
+    "# HELP a A.\n# TYPE a gauge\nb 1\n", "# HELP a A.\n# TYPE a counter\na 1\n", "# HELP a A.\n# TYPE a gauge\na{x=\"1\",} 1\n",
+    "# HELP a A.\n# TYPE a gauge\na{x=\"\"\"} 1\n", "# HELP a A.\n# TYPE a gauge\na one\n", "# HELP a A.\n# TYPE a gauge\n\na 1\n",
+    "# HELP a A.\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+    "# HELP a A.\n# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 1\na_count 1\n",
+    "# HELP a A.\n# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 2\n"])
+def test_the_reader_of_the_format_is_strict(text):
+    with pytest.raises(AssertionError):
+        exposition.read(text)
+
+
+def test_the_text_is_the_format_to_the_letter(stack, storefront):
+    storefront.take(stack.coupon(slots=1), "u").expect(201)
+    families = look(stack)
+    for name, kind in (("coupons_requests_total", "counter"), ("coupons_decisions_total", "counter"),
+                       ("coupons_batch_requests", "histogram"), ("coupons_commit_duration_seconds", "histogram"),
+                       ("coupons_queue_requests", "gauge"), ("coupons_conflicts_total", "counter"),
+                       ("coupons_append_retries_total", "counter"), ("coupons_reporter_lag_seconds", "gauge"),
+                       ("coupons_holds_expired_total", "counter"), ("coupons_sweeps_total", "counter"),
+                       ("coupons_jobs_running", "gauge"), ("coupons_jobs_finished_total", "counter"),
+                       ("coupons_deliveries_total", "counter"), ("coupons_deliveries_pending", "gauge")):
+        assert families[name].kind == kind, name
+    assert families["coupons_requests_total"].labels == {"route", "status"}
+    assert families["coupons_decisions_total"].labels == {"code"}
+
+
+def test_requests_and_decisions_are_counted_exactly(stack, storefront):
+    coupon = stack.coupon(slots=3, cap={"per_user": 1})
+    grown = Growth(stack)
+    for user in ("a", "b", "c", "d"):
+        storefront.take(coupon, user)
+    storefront.take(coupon, "a")  # has one
+    storefront.take("never-made", "a").expect(404)
+    storefront.get(f"/coupons/{'x' * 30}/nothing/here").expect(404)
+    assert grown("coupons_requests_total", route="redemption_take", status=201) == 3
+    assert grown("coupons_requests_total", route="redemption_take", status=409) == 2
+    assert grown("coupons_requests_total", route="redemption_take", status=404) == 1
+    assert grown("coupons_requests_total", route="none", status=404) == 1, "a path that is none must not make a series of its own"
+    assert grown("coupons_decisions_total", code="ok") == 3
+    assert grown("coupons_decisions_total", code="sold_out") == 1
+    assert grown("coupons_decisions_total", code="user_cap_reached") == 1
+    assert grown("coupons_request_duration_seconds_count") >= 7
+    assert 0 < grown("coupons_request_duration_seconds_sum") < 60
+
+
+def test_batches_are_counted_with_their_size_and_their_time(stack, storefront):
+    coupon = stack.coupon(slots=20)
+    grown, seq = Growth(stack), stack.counts(coupon)["seq"]
+    for i in range(20):
+        storefront.take(coupon, f"u-{i}").expect(201)
+    batches = stack.counts(coupon)["seq"] - seq
+    assert grown("coupons_batches_total") >= batches
+    assert grown("coupons_commit_duration_seconds_count") >= batches
+    assert grown("coupons_ledger_entries_total") >= 20
+    assert grown("coupons_batch_requests_sum") >= 20
+    assert 0 < grown("coupons_commit_duration_seconds_sum") < 60
+    wait_until("the reporter to fold them", lambda: grown("coupons_reporter_batches_total") >= batches)
+    assert 0 <= exposition.total(look(stack), "coupons_reporter_lag_seconds") < 60
+
+
+def test_jobs_are_counted(stack):
+    grown = Growth(stack)
+    stack.coupon(slots=100)
+    wait_until("the job to be counted", lambda: grown("coupons_jobs_finished_total") >= 1)
+    wait_until("none to run", lambda: exposition.total(look(stack), "coupons_jobs_running") == 0)
+
+
+def test_every_worker_tells_the_sum_of_all(stack):
+    before = [look(stack, stack.direct(i, "ops")) for i in range(WORKERS)]
+    for i in range(WORKERS):
+        for _ in range(5 * (i + 1)):
+            stack.direct(i).get("/coupons/-/health").expect(200)
+    grown = [exposition.total(look(stack, stack.direct(i, "ops")), "coupons_requests_total", route="health")
+             - exposition.total(before[i], "coupons_requests_total", route="health") for i in range(WORKERS)]
+    wanted = sum(5 * (i + 1) for i in range(WORKERS))
+    assert all(wanted <= g < wanted + 20 for g in grown), grown  # others may ask for health meanwhile
+
+
+def test_counters_survive_the_death_of_a_worker_and_gauges_do_not(another_stack):
+    stack = another_stack()
+    coupon = stack.coupon(slots=50)
+    direct = [stack.direct(i) for i in range(WORKERS)]
+    for i in range(50):
+        direct[i % WORKERS].take(coupon, f"u-{i}").expect(201)
+    before = look(stack)
+    for worker in range(WORKERS):
+        stack.kill(f"worker-{worker}")
+    after = look(stack)
+    for name, family in before.items():
+        if family.kind == "counter":
+            for (sample, labels), value in family.samples.items():
+                assert after[name].samples.get((sample, labels), 0) >= value, f"{sample}{labels} went back"
+    assert exposition.total(after, "coupons_decisions_total", code="ok") == 50
+    assert exposition.total(after, "coupons_respawns_total") == WORKERS
+    assert exposition.total(after, "coupons_start_time_seconds") == exposition.total(before, "coupons_start_time_seconds")
+    assert abs(exposition.total(after, "coupons_start_time_seconds") - time.time()) < 600
+    assert 1 <= exposition.total(after, "coupons_requests_in_flight") <= 2, "what was in flight at a death is not any more"
+    assert 0 <= exposition.total(after, "coupons_connections") <= 8
+
+
+def test_counters_go_on_over_a_reload(another_stack):
+    stack = another_stack()
+    coupon = stack.coupon(slots=20)
+    storefront, before = stack.client("storefront"), stack.pids()
+    for i in range(10):
+        storefront.take(coupon, f"u-{i}").expect(201)
+    stack.signal("coupond", signal.SIGHUP)
+    wait_until("successors", lambda: all(p and p != before[n] for n, p in stack.pids().items()))
+    for i in range(10, 20):
+        storefront.take(coupon, f"u-{i}").expect(201)
+    assert exposition.total(look(stack), "coupons_decisions_total", code="ok") == 20
+
+
+# ---- conf/ ----
+
+SELECTOR = re.compile(r"\b(coupons_[a-z_]+)(?:\{([^}]*)\})?")
+OF_PROMETHEUS = {"instance", "job", "le"}
+
+
+def expressions():
+    """(where, PromQL) of everything under conf/ that names metrics."""
+    dashboard = json.loads((ROOT / "conf/grafana/coupons.json").read_text())
+    for panel in dashboard["panels"]:
+        assert panel["title"] and panel["targets"]
+        for target in panel["targets"]:
+            yield f"dashboard: {panel['title']}", target["expr"]
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            yield f"dashboard: ${variable['name']}", variable["query"]
+    rules = (ROOT / "conf/prometheus/coupons-alerts.yml").read_text()
+    alerts = re.findall(r"- alert: (\w+)\n +expr: (.+)\n((?: {8}.*\n)*)", rules)
+    assert len(alerts) == rules.count("- alert:") > 10, "an alert is written otherwise than the test reads it"
+    for name, expression, rest in alerts:
+        assert "severity:" in rest and "summary:" in rest, f"{name} has no severity or no summary"
+        yield f"alert {name}", expression
+
+
+def balanced(text):
+    depth = []
+    pairs = {")": "(", "]": "[", "}": "{"}
+    for c in re.sub(r'"[^"]*"', "", text):
+        if c in "([{":
+            depth.append(c)
+        elif c in pairs and (not depth or depth.pop() != pairs[c]):
+            return False
+    return not depth
+
+
+def test_dashboard_and_alerts_name_only_what_the_service_counts(stack, storefront):
+    coupon = stack.coupon(slots=1)
+    storefront.take(coupon, "u").expect(201)
+    families = look(stack)
+    named = set()
+    for where, expression in expressions():
+        assert balanced(expression), f"{where}: {expression}"
+        selectors = SELECTOR.findall(expression)
+        assert selectors or expression.startswith("up{"), f"{where} names none of our metrics: {expression}"
+        for name, matchers in selectors:
+            base = re.sub(r"_(bucket|sum|count)$", "", name)
+            family = families.get(name) or families.get(base)
+            assert family, f"{where}: there is no {name}"
+            assert (name != base) == (family.kind == "histogram"), f"{where}: {name} is a {family.kind}"
+            assert family.kind != "counter" or re.search(rf"(rate|increase)\({name}", expression), f"{where}: a bare counter"
+            labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers)) | {
+                label for by in re.findall(r"\bby \(([^)]*)\)", expression) for label in re.split(r",\s*", by)}
+            if family.samples:
+                assert labels <= family.labels | OF_PROMETHEUS, f"{where}: {name} has no {labels - family.labels - OF_PROMETHEUS}"
+            named.add(family.name)
+    assert named == set(families), f"on no panel and in no alert: {set(families) - named}"
+
+
+def test_the_alerts_are_yaml_of_the_right_shape():
+    yaml = pytest.importorskip("yaml")
+    for group in yaml.safe_load((ROOT / "conf/prometheus/coupons-alerts.yml").read_text())["groups"]:
+        for rule in group["rules"]:
+            assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"} and rule["annotations"]["summary"], rule
+    (scrape,) = yaml.safe_load((ROOT / "conf/prometheus/scrape.yml").read_text())
+    assert scrape["metrics_path"] == METRICS

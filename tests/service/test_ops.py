@@ -1,0 +1,367 @@
+"""Operating it: top, doctor, bench; restart without a gap; logs; schema; backup and restore; units, TLS and man pages."""
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import urllib.request
+
+import pytest
+
+import ledger
+from stack import ROOT, WORKERS, free_port, wait_until
+from swarm import Swarm, by_code, take, taken
+
+
+def run(stack, *arguments, status=0):
+    done = stack.couponctl(*arguments)
+    assert done.returncode == status, f"couponctl {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def endless(coupon):
+    for i in range(10**9):
+        yield take(coupon, f"u-{i}", f"k-{i}")
+
+
+# ---- doctor ----
+
+CHECKS = ["database", "replicas", "majority", "schema", "indexes", "clock", "disk", "disk", "processes", "files", "sockets",
+          "service", "keys", "libraries"]
+
+
+def doctor(stack, status=0):
+    """[(level, check, text)]"""
+    return [re.fullmatch(r"(ok|warn|fail) +(\S+) +(.+)", line).groups() for line in run(stack, "doctor", status=status).splitlines()]
+
+
+def finds(stack, check, *words):
+    """Doctor fails, by this check alone, and its line says this."""
+    failed = [(c, text) for level, c, text in doctor(stack, status=1) if level == "fail"]
+    assert [c for c, _ in failed] == [check], failed
+    for word in words:
+        assert word in failed[0][1], failed
+
+
+def test_doctor_is_content_with_a_fresh_copy(stack):
+    lines = doctor(stack)
+    assert [check for _, check, _ in lines] == CHECKS
+    assert [check for level, check, _ in lines if level != "ok" and check != "disk"] == ["replicas"], lines
+    assert "MongoDB 6." in lines[0][2] and "libmongoc 1." in lines[0][2]
+
+
+def test_doctor_sees_a_socket_of_the_wrong_mode(stack):
+    socket = stack.var / "run" / "worker-1.sock"
+    socket.chmod(0o666)
+    try:
+        finds(stack, "sockets", "worker-1.sock", "0666", "chmod 0660")
+    finally:
+        socket.chmod(0o660)
+
+
+def test_doctor_sees_a_key_that_others_can_read(stack):
+    key = stack.var / "keys" / "storefront"
+    key.chmod(0o644)
+    try:
+        finds(stack, "keys", "keys/storefront", "0644", "chmod go=")
+    finally:
+        key.chmod(0o600)
+
+
+def test_doctor_sees_a_missing_index(stack):
+    users = stack.database.users
+    users.drop_index("user")
+    try:
+        finds(stack, "indexes", "users.user")
+    finally:
+        users.create_index("_id.u", name="user")
+    doctor(stack)
+
+
+def test_doctor_sees_a_database_of_a_newer_version(stack):
+    before = stack.database.schema.find_one({"_id": "schema"})
+    stack.database.schema.update_one({"_id": "schema"}, {"$set": {"version": 99}})
+    try:
+        finds(stack, "schema", "99", "install the newer one")
+    finally:
+        stack.database.schema.replace_one({"_id": "schema"}, before)
+    doctor(stack)
+
+
+def test_doctor_leaves_nothing_in_the_database(stack):
+    doctor(stack)
+    assert [d["_id"] for d in stack.database.schema.find()] == ["schema"]
+
+
+def test_doctor_says_what_is_wrong_where_nothing_runs(another_stack):
+    stack = another_stack()
+    assert stack.script("stop").returncode == 0
+    failed = {check: text for level, check, text in doctor(stack, status=1) if level == "fail"}
+    assert set(failed) == {"database", "processes", "sockets", "service"}, failed
+    assert "No MongoDB server answers" in failed["database"] and "start it" in failed["processes"]
+
+
+# ---- top and bench ----
+
+def test_top_prints_rates_and_counts_once_without_a_terminal(stack):
+    coupon = stack.coupon(slots=1000)
+    crowd = Swarm([stack.way()], endless(coupon), connections=2, pause_s=0.02)
+    crowd.start()
+    try:
+        text = run(stack, "top", "--once", "--interval", 1, coupon)
+    finally:
+        crowd.end()
+    assert "\x1b" not in text, "no escapes where there is no terminal"
+    rate = re.search(r"^decisions +ok ([\d.]+)/s", text, re.M)
+    assert rate and float(rate[1]) > 0, text
+    assert re.search(r"^latency +p50 [\d.]+ ms +p99 [\d.]+ ms", text, re.M), text
+    assert re.search(rf"^{coupon} +1000 +\d+ ", text, re.M), text
+    assert coupon in run(stack, "top", "--once", "--interval", 1), "without names: the newest active ones"
+
+
+def test_top_says_when_nobody_answers(stack):
+    assert run(stack, "top", "--once", "--url", f"http://127.0.0.1:{free_port()}", status=3)
+    assert run(stack, "top", "--interval", "0", status=2)
+
+
+def test_bench_asks_before_it_disturbs_and_tidies_up(another_stack):
+    stack = another_stack()
+    text = run(stack, "bench", "--seconds", 1, "--connections", 4)
+    name = re.search(r"^(bench-\w+): \d+ slots generated", text, re.M)[1]
+    count = int(re.search(r"^(\d+) takings in [\d.]+ s over 4 connections: \d+/s$", text, re.M)[1])
+    p50, p90, p99, slowest = map(float, re.search(r"p50 ([\d.]+) ms  p90 ([\d.]+) ms  p99 ([\d.]+) ms  slowest ([\d.]+) ms", text).groups())
+    assert 0 < p50 <= p90 <= p99 <= slowest
+    assert stack.client("ops").get(f"/coupons/{name}").ok()["state"] == "ended"
+    wait_until("the free slots to be retired", lambda: stack.counts(name)["free"] == 0)
+    assert stack.counts(name)["redeemed"] == count
+    assert "--yes" in run(stack, "bench", "--seconds", 1, status=1)
+    text = run(stack, "bench", "--yes", "--seconds", 30, "--slots", 100)
+    assert re.search(r"^100 takings", text, re.M) and "sold out before" in text
+    stack.verify()
+
+
+# ---- restart, logs, schema ----
+
+def test_a_restart_under_load_refuses_nobody(another_stack):
+    """scripts/restart: two coupond side by side for a moment, and nginx from one to the other and back."""
+    stack = another_stack()
+    coupon = stack.coupon(slots=200_000)
+    before, master = stack.pids(), stack.pid("coupond")
+    crowd = Swarm([stack.way()], endless(coupon), connections=16, repeat=False, pause_s=0.01)
+    crowd.start()
+    try:
+        wait_until("answers", lambda: len(crowd.done) > 300)
+        done = stack.script("restart")
+        assert done.returncode == 0, done.stdout
+        target = len(crowd.done) + 300
+        wait_until("answers of the new one", lambda: len(crowd.done) > target)
+    finally:
+        calls = crowd.end()
+    assert by_code(calls) == {"201": len(calls)}, by_code(calls)
+    # A connection that nginx closes while it is idle may meet a request that is just being sent: it was never read.
+    assert len([c for c in crowd.unanswered if c.tries]) <= 4, crowd.unanswered
+    assert stack.pid("coupond") not in (None, master)
+    assert not set(before.values()) & set(stack.pids().values())
+    assert not (stack.var / "run" / "next").exists()
+    assert set(ledger.Told(stack, coupon).ids()) == {b["id"] for b in taken(calls)}
+    stack.verify()
+    doctor(stack)
+
+
+def test_logs_are_rotated_without_losing_a_line(another_stack):
+    stack = another_stack()
+    log = stack.var / "log" / "coupond.log"
+    log.rename(log.with_suffix(".log.1"))
+    stack.signal("coupond", signal.SIGUSR1)
+    wait_until("a new log", log.exists)
+    stack.signal("worker-0", signal.SIGKILL)
+    wait_until("a line in it", lambda: "event=process.died process=worker-0" in log.read_text())
+    wait_until("the successor's line in it", lambda: re.search(r"role=worker-0 .*event=worker.started", log.read_text()))
+
+
+def test_a_newer_database_is_refused_with_what_to_do(another_stack):
+    stack = another_stack()
+    assert stack.database.schema.find_one({"_id": "schema"})["version"] == 1
+    stack.database.schema.update_one({"_id": "schema"}, {"$set": {"version": 7}})
+    (stack.var / "second").mkdir()
+    again = subprocess.run([ROOT / "build" / "coupond", "-c", stack.environment["COUPONS_CONFIG"], "-o", f"coupond.run_dir={stack.var}/second"],
+                           env={**stack.environment, "MONGODB_URI": (stack.var / "run" / "mongodb_uri").read_text().strip()},
+                           text=True, timeout=30, capture_output=True)
+    assert again.returncode == 78, again.stderr
+    assert "is of schema 7" in again.stderr and "Start the newer version" in again.stderr, again.stderr
+
+
+# ---- backup and restore ----
+
+def restored(another_stack, files, keys):
+    """A copy whose database has these files."""
+    stack = another_stack()
+    assert stack.script("stop").returncode == 0
+    shutil.rmtree(stack.var / "db")
+    shutil.copytree(files, stack.var / "db")
+    shutil.rmtree(stack.var / "keys")
+    shutil.copytree(keys, stack.var / "keys")
+    (stack.var / "db" / "mongod.lock").unlink(missing_ok=True)
+    stack.mongo.close()
+    return stack.start()
+
+
+def holds_what_was_acknowledged(stack, coupon, calls):
+    told = {b["id"] for b in taken(calls)}
+    stored = set(ledger.Told(stack, coupon).ids())
+    assert told <= stored, f"{len(told - stored)} of {len(told)} were acknowledged before the backup, and are not in it"
+    stack.verify()
+    doctor(stack)
+    sample = calls[0]
+    again = stack.client("storefront").take(coupon, sample.body["user"], sample.key)
+    assert again.expect(201).body == sample.reply.body, "a key gives its first answer, also after a restore"
+    stack.client("storefront").take(coupon, "somebody-new").expect(201)
+    stack.verify()
+
+
+def takings(stack, coupon, count):
+    crowd = Swarm([stack.way()], [take(coupon, f"u-{i}", f"k-{i}") for i in range(count)], connections=16)
+    crowd.start()
+    return crowd.result()
+
+
+def test_a_copy_of_a_cleanly_stopped_database_is_a_backup(another_stack, tmp_path):
+    stack = another_stack()
+    coupon = stack.coupon(slots=2000)
+    calls = takings(stack, coupon, 1000)
+    assert stack.script("stop").returncode == 0
+    shutil.copytree(stack.var / "db", tmp_path / "db")
+    shutil.copytree(stack.var / "keys", tmp_path / "keys")
+    stack.mongo.close()
+    stack.start()
+    takings(stack, coupon, 1500)  # what comes after is not in it
+    back = restored(another_stack, tmp_path / "db", tmp_path / "keys")
+    assert back.counts(coupon)["redeemed"] == 1000
+    holds_what_was_acknowledged(back, coupon, calls)
+
+
+def test_a_copy_of_a_locked_database_is_a_backup_while_the_service_goes_on(another_stack, tmp_path):
+    """fsyncLock, copy, unlock, under load: callers wait meanwhile, or repeat."""
+    stack = another_stack()
+    coupon = stack.coupon(slots=50_000)
+    crowd = Swarm([stack.way()], endless(coupon), connections=8, pause_s=0.005)
+    crowd.start()
+    try:
+        wait_until("answers", lambda: len(crowd.done) > 500)
+        stack.mongo.admin.command("fsync", lock=True)
+        try:
+            acknowledged = list(crowd.done)
+            shutil.copytree(stack.var / "db", tmp_path / "db")
+        finally:
+            stack.mongo.admin.command("fsyncUnlock")
+        target = len(crowd.done) + 200
+        wait_until("answers again", lambda: len(crowd.done) > target)
+    finally:
+        calls = crowd.end()
+    assert set(by_code(calls)) <= {"201", "201 replayed"}, by_code(calls)
+    stack.verify()
+    back = restored(another_stack, tmp_path / "db", stack.var / "keys")
+    holds_what_was_acknowledged(back, coupon, [c for c in acknowledged if c.reply])
+
+
+# ---- conf/ and nginx/ ----
+
+@pytest.mark.filterwarnings("ignore:.*TLSv1_1:DeprecationWarning")
+def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
+    """nginx/tls.conf and nginx/hardening.conf in an nginx of their own, before this copy's workers."""
+    tls, plain = free_port(), free_port()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", tmp_path / "privkey.pem", "-out", tmp_path / "fullchain.pem",
+                    "-subj", "/CN=coupons.test", "-addext", "subjectAltName=DNS:localhost", "-days", "2"], check=True, capture_output=True)
+
+    def example(name):
+        text = (ROOT / "nginx" / name).read_text().replace("/etc/ssl/coupons", str(tmp_path))
+        text = "\n".join(line for line in text.splitlines() if "[::]" not in line)
+        return re.sub(r"listen 80\b", f"listen 127.0.0.1:{plain}", re.sub(r"listen 443\b", f"listen 127.0.0.1:{tls}", text))
+
+    (tmp_path / "tls.conf").write_text(example("tls.conf").replace(" backlog=4096", ""))
+    (tmp_path / "hardening.conf").write_text(example("hardening.conf"))
+    text = (stack.var / "nginx" / "nginx.conf").read_text()
+    text = re.sub(r"listen [^;]*;", f"include {tmp_path}/tls.conf; limit_conn coupons_address 100;", text, count=1)
+    text = text.replace("server_name _;", "server_name localhost;", 1)
+    text = re.sub(r"\n    server \{", f"\n    include {tmp_path}/hardening.conf;\n    server {{", text, count=1)
+    text = text.replace(f"{stack.var}/run/nginx.pid", f"{tmp_path}/nginx.pid").replace(f"{stack.var}/log/nginx.log", f"{tmp_path}/error.log")
+    (tmp_path / "nginx.conf").write_text(text)
+    nginx = [shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "-p", tmp_path, "-c", tmp_path / "nginx.conf", "-e", tmp_path / "error.log"]
+    started = subprocess.run(nginx, text=True, capture_output=True)
+    assert started.returncode == 0, started.stderr
+    try:
+        trusting = ssl.create_default_context(cafile=tmp_path / "fullchain.pem")
+        with urllib.request.urlopen(f"https://localhost:{tls}/coupons/-/health", context=trusting) as reply:
+            assert json.load(reply) == {"status": "alive"}
+            assert reply.headers["Strict-Transport-Security"] == "max-age=63072000"
+        old = ssl.create_default_context(cafile=tmp_path / "fullchain.pem")
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises((urllib.error.URLError, ssl.SSLError)):
+            urllib.request.urlopen(f"https://localhost:{tls}/coupons/-/health", context=old)
+        blind = ssl._create_unverified_context()
+        with pytest.raises((urllib.error.URLError, ssl.SSLError)):  # not by its name: no handshake
+            urllib.request.urlopen(f"https://127.0.0.1:{tls}/coupons/-/health", context=blind)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://127.0.0.1:{plain}/coupons/-/health")
+        assert refused.value.code == 403 and json.load(refused.value)["code"] == "forbidden"
+    finally:
+        master = int((tmp_path / "nginx.pid").read_text())
+        os.kill(master, signal.SIGQUIT)
+        wait_until("nginx to end", lambda: not (tmp_path / "nginx.pid").exists())
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not there")
+def test_the_unit_is_one_and_hardened(tmp_path):
+    text = (ROOT / "conf/systemd/coupond@.service").read_text()
+    unit = tmp_path / "coupond@blue.service"
+    unit.write_text(text.replace("/usr/sbin/coupond", "/bin/true").replace("Documentation=", "#Documentation="))
+    checked = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], text=True, capture_output=True, timeout=60)
+    assert "coupond@blue.service" not in checked.stderr, checked.stderr
+    rated = subprocess.run(["systemd-analyze", "security", "--offline=true", unit], text=True, capture_output=True, timeout=60)
+    level = re.search(r"Overall exposure level for \S+: ([\d.]+)", rated.stdout)
+    assert level and float(level[1]) < 2.5, rated.stdout[-300:]
+
+
+def test_the_units_options_are_settings(stack):
+    """What the unit says by -o, coupond understands."""
+    unit = (ROOT / "conf/systemd/coupond@.service").read_text()
+    options = re.findall(r"-o (\S+)", unit)
+    assert options
+    arguments = [word for option in options for word in ("-o", option.replace("%i", "blue"))]
+    done = subprocess.run([ROOT / "build" / "coupond", "-c", ROOT / "conf/coupond.ini", *arguments, "-T"], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+MAN = ROOT / "conf" / "man"
+
+
+@pytest.mark.parametrize("page", sorted(p.name for p in MAN.iterdir()))
+def test_a_man_page_has_no_fault(page):
+    if shutil.which("man") is None:
+        pytest.skip("man is not there")
+    done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", MAN / page], text=True, capture_output=True,
+                          env={**os.environ, "MANWIDTH": "100", "LC_ALL": "C.UTF-8"})
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    text = re.sub(".\b", "", done.stdout)  # bold is printed twice
+    assert "NAME" in text and "EXIT STATUS" in text, text
+
+
+def test_every_command_of_couponctl_is_in_its_page(stack):
+    page = re.sub(r"\\(.)", r"\1", (MAN / "couponctl.1").read_text())
+    listed = re.findall(r"^  ([a-z]+(?:-[a-z]+)?(?: [a-z]+)?)(?= |$)", run(stack, "--help").split("Commands")[1].split("Exit codes")[0], re.M)
+    assert len(listed) > 10, listed
+    for command in listed:
+        # in the help a single word is followed by its arguments or its explanation
+        entries = re.findall(r"^\.B[RI]? \"?([a-z -]+?) *\"?(?: [\"\[].*| \[.*)?$", page, re.M)
+        assert any(command == entry or command.split()[0] == entry for entry in entries), f"{command} is not in couponctl.1: {entries}"
+
+
+def test_every_option_of_coupond_is_in_its_page():
+    usage = subprocess.run([ROOT / "build" / "coupond", "-h"], text=True, capture_output=True).stdout
+    page = (MAN / "coupond.8").read_text().replace("\\-", "-")
+    for option in re.findall(r"^  (-\w)", usage, re.M):
+        assert re.search(rf"^\.BI? \"?{option}\b", page, re.M), f"{option} is not in coupond.8"
+    for name in re.findall(r"\b(TERM|HUP|USR\d)\b", usage):
+        assert f".B SIG{name}\n" in page, f"SIG{name} is not in coupond.8"
