@@ -13,8 +13,8 @@
 
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 #define TOTALS_0                                                                                                       \
-    "\"totals\":{\"discount_minor\":0,\"due\":0,\"issued\":0,\"next_n\":0,\"ordinal\":0,\"redeemed\":0,"              \
-    "\"reserved\":0,\"slots\":0}"
+    "\"totals\":{\"discount_minor\":0,\"due\":0,\"issued\":0,\"low_stock\":0,\"next_n\":0,\"ordinal\":0,"                 \
+    "\"redeemed\":0,\"replenish_until\":0,\"reserved\":0,\"slots\":0,\"sold_out\":0,\"turn\":0}"
 
 static struct buf out, scratch;
 
@@ -49,10 +49,10 @@ static struct entry *add_full(struct batch *b, enum entry_kind kind)
     struct entry *e = batch_add(b, kind);
 
     *e = (struct entry){
-        .kind = kind, .n = 1042, .g = 3, .from = 2, .count = 64, .ordinal = 317, .left = 4683, .day = 12,
+        .kind = kind, .n = 1042, .g = 3, .from_n = 1042, .from = 2, .count = 64, .ordinal = 317, .left = 4683, .day = 12,
         .discount_minor = 500, .reserved_until_ms = 1795255260123, .valid_until_ms = 1795255260123, .same_day = true,
-        .since = 88, .step = 9, .job = "j\"1", .alias = "0123456789abcdef", .user = "ana", .order = "o-1",
-        .metadata = "{\"a\":1}",
+        .since = 88, .before = 77, .step = 9, .job = "j\"1", .by = "key\"1", .alias = "0123456789abcdef", .user = "ana",
+        .order = "o-1", .metadata = "{\"a\":1}", .code = "SECRET-1", .was = SLOT_RESERVED, .held_minor = 400, .by_name = true,
     };
     memset(e->key, 0xA5, sizeof e->key);
     return e;
@@ -114,25 +114,65 @@ static void each_kind_of_entry_has_its_members(void **state)
         enum entry_kind kind;
         const char *text;
     } rows[] = {
-        {ENTRY_DELETE, "\"kind\":\"delete\""},
-        {ENTRY_GENERATE, "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"generate\",\"n\":1042,\"step\":9"},
-        {ENTRY_DUE, "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"due\",\"step\":9"},
-        {ENTRY_RETIRE, "\"count\":64,\"kind\":\"retire\",\"n\":1042"},
-        {ENTRY_ISSUE, "\"alias\":\"0123456789abcdef\",\"day\":12,\"g\":3,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\","
-                      "\"kind\":\"issue\",\"left\":4683,\"n\":1042,\"ordinal\":317"},
-        {ENTRY_RESERVE, "\"alias\":\"0123456789abcdef\",\"day\":12,\"discount_minor\":500,\"g\":3,"
-                        "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"reserve\",\"left\":4683,\"n\":1042,"
-                        "\"ordinal\":317"},
-        {ENTRY_REDEEM, "\"alias\":\"0123456789abcdef\",\"day\":12,\"discount_minor\":500,\"g\":3,"
-                       "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"redeem\",\"left\":4683,\"n\":1042,"
-                       "\"ordinal\":317"},
-        {ENTRY_CANCEL, "\"alias\":\"0123456789abcdef\",\"discount_minor\":500,\"g\":3,\"kind\":\"cancel\",\"n\":1042,"
-                       "\"same_day\":true,\"since\":88"},
-        {ENTRY_EXPIRE, "\"alias\":\"0123456789abcdef\",\"discount_minor\":500,\"g\":3,\"kind\":\"expire\",\"n\":1042,"
-                       "\"same_day\":true,\"since\":88"},
-        {ENTRY_REVERSE, "\"alias\":\"0123456789abcdef\",\"discount_minor\":500,\"g\":3,\"kind\":\"reverse\",\"n\":1042,"
-                        "\"same_day\":true,\"since\":88"},
-        {ENTRY_TICK, "\"kind\":\"tick\""},
+        {ENTRY_DELETE,
+         "\"by\":\"key\\\"1\",\"kind\":\"delete\""},
+        {ENTRY_GENERATE,
+         "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"generate\",\"n\":1042,\"step\":9"},
+        {ENTRY_DUE,
+         "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"due\",\"step\":9"},
+        {ENTRY_RETIRE,
+         "\"count\":64,\"kind\":\"retire\",\"n\":1042"},
+        {ENTRY_ISSUE,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"day\":12,\"g\":3,"
+         "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"issue\",\"left\":4683,"
+         "\"n\":1042,\"ordinal\":317"},
+        {ENTRY_RESERVE,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"day\":12,\"discount_minor\":500,"
+         "\"g\":3,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"reserve\","
+         "\"left\":4683,\"n\":1042,\"ordinal\":317"},
+        {ENTRY_REDEEM,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"day\":12,\"discount_minor\":500,"
+         "\"g\":3,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"redeem\","
+         "\"left\":4683,\"n\":1042,\"ordinal\":317"},
+        {ENTRY_HOLD,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"discount_minor\":500,\"g\":3,"
+         "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"hold\",\"n\":1042,"
+         "\"since\":88"},
+        {ENTRY_EXTEND,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"g\":3,"
+         "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"extend\",\"n\":1042,"
+         "\"since\":88"},
+        {ENTRY_SPEND,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"discount_minor\":500,\"g\":3,"
+         "\"held_minor\":400,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"spend\","
+         "\"n\":1042,\"since\":88,\"was\":\"reserved\""},
+        {ENTRY_CANCEL,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"discount_minor\":500,\"g\":3,"
+         "\"held_minor\":400,\"kind\":\"cancel\",\"n\":1042,\"same_day\":true,\"since\":88,"
+         "\"was\":\"reserved\""},
+        {ENTRY_EXPIRE,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"discount_minor\":500,\"g\":3,"
+         "\"held_minor\":400,\"kind\":\"expire\",\"n\":1042,\"same_day\":true,\"since\":88,"
+         "\"was\":\"reserved\""},
+        {ENTRY_REVERSE,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"discount_minor\":500,\"g\":3,"
+         "\"kind\":\"reverse\",\"n\":1042,\"same_day\":true,\"since\":88"},
+        {ENTRY_FORGET,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"g\":3,\"kind\":\"forget\",\"n\":1042"},
+        {ENTRY_ERASE,
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"kind\":\"erase\""},
+        {ENTRY_TURN,
+         "\"job\":\"j\\\"1\",\"kind\":\"turn\",\"step\":9"},
+        {ENTRY_TURN_END,
+         "\"job\":\"j\\\"1\",\"kind\":\"turn_end\",\"step\":9"},
+        {ENTRY_LOW_STOCK,
+         "\"count\":64,\"kind\":\"low_stock\""},
+        {ENTRY_SOLD_OUT,
+         "\"kind\":\"sold_out\""},
+        {ENTRY_REPLENISH,
+         "\"count\":64,\"kind\":\"replenish\""},
+        {ENTRY_TICK,
+         "\"kind\":\"tick\""},
     };
 
     (void)state;
@@ -141,7 +181,7 @@ static void each_kind_of_entry_has_its_members(void **state)
         struct entry *e = add_full(b, rows[i].kind);
         char want[1024];
 
-        e->from = 0;
+        e->from_n = e->from = 0;
         e->reserved_until_ms = e->valid_until_ms = 0;
         snprintf(want, sizeof want, "{%s}", rows[i].text);
         assert_string_equal(entry_text(b), want);
@@ -156,15 +196,31 @@ static void members_that_are_not_set_are_left_out(void **state)
 
     (void)state;
     e->left = COUPON_NULL;
-    assert_string_equal(entry_text(b), "{\"alias\":\"0123456789abcdef\",\"day\":12,\"discount_minor\":500,\"from\":2,\"g\":3,"
+    assert_string_equal(entry_text(b), "{\"alias\":\"0123456789abcdef\",\"before\":77,\"day\":12,\"discount_minor\":500,\"from\":2,\"g\":3,"
                                        "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"reserve\",\"left\":null,"
                                        "\"n\":1042,\"ordinal\":317,\"reserved_until\":\"2026-11-21T10:01:00.123Z\","
                                        "\"valid_until\":\"2026-11-21T10:01:00.123Z\"}");
     *e = (struct entry){.kind = ENTRY_DUE, .count = 3};
     assert_string_equal(entry_text(b), "{\"count\":3,\"kind\":\"due\"}");
     *e = (struct entry){.kind = ENTRY_REVERSE};
-    assert_string_equal(entry_text(b), "{\"alias\":\"\",\"discount_minor\":0,\"g\":0,\"kind\":\"reverse\",\"n\":0,"
+    assert_string_equal(entry_text(b), "{\"alias\":\"\",\"before\":0,\"discount_minor\":0,\"g\":0,\"kind\":\"reverse\",\"n\":0,"
                                        "\"same_day\":false,\"since\":0}");
+    batch_free(b);
+}
+
+/* Without slots the issued one beneath a hold has a number of its own. */
+static void what_is_held_is_named_by_number_only_where_it_differs(void **state)
+{
+    struct batch *b = new_batch();
+    struct entry *e = add_full(b, ENTRY_FORGET);
+
+    (void)state;
+    e->reserved_until_ms = e->valid_until_ms = 0;
+    assert_non_null(strstr(entry_text(b), ",\"from\":2,\"g\":3,"));
+    e->n = -90;
+    e->from_n = -88;
+    assert_non_null(strstr(entry_text(b), ",\"from\":2,\"from_n\":-88,\"g\":3,\"kind\":\"forget\",\"n\":-90}"));
+    assert_true(is_canonical(out.data));
     batch_free(b);
 }
 
@@ -200,7 +256,9 @@ static void names_orders_and_metadata_do_not_reach_the_line(void **state)
     batch_hash(b, &scratch, with);
     assert_null(strstr(scratch.data, "ana"));
     assert_null(strstr(scratch.data, "o-1"));
-    e->user = e->order = e->metadata = NULL;
+    assert_null(strstr(scratch.data, "SECRET"));
+    e->user = e->order = e->metadata = e->code = NULL;
+    e->by_name = false;
     memset(e->fingerprint, 0, sizeof e->fingerprint);
     batch_hash(b, &scratch, without);
     assert_memory_equal(with, without, HASH_LEN);
@@ -222,14 +280,17 @@ static void every_line_is_canonical_at_every_bound(void **state)
         b->lane = x;
         b->head = (struct head){.seq = x, .at_ms = x % 200000000000000, .version = x, .slots = x, .due = x, .next_n = x,
                                 .issued = x, .reserved = x, .redeemed = x, .ordinal = x, .discount_minor = x,
-                                .day_ms = x % 200000000000000, .day_taken = x};
+                                .day_ms = x % 200000000000000, .day_taken = x, .turn = x, .low_stock = x, .sold_out = x,
+                                .replenish_until = x};
         for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
             struct entry *e = add_full(b, (enum entry_kind)kind);
 
-            e->n = e->count = e->ordinal = e->left = e->day = e->discount_minor = e->since = e->step = x;
+            e->n = v % 2 ? -x : x;
+            e->count = e->ordinal = e->left = e->day = e->discount_minor = e->held_minor = e->since = e->before = e->step = x;
+            e->from_n = -x;
             e->g = e->from = x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
             e->reserved_until_ms = e->valid_until_ms = 253402300799999;
-            e->job = job;
+            e->job = e->by = job;
         }
         buf_clear(&out);
         batch_line(b, &out, v % 2);
@@ -294,15 +355,53 @@ static void kinds_have_names_and_names_kinds(void **state)
     assert_null(entry_kind_name(ENTRY_KIND_COUNT));
 }
 
-static void what_ends_a_generation_says_what_it_ends(void **state)
+static void kinds_have_the_members_that_they_need(void **state)
 {
     (void)state;
     for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++) {
         struct entry e = {.kind = (enum entry_kind)k};
-        bool has_since = entry_members[k] & HAS_SINCE;
+        unsigned has = entry_members[k];
+        bool makes = entry_makes(e.kind);
 
-        assert_int_equal(entry_ends(&e), has_since);
+        assert_false(entry_ends(&e) && makes);
+        if (entry_ends(&e) || makes || has & (HAS_TAKING | HAS_SINCE | HAS_KEY))
+            assert_true((has & HAS_SLOT) && (has & HAS_USER));
+        assert_int_equal((has & HAS_TAKING) != 0, makes && k != ENTRY_HOLD);
+        assert_int_equal((has & HAS_SAME_DAY) != 0, entry_ends(&e));
+        if (makes)
+            assert_true(has & HAS_KEY);
+        assert_int_equal((has & HAS_SINCE) != 0, entry_ends(&e) || (has & HAS_KEY && !(has & HAS_TAKING)));
     }
+}
+
+/* A batch in which 5-1 is issued, held as 5-2, extended and redeemed; then the whole is reversed. */
+static void entries_are_found_by_what_they_say(void **state)
+{
+    static const struct {
+        enum entry_kind kind;
+        uint32_t g, from;
+    } rows[] = {{ENTRY_ISSUE, 1, 0}, {ENTRY_HOLD, 2, 1}, {ENTRY_EXTEND, 2, 1}, {ENTRY_SPEND, 2, 1}, {ENTRY_REVERSE, 2, 1}};
+    struct batch *b = new_batch();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct entry *e = batch_add(b, rows[i].kind);
+
+        e->n = e->from_n = 5;
+        e->g = rows[i].g;
+        e->from = rows[i].from;
+    }
+    assert_ptr_equal(batch_find_making(b, 5, 1), &b->entries[0]);
+    assert_ptr_equal(batch_find_making(b, 5, 2), &b->entries[1]);
+    assert_null(batch_find_making(b, 5, 3));
+    assert_ptr_equal(batch_find_end(b, 5, 2), &b->entries[4]);
+    assert_ptr_equal(batch_find_end(b, 5, 1), &b->entries[4]); /* the issued one beneath it too */
+    assert_null(batch_find_end(b, 6, 1));
+    assert_ptr_equal(batch_find_last(b, 5, 2), &b->entries[4]);
+    assert_ptr_equal(batch_find_last(b, 5, 1), &b->entries[0]);
+    b->entries[4].kind = ENTRY_CANCEL;
+    assert_null(batch_find_end(b, 5, 1)); /* which is issued as before */
+    batch_free(b);
 }
 
 int main(void)
@@ -312,13 +411,15 @@ int main(void)
         cmocka_unit_test_setup(the_line_of_an_empty_batch, fresh),
         cmocka_unit_test_setup(each_kind_of_entry_has_its_members, fresh),
         cmocka_unit_test_setup(members_that_are_not_set_are_left_out, fresh),
+        cmocka_unit_test_setup(what_is_held_is_named_by_number_only_where_it_differs, fresh),
         cmocka_unit_test_setup(a_definition_stands_in_its_entry_with_its_version, fresh),
         cmocka_unit_test_setup(names_orders_and_metadata_do_not_reach_the_line, fresh),
         cmocka_unit_test_setup(every_line_is_canonical_at_every_bound, fresh),
         cmocka_unit_test_setup(many_entries_keep_their_order, fresh),
         cmocka_unit_test_setup(the_hash_is_sha256_of_the_line_without_hash, fresh),
         cmocka_unit_test_setup(kinds_have_names_and_names_kinds, fresh),
-        cmocka_unit_test_setup(what_ends_a_generation_says_what_it_ends, fresh),
+        cmocka_unit_test_setup(kinds_have_the_members_that_they_need, fresh),
+        cmocka_unit_test_setup(entries_are_found_by_what_they_say, fresh),
     };
 
     return cmocka_run_group_tests(tests, NULL, release);

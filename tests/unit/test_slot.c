@@ -136,6 +136,17 @@ static void free_slots_and_due_times_are_those_that_exist(void **state)
     bucket_release(&k);
 }
 
+static void a_slot_is_due_from_its_last_millisecond_on(void **state)
+{
+    struct slot s = {.state = SLOT_RESERVED};
+
+    (void)state;
+    assert_false(slot_is_due(&s, INT64_MAX)); /* never */
+    s.due_ms = 100;
+    assert_false(slot_is_due(&s, 99));
+    assert_true(slot_is_due(&s, 100));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +157,7 @@ int main(void)
         cmocka_unit_test(slot_n_lives_in_bucket_n_by_64),
         cmocka_unit_test(a_copy_of_a_bucket_is_its_own),
         cmocka_unit_test(free_slots_and_due_times_are_those_that_exist),
+        cmocka_unit_test(a_slot_is_due_from_its_last_millisecond_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Unit tests of coupons/use: copies, look-ups, the hash of a key. */
+/* Unit tests of coupons/use: copies, look-ups, what ends by itself, the hash of a key, ids. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 #include "coupons/use.h"
 
 #define ALIAS "0123456789abcdef"
+#define NOW 1000000
 
 static struct arena arena;
 
@@ -49,7 +50,7 @@ static void a_new_use_took_nothing(void **state)
     assert_string_equal(u.alias, ALIAS);
     assert_int_equal(u.total + u.today + u.seq + u.version + (int64_t)u.count, 0);
     assert_int_equal(use_today(&u, 0), 0);
-    assert_null(use_by_order(&u, "o"));
+    assert_null(use_by_order(&u, "o", NOW));
     assert_null(use_by_slot(&u, 0, 0));
 }
 
@@ -76,17 +77,44 @@ static void a_key_is_found_only_as_it_was_given(void **state)
 {
     struct use u;
     uint8_t hash[KEY_HASH_LEN];
+    enum key_of which = KEY_OF_SPENDING;
 
     (void)state;
     use_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, NULL, "k1");
     add(&u, 2, SLOT_REVERSED, NULL, "k2");
     key_hash(u.alias, "k2", hash);
-    assert_int_equal(use_by_key(&u, hash)->n, 2);
+    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(which, KEY_OF_FIRST);
     key_hash(u.alias, "k3", hash);
-    assert_null(use_by_key(&u, hash));
+    assert_null(use_by_key(&u, hash, &which));
+    assert_int_equal(which, KEY_OF_NONE);
     key_hash("other alias", "k1", hash);
-    assert_null(use_by_key(&u, hash));
+    assert_null(use_by_key(&u, hash, &which));
+}
+
+static void a_key_says_which_call_it_was(void **state)
+{
+    struct use u;
+    uint8_t hash[KEY_HASH_LEN];
+    enum key_of which;
+    struct redemption *r;
+
+    (void)state;
+    use_init(&u, "ana", ALIAS);
+    add(&u, 1, SLOT_REDEEMED, NULL, "other");
+    r = add(&u, 2, SLOT_REDEEMED, NULL, "make");
+    key_hash(u.alias, "extend", r->extended_key);
+    key_hash(u.alias, "spend", r->spent_key);
+    key_hash(u.alias, "make", hash);
+    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(which, KEY_OF_FIRST);
+    key_hash(u.alias, "extend", hash);
+    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(which, KEY_OF_EXTENSION);
+    key_hash(u.alias, "spend", hash);
+    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(which, KEY_OF_SPENDING);
 }
 
 static void the_border_between_alias_and_key_is_hashed_too(void **state)
@@ -112,15 +140,120 @@ static void an_order_is_found_while_its_redemption_stands(void **state)
     add(&u, 3, SLOT_EXPIRED, "o1", "c");
     add(&u, 4, SLOT_ISSUED, "o1", "d");
     add(&u, 5, SLOT_REDEEMED, NULL, "e");
-    assert_null(use_by_order(&u, "o1"));
+    assert_null(use_by_order(&u, "o1", NOW));
     add(&u, 6, SLOT_REDEEMED, "o1", "f");
     add(&u, 7, SLOT_RESERVED, "o2", "g");
     add(&u, 8, SLOT_RESERVED, "o1", "h");
     add(&u, 9, SLOT_REVERSED, "o1", "i");
-    assert_int_equal(use_by_order(&u, "o1")->n, 8);
-    assert_int_equal(use_by_order(&u, "o2")->n, 7);
-    assert_null(use_by_order(&u, "o3"));
-    assert_null(use_by_order(&u, "O1"));
+    assert_int_equal(use_by_order(&u, "o1", NOW)->n, 8);
+    assert_int_equal(use_by_order(&u, "o2", NOW)->n, 7);
+    assert_null(use_by_order(&u, "o3", NOW));
+    assert_null(use_by_order(&u, "O1", NOW));
+}
+
+static void an_order_whose_hold_ran_out_stands_no_longer(void **state)
+{
+    struct use u;
+
+    (void)state;
+    use_init(&u, "ana", ALIAS);
+    add(&u, 1, SLOT_RESERVED, "o1", "a")->reserved_until_ms = NOW;
+    assert_int_equal(use_by_order(&u, "o1", NOW - 1)->n, 1);
+    assert_null(use_by_order(&u, "o1", NOW)); /* to the millisecond */
+}
+
+/* ---- what ends by itself ---- */
+
+static void a_state_is_read_at_a_time(void **state)
+{
+    static const struct {
+        enum slot_state now;
+        int64_t reserved_until_ms, valid_until_ms, due_ms;
+    } rows[] = {
+        {SLOT_ISSUED, 0, 0, 0},      {SLOT_ISSUED, 0, 70, 70},     {SLOT_ISSUED, 50, 0, 0},      {SLOT_ISSUED, 50, 70, 70},
+        {SLOT_ISSUED, 90, 70, 90},   {SLOT_RESERVED, 50, 0, 50},   {SLOT_RESERVED, 50, 40, 50},  {SLOT_REDEEMED, 50, 40, 0},
+        {SLOT_CANCELLED, 50, 40, 0}, {SLOT_EXPIRED, 50, 40, 0},    {SLOT_REVERSED, 50, 40, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct redemption r = {.state = (uint8_t)rows[i].now, .reserved_until_ms = rows[i].reserved_until_ms,
+                               .valid_until_ms = rows[i].valid_until_ms};
+
+        assert_int_equal(redemption_due(&r), rows[i].due_ms);
+        assert_int_equal(redemption_state(&r, rows[i].due_ms ? rows[i].due_ms - 1 : NOW), rows[i].now);
+        if (rows[i].due_ms)
+            assert_int_equal(redemption_state(&r, rows[i].due_ms), SLOT_EXPIRED);
+    }
+}
+
+/* One issued until 100, and a hold on it until 200; another one issued, without end. */
+static void issue_and_hold(struct use *u)
+{
+    struct redemption *r;
+
+    use_init(u, "ana", ALIAS);
+    r = add(u, 1, SLOT_ISSUED, NULL, "a");
+    r->valid_until_ms = 100;
+    r->reserved_until_ms = 200;
+    add(u, 2, SLOT_ISSUED, NULL, "b");
+    r = add(u, 1, SLOT_RESERVED, "o1", "c");
+    r->g = 2;
+    r->from_n = 1;
+    r->from = 1;
+    r->reserved_until_ms = 200;
+}
+
+static void a_hold_is_found_while_it_stands_or_was_redeemed(void **state)
+{
+    struct use u;
+
+    (void)state;
+    issue_and_hold(&u);
+    assert_ptr_equal(use_hold_on(&u, &u.redemptions[0], 199), &u.redemptions[2]);
+    assert_null(use_hold_on(&u, &u.redemptions[0], 200));
+    assert_null(use_hold_on(&u, &u.redemptions[1], 0));
+    assert_null(use_hold_on(&u, &u.redemptions[2], 0));
+    u.redemptions[2].state = SLOT_REDEEMED;
+    assert_ptr_equal(use_hold_on(&u, &u.redemptions[0], 200), &u.redemptions[2]);
+    u.redemptions[2].state = SLOT_CANCELLED;
+    assert_null(use_hold_on(&u, &u.redemptions[0], 0));
+}
+
+static void the_newest_unspent_one_is_not_held(void **state)
+{
+    struct use u;
+
+    (void)state;
+    issue_and_hold(&u);
+    assert_int_equal(use_unspent(&u, 50)->n, 2);
+    u.redemptions[1].state = SLOT_REDEEMED;
+    assert_null(use_unspent(&u, 50));
+    u.redemptions[0].reserved_until_ms = 60; /* the hold runs out before it does */
+    u.redemptions[2].reserved_until_ms = 60;
+    assert_null(use_unspent(&u, 59));
+    assert_int_equal(use_unspent(&u, 60)->n, 1);
+    assert_null(use_unspent(&u, 100));
+}
+
+static void what_lapsed_is_counted_once_and_a_hold_not_at_all(void **state)
+{
+    struct use u;
+
+    (void)state;
+    issue_and_hold(&u);
+    u.redemptions[0].day_ms = 50;
+    assert_int_equal(use_lapsed(&u, 199), 0); /* the hold puts it off */
+    assert_int_equal(use_lapsed(&u, 200), 1);
+    assert_int_equal(use_lapsed_today(&u, 200, 50), 1);
+    assert_int_equal(use_lapsed_today(&u, 200, 0), 0);
+    add(&u, 3, SLOT_RESERVED, NULL, "d")->reserved_until_ms = 150;
+    assert_int_equal(use_lapsed(&u, 199), 1);
+    assert_int_equal(use_lapsed(&u, 200), 2);
+    assert_int_equal(use_due(&u), 150);
+    u.redemptions[3].state = SLOT_EXPIRED; /* the ledger says so now */
+    assert_int_equal(use_lapsed(&u, 199), 0);
+    assert_int_equal(use_due(&u), 200);
 }
 
 static void today_counts_only_its_own_day(void **state)
@@ -168,12 +301,14 @@ static void a_deep_copy_outlives_what_it_was_made_of(void **state)
     r->order = arena_strdup(&first, "o1");
     r->metadata = arena_strdup(&first, "{\"a\":1}");
     r->code = arena_strdup(&first, "XY");
+    r->first_order = arena_strdup(&first, "o0");
     copy = use_copy(&u, &arena, true);
     arena_free(&first);
     assert_string_equal(copy->user, "ana");
     assert_string_equal(copy->redemptions[0].order, "o1");
     assert_string_equal(copy->redemptions[0].metadata, "{\"a\":1}");
     assert_string_equal(copy->redemptions[0].code, "XY");
+    assert_string_equal(copy->redemptions[0].first_order, "o0");
 }
 
 static void a_copy_of_an_empty_use_can_grow(void **state)
@@ -189,18 +324,74 @@ static void a_copy_of_an_empty_use_can_grow(void **state)
     assert_int_equal(u.count, 0);
 }
 
+/* ---- ids ---- */
+
+static void an_id_says_its_slot_or_its_place(void **state)
+{
+    static const struct {
+        int64_t n, lane;
+        uint32_t g;
+        const char *text;
+    } rows[] = {
+        {0, -1, 1, "0-1"},
+        {1042, -1, 2, "1042-2"},
+        {(INT64_C(1) << 53) - 1, -1, UINT32_MAX, "9007199254740991-4294967295"},
+        {-88, 0, 3, "L0-88-3"},
+        {-((INT64_C(1) << 53) - 1), 63, UINT32_MAX, "L63-9007199254740991-4294967295"},
+    };
+    char text[REDEMPTION_ID_SIZE];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t n = 7, lane = 7;
+        uint32_t g = 7;
+
+        assert_string_equal(redemption_id_text(rows[i].n, rows[i].g, rows[i].lane, text), rows[i].text);
+        assert_true(redemption_id_parse(rows[i].text, &n, &g, &lane));
+        assert_int_equal(n, rows[i].n);
+        assert_int_equal(g, rows[i].g);
+        assert_int_equal(lane, rows[i].lane);
+    }
+}
+
+static void what_is_no_id_is_refused(void **state)
+{
+    static const char *const texts[] = {
+        "", "-", "1", "1-", "-1", "1-0", "01-1", "1-01", "1-1-1", "1-1 ", " 1-1", "+1-1", "1--1", "a-1", "1-a", "1-4294967296",
+        "9007199254740992-1", "99999999999999999999-1", "L", "L0", "L0-1", "L0-0-1", "L0-1-0", "L64-1-1", "L00-1-1", "L0-1-1-1",
+        "L-1-1", "l0-1-1", "L0-1-4294967296", "L0-9007199254740992-1",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int64_t n, lane;
+        uint32_t g;
+
+        if (redemption_id_parse(texts[i], &n, &g, &lane))
+            fail_msg("\"%s\" passes as an id", texts[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_use_took_nothing),
         cmocka_unit_test(many_redemptions_keep_their_order),
         cmocka_unit_test(a_key_is_found_only_as_it_was_given),
+        cmocka_unit_test(a_key_says_which_call_it_was),
         cmocka_unit_test(the_border_between_alias_and_key_is_hashed_too),
         cmocka_unit_test(an_order_is_found_while_its_redemption_stands),
+        cmocka_unit_test(an_order_whose_hold_ran_out_stands_no_longer),
+        cmocka_unit_test(a_state_is_read_at_a_time),
+        cmocka_unit_test(a_hold_is_found_while_it_stands_or_was_redeemed),
+        cmocka_unit_test(the_newest_unspent_one_is_not_held),
+        cmocka_unit_test(what_lapsed_is_counted_once_and_a_hold_not_at_all),
         cmocka_unit_test(today_counts_only_its_own_day),
         cmocka_unit_test(a_copy_can_be_changed_without_the_other_seeing_it),
         cmocka_unit_test(a_deep_copy_outlives_what_it_was_made_of),
         cmocka_unit_test(a_copy_of_an_empty_use_can_grow),
+        cmocka_unit_test(an_id_says_its_slot_or_its_place),
+        cmocka_unit_test(what_is_no_id_is_refused),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,149 @@
+/* Unit tests of coupons/code: what a new code looks like, that each character is as likely, and the loose form. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "coupons/code.h"
+
+#define ALPHABET "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+#define LETTERS 30
+#define LENGTH 10
+#define DRAWN 100000
+
+static struct coupon c;
+
+static int fresh(void **state)
+{
+    (void)state;
+    coupon_init(&c);
+    c.codes.source = CODES_GENERATED;
+    c.codes.length = LENGTH;
+    return 0;
+}
+
+static void a_code_is_its_prefix_and_letters_of_the_alphabet(void **state)
+{
+    static const struct {
+        const char *prefix;
+        int64_t length;
+    } rows[] = {{"", 6}, {"", 32}, {"X-", 10}, {"1234567890abcdef", 32}};
+    char code[CODE_MAX + 1];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t prefix = strlen(rows[i].prefix);
+
+        c.codes.prefix = rows[i].prefix;
+        c.codes.length = rows[i].length;
+        for (int k = 0; k < 100; k++) {
+            code_random(&c, code);
+            assert_memory_equal(code, rows[i].prefix, prefix);
+            assert_int_equal(strlen(code), prefix + (size_t)rows[i].length);
+            assert_int_equal(strspn(code + prefix, ALPHABET), rows[i].length);
+        }
+    }
+}
+
+/* Chi-square over the letters of each place, 29 degrees of freedom: above 90 once in 30 million times. A generator that takes
+ * a byte modulo 30 would get some 370. */
+static void each_letter_is_as_likely_in_each_place(void **state)
+{
+    static int counts[LENGTH][LETTERS];
+    char code[CODE_MAX + 1];
+
+    (void)state;
+    memset(counts, 0, sizeof counts);
+    for (int i = 0; i < DRAWN; i++) {
+        code_random(&c, code);
+        for (int place = 0; place < LENGTH; place++)
+            counts[place][strchr(ALPHABET, code[place]) - ALPHABET]++;
+    }
+    for (int place = 0; place < LENGTH; place++) {
+        double want = (double)DRAWN / LETTERS, chi_square = 0;
+
+        for (int i = 0; i < LETTERS; i++)
+            chi_square += (counts[place][i] - want) * (counts[place][i] - want) / want;
+        if (chi_square > 90)
+            fail_msg("place %d: chi-square %.1f", place, chi_square);
+    }
+}
+
+/* Neighbours share no more letters than chance gives them: one place in thirty. */
+static void one_code_says_nothing_of_the_next(void **state)
+{
+    char code[CODE_MAX + 1], last[CODE_MAX + 1];
+    double want = (double)DRAWN * LENGTH / LETTERS;
+    int same = 0;
+
+    (void)state;
+    code_random(&c, last);
+    for (int i = 0; i < DRAWN; i++) {
+        code_random(&c, code);
+        for (int place = 0; place < LENGTH; place++)
+            same += code[place] == last[place];
+        memcpy(last, code, sizeof code);
+    }
+    assert_true(same > want * 0.9 && same < want * 1.1);
+}
+
+static void an_exact_code_is_looked_up_as_it_is(void **state)
+{
+    char out[CODE_MAX + 1];
+
+    (void)state;
+    assert_true(code_normalise("Ab-c D", MATCH_EXACT, out));
+    assert_string_equal(out, "Ab-c D");
+}
+
+static void a_loose_code_is_the_same_however_it_is_written(void **state)
+{
+    static const char *const spellings[] = {"SUMMER2026", "summer2026", "Summer-2026", " SUM MER-20 26 ", "s-u-m-m-e-r-2-0-2-6"};
+    char out[CODE_MAX + 1];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+        assert_true(code_normalise(spellings[i], MATCH_LOOSE, out));
+        assert_string_equal(out, "SUMMER2026");
+    }
+    assert_true(code_normalise("a_b.c", MATCH_LOOSE, out)); /* nothing else is left out */
+    assert_string_equal(out, "A_B.C");
+}
+
+static void what_is_no_code_is_refused(void **state)
+{
+    static const char longest[] = "1234567890123456789012345678901234567890123456789012345678901234";
+    char longer[sizeof longest + 1], out[CODE_MAX + 1];
+
+    (void)state;
+    for (int match = MATCH_EXACT; match <= MATCH_LOOSE; match++) {
+        assert_true(code_normalise("abcd", (enum codes_match)match, out));
+        assert_true(code_normalise(longest, (enum codes_match)match, out));
+        memcpy(longer, longest, sizeof longest - 1);
+        memcpy(longer + sizeof longest - 1, "5", 2);
+        assert_false(code_normalise(longer, (enum codes_match)match, out));
+        assert_false(code_normalise("abc", (enum codes_match)match, out));
+        assert_false(code_normalise("", (enum codes_match)match, out));
+        assert_false(code_normalise("abc\x7F" "d", (enum codes_match)match, out));
+        assert_false(code_normalise("abc\nd", (enum codes_match)match, out));
+        assert_false(code_normalise("\xC3\xA4\xC3\xA4", (enum codes_match)match, out));
+    }
+    assert_false(code_normalise("- - -", MATCH_LOOSE, out)); /* nothing is left of it */
+    assert_true(code_normalise("- - -", MATCH_EXACT, out));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_code_is_its_prefix_and_letters_of_the_alphabet, fresh),
+        cmocka_unit_test_setup(each_letter_is_as_likely_in_each_place, fresh),
+        cmocka_unit_test_setup(one_code_says_nothing_of_the_next, fresh),
+        cmocka_unit_test_setup(an_exact_code_is_looked_up_as_it_is, fresh),
+        cmocka_unit_test_setup(a_loose_code_is_the_same_however_it_is_written, fresh),
+        cmocka_unit_test_setup(what_is_no_code_is_refused, fresh),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
