@@ -2,8 +2,6 @@
 #include "store/codec.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "store/members.h"
@@ -68,6 +66,10 @@ static const struct member totals_rows[] = {
     MEMBER("redeemed", MEMBER_INT, struct head, redeemed, false, 0),
     MEMBER("ordinal", MEMBER_INT, struct head, ordinal, false, 0),
     MEMBER("discount", MEMBER_INT, struct head, discount_minor, false, 0),
+    MEMBER("turn", MEMBER_INT, struct head, turn, true, 0),
+    MEMBER("low_stock", MEMBER_INT, struct head, low_stock, true, 0),
+    MEMBER("sold_out", MEMBER_INT, struct head, sold_out, true, 0),
+    MEMBER("replenish", MEMBER_INT, struct head, replenish_until, true, 0),
 };
 
 static const struct member day_rows[] = {
@@ -81,25 +83,45 @@ static const struct member entry_rows[] = {
     MEMBER("from", MEMBER_U32, struct entry, from, true, 0),
     MEMBER("count", MEMBER_INT, struct entry, count, false, HAS_RANGE | HAS_COUNT),
     MEMBER("a", MEMBER_CHARS, struct entry, alias, false, HAS_USER),
-    MEMBER("key", MEMBER_BYTES, struct entry, key, false, HAS_TAKING),
+    MEMBER("before", MEMBER_INT, struct entry, before, true, HAS_USER),
+    MEMBER("key", MEMBER_BYTES, struct entry, key, false, HAS_KEY),
     MEMBER("o", MEMBER_INT, struct entry, ordinal, false, HAS_TAKING),
     MEMBER("left", MEMBER_INT, struct entry, left, false, HAS_TAKING),
     MEMBER("day", MEMBER_INT, struct entry, day, false, HAS_TAKING),
     MEMBER("discount", MEMBER_INT, struct entry, discount_minor, false, HAS_MONEY),
     MEMBER("until", MEMBER_TIME, struct entry, reserved_until_ms, true, 0),
     MEMBER("valid", MEMBER_TIME, struct entry, valid_until_ms, true, 0),
+    MEMBER("was", MEMBER_STATE, struct entry, was, false, HAS_WAS),
+    MEMBER("held", MEMBER_INT, struct entry, held_minor, true, HAS_WAS),
     MEMBER("same_day", MEMBER_BOOL, struct entry, same_day, false, HAS_SAME_DAY),
     MEMBER("since", MEMBER_INT, struct entry, since, false, HAS_SINCE),
     MEMBER("job", MEMBER_TEXT, struct entry, job, true, HAS_JOB), /* none: a PATCH lowered the cap */
     MEMBER("step", MEMBER_INT, struct entry, step, true, HAS_JOB),
+    MEMBER("by", MEMBER_TEXT, struct entry, by, true, HAS_BY),
 };
 
 static const struct member who_rows[] = {
     MEMBER("u", MEMBER_TEXT, struct entry, user, true, 0), /* gone once the user is erased */
     MEMBER("o", MEMBER_TEXT, struct entry, order, true, 0),
     MEMBER("m", MEMBER_TEXT, struct entry, metadata, true, 0),
+    MEMBER("c", MEMBER_TEXT, struct entry, code, true, 0),
     MEMBER("f", MEMBER_BYTES, struct entry, fingerprint, true, 0),
 };
+
+/* from_n beside `from`: with slots it is always the slot itself, and left out. */
+static void put_from_n(bson_t *doc, uint32_t from, int64_t from_n, int64_t n)
+{
+    if (from && from_n != n)
+        put_int(doc, "from_n", from_n);
+}
+
+static bool get_from_n(const bson_t *doc, uint32_t from, int64_t *from_n, int64_t n)
+{
+    bson_iter_t it;
+
+    *from_n = from ? n : 0;
+    return !from || !bson_iter_init_find(&it, doc, "from_n") || get_int(&it, from_n);
+}
 
 static void put_definition(bson_t *doc, const struct entry *e)
 {
@@ -124,6 +146,7 @@ static void put_entries(bson_t *doc, const struct batch *b)
         bson_append_document_begin(&array, array_key(i, buffer), -1, &entry);
         bson_append_utf8(&entry, "k", 1, entry_kind_name(e->kind), -1);
         members_write(&entry, ROWS(entry_rows), entry_members[e->kind], e);
+        put_from_n(&entry, e->from, e->from_n, e->n);
         if (entry_members[e->kind] & HAS_DEFINITION)
             put_definition(&entry, e);
         bson_append_document_end(&array, &entry);
@@ -131,9 +154,18 @@ static void put_entries(bson_t *doc, const struct batch *b)
     bson_append_array_end(doc, &array);
 }
 
+static void put_ended_id(bson_t *doc, bson_t *array, size_t *count, int64_t lane, int64_t n, uint32_t g)
+{
+    char buffer[16], text[REDEMPTION_ID_SIZE];
+
+    if (*count == 0)
+        bson_append_array_begin(doc, "ended", 5, array);
+    bson_append_utf8(array, array_key((*count)++, buffer), -1, redemption_id_text(n, g, lane, text), -1);
+}
+
+/* A reversal of a hold ends the issued one beneath it too. */
 static void put_ended(bson_t *doc, const struct batch *b)
 {
-    char buffer[16], text[40];
     size_t count = 0;
     bson_t array;
 
@@ -142,10 +174,9 @@ static void put_ended(bson_t *doc, const struct batch *b)
 
         if (!entry_ends(e))
             continue;
-        if (count == 0)
-            bson_append_array_begin(doc, "ended", 5, &array);
-        snprintf(text, sizeof text, "%" PRId64 "-%" PRIu32, e->n, e->g);
-        bson_append_utf8(&array, array_key(count++, buffer), -1, text, -1);
+        put_ended_id(doc, &array, &count, b->lane, e->n, e->g);
+        if (e->kind == ENTRY_REVERSE && e->from)
+            put_ended_id(doc, &array, &count, b->lane, e->from_n, e->from);
     }
     if (count)
         bson_append_array_end(doc, &array);
@@ -214,7 +245,8 @@ static bool get_entry(const bson_t *doc, const char *coupon, struct entry *e, st
     if (!find_text(doc, "k", &kind))
         return false;
     e->kind = entry_kind_of_name(kind);
-    if (e->kind == ENTRY_KIND_COUNT || !members_read(doc, ROWS(entry_rows), entry_members[e->kind], e, a))
+    if (e->kind == ENTRY_KIND_COUNT || !members_read(doc, ROWS(entry_rows), entry_members[e->kind], e, a) ||
+        !get_from_n(doc, e->from, &e->from_n, e->n))
         return false;
     return !(entry_members[e->kind] & HAS_DEFINITION) || get_entry_definition(doc, coupon, e, a);
 }
@@ -297,7 +329,10 @@ static const struct member use_rows[] = {
     MEMBER("total", MEMBER_INT, struct use, total, false, 0),
     MEMBER("day", MEMBER_TIME, struct use, day_ms, false, 0),
     MEMBER("today", MEMBER_INT, struct use, today, false, 0),
+    MEMBER("erased", MEMBER_TIME, struct use, erased_ms, true, 0),
     MEMBER("step", MEMBER_INT, struct use, job_step, true, 0),
+    MEMBER("turn", MEMBER_INT, struct use, job_turn, true, 0),
+    MEMBER("fence", MEMBER_INT, struct use, job_fence, true, 0),
 };
 
 static const struct member redemption_rows[] = {
@@ -306,6 +341,7 @@ static const struct member redemption_rows[] = {
     MEMBER("from", MEMBER_U32, struct redemption, from, true, 0),
     MEMBER("lane", MEMBER_INT, struct redemption, lane, true, 0),
     MEMBER("seq", MEMBER_INT, struct redemption, seq, false, 0),
+    MEMBER_LIKE("last_seq", MEMBER_INT, struct redemption, last_seq, seq),
     MEMBER("ordinal", MEMBER_INT, struct redemption, ordinal, true, 0),
     MEMBER("at", MEMBER_TIME, struct redemption, at_ms, false, 0),
     MEMBER("counts_on", MEMBER_TIME, struct redemption, day_ms, false, 0),
@@ -314,31 +350,58 @@ static const struct member redemption_rows[] = {
     MEMBER("valid", MEMBER_TIME, struct redemption, valid_until_ms, true, 0),
     MEMBER("discount", MEMBER_INT, struct redemption, discount_minor, true, 0),
     MEMBER("state", MEMBER_STATE, struct redemption, state, false, 0),
-    MEMBER("first", MEMBER_STATE, struct redemption, first_state, false, 0),
+    MEMBER_LIKE("first", MEMBER_STATE, struct redemption, first_state, state),
+    MEMBER_LIKE("first_until", MEMBER_TIME, struct redemption, first_until_ms, reserved_until_ms),
+    MEMBER_LIKE("first_discount", MEMBER_INT, struct redemption, first_discount_minor, discount_minor),
+    MEMBER("first_order", MEMBER_TEXT, struct redemption, first_order, true, 0),
     MEMBER("left", MEMBER_INT, struct redemption, left, false, 0),
     MEMBER("day", MEMBER_INT, struct redemption, day, false, 0),
     MEMBER("user", MEMBER_INT, struct redemption, user, false, 0),
     MEMBER("user_day", MEMBER_INT, struct redemption, user_day, false, 0),
     MEMBER("key", MEMBER_BYTES, struct redemption, key, false, 0),
     MEMBER("f", MEMBER_BYTES, struct redemption, fingerprint, false, 0),
+    MEMBER("extended_key", MEMBER_BYTES, struct redemption, extended_key, true, 0),
+    MEMBER("extended_f", MEMBER_BYTES, struct redemption, extended_fingerprint, true, 0),
+    MEMBER("spent_key", MEMBER_BYTES, struct redemption, spent_key, true, 0),
+    MEMBER("spent_f", MEMBER_BYTES, struct redemption, spent_fingerprint, true, 0),
     MEMBER("order", MEMBER_TEXT, struct redemption, order, true, 0),
     MEMBER("metadata", MEMBER_TEXT, struct redemption, metadata, true, 0),
     MEMBER("code", MEMBER_TEXT, struct redemption, code, true, 0),
 };
 
+/* With slots, what ends by itself is found by its bucket. */
+static int64_t due_without_slots(const struct use *u)
+{
+    for (size_t i = 0; i < u->count; i++)
+        if (u->redemptions[i].n < 0)
+            return use_due(u);
+    return 0;
+}
+
 void codec_use_put(bson_t *view, const struct use *u)
 {
+    int64_t due_ms = due_without_slots(u);
     bson_t array, row;
     char buffer[16];
 
     members_write(view, ROWS(use_rows), 0, u);
+    if (due_ms)
+        bson_append_date_time(view, "due", 3, due_ms);
     bson_append_array_begin(view, "redemptions", 11, &array);
     for (size_t i = 0; i < u->count; i++) {
+        const struct redemption *r = &u->redemptions[i];
+
         bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
-        members_write(&row, ROWS(redemption_rows), 0, &u->redemptions[i]);
+        members_write(&row, ROWS(redemption_rows), 0, r);
+        put_from_n(&row, r->from, r->from_n, r->n);
         bson_append_document_end(&array, &row);
     }
     bson_append_array_end(view, &array);
+}
+
+static bool get_redemption(const bson_t *row, struct redemption *r, struct arena *a)
+{
+    return members_read(row, ROWS(redemption_rows), 0, r, a) && get_from_n(row, r->from, &r->from_n, r->n);
 }
 
 static bool get_redemptions(const bson_t *view, struct use *u, struct arena *a)
@@ -351,8 +414,7 @@ static bool get_redemptions(const bson_t *view, struct use *u, struct arena *a)
     u->capacity = array_count(&array);
     u->redemptions = u->capacity ? arena_array(a, u->capacity, sizeof *u->redemptions) : NULL;
     while (bson_iter_next(&it))
-        if (!get_document(&it, &row) ||
-            !members_read(&row, ROWS(redemption_rows), 0, &u->redemptions[u->count++], a))
+        if (!get_document(&it, &row) || !get_redemption(&row, &u->redemptions[u->count++], a))
             return false;
     return it.err_off == 0;
 }
@@ -411,7 +473,13 @@ static void put_generations(bson_t *doc, const struct bucket *k)
 
 static bool slot_is_untouched(const struct slot *s)
 {
-    return s->state == SLOT_FREE && !s->user && s->at_ms == 0 && s->due_ms == 0 && s->from == 0;
+    return s->state == SLOT_FREE && !s->user && s->at_ms == 0 && s->due_ms == 0 && s->from == 0 && s->current == 0;
+}
+
+/* The generation that stands in a slot, but for an issued one that a hold has been on. */
+static uint32_t usual_current(const struct slot *s)
+{
+    return s->state == SLOT_FREE || s->state == SLOT_RETIRED ? 0 : s->generation;
 }
 
 static void put_touched(bson_t *doc, const struct bucket *k)
@@ -428,6 +496,8 @@ static void put_touched(bson_t *doc, const struct bucket *k)
         bson_append_document_begin(&array, array_key(count++, buffer), -1, &row);
         bson_append_int32(&row, "i", 1, i);
         members_write(&row, ROWS(slot_rows), 0, &k->slots[i]);
+        if (k->slots[i].current != usual_current(&k->slots[i]))
+            put_int(&row, "current", k->slots[i].current);
         bson_append_document_end(&array, &row);
     }
     if (count)
@@ -465,6 +535,17 @@ static bool get_generations(const bson_t *doc, struct bucket *k)
     return it.err_off == 0;
 }
 
+static bool get_current(const bson_t *row, struct slot *s)
+{
+    int64_t current = usual_current(s);
+    bson_iter_t it;
+
+    if (bson_iter_init_find(&it, row, "current") && (!get_int(&it, &current) || current < 0 || current > UINT32_MAX))
+        return false;
+    s->current = (uint32_t)current;
+    return true;
+}
+
 static bool get_touched(const bson_t *doc, struct bucket *k)
 {
     int64_t i, last = -1;
@@ -478,7 +559,7 @@ static bool get_touched(const bson_t *doc, struct bucket *k)
     while (bson_iter_next(&it)) {
         if (!get_document(&it, &row) || !find_int(&row, "i", &i) || i <= last || i >= BUCKET_SLOTS)
             return false;
-        if (!members_read(&row, ROWS(slot_rows), 0, &k->slots[i], NULL))
+        if (!members_read(&row, ROWS(slot_rows), 0, &k->slots[i], NULL) || !get_current(&row, &k->slots[i]))
             return false;
         last = i;
     }

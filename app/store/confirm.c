@@ -45,7 +45,7 @@ static bool pulse_once(struct door *d, struct store_time *after)
 }
 
 /* Twice, since two doors may race to insert their document. */
-static bool pulse(struct door *d, struct store_time *after)
+bool door_pulse(struct door *d, struct store_time *after)
 {
     bool taken = false;
 
@@ -144,7 +144,7 @@ enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t
             status = confirm_linearizable(d, &confirms[i]);
         return status;
     }
-    if (!pulse(d, &after))
+    if (!door_pulse(d, &after))
         return STORE_FAILED;
     put_followers(&command, confirms, count);
     door_read_options(d, &command, after, count + 1);

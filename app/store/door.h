@@ -89,6 +89,9 @@ void door_read_options(struct door *d, bson_t *command, struct store_time after,
 void door_write_options(struct door *d, bson_t *command);
 void door_write_concern(struct door *d, bson_t *command);
 
+/* A write that a majority takes: a read not before *after sees all that was acknowledged before the call (confirm.c). */
+bool door_pulse(struct door *d, struct store_time *after);
+
 /* The filter {_id: {$in: [...]}} behind mongos must name the shards' key too: append "_id.c" for those coupons.
  * coupon(context, i) is the i-th of count. */
 void door_add_coupons(struct door *d, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
@@ -129,6 +132,8 @@ enum store_status buckets_read(struct door *d, const bson_t *command, struct buc
 enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
 enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                               struct batch **batches, size_t *count);
+enum store_status lane_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
+                             struct batch **batch);
 enum store_status lane_append(struct store *s, struct append *appends, size_t count);
 enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t count);
 enum store_status lane_write_marks(struct store *s, const struct mark_write *marks, size_t count);
@@ -137,8 +142,16 @@ enum store_status views_coupon(struct store *s, const char *coupon, struct store
 enum store_status views_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
                              size_t count);
 enum store_status views_buckets(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
-enum store_status views_free_buckets(struct store *s, struct store_time after, const char *coupon, int64_t lane,
-                                     int64_t from, size_t most, struct bucket *buckets, size_t *count);
+enum store_status views_free_buckets(struct store *s, struct store_time after, const struct free_search *search,
+                                     struct bucket *buckets, size_t *count);
+enum store_status views_due_buckets(struct store *s, struct store_time after, const char *coupon, int64_t lane,
+                                    int64_t at_ms, size_t most, struct bucket *buckets, size_t *count,
+                                    int64_t *next_due_ms);
+enum store_status views_due_uses(struct store *s, struct store_time after, const char *coupon, int64_t at_ms,
+                                 size_t most, struct arena *a, struct use **uses, size_t *count,
+                                 int64_t *next_due_ms);
+enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count);
+enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);
 enum store_status views_write(struct store *s, struct view_write *views, size_t count, struct store_time *when);
 enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
 enum store_status time_now(struct store *s, int64_t *utc_ms);

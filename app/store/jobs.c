@@ -12,7 +12,9 @@
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
-static const char *const kind_names[JOB_KIND_COUNT] = {[JOB_GENERATE] = "generate", [JOB_RETIRE] = "retire"};
+static const char *const kind_names[JOB_KIND_COUNT] = {[JOB_GENERATE] = "generate", [JOB_RETIRE] = "retire",
+                                                       [JOB_IMPORT] = "import", [JOB_EXPORT] = "export",
+                                                       [JOB_CLEANUP] = "cleanup"};
 static const char *const state_names[JOB_STATE_COUNT] = {[JOB_QUEUED] = "queued", [JOB_RUNNING] = "running",
                                                          [JOB_DONE] = "done", [JOB_FAILED] = "failed",
                                                          [JOB_CANCELLED] = "cancelled"};
@@ -35,6 +37,7 @@ static const struct member job_rows[] = {
     MEMBER("done", MEMBER_INT, struct job, done, false, 0),
     MEMBER("total", MEMBER_INT, struct job, total, false, 0),
     MEMBER("until", MEMBER_INT, struct job, until, false, 0),
+    MEMBER("upload", MEMBER_TEXT, struct job, upload, true, 0),
     MEMBER("column", MEMBER_INT, struct job, column, true, 0),
     MEMBER("digest", MEMBER_TEXT, struct job, digest, true, 0),
     MEMBER("result", MEMBER_TEXT, struct job, result, true, 0),
@@ -338,6 +341,27 @@ enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fenc
 
     arena_init(&arena, 0);
     status = modify(s, &command, &arena, &job);
+    arena_free(&arena);
+    return status;
+}
+
+enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fence, int64_t not_before_ms)
+{
+    enum store_status status;
+    struct arena arena;
+    struct job *job;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "findAndModify", "jobs",
+        "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running", "}",
+        "update", "{",
+            "$set", "{", "state", "queued", "not_before", BCON_DATE_TIME(not_before_ms), "}",
+            "$unset", "{", "lease", BCON_INT32(1), "}",
+        "}");
+    /* clang-format on */
+
+    arena_init(&arena, 0);
+    status = modify(s, command, &arena, &job);
     arena_free(&arena);
     return status;
 }

@@ -221,6 +221,17 @@ static bool use_row(const bson_t *doc, void *context)
     return true;
 }
 
+/* The tombstone of one who was erased, and whose name may be somebody's again, is no use. */
+static bool living_use_row(const bson_t *doc, void *context)
+{
+    struct use_list *list = context;
+
+    if (!use_row(doc, list))
+        return false;
+    list->count -= list->uses[list->count - 1]->erased_ms != 0;
+    return true;
+}
+
 enum store_status mongo_user_uses(struct store *s, const char *user, struct arena *a, const char ***coupon_ids,
                                   struct use ***uses, size_t *count)
 {
@@ -234,7 +245,7 @@ enum store_status mongo_user_uses(struct store *s, const char *user, struct aren
         begin_find(&command, "users", &filter);
         BSON_APPEND_UTF8(&filter, "_id.u", user);
         end_find(d, &command, &filter, NULL, 0, 0);
-        status = door_read(d, &command, use_row, &list);
+        status = door_read(d, &command, living_use_row, &list);
     }
     *uses = list.uses;
     *coupon_ids = list.coupons;
@@ -326,17 +337,22 @@ static enum store_status one_batch(struct door *d, bson_t *command, bson_t *filt
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
-enum store_status mongo_ledger_ended(struct store *s, const char *coupon, int64_t n, uint32_t g, struct batch **batch)
+enum store_status lane_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
+                             struct batch **batch)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    char text[40];
+    char text[REDEMPTION_ID_SIZE];
     bson_t filter;
 
-    snprintf(text, sizeof text, "%" PRId64 "-%" PRIu32, n, g);
     begin_find(&command, "ledger", &filter);
     BSON_APPEND_UTF8(&filter, "_id.c", coupon);
-    BSON_APPEND_UTF8(&filter, "ended", text);
+    BSON_APPEND_UTF8(&filter, "ended", redemption_id_text(n, g, lane, text));
     return one_batch(door_of(s), &command, &filter, batch);
+}
+
+enum store_status mongo_ledger_ended(struct store *s, const char *coupon, int64_t n, uint32_t g, struct batch **batch)
+{
+    return lane_ended(s, coupon, 0, n, g, batch);
 }
 
 enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t lane, int64_t seq, struct batch **batch)

@@ -69,14 +69,19 @@ static bool applies(const struct member *m, unsigned has)
     return m->when == 0 || (m->when & has);
 }
 
+static bool is_left_out(const struct member *m, const void *from)
+{
+    const char *base = from;
+
+    return m->alike ? memcmp(base + m->offset, base + m->like, m->size) == 0
+                    : m->optional && is_zero(base + m->offset, m->size);
+}
+
 void members_write(bson_t *doc, const struct member *rows, size_t count, unsigned has, const void *from)
 {
-    for (size_t i = 0; i < count; i++) {
-        const void *value = (const char *)from + rows[i].offset;
-
-        if (applies(&rows[i], has) && !(rows[i].optional && is_zero(value, rows[i].size)))
-            write_member(doc, &rows[i], value);
-    }
+    for (size_t i = 0; i < count; i++)
+        if (applies(&rows[i], has) && !is_left_out(&rows[i], from))
+            write_member(doc, &rows[i], (const char *)from + rows[i].offset);
 }
 
 /* ---- reading ---- */
@@ -284,9 +289,14 @@ bool members_read(const bson_t *doc, const struct member *rows, size_t count, un
     }
     if (it.err_off)
         return false;
-    for (size_t i = 0; i < count; i++)
-        if (!rows[i].optional && applies(&rows[i], has) && !(seen & (UINT64_C(1) << i)))
+    for (size_t i = 0; i < count; i++) {
+        if (seen & (UINT64_C(1) << i) || !applies(&rows[i], has))
+            continue;
+        if (rows[i].alike)
+            memcpy((char *)into + rows[i].offset, (const char *)into + rows[i].like, rows[i].size);
+        else if (!rows[i].optional)
             return false;
+    }
     return true;
 }
 

@@ -32,7 +32,9 @@ struct member {
     uint8_t name_len;
     uint8_t type;    /* enum member_type */
     bool optional;   /* left out when zero or NULL */
+    bool alike;      /* left out when it equals the member at `like`, and read as that; not for texts */
     uint16_t offset;
+    uint16_t like;
     uint16_t size;
     unsigned when;   /* 0: always; else only with one of these bits */
 };
@@ -41,6 +43,12 @@ struct member {
     {                                                                                                                  \
         .name = (text), .name_len = sizeof(text) - 1, .type = (kind), .optional = (is_optional),                       \
         .offset = offsetof(shape, field), .size = sizeof(((shape *)0)->field), .when = (bits)                          \
+    }
+/* A row whose member mostly equals `other`. */
+#define MEMBER_LIKE(text, kind, shape, field, other)                                                                   \
+    {                                                                                                                  \
+        .name = (text), .name_len = sizeof(text) - 1, .type = (kind), .alike = true,                                   \
+        .offset = offsetof(shape, field), .like = offsetof(shape, other), .size = sizeof(((shape *)0)->field)          \
     }
 #define MEMBERS_MAX 64 /* rows of one table */
 

@@ -36,8 +36,11 @@ static const struct collection_row collections[] = {
     {"buckets", "{\"_id.c\": \"hashed\"}"},
     {"totals", "{\"_id.c\": \"hashed\"}"},
     {"marks", "{\"_id.c\": \"hashed\"}"},
+    {"codes", "{\"_id.c\": \"hashed\"}"},
+    {"code_buckets", "{\"_id.c\": \"hashed\"}"},
     {"pulses", NULL}, /* written to by those who confirm a tail: see confirm.c */
     {"jobs", NULL},
+    {"parts", NULL},
     {"keys", NULL},
     {"schema", NULL},
 };
@@ -49,8 +52,21 @@ static const struct index_row indexes[] = {
     {"coupons", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
     /* the wallet */
     {"users", "user", "{\"_id.u\": 1}", NULL, false},
-    /* the stash */
+    /* what ends by itself, of a coupon without slots and of all; and tombstones: few views are in these */
+    {"users", "due", "{\"_id.c\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
+    {"users", "due_all", "{\"view.due\": 1, \"_id.c\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
+    {"users", "erased", "{\"view.erased\": 1}", "{\"view.erased\": {\"$exists\": true}}", false},
+    /* the stash, in order and at random */
     {"buckets", "free", "{\"_id.c\": 1, \"view.lane\": 1, \"_id.b\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
+    {"buckets", "pick", "{\"_id.c\": 1, \"view.lane\": 1, \"view.pick\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
+    /* what ends by itself, of a lane and of all */
+    {"buckets", "due", "{\"_id.c\": 1, \"view.lane\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
+    {"buckets", "due_all", "{\"view.due\": 1, \"_id.c\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
+    /* the box at checkout */
+    {"codes", "code", "{\"_id.code\": 1}", NULL, false},
+    /* uploads that nobody needs any more */
+    {"parts", "at", "{\"at\": 1}", NULL, false},
+    {"jobs", "upload", "{\"upload\": 1}", "{\"upload\": {\"$exists\": true}}", false},
     /* reports over all coupons */
     {"totals", "at", "{\"_id.at\": 1}", NULL, false},
     {"totals", "coupon_at", "{\"_id.c\": 1, \"_id.at\": 1}", NULL, false},
@@ -79,11 +95,15 @@ static void log_driver(mongoc_log_level_t level, const char *domain, const char 
 static const struct store_ops mongo_ops = {
     .mark = lane_mark,
     .ledger = lane_ledger,
-    .ended = mongo_ledger_ended,
+    .ended = lane_ended,
     .coupon = views_coupon,
     .uses = views_uses,
     .buckets = views_buckets,
     .free_buckets = views_free_buckets,
+    .due_buckets = views_due_buckets,
+    .due_uses = views_due_uses,
+    .codes = codes_look_up,
+    .bucket_codes = codes_of_buckets,
     .append = lane_append,
     .confirm = lane_confirm,
     .write_views = views_write,

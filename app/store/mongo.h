@@ -182,7 +182,7 @@ enum store_status mongo_user_uses(struct store *s, const char *user, struct aren
 /* Batches with seq < before (INT64_MAX: from the tail), descending. Majority. */
 enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t lane, int64_t before, size_t most,
                                     struct batch **batches, size_t *count);
-/* The batch that ended generation g of slot n; STORE_NOT_FOUND. */
+/* The batch that ended generation g of slot n; STORE_NOT_FOUND. (Without slots: the door's ops->ended.) */
 enum store_status mongo_ledger_ended(struct store *s, const char *coupon, int64_t n, uint32_t g, struct batch **batch);
 /* One batch by seq; STORE_NOT_FOUND. */
 enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t lane, int64_t seq, struct batch **batch);

@@ -196,34 +196,154 @@ enum store_status buckets_read(struct door *d, const bson_t *command, struct buc
     return status;
 }
 
-/* By the partial index on buckets that have free slots. */
-enum store_status views_free_buckets(struct store *s, struct store_time after, const char *coupon, int64_t lane,
-                                     int64_t from, size_t most, struct bucket *buckets, size_t *count)
+/* {name: {op: value}}, ascending from there on. */
+static void put_bound(bson_t *filter, const char *name, const char *op, int64_t value, bool is_time)
 {
+    bson_t sub;
+
+    bson_append_document_begin(filter, name, -1, &sub);
+    if (is_time)
+        bson_append_date_time(&sub, op, -1, value);
+    else
+        bson_append_int64(&sub, op, -1, value);
+    bson_append_document_end(filter, &sub);
+}
+
+static void end_sorted(struct door *d, bson_t *command, struct store_time after, const char *by, size_t most)
+{
+    bson_t sort;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
+    bson_append_int32(&sort, by, -1, 1);
+    bson_append_document_end(command, &sort);
+    BSON_APPEND_INT64(command, "limit", (int64_t)most);
+    door_read_options(d, command, after, most);
+}
+
+/* By the partial indexes on buckets that have free slots: in their order, or in that of their random numbers. */
+enum store_status views_free_buckets(struct store *s, struct store_time after, const struct free_search *search,
+                                     struct bucket *buckets, size_t *count)
+{
+    const char *by = search->random ? "view.pick" : "_id.b";
     struct door *d = door_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, sub;
+    bson_t filter;
 
     *count = 0;
-    if (most == 0)
+    if (search->most == 0)
         return STORE_OK;
     BSON_APPEND_UTF8(&command, "find", "buckets");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id.c", coupon);
-    BSON_APPEND_INT64(&filter, "view.lane", lane);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.b", &sub);
-    BSON_APPEND_INT64(&sub, "$gte", from);
-    bson_append_document_end(&filter, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "view.free", &sub);
-    BSON_APPEND_INT32(&sub, "$gt", 0);
-    bson_append_document_end(&filter, &sub);
+    BSON_APPEND_UTF8(&filter, "_id.c", search->coupon);
+    BSON_APPEND_INT64(&filter, "view.lane", search->lane);
+    put_bound(&filter, by, "$gte", search->from, false);
+    put_bound(&filter, "view.free", "$gt", 0, false);
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
-    BSON_APPEND_INT32(&sub, "_id.b", 1);
-    bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    door_read_options(d, &command, after, most);
-    return buckets_read(d, &command, buckets, most, count);
+    end_sorted(d, &command, after, by, search->most);
+    return buckets_read(d, &command, buckets, search->most, count);
+}
+
+/* ---- what ends by itself: by the partial indexes on `due` ---- */
+
+/* A find for those with a due time, the earliest first, one more than wanted: the first that is left out says when the next
+ * one ends. lane -1: any. */
+static void put_due_search(struct door *d, bson_t *command, struct store_time after, const char *collection,
+                           const char *coupon, int64_t lane, size_t most)
+{
+    bson_t filter;
+
+    BSON_APPEND_UTF8(command, "find", collection);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
+    BSON_APPEND_UTF8(&filter, "_id.c", coupon);
+    if (lane >= 0)
+        BSON_APPEND_INT64(&filter, "view.lane", lane);
+    put_bound(&filter, "view.due", "$gt", 0, true);
+    bson_append_document_end(command, &filter);
+    end_sorted(d, command, after, "view.due", most + 1);
+}
+
+struct due_list {
+    int64_t at_ms;
+    struct bucket *buckets; /* or */
+    struct use **uses;
+    struct arena *arena;
+    size_t count, most;
+    int64_t next_ms;
+};
+
+/* False: nothing is to be read of this row, which is due later, or one too many. */
+static bool due_is_wanted(const bson_t *doc, struct due_list *list, bool *wanted)
+{
+    int64_t due_ms;
+    bson_t view;
+
+    if (!find_document(doc, "view", &view) || !find_time(&view, "due", &due_ms))
+        return false;
+    *wanted = due_ms <= list->at_ms && list->count < list->most;
+    if (!*wanted && !list->next_ms)
+        list->next_ms = due_ms;
+    return true;
+}
+
+static bool due_bucket_row(const bson_t *doc, void *context)
+{
+    struct due_list *list = context;
+    bool wanted;
+
+    if (!due_is_wanted(doc, list, &wanted))
+        return false;
+    if (wanted && !codec_bucket_get(doc, &list->buckets[list->count]))
+        return false;
+    list->count += wanted;
+    return true;
+}
+
+static bool due_use_row(const bson_t *doc, void *context)
+{
+    struct due_list *list = context;
+    bool wanted;
+
+    if (!due_is_wanted(doc, list, &wanted))
+        return false;
+    if (wanted && !(list->uses[list->count] = codec_use_get(doc, list->arena, NULL)))
+        return false;
+    list->count += wanted;
+    return true;
+}
+
+enum store_status views_due_buckets(struct store *s, struct store_time after, const char *coupon, int64_t lane,
+                                    int64_t at_ms, size_t most, struct bucket *buckets, size_t *count,
+                                    int64_t *next_due_ms)
+{
+    struct due_list list = {.at_ms = at_ms, .buckets = buckets, .most = most};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    enum store_status status;
+
+    put_due_search(d, &command, after, "buckets", coupon, lane, most);
+    status = door_read(d, &command, due_bucket_row, &list);
+    if (status != STORE_OK)
+        while (list.count > 0)
+            bucket_release(&list.buckets[--list.count]);
+    *count = list.count;
+    *next_due_ms = list.next_ms;
+    return status;
+}
+
+enum store_status views_due_uses(struct store *s, struct store_time after, const char *coupon, int64_t at_ms,
+                                 size_t most, struct arena *a, struct use **uses, size_t *count,
+                                 int64_t *next_due_ms)
+{
+    struct due_list list = {.at_ms = at_ms, .uses = uses, .arena = a, .most = most};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    enum store_status status;
+
+    put_due_search(d, &command, after, "users", coupon, -1, most);
+    status = door_read(d, &command, due_use_row, &list);
+    *count = status == STORE_OK ? list.count : 0;
+    *next_due_ms = list.next_ms;
+    return status;
 }
 
 /* ---- the definition ---- */

@@ -1,0 +1,444 @@
+/* store/codes.c -- reading codes: which slot has one, what a bucket's are, and what is known of those to be drafted. */
+#include "store/codes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/members.h"
+
+#define ROWS(table) (table), sizeof(table) / sizeof *(table)
+
+void codes_put_id(bson_t *doc, const char *name, const char *coupon, const char *code)
+{
+    bson_t id;
+
+    bson_append_document_begin(doc, name, -1, &id);
+    bson_append_utf8(&id, "c", 1, coupon, -1);
+    bson_append_utf8(&id, "code", 4, code, -1);
+    bson_append_document_end(doc, &id);
+}
+
+void codes_directory_form(const char *code, char form[CODE_MAX + 1])
+{
+    /* one of hyphens alone has no loose form, and stands as it is */
+    if (!code_normalise(code, MATCH_LOOSE, form) && !code_normalise(code, MATCH_EXACT, form))
+        form[0] = '\0';
+}
+
+/* ---- look-ups ---- */
+
+/* The items by coupon and code: an open table of indices, since an import asks for thousands. */
+struct look_table {
+    struct look_up *items;
+    uint32_t *slots; /* index + 1; 0: empty */
+    size_t mask;
+};
+
+static size_t look_hash(const char *coupon, const char *code)
+{
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+
+    for (const char *p = code; *p; p++)
+        h = (h ^ (unsigned char)*p) * 1099511628211u;
+    for (const char *p = coupon; *p; p++)
+        h = (h ^ (unsigned char)*p) * 1099511628211u;
+    return (size_t)(h ^ h >> 32);
+}
+
+static void look_table_init(struct look_table *t, struct look_up *items, size_t count)
+{
+    size_t size = 8;
+
+    while (size < count * 2)
+        size *= 2;
+    *t = (struct look_table){items, calloc(size, sizeof *t->slots), size - 1};
+    if (!t->slots)
+        abort();
+    for (size_t i = 0; i < count; i++) {
+        size_t at = look_hash(items[i].coupon, items[i].code) & t->mask;
+
+        while (t->slots[at])
+            at = (at + 1) & t->mask;
+        t->slots[at] = (uint32_t)i + 1;
+    }
+}
+
+/* The same code may have been asked for more than once: all get it. */
+static bool look_row(const bson_t *doc, void *context)
+{
+    static const struct member rows[] = {
+        MEMBER("n", MEMBER_INT, struct look_up, n, true, 0),
+        MEMBER("j", MEMBER_CHARS, struct look_up, job, true, 0),
+        MEMBER("r", MEMBER_INT, struct look_up, row, true, 0),
+        MEMBER("o", MEMBER_CHARS, struct look_up, owner, true, 0),
+    };
+    const struct look_table *t = context;
+    const char *coupon, *code;
+
+    if (!codec_id_text(doc, "code", &coupon, &code))
+        return false;
+    for (size_t at = look_hash(coupon, code) & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
+        struct look_up *item = &t->items[t->slots[at] - 1];
+
+        if (strcmp(item->code, code) != 0 || strcmp(item->coupon, coupon) != 0)
+            continue;
+        if (!members_read(doc, ROWS(rows), 0, item, NULL))
+            return false;
+        item->found = true;
+    }
+    return true;
+}
+
+static const char *look_coupon(const void *context, size_t i)
+{
+    const struct look_up *items = context;
+
+    return items[i].coupon;
+}
+
+static void put_look_filter(struct door *d, bson_t *filter, const struct look_up *items, size_t count)
+{
+    bson_t clause, list;
+    char buffer[16];
+
+    if (count == 1) {
+        codes_put_id(filter, "_id", items[0].coupon, items[0].code);
+        return;
+    }
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
+    for (size_t i = 0; i < count; i++)
+        codes_put_id(&list, array_key(i, buffer), items[i].coupon, items[i].code);
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(filter, &clause);
+    door_add_coupons(d, filter, look_coupon, items, count);
+}
+
+static enum store_status find_some(struct door *d, struct store_time after, struct look_up *items, size_t count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct look_table table;
+    enum store_status status;
+    bson_t filter;
+
+    BSON_APPEND_UTF8(&command, "find", "codes");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    put_look_filter(d, &filter, items, count);
+    bson_append_document_end(&command, &filter);
+    door_read_options(d, &command, after, count + 1);
+    look_table_init(&table, items, count);
+    status = door_read(d, &command, look_row, &table);
+    free(table.slots);
+    return status;
+}
+
+enum store_status codes_find(struct door *d, struct store_time after, struct look_up *items, size_t count)
+{
+    enum store_status status = STORE_OK;
+
+    for (size_t i = 0; i < count; i++)
+        items[i] = (struct look_up){.coupon = items[i].coupon, .code = items[i].code};
+    for (size_t done = 0; status == STORE_OK && done < count; done += CODES_PER_COMMAND)
+        status = find_some(d, after, items + done, count - done < CODES_PER_COMMAND ? count - done : CODES_PER_COMMAND);
+    return status;
+}
+
+enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count)
+{
+    struct look_up *items = calloc(count + 1, sizeof *items);
+    enum store_status status;
+
+    if (!items)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        items[i] = (struct look_up){.coupon = reads[i].coupon, .code = reads[i].code};
+    status = codes_find(door_of(s), (struct store_time){0}, items, count);
+    for (size_t i = 0; i < count; i++)
+        reads[i].n = items[i].found ? items[i].n : -1;
+    free(items);
+    return status;
+}
+
+/* ---- code buckets ---- */
+
+bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS])
+{
+    bson_t array;
+    bson_iter_t it;
+
+    memset(codes, 0, BUCKET_SLOTS * sizeof *codes);
+    if (!find_array(doc, "codes", &array) || !bson_iter_init(&it, &array))
+        return false;
+    for (int i = 0; bson_iter_next(&it); i++)
+        if (i == BUCKET_SLOTS || (!BSON_ITER_HOLDS_NULL(&it) && !get_text(&it, &codes[i])))
+            return false;
+    return it.err_off == 0;
+}
+
+struct bucket_codes_list {
+    struct bucket_codes_read *reads;
+    size_t count;
+    struct arena *arena;
+};
+
+static bool bucket_codes_row(const bson_t *doc, void *context)
+{
+    struct bucket_codes_list *list = context;
+    const char *coupon, *codes[BUCKET_SLOTS];
+    int64_t b;
+
+    if (!codec_id_int(doc, "b", &coupon, &b) || !code_bucket_get(doc, codes))
+        return false;
+    for (size_t i = 0; i < list->count; i++) {
+        struct bucket_codes_read *r = &list->reads[i];
+
+        if (r->b != b || strcmp(r->coupon, coupon) != 0)
+            continue;
+        for (int slot = 0; slot < BUCKET_SLOTS; slot++)
+            r->codes[slot] = arena_strdup(list->arena, codes[slot]);
+    }
+    return true;
+}
+
+static const char *bucket_codes_coupon(const void *context, size_t i)
+{
+    const struct bucket_codes_read *reads = context;
+
+    return reads[i].coupon;
+}
+
+enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count)
+{
+    struct bucket_codes_list list = {reads, count, a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    bson_t filter, clause, ids;
+    char buffer[16];
+
+    if (count == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "code_buckets");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+    for (size_t i = 0; i < count; i++) {
+        codec_bucket_id(&ids, array_key(i, buffer), reads[i].coupon, reads[i].b);
+        memset(reads[i].codes, 0, sizeof reads[i].codes);
+    }
+    bson_append_array_end(&clause, &ids);
+    bson_append_document_end(&filter, &clause);
+    door_add_coupons(d, &filter, bucket_codes_coupon, reads, count);
+    bson_append_document_end(&command, &filter);
+    door_read_options(d, &command, (struct store_time){0}, count + 1);
+    return door_read(d, &command, bucket_codes_row, &list);
+}
+
+/* ---- what is known of codes that are to be drafted ---- */
+
+/* Look-ups that may be announced, ascending by n. */
+struct claims {
+    const struct coupon *coupon;
+    struct look_up **items;
+    size_t count;
+};
+
+static int by_n(const void *a, const void *b)
+{
+    const struct look_up *const *x = a, *const *y = b;
+
+    return (*x)->n < (*y)->n ? -1 : (*x)->n > (*y)->n;
+}
+
+/* The first of the claims for bucket b or a later one. */
+static size_t first_claim(const struct claims *c, int64_t b)
+{
+    size_t low = 0, high = c->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (bucket_of(c->items[middle]->n) < b)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A claim is good where the slot has that code: then its n stays, else it becomes -1. */
+static bool claims_row(const bson_t *doc, void *context)
+{
+    const struct claims *c = context;
+    char form[CODE_MAX + 1];
+    const char *coupon, *codes[BUCKET_SLOTS];
+    int64_t b;
+
+    if (!codec_id_int(doc, "b", &coupon, &b) || !code_bucket_get(doc, codes))
+        return false;
+    for (size_t i = first_claim(c, b); i < c->count && bucket_of(c->items[i]->n) == b; i++) {
+        const char *code = codes[c->items[i]->n % BUCKET_SLOTS];
+
+        c->items[i]->found =
+            code && code_normalise(code, (enum codes_match)c->coupon->codes.match, form) &&
+            strcmp(form, c->items[i]->code) == 0;
+    }
+    return true;
+}
+
+/* Leave `found` only where the code buckets say the same. */
+static enum store_status check_claims(struct door *d, struct store_time after, struct claims *c)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, clause, ids;
+    char buffer[16];
+    int64_t last = -1;
+    size_t k = 0;
+
+    if (c->count == 0)
+        return STORE_OK;
+    qsort(c->items, c->count, sizeof *c->items, by_n);
+    BSON_APPEND_UTF8(&command, "find", "code_buckets");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+    for (size_t i = 0; i < c->count; i++) {
+        int64_t b = bucket_of(c->items[i]->n);
+
+        c->items[i]->found = false;
+        if (b == last)
+            continue;
+        codec_bucket_id(&ids, array_key(k++, buffer), c->coupon->id, b);
+        last = b;
+    }
+    bson_append_array_end(&clause, &ids);
+    bson_append_document_end(&filter, &clause);
+    door_add_coupon(d, &filter, c->coupon->id);
+    bson_append_document_end(&command, &filter);
+    door_read_options(d, &command, after, k + 1);
+    return door_read(d, &command, claims_row, c);
+}
+
+static enum store_status look_in_coupon(struct door *d, struct store_time after, const struct coupon *c, int64_t next_n,
+                                        const char *job, struct code_draft *codes, size_t count, struct look_up *items)
+{
+    struct claims claims = {.coupon = c, .items = calloc(count + 1, sizeof *claims.items)};
+    enum store_status status;
+
+    if (!claims.items)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        items[i] = (struct look_up){.coupon = c->id, .code = codes[i].normal};
+    status = codes_find(d, after, items, count);
+    for (size_t i = 0; i < count; i++) {
+        items[i].found = items[i].found && items[i].n >= 0 && items[i].n < next_n;
+        if (items[i].found)
+            claims.items[claims.count++] = &items[i];
+    }
+    if (status == STORE_OK)
+        status = check_claims(d, after, &claims);
+    free(claims.items);
+    for (size_t i = 0; i < count; i++) {
+        codes[i].announced = items[i].found;
+        codes[i].by_this_job = items[i].found && strcmp(items[i].job, job) == 0;
+        codes[i].by_this_row = codes[i].by_this_job && items[i].row == codes[i].row;
+    }
+    return status;
+}
+
+static enum store_status look_in_directory(struct door *d, struct store_time after, const struct coupon *c,
+                                           struct code_draft *codes, size_t count, struct look_up *items)
+{
+    char(*forms)[CODE_MAX + 1] = calloc(count + 1, sizeof *forms);
+    enum store_status status;
+
+    if (!forms)
+        abort();
+    for (size_t i = 0; i < count; i++) {
+        codes_directory_form(codes[i].code, forms[i]);
+        items[i] = (struct look_up){.coupon = DIRECTORY, .code = forms[i]};
+    }
+    status = codes_find(d, after, items, count);
+    for (size_t i = 0; i < count; i++)
+        codes[i].elsewhere = items[i].found && strcmp(items[i].owner, c->id) != 0;
+    free(forms);
+    return status;
+}
+
+/* Not to miss what was announced a moment ago, perhaps through another primary, it reads behind a write of its own. */
+enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int64_t next_n, const char *job,
+                                   struct code_draft *codes, size_t count)
+{
+    bool service = c->codes.unique == UNIQUE_SERVICE;
+    struct look_up *items = calloc(count + 1, sizeof *items);
+    enum store_status status = STORE_OK;
+    struct door *d = door_of(s);
+    struct store_time after = {0};
+
+    if (!items)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
+    if (count > 0 && (next_n > 0 || service) && !door_pulse(d, &after))
+        status = STORE_FAILED;
+    if (status == STORE_OK && count > 0 && next_n > 0)
+        status = look_in_coupon(d, after, c, next_n, job, codes, count, items);
+    if (status == STORE_OK && count > 0 && service)
+        status = look_in_directory(d, after, c, codes, count, items);
+    free(items);
+    return status;
+}
+
+/* ---- the box at checkout ---- */
+
+struct coupon_ids {
+    const char **items;
+    size_t count, most;
+    struct arena *arena;
+};
+
+static bool coupon_id_row(const bson_t *doc, void *context)
+{
+    struct coupon_ids *list = context;
+    const char *coupon, *code;
+
+    if (!codec_id_text(doc, "code", &coupon, &code))
+        return false;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], coupon) == 0)
+            return true;
+    if (list->count < list->most)
+        list->items[list->count++] = arena_strdup(list->arena, coupon);
+    return true;
+}
+
+enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most, struct arena *a,
+                                      const char ***coupons, size_t *count)
+{
+    struct coupon_ids list = {arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    enum store_status status;
+    bson_t filter, sub, forms;
+
+    *coupons = list.items;
+    *count = 0;
+    if (most == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "codes");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.code", &sub);
+    BSON_APPEND_ARRAY_BEGIN(&sub, "$in", &forms);
+    BSON_APPEND_UTF8(&forms, "0", exact);
+    BSON_APPEND_UTF8(&forms, "1", loose);
+    bson_append_array_end(&sub, &forms);
+    bson_append_document_end(&filter, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.c", &sub);
+    BSON_APPEND_UTF8(&sub, "$ne", DIRECTORY);
+    bson_append_document_end(&filter, &sub);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_INT64(&command, "limit", (int64_t)most * 2); /* one coupon may have both forms */
+    door_read_options(d, &command, (struct store_time){0}, most * 2);
+    status = door_read(d, &command, coupon_id_row, &list);
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}

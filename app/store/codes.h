@@ -1,0 +1,43 @@
+/*
+ * store/codes.h -- within store/: the documents of codes. See mongo.h, chapter codes, for what is valid of them.
+ *
+ * Look-ups  codes {_id: {c, code: normalised}, n, w, j: job, r: row -- both only of imports}
+ * Directory codes {_id: {c: "-", code: in the loose form}, o: coupon}: of coupons whose codes are unique in the service, whether
+ *           they match loosely or not, since a customer types one code
+ * Buckets   code_buckets {_id: {c, b}, w, codes: [64: text, or null once cleaned up]}
+ * w         who wrote it, as one number that grows: the turn, and the attempt within it (so that a command which the network
+ *           held up never undoes what its repetition wrote). What is older is replaced, what is newer stays
+ */
+#ifndef STORE_CODES_H
+#define STORE_CODES_H
+
+#include "coupons/code.h"
+#include "store/codec.h"
+#include "store/door.h"
+
+#define DIRECTORY "-" /* in the place of a coupon's id; no coupon has it */
+#define CODES_PER_COMMAND 10000
+
+/* A look-up, and what is stored under it. */
+struct look_up {
+    const char *coupon;
+    const char *code;
+    bool found; /* out, as all that follows */
+    int64_t n;
+    int64_t row;
+    char job[ID_SHORT_LEN + 1];
+    char owner[COUPON_ID_MAX + 1]; /* of an entry of the directory */
+};
+
+void codes_put_id(bson_t *doc, const char *name, const char *coupon, const char *code);
+
+/* Fill items by one read, not before `after`. */
+enum store_status codes_find(struct door *d, struct store_time after, struct look_up *items, size_t count);
+
+/* The texts of a code bucket, borrowed from doc; NULL: none. False: it is none of ours. */
+bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS]);
+
+/* The directory's form of a code. */
+void codes_directory_form(const char *code, char form[CODE_MAX + 1]);
+
+#endif
