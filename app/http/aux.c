@@ -74,18 +74,18 @@ static void *aux_main(void *argument)
     return NULL;
 }
 
-struct aux *aux_start(struct worker *w)
+struct aux *aux_start(struct worker *w, int threads, const char *name)
 {
     struct aux *a = calloc(1, sizeof *a);
 
     if (!a)
         abort();
     a->worker = w;
-    a->threads = w->config->worker_aux_threads;
+    a->threads = threads;
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->some, NULL);
     for (int i = 0; i < a->threads; i++)
-        if (pthread_create(&a->thread[i], NULL, aux_main, a) != 0 || pthread_setname_np(a->thread[i], "http-aux") != 0)
+        if (pthread_create(&a->thread[i], NULL, aux_main, a) != 0 || pthread_setname_np(a->thread[i], name) != 0)
             abort();
     return a;
 }

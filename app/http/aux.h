@@ -1,12 +1,14 @@
 /*
- * http/aux.h -- a few threads, each with a door of its own to the database, for handlers that block: lists, reports, jobs.
+ * http/aux.h -- a few threads, each with a door of its own to the database, for handlers that block: lists, reports, jobs;
+ * and a few for those that block for long: imports, exports.
  */
 #ifndef HTTP_AUX_H
 #define HTTP_AUX_H
 
 #include "http/request.h"
 
-struct aux *aux_start(struct worker *w);
+/* name: of the threads. */
+struct aux *aux_start(struct worker *w, int threads, const char *name);
 /* Finish what waits, then stop. */
 void aux_stop(struct aux *a);
 

@@ -7,6 +7,9 @@
 #include "http/fields.h"
 #include "http/request.h"
 
+/* What is wrong with a {user} that coupon_user_valid() does not take. */
+#define BAD_USER "The user in the address must be 1 to 128 bytes of UTF-8 without control characters."
+
 /* coupons.c */
 handler coupon_create, coupon_list, coupon_get, coupon_change, coupon_delete, coupon_counts;
 /* ledger.c */
@@ -15,7 +18,13 @@ handler ledger_get;
 handler slots_add, slots_list, slot_get, slots_retire;
 extern const struct field_table slots_add_table, slots_retire_table;
 /* jobs.c */
-handler job_list, job_get, job_cancel;
+handler job_list, job_get, job_cancel, job_rows;
+/* codes.c */
+handler codes_import, codes_list, code_get, code_retire;
+/* resolve.c */
+handler code_resolve;
+/* erasure.c */
+handler user_erase;
 /* redemptions.c */
 handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_reserve,
     redemption_redeem, redemption_cancel, redemption_reverse;

@@ -1,10 +1,12 @@
-/* http/jobs.c -- background work: the list, one job, and cancelling it. */
+/* http/jobs.c -- background work: asking for it, the list, one job, its bad rows, and cancelling it. */
 #include <string.h>
 
 #include "http/handlers.h"
 #include "http/job_body.h"
 #include "http/list.h"
+#include "http/redemption_body.h"
 #include "http/reply.h"
+#include "http/router.h"
 
 void job_write(struct json *j, const struct job *job)
 {
@@ -25,6 +27,71 @@ void job_write(struct json *j, const struct job *job)
     json_key_time_or_null(j, "not_before", job->not_before_ms);
     json_end_object(j);
 }
+
+/* ---- asking for one ---- */
+
+static enum handled reply_accepted(struct request *r, const struct job *job, bool replayed)
+{
+    struct json j = reply_body(r);
+
+    job_write(&j, job);
+    reply_header(r, "Location", arena_printf(&r->arena, "/coupons/-/jobs/%s", job->id));
+    if (replayed)
+        reply_header(r, "Idempotent-Replayed", "true");
+    return reply_json(r, 202);
+}
+
+enum handled job_reply_repeated(struct request *r, const struct job *job, const struct job *existing)
+{
+    if (job->kind != existing->kind || memcmp(job->fingerprint, existing->fingerprint, FINGERPRINT_LEN) != 0)
+        return reply_problem(r, CPN_IDEMPOTENCY_KEY_REUSED, NULL);
+    return reply_accepted(r, existing, true);
+}
+
+enum handled job_insert(struct request *r, struct job *job)
+{
+    struct job *existing = NULL;
+
+    switch (mongo_job_insert(r->door, job, &r->arena, &existing)) {
+    case STORE_OK:
+        return reply_accepted(r, job, false);
+    case STORE_EXISTS:
+        return job_reply_repeated(r, job, existing);
+    default:
+        return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
+    }
+}
+
+struct job *job_new(struct request *r, enum job_kind kind, int64_t total, const struct field_table *table, const void *in)
+{
+    struct job *job = arena_alloc(&r->arena, sizeof *job);
+    char *id = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
+
+    id_random(id, ID_SHORT_LEN);
+    *job = (struct job){.id = id, .kind = kind, .coupon = r->coupon, .state = JOB_QUEUED, .total = total, .key = r->key};
+    job->created_ms = clock_now_ms();
+    fingerprint_of(r->route->name, table, in, job->fingerprint);
+    return job;
+}
+
+void job_set_time(struct job *job, int64_t not_before_ms)
+{
+    job->not_before_ms = not_before_ms != COUPON_NULL ? not_before_ms : 0;
+}
+
+bool job_find_by_key(struct request *r, struct job **found)
+{
+    enum store_status s = r->key ? mongo_job_by_key(r->door, r->coupon, r->key, &r->arena, found) : STORE_NOT_FOUND;
+
+    if (s == STORE_OK)
+        return true;
+    *found = NULL;
+    if (s != STORE_NOT_FOUND)
+        reply_problem(r, CPN_BUSY, NULL);
+    return s == STORE_NOT_FOUND;
+}
+
+/* ---- one ---- */
 
 /* The job that the path names. NULL: answered. */
 static struct job *find(struct request *r)
@@ -68,6 +135,51 @@ enum handled job_cancel(struct request *r)
         return reply_problem(r, CPN_BUSY, NULL);
     job = find(r);
     return job ? reply_job(r, job) : ANSWERED;
+}
+
+/* Send the rows of a part that are of this kind (NULL: all). The part has them as "line,kind,reason" and LF. */
+static bool send_rows(struct request *r, const char *bad, const char *kind)
+{
+    bool there = true;
+
+    for (; there && bad && *bad; bad += strcspn(bad, "\n"), bad += *bad == '\n') {
+        size_t len = strcspn(bad, "\n"), line = strcspn(bad, ",");
+
+        if (kind && (strncmp(bad + line + 1, kind, strlen(kind)) != 0 || bad[line + 1 + strlen(kind)] != ','))
+            continue;
+        there = reply_stream(r, bad, len) && reply_stream(r, "\r\n", 2);
+    }
+    return there;
+}
+
+enum handled job_rows(struct request *r)
+{
+    static const char *const kinds[] = {"duplicate", "invalid", NULL};
+    struct job *job = find(r);
+    enum store_status s = STORE_OK;
+    bool there = true;
+    int kind = -1;
+
+    if (!job || !query_enum(r, "kind", kinds, &kind))
+        return ANSWERED;
+    reply_text(r, 200, TYPE_CSV);
+    reply_header(r, "Cache-Control", "no-store");
+    reply_send(r, true);
+    if (r->head)
+        return ANSWERED;
+    there = reply_stream(r, "line,kind,reason\r\n", strlen("line,kind,reason\r\n"));
+    for (int64_t i = 0; there && s == STORE_OK && job->kind == JOB_IMPORT && job->upload; i++) {
+        struct part_text part;
+        struct arena arena;
+
+        arena_init(&arena, 0);
+        s = mongo_part(r->door, job->upload, i, &arena, &part);
+        if (s == STORE_OK)
+            there = send_rows(r, part.bad, kind >= 0 ? kinds[kind] : NULL);
+        arena_free(&arena);
+    }
+    r->reply.cut = !there || s == STORE_FAILED; /* a list that ends early must not look whole */
+    return ANSWERED;
 }
 
 enum handled job_list(struct request *r)

@@ -330,12 +330,28 @@ void reactor_read_body(struct request *r, size_t most)
         r->broken = true;
 }
 
+size_t reactor_read_piece(struct request *r, char *bytes, size_t most)
+{
+    int64_t declared = declared_length(r->header.content_length);
+    int got = r->unread ? FCGX_GetStr(bytes, (int)most, r->fcgx.in) : 0;
+
+    if (got > 0) {
+        r->body_len += (size_t)got;
+        return (size_t)got;
+    }
+    r->unread = false;
+    r->broken = r->broken || FCGX_GetError(r->fcgx.in) != 0 || (declared >= 0 && r->body_len != (size_t)declared);
+    return 0;
+}
+
 /* After this r may be in another thread's hands, or gone. */
 static void finish(struct request *r)
 {
     struct reactor *rx = r->worker->reactor;
     bool keep = !r->broken && !r->reply.cut && !atomic_load(&rx->draining);
 
+    if (r->unread)
+        discard(r);
     if (!r->reply.streamed)
         reply_send(r, false);
     if (!r->reply.cut)

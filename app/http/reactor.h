@@ -25,6 +25,10 @@ void reactor_run(struct request *r, handler *h);
 /* Read the body, at most `most` bytes of it into the arena (the rest is discarded). Fills body, body_len, too_large, broken. */
 void reactor_read_body(struct request *r, size_t most);
 
+/* Read a body piece by piece (r->unread): up to `most` bytes; 0: it has ended, and r->broken says whether it is not what was
+ * announced. Blocks. What a handler leaves unread is discarded before the reply. */
+size_t reactor_read_piece(struct request *r, char *bytes, size_t most);
+
 /* Stop accepting, answer what is in flight, close each connection after its answer. False: not finished after limit_ms. */
 bool reactor_drain(struct reactor *rx, int64_t limit_ms);
 /* Stop the threads. Requests that are still with the engine must not come back after reactor_free(). */

@@ -50,9 +50,8 @@ static const struct field_table order_table = {order_rows, sizeof order_rows / s
                                                sizeof(struct order), &order_start, NULL};
 
 static const char *const take_states[] = {"issued", "reserved", "redeemed", NULL};
-static const enum slot_state states_of[] = {SLOT_ISSUED, SLOT_RESERVED, SLOT_REDEEMED};
-#define RESERVED 1
-#define REDEEMED 2
+static const enum slot_state states_of[] = {
+    [TAKE_ISSUED] = SLOT_ISSUED, [TAKE_RESERVED] = SLOT_RESERVED, [TAKE_REDEEMED] = SLOT_REDEEMED};
 
 #define ROW_ORDER(offset) {"order", ROW_OBJECT, (offset), 0, 0, .flags = ROW_NULLABLE, .table = &order_table}
 #define ROW_RESERVE(offset) {"reserve_s", ROW_INT, (offset), 1, 86400, .flags = ROW_NULLABLE}
@@ -78,13 +77,13 @@ static const struct field_row item_rows[] = {
      .rule = "must be 1 to 64 printable ASCII characters"},
     ROWS_AFTER_KEY,
 };
-static const struct take_in take_start = {.state = REDEEMED, .reserve_s = COUPON_NULL};
+static const struct take_in take_start = {.state = TAKE_REDEEMED, .reserve_s = COUPON_NULL};
 
 static void check_take(const void *from, const char *pointer, struct errors *e)
 {
     const struct take_in *in = from;
 
-    if (in->state != RESERVED && in->reserve_s != COUPON_NULL)
+    if (in->state != TAKE_RESERVED && in->reserve_s != COUPON_NULL)
         errors_add(e, pointer_to(e->arena, pointer, "reserve_s"), "belongs to state reserved");
 }
 

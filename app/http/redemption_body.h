@@ -7,10 +7,13 @@
 #include "http/fields.h"
 #include "http/request.h"
 
+/* As the names stand on the wire. */
+enum take_state { TAKE_ISSUED, TAKE_RESERVED, TAKE_REDEEMED };
+
 /* A request to take: as read, defaults filled in. */
 struct take_in {
     const char *user;
-    int64_t state;     /* index into issued, reserved, redeemed */
+    int64_t state;     /* enum take_state */
     const char *code;
     int64_t reserve_s; /* COUPON_NULL: not given */
     const char *metadata;

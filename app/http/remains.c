@@ -8,7 +8,8 @@ static int64_t from_zero(int64_t value)
 
 struct remains use_remains(const struct coupon *c, const struct use *u, int64_t at_ms, int64_t day_ms)
 {
-    struct remains r = {.total = u->total - use_lapsed(u, at_ms), .took_today = use_today(u, day_ms)};
+    struct remains r = {.total = u->total - use_lapsed(u, at_ms),
+                        .took_today = use_today(u, day_ms) - use_lapsed_today(u, at_ms, day_ms)};
 
     r.in_all = from_zero(c->cap.per_user - r.total);
     r.today = r.in_all;

@@ -43,10 +43,20 @@ bool request_coupon(struct request *r)
     return false;
 }
 
-enum handled request_to_aux(struct request *r, handler *then)
+static enum handled hand_to(struct aux *a, struct request *r, handler *then)
 {
     r->then = then;
-    return aux_push(r->worker->aux, r) ? PENDING : reply_problem(r, CPN_BUSY, NULL);
+    return aux_push(a, r) ? PENDING : reply_problem(r, CPN_BUSY, NULL);
+}
+
+enum handled request_to_aux(struct request *r, handler *then)
+{
+    return hand_to(r->worker->aux, r, then);
+}
+
+enum handled request_to_stream(struct request *r, handler *then)
+{
+    return hand_to(r->worker->streams, r, then);
 }
 
 static enum handled refused(struct request *r)

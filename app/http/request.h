@@ -73,6 +73,7 @@ struct request {
     bool auth_failed;            /* which did not answer */
     bool broken;                 /* the body is not what was announced: close the connection */
     bool too_large;
+    bool unread;                 /* the body is still in the connection: reactor_read_piece() */
     const struct route *route;   /* NULL: no such path, or not with this method */
     unsigned allowed;            /* bit per method that the path has */
     const char *params[ROUTE_PARAMS_MAX]; /* the pattern's {names}, but {coupon}, in order */
@@ -88,7 +89,7 @@ struct request {
     struct op op;
     atomic_int ops_left;         /* of a batch */
     void *state;                 /* the handler's */
-    struct store *door;          /* on an aux thread */
+    struct store *door;          /* on an aux or stream thread */
 };
 
 #define REQUEST_ZEROED offsetof(struct request, next)
@@ -103,6 +104,8 @@ enum cpn_result request_call(struct request *r);
 bool request_coupon(struct request *r);
 /* Let an aux thread run `then`, with r->door set. */
 enum handled request_to_aux(struct request *r, handler *then);
+/* The same on a thread for long streams, which may also wait for the caller. */
+enum handled request_to_stream(struct request *r, handler *then);
 /* Answer with this result and detail (NULL: the table's), but with coupon_not_found if there is no such coupon. */
 enum handled request_refuse(struct request *r, enum cpn_result result, const char *detail);
 

@@ -18,18 +18,19 @@
 #define KIB 1024u
 #define BODY_MAX (64 * KIB)
 #define BATCH_MAX (4096 * KIB)
+#define IMPORT_MAX (256 * 1024 * KIB)
 #define KEY_MAX 64
 
 #define S ROLE_BIT(ROLE_STOREFRONT)
 #define R ROLE_BIT(ROLE_REPORTING)
 #define O ROLE_BIT(ROLE_OPS)
 #define AUX ROUTE_AUX
+#define STREAM ROUTE_STREAM
 #define KEY ROUTE_KEY
 #define OPEN ROUTE_OPEN
 
 /* Columns: name, method, pattern, handler, roles, flags, body, its limit, its table. The literal "-" stands before
- * {coupon}: what is not one coupon's. Room: issue, reserve, redeem and cancel of redemptions, codes, resolve, erasure,
- * webhooks, openapi, docs and dashboard are rows here when they come. */
+ * {coupon}: what is not one coupon's. Room: webhooks, openapi, docs and dashboard are rows here when they come. */
 const struct route routes[] = {
     {"coupon_list", METHOD_GET, "/coupons", coupon_list, S | R | O, AUX, BODY_NONE, 0, NULL},
     {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, AUX, BODY_JSON, BODY_MAX, NULL},
@@ -42,7 +43,10 @@ const struct route routes[] = {
     {"job_list", METHOD_GET, "/coupons/-/jobs", job_list, R | O, AUX, BODY_NONE, 0, NULL},
     {"job_get", METHOD_GET, "/coupons/-/jobs/{job}", job_get, R | O, AUX, BODY_NONE, 0, NULL},
     {"job_cancel", METHOD_POST, "/coupons/-/jobs/{job}/cancel", job_cancel, O, AUX, BODY_NONE, 0, NULL},
+    {"job_rows", METHOD_GET, "/coupons/-/jobs/{job}/rows", job_rows, R | O, STREAM, BODY_NONE, 0, NULL},
     {"wallet", METHOD_GET, "/coupons/-/users/{user}", user_wallet, S | R | O, AUX, BODY_NONE, 0, NULL},
+    {"user_erase", METHOD_DELETE, "/coupons/-/users/{user}", user_erase, O, AUX, BODY_NONE, 0, NULL},
+    {"resolve", METHOD_POST, "/coupons/-/resolve", code_resolve, S | O, AUX, BODY_JSON, BODY_MAX, &resolve_table},
 
     {"coupon_get", METHOD_GET, "/coupons/{coupon}", coupon_get, S | R | O, 0, BODY_NONE, 0, NULL},
     {"coupon_change", METHOD_PATCH, "/coupons/{coupon}", coupon_change, O, AUX | ROUTE_IF_MATCH, BODY_PATCH, BODY_MAX, NULL},
@@ -58,6 +62,12 @@ const struct route routes[] = {
      &slots_retire_table},
     {"slot_get", METHOD_GET, "/coupons/{coupon}/slots/{slot}", slot_get, R | O, AUX, BODY_NONE, 0, NULL},
 
+    {"codes_import", METHOD_POST, "/coupons/{coupon}/codes", codes_import, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX,
+     NULL},
+    {"codes_list", METHOD_GET, "/coupons/{coupon}/codes", codes_list, O, STREAM, BODY_NONE, 0, NULL},
+    {"code_get", METHOD_GET, "/coupons/{coupon}/codes/{code}", code_get, O, 0, BODY_NONE, 0, NULL},
+    {"code_retire", METHOD_POST, "/coupons/{coupon}/codes/{code}/retire", code_retire, O, 0, BODY_NONE, 0, NULL},
+
     {"redemption_take", METHOD_POST, "/coupons/{coupon}/redemptions", redemption_take, S | O, KEY, BODY_JSON, BODY_MAX,
      &take_table},
     {"redemption_list", METHOD_GET, "/coupons/{coupon}/redemptions", redemption_list, S | R | O, AUX, BODY_NONE, 0, NULL},
@@ -67,6 +77,12 @@ const struct route routes[] = {
      &take_table},
     {"redemption_get", METHOD_GET, "/coupons/{coupon}/redemptions/{redemption}", redemption_get, S | R | O, 0, BODY_NONE, 0,
      NULL},
+    {"redemption_reserve", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/reserve", redemption_reserve, S | O,
+     KEY | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &step_table},
+    {"redemption_redeem", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/redeem", redemption_redeem, S | O,
+     KEY | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &step_table},
+    {"redemption_cancel", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/cancel", redemption_cancel, S | O, 0,
+     BODY_NONE, 0, NULL},
     {"redemption_reverse", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/reverse", redemption_reverse, S | O, 0,
      BODY_NONE, 0, NULL},
 
@@ -208,8 +224,7 @@ static enum handled not_allowed(struct request *r)
     return early(r, CPN_METHOD_NOT_ALLOWED, NULL);
 }
 
-/* "application/json; charset=utf-8" is of type application/json. Any other charset is not. */
-static bool has_type(const char *content_type, const char *type)
+bool router_has_type(const char *content_type, const char *type)
 {
     size_t len = strlen(type);
     const char *rest = content_type + len, *charset;
@@ -226,14 +241,21 @@ static bool has_type(const char *content_type, const char *type)
 
 static bool type_fits(const struct request *r)
 {
+    static const char *const types[BODY_TYPE_COUNT][2] = {
+        [BODY_JSON] = {"application/json"},
+        [BODY_PATCH] = {"application/json", "application/merge-patch+json"},
+        [BODY_TEXT] = {"text/plain", "text/csv"},
+    };
     const char *type = r->header.content_type;
 
     if (r->route->body == BODY_NONE)
         return true;
     if (!type || !*type) /* without a body, what is missing is the body */
         return !r->header.content_length || !*r->header.content_length || strcmp(r->header.content_length, "0") == 0;
-    return has_type(type, "application/json") ||
-           (r->route->body == BODY_PATCH && has_type(type, "application/merge-patch+json"));
+    for (size_t i = 0; i < 2; i++)
+        if (types[r->route->body][i] && router_has_type(type, types[r->route->body][i]))
+            return true;
+    return false;
 }
 
 /* The key of a header field: bare, or as sf-string in double quotes. NULL: not a key. */
@@ -262,7 +284,9 @@ static const char *parse_key(struct request *r)
 /* Read the body by the route's table. False: r->errors says what is wrong. */
 static bool read_table(struct request *r)
 {
-    struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+    bool none = (r->route->flags & ROUTE_BODY_OPTIONAL) && r->body_len == 0;
+    struct jsonc_object *o JSON_IN_AUTO = none ? json_in("{}", 2, &r->errors)
+                                               : json_in(r->body ? r->body : "", r->body_len, &r->errors);
 
     if (!o)
         return false;
@@ -284,6 +308,8 @@ static enum handled start(struct request *r)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
     if (route->table && !read_table(r))
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
+    if (route->flags & ROUTE_STREAM)
+        return request_to_stream(r, route->start);
     return route->flags & ROUTE_AUX ? request_to_aux(r, route->start) : route->start(r);
 }
 
@@ -308,7 +334,10 @@ static enum handled check(struct request *r)
         if (!r->key && ((route->flags & ROUTE_KEY) || r->header.idempotency_key))
             return early(r, CPN_IDEMPOTENCY_KEY_REQUIRED, NULL);
     }
-    reactor_read_body(r, route->body_max);
+    if (route->body == BODY_TEXT)
+        r->unread = true;
+    else
+        reactor_read_body(r, route->body_max);
     return start(r);
 }
 

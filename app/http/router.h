@@ -17,13 +17,17 @@ enum route_flags {
     ROUTE_AUX = 4,          /* its handler blocks: it runs on an aux thread */
     ROUTE_IF_MATCH = 8,
     ROUTE_OPEN = 16,        /* needs no key */
-    ROUTE_LOOPBACK = 32     /* needs no key on the machine itself */
+    ROUTE_LOOPBACK = 32,    /* needs no key on the machine itself */
+    ROUTE_STREAM = 64,      /* as ROUTE_AUX, on a thread for long streams */
+    ROUTE_BODY_OPTIONAL = 128 /* no body is as an empty object */
 };
 
 enum body_type {
     BODY_NONE,  /* what comes is discarded */
     BODY_JSON,
-    BODY_PATCH  /* application/merge-patch+json or application/json */
+    BODY_PATCH, /* application/merge-patch+json or application/json */
+    BODY_TEXT,  /* text/plain or text/csv; left unread: the handler, which must be ROUTE_STREAM, reads it piece by piece */
+    BODY_TYPE_COUNT
 };
 
 #define ROLE_BIT(role) (1u << (role))
@@ -49,6 +53,9 @@ handler router_begin;
 /* Fill method, path, route, its params and allowed from the header. Returns the route's flags; without a route, those of all
  * rows that have the path. Part of router_begin(). */
 unsigned router_find(struct request *r);
+
+/* True for "application/json; charset=utf-8" and type application/json. Any other charset is not of the type. */
+bool router_has_type(const char *content_type, const char *type);
 
 /* The route's number for metrics; NULL: routes_count. */
 unsigned router_number(const struct route *route);

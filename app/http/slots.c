@@ -42,72 +42,28 @@ const struct field_table slots_add_table = {add_rows, sizeof add_rows / sizeof a
                                             check_add};
 
 struct retire_in {
-    int64_t count;
+    int64_t count, not_before_ms; /* COUPON_NULL: not given */
 };
 
 static const struct field_row retire_rows[] = {
     {"count", ROW_INT, offsetof(struct retire_in, count), 1, COUNT_MAX, .flags = ROW_REQUIRED},
+    {"not_before", ROW_TIME, offsetof(struct retire_in, not_before_ms), 0, 0, .flags = ROW_NULLABLE},
 };
-static const struct retire_in retire_start = {0};
-const struct field_table slots_retire_table = {retire_rows, 1, sizeof(struct retire_in), &retire_start, NULL};
+static const struct retire_in retire_start = {0, COUPON_NULL};
+const struct field_table slots_retire_table = {retire_rows, sizeof retire_rows / sizeof retire_rows[0],
+                                               sizeof(struct retire_in), &retire_start, NULL};
 
 /* ---- jobs ---- */
 
-static enum handled reply_accepted(struct request *r, const struct job *job, bool replayed)
+/* False: answered, for a coupon whose slots are not made, or retired, this way. */
+static bool has_slots(struct request *r)
 {
-    struct json j = reply_body(r);
+    const struct coupon *c = r->op.coupon_now;
 
-    job_write(&j, job);
-    reply_header(r, "Location", arena_printf(&r->arena, "/coupons/-/jobs/%s", job->id));
-    if (replayed)
-        reply_header(r, "Idempotent-Replayed", "true");
-    return reply_json(r, 202);
-}
-
-static enum handled reply_repeated(struct request *r, const struct job *job, const struct job *existing)
-{
-    if (job->kind != existing->kind || memcmp(job->fingerprint, existing->fingerprint, FINGERPRINT_LEN) != 0)
-        return reply_problem(r, CPN_IDEMPOTENCY_KEY_REUSED, NULL);
-    return reply_accepted(r, existing, true);
-}
-
-static enum handled insert(struct request *r, struct job *job)
-{
-    struct job *existing = NULL;
-
-    switch (mongo_job_insert(r->door, job, &r->arena, &existing)) {
-    case STORE_OK:
-        return reply_accepted(r, job, false);
-    case STORE_EXISTS:
-        return reply_repeated(r, job, existing);
-    default:
-        return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
-    }
-}
-
-static struct job *new_job(struct request *r, enum job_kind kind, int64_t total)
-{
-    struct job *job = arena_alloc(&r->arena, sizeof *job);
-    char *id = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
-
-    id_random(id, ID_SHORT_LEN);
-    *job = (struct job){.id = id, .kind = kind, .coupon = r->coupon, .state = JOB_QUEUED, .total = total, .key = r->key};
-    job->created_ms = clock_now_ms();
-    fingerprint_of(r->route->name, r->route->table, r->in, job->fingerprint);
-    return job;
-}
-
-/* The job of this coupon that was asked for with this key, or NULL. False: answered with busy. */
-static bool find_by_key(struct request *r, struct job **found)
-{
-    enum store_status s = r->key ? mongo_job_by_key(r->door, r->coupon, r->key, &r->arena, found) : STORE_NOT_FOUND;
-
-    if (s == STORE_OK)
+    if (policy_of(c)->slots)
         return true;
-    *found = NULL;
-    if (s != STORE_NOT_FOUND)
-        reply_problem(r, CPN_BUSY, NULL);
-    return s == STORE_NOT_FOUND;
+    reply_problem(r, CPN_BAD_REQUEST, "This coupon has no slots: its cap.policy is approximate or none.");
+    return false;
 }
 
 enum handled slots_add(struct request *r)
@@ -116,20 +72,22 @@ enum handled slots_add(struct request *r)
     struct job *job, *existing;
     int64_t have, count, total;
 
-    if (!request_coupon(r))
+    if (!request_coupon(r) || !has_slots(r))
         return ANSWERED;
+    if (r->op.coupon_now->codes.source == CODES_IMPORTED)
+        return reply_problem(r, CPN_BAD_REQUEST, "This coupon's slots come with its codes: POST them to /coupons/{id}/codes.");
     have = r->op.head.slots - r->op.head.due;
     total = r->op.coupon_now->cap.total;
     count = in->count != COUPON_NULL ? in->count : in->until > have ? in->until - have : 0;
-    job = new_job(r, JOB_GENERATE, count);
+    job = job_new(r, JOB_GENERATE, count, r->route->table, r->in);
     job->until = in->until != COUPON_NULL ? in->until : 0;
-    job->not_before_ms = in->not_before_ms != COUPON_NULL ? in->not_before_ms : 0;
+    job_set_time(job, in->not_before_ms);
     if (total == COUPON_NULL || have + count <= total)
-        return insert(r, job);
-    if (!find_by_key(r, &existing)) /* a repeat gets its first answer, also when the cap is reached since */
+        return job_insert(r, job);
+    if (!job_find_by_key(r, &existing)) /* a repeat gets its first answer, also when the cap is reached since */
         return ANSWERED;
     if (existing)
-        return reply_repeated(r, job, existing);
+        return job_reply_repeated(r, job, existing);
     return reply_problem(r, CPN_CAP_EXCEEDED,
                          arena_printf(&r->arena, "%" PRId64 " slots exist, and cap.total is %" PRId64 ".", have, total));
 }
@@ -137,10 +95,13 @@ enum handled slots_add(struct request *r)
 enum handled slots_retire(struct request *r)
 {
     const struct retire_in *in = r->in;
+    struct job *job;
 
-    if (!request_coupon(r))
+    if (!request_coupon(r) || !has_slots(r))
         return ANSWERED;
-    return insert(r, new_job(r, JOB_RETIRE, in->count));
+    job = job_new(r, JOB_RETIRE, in->count, r->route->table, in);
+    job_set_time(job, in->not_before_ms);
+    return job_insert(r, job);
 }
 
 /* ---- the inventory ---- */
@@ -181,7 +142,7 @@ enum handled slots_list(struct request *r)
         return ANSWERED;
     if (l.position)
         from = strtoll(l.position, NULL, 10);
-    counts[SLOT_FREE] = head_free(h);
+    counts[SLOT_FREE] = policy_of(r->op.coupon_now)->slots ? head_free(h) : 0;
     counts[SLOT_ISSUED] = h->issued;
     counts[SLOT_RESERVED] = h->reserved;
     counts[SLOT_REDEEMED] = h->redeemed;

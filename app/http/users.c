@@ -10,7 +10,6 @@
 #include "http/reply.h"
 
 #define WRITTEN_AT_ONCE 32 /* redemptions that an io thread writes (and signs) itself */
-#define BAD_USER "The user in the address must be 1 to 128 bytes of UTF-8 without control characters."
 
 /* ---- one coupon ---- */
 

@@ -19,6 +19,7 @@
 #include "store/mongo.h"
 
 #define BACKOFF_MS 20
+#define STREAM_THREADS 2
 #define MALLOC_ARENAS 4 /* glibc would make one per thread, and keep what each ever held */
 
 /* ---- what the engine counts ---- */
@@ -140,6 +141,7 @@ static void stop(struct worker *w)
     if (!drained)
         log_event(LOG_WARNING, "worker.not_drained", "connections are still open");
     aux_stop(w->aux);
+    aux_stop(w->streams);
     auth_stop(w->auth);
     reactor_stop(w->reactor);
     engine_stop(w->engine); /* after the last submit; what it still answers nobody sends any more */
@@ -181,7 +183,8 @@ int worker_run(const struct config *config, int index, int listen_fd)
     }
     w.engine = start_engine(&w);
     w.auth = auth_start(&w);
-    w.aux = aux_start(&w);
+    w.aux = aux_start(&w, config->worker_aux_threads, "http-aux");
+    w.streams = aux_start(&w, STREAM_THREADS, "http-stream");
     if (!reactor_start(&w, listen_fd)) {
         log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", strerror(errno));
         return EX_OSERR;

@@ -26,6 +26,7 @@ struct worker {
     struct engine *engine;
     struct auth *auth;
     struct aux *aux;
+    struct aux *streams; /* for long bodies, in and out: so that none of them keeps a list waiting */
     struct reactor *reactor;
     struct receipt_key receipts;
     unsigned char cursor_key[CURSOR_KEY_LEN]; /* the same in all workers */

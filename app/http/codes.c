@@ -1,0 +1,216 @@
+/* http/codes.c -- codes: lists of them in and out, one code's state, and taking one out of use. For ops alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/csv.h"
+#include "http/handlers.h"
+#include "http/job_body.h"
+#include "http/list.h"
+#include "http/reactor.h"
+#include "http/redemption_body.h"
+#include "http/reply.h"
+#include "http/router.h"
+#include "http/slot_body.h"
+#include "http/upload.h"
+
+#define PIECE 16384         /* bytes read at a time */
+#define BUCKETS_AT_ONCE 64  /* read and written at a time */
+
+/* ---- import ---- */
+
+/* What makes one import another one: the text, and how it was to be read. */
+struct import_in {
+    const char *digest;
+    int64_t column, not_before_ms;
+};
+
+static const struct field_row import_rows[] = {
+    {"column", ROW_INT, offsetof(struct import_in, column), 0, INT64_MAX, .flags = 0},
+    {"digest", ROW_STRING, offsetof(struct import_in, digest), 0, INT64_MAX, .flags = 0},
+    {"not_before", ROW_TIME, offsetof(struct import_in, not_before_ms), 0, 0, .flags = 0},
+};
+static const struct import_in import_start = {.not_before_ms = COUPON_NULL};
+static const struct field_table import_table = {import_rows, sizeof import_rows / sizeof import_rows[0],
+                                                sizeof(struct import_in), &import_start, NULL};
+
+static enum handled refuse_import(struct request *r, const struct upload *u)
+{
+    if (r->too_large)
+        return reply_problem(r, CPN_TOO_LARGE, NULL);
+    if (u->failed)
+        return reply_problem(r, CPN_BUSY, NULL); /* parts without a job are cleaned up */
+    if (u->no_column)
+        return reply_problem(r, CPN_BAD_REQUEST, "The first line of the CSV names no column code.");
+    if (r->broken)
+        return reply_problem(r, CPN_BAD_REQUEST, "The body is shorter or longer than its Content-Length.");
+    return reply_problem(r, CPN_BAD_REQUEST, "The list holds no row with a code.");
+}
+
+/* Store the body. False: r->too_large, r->broken, or u says why. */
+static bool store_body(struct request *r, struct upload *u, char digest[UPLOAD_DIGEST_SIZE])
+{
+    char piece[PIECE];
+    size_t len;
+
+    while ((len = reactor_read_piece(r, piece, sizeof piece)) > 0) {
+        r->too_large = r->body_len > r->route->body_max;
+        if (r->too_large || !upload_add(u, piece, len))
+            return false;
+    }
+    return upload_end(u, digest) && u->has_row && !r->broken;
+}
+
+enum handled codes_import(struct request *r)
+{
+    struct upload *u = arena_alloc(&r->arena, sizeof *u);
+    struct import_in in = import_start;
+    char digest[UPLOAD_DIGEST_SIZE];
+    struct job *job;
+
+    if (!request_coupon(r) || !query_time(r, "not_before", &in.not_before_ms))
+        return ANSWERED;
+    if (r->op.coupon_now->codes.source != CODES_IMPORTED)
+        return reply_problem(r, CPN_BAD_REQUEST, "This coupon imports no codes: its codes.source is not imported.");
+    upload_begin(u, r->door, r->header.content_type && router_has_type(r->header.content_type, "text/csv"));
+    if (!store_body(r, u, digest))
+        return refuse_import(r, u);
+    in.digest = digest;
+    in.column = u->column;
+    job = job_new(r, JOB_IMPORT, u->line - 1, &import_table, &in);
+    job_set_time(job, in.not_before_ms);
+    job->upload = u->id;
+    job->column = u->column;
+    job->digest = digest;
+    return job_insert(r, job);
+}
+
+/* ---- export ---- */
+
+struct export {
+    struct request *request;
+    struct bucket buckets[BUCKETS_AT_ONCE];
+    size_t count;
+    int64_t from; /* bucket number */
+    struct arena arena;
+    struct buf out;
+};
+
+static void write_row(struct export *x, const struct slot *s, const char *code)
+{
+    enum slot_state state = slot_state_at(s, x->request->op.at_ms);
+    char at[CLOCK_TEXT_SIZE];
+
+    csv_field(&x->out, code);
+    buf_putc(&x->out, ',');
+    buf_puts(&x->out, slot_state_name(state));
+    buf_putc(&x->out, ',');
+    csv_field(&x->out, state == SLOT_FREE ? NULL : s->user);
+    buf_putc(&x->out, ',');
+    if (s->at_ms)
+        buf_puts(&x->out, clock_text(s->at_ms, at));
+    buf_puts(&x->out, "\r\n");
+}
+
+/* The rows of the buckets that were read. False: the database, or the caller, is gone. */
+static bool send_buckets(struct export *x)
+{
+    struct request *r = x->request;
+    struct bucket_codes_read *reads = arena_array(&x->arena, BUCKETS_AT_ONCE, sizeof *reads);
+
+    for (size_t i = 0; i < x->count; i++)
+        reads[i] = (struct bucket_codes_read){.coupon = r->coupon, .b = x->buckets[i].b};
+    if (r->door->ops->bucket_codes(r->door, &x->arena, reads, x->count) != STORE_OK)
+        return false;
+    buf_clear(&x->out);
+    for (size_t i = 0; i < x->count; i++)
+        for (int k = 0; k < x->buckets[i].size; k++)
+            if (reads[i].codes[k])
+                write_row(x, &x->buckets[i].slots[k], reads[i].codes[k]);
+    return x->out.len == 0 || reply_stream(r, x->out.data, x->out.len);
+}
+
+static bool send_codes(struct export *x)
+{
+    struct request *r = x->request;
+    bool there = reply_stream(r, "code,state,user,at\r\n", strlen("code,state,user,at\r\n"));
+
+    do {
+        there = there &&
+                mongo_buckets_from(r->door, r->coupon, x->from, BUCKETS_AT_ONCE, x->buckets, &x->count) == STORE_OK;
+        if (!there)
+            break;
+        there = x->count == 0 || send_buckets(x);
+        if (x->count)
+            x->from = x->buckets[x->count - 1].b + 1;
+        for (size_t i = 0; i < x->count; i++)
+            bucket_release(&x->buckets[i]);
+        arena_reset(&x->arena);
+    } while (x->count == BUCKETS_AT_ONCE);
+    return there;
+}
+
+enum handled codes_list(struct request *r)
+{
+    struct export *x;
+
+    /* The buckets are read as their views stand: first let these stand where the ledger does. */
+    if (engine_catch_up(r->worker->engine, r->coupon, 0) != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
+    if (!request_coupon(r))
+        return ANSWERED;
+    reply_text(r, 200, TYPE_CSV);
+    reply_header(r, "Cache-Control", "no-store");
+    reply_send(r, true);
+    if (r->head)
+        return ANSWERED;
+    x = calloc(1, sizeof *x);
+    if (!x)
+        abort();
+    x->request = r;
+    arena_init(&x->arena, 0);
+    r->reply.cut = !send_codes(x); /* a list that ends early must not look whole */
+    arena_free(&x->arena);
+    buf_free(&x->out);
+    free(x);
+    return ANSWERED;
+}
+
+/* ---- one code ---- */
+
+static enum handled got(struct request *r)
+{
+    struct json j;
+
+    if (r->op.outcome.result != CPN_OK)
+        return reply_refusal(r);
+    j = reply_body(r);
+    json_object(&j);
+    slot_write(&j, r, r->op.n);
+    json_end_object(&j);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
+}
+
+static enum handled submit(struct request *r, enum op_kind kind, handler *then)
+{
+    request_op(r, kind);
+    r->op.code = r->params[0];
+    return request_submit(r, then);
+}
+
+enum handled code_get(struct request *r)
+{
+    return submit(r, OP_CODE, got);
+}
+
+static enum handled retired(struct request *r)
+{
+    if (r->op.outcome.result == CPN_CODE_TAKEN)
+        r->op.outcome.detail = "The code is redeemed. Reverse its redemption, then retire it.";
+    return r->op.outcome.result == CPN_OK ? submit(r, OP_CODE, got) : reply_refusal(r);
+}
+
+enum handled code_retire(struct request *r)
+{
+    return submit(r, OP_RETIRE_ONE, retired);
+}

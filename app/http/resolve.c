@@ -1,0 +1,97 @@
+/*
+ * http/resolve.c -- POST /coupons/-/resolve: the box at checkout, where the shop knows only the code.
+ *
+ * Silent  a code that is unknown, malformed, or somebody else's is of no coupon: the list is empty, and each took the same way
+ */
+#include <string.h>
+
+#include "coupons/code.h"
+#include "http/handlers.h"
+#include "http/redemption_body.h"
+#include "http/reply.h"
+#include "http/slot_body.h"
+
+#define COUPONS_MAX 100
+
+/* Is it a code that this user may use: free, or theirs? r->op has what OP_CODE said. */
+static bool is_theirs(const struct request *r, const char *user)
+{
+    const struct slot *s = &r->op.slot;
+    enum slot_state state = slot_state_at(s, r->op.at_ms);
+
+    return state == SLOT_FREE || (state != SLOT_RETIRED && s->user && strcmp(s->user, user) == 0);
+}
+
+static bool is_visible(const struct request *r)
+{
+    return r->role != ROLE_STOREFRONT || (r->op.coupon_now && r->op.coupon_now->state == COUPON_ACTIVE);
+}
+
+static bool is_failure(enum cpn_result result)
+{
+    return result == CPN_BUSY || result == CPN_OUTCOME_UNKNOWN || result == CPN_INTERNAL;
+}
+
+/* One coupon's item, if it is to be shown. False: the engine did not answer; r->op says why. */
+static bool write_item(struct request *r, struct json *j, const char *coupon)
+{
+    const struct resolve_in *in = r->in;
+    const struct take_in take = {.user = in->user, .code = in->code, .order = in->order, .state = TAKE_REDEEMED,
+                                 .reserve_s = COUPON_NULL};
+    bool theirs;
+
+    r->coupon = coupon;
+    request_op(r, OP_CODE);
+    r->op.code = in->code;
+    theirs = request_call(r) == CPN_OK && is_theirs(r, in->user);
+    if (is_failure(r->op.outcome.result))
+        return false;
+    request_op(r, OP_CHECK);
+    take_fill(&r->op, &take, NULL);
+    request_call(r);
+    if (is_failure(r->op.outcome.result))
+        return false;
+    if (!theirs || r->op.outcome.result == CPN_CODE_NOT_FOUND || r->op.outcome.result == CPN_COUPON_NOT_FOUND || !is_visible(r))
+        return true;
+    json_object(j);
+    json_key_string(j, "coupon", coupon);
+    json_key_bool(j, "ok", r->op.outcome.result == CPN_OK);
+    json_key_int(j, "discount_minor", r->op.discount_minor);
+    json_end_object(j);
+    return true;
+}
+
+/* The coupons whose look-up has the code in one of its forms. False: the database did not answer. */
+static bool find_coupons(struct request *r, const char ***coupons, size_t *count)
+{
+    const struct resolve_in *in = r->in;
+    char exact[CODE_MAX + 1], loose[CODE_MAX + 1];
+    bool is_exact = code_normalise(in->code, MATCH_EXACT, exact), is_loose = code_normalise(in->code, MATCH_LOOSE, loose);
+
+    *count = 0;
+    if (!is_exact && !is_loose)
+        return true;
+    return mongo_codes_coupons(r->door, is_exact ? exact : loose, is_loose ? loose : exact, COUPONS_MAX, &r->arena, coupons,
+                               count) == STORE_OK;
+}
+
+enum handled code_resolve(struct request *r)
+{
+    const char **coupons = NULL;
+    size_t count;
+    struct json j;
+
+    if (!find_coupons(r, &coupons, &count))
+        return reply_problem(r, CPN_BUSY, NULL);
+    j = reply_body(r);
+    json_object(&j);
+    json_key(&j, "items");
+    json_array(&j);
+    for (size_t i = 0; i < count; i++)
+        if (!write_item(r, &j, coupons[i]))
+            return reply_refusal(r);
+    json_end_array(&j);
+    json_end_object(&j);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
+}
