@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 
+#define RUNNER_JOBS_MAX 16
 #define CONFIG_TEXT_SIZE 1024 /* bytes of a TEXT or PATH setting, with its NUL */
 
 #define CONFIG_LOG_LEVELS "debug|info|warning|error"
@@ -62,7 +63,8 @@
     X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "a quiet lane whose reports are read gets an empty batch so often") \
     X(runner, poll_ms, INT, "200", 10, 60000, NULL, true, "how often new jobs are looked for")                         \
     X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job whose runner is silent for so long is taken over") \
-    X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job makes in one step; a multiple of 64")
+    X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job makes in one step; a multiple of 64") \
+    X(runner, jobs, INT, "2", 1, RUNNER_JOBS_MAX, NULL, true, "jobs that one runner carries out side by side")
 
 #define CONFIG_MEMBER_INT(member) int member;
 #define CONFIG_MEMBER_CHOICE(member) int member;

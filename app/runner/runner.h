@@ -1,11 +1,13 @@
 /*
- * runner/runner.h -- background jobs: takes one after another, and carries it out step by step.
+ * runner/runner.h -- background jobs: takes one after another, and carries it out step by step; and the sweeper.
  *
  * Process  its own, forked by the master with signals blocked; TERM ends it between two steps, USR1 reopens the log
- * Jobs     claimed by a lease with a fence: any number of runners may stand by, and one that died is taken over from. A step
- *          is noted in the ledger by the append that carries it out, so a step that is repeated changes nothing
+ * Threads  config->runner_jobs that take jobs (runner.c), and the sweeper (sweeper.c); each with a door of its own
+ * Jobs     claimed by a lease with a fence: any number of runners may stand by, and one that died is taken over from.
+ *          A step is noted in the ledger by the append that carries it out, so a repeated step changes nothing
  * Errors   of the database: the same step again, with back-off, for as long as it takes; of the job: state failed
  * Kinds    see kinds[] in runner.c: a row per kind of job
+ * Reading  work.h (what a job in our hands is), runner.c, generate.c, codes.h, import.c, then the others
  */
 #ifndef RUNNER_RUNNER_H
 #define RUNNER_RUNNER_H

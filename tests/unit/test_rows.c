@@ -128,5 +128,5 @@ int main(void)
         cmocka_unit_test(the_header_says_which_column),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

@@ -1,0 +1,217 @@
+/* runner/codes.c -- see codes.h. */
+#include "runner/codes.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+
+/* ---- the turn ---- */
+
+/* The engine did not give the turn: is it another's? ENDING_DONE: ask again. */
+static enum ending whose_turn(struct work *w)
+{
+    struct op op;
+    enum ending e = work_standing(w, &op);
+
+    if (e != ENDING_DONE || op.head.turn == 0)
+        return e;
+    if (op.use->job_turn != op.head.turn)
+        return ENDING_POSTPONED;
+    return op.use->job_fence > w->job->fence ? ENDING_LOST : ENDING_DONE;
+}
+
+static enum ending take_turn(struct work *w)
+{
+    int64_t pause_ms = 0;
+
+    w->turned = true;
+    for (;;) {
+        struct op op = {.kind = OP_TURN, .job = w->job->id, .fence = w->job->fence};
+        enum cpn_result result = work_try(w, &op);
+        enum ending e;
+
+        if (result == CPN_OK) {
+            w->turn = op.turn;
+            return ENDING_DONE;
+        }
+        if (!work_may_repeat(result))
+            return work_fail(w, result, op.outcome.detail);
+        e = whose_turn(w);
+        if (e == ENDING_DONE)
+            e = work_rest(w, &pause_ms);
+        if (e != ENDING_DONE)
+            return e;
+    }
+}
+
+/* The totals and the definition as of now. */
+static enum ending read_coupon(struct work *w)
+{
+    struct op op = {.kind = OP_COUPON};
+    enum ending e = work_ask(w, &op);
+
+    if (e != ENDING_DONE)
+        return e;
+    w->head = op.head;
+    w->coupon = coupon_copy(op.coupon_now, &w->keep);
+    return ENDING_DONE;
+}
+
+enum ending codes_ready(struct work *w)
+{
+    while (!w->known) {
+        enum ending e = w->turn ? ENDING_DONE : take_turn(w);
+
+        if (e == ENDING_DONE)
+            e = read_coupon(w);
+        if (e != ENDING_DONE)
+            return e;
+        w->known = w->head.turn == w->turn;
+        if (!w->known)
+            w->turn = 0;
+    }
+    return ENDING_DONE;
+}
+
+void codes_unsure(struct work *w)
+{
+    w->known = false;
+}
+
+enum ending codes_turn_end(struct work *w)
+{
+    struct op op = {.kind = OP_TURN_END, .job = w->job->id};
+    enum ending e;
+
+    if (!w->turned && w->job->fence <= 1)
+        return ENDING_DONE;
+    e = work_progress(w);
+    if (e == ENDING_LOST || e == ENDING_STOPPED)
+        return e;
+    for (int64_t pause_ms = 0;;) {
+        enum cpn_result result = work_try(w, &op);
+
+        if (!work_may_repeat(result))
+            return ENDING_DONE; /* a coupon that is gone has no turns */
+        e = work_rest(w, &pause_ms);
+        if (e == ENDING_LOST || e == ENDING_STOPPED)
+            return e;
+    }
+}
+
+/* ---- drafts ---- */
+
+enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
+{
+    int64_t pause_ms = 0;
+    enum ending e = ENDING_DONE;
+
+    while (e == ENDING_DONE && count > 0 &&
+           mongo_codes_look(w->door, w->coupon, w->head.next_n, w->job->id, codes, count) != STORE_OK)
+        e = work_rest(w, &pause_ms);
+    return e;
+}
+
+/* ANNOUNCED: they are written, and may be announced. */
+static enum announced draft(struct work *w, struct code_draft *codes, size_t count, enum ending *e)
+{
+    int64_t pause_ms = 0;
+
+    for (;;) {
+        enum store_status s =
+            mongo_codes_draft(w->door, w->coupon, w->head.next_n, w->turn, w->job->id, codes, count);
+
+        if (s == STORE_OK)
+            break;
+        *e = work_rest(w, &pause_ms);
+        if (*e != ENDING_DONE)
+            return ANNOUNCED_NOT;
+        if (s == STORE_EXISTS) { /* a later turn has written here */
+            w->turn = 0;
+            codes_unsure(w);
+            return ANNOUNCED_AGAIN;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        if (codes[i].elsewhere)
+            return ANNOUNCED_ELSEWHERE;
+    return ANNOUNCED;
+}
+
+/* Append the announcement. Whoever is told "again" finds out from the ledger what became of it. */
+static enum announced append(struct work *w, struct op *op, enum ending *e)
+{
+    int64_t pause_ms = 0;
+    enum cpn_result result = work_try(w, op);
+
+    if (result == CPN_OK) {
+        w->head = op->head;
+        w->known = op->head.turn == w->turn && !op->outcome.replayed;
+        w->step = op->step;
+        return w->known ? ANNOUNCED : ANNOUNCED_AGAIN;
+    }
+    codes_unsure(w);
+    if (work_may_repeat(result)) {
+        *e = work_rest(w, &pause_ms);
+        return *e == ENDING_DONE ? ANNOUNCED_AGAIN : ANNOUNCED_NOT;
+    }
+    *e = work_fail(w, result, op->outcome.detail);
+    return ANNOUNCED_NOT;
+}
+
+/* The last step that the ledger has: the job's own count may lag behind it. */
+static enum ending read_step(struct work *w)
+{
+    struct op op;
+    enum ending e = work_standing(w, &op);
+
+    if (e == ENDING_DONE)
+        w->step = op.use->job_step;
+    return e;
+}
+
+enum announced codes_announce(struct work *w, struct code_draft *codes, size_t count, int64_t until, int64_t *made,
+                              enum ending *e)
+{
+    struct op op = {.kind = OP_GENERATE, .job = w->job->id, .count = (int64_t)count, .until = until, .turn = w->turn};
+    enum announced a = draft(w, codes, count, e);
+
+    *made = 0;
+    if (a != ANNOUNCED)
+        return a;
+    op.step = w->step + 1;
+    a = append(w, &op, e);
+    if (a == ANNOUNCED)
+        *made = op.made;
+    if (a != ANNOUNCED_AGAIN)
+        return a;
+    *e = read_step(w);
+    return *e == ENDING_DONE ? a : ANNOUNCED_NOT;
+}
+
+/* ---- doubled ones ---- */
+
+struct seen {
+    const char *normal;
+    UT_hash_handle hh;
+};
+
+void codes_doubled(const struct code_draft *codes, size_t count, bool *doubled)
+{
+    struct seen *all = checked(calloc(count + 1, sizeof *all)), *table = NULL, *found;
+
+    for (size_t i = 0; i < count; i++) {
+        HASH_FIND_STR(table, codes[i].normal, found);
+        doubled[i] = found != NULL;
+        if (found)
+            continue;
+        all[i].normal = codes[i].normal;
+        HASH_ADD_KEYPTR(hh, table, all[i].normal, strlen(all[i].normal), &all[i]);
+    }
+    HASH_CLEAR(hh, table);
+    free(all);
+}

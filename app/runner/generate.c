@@ -1,0 +1,176 @@
+/* runner/generate.c -- slots by number, with codes where the coupon has them generated; and free ones retired. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "coupons/code.h"
+#include "coupons/decide.h"
+#include "runner/codes.h"
+
+#define REPLENISH "replenish-" /* how the key of the reporter's jobs begins */
+#define DRAWS_MOST 20          /* how often codes that exist already are drawn anew */
+
+/* How far the job is, as the ledger has it: its own count may lag, or its steps may have had another size. */
+static enum ending read_progress(struct work *w)
+{
+    struct op op;
+    enum ending e = work_standing(w, &op);
+
+    if (e != ENDING_DONE)
+        return e;
+    w->step = op.use->job_step;
+    w->done = op.use->total;
+    return ENDING_DONE;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Slots that are still to be made, of the totals h. */
+static int64_t missing(const struct work *w, const struct head *h)
+{
+    return w->job->until ? w->job->until - (h->slots - h->due) : w->job->total - w->done;
+}
+
+/* A job that answers an old wish for more slots, after it was met: the reporter may read the ledger from the start. */
+static bool is_answered(const struct work *w, const struct head *h)
+{
+    return w->job->key && strncmp(w->job->key, REPLENISH, sizeof REPLENISH - 1) == 0 && h->replenish_until == 0;
+}
+
+/* ---- slots without codes ---- */
+
+static enum ending plain_step(struct work *w, bool *enough)
+{
+    struct op op = {.kind = OP_GENERATE, .job = w->job->id, .step = w->step + 1, .until = w->job->until};
+    enum ending e;
+
+    op.count = least(w->job->until ? w->job->until : w->job->total - w->done, w->runner->config->runner_step_slots);
+    e = work_ask(w, &op);
+    if (e != ENDING_DONE)
+        return e;
+    if (op.outcome.replayed) /* made before, perhaps by another runner and in another size */
+        return read_progress(w);
+    w->step++;
+    w->done += op.made;
+    *enough = op.made == 0 || is_answered(w, &op.head);
+    return ENDING_DONE;
+}
+
+/* ---- slots with codes ---- */
+
+static void draw(struct work *w, struct code_draft *d)
+{
+    char code[CODE_MAX + 1], normal[CODE_MAX + 1];
+
+    code_random(w->coupon, code);
+    if (!code_normalise(code, (enum codes_match)w->coupon->codes.match, normal))
+        abort();
+    *d = (struct code_draft){.code = arena_strdup(&w->arena, code)};
+    d->normal = strcmp(code, normal) == 0 ? d->code : arena_strdup(&w->arena, normal);
+}
+
+/* Draw anew those that cannot be used. How many there were. */
+static size_t redraw(struct work *w, struct code_draft *codes, size_t count, bool *doubled)
+{
+    size_t drawn = 0;
+
+    codes_doubled(codes, count, doubled);
+    for (size_t i = 0; i < count; i++) {
+        if (!doubled[i] && !codes[i].announced && !codes[i].elsewhere)
+            continue;
+        draw(w, &codes[i]);
+        drawn++;
+    }
+    return drawn;
+}
+
+/* codes[count] that the coupon does not have. */
+static enum ending draw_new(struct work *w, struct code_draft *codes, size_t count)
+{
+    bool *doubled = arena_array(&w->arena, count, sizeof *doubled);
+
+    for (int draws = 0; draws < DRAWS_MOST; draws++) {
+        enum ending e = codes_look(w, codes, count);
+
+        if (e != ENDING_DONE || redraw(w, codes, count, doubled) == 0)
+            return e;
+    }
+    return work_fail(w, CPN_CAP_EXCEEDED, "codes.length is too short for so many slots: hardly any code is left.");
+}
+
+static enum ending code_step(struct work *w, bool *enough)
+{
+    enum ending e = codes_ready(w);
+    enum announced a = ANNOUNCED_ELSEWHERE;
+    struct code_draft *codes;
+    int64_t count, made = 0;
+
+    if (e != ENDING_DONE)
+        return e;
+    count = least(least(missing(w, &w->head), w->runner->config->runner_step_slots), CODES_STEP_MOST);
+    *enough = count <= 0 || is_answered(w, &w->head);
+    if (*enough)
+        return ENDING_DONE;
+    codes = arena_array(&w->arena, (size_t)count, sizeof *codes);
+    for (int64_t i = 0; i < count; i++)
+        draw(w, &codes[i]);
+    while (e == ENDING_DONE && a == ANNOUNCED_ELSEWHERE) {
+        e = draw_new(w, codes, (size_t)count);
+        if (e == ENDING_DONE)
+            a = codes_announce(w, codes, (size_t)count, w->job->until, &made, &e);
+    }
+    if (e == ENDING_DONE && a == ANNOUNCED_AGAIN)
+        return read_progress(w);
+    w->done += made;
+    return e;
+}
+
+/* ---- jobs ---- */
+
+/* What kind of coupon it is, once: that is fixed as soon as slots exist. */
+static enum ending read_source(struct work *w, bool *codes, bool *enough)
+{
+    struct op op = {.kind = OP_COUPON};
+    enum ending e = work_ask(w, &op);
+
+    if (e != ENDING_DONE)
+        return e;
+    if (!policy_of(op.coupon_now)->slots)
+        return work_fail(w, CPN_BAD_REQUEST, "This coupon's cap policy has no slots.");
+    if (op.coupon_now->codes.source == CODES_IMPORTED)
+        return work_fail(w, CPN_BAD_REQUEST, "This coupon's codes are imported: its slots come with them.");
+    *codes = op.coupon_now->codes.source == CODES_GENERATED;
+    *enough = is_answered(w, &op.head);
+    return ENDING_DONE;
+}
+
+enum ending run_generate(struct work *w)
+{
+    bool enough = false, codes = false;
+    enum ending e = read_source(w, &codes, &enough);
+
+    if (e == ENDING_DONE)
+        e = read_progress(w);
+    while (e == ENDING_DONE && !enough && (w->job->until || w->done < w->job->total)) {
+        e = work_between_steps(w);
+        if (e == ENDING_DONE)
+            e = (codes ? code_step : plain_step)(w, &enough);
+        arena_reset(&w->arena);
+    }
+    return e;
+}
+
+/* One step: free slots become due for retirement, and can no longer be taken from then on. */
+enum ending run_retire(struct work *w)
+{
+    struct op op = {.kind = OP_DUE, .job = w->job->id, .step = 1, .count = w->job->total};
+    enum ending e = work_between_steps(w);
+
+    if (e == ENDING_DONE)
+        e = work_ask(w, &op);
+    if (e == ENDING_DONE)
+        w->done = op.made;
+    return e;
+}

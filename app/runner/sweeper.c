@@ -1,0 +1,165 @@
+/*
+ * runner/sweeper.c -- tidies up what no request comes by for: a thread of its own.
+ *
+ * Holds    that ended by themselves go back within seconds: lanes that are at work do that in their own rounds, the
+ *          others are asked to, a moment later, so that the owner is normally first
+ * Coupons  that have been over for long enough get a job that cleans up, once per version of their definition
+ * Texts    of uploads that broke off, or whose job ended a day ago, and tombstones of erased users, are deleted
+ */
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "runner/work.h"
+
+#define ROUND_MS 1000
+#define OWNER_FIRST_MS 2000 /* what ended may be taken back by its lane's own rounds for so long */
+#define SWEEP_MOST 100      /* coupons in one round */
+#define SWEEP_DEADLINE_MS 5000
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+
+struct sweeper {
+    struct runner *runner;
+    struct store *door;
+    struct arena arena; /* for one round */
+};
+
+/* ---- what ended by itself ---- */
+
+static void sweep_lane(struct sweeper *s, const char *coupon, int64_t lane)
+{
+    struct op op = {.kind = OP_SWEEP, .coupon = coupon, .lane = lane, .arena = &s->arena};
+
+    op.deadline = mono_add_ms(mono_now(), SWEEP_DEADLINE_MS);
+    if (engine_call(s->runner->engine, &op) != CPN_OK)
+        log_event(LOG_INFO, "sweep.put_off", "coupon=%s lane=%" PRId64 " result=%s", coupon, lane,
+                  result_info(op.outcome.result)->name);
+}
+
+/* How many lanes the coupon has; 1 where that cannot be read. */
+static int64_t lanes_of(struct sweeper *s, const char *coupon)
+{
+    struct coupon *c = NULL;
+    int64_t seq;
+
+    if (s->door->ops->coupon(s->door, coupon, (struct store_time){0, 0}, &s->arena, &c, &seq) != STORE_OK || !c)
+        return 1;
+    return c->lanes;
+}
+
+static bool sweep_due(struct sweeper *s, int64_t now_ms)
+{
+    const char **ids = NULL;
+    size_t count = 0;
+
+    if (mongo_due_coupons(s->door, now_ms - OWNER_FIRST_MS, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
+        return false;
+    for (size_t i = 0; i < count && !work_stopping(s->runner); i++) {
+        int64_t lanes = lanes_of(s, ids[i]);
+
+        for (int64_t lane = 0; lane < lanes && !work_stopping(s->runner); lane++)
+            sweep_lane(s, ids[i], lane);
+    }
+    if (count)
+        metrics_add(METRIC_SWEEPS, 1);
+    return true;
+}
+
+/* ---- coupons that are over ---- */
+
+static bool ask_for_cleanup(struct sweeper *s, const char *coupon, int64_t now_ms)
+{
+    char id[ID_SHORT_LEN + 1];
+    struct job job = {.id = id, .kind = JOB_CLEANUP, .coupon = coupon, .created_ms = now_ms}, *existing;
+    struct coupon *c = NULL;
+    enum store_status status;
+    int64_t seq;
+
+    if (s->door->ops->coupon(s->door, coupon, (struct store_time){0, 0}, &s->arena, &c, &seq) != STORE_OK || !c)
+        return false;
+    id_random(id, ID_SHORT_LEN);
+    job.key = arena_printf(&s->arena, "cleanup-%" PRId64, c->version);
+    status = mongo_job_insert(s->door, &job, &s->arena, &existing);
+    if (status == STORE_OK)
+        log_event(LOG_INFO, "cleanup.asked_for", "coupon=%s job=%s", coupon, id);
+    return status != STORE_FAILED;
+}
+
+static bool find_over(struct sweeper *s, int64_t now_ms)
+{
+    const char **ids = NULL;
+    size_t count = 0;
+    bool fine = true;
+
+    if (mongo_over_coupons(s->door, now_ms, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
+        return false;
+    for (size_t i = 0; i < count && !work_stopping(s->runner); i++)
+        fine = ask_for_cleanup(s, ids[i], now_ms) && fine;
+    return fine;
+}
+
+/* ---- what is left behind ---- */
+
+static bool clean_parts(struct sweeper *s, int64_t now_ms)
+{
+    return mongo_parts_clean(s->door, now_ms - DAY_MS) == STORE_OK;
+}
+
+static bool clean_tombstones(struct sweeper *s, int64_t now_ms)
+{
+    return mongo_tombstones_clean(s->door, now_ms - DAY_MS) == STORE_OK;
+}
+
+/* ---- the thread ---- */
+
+static const struct duty {
+    bool (*run)(struct sweeper *s, int64_t now_ms); /* false: the database did not answer */
+    const char *name;
+    int64_t every_ms;
+} duties[] = {
+    {sweep_due, "due", ROUND_MS},
+    {find_over, "over", INT64_C(10) * 1000},
+    {clean_parts, "parts", INT64_C(600) * 1000},
+    {clean_tombstones, "tombstones", INT64_C(600) * 1000},
+};
+#define DUTIES (sizeof duties / sizeof *duties)
+
+/* Run what is due by the monotonic clock; returns when the next one is. */
+static struct mono run_duties(struct sweeper *s, struct mono due[DUTIES])
+{
+    struct mono next = mono_add_ms(mono_now(), ROUND_MS);
+
+    for (size_t i = 0; i < DUTIES && !work_stopping(s->runner); i++) {
+        if (!mono_before(mono_now(), due[i])) {
+            if (!duties[i].run(s, clock_now_ms()))
+                log_event(LOG_WARNING, "sweep.failed", "duty=%s", duties[i].name);
+            due[i] = mono_add_ms(mono_now(), duties[i].every_ms);
+            arena_reset(&s->arena);
+        }
+        if (mono_before(due[i], next))
+            next = due[i];
+    }
+    return next;
+}
+
+void *sweeper_thread(void *context)
+{
+    struct sweeper s = {.runner = context};
+    struct mono due[DUTIES];
+
+    s.door = mongo_door(s.runner->mongo);
+    arena_init(&s.arena, 0);
+    for (size_t i = 0; i < DUTIES; i++)
+        due[i] = mono_now();
+    while (!work_stopping(s.runner)) {
+        struct mono next = run_duties(&s, due);
+        int64_t left = mono_ms_between(mono_now(), next);
+
+        runner_rest(s.runner, left > 0 ? left + 1 : 1);
+    }
+    arena_free(&s.arena);
+    s.door->ops->close(s.door);
+    return NULL;
+}

@@ -1,0 +1,130 @@
+/* runner/work.c -- see work.h. */
+#include "runner/work.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define STEP_DEADLINE_MS 5000
+#define BACKOFF_FIRST_MS 50
+#define BACKOFF_LAST_MS 2000
+
+/* ---- waiting ---- */
+
+static struct timespec deadline_in(int64_t ms)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += ms % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+void runner_rest(struct runner *r, int64_t ms)
+{
+    struct timespec deadline = deadline_in(ms);
+
+    pthread_mutex_lock(&r->lock);
+    while (!work_stopping(r))
+        if (pthread_cond_timedwait(&r->stop, &r->lock, &deadline) != 0)
+            break;
+    pthread_mutex_unlock(&r->lock);
+}
+
+void runner_back_off(struct runner *r, int64_t *ms)
+{
+    *ms = *ms ? *ms * 2 : BACKOFF_FIRST_MS;
+    if (*ms > BACKOFF_LAST_MS)
+        *ms = BACKOFF_LAST_MS;
+    runner_rest(r, *ms);
+}
+
+/* ---- steps ---- */
+
+enum ending work_progress(struct work *w)
+{
+    int64_t pause_ms = 0;
+
+    for (;;) {
+        bool cancel = false;
+        enum store_status s = mongo_job_progress(w->door, w->job->id, w->job->fence, w->done, clock_now_ms(),
+                                                 w->runner->config->runner_lease_ms, &cancel);
+
+        if (s == STORE_OK)
+            return cancel ? ENDING_CANCELLED : ENDING_DONE;
+        if (s == STORE_NOT_FOUND)
+            return ENDING_LOST;
+        runner_back_off(w->runner, &pause_ms);
+        if (work_stopping(w->runner))
+            return ENDING_STOPPED;
+    }
+}
+
+enum ending work_between_steps(struct work *w)
+{
+    enum ending e = work_progress(w);
+
+    return e == ENDING_DONE && work_stopping(w->runner) ? ENDING_STOPPED : e;
+}
+
+enum cpn_result work_try(struct work *w, struct op *op)
+{
+    op->coupon = w->job->coupon;
+    op->arena = &w->arena;
+    op->deadline = mono_add_ms(mono_now(), STEP_DEADLINE_MS);
+    return engine_call(w->runner->engine, op);
+}
+
+bool work_may_repeat(enum cpn_result r)
+{
+    return r == CPN_BUSY || r == CPN_OUTCOME_UNKNOWN || r == CPN_INTERNAL;
+}
+
+enum ending work_rest(struct work *w, int64_t *pause_ms)
+{
+    runner_back_off(w->runner, pause_ms);
+    return work_stopping(w->runner) ? ENDING_STOPPED : work_progress(w);
+}
+
+enum ending work_fail(struct work *w, enum cpn_result r, const char *detail)
+{
+    w->error = r;
+    w->detail = detail;
+    return ENDING_FAILED;
+}
+
+enum ending work_ask(struct work *w, struct op *op)
+{
+    int64_t pause_ms = 0, count = op->count; /* an op may come back with what it counted */
+
+    for (;;) {
+        enum cpn_result result;
+        enum ending e;
+
+        op->count = count;
+        result = work_try(w, op);
+        if (result == CPN_OK)
+            return ENDING_DONE;
+        if (!work_may_repeat(result))
+            return work_fail(w, result, op->outcome.detail);
+        log_event(LOG_WARNING, "job.step_repeated", "job=%s coupon=%s kind=%d result=%s", w->job->id, w->job->coupon,
+                  (int)op->kind, result_info(result)->name);
+        e = work_rest(w, &pause_ms);
+        if (e != ENDING_DONE)
+            return e;
+    }
+}
+
+enum ending work_standing(struct work *w, struct op *op)
+{
+    *op = (struct op){.kind = OP_USE};
+    op->user = arena_printf(&w->arena, JOB_USER_PREFIX "%s", w->job->id);
+    return work_ask(w, op);
+}

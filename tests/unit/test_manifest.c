@@ -1,0 +1,91 @@
+/* Unit tests of what an import says of its rows, and of codes that stand twice among drafts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runner/codes.h"
+#include "runner/manifest.h"
+
+static void assert_result(const struct manifest *m, const char *expected)
+{
+    struct buf out = BUF_INIT;
+
+    manifest_write(m, "sha256:00", &out);
+    assert_string_equal(out.data, expected);
+    buf_free(&out);
+}
+
+static void parts_add_up(void **state)
+{
+    const struct part_text one = {.rows = 10, .new_codes = 7, .duplicates_in_file = 1, .duplicates_in_coupon = 1, .invalid = 1,
+                                  .bad = "2,invalid,too short\n4,duplicate,an earlier row has this code\n"};
+    const struct part_text two = {.rows = 5, .new_codes = 1, .bad = NULL};
+    struct manifest m = {.bad = BUF_INIT};
+
+    (void)state;
+    manifest_add(&m, &one);
+    assert_int_equal(manifest_beyond(&m), 0);
+    manifest_add(&m, &two);
+    assert_int_equal(manifest_beyond(&m), 4);
+    assert_result(&m, "\"digest\":\"sha256:00\",\"rows\":15,\"imported\":8,\"duplicates_in_file\":1,"
+                      "\"duplicates_in_coupon\":1,\"invalid\":1,\"bad_rows\":["
+                      "{\"line\":2,\"kind\":\"invalid\",\"reason\":\"too short\"},"
+                      "{\"line\":4,\"kind\":\"duplicate\",\"reason\":\"an earlier row has this code\"}]");
+    manifest_release(&m);
+}
+
+static void nothing_is_a_result_too(void **state)
+{
+    struct manifest m = {.bad = BUF_INIT};
+
+    (void)state;
+    assert_result(&m, "\"digest\":\"sha256:00\",\"rows\":0,\"imported\":0,\"duplicates_in_file\":0,"
+                      "\"duplicates_in_coupon\":0,\"invalid\":0,\"bad_rows\":[]");
+    manifest_release(&m);
+}
+
+static void the_result_shows_the_first_hundred_bad_rows(void **state)
+{
+    struct manifest m = {.bad = BUF_INIT};
+    struct buf bad = BUF_INIT;
+    const char *last;
+
+    (void)state;
+    for (int64_t line = 1; line <= 150; line++)
+        manifest_bad_row(&bad, line, "invalid", "too long");
+    manifest_add(&m, &(struct part_text){.rows = 150, .invalid = 150, .bad = bad.data});
+    manifest_add(&m, &(struct part_text){.rows = 150, .invalid = 150, .bad = bad.data});
+    assert_int_equal(m.bad_count, 100);
+    assert_int_equal(m.invalid, 300);
+    last = strrchr(m.bad.data, '{');
+    assert_string_equal(last, "{\"line\":100,\"kind\":\"invalid\",\"reason\":\"too long\"}");
+    buf_free(&bad);
+    manifest_release(&m);
+}
+
+static void a_code_counts_as_doubled_from_the_second_time_on(void **state)
+{
+    const struct code_draft codes[] = {{.normal = "A"}, {.normal = "B"}, {.normal = "A"}, {.normal = "A"}, {.normal = "C"}};
+    bool doubled[5];
+
+    (void)state;
+    codes_doubled(codes, 5, doubled);
+    assert_memory_equal(doubled, ((bool[]){false, false, true, true, false}), sizeof doubled);
+    codes_doubled(codes, 0, doubled);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_add_up),
+        cmocka_unit_test(nothing_is_a_result_too),
+        cmocka_unit_test(the_result_shows_the_first_hundred_bad_rows),
+        cmocka_unit_test(a_code_counts_as_doubled_from_the_second_time_on),
+    };
+
+    return cmocka_run_group_tests_name("manifest", tests, NULL, NULL);
+}
