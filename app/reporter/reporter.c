@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "engine/engine.h"
@@ -240,12 +241,46 @@ static void note_folded(const struct tally *tallies, size_t count)
     metrics_set(METRIC_REPORTER_LAG_MS, clock_now_ms() - tallies[count - 1].at_ms);
 }
 
+/* Ask for the slots that t's batch wants. False: stopping. */
+static bool replenish(struct reporter *r, const struct tally *t)
+{
+    enum store_status s = STORE_FAILED;
+    char id[ID_SHORT_LEN + 1];
+    int64_t pause_ms = 0;
+
+    id_random(id, ID_SHORT_LEN);
+    while (s == STORE_FAILED && !atomic_load(&r->stopping)) {
+        struct arena a;
+        struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = t->coupon, .until = t->replenish_until,
+                          .created_ms = clock_now_ms()}, *existing;
+
+        arena_init(&a, 0);
+        job.key = arena_printf(&a, "replenish-%" PRId64 "-%" PRId64, t->lane, t->seq);
+        s = mongo_job_insert(r->door, &job, &a, &existing);
+        arena_free(&a);
+        if (s == STORE_FAILED)
+            back_off(r, &pause_ms);
+    }
+    if (s == STORE_OK)
+        log_event(LOG_INFO, "replenish.asked_for", "coupon=%s lane=%" PRId64 " seq=%" PRId64 " until=%" PRId64
+                  " job=%s", t->coupon, t->lane, t->seq, t->replenish_until, id);
+    return s != STORE_FAILED;
+}
+
+static bool replenish_all(struct reporter *r, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (r->tallies[i].of && r->tallies[i].replenish_until && !replenish(r, &r->tallies[i]))
+            return false;
+    return true;
+}
+
 /* Write the totals of r->tallies[count], all of which have a lane or are left out, then the marks of the lanes that moved. */
 static bool fold_round(struct reporter *r, size_t count)
 {
     size_t run_count = runs_build(r->tallies, count, r->runs), mark_count = 0;
 
-    if (!write_runs(r, run_count, r->tallies, count))
+    if (!replenish_all(r, count) || !write_runs(r, run_count, r->tallies, count))
         return false;
     note_folded(r->tallies, count);
     for (size_t i = 0; i < count; i++) {

@@ -5,6 +5,8 @@
  * Threads  feed: the change stream on the ledger, one small struct tally per batch into the inbox
  *          fold: takes what lies in the inbox, adds it to the totals in one write, moves the marks "totals"
  *          backstop: lanes whose mark "views" stands still get their views written, by an engine of its own
+ * Refill   a batch that asks for more slots becomes a job, before the mark passes it; the job's key names the batch, so that
+ *          it is one job whoever sees the batch, and however often
  * Once     a batch counts once, because each totals document carries the seq up to which it holds its quarter hour, and is
  *          written by a guard on it. So a repeat, a restart and a second reporter are harmless
  * Catching up  a start, a gap in the feed and lost history are one thing: read the ledger from the mark on

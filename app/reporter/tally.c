@@ -9,6 +9,9 @@ void tally_of_batch(struct tally *t, const struct batch *b)
     *t = (struct tally){.lane = b->lane, .seq = b->head.seq, .at_ms = b->head.at_ms};
     snprintf(t->coupon, sizeof t->coupon, "%s", b->coupon);
     fold_report(&t->counts, b);
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].kind == ENTRY_REPLENISH)
+            t->replenish_until = b->entries[i].count;
 }
 
 static void add(struct report_counts *to, const struct report_counts *more)

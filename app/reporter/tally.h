@@ -1,5 +1,6 @@
 /*
  * reporter/tally.h -- what one batch adds to the totals, and how the tallies at hand become few writes. Pure.
+ * A batch may also ask for more slots: the tally carries that on.
  *
  * Shape   struct tally: one batch; struct run: consecutive batches of one lane within one quarter hour
  * Owns    nothing; a run borrows its lane's coupon
@@ -25,6 +26,7 @@ struct tally {
     char coupon[COUPON_ID_MAX + 1];
     int64_t lane, seq, at_ms;
     struct report_counts counts;
+    int64_t replenish_until; /* it asks that slots be added until so many exist; 0: it does not */
     struct tally_lane *of; /* set by whoever folds; NULL: it is not to be counted */
 };
 

@@ -76,6 +76,22 @@ static void a_run_is_trimmed_to_what_the_totals_do_not_hold(void **state)
     assert_false(run_trim(&runs[0], 3, t, 4));
 }
 
+static void a_batch_that_asks_for_slots_says_so_in_its_tally(void **state)
+{
+    struct batch *b = batch_new("hot", 0);
+    struct tally t;
+
+    (void)state;
+    batch_add(b, ENTRY_TICK);
+    tally_of_batch(&t, b);
+    assert_int_equal(t.replenish_until, 0);
+    batch_add(b, ENTRY_REPLENISH)->count = 300;
+    batch_add(b, ENTRY_TICK);
+    tally_of_batch(&t, b);
+    assert_int_equal(t.replenish_until, 300);
+    batch_free(b);
+}
+
 static void the_inbox_keeps_order_and_wishes(void **state)
 {
     struct inbox in;
@@ -206,6 +222,7 @@ int main(void)
         cmocka_unit_test(a_new_quarter_begins_a_new_run),
         cmocka_unit_test(what_is_not_counted_and_what_adds_nothing_makes_no_run),
         cmocka_unit_test(a_run_is_trimmed_to_what_the_totals_do_not_hold),
+        cmocka_unit_test(a_batch_that_asks_for_slots_says_so_in_its_tally),
         cmocka_unit_test(the_inbox_keeps_order_and_wishes),
         cmocka_unit_test(a_quiet_lane_whose_mark_stands_still_for_a_second_is_behind),
         cmocka_unit_test(a_mark_that_moves_is_not_behind),
