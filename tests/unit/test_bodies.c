@@ -15,6 +15,7 @@
 #include "http/jsonin.h"
 #include "http/receipt.h"
 #include "http/redemption_body.h"
+#include "http/remains.h"
 
 static struct arena arena;
 static struct errors errors;
@@ -101,7 +102,7 @@ static void faults_are_pointed_at(void **state)
         {"{\"user\":\"\\u007f\"}", "/user"},
         {"{\"user\":\"u\",\"x\":1}", "/x"},
         {"{\"user\":\"u\",\"key\":\"k\"}", "/key"},
-        {"{\"user\":\"u\",\"state\":\"issued\"}", "/state"},
+        {"{\"user\":\"u\",\"state\":\"issued\",\"reserve_s\":10}", "/reserve_s"},
         {"{\"user\":\"u\",\"state\":\"free\"}", "/state"},
         {"{\"user\":\"u\",\"state\":null}", "/state"},
         {"{\"user\":\"u\",\"reserve_s\":10}", "/reserve_s"},
@@ -177,6 +178,9 @@ static void the_same_request_has_the_same_fingerprint(void **state)
         "{\"user\":\"u\",\"order\":{\"id\":\"o\"}}",
         "{\"user\":\"u\",\"metadata\":{\"a\":1}}",
         "{\"user\":\"u\",\"code\":\"c\"}",
+        "{\"user\":\"u\",\"state\":\"issued\"}",
+        "{\"user\":\"u\",\"state\":\"reserved\"}",
+        "{\"user\":\"u\",\"state\":\"reserved\",\"reserve_s\":900}",
         "{\"user\":\"u\",\"order\":{\"items\":[{\"amount_minor\":0}]}}",
     };
     struct buf first = BUF_INIT, next = BUF_INIT;
@@ -220,26 +224,61 @@ static void a_key_is_no_part_of_the_request(void **state)
     assert_int_equal(op.take.state, SLOT_REDEEMED);
 }
 
-/* ---- ids ---- */
+/* ---- steps ---- */
 
-static void ids_are_read_and_written(void **state)
+static struct step_in *read_step(const char *text)
 {
-    static const char *const bad[] = {"", "-", "1", "1-", "-1", "1-0", "01-1", "1-01", "1-1x", "x1-1", " 1-1", "1--1", "1-1-1",
-                                      "+1-1", "1-4294967296", "9007199254740992-1", "99999999999999999999-1", "L0-1-2"};
-    char text[REDEMPTION_ID_SIZE];
-    uint32_t g;
-    int64_t n;
+    struct step_in *in = arena_alloc(&arena, sizeof *in);
+    struct jsonc_object *o JSON_IN_AUTO = NULL;
+
+    errors_init(&errors, &arena);
+    o = json_in(text, strlen(text), &errors);
+    if (o)
+        fields_read(&step_table, o, "", in, &errors);
+    return in;
+}
+
+static void a_step_may_say_nothing(void **state)
+{
+    const struct step_in *in = read_step("{}");
 
     (void)state;
-    assert_true(redemption_id_parse("0-1", &n, &g) && n == 0 && g == 1);
-    assert_true(redemption_id_parse("9007199254740991-4294967295", &n, &g));
-    assert_int_equal(n, INT64_C(9007199254740991));
-    assert_int_equal(g, UINT32_MAX);
-    assert_string_equal(redemption_id(&(struct redemption){.n = n, .g = g}, text), "9007199254740991-4294967295");
-    assert_string_equal(redemption_id(&(struct redemption){.n = 1042, .g = 1}, text), "1042-1");
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        if (redemption_id_parse(bad[i], &n, &g))
-            fail_msg("%s was taken for an id", bad[i]);
+    assert_int_equal(errors.count, 0);
+    assert_null(in->order);
+    assert_int_equal(in->reserve_s, COUPON_NULL);
+    in = read_step("{\"order\":{\"id\":\"o\"},\"reserve_s\":60}");
+    assert_int_equal(errors.count, 0);
+    assert_string_equal(in->order->id, "o");
+    assert_int_equal(in->reserve_s, 60);
+    read_step("{\"user\":\"u\"}");
+    assert_true(has_error("/user"));
+    read_step("{\"reserve_s\":86401}");
+    assert_true(has_error("/reserve_s"));
+}
+
+static void every_state_can_be_asked_for(void **state)
+{
+    static const struct {
+        const char *text;
+        enum slot_state state;
+        int64_t reserve_s;
+    } rows[] = {
+        {"{\"user\":\"u\",\"state\":\"issued\"}", SLOT_ISSUED, COUPON_NULL},
+        {"{\"user\":\"u\",\"state\":\"reserved\"}", SLOT_RESERVED, COUPON_NULL},
+        {"{\"user\":\"u\",\"state\":\"reserved\",\"reserve_s\":7}", SLOT_RESERVED, 7},
+        {"{\"user\":\"u\",\"state\":\"redeemed\",\"code\":\"AB-12\"}", SLOT_REDEEMED, COUPON_NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct op op = {.coupon = "c"};
+
+        take_fill(&op, read_take(rows[i].text), "k");
+        assert_int_equal(errors.count, 0);
+        assert_int_equal(op.take.state, rows[i].state);
+        assert_int_equal(op.take.reserve_s, rows[i].reserve_s);
+        assert_int_equal(op.take.code_n, -1);
+    }
 }
 
 /* ---- definitions ---- */
@@ -308,7 +347,6 @@ static void faults_of_a_definition_are_pointed_at(void **state)
         {"{\"title\":\"T\",\"cap\":{\"total\":true}}", "/cap/total"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1,\"x\":1}}", "/cap/x"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1,\"per_user\":null}}", "/cap/per_user"},
-        {"{\"title\":\"T\",\"cap\":{\"total\":1,\"policy\":\"none\"}}", "/cap/policy"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1,\"policy\":\"huh\"}}", "/cap/policy"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"version\":1}", "/version"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"id\":\"-\"}", "/id"},
@@ -317,7 +355,7 @@ static void faults_of_a_definition_are_pointed_at(void **state)
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"starts_at\":\"today\"}", "/starts_at"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"starts_at\":\"2026-11-01\"}", "/starts_at"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"lanes\":2}", "/lanes"},
-        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"codes\":{\"source\":\"imported\"}}", "/codes/source"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"codes\":{\"source\":\"found\"}}", "/codes/source"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"discount\":{\"kind\":\"none\",\"amount_minor\":5}}", "/discount/amount_minor"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"discount\":{\"kind\":\"amount\",\"currency\":\"EUR\"}}", "/discount/amount_minor"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"discount\":{\"kind\":\"other\",\"label\":\"l\",\"only\":{\"skus\":[5]}}}",
@@ -470,7 +508,7 @@ static void bad_seeds_are_no_keys(void **state)
 static void a_redemption_is_written_whole(void **state)
 {
     static struct worker w;
-    struct redemption d = {.n = 1042, .g = 2, .from = 1, .ordinal = 317, .seq = 88, .at_ms = INT64_C(1795255200000),
+    struct redemption d = {.n = 1042, .g = 2, .from_n = 1042, .from = 1, .ordinal = 317, .seq = 88, .at_ms = INT64_C(1795255200000),
                            .state = SLOT_REDEEMED, .discount_minor = 500, .left = 4683, .day = 317, .user = 1, .user_day = 1,
                            .order = "o-99"};
     struct buf out = BUF_INIT;
@@ -497,6 +535,62 @@ static void a_redemption_is_written_whole(void **state)
     buf_free(&out);
 }
 
+static void one_without_a_slot_has_an_id_of_its_lane_and_batch(void **state)
+{
+    static struct worker w;
+    const struct redemption d = {.n = -88, .g = 3, .from_n = -7, .from = 2, .state = SLOT_RESERVED, .left = COUPON_NULL};
+    struct buf out = BUF_INIT;
+    struct json j = json_to(&out);
+
+    (void)state;
+    redemption_write(&j, &w, "c", "u", &d);
+    assert_non_null(strstr(out.data, "{\"id\":\"L0-88-3\","));
+    assert_non_null(strstr(out.data, "\"slot\":null,"));
+    assert_non_null(strstr(out.data, "\"from\":\"L0-7-2\","));
+    buf_free(&out);
+}
+
+static void a_hold_whose_time_has_passed_is_shown_as_expired(void **state)
+{
+    static struct worker w;
+    const struct redemption d = {.n = 1, .g = 1, .state = SLOT_RESERVED, .reserved_until_ms = 1000};
+    struct buf out = BUF_INIT;
+    struct json j = json_to(&out);
+
+    (void)state;
+    redemption_write_at(&j, &w, "c", "u", &d, 999);
+    assert_non_null(strstr(out.data, "\"state\":\"reserved\""));
+    assert_non_null(strstr(out.data, "\"reserved_until\":\"1970-01-01T00:00:01.000Z\""));
+    buf_clear(&out);
+    j = json_to(&out);
+    redemption_write_at(&j, &w, "c", "u", &d, 1000);
+    assert_non_null(strstr(out.data, "\"state\":\"expired\""));
+    buf_free(&out);
+}
+
+static void what_remains_leaves_out_what_has_lapsed(void **state)
+{
+    struct redemption holds[] = {{.n = 1, .g = 1, .state = SLOT_RESERVED, .reserved_until_ms = 1000, .day_ms = 100},
+                                 {.n = 2, .g = 1, .state = SLOT_REDEEMED, .day_ms = 100}};
+    const struct use u = {.total = 2, .day_ms = 100, .today = 2, .redemptions = holds, .count = 2};
+    struct coupon c;
+    struct remains r;
+
+    (void)state;
+    coupon_init(&c);
+    c.cap.per_user = 5;
+    c.cap.per_user_per_day = 2;
+    r = use_remains(&c, &u, 999, 100);
+    assert_int_equal(r.total, 2);
+    assert_int_equal(r.in_all, 3);
+    assert_int_equal(r.today, 0);
+    r = use_remains(&c, &u, 1000, 100);
+    assert_int_equal(r.total, 1);
+    assert_int_equal(r.took_today, 1);
+    assert_int_equal(r.in_all, 4);
+    assert_int_equal(r.today, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -506,7 +600,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(users_are_bounded_in_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_same_request_has_the_same_fingerprint, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_key_is_no_part_of_the_request, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(ids_are_read_and_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_step_may_say_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_state_can_be_asked_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_definition_has_its_defaults, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_definition_round_trips, set_up, tear_down),
         cmocka_unit_test_setup_teardown(faults_of_a_definition_are_pointed_at, set_up, tear_down),
@@ -516,6 +611,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_receipt_verifies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_seeds_are_no_keys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_redemption_is_written_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_without_a_slot_has_an_id_of_its_lane_and_batch, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_hold_whose_time_has_passed_is_shown_as_expired, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_remains_leaves_out_what_has_lapsed, set_up, tear_down),
     };
 
     return sodium_init() < 0 ? 1 : cmocka_run_group_tests_name("bodies", tests, NULL, NULL);

@@ -95,6 +95,9 @@ static void every_route_is_whole(void **state)
         assert_true((r->roles != 0) != ((r->flags & ROUTE_OPEN) != 0)); /* open, or somebody's */
         assert_true((r->roles & ROLE_BIT(ROLE_OPS)) || (r->flags & ROUTE_OPEN)); /* ops may do everything */
         assert_true((r->body == BODY_NONE) == (r->body_max == 0));
+        assert_true(r->body != BODY_TEXT || (r->flags & ROUTE_STREAM)); /* nobody else may wait for the caller */
+        assert_false((r->flags & ROUTE_STREAM) && (r->flags & ROUTE_AUX));
+        assert_true(!(r->flags & ROUTE_BODY_OPTIONAL) || r->table);
         assert_true(r->method == METHOD_GET ? r->body == BODY_NONE : true);
         for (size_t k = 0; k < i; k++)
             assert_string_not_equal(r->name, routes[k].name);
@@ -112,6 +115,9 @@ static void params_are_taken_from_the_raw_path(void **state)
     assert_string_equal(request->route->name, "wallet");
     assert_null(request->coupon);
     assert_string_equal(request->params[0], "u");
+    make("GET", "/coupons/c/codes/A%2FB");
+    assert_string_equal(request->route->name, "code_get");
+    assert_string_equal(request->params[0], "A/B");
     make("POST", "/coupons/%63/redemptions/5-1/reverse");
     assert_string_equal(request->coupon, "c");
     assert_string_equal(request->params[0], "5-1");
@@ -148,6 +154,17 @@ static void methods_are_told_apart(void **state)
     assert_string_equal(request->route->name, "redemption_batch");
     make("POST", "/coupons/c/slots/retire");
     assert_string_equal(request->route->name, "slots_retire");
+}
+
+static void media_types_are_compared_with_their_charset(void **state)
+{
+    (void)state;
+    assert_true(router_has_type("text/csv", "text/csv"));
+    assert_true(router_has_type("Text/CSV; header=present; charset=\"UTF-8\"", "text/csv"));
+    assert_true(router_has_type("text/plain;charset=utf-8", "text/plain"));
+    assert_false(router_has_type("text/plain; charset=latin1", "text/plain"));
+    assert_false(router_has_type("text/csvx", "text/csv"));
+    assert_false(router_has_type("text/plain", "text/csv"));
 }
 
 /* ---- replies ---- */
@@ -336,6 +353,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(params_are_taken_from_the_raw_path, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unknown_paths_have_no_methods, set_up, tear_down),
         cmocka_unit_test_setup_teardown(methods_are_told_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(media_types_are_compared_with_their_charset, set_up, tear_down),
         cmocka_unit_test_setup_teardown(problems_have_every_member, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_must_wait_is_told_how_long, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tags_are_compared, set_up, tear_down),

@@ -1,0 +1,212 @@
+/* Unit tests of http/upload (a text in pieces becomes parts of whole lines) and http/csv. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/csv.h"
+#include "http/upload.h"
+
+#define PARTS_MAX 16
+
+static struct {
+    char *text;
+    size_t len;
+    int64_t first_line;
+} parts[PARTS_MAX];
+static size_t count, fail_at;
+static char id[ID_SHORT_LEN + 1];
+static struct upload upload;
+
+static enum store_status put(struct store *door, const struct part_text *part)
+{
+    (void)door;
+    if (count == fail_at)
+        return STORE_FAILED;
+    assert_true(count < PARTS_MAX);
+    assert_int_equal(part->part, (int64_t)count);
+    assert_string_equal(part->upload, id);
+    assert_true(part->len > 0 && part->len <= PART_SIZE);
+    parts[count].text = strndup(part->text, part->len);
+    assert_non_null(parts[count].text);
+    parts[count].len = part->len;
+    parts[count++].first_line = part->first_line;
+    return STORE_OK;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    while (count)
+        free(parts[--count].text);
+    return 0;
+}
+
+static void begin(bool csv)
+{
+    tear_down(NULL);
+    fail_at = PARTS_MAX;
+    upload_begin(&upload, NULL, csv);
+    upload.put = put;
+    memcpy(id, upload.id, sizeof id);
+}
+
+/* The whole text, in pieces of so many bytes. */
+static bool feed(const char *text, size_t len, size_t piece)
+{
+    char digest[UPLOAD_DIGEST_SIZE];
+
+    for (size_t at = 0; at < len; at += piece)
+        if (!upload_add(&upload, text + at, len - at < piece ? len - at : piece))
+            return false;
+    return upload_end(&upload, digest);
+}
+
+static void a_short_text_is_one_part_however_it_comes(void **state)
+{
+    static const char text[] = "AAAA\r\n\nBBBB\nCCCC";
+
+    (void)state;
+    for (size_t piece = 1; piece <= sizeof text; piece++) {
+        begin(false);
+        assert_true(feed(text, sizeof text - 1, piece));
+        assert_int_equal(count, 1);
+        assert_string_equal(parts[0].text, text);
+        assert_int_equal(parts[0].first_line, 1);
+        assert_int_equal(upload.line - 1, 4);
+        assert_true(upload.has_row);
+    }
+}
+
+static void the_digest_is_of_the_bytes_that_came(void **state)
+{
+    char digest[UPLOAD_DIGEST_SIZE];
+
+    (void)state;
+    begin(false);
+    assert_true(upload_add(&upload, "ab", 2));
+    assert_true(upload_add(&upload, "c", 1));
+    assert_true(upload_end(&upload, digest)); /* FIPS 180-2, appendix B.1 */
+    assert_string_equal(digest, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+static void parts_hold_whole_lines_and_know_their_number(void **state)
+{
+    enum { LINES = 20000, WIDTH = 11 };
+    char *text = malloc(LINES * WIDTH + 1);
+    size_t all = 0;
+    int64_t line = 1;
+
+    (void)state;
+    assert_non_null(text);
+    for (int i = 0; i < LINES; i++)
+        sprintf(text + i * WIDTH, "CODE%06d\n", i);
+    begin(false);
+    assert_true(feed(text, LINES * WIDTH, 1000));
+    assert_true(count > 1);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(parts[i].first_line, line);
+        assert_memory_equal(parts[i].text, text + all, parts[i].len);
+        assert_int_equal(parts[i].text[parts[i].len - 1], '\n');
+        all += parts[i].len;
+        line += (int64_t)(parts[i].len / WIDTH);
+    }
+    assert_int_equal(all, LINES * WIDTH);
+    assert_int_equal(upload.line - 1, LINES);
+    free(text);
+}
+
+static void a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number(void **state)
+{
+    static char text[2 * PART_SIZE + 100];
+    size_t len = 2 * PART_SIZE;
+
+    (void)state;
+    memset(text, 'x', len);
+    memcpy(text, "AAAA\n", 5);
+    memcpy(text + len, "\nBBBB\n", 7);
+    begin(false);
+    assert_true(feed(text, len + 6, 777));
+    assert_int_equal(count, 3);
+    assert_string_equal(parts[0].text, "AAAA\n");
+    assert_int_equal(parts[1].first_line, 2);
+    assert_int_equal(parts[1].len, PART_SIZE);
+    assert_string_equal(parts[2].text, "BBBB\n");
+    assert_int_equal(parts[2].first_line, 3);
+    assert_int_equal(upload.line - 1, 3);
+}
+
+static void csv_must_name_the_column(void **state)
+{
+    (void)state;
+    begin(true);
+    assert_true(feed("\xEF\xBB\xBF" "name,\"Code\"\r\nx,AAAA\r\n", 25, 3));
+    assert_int_equal(upload.column, 2);
+    assert_true(upload.has_row);
+    begin(true);
+    assert_false(feed("name,number\nx,AAAA\n", 19, 100));
+    assert_true(upload.no_column);
+    assert_int_equal(count, 0);
+}
+
+static void blank_lines_and_a_header_are_no_rows(void **state)
+{
+    (void)state;
+    begin(false);
+    assert_true(feed("", 0, 1));
+    assert_false(upload.has_row);
+    begin(false);
+    assert_true(feed("\xEF\xBB\xBF\r\n \t\n\n", 9, 2));
+    assert_false(upload.has_row);
+    begin(true);
+    assert_true(feed("code\n\n \n", 8, 5));
+    assert_false(upload.has_row);
+}
+
+static void nothing_is_taken_after_the_database_failed(void **state)
+{
+    static char text[3 * PART_SIZE];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = i % 8 == 7 ? '\n' : 'A';
+    begin(false);
+    fail_at = 1;
+    assert_false(feed(text, sizeof text, 4096));
+    assert_true(upload.failed);
+    assert_int_equal(count, 1);
+}
+
+static void fields_are_quoted_where_they_must_be(void **state)
+{
+    struct buf out = BUF_INIT;
+
+    (void)state;
+    csv_field(&out, "plain text");
+    buf_putc(&out, ',');
+    csv_field(&out, NULL);
+    buf_putc(&out, ',');
+    csv_field(&out, "a,\"b\"\n");
+    assert_string_equal(out.data, "plain text,,\"a,\"\"b\"\"\n\"");
+    buf_free(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_short_text_is_one_part_however_it_comes, tear_down),
+        cmocka_unit_test_teardown(the_digest_is_of_the_bytes_that_came, tear_down),
+        cmocka_unit_test_teardown(parts_hold_whole_lines_and_know_their_number, tear_down),
+        cmocka_unit_test_teardown(a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number, tear_down),
+        cmocka_unit_test_teardown(csv_must_name_the_column, tear_down),
+        cmocka_unit_test_teardown(blank_lines_and_a_header_are_no_rows, tear_down),
+        cmocka_unit_test_teardown(nothing_is_taken_after_the_database_failed, tear_down),
+        cmocka_unit_test_teardown(fields_are_quoted_where_they_must_be, tear_down),
+    };
+
+    return sodium_init() < 0 ? 1 : cmocka_run_group_tests_name("upload", tests, NULL, NULL);
+}
