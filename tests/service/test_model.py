@@ -1,0 +1,439 @@
+"""Random calls, every answer compared with a model in plain Python (model.py), and `verify` at the end.
+
+COUPONS_MODEL_S is how long it runs (60 s); COUPONS_MODEL_SEED repeats a run's choices, which a failure prints together with
+the coupon's calls so far. Calls go through nginx and past it to both workers, so that lanes change hands all the time.
+"""
+import collections
+import datetime
+import json
+import os
+import random
+import time
+
+from client import fields, keys
+from model import SLACK_MS, Coupon, Slot, same
+from stack import WORKERS, wait_until
+
+SECONDS = float(os.environ.get("COUPONS_MODEL_S", 60))
+COUPONS = 6        # at a time
+CALLS_MOST = 400   # of one coupon, before another takes its place
+CLEAR_MS = 700     # no call is made so shortly before something ends by itself
+SLOTS_MOST = 24
+
+
+def now_ms():
+    return time.time() * 1000
+
+
+def noon_zone():
+    """A zone whose midnight is far, so that a run has one day."""
+    hour = datetime.datetime.now(datetime.timezone.utc).hour
+    east = (12 - hour + 12) % 24 - 12
+    return f"Etc/GMT{-east:+d}" if east else "Etc/GMT"
+
+
+class Straddled(Exception):
+    """A call was so slow that something may or may not have ended before it was decided."""
+
+
+class Driver:
+    def __init__(self, stack, seed):
+        self.stack, self.chance, self.seed = stack, random.Random(seed), seed
+        self.doors = {role: [stack.client(role)] + [stack.direct(w, role) for w in range(WORKERS)] for role in ("storefront", "ops")}
+        self.users = [f"m{seed}-{i}" for i in range(6)]
+        self.coupons, self.histories, self.past = [], {}, collections.defaultdict(list)
+        self.seen, self.abandoned = collections.Counter(), 0
+
+    # ---- talking ----
+
+    def call(self, c, method, path, body=None, key=None, role="storefront", **how):
+        """One call at any door; c is None where it is of no one coupon."""
+        door = self.chance.choice(self.doors[role])
+        ending = [due for each in ([c] if c else self.coupons) for due in each.deadlines()]
+        asked = now_ms()
+        reply = door.request(method, path, body, idempotency_key=key, **how)
+        for each in [c] if c else self.coupons:
+            told = reply.code() or reply.status
+            self.histories[each.id].append(f"{method} {path} key={key} {json.dumps(body) if not isinstance(body, bytes) else body} -> {told}")
+        if any(asked - SLACK_MS < due < now_ms() + SLACK_MS for due in ending):
+            raise Straddled
+        return reply
+
+    def compare(self, answer, status, code, replayed, body):
+        self.seen[answer.code or f"{answer.status}{' replayed' if answer.replayed else ''}"] += 1
+        if answer.code:
+            same("the refusal", code or status, answer.code)
+            return
+        same("the answer", code or status, answer.status)
+        same("replayed", replayed, answer.replayed)
+        if answer.body is not None:
+            same("the body", body, answer.body)
+        redemption = answer.check(body) if answer.check else None
+        if answer.after:
+            answer.after(status, body, redemption)
+
+    def answered(self, answer, reply):
+        if answer.code:
+            reply.problem(answer.code)
+        if answer.code == "transaction_in_progress":
+            assert reply.header("Retry-After"), reply
+        try:
+            self.compare(answer, reply.status, reply.code(), reply.header("Idempotent-Replayed") == "true", reply.json())
+        except AssertionError as e:
+            raise AssertionError(f"{e}\n{reply}") from e
+
+    # ---- choices ----
+
+    def order(self):
+        if self.chance.random() < 0.4:
+            return None
+        order = {"id": self.chance.choice([None] + [f"o{i}" for i in range(4)]), "amount_minor": self.chance.choice([500, 2000, 5000, 9999])}
+        if self.chance.random() < 0.2:
+            order["currency"] = self.chance.choice(["EUR", "USD"])
+        if self.chance.random() < 0.2:
+            order["items"] = [{"sku": self.chance.choice("AB"), "amount_minor": self.chance.choice([100, 3000]), "quantity": 1} for _ in range(2)]
+        return order
+
+    def reserve_s(self):
+        return self.chance.choice([None, None, None, None, 2, 30])
+
+    def code(self, c):
+        known = list(c.by_code)
+        if not known or self.chance.random() < 0.1:
+            return "UNKNOWN-CODE"
+        slot = c.by_code[self.chance.choice(known)]
+        if c.d["codes"]["match"] == "loose" and self.chance.random() < 0.5:
+            return " ".join(slot.code.lower()) if len(slot.code) < 30 else slot.code.lower()
+        return slot.code
+
+    def taking(self, c):
+        """The arguments of a taking."""
+        how = {"state": self.chance.choice(["issued", "reserved", "redeemed"]), "order": self.order()}
+        if how["state"] == "reserved":
+            how["reserve_s"] = self.reserve_s()
+        if self.chance.random() < (0.5 if c.coded else 0.03):
+            how["code"] = self.code(c)
+        if self.chance.random() < 0.1:
+            how["metadata"] = {"n": self.chance.randrange(3)}
+        return self.chance.choice(self.users), {name: value for name, value in how.items() if value is not None}
+
+    def again(self, c, kind):
+        """A call of before, or one with its key and another body; or None."""
+        if not self.past[c.id] or self.chance.random() > 0.12:
+            return None
+        call = self.chance.choice(self.past[c.id][-60:])
+        if call[0] != kind:
+            return None
+        kind, subject, key, how = call
+        if self.chance.random() < 0.3:
+            how = {**how, "order": {"id": "another", "amount_minor": 7777}}
+        return subject, key, how
+
+    # ---- calls of a storefront ----
+
+    def take(self, c):
+        user, key, how = self.again(c, "take") or (*(t := self.taking(c))[:1], f"k{next(keys)}", t[1])
+        self.past[c.id].append(("take", user, key, how))
+        answer = c.take(now_ms(), user, key, **how)
+        self.answered(answer, self.call(c, "POST", f"/coupons/{c.id}/redemptions", {"user": user, **how}, key))
+
+    def batch(self, c):
+        takings = [(*self.taking(c), f"k{next(keys)}") for _ in range(self.chance.randrange(2, 6))]
+        if self.chance.random() < 0.3:
+            takings.append(takings[0])
+        reply = self.call(c, "POST", f"/coupons/{c.id}/redemptions/batch",
+                          {"items": [{"key": key, "user": user, **how} for user, how, key in takings]})
+        items = reply.ok()["items"]
+        same("items", len(items), len(takings))
+        for (user, how, key), item in zip(takings, items):
+            answer, body = c.take(now_ms(), user, key, **how), item["body"]
+            self.compare(answer, item["status"], body.get("code") if item["status"] >= 400 else None, item["replayed"], body)
+
+    def step(self, c):
+        if (again := self.again(c, "step")):
+            (rid, verb), key, how = again
+        else:
+            standing = [i for i, r in c.by_id.items() if r.standing]
+            rid = self.chance.choice(standing if standing and self.chance.random() < 0.8 else list(c.by_id) or ["5-1"])
+            if self.chance.random() < 0.04:
+                rid = self.chance.choice([rid + "1", "77777-1", "L0-77777-1", rid.replace("-", "-9", 1)])
+            verb = self.chance.choice(["reserve", "redeem", "redeem", "cancel", "reverse"])
+            key, how = None, {}
+            if verb in ("reserve", "redeem"):
+                key, how = f"k{next(keys)}", {"order": self.order(), **({"reserve_s": self.reserve_s()} if verb == "reserve" else {})}
+                how = {name: value for name, value in how.items() if value is not None}
+        if key:
+            self.past[c.id].append(("step", (rid, verb), key, how))
+        answer = c.step(now_ms(), rid, verb, key, **how)
+        self.answered(answer, self.call(c, "POST", f"/coupons/{c.id}/redemptions/{rid}/{verb}", how if key else None, key))
+
+    def check(self, c):
+        user, how = self.taking(c)
+        ok, code, given = c.check(now_ms(), user, **how)
+        reply = self.call(c, "POST", f"/coupons/{c.id}/check", {"user": user, **how})
+        if code == "code_required":
+            reply.problem(code)
+            return
+        told = reply.ok()
+        same("ok and code", (told["ok"], told["code"]), (ok, code))
+        if ok:
+            same("discount_minor", told["discount_minor"], given)
+        left, today = c.remaining(user)
+        cap = c.d["cap"]
+        room = c.free() if c.exact else cap["total"] - len(c.takings) if cap["policy"] == "approximate" and cap["total"] else left
+        per_day = cap["per_day"] - len(c.takings) if cap["per_day"] is not None else left
+        same("remaining", told["remaining"], max(0, min(left, room)))
+        same("remaining_today", told["remaining_today"], max(0, min(today, room, per_day)))
+
+    # ---- reads ----
+
+    def read_one(self, c):
+        if not c.by_id:
+            return
+        rid = self.chance.choice(list(c.by_id))
+        same(rid, self.call(c, "GET", f"/coupons/{c.id}/redemptions/{rid}").ok(), c.by_id[rid].shown())
+
+    def read_user(self, c):
+        user = self.chance.choice(self.users)
+        told = self.call(c, "GET", f"/coupons/{c.id}/users/{user}").ok()
+        left, today = c.remaining(user)
+        want = {"user": user, "total": c.total(user), "today": c.total(user), "remaining": left, "remaining_today": today}
+        same("the user", {name: told[name] for name in want}, want)
+        same("their redemptions", {r["id"]: r for r in told["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
+
+    def read_counts(self, c):
+        told = self.call(c, "GET", f"/coupons/{c.id}/counts", role="ops").ok()
+        same("the counts", {name: value for name, value in told.items() if name not in ("seq", "as_of")}, c.counts())
+
+    def slot_state(self, s):
+        held = s.holder
+        return "retired" if s.retired else "free" if not held else held.state
+
+    def read_slot(self, c):
+        if not c.slots:
+            return
+        s = self.chance.choice(c.slots)
+        want = self.slot_state(s), s.holder.user if s.holder else None
+        if s.code:
+            told = self.call(c, "GET", f"/coupons/{c.id}/codes/{s.code}", role="ops").ok()
+            same("the code", (told["code"], told["state"], told["user"]), (s.code, *want))
+        else:
+            told = self.call(c, "GET", f"/coupons/{c.id}/slots/{s.n}", role="ops").ok()
+            same("the slot", told["state"], want[0])
+
+    # ---- operators ----
+
+    def patch(self, c):
+        chance, cap = self.chance, c.d["cap"]
+        have = len(c.takings)
+        low = chance.choice([max(1, have - 1), max(1, have), have + 1, have + 3, c.existing() or 1, SLOTS_MOST])
+        past, far = "2020-01-01T00:00:00.000Z", "2090-01-01T00:00:00.000Z"
+        change = chance.choice([
+            {"cap": {"total": low}} if cap["total"] is not None else {"title": "x"}, {"cap": {"per_user": chance.randrange(1, 6)}},
+            {"cap": {"per_user_per_day": chance.choice([None, 1, 2, 3])}}, {"cap": {"per_day": chance.choice([None, have or 1, have + 2])}},
+            {"cap": {"discount_minor": chance.choice([None, c.discount() + 700])}}, {"on_user_cap": chance.choice(["refuse", "existing"])},
+            {"state": chance.choice(["paused", "ended", "draft"])}, {"starts_at": far}, {"ends_at": past, "starts_at": None},
+            {"ends_at": far, "starts_at": past}, {"valid_for_s": chance.choice([None, 3, 600])}, {"reserve_s": chance.choice([2, 60, 900])}])
+        reply = self.change(c, change)
+        if reply is not None and (change.get("state") or change.get("starts_at") == far or change.get("ends_at") == past):
+            for _ in range(3):
+                self.chance.choice([self.take, self.step, self.check])(c)
+            self.change(c, {"state": "active", "starts_at": None, "ends_at": chance.choice([None, far])})
+
+    def change(self, c, change):
+        """PATCH; the model's definition becomes what was answered, which must be the merged whole. None: refused."""
+        reply = self.call(c, "PATCH", f"/coupons/{c.id}", change, role="ops", headers={"If-Match": "*"})
+        total = change.get("cap", {}).get("total")
+        lowered = total is not None and (c.d["cap"]["total"] is None or total < c.d["cap"]["total"])
+        if lowered and total < len(c.takings):
+            self.seen["cap_below_taken"] += 1
+            reply.problem("cap_below_taken")
+            return None
+        told = reply.ok()
+        merged = {**c.d, **change, "cap": {**c.d["cap"], **change.get("cap", {})}}
+        same("the definition", {**told, "version": 0}, {**merged, "version": 0})
+        c.d = told
+        if lowered and c.exact and c.existing() > total:
+            self.retired(c, c.existing() - total)
+        return reply
+
+    def retired(self, c, count):
+        """So many free slots are to be retired; the choice is the service's."""
+        free = [s for s in c.slots if not s.holder and not s.retired]
+
+        def gone():
+            paths = [(s, f"codes/{s.code}" if s.code else f"slots/{s.n}") for s in free]
+            states = [(s, self.doors["ops"][0].get(f"/coupons/{c.id}/{path}").ok()["state"]) for s, path in paths]
+            return [s for s, state in states if state == "retired"]
+
+        for s in wait_until(f"{count} of {len(free)} free slots of {c.id} to be retired", lambda: len(g := gone()) >= count and g):
+            s.retired = True
+            count -= 1
+        same("retired beyond what was asked for", count, 0)
+
+    def more_slots(self, c):
+        if not c.exact:
+            return
+        if c.d["codes"]["source"] == "imported":
+            self.import_codes(c)
+            return
+        count, total = self.chance.randrange(1, 8), c.d["cap"]["total"]
+        reply = self.call(c, "POST", f"/coupons/{c.id}/slots", {"count": count}, role="ops")
+        if c.existing() + count > total:
+            self.seen["cap_exceeded"] += 1
+            reply.problem("cap_exceeded")
+            return
+        same("slots made", self.stack.job(reply)["done"], count)
+        self.learn_slots(c, count)
+
+    def learn_slots(self, c, count):
+        if not c.coded:
+            first = len(c.slots)
+            c.slots += [Slot(n) for n in range(first, first + count)]
+            c.by_n = {s.n: s for s in c.slots}
+            return
+        for code in self.codes(c) - {s.code for s in c.slots}:
+            same("length", len(code), c.d["codes"]["length"] + len(c.d["codes"]["prefix"]))
+            self.add_code(c, code)
+            count -= 1
+        same("codes missing", count, 0)
+
+    def codes(self, c):
+        lines = self.doors["ops"][0].get(f"/coupons/{c.id}/codes").expect(200).body.decode().split()
+        same("header", lines[0], "code,state,user,at")
+        return {line.split(",")[0] for line in lines[1:]}
+
+    def add_code(self, c, code):
+        slot = Slot(code=code)
+        assert c.normal(code) not in c.by_code, f"{code} stands twice"
+        c.slots.append(slot)
+        c.by_code[c.normal(code)] = slot
+
+    def import_codes(self, c):
+        if c.d["cap"]["total"] is not None:
+            return
+        fresh = [f"M{self.chance.randrange(10**6)}-{i}-xY" for i in range(self.chance.randrange(1, 6))]
+        old = [s.code for s in c.slots if self.chance.random() < 0.2]
+        lines = fresh + old + [fresh[0]] * self.chance.randrange(3) + ["abc", "", "  "] * self.chance.randrange(2)
+        self.chance.shuffle(lines)
+        text = "".join(self.chance.choice(["", " "]) + line + self.chance.choice(["\n", "\r\n"]) for line in lines).encode()
+        reply = self.call(c, "POST", f"/coupons/{c.id}/codes", text, role="ops", headers={"Content-Type": "text/plain"})
+        told = self.stack.job(reply)["result"]
+        want = {"imported": len(set(fresh)), "duplicates_in_coupon": len(old), "invalid": lines.count("abc"),
+                "duplicates_in_file": len([x for x in lines if x in fresh]) - len(set(fresh))}
+        same("the manifest", {name: told[name] for name in want}, want)
+        same("rows", told["rows"], sum(want.values()))
+        for code in dict.fromkeys(fresh):
+            self.add_code(c, code)
+        same("the codes", self.codes(c), {s.code for s in c.slots})
+
+    def retire(self, c):
+        if not c.exact:
+            return
+        count = self.chance.randrange(1, 3)
+        reply = self.call(c, "POST", f"/coupons/{c.id}/slots/retire", {"count": count}, f"k{next(keys)}", role="ops")
+        count = min(count, c.free())
+        same("retired", self.stack.job(reply)["done"], count)
+        self.retired(c, count)
+
+    def retire_code(self, c):
+        if not c.slots or not c.coded:
+            return
+        s = self.chance.choice(c.slots)
+        reply = self.call(c, "POST", f"/coupons/{c.id}/codes/{s.code}/retire", role="ops")
+        if s.holder and s.holder.state in ("reserved", "redeemed"):
+            reply.problem("transaction_in_progress" if s.holder.state == "reserved" else "code_taken")
+            return
+        reply.ok()
+        if s.holder:
+            c.end(s.holder, "cancelled")
+        s.retired = True
+
+    def erase(self, c):
+        user = self.chance.choice(self.users)
+        self.call(None, "DELETE", f"/coupons/-/users/{user}", role="ops").expect(204)
+        for each in self.coupons:
+            each.erase(user)
+
+    # ---- coupons ----
+
+    def new_coupon(self):
+        chance = self.chance
+        policy = chance.choice(["exact"] * 4 + ["approximate", "none"])
+        source = chance.choice(["none", "none", "generated", "imported"]) if policy == "exact" else "none"
+        slots = chance.randrange(2, 13)
+        cap = {"policy": policy, "total": None if source == "imported" or policy == "none" else slots + chance.randrange(4),
+               "per_user": chance.randrange(1, 5), "per_user_per_day": chance.choice([None, None, 2]), "per_day": chance.choice([None, None, 8]),
+               "discount_minor": chance.choice([None, None, 2500])}
+        discount = chance.choice([{"kind": "none"}, {"kind": "amount", "amount_minor": 500, "currency": "EUR"},
+                                  {"kind": "amount", "amount_minor": 700, "currency": "EUR", "min_spend_minor": 2000},
+                                  {"kind": "percent", "percent_bp": 1250, "max_minor": 600, "only": {"skus": ["A"], "categories": []}},
+                                  {"kind": "other", "label": "a gift"}])
+        codes = {"source": source}
+        if source != "none":
+            codes |= {"pick": chance.choice(["sequential", "random"]), "claim": chance.choice(["any", "any", "present"]),
+                      "match": chance.choice(["exact", "loose"])}
+        if source == "generated":
+            codes |= {"length": chance.choice([8, 12]), "prefix": chance.choice(["", "X-"])}
+        name = self.stack.coupon(cap=cap, discount=discount, codes=codes, time_zone=noon_zone(),
+                                 on_user_cap=chance.choice(["refuse", "existing"]), valid_for_s=chance.choice([None, None, 3]))
+        c = Coupon(self.doors["ops"][0].get(f"/coupons/{name}").ok())
+        self.histories[name] = [f"POST /coupons {json.dumps(c.d)}"]
+        self.coupons.append(c)
+        if c.exact:
+            while c.existing() < min(slots, c.d["cap"]["total"] or slots):
+                self.more_slots(c)
+
+    def close(self, c):
+        """The whole of what the coupon became."""
+        self.coupons.remove(c)
+        self.read_counts(c)
+        for user in self.users:
+            told = self.call(c, "GET", f"/coupons/{c.id}/users/{user}").ok()
+            same(user, {r["id"]: r for r in told["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
+        self.stack.verify(c.id)
+
+    CALLS = [(30, "take"), (30, "step"), (4, "batch"), (6, "check"), (6, "read_one"), (4, "read_user"), (4, "read_counts"), (3, "read_slot"),
+             (4, "patch"), (2, "more_slots"), (1, "retire"), (1, "retire_code"), (0.3, "erase")]
+
+    def clear(self, c, call):
+        """Wait until nothing ends while the call is made, and let end what is over."""
+        while True:
+            near = [due for each in (self.coupons if call == "erase" else [c]) for due in each.deadlines()
+                    if -2 * SLACK_MS < due - now_ms() < CLEAR_MS]
+            if not near:
+                break
+            time.sleep(max(1, max(near) + 2 * SLACK_MS + 1 - now_ms()) / 1000)
+        for each in self.coupons:
+            each.settle(now_ms())
+
+    def one(self):
+        if len(self.coupons) < COUPONS:
+            self.new_coupon()
+        c = self.chance.choice(self.coupons)
+        weights, names = zip(*self.CALLS)
+        [call] = self.chance.choices(names, weights)
+        if len(self.histories[c.id]) > CALLS_MOST:
+            call = "close"
+        self.clear(c, call)
+        try:
+            getattr(self, call)(c)
+        except Straddled:
+            self.abandoned += 1
+            self.coupons = [] if call == "erase" else [each for each in self.coupons if each is not c]
+        except AssertionError as e:
+            history = "\n".join(self.histories[c.id][-60:])
+            raise AssertionError(f"COUPONS_MODEL_SEED={self.seed}, {call}: {e}\n\nthe coupon's calls:\n{history}") from e
+
+
+def test_random_calls_are_answered_as_a_model_says(stack):
+    seed = int(os.environ.get("COUPONS_MODEL_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"COUPONS_MODEL_SEED={seed}")
+    driver, end = Driver(stack, seed), time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        driver.one()
+    for c in list(driver.coupons):
+        driver.clear(c, "close")
+        driver.close(c)
+    print(f"{sum(driver.seen.values())} answers, {driver.abandoned} coupons abandoned: {dict(driver.seen.most_common())}")
+    assert sum(driver.seen.values()) > 20 * SECONDS and driver.abandoned < len(driver.histories) / 3
