@@ -124,11 +124,21 @@ static enum cpn_result append_erasure(struct request *r, const char *coupon, con
     return result;
 }
 
+/* The batch that last touched the user, as of the tail; -1: the engine did not answer. */
+static int64_t last_seq(struct request *r, const char *user)
+{
+    request_op(r, OP_USE);
+    r->op.deadline = mono_add_ms(mono_now(), r->worker->config->worker_request_deadline_ms);
+    r->op.user = user;
+    return request_call(r) == CPN_OK ? r->op.use->seq : -1;
+}
+
 /* False: answered. */
 static bool erase(struct request *r, const char *coupon, const char *user)
 {
     struct chain c = {.request = r, .coupon = coupon, .user = user};
     enum cpn_result result = append_erasure(r, coupon, user);
+    int64_t seq;
     bool done;
 
     if (result == CPN_COUPON_NOT_FOUND)
@@ -137,7 +147,8 @@ static bool erase(struct request *r, const char *coupon, const char *user)
         reply_refusal(r);
         return false;
     }
-    done = engine_catch_up(r->worker->engine, coupon, 0) == STORE_OK && walk(&c, r->op.use->seq) && empty_names(&c);
+    seq = last_seq(r, user);
+    done = seq >= 0 && engine_catch_up(r->worker->engine, coupon, 0) == STORE_OK && walk(&c, seq) && empty_names(&c);
     free(c.links);
     if (!done)
         reply_problem(r, CPN_OUTCOME_UNKNOWN, "The erasure has begun. Repeat the request until it answers 204.");
