@@ -386,12 +386,23 @@ static void answer_part(struct committer *c, struct part *p)
         make_ready_in(c, l, AGAIN_MS);
 }
 
+static void count_expired(const struct committer *c, const struct batch *b)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < b->count; i++)
+        count += b->entries[i].kind == ENTRY_EXPIRE;
+    if (count && c->hooks->expired)
+        c->hooks->expired(count);
+}
+
 static void part_committed(struct committer *c, const struct round *r, struct part *p)
 {
     struct lane *l = p->lane;
 
     if (c->hooks->batch)
         c->hooks->batch((int)p->ops.count, (int)p->batch->count, r->append_us, r->load_us);
+    count_expired(c, p->batch);
     part_free_users(p);
     lane_commit(l, p->batch, p->d.stash_used);
     if (c->hooks->appended)

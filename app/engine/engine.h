@@ -109,6 +109,7 @@ struct engine;
 struct engine_hooks {
     void (*batch)(int requests, int entries, int64_t append_us, int64_t load_us);
     void (*decided)(enum op_kind kind, enum cpn_result result);
+    void (*expired)(int holds);  /* so many ended by their time, by a batch that is in the ledger */
     void (*conflict)(void);
     void (*retry)(void);
     void (*queue)(int waiting);

@@ -39,6 +39,11 @@ static void on_decided(enum op_kind kind, enum cpn_result result)
         metrics_add_result(METRIC_DECISIONS, result, 1);
 }
 
+static void on_expired(int holds)
+{
+    metrics_add(METRIC_HOLDS_EXPIRED, holds);
+}
+
 static void on_conflict(void)
 {
     metrics_add(METRIC_CONFLICTS, 1);
@@ -65,7 +70,7 @@ static void on_viewed(void)
 }
 
 static const struct engine_hooks hooks = {
-    .batch = on_batch, .decided = on_decided, .conflict = on_conflict, .retry = on_retry,
+    .batch = on_batch, .decided = on_decided, .expired = on_expired, .conflict = on_conflict, .retry = on_retry,
     .queue = on_queue, .appended = on_appended, .viewed = on_viewed,
 };
 

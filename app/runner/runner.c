@@ -227,8 +227,14 @@ static void init_waiting(struct runner *r)
     pthread_condattr_destroy(&monotonic);
 }
 
+static void on_expired(int holds)
+{
+    metrics_add(METRIC_HOLDS_EXPIRED, holds);
+}
+
 int runner_run(const struct config *config)
 {
+    const struct engine_hooks hooks = {.expired = on_expired};
     const struct engine_config engine_config = {
         .committers = 1, .batch_max = config->worker_batch_max, .queue_max = REQUESTS_MAX, .requests_max = REQUESTS_MAX,
         .lanes_max = 100, .window_max = config->worker_window_max, .flush_ms = config->worker_bucket_flush_ms,
@@ -244,7 +250,7 @@ int runner_run(const struct config *config)
     }
     clock_init();
     init_waiting(&r);
-    r.engine = engine_start(&engine_config, mongo_source(r.mongo), NULL);
+    r.engine = engine_start(&engine_config, mongo_source(r.mongo), &hooks);
     run_threads(&r);
     engine_stop(r.engine);
     mongo_close(r.mongo);

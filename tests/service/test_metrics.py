@@ -99,6 +99,15 @@ def test_jobs_are_counted(stack):
     wait_until("none to run", lambda: exposition.total(look(stack), "coupons_jobs_running") == 0)
 
 
+def test_a_hold_that_ran_out_is_counted_once(stack, storefront):
+    coupon = stack.coupon(slots=1)
+    grown = Growth(stack)
+    storefront.take(coupon, "a", state="reserved", reserve_s=1).expect(201)
+    wait_until("its slot to be free again", lambda: storefront.take(coupon, "b").status == 201)
+    assert grown("coupons_holds_expired_total") == 1
+    assert stack.counts(coupon)["redeemed"] == 1
+
+
 def test_every_worker_tells_the_sum_of_all(stack):
     before = [look(stack, stack.direct(i, "ops")) for i in range(WORKERS)]
     for i in range(WORKERS):
