@@ -1,0 +1,1167 @@
+/* Unit tests of coupons/decide: the life of a slot: every call in every state, holds, codes, expiry, repeats. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/lane.h"
+
+static void assert_id(const struct redemption *r, int64_t n, uint32_t g, uint32_t from, enum slot_state state)
+{
+    assert_int_equal(r->n, n);
+    assert_int_equal(r->g, g);
+    assert_int_equal(r->from, from);
+    assert_string_equal(slot_state_name((enum slot_state)r->state), slot_state_name(state));
+}
+
+/* ---- the contract's table of calls and states ---- */
+
+static struct redemption issued(void)
+{
+    return take(ana, SLOT_ISSUED, "issue", NULL);
+}
+
+/* An issued one that is held for o1: the issued one, or the hold. */
+static struct redemption issued_and_held(void)
+{
+    struct redemption base = issued();
+
+    step(ana, base, MOVE_RESERVE, "hold", "o1", CPN_OK);
+    return base;
+}
+static struct redemption hold_on_issued(void)
+{
+    return step(ana, issued(), MOVE_RESERVE, "hold", "o1", CPN_OK);
+}
+static struct redemption reserved(void)
+{
+    return take(ana, SLOT_RESERVED, "reserve", "o1");
+}
+static struct redemption redeemed(void)
+{
+    return take(ana, SLOT_REDEEMED, "take", "o1");
+}
+static struct redemption redeemed_after_issue(void)
+{
+    return step(ana, issued(), MOVE_REDEEM, "redeem", "o1", CPN_OK);
+}
+static struct redemption redeemed_after_hold(void)
+{
+    return step(ana, reserved(), MOVE_REDEEM, "redeem", NULL, CPN_OK);
+}
+static struct redemption redeemed_beneath_hold(void)
+{
+    struct redemption base = issued();
+
+    step(ana, step(ana, base, MOVE_RESERVE, "hold", "o1", CPN_OK), MOVE_REDEEM, "redeem", NULL, CPN_OK);
+    return base;
+}
+static struct redemption redeemed_hold(void)
+{
+    return step(ana, hold_on_issued(), MOVE_REDEEM, "redeem", NULL, CPN_OK);
+}
+static struct redemption cancelled(void)
+{
+    return step(ana, reserved(), MOVE_CANCEL, NULL, NULL, CPN_OK);
+}
+static struct redemption cancelled_issue(void)
+{
+    return step(ana, issued(), MOVE_CANCEL, NULL, NULL, CPN_OK);
+}
+static struct redemption cancelled_hold(void)
+{
+    return step(ana, hold_on_issued(), MOVE_CANCEL, NULL, NULL, CPN_OK);
+}
+static struct redemption reversed(void)
+{
+    return step(ana, redeemed(), MOVE_REVERSE, NULL, NULL, CPN_OK);
+}
+static struct redemption reversed_beneath_hold(void)
+{
+    return step(ana, redeemed_beneath_hold(), MOVE_REVERSE, NULL, NULL, CPN_OK);
+}
+static struct redemption reversed_hold(void)
+{
+    struct redemption hold = redeemed_hold();
+
+    step(ana, hold, MOVE_REVERSE, NULL, NULL, CPN_OK);
+    return hold;
+}
+/* Their time has passed; the ledger does not say so yet, or does. */
+static struct redemption lapsed(void)
+{
+    struct redemption r = reserved();
+
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
+    return r;
+}
+static struct redemption lapsed_issue(void)
+{
+    struct redemption r;
+
+    c.valid_for_s = 60;
+    r = issued();
+    lane_close();
+    now_ms += 60 * SECOND_MS;
+    lane_open();
+    return r;
+}
+static struct redemption lapsed_hold(void)
+{
+    struct redemption r = hold_on_issued();
+
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
+    return r;
+}
+static struct redemption expired(void)
+{
+    struct redemption r = lapsed();
+
+    decide_expire(&d, ana, r.n, r.g);
+    return r;
+}
+static struct redemption expired_hold(void)
+{
+    struct redemption r = lapsed_hold();
+
+    decide_expire(&d, ana, r.n, r.g);
+    return r;
+}
+static struct redemption expired_issue(void)
+{
+    struct redemption r = lapsed_issue();
+
+    decide_expire(&d, ana, r.n, r.g);
+    return r;
+}
+/* The hold on it has lapsed: it is issued as before, whether or not the ledger says so. */
+static struct redemption issued_under_lapsed_hold(void)
+{
+    struct redemption base = issued_and_held();
+
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
+    return base;
+}
+static struct redemption issued_again(void)
+{
+    struct redemption base = issued_and_held();
+
+    step(ana, ana->redemptions[1], MOVE_CANCEL, NULL, NULL, CPN_OK);
+    return base;
+}
+
+enum answer { NEW, OKAY, BUSY_ELSEWHERE, TAKEN, NOT_POSSIBLE, LATE };
+static const enum cpn_result results[] = {CPN_OK,         CPN_OK,
+                                          CPN_TRANSACTION_IN_PROGRESS, CPN_CODE_TAKEN,
+                                          CPN_INVALID_TRANSITION,      CPN_RESERVATION_EXPIRED};
+#define T NOT_POSSIBLE
+#define E LATE
+#define TIP BUSY_ELSEWHERE
+
+static const struct {
+    const char *now;
+    struct redemption (*make)(void);
+    const char *order; /* of the call; NULL: none */
+    enum answer answers[4]; /* reserve, redeem, cancel, reverse */
+} cells[] = {
+    {"issued", issued, NULL, {NEW, OKAY, OKAY, T}},
+    {"issued", issued, "o1", {NEW, OKAY, OKAY, T}},
+    {"issued again", issued_again, "o1", {NEW, OKAY, OKAY, T}},
+    {"issued under a lapsed hold", issued_under_lapsed_hold, "o1", {NEW, OKAY, OKAY, T}},
+    {"issued under a lapsed hold", issued_under_lapsed_hold, "o2", {NEW, OKAY, OKAY, T}},
+    {"issued, held by another order", issued_and_held, "o2", {TIP, TIP, TIP, T}},
+    {"issued, held by another device", issued_and_held, NULL, {TIP, TIP, TIP, T}},
+    {"issued, held by its own order", issued_and_held, "o1", {OKAY, OKAY, TIP, T}},
+    {"reserved", reserved, NULL, {OKAY, OKAY, OKAY, T}},
+    {"reserved", reserved, "o1", {OKAY, OKAY, OKAY, T}},
+    {"a hold", hold_on_issued, NULL, {OKAY, OKAY, OKAY, T}},
+    {"redeemed", redeemed, NULL, {TAKEN, TAKEN, T, OKAY}},
+    {"redeemed", redeemed, "o2", {TAKEN, TAKEN, T, OKAY}},
+    {"redeemed, same order", redeemed, "o1", {TAKEN, OKAY, T, OKAY}},
+    {"redeemed after issue", redeemed_after_issue, "o2", {TAKEN, TAKEN, T, OKAY}},
+    {"redeemed after issue, same order", redeemed_after_issue, "o1", {TAKEN, OKAY, T, OKAY}},
+    {"redeemed after hold, same order", redeemed_after_hold, "o1", {TAKEN, OKAY, T, OKAY}},
+    {"redeemed beneath a hold", redeemed_beneath_hold, "o2", {TAKEN, TAKEN, T, OKAY}},
+    {"redeemed beneath a hold, same order", redeemed_beneath_hold, "o1", {TAKEN, OKAY, T, OKAY}},
+    {"a redeemed hold", redeemed_hold, NULL, {TAKEN, TAKEN, T, OKAY}},
+    {"a redeemed hold, same order", redeemed_hold, "o1", {TAKEN, OKAY, T, OKAY}},
+    {"cancelled", cancelled, NULL, {T, T, OKAY, T}},
+    {"cancelled, same order", cancelled, "o1", {T, T, OKAY, T}},
+    {"cancelled issue", cancelled_issue, NULL, {T, T, OKAY, T}},
+    {"cancelled hold", cancelled_hold, NULL, {T, T, OKAY, T}},
+    {"lapsed", lapsed, "o1", {E, E, OKAY, T}},
+    {"lapsed issue", lapsed_issue, NULL, {E, E, OKAY, T}},
+    {"lapsed hold", lapsed_hold, "o1", {E, E, OKAY, T}},
+    {"expired", expired, "o1", {E, E, OKAY, T}},
+    {"expired issue", expired_issue, NULL, {E, E, OKAY, T}},
+    {"expired hold", expired_hold, NULL, {E, E, OKAY, T}},
+    {"reversed", reversed, "o1", {T, T, T, OKAY}},
+    {"reversed beneath a hold", reversed_beneath_hold, NULL, {T, T, T, OKAY}},
+    {"reversed hold", reversed_hold, NULL, {T, T, T, OKAY}},
+};
+#define CELLS (sizeof cells / sizeof *cells)
+
+/* Once as the next call of the same batch, once in the next batch. */
+static void check_cell(size_t i, enum slot_move move, bool next_batch)
+{
+    static const enum slot_state after[][2] = {/* after a call that was carried out: on what it names, or on its hold */
+        [MOVE_RESERVE] = {SLOT_RESERVED, SLOT_RESERVED},
+        [MOVE_REDEEM] = {SLOT_REDEEMED, SLOT_REDEEMED},
+        [MOVE_REVERSE] = {SLOT_REVERSED, SLOT_REVERSED},
+        [MOVE_CANCEL] = {SLOT_CANCELLED, SLOT_EXPIRED}, /* an expired one stays so */
+    };
+    enum answer want = cells[i].answers[move == MOVE_REVERSE ? 3 : move - MOVE_RESERVE];
+    const struct order *order;
+    struct redemption r;
+    struct step s;
+
+    discounts(500);
+    lane_open();
+    r = cells[i].make();
+    if (next_batch) {
+        if (decide_changed(&d))
+            lane_close();
+        lane_open();
+    }
+    order = cells[i].order ? order_of(cells[i].order) : NULL;
+    s = (struct step){.n = r.n, .g = r.g, .move = move, .order = order, .reserve_s = COUPON_NULL};
+    s.key = move == MOVE_RESERVE || move == MOVE_REDEEM ? "the call" : NULL;
+    decide_step(&d, ana, &s, &out);
+    if (out.result != results[want] || out.created != (want == NEW))
+        fail_msg("%s, move %d: %s", cells[i].now, (int)move, result_info(out.result)->name);
+    if (want == TIP)
+        assert_int_equal(out.retry_at_ms, ana->redemptions[1].reserved_until_ms);
+    if (want <= OKAY && out.redemption.state != after[move][0] && out.redemption.state != after[move][1])
+        fail_msg("%s, move %d: it is %s", cells[i].now, (int)move, slot_state_name((enum slot_state)out.redemption.state));
+    if (decide_changed(&d))
+        lane_close();
+    assert_true(tail.issued >= 0 && tail.reserved >= 0 && tail.redeemed >= 0);
+    assert_int_equal(ana->total, head_taken(&tail));
+    assert_int_equal(tail.day_taken, use_today(ana, tail.day_ms));
+    assert_int_equal(tail.discount_minor, 500 * (tail.reserved + tail.redeemed));
+}
+
+static void every_cell_of_the_table(void **state, enum cap_policy policy)
+{
+    static const enum slot_move moves[] = {MOVE_RESERVE, MOVE_REDEEM, MOVE_CANCEL, MOVE_REVERSE};
+
+    for (size_t i = 0; i < CELLS; i++)
+        for (size_t m = 0; m < 4; m++)
+            for (int next_batch = 0; next_batch < 2; next_batch++) {
+                lane_fresh(state);
+                if (policy != CAP_EXACT)
+                    without_slots(policy);
+                check_cell(i, moves[m], next_batch);
+                lane_release(state);
+            }
+    lane_fresh(state);
+}
+
+static void every_cell_of_the_table_with_slots(void **state)
+{
+    every_cell_of_the_table(state, CAP_EXACT);
+}
+static void every_cell_of_the_table_without_a_cap(void **state)
+{
+    every_cell_of_the_table(state, CAP_NONE);
+}
+static void every_cell_of_the_table_with_an_approximate_cap(void **state)
+{
+    every_cell_of_the_table(state, CAP_APPROXIMATE);
+}
+
+static void what_was_never_there_is_not_found(void **state)
+{
+    struct redemption r;
+
+    (void)state;
+    lane_open();
+    r = issued();
+    step(bob, r, MOVE_CANCEL, NULL, NULL, CPN_REDEMPTION_NOT_FOUND);
+    r.g++;
+    step(ana, r, MOVE_REDEEM, "k", NULL, CPN_REDEMPTION_NOT_FOUND);
+    r.g--;
+    r.n++;
+    step(ana, r, MOVE_REVERSE, NULL, NULL, CPN_REDEMPTION_NOT_FOUND);
+    assert_int_equal(batch->count, 1);
+}
+
+/* ---- ids and fencing ---- */
+
+static void a_hold_is_a_redemption_of_its_own(void **state)
+{
+    struct redemption base, hold;
+
+    (void)state;
+    lane_open();
+    base = issued();
+    assert_id(&base, 0, 1, 0, SLOT_ISSUED);
+    hold = step(ana, base, MOVE_RESERVE, "h1", "o1", CPN_OK);
+    assert_true(out.created);
+    assert_id(&hold, 0, 2, 1, SLOT_RESERVED);
+    assert_int_equal(hold.from_n, 0);
+    assert_int_equal(hold.ordinal, base.ordinal); /* no new taking */
+    assert_int_equal(hold.left, base.left);
+    assert_string_equal(hold.code, "CODE-0");
+    assert_int_equal(d.head.ordinal, 1);
+    assert_int_equal(head_free(&d.head), 63);
+    lane_close();
+    lane_open();
+    step(ana, hold, MOVE_CANCEL, NULL, NULL, CPN_OK);
+    assert_int_equal(ana->total, 1);
+    assert_int_equal(use_by_slot(ana, 0, 1)->state, SLOT_ISSUED);
+    hold = step(ana, base, MOVE_RESERVE, "h2", "o2", CPN_OK);
+    assert_id(&hold, 0, 3, 1, SLOT_RESERVED); /* the generation is never given twice */
+    lane_close();
+    lane_open();
+    step(ana, hold, MOVE_REDEEM, "r", NULL, CPN_OK);
+    assert_id(&out.redemption, 0, 3, 1, SLOT_REDEEMED);
+    assert_int_equal(use_by_slot(ana, 0, 1)->state, SLOT_REDEEMED);
+    assert_int_equal(d.head.redeemed, 1);
+    lane_close();
+    assert_int_equal(shelf.slots[0].current, 3);
+}
+
+static void a_reversal_by_either_id_ends_both(void **state)
+{
+    for (int by_hold = 0; by_hold < 2; by_hold++) {
+        struct redemption base, hold, next;
+
+        lane_fresh(state);
+        lane_open();
+        base = redeemed_beneath_hold();
+        hold = ana->redemptions[1];
+        lane_close();
+        lane_open();
+        step(ana, by_hold ? hold : base, MOVE_REVERSE, NULL, NULL, CPN_OK);
+        assert_id(&out.redemption, 0, by_hold ? 2 : 1, by_hold, SLOT_REVERSED);
+        assert_int_equal(batch->count, 1);
+        assert_int_equal(use_by_slot(ana, 0, 1)->state, SLOT_REVERSED);
+        assert_int_equal(use_by_slot(ana, 0, 2)->state, SLOT_REVERSED);
+        assert_int_equal(ana->total, 0);
+        lane_close();
+        assert_int_equal(head_free(&tail), 64);
+        lane_open();
+        next = take(bob, SLOT_REDEEMED, "k", NULL);
+        assert_id(&next, 0, 3, 0, SLOT_REDEEMED);
+        step(ana, by_hold ? base : hold, MOVE_REVERSE, NULL, NULL, CPN_OK); /* once more: nothing is given back again */
+        assert_int_equal(batch->count, 1);
+        lane_close();
+        lane_release(state);
+    }
+    lane_fresh(state);
+}
+
+static void a_late_call_never_touches_the_next_holder(void **state)
+{
+    struct redemption late, next;
+
+    (void)state;
+    lane_open();
+    late = reserved();
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
+    decide_expire(&d, ana, late.n, 0);
+    lane_close();
+    lane_open();
+    next = take(bob, SLOT_RESERVED, "b", NULL);
+    assert_int_equal(next.n, late.n);
+    assert_int_equal(next.g, late.g + 1);
+    step(ana, late, MOVE_REDEEM, "late", "o1", CPN_RESERVATION_EXPIRED);
+    assert_false(out.retry);
+    step(ana, late, MOVE_CANCEL, NULL, NULL, CPN_OK); /* it has ended; that is all */
+    assert_int_equal(out.redemption.state, SLOT_EXPIRED);
+    lane_close();
+    assert_string_equal(shelf.slots[next.n].user, "bob");
+    assert_int_equal(shelf.slots[next.n].state, SLOT_RESERVED);
+}
+
+static void the_same_order_finds_its_hold_in_a_new_post(void **state)
+{
+    struct redemption r, again;
+
+    (void)state;
+    c.cap.per_user = 1;
+    lane_open();
+    r = reserved();
+    again = take(ana, SLOT_REDEEMED, "another key", "o1");
+    assert_false(out.created || out.replayed);
+    assert_id(&again, r.n, r.g, 0, SLOT_RESERVED);
+    post(ana, SLOT_RESERVED, "k2", order_of("o2"), NULL, -1, CPN_USER_CAP_REACHED);
+    step(ana, r, MOVE_REDEEM, "k3", NULL, CPN_OK);
+    again = take(ana, SLOT_RESERVED, "k4", "o1");
+    assert_id(&again, r.n, r.g, 0, SLOT_REDEEMED);
+    assert_int_equal(batch->count, 2);
+    lane_close();
+}
+
+/* ---- codes ---- */
+
+static void post_code(struct use *u, enum slot_state state, const char *key, const char *order, int64_t n, enum cpn_result want)
+{
+    post(u, state, key, order ? order_of(order) : NULL, "CODE", n, want);
+}
+
+static void a_free_code_is_taken_whatever_comes_next(void **state)
+{
+    (void)state;
+    lane_open();
+    post_code(ana, SLOT_REDEEMED, "a", NULL, 1, CPN_OK);
+    assert_id(&out.redemption, 1, 1, 0, SLOT_REDEEMED);
+    assert_string_equal(out.redemption.code, "CODE-1");
+    assert_true(out.created);
+    for (int i = 0; i < 3; i++) { /* the stash passes it over */
+        struct redemption r = take(bob, SLOT_ISSUED, arena_printf(&arena, "b%d", i), NULL);
+
+        assert_int_equal(r.n, i == 0 ? 0 : i + 1);
+    }
+    lane_close();
+}
+
+static void a_code_that_is_not_to_be_had_is_not_found(void **state)
+{
+    (void)state;
+    lane_open();
+    post_code(bob, SLOT_ISSUED, "b1", NULL, 1, CPN_OK);
+    post_code(bob, SLOT_RESERVED, "b2", NULL, 2, CPN_OK);
+    post_code(bob, SLOT_REDEEMED, "b3", NULL, 3, CPN_OK);
+    decide_retire_one(&d, NULL, 4, &out);
+    lane_close();
+    lane_open();
+    post_code(ana, SLOT_REDEEMED, "a", NULL, -1, CPN_CODE_NOT_FOUND); /* unknown */
+    for (int n = 1; n <= 4; n++)
+        for (int to = SLOT_ISSUED; to <= SLOT_REDEEMED; to++)
+            post_code(ana, (enum slot_state)to, "a", NULL, n, CPN_CODE_NOT_FOUND);
+    lane_drop();
+    c.codes.source = CODES_NONE;
+    lane_open();
+    post_code(ana, SLOT_REDEEMED, "a", NULL, -1, CPN_CODE_NOT_FOUND);
+}
+
+static void the_code_of_an_issued_one_acts_on_it(void **state)
+{
+    struct redemption base, hold;
+
+    (void)state;
+    c.cap.per_user = 1; /* it is no new taking */
+    lane_open();
+    base = issued();
+    post_code(ana, SLOT_ISSUED, "i2", NULL, base.n, CPN_OK);
+    assert_false(out.created);
+    assert_id(&out.redemption, base.n, 1, 0, SLOT_ISSUED);
+    post_code(ana, SLOT_RESERVED, "h", "o1", base.n, CPN_OK);
+    assert_true(out.created);
+    hold = out.redemption;
+    assert_id(&hold, base.n, 2, 1, SLOT_RESERVED);
+    lane_close();
+    lane_open();
+    for (int to = SLOT_ISSUED; to <= SLOT_REDEEMED; to++) { /* held by me: by its own order, another, none */
+        post_code(ana, (enum slot_state)to, "h2", "o1", base.n, CPN_OK);
+        assert_id(&out.redemption, base.n, 2, 1, SLOT_RESERVED);
+        post_code(ana, (enum slot_state)to, "h3", "o2", base.n, CPN_TRANSACTION_IN_PROGRESS);
+        assert_int_equal(out.retry_at_ms, hold.reserved_until_ms);
+        post_code(ana, (enum slot_state)to, "h4", NULL, base.n, CPN_TRANSACTION_IN_PROGRESS);
+    }
+    step(ana, hold, MOVE_REDEEM, "r", NULL, CPN_OK);
+    lane_close();
+    lane_open();
+    for (int to = SLOT_ISSUED; to <= SLOT_REDEEMED; to++) { /* spent by me */
+        post_code(ana, (enum slot_state)to, "s1", "o1", base.n, CPN_OK);
+        assert_int_equal(out.redemption.state, SLOT_REDEEMED);
+        post_code(ana, (enum slot_state)to, "s2", "o2", base.n, CPN_CODE_TAKEN);
+        assert_false(out.retry);
+        post_code(ana, (enum slot_state)to, "s3", NULL, base.n, CPN_CODE_TAKEN);
+    }
+    lane_drop();
+}
+
+static void an_issued_code_can_be_redeemed_at_once(void **state)
+{
+    struct redemption base;
+
+    (void)state;
+    discounts(500);
+    lane_open();
+    base = issued();
+    post_code(ana, SLOT_REDEEMED, "r", "o1", base.n, CPN_OK);
+    assert_false(out.created);
+    assert_id(&out.redemption, base.n, 1, 0, SLOT_REDEEMED);
+    assert_int_equal(out.redemption.discount_minor, 500);
+    post_code(ana, SLOT_REDEEMED, "r", "o1", base.n, CPN_OK);
+    assert_true(out.replayed);
+    assert_false(out.created);
+    lane_close();
+    assert_int_equal(tail.redeemed, 1);
+    assert_int_equal(tail.ordinal, 1);
+}
+
+/* The newest standing redemption of the order may be of another code. */
+static void each_code_of_an_order_finds_its_own(void **state)
+{
+    (void)state;
+    lane_open();
+    post_code(ana, SLOT_REDEEMED, "a", "o1", 1, CPN_OK);
+    post_code(ana, SLOT_REDEEMED, "b", "o1", 2, CPN_OK);
+    assert_true(out.created);
+    post_code(ana, SLOT_REDEEMED, "c", "o1", 1, CPN_OK);
+    assert_false(out.created);
+    assert_int_equal(out.redemption.n, 1);
+    post_code(ana, SLOT_REDEEMED, "d", "o1", 2, CPN_OK);
+    assert_int_equal(out.redemption.n, 2);
+    lane_close();
+}
+
+static void a_lapsed_code_is_free_again_for_its_user_too(void **state)
+{
+    (void)state;
+    c.cap.per_user = 1;
+    lane_open();
+    post_code(ana, SLOT_RESERVED, "a", "o1", 1, CPN_OK);
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
+    post_code(ana, SLOT_RESERVED, "b", "o1", 1, CPN_OK); /* nobody swept; the order's hold stands no longer */
+    assert_true(out.created);
+    assert_id(&out.redemption, 1, 2, 0, SLOT_RESERVED);
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
+    decide_expire(&d, ana, 1, 0); /* as is done before somebody else's request */
+    post_code(bob, SLOT_REDEEMED, "c", NULL, 1, CPN_OK);
+    assert_id(&out.redemption, 1, 3, 0, SLOT_REDEEMED);
+    lane_close();
+}
+
+static void a_coupon_may_ask_for_its_code(void **state)
+{
+    (void)state;
+    c.codes.claim = CLAIM_PRESENT;
+    lane_open();
+    post(ana, SLOT_REDEEMED, "a", NULL, NULL, -1, CPN_CODE_REQUIRED);
+    post_code(ana, SLOT_REDEEMED, "a", NULL, 3, CPN_OK);
+    lane_close();
+}
+
+static void a_named_code_does_not_pass_the_cap(void **state)
+{
+    (void)state;
+    lane_open();
+    decide_due(&d, job, 1, 63, &(int64_t){0}, &out);
+    post_code(ana, SLOT_REDEEMED, "a", NULL, 3, CPN_OK);
+    post_code(ana, SLOT_REDEEMED, "b", NULL, 4, CPN_SOLD_OUT); /* free, but due */
+    lane_close();
+}
+
+/* ---- hand-out ---- */
+
+static void a_user_at_the_cap_gets_the_existing_one(void **state)
+{
+    struct redemption first, second;
+
+    (void)state;
+    c.cap.per_user = 2;
+    c.on_user_cap = ON_USER_CAP_EXISTING;
+    lane_open();
+    first = take(ana, SLOT_ISSUED, "a", NULL);
+    second = take(ana, SLOT_ISSUED, "b", NULL);
+    post(ana, SLOT_ISSUED, "c", NULL, NULL, -1, CPN_OK);
+    assert_false(out.created || out.replayed);
+    assert_int_equal(out.redemption.n, second.n); /* the newest */
+    post(ana, SLOT_RESERVED, "d", NULL, NULL, -1, CPN_USER_CAP_REACHED); /* for issued only */
+    post(ana, SLOT_REDEEMED, "e", NULL, NULL, -1, CPN_USER_CAP_REACHED);
+    step(ana, second, MOVE_RESERVE, "h", "o1", CPN_OK);
+    post(ana, SLOT_ISSUED, "f", NULL, NULL, -1, CPN_OK);
+    assert_int_equal(out.redemption.n, first.n); /* unheld */
+    step(ana, first, MOVE_REDEEM, "r", NULL, CPN_OK);
+    post(ana, SLOT_ISSUED, "g", NULL, NULL, -1, CPN_USER_CAP_REACHED); /* unspent */
+    assert_int_equal(batch->count, 4);
+    lane_close();
+    c.on_user_cap = ON_USER_CAP_REFUSE;
+    lane_open();
+    post(ana, SLOT_ISSUED, "f", NULL, NULL, -1, CPN_USER_CAP_REACHED);
+}
+
+static void an_issued_one_ends_by_the_earlier_of_two_times(void **state)
+{
+    static const struct {
+        int64_t valid_for_s, ends_in_ms, until_ms;
+    } rows[] = {
+        {COUPON_NULL, COUPON_NULL, 0},  {60, COUPON_NULL, 60000},   {COUPON_NULL, 5000, 5000},
+        {60, 5000, 5000},               {60, 100000, 60000},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct redemption r;
+
+        lane_fresh(state);
+        c.valid_for_s = rows[i].valid_for_s;
+        c.ends_at_ms = rows[i].ends_in_ms == COUPON_NULL ? COUPON_NULL : NOON + rows[i].ends_in_ms;
+        lane_open();
+        r = issued();
+        assert_int_equal(r.valid_until_ms, rows[i].until_ms ? NOON + rows[i].until_ms : 0);
+        assert_int_equal(take(ana, SLOT_REDEEMED, "r", NULL).valid_until_ms, 0);
+        assert_int_equal(take(ana, SLOT_RESERVED, "h", NULL).valid_until_ms, 0);
+        lane_close();
+        assert_int_equal(shelf.slots[0].due_ms, r.valid_until_ms);
+        lane_release(state);
+    }
+    lane_fresh(state);
+}
+
+static void handing_out_asks_nothing_of_an_order(void **state)
+{
+    struct redemption base;
+
+    (void)state;
+    discounts(500);
+    c.discount.min_spend_minor = 2000;
+    lane_open();
+    base = issued();
+    assert_int_equal(base.discount_minor, 0);
+    step(ana, base, MOVE_RESERVE, "h", NULL, CPN_ORDER_NOT_ELIGIBLE);
+    step(ana, base, MOVE_REDEEM, "r", "o1", CPN_ORDER_NOT_ELIGIBLE);
+    c.discount.min_spend_minor = 1000;
+    step(ana, base, MOVE_REDEEM, "r", "o1", CPN_OK);
+    lane_close();
+}
+
+/* ---- window ---- */
+
+static void what_was_held_in_time_may_be_redeemed_when_it_is_over(void **state)
+{
+    static const enum coupon_state states[] = {COUPON_PAUSED, COUPON_ENDED};
+    static const enum cpn_result want[] = {CPN_COUPON_NOT_ACTIVE, CPN_COUPON_ENDED};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct redemption one, two, held, hold, direct;
+
+        lane_fresh(state);
+        lane_open();
+        one = take(ana, SLOT_ISSUED, "1", NULL);
+        two = take(ana, SLOT_ISSUED, "2", NULL);
+        held = take(ana, SLOT_ISSUED, "3", NULL);
+        hold = step(ana, held, MOVE_RESERVE, "h", "o1", CPN_OK);
+        direct = take(ana, SLOT_RESERVED, "4", "o4");
+        lane_close();
+        c.state = states[i];
+        lane_open();
+        step(ana, one, MOVE_RESERVE, "h1", "o2", want[i]);
+        step(ana, one, MOVE_REDEEM, "r1", "o2", want[i]);
+        step(ana, held, MOVE_REDEEM, "r2", "o2", want[i]); /* before transaction_in_progress */
+        step(ana, two, MOVE_CANCEL, NULL, NULL, CPN_OK);
+        step(ana, direct, MOVE_RESERVE, "x", NULL, CPN_OK); /* extended */
+        step(ana, direct, MOVE_REDEEM, "r4", NULL, CPN_OK);
+        step(ana, held, MOVE_REDEEM, "r3", "o1", CPN_OK); /* its own hold, by the issued id */
+        assert_int_equal(out.redemption.g, hold.g);
+        lane_close();
+        lane_release(state);
+    }
+    lane_fresh(state);
+}
+
+/* ---- extension ---- */
+
+static void a_hold_lasts_24_hours_in_all(void **state)
+{
+    static const enum slot_state ways[] = {SLOT_RESERVED, SLOT_ISSUED};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct redemption r;
+        int64_t made_ms;
+
+        lane_fresh(state);
+        lane_open();
+        r = ways[i] == SLOT_RESERVED ? reserved() : hold_on_issued();
+        made_ms = now_ms;
+        assert_int_equal(r.reserved_until_ms, made_ms + 900 * SECOND_MS);
+        lane_close();
+        lane_open();
+        step_with(ana, &r, MOVE_RESERVE, "x1", NULL, 60, CPN_OK); /* never shorter */
+        assert_int_equal(out.redemption.reserved_until_ms, made_ms + 900 * SECOND_MS);
+        step_with(ana, &r, MOVE_RESERVE, "x2", NULL, 3600, CPN_OK);
+        assert_int_equal(out.redemption.reserved_until_ms, now_ms + HOUR_MS);
+        assert_int_equal(out.redemption.g, r.g);
+        assert_false(out.created);
+        lane_close();
+        lane_open();
+        step_with(ana, &r, MOVE_RESERVE, "x3", NULL, 86400, CPN_OK);
+        assert_int_equal(out.redemption.reserved_until_ms, made_ms + DAY_MS);
+        lane_close();
+        assert_int_equal(shelf.slots[0].due_ms, made_ms + DAY_MS);
+        now_ms = made_ms + DAY_MS - 1;
+        lane_open();
+        step_with(ana, &r, MOVE_RESERVE, "x4", NULL, 86400, CPN_OK);
+        assert_int_equal(out.redemption.reserved_until_ms, made_ms + DAY_MS);
+        lane_close();
+        lane_open();
+        step(ana, r, MOVE_RESERVE, "x5", NULL, CPN_RESERVATION_EXPIRED);
+        lane_drop();
+        lane_release(state);
+    }
+    lane_fresh(state);
+}
+
+static void a_thousand_redemptions_are_too_many_for_a_hold_not_for_an_extension(void **state)
+{
+    struct redemption base, r;
+
+    (void)state;
+    lane_open();
+    base = issued();
+    r = reserved();
+    for (int i = 2; i < USE_REDEMPTIONS_MAX; i++) {
+        struct redemption *ended = use_add(ana, &arena);
+
+        ended->n = 1000 + i;
+        ended->state = SLOT_CANCELLED;
+        ended->ended_ms = now_ms;
+    }
+    step(ana, base, MOVE_RESERVE, "h", NULL, CPN_TOO_MANY_ATTEMPTS);
+    step(ana, r, MOVE_RESERVE, "x", NULL, CPN_OK);
+    step(ana, base, MOVE_REDEEM, "r", NULL, CPN_OK);
+    assert_int_equal(ana->count, USE_REDEMPTIONS_MAX);
+}
+
+/* ---- expiry ---- */
+
+static void expiry_is_exact_to_the_millisecond(void **state)
+{
+    struct redemption r;
+
+    (void)state;
+    lane_open();
+    r = reserved();
+    lane_close();
+    now_ms = r.reserved_until_ms - 1;
+    lane_open();
+    decide_expire(&d, ana, r.n, r.g);
+    assert_false(decide_changed(&d));
+    step(ana, r, MOVE_REDEEM, "r", NULL, CPN_OK);
+    batch_free(batch); /* the race is lost */
+    batch = NULL;
+    uses[0] = uses_before[0];
+    now_ms++;
+    lane_open();
+    step(ana, r, MOVE_REDEEM, "r", NULL, CPN_RESERVATION_EXPIRED);
+    decide_expire(&d, ana, r.n, r.g);
+    assert_int_equal(batch->entries[0].kind, ENTRY_EXPIRE);
+    decide_expire(&d, ana, r.n, r.g); /* once */
+    assert_int_equal(batch->count, 1);
+    lane_close();
+    assert_int_equal(ana->total, 0);
+    assert_int_equal(head_free(&tail), 64);
+}
+
+static void an_expired_hold_falls_back_to_issued(void **state)
+{
+    struct redemption hold;
+
+    (void)state;
+    c.valid_for_s = 3600;
+    lane_open();
+    hold = hold_on_issued();
+    lane_close();
+    now_ms += 900 * SECOND_MS;
+    lane_open();
+    decide_expire(&d, ana, hold.n, 0);
+    assert_int_equal(batch->count, 1);
+    assert_int_equal(batch->entries[0].valid_until_ms, NOON + HOUR_MS);
+    lane_close();
+    assert_int_equal(tail.issued, 1);
+    assert_int_equal(shelf.slots[0].state, SLOT_ISSUED);
+    assert_int_equal(shelf.slots[0].due_ms, NOON + HOUR_MS);
+    assert_int_equal(shelf.slots[0].current, 1);
+    now_ms = NOON + HOUR_MS;
+    lane_open();
+    decide_expire(&d, ana, hold.n, 0);
+    lane_close();
+    assert_int_equal(tail.issued, 0);
+    assert_int_equal(ana->total, 0);
+}
+
+/* The hold outlives the issued one's own time: it stands as long as the hold does, and ends with it. */
+static void an_issued_one_past_its_time_ends_with_the_hold_on_it(void **state)
+{
+    static const enum slot_move ends[] = {MOVE_EXPIRE, MOVE_CANCEL, MOVE_REDEEM};
+
+    for (size_t i = 0; i < 3; i++) {
+        struct redemption base, hold;
+
+        lane_fresh(state);
+        if (i == 0)
+            without_slots(CAP_NONE);
+        c.valid_for_s = 60;
+        lane_open();
+        base = issued();
+        hold = step(ana, base, MOVE_RESERVE, "hold", "o1", CPN_OK);
+        lane_close();
+        now_ms += 100 * SECOND_MS;
+        lane_open();
+        decide_expire(&d, ana, base.n, base.g); /* the hold stands */
+        step(ana, base, MOVE_RESERVE, "x", "o2", CPN_TRANSACTION_IN_PROGRESS);
+        assert_false(decide_changed(&d));
+        assert_int_equal(use_lapsed(ana, now_ms), 0);
+        assert_int_equal(use_due(ana), hold.reserved_until_ms);
+        if (ends[i] == MOVE_EXPIRE) {
+            lane_drop();
+            now_ms = hold.reserved_until_ms;
+            lane_open();
+            assert_int_equal(use_lapsed(ana, now_ms), 1);
+            decide_expire(&d, ana, base.n, base.g);
+            assert_int_equal(batch->count, 2); /* the hold, then what is beneath it */
+            assert_int_equal(batch->entries[0].from, base.g);
+        } else {
+            step(ana, hold, ends[i], ends[i] == MOVE_REDEEM ? "r" : NULL, NULL, CPN_OK);
+            decide_expire(&d, ana, base.n, base.g);
+            assert_int_equal(batch->count, ends[i] == MOVE_CANCEL ? 2 : 1);
+        }
+        lane_close();
+        assert_int_equal(tail.issued + tail.reserved, 0);
+        assert_int_equal(ana->total, ends[i] == MOVE_REDEEM);
+        assert_int_equal(use_by_slot(ana, base.n, base.g)->state, ends[i] == MOVE_REDEEM ? SLOT_REDEEMED : SLOT_EXPIRED);
+        lane_release(state);
+    }
+    lane_fresh(state);
+}
+
+static void what_lapsed_counts_in_no_cap_of_its_user(void **state)
+{
+    (void)state;
+    c.cap.per_user = 2;
+    c.cap.per_user_per_day = 1;
+    lane_open();
+    take(ana, SLOT_RESERVED, "a", NULL);
+    post(ana, SLOT_RESERVED, "b", NULL, NULL, -1, CPN_USER_DAILY_CAP_REACHED);
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
+    take(ana, SLOT_RESERVED, "c", NULL);
+    lane_close();
+    now_ms += DAY_MS;
+    lane_open();
+    take(ana, SLOT_REDEEMED, "d", NULL);
+    post(ana, SLOT_REDEEMED, "e", NULL, NULL, -1, CPN_USER_DAILY_CAP_REACHED);
+    lane_close();
+}
+
+/* ---- what is given back ---- */
+
+static void days_get_back_only_what_was_theirs(void **state)
+{
+    static const struct {
+        enum slot_state state;
+        enum slot_move end;
+    } rows[] = {
+        {SLOT_ISSUED, MOVE_CANCEL}, {SLOT_RESERVED, MOVE_CANCEL},  {SLOT_RESERVED, MOVE_EXPIRE},
+        {SLOT_ISSUED, MOVE_EXPIRE}, {SLOT_REDEEMED, MOVE_REVERSE},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int days = 0; days < 2; days++) {
+            struct redemption r;
+
+            lane_fresh(state);
+            c.reserve_s = c.valid_for_s = days ? 86400 : 60;
+            lane_open();
+            r = take(ana, rows[i].state, "k", NULL);
+            lane_close();
+            now_ms += days ? DAY_MS : 60 * SECOND_MS;
+            if (rows[i].end == MOVE_CANCEL) {
+                now_ms = now_ms - now_ms % DAY_MS; /* before its time, on this day or the next */
+                now_ms = days ? now_ms : NOON + 5;
+            }
+            lane_open();
+            if (rows[i].end == MOVE_EXPIRE)
+                decide_expire(&d, ana, r.n, r.g);
+            else
+                step(ana, r, rows[i].end, NULL, NULL, CPN_OK);
+            take(bob, SLOT_REDEEMED, "b", NULL);
+            assert_int_equal(batch->entries[0].same_day, !days);
+            lane_close();
+            assert_int_equal(tail.day_taken, 1);
+            assert_int_equal(use_today(ana, tail.day_ms), 0);
+            assert_int_equal(ana->total, 0);
+            lane_release(state);
+        }
+    lane_fresh(state);
+}
+
+static void a_hold_that_ends_gives_no_days_count_back(void **state)
+{
+    (void)state;
+    lane_open();
+    cancelled_hold();
+    lane_close();
+    assert_int_equal(tail.day_taken, 1);
+    assert_int_equal(use_today(ana, tail.day_ms), 1);
+}
+
+/* ---- budget ---- */
+
+static void the_budget_holds_what_is_held(void **state)
+{
+    struct redemption base, r;
+    struct order *small = order_of("o1"), *large = order_of("o1");
+
+    (void)state;
+    discounts(500);
+    c.cap.discount_minor = 1000;
+    small->amount_minor = 300;
+    lane_open();
+    base = issued(); /* holds nothing yet */
+    assert_int_equal(d.head.discount_minor, 0);
+    step_with(ana, &base, MOVE_RESERVE, "h", small, COUPON_NULL, CPN_OK);
+    r = out.redemption;
+    assert_int_equal(d.head.discount_minor, 300);
+    take(bob, SLOT_RESERVED, "b1", NULL);
+    assert_int_equal(d.head.discount_minor, 800);
+    post(bob, SLOT_RESERVED, "b2", NULL, NULL, -1, CPN_BUDGET_REACHED);
+    step_with(ana, &r, MOVE_REDEEM, "r", large, COUPON_NULL, CPN_OK); /* 200 more, to the last unit */
+    assert_int_equal(out.redemption.discount_minor, 500);
+    assert_int_equal(d.head.discount_minor, 1000);
+    step(bob, bob->redemptions[0], MOVE_CANCEL, NULL, NULL, CPN_OK);
+    assert_int_equal(d.head.discount_minor, 500);
+    step_with(ana, &base, MOVE_REVERSE, NULL, NULL, COUPON_NULL, CPN_OK);
+    assert_int_equal(d.head.discount_minor, 0);
+    lane_close();
+}
+
+static void a_larger_order_may_pass_the_budget(void **state)
+{
+    struct redemption r;
+    struct order *small = order_of("o1"), *large = order_of("o2");
+
+    (void)state;
+    discounts(500);
+    c.cap.discount_minor = 400;
+    small->amount_minor = 300;
+    lane_open();
+    post(ana, SLOT_RESERVED, "h", small, NULL, -1, CPN_OK);
+    r = out.redemption;
+    step_with(ana, &r, MOVE_REDEEM, "r", large, COUPON_NULL, CPN_BUDGET_REACHED);
+    large->amount_minor = 401;
+    step_with(ana, &r, MOVE_REDEEM, "r", large, COUPON_NULL, CPN_BUDGET_REACHED);
+    large->currency = "USD";
+    step_with(ana, &r, MOVE_REDEEM, "r", large, COUPON_NULL, CPN_ORDER_NOT_ELIGIBLE);
+    assert_int_equal(batch->count, 1);
+    c.cap.discount_minor = 100; /* lowered: what was held may be redeemed */
+    step_with(ana, &r, MOVE_REDEEM, "r", NULL, COUPON_NULL, CPN_OK);
+    assert_int_equal(out.redemption.discount_minor, 300);
+    lane_close();
+}
+
+static void a_lapsed_hold_frees_its_budget_for_the_next(void **state)
+{
+    struct redemption base;
+
+    (void)state;
+    discounts(500);
+    c.cap.discount_minor = 500;
+    lane_open();
+    base = issued();
+    step(ana, base, MOVE_RESERVE, "h1", "o1", CPN_OK);
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
+    step(ana, base, MOVE_RESERVE, "h2", "o2", CPN_OK);
+    assert_int_equal(out.redemption.g, 3);
+    lane_close();
+    assert_int_equal(tail.discount_minor, 500);
+}
+
+/* ---- first answers ---- */
+
+static void assert_first(const struct redemption *first)
+{
+    const char *wrong;
+    struct redemption have = out.redemption;
+
+    assert_true(out.replayed);
+    have.last_seq = first->last_seq; /* not part of an answer */
+    have.ended_ms = first->ended_ms;
+    have.first_order = first->first_order;
+    memcpy(have.extended_key, first->extended_key, 2 * KEY_HASH_LEN); /* and its fingerprint */
+    memcpy(have.spent_key, first->spent_key, 2 * KEY_HASH_LEN);
+    wrong = redemption_difference(&have, first);
+    if (wrong)
+        fail_msg("another %s than first", wrong);
+}
+
+/* Every call of a life, repeated after each later one, gives its first answer. */
+static void each_call_is_answered_as_first_whatever_happened_since(void **state)
+{
+    struct redemption first[5], base;
+    struct order *o1 = order_of("o1"), *o2 = order_of("o2");
+
+    (void)state;
+    discounts(500);
+    o1->amount_minor = 200;
+    lane_open();
+    base = issued();
+    first[0] = base;
+    lane_close();
+    for (int stage = 1; stage <= 5; stage++) {
+        struct redemption *r = stage > 1 ? &first[1] : &base;
+
+        lane_open();
+        if (stage == 1)
+            step_with(ana, r, MOVE_RESERVE, "hold", o1, COUPON_NULL, CPN_OK);
+        else if (stage == 2)
+            step_with(ana, r, MOVE_RESERVE, "extend", NULL, 7200, CPN_OK);
+        else if (stage == 3)
+            step_with(ana, r, MOVE_REDEEM, "spend", o2, COUPON_NULL, CPN_OK);
+        else if (stage == 4)
+            step(ana, *r, MOVE_REVERSE, NULL, NULL, CPN_OK);
+        else
+            decide_tick(&d);
+        if (stage <= 3)
+            first[stage] = out.redemption;
+        lane_close();
+        now_ms += stage == 5 ? DAY_MS : 0;
+        c.state = stage == 5 ? COUPON_ENDED : COUPON_ACTIVE;
+        lane_open();
+        take(ana, SLOT_ISSUED, "issue", NULL);
+        assert_true(out.created);
+        assert_first(&first[0]);
+        step_with(ana, &base, MOVE_RESERVE, "hold", o1, COUPON_NULL, CPN_OK);
+        assert_true(out.created);
+        assert_first(&first[1]);
+        if (stage >= 2) {
+            step_with(ana, &first[1], MOVE_RESERVE, "extend", NULL, 7200, CPN_OK);
+            assert_false(out.created);
+            assert_first(&first[2]);
+        }
+        if (stage >= 3) {
+            step_with(ana, &first[1], MOVE_REDEEM, "spend", o2, COUPON_NULL, CPN_OK);
+            assert_false(out.created);
+            assert_first(&first[3]);
+            assert_string_equal(out.redemption.order, "o2");
+            assert_int_equal(out.redemption.discount_minor, 500);
+        }
+        lane_drop();
+    }
+}
+
+static void a_key_of_a_step_belongs_to_one_body(void **state)
+{
+    struct redemption base;
+    struct step s = {.reserve_s = COUPON_NULL};
+
+    (void)state;
+    lane_open();
+    base = issued();
+    s.n = base.n;
+    s.g = base.g;
+    s.key = "h";
+    s.move = MOVE_RESERVE;
+    decide_step(&d, ana, &s, &out);
+    expect(CPN_OK);
+    s.fingerprint[3] = 1;
+    decide_step(&d, ana, &s, &out);
+    expect(CPN_IDEMPOTENCY_KEY_REUSED);
+    s.g = 2;
+    s.key = "x";
+    decide_step(&d, ana, &s, &out);
+    expect(CPN_OK);
+    s.fingerprint[3] = 0;
+    decide_step(&d, ana, &s, &out);
+    expect(CPN_IDEMPOTENCY_KEY_REUSED);
+    s.key = "r";
+    s.move = MOVE_REDEEM;
+    decide_step(&d, ana, &s, &out);
+    expect(CPN_OK);
+    s.fingerprint[3] = 1;
+    decide_step(&d, ana, &s, &out);
+    expect(CPN_IDEMPOTENCY_KEY_REUSED);
+    s.fingerprint[3] = 0;
+    decide_step(&d, ana, &s, &out);
+    expect(CPN_OK);
+    assert_true(out.replayed);
+    lane_close();
+}
+
+/* ---- checks ---- */
+
+static void a_check_says_what_a_taking_would(void **state)
+{
+    struct redemption base;
+    struct take t = {.code = "CODE", .code_n = 0, .state = SLOT_RESERVED, .reserve_s = COUPON_NULL};
+    int64_t discount_minor = -1;
+
+    (void)state;
+    discounts(500);
+    c.cap.per_user = 1;
+    lane_open();
+    base = issued();
+    lane_close();
+    lane_open();
+    decide_check(&d, ana, &t, &out, &discount_minor);
+    expect(CPN_OK);
+    assert_int_equal(discount_minor, 500);
+    decide_check(&d, bob, &t, &out, &discount_minor);
+    expect(CPN_CODE_NOT_FOUND);
+    assert_int_equal(discount_minor, 0);
+    t.code = NULL;
+    t.code_n = -1;
+    decide_check(&d, ana, &t, &out, &discount_minor);
+    expect(CPN_USER_CAP_REACHED);
+    lane_drop();
+    lane_open();
+    step(ana, base, MOVE_RESERVE, "h", "o1", CPN_OK);
+    t.code = "CODE";
+    t.code_n = 0;
+    decide_check(&d, ana, &t, &out, &discount_minor);
+    expect(CPN_TRANSACTION_IN_PROGRESS);
+    lane_close();
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lane_fresh, lane_release)
+    const struct CMUnitTest tests[] = {
+        TEST(every_cell_of_the_table_with_slots),
+        TEST(every_cell_of_the_table_without_a_cap),
+        TEST(every_cell_of_the_table_with_an_approximate_cap),
+        TEST(what_was_never_there_is_not_found),
+        TEST(a_hold_is_a_redemption_of_its_own),
+        TEST(a_reversal_by_either_id_ends_both),
+        TEST(a_late_call_never_touches_the_next_holder),
+        TEST(the_same_order_finds_its_hold_in_a_new_post),
+        TEST(a_free_code_is_taken_whatever_comes_next),
+        TEST(a_code_that_is_not_to_be_had_is_not_found),
+        TEST(the_code_of_an_issued_one_acts_on_it),
+        TEST(an_issued_code_can_be_redeemed_at_once),
+        TEST(each_code_of_an_order_finds_its_own),
+        TEST(a_lapsed_code_is_free_again_for_its_user_too),
+        TEST(a_coupon_may_ask_for_its_code),
+        TEST(a_named_code_does_not_pass_the_cap),
+        TEST(a_user_at_the_cap_gets_the_existing_one),
+        TEST(an_issued_one_ends_by_the_earlier_of_two_times),
+        TEST(handing_out_asks_nothing_of_an_order),
+        TEST(what_was_held_in_time_may_be_redeemed_when_it_is_over),
+        TEST(a_hold_lasts_24_hours_in_all),
+        TEST(a_thousand_redemptions_are_too_many_for_a_hold_not_for_an_extension),
+        TEST(expiry_is_exact_to_the_millisecond),
+        TEST(an_expired_hold_falls_back_to_issued),
+        TEST(an_issued_one_past_its_time_ends_with_the_hold_on_it),
+        TEST(what_lapsed_counts_in_no_cap_of_its_user),
+        TEST(days_get_back_only_what_was_theirs),
+        TEST(a_hold_that_ends_gives_no_days_count_back),
+        TEST(the_budget_holds_what_is_held),
+        TEST(a_larger_order_may_pass_the_budget),
+        TEST(a_lapsed_hold_frees_its_budget_for_the_next),
+        TEST(each_call_is_answered_as_first_whatever_happened_since),
+        TEST(a_key_of_a_step_belongs_to_one_body),
+        TEST(a_check_says_what_a_taking_would),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,104 @@
+/* unit/views.h -- do two views say the same? NULL, or the name of the first member in which they differ. */
+#ifndef UNIT_VIEWS_H
+#define UNIT_VIEWS_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "coupons/slot.h"
+#include "coupons/use.h"
+
+static inline bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+#define DIFFERENT(member)                                                                                              \
+    if (a->member != b->member)                                                                                        \
+        return #member
+#define DIFFERENT_TEXT(member)                                                                                         \
+    if (!same_text(a->member, b->member))                                                                              \
+        return #member
+#define DIFFERENT_BYTES(member)                                                                                        \
+    if (memcmp(a->member, b->member, sizeof a->member) != 0)                                                           \
+        return #member
+
+/* All that makes up the first answer, and all that a later one shows. */
+static inline const char *redemption_difference(const struct redemption *a, const struct redemption *b)
+{
+    DIFFERENT(n);
+    DIFFERENT(g);
+    DIFFERENT(from_n);
+    DIFFERENT(from);
+    DIFFERENT(lane);
+    DIFFERENT(seq);
+    DIFFERENT(last_seq);
+    DIFFERENT(ordinal);
+    DIFFERENT(at_ms);
+    DIFFERENT(day_ms);
+    DIFFERENT(ended_ms);
+    DIFFERENT(reserved_until_ms);
+    DIFFERENT(valid_until_ms);
+    DIFFERENT(discount_minor);
+    DIFFERENT(state);
+    DIFFERENT(first_state);
+    DIFFERENT(first_until_ms);
+    DIFFERENT(first_discount_minor);
+    DIFFERENT_TEXT(first_order);
+    DIFFERENT(left);
+    DIFFERENT(day);
+    DIFFERENT(user);
+    DIFFERENT(user_day);
+    DIFFERENT_BYTES(key);
+    DIFFERENT_BYTES(fingerprint);
+    DIFFERENT_BYTES(extended_key);
+    DIFFERENT_BYTES(extended_fingerprint);
+    DIFFERENT_BYTES(spent_key);
+    DIFFERENT_BYTES(spent_fingerprint);
+    DIFFERENT_TEXT(order);
+    DIFFERENT_TEXT(metadata);
+    DIFFERENT_TEXT(code);
+    return NULL;
+}
+
+static inline const char *use_difference(const struct use *a, const struct use *b)
+{
+    DIFFERENT_TEXT(user);
+    DIFFERENT_TEXT(alias);
+    DIFFERENT(version);
+    DIFFERENT(seq);
+    DIFFERENT(total);
+    DIFFERENT(day_ms);
+    DIFFERENT(today);
+    DIFFERENT(count);
+    DIFFERENT(renamed);
+    DIFFERENT(erased_ms);
+    DIFFERENT(job_step);
+    DIFFERENT(job_turn);
+    DIFFERENT(job_fence);
+    for (size_t i = 0; i < a->count; i++) {
+        const char *wrong = redemption_difference(&a->redemptions[i], &b->redemptions[i]);
+
+        if (wrong)
+            return wrong;
+    }
+    return NULL;
+}
+
+static inline const char *slot_difference(const struct slot *a, const struct slot *b)
+{
+    DIFFERENT(generation);
+    DIFFERENT(current);
+    DIFFERENT(state);
+    DIFFERENT_TEXT(user);
+    DIFFERENT(at_ms);
+    DIFFERENT(due_ms);
+    DIFFERENT(from);
+    return NULL;
+}
+
+#undef DIFFERENT
+#undef DIFFERENT_TEXT
+#undef DIFFERENT_BYTES
+
+#endif
