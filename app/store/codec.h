@@ -49,7 +49,8 @@ bool codec_bucket_get(const bson_t *doc, struct bucket *k);
 /* The definition's members, into a document begun by the caller; without id and version. */
 void codec_definition_put(bson_t *doc, const struct coupon *c);
 struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t version, struct arena *a);
-void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq);
+/* changed_ms: the time of the batch seq; only queries read it. */
+void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t changed_ms);
 /* A whole document. */
 struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq);
 

@@ -207,12 +207,13 @@ struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t v
     return c->title && c->time_zone ? c : NULL;
 }
 
-void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq)
+void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t changed_ms)
 {
     bson_t def;
 
     put_int(view, "seq", seq); /* first: it orders */
     put_int(view, "version", c->version);
+    bson_append_date_time(view, "changed", 7, changed_ms);
     bson_append_document_begin(view, "def", 3, &def);
     codec_definition_put(&def, c);
     bson_append_document_end(view, &def);

@@ -22,10 +22,15 @@
 
 /* ---- what differs between the kinds ---- */
 
+/* Of a definition's view: when its coupon was made, by the lane's first batch, and when it became what it is. */
+struct times {
+    int64_t created_ms, changed_ms;
+};
+
 struct view_type {
     const char *collection;
     void (*put_id)(bson_t *doc, const char *name, const struct view_write *v);
-    void (*put_view)(bson_t *view, const struct view_write *v);
+    void (*put_view)(bson_t *view, const struct view_write *v, const struct times *times);
     bool (*is_new)(const struct view_write *v);
 };
 
@@ -34,8 +39,9 @@ static void use_put_id(bson_t *doc, const char *name, const struct view_write *v
     codec_use_id(doc, name, v->coupon, v->use->user);
 }
 
-static void use_put_view(bson_t *view, const struct view_write *v)
+static void use_put_view(bson_t *view, const struct view_write *v, const struct times *times)
 {
+    (void)times;
     codec_use_put(view, v->use);
 }
 
@@ -49,8 +55,9 @@ static void bucket_put_id(bson_t *doc, const char *name, const struct view_write
     codec_bucket_id(doc, name, v->coupon, v->bucket->b);
 }
 
-static void bucket_put_view(bson_t *view, const struct view_write *v)
+static void bucket_put_view(bson_t *view, const struct view_write *v, const struct times *times)
 {
+    (void)times;
     codec_bucket_put(view, v->bucket);
 }
 
@@ -68,9 +75,9 @@ static void coupon_put_id(bson_t *doc, const char *name, const struct view_write
     bson_append_utf8(doc, name, -1, v->definition->id, -1);
 }
 
-static void coupon_put_view(bson_t *view, const struct view_write *v)
+static void coupon_put_view(bson_t *view, const struct view_write *v, const struct times *times)
 {
-    codec_coupon_put(view, v->definition, v->seq);
+    codec_coupon_put(view, v->definition, v->seq, times->changed_ms);
 }
 
 static bool coupon_is_new(const struct view_write *v)
@@ -103,39 +110,48 @@ struct group {
     struct store_time *when;
 };
 
-/* `created` of a definition's view: the time of the batch that made the coupon, which is its lane's first. */
-static bool created_row(const bson_t *doc, void *context)
+static bool at_row(const bson_t *doc, void *context)
 {
     return find_time(doc, "at", context);
 }
 
-static bool read_created(struct group *g, const struct view_write *v, int64_t *created_ms)
+static bool read_at(struct group *g, const char *coupon, int64_t seq, int64_t *at_ms)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub;
 
-    *created_ms = -1;
+    *at_ms = -1;
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
-    codec_ledger_id(&sub, "_id", v->definition->id, 0, 1);
+    codec_ledger_id(&sub, "_id", coupon, 0, seq);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
     BSON_APPEND_INT32(&sub, "at", 1);
     bson_append_document_end(&command, &sub);
     door_read_options(g->door, &command, (struct store_time){0}, 0);
-    return door_read(g->door, &command, created_row, created_ms) == STORE_OK && *created_ms >= 0;
+    return door_read(g->door, &command, at_row, at_ms) == STORE_OK;
 }
 
-static void put_view(struct group *g, bson_t *doc, const struct view_write *v)
+static bool read_times(struct group *g, const struct view_write *v, struct times *times)
+{
+    if (!read_at(g, v->definition->id, 1, &times->created_ms) || times->created_ms < 0 ||
+        !read_at(g, v->definition->id, v->seq, &times->changed_ms))
+        return false;
+    if (times->changed_ms < 0)
+        times->changed_ms = times->created_ms;
+    return true;
+}
+
+static void put_view(struct group *g, bson_t *doc, const struct view_write *v, const struct times *times)
 {
     bson_t view;
 
     bson_append_document_begin(doc, "view", 4, &view);
-    g->type->put_view(&view, v);
+    g->type->put_view(&view, v, times);
     bson_append_document_end(doc, &view);
 }
 
-static void put_insert(struct group *g, bson_t *documents, const struct view_write *v, int64_t created_ms)
+static void put_insert(struct group *g, bson_t *documents, const struct view_write *v, const struct times *times)
 {
     char buffer[16];
     bson_t doc;
@@ -143,12 +159,12 @@ static void put_insert(struct group *g, bson_t *documents, const struct view_wri
     bson_append_document_begin(documents, array_key(g->sent_count, buffer), -1, &doc);
     g->type->put_id(&doc, "_id", v);
     if (v->kind == VIEW_COUPON)
-        BSON_APPEND_DATE_TIME(&doc, "created", created_ms);
-    put_view(g, &doc, v);
+        BSON_APPEND_DATE_TIME(&doc, "created", times->created_ms);
+    put_view(g, &doc, v, times);
     bson_append_document_end(documents, &doc);
 }
 
-static void put_update(struct group *g, bson_t *updates, const struct view_write *v, int64_t created_ms)
+static void put_update(struct group *g, bson_t *updates, const struct view_write *v, const struct times *times)
 {
     bson_t update, sub, inner;
     char buffer[16];
@@ -159,11 +175,11 @@ static void put_update(struct group *g, bson_t *updates, const struct view_write
     bson_append_document_end(&update, &sub);
     bson_append_document_begin(&update, "u", 1, &sub);
     bson_append_document_begin(&sub, "$max", 4, &inner);
-    put_view(g, &inner, v);
+    put_view(g, &inner, v, times);
     bson_append_document_end(&sub, &inner);
     if (v->kind == VIEW_COUPON) {
         BSON_APPEND_DOCUMENT_BEGIN(&sub, "$setOnInsert", &inner);
-        BSON_APPEND_DATE_TIME(&inner, "created", created_ms);
+        BSON_APPEND_DATE_TIME(&inner, "created", times->created_ms);
         bson_append_document_end(&sub, &inner);
     }
     bson_append_document_end(&update, &sub);
@@ -210,13 +226,13 @@ static bool send_some(struct group *g, enum todo todo, size_t *next)
     g->sent_count = 0;
     for (; *next < g->count && g->sent_count < COMMAND_VIEWS_MAX && list.len < COMMAND_BYTES_MAX; ++*next) {
         struct item *item = &g->items[*next];
-        int64_t created_ms = 0;
+        struct times times = {0, 0};
 
         if (item->todo != todo)
             continue;
-        if (item->view->kind == VIEW_COUPON && !read_created(g, item->view, &created_ms))
+        if (item->view->kind == VIEW_COUPON && !read_times(g, item->view, &times))
             return false;
-        (inserts ? put_insert : put_update)(g, &list, item->view, created_ms);
+        (inserts ? put_insert : put_update)(g, &list, item->view, &times);
         g->sent[g->sent_count++] = item;
     }
     bson_append_array_end(&command, &list);

@@ -387,7 +387,7 @@ static void put_shape(bson_t *doc, enum shape shape)
     default:
         BSON_APPEND_UTF8(doc, "_id", "summer-sale");
         BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
-        codec_coupon_put(&view, sample_coupon(), 1);
+        codec_coupon_put(&view, sample_coupon(), 1, DAY);
         bson_append_document_end(doc, &view);
     }
 }

@@ -1,0 +1,404 @@
+/*
+ * store/codes_write.c -- writing codes: drafts, in the turn of a job, and what goes when a coupon is cleaned up.
+ *
+ * Guard    every document has `w` (see codes.h): new ones are inserted, all in one command; those that are there already, from
+ *          earlier drafts, are replaced where their w is lower. One that is higher is a later turn's
+ * Order    the directory first, since what another coupon has must not be announced; then the code buckets, one document per
+ *          64 codes, which tell a writer whose turn is over; then the look-ups
+ */
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "store/codes.h"
+#include "store/members.h"
+
+#define ATTEMPT_BITS 24
+#define TURN_MAX (INT64_C(1) << (62 - ATTEMPT_BITS))
+
+/* A number for this call that is above those of earlier calls in the same turn. A turn belongs to one process; where the
+ * attempts wrap, the turn counts as lost, and the next one begins. */
+static int64_t new_writing(int64_t turn)
+{
+    static atomic_uint_fast32_t attempts;
+
+    assert(turn > 0 && turn < TURN_MAX);
+    return turn << ATTEMPT_BITS | (int64_t)(atomic_fetch_add(&attempts, 1) & ((1u << ATTEMPT_BITS) - 1));
+}
+
+/* ---- guarded documents ---- */
+
+struct draft {
+    const struct coupon *coupon;
+    int64_t next_n;
+    int64_t writing;
+    const char *job;
+    struct code_draft *codes;
+    size_t count;
+    int64_t first_b; /* of the buckets that are wholly new */
+    const struct look_up *directory;
+};
+
+/* A kind of document that a draft consists of. */
+struct document_type {
+    const char *collection;
+    void (*put_id)(bson_t *doc, const struct draft *d, size_t i);
+    void (*put_rest)(bson_t *doc, const struct draft *d, size_t i);
+};
+
+/* Documents of one type; which of them turned out to be there already. */
+struct documents {
+    const struct document_type *type;
+    const struct draft *draft;
+    size_t count;
+    size_t *found, found_count;
+    struct store_time when; /* not before any writing */
+};
+
+static void documents_init(struct documents *list, const struct document_type *type, const struct draft *d, size_t count)
+{
+    *list = (struct documents){.type = type, .draft = d, .count = count, .found = calloc(count + 1, sizeof *list->found)};
+    if (!list->found)
+        abort();
+}
+
+/* Index errors of an unordered insert of those from `first` on: duplicates are noted. False: something else. */
+static bool note_found(struct documents *list, const bson_t *reply, size_t first)
+{
+    int64_t index, code;
+    bson_iter_t errors;
+
+    reply_time(reply, &list->when);
+    if (!reply_errors(reply, &errors))
+        return true;
+    while (reply_next_error(&errors, &index, &code)) {
+        if (code != CODE_DUPLICATE_KEY || index < 0 || first + (uint64_t)index >= list->count) {
+            log_event(LOG_ERROR, "store.codes_refused", "collection=%s coupon=%s code=%lld", list->type->collection,
+                      list->draft->coupon->id, (long long)code);
+            return false;
+        }
+        list->found[list->found_count++] = first + (size_t)index;
+    }
+    return true;
+}
+
+/* One insert of as many as fit, from *next on. */
+static bool insert_some(struct door *d, struct documents *list, size_t *next)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    size_t first = *next;
+    bson_t docs, doc;
+    char buffer[16];
+
+    BSON_APPEND_UTF8(&command, "insert", list->type->collection);
+    door_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &docs);
+    for (; *next < list->count && *next - first < CODES_PER_COMMAND && docs.len < COMMAND_BYTES_MAX; ++*next) {
+        bson_append_document_begin(&docs, array_key(*next - first, buffer), -1, &doc);
+        list->type->put_id(&doc, list->draft, *next);
+        list->type->put_rest(&doc, list->draft, *next);
+        bson_append_document_end(&docs, &doc);
+    }
+    bson_append_array_end(&command, &docs);
+
+    AUTO_BSON reply;
+    return door_run(d, &command, &reply) && reply_is_clean(&reply) && note_found(list, &reply, first);
+}
+
+static enum store_status insert_new(struct door *d, struct documents *list)
+{
+    for (size_t next = 0; next < list->count;)
+        if (!insert_some(d, list, &next))
+            return STORE_FAILED;
+    return STORE_OK;
+}
+
+static void put_replacement(bson_t *updates, size_t k, const struct documents *list, size_t i)
+{
+    bson_t update, sub, less;
+    char buffer[16];
+
+    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
+    bson_append_document_begin(&update, "q", 1, &sub);
+    list->type->put_id(&sub, list->draft, i);
+    bson_append_document_begin(&sub, "w", 1, &less);
+    bson_append_int64(&less, "$lt", 3, list->draft->writing);
+    bson_append_document_end(&sub, &less);
+    bson_append_document_end(&update, &sub);
+    bson_append_document_begin(&update, "u", 1, &sub);
+    list->type->put_rest(&sub, list->draft, i);
+    bson_append_document_end(&update, &sub);
+    bson_append_document_end(updates, &update);
+}
+
+/* Replace as many as fit of those found, from *next on. STORE_EXISTS: one has a higher w. */
+static enum store_status replace_some(struct door *d, const struct documents *list, size_t *next)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    size_t first = *next;
+    bson_iter_t errors;
+    bson_t updates;
+
+    BSON_APPEND_UTF8(&command, "update", list->type->collection);
+    door_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    for (; *next < list->found_count && *next - first < CODES_PER_COMMAND && updates.len < COMMAND_BYTES_MAX; ++*next)
+        put_replacement(&updates, *next - first, list, list->found[*next]);
+    bson_append_array_end(&command, &updates);
+
+    AUTO_BSON reply;
+    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+        return STORE_FAILED;
+    return reply_count(&reply) == (int64_t)(*next - first) ? STORE_OK : STORE_EXISTS;
+}
+
+static enum store_status write_documents(struct door *d, const struct document_type *type, const struct draft *draft,
+                                         size_t count)
+{
+    struct documents list;
+    enum store_status status;
+
+    documents_init(&list, type, draft, count);
+    status = insert_new(d, &list);
+    for (size_t next = 0; status == STORE_OK && next < list.found_count;)
+        status = replace_some(d, &list, &next);
+    free(list.found);
+    return status;
+}
+
+/* ---- the directory ---- */
+
+static void directory_put_id(bson_t *doc, const struct draft *d, size_t i)
+{
+    codes_put_id(doc, "_id", DIRECTORY, d->directory[i].code);
+}
+
+static void directory_put_rest(bson_t *doc, const struct draft *d, size_t i)
+{
+    (void)i;
+    bson_append_utf8(doc, "o", 1, d->coupon->id, -1);
+}
+
+static const struct document_type directory_type = {"codes", directory_put_id, directory_put_rest};
+
+/* Whose those are that were there already: read behind the insert that met them. */
+static enum store_status read_owners(struct door *d, const struct documents *list, struct look_up *items, bool *elsewhere)
+{
+    const struct draft *draft = list->draft;
+    struct look_up *met = calloc(list->found_count + 1, sizeof *met);
+    enum store_status status;
+
+    if (!met)
+        abort();
+    for (size_t k = 0; k < list->found_count; k++)
+        met[k] = items[list->found[k]];
+    status = codes_find(d, list->when, met, list->found_count);
+    for (size_t k = 0; status == STORE_OK && k < list->found_count; k++) {
+        if (!met[k].found)
+            status = STORE_FAILED; /* it went in the meantime: ask again */
+        draft->codes[list->found[k]].elsewhere = strcmp(met[k].owner, draft->coupon->id) != 0;
+        *elsewhere = *elsewhere || draft->codes[list->found[k]].elsewhere;
+    }
+    free(met);
+    return status;
+}
+
+static enum store_status claim_directory(struct door *d, struct draft *draft, bool *elsewhere)
+{
+    struct look_up *items = calloc(draft->count + 1, sizeof *items);
+    char(*forms)[CODE_MAX + 1] = calloc(draft->count + 1, sizeof *forms);
+    struct documents list;
+    enum store_status status;
+
+    if (!items || !forms)
+        abort();
+    for (size_t i = 0; i < draft->count; i++) {
+        codes_directory_form(draft->codes[i].code, forms[i]);
+        items[i] = (struct look_up){.coupon = DIRECTORY, .code = forms[i]};
+    }
+    draft->directory = items;
+    documents_init(&list, &directory_type, draft, draft->count);
+    status = insert_new(d, &list);
+    if (status == STORE_OK && list.found_count > 0)
+        status = read_owners(d, &list, items, elsewhere);
+    draft->directory = NULL;
+    free(list.found);
+    free(forms);
+    free(items);
+    return status;
+}
+
+/* ---- code buckets ---- */
+
+static int64_t draft_end(const struct draft *d)
+{
+    return d->next_n + (int64_t)d->count;
+}
+
+/* The codes of slots [from, end of bucket b or of the draft), as an array that begins with `nulls` empty places. */
+static void put_codes(bson_t *doc, const char *name, const struct draft *d, int64_t b, int64_t from, int nulls)
+{
+    size_t k = 0;
+    char buffer[16];
+    bson_t array;
+
+    bson_append_array_begin(doc, name, -1, &array);
+    for (; k < (size_t)nulls; k++)
+        bson_append_null(&array, array_key(k, buffer), -1);
+    for (int64_t n = from; n < draft_end(d) && bucket_of(n) == b; n++)
+        bson_append_utf8(&array, array_key(k++, buffer), -1, d->codes[n - d->next_n].code, -1);
+    bson_append_array_end(doc, &array);
+}
+
+static void bucket_put_id(bson_t *doc, const struct draft *d, size_t i)
+{
+    codec_bucket_id(doc, "_id", d->coupon->id, d->first_b + (int64_t)i);
+}
+
+static void bucket_put_rest(bson_t *doc, const struct draft *d, size_t i)
+{
+    int64_t b = d->first_b + (int64_t)i, from = b * BUCKET_SLOTS;
+
+    bson_append_int64(doc, "w", 1, d->writing);
+    if (from < d->next_n) /* that bucket, although it is begun, is not there: see insert_begun_bucket() */
+        put_codes(doc, "codes", d, b, d->next_n, (int)(d->next_n - from));
+    else
+        put_codes(doc, "codes", d, b, from, 0);
+}
+
+static const struct document_type bucket_type = {"code_buckets", bucket_put_id, bucket_put_rest};
+
+/* {codes: [$slice: the first `begun` of what stands there, then ours]}, in the server: what was announced is not ours to
+ * write. A bucket that has fewer is none to add to. */
+static void put_begun_update(bson_t *updates, const struct draft *d, int begun)
+{
+    bson_t update, sub, set, codes, list, part;
+    char last[32];
+
+    snprintf(last, sizeof last, "codes.%d", begun - 1);
+    BSON_APPEND_DOCUMENT_BEGIN(updates, "0", &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    bucket_put_id(&sub, d, 0);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "w", &part);
+    BSON_APPEND_INT64(&part, "$lt", d->writing);
+    bson_append_document_end(&sub, &part);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, last, &part);
+    BSON_APPEND_BOOL(&part, "$exists", true);
+    bson_append_document_end(&sub, &part);
+    bson_append_document_end(&update, &sub);
+
+    BSON_APPEND_ARRAY_BEGIN(&update, "u", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "0", &part);
+    BSON_APPEND_DOCUMENT_BEGIN(&part, "$set", &set);
+    BSON_APPEND_INT64(&set, "w", d->writing);
+    BSON_APPEND_DOCUMENT_BEGIN(&set, "codes", &codes);
+    BSON_APPEND_ARRAY_BEGIN(&codes, "$concatArrays", &list);
+    {
+        bson_t slice, own, arguments;
+
+        BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &slice);
+        BSON_APPEND_ARRAY_BEGIN(&slice, "$slice", &arguments);
+        BSON_APPEND_UTF8(&arguments, "0", "$codes");
+        BSON_APPEND_INT32(&arguments, "1", begun);
+        bson_append_array_end(&slice, &arguments);
+        bson_append_document_end(&list, &slice);
+        BSON_APPEND_DOCUMENT_BEGIN(&list, "1", &own);
+        put_codes(&own, "$literal", d, d->first_b, d->next_n, 0); /* a code may begin with a dollar sign */
+        bson_append_document_end(&list, &own);
+    }
+    bson_append_array_end(&codes, &list);
+    bson_append_document_end(&set, &codes);
+    bson_append_document_end(&part, &set);
+    bson_append_document_end(&sub, &part);
+    bson_append_array_end(&update, &sub);
+    bson_append_document_end(updates, &update);
+}
+
+/* The bucket whose first slots were announced before is gone, cleaned up, and its coupon goes on after its end. */
+static enum store_status insert_begun_bucket(struct door *d, const struct draft *draft)
+{
+    struct documents list;
+    enum store_status status;
+
+    documents_init(&list, &bucket_type, draft, 1);
+    status = insert_new(d, &list);
+    if (status == STORE_OK && list.found_count > 0)
+        status = STORE_EXISTS; /* it is there after all, and a later turn's */
+    free(list.found);
+    return status;
+}
+
+static enum store_status write_begun_bucket(struct door *d, const struct draft *draft)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_iter_t errors;
+    bson_t updates;
+
+    BSON_APPEND_UTF8(&command, "update", bucket_type.collection);
+    door_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    put_begun_update(&updates, draft, (int)(draft->next_n % BUCKET_SLOTS));
+    bson_append_array_end(&command, &updates);
+
+    AUTO_BSON reply;
+    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+        return STORE_FAILED;
+    return reply_count(&reply) == 1 ? STORE_OK : insert_begun_bucket(d, draft);
+}
+
+static enum store_status write_buckets(struct door *d, struct draft *draft)
+{
+    enum store_status status = STORE_OK;
+
+    draft->first_b = bucket_of(draft->next_n);
+    if (draft->next_n % BUCKET_SLOTS) {
+        status = write_begun_bucket(d, draft);
+        draft->first_b++;
+    }
+    if (status == STORE_OK)
+        status = write_documents(d, &bucket_type, draft,
+                                 (size_t)(bucket_of(draft_end(draft) + BUCKET_SLOTS - 1) - draft->first_b));
+    return status;
+}
+
+/* ---- look-ups ---- */
+
+static void look_up_put_id(bson_t *doc, const struct draft *d, size_t i)
+{
+    codes_put_id(doc, "_id", d->coupon->id, d->codes[i].normal);
+}
+
+static void look_up_put_rest(bson_t *doc, const struct draft *d, size_t i)
+{
+    bson_append_int64(doc, "n", 1, d->next_n + (int64_t)i);
+    bson_append_int64(doc, "w", 1, d->writing);
+    if (d->codes[i].row <= 0)
+        return;
+    bson_append_utf8(doc, "j", 1, d->job, -1);
+    bson_append_int64(doc, "r", 1, d->codes[i].row);
+}
+
+static const struct document_type look_up_type = {"codes", look_up_put_id, look_up_put_rest};
+
+enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn, const char *job,
+                                    struct code_draft *codes, size_t count)
+{
+    struct draft draft = {.coupon = c, .next_n = next_n, .writing = new_writing(turn), .job = job, .codes = codes,
+                          .count = count};
+    struct door *d = door_of(s);
+    enum store_status status = STORE_OK;
+    bool elsewhere = false;
+
+    if (count == 0)
+        return STORE_OK;
+    for (size_t i = 0; i < count; i++)
+        codes[i].elsewhere = false;
+    if (c->codes.unique == UNIQUE_SERVICE)
+        status = claim_directory(d, &draft, &elsewhere);
+    if (status != STORE_OK || elsewhere)
+        return status;
+    status = write_buckets(d, &draft);
+    return status == STORE_OK ? write_documents(d, &look_up_type, &draft, count) : status;
+}

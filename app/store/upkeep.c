@@ -1,0 +1,380 @@
+/*
+ * store/upkeep.c -- what the sweeper and the runner do across coupons: what is due, what is over, what is to be forgotten.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/codes.h"
+#include "store/members.h"
+
+/* ---- ids of coupons, from aggregations whose rows are {_id: id} ---- */
+
+struct id_list {
+    const char **items; /* room for `most` */
+    size_t count, most;
+    struct arena *arena;
+};
+
+static bool id_row(const bson_t *doc, void *context)
+{
+    struct id_list *list = context;
+    const char *id;
+
+    if (!find_text(doc, "_id", &id))
+        return false;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], id) == 0)
+            return true;
+    if (list->count < list->most)
+        list->items[list->count++] = arena_strdup(list->arena, id);
+    return true;
+}
+
+static void id_list_init(struct id_list *list, size_t most, struct arena *a)
+{
+    *list = (struct id_list){arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
+}
+
+/* Both kinds of views: with slots it is buckets that are due, without them uses. By the indexes due_all. */
+static enum store_status find_due(struct door *d, const char *collection, int64_t before_ms, struct id_list *list)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "aggregate", BCON_UTF8(collection),
+        "pipeline", "[",
+            "{", "$match", "{", "view.due", "{",
+                "$gt", BCON_DATE_TIME(0), "$lt", BCON_DATE_TIME(before_ms), "}", "}", "}",
+            "{", "$group", "{", "_id", "$_id.c", "}", "}",
+            "{", "$limit", BCON_INT64((int64_t)list->most), "}",
+        "]",
+        "cursor", "{", "}", "hint", "due_all");
+    /* clang-format on */
+
+    door_read_options(d, command, (struct store_time){0}, 0);
+    return door_read(d, command, id_row, list);
+}
+
+enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, const char ***ids,
+                                    size_t *count)
+{
+    enum store_status status = STORE_OK;
+    struct id_list list;
+
+    id_list_init(&list, most, a);
+    if (most > 0)
+        status = find_due(door_of(s), "buckets", before_ms, &list);
+    if (status == STORE_OK && most > 0)
+        status = find_due(door_of(s), "users", before_ms, &list);
+    *ids = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+/* The coupon's end is ends_at, or the change by which it ended. A job that cleans it up, asked for since, shows that it was
+ * seen to. */
+enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, const char ***ids,
+                                     size_t *count)
+{
+    struct door *d = door_of(s);
+    enum store_status status = STORE_OK;
+    struct id_list list;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "aggregate", "coupons",
+        "pipeline", "[",
+            "{", "$match", "{", "view.def.cleanup_after_s", "{", "$gte", BCON_INT32(0), "}", "$or", "[",
+                "{", "view.def.state", "ended", "}",
+                "{", "view.def.ends_at", "{", "$lt", BCON_DATE_TIME(now_ms), "}",
+                    "view.def.state", "{", "$ne", "deleted", "}", "}", "]", "}", "}",
+            "{", "$set", "{", "over", "{", "$min", "[",
+                "{", "$cond", "[", "{", "$lt", "[", "$view.def.ends_at", BCON_DATE_TIME(now_ms), "]", "}",
+                    "$view.def.ends_at", BCON_NULL, "]", "}",
+                "{", "$cond", "[", "{", "$eq", "[", "$view.def.state", "ended", "]", "}",
+                    "{", "$ifNull", "[", "$view.changed", "$created", "]", "}", BCON_NULL, "]", "}",
+            "]", "}", "}", "}",
+            "{", "$match", "{", "$expr", "{", "$lte", "[",
+                "{", "$add", "[", "$over",
+                    "{", "$multiply", "[", "$view.def.cleanup_after_s", BCON_INT64(1000), "]", "}", "]", "}",
+                BCON_DATE_TIME(now_ms), "]", "}", "}", "}",
+            "{", "$lookup", "{", "from", "jobs", "localField", "_id", "foreignField", "coupon",
+                "let", "{", "over", "$over", "}",
+                "pipeline", "[", "{", "$match", "{", "kind", "cleanup",
+                    "$expr", "{", "$gte", "[", "$created", "$$over", "]", "}", "}", "}",
+                    "{", "$limit", BCON_INT32(1), "}", "]",
+                "as", "jobs", "}", "}",
+            "{", "$match", "{", "jobs", "[", "]", "}", "}",
+            "{", "$limit", BCON_INT64((int64_t)most), "}",
+            "{", "$project", "{", "_id", BCON_INT32(1), "}", "}",
+        "]",
+        "cursor", "{", "}");
+    /* clang-format on */
+
+    id_list_init(&list, most, a);
+    door_read_options(d, command, (struct store_time){0}, 0);
+    if (most > 0)
+        status = door_read(d, command, id_row, &list);
+    *ids = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+/* ---- erased users ---- */
+
+/* A user who came back in the meantime has a view without `erased`: the filter sees each document as it is then. */
+enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms)
+{
+    struct door *d = door_of(s);
+    bson_iter_t errors;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "delete", "users",
+        "deletes", "[", "{",
+            "q", "{", "view.erased", "{", "$lt", BCON_DATE_TIME(before_ms), "}", "}", "limit", BCON_INT32(0),
+        "}", "]");
+    /* clang-format on */
+
+    door_write_options(d, command);
+
+    AUTO_BSON reply;
+    return door_run(d, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
+                                                                                                    : STORE_FAILED;
+}
+
+/* The fingerprint goes too: whoever guesses the request could check the guess by it. */
+enum store_status mongo_erase_names(struct store *s, const char *coupon, int64_t lane, int64_t seq, const char *alias)
+{
+    static const char *const members[] = {"who.$[x].u", "who.$[x].o", "who.$[x].m", "who.$[x].c", "who.$[x].f"};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    bson_t updates, update, sub, inner;
+    bson_iter_t errors;
+    char buffer[16];
+
+    BSON_APPEND_UTF8(&command, "update", "ledger");
+    door_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    codec_ledger_id(&sub, "_id", coupon, lane, seq);
+    BSON_APPEND_UTF8(&sub, "who.a", alias);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &inner);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        bson_append_int32(&inner, members[i], -1, 1);
+    bson_append_document_end(&sub, &inner);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_ARRAY_BEGIN(&update, "arrayFilters", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, array_key(0, buffer), &inner);
+    BSON_APPEND_UTF8(&inner, "x.a", alias);
+    bson_append_document_end(&sub, &inner);
+    bson_append_array_end(&update, &sub);
+    bson_append_document_end(&updates, &update);
+    bson_append_array_end(&command, &updates);
+
+    AUTO_BSON reply;
+    return door_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
+                                                                                                     : STORE_FAILED;
+}
+
+/* ---- the codes of a coupon that is over ---- */
+
+/* What is left of one code bucket when its retired slots' codes are gone. */
+struct cleaning {
+    const char *coupon;
+    const struct bucket *buckets; /* views, ascending */
+    size_t bucket_count;
+    bson_t *look_ups, *updates, *deletes; /* of code buckets */
+    size_t look_up_count, update_count, delete_count;
+};
+
+static const struct bucket *bucket_numbered(const struct cleaning *c, int64_t b)
+{
+    for (size_t i = 0; i < c->bucket_count; i++)
+        if (c->buckets[i].b == b)
+            return &c->buckets[i];
+    return NULL;
+}
+
+static void put_delete(bson_t *deletes, size_t *count, const char *coupon, const char *code, int64_t n, const char *owner)
+{
+    bson_t one, filter;
+    char buffer[16];
+
+    bson_append_document_begin(deletes, array_key((*count)++, buffer), -1, &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
+    codes_put_id(&filter, "_id", coupon, code);
+    if (owner)
+        BSON_APPEND_UTF8(&filter, "o", owner);
+    else
+        BSON_APPEND_INT64(&filter, "n", n);
+    bson_append_document_end(&one, &filter);
+    BSON_APPEND_INT32(&one, "limit", 1);
+    bson_append_document_end(deletes, &one);
+}
+
+/* Under either form it may be looked up, and stand in the directory: what is not there, is not deleted. */
+static void clean_look_ups(struct cleaning *c, const char *code, int64_t n)
+{
+    char loose[CODE_MAX + 1];
+
+    codes_directory_form(code, loose);
+    put_delete(c->look_ups, &c->look_up_count, c->coupon, code, n, NULL);
+    if (strcmp(code, loose) != 0)
+        put_delete(c->look_ups, &c->look_up_count, c->coupon, loose, n, NULL);
+    put_delete(c->look_ups, &c->look_up_count, DIRECTORY, loose, n, c->coupon);
+}
+
+static void put_nulls(struct cleaning *c, const struct bucket *k, const char *const codes[BUCKET_SLOTS])
+{
+    bson_t one, sub, set;
+    char buffer[16], name[32];
+
+    bson_append_document_begin(c->updates, array_key(c->update_count++, buffer), -1, &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &sub);
+    codec_bucket_id(&sub, "_id", c->coupon, k->b);
+    bson_append_document_end(&one, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "u", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
+    for (int i = 0; i < BUCKET_SLOTS; i++)
+        if (codes[i] && k->slots[i].state == SLOT_RETIRED) {
+            snprintf(name, sizeof name, "codes.%d", i);
+            BSON_APPEND_NULL(&set, name);
+        }
+    bson_append_document_end(&sub, &set);
+    bson_append_document_end(&one, &sub);
+    bson_append_document_end(c->updates, &one);
+}
+
+static void put_bucket_delete(struct cleaning *c, int64_t b)
+{
+    bson_t one, filter;
+    char buffer[16];
+
+    bson_append_document_begin(c->deletes, array_key(c->delete_count++, buffer), -1, &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
+    codec_bucket_id(&filter, "_id", c->coupon, b);
+    bson_append_document_end(&one, &filter);
+    BSON_APPEND_INT32(&one, "limit", 1);
+    bson_append_document_end(c->deletes, &one);
+}
+
+static bool cleaning_row(const bson_t *doc, void *context)
+{
+    struct cleaning *c = context;
+    const char *coupon, *codes[BUCKET_SLOTS];
+    const struct bucket *k;
+    int retired = 0, with_codes = 0;
+    int64_t b;
+
+    if (!codec_id_int(doc, "b", &coupon, &b) || !code_bucket_get(doc, codes))
+        return false;
+    k = bucket_numbered(c, b);
+    for (int i = 0; k && i < k->size; i++) {
+        if (k->slots[i].state != SLOT_RETIRED)
+            continue;
+        retired++;
+        if (!codes[i])
+            continue;
+        with_codes++;
+        clean_look_ups(c, codes[i], b * BUCKET_SLOTS + i);
+    }
+    if (retired == BUCKET_SLOTS)
+        put_bucket_delete(c, b);
+    else if (with_codes > 0)
+        put_nulls(c, k, codes);
+    return true;
+}
+
+/* A find for code buckets [from_b, to_b) of the coupon, ascending. */
+static void put_code_buckets(struct door *d, bson_t *command, const char *coupon, int64_t from_b, int64_t to_b, size_t limit)
+{
+    bson_t filter, range, sort;
+
+    BSON_APPEND_UTF8(command, "find", "code_buckets");
+    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
+    codec_bucket_id(&range, "$gte", coupon, from_b);
+    codec_bucket_id(&range, "$lt", coupon, to_b);
+    bson_append_document_end(&filter, &range);
+    door_add_coupon(d, &filter, coupon);
+    bson_append_document_end(command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
+    BSON_APPEND_INT32(&sort, "_id", 1);
+    bson_append_document_end(command, &sort);
+    BSON_APPEND_INT64(command, "limit", (int64_t)limit);
+    door_read_options(d, command, (struct store_time){0}, limit);
+}
+
+static bool one_more_row(const bson_t *doc, void *context)
+{
+    (void)doc;
+    *(bool *)context = true;
+    return true;
+}
+
+/* The statements, if any, as one command. */
+static enum store_status run_statements(struct door *d, const char *verb, const char *collection, const char *list,
+                                        const bson_t *statements, size_t count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_iter_t errors;
+
+    if (count == 0)
+        return STORE_OK;
+    bson_append_utf8(&command, verb, -1, collection, -1);
+    door_write_options(d, &command);
+    bson_append_array(&command, list, -1, statements);
+
+    AUTO_BSON reply;
+    return door_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
+                                                                                                     : STORE_FAILED;
+}
+
+/* The look-ups first: as long as a code bucket has its codes, they can be cleaned up again. */
+static enum store_status clean_buckets(struct door *d, struct cleaning *c, int64_t from_b, int64_t to_b)
+{
+    AUTO_BSON look_ups = BSON_INITIALIZER, updates = BSON_INITIALIZER, deletes = BSON_INITIALIZER;
+    AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
+
+    c->look_ups = &look_ups;
+    c->updates = &updates;
+    c->deletes = &deletes;
+    put_code_buckets(d, &command, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
+    status = door_read(d, &command, cleaning_row, c);
+    if (status == STORE_OK)
+        status = run_statements(d, "delete", "codes", "deletes", &look_ups, c->look_up_count);
+    if (status == STORE_OK)
+        status = run_statements(d, "update", "code_buckets", "updates", &updates, c->update_count);
+    if (status == STORE_OK)
+        status = run_statements(d, "delete", "code_buckets", "deletes", &deletes, c->delete_count);
+    return status;
+}
+
+enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, bool *more)
+{
+    struct bucket *buckets = calloc(most + 1, sizeof *buckets);
+    int64_t to_b = from_b + (int64_t)most;
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    enum store_status status;
+    size_t count;
+
+    if (!buckets)
+        abort();
+    *more = false;
+    status = mongo_buckets_from(s, coupon, from_b, most, buckets, &count);
+    if (status == STORE_OK) {
+        struct cleaning cleaning = {.coupon = coupon, .buckets = buckets, .bucket_count = count};
+
+        status = clean_buckets(d, &cleaning, from_b, to_b);
+    }
+    while (count > 0)
+        bucket_release(&buckets[--count]);
+    free(buckets);
+    if (status != STORE_OK)
+        return status;
+    put_code_buckets(d, &command, coupon, to_b, INT64_MAX, 1);
+    return door_read(d, &command, one_more_row, more);
+}
