@@ -801,20 +801,25 @@ static void make_generated_buckets(struct lane *l, const struct batch *b)
     }
 }
 
+/* Its slot is free after e. A hold on an issued one falls back to that. */
+static bool gives_back(const struct entry *e)
+{
+    return entry_ends(e) && (!e->from || e->kind == ENTRY_REVERSE);
+}
+
 /* What the batch did to slots that it named: they leave the stash; those that came back go to its end. */
 static void stash_named(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
-        struct cached_bucket *c = e->by_name || entry_ends(e) ? lane_bucket(l, bucket_of(e->n)) : NULL;
+        struct cached_bucket *c = e->by_name || gives_back(e) ? lane_bucket(l, bucket_of(e->n)) : NULL;
         int at = (int)(e->n % BUCKET_SLOTS);
 
         if (!c || e->n < 0)
             continue;
         if (e->by_name)
             stash_drop(l, c, e->n);
-        /* the last entry about it decides: an earlier one may be followed by another taking */
-        if (entry_ends(e) && c->bucket.slots[at].state == SLOT_FREE)
+        if (gives_back(e) && c->bucket.slots[at].state == SLOT_FREE) /* else it was taken again in this batch */
             stash_slot(l, c, at);
     }
 }

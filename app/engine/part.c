@@ -320,6 +320,30 @@ static void expire_due(struct part *p)
 
 /* ---- the part ---- */
 
+static bool is_named(const struct part *p, int64_t n)
+{
+    struct named_slot key = {.n = n};
+
+    return p->d.named_count && bsearch(&key, p->d.named, p->d.named_count, sizeof key, by_number);
+}
+
+/* The last look before the ledger: every slot that goes out of the stash is free, and goes out once. */
+static bool stash_was_free(const struct part *p)
+{
+    for (size_t i = 0; i < p->batch->count; i++) {
+        const struct entry *e = &p->batch->entries[i];
+        const struct cached_bucket *k;
+
+        if (!(entry_members[e->kind] & HAS_TAKING) || e->n < 0 || is_named(p, e->n))
+            continue;
+        k = lane_bucket(p->lane, bucket_of(e->n));
+        if (!k || k->bucket.slots[e->n % BUCKET_SLOTS].state != SLOT_FREE ||
+            k->bucket.slots[e->n % BUCKET_SLOTS].generation + 1 != e->g)
+            return false;
+    }
+    return true;
+}
+
 static void begin(struct part *p)
 {
     struct lane *l = p->lane;
@@ -346,6 +370,7 @@ void decide_part(struct committer *c, struct part *p)
         decide_retire(&p->d, RETIRE_STEP);
     decide_events(&p->d);
     close_uses(p);
+    assert(stash_was_free(p));
     if (decide_changed(&p->d))
         decide_end(&p->d, &l->tail, &c->scratch);
     decide_pass(p, false);
