@@ -393,8 +393,7 @@ static void hold(struct decision *d, struct use *u, const struct redemption *bas
     e->reserved_until_ms = hold_until(d, s->reserve_s);
     set_call(d, e, u, s->key, s->fingerprint, s->order);
     lay(d, u, e);
-    answer_with(d, &u->redemptions[u->count - 1], out);
-    out->created = true;
+    *out = (struct outcome){.result = CPN_OK, .created = true, .redemption = u->redemptions[u->count - 1]};
 }
 
 static void extend(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
@@ -407,7 +406,7 @@ static void extend(struct decision *d, struct use *u, struct redemption *r, cons
     until_ms = until_ms < most_ms ? until_ms : most_ms;
     e->reserved_until_ms = until_ms > r->reserved_until_ms ? until_ms : r->reserved_until_ms;
     lay(d, u, e);
-    answer_with(d, r, out);
+    *out = (struct outcome){.result = CPN_OK, .redemption = *r};
 }
 
 static void spend(struct decision *d, struct use *u, struct redemption *r, const struct step *s, int64_t discount_minor,
@@ -608,6 +607,13 @@ static int64_t valid_until(const struct decision *d)
     return until_ms;
 }
 
+/* Whoever was erased, or is new, gets a name for the ledger. */
+static void name_for_ledger(struct use *u)
+{
+    if (!u->alias[0])
+        id_random(u->alias, ID_ALIAS_LEN);
+}
+
 static bool take_slot(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named,
                       int64_t discount_minor)
 {
@@ -617,6 +623,7 @@ static bool take_slot(struct decision *d, struct use *u, const struct take *t, c
 
     if (!give_slot(d, &slot, named))
         return false;
+    name_for_ledger(u); /* not before: a refusal leaves an erased use as it is */
     e = add_entry(d, u, kinds[t->state]);
     e->n = slot.n;
     e->by_name = slot.by_name;
@@ -649,13 +656,6 @@ static void take_own(struct decision *d, struct use *u, const struct take *t, co
         step_issued(d, u, r, &s, out);
 }
 
-/* Whoever was erased, or is new, gets a name for the ledger. */
-static void name_for_ledger(struct use *u)
-{
-    if (!u->alias[0])
-        id_random(u->alias, ID_ALIAS_LEN);
-}
-
 /* Everything that comes before a slot is taken. True: *out is the answer. */
 static bool answered(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named,
                      struct outcome *out, int64_t *discount_minor)
@@ -663,7 +663,6 @@ static bool answered(struct decision *d, struct use *u, const struct take *t, co
     const struct redemption *unspent;
 
     *out = (struct outcome){.result = CPN_OK};
-    name_for_ledger(u);
     if (find_repeat(d, u, t, named, out) || too_many(d, u, out))
         return true;
     if (d->coupon->codes.claim == CLAIM_PRESENT && !t->code) {

@@ -117,7 +117,7 @@ struct outcome {
  * Returns DECIDE_AGAIN, or true with *out filled. Order of checks: the table of refusals. */
 bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out) CPN_CHECKED;
 
-/* What decide_take would say, changing nothing but u's alias; without key. *discount_minor gets the discount when it is OK. */
+/* What decide_take would say, changing nothing; without key. *discount_minor gets the discount when it is OK. */
 void decide_check(struct decision *d, struct use *u, const struct take *t, struct outcome *out,
                   int64_t *discount_minor);
 
