@@ -264,11 +264,11 @@ static bool window_refuses(const struct decision *d, struct outcome *out)
 
     if (c->state == COUPON_DRAFT || c->state == COUPON_PAUSED) {
         refuse(out, CPN_COUPON_NOT_ACTIVE);
-    } else if (c->state == COUPON_ENDED || (c->ends_at_ms != COUPON_NULL && at_ms >= c->ends_at_ms)) {
-        refuse(out, CPN_COUPON_ENDED);
-    } else if (c->starts_at_ms != COUPON_NULL && at_ms < c->starts_at_ms) {
+    } else if (c->state != COUPON_ENDED && c->starts_at_ms != COUPON_NULL && at_ms < c->starts_at_ms) {
         refuse(out, CPN_COUPON_NOT_STARTED);
         out->retry_at_ms = c->starts_at_ms;
+    } else if (c->state == COUPON_ENDED || (c->ends_at_ms != COUPON_NULL && at_ms >= c->ends_at_ms)) {
+        refuse(out, CPN_COUPON_ENDED);
     }
     return out->result != CPN_OK;
 }

@@ -26,6 +26,8 @@ static struct head tail;
 static struct batch *batch;
 static struct decision d;
 static struct free_slot stash[MANY];
+static struct named_slot named;
+static char ana_name[] = "ana";
 static struct use ana;
 static struct order order;
 static struct take take;
@@ -49,7 +51,8 @@ static int fresh(void **state)
         stash[i] = (struct free_slot){.n = i, .g = (uint32_t)i % 3};
     use_init(&ana, "ana", ALIAS);
     order = (struct order){.amount_minor = COUPON_NULL};
-    take = (struct take){.key = "k1", .state = SLOT_REDEEMED};
+    take = (struct take){.key = "k1", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    named = (struct named_slot){.n = -1};
     now_ms = NOON;
     batch = NULL;
     return 0;
@@ -77,6 +80,8 @@ static void begin(size_t free_slots)
     decide_begin(&d, batch, &c, &tail, now_ms, day_start(now_ms), day_start(now_ms) + DAY_MS);
     d.stash = stash;
     d.stash_count = free_slots;
+    d.named = &named;
+    d.named_count = named.n >= 0;
 }
 
 /* The decision is appended: the tail moves, and the next one stands on it. */
@@ -103,6 +108,13 @@ static void take_now(struct use *u, enum cpn_result want)
 {
     assert_true(decide_take(&d, u, &take, &out));
     assert_result(want);
+}
+
+static void reverse(int64_t n, uint32_t g)
+{
+    struct step step = {.n = n, .g = g, .move = MOVE_REVERSE};
+
+    decide_step(&d, &ana, &step, &out);
 }
 
 /* As many takings as asked for, each with a key of its own. */
@@ -143,6 +155,23 @@ static void make_ended(void)
 static void make_code_given(void)
 {
     take.code = "ABC";
+}
+/* The code is of ana's slot 70; unless it is unknown. */
+static void make_code_of(enum slot_state state)
+{
+    if (take.code)
+        return;
+    take.code = "ABC";
+    take.code_n = 70;
+    named = (struct named_slot){.n = 70, .slot = {.state = (uint8_t)state, .generation = 1, .current = 1, .user = ana_name}};
+}
+static void make_code_taken(void)
+{
+    make_code_of(SLOT_REDEEMED);
+}
+static void make_code_held(void)
+{
+    make_code_of(SLOT_RESERVED);
 }
 static void make_not_eligible(void)
 {
@@ -186,6 +215,8 @@ static const struct {
     {CPN_COUPON_NOT_STARTED, make_not_started, true},
     {CPN_COUPON_ENDED, make_ended, false},
     {CPN_CODE_NOT_FOUND, make_code_given, false},
+    {CPN_CODE_TAKEN, make_code_taken, false},
+    {CPN_TRANSACTION_IN_PROGRESS, make_code_held, true},
     {CPN_ORDER_NOT_ELIGIBLE, make_not_eligible, false},
     {CPN_USER_CAP_REACHED, make_user_cap, false},
     {CPN_USER_DAILY_CAP_REACHED, make_user_daily_cap, true},
@@ -499,7 +530,7 @@ static void the_budget_is_spent_to_the_last_unit(void **state)
     order.amount_minor = 0; /* costs nothing */
     take_times(&ana, 1);
     order.amount_minor = COUPON_NULL;
-    decide_reverse(&d, &ana, ana.redemptions[0].n, ana.redemptions[0].g, &out);
+    reverse(ana.redemptions[0].n, ana.redemptions[0].g);
     assert_result(CPN_OK);
     take_times(&ana, 1);
     assert_int_equal(d.head.discount_minor, 1200);
@@ -582,7 +613,7 @@ static void the_same_key_gives_the_same_answer_whatever_happened_since(void **st
     take_now(&ana, CPN_OK); /* in the same batch */
     assert_true(out.replayed && out.created);
     assert_int_equal(batch->count, 2);
-    decide_reverse(&d, &ana, first.n, first.g, &out);
+    reverse(first.n, first.g);
     commit(&ana);
     c.state = COUPON_ENDED;
     tail.redeemed = 100;
@@ -654,7 +685,7 @@ static void the_same_order_is_a_repeat_while_it_stands(void **state)
     order.id = "o-2";
     take_now(&ana, CPN_USER_CAP_REACHED);
     order.id = "o-1";
-    decide_reverse(&d, &ana, n, g, &out);
+    reverse(n, g);
     take_now(&ana, CPN_OK); /* it stands no longer: a new one */
     assert_true(out.created);
     assert_int_not_equal(out.redemption.n, n);
@@ -712,7 +743,7 @@ static void a_return_gives_everything_back(void **state)
         assert_int_equal(out.redemption.ordinal, round + 1); /* never given twice */
         commit(&ana);
         begin(0);
-        decide_reverse(&d, &ana, 0, (uint32_t)round + 1, &out);
+        reverse(0, (uint32_t)round + 1);
         assert_result(CPN_OK);
         assert_int_equal(out.redemption.state, SLOT_REVERSED);
         assert_true(batch->entries[0].same_day);
@@ -738,12 +769,12 @@ static void a_return_of_another_day_keeps_that_days_counts(void **state)
     commit(&ana);
     now_ms += DAY_MS;
     begin(9);
-    decide_reverse(&d, &ana, ana.redemptions[0].n, ana.redemptions[0].g, &out);
+    reverse(ana.redemptions[0].n, ana.redemptions[0].g);
     assert_false(batch->entries[0].same_day);
     assert_int_equal(d.head.day_taken, 0);
     take_times(&ana, 1);
     take_now(&ana, CPN_USER_CAP_REACHED);
-    decide_reverse(&d, &ana, ana.redemptions[1].n, ana.redemptions[1].g, &out);
+    reverse(ana.redemptions[1].n, ana.redemptions[1].g);
     take_times(&ana, 1); /* the second of today */
     commit(&ana);
     assert_int_equal(tail.day_taken, 2);
@@ -756,15 +787,15 @@ static void a_return_is_done_once(void **state)
     (void)state;
     begin(2);
     take_now(&ana, CPN_OK);
-    decide_reverse(&d, &ana, 0, 1, &out);
+    reverse(0, 1);
     assert_result(CPN_OK);
-    decide_reverse(&d, &ana, 0, 1, &out);
+    reverse(0, 1);
     assert_result(CPN_OK);
     assert_int_equal(out.redemption.state, SLOT_REVERSED);
     assert_int_equal(batch->count, 2);
     commit(&ana);
     begin(2);
-    decide_reverse(&d, &ana, 0, 1, &out);
+    reverse(0, 1);
     assert_result(CPN_OK);
     assert_false(decide_changed(&d));
     assert_int_equal(d.head.redeemed, 0);
@@ -782,16 +813,16 @@ static void only_what_was_redeemed_can_be_returned(void **state)
 
     (void)state;
     begin(1);
-    decide_reverse(&d, &ana, 0, 1, &out);
+    reverse(0, 1);
     assert_result(CPN_REDEMPTION_NOT_FOUND);
     take_now(&ana, CPN_OK);
-    decide_reverse(&d, &ana, 0, 2, &out);
+    reverse(0, 2);
     assert_result(CPN_REDEMPTION_NOT_FOUND); /* another generation */
-    decide_reverse(&d, &ana, 1, 1, &out);
+    reverse(1, 1);
     assert_result(CPN_REDEMPTION_NOT_FOUND);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ana.redemptions[0].state = (uint8_t)rows[i].state;
-        decide_reverse(&d, &ana, 0, 1, &out);
+        reverse(0, 1);
         assert_result(rows[i].want);
     }
 }
@@ -807,29 +838,41 @@ static void a_coupon_is_made_once_and_its_id_never_again(void **state)
     begin(0);
     d.coupon = NULL;
     assert_false(decide_exists(&d));
-    decide_create(&d, &first, &out);
+    decide_create(&d, &first, NULL, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.coupon->version, 1);
     assert_int_equal(d.head.version, 1);
     assert_true(decide_exists(&d));
-    decide_create(&d, &first, &out); /* raced in one batch */
+    decide_create(&d, &first, NULL, &out); /* raced in one batch */
     assert_result(CPN_COUPON_EXISTS);
     commit(NULL);
     begin(0);
-    decide_create(&d, &first, &out);
+    decide_create(&d, &first, NULL, &out);
     assert_result(CPN_COUPON_EXISTS);
-    decide_delete(&d, &out);
+    decide_delete(&d, NULL, &out);
     assert_result(CPN_OK);
     assert_false(decide_exists(&d));
-    decide_create(&d, &first, &out);
+    decide_create(&d, &first, NULL, &out);
     assert_result(CPN_COUPON_EXISTS);
     commit(NULL);
     assert_int_equal(tail.version, 2);
     assert_int_equal(c.state, COUPON_DELETED);
     assert_int_equal(c.version, 2);
     begin(0);
-    decide_create(&d, &first, &out);
+    decide_create(&d, &first, NULL, &out);
     assert_result(CPN_COUPON_EXISTS);
+}
+
+static void a_change_says_who_asked_for_it(void **state)
+{
+    struct coupon next = c;
+
+    (void)state;
+    begin(0);
+    decide_change(&d, &next, 1, "key-1", &out);
+    decide_delete(&d, "key-2", &out);
+    assert_string_equal(batch->entries[0].by, "key-1");
+    assert_string_equal(batch->entries[1].by, "key-2");
 }
 
 static void a_coupon_with_redemptions_stays(void **state)
@@ -837,10 +880,10 @@ static void a_coupon_with_redemptions_stays(void **state)
     (void)state;
     begin(1);
     take_now(&ana, CPN_OK);
-    decide_delete(&d, &out);
+    decide_delete(&d, NULL, &out);
     assert_result(CPN_COUPON_IN_USE);
-    decide_reverse(&d, &ana, 0, 1, &out);
-    decide_delete(&d, &out); /* it had one */
+    reverse(0, 1);
+    decide_delete(&d, NULL, &out); /* it had one */
     assert_result(CPN_COUPON_IN_USE);
     assert_int_equal(batch->count, 2);
 }
@@ -853,15 +896,15 @@ static void a_change_rules_from_the_next_request_on(void **state)
     next.state = COUPON_PAUSED;
     begin(5);
     take_times(&ana, 1);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, NULL, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.head.version, 2);
     assert_int_equal(d.coupon->version, 2);
     take_now(&ana, CPN_COUPON_NOT_ACTIVE);
-    decide_change(&d, &next, 1, &out); /* made from the version before */
+    decide_change(&d, &next, 1, NULL, &out); /* made from the version before */
     assert_result(CPN_VERSION_CHANGED);
     next.state = COUPON_ACTIVE;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, NULL, &out);
     assert_result(CPN_OK);
     take_times(&ana, 1);
     assert_int_equal(d.head.version, 3);
@@ -885,7 +928,7 @@ static void refusals_of_a_change_come_in_their_order(void **state)
             next.time_zone = "Europe/Berlin";
         next.cap.total = set & 4 ? 49 : 50;
         begin(0);
-        decide_change(&d, &next, set & 1 ? 2 : 1, &out);
+        decide_change(&d, &next, set & 1 ? 2 : 1, NULL, &out);
         assert_result(want);
         assert_int_equal(decide_changed(&d), set == 0);
         if (want == CPN_FIELD_FIXED)
@@ -903,16 +946,34 @@ static void fields_are_fixed_once_slots_or_redemptions_exist(void **state)
     next.time_zone = "Europe/Berlin";
     tail.slots = tail.next_n = 0;
     begin(0);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, NULL, &out);
     assert_result(CPN_OK);
     tail.next_n = 1; /* there was a slot, though it is retired */
     begin(0);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, NULL, &out);
     assert_result(CPN_FIELD_FIXED);
     next.time_zone = c.time_zone;
     next.title = "Another";
     next.cap.per_user = 7;
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, NULL, &out);
+    assert_result(CPN_OK);
+}
+
+static void codes_are_fixed_while_they_are_made(void **state)
+{
+    struct coupon next = c;
+
+    (void)state;
+    next.codes.length = 12;
+    tail.slots = tail.next_n = 0;
+    tail.turn = 5;
+    begin(0);
+    decide_change(&d, &next, 1, NULL, &out);
+    assert_result(CPN_FIELD_FIXED);
+    assert_string_equal(out.detail, "/codes/length");
+    tail.turn = 0;
+    begin(0);
+    decide_change(&d, &next, 1, NULL, &out);
     assert_result(CPN_OK);
 }
 
@@ -926,7 +987,7 @@ static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
     next = c;
     next.cap.total = 32;
     begin(50);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, NULL, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.head.due, 68);
     assert_int_equal(head_free(&d.head), 2);
@@ -934,7 +995,7 @@ static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
     take_now(&ana, CPN_SOLD_OUT); /* although the stash has more */
     assert_false(out.retry);
     next.cap.total = 31;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, NULL, &out);
     assert_result(CPN_CAP_BELOW_TAKEN);
     decide_retire(&d, 10);
     assert_int_equal(d.head.due, 58);
@@ -954,7 +1015,7 @@ static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
     decide_retire(&d, 1000);
     assert_false(decide_changed(&d));
     next.cap.total = 40;
-    decide_change(&d, &next, 2, &out);
+    decide_change(&d, &next, 2, NULL, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.head.due, 0);
     take_now(&ana, CPN_SOLD_OUT);
@@ -971,10 +1032,10 @@ static void what_a_return_frees_after_the_cap_was_lowered_can_be_taken(void **st
     next.cap.total = 1;
     begin(2);
     take_times(&ana, 1);
-    decide_change(&d, &next, 1, &out);
+    decide_change(&d, &next, 1, NULL, &out);
     assert_int_equal(d.head.due, 1);
     take_now(&ana, CPN_SOLD_OUT);
-    decide_reverse(&d, &ana, ana.redemptions[0].n, ana.redemptions[0].g, &out);
+    reverse(ana.redemptions[0].n, ana.redemptions[0].g);
     assert_int_equal(head_free(&d.head), 1);
     take_times(&ana, 1);
     take_now(&ana, CPN_SOLD_OUT);
@@ -1009,13 +1070,13 @@ static void a_generation_is_done_once_per_step(void **state)
     tail.slots = tail.next_n = 0;
     use_init(&job, JOB_USER_PREFIX "j1", ALIAS);
     begin(0);
-    decide_generate(&d, &job, 1, 40, &out);
+    decide_generate(&d, &job, 1, 40, 0, &out);
     assert_result(CPN_OK);
     assert_false(out.replayed);
-    decide_generate(&d, &job, 1, 40, &out);
+    decide_generate(&d, &job, 1, 40, 0, &out);
     assert_result(CPN_OK);
     assert_true(out.replayed);
-    decide_generate(&d, &job, 2, 60, &out);
+    decide_generate(&d, &job, 2, 60, 0, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->count, 2);
     assert_int_equal(batch->entries[1].n, 40);
@@ -1026,9 +1087,9 @@ static void a_generation_is_done_once_per_step(void **state)
     assert_int_equal(tail.slots, 100);
     assert_int_equal(tail.next_n, 100);
     begin(0);
-    decide_generate(&d, &job, 2, 60, &out); /* the runner was killed before it noted the step */
+    decide_generate(&d, &job, 2, 60, 0, &out); /* the runner was killed before it noted the step */
     assert_true(out.replayed);
-    decide_generate(&d, &job, 3, 1, &out);
+    decide_generate(&d, &job, 3, 1, 0, &out);
     assert_result(CPN_CAP_EXCEEDED);
     assert_false(decide_changed(&d));
     assert_int_equal(job.job_step, 2);
@@ -1044,9 +1105,9 @@ static void a_generation_counts_what_exists_not_what_was_numbered(void **state)
     tail.due = 5;
     tail.next_n = 1000;
     begin(0);
-    decide_generate(&d, &job, 1, 16, &out);
+    decide_generate(&d, &job, 1, 16, 0, &out);
     assert_result(CPN_CAP_EXCEEDED);
-    decide_generate(&d, &job, 1, 15, &out);
+    decide_generate(&d, &job, 1, 15, 0, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->entries[0].n, 1000);
     commit(&job);
@@ -1146,10 +1207,12 @@ int main(void)
         TEST(a_return_is_done_once),
         TEST(only_what_was_redeemed_can_be_returned),
         TEST(a_coupon_is_made_once_and_its_id_never_again),
+        TEST(a_change_says_who_asked_for_it),
         TEST(a_coupon_with_redemptions_stays),
         TEST(a_change_rules_from_the_next_request_on),
         TEST(refusals_of_a_change_come_in_their_order),
         TEST(fields_are_fixed_once_slots_or_redemptions_exist),
+        TEST(codes_are_fixed_while_they_are_made),
         TEST(lowering_the_cap_makes_free_slots_due_at_once),
         TEST(what_a_return_frees_after_the_cap_was_lowered_can_be_taken),
         TEST(retired_slots_next_to_each_other_are_one_entry),
