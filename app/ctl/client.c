@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define CONNECT_TIMEOUT_S 5L
 #define TIMEOUT_S 120L
+#define STALLED_S 60L /* long bodies may take as long as they move */
 
 /* ---- where and as whom ---- */
 
@@ -91,18 +93,63 @@ char *client_path(const char *format, ...)
 
 /* ---- calling ---- */
 
+/* A call under way. */
+struct exchange {
+    const struct call *call;
+    struct answer *answer;
+    CURL *curl;
+};
+
 static size_t take_body(char *data, size_t size, size_t count, void *context)
 {
-    struct answer *a = context;
+    struct exchange *x = context;
+    long status = 0;
 
-    buf_put(&a->body, data, size * count);
+    curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (x->call->save && status >= 200 && status < 300)
+        return fwrite(data, size, count, x->call->save) * size;
+    buf_put(&x->answer->body, data, size * count);
     return size * count;
+}
+
+/* The next bytes of a long body. */
+static size_t give_body(char *into, size_t size, size_t count, void *context)
+{
+    struct client_text *t = context;
+    int64_t in_file = t->sent - (int64_t)t->head_len;
+    size_t room = size * count;
+    ssize_t len;
+
+    if (in_file < 0) {
+        len = (ssize_t)((size_t)-in_file < room ? (size_t)-in_file : room);
+        memcpy(into, t->head + t->sent, (size_t)len);
+    } else {
+        if ((int64_t)room > t->size - in_file)
+            room = (size_t)(t->size - in_file);
+        len = pread(t->fd, into, room, t->from + in_file);
+        if (len < 0 || (len == 0 && in_file < t->size))
+            return CURL_READFUNC_ABORT;
+    }
+    t->sent += len;
+    if (t->on_sent)
+        t->on_sent(t);
+    return (size_t)len;
+}
+
+static int rewind_body(void *context, curl_off_t offset, int origin)
+{
+    struct client_text *t = context;
+
+    if (origin != SEEK_SET)
+        return CURL_SEEKFUNC_CANTSEEK;
+    t->sent = offset;
+    return CURL_SEEKFUNC_OK;
 }
 
 static size_t take_header(char *data, size_t size, size_t count, void *context)
 {
     static const char name[] = "location:";
-    struct answer *a = context;
+    struct answer *a = ((struct exchange *)context)->answer;
     size_t len = size * count, at = sizeof name - 1;
 
     if (len <= at || strncasecmp(data, name, at) != 0)
@@ -134,11 +181,32 @@ static bool is_loopback(const char *url)
     return strstr(url, "://127.") || strstr(url, "://localhost") || strstr(url, "://[::1]");
 }
 
+static void set_body(CURL *curl, const struct call *call)
+{
+    if (call->body)
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, call->body);
+    if (call->text || call->save) {
+        curl_easy_setopt(curl, CURLOPT_TIMEOUT, 0L);
+        curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, STALLED_S);
+    }
+    if (!call->text)
+        return;
+    call->text->sent = 0;
+    curl_easy_setopt(curl, CURLOPT_POST, 1L);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)((int64_t)call->text->head_len + call->text->size));
+    curl_easy_setopt(curl, CURLOPT_READFUNCTION, give_body);
+    curl_easy_setopt(curl, CURLOPT_READDATA, call->text);
+    curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, rewind_body);
+    curl_easy_setopt(curl, CURLOPT_SEEKDATA, call->text);
+}
+
 /* Returns the transfer's result; details (CURL_ERROR_SIZE) say more. */
 static CURLcode transfer(const struct call *call, const char *url, struct curl_slist *headers, struct answer *a,
                          char *details)
 {
     CURL *curl = curl_easy_init();
+    struct exchange x = {call, a, curl};
     CURLcode result;
 
     if (!curl)
@@ -147,9 +215,9 @@ static CURLcode transfer(const struct call *call, const char *url, struct curl_s
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, a);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &x);
     curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_header);
-    curl_easy_setopt(curl, CURLOPT_HEADERDATA, a);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &x);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT, TIMEOUT_S);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
@@ -157,8 +225,7 @@ static CURLcode transfer(const struct call *call, const char *url, struct curl_s
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, details);
     if (is_loopback(url))
         curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
-    if (call->body)
-        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, call->body);
+    set_body(curl, call);
     result = curl_easy_perform(curl);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &a->status);
     curl_easy_cleanup(curl);
@@ -183,10 +250,10 @@ int client_call(struct ctl *c, struct call call, struct answer *a)
     snprintf(bearer, sizeof bearer, "Bearer %s", key);
     headers = add_header(headers, "Authorization", bearer);
     headers = add_header(headers, "Accept", call.accept ? call.accept : "application/json");
-    headers = add_header(headers, "Content-Type", call.body ? "application/json" : NULL);
+    headers = add_header(headers, "Content-Type", call.text ? call.text->type : call.body ? "application/json" : NULL);
     headers = add_header(headers, "Idempotency-Key", call.key);
     headers = add_header(headers, "If-Match", call.match);
-    headers = add_header(headers, "Expect", call.body ? "" : NULL);
+    headers = add_header(headers, "Expect", call.body || call.text ? "" : NULL);
     result = transfer(&call, url, headers, a, details);
     curl_slist_free_all(headers);
     free(url);

@@ -11,6 +11,7 @@
 #include <json-c/json.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 #include "ctl/ctl.h"
@@ -22,10 +23,24 @@ struct answer {
     char *location;     /* or NULL */
 };
 
+/* A body that is too long to hold: a head, then the bytes [from, from + size) of a file. */
+struct client_text {
+    const char *type;   /* Content-Type */
+    const char *head;
+    size_t head_len;
+    int fd;             /* must support reads at any place */
+    int64_t from, size;
+    int64_t sent;       /* bytes of both, so far */
+    void (*on_sent)(struct client_text *t); /* or NULL */
+    void *context;      /* the caller's */
+};
+
 struct call {
     const char *method;
     char *path;         /* from "/coupons" on, escaped: client_path(); freed by client_call() */
     const char *body;   /* NULL: none */
+    struct client_text *text; /* instead of body, or NULL */
+    FILE *save;         /* where the body of a 2xx goes instead of into the answer, or NULL */
     const char *accept; /* NULL: application/json */
     const char *key;    /* Idempotency-Key, or NULL */
     const char *match;  /* If-Match, or NULL */

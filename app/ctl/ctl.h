@@ -30,7 +30,7 @@ enum opt {
     OPT_JSON, OPT_STATE, OPT_ACTIVE, OPT_LIMIT,
     OPT_ID, OPT_TITLE, OPT_DESCRIPTION, OPT_STARTS_AT, OPT_ENDS_AT, OPT_TIME_ZONE, OPT_TOTAL, OPT_PER_DAY, OPT_PER_USER,
     OPT_PER_USER_PER_DAY, OPT_BUDGET, OPT_AMOUNT, OPT_PERCENT_BP, OPT_MAX, OPT_CURRENCY, OPT_MIN_SPEND, OPT_LOW_STOCK,
-    OPT_ROLE, OPT_LABEL, OPT_OUTPUT,
+    OPT_ROLE, OPT_LABEL, OPT_OUTPUT, OPT_REQUEST_BYTES,
     OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV,
     OPT_PARTS,
     OPT_ONCE, OPT_INTERVAL, OPT_SECONDS, OPT_CONNECTIONS, OPT_SLOTS, OPT_YES,
@@ -83,6 +83,14 @@ int ctl_coupon_create(struct ctl *c);
 int ctl_coupon_show(struct ctl *c);
 int ctl_coupon_list(struct ctl *c);
 int ctl_slots_generate(struct ctl *c);
+int ctl_codes_import(struct ctl *c);
+int ctl_codes_export(struct ctl *c);
+int ctl_codes_show(struct ctl *c);
+int ctl_codes_retire(struct ctl *c);
+int ctl_jobs_list(struct ctl *c);
+int ctl_jobs_show(struct ctl *c);
+int ctl_jobs_cancel(struct ctl *c);
+int ctl_users_erase(struct ctl *c);
 int ctl_keys_create(struct ctl *c);
 int ctl_keys_list(struct ctl *c);
 int ctl_keys_revoke(struct ctl *c);
@@ -92,7 +100,8 @@ int ctl_top(struct ctl *c);
 int ctl_doctor(struct ctl *c);
 int ctl_bench(struct ctl *c);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_show_options[], ctl_coupon_list_options[],
-    ctl_slots_generate_options[], ctl_keys_create_options[], ctl_report_options[], ctl_verify_options[],
+    ctl_slots_generate_options[], ctl_codes_import_options[], ctl_codes_show_options[], ctl_jobs_list_options[],
+    ctl_jobs_show_options[], ctl_keys_create_options[], ctl_report_options[], ctl_verify_options[],
     ctl_top_options[], ctl_bench_options[];
 
 #endif

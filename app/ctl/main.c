@@ -28,6 +28,30 @@ static const struct command commands[] = {
     {"slots", "generate", ctl_slots_generate, "COUPON COUNT", 2, 2, ctl_slots_generate_options, "make slots, with a progress bar",
      "Make COUNT slots for a coupon, and wait until they are there.\n"
      "The work is done by the service: it goes on when couponctl is interrupted, and is resumed when a process dies.", NULL},
+    {"codes", "import", ctl_codes_import, "COUPON FILE", 2, 2, ctl_codes_import_options, "import a list of codes",
+     "Import a list of codes, one a line, or CSV with a column code; - for standard input. Each code becomes a slot "
+     "once, however often the list is sent. Prints what became of every row; the first bad ones are told on standard "
+     "error, all of them by GET /coupons/-/jobs/JOB/rows. The exit code is 1 when the import failed, as when it passes "
+     "cap.total: what was imported stays.\n"
+     "A list of more than 256 MiB is sent in several requests, each a job; a code that stands in two of them counts as "
+     "already there. The work is done by the service: it goes on when couponctl is interrupted once the list was sent.",
+     NULL},
+    {"codes", "export", ctl_codes_export, "COUPON [FILE]", 1, 2, NULL, "write all codes, with states, as CSV",
+     "Write all codes of a coupon as CSV with the columns code, state, user, at; to standard output, or to FILE when it "
+     "is whole.", NULL},
+    {"codes", "show", ctl_codes_show, "COUPON CODE", 2, 2, ctl_codes_show_options, "one code's state",
+     "Print one code's state: who has it, and since when.", NULL},
+    {"codes", "retire", ctl_codes_retire, "COUPON CODE", 2, 2, ctl_codes_show_options, "make a code unusable, for good",
+     "Make a code unusable, for good, also when it was handed to a user.", NULL},
+    {"jobs", "list", ctl_jobs_list, "[COUPON]", 0, 1, ctl_jobs_list_options, "background work, the newest first",
+     "List background work, of one coupon or all, the newest first.", NULL},
+    {"jobs", "show", ctl_jobs_show, "JOB", 1, 1, ctl_jobs_show_options, "one job, with its result",
+     "Print one job, with its result.", NULL},
+    {"jobs", "cancel", ctl_jobs_cancel, "JOB", 1, 1, ctl_jobs_show_options, "stop a job",
+     "Ask a job to stop. What it did stays.", NULL},
+    {"users", "erase", ctl_users_erase, "USER", 1, 1, NULL, "erase a user's name everywhere",
+     "Erase a user: what they hold ends, their name goes from all views and from the ledger, which still verifies, and "
+     "their caps start anew.", NULL},
     {"keys", "create", ctl_keys_create, "", 0, 0, ctl_keys_create_options, "make an API key and print it",
      "Make an API key and print it: the only copy there is.\nWorks on the database directly.", NULL},
     {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys, without their secrets.", NULL},

@@ -1,0 +1,442 @@
+/*
+ * ctl/codes.c -- couponctl codes: lists of codes in and out, one code's state, and taking one out of use.
+ *
+ * Import   the list is sent as it is, from the file, in requests of at most REQUEST_MOST bytes that end with a line;
+ *          what comes through a pipe is put into a temporary file first, so that a request can be repeated
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ctl/client.h"
+#include "ctl/job.h"
+#include "ctl/progress.h"
+#include "ctl/table.h"
+
+#define REQUEST_MOST (INT64_C(256) * 1024 * 1024) /* bytes that the service takes at once */
+#define PIECE 65536
+#define HEADER_MOST 65536 /* bytes of CSV's first line */
+#define BAD_SHOWN 20
+
+const struct argp_option ctl_codes_import_options[] = {
+    {"csv", OPT_CSV, NULL, 0, "FILE is CSV with a column code (default: when its name ends with .csv)", 0},
+    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the jobs' ids, and do not wait for them", 0},
+    {"json", OPT_JSON, NULL, 0, "Print what happened as JSON", 0},
+    {"request-bytes", OPT_REQUEST_BYTES, "N", OPTION_HIDDEN, "Send so much in one request", 0},
+    {0},
+};
+const struct argp_option ctl_codes_show_options[] = {
+    {"json", OPT_JSON, NULL, 0, "Print JSON", 0},
+    {0},
+};
+
+/* ---- the list ---- */
+
+struct list {
+    int fd;
+    bool csv;
+    int64_t size;
+    char *head;         /* CSV: the first line, which each further request begins with */
+    size_t head_len;
+    int64_t request_most;
+};
+
+/* The bytes of one request: [from, end), behind the head where `headed`. */
+struct slice {
+    int64_t from, end;
+    bool headed;
+    int64_t line; /* the number of its first line in the list */
+};
+
+static bool complain_of(const char *name)
+{
+    ctl_complain("%s: %s", name, strerror(errno));
+    return false;
+}
+
+static bool write_all(int fd, const char *bytes, size_t len)
+{
+    while (len > 0) {
+        ssize_t put = write(fd, bytes, len);
+
+        if (put < 0)
+            return false;
+        bytes += put;
+        len -= (size_t)put;
+    }
+    return true;
+}
+
+/* Put what comes out of `in` into a file without a name. -1: it failed, and the complaint is made. */
+static int spool(int in, const char *name)
+{
+    const char *directory = getenv("TMPDIR");
+    int out = open(directory && *directory ? directory : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    char piece[PIECE];
+    ssize_t got = -1;
+
+    while (out >= 0 && (got = read(in, piece, sizeof piece)) > 0)
+        if (!write_all(out, piece, (size_t)got)) {
+            got = -1;
+            break;
+        }
+    if (out >= 0 && got == 0)
+        return out;
+    complain_of(name);
+    if (out >= 0)
+        close(out);
+    return -1;
+}
+
+static bool read_head(struct list *l, const char *name)
+{
+    char *head = malloc(HEADER_MOST);
+    ssize_t len = head ? pread(l->fd, head, HEADER_MOST, 0) : -1;
+    const char *end = len > 0 ? memchr(head, '\n', (size_t)len) : NULL;
+
+    l->head = head;
+    l->head_len = end ? (size_t)(end - head) + 1 : 0;
+    if (len < 0)
+        return complain_of(name);
+    if (end || l->size <= HEADER_MOST)
+        return true;
+    ctl_complain("%s: its first line is too long for CSV's header", name);
+    return false;
+}
+
+static bool open_list(struct list *l, const struct ctl *c)
+{
+    const char *name = c->args.words[1], *dot = strrchr(name, '.'), *most = ctl_option(c, OPT_REQUEST_BYTES);
+    bool standard = strcmp(name, "-") == 0;
+    struct stat about;
+
+    *l = (struct list){.csv = ctl_option(c, OPT_CSV) || (dot && strcasecmp(dot, ".csv") == 0)};
+    l->request_most = REQUEST_MOST;
+    if (most && !ctl_number("--request-bytes", most, 1024, REQUEST_MOST, &l->request_most))
+        return false;
+    l->fd = standard ? dup(STDIN_FILENO) : open(name, O_RDONLY | O_CLOEXEC);
+    if (l->fd < 0 || fstat(l->fd, &about) != 0)
+        return complain_of(name);
+    if (standard || !S_ISREG(about.st_mode)) {
+        int spooled = spool(l->fd, name);
+
+        close(l->fd);
+        l->fd = spooled;
+        if (spooled < 0 || fstat(l->fd, &about) != 0)
+            return false;
+    }
+    l->size = about.st_size;
+    return !l->csv || read_head(l, name);
+}
+
+static void close_list(struct list *l)
+{
+    free(l->head);
+    if (l->fd >= 0)
+        close(l->fd);
+}
+
+/* Lines that end in [from, end). -1: the file cannot be read. */
+static int64_t count_lines(const struct list *l, int64_t from, int64_t end)
+{
+    int64_t lines = 0;
+    char piece[PIECE];
+
+    while (from < end) {
+        size_t most = end - from < PIECE ? (size_t)(end - from) : PIECE;
+        ssize_t len = pread(l->fd, piece, most, from);
+
+        if (len <= 0)
+            return -1;
+        for (const char *at = piece; (at = memchr(at, '\n', (size_t)(piece + len - at))); at++)
+            lines++;
+        from += len;
+    }
+    return lines;
+}
+
+/* The end of the last line in [from, end), or end when no line ends there. */
+static int64_t last_line_end(const struct list *l, int64_t from, int64_t end)
+{
+    char piece[PIECE];
+
+    for (int64_t at = end; at > from;) {
+        size_t len = at - from < PIECE ? (size_t)(at - from) : PIECE;
+        const char *newline;
+
+        at -= (int64_t)len;
+        if (pread(l->fd, piece, len, at) != (ssize_t)len)
+            break;
+        newline = memrchr(piece, '\n', len);
+        if (newline)
+            return at + (newline - piece) + 1;
+    }
+    return end;
+}
+
+/* The slice behind s (zeroed: the first). False: there is none, or *failed. */
+static bool next_slice(const struct list *l, struct slice *s, bool *failed)
+{
+    int64_t lines = count_lines(l, s->from, s->end), most = l->request_most;
+
+    *failed = lines < 0;
+    if (*failed)
+        errno = EIO;
+    if (*failed || (s->end > 0 && s->end >= l->size))
+        return false;
+    *s = (struct slice){.from = s->end, .headed = l->csv && s->end > 0, .line = s->end > 0 ? s->line + lines : 1};
+    if (s->headed)
+        most -= (int64_t)l->head_len;
+    s->end = l->size - s->from <= most ? l->size : last_line_end(l, s->from, s->from + most);
+    return true;
+}
+
+/* ---- import ---- */
+
+/* What became of all rows. */
+struct sums {
+    int64_t rows, imported, duplicates_in_file, duplicates_in_coupon, invalid;
+    json_object *jobs;
+    int64_t bad_shown;
+};
+
+static void show_sent(struct client_text *t)
+{
+    progress_show(t->context, t->sent, (int64_t)t->head_len + t->size);
+}
+
+static int send_slice(struct ctl *c, const struct list *l, const struct slice *s, struct answer *a)
+{
+    struct progress p;
+    struct client_text text = {.type = l->csv ? "text/csv" : "text/plain", .fd = l->fd, .from = s->from,
+                               .size = s->end - s->from, .on_sent = show_sent, .context = &p};
+    char *path = client_path("/coupons/%s/codes", c->args.words[0]);
+    int code;
+
+    if (s->headed) {
+        text.head = l->head;
+        text.head_len = l->head_len;
+    }
+    progress_begin(&p, c->args.words[0], "bytes sent", false);
+    code = job_start(c, (struct call){.method = "POST", .text = &text}, path, a);
+    progress_end(&p);
+    free(path);
+    return code;
+}
+
+static void tell_bad_rows(const struct ctl *c, struct sums *sums, json_object *job, const struct slice *s)
+{
+    json_object *bad = json_at(job, "/result/bad_rows");
+    size_t count = bad && json_object_is_type(bad, json_type_array) ? json_object_array_length(bad) : 0;
+
+    for (size_t i = 0; i < count && sums->bad_shown < BAD_SHOWN && !ctl_option(c, OPT_JSON); i++, sums->bad_shown++) {
+        json_object *row = json_object_array_get_idx(bad, i);
+        int64_t line = s->line - 1 + json_int_at(row, "/line") - s->headed;
+
+        fprintf(stderr, "line %" PRId64 ": %s: %s\n", line, json_text_at(row, "/kind"), json_text_at(row, "/reason"));
+    }
+}
+
+static void add_job(struct sums *sums, json_object *job)
+{
+    sums->rows += json_int_at(job, "/result/rows");
+    sums->imported += json_int_at(job, "/result/imported");
+    sums->duplicates_in_file += json_int_at(job, "/result/duplicates_in_file");
+    sums->duplicates_in_coupon += json_int_at(job, "/result/duplicates_in_coupon");
+    sums->invalid += json_int_at(job, "/result/invalid");
+    json_object_array_add(sums->jobs, json_object_get(job));
+}
+
+/* Wait for the job of a slice, and add up what it says. */
+static int finish_slice(struct ctl *c, const char *id, struct sums *sums, const struct slice *s)
+{
+    const char *error;
+    struct answer a;
+    int code = job_watch(c, id, c->args.words[0], "lines", &a);
+
+    if (code == CTL_OK && !answer_ok(&a))
+        code = answer_code(&a);
+    if (code == CTL_OK) {
+        add_job(sums, a.json);
+        tell_bad_rows(c, sums, a.json, s);
+    }
+    if (code == CTL_OK && !job_is_done(&a)) {
+        error = json_text_at(a.json, "/error");
+        ctl_complain("job %s %s: %s: %s", id, json_text_at(a.json, "/state"), error ? error : "no reason given",
+                     error ? json_text_at(a.json, "/error_detail") : "what was imported stays");
+        code = CTL_REFUSED;
+    }
+    answer_release(&a);
+    return code;
+}
+
+static int import_slice(struct ctl *c, const struct list *l, const struct slice *s, struct sums *sums)
+{
+    struct answer a;
+    char *id = NULL;
+    int code = send_slice(c, l, s, &a);
+
+    if (code != CTL_OK)
+        return code;
+    if (!answer_ok(&a) || !json_text_at(a.json, "/id"))
+        code = answer_code(&a);
+    else
+        id = strdup(json_text_at(a.json, "/id"));
+    answer_release(&a);
+    if (id && ctl_option(c, OPT_NO_WAIT))
+        puts(id);
+    else if (id)
+        code = finish_slice(c, id, sums, s);
+    free(id);
+    return code;
+}
+
+static void tell_sums(const struct ctl *c, const struct sums *sums)
+{
+    json_object *o;
+
+    if (!ctl_option(c, OPT_JSON)) {
+        printf("%s: %" PRId64 " rows: %" PRId64 " imported, %" PRId64 " twice in the file, %" PRId64
+               " already there, %" PRId64 " invalid\n", c->args.words[0], sums->rows, sums->imported,
+               sums->duplicates_in_file, sums->duplicates_in_coupon, sums->invalid);
+        for (size_t i = 0; i < json_object_array_length(sums->jobs); i++) {
+            json_object *job = json_object_array_get_idx(sums->jobs, i);
+
+            printf("job %s, %s\n", json_text_at(job, "/id"), json_text_at(job, "/result/digest"));
+        }
+        return;
+    }
+    o = json_object_new_object();
+    json_object_object_add(o, "rows", json_object_new_int64(sums->rows));
+    json_object_object_add(o, "imported", json_object_new_int64(sums->imported));
+    json_object_object_add(o, "duplicates_in_file", json_object_new_int64(sums->duplicates_in_file));
+    json_object_object_add(o, "duplicates_in_coupon", json_object_new_int64(sums->duplicates_in_coupon));
+    json_object_object_add(o, "invalid", json_object_new_int64(sums->invalid));
+    json_object_object_add(o, "jobs", json_object_get(sums->jobs));
+    puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+    json_object_put(o);
+}
+
+int ctl_codes_import(struct ctl *c)
+{
+    struct sums sums = {.jobs = json_object_new_array()};
+    struct slice s = {0};
+    struct list l;
+    bool failed = false;
+    int code = CTL_OK;
+
+    if (!open_list(&l, c)) {
+        code = CTL_USAGE;
+    } else {
+        while (code == CTL_OK && next_slice(&l, &s, &failed))
+            code = import_slice(c, &l, &s, &sums);
+        if (failed)
+            complain_of(c->args.words[1]);
+    }
+    if (json_object_array_length(sums.jobs) > 0)
+        tell_sums(c, &sums);
+    json_object_put(sums.jobs);
+    close_list(&l);
+    return failed ? CTL_USAGE : code;
+}
+
+/* ---- export ---- */
+
+static int save_codes(struct ctl *c, FILE *to)
+{
+    struct answer a;
+    int code = client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/codes", c->args.words[0]),
+                                            .accept = "text/csv", .save = to}, &a);
+
+    if (code == CTL_OK && !answer_ok(&a))
+        code = answer_code(&a);
+    if (code == CTL_OK && fflush(to) != 0) {
+        complain_of(c->args.count > 1 ? c->args.words[1] : "standard output");
+        code = CTL_USAGE;
+    }
+    answer_release(&a);
+    return code;
+}
+
+/* Into a new file beside `name`, which takes its place when it is whole. */
+static int save_to_file(struct ctl *c, const char *name)
+{
+    char *temporary = NULL;
+    int code = CTL_USAGE, fd;
+    FILE *to;
+
+    if (asprintf(&temporary, "%s.XXXXXX", name) < 0)
+        abort();
+    fd = mkostemp(temporary, O_CLOEXEC); /* mode 0600: codes are worth money */
+    to = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (to) {
+        code = save_codes(c, to);
+        if ((fclose(to) != 0 || (code == CTL_OK && rename(temporary, name) != 0)) && code == CTL_OK) {
+            complain_of(name);
+            code = CTL_USAGE;
+        }
+    } else {
+        complain_of(name);
+    }
+    if (fd >= 0 && code != CTL_OK)
+        unlink(temporary);
+    free(temporary);
+    return code;
+}
+
+int ctl_codes_export(struct ctl *c)
+{
+    bool named = c->args.count > 1 && strcmp(c->args.words[1], "-") != 0;
+
+    return named ? save_to_file(c, c->args.words[1]) : save_codes(c, stdout);
+}
+
+/* ---- one code ---- */
+
+static int tell_code(struct ctl *c, struct call call)
+{
+    static const char *const members[] = {"code", "state", "user", "at", "due", "slot", "generation"};
+    static const char *const heads[] = {"MEMBER", "NOW", NULL};
+    struct answer a;
+    struct table t;
+    int code = client_call(c, call, &a);
+
+    if (code != CTL_OK)
+        return code;
+    if (!answer_ok(&a)) {
+        code = answer_code(&a);
+    } else if (ctl_option(c, OPT_JSON)) {
+        puts(json_object_to_json_string_ext(a.json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+    } else {
+        table_init(&t, heads);
+        for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+            char pointer[32];
+
+            snprintf(pointer, sizeof pointer, "/%s", members[i]);
+            table_add(&t, members[i]);
+            table_add(&t, json_text_at(a.json, pointer));
+        }
+        table_print(&t, stdout);
+        table_release(&t);
+    }
+    answer_release(&a);
+    return code;
+}
+
+int ctl_codes_show(struct ctl *c)
+{
+    return tell_code(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/codes/%s", c->args.words[0],
+                                                                           c->args.words[1])});
+}
+
+int ctl_codes_retire(struct ctl *c)
+{
+    return tell_code(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/codes/%s/retire",
+                                                                            c->args.words[0], c->args.words[1])});
+}

@@ -1,0 +1,80 @@
+/* ctl/job.c -- see job.h. */
+#include "ctl/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/ids.h"
+#include "ctl/progress.h"
+
+#define POLL_MS 100
+#define ATTEMPTS 4
+#define ATTEMPT_PAUSE_MS 500
+#define PATIENCE_MS 30000 /* how long the service may be silent while a job is watched */
+
+int job_start(struct ctl *c, struct call call, const char *path, struct answer *a)
+{
+    char made[ID_SHORT_LEN + 1];
+    int code;
+
+    id_random(made, ID_SHORT_LEN);
+    if (!call.key)
+        call.key = made;
+    for (int attempt = 1;; attempt++) {
+        call.path = strdup(path);
+        if (!call.path)
+            abort();
+        call.quiet = attempt < ATTEMPTS;
+        code = client_call(c, call, a);
+        if (attempt == ATTEMPTS || (code == CTL_OK ? a->status < 500 : code != CTL_UNREACHABLE))
+            break;
+        answer_release(a);
+        nanosleep(&(struct timespec){0, ATTEMPT_PAUSE_MS * 1000000L}, NULL);
+    }
+    return code;
+}
+
+static bool is_over(json_object *job)
+{
+    const char *state = json_text_at(job, "/state");
+
+    return state && strcmp(state, "queued") != 0 && strcmp(state, "running") != 0;
+}
+
+int job_watch(struct ctl *c, const char *id, const char *what, const char *unit, struct answer *a)
+{
+    struct mono heard = mono_now();
+    struct progress p;
+    int code;
+
+    progress_begin(&p, what, unit, true);
+    for (;;) {
+        bool silent = mono_ms_between(heard, mono_now()) > PATIENCE_MS;
+
+        code = client_call(
+            c, (struct call){.method = "GET", .path = client_path("/coupons/-/jobs/%s", id), .quiet = !silent}, a);
+        if (code == CTL_OK && a->status == 200) {
+            heard = mono_now();
+            progress_show(&p, json_int_at(a->json, "/done"), json_int_at(a->json, "/total"));
+            if (is_over(a->json))
+                break;
+        } else if (code != CTL_UNREACHABLE && a->status < 500) {
+            break;
+        } else if (silent) {
+            code = CTL_UNREACHABLE;
+            break;
+        }
+        answer_release(a);
+        nanosleep(&(struct timespec){0, POLL_MS * 1000000L}, NULL);
+    }
+    progress_end(&p);
+    return code;
+}
+
+bool job_is_done(const struct answer *a)
+{
+    const char *state = json_text_at(a->json, "/state");
+
+    return state && strcmp(state, "done") == 0;
+}

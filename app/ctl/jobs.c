@@ -1,0 +1,124 @@
+/* ctl/jobs.c -- couponctl jobs: background work, listed, shown and cancelled; and users erase. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/client.h"
+#include "ctl/table.h"
+
+#define LIST_DEFAULT 20
+#define LIST_MOST 1000
+#define PLAIN (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
+#define PRETTY (JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE)
+
+const struct argp_option ctl_jobs_list_options[] = {
+    {"limit", OPT_LIMIT, "N", 0, "The newest N (default: 20)", 0},
+    {"json", OPT_JSON, NULL, 0, "Print JSON, a job a line", 0},
+    {0},
+};
+const struct argp_option ctl_jobs_show_options[] = {
+    {"json", OPT_JSON, NULL, 0, "Print JSON on one line", 0},
+    {0},
+};
+
+static char *list_path(const struct ctl *c, int64_t limit)
+{
+    struct buf path = BUF_INIT;
+    char *part;
+
+    buf_printf(&path, "/coupons/-/jobs?limit=%lld", (long long)limit);
+    if (c->args.count) {
+        part = client_path("&coupon=%s", c->args.words[0]);
+        buf_puts(&path, part);
+        free(part);
+    }
+    return path.data;
+}
+
+static void tell_list(const struct ctl *c, json_object *items)
+{
+    static const char *const heads[] = {"ID", "KIND", "COUPON", "STATE", ">DONE", ">TOTAL", "CREATED", "ERROR", NULL};
+    static const char *const columns[] = {"/id",   "/kind",  "/coupon",     "/state",
+                                          "/done", "/total", "/created_at", "/error"};
+    size_t count = items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
+    struct table t;
+
+    table_init(&t, heads);
+    for (size_t i = 0; i < count; i++) {
+        json_object *job = json_object_array_get_idx(items, i);
+
+        if (ctl_option(c, OPT_JSON))
+            puts(json_object_to_json_string_ext(job, PLAIN));
+        for (size_t k = 0; k < sizeof columns / sizeof *columns; k++)
+            table_add(&t, json_text_at(job, columns[k]));
+    }
+    if (!ctl_option(c, OPT_JSON))
+        table_print(&t, stdout);
+    table_release(&t);
+}
+
+int ctl_jobs_list(struct ctl *c)
+{
+    const char *most = ctl_option(c, OPT_LIMIT);
+    int64_t limit = LIST_DEFAULT;
+    struct answer a;
+    int code;
+
+    if (most && !ctl_number("--limit", most, 1, LIST_MOST, &limit))
+        return CTL_USAGE;
+    code = client_call(c, (struct call){.method = "GET", .path = list_path(c, limit)}, &a);
+    if (code != CTL_OK)
+        return code;
+    if (answer_ok(&a))
+        tell_list(c, json_at(a.json, "/items"));
+    else
+        code = answer_code(&a);
+    answer_release(&a);
+    return code;
+}
+
+/* Make the call, and print the job that it answers with. */
+static int tell_job(struct ctl *c, struct call call)
+{
+    struct answer a;
+    int code = client_call(c, call, &a);
+
+    if (code != CTL_OK)
+        return code;
+    if (answer_ok(&a))
+        puts(json_object_to_json_string_ext(a.json, ctl_option(c, OPT_JSON) ? PLAIN : PRETTY));
+    else
+        code = answer_code(&a);
+    answer_release(&a);
+    return code;
+}
+
+int ctl_jobs_show(struct ctl *c)
+{
+    return tell_job(c, (struct call){.method = "GET", .path = client_path("/coupons/-/jobs/%s", c->args.words[0])});
+}
+
+int ctl_jobs_cancel(struct ctl *c)
+{
+    char *path = client_path("/coupons/-/jobs/%s/cancel", c->args.words[0]);
+
+    return tell_job(c, (struct call){.method = "POST", .path = path});
+}
+
+int ctl_users_erase(struct ctl *c)
+{
+    struct answer a;
+    int code = client_call(
+        c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/users/%s", c->args.words[0])}, &a);
+
+    if (code != CTL_OK)
+        return code;
+    if (answer_ok(&a)) {
+        print_safely(c->args.words[0], stdout);
+        puts(" is erased");
+    } else {
+        code = answer_code(&a);
+    }
+    answer_release(&a);
+    return code;
+}
