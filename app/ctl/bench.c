@@ -74,14 +74,14 @@ static void note_taking(struct client *k, int64_t us)
 static long take(struct client *k, CURL *curl, size_t number)
 {
     char body[128], key[128];
+    const char *const lines[] = {k->bench->bearer, "Content-Type: application/json", "Expect:", key};
     struct curl_slist *headers = NULL;
     long status = 0;
 
     snprintf(body, sizeof body, "{\"user\": \"%s-%d-%zu\"}", k->bench->coupon, k->number, number);
     snprintf(key, sizeof key, "Idempotency-Key: %s-%d-%zu", k->bench->coupon, k->number, number);
-    for (const char *const *line = (const char *const[]){k->bench->bearer, "Content-Type: application/json", "Expect:", key, NULL};
-         *line; line++)
-        headers = curl_slist_append(headers, *line);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        headers = curl_slist_append(headers, lines[i]);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
     if (curl_easy_perform(curl) == CURLE_OK)
@@ -169,8 +169,8 @@ static int make_coupon(struct bench *b, int64_t slots)
     id_random(made, NAME_LEN);
     snprintf(b->coupon, sizeof b->coupon, "bench-%s", made);
     snprintf(body, sizeof body,
-             "{\"id\": \"%s\", \"title\": \"couponctl bench\", \"state\": \"active\", \"cap\": {\"total\": %" PRId64 "}}", b->coupon,
-             slots);
+             "{\"id\": \"%s\", \"title\": \"couponctl bench\", \"state\": \"active\", \"cap\": {\"total\": %" PRId64 "}}",
+             b->coupon, slots);
     code = call(b, "POST", client_path("/coupons"), body, NULL);
     if (code != CTL_OK)
         return code;

@@ -50,8 +50,8 @@ void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64
     int share = total > 0 ? (int)(unused * 100 / total) : 100;
     enum doctor_level level = unused < DISK_FAIL_BYTES ? DOCTOR_FAIL : share < DISK_WARN_SHARE ? DOCTOR_WARN : DOCTOR_OK;
 
-    doctor_tell(d, level, "%s: %.1f GiB free of %.1f (%d%%)%s", where, (double)unused / (1 << 30), (double)total / (1 << 30), share,
-                level == DOCTOR_OK ? "" : "; make room, or move it to a larger disk");
+    doctor_tell(d, level, "%s: %.1f GiB free of %.1f (%d%%)%s", where, (double)unused / (1 << 30), (double)total / (1 << 30),
+                share, level == DOCTOR_OK ? "" : "; make room, or move it to a larger disk");
 }
 
 /* ---- this machine ---- */
@@ -62,7 +62,8 @@ static void check_local_disk(struct doctor *d)
     struct statvfs s;
 
     if (statvfs(place, &s) != 0)
-        doctor_tell(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR, or coupond.run_dir, to where the service lives", place, strerror(errno));
+        doctor_tell(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR, or coupond.run_dir, to where the service lives", place,
+                    strerror(errno));
     else
         doctor_tell_space(d, place, (int64_t)(s.f_blocks * s.f_frsize), (int64_t)(s.f_bavail * s.f_frsize));
 }
@@ -78,7 +79,9 @@ static pid_t process_of(const struct doctor *d, const char *name)
     f = fopen(path, "re");
     if (!f)
         return 0;
-    if (fscanf(f, "%d", &pid) != 1 || pid <= 0 || (kill(pid, 0) != 0 && errno != EPERM)) // NOLINT(cert-err34-c): a pid that is checked
+    if (fscanf(f, "%d", &pid) != 1 || pid <= 0) // NOLINT(cert-err34-c): a pid that is checked
+        pid = 0;
+    if (pid && kill(pid, 0) != 0 && errno != EPERM)
         pid = 0;
     fclose(f);
     return pid;
@@ -100,9 +103,11 @@ static void check_processes(struct doctor *d)
             buf_printf(&missing, " %s", name);
     }
     if (!missing.len)
-        doctor_tell(d, DOCTOR_OK, "coupond (pid %d), %d workers, reporter and runner", (int)process_of(d, "coupond"), d->config->coupond_workers);
+        doctor_tell(d, DOCTOR_OK, "coupond (pid %d), %d workers, reporter and runner", (int)process_of(d, "coupond"),
+                    d->config->coupond_workers);
     else if (!process_of(d, "coupond"))
-        doctor_tell(d, DOCTOR_FAIL, "coupond does not run in %s: start it (scripts/run, or systemctl start coupond)", d->config->coupond_run_dir);
+        doctor_tell(d, DOCTOR_FAIL, "coupond does not run in %s: start it (scripts/run, or systemctl start coupond@blue)",
+                    d->config->coupond_run_dir);
     else
         doctor_tell(d, DOCTOR_FAIL, "not running:%s; the master starts them again, so the log says why they end", missing.data);
     buf_free(&missing);
@@ -134,8 +139,10 @@ static void check_files(struct doctor *d)
     if (!limit)
         doctor_tell(d, DOCTOR_WARN, "the limit of open files cannot be seen: no worker runs, or it is not ours");
     else if (limit > 0 && limit < wanted)
-        doctor_tell(d, DOCTOR_FAIL, "a worker may open %" PRId64 " files, and needs %" PRId64 " (worker.connections_max, mongodb.pool_size): raise "
-                    "LimitNOFILE of its unit, or ulimit -Hn, or lower connections_max", limit, wanted);
+        doctor_tell(d, DOCTOR_FAIL,
+                    "a worker may open %" PRId64 " files, and needs %" PRId64 " (worker.connections_max, mongodb.pool_size): raise "
+                    "LimitNOFILE of its unit, or ulimit -Hn, or lower connections_max",
+                    limit, wanted);
     else
         doctor_tell(d, DOCTOR_OK, "a worker may open %" PRId64 " files, and needs %" PRId64, limit, wanted);
 }
@@ -191,19 +198,21 @@ static void check_sockets(struct doctor *d)
 static void check_service(struct doctor *d)
 {
     char url[CLIENT_URL_SIZE], key[CLIENT_KEY_SIZE];
+    bool keyed = client_address(d->ctl, url, key);
+    struct call ready = {.method = "GET", .path = client_path("/coupons/-/ready"), .quiet = true};
     struct answer a;
 
-    if (!client_address(d->ctl, url, key)) {
+    explicit_bzero(key, sizeof key);
+    if (!keyed) {
+        free(ready.path);
         doctor_tell(d, DOCTOR_WARN, "not asked, for want of a key of the role ops: couponctl keys create --role ops");
-    } else if (client_call(d->ctl, (struct call){.method = "GET", .path = client_path("/coupons/-/ready"), .quiet = true}, &a) !=
-               CTL_OK) {
+    } else if (client_call(d->ctl, ready, &a) != CTL_OK) {
         doctor_tell(d, DOCTOR_FAIL, "no answer from %s: is nginx running, and is this its address (--url)?", url);
     } else {
         doctor_tell(d, a.status == 200 ? DOCTOR_OK : DOCTOR_FAIL, "%s/coupons/-/ready answers %ld%s", url, a.status,
                     a.status == 200 ? "" : ": nginx reaches no worker, or the workers no database; see their logs");
         answer_release(&a);
     }
-    explicit_bzero(key, sizeof key);
 }
 
 /* Whether others than its owner may read it. */
@@ -213,8 +222,9 @@ static bool is_open_to_others(struct doctor *d, const char *path)
 
     if (stat(path, &s) != 0 || !(s.st_mode & 077))
         return false;
-    doctor_tell(d, DOCTOR_FAIL, "%s can be read by others (mode %04o): chmod go= it, and if anybody was there, make new keys (couponctl keys)",
-                path, s.st_mode & 0777u);
+    doctor_tell(d, DOCTOR_FAIL,
+                "%s can be read by others (mode %04o): chmod go= it, and if anybody was there, make new keys (couponctl keys)", path,
+                s.st_mode & 0777u);
     return true;
 }
 

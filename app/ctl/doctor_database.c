@@ -26,7 +26,8 @@ void doctor_connect(struct doctor *d)
         abort();
     d->database = base;
     if (!d->config->mongodb_uri[0]) {
-        doctor_tell(d, DOCTOR_FAIL, "none is named: set MONGODB_URI, or uri in [mongodb] of the configuration, or start the service");
+        doctor_tell(d, DOCTOR_FAIL,
+                    "none is named: set MONGODB_URI, or uri in [mongodb] of the configuration, or start the service");
     } else if (!(base->mongo = mongo_open(d->config, message, sizeof message))) {
         doctor_tell(d, DOCTOR_FAIL, "%s", message);
     } else {
@@ -61,8 +62,10 @@ void doctor_replica_set(struct doctor *d)
     if (!s->set[0])
         doctor_tell(d, DOCTOR_OK, "a sharded cluster: ask sh.status() for its shards");
     else if (s->members < 3)
-        doctor_tell(d, DOCTOR_WARN, "%s has %d member%s that hold%s data: nothing takes over when the primary is lost; add members with "
-                    "rs.add() until there are three", s->set, s->members, s->members == 1 ? "" : "s", s->members == 1 ? "s" : "");
+        doctor_tell(d, DOCTOR_WARN,
+                    "%s has %d member%s that hold%s data: nothing takes over when the primary is lost; add members with rs.add() "
+                    "until there are three",
+                    s->set, s->members, s->members == 1 ? "" : "s", s->members == 1 ? "s" : "");
     else
         doctor_tell(d, DOCTOR_OK, "%s has %d members that hold data", s->set, s->members);
 }
@@ -72,12 +75,14 @@ void doctor_majority(struct doctor *d)
     int64_t us;
 
     if (server_majority(d->database->door, &us) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "a write was not acknowledged by a majority, and so nothing can be redeemed: see rs.status() for members "
-                    "that are down or far behind, and whether the user of MONGODB_URI may write");
+        doctor_tell(d, DOCTOR_FAIL,
+                    "a write was not acknowledged by a majority, and so nothing can be redeemed: see rs.status() for members that "
+                    "are down or far behind, and whether the user of MONGODB_URI may write");
     else
         doctor_tell(d, us > MAJORITY_SLOW_US ? DOCTOR_WARN : DOCTOR_OK, "a journalled majority write took %.1f ms%s",
                     (double)us / 1000,
-                    us > MAJORITY_SLOW_US ? ": every batch waits so long; look at the disks, and at the network between members" : "");
+                    us > MAJORITY_SLOW_US ? ": every batch waits so long; look at the disks, and at the network between members"
+                                          : "");
 }
 
 void doctor_schema(struct doctor *d)
@@ -87,9 +92,11 @@ void doctor_schema(struct doctor *d)
     if (schema_version(d->database->door, &version) != STORE_OK)
         doctor_tell(d, DOCTOR_FAIL, "the version cannot be read: may the user of MONGODB_URI read the database?");
     else if (version > known)
-        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " is of a newer program; this one knows %" PRId64 ": install the newer one", version, known);
+        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " is of a newer program; this one knows %" PRId64 ": install the newer one",
+                    version, known);
     else if (version < known)
-        doctor_tell(d, DOCTOR_WARN, "version %" PRId64 ", this program brings %" PRId64 ": make a backup; coupond upgrades when it starts", version,
+        doctor_tell(d, DOCTOR_WARN,
+                    "version %" PRId64 ", this program brings %" PRId64 ": make a backup; coupond upgrades when it starts", version,
                     known);
     else
         doctor_tell(d, DOCTOR_OK, "version %" PRId64, version);
@@ -120,8 +127,10 @@ void doctor_clock(struct doctor *d)
     clock_gettime(CLOCK_REALTIME, &now);
     off_ms = now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000 - mono_ms_between(asked, mono_now()) / 2 - server_ms;
     if (off_ms > CLOCK_OFF_MS_MOST || off_ms < -CLOCK_OFF_MS_MOST)
-        doctor_tell(d, DOCTOR_WARN, "this machine is %" PRId64 " ms %s the primary: the service follows the primary, but logs and people do not; "
-                    "run chrony or systemd-timesyncd on both", off_ms < 0 ? -off_ms : off_ms, off_ms < 0 ? "behind" : "ahead of");
+        doctor_tell(d, DOCTOR_WARN,
+                    "this machine is %" PRId64 " ms %s the primary: the service follows the primary, but logs and people do not; "
+                    "run chrony or systemd-timesyncd on both",
+                    off_ms < 0 ? -off_ms : off_ms, off_ms < 0 ? "behind" : "ahead of");
     else
         doctor_tell(d, DOCTOR_OK, "%" PRId64 " ms from the primary's", off_ms);
 }
@@ -129,7 +138,8 @@ void doctor_clock(struct doctor *d)
 void doctor_server_disk(struct doctor *d)
 {
     if (d->database->server.disk_total > 0)
-        doctor_tell_space(d, "of the database's primary", d->database->server.disk_total, d->database->server.disk_total - d->database->server.disk_used);
+        doctor_tell_space(d, "of the database's primary", d->database->server.disk_total,
+                          d->database->server.disk_total - d->database->server.disk_used);
     else
         doctor_tell(d, DOCTOR_WARN, "the database's primary does not tell its disk: grant the user dbStats, or watch it there");
 }

@@ -34,8 +34,8 @@ double samples_sum(const struct samples *s, const char *name, const char *labels
 /* The growth per second from one look to the next; what went back (a restart) counts from nothing. */
 double samples_rate(const struct samples *before, const struct samples *now, const char *name, const char *labels);
 
-/* The quantile (0..1) of what a histogram saw between two looks, interpolated within its bucket; -1: it saw nothing. What lies past
- * the last bound counts as that bound. */
+/* The quantile (0..1) of what a histogram saw between two looks, interpolated within its bucket; -1: it saw nothing.
+ * What lies past the last bound counts as that bound. */
 double samples_quantile(const struct samples *before, const struct samples *now, const char *histogram, double quantile);
 
 #endif

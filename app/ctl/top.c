@@ -110,7 +110,8 @@ static void add_coupon(struct ctl *c, struct table *t, const char *id)
                                           "/redeemed", "/today", "/taken_total", "/seq"};
     struct answer a;
 
-    if (client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/counts", id), .quiet = true}, &a) != CTL_OK)
+    if (client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/counts", id), .quiet = true}, &a) !=
+        CTL_OK)
         return;
     table_add(t, id);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
@@ -168,8 +169,8 @@ static void print_head(const struct samples *now)
     int64_t up_s = (int64_t)time(NULL) - (int64_t)samples_sum(now, "coupons_start_time_seconds", NULL);
     char text[CLOCK_TEXT_SIZE];
 
-    printf("coupons  %s  up %" PRId64 "d %02" PRId64 ":%02" PRId64 ":%02" PRId64 "\n", clock_text(clock_now_ms(), text), up_s / 86400,
-           up_s / 3600 % 24, up_s / 60 % 60, up_s % 60);
+    printf("coupons  %s  up %" PRId64 "d %02" PRId64 ":%02" PRId64 ":%02" PRId64 "\n", clock_text(clock_now_ms(), text),
+           up_s / 86400, up_s / 3600 % 24, up_s / 60 % 60, up_s % 60);
 }
 
 int ctl_top(struct ctl *c)

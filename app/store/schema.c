@@ -74,8 +74,8 @@ int schema_upgrade(struct store *s, const struct schema_step *steps, size_t coun
     }
     if (version > newest) {
         snprintf(message, size,
-                 "The database %s is of schema %" PRId64 ", which a newer version of this service has written; this one knows %d. "
-                 "Start the newer version, or restore the backup that was made before the upgrade.",
+                 "The database %s is of schema %" PRId64 ", which a newer version of this service has written; this one knows "
+                 "%d. Start the newer version, or restore the backup that was made before the upgrade.",
                  database, version, newest);
         return -1;
     }
