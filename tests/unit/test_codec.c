@@ -67,6 +67,12 @@ static void fill_entry(struct entry *e, int64_t i)
     e->discount_minor = 500;
     e->same_day = true;
     e->since = 12;
+    if (entry_members[e->kind] & HAS_WAS) {
+        e->was = SLOT_RESERVED;
+        e->held_minor = 300;
+    }
+    if (entry_members[e->kind] & HAS_BY)
+        e->by = "0123456789ab";
     memset(e->key, (int)i + 1, sizeof e->key);
     if (entry_members[e->kind] & HAS_JOB) {
         e->job = "job-1";
@@ -75,9 +81,11 @@ static void fill_entry(struct entry *e, int64_t i)
     if (!(entry_members[e->kind] & HAS_USER))
         return;
     memcpy(e->alias, "0123456789abcdef", ID_ALIAS_LEN + 1);
-    e->user = i == 9 ? NULL : "u-17 \xc3\xa4"; /* one who was erased */
-    e->order = i == 6 ? "o-99" : NULL;
-    e->metadata = i == 6 ? "{\"x\":1}" : NULL;
+    e->user = e->kind == ENTRY_EXTEND ? NULL : "u-17 \xc3\xa4"; /* one who was erased */
+    e->order = e->kind == ENTRY_RESERVE ? "o-99" : NULL;
+    e->metadata = e->kind == ENTRY_RESERVE ? "{\"x\":1}" : NULL;
+    e->code = e->kind == ENTRY_ISSUE ? "$AB-12" : NULL;
+    e->before = e->kind == ENTRY_ISSUE ? 0 : 77;
     memset(e->fingerprint, 9, sizeof e->fingerprint);
 }
 
@@ -94,35 +102,53 @@ static struct batch *sample_batch(void)
     b->entries[ENTRY_DUE].step = 0;
     b->entries[ENTRY_RESERVE].reserved_until_ms = DAY + 900000;
     b->entries[ENTRY_ISSUE].valid_until_ms = DAY + 86400000;
-    b->entries[ENTRY_REDEEM].from = 3;
+    b->entries[ENTRY_HOLD].from = 3;
+    b->entries[ENTRY_HOLD].from_n = b->entries[ENTRY_HOLD].n;
+    b->entries[ENTRY_REVERSE].n = -80; /* without slots */
+    b->entries[ENTRY_REVERSE].from = 1;
+    b->entries[ENTRY_REVERSE].from_n = -70;
     b->head = (struct head){.seq = 88, .at_ms = DAY + 36000123, .version = 3, .slots = 5000, .due = 1, .next_n = 6000,
                             .issued = 1, .reserved = 2, .redeemed = 3, .ordinal = 317, .discount_minor = INT64_C(1) << 50,
-                            .day_ms = DAY, .day_taken = 17};
+                            .day_ms = DAY, .day_taken = 17, .turn = 66, .low_stock = 1, .sold_out = 1,
+                            .replenish_until = 7000};
     memset(b->prev, 0xab, sizeof b->prev);
     batch_hash(b, &scratch, b->head.hash);
     buf_free(&scratch);
     return b;
 }
 
+/* 0: a plain taking; 1: with everything; 2: without a slot; 3: as first answered but for one member each */
 static void sample_redemption(struct use *u, int64_t i)
 {
     struct redemption *r = use_add(u, &arena);
 
-    *r = (struct redemption){.n = 1000 + i, .g = 4000000000u, .seq = 5, .at_ms = DAY + i, .day_ms = DAY,
-                             .state = (uint8_t)(SLOT_ISSUED + i % 3), .first_state = SLOT_REDEEMED, .left = 10, .day = 3,
+    *r = (struct redemption){.n = 1000 + i, .g = 4000000000u, .seq = 5, .last_seq = 5, .at_ms = DAY + i, .day_ms = DAY,
+                             .state = SLOT_REDEEMED, .first_state = SLOT_REDEEMED, .left = 10, .day = 3,
                              .user = 1, .user_day = 1, .ordinal = i};
-    memset(r->key, (int)i, sizeof r->key);
+    memset(r->key, (int)i + 1, sizeof r->key);
     if (i == 0)
         return;
+    r->state = (uint8_t)(SLOT_ISSUED + i % 3);
     r->from = 2;
+    r->from_n = r->n;
     r->lane = 3;
+    r->last_seq = 6;
     r->ended_ms = DAY + 5;
     r->reserved_until_ms = DAY + 6;
+    r->first_until_ms = i == 3 ? 0 : DAY + 4;
     r->valid_until_ms = DAY + 7;
     r->discount_minor = -1;
+    r->first_discount_minor = i == 4 ? -1 : 0;
     r->order = "o-1";
+    r->first_order = i == 1 ? "" : NULL;
     r->metadata = "{\"k\":\"v\"}";
     r->code = "AB-12";
+    memset(r->spent_key, 4, sizeof r->spent_key);
+    memset(r->spent_fingerprint, 5, sizeof r->spent_fingerprint);
+    if (i == 1) {
+        memset(r->extended_key, 6, sizeof r->extended_key);
+        memset(r->extended_fingerprint, 7, sizeof r->extended_fingerprint);
+    }
 }
 
 static struct use *sample_use(void)
@@ -135,7 +161,10 @@ static struct use *sample_use(void)
     u->total = 3;
     u->day_ms = DAY;
     u->today = 2;
+    u->erased_ms = DAY - 1;
     u->job_step = 9;
+    u->job_turn = 8;
+    u->job_fence = 7;
     for (int i = 0; i < 5; i++)
         sample_redemption(u, i);
     return u;
@@ -150,11 +179,13 @@ static void sample_bucket(struct bucket *k)
     k->pick = INT64_MAX;
     k->size = 60;
     for (int i = 0; i < 40; i += 3) {
-        k->slots[i] = (struct slot){.generation = (uint32_t)i + 1, .state = SLOT_REDEEMED, .user = strdup("u-\xc3\xa4"),
-                                    .at_ms = DAY + i};
+        k->slots[i] = (struct slot){.generation = (uint32_t)i + 1, .current = (uint32_t)i + 1, .state = SLOT_REDEEMED,
+                                    .user = strdup("u-\xc3\xa4"), .at_ms = DAY + i};
         k->slots[i + 1] = (struct slot){.generation = 2, .state = SLOT_FREE, .at_ms = DAY};
     }
-    k->slots[59] = (struct slot){.generation = UINT32_MAX, .state = SLOT_RESERVED, .user = strdup("v"), .at_ms = DAY,
+    k->slots[57] = (struct slot){.generation = 9, .current = 7, .state = SLOT_ISSUED, .user = strdup("w"), .at_ms = DAY,
+                                 .due_ms = DAY + 2}; /* a hold on it ended */
+    k->slots[59] = (struct slot){.generation = UINT32_MAX, .current = UINT32_MAX, .state = SLOT_RESERVED, .user = strdup("v"), .at_ms = DAY,
                                  .due_ms = DAY + 1, .from = 4};
     k->slots[58] = (struct slot){.state = SLOT_RETIRED, .at_ms = DAY};
 }
@@ -183,11 +214,14 @@ static void a_batch_comes_back_with_the_same_line_and_names(void **state)
     batch_hash(back, &lines[1], hash);
     assert_memory_equal(hash, back->head.hash, HASH_LEN);
     for (size_t i = 0; i < b->count; i++) {
+        assert_int_equal(b->entries[i].from_n, back->entries[i].from_n);
+        assert_true(same_text(b->entries[i].by, back->entries[i].by));
         assert_true(same_text(b->entries[i].user, back->entries[i].user));
         if (!b->entries[i].user)
             continue;
         assert_true(same_text(b->entries[i].order, back->entries[i].order));
         assert_true(same_text(b->entries[i].metadata, back->entries[i].metadata));
+        assert_true(same_text(b->entries[i].code, back->entries[i].code));
         assert_memory_equal(b->entries[i].fingerprint, back->entries[i].fingerprint, FINGERPRINT_LEN);
     }
     buf_free(&lines[0]);
@@ -217,7 +251,15 @@ static void only_batches_that_end_generations_have_ended(void **state)
     (void)state;
     codec_batch_put(&with, b);
     assert_true(bson_iter_init_find(&it, &with, "ended") && bson_iter_recurse(&it, &item) && bson_iter_next(&item));
-    assert_string_equal(bson_iter_utf8(&item, NULL), "8-9");
+    assert_int_equal(ENTRY_CANCEL, 11);
+    assert_string_equal(bson_iter_utf8(&item, NULL), "11-12");
+    assert_true(bson_iter_next(&item));
+    assert_string_equal(bson_iter_utf8(&item, NULL), "12-13");
+    assert_true(bson_iter_next(&item)); /* a reversal without slots, and the issued one beneath it */
+    assert_string_equal(bson_iter_utf8(&item, NULL), "L2-80-14");
+    assert_true(bson_iter_next(&item));
+    assert_string_equal(bson_iter_utf8(&item, NULL), "L2-70-1");
+    assert_false(bson_iter_next(&item));
     plain->head.seq = 1;
     batch_add(plain, ENTRY_TICK);
     codec_batch_put(&without, plain);
@@ -305,10 +347,15 @@ static void a_use_comes_back(void **state)
     for (size_t i = 0; i < u->count; i++) {
         struct redemption a = u->redemptions[i], b = back->redemptions[i];
 
-        assert_true(same_text(a.order, b.order) && same_text(a.metadata, b.metadata) && same_text(a.code, b.code));
-        a.order = b.order, a.metadata = b.metadata, a.code = b.code;
-        assert_memory_equal(&a, &b, offsetof(struct redemption, order));
+        assert_true(same_text(a.order, b.order) && same_text(a.metadata, b.metadata) && same_text(a.code, b.code) &&
+                    same_text(a.first_order, b.first_order));
+        a.order = b.order, a.metadata = b.metadata, a.code = b.code, a.first_order = b.first_order;
+        assert_memory_equal(&a, &b, sizeof a);
     }
+    assert_int_equal(back->erased_ms, u->erased_ms);
+    assert_int_equal(back->job_step, u->job_step);
+    assert_int_equal(back->job_turn, u->job_turn);
+    assert_int_equal(back->job_fence, u->job_fence);
     put_use(&again, coupon, back);
     assert_true(bson_equal(&doc, &again));
 }
@@ -325,7 +372,7 @@ static void assert_same_bucket(const struct bucket *a, const struct bucket *b)
         const struct slot *x = &a->slots[i], *y = &b->slots[i];
 
         assert_true(x->generation == y->generation && x->state == y->state && same_text(x->user, y->user) &&
-                    x->at_ms == y->at_ms && x->due_ms == y->due_ms && x->from == y->from);
+                    x->at_ms == y->at_ms && x->due_ms == y->due_ms && x->from == y->from && x->current == y->current);
     }
 }
 
@@ -358,6 +405,68 @@ static void a_bucket_comes_back(void **state)
     assert_true(codec_bucket_get(&fresh, &back));
     assert_same_bucket(&empty, &back);
     bucket_release(&back);
+}
+
+static size_t fields_of(const bson_t *doc, const char *array)
+{
+    bson_t view, list, row;
+    bson_iter_t it;
+    size_t count = 0;
+
+    assert_true((find_document(doc, "view", &view) ? find_array(&view, array, &list) : find_array(doc, array, &list)) &&
+                bson_iter_init(&it, &list) && bson_iter_next(&it) && get_document(&it, &row));
+    for (bool more = bson_iter_init(&it, &row) && bson_iter_next(&it); more; more = bson_iter_next(&it))
+        count++;
+    return count;
+}
+
+static void a_plain_taking_stores_nothing_of_what_it_did_not_have(void **state)
+{
+    AUTO_BSON view = BSON_INITIALIZER, ledger = BSON_INITIALIZER;
+    struct batch *b = batch_new("c", 0);
+    struct use u;
+    bson_t totals;
+
+    (void)state;
+    use_init(&u, "u-17", "abcdefgh01234567");
+    sample_redemption(&u, 0);
+    u.redemptions[0].ordinal = 1;
+    put_use(&view, "c", &u);
+    /* n g seq ordinal at counts_on state left day user user_day key f */
+    assert_int_equal(fields_of(&view, "redemptions"), 13);
+    assert_false(has(&view, "due"));
+    assert_false(has(&view, "erased"));
+
+    fill_entry(batch_add(b, ENTRY_REDEEM), 0);
+    b->entries[0].before = 0;
+    b->head.seq = 1;
+    codec_batch_put(&ledger, b);
+    /* k n g a key o left day discount */
+    assert_int_equal(fields_of(&ledger, "e"), 9);
+    assert_true(find_document(&ledger, "totals", &totals));
+    assert_false(bson_has_field(&totals, "turn"));
+    assert_false(bson_has_field(&totals, "replenish"));
+    batch_free(b);
+}
+
+static void a_use_says_when_it_is_due_only_without_slots(void **state)
+{
+    AUTO_BSON with = BSON_INITIALIZER, without = BSON_INITIALIZER;
+    struct redemption *r;
+    int64_t due_ms;
+    struct use u;
+    bson_t view;
+
+    (void)state;
+    use_init(&u, "u-17", "abcdefgh01234567");
+    r = use_add(&u, &arena);
+    *r = (struct redemption){.n = 5, .g = 1, .seq = 5, .last_seq = 5, .state = SLOT_RESERVED, .reserved_until_ms = DAY};
+    put_use(&with, "c", &u);
+    assert_false(has(&with, "due"));
+    r->n = -5;
+    put_use(&without, "c", &u);
+    assert_true(find_document(&without, "view", &view) && find_time(&view, "due", &due_ms));
+    assert_int_equal(due_ms, DAY);
 }
 
 /* ---- documents that are not ours ---- */
@@ -425,7 +534,8 @@ static bool readable(const bson_t *doc, enum shape shape)
 
 static bool may_be_absent(const char *name)
 {
-    static const char *const names[] = {"ended", "who", "step", "g", "t", "due", "free"};
+    static const char *const names[] = {"ended", "who",   "step", "g",      "t",      "due",
+                                        "free",  "turn",  "fence", "erased", "changed"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0)
@@ -476,7 +586,7 @@ static void check_each_field(enum shape shape, const bson_t *doc, const bson_t *
         if (readable(is_view ? &less_doc : &less, shape) && !may_be_absent(name))
             fail_msg("shape %d is readable without %s", (int)shape, name);
         if (readable(is_view ? &other_doc : &other, shape) && strcmp(name, "ended") != 0 &&
-            strcmp(name, "free") != 0 && strcmp(name, "due") != 0)
+            strcmp(name, "free") != 0 && strcmp(name, "due") != 0 && strcmp(name, "changed") != 0)
             fail_msg("shape %d is readable though %s has another type", (int)shape, name);
     }
 }
@@ -547,6 +657,9 @@ static void numbers_out_of_range_are_refused(void **state)
         "\"size\":64,\"t\":[{\"i\":64,\"s\":\"free\"}]",
         "\"size\":64,\"t\":[{\"i\":-1,\"s\":\"free\"}]",
         "\"size\":64,\"t\":[{\"i\":1,\"s\":\"gone\"}]",
+        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":-1}]",
+        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":4294967296}]",
+        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":\"1\"}]",
         "\"size\":64,\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\"},{\"i\":1,\"s\":\"free\",\"u\":\"b\"}]",
         "\"size\":64,\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\",\"u\":\"b\"}]",
     };
@@ -569,6 +682,8 @@ int main(void)
         cmocka_unit_test(a_tombstone_stays_one),
         cmocka_unit_test(a_use_comes_back),
         cmocka_unit_test(a_bucket_comes_back),
+        cmocka_unit_test(a_plain_taking_stores_nothing_of_what_it_did_not_have),
+        cmocka_unit_test(a_use_says_when_it_is_due_only_without_slots),
         cmocka_unit_test(a_document_without_one_field_or_with_another_type_is_refused),
         cmocka_unit_test(no_damaged_document_does_harm),
         cmocka_unit_test(numbers_out_of_range_are_refused),
