@@ -1,0 +1,595 @@
+/* Unit tests of coupons/decide: events, turns at making codes, single slots retired, users erased, coupons without slots. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/lane.h"
+
+static int count_of(enum entry_kind kind)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < batch->count; i++)
+        count += batch->entries[i].kind == kind;
+    return count;
+}
+
+static const struct entry *last_of(enum entry_kind kind)
+{
+    for (size_t i = batch->count; i-- > 0;)
+        if (batch->entries[i].kind == kind)
+            return &batch->entries[i];
+    return NULL;
+}
+
+static void take_times(struct use *u, int times)
+{
+    for (int i = 0; i < times; i++)
+        take(u, SLOT_REDEEMED, arena_printf(&arena, "%d-%d", (int)d.head.seq, i), NULL);
+}
+
+/* ---- events ---- */
+
+/* Room for more in the bucket. */
+static void start_with(int slots)
+{
+    c.codes.source = CODES_NONE;
+    tail.slots = tail.next_n = shelf.size = slots;
+}
+
+/* A batch of so many takings and, before them, returns; which of the events it raised. */
+static unsigned events_of(int returns, int takings)
+{
+    unsigned seen;
+
+    lane_open();
+    for (size_t i = 0; i < ana->count && returns; i++)
+        if (ana->redemptions[i].state == SLOT_REDEEMED) {
+            step(ana, ana->redemptions[i], MOVE_REVERSE, NULL, NULL, CPN_OK);
+            returns--;
+        }
+    take_times(ana, takings);
+    decide_events(&d);
+    assert_true(count_of(ENTRY_LOW_STOCK) <= 1 && count_of(ENTRY_SOLD_OUT) <= 1 && count_of(ENTRY_REPLENISH) <= 1);
+    seen = (count_of(ENTRY_LOW_STOCK) ? 1 : 0) | (count_of(ENTRY_SOLD_OUT) ? 2 : 0) | (count_of(ENTRY_REPLENISH) ? 4 : 0);
+    if (seen & 1)
+        assert_int_equal(last_of(ENTRY_LOW_STOCK)->count, head_free(&d.head));
+    lane_close();
+    return seen;
+}
+
+static void generate(int64_t step_number, int64_t count, enum cpn_result want)
+{
+    lane_open();
+    decide_generate(&d, job, step_number, count, 0, &out);
+    expect(want);
+    if (want == CPN_OK)
+        lane_close();
+}
+
+static void events_come_once_on_the_way_down(void **state)
+{
+    (void)state;
+    start_with(40);
+    c.low_stock = 10;
+    assert_int_equal(events_of(0, 29), 0); /* 11 are free */
+    assert_int_equal(events_of(0, 1), 1);
+    assert_int_equal(events_of(0, 1), 0);
+    assert_int_equal(events_of(20, 1), 0); /* up, and down again: no refill */
+    assert_int_equal(events_of(0, 27), 0);
+    assert_int_equal(events_of(0, 1), 2);
+    assert_int_equal(events_of(1, 0), 0);
+    assert_int_equal(events_of(0, 1), 0);
+    generate(1, 12, CPN_OK); /* a refill */
+    assert_int_equal(tail.low_stock + tail.sold_out, 0);
+    assert_int_equal(events_of(5, 5), 0); /* 12 to 17 to 12 */
+    assert_int_equal(events_of(0, 2), 1);
+    assert_int_equal(events_of(0, 10), 2);
+}
+
+static void one_batch_may_raise_everything(void **state)
+{
+    (void)state;
+    c.codes.source = CODES_NONE;
+    c.low_stock = 10;
+    c.replenish.below = 5;
+    c.replenish.add = 100;
+    c.cap.total = 100;
+    lane_open();
+    take_times(ana, 64);
+    decide_events(&d);
+    assert_int_equal(last_of(ENTRY_LOW_STOCK)->count, 0);
+    assert_non_null(last_of(ENTRY_SOLD_OUT));
+    assert_int_equal(last_of(ENTRY_REPLENISH)->count, 100); /* up to cap.total */
+    decide_events(&d);
+    assert_int_equal(batch->count, 67); /* nothing twice */
+    lane_close();
+    lane_open();
+    decide_events(&d);
+    assert_false(decide_changed(&d)); /* they follow from something, or are not */
+}
+
+static void stock_that_came_back_within_the_batch_was_there(void **state)
+{
+    (void)state;
+    c.codes.source = CODES_NONE;
+    c.low_stock = 10;
+    tail.due = 54; /* 10 are free */
+    lane_open();
+    take_times(ana, 3);
+    decide_events(&d);
+    assert_int_equal(count_of(ENTRY_LOW_STOCK), 0); /* it was no more before */
+    lane_close();
+    tail.due = 50; /* 11 are free */
+    assert_int_equal(events_of(3, 4), 1);
+}
+
+static void replenishing_goes_on_until_it_is_done_and_is_asked_for_once(void **state)
+{
+    (void)state;
+    start_with(40);
+    c.replenish.below = 10;
+    c.replenish.add = 20;
+    assert_int_equal(events_of(0, 30), 0); /* 10 are free: not below */
+    assert_int_equal(events_of(0, 1), 4);
+    assert_int_equal(tail.replenish_until, 60);
+    assert_int_equal(events_of(0, 1), 0);
+    generate(1, 19, CPN_OK);
+    assert_int_equal(tail.replenish_until, 60);
+    assert_int_equal(events_of(30, 1), 0);
+    generate(2, 1, CPN_OK);
+    assert_int_equal(tail.replenish_until, 0);
+    assert_int_equal(events_of(0, 38), 0);
+    assert_int_equal(head_free(&tail), 19);
+    assert_int_equal(events_of(0, 10), 4);
+    assert_int_equal(tail.replenish_until, 64); /* no more than the cap */
+}
+
+static void nothing_is_replenished_where_nothing_should(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        lane_fresh(state);
+        c.codes.source = i == 0 ? CODES_IMPORTED : CODES_NONE;
+        c.replenish.below = 10;
+        c.replenish.add = 20;
+        c.cap.total = i == 1 ? 64 : 200;
+        lane_open();
+        take_times(ana, 60);
+        if (i == 2)
+            c.state = COUPON_PAUSED;
+        decide_events(&d);
+        assert_int_equal(count_of(ENTRY_REPLENISH), i == 3);
+        assert_int_equal(count_of(ENTRY_LOW_STOCK), i == 0); /* a list cannot be added to: it is said */
+        lane_close();
+        lane_release(state);
+    }
+    lane_fresh(state);
+}
+
+static void a_coupon_without_slots_has_no_stock_to_be_low(void **state)
+{
+    (void)state;
+    without_slots(CAP_APPROXIMATE);
+    c.low_stock = 100;
+    lane_open();
+    take_times(ana, 1);
+    decide_events(&d);
+    assert_int_equal(batch->count, 1);
+    lane_close();
+}
+
+/* ---- turns ---- */
+
+static struct use other;
+
+static void turn(struct use *of, int64_t fence, enum cpn_result want, int64_t want_turn)
+{
+    int64_t given = -1;
+
+    decide_turn(&d, of, fence, &given, &out);
+    expect(want);
+    assert_int_equal(given, want_turn);
+}
+
+static void one_job_at_a_time_makes_codes(void **state)
+{
+    int64_t first;
+
+    (void)state;
+    use_init(&other, JOB_USER_PREFIX "j2", "");
+    c.cap.total = 1000;
+    lane_open();
+    turn(job, 1, CPN_OK, 8);
+    turn(job, 1, CPN_OK, 8); /* asked again */
+    turn(&other, 1, CPN_BUSY, 0);
+    assert_int_equal(batch->count, 1);
+    lane_close();
+    first = tail.turn;
+    lane_open();
+    decide_generate(&d, job, 1, 10, 0, &out);
+    expect(CPN_BUSY);
+    decide_generate(&d, job, 1, 10, first + 1, &out);
+    expect(CPN_BUSY);
+    decide_generate(&d, job, 1, 10, first, &out);
+    expect(CPN_OK);
+    lane_close();
+    lane_open();
+    turn(job, 2, CPN_OK, 10); /* the next runner of the same job */
+    decide_generate(&d, job, 2, 10, first, &out); /* what the first one made is not announced */
+    expect(CPN_BUSY);
+    decide_generate(&d, job, 1, 10, first, &out);
+    assert_true(out.replayed);
+    lane_close();
+    lane_open();
+    turn(job, 1, CPN_BUSY, 0); /* the first one comes back */
+    decide_turn_end(&d, &other, &out);
+    assert_false(decide_changed(&d));
+    decide_turn_end(&d, job, &out);
+    assert_int_equal(d.head.turn, 0);
+    decide_turn_end(&d, job, &out);
+    assert_int_equal(batch->count, 1);
+    turn(&other, 1, CPN_OK, 11);
+    decide_generate(&d, job, 2, 10, 10, &out);
+    expect(CPN_BUSY);
+    lane_close();
+}
+
+static void a_batch_gives_one_turn_at_the_most(void **state)
+{
+    (void)state;
+    use_init(&other, JOB_USER_PREFIX "j2", "");
+    lane_open();
+    turn(job, 1, CPN_OK, 8);
+    turn(job, 2, CPN_BUSY, 0); /* the number would not tell the runners apart */
+    decide_turn_end(&d, job, &out);
+    turn(&other, 1, CPN_BUSY, 0);
+    assert_int_equal(d.head.turn, 0);
+    lane_close();
+    lane_open();
+    turn(&other, 1, CPN_OK, 9);
+}
+
+static void where_there_are_no_codes_nobody_needs_a_turn(void **state)
+{
+    (void)state;
+    c.codes.source = CODES_NONE;
+    c.cap.total = 100;
+    generate(1, 36, CPN_OK);
+    generate(2, 1, CPN_CAP_EXCEEDED);
+}
+
+/* ---- one slot retired ---- */
+
+static void retire(struct use *u, int64_t n, enum cpn_result want)
+{
+    decide_retire_one(&d, u, n, &out);
+    expect(want);
+}
+
+static void a_slot_is_retired_once_from_free_or_issued(void **state)
+{
+    struct redemption issued, reserved;
+
+    (void)state;
+    lane_open();
+    issued = take(ana, SLOT_ISSUED, "i", NULL);
+    reserved = take(ana, SLOT_RESERVED, "h", NULL);
+    take(ana, SLOT_REDEEMED, "r", NULL);
+    lane_close();
+    lane_open();
+    retire(NULL, 64, CPN_SLOT_NOT_FOUND);
+    retire(ana, 1, CPN_TRANSACTION_IN_PROGRESS);
+    assert_int_equal(out.retry_at_ms, reserved.reserved_until_ms);
+    retire(ana, 2, CPN_CODE_TAKEN);
+    lane_drop();
+    lane_open();
+    retire(ana, issued.n, CPN_OK);
+    retire(NULL, 3, CPN_OK); /* the next of the stash */
+    retire(NULL, 3, CPN_OK);
+    assert_int_equal(take(bob, SLOT_ISSUED, "b", NULL).n, 4);
+    step(ana, issued, MOVE_REDEEM, "late", NULL, CPN_INVALID_TRANSITION);
+    lane_close();
+    assert_int_equal(tail.slots, 62);
+    assert_int_equal(tail.due, 0);
+    assert_int_equal(head_free(&tail), 59);
+    assert_int_equal(ana->total, 2);
+    assert_int_equal(shelf.slots[0].state, SLOT_RETIRED);
+    assert_int_equal(shelf.slots[3].state, SLOT_RETIRED);
+    lane_open();
+    retire(NULL, 0, CPN_OK);
+    assert_false(decide_changed(&d));
+}
+
+static void what_lapsed_can_be_retired(void **state)
+{
+    (void)state;
+    lane_open();
+    step(ana, take(ana, SLOT_ISSUED, "i", NULL), MOVE_RESERVE, "h", NULL, CPN_OK);
+    lane_close();
+    now_ms += c.reserve_s * SECOND_MS;
+    lane_open();
+    retire(ana, 0, CPN_OK);
+    lane_close();
+    assert_int_equal(tail.reserved + tail.issued, 0);
+    assert_int_equal(ana->total, 0);
+}
+
+/* All free slots are due for retirement: the one that is named is one of them. */
+static void a_slot_that_is_due_is_not_counted_twice(void **state)
+{
+    int64_t done;
+
+    (void)state;
+    lane_open();
+    take_times(ana, 60);
+    decide_due(&d, job, 1, 100, &done, &out);
+    assert_int_equal(done, 4);
+    retire(NULL, 63, CPN_OK);
+    assert_int_equal(d.head.due, 3);
+    assert_int_equal(head_free(&d.head), 0);
+    decide_retire(&d, 100);
+    assert_int_equal(d.head.due, 0);
+    assert_int_equal(d.head.slots, 60);
+    lane_close();
+    for (int i = 60; i < 64; i++)
+        assert_int_equal(shelf.slots[i].state, SLOT_RETIRED);
+}
+
+static void a_slot_retired_from_the_stash_cannot_be_taken_by_its_code(void **state)
+{
+    (void)state;
+    tail.due = 1;
+    lane_open();
+    decide_retire(&d, 1);
+    post(ana, SLOT_REDEEMED, "k", NULL, "CODE", 0, CPN_CODE_NOT_FOUND);
+    lane_close();
+}
+
+/* ---- erasure ---- */
+
+/* Something in every state that there is. */
+static void live_a_little(struct use *u)
+{
+    struct redemption r;
+
+    take(u, SLOT_ISSUED, "1", NULL);
+    take(u, SLOT_RESERVED, "2", "o2");
+    take(u, SLOT_REDEEMED, "3", "o3");
+    r = take(u, SLOT_ISSUED, "4", NULL);
+    step(u, r, MOVE_RESERVE, "4h", "o4", CPN_OK);
+    r = take(u, SLOT_ISSUED, "5", NULL);
+    step(u, step(u, r, MOVE_RESERVE, "5h", "o5", CPN_OK), MOVE_REDEEM, "5r", NULL, CPN_OK);
+    step(u, take(u, SLOT_REDEEMED, "6", NULL), MOVE_REVERSE, NULL, NULL, CPN_OK);
+}
+
+static void an_erased_user_leaves_no_name_and_starts_anew(void **state, bool slots)
+{
+    char alias[ID_ALIAS_LEN + 1];
+    int64_t slots_with_names = 0;
+
+    lane_fresh(state);
+    if (!slots)
+        without_slots(CAP_NONE);
+    c.cap.per_user = 6;
+    discounts(500);
+    lane_open();
+    live_a_little(ana);
+    take(bob, SLOT_REDEEMED, "b", NULL);
+    lane_close();
+    memcpy(alias, ana->alias, sizeof alias);
+    lane_open();
+    decide_erase(&d, ana, &out);
+    expect(CPN_OK);
+    assert_int_equal(last_of(ENTRY_ERASE)->before, 8);
+    assert_string_equal(last_of(ENTRY_ERASE)->alias, alias);
+    assert_int_equal(count_of(ENTRY_FORGET), slots ? 2 : 0); /* what was redeemed stays redeemed, by nobody */
+    assert_int_equal(count_of(ENTRY_CANCEL), 4);
+    decide_erase(&d, ana, &out); /* once */
+    expect(CPN_OK);
+    assert_int_equal(count_of(ENTRY_ERASE), 1);
+    /* the same user comes back in the same batch, and nothing links the two */
+    take_times(ana, 6);
+    post(ana, SLOT_REDEEMED, "one more", NULL, NULL, -1, CPN_USER_CAP_REACHED);
+    assert_string_not_equal(ana->alias, alias);
+    for (size_t i = batch->count - 6; i < batch->count; i++) {
+        assert_string_equal(batch->entries[i].alias, ana->alias);
+        assert_int_equal(batch->entries[i].before, 0);
+    }
+    lane_close();
+    assert_int_equal(ana->total, 6);
+    assert_int_equal(ana->erased_ms, 0);
+    assert_int_equal(tail.redeemed, 2 + 1 + 6);
+    assert_int_equal(tail.issued + tail.reserved, 0);
+    for (int i = 0; i < shelf.size; i++)
+        slots_with_names += shelf.slots[i].user && strcmp(shelf.slots[i].user, "ana") == 0;
+    assert_int_equal(slots_with_names, slots ? 6 : 0);
+    lane_open();
+    step(ana, ana->redemptions[0], MOVE_REVERSE, NULL, NULL, CPN_OK);
+    assert_int_equal(batch->entries[0].before, 9); /* a chain again */
+    lane_close();
+    lane_release(state);
+}
+
+static void an_erased_user_starts_anew_with_and_without_slots(void **state)
+{
+    an_erased_user_leaves_no_name_and_starts_anew(state, true);
+    an_erased_user_leaves_no_name_and_starts_anew(state, false);
+    lane_fresh(state);
+}
+
+static void an_erased_user_who_comes_back_later_is_not_linked_either(void **state)
+{
+    (void)state;
+    lane_open();
+    take(ana, SLOT_REDEEMED, "k", NULL);
+    lane_close();
+    lane_open();
+    decide_erase(&d, ana, &out);
+    lane_close();
+    assert_string_equal(ana->alias, "");
+    assert_true(ana->erased_ms > 0);
+    lane_open();
+    post(ana, SLOT_REDEEMED, "k", NULL, "no such code", -1, CPN_CODE_NOT_FOUND); /* gives a name, but writes nothing */
+    decide_erase(&d, ana, &out);
+    expect(CPN_OK);
+    assert_false(decide_changed(&d));
+    take(ana, SLOT_REDEEMED, "k", NULL); /* the old key is nobody's */
+    assert_true(out.created);
+    take(ana, SLOT_REDEEMED, "k2", NULL);
+    assert_int_equal(batch->entries[0].before, 0);
+    assert_int_equal(batch->entries[1].before, 0);
+    decide_erase(&d, ana, &out); /* and goes again, in the same batch */
+    take(ana, SLOT_REDEEMED, "k", NULL);
+    assert_true(out.created);
+    for (size_t i = 0; i < batch->count; i++)
+        assert_int_equal(batch->entries[i].before, 0);
+    lane_close();
+    assert_int_equal(ana->total, 1);
+    assert_int_equal(tail.redeemed, 4);
+}
+
+static void who_was_never_there_is_erased_without_a_trace(void **state)
+{
+    (void)state;
+    lane_open();
+    decide_erase(&d, ana, &out);
+    expect(CPN_OK);
+    post(ana, SLOT_REDEEMED, "k", NULL, "no such code", -1, CPN_CODE_NOT_FOUND);
+    decide_erase(&d, ana, &out);
+    expect(CPN_OK);
+    lane_drop();
+}
+
+static void the_slots_of_an_erased_user_must_be_at_hand(void **state)
+{
+    (void)state;
+    lane_open();
+    take_times(ana, 2);
+    lane_close();
+    lane_open();
+    d.named_count = 1;
+    decide_erase(&d, ana, &out);
+    expect(CPN_BUSY);
+    lane_drop();
+}
+
+/* ---- without slots ---- */
+
+static void what_has_no_slot_is_known_by_its_place_in_the_ledger(void **state)
+{
+    struct redemption a, b, hold;
+
+    (void)state;
+    without_slots(CAP_NONE);
+    lane_open();
+    a = take(ana, SLOT_REDEEMED, "a", NULL);
+    b = take(bob, SLOT_ISSUED, "b", NULL);
+    assert_int_equal(a.n, -8);
+    assert_int_equal(a.g, 1);
+    assert_int_equal(b.n, -8);
+    assert_int_equal(b.g, 2);
+    assert_int_equal(a.left, COUPON_NULL);
+    assert_int_equal(b.day, 2);
+    lane_close();
+    lane_open();
+    hold = step(bob, b, MOVE_RESERVE, "h", NULL, CPN_OK);
+    assert_int_equal(hold.n, -9);
+    assert_int_equal(hold.g, 1);
+    assert_int_equal(hold.from_n, -8);
+    assert_int_equal(hold.from, 2);
+    lane_close();
+    lane_open();
+    step(bob, hold, MOVE_CANCEL, NULL, NULL, CPN_OK);
+    lane_close();
+    assert_int_equal(tail.issued, 1);
+    assert_int_equal(tail.reserved, 0);
+}
+
+static void an_approximate_cap_adds_what_others_were_heard_to_have_taken(void **state)
+{
+    struct coupon next;
+
+    (void)state;
+    without_slots(CAP_APPROXIMATE);
+    c.cap.total = 10;
+    lane_open();
+    d.others_taken = 7;
+    take_times(ana, 3);
+    post(ana, SLOT_REDEEMED, "k", NULL, NULL, -1, CPN_SOLD_OUT);
+    assert_false(out.retry);
+    assert_null(out.detail);
+    step(ana, ana->redemptions[0], MOVE_REVERSE, NULL, NULL, CPN_OK);
+    take(ana, SLOT_RESERVED, "h", NULL);
+    post(ana, SLOT_REDEEMED, "k", NULL, NULL, -1, CPN_SOLD_OUT);
+    assert_true(out.retry);
+    d.others_taken = 12; /* heard late: more than the cap; what was taken stays */
+    next = c;
+    next.title = "Another";
+    decide_change(&d, &next, 1, NULL, &out);
+    expect(CPN_OK);
+    next.cap.total = 9;
+    decide_change(&d, &next, 2, NULL, &out);
+    expect(CPN_CAP_BELOW_TAKEN);
+    next.cap.total = 16;
+    decide_change(&d, &next, 2, NULL, &out);
+    expect(CPN_OK);
+    take(ana, SLOT_REDEEMED, "k", NULL);
+    post(ana, SLOT_REDEEMED, "l", NULL, NULL, -1, CPN_SOLD_OUT);
+    lane_close();
+}
+
+static void no_cap_lets_everything_through_but_the_users_own(void **state)
+{
+    (void)state;
+    without_slots(CAP_NONE);
+    c.cap.total = 1;
+    c.cap.per_user = 50;
+    c.cap.per_day = 80;
+    lane_open();
+    take_times(ana, 50);
+    post(ana, SLOT_REDEEMED, "k", NULL, NULL, -1, CPN_USER_CAP_REACHED);
+    take_times(bob, 30);
+    post(bob, SLOT_REDEEMED, "k", NULL, NULL, -1, CPN_DAILY_CAP_REACHED);
+    lane_close();
+}
+
+static void slots_are_not_made_where_there_are_none(void **state)
+{
+    (void)state;
+    without_slots(CAP_NONE);
+    generate(1, 5, CPN_CAP_EXCEEDED);
+    assert_non_null(out.detail);
+    lane_drop();
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lane_fresh, lane_release)
+    const struct CMUnitTest tests[] = {
+        TEST(events_come_once_on_the_way_down),
+        TEST(one_batch_may_raise_everything),
+        TEST(stock_that_came_back_within_the_batch_was_there),
+        TEST(replenishing_goes_on_until_it_is_done_and_is_asked_for_once),
+        TEST(nothing_is_replenished_where_nothing_should),
+        TEST(a_coupon_without_slots_has_no_stock_to_be_low),
+        TEST(one_job_at_a_time_makes_codes),
+        TEST(a_batch_gives_one_turn_at_the_most),
+        TEST(where_there_are_no_codes_nobody_needs_a_turn),
+        TEST(a_slot_is_retired_once_from_free_or_issued),
+        TEST(what_lapsed_can_be_retired),
+        TEST(a_slot_that_is_due_is_not_counted_twice),
+        TEST(a_slot_retired_from_the_stash_cannot_be_taken_by_its_code),
+        TEST(an_erased_user_starts_anew_with_and_without_slots),
+        TEST(an_erased_user_who_comes_back_later_is_not_linked_either),
+        TEST(who_was_never_there_is_erased_without_a_trace),
+        TEST(the_slots_of_an_erased_user_must_be_at_hand),
+        TEST(what_has_no_slot_is_known_by_its_place_in_the_ledger),
+        TEST(an_approximate_cap_adds_what_others_were_heard_to_have_taken),
+        TEST(no_cap_lets_everything_through_but_the_users_own),
+        TEST(slots_are_not_made_where_there_are_none),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
