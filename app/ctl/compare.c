@@ -18,16 +18,19 @@ struct field {
 
 /* The alias of a job's pseudo-user is nowhere in the ledger, and a user's is how it is found: so it is no field here. */
 static const struct field use_fields[] = {
-    ROW(use, TEXT, user),     ROW(use, INT64, version), ROW(use, INT64, seq),      ROW(use, INT64, total),
-    ROW(use, INT64, day_ms),  ROW(use, INT64, today),   ROW(use, INT64, job_step),
+    ROW(use, TEXT, user),      ROW(use, INT64, version),  ROW(use, INT64, seq),      ROW(use, INT64, total),
+    ROW(use, INT64, day_ms),   ROW(use, INT64, today),    ROW(use, INT64, erased_ms), ROW(use, INT64, job_step),
+    ROW(use, INT64, job_turn), ROW(use, INT64, job_fence),
 };
 
 static const struct field redemption_fields[] = {
     ROW(redemption, INT64, n),
     ROW(redemption, UINT32, g),
+    ROW(redemption, INT64, from_n),
     ROW(redemption, UINT32, from),
     ROW(redemption, INT64, lane),
     ROW(redemption, INT64, seq),
+    ROW(redemption, INT64, last_seq),
     ROW(redemption, INT64, ordinal),
     ROW(redemption, INT64, at_ms),
     ROW(redemption, INT64, day_ms),
@@ -37,12 +40,19 @@ static const struct field redemption_fields[] = {
     ROW(redemption, INT64, discount_minor),
     ROW(redemption, STATE, state),
     ROW(redemption, STATE, first_state),
+    ROW(redemption, INT64, first_until_ms),
+    ROW(redemption, INT64, first_discount_minor),
+    ROW(redemption, TEXT, first_order),
     ROW(redemption, INT64, left),
     ROW(redemption, INT64, day),
     ROW(redemption, INT64, user),
     ROW(redemption, INT64, user_day),
     ROW(redemption, HASH16, key),
     ROW(redemption, HASH16, fingerprint),
+    ROW(redemption, HASH16, extended_key),
+    ROW(redemption, HASH16, extended_fingerprint),
+    ROW(redemption, HASH16, spent_key),
+    ROW(redemption, HASH16, spent_fingerprint),
     ROW(redemption, TEXT, order),
     ROW(redemption, TEXT, metadata),
     ROW(redemption, TEXT, code),
@@ -54,8 +64,8 @@ static const struct field bucket_fields[] = {
 };
 
 static const struct field slot_fields[] = {
-    ROW(slot, UINT32, generation), ROW(slot, STATE, state),  ROW(slot, TEXT, user),
-    ROW(slot, INT64, at_ms),       ROW(slot, INT64, due_ms), ROW(slot, UINT32, from),
+    ROW(slot, UINT32, generation), ROW(slot, UINT32, current), ROW(slot, STATE, state), ROW(slot, TEXT, user),
+    ROW(slot, INT64, at_ms),       ROW(slot, INT64, due_ms),   ROW(slot, UINT32, from),
 };
 
 static const struct field count_fields[] = {
@@ -65,10 +75,11 @@ static const struct field count_fields[] = {
 };
 
 static const struct field head_fields[] = {
-    ROW(head, INT64, version),  ROW(head, INT64, slots),    ROW(head, INT64, due),
-    ROW(head, INT64, next_n),   ROW(head, INT64, issued),   ROW(head, INT64, reserved),
-    ROW(head, INT64, redeemed), ROW(head, INT64, ordinal),  ROW(head, INT64, discount_minor),
-    ROW(head, INT64, day_ms),   ROW(head, INT64, day_taken),
+    ROW(head, INT64, version),   ROW(head, INT64, slots),    ROW(head, INT64, due),
+    ROW(head, INT64, next_n),    ROW(head, INT64, issued),   ROW(head, INT64, reserved),
+    ROW(head, INT64, redeemed),  ROW(head, INT64, ordinal),  ROW(head, INT64, discount_minor),
+    ROW(head, INT64, day_ms),    ROW(head, INT64, day_taken), ROW(head, INT64, turn),
+    ROW(head, INT64, low_stock), ROW(head, INT64, sold_out), ROW(head, INT64, replenish_until),
 };
 
 static size_t size_of(enum type t)
@@ -163,27 +174,24 @@ void compare_use(const struct use *expected, const struct use *found, differ_fn 
         return;
     for (size_t i = 0; i < expected->count; i++) {
         const struct redemption *r = &expected->redemptions[i];
-        char prefix[64]; /* users have few: it may as well be made each time */
+        char id[REDEMPTION_ID_SIZE], prefix[REDEMPTION_ID_SIZE + 16]; /* users have few: made each time */
 
-        snprintf(prefix, sizeof prefix, "redemption %" PRId64 "-%" PRIu32 " ", r->n, r->g);
+        snprintf(prefix, sizeof prefix, "redemption %s ", redemption_id_text(r->n, r->g, r->lane, id));
         compare_rows(redemption_fields, COUNT(redemption_fields), r, &found->redemptions[i], prefix, differ, context);
     }
 }
 
-/* A name that the ledger no longer has (an erased user) is not compared. */
-static void compare_slot(const struct bucket *expected, int i, struct slot found, differ_fn *differ, void *context)
+static void compare_slot(const struct bucket *expected, int i, const struct slot *found, differ_fn *differ, void *context)
 {
     const struct slot *slot = &expected->slots[i];
     char prefix[64] = "";
 
-    if (!slot->user && slot->state != SLOT_FREE && slot->state != SLOT_RETIRED)
-        found.user = NULL;
     for (size_t f = 0; f < COUNT(slot_fields); f++) {
-        if (is_same(&slot_fields[f], slot, &found))
+        if (is_same(&slot_fields[f], slot, found))
             continue;
         if (!prefix[0])
             snprintf(prefix, sizeof prefix, "slot %" PRId64 " ", expected->b * BUCKET_SLOTS + i);
-        compare_rows(&slot_fields[f], 1, slot, &found, prefix, differ, context);
+        compare_rows(&slot_fields[f], 1, slot, found, prefix, differ, context);
     }
 }
 
@@ -198,7 +206,7 @@ void compare_bucket(const struct bucket *expected, const struct bucket *found, d
         differ(context, "free", want, have);
     }
     for (int i = 0; i < BUCKET_SLOTS; i++)
-        compare_slot(expected, i, found->slots[i], differ, context);
+        compare_slot(expected, i, &found->slots[i], differ, context);
 }
 
 void compare_counts(const struct report_counts *expected, const struct report_counts *found, differ_fn *differ,

@@ -1,0 +1,439 @@
+/*
+ * ctl/replay_check.c -- see replay_state.h: what an entry of the ledger must obey, as the slots, the users and the totals stand
+ * when it comes. What is due is said here in words of its own, not by the functions that decided it: or a mistake of theirs
+ * would be found right.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/replay_state.h"
+
+#define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000)
+
+static void entry_drift(struct replay *r, const struct batch *b, const struct entry *e, const char *field,
+                        const char *expected, const char *found)
+{
+    char where[WHERE_SIZE];
+
+    replay_drift(r, "ledger", replay_entry_place(where, b, e), field, expected, found);
+}
+
+static void expect_int(struct replay *r, const struct batch *b, const struct entry *e, const char *field,
+                       int64_t expected, int64_t found)
+{
+    char where[WHERE_SIZE];
+
+    if (expected != found)
+        replay_drift_int(r, "ledger", replay_entry_place(where, b, e), field, expected, found);
+}
+
+/* An upper bound that does not hold. */
+static void most(struct replay *r, const struct batch *b, const struct entry *e, const char *field, int64_t bound,
+                 int64_t found)
+{
+    char where[WHERE_SIZE], a[VALUE_SIZE], c[VALUE_SIZE];
+
+    if (bound == COUPON_NULL || found <= bound)
+        return;
+    snprintf(a, sizeof a, "at most %" PRId64, bound);
+    snprintf(c, sizeof c, "%" PRId64, found);
+    replay_drift(r, "caps", replay_entry_place(where, b, e), field, a, c);
+}
+
+static bool is_taking(const struct entry *e)
+{
+    return (entry_members[e->kind] & HAS_TAKING) != 0;
+}
+
+/* ---- slots ---- */
+
+#define FROM(state) (1u << (state))
+static const struct {
+    unsigned from; /* states that it may leave */
+    enum slot_move move;
+} moves[ENTRY_KIND_COUNT] = {
+    [ENTRY_ISSUE] = {FROM(SLOT_FREE), MOVE_ISSUE},
+    [ENTRY_RESERVE] = {FROM(SLOT_FREE), MOVE_RESERVE},
+    [ENTRY_REDEEM] = {FROM(SLOT_FREE), MOVE_REDEEM},
+    [ENTRY_HOLD] = {FROM(SLOT_ISSUED), MOVE_RESERVE},
+    [ENTRY_EXTEND] = {FROM(SLOT_RESERVED), MOVE_RESERVE},
+    [ENTRY_SPEND] = {FROM(SLOT_ISSUED) | FROM(SLOT_RESERVED), MOVE_REDEEM},
+    [ENTRY_CANCEL] = {FROM(SLOT_ISSUED) | FROM(SLOT_RESERVED), MOVE_CANCEL},
+    [ENTRY_EXPIRE] = {FROM(SLOT_ISSUED) | FROM(SLOT_RESERVED), MOVE_EXPIRE},
+    [ENTRY_REVERSE] = {FROM(SLOT_REDEEMED), MOVE_REVERSE},
+    [ENTRY_RETIRE] = {FROM(SLOT_FREE), MOVE_RETIRE},
+    [ENTRY_FORGET] = {FROM(SLOT_REDEEMED), SLOT_MOVE_COUNT}, /* it stays where it is */
+};
+
+static bool permits(enum slot_state state, enum entry_kind kind)
+{
+    if (!(moves[kind].from & FROM(state)))
+        return false;
+    return moves[kind].move == SLOT_MOVE_COUNT || slot_rule(state, moves[kind].move);
+}
+
+struct at_slot {
+    struct replay *replay;
+    const struct batch *batch;
+    const struct entry *entry;
+    int64_t n;
+};
+
+static void slot_drift(const struct at_slot *at, const char *field, const char *expected, const char *found)
+{
+    char where[WHERE_SIZE];
+
+    snprintf(where, sizeof where, "seq %" PRId64 " entry %zu slot %" PRId64, at->batch->head.seq,
+             (size_t)(at->entry - at->batch->entries), at->n);
+    replay_drift(at->replay, "ledger", where, field, expected, found);
+}
+
+static void slot_expect(const struct at_slot *at, const char *field, uint32_t expected, uint32_t found)
+{
+    char a[VALUE_SIZE], b[VALUE_SIZE];
+
+    if (expected == found)
+        return;
+    snprintf(a, sizeof a, "%" PRIu32, expected);
+    snprintf(b, sizeof b, "%" PRIu32, found);
+    slot_drift(at, field, a, b);
+}
+
+/* Which redemption of the slot it speaks of, and of whom. */
+static void check_holder(const struct at_slot *at, const struct slot *slot, uint64_t owner)
+{
+    const struct entry *e = at->entry;
+    bool makes = entry_makes(e->kind);
+
+    if (owner ? owner != replay_hash(e->alias) : slot->state != SLOT_FREE)
+        slot_drift(at, "owner", owner ? "the user who has it" : "nobody", e->alias);
+    slot_expect(at, "generation", makes ? slot->generation + 1 : slot->current, e->g);
+    if (e->kind != ENTRY_FORGET)
+        slot_expect(at, "from", e->kind == ENTRY_HOLD ? slot->current : makes ? 0 : slot->from, e->from);
+    if (e->from && e->from_n != at->n)
+        slot_drift(at, "from", "of the same slot", "of another");
+    if ((entry_members[e->kind] & HAS_WAS) && e->was != slot->state)
+        slot_drift(at, "was", slot_state_name((enum slot_state)slot->state), slot_state_name((enum slot_state)e->was));
+}
+
+/* Codes are not told: they are worth money. */
+static void check_code(const struct at_slot *at, const struct shelf *s)
+{
+    const struct coupon *c = at->replay->definition;
+    const struct entry *e = at->entry;
+    uint64_t code = s->codes ? s->codes[at->n % BUCKET_SLOTS] : 0;
+
+    if (!c || !is_taking(e) || !e->user) /* erased users' codes are gone from the ledger */
+        return;
+    if (c->codes.source == CODES_NONE && e->code)
+        slot_drift(at, "code", "none", "one");
+    else if (c->codes.source != CODES_NONE && !e->code)
+        slot_drift(at, "code", "the slot's", "none");
+    else if (code && replay_hash(e->code) != code)
+        slot_drift(at, "code", "the slot's", "another");
+}
+
+void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, const struct entry *e, int64_t n)
+{
+    const struct slot *slot = &s->bucket.slots[n % BUCKET_SLOTS];
+    const struct at_slot at = {r, b, e, n};
+    char expected[VALUE_SIZE];
+
+    if (n % BUCKET_SLOTS >= s->bucket.size) {
+        slot_drift(&at, "slot", "generated before", "never generated");
+        return;
+    }
+    if (!permits((enum slot_state)slot->state, e->kind)) {
+        snprintf(expected, sizeof expected, "a state that permits %s", entry_kind_name(e->kind));
+        slot_drift(&at, "state", expected, slot_state_name((enum slot_state)slot->state));
+        return;
+    }
+    if (entry_members[e->kind] & HAS_USER)
+        check_holder(&at, slot, s->owners[n % BUCKET_SLOTS]);
+    check_code(&at, s);
+}
+
+/* ---- users ---- */
+
+/* The states in which the redemption must be that the entry speaks of. */
+static unsigned redemption_from(const struct entry *e)
+{
+    return e->kind == ENTRY_HOLD || !(entry_members[e->kind] & HAS_WAS) ? moves[e->kind].from : FROM(e->was);
+}
+
+/* A hold, or an issued one, whose time has passed can only expire; erasing and retiring cancel it all the same. */
+static void check_time(struct replay *r, const struct batch *b, const struct entry *e, const struct redemption *about)
+{
+    bool late = redemption_state(about, b->head.at_ms) == SLOT_EXPIRED;
+
+    if (e->kind == ENTRY_EXPIRE && !late)
+        entry_drift(r, b, e, "time", "past its end", "before it");
+    else if (late && (e->kind == ENTRY_HOLD || e->kind == ENTRY_EXTEND || e->kind == ENTRY_SPEND))
+        entry_drift(r, b, e, "time", "before its end", "past it");
+}
+
+static void check_hold(struct replay *r, const struct batch *b, const struct entry *e, int64_t from_ms)
+{
+    int64_t at_ms = b->head.at_ms;
+
+    if (e->reserved_until_ms <= at_ms || e->reserved_until_ms > from_ms + HOLD_MOST_MS)
+        entry_drift(r, b, e, "reserved_until", "within 24 hours", e->reserved_until_ms <= at_ms ? "past" : "beyond");
+}
+
+/* What an entry repeats of the redemption that it is about. */
+static void check_repeated(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e,
+                           const struct redemption *about)
+{
+    const struct redemption *base = about->from ? use_by_slot(&u->use, about->from_n, about->from) : NULL;
+    bool falls_back = base && (e->kind == ENTRY_CANCEL || e->kind == ENTRY_EXPIRE);
+
+    if (entry_members[e->kind] & HAS_SINCE)
+        expect_int(r, b, e, "since", about->last_seq, e->since);
+    if (e->kind == ENTRY_SPEND)
+        expect_int(r, b, e, "held_minor", about->discount_minor, e->held_minor);
+    else if (entry_ends(e))
+        expect_int(r, b, e, "discount_minor", about->discount_minor, e->discount_minor);
+    if (entry_members[e->kind] & HAS_SAME_DAY)
+        expect_int(r, b, e, "same_day", about->day_ms == b->head.day_ms, e->same_day);
+    if (falls_back)
+        expect_int(r, b, e, "valid_until", base->valid_until_ms, e->valid_until_ms);
+    if (e->kind == ENTRY_EXTEND)
+        check_hold(r, b, e, about->at_ms);
+}
+
+/* The redemption that e takes further, or (a hold) stands upon. */
+static void check_about(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+{
+    bool holds = e->kind == ENTRY_HOLD;
+    const struct redemption *about =
+        holds ? use_by_slot(&u->use, e->from_n, e->from) : use_by_slot(&u->use, e->n, e->g);
+    bool issued = holds || (e->kind == ENTRY_SPEND && e->was == SLOT_ISSUED);
+
+    if (!about || about->ended_ms) {
+        entry_drift(r, b, e, "redemption", "one that stands", about ? "one that has ended" : "none");
+        return;
+    }
+    if (!(redemption_from(e) & FROM(about->state)))
+        entry_drift(r, b, e, "redemption", "in a state that permits it", slot_state_name((enum slot_state)about->state));
+    if (issued && use_hold_on(&u->use, about, b->head.at_ms))
+        entry_drift(r, b, e, "redemption", "not held", "held by another checkout");
+    check_time(r, b, e, about);
+    check_repeated(r, u, b, e, about);
+}
+
+/* What makes a redemption without a slot names it by its place. */
+static void check_id(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    bool slots = !r->definition || r->definition->cap.policy == CAP_EXACT;
+
+    if (slots != (e->n >= 0)) {
+        entry_drift(r, b, e, "slot", slots ? "one" : "none", slots ? "none" : "one");
+    } else if (!slots) {
+        expect_int(r, b, e, "n", -b->head.seq, e->n);
+        expect_int(r, b, e, "g", (e - b->entries) + 1, e->g);
+    }
+}
+
+static void check_erasure(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+{
+    for (size_t i = 0; i < u->use.count; i++)
+        if (u->use.redemptions[i].state == SLOT_ISSUED || u->use.redemptions[i].state == SLOT_RESERVED) {
+            entry_drift(r, b, e, "redemptions", "ended", "one that stands");
+            return;
+        }
+}
+
+static void check_key(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+{
+    enum key_of which;
+
+    if ((entry_members[e->kind] & HAS_KEY) && use_by_key(&u->use, e->key, &which))
+        entry_drift(r, b, e, "key", "used once", "used for another call");
+}
+
+void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+{
+    if (replay_is_job(u->key)) {
+        if ((e->kind == ENTRY_GENERATE || e->kind == ENTRY_DUE) && e->step <= u->use.job_step)
+            entry_drift(r, b, e, "step", "a later one of the job", "one that was made before");
+        return;
+    }
+    if (u->erased_seq)
+        entry_drift(r, b, e, "alias", "of nobody: erased before", e->alias);
+    expect_int(r, b, e, "before", u->use.seq, e->before);
+    check_key(r, u, b, e);
+    if (entry_makes(e->kind))
+        check_id(r, b, e);
+    if (e->kind == ENTRY_ERASE)
+        check_erasure(r, u, b, e);
+    else if (!is_taking(e))
+        check_about(r, u, b, e);
+    if (e->kind == ENTRY_HOLD || e->kind == ENTRY_RESERVE)
+        check_hold(r, b, e, b->head.at_ms);
+}
+
+void check_user_caps(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+{
+    const struct coupon *c = r->definition;
+    int64_t at_ms = b->head.at_ms, day_ms = b->head.day_ms;
+
+    if (!c || !is_taking(e))
+        return;
+    /* what has ended by itself counts no longer, even before the ledger says so */
+    most(r, b, e, "per_user", c->cap.per_user, u->use.total - use_lapsed(&u->use, at_ms));
+    most(r, b, e, "per_user_per_day", c->cap.per_user_per_day,
+         use_today(&u->use, day_ms) - use_lapsed_today(&u->use, at_ms, day_ms));
+}
+
+/* ---- the coupon as a whole ---- */
+
+/* State and window govern takings, and what is done with issued ones. */
+static void check_window(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    const struct coupon *c = r->definition;
+    bool governed = is_taking(e) || e->kind == ENTRY_HOLD || (e->kind == ENTRY_SPEND && e->was == SLOT_ISSUED);
+    int64_t at_ms = b->head.at_ms;
+    const char *why = NULL;
+
+    if (!governed)
+        return;
+    if (!c || c->state != COUPON_ACTIVE)
+        why = "a coupon that is not active";
+    else if (c->starts_at_ms != COUPON_NULL && at_ms < c->starts_at_ms)
+        why = "before it starts";
+    else if (c->ends_at_ms != COUPON_NULL && at_ms >= c->ends_at_ms)
+        why = "after it ended";
+    if (why)
+        entry_drift(r, b, e, "window", "an active coupon, in its window", why);
+}
+
+static void check_validity(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    const struct coupon *c = r->definition;
+    int64_t until_ms = 0;
+
+    if (!c || e->kind != ENTRY_ISSUE)
+        return;
+    if (c->valid_for_s != COUPON_NULL)
+        until_ms = b->head.at_ms + c->valid_for_s * 1000;
+    if (c->ends_at_ms != COUPON_NULL && (!until_ms || c->ends_at_ms < until_ms))
+        until_ms = c->ends_at_ms;
+    expect_int(r, b, e, "valid_until", until_ms, e->valid_until_ms);
+}
+
+void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,
+                  const struct entry *e)
+{
+    const struct coupon *c = r->definition;
+
+    check_window(r, b, e);
+    check_validity(r, b, e);
+    if (!c)
+        return;
+    if (c->cap.policy == CAP_EXACT)
+        most(r, b, e, "slots", after->slots - after->due, head_taken(after));
+    if (c->cap.policy == CAP_EXACT && e->kind == ENTRY_GENERATE)
+        most(r, b, e, "total", c->cap.total, after->slots - after->due);
+    if (c->cap.policy == CAP_APPROXIMATE && is_taking(e)) /* this lane's own are counted exactly */
+        most(r, b, e, "total", c->cap.total, head_taken(after));
+    if (is_taking(e))
+        most(r, b, e, "per_day", c->cap.per_day, after->day_taken);
+    if (after->discount_minor > before->discount_minor)
+        most(r, b, e, "discount_minor", c->cap.discount_minor, after->discount_minor);
+}
+
+/* A cap that was lowered made the slots above it due, in the same batch. */
+void check_definition(struct replay *r, const struct batch *b)
+{
+    const struct coupon *c = r->definition;
+
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].kind == ENTRY_DEFINE && c && c->cap.policy == CAP_EXACT)
+            most(r, b, &b->entries[i], "total", c->cap.total, b->head.slots - b->head.due);
+}
+
+/* ---- turns at making codes ---- */
+
+void check_turn(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    bool own = r->turn_job && e->job && strcmp(r->turn_job, e->job) == 0;
+    bool coded = r->definition && r->definition->codes.source != CODES_NONE;
+
+    if (e->kind == ENTRY_TURN) {
+        if (r->turn_job && !own)
+            entry_drift(r, b, e, "turn", "free", "another job's");
+        if (own && e->step < r->turn_fence)
+            entry_drift(r, b, e, "turn", "of a later runner", "of an earlier one");
+        r->turn_job = arena_strdup(&r->arena, e->job);
+        r->turn_fence = e->step;
+    } else if (e->kind == ENTRY_TURN_END) {
+        if (!own)
+            entry_drift(r, b, e, "turn", "the job's own", r->turn_job ? "another job's" : "nobody's");
+        r->turn_job = NULL;
+    } else if (e->kind == ENTRY_GENERATE && coded && !own) {
+        entry_drift(r, b, e, "turn", "the job's own", r->turn_job ? "another job's" : "nobody's");
+    }
+}
+
+/* ---- events ---- */
+
+static bool is_event(const struct entry *e)
+{
+    return e->kind == ENTRY_LOW_STOCK || e->kind == ENTRY_SOLD_OUT || e->kind == ENTRY_REPLENISH;
+}
+
+/* h: the totals after the batch without its events; most_free: the most that were free at any time in it. -1: not due; else
+ * the count that the event carries. */
+static int64_t event_due(enum entry_kind kind, const struct coupon *c, const struct head *h, int64_t most_free)
+{
+    int64_t left = head_free(h), exist = h->slots - h->due, until;
+
+    if (!c || c->state == COUPON_DELETED || c->cap.policy != CAP_EXACT)
+        return -1;
+    if (kind == ENTRY_LOW_STOCK)
+        return c->low_stock != COUPON_NULL && !h->low_stock && most_free > c->low_stock && left <= c->low_stock ? left : -1;
+    if (kind == ENTRY_SOLD_OUT)
+        return !h->sold_out && most_free > 0 && left <= 0 ? 0 : -1;
+    if (c->state != COUPON_ACTIVE || c->codes.source == CODES_IMPORTED || c->replenish.below == COUPON_NULL ||
+        h->replenish_until || left >= c->replenish.below)
+        return -1;
+    until = exist + c->replenish.add;
+    if (c->cap.total != COUPON_NULL && until > c->cap.total)
+        until = c->cap.total;
+    return until > exist ? until : -1;
+}
+
+void check_events(struct replay *r, const struct batch *b)
+{
+    static const enum entry_kind kinds[] = {ENTRY_LOW_STOCK, ENTRY_SOLD_OUT, ENTRY_REPLENISH};
+    int64_t raised[ENTRY_KIND_COUNT], others = 0, most_free = head_free(&r->head);
+    struct head h = r->head;
+    char where[WHERE_SIZE];
+
+    memset(raised, -1, sizeof raised);
+    h.seq = b->head.seq;
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        if (is_event(e)) {
+            raised[e->kind] = e->count;
+            continue;
+        }
+        others++;
+        fold_head_entry(&h, e);
+        if (head_free(&h) > most_free)
+            most_free = head_free(&h);
+    }
+    snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int64_t due = others ? event_due(kinds[i], r->definition, &h, most_free) : -1;
+
+        if (due < 0 && raised[kinds[i]] >= 0)
+            replay_drift(r, "ledger", where, entry_kind_name(kinds[i]), "no event", "one");
+        else if (due >= 0 && raised[kinds[i]] < 0)
+            replay_drift(r, "ledger", where, entry_kind_name(kinds[i]), "an event", "none");
+        else if (due != raised[kinds[i]])
+            replay_drift_int(r, "ledger", where, entry_kind_name(kinds[i]), due, raised[kinds[i]]);
+    }
+}

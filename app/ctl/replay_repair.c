@@ -1,0 +1,153 @@
+/* ctl/replay_repair.c -- see replay.h: which views must be written or removed, from how they stand to what was told. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ctl/replay_state.h"
+
+struct telling {
+    struct replay *replay;
+    bool all, superfluous; /* which of them */
+    repair_fn *tell;
+    void *context;
+};
+
+static void tell(const struct telling *t, const struct repair *repair)
+{
+    if (repair->fault && (repair->fault == FAULT_SUPERFLUOUS) == t->superfluous)
+        t->tell(t->context, repair);
+}
+
+static enum fault fault_of(const struct standing *s, bool all)
+{
+    int64_t wanted = all ? s->touched : s->needed;
+
+    if (!s->stored)
+        return wanted ? FAULT_MISSING : FAULT_NONE;
+    if (!s->touched)
+        return FAULT_SUPERFLUOUS;
+    if (s->unreadable || !s->compared || s->differs)
+        return FAULT_DIFFERENT;
+    return s->view_seq < wanted ? FAULT_BEHIND : FAULT_NONE;
+}
+
+static int64_t found_seq(const struct standing *s)
+{
+    return s->stored && !s->unreadable ? s->view_seq : -1;
+}
+
+/* ---- users ---- */
+
+/* The odd view that stands where u's own should be. */
+static struct odd_view *odd_of(const struct replay *r, const struct user *u)
+{
+    for (struct odd_view *o = r->odd_views; o; o = o->next)
+        if (strcmp(o->user, u->use.user) == 0)
+            return o;
+    return NULL;
+}
+
+static void tell_superfluous_use(const struct telling *t, const char *user, const char *alias, int64_t seq)
+{
+    struct repair repair = {.fault = FAULT_SUPERFLUOUS, .what = "users", .user = user, .alias = alias, .found_seq = seq};
+    struct user named = {.use = {.user = user}, .key = user};
+    char where[WHERE_SIZE];
+
+    repair.where = replay_user_place(where, &named, NULL);
+    tell(t, &repair);
+}
+
+static void repair_user(const struct telling *t, struct user *u)
+{
+    struct repair repair = {.what = "users", .user = u->use.user, .use = &u->use};
+    struct standing s = u->standing;
+    struct odd_view *odd;
+    char where[WHERE_SIZE];
+
+    if (s.stored && (u->erased_seq || !s.touched || !u->use.user || strcmp(u->view->user, u->use.user) != 0)) {
+        tell_superfluous_use(t, u->view->user, u->view->alias, s.view_seq);
+        s.stored = false; /* it is not this user's own */
+    }
+    if (u->erased_seq || !s.touched || !u->use.user) /* without a name nothing can be written */
+        return;
+    repair.fault = fault_of(&s, t->all);
+    repair.found_seq = found_seq(&s);
+    repair.where = replay_user_place(where, u, NULL);
+    odd = s.stored ? NULL : odd_of(t->replay, u);
+    if (odd && odd->odd == ODD_TOMBSTONE) { /* back since, though the view does not say so yet */
+        odd->settled = true;
+        repair.fault = repair.fault ? FAULT_BEHIND : FAULT_NONE;
+        repair.found_seq = odd->seq;
+    } else if (odd) {
+        odd->settled = true;
+        repair.fault = FAULT_DIFFERENT;
+        repair.found_seq = odd->odd == ODD_DOUBLE ? odd->seq : -1;
+    }
+    tell(t, &repair);
+}
+
+/* A view that cannot be read is of nobody only if it is in no part. */
+static void repair_odd(const struct telling *t)
+{
+    for (const struct odd_view *o = t->replay->odd_views; o; o = o->next)
+        if (!o->settled && (o->odd != ODD_UNREADABLE || t->replay->part.parts == 1))
+            tell_superfluous_use(t, o->user, o->alias, o->seq);
+}
+
+/* ---- the others ---- */
+
+static void repair_shelf(const struct telling *t, const struct shelf *s)
+{
+    struct repair repair = {.fault = fault_of(&s->standing, t->all), .what = "buckets", .b = s->b,
+                            .found_seq = found_seq(&s->standing), .bucket = &s->bucket};
+    char where[WHERE_SIZE];
+
+    snprintf(where, sizeof where, "bucket %" PRId64, s->b);
+    repair.where = where;
+    tell(t, &repair);
+}
+
+static void repair_definition(const struct telling *t)
+{
+    const struct replay *r = t->replay;
+    const struct standing *s = &r->definition_view.standing;
+    struct repair repair = {.fault = fault_of(s, t->all), .what = "coupons", .where = "definition",
+                            .found_seq = found_seq(s), .definition = r->definition, .seq = s->touched,
+                            .created_ms = r->first_ms, .changed_ms = r->changed_ms};
+
+    if (r->lane == 0)
+        tell(t, &repair);
+}
+
+static void repair_totals(const struct telling *t)
+{
+    char where[WHERE_SIZE], text[CLOCK_TEXT_SIZE];
+
+    for (const struct totals_repair *one = t->replay->totals.repairs; one; one = one->next) {
+        struct repair repair = {.fault = one->fault, .what = "totals", .where = where,
+                                .quarter_ms = one->row.quarter_ms, .found_seq = one->found_seq, .totals = &one->row};
+
+        snprintf(where, sizeof where, "quarter hour %s", clock_text(one->row.quarter_ms, text));
+        tell(t, &repair);
+    }
+}
+
+void replay_repairs(struct replay *r, bool all, repair_fn *fn, void *context)
+{
+    /* each pass goes by all users first: which odd views belong to somebody is known then */
+    for (int pass = 0; pass < 2; pass++) {
+        struct telling t = {r, all, pass == 0, fn, context};
+
+        for (struct user *u = r->users; u; u = u->hh.next)
+            repair_user(&t, u);
+        if (t.superfluous)
+            repair_odd(&t);
+        for (const struct shelf *s = r->shelves; s; s = s->hh.next)
+            repair_shelf(&t, s);
+        if (replay_is_first(r)) {
+            repair_definition(&t);
+            repair_totals(&t);
+        }
+    }
+}

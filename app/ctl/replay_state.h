@@ -1,0 +1,153 @@
+/*
+ * ctl/replay_state.h -- within replay: what one replay keeps, shared by
+ *          replay.c         life, views, batches, the end
+ *          replay_check.c   what an entry must obey
+ *          replay_totals.c  the reporter's totals
+ *          replay_repair.c  what would mend the views
+ */
+#ifndef CTL_REPLAY_STATE_H
+#define CTL_REPLAY_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "coupons/fold.h"
+#include "ctl/replay.h"
+
+#define WHERE_SIZE 192
+#define VALUE_SIZE 64
+
+/* What users and buckets have in common: a state that is folded, and a view that it must equal at the view's seq. */
+struct standing {
+    bool stored;       /* there is a view */
+    bool unreadable;   /* it cannot be read */
+    int64_t view_seq;
+    int64_t touched;   /* seq of the last batch that touched it */
+    int64_t needed;    /* the same, as far as the mark reaches */
+    bool compared;     /* the replay came by view_seq */
+    bool differs;      /* and found it different */
+    struct standing *next_touched; /* in this batch */
+};
+
+struct user {
+    struct standing standing; /* first: see replay.c */
+    const char *key; /* alias; for a job its pseudo-user's name */
+    struct use use;
+    const struct use *view;
+    int64_t erased_seq;  /* of the batch that erased the user; 0: none */
+    bool nameless, named; /* the ledger has entries of it without its name; with it */
+    bool maybe_back;     /* somebody was erased before it began: this may be the same person, whose version went on */
+    UT_hash_handle hh;
+};
+
+struct shelf {
+    struct standing standing; /* first: see replay.c */
+    int64_t b;
+    struct bucket bucket;
+    struct bucket *view;
+    uint64_t owners[BUCKET_SLOTS]; /* hash of the alias that has the slot; 0: nobody */
+    uint64_t forgotten;            /* bit i: slot i is redeemed, and its user was erased */
+    uint64_t *codes;               /* hash of each slot's code, 0: none; NULL: no codes were read */
+    UT_hash_handle hh;
+};
+
+/* A view of an erased user; or one that cannot be read, or is the second of its alias. */
+struct odd_view {
+    const char *user;
+    const char *alias; /* NULL: it cannot be read */
+    int64_t seq, erased_ms;
+    enum odd { ODD_TOMBSTONE, ODD_UNREADABLE, ODD_DOUBLE } odd;
+    bool settled; /* it is a tombstone of an erasure; or its user was found */
+    struct odd_view *next;
+};
+
+struct totals_repair {
+    enum fault fault;
+    int64_t found_seq;
+    struct totals_row row;
+    struct totals_repair *next;
+};
+
+struct totals_state {
+    struct totals_row *rows; /* by quarter hour; counts NULL: not readable */
+    size_t count, next;      /* next: the first row that the replay has not passed */
+    int64_t quarter_ms;      /* at hand; -1: none yet */
+    int64_t needed, last;    /* the last seq in it that counts and is below the mark; and of all */
+    struct report_counts sum, sum_needed, sum_row; /* all; up to needed; up to the row's seq */
+    bool compared, differs;
+    struct totals_repair *repairs, **repairs_end;
+};
+
+struct replay {
+    int64_t lane;
+    struct replay_part part;
+    drift_fn *report;
+    void *context;
+    struct arena arena;
+    struct buf scratch;
+    struct head head; /* of the last batch, as the ledger has it */
+    int64_t first_ms; /* of the first batch */
+    int64_t changed_ms; /* of the last one that changed the definition */
+    const struct coupon *definition;
+    int64_t codes_next_n;
+    const char *turn_job; /* whose turn at making codes it is; NULL: nobody's */
+    int64_t turn_fence;
+    int64_t erasures;
+    struct user *users;
+    struct shelf *shelves;
+    struct odd_view *odd_views;
+    struct standing *touched_users, *touched_shelves; /* by the batch at hand */
+    int64_t views_mark, totals_mark;
+    struct {
+        const struct coupon *view;
+        int64_t created_ms;
+        struct standing standing;
+    } definition_view;
+    struct totals_state totals;
+    struct replay_sums sums;
+};
+
+/* ---- reporting (replay.c) ---- */
+void replay_drift(struct replay *r, const char *what, const char *where, const char *field, const char *expected,
+                  const char *found);
+void replay_drift_int(struct replay *r, const char *what, const char *where, const char *field, int64_t expected,
+                      int64_t found);
+/* The place of a compare_*(): its context. */
+struct place {
+    struct replay *replay;
+    const char *what, *where;
+    bool differed;
+};
+void replay_differ(void *context, const char *field, const char *expected, const char *found);
+const char *replay_entry_place(char where[WHERE_SIZE], const struct batch *b, const struct entry *e);
+/* How a user is named to people. */
+const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, const char *stored);
+bool replay_is_job(const char *user);
+/* FNV-1a; never 0. */
+uint64_t replay_hash(const char *text);
+
+static inline bool replay_is_first(const struct replay *r)
+{
+    return r->part.part == 0;
+}
+
+/* ---- what an entry must obey: each before it is folded, unless it says otherwise (replay_check.c) ---- */
+void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, const struct entry *e, int64_t n);
+void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e);
+void check_user_caps(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e); /* after */
+/* before, after: the totals around e, as they follow from the entries; r->definition is in force for e. */
+void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,
+                  const struct entry *e);
+void check_turn(struct replay *r, const struct batch *b, const struct entry *e);
+/* The whole batch; r->head is the one before it, r->definition the one after it. */
+void check_events(struct replay *r, const struct batch *b);
+void check_definition(struct replay *r, const struct batch *b);
+
+/* ---- totals (replay_totals.c) ---- */
+void totals_batch(struct replay *r, const struct batch *b);
+void totals_end(struct replay *r);
+
+#endif

@@ -1,0 +1,273 @@
+/* ctl/scan.c -- see scan.h: marks, views, ledger. Codes: scan_codes.c. */
+#include "ctl/scan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define USERS_PER_PART 250000
+#define SLOTS_PER_PART 2000000
+#define PAGE_BATCHES 200
+#define PAGE_USES 500
+#define PAGE_BUCKETS 200
+#define TRIES 8 /* of one read */
+#define PAUSE_FIRST_MS 50
+
+bool scan_again(enum store_status status, int *tries)
+{
+    int64_t pause_ms = (int64_t)PAUSE_FIRST_MS << *tries;
+
+    if (status != STORE_FAILED || ++*tries >= TRIES)
+        return false;
+    nanosleep(&(struct timespec){pause_ms / 1000, pause_ms % 1000 * 1000000}, NULL);
+    return true;
+}
+
+enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
+{
+    struct batch *b = NULL;
+    size_t count = 0;
+    int tries = 0;
+    enum store_status s;
+
+    do
+        s = mongo_ledger_back(v->db.door, v->coupon, lane, INT64_MAX, 1, &b, &count);
+    while (scan_again(s, &tries));
+    *tail = (struct head){.seq = 0};
+    if (s == STORE_OK && count) {
+        *tail = b->head;
+        batch_free(b);
+    }
+    return s;
+}
+
+enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, struct stored_mark *mark)
+{
+    int tries = 0;
+    enum store_status s;
+
+    do
+        s = mongo_stored_mark(v->db.door, v->coupon, lane, kind, mark);
+    while (scan_again(s, &tries));
+    return s;
+}
+
+static enum store_status read_totals(struct scan *v, struct replay *r)
+{
+    struct totals_row *rows = NULL;
+    struct arena a;
+    size_t count = 0;
+    int tries = 0;
+    enum store_status s;
+
+    arena_init(&a, 0);
+    do
+        s = mongo_stored_totals(v->db.door, v->coupon, &a, &rows, &count);
+    while (scan_again(s, &tries));
+    if (s == STORE_OK)
+        replay_totals(r, rows, count);
+    arena_free(&a);
+    return s;
+}
+
+static enum store_status read_definition(struct scan *v, struct replay *r)
+{
+    struct stored_coupon found;
+    struct arena a;
+    int tries = 0;
+    enum store_status s;
+
+    arena_init(&a, 0);
+    do
+        s = mongo_stored_coupon(v->db.door, v->coupon, &a, &found);
+    while (scan_again(s, &tries));
+    if (s == STORE_OK)
+        replay_view_coupon(r, found.definition, found.is_there, found.seq, found.created_ms);
+    arena_free(&a);
+    return s;
+}
+
+static enum store_status read_uses(struct scan *v, struct replay *r)
+{
+    struct arena page, last;
+    const char *after = NULL;
+    size_t count;
+    enum store_status s;
+
+    arena_init(&page, 0);
+    arena_init(&last, 256);
+    do {
+        struct stored_use *uses = NULL;
+        int tries = 0;
+
+        count = 0;
+        do
+            s = mongo_stored_uses(v->db.door, v->coupon, after, PAGE_USES, &page, &uses, &count);
+        while (scan_again(s, &tries));
+        for (size_t i = 0; i < count; i++)
+            replay_view_use(r, uses[i].user, uses[i].use);
+        arena_reset(&last);
+        after = count ? arena_strdup(&last, uses[count - 1].user) : NULL;
+        arena_reset(&page);
+    } while (count > 0);
+    arena_free(&page);
+    arena_free(&last);
+    return s;
+}
+
+static enum store_status read_buckets(struct scan *v, struct replay *r, const struct replay_part *part)
+{
+    struct stored_bucket *buckets = calloc(PAGE_BUCKETS, sizeof *buckets);
+    int64_t from = replay_first_bucket(part);
+    size_t count;
+    enum store_status s;
+
+    if (!buckets)
+        abort();
+    do {
+        int tries = 0;
+
+        count = 0;
+        do
+            s = mongo_stored_buckets(v->db.door, v->coupon, from, PAGE_BUCKETS, buckets, &count);
+        while (scan_again(s, &tries));
+        for (size_t i = 0; i < count; i++) {
+            from = buckets[i].b + 1;
+            replay_view_bucket(r, buckets[i].b, buckets[i].readable ? &buckets[i].bucket : NULL);
+            if (buckets[i].readable)
+                bucket_release(&buckets[i].bucket);
+        }
+    } while (count > 0 && from < replay_end_bucket(part));
+    free(buckets);
+    return s;
+}
+
+static enum store_status read_codes(struct scan *v, struct replay *r, const struct replay_part *part)
+{
+    int64_t from = replay_first_bucket(part);
+    size_t count;
+    enum store_status s;
+
+    do {
+        struct stored_codes *codes = NULL;
+        struct arena a;
+        int tries = 0;
+
+        arena_init(&a, 0);
+        count = 0;
+        do
+            s = mongo_stored_codes(v->db.door, v->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
+        while (scan_again(s, &tries));
+        for (size_t i = 0; i < count; i++) {
+            from = codes[i].b + 1;
+            replay_codes(r, codes[i].b, codes[i].codes);
+        }
+        arena_free(&a);
+    } while (count > 0 && from < replay_end_bucket(part));
+    return s;
+}
+
+static enum store_status read_ledger(struct scan *v, struct replay *r, int64_t lane, int64_t until)
+{
+    struct batch *batches[PAGE_BATCHES];
+    int64_t after = 0;
+    enum store_status s = STORE_OK;
+
+    while (after < until) {
+        size_t count = 0;
+        int tries = 0;
+
+        do
+            s = v->db.door->ops->ledger(v->db.door, v->coupon, lane, after, PAGE_BATCHES, batches, &count);
+        while (scan_again(s, &tries));
+        if (s != STORE_OK || count == 0)
+            break;
+        for (size_t i = 0; i < count; i++) {
+            after = batches[i]->head.seq;
+            if (after <= until)
+                replay_batch(r, batches[i]);
+            batch_free(batches[i]);
+        }
+        progress_show(&v->progress, after, until);
+    }
+    return s;
+}
+
+/* A mark by which totals can be judged, or where they are to be rebuilt whole. */
+static int64_t totals_seq(const struct stored_mark *mark, const struct head *tail, bool rebuild)
+{
+    bool good = mark->is_there && mark->readable && mark->mark.seq <= tail->seq;
+
+    if (rebuild && !good)
+        return tail->seq;
+    return mark->is_there && !mark->readable ? -1 : mark->mark.seq;
+}
+
+enum store_status scan_part(struct scan *v, int64_t lane, struct replay_part part, bool rebuild, struct replay *r)
+{
+    struct stored_mark views, totals;
+    struct head before, tail;
+    enum store_status s = scan_mark(v, lane, "views", &views);
+
+    if (s == STORE_OK)
+        s = scan_mark(v, lane, "totals", &totals);
+    if (s == STORE_OK)
+        s = scan_tail(v, lane, &before);
+    if (s == STORE_OK && part.part == 0)
+        s = read_totals(v, r);
+    if (s == STORE_OK && part.part == 0 && lane == 0)
+        s = read_definition(v, r);
+    if (s == STORE_OK)
+        s = read_uses(v, r);
+    if (s == STORE_OK)
+        s = read_buckets(v, r, &part);
+    replay_codes_until(r, s == STORE_OK ? before.next_n : 0);
+    if (s == STORE_OK)
+        s = read_codes(v, r, &part);
+    if (s == STORE_OK)
+        s = scan_tail(v, lane, &tail);
+    if (s != STORE_OK)
+        return s;
+    replay_marks(r, views.is_there && !views.readable ? -1 : views.mark.seq, totals_seq(&totals, &tail, rebuild));
+    return read_ledger(v, r, lane, tail.seq);
+}
+
+unsigned scan_parts(const struct scan *v, const struct head *tail)
+{
+    int64_t by_users = tail->ordinal / USERS_PER_PART, by_slots = tail->next_n / SLOTS_PER_PART;
+    int64_t parts = v->parts_asked ? v->parts_asked : 1 + (by_users > by_slots ? by_users : by_slots);
+
+    return parts > 0 && parts < PARTS_MOST ? (unsigned)parts : PARTS_MOST;
+}
+
+struct replay_part scan_part_of(unsigned part, unsigned parts, const struct head *tail)
+{
+    return (struct replay_part){part, parts, parts > 1 ? bucket_of(tail->next_n) / parts + 1 : 0};
+}
+
+/* The least of what each collection has next. */
+enum store_status scan_next_coupon(struct scan *v, const char *after, char id[COUPON_ID_MAX + 1])
+{
+    char last[COUPON_ID_MAX + 1];
+    enum store_status s = STORE_OK;
+
+    snprintf(last, sizeof last, "%s", after);
+    id[0] = '\0';
+    for (size_t i = 0; i <= mongo_view_collections_count && s == STORE_OK; i++) {
+        const char *collection = i < mongo_view_collections_count ? mongo_view_collections[i] : "ledger", *next = NULL;
+        struct arena a;
+        int tries = 0;
+
+        arena_init(&a, 256);
+        do
+            s = mongo_next_coupon(v->db.door, collection, last[0] ? last : NULL, &a, &next);
+        while (scan_again(s, &tries));
+        if (s == STORE_OK && next && strcmp(next, DIRECTORY_OF_CODES) == 0) /* no coupon: what comes after it? */
+            s = mongo_next_coupon(v->db.door, collection, DIRECTORY_OF_CODES, &a, &next);
+        if (s == STORE_OK && next && (!id[0] || strcmp(next, id) < 0))
+            snprintf(id, COUPON_ID_MAX + 1, "%s", next);
+        arena_free(&a);
+    }
+    return s;
+}

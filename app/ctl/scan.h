@@ -1,0 +1,66 @@
+/*
+ * ctl/scan.h -- reading a coupon for ctl/replay.h: its views, codes and ledger, in the order that makes no false drift.
+ *
+ * Order    marks and the tail, then totals, definition, users, buckets and codes, then the ledger up to the tail as it stands
+ *          after them: so no view is ahead of what is replayed, and traffic makes no drift
+ * Memory   a large coupon is gone through in parts, each of which reads its views and the ledger anew
+ * Errors   as store/store.h; each read is tried for some seconds
+ */
+#ifndef CTL_SCAN_H
+#define CTL_SCAN_H
+
+#include "ctl/direct.h"
+#include "ctl/progress.h"
+#include "ctl/replay.h"
+#include "store/reconcile.h"
+
+#define PARTS_MOST 100000
+
+struct scan {
+    struct direct db;
+    const char *coupon;  /* at hand */
+    int64_t parts_asked; /* 0: by size */
+    struct progress progress;
+};
+
+/* True: the call, which gave status, is to be made again: after a pause that grows. *tries begins at 0. */
+bool scan_again(enum store_status status, int *tries);
+
+/* The lane's last batch's totals; all zero when it has none. */
+enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail);
+enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, struct stored_mark *mark);
+
+/* Tell r everything of its part. rebuild: totals whose mark is of no use are wanted up to the tail. */
+enum store_status scan_part(struct scan *v, int64_t lane, struct replay_part part, bool rebuild, struct replay *r);
+
+/* Into how many parts the lane is to be gone through: the i-th is scan_part_of(). */
+unsigned scan_parts(const struct scan *v, const struct head *tail);
+struct replay_part scan_part_of(unsigned part, unsigned parts, const struct head *tail);
+
+/* The next coupon after `after` ("": the first) that has a ledger or any view, into id; "": there is none. */
+enum store_status scan_next_coupon(struct scan *v, const char *after, char id[COUPON_ID_MAX + 1]);
+
+/* What is wrong with the code of a slot, or with what leads to it. */
+enum code_fault {
+    CODE_INVALID,
+    CODE_DOUBLE,       /* slot `other` has it too */
+    LOOK_UP_MISSING,
+    LOOK_UP_DIFFERENT, /* it says `other` */
+    LOOK_UP_STALE,     /* of a code that is at no slot; harmless */
+    DIRECTORY_MISSING,
+    DIRECTORY_DIFFERENT /* it says that the coupon `owner` has the code */
+};
+struct code_finding {
+    enum code_fault fault;
+    int64_t n, other;
+    const char *code; /* normalised, as it is looked up */
+    const char *owner;
+    int64_t w;        /* of its bucket */
+};
+typedef void code_finding_fn(void *context, const struct code_finding *f);
+
+/* Go through the codes of slots below next_n of c, which has codes. stale: also look for stale look-ups. Constant memory. */
+enum store_status scan_codes(struct scan *v, const struct coupon *c, int64_t next_n, bool stale, code_finding_fn *fn,
+                             void *context);
+
+#endif

@@ -1,0 +1,221 @@
+/*
+ * ctl/scan_codes.c -- see scan.h: the codes of a coupon, bucket by bucket, against their look-ups.
+ *
+ * Why it suffices  a look-up names one slot: so if every code is looked up to its own slot, no two slots have the same
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coupons/code.h"
+#include "ctl/scan.h"
+
+#define PAGE_BUCKETS 64
+#define PAGE_CODES (PAGE_BUCKETS * BUCKET_SLOTS)
+
+struct code_scan {
+    struct scan *scan;
+    const struct coupon *coupon;
+    int64_t next_n;
+    code_finding_fn *fn;
+    void *context;
+    struct arena arena; /* of the page */
+    struct stored_look_up *look_ups;
+    struct code_finding *found; /* one per look-up */
+    size_t count;
+    int64_t matched; /* look-ups that are right */
+};
+
+static void tell(const struct code_scan *c, const struct code_finding *f, enum code_fault fault)
+{
+    struct code_finding one = *f;
+
+    one.fault = fault;
+    c->fn(c->context, &one);
+}
+
+static bool is_code(const struct code_scan *c, const char *code, const char *normal)
+{
+    char form[CODE_MAX + 1];
+
+    return code && code_normalise(code, (enum codes_match)c->coupon->codes.match, form) && strcmp(form, normal) == 0;
+}
+
+/* True where slot n has the code that is looked up by `normal`; *s: whether that could be read. */
+static bool slot_has(struct code_scan *c, int64_t n, const char *normal, enum store_status *s)
+{
+    struct bucket_codes_read read = {.coupon = c->coupon->id, .b = bucket_of(n)};
+    int tries = 0;
+
+    do
+        *s = c->scan->db.door->ops->bucket_codes(c->scan->db.door, &c->arena, &read, 1);
+    while (scan_again(*s, &tries));
+    return *s == STORE_OK && is_code(c, read.codes[n % BUCKET_SLOTS], normal);
+}
+
+/* The codes of a bucket, normalised, go to the page. */
+static void add_bucket(struct code_scan *c, const struct stored_codes *bucket)
+{
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        int64_t n = bucket->b * BUCKET_SLOTS + i;
+        struct code_finding f = {.n = n, .other = -1, .w = bucket->w};
+        char form[CODE_MAX + 1];
+
+        if (!bucket->codes[i] || n >= c->next_n)
+            continue;
+        if (!code_normalise(bucket->codes[i], (enum codes_match)c->coupon->codes.match, form)) {
+            tell(c, &f, CODE_INVALID);
+            continue;
+        }
+        f.code = arena_strdup(&c->arena, form);
+        c->look_ups[c->count].code = f.code;
+        c->found[c->count++] = f;
+    }
+}
+
+static enum store_status check_look_ups(struct code_scan *c)
+{
+    int tries = 0;
+    enum store_status s;
+
+    do
+        s = mongo_stored_look_ups(c->scan->db.door, c->coupon->id, &c->arena, c->look_ups, c->count);
+    while (scan_again(s, &tries));
+    for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
+        struct code_finding *f = &c->found[i];
+
+        f->other = c->look_ups[i].n;
+        if (f->other == f->n)
+            c->matched++;
+        else if (f->other < 0)
+            tell(c, f, LOOK_UP_MISSING);
+        else if (f->other < c->next_n && slot_has(c, f->other, f->code, &s))
+            tell(c, f, CODE_DOUBLE);
+        else if (s == STORE_OK)
+            tell(c, f, LOOK_UP_DIFFERENT);
+    }
+    return s;
+}
+
+/* In the service's directory codes stand in a form of its own. */
+static enum store_status check_directory(struct code_scan *c)
+{
+    char form[CODE_MAX + 1];
+    int tries = 0;
+    enum store_status s;
+
+    for (size_t i = 0; i < c->count; i++) {
+        mongo_directory_form(c->found[i].code, form);
+        c->found[i].code = c->look_ups[i].code = arena_strdup(&c->arena, form);
+    }
+    do
+        s = mongo_stored_look_ups(c->scan->db.door, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count);
+    while (scan_again(s, &tries));
+    for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
+        struct code_finding *f = &c->found[i];
+
+        f->owner = c->look_ups[i].owner;
+        if (!f->owner)
+            tell(c, f, DIRECTORY_MISSING);
+        else if (strcmp(f->owner, c->coupon->id) != 0)
+            tell(c, f, DIRECTORY_DIFFERENT);
+    }
+    return s;
+}
+
+static enum store_status check_codes(struct code_scan *c)
+{
+    int64_t from = 0;
+    size_t count;
+    enum store_status s;
+
+    do {
+        struct stored_codes *buckets = NULL;
+        int tries = 0;
+
+        arena_reset(&c->arena);
+        count = c->count = 0;
+        do
+            s = mongo_stored_codes(c->scan->db.door, c->coupon->id, from, PAGE_BUCKETS, &c->arena, &buckets, &count);
+        while (scan_again(s, &tries));
+        for (size_t i = 0; i < count; i++) {
+            from = buckets[i].b + 1;
+            add_bucket(c, &buckets[i]);
+        }
+        if (s == STORE_OK && c->count)
+            s = check_look_ups(c);
+        if (s == STORE_OK && c->count && c->coupon->codes.unique == UNIQUE_SERVICE)
+            s = check_directory(c);
+        progress_show(&c->scan->progress, from * BUCKET_SLOTS, c->next_n);
+    } while (s == STORE_OK && count > 0 && from * BUCKET_SLOTS < c->next_n);
+    return s;
+}
+
+/* Those of a page of look-ups whose slot has another code. */
+static enum store_status check_stale_page(struct code_scan *c, const struct stored_look_up *items, size_t count)
+{
+    struct bucket_codes_read reads[PAGE_BUCKETS];
+    int tries = 0;
+    enum store_status s;
+
+    for (size_t i = 0; i < count; i++)
+        reads[i] = (struct bucket_codes_read){.coupon = c->coupon->id, .b = items[i].n < 0 ? 0 : bucket_of(items[i].n)};
+    do
+        s = c->scan->db.door->ops->bucket_codes(c->scan->db.door, &c->arena, reads, count);
+    while (scan_again(s, &tries));
+    for (size_t i = 0; i < count && s == STORE_OK; i++) {
+        struct code_finding f = {.n = items[i].n, .other = items[i].n, .code = items[i].code};
+
+        if (f.n >= 0 && f.n < c->next_n && !is_code(c, reads[i].codes[f.n % BUCKET_SLOTS], f.code))
+            tell(c, &f, LOOK_UP_STALE);
+    }
+    return s;
+}
+
+/* Look-ups of announced slots that have another code: left over by whoever lost its turn. Only where there are too many. */
+static enum store_status check_stale(struct code_scan *c)
+{
+    char after[CODE_MAX + 1] = "";
+    int64_t all;
+    size_t count;
+    enum store_status s = mongo_count_look_ups(c->scan->db.door, c->coupon->id, c->next_n, &all);
+
+    if (s != STORE_OK || all <= c->matched)
+        return s;
+    do {
+        struct stored_look_up *items = NULL;
+        int tries = 0;
+
+        arena_reset(&c->arena);
+        count = 0;
+        do
+            s = mongo_stored_look_ups_from(c->scan->db.door, c->coupon->id, after[0] ? after : NULL, PAGE_BUCKETS,
+                                           &c->arena, &items, &count);
+        while (scan_again(s, &tries));
+        if (count)
+            snprintf(after, sizeof after, "%s", items[count - 1].code);
+        if (s == STORE_OK && count)
+            s = check_stale_page(c, items, count);
+    } while (s == STORE_OK && count > 0);
+    return s;
+}
+
+enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_t next_n, bool stale, code_finding_fn *fn,
+                             void *context)
+{
+    struct code_scan c = {.scan = v, .coupon = coupon, .next_n = next_n, .fn = fn, .context = context};
+    enum store_status s;
+
+    c.look_ups = calloc(PAGE_CODES, sizeof *c.look_ups);
+    c.found = calloc(PAGE_CODES, sizeof *c.found);
+    if (!c.look_ups || !c.found)
+        abort();
+    arena_init(&c.arena, 0);
+    s = check_codes(&c);
+    if (s == STORE_OK && stale)
+        s = check_stale(&c);
+    arena_free(&c.arena);
+    free(c.found);
+    free(c.look_ups);
+    return s;
+}

@@ -1,0 +1,686 @@
+/* store/reconcile.c -- see reconcile.h: the views as they are stored, and writing them over. */
+#include "store/reconcile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/codec.h"
+#include "store/codes.h"
+#include "store/door.h"
+#include "store/members.h"
+
+#define ALL_KEYS 0
+
+/* A list in an arena that grows. */
+static void *one_more(struct arena *a, void *items, size_t count, size_t *capacity, size_t size)
+{
+    void *larger;
+
+    if (count < *capacity)
+        return items;
+    *capacity = *capacity ? *capacity * 2 : 64;
+    larger = arena_array(a, *capacity, size);
+    if (count)
+        memcpy(larger, items, count * size);
+    return larger;
+}
+
+/* ---- other processes ---- */
+
+void mongo_name_process(const char *name)
+{
+    mongoc_init();
+    mongoc_handshake_data_append(name, NULL, NULL);
+}
+
+/* A named process has more than the driver's own name in its handshake. The first page of the answer is enough. */
+enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, const char **where)
+{
+    AUTO_BCON command = BCON_NEW(
+        "aggregate", BCON_INT32(1), "cursor", "{", "}", "pipeline", "[",
+        "{", "$currentOp", "{", "allUsers", BCON_BOOL(true), "idleConnections", BCON_BOOL(true), "}", "}",
+        "{", "$match", "{", "appName", BCON_UTF8("coupons"), "clientMetadata.driver.name", BCON_UTF8("mongoc"), "}", "}",
+        "{", "$project", "{", "client", BCON_INT32(1), "}", "}", "]");
+    bson_error_t error = {0};
+    bson_t cursor, page, row;
+    const char *client;
+    bson_iter_t it;
+
+    *count = 0;
+    *where = NULL;
+    AUTO_BSON reply;
+    if (!door_run_on(door_of(s), "admin", command, &reply, &error) || !find_document(&reply, "cursor", &cursor) ||
+        !find_array(&cursor, "firstBatch", &page) || !bson_iter_init(&it, &page))
+        return STORE_FAILED;
+    for (; bson_iter_next(&it); ++*count)
+        if (!*where && get_document(&it, &row) && find_text(&row, "client", &client))
+            *where = arena_strdup(a, client);
+    return STORE_OK;
+}
+
+enum store_status mongo_operation_time(struct store *s, struct store_time *now)
+{
+    AUTO_BCON command = BCON_NEW("ping", BCON_INT32(1));
+    AUTO_BSON reply;
+
+    *now = (struct store_time){0};
+    if (!door_run(door_of(s), command, &reply))
+        return STORE_FAILED;
+    reply_time(&reply, now);
+    return STORE_OK;
+}
+
+/* ---- finding what a collection has of a coupon ---- */
+
+/* {_id: {$gt or $gte: {c, <name>: after}, $lt: {c, <name>: MaxKey}}}; after: text, or a number from number on, or nothing. */
+static void begin_find(bson_t *command, struct door *d, const char *collection, const char *coupon, const char *name,
+                       const char *text, const int64_t *number)
+{
+    bson_t filter, range, id;
+
+    BSON_APPEND_UTF8(command, "find", collection);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
+    bson_append_document_begin(&range, number ? "$gte" : "$gt", -1, &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    if (text)
+        bson_append_utf8(&id, name, -1, text, -1);
+    else if (number)
+        bson_append_int64(&id, name, -1, *number);
+    bson_append_document_end(&range, &id);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    bson_append_maxkey(&id, name, -1);
+    bson_append_document_end(&range, &id);
+    bson_append_document_end(&filter, &range);
+    door_add_coupon(d, &filter, coupon);
+    bson_append_document_end(command, &filter);
+}
+
+static enum store_status find_sorted(struct door *d, bson_t *command, size_t most, door_row *row, void *context)
+{
+    bson_t sort;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
+    BSON_APPEND_INT32(&sort, "_id", 1);
+    bson_append_document_end(command, &sort);
+    if (most)
+        BSON_APPEND_INT64(command, "limit", (int64_t)most);
+    door_read_options(d, command, (struct store_time){0}, most);
+    return door_read(d, command, row, context);
+}
+
+struct use_list {
+    struct stored_use *items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+/* What has an _id that is none of ours cannot be named, nor written over: it is nobody's view, and passed over. */
+static bool use_row(const bson_t *doc, void *context)
+{
+    struct use_list *list = context;
+    const char *coupon, *user;
+
+    if (!codec_id_text(doc, "u", &coupon, &user))
+        return true;
+    list->items = one_more(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
+    list->items[list->count++] =
+        (struct stored_use){arena_strdup(list->arena, user), codec_use_get(doc, list->arena, NULL)};
+    return true;
+}
+
+enum store_status mongo_stored_uses(struct store *s, const char *coupon, const char *after, size_t most, struct arena *a,
+                                    struct stored_use **items, size_t *count)
+{
+    struct use_list list = {.arena = a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
+
+    begin_find(&command, door_of(s), "users", coupon, "u", after, NULL);
+    status = find_sorted(door_of(s), &command, most, use_row, &list);
+    *items = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+struct bucket_list {
+    struct stored_bucket *items;
+    size_t count;
+};
+
+static bool bucket_row(const bson_t *doc, void *context)
+{
+    struct bucket_list *list = context;
+    struct stored_bucket *item = &list->items[list->count];
+    const char *coupon;
+
+    if (!codec_id_int(doc, "b", &coupon, &item->b) || item->b < 0)
+        return true;
+    item->readable = codec_bucket_get(doc, &item->bucket);
+    list->count++;
+    return true;
+}
+
+enum store_status mongo_stored_buckets(struct store *s, const char *coupon, int64_t from, size_t most,
+                                       struct stored_bucket *items, size_t *count)
+{
+    struct bucket_list list = {items, 0};
+    AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
+
+    begin_find(&command, door_of(s), "buckets", coupon, "b", NULL, &from);
+    status = find_sorted(door_of(s), &command, most, bucket_row, &list);
+    while (status != STORE_OK && list.count > 0)
+        if (items[--list.count].readable)
+            bucket_release(&items[list.count].bucket);
+    *count = list.count;
+    return status;
+}
+
+struct codes_list {
+    struct stored_codes *items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+static bool codes_row(const bson_t *doc, void *context)
+{
+    struct codes_list *list = context;
+    const char *coupon, *codes[BUCKET_SLOTS];
+    struct stored_codes item = {.b = 0};
+
+    if (!codec_id_int(doc, "b", &coupon, &item.b))
+        return true;
+    if (!find_int(doc, "w", &item.w) || !code_bucket_get(doc, codes))
+        memset(codes, 0, sizeof codes);
+    for (int i = 0; i < BUCKET_SLOTS; i++)
+        item.codes[i] = arena_strdup(list->arena, codes[i]);
+    list->items = one_more(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
+    list->items[list->count++] = item;
+    return true;
+}
+
+enum store_status mongo_stored_codes(struct store *s, const char *coupon, int64_t from, size_t most, struct arena *a,
+                                     struct stored_codes **items, size_t *count)
+{
+    struct codes_list list = {.arena = a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
+
+    begin_find(&command, door_of(s), "code_buckets", coupon, "b", NULL, &from);
+    status = find_sorted(door_of(s), &command, most, codes_row, &list);
+    *items = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+struct coupon_read {
+    struct stored_coupon *out;
+    struct arena *arena;
+};
+
+static bool coupon_row(const bson_t *doc, void *context)
+{
+    const struct coupon_read *r = context;
+
+    r->out->is_there = true;
+    r->out->definition = codec_coupon_get(doc, r->arena, &r->out->seq);
+    if (!find_time(doc, "created", &r->out->created_ms))
+        r->out->created_ms = -1;
+    return true;
+}
+
+enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struct arena *a, struct stored_coupon *out)
+{
+    struct coupon_read read = {out, a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter;
+
+    *out = (struct stored_coupon){.created_ms = -1};
+    BSON_APPEND_UTF8(&command, "find", "coupons");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_UTF8(&filter, "_id", coupon);
+    bson_append_document_end(&command, &filter);
+    door_read_options(door_of(s), &command, (struct store_time){0}, 0);
+    return door_read(door_of(s), &command, coupon_row, &read);
+}
+
+struct totals_list {
+    struct totals_row *items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+static bool totals_row(const bson_t *doc, void *context)
+{
+    struct totals_list *list = context;
+    struct totals_row row = {.lane = 0};
+    struct report_counts counts = {0};
+    bson_t id;
+
+    if (!find_document(doc, "_id", &id) || !find_int(&id, "l", &row.lane) || !find_time(&id, "at", &row.quarter_ms))
+        return true;
+    if (find_int(doc, "seq", &row.seq) && members_read(doc, report_members, report_members_count, 0, &counts, NULL)) {
+        row.counts = arena_alloc(list->arena, sizeof *row.counts);
+        *row.counts = counts;
+    }
+    list->items = one_more(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
+    list->items[list->count++] = row;
+    return true;
+}
+
+enum store_status mongo_stored_totals(struct store *s, const char *coupon, struct arena *a, struct totals_row **rows,
+                                      size_t *count)
+{
+    struct totals_list list = {.arena = a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
+
+    begin_find(&command, door_of(s), "totals", coupon, "l", NULL, NULL);
+    status = find_sorted(door_of(s), &command, ALL_KEYS, totals_row, &list);
+    *rows = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+static void put_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind)
+{
+    bson_t id;
+
+    bson_append_document_begin(doc, name, -1, &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    BSON_APPEND_INT64(&id, "l", lane);
+    BSON_APPEND_UTF8(&id, "kind", kind);
+    bson_append_document_end(doc, &id);
+}
+
+static bool mark_row(const bson_t *doc, void *context)
+{
+    struct stored_mark *out = context;
+    bson_iter_t it;
+
+    out->is_there = true;
+    if (!find_int(doc, "seq", &out->mark.seq) || !bson_iter_init_find(&it, doc, "time") ||
+        !BSON_ITER_HOLDS_TIMESTAMP(&it))
+        return true;
+    bson_iter_timestamp(&it, &out->mark.when.seconds, &out->mark.when.increment);
+    out->readable = true;
+    return true;
+}
+
+enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t lane, const char *kind,
+                                    struct stored_mark *out)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter;
+
+    *out = (struct stored_mark){.is_there = false};
+    BSON_APPEND_UTF8(&command, "find", "marks");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    put_mark_id(&filter, "_id", coupon, lane, kind);
+    bson_append_document_end(&command, &filter);
+    door_read_options(door_of(s), &command, (struct store_time){0}, 0);
+    return door_read(door_of(s), &command, mark_row, out);
+}
+
+/* ---- look-ups of codes ---- */
+
+enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, struct arena *a, struct stored_look_up *items,
+                                        size_t count)
+{
+    struct look_up *found = calloc(count + 1, sizeof *found);
+    enum store_status status;
+
+    if (!found)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        found[i] = (struct look_up){.coupon = coupon, .code = items[i].code};
+    status = codes_find(door_of(s), (struct store_time){0}, found, count);
+    for (size_t i = 0; i < count; i++) {
+        items[i].n = found[i].found ? found[i].n : -1;
+        items[i].owner = found[i].found && found[i].owner[0] ? arena_strdup(a, found[i].owner) : NULL;
+    }
+    free(found);
+    return status;
+}
+
+struct look_up_list {
+    struct stored_look_up *items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+static bool look_up_row(const bson_t *doc, void *context)
+{
+    struct look_up_list *list = context;
+    struct stored_look_up item = {.n = -1};
+    const char *coupon, *code;
+
+    if (!codec_id_text(doc, "code", &coupon, &code))
+        return true;
+    item.code = arena_strdup(list->arena, code);
+    if (!find_int(doc, "n", &item.n))
+        item.n = -1;
+    list->items = one_more(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
+    list->items[list->count++] = item;
+    return true;
+}
+
+enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon, const char *after, size_t most,
+                                             struct arena *a, struct stored_look_up **items, size_t *count)
+{
+    struct look_up_list list = {.arena = a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    enum store_status status;
+
+    begin_find(&command, door_of(s), "codes", coupon, "code", after, NULL);
+    status = find_sorted(door_of(s), &command, most, look_up_row, &list);
+    *items = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+static bool count_row(const bson_t *doc, void *context)
+{
+    return find_int(doc, "count", context);
+}
+
+enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int64_t next_n, int64_t *count)
+{
+    AUTO_BCON command = BCON_NEW(
+        "aggregate", BCON_UTF8("codes"), "cursor", "{", "}", "pipeline", "[",
+        "{", "$match", "{", "_id", "{", "$gt", "{", "c", BCON_UTF8(coupon), "}", "$lt", "{", "c", BCON_UTF8(coupon), "code",
+        BCON_MAXKEY, "}", "}", "_id.c", BCON_UTF8(coupon), "n", "{", "$lt", BCON_INT64(next_n), "}", "}", "}",
+        "{", "$count", BCON_UTF8("count"), "}", "]");
+
+    *count = 0;
+    return door_read(door_of(s), command, count_row, count);
+}
+
+void mongo_directory_form(const char *code, char form[CODE_MAX + 1])
+{
+    codes_directory_form(code, form);
+}
+
+/* ---- coupons that have views ---- */
+
+const char *const mongo_view_collections[] = {"coupons", "users", "buckets", "totals", "marks", "codes"};
+const size_t mongo_view_collections_count = sizeof mongo_view_collections / sizeof *mongo_view_collections;
+
+struct next_read {
+    struct arena *arena;
+    const char *id;
+};
+
+static bool next_row(const bson_t *doc, void *context)
+{
+    struct next_read *r = context;
+    const char *id;
+    bson_t key;
+
+    if (find_text(doc, "_id", &id) || (find_document(doc, "_id", &key) && find_text(&key, "c", &id)))
+        r->id = arena_strdup(r->arena, id);
+    return true;
+}
+
+/* By the index on _id, past everything that the last one has. */
+enum store_status mongo_next_coupon(struct store *s, const char *collection, const char *after, struct arena *a,
+                                    const char **id)
+{
+    bool whole = strcmp(collection, mongo_view_collections[0]) == 0; /* the coupon alone is the _id */
+    struct next_read read = {a, NULL};
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, range, key;
+    enum store_status status;
+
+    BSON_APPEND_UTF8(&command, "find", collection);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    if (after) {
+        BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
+        if (whole) {
+            BSON_APPEND_UTF8(&range, "$gt", after);
+        } else {
+            BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &key);
+            BSON_APPEND_UTF8(&key, "c", after);
+            BSON_APPEND_MAXKEY(&key, "x");
+            bson_append_document_end(&range, &key);
+        }
+        bson_append_document_end(&filter, &range);
+    }
+    bson_append_document_end(&command, &filter);
+    status = find_sorted(door_of(s), &command, 1, next_row, &read);
+    *id = read.id;
+    return status;
+}
+
+/* ---- writing ---- */
+
+static void use_id(bson_t *doc, const struct mend *m)
+{
+    codec_use_id(doc, "_id", m->coupon, m->user);
+}
+
+static void bucket_id(bson_t *doc, const struct mend *m)
+{
+    codec_bucket_id(doc, "_id", m->coupon, m->b);
+}
+
+static void coupon_id(bson_t *doc, const struct mend *m)
+{
+    BSON_APPEND_UTF8(doc, "_id", m->coupon);
+}
+
+static void totals_id(bson_t *doc, const struct mend *m)
+{
+    bson_t id;
+
+    BSON_APPEND_DOCUMENT_BEGIN(doc, "_id", &id);
+    BSON_APPEND_UTF8(&id, "c", m->coupon);
+    BSON_APPEND_INT64(&id, "l", m->lane);
+    BSON_APPEND_DATE_TIME(&id, "at", m->quarter_ms);
+    bson_append_document_end(doc, &id);
+}
+
+static void mark_id(bson_t *doc, const struct mend *m)
+{
+    put_mark_id(doc, "_id", m->coupon, m->lane, m->mark_kind);
+}
+
+static void look_up_id(bson_t *doc, const struct mend *m)
+{
+    codes_put_id(doc, "_id", m->coupon, m->code);
+}
+
+static void directory_id(bson_t *doc, const struct mend *m)
+{
+    codes_put_id(doc, "_id", DIRECTORY, m->code);
+}
+
+static void set_use(bson_t *set, const struct mend *m)
+{
+    bson_t view;
+
+    BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
+    codec_use_put(&view, m->use);
+    bson_append_document_end(set, &view);
+}
+
+static void set_bucket(bson_t *set, const struct mend *m)
+{
+    bson_t view;
+
+    BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
+    codec_bucket_put(&view, m->bucket);
+    bson_append_document_end(set, &view);
+}
+
+static void set_coupon(bson_t *set, const struct mend *m)
+{
+    bson_t view;
+
+    BSON_APPEND_DATE_TIME(set, "created", m->created_ms);
+    BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
+    codec_coupon_put(&view, m->definition, m->seq, m->changed_ms);
+    bson_append_document_end(set, &view);
+}
+
+static void set_totals(bson_t *set, const struct mend *m)
+{
+    BSON_APPEND_INT64(set, "seq", m->seq);
+    members_write(set, report_members, report_members_count, 0, m->counts);
+}
+
+static void set_mark(bson_t *set, const struct mend *m)
+{
+    BSON_APPEND_INT64(set, "seq", m->seq);
+    BSON_APPEND_TIMESTAMP(set, "time", m->when.seconds, m->when.increment);
+}
+
+static void set_look_up(bson_t *set, const struct mend *m)
+{
+    put_int(set, "n", m->n);
+    put_int(set, "w", m->w);
+}
+
+static void set_directory(bson_t *set, const struct mend *m)
+{
+    BSON_APPEND_UTF8(set, "o", m->coupon);
+    put_int(set, "w", m->w);
+}
+
+static const struct mend_row {
+    const char *collection;
+    void (*put_id)(bson_t *doc, const struct mend *m);
+    void (*put_set)(bson_t *set, const struct mend *m);
+    const char *guard; /* the field that must still be found_seq */
+} mend_rows[MEND_KIND_COUNT] = {
+    [MEND_USE] = {"users", use_id, set_use, "view.seq"},
+    [MEND_BUCKET] = {"buckets", bucket_id, set_bucket, "view.seq"},
+    [MEND_COUPON] = {"coupons", coupon_id, set_coupon, "view.seq"},
+    [MEND_TOTALS] = {"totals", totals_id, set_totals, "seq"},
+    [MEND_MARK] = {"marks", mark_id, set_mark, "seq"},
+    [MEND_LOOK_UP] = {"codes", look_up_id, set_look_up, "n"},
+    [MEND_DIRECTORY] = {"codes", directory_id, set_directory, "w"},
+};
+
+static void put_filter(bson_t *parent, const struct mend *m)
+{
+    const struct mend_row *row = &mend_rows[m->kind];
+    bson_t filter, none;
+
+    BSON_APPEND_DOCUMENT_BEGIN(parent, "q", &filter);
+    row->put_id(&filter, m);
+    if (m->guarded && m->found_seq >= 0) {
+        bson_append_int64(&filter, row->guard, -1, m->found_seq);
+    } else if (m->guarded) {
+        bson_append_document_begin(&filter, row->guard, -1, &none);
+        BSON_APPEND_BOOL(&none, "$exists", false);
+        bson_append_document_end(&filter, &none);
+    }
+    if (m->remove && m->alias)
+        BSON_APPEND_UTF8(&filter, "view.alias", m->alias);
+    bson_append_document_end(parent, &filter);
+}
+
+static void put_update(bson_t *update, const struct mend *m)
+{
+    bson_t sub, set;
+
+    put_filter(update, m);
+    BSON_APPEND_DOCUMENT_BEGIN(update, "u", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
+    mend_rows[m->kind].put_set(&set, m);
+    bson_append_document_end(&sub, &set);
+    bson_append_document_end(update, &sub);
+    /* a guard that finds something else meets its _id, and is refused as a duplicate */
+    BSON_APPEND_BOOL(update, "upsert", !m->guarded || m->found_seq < 0);
+}
+
+static void put_delete(bson_t *one, const struct mend *m)
+{
+    put_filter(one, m);
+    BSON_APPEND_INT32(one, "limit", 1);
+}
+
+/* One command for those of one kind, removals or not, from *next on, as many as fit. */
+static enum store_status send_some(struct door *d, enum mend_kind kind, bool remove, const struct mend *mends,
+                                   size_t count, size_t *next, size_t *done, struct store_time *when)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t list, one;
+    char buffer[16];
+    size_t sent = 0;
+    int64_t index, code;
+    bson_iter_t errors;
+
+    bson_append_utf8(&command, remove ? "delete" : "update", 6, mend_rows[kind].collection, -1);
+    door_write_options(d, &command);
+    bson_append_array_begin(&command, remove ? "deletes" : "updates", 7, &list);
+    for (; *next < count && sent < CODES_PER_COMMAND && list.len < COMMAND_BYTES_MAX; ++*next) {
+        const struct mend *m = &mends[*next];
+
+        if (m->kind != kind || m->remove != remove)
+            continue;
+        bson_append_document_begin(&list, array_key(sent++, buffer), -1, &one);
+        (remove ? put_delete : put_update)(&one, m);
+        bson_append_document_end(&list, &one);
+    }
+    bson_append_array_end(&command, &list);
+    if (sent == 0)
+        return STORE_OK;
+
+    AUTO_BSON reply;
+    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply))
+        return STORE_FAILED;
+    *done += (size_t)reply_count(&reply);
+    if (when)
+        reply_time(&reply, when);
+    if (reply_errors(&reply, &errors))
+        while (reply_next_error(&errors, &index, &code))
+            if (code != CODE_DUPLICATE_KEY)
+                return STORE_FAILED;
+    return STORE_OK;
+}
+
+enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t count, size_t *done, struct store_time *when)
+{
+    enum store_status status = STORE_OK;
+
+    for (int kind = 0; kind < MEND_KIND_COUNT; kind++)
+        for (int write = 0; write < 2; write++)
+            for (size_t next = 0; next < count && status == STORE_OK;)
+                status = send_some(door_of(s), (enum mend_kind)kind, !write, mends, count, &next, done, when);
+    return status;
+}
+
+/* {delete: collection, deletes: [{q: what has this coupon, limit: 0}]} */
+static enum store_status remove_all(struct door *d, const char *collection, const char *coupon)
+{
+    bool whole = strcmp(collection, mongo_view_collections[0]) == 0;
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t list, one, filter;
+
+    BSON_APPEND_UTF8(&command, "delete", collection);
+    door_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &list);
+    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
+    bson_append_utf8(&filter, whole ? "_id" : "_id.c", -1, coupon, -1);
+    bson_append_document_end(&one, &filter);
+    BSON_APPEND_INT32(&one, "limit", 0);
+    bson_append_document_end(&list, &one);
+    bson_append_array_end(&command, &list);
+
+    AUTO_BSON reply;
+    return door_run(d, &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
+}
+
+enum store_status mongo_remove_views(struct store *s, const char *coupon)
+{
+    enum store_status status = STORE_OK;
+
+    for (size_t i = 0; i < mongo_view_collections_count && status == STORE_OK; i++)
+        status = remove_all(door_of(s), mongo_view_collections[i], coupon);
+    return status;
+}
