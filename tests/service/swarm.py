@@ -29,8 +29,8 @@ class Call:
     answered_at: float = 0.0
 
 
-def take(coupon, user, key, via=None, **members):
-    return Call("POST", f"/coupons/{coupon}/redemptions", {"user": user, **members}, key, via=via)
+def take(coupon, user, key, via=None, when=0.0, **members):
+    return Call("POST", f"/coupons/{coupon}/redemptions", {"user": user, **members}, key, via=via, when=when)
 
 
 def step(coupon, redemption, verb, key=None, via=None, when=0.0, **members):
