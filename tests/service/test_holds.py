@@ -1,0 +1,311 @@
+"""Handing out, holding, redeeming, cancelling and returning: the table of calls and states, call by call."""
+import pytest
+
+from client import keys
+from stack import wait_until
+from test_coupons import walk
+
+VERBS = ("reserve", "redeem", "cancel", "reverse")
+
+
+def step(client, redemption, verb, key=None, **members):
+    """One of the verbs; reserve and redeem under a key, new unless given."""
+    at = f"/coupons/{redemption['coupon']}/redemptions/{redemption['id']}/{verb}"
+    if verb in ("cancel", "reverse"):
+        return client.post(at)
+    return client.post(at, members or None, idempotency_key=key or f"step-{next(keys)}")
+
+
+def get(client, redemption):
+    return client.get(f"/coupons/{redemption['coupon']}/redemptions/{redemption['id']}").ok()
+
+
+def expired(client, redemption):
+    """The redemption, once its time has passed."""
+    return wait_until("the hold's end", lambda: (r := get(client, redemption))["state"] == "expired" and r, 10)
+
+
+def make(stack, client, state):
+    """A redemption in this state; `held`: an issued one that another checkout holds."""
+    coupon = stack.coupon(slots=4, cap={"total": 4, "per_user": 4})
+    if state == "issued":
+        return client.take(coupon, "u", state="issued").ok(201)
+    if state == "held":
+        issued = client.take(coupon, "u", state="issued").ok(201)
+        step(client, issued, "reserve", order={"id": "theirs"}).expect(201)
+        return issued
+    if state == "redeemed":
+        return client.take(coupon, "u", order={"id": "first"}).ok(201)
+    if state == "expired":
+        return expired(client, client.take(coupon, "u", state="reserved", reserve_s=1).ok(201))
+    made = client.take(coupon, "u", state="reserved" if state in ("reserved", "cancelled") else "redeemed").ok(201)
+    if state != "reserved":
+        return step(client, made, {"cancelled": "cancel", "reversed": "reverse"}[state]).ok()
+    return made
+
+
+T, E = "invalid_transition", "reservation_expired"
+TABLE = {  # now: what (reserve, redeem, cancel, reverse) get: a status, or a problem's code
+    "issued": (201, 200, 200, T),
+    "held": ("transaction_in_progress", "transaction_in_progress", "transaction_in_progress", T),
+    "reserved": (200, 200, 200, T),
+    "redeemed": ("code_taken", "code_taken", T, 200),
+    "cancelled": (T, T, 200, T),
+    "expired": (E, E, 200, T),
+    "reversed": (T, T, T, 200),
+}
+BECOMES = {"reserve": "reserved", "redeem": "redeemed", "cancel": "cancelled", "reverse": "reversed"}
+
+
+@pytest.mark.parametrize("now", TABLE)
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_call_in_every_state_is_answered_by_the_table(stack, storefront, now, verb):
+    redemption, wanted = make(stack, storefront, now), TABLE[now][VERBS.index(verb)]
+    before = get(storefront, redemption)
+    reply = step(storefront, redemption, verb)
+    if isinstance(wanted, str):
+        reply.problem(wanted)
+        assert get(storefront, redemption) == before, "a refusal changes nothing"
+    else:
+        told = reply.ok(wanted)
+        assert told["state"] == (before["state"] if before["state"] in ("cancelled", "expired") else BECOMES[verb]), told
+        assert get(storefront, told) == told
+        assert (reply.header("Location") == f"/coupons/{told['coupon']}/redemptions/{told['id']}") is (wanted == 201), reply
+    stack.verify(redemption["coupon"])
+
+
+def test_a_hold_on_an_issued_one_is_a_redemption_of_its_own(stack, storefront):
+    coupon = stack.coupon(slots=1)
+    issued = storefront.take(coupon, "u", state="issued", metadata={"a": 1}).ok(201)
+    assert (issued["state"], issued["reserved_until"], issued["valid_until"], issued["from"]) == ("issued", None, None, None)
+    hold = step(storefront, issued, "reserve", order={"id": "o"}).ok(201)
+    assert (hold["id"], hold["from"], hold["slot"]) == (f"{issued['slot']}-2", issued["id"], issued["slot"]), hold
+    assert (hold["ordinal"], hold["after"], hold["metadata"]) == (issued["ordinal"], issued["after"], {"a": 1}), "no new taking"
+    assert get(storefront, issued)["state"] == "issued"
+    user = storefront.get(f"/coupons/{coupon}/users/u").ok()
+    assert user["total"] == 1 and {r["id"] for r in user["redemptions"]} == {issued["id"], hold["id"]}, user
+    assert step(storefront, hold, "cancel").ok()["state"] == "cancelled"
+    assert get(storefront, issued)["state"] == "issued", "issued as before"
+    second = step(storefront, issued, "reserve", order={"id": "o"}).ok(201)
+    assert second["id"] == f"{issued['slot']}-3", second
+    assert step(storefront, second, "redeem").ok()["state"] == "redeemed"
+    assert get(storefront, issued)["state"] == "redeemed"
+    assert step(storefront, issued, "reverse").ok()["state"] == "reversed"
+    assert {get(storefront, r)["state"] for r in (issued, second)} == {"reversed"}
+    assert stack.counts(coupon)["free"] == 1
+    listed, _ = walk(storefront, f"/coupons/{coupon}/redemptions?limit=1")
+    assert [(r["id"], r["state"]) for r in listed] == [(second["id"], "reversed"), (hold["id"], "cancelled"), (issued["id"], "reversed")]
+    assert [r["id"] for r in walk(storefront, f"/coupons/{coupon}/redemptions?user=u&limit=1")[0]] == [r["id"] for r in listed]
+    stack.verify(coupon)
+
+
+def test_a_step_under_the_same_key_gets_its_first_answer_again(stack, storefront):
+    issued = make(stack, storefront, "issued")
+    first = step(storefront, issued, "reserve", "k-1", order={"id": "o"}, reserve_s=60).expect(201)
+    again = step(storefront, issued, "reserve", "k-1", order={"id": "o"}, reserve_s=60).expect(201)
+    assert again.body == first.body and again.header("Idempotent-Replayed") == "true", again
+    assert again.header("Location") == first.header("Location")
+    hold = first.json()
+    spent = step(storefront, hold, "redeem", "k-2").expect(200)
+    step(storefront, hold, "reverse").expect(200)
+    again = step(storefront, hold, "redeem", "k-2").expect(200)
+    assert again.body == spent.body and again.header("Idempotent-Replayed") == "true", "whatever became of it since"
+    stack.verify(issued["coupon"])
+
+
+def test_a_key_belongs_to_one_call_on_one_redemption(stack, storefront):
+    coupon = stack.coupon(slots=4, cap={"total": 4, "per_user": 4})
+    one, two = (storefront.take(coupon, "u", f"take-{i}", state="reserved").ok(201) for i in range(2))
+    step(storefront, one, "reserve", "k").expect(200)
+    step(storefront, one, "redeem", "k").problem("idempotency_key_reused")
+    step(storefront, two, "reserve", "k").problem("idempotency_key_reused")
+    step(storefront, one, "reserve", "k", reserve_s=5).problem("idempotency_key_reused")
+    step(storefront, one, "redeem", "take-0").problem("idempotency_key_reused")
+    storefront.take(coupon, "u", "k").problem("idempotency_key_reused")
+
+
+@pytest.mark.parametrize("verb", ["reserve", "redeem"])
+def test_the_body_of_a_step_may_be_absent_empty_or_an_empty_object(stack, storefront, verb):
+    for headers, body in (({}, None), ({}, b""), ({"Content-Type": "application/json"}, b""), ({}, {}), ({}, {"order": None, "reserve_s": None})):
+        hold = make(stack, storefront, "reserved")
+        at = f"/coupons/{hold['coupon']}/redemptions/{hold['id']}/{verb}"
+        first = storefront.post(at, body, idempotency_key="k", headers=headers).expect(200)
+        assert storefront.post(at, {}, idempotency_key="k").expect(200).body == first.body, "all of them are one request"
+
+
+@pytest.mark.parametrize("verb", ["reserve", "redeem"])
+@pytest.mark.parametrize("body, pointer", [({"user": "u"}, "/user"), ({"reserve_s": 0}, "/reserve_s"), ({"reserve_s": 86401}, "/reserve_s"),
+                                           ({"order": 5}, "/order"), ({"order": {"id": ""}}, "/order/id"), ([], None)])
+def test_a_bad_step_is_refused(stack, storefront, verb, body, pointer):
+    hold = make(stack, storefront, "reserved")
+    at = f"/coupons/{hold['coupon']}/redemptions/{hold['id']}/{verb}"
+    storefront.post(at, body, idempotency_key="k").problem("bad_request", at=pointer)
+    storefront.post(at, {}).problem("idempotency_key_required")
+    storefront.post(at, b"{}", idempotency_key="k", headers={"Content-Type": "text/plain"}).problem("unsupported_media_type")
+    assert get(storefront, hold) == hold
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("rid", ["9-1", "0-9", "x", "0-0", "L0-1-1", "L1-1-1", "0-01", "0-4294967296"])
+def test_a_step_of_what_was_never_given_is_not_found(stack, storefront, verb, rid):
+    coupon = stack.coupon(slots=1)
+    step(storefront, {"coupon": coupon, "id": rid}, verb).problem("redemption_not_found")
+    step(storefront, {"coupon": "never-made", "id": "0-1"}, verb).problem("coupon_not_found")
+
+
+def test_who_finds_it_held_is_told_for_how_long(stack, storefront):
+    issued = make(stack, storefront, "issued")
+    step(storefront, issued, "reserve", order={"id": "theirs"}, reserve_s=100).expect(201)
+    for verb in ("reserve", "redeem"):
+        reply = step(storefront, issued, verb, order={"id": "ours"})
+        reply.problem("transaction_in_progress")
+        assert 90 <= int(reply.header("Retry-After")) <= 100, reply
+
+
+def test_what_is_sold_out_because_of_holds_says_when_to_come_again(stack, storefront):
+    coupon = stack.coupon(slots=1)
+    hold = storefront.take(coupon, "a", state="reserved", reserve_s=100).ok(201)
+    reply = storefront.take(coupon, "b")
+    assert reply.problem("sold_out")["retry"] is True
+    assert 90 <= int(reply.header("Retry-After")) <= 100, reply
+    step(storefront, hold, "redeem").expect(200)
+    reply = storefront.take(coupon, "b")
+    assert reply.problem("sold_out")["retry"] is False and reply.header("Retry-After") is None, reply
+
+
+def test_an_extension_lasts_longer_and_never_shorter(stack, storefront):
+    coupon = stack.coupon(slots=1, reserve_s=100)
+    hold = storefront.take(coupon, "u", state="reserved").ok(201)
+    longer = step(storefront, hold, "reserve", reserve_s=200).ok()
+    assert longer["id"] == hold["id"] and longer["reserved_until"] > hold["reserved_until"], longer
+    assert step(storefront, hold, "reserve", reserve_s=1).ok()["reserved_until"] == longer["reserved_until"]
+    far = step(storefront, hold, "reserve", reserve_s=86400).ok()
+    assert far["reserved_until"][:19] == step(storefront, hold, "reserve", reserve_s=86400).ok()["reserved_until"][:19]
+    assert storefront.take(coupon, "u", state="reserved", order={"id": "o"}).status == 409
+
+
+def test_an_expired_hold_is_expired_when_read_everywhere(stack, storefront):
+    coupon = stack.coupon(slots=2, cap={"total": 2, "per_user": 1, "per_user_per_day": 1})
+    hold = expired(storefront, storefront.take(coupon, "u", state="reserved", reserve_s=1).ok(201))
+    user = storefront.get(f"/coupons/{coupon}/users/u").ok()
+    assert (user["total"], user["today"], user["remaining"], user["remaining_today"]) == (0, 0, 1, 1), user
+    assert [r["state"] for r in user["redemptions"]] == ["expired"]
+    for query in ("state=expired", "user=u&state=expired", "state=expired&limit=1"):
+        assert [r["id"] for r in walk(storefront, f"/coupons/{coupon}/redemptions?{query}")[0]] == [hold["id"]]
+    assert walk(storefront, f"/coupons/{coupon}/redemptions?state=reserved")[0] == []
+    wallet = {i["coupon"]: i for i in walk(storefront, "/coupons/-/users/u?limit=1000")[0]}
+    assert wallet[coupon]["held"] == 0 and wallet[coupon]["remaining"] == 1, wallet[coupon]
+    assert storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).ok()["ok"]
+    assert storefront.take(coupon, "u").ok(201)["ordinal"] == 2
+    stack.verify(coupon)
+
+
+def test_what_is_issued_is_valid_for_so_long(stack, storefront):
+    coupon = stack.coupon(slots=1, valid_for_s=1)
+    issued = storefront.take(coupon, "u", state="issued").ok(201)
+    assert issued["valid_until"] and issued["valid_until"] > issued["at"], issued
+    expired(storefront, issued)
+    step(storefront, issued, "redeem").problem("reservation_expired")
+    assert storefront.take(coupon, "v", state="issued").ok(201)["id"] == f"{issued['slot']}-2"
+    stack.verify(coupon)
+
+
+def test_asking_again_for_what_is_issued_gives_the_same_one(stack, storefront):
+    coupon = stack.coupon(slots=3, on_user_cap="existing")
+    issued = storefront.take(coupon, "u", state="issued").ok(201)
+    again = storefront.take(coupon, "u", state="issued").expect(200)
+    assert again.json() == issued and again.header("Location") is None, again
+    storefront.take(coupon, "u").problem("user_cap_reached")
+    refusing = stack.coupon(slots=3)
+    storefront.take(refusing, "u", state="issued").expect(201)
+    storefront.take(refusing, "u", state="issued").problem("user_cap_reached")
+
+
+def test_items_of_a_batch_may_issue_and_hold(stack, storefront):
+    coupon = stack.coupon(slots=3)
+    items = [{"key": "a", "user": "a", "state": "issued"}, {"key": "b", "user": "b", "state": "reserved", "reserve_s": 50},
+             {"key": "c", "user": "c"}, {"key": "d", "user": "d", "state": "issued", "reserve_s": 5}, {"key": "e", "user": "e", "state": "reserved"}]
+    told = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
+    assert [i["status"] for i in told] == [201, 201, 201, 400, 409], told
+    assert [i["body"]["state"] for i in told[:3]] == ["issued", "reserved", "redeemed"]
+    assert told[1]["body"]["reserved_until"] and not told[0]["body"]["reserved_until"]
+    assert told[3]["body"]["errors"][0]["pointer"] == "/items/3/reserve_s" and told[4]["body"]["code"] == "sold_out"
+    counts = stack.counts(coupon)
+    assert [counts[name] for name in ("slots", "free", "issued", "reserved", "redeemed", "over")] == [3, 0, 1, 1, 1, 0], counts
+
+
+def test_a_hold_made_in_time_is_redeemed_after_the_end(stack, storefront):
+    coupon = stack.coupon(slots=3, cap={"total": 3})
+    hold = storefront.take(coupon, "a", state="reserved").ok(201)
+    issued = storefront.take(coupon, "b", state="issued").ok(201)
+    stack.patch(coupon, {"state": "ended"})
+    step(storefront, issued, "redeem").problem("coupon_ended")
+    step(storefront, issued, "reserve").problem("coupon_ended")
+    assert step(storefront, hold, "redeem").ok()["state"] == "redeemed"
+    assert step(storefront, issued, "cancel").ok()["state"] == "cancelled"
+
+
+def test_a_day_s_counts_come_back_with_what_ends_that_day(stack, storefront):
+    coupon = stack.coupon(slots=2, cap={"total": 2, "per_user": 2, "per_day": 1, "per_user_per_day": 1})
+    hold = storefront.take(coupon, "u", state="reserved").ok(201)
+    storefront.take(coupon, "u").problem("user_daily_cap_reached")
+    step(storefront, hold, "cancel").expect(200)
+    assert storefront.take(coupon, "u").ok(201)["after"] == {"left": 1, "day": 1, "user": 1, "user_day": 1}
+
+
+# ---- without slots ----
+
+@pytest.mark.parametrize("policy", ["approximate", "none"])
+def test_a_coupon_without_slots_counts_what_was_taken(stack, storefront, ops, policy):
+    total = 3 if policy == "approximate" else None
+    coupon = stack.coupon(cap={"policy": policy, "total": total, "per_user": 2})
+    first = storefront.take(coupon, "u", order={"id": "o-1"}).ok(201)
+    assert first["slot"] is None and first["code"] is None and first["after"]["left"] is None, first
+    assert first["id"].startswith("L0-") and first["receipt"], first
+    issued = storefront.take(coupon, "u", state="issued").ok(201)
+    storefront.take(coupon, "u").problem("user_cap_reached")
+    hold = step(storefront, issued, "reserve", order={"id": "o-2"}).ok(201)
+    assert hold["from"] == issued["id"] and hold["id"].startswith("L0-") and hold["id"] != issued["id"], hold
+    assert step(storefront, hold, "redeem").ok()["state"] == "redeemed"
+    assert get(storefront, issued)["state"] == "redeemed"
+    counts = stack.counts(coupon)
+    assert (counts["slots"], counts["free"], counts["redeemed"], counts["over"]) == (None, None, 2, 0), counts
+    storefront.take(coupon, "v").expect(201)
+    if policy == "approximate":
+        storefront.take(coupon, "w").problem("sold_out")
+        stack.patch(coupon, {"cap": {"total": 3}})
+    else:
+        storefront.take(coupon, "w").expect(201)
+    assert step(storefront, first, "reverse").ok()["state"] == "reversed"
+    assert get(storefront, first)["state"] == "reversed"
+    listed = [r["id"] for r in walk(storefront, f"/coupons/{coupon}/redemptions?limit=2")[0]]
+    assert {first["id"], issued["id"], hold["id"]} <= set(listed) and len(listed) == len(set(listed)), listed
+    assert ops.post(f"/coupons/{coupon}/slots", {"count": 5}).problem("bad_request")["detail"]
+    assert ops.post(f"/coupons/{coupon}/slots/retire", {"count": 1}, idempotency_key="k").problem("bad_request")["detail"]
+    assert ops.get(f"/coupons/{coupon}/slots").ok()["slots"]["free"] == 0
+    told = storefront.post(f"/coupons/{coupon}/check", {"user": "x"}).ok()
+    assert told["remaining"] == (1 if policy == "approximate" else 2), told
+    stack.verify(coupon)
+
+
+def test_a_slot_s_history_has_its_holds(stack, storefront, ops):
+    coupon = stack.coupon(slots=1)
+    issued = storefront.take(coupon, "u", state="issued").ok(201)
+    step(storefront, step(storefront, issued, "reserve").ok(201), "cancel").expect(200)
+    hold = step(storefront, issued, "reserve", reserve_s=500).ok(201)
+    slot = ops.get(f"/coupons/{coupon}/slots/0").ok()
+    assert (slot["state"], slot["user"], slot["due"], slot["generation"]) == ("reserved", "u", hold["reserved_until"], 3), slot
+    assert [(h["id"], h["state"]) for h in slot["history"]] == [("0-3", "reserved"), ("0-2", "cancelled"), ("0-1", "issued")]
+    step(storefront, hold, "redeem").expect(200)
+    step(storefront, hold, "reverse").expect(200)
+    slot = ops.get(f"/coupons/{coupon}/slots/0").ok()
+    assert [(h["id"], h["state"]) for h in slot["history"]] == [("0-3", "reversed"), ("0-2", "cancelled"), ("0-1", "reversed")], slot
+    assert slot["history"][2]["at"] == issued["at"] and slot["history"][0]["at"] == hold["at"], slot
+
+
+def test_the_ledger_says_which_key_changed_a_coupon(stack, ops, reporting):
+    coupon = stack.coupon(slots=0)
+    stack.patch(coupon, {"title": "Other"})
+    entries = [e for batch in stack.database.ledger.find({"_id.c": coupon}) for e in batch["e"]]
+    ids = {e.get("by") for e in entries if e["k"] in ("define",)}
+    assert ids == {ops.key.split("_")[1]}, entries
