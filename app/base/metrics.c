@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -32,17 +33,34 @@ static const int statuses[] = {
 #undef X
 };
 
+/* A coupon's refusals. A process that dies while it takes an entry leaves it TAKING: nobody has it then. Two processes may
+ * give one coupon an entry each: they are added up. */
+struct refused {
+    atomic_int state; /* enum refused_state */
+    char coupon[METRICS_COUPON_SIZE];
+    _Atomic int64_t counts[CPN_RESULT_COUNT];
+};
+enum refused_state { REFUSED_FREE, REFUSED_TAKING, REFUSED_TAKEN };
+
+#define REFUSED_PROBES 64 /* entries where a coupon may stand, from its hash on */
+
+static struct refused private_refused[METRICS_REFUSED];
+static struct refused *refused = private_refused;
+
 static struct metrics_slot private_slots[METRICS_SLOTS];
 static struct metrics_slot *slots = private_slots;
 static struct metrics_slot *own = &private_slots[METRICS_SLOT_MASTER];
 
 int metrics_create(void)
 {
-    void *memory = mmap(NULL, sizeof *slots * METRICS_SLOTS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    size_t slots_size = sizeof *slots * METRICS_SLOTS;
+    char *memory = mmap(NULL, slots_size + sizeof *refused * METRICS_REFUSED, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (memory == MAP_FAILED)
         return -1;
-    slots = memory;
+    slots = (void *)memory;
+    refused = (void *)(memory + slots_size);
     metrics_attach(METRICS_SLOT_MASTER);
     metrics_set(METRIC_START_TIME, time(NULL));
     return 0;
@@ -103,6 +121,81 @@ void metrics_set(enum metric m, int64_t value)
 {
     assert(rows[m].kind == GAUGE && (rows[m].scale == NONE || rows[m].scale == MILLI));
     atomic_store_explicit(&own->cells[rows[m].first], value, memory_order_relaxed);
+}
+
+/* ---- refusals ---- */
+
+/* FNV-1a. */
+static uint32_t hash_of(const char *text)
+{
+    uint32_t hash = 2166136261u;
+
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+static struct refused *probe(const char *coupon, uint32_t i)
+{
+    return &refused[(hash_of(coupon) + i) % METRICS_REFUSED];
+}
+
+static bool is_of(const struct refused *e, const char *coupon)
+{
+    return atomic_load(&e->state) == REFUSED_TAKEN && strcmp(e->coupon, coupon) == 0;
+}
+
+/* The coupon's entry; where it has none and take is set, a new one. NULL: there is none. */
+static struct refused *entry_of(const char *coupon, bool take)
+{
+    for (uint32_t i = 0; i < REFUSED_PROBES; i++) {
+        struct refused *e = probe(coupon, i);
+        int expected = REFUSED_FREE;
+
+        if (is_of(e, coupon))
+            return e;
+        if (atomic_load(&e->state) != REFUSED_FREE)
+            continue;
+        if (!take)
+            return NULL;
+        if (!atomic_compare_exchange_strong(&e->state, &expected, REFUSED_TAKING))
+            continue;
+        strcpy(e->coupon, coupon);
+        atomic_store(&e->state, REFUSED_TAKEN);
+        return e;
+    }
+    return NULL;
+}
+
+void metrics_refused(const char *coupon, enum cpn_result r)
+{
+    struct refused *e;
+
+    assert((unsigned)r < CPN_RESULT_COUNT);
+    if (strlen(coupon) >= METRICS_COUPON_SIZE)
+        return;
+    e = entry_of(coupon, true);
+    if (e)
+        atomic_fetch_add_explicit(&e->counts[r], 1, memory_order_relaxed);
+}
+
+bool metrics_refusals(const char *coupon, int64_t counts[CPN_RESULT_COUNT], int64_t *since_ms)
+{
+    bool room = false, found = false;
+
+    memset(counts, 0, sizeof *counts * CPN_RESULT_COUNT);
+    *since_ms = atomic_load(&slots[METRICS_SLOT_MASTER].cells[rows[METRIC_START_TIME].first]) * 1000;
+    for (uint32_t i = 0; i < REFUSED_PROBES; i++) {
+        struct refused *e = probe(coupon, i);
+
+        room = room || atomic_load(&e->state) == REFUSED_FREE;
+        if (!is_of(e, coupon))
+            continue;
+        found = true;
+        for (int k = 0; k < CPN_RESULT_COUNT; k++)
+            counts[k] += atomic_load_explicit(&e->counts[k], memory_order_relaxed);
+    }
+    return room || found;
 }
 
 static const int64_t *bounds_of(const struct row *row, int *count)

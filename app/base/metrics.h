@@ -129,6 +129,15 @@ void metrics_observe(enum metric m, int64_t value);
 /* Count a reply: route's row number and HTTP status. Also METRIC_REQUEST_TIME. */
 void metrics_request(unsigned route, int status, int64_t microseconds);
 
+/* ---- refusals by coupon: a table of METRICS_REFUSED coupons, of all processes. Who comes when it is full is not counted ---- */
+#define METRICS_REFUSED 4096
+#define METRICS_COUPON_SIZE 65 /* of an id, with its NUL */
+
+/* Count a refusal of a coupon's. Any thread, any process. */
+void metrics_refused(const char *coupon, enum cpn_result r);
+/* What was counted of a coupon since *since_ms (UTC), when the master started. False: the table had no room for it. */
+bool metrics_refusals(const char *coupon, int64_t counts[CPN_RESULT_COUNT], int64_t *since_ms);
+
 /* Append all metrics, summed over the slots, to out as Prometheus text (version 0.0.4). route_names[i] is shown for route i. */
 void metrics_render(struct buf *out, const char *const *route_names, size_t route_count);
 

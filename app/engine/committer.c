@@ -32,7 +32,7 @@ static void answer(struct committer *c, struct op *op)
     atomic_fetch_sub(&c->waiting, 1);
     c->answered++;
     if (c->hooks->decided)
-        c->hooks->decided(op->kind, op->outcome.result);
+        c->hooks->decided(op);
     op->done(op);
 }
 

@@ -108,7 +108,7 @@ struct engine;
 /* What the engine counts; called from its threads. Any may be NULL. */
 struct engine_hooks {
     void (*batch)(int requests, int entries, int64_t append_us, int64_t load_us);
-    void (*decided)(enum op_kind kind, enum cpn_result result);
+    void (*decided)(const struct op *op);
     void (*expired)(int holds);  /* so many ended by their time, by a batch that is in the ledger */
     void (*conflict)(void);
     void (*retry)(void);

@@ -34,6 +34,8 @@ handler redemption_list;
 handler user_get, user_wallet;
 /* reports.c */
 handler report_get;
+/* refusals.c */
+handler refusals_get;
 /* service.c */
 handler service_health, service_ready, service_metrics, service_problem, service_receipt_key;
 

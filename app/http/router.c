@@ -54,6 +54,7 @@ const struct route routes[] = {
     {"counts", METHOD_GET, "/coupons/{coupon}/counts", coupon_counts, R | O, 0, BODY_NONE, 0, NULL},
     {"ledger", METHOD_GET, "/coupons/{coupon}/ledger", ledger_get, R | O, AUX, BODY_NONE, 0, NULL},
     {"report", METHOD_GET, "/coupons/{coupon}/reports", report_get, R | O, AUX, BODY_NONE, 0, NULL},
+    {"refusals", METHOD_GET, "/coupons/{coupon}/refusals", refusals_get, R | O, 0, BODY_NONE, 0, NULL},
 
     {"slots_list", METHOD_GET, "/coupons/{coupon}/slots", slots_list, R | O, AUX, BODY_NONE, 0, NULL},
     {"slots_add", METHOD_POST, "/coupons/{coupon}/slots", slots_add, O, AUX | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX,

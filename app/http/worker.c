@@ -33,10 +33,14 @@ static void on_batch(int requests, int entries, int64_t append_us, int64_t load_
     metrics_observe(METRIC_LOAD_TIME, load_us);
 }
 
-static void on_decided(enum op_kind kind, enum cpn_result result)
+static void on_decided(const struct op *op)
 {
-    if (kind == OP_TAKE || kind == OP_STEP)
+    enum cpn_result result = op->outcome.result;
+
+    if (op->kind == OP_TAKE || op->kind == OP_STEP)
         metrics_add_result(METRIC_DECISIONS, result, 1);
+    if (result >= CPN_TOO_MANY_ATTEMPTS && result <= CPN_INVALID_TRANSITION && op->kind != OP_CHECK)
+        metrics_refused(op->coupon, result);
 }
 
 static void on_expired(int holds)

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -163,6 +164,63 @@ static void names_are_conventional(void **state)
     }
 }
 
+/* ---- refusals ---- */
+
+static int64_t refusals_of(const char *coupon, enum cpn_result r)
+{
+    int64_t counts[CPN_RESULT_COUNT], since_ms;
+
+    assert_true(metrics_refusals(coupon, counts, &since_ms));
+    assert_true(since_ms > 0);
+    return counts[r];
+}
+
+static void refuse_some(void)
+{
+    metrics_refused("a", CPN_SOLD_OUT);
+    metrics_refused("a", CPN_SOLD_OUT);
+    metrics_refused("b", CPN_DAILY_CAP_REACHED);
+}
+
+static void refusals_are_of_a_coupon_and_outlive_processes(void **state)
+{
+    (void)state;
+    in_child(0, refuse_some);
+    in_child(1, refuse_some);
+    refuse_some();
+    assert_int_equal(refusals_of("a", CPN_SOLD_OUT), 6);
+    assert_int_equal(refusals_of("a", CPN_DAILY_CAP_REACHED), 0);
+    assert_int_equal(refusals_of("b", CPN_DAILY_CAP_REACHED), 3);
+    assert_int_equal(refusals_of("c", CPN_SOLD_OUT), 0);
+}
+
+/* More coupons than there is room for: what is counted is right, and what is not says so. */
+static void a_full_table_of_refusals_says_so(void **state)
+{
+    int64_t counts[CPN_RESULT_COUNT], since_ms;
+    int counted = 0, full = 0;
+    char coupon[16];
+
+    (void)state;
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 2 * METRICS_REFUSED; i++) {
+            snprintf(coupon, sizeof coupon, "c-%d", i);
+            metrics_refused(coupon, CPN_SOLD_OUT);
+        }
+    for (int i = 0; i < 2 * METRICS_REFUSED; i++) {
+        snprintf(coupon, sizeof coupon, "c-%d", i);
+        if (metrics_refusals(coupon, counts, &since_ms)) {
+            assert_int_equal(counts[CPN_SOLD_OUT], 2);
+            counted++;
+        } else {
+            assert_int_equal(counts[CPN_SOLD_OUT], 0);
+            full++;
+        }
+    }
+    assert_true(counted > METRICS_REFUSED * 9 / 10 && counted <= METRICS_REFUSED);
+    assert_int_equal(counted + full, 2 * METRICS_REFUSED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +232,8 @@ int main(void)
         cmocka_unit_test_setup(a_status_that_has_no_row_is_other, fresh),
         cmocka_unit_test_setup(both_outcomes_are_always_shown, fresh),
         cmocka_unit_test(names_are_conventional),
+        cmocka_unit_test_setup(refusals_are_of_a_coupon_and_outlive_processes, fresh),
+        cmocka_unit_test_setup(a_full_table_of_refusals_says_so, fresh),
     };
 
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
