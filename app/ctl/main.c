@@ -56,8 +56,8 @@ static const struct command commands[] = {
      "Make an API key and print it: the only copy there is.\nWorks on the database directly.", NULL},
     {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys, without their secrets.", NULL},
     {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "make an API key invalid", "Make an API key invalid, for good.", NULL},
-    {"report", NULL, ctl_report, "COUPON", 1, 1, ctl_report_options, "what happened, per hour, day, week or month",
-     "Print what happened to a coupon, per period.", NULL},
+    {"report", NULL, ctl_report, "COUPON...", 1, ARGS_MOST, ctl_report_options, "what happened, per hour, day, week or month",
+     "Print what happened to a coupon, per period; of several, their sum. COUPON - stands for all coupons.", NULL},
     {"verify", NULL, ctl_verify, "[COUPON...]", 0, ARGS_MOST, ctl_verify_options, "check everything kept against the ledger",
      "Check that everything kept is what the ledger says: all coupons, or those named.\n"
      "Reads the database directly, changes nothing, and may run while the service is at work. The ledger is read from the "

@@ -1,22 +1,53 @@
-/* ctl/report.c -- couponctl report: what happened to a coupon, per period, by the API. */
+/* ctl/report.c -- couponctl report: what happened to coupons, per period, by the API: as a table, CSV, or bars. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/checked.h"
+#include "ctl/chart.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
 #include "ctl/table.h"
+
+#define DATE_LEN 10   /* 2026-11-01 */
+#define MINUTE_LEN 16 /* 2026-11-01T13:00 */
+#define OFFSET_AT 23  /* where the zone's offset begins in a start */
 
 const struct argp_option ctl_report_options[] = {
     {"period", OPT_PERIOD, "PERIOD", 0, "hour, day (default), week, month or total", 0},
     {"from", OPT_FROM, "TIME", 0, "From then on, included (default: the last 30 periods)", 0},
     {"to", OPT_TO, "TIME", 0, "Until then, excluded (default: now)", 0},
-    {"tz", OPT_TZ, "ZONE", 0, "IANA time zone (default: the coupon's)", 0},
+    {"tz", OPT_TZ, "ZONE", 0, "IANA time zone (default: the coupon's; UTC for several)", 0},
+    {"group", OPT_GROUP, NULL, 0, "Of several coupons: rows for each, not their sum", 0},
     {"csv", OPT_CSV, NULL, 0, "As CSV", 0},
+    {"chart", OPT_CHART, "COLUMN", OPTION_ARG_OPTIONAL, "As bars, of redeemed (default) or another column", 0},
     {0},
 };
 
-static char *report_path(const struct ctl *c)
+/* A column of the report: the API's member, and the table's head. */
+static const struct {
+    const char *name, *head;
+} columns[] = {
+    {"issued", ">ISSUED"},   {"reserved", ">RESERVED"}, {"redeemed", ">REDEEMED"},       {"cancelled", ">CANCELLED"},
+    {"expired", ">EXPIRED"}, {"reversed", ">REVERSED"}, {"discount_minor", ">DISCOUNT"},
+};
+#define COLUMNS (sizeof columns / sizeof *columns)
+
+/* What was asked for. */
+struct wish {
+    bool several, grouped, csv;
+    const char *chart; /* a column's name; NULL: none */
+};
+
+/* Append a piece of the path and free it. */
+static void put_piece(struct buf *path, char *piece)
+{
+    buf_puts(path, piece);
+    free(piece);
+}
+
+static char *report_path(const struct ctl *c, const struct wish *w)
 {
     static const struct {
         enum opt option;
@@ -24,57 +55,144 @@ static char *report_path(const struct ctl *c)
     } parts[] = {{OPT_FROM, "&from=%s"}, {OPT_TO, "&to=%s"}, {OPT_TZ, "&tz=%s"}};
     const char *period = ctl_option(c, OPT_PERIOD);
     struct buf path = BUF_INIT;
-    char *part = client_path("/coupons/%s/reports?period=%s", c->args.words[0], period ? period : "day");
 
-    buf_puts(&path, part);
-    free(part);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const char *value = ctl_option(c, parts[i].option);
-
-        if (!value)
-            continue;
-        part = client_path(parts[i].format, value);
-        buf_puts(&path, part);
-        free(part);
-    }
+    put_piece(&path, client_path("/coupons/%s/reports?period=%s", w->several ? "-" : c->args.words[0],
+                                 period ? period : "day"));
+    for (int i = 0; w->several && i < c->args.count; i++)
+        if (strcmp(c->args.words[i], "-") != 0)
+            put_piece(&path, client_path("&coupon=%s", c->args.words[i]));
+    if (w->grouped)
+        buf_puts(&path, "&group=coupon");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (ctl_option(c, parts[i].option))
+            put_piece(&path, client_path(parts[i].format, ctl_option(c, parts[i].option)));
     return path.data;
 }
 
-static void print_report(json_object *report)
+static size_t count_of(json_object *items)
 {
-    static const char *const heads[] = {"START",      ">ISSUED",  ">RESERVED", ">REDEEMED",
-                                        ">CANCELLED", ">EXPIRED", ">REVERSED", ">DISCOUNT", NULL};
-    static const char *const columns[] = {"/start",     "/issued",  "/reserved", "/redeemed",
-                                          "/cancelled", "/expired", "/reversed", "/discount_minor"};
-    json_object *items = json_at(report, "/items");
-    size_t count = items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
+    return items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
+}
+
+static const char *member(json_object *row, const char *name)
+{
+    json_object *value = json_object_object_get(row, name);
+
+    return value ? json_object_get_string(value) : NULL;
+}
+
+static void print_table(json_object *items, const struct wish *w)
+{
+    const char *heads[COLUMNS + 3];
+    size_t head = 0;
     struct table t;
 
+    if (w->grouped)
+        heads[head++] = "COUPON";
+    heads[head++] = "START";
+    for (size_t k = 0; k < COLUMNS; k++)
+        heads[head++] = columns[k].head;
+    heads[head] = NULL;
     table_init(&t, heads);
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < sizeof columns / sizeof *columns; k++)
-            table_add(&t, json_text_at(json_object_array_get_idx(items, i), columns[k]));
+    for (size_t i = 0; i < count_of(items); i++) {
+        json_object *row = json_object_array_get_idx(items, i);
+
+        if (w->grouped)
+            table_add(&t, member(row, "coupon"));
+        table_add(&t, member(row, "start"));
+        for (size_t k = 0; k < COLUMNS; k++)
+            table_add(&t, member(row, columns[k].name));
+    }
     table_print(&t, stdout);
     table_release(&t);
-    if (json_text_at(report, "/as_of/at"))
-        printf("as of %s (%" PRId64 " ms ago)\n", json_text_at(report, "/as_of/at"), json_int_at(report, "/as_of/lag_ms"));
+}
+
+/* The coupon, where there are several, and the start: as much of it as the period needs. */
+static char *bar_label(json_object *row, const struct wish *w, bool hours)
+{
+    const char *start = member(row, "start"), *coupon = member(row, "coupon"), *offset;
+    char *label = NULL;
+
+    if (!start)
+        start = "";
+    offset = hours && strlen(start) > OFFSET_AT ? start + OFFSET_AT : "";
+    if (asprintf(&label, "%s%s%.*s%s", w->grouped && coupon ? coupon : "", w->grouped ? "  " : "",
+                 hours ? MINUTE_LEN : DATE_LEN, start, offset) < 0)
+        abort();
+    return label;
+}
+
+static void print_chart(json_object *items, const struct wish *w, bool hours)
+{
+    size_t count = count_of(items);
+    struct chart_row *rows = checked(calloc(count + 1, sizeof *rows));
+    char **labels = checked(calloc(count + 1, sizeof *labels));
+
+    for (size_t i = 0; i < count; i++) {
+        json_object *row = json_object_array_get_idx(items, i);
+
+        labels[i] = bar_label(row, w, hours);
+        rows[i] = (struct chart_row){labels[i], json_object_get_int64(json_object_object_get(row, w->chart))};
+    }
+    chart_print(rows, count, chart_width(), chart_blocks(), stdout);
+    for (size_t i = 0; i < count; i++)
+        free(labels[i]);
+    free(labels);
+    free(rows);
+}
+
+/* Read the options. False: the complaint is made. */
+static bool read_wish(const struct ctl *c, struct wish *w)
+{
+    const char *chart = ctl_option(c, OPT_CHART);
+
+    *w = (struct wish){.csv = ctl_option(c, OPT_CSV), .grouped = ctl_option(c, OPT_GROUP)};
+    w->several = c->args.count > 1 || strcmp(c->args.words[0], "-") == 0 || w->grouped;
+    for (int i = 0; i < c->args.count; i++)
+        if (strcmp(c->args.words[i], "-") == 0 && c->args.count > 1) {
+            ctl_complain("-, which is all coupons, or names of coupons: not both");
+            return false;
+        }
+    if (!chart)
+        return true;
+    if (!*chart)
+        chart = "redeemed";
+    for (size_t k = 0; k < COLUMNS; k++)
+        if (strcmp(columns[k].name, chart) == 0)
+            w->chart = columns[k].name;
+    if (!w->chart)
+        ctl_complain("--chart: there is no column \"%s\", only issued, reserved, redeemed, cancelled, expired, reversed and "
+                     "discount_minor", chart);
+    else if (w->csv)
+        ctl_complain("--chart and --csv: one of them");
+    return w->chart && !w->csv;
 }
 
 int ctl_report(struct ctl *c)
 {
-    const char *csv = ctl_option(c, OPT_CSV);
+    const char *period = ctl_option(c, OPT_PERIOD);
     struct answer a;
-    int code = client_call(
-        c, (struct call){.method = "GET", .path = report_path(c), .accept = csv ? "text/csv" : NULL}, &a);
+    struct wish w;
+    int code;
 
+    if (!read_wish(c, &w))
+        return CTL_USAGE;
+    code = client_call(
+        c, (struct call){.method = "GET", .path = report_path(c, &w), .accept = w.csv ? "text/csv" : NULL}, &a);
     if (code != CTL_OK)
         return code;
-    if (!answer_ok(&a))
+    if (!answer_ok(&a)) {
         code = answer_code(&a);
-    else if (csv)
+    } else if (w.csv) {
         fwrite(a.body.data, 1, a.body.len, stdout);
-    else
-        print_report(a.json);
+    } else {
+        if (w.chart)
+            print_chart(json_at(a.json, "/items"), &w, period && strcmp(period, "hour") == 0);
+        else
+            print_table(json_at(a.json, "/items"), &w);
+        if (json_text_at(a.json, "/as_of/at"))
+            printf("as of %s (%" PRId64 " ms ago)\n", json_text_at(a.json, "/as_of/at"), json_int_at(a.json, "/as_of/lag_ms"));
+    }
     answer_release(&a);
     return code;
 }

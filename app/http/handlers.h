@@ -33,7 +33,7 @@ handler redemption_list;
 /* users.c */
 handler user_get, user_wallet;
 /* reports.c */
-handler report_get;
+handler report_get, report_several;
 /* refusals.c */
 handler refusals_get;
 /* service.c */

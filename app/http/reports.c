@@ -1,126 +1,353 @@
-/* http/reports.c -- GET /coupons/{id}/reports: the reporter's totals by period, and the moment for which they are exact. */
-#include <inttypes.h>
+/*
+ * http/reports.c -- GET /coupons/{id}/reports and /coupons/-/reports: the reporter's totals by period, and the moment for
+ * which they are exact.
+ *
+ * Exact  the lanes' marks are read before the totals, so the rows hold all that as_of promises. Of one coupon they hold no more
+ *        either: where the reporter wrote in between, both are read again. Of several, rows that ended before as_of.at are exact
+ * Quiet  a lane's time moves on by empty batches, which a reader asks for and does not wait for
+ */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "http/aux.h"
 #include "http/handlers.h"
 #include "http/list.h"
 #include "http/reply.h"
 
-#define HOUR_MS (INT64_C(3600) * 1000)
-#define DAY_MS (24 * HOUR_MS)
-#define ROWS_DEFAULT 30
-#define ROWS_MAX 10000
-
-enum period { PERIOD_HOUR, PERIOD_DAY, PERIOD_WEEK, PERIOD_MONTH, PERIOD_TOTAL };
-static const char *const period_names[] = {"hour", "day", "week", "month", "total", NULL};
-
-/* unit: of the rows that are read (a total is their sum); least_ms, most_ms: how long one can be. */
-static const struct {
-    const char *unit;
-    int64_t least_ms, most_ms;
-} periods[] = {
-    [PERIOD_HOUR] = {"hour", HOUR_MS, HOUR_MS},
-    [PERIOD_DAY] = {"day", DAY_MS - 2 * HOUR_MS, DAY_MS + 2 * HOUR_MS},
-    [PERIOD_WEEK] = {"week", 7 * DAY_MS - 2 * HOUR_MS, 7 * DAY_MS + 2 * HOUR_MS},
-    [PERIOD_MONTH] = {"month", 28 * DAY_MS - 2 * HOUR_MS, 31 * DAY_MS + 2 * HOUR_MS},
-    [PERIOD_TOTAL] = {"day", DAY_MS - 2 * HOUR_MS, DAY_MS + 2 * HOUR_MS},
-};
+#define PERIODS_DEFAULT 30
+#define PERIODS_MAX 10000
+#define ROWS_MAX 500000
+#define YEAR_1970_MS INT64_C(0)
+#define YEAR_2200_MS INT64_C(7258118400000)
+#define EXACT_TRIES 5
+#define EXACT_PAUSE_NS 3000000
+#define TICKED_LANES 60 /* that are ticked in one tick_s; of more, each has its turn less often */
+#define PIECE_BYTES (64 * 1024)
 
 struct report {
-    int period; /* enum period */
-    const char *zone;
+    enum period period;
+    const char *zone_name;
+    struct zone zone;
     int64_t from_ms, to_ms;
-    bool open;  /* without from: the last ROWS_DEFAULT periods */
-    struct report_row *rows;
-    size_t count;
-    int64_t seq, at_ms; /* as_of; at_ms 0: nothing was folded yet */
+    bool open;              /* without from */
+    bool several, grouped;
+    const char **ids;       /* ascending; of several, none: all */
+    size_t id_count;
+    struct report_coupon *coupons; /* of several */
+    size_t coupon_count;
+    int64_t *starts;        /* of the columns; and the end of the last one */
+    const char **texts;     /* the starts, as they are written */
+    size_t columns;
+    struct report_lane *lanes;
+    size_t lane_count;
+    struct report_sums sums;
+    int64_t at_ms;          /* as_of; 0: there is nothing */
 };
 
-/* The time of the coupon's first batch; -1: the database did not answer. */
-static int64_t first_ms(struct request *r)
+static bool bad(struct request *r, const char *detail)
 {
-    struct batch *b;
-    int64_t ms;
-
-    if (mongo_ledger_at(r->door, r->coupon, 0, 1, &b) != STORE_OK)
-        return -1;
-    ms = b->head.at_ms;
-    batch_free(b);
-    return ms;
-}
-
-/* False: answered. */
-static bool read_query(struct request *r, struct report *p)
-{
-    const char *zone = path_query(&r->path, "tz");
-    int64_t now_ms = clock_now_ms();
-
-    *p = (struct report){.period = PERIOD_DAY, .zone = zone ? zone : r->op.coupon_now->time_zone, .from_ms = INT64_MIN,
-                         .to_ms = now_ms + 1};
-    if (!query_enum(r, "period", period_names, &p->period) || !query_time(r, "from", &p->from_ms) ||
-        !query_time(r, "to", &p->to_ms))
-        return false;
-    p->open = p->from_ms == INT64_MIN;
-    if (p->open && p->period == PERIOD_TOTAL)
-        p->from_ms = first_ms(r);
-    else if (p->open)
-        p->from_ms = p->to_ms - ROWS_DEFAULT * periods[p->period].most_ms;
-    if (p->open && p->period == PERIOD_TOTAL && p->from_ms < 0) {
-        reply_problem(r, CPN_BUSY, NULL);
-        return false;
-    }
-    if (p->open && p->from_ms >= p->to_ms)
-        p->from_ms = p->to_ms - 1; /* all of it lies before the coupon */
-    if (p->from_ms >= p->to_ms) {
-        reply_problem(r, CPN_BAD_REQUEST, "The query parameter from must be earlier than to.");
-        return false;
-    }
-    if ((p->to_ms - p->from_ms) / periods[p->period].least_ms > ROWS_MAX) {
-        reply_problem(r, CPN_BAD_REQUEST, "The range holds more than 10000 periods.");
-        return false;
-    }
-    return true;
-}
-
-/* Up to which batch, and which time, the totals go. False: answered. */
-static bool read_as_of(struct request *r, struct report *p)
-{
-    struct mark mark;
-    struct batch *b;
-
-    if (r->door->ops->mark(r->door, r->coupon, 0, "totals", &mark) == STORE_OK) {
-        p->seq = mark.seq;
-        if (!mark.seq)
-            return true;
-        if (mongo_ledger_at(r->door, r->coupon, 0, mark.seq, &b) == STORE_OK) {
-            p->at_ms = b->head.at_ms;
-            batch_free(b);
-            return true;
-        }
-    }
-    reply_problem(r, CPN_BUSY, NULL);
+    reply_problem(r, CPN_BAD_REQUEST, detail);
     return false;
 }
 
-/* The mark is read first: the rows then hold at least what it promises. False: answered. */
-static bool read_rows(struct request *r, struct report *p)
+static bool busy(struct request *r)
 {
-    enum store_status s;
+    reply_problem(r, CPN_BUSY, "The totals cannot be read now, or not in the time that a request may take: ask again, or for "
+                               "fewer coupons or a shorter range.");
+    return false;
+}
 
-    if (!read_as_of(r, p))
-        return false;
-    s = mongo_report(r->door, &r->coupon, 1, periods[p->period].unit, p->zone, p->from_ms, p->to_ms, &r->arena, &p->rows,
-                     &p->count);
-    if (s == STORE_NO_ZONE)
-        reply_problem(r, CPN_BAD_REQUEST, "The query parameter tz must be the name of an IANA time zone, such as Europe/Berlin.");
-    else if (s != STORE_OK)
-        reply_problem(r, CPN_BUSY, NULL);
-    if (s == STORE_OK && p->open && p->period != PERIOD_TOTAL && p->count > ROWS_DEFAULT) {
-        p->rows += p->count - ROWS_DEFAULT;
-        p->count = ROWS_DEFAULT;
+/* ---- which coupons: false, everywhere below, when the request is answered ---- */
+
+static int by_text(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+
+    return strcmp(*x, *y);
+}
+
+/* coupon=a,b (also repeated) into p->ids, each once. */
+static bool read_names(struct request *r, struct report *p)
+{
+    size_t room = 0, count = 0;
+
+    for (size_t i = 0; i < r->path.query_count; i++)
+        room += strlen(r->path.query[i].value) + 1;
+    p->ids = arena_array(&r->arena, room + 1, sizeof *p->ids);
+    for (size_t i = 0; i < r->path.query_count; i++) {
+        char *rest = arena_strdup(&r->arena, r->path.query[i].value), *name;
+
+        if (strcmp(r->path.query[i].name, "coupon") != 0)
+            continue;
+        while ((name = strsep(&rest, ",")) != NULL) {
+            if (!*name)
+                return bad(r, "The query parameter coupon must be ids of coupons, separated by commas.");
+            p->ids[count++] = name;
+        }
     }
-    return s == STORE_OK;
+    qsort(p->ids, count, sizeof *p->ids, by_text);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || strcmp(p->ids[i], p->ids[i - 1]) != 0)
+            p->ids[p->id_count++] = p->ids[i];
+    return true;
+}
+
+/* The name that is no coupon's, or NULL. */
+static const char *unknown_name(const struct report *p)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < p->id_count; i++) {
+        if (k == p->coupon_count || strcmp(p->ids[i], p->coupons[k].id) != 0 || p->coupons[k].deleted)
+            return p->ids[i];
+        k++;
+    }
+    return NULL;
+}
+
+static bool read_coupons(struct request *r, struct report *p)
+{
+    static const char *const groups[] = {"coupon", NULL};
+    const char *unknown;
+    int group = -1;
+
+    if (!read_names(r, p))
+        return false;
+    for (size_t i = 0; i < p->id_count; i++)
+        if (!coupon_id_valid(p->ids[i])) {
+            reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
+            return false;
+        }
+    aux_barrier(); /* what a finished call has made is among them */
+    if (mongo_report_coupons(r->door, p->ids, p->id_count, &r->arena, &p->coupons, &p->coupon_count) != STORE_OK)
+        return busy(r);
+    unknown = unknown_name(p);
+    if (unknown) {
+        reply_problem(r, CPN_COUPON_NOT_FOUND, arena_printf(&r->arena, "There is no coupon %s.", unknown));
+        return false;
+    }
+    if (!query_enum(r, "group", groups, &group))
+        return false;
+    p->grouped = group == 0;
+    return true;
+}
+
+static bool read_coupon(struct request *r, struct report *p)
+{
+    if (!request_coupon(r))
+        return false;
+    if (path_query(&r->path, "coupon") || path_query(&r->path, "group"))
+        return bad(r, "The query parameters coupon and group belong to /coupons/-/reports.");
+    p->ids = arena_alloc(&r->arena, sizeof *p->ids);
+    p->ids[0] = r->coupon;
+    p->id_count = 1;
+    return true;
+}
+
+/* ---- which periods ---- */
+
+static int64_t quarter_down(int64_t ms)
+{
+    return ms - ms % QUARTER_MS;
+}
+
+/* Since when there is anything to count. */
+static bool read_beginning(struct request *r, struct report *p)
+{
+    if (!p->several &&
+        mongo_report_coupons(r->door, p->ids, p->id_count, &r->arena, &p->coupons, &p->coupon_count) != STORE_OK)
+        return busy(r);
+    p->from_ms = p->to_ms - 1;
+    if (mongo_report_oldest(r->door, p->ids, p->id_count, &p->from_ms) != STORE_OK)
+        return busy(r);
+    for (size_t i = 0; i < p->coupon_count; i++)
+        if (p->coupons[i].created_ms < p->from_ms)
+            p->from_ms = p->coupons[i].created_ms;
+    if (p->from_ms >= p->to_ms)
+        p->from_ms = p->to_ms - 1; /* all of it lies before the coupon */
+    return true;
+}
+
+static bool read_range(struct request *r, struct report *p)
+{
+    int period = PERIOD_DAY;
+
+    p->from_ms = INT64_MIN;
+    p->to_ms = clock_now_ms() + 1;
+    if (!query_enum(r, "period", period_names, &period) || !query_time(r, "from", &p->from_ms) ||
+        !query_time(r, "to", &p->to_ms))
+        return false;
+    p->period = (enum period)period;
+    p->open = p->from_ms == INT64_MIN;
+    if ((!p->open && p->from_ms < YEAR_1970_MS) || p->to_ms <= YEAR_1970_MS || p->to_ms > YEAR_2200_MS)
+        return bad(r, "The query parameters from and to must lie between the years 1970 and 2200.");
+    if (p->open && p->period == PERIOD_TOTAL)
+        return read_beginning(r, p);
+    if (p->open)
+        p->from_ms = p->to_ms - PERIODS_DEFAULT * period_most_ms(p->period);
+    if (p->from_ms >= p->to_ms)
+        return bad(r, "The query parameter from must be earlier than to, which is now where it is not given.");
+    return true;
+}
+
+static bool too_many_periods(struct request *r)
+{
+    return bad(r, arena_printf(&r->arena, "The range holds more than %d periods: ask for a shorter one, or for longer periods.",
+                               PERIODS_MAX));
+}
+
+static bool read_zone(struct request *r, struct report *p)
+{
+    const char *zone = path_query(&r->path, "tz");
+
+    p->zone_name = zone ? zone : p->several ? "UTC" : r->op.coupon_now->time_zone;
+    switch (mongo_zone(r->door, p->zone_name, p->from_ms, p->to_ms, &r->arena, &p->zone)) {
+    case STORE_OK:
+        return true;
+    case STORE_NO_ZONE:
+        return bad(r, "The query parameter tz must be the name of an IANA time zone, such as Europe/Berlin.");
+    default:
+        return busy(r);
+    }
+}
+
+/* The start with its zone's offset: 2026-11-01T00:00:00.000+01:00. */
+static const char *start_text(struct request *r, const struct report *p, int64_t start_ms)
+{
+    int offset = zone_minutes(&p->zone, start_ms), minutes = abs(offset);
+    char text[CLOCK_TEXT_SIZE];
+
+    clock_text(start_ms + (int64_t)offset * 60000, text);
+    text[strlen(text) - 1] = '\0'; /* Z */
+    return arena_printf(&r->arena, "%s%c%02d:%02d", text, offset < 0 ? '-' : '+', minutes / 60, minutes % 60);
+}
+
+static bool make_columns(struct request *r, struct report *p)
+{
+    if (p->period != PERIOD_TOTAL && (p->to_ms - p->from_ms) / period_most_ms(p->period) > PERIODS_MAX)
+        return too_many_periods(r);
+    if (!read_zone(r, p))
+        return false;
+    p->starts = arena_array(&r->arena, PERIODS_MAX + 2, sizeof *p->starts);
+    if (p->period == PERIOD_TOTAL) {
+        p->starts[0] = quarter_down(p->from_ms);
+        p->starts[1] = quarter_down(p->to_ms + QUARTER_MS - 1);
+        p->columns = 1;
+    } else {
+        p->starts[0] = period_start(p->period, &p->zone, p->from_ms);
+        while (p->starts[p->columns] < p->to_ms && p->columns <= PERIODS_MAX) {
+            p->starts[p->columns + 1] = period_next(p->period, &p->zone, p->starts[p->columns]);
+            p->columns++;
+        }
+        if (p->columns > PERIODS_MAX)
+            return too_many_periods(r);
+        if (p->open && p->columns > PERIODS_DEFAULT) {
+            p->starts += p->columns - PERIODS_DEFAULT;
+            p->columns = PERIODS_DEFAULT;
+        }
+    }
+    p->texts = arena_array(&r->arena, p->columns, sizeof *p->texts);
+    for (size_t i = 0; i < p->columns; i++)
+        p->texts[i] = start_text(r, p, p->starts[i]);
+    return true;
+}
+
+/* ---- reading ---- */
+
+static bool too_many_rows(struct request *r, const struct report *p, size_t coupons)
+{
+    return bad(r, arena_printf(&r->arena, "The report would have %zu rows, %zu periods of each of %zu coupons; at most %d are "
+                                          "given: name fewer coupons, or ask for fewer or longer periods.",
+                               p->columns * coupons, p->columns, coupons, ROWS_MAX));
+}
+
+static bool read_sums(struct request *r, struct report *p)
+{
+    const struct report_query q = {.ids = p->ids, .count = p->id_count, .grouped = p->grouped, .starts = p->starts,
+                                   .columns = p->columns, .cells_max = p->grouped ? ROWS_MAX : p->columns};
+
+    if (mongo_report(r->door, &q, &p->sums) != STORE_OK)
+        return busy(r);
+    if (!p->sums.too_many)
+        return true;
+    report_sums_free(&p->sums);
+    return too_many_rows(r, p, ROWS_MAX / p->columns + 1);
+}
+
+static bool read_lanes(struct request *r, struct report *p)
+{
+    return mongo_report_lanes(r->door, p->ids, p->id_count, &r->arena, &p->lanes, &p->lane_count) == STORE_OK || busy(r);
+}
+
+/* One coupon's lanes, also those of which nothing is in the totals yet. */
+static void complete_lanes(struct request *r, struct report *p)
+{
+    size_t count = (size_t)r->op.coupon_now->lanes;
+    struct report_lane *all;
+
+    if (p->lane_count && (size_t)p->lanes[p->lane_count - 1].lane >= count)
+        count = (size_t)p->lanes[p->lane_count - 1].lane + 1;
+    all = arena_array(&r->arena, count, sizeof *all);
+    for (size_t i = 0; i < count; i++)
+        all[i] = (struct report_lane){.coupon = r->coupon, .lane = (int64_t)i};
+    for (size_t i = 0; i < p->lane_count; i++)
+        all[p->lanes[i].lane] = p->lanes[i];
+    p->lanes = all;
+    p->lane_count = count;
+}
+
+static bool read_one(struct request *r, struct report *p)
+{
+    for (int tries = 1;; tries++) {
+        if (!read_lanes(r, p))
+            return false;
+        complete_lanes(r, p);
+        if (!read_sums(r, p))
+            return false;
+        if (p->lane_count > 1 || p->sums.seq_max <= p->lanes[0].seq || tries == EXACT_TRIES)
+            break;
+        report_sums_free(&p->sums); /* they are ahead of the mark, which follows in a moment */
+        nanosleep(&(struct timespec){0, EXACT_PAUSE_NS}, NULL);
+    }
+    p->at_ms = p->lanes[0].at_ms;
+    for (size_t i = 1; i < p->lane_count; i++)
+        if (p->lanes[i].at_ms < p->at_ms)
+            p->at_ms = p->lanes[i].at_ms;
+    return true;
+}
+
+/* The lanes of c begin at *lane; moves it past them. What was deleted can change no more, once that is folded. */
+static void hold_back(struct report *p, const struct report_coupon *c, size_t *lane)
+{
+    int64_t at_ms = c->created_ms, seq = 0;
+
+    for (; *lane < p->lane_count && strcmp(p->lanes[*lane].coupon, c->id) <= 0; ++*lane) {
+        if (strcmp(p->lanes[*lane].coupon, c->id) != 0)
+            continue;
+        if (seq == 0 || p->lanes[*lane].at_ms < at_ms)
+            at_ms = p->lanes[*lane].at_ms;
+        seq = p->lanes[*lane].seq;
+    }
+    if (!(c->deleted && seq >= c->seq) && at_ms < p->at_ms)
+        p->at_ms = at_ms;
+}
+
+/* A coupon that is made from now on takes nothing before now: listed_ms is when they were listed. */
+static bool read_several(struct request *r, struct report *p, int64_t listed_ms)
+{
+    size_t lane = 0, shown = 0;
+
+    for (size_t i = 0; i < p->coupon_count; i++)
+        shown += !p->coupons[i].deleted;
+    if (p->grouped && shown * p->columns > ROWS_MAX)
+        return too_many_rows(r, p, shown);
+    if (!read_lanes(r, p))
+        return false;
+    p->at_ms = p->coupon_count ? listed_ms : 0;
+    for (size_t i = 0; i < p->coupon_count; i++)
+        hold_back(p, &p->coupons[i], &lane);
+    return read_sums(r, p);
 }
 
 /* ---- a quiet lane's time moves on ---- */
@@ -140,53 +367,123 @@ static void ticked(struct op *op)
 }
 
 /* Ask for an empty batch, and do not wait for it: the next reader sees it. */
-static void tick(struct request *r)
+static void tick(struct request *r, const struct report_lane *lane)
 {
     struct tick *t = calloc(1, sizeof *t);
 
     if (!t)
         return;
     arena_init(&t->arena, 0);
-    memcpy(t->coupon, r->coupon, strlen(r->coupon) + 1);
-    t->op = (struct op){.kind = OP_TICK, .coupon = t->coupon, .arena = &t->arena, .done = ticked, .context = t};
+    memcpy(t->coupon, lane->coupon, strlen(lane->coupon) + 1);
+    t->op = (struct op){
+        .kind = OP_TICK, .coupon = t->coupon, .lane = lane->lane, .arena = &t->arena, .done = ticked, .context = t};
     t->op.deadline = mono_add_ms(mono_now(), r->worker->config->worker_request_deadline_ms);
     if (engine_submit(r->worker->engine, &t->op) != CPN_OK)
         ticked(&t->op);
+}
+
+/* Every tick is a batch that is kept for ever: who watches a thousand quiet coupons gets a coarser as_of. */
+static void tick_quiet(struct request *r, const struct report *p)
+{
+    int64_t quiet_ms = r->worker->config->reporter_tick_s * INT64_C(1000);
+
+    if (p->lane_count > TICKED_LANES)
+        quiet_ms *= (int64_t)(p->lane_count / TICKED_LANES);
+    for (size_t i = 0; i < p->lane_count; i++)
+        if (clock_now_ms() - p->lanes[i].at_ms > quiet_ms)
+            tick(r, &p->lanes[i]);
 }
 
 /* ---- writing ---- */
 
 #define COUNTS(X) X(issued) X(reserved) X(redeemed) X(cancelled) X(expired) X(reversed) X(discount_minor)
 
-/* The start with its zone's offset: 2026-11-01T00:00:00.000+01:00. */
-static const char *start_text(struct request *r, const struct report_row *row)
-{
-    char text[CLOCK_TEXT_SIZE];
-    int minutes = abs(row->offset_minutes);
+/* Where rows go: a short report is the reply's body, of a long one pieces are sent as they come. */
+struct rows {
+    struct request *request;
+    const struct report *report;
+    bool csv;
+    struct json json;
+    bool gone; /* nobody reads it any more */
+};
 
-    clock_text(row->start_ms + (int64_t)row->offset_minutes * 60000, text);
-    text[strlen(text) - 1] = '\0'; /* Z */
-    return arena_printf(&r->arena, "%s%c%02d:%02d", text, row->offset_minutes < 0 ? '-' : '+', minutes / 60, minutes % 60);
+static void send_piece(struct rows *w, size_t least)
+{
+    struct request *r = w->request;
+
+    if (r->reply.body.len < least || w->gone)
+        return;
+    if (!r->reply.streamed)
+        reply_send(r, true);
+    w->gone = !reply_stream(r, r->reply.body.data, r->reply.body.len);
+    buf_clear(&r->reply.body);
 }
 
-static void sum_up(struct report *p)
+static void write_row(struct rows *w, const char *coupon, size_t column, const struct report_counts *counts)
 {
-    for (size_t i = 1; i < p->count; i++) {
-#define X(name) p->rows[0].counts->name += p->rows[i].counts->name;
+    struct buf *out = &w->request->reply.body;
+    struct json *j = &w->json;
+
+    if (!w->csv) {
+        json_object(j);
+        if (coupon)
+            json_key_string(j, "coupon", coupon);
+        json_key_string(j, "start", w->report->texts[column]);
+#define X(name) json_key_int(j, #name, counts->name);
         COUNTS(X)
 #undef X
+        json_end_object(j);
+    } else {
+        if (coupon) {
+            buf_puts(out, coupon);
+            buf_putc(out, ',');
+        }
+        buf_puts(out, w->report->texts[column]);
+#define X(name) buf_putc(out, ','); buf_int(out, counts->name);
+        COUNTS(X)
+#undef X
+        buf_puts(out, "\r\n");
     }
-    p->count = p->count ? 1 : 0;
+    send_piece(w, PIECE_BYTES);
 }
 
-static void write_row(struct request *r, struct json *j, const struct report_row *row)
+static void write_group(struct rows *w, const char *coupon, const struct report_counts *counts)
 {
-    json_object(j);
-    json_key_string(j, "start", start_text(r, row));
-#define X(name) json_key_int(j, #name, row->counts->name);
-    COUNTS(X)
-#undef X
-    json_end_object(j);
+    for (size_t i = 0; i < w->report->columns && !w->gone; i++)
+        write_row(w, coupon, i, &counts[i]);
+}
+
+/* The coupons that there are, and those of which there are totals: both ascend. */
+static void write_groups(struct rows *w, const struct report_counts *none)
+{
+    const struct report *p = w->report;
+    size_t c = 0;
+
+    for (size_t i = 0; i <= p->sums.count && !w->gone; i++) {
+        const struct report_group *g = i < p->sums.count ? &p->sums.groups[i] : NULL;
+        int order = 0;
+
+        while (c < p->coupon_count && (order = g ? strcmp(p->coupons[c].id, g->coupon) : -1) < 0 && !w->gone) {
+            if (!p->coupons[c].deleted)
+                write_group(w, p->coupons[c].id, none);
+            c++;
+        }
+        if (c < p->coupon_count && order == 0)
+            c++;
+        if (g)
+            write_group(w, g->coupon, g->counts);
+    }
+}
+
+static void write_rows(struct rows *w)
+{
+    const struct report *p = w->report;
+    const struct report_counts *none = arena_array(&w->request->arena, p->columns, sizeof *none);
+
+    if (p->grouped)
+        write_groups(w, none);
+    else
+        write_group(w, NULL, p->sums.count ? p->sums.groups[0].counts : none);
 }
 
 static void write_as_of(struct json *j, const struct report *p)
@@ -195,10 +492,13 @@ static void write_as_of(struct json *j, const struct report *p)
 
     json_key(j, "as_of");
     json_object(j);
-    json_key(j, "seq");
-    json_array(j);
-    json_int(j, p->seq);
-    json_end_array(j);
+    if (!p->several) {
+        json_key(j, "seq");
+        json_array(j);
+        for (size_t i = 0; i < p->lane_count; i++)
+            json_int(j, p->lanes[i].seq);
+        json_end_array(j);
+    }
     json_key(j, "at");
     if (p->at_ms)
         json_time(j, p->at_ms);
@@ -212,49 +512,74 @@ static void write_as_of(struct json *j, const struct report *p)
     json_end_object(j);
 }
 
-static enum handled reply_csv(struct request *r, const struct report *p)
+static void write_json(struct rows *w)
 {
-    struct buf *out = &r->reply.body;
+    struct json *j = &w->json;
+
+    *j = reply_body(w->request);
+    json_object(j);
+    json_key(j, "items");
+    json_array(j);
+    write_rows(w);
+    json_end_array(j);
+    write_as_of(j, w->report);
+    json_end_object(j);
+}
+
+static void write_csv(struct rows *w)
+{
+    struct buf *out = &w->request->reply.body;
 
     buf_clear(out);
-    buf_puts(out, "start");
+    buf_puts(out, w->report->grouped ? "coupon,start" : "start");
 #define X(name) buf_puts(out, "," #name);
     COUNTS(X)
 #undef X
     buf_puts(out, "\r\n");
-    for (size_t i = 0; i < p->count; i++) {
-        buf_puts(out, start_text(r, &p->rows[i]));
-#define X(name) buf_putc(out, ','); buf_int(out, p->rows[i].counts->name);
-        COUNTS(X)
-#undef X
-        buf_puts(out, "\r\n");
-    }
-    return reply_text(r, 200, TYPE_CSV);
+    write_rows(w);
 }
+
+static enum handled reply_report(struct request *r, const struct report *p)
+{
+    struct rows w = {.request = r, .report = p, .csv = accept_prefers(r->header.accept, "text/csv", TYPE_JSON)};
+    char text[CLOCK_TEXT_SIZE];
+
+    reply_header(r, "Vary", "Accept");
+    reply_header(r, "Cache-Control", "no-store");
+    if (p->at_ms)
+        reply_header(r, "Coupons-As-Of", clock_text(p->at_ms, text)); /* for CSV has no place for it */
+    reply_text(r, 200, w.csv ? TYPE_CSV : TYPE_JSON);
+    (w.csv ? write_csv : write_json)(&w);
+    if (r->reply.streamed) {
+        send_piece(&w, 1);
+        r->reply.cut = w.gone && !r->head; /* what ends early must not look whole */
+    }
+    return ANSWERED;
+}
+
+/* ---- the calls ---- */
 
 enum handled report_get(struct request *r)
 {
-    struct report p;
-    struct json j;
+    struct report p = {.several = false};
 
-    if (!request_coupon(r) || !read_query(r, &p) || !read_rows(r, &p))
+    if (!read_coupon(r, &p) || !read_range(r, &p) || !make_columns(r, &p) || !read_one(r, &p))
         return ANSWERED;
-    if (clock_now_ms() - p.at_ms > r->worker->config->reporter_tick_s * INT64_C(1000))
-        tick(r);
-    if (p.period == PERIOD_TOTAL)
-        sum_up(&p);
-    reply_header(r, "Vary", "Accept");
-    reply_header(r, "Cache-Control", "no-store");
-    if (accept_prefers(r->header.accept, "text/csv", TYPE_JSON))
-        return reply_csv(r, &p);
-    j = reply_body(r);
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
-    for (size_t i = 0; i < p.count; i++)
-        write_row(r, &j, &p.rows[i]);
-    json_end_array(&j);
-    write_as_of(&j, &p);
-    json_end_object(&j);
-    return reply_json(r, 200);
+    tick_quiet(r, &p);
+    reply_report(r, &p);
+    report_sums_free(&p.sums);
+    return ANSWERED;
+}
+
+enum handled report_several(struct request *r)
+{
+    struct report p = {.several = true};
+    int64_t listed_ms = clock_now_ms();
+
+    if (!read_coupons(r, &p) || !read_range(r, &p) || !make_columns(r, &p) || !read_several(r, &p, listed_ms))
+        return ANSWERED;
+    tick_quiet(r, &p);
+    reply_report(r, &p);
+    report_sums_free(&p.sums);
+    return ANSWERED;
 }

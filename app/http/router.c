@@ -44,6 +44,7 @@ const struct route routes[] = {
     {"job_get", METHOD_GET, "/coupons/-/jobs/{job}", job_get, R | O, AUX, BODY_NONE, 0, NULL},
     {"job_cancel", METHOD_POST, "/coupons/-/jobs/{job}/cancel", job_cancel, O, AUX, BODY_NONE, 0, NULL},
     {"job_rows", METHOD_GET, "/coupons/-/jobs/{job}/rows", job_rows, R | O, STREAM, BODY_NONE, 0, NULL},
+    {"report_several", METHOD_GET, "/coupons/-/reports", report_several, R | O, STREAM, BODY_NONE, 0, NULL},
     {"wallet", METHOD_GET, "/coupons/-/users/{user}", user_wallet, S | R | O, AUX, BODY_NONE, 0, NULL},
     {"user_erase", METHOD_DELETE, "/coupons/-/users/{user}", user_erase, O, AUX, BODY_NONE, 0, NULL},
     {"resolve", METHOD_POST, "/coupons/-/resolve", code_resolve, S | O, AUX, BODY_JSON, BODY_MAX, &resolve_table},

@@ -161,8 +161,17 @@ static bool hand_out(const struct page *p, door_row *row, void *context)
     return it.err_off == 0;
 }
 
+/* How many documents a find's replies may have; 0: not said. */
+static int64_t batch_size(const bson_t *command)
+{
+    int64_t size;
+
+    return find_int(command, "batchSize", &size) ? size : 0;
+}
+
 enum store_status door_read(struct door *d, const bson_t *command, door_row *row, void *context)
 {
+    int64_t most = batch_size(command);
     bson_t reply;
     struct page p;
     bool good;
@@ -179,6 +188,8 @@ enum store_status door_read(struct door *d, const bson_t *command, door_row *row
 
         BSON_APPEND_INT64(&more, "getMore", p.cursor);
         BSON_APPEND_UTF8(&more, "collection", p.collection);
+        if (most)
+            BSON_APPEND_INT64(&more, "batchSize", most); /* else a reply is of 16 MiB */
         good = door_run(d, &more, &next) && page_of(&next, "nextBatch", &p) && hand_out(&p, row, context);
         bson_destroy(&reply);
         bson_steal(&reply, &next);

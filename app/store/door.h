@@ -99,6 +99,16 @@ void door_add_coupons(struct door *d, bson_t *filter, const char *(*coupon)(cons
 /* The same for one coupon. */
 void door_add_coupon(struct door *d, bson_t *filter, const char *coupon);
 
+/* A row of totals, as it is stored; coupon is borrowed from it. */
+struct totals_doc {
+    const char *coupon;
+    int64_t lane, quarter_ms, seq;
+    struct report_counts counts;
+};
+bool totals_doc_read(const bson_t *doc, struct totals_doc *t);
+/* Append the filter of the totals of ids (count 0: all) in [from_ms, to_ms). */
+void totals_range(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms);
+
 /* ---- replies of writes ---- */
 /* A clean reply: no write concern error. What is not clean is unknown, and logged. */
 bool reply_is_clean(const bson_t *reply);

@@ -9,6 +9,7 @@
 #define STORE_MONGO_H
 
 #include "coupons/fold.h"
+#include "coupons/period.h"
 #include "store/store.h"
 
 struct mongo;
@@ -212,16 +213,55 @@ struct totals_row {
 };
 enum store_status mongo_totals(struct store *s, const char *coupon, struct arena *a, struct totals_row **rows, size_t *count);
 
-struct report_row {
-    int64_t start_ms;
-    int offset_minutes; /* of the zone at start */
-    struct report_counts *counts;
+/* ---- reports ---- */
+/* What a report is about. */
+struct report_coupon {
+    const char *id;
+    int64_t created_ms;
+    bool deleted;
+    int64_t seq; /* at which the definition stands */
 };
-/* Rows for every period (unit "hour", "day", "week", "month") of time_zone that overlaps [from_ms, to_ms), zeros included,
- * added up over the coupons (count 0: all). STORE_NO_ZONE. */
-enum store_status mongo_report(struct store *s, const char *const *coupons, size_t coupon_count, const char *unit,
-                               const char *time_zone, int64_t from_ms, int64_t to_ms, struct arena *a,
-                               struct report_row **rows, size_t *count);
+/* Those of ids that there ever were, or all (count 0), ascending by id. */
+enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, struct arena *a,
+                                       struct report_coupon **coupons, size_t *coupon_count);
+
+/* How far a lane is in the totals: everything of it before at_ms. */
+struct report_lane {
+    const char *coupon;
+    int64_t lane, seq, at_ms;
+};
+/* The lanes of which anything is in the totals, of these coupons or of all (count 0), ascending by coupon and lane. */
+enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, struct arena *a,
+                                     struct report_lane **lanes, size_t *lane_count);
+
+/* The quarter hour of the oldest totals of these coupons, or of all (count 0); *at_ms stays where there are none. */
+enum store_status mongo_report_oldest(struct store *s, const char *const *ids, size_t count, int64_t *at_ms);
+
+/* The offsets of a time zone around [from_ms, to_ms], in a: good for every period that overlaps it. STORE_NO_ZONE. */
+enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t from_ms, int64_t to_ms, struct arena *a,
+                             struct zone *zone);
+
+struct report_query {
+    const char *const *ids; /* ascending */
+    size_t count;           /* 0: all coupons */
+    bool grouped;           /* a row of sums per coupon that has any; else one for all, its coupon "" */
+    const int64_t *starts;  /* of the columns, ascending; starts[columns] is the end of the last one */
+    size_t columns;
+    size_t cells_max;
+};
+struct report_group {
+    char coupon[COUPON_ID_MAX + 1];
+    struct report_counts *counts; /* of each column */
+};
+struct report_sums {
+    struct report_group *groups; /* ascending by coupon; freed by report_sums_free() */
+    size_t count;
+    int64_t seq_max;             /* the latest batch in them, of whichever lane */
+    bool too_many;               /* more than cells_max: the groups are not whole */
+};
+/* The totals of each column. */
+enum store_status mongo_report(struct store *s, const struct report_query *q, struct report_sums *sums);
+void report_sums_free(struct report_sums *sums);
 
 /* ---- change stream on the ledger, for the reporter ---- */
 struct feed;

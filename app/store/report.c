@@ -1,193 +1,349 @@
 /*
- * store/report.c -- the reporter's totals added up by the periods of a time zone.
+ * store/report.c -- what a report is about: its coupons, how far their lanes are in the totals, and its time zone.
  *
- * Periods  are the server's work: $dateTrunc with the zone, weeks from Monday; a quarter hour lies in one period of any
- *          zone. A period counts whole, also where the range asked for cuts it
+ * Zones  are the server's knowledge, and only their offsets are asked for: one a day, then each quarter hour of the days on
+ *        which the offset changed. Since 1970 offsets change on quarter hours, and not twice a day
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "store/codec.h"
 #include "store/door.h"
+#include "store/members.h"
 
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+#define QUARTERS_PER_DAY (DAY_MS / QUARTER_MS)
 #define BATCH_ROWS 10000
+#define LANES_AT_ONCE 1000 /* whose batches are looked up by one find */
 
-/* Rows in ascending order of start. */
-struct report_list {
-    struct report_row *items;
+/* Room for one more item of that size. */
+static void *grown(struct arena *a, void *items, size_t count, size_t *capacity, size_t size)
+{
+    void *larger;
+
+    if (count < *capacity)
+        return items;
+    *capacity = *capacity ? *capacity * 2 : 64;
+    larger = arena_array(a, *capacity, size);
+    if (count)
+        memcpy(larger, items, count * size);
+    return larger;
+}
+
+/* {name: {$in: ids}}; of all: nothing. */
+static void put_ids(bson_t *filter, const char *name, const char *const *ids, size_t count)
+{
+    bson_t clause, list;
+    char buffer[16];
+
+    if (!count)
+        return;
+    bson_append_document_begin(filter, name, -1, &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
+    for (size_t i = 0; i < count; i++)
+        bson_append_utf8(&list, array_key(i, buffer), -1, ids[i], -1);
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(filter, &clause);
+}
+
+static void put_flag(bson_t *command, const char *name, const char *const *fields, size_t count)
+{
+    bson_t sub;
+
+    bson_append_document_begin(command, name, -1, &sub);
+    for (size_t i = 0; i < count; i++)
+        bson_append_int32(&sub, fields[i], -1, 1);
+    bson_append_document_end(command, &sub);
+}
+
+/* ---- coupons ---- */
+
+struct coupon_list {
+    struct report_coupon *items;
     size_t count, capacity;
-    int64_t to_ms;  /* rows begin before it */
-    int64_t end_ms; /* out: where the last row ends */
     struct arena *arena;
 };
 
-static struct report_row *add_row(struct report_list *list, int64_t start_ms)
+static bool coupon_row(const bson_t *doc, void *context)
 {
-    struct report_row *row;
+    struct coupon_list *list = context;
+    struct report_coupon c = {.created_ms = 0};
+    const char *state = NULL;
+    bson_t view, def;
 
-    if (list->count == list->capacity) {
-        struct report_row *grown;
+    if (!find_text(doc, "_id", &c.id) || !find_time(doc, "created", &c.created_ms) || !find_document(doc, "view", &view) ||
+        !find_int(&view, "seq", &c.seq))
+        return false;
+    c.id = arena_strdup(list->arena, c.id);
+    c.deleted = !find_document(&view, "def", &def) || !find_text(&def, "state", &state) || strcmp(state, "deleted") == 0;
+    list->items = grown(list->arena, list->items, list->count, &list->capacity, sizeof c);
+    list->items[list->count++] = c;
+    return true;
+}
 
-        list->capacity = list->capacity ? list->capacity * 2 : 64;
-        grown = arena_array(list->arena, list->capacity, sizeof *grown);
-        if (list->count)
-            memcpy(grown, list->items, list->count * sizeof *grown);
-        list->items = grown;
+enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, struct arena *a,
+                                       struct report_coupon **coupons, size_t *coupon_count)
+{
+    static const char *const fields[] = {"created", "view.seq", "view.def.state"}, *const by_id[] = {"_id"};
+    struct coupon_list list = {.arena = a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    enum store_status status;
+    bson_t filter;
+
+    BSON_APPEND_UTF8(&command, "find", "coupons");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    put_ids(&filter, "_id", ids, count);
+    bson_append_document_end(&command, &filter);
+    put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
+    put_flag(&command, "sort", by_id, 1);
+    door_read_options(d, &command, (struct store_time){0}, BATCH_ROWS);
+    status = door_read(d, &command, coupon_row, &list);
+    *coupons = list.items;
+    *coupon_count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+/* ---- lanes: their marks, then the batches at which those stand ---- */
+
+struct lane_list {
+    struct report_lane *items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+static bool mark_row(const bson_t *doc, void *context)
+{
+    struct lane_list *list = context;
+    struct report_lane lane = {.at_ms = 0};
+    bson_t id;
+
+    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &lane.coupon) || !find_int(&id, "l", &lane.lane) ||
+        !find_int(doc, "seq", &lane.seq))
+        return false;
+    lane.coupon = arena_strdup(list->arena, lane.coupon);
+    list->items = grown(list->arena, list->items, list->count, &list->capacity, sizeof lane);
+    list->items[list->count++] = lane;
+    return true;
+}
+
+/* {_id: {$gt: {c}, $lt: {c, l: MaxKey}}}: what belongs to one coupon, by the index on _id. */
+static void put_coupon_range(bson_t *doc, const char *coupon)
+{
+    bson_t range, id;
+
+    BSON_APPEND_DOCUMENT_BEGIN(doc, "_id", &range);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    bson_append_document_end(&range, &id);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    BSON_APPEND_MAXKEY(&id, "l");
+    bson_append_document_end(&range, &id);
+    bson_append_document_end(doc, &range);
+}
+
+static enum store_status read_marks(struct door *d, const char *const *ids, size_t count, struct lane_list *list)
+{
+    static const char *const fields[] = {"seq"}, *const by_id[] = {"_id"};
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, any, one;
+    char buffer[16];
+
+    BSON_APPEND_UTF8(&command, "find", "marks");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_UTF8(&filter, "_id.kind", "totals");
+    if (d->mongo->sharded)
+        put_ids(&filter, "_id.c", ids, count);
+    if (count) {
+        BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &any);
+        for (size_t i = 0; i < count; i++) {
+            bson_append_document_begin(&any, array_key(i, buffer), -1, &one);
+            put_coupon_range(&one, ids[i]);
+            bson_append_document_end(&any, &one);
+        }
+        bson_append_array_end(&filter, &any);
     }
-    row = &list->items[list->count++];
-    *row = (struct report_row){start_ms, 0, arena_alloc(list->arena, sizeof *row->counts)};
-    return row;
+    bson_append_document_end(&command, &filter);
+    put_flag(&command, "projection", fields, 1);
+    put_flag(&command, "sort", by_id, 1);
+    door_read_options(d, &command, (struct store_time){0}, BATCH_ROWS);
+    return door_read(d, &command, mark_row, list);
 }
 
-static bool period_row(const bson_t *doc, void *context)
+static int by_coupon_and_lane(const void *key, const void *item)
 {
-    struct report_list *list = context;
-    const char *offset;
-    int64_t start_ms;
+    const struct report_lane *a = key, *b = item;
+    int order = strcmp(a->coupon, b->coupon);
 
-    if (!find_time(doc, "start", &start_ms) || !find_text(doc, "offset", &offset))
+    return order ? order : (a->lane > b->lane) - (a->lane < b->lane);
+}
+
+/* A batch at which a mark stands. */
+static bool stand_row(const bson_t *doc, void *context)
+{
+    struct lane_list *list = context;
+    struct report_lane key = {.at_ms = 0}, *lane;
+    int64_t at_ms;
+
+    if (!codec_id_int(doc, "l", &key.coupon, &key.lane) || !find_time(doc, "at", &at_ms))
         return false;
-    if (list->count && start_ms <= list->items[list->count - 1].start_ms)
-        return true; /* an hour that the zone has twice */
-    if (start_ms >= list->to_ms)
-        list->end_ms = list->end_ms ? list->end_ms : start_ms;
-    else
-        add_row(list, start_ms)->offset_minutes = (int)strtol(offset, NULL, 10);
+    lane = bsearch(&key, list->items, list->count, sizeof key, by_coupon_and_lane);
+    if (lane)
+        lane->at_ms = at_ms;
     return true;
 }
 
-static bool sums_row(const bson_t *doc, void *context)
+static const char *lane_coupon(const void *context, size_t i)
 {
-    struct report_list *list = context;
-    int64_t start_ms;
+    const struct report_lane *lanes = context;
 
-    if (!find_time(doc, "_id", &start_ms))
+    return lanes[i].coupon;
+}
+
+static enum store_status read_stands(struct door *d, struct lane_list *list, size_t first, size_t count)
+{
+    static const char *const fields[] = {"at"};
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, clause, ids;
+    char buffer[16];
+
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+    for (size_t i = 0; i < count; i++) {
+        const struct report_lane *lane = &list->items[first + i];
+
+        codec_ledger_id(&ids, array_key(i, buffer), lane->coupon, lane->lane, lane->seq);
+    }
+    bson_append_array_end(&clause, &ids);
+    bson_append_document_end(&filter, &clause);
+    door_add_coupons(d, &filter, lane_coupon, list->items + first, count);
+    bson_append_document_end(&command, &filter);
+    put_flag(&command, "projection", fields, 1);
+    door_read_options(d, &command, (struct store_time){0}, count + 1);
+    return door_read(d, &command, stand_row, list);
+}
+
+enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, struct arena *a,
+                                     struct report_lane **lanes, size_t *lane_count)
+{
+    struct lane_list list = {.arena = a};
+    struct door *d = door_of(s);
+    enum store_status status = read_marks(d, ids, count, &list);
+
+    for (size_t first = 0; status == STORE_OK && first < list.count; first += LANES_AT_ONCE) {
+        size_t left = list.count - first;
+
+        status = read_stands(d, &list, first, left < LANES_AT_ONCE ? left : LANES_AT_ONCE);
+    }
+    *lanes = list.items;
+    *lane_count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+/* ---- the oldest totals ---- */
+
+static bool oldest_row(const bson_t *doc, void *context)
+{
+    int64_t *at_ms = context;
+    bson_t id;
+
+    return find_document(doc, "_id", &id) && find_time(&id, "at", at_ms);
+}
+
+enum store_status mongo_report_oldest(struct store *s, const char *const *ids, size_t count, int64_t *at_ms)
+{
+    static const char *const fields[] = {"_id"}, *const by_at[] = {"_id.at"};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    bson_t filter;
+
+    BSON_APPEND_UTF8(&command, "find", "totals");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    put_ids(&filter, "_id.c", ids, count);
+    bson_append_document_end(&command, &filter);
+    put_flag(&command, "projection", fields, 1);
+    put_flag(&command, "sort", by_at, 1);
+    BSON_APPEND_INT64(&command, "limit", 1);
+    door_read_options(d, &command, (struct store_time){0}, 0);
+    return door_read(d, &command, oldest_row, at_ms);
+}
+
+/* ---- zones ---- */
+
+struct offset_list {
+    struct zone_offset *items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+static bool offset_row(const bson_t *doc, void *context)
+{
+    struct offset_list *list = context;
+    struct zone_offset o;
+    const char *minutes;
+
+    if (!find_time(doc, "at", &o.from_ms) || !find_text(doc, "minutes", &minutes))
         return false;
-    for (size_t i = list->count; i-- > 0;)
-        if (list->items[i].start_ms <= start_ms)
-            return members_read(doc, report_members, report_members_count, 0, list->items[i].counts, NULL);
+    o.minutes = (int)strtol(minutes, NULL, 10);
+    if (list->count && list->items[list->count - 1].minutes == o.minutes)
+        return true;
+    list->items = grown(list->arena, list->items, list->count, &list->capacity, sizeof o);
+    list->items[list->count++] = o;
     return true;
 }
 
-/* name: {$dateTrunc: {date, unit, timezone, startOfWeek}} */
-static void put_trunc(bson_t *doc, const char *name, const bson_t *date, const char *unit, const char *time_zone)
+/* The offsets at each of firsts[], and at steps - 1 more moments behind each. */
+static enum store_status read_offsets(struct door *d, const char *time_zone, const int64_t *firsts, size_t count,
+                                      int64_t step_ms, int64_t steps, struct offset_list *list)
 {
-    bson_t op, args, zone;
+    AUTO_BSON times = BSON_INITIALIZER;
+    char buffer[16];
 
-    bson_append_document_begin(doc, name, -1, &op);
-    BSON_APPEND_DOCUMENT_BEGIN(&op, "$dateTrunc", &args);
-    bson_concat(&args, date);
-    BSON_APPEND_UTF8(&args, "unit", unit);
-    BSON_APPEND_DOCUMENT_BEGIN(&args, "timezone", &zone);
-    BSON_APPEND_UTF8(&zone, "$literal", time_zone);
-    bson_append_document_end(&args, &zone);
-    BSON_APPEND_UTF8(&args, "startOfWeek", "monday");
-    bson_append_document_end(&op, &args);
-    bson_append_document_end(doc, &op);
-}
-
-/* Every period from the one that holds from_ms to the one after the last that begins before to_ms. */
-static bson_t *periods_command(struct door *d, const char *unit, const char *time_zone, int64_t from_ms, int64_t to_ms)
-{
-    AUTO_BCON from = BCON_NEW("date", BCON_DATE_TIME(from_ms));
-    AUTO_BSON first = BSON_INITIALIZER, start = BSON_INITIALIZER;
+    for (size_t i = 0; i < count; i++)
+        bson_append_date_time(&times, array_key(i, buffer), -1, firsts[i]);
     /* clang-format off */
-    AUTO_BCON next = BCON_NEW("date", "{", "$dateAdd", "{",
-        "startDate", "$first", "unit", BCON_UTF8(unit), "amount", "$i",
-        "timezone", "{", "$literal", BCON_UTF8(time_zone), "}", "}", "}");
-
-    put_trunc(&first, "first", from, unit, time_zone);
-    put_trunc(&start, "start", next, unit, time_zone);
-    return BCON_NEW(
+    AUTO_BCON command = BCON_NEW(
         "aggregate", BCON_INT32(1),
         "pipeline", "[",
-            "{", "$documents", "[", "{", "_id", BCON_INT32(0), "}", "]", "}",
-            "{", "$set", BCON_DOCUMENT(&first), "}",
-            "{", "$set", "{", "i", "{", "$range", "[", BCON_INT32(0), "{", "$add", "[", BCON_INT32(2),
-                "{", "$dateDiff", "{",
-                    "startDate", "$first", "endDate", BCON_DATE_TIME(to_ms), "unit", BCON_UTF8(unit),
-                    "timezone", "{", "$literal", BCON_UTF8(time_zone), "}", "startOfWeek", "monday",
-                "}", "}", "]", "}", "]", "}", "}", "}",
+            "{", "$documents", "[", "{", "first", BCON_ARRAY(&times), "i", "{", "$range", "[", BCON_INT32(0),
+                BCON_INT32((int32_t)steps), "]", "}", "}", "]", "}",
+            "{", "$unwind", "$first", "}",
             "{", "$unwind", "$i", "}",
-            "{", "$project", BCON_DOCUMENT(&start), "}",
-            "{", "$set", "{", "offset", "{", "$dateToString", "{",
-                "date", "$start", "format", "%Z", "timezone", "{", "$literal", BCON_UTF8(time_zone), "}",
+            "{", "$project", "{", "at", "{", "$add", "[", "$first", "{", "$multiply", "[", "$i", BCON_INT64(step_ms), "]", "}",
+                "]", "}", "}", "}",
+            "{", "$set", "{", "minutes", "{", "$dateToString", "{",
+                "date", "$at", "format", "%Z", "timezone", "{", "$literal", BCON_UTF8(time_zone), "}",
             "}", "}", "}", "}",
         "]",
         "cursor", "{", "batchSize", BCON_INT32(BATCH_ROWS), "}",
         "maxTimeMS", BCON_INT64(d->mongo->server_limit_ms));
     /* clang-format on */
+
+    return door_read(d, command, offset_row, list);
 }
 
-static void put_match(bson_t *pipeline, const char *const *coupons, size_t coupon_count, int64_t from_ms, int64_t to_ms)
+enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t from_ms, int64_t to_ms, struct arena *a,
+                             struct zone *zone)
 {
-    bson_t stage, match, clause, list;
-    char buffer[16];
-
-    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "0", &stage);
-    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$match", &match);
-    if (coupon_count) {
-        BSON_APPEND_DOCUMENT_BEGIN(&match, "_id.c", &clause);
-        BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
-        for (size_t i = 0; i < coupon_count; i++)
-            bson_append_utf8(&list, array_key(i, buffer), -1, coupons[i], -1);
-        bson_append_array_end(&clause, &list);
-        bson_append_document_end(&match, &clause);
-    }
-    BSON_APPEND_DOCUMENT_BEGIN(&match, "_id.at", &clause);
-    BSON_APPEND_DATE_TIME(&clause, "$gte", from_ms);
-    BSON_APPEND_DATE_TIME(&clause, "$lt", to_ms);
-    bson_append_document_end(&match, &clause);
-    bson_append_document_end(&stage, &match);
-    bson_append_document_end(pipeline, &stage);
-}
-
-static void put_group(bson_t *pipeline, const char *unit, const char *time_zone)
-{
-    AUTO_BCON at = BCON_NEW("date", "$_id.at");
-    bson_t stage, group, sum;
-    char path[32];
-
-    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "1", &stage);
-    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$group", &group);
-    put_trunc(&group, "_id", at, unit, time_zone);
-    for (size_t i = 0; i < report_members_count; i++) {
-        snprintf(path, sizeof path, "$%s", report_members[i].name);
-        bson_append_document_begin(&group, report_members[i].name, -1, &sum);
-        BSON_APPEND_UTF8(&sum, "$sum", path);
-        bson_append_document_end(&group, &sum);
-    }
-    bson_append_document_end(&stage, &group);
-    bson_append_document_end(pipeline, &stage);
-}
-
-enum store_status mongo_report(struct store *s, const char *const *coupons, size_t coupon_count, const char *unit,
-                               const char *time_zone, int64_t from_ms, int64_t to_ms, struct arena *a,
-                               struct report_row **rows, size_t *count)
-{
-    struct report_list list = {.to_ms = to_ms, .arena = a};
+    int64_t begin_ms = from_ms - from_ms % DAY_MS - 2 * period_most_ms(PERIOD_MONTH);
+    int64_t days = (to_ms + 2 * period_most_ms(PERIOD_MONTH) - begin_ms) / DAY_MS + 1;
+    struct offset_list rough = {.arena = a}, fine = {.arena = a};
     struct door *d = door_of(s);
-    AUTO_BCON periods = periods_command(d, unit, time_zone, from_ms, to_ms);
-    AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
-    bson_t pipeline, cursor;
+    enum store_status status = read_offsets(d, time_zone, &begin_ms, 1, DAY_MS, days, &rough);
 
-    *rows = NULL;
-    *count = 0;
-    status = door_read(d, periods, period_row, &list);
-    if (status != STORE_OK || list.count == 0)
-        return status;
-    BSON_APPEND_UTF8(&command, "aggregate", "totals");
-    BSON_APPEND_ARRAY_BEGIN(&command, "pipeline", &pipeline);
-    put_match(&pipeline, coupons, coupon_count, list.items[0].start_ms, list.end_ms);
-    put_group(&pipeline, unit, time_zone);
-    bson_append_array_end(&command, &pipeline);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "cursor", &cursor);
-    BSON_APPEND_INT32(&cursor, "batchSize", BATCH_ROWS);
-    bson_append_document_end(&command, &cursor);
-    door_read_options(d, &command, (struct store_time){0}, 0);
-    status = door_read(d, &command, sums_row, &list);
-    *rows = list.items;
-    *count = status == STORE_OK ? list.count : 0;
+    assert(status != STORE_OK || rough.count > 0);
+    if (status == STORE_OK && rough.count > 1) {
+        int64_t *changes = arena_array(a, rough.count, sizeof *changes);
+
+        for (size_t i = 1; i < rough.count; i++)
+            changes[i - 1] = rough.items[i].from_ms - DAY_MS;
+        status = read_offsets(d, time_zone, changes, rough.count - 1, QUARTER_MS, QUARTERS_PER_DAY + 1, &fine);
+    }
+    zone->offsets = rough.count > 1 ? fine.items : rough.items;
+    zone->count = rough.count > 1 ? fine.count : rough.count;
     return status;
 }

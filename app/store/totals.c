@@ -186,6 +186,32 @@ enum store_status mongo_totals_add(struct store *s, struct totals_write *writes,
 
 /* ---- reading ---- */
 
+bool totals_doc_read(const bson_t *doc, struct totals_doc *t)
+{
+    *t = (struct totals_doc){.coupon = NULL};
+    return get_totals_id(doc, &t->coupon, &t->lane, &t->quarter_ms) && find_int(doc, "seq", &t->seq) &&
+           members_read(doc, report_members, report_members_count, 0, &t->counts, NULL);
+}
+
+void totals_range(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms)
+{
+    bson_t clause, list;
+    char buffer[16];
+
+    if (count) {
+        BSON_APPEND_DOCUMENT_BEGIN(filter, "_id.c", &clause);
+        BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
+        for (size_t i = 0; i < count; i++)
+            bson_append_utf8(&list, array_key(i, buffer), -1, ids[i], -1);
+        bson_append_array_end(&clause, &list);
+        bson_append_document_end(filter, &clause);
+    }
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id.at", &clause);
+    BSON_APPEND_DATE_TIME(&clause, "$gte", from_ms);
+    BSON_APPEND_DATE_TIME(&clause, "$lt", to_ms);
+    bson_append_document_end(filter, &clause);
+}
+
 struct totals_list {
     struct totals_row *items;
     size_t count, capacity;
@@ -196,8 +222,10 @@ static bool totals_row(const bson_t *doc, void *context)
 {
     struct totals_list *list = context;
     struct totals_row *row;
-    const char *coupon;
+    struct totals_doc t;
 
+    if (!totals_doc_read(doc, &t))
+        return false;
     if (list->count == list->capacity) {
         struct totals_row *grown;
 
@@ -209,8 +237,11 @@ static bool totals_row(const bson_t *doc, void *context)
     }
     row = &list->items[list->count++];
     row->counts = arena_alloc(list->arena, sizeof *row->counts);
-    return get_totals_id(doc, &coupon, &row->lane, &row->quarter_ms) && find_int(doc, "seq", &row->seq) &&
-           members_read(doc, report_members, report_members_count, 0, row->counts, NULL);
+    *row->counts = t.counts;
+    row->lane = t.lane;
+    row->quarter_ms = t.quarter_ms;
+    row->seq = t.seq;
+    return true;
 }
 
 enum store_status mongo_totals(struct store *s, const char *coupon, struct arena *a, struct totals_row **rows,

@@ -1,8 +1,11 @@
 """The reporter's totals by day: equal to the ledger, in any zone, whatever happens to the reporter."""
 import csv
 import datetime
+import http.client
 import io
+import json
 import random
+import time
 import zoneinfo
 
 import pytest
@@ -12,6 +15,9 @@ from stack import wait_until
 from swarm import Swarm, take
 
 ROW = {"start", "issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor"}
+COUNTS = ["issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor"]
+UTC = datetime.timezone.utc
+QUARTER = datetime.timedelta(minutes=15)
 DISCOUNT = {"kind": "amount", "amount_minor": 250, "currency": "EUR"}
 
 
@@ -92,17 +98,350 @@ def test_csv_holds_the_same_rows(stack, storefront, reporting):
         assert reply.header("Content-Type") == "application/json" and "accept" in reply.header("Vary").lower(), reply
 
 
-@pytest.mark.parametrize("query", ["period=fortnight", "period=", "from=yesterday", "to=x", "tz=Europe/Atlantis", "tz=",
-                                   "from=2026-02-01T00:00:00Z&to=2026-01-01T00:00:00Z", "tz=%00", "tz=%C3%28",
-                                   "from=0001-01-01T00:00:00Z&to=9999-12-31T00:00:00Z"])
-def test_bad_questions_are_refused(stack, reporting, query):
+# ---- totals of the past: put into the database as the reporter would have written them ----
+
+@pytest.fixture
+def seeded(stack):
+    """A function that gives a coupon totals at these quarter hours; they are taken away again, for they are in no ledger."""
+    coupons = []
+
+    def seed(rows, coupon=None):
+        coupon = coupon or stack.coupon()
+        coupons.append(coupon)
+        stack.database.totals.insert_many(
+            [{"_id": {"c": coupon, "l": 0, "at": at}, "seq": 1, **counts} for at, counts in rows], ordered=False)
+        return coupon
+
+    yield seed
+    stack.database.totals.delete_many({"_id.c": {"$in": coupons}, "seq": 1})
+
+
+def random_rows(chance, start, end, count):
+    """Counts at so many quarter hours; the first and the last are among them, and each edge of a day has more."""
+    quarters = (end - start) // QUARTER
+    chosen = {0, quarters - 1, *(chance.randrange(quarters) for _ in range(count))}
+    return [(start + i * QUARTER, {name: chance.randrange(-50 if name == "discount_minor" else 0, 100) for name in COUNTS})
+            for i in sorted(chosen)]
+
+
+def period_of(at, period, place):
+    """The moment at which the period that holds `at` begins, by Python's own calendar."""
+    local = at.replace(tzinfo=UTC).astimezone(place)
+    if period == "hour":
+        return at - (datetime.timedelta(minutes=local.minute))
+    day = local.date()
+    if period == "week":
+        day -= datetime.timedelta(day.weekday())
+    if period == "month":
+        day = day.replace(day=1)
+    return datetime.datetime.combine(day, datetime.time(), place).astimezone(UTC).replace(tzinfo=None)
+
+
+def moment(text):
+    return datetime.datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
+
+
+def summed(rows, period, place):
+    sums = {}
+    for at, counts in rows:
+        one = sums.setdefault(period_of(at, period, place), dict.fromkeys(COUNTS, 0))
+        for name, n in counts.items():
+            one[name] += n
+    return sums
+
+
+ZONES = [("UTC", 2024, 2), ("Europe/Berlin", 2026, 3), ("Europe/Berlin", 2026, 10), ("America/New_York", 2026, 11),
+         ("Asia/Kathmandu", 2026, 3), ("America/St_Johns", 2021, 3), ("Pacific/Chatham", 2022, 4), ("Pacific/Chatham", 2022, 9),
+         ("America/Havana", 2021, 11), ("America/Sao_Paulo", 2018, 11), ("America/Sao_Paulo", 2018, 2), ("Asia/Beirut", 2021, 10),
+         ("Atlantic/Azores", 2022, 10), ("Africa/Casablanca", 2022, 4), ("Asia/Kolkata", 2026, 1), ("Pacific/Apia", 2011, 12)]
+
+
+@pytest.mark.parametrize("zone,year,month", ZONES, ids=lambda v: str(v))
+def test_every_period_is_what_pythons_calendar_says(stack, seeded, zone, year, month):
+    """Random totals over ten weeks around a change of clocks: each row, and no row too many or too few."""
+    place, chance = zoneinfo.ZoneInfo(zone), random.Random(f"{zone}{year}{month}")
+    start = datetime.datetime(year, month, 1) - datetime.timedelta(20)
+    end = start + datetime.timedelta(70)
+    rows = random_rows(chance, start, end, 1500)
+    coupon = seeded(rows)
+    for period in ("hour", "day", "week", "month"):
+        told = report(stack, coupon, f"period={period}&from={start.isoformat()}Z&to={end.isoformat()}Z&tz={zone}")["items"]
+        seen = {moment(row["start"]): {name: row[name] for name in COUNTS} for row in told}
+        assert len(seen) == len(told) and list(seen) == sorted(seen), f"{period}: starts ascend"
+        for row in told:
+            offset = datetime.datetime.fromisoformat(row["start"]).utcoffset()
+            assert offset == moment(row["start"]).replace(tzinfo=UTC).astimezone(place).utcoffset(), f"{period}: offset of {row}"
+        expected = {period_of(start + i * QUARTER, period, place) for i in range((end - start) // QUARTER)}
+        assert set(seen) == expected, f"{period}: {sorted(set(seen) ^ expected)}"
+        for at, counts in summed(rows, period, place).items():
+            assert seen[at] == counts, f"{period} from {at}Z"
+        assert sum(row["redeemed"] for row in told) == sum(counts["redeemed"] for _, counts in rows), period
+
+
+@pytest.mark.parametrize("zone,day,hours", [("Europe/Berlin", "2026-03-29", 23), ("Europe/Berlin", "2026-10-25", 25),
+                                            ("Australia/Lord_Howe", "2022-04-03", 24.5), ("Australia/Lord_Howe", "2022-10-02", 23.5),
+                                            ("America/Sao_Paulo", "2018-11-04", 23)])
+def test_days_have_the_hours_that_the_clocks_give_them(stack, seeded, zone, day, hours):
+    """One redemption in each quarter hour: a day has four an hour, and its hours add up to it."""
+    first = datetime.datetime.fromisoformat(day) - datetime.timedelta(3)
+    coupon = seeded([(first + i * QUARTER, {**dict.fromkeys(COUNTS, 0), "redeemed": 1}) for i in range(6 * 96)])
+    span = f"from={first.isoformat()}Z&to={(first + datetime.timedelta(6)).isoformat()}Z&tz={zone}"
+    told = next(row for row in report(stack, coupon, f"period=day&{span}")["items"] if row["start"].startswith(day))
+    assert told["redeemed"] == hours * 4, told
+    by_hour = [row for row in report(stack, coupon, f"period=hour&{span}")["items"] if row["start"].startswith(day)]
+    assert sum(row["redeemed"] for row in by_hour) == hours * 4
+    assert all(2 <= row["redeemed"] <= 6 for row in by_hour), by_hour
+
+
+def test_a_total_counts_the_quarter_hours_in_its_range(stack, seeded):
+    start = datetime.datetime(2026, 3, 1)
+    rows = random_rows(random.Random(7), start, start + datetime.timedelta(3), 200)
+    coupon = seeded(rows)
+    for after, length in ((0, 96), (17, 1), (17, 100), (200, 9999)):
+        a, b = start + after * QUARTER, start + (after + length) * QUARTER
+        told = report(stack, coupon, f"period=total&from={a.isoformat()}Z&to={b.isoformat()}Z")["items"]
+        assert len(told) == 1 and moment(told[0]["start"]) == a, told
+        assert told[0]["redeemed"] == sum(counts["redeemed"] for at, counts in rows if a <= at < b), (after, length)
+    inside = f"from={(start + datetime.timedelta(minutes=20)).isoformat()}Z&to={(start + datetime.timedelta(minutes=31)).isoformat()}Z"
+    told = report(stack, coupon, f"period=total&{inside}")["items"]
+    a, b = start + QUARTER, start + 3 * QUARTER
+    assert moment(told[0]["start"]) == a, "cut outwards to whole quarter hours"
+    assert told[0]["redeemed"] == sum(counts["redeemed"] for at, counts in rows if a <= at < b)
+    whole = report(stack, coupon, "period=total")["items"]
+    assert whole[0]["redeemed"] == sum(counts["redeemed"] for _, counts in rows) and moment(whole[0]["start"]) == rows[0][0]
+
+
+def test_several_coupons_are_added_up_or_told_apart(stack, reporting, seeded):
+    start, chance = datetime.datetime(2026, 5, 1), random.Random(3)
+    end = start + datetime.timedelta(5)
+    rows = {}
+    for _ in range(3):
+        some = random_rows(chance, start, end, 100)
+        rows[seeded(some)] = some
+    empty = stack.coupon()
+    names, place = sorted([*rows, empty]), zoneinfo.ZoneInfo("Asia/Kathmandu")
+    span = f"from={start.isoformat()}Z&to={end.isoformat()}Z&tz=Asia/Kathmandu"
+    told = reporting.get(f"/coupons/-/reports?period=day&coupon={','.join(names)}&{span}").ok()
+    expected = summed([row for some in rows.values() for row in some], "day", place)
+    assert {moment(r["start"]): {n: r[n] for n in COUNTS} for r in told["items"]} == expected
+    assert "seq" not in told["as_of"] and told["as_of"]["at"], told["as_of"]
+
+    told = reporting.get(f"/coupons/-/reports?period=day&group=coupon&coupon={','.join(reversed(names))}&{span}").ok()["items"]
+    assert [(r["coupon"], r["start"]) for r in told] == sorted((r["coupon"], r["start"]) for r in told)
+    assert len(told) == len(names) * len(expected), "a row for each coupon and each day, zeros included"
+    for name in names:
+        seen = {moment(r["start"]): {n: r[n] for n in COUNTS} for r in told if r["coupon"] == name}
+        sums = summed(rows.get(name, []), "day", place)
+        assert {at: counts for at, counts in seen.items() if any(counts.values())} == sums
+    everyone = reporting.get(f"/coupons/-/reports?period=day&group=coupon&{span}").ok()["items"]
+    assert [r for r in everyone if r["coupon"] in names] == told, "all coupons, when none is named"
+    reply = reporting.get(f"/coupons/-/reports?period=day&group=coupon&coupon={','.join(names)}&{span}",
+                          headers={"Accept": "text/csv"}).expect(200)
+    assert list(csv.DictReader(io.StringIO(reply.body.decode()))) == [{n: str(v) for n, v in r.items()} for r in told]
+    assert reply.header("Coupons-As-Of")
+
+
+def test_what_was_redeemed_then_is_reversed_now(stack, storefront, seeded):
+    """A reversal is of the period in which it happened: yesterday's row stays."""
+    coupon = stack.coupon(slots=2, cap={"total": 2, "per_user": 2}, discount=DISCOUNT)
+    yesterday = datetime.datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None) - QUARTER
+    seeded([(yesterday, {**dict.fromkeys(COUNTS, 0), "redeemed": 5, "discount_minor": 1250})], coupon)
+    before = caught_up(stack, coupon, "period=day&tz=UTC")["items"]
+    taken = storefront.take(coupon, "u").ok(201)["id"]
+    storefront.post(f"/coupons/{coupon}/redemptions/{taken}/reverse").expect(200)
+    after = caught_up(stack, coupon, "period=day&tz=UTC")["items"]
+    assert after[:-1] == before[:-1] and after[-2]["redeemed"] == 5
+    assert (after[-1]["redeemed"], after[-1]["reversed"], after[-1]["discount_minor"]) == (1, 1, 0), after[-1]
+
+
+def test_each_answer_is_exact_for_its_seq_while_takings_come_in(stack):
+    """Rows hold what the ledger says up to as_of.seq, no more and no less."""
+    coupon = stack.coupon(slots=10_000, cap={"total": 10_000}, discount=DISCOUNT)
+    crowd = Swarm([stack.way()], (take(coupon, f"u-{i}", f"k-{i}") for i in range(100_000)), connections=16)
+    crowd.start()
+    seen = {}
+    for _ in range(40):
+        told = report(stack, coupon)
+        seen[told["as_of"]["seq"][0]] = total(told, "redeemed")
+        time.sleep(0.05)
+    crowd.end()
+    truth, upto = {0: 0}, 0
+    for batch in ledger.Told(stack, coupon).batches:
+        upto += sum(e["kind"] == "redeem" for e in batch["entries"])
+        truth[batch["seq"]] = upto
+    assert len(seen) > 5, seen
+    wrong = {seq: (n, truth[seq]) for seq, n in seen.items() if n != truth[seq]}
+    assert not wrong, f"seq: (told, ledger): {wrong}"
+
+
+def test_a_long_report_is_sent_whole(stack, reporting, seeded):
+    """Longer than what is sent at once: as JSON, as CSV, and without body for HEAD."""
+    coupon = seeded([(datetime.datetime(2026, 1, 1, 12), {**dict.fromkeys(COUNTS, 0), "redeemed": 3})])
+    target = f"/coupons/{coupon}/reports?period=hour&from=2025-11-01T00:00:00Z&to=2026-11-01T00:00:00Z"
+    told = reporting.get(target).ok()
+    assert len(told["items"]) == 365 * 24 and total(told, "redeemed") == 3 and told["as_of"]["seq"]
+    reply = reporting.get(target, headers={"Accept": "text/csv"}).expect(200)
+    assert len(reply.body.splitlines()) == 365 * 24 + 1
+    assert reporting.request("HEAD", target).expect(200).body == b""
+
+
+@pytest.mark.heavy
+def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(stack, reporting):
+    """Summed, and each by itself: the best of five, for the machine may have other work."""
+    start, chance = datetime.datetime(2024, 1, 1), random.Random(11)
+    totals = stack.database.totals
+    redeemed = 0
+    try:
+        for day in range(366):
+            rows = []
+            for c in range(1000):
+                n = chance.randrange(1, 50)
+                redeemed += n
+                at = start + datetime.timedelta(day) + chance.randrange(96) * QUARTER
+                rows.append({"_id": {"c": f"year-{c:03}", "l": 0, "at": at}, "seq": 1, **dict.fromkeys(COUNTS, 0), "redeemed": n})
+            totals.insert_many(rows, ordered=False)
+        target = "/coupons/-/reports?period=day&tz=UTC&from=2024-01-01T00:00:00Z&to=2025-01-01T00:00:00Z"
+        for more, least in (("", 366), ("&group=coupon", 366_000)):
+            times = []
+            for _ in range(5):
+                began = time.monotonic()
+                connection = http.client.HTTPConnection("127.0.0.1", stack.port, timeout=60)
+                connection.request("GET", target + more, headers={"Authorization": f"Bearer {reporting.key}"})
+                body = connection.getresponse().read()
+                times.append(time.monotonic() - began)
+                connection.close()
+            told = json.loads(body)
+            assert len(told["items"]) >= least and total(told, "redeemed") == redeemed
+            assert min(times) < 1, f"{more}: {times}"
+    finally:
+        totals.delete_many({"_id.c": {"$regex": "^year-"}})
+
+
+# ---- bad questions ----
+
+BAD = {
+    "period=fortnight": "period", "period=": "period", "period=Day": "period", "from=yesterday": "from", "to=x": "to",
+    "tz=Europe/Atlantis": "tz", "tz=": "tz", "tz=%C3%28": "tz", "tz=%24x": "tz", "from=2026-02-01T00:00:00Z&to=2026-01-01T00:00:00Z": "from",
+    "from=2026-02-01T00:00:00Z&to=2026-02-01T00:00:00Z": "from", "from=2199-01-01T00:00:00Z": "from",
+    "from=0001-01-01T00:00:00Z&to=9999-12-31T00:00:00Z": "1970", "from=1969-12-31T23:59:59Z": "1970", "to=2500-01-01T00:00:00Z": "2200",
+    "period=total&from=0001-01-01T00:00:00Z": "1970", "period=hour&from=2020-01-01T00:00:00Z&to=2026-01-01T00:00:00Z": "10000 periods",
+    "period=day&from=1970-01-01T00:00:00Z&to=2200-01-01T00:00:00Z": "10000 periods",
+}
+
+
+@pytest.mark.parametrize("query", BAD)
+def test_bad_questions_are_refused_and_told_why(stack, reporting, query):
     coupon = stack.coupon()
-    reporting.get(f"/coupons/{coupon}/reports?{query}").problem("bad_request")
+    for whose in (coupon, "-"):
+        told = reporting.get(f"/coupons/{whose}/reports?{query}").problem("bad_request")
+        assert BAD[query] in told["detail"], told["detail"]
 
 
-def test_a_report_of_nothing_is_not_found(reporting):
+@pytest.mark.parametrize("query", ["tz=%00", "coupon=%zz"])
+def test_addresses_that_are_none_are_refused(stack, reporting, query):
+    reporting.get(f"/coupons/{stack.coupon()}/reports?{query}").problem("bad_request")
+
+
+def test_a_report_of_too_many_rows_says_so(stack, reporting, seeded):
+    coupons = [stack.coupon() for _ in range(60)]
+    span = "period=hour&from=2025-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"
+    told = reporting.get(f"/coupons/-/reports?{span}&group=coupon&coupon={','.join(coupons)}").problem("bad_request")
+    assert "525600 rows" in told["detail"] and "500000" in told["detail"], told["detail"]
+
+
+def test_a_report_of_nothing_is_not_found(stack, reporting, ops):
+    coupon, gone = stack.coupon(), stack.coupon()
+    ops.delete(f"/coupons/{gone}").expect(204)
     reporting.get("/coupons/never-made/reports?period=day").problem("coupon_not_found")
+    told = reporting.get(f"/coupons/-/reports?coupon={coupon},never-made").problem("coupon_not_found")
+    assert "never-made" in told["detail"]
+    for names in (gone, "a%20b", "%2e", "-"):
+        reporting.get(f"/coupons/-/reports?coupon={names}").problem("coupon_not_found")
+    for query in ("coupon=", "coupon=a,", "coupon=,", f"coupon={coupon}&group=user", f"coupon={coupon}&group="):
+        reporting.get(f"/coupons/-/reports?{query}").problem("bad_request")
+    for query in ("coupon=a", "group=coupon"):
+        reporting.get(f"/coupons/{coupon}/reports?{query}").problem("bad_request")
+    assert reporting.get(f"/coupons/-/reports?coupon={coupon},{coupon}&group=coupon&period=total").ok()["items"][0]["coupon"] == coupon
 
+
+def test_reports_are_for_those_who_may_read_them(stack, storefront, nobody):
+    for target in (f"/coupons/{stack.coupon()}/reports", "/coupons/-/reports", f"/coupons/{stack.coupon()}/refusals"):
+        storefront.get(target).problem("forbidden")
+        nobody.get(target).problem("unauthorized")
+
+
+def test_time_moves_on_over_several_quiet_coupons(stack, reporting):
+    names = ",".join(stack.coupon() for _ in range(3))
+    wait_until("as_of to move on", lambda: (reporting.get(f"/coupons/-/reports?coupon={names}").ok()["as_of"]["lag_ms"] or 9999) < 3000,
+               20, every=0.3)
+    first = reporting.get(f"/coupons/-/reports?coupon={names}").ok()["as_of"]["at"]
+    wait_until("as_of to move on again", lambda: reporting.get(f"/coupons/-/reports?coupon={names}").ok()["as_of"]["at"] > first, 20,
+               every=0.3)
+
+
+# ---- refusals ----
+
+def refusals(stack, coupon):
+    return stack.client("reporting").get(f"/coupons/{coupon}/refusals").ok()
+
+
+def test_refusals_are_counted_by_code_over_all_workers_and_their_deaths(stack, storefront, reporting):
+    coupon, other = stack.coupon(slots=1), stack.coupon(slots=1)
+    assert refusals(stack, coupon)["counts"] == {}
+    storefront.take(coupon, "u").expect(201)
+    for _ in range(3):
+        storefront.take(coupon, "u").problem("user_cap_reached")
+    for i in range(2):
+        for user in ("v", "w"):
+            stack.direct(i).take(coupon, user).problem("sold_out")
+    storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).expect(200)
+    expected = {"user_cap_reached": 3, "sold_out": 4}
+    told = refusals(stack, coupon)
+    assert told["counts"] == expected and told["total"] == 7 and told["complete"] is True, told
+    assert datetime.datetime.fromisoformat(told["since"].replace("Z", "+00:00")) < datetime.datetime.now(UTC)
+    stack.kill("worker-0")
+    stack.kill("worker-1")
+    assert refusals(stack, coupon)["counts"] == expected, "they outlive the workers"
+    storefront.take(coupon, "x").problem("sold_out")
+    assert refusals(stack, coupon)["counts"]["sold_out"] == 5
+    assert refusals(stack, other)["counts"] == {}
+    reporting.get("/coupons/never-made/refusals").problem("coupon_not_found")
+
+
+# ---- couponctl report ----
+
+def test_couponctl_prints_tables_csv_and_bars(stack, seeded):
+    start = datetime.datetime(2026, 5, 1)
+    coupon = seeded([(start + datetime.timedelta(i), {**dict.fromkeys(COUNTS, 0), "redeemed": n, "discount_minor": 50 - n})
+                     for i, n in enumerate((100, 50, 0))])
+    span = ["--from", "2026-05-01T00:00:00Z", "--to", "2026-05-04T00:00:00Z"]
+
+    def lines(*arguments, status=0):
+        done = stack.couponctl("report", *arguments)
+        assert done.returncode == status, done.stdout
+        return done.stdout.splitlines()
+
+    table = lines(coupon, *span)
+    assert table[0].split() == ["START", "ISSUED", "RESERVED", "REDEEMED", "CANCELLED", "EXPIRED", "REVERSED", "DISCOUNT"]
+    assert table[1].split() == ["2026-05-01T00:00:00.000+00:00", "0", "0", "100", "0", "0", "0", "-50"]
+    assert table[-1].startswith("as of ") and len(table) == 5
+    assert lines(coupon, *span, "--csv")[1] == "2026-05-01T00:00:00.000+00:00,0,0,100,0,0,0,-50"
+    bars = lines(coupon, *span, "--chart")
+    sizes = [sum(bar.count(c) for c in "#█") for bar in bars[:3]]
+    assert sizes[0] > 40 and abs(sizes[0] / 2 - sizes[1]) <= 1 and sizes[2] == 0, bars
+    assert bars[0].split()[:2] == ["2026-05-01", "100"]
+    assert lines(coupon, *span, "--chart=discount_minor")[0].split()[1] == "-50"
+    other = stack.coupon()
+    grouped = lines(coupon, other, "--group", *span)
+    assert grouped[0].split()[0] == "COUPON" and len(grouped) == 8 and {row.split()[0] for row in grouped[1:7]} == {coupon, other}
+    assert lines(coupon, other, *span, "--period", "total")[1].split()[3] == "150"
+    assert lines("-", "--period", "total")[0].split()[0] == "START"
+    lines(coupon, "--chart=nonsense", status=2)
+    lines(coupon, "-", status=2)
+    lines(coupon, "--tz", "Mars/Olympus", status=1)
+
+
+# ---- the reporter itself ----
 
 def test_time_moves_on_in_a_quiet_coupon_while_somebody_reads(stack, storefront):
     coupon = stack.coupon(slots=1)

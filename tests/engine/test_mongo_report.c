@@ -1,0 +1,146 @@
+/* Tests of store/report and store/report_sum on a real mongod: sums by column and coupon, coupons, lanes, zones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/mongo_fixture.h"
+
+static void add_quarter(const char *coupon, const char *at, int64_t seq)
+{
+    struct report_counts one = {.redeemed = 1};
+    struct totals_write w = {.coupon = coupon, .first_seq = seq, .last_seq = seq, .counts = &one};
+
+    assert_true(clock_parse(at, &w.quarter_ms));
+    assert_int_equal(mongo_totals_add(door, &w, 1), STORE_OK);
+    assert_true(w.applied);
+}
+
+static int64_t time_of(const char *text)
+{
+    int64_t at_ms = 0;
+
+    assert_true(clock_parse(text, &at_ms));
+    return at_ms;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void totals_are_added_up_by_column_and_coupon(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *ids[] = {new_coupon(), new_coupon(), new_coupon()};
+    int64_t starts[] = {time_of("2026-03-28T23:00:00Z"), time_of("2026-03-29T22:00:00Z"), time_of("2026-03-30T22:00:00Z")};
+    struct report_query q = {.ids = ids, .count = 3, .starts = starts, .columns = 2, .cells_max = 6};
+    struct report_sums sums;
+
+    qsort(ids, 3, sizeof ids[0], by_text);
+    add_quarter(ids[0], "2026-03-28T22:45:00Z", 1); /* before the first column */
+    add_quarter(ids[0], "2026-03-28T23:00:00Z", 2);
+    add_quarter(ids[0], "2026-03-29T21:45:00Z", 3);
+    add_quarter(ids[0], "2026-03-29T22:00:00Z", 4);
+    add_quarter(ids[0], "2026-03-30T22:00:00Z", 5); /* behind the last one */
+    add_quarter(ids[2], "2026-03-29T12:00:00Z", 1);
+    assert_int_equal(mongo_report(door, &q, &sums), STORE_OK);
+    assert_int_equal(sums.count, 1);
+    assert_int_equal(sums.seq_max, 4);
+    assert_int_equal(sums.groups[0].counts[0].redeemed, 3);
+    assert_int_equal(sums.groups[0].counts[1].redeemed, 1);
+    report_sums_free(&sums);
+    q.grouped = true;
+    assert_int_equal(mongo_report(door, &q, &sums), STORE_OK);
+    assert_int_equal(sums.count, 2);
+    assert_string_equal(sums.groups[0].coupon, ids[0]);
+    assert_string_equal(sums.groups[1].coupon, ids[2]);
+    assert_int_equal(sums.groups[0].counts[0].redeemed, 2);
+    assert_int_equal(sums.groups[1].counts[0].redeemed, 1);
+    assert_int_equal(sums.groups[1].counts[1].redeemed, 0);
+    report_sums_free(&sums);
+    q.cells_max = 3;
+    assert_int_equal(mongo_report(door, &q, &sums), STORE_OK);
+    assert_true(sums.too_many);
+    report_sums_free(&sums);
+}
+
+/* So much that several threads read it: the sums are those of one. */
+static void slices_add_up(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *ids[40];
+    struct report_query q = {.ids = ids, .count = 40, .grouped = true, .cells_max = 40 * 7};
+    struct report_counts one = {.redeemed = 1};
+    struct totals_write writes[700];
+    int64_t starts[8], sum = 0;
+    struct report_sums sums;
+
+    for (int i = 0; i < 40; i++)
+        ids[i] = new_coupon();
+    qsort(ids, 40, sizeof ids[0], by_text);
+    for (int i = 0; i < 8; i++)
+        starts[i] = time_of("2026-01-01T00:00:00Z") + i * INT64_C(10) * 86400000;
+    for (int i = 0; i < 700; i++) /* ten a day */
+        writes[i] = (struct totals_write){ids[i * 7 % 40], 0, starts[0] + i * INT64_C(96) * QUARTER_MS / 10 / QUARTER_MS * QUARTER_MS,
+                                          1, 1, &one, false};
+    assert_int_equal(mongo_totals_add(door, writes, 700), STORE_OK);
+    q.starts = starts;
+    q.columns = 7;
+    assert_int_equal(mongo_report(door, &q, &sums), STORE_OK);
+    assert_false(sums.too_many);
+    assert_int_equal(sums.count, 40);
+    for (size_t i = 0; i < sums.count; i++) {
+        assert_string_equal(sums.groups[i].coupon, ids[i]);
+        for (size_t k = 0; k < 7; k++)
+            sum += sums.groups[i].counts[k].redeemed;
+    }
+    assert_int_equal(sum, 700);
+    for (size_t k = 0; k < 7; k++) {
+        sum = 0;
+        for (size_t i = 0; i < sums.count; i++)
+            sum += sums.groups[i].counts[k].redeemed;
+        assert_int_equal(sum, 100);
+    }
+    report_sums_free(&sums);
+}
+
+static void a_zone_is_told_by_its_changes(void **state)
+{
+    static const struct zone_offset expected[] = {{0, 60}, {1774746000000, 120}, {1792890000000, 60}};
+    struct zone z;
+
+    NEEDS_SERVER();
+    assert_int_equal(mongo_zone(door, "Europe/Berlin", time_of("2026-01-20T00:00:00Z"), time_of("2026-12-01T00:00:00Z"),
+                                &arena, &z), STORE_OK);
+    assert_int_equal(z.count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(z.offsets[i].minutes, expected[i].minutes);
+        if (i)
+            assert_int_equal(z.offsets[i].from_ms, expected[i].from_ms);
+    }
+    assert_int_equal(mongo_zone(door, "Asia/Kathmandu", 0, 1, &arena, &z), STORE_OK);
+    assert_int_equal(z.offsets[0].minutes, 330); /* until 1986 */
+    assert_int_equal(mongo_zone(door, "No/Where", 0, 1, &arena, &z), STORE_NO_ZONE);
+    assert_int_equal(mongo_zone(door, "UTC", 0, time_of("2200-01-01T00:00:00Z"), &arena, &z), STORE_OK);
+    assert_int_equal(z.count, 1);
+}
+
+#define T(test) cmocka_unit_test_setup_teardown(test, mongo_setup, mongo_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(totals_are_added_up_by_column_and_coupon),
+        T(slices_add_up),
+        T(a_zone_is_told_by_its_changes),
+    };
+
+    return cmocka_run_group_tests_name("mongo_report", tests, mongo_group_setup, mongo_group_teardown);
+}

@@ -1,0 +1,147 @@
+/* Unit tests of coupons/period: where hours, days, weeks and months begin when clocks move. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "coupons/period.h"
+
+static int64_t ms(const char *text)
+{
+    int64_t at_ms = 0;
+
+    if (!clock_parse(text, &at_ms))
+        fail_msg("%s is no time", text);
+    return at_ms;
+}
+
+struct change {
+    const char *at;
+    int minutes;
+};
+
+/* A zone that began with `before` minutes; changes end with one without time. */
+static struct zone make(struct zone_offset *room, int before, const struct change *changes)
+{
+    struct zone z = {room, 1};
+
+    room[0] = (struct zone_offset){ms("1970-01-01T00:00:00Z"), before};
+    for (; changes->at; changes++)
+        room[z.count++] = (struct zone_offset){ms(changes->at), changes->minutes};
+    return z;
+}
+
+/* From the period that holds `from` on, they begin at starts, which end with NULL; every moment is in the one that it should. */
+static void check(enum period p, const struct zone *z, const char *from, const char *const *starts)
+{
+    int64_t start_ms = period_start(p, z, ms(from)), next_ms;
+    char text[CLOCK_TEXT_SIZE];
+
+    for (; *starts; starts++) {
+        if (start_ms != ms(*starts))
+            fail_msg("a %s begins at %s, not at %s", period_names[p], clock_text(start_ms, text), *starts);
+        next_ms = period_next(p, z, start_ms);
+        assert_true(next_ms > start_ms && next_ms - start_ms <= period_most_ms(p));
+        for (int64_t at_ms = start_ms; at_ms < next_ms; at_ms += 15 * 60000)
+            if (period_start(p, z, at_ms) != start_ms)
+                fail_msg("%s is not in the %s of %s", clock_text(at_ms, text), period_names[p], *starts);
+        start_ms = next_ms;
+    }
+}
+
+#define STARTS(...) (const char *const[]){__VA_ARGS__, NULL}
+#define CHANGES(...) (const struct change[]){__VA_ARGS__, {NULL, 0}}
+
+static void without_changes_periods_are_the_calendars(void **state)
+{
+    struct zone_offset room[8];
+    struct zone z = make(room, 345, CHANGES({NULL, 0}));
+
+    (void)state;
+    check(PERIOD_HOUR, &z, "2026-03-01T00:20:00Z", STARTS("2026-03-01T00:15:00Z", "2026-03-01T01:15:00Z"));
+    check(PERIOD_DAY, &z, "2026-03-01T00:20:00Z", STARTS("2026-02-28T18:15:00Z", "2026-03-01T18:15:00Z"));
+    check(PERIOD_WEEK, &z, "2026-03-01T00:20:00Z", STARTS("2026-02-22T18:15:00Z", "2026-03-01T18:15:00Z"));
+    check(PERIOD_MONTH, &z, "2028-01-31T18:14:00Z",
+          STARTS("2027-12-31T18:15:00Z", "2028-01-31T18:15:00Z", "2028-02-29T18:15:00Z", "2028-03-31T18:15:00Z"));
+    check(PERIOD_MONTH, &z, "1970-01-02T00:00:00Z", STARTS("1969-12-31T18:15:00Z", "1970-01-31T18:15:00Z"));
+    check(PERIOD_MONTH, &z, "2100-02-10T00:00:00Z", STARTS("2100-01-31T18:15:00Z", "2100-02-28T18:15:00Z"));
+}
+
+static void days_have_23_and_25_hours(void **state)
+{
+    struct zone_offset room[8];
+    struct zone z = make(room, 60, CHANGES({"2026-03-29T01:00:00Z", 120}, {"2026-10-25T01:00:00Z", 60}));
+
+    (void)state;
+    check(PERIOD_DAY, &z, "2026-03-28T23:00:00Z", STARTS("2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"));
+    check(PERIOD_DAY, &z, "2026-10-24T22:00:00Z", STARTS("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"));
+    check(PERIOD_WEEK, &z, "2026-03-29T12:00:00Z", STARTS("2026-03-22T23:00:00Z", "2026-03-29T22:00:00Z"));
+    check(PERIOD_MONTH, &z, "2026-03-15T00:00:00Z", STARTS("2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z"));
+    check(PERIOD_HOUR, &z, "2026-10-25T00:30:00Z",
+          STARTS("2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"));
+}
+
+static void a_midnight_may_be_skipped_or_come_twice(void **state)
+{
+    struct zone_offset room[8];
+    struct zone skipped = make(room, -180, CHANGES({"2018-11-04T03:00:00Z", -120}, {"2019-02-17T02:00:00Z", -180}));
+
+    (void)state;
+    check(PERIOD_DAY, &skipped, "2018-11-03T04:00:00Z",
+          STARTS("2018-11-03T03:00:00Z", "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"));
+    check(PERIOD_DAY, &skipped, "2019-02-16T12:00:00Z", STARTS("2019-02-16T02:00:00Z", "2019-02-17T03:00:00Z"));
+
+    struct zone twice = make(room, -240, CHANGES({"2021-11-07T05:00:00Z", -300})); /* 01:00 becomes 00:00 */
+    check(PERIOD_DAY, &twice, "2021-11-07T05:30:00Z", STARTS("2021-11-07T04:00:00Z", "2021-11-08T05:00:00Z"));
+}
+
+static void a_date_may_be_skipped(void **state)
+{
+    struct zone_offset room[8];
+    struct zone z = make(room, -600, CHANGES({"2011-12-30T10:00:00Z", 840}));
+
+    (void)state;
+    check(PERIOD_DAY, &z, "2011-12-29T12:00:00Z",
+          STARTS("2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z"));
+    check(PERIOD_MONTH, &z, "2011-12-29T12:00:00Z", STARTS("2011-12-01T10:00:00Z", "2011-12-31T10:00:00Z"));
+}
+
+static void hours_follow_clocks_that_move_by_half_an_hour(void **state)
+{
+    struct zone_offset room[8];
+    struct zone z = make(room, 660, CHANGES({"2022-04-02T15:00:00Z", 630}, {"2022-10-01T15:30:00Z", 660}));
+
+    (void)state; /* 02:00 becomes 01:30; 02:00 becomes 02:30 */
+    check(PERIOD_HOUR, &z, "2022-04-02T14:00:00Z", STARTS("2022-04-02T14:00:00Z", "2022-04-02T15:30:00Z"));
+    check(PERIOD_HOUR, &z, "2022-10-01T14:30:00Z",
+          STARTS("2022-10-01T14:30:00Z", "2022-10-01T15:30:00Z", "2022-10-01T16:00:00Z"));
+}
+
+static void hours_go_on_where_clocks_move_by_whole_hours(void **state)
+{
+    struct zone_offset room[8];
+    struct zone z = make(room, 825, CHANGES({"2022-04-02T14:00:00Z", 765})); /* 03:45 becomes 02:45 */
+
+    (void)state;
+    check(PERIOD_HOUR, &z, "2022-04-02T13:15:00Z",
+          STARTS("2022-04-02T13:15:00Z", "2022-04-02T14:15:00Z", "2022-04-02T15:15:00Z"));
+    assert_int_equal(zone_minutes(&z, ms("2022-04-02T13:59:59Z")), 825);
+    assert_int_equal(zone_minutes(&z, ms("2022-04-02T14:00:00Z")), 765);
+    assert_int_equal(zone_minutes(&z, ms("1960-01-01T00:00:00Z")), 825);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_changes_periods_are_the_calendars),
+        cmocka_unit_test(days_have_23_and_25_hours),
+        cmocka_unit_test(a_midnight_may_be_skipped_or_come_twice),
+        cmocka_unit_test(a_date_may_be_skipped),
+        cmocka_unit_test(hours_follow_clocks_that_move_by_half_an_hour),
+        cmocka_unit_test(hours_go_on_where_clocks_move_by_whole_hours),
+    };
+
+    return cmocka_run_group_tests_name("period", tests, NULL, NULL);
+}
