@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 enum kind { COUNTER, GAUGE, HISTOGRAM };
 enum scale { NONE, MILLI, OUTCOME, RESULT, REQUEST, SIZE, TIME };
@@ -50,6 +51,7 @@ static struct refused *refused = private_refused;
 static struct metrics_slot private_slots[METRICS_SLOTS];
 static struct metrics_slot *slots = private_slots;
 static struct metrics_slot *own = &private_slots[METRICS_SLOT_MASTER];
+static struct metrics_bank *own_bank = &private_slots[METRICS_SLOT_MASTER].banks[0];
 
 int metrics_create(void)
 {
@@ -80,17 +82,35 @@ struct metrics_slot *metrics_own(void)
 void metrics_attach(int slot)
 {
     own = metrics_slot(slot);
+    own_bank = &own->banks[0];
+    for (int i = 0; i < METRICS_BANKS; i++) {
+        int nobody = 0;
+
+        if (atomic_compare_exchange_strong(&own->banks[i].pid, &nobody, (int)getpid())) {
+            own_bank = &own->banks[i];
+            break;
+        }
+    }
     atomic_store(&own->used, true);
+}
+
+void metrics_leave(int slot, int pid)
+{
+    struct metrics_slot *s = metrics_slot(slot);
+
+    for (int i = 0; i < METRICS_BANKS; i++) {
+        if (atomic_load(&s->banks[i].pid) != pid)
+            continue;
+        for (int m = 0; m < METRIC_COUNT; m++)
+            atomic_store(&s->banks[i].gauges[m], 0);
+        atomic_store(&s->banks[i].pid, 0);
+    }
 }
 
 void metrics_settle(int slot)
 {
     struct metrics_slot *s = metrics_slot(slot);
 
-    for (int m = 0; m < METRIC_COUNT; m++)
-        if (rows[m].kind == GAUGE)
-            for (int cell = rows[m].first; cell <= rows[m].last; cell++)
-                atomic_store(&s->cells[cell], 0);
     atomic_store(&s->views_written, atomic_load(&s->appended));
 }
 
@@ -102,7 +122,10 @@ static void add(int cell, int64_t n)
 void metrics_add(enum metric m, int64_t n)
 {
     assert(rows[m].scale == NONE);
-    add(rows[m].first, n);
+    if (rows[m].kind == GAUGE)
+        atomic_fetch_add_explicit(&own_bank->gauges[m], n, memory_order_relaxed);
+    else
+        add(rows[m].first, n);
 }
 
 void metrics_add_result(enum metric m, enum cpn_result r, int64_t n)
@@ -120,7 +143,7 @@ void metrics_add_outcome(enum metric m, bool succeeded, int64_t n)
 void metrics_set(enum metric m, int64_t value)
 {
     assert(rows[m].kind == GAUGE && (rows[m].scale == NONE || rows[m].scale == MILLI));
-    atomic_store_explicit(&own->cells[rows[m].first], value, memory_order_relaxed);
+    atomic_store_explicit(&own_bank->gauges[m], value, memory_order_relaxed);
 }
 
 /* ---- refusals ---- */
@@ -242,6 +265,16 @@ static int64_t sum(int cell)
     return total;
 }
 
+static int64_t sum_gauge(enum metric m)
+{
+    int64_t total = 0;
+
+    for (int i = 0; i < METRICS_SLOTS; i++)
+        for (int k = 0; k < METRICS_BANKS; k++)
+            total += atomic_load_explicit(&slots[i].banks[k].gauges[m], memory_order_relaxed);
+    return total;
+}
+
 static void render_results(struct buf *out, const struct row *row)
 {
     for (int r = 0; r < CPN_RESULT_COUNT; r++) {
@@ -313,7 +346,7 @@ static void render_histogram(struct buf *out, const struct row *row)
 static void render_plain(struct buf *out, const struct row *row)
 {
     buf_printf(out, "%s ", row->wire);
-    render_number(out, row, sum(row->first));
+    render_number(out, row, row->kind == GAUGE ? sum_gauge((enum metric)(row - rows)) : sum(row->first));
     buf_putc(out, '\n');
 }
 

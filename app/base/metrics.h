@@ -2,7 +2,8 @@
  * base/metrics.h -- what all processes count, in memory that they share.
  *
  * Shape    one slot per process: workers by index, then reporter, runner, deliverer and master. The master makes the memory
- *          before it forks; a process that takes another's place takes over its slot, so counters never go back
+ *          before it forks; a process that takes another's place takes over its slot, so counters never go back. Gauges
+ *          stand in a bank per process: what one of them left behind goes with it, also where two share the slot for a while
  * Usage    metrics_create() in the master; metrics_attach(slot) after the fork; then count from any thread
  *          Without them (tools, unit tests) the calls count into memory of this process
  * Units    histograms of time take microseconds and show seconds; gauges of time take milliseconds and show seconds
@@ -27,6 +28,7 @@
 #define METRICS_SLOT_MASTER (METRICS_WORKERS_MAX + 3)
 #define METRICS_SLOTS (METRICS_WORKERS_MAX + 4)
 
+#define METRICS_BANKS 4 /* processes that a slot has at a time: one, its successor, and who still drains; more share the first */
 #define METRICS_ROUTES_MAX 96
 /* Statuses that are counted by themselves; others are status="other". */
 #define METRICS_STATUSES(X)                                                                                            \
@@ -96,20 +98,28 @@ enum metric {
     METRIC_COUNT
 };
 
+struct metrics_bank {
+    atomic_int pid; /* 0: nobody's */
+    _Atomic int64_t gauges[METRIC_COUNT];
+};
+
 /* One process's part. appended and views_written are a read barrier for others: whoever needs every view of what was
  * appended before now notes `appended` and waits, with a time limit, until views_written has reached it. */
 struct metrics_slot {
     atomic_bool used;               /* somebody has counted into it: the others need not be added up */
     _Atomic uint64_t appended;      /* batches that were appended */
     _Atomic uint64_t views_written; /* of those, how many have their users' views written */
-    _Atomic int64_t cells[METRIC_CELLS];
+    _Atomic int64_t cells[METRIC_CELLS]; /* of counters and histograms */
+    struct metrics_bank banks[METRICS_BANKS];
 };
 
 /* Make the shared memory. Once, in the master, before the first fork. 0, or -1 with errno. */
 int metrics_create(void) CPN_CHECKED;
 /* Count into this slot from now on. After the fork, before threads. */
 void metrics_attach(int slot);
-/* No process has this slot any more: zero its gauges, and let no reader wait for views that its successor will not count. */
+/* The process pid has ended: its gauges go with it. */
+void metrics_leave(int slot, int pid);
+/* No process has this slot any more: let no reader wait for views that its successor will not count. */
 void metrics_settle(int slot);
 /* A slot, for reading. 0 <= slot < METRICS_SLOTS. */
 struct metrics_slot *metrics_slot(int slot);

@@ -462,6 +462,7 @@ static void on_exit_of(pid_t pid, int status)
     for (int i = 0; i < master.leaver_count; i++)
         if (master.leavers[i].pid == pid) {
             log_exit(master.leavers[i].seat->name, pid, status);
+            metrics_leave(master.leavers[i].seat->slot, pid);
             master.leavers[i] = master.leavers[--master.leaver_count];
             return;
         }
@@ -471,6 +472,7 @@ static void on_exit_of(pid_t pid, int status)
         if (s->pid != pid && s->successor != pid)
             continue;
         log_exit(s->name, pid, status);
+        metrics_leave(s->slot, pid);
         if (s->pid == pid)
             on_seat_exit(s, status);
         else {

@@ -1,6 +1,7 @@
 """Metrics: the text is Prometheus's to the letter, the numbers are true, summed over the processes and kept when one dies; and what
 conf/ says of metrics names only what is there."""
 import json
+import os
 import re
 import signal
 import time
@@ -19,6 +20,14 @@ def look(stack, client=None):
     assert reply.header("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
     assert reply.header("Cache-Control") == "no-store"
     return exposition.read(reply.body.decode())
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
 
 
 class Growth:
@@ -152,6 +161,19 @@ def test_counters_go_on_over_a_reload(another_stack):
     for i in range(10, 20):
         storefront.take(coupon, f"u-{i}").expect(201)
     assert exposition.total(look(stack), "coupons_decisions_total", code="ok") == 20
+
+
+def test_who_is_killed_while_it_drains_leaves_nothing_in_the_gauges(another_stack):
+    stack = another_stack("[coupond]\ndrain_s = 1\n")
+    kept = [stack.direct(0) for _ in range(30)]
+    for client in kept:
+        client.get("/coupons/-/health").expect(200)
+    assert exposition.total(look(stack), "coupons_connections") >= 30
+    old = stack.signal("worker-0", signal.SIGSTOP)  # so that it cannot say good-bye
+    stack.signal("coupond", signal.SIGHUP)
+    wait_until("its end", lambda: not is_alive(old))
+    assert stack.pid("worker-0") != old
+    assert exposition.total(look(stack), "coupons_connections") < 15
 
 
 # ---- conf/ ----

@@ -29,8 +29,8 @@ static void assert_shows(const char *expected)
     buf_free(&out);
 }
 
-/* Run count() in a process of its own, attached to slot. */
-static void in_child(int slot, void (*count)(void))
+/* Run count() in a process of its own, attached to slot; its pid. */
+static int in_child(int slot, void (*count)(void))
 {
     pid_t pid = fork();
     int status;
@@ -42,6 +42,7 @@ static void in_child(int slot, void (*count)(void))
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
+    return (int)pid;
 }
 
 static void count_some(void)
@@ -83,13 +84,36 @@ static void histograms_are_cumulative(void **state)
 
 static void a_successor_counts_on_but_gauges_start_anew(void **state)
 {
+    int pid;
+
     (void)state;
-    in_child(3, count_some);
+    pid = in_child(3, count_some);
     assert_int_equal(atomic_load(&metrics_slot(3)->views_written), 3);
+    metrics_leave(3, pid);
     metrics_settle(3);
     assert_shows("\ncoupons_queue_requests 0\n");
     assert_shows("\ncoupons_conflicts_total 2\n");
     assert_int_equal(atomic_load(&metrics_slot(3)->views_written), 4);
+}
+
+/* While a successor is at work already, what its predecessor leaves behind goes with that one alone. */
+static void of_two_in_one_slot_each_has_gauges_of_its_own(void **state)
+{
+    int first, second;
+
+    (void)state;
+    first = in_child(3, count_some);
+    second = in_child(3, count_some);
+    assert_shows("\ncoupons_queue_requests 10\n");
+    metrics_leave(3, first);
+    metrics_leave(3, first);
+    assert_shows("\ncoupons_queue_requests 5\n");
+    assert_shows("\ncoupons_conflicts_total 4\n");
+    for (int i = 0; i < 2 * METRICS_BANKS; i++) {
+        metrics_leave(3, second);
+        second = in_child(3, count_some);
+    }
+    assert_shows("\ncoupons_queue_requests 5\n");
 }
 
 static void values_past_the_last_bound_are_counted(void **state)
@@ -227,6 +251,7 @@ int main(void)
         cmocka_unit_test_setup(processes_are_added_up, fresh),
         cmocka_unit_test_setup(histograms_are_cumulative, fresh),
         cmocka_unit_test_setup(a_successor_counts_on_but_gauges_start_anew, fresh),
+        cmocka_unit_test_setup(of_two_in_one_slot_each_has_gauges_of_its_own, fresh),
         cmocka_unit_test_setup(values_past_the_last_bound_are_counted, fresh),
         cmocka_unit_test_setup(a_lag_is_shown_in_seconds, fresh),
         cmocka_unit_test_setup(a_status_that_has_no_row_is_other, fresh),
