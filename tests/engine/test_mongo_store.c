@@ -17,85 +17,11 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "mongo_fixture.h"
 #include "mongod.h"
-#include "store/mongo.h"
 
 #define DAY INT64_C(1795132800000) /* 2026-11-20T00:00Z */
 #define QUARTER(k) (DAY + (k) * QUARTER_MS)
-
-static struct config config;
-static struct mongo *mongo;
-static struct store *door;
-static struct arena arena;
-static int coupons;
-
-static const struct store_time no_time;
-
-/* ---- the server ---- */
-
-static int group_setup(void **state)
-{
-    const char *uri = mongod_uri();
-    char message[1024];
-
-    (void)state;
-    if (!uri)
-        return 0;
-    if (sodium_init() < 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
-        return -1;
-    snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "%s", uri);
-    snprintf(config.mongodb_database, sizeof config.mongodb_database, "coupons_test_%d", (int)getpid());
-    config.mongodb_socket_timeout_ms = 2500;
-    mongo = mongo_open(&config, message, sizeof message);
-    if (!mongo || mongo_prepare(mongo, message, sizeof message) != 0) {
-        printf("# %s\n", message);
-        return -1;
-    }
-    door = mongo_door(mongo);
-    return 0;
-}
-
-static mongoc_client_t *own_client(void)
-{
-    return mongoc_client_new(config.mongodb_uri);
-}
-
-static int group_teardown(void **state)
-{
-    (void)state;
-    if (door) {
-        mongoc_client_t *client = own_client();
-        mongoc_database_t *database = mongoc_client_get_database(client, config.mongodb_database);
-
-        mongoc_database_drop(database, NULL);
-        mongoc_database_destroy(database);
-        mongoc_client_destroy(client);
-        door->ops->close(door);
-        mongo_close(mongo);
-    }
-    mongod_stop_all();
-    mongoc_cleanup();
-    return 0;
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    arena_init(&arena, 0);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(&arena);
-    return 0;
-}
-
-#define NEEDS_SERVER()                                                                                                 \
-    (void)state;                                                                                                       \
-    if (!door)                                                                                                         \
-        skip()
 
 /* Have the server mistreat the next `times` commands of that name. False: it has no test commands. */
 static bool fail_command(const char *command, int times, const char *how, int64_t value)
@@ -139,11 +65,6 @@ static bool fail_command(const char *command, int times, const char *how, int64_
 }
 
 /* ---- makers ---- */
-
-static const char *new_coupon(void)
-{
-    return arena_printf(&arena, "c-%d", ++coupons);
-}
 
 static struct batch *make_batch(const char *coupon, int64_t lane, int64_t seq, const char *user)
 {
@@ -684,23 +605,29 @@ static void buckets_with_free_slots_are_found_in_order_and_full_ones_are_not(voi
     const char *coupon = new_coupon();
     struct view_write views[10];
     struct bucket k[10], found[10];
+    struct free_search search = {.coupon = coupon, .lane = 0, .from = 1, .most = 5};
     struct store_time when;
     size_t count;
 
     for (int i = 0; i < 10; i++) {
         fill_bucket(&k[i], i, i == 4, 1);
+        k[i].pick = 100 - i;
         for (int slot = 0; i == 2 && slot < BUCKET_SLOTS; slot++)
             k[i].slots[slot] = (struct slot){.generation = 1, .state = SLOT_RETIRED};
         views[i] = bucket_view(coupon, &k[i]);
     }
     write_all(views, 10, &when);
-    assert_int_equal(door->ops->free_buckets(door, when, coupon, 0, 1, 5, found, &count), STORE_OK);
-    assert_int_equal(count, 5);
-    for (size_t i = 0; i < count; i++) {
-        static const int64_t want[] = {1, 3, 5, 6, 7};
+    for (int random = 0; random < 2; random++) {
+        static const int64_t want[2][5] = {{1, 3, 5, 6, 7}, {8, 7, 6, 5, 3}};
 
-        assert_int_equal(found[i].b, want[i]);
-        bucket_release(&found[i]);
+        search.random = random;
+        search.from = random ? 92 : 1;
+        assert_int_equal(door->ops->free_buckets(door, when, &search, found, &count), STORE_OK);
+        assert_int_equal(count, 5);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(found[i].b, want[random][i]);
+            bucket_release(&found[i]);
+        }
     }
     assert_int_equal(mongo_buckets_from(door, coupon, 8, 10, found, &count), STORE_OK);
     assert_int_equal(count, 2);
@@ -1057,7 +984,7 @@ static void a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go(void **s
     assert_int_equal(mongo_job_claim(door, 99999, 100, &arena, &done), STORE_NOT_FOUND);
 }
 
-/* ---- totals and reports ---- */
+/* ---- totals ---- */
 
 static void batches_count_once_in_the_totals(void **state)
 {
@@ -1130,74 +1057,6 @@ static void a_second_reporter_is_harmless(void **state)
     assert_int_equal(sum, 60);
 }
 
-struct expected_row {
-    const char *start;
-    int offset_minutes;
-    int64_t redeemed;
-};
-
-static void check_report(const char *const *ids, size_t id_count, const char *unit, const char *zone, const char *from,
-                         const char *to, const struct expected_row *want, size_t want_count)
-{
-    struct report_row *rows;
-    int64_t from_ms = 0, to_ms = 0;
-    size_t count;
-
-    assert_true(clock_parse(from, &from_ms) && clock_parse(to, &to_ms));
-    assert_int_equal(mongo_report(door, ids, id_count, unit, zone, from_ms, to_ms, &arena, &rows, &count), STORE_OK);
-    assert_int_equal(count, want_count);
-    for (size_t i = 0; i < count; i++) {
-        char text[CLOCK_TEXT_SIZE];
-
-        assert_string_equal(clock_text(rows[i].start_ms, text), want[i].start);
-        assert_int_equal(rows[i].offset_minutes, want[i].offset_minutes);
-        assert_int_equal(rows[i].counts->redeemed, want[i].redeemed);
-    }
-}
-
-static void add_quarter(const char *coupon, const char *at, int64_t seq)
-{
-    struct report_counts one = {.redeemed = 1};
-    struct totals_write w = {.coupon = coupon, .first_seq = seq, .last_seq = seq, .counts = &one};
-
-    assert_true(clock_parse(at, &w.quarter_ms));
-    assert_int_equal(mongo_totals_add(door, &w, 1), STORE_OK);
-    assert_true(w.applied);
-}
-
-static void reports_have_every_period_of_the_zone(void **state)
-{
-    NEEDS_SERVER();
-
-    const char *ids[] = {new_coupon(), new_coupon()};
-    struct report_row *rows;
-    size_t count;
-
-    add_quarter(ids[0], "2026-03-28T22:45:00Z", 1); /* 28 March in Berlin */
-    add_quarter(ids[0], "2026-03-28T23:00:00Z", 2); /* 29 March, that has 23 hours */
-    add_quarter(ids[0], "2026-03-29T21:45:00Z", 3);
-    add_quarter(ids[0], "2026-03-29T22:00:00Z", 4); /* 30 March, a Monday */
-    add_quarter(ids[1], "2026-03-29T12:00:00Z", 1);
-    check_report(ids, 1, "day", "Europe/Berlin", "2026-03-28T10:00:00Z", "2026-04-01T00:00:00Z",
-                 (struct expected_row[]){{"2026-03-27T23:00:00.000Z", 60, 1}, {"2026-03-28T23:00:00.000Z", 60, 2},
-                                         {"2026-03-29T22:00:00.000Z", 120, 1}, {"2026-03-30T22:00:00.000Z", 120, 0},
-                                         {"2026-03-31T22:00:00.000Z", 120, 0}}, 5);
-    check_report(ids, 2, "day", "UTC", "2026-03-28T00:00:00Z", "2026-03-30T00:00:00Z",
-                 (struct expected_row[]){{"2026-03-28T00:00:00.000Z", 0, 2}, {"2026-03-29T00:00:00.000Z", 0, 3}}, 2);
-    check_report(ids, 1, "week", "Europe/Berlin", "2026-03-25T00:00:00Z", "2026-03-31T00:00:00Z",
-                 (struct expected_row[]){{"2026-03-22T23:00:00.000Z", 60, 3}, {"2026-03-29T22:00:00.000Z", 120, 1}}, 2);
-    check_report(ids, 1, "month", "Asia/Kathmandu", "2026-03-02T00:00:00Z", "2026-04-01T00:00:00Z",
-                 (struct expected_row[]){{"2026-02-28T18:15:00.000Z", 345, 4}, {"2026-03-31T18:15:00.000Z", 345, 0}}, 2);
-    check_report(ids, 1, "hour", "Europe/Berlin", "2026-03-28T23:00:00Z", "2026-03-29T02:00:00Z",
-                 (struct expected_row[]){{"2026-03-28T23:00:00.000Z", 60, 1}, {"2026-03-29T00:00:00.000Z", 60, 0},
-                                         {"2026-03-29T01:00:00.000Z", 120, 0}}, 3);
-    assert_int_equal(mongo_report(door, ids, 1, "hour", "UTC", DAY - INT64_C(3) * 365 * 86400000, DAY, &arena, &rows,
-                                  &count),
-                     STORE_OK);
-    assert_int_equal(count, 3 * 365 * 24); /* more than one reply */
-    assert_int_equal(mongo_report(door, ids, 1, "day", "No/Where", DAY, DAY + 1, &arena, &rows, &count), STORE_NO_ZONE);
-}
-
 /* ---- the feed ---- */
 
 static struct batch *next_batch(struct feed *f)
@@ -1250,7 +1109,7 @@ static void the_feed_gives_each_batch_and_goes_on_after_its_token(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
     const struct CMUnitTest tests[] = {
         T(a_second_preparing_changes_nothing),
         T(a_server_that_will_not_do_is_refused_with_what_to_do),
@@ -1282,9 +1141,8 @@ int main(void)
         T(a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go),
         T(batches_count_once_in_the_totals),
         T(a_second_reporter_is_harmless),
-        T(reports_have_every_period_of_the_zone),
         T(the_feed_gives_each_batch_and_goes_on_after_its_token),
     };
 
-    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
 }
