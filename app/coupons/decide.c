@@ -155,6 +155,16 @@ static void settle(struct decision *d, struct use *u, const struct redemption *r
     }
 }
 
+static void settle_all(struct decision *d, struct use *u)
+{
+    int64_t due_ms = use_due(u);
+
+    if (!due_ms || due_ms > d->head.at_ms)
+        return;
+    for (size_t i = 0; i < u->count; i++)
+        settle(d, u, &u->redemptions[i]);
+}
+
 void decide_expire(struct decision *d, struct use *u, int64_t n, uint32_t g)
 {
     const struct named_slot *named = find_named(d, n);
@@ -683,8 +693,7 @@ bool decide_take(struct decision *d, struct use *u, const struct take *t, struct
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
     int64_t discount_minor = 0;
 
-    if (named && slot_is_due(&named->slot, d->head.at_ms))
-        decide_expire(d, u, named->n, 0); /* if it is u's; else that was done before, with its user's use */
+    settle_all(d, u); /* what others held was settled before, with their uses */
     if (answered(d, u, t, named, out, &discount_minor))
         return true;
     if (named && named->slot.state == SLOT_ISSUED) {

@@ -114,7 +114,8 @@ struct outcome {
 #define DECIDE_AGAIN false
 
 /* Take a slot for u, which is the working copy of the user's use at the tail, laid over with what this decision already did.
- * Returns DECIDE_AGAIN, or true with *out filled. Order of checks: the table of refusals. */
+ * Returns DECIDE_AGAIN, or true with *out filled. Order of checks: the table of refusals. What u held and has lapsed is taken
+ * back first, so that it is in the way of none of them, even if the request is then refused. */
 bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out) CPN_CHECKED;
 
 /* What decide_take would say, changing nothing; without key. *discount_minor gets the discount when it is OK. */
