@@ -30,12 +30,23 @@ bool code_normalise(const char *text, enum codes_match match, char out[CODE_MAX 
     return used > 0;
 }
 
+/* Randomness is asked for once per code: each asking is a call of the kernel. A byte beyond the last whole round of the
+ * alphabet is passed over, so that all characters are as likely. */
 void code_random(const struct coupon *c, char out[CODE_MAX + 1])
 {
-    size_t used = strlen(c->codes.prefix);
+    const size_t letters = sizeof alphabet - 1, fair = 256 / letters * letters;
+    size_t used = strlen(c->codes.prefix), end = used + (size_t)c->codes.length, left = 0;
+    unsigned char bytes[2 * CODE_MAX];
 
     memcpy(out, c->codes.prefix, used);
-    for (int64_t i = 0; i < c->codes.length; i++)
-        out[used++] = alphabet[randombytes_uniform(sizeof alphabet - 1)];
+    while (used < end) {
+        if (left == 0) {
+            randombytes_buf(bytes, sizeof bytes);
+            left = sizeof bytes;
+        }
+        if (bytes[--left] < fair)
+            out[used++] = alphabet[bytes[left] % letters];
+    }
     out[used] = '\0';
+    sodium_memzero(bytes, sizeof bytes);
 }
