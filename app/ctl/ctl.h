@@ -32,7 +32,7 @@ enum opt {
     OPT_PER_USER_PER_DAY, OPT_BUDGET, OPT_AMOUNT, OPT_PERCENT_BP, OPT_MAX, OPT_CURRENCY, OPT_MIN_SPEND, OPT_LOW_STOCK,
     OPT_ROLE, OPT_LABEL, OPT_OUTPUT, OPT_REQUEST_BYTES,
     OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV, OPT_GROUP, OPT_CHART,
-    OPT_PARTS,
+    OPT_PARTS, OPT_APPLY, OPT_ONLINE,
     OPT_ONCE, OPT_INTERVAL, OPT_SECONDS, OPT_CONNECTIONS, OPT_SLOTS, OPT_YES,
     OPT_END
 };
@@ -96,12 +96,13 @@ int ctl_keys_list(struct ctl *c);
 int ctl_keys_revoke(struct ctl *c);
 int ctl_report(struct ctl *c);
 int ctl_verify(struct ctl *c);
+int ctl_reconcile(struct ctl *c);
 int ctl_top(struct ctl *c);
 int ctl_doctor(struct ctl *c);
 int ctl_bench(struct ctl *c);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_show_options[], ctl_coupon_list_options[],
     ctl_slots_generate_options[], ctl_codes_import_options[], ctl_codes_show_options[], ctl_jobs_list_options[],
-    ctl_jobs_show_options[], ctl_keys_create_options[], ctl_report_options[], ctl_verify_options[],
+    ctl_jobs_show_options[], ctl_keys_create_options[], ctl_report_options[], ctl_verify_options[], ctl_reconcile_options[],
     ctl_top_options[], ctl_bench_options[];
 
 #endif

@@ -1,6 +1,8 @@
 /* ctl/direct.c -- see direct.h. */
 #include "ctl/direct.h"
 
+#include "store/reconcile.h"
+
 #define PING_TIMEOUT_MS 5000
 
 int direct_open(struct ctl *c, struct direct *d)
@@ -15,6 +17,7 @@ int direct_open(struct ctl *c, struct direct *d)
         ctl_complain("no database is named: use --mongodb or MONGODB_URI, or start the service (scripts/run)");
         return CTL_USAGE;
     }
+    mongo_name_process("couponctl");
     d->mongo = mongo_open(config, message, sizeof message);
     if (!d->mongo) {
         ctl_complain("%s", message);

@@ -61,9 +61,20 @@ static const struct command commands[] = {
     {"verify", NULL, ctl_verify, "[COUPON...]", 0, ARGS_MOST, ctl_verify_options, "check everything kept against the ledger",
      "Check that everything kept is what the ledger says: all coupons, or those named.\n"
      "Reads the database directly, changes nothing, and may run while the service is at work. The ledger is read from the "
-     "first batch on: its sequence, hashes, chain and running totals, every slot's moves and owner, and the caps as they "
-     "were in force; then users, buckets, definitions, the reporter's totals and the marks are compared with it. Each "
-     "difference is one line: coupon, what, where, field, expected, found.", NULL},
+     "first batch on: its sequence, hashes, chain and running totals, every slot's moves and owner, caps and window as they "
+     "were in force, users' chains, events, turns and codes; then users, buckets, definitions, the reporter's totals, the "
+     "marks and the look-ups of codes are compared with it. Each difference is one line: coupon, what, where, field, "
+     "expected, found. Memory: users and buckets of one coupon, or of a part of it (--parts).", NULL},
+    {"reconcile", NULL, ctl_reconcile, "[COUPON...]", 0, ARGS_MOST, ctl_reconcile_options, "rebuild what is kept from the ledger",
+     "Rebuild users, buckets, definitions, the reporter's totals, marks and the look-ups of codes from the ledger and the "
+     "codes of the slots: of all coupons, or those named; also where none of them is left, as beside a restored ledger.\n"
+     "Says per kind what is missing, behind, different and superfluous, and names the first few; changes it only with "
+     "--apply. Exit code 1: there is something to change, or left. Neither ledger nor codes are ever changed, and a coupon "
+     "whose ledger is broken is left alone.\n"
+     "Stop the service first: while it runs --apply is refused, unless --online is given. Then a view is written only where "
+     "still stands what was read, what the service is about to write is left to it, and so are the marks; what a process "
+     "holds in memory of a view that was wrong is not mended: restart the workers (SIGHUP) and verify afterwards.\n"
+     "Memory: users and buckets of one coupon, or of a part of it (--parts); of codes, a few thousand.", NULL},
     {"top", NULL, ctl_top, "[COUPON...]", 0, ARGS_MOST, ctl_top_options, "live rates, latencies and counts",
      "Show what the service does, from its metrics: requests, decisions, batches, the reporter and jobs, as rates between two "
      "looks; and the counts of the coupons that are named (without names: of the newest active ones). On a terminal it is drawn "

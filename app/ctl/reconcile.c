@@ -1,0 +1,425 @@
+/*
+ * ctl/reconcile.c -- couponctl reconcile: writes the views as the ledger (and for look-ups the code buckets) says they are.
+ *
+ * Order    lane by lane and part by part: superfluous views go, then the others are written; then the look-ups of codes;
+ *          then the marks, so that one never says more than is there
+ * Online   views are only written where still stands what was read, and those that the service is about to write are left
+ *          to it; marks are its own. What a process holds in memory of a view that was wrong is not mended
+ * Never    changes ledger or code buckets; believes a ledger whose chain is broken; moves the mark of totals forward, by which
+ *          the reporter knows what it has yet to tell -- unless there is none
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/ctl.h"
+#include "ctl/scan.h"
+#include "ctl/table.h"
+
+#define NAMES_MOST 5
+#define MENDS_MOST 1000
+
+const struct argp_option ctl_reconcile_options[] = {
+    {"apply", OPT_APPLY, NULL, 0, "Make the changes; without it they are only told", 0},
+    {"online", OPT_ONLINE, NULL, 0, "Make them while the service runs: only what is safe then", 0},
+    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by size)", 0},
+    {0},
+};
+
+enum view_of { OF_USERS, OF_BUCKETS, OF_COUPONS, OF_TOTALS, OF_MARKS, OF_CODES, OF_COUNT };
+static const char *const view_names[OF_COUNT] = {"users", "buckets", "coupons", "totals", "marks", "codes"};
+static const char *const fault_names[FAULT_COUNT] = {
+    [FAULT_MISSING] = "missing", [FAULT_BEHIND] = "behind", [FAULT_DIFFERENT] = "different",
+    [FAULT_SUPERFLUOUS] = "superfluous",
+};
+
+struct finding {
+    int64_t count;
+    struct buf names; /* of the first few */
+};
+
+struct reconcile {
+    struct scan scan;
+    bool apply, online;
+    /* of the coupon at hand */
+    struct finding found[OF_COUNT][FAULT_COUNT];
+    int64_t changes, lost, broken;
+    struct mend mends[MENDS_MOST]; /* to be carried out; what they point to stays until then */
+    size_t mend_count, sent, done;
+    enum store_status status;      /* of carrying them out */
+    struct arena arena;            /* the definition's */
+    struct arena codes;            /* of those to be mended */
+    /* of all */
+    bool any_change, any_left;
+};
+
+/* ---- telling ---- */
+
+static void note(struct reconcile *v, enum view_of of, enum fault fault, const char *where)
+{
+    struct finding *f = &v->found[of][fault];
+
+    f->count++;
+    v->changes++;
+    if (f->count <= NAMES_MOST)
+        buf_printf(&f->names, "%s%s", f->count > 1 ? ", " : "", where);
+    else if (f->count == NAMES_MOST + 1)
+        buf_puts(&f->names, ", ...");
+}
+
+static void say(struct reconcile *v, const char *text)
+{
+    progress_end(&v->scan.progress);
+    print_safely(v->scan.coupon, stdout);
+    fputs(": ", stdout);
+    print_safely(text, stdout);
+    putchar('\n');
+}
+
+static void tell_finding(struct reconcile *v, enum view_of of, enum fault fault)
+{
+    struct finding *f = &v->found[of][fault];
+    struct buf line = BUF_INIT;
+
+    if (f->count) {
+        buf_printf(&line, "%s: %" PRId64 " %s: %s", view_names[of], f->count, fault_names[fault], f->names.data);
+        say(v, line.data);
+    }
+    buf_free(&line);
+    buf_free(&f->names);
+    *f = (struct finding){.names = BUF_INIT};
+}
+
+static void tell_coupon(struct reconcile *v)
+{
+    char text[160];
+
+    for (int of = 0; of < OF_COUNT; of++)
+        for (int fault = 0; fault < FAULT_COUNT; fault++)
+            tell_finding(v, (enum view_of)of, (enum fault)fault);
+    if (v->broken) {
+        snprintf(text, sizeof text, "its ledger is broken (%" PRId64 " drifts, see couponctl verify): left alone", v->broken);
+        say(v, text);
+    } else if (!v->changes) {
+        say(v, "nothing to change");
+    } else if (!v->apply) {
+        snprintf(text, sizeof text, "%" PRId64 " to change; --apply changes them", v->changes);
+        say(v, text);
+    } else {
+        snprintf(text, sizeof text, "%zu changed%s", v->done, v->done < v->sent ? "; the others changed meanwhile: look again" : "");
+        say(v, text);
+    }
+    if (v->lost) {
+        snprintf(text, sizeof text, "%" PRId64 " codes cannot be mended from what is stored: see couponctl verify", v->lost);
+        say(v, text);
+    }
+    v->any_change = v->any_change || v->changes;
+    v->any_left = v->any_left || v->broken || v->lost || v->done < v->sent;
+}
+
+/* ---- carrying out ---- */
+
+static void flush(struct reconcile *v, struct store_time *when)
+{
+    int tries = 0;
+    size_t done = 0;
+
+    if (v->status != STORE_OK || !v->mend_count)
+        return;
+    do {
+        done = 0; /* what was done before a failure is done again */
+        v->status = mongo_mend(v->scan.db.door, v->mends, v->mend_count, &done, when);
+    } while (scan_again(v->status, &tries));
+    v->sent += v->mend_count;
+    v->done += done;
+    v->mend_count = 0;
+    arena_reset(&v->codes);
+}
+
+static void mend(struct reconcile *v, struct mend m)
+{
+    if (!v->apply)
+        return;
+    m.guarded = v->online;
+    if (!m.coupon)
+        m.coupon = v->scan.coupon;
+    v->mends[v->mend_count++] = m;
+    if (v->mend_count == MENDS_MOST)
+        flush(v, NULL);
+}
+
+/* ---- views ---- */
+
+static enum view_of view_of(const char *what)
+{
+    int of = 0;
+
+    while (strcmp(view_names[of], what) != 0)
+        of++;
+    return (enum view_of)of;
+}
+
+static void take_repair(void *context, const struct repair *p)
+{
+    static const enum mend_kind kinds[] = {
+        [OF_USERS] = MEND_USE, [OF_BUCKETS] = MEND_BUCKET, [OF_COUPONS] = MEND_COUPON, [OF_TOTALS] = MEND_TOTALS};
+    struct reconcile *v = context;
+    enum view_of of = view_of(p->what);
+    struct mend m = {.kind = kinds[of], .remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq,
+                     .user = p->user, .alias = p->alias, .b = p->b, .quarter_ms = p->quarter_ms, .use = p->use,
+                     .bucket = p->bucket, .definition = p->definition, .seq = p->seq, .created_ms = p->created_ms,
+                     .changed_ms = p->changed_ms};
+
+    if (p->totals) {
+        m.lane = p->totals->lane;
+        m.counts = p->totals->counts;
+        m.seq = p->totals->seq;
+    }
+    note(v, of, p->fault, p->where);
+    mend(v, m);
+}
+
+/* What the ledger says against itself is verify's to tell. */
+static void pass_drift(void *context, const struct drift *d)
+{
+    (void)context;
+    (void)d;
+}
+
+static enum store_status reconcile_part(struct reconcile *v, int64_t lane, struct replay_part part, struct coupon **definition,
+                                        struct head *tail)
+{
+    struct replay *r = replay_new(lane, part, pass_drift, NULL);
+    enum store_status s = scan_part(&v->scan, lane, part, !v->online, r);
+
+    if (s == STORE_OK) {
+        replay_end(r);
+        v->broken += replay_sums(r).broken;
+    }
+    if (s == STORE_OK && !v->broken) {
+        replay_repairs(r, !v->online, take_repair, v);
+        flush(v, NULL); /* they point into the replay */
+        s = v->status;
+    }
+    if (part.part == 0)
+        *tail = *replay_tail(r);
+    if (part.part == 0 && lane == 0 && replay_definition(r))
+        *definition = coupon_copy(replay_definition(r), &v->arena);
+    replay_free(r);
+    return s;
+}
+
+/* ---- marks ---- */
+
+static bool is_later(struct store_time a, struct store_time b)
+{
+    struct store_time later = store_time_later(a, b);
+
+    return (a.seconds != b.seconds || a.increment != b.increment) && later.seconds == a.seconds &&
+           later.increment == a.increment;
+}
+
+/* The mark of another cluster's time (of a backup) makes readers wait for a time that does not come. */
+static enum fault mark_fault(const struct stored_mark *m, int64_t tail, bool catch_up, struct store_time now)
+{
+    if (!m->is_there)
+        return FAULT_MISSING;
+    if (!m->readable || m->mark.seq > tail || is_later(m->mark.when, now))
+        return FAULT_DIFFERENT;
+    return catch_up && m->mark.seq < tail ? FAULT_BEHIND : FAULT_NONE;
+}
+
+/* Where views were written, the mark carries a time not before that. */
+static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const char *kind, int64_t tail, bool catch_up)
+{
+    struct stored_mark found;
+    struct store_time now;
+    enum store_status s = scan_mark(&v->scan, lane, kind, &found);
+    int tries = 0;
+    char where[64];
+    enum fault fault;
+
+    if (s != STORE_OK)
+        return s;
+    do
+        s = mongo_operation_time(v->scan.db.door, &now);
+    while (scan_again(s, &tries));
+    if (s != STORE_OK)
+        return s;
+    fault = mark_fault(&found, tail, catch_up, now);
+    if (!fault)
+        return STORE_OK;
+    snprintf(where, sizeof where, lane ? "%s of lane %" PRId64 : "%s", kind, lane);
+    note(v, OF_MARKS, fault, where);
+    if (!catch_up && found.readable && found.mark.seq <= tail)
+        tail = found.mark.seq;
+    mend(v, (struct mend){.kind = MEND_MARK, .lane = lane, .mark_kind = kind, .seq = tail, .when = now});
+    flush(v, NULL);
+    return v->status;
+}
+
+static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, struct coupon **definition, struct head *tail)
+{
+    struct head before;
+    enum store_status s = scan_tail(&v->scan, lane, &before);
+    unsigned parts = s == STORE_OK ? scan_parts(&v->scan, &before) : 0;
+
+    for (unsigned part = 0; part < parts && s == STORE_OK && !v->broken; part++)
+        s = reconcile_part(v, lane, scan_part_of(part, parts, &before), definition, tail);
+    if (s != STORE_OK || v->broken || v->online || tail->seq == 0)
+        return s;
+    s = reconcile_mark(v, lane, "views", tail->seq, true);
+    return s == STORE_OK ? reconcile_mark(v, lane, "totals", tail->seq, false) : s;
+}
+
+/* ---- codes ---- */
+
+static void take_code(void *context, const struct code_finding *f)
+{
+    static const struct {
+        enum fault fault;
+        enum mend_kind kind;
+    } rows[] = {
+        [CODE_INVALID] = {FAULT_NONE, 0},
+        [CODE_DOUBLE] = {FAULT_NONE, 0},
+        [LOOK_UP_MISSING] = {FAULT_MISSING, MEND_LOOK_UP},
+        [LOOK_UP_DIFFERENT] = {FAULT_DIFFERENT, MEND_LOOK_UP},
+        [LOOK_UP_STALE] = {FAULT_SUPERFLUOUS, MEND_LOOK_UP},
+        [DIRECTORY_MISSING] = {FAULT_MISSING, MEND_DIRECTORY},
+        [DIRECTORY_DIFFERENT] = {FAULT_NONE, 0}, /* two coupons may have it: which is wrong, nobody knows */
+    };
+    struct reconcile *v = context;
+    char where[64];
+
+    if (!rows[f->fault].fault) {
+        v->lost++;
+        return;
+    }
+    snprintf(where, sizeof where, "%sslot %" PRId64, rows[f->fault].kind == MEND_DIRECTORY ? "directory, " : "", f->n);
+    note(v, OF_CODES, rows[f->fault].fault, where);
+    mend(v, (struct mend){.kind = rows[f->fault].kind, .remove = f->fault == LOOK_UP_STALE,
+                          .found_seq = f->fault == LOOK_UP_DIFFERENT || f->fault == LOOK_UP_STALE ? f->other : -1,
+                          .code = v->apply ? arena_strdup(&v->codes, f->code) : NULL, .n = f->n, .w = f->w});
+}
+
+/* ---- one coupon ---- */
+
+/* Views of a coupon that has no ledger: if the ledger was lost, they are all there is, so they go only when it is named. */
+static enum store_status reconcile_orphan(struct reconcile *v, bool named)
+{
+    if (!named || v->online || !v->apply) {
+        say(v, named ? "it has views, but no ledger; --apply removes them"
+                     : "it has views, but no ledger: left alone, unless it is named");
+        v->any_left = true;
+        return STORE_OK;
+    }
+    say(v, "it has views, but no ledger: removed");
+    return mongo_remove_views(v->scan.db.door, v->scan.coupon);
+}
+
+static enum store_status reconcile_coupon(struct reconcile *v, const char *coupon, bool named)
+{
+    struct coupon *definition = NULL;
+    struct head tail = {.seq = 0}, other;
+    enum store_status s;
+
+    v->scan.coupon = coupon;
+    v->changes = v->lost = v->broken = 0;
+    v->sent = v->done = v->mend_count = 0;
+    s = scan_tail(&v->scan, 0, &tail);
+    if (s == STORE_OK && tail.seq == 0)
+        return reconcile_orphan(v, named);
+    progress_begin(&v->scan.progress, coupon, "batches", false);
+    arena_init(&v->arena, 0);
+    arena_init(&v->codes, 0);
+    if (s == STORE_OK)
+        s = reconcile_lane(v, 0, &definition, &tail);
+    if (s == STORE_OK && !v->broken && definition && definition->codes.source != CODES_NONE) {
+        s = scan_codes(&v->scan, definition, tail.next_n, !v->online, take_code, v);
+        flush(v, NULL);
+        s = s == STORE_OK ? v->status : s;
+    }
+    for (int64_t lane = 1; s == STORE_OK && !v->broken && definition && lane < definition->lanes; lane++)
+        s = reconcile_lane(v, lane, &definition, &other);
+    tell_coupon(v);
+    arena_free(&v->codes);
+    arena_free(&v->arena);
+    return s;
+}
+
+/* ---- the command ---- */
+
+static int reconcile_named(struct reconcile *v, const struct args *args)
+{
+    for (int i = 0; i < args->count; i++)
+        if (reconcile_coupon(v, args->words[i], true) != STORE_OK)
+            return direct_failed();
+    return CTL_OK;
+}
+
+static int reconcile_all(struct reconcile *v)
+{
+    char id[COUPON_ID_MAX + 1] = "";
+
+    do
+        if (scan_next_coupon(&v->scan, id, id) != STORE_OK || (id[0] && reconcile_coupon(v, id, false) != STORE_OK))
+            return direct_failed();
+    while (id[0]);
+    return CTL_OK;
+}
+
+/* While the service runs only --online changes anything, and what would be changed is told as by that. */
+static int look_for_service(struct reconcile *v)
+{
+    const char *where = NULL;
+    struct arena a;
+    size_t count = 0;
+    enum store_status s;
+    int code = CTL_OK;
+
+    arena_init(&a, 0);
+    s = mongo_others(v->scan.db.door, &a, &count, &where);
+    if (s != STORE_OK && v->apply) {
+        ctl_complain("the database does not tell who is connected: give its user the privilege \"inprog\", or stop the "
+                     "service and use --online all the same");
+        code = CTL_REFUSED;
+    } else if (count && v->apply) {
+        ctl_complain("the service is running (%zu connections, one from %s): stop it, or use --online", count,
+                     where ? where : "?");
+        code = CTL_REFUSED;
+    } else if (count) {
+        ctl_complain("the service is running: this is what --online would change");
+        v->online = true;
+    }
+    arena_free(&a);
+    return code;
+}
+
+int ctl_reconcile(struct ctl *c)
+{
+    struct reconcile *v = calloc(1, sizeof *v);
+    const char *parts = ctl_option(c, OPT_PARTS);
+    int code;
+
+    if (!v)
+        abort();
+    v->apply = ctl_option(c, OPT_APPLY) != NULL;
+    v->online = ctl_option(c, OPT_ONLINE) != NULL;
+    if (parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked)) {
+        free(v);
+        return CTL_USAGE;
+    }
+    code = direct_open(c, &v->scan.db);
+    if (code == CTL_OK) {
+        if (!v->online)
+            code = look_for_service(v);
+        if (code == CTL_OK)
+            code = c->args.count ? reconcile_named(v, &c->args) : reconcile_all(v);
+        direct_close(&v->scan.db);
+    }
+    if (code == CTL_OK && (v->any_left || (v->any_change && !v->apply)))
+        code = CTL_REFUSED;
+    free(v);
+    return code;
+}
