@@ -146,6 +146,16 @@ void metrics_set(enum metric m, int64_t value)
     atomic_store_explicit(&own_bank->gauges[m], value, memory_order_relaxed);
 }
 
+static int64_t sum_gauge(enum metric m)
+{
+    int64_t total = 0;
+
+    for (int i = 0; i < METRICS_SLOTS; i++)
+        for (int k = 0; k < METRICS_BANKS; k++)
+            total += atomic_load_explicit(&slots[i].banks[k].gauges[m], memory_order_relaxed);
+    return total;
+}
+
 /* ---- refusals ---- */
 
 /* FNV-1a. */
@@ -207,7 +217,7 @@ bool metrics_refusals(const char *coupon, int64_t counts[CPN_RESULT_COUNT], int6
     bool room = false, found = false;
 
     memset(counts, 0, sizeof *counts * CPN_RESULT_COUNT);
-    *since_ms = atomic_load(&slots[METRICS_SLOT_MASTER].cells[rows[METRIC_START_TIME].first]) * 1000;
+    *since_ms = sum_gauge(METRIC_START_TIME) * 1000;
     for (uint32_t i = 0; i < REFUSED_PROBES; i++) {
         struct refused *e = probe(coupon, i);
 
@@ -262,16 +272,6 @@ static int64_t sum(int cell)
     for (int i = 0; i < METRICS_SLOTS; i++)
         if (&slots[i] == own || atomic_load_explicit(&slots[i].used, memory_order_relaxed))
             total += atomic_load_explicit(&slots[i].cells[cell], memory_order_relaxed);
-    return total;
-}
-
-static int64_t sum_gauge(enum metric m)
-{
-    int64_t total = 0;
-
-    for (int i = 0; i < METRICS_SLOTS; i++)
-        for (int k = 0; k < METRICS_BANKS; k++)
-            total += atomic_load_explicit(&slots[i].banks[k].gauges[m], memory_order_relaxed);
     return total;
 }
 
