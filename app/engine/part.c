@@ -178,6 +178,12 @@ static void fill(struct part *p, struct op *op)
         own_strings(op, &op->outcome.redemption);
 }
 
+static void note_change(const struct part *p, struct op *op, size_t before)
+{
+    if (op->loaded && p->batch->count > before)
+        op->loaded->changed = true;
+}
+
 static void decide_pass(struct part *p, bool writes)
 {
     struct op_list ops = p->ops;
@@ -196,12 +202,12 @@ static void decide_pass(struct part *p, bool writes)
         } else if (!writes) {
             decide_read(p, op);
         } else if (!decide_write(p, op)) {
+            note_change(p, op, before); /* what its user held and has lapsed may be settled all the same */
             op_list_add(&p->again, op);
             continue;
         }
         op_list_add(&p->ops, op);
-        if (p->batch->count > before && op->loaded)
-            op->loaded->changed = true;
+        note_change(p, op, before);
     }
 }
 
