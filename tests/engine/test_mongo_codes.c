@@ -1,0 +1,464 @@
+/* tests/engine/test_mongo_codes.c -- codes in the store, against a real mongod: drafts, turns, look-ups, the directory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "mongo_fixture.h"
+#include "store/codes.h"
+
+#define DAY INT64_C(1795132800000)
+#define JOB "job-1"
+
+/* ---- makers ---- */
+
+static struct coupon *coded_coupon(const char *id, enum codes_unique unique, enum codes_match match)
+{
+    struct coupon *c = arena_alloc(&arena, sizeof *c);
+
+    coupon_init(c);
+    c->id = id;
+    c->version = 1;
+    c->title = "title";
+    c->codes.source = CODES_IMPORTED;
+    c->codes.unique = unique;
+    c->codes.match = match;
+    return c;
+}
+
+/* Codes "<name>-<k>" for k in [from, from + count), as rows from + 1 on. */
+static struct code_draft *make_codes(const char *name, int from, int count)
+{
+    struct code_draft *codes = arena_array(&arena, (size_t)count + 1, sizeof *codes);
+
+    for (int i = 0; i < count; i++) {
+        codes[i].code = arena_printf(&arena, "%s-%d", name, from + i);
+        codes[i].normal = codes[i].code;
+        codes[i].row = from + i + 1;
+    }
+    return codes;
+}
+
+static void draft(const struct coupon *c, int64_t next_n, int64_t turn, const char *name, int from, int count)
+{
+    assert_int_equal(mongo_codes_draft(door, c, next_n, turn, JOB, make_codes(name, from, count), (size_t)count), STORE_OK);
+}
+
+static const char *code_at(const struct coupon *c, int64_t n)
+{
+    struct bucket_codes_read read = {.coupon = c->id, .b = n / BUCKET_SLOTS};
+
+    assert_int_equal(door->ops->bucket_codes(door, &arena, &read, 1), STORE_OK);
+    return read.codes[n % BUCKET_SLOTS];
+}
+
+static int64_t slot_of(const struct coupon *c, const char *code)
+{
+    struct code_read read = {.coupon = c->id, .code = code};
+
+    assert_int_equal(door->ops->codes(door, &read, 1), STORE_OK);
+    return read.n;
+}
+
+static void stands_at(const struct coupon *c, const char *name, int k, int64_t n)
+{
+    const char *code = arena_printf(&arena, "%s-%d", name, k), *there = code_at(c, n);
+
+    if (!there || strcmp(there, code) != 0)
+        fail_msg("slot %d has %s, not %s", (int)n, there ? there : "nothing", code);
+    if (slot_of(c, code) != n)
+        fail_msg("%s is looked up as slot %d, not %d", code, (int)slot_of(c, code), (int)n);
+}
+
+/* ---- drafts ---- */
+
+static void drafts_are_looked_up_both_ways(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+
+    draft(c, 0, 5, "a", 0, 100);
+    draft(c, 100, 5, "$b", 0, 20); /* within a bucket that was begun; and no name of a field */
+    draft(c, 120, 5, "c", 0, 200); /* over its end, and over whole ones */
+    draft(c, 320, 5, "d", 0, 64);  /* exactly one */
+    for (int k = 0; k < 100; k++)
+        stands_at(c, "a", k, k);
+    for (int k = 0; k < 20; k++)
+        stands_at(c, "$b", k, 100 + k);
+    for (int k = 0; k < 200; k++)
+        stands_at(c, "c", k, 120 + k);
+    for (int k = 0; k < 64; k++)
+        stands_at(c, "d", k, 320 + k);
+    assert_null(code_at(c, 384));
+    assert_int_equal(slot_of(c, "a-100"), -1);
+    assert_int_equal(slot_of(coded_coupon("other", UNIQUE_COUPON, MATCH_EXACT), "a-1"), -1);
+}
+
+static void many_are_read_at_once_of_several_coupons(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c[2] = {coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT),
+                                 coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT)};
+    struct bucket_codes_read buckets[3] = {
+        {.coupon = c[0]->id, .b = 0}, {.coupon = c[1]->id, .b = 0}, {.coupon = c[1]->id, .b = 9}};
+    struct code_read reads[300];
+
+    draft(c[0], 0, 1, "x", 0, 70);
+    draft(c[1], 0, 1, "x", 50, 70);
+    for (int i = 0; i < 300; i++)
+        reads[i] = (struct code_read){c[i % 2]->id, arena_printf(&arena, "x-%d", i / 2), 7};
+    assert_int_equal(door->ops->codes(door, reads, 300), STORE_OK);
+    for (int i = 0; i < 300; i++) {
+        int k = i / 2;
+        int64_t want = i % 2 ? (k >= 50 && k < 120 ? k - 50 : -1) : (k < 70 ? k : -1);
+
+        assert_int_equal(reads[i].n, want);
+    }
+    assert_int_equal(door->ops->bucket_codes(door, &arena, buckets, 3), STORE_OK);
+    assert_string_equal(buckets[0].codes[63], "x-63");
+    assert_string_equal(buckets[1].codes[63], "x-113");
+    assert_null(buckets[2].codes[0]);
+    assert_int_equal(door->ops->codes(door, reads, 0), STORE_OK);
+    assert_int_equal(door->ops->bucket_codes(door, &arena, buckets, 0), STORE_OK);
+}
+
+static void a_draft_is_replaced_as_long_as_it_was_not_announced(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+
+    draft(c, 0, 3, "old", 0, 70);   /* of these 70 are announced */
+    draft(c, 70, 3, "gone", 0, 150); /* of these none */
+    draft(c, 70, 3, "gone", 10, 150); /* the same turn once more, shifted */
+    stands_at(c, "gone", 10, 70);
+    draft(c, 70, 8, "new", 0, 90);
+    for (int k = 0; k < 70; k++)
+        stands_at(c, "old", k, k);
+    for (int k = 0; k < 90; k++)
+        stands_at(c, "new", k, 70 + k);
+    assert_string_not_equal(code_at(c, 75), "gone-5");
+    draft(c, 160, 8, "gone", 10, 10); /* a code of an earlier draft, anew */
+    stands_at(c, "gone", 12, 162);
+}
+
+/* ---- a writer whose turn is over ---- */
+
+static void a_late_writer_changes_nothing(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    struct code_draft *late = make_codes("late", 0, 100), *same = make_codes("new", 50, 100);
+
+    draft(c, 0, 3, "old", 0, 10);
+    draft(c, 10, 9, "new", 0, 100); /* announced: 110 there are */
+    assert_int_equal(mongo_codes_draft(door, c, 10, 3, JOB, late, 100), STORE_EXISTS);
+    assert_int_equal(mongo_codes_draft(door, c, 64, 3, JOB, late, 40), STORE_EXISTS); /* whole buckets alone */
+    assert_int_equal(mongo_codes_draft(door, c, 128, 3, JOB, same, 100), STORE_EXISTS); /* buckets are new, look-ups not */
+    for (int k = 0; k < 10; k++)
+        stands_at(c, "old", k, k);
+    for (int k = 0; k < 100; k++)
+        stands_at(c, "new", k, 10 + k);
+    draft(c, 110, 12, "next", 0, 200); /* over what it left behind */
+    for (int k = 0; k < 200; k++)
+        stands_at(c, "next", k, 110 + k);
+    for (int k = 0; k < 100; k++)
+        stands_at(c, "new", k, 10 + k);
+}
+
+#define STEPS 40
+#define STEP 150
+
+struct turn_writer {
+    struct store *own;
+    const struct coupon *coupon;
+    pthread_mutex_t *lock;
+    int64_t *turn, *next_n; /* the ledger's: announcing is done under the lock */
+    int *owner;             /* whose turn it is */
+    int64_t *announced_by;  /* [n] */
+    int *tries;             /* drafts, of both */
+    int id;
+    unsigned seed;
+    bool failed;
+    pthread_t thread;
+};
+
+/* What a runner does, but it does not notice that its turn is over before it announces: each takes the turn away from the
+ * other at any moment. */
+static void *draft_in_turns(void *context)
+{
+    struct turn_writer *w = context;
+    struct arena own;
+
+    arena_init(&own, 0);
+    while (!w->failed) {
+        struct code_draft codes[STEP] = {0};
+        int64_t turn, next_n;
+        enum store_status status;
+        int count, try;
+
+        pthread_mutex_lock(w->lock);
+        if (*w->owner != w->id || rand_r(&w->seed) % 4 == 0) {
+            *w->turn += 1 + rand_r(&w->seed) % 2;
+            *w->owner = w->id;
+        }
+        turn = *w->turn;
+        next_n = *w->next_n;
+        try = ++*w->tries;
+        pthread_mutex_unlock(w->lock);
+        if (next_n >= STEPS * STEP / 2 || try > STEPS * 20)
+            break;
+        count = 1 + rand_r(&w->seed) % STEP;
+        for (int i = 0; i < count; i++) {
+            codes[i].code = codes[i].normal = arena_printf(&own, "t%d-%d-%d", w->id, try, i);
+            codes[i].row = i + 1;
+        }
+        status = mongo_codes_draft(w->own, w->coupon, next_n, turn, JOB, codes, (size_t)count);
+        if (status == STORE_EXISTS)
+            continue;
+        w->failed = status != STORE_OK;
+        pthread_mutex_lock(w->lock);
+        if (!w->failed && *w->turn == turn && *w->next_n == next_n) {
+            for (int i = 0; i < count; i++)
+                w->announced_by[next_n + i] = (int64_t)w->id << 32 | (int64_t)try << 16 | i;
+            *w->next_n += count;
+        }
+        pthread_mutex_unlock(w->lock);
+    }
+    arena_free(&own);
+    return NULL;
+}
+
+static void what_was_announced_stays_however_turns_are_interleaved(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    static int64_t announced_by[STEPS * STEP];
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct turn_writer writers[2];
+    int64_t turn = 1, next_n = 0;
+    int tries = 0, owner = 0;
+
+    for (int i = 0; i < 2; i++) {
+        writers[i] = (struct turn_writer){.own = mongo_door(mongo), .coupon = c, .lock = &lock, .turn = &turn,
+                                          .next_n = &next_n, .owner = &owner, .announced_by = announced_by,
+                                          .tries = &tries, .id = i, .seed = 7u + (unsigned)i};
+        pthread_create(&writers[i].thread, NULL, draft_in_turns, &writers[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(writers[i].thread, NULL);
+        assert_false(writers[i].failed);
+        writers[i].own->ops->close(writers[i].own);
+    }
+    printf("# %" PRId64 " codes announced in %d drafts\n", next_n, tries);
+    assert_true(next_n > STEP);
+    for (int64_t n = 0; n < next_n; n++) {
+        int64_t by = announced_by[n];
+
+        stands_at(c, arena_printf(&arena, "t%d-%d", (int)(by >> 32), (int)(by >> 16 & 0xffff)), (int)(by & 0xffff), n);
+    }
+}
+
+/* ---- what is known before a draft ---- */
+
+static void an_import_that_goes_on_knows_its_rows(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    struct code_draft *codes = make_codes("aaa", 0, 300);
+
+    draft(c, 0, 3, "aaa", 0, 100);   /* announced */
+    draft(c, 100, 3, "aaa", 100, 50); /* a draft */
+    codes[1].row = 1000;           /* the same code further down in the text */
+    assert_int_equal(mongo_codes_look(door, c, 100, JOB, codes, 300), STORE_OK);
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(codes[i].announced, i < 100);
+        assert_int_equal(codes[i].by_this_job, i < 100);
+        assert_int_equal(codes[i].by_this_row, i < 100 && i != 1);
+        assert_false(codes[i].elsewhere);
+    }
+    assert_int_equal(mongo_codes_look(door, c, 100, "job-2", codes, 300), STORE_OK);
+    assert_true(codes[99].announced && !codes[99].by_this_job && !codes[99].by_this_row);
+    assert_int_equal(mongo_codes_look(door, c, 0, JOB, codes, 300), STORE_OK);
+    assert_false(codes[0].announced);
+    /* a later draft took slot 99's look-up's place in the bucket: the bucket decides */
+    draft(c, 99, 4, "zzz", 0, 1);
+    assert_int_equal(mongo_codes_look(door, c, 100, JOB, codes, 300), STORE_OK);
+    assert_true(codes[98].announced);
+    assert_false(codes[99].announced);
+}
+
+static void loose_codes_are_compared_in_their_form(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_LOOSE);
+    struct code_draft written = {.code = "ab-12 x", .normal = "AB12X", .row = 1}, other = {.code = "AB12x", .normal = "AB12X"};
+
+    assert_int_equal(mongo_codes_draft(door, c, 0, 1, JOB, &written, 1), STORE_OK);
+    assert_int_equal(mongo_codes_look(door, c, 1, JOB, &other, 1), STORE_OK);
+    assert_true(other.announced);
+    assert_string_equal(code_at(c, 0), "ab-12 x");
+    assert_int_equal(slot_of(c, "AB12X"), 0);
+}
+
+static void a_code_of_the_service_belongs_to_one_coupon(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *first = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
+                        *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_LOOSE);
+    struct code_draft *codes = make_codes("dir", 50, 100);
+
+    draft(first, 0, 1, "dir", 0, 100);
+    draft(first, 0, 2, "dir", 0, 100); /* its own are no obstacle */
+    for (int i = 0; i < 100; i++)
+        codes[i].normal = arena_printf(&arena, "DIR%d", 50 + i);
+    assert_int_equal(mongo_codes_look(door, second, 0, JOB, codes, 100), STORE_OK);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(codes[i].elsewhere, i < 50);
+    codes[99].elsewhere = true;
+    assert_int_equal(mongo_codes_draft(door, second, 0, 1, JOB, codes, 100), STORE_OK);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(codes[i].elsewhere, i < 50);
+    assert_null(code_at(second, 0)); /* nothing was drafted */
+    assert_int_equal(mongo_codes_draft(door, second, 0, 1, JOB, codes + 50, 50), STORE_OK);
+    assert_string_equal(code_at(second, 0), "dir-100");
+    stands_at(first, "dir", 99, 99);
+}
+
+static void a_code_is_resolved_to_its_coupons(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *exact = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT),
+                        *loose = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_LOOSE);
+    struct code_draft both[] = {{.code = "res-1", .normal = "res-1"}, {.code = "RES1", .normal = "RES1"}},
+                      one = {.code = "Res-1", .normal = "RES1"};
+    const char **ids;
+    size_t count;
+
+    assert_int_equal(mongo_codes_draft(door, exact, 0, 1, JOB, both, 2), STORE_OK);
+    assert_int_equal(mongo_codes_draft(door, loose, 0, 1, JOB, &one, 1), STORE_OK);
+    assert_int_equal(mongo_codes_coupons(door, "res-1", "RES1", 10, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(count, 2);
+    assert_string_not_equal(ids[0], ids[1]);
+    assert_int_equal(mongo_codes_coupons(door, "res-1", "RES1", 1, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(mongo_codes_coupons(door, "res-2", "RES2", 10, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(count, 0);
+}
+
+/* ---- cleaning up ---- */
+
+static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int retired_to)
+{
+    struct view_write view = {.kind = VIEW_BUCKET, .coupon = coupon, .bucket = k};
+    struct store_time when;
+
+    bucket_init(k, b);
+    k->seq = 1;
+    k->size = BUCKET_SLOTS;
+    for (int i = 0; i < BUCKET_SLOTS; i++)
+        k->slots[i] = i < retired_to ? (struct slot){.state = SLOT_RETIRED, .at_ms = DAY}
+                                     : (struct slot){.state = SLOT_REDEEMED, .generation = 1, .current = 1, .at_ms = DAY};
+    assert_int_equal(door->ops->write_views(door, &view, 1, &when), STORE_OK);
+    bucket_release(k);
+}
+
+static void only_the_codes_of_retired_slots_are_cleaned_up(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
+                        *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    struct code_draft *again = make_codes("clean", 0, 80);
+    struct bucket k;
+    bool more;
+
+    draft(c, 0, 1, "clean", 0, 192);
+    write_bucket(c->id, &k, 0, BUCKET_SLOTS);
+    write_bucket(c->id, &k, 1, 10);
+    write_bucket(c->id, &k, 2, 0);
+    for (int round = 0; round < 2; round++) { /* once more changes nothing */
+        assert_int_equal(mongo_codes_clean(door, c->id, 0, 2, &more), STORE_OK);
+        assert_true(more);
+        assert_int_equal(mongo_codes_clean(door, c->id, 2, 2, &more), STORE_OK);
+        assert_false(more);
+        for (int n = 0; n < 74; n++) {
+            assert_null(code_at(c, n));
+            assert_int_equal(slot_of(c, arena_printf(&arena, "clean-%d", n)), -1);
+        }
+        for (int n = 74; n < 192; n++)
+            stands_at(c, "clean", n, n);
+    }
+    assert_int_equal(mongo_codes_look(door, other, 0, JOB, again, 80), STORE_OK);
+    for (int i = 0; i < 80; i++)
+        assert_int_equal(again[i].elsewhere, i >= 74);
+    draft(c, 192, 2, "more", 0, 10); /* the coupon goes on */
+    stands_at(c, "more", 3, 195);
+}
+
+/* ---- speed ---- */
+
+#define PART 6000
+#define PARTS 20
+
+static void codes_are_drafted_fast(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    struct code_draft *codes[PARTS];
+    int64_t look_ms = 0, draft_ms = 0, rate;
+
+    for (int p = 0; p < PARTS; p++)
+        codes[p] = make_codes("SUMMER", p * PART, PART);
+    for (int p = 0; p < PARTS; p++) {
+        struct mono start = mono_now(), looked;
+
+        assert_int_equal(mongo_codes_look(door, c, p * PART, JOB, codes[p], PART), STORE_OK);
+        looked = mono_now();
+        assert_int_equal(mongo_codes_draft(door, c, p * PART, 1, JOB, codes[p], PART), STORE_OK);
+        draft_ms += mono_ms_between(looked, mono_now());
+        look_ms += mono_ms_between(start, looked);
+    }
+    rate = INT64_C(1000) * PART * PARTS / (draft_ms ? draft_ms : 1);
+    printf("# %d codes drafted in %" PRId64 " ms (%" PRId64 "/s), looked up before in %" PRId64 " ms\n", PART * PARTS,
+           draft_ms, rate, look_ms);
+    assert_true(rate > 10000); /* far below what is aimed at: the machine may be busy */
+    stands_at(c, "SUMMER", PART * PARTS - 1, PART * PARTS - 1);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
+    const struct CMUnitTest tests[] = {
+        T(drafts_are_looked_up_both_ways),
+        T(many_are_read_at_once_of_several_coupons),
+        T(a_draft_is_replaced_as_long_as_it_was_not_announced),
+        T(a_late_writer_changes_nothing),
+        T(what_was_announced_stays_however_turns_are_interleaved),
+        T(an_import_that_goes_on_knows_its_rows),
+        T(loose_codes_are_compared_in_their_form),
+        T(a_code_of_the_service_belongs_to_one_coupon),
+        T(a_code_is_resolved_to_its_coupons),
+        T(only_the_codes_of_retired_slots_are_cleaned_up),
+        T(codes_are_drafted_fast),
+    };
+
+    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
+}
