@@ -361,6 +361,7 @@ static enum store_status find_holder(struct committer *c, struct part *p, struct
 {
     const struct cached_bucket *k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
     const struct slot *s = k ? &k->bucket.slots[n % BUCKET_SLOTS] : NULL;
+    enum store_status status;
 
     *user = NULL;
     if (g < 1 || (n >= 0 && !s))
@@ -371,7 +372,12 @@ static enum store_status find_holder(struct committer *c, struct part *p, struct
         *user = s->user;
         return STORE_OK;
     }
-    return s->generation >= g ? rebuild_ended(c->store, p->lane, &p->batch->arena, n, g, &op->working) : STORE_OK;
+    if (s->generation < g)
+        return STORE_OK;
+    status = rebuild_ended(c->store, p->lane, &p->batch->arena, n, g, &op->working);
+    if (op->working && op->working->user[0])
+        *user = op->working->user; /* whose use knows more, as long as it keeps it: every key, the counts after the taking */
+    return status;
 }
 
 static enum store_status user_of(struct committer *c, struct part *p, struct op *op, const char **user)

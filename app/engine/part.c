@@ -350,6 +350,16 @@ static bool stash_was_free(const struct part *p)
     return true;
 }
 
+/* A redemption that was rebuilt from the ledger gives way to its user's use, if that still has it. */
+static struct use *use_of(const struct op *op)
+{
+    bool named = op->kind == OP_STEP || op->kind == OP_REDEMPTION;
+    int64_t n = op->kind == OP_STEP ? op->transition.n : op->n;
+    uint32_t g = op->kind == OP_STEP ? op->transition.g : op->g;
+
+    return named && op->working && !use_by_slot(op->loaded->use, n, g) ? op->working : op->loaded->use;
+}
+
 static void begin(struct part *p)
 {
     struct lane *l = p->lane;
@@ -360,7 +370,7 @@ static void begin(struct part *p)
     p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < INT64_MAX ? l->next_due_ms : 0;
     for (struct op *op = p->ops.first; op; op = op->next)
         if (op->loaded)
-            op->working = op->loaded->use;
+            op->working = use_of(op);
     name_slots(p);
 }
 
