@@ -565,12 +565,25 @@ static const char *entry_key(const struct entry *e, char scratch[64])
     return scratch;
 }
 
+/* An entry whose name was emptied: another worker erased who had this alias, and what we know of them is no more so. Their view
+ * says it: it was written before the names went. */
+static void forget_alias(struct lane *l, const char *alias)
+{
+    struct window_user *wu, *next;
+
+    HASH_ITER(hh, l->users, wu, next)
+        if (wu->state && strcmp(wu->state->alias, alias) == 0)
+            wu->state = NULL;
+}
+
 static void index_entry(struct lane *l, struct window_batch *w, const struct entry *e)
 {
     char scratch[64];
     const char *user = entry_key(e, scratch);
     struct window_user *wu;
 
+    if (!user && entry_members[e->kind] & HAS_USER)
+        forget_alias(l, e->alias);
     if (!user)
         return;
     wu = window_user(l, user);
