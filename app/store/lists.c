@@ -221,17 +221,6 @@ static bool use_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* The tombstone of one who was erased, and whose name may be somebody's again, is no use. */
-static bool living_use_row(const bson_t *doc, void *context)
-{
-    struct use_list *list = context;
-
-    if (!use_row(doc, list))
-        return false;
-    list->count -= list->uses[list->count - 1]->erased_ms != 0;
-    return true;
-}
-
 enum store_status mongo_user_uses(struct store *s, const char *user, struct arena *a, const char ***coupon_ids,
                                   struct use ***uses, size_t *count)
 {
@@ -245,7 +234,7 @@ enum store_status mongo_user_uses(struct store *s, const char *user, struct aren
         begin_find(&command, "users", &filter);
         BSON_APPEND_UTF8(&filter, "_id.u", user);
         end_find(d, &command, &filter, NULL, 0, 0);
-        status = door_read(d, &command, living_use_row, &list);
+        status = door_read(d, &command, use_row, &list);
     }
     *uses = list.uses;
     *coupon_ids = list.coupons;

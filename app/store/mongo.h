@@ -177,7 +177,7 @@ enum store_status mongo_erase_names(struct store *s, const char *coupon, int64_t
  * active_at_ms not 0: active and inside the window then. Tombstones are left out. */
 enum store_status mongo_coupons(struct store *s, int state, int64_t active_at_ms, const char *after, size_t most,
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next);
-/* Every use of a user, all coupons: the wallet. coupon_ids[i] belongs to uses[i]. */
+/* Every use of a user, all coupons: the wallet. coupon_ids[i] belongs to uses[i]. Tombstones of an erased one too: erased_ms. */
 enum store_status mongo_user_uses(struct store *s, const char *user, struct arena *a, const char ***coupon_ids,
                                   struct use ***uses, size_t *count);
 /* Batches with seq < before (INT64_MAX: from the tail), descending. Majority. */
