@@ -1,0 +1,352 @@
+"""Codes: lists of them imported row for row, once, however often that is interrupted or repeated; and generated ones."""
+import csv
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from stack import ROOT, wait_until
+
+ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+COUNTS = ("rows", "imported", "duplicates_in_file", "duplicates_in_coupon", "invalid")
+TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+CSV = {"Content-Type": "text/csv"}
+
+
+def some_codes(count, seed):
+    chance, codes = random.Random(seed), {}
+    while len(codes) < count:
+        codes["".join(chance.choices(ALPHABET, k=10))] = True
+    return list(codes)
+
+
+def list_of(codes):
+    return "".join(f"{code}\n" for code in codes).encode()
+
+
+@pytest.fixture
+def coupon(stack):
+    """A function that makes a coupon for imported codes."""
+    def make(total=None, **codes):
+        return stack.coupon(cap={"total": total}, codes={"source": "imported", **codes})
+    return make
+
+
+def send(stack, coupon, text, headers=TEXT, **how):
+    return stack.client("ops").post(f"/coupons/{coupon}/codes", text, headers=headers, **how).expect(202)
+
+
+def counts_of(job):
+    assert set(job["result"]) == {"digest", "bad_rows", *COUNTS}, job
+    return tuple(job["result"][name] for name in COUNTS)
+
+
+def exported(stack, coupon):
+    """The rows of GET /codes."""
+    reply = stack.client("ops").get(f"/coupons/{coupon}/codes").expect(200)
+    rows = list(csv.DictReader(io.StringIO(reply.body.decode())))
+    codes = [row["code"] for row in rows]
+    assert len(codes) == len(set(codes)), "a code stands twice in the coupon"
+    return rows
+
+
+def assert_has(stack, coupon, codes):
+    assert {row["code"] for row in exported(stack, coupon)} == set(codes)
+    counts = stack.counts(coupon)
+    assert (counts["slots"], counts["free"]) == (len(codes), len(codes)), counts
+    stack.verify(coupon)
+
+
+def bad_rows(stack, job, kind=None):
+    query = f"?kind={kind}" if kind else ""
+    reply = stack.client("ops").get(f"/coupons/-/jobs/{job['id']}/rows{query}").expect(200)
+    return [(int(row["line"]), row["kind"], row["reason"]) for row in csv.DictReader(io.StringIO(reply.body.decode()))]
+
+
+# ---- rows ----
+
+def test_each_row_is_told_what_became_of_it(stack, coupon):
+    name = coupon()
+    first = stack.job(send(stack, name, list_of(["OLD-1", "OLD-2"])))
+    assert counts_of(first) == (2, 2, 0, 0, 0), first
+    text = b"\xef\xbb\xbfNEW-1\r\n\r\nOLD-1\r\n  NEW-2\t\r\nabc\r\nNEW-1\r\nGr\xc3\xbc\xc3\x9fe\r\n" + b"x" * 65 + b"\r\nOLD-1\r\nNEW 3"
+    job = stack.job(send(stack, name, text))
+    assert counts_of(job) == (9, 3, 1, 2, 3), job
+    assert (job["done"], job["total"]) == (10, 10), job
+    told = bad_rows(stack, job)
+    assert told == [(3, "duplicate", "the coupon has this code"), (5, "invalid", "too short"),
+                    (6, "duplicate", "an earlier row has this code"), (7, "invalid", "not printable ASCII"),
+                    (8, "invalid", "too long"), (9, "duplicate", "the coupon has this code")], told
+    assert [(r["line"], r["kind"], r["reason"]) for r in job["result"]["bad_rows"]] == told
+    assert bad_rows(stack, job, "invalid") == [r for r in told if r[1] == "invalid"]
+    assert bad_rows(stack, job, "duplicate") == [r for r in told if r[1] == "duplicate"]
+    assert_has(stack, name, ["OLD-1", "OLD-2", "NEW-1", "NEW-2", "NEW 3"])
+
+
+def test_csv_is_read_by_its_header(stack, coupon):
+    name = coupon()
+    text = b'\xef\xbb\xbfowner, Code ,note\r\n"Doe, John",AAAA-1,"says ""hi"""\r\nx,"BBBB,1"\r\n,,\r\ny,"CCCC\r\nz\r\nw, DDDD ,\r\n'
+    job = stack.job(send(stack, name, text, CSV))
+    assert counts_of(job) == (6, 3, 0, 0, 3), job
+    assert bad_rows(stack, job) == [(4, "invalid", "no code"), (5, "invalid", "a quote is not closed"),
+                                    (6, "invalid", "too few columns")]
+    assert_has(stack, name, ["AAAA-1", "BBBB,1", "DDDD"])
+    stack.client("ops").post(f"/coupons/{name}/codes", b"codes\nAAAA\n", headers=CSV).problem("bad_request")
+
+
+def test_a_loose_match_finds_doubles_however_they_are_written(stack, coupon):
+    name = coupon(match="loose")
+    job = stack.job(send(stack, name, list_of(["ab-cd 1", "ABCD1", "A B C D - 1", "----", "abcd2"])))
+    assert counts_of(job) == (5, 2, 2, 0, 1), job
+    assert_has(stack, name, ["ab-cd 1", "abcd2"])
+    assert counts_of(stack.job(send(stack, name, list_of(["ABCD-2"])))) == (1, 0, 0, 1, 0)
+
+
+def test_a_list_sent_again_changes_nothing(stack, coupon):
+    name, codes = coupon(), some_codes(20_000, seed=1)
+    text = list_of(codes + codes[:50])
+    jobs = [stack.job(send(stack, name, text)) for _ in range(3)]
+    assert [counts_of(job) for job in jobs] == [(20_050, 20_000, 50, 0, 0)] + [(20_050, 0, 0, 20_050, 0)] * 2, jobs
+    assert len({job["result"]["digest"] for job in jobs}) == 1, jobs
+    assert len(jobs[1]["result"]["bad_rows"]) == 100 and len(bad_rows(stack, jobs[1])) == 20_050
+    assert_has(stack, name, codes)
+
+
+def test_the_same_key_is_the_same_import(stack, coupon):
+    name = coupon()
+    first = send(stack, name, list_of(["AAAA", "BBBB"]), idempotency_key="list-1")
+    stack.job(first)
+    again = send(stack, name, list_of(["AAAA", "BBBB"]), idempotency_key="list-1")
+    assert again.header("Location") == first.header("Location"), again
+    stack.client("ops").post(f"/coupons/{name}/codes", b"CCCC\n", headers=TEXT, idempotency_key="list-1") \
+        .problem("idempotency_key_reused")
+    assert_has(stack, name, ["AAAA", "BBBB"])
+
+
+def test_what_passes_the_cap_is_told_and_the_rest_stays(stack, coupon):
+    name, codes = coupon(total=12_000), some_codes(30_000, seed=2)
+    text = list_of(codes + codes[:10] + ["bad"])
+    job = stack.job(send(stack, name, text), "failed")
+    assert job["error"] == "cap_exceeded" and "18000" in job["error_detail"], job
+    assert counts_of(job)[:2] == (30_011, 12_000) and counts_of(job)[2:] == (10, 0, 1), job
+    assert_has(stack, name, codes[:12_000])
+    stack.patch(name, {"cap": {"total": 40_000}})
+    job = stack.job(send(stack, name, text))
+    assert counts_of(job) == (30_011, 18_000, 0, 12_010, 1), job
+    assert_has(stack, name, codes)
+
+
+def test_a_code_of_one_coupon_is_a_duplicate_in_another_where_codes_are_the_services_own(stack, coupon):
+    one, two = coupon(unique="service"), coupon(unique="service")
+    stack.job(send(stack, one, list_of(["SHARED-1", "OWN-1"])))
+    job = stack.job(send(stack, two, list_of(["shared1", "OWN-2", "OWN-1"])))
+    assert counts_of(job) == (3, 1, 0, 2, 0), job
+    assert [r[2] for r in bad_rows(stack, job)] == ["another coupon has this code"] * 2
+    assert_has(stack, two, ["OWN-2"])
+    assert_has(stack, one, ["SHARED-1", "OWN-1"])
+
+
+def test_only_a_coupon_whose_codes_are_imported_takes_them(stack, ops):
+    name = stack.coupon(slots=1)
+    ops.post(f"/coupons/{name}/codes", b"AAAA\n", headers=TEXT).problem("bad_request")
+    imported = stack.coupon(cap={"total": 10}, codes={"source": "imported"})
+    ops.post(f"/coupons/{imported}/slots", {"count": 5}).problem("bad_request")
+
+
+# ---- interrupted, repeated, side by side ----
+
+def test_two_imports_of_overlapping_lists_at_once(stack, coupon):
+    name, codes = coupon(), some_codes(60_000, seed=3)
+    lists = [codes[:40_000], codes[20_000:]]
+    replies = [send(stack, name, list_of(one)) for one in lists]
+    jobs = [stack.job(reply, seconds=120) for reply in replies]
+    for job, one in zip(jobs, lists):
+        rows, imported, in_file, in_coupon, invalid = counts_of(job)
+        assert (rows, in_file, invalid) == (40_000, 0, 0) and imported + in_coupon == len(one), job
+    assert sum(job["result"]["imported"] for job in jobs) == 60_000, jobs
+    assert_has(stack, name, codes)
+
+
+@pytest.mark.heavy
+def test_an_import_whose_runner_is_killed_is_right_row_for_row(stack, ops, coupon):
+    """kill -9 at random moments, and the list sent again: each row counts once, and says so."""
+    chance, name = random.Random(4), coupon()
+    codes = some_codes(300_000, seed=4)
+    rows = codes + chance.choices(codes, k=3_000) + ["bad"] * 500
+    chance.shuffle(rows)
+    at = send(stack, name, list_of(rows)).header("Location")
+    killed = 0
+    while ops.get(at).ok()["state"] in ("queued", "running") and killed < 6:
+        target = ops.get(at).ok()["done"] + chance.randrange(1, 40_000)
+        wait_until("progress", lambda: (job := ops.get(at).ok())["done"] >= target or job["state"] == "done", 60)
+        stack.kill("runner")
+        killed += 1
+    assert killed >= 3, "the import ended too early to be disturbed"
+    job = stack.job_at(at, seconds=120)
+    assert counts_of(job) == (303_500, 300_000, 3_000, 0, 500), job
+    first = set()
+    expected = [i for i, code in enumerate(rows, 1) if code == "bad" or code in first or first.add(code)]
+    assert [line for line, _, _ in bad_rows(stack, job)] == expected
+    assert_has(stack, name, codes)
+    again = stack.job(send(stack, name, list_of(rows)), seconds=120)
+    assert counts_of(again) == (303_500, 0, 0, 303_000, 500), again
+    assert_has(stack, name, codes)
+
+
+@pytest.mark.heavy
+def test_a_runner_that_sleeps_past_its_lease_imports_nothing_twice(stack, ops, coupon):
+    name, codes = coupon(), some_codes(200_000, seed=5)
+    at = send(stack, name, list_of(codes)).header("Location")
+    wait_until("some progress", lambda: ops.get(at).ok()["done"] > 0)
+    pid = stack.signal("runner", signal.SIGSTOP)
+    try:
+        time.sleep(3)  # longer than its lease of 2 s
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    job = stack.job_at(at, seconds=120)
+    assert counts_of(job) == (200_000, 200_000, 0, 0, 0), job
+    assert_has(stack, name, codes)
+
+
+def test_a_cancelled_import_says_what_it_did_and_leaves_the_coupon_free_for_others(stack, ops, coupon):
+    name, codes = coupon(), some_codes(400_000, seed=6)
+    at = send(stack, name, list_of(codes)).header("Location")
+    wait_until("some progress", lambda: ops.get(at).ok()["done"] > 0)
+    ops.post(f"{at}/cancel").expect(200)
+    job = stack.job_at(at, "cancelled")
+    imported = job["result"]["imported"]
+    assert 0 < imported < 400_000 and imported == stack.counts(name)["slots"], job
+    assert_has(stack, name, codes[:imported])
+    assert counts_of(stack.job(send(stack, name, list_of(codes[imported:imported + 1000]))))[1] == 1000
+
+
+@pytest.mark.heavy
+def test_a_killed_runner_generates_each_code_once(stack, ops):
+    chance = random.Random(7)
+    name = stack.coupon(cap={"total": 10**6}, codes={"source": "generated", "length": 8, "prefix": "SALE-"})
+    at = ops.post(f"/coupons/{name}/slots", {"count": 150_000}).expect(202).header("Location")
+    for _ in range(3):
+        target = ops.get(at).ok()["done"] + chance.randrange(1, 30_000)
+        wait_until("progress", lambda: (job := ops.get(at).ok())["done"] >= target or job["state"] == "done", 60)
+        stack.kill("runner")
+    job = stack.job_at(at, seconds=120)
+    assert (job["done"], job["result"]) == (150_000, {"generated": 150_000}), job
+    rows = exported(stack, name)
+    assert len(rows) == 150_000 and stack.counts(name)["slots"] == 150_000
+    assert all(len(row["code"]) == 13 and row["code"].startswith("SALE-") and set(row["code"][5:]) <= set(ALPHABET)
+               for row in rows)
+    stack.verify(name)
+
+
+def test_jobs_that_make_codes_of_one_coupon_take_turns(stack, ops):
+    name = stack.coupon(cap={"total": 10**6}, codes={"source": "generated"})
+    replies = [ops.post(f"/coupons/{name}/slots", {"count": 20_000}).expect(202) for _ in range(4)]
+    for reply in replies:
+        assert stack.job(reply, seconds=120)["done"] == 20_000
+    assert len(exported(stack, name)) == 80_000
+    stack.verify(name)
+
+
+# ---- couponctl ----
+
+def peak_kb(pid):
+    """The most memory that the process ever had."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+
+def couponctl(stack, *arguments, text=None, status=0):
+    done = subprocess.run([ROOT / "scripts" / "couponctl", *map(str, arguments)], env=stack.environment, input=text,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
+    assert done.returncode == status, f"couponctl {arguments}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def test_couponctl_imports_a_file_and_tells_of_every_row(stack, coupon, tmp_path):
+    name, path = coupon(), tmp_path / "list.txt"
+    path.write_bytes(list_of(["AAAA", "BBBB", "AAAA", "x"]))
+    out, err = couponctl(stack, "codes", "import", name, path)
+    assert "4 rows: 2 imported, 1 twice in the file, 0 already there, 1 invalid" in out and "sha256:" in out, out
+    assert "line 3: duplicate" in err and "line 4: invalid: too short" in err, err
+    told = json.loads(couponctl(stack, "codes", "import", name, "-", "--json", "--csv", text=b"id,code\n1,CCCC\n2,BBBB\n")[0])
+    assert tuple(told[name] for name in COUNTS) == (2, 1, 0, 1, 0), told
+    assert_has(stack, name, ["AAAA", "BBBB", "CCCC"])
+
+
+def test_a_long_list_is_sent_in_several_requests(stack, coupon, tmp_path):
+    name, path, codes = coupon(), tmp_path / "list.csv", some_codes(1000, seed=8)
+    path.write_text("n,code\n" + "".join(f"{i},{code}\n" for i, code in enumerate(codes)) + "x,abc\n")
+    out, err = couponctl(stack, "codes", "import", name, path, "--request-bytes", 2000)
+    assert "1001 rows: 1000 imported, 0 twice in the file, 0 already there, 1 invalid" in out, out
+    assert out.count("job ") >= 7 and "line 1002: invalid: too short" in err, (out, err)
+    assert_has(stack, name, codes)
+
+
+def test_couponctl_fails_where_the_import_does(stack, coupon, tmp_path):
+    name, path = coupon(total=3), tmp_path / "list.txt"
+    path.write_bytes(list_of(["AAAA", "BBBB", "CCCC", "DDDD"]))
+    out, err = couponctl(stack, "codes", "import", name, path, status=1)
+    assert "4 rows: 3 imported" in out and "cap_exceeded" in err, (out, err)
+    couponctl(stack, "codes", "import", "never-made", path, status=1)
+    couponctl(stack, "codes", "import", name, tmp_path / "none", status=2)
+    couponctl(stack, "codes", "import", name, "-", text=b"", status=1)
+
+
+def test_couponctl_exports_shows_and_retires_codes(stack, coupon, storefront, tmp_path):
+    name, path = coupon(claim="present"), tmp_path / "out.csv"
+    stack.job(send(stack, name, list_of(["AAAA", "BBBB", "CC CC"])))
+    storefront.take(name, "u-1", code="BBBB", state="issued").expect(201)
+    assert "issued" in couponctl(stack, "codes", "show", name, "BBBB")[0]
+    assert json.loads(couponctl(stack, "codes", "show", name, "BBBB", "--json")[0])["user"] == "u-1"
+    assert "retired" in couponctl(stack, "codes", "retire", name, "CC CC")[0]
+    couponctl(stack, "codes", "show", name, "ZZZZ", status=1)
+    couponctl(stack, "codes", "export", name, path)
+    rows = list(csv.DictReader(path.open()))
+    assert [(r["code"], r["state"], r["user"]) for r in rows] == [("AAAA", "free", ""), ("BBBB", "issued", "u-1"), ("CC CC", "retired", "")]
+    assert couponctl(stack, "codes", "export", name)[0] == path.read_bytes().decode()
+    assert path.stat().st_mode & 0o777 == 0o600
+    couponctl(stack, "codes", "export", "never-made", tmp_path / "none.csv", status=1)
+    assert not (tmp_path / "none.csv").exists() and len(list(tmp_path.iterdir())) == 1
+    stack.verify(name)
+
+
+def test_couponctl_lists_shows_and_cancels_jobs_and_erases_users(stack, ops, storefront):
+    name = stack.coupon(slots=5, cap={"total": 100})
+    later = ops.post(f"/coupons/{name}/slots", {"count": 1, "not_before": "2090-01-01T00:00:00Z"}).ok(202)["id"]
+    listed = couponctl(stack, "jobs", "list", name)[0]
+    assert later in listed and "queued" in listed and "done" in listed, listed
+    assert json.loads(couponctl(stack, "jobs", "show", later)[0])["state"] == "queued"
+    assert json.loads(couponctl(stack, "jobs", "cancel", later)[0])["state"] == "cancelled"
+    couponctl(stack, "jobs", "show", "none", status=1)
+    storefront.take(name, "to-be-forgotten").expect(201)
+    couponctl(stack, "users", "erase", "to-be-forgotten")
+    assert "to-be-forgotten" not in ops.get(f"/coupons/{name}/ledger").expect(200).body.decode()
+    stack.verify(name)
+
+
+@pytest.mark.heavy
+def test_a_million_codes(stack, coupon, tmp_path, capsys):
+    """Time, and the memory of both ends: it does not grow with the list."""
+    name, path, count = coupon(), tmp_path / "list.txt", 1_000_000
+    path.write_bytes(list_of(some_codes(count, seed=9)))
+    before = time.monotonic()
+    with (tmp_path / "out").open("w+") as told:
+        child = subprocess.Popen([ROOT / "scripts" / "couponctl", "codes", "import", name, path], env=stack.environment, stdout=told)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    took, out = time.monotonic() - before, (tmp_path / "out").read_text()
+    ctl_kb, runner_kb = used.ru_maxrss, peak_kb(stack.pid("runner"))
+    worker_kb = max(peak_kb(stack.pid(f"worker-{i}")) for i in range(2))
+    with capsys.disabled():
+        print(f"\n1,000,000 codes imported in {took:.1f} s ({count / took:,.0f}/s); peak memory: "
+              f"couponctl {ctl_kb / 1024:.0f} MB, runner {runner_kb / 1024:.0f} MB, worker {worker_kb / 1024:.0f} MB")
+    assert "1000000 rows: 1000000 imported, 0 twice in the file, 0 already there, 0 invalid" in out, out
+    assert ctl_kb < 50 * 1024 and runner_kb < 100 * 1024 and worker_kb < 300 * 1024
+    counts = stack.counts(name)
+    assert (counts["slots"], counts["free"]) == (count, count), counts
+    stack.verify(name)
