@@ -1,10 +1,10 @@
 """The reporter's totals by day: equal to the ledger, in any zone, whatever happens to the reporter."""
 import csv
 import datetime
-import http.client
 import io
 import json
 import random
+import subprocess
 import time
 import zoneinfo
 
@@ -254,6 +254,29 @@ def test_what_was_redeemed_then_is_reversed_now(stack, storefront, seeded):
     assert (after[-1]["redeemed"], after[-1]["reversed"], after[-1]["discount_minor"]) == (1, 1, 0), after[-1]
 
 
+def test_each_kind_of_entry_has_its_column(stack, storefront):
+    coupon = stack.coupon(slots=9, cap={"total": 9, "per_user": 9}, discount=DISCOUNT)
+
+    def step(taken, verb, **body):
+        where = f"/coupons/{coupon}/redemptions/{taken['id']}/{verb}"
+        return storefront.post(where, body or None, idempotency_key=f"{verb}-{taken['id']}").ok(taken.get("expected", 200))
+
+    issued = storefront.take(coupon, "u", state="issued").ok(201)
+    storefront.take(coupon, "u", state="issued").ok(201)
+    step(issued, "redeem")
+    held = storefront.take(coupon, "u", state="reserved", order={"id": "o-1", "amount_minor": 900, "currency": "EUR"}).ok(201)
+    step(held, "cancel")
+    storefront.take(coupon, "u", state="reserved", reserve_s=1).ok(201)
+    step(storefront.take(coupon, "u").ok(201), "reverse")
+    wait_until("the hold to expire", lambda: stack.counts(coupon)["reserved"] == 0, 20, every=0.2)
+
+    def told():
+        return {name: total(report(stack, coupon), name) for name in COUNTS[:6]}
+
+    expected = {"issued": 2, "reserved": 2, "redeemed": 2, "cancelled": 1, "expired": 1, "reversed": 1}
+    wait_until(lambda: f"the report to be {expected}: {told()}", lambda: told() == expected, 20, every=0.2)
+
+
 def test_each_answer_is_exact_for_its_seq_while_takings_come_in(stack):
     """Rows hold what the ledger says up to as_of.seq, no more and no less."""
     coupon = stack.coupon(slots=10_000, cap={"total": 10_000}, discount=DISCOUNT)
@@ -286,8 +309,8 @@ def test_a_long_report_is_sent_whole(stack, reporting, seeded):
 
 
 @pytest.mark.heavy
-def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(stack, reporting):
-    """Summed, and each by itself: the best of five, for the machine may have other work."""
+def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(stack, reporting, tmp_path):
+    """Summed, and each by itself. The machine may have other work: one of twenty tries must be as fast."""
     start, chance = datetime.datetime(2024, 1, 1), random.Random(11)
     totals = stack.database.totals
     redeemed = 0
@@ -302,15 +325,12 @@ def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(stack, rep
             totals.insert_many(rows, ordered=False)
         target = "/coupons/-/reports?period=day&tz=UTC&from=2024-01-01T00:00:00Z&to=2025-01-01T00:00:00Z"
         for more, least in (("", 366), ("&group=coupon", 366_000)):
-            times = []
-            for _ in range(5):
-                began = time.monotonic()
-                connection = http.client.HTTPConnection("127.0.0.1", stack.port, timeout=60)
-                connection.request("GET", target + more, headers={"Authorization": f"Bearer {reporting.key}"})
-                body = connection.getresponse().read()
-                times.append(time.monotonic() - began)
-                connection.close()
-            told = json.loads(body)
+            path, times = tmp_path / "report.json", []
+            while len(times) < 20 and (not times or times[-1] >= 1):
+                times.append(float(subprocess.run(
+                    ["curl", "-sf", "-o", path, "-w", "%{time_total}", "-H", f"Authorization: Bearer {reporting.key}",
+                     f"http://127.0.0.1:{stack.port}{target}{more}"], check=True, capture_output=True, timeout=60).stdout))
+            told = json.loads(path.read_bytes())
             assert len(told["items"]) >= least and total(told, "redeemed") == redeemed
             assert min(times) < 1, f"{more}: {times}"
     finally:
@@ -466,12 +486,12 @@ def test_counts_add_up_over_two_coupons_side_by_side(stack, storefront):
 def test_a_reporter_that_is_killed_again_and_again_counts_every_batch_once(stack):
     """kill -9 at random moments under load: the totals equal the ledger."""
     chance = random.Random(5)
-    coupons = [stack.coupon(slots=10_000, cap={"total": 10_000}, discount=DISCOUNT) for _ in range(4)]
-    calls = (take(coupons[i % 4], f"u-{i}", f"k-{i}") for i in range(100_000))
+    coupons = [stack.coupon(slots=50_000, cap={"total": 50_000}, discount=DISCOUNT) for _ in range(4)]
+    calls = (take(coupons[i % 4], f"u-{i}", f"k-{i}") for i in range(1_000_000))
     crowd = Swarm([stack.way()], calls, connections=32)
     crowd.start()
     killed = 0
-    while crowd.is_alive() and killed < 8:
+    while crowd.is_alive() and killed < 20:
         stack.kill("reporter")
         killed += 1
         target = len(crowd.done) + chance.randrange(50, 600)
