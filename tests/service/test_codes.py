@@ -1,0 +1,386 @@
+"""Codes: lists in and out, one code's state, taking by code, and finding the coupon from the code; what others may not learn."""
+import csv
+import hashlib
+import io
+import urllib.parse
+
+import pytest
+
+from stack import WORKERS, wait_until
+
+PLAIN = {"Content-Type": "text/plain"}
+CSV = {"Content-Type": "text/csv; charset=utf-8"}
+BOM = b"\xef\xbb\xbf"
+
+
+def imported(stack, rows=(), **members):
+    """A coupon for imported codes, with these."""
+    coupon = stack.coupon(cap={"total": None, "per_user": 5, **members.pop("cap", {})},
+                          codes={"source": "imported", **members.pop("codes", {})}, **members)
+    if rows:
+        assert stack.import_codes(coupon, rows)["imported"] == len(rows)
+    return coupon
+
+
+def send(stack, coupon, text, headers=PLAIN, **how):
+    """Import the text; the job's result."""
+    text = text if isinstance(text, bytes) else text.encode()
+    return stack.job(stack.client("ops").post(f"/coupons/{coupon}/codes", text, headers=headers, **how).expect(202))["result"]
+
+
+def export(client, coupon):
+    """The rows of GET /codes by code."""
+    reply = client.get(f"/coupons/{coupon}/codes").expect(200)
+    assert reply.header("Content-Type") == "text/csv; charset=utf-8" and reply.header("Cache-Control") == "no-store", reply
+    rows = list(csv.DictReader(io.StringIO(reply.body.decode(), newline=""), strict=True))
+    assert all(set(r) == {"code", "state", "user", "at"} for r in rows), rows[:3]
+    assert len({r["code"] for r in rows}) == len(rows), "a code stands twice"
+    return {r["code"]: r for r in rows}
+
+
+def of(client, coupon, code):
+    return client.get(f"/coupons/{coupon}/codes/{urllib.parse.quote(code, safe='')}")
+
+
+# ---- import ----
+
+def test_each_row_becomes_a_slot_and_the_result_says_so(stack, ops):
+    coupon = imported(stack)
+    text = BOM + b"AAAA-1\r\n\r\n  BBBB-2\t\r\nAAAA-1\r\nabc\r\nCCCC-3"
+    reply = ops.post(f"/coupons/{coupon}/codes", text, headers=PLAIN).expect(202)
+    assert reply.header("Location").startswith("/coupons/-/jobs/") and reply.json()["kind"] == "import", reply
+    job = stack.job(reply)
+    result = job["result"]
+    assert result["digest"] == "sha256:" + hashlib.sha256(text).hexdigest()
+    wanted = {"rows": 5, "imported": 3, "duplicates_in_file": 1, "duplicates_in_coupon": 0, "invalid": 1}
+    assert {name: result[name] for name in wanted} == wanted, result
+    assert {(b["line"], b["kind"]) for b in result["bad_rows"]} == {(4, "duplicate"), (5, "invalid")}, result
+    assert set(export(ops, coupon)) == {"AAAA-1", "BBBB-2", "CCCC-3"}
+    again = send(stack, coupon, text)
+    assert (again["imported"], again["duplicates_in_coupon"], again["invalid"]) == (0, 4, 1), again
+    assert stack.counts(coupon)["slots"] == 3
+    stack.verify(coupon)
+
+
+def test_csv_is_read_by_its_column_code(stack, ops):
+    coupon = imported(stack)
+    text = 'name,"Code",note\r\n"Jane, Doe",ONE-1111,x\r\nJoe,"TWO-2222","say ""hi"""\r\nnobody\r\n,"THREE,33",\r\n'
+    result = send(stack, coupon, text, CSV)
+    assert (result["rows"], result["imported"], result["invalid"]) == (4, 3, 1), result
+    assert set(export(ops, coupon)) == {"ONE-1111", "TWO-2222", "THREE,33"}
+
+
+@pytest.mark.parametrize("text, headers", [
+    (b"", PLAIN), (b"\r\n \t \n\n", PLAIN), (BOM, PLAIN), (b"code\n", CSV), (b"code\n\n\n", CSV), (b"number\nAAAA\n", CSV),
+    (b"", CSV), (b"AAAA\nBBBB\n", CSV), (b'"code\nAAAA\n', CSV)])
+def test_a_list_without_a_row_or_a_column_is_refused(stack, ops, text, headers):
+    coupon = imported(stack)
+    problem = ops.post(f"/coupons/{coupon}/codes", text, headers=headers).problem("bad_request")
+    assert "code" in problem["detail"], problem
+    assert not [j for j in ops.get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"]]
+
+
+@pytest.mark.parametrize("headers", [{"Content-Type": "application/json"}, {"Content-Type": "text/html"}, {"Content-Type": "text/plain; charset=latin1"},
+                                     {"Content-Type": None}])
+def test_other_media_types_are_refused(stack, ops, headers):
+    ops.post(f"/coupons/{imported(stack)}/codes", b"AAAA\n", headers=headers).problem("unsupported_media_type")
+
+
+def test_codes_go_into_coupons_that_import_them_only(stack, ops):
+    for source in ("none", "generated"):
+        coupon = stack.coupon(cap={"total": 5}, codes={"source": source})
+        assert "source" in ops.post(f"/coupons/{coupon}/codes", b"AAAA\n", headers=PLAIN).problem("bad_request")["detail"]
+    ops.post("/coupons/never-made/codes", b"AAAA\n", headers=PLAIN).problem("coupon_not_found")
+    problem = ops.post(f"/coupons/{imported(stack)}/slots", {"count": 5}).problem("bad_request")
+    assert "codes" in problem["detail"], problem
+
+
+def test_an_import_under_the_same_key_is_the_same_job(stack, ops):
+    coupon = imported(stack)
+    at = f"/coupons/{coupon}/codes"
+    first = ops.post(at, b"AAAA\n", headers=PLAIN, idempotency_key="k").expect(202)
+    again = ops.post(at, b"AAAA\n", headers=PLAIN, idempotency_key="k").expect(202)
+    assert again.header("Location") == first.header("Location") and again.header("Idempotent-Replayed") == "true", again
+    ops.post(at, b"BBBB\n", headers=PLAIN, idempotency_key="k").problem("idempotency_key_reused")
+    ops.post(at, b"code\nBBBB\n", headers=CSV, idempotency_key="k").problem("idempotency_key_reused")
+    stack.job(first)
+    assert set(export(ops, coupon)) == {"AAAA"}
+
+
+def test_an_import_can_wait_for_its_time(stack, ops):
+    coupon = imported(stack)
+    at = f"/coupons/{coupon}/codes"
+    reply = ops.post(f"{at}?not_before=2126-01-01T00:00:00Z", b"AAAA\n", headers=PLAIN).expect(202)
+    job = stack.job_at(reply.header("Location"), "queued")
+    assert job["not_before"] == "2126-01-01T00:00:00.000Z", job
+    ops.post(f"{at}?not_before=soon", b"AAAA\n", headers=PLAIN).problem("bad_request")
+    assert ops.post(f"{reply.header('Location')}/cancel").ok()["state"] == "cancelled"
+
+
+def test_more_codes_than_the_cap_fail_the_job_and_what_fits_stays(stack, ops):
+    coupon = imported(stack, cap={"total": 3})
+    reply = ops.post(f"/coupons/{coupon}/codes", b"".join(b"CODE-%d\n" % i for i in range(5)), headers=PLAIN).expect(202)
+    job = stack.job(reply, "failed")
+    assert job["error"] == "cap_exceeded" and job["result"]["imported"] == 3, job
+    assert len(export(ops, coupon)) == 3
+    stack.verify(coupon)
+
+
+def test_bad_rows_can_be_fetched_as_csv(stack, ops, reporting):
+    coupon = imported(stack, ["KNOWN-1"])
+    rows = [f"CODE-{i:04}" if i % 3 else "x" for i in range(1000)] + ["KNOWN-1", "CODE-0001", "ä" * 5]
+    job = stack.job(ops.post(f"/coupons/{coupon}/codes", "\n".join(rows).encode(), headers=PLAIN).expect(202))
+    assert len(job["result"]["bad_rows"]) == 100
+    at = f"/coupons/-/jobs/{job['id']}/rows"
+
+    def lines(query, kind=None):
+        reply = reporting.get(at + query).expect(200)
+        assert reply.header("Content-Type") == "text/csv; charset=utf-8", reply
+        told = list(csv.DictReader(io.StringIO(reply.body.decode(), newline="")))
+        assert all(set(r) == {"line", "kind", "reason"} and r["reason"] for r in told), told[:3]
+        assert kind is None or {r["kind"] for r in told} == {kind}
+        return [int(r["line"]) for r in told]
+
+    invalid = [i + 1 for i, row in enumerate(rows) if len(row) < 4 or "ä" in row]
+    assert lines("?kind=invalid", "invalid") == invalid
+    assert lines("?kind=duplicate", "duplicate") == [1001, 1002]
+    assert sorted(lines("")) == sorted(invalid + [1001, 1002])
+    ops.get(f"{at}?kind=other").problem("bad_request")
+    ops.get("/coupons/-/jobs/nothing/rows").problem("job_not_found")
+    other = stack.coupon(slots=1)
+    jobs = ops.get(f"/coupons/-/jobs?coupon={other}").ok()["items"]
+    assert ops.get(f"/coupons/-/jobs/{jobs[0]['id']}/rows").expect(200).body == b"line,kind,reason\r\n"
+
+
+def test_a_list_of_many_parts_is_imported_whole_and_in_order(stack, ops):
+    coupon, count = imported(stack), 30_000
+    codes = [f"LONG-{i:06}" for i in range(count)]
+    text = "code,other\r\n" + "".join(f"{code},{'x' * (i % 50)}\r\n" for i, code in enumerate(codes))
+    result = send(stack, coupon, text, CSV)
+    assert (result["rows"], result["imported"], result["invalid"]) == (count, count, 0), result
+    assert list(export(ops, coupon)) == codes
+
+
+def test_absurd_lists_are_invalid_rows_and_no_harm(stack, ops):
+    coupon = imported(stack)
+    text = b"GOOD-1\n" + b"x" * 300_000 + b"\n" + b"\0\0\0\0\0\n\xff\xfe\xfd\xfc\n" + b"GOOD-2\n" + b"\n" * 200_000 + b"GOOD-3"
+    result = send(stack, coupon, text)
+    assert (result["imported"], result["invalid"]) == (3, 3), result
+    assert {b["line"] for b in result["bad_rows"]} == {2, 3, 4}, result
+    assert set(export(ops, coupon)) == {"GOOD-1", "GOOD-2", "GOOD-3"}
+    stack.verify(coupon)
+
+
+def test_a_worker_reads_an_import_of_any_length_and_the_connection_goes_on(stack):
+    """Past nginx: without a length, with a wrong role, for no coupon, of a wrong type; each followed by another request."""
+    coupon, large = imported(stack), b"LONG-CODE-0001\n" * 200_000
+    for worker in range(WORKERS):
+        ops, storefront = stack.direct(worker, "ops"), stack.direct(worker)
+        for _ in range(2):
+            storefront.post(f"/coupons/{coupon}/codes", large, headers=PLAIN).problem("forbidden")
+            ops.post("/coupons/never-made/codes", large, headers=PLAIN).problem("coupon_not_found")
+            ops.post("/coupons/-x/codes", large, headers=PLAIN).problem("coupon_not_found")
+            ops.post(f"/coupons/{coupon}/codes", b"no\n" + large, headers=CSV).problem("bad_request")
+            ops.post(f"/coupons/{coupon}/codes", large).problem("unsupported_media_type")
+            ops.get(f"/coupons/{coupon}").expect(200)
+
+
+def test_imports_have_a_bound_of_their_own(stack, ops, storefront):
+    coupon = imported(stack)
+    over = b"LONG-CODE-0001\n" * (256 * 1024 * 1024 // 15 + 2)
+    ops.post(f"/coupons/{coupon}/codes", over, headers=PLAIN).problem("too_large")
+    assert ops.get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"] == []
+
+
+@pytest.mark.parametrize("role", ["storefront", "reporting"])
+def test_lists_and_states_of_codes_are_for_ops_alone(stack, role):
+    coupon = imported(stack, ["AAAA-1"])
+    client = stack.client(role)
+    client.get(f"/coupons/{coupon}/codes").problem("forbidden")
+    of(client, coupon, "AAAA-1").problem("forbidden")
+    client.post(f"/coupons/{coupon}/codes/AAAA-1/retire").problem("forbidden")
+    client.post(f"/coupons/{coupon}/codes", b"AAAA\n", headers=PLAIN).problem("forbidden")
+    if role == "reporting":
+        assert client.get(f"/coupons/{coupon}/slots/0").ok()["code"] is None
+
+
+# ---- export, one code ----
+
+def test_a_taken_code_shows_to_whom_and_when(stack, ops, storefront):
+    coupon = imported(stack, ["AAAA-1", "BBBB-2", "CCCC-3", "DDDD,4", "E/E%E"])
+    taken = storefront.take(coupon, "u,\"1\"", code="BBBB-2").ok(201)
+    held = storefront.take(coupon, "ü", state="reserved", code="CCCC-3").ok(201)
+    assert (taken["code"], held["code"]) == ("BBBB-2", "CCCC-3")
+    rows = export(ops, coupon)
+    assert rows["AAAA-1"] == {"code": "AAAA-1", "state": "free", "user": "", "at": ""}
+    assert rows["BBBB-2"] == {"code": "BBBB-2", "state": "redeemed", "user": "u,\"1\"", "at": taken["at"]}
+    assert (rows["CCCC-3"]["state"], rows["CCCC-3"]["user"]) == ("reserved", "ü")
+    assert "DDDD,4" in rows
+    one = of(ops, coupon, "BBBB-2").ok()
+    assert (one["code"], one["state"], one["user"], one["at"], one["slot"]) == ("BBBB-2", "redeemed", "u,\"1\"", taken["at"], taken["slot"])
+    assert of(ops, coupon, "CCCC-3").ok()["due"] == held["reserved_until"]
+    assert of(ops, coupon, "E/E%E").ok()["state"] == "free"
+    assert ops.get(f"/coupons/{coupon}/slots/{taken['slot']}").ok()["code"] == "BBBB-2"
+    for unknown in ("AAAA", "aaaa-1", "x", "ä", "y" * 300, "AAAA-1 "):
+        of(ops, coupon, unknown).problem("code_not_found")
+    of(ops, stack.coupon(slots=1), "AAAA-1").problem("code_not_found")
+    assert export(ops, stack.coupon(slots=1)) == {}
+    head = ops.request("HEAD", f"/coupons/{coupon}/codes").expect(200)
+    assert head.body == b"", head
+
+
+def test_a_retired_code_is_never_usable_again(stack, ops, storefront):
+    coupon = imported(stack, ["FREE-1", "ISSUED-2", "HELD-3", "SPENT-4"])
+    issued = storefront.take(coupon, "a", state="issued", code="ISSUED-2").ok(201)
+    storefront.take(coupon, "b", state="reserved", code="HELD-3", reserve_s=100).expect(201)
+    storefront.take(coupon, "c", code="SPENT-4").expect(201)
+    for code in ("FREE-1", "ISSUED-2"):
+        for _ in range(2):
+            assert ops.post(f"/coupons/{coupon}/codes/{code}/retire").ok()["state"] == "retired"
+        assert export(ops, coupon)[code]["state"] == "retired"
+        storefront.take(coupon, "d", code=code).problem("code_not_found")
+    assert storefront.get(f"/coupons/{coupon}/redemptions/{issued['id']}").ok()["state"] == "cancelled"
+    storefront.post(f"/coupons/{coupon}/redemptions/{issued['id']}/redeem", idempotency_key="k").problem("invalid_transition")
+    reply = ops.post(f"/coupons/{coupon}/codes/HELD-3/retire")
+    reply.problem("transaction_in_progress")
+    assert 90 <= int(reply.header("Retry-After")) <= 100, reply
+    ops.post(f"/coupons/{coupon}/codes/SPENT-4/retire").problem("code_taken")
+    ops.post(f"/coupons/{coupon}/codes/NONE-5/retire").problem("code_not_found")
+    assert send(stack, coupon, "FREE-1\n")["duplicates_in_coupon"] == 1, "and never comes back by an import"
+    assert stack.counts(coupon)["slots"] == 2
+    stack.verify(coupon)
+
+
+# ---- taking by code ----
+
+def same(*replies):
+    """The replies cannot be told apart, but for the request's id."""
+    told = [{k: v for k, v in r.json().items() if k != "request_id"} for r in replies]
+    heads = [sorted(n.lower() for n, _ in r.headers) for r in replies]
+    assert all(t == told[0] for t in told) and all(h == heads[0] for h in heads), "\n".join(map(str, replies))
+
+
+def test_an_unknown_code_and_somebody_else_s_look_alike(stack, storefront):
+    coupon = imported(stack, ["THEIRS-1", "THEIRS-2", "THEIRS-3", "GONE-4"])
+    for code, state in (("THEIRS-1", "issued"), ("THEIRS-2", "reserved"), ("THEIRS-3", "redeemed")):
+        storefront.take(coupon, "other", state=state, code=code).expect(201)
+    stack.client("ops").post(f"/coupons/{coupon}/codes/GONE-4/retire").expect(200)
+    asked = ["UNKNOWN", "x", "THEIRS-1", "THEIRS-2", "THEIRS-3", "GONE-4"]
+    for state in ("issued", "reserved", "redeemed"):
+        replies = [storefront.take(coupon, "me", state=state, code=code) for code in asked]
+        replies.append(storefront.take(stack.coupon(slots=1), "me", state=state, code="THEIRS-1"))
+        for reply in replies:
+            reply.problem("code_not_found")
+        same(*replies)
+    same(*[storefront.post(f"/coupons/{coupon}/check", {"user": "me", "code": code}).expect(200) for code in asked])
+    same(*[storefront.post("/coupons/-/resolve", {"user": "me", "code": code}).expect(200) for code in asked + ["", "ä", "y" * 500]])
+    assert storefront.post("/coupons/-/resolve", {"user": "me", "code": "THEIRS-1"}).ok()["items"] == []
+
+
+def test_the_code_of_an_issued_slot_acts_on_that(stack, storefront):
+    coupon = imported(stack, ["CODE-1", "CODE-2"])
+    issued = storefront.take(coupon, "u", state="issued", code="CODE-1").ok(201)
+    hold = storefront.take(coupon, "u", state="reserved", code="CODE-1", order={"id": "o"}).ok(201)
+    assert hold["from"] == issued["id"] and hold["code"] == "CODE-1", hold
+    storefront.take(coupon, "u", code="CODE-1", order={"id": "p"}).problem("transaction_in_progress")
+    spent = storefront.take(coupon, "u", code="CODE-1", order={"id": "o"}).ok(200)
+    assert spent["id"] == hold["id"], spent
+    storefront.post(f"/coupons/{coupon}/redemptions/{hold['id']}/redeem", idempotency_key="k").expect(200)
+    storefront.take(coupon, "u", code="CODE-1", order={"id": "p"}).problem("code_taken")
+    assert storefront.get(f"/coupons/{coupon}/users/u").ok()["total"] == 1
+    stack.verify(coupon)
+
+
+def test_a_coupon_may_ask_for_the_code(stack, storefront):
+    coupon = imported(stack, ["CODE-1"], codes={"claim": "present"})
+    storefront.take(coupon, "u").problem("code_required")
+    storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).problem("code_required")
+    storefront.take(coupon, "u", code="CODE-1").expect(201)
+
+
+def test_codes_may_be_matched_loosely(stack, storefront, ops):
+    loose, exact = imported(stack, ["Ab-Cd 12", "XYZ-9"], codes={"match": "loose"}), imported(stack, ["Ab-Cd-12"])
+    assert storefront.take(loose, "u", code=" aB c-D12 ").ok(201)["code"] == "Ab-Cd 12"
+    assert of(ops, loose, "xyz9").ok()["code"] == "XYZ-9"
+    assert send(stack, loose, "x y z 9\n")["duplicates_in_coupon"] == 1
+    storefront.take(exact, "u", code="ab-cd-12").problem("code_not_found")
+    assert storefront.take(exact, "u", code="Ab-Cd-12").ok(201)["code"] == "Ab-Cd-12"
+
+
+def test_generated_codes_have_their_form_and_are_handed_out(stack, storefront, ops):
+    coupon = stack.coupon(slots=200, cap={"total": 200}, codes={"source": "generated", "length": 8, "prefix": "SALE-"})
+    rows = export(ops, coupon)
+    assert len(rows) == 200 and all(code.startswith("SALE-") and len(code) == 13 for code in rows), list(rows)[:3]
+    issued = storefront.take(coupon, "u", state="issued").ok(201)
+    assert export(ops, coupon)[issued["code"]]["user"] == "u"
+    assert of(ops, coupon, issued["code"]).ok()["slot"] == issued["slot"]
+
+
+# ---- resolve ----
+
+def items(client, code, user="me", **members):
+    return client.post("/coupons/-/resolve", {"code": code, "user": user, **members}).ok()["items"]
+
+
+def test_a_code_alone_finds_its_coupons(stack, storefront, ops):
+    amount = {"kind": "amount", "amount_minor": 300, "currency": "EUR"}
+    one = imported(stack, ["SHARED-1", "ONLY-1"], discount=amount)
+    two = imported(stack, ["SHARED-1"], discount={**amount, "min_spend_minor": 1000})
+    assert items(storefront, "ONLY-1") == [{"coupon": one, "ok": True, "discount_minor": 300}]
+    found = {i["coupon"]: i for i in items(storefront, "SHARED-1")}
+    assert found == {one: {"coupon": one, "ok": True, "discount_minor": 300}, two: {"coupon": two, "ok": False, "discount_minor": 0}}
+    with_order = items(storefront, "SHARED-1", order={"amount_minor": 1000, "currency": "EUR"})
+    assert {i["coupon"]: (i["ok"], i["discount_minor"]) for i in with_order} == {one: (True, 300), two: (True, 300)}
+    storefront.take(one, "me", code="ONLY-1").expect(201)
+    assert items(storefront, "ONLY-1") == [{"coupon": one, "ok": False, "discount_minor": 0}], "one's own, spent"
+    assert items(storefront, "ONLY-1", "other") == []
+
+
+def test_a_storefront_finds_active_coupons_only(stack, storefront, ops):
+    coupon = imported(stack, ["PAUSED-CODE"])
+    stack.patch(coupon, {"state": "paused"})
+    assert items(storefront, "PAUSED-CODE") == []
+    assert items(ops, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "discount_minor": 0}]
+    stack.patch(coupon, {"state": "active", "ends_at": "2020-01-01T00:00:00Z"})
+    assert items(storefront, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "discount_minor": 0}]
+
+
+def test_loose_codes_are_found_as_they_are_typed(stack, storefront):
+    coupon = imported(stack, ["LOOSE-77"], codes={"match": "loose"})
+    assert [i["coupon"] for i in items(storefront, "loo se77")] == [coupon]
+
+
+@pytest.mark.parametrize("body, pointer", [({}, "/code"), ({"code": "AAAA"}, "/user"), ({"code": 5, "user": "u"}, "/code"),
+                                           ({"code": "AAAA", "user": ""}, "/user"), ({"code": "AAAA", "user": "u", "x": 1}, "/x")])
+def test_a_bad_question_is_pointed_at(storefront, reporting, body, pointer):
+    storefront.post("/coupons/-/resolve", body).problem("bad_request", at=pointer)
+    reporting.post("/coupons/-/resolve", {"code": "AAAA", "user": "u"}).problem("forbidden")
+
+
+# ---- what is written down ----
+
+def test_neither_users_nor_codes_nor_keys_stand_in_a_log(another_stack, monkeypatch):
+    monkeypatch.setenv("COUPONS_ACCESS_LOG", "1")
+    stack = another_stack()
+    storefront, ops = stack.client("storefront"), stack.client("ops")
+    coupon = imported(stack, ["SECRETCODE1", "SECRETCODE2"])
+    storefront.take(coupon, "secret-user", "secret-key", code="SECRETCODE1").expect(201)
+    storefront.take(coupon, "other", "k", code="SECRETCODE1").problem("code_not_found")
+    for path in (f"/coupons/{coupon}/users/secret-user", "/coupons/-/users/secret-user?limit=5", "/coupons/-/users/secret%2Duser",
+                 f"/coupons/{coupon}/redemptions?user=secret-user", f"/coupons/{coupon}/%75sers/secret-user"):
+        assert storefront.get(path).status in (200, 404)
+    for path in (f"/coupons/{coupon}/codes/SECRETCODE2", f"/coupons/{coupon}/codes/SECRETCODE2?x=1"):
+        ops.get(path).expect(200)
+    ops.post(f"/coupons/{coupon}/codes/SECRETCODE2/retire").expect(200)
+    storefront.post("/coupons/-/resolve", {"code": "SECRETCODE1", "user": "secret-user"}).expect(200)
+    ops.delete("/coupons/-/users/secret-user").expect(204)
+    logs = stack.var / "log"
+    access = logs / "access.log"
+    wait_until("the access log", lambda: access.exists() and "DELETE /coupons/-/users/*" in access.read_text(), 10)
+    assert f"/coupons/{coupon}/codes/*/retire " in access.read_text(), access.read_text()
+    for path in logs.iterdir():
+        text = path.read_text(errors="replace")
+        for secret in ("secret-user", "secret%2D", "SECRETCODE", "secret-key", storefront.key, ops.key):
+            if path.name.startswith("mongod"):
+                continue  # the database's own, of slow queries; see the README
+            assert secret not in text, f"{secret} stands in {path.name}"

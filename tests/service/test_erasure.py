@@ -1,0 +1,141 @@
+"""DELETE /coupons/-/users/{user}: no trace of the name is left, the ledger still verifies, the caps start anew."""
+import urllib.parse
+
+import bson
+import bson.raw_bson
+import pytest
+
+import ledger
+from stack import wait_until
+
+
+def traces(stack, *words):
+    """Where in the database one of the words stands, in any document; the `_id` of a user's tombstone is passed over."""
+    found = []
+    for name in stack.database.list_collection_names():
+        for raw in stack.mongo["coupons"].get_collection(name, codec_options=bson.CodecOptions(bson.raw_bson.RawBSONDocument)).find():
+            for word in words:
+                if word.encode() in raw.raw:
+                    document = bson.decode(raw.raw)
+                    if name == "users" and document["_id"]["u"] == word and word.encode() not in bson.encode({**document, "_id": 0}):
+                        continue
+                    found.append((name, document["_id"]))
+    return found
+
+
+def erase(stack, user):
+    stack.client("ops").delete(f"/coupons/-/users/{urllib.parse.quote(user, safe='')}").expect(204)
+
+
+def test_no_trace_of_the_name_is_left_and_the_ledger_verifies(stack, storefront, ops):
+    user, order, note = "erase-me/ü", "order-of-erase-me", "note-of-erase-me"
+    members = {"order": {"id": order}, "metadata": {"note": note}}
+    coupon = stack.coupon(slots=8, cap={"total": 8, "per_user": 8})
+    coded = stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    stack.import_codes(coded, ["ERASE-1", "ERASE-2"])
+    storefront.take(coupon, "before").expect(201)
+    redeemed = storefront.take(coupon, user, **members).ok(201)
+    held = storefront.take(coupon, user, state="reserved").ok(201)
+    issued = storefront.take(coupon, user, state="issued").ok(201)
+    hold = storefront.post(f"/coupons/{coupon}/redemptions/{issued['id']}/reserve", {"order": {"id": order + "-2"}},
+                           idempotency_key="h").ok(201)
+    gone = storefront.take(coupon, user).ok(201)
+    storefront.post(f"/coupons/{coupon}/redemptions/{gone['id']}/reverse").expect(200)
+    storefront.take(coupon, "after", order={"id": order + "s-neighbour"}).expect(201)
+    code = storefront.take(coded, user, code="ERASE-1").ok(201)
+    before = ledger.read(stack, coupon)
+
+    erase(stack, user)
+
+    assert traces(stack, user, order, note) == [(n, i) for n, i in traces(stack, order + "s-neighbour")], "only the neighbour's own"
+    after = ledger.read(stack, coupon)
+    assert after[:len(before)] == before, "no line of the ledger has changed"
+    ledger.check_chain(after)
+    stack.verify(coupon, coded)
+    counts = stack.counts(coupon)
+    assert (counts["redeemed"], counts["issued"], counts["reserved"]) == (3, 0, 0), "what was redeemed stays redeemed"
+    told = storefront.get(f"/coupons/{coupon}/users/{urllib.parse.quote(user, safe='')}").ok()
+    assert (told["total"], told["remaining"], told["redemptions"]) == (0, 8, []), told
+    assert ops.get(f"/coupons/{coded}/codes/ERASE-1").ok()["user"] is None
+    assert ops.get(f"/coupons/{coded}/codes/ERASE-1").ok()["state"] == "redeemed"
+    listed = {r["id"]: r for r in storefront.get(f"/coupons/{coupon}/redemptions").ok()["items"]}
+    assert {listed[r["id"]]["user"] for r in (redeemed, held, issued, hold, gone)} == {None}, listed
+    states = [listed[r["id"]]["state"] for r in (redeemed, held, issued, hold, gone)]
+    assert states == ["redeemed", "cancelled", "cancelled", "cancelled", "reversed"], listed
+    assert listed[redeemed["id"]]["metadata"] == {} and listed[redeemed["id"]]["order"] is None
+    assert listed[hold["id"]]["ordinal"] == issued["ordinal"]
+    assert code["code"] == "ERASE-1" and user not in ops.get(f"/coupons/{coded}/codes").expect(200).body.decode()
+
+
+def test_the_caps_start_anew_and_it_can_be_done_again(stack, storefront):
+    coupon = stack.coupon(slots=5, cap={"total": 5, "per_user": 1, "per_user_per_day": 1})
+    ids = set()
+    for number in range(3):
+        taken = storefront.take(coupon, "again", "the-same-key", metadata={"n": number}).ok(201)
+        ids.add(taken["id"])
+        assert taken["after"]["user"] == 1 and taken["after"]["user_day"] == 1, taken
+        storefront.take(coupon, "again").problem("user_cap_reached")
+        for _ in range(2):
+            erase(stack, "again")
+        assert traces(stack, "again") == []
+    assert len(ids) == 3 and stack.counts(coupon)["redeemed"] == 3
+    stack.verify(coupon)
+
+
+def test_an_erasure_that_was_cut_short_is_finished_by_the_next(stack, storefront):
+    """As if the process had died before the last batches lost the name."""
+    coupon = stack.coupon(slots=5, cap={"total": 5, "per_user": 5})
+    for _ in range(3):
+        storefront.take(coupon, "cut-short").expect(201)
+    erase(stack, "cut-short")
+    seqs = sorted(d["_id"]["seq"] for d in stack.database.ledger.find({"_id.c": coupon}))
+    for seq in seqs[-3:]:
+        document = stack.database.ledger.find_one({"_id.c": coupon, "_id.seq": seq})
+        named = [{**row, "u": "cut-short"} for row in document["who"]]
+        stack.database.ledger.update_one({"_id": document["_id"]}, {"$set": {"who": named}})
+    assert traces(stack, "cut-short")
+    erase(stack, "cut-short")
+    assert traces(stack, "cut-short") == []
+    stack.verify(coupon)
+
+
+def test_a_user_whom_nobody_knows_is_erased_too(stack, ops, storefront, reporting):
+    erase(stack, "never-seen")
+    ops.delete("/coupons/-/users/%FF").problem("bad_request")
+    ops.delete("/coupons/-/users/" + "x" * 129).problem("bad_request")
+    for client in (storefront, reporting):
+        client.delete("/coupons/-/users/u").problem("forbidden")
+
+
+def test_others_of_the_same_batches_keep_their_names(stack, storefront):
+    coupon = stack.coupon(slots=40, cap={"total": 40, "per_user": 4})
+    items = [{"key": f"k-{i}", "user": f"user-{i % 10}"} for i in range(40)]
+    storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).expect(200)
+    erase(stack, "user-3")
+    assert traces(stack, "user-3") == []
+    for i in (0, 1, 2, 4, 5, 6, 7, 8, 9):
+        assert storefront.get(f"/coupons/{coupon}/users/user-{i}").ok()["total"] == 4
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("policy", ["approximate", "none"])
+def test_erasure_without_slots(stack, storefront, policy):
+    coupon = stack.coupon(cap={"policy": policy, "total": 9 if policy == "approximate" else None, "per_user": 3})
+    storefront.take(coupon, "slotless-user").expect(201)
+    storefront.take(coupon, "slotless-user", state="reserved").expect(201)
+    erase(stack, "slotless-user")
+    assert traces(stack, "slotless-user") == []
+    counts = stack.counts(coupon)
+    assert (counts["redeemed"], counts["reserved"]) == (1, 0), counts
+    stack.verify(coupon)
+
+
+def test_the_sweeper_leaves_no_name_behind(stack, storefront):
+    """A hold that ran out before the erasure, and whose end the ledger may not have yet."""
+    coupon = stack.coupon(slots=2)
+    hold = storefront.take(coupon, "swept-user", state="reserved", reserve_s=1).ok(201)
+    at = f"/coupons/{coupon}/redemptions/{hold['id']}"
+    wait_until("the hold's end", lambda: storefront.get(at).ok()["state"] == "expired", 10)
+    erase(stack, "swept-user")
+    assert traces(stack, "swept-user") == []
+    stack.verify(coupon)
