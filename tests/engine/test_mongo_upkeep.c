@@ -1,0 +1,551 @@
+/* tests/engine/test_mongo_upkeep.c -- what is due, over, erased or left behind, against a real mongod. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "mongo_fixture.h"
+#include "store/codec.h"
+
+#define DAY INT64_C(1795132800000)
+#define MINUTE INT64_C(60000)
+#define ALIAS "0123456789abcdef"
+
+/* ---- makers ---- */
+
+static void write_view(struct view_write view)
+{
+    struct store_time when;
+
+    assert_int_equal(door->ops->write_views(door, &view, 1, &when), STORE_OK);
+    assert_true(view.written);
+}
+
+/* A bucket with a hold that ends at due_ms (0: with none). */
+static void write_bucket(const char *coupon, int64_t lane, int64_t b, int64_t seq, int64_t due_ms)
+{
+    struct bucket k;
+
+    bucket_init(&k, b);
+    k.pick = b * 7919 % 1009;
+    k.lane = lane;
+    k.seq = seq;
+    k.size = BUCKET_SLOTS;
+    if (due_ms)
+        k.slots[3] = (struct slot){.generation = 1, .current = 1, .state = SLOT_RESERVED, .at_ms = DAY, .due_ms = due_ms};
+    write_view((struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = &k});
+    bucket_release(&k);
+}
+
+static struct use *make_use(const char *user, int64_t seq)
+{
+    struct use *u = arena_alloc(&arena, sizeof *u);
+
+    use_init(u, user, ALIAS);
+    u->version = u->seq = seq;
+    u->day_ms = DAY;
+    return u;
+}
+
+/* A use that holds (n, 1) until due_ms. */
+static struct use *holding_use(const char *user, int64_t seq, int64_t n, int64_t due_ms)
+{
+    struct use *u = make_use(user, seq);
+    struct redemption *r = use_add(u, &arena);
+
+    *r = (struct redemption){.n = n, .g = 1, .seq = seq, .last_seq = seq, .ordinal = seq, .at_ms = DAY, .day_ms = DAY,
+                             .state = SLOT_RESERVED, .first_state = SLOT_RESERVED, .reserved_until_ms = due_ms,
+                             .first_until_ms = due_ms, .left = COUPON_NULL};
+    return u;
+}
+
+static void write_use(const char *coupon, const struct use *u)
+{
+    write_view((struct view_write){.kind = VIEW_USE, .coupon = coupon, .use = u});
+}
+
+static void append_batch(const struct batch *b)
+{
+    struct append a = {b, APPEND_UNKNOWN};
+
+    assert_int_equal(door->ops->append(door, &a, 1), STORE_OK);
+    assert_int_equal(a.result, APPEND_OURS);
+}
+
+static struct batch *make_batch(const char *coupon, int64_t lane, int64_t seq, int64_t at_ms)
+{
+    struct batch *b = batch_new(coupon, lane);
+
+    b->head.seq = seq;
+    b->head.at_ms = at_ms;
+    return b;
+}
+
+static struct entry *add(struct batch *b, enum entry_kind kind, int64_t n, const char *alias, const char *user)
+{
+    struct entry *e = batch_add(b, kind);
+
+    e->n = n;
+    e->g = 1;
+    e->was = SLOT_RESERVED;
+    memcpy(e->alias, alias, sizeof e->alias);
+    e->user = arena_strdup(&b->arena, user);
+    return e;
+}
+
+/* ---- what ends by itself ---- */
+
+static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct bucket found[10];
+    int64_t next_ms;
+    size_t count;
+
+    for (int64_t b = 0; b < 8; b++)
+        write_bucket(coupon, b == 2, b, 1, b == 5 ? 0 : DAY + (10 - b) * MINUTE);
+    write_bucket(new_coupon(), 0, 0, 1, DAY);
+    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY + 6 * MINUTE, 10, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(count, 3);
+    for (int i = 0; i < 3; i++) {
+        static const int64_t want[] = {7, 6, 4};
+
+        assert_int_equal(found[i].b, want[i]);
+        bucket_release(&found[i]);
+    }
+    assert_int_equal(next_ms, DAY + 7 * MINUTE);
+    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY + 9 * MINUTE, 2, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(next_ms, DAY + 6 * MINUTE); /* one that is due already */
+    bucket_release(&found[0]);
+    bucket_release(&found[1]);
+    write_bucket(coupon, 1, 2, 2, 0); /* it was taken back */
+    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 1, DAY * 2, 2, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(next_ms, 0);
+    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY, 0, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(next_ms, DAY + 3 * MINUTE);
+}
+
+static void uses_are_due_only_without_slots(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct use *found[10];
+    int64_t next_ms;
+    size_t count;
+
+    write_use(coupon, holding_use("u-1", 1, -1, DAY + MINUTE));
+    write_use(coupon, holding_use("u-2", 2, 7, DAY + MINUTE)); /* of a slot */
+    write_use(coupon, holding_use("u-3", 3, -3, DAY));
+    write_use(coupon, holding_use("u-4", 4, -4, DAY + 2 * MINUTE));
+    assert_int_equal(door->ops->due_uses(door, no_time, coupon, DAY + MINUTE, 10, &arena, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(found[0]->user, "u-3");
+    assert_string_equal(found[1]->user, "u-1");
+    assert_int_equal(found[1]->redemptions[0].reserved_until_ms, DAY + MINUTE);
+    assert_int_equal(next_ms, DAY + 2 * MINUTE);
+}
+
+static bool is_among(const char *id, const char **ids, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(ids[i], id) == 0)
+            return true;
+    return false;
+}
+
+static void coupons_with_something_due_are_found_once(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *slots = new_coupon(), *without = new_coupon(), *later = new_coupon(), **ids;
+    int64_t past = DAY - 1000 * MINUTE; /* before those of other tests */
+    size_t count;
+
+    for (int64_t b = 0; b < 5; b++)
+        write_bucket(slots, 0, b, 1, past);
+    write_use(without, holding_use("u-1", 1, -1, past));
+    write_bucket(later, 0, 0, 1, past + 2 * MINUTE);
+    assert_int_equal(mongo_due_coupons(door, past + MINUTE, 10, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(count, 2);
+    assert_true(is_among(slots, ids, count) && is_among(without, ids, count));
+    assert_int_equal(mongo_due_coupons(door, past + MINUTE, 1, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(mongo_due_coupons(door, past, 10, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(count, 0);
+}
+
+/* The plan that wins for {find: collection, filter, sort}, as text. */
+static char *plan_of(const char *collection, const char *filter, const char *sort)
+{
+    char *text = arena_printf(&arena, "{\"explain\":{\"find\":\"%s\",\"filter\":%s,\"sort\":%s,\"limit\":8},"
+                                      "\"verbosity\":\"queryPlanner\"}", collection, filter, sort);
+    bson_t *command = bson_new_from_json((const uint8_t *)text, -1, NULL), reply;
+    mongoc_client_t *client = own_client();
+    char *json, *end;
+
+    assert_non_null(command);
+    assert_true(mongoc_client_command_simple(client, config.mongodb_database, command, NULL, &reply, NULL));
+    json = bson_as_relaxed_extended_json(&reply, NULL);
+    text = strstr(json, "\"winningPlan\"");
+    assert_non_null(text);
+    end = strstr(text, "\"rejectedPlans\"");
+    text = arena_memdup(&arena, text, end ? (size_t)(end - text) : strlen(text));
+    bson_free(json);
+    bson_destroy(&reply);
+    bson_destroy(command);
+    mongoc_client_destroy(client);
+    return text;
+}
+
+static void searches_go_by_their_index(void **state)
+{
+    NEEDS_SERVER();
+
+    static const struct {
+        const char *collection, *filter, *sort, *index;
+    } searches[] = {
+        {"buckets", "{\"_id.c\":\"plans\",\"view.lane\":0,\"view.due\":{\"$gt\":{\"$date\":{\"$numberLong\":\"0\"}}}}",
+         "{\"view.due\":1}", "due"},
+        {"buckets", "{\"_id.c\":\"plans\",\"view.lane\":0,\"view.pick\":{\"$gte\":5},\"view.free\":{\"$gt\":0}}",
+         "{\"view.pick\":1}", "pick"},
+        {"buckets", "{\"_id.c\":\"plans\",\"view.lane\":0,\"_id.b\":{\"$gte\":5},\"view.free\":{\"$gt\":0}}",
+         "{\"_id.b\":1}", "free"},
+        {"users", "{\"_id.c\":\"plans\",\"view.due\":{\"$gt\":{\"$date\":{\"$numberLong\":\"0\"}}}}",
+         "{\"view.due\":1}", "due"},
+        {"users", "{\"view.erased\":{\"$lt\":{\"$date\":{\"$numberLong\":\"5\"}}}}", "{}", "erased"},
+        {"codes", "{\"_id.code\":{\"$in\":[\"a\",\"b\"]},\"_id.c\":{\"$ne\":\"-\"}}", "{}", "code"},
+    };
+
+    for (int64_t i = 1; i <= 200; i++) {
+        write_bucket("plans", 0, i, 1, DAY + i * 31 % 200);
+        write_use("plans", holding_use(arena_printf(&arena, "u-%d", (int)i), i, -i, DAY + i));
+    }
+    for (size_t i = 0; i < sizeof searches / sizeof *searches; i++) {
+        const char *plan = plan_of(searches[i].collection, searches[i].filter, searches[i].sort);
+        const char *index = arena_printf(&arena, "\"indexName\" : \"%s\"", searches[i].index);
+
+        if (!strstr(plan, index) || strstr(plan, "COLLSCAN") || strstr(plan, "\"SORT\""))
+            fail_msg("%s is not the way of %s: %s", index, searches[i].filter, plan);
+    }
+}
+
+/* ---- coupons that are over ---- */
+
+static void write_coupon(const char *id, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s, int64_t changed_ms)
+{
+    struct batch *b = make_batch(id, 0, 1, changed_ms);
+    struct coupon *c = arena_alloc(&arena, sizeof *c);
+
+    batch_add(b, ENTRY_TICK);
+    append_batch(b);
+    batch_free(b);
+    coupon_init(c);
+    c->id = id;
+    c->version = 1;
+    c->title = "title";
+    c->state = coupon_state;
+    c->ends_at_ms = ends_at_ms;
+    c->cleanup_after_s = cleanup_after_s;
+    write_view((struct view_write){.kind = VIEW_COUPON, .coupon = id, .definition = c, .seq = 1});
+}
+
+static void insert_job(const char *id, const char *coupon, enum job_kind kind, int64_t created_ms)
+{
+    struct job job = {.id = id, .kind = kind, .coupon = coupon, .created_ms = created_ms}, *existing;
+
+    assert_int_equal(mongo_job_insert(door, &job, &arena, &existing), STORE_OK);
+}
+
+static void coupons_are_over_until_they_were_seen_to(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *ended = new_coupon(), *past = new_coupon(), *running = new_coupon(), *soon = new_coupon(),
+               *seen = new_coupon(), *gone = new_coupon(), *anew = new_coupon(), **ids;
+    int64_t now_ms = DAY + 100 * MINUTE;
+    size_t count;
+
+    write_coupon(ended, COUPON_ENDED, COUPON_NULL, 60, DAY);
+    write_coupon(past, COUPON_ACTIVE, DAY + 10 * MINUTE, 60, DAY);
+    write_coupon(running, COUPON_ACTIVE, DAY + 200 * MINUTE, 0, DAY);
+    write_coupon(soon, COUPON_ENDED, COUPON_NULL, 6001, DAY);
+    write_coupon(seen, COUPON_ENDED, COUPON_NULL, 60, DAY);
+    write_coupon(gone, COUPON_DELETED, DAY, 60, DAY);
+    write_coupon(anew, COUPON_ENDED, COUPON_NULL, 60, DAY + 50 * MINUTE); /* it was over before, and cleaned up */
+    insert_job("cleanup-seen", seen, JOB_CLEANUP, DAY + MINUTE);
+    insert_job("cleanup-anew", anew, JOB_CLEANUP, DAY + MINUTE);
+    insert_job("retire-past", past, JOB_RETIRE, DAY + 20 * MINUTE);
+    assert_int_equal(mongo_over_coupons(door, now_ms, 100, &arena, &ids, &count), STORE_OK);
+    assert_true(is_among(ended, ids, count));
+    assert_true(is_among(past, ids, count));
+    assert_true(is_among(anew, ids, count));
+    assert_false(is_among(running, ids, count));
+    assert_false(is_among(soon, ids, count));
+    assert_false(is_among(seen, ids, count));
+    assert_false(is_among(gone, ids, count));
+    assert_int_equal(count, 3);
+    assert_int_equal(mongo_over_coupons(door, now_ms, 1, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(count, 1);
+}
+
+/* ---- erased users ---- */
+
+static void a_tombstone_says_so_and_goes_after_its_time(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon(), *other = new_coupon(), **coupons;
+    struct use *u = make_use("erased-1", 5), **uses;
+    struct use_read read = {coupon, "erased-1", NULL};
+    size_t count;
+
+    u->alias[0] = '\0';
+    u->erased_ms = DAY;
+    write_use(coupon, u);
+    write_use(coupon, make_use("erased-1", 4)); /* a late writer does not bring it back */
+    write_use(other, holding_use("erased-1", 1, 1, DAY));
+    assert_int_equal(mongo_user_uses(door, "erased-1", &arena, &coupons, &uses, &count), STORE_OK);
+    assert_int_equal(count, 2);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(uses[i]->erased_ms, strcmp(coupons[i], other) == 0 ? 0 : DAY);
+    assert_int_equal(mongo_uses_from(door, coupon, NULL, 10, &arena, &uses, &count), STORE_OK);
+    assert_int_equal(count, 1); /* for verify it is there */
+
+    assert_int_equal(mongo_tombstones_clean(door, DAY), STORE_OK);
+    assert_int_equal(door->ops->uses(door, no_time, &arena, &read, 1), STORE_OK);
+    assert_int_equal(read.use->erased_ms, DAY);
+    assert_int_equal(mongo_tombstones_clean(door, DAY + 1), STORE_OK);
+    assert_int_equal(door->ops->uses(door, no_time, &arena, &read, 1), STORE_OK);
+    assert_null(read.use);
+    assert_int_equal(mongo_user_uses(door, "erased-1", &arena, &coupons, &uses, &count), STORE_OK);
+    assert_int_equal(count, 1);
+}
+
+static void one_who_came_back_after_erasure_stays(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct use *u = make_use("back-1", 5);
+    struct use_read read = {coupon, "back-1", NULL};
+
+    u->erased_ms = DAY;
+    write_use(coupon, u);
+    write_use(coupon, holding_use("back-1", 6, 1, DAY));
+    assert_int_equal(mongo_tombstones_clean(door, DAY + 1), STORE_OK);
+    assert_int_equal(door->ops->uses(door, no_time, &arena, &read, 1), STORE_OK);
+    assert_int_equal(read.use->seq, 6);
+    assert_int_equal(read.use->erased_ms, 0);
+}
+
+static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct batch *b = make_batch(coupon, 3, 1, DAY), *plain = make_batch(coupon, 3, 2, DAY), *back;
+    struct buf scratch = BUF_INIT;
+    uint8_t hash[HASH_LEN];
+    struct entry *e;
+
+    e = add(b, ENTRY_RESERVE, 1, ALIAS, "u-1");
+    e->order = "o-1";
+    e->metadata = "{\"x\":1}";
+    e->code = "CODE-1";
+    memset(e->fingerprint, 7, sizeof e->fingerprint);
+    add(b, ENTRY_REDEEM, 2, "abcdefgh01234567", "u-2")->order = "o-2";
+    add(b, ENTRY_CANCEL, 1, ALIAS, "u-1");
+    batch_hash(b, &scratch, b->head.hash);
+    append_batch(b);
+    batch_add(plain, ENTRY_TICK);
+    append_batch(plain);
+
+    assert_int_equal(mongo_erase_names(door, coupon, 3, 1, ALIAS), STORE_OK);
+    assert_int_equal(mongo_erase_names(door, coupon, 3, 1, ALIAS), STORE_OK); /* again */
+    assert_int_equal(mongo_erase_names(door, coupon, 3, 2, ALIAS), STORE_OK); /* nobody is in it */
+    assert_int_equal(mongo_ledger_at(door, coupon, 3, 1, &back), STORE_OK);
+    for (int i = 0; i < 3; i += 2) {
+        assert_null(back->entries[i].user);
+        assert_null(back->entries[i].order);
+        assert_null(back->entries[i].metadata);
+        assert_null(back->entries[i].code);
+        assert_int_equal(back->entries[i].fingerprint[0], 0);
+        assert_string_equal(back->entries[i].alias, ALIAS);
+    }
+    assert_string_equal(back->entries[1].user, "u-2");
+    assert_string_equal(back->entries[1].order, "o-2");
+    batch_hash(back, &scratch, hash);
+    assert_memory_equal(hash, b->head.hash, HASH_LEN);
+    buf_free(&scratch);
+    batch_free(b);
+    batch_free(plain);
+    batch_free(back);
+}
+
+static void an_ended_redemption_without_a_slot_is_found_in_its_lane(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct batch *b[2], *found;
+    struct entry *e;
+
+    for (int lane = 0; lane < 2; lane++) {
+        b[lane] = make_batch(coupon, lane, 9, DAY);
+        e = add(b[lane], ENTRY_REVERSE, -8, ALIAS, "u-1");
+        e->from = 4;
+        e->from_n = -5;
+        append_batch(b[lane]);
+    }
+    for (int lane = 0; lane < 2; lane++) {
+        assert_int_equal(door->ops->ended(door, coupon, lane, -8, 1, &found), STORE_OK);
+        assert_string_equal(found->id, b[lane]->id);
+        batch_free(found);
+        assert_int_equal(door->ops->ended(door, coupon, lane, -5, 4, &found), STORE_OK); /* the issued one beneath it */
+        assert_string_equal(found->id, b[lane]->id);
+        batch_free(found);
+        batch_free(b[lane]);
+    }
+    assert_int_equal(door->ops->ended(door, coupon, 2, -8, 1, &found), STORE_NOT_FOUND);
+    assert_int_equal(door->ops->ended(door, coupon, 0, 8, 1, &found), STORE_NOT_FOUND);
+}
+
+/* ---- jobs and their texts ---- */
+
+static void a_postponed_job_waits_and_its_runner_has_it_no_more(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct job made = {.id = "postponed", .kind = JOB_IMPORT, .coupon = coupon, .upload = "up-1", .column = 2,
+                       .digest = "sha256:00", .created_ms = DAY - 900 * MINUTE, .not_before_ms = DAY - 900 * MINUTE}, *job;
+    int64_t now_ms = DAY - 899 * MINUTE; /* those of other tests are not due */
+    bool cancel;
+
+    assert_int_equal(mongo_job_insert(door, &made, &arena, &job), STORE_OK);
+    while (mongo_job_claim(door, now_ms, 10000 * MINUTE, &arena, &job) == STORE_OK && strcmp(job->id, "postponed") != 0)
+        ; /* a job of another test */
+    assert_non_null(job);
+    assert_int_equal(job->kind, JOB_IMPORT);
+    assert_string_equal(job->upload, "up-1");
+    assert_int_equal(mongo_job_progress(door, job->id, job->fence, 77, now_ms, 10000 * MINUTE, &cancel), STORE_OK);
+    assert_int_equal(mongo_job_postpone(door, job->id, job->fence + 1, now_ms), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_postpone(door, job->id, job->fence, now_ms + MINUTE), STORE_OK);
+    assert_int_equal(mongo_job_progress(door, job->id, job->fence, 78, now_ms, 10000 * MINUTE, &cancel), STORE_NOT_FOUND);
+    while (mongo_job_claim(door, now_ms, 10000 * MINUTE, &arena, &job) == STORE_OK)
+        assert_string_not_equal(job->id, "postponed");
+    assert_int_equal(mongo_job_claim(door, now_ms + MINUTE, 10000 * MINUTE, &arena, &job), STORE_OK);
+    assert_string_equal(job->id, "postponed");
+    assert_int_equal(job->fence, 2);
+    assert_int_equal(job->done, 77);
+    assert_string_equal(job_kind_name(JOB_EXPORT), "export");
+    assert_string_equal(job_kind_name(JOB_CLEANUP), "cleanup");
+}
+
+static void put_part(const char *upload, int64_t part, const char *text, size_t len)
+{
+    struct part_text p = {.upload = upload, .part = part, .first_line = part * 10 + 1, .text = text, .len = len};
+
+    assert_int_equal(mongo_part_put(door, &p), STORE_OK);
+}
+
+static void a_part_is_kept_byte_for_byte_until_it_was_imported(void **state)
+{
+    NEEDS_SERVER();
+
+    static const char bytes[] = "AB\0\xff\xfe\r\n";
+    struct part_text read, done = {.upload = "text-1", .part = 1, .rows = 10, .new_codes = 6, .duplicates_in_file = 1,
+                                   .duplicates_in_coupon = 2, .invalid = 1, .bad = "12,invalid,too short\n"};
+
+    put_part("text-1", 0, "old\n", 4);
+    put_part("text-1", 0, bytes, sizeof bytes);
+    put_part("text-1", 1, "second\n", 7);
+    assert_int_equal(mongo_part(door, "text-1", 0, &arena, &read), STORE_OK);
+    assert_int_equal(read.len, sizeof bytes);
+    assert_memory_equal(read.text, bytes, sizeof bytes);
+    assert_int_equal(read.first_line, 1);
+    assert_false(read.imported);
+    assert_int_equal(mongo_part_done(door, &done), STORE_OK);
+    assert_int_equal(mongo_part(door, "text-1", 1, &arena, &read), STORE_OK);
+    assert_true(read.imported && !read.text && read.len == 0);
+    assert_int_equal(read.first_line, 11);
+    assert_int_equal(read.rows, 10);
+    assert_int_equal(read.new_codes, 6);
+    assert_int_equal(read.duplicates_in_file, 1);
+    assert_int_equal(read.duplicates_in_coupon, 2);
+    assert_int_equal(read.invalid, 1);
+    assert_string_equal(read.bad, "12,invalid,too short\n");
+    assert_int_equal(mongo_part(door, "text-1", 2, &arena, &read), STORE_NOT_FOUND);
+    assert_int_equal(mongo_part(door, "text-2", 0, &arena, &read), STORE_NOT_FOUND);
+    done.part = 2;
+    assert_int_equal(mongo_part_done(door, &done), STORE_NOT_FOUND);
+}
+
+static bool has_part(const char *upload, int64_t part)
+{
+    struct part_text read;
+    enum store_status status = mongo_part(door, upload, part, &arena, &read);
+
+    assert_true(status == STORE_OK || status == STORE_NOT_FOUND);
+    return status == STORE_OK;
+}
+
+static void parts_go_when_nobody_needs_them(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct job job = {.kind = JOB_IMPORT, .coupon = coupon, .created_ms = DAY}, *claimed;
+    int64_t now_ms = clock_now_ms();
+
+    for (int i = 0; i < 3; i++) {
+        put_part("broken", i, "x\n", 2);
+        put_part("needed", i, "x\n", 2);
+        put_part("ended", i, "x\n", 2);
+    }
+    job.id = "job-needed", job.upload = "needed";
+    assert_int_equal(mongo_job_insert(door, &job, &arena, &claimed), STORE_OK);
+    job.id = "job-ended", job.upload = "ended";
+    assert_int_equal(mongo_job_insert(door, &job, &arena, &claimed), STORE_OK);
+    assert_int_equal(mongo_job_cancel(door, "job-ended"), STORE_OK); /* from now on it has ended */
+    assert_int_equal(mongo_parts_clean(door, now_ms - MINUTE), STORE_OK);
+    assert_true(has_part("broken", 0) && has_part("needed", 0) && has_part("ended", 0));
+    assert_int_equal(mongo_parts_clean(door, clock_now_ms() + MINUTE), STORE_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_false(has_part("broken", i));
+        assert_true(has_part("needed", i));
+        assert_false(has_part("ended", i));
+    }
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
+    const struct CMUnitTest tests[] = {
+        T(buckets_come_as_they_are_due_and_the_next_time_is_told),
+        T(uses_are_due_only_without_slots),
+        T(coupons_with_something_due_are_found_once),
+        T(searches_go_by_their_index),
+        T(coupons_are_over_until_they_were_seen_to),
+        T(a_tombstone_says_so_and_goes_after_its_time),
+        T(one_who_came_back_after_erasure_stays),
+        T(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies),
+        T(an_ended_redemption_without_a_slot_is_found_in_its_lane),
+        T(a_postponed_job_waits_and_its_runner_has_it_no_more),
+        T(a_part_is_kept_byte_for_byte_until_it_was_imported),
+        T(parts_go_when_nobody_needs_them),
+    };
+
+    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
+}
