@@ -13,7 +13,7 @@ struct telling {
     void *context;
 };
 
-static void tell(const struct telling *t, const struct repair *repair)
+static void tell_one(const struct telling *t, const struct repair *repair)
 {
     if (repair->fault && (repair->fault == FAULT_SUPERFLUOUS) == t->superfluous)
         t->tell(t->context, repair);
@@ -55,7 +55,7 @@ static void tell_superfluous_use(const struct telling *t, const char *user, cons
     char where[WHERE_SIZE];
 
     repair.where = replay_user_place(where, &named, NULL);
-    tell(t, &repair);
+    tell_one(t, &repair);
 }
 
 static void repair_user(const struct telling *t, struct user *u)
@@ -84,7 +84,7 @@ static void repair_user(const struct telling *t, struct user *u)
         repair.fault = FAULT_DIFFERENT;
         repair.found_seq = odd->odd == ODD_DOUBLE ? odd->seq : -1;
     }
-    tell(t, &repair);
+    tell_one(t, &repair);
 }
 
 /* A view that cannot be read is of nobody only if it is in no part. */
@@ -105,7 +105,7 @@ static void repair_shelf(const struct telling *t, const struct shelf *s)
 
     snprintf(where, sizeof where, "bucket %" PRId64, s->b);
     repair.where = where;
-    tell(t, &repair);
+    tell_one(t, &repair);
 }
 
 static void repair_definition(const struct telling *t)
@@ -117,7 +117,7 @@ static void repair_definition(const struct telling *t)
                             .created_ms = r->first_ms, .changed_ms = r->changed_ms};
 
     if (r->lane == 0)
-        tell(t, &repair);
+        tell_one(t, &repair);
 }
 
 static void repair_totals(const struct telling *t)
@@ -129,7 +129,7 @@ static void repair_totals(const struct telling *t)
                                 .quarter_ms = one->row.quarter_ms, .found_seq = one->found_seq, .totals = &one->row};
 
         snprintf(where, sizeof where, "quarter hour %s", clock_text(one->row.quarter_ms, text));
-        tell(t, &repair);
+        tell_one(t, &repair);
     }
 }
 

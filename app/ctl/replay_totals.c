@@ -7,7 +7,7 @@
 #include "ctl/compare.h"
 #include "ctl/replay_state.h"
 
-static const struct report_counts nothing;
+static const struct report_counts no_counts;
 
 static int by_quarter(const void *a, const void *b)
 {
@@ -126,14 +126,14 @@ static void close_quarter(struct replay *r)
         t->next++;
     t->needed = t->last = 0;
     t->compared = t->differs = false;
-    t->sum = nothing;
+    t->sum = no_counts;
 }
 
 void totals_batch(struct replay *r, const struct batch *b)
 {
     int64_t quarter_ms = b->head.at_ms - b->head.at_ms % QUARTER_MS;
     struct totals_state *t = &r->totals;
-    struct report_counts counts = nothing;
+    struct report_counts counts = no_counts;
     const struct totals_row *row;
     char where[WHERE_SIZE];
     struct place place = {r, "totals", where, false};
@@ -145,7 +145,7 @@ void totals_batch(struct replay *r, const struct batch *b)
     }
     fold_report(&counts, b);
     fold_report(&t->sum, b);
-    if (memcmp(&counts, &nothing, sizeof counts) != 0) {
+    if (memcmp(&counts, &no_counts, sizeof counts) != 0) {
         t->last = b->head.seq;
         if (b->head.seq <= r->totals_mark) {
             t->needed = b->head.seq;
