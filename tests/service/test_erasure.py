@@ -71,13 +71,13 @@ def test_the_caps_start_anew_and_it_can_be_done_again(stack, storefront):
     coupon = stack.coupon(slots=5, cap={"total": 5, "per_user": 1, "per_user_per_day": 1})
     ids = set()
     for number in range(3):
-        taken = storefront.take(coupon, "again", "the-same-key", metadata={"n": number}).ok(201)
+        taken = storefront.take(coupon, "comes-back", "the-same-key", metadata={"n": number}).ok(201)
         ids.add(taken["id"])
         assert taken["after"]["user"] == 1 and taken["after"]["user_day"] == 1, taken
-        storefront.take(coupon, "again").problem("user_cap_reached")
+        storefront.take(coupon, "comes-back").problem("user_cap_reached")
         for _ in range(2):
-            erase(stack, "again")
-        assert traces(stack, "again") == []
+            erase(stack, "comes-back")
+        assert traces(stack, "comes-back") == []
     assert len(ids) == 3 and stack.counts(coupon)["redeemed"] == 3
     stack.verify(coupon)
 
