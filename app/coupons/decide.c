@@ -141,12 +141,16 @@ static void add_end(struct decision *d, struct use *u, const struct redemption *
     lay(d, u, e);
 }
 
-/* What has ended by itself gets its entry: a hold on r, then r, then the issued one beneath it. */
+/* What has ended by itself gets its entry: a hold on r, then r, then the issued one beneath it. Not if its slot was not read:
+ * then it waits for a later batch, and only use_lapsed() speaks of it. */
 static void settle(struct decision *d, struct use *u, const struct redemption *r)
 {
     int64_t at_ms = d->head.at_ms;
-    const struct redemption *held = r->state == SLOT_ISSUED && r->reserved_until_ms ? use_hold_on(u, r, INT64_MIN) : NULL;
+    const struct redemption *held;
 
+    if (r->n >= 0 && !find_named(d, r->n))
+        return;
+    held = r->state == SLOT_ISSUED && r->reserved_until_ms ? use_hold_on(u, r, INT64_MIN) : NULL;
     if (held && redemption_state(held, at_ms) == SLOT_EXPIRED)
         add_end(d, u, held, ENTRY_EXPIRE);
     while (r && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED) {
