@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "runner/codes.h"
+#include "runner/lease.h"
 #include "runner/work.h"
 
 #define BACKOFF_MS 50
@@ -100,7 +101,7 @@ static enum ending end_turn(struct work *w, enum ending e)
 
 static void conclude(struct work *w, enum ending e)
 {
-    switch (end_turn(w, e)) {
+    switch (e) {
     case ENDING_DONE:
         finish(w, JOB_DONE);
         break;
@@ -127,16 +128,19 @@ static void conclude(struct work *w, enum ending e)
 static void run_job(struct runner *r, struct store *door, const struct job *job)
 {
     struct work w = {.runner = r, .door = door, .job = job, .done = job->done, .result = BUF_INIT};
+    enum ending (*run)(struct work *) = kinds[job->kind].run;
+    enum ending e;
 
     arena_init(&w.arena, 0);
     arena_init(&w.keep, 0);
     log_event(LOG_INFO, "job.claimed", "job=%s kind=%s coupon=%s done=%" PRId64 " total=%" PRId64 " fence=%" PRId64,
               job->id, job_kind_name(job->kind), job->coupon, job->done, job->total, job->fence);
     metrics_add(METRIC_JOBS_RUNNING, 1);
-    if (kinds[job->kind].run)
-        conclude(&w, kinds[job->kind].run(&w));
-    else
-        conclude(&w, work_fail(&w, CPN_INTERNAL, "No runner knows this kind of job."));
+    leases_keep(r->leases, &w);
+    e = run ? run(&w) : work_fail(&w, CPN_INTERNAL, "No runner knows this kind of job.");
+    e = end_turn(&w, e);
+    leases_let_go(r->leases, &w);
+    conclude(&w, e);
     metrics_add(METRIC_JOBS_RUNNING, -1);
     buf_free(&w.result);
     arena_free(&w.keep);
@@ -200,19 +204,17 @@ static void wait_for_stop(struct runner *r)
 
 static void run_threads(struct runner *r)
 {
-    pthread_t jobs[RUNNER_JOBS_MAX], sweeper;
-    int count = r->config->runner_jobs;
+    void *(*const others[])(void *) = {sweeper_thread, leases_thread};
+    pthread_t threads[RUNNER_JOBS_MAX + sizeof others / sizeof *others];
+    int jobs = r->config->runner_jobs, count = jobs + (int)(sizeof others / sizeof *others);
 
     for (int i = 0; i < count; i++)
-        if (pthread_create(&jobs[i], NULL, job_thread, r) != 0)
+        if (pthread_create(&threads[i], NULL, i < jobs ? job_thread : others[i - jobs], r) != 0)
             abort();
-    if (pthread_create(&sweeper, NULL, sweeper_thread, r) != 0)
-        abort();
     log_event(LOG_INFO, "runner.started", "%s", "");
     wait_for_stop(r);
     for (int i = 0; i < count; i++)
-        pthread_join(jobs[i], NULL);
-    pthread_join(sweeper, NULL);
+        pthread_join(threads[i], NULL);
     log_event(LOG_INFO, "runner.stopped", "%s", "");
 }
 
@@ -250,10 +252,12 @@ int runner_run(const struct config *config)
     }
     clock_init();
     init_waiting(&r);
+    r.leases = leases_new();
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), &hooks);
     run_threads(&r);
     engine_stop(r.engine);
     mongo_close(r.mongo);
+    leases_free(r.leases);
     pthread_cond_destroy(&r.stop);
     pthread_mutex_destroy(&r.lock);
     return EXIT_SUCCESS;

@@ -24,6 +24,7 @@ struct runner {
     const struct config *config;
     struct mongo *mongo;
     struct engine *engine;
+    struct leases *leases;
     pthread_mutex_t lock; /* beside `stopping`, for those who rest */
     pthread_cond_t stop;
     atomic_bool stopping;
@@ -47,7 +48,7 @@ struct work {
     struct arena keep;     /* as long as the job is in our hands */
     struct buf result;     /* members of the result, in JSON, beyond those that its kind makes */
     int64_t step;          /* the last one that the ledger has */
-    int64_t done;          /* as struct job */
+    _Atomic int64_t done;  /* as struct job */
     enum cpn_result error; /* when ENDING_FAILED */
     const char *detail;    /* kept or static; NULL: the error's explanation */
     /* jobs that make codes: see codes.h */

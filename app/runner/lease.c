@@ -1,0 +1,87 @@
+/* runner/lease.c -- see lease.h. */
+#include "runner/lease.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+
+#define RENEWALS 4 /* of a lease, while it lasts */
+
+/* A place for a job; its lock is held while its lease is written. */
+struct seat {
+    pthread_mutex_t lock;
+    struct work *work; /* NULL: nobody's */
+};
+
+struct leases {
+    struct seat seats[RUNNER_JOBS_MAX];
+};
+
+struct leases *leases_new(void)
+{
+    struct leases *l = checked(calloc(1, sizeof *l));
+
+    for (int i = 0; i < RUNNER_JOBS_MAX; i++)
+        pthread_mutex_init(&l->seats[i].lock, NULL);
+    return l;
+}
+
+void leases_free(struct leases *l)
+{
+    for (int i = 0; i < RUNNER_JOBS_MAX; i++)
+        pthread_mutex_destroy(&l->seats[i].lock);
+    free(l);
+}
+
+/* Put `to` into the first seat that has `from`. */
+static void exchange(struct leases *l, const struct work *from, struct work *to)
+{
+    bool found = false;
+
+    for (int i = 0; i < RUNNER_JOBS_MAX && !found; i++) {
+        pthread_mutex_lock(&l->seats[i].lock);
+        found = l->seats[i].work == from;
+        if (found)
+            l->seats[i].work = to;
+        pthread_mutex_unlock(&l->seats[i].lock);
+    }
+    if (!found)
+        abort();
+}
+
+void leases_keep(struct leases *l, struct work *w)
+{
+    exchange(l, NULL, w);
+}
+
+void leases_let_go(struct leases *l, struct work *w)
+{
+    exchange(l, w, NULL);
+}
+
+/* What does not succeed is tried again the next time; a job that is lost is noticed by its thread. */
+static void renew(struct runner *r, struct store *door, struct seat *s)
+{
+    bool cancel;
+
+    pthread_mutex_lock(&s->lock);
+    if (s->work)
+        (void)mongo_job_progress(door, s->work->job->id, s->work->job->fence, s->work->done, clock_now_ms(),
+                                 r->config->runner_lease_ms, &cancel);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void *leases_thread(void *context)
+{
+    struct runner *r = context;
+    struct store *door = mongo_door(r->mongo);
+
+    while (!work_stopping(r)) {
+        for (int i = 0; i < RUNNER_JOBS_MAX; i++)
+            renew(r, door, &r->leases->seats[i]);
+        runner_rest(r, r->config->runner_lease_ms / RENEWALS);
+    }
+    door->ops->close(door);
+    return NULL;
+}
