@@ -287,7 +287,8 @@ static void take_code(void *context, const struct code_finding *f)
         [LOOK_UP_DIFFERENT] = {FAULT_DIFFERENT, MEND_LOOK_UP},
         [LOOK_UP_STALE] = {FAULT_SUPERFLUOUS, MEND_LOOK_UP},
         [DIRECTORY_MISSING] = {FAULT_MISSING, MEND_DIRECTORY},
-        [DIRECTORY_DIFFERENT] = {FAULT_NONE, 0}, /* two coupons may have it: which is wrong, nobody knows */
+        [DIRECTORY_DIFFERENT] = {FAULT_DIFFERENT, MEND_DIRECTORY},
+        [DIRECTORY_FOREIGN] = {FAULT_NONE, 0}, /* two coupons may have it: which is wrong, nobody knows */
     };
     struct reconcile *v = context;
     char where[64];
@@ -299,7 +300,7 @@ static void take_code(void *context, const struct code_finding *f)
     snprintf(where, sizeof where, "%sslot %" PRId64, rows[f->fault].kind == MEND_DIRECTORY ? "directory, " : "", f->n);
     note(v, OF_CODES, rows[f->fault].fault, where);
     mend(v, (struct mend){.kind = rows[f->fault].kind, .remove = f->fault == LOOK_UP_STALE,
-                          .found_seq = f->fault == LOOK_UP_DIFFERENT || f->fault == LOOK_UP_STALE ? f->other : -1,
+                          .found_seq = rows[f->fault].fault == FAULT_MISSING ? -1 : f->other,
                           .code = v->apply ? arena_strdup(&v->codes, f->code) : NULL, .n = f->n, .w = f->w});
 }
 

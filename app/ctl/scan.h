@@ -48,7 +48,8 @@ enum code_fault {
     LOOK_UP_DIFFERENT, /* it says `other` */
     LOOK_UP_STALE,     /* of a code that is at no slot; harmless */
     DIRECTORY_MISSING,
-    DIRECTORY_DIFFERENT /* it says that the coupon `owner` has the code */
+    DIRECTORY_DIFFERENT, /* it says that slot `other` has it */
+    DIRECTORY_FOREIGN    /* it says that the coupon `owner` has it */
 };
 struct code_finding {
     enum code_fault fault;

@@ -41,8 +41,19 @@ static bool is_code(const struct code_scan *c, const char *code, const char *nor
     return code && code_normalise(code, (enum codes_match)c->coupon->codes.match, form) && strcmp(form, normal) == 0;
 }
 
-/* True where slot n has the code that is looked up by `normal`; *s: whether that could be read. */
-static bool slot_has(struct code_scan *c, int64_t n, const char *normal, enum store_status *s)
+typedef bool form_fn(const struct code_scan *c, const char *code, const char *form);
+
+static bool is_listed(const struct code_scan *c, const char *code, const char *listed)
+{
+    char form[CODE_MAX + 1];
+
+    (void)c;
+    mongo_directory_form(code ? code : "", form);
+    return form[0] && strcmp(form, listed) == 0;
+}
+
+/* True where slot n has the code that stands under this form; *s: whether that could be read. */
+static bool slot_has(struct code_scan *c, int64_t n, form_fn *is, const char *form, enum store_status *s)
 {
     struct bucket_codes_read read = {.coupon = c->coupon->id, .b = bucket_of(n)};
     int tries = 0;
@@ -50,7 +61,7 @@ static bool slot_has(struct code_scan *c, int64_t n, const char *normal, enum st
     do
         *s = c->scan->db.door->ops->bucket_codes(c->scan->db.door, &c->arena, &read, 1);
     while (scan_again(*s, &tries));
-    return *s == STORE_OK && is_code(c, read.codes[n % BUCKET_SLOTS], normal);
+    return *s == STORE_OK && is(c, read.codes[n % BUCKET_SLOTS], form);
 }
 
 /* The codes of a bucket, normalised, go to the page. */
@@ -89,7 +100,7 @@ static enum store_status check_look_ups(struct code_scan *c)
             c->matched++;
         else if (f->other < 0)
             tell(c, f, LOOK_UP_MISSING);
-        else if (f->other < c->next_n && slot_has(c, f->other, f->code, &s))
+        else if (f->other < c->next_n && slot_has(c, f->other, is_code, f->code, &s))
             tell(c, f, CODE_DOUBLE);
         else if (s == STORE_OK)
             tell(c, f, LOOK_UP_DIFFERENT);
@@ -97,7 +108,7 @@ static enum store_status check_look_ups(struct code_scan *c)
     return s;
 }
 
-/* In the service's directory codes stand in a form of its own. */
+/* In the service's directory codes stand in a form of its own, which two codes of a coupon may share. */
 static enum store_status check_directory(struct code_scan *c)
 {
     char form[CODE_MAX + 1];
@@ -115,9 +126,12 @@ static enum store_status check_directory(struct code_scan *c)
         struct code_finding *f = &c->found[i];
 
         f->owner = c->look_ups[i].owner;
+        f->other = c->look_ups[i].n;
         if (!f->owner)
             tell(c, f, DIRECTORY_MISSING);
         else if (strcmp(f->owner, c->coupon->id) != 0)
+            tell(c, f, DIRECTORY_FOREIGN);
+        else if (f->other != f->n && (f->other < 0 || !slot_has(c, f->other, is_listed, f->code, &s)) && s == STORE_OK)
             tell(c, f, DIRECTORY_DIFFERENT);
     }
     return s;

@@ -58,16 +58,17 @@ static void tell_code(void *context, const struct code_finding *f)
         [LOOK_UP_MISSING] = {"look-up", "one", "none"},
         [LOOK_UP_DIFFERENT] = {"look-up", "of this slot", "of slot "},
         [DIRECTORY_MISSING] = {"directory", "this coupon", "nothing"},
-        [DIRECTORY_DIFFERENT] = {"directory", "this coupon", "coupon "},
+        [DIRECTORY_DIFFERENT] = {"directory", "this slot", "slot "},
+        [DIRECTORY_FOREIGN] = {"directory", "this coupon", "coupon "},
     };
     char where[64], found[64 + COUPON_ID_MAX];
     struct drift d = {"codes", where, says[f->fault].field, says[f->fault].expected, found};
 
     snprintf(where, sizeof where, "slot %" PRId64, f->n);
-    if (f->fault == CODE_DOUBLE || f->fault == LOOK_UP_DIFFERENT)
+    if (f->fault == CODE_DOUBLE || f->fault == LOOK_UP_DIFFERENT || f->fault == DIRECTORY_DIFFERENT)
         snprintf(found, sizeof found, "%s%" PRId64, says[f->fault].found, f->other);
     else
-        snprintf(found, sizeof found, "%s%s", says[f->fault].found, f->fault == DIRECTORY_DIFFERENT ? f->owner : "");
+        snprintf(found, sizeof found, "%s%s", says[f->fault].found, f->fault == DIRECTORY_FOREIGN ? f->owner : "");
     tell_drift(context, &d);
 }
 

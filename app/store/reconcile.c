@@ -400,7 +400,8 @@ enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int6
 
 void mongo_directory_form(const char *code, char form[CODE_MAX + 1])
 {
-    codes_directory_form(code, form);
+    if (!directory_form(code, form))
+        form[0] = '\0';
 }
 
 /* ---- coupons that have views ---- */
@@ -546,6 +547,7 @@ static void set_look_up(bson_t *set, const struct mend *m)
 static void set_directory(bson_t *set, const struct mend *m)
 {
     BSON_APPEND_UTF8(set, "o", m->coupon);
+    put_int(set, "n", m->n);
     put_int(set, "w", m->w);
 }
 
@@ -561,7 +563,7 @@ static const struct mend_row {
     [MEND_TOTALS] = {"totals", totals_id, set_totals, "seq"},
     [MEND_MARK] = {"marks", mark_id, set_mark, "seq"},
     [MEND_LOOK_UP] = {"codes", look_up_id, set_look_up, "n"},
-    [MEND_DIRECTORY] = {"codes", directory_id, set_directory, "w"},
+    [MEND_DIRECTORY] = {"codes", directory_id, set_directory, "n"},
 };
 
 static void put_filter(bson_t *parent, const struct mend *m)
