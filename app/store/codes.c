@@ -18,13 +18,6 @@ void codes_put_id(bson_t *doc, const char *name, const char *coupon, const char 
     bson_append_document_end(doc, &id);
 }
 
-void codes_directory_form(const char *code, char form[CODE_MAX + 1])
-{
-    /* one of hyphens alone has no loose form, and stands as it is */
-    if (!code_normalise(code, MATCH_LOOSE, form) && !code_normalise(code, MATCH_EXACT, form))
-        form[0] = '\0';
-}
-
 /* ---- look-ups ---- */
 
 /* The items by coupon and code: an open table of indices, since an import asks for thousands. */
@@ -70,6 +63,7 @@ static bool look_row(const bson_t *doc, void *context)
         MEMBER("n", MEMBER_INT, struct look_up, n, true, 0),
         MEMBER("j", MEMBER_CHARS, struct look_up, job, true, 0),
         MEMBER("r", MEMBER_INT, struct look_up, row, true, 0),
+        MEMBER("w", MEMBER_INT, struct look_up, writing, true, 0),
         MEMBER("o", MEMBER_CHARS, struct look_up, owner, true, 0),
     };
     const struct look_table *t = context;
@@ -235,9 +229,9 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
 
 /* ---- what is known of codes that are to be drafted ---- */
 
-/* Look-ups that may be announced, ascending by n. */
+/* Look-ups that are to be checked, ascending by n. */
 struct claims {
-    const struct coupon *coupon;
+    code_form *form;
     struct look_up **items;
     size_t count;
 };
@@ -265,12 +259,11 @@ static size_t first_claim(const struct claims *c, int64_t b)
     return low;
 }
 
-/* A claim is good where the slot has that code: then its n stays, else it becomes -1. */
 static bool claims_row(const bson_t *doc, void *context)
 {
     const struct claims *c = context;
-    char form[CODE_MAX + 1];
     const char *coupon, *codes[BUCKET_SLOTS];
+    char form[CODE_MAX + 1];
     int64_t b;
 
     if (!codec_id_int(doc, "b", &coupon, &b) || !code_bucket_get(doc, codes))
@@ -278,53 +271,63 @@ static bool claims_row(const bson_t *doc, void *context)
     for (size_t i = first_claim(c, b); i < c->count && bucket_of(c->items[i]->n) == b; i++) {
         const char *code = codes[c->items[i]->n % BUCKET_SLOTS];
 
-        c->items[i]->found =
-            code && code_normalise(code, (enum codes_match)c->coupon->codes.match, form) &&
-            strcmp(form, c->items[i]->code) == 0;
+        c->items[i]->found = code && c->form(code, form) && strcmp(form, c->items[i]->code) == 0;
     }
     return true;
 }
 
-/* Leave `found` only where the code buckets say the same. */
-static enum store_status check_claims(struct door *d, struct store_time after, struct claims *c)
+enum store_status codes_check(struct door *d, struct store_time after, const char *coupon, code_form *form,
+                              struct look_up **items, size_t count)
 {
+    struct claims claims = {form, items, count};
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, clause, ids;
     char buffer[16];
     int64_t last = -1;
     size_t k = 0;
 
-    if (c->count == 0)
+    if (count == 0)
         return STORE_OK;
-    qsort(c->items, c->count, sizeof *c->items, by_n);
+    qsort(items, count, sizeof *items, by_n);
     BSON_APPEND_UTF8(&command, "find", "code_buckets");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
     BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
-    for (size_t i = 0; i < c->count; i++) {
-        int64_t b = bucket_of(c->items[i]->n);
+    for (size_t i = 0; i < count; i++) {
+        int64_t b = bucket_of(items[i]->n);
 
-        c->items[i]->found = false;
+        items[i]->found = false;
         if (b == last)
             continue;
-        codec_bucket_id(&ids, array_key(k++, buffer), c->coupon->id, b);
+        codec_bucket_id(&ids, array_key(k++, buffer), coupon, b);
         last = b;
     }
     bson_append_array_end(&clause, &ids);
     bson_append_document_end(&filter, &clause);
-    door_add_coupon(d, &filter, c->coupon->id);
+    door_add_coupon(d, &filter, coupon);
     bson_append_document_end(&command, &filter);
     door_read_options(d, &command, after, k + 1);
-    return door_read(d, &command, claims_row, c);
+    return door_read(d, &command, claims_row, &claims);
+}
+
+static bool exact_form(const char *code, char form[CODE_MAX + 1])
+{
+    return code_normalise(code, MATCH_EXACT, form);
+}
+
+static bool loose_form(const char *code, char form[CODE_MAX + 1])
+{
+    return code_normalise(code, MATCH_LOOSE, form);
 }
 
 static enum store_status look_in_coupon(struct door *d, struct store_time after, const struct coupon *c, int64_t next_n,
                                         const char *job, struct code_draft *codes, size_t count, struct look_up *items)
 {
-    struct claims claims = {.coupon = c, .items = calloc(count + 1, sizeof *claims.items)};
+    struct look_up **claims = calloc(count + 1, sizeof *claims);
     enum store_status status;
+    size_t claim_count = 0;
 
-    if (!claims.items)
+    if (!claims)
         abort();
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = c->id, .code = codes[i].normal};
@@ -332,11 +335,11 @@ static enum store_status look_in_coupon(struct door *d, struct store_time after,
     for (size_t i = 0; i < count; i++) {
         items[i].found = items[i].found && items[i].n >= 0 && items[i].n < next_n;
         if (items[i].found)
-            claims.items[claims.count++] = &items[i];
+            claims[claim_count++] = &items[i];
     }
     if (status == STORE_OK)
-        status = check_claims(d, after, &claims);
-    free(claims.items);
+        status = codes_check(d, after, c->id, c->codes.match == MATCH_LOOSE ? loose_form : exact_form, claims, claim_count);
+    free(claims);
     for (size_t i = 0; i < count; i++) {
         codes[i].announced = items[i].found;
         codes[i].by_this_job = items[i].found && strcmp(items[i].job, job) == 0;
@@ -345,21 +348,25 @@ static enum store_status look_in_coupon(struct door *d, struct store_time after,
     return status;
 }
 
-static enum store_status look_in_directory(struct door *d, struct store_time after, const struct coupon *c,
+static enum store_status look_in_directory(struct door *d, struct store_time after, const struct coupon *c, int64_t next_n,
                                            struct code_draft *codes, size_t count, struct look_up *items)
 {
     char(*forms)[CODE_MAX + 1] = calloc(count + 1, sizeof *forms);
+    enum standing *standings = calloc(count + 1, sizeof *standings);
     enum store_status status;
 
-    if (!forms)
+    if (!forms || !standings)
         abort();
     for (size_t i = 0; i < count; i++) {
-        codes_directory_form(codes[i].code, forms[i]);
+        directory_form(codes[i].code, forms[i]);
         items[i] = (struct look_up){.coupon = DIRECTORY, .code = forms[i]};
     }
     status = codes_find(d, after, items, count);
+    if (status == STORE_OK)
+        status = directory_judge(d, after, c->id, next_n, items, standings, count);
     for (size_t i = 0; i < count; i++)
-        codes[i].elsewhere = items[i].found && strcmp(items[i].owner, c->id) != 0;
+        codes[i].elsewhere = standings[i] == STANDING_ELSEWHERE;
+    free(standings);
     free(forms);
     return status;
 }
@@ -383,7 +390,7 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
     if (status == STORE_OK && count > 0 && next_n > 0)
         status = look_in_coupon(d, after, c, next_n, job, codes, count, items);
     if (status == STORE_OK && count > 0 && service)
-        status = look_in_directory(d, after, c, codes, count, items);
+        status = look_in_directory(d, after, c, next_n, codes, count, items);
     free(items);
     return status;
 }

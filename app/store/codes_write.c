@@ -15,7 +15,6 @@
 #include "store/codes.h"
 #include "store/members.h"
 
-#define ATTEMPT_BITS 24
 #define TURN_MAX (INT64_C(1) << (62 - ATTEMPT_BITS))
 
 /* A number for this call that is above those of earlier calls in the same turn. A turn belongs to one process; where the
@@ -177,30 +176,83 @@ static void directory_put_id(bson_t *doc, const struct draft *d, size_t i)
 
 static void directory_put_rest(bson_t *doc, const struct draft *d, size_t i)
 {
-    (void)i;
     bson_append_utf8(doc, "o", 1, d->coupon->id, -1);
+    bson_append_int64(doc, "n", 1, d->next_n + (int64_t)i);
+    bson_append_int64(doc, "w", 1, d->writing);
 }
 
 static const struct document_type directory_type = {"codes", directory_put_id, directory_put_rest};
 
-/* Whose those are that were there already: read behind the insert that met them. */
-static enum store_status read_owners(struct door *d, const struct documents *list, struct look_up *items, bool *elsewhere)
+/* {q: the entry as it was read, u: ours} */
+static void put_takeover(bson_t *updates, size_t k, const struct documents *list, size_t i, const struct look_up *was)
+{
+    bson_t update, sub;
+    char buffer[16];
+
+    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
+    bson_append_document_begin(&update, "q", 1, &sub);
+    directory_put_id(&sub, list->draft, i);
+    bson_append_utf8(&sub, "o", 1, was->owner, -1);
+    bson_append_int64(&sub, "w", 1, was->writing);
+    bson_append_document_end(&update, &sub);
+    bson_append_document_begin(&update, "u", 1, &sub);
+    directory_put_rest(&sub, list->draft, i);
+    bson_append_document_end(&update, &sub);
+    bson_append_document_end(updates, &update);
+}
+
+/* Take what nobody announced, unless it has changed: then STORE_FAILED, and whoever asks again sees how it is. */
+static enum store_status take_over(struct door *d, const struct documents *list, const struct look_up *met,
+                                   const enum standing *standings)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_iter_t errors;
+    bson_t updates;
+    size_t k = 0;
+
+    BSON_APPEND_UTF8(&command, "update", "codes");
+    door_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    for (size_t i = 0; i < list->found_count; i++)
+        if (standings[i] == STANDING_ABANDONED || standings[i] == STANDING_OWN_DRAFT)
+            put_takeover(&updates, k++, list, list->found[i], &met[i]);
+    bson_append_array_end(&command, &updates);
+    if (k == 0)
+        return STORE_OK;
+
+    AUTO_BSON reply;
+    return door_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) &&
+                   reply_count(&reply) == (int64_t)k
+               ? STORE_OK
+               : STORE_FAILED;
+}
+
+/* Those that were there already: read and judged behind the insert that met them. */
+static enum store_status settle_met(struct door *d, const struct documents *list, bool *elsewhere)
 {
     const struct draft *draft = list->draft;
     struct look_up *met = calloc(list->found_count + 1, sizeof *met);
+    enum standing *standings = calloc(list->found_count + 1, sizeof *standings);
     enum store_status status;
 
-    if (!met)
+    if (!met || !standings)
         abort();
     for (size_t k = 0; k < list->found_count; k++)
-        met[k] = items[list->found[k]];
+        met[k] = draft->directory[list->found[k]];
     status = codes_find(d, list->when, met, list->found_count);
+    if (status == STORE_OK)
+        status = directory_judge(d, list->when, draft->coupon->id, draft->next_n, met, standings, list->found_count);
     for (size_t k = 0; status == STORE_OK && k < list->found_count; k++) {
-        if (!met[k].found)
-            status = STORE_FAILED; /* it went in the meantime: ask again */
-        draft->codes[list->found[k]].elsewhere = strcmp(met[k].owner, draft->coupon->id) != 0;
-        *elsewhere = *elsewhere || draft->codes[list->found[k]].elsewhere;
+        if (standings[k] == STANDING_NONE)
+            status = STORE_FAILED; /* it went in the meantime */
+        else if (standings[k] == STANDING_OWN_DRAFT && met[k].writing > draft->writing)
+            status = STORE_EXISTS;
+        draft->codes[list->found[k]].elsewhere = standings[k] == STANDING_ELSEWHERE;
+        *elsewhere = *elsewhere || standings[k] == STANDING_ELSEWHERE;
     }
+    if (status == STORE_OK)
+        status = take_over(d, list, met, standings);
+    free(standings);
     free(met);
     return status;
 }
@@ -215,14 +267,14 @@ static enum store_status claim_directory(struct door *d, struct draft *draft, bo
     if (!items || !forms)
         abort();
     for (size_t i = 0; i < draft->count; i++) {
-        codes_directory_form(draft->codes[i].code, forms[i]);
+        directory_form(draft->codes[i].code, forms[i]);
         items[i] = (struct look_up){.coupon = DIRECTORY, .code = forms[i]};
     }
     draft->directory = items;
     documents_init(&list, &directory_type, draft, draft->count);
     status = insert_new(d, &list);
     if (status == STORE_OK && list.found_count > 0)
-        status = read_owners(d, &list, items, elsewhere);
+        status = settle_met(d, &list, elsewhere);
     draft->directory = NULL;
     free(list.found);
     free(forms);

@@ -218,7 +218,7 @@ static void clean_look_ups(struct cleaning *c, const char *code, int64_t n)
 {
     char loose[CODE_MAX + 1];
 
-    codes_directory_form(code, loose);
+    directory_form(code, loose);
     put_delete(c->look_ups, &c->look_up_count, c->coupon, code, n, NULL);
     if (strcmp(code, loose) != 0)
         put_delete(c->look_ups, &c->look_up_count, c->coupon, loose, n, NULL);

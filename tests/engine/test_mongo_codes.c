@@ -52,6 +52,18 @@ static void draft(const struct coupon *c, int64_t next_n, int64_t turn, const ch
     assert_int_equal(mongo_codes_draft(door, c, next_n, turn, JOB, make_codes(name, from, count), (size_t)count), STORE_OK);
 }
 
+/* A batch after which codes are announced up to next_n, and the turn is `turn` (0: nobody's). */
+static void append_tail(const struct coupon *c, int64_t seq, int64_t next_n, int64_t turn)
+{
+    struct batch *b = batch_new(c->id, 0);
+    struct append a = {b, APPEND_UNKNOWN};
+
+    b->head = (struct head){.seq = seq, .at_ms = DAY, .version = 1, .slots = next_n, .next_n = next_n, .turn = turn};
+    batch_add(b, ENTRY_TICK);
+    assert_int_equal(door->ops->append(door, &a, 1), STORE_OK);
+    batch_free(b);
+}
+
 static const char *code_at(const struct coupon *c, int64_t n)
 {
     struct bucket_codes_read read = {.coupon = c->id, .b = n / BUCKET_SLOTS};
@@ -315,6 +327,15 @@ static void loose_codes_are_compared_in_their_form(void **state)
     assert_int_equal(slot_of(c, "AB12X"), 0);
 }
 
+/* What `second` is told of dir-50 to dir-149, of which `first` wrote the first fifty. */
+static void are_elsewhere(const struct coupon *second, struct code_draft *codes, bool elsewhere)
+{
+    assert_int_equal(mongo_codes_look(door, second, 0, JOB, codes, 100), STORE_OK);
+    for (int i = 0; i < 100; i++)
+        if (codes[i].elsewhere != (elsewhere && i < 50))
+            fail_msg("%s is%s elsewhere", codes[i].code, codes[i].elsewhere ? "" : " not");
+}
+
 static void a_code_of_the_service_belongs_to_one_coupon(void **state)
 {
     NEEDS_SERVER();
@@ -323,14 +344,15 @@ static void a_code_of_the_service_belongs_to_one_coupon(void **state)
                         *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_LOOSE);
     struct code_draft *codes = make_codes("dir", 50, 100);
 
-    draft(first, 0, 1, "dir", 0, 100);
-    draft(first, 0, 2, "dir", 0, 100); /* its own are no obstacle */
     for (int i = 0; i < 100; i++)
         codes[i].normal = arena_printf(&arena, "DIR%d", 50 + i);
-    assert_int_equal(mongo_codes_look(door, second, 0, JOB, codes, 100), STORE_OK);
-    for (int i = 0; i < 100; i++)
-        assert_int_equal(codes[i].elsewhere, i < 50);
-    codes[99].elsewhere = true;
+    append_tail(first, 1, 0, 1);
+    draft(first, 0, 1, "dir", 0, 100);
+    are_elsewhere(second, codes, true); /* it is importing them */
+    append_tail(first, 2, 0, 2);
+    draft(first, 0, 2, "dir", 0, 100); /* its own are no obstacle */
+    append_tail(first, 3, 100, 0);
+    are_elsewhere(second, codes, true); /* it has them */
     assert_int_equal(mongo_codes_draft(door, second, 0, 1, JOB, codes, 100), STORE_OK);
     for (int i = 0; i < 100; i++)
         assert_int_equal(codes[i].elsewhere, i < 50);
@@ -338,6 +360,48 @@ static void a_code_of_the_service_belongs_to_one_coupon(void **state)
     assert_int_equal(mongo_codes_draft(door, second, 0, 1, JOB, codes + 50, 50), STORE_OK);
     assert_string_equal(code_at(second, 0), "dir-100");
     stands_at(first, "dir", 99, 99);
+}
+
+static void a_code_of_the_service_that_was_given_up_is_anybodys(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *first = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
+                        *second = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    struct code_draft *codes = make_codes("up", 0, 100);
+
+    append_tail(first, 5, 0, 5);
+    draft(first, 0, 5, "up", 0, 100);
+    append_tail(first, 6, 40, 0); /* 40 were announced when the job was cancelled */
+    append_tail(second, 7, 0, 7);
+    assert_int_equal(mongo_codes_look(door, second, 0, JOB, codes, 100), STORE_OK);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(codes[i].elsewhere, i < 40);
+    assert_int_equal(mongo_codes_draft(door, second, 0, 7, JOB, codes + 40, 60), STORE_OK);
+    for (int i = 40; i < 100; i++)
+        assert_false(codes[i].elsewhere);
+    append_tail(second, 8, 60, 0);
+    assert_int_equal(mongo_codes_draft(door, first, 40, 9, JOB, codes + 40, 60), STORE_OK); /* the first one again: too late */
+    for (int i = 40; i < 100; i++)
+        assert_true(codes[i].elsewhere);
+    stands_at(second, "up", 99, 59);
+}
+
+static void a_late_writer_does_not_touch_the_directory(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT),
+                        *other = coded_coupon(new_coupon(), UNIQUE_SERVICE, MATCH_EXACT);
+    struct code_draft *late = make_codes("tardy", 0, 10);
+
+    append_tail(c, 9, 0, 9);
+    draft(c, 0, 9, "tardy", 5, 10);
+    assert_int_equal(mongo_codes_draft(door, c, 0, 3, JOB, late, 10), STORE_EXISTS);
+    append_tail(c, 10, 10, 0);
+    assert_int_equal(mongo_codes_look(door, other, 0, JOB, late, 10), STORE_OK);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(late[i].elsewhere, i >= 5);
 }
 
 static void a_code_is_resolved_to_its_coupons(void **state)
@@ -390,6 +454,7 @@ static void only_the_codes_of_retired_slots_are_cleaned_up(void **state)
     bool more;
 
     draft(c, 0, 1, "clean", 0, 192);
+    append_tail(c, 1, 192, 0);
     write_bucket(c->id, &k, 0, BUCKET_SLOTS);
     write_bucket(c->id, &k, 1, 10);
     write_bucket(c->id, &k, 2, 0);
@@ -455,6 +520,8 @@ int main(void)
         T(an_import_that_goes_on_knows_its_rows),
         T(loose_codes_are_compared_in_their_form),
         T(a_code_of_the_service_belongs_to_one_coupon),
+        T(a_code_of_the_service_that_was_given_up_is_anybodys),
+        T(a_late_writer_does_not_touch_the_directory),
         T(a_code_is_resolved_to_its_coupons),
         T(only_the_codes_of_retired_slots_are_cleaned_up),
         T(codes_are_drafted_fast),

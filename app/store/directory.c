@@ -1,0 +1,125 @@
+/*
+ * store/directory.c -- the directory of codes that are unique in the service: whose an entry is.
+ *
+ * Entry    belongs to its coupon for good once the code of slot n was announced. Until then it is a draft: its coupon's as long
+ *          as the turn lasts in which it was written, and then anybody's, since nothing can be announced of that turn any more.
+ *          The coupon itself writes it anew in a later turn before it announces it, so that of two who want it one finds it
+ *          changed
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/codes.h"
+#include "store/members.h"
+
+bool directory_form(const char *code, char form[CODE_MAX + 1])
+{
+    /* one of hyphens alone has no loose form, and stands as it is */
+    if (code_normalise(code, MATCH_LOOSE, form) || code_normalise(code, MATCH_EXACT, form))
+        return true;
+    form[0] = '\0';
+    return false;
+}
+
+/* How far a coupon's ledger has announced codes, and who has the turn. */
+struct tail {
+    int64_t next_n, turn;
+};
+
+static bool tail_row(const bson_t *doc, void *context)
+{
+    struct tail *tail = context;
+    bson_t totals;
+
+    return find_document(doc, "totals", &totals) && find_int(&totals, "next_n", &tail->next_n) &&
+           (find_int(&totals, "turn", &tail->turn) || !bson_has_field(&totals, "turn"));
+}
+
+static enum store_status read_tail(struct door *d, struct store_time after, const char *coupon, struct tail *tail)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t sub;
+
+    *tail = (struct tail){0, 0};
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    ledger_range(&sub, coupon, 0, 0, INT64_MAX);
+    door_add_coupon(d, &sub, coupon);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
+    BSON_APPEND_INT32(&sub, "totals", 1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "_id", -1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "limit", 1);
+    door_read_options(d, &command, after, 1);
+    return door_read(d, &command, tail_row, tail);
+}
+
+static int by_owner(const void *a, const void *b)
+{
+    const struct look_up *const *x = a, *const *y = b;
+
+    return strcmp((*x)->owner, (*y)->owner);
+}
+
+/* The entries of one owner, of which `found` then says which were announced. */
+static enum store_status judge_owner(struct door *d, struct store_time after, const char *owner, const struct tail *tail,
+                                     struct look_up **entries, size_t count)
+{
+    struct look_up **announced = calloc(count + 1, sizeof *announced);
+    enum store_status status;
+    size_t k = 0;
+
+    if (!announced)
+        abort();
+    for (size_t i = 0; i < count; i++) {
+        entries[i]->found = false;
+        if (entries[i]->n < tail->next_n)
+            announced[k++] = entries[i];
+    }
+    status = codes_check(d, after, owner, directory_form, announced, k);
+    free(announced);
+    return status;
+}
+
+static enum standing standing_of(const struct look_up *entry, bool own, const struct tail *tail)
+{
+    if (own)
+        return entry->found ? STANDING_OWN : STANDING_OWN_DRAFT;
+    return entry->found || turn_of(entry->writing) == tail->turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
+}
+
+enum store_status directory_judge(struct door *d, struct store_time after, const char *coupon, int64_t next_n,
+                                  struct look_up *items, enum standing *standings, size_t count)
+{
+    struct look_up **entries = calloc(count + 1, sizeof *entries);
+    enum store_status status = STORE_OK;
+    size_t found = 0;
+
+    if (!entries)
+        abort();
+    for (size_t i = 0; i < count; i++) {
+        standings[i] = STANDING_NONE;
+        if (items[i].found)
+            entries[found++] = &items[i];
+    }
+    qsort(entries, found, sizeof *entries, by_owner);
+    for (size_t first = 0, end; status == STORE_OK && first < found; first = end) {
+        const char *owner = entries[first]->owner;
+        bool own = strcmp(owner, coupon) == 0;
+        struct tail tail = {next_n, 0};
+
+        for (end = first; end < found && strcmp(entries[end]->owner, owner) == 0; end++)
+            ;
+        if (!own)
+            status = read_tail(d, after, owner, &tail);
+        if (status == STORE_OK)
+            status = judge_owner(d, after, owner, &tail, entries + first, end - first);
+        for (size_t i = first; i < end; i++)
+            standings[entries[i] - items] = standing_of(entries[i], own, &tail);
+    }
+    free(entries);
+    return status;
+}
