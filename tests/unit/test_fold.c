@@ -355,6 +355,7 @@ static void what_is_spent_or_reversed_through_a_hold_is_so_beneath_it(void **sta
     fold_use(&u, hold, &arena);
     fold_use(&u, spend, &arena);
     assert_int_equal(u.redemptions[0].state, SLOT_REDEEMED);
+    assert_int_equal(u.redemptions[0].reserved_until_ms, 0);
     assert_int_equal(u.redemptions[1].state, SLOT_REDEEMED);
     assert_int_equal(u.redemptions[1].spent_key[0], 5);
     assert_int_equal(u.redemptions[1].discount_minor, 25);
