@@ -96,6 +96,7 @@ def test_what_is_not_json_is_refused_everywhere(stack, coupon, name):
     for door in doors(stack, "ops"):
         for method, path, headers in (("POST", f"/coupons/{coupon}/redemptions", {"Idempotency-Key": "k"}), ("POST", f"/coupons/{coupon}/check", {}),
                                       ("POST", f"/coupons/{coupon}/redemptions/batch", {}), ("POST", f"/coupons/{coupon}/slots", {}),
+                                      ("POST", "/coupons/-/resolve", {}),
                                       ("PATCH", f"/coupons/{coupon}", {"If-Match": "*"}), ("POST", "/coupons", {})):
             problem = door.request(method, path, body, headers=headers).problem("bad_request")
             assert problem["errors"], f"{method} {path}: {problem}"
@@ -209,7 +210,9 @@ def test_an_unread_body_never_reaches_the_next_request(stack, coupon):
                ("POST", "/coupons", key + [("Content-Type", "text/plain")], 415), ("GET", f"/coupons/{coupon}", key, 200),
                ("POST", f"/coupons/{coupon}/redemptions", key + json_type, 400), ("DELETE", "/coupons/never-made", key, 404),
                ("POST", "/coupons/never-made/check", key + json_type, 404), ("GET", "/elsewhere", key, 404),
-               ("POST", f"/coupons/{coupon}/redemptions/0-1/reverse", key, 404)]
+               ("POST", f"/coupons/{coupon}/redemptions/0-1/reverse", key, 404), ("DELETE", "/coupons/-/users/never-seen", key, 204),
+               ("POST", f"/coupons/{coupon}/codes", key + [("Content-Type", "text/csv")], 400),
+               ("POST", "/coupons/never-made/codes", key + [("Content-Type", "text/plain")], 404)]
     for method, path, headers, status in refused:
         data = http_request(method, path, headers, smuggled) + http_request("GET", "/coupons/-/health", [], None)
         replies = stack.client().raw(data, replies=3, shut=True)
@@ -250,6 +253,8 @@ def test_records_in_an_unread_body_forge_no_request(stack, coupon, worker):
                    fastcgi.params_of("PUT", "/coupons/-/nothing", [], forged),
                    fastcgi.params_of("POST", f"/coupons/{coupon}/check", [("Authorization", f"Bearer {stack.key('ops')}"),
                                                                          ("Content-Type", "application/json")], forged),
+                   fastcgi.params_of("POST", f"/coupons/{coupon}/codes", [("Authorization", f"Bearer {stack.key('ops')}"),
+                                                                         ("Content-Type", "text/plain")], forged),
                    fastcgi.params_of("GET", "/coupons/-/health", [], forged)):
         replies = exchange(stack.direct(worker), fastcgi.request(params, forged) + health, replies=3, shut=True)
         assert len(replies) <= 2, replies
@@ -274,6 +279,22 @@ def test_a_request_cut_anywhere_changes_nothing(stack, coupon, worker):
     for size in [*range(0, 64), *range(64, last, 37), last]:
         for status, headers, text in exchange(stack.direct(worker), whole[:size], shut=True):
             assert 400 <= status < 500, (size, status, text)
+
+
+def test_an_import_cut_short_or_of_another_length_makes_no_job(stack):
+    other = stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    body = b"CODE-0001\n" * 20_000
+    headers = [("Authorization", f"Bearer {stack.key('ops')}"), ("Content-Type", "text/plain")]
+    params = fastcgi.params_of("POST", f"/coupons/{other}/codes", headers, body)
+    whole = fastcgi.request(params, body)
+    for size in (len(whole) - 9, len(whole) // 2, len(whole) - len(body)):
+        for status, _, text in exchange(stack.direct(0), whole[:size], shut=True):
+            assert status == 400, (size, status, text)
+    for told in (b"5", b"199999", b"200001", b"1000000"):
+        lied = [(n, told if n == b"CONTENT_LENGTH" else v) for n, v in params]
+        for status, _, text in exchange(stack.direct(0), fastcgi.request(lied, body), shut=True):
+            assert status == 400, (told, status, text)
+    assert stack.client("ops").get(f"/coupons/-/jobs?coupon={other}").ok()["items"] == []
 
 
 @pytest.mark.parametrize("worker", range(WORKERS))
