@@ -18,6 +18,12 @@ def ms(text):
     return round(datetime.datetime.fromisoformat(text).timestamp() * 1000)
 
 
+def settled(body, at):
+    """Without the end of a hold that is over: the ledger may say so a little later."""
+    over = body.get("state") == "issued" and body["reserved_until"] and ms(body["reserved_until"]) <= at
+    return {**body, "reserved_until": None} if over else body
+
+
 def same(what, have, want):
     assert have == want, f"{what}: {have!r}, and should be {want!r}"
 
@@ -49,14 +55,18 @@ class Redemption:
     slot: Slot = None
     base: object = None
     due: int = None
+    held: object = None  # the last hold on it
 
     @property
     def standing(self):
         return self.state in STANDING
 
     def shown(self):
-        """As it is read."""
-        return {**self.body, "state": self.state}
+        """As it is read: an issued one tells until when it is held."""
+        body = {**self.body, "state": self.state}
+        if self.state == "issued" and self.held and self.held.state == "reserved":
+            body["reserved_until"] = self.held.body["reserved_until"]
+        return body
 
     def is_for(self, order):
         return bool(order and order.get("id") and order["id"] == self.body["order"])
@@ -111,6 +121,7 @@ class Coupon:
         self.id, self.d = definition["id"], definition
         self.slots, self.by_code, self.by_n = [], {}, {}
         self.takings, self.by_id = [], {}  # takings: redemptions that left free and still count, by whomever
+        self.erased = set()                # ids of users who were erased
         self.uses, self.ordinal = {}, 0    # uses: user -> [redemption], oldest first
         self.keys = {}                     # (user, key) -> Known
 
@@ -134,7 +145,7 @@ class Coupon:
         return self.uses.get(user, [])
 
     def hold_on(self, r):
-        return next((h for h in self.of(r.user) if h.base is r and h.state in ("reserved", "redeemed")), None)
+        return r.held if r.held and r.held.state in ("reserved", "redeemed") else None
 
     def total(self, user):
         return sum(r.standing and not r.base for r in self.of(user))
@@ -155,7 +166,8 @@ class Coupon:
     def end(self, r, state):
         r.state = state
         if r.base and state != "reversed":
-            r.slot.holder = r.base
+            if r.slot:
+                r.slot.holder = r.base
             return
         taking = r.base or r
         taking.state = state
@@ -397,7 +409,7 @@ class Coupon:
                 base.slot.g += 1
                 same("id", body["id"], f"{base.slot.n}-{base.slot.g}")
             assert body["id"] not in self.by_id, body["id"]
-            r = Redemption(base.user, "reserved", body, base.slot, base)
+            r = base.held = Redemption(base.user, "reserved", body, base.slot, base)
             self.by_id[body["id"]] = r
             self.uses[base.user].append(r)
             if r.slot:
@@ -475,5 +487,6 @@ class Coupon:
         for r in self.uses.pop(user, []):
             r.user = None
             del self.by_id[r.body["id"]]
+            self.erased.add(r.body["id"])
         for key in [k for k in self.keys if k[0] == user]:
             del self.keys[key]

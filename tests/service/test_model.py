@@ -11,7 +11,7 @@ import random
 import time
 
 from client import fields, keys
-from model import SLACK_MS, Coupon, Slot, same
+from model import SLACK_MS, Coupon, Slot, same, settled
 from stack import WORKERS, wait_until
 
 SECONDS = float(os.environ.get("COUPONS_MODEL_S", 60))
@@ -54,7 +54,8 @@ class Driver:
         reply = door.request(method, path, body, idempotency_key=key, **how)
         for each in [c] if c else self.coupons:
             told = reply.code() or reply.status
-            self.histories[each.id].append(f"{method} {path} key={key} {json.dumps(body) if not isinstance(body, bytes) else body} -> {told}")
+            self.histories[each.id].append(f"{asked / 1000 % 1000:.3f} {method} {path} key={key} "
+                                           f"{body if isinstance(body, bytes) else json.dumps(body)} -> {told}")
         if any(asked - SLACK_MS < due < now_ms() + SLACK_MS for due in ending):
             raise Straddled
         return reply
@@ -67,8 +68,8 @@ class Driver:
         same("the answer", code or status, answer.status)
         same("replayed", replayed, answer.replayed)
         if answer.body is not None:
-            same("the body", body, answer.body)
-        redemption = answer.check(body) if answer.check else None
+            same("the body", settled(body, now_ms()), answer.body)
+        redemption = answer.check(settled(body, now_ms())) if answer.check else None
         if answer.after:
             answer.after(status, body, redemption)
 
@@ -164,8 +165,20 @@ class Driver:
                 how = {name: value for name, value in how.items() if value is not None}
         if key:
             self.past[c.id].append(("step", (rid, verb), key, how))
+        if rid in c.erased:
+            self.step_erased(c, rid, verb, key, how)
+            return
         answer = c.step(now_ms(), rid, verb, key, **how)
         self.answered(answer, self.call(c, "POST", f"/coupons/{c.id}/redemptions/{rid}/{verb}", how if key else None, key))
+
+    def step_erased(self, c, rid, verb, key, how):
+        """Nothing moves, and whatever is still told of it names nobody."""
+        reply = self.call(c, "POST", f"/coupons/{c.id}/redemptions/{rid}/{verb}", how if key else None, key)
+        assert reply.status in (200, 404, 409, 422), reply
+        body = reply.json()
+        assert not body.get("user") and not body.get("order") and not body.get("metadata"), reply
+        body = self.call(c, "GET", f"/coupons/{c.id}/redemptions/{rid}").json()
+        assert not body.get("user") and not body.get("order") and not body.get("metadata"), body
 
     def check(self, c):
         user, how = self.taking(c)
@@ -191,7 +204,8 @@ class Driver:
         if not c.by_id:
             return
         rid = self.chance.choice(list(c.by_id))
-        same(rid, self.call(c, "GET", f"/coupons/{c.id}/redemptions/{rid}").ok(), c.by_id[rid].shown())
+        told = self.call(c, "GET", f"/coupons/{c.id}/redemptions/{rid}").ok()
+        same(rid, settled(told, now_ms()), c.by_id[rid].shown())
 
     def read_user(self, c):
         user = self.chance.choice(self.users)
@@ -199,7 +213,7 @@ class Driver:
         left, today = c.remaining(user)
         want = {"user": user, "total": c.total(user), "today": c.total(user), "remaining": left, "remaining_today": today}
         same("the user", {name: told[name] for name in want}, want)
-        same("their redemptions", {r["id"]: r for r in told["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
+        same("their redemptions", {r["id"]: settled(r, now_ms()) for r in told["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
 
     def read_counts(self, c):
         told = self.call(c, "GET", f"/coupons/{c.id}/counts", role="ops").ok()
@@ -232,7 +246,7 @@ class Driver:
             {"cap": {"total": low}} if cap["total"] is not None else {"title": "x"}, {"cap": {"per_user": chance.randrange(1, 6)}},
             {"cap": {"per_user_per_day": chance.choice([None, 1, 2, 3])}}, {"cap": {"per_day": chance.choice([None, have or 1, have + 2])}},
             {"cap": {"discount_minor": chance.choice([None, c.discount() + 700])}}, {"on_user_cap": chance.choice(["refuse", "existing"])},
-            {"state": chance.choice(["paused", "ended", "draft"])}, {"starts_at": far}, {"ends_at": past, "starts_at": None},
+            {"state": chance.choice(["paused", "ended", "draft"])}, {"starts_at": far, "ends_at": None}, {"ends_at": past, "starts_at": None},
             {"ends_at": far, "starts_at": past}, {"valid_for_s": chance.choice([None, 3, 600])}, {"reserve_s": chance.choice([2, 60, 900])}])
         reply = self.change(c, change)
         if reply is not None and (change.get("state") or change.get("starts_at") == far or change.get("ends_at") == past):
@@ -260,6 +274,8 @@ class Driver:
     def retired(self, c, count):
         """So many free slots are to be retired; the choice is the service's."""
         free = [s for s in c.slots if not s.holder and not s.retired]
+        if count == 0:
+            return
 
         def gone():
             paths = [(s, f"codes/{s.code}" if s.code else f"slots/{s.n}") for s in free]
@@ -367,7 +383,7 @@ class Driver:
                "discount_minor": chance.choice([None, None, 2500])}
         discount = chance.choice([{"kind": "none"}, {"kind": "amount", "amount_minor": 500, "currency": "EUR"},
                                   {"kind": "amount", "amount_minor": 700, "currency": "EUR", "min_spend_minor": 2000},
-                                  {"kind": "percent", "percent_bp": 1250, "max_minor": 600, "only": {"skus": ["A"], "categories": []}},
+                                  {"kind": "percent", "percent_bp": 1250, "max_minor": 600, "currency": "EUR", "only": {"skus": ["A"], "categories": []}},
                                   {"kind": "other", "label": "a gift"}])
         codes = {"source": source}
         if source != "none":
@@ -390,7 +406,7 @@ class Driver:
         self.read_counts(c)
         for user in self.users:
             told = self.call(c, "GET", f"/coupons/{c.id}/users/{user}").ok()
-            same(user, {r["id"]: r for r in told["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
+            same(user, {r["id"]: settled(r, now_ms()) for r in told["redemptions"]}, {r.body["id"]: r.shown() for r in c.of(user)})
         self.stack.verify(c.id)
 
     CALLS = [(30, "take"), (30, "step"), (4, "batch"), (6, "check"), (6, "read_one"), (4, "read_user"), (4, "read_counts"), (3, "read_slot"),
