@@ -412,7 +412,7 @@ static bool get_redemptions(const bson_t *view, struct use *u, struct arena *a)
     if (!find_array(view, "redemptions", &array) || !bson_iter_init(&it, &array))
         return false;
     u->capacity = array_count(&array);
-    u->redemptions = u->capacity ? arena_array(a, u->capacity, sizeof *u->redemptions) : NULL;
+    u->redemptions = arena_array(a, u->capacity + 1, sizeof *u->redemptions);
     while (bson_iter_next(&it))
         if (!get_document(&it, &row) || !get_redemption(&row, &u->redemptions[u->count++], a))
             return false;

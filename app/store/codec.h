@@ -7,14 +7,14 @@
  *          discount, turn, low_stock, sold_out, replenish}, day: {start, taken}, e: [{k, n, g, ...}],
  *          ended: [ids of redemptions] when any, prev, hash,
  *          who: [{i, a, u, o, m, c, f}] when any: i is the index of the entry}
- * Views    stand in one sub-document `view`, whose first members say how old it is, so that {$max: {view: ...}} keeps the
- *          newest (see views_write.c)
+ * Views    stand in one sub-document `view`, whose first members say how old it is, so that {$max: {view: ...}} keeps
+ *          the newest (see views_write.c)
  * Users    {_id: {c, u}, view: {seq, version, alias, total, day, today, erased, step, turn, fence, due: only where
  *          there are no slots, redemptions: [...]}}
  * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, size, free, due, g: [generations up to the last that is not 0],
  *          t: [{i, s, u, at, due, from, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, view: {seq, version, changed, def: the definition by coupon_fields[], metadata as text}}
- * Defaults what is as it mostly is, is left out: zeros, and what equals another member (`last_seq` seq, `first` state, ...)
+ * Defaults what is as it mostly is, is left out: zeros, and what equals another member (last_seq: seq, first: state)
  */
 #ifndef STORE_CODEC_H
 #define STORE_CODEC_H

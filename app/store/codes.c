@@ -338,7 +338,8 @@ static enum store_status look_in_coupon(struct door *d, struct store_time after,
             claims[claim_count++] = &items[i];
     }
     if (status == STORE_OK)
-        status = codes_check(d, after, c->id, c->codes.match == MATCH_LOOSE ? loose_form : exact_form, claims, claim_count);
+        status = codes_check(d, after, c->id, c->codes.match == MATCH_LOOSE ? loose_form : exact_form, claims,
+                             claim_count);
     free(claims);
     for (size_t i = 0; i < count; i++) {
         codes[i].announced = items[i].found;
@@ -348,8 +349,9 @@ static enum store_status look_in_coupon(struct door *d, struct store_time after,
     return status;
 }
 
-static enum store_status look_in_directory(struct door *d, struct store_time after, const struct coupon *c, int64_t next_n,
-                                           struct code_draft *codes, size_t count, struct look_up *items)
+static enum store_status look_in_directory(struct door *d, struct store_time after, const struct coupon *c,
+                                           int64_t next_n, struct code_draft *codes, size_t count,
+                                           struct look_up *items)
 {
     char(*forms)[CODE_MAX + 1] = calloc(count + 1, sizeof *forms);
     enum standing *standings = calloc(count + 1, sizeof *standings);
@@ -418,8 +420,8 @@ static bool coupon_id_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most, struct arena *a,
-                                      const char ***coupons, size_t *count)
+enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most,
+                                      struct arena *a, const char ***coupons, size_t *count)
 {
     struct coupon_ids list = {arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
     AUTO_BSON command = BSON_INITIALIZER;

@@ -2,11 +2,11 @@
  * store/codes.h -- within store/: the documents of codes. See mongo.h, chapter codes, for what is valid of them.
  *
  * Look-ups  codes {_id: {c, code: normalised}, n, w, j: job, r: row -- both only of imports}
- * Directory codes {_id: {c: "-", code: in the loose form}, o: coupon, n, w}: of coupons whose codes are unique in the service,
- *           whether they match loosely or not, since a customer types one code. See directory.c
+ * Directory codes {_id: {c: "-", code: in the loose form}, o: coupon, n, w}: of coupons whose codes are unique in the
+ *           service, whether they match loosely or not, since a customer types one code. See directory.c
  * Buckets   code_buckets {_id: {c, b}, w, codes: [64: text, or null once cleaned up]}
- * w         who wrote it, as one number that grows: the turn, and the attempt within it (so that a command which the network
- *           held up never undoes what its repetition wrote). What is older is replaced, what is newer stays
+ * w         who wrote it, as one number that grows: the turn, and the attempt within it (so that a command which the
+ *           network held up never undoes what its repetition wrote). What is older is replaced, what is newer stays
  */
 #ifndef STORE_CODES_H
 #define STORE_CODES_H

@@ -1,10 +1,10 @@
 /*
  * store/codes_write.c -- writing codes: drafts, in the turn of a job, and what goes when a coupon is cleaned up.
  *
- * Guard    every document has `w` (see codes.h): new ones are inserted, all in one command; those that are there already, from
- *          earlier drafts, are replaced where their w is lower. One that is higher is a later turn's
- * Order    the directory first, since what another coupon has must not be announced; then the code buckets, one document per
- *          64 codes, which tell a writer whose turn is over; then the look-ups
+ * Guard    every document has `w` (see codes.h): new ones are inserted, all in one command; those that are there
+ *          already, from earlier drafts, are replaced where their w is lower. One that is higher is a later turn's
+ * Order    the directory first, since what another coupon has must not be announced; then the code buckets, one
+ *          document per 64 codes, which tell a writer whose turn is over; then the look-ups
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -17,8 +17,8 @@
 
 #define TURN_MAX (INT64_C(1) << (62 - ATTEMPT_BITS))
 
-/* A number for this call that is above those of earlier calls in the same turn. A turn belongs to one process; where the
- * attempts wrap, the turn counts as lost, and the next one begins. */
+/* A number for this call that is above those of earlier calls in the same turn. A turn belongs to one process; where
+ * the attempts wrap, the turn counts as lost, and the next one begins. */
 static int64_t new_writing(int64_t turn)
 {
     static atomic_uint_fast32_t attempts;
@@ -56,9 +56,11 @@ struct documents {
     struct store_time when; /* not before any writing */
 };
 
-static void documents_init(struct documents *list, const struct document_type *type, const struct draft *d, size_t count)
+static void documents_init(struct documents *list, const struct document_type *type, const struct draft *d,
+                           size_t count)
 {
-    *list = (struct documents){.type = type, .draft = d, .count = count, .found = calloc(count + 1, sizeof *list->found)};
+    *list = (struct documents){.type = type, .draft = d, .count = count};
+    list->found = calloc(count + 1, sizeof *list->found);
     if (!list->found)
         abort();
 }
@@ -322,8 +324,8 @@ static void bucket_put_rest(bson_t *doc, const struct draft *d, size_t i)
 
 static const struct document_type bucket_type = {"code_buckets", bucket_put_id, bucket_put_rest};
 
-/* {codes: [$slice: the first `begun` of what stands there, then ours]}, in the server: what was announced is not ours to
- * write. A bucket that has fewer is none to add to. */
+/* {codes: [$slice: the first `begun` of what stands there, then ours]}, in the server: what was announced is not ours
+ * to write. A bucket that has fewer is none to add to. */
 static void put_begun_update(bson_t *updates, const struct draft *d, int begun)
 {
     bson_t update, sub, set, codes, list, part;
@@ -434,8 +436,8 @@ static void look_up_put_rest(bson_t *doc, const struct draft *d, size_t i)
 
 static const struct document_type look_up_type = {"codes", look_up_put_id, look_up_put_rest};
 
-enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn, const char *job,
-                                    struct code_draft *codes, size_t count)
+enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn,
+                                    const char *job, struct code_draft *codes, size_t count)
 {
     struct draft draft = {.coupon = c, .next_n = next_n, .writing = new_writing(turn), .job = job, .codes = codes,
                           .count = count};

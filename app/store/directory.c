@@ -1,10 +1,10 @@
 /*
  * store/directory.c -- the directory of codes that are unique in the service: whose an entry is.
  *
- * Entry    belongs to its coupon for good once the code of slot n was announced. Until then it is a draft: its coupon's as long
- *          as the turn lasts in which it was written, and then anybody's, since nothing can be announced of that turn any more.
- *          The coupon itself writes it anew in a later turn before it announces it, so that of two who want it one finds it
- *          changed
+ * Entry    belongs to its coupon for good once the code of slot n was announced. Until then it is a draft: its coupon's
+ *          as long as the turn lasts in which it was written, and then anybody's, since nothing can be announced of
+ *          that turn any more. The coupon itself writes it anew in a later turn before it announces it, so that of two
+ *          who want it one finds it changed
  */
 #include <stdlib.h>
 #include <string.h>
@@ -65,8 +65,8 @@ static int by_owner(const void *a, const void *b)
 }
 
 /* The entries of one owner, of which `found` then says which were announced. */
-static enum store_status judge_owner(struct door *d, struct store_time after, const char *owner, const struct tail *tail,
-                                     struct look_up **entries, size_t count)
+static enum store_status judge_owner(struct door *d, struct store_time after, const char *owner,
+                                     const struct tail *tail, struct look_up **entries, size_t count)
 {
     struct look_up **announced = calloc(count + 1, sizeof *announced);
     enum store_status status;

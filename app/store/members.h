@@ -3,8 +3,8 @@
  *
  * Shape    rows in the order in which the document has its fields; reading accepts any order
  * Numbers  integers take four bytes where they fit, else eight; either is read
- * Reading  trusts nothing: a missing, doubled or mistyped field, or text that is not UTF-8, makes the document unreadable;
- *          fields that no row names are passed over
+ * Reading  trusts nothing: a missing, doubled or mistyped field, or text that is not UTF-8, makes the document
+ *          unreadable; fields that no row names are passed over
  */
 #ifndef STORE_MEMBERS_H
 #define STORE_MEMBERS_H

@@ -129,8 +129,9 @@ enum store_status mongo_parts_clean(struct store *s, int64_t before_ms);
 /* ---- codes ---- */
 /*
  * Codes are valid by the ledger: a coupon's codes of slots n < next_n are what `code_buckets` says, for ever. What stands
- * there from next_n on are drafts of the job that has its turn (see decide_turn()); every writing carries the turn and
- * never replaces one of a later turn, so that a runner that lost its turn cannot change what was announced since.
+ * there from next_n on are drafts of the job that has its turn (see decide_turn()); every writing carries the turn, and the
+ * attempt within it, and never replaces a later one, so that neither a runner that lost its turn nor a command that the network
+ * held up can change what was announced since.
  * `codes` {c, code} -> n is an index over them: an entry counts only if the code bucket says the same and n < next_n.
  */
 struct code_draft {
@@ -140,8 +141,8 @@ struct code_draft {
     /* out of mongo_codes_look() */
     bool announced;    /* the coupon has it */
     bool by_this_row;  /* from this row of this job: an import that goes on after a crash */
-    bool by_this_job;
-    bool elsewhere;    /* codes.unique is service: another coupon has it, or is importing it */
+    bool by_this_job;  /* these two only of imports: what was generated does not say by whom */
+    bool elsewhere;    /* codes.unique is service: another coupon has it, or is importing it (see directory.c) */
 };
 /* What is known of these codes in the coupon; next_n: where the drafts begin. */
 enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int64_t next_n, const char *job,

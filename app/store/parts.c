@@ -1,8 +1,8 @@
 /*
  * store/parts.c -- texts in parts: {_id: {u, p}, at, line, text, then rows, new, in_file, in_coupon, invalid, bad}.
  *
- * Text     bytes as they were sent, not necessarily UTF-8; it goes when the part was imported, and what became of it stays
- *          as long as its job is of interest
+ * Text     bytes as they were sent, not necessarily UTF-8; it goes when the part was imported, and what became of it
+ *          stays as long as its job is of interest
  */
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /*
- * store/upkeep.c -- what the sweeper and the runner do across coupons: what is due, what is over, what is to be forgotten.
+ * store/upkeep.c -- what the sweeper and the runner do across coupons: what is due, what is over, what is to be
+ * forgotten.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -70,8 +71,8 @@ enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t m
     return status;
 }
 
-/* The coupon's end is ends_at, or the change by which it ended. A job that cleans it up, asked for since, shows that it was
- * seen to. */
+/* The coupon's end is ends_at, or the change by which it ended. A job that cleans it up, asked for since, shows that it
+ * was seen to. */
 enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, const char ***ids,
                                      size_t *count)
 {
@@ -184,7 +185,7 @@ struct cleaning {
     const char *coupon;
     const struct bucket *buckets; /* views, ascending */
     size_t bucket_count;
-    bson_t *look_ups, *updates, *deletes; /* of code buckets */
+    bson_t look_ups, updates, deletes; /* statements: the last two of code buckets */
     size_t look_up_count, update_count, delete_count;
 };
 
@@ -196,7 +197,8 @@ static const struct bucket *bucket_numbered(const struct cleaning *c, int64_t b)
     return NULL;
 }
 
-static void put_delete(bson_t *deletes, size_t *count, const char *coupon, const char *code, int64_t n, const char *owner)
+static void put_delete(bson_t *deletes, size_t *count, const char *coupon, const char *code, int64_t n,
+                       const char *owner)
 {
     bson_t one, filter;
     char buffer[16];
@@ -219,10 +221,10 @@ static void clean_look_ups(struct cleaning *c, const char *code, int64_t n)
     char loose[CODE_MAX + 1];
 
     directory_form(code, loose);
-    put_delete(c->look_ups, &c->look_up_count, c->coupon, code, n, NULL);
+    put_delete(&c->look_ups, &c->look_up_count, c->coupon, code, n, NULL);
     if (strcmp(code, loose) != 0)
-        put_delete(c->look_ups, &c->look_up_count, c->coupon, loose, n, NULL);
-    put_delete(c->look_ups, &c->look_up_count, DIRECTORY, loose, n, c->coupon);
+        put_delete(&c->look_ups, &c->look_up_count, c->coupon, loose, n, NULL);
+    put_delete(&c->look_ups, &c->look_up_count, DIRECTORY, loose, n, c->coupon);
 }
 
 static void put_nulls(struct cleaning *c, const struct bucket *k, const char *const codes[BUCKET_SLOTS])
@@ -230,7 +232,7 @@ static void put_nulls(struct cleaning *c, const struct bucket *k, const char *co
     bson_t one, sub, set;
     char buffer[16], name[32];
 
-    bson_append_document_begin(c->updates, array_key(c->update_count++, buffer), -1, &one);
+    bson_append_document_begin(&c->updates, array_key(c->update_count++, buffer), -1, &one);
     BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &sub);
     codec_bucket_id(&sub, "_id", c->coupon, k->b);
     bson_append_document_end(&one, &sub);
@@ -243,7 +245,7 @@ static void put_nulls(struct cleaning *c, const struct bucket *k, const char *co
         }
     bson_append_document_end(&sub, &set);
     bson_append_document_end(&one, &sub);
-    bson_append_document_end(c->updates, &one);
+    bson_append_document_end(&c->updates, &one);
 }
 
 static void put_bucket_delete(struct cleaning *c, int64_t b)
@@ -251,12 +253,12 @@ static void put_bucket_delete(struct cleaning *c, int64_t b)
     bson_t one, filter;
     char buffer[16];
 
-    bson_append_document_begin(c->deletes, array_key(c->delete_count++, buffer), -1, &one);
+    bson_append_document_begin(&c->deletes, array_key(c->delete_count++, buffer), -1, &one);
     BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
     codec_bucket_id(&filter, "_id", c->coupon, b);
     bson_append_document_end(&one, &filter);
     BSON_APPEND_INT32(&one, "limit", 1);
-    bson_append_document_end(c->deletes, &one);
+    bson_append_document_end(&c->deletes, &one);
 }
 
 static bool cleaning_row(const bson_t *doc, void *context)
@@ -287,7 +289,8 @@ static bool cleaning_row(const bson_t *doc, void *context)
 }
 
 /* A find for code buckets [from_b, to_b) of the coupon, ascending. */
-static void put_code_buckets(struct door *d, bson_t *command, const char *coupon, int64_t from_b, int64_t to_b, size_t limit)
+static void put_code_buckets(struct door *d, bson_t *command, const char *coupon, int64_t from_b, int64_t to_b,
+                             size_t limit)
 {
     bson_t filter, range, sort;
 
@@ -334,21 +337,23 @@ static enum store_status run_statements(struct door *d, const char *verb, const 
 /* The look-ups first: as long as a code bucket has its codes, they can be cleaned up again. */
 static enum store_status clean_buckets(struct door *d, struct cleaning *c, int64_t from_b, int64_t to_b)
 {
-    AUTO_BSON look_ups = BSON_INITIALIZER, updates = BSON_INITIALIZER, deletes = BSON_INITIALIZER;
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
 
-    c->look_ups = &look_ups;
-    c->updates = &updates;
-    c->deletes = &deletes;
+    bson_init(&c->look_ups);
+    bson_init(&c->updates);
+    bson_init(&c->deletes);
     put_code_buckets(d, &command, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
     status = door_read(d, &command, cleaning_row, c);
     if (status == STORE_OK)
-        status = run_statements(d, "delete", "codes", "deletes", &look_ups, c->look_up_count);
+        status = run_statements(d, "delete", "codes", "deletes", &c->look_ups, c->look_up_count);
     if (status == STORE_OK)
-        status = run_statements(d, "update", "code_buckets", "updates", &updates, c->update_count);
+        status = run_statements(d, "update", "code_buckets", "updates", &c->updates, c->update_count);
     if (status == STORE_OK)
-        status = run_statements(d, "delete", "code_buckets", "deletes", &deletes, c->delete_count);
+        status = run_statements(d, "delete", "code_buckets", "deletes", &c->deletes, c->delete_count);
+    bson_destroy(&c->look_ups);
+    bson_destroy(&c->updates);
+    bson_destroy(&c->deletes);
     return status;
 }
 

@@ -1,4 +1,7 @@
-/* store/views.c -- reading views: uses and buckets for a batch, the stash, the definition. Writing them: views_write.c. */
+/*
+ * store/views.c -- reading views: uses and buckets for a batch, the stash, what is due, the definition. Writing them:
+ * views_write.c.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,7 +187,8 @@ static bool listed_bucket_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status buckets_read(struct door *d, const bson_t *command, struct bucket *buckets, size_t most, size_t *count)
+enum store_status buckets_read(struct door *d, const bson_t *command, struct bucket *buckets, size_t most,
+                               size_t *count)
 {
     struct bucket_list list = {buckets, 0, most};
     enum store_status status = door_read(d, command, listed_bucket_row, &list);
@@ -245,8 +249,8 @@ enum store_status views_free_buckets(struct store *s, struct store_time after, c
 
 /* ---- what ends by itself: by the partial indexes on `due` ---- */
 
-/* A find for those with a due time, the earliest first, one more than wanted: the first that is left out says when the next
- * one ends. lane -1: any. */
+/* A find for those with a due time, the earliest first, one more than wanted: the first that is left out says when the
+ * next one ends. lane -1: any. */
 static void put_due_search(struct door *d, bson_t *command, struct store_time after, const char *collection,
                            const char *coupon, int64_t lane, size_t most)
 {

@@ -1,8 +1,8 @@
 /*
  * tests/engine/mongo_fixture.h -- a prepared database of its own on a real mongod, for tests of the store.
  *
- * Usage   mongo_group_setup and mongo_group_teardown around the program, mongo_setup and mongo_teardown around each test, which
- *         begins with NEEDS_SERVER()
+ * Usage   mongo_group_setup and mongo_group_teardown around the program, mongo_setup and mongo_teardown around each
+ *         test, which begins with NEEDS_SERVER()
  */
 #ifndef TESTS_ENGINE_MONGO_FIXTURE_H
 #define TESTS_ENGINE_MONGO_FIXTURE_H

@@ -1,4 +1,4 @@
-/* tests/engine/test_mongo_codes.c -- codes in the store, against a real mongod: drafts, turns, look-ups, the directory. */
+/* tests/engine/test_mongo_codes.c -- codes in the store, against a real mongod: drafts, turns, the directory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,8 @@ static struct code_draft *make_codes(const char *name, int from, int count)
 
 static void draft(const struct coupon *c, int64_t next_n, int64_t turn, const char *name, int from, int count)
 {
-    assert_int_equal(mongo_codes_draft(door, c, next_n, turn, JOB, make_codes(name, from, count), (size_t)count), STORE_OK);
+    assert_int_equal(mongo_codes_draft(door, c, next_n, turn, JOB, make_codes(name, from, count), (size_t)count),
+                     STORE_OK);
 }
 
 /* A batch after which codes are announced up to next_n, and the turn is `turn` (0: nobody's). */
@@ -177,7 +178,8 @@ static void a_late_writer_changes_nothing(void **state)
     draft(c, 10, 9, "new", 0, 100); /* announced: 110 there are */
     assert_int_equal(mongo_codes_draft(door, c, 10, 3, JOB, late, 100), STORE_EXISTS);
     assert_int_equal(mongo_codes_draft(door, c, 64, 3, JOB, late, 40), STORE_EXISTS); /* whole buckets alone */
-    assert_int_equal(mongo_codes_draft(door, c, 128, 3, JOB, same, 100), STORE_EXISTS); /* buckets are new, look-ups not */
+    /* buckets are new, look-ups not */
+    assert_int_equal(mongo_codes_draft(door, c, 128, 3, JOB, same, 100), STORE_EXISTS);
     for (int k = 0; k < 10; k++)
         stands_at(c, "old", k, k);
     for (int k = 0; k < 100; k++)
@@ -206,8 +208,8 @@ struct turn_writer {
     pthread_t thread;
 };
 
-/* What a runner does, but it does not notice that its turn is over before it announces: each takes the turn away from the
- * other at any moment. */
+/* What a runner does, but it does not notice that its turn is over before it announces: each takes the turn away from
+ * the other at any moment. */
 static void *draft_in_turns(void *context)
 {
     struct turn_writer *w = context;
@@ -318,7 +320,8 @@ static void loose_codes_are_compared_in_their_form(void **state)
     NEEDS_SERVER();
 
     const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_LOOSE);
-    struct code_draft written = {.code = "ab-12 x", .normal = "AB12X", .row = 1}, other = {.code = "AB12x", .normal = "AB12X"};
+    struct code_draft written = {.code = "ab-12 x", .normal = "AB12X", .row = 1},
+                      other = {.code = "AB12x", .normal = "AB12X"};
 
     assert_int_equal(mongo_codes_draft(door, c, 0, 1, JOB, &written, 1), STORE_OK);
     assert_int_equal(mongo_codes_look(door, c, 1, JOB, &other, 1), STORE_OK);
@@ -381,7 +384,8 @@ static void a_code_of_the_service_that_was_given_up_is_anybodys(void **state)
     for (int i = 40; i < 100; i++)
         assert_false(codes[i].elsewhere);
     append_tail(second, 8, 60, 0);
-    assert_int_equal(mongo_codes_draft(door, first, 40, 9, JOB, codes + 40, 60), STORE_OK); /* the first one again: too late */
+    /* the first one again: too late */
+    assert_int_equal(mongo_codes_draft(door, first, 40, 9, JOB, codes + 40, 60), STORE_OK);
     for (int i = 40; i < 100; i++)
         assert_true(codes[i].elsewhere);
     stands_at(second, "up", 99, 59);
@@ -438,7 +442,8 @@ static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int re
     k->size = BUCKET_SLOTS;
     for (int i = 0; i < BUCKET_SLOTS; i++)
         k->slots[i] = i < retired_to ? (struct slot){.state = SLOT_RETIRED, .at_ms = DAY}
-                                     : (struct slot){.state = SLOT_REDEEMED, .generation = 1, .current = 1, .at_ms = DAY};
+                                     : (struct slot){.state = SLOT_REDEEMED, .generation = 1, .current = 1,
+                                                     .at_ms = DAY};
     assert_int_equal(door->ops->write_views(door, &view, 1, &when), STORE_OK);
     bucket_release(k);
 }

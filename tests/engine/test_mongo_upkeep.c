@@ -38,7 +38,8 @@ static void write_bucket(const char *coupon, int64_t lane, int64_t b, int64_t se
     k.seq = seq;
     k.size = BUCKET_SLOTS;
     if (due_ms)
-        k.slots[3] = (struct slot){.generation = 1, .current = 1, .state = SLOT_RESERVED, .at_ms = DAY, .due_ms = due_ms};
+        k.slots[3] = (struct slot){.generation = 1, .current = 1, .state = SLOT_RESERVED, .at_ms = DAY,
+                                   .due_ms = due_ms};
     write_view((struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = &k});
     bucket_release(&k);
 }
@@ -113,7 +114,8 @@ static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
     for (int64_t b = 0; b < 8; b++)
         write_bucket(coupon, b == 2, b, 1, b == 5 ? 0 : DAY + (10 - b) * MINUTE);
     write_bucket(new_coupon(), 0, 0, 1, DAY);
-    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY + 6 * MINUTE, 10, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY + 6 * MINUTE, 10, found, &count, &next_ms),
+                     STORE_OK);
     assert_int_equal(count, 3);
     for (int i = 0; i < 3; i++) {
         static const int64_t want[] = {7, 6, 4};
@@ -122,7 +124,8 @@ static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
         bucket_release(&found[i]);
     }
     assert_int_equal(next_ms, DAY + 7 * MINUTE);
-    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY + 9 * MINUTE, 2, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY + 9 * MINUTE, 2, found, &count, &next_ms),
+                     STORE_OK);
     assert_int_equal(count, 2);
     assert_int_equal(next_ms, DAY + 6 * MINUTE); /* one that is due already */
     bucket_release(&found[0]);
@@ -148,7 +151,8 @@ static void uses_are_due_only_without_slots(void **state)
     write_use(coupon, holding_use("u-2", 2, 7, DAY + MINUTE)); /* of a slot */
     write_use(coupon, holding_use("u-3", 3, -3, DAY));
     write_use(coupon, holding_use("u-4", 4, -4, DAY + 2 * MINUTE));
-    assert_int_equal(door->ops->due_uses(door, no_time, coupon, DAY + MINUTE, 10, &arena, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(door->ops->due_uses(door, no_time, coupon, DAY + MINUTE, 10, &arena, found, &count, &next_ms),
+                     STORE_OK);
     assert_int_equal(count, 2);
     assert_string_equal(found[0]->user, "u-3");
     assert_string_equal(found[1]->user, "u-1");
@@ -242,7 +246,8 @@ static void searches_go_by_their_index(void **state)
 
 /* ---- coupons that are over ---- */
 
-static void write_coupon(const char *id, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s, int64_t changed_ms)
+static void write_coupon(const char *id, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s,
+                         int64_t changed_ms)
 {
     struct batch *b = make_batch(id, 0, 1, changed_ms);
     struct coupon *c = arena_alloc(&arena, sizeof *c);
@@ -429,7 +434,8 @@ static void a_postponed_job_waits_and_its_runner_has_it_no_more(void **state)
 
     const char *coupon = new_coupon();
     struct job made = {.id = "postponed", .kind = JOB_IMPORT, .coupon = coupon, .upload = "up-1", .column = 2,
-                       .digest = "sha256:00", .created_ms = DAY - 900 * MINUTE, .not_before_ms = DAY - 900 * MINUTE}, *job;
+                       .digest = "sha256:00", .created_ms = DAY - 900 * MINUTE, .not_before_ms = DAY - 900 * MINUTE},
+               *job;
     int64_t now_ms = DAY - 899 * MINUTE; /* those of other tests are not due */
     bool cancel;
 
@@ -442,7 +448,8 @@ static void a_postponed_job_waits_and_its_runner_has_it_no_more(void **state)
     assert_int_equal(mongo_job_progress(door, job->id, job->fence, 77, now_ms, 10000 * MINUTE, &cancel), STORE_OK);
     assert_int_equal(mongo_job_postpone(door, job->id, job->fence + 1, now_ms), STORE_NOT_FOUND);
     assert_int_equal(mongo_job_postpone(door, job->id, job->fence, now_ms + MINUTE), STORE_OK);
-    assert_int_equal(mongo_job_progress(door, job->id, job->fence, 78, now_ms, 10000 * MINUTE, &cancel), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_progress(door, job->id, job->fence, 78, now_ms, 10000 * MINUTE, &cancel),
+                     STORE_NOT_FOUND);
     while (mongo_job_claim(door, now_ms, 10000 * MINUTE, &arena, &job) == STORE_OK)
         assert_string_not_equal(job->id, "postponed");
     assert_int_equal(mongo_job_claim(door, now_ms + MINUTE, 10000 * MINUTE, &arena, &job), STORE_OK);

@@ -108,7 +108,8 @@ static struct batch *sample_batch(void)
     b->entries[ENTRY_REVERSE].from = 1;
     b->entries[ENTRY_REVERSE].from_n = -70;
     b->head = (struct head){.seq = 88, .at_ms = DAY + 36000123, .version = 3, .slots = 5000, .due = 1, .next_n = 6000,
-                            .issued = 1, .reserved = 2, .redeemed = 3, .ordinal = 317, .discount_minor = INT64_C(1) << 50,
+                            .issued = 1, .reserved = 2, .redeemed = 3, .ordinal = 317,
+                            .discount_minor = INT64_C(1) << 50,
                             .day_ms = DAY, .day_taken = 17, .turn = 66, .low_stock = 1, .sold_out = 1,
                             .replenish_until = 7000};
     memset(b->prev, 0xab, sizeof b->prev);
@@ -185,7 +186,8 @@ static void sample_bucket(struct bucket *k)
     }
     k->slots[57] = (struct slot){.generation = 9, .current = 7, .state = SLOT_ISSUED, .user = strdup("w"), .at_ms = DAY,
                                  .due_ms = DAY + 2}; /* a hold on it ended */
-    k->slots[59] = (struct slot){.generation = UINT32_MAX, .current = UINT32_MAX, .state = SLOT_RESERVED, .user = strdup("v"), .at_ms = DAY,
+    k->slots[59] = (struct slot){.generation = UINT32_MAX, .current = UINT32_MAX, .state = SLOT_RESERVED,
+                                 .user = strdup("v"), .at_ms = DAY,
                                  .due_ms = DAY + 1, .from = 4};
     k->slots[58] = (struct slot){.state = SLOT_RETIRED, .at_ms = DAY};
 }
@@ -639,7 +641,8 @@ static bool bucket_readable(int64_t b, const char *rest)
     bool good;
 
     snprintf(text, sizeof text,
-             "{\"_id\":{\"c\":\"c\",\"b\":%d},\"view\":{\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"free\":0,%s}}", (int)b, rest);
+             "{\"_id\":{\"c\":\"c\",\"b\":%d},\"view\":{\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"free\":0,%s}}",
+             (int)b, rest);
     doc = bson_new_from_json((const uint8_t *)text, -1, NULL);
     assert_non_null(doc);
     good = readable(doc, SHAPE_BUCKET);
