@@ -24,6 +24,8 @@ struct code_scan {
     struct code_finding *found; /* one per look-up */
     size_t count;
     int64_t matched; /* look-ups that are right */
+    uint64_t *different; /* hashes of the codes whose look-ups name another slot: few, or much is broken */
+    size_t different_count, different_capacity;
 };
 
 static void tell(const struct code_scan *c, const struct code_finding *f, enum code_fault fault)
@@ -84,6 +86,44 @@ static void add_bucket(struct code_scan *c, const struct stored_codes *bucket)
     }
 }
 
+/* FNV-1a */
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static void tell_different(struct code_scan *c, const struct code_finding *f)
+{
+    tell(c, f, LOOK_UP_DIFFERENT);
+    if (f->other >= c->next_n)
+        return;
+    if (c->different_count == c->different_capacity) {
+        c->different_capacity = c->different_capacity ? 2 * c->different_capacity : 64;
+        c->different = realloc(c->different, c->different_capacity * sizeof *c->different);
+        if (!c->different)
+            abort();
+    }
+    c->different[c->different_count++] = hash_of(f->code);
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static bool was_different(const struct code_scan *c, const char *code)
+{
+    uint64_t hash = hash_of(code);
+
+    return c->different_count && bsearch(&hash, c->different, c->different_count, sizeof hash, by_hash);
+}
+
 static enum store_status check_look_ups(struct code_scan *c)
 {
     int tries = 0;
@@ -103,7 +143,7 @@ static enum store_status check_look_ups(struct code_scan *c)
         else if (f->other < c->next_n && slot_has(c, f->other, is_code, f->code, &s))
             tell(c, f, CODE_DOUBLE);
         else if (s == STORE_OK)
-            tell(c, f, LOOK_UP_DIFFERENT);
+            tell_different(c, f);
     }
     return s;
 }
@@ -180,7 +220,8 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     for (size_t i = 0; i < count && s == STORE_OK; i++) {
         struct code_finding f = {.n = items[i].n, .other = items[i].n, .code = items[i].code};
 
-        if (f.n >= 0 && f.n < c->next_n && !is_code(c, reads[i].codes[f.n % BUCKET_SLOTS], f.code))
+        if (f.n >= 0 && f.n < c->next_n && !is_code(c, reads[i].codes[f.n % BUCKET_SLOTS], f.code) &&
+            !was_different(c, f.code))
             tell(c, &f, LOOK_UP_STALE);
     }
     return s;
@@ -194,8 +235,10 @@ static enum store_status check_stale(struct code_scan *c)
     size_t count;
     enum store_status s = mongo_count_look_ups(c->scan->db.door, c->coupon->id, c->next_n, &all);
 
-    if (s != STORE_OK || all <= c->matched)
+    if (s != STORE_OK || all <= c->matched + (int64_t)c->different_count)
         return s;
+    if (c->different_count)
+        qsort(c->different, c->different_count, sizeof *c->different, by_hash);
     do {
         struct stored_look_up *items = NULL;
         int tries = 0;
@@ -229,6 +272,7 @@ enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_
     if (s == STORE_OK && stale)
         s = check_stale(&c);
     arena_free(&c.arena);
+    free(c.different);
     free(c.found);
     free(c.look_ups);
     return s;

@@ -1,0 +1,428 @@
+"""couponctl verify and reconcile over the whole life of slots: each kind of damage is found, said and mended, and nothing else."""
+import copy
+import os
+import re
+import signal
+import threading
+
+import bson
+import pytest
+
+from stack import wait_until
+
+VIEWS = ("users", "buckets", "coupons", "totals", "marks", "codes")
+FAULT = re.compile(r"^(?P<coupon>[\w-]+): (?P<kind>\w+): (?P<count>\d+) (?P<fault>missing|behind|different|superfluous): (?P<names>.*)$")
+
+
+class Quiet:
+    """A stack whose service can be stopped while its database stays."""
+
+    def __init__(self, stack):
+        self.stack, self.database = stack, stack.database
+        self.coupons = [live(stack), service_wide(stack), without_slots(stack)]
+        for coupon in self.coupons:
+            settled(stack, coupon)
+        stack.verify()
+        self.rest()
+
+    def rest(self):
+        """coupond ends; mongod goes on."""
+        pid = self.stack.pid("coupond")
+        os.kill(pid, signal.SIGTERM)
+        wait_until("coupond to end", lambda: not self.stack.pid("coupond"), 60)
+
+    def run(self, *arguments):
+        done = self.stack.couponctl("reconcile", *arguments)
+        faults = {}
+        for line in done.stdout.splitlines():
+            if m := FAULT.match(line):
+                faults[m["kind"], m["fault"]] = faults.get((m["kind"], m["fault"]), 0) + int(m["count"])
+        return done, faults
+
+    def image(self):
+        """Everything that is stored of coupons."""
+        return {name: {bson.encode(d) for d in self.database[name].find()} for name in (*VIEWS, "ledger", "code_buckets")}
+
+    def verify(self, status=0):
+        done = self.stack.couponctl("verify")
+        assert done.returncode == status, f"couponctl verify: exit {done.returncode}\n{done.stdout}"
+        return done.stdout
+
+
+def settled(stack, coupon):
+    """Views and totals are written up to the coupon's seq."""
+    seq = stack.counts(coupon)["seq"]
+    wait_until("the marks", lambda: all((m := stack.database.marks.find_one({"_id": {"c": coupon, "l": 0, "kind": kind}}))
+                                        and m["seq"] >= seq for kind in ("views", "totals")))
+
+
+def step(stack, coupon, redemption, call, status=200, **members):
+    key = f"{call}-{redemption}" if call in ("reserve", "redeem") else None
+    return stack.client("storefront").post(f"/coupons/{coupon}/redemptions/{redemption}/{call}", members or None,
+                                           idempotency_key=key).ok(status)
+
+
+def live(stack):
+    """Every kind of thing that can happen to a slot, and a user who was erased and is back."""
+    coupon = stack.coupon(slots=70, cap={"total": 70, "per_user": 5}, codes={"source": "generated"}, low_stock=69,
+                          discount={"kind": "amount", "amount_minor": 5, "currency": "EUR"}, valid_for_s=86400)
+    take = stack.client("storefront").take
+    for user in ("a", "a", "b", "gone", "back"):
+        take(coupon, user).expect(201)
+    issued = [take(coupon, user, state="issued").ok(201)["id"] for user in ("c", "c", "d", "gone")]
+    hold = step(stack, coupon, issued[0], "reserve", 201, order={"id": "o-1"})["id"]
+    step(stack, coupon, hold, "redeem")
+    step(stack, coupon, step(stack, coupon, issued[1], "reserve", 201, order={"id": "o-2"})["id"], "cancel")
+    step(stack, coupon, issued[2], "reserve", 201, order={"id": "o-3"})
+    held = take(coupon, "e", state="reserved").ok(201)["id"]
+    step(stack, coupon, held, "reserve", 200, reserve_s=3000)
+    step(stack, coupon, take(coupon, "f").ok(201)["id"], "reverse")
+    for user in ("gone", "back"):
+        stack.client("ops").delete(f"/coupons/-/users/{user}").expect(204)
+    take(coupon, "back").expect(201)
+    return coupon
+
+
+def service_wide(stack):
+    """Codes that no other coupon has."""
+    return stack.coupon(slots=5, cap={"total": 5}, codes={"source": "generated", "unique": "service"})
+
+
+def without_slots(stack):
+    coupon = stack.coupon(cap={"policy": "none", "total": None, "per_user": 3})
+    for user in ("a", "b"):
+        stack.client("storefront").take(coupon, user, state="issued").expect(201)
+    return coupon
+
+
+@pytest.fixture(scope="module")
+def module_stack():
+    from stack import Stack
+    s = Stack()
+    try:
+        yield s.start()
+    finally:
+        s.stop()
+        s.remove()
+
+
+@pytest.fixture(scope="module")
+def quiet(module_stack):
+    return Quiet(module_stack)
+
+
+# ---- damage, one by one ----
+
+def view(**members):
+    def change(d):
+        assert set(members) <= set(d["view"]), f"{set(members) - set(d['view'])} is not in {d['view']}"
+        d["view"].update(members)
+    return change
+
+
+def slot_of(user, **members):
+    """Of a bucket's slot that this user has."""
+    def change(d):
+        next(t for t in d["view"]["t"] if t.get("u") == user).update(members)
+    return change
+
+
+def redemption(i, **members):
+    def change(d):
+        one = d["view"]["redemptions"][i]
+        assert set(members) <= set(one), f"{set(members) - set(one)} is not in {one}"
+        one.update(members)
+    return change
+
+
+def member(**members):
+    def change(d):
+        assert set(members) <= set(d), f"{set(members) - set(d)} is not in {d}"
+        d.update(members)
+    return change
+
+
+def without(*path):
+    def change(d):
+        for name in path[:-1]:
+            d = d[name]
+        del d[path[-1]]
+    return change
+
+
+def user(name):
+    return "users", {"_id.u": name}
+
+
+BUCKET = "buckets", {"_id.b": 0}
+MARK = "marks", {"_id.kind": "views"}
+LOOK_UP = "codes", {"n": 3}
+GONE = None
+# what: (collection, which document), the change, and what reconcile must call it
+DAMAGE = {
+    "a user's count": (user("a"), view(total=9), {("users", "different"): 1}),
+    "a user's alias": (user("b"), view(alias="zzzzzzzzzzzzzzzz"), {("users", "superfluous"): 1, ("users", "missing"): 1}),
+    "a user's seq": (user("b"), view(seq=1), {("users", "different"): 1}),
+    "a user who is gone": (user("b"), GONE, {("users", "missing"): 1}),
+    "a user who was never there": (user("b"), lambda d: d["_id"].update(u="ghost"),
+                                   {("users", "superfluous"): 1, ("users", "missing"): 1}),
+    "a user that cannot be read": (user("a"), view(total="many"), {("users", "different"): 1}),
+    "a user without a view": (user("a"), without("view"), {("users", "different"): 1}),
+    "a job's progress": (("users", {"_id.u": re.compile("^\x01job:")}), view(step=7), {("users", "different"): 1}),
+    "a hold's end": (user("e"), redemption(0, until=bson.datetime_ms.DatetimeMS(5)), {("users", "different"): 1}),
+    "a spent one's state": (user("c"), redemption(0, state="issued"), {("users", "different"): 1}),
+    "whose version is who is back": (user("back"), view(version=1), {}),
+    "who is back": (user("back"), view(total=3), {("users", "different"): 1}),
+    "a slot's owner": (BUCKET, slot_of("a", u="z"), {("buckets", "different"): 1}),
+    "a slot's hold": (BUCKET, slot_of("e", s="redeemed"), {("buckets", "different"): 1}),
+    "a name that was forgotten": (BUCKET, lambda d: next(t for t in d["view"]["t"] if "u" not in t and t["s"] == "redeemed")
+                                  .update(u="gone"), {("buckets", "different"): 1}),
+    "a bucket's count": (BUCKET, view(free=0), {("buckets", "different"): 1}),
+    "a bucket's lane": (BUCKET, view(lane=2), {("buckets", "different"): 1}),
+    "a bucket that is gone": (BUCKET, GONE, {("buckets", "missing"): 1}),
+    "a bucket that cannot be read": (BUCKET, view(size=65), {("buckets", "different"): 1}),
+    "a bucket too many": (("buckets", {"_id.b": 1}), lambda d: d["_id"].update(b=9),
+                          {("buckets", "superfluous"): 1, ("buckets", "missing"): 1}),
+    "a definition": (("coupons", {}), lambda d: d["view"]["def"].update(title="Forged"), {("coupons", "different"): 1}),
+    "a definition's making": (("coupons", {}), without("created"), {("coupons", "different"): 1}),
+    "a definition that is gone": (("coupons", {}), GONE, {("coupons", "missing"): 1}),
+    "a definition that cannot be read": (("coupons", {}), without("view", "def"), {("coupons", "different"): 1}),
+    "totals": (("totals", {}), member(redeemed=99), {("totals", "different"): 1}),
+    "totals that are gone": (("totals", {}), GONE, {("totals", "missing"): 1}),
+    "totals of nothing": (("totals", {}), lambda d: d["_id"].update(at=bson.datetime_ms.DatetimeMS(900000)),
+                          {("totals", "superfluous"): 1, ("totals", "missing"): 1}),
+    "totals that cannot be read": (("totals", {}), member(redeemed="some"), {("totals", "different"): 1}),
+    "a mark beyond the ledger": (MARK, member(seq=10 ** 6), {("marks", "different"): 1}),
+    "a mark that is behind": (MARK, member(seq=1), {("marks", "behind"): 1}),
+    "a mark that is gone": (MARK, GONE, {("marks", "missing"): 1}),
+    "a mark that cannot be read": (MARK, without("time"), {("marks", "different"): 1}),
+    "a mark of another cluster's time": (MARK, member(time=bson.Timestamp(2 ** 32 - 1, 1)), {("marks", "different"): 1}),
+    "the reporter's mark beyond the ledger": (("marks", {"_id.kind": "totals"}), member(seq=10 ** 6), {("marks", "different"): 1}),
+    "a look-up": (LOOK_UP, member(n=4), {("codes", "different"): 1}),
+    "a look-up that is gone": (LOOK_UP, GONE, {("codes", "missing"): 1}),
+    "a look-up of nothing": (LOOK_UP, lambda d: d["_id"].update(code="NOWHERE"),
+                             {("codes", "superfluous"): 1, ("codes", "missing"): 1}),
+}
+HARMLESS = {"a mark that is behind", "a mark that is gone", "whose version is who is back", "a mark of another cluster's time"}
+
+
+class Damaged:
+    """A document of the coupon changed, and put back."""
+
+    def __init__(self, database, coupon, which, change):
+        collection, query = which
+        self.documents = database[collection]
+        self.good = self.documents.find_one({"_id" if collection == "coupons" else "_id.c": coupon, **query})
+        assert self.good, f"there is no {query} in {collection}"
+        self.bad = copy.deepcopy(self.good)
+        if change:
+            change(self.bad)
+            assert self.bad != self.good, "the damage is none"
+        self.gone = change is None
+
+    def __enter__(self):
+        self.documents.delete_one({"_id": self.good["_id"]})
+        if not self.gone:
+            self.documents.insert_one(self.bad)
+
+    def __exit__(self, *_):
+        self.documents.delete_one({"_id": self.bad["_id"]})
+        self.documents.replace_one({"_id": self.good["_id"]}, self.good, upsert=True)
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_found_told_and_mended_and_nothing_else_is_touched(quiet, what):
+    which, change, faults = DAMAGE[what]
+    coupon = quiet.coupons[0]
+    good = quiet.image()
+    with Damaged(quiet.database, coupon, which, change):
+        quiet.verify(status=0 if what in HARMLESS else 1)
+        bad = quiet.image()
+        done, said = quiet.run(coupon)
+        assert said == faults, f"expected {faults}\n{done.stdout}"
+        assert done.returncode == (1 if faults else 0), done.stdout
+        assert quiet.image() == bad, "it changed something without --apply"
+        done, said = quiet.run("--apply", coupon)
+        assert (done.returncode, said) == (0, faults), done.stdout
+        quiet.verify()
+        mended = quiet.image()
+        for name in (*VIEWS, "ledger", "code_buckets"):
+            touched = {bson.decode(d)["_id"].__repr__() for d in good[name] ^ mended[name]}
+            allowed = 1 if name == which[0] and name not in ("ledger", "code_buckets") else 0
+            # totals without a mark, and marks, get another time; a look-up loses who imported it: but only what was damaged
+            assert len(touched) <= allowed, f"{name}: {touched}"
+
+
+LOST = {
+    "a code that is gone": lambda codes: codes.__setitem__(3, None),
+    "a code twice": lambda codes: codes.__setitem__(3, codes[4]),
+    "a code that a user has": lambda codes: codes.__setitem__(0, "WHOLLY-OTHER"),
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_a_lost_code_is_found_and_reconcile_does_not_make_one_up(quiet, what):
+    def change(d):
+        LOST[what](d["codes"])
+
+    coupon = quiet.coupons[0]
+    with Damaged(quiet.database, coupon, ("code_buckets", {"_id.b": 0}), change):
+        text = quiet.verify(status=1)
+        assert f"{coupon}: codes slot " in text or "|code" in text or "code: expected" in text, text
+        before = quiet.database.code_buckets.find_one({"_id": {"c": coupon, "b": 0}})
+        quiet.run(coupon)
+        assert quiet.database.code_buckets.find_one({"_id": {"c": coupon, "b": 0}}) == before
+    quiet.verify()
+
+
+@pytest.mark.parametrize("change, fault", [(None, "missing"), (member(n=77), "different")], ids=["gone", "of another slot"])
+def test_the_directory_of_the_service_is_mended(quiet, change, fault):
+    coupon = quiet.coupons[1]
+    entry = quiet.database.codes.find_one({"_id.c": "-", "o": coupon})
+    with Damaged(quiet.database, "-", ("codes", {"_id": entry["_id"]}), change):
+        quiet.verify(status=1)
+        done, said = quiet.run("--apply", coupon)
+        assert (done.returncode, said) == (0, {("codes", fault): 1}), done.stdout
+        quiet.verify()
+        assert quiet.database.codes.find_one({"_id": entry["_id"]})["o"] == coupon
+
+
+def test_a_directory_that_names_another_coupon_is_left_to_a_person(quiet):
+    coupon = quiet.coupons[1]
+    with Damaged(quiet.database, "-", ("codes", {"o": coupon}), member(o="other")):
+        assert "expected this coupon, found coupon other" in quiet.verify(status=1)
+        done, said = quiet.run("--apply", coupon)
+        assert done.returncode == 1 and "cannot be mended" in done.stdout and said == {}, done.stdout
+
+
+# ---- everything at once ----
+
+def essence(database, coupons):
+    """What the views say, without the times at which marks were written and who drafted a look-up."""
+    out = {name: {repr(d["_id"]): d for d in database[name].find()} for name in VIEWS}
+    for d in (*out["marks"].values(), *out["codes"].values()):
+        for loose in ("time", "w", "j", "r"):
+            d.pop(loose, None)
+    # the emptied views of erased users, the versions of who came back and the aliases of jobs are not in the ledger
+    out["users"] = {k: d for k, d in out["users"].items() if d["view"].get("alias") or "job:" in d["_id"]["u"]}
+    for d in out["users"].values():
+        d["view"].pop("version", None)
+        if "job:" in d["_id"]["u"]:
+            d["view"].pop("alias", None)
+    return out
+
+
+@pytest.mark.parametrize("parts", [[], ["--parts=3"]], ids=["whole", "in parts"])
+def test_all_views_are_rebuilt_from_nothing(quiet, parts):
+    before = essence(quiet.database, quiet.coupons)
+    for name in VIEWS:
+        quiet.database[name].drop()
+    done, said = quiet.run(*parts)
+    assert done.returncode == 1 and all(fault == "missing" for _, fault in said) and {k for k, _ in said} == set(VIEWS), done.stdout
+    assert not any(quiet.database[name].count_documents({}) for name in VIEWS)
+    done, again = quiet.run("--apply", *parts)
+    assert done.returncode == 0 and again == said, done.stdout
+    quiet.verify()
+    done, said = quiet.run(*parts)
+    assert (done.returncode, said) == (0, {}), done.stdout
+    after = essence(quiet.database, quiet.coupons)
+    for name in VIEWS:
+        assert after[name] == before[name], name
+
+
+def test_a_ledger_restored_into_an_empty_database(quiet):
+    """Beside the ledger and the codes there is nothing: another database of the same server stands for another cluster."""
+    other = quiet.stack.mongo["restored"]
+    for name in ("ledger", "code_buckets"):
+        other[name].insert_many(list(quiet.database[name].find()))
+    config = quiet.stack.var / "restored.ini"
+    config.write_text("[mongodb]\ndatabase = restored\n")
+    uri = (quiet.stack.var / "run" / "mongodb_uri").read_text().strip()
+
+    def couponctl(*arguments):
+        return quiet.stack.couponctl(*arguments, "--config", config, "--mongodb", uri)
+
+    done = couponctl("verify")
+    assert done.returncode == 1 and "look-up: expected one, found none" in done.stdout, done.stdout
+    done = couponctl("reconcile", "--apply")
+    assert done.returncode == 0, done.stdout
+    done = couponctl("verify")
+    assert done.returncode == 0, done.stdout
+    assert other.users.count_documents({}) and other.totals.count_documents({}) and other.marks.count_documents({})
+    quiet.stack.mongo.drop_database("restored")
+
+
+def test_many_kinds_of_damage_at_once(quiet):
+    coupon, db = quiet.coupons[0], quiet.database
+    db.users.update_many({"_id.c": coupon}, {"$inc": {"view.total": 3}})
+    db.buckets.delete_many({"_id.c": coupon})
+    db.totals.update_many({"_id.c": coupon}, {"$inc": {"redeemed": 1}})
+    db.codes.delete_many({"_id.c": coupon})
+    db.coupons.delete_one({"_id": coupon})
+    done, said = quiet.run("--apply")
+    assert done.returncode == 0 and said["buckets", "missing"] == 2 and said["codes", "missing"] == 70, done.stdout
+    quiet.verify()
+
+
+def test_views_of_no_ledger_go_only_when_they_are_named(quiet):
+    quiet.database.users.insert_one({"_id": {"c": "orphan", "u": "a"}, "view": {"seq": 3}})
+    assert "orphan" in quiet.verify(status=1)
+    done, _ = quiet.run("--apply")
+    assert "orphan: it has views, but no ledger" in done.stdout and quiet.database.users.count_documents({"_id.c": "orphan"}) == 1
+    done, _ = quiet.run("--apply", "orphan")
+    assert quiet.database.users.count_documents({"_id.c": "orphan"}) == 0, done.stdout
+    quiet.verify()
+
+
+def test_a_broken_ledger_is_not_believed(quiet):
+    coupon = quiet.coupons[0]
+    with Damaged(quiet.database, coupon, ("ledger", {"_id.seq": 9}), GONE):
+        before = quiet.image()
+        done, _ = quiet.run("--apply", coupon)
+        assert done.returncode == 1 and "broken" in done.stdout, done.stdout
+        assert quiet.image() == before
+    quiet.verify()
+
+
+# ---- while the service runs (last: it is started again) ----
+
+def test_while_the_service_runs_only_online_is_done_and_does_no_harm(quiet):
+    stack, coupon = quiet.stack, quiet.coupons[0]
+    users = quiet.database.users
+    stack.start()
+    done, _ = quiet.run("--apply")
+    assert done.returncode == 1 and "the service is running" in done.stdout, done.stdout
+    users.update_one({"_id": {"c": coupon, "u": "a"}}, {"$inc": {"view.total": 1}})
+    users.delete_one({"_id": {"c": coupon, "u": "b"}})
+    busy = stack.coupon(slots=3000, cap={"total": 3000})
+    stop, errors = threading.Event(), []
+
+    def load(worker):
+        way, n = stack.client("storefront"), 0
+        try:
+            while not stop.is_set():
+                way.take(busy, f"u-{worker}-{n}").expect(201)
+                n += 1
+                if n == 700:
+                    return
+        except AssertionError as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=load, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    try:
+        done, said = quiet.run("--online")
+        assert (done.returncode, said) == (1, {("users", "different"): 1, ("users", "missing"): 1}), done.stdout
+        done, said = quiet.run("--online", "--apply")
+        assert (done.returncode, said) == (0, {("users", "different"): 1, ("users", "missing"): 1}), done.stdout
+        for _ in range(5):
+            done, said = quiet.run("--online", "--apply", busy)
+            assert (done.returncode, said) == (0, {}), done.stdout
+            stack.verify(busy)
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+    assert not errors, errors[0]
+    stack.verify()
