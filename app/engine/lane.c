@@ -500,6 +500,19 @@ static enum store_status find_due_buckets(struct lane *l, struct store *s, int64
     return status == STORE_OK ? cache_due_of_window(l, s, at_ms) : status;
 }
 
+/* The earliest end after at_ms among u's redemptions that is before next_ms, else next_ms (0: none): u's view tells only the
+ * earliest of all, which is being dealt with. */
+static int64_t later_due(const struct use *u, int64_t at_ms, int64_t next_ms)
+{
+    for (size_t i = 0; i < u->count; i++) {
+        int64_t due_ms = redemption_due(&u->redemptions[i]);
+
+        if (due_ms > at_ms && (!next_ms || due_ms < next_ms))
+            next_ms = due_ms;
+    }
+    return next_ms;
+}
+
 static enum store_status find_due_users(struct lane *l, struct store *s, int64_t at_ms, struct arena *a,
                                         const char ***users, size_t *count, int64_t *next_due_ms, bool *more)
 {
@@ -512,8 +525,10 @@ static enum store_status find_due_users(struct lane *l, struct store *s, int64_t
     if (status != STORE_OK)
         return status;
     *users = arena_array(a, read + HASH_COUNT(l->users) + 1, sizeof **users);
-    for (size_t i = 0; i < read; i++)
+    for (size_t i = 0; i < read; i++) {
         (*users)[(*count)++] = uses[i]->user;
+        *next_due_ms = later_due(uses[i], at_ms, *next_due_ms);
+    }
     HASH_ITER(hh, l->users, wu, next)
         if (!wu->state || (use_due(wu->state) && use_due(wu->state) <= at_ms))
             (*users)[(*count)++] = arena_strdup(a, wu->user);

@@ -189,3 +189,17 @@ def test_workers_are_killed_while_coupons_without_slots_are_taken_and_returned(s
             assert held[entry["alias"]] <= 30 and sum(held.values()) <= (300 if policy == "approximate" else 10**9), entry
         elif entry["kind"] in ("cancel", "expire", "reverse") and (not entry.get("from") or entry["kind"] == "reverse"):
             held[entry["alias"]] -= 1
+
+
+@pytest.mark.parametrize("policy", ["exact", "approximate"])
+def test_each_of_one_user_s_holds_ends_at_its_own_second(stack, policy):
+    coupon = stack.coupon(slots=3) if policy == "exact" else slotless(stack, policy, total=3)
+    stack.patch(coupon, {"cap": {"per_user": 3}})
+    door = stack.direct(0)
+    holds = [door.take(coupon, "holder", state="reserved", reserve_s=s).ok(201) for s in (3, 1, 2)]
+    for number, hold in enumerate(sorted(holds, key=lambda h: h["reserved_until"])):
+        door.take(coupon, f"early-{number}").problem("sold_out")
+        time.sleep(max(0, monotonic_of(hold["reserved_until"]) - time.monotonic()) + 0.01)
+        door.take(coupon, f"next-{number}").expect(201)
+        assert door.get(f"/coupons/{coupon}/users/holder").ok()["total"] == 2 - number
+    assert stack.counts(coupon)["taken_total"] == 3
