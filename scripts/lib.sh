@@ -15,6 +15,7 @@ LOG=$COUPONS_VAR/log
 KEYS=$COUPONS_VAR/keys
 CACHE=${COUPONS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/coupons}
 BUILD=$ROOT/build
+CHART=/usr/share/javascript/chart.js/chart.min.js # of the dashboard
 
 say() { printf '%s\n' "$*"; }
 warn() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
@@ -40,11 +41,15 @@ packages_missing() {
     done
     [ -e /usr/include/uthash.h ] || say uthash-dev
     [ -e /usr/include/stdlib.h ] || say libc6-dev
+    [ -e "$CHART" ] || say libjs-chart.js
     if [ "$1" = test ] || ! have mongod; then
         python3 -c 'import venv, ensurepip' 2> /dev/null || printf '%s\n' python3 python3-venv
     fi
     if [ "$1" = test ]; then
         pkg-config --exists cmocka 2> /dev/null || say libcmocka-dev
+        for pair in chromium:chromium chromedriver:chromium-driver; do
+            have "${pair%%:*}" || say "${pair#*:}"
+        done
     fi
 }
 
