@@ -114,6 +114,7 @@ void replay_free(struct replay *r)
     }
     buf_free(&r->scratch);
     arena_free(&r->arena);
+    free(r->erased_later);
     free(r);
 }
 
@@ -390,7 +391,7 @@ static void replay_range(struct replay *r, const struct batch *b, const struct e
 
 /* ---- entries: users ---- */
 
-static void note_name(struct replay *r, struct user *u, const struct entry *e)
+static void note_name(struct replay *r, struct user *u, const struct entry *e, int64_t seq)
 {
     if (u->standing.touched == 0)
         u->maybe_back = r->erasures > 0;
@@ -399,7 +400,7 @@ static void note_name(struct replay *r, struct user *u, const struct entry *e)
         return;
     }
     u->nameless = u->nameless || !e->user;
-    u->named = u->named || e->user;
+    u->named_seq = e->user ? seq : u->named_seq;
     if (!u->use.user && e->user)
         u->use.user = arena_strdup(&r->arena, e->user);
 }
@@ -411,7 +412,7 @@ static void replay_user(struct replay *r, const struct batch *b, const struct en
 
     if (!u)
         return;
-    note_name(r, u, e);
+    note_name(r, u, e, b->head.seq);
     check_user(r, u, b, e);
     mine.order = arena_strdup(&r->arena, e->order);
     mine.metadata = arena_strdup(&r->arena, e->metadata);
@@ -644,6 +645,45 @@ void replay_batch(struct replay *r, const struct batch *b)
     r->head = b->head;
 }
 
+/* ---- users who are erased meanwhile ---- */
+
+void replay_peek(struct replay *r, const struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        struct user *u = NULL;
+
+        if (b->entries[i].kind != ENTRY_ERASE)
+            continue;
+        HASH_FIND_STR(r->users, b->entries[i].alias, u);
+        if (u)
+            u->erased_later = true;
+        if (r->erased_later_count == r->erased_later_capacity) {
+            size_t capacity = r->erased_later_capacity ? 2 * r->erased_later_capacity : 16;
+
+            r->erased_later = realloc(r->erased_later, capacity * sizeof *r->erased_later);
+            if (!r->erased_later)
+                abort();
+            r->erased_later_capacity = capacity;
+        }
+        r->erased_later[r->erased_later_count++] = replay_hash(b->entries[i].alias);
+    }
+}
+
+static bool is_erased_later(const struct replay *r, uint64_t owner)
+{
+    for (size_t i = 0; i < r->erased_later_count; i++)
+        if (r->erased_later[i] == owner)
+            return true;
+    return false;
+}
+
+void replay_look_again(struct replay *r, name_stays_fn *stays, void *context)
+{
+    for (struct user *u = r->users; u; u = u->hh.next)
+        if (u->erased_seq && u->named_seq && !stays(context, u->key, u->named_seq))
+            u->named_seq = 0;
+}
+
 /* ---- the end ---- */
 
 static void check_standing(struct replay *r, const struct standing *s, const char *what, const char *where)
@@ -665,9 +705,9 @@ static void check_erased(struct replay *r, const struct user *u)
     char where[WHERE_SIZE];
 
     snprintf(where, sizeof where, "alias %s", u->key);
-    if (u->nameless && !u->erased_seq)
+    if (u->nameless && !u->erased_seq && !u->erased_later)
         replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
-    if (u->erased_seq && u->named)
+    if (u->erased_seq && u->named_seq)
         replay_drift(r, "ledger", where, "user", "no name: erased", "one");
     if (u->erased_seq && u->standing.stored && u->erased_seq <= r->views_mark)
         replay_drift(r, "users", replay_user_place(where, u, u->view->user), "view", "none: erased", "one");
@@ -700,7 +740,7 @@ static void end_slots(struct replay *r, const struct shelf *s)
         bool taken = slot->state != SLOT_FREE && slot->state != SLOT_RETIRED;
 
         snprintf(where, sizeof where, "slot %" PRId64, n);
-        if (taken && !slot->user && !(s->forgotten >> i & 1))
+        if (taken && !slot->user && !(s->forgotten >> i & 1) && !is_erased_later(r, s->owners[i]))
             replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
         /* what is over may have been cleaned up */
         if (coded && slot->state != SLOT_RETIRED && n < r->codes_next_n && !(s->codes && s->codes[i]))

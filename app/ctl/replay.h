@@ -68,6 +68,12 @@ void replay_codes_until(struct replay *r, int64_t next_n);
 void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS]);
 
 void replay_batch(struct replay *r, const struct batch *b);
+/* Users may be erased while the ledger is read, by batches after the last one told: what follows it is peeked at, so that
+ * names which are gone by now are not missed. */
+void replay_peek(struct replay *r, const struct batch *b);
+/* And of those whose names still stood there when they were read: does the batch at seq still have one of this alias? */
+typedef bool name_stays_fn(void *context, const char *alias, int64_t seq);
+void replay_look_again(struct replay *r, name_stays_fn *stays, void *context);
 void replay_end(struct replay *r);
 
 struct replay_sums {

@@ -38,7 +38,9 @@ struct user {
     struct use use;
     const struct use *view;
     int64_t erased_seq;  /* of the batch that erased the user; 0: none */
-    bool nameless, named; /* the ledger has entries of it without its name; with it */
+    bool nameless;       /* the ledger has entries of it without its name */
+    int64_t named_seq;   /* the last batch with its name; 0: none has it */
+    bool erased_later;   /* by a batch after the last one told */
     bool maybe_back;     /* somebody was erased before it began: this may be the same person, whose version went on */
     UT_hash_handle hh;
 };
@@ -99,6 +101,8 @@ struct replay {
     struct user *users;
     struct shelf *shelves;
     struct odd_view *odd_views;
+    uint64_t *erased_later; /* hashes of the aliases: few, as they come while a part is read */
+    size_t erased_later_count, erased_later_capacity;
     struct standing *touched_users, *touched_shelves; /* by the batch at hand */
     int64_t views_mark, totals_mark;
     struct {

@@ -13,6 +13,8 @@
 #define PAGE_BUCKETS 200
 #define TRIES 8 /* of one read */
 #define PAUSE_FIRST_MS 50
+#define LOOKS 5 /* for a name that is about to go */
+#define LOOK_PAUSE_MS 200
 
 bool scan_again(enum store_status status, int *tries)
 {
@@ -194,6 +196,55 @@ static enum store_status read_ledger(struct scan *v, struct replay *r, int64_t l
     return s;
 }
 
+/* Who was erased while the ledger was read. */
+static enum store_status peek(struct scan *v, struct replay *r, int64_t lane, int64_t after)
+{
+    struct batch *batches[PAGE_BATCHES];
+    enum store_status s;
+    size_t count;
+
+    do {
+        int tries = 0;
+
+        count = 0;
+        do
+            s = v->db.door->ops->ledger(v->db.door, v->coupon, lane, after, PAGE_BATCHES, batches, &count);
+        while (scan_again(s, &tries));
+        for (size_t i = 0; i < count; i++) {
+            after = batches[i]->head.seq;
+            replay_peek(r, batches[i]);
+            batch_free(batches[i]);
+        }
+    } while (s == STORE_OK && count == PAGE_BATCHES);
+    return s;
+}
+
+struct at_lane {
+    struct scan *scan;
+    int64_t lane;
+};
+
+/* An erasure empties the names right after it was appended: they are given a moment. */
+static bool name_stays(void *context, const char *alias, int64_t seq)
+{
+    const struct at_lane *at = context;
+    bool stays = true;
+
+    for (int look = 0; look < LOOKS && stays; look++) {
+        struct batch *b = NULL;
+
+        if (look)
+            nanosleep(&(struct timespec){0, LOOK_PAUSE_MS * 1000000}, NULL);
+        if (mongo_ledger_at(at->scan->db.door, at->scan->coupon, at->lane, seq, &b) != STORE_OK)
+            continue;
+        stays = false;
+        for (size_t i = 0; i < b->count; i++)
+            stays = stays || (b->entries[i].user && strcmp(b->entries[i].alias, alias) == 0);
+        batch_free(b);
+    }
+    return stays;
+}
+
 /* A mark by which totals can be judged, or where they are to be rebuilt whole. */
 static int64_t totals_seq(const struct stored_mark *mark, const struct head *tail, bool rebuild)
 {
@@ -230,7 +281,12 @@ enum store_status scan_part(struct scan *v, int64_t lane, struct replay_part par
     if (s != STORE_OK)
         return s;
     replay_marks(r, views.is_there && !views.readable ? -1 : views.mark.seq, totals_seq(&totals, &tail, rebuild));
-    return read_ledger(v, r, lane, tail.seq);
+    s = read_ledger(v, r, lane, tail.seq);
+    if (s == STORE_OK)
+        s = peek(v, r, lane, tail.seq);
+    if (s == STORE_OK)
+        replay_look_again(r, name_stays, &(struct at_lane){v, lane});
+    return s;
 }
 
 unsigned scan_parts(const struct scan *v, const struct head *tail)

@@ -1057,6 +1057,38 @@ static void a_name_that_an_erasure_left_is_found(void **state)
     expect_only("|user|no name: erased|one");
 }
 
+static bool is_gone(void *context, const char *alias, int64_t seq)
+{
+    (void)context;
+    (void)alias;
+    return seq == 0;
+}
+
+static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
+{
+    size_t until = w.count;
+    struct replay *r;
+
+    (void)state;
+    erase(3, true);
+    r = replay_new(0, (struct replay_part){0, 1, 0}, note, NULL);
+    replay_marks(r, 0, 0);
+    for (size_t i = 0; i < until; i++)
+        replay_batch(r, w.ledger[i]);
+    replay_peek(r, w.ledger[until]);
+    replay_end(r);
+    replay_free(r);
+    assert_string_equal(found, "");
+    erase(4, false);
+    r = replay_new(0, (struct replay_part){0, 1, 0}, note, NULL);
+    for (size_t i = 0; i < w.count; i++)
+        replay_batch(r, w.ledger[i]);
+    replay_look_again(r, is_gone, NULL);
+    replay_end(r);
+    replay_free(r);
+    assert_string_equal(found, "");
+}
+
 static void a_name_that_is_gone_without_an_erasure_is_found(void **state)
 {
     (void)state;
@@ -1510,6 +1542,7 @@ int main(void)
         TEST(a_step_of_a_job_made_twice_is_found),
         TEST(an_alias_that_lives_on_after_its_erasure_is_found),
         TEST(a_name_that_an_erasure_left_is_found),
+        TEST(names_that_go_while_the_ledger_is_read_are_not_missed),
         TEST(a_name_that_is_gone_without_an_erasure_is_found),
         TEST(an_erasure_that_left_something_standing_is_found),
         TEST(a_view_that_outlives_an_erasure_is_found),
