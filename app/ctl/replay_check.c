@@ -383,6 +383,15 @@ static bool is_event(const struct entry *e)
     return e->kind == ENTRY_LOW_STOCK || e->kind == ENTRY_SOLD_OUT || e->kind == ENTRY_REPLENISH;
 }
 
+/* Free slots at which the stock is low; -1: never. Imported codes cannot be replenished: below that they are low, too. */
+static int64_t low_at(const struct coupon *c)
+{
+    int64_t low = c->low_stock != COUPON_NULL ? c->low_stock : -1;
+    bool said = c->codes.source == CODES_IMPORTED && c->replenish.below != COUPON_NULL;
+
+    return said && c->replenish.below > low ? c->replenish.below - 1 : low;
+}
+
 /* h: the totals after the batch without its events; most_free: the most that were free at any time in it. -1: not due; else
  * the count that the event carries. */
 static int64_t event_due(enum entry_kind kind, const struct coupon *c, const struct head *h, int64_t most_free)
@@ -392,7 +401,7 @@ static int64_t event_due(enum entry_kind kind, const struct coupon *c, const str
     if (!c || c->state == COUPON_DELETED || c->cap.policy != CAP_EXACT)
         return -1;
     if (kind == ENTRY_LOW_STOCK)
-        return c->low_stock != COUPON_NULL && !h->low_stock && most_free > c->low_stock && left <= c->low_stock ? left : -1;
+        return !h->low_stock && most_free > low_at(c) && left <= low_at(c) ? left : -1;
     if (kind == ENTRY_SOLD_OUT)
         return !h->sold_out && most_free > 0 && left <= 0 ? 0 : -1;
     if (c->state != COUPON_ACTIVE || c->codes.source == CODES_IMPORTED || c->replenish.below == COUPON_NULL ||
