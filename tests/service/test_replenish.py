@@ -1,0 +1,131 @@
+"""Refill before empty: slots are added once, whoever sees it first; the events stand in the ledger exactly once."""
+import itertools
+
+import pytest
+
+from ledger import Told
+from stack import wait_until
+from swarm import Swarm, by_code, swarm, take
+
+EVENTS = ("low_stock", "sold_out", "replenish")
+
+
+def events(stack, coupon):
+    """The events of the ledger in their order, with their counts."""
+    return [(entry["kind"], entry.get("count")) for batch in Told(stack, coupon).batches for entry in batch["entries"]
+            if entry["kind"] in EVENTS]
+
+
+def generated(stack, coupon):
+    """How many slots each job made, in the order of the ledger."""
+    jobs = {}
+    for batch in Told(stack, coupon).batches:
+        for entry in batch["entries"]:
+            if entry["kind"] == "generate":
+                jobs[entry["job"]] = jobs.get(entry["job"], 0) + entry["count"]
+    return list(jobs.values())
+
+
+def filled(stack, slots, **members):
+    """A coupon that has its slots before it becomes active: so it is not refilled from the start."""
+    coupon = stack.coupon(state="draft", **members)
+    stack.generate(coupon, slots)
+    stack.patch(coupon, {"state": "active"})
+    return coupon
+
+
+def jobs_of(stack, coupon):
+    return stack.client("ops").get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"]
+
+
+def test_low_stock_and_sold_out_stand_in_the_ledger_once(stack, storefront):
+    coupon = stack.coupon(slots=20, cap={"total": 40, "per_user": 100}, low_stock=5)
+    calls = swarm([stack.way()], (take(coupon, f"u-{i}", f"k-{i}") for i in range(30)), 8)
+    assert by_code(calls) == {"201": 20, "sold_out": 10}, by_code(calls)
+    told = events(stack, coupon)
+    assert [kind for kind, _ in told] == ["low_stock", "sold_out"] and told[0][1] <= 5, told
+    first = storefront.get(f"/coupons/{coupon}/redemptions?user=u-0").ok()["items"] or \
+        storefront.get(f"/coupons/{coupon}/redemptions").ok()["items"]
+    storefront.post(f"/coupons/{coupon}/redemptions/{first[0]['id']}/reverse").expect(200)
+    storefront.take(coupon, "again").expect(201)
+    assert len(events(stack, coupon)) == 2, "not again before slots were added"
+    stack.generate(coupon, 10)
+    swarm([stack.way()], (take(coupon, f"v-{i}", f"l-{i}") for i in range(15)), 8)
+    assert [kind for kind, _ in events(stack, coupon)] == ["low_stock", "sold_out"] * 2
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("codes", [{"source": "none"}, {"source": "generated"}], ids=["slots", "codes"])
+def test_four_clients_over_two_workers_are_refilled_up_to_the_cap(stack, codes):
+    """Every refill is asked for once and made once, though two workers decide and four clients race."""
+    coupon = stack.coupon(cap={"total": 1000, "per_user": 1}, codes=codes, low_stock=10, replenish={"below": 200, "add": 250})
+
+    def calls(client):
+        return (take(coupon, f"u-{client}-{i}", f"k-{i}") for i in itertools.count())
+
+    crowds = [Swarm([way], calls(client), 2) for client, way in enumerate(stack.ways() * 2)]
+    for crowd in crowds:
+        crowd.start()
+    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 1000, 60)
+    answered = [call for crowd in crowds for call in crowd.end()]
+    assert by_code(answered)["201"] == 1000, by_code(answered)
+    wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
+    told = events(stack, coupon)
+    wanted = [count for kind, count in told if kind == "replenish"]
+    assert wanted == [250, 500, 750, 1000], told
+    assert generated(stack, coupon) == [250] * 4, generated(stack, coupon)
+    assert len(jobs_of(stack, coupon)) == 4, jobs_of(stack, coupon)
+    counts = stack.counts(coupon)
+    assert (counts["slots"], counts["free"], counts["redeemed"]) == (1000, 0, 1000), counts
+    for kind in ("low_stock", "sold_out"):
+        raised = [i for i, (seen, _) in enumerate(told) if seen == kind]
+        assert len(raised) <= 4, told  # at most once per filling, and in its course
+        assert all("replenish" in [seen for seen, _ in told[a:b]] for a, b in zip(raised, raised[1:])), told
+    assert told[-1][0] == "sold_out", told
+    stack.verify(coupon)
+
+
+def test_a_refill_that_was_asked_for_while_the_reporter_was_dead_comes_when_it_is_back(stack, storefront):
+    coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
+    stack.kill("reporter")
+    for i in range(7):
+        storefront.take(coupon, f"u-{i}").expect(201)
+    stack.kill("reporter")
+    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 30)
+    assert events(stack, coupon) == [("replenish", 30)]
+    assert generated(stack, coupon) == [10, 20]
+    stack.verify(coupon)
+
+
+def test_an_old_wish_for_slots_is_not_answered_again(stack, ops, storefront):
+    """The reporter reads the ledger from its beginning, its jobs being forgotten: nothing is added a second time."""
+    coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
+    for i in range(7):
+        storefront.take(coupon, f"u-{i}").expect(201)
+    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 30)
+    wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
+    ops.post(f"/coupons/{coupon}/slots/retire", {"count": 15}, idempotency_key="less").expect(202)
+    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 15)
+    wait_until("the reporter to have read all", lambda: (mark := stack.database["marks"].find_one(
+        {"_id.c": coupon, "_id.kind": "totals"})) and mark["seq"] == stack.counts(coupon)["seq"])
+    stack.database["jobs"].delete_many({"coupon": coupon})
+    stack.database["totals"].delete_many({"_id.c": coupon})
+    stack.database["marks"].delete_many({"_id.c": coupon, "_id.kind": "totals"})
+    stack.kill("reporter")
+    storefront.take(coupon, "later").expect(201)
+    job = wait_until("the old wish", lambda: [j for j in jobs_of(stack, coupon) if j["state"] == "done"])
+    assert [j["done"] for j in job] == [0] or [j["result"] for j in job] == [{"generated": 0}], job
+    assert stack.counts(coupon)["slots"] == 15
+    stack.verify(coupon)
+
+
+def test_an_imported_list_raises_the_event_and_is_not_refilled(stack, storefront):
+    coupon = stack.coupon(cap={"total": None, "per_user": 100}, codes={"source": "imported"}, low_stock=2,
+                          replenish={"below": 5, "add": 20})
+    stack.import_codes(coupon, [f"CODE-{i}" for i in range(7)])
+    for i in range(7):
+        storefront.take(coupon, f"u-{i}").expect(201)
+    storefront.take(coupon, "u-late").problem("sold_out")
+    assert events(stack, coupon) == [("low_stock", 4), ("sold_out", None)]
+    assert [job["kind"] for job in jobs_of(stack, coupon)] == ["import"]
+    stack.verify(coupon)
