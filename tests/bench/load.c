@@ -2,9 +2,11 @@
  * tests/bench/load.c -- a closed-loop HTTP/1.1 load generator that counts what was accepted and what was refused.
  *
  * Usage   load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] [--seed X]
- *              [--coupons M] --path PATH
+ *              [--coupons M] [--state STATE] [--pairs] --path PATH
  * Request POST PATH with {"user": ...} and an Idempotency-Key; user and key are distinct for every request of a seed and in
  *         random order. An '@' in PATH becomes the request's number modulo M. --get sends neither body nor key
+ * State   --state adds "state" to the body. --pairs holds (state reserved) and then redeems what it was given: the two count as
+ *         one request, which is accepted when the second is
  * Rate    replies that came between warm-up and end; `all_*` counts every reply, warm-up and last ones included, so that the
  *         caller can compare it with the stock. Every request is waited for (30 s at most)
  * Prints  one JSON object. Exit 1 when a reply was neither 2xx nor 409, or a connection broke in the middle of one
@@ -34,6 +36,7 @@
 struct connection {
     int fd;
     bool waiting; /* a request is out */
+    bool second;  /* of a pair */
     size_t reply_len;
     int64_t sent_us;
     char reply[REPLY_MAX + 1];
@@ -43,8 +46,8 @@ static struct {
     int port, connections, coupons;
     double seconds, warmup;
     int64_t requests;
-    bool get;
-    const char *key, *path;
+    bool get, pairs;
+    const char *key, *path, *state;
     uint64_t seed;
 } option = {.connections = 16, .coupons = 1, .path = "/", .key = ""};
 
@@ -103,27 +106,17 @@ static void reopen(struct connection *c)
     open_connection(c);
 }
 
-static size_t write_request(char *out, int64_t number)
+static void write_path(char *out, size_t size, int64_t number)
 {
-    char path[256];
     const char *at = strchr(option.path, '@');
     if (at)
-        snprintf(path, sizeof path, "%.*s%d%s", (int)(at - option.path), option.path,
-                 (int)(number % option.coupons), at + 1);
+        snprintf(out, size, "%.*s%d%s", (int)(at - option.path), option.path, (int)(number % option.coupons), at + 1);
     else
-        snprintf(path, sizeof path, "%s", option.path);
-    int n;
-    if (option.get) {
-        n = snprintf(out, REQUEST_MAX, "GET %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n\r\n", path, option.key);
-    } else {
-        char id[24], body[64];
-        snprintf(id, sizeof id, "%016llx", (unsigned long long)scatter(option.seed + (uint64_t)number));
-        int body_len = snprintf(body, sizeof body, "{\"user\":\"u-%s\"}", id);
-        n = snprintf(out, REQUEST_MAX,
-                     "POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
-                     "Idempotency-Key: k-%s\r\nContent-Length: %d\r\n\r\n%s",
-                     path, option.key, id, body_len, body);
-    }
+        snprintf(out, size, "%s", option.path);
+}
+
+static size_t written(int n)
+{
     if (n < 0 || n >= REQUEST_MAX) {
         fprintf(stderr, "load: the path or the key is too long\n");
         exit(2);
@@ -131,9 +124,59 @@ static size_t write_request(char *out, int64_t number)
     return (size_t)n;
 }
 
+static size_t write_post(char *out, const char *path, const char *key, const char *body)
+{
+    return written(snprintf(out, REQUEST_MAX,
+                            "POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
+                            "Idempotency-Key: %s\r\nContent-Length: %zu\r\n\r\n%s",
+                            path, option.key, key, strlen(body), body));
+}
+
+static size_t write_request(char *out, int64_t number)
+{
+    char path[256], key[24], body[128];
+    write_path(path, sizeof path, number);
+    if (option.get)
+        return written(snprintf(out, REQUEST_MAX, "GET %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n\r\n", path,
+                                option.key));
+    unsigned long long id = (unsigned long long)scatter(option.seed + (uint64_t)number);
+    snprintf(key, sizeof key, "k-%016llx", id);
+    snprintf(body, sizeof body, option.state ? "{\"user\":\"u-%016llx\",\"state\":\"%s\"}" : "{\"user\":\"u-%016llx\"}", id,
+             option.state);
+    return write_post(out, path, key, body);
+}
+
+/* The redemption of the redemption that the reply tells of. */
+static size_t write_second(char *out, const struct connection *c)
+{
+    static const char member[] = "\"id\":\"";
+    char path[256], key[64];
+    const char *id = strstr(c->reply, member), *end = id ? strchr(id + sizeof member - 1, '"') : NULL;
+    if (!end || end - id > 48) {
+        fprintf(stderr, "load: no id in a reply:\n%.*s\n", 1500, c->reply);
+        exit(2);
+    }
+    int len = (int)(end - id - (long)sizeof member + 1);
+    id += sizeof member - 1;
+    snprintf(path, sizeof path, "%s/%.*s/redeem", option.path, len, id);
+    snprintf(key, sizeof key, "r-%.*s", len, id);
+    return write_post(out, path, key, "{}");
+}
+
 static bool more_to_send(int64_t now)
 {
     return option.requests ? seen.sent < option.requests : now < seen.to_us;
+}
+
+static void send_all(struct connection *c, const char *request, size_t len)
+{
+    /* a fresh or idle connection's send buffer takes these few hundred bytes whole */
+    if (send(c->fd, request, len, MSG_NOSIGNAL) != (ssize_t)len) {
+        reopen(c);
+        if (send(c->fd, request, len, MSG_NOSIGNAL) != (ssize_t)len)
+            die("send");
+    }
+    c->waiting = true;
 }
 
 static void send_next(struct connection *c, int64_t now)
@@ -143,13 +186,8 @@ static void send_next(struct connection *c, int64_t now)
     char request[REQUEST_MAX];
     size_t len = write_request(request, seen.sent);
     c->sent_us = now;
-    /* a fresh or idle connection's send buffer takes these few hundred bytes whole */
-    if (send(c->fd, request, len, MSG_NOSIGNAL) != (ssize_t)len) {
-        reopen(c);
-        if (send(c->fd, request, len, MSG_NOSIGNAL) != (ssize_t)len)
-            die("send");
-    }
-    c->waiting = true;
+    c->second = false;
+    send_all(c, request, len);
     seen.sent++;
 }
 
@@ -207,6 +245,19 @@ static void count_reply(const struct connection *c, int64_t now)
     seen.latency[slot < LATENCY_BUCKETS ? slot : LATENCY_BUCKETS - 1]++;
 }
 
+/* After the first of a pair that was accepted. False: there is no second to send. */
+static bool send_second(struct connection *c)
+{
+    char request[REQUEST_MAX];
+    if (!option.pairs || c->second || c->reply[9] != '2')
+        return false;
+    size_t len = write_second(request, c);
+    c->second = true;
+    c->reply_len = 0;
+    send_all(c, request, len);
+    return true;
+}
+
 static void on_readable(struct connection *c, int64_t now)
 {
     ssize_t n = recv(c->fd, c->reply + c->reply_len, REPLY_MAX - c->reply_len, 0);
@@ -220,13 +271,15 @@ static void on_readable(struct connection *c, int64_t now)
     c->reply[c->reply_len] = '\0';
     if (!c->waiting || !reply_complete(c))
         return;
-    count_reply(c, now);
-    c->waiting = false;
     const char *connection = field(c->reply, "Connection");
     bool closing = connection && strncasecmp(connection, "close", 5) == 0;
-    c->reply_len = 0;
     if (closing)
         reopen(c);
+    if (send_second(c))
+        return;
+    count_reply(c, now);
+    c->waiting = false;
+    c->reply_len = 0;
     send_next(c, now);
 }
 
@@ -270,6 +323,7 @@ static void read_options(int argc, char **argv)
 {
     static const struct option names[] = {
         {"port", 1, NULL, 'p'},    {"connections", 1, NULL, 'c'}, {"seconds", 1, NULL, 's'}, {"requests", 1, NULL, 'n'},
+        {"state", 1, NULL, 't'},   {"pairs", 0, NULL, 'r'},
         {"warmup", 1, NULL, 'w'},  {"coupons", 1, NULL, 'm'},     {"get", 0, NULL, 'g'},     {"key", 1, NULL, 'k'},
         {"seed", 1, NULL, 'x'},    {"path", 1, NULL, 'u'},        {NULL, 0, NULL, 0}};
     for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -281,15 +335,17 @@ static void read_options(int argc, char **argv)
         case 'w': option.warmup = atof(optarg); break;
         case 'm': option.coupons = atoi(optarg); break;
         case 'g': option.get = true; break;
+        case 'r': option.pairs = true; option.state = "reserved"; break;
+        case 't': option.state = optarg; break;
         case 'k': option.key = optarg; break;
         case 'x': option.seed = strtoull(optarg, NULL, 10) << 32; break;
         case 'u': option.path = optarg; break;
         default: exit(2);
         }
     }
-    if (!option.port || option.connections < 1 || option.coupons < 1 || (option.seconds <= 0) == (option.requests <= 0)) {
+    if (!option.port || option.connections < 1 || option.coupons < 1 || (option.pairs && option.coupons > 1) || (option.seconds <= 0) == (option.requests <= 0)) {
         fprintf(stderr, "usage: load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] "
-                        "[--seed X] [--coupons M] --path PATH\n");
+                        "[--seed X] [--coupons M] [--state STATE] [--pairs] --path PATH\n");
         exit(2);
     }
 }
