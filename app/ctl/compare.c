@@ -181,7 +181,8 @@ void compare_use(const struct use *expected, const struct use *found, differ_fn 
     }
 }
 
-static void compare_slot(const struct bucket *expected, int i, const struct slot *found, differ_fn *differ, void *context)
+static void compare_slot(const struct bucket *expected, int i, const struct slot *found, differ_fn *differ,
+                         void *context)
 {
     const struct slot *slot = &expected->slots[i];
     char prefix[64] = "";

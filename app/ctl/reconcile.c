@@ -1,12 +1,13 @@
 /*
- * ctl/reconcile.c -- couponctl reconcile: writes the views as the ledger (and for look-ups the code buckets) says they are.
+ * ctl/reconcile.c -- couponctl reconcile: writes the views as the ledger (and for look-ups the code buckets) says they
+ * are.
  *
- * Order    lane by lane and part by part: superfluous views go, then the others are written; then the look-ups of codes;
- *          then the marks, so that one never says more than is there
- * Online   views are only written where still stands what was read, and those that the service is about to write are left
- *          to it; marks are its own. What a process holds in memory of a view that was wrong is not mended
- * Never    changes ledger or code buckets; believes a ledger whose chain is broken; moves the mark of totals forward, by which
- *          the reporter knows what it has yet to tell -- unless there is none
+ * Order    lane by lane and part by part: superfluous views go, then the others are written; then the look-ups of
+ *          codes; then the marks, so that one never says more than is there
+ * Online   views are only written where still stands what was read, and those that the service is about to write are
+ *          left to it; marks are its own. What a process holds in memory of a view that was wrong is not mended
+ * Never    changes ledger or code buckets; believes a ledger whose chain is broken; moves the mark of totals forward,
+ *          by which the reporter knows what it has yet to tell -- unless there is none
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +24,8 @@
 const struct argp_option ctl_reconcile_options[] = {
     {"apply", OPT_APPLY, NULL, 0, "Make the changes; without it they are only told", 0},
     {"online", OPT_ONLINE, NULL, 0, "Make them while the service runs: only what is safe then", 0},
-    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by size)", 0},
+    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by size)",
+     0},
     {0},
 };
 
@@ -99,7 +101,8 @@ static void tell_coupon(struct reconcile *v)
         for (int fault = 0; fault < FAULT_COUNT; fault++)
             tell_finding(v, (enum view_of)of, (enum fault)fault);
     if (v->broken) {
-        snprintf(text, sizeof text, "its ledger is broken (%" PRId64 " drifts, see couponctl verify): left alone", v->broken);
+        snprintf(text, sizeof text, "its ledger is broken (%" PRId64 " drifts, see couponctl verify): left alone",
+                 v->broken);
         say(v, text);
     } else if (!v->changes) {
         say(v, "nothing to change");
@@ -107,11 +110,13 @@ static void tell_coupon(struct reconcile *v)
         snprintf(text, sizeof text, "%" PRId64 " to change; --apply changes them", v->changes);
         say(v, text);
     } else {
-        snprintf(text, sizeof text, "%zu changed%s", v->done, v->done < v->sent ? "; the others changed meanwhile: look again" : "");
+        snprintf(text, sizeof text, "%zu changed%s", v->done,
+                 v->done < v->sent ? "; the others changed meanwhile: look again" : "");
         say(v, text);
     }
     if (v->lost) {
-        snprintf(text, sizeof text, "%" PRId64 " codes cannot be mended from what is stored: see couponctl verify", v->lost);
+        snprintf(text, sizeof text, "%" PRId64 " codes cannot be mended from what is stored: see couponctl verify",
+                 v->lost);
         say(v, text);
     }
     v->any_change = v->any_change || v->changes;
@@ -187,8 +192,8 @@ static void pass_drift(void *context, const struct drift *d)
     (void)d;
 }
 
-static enum store_status reconcile_part(struct reconcile *v, int64_t lane, struct replay_part part, struct coupon **definition,
-                                        struct head *tail)
+static enum store_status reconcile_part(struct reconcile *v, int64_t lane, struct replay_part part,
+                                        struct coupon **definition, struct head *tail)
 {
     struct replay *r = replay_new(lane, part, pass_drift, NULL);
     enum store_status s = scan_part(&v->scan, lane, part, !v->online, r);
@@ -231,10 +236,11 @@ static enum fault mark_fault(const struct stored_mark *m, int64_t tail, bool cat
 }
 
 /* Where views were written, the mark carries a time not before that. */
-static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const char *kind, int64_t tail, bool catch_up)
+static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const char *kind, int64_t tail,
+                                        bool catch_up)
 {
     struct stored_mark found;
-    struct store_time now;
+    struct store_time now = {0, 0};
     enum store_status s = scan_mark(&v->scan, lane, kind, &found);
     int tries = 0;
     char where[64];
@@ -259,9 +265,10 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     return v->status;
 }
 
-static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, struct coupon **definition, struct head *tail)
+static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, struct coupon **definition,
+                                        struct head *tail)
 {
-    struct head before;
+    struct head before = {.seq = 0};
     enum store_status s = scan_tail(&v->scan, lane, &before);
     unsigned parts = s == STORE_OK ? scan_parts(&v->scan, &before) : 0;
 
@@ -306,7 +313,8 @@ static void take_code(void *context, const struct code_finding *f)
 
 /* ---- one coupon ---- */
 
-/* Views of a coupon that has no ledger: if the ledger was lost, they are all there is, so they go only when it is named. */
+/* Views of a coupon that has no ledger: if the ledger was lost, they are all there is, so they go only when it is
+ * named. */
 static enum store_status reconcile_orphan(struct reconcile *v, bool named)
 {
     if (!named || v->online || !v->apply) {

@@ -494,8 +494,8 @@ static void check_head(struct replay *r, const struct batch *b, const char *wron
         replay_drift(r, "ledger", where, wrong, NULL, NULL);
 }
 
-/* Seq, hash, chain and totals. What follows is told from what b itself says, so that one drift is not told again with every
- * batch after it. */
+/* Seq, hash, chain and totals. What follows is told from what b itself says, so that one drift is not told again with
+ * every batch after it. */
 static void check_batch(struct replay *r, const struct batch *b)
 {
     uint8_t hash[HASH_LEN];
@@ -725,7 +725,8 @@ static void end_users(struct replay *r)
     }
     for (const struct odd_view *o = r->odd_views; o; o = o->next)
         if (o->odd == ODD_TOMBSTONE && !o->settled)
-            replay_drift_int(r, "users", name_place(where, o->user), "seq of a view of nothing in the ledger", 0, o->seq);
+            replay_drift_int(r, "users", name_place(where, o->user), "seq of a view of nothing in the ledger", 0,
+                             o->seq);
 }
 
 /* What is left in the slots when all is told: a name, or that it was forgotten; and a code, where the coupon has codes. */

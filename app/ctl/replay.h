@@ -2,15 +2,15 @@
  * ctl/replay.h -- the ledger told again, and compared with everything that is kept beside it. No I/O.
  *
  * Usage    replay_new(); then what was read of the views, codes and marks (replay_view_*, replay_codes, replay_totals,
- *          replay_marks); then every batch of the lane from seq 1 on, at least up to the tail as it stood after the views were
- *          read; then replay_end(), and replay_repairs() where the views are to be mended.
+ *          replay_marks); then every batch of the lane from seq 1 on, at least up to the tail as it stood after the
+ *          views were read; then replay_end(), and replay_repairs() where the views are to be mended.
  *          So it may run while the lane is being written: a view is compared at the very seq at which it stands
- * Checks   each batch: seq without gap, hash, chain, running totals, ordinals, and the events that it had to raise; each
- *          entry: the slot's move and owner, what it says of the redemption that it is about, its key, the user's chain
- *          (`before`), the caps and the window as they were in force, turns at making codes, codes; each view, total and
- *          mark, field by field
- * Memory   a part of the users and buckets at a time: state for those alone is kept, and part 0 also checks what belongs to
- *          no user and bucket
+ * Checks   each batch: seq without gap, hash, chain, running totals, ordinals, and the events that it had to raise;
+ *          each entry: the slot's move and owner, what it says of the redemption that it is about, its key, the user's
+ *          chain (`before`), the caps and the window as they were in force, turns at making codes, codes; each view,
+ *          total and mark, field by field
+ * Memory   a part of the users and buckets at a time: state for those alone is kept, and part 0 also checks what
+ *          belongs to no user and bucket
  * Owns     copies of everything that it keeps
  */
 #ifndef CTL_REPLAY_H
@@ -62,14 +62,14 @@ void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view);
 void replay_view_coupon(struct replay *r, const struct coupon *view, bool is_there, int64_t seq, int64_t created_ms);
 /* The reporter's rows, those that cannot be read without counts; those of other lanes are left out. */
 void replay_totals(struct replay *r, const struct totals_row *rows, size_t count);
-/* The codes that stand at the slots of bucket b (NULL: none); and before the first call, which slots must have one: those
- * below next_n, as it was before the codes were read. */
+/* The codes that stand at the slots of bucket b (NULL: none); and before the first call, which slots must have one:
+ * those below next_n, as it was before the codes were read. */
 void replay_codes_until(struct replay *r, int64_t next_n);
 void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS]);
 
 void replay_batch(struct replay *r, const struct batch *b);
-/* Users may be erased while the ledger is read, by batches after the last one told: what follows it is peeked at, so that
- * names which are gone by now are not missed. */
+/* Users may be erased while the ledger is read, by batches after the last one told: what follows it is peeked at, so
+ * that names which are gone by now are not missed. */
 void replay_peek(struct replay *r, const struct batch *b);
 /* And of those whose names still stood there when they were read: does the batch at seq still have one of this alias? */
 typedef bool name_stays_fn(void *context, const char *alias, int64_t seq);
@@ -113,8 +113,8 @@ struct repair {
 };
 typedef void repair_fn(void *context, const struct repair *repair);
 
-/* After replay_end(): what is to be done, the superfluous first. all: whatever is not as of the tail; else only what is wrong,
- * or missing below the mark: the service writes the rest. */
+/* After replay_end(): what is to be done, the superfluous first. all: whatever is not as of the tail; else only what is
+ * wrong, or missing below the mark: the service writes the rest. */
 void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context);
 
 #endif

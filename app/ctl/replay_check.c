@@ -1,7 +1,7 @@
 /*
- * ctl/replay_check.c -- see replay_state.h: what an entry of the ledger must obey, as the slots, the users and the totals stand
- * when it comes. What is due is said here in words of its own, not by the functions that decided it: or a mistake of theirs
- * would be found right.
+ * ctl/replay_check.c -- see replay_state.h: what an entry of the ledger must obey, as the slots, the users and the
+ * totals stand when it comes. What is due is said here in words of its own, not by the functions that decided it: or a
+ * mistake of theirs would be found right.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -215,7 +215,8 @@ static void check_about(struct replay *r, const struct user *u, const struct bat
         return;
     }
     if (!(redemption_from(e) & FROM(about->state)))
-        entry_drift(r, b, e, "redemption", "in a state that permits it", slot_state_name((enum slot_state)about->state));
+        entry_drift(r, b, e, "redemption", "in a state that permits it",
+                    slot_state_name((enum slot_state)about->state));
     if (issued && use_hold_on(&u->use, about, b->head.at_ms))
         entry_drift(r, b, e, "redemption", "not held", "held by another checkout");
     check_time(r, b, e, about);
@@ -392,8 +393,8 @@ static int64_t low_at(const struct coupon *c)
     return said && c->replenish.below > low ? c->replenish.below - 1 : low;
 }
 
-/* h: the totals after the batch without its events; most_free: the most that were free at any time in it. -1: not due; else
- * the count that the event carries. */
+/* h: the totals after the batch without its events; most_free: the most that were free at any time in it. -1: not due;
+ * else the count that the event carries. */
 static int64_t event_due(enum entry_kind kind, const struct coupon *c, const struct head *h, int64_t most_free)
 {
     int64_t left = head_free(h), exist = h->slots - h->due, until;

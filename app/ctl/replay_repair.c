@@ -50,7 +50,8 @@ static struct odd_view *odd_of(const struct replay *r, const struct user *u)
 
 static void tell_superfluous_use(const struct telling *t, const char *user, const char *alias, int64_t seq)
 {
-    struct repair repair = {.fault = FAULT_SUPERFLUOUS, .what = "users", .user = user, .alias = alias, .found_seq = seq};
+    struct repair repair = {
+        .fault = FAULT_SUPERFLUOUS, .what = "users", .user = user, .alias = alias, .found_seq = seq};
     struct user named = {.use = {.user = user}, .key = user};
     char where[WHERE_SIZE];
 
@@ -133,11 +134,11 @@ static void repair_totals(const struct telling *t)
     }
 }
 
-void replay_repairs(struct replay *r, bool all, repair_fn *fn, void *context)
+void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context)
 {
     /* each pass goes by all users first: which odd views belong to somebody is known then */
     for (int pass = 0; pass < 2; pass++) {
-        struct telling t = {r, all, pass == 0, fn, context};
+        struct telling t = {r, all, pass == 0, tell, context};
 
         for (struct user *u = r->users; u; u = u->hh.next)
             repair_user(&t, u);

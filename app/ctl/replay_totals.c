@@ -1,4 +1,5 @@
-/* ctl/replay_totals.c -- see replay_state.h: the reporter's rows, quarter hour by quarter hour as the ledger passes them. */
+/* ctl/replay_totals.c -- see replay_state.h: the reporter's rows, quarter hour by quarter hour as the ledger passes
+ * them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -258,7 +258,7 @@ static int64_t totals_seq(const struct stored_mark *mark, const struct head *tai
 enum store_status scan_part(struct scan *v, int64_t lane, struct replay_part part, bool rebuild, struct replay *r)
 {
     struct stored_mark views, totals;
-    struct head before, tail;
+    struct head before = {.seq = 0}, tail;
     enum store_status s = scan_mark(v, lane, "views", &views);
 
     if (s == STORE_OK)

@@ -1,8 +1,8 @@
 /*
  * ctl/scan.h -- reading a coupon for ctl/replay.h: its views, codes and ledger, in the order that makes no false drift.
  *
- * Order    marks and the tail, then totals, definition, users, buckets and codes, then the ledger up to the tail as it stands
- *          after them: so no view is ahead of what is replayed, and traffic makes no drift
+ * Order    marks and the tail, then totals, definition, users, buckets and codes, then the ledger up to the tail as it
+ *          stands after them: so no view is ahead of what is replayed, and traffic makes no drift
  * Memory   a large coupon is gone through in parts, each of which reads its views and the ledger anew
  * Errors   as store/store.h; each read is tried for some seconds
  */
@@ -60,7 +60,8 @@ struct code_finding {
 };
 typedef void code_finding_fn(void *context, const struct code_finding *f);
 
-/* Go through the codes of slots below next_n of c, which has codes. stale: also look for stale look-ups. Constant memory. */
+/* Go through the codes of slots below next_n of c, which has codes. stale: also look for stale look-ups. Constant
+ * memory. */
 enum store_status scan_codes(struct scan *v, const struct coupon *c, int64_t next_n, bool stale, code_finding_fn *fn,
                              void *context);
 

@@ -227,7 +227,8 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     return s;
 }
 
-/* Look-ups of announced slots that have another code: left over by whoever lost its turn. Only where there are too many. */
+/* Look-ups of announced slots that have another code: left over by whoever lost its turn. Only where there are too
+ * many. */
 static enum store_status check_stale(struct code_scan *c)
 {
     char after[CODE_MAX + 1] = "";
@@ -257,8 +258,8 @@ static enum store_status check_stale(struct code_scan *c)
     return s;
 }
 
-enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_t next_n, bool stale, code_finding_fn *fn,
-                             void *context)
+enum store_status scan_codes(struct scan *v, const struct coupon *coupon, int64_t next_n, bool stale,
+                             code_finding_fn *fn, void *context)
 {
     struct code_scan c = {.scan = v, .coupon = coupon, .next_n = next_n, .fn = fn, .context = context};
     enum store_status s;

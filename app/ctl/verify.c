@@ -10,7 +10,8 @@
 #include "ctl/table.h"
 
 const struct argp_option ctl_verify_options[] = {
-    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by size)", 0},
+    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by size)",
+     0},
     {0},
 };
 

@@ -39,7 +39,8 @@ enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, 
     AUTO_BCON command = BCON_NEW(
         "aggregate", BCON_INT32(1), "cursor", "{", "}", "pipeline", "[",
         "{", "$currentOp", "{", "allUsers", BCON_BOOL(true), "idleConnections", BCON_BOOL(true), "}", "}",
-        "{", "$match", "{", "appName", BCON_UTF8("coupons"), "clientMetadata.driver.name", BCON_UTF8("mongoc"), "}", "}",
+        "{", "$match", "{", "appName", BCON_UTF8("coupons"), "clientMetadata.driver.name", BCON_UTF8("mongoc"), "}",
+        "}",
         "{", "$project", "{", "client", BCON_INT32(1), "}", "}", "]");
     bson_error_t error = {0};
     bson_t cursor, page, row;
@@ -72,7 +73,8 @@ enum store_status mongo_operation_time(struct store *s, struct store_time *now)
 
 /* ---- finding what a collection has of a coupon ---- */
 
-/* {_id: {$gt or $gte: {c, <name>: after}, $lt: {c, <name>: MaxKey}}}; after: text, or a number from number on, or nothing. */
+/* {_id: {$gt or $gte: {c, <name>: after}, $lt: {c, <name>: MaxKey}}}; after: text, or a number from number on, or
+ * nothing. */
 static void begin_find(bson_t *command, struct door *d, const char *collection, const char *coupon, const char *name,
                        const char *text, const int64_t *number)
 {
@@ -130,8 +132,8 @@ static bool use_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status mongo_stored_uses(struct store *s, const char *coupon, const char *after, size_t most, struct arena *a,
-                                    struct stored_use **items, size_t *count)
+enum store_status mongo_stored_uses(struct store *s, const char *coupon, const char *after, size_t most,
+                                    struct arena *a, struct stored_use **items, size_t *count)
 {
     struct use_list list = {.arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
@@ -326,8 +328,8 @@ enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t
 
 /* ---- look-ups of codes ---- */
 
-enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, struct arena *a, struct stored_look_up *items,
-                                        size_t count)
+enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, struct arena *a,
+                                        struct stored_look_up *items, size_t count)
 {
     struct look_up *found = calloc(count + 1, sizeof *found);
     enum store_status status;
@@ -390,8 +392,8 @@ enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int6
 {
     AUTO_BCON command = BCON_NEW(
         "aggregate", BCON_UTF8("codes"), "cursor", "{", "}", "pipeline", "[",
-        "{", "$match", "{", "_id", "{", "$gt", "{", "c", BCON_UTF8(coupon), "}", "$lt", "{", "c", BCON_UTF8(coupon), "code",
-        BCON_MAXKEY, "}", "}", "_id.c", BCON_UTF8(coupon), "n", "{", "$lt", BCON_INT64(next_n), "}", "}", "}",
+        "{", "$match", "{", "_id", "{", "$gt", "{", "c", BCON_UTF8(coupon), "}", "$lt", "{", "c", BCON_UTF8(coupon),
+        "code", BCON_MAXKEY, "}", "}", "_id.c", BCON_UTF8(coupon), "n", "{", "$lt", BCON_INT64(next_n), "}", "}", "}",
         "{", "$count", BCON_UTF8("count"), "}", "]");
 
     *count = 0;
@@ -645,7 +647,8 @@ static enum store_status send_some(struct door *d, enum mend_kind kind, bool rem
     return STORE_OK;
 }
 
-enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t count, size_t *done, struct store_time *when)
+enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t count, size_t *done,
+                             struct store_time *when)
 {
     enum store_status status = STORE_OK;
 

@@ -2,8 +2,8 @@
  * store/reconcile.h -- the views as they are stored, good or bad, and writing them over: for verify and reconcile.
  *
  * Reading  is lenient: what cannot be read is handed out as such, with the _id under which it stands
- * Writing  sets a view whole, whatever stands there -- unlike the views that the service writes, which only replace older ones.
- *          guarded: only where still stands what was read
+ * Writing  sets a view whole, whatever stands there -- unlike the views that the service writes, which only replace
+ *          older ones. guarded: only where still stands what was read
  * Errors   as store/store.h
  */
 #ifndef STORE_RECONCILE_H
@@ -13,8 +13,8 @@
 
 /* Say who this process is, to the server and so to mongo_others(); before mongo_open(). */
 void mongo_name_process(const char *name);
-/* How many connections to the server other processes of the service have, of which some may run: those that said no name
- * by mongo_name_process(). *where (in a) is one of their addresses. */
+/* How many connections to the server other processes of the service have, of which some may run: those that said no
+ * name by mongo_name_process(). *where (in a) is one of their addresses. */
 enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, const char **where);
 /* The database's operation time as it is now. */
 enum store_status mongo_operation_time(struct store *s, struct store_time *now);
@@ -25,8 +25,8 @@ struct stored_use {
     struct use *use; /* NULL: it cannot be read */
 };
 /* With user > after (NULL: all), ascending. */
-enum store_status mongo_stored_uses(struct store *s, const char *coupon, const char *after, size_t most, struct arena *a,
-                                    struct stored_use **items, size_t *count);
+enum store_status mongo_stored_uses(struct store *s, const char *coupon, const char *after, size_t most,
+                                    struct arena *a, struct stored_use **items, size_t *count);
 
 struct stored_bucket {
     int64_t b;
@@ -72,8 +72,8 @@ struct stored_look_up {
     const char *owner; /* the coupon, in the service's; NULL: none */
 };
 /* Those of these codes, filled in place. */
-enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, struct arena *a, struct stored_look_up *items,
-                                        size_t count);
+enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, struct arena *a,
+                                        struct stored_look_up *items, size_t count);
 /* All of the coupon's, after that code (NULL: all), ascending. */
 enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon, const char *after, size_t most,
                                              struct arena *a, struct stored_look_up **items, size_t *count);
@@ -90,7 +90,9 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
                                     const char **id);
 
 /* ---- writing ---- */
-enum mend_kind { MEND_USE, MEND_BUCKET, MEND_COUPON, MEND_TOTALS, MEND_MARK, MEND_LOOK_UP, MEND_DIRECTORY, MEND_KIND_COUNT };
+enum mend_kind {
+    MEND_USE, MEND_BUCKET, MEND_COUPON, MEND_TOTALS, MEND_MARK, MEND_LOOK_UP, MEND_DIRECTORY, MEND_KIND_COUNT
+};
 
 struct mend {
     enum mend_kind kind;
@@ -114,8 +116,8 @@ struct mend {
     int64_t seq;       /* of a definition, totals, a mark */
     int64_t n, w;      /* of a look-up */
 };
-/* Carry them out, by a majority, in any order. *done grows by those that were (a guard may hold off others); *when, if not NULL,
- * is not earlier than any of them. */
+/* Carry them out, by a majority, in any order. *done grows by those that were (a guard may hold off others); *when, if
+ * not NULL, is not earlier than any of them. */
 enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t count, size_t *done,
                              struct store_time *when);
 /* Remove everything that the views' collections have of a coupon (of which there is no ledger). */

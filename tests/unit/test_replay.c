@@ -1,5 +1,6 @@
 /*
- * Unit tests of ctl/replay and ctl/compare: a small world is decided batch by batch, as the engine would; told again it has no
+ * Unit tests of ctl/replay and ctl/compare: a small world is decided batch by batch, as the engine would; told again it
+ * has no
  * drift; and each thing that is changed behind the ledger's back is found.
  */
 #include <setjmp.h>
@@ -72,7 +73,8 @@ static void begin(struct decision *d)
 {
     int64_t at_ms = time_of(w.count);
 
-    decide_begin(d, batch_new("c", 0), w.coupon, &w.tail, at_ms, at_ms - at_ms % DAY_MS, at_ms - at_ms % DAY_MS + DAY_MS);
+    decide_begin(d, batch_new("c", 0), w.coupon, &w.tail, at_ms, at_ms - at_ms % DAY_MS,
+                 at_ms - at_ms % DAY_MS + DAY_MS);
 }
 
 static void fold_totals(const struct batch *b)
