@@ -4,7 +4,7 @@
  * Holds    that ended by themselves go back within seconds: lanes that are at work do that in their own rounds, the
  *          others are asked to, a moment later, so that the owner is normally first
  * Coupons  that have been over for long enough get a job that cleans up, once per version of their definition
- * Texts    of uploads that broke off, or whose job ended a day ago, and tombstones of erased users, are deleted
+ * Texts    of uploads that broke off a day ago, or whose job ended a month ago, and day-old tombstones of erased users, go
  */
 #include <inttypes.h>
 
@@ -19,6 +19,7 @@
 #define SWEEP_MOST 100      /* coupons in one round */
 #define SWEEP_DEADLINE_MS 5000
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
+#define MANIFEST_KEPT_MS (30 * DAY_MS) /* an import's bad rows can be fetched for so long; its sums for good */
 
 struct sweeper {
     struct runner *runner;
@@ -104,7 +105,7 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
 
 static bool clean_parts(struct sweeper *s, int64_t now_ms)
 {
-    return mongo_parts_clean(s->door, now_ms - DAY_MS) == STORE_OK;
+    return mongo_parts_clean(s->door, now_ms - DAY_MS, now_ms - MANIFEST_KEPT_MS) == STORE_OK;
 }
 
 static bool clean_tombstones(struct sweeper *s, int64_t now_ms)

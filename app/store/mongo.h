@@ -123,8 +123,8 @@ enum store_status mongo_part_done(struct store *s, const struct part_text *part)
 /* STORE_NOT_FOUND past the last. */
 enum store_status mongo_part(struct store *s, const char *upload, int64_t part, struct arena *a, struct part_text *out);
 /* Delete parts of uploads that no job names and that are older than before_ms (a broken upload leaves them), and of jobs
- * that ended before then. */
-enum store_status mongo_parts_clean(struct store *s, int64_t before_ms);
+ * that ended before ended_before_ms. */
+enum store_status mongo_parts_clean(struct store *s, int64_t before_ms, int64_t ended_before_ms);
 
 /* ---- codes ---- */
 /*

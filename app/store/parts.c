@@ -154,8 +154,10 @@ static bool upload_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* Uploads no part of which was written since, and which no job names that is still to be done or ended since. */
-static enum store_status find_old_uploads(struct door *d, int64_t before_ms, struct upload_list *list)
+/* Uploads no part of which was written since before_ms, and which no job names that is still to be done or ended since
+ * ended_before_ms. */
+static enum store_status find_old_uploads(struct door *d, int64_t before_ms, int64_t ended_before_ms,
+                                          struct upload_list *list)
 {
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -165,7 +167,7 @@ static enum store_status find_old_uploads(struct door *d, int64_t before_ms, str
             "{", "$group", "{", "_id", "$_id.u", "}", "}",
             "{", "$lookup", "{", "from", "jobs", "localField", "_id", "foreignField", "upload",
                 "pipeline", "[", "{", "$match", "{", "finished", "{", "$not", "{", "$lt",
-                    BCON_DATE_TIME(before_ms), "}", "}", "}", "}", "{", "$limit", BCON_INT32(1), "}", "]",
+                    BCON_DATE_TIME(ended_before_ms), "}", "}", "}", "}", "{", "$limit", BCON_INT32(1), "}", "]",
                 "as", "needed", "}", "}",
             "{", "$lookup", "{", "from", "parts", "let", "{", "u", "$_id", "}",
                 "pipeline", "[", "{", "$match", "{", "at", "{", "$gte", BCON_DATE_TIME(before_ms), "}",
@@ -223,7 +225,7 @@ static bool delete_uploads(struct door *d, const struct upload_list *list)
     return door_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
 }
 
-enum store_status mongo_parts_clean(struct store *s, int64_t before_ms)
+enum store_status mongo_parts_clean(struct store *s, int64_t before_ms, int64_t ended_before_ms)
 {
     struct upload_list *list = calloc(1, sizeof *list);
     enum store_status status;
@@ -231,7 +233,7 @@ enum store_status mongo_parts_clean(struct store *s, int64_t before_ms)
     if (!list)
         abort();
     arena_init(&list->arena, 0);
-    status = find_old_uploads(door_of(s), before_ms, list);
+    status = find_old_uploads(door_of(s), before_ms, ended_before_ms, list);
     if (status == STORE_OK && list->count > 0 && !delete_uploads(door_of(s), list))
         status = STORE_FAILED;
     arena_free(&list->arena);

@@ -526,9 +526,12 @@ static void parts_go_when_nobody_needs_them(void **state)
     job.id = "job-ended", job.upload = "ended";
     assert_int_equal(mongo_job_insert(door, &job, &arena, &claimed), STORE_OK);
     assert_int_equal(mongo_job_cancel(door, "job-ended"), STORE_OK); /* from now on it has ended */
-    assert_int_equal(mongo_parts_clean(door, now_ms - MINUTE), STORE_OK);
+    assert_int_equal(mongo_parts_clean(door, now_ms - MINUTE, now_ms - MINUTE), STORE_OK);
     assert_true(has_part("broken", 0) && has_part("needed", 0) && has_part("ended", 0));
-    assert_int_equal(mongo_parts_clean(door, clock_now_ms() + MINUTE), STORE_OK);
+    assert_int_equal(mongo_parts_clean(door, clock_now_ms() + MINUTE, now_ms - MINUTE), STORE_OK);
+    assert_false(has_part("broken", 0));
+    assert_true(has_part("ended", 0));
+    assert_int_equal(mongo_parts_clean(door, clock_now_ms() + MINUTE, clock_now_ms() + MINUTE), STORE_OK);
     for (int i = 0; i < 3; i++) {
         assert_false(has_part("broken", i));
         assert_true(has_part("needed", i));
