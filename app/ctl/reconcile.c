@@ -330,7 +330,7 @@ static enum store_status reconcile_orphan(struct reconcile *v, bool named)
 static enum store_status reconcile_coupon(struct reconcile *v, const char *coupon, bool named)
 {
     struct coupon *definition = NULL;
-    struct head tail = {.seq = 0}, other;
+    struct head tail = {.seq = 0}, other = {.seq = 0};
     enum store_status s;
 
     v->scan.coupon = coupon;

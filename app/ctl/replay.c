@@ -224,7 +224,8 @@ static void add_tombstone(struct replay *r, const char *user, const struct use *
     if (!replay_is_first(r))
         return;
     add_odd(r, ODD_TOMBSTONE, user, view);
-    if (view->count || view->total || view->today)
+    r->odd_views->wrong = view->count || view->total || view->today;
+    if (r->odd_views->wrong)
         replay_drift(r, "users", name_place(where, user), "redemptions", "none: an erased user's", "some");
 }
 
@@ -623,7 +624,7 @@ static void close_tombstones(struct replay *r, const struct batch *b)
     if (!has_entry(b, ENTRY_ERASE, ENTRY_ERASE))
         return;
     for (struct odd_view *o = r->odd_views; o; o = o->next)
-        if (o->odd == ODD_TOMBSTONE && o->seq == b->head.seq && o->erased_ms == b->head.at_ms)
+        if (o->odd == ODD_TOMBSTONE && !o->wrong && o->seq == b->head.seq && o->erased_ms == b->head.at_ms)
             o->settled = true;
 }
 
@@ -724,7 +725,7 @@ static void end_users(struct replay *r)
             check_standing(r, &u->standing, "users", replay_user_place(where, u, u->view ? u->view->user : NULL));
     }
     for (const struct odd_view *o = r->odd_views; o; o = o->next)
-        if (o->odd == ODD_TOMBSTONE && !o->settled)
+        if (o->odd == ODD_TOMBSTONE && !o->settled && !o->wrong)
             replay_drift_int(r, "users", name_place(where, o->user), "seq of a view of nothing in the ledger", 0,
                              o->seq);
 }

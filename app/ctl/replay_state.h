@@ -62,6 +62,7 @@ struct odd_view {
     const char *alias; /* NULL: it cannot be read */
     int64_t seq, erased_ms;
     enum odd { ODD_TOMBSTONE, ODD_UNREADABLE, ODD_DOUBLE } odd;
+    bool wrong;   /* a tombstone that is not empty */
     bool settled; /* it is a tombstone of an erasure; or its user was found */
     struct odd_view *next;
 };

@@ -173,6 +173,7 @@ DAMAGE = {
     "a spent one's state": (user("c"), redemption(0, state="issued"), {("users", "different"): 1}),
     "whose version is who is back": (user("back"), view(version=1), {}),
     "who is back": (user("back"), view(total=3), {("users", "different"): 1}),
+    "an erased user's count": (user("gone"), view(total=1), {("users", "superfluous"): 1}),
     "a slot's owner": (BUCKET, slot_of("a", u="z"), {("buckets", "different"): 1}),
     "a slot's hold": (BUCKET, slot_of("e", s="redeemed"), {("buckets", "different"): 1}),
     "a name that was forgotten": (BUCKET, lambda d: next(t for t in d["view"]["t"] if "u" not in t and t["s"] == "redeemed")
