@@ -439,7 +439,9 @@ class Driver:
             self.coupons = [] if call == "erase" else [each for each in self.coupons if each is not c]
         except AssertionError as e:
             history = "\n".join(self.histories[c.id][-60:])
-            raise AssertionError(f"COUPONS_MODEL_SEED={self.seed}, {call}: {e}\n\nthe coupon's calls:\n{history}") from e
+            told = self.doors["ops"][0].get(f"/coupons/{c.id}/counts", may_fail=True)
+            raise AssertionError(f"COUPONS_MODEL_SEED={self.seed}, {call}: {e}\n\nthe model counts {c.counts()}, the service {told}\n\n"
+                                 f"the coupon's calls:\n{history}") from e
 
 
 def test_random_calls_are_answered_as_a_model_says(stack):
