@@ -377,6 +377,7 @@ static void answer_part(struct committer *c, struct part *p)
     }
     l->conflicts = 0;
     if (p->again.count) {
+        l->stale = true; /* slots are free, and none is found: perhaps somebody else took them, which only the ledger tells */
         op_list_prepend(&l->queue, &p->again);
         make_ready_in(c, l, AGAIN_MS);
     }
