@@ -296,6 +296,21 @@ def test_a_reversal_races_the_redemption_that_it_undoes(stack):
     assert collections.Counter(e["kind"] for e in told.entries() if "g" in e) == dict.fromkeys(("reserve", "spend", "reverse"), ROUNDS // 2)
 
 
+def test_a_worker_that_heard_of_a_return_learns_that_the_slot_went_out_again(stack):
+    """It believes that a slot is free, finds none, and must not look for it until its caller's patience ends."""
+    coupon, (one, other) = stack.coupon(slots=1, cap={"total": 1, "per_user": 9}), [stack.direct(w) for w in range(WORKERS)]
+    taken_, at = one.take(coupon, "first").ok(201)["id"], f"/coupons/{coupon}/redemptions"
+    wait_until("the bucket's view", lambda: stack.database.buckets.find_one({"_id.c": coupon, "view.free": 0}))
+    other.take(coupon, "early").problem("sold_out")
+    one.post(f"{at}/{taken_}/reverse").expect(200)
+    assert other.get(f"{at}/{taken_}").ok()["state"] == "reversed"
+    one.take(coupon, "second").expect(201)
+    began = time.monotonic()
+    other.take(coupon, "late").problem("sold_out")
+    assert time.monotonic() - began < 2, f"refused after {time.monotonic() - began:.1f} s"
+    ledger.check_life(stack, coupon)
+
+
 # ---- giving away ----
 
 @pytest.mark.heavy

@@ -12,11 +12,13 @@ import time
 
 from client import fields, keys
 from model import SLACK_MS, Coupon, Slot, same, settled
+from problems import TRY_AGAIN
 from stack import WORKERS, wait_until
 
 SECONDS = float(os.environ.get("COUPONS_MODEL_S", 60))
 COUPONS = 6        # at a time
 CALLS_MOST = 400   # of one coupon, before another takes its place
+TRIES = 3          # of a call that is told to be repeated
 CLEAR_MS = 700     # no call is made so shortly before something ends by itself
 SLOTS_MOST = 24
 
@@ -51,7 +53,13 @@ class Driver:
         door = self.chance.choice(self.doors[role])
         ending = [due for each in ([c] if c else self.coupons) for due in each.deadlines()]
         asked = now_ms()
-        reply = door.request(method, path, body, idempotency_key=key, **how)
+        for _ in range(TRIES):
+            reply = door.request(method, path, body, idempotency_key=key, may_fail=True, **how)
+            if not (reply.status == 503 and reply.code() in TRY_AGAIN):
+                break
+            self.seen[reply.code()] += 1
+            print(f"{reply.code()} after {now_ms() - asked:.0f} ms: {method} {path}")
+        assert reply.status < 500, f"a 5xx, {TRIES} times\n{reply}"
         for each in [c] if c else self.coupons:
             told = reply.code() or reply.status
             self.histories[each.id].append(f"{asked / 1000 % 1000:.3f} {method} {path} key={key} "
