@@ -98,6 +98,13 @@ bool slot_is_due(const struct slot *s, int64_t at_ms)
     return s->due_ms && s->due_ms <= at_ms;
 }
 
+enum slot_state slot_state_at(const struct slot *s, int64_t at_ms)
+{
+    if (!slot_is_due(s, at_ms))
+        return (enum slot_state)s->state;
+    return s->state == SLOT_RESERVED && s->from ? SLOT_ISSUED : SLOT_FREE;
+}
+
 int64_t bucket_due(const struct bucket *k)
 {
     int64_t due_ms = 0;

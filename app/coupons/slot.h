@@ -88,6 +88,8 @@ void bucket_copy(struct bucket *dst, const struct bucket *src);
 int bucket_free_count(const struct bucket *k);
 /* True when its hold, or its being issued, has ended by at_ms, whether or not the ledger says so yet. */
 bool slot_is_due(const struct slot *s, int64_t at_ms);
+/* Its state at at_ms: a hold whose time has passed is free again, or issued as before. */
+enum slot_state slot_state_at(const struct slot *s, int64_t at_ms);
 /* The earliest due_ms of its slots, or 0. */
 int64_t bucket_due(const struct bucket *k);
 

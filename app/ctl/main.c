@@ -38,7 +38,7 @@ static const struct command commands[] = {
      NULL},
     {"codes", "export", ctl_codes_export, "COUPON [FILE]", 1, 2, NULL, "write all codes, with states, as CSV",
      "Write all codes of a coupon as CSV with the columns code, state, user, at; to standard output, or to FILE when it "
-     "is whole.", NULL},
+     "is whole. As a job of the service, at a time to come: POST /coupons/COUPON/codes/export.", NULL},
     {"codes", "show", ctl_codes_show, "COUPON CODE", 2, 2, ctl_codes_show_options, "one code's state",
      "Print one code's state: who has it, and since when.", NULL},
     {"codes", "retire", ctl_codes_retire, "COUPON CODE", 2, 2, ctl_codes_show_options, "make a code unusable, for good",

@@ -95,51 +95,35 @@ struct export {
     struct buf out;
 };
 
-static void write_row(struct export *x, const struct slot *s, const char *code)
-{
-    enum slot_state state = slot_state_at(s, x->request->op.at_ms);
-    char at[CLOCK_TEXT_SIZE];
-
-    csv_field(&x->out, code);
-    buf_putc(&x->out, ',');
-    buf_puts(&x->out, slot_state_name(state));
-    buf_putc(&x->out, ',');
-    csv_field(&x->out, state == SLOT_FREE ? NULL : s->user);
-    buf_putc(&x->out, ',');
-    if (s->at_ms)
-        buf_puts(&x->out, clock_text(s->at_ms, at));
-    buf_puts(&x->out, "\r\n");
-}
-
-/* The rows of the buckets that were read. False: the database, or the caller, is gone. */
-static bool send_buckets(struct export *x)
+/* The rows of the buckets that were read. False: the caller is gone. */
+static bool send_buckets(struct export *x, const struct bucket_codes_read *reads)
 {
     struct request *r = x->request;
-    struct bucket_codes_read *reads = arena_array(&x->arena, BUCKETS_AT_ONCE, sizeof *reads);
 
-    for (size_t i = 0; i < x->count; i++)
-        reads[i] = (struct bucket_codes_read){.coupon = r->coupon, .b = x->buckets[i].b};
-    if (r->door->ops->bucket_codes(r->door, &x->arena, reads, x->count) != STORE_OK)
-        return false;
     buf_clear(&x->out);
     for (size_t i = 0; i < x->count; i++)
-        for (int k = 0; k < x->buckets[i].size; k++)
+        for (int k = 0; k < x->buckets[i].size; k++) {
+            const struct slot *s = &x->buckets[i].slots[k];
+
             if (reads[i].codes[k])
-                write_row(x, &x->buckets[i].slots[k], reads[i].codes[k]);
+                csv_code(&x->out, reads[i].codes[k], slot_state_at(s, r->op.at_ms), s->user, s->at_ms);
+        }
     return x->out.len == 0 || reply_stream(r, x->out.data, x->out.len);
 }
 
 static bool send_codes(struct export *x)
 {
     struct request *r = x->request;
-    bool there = reply_stream(r, "code,state,user,at\r\n", strlen("code,state,user,at\r\n"));
+    bool there = reply_stream(r, CSV_CODES, strlen(CSV_CODES));
 
     do {
-        there = there &&
-                mongo_buckets_from(r->door, r->coupon, x->from, BUCKETS_AT_ONCE, x->buckets, &x->count) == STORE_OK;
+        struct bucket_codes_read *reads = arena_array(&x->arena, BUCKETS_AT_ONCE, sizeof *reads);
+
+        there = there && mongo_codes_from(r->door, r->coupon, x->from, BUCKETS_AT_ONCE, &x->arena, x->buckets, reads,
+                                          &x->count) == STORE_OK;
         if (!there)
             break;
-        there = x->count == 0 || send_buckets(x);
+        there = send_buckets(x, reads);
         if (x->count)
             x->from = x->buckets[x->count - 1].b + 1;
         for (size_t i = 0; i < x->count; i++)

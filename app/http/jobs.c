@@ -1,6 +1,7 @@
-/* http/jobs.c -- background work: asking for it, the list, one job, its bad rows, and cancelling it. */
+/* http/jobs.c -- background work: asking for it, the list, one job, its rows, and cancelling it. */
 #include <string.h>
 
+#include "http/export.h"
 #include "http/handlers.h"
 #include "http/job_body.h"
 #include "http/list.h"
@@ -160,6 +161,8 @@ enum handled job_rows(struct request *r)
     bool there = true;
     int kind = -1;
 
+    if (job && job->kind == JOB_EXPORT)
+        return export_send(r, job);
     if (!job || !query_enum(r, "kind", kinds, &kind))
         return ANSWERED;
     reply_text(r, 200, TYPE_CSV);

@@ -66,6 +66,8 @@ const struct route routes[] = {
 
     {"codes_import", METHOD_POST, "/coupons/{coupon}/codes", codes_import, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX,
      NULL},
+    {"codes_export", METHOD_POST, "/coupons/{coupon}/codes/export", codes_export, O,
+     AUX | ROUTE_KEY_OPTIONAL | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &codes_export_table},
     {"codes_list", METHOD_GET, "/coupons/{coupon}/codes", codes_list, O, STREAM, BODY_NONE, 0, NULL},
     {"code_get", METHOD_GET, "/coupons/{coupon}/codes/{code}", code_get, O, 0, BODY_NONE, 0, NULL},
     {"code_retire", METHOD_POST, "/coupons/{coupon}/codes/{code}/retire", code_retire, O, 0, BODY_NONE, 0, NULL},

@@ -175,13 +175,6 @@ enum handled slots_list(struct request *r)
 
 /* ---- one slot ---- */
 
-enum slot_state slot_state_at(const struct slot *s, int64_t at_ms)
-{
-    if (!slot_is_due(s, at_ms))
-        return (enum slot_state)s->state;
-    return s->state == SLOT_RESERVED && s->from ? SLOT_ISSUED : SLOT_FREE;
-}
-
 static void write_generation(struct json *j, int64_t n, uint32_t g, const char *user, enum slot_state state, int64_t at_ms,
                              int64_t ended_ms)
 {

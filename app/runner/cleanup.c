@@ -42,16 +42,6 @@ static enum ending retire_free(struct work *w, int64_t free_slots)
     return e;
 }
 
-static enum ending write_views(struct work *w)
-{
-    int64_t pause_ms = 0;
-    enum ending e = ENDING_DONE;
-
-    while (e == ENDING_DONE && engine_catch_up(w->runner->engine, w->job->coupon, 0) != STORE_OK)
-        e = work_rest(w, &pause_ms);
-    return e;
-}
-
 static enum ending drop_codes(struct work *w)
 {
     int64_t pause_ms = 0;
@@ -82,6 +72,6 @@ enum ending run_cleanup(struct work *w)
     codes = op.coupon_now->codes.source != CODES_NONE;
     e = retire_free(w, head_free(&op.head));
     if (e == ENDING_DONE && codes)
-        e = write_views(w);
+        e = work_catch_up(w);
     return e == ENDING_DONE && codes ? drop_codes(w) : e;
 }

@@ -128,3 +128,13 @@ enum ending work_standing(struct work *w, struct op *op)
     op->user = arena_printf(&w->arena, JOB_USER_PREFIX "%s", w->job->id);
     return work_ask(w, op);
 }
+
+enum ending work_catch_up(struct work *w)
+{
+    int64_t pause_ms = 0;
+    enum ending e = ENDING_DONE;
+
+    while (e == ENDING_DONE && engine_catch_up(w->runner->engine, w->job->coupon, 0) != STORE_OK)
+        e = work_rest(w, &pause_ms);
+    return e;
+}

@@ -86,6 +86,8 @@ enum ending work_rest(struct work *w, int64_t *pause_ms);
 enum ending work_ask(struct work *w, struct op *op);
 /* The job as the ledger has it: op->use, op->head, op->coupon_now. */
 enum ending work_standing(struct work *w, struct op *op);
+/* Let the views of the job's coupon stand where its ledger does. */
+enum ending work_catch_up(struct work *w);
 /* The job fails with r; detail is kept or static, or NULL. */
 enum ending work_fail(struct work *w, enum cpn_result r, const char *detail);
 
@@ -94,6 +96,7 @@ enum ending work_fail(struct work *w, enum cpn_result r, const char *detail);
 enum ending run_generate(struct work *w);
 enum ending run_retire(struct work *w);
 enum ending run_import(struct work *w);
+enum ending run_export(struct work *w);
 enum ending run_cleanup(struct work *w);
 
 /* The sweeper's thread; context is the struct runner. */

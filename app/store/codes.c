@@ -227,6 +227,24 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
     return door_read(d, &command, bucket_codes_row, &list);
 }
 
+enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, size_t most, struct arena *a,
+                                   struct bucket *buckets, struct bucket_codes_read *reads, size_t *count)
+{
+    enum store_status status = mongo_buckets_from(s, coupon, from, most, buckets, count);
+
+    if (status != STORE_OK)
+        return status;
+    for (size_t i = 0; i < *count; i++)
+        reads[i] = (struct bucket_codes_read){.coupon = coupon, .b = buckets[i].b};
+    status = codes_of_buckets(s, a, reads, *count);
+    if (status == STORE_OK)
+        return status;
+    for (size_t i = 0; i < *count; i++)
+        bucket_release(&buckets[i]);
+    *count = 0;
+    return status;
+}
+
 /* ---- what is known of codes that are to be drafted ---- */
 
 /* Look-ups that are to be checked, ascending by n. */

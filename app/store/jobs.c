@@ -310,6 +310,24 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
     return status;
 }
 
+enum store_status mongo_job_total(struct store *s, const char *id, int64_t fence, int64_t total)
+{
+    enum store_status status;
+    struct arena arena;
+    struct job *job;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "findAndModify", "jobs",
+        "query", "{", "_id", BCON_UTF8(id), "fence", BCON_INT64(fence), "state", "running", "}",
+        "update", "{", "$set", "{", "total", BCON_INT64(total), "}", "}");
+    /* clang-format on */
+
+    arena_init(&arena, 0);
+    status = modify(s, command, &arena, &job);
+    arena_free(&arena);
+    return status;
+}
+
 enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fence, enum job_state state, int64_t done,
                                    const char *result, const char *error, const char *error_detail, int64_t now_ms)
 {

@@ -96,6 +96,8 @@ enum store_status mongo_job_claim(struct store *s, int64_t now_ms, int64_t lease
  * *cancel: somebody asked to stop. */
 enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fence, int64_t done, int64_t now_ms,
                                      int64_t lease_ms, bool *cancel);
+/* Say how much there is to do, where that was not known when the job was asked for; likewise by its fence. */
+enum store_status mongo_job_total(struct store *s, const char *id, int64_t fence, int64_t total);
 enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fence, enum job_state state, int64_t done,
                                    const char *result, const char *error, const char *error_detail, int64_t now_ms);
 
@@ -152,6 +154,9 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
  * STORE_EXISTS: a later turn has written here: let go. */
 enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn, const char *job,
                                     struct code_draft *codes, size_t count);
+/* Buckets of a coupon from number `from` on, ascending, at most `most`; reads[i] has the codes of buckets[i]. */
+enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, size_t most, struct arena *a,
+                                   struct bucket *buckets, struct bucket_codes_read *reads, size_t *count);
 /* The coupons that have this code under one of the two normal forms, by the look-up alone (resolve). */
 enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most, struct arena *a,
                                       const char ***coupons, size_t *count);

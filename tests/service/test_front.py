@@ -114,6 +114,7 @@ METHODS = [
     ("/coupons/{c}/redemptions/0-1/reverse", {"POST"}), ("/coupons/{c}/users/u", {"GET", "HEAD"}),
     *((f"/coupons/{{c}}/redemptions/0-1/{verb}", {"POST"}) for verb in ("reserve", "redeem", "cancel")),
     ("/coupons/{c}/codes", {"GET", "HEAD", "POST"}), ("/coupons/{c}/codes/X", {"GET", "HEAD"}), ("/coupons/{c}/codes/X/retire", {"POST"}),
+    ("/coupons/{c}/codes/export", {"GET", "HEAD", "POST"}),  # it may be a code as well
     ("/coupons/-/resolve", {"POST"}), ("/coupons/-/jobs/j/rows", {"GET", "HEAD"}),
     ("/coupons/-/users/u", {"GET", "HEAD", "DELETE"}), ("/coupons/-/jobs", {"GET", "HEAD"}), ("/coupons/-/health", {"GET", "HEAD"}),
     ("/coupons/{c}/ledger", {"GET", "HEAD"}), ("/coupons/{c}/reports", {"GET", "HEAD"}),

@@ -1,0 +1,139 @@
+/*
+ * http/export.c -- exports of codes as jobs: asking for one, and fetching its text.
+ *
+ * Users  stand in no text that is kept (coupons/export.h): they are read beside it, from the views of its buckets
+ */
+#include "http/export.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "coupons/export.h"
+#include "http/csv.h"
+#include "http/handlers.h"
+#include "http/job_body.h"
+#include "http/reply.h"
+#include "http/router.h"
+
+/* ---- asking for one ---- */
+
+struct export_in {
+    int64_t not_before_ms; /* COUPON_NULL: not given */
+};
+
+static const struct field_row export_rows[] = {
+    {"not_before", ROW_TIME, offsetof(struct export_in, not_before_ms), 0, 0, .flags = ROW_NULLABLE},
+};
+static const struct export_in export_start = {COUPON_NULL};
+const struct field_table codes_export_table = {export_rows, sizeof export_rows / sizeof export_rows[0],
+                                               sizeof(struct export_in), &export_start, NULL};
+
+enum handled codes_export(struct request *r)
+{
+    const struct export_in *in = r->in;
+    char *text = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
+    struct job *job;
+
+    if (!request_coupon(r))
+        return ANSWERED;
+    if (r->op.coupon_now->codes.source == CODES_NONE)
+        return reply_problem(r, CPN_BAD_REQUEST, "This coupon has no codes: its codes.source is none.");
+    job = job_new(r, JOB_EXPORT, r->op.head.next_n, r->route->table, in);
+    job_set_time(job, in->not_before_ms);
+    id_random(text, ID_SHORT_LEN);
+    job->upload = text;
+    return job_insert(r, job);
+}
+
+/* ---- its text ---- */
+
+struct sending {
+    struct request *request;
+    const struct job *job;
+    struct arena arena; /* a part's */
+    struct buf out;
+    struct bucket buckets[EXPORT_BUCKETS];
+    size_t count;
+};
+
+/* The rows of a part; buckets ascend as its lines do. False: it is unreadable. */
+static bool write_part(struct sending *x, const struct part_text *part)
+{
+    const char *at = part->text, *end = part->text + part->len;
+    struct export_line line;
+    size_t i = 0;
+
+    while (at && at < end && export_line_next(&at, end, &line)) {
+        int64_t b = bucket_of(line.n);
+
+        while (i < x->count && x->buckets[i].b < b)
+            i++;
+        csv_code(&x->out, line.code, line.state,
+                 i < x->count && x->buckets[i].b == b
+                     ? export_line_user(&line, &x->buckets[i].slots[line.n % BUCKET_SLOTS])
+                     : NULL,
+                 line.at_ms);
+    }
+    return at == end;
+}
+
+static bool send_part(struct sending *x, int64_t number)
+{
+    struct request *r = x->request;
+    struct part_text part;
+    bool there = mongo_part(r->door, x->job->upload, number, &x->arena, &part) == STORE_OK &&
+                 mongo_buckets_from(r->door, x->job->coupon, number * EXPORT_BUCKETS, EXPORT_BUCKETS, x->buckets,
+                                    &x->count) == STORE_OK;
+
+    if (!there)
+        return false;
+    buf_clear(&x->out);
+    there = write_part(x, &part) && (x->out.len == 0 || reply_stream(r, x->out.data, x->out.len));
+    for (size_t i = 0; i < x->count; i++)
+        bucket_release(&x->buckets[i]);
+    return there;
+}
+
+/* All parts. False: one could not be sent. */
+static bool send_parts(struct request *r, const struct job *job)
+{
+    struct sending *x = checked(calloc(1, sizeof *x));
+    bool there = reply_stream(r, CSV_CODES, strlen(CSV_CODES));
+
+    x->request = r;
+    x->job = job;
+    arena_init(&x->arena, 0);
+    for (int64_t number = 0; there && number * EXPORT_SLOTS < job->total; number++) {
+        there = send_part(x, number);
+        arena_reset(&x->arena);
+    }
+    arena_free(&x->arena);
+    buf_free(&x->out);
+    free(x);
+    return there;
+}
+
+enum handled export_send(struct request *r, const struct job *job)
+{
+    enum store_status s = STORE_OK;
+    struct part_text first;
+
+    if (r->role != ROLE_OPS)
+        return reply_problem(r, CPN_FORBIDDEN, "Codes are for ops alone.");
+    if (job->state != JOB_DONE)
+        return reply_problem(r, CPN_INVALID_TRANSITION,
+                             arena_printf(&r->arena, "The export is %s: it has rows once it is done.",
+                                          job_state_name(job->state)));
+    if (job->total > 0)
+        s = mongo_part(r->door, job->upload, 0, &r->arena, &first);
+    if (s != STORE_OK)
+        return s == STORE_NOT_FOUND
+                   ? reply_problem(r, CPN_JOB_NOT_FOUND, "The rows of this export are gone: they are kept for a month.")
+                   : reply_problem(r, CPN_BUSY, NULL);
+    reply_text(r, 200, TYPE_CSV);
+    reply_header(r, "Cache-Control", "no-store");
+    reply_send(r, true);
+    r->reply.cut = !r->head && !send_parts(r, job); /* a list that ends early must not look whole */
+    return ANSWERED;
+}

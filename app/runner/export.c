@@ -1,0 +1,97 @@
+/*
+ * runner/export.c -- all codes of a coupon as a text in parts, for those who fetch it later.
+ *
+ * Parts  part k has the codes of a fixed range of buckets. So whoever goes on begins with the first part that is not
+ *        known to be written, and to write one twice changes nothing
+ */
+#include "coupons/export.h"
+#include "runner/work.h"
+
+static enum ending note_total(struct work *w, int64_t total)
+{
+    int64_t pause_ms = 0;
+
+    for (;;) {
+        enum store_status s = mongo_job_total(w->door, w->job->id, w->job->fence, total);
+        enum ending e;
+
+        if (s != STORE_FAILED)
+            return s == STORE_OK ? ENDING_DONE : ENDING_LOST;
+        e = work_rest(w, &pause_ms);
+        if (e != ENDING_DONE)
+            return e;
+    }
+}
+
+/* The lines of the slots [from, end) of the part's buckets. False: the database did not answer. */
+static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_ms, struct buf *text)
+{
+    struct bucket *buckets = arena_array(&w->arena, EXPORT_BUCKETS, sizeof *buckets);
+    struct bucket_codes_read *reads = arena_array(&w->arena, EXPORT_BUCKETS, sizeof *reads);
+    struct export_line line;
+    size_t count;
+
+    if (mongo_codes_from(w->door, w->job->coupon, number * EXPORT_BUCKETS, EXPORT_BUCKETS, &w->arena, buckets, reads,
+                         &count) != STORE_OK)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        for (int k = 0; k < buckets[i].size; k++) {
+            int64_t n = buckets[i].b * BUCKET_SLOTS + k;
+
+            if (!reads[i].codes[k] || n >= end)
+                continue;
+            export_line_make(&line, n, &buckets[i].slots[k], reads[i].codes[k], at_ms);
+            export_line_put(text, &line);
+        }
+        bucket_release(&buckets[i]);
+    }
+    return true;
+}
+
+static enum ending export_part(struct work *w, int64_t number, int64_t end, int64_t at_ms)
+{
+    struct part_text part = {.upload = w->job->upload, .part = number};
+    struct buf text = BUF_INIT;
+    enum ending e = ENDING_DONE;
+    int64_t pause_ms = 0;
+
+    while (e == ENDING_DONE) {
+        buf_clear(&text);
+        if (read_lines(w, number, end, at_ms, &text)) {
+            part.text = text.data ? text.data : "";
+            part.len = text.len;
+            if (mongo_part_put(w->door, &part) == STORE_OK)
+                break;
+        }
+        e = work_rest(w, &pause_ms);
+    }
+    buf_free(&text);
+    return e;
+}
+
+enum ending run_export(struct work *w)
+{
+    struct op op = {.kind = OP_COUPON};
+    enum ending e = work_between_steps(w);
+    int64_t total, at_ms;
+
+    if (e == ENDING_DONE)
+        e = work_ask(w, &op);
+    if (e == ENDING_DONE)
+        e = work_catch_up(w);
+    total = op.head.next_n;
+    at_ms = op.at_ms;
+    if (e == ENDING_DONE)
+        e = note_total(w, total);
+    for (int64_t number = w->done / EXPORT_SLOTS; e == ENDING_DONE && number * EXPORT_SLOTS < total; number++) {
+        int64_t end = (number + 1) * EXPORT_SLOTS;
+
+        e = export_part(w, number, end < total ? end : total, at_ms);
+        arena_reset(&w->arena);
+        if (e == ENDING_DONE) {
+            w->done = end < total ? end : total;
+            e = work_between_steps(w);
+        }
+    }
+    return e;
+}
