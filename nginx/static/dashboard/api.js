@@ -1,0 +1,174 @@
+/*
+ * dashboard/api.js -- the service, asked with the key of this tab.
+ *
+ * Key     in sessionStorage: it ends with the tab, and no other tab has it
+ * Errors  every failure is a Problem; status 0: nobody answered. 401 also forgets the key and tells `onKeyLost`
+ */
+
+const KEY = "coupons-key", ROLE = "coupons-role";
+const TIMEOUT_MS = 30000;
+
+export class Problem extends Error {
+  constructor(status, document, requestId) {
+    super(document.title ?? `HTTP status ${status}`);
+    this.status = status;
+    this.code = document.code ?? null;
+    this.detail = document.detail ?? "";
+    this.errors = document.errors ?? [];
+    this.requestId = document.request_id ?? requestId ?? null;
+  }
+}
+
+export const session = {
+  onKeyLost: () => {},
+  get key() { return sessionStorage.getItem(KEY); },
+  get isOps() { return sessionStorage.getItem(ROLE) === "ops"; },
+  forget() {
+    sessionStorage.removeItem(KEY);
+    sessionStorage.removeItem(ROLE);
+  },
+};
+
+export const path = (...segments) => `/coupons/${segments.map(encodeURIComponent).join("/")}`;
+
+export function query(address, parameters) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
+
+  return given.length ? `${address}?${new URLSearchParams(given)}` : address;
+}
+
+function parse(text) {
+  try {
+    const value = JSON.parse(text);
+    return value !== null && typeof value === "object" ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+function unreachable() {
+  return new Problem(0, {title: "The service does not answer", code: "unreachable",
+                         detail: "The network or the service is away. What was asked may or may not have happened."});
+}
+
+function problemOf(status, text, requestId) {
+  if (status === 401 && session.key) {
+    session.forget();
+    session.onKeyLost();
+  }
+  return new Problem(status, parse(text), requestId);
+}
+
+async function send(method, address, {body, headers = {}, signal, key = session.key} = {}) {
+  const limit = AbortSignal.timeout(TIMEOUT_MS);
+  const json = body === undefined ? {} : {"Content-Type": "application/json"};
+  let reply, text;
+
+  try {
+    reply = await fetch(address, {
+      method, cache: "no-store", credentials: "omit", redirect: "error",
+      headers: {Authorization: `Bearer ${key}`, Accept: "application/json", ...json, ...headers},
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    });
+    text = await reply.text();
+  } catch (error) {
+    throw signal?.aborted ? error : unreachable();
+  }
+  if (!reply.ok)
+    throw problemOf(reply.status, text, reply.headers.get("X-Request-Id"));
+  return {reply, text};
+}
+
+/* The body of the answer. */
+export async function call(method, address, options) {
+  return parse((await send(method, address, options)).text);
+}
+
+export const get = (address, signal) => call("GET", address, {signal});
+
+/* {value, etag}: what a PATCH needs. */
+export async function getTagged(address, signal) {
+  const {reply, text} = await send("GET", address, {signal});
+
+  return {value: parse(text), etag: reply.headers.get("ETag")};
+}
+
+export async function getLines(address, signal) {
+  return (await send("GET", address, {signal})).text.split("\n").filter(Boolean).map(parse);
+}
+
+export async function getText(address, signal) {
+  return (await send("GET", address, {signal, headers: {Accept: "text/csv"}})).text;
+}
+
+export const patch = (address, etag, body) => call("PATCH", address, {body, headers: {"If-Match": etag}});
+
+/* A key for a call that must not happen twice, however often its button is pressed. */
+export const newKey = () => crypto.randomUUID();
+
+/* What a list holds, up to `most`; {items, more}. */
+export async function getAll(address, parameters, most, signal) {
+  const items = [];
+  let cursor = null;
+
+  do {
+    const page = await get(query(address, {...parameters, limit: Math.min(1000, most - items.length), cursor}), signal);
+    items.push(...page.items);
+    cursor = page.next;
+  } while (cursor && items.length < most);
+  return {items, more: Boolean(cursor)};
+}
+
+/* All tasks (functions that return promises), a few at a time. */
+export async function several(tasks, atOnce = 6) {
+  const waiting = tasks.slice();
+
+  await Promise.all(Array.from({length: atOnce}, async () => {
+    while (waiting.length)
+      await waiting.shift()();
+  }));
+}
+
+/* POST a file; fetch tells nothing of what was sent so far, XMLHttpRequest does. */
+export function upload(address, file, type, key, onProgress, signal) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+
+    request.open("POST", address);
+    request.setRequestHeader("Authorization", `Bearer ${session.key}`);
+    request.setRequestHeader("Content-Type", type);
+    request.setRequestHeader("Idempotency-Key", key);
+    request.upload.onprogress = (event) => onProgress(event.loaded, event.total);
+    request.onerror = () => reject(unreachable());
+    request.onabort = () => reject(new Problem(0, {title: "Stopped", detail: "The file was not sent to its end: nothing was imported."}));
+    request.onload = () => request.status < 300
+      ? resolve(parse(request.responseText))
+      : reject(problemOf(request.status, request.responseText, request.getResponseHeader("X-Request-Id")));
+    signal?.addEventListener("abort", () => request.abort());
+    request.send(file);
+  });
+}
+
+/* Keep the key if it may read what is shown here. Returns null, or why not. */
+export async function signIn(key) {
+  if (!/^[\x21-\x7e]+$/.test(key))
+    return "That is no key: a key is one word of letters, digits and signs.";
+  try {
+    await call("GET", "/coupons/-/jobs?limit=1", {key});
+  } catch (problem) {
+    if (problem.status === 401)
+      return "The service does not know this key, or it was revoked.";
+    if (problem.status === 403)
+      return "This is a storefront's key. The dashboard needs one of the role reporting (to look) or ops (to change).";
+    return `${problem.message}. ${problem.detail}`;
+  }
+  /* Only ops may look at codes, also at one that is not there: so this says which of the two it is. */
+  const status = await call("HEAD", path("_", "codes", "_"), {key}).then(() => 200, (problem) => problem.status);
+
+  if (![200, 403, 404].includes(status))
+    return "The service knows the key, but cannot say now what it permits. Try again in a moment.";
+  sessionStorage.setItem(KEY, key);
+  sessionStorage.setItem(ROLE, status === 403 ? "reporting" : "ops");
+  return null;
+}

@@ -1,0 +1,194 @@
+/*
+ * dashboard/list.js -- all coupons. Definitions are read whole and looked through here; counts and rates only of the page shown.
+ */
+import {get, getAll, path, query, several, session} from "./api.js";
+import {sparkline} from "./charts.js";
+import {button, el, replace, table} from "./dom.js";
+import {number, plural, time} from "./format.js";
+import {openCreate} from "./change.js";
+import {empty, panel} from "./panel.js";
+import {STATE_OPTIONS, stateBadge, stock, stockText, warnings} from "./parts.js";
+
+const PAGE = 50, MOST = 20000, HOURS = 24, HOUR_MS = 3600000, MINUTE_MS = 60000;
+const view = {text: "", state: "", order: "new", page: 0}; // kept while one looks at a coupon
+
+const ORDERS = {
+  new: ["Newest first", null],
+  title: ["By title", (a, b) => a.title.localeCompare(b.title)],
+  end: ["Ends soonest", (a, b) => (a.ends_at ?? "9").localeCompare(b.ends_at ?? "9")],
+};
+
+function found(coupons) {
+  const words = view.text.toLowerCase(), order = ORDERS[view.order][1];
+  const right = coupons.filter((c) => (!view.state || c.state === view.state) &&
+    (!words || c.title.toLowerCase().includes(words) || c.id.toLowerCase().includes(words)));
+
+  return order ? right.toSorted(order) : right;
+}
+
+/* Redemptions by hour: {id: [...]}; of those that cannot be read now, nothing. */
+async function readHours(coupons, signal) {
+  const from = new Date(Date.now() - (HOURS - 1) * HOUR_MS).toISOString(), hours = {};
+  const ids = coupons.map((c) => c.id).join(",");
+  const report = query("/coupons/-/reports", {coupon: ids, group: "coupon", period: "hour", from});
+
+  for (const {coupon, redeemed} of (await get(report, signal).catch(() => ({items: []}))).items)
+    (hours[coupon] ??= []).push(redeemed);
+  return hours;
+}
+
+/* Counts: {id: {...}}; one that fails fails alone. */
+async function readCounts(coupons, signal) {
+  const counts = {};
+
+  await several(coupons.map((c) => async () => {
+    counts[c.id] = await get(path(c.id, "counts"), signal).catch(() => null);
+  }));
+  return counts;
+}
+
+function rateCell(hours) {
+  if (!hours)
+    return "\u2013";
+  const day = hours.reduce((sum, n) => sum + n, 0);
+
+  return el("div", {class: "rate"}, sparkline(hours, `${number(day)} redeemed in 24 hours`),
+    el("span", {class: "small"}, `${number(hours.at(-1))} this hour, ${number(day)} in 24 h`));
+}
+
+function row(coupon, counts, hours) {
+  return [
+    [el("a", {class: "title", href: `#/coupon/${encodeURIComponent(coupon.id)}`, data: {key: `c-${coupon.id}`}}, coupon.title),
+      el("div", {class: "small id"}, coupon.id)],
+    [stateBadge(coupon), counts ? warnings(coupon, counts).map(([kind, text]) => [" ", el("span", {class: `badge ${kind}`}, text)]) : null],
+    counts ? [stock(coupon, counts), el("div", {class: "small"}, stockText(coupon, counts))] : "not known now",
+    rateCell(hours),
+    coupon.ends_at ? [time(coupon.ends_at, coupon.time_zone).slice(0, 16), el("div", {class: "small"}, coupon.time_zone)] : "open",
+  ];
+}
+
+/* Draws the page of the list, first without figures, then with them, again and again. */
+class List {
+  constructor(signal) {
+    this.signal = signal;
+    this.box = el("div", {});
+    this.status = el("p", {class: "small", role: "status"});
+    this.coupons = [];
+    this.counts = {};
+    this.hours = {};
+    this.hoursOf = ""; // whose hours, and in which minute: more often they are not read
+    this.turn = 0;
+  }
+
+  take({items, more}) {
+    this.coupons = items;
+    this.more = more;
+    this.draw();
+    this.figure();
+  }
+
+  page() {
+    const all = found(this.coupons);
+
+    view.page = Math.max(0, Math.min(view.page, Math.ceil(all.length / PAGE) - 1));
+    return {all, shown: all.slice(view.page * PAGE, (view.page + 1) * PAGE)};
+  }
+
+  draw() {
+    const {all, shown} = this.page(), key = document.activeElement?.dataset.key;
+
+    this.status.textContent = `${plural(all.length, "coupon")}${all.length < this.coupons.length ? ` of ${number(this.coupons.length)}` : ""}` +
+      (this.more ? `. Only the newest ${number(MOST)} are looked through.` : "");
+    if (all.length === 0)
+      replace(this.box, this.nothing());
+    else
+      replace(this.box, table("Coupons", ["Coupon", "State", "Stock", "Redeemed", "Ends"],
+        shown.map((c) => row(c, this.counts[c.id] ?? null, this.hours[c.id])), "cards coupons"), this.pager(all.length));
+    if (key && !document.activeElement?.dataset.key)
+      this.box.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
+  }
+
+  nothing() {
+    if (this.coupons.length)
+      return empty("No coupon fits. ", button("Show all", () => this.reset()));
+    return empty("There are no coupons yet. ", session.isOps ? "Create the first one with \u201cNew coupon\u201d."
+      : "Somebody with a key of the role ops can create one.");
+  }
+
+  reset() {
+    Object.assign(view, {text: "", state: "", page: 0});
+    this.onReset();
+    this.change();
+  }
+
+  pager(count) {
+    const last = Math.ceil(count / PAGE) - 1;
+    if (last === 0)
+      return null;
+    const go = (by) => () => {
+      view.page += by;
+      this.change();
+    };
+    return el("div", {class: "pager"}, button("Previous", go(-1), {disabled: view.page === 0, data: {key: "previous"}}),
+      `Page ${number(view.page + 1)} of ${number(last + 1)}`, button("Next", go(1), {disabled: view.page === last, data: {key: "next"}}));
+  }
+
+  change() {
+    this.draw();
+    this.figure();
+  }
+
+  /* Read the figures of what is shown; of several such readings only the last one counts. */
+  async figure() {
+    const turn = ++this.turn, {shown} = this.page();
+    if (shown.length === 0)
+      return;
+    const hoursOf = `${Math.floor(Date.now() / MINUTE_MS)} ${shown.map((c) => c.id)}`;
+    const [counts, hours] = await Promise.all([readCounts(shown, this.signal),
+      hoursOf === this.hoursOf ? this.hours : readHours(shown, this.signal)]);
+
+    if (turn !== this.turn || this.signal.aborted)
+      return;
+    Object.assign(this, {counts, hours, hoursOf});
+    this.draw();
+  }
+}
+
+function filters(list) {
+  const text = el("input", {type: "search", id: "search", placeholder: "Title or id", "aria-label": "Search by title or id"});
+  const state = el("select", {"aria-label": "State"}, [["", "Any state"], ...STATE_OPTIONS].map(([value, name]) => el("option", {value}, name)));
+  const order = el("select", {"aria-label": "Order"}, Object.entries(ORDERS).map(([value, [name]]) => el("option", {value}, name)));
+  const set = () => {
+    text.value = view.text;
+    state.value = view.state;
+    order.value = view.order;
+  };
+  const read = () => {
+    Object.assign(view, {text: text.value.trim(), state: state.value, order: order.value, page: 0});
+    list.change();
+  };
+
+  set();
+  list.onReset = set;
+  text.addEventListener("input", read);
+  state.addEventListener("change", read);
+  order.addEventListener("change", read);
+  return el("div", {class: "filters", role: "search"}, text, state, order);
+}
+
+export function showList(main, parameters, signal) {
+  const list = new List(signal);
+  const p = panel("Coupons", {
+    signal, every: 10, level: "h1", kind: "plain",
+    load: async (s) => ({read: Date.now(), ...await getAll("/coupons", {}, MOST, s)}),
+    draw(body, value) {
+      if (!body.contains(list.box))
+        replace(body, filters(list), list.status, list.box);
+      list.take(value);
+    },
+  });
+
+  if (session.isOps)
+    p.head.append(button("New coupon", () => openCreate(signal), {class: "primary"}));
+  replace(main, p.node);
+}

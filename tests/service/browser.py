@@ -1,0 +1,186 @@
+"""A real Chromium without a window, and the dashboard as its users name things: buttons by their words, fields by their labels."""
+import json
+import os
+import pathlib
+import shutil
+import time
+
+from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+# What happens in the page and should not: kept in the page, asked for after every test.
+WATCH = """
+window.seen = {violations: [], errors: [], alerts: []};
+document.addEventListener("securitypolicyviolation", (e) => seen.violations.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample));
+addEventListener("error", (e) => seen.errors.push(String(e.message)));
+addEventListener("unhandledrejection", (e) => seen.errors.push(String(e.reason)));
+for (const name of ["alert", "confirm", "prompt"])
+  window[name] = (text) => { seen.alerts.push(String(text)); };
+"""
+PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+
+
+def literal(text):
+    """A string of XPath."""
+    return "concat(" + ", '\"', ".join(f'"{part}"' for part in text.split('"')) + ', "")'
+
+
+class Browser:
+    def __init__(self, url, shots):
+        options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium")
+        for argument in ("--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1280,900", "--hide-scrollbars",
+                         "--lang=en", *(["--no-sandbox"] if os.geteuid() == 0 else [])):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+        self.url, self.shots = url, pathlib.Path(shots)
+        self.shots.mkdir(parents=True, exist_ok=True)
+        self.cdp("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+
+    def quit(self):
+        self.driver.quit()
+
+    def cdp(self, name, **parameters):
+        return self.driver.execute_cdp_cmd(name, parameters)
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    # ---- where one is ----
+
+    def fresh(self):
+        """As a new tab on a large light screen."""
+        self.cdp("Emulation.clearDeviceMetricsOverride")
+        self.cdp("Network.setBlockedURLs", urls=[])
+        self.dark(False)
+        self.online(True)
+        self.driver.get(self.url + "/coupons/-/health")
+        self.run("sessionStorage.clear()")
+        self.driver.get_log("browser")
+
+    def open(self, page="#/", key=None):
+        """Show a page; with a key: signed in with it."""
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.url}/coupons/-/dashboard/{page}")
+        if key:
+            self.type("API key", key + Keys.ENTER)
+            self.button("Forget the key")
+
+    def go(self, page):
+        self.run("location.hash = arguments[0]", page)
+
+    def phone(self):
+        self.cdp("Emulation.setDeviceMetricsOverride", **PHONE)
+
+    def dark(self, on):
+        self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
+
+    def online(self, on):
+        self.cdp("Network.enable")
+        self.cdp("Network.emulateNetworkConditions", offline=not on, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+
+    def shot(self, name):
+        self.driver.save_screenshot(str(self.shots / f"{name}.png"))
+
+    # ---- what one sees and does ----
+
+    def until(self, what, condition, seconds=20):
+        """Poll until the condition holds, and return what it gave."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                seen = condition()
+            except (NoSuchElementException, StaleElementReferenceException):
+                seen = None
+            if seen:
+                return seen
+            if time.monotonic() > end:
+                self.shot("failed")
+                raise AssertionError(f"waited {seconds} s for {what}; the page says:\n{self.text()[:3000]}")
+            time.sleep(0.03)
+
+    def text(self, css="body"):
+        return self.driver.find_element(By.CSS_SELECTOR, css).text
+
+    def sees(self, *texts, css="body", seconds=20):
+        """Wait until all of these stand there."""
+        for text in texts:
+            self.until(f"{text!r} in {css}", lambda t=text: t in self.text(css), seconds)
+
+    def lacks(self, text, css="body"):
+        assert text not in self.text(css), f"{text!r} stands there:\n{self.text(css)[:2000]}"
+
+    def gone(self, css):
+        self.until(f"{css} to go", lambda: not self.all(css))
+
+    def all(self, css):
+        return self.driver.find_elements(By.CSS_SELECTOR, css)
+
+    def one(self, css):
+        return self.until(css, lambda: next((e for e in self.all(css) if e.is_displayed()), None))
+
+    def find(self, xpath):
+        """The first shown one; in the dialog, where there is one."""
+        within = "//dialog" if self.all("dialog") else ""
+        return next((e for e in self.driver.find_elements(By.XPATH, within + xpath) if e.is_displayed()), None)
+
+    def button(self, words):
+        return self.until(f"the button {words!r}", lambda: self.find(f"//button[normalize-space()={literal(words)}]"))
+
+    def has_button(self, words):
+        return self.find(f"//button[normalize-space()={literal(words)}]") is not None
+
+    def click(self, words):
+        """A button, which may be drawn anew at any moment."""
+        def pressed():
+            self.button(words).click()
+            return True
+        self.until(f"{words!r} to be pressed", pressed)
+
+    def follow(self, words):
+        """A link."""
+        def pressed():
+            link = self.find(f"//a[normalize-space()={literal(words)}]")
+            return link and (link.click() or True)
+        self.until(f"the link {words!r}", pressed)
+
+    def field(self, label):
+        """The control of a label, which may end in an asterisk."""
+        name = literal(label)
+        xpath = f"//*[@id=//label[normalize-space()={name} or normalize-space()={literal(label + ' *')}]/@for or @aria-label={name}]"
+        return self.until(f"the field {label!r}", lambda: self.find(xpath))
+
+    def type(self, label, text):
+        """In place of what stands there."""
+        field = self.field(label)
+        field.clear()
+        field.send_keys(text)
+
+    def choose(self, label, words):
+        self.field(label).find_element(By.XPATH, f"./option[normalize-space()={literal(words)}]").click()
+
+    def error_at(self, label):
+        """What is said to be wrong with a field."""
+        return self.field(label).find_element(By.XPATH, "./ancestor::div[@class='field']/p[@class='error']").text
+
+    def focused(self):
+        return self.driver.switch_to.active_element
+
+    def press(self, *keys):
+        for key in keys:
+            self.focused().send_keys(key)
+
+    def panel(self, name):
+        """The CSS of the section with this heading."""
+        return f'section[aria-label="{name}"]'
+
+    # ---- what must never be seen ----
+
+    def check(self):
+        """Nothing of the page was refused by the policy, went wrong, or ran that should not."""
+        seen = self.run("return window.seen") or {}
+        log = [m["message"] for m in self.driver.get_log("browser") if "Failed to load resource" not in m["message"]]
+        assert not any(seen.values()) and not log, f"in the page: {json.dumps(seen)}\nin its console: {log}"

@@ -1,0 +1,542 @@
+"""The dashboard in a real Chromium: every form and state, hostile texts, the keyboard alone, a phone, the dark."""
+import concurrent.futures
+import os
+import re
+import tempfile
+import time
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from browser import Browser
+from stack import ROOT, Stack
+
+PAGE = "/coupons/-/dashboard/"
+FILES = ROOT / "nginx" / "static" / "dashboard"
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'>${alert(3)}{{4}}javascript:alert(5)"
+
+
+@pytest.fixture(scope="module")
+def board():
+    """A copy of its own: it begins without coupons."""
+    s = Stack()
+    try:
+        yield s.start()
+        s.verify(*(c["_id"] for c in s.database.coupons.find({}, {"_id": 1}) if not c["_id"].startswith("many-")))
+    finally:
+        s.stop()
+        s.remove()
+
+
+@pytest.fixture(scope="module")
+def chromium(board):
+    with tempfile.TemporaryDirectory(prefix="coupons-shots-") as folder:
+        browser = Browser(f"http://127.0.0.1:{board.port}", os.environ.get("COUPONS_TEST_SHOTS", folder))
+        yield browser
+        browser.quit()
+
+
+@pytest.fixture
+def page(chromium):
+    """The browser as a new tab. After each test: nothing went wrong in the page, and its policy was never offended."""
+    chromium.fresh()
+    yield chromium
+    chromium.check()
+
+
+@pytest.fixture
+def signed_in(page, board):
+    """A function that shows a page to a key of this role."""
+    def show(address="#/", role="ops"):
+        page.open(address, board.key(role))
+        return page
+    return show
+
+
+def at(coupon):
+    return f"#/coupon/{coupon}"
+
+
+# ---- the files ----
+
+def test_pages_are_files_under_a_strict_policy(board, page):
+    nobody = board.client()
+    for name in ["", *(f.name for f in FILES.iterdir()), "chart.js"]:
+        reply = nobody.get(PAGE + name).expect(200)
+        policy = reply.header("Content-Security-Policy")
+        assert "default-src 'none'" in policy and "script-src 'self';" in policy and "unsafe" not in policy, reply
+        assert reply.header("X-Content-Type-Options") == "nosniff" and reply.header("Cache-Control") == "no-cache", reply
+    assert nobody.get(PAGE).header("Content-Type") == "text/html; charset=utf-8"
+    assert nobody.get(PAGE + "app.js").header("Content-Type") == "text/javascript; charset=utf-8"
+    assert nobody.get(PAGE[:-1]).header("Location") == PAGE
+    nobody.get(PAGE + "no-such-file.js").problem("not_found")
+    nobody.get(PAGE + "%2e%2e/%2e%2e/nginx.conf.in").expect(401)
+    assert nobody.post(PAGE, {}).problem("method_not_allowed") and nobody.post(PAGE, {}).header("Allow") == "GET, HEAD"
+
+
+def test_nothing_in_the_files_makes_markup_of_text_or_asks_elsewhere():
+    for file in FILES.glob("*.js"):
+        text = re.sub(r"/\*.*?\*/", "", file.read_text(), flags=re.S)
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser", "eval(", "new Function", "srcdoc",
+                     "localStorage", "document.cookie", "https://"):
+            assert word not in text, f"{word} in {file.name}"
+    html = (FILES / "index.html").read_text()
+    assert not re.search(r"<script(?![^>]*\bsrc=)", html) and "style=" not in html and not re.search(r"\son\w+=", html)
+
+
+# ---- the key ----
+
+def test_the_key_is_asked_for_once_and_kept_for_the_tab(board, page):
+    page.open()
+    page.type("API key", "no key at all" + Keys.ENTER)
+    page.sees("That is no key")
+    page.type("API key", "cpn_wrong" + Keys.ENTER)
+    page.sees("does not know this key")
+    page.type("API key", board.key("storefront") + Keys.ENTER)
+    page.sees("This is a storefront's key")
+    page.shot("key")
+    page.type("API key", board.key("ops") + Keys.ENTER)
+    page.sees("There are no coupons yet", "ops key")
+    page.shot("empty")
+    page.driver.refresh()
+    page.sees("There are no coupons yet")
+    assert page.run("return [localStorage.length, document.cookie, sessionStorage.length]") == [0, "", 2]
+    page.driver.switch_to.new_window("tab")
+    page.open()
+    page.field("API key")
+    page.driver.close()
+    page.driver.switch_to.window(page.driver.window_handles[0])
+    page.click("Forget the key")
+    page.field("API key")
+    assert page.run("return sessionStorage.length") == 0
+
+
+def test_a_key_that_was_revoked_is_asked_for_anew(page, signed_in):
+    signed_in("#/jobs").sees("No job yet")
+    page.run("sessionStorage.setItem('coupons-key', 'cpn_revoked')")
+    page.field("API key")
+    page.sees("does not know the key any more")
+
+
+def test_a_reporting_key_sees_everything_and_changes_nothing(board, page, signed_in):
+    coupon = board.coupon(slots=2)
+    board.client("storefront").take(coupon, "u").expect(201)
+    signed_in("#/", "reporting").sees("reads only", coupon)
+    assert not page.has_button("New coupon")
+    page.go(at(coupon))
+    page.sees("1 of 2 free", css=page.panel("Now"))
+    page.sees("redeemed", css=page.panel("Latest redemptions"))
+    for words in ("Pause", "Change caps", "Generate slots", "Reverse", "Words, window"):
+        assert not page.has_button(words), words
+
+
+# ---- creating and filling ----
+
+def test_a_coupon_is_created_filled_watched_and_paused(board, page, signed_in):
+    signed_in()
+    page.click("New coupon")
+    page.shot("create")
+    page.click("Create")
+    assert page.error_at("Title") == "This is needed." and page.focused() == page.field("Title")
+    page.type("Title", "Winter sale")
+    page.type("Id", "not an id")
+    page.type("Total", "1.5")
+    page.click("Create")
+    assert page.error_at("Total") == "A whole number, please."
+    page.type("Total", "300")
+    page.click("Create")
+    page.until("the service's word at the field", lambda: page.error_at("Id").startswith("Must start with a letter"))
+    page.type("Id", "winter")
+    page.choose("Kind", "Amount")
+    page.type("Currency", "EUR")
+    page.type("Amount", "2.50")
+    page.type("Time zone", "Europe/Berlin")
+    page.run("arguments[0].value = '2026-03-29T02:30'", page.field("Starts"))  # clocks never showed that
+    page.type("Warn when fewer are free than", "299")
+    page.click("Create")
+    page.sees("Winter sale", "There are no slots yet", "Draft")
+    made = board.client("ops").get("/coupons/winter").ok()
+    assert made["discount"]["amount_minor"] == 250 and made["starts_at"] == "2026-03-29T01:30:00.000Z", made
+    generate(page, "300")
+    page.click("Activate")
+    page.sees("Customers can take it")
+    page.button("Activate").click()
+    page.gone("dialog")
+    page.sees("Active", css=".title-row")
+    board.client("storefront").take("winter", "u", order={"id": "o", "amount_minor": 900, "currency": "EUR"}).expect(201)
+    page.sees("299 of 300 free", "€2.50", "Low stock: 299 free", css=page.panel("Now"))
+    pause_and_resume(board, page)
+
+
+def generate(page, count):
+    page.click("Generate slots")
+    page.type("How many", count)
+    page.button("Generate").click()
+    page.sees("Done.", f"{count} generated", css="dialog")
+    page.click("Close")
+    page.sees(f"{count} of {count} free", css=page.panel("Now"))
+    page.sees(f"{count} generated", css=page.panel("Jobs"))
+
+
+def pause_and_resume(board, page):
+    page.click("Pause")
+    page.click("Keep it as it is")
+    page.gone("dialog")
+    for words, state in (("Pause", "paused"), ("Resume", "active"), ("End", "ended")):
+        page.click(words)
+        page.sees("Nobody can take it" if state != "active" else "Customers can", css="dialog")
+        page.button(words).click()
+        page.gone("dialog")
+        page.sees(state.capitalize(), css=".title-row")
+        assert board.client("ops").get("/coupons/winter").ok()["state"] == state
+
+
+def test_more_slots_than_the_cap_permits_are_refused_with_the_reason(board, page, signed_in):
+    signed_in(at(board.coupon(slots=3)))
+    page.click("Generate slots")
+    page.type("How many", "5")
+    page.button("Generate").click()
+    page.sees("cap", "What this means", css="dialog .failure")
+    page.choose("How", "Until there are so many")
+    page.type("How many", "3")
+    page.button("Generate").click()
+    page.sees("Done.", css="dialog")
+
+
+# ---- changing ----
+
+def test_caps_are_changed_and_an_impossible_change_is_explained(board, page, signed_in):
+    coupon = board.coupon(slots=5)
+    for user in "ab":
+        board.client("storefront").take(coupon, user).expect(201)
+    signed_in(at(coupon))
+    page.click("Change caps")
+    page.type("Total", "1")
+    page.click("Save")
+    page.sees("below what is taken", css="dialog .failure")
+    page.shot("refused")
+    page.type("Total", "7")
+    page.type("Per day", "4")
+    page.click("Save")
+    page.gone("dialog")
+    page.until("the new caps", lambda: re.search(r"Total\s+7\s+Per day\s+4", page.text(page.panel("Caps and window"))))
+    cap = board.client("ops").get(f"/coupons/{coupon}").ok()["cap"]
+    assert (cap["total"], cap["per_day"], cap["per_user"]) == (7, 4, 1), cap
+
+
+@pytest.mark.parametrize("choice, total, per_day", [("Go on with mine", 40, 9), ("Take theirs", 20, 9)])
+def test_who_was_overtaken_sees_it_and_undoes_nothing(board, page, signed_in, choice, total, per_day):
+    coupon = board.coupon(cap={"total": 10, "per_day": 5})
+    signed_in(at(coupon))
+    page.click("Change caps")
+    page.type("Total", "40")
+    board.patch(coupon, {"cap": {"total": 20, "per_day": 9}})
+    page.click("Save")
+    page.sees("Somebody else changed this coupon while you had it open. Nothing of yours was saved.", css="dialog")
+    page.until("what they did", lambda: re.search(r"Total 10 20 40\s+Per day 5 9", page.text("dialog")))
+    page.shot(f"overtaken-{total}")
+    assert board.client("ops").get(f"/coupons/{coupon}").ok()["cap"]["total"] == 20
+    page.click(choice)
+    page.click("Save")
+    page.gone("dialog")
+    cap = board.client("ops").get(f"/coupons/{coupon}").ok()["cap"]
+    assert (cap["total"], cap["per_day"]) == (total, per_day), cap
+
+
+def test_a_state_that_somebody_changed_first_is_not_overwritten(board, page, signed_in):
+    coupon = board.coupon()
+    signed_in(at(coupon))
+    page.click("Pause")
+    board.patch(coupon, {"state": "ended"})
+    page.button("Pause").click()
+    page.sees("Somebody else changed it a moment ago", css="dialog")
+    page.click("Keep it as it is")
+    page.sees("Ended", css=".title-row")
+
+
+# ---- imports ----
+
+def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page, signed_in, tmp_path):
+    coupon = board.coupon(cap={"total": None}, codes={"source": "imported"})
+    (tmp_path / "none.txt").write_text("")
+    codes = [f"CODE-{i:06}" for i in range(30000)]
+    (tmp_path / "codes.csv").write_text("code,note\r\n" + "".join(f"{c},x\r\n" for c in codes + ["CODE-000007", "bäd"]), "utf-8")
+    signed_in(at(coupon)).sees("import a list of codes", css=page.panel("Now"))
+    page.click("Import codes")
+    page.button("Import").click()
+    page.sees("Choose a file first")
+    page.field("File").send_keys(str(tmp_path / "none.txt"))
+    page.button("Import").click()
+    page.sees("This file is empty")
+    page.field("File").send_keys(str(tmp_path / "codes.csv"))
+    page.run("""new MutationObserver(() => { const bar = document.querySelector("dialog progress");
+        if (bar) (window.bars ??= []).push(bar.getAttribute("aria-label")); }).observe(document.body, {childList: true, subtree: true})""")
+    page.button("Import").click()
+    page.sees("Done.", "30,000 imported", "1 double in the file", "1 invalid", css="dialog")
+    assert "Sent" in page.run("return window.bars"), "the sending shows its progress"
+    page.one("dialog summary").click()
+    page.sees("30,003", css="dialog table")
+    page.shot("imported")
+    page.click("Close")
+    page.sees("30,000 of 30,000 free", css=page.panel("Now"))
+
+
+# ---- looking up, reversing ----
+
+def test_users_and_codes_are_looked_up_and_a_redemption_reversed(board, page, signed_in):
+    coupon = board.coupon(cap={"total": 10}, codes={"source": "generated"})
+    board.generate(coupon, 5)
+    taken = board.client("storefront").take(coupon, "Ana Müller/№ 7", state="redeemed").ok(201)
+    signed_in(at(coupon))
+    page.type("Name or code", "Ana Müller/№ 7" + Keys.ENTER)
+    look = page.panel("Look up")
+    page.sees("Holds 1, 1 of them from today", taken["id"], taken["code"], css=look)
+    page.type("Name or code", "nobody" + Keys.ENTER)
+    page.sees("never took this coupon", css=look)
+    page.choose("What", "Code")
+    page.type("Name or code", "NO-SUCH" + Keys.ENTER)
+    page.sees("There is no such code", css=look)
+    page.type("Name or code", taken["code"] + Keys.ENTER)
+    page.sees("Slot 0", "of Ana Müller/№ 7", css=look)
+    page.shot("code")
+    page.one(f'{look} button[aria-label="Reverse {taken["id"]}"]').click()
+    page.sees("the capacity comes back", css="dialog")
+    page.button("Reverse").click()
+    page.gone("dialog")
+    page.sees("reversed", css=page.panel("Latest redemptions"))
+    page.sees("5 of 5 free", css=page.panel("Now"))
+    assert board.client("ops").get(f"/coupons/{coupon}/redemptions/{taken['id']}").ok()["state"] == "reversed"
+
+
+def test_a_user_is_looked_up_over_all_coupons(board, page, signed_in):
+    coupon = board.coupon(slots=1)
+    board.client("storefront").take(coupon, "walker").expect(201)
+    signed_in("#/lookup")
+    page.click("Look up")
+    page.sees("Type a user or a code.")
+    page.type("Name or code", "walker" + Keys.ENTER)
+    page.follow(coupon)
+    page.sees("0 of 1 free")
+
+
+# ---- one coupon, live ----
+
+def test_one_coupon_shows_what_the_service_says(board, page, signed_in):
+    coupon = board.coupon(slots=4, low_stock=2, metadata={"owner": "Ana"})
+    shop = board.client("storefront")
+    signed_in(at(coupon)).sees("4 of 4 free", "Nobody has taken one yet", "Nobody was refused")
+    for user in "abcd":
+        shop.take(coupon, user).expect(201)
+    for user in "aef":
+        shop.take(coupon, user)
+    page.sees("0 of 4 free", "Sold out: no slot is free.", css=page.panel("Now"))
+    page.until("refusals by reason", lambda: re.search(r"sold out 2\s+user cap reached 1", page.text(page.panel("Refusals"))))
+    seq = board.counts(coupon)["seq"]
+    head = page.until("the ledger's head", lambda: seq_of_head(page) >= seq and page.text(".hash"))
+    line = board.client("reporting").get(f"/coupons/{coupon}/ledger?after={seq_of_head(page) - 1}").expect(200).json()
+    assert line["hash"] in head and line["prev"] in head, f"{head}\n{line}"
+    for name in ("Redemptions per hour", "Redemptions per day"):
+        page.until(f"{name}: 4", lambda n=name: drawn(page, n) == 4)
+    page.run("for (const d of document.querySelectorAll('details')) d.open = true")
+    page.sees('"owner": "Ana"', css=page.panel("Caps and window"))
+    page.shot("coupon")
+
+
+def seq_of_head(page):
+    rows = page.all(page.panel("The ledger's head") + " tbody td")
+    return int(rows[0].text.replace(",", "")) if rows else 0
+
+
+def drawn(page, name):
+    """What the last bar of a chart shows."""
+    return page.run("return Chart.getChart(document.querySelector(arguments[0]))?.data.datasets[0].data.at(-1)", page.panel(name) + " canvas")
+
+
+def test_without_chart_js_the_numbers_stand_as_a_table(board, page, signed_in):
+    coupon = board.coupon()
+    page.cdp("Network.setBlockedURLs", urls=["*chart.js"])
+    signed_in(at(coupon)).sees("Chart.js is not installed on the server", css=page.panel("Redemptions per day"))
+    assert len(page.all(page.panel("Redemptions per day") + " tbody tr")) == 30
+
+
+# ---- what somebody sent is text ----
+
+def test_hostile_texts_are_shown_and_never_executed(board, page, signed_in):
+    coupon = board.coupon(slots=2, title=HOSTILE, description=HOSTILE, metadata={HOSTILE: HOSTILE}, cap={"total": 2, "per_user": 2})
+    board.client("storefront").take(coupon, HOSTILE[:100], metadata={"x": HOSTILE}, order={"id": HOSTILE[:100]}).expect(201)
+    signed_in().sees(HOSTILE)
+    page.go(at(coupon))
+    page.sees(HOSTILE, css="h1")
+    page.sees(HOSTILE[:100], css=page.panel("Latest redemptions"))
+    page.run("for (const d of document.querySelectorAll('details')) d.open = true")
+    page.type("Name or code", HOSTILE[:100] + Keys.ENTER)
+    page.sees(HOSTILE[:100], css=page.panel("Look up"))
+    page.click("Words, window")
+    assert page.field("Title").get_attribute("value") == HOSTILE
+    page.click("Cancel")
+    page.shot("hostile")
+    page.go(at("<img src=x onerror=alert(6)>"))
+    page.sees("<img src=x onerror=alert(6)>", "No such coupon")
+    assert page.run("return document.querySelectorAll('img:not(.brand img), main script, main iframe, [onerror], [style*=url]').length") == 0
+
+
+def test_what_would_break_the_policy_is_noticed(page):
+    """The watch itself: an inline script, markup from text, another host."""
+    page.open()
+    page.run("""const attempt = (f) => { try { f(); } catch { } }, s = document.createElement("script");
+        attempt(() => { s.append("window.ran = 1"); document.body.append(s); });
+        attempt(() => { document.body.innerHTML = "<img src=x onerror='window.ran = 2'>"; });
+        fetch("http://127.0.0.1:1/").catch(() => {});""")
+    page.until("three violations", lambda: len(page.run("return seen.violations")) >= 3)
+    with pytest.raises(AssertionError, match="in the page"):
+        page.check()
+    assert page.run("return window.ran") is None
+    page.open()
+    page.driver.get_log("browser")
+
+
+# ---- loading, failing, going on ----
+
+def test_loading_and_failing_are_said_and_end_by_themselves(board, page, signed_in):
+    coupon = board.coupon(slots=1)
+    signed_in(at(coupon)).sees("1 of 1 free")
+    page.run("""window.honest = window.fetch; window.fetch = (address, how) =>
+        /\\/jobs/.test(address) ? new Promise(() => {}) : Promise.reject(new TypeError("away"))""")
+    page.sees("Not up to date: this is as of", css=page.panel("Now"))
+    page.sees("1 of 1 free", css=page.panel("Now"))
+    page.shot("stale")
+    page.go("#/jobs")
+    page.sees("Loading")
+    page.go("#/")
+    page.sees("The service does not answer")
+    page.shot("failed-to-load")
+    page.run("window.fetch = window.honest")
+    page.click("Try again")
+    page.sees(coupon)
+
+
+def test_pages_and_coupons_that_do_not_exist_say_so(page, signed_in):
+    signed_in("#/nowhere").sees("There is no such page")
+    page.go(at("never-made"))
+    page.sees("never-made", "No such coupon", "What this means")
+
+
+# ---- the keyboard alone ----
+
+def test_all_of_it_works_with_the_keyboard_alone(board, page):
+    coupon = board.coupon(slots=3)
+    page.open()
+    page.press(board.key("ops"), Keys.ENTER)
+    page.sees(coupon)
+    page.press("/")
+    page.press(coupon)
+    page.until("one row", lambda: len(page.all("tbody tr")) == 1)
+    tab_to(page, "the coupon's link", lambda e: e.get_attribute("href") and coupon in e.get_attribute("href"))
+    page.press(Keys.ENTER)
+    page.sees("3 of 3 free")
+    tab_to(page, "Pause", lambda e: e.text == "Pause")
+    assert page.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid", "the focus is seen"
+    page.press(Keys.ENTER)
+    page.until("the focus to be on the way on", lambda: page.all("dialog") and page.focused().text == "Pause")
+    page.press(Keys.ESCAPE)
+    page.gone("dialog")
+    page.until("the focus to be back", lambda: page.focused().text == "Pause")
+    tab_to(page, "Change caps", lambda e: e.text == "Change caps")
+    page.press(Keys.ENTER)
+    page.until("the first field", lambda: page.focused().get_attribute("name") == "/cap/total")
+    page.press(Keys.CONTROL + "a", "8", Keys.ENTER)
+    page.gone("dialog")
+    page.until("Change caps to be drawn and focused", lambda: page.focused().text == "Change caps")
+    assert board.client("ops").get(f"/coupons/{coupon}").ok()["cap"]["total"] == 8
+    time.sleep(2.5)  # the page is drawn anew meanwhile
+    assert page.focused().text == "Change caps", "drawing anew leaves the focus where it is"
+
+
+def tab_to(page, what, is_it):
+    for _ in range(60):
+        page.press(Keys.TAB)
+        if is_it(page.focused()):
+            return
+    raise AssertionError(f"60 tabs do not lead to {what}")
+
+
+# ---- phone, dark ----
+
+def test_a_phone_needs_no_scrolling_sideways_and_fingers_find_the_buttons(board, page, signed_in):
+    coupon = board.coupon(slots=2, title="A title that is so long that no phone has room for it " + "x" * 60)
+    board.client("storefront").take(coupon, "user-with-a-name-without-any-space-" + "y" * 80).expect(201)
+    page.phone()
+    signed_in()
+    for address, text in (("#/", coupon), (at(coupon), "1 of 2 free"), ("#/jobs", "Slots generated"), ("#/lookup", "Look up")):
+        page.go(address)
+        page.sees(text)
+        page.shot("phone-" + re.sub(r"\W", "", address)[:12])
+        wide, small = page.run("""return [document.documentElement.scrollWidth - innerWidth, [...document.querySelectorAll("button, nav a")]
+            .filter((b) => b.checkVisibility() && b.getBoundingClientRect().height < 32).map((b) => b.textContent)]""")
+        assert wide <= 0 and small == [], f"{address}: {wide} pixels too wide; too low: {small}"
+    page.go("#/")
+    page.click("New coupon")
+    assert page.run("return document.querySelector('dialog').scrollWidth <= innerWidth")
+
+
+CONTRASTS = """
+const luminance = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).map((v) => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const behind = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (!/, 0\\)|transparent/.test(c)) return c; } return "rgb(255,255,255)"; };
+return [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+  .map((e) => { const [a, b] = [luminance(getComputedStyle(e).color), luminance(behind(e))].sort((x, y) => y - x);
+    return [(a + 0.05) / (b + 0.05), e.tagName + "." + e.className + " " + e.textContent.slice(0, 30)]; })
+  .filter(([ratio, what]) => ratio < 4.5 && !/disabled/.test(what));
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_everything_can_be_read_in_the_light_and_in_the_dark(board, page, signed_in, dark):
+    coupon = board.coupon(slots=3, low_stock=3, cap={"total": 3, "per_user": 3})
+    shop = board.client("storefront")
+    for state in ("issued", "reserved", "redeemed"):
+        shop.take(coupon, "u", state=state).expect(201)
+    page.dark(dark)
+    signed_in().sees(coupon, "Sold out")
+    assert page.run(CONTRASTS) == []
+    page.shot(f"list-{dark}")
+    page.go(at(coupon))
+    page.sees("Sold out", "issued", "reserved", "redeemed")
+    page.until("a chart", lambda: drawn(page, "Redemptions per day"))
+    assert page.run(CONTRASTS) == []
+    page.shot(f"coupon-{dark}")
+    page.click("Change caps")
+    assert page.run(CONTRASTS) == []
+    assert (page.run("return getComputedStyle(document.body).backgroundColor") == "rgb(16, 20, 24)") is dark
+
+
+# ---- many ----
+
+def test_two_thousand_coupons_are_paged_searched_and_opened(board, page, signed_in):
+    def make(first):
+        ops = board.client("ops")
+        for n in range(first, 2000, 8):
+            ops.post("/coupons", {"id": f"many-{n:04}", "title": f"Partner {n}", "cap": {"total": 5},
+                                  "state": "draft" if n % 4 else "active"}).expect(201)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(make, range(8)))
+    began = time.monotonic()
+    signed_in().sees("Page 1 of", "no slots yet")
+    assert time.monotonic() - began < 10
+    assert len(page.all("tbody tr")) == 50
+    page.shot("many")
+    page.click("Next")
+    page.sees("Page 2 of")
+    page.choose("State", "Active")
+    page.type("Search by title or id", "MANY-1")
+    page.sees("250 coupons of")
+    page.type("Search by title or id", "Partner 1996")
+    page.follow("Partner 1996")
+    page.sees("There are no slots yet")
+    page.driver.back()
+    page.sees("1 coupon of")
+    page.type("Search by title or id", "no such thing")
+    page.sees("No coupon fits.")
+    page.click("Show all")
+    page.sees("Page 1 of")
