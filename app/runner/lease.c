@@ -2,6 +2,7 @@
 #include "runner/lease.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -15,6 +16,7 @@ struct seat {
 };
 
 struct leases {
+    pthread_mutex_t admission; /* held from the look whether a coupon is free until its job is seated */
     struct seat seats[RUNNER_JOBS_MAX];
 };
 
@@ -22,6 +24,7 @@ struct leases *leases_new(void)
 {
     struct leases *l = checked(calloc(1, sizeof *l));
 
+    pthread_mutex_init(&l->admission, NULL);
     for (int i = 0; i < RUNNER_JOBS_MAX; i++)
         pthread_mutex_init(&l->seats[i].lock, NULL);
     return l;
@@ -31,6 +34,7 @@ void leases_free(struct leases *l)
 {
     for (int i = 0; i < RUNNER_JOBS_MAX; i++)
         pthread_mutex_destroy(&l->seats[i].lock);
+    pthread_mutex_destroy(&l->admission);
     free(l);
 }
 
@@ -50,9 +54,28 @@ static void exchange(struct leases *l, const struct work *from, struct work *to)
         abort();
 }
 
-void leases_keep(struct leases *l, struct work *w)
+static bool coupon_is_seated(struct leases *l, const char *coupon)
 {
-    exchange(l, NULL, w);
+    bool seated = false;
+
+    for (int i = 0; i < RUNNER_JOBS_MAX && !seated; i++) {
+        pthread_mutex_lock(&l->seats[i].lock);
+        seated = l->seats[i].work && strcmp(l->seats[i].work->job->coupon, coupon) == 0;
+        pthread_mutex_unlock(&l->seats[i].lock);
+    }
+    return seated;
+}
+
+bool leases_keep(struct leases *l, struct work *w)
+{
+    bool seated;
+
+    pthread_mutex_lock(&l->admission);
+    seated = coupon_is_seated(l, w->job->coupon);
+    if (!seated)
+        exchange(l, NULL, w);
+    pthread_mutex_unlock(&l->admission);
+    return !seated;
 }
 
 void leases_let_go(struct leases *l, struct work *w)

@@ -7,14 +7,16 @@
 #ifndef RUNNER_LEASE_H
 #define RUNNER_LEASE_H
 
+#include "base/result.h"
 #include "runner/work.h"
 
 struct leases;
 
 struct leases *leases_new(void);
 void leases_free(struct leases *l);
-/* From here on w's lease is kept; w must stay where it is until leases_let_go(). */
-void leases_keep(struct leases *l, struct work *w);
+/* From here on w's lease is kept; w must stay where it is until leases_let_go(). False: another job of the same coupon is in
+ * our hands. One at a time, or two that together pass a cap would both fail half way. */
+bool leases_keep(struct leases *l, struct work *w) CPN_CHECKED;
 /* No longer: when this returns, the keeper is not writing it either. */
 void leases_let_go(struct leases *l, struct work *w);
 /* The keeper's thread; context is the struct runner. */

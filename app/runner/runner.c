@@ -130,19 +130,20 @@ static void run_job(struct runner *r, struct store *door, const struct job *job)
 {
     struct work w = {.runner = r, .door = door, .job = job, .done = job->done, .result = BUF_INIT};
     enum ending (*run)(struct work *) = kinds[job->kind].run;
-    enum ending e;
+    enum ending e = ENDING_POSTPONED;
 
     arena_init(&w.arena, 0);
     arena_init(&w.keep, 0);
     log_event(LOG_INFO, "job.claimed", "job=%s kind=%s coupon=%s done=%" PRId64 " total=%" PRId64 " fence=%" PRId64,
               job->id, job_kind_name(job->kind), job->coupon, job->done, job->total, job->fence);
-    metrics_add(METRIC_JOBS_RUNNING, 1);
-    leases_keep(r->leases, &w);
-    e = run ? run(&w) : work_fail(&w, CPN_INTERNAL, "No runner knows this kind of job.");
-    e = end_turn(&w, e);
-    leases_let_go(r->leases, &w);
+    if (leases_keep(r->leases, &w)) {
+        metrics_add(METRIC_JOBS_RUNNING, 1);
+        e = run ? run(&w) : work_fail(&w, CPN_INTERNAL, "No runner knows this kind of job.");
+        e = end_turn(&w, e);
+        leases_let_go(r->leases, &w);
+        metrics_add(METRIC_JOBS_RUNNING, -1);
+    }
     conclude(&w, e);
-    metrics_add(METRIC_JOBS_RUNNING, -1);
     buf_free(&w.result);
     arena_free(&w.keep);
     arena_free(&w.arena);
