@@ -333,14 +333,17 @@ struct loaded_user *part_user(const struct part *p, const char *user)
     return u;
 }
 
-/* Whose redemption (n, g) is that has no slot: the entry that made it says. */
-static enum store_status find_maker(struct committer *c, struct part *p, int64_t n, uint32_t g, const char **user)
+/* Whose redemption (n, g) is that has no slot: the entry that made it says. If it is so old that its user's use may have dropped
+ * it, *ended gets it from the ledger. */
+static enum store_status find_maker(struct committer *c, struct part *p, int64_t n, uint32_t g, const char **user,
+                                    struct use **ended)
 {
     const struct lane *l = p->lane;
     const struct entry *e;
     struct batch *b = NULL;
     size_t count = 0;
     enum store_status status;
+    bool old = false;
 
     *user = NULL;
     if (-n > l->tail.seq)
@@ -349,10 +352,12 @@ static enum store_status find_maker(struct committer *c, struct part *p, int64_t
     if (status != STORE_OK || !count)
         return status;
     e = b->head.seq == -n ? batch_find_making(b, n, g) : NULL;
-    if (e)
+    if (e) {
         *user = arena_strdup(&p->batch->arena, e->user);
+        old = b->head.at_ms < p->at_ms - USE_KEY_KEPT_MS;
+    }
     batch_free(b);
-    return STORE_OK;
+    return old ? rebuild_ended(c->store, l, &p->batch->arena, n, g, ended) : STORE_OK;
 }
 
 /* Whose use a redemption, named by its id, is in; NULL: nobody's that stands. What has ended goes to op->working. */
@@ -367,7 +372,7 @@ static enum store_status find_holder(struct committer *c, struct part *p, struct
     if (g < 1 || (n >= 0 && !s))
         return STORE_OK;
     if (n < 0)
-        return find_maker(c, p, n, g, user);
+        return find_maker(c, p, n, g, user, &op->working);
     if (s->user && (s->current == g || (s->state != SLOT_ISSUED && s->from == g))) {
         *user = s->user;
         return STORE_OK;

@@ -201,7 +201,7 @@ static void decide_pass(struct part *p, bool writes)
             op->outcome = (struct outcome){.result = CPN_COUPON_NOT_FOUND};
         } else if (!writes) {
             decide_read(p, op);
-        } else if (!decide_write(p, op)) {
+        } else if ((p->again.count && op->kind == OP_TAKE) || !decide_write(p, op)) { /* none overtakes one that waits */
             note_change(p, op, before); /* what its user held and has lapsed may be settled all the same */
             op_list_add(&p->again, op);
             continue;
