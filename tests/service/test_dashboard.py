@@ -277,6 +277,11 @@ def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page
     page.one("dialog summary").click()
     page.sees("30,003", css="dialog table")
     page.shot("imported")
+    page.cdp("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
+    page.click("Save all of them as a file")
+    saved = page.until("the file", lambda: list((tmp_path / "saved").glob("*.csv")))[0]
+    assert saved.read_text().split() == ["line,kind,reason", "30002,duplicate,an", "earlier", "row", "has", "this", "code",
+                                         "30003,invalid,not", "printable", "ASCII"]
     page.click("Close")
     page.sees("30,000 of 30,000 free", css=page.panel("Now"))
 
@@ -437,7 +442,9 @@ def test_all_of_it_works_with_the_keyboard_alone(board, page):
     tab_to(page, "Pause", lambda e: e.text == "Pause")
     assert page.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid", "the focus is seen"
     page.press(Keys.ENTER)
-    page.until("the focus to be on the way on", lambda: page.all("dialog") and page.focused().text == "Pause")
+    page.until("the focus to be on what changes nothing", lambda: page.focused().text == "Keep it as it is")
+    page.press(Keys.TAB)
+    assert page.focused().text == "Pause"
     page.press(Keys.ESCAPE)
     page.gone("dialog")
     page.until("the focus to be back", lambda: page.focused().text == "Pause")

@@ -5,7 +5,8 @@
  * Errors  every failure is a Problem; status 0: nobody answered. 401 also forgets the key and tells `onKeyLost`
  */
 
-const KEY = "coupons-key", ROLE = "coupons-role";
+const KEY = "coupons-key",
+  ROLE = "coupons-role";
 const TIMEOUT_MS = 30000;
 
 export class Problem extends Error {
@@ -21,8 +22,12 @@ export class Problem extends Error {
 
 export const session = {
   onKeyLost: () => {},
-  get key() { return sessionStorage.getItem(KEY); },
-  get isOps() { return sessionStorage.getItem(ROLE) === "ops"; },
+  get key() {
+    return sessionStorage.getItem(KEY);
+  },
+  get isOps() {
+    return sessionStorage.getItem(ROLE) === "ops";
+  },
   forget() {
     sessionStorage.removeItem(KEY);
     sessionStorage.removeItem(ROLE);
@@ -47,8 +52,11 @@ function parse(text) {
 }
 
 function unreachable() {
-  return new Problem(0, {title: "The service does not answer", code: "unreachable",
-                         detail: "The network or the service is away. What was asked may or may not have happened."});
+  return new Problem(0, {
+    title: "The service does not answer",
+    code: "unreachable",
+    detail: "The network or the service is away. What was asked may or may not have happened.",
+  });
 }
 
 function problemOf(status, text, requestId) {
@@ -66,7 +74,10 @@ async function send(method, address, {body, headers = {}, signal, key = session.
 
   try {
     reply = await fetch(address, {
-      method, cache: "no-store", credentials: "omit", redirect: "error",
+      method,
+      cache: "no-store",
+      credentials: "omit",
+      redirect: "error",
       headers: {Authorization: `Bearer ${key}`, Accept: "application/json", ...json, ...headers},
       body: body === undefined ? undefined : JSON.stringify(body),
       signal: signal ? AbortSignal.any([signal, limit]) : limit,
@@ -75,8 +86,7 @@ async function send(method, address, {body, headers = {}, signal, key = session.
   } catch (error) {
     throw signal?.aborted ? error : unreachable();
   }
-  if (!reply.ok)
-    throw problemOf(reply.status, text, reply.headers.get("X-Request-Id"));
+  if (!reply.ok) throw problemOf(reply.status, text, reply.headers.get("X-Request-Id"));
   return {reply, text};
 }
 
@@ -124,10 +134,11 @@ export async function getAll(address, parameters, most, signal) {
 export async function several(tasks, atOnce = 6) {
   const waiting = tasks.slice();
 
-  await Promise.all(Array.from({length: atOnce}, async () => {
-    while (waiting.length)
-      await waiting.shift()();
-  }));
+  await Promise.all(
+    Array.from({length: atOnce}, async () => {
+      while (waiting.length) await waiting.shift()();
+    }),
+  );
 }
 
 /* POST a file; fetch tells nothing of what was sent so far, XMLHttpRequest does. */
@@ -141,10 +152,12 @@ export function upload(address, file, type, key, onProgress, signal) {
     request.setRequestHeader("Idempotency-Key", key);
     request.upload.onprogress = (event) => onProgress(event.loaded, event.total);
     request.onerror = () => reject(unreachable());
-    request.onabort = () => reject(new Problem(0, {title: "Stopped", detail: "The file was not sent to its end: nothing was imported."}));
-    request.onload = () => request.status < 300
-      ? resolve(parse(request.responseText))
-      : reject(problemOf(request.status, request.responseText, request.getResponseHeader("X-Request-Id")));
+    request.onabort = () =>
+      reject(new Problem(0, {title: "Stopped", detail: "The file was not sent to its end: nothing was imported."}));
+    request.onload = () =>
+      request.status < 300
+        ? resolve(parse(request.responseText))
+        : reject(problemOf(request.status, request.responseText, request.getResponseHeader("X-Request-Id")));
     signal?.addEventListener("abort", () => request.abort());
     request.send(file);
   });
@@ -152,19 +165,20 @@ export function upload(address, file, type, key, onProgress, signal) {
 
 /* Keep the key if it may read what is shown here. Returns null, or why not. */
 export async function signIn(key) {
-  if (!/^[\x21-\x7e]+$/.test(key))
-    return "That is no key: a key is one word of letters, digits and signs.";
+  if (!/^[\x21-\x7e]+$/.test(key)) return "That is no key: a key is one word of letters, digits and signs.";
   try {
     await call("GET", "/coupons/-/jobs?limit=1", {key});
   } catch (problem) {
-    if (problem.status === 401)
-      return "The service does not know this key, or it was revoked.";
+    if (problem.status === 401) return "The service does not know this key, or it was revoked.";
     if (problem.status === 403)
       return "This is a storefront's key. The dashboard needs one of the role reporting (to look) or ops (to change).";
     return `${problem.message}. ${problem.detail}`;
   }
   /* Only ops may look at codes, also at one that is not there: so this says which of the two it is. */
-  const status = await call("HEAD", path("_", "codes", "_"), {key}).then(() => 200, (problem) => problem.status);
+  const status = await call("HEAD", path("_", "codes", "_"), {key}).then(
+    () => 200,
+    (problem) => problem.status,
+  );
 
   if (![200, 403, 404].includes(status))
     return "The service knows the key, but cannot say now what it permits. Try again in a moment.";

@@ -1,5 +1,5 @@
 /*
- * dashboard/app.js -- the frame: asks for the key once per tab, and shows the page that the address names (#/, #/coupon/ID, ...).
+ * dashboard/app.js -- the frame: asks for the key once per tab, and shows the page that the address names (#/coupon/ID).
  *
  * Reading order  app.js, list.js, coupon.js, change.js; below them panel.js, form.js, api.js, dom.js
  */
@@ -22,23 +22,52 @@ const main = document.getElementById("main");
 let leave = new AbortController(); // aborted when the page is left: what it reads, waits for and shows in dialogs ends
 
 function drawFrame(current) {
-  replace(document.getElementById("nav"), session.key ? PAGES.filter(([, name]) => name).map(([, name, , address]) =>
-    el("a", {href: address, "aria-current": name === current ? "page" : null}, name)) : null);
-  replace(document.getElementById("account"), session.key ? [
-    el("span", {class: "small"}, session.isOps ? "ops key" : "reporting key: reads only"),
-    button("Forget the key", () => {
-      session.forget();
-      show();
-    })] : null);
+  replace(
+    document.getElementById("nav"),
+    session.key
+      ? PAGES.filter(([, name]) => name).map(([, name, , address]) =>
+          el("a", {href: address, "aria-current": name === current ? "page" : null}, name),
+        )
+      : null,
+  );
+  replace(
+    document.getElementById("account"),
+    session.key
+      ? [
+          el("span", {class: "small"}, session.isOps ? "ops key" : "reporting key: reads only"),
+          button("Forget the key", () => {
+            session.forget();
+            show();
+          }),
+        ]
+      : null,
+  );
 }
 
 function showKeyForm(message) {
-  const input = el("input", {id: "key", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "key-error"});
+  const input = el("input", {
+    id: "key",
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
+    "aria-describedby": "key-error",
+  });
   const error = el("p", {class: "error", id: "key-error", role: "alert"}, message ?? "");
   const go = el("button", {type: "submit", class: "primary"}, "Open");
-  const form = el("form", {class: "panel key", novalidate: true}, el("h1", {}, "Coupons"),
-    el("p", {}, "This page reads the service with an API key of the role reporting, or ops to change things too. The key stays in this tab, and goes with it."),
-    el("div", {class: "field"}, el("label", {for: "key"}, "API key"), input, error), go);
+  const form = el(
+    "form",
+    {class: "panel key", novalidate: true},
+    el("h1", {}, "Coupons"),
+    el(
+      "p",
+      {},
+      "This page reads the service with an API key of the role reporting, or ops to change things too. " +
+        "The key stays in this tab, and goes with it.",
+    ),
+    el("div", {class: "field"}, el("label", {for: "key"}, "API key"), input, error),
+    go,
+  );
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -47,8 +76,7 @@ function showKeyForm(message) {
     const why = await signIn(input.value.trim());
 
     go.disabled = false;
-    if (why === null)
-      return show();
+    if (why === null) return show();
     error.textContent = why;
     input.setAttribute("aria-invalid", "true");
     input.focus();
@@ -77,10 +105,8 @@ function show(message) {
 
   document.title = page?.[1] ? `${page[1]} \u2013 Coupons` : "Coupons";
   drawFrame(page?.[1]);
-  if (!session.key)
-    return showKeyForm(message);
-  if (!page)
-    return showNothing();
+  if (!session.key) return showKeyForm(message);
+  if (!page) return showNothing();
   page[2](main, location.hash.match(page[0]).slice(1).map(decoded), leave.signal);
   return undefined;
 }
@@ -88,8 +114,7 @@ function show(message) {
 session.onKeyLost = () => show("The service does not know the key any more: it was revoked, or the service was set up anew.");
 addEventListener("hashchange", () => {
   show();
-  if (session.key)
-    main.focus({preventScroll: true});
+  if (session.key) main.focus({preventScroll: true});
   scrollTo(0, 0);
 });
 addEventListener("keydown", (event) => {

@@ -17,7 +17,8 @@ const CAPS = [
   {at: "/cap/per_day", label: "Per day", type: "whole", hint: "Empty: no cap"},
   {at: "/cap/per_user", label: "Per user", type: "whole"},
   {at: "/cap/per_user_per_day", label: "Per user and day", type: "whole", hint: "Empty: no cap"},
-  {at: "/cap/discount_minor", label: "Budget for discounts", type: "scaled", scale: moneyScale, hint: "In the currency. Empty: no cap"},
+  {at: "/cap/discount_minor", label: "Budget for discounts", type: "scaled", scale: moneyScale,
+   hint: "In the currency. Empty: no cap"},
 ];
 const STOCK = [
   {at: "/low_stock", label: "Warn when fewer are free than", type: "whole", hint: "Empty: no warning"},
@@ -38,7 +39,8 @@ const DISCOUNT = [
   {at: "/discount/currency", label: "Currency", hint: "Such as EUR", when: discounted, most: 3},
   {at: "/discount/amount_minor", label: "Amount", type: "scaled", scale: moneyScale, when: has("/discount/kind", "amount")},
   {at: "/discount/percent_bp", label: "Percent", type: "scaled", scale: 100, when: has("/discount/kind", "percent")},
-  {at: "/discount/max_minor", label: "At most", type: "scaled", scale: moneyScale, when: has("/discount/kind", "percent"), hint: "Empty: no limit"},
+  {at: "/discount/max_minor", label: "At most", type: "scaled", scale: moneyScale, hint: "Empty: no limit",
+   when: has("/discount/kind", "percent")},
   {at: "/discount/label", label: "What it is", when: has("/discount/kind", "other"), most: 200},
   {at: "/discount/min_spend_minor", label: "From an order of", type: "scaled", scale: moneyScale, when: discounted},
 ];
@@ -48,7 +50,8 @@ const CODES = [
    options: [["none", "None"], ["generated", "Generated here"], ["imported", "Imported from a file"]]},
   {at: "/codes/length", label: "Length of a code", type: "whole", when: generated},
   {at: "/codes/prefix", label: "Prefix", when: generated, most: 16},
-  {at: "/codes/pick", label: "Handed out", type: "select", when: coded, options: [["sequential", "One after the other"], ["random", "At random"]]},
+  {at: "/codes/pick", label: "Handed out", type: "select", when: coded,
+   options: [["sequential", "One after the other"], ["random", "At random"]]},
   {at: "/codes/claim", label: "Who may take one", type: "select", when: coded,
    options: [["any", "Anybody: the next free code"], ["present", "Only who shows its code"]]},
 ];
@@ -60,7 +63,8 @@ const START = [
     ["approximate", "Approximate: no slots, may pass the cap a little"], ["none", "No cap in all"]]},
 ];
 const RARE = [
-  {at: "/on_user_cap", label: "Who asks again", type: "select", options: [["refuse", "is refused"], ["existing", "gets the one they have"]]},
+  {at: "/on_user_cap", label: "Who asks again", type: "select",
+   options: [["refuse", "is refused"], ["existing", "gets the one they have"]]},
   {at: "/reserve_s", label: "A checkout holds it for (minutes)", type: "scaled", scale: 60},
   {at: "/valid_for_s", label: "Valid for (days) once issued", type: "scaled", scale: 86400, hint: "Empty: no limit"},
 ].map((field) => ({...field, more: true}));
@@ -74,9 +78,7 @@ const DEFAULTS = {id: "", title: "", description: "", state: "draft", time_zone:
 function definition(values) {
   const body = {};
 
-  for (const [at, value] of Object.entries(values))
-    if (value !== null && value !== "")
-      setAt(body, at, value);
+  for (const [at, value] of Object.entries(values)) if (value !== null && value !== "") setAt(body, at, value);
   return body;
 }
 
@@ -84,8 +86,24 @@ export function openCreate(signal) {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
   openForm({
-    title: "New coupon", verb: "Create", signal, values: {...DEFAULTS, time_zone: zone},
-    fields: [...WORDS, ...START, "Caps", ...CAPS, "Window", ...WINDOW, "Discount", ...DISCOUNT, "Codes and stock", ...CODES, ...STOCK, ...RARE],
+    title: "New coupon",
+    verb: "Create",
+    signal,
+    values: {...DEFAULTS, time_zone: zone},
+    fields: [
+      ...WORDS,
+      ...START,
+      "Caps",
+      ...CAPS,
+      "Window",
+      ...WINDOW,
+      "Discount",
+      ...DISCOUNT,
+      "Codes and stock",
+      ...CODES,
+      ...STOCK,
+      ...RARE,
+    ],
     async submit(values) {
       const coupon = await call("POST", "/coupons", {body: definition(values)});
 
@@ -104,37 +122,60 @@ const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 const changed = (values, coupon) => Object.entries(values).filter(([at, value]) => !same(value, valueAt(coupon, at)));
 
 function shown(field, value, coupon) {
-  if (value === null || value === undefined || value === "")
-    return "none";
-  if (field.type === "time")
-    return time(value, coupon.time_zone);
+  if (value === null || value === undefined || value === "") return "none";
+  if (field.type === "time") return time(value, coupon.time_zone);
   if (field.type === "scaled")
-    return String(value / (typeof field.scale === "function" ? field.scale({"/discount/currency": coupon.discount.currency}) : field.scale));
+    return String(
+      value / (typeof field.scale === "function" ? field.scale({"/discount/currency": coupon.discount.currency}) : field.scale),
+    );
   return typeof value === "number" ? number(value) : String(value);
 }
 
 /* Somebody else was faster: show what they did to what this form shows, and let the user choose. */
 function showOvertaken(form, held, mine, fields, theirs) {
   const differs = fields.filter((f) => !same(valueAt(held.value, f.at), valueAt(theirs.value, f.at)));
-  const rows = differs.map((f) => [f.label, shown(f, valueAt(held.value, f.at), held.value), shown(f, valueAt(theirs.value, f.at), theirs.value),
-    form.touched.has(f.at) ? shown(f, mine[f.at], held.value) : "\u2013"]);
+  const rows = differs.map((f) => [
+    f.label,
+    shown(f, valueAt(held.value, f.at), held.value),
+    shown(f, valueAt(theirs.value, f.at), theirs.value),
+    form.touched.has(f.at) ? shown(f, mine[f.at], held.value) : "\u2013",
+  ]);
   const settle = (then) => () => {
     Object.assign(held, theirs);
     replace(form.trouble);
     then();
     form.body.querySelector("[type=submit]").focus();
   };
-  const keep = button("Go on with mine", settle(() => form.fields.rows.forEach((r) => {
-    /* what I did not touch follows theirs: or saving would undo it */
-    if (r.field.at in mine && !form.touched.has(r.field.at))
-      form.fields.set(r, theirs.value);
-  })));
+  const keep = button(
+    "Go on with mine",
+    settle(() =>
+      form.fields.rows.forEach((r) => {
+        /* what I did not touch follows theirs: or saving would undo it */
+        if (r.field.at in mine && !form.touched.has(r.field.at)) form.fields.set(r, theirs.value);
+      }),
+    ),
+  );
 
-  replace(form.trouble, el("div", {class: "failure", role: "alert"},
-    el("p", {}, el("strong", {}, "Somebody else changed this coupon while you had it open. Nothing of yours was saved.")),
-    rows.length ? table("What changed", ["", "You opened", "Now", "You typed"], rows)
-      : el("p", {}, "What they changed is not in this form."),
-    el("div", {class: "actions"}, keep, button("Take theirs", settle(() => form.fields.fill(theirs.value))))));
+  replace(
+    form.trouble,
+    el(
+      "div",
+      {class: "failure", role: "alert"},
+      el("p", {}, el("strong", {}, "Somebody else changed this coupon while you had it open. Nothing of yours was saved.")),
+      rows.length
+        ? table("What changed", ["", "You opened", "Now", "You typed"], rows)
+        : el("p", {}, "What they changed is not in this form."),
+      el(
+        "div",
+        {class: "actions"},
+        keep,
+        button(
+          "Take theirs",
+          settle(() => form.fields.fill(theirs.value)),
+        ),
+      ),
+    ),
+  );
   keep.focus();
 }
 
@@ -142,9 +183,14 @@ function showOvertaken(form, held, mine, fields, theirs) {
 function openChange(title, fields, held, done, signal) {
   const address = path(held.value.id);
   const form = openForm({
-    title, fields, values: held.value, verb: "Save", signal,
+    title,
+    fields,
+    values: held.value,
+    verb: "Save",
+    signal,
     async submit(values) {
-      const differences = changed(values, held.value), body = {};
+      const differences = changed(values, held.value),
+        body = {};
 
       form.touched = new Set(differences.map(([at]) => at));
       if (differences.length === 0) {
@@ -155,8 +201,7 @@ function openChange(title, fields, held, done, signal) {
       try {
         await patch(address, held.etag, body);
       } catch (problem) {
-        if (problem.code !== "version_changed")
-          throw problem;
+        if (problem.code !== "version_changed") throw problem;
         showOvertaken(form, held, values, fields, await getTagged(address));
         return false;
       }
@@ -171,7 +216,13 @@ const copy = (held) => ({...held});
 const exists = (coupon) => (field) => coupon.cap.policy !== "none" || field.at !== "/cap/total";
 
 export function openCaps(held, done, signal) {
-  openChange("Change caps", [...CAPS.filter(exists(held.value)), ...STOCK.map((f) => ({...f, more: false}))], copy(held), done, signal);
+  openChange(
+    "Change caps",
+    [...CAPS.filter(exists(held.value)), ...STOCK.map((f) => ({...f, more: false}))],
+    copy(held),
+    done,
+    signal,
+  );
 }
 
 export function openDetails(held, done, signal) {
@@ -198,7 +249,9 @@ export function stateButtons(held, done, signal) {
         await patch(path(id), held.etag, {state: next});
       } catch (problem) {
         if (problem.code === "version_changed") {
-          problem.detail = "Somebody else changed it a moment ago. Nothing of yours was saved: close this, look at it as it is now, and try again.";
+          problem.detail =
+            "Somebody else changed it a moment ago. Nothing of yours was saved: close this, look at it as it is now, and " +
+            "try again.";
           done();
         }
         throw problem;
@@ -206,6 +259,8 @@ export function stateButtons(held, done, signal) {
       toast(`${title}: ${verb.toLowerCase()} done.`);
       done();
     };
-    return button(verb, () => confirm(`${verb} this coupon?`, MOVES[next][1], verb, act, signal), {data: {key: `state-${next}`}});
+    return button(verb, () => confirm(`${verb} this coupon?`, MOVES[next][1], verb, act, signal), {
+      data: {key: `state-${next}`},
+    });
   });
 }

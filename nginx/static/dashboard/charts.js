@@ -4,21 +4,33 @@
 import {el, replace, svg, table} from "./dom.js";
 import {number, share} from "./format.js";
 
-const KINDS = [["redeemed", "Redeemed"], ["issued", "Issued"], ["reserved", "Held"], ["reversed", "Reversed"]];
+const KINDS = [
+  ["redeemed", "Redeemed"],
+  ["issued", "Issued"],
+  ["reserved", "Held"],
+  ["reversed", "Reversed"],
+];
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 /* Of kinds that never happened nothing is drawn; redeemed always. */
 function datasets(rows) {
-  return KINDS.filter(([kind]) => kind === "redeemed" || rows.some((row) => row[kind] > 0))
-    .map(([kind, label]) => ({label, data: rows.map((row) => row[kind]), backgroundColor: colour(kind), maxBarThickness: 40}));
+  return KINDS.filter(([kind]) => kind === "redeemed" || rows.some((row) => row[kind] > 0)).map(([kind, label]) => ({
+    label,
+    data: rows.map((row) => row[kind]),
+    backgroundColor: colour(kind),
+    maxBarThickness: 40,
+  }));
 }
 
 function options(several) {
-  const line = {color: colour("line")}, text = {color: colour("quiet")};
+  const line = {color: colour("line")},
+    text = {color: colour("quiet")};
 
   return {
-    animation: false, responsive: true, maintainAspectRatio: false,
+    animation: false,
+    responsive: true,
+    maintainAspectRatio: false,
     plugins: {legend: {display: several, labels: {color: colour("text"), boxWidth: 12}}},
     scales: {
       x: {grid: {display: false}, ticks: {...text, maxRotation: 0, autoSkipPadding: 12}},
@@ -28,29 +40,36 @@ function options(several) {
 }
 
 /*
- * rows: a report's items; label(row): what stands below a bar. Returns {node, update(rows)}.
+ * rows: a report's items; label(row): what stands below a bar; signal: when the page is left. Returns {node, update(rows)}.
  * Without Chart.js (its file is missing on the server) the table stands alone, and says why.
  */
-export function bars(title, label) {
+export function bars(title, label, signal) {
   const canvas = el("canvas", {role: "img", "aria-label": title});
   const numbersBox = el("div", {class: "scroll"});
   const drawn = typeof globalThis.Chart === "function";
   const details = el("details", {open: !drawn}, el("summary", {}, "As a table"), numbersBox);
-  const node = el("div", {}, drawn ? el("div", {class: "chart"}, canvas)
-    : el("p", {class: "small"}, "Chart.js is not installed on the server (Debian: libjs-chart.js): here are the numbers."), details);
-  let chart = null, shown = [];
+  const node = el(
+    "div",
+    {},
+    drawn
+      ? el("div", {class: "chart"}, canvas)
+      : el("p", {class: "small"}, "Chart.js is not installed on the server (Debian: libjs-chart.js): here are the numbers."),
+    details,
+  );
+  let chart = null,
+    shown = [];
 
   function draw() {
     const sets = datasets(shown);
-    if (!drawn)
-      return;
+    if (!drawn) return;
     chart ??= new Chart(canvas, {type: "bar", data: {}, options: {}});
     chart.data = {labels: shown.map(label), datasets: sets};
     chart.options = options(sets.length > 1);
     chart.update("none");
   }
 
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw, {signal});
+  signal.addEventListener("abort", () => chart?.destroy());
   return {
     node,
     update(rows) {
@@ -58,8 +77,15 @@ export function bars(title, label) {
 
       shown = rows;
       canvas.setAttribute("aria-label", `${title}: ${number(total)} redeemed in ${rows.length} periods`);
-      replace(numbersBox, table(title, ["From", ...KINDS.map(([, text]) => text)],
-        rows.toReversed().map((row) => [label(row), ...KINDS.map(([kind]) => number(row[kind]))]), "numbers"));
+      replace(
+        numbersBox,
+        table(
+          title,
+          ["From", ...KINDS.map(([, text]) => text)],
+          rows.toReversed().map((row) => [label(row), ...KINDS.map(([kind]) => number(row[kind]))]),
+          "numbers",
+        ),
+      );
       draw();
     },
   };
@@ -68,18 +94,29 @@ export function bars(title, label) {
 /* A line as large as a word. */
 export function sparkline(values, text) {
   const most = Math.max(1, ...values);
-  const points = values.map((v, i) => `${((i / Math.max(1, values.length - 1)) * 100).toFixed(1)},${(20 - (v / most) * 18).toFixed(1)}`);
+  const points = values.map(
+    (v, i) => `${((i / Math.max(1, values.length - 1)) * 100).toFixed(1)},${(20 - (v / most) * 18).toFixed(1)}`,
+  );
 
-  return svg("svg", {class: "spark", viewBox: "0 0 100 22", preserveAspectRatio: "none", role: "img", "aria-label": text},
-    svg("polyline", {points: points.join(" ")}));
+  return svg(
+    "svg",
+    {class: "spark", viewBox: "0 0 100 22", preserveAspectRatio: "none", role: "img", "aria-label": text},
+    svg("polyline", {points: points.join(" ")}),
+  );
 }
 
 /* parts: [class, count, name]; whole: what the bar's length stands for. */
 export function stockBar(parts, whole, text) {
-  return el("div", {class: "bar", role: "img", "aria-label": text}, parts.filter(([, count]) => count > 0).map(([kind, count, name]) => {
-    const part = el("span", {class: kind, title: `${name}: ${number(count)}`});
+  return el(
+    "div",
+    {class: "bar", role: "img", "aria-label": text},
+    parts
+      .filter(([, count]) => count > 0)
+      .map(([kind, count, name]) => {
+        const part = el("span", {class: kind, title: `${name}: ${number(count)}`});
 
-    part.style.width = `${share(count, whole)}%`;
-    return part;
-  }));
+        part.style.width = `${share(count, whole)}%`;
+        return part;
+      }),
+  );
 }

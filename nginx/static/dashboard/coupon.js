@@ -9,27 +9,55 @@ import {latestPanel, lookup} from "./lookup.js";
 import {empty, failure, panel} from "./panel.js";
 import {legend, stateBadge, stock, stockText, warnings} from "./parts.js";
 
-const HOURS = 48, DAYS = 30, HOUR_MS = 3600000, HEADS = 5;
+const HOURS = 48,
+  DAYS = 30,
+  HOUR_MS = 3600000,
+  HEADS = 5;
 
 /* ---- counts ---- */
 
 function tiles(coupon, counts) {
-  const rows = [["Free", counts.free], ["Redeemed", counts.redeemed], ["Issued", counts.issued], ["Held", counts.reserved],
-    ["Taken today", counts.today], ["Discount given", counts.discount_minor ? money(counts.discount_minor, coupon.discount.currency) : null]];
+  const rows = [
+    ["Free", counts.free],
+    ["Redeemed", counts.redeemed],
+    ["Issued", counts.issued],
+    ["Held", counts.reserved],
+    ["Taken today", counts.today],
+    ["Discount given", counts.discount_minor ? money(counts.discount_minor, coupon.discount.currency) : null],
+  ];
 
-  return el("dl", {class: "tiles"}, rows.filter(([, value]) => value !== null)
-    .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "number" ? number(value) : value))));
+  return el(
+    "dl",
+    {class: "tiles"},
+    rows
+      .filter(([, value]) => value !== null)
+      .map(([name, value]) =>
+        el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "number" ? number(value) : value)),
+      ),
+  );
 }
 
 function countsPanel(page) {
   return panel("Now", {
-    signal: page.signal, every: 2, kind: "wide",
+    signal: page.signal,
+    every: 2,
+    kind: "wide",
     load: async (s) => ({coupon: (await page.definition()).value, counts: await get(path(page.id, "counts"), s)}),
     draw(body, {coupon, counts}) {
       page.counts = counts;
-      replace(body, warnings(coupon, counts).map(([kind, , text]) => el("p", {class: `warning ${kind}`, role: "status"}, text)),
-        tiles(coupon, counts), stock(coupon, counts), el("p", {class: "small"}, stockText(coupon, counts)), legend(),
-        el("p", {class: "small"}, `As of ${time(counts.as_of, coupon.time_zone)} (${coupon.time_zone}), batch ${number(counts.seq)}`));
+      replace(
+        body,
+        warnings(coupon, counts).map(([kind, , text]) => el("p", {class: `warning ${kind}`, role: "status"}, text)),
+        tiles(coupon, counts),
+        stock(coupon, counts),
+        el("p", {class: "small"}, stockText(coupon, counts)),
+        legend(),
+        el(
+          "p",
+          {class: "small"},
+          `As of ${time(counts.as_of, coupon.time_zone)} (${coupon.time_zone}), batch ${number(counts.seq)}`,
+        ),
+      );
     },
   });
 }
@@ -37,16 +65,18 @@ function countsPanel(page) {
 /* ---- charts ---- */
 
 function chartPanel(page, title, period, from, label) {
-  const chart = bars(title, label);
+  const chart = bars(title, label, page.signal);
   const foot = el("p", {class: "small"});
 
   return panel(title, {
-    signal: page.signal, every: 5,
-    load: async (s) => ({zone: (await page.definition()).value.time_zone,
-      ...await get(query(path(page.id, "reports"), {period, from: from()}), s)}),
+    signal: page.signal,
+    every: 5,
+    load: async (s) => ({
+      zone: (await page.definition()).value.time_zone,
+      ...(await get(query(path(page.id, "reports"), {period, from: from()}), s)),
+    }),
     draw(body, {items, as_of, zone}) {
-      if (!body.contains(chart.node))
-        replace(body, chart.node, foot);
+      if (!body.contains(chart.node)) replace(body, chart.node, foot);
       foot.textContent = as_of?.at ? `Exact up to ${time(as_of.at, zone)} (${zone})` : "Nothing was counted yet";
       chart.update(items);
     },
@@ -61,37 +91,77 @@ const before = (ms) => () => new Date(Date.now() - ms).toISOString();
 
 const capText = (value) => (value === null ? "no cap" : number(value));
 
-function discountText({kind, currency, amount_minor: amount, percent_bp: percent, max_minor: most, min_spend_minor: least, label}) {
-  const words = {none: "none", amount: money(amount, currency), other: label,
-    percent: `${percent / 100} %${most ? `, at most ${money(most, currency)}` : ""}`}[kind];
+function discountText({
+  kind,
+  currency,
+  amount_minor: amount,
+  percent_bp: percent,
+  max_minor: most,
+  min_spend_minor: least,
+  label,
+}) {
+  const words = {
+    none: "none",
+    amount: money(amount, currency),
+    other: label,
+    percent: `${percent / 100} %${most ? `, at most ${money(most, currency)}` : ""}`,
+  }[kind];
 
   return least ? `${words}, from an order of ${money(least, currency)}` : words;
 }
 
 function definitionRows(c) {
-  const zone = c.time_zone, budget = c.cap.discount_minor === null ? "no cap" : money(c.cap.discount_minor, c.discount.currency);
+  const zone = c.time_zone,
+    budget = c.cap.discount_minor === null ? "no cap" : money(c.cap.discount_minor, c.discount.currency);
 
-  return [["Total", capText(c.cap.total)], ["Per day", capText(c.cap.per_day)], ["Per user", capText(c.cap.per_user)],
-    ["Per user and day", capText(c.cap.per_user_per_day)], ["Budget", budget], ["Policy", c.cap.policy],
-    ["Starts", c.starts_at ? time(c.starts_at, zone) : "at once"], ["Ends", c.ends_at ? time(c.ends_at, zone) : "never"], ["Time zone", zone],
-    ["Discount", discountText(c.discount)], ["Codes", c.codes.source], ["Low-stock warning", c.low_stock === null ? "none" : number(c.low_stock)],
-    ["Refill", c.replenish.below === null ? "none" : `${number(c.replenish.add)} when fewer than ${number(c.replenish.below)}`]];
+  return [
+    ["Total", capText(c.cap.total)],
+    ["Per day", capText(c.cap.per_day)],
+    ["Per user", capText(c.cap.per_user)],
+    ["Per user and day", capText(c.cap.per_user_per_day)],
+    ["Budget", budget],
+    ["Policy", c.cap.policy],
+    ["Starts", c.starts_at ? time(c.starts_at, zone) : "at once"],
+    ["Ends", c.ends_at ? time(c.ends_at, zone) : "never"],
+    ["Time zone", zone],
+    ["Discount", discountText(c.discount)],
+    ["Codes", c.codes.source],
+    ["Low-stock warning", c.low_stock === null ? "none" : number(c.low_stock)],
+    ["Refill", c.replenish.below === null ? "none" : `${number(c.replenish.add)} when fewer than ${number(c.replenish.below)}`],
+  ];
 }
 
 function definitionPanel(page) {
   const p = panel("Caps and window", {
-    signal: page.signal, every: 10,
+    signal: page.signal,
+    every: 10,
     load: async () => page.definition(true),
     draw(body, held) {
       page.drawHead(held);
-      replace(body, el("dl", {class: "pairs"}, definitionRows(held.value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
-        Object.keys(held.value.metadata).length ? el("details", {}, el("summary", {}, "Metadata"), el("pre", {}, JSON.stringify(held.value.metadata, null, 2))) : null);
+      replace(
+        body,
+        el(
+          "dl",
+          {class: "pairs"},
+          definitionRows(held.value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+        ),
+        Object.keys(held.value.metadata).length
+          ? el(
+              "details",
+              {data: {key: "metadata"}},
+              el("summary", {}, "Metadata"),
+              el("pre", {}, JSON.stringify(held.value.metadata, null, 2)),
+            )
+          : null,
+      );
     },
   });
 
   if (session.isOps)
-    p.head.append(button("Change caps", () => openCaps(page.held, page.refresh, page.signal), {data: {key: "caps"}}),
-      button("Words, window", () => openDetails(page.held, page.refresh, page.signal), {data: {key: "details"}}));
+    p.head.append(
+      button("Change caps", () => openCaps(page.held, page.refresh, page.signal), {data: {key: "caps"}}),
+      button("Words, window", () => openDetails(page.held, page.refresh, page.signal), {data: {key: "details"}}),
+    );
   return p;
 }
 
@@ -99,16 +169,33 @@ function definitionPanel(page) {
 
 function refusalsPanel(page) {
   return panel("Refusals", {
-    signal: page.signal, every: 5,
+    signal: page.signal,
+    every: 5,
     load: (s) => get(path(page.id, "refusals"), s),
     draw(body, {counts, since, total, complete}) {
-      const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]), most = rows[0]?.[1] ?? 0;
-      const since_ = el("p", {class: "small"}, `Of this node, since ${time(since)} (UTC)${complete ? "" : "; not all of them were counted"}`);
+      const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]),
+        most = rows[0]?.[1] ?? 0;
+      const since_ = el(
+        "p",
+        {class: "small"},
+        `Of this node, since ${time(since)} (UTC)${complete ? "" : "; not all of them were counted"}`,
+      );
 
-      if (total === 0)
-        return replace(body, empty("Nobody was refused."), since_);
-      replace(body, table("Refusals by reason", ["Reason", "Count", ""], rows.map(([code, count]) => [
-        el("a", {href: `/coupons/-/problems/${encodeURIComponent(code)}`}, code.replaceAll("_", " ")), number(count), refusalBar(count, most)]), "numbers"), since_);
+      if (total === 0) return replace(body, empty("Nobody was refused."), since_);
+      replace(
+        body,
+        table(
+          "Refusals by reason",
+          ["Reason", "Count", ""],
+          rows.map(([code, count]) => [
+            el("a", {href: `/coupons/-/problems/${encodeURIComponent(code)}`}, code.replaceAll("_", " ")),
+            number(count),
+            refusalBar(count, most),
+          ]),
+          "numbers",
+        ),
+        since_,
+      );
     },
   });
 }
@@ -120,13 +207,18 @@ function refusalBar(count, most) {
   return el("div", {class: "bar thin", "aria-hidden": "true"}, part);
 }
 
-const kindsOf = (batch) => Object.entries(Object.groupBy(batch.entries, (e) => e.kind)).map(([kind, all]) => `${all.length} ${kind}`).join(", ");
+const kindsOf = (batch) =>
+  Object.entries(Object.groupBy(batch.entries, (e) => e.kind))
+    .map(([kind, all]) => `${all.length} ${kind}`)
+    .join(", ");
 
 function ledgerPanel(page) {
-  let tail = null, lines = []; // read again only when there is more
+  let tail = null,
+    lines = []; // read again only when there is more
 
   return panel("The ledger's head", {
-    signal: page.signal, every: 5,
+    signal: page.signal,
+    every: 5,
     async load(s) {
       const {seq} = await get(path(page.id, "counts"), s);
       if (seq !== tail || lines.length === 0)
@@ -135,11 +227,22 @@ function ledgerPanel(page) {
       return {zone: (await page.definition()).value.time_zone, lines};
     },
     draw(body, {zone}) {
-      if (lines.length === 0)
-        return replace(body, empty("The ledger is empty."));
-      replace(body, table("Latest batches", ["Batch", `At (${zone})`, "Entries", "Hash"], lines.map((b) => [number(b.seq), time(b.at, zone), kindsOf(b),
-        el("code", {title: b.hash}, `${b.hash.slice(0, 12)}\u2026`)]), "cards"),
-      el("p", {class: "small hash"}, "Head: ", el("code", {}, lines[0].hash), " on ", el("code", {}, lines[0].prev)));
+      if (lines.length === 0) return replace(body, empty("The ledger is empty."));
+      replace(
+        body,
+        table(
+          "Latest batches",
+          ["Batch", `At (${zone})`, "Entries", "Hash"],
+          lines.map((b) => [
+            number(b.seq),
+            time(b.at, zone),
+            kindsOf(b),
+            el("code", {title: b.hash}, `${b.hash.slice(0, 12)}\u2026`),
+          ]),
+          "cards",
+        ),
+        el("p", {class: "small hash"}, "Head: ", el("code", {}, lines[0].hash), " on ", el("code", {}, lines[0].prev)),
+      );
     },
   });
 }
@@ -150,53 +253,92 @@ class Page {
   constructor(id, signal) {
     Object.assign(this, {id, signal, held: null, reading: null, counts: null, panels: []});
     this.head = el("div", {class: "title-row"}, el("h1", {}, id));
-    this.refresh = () => {
-      this.held = null;
+    this.refresh = async () => {
+      await this.definition(true).catch(() => null); // its panel says so
       this.panels.forEach((p) => p.refresh());
     };
   }
 
   /* {value, etag}, read once for all panels; again: read it anew. */
   async definition(again = false) {
-    if (this.held && !again)
-      return this.held;
-    this.reading ??= getTagged(path(this.id), this.signal).finally(() => { this.reading = null; });
+    if (this.held && !again) return this.held;
+    this.reading ??= getTagged(path(this.id), this.signal).finally(() => {
+      this.reading = null;
+    });
     this.held = await this.reading;
     return this.held;
   }
 
   drawHead(held) {
-    const {value} = held, key = document.activeElement?.dataset?.key;
+    const {value} = held,
+      key = document.activeElement?.dataset?.key;
 
     document.title = `${value.title} \u2013 Coupons`;
-    replace(this.head, el("div", {}, el("h1", {}, value.title), el("p", {class: "small"}, el("code", {}, value.id), " ", stateBadge(value)),
-      value.description ? el("p", {class: "description"}, value.description) : null), session.isOps ? this.actions(held) : null);
-    if (key)
-      this.head.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
+    replace(
+      this.head,
+      el(
+        "div",
+        {},
+        el("h1", {}, value.title),
+        el("p", {class: "small"}, el("code", {}, value.id), " ", stateBadge(value)),
+        value.description ? el("p", {class: "description"}, value.description) : null,
+      ),
+      session.isOps ? this.actions(held) : null,
+    );
+    if (key) this.head.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
   }
 
   actions(held) {
     const {cap, codes} = held.value;
-    const imported = codes.source === "imported", slots = cap.policy === "exact";
+    const imported = codes.source === "imported",
+      slots = cap.policy === "exact";
 
-    return el("div", {class: "actions"}, stateButtons(held, this.refresh, this.signal),
-      slots && !imported ? button("Generate slots", () => openSlots(held.value, this.counts, this.refresh, this.signal), {data: {key: "slots"}}) : null,
-      slots && imported ? button("Import codes", () => openImport(held.value, this.refresh, this.signal), {data: {key: "import"}}) : null);
+    return el(
+      "div",
+      {class: "actions"},
+      stateButtons(held, this.refresh, this.signal),
+      slots && !imported
+        ? button("Generate slots", () => openSlots(held.value, this.counts, this.refresh, this.signal), {data: {key: "slots"}})
+        : null,
+      slots && imported
+        ? button("Import codes", () => openImport(held.value, this.refresh, this.signal), {data: {key: "import"}})
+        : null,
+    );
   }
 
   draw(main) {
     const {signal} = this;
-    const now = countsPanel(this), latest = latestPanel(this.id, () => this.definition(), this.refresh, signal);
+    const now = countsPanel(this),
+      latest = latestPanel(this.id, () => this.definition(), this.refresh, signal);
     const columns = [
       [chartPanel(this, "Redemptions per hour", "hour", before((HOURS - 1) * HOUR_MS), hourLabel), definitionPanel(this)],
-      [chartPanel(this, "Redemptions per day", "day", before((DAYS - 1) * 24 * HOUR_MS), dayLabel), refusalsPanel(this), ledgerPanel(this),
-        jobsPanel(this.id, signal)],
+      [
+        chartPanel(this, "Redemptions per day", "day", before((DAYS - 1) * 24 * HOUR_MS), dayLabel),
+        refusalsPanel(this),
+        ledgerPanel(this),
+        jobsPanel(this.id, signal),
+      ],
     ];
 
     this.panels = [now, ...columns.flat(), latest];
-    replace(main, el("p", {class: "small"}, el("a", {href: "#/"}, "\u2190 All coupons")), this.head, el("div", {class: "grid"}, now.node,
-      columns.map((column) => el("div", {class: "column"}, column.map((p) => p.node))),
-      [latest.node, lookup(this.id, this.refresh, signal)].map((node) => el("div", {class: "wide"}, node))));
+    replace(
+      main,
+      el("p", {class: "small"}, el("a", {href: "#/"}, "\u2190 All coupons")),
+      this.head,
+      el(
+        "div",
+        {class: "grid"},
+        now.node,
+        columns.map((column) =>
+          el(
+            "div",
+            {class: "column"},
+            column.map((p) => p.node),
+          ),
+        ),
+        [latest.node, lookup(this.id, this.refresh, signal)].map((node) => el("div", {class: "wide"}, node)),
+      ),
+    );
   }
 }
 
@@ -208,9 +350,13 @@ export async function showCoupon(main, [id], signal) {
       await page.definition();
       page.draw(main);
     } catch (problem) {
-      if (signal.aborted)
-        return;
-      replace(main, el("p", {class: "small"}, el("a", {href: "#/"}, "\u2190 All coupons")), el("h1", {}, id), failure(problem, open));
+      if (signal.aborted) return;
+      replace(
+        main,
+        el("p", {class: "small"}, el("a", {href: "#/"}, "\u2190 All coupons")),
+        el("h1", {}, id),
+        failure(problem, open),
+      );
     }
   };
 

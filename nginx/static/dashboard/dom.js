@@ -5,10 +5,50 @@
  */
 
 const SVG = "http://www.w3.org/2000/svg";
-const ATTRIBUTES = new Set(["accept", "for", "form", "height", "href", "id", "inputmode", "lang", "list", "max", "maxlength", "min",
-  "method", "name", "novalidate", "open", "placeholder", "points", "rel", "role", "rows", "scope", "src", "step", "tabindex", "title",
-  "type", "value", "viewBox", "width", "autocomplete", "autocapitalize", "spellcheck", "autofocus", "required", "disabled", "checked",
-  "selected", "hidden", "multiple", "download", "preserveAspectRatio"]);
+const ATTRIBUTES = new Set([
+  "accept",
+  "for",
+  "form",
+  "height",
+  "href",
+  "id",
+  "inputmode",
+  "lang",
+  "list",
+  "max",
+  "maxlength",
+  "min",
+  "method",
+  "name",
+  "novalidate",
+  "open",
+  "placeholder",
+  "points",
+  "rel",
+  "role",
+  "rows",
+  "scope",
+  "src",
+  "step",
+  "tabindex",
+  "title",
+  "type",
+  "value",
+  "viewBox",
+  "width",
+  "autocomplete",
+  "autocapitalize",
+  "spellcheck",
+  "autofocus",
+  "required",
+  "disabled",
+  "checked",
+  "selected",
+  "hidden",
+  "multiple",
+  "download",
+  "preserveAspectRatio",
+]);
 
 /* Addresses are ours, or a file made here: never what somebody sent. */
 function isOurs(address) {
@@ -17,8 +57,7 @@ function isOurs(address) {
 
 function setProperty(node, name, value) {
   if (name === "on") {
-    for (const [event, listener] of Object.entries(value))
-      node.addEventListener(event, listener);
+    for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
   } else if (name === "class") {
     node.setAttribute("class", value);
   } else if (name === "data") {
@@ -40,8 +79,7 @@ function append(node, children) {
 
 function make(node, properties, children) {
   for (const [name, value] of Object.entries(properties ?? {}))
-    if (value !== null && value !== undefined && value !== false)
-      setProperty(node, name, value);
+    if (value !== null && value !== undefined && value !== false) setProperty(node, name, value);
   append(node, children);
   return node;
 }
@@ -73,10 +111,31 @@ export function uniqueId(prefix) {
 
 /* rows: of arrays of cells. A cell is text, a node, or an array of them; its column's name goes along for narrow screens. */
 export function table(caption, columns, rows, kind = "") {
-  return el("table", {class: kind},
+  return el(
+    "table",
+    {class: kind},
     el("caption", {class: "unseen"}, caption),
-    el("thead", {}, el("tr", {}, columns.map((c) => el("th", {scope: "col"}, c)))),
-    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, i) => el("td", {data: {column: columns[i]}}, cell))))));
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        columns.map((c) => el("th", {scope: "col"}, c)),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      rows.map((cells) =>
+        el(
+          "tr",
+          {},
+          cells.map((cell, i) => el("td", {data: {column: columns[i]}}, cell)),
+        ),
+      ),
+    ),
+  );
 }
 
 /* A sentence at the edge of the screen, also spoken. */
@@ -85,7 +144,6 @@ export function toast(text, kind = "good") {
   const box = document.getElementById("toasts");
 
   box.append(note);
-  while (box.children.length > 3)
-    box.firstChild.remove();
+  while (box.children.length > 3) box.firstChild.remove();
   setTimeout(() => note.remove(), 8000);
 }

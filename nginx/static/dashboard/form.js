@@ -2,8 +2,8 @@
  * dashboard/form.js -- forms from tables of fields, in a dialog: what is wrong is said at the field that the service points at.
  *
  * Field  a heading as text, or {at: "/cap/total", label, type, hint, options, scale, required, when(values), more}
- *        type: text (default), area, whole, scaled (scale: how many of the service's units are one of ours, or a function of all
- *        texts), select, time (in the zone of field "/time_zone"), zone, list (by commas)
+ *        type: text (default), area, whole, scaled (scale: how many of the service's units are one of ours, or a function of
+ *        all texts), select, time (in the zone of field "/time_zone"), zone, list (by commas)
  */
 import {button, el, replace, uniqueId} from "./dom.js";
 import {digitsOf, fromScaled, fromWall, isZone, toScaled, toWall, zones} from "./format.js";
@@ -14,11 +14,15 @@ export class Invalid extends Error {}
 /* ---- values at pointers ---- */
 
 export function valueAt(object, pointer) {
-  return pointer.split("/").slice(1).reduce((inner, name) => inner?.[name], object);
+  return pointer
+    .split("/")
+    .slice(1)
+    .reduce((inner, name) => inner?.[name], object);
 }
 
 export function setAt(object, pointer, value) {
-  const names = pointer.split("/").slice(1), last = names.pop();
+  const names = pointer.split("/").slice(1),
+    last = names.pop();
 
   names.reduce((inner, name) => (inner[name] ??= {}), object)[last] = value;
 }
@@ -34,20 +38,22 @@ const TYPES = {
   select: {read: (text) => text, write: (value) => value},
   zone: {
     read(text) {
-      if (!isZone(text))
-        throw new Invalid("That is no time zone, such as Europe/Berlin.");
+      if (!isZone(text)) throw new Invalid("That is no time zone, such as Europe/Berlin.");
       return text;
     },
     write: (value) => value,
   },
   list: {
-    read: (text) => text.split(",").map((part) => part.trim()).filter(Boolean),
+    read: (text) =>
+      text
+        .split(",")
+        .map((part) => part.trim())
+        .filter(Boolean),
     write: (value) => value.join(", "),
   },
   whole: {
     read(text) {
-      if (!/^\d+$/.test(text) || !Number.isSafeInteger(Number(text)))
-        throw new Invalid("A whole number, please.");
+      if (!/^\d+$/.test(text) || !Number.isSafeInteger(Number(text))) throw new Invalid("A whole number, please.");
       return Number(text);
     },
     write: String,
@@ -55,8 +61,7 @@ const TYPES = {
   scaled: {
     read(text, field, texts) {
       const value = toScaled(text, scaleOf(field, texts));
-      if (Number.isNaN(value))
-        throw new Invalid("A number, please, with no more decimals than there are.");
+      if (Number.isNaN(value)) throw new Invalid("A number, please, with no more decimals than there are.");
       return value;
     },
     write: (value, field, texts) => fromScaled(value, scaleOf(field, texts)),
@@ -75,21 +80,43 @@ function control(field, id) {
   const common = {id, name: field.at, "aria-describedby": `${id}-hint ${id}-error`, required: field.required};
 
   if (field.type === "select")
-    return el("select", common, field.options.map(([value, text]) => el("option", {value}, text)));
-  if (field.type === "area")
-    return el("textarea", {...common, rows: 3, maxlength: field.most});
-  if (field.type === "time")
-    return el("input", {...common, type: "datetime-local", step: 1});
-  return el("input", {...common, type: "text", autocomplete: "off", spellcheck: "false", maxlength: field.most,
-    inputmode: {whole: "numeric", scaled: "decimal"}[field.type], list: field.type === "zone" ? `${id}-zones` : null});
+    return el(
+      "select",
+      common,
+      field.options.map(([value, text]) => el("option", {value}, text)),
+    );
+  if (field.type === "area") return el("textarea", {...common, rows: 3, maxlength: field.most});
+  if (field.type === "time") return el("input", {...common, type: "datetime-local", step: 1});
+  return el("input", {
+    ...common,
+    type: "text",
+    autocomplete: "off",
+    spellcheck: "false",
+    maxlength: field.most,
+    inputmode: {whole: "numeric", scaled: "decimal"}[field.type],
+    list: field.type === "zone" ? `${id}-zones` : null,
+  });
 }
 
 function fieldRow(field) {
-  const id = uniqueId("field"), input = control(field, id);
+  const id = uniqueId("field"),
+    input = control(field, id);
   const error = el("p", {class: "error", id: `${id}-error`});
-  const node = el("div", {class: "field"}, el("label", {for: id}, field.label, field.required ? " *" : ""), input,
-    field.type === "zone" ? el("datalist", {id: `${id}-zones`}, zones().map((zone) => el("option", {value: zone}))) : null,
-    el("p", {class: "hint", id: `${id}-hint`}, field.hint ?? ""), error);
+  const node = el(
+    "div",
+    {class: "field"},
+    el("label", {for: id}, field.label, field.required ? " *" : ""),
+    input,
+    field.type === "zone"
+      ? el(
+          "datalist",
+          {id: `${id}-zones`},
+          zones().map((zone) => el("option", {value: zone})),
+        )
+      : null,
+    el("p", {class: "hint", id: `${id}-hint`}, field.hint ?? ""),
+    error,
+  );
 
   return {field, node, input, error};
 }
@@ -97,18 +124,32 @@ function fieldRow(field) {
 /* The fields of a form, and what stands in them. */
 export class Fields {
   constructor(fields, values) {
-    const all = fields.map((field) => (typeof field === "string" ? {node: el("h3", {}, field), heading: true} : fieldRow(field)));
+    const all = fields.map((field) =>
+      typeof field === "string" ? {node: el("h3", {}, field), heading: true} : fieldRow(field),
+    );
 
     this.rows = all.filter((r) => !r.heading);
-    this.node = el("div", {class: "fields"}, all.filter((r) => !r.field?.more).map((r) => r.node));
+    this.node = el(
+      "div",
+      {class: "fields"},
+      all.filter((r) => !r.field?.more).map((r) => r.node),
+    );
     const more = this.rows.filter((r) => r.field.more);
     if (more.length) {
-      this.details = el("details", {class: "wide"}, el("summary", {}, "More settings"), el("div", {class: "fields"}, more.map((r) => r.node)));
+      this.details = el(
+        "details",
+        {class: "wide"},
+        el("summary", {}, "More settings"),
+        el(
+          "div",
+          {class: "fields"},
+          more.map((r) => r.node),
+        ),
+      );
       this.node.append(this.details);
     }
     this.fill(values);
-    for (const event of ["input", "change"])
-      this.node.addEventListener(event, () => this.arrange());
+    for (const event of ["input", "change"]) this.node.addEventListener(event, () => this.arrange());
   }
 
   /* What is typed, trimmed, by pointer. */
@@ -124,10 +165,13 @@ export class Fields {
 
   /* One of them, as it stands in values. */
   set(row, values) {
-    const value = valueAt(values, row.field.at), {options} = row.field;
+    const value = valueAt(values, row.field.at),
+      {options} = row.field;
 
-    row.input.value = value === null || value === undefined ? options?.[0][0] ?? ""
-      : typeOf(row.field).write(value, row.field, this.hidden(values));
+    row.input.value =
+      value === null || value === undefined
+        ? (options?.[0][0] ?? "")
+        : typeOf(row.field).write(value, row.field, this.hidden(values));
     row.filled = row.input.value;
     row.value = value ?? null;
   }
@@ -143,45 +187,40 @@ export class Fields {
   arrange() {
     const texts = this.texts();
 
-    for (const r of this.rows)
-      r.node.hidden = r.field.when ? !r.field.when(texts) : false;
+    for (const r of this.rows) r.node.hidden = r.field.when ? !r.field.when(texts) : false;
   }
 
   /* By pointer: value, or null where nothing is typed. Null when something cannot be read: then it is said there. */
   read() {
-    const texts = {...this.hidden(this.values), ...this.texts()}, found = {};
+    const texts = {...this.hidden(this.values), ...this.texts()},
+      found = {};
     let fine = true;
 
     for (const r of this.rows.filter((row) => !row.node.hidden)) {
       try {
         const text = texts[r.field.at];
-        if (!text && r.field.required)
-          throw new Invalid("This is needed.");
+        if (!text && r.field.required) throw new Invalid("This is needed.");
         found[r.field.at] = this.value(r, text, texts);
       } catch (error) {
-        if (!(error instanceof Invalid))
-          throw error;
+        if (!(error instanceof Invalid)) throw error;
         this.point(r, error.message);
         fine = false;
       }
     }
-    if (!fine)
-      this.focusFirst();
+    if (!fine) this.focusFirst();
     return fine ? found : null;
   }
 
   /* What nobody touched is what it was, to the millisecond. */
   value(row, text, texts) {
-    if (row.input.value === row.filled && row.value !== null)
-      return row.value;
+    if (row.input.value === row.filled && row.value !== null) return row.value;
     return text || row.field.type === "area" ? typeOf(row.field).read(text, row.field, texts) : null;
   }
 
   point(row, text) {
     row.error.textContent = text;
     row.input.setAttribute("aria-invalid", "true");
-    if (row.field.more)
-      this.details.open = true;
+    if (row.field.more) this.details.open = true;
   }
 
   clear() {
@@ -199,8 +238,7 @@ export class Fields {
   take(errors) {
     const rest = errors.filter((e) => {
       const row = this.rows.find((r) => r.field.at === e.pointer && !r.node.hidden);
-      if (row)
-        this.point(row, `${e.detail[0].toUpperCase()}${e.detail.slice(1)}.`);
+      if (row) this.point(row, `${e.detail[0].toUpperCase()}${e.detail.slice(1)}.`);
       return !row;
     });
 
@@ -213,9 +251,20 @@ export class Fields {
 
 /* A modal dialog: Escape closes it, and the keyboard goes back to where it was. Returns {dialog, body, close}. */
 export function openDialog(title, signal) {
-  const id = uniqueId("dialog"), before = document.activeElement, body = el("div", {class: "body"});
-  const dialog = el("dialog", {"aria-labelledby": id}, el("div", {class: "head"}, el("h2", {id}, title),
-    button("\u00d7", () => dialog.close(), {class: "close", "aria-label": "Close"})), body);
+  const id = uniqueId("dialog"),
+    before = document.activeElement,
+    body = el("div", {class: "body"});
+  const dialog = el(
+    "dialog",
+    {"aria-labelledby": id},
+    el(
+      "div",
+      {class: "head"},
+      el("h2", {id}, title),
+      button("\u00d7", () => dialog.close(), {class: "close", "aria-label": "Close"}),
+    ),
+    body,
+  );
 
   dialog.addEventListener("close", () => {
     dialog.remove();
@@ -229,20 +278,26 @@ export function openDialog(title, signal) {
 
 /* Ask, then do: `action` may fail, and that is said here. */
 export function confirm(title, text, verb, action, signal) {
-  const {body, close} = openDialog(title, signal), trouble = el("div");
-  const yes = button(verb, async () => {
-    yes.disabled = true;
-    try {
-      await action();
-      close();
-    } catch (problem) {
-      replace(trouble, failure(problem));
-      yes.disabled = false;
-    }
-  }, {class: "danger"});
+  const {body, close} = openDialog(title, signal),
+    trouble = el("div"),
+    keep = button("Keep it as it is", close);
+  const yes = button(
+    verb,
+    async () => {
+      yes.disabled = true;
+      try {
+        await action();
+        close();
+      } catch (problem) {
+        replace(trouble, failure(problem));
+        yes.disabled = false;
+      }
+    },
+    {class: "danger"},
+  );
 
-  append(body, el("p", {}, text), trouble, el("div", {class: "actions"}, button("Keep it as it is", close), yes));
-  yes.focus();
+  append(body, el("p", {}, text), trouble, el("div", {class: "actions"}, keep, yes));
+  keep.focus(); // what changes nothing
 }
 
 function append(node, ...children) {
@@ -255,10 +310,17 @@ function append(node, ...children) {
  */
 export function openForm({title, fields, values = {}, verb, intro, submit, signal}) {
   const {body, close, dialog} = openDialog(title, signal);
-  const f = new Fields(fields, values), trouble = el("div");
+  const f = new Fields(fields, values),
+    trouble = el("div");
   const go = el("button", {type: "submit", class: "primary"}, verb);
-  const node = el("form", {novalidate: true}, intro ? el("p", {class: "small"}, intro) : null, f.node, trouble,
-    el("div", {class: "actions"}, button("Cancel", close), go));
+  const node = el(
+    "form",
+    {novalidate: true},
+    intro ? el("p", {class: "small"}, intro) : null,
+    f.node,
+    trouble,
+    el("div", {class: "actions"}, button("Cancel", close), go),
+  );
   const form = {fields: f, trouble, close, body, dialog};
 
   node.addEventListener("submit", async (event) => {
@@ -266,12 +328,10 @@ export function openForm({title, fields, values = {}, verb, intro, submit, signa
     f.clear();
     replace(trouble);
     const found = f.read();
-    if (!found || go.disabled)
-      return;
+    if (!found || go.disabled) return;
     go.disabled = true;
     try {
-      if (await submit(found, form))
-        close();
+      if (await submit(found, form)) close();
     } catch (problem) {
       showProblem(form, problem);
     }
@@ -285,10 +345,17 @@ export function openForm({title, fields, values = {}, verb, intro, submit, signa
 function showProblem({fields, trouble}, problem) {
   const rest = fields.take(problem.errors ?? []);
 
-  if (problem.status === undefined)
-    console.error(problem);
-  if (rest.length === 0 && problem.errors?.length)
-    return;
-  replace(trouble, failure(problem), rest.length
-    ? el("ul", {class: "error"}, rest.map((e) => el("li", {}, e.pointer ? `${e.pointer} ${e.detail}` : e.detail))) : null);
+  if (problem.status === undefined) console.error(problem);
+  if (rest.length === 0 && problem.errors?.length) return;
+  replace(
+    trouble,
+    failure(problem),
+    rest.length
+      ? el(
+          "ul",
+          {class: "error"},
+          rest.map((e) => el("li", {}, e.pointer ? `${e.pointer} ${e.detail}` : e.detail)),
+        )
+      : null,
+  );
 }

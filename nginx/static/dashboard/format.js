@@ -20,10 +20,8 @@ export function digitsOf(currency) {
 }
 
 export function money(minor, currency) {
-  if (minor === null || minor === undefined)
-    return "\u2013";
-  if (!currency)
-    return `${number(minor)} minor units`;
+  if (minor === null || minor === undefined) return "\u2013";
+  if (!currency) return `${number(minor)} minor units`;
   return new Intl.NumberFormat("en", {style: "currency", currency}).format(minor / 10 ** digitsOf(currency));
 }
 
@@ -46,8 +44,7 @@ function wall(ms, zone) {
 
 /* 2026-11-21 10:00:00; without a time: a dash. */
 export function time(text, zone = "UTC") {
-  if (!text)
-    return "\u2013";
+  if (!text) return "\u2013";
   const w = wall(Date.parse(text), zone);
 
   return `${w.year}-${w.month}-${w.day} ${w.hour}:${w.minute}:${w.second}`;
@@ -76,9 +73,9 @@ export function fromWall(text, zone) {
 
 /* "12.5" with scale 100 is 1250. NaN: no number, or too fine. */
 export function toScaled(text, scale) {
-  if (!/^\d+([.,]\d+)?$/.test(text))
-    return NaN;
-  const exact = Number(text.replace(",", ".")) * scale, whole = Math.round(exact);
+  if (!/^\d+([.,]\d+)?$/.test(text)) return NaN;
+  const exact = Number(text.replace(",", ".")) * scale,
+    whole = Math.round(exact);
 
   return Math.abs(exact - whole) < 1e-6 * scale && Number.isSafeInteger(whole) ? whole : NaN;
 }

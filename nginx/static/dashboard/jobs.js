@@ -11,15 +11,25 @@ import {empty, failure, panel} from "./panel.js";
 
 const ENDED = ["done", "failed", "cancelled"];
 const KINDS = {generate: "Slots generated", import: "Codes imported", retire: "Slots retired", cleanup: "Cleaned up"};
-const POLL_MS = 400, IMPORT_MAX = 256 * 1024 * 1024;
+const POLL_MS = 400,
+  IMPORT_MAX = 256 * 1024 * 1024;
 
 /* ---- one job ---- */
 
-const RESULTS = [["generated", "generated"], ["retired", "retired"], ["imported", "imported"], ["rows", "rows"],
-  ["duplicates_in_file", "double in the file"], ["duplicates_in_coupon", "already in the coupon"], ["invalid", "invalid"]];
+const RESULTS = [
+  ["generated", "generated"],
+  ["retired", "retired"],
+  ["imported", "imported"],
+  ["rows", "rows"],
+  ["duplicates_in_file", "double in the file"],
+  ["duplicates_in_coupon", "already in the coupon"],
+  ["invalid", "invalid"],
+];
 
 function resultText(job) {
-  const parts = RESULTS.filter(([name]) => typeof job.result?.[name] === "number").map(([name, text]) => `${number(job.result[name])} ${text}`);
+  const parts = RESULTS.filter(([name]) => typeof job.result?.[name] === "number").map(
+    ([name, text]) => `${number(job.result[name])} ${text}`,
+  );
 
   return parts.join(", ");
 }
@@ -29,8 +39,13 @@ function trouble(job) {
 }
 
 export function progress(job) {
-  const known = job.total > 0, text = known ? `${number(job.done)} of ${number(job.total)}` : number(job.done);
-  const bar = el("progress", {max: known ? job.total : 1, value: known ? job.done : null, "aria-label": `${KINDS[job.kind] ?? job.kind}: ${text}`});
+  const known = job.total > 0,
+    text = known ? `${number(job.done)} of ${number(job.total)}` : number(job.done);
+  const bar = el("progress", {
+    max: known ? job.total : 1,
+    value: known ? job.done : null,
+    "aria-label": `${KINDS[job.kind] ?? job.kind}: ${text}`,
+  });
 
   return el("div", {class: "job"}, bar, el("span", {class: "small"}, `${job.state}, ${text}`));
 }
@@ -40,7 +55,9 @@ async function saveRows(job) {
   const link = el("a", {download: `${job.coupon}-${job.id}.csv`});
 
   try {
-    link.href = URL.createObjectURL(new Blob([await getText(`/coupons/-/jobs/${encodeURIComponent(job.id)}/rows`)], {type: "text/csv"}));
+    link.href = URL.createObjectURL(
+      new Blob([await getText(`/coupons/-/jobs/${encodeURIComponent(job.id)}/rows`)], {type: "text/csv"}),
+    );
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   } catch (problem) {
@@ -49,27 +66,45 @@ async function saveRows(job) {
 }
 
 function badRows(job) {
-  const {result} = job, bad = result?.bad_rows ?? [];
+  const {result} = job,
+    bad = result?.bad_rows ?? [];
   const count = (result?.duplicates_in_file ?? 0) + (result?.duplicates_in_coupon ?? 0) + (result?.invalid ?? 0);
 
-  if (job.kind !== "import" || count === 0)
-    return null;
-  return el("div", {},
-    bad.length ? el("details", {}, el("summary", {}, `The first ${plural(bad.length, "row")} that made no slot`),
-      table("Rows that made no slot", ["Line", "What", "Why"], bad.map((b) => [number(b.line), b.kind, b.reason ?? ""]), "numbers")) : null,
-    button("Save all of them as a file", () => saveRows(job)));
+  if (job.kind !== "import" || count === 0) return null;
+  return el(
+    "div",
+    {},
+    bad.length
+      ? el(
+          "details",
+          {},
+          el("summary", {}, `The first ${plural(bad.length, "row")} that made no slot`),
+          table(
+            "Rows that made no slot",
+            ["Line", "What", "Why"],
+            bad.map((b) => [number(b.line), b.kind, b.reason ?? ""]),
+            "numbers",
+          ),
+        )
+      : null,
+    button("Save all of them as a file", () => saveRows(job)),
+  );
 }
 
 async function cancel(job) {
-  await call("POST", `/coupons/-/jobs/${encodeURIComponent(job.id)}/cancel`)
-    .then(() => toast("The job was told to stop. What it did so far stays."), (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"));
+  await call("POST", `/coupons/-/jobs/${encodeURIComponent(job.id)}/cancel`).then(
+    () => toast("The job was told to stop. What it did so far stays."),
+    (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"),
+  );
 }
 
 function outcome(job) {
-  if (!ENDED.includes(job.state))
-    return [progress(job), button("Stop it", () => cancel(job), {data: {key: "stop"}})];
-  return [el("p", {}, el("strong", {}, {done: "Done.", failed: "Failed.", cancelled: "Stopped."}[job.state]), " ", resultText(job)),
-    trouble(job), badRows(job)];
+  if (!ENDED.includes(job.state)) return [progress(job), button("Stop it", () => cancel(job), {data: {key: "stop"}})];
+  return [
+    el("p", {}, el("strong", {}, {done: "Done.", failed: "Failed.", cancelled: "Stopped."}[job.state]), " ", resultText(job)),
+    trouble(job),
+    badRows(job),
+  ];
 }
 
 /* Follow a job in box until it ends; then done(job). */
@@ -78,11 +113,9 @@ export async function follow(box, job, done, signal) {
 
   box.setAttribute("role", "status");
   for (let last = null; !signal.aborted;) {
-    if (JSON.stringify(job) !== last)
-      replace(box, outcome(job));
+    if (JSON.stringify(job) !== last) replace(box, outcome(job));
     last = JSON.stringify(job);
-    if (ENDED.includes(job.state))
-      return done(job);
+    if (ENDED.includes(job.state)) return done(job);
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     try {
       job = await get(address, signal);
@@ -98,18 +131,33 @@ export async function follow(box, job, done, signal) {
 
 export function jobsPanel(coupon, signal, level = "h2") {
   return panel(coupon ? "Jobs" : "Jobs of all coupons", {
-    signal, every: 3, level,
+    signal,
+    every: 3,
+    level,
     load: (s) => get(query("/coupons/-/jobs", {coupon, limit: coupon ? 5 : 50}), s),
     draw(body, {items}) {
-      if (items.length === 0)
-        return replace(body, empty("No job yet: generating slots and importing codes are jobs."));
-      replace(body, table("Jobs", ["What", ...coupon ? [] : ["Coupon"], "Asked for (UTC)", "How far", ""], items.map((job) => [
-        KINDS[job.kind] ?? job.kind,
-        ...coupon ? [] : [el("a", {href: `#/coupon/${encodeURIComponent(job.coupon)}`, data: {key: `c-${job.id}`}}, job.coupon)],
-        time(job.created_at),
-        ENDED.includes(job.state) ? [`${job.state} `, el("span", {class: "small"}, resultText(job)), trouble(job)] : progress(job),
-        !ENDED.includes(job.state) && session.isOps ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}}) : null,
-      ]), "cards"));
+      if (items.length === 0) return replace(body, empty("No job yet: generating slots and importing codes are jobs."));
+      replace(
+        body,
+        table(
+          "Jobs",
+          ["What", ...(coupon ? [] : ["Coupon"]), "Asked for (UTC)", "How far", ""],
+          items.map((job) => [
+            KINDS[job.kind] ?? job.kind,
+            ...(coupon
+              ? []
+              : [el("a", {href: `#/coupon/${encodeURIComponent(job.coupon)}`, data: {key: `c-${job.id}`}}, job.coupon)]),
+            time(job.created_at),
+            ENDED.includes(job.state)
+              ? [`${job.state} `, el("span", {class: "small"}, resultText(job)), trouble(job)]
+              : progress(job),
+            !ENDED.includes(job.state) && session.isOps
+              ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}})
+              : null,
+          ]),
+          "cards",
+        ),
+      );
     },
   });
 }
@@ -117,7 +165,15 @@ export function jobsPanel(coupon, signal, level = "h2") {
 /* ---- slots ---- */
 
 const SLOT_FIELDS = [
-  {at: "/mode", label: "How", type: "select", options: [["count", "So many more"], ["until", "Until there are so many"]]},
+  {
+    at: "/mode",
+    label: "How",
+    type: "select",
+    options: [
+      ["count", "So many more"],
+      ["until", "Until there are so many"],
+    ],
+  },
   {at: "/number", label: "How many", type: "whole", required: true},
 ];
 
@@ -125,11 +181,17 @@ export function openSlots(coupon, counts, done, signal) {
   const key = newKey();
 
   openForm({
-    title: "Generate slots", verb: "Generate", signal, fields: SLOT_FIELDS, values: {mode: "count"},
-    intro: `There are ${number(counts?.slots)} slots; the cap is ${number(coupon.cap.total)}. A slot can be taken as soon as it is there.`,
+    title: "Generate slots",
+    verb: "Generate",
+    signal,
+    fields: SLOT_FIELDS,
+    values: {mode: "count"},
+    intro: `There are ${number(counts?.slots)} slots; the cap is ${number(coupon.cap.total)}. Each can be taken as soon as it is there.`,
     async submit(values, form) {
       const job = await call("POST", path(coupon.id, "slots"), {
-        body: {[values["/mode"]]: values["/number"]}, headers: {"Idempotency-Key": `${key}-${values["/mode"]}-${values["/number"]}`}});
+        body: {[values["/mode"]]: values["/number"]},
+        headers: {"Idempotency-Key": `${key}-${values["/mode"]}-${values["/number"]}`},
+      });
 
       showJob(form, job, done, signal);
       return false;
@@ -139,7 +201,9 @@ export function openSlots(coupon, counts, done, signal) {
 
 /* The dialog goes on with the job it made; closing it stops nothing. */
 function showJob({body, close, dialog}, job, done, signal) {
-  const box = el("div", {}), go = button("Close", close, {class: "primary"}), closed = new AbortController();
+  const box = el("div", {}),
+    go = button("Close", close, {class: "primary"}),
+    closed = new AbortController();
 
   dialog.addEventListener("close", () => closed.abort());
   const note = el("p", {class: "small"}, "It goes on when you close this; you find it under Jobs.");
@@ -147,10 +211,15 @@ function showJob({body, close, dialog}, job, done, signal) {
   replace(body, box, note, el("div", {class: "actions"}, go));
   go.focus();
   done();
-  follow(box, job, (ended) => {
-    note.remove();
-    done(ended);
-  }, AbortSignal.any([signal, closed.signal]));
+  follow(
+    box,
+    job,
+    (ended) => {
+      note.remove();
+      done(ended);
+    },
+    AbortSignal.any([signal, closed.signal]),
+  );
 }
 
 /* ---- import ---- */
@@ -158,30 +227,38 @@ function showJob({body, close, dialog}, job, done, signal) {
 const typeOf = (file) => (/\.csv$/i.test(file.name) ? "text/csv" : "text/plain");
 
 function whyNot(file) {
-  if (!file)
-    return "Choose a file first.";
-  if (file.size === 0)
-    return "This file is empty.";
-  if (file.size > IMPORT_MAX)
-    return "This file is larger than 256 MiB. Cut it into several, or use couponctl codes import.";
+  if (!file) return "Choose a file first.";
+  if (file.size === 0) return "This file is empty.";
+  if (file.size > IMPORT_MAX) return "This file is larger than 256 MiB. Cut it into several, or use couponctl codes import.";
   return null;
 }
 
 export function openImport(coupon, done, signal) {
-  const {dialog, body, close} = openDialog("Import codes", signal), key = newKey(), stop = new AbortController();
+  const {dialog, body, close} = openDialog("Import codes", signal),
+    key = newKey(),
+    stop = new AbortController();
   const input = el("input", {type: "file", id: "import-file", accept: ".csv,.txt,text/csv,text/plain"});
-  const go = el("button", {type: "submit", class: "primary"}, "Import"), box = el("div", {role: "status"});
-  const form = el("form", {novalidate: true},
-    el("p", {class: "small"}, "One code a line, or a CSV with a column called code. Each becomes a slot once, however often it is sent."),
-    el("div", {class: "field"}, el("label", {for: "import-file"}, "File"), input), box,
-    el("div", {class: "actions"}, button("Cancel", close), go));
+  const go = el("button", {type: "submit", class: "primary"}, "Import"),
+    box = el("div", {role: "status"});
+  const form = el(
+    "form",
+    {novalidate: true},
+    el(
+      "p",
+      {class: "small"},
+      "One code a line, or a CSV with a column called code. Each becomes a slot once, however often it is sent.",
+    ),
+    el("div", {class: "field"}, el("label", {for: "import-file"}, "File"), input),
+    box,
+    el("div", {class: "actions"}, button("Cancel", close), go),
+  );
 
   form.addEventListener("submit", async (event) => {
-    const file = input.files[0], why = whyNot(file);
+    const file = input.files[0],
+      why = whyNot(file);
 
     event.preventDefault();
-    if (why)
-      return replace(box, el("p", {class: "error"}, why));
+    if (why) return replace(box, el("p", {class: "error"}, why));
     go.disabled = input.disabled = true;
     try {
       const job = await sendFile(box, coupon, file, `${key}-${file.size}-${file.lastModified}`, stop.signal);
@@ -197,13 +274,21 @@ export function openImport(coupon, done, signal) {
 }
 
 function sendFile(box, coupon, file, key, signal) {
-  const bar = el("progress", {max: file.size, value: 0, "aria-label": "Sent"}), text = el("span", {class: "small"}, "Sending");
+  const bar = el("progress", {max: file.size, value: 0, "aria-label": "Sent"}),
+    text = el("span", {class: "small"}, "Sending");
 
   replace(box, el("div", {class: "job"}, bar, text));
-  return upload(path(coupon.id, "codes"), file, typeOf(file), key, (sent, whole) => {
-    bar.value = sent;
-    text.textContent = sent < whole ? `Sent ${Math.floor(share(sent, whole))} %` : "Sent; the service is storing it";
-  }, signal);
+  return upload(
+    path(coupon.id, "codes"),
+    file,
+    typeOf(file),
+    key,
+    (sent, whole) => {
+      bar.value = sent;
+      text.textContent = sent < whole ? `Sent ${Math.floor(share(sent, whole))} %` : "Sent; the service is storing it";
+    },
+    signal,
+  );
 }
 
 export function showJobs(main, parameters, signal) {

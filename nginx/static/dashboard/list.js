@@ -1,5 +1,5 @@
 /*
- * dashboard/list.js -- all coupons. Definitions are read whole and looked through here; counts and rates only of the page shown.
+ * dashboard/list.js -- all coupons. Definitions are read whole and searched here; counts and rates only of the page shown.
  */
 import {get, getAll, path, query, several, session} from "./api.js";
 import {sparkline} from "./charts.js";
@@ -9,7 +9,11 @@ import {openCreate} from "./change.js";
 import {empty, panel} from "./panel.js";
 import {STATE_OPTIONS, stateBadge, stock, stockText, warnings} from "./parts.js";
 
-const PAGE = 50, MOST = 20000, HOURS = 24, HOUR_MS = 3600000, MINUTE_MS = 60000;
+const PAGE = 50,
+  MOST = 20000,
+  HOURS = 24,
+  HOUR_MS = 3600000,
+  MINUTE_MS = 60000;
 const view = {text: "", state: "", order: "new", page: 0}; // kept while one looks at a coupon
 
 const ORDERS = {
@@ -19,16 +23,21 @@ const ORDERS = {
 };
 
 function found(coupons) {
-  const words = view.text.toLowerCase(), order = ORDERS[view.order][1];
-  const right = coupons.filter((c) => (!view.state || c.state === view.state) &&
-    (!words || c.title.toLowerCase().includes(words) || c.id.toLowerCase().includes(words)));
+  const words = view.text.toLowerCase(),
+    order = ORDERS[view.order][1];
+  const right = coupons.filter(
+    (c) =>
+      (!view.state || c.state === view.state) &&
+      (!words || c.title.toLowerCase().includes(words) || c.id.toLowerCase().includes(words)),
+  );
 
   return order ? right.toSorted(order) : right;
 }
 
 /* Redemptions by hour: {id: [...]}; of those that cannot be read now, nothing. */
 async function readHours(coupons, signal) {
-  const from = new Date(Date.now() - (HOURS - 1) * HOUR_MS).toISOString(), hours = {};
+  const from = new Date(Date.now() - (HOURS - 1) * HOUR_MS).toISOString(),
+    hours = {};
   const ids = coupons.map((c) => c.id).join(",");
   const report = query("/coupons/-/reports", {coupon: ids, group: "coupon", period: "hour", from});
 
@@ -41,29 +50,41 @@ async function readHours(coupons, signal) {
 async function readCounts(coupons, signal) {
   const counts = {};
 
-  await several(coupons.map((c) => async () => {
-    counts[c.id] = await get(path(c.id, "counts"), signal).catch(() => null);
-  }));
+  await several(
+    coupons.map((c) => async () => {
+      counts[c.id] = await get(path(c.id, "counts"), signal).catch(() => null);
+    }),
+  );
   return counts;
 }
 
 function rateCell(hours) {
-  if (!hours)
-    return "\u2013";
+  if (!hours) return "\u2013";
   const day = hours.reduce((sum, n) => sum + n, 0);
 
-  return el("div", {class: "rate"}, sparkline(hours, `${number(day)} redeemed in 24 hours`),
-    el("span", {class: "small"}, `${number(hours.at(-1))} this hour, ${number(day)} in 24 h`));
+  return el(
+    "div",
+    {class: "rate"},
+    sparkline(hours, `${number(day)} redeemed in 24 hours`),
+    el("span", {class: "small"}, `${number(hours.at(-1))} this hour, ${number(day)} in 24 h`),
+  );
 }
 
 function row(coupon, counts, hours) {
   return [
-    [el("a", {class: "title", href: `#/coupon/${encodeURIComponent(coupon.id)}`, data: {key: `c-${coupon.id}`}}, coupon.title),
-      el("div", {class: "small id"}, coupon.id)],
-    [stateBadge(coupon), counts ? warnings(coupon, counts).map(([kind, text]) => [" ", el("span", {class: `badge ${kind}`}, text)]) : null],
+    [
+      el("a", {class: "title", href: `#/coupon/${encodeURIComponent(coupon.id)}`, data: {key: `c-${coupon.id}`}}, coupon.title),
+      el("div", {class: "small id"}, coupon.id),
+    ],
+    [
+      stateBadge(coupon),
+      counts ? warnings(coupon, counts).map(([kind, text]) => [" ", el("span", {class: `badge ${kind}`}, text)]) : null,
+    ],
     counts ? [stock(coupon, counts), el("div", {class: "small"}, stockText(coupon, counts))] : "not known now",
     rateCell(hours),
-    coupon.ends_at ? [time(coupon.ends_at, coupon.time_zone).slice(0, 16), el("div", {class: "small"}, coupon.time_zone)] : "open",
+    coupon.ends_at
+      ? [time(coupon.ends_at, coupon.time_zone).slice(0, 16), el("div", {class: "small"}, coupon.time_zone)]
+      : "open",
   ];
 }
 
@@ -95,24 +116,44 @@ class List {
   }
 
   draw() {
-    const {all, shown} = this.page(), key = document.activeElement?.dataset.key;
+    const {all, shown} = this.page(),
+      key = document.activeElement?.dataset.key;
 
-    this.status.textContent = `${plural(all.length, "coupon")}${all.length < this.coupons.length ? ` of ${number(this.coupons.length)}` : ""}` +
+    this.status.textContent =
+      `${plural(all.length, "coupon")}${all.length < this.coupons.length ? ` of ${number(this.coupons.length)}` : ""}` +
       (this.more ? `. Only the newest ${number(MOST)} are looked through.` : "");
-    if (all.length === 0)
-      replace(this.box, this.nothing());
-    else
-      replace(this.box, table("Coupons", ["Coupon", "State", "Stock", "Redeemed", "Ends"],
-        shown.map((c) => row(c, this.counts[c.id] ?? null, this.hours[c.id])), "cards coupons"), this.pager(all.length));
+    const next =
+      all.length === 0
+        ? el("div", {}, this.nothing())
+        : el(
+            "div",
+            {},
+            table(
+              "Coupons",
+              ["Coupon", "State", "Stock", "Redeemed", "Ends"],
+              shown.map((c) => row(c, this.counts[c.id] ?? null, this.hours[c.id])),
+              "cards coupons",
+            ),
+            this.pager(all.length),
+          );
+    if (this.box.firstChild?.isEqualNode(next)) return;
+    replace(this.box, next);
     if (key && !document.activeElement?.dataset.key)
       this.box.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
   }
 
   nothing() {
     if (this.coupons.length)
-      return empty("No coupon fits. ", button("Show all", () => this.reset()));
-    return empty("There are no coupons yet. ", session.isOps ? "Create the first one with \u201cNew coupon\u201d."
-      : "Somebody with a key of the role ops can create one.");
+      return empty(
+        "No coupon fits. ",
+        button("Show all", () => this.reset()),
+      );
+    return empty(
+      "There are no coupons yet. ",
+      session.isOps
+        ? "Create the first one with \u201cNew coupon\u201d."
+        : "Somebody with a key of the role ops can create one.",
+    );
   }
 
   reset() {
@@ -123,14 +164,18 @@ class List {
 
   pager(count) {
     const last = Math.ceil(count / PAGE) - 1;
-    if (last === 0)
-      return null;
+    if (last === 0) return null;
     const go = (by) => () => {
       view.page += by;
       this.change();
     };
-    return el("div", {class: "pager"}, button("Previous", go(-1), {disabled: view.page === 0, data: {key: "previous"}}),
-      `Page ${number(view.page + 1)} of ${number(last + 1)}`, button("Next", go(1), {disabled: view.page === last, data: {key: "next"}}));
+    return el(
+      "div",
+      {class: "pager"},
+      button("Previous", go(-1), {disabled: view.page === 0, data: {key: "previous"}}),
+      `Page ${number(view.page + 1)} of ${number(last + 1)}`,
+      button("Next", go(1), {disabled: view.page === last, data: {key: "next"}}),
+    );
   }
 
   change() {
@@ -140,15 +185,16 @@ class List {
 
   /* Read the figures of what is shown; of several such readings only the last one counts. */
   async figure() {
-    const turn = ++this.turn, {shown} = this.page();
-    if (shown.length === 0)
-      return;
+    const turn = ++this.turn,
+      {shown} = this.page();
+    if (shown.length === 0) return;
     const hoursOf = `${Math.floor(Date.now() / MINUTE_MS)} ${shown.map((c) => c.id)}`;
-    const [counts, hours] = await Promise.all([readCounts(shown, this.signal),
-      hoursOf === this.hoursOf ? this.hours : readHours(shown, this.signal)]);
+    const [counts, hours] = await Promise.all([
+      readCounts(shown, this.signal),
+      hoursOf === this.hoursOf ? this.hours : readHours(shown, this.signal),
+    ]);
 
-    if (turn !== this.turn || this.signal.aborted)
-      return;
+    if (turn !== this.turn || this.signal.aborted) return;
     Object.assign(this, {counts, hours, hoursOf});
     this.draw();
   }
@@ -156,8 +202,16 @@ class List {
 
 function filters(list) {
   const text = el("input", {type: "search", id: "search", placeholder: "Title or id", "aria-label": "Search by title or id"});
-  const state = el("select", {"aria-label": "State"}, [["", "Any state"], ...STATE_OPTIONS].map(([value, name]) => el("option", {value}, name)));
-  const order = el("select", {"aria-label": "Order"}, Object.entries(ORDERS).map(([value, [name]]) => el("option", {value}, name)));
+  const state = el(
+    "select",
+    {"aria-label": "State"},
+    [["", "Any state"], ...STATE_OPTIONS].map(([value, name]) => el("option", {value}, name)),
+  );
+  const order = el(
+    "select",
+    {"aria-label": "Order"},
+    Object.entries(ORDERS).map(([value, [name]]) => el("option", {value}, name)),
+  );
   const set = () => {
     text.value = view.text;
     state.value = view.state;
@@ -179,16 +233,17 @@ function filters(list) {
 export function showList(main, parameters, signal) {
   const list = new List(signal);
   const p = panel("Coupons", {
-    signal, every: 10, level: "h1", kind: "plain",
-    load: async (s) => ({read: Date.now(), ...await getAll("/coupons", {}, MOST, s)}),
+    signal,
+    every: 10,
+    level: "h1",
+    kind: "plain",
+    load: async (s) => ({read: Date.now(), ...(await getAll("/coupons", {}, MOST, s))}),
     draw(body, value) {
-      if (!body.contains(list.box))
-        replace(body, filters(list), list.status, list.box);
+      if (!body.contains(list.box)) replace(body, filters(list), list.status, list.box);
       list.take(value);
     },
   });
 
-  if (session.isOps)
-    p.head.append(button("New coupon", () => openCreate(signal), {class: "primary"}));
+  if (session.isOps) p.head.append(button("New coupon", () => openCreate(signal), {class: "primary"}));
   replace(main, p.node);
 }

@@ -11,50 +11,60 @@ const SLOWEST_S = 60;
 
 /* What went wrong, for people; retry: what a button "Try again" does. */
 export function failure(problem, retry) {
-  return el("div", {class: "failure", role: "alert"},
+  return el(
+    "div",
+    {class: "failure", role: "alert"},
     el("p", {}, el("strong", {}, problem.message), problem.detail ? ` ${problem.detail}` : ""),
     problem.requestId ? el("p", {class: "small"}, `Request ${problem.requestId}`) : null,
     problem.status > 0 && problem.code
-      ? el("p", {class: "small"}, el("a", {href: `/coupons/-/problems/${encodeURIComponent(problem.code)}`}, "What this means")) : null,
-    retry ? button("Try again", retry) : null);
+      ? el("p", {class: "small"}, el("a", {href: `/coupons/-/problems/${encodeURIComponent(problem.code)}`}, "What this means"))
+      : null,
+    retry ? button("Try again", retry) : null,
+  );
 }
 
 export function empty(...children) {
   return el("div", {class: "empty"}, children);
 }
 
-/* Draw, and leave the keyboard where it was: on the element with the same data-key. */
-function drawKeepingFocus(body, draw) {
+const byKey = (body, key) => body.querySelector(`[data-key="${CSS.escape(key)}"]`);
+
+/* Draw, and leave the keyboard where it was, on the element with the same data-key, and open what was open. */
+function drawInPlace(body, draw) {
   const key = body.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  const opened = [...body.querySelectorAll("details[open][data-key]")].map((d) => d.dataset.key);
 
   draw();
-  if (key !== undefined && !body.contains(document.activeElement))
-    body.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
+  for (const name of opened) byKey(body, name)?.setAttribute("open", "");
+  if (key !== undefined && !body.contains(document.activeElement)) byKey(body, key)?.focus({preventScroll: true});
 }
 
+/* Until so many seconds have passed, state.wake() was called, or signal was aborted. */
 function sleep(seconds, signal, state) {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, seconds * 1000);
-
-    state.wake = () => {
+    const end = () => {
       clearTimeout(timer);
+      signal.removeEventListener("abort", end);
       resolve();
     };
-    signal.addEventListener("abort", state.wake, {once: true});
+    const timer = setTimeout(end, seconds * 1000);
+
+    state.wake = end;
+    signal.addEventListener("abort", end);
   });
 }
 
 function untilVisible(signal) {
   return new Promise((resolve) => {
     const check = () => {
-      if (document.hidden && !signal.aborted)
-        return;
+      if (document.hidden && !signal.aborted) return;
       document.removeEventListener("visibilitychange", check);
+      signal.removeEventListener("abort", check);
       resolve();
     };
 
     document.addEventListener("visibilitychange", check);
-    signal.addEventListener("abort", check, {once: true});
+    signal.addEventListener("abort", check);
     check();
   });
 }
@@ -69,8 +79,7 @@ class Panel {
   show(value) {
     const text = JSON.stringify(value);
 
-    if (text !== this.last)
-      drawKeepingFocus(this.body, () => this.draw(this.body, value));
+    if (text !== this.last) drawInPlace(this.body, () => this.draw(this.body, value));
     this.last = text;
     this.shownAt = Date.now();
     this.note.hidden = true;
@@ -82,7 +91,10 @@ class Panel {
     this.wait = Math.min(SLOWEST_S, this.wait * 2);
     this.body.setAttribute("aria-busy", "false");
     if (this.last === null) {
-      replace(this.body, failure(problem, () => this.refresh()));
+      replace(
+        this.body,
+        failure(problem, () => this.refresh()),
+      );
       return;
     }
     this.note.hidden = false;
@@ -95,14 +107,11 @@ class Panel {
       try {
         this.show(await this.load(this.signal));
       } catch (error) {
-        if (this.signal.aborted)
-          return;
-        if (error.status === undefined)
-          console.error(error);
+        if (this.signal.aborted) return;
+        if (error.status === undefined) console.error(error);
         this.fail(error);
       }
-      if (this.again)
-        continue;
+      if (this.again) continue;
       await sleep(this.wait, this.signal, this);
       await untilVisible(this.signal);
     }
