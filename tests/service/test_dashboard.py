@@ -12,7 +12,7 @@ from browser import Browser
 from stack import ROOT, Stack
 
 PAGE = "/coupons/-/dashboard/"
-FILES = ROOT / "nginx" / "static" / "dashboard"
+FILES = ROOT / "app" / "static" / "dashboard"
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'>${alert(3)}{{4}}javascript:alert(5)"
 
 
