@@ -61,6 +61,16 @@ static enum ending read_coupon(struct work *w)
     return ENDING_DONE;
 }
 
+/* With the turn codes.source stands; before it, it may have been changed since the job looked at it. */
+static enum ending check_source(struct work *w)
+{
+    bool import = w->job->kind == JOB_IMPORT;
+
+    return w->coupon->codes.source == (import ? CODES_IMPORTED : CODES_GENERATED)
+               ? ENDING_DONE
+               : work_fail(w, CPN_BAD_REQUEST, "codes.source was changed before the first code was made.");
+}
+
 enum ending codes_ready(struct work *w)
 {
     while (!w->known) {
@@ -73,6 +83,8 @@ enum ending codes_ready(struct work *w)
         w->known = w->head.turn == w->turn;
         if (!w->known)
             w->turn = 0;
+        else if ((e = check_source(w)) != ENDING_DONE)
+            return e;
     }
     return ENDING_DONE;
 }

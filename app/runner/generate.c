@@ -41,15 +41,32 @@ static bool is_answered(const struct work *w, const struct head *h)
 
 /* ---- slots without codes ---- */
 
+/* Before the first slot is there the coupon may yet become one with codes; whose step is refused for ever. */
+static enum ending check_plain(struct work *w)
+{
+    struct op op = {.kind = OP_COUPON};
+    enum ending e = work_ask(w, &op);
+
+    if (e == ENDING_DONE && op.coupon_now->codes.source != CODES_NONE)
+        return work_fail(w, CPN_BAD_REQUEST, "codes.source was changed before the first slot was made.");
+    return e;
+}
+
 static enum ending plain_step(struct work *w, bool *enough)
 {
     struct op op = {.kind = OP_GENERATE, .job = w->job->id, .step = w->step + 1, .until = w->job->until};
+    enum cpn_result result;
+    int64_t pause_ms = 0;
     enum ending e;
 
     op.count = least(w->job->until ? w->job->until : w->job->total - w->done, w->runner->config->runner_step_slots);
-    e = work_ask(w, &op);
-    if (e != ENDING_DONE)
-        return e;
+    result = work_try(w, &op);
+    if (work_may_repeat(result)) {
+        e = work_rest(w, &pause_ms);
+        return e == ENDING_DONE ? check_plain(w) : e;
+    }
+    if (result != CPN_OK)
+        return work_fail(w, result, op.outcome.detail);
     if (op.outcome.replayed) /* made before, perhaps by another runner and in another size */
         return read_progress(w);
     w->step++;
