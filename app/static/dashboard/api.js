@@ -51,12 +51,11 @@ function parse(text) {
   }
 }
 
-function unreachable() {
-  return new Problem(0, {
-    title: "The service does not answer",
-    code: "unreachable",
-    detail: "The network or the service is away. What was asked may or may not have happened.",
-  });
+/* Nobody answered; changing: the call was to change something. */
+function unreachable(changing) {
+  const detail = changing ? "Perhaps it was done all the same: look before you do it again." : "The network or the service is away.";
+
+  return new Problem(0, {title: "The service does not answer", code: "unreachable", detail});
 }
 
 function problemOf(status, text, requestId) {
@@ -84,7 +83,7 @@ async function send(method, address, {body, headers = {}, signal, key = session.
     });
     text = await reply.text();
   } catch (error) {
-    throw signal?.aborted ? error : unreachable();
+    throw signal?.aborted ? error : unreachable(!["GET", "HEAD"].includes(method));
   }
   if (!reply.ok) throw problemOf(reply.status, text, reply.headers.get("X-Request-Id"));
   return {reply, text};
@@ -151,7 +150,7 @@ export function upload(address, file, type, key, onProgress, signal) {
     request.setRequestHeader("Content-Type", type);
     request.setRequestHeader("Idempotency-Key", key);
     request.upload.onprogress = (event) => onProgress(event.loaded, event.total);
-    request.onerror = () => reject(unreachable());
+    request.onerror = () => reject(unreachable(true));
     request.onabort = () =>
       reject(new Problem(0, {title: "Stopped", detail: "The file was not sent to its end: nothing was imported."}));
     request.onload = () =>

@@ -34,7 +34,7 @@ function drawFrame(current) {
     document.getElementById("account"),
     session.key
       ? [
-          el("span", {class: "small"}, session.isOps ? "ops key" : "reporting key: reads only"),
+          el("span", {class: session.isOps ? "small ops" : "small"}, session.isOps ? "ops key" : "reporting key: reads only"),
           button("Forget the key", () => {
             session.forget();
             show();
