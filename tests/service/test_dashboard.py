@@ -286,6 +286,15 @@ def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page
     page.sees("30,000 of 30,000 free", css=page.panel("Now"))
 
 
+def test_a_job_that_waits_is_seen_and_stopped(board, page, signed_in):
+    coupon = board.coupon(cap={"total": 9})
+    asked = board.client("ops").post(f"/coupons/{coupon}/slots", {"count": 9, "not_before": "2099-01-01T00:00:00Z"}).expect(202)
+    signed_in(at(coupon)).sees("queued, 0 of 9", css=page.panel("Jobs"))
+    page.click("Stop it")
+    page.sees("cancelled", css=page.panel("Jobs"))
+    assert board.client("ops").get(asked.header("Location")).ok()["state"] == "cancelled"
+
+
 # ---- looking up, reversing ----
 
 def test_users_and_codes_are_looked_up_and_a_redemption_reversed(board, page, signed_in):

@@ -53,7 +53,9 @@ function parse(text) {
 
 /* Nobody answered; changing: the call was to change something. */
 function unreachable(changing) {
-  const detail = changing ? "Perhaps it was done all the same: look before you do it again." : "The network or the service is away.";
+  const detail = changing
+    ? "Perhaps it was done all the same: look before you do it again."
+    : "The network or the service is away.";
 
   return new Problem(0, {title: "The service does not answer", code: "unreachable", detail});
 }

@@ -10,7 +10,13 @@ import {number, plural, share, time} from "./format.js";
 import {empty, failure, panel} from "./panel.js";
 
 const ENDED = ["done", "failed", "cancelled"];
-const KINDS = {generate: "Slots generated", import: "Codes imported", retire: "Slots retired", cleanup: "Cleaned up"};
+const KINDS = {
+  generate: "Slots generated",
+  import: "Codes imported",
+  export: "Codes exported",
+  retire: "Slots retired",
+  cleanup: "Cleaned up",
+};
 const POLL_MS = 400,
   IMPORT_MAX = 256 * 1024 * 1024;
 
@@ -50,7 +56,7 @@ export function progress(job) {
   return el("div", {class: "job"}, bar, el("span", {class: "small"}, `${job.state}, ${text}`));
 }
 
-/* All bad rows, as a file. */
+/* All rows of a job -- an import's bad ones, an export's codes -- as a file. */
 async function saveRows(job) {
   const link = el("a", {download: `${job.coupon}-${job.id}.csv`});
 
@@ -65,12 +71,14 @@ async function saveRows(job) {
   }
 }
 
-function badRows(job) {
-  const {result} = job,
-    bad = result?.bad_rows ?? [];
-  const count = (result?.duplicates_in_file ?? 0) + (result?.duplicates_in_coupon ?? 0) + (result?.invalid ?? 0);
+function hasBadRows({kind, result}) {
+  return kind === "import" && (result?.duplicates_in_file || result?.duplicates_in_coupon || result?.invalid);
+}
 
-  if (job.kind !== "import" || count === 0) return null;
+function badRows(job) {
+  const bad = job.result?.bad_rows ?? [];
+
+  if (!hasBadRows(job)) return null;
   return el(
     "div",
     {},
@@ -129,6 +137,15 @@ export async function follow(box, job, done, signal) {
 
 /* ---- all jobs, or one coupon's ---- */
 
+/* What can be done about a job now. */
+function action(job) {
+  if (!ENDED.includes(job.state))
+    return session.isOps ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}}) : null;
+  if (hasBadRows(job) || (job.kind === "export" && job.state === "done" && session.isOps))
+    return button("Save its rows", () => saveRows(job), {data: {key: `rows-${job.id}`}});
+  return null;
+}
+
 export function jobsPanel(coupon, signal, level = "h2") {
   return panel(coupon ? "Jobs" : "Jobs of all coupons", {
     signal,
@@ -151,9 +168,7 @@ export function jobsPanel(coupon, signal, level = "h2") {
             ENDED.includes(job.state)
               ? [`${job.state} `, el("span", {class: "small"}, resultText(job)), trouble(job)]
               : progress(job),
-            !ENDED.includes(job.state) && session.isOps
-              ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}})
-              : null,
+            action(job),
           ]),
           "cards",
         ),
