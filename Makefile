@@ -21,7 +21,7 @@ say = $(if $(filter 1,$(V)),,@printf '  %-5s %s\n' $(1) $(2))
 B := build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(firstword $(subst $(comma), ,$(SAN))))
 
 # ---- what is built of what ----
-LAYERS := base coupons store engine http reporter runner
+LAYERS := base coupons store engine http reporter runner deliver
 LIB_SRC := $(sort $(wildcard $(LAYERS:%=app/%/*.c)))
 COUPOND_SRC := $(sort $(wildcard app/coupond/*.c))
 CTL_SRC := $(sort $(wildcard app/ctl/*.c))
@@ -37,11 +37,10 @@ UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
 ENGINE_BIN := $(ENGINE_SRC:%.c=$(B)/%)
 
 # ---- how ----
-PACKAGES := libmongoc-1.0 json-c libsodium inih fcgi libcrypto
-PACKAGES_CTL := libcurl
+PACKAGES := libmongoc-1.0 json-c libsodium inih fcgi libcrypto libcurl
 PACKAGES_TEST := cmocka
 ifneq ($(MAKECMDGOALS),clean)
-MISSING := $(shell for p in $(PACKAGES) $(PACKAGES_CTL); do pkg-config --exists $$p || echo $$p; done)
+MISSING := $(shell for p in $(PACKAGES); do pkg-config --exists $$p || echo $$p; done)
 ifneq ($(strip $(MISSING)),)
 $(error pkg-config does not find: $(MISSING). On Debian: apt-get install pkg-config libmongoc-dev libjson-c-dev \
 	libsodium-dev libinih-dev libfcgi-dev libssl-dev libcurl4-openssl-dev)
@@ -53,14 +52,12 @@ SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-
 CPPFLAGS += -D_GNU_SOURCE -Iapp -Itests
 CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c17 $(CFLAGS) $(WARNINGS) $(SANFLAGS) -fno-common -fstack-protector-strong -MMD -MP \
-	$(shell pkg-config --cflags $(PACKAGES) $(PACKAGES_CTL) | sed 's/-I\//-isystem \//g')
+	$(shell pkg-config --cflags $(PACKAGES) | sed 's/-I\//-isystem \//g')
 LIBS = $(shell pkg-config --libs $(PACKAGES)) -lpthread -lm
-LIBS_CTL = $(shell pkg-config --libs $(PACKAGES_CTL))
 LIBS_TEST = $(shell pkg-config --libs $(PACKAGES_TEST))
 # Asked once, not once per file.
 ALL_CFLAGS := $(ALL_CFLAGS)
 LIBS := $(LIBS)
-LIBS_CTL := $(LIBS_CTL)
 
 .PHONY: all
 all: $(if $(COUPOND_SRC),$(B)/coupond) $(if $(CTL_SRC),$(B)/couponctl)
@@ -88,7 +85,7 @@ $(B)/coupond: $(call obj,$(COUPOND_SRC)) $(LIB)
 
 $(B)/couponctl: $(call obj,$(CTL_SRC)) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS) $(LIBS_CTL)
+	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # ---- tests: one program per test_*.c; what stands beside it is linked in ----
 $(UNIT_BIN): $(B)/%: $(B)/%.o $(call obj,$(UNIT_HELP_SRC)) $(LIB)
