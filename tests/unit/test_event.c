@@ -1,0 +1,317 @@
+/* Unit tests of coupons/event: which events a batch makes, how large batches are cut, and what erasing changes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coupons/event.h"
+
+static const struct head nothing_before;
+static struct arena arena;
+
+static struct batch *make(const char *coupon, int64_t seq)
+{
+    struct batch *b = batch_new(coupon, 0);
+
+    b->head.seq = seq;
+    b->head.at_ms = INT64_C(1795000000000);
+    return b;
+}
+
+static void add_taking(struct batch *b, int64_t n, const char *user, const char *order)
+{
+    struct entry *e = batch_add(b, ENTRY_REDEEM);
+
+    e->n = n;
+    e->g = 1;
+    e->ordinal = n + 1;
+    e->user = user;
+    e->order = order;
+    snprintf(e->alias, sizeof e->alias, "%s", "0123456789abcdef");
+}
+
+/* The types of b's events, "redemption.batch coupon.sold_out", each with its part in order. */
+static void assert_events(const struct batch *b, const struct head *before, const char *expected)
+{
+    struct buf text = BUF_INIT;
+    struct event *events;
+    size_t count = events_of(b, before, &arena, &events);
+
+    buf_puts(&text, "");
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(events[i].part, i);
+        buf_printf(&text, "%s%s", i ? " " : "", event_type_name(events[i].type));
+    }
+    assert_string_equal(text.len ? text.data : "", expected);
+    buf_free(&text);
+}
+
+static void kinds_that_concern_redemptions_are_one_event(void **state)
+{
+    static const enum entry_kind kinds[] = {ENTRY_ISSUE, ENTRY_RESERVE, ENTRY_REDEEM, ENTRY_HOLD, ENTRY_EXTEND, ENTRY_SPEND,
+                                            ENTRY_CANCEL, ENTRY_EXPIRE, ENTRY_REVERSE, ENTRY_FORGET};
+    struct batch *b = make("c", 7);
+    struct buf text = BUF_INIT;
+    struct event *events;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        batch_add(b, kinds[i])->g = (uint32_t)i + 1;
+    assert_events(b, &nothing_before, "redemption.batch");
+    events_of(b, &nothing_before, &arena, &events);
+    event_write(b, &events[0], &text);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char part[64];
+
+        snprintf(part, sizeof part, "{\"kind\":\"%s\",\"id\":\"0-%zu\",", entry_kind_name(kinds[i]), i + 1);
+        if (!strstr(text.data, part))
+            fail_msg("no %s in %s", part, text.data);
+    }
+    buf_free(&text);
+    batch_free(b);
+}
+
+static void other_kinds_are_passed_over(void **state)
+{
+    static const enum entry_kind kinds[] = {ENTRY_TICK, ENTRY_TURN, ENTRY_TURN_END, ENTRY_DUE, ENTRY_RETIRE, ENTRY_REPLENISH,
+                                            ENTRY_GENERATE, ENTRY_ERASE};
+    struct batch *b = make("c", 7);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        batch_add(b, kinds[i]);
+    assert_events(b, &nothing_before, "");
+    add_taking(b, 1, "u", NULL);
+    batch_add(b, ENTRY_TICK);
+    add_taking(b, 2, "u", NULL);
+    assert_events(b, &nothing_before, "redemption.batch");
+    batch_free(b);
+}
+
+static void events_of_the_stock_stand_where_they_happened(void **state)
+{
+    struct batch *b = make("c", 7);
+
+    (void)state;
+    add_taking(b, 1, "u", NULL);
+    batch_add(b, ENTRY_LOW_STOCK)->count = 3;
+    add_taking(b, 2, "v", NULL);
+    batch_add(b, ENTRY_SOLD_OUT);
+    batch_add(b, ENTRY_GENERATE)->count = 5;
+    batch_add(b, ENTRY_GENERATE)->count = 6;
+    assert_events(b, &nothing_before,
+                  "redemption.batch coupon.low_stock redemption.batch coupon.sold_out coupon.refilled");
+    batch_free(b);
+}
+
+static void a_refill_is_one_only_after_something_was_raised(void **state)
+{
+    const struct head low = {.low_stock = 1}, sold_out = {.sold_out = 1};
+    struct batch *b = make("c", 7);
+
+    (void)state;
+    batch_add(b, ENTRY_GENERATE)->count = 5;
+    assert_events(b, &nothing_before, "");
+    assert_events(b, &low, "coupon.refilled");
+    assert_events(b, &sold_out, "coupon.refilled");
+    batch_free(b);
+}
+
+static void a_change_is_told_by_the_first_lane(void **state)
+{
+    struct coupon definition;
+    struct batch *b = make("c", 1);
+
+    (void)state;
+    coupon_init(&definition);
+    definition.id = "c";
+    definition.title = "t";
+    definition.version = 4;
+    batch_add(b, ENTRY_DEFINE)->definition = &definition;
+    batch_add(b, ENTRY_DELETE);
+    assert_events(b, &nothing_before, "coupon.changed coupon.changed");
+    b->lane = 1;
+    assert_events(b, &nothing_before, "");
+    batch_free(b);
+}
+
+static void a_definition_that_is_too_long_is_left_out(void **state)
+{
+    static char description[25000];
+    struct coupon definition;
+    struct batch *b = make("c", 1);
+    struct buf text = BUF_INIT;
+    struct event *events;
+
+    (void)state;
+    memset(description, 'x', sizeof description - 1);
+    coupon_init(&definition);
+    definition.id = "c";
+    definition.title = "t";
+    definition.version = 4;
+    definition.description = description;
+    batch_add(b, ENTRY_DEFINE)->definition = &definition;
+    assert_int_equal(events_of(b, &nothing_before, &arena, &events), 1);
+    event_write(b, events, &text);
+    assert_true(text.len <= EVENT_BYTES_MAX);
+    assert_non_null(strstr(text.data, "\"version\":4,\"by\":null,\"definition\":null}}"));
+    buf_free(&text);
+    batch_free(b);
+}
+
+/* Write all events of b, check each one's size, and count the entries in them. */
+static size_t entries_in_events(const struct batch *b, size_t *count)
+{
+    struct event *events;
+    size_t entries = 0;
+
+    *count = events_of(b, &nothing_before, &arena, &events);
+    for (size_t i = 0; i < *count; i++) {
+        struct buf text = BUF_INIT;
+
+        event_write(b, &events[i], &text);
+        if (text.len > EVENT_BYTES_MAX)
+            fail_msg("event %zu has %zu bytes", i, text.len);
+        for (const char *at = text.data; (at = strstr(at, "\"kind\":")); at++)
+            entries++;
+        if (i + 1 < *count)
+            assert_int_equal(events[i].first + events[i].count, events[i + 1].first);
+        buf_free(&text);
+    }
+    return entries;
+}
+
+static void the_largest_entries_fit(void **state)
+{
+    char coupon[COUPON_ID_MAX + 1], user[129], order[129];
+    struct batch *b;
+    size_t count;
+
+    (void)state;
+    memset(coupon, 'c', sizeof coupon - 1);
+    memset(user, '"', sizeof user - 1);
+    memset(order, 1, sizeof order - 1);
+    coupon[sizeof coupon - 1] = user[sizeof user - 1] = order[sizeof order - 1] = '\0';
+    b = make(coupon, INT64_MAX / 2);
+    b->lane = 63;
+    for (int i = 0; i < 1000; i++) {
+        struct entry *e = batch_add(b, i % 2 ? ENTRY_RESERVE : ENTRY_SPEND);
+
+        e->n = e->from_n = INT64_MAX / 2 + i;
+        e->g = e->from = UINT32_MAX;
+        e->ordinal = e->left = e->day = e->discount_minor = e->held_minor = INT64_MIN + 1;
+        e->reserved_until_ms = e->valid_until_ms = INT64_C(253402300799999);
+        e->was = SLOT_RESERVED;
+        e->user = user;
+        e->order = order;
+    }
+    assert_int_equal(entries_in_events(b, &count), 1000);
+    assert_true(count > 1000 / 20 && count < 1000 / 8);
+    batch_free(b);
+}
+
+static void erasing_a_user_does_not_move_the_cuts(void **state)
+{
+    struct batch *b = make("c", 7);
+    struct event *named, *erased;
+    size_t count, named_count;
+
+    (void)state;
+    for (int i = 0; i < 500; i++)
+        add_taking(b, i, "a user with a name", "and an order");
+    named_count = events_of(b, &nothing_before, &arena, &named);
+    for (size_t i = 0; i < b->count; i += 3)
+        b->entries[i].user = b->entries[i].order = NULL;
+    count = events_of(b, &nothing_before, &arena, &erased);
+    assert_int_equal(count, named_count);
+    assert_memory_equal(named, erased, count * sizeof *named);
+    assert_int_equal(entries_in_events(b, &count), 500);
+    batch_free(b);
+}
+
+static void an_event_is_json_with_names_and_without_secrets(void **state)
+{
+    struct batch *b = make("c", 88);
+    struct buf text = BUF_INIT;
+    struct event *events;
+    struct entry *e;
+
+    (void)state;
+    add_taking(b, 1042, "u-17", "o-99");
+    e = &b->entries[0];
+    e->left = COUPON_NULL;
+    e->day = 3;
+    e->discount_minor = 500;
+    e->code = "SECRET-CODE";
+    e->metadata = "{\"secret\":1}";
+    events_of(b, &nothing_before, &arena, &events);
+    event_write(b, events, &text);
+    assert_string_equal(text.data,
+                        "{\"type\":\"redemption.batch\",\"timestamp\":\"2026-11-18T11:06:40.000Z\",\"data\":{\"coupon\":\"c\",\"lane\":0,"
+                        "\"seq\":88,\"entries\":[{\"kind\":\"redeem\",\"id\":\"1042-1\",\"slot\":1042,\"user\":\"u-17\","
+                        "\"order\":\"o-99\",\"ordinal\":1043,\"left\":null,\"day\":3,\"discount_minor\":500}]}}");
+    buf_clear(&text);
+    event_id("a_1", 2, 88, 3, &text);
+    assert_string_equal(text.data, "evt_a_1_2_88_3");
+    buf_free(&text);
+    batch_free(b);
+}
+
+static void without_slots_an_id_names_its_lane(void **state)
+{
+    struct batch *b = make("c", 88);
+    struct buf text = BUF_INIT;
+    struct event *events;
+
+    (void)state;
+    add_taking(b, -88, "u", NULL);
+    events_of(b, &nothing_before, &arena, &events);
+    event_write(b, events, &text);
+    assert_non_null(strstr(text.data, "\"id\":\"L0-88-1\",\"slot\":null,"));
+    buf_free(&text);
+    batch_free(b);
+}
+
+static void types_have_names(void **state)
+{
+    (void)state;
+    for (unsigned t = 0; t < EVENT_TYPE_COUNT; t++)
+        assert_int_equal(event_type_of_name(event_type_name((enum event_type)t)), t);
+    assert_int_equal(event_type_of_name("coupon.nothing"), EVENT_TYPE_COUNT);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    arena_init(&arena, 0);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(kinds_that_concern_redemptions_are_one_event, begin, end),
+        cmocka_unit_test_setup_teardown(other_kinds_are_passed_over, begin, end),
+        cmocka_unit_test_setup_teardown(events_of_the_stock_stand_where_they_happened, begin, end),
+        cmocka_unit_test_setup_teardown(a_refill_is_one_only_after_something_was_raised, begin, end),
+        cmocka_unit_test_setup_teardown(a_change_is_told_by_the_first_lane, begin, end),
+        cmocka_unit_test_setup_teardown(a_definition_that_is_too_long_is_left_out, begin, end),
+        cmocka_unit_test_setup_teardown(the_largest_entries_fit, begin, end),
+        cmocka_unit_test_setup_teardown(erasing_a_user_does_not_move_the_cuts, begin, end),
+        cmocka_unit_test_setup_teardown(an_event_is_json_with_names_and_without_secrets, begin, end),
+        cmocka_unit_test_setup_teardown(without_slots_an_id_names_its_lane, begin, end),
+        cmocka_unit_test(types_have_names),
+    };
+
+    return cmocka_run_group_tests_name("event", tests, NULL, NULL);
+}
