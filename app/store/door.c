@@ -263,6 +263,27 @@ void door_write_options(struct door *d, bson_t *command)
     door_write_concern(d, command);
 }
 
+enum store_status door_write(struct door *d, bson_t *command, int64_t *matched)
+{
+    bson_iter_t errors;
+    AUTO_BSON reply;
+
+    door_write_options(d, command);
+    if (!door_run(d, command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+        return STORE_FAILED;
+    if (matched)
+        *matched = reply_count(&reply);
+    return STORE_OK;
+}
+
+void door_add_older(bson_t *filter, const char *time, int64_t ms, const char *id)
+{
+    AUTO_BCON any = BCON_NEW("0", "{", time, "{", "$lt", BCON_DATE_TIME(ms), "}", "}",
+                             "1", "{", time, BCON_DATE_TIME(ms), "_id", "{", "$lt", BCON_UTF8(id), "}", "}");
+
+    BSON_APPEND_ARRAY(filter, "$or", any);
+}
+
 bool reply_is_clean(const bson_t *reply)
 {
     const char *message = "";

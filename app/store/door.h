@@ -88,6 +88,12 @@ void door_read_options(struct door *d, bson_t *command, struct store_time after,
 /* The tail of a write: {ordered: false, writeConcern}. */
 void door_write_options(struct door *d, bson_t *command);
 void door_write_concern(struct door *d, bson_t *command);
+/* Run a write that holds all but its tail. STORE_FAILED also where any part of it failed. *matched, if not NULL: how many
+ * documents it matched, inserted or deleted. */
+enum store_status door_write(struct door *d, bson_t *command, int64_t *matched);
+
+/* Append to a filter what comes after a document of this time and id in a list, the newest first. */
+void door_add_older(bson_t *filter, const char *time, int64_t ms, const char *id);
 
 /* A write that a majority takes: a read not before *after sees all that was acknowledged before the call (confirm.c). */
 bool door_pulse(struct door *d, struct store_time *after);

@@ -1,5 +1,5 @@
 /*
- * store/feed.c -- the ledger's change stream: batches as they are inserted, for the reporter.
+ * store/feed.c -- the ledger's change stream: batches as they are inserted, for the reporter; and which they are, for webhooks.
  *
  * Owns     a client of its own, since a stream keeps it busy
  * Token    the post-batch token where nothing came: a quiet stream must not age out of the server's history
@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "store/codec.h"
 #include "store/door.h"
+#include "store/hooks.h"
+#include "store/members.h"
 
 #define WAIT_MS 1000
 #define WORK_MS 10   /* after so long */
@@ -25,12 +27,9 @@ struct feed {
     struct mono gathered; /* when it was last left alone */
 };
 
-struct feed *feed_open(struct store *s, const void *token, size_t token_size)
+static struct feed *open_with(struct store *s, const void *token, size_t token_size, const bson_t *pipeline)
 {
     struct feed *f = calloc(1, sizeof *f);
-    /* clang-format off */
-    AUTO_BCON pipeline = BCON_NEW("pipeline", "[", "{", "$match", "{", "operationType", "insert", "}", "}", "]");
-    /* clang-format on */
     AUTO_BSON options = BSON_INITIALIZER;
     bson_t after;
 
@@ -43,6 +42,15 @@ struct feed *feed_open(struct store *s, const void *token, size_t token_size)
     f->ledger = mongoc_client_get_collection(f->door->client, f->door->mongo->database, "ledger");
     f->stream = mongoc_collection_watch(f->ledger, pipeline, &options);
     return f;
+}
+
+struct feed *feed_open(struct store *s, const void *token, size_t token_size)
+{
+    /* clang-format off */
+    AUTO_BCON pipeline = BCON_NEW("pipeline", "[", "{", "$match", "{", "operationType", "insert", "}", "}", "]");
+    /* clang-format on */
+
+    return open_with(s, token, token_size, pipeline);
 }
 
 static int explain(const struct feed *f)
@@ -97,4 +105,56 @@ void feed_close(struct feed *f)
     mongoc_collection_destroy(f->ledger);
     door_close(&f->door->store);
     free(f);
+}
+
+/* ---- the doorbell ---- */
+
+struct bells {
+    struct feed *feed;
+};
+
+struct bells *bells_open(struct store *s, const void *token, size_t token_size)
+{
+    /* clang-format off */
+    AUTO_BCON pipeline = BCON_NEW(
+        "pipeline", "[",
+            "{", "$match", "{", "operationType", "insert", "}", "}",
+            "{", "$project", "{", "documentKey", BCON_INT32(1), "}", "}",
+        "]");
+    /* clang-format on */
+    struct bells *b = calloc(1, sizeof *b);
+
+    if (!b)
+        abort();
+    b->feed = open_with(s, token, token_size, pipeline);
+    return b;
+}
+
+int bells_next(struct bells *b, struct bell *bell)
+{
+    const char *coupon;
+    const bson_t *event;
+    bson_t key, id;
+
+    gather(b->feed);
+    if (!mongoc_change_stream_next(b->feed->stream, &event))
+        return explain(b->feed);
+    if (find_document(event, "documentKey", &key) && find_document(&key, "_id", &id) && find_text(&id, "c", &coupon) &&
+        find_int(&id, "l", &bell->lane) && find_int(&id, "seq", &bell->seq) && strlen(coupon) < sizeof bell->coupon) {
+        memcpy(bell->coupon, coupon, strlen(coupon) + 1);
+        return 1;
+    }
+    log_unreadable("ledger", event);
+    return 0;
+}
+
+const void *bells_token(const struct bells *b, size_t *size)
+{
+    return feed_token(b->feed, size);
+}
+
+void bells_close(struct bells *b)
+{
+    feed_close(b->feed);
+    free(b);
 }

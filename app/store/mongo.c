@@ -42,6 +42,9 @@ static const struct collection_row collections[] = {
     {"jobs", NULL},
     {"parts", NULL},
     {"keys", NULL},
+    {"webhooks", NULL},
+    {"webhook_positions", NULL},
+    {"deliveries", NULL},
     {"schema", NULL},
 };
 
@@ -74,6 +77,11 @@ static const struct index_row indexes[] = {
     {"jobs", "coupon_created", "{\"coupon\": 1, \"created\": -1, \"_id\": -1}", NULL, false},
     {"jobs", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
     {"jobs", "state", "{\"state\": 1, \"created\": 1}", NULL, false},
+    /* webhooks: the attempts of one, the wishes, what is old; and its positions */
+    {"deliveries", "newest", "{\"h\": 1, \"at\": -1, \"_id\": -1}", NULL, false},
+    {"deliveries", "asked", "{\"asked\": 1}", "{\"asked\": {\"$exists\": true}}", false},
+    {"deliveries", "at", "{\"at\": 1}", NULL, false},
+    {"webhook_positions", "hook", "{\"_id.h\": 1}", NULL, false},
 };
 
 size_t mongo_indexes(const struct index_row **rows)

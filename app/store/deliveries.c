@@ -1,0 +1,189 @@
+/*
+ * store/deliveries.c -- attempts to deliver events: {_id, h, c, l, seq, part, type, attempt, at, took, status, ...}.
+ *
+ * No body  what was sent is made anew from the ledger when it is asked for again, so that no user's name stands here
+ */
+#include <string.h>
+
+#include "store/door.h"
+#include "store/hooks.h"
+#include "store/members.h"
+
+#define ROWS(table) (table), sizeof(table) / sizeof *(table)
+#define DELIVERIES "deliveries"
+
+static const struct member delivery_rows[] = {
+    MEMBER("_id", MEMBER_CHARS, struct delivery, id, false, 0),
+    MEMBER("h", MEMBER_CHARS, struct delivery, hook, false, 0),
+    MEMBER("c", MEMBER_CHARS, struct delivery, coupon, false, 0),
+    MEMBER("l", MEMBER_INT, struct delivery, lane, false, 0),
+    MEMBER("seq", MEMBER_INT, struct delivery, seq, false, 0),
+    MEMBER("part", MEMBER_INT, struct delivery, part, false, 0),
+    MEMBER("attempt", MEMBER_INT, struct delivery, attempt, false, 0),
+    MEMBER("at", MEMBER_TIME, struct delivery, at_ms, false, 0),
+    MEMBER("took", MEMBER_INT, struct delivery, took_ms, false, 0),
+    MEMBER("status", MEMBER_INT, struct delivery, status, true, 0),
+    MEMBER("succeeded", MEMBER_BOOL, struct delivery, succeeded, false, 0),
+    MEMBER("snippet", MEMBER_TEXT, struct delivery, snippet, true, 0),
+    MEMBER("error", MEMBER_TEXT, struct delivery, error, true, 0),
+    MEMBER("again_of", MEMBER_TEXT, struct delivery, again_of, true, 0),
+    MEMBER("asked", MEMBER_TIME, struct delivery, asked_ms, true, 0),
+};
+
+struct delivery_list {
+    struct delivery **items; /* room for `most` */
+    size_t count, most;
+    struct arena *arena;
+};
+
+static bool delivery_row(const bson_t *doc, void *context)
+{
+    struct delivery_list *list = context;
+    struct delivery *d;
+    const char *type;
+
+    if (list->count == list->most)
+        return true;
+    d = arena_alloc(list->arena, sizeof *d);
+    list->items[list->count++] = d;
+    if (!members_read(doc, ROWS(delivery_rows), 0, d, list->arena) || !find_text(doc, "type", &type))
+        return false;
+    d->type = event_type_of_name(type);
+    return d->type < EVENT_TYPE_COUNT;
+}
+
+/* ---- writing ---- */
+
+enum store_status mongo_deliveries_insert(struct store *s, const struct delivery *d, size_t count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *door = door_of(s);
+    int64_t index, code;
+    bson_iter_t errors;
+    char buffer[16];
+    bson_t list;
+
+    if (count == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "insert", DELIVERIES);
+    door_write_options(door, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
+    for (size_t i = 0; i < count; i++) {
+        bson_t doc;
+
+        bson_append_document_begin(&list, array_key(i, buffer), -1, &doc);
+        members_write(&doc, ROWS(delivery_rows), 0, &d[i]);
+        BSON_APPEND_UTF8(&doc, "type", event_type_name((enum event_type)d[i].type));
+        bson_append_document_end(&list, &doc);
+    }
+    bson_append_array_end(&command, &list);
+
+    AUTO_BSON reply;
+    if (!door_run(door, &command, &reply) || !reply_is_clean(&reply))
+        return STORE_FAILED;
+    /* one that is there already is of an earlier try whose reply was lost */
+    for (bool more = reply_errors(&reply, &errors); more && (more = reply_next_error(&errors, &index, &code));)
+        if (code != CODE_DUPLICATE_KEY)
+            return STORE_FAILED;
+    return STORE_OK;
+}
+
+static enum store_status update(struct store *s, const char *id, const bson_t *u)
+{
+    AUTO_BCON command = BCON_NEW("update", DELIVERIES, "updates", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}", "u",
+                                 BCON_DOCUMENT(u), "}", "]");
+    int64_t matched = 0;
+    enum store_status status = door_write(door_of(s), command, &matched);
+
+    return status == STORE_OK && matched == 0 ? STORE_NOT_FOUND : status;
+}
+
+enum store_status mongo_delivery_ask(struct store *s, const char *id, int64_t now_ms)
+{
+    AUTO_BCON u = BCON_NEW("$set", "{", "asked", BCON_DATE_TIME(now_ms), "}");
+
+    return update(s, id, u);
+}
+
+enum store_status mongo_delivery_made(struct store *s, const char *id)
+{
+    AUTO_BCON u = BCON_NEW("$unset", "{", "asked", BCON_INT32(1), "}");
+
+    return update(s, id, u);
+}
+
+enum store_status mongo_deliveries_clean(struct store *s, int64_t before_ms)
+{
+    AUTO_BCON command = BCON_NEW("delete", DELIVERIES, "deletes", "[", "{", "q", "{", "at", "{", "$lt",
+                                 BCON_DATE_TIME(before_ms), "}", "}", "limit", BCON_INT32(0), "}", "]");
+
+    return door_write(door_of(s), command, NULL);
+}
+
+/* ---- reading ---- */
+
+/* command holds find, filter and sort. */
+static enum store_status find(struct store *s, bson_t *command, struct delivery_list *list)
+{
+    enum store_status status;
+
+    BSON_APPEND_INT64(command, "limit", (int64_t)list->most);
+    door_read_options(door_of(s), command, (struct store_time){0}, list->most);
+    status = door_read(door_of(s), command, delivery_row, list);
+    if (status != STORE_OK)
+        list->count = 0;
+    return status;
+}
+
+enum store_status mongo_delivery(struct store *s, const char *hook, const char *id, struct arena *a,
+                                 struct delivery **d)
+{
+    struct delivery_list list = {d, 0, 1, a};
+    AUTO_BCON command = BCON_NEW("find", DELIVERIES, "filter", "{", "_id", BCON_UTF8(id), "h", BCON_UTF8(hook), "}");
+    enum store_status status = find(s, command, &list);
+
+    return status == STORE_OK && list.count == 0 ? STORE_NOT_FOUND : status;
+}
+
+enum store_status mongo_deliveries(struct store *s, const char *hook, int succeeded, const char *before, size_t most,
+                                   struct arena *a, struct delivery ***d, size_t *count)
+{
+    struct delivery_list list = {arena_array(a, most + 1, sizeof(struct delivery *)), 0, most, a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct delivery *last = NULL;
+    enum store_status status;
+    bson_t sub;
+
+    *d = list.items;
+    *count = 0;
+    if (before && (status = mongo_delivery(s, hook, before, a, &last)) != STORE_OK)
+        return status;
+    BSON_APPEND_UTF8(&command, "find", DELIVERIES);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    BSON_APPEND_UTF8(&sub, "h", hook);
+    if (succeeded >= 0)
+        BSON_APPEND_BOOL(&sub, "succeeded", succeeded);
+    if (last)
+        door_add_older(&sub, "at", last->at_ms, last->id);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "at", -1);
+    BSON_APPEND_INT32(&sub, "_id", -1);
+    bson_append_document_end(&command, &sub);
+    status = find(s, &command, &list);
+    *count = list.count;
+    return status;
+}
+
+enum store_status mongo_deliveries_asked(struct store *s, size_t most, struct arena *a, struct delivery ***d,
+                                         size_t *count)
+{
+    struct delivery_list list = {arena_array(a, most + 1, sizeof(struct delivery *)), 0, most, a};
+    AUTO_BCON command = BCON_NEW("find", DELIVERIES, "filter", "{", "asked", "{", "$exists", BCON_BOOL(true), "}", "}",
+                                 "sort", "{", "asked", BCON_INT32(1), "}");
+    enum store_status status = find(s, command, &list);
+
+    *d = list.items;
+    *count = list.count;
+    return status;
+}

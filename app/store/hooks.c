@@ -1,0 +1,384 @@
+/*
+ * store/hooks.c -- webhooks: {_id, url, events[], coupons[], enabled, reason, secret, ..., owner, lease}.
+ *
+ * Positions  {_id: {h, c, l}, at: {seq, part}, attempts, not_before}: `at` only ever grows, by $max
+ * Attempts   see store/deliveries.c
+ */
+#include <string.h>
+
+#include "store/door.h"
+#include "store/hooks.h"
+#include "store/members.h"
+
+#define ROWS(table) (table), sizeof(table) / sizeof *(table)
+#define HOOKS "webhooks"
+#define POSITIONS "webhook_positions"
+
+/* ---- documents ---- */
+
+static const struct member hook_rows[] = {
+    MEMBER("_id", MEMBER_TEXT, struct hook, id, false, 0),
+    MEMBER("url", MEMBER_TEXT, struct hook, url, false, 0),
+    MEMBER("enabled", MEMBER_BOOL, struct hook, enabled, false, 0),
+    MEMBER("reason", MEMBER_TEXT, struct hook, reason, true, 0),
+    MEMBER("secret", MEMBER_TEXT, struct hook, secret, false, 0),
+    MEMBER("old_secret", MEMBER_TEXT, struct hook, old_secret, true, 0),
+    MEMBER("old_until", MEMBER_TIME, struct hook, old_until_ms, true, 0),
+    MEMBER("created", MEMBER_TIME, struct hook, created_ms, false, 0),
+    MEMBER("changed", MEMBER_TIME, struct hook, changed_ms, false, 0),
+    MEMBER("failing", MEMBER_TIME, struct hook, failing_ms, true, 0),
+    MEMBER("owner", MEMBER_TEXT, struct hook, owner, true, 0),
+    MEMBER("lease", MEMBER_TIME, struct hook, lease_ms, true, 0),
+};
+
+static void put_events(bson_t *doc, unsigned events)
+{
+    char buffer[16];
+    bson_t list;
+    size_t k = 0;
+
+    BSON_APPEND_ARRAY_BEGIN(doc, "events", &list);
+    for (unsigned t = 0; t < EVENT_TYPE_COUNT; t++)
+        if (events & (1u << t))
+            bson_append_utf8(&list, array_key(k++, buffer), -1, event_type_name((enum event_type)t), -1);
+    bson_append_array_end(doc, &list);
+}
+
+static void put_coupons(bson_t *doc, const struct string_list *coupons)
+{
+    char buffer[16];
+    bson_t list;
+
+    BSON_APPEND_ARRAY_BEGIN(doc, "coupons", &list);
+    for (size_t i = 0; i < coupons->count; i++)
+        bson_append_utf8(&list, array_key(i, buffer), -1, coupons->items[i], -1);
+    bson_append_array_end(doc, &list);
+}
+
+/* Types that a newer version knows are passed over. */
+static bool get_events(const bson_t *doc, unsigned *events)
+{
+    const char *name;
+    bson_iter_t it;
+    bson_t list;
+
+    if (!find_array(doc, "events", &list) || !bson_iter_init(&it, &list))
+        return false;
+    while (bson_iter_next(&it)) {
+        if (!get_text(&it, &name))
+            return false;
+        *events |= (1u << event_type_of_name(name)) & EVENT_TYPES_ALL;
+    }
+    return true;
+}
+
+static bool get_coupons(const bson_t *doc, struct string_list *coupons, struct arena *a)
+{
+    const char *id;
+    bson_iter_t it;
+    bson_t list;
+
+    if (!find_array(doc, "coupons", &list) || !bson_iter_init(&it, &list))
+        return false;
+    coupons->items = arena_array(a, array_count(&list) + 1, sizeof *coupons->items);
+    while (bson_iter_next(&it)) {
+        if (!get_text(&it, &id))
+            return false;
+        coupons->items[coupons->count++] = arena_strdup(a, id);
+    }
+    return true;
+}
+
+struct hook_list {
+    struct hook **items; /* room for `most` */
+    size_t count, most;
+    struct arena *arena;
+};
+
+static bool hook_row(const bson_t *doc, void *context)
+{
+    struct hook_list *list = context;
+    struct hook *h;
+
+    if (list->count == list->most)
+        return true;
+    h = arena_alloc(list->arena, sizeof *h);
+    list->items[list->count++] = h;
+    return members_read(doc, ROWS(hook_rows), 0, h, list->arena) && get_events(doc, &h->events) &&
+           get_coupons(doc, &h->coupons, list->arena);
+}
+
+/* ---- subscriptions ---- */
+
+enum store_status mongo_hook_insert(struct store *s, const struct hook *h)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t list, doc;
+
+    BSON_APPEND_UTF8(&command, "insert", HOOKS);
+    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
+    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &doc);
+    members_write(&doc, ROWS(hook_rows), 0, h);
+    put_events(&doc, h->events);
+    put_coupons(&doc, &h->coupons);
+    bson_append_document_end(&list, &doc);
+    bson_append_array_end(&command, &list);
+    return door_write(door_of(s), &command, NULL);
+}
+
+enum store_status mongo_hook(struct store *s, const char *id, struct arena *a, struct hook **h)
+{
+    struct hook_list list = {h, 0, 1, a};
+    AUTO_BCON command = BCON_NEW("find", HOOKS, "filter", "{", "_id", BCON_UTF8(id), "}");
+    enum store_status status;
+
+    *h = NULL;
+    door_read_options(door_of(s), command, (struct store_time){0}, 1);
+    status = door_read(door_of(s), command, hook_row, &list);
+    return status == STORE_OK && !*h ? STORE_NOT_FOUND : status;
+}
+
+enum store_status mongo_hooks(struct store *s, const char *before, size_t most, struct arena *a, struct hook ***hooks,
+                              size_t *count)
+{
+    struct hook_list list = {arena_array(a, most + 1, sizeof(struct hook *)), 0, most, a};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct hook *last = NULL;
+    enum store_status status;
+    bson_t sub;
+
+    *hooks = list.items;
+    *count = 0;
+    if (before && (status = mongo_hook(s, before, a, &last)) != STORE_OK)
+        return status;
+    BSON_APPEND_UTF8(&command, "find", HOOKS);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    if (last)
+        door_add_older(&sub, "created", last->created_ms, last->id);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "created", -1);
+    BSON_APPEND_INT32(&sub, "_id", -1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    door_read_options(door_of(s), &command, (struct store_time){0}, most);
+    status = door_read(door_of(s), &command, hook_row, &list);
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+/* Run an update of one subscription; u stays the caller's. */
+static enum store_status update(struct store *s, const bson_t *filter, const bson_t *u)
+{
+    AUTO_BCON command = BCON_NEW("update", HOOKS, "updates", "[", "{", "q", BCON_DOCUMENT(filter), "u",
+                                 BCON_DOCUMENT(u), "}", "]");
+    int64_t matched = 0;
+    enum store_status status = door_write(door_of(s), command, &matched);
+
+    return status == STORE_OK && matched == 0 ? STORE_NOT_FOUND : status;
+}
+
+enum store_status mongo_hook_change(struct store *s, const struct hook *h, int64_t was_ms)
+{
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(h->id), "changed", BCON_DATE_TIME(was_ms));
+    AUTO_BSON u = BSON_INITIALIZER;
+    bson_t set, unset;
+
+    BSON_APPEND_DOCUMENT_BEGIN(&u, "$set", &set);
+    BSON_APPEND_UTF8(&set, "url", h->url);
+    put_events(&set, h->events);
+    BSON_APPEND_BOOL(&set, "enabled", h->enabled);
+    BSON_APPEND_UTF8(&set, "secret", h->secret);
+    BSON_APPEND_DATE_TIME(&set, "changed", h->changed_ms);
+    if (h->reason)
+        BSON_APPEND_UTF8(&set, "reason", h->reason);
+    if (h->old_secret) {
+        BSON_APPEND_UTF8(&set, "old_secret", h->old_secret);
+        BSON_APPEND_DATE_TIME(&set, "old_until", h->old_until_ms);
+    }
+    bson_append_document_end(&u, &set);
+    if (h->enabled || !h->old_secret) {
+        BSON_APPEND_DOCUMENT_BEGIN(&u, "$unset", &unset);
+        if (h->enabled)
+            BSON_APPEND_INT32(&unset, "failing", 1);
+        if (!h->reason)
+            BSON_APPEND_INT32(&unset, "reason", 1);
+        if (!h->old_secret) {
+            BSON_APPEND_INT32(&unset, "old_secret", 1);
+            BSON_APPEND_INT32(&unset, "old_until", 1);
+        }
+        bson_append_document_end(&u, &unset);
+    }
+    return update(s, filter, &u);
+}
+
+static enum store_status remove_all(struct store *s, const char *collection, const char *member, const char *value,
+                                    int64_t *removed)
+{
+    AUTO_BCON command = BCON_NEW("delete", BCON_UTF8(collection), "deletes", "[", "{", "q", "{", member,
+                                 BCON_UTF8(value), "}", "limit", BCON_INT32(0), "}", "]");
+
+    return door_write(door_of(s), command, removed);
+}
+
+enum store_status mongo_hook_sweep(struct store *s, const char *id)
+{
+    enum store_status positions = remove_all(s, POSITIONS, "_id.h", id, NULL);
+    enum store_status attempts = remove_all(s, "deliveries", "h", id, NULL);
+
+    return positions == STORE_OK ? attempts : positions;
+}
+
+enum store_status mongo_hook_remove(struct store *s, const char *id)
+{
+    int64_t removed = 0;
+    enum store_status status = remove_all(s, HOOKS, "_id", id, &removed);
+
+    if (status != STORE_OK)
+        return status;
+    mongo_hook_sweep(s, id); /* if it fails: the deliverer does the same */
+    return removed ? STORE_OK : STORE_NOT_FOUND;
+}
+
+/* ---- the deliverer's ---- */
+
+enum store_status mongo_hook_claim(struct store *s, const char *id, const char *owner, int64_t now_ms, int64_t until_ms)
+{
+    /* clang-format off */
+    AUTO_BCON filter = BCON_NEW(
+        "_id", BCON_UTF8(id),
+        "$or", "[",
+            "{", "owner", BCON_UTF8(owner), "}",
+            "{", "owner", "{", "$exists", BCON_BOOL(false), "}", "}",
+            "{", "lease", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
+        "]");
+    AUTO_BCON u = BCON_NEW("$set", "{", "owner", BCON_UTF8(owner), "lease", BCON_DATE_TIME(until_ms), "}");
+    /* clang-format on */
+
+    return update(s, filter, u);
+}
+
+enum store_status mongo_hooks_release(struct store *s, const char *owner)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "update", HOOKS,
+        "updates", "[", "{",
+            "q", "{", "owner", BCON_UTF8(owner), "}",
+            "u", "{", "$unset", "{", "owner", BCON_INT32(1), "lease", BCON_INT32(1), "}", "}",
+            "multi", BCON_BOOL(true),
+        "}", "]");
+    /* clang-format on */
+
+    return door_write(door_of(s), command, NULL);
+}
+
+enum store_status mongo_hook_failing(struct store *s, const char *id, int64_t since_ms)
+{
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
+    AUTO_BCON u = since_ms ? BCON_NEW("$set", "{", "failing", BCON_DATE_TIME(since_ms), "}")
+                           : BCON_NEW("$unset", "{", "failing", BCON_INT32(1), "}");
+
+    return update(s, filter, u);
+}
+
+enum store_status mongo_hook_disable(struct store *s, const char *id, const char *reason, int64_t now_ms)
+{
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
+    AUTO_BCON u = BCON_NEW("$set", "{", "enabled", BCON_BOOL(false), "reason", BCON_UTF8(reason), "changed",
+                           BCON_DATE_TIME(now_ms), "}");
+
+    return update(s, filter, u);
+}
+
+/* ---- positions ---- */
+
+static void put_position(bson_t *updates, size_t k, const struct hook_position *p)
+{
+    /* clang-format off */
+    AUTO_BCON update_of = BCON_NEW(
+        "q", "{", "_id", "{", "h", BCON_UTF8(p->hook), "c", BCON_UTF8(p->coupon), "l", BCON_INT64(p->lane), "}", "}",
+        "u", "{",
+            "$max", "{", "at", "{", "seq", BCON_INT64(p->seq), "part", BCON_INT64(p->part), "}", "}",
+            "$set", "{", "attempts", BCON_INT64(p->attempts), "not_before", BCON_DATE_TIME(p->not_before_ms), "}",
+        "}",
+        "upsert", BCON_BOOL(true));
+    /* clang-format on */
+    char buffer[16];
+
+    bson_append_document(updates, array_key(k, buffer), -1, update_of);
+}
+
+enum store_status mongo_positions_write(struct store *s, const struct hook_position *p, size_t count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t updates;
+
+    if (count == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "update", POSITIONS);
+    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    for (size_t i = 0; i < count; i++)
+        put_position(&updates, i, &p[i]);
+    bson_append_array_end(&command, &updates);
+    return door_write(door_of(s), &command, NULL);
+}
+
+enum store_status mongo_positions_restart(struct store *s, const char *hook)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "update", POSITIONS,
+        "updates", "[", "{",
+            "q", "{", "_id.h", BCON_UTF8(hook), "}",
+            "u", "{", "$set", "{", "attempts", BCON_INT64(0), "not_before", BCON_DATE_TIME(0), "}", "}",
+            "multi", BCON_BOOL(true),
+        "}", "]");
+    /* clang-format on */
+
+    return door_write(door_of(s), command, NULL);
+}
+
+struct position_list {
+    const char *hook;
+    struct hook_position *items;
+    size_t count, capacity;
+    struct arena *arena;
+};
+
+static bool position_row(const bson_t *doc, void *context)
+{
+    struct position_list *list = context;
+    struct hook_position *p;
+    const char *coupon;
+    bson_t id, at;
+
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? list->capacity * 2 : 64;
+        p = arena_array(list->arena, list->capacity, sizeof *p);
+        if (list->count)
+            memcpy(p, list->items, list->count * sizeof *p);
+        list->items = p;
+    }
+    p = &list->items[list->count++];
+    *p = (struct hook_position){.hook = list->hook};
+    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &coupon) || !find_int(&id, "l", &p->lane) ||
+        !find_document(doc, "at", &at) || !find_int(&at, "seq", &p->seq) || !find_int(&at, "part", &p->part))
+        return false;
+    p->coupon = arena_strdup(list->arena, coupon);
+    return find_int(doc, "attempts", &p->attempts) && find_time(doc, "not_before", &p->not_before_ms);
+}
+
+enum store_status mongo_positions(struct store *s, const char *hook, struct arena *a, struct hook_position **p,
+                                  size_t *count)
+{
+    struct position_list list = {.hook = hook, .arena = a};
+    AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id.h", BCON_UTF8(hook), "}");
+    enum store_status status;
+
+    door_read_options(door_of(s), command, (struct store_time){0}, 0);
+    status = door_read(door_of(s), command, position_row, &list);
+    *p = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
