@@ -64,7 +64,23 @@
     X(runner, poll_ms, INT, "200", 10, 60000, NULL, true, "how often new jobs are looked for")                         \
     X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job whose runner is silent for so long is taken over") \
     X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job makes in one step; a multiple of 64") \
-    X(runner, jobs, INT, "2", 1, RUNNER_JOBS_MAX, NULL, true, "jobs that one runner carries out side by side")
+    X(runner, jobs, INT, "2", 1, RUNNER_JOBS_MAX, NULL, true, "jobs that one runner carries out side by side")         \
+    X(webhooks, http, CHOICE, "refused", 0, 0, "refused|allowed", true, "addresses that begin with http://")           \
+    X(webhooks, networks, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                               \
+      "networks that may be called although they are not public: 10.1.0.0/16, fd00::/8")                               \
+    X(webhooks, ca_file, PATH, "", 0, 1000, NULL, true,                                                                \
+      "certificates of the authorities that receivers are trusted by; empty: the system's")                            \
+    X(webhooks, timeout_ms, INT, "15000", 100, 60000, NULL, true, "for one delivery, from the connection to the answer's end") \
+    X(webhooks, side_by_side, INT, "8", 1, 256, NULL, true, "deliveries that one receiver gets at a time, each of another lane") \
+    X(webhooks, retry_first_ms, INT, "5000", 10, 3600000, NULL, true,                                                  \
+      "until a failed delivery is repeated for the first time; each further wait is three times as long")              \
+    X(webhooks, retry_most_s, INT, "21600", 1, 604800, NULL, true, "the longest of these waits")                       \
+    X(webhooks, give_up_s, INT, "432000", 1, 2592000, NULL, true,                                                      \
+      "a webhook to which nothing could be delivered for so long is disabled")                                         \
+    X(webhooks, keep_days, INT, "30", 1, 3650, NULL, true, "days for which attempts stay in the list of deliveries")   \
+    X(webhooks, poll_ms, INT, "500", 10, 60000, NULL, true, "how often new webhooks and wishes for redelivery are looked for") \
+    X(webhooks, lease_ms, INT, "10000", 1000, 600000, NULL, true,                                                      \
+      "webhooks whose deliverer is silent for so long are taken over")
 
 #define CONFIG_MEMBER_INT(member) int member;
 #define CONFIG_MEMBER_CHOICE(member) int member;

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "deliver/deliverer.h"
 #include "http/worker.h"
 #include "reporter/reporter.h"
 #include "runner/runner.h"
@@ -30,12 +31,13 @@
 #define BACKOFF_MS_MIN 100
 #define BACKOFF_MS_MAX 5000
 #define HEALTHY_MS 1000    /* who lives so long starts its back-off anew, and may replace its predecessor */
-#define SEATS_MAX (METRICS_WORKERS_MAX + 2)
+#define OTHERS 3           /* seats that are no worker's */
+#define SEATS_MAX (METRICS_WORKERS_MAX + OTHERS)
 #define LEAVERS_MAX (4 * SEATS_MAX)
 
-enum role_kind { WORKER, REPORTER, RUNNER };
+enum role_kind { REPORTER, RUNNER, DELIVERER, WORKER };
 
-/* A place that always has a process: worker 0, worker 1, ..., the reporter, the runner. */
+/* A place that always has a process: worker 0, worker 1, ..., the reporter, the runner, the deliverer. */
 struct seat {
     enum role_kind kind;
     int index;              /* of the worker */
@@ -170,27 +172,33 @@ static int listen_at(struct seat *s, gid_t group)
 
 static int make_seats(void)
 {
+    static const struct {
+        enum role_kind kind;
+        int slot;
+        const char *name;
+    } others[OTHERS] = {{REPORTER, METRICS_SLOT_REPORTER, "reporter"},
+                        {RUNNER, METRICS_SLOT_RUNNER, "runner"},
+                        {DELIVERER, METRICS_SLOT_DELIVERER, "deliverer"}};
     const struct group *group = NULL;
     int workers = master.config.coupond_workers;
 
     if (*master.config.coupond_socket_group && !(group = getgrnam(master.config.coupond_socket_group)))
         return give_up(EX_CONFIG, "there is no group %s (coupond.socket_group)", master.config.coupond_socket_group);
-    for (int i = 0; i < workers + 2; i++) {
+    for (int i = 0; i < workers; i++) {
+        struct seat *s = &master.seats[master.seat_count++];
+        int failed;
+
+        *s = (struct seat){.kind = WORKER, .index = i, .slot = i, .listen_fd = -1};
+        snprintf(s->name, sizeof s->name, "worker-%d", i);
+        failed = listen_at(s, group ? group->gr_gid : (gid_t)-1);
+        if (failed)
+            return failed;
+    }
+    for (int i = 0; i < OTHERS; i++) {
         struct seat *s = &master.seats[master.seat_count++];
 
-        *s = (struct seat){.kind = i < workers ? WORKER : i == workers ? REPORTER : RUNNER, .index = i, .listen_fd = -1};
-        if (s->kind == WORKER) {
-            int failed;
-
-            s->slot = i;
-            snprintf(s->name, sizeof s->name, "worker-%d", i);
-            failed = listen_at(s, group ? group->gr_gid : (gid_t)-1);
-            if (failed)
-                return failed;
-        } else {
-            s->slot = s->kind == REPORTER ? METRICS_SLOT_REPORTER : METRICS_SLOT_RUNNER;
-            snprintf(s->name, sizeof s->name, "%s", s->kind == REPORTER ? "reporter" : "runner");
-        }
+        *s = (struct seat){.kind = others[i].kind, .slot = others[i].slot, .listen_fd = -1};
+        snprintf(s->name, sizeof s->name, "%s", others[i].name);
     }
     return 0;
 }
@@ -218,6 +226,8 @@ static int play_role(const struct seat *s, const struct config *config)
         return reporter_run(config);
     case RUNNER:
         return runner_run(config);
+    case DELIVERER:
+        return deliverer_run(config);
     }
     abort();
 }

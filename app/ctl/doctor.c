@@ -92,18 +92,18 @@ static void check_processes(struct doctor *d)
     struct buf missing = BUF_INIT;
     char name[32];
 
-    for (int i = 0; i < d->config->coupond_workers + 3; i++) {
-        static const char *const others[] = {"coupond", "reporter", "runner"};
+    for (int i = 0; i < d->config->coupond_workers + 4; i++) {
+        static const char *const others[] = {"coupond", "reporter", "runner", "deliverer"};
 
-        if (i < 3)
+        if (i < 4)
             snprintf(name, sizeof name, "%s", others[i]);
         else
-            snprintf(name, sizeof name, "worker-%d", i - 3);
+            snprintf(name, sizeof name, "worker-%d", i - 4);
         if (!process_of(d, name))
             buf_printf(&missing, " %s", name);
     }
     if (!missing.len)
-        doctor_tell(d, DOCTOR_OK, "coupond (pid %d), %d workers, reporter and runner", (int)process_of(d, "coupond"),
+        doctor_tell(d, DOCTOR_OK, "coupond (pid %d), %d workers, reporter, runner and deliverer", (int)process_of(d, "coupond"),
                     d->config->coupond_workers);
     else if (!process_of(d, "coupond"))
         doctor_tell(d, DOCTOR_FAIL, "coupond does not run in %s: start it (scripts/run, or systemctl start coupond@blue)",

@@ -1,0 +1,194 @@
+/* deliver/post.c -- see post.h. */
+#include "deliver/post.h"
+
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/ids.h"
+#include "base/signature.h"
+
+#define RECEIVED_MAX (64 * 1024) /* of an answer; then we hang up */
+#define BACKOFF_FACTOR 3
+#define AGENT "coupons-webhooks/1"
+
+/* ---- what comes back ---- */
+
+static size_t take_body(char *data, size_t size, size_t count, void *context)
+{
+    struct post *p = context;
+    size_t len = size * count, room = POST_SNIPPET_SIZE - 1 - p->snippet.len;
+
+    buf_put(&p->snippet, data, len < room ? len : room);
+    p->received += len;
+    return p->received > RECEIVED_MAX ? 0 : len;
+}
+
+/* The socket for an address that libcurl is about to connect to: none for one that is not to be called. */
+static curl_socket_t open_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct post *p = context;
+
+    if (purpose != CURLSOCKTYPE_IPCXN || !address_may_call(&address->addr, &p->rules)) {
+        p->forbidden = true;
+        return CURL_SOCKET_BAD;
+    }
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+/* Text of whoever answers: control characters, and all beyond ASCII where it is not UTF-8, are shown as '?'.
+ * NULL: there is none. */
+static const char *clean(struct buf *text)
+{
+    if (!text->len)
+        return NULL;
+    for (size_t i = 0; i < text->len; i++)
+        if ((unsigned char)text->data[i] < 0x20 && text->data[i] != '\n' && text->data[i] != '\t')
+            text->data[i] = '?';
+    /* it may have been cut in the middle of a character */
+    for (int cut = 0; cut < 3 && text->len > 1 && !utf8_valid(text->data, NULL); cut++)
+        text->data[--text->len] = '\0';
+    if (!utf8_valid(text->data, NULL))
+        for (size_t i = 0; i < text->len; i++)
+            if ((unsigned char)text->data[i] >= 0x80)
+                text->data[i] = '?';
+    return text->data;
+}
+
+/* ---- what is sent ---- */
+
+static void add_header(struct post *p, const char *name, const char *value)
+{
+    struct buf line = BUF_INIT;
+    struct curl_slist *grown;
+
+    buf_printf(&line, "%s: %s", name, value);
+    grown = curl_slist_append(p->headers, line.data);
+    if (!grown)
+        abort();
+    p->headers = grown;
+    buf_free(&line);
+}
+
+/* While secrets are being changed, by both. */
+static void sign(struct post *p, const struct hook *h, const char *id, int64_t now_ms)
+{
+    struct buf signatures = BUF_INIT;
+    char time[24];
+
+    signature_put(&signatures, h->secret, id, now_ms / 1000, p->body.data, p->body.len);
+    if (h->old_secret && now_ms < h->old_until_ms) {
+        buf_putc(&signatures, ' ');
+        signature_put(&signatures, h->old_secret, id, now_ms / 1000, p->body.data, p->body.len);
+    }
+    snprintf(time, sizeof time, "%" PRId64, now_ms / 1000);
+    add_header(p, "webhook-id", id);
+    add_header(p, "webhook-timestamp", time);
+    add_header(p, "webhook-signature", signatures.data);
+    buf_free(&signatures);
+}
+
+static void set_options(struct post *p, const struct config *config, const char *url)
+{
+    CURL *c = p->curl;
+
+    curl_easy_setopt(c, CURLOPT_URL, url);
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, p->rules.http ? "https,http" : "https");
+    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(c, CURLOPT_PROXY, "");
+    curl_easy_setopt(c, CURLOPT_USERAGENT, AGENT);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, p->headers);
+    curl_easy_setopt(c, CURLOPT_POSTFIELDS, p->body.data);
+    curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)p->body.len);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_body);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, p);
+    curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, p);
+    curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)config->webhooks_timeout_ms);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)config->webhooks_timeout_ms);
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a resolver that hangs must not keep the others waiting */
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, p->error);
+    curl_easy_setopt(c, CURLOPT_PRIVATE, p);
+    if (*config->webhooks_ca_file)
+        curl_easy_setopt(c, CURLOPT_CAINFO, config->webhooks_ca_file);
+}
+
+struct post *post_new(const struct config *config, const struct hook *h, const struct batch *b, const struct event *e,
+                      int64_t now_ms)
+{
+    struct post *p = calloc(1, sizeof *p);
+    struct delivery *d;
+    struct buf id = BUF_INIT;
+
+    if (!p || !(p->curl = curl_easy_init()))
+        abort();
+    p->rules = (struct address_rules){config->webhooks_http != 0, config->webhooks_networks};
+    d = &p->delivery;
+    id_random(d->id, sizeof d->id - 1);
+    snprintf(d->hook, sizeof d->hook, "%s", h->id);
+    snprintf(d->coupon, sizeof d->coupon, "%s", b->coupon);
+    d->lane = b->lane;
+    d->seq = b->head.seq;
+    d->part = e->part;
+    d->type = e->type;
+    d->at_ms = now_ms;
+
+    event_write(b, e, &p->body);
+    event_id(b->coupon, b->lane, b->head.seq, e->part, &id);
+    add_header(p, "Content-Type", "application/json");
+    add_header(p, "Expect", ""); /* no waiting for 100 Continue */
+    sign(p, h, id.data, now_ms);
+    buf_free(&id);
+    set_options(p, config, h->url);
+    p->started = mono_now();
+    return p;
+}
+
+struct post_result post_end(struct post *p, CURLcode code)
+{
+    struct delivery *d = &p->delivery;
+    struct post_result r = {false, false, 0};
+    long status = 0;
+    curl_off_t after = 0;
+
+    d->took_ms = mono_ms_between(p->started, mono_now());
+    curl_easy_getinfo(p->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (code == CURLE_WRITE_ERROR && p->received > RECEIVED_MAX) /* it answered, at length */
+        code = CURLE_OK;
+    d->status = code == CURLE_OK ? status : 0;
+    d->snippet = d->status ? clean(&p->snippet) : NULL;
+    if (p->forbidden && code != CURLE_OK)
+        d->error = "the address is not public: it is not called (setting webhooks.networks)";
+    else if (code != CURLE_OK)
+        d->error = p->error[0] ? p->error : curl_easy_strerror(code);
+    d->succeeded = r.succeeded = d->status >= 200 && d->status < 300;
+    r.gone = d->status == 410;
+    if (curl_easy_getinfo(p->curl, CURLINFO_RETRY_AFTER, &after) == CURLE_OK && after > 0 && after < INT32_MAX)
+        r.retry_after_ms = (int64_t)after * 1000;
+    return r;
+}
+
+void post_free(struct post *p)
+{
+    curl_easy_cleanup(p->curl);
+    curl_slist_free_all(p->headers);
+    buf_free(&p->body);
+    buf_free(&p->snippet);
+    free(p);
+}
+
+int64_t post_backoff_ms(const struct config *config, int64_t failures)
+{
+    int64_t most = (int64_t)config->webhooks_retry_most_s * 1000, ms = config->webhooks_retry_first_ms;
+
+    for (int64_t i = 1; i < failures && ms < most; i++)
+        ms *= BACKOFF_FACTOR;
+    if (ms > most)
+        ms = most;
+    return ms + randombytes_uniform((uint32_t)(ms / 5 + 1));
+}
