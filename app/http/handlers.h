@@ -39,6 +39,10 @@ handler user_get, user_wallet;
 handler report_get, report_several;
 /* refusals.c */
 handler refusals_get;
+/* webhooks.c */
+handler webhook_list, webhook_create, webhook_get, webhook_change, webhook_delete, webhook_rotate, webhook_deliveries,
+    webhook_redeliver;
+extern const struct field_table webhook_rotate_table;
 /* service.c */
 handler service_health, service_ready, service_metrics, service_problem, service_receipt_key;
 

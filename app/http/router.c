@@ -30,7 +30,7 @@
 #define OPEN ROUTE_OPEN
 
 /* Columns: name, method, pattern, handler, roles, flags, body, its limit, its table. The literal "-" stands before
- * {coupon}: what is not one coupon's. Room: webhooks, openapi, docs and dashboard are rows here when they come. */
+ * {coupon}: what is not one coupon's. Room: openapi, docs and dashboard are rows here when they come. */
 const struct route routes[] = {
     {"coupon_list", METHOD_GET, "/coupons", coupon_list, S | R | O, AUX, BODY_NONE, 0, NULL},
     {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, AUX, BODY_JSON, BODY_MAX, NULL},
@@ -48,6 +48,18 @@ const struct route routes[] = {
     {"wallet", METHOD_GET, "/coupons/-/users/{user}", user_wallet, S | R | O, AUX, BODY_NONE, 0, NULL},
     {"user_erase", METHOD_DELETE, "/coupons/-/users/{user}", user_erase, O, AUX, BODY_NONE, 0, NULL},
     {"resolve", METHOD_POST, "/coupons/-/resolve", code_resolve, S | O, AUX, BODY_JSON, BODY_MAX, &resolve_table},
+
+    {"webhook_list", METHOD_GET, "/coupons/-/webhooks", webhook_list, O, AUX, BODY_NONE, 0, NULL},
+    {"webhook_create", METHOD_POST, "/coupons/-/webhooks", webhook_create, O, AUX, BODY_JSON, BODY_MAX, NULL},
+    {"webhook_get", METHOD_GET, "/coupons/-/webhooks/{webhook}", webhook_get, O, AUX, BODY_NONE, 0, NULL},
+    {"webhook_change", METHOD_PATCH, "/coupons/-/webhooks/{webhook}", webhook_change, O, AUX, BODY_PATCH, BODY_MAX, NULL},
+    {"webhook_delete", METHOD_DELETE, "/coupons/-/webhooks/{webhook}", webhook_delete, O, AUX, BODY_NONE, 0, NULL},
+    {"webhook_rotate", METHOD_POST, "/coupons/-/webhooks/{webhook}/rotate", webhook_rotate, O, AUX | ROUTE_BODY_OPTIONAL,
+     BODY_JSON, BODY_MAX, &webhook_rotate_table},
+    {"webhook_deliveries", METHOD_GET, "/coupons/-/webhooks/{webhook}/deliveries", webhook_deliveries, O, AUX, BODY_NONE, 0,
+     NULL},
+    {"webhook_redeliver", METHOD_POST, "/coupons/-/webhooks/{webhook}/deliveries/{delivery}/redeliver", webhook_redeliver, O,
+     AUX, BODY_NONE, 0, NULL},
 
     {"coupon_get", METHOD_GET, "/coupons/{coupon}", coupon_get, S | R | O, 0, BODY_NONE, 0, NULL},
     {"coupon_change", METHOD_PATCH, "/coupons/{coupon}", coupon_change, O, AUX | ROUTE_IF_MATCH, BODY_PATCH, BODY_MAX, NULL},

@@ -1,0 +1,449 @@
+/* http/webhooks.c -- subscriptions to events: making, changing, deleting; their deliveries. See deliver/. */
+#include <string.h>
+
+#include "base/address.h"
+#include "base/ids.h"
+#include "base/signature.h"
+#include "http/fields.h"
+#include "http/handlers.h"
+#include "http/jsonin.h"
+#include "http/list.h"
+#include "http/reply.h"
+#include "store/hooks.h"
+
+#define HOOKS_MOST 100   /* webhooks that there may be */
+#define COUPONS_MOST 100 /* that one names */
+#define ID_PARAM_MAX 64
+#define CHANGE_ATTEMPTS 4
+#define KEEP_S (24 * 3600)         /* an old secret still signs */
+#define KEEP_S_MAX (30 * 24 * 3600)
+
+static const char *const event_names[] = {
+#define X(type, name) name,
+    EVENT_TYPES(X)
+#undef X
+    NULL,
+};
+
+static const char *const states[] = {"enabled", "disabled", NULL};
+
+/* ---- JSON ---- */
+
+/* secret NULL: it is not shown. */
+static void write_hook(struct json *j, const struct hook *h, const char *secret)
+{
+    json_object(j);
+    json_key_string(j, "id", h->id);
+    json_key_string(j, "url", h->url);
+    json_key(j, "events");
+    json_array(j);
+    for (unsigned t = 0; t < EVENT_TYPE_COUNT; t++)
+        if (h->events & (1u << t))
+            json_string(j, event_names[t]);
+    json_end_array(j);
+    json_key(j, "coupons");
+    if (h->coupons.count) {
+        json_array(j);
+        for (size_t i = 0; i < h->coupons.count; i++)
+            json_string(j, h->coupons.items[i]);
+        json_end_array(j);
+    } else {
+        json_null(j);
+    }
+    json_key_string(j, "state", states[!h->enabled]);
+    json_key_string(j, "reason", h->reason);
+    json_key_time_or_null(j, "failing_since", h->failing_ms);
+    json_key_time_or_null(j, "old_secret_until", h->old_until_ms > clock_now_ms() ? h->old_until_ms : 0);
+    json_key_time(j, "created_at", h->created_ms);
+    json_key_time(j, "changed_at", h->changed_ms);
+    if (secret)
+        json_key_string(j, "secret", secret);
+    json_end_object(j);
+}
+
+static enum handled reply_hook(struct request *r, int status, const struct hook *h, const char *secret)
+{
+    struct json j = reply_body(r);
+
+    write_hook(&j, h, secret);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, status);
+}
+
+static void write_delivery(struct json *j, const struct delivery *d)
+{
+    struct buf event = BUF_INIT;
+
+    event_id(d->coupon, d->lane, d->seq, d->part, &event);
+    json_object(j);
+    json_key_string(j, "id", d->id);
+    json_key_string(j, "event", event.data);
+    json_key_string(j, "type", event_type_name((enum event_type)d->type));
+    json_key_string(j, "coupon", d->coupon);
+    json_key_int(j, "lane", d->lane);
+    json_key_int(j, "seq", d->seq);
+    json_key_string(j, "state", d->succeeded ? "succeeded" : "failed");
+    json_key_int(j, "attempt", d->attempt);
+    json_key_time(j, "at", d->at_ms);
+    json_key_int(j, "took_ms", d->took_ms);
+    json_key(j, "status");
+    if (d->status)
+        json_int(j, d->status);
+    else
+        json_null(j);
+    json_key_string(j, "response", d->snippet);
+    json_key_string(j, "error", d->error);
+    json_key_string(j, "redelivery_of", d->again_of);
+    json_key_time_or_null(j, "redelivery_asked_at", d->asked_ms);
+    json_end_object(j);
+    buf_free(&event);
+}
+
+/* ---- bodies ---- */
+
+static void read_url(struct request *r, struct jsonc_object *o, struct hook *h)
+{
+    const struct config *c = r->worker->config;
+    const struct address_rules rules = {c->webhooks_http != 0, c->webhooks_networks};
+    const char *fault;
+
+    if (!value_string(o, 1, ADDRESS_URL_MAX, "/url", &r->errors, &h->url))
+        return;
+    fault = address_url_fault(h->url, &rules);
+    if (fault)
+        errors_add(&r->errors, "/url", fault);
+}
+
+/* The array's items; NULL: it is none, or too long. */
+static struct jsonc_object *array_of(struct request *r, struct jsonc_object *o, const char *pointer, size_t most,
+                                     size_t *count)
+{
+    *count = json_object_is_type(o, json_type_array) ? json_object_array_length(o) : 0;
+    if (*count > 0 && *count <= most)
+        return o;
+    errors_add(&r->errors, pointer, arena_printf(&r->arena, "must be an array of 1 to %zu strings", most));
+    *count = 0;
+    return NULL;
+}
+
+static void read_events(struct request *r, struct jsonc_object *o, struct hook *h)
+{
+    size_t count;
+
+    o = array_of(r, o, "/events", EVENT_TYPE_COUNT, &count);
+    h->events = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *at = pointer_to_index(&r->arena, "/events", i);
+        int64_t type;
+
+        if (!value_enum(json_object_array_get_idx(o, i), event_names, at, &r->errors, &type))
+            continue;
+        if (h->events & (1u << type))
+            errors_add(&r->errors, at, "stands there twice");
+        h->events |= 1u << type;
+    }
+}
+
+static void read_coupons(struct request *r, struct jsonc_object *o, struct hook *h)
+{
+    size_t count;
+
+    if (!o) /* null: all of them */
+        return;
+    o = array_of(r, o, "/coupons", COUPONS_MOST, &count);
+    h->coupons.items = arena_array(&r->arena, count + 1, sizeof *h->coupons.items);
+    for (size_t i = 0; i < count; i++) {
+        const char *at = pointer_to_index(&r->arena, "/coupons", i), *id;
+
+        if (!value_string(json_object_array_get_idx(o, i), 1, COUPON_ID_MAX, at, &r->errors, &id))
+            continue;
+        if (!coupon_id_valid(id))
+            errors_add(&r->errors, at, "must be a coupon's id");
+        h->coupons.items[h->coupons.count++] = id;
+    }
+}
+
+static void read_secret(struct request *r, struct jsonc_object *o, struct hook *h)
+{
+    if (!o)
+        return;
+    if (value_string(o, 1, SECRET_TEXT_SIZE - 1, "/secret", &r->errors, &h->secret) && !secret_valid(h->secret))
+        errors_add(&r->errors, "/secret", "must be whsec_ and the base64 of 24 to 64 bytes");
+}
+
+static void read_state(struct request *r, struct jsonc_object *o, struct hook *h)
+{
+    int64_t state = 0;
+
+    if (!value_enum(o, states, "/state", &r->errors, &state))
+        return;
+    h->enabled = state == 0;
+    h->reason = h->enabled ? NULL : "asked";
+}
+
+enum { FOR_CREATION = 1, FOR_CHANGE = 2 };
+
+static const struct {
+    const char *name;
+    unsigned when;
+    void (*read)(struct request *r, struct jsonc_object *o, struct hook *h);
+} members[] = {
+    {"url", FOR_CREATION | FOR_CHANGE, read_url},
+    {"events", FOR_CREATION | FOR_CHANGE, read_events},
+    {"coupons", FOR_CREATION, read_coupons},
+    {"secret", FOR_CREATION, read_secret},
+    {"state", FOR_CHANGE, read_state},
+};
+
+/* Lay what the body gives into h. False: r->errors says what is wrong. */
+static bool read_hook(struct request *r, unsigned when, struct hook *h)
+{
+    struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+
+    if (!o)
+        return false;
+    JSONC_FOREACH(o, member) {
+        size_t i = 0;
+
+        while (i < sizeof members / sizeof *members &&
+               (strcmp(members[i].name, jsonc_name(member)) != 0 || !(members[i].when & when)))
+            i++;
+        if (i < sizeof members / sizeof *members)
+            members[i].read(r, jsonc_value(member), h);
+        else
+            errors_add(&r->errors, pointer_to(&r->arena, "", jsonc_name(member)),
+                       strcmp(jsonc_name(member), "coupons") == 0 ? "is fixed: make another webhook for other coupons"
+                                                                  : "is not known here");
+    }
+    return r->errors.count == 0;
+}
+
+/* ---- subscriptions ---- */
+
+static const char *new_secret(struct request *r)
+{
+    char text[SECRET_TEXT_SIZE];
+
+    secret_make(text);
+    return arena_strdup(&r->arena, text);
+}
+
+enum handled webhook_create(struct request *r)
+{
+    /* before the insert: what is taken after our answer has a later time */
+    struct hook h = {.enabled = true, .events = EVENT_TYPES_ALL, .created_ms = clock_now_ms()}, **others;
+    char id[HOOK_ID_LEN + 1];
+    size_t count;
+
+    if (read_hook(r, FOR_CREATION, &h) && !h.url)
+        errors_add(&r->errors, "/url", "is required");
+    if (r->errors.count)
+        return reply_problem(r, CPN_BAD_REQUEST, NULL);
+    if (mongo_hooks(r->door, NULL, HOOKS_MOST, &r->arena, &others, &count) != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
+    if (count == HOOKS_MOST)
+        return reply_problem(r, CPN_BAD_REQUEST, "There are 100 webhooks already: delete one that is not needed.");
+    id_random(id, HOOK_ID_LEN);
+    h.id = id;
+    h.changed_ms = h.created_ms;
+    if (!h.secret)
+        h.secret = new_secret(r);
+    if (mongo_hook_insert(r->door, &h) != STORE_OK)
+        return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
+    reply_header(r, "Location", arena_printf(&r->arena, "/coupons/-/webhooks/%s", id));
+    return reply_hook(r, 201, &h, h.secret);
+}
+
+static bool id_is_possible(const char *id)
+{
+    return strlen(id) <= ID_PARAM_MAX && utf8_valid(id, NULL);
+}
+
+/* The webhook that the path names. NULL: answered. */
+static struct hook *find(struct request *r)
+{
+    struct hook *h = NULL;
+    enum store_status s =
+        id_is_possible(r->params[0]) ? mongo_hook(r->door, r->params[0], &r->arena, &h) : STORE_NOT_FOUND;
+
+    if (s == STORE_OK)
+        return h;
+    if (s == STORE_NOT_FOUND)
+        reply_problem(r, CPN_NOT_FOUND, "There is no webhook with this id.");
+    else
+        reply_problem(r, CPN_BUSY, NULL);
+    return NULL;
+}
+
+enum handled webhook_get(struct request *r)
+{
+    struct hook *h = find(r);
+
+    return h ? reply_hook(r, 200, h, NULL) : ANSWERED;
+}
+
+enum handled webhook_list(struct request *r)
+{
+    struct hook **hooks;
+    enum store_status s;
+    size_t count;
+    struct list l;
+    struct json j;
+
+    if (!list_begin(r, &l))
+        return ANSWERED;
+    s = mongo_hooks(r->door, l.position, l.limit, &r->arena, &hooks, &count);
+    if (s == STORE_NOT_FOUND)
+        return reply_problem(r, CPN_BAD_CURSOR, "The webhook at which the list was left is gone. Start again.");
+    if (s != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
+    j = reply_body(r);
+    json_object(&j);
+    json_key(&j, "items");
+    json_array(&j);
+    for (size_t i = 0; i < count; i++)
+        write_hook(&j, hooks[i], NULL);
+    json_end_array(&j);
+    return list_end(r, &j, count == l.limit ? hooks[count - 1]->id : NULL);
+}
+
+/* Change the webhook by `change`, again where somebody else did in the meantime. NULL: answered. */
+static struct hook *change(struct request *r, bool (*apply)(struct request *r, struct hook *h))
+{
+    for (int attempt = 0; attempt < CHANGE_ATTEMPTS; attempt++) {
+        struct hook *h = find(r);
+        enum store_status s;
+        int64_t was_ms;
+
+        if (!h)
+            return NULL;
+        was_ms = h->changed_ms;
+        h->changed_ms = clock_now_ms() > was_ms ? clock_now_ms() : was_ms + 1;
+        if (!apply(r, h)) {
+            reply_problem(r, CPN_BAD_REQUEST, NULL);
+            return NULL;
+        }
+        if (h->enabled && mongo_positions_restart(r->door, h->id) != STORE_OK)
+            break;
+        s = mongo_hook_change(r->door, h, was_ms);
+        if (s == STORE_OK)
+            return h;
+        if (s == STORE_FAILED)
+            break;
+    }
+    reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
+    return NULL;
+}
+
+static bool apply_body(struct request *r, struct hook *h)
+{
+    if (!read_hook(r, FOR_CHANGE, h))
+        return false;
+    if (h->enabled)
+        h->failing_ms = 0;
+    return true;
+}
+
+enum handled webhook_change(struct request *r)
+{
+    const struct hook *h = change(r, apply_body);
+
+    return h ? reply_hook(r, 200, h, NULL) : ANSWERED;
+}
+
+enum handled webhook_delete(struct request *r)
+{
+    const struct hook *h = find(r);
+
+    if (!h)
+        return ANSWERED;
+    if (mongo_hook_remove(r->door, h->id) == STORE_FAILED)
+        return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
+    return reply_empty(r, 204);
+}
+
+/* ---- secrets ---- */
+
+struct rotation {
+    const char *secret;
+    int64_t keep_s;
+};
+
+static const struct field_row rotation_rows[] = {
+    {"keep_s", ROW_INT, offsetof(struct rotation, keep_s), 0, KEEP_S_MAX, .flags = 0},
+    {"secret", ROW_STRING, offsetof(struct rotation, secret), 1, SECRET_TEXT_SIZE - 1, .flags = ROW_NULLABLE,
+     .valid = secret_valid, .rule = "must be whsec_ and the base64 of 24 to 64 bytes"},
+};
+static const struct rotation rotation_start = {NULL, KEEP_S};
+const struct field_table webhook_rotate_table = {rotation_rows, sizeof rotation_rows / sizeof *rotation_rows,
+                                                 sizeof(struct rotation), &rotation_start, NULL};
+
+/* The newest two sign: an older one than that is gone. */
+static bool apply_rotation(struct request *r, struct hook *h)
+{
+    const struct rotation *in = r->in;
+
+    h->old_secret = in->keep_s ? h->secret : NULL;
+    h->old_until_ms = in->keep_s ? h->changed_ms + in->keep_s * 1000 : 0;
+    h->secret = in->secret ? in->secret : new_secret(r);
+    return true;
+}
+
+enum handled webhook_rotate(struct request *r)
+{
+    const struct hook *h = change(r, apply_rotation);
+
+    return h ? reply_hook(r, 200, h, h->secret) : ANSWERED;
+}
+
+/* ---- deliveries ---- */
+
+enum handled webhook_deliveries(struct request *r)
+{
+    static const char *const outcomes[] = {"failed", "succeeded", NULL};
+    struct delivery **deliveries;
+    enum store_status s;
+    int outcome = -1;
+    struct list l;
+    struct json j;
+    size_t count;
+
+    if (!list_begin(r, &l) || !query_enum(r, "state", outcomes, &outcome) || !find(r))
+        return ANSWERED;
+    s = mongo_deliveries(r->door, r->params[0], outcome, l.position, l.limit, &r->arena, &deliveries, &count);
+    if (s == STORE_NOT_FOUND)
+        return reply_problem(r, CPN_BAD_CURSOR, "The delivery at which the list was left is gone. Start again.");
+    if (s != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
+    j = reply_body(r);
+    json_object(&j);
+    json_key(&j, "items");
+    json_array(&j);
+    for (size_t i = 0; i < count; i++)
+        write_delivery(&j, deliveries[i]);
+    json_end_array(&j);
+    return list_end(r, &j, count == l.limit ? deliveries[count - 1]->id : NULL);
+}
+
+enum handled webhook_redeliver(struct request *r)
+{
+    const struct hook *h = find(r);
+    struct delivery *d = NULL;
+    enum store_status s;
+    struct json j;
+
+    if (!h)
+        return ANSWERED;
+    s = id_is_possible(r->params[1]) ? mongo_delivery(r->door, h->id, r->params[1], &r->arena, &d) : STORE_NOT_FOUND;
+    if (s == STORE_OK && !d->asked_ms) {
+        d->asked_ms = clock_now_ms();
+        s = mongo_delivery_ask(r->door, d->id, d->asked_ms);
+    }
+    if (s == STORE_NOT_FOUND)
+        return reply_problem(r, CPN_NOT_FOUND, "This webhook has no delivery with this id.");
+    if (s != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
+    j = reply_body(r);
+    write_delivery(&j, d);
+    return reply_json(r, 202);
+}
