@@ -32,6 +32,7 @@ enum opt {
     OPT_PER_USER_PER_DAY, OPT_BUDGET, OPT_AMOUNT, OPT_PERCENT_BP, OPT_MAX, OPT_CURRENCY, OPT_MIN_SPEND, OPT_LOW_STOCK,
     OPT_ROLE, OPT_LABEL, OPT_OUTPUT, OPT_REQUEST_BYTES,
     OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV, OPT_GROUP, OPT_CHART,
+    OPT_EVENTS,
     OPT_PARTS, OPT_APPLY, OPT_ONLINE,
     OPT_ONCE, OPT_INTERVAL, OPT_SECONDS, OPT_CONNECTIONS, OPT_SLOTS, OPT_YES,
     OPT_END
@@ -91,6 +92,12 @@ int ctl_jobs_list(struct ctl *c);
 int ctl_jobs_show(struct ctl *c);
 int ctl_jobs_cancel(struct ctl *c);
 int ctl_users_erase(struct ctl *c);
+int ctl_webhooks_list(struct ctl *c);
+int ctl_webhooks_create(struct ctl *c);
+int ctl_webhooks_rotate(struct ctl *c);
+int ctl_webhooks_delete(struct ctl *c);
+int ctl_webhooks_deliveries(struct ctl *c);
+int ctl_webhooks_redeliver(struct ctl *c);
 int ctl_keys_create(struct ctl *c);
 int ctl_keys_list(struct ctl *c);
 int ctl_keys_revoke(struct ctl *c);
@@ -103,6 +110,7 @@ int ctl_bench(struct ctl *c);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_show_options[], ctl_coupon_list_options[],
     ctl_slots_generate_options[], ctl_codes_import_options[], ctl_codes_show_options[], ctl_jobs_list_options[],
     ctl_jobs_show_options[], ctl_keys_create_options[], ctl_report_options[], ctl_verify_options[], ctl_reconcile_options[],
-    ctl_top_options[], ctl_bench_options[];
+    ctl_top_options[], ctl_bench_options[], ctl_webhooks_list_options[], ctl_webhooks_create_options[],
+    ctl_webhooks_deliveries_options[];
 
 #endif

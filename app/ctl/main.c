@@ -52,6 +52,20 @@ static const struct command commands[] = {
     {"users", "erase", ctl_users_erase, "USER", 1, 1, NULL, "erase a user's name everywhere",
      "Erase a user: what they hold ends, their name goes from all views and from the ledger, which still verifies, and "
      "their caps start anew.", NULL},
+    {"webhooks", "list", ctl_webhooks_list, "", 0, 0, ctl_webhooks_list_options, "who gets events",
+     "List the webhooks: subscriptions to events.", NULL},
+    {"webhooks", "create", ctl_webhooks_create, "URL [COUPON...]", 1, ARGS_MOST, ctl_webhooks_create_options, "send events to a URL",
+     "Send the events of all coupons, or of those named, to a URL. Prints the webhook's id and the secret that signs what is "
+     "sent: the only copy that is shown.\n"
+     "Types: redemption.batch, coupon.low_stock, coupon.sold_out, coupon.refilled, coupon.changed.", NULL},
+    {"webhooks", "rotate", ctl_webhooks_rotate, "WEBHOOK", 1, 1, NULL, "give it a new secret",
+     "Give a webhook a new secret, and print it. For a day the old one signs, too.", NULL},
+    {"webhooks", "delete", ctl_webhooks_delete, "WEBHOOK", 1, 1, NULL, "send it nothing more",
+     "Delete a webhook. What was not delivered is not.", NULL},
+    {"webhooks", "deliveries", ctl_webhooks_deliveries, "WEBHOOK", 1, 1, ctl_webhooks_deliveries_options,
+     "what was sent, and answered", "List the attempts to deliver events to a webhook, the newest first.", NULL},
+    {"webhooks", "redeliver", ctl_webhooks_redeliver, "WEBHOOK DELIVERY", 2, 2, NULL, "send an event once more",
+     "Send the event of a delivery once more, with the same id.", NULL},
     {"keys", "create", ctl_keys_create, "", 0, 0, ctl_keys_create_options, "make an API key and print it",
      "Make an API key and print it: the only copy there is.\nWorks on the database directly.", NULL},
     {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys, without their secrets.", NULL},

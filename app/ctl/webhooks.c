@@ -1,0 +1,187 @@
+/* ctl/webhooks.c -- couponctl webhooks: subscriptions to events, and what became of their deliveries. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/client.h"
+#include "ctl/table.h"
+
+#define LIST_DEFAULT 20
+#define LIST_MOST 1000
+#define PLAIN (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
+
+const struct argp_option ctl_webhooks_list_options[] = {
+    {"json", OPT_JSON, NULL, 0, "Print JSON, a webhook a line", 0},
+    {0},
+};
+const struct argp_option ctl_webhooks_create_options[] = {
+    {"events", OPT_EVENTS, "TYPE,...", 0, "Only these types of events (default: all)", 0},
+    {0},
+};
+const struct argp_option ctl_webhooks_deliveries_options[] = {
+    {"limit", OPT_LIMIT, "N", 0, "The newest N (default: 20)", 0},
+    {"state", OPT_STATE, "STATE", 0, "Only those that failed, or succeeded", 0},
+    {"json", OPT_JSON, NULL, 0, "Print JSON, a delivery a line", 0},
+    {0},
+};
+
+/* A list's items as a table, a member of theirs per column; or a line of JSON each. */
+static void tell_items(const struct ctl *c, json_object *items, const char *const *heads, const char *const *columns)
+{
+    size_t count = items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
+    struct table t;
+
+    table_init(&t, heads);
+    for (size_t i = 0; i < count; i++) {
+        json_object *item = json_object_array_get_idx(items, i);
+
+        if (ctl_option(c, OPT_JSON))
+            puts(json_object_to_json_string_ext(item, PLAIN));
+        for (size_t k = 0; columns[k]; k++)
+            table_add(&t, json_text_at(item, columns[k]));
+    }
+    if (!ctl_option(c, OPT_JSON))
+        table_print(&t, stdout);
+    table_release(&t);
+}
+
+/* Make the call, and tell of its answer. */
+static int call(struct ctl *c, struct call call, void (*tell)(struct ctl *c, const struct answer *a))
+{
+    struct answer a;
+    int code = client_call(c, call, &a);
+
+    if (code != CTL_OK)
+        return code;
+    if (answer_ok(&a))
+        tell(c, &a);
+    else
+        code = answer_code(&a);
+    answer_release(&a);
+    return code;
+}
+
+static void tell_list(struct ctl *c, const struct answer *a)
+{
+    static const char *const heads[] = {"ID",      "STATE",  "REASON", "FAILING SINCE", "CREATED",
+                                        "COUPONS", "EVENTS", "URL",    NULL};
+    static const char *const columns[] = {"/id",      "/state",  "/reason", "/failing_since", "/created_at",
+                                          "/coupons", "/events", "/url",    NULL};
+
+    tell_items(c, json_at(a->json, "/items"), heads, columns);
+}
+
+int ctl_webhooks_list(struct ctl *c)
+{
+    return call(c, (struct call){.method = "GET", .path = client_path("/coupons/-/webhooks?limit=1000")}, tell_list);
+}
+
+/* ---- making ---- */
+
+static json_object *words_of(const char *list)
+{
+    json_object *array = json_object_new_array();
+
+    while (*list) {
+        size_t len = strcspn(list, ",");
+
+        json_object_array_add(array, json_object_new_string_len(list, (int)len));
+        list += len + (list[len] == ',');
+    }
+    return array;
+}
+
+static void tell_secret(struct ctl *c, const struct answer *a)
+{
+    (void)c;
+    printf("%s %s\n", json_text_at(a->json, "/id"), json_text_at(a->json, "/secret"));
+}
+
+int ctl_webhooks_create(struct ctl *c)
+{
+    json_object *body = json_object_new_object(), *coupons;
+    int code;
+
+    json_object_object_add(body, "url", json_object_new_string(c->args.words[0]));
+    if (ctl_option(c, OPT_EVENTS))
+        json_object_object_add(body, "events", words_of(ctl_option(c, OPT_EVENTS)));
+    if (c->args.count > 1) {
+        coupons = json_object_new_array();
+        for (int i = 1; i < c->args.count; i++)
+            json_object_array_add(coupons, json_object_new_string(c->args.words[i]));
+        json_object_object_add(body, "coupons", coupons);
+    }
+    code = call(c,
+                (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks"),
+                              .body = json_object_to_json_string_ext(body, PLAIN)},
+                tell_secret);
+    json_object_put(body);
+    return code;
+}
+
+int ctl_webhooks_rotate(struct ctl *c)
+{
+    return call(c,
+                (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/rotate", c->args.words[0]),
+                              .body = "{}"},
+                tell_secret);
+}
+
+static void tell_deletion(struct ctl *c, const struct answer *a)
+{
+    (void)a;
+    print_safely(c->args.words[0], stdout);
+    puts(" is deleted");
+}
+
+int ctl_webhooks_delete(struct ctl *c)
+{
+    return call(c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/webhooks/%s", c->args.words[0])},
+                tell_deletion);
+}
+
+/* ---- deliveries ---- */
+
+static void tell_deliveries(struct ctl *c, const struct answer *a)
+{
+    static const char *const heads[] = {"ID",  "AT",    "STATE", ">STATUS", ">ATTEMPT",
+                                        ">MS", "EVENT", "TYPE",  "ERROR",   NULL};
+    static const char *const columns[] = {"/id",      "/at",    "/state", "/status", "/attempt",
+                                          "/took_ms", "/event", "/type",  "/error",  NULL};
+
+    tell_items(c, json_at(a->json, "/items"), heads, columns);
+}
+
+int ctl_webhooks_deliveries(struct ctl *c)
+{
+    const char *most = ctl_option(c, OPT_LIMIT), *state = ctl_option(c, OPT_STATE);
+    struct buf path = BUF_INIT;
+    int64_t limit = LIST_DEFAULT;
+    char *part;
+
+    if (most && !ctl_number("--limit", most, 1, LIST_MOST, &limit))
+        return CTL_USAGE;
+    part = client_path("/coupons/-/webhooks/%s/deliveries", c->args.words[0]);
+    buf_printf(&path, "%s?limit=%lld", part, (long long)limit);
+    free(part);
+    if (state) {
+        part = client_path("&state=%s", state);
+        buf_puts(&path, part);
+        free(part);
+    }
+    return call(c, (struct call){.method = "GET", .path = path.data}, tell_deliveries);
+}
+
+static void tell_wish(struct ctl *c, const struct answer *a)
+{
+    (void)c;
+    printf("%s will be sent again\n", json_text_at(a->json, "/event"));
+}
+
+int ctl_webhooks_redeliver(struct ctl *c)
+{
+    return call(c,
+                (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/deliveries/%s/redeliver",
+                                                                   c->args.words[0], c->args.words[1])},
+                tell_wish);
+}
