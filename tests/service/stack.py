@@ -27,7 +27,17 @@ step_slots = 4096
 [reporter]
 tick_s = 1
 """
-PROCESSES = [f"worker-{i}" for i in range(WORKERS)] + ["reporter", "runner"]
+WEBHOOKS = """\
+[webhooks]
+http = allowed
+networks = 127.0.0.0/8
+timeout_ms = 2000
+retry_first_ms = 50
+retry_most_s = 1
+poll_ms = 50
+lease_ms = 1000
+"""
+PROCESSES = [f"worker-{i}" for i in range(WORKERS)] + ["reporter", "runner", "deliverer"]
 
 
 def wait_until(what, condition, seconds=30, every=0.01):
@@ -58,7 +68,7 @@ def free_port():
 
 
 class Stack:
-    def __init__(self, settings=SETTINGS, clock_offset_s=0):
+    def __init__(self, settings=SETTINGS + WEBHOOKS, clock_offset_s=0):
         self.var = pathlib.Path(tempfile.mkdtemp(prefix="coupons-test-", dir=os.environ.get("COUPONS_TEST_DIR")))
         config = self.var / "coupond.ini"
         config.write_text(settings)
@@ -109,7 +119,7 @@ class Stack:
     # ---- its processes ----
 
     def pid(self, name):
-        """Of worker-0, worker-1, reporter, runner or coupond; None while there is none."""
+        """Of worker-0, worker-1, reporter, runner, deliverer or coupond; None while there is none."""
         try:
             pid = int((self.var / "run" / f"{name}.pid").read_text())
             os.kill(pid, 0)
