@@ -1,4 +1,4 @@
-"""A real Chromium without a window, and the dashboard as its users name things: buttons by their words, fields by their labels."""
+"""A real Chromium without a window; what is on a page is named as users do: buttons by words, fields by labels."""
 import json
 import os
 import pathlib
@@ -13,7 +13,8 @@ from selenium.webdriver.common.keys import Keys
 # What happens in the page and should not: kept in the page, asked for after every test.
 WATCH = """
 window.seen = {violations: [], errors: [], alerts: []};
-document.addEventListener("securitypolicyviolation", (e) => seen.violations.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample));
+document.addEventListener("securitypolicyviolation",
+  (e) => seen.violations.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample));
 addEventListener("error", (e) => seen.errors.push(String(e.message)));
 addEventListener("unhandledrejection", (e) => seen.errors.push(String(e.reason)));
 for (const name of ["alert", "confirm", "prompt"])
@@ -31,8 +32,8 @@ class Browser:
     def __init__(self, url, shots):
         options = webdriver.ChromeOptions()
         options.binary_location = shutil.which("chromium")
-        for argument in ("--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1280,900", "--hide-scrollbars",
-                         "--lang=en", *(["--no-sandbox"] if os.geteuid() == 0 else [])):
+        for argument in ("--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1280,900",
+                         "--hide-scrollbars", "--lang=en", *(["--no-sandbox"] if os.geteuid() == 0 else [])):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
@@ -149,8 +150,8 @@ class Browser:
 
     def field(self, label):
         """The control of a label, which may end in an asterisk."""
-        name = literal(label)
-        xpath = f"//*[@id=//label[normalize-space()={name} or normalize-space()={literal(label + ' *')}]/@for or @aria-label={name}]"
+        name, needed = literal(label), literal(label + " *")
+        xpath = f"//*[@id=//label[normalize-space()={name} or normalize-space()={needed}]/@for or @aria-label={name}]"
         return self.until(f"the field {label!r}", lambda: self.find(xpath))
 
     def type(self, label, text):
