@@ -67,7 +67,9 @@ export function stockText(coupon, counts) {
     : `${number(taken)} of about ${number(coupon.cap.total)} taken`;
 }
 
+/* Null where nothing bounds it: a bar of what? */
 export function stock(coupon, counts) {
+  if (counts.slots === null && coupon.cap.total === null) return null;
   const parts = [
     ["redeemed", counts.redeemed, "Redeemed"],
     ["reserved", counts.reserved, "Held"],
