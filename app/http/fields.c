@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 /* Units of 0000-01-01 and 10000-01-01: what can be written as RFC 3339 again. */
 #define TIME_MS_MIN (INT64_C(-62167219200000))
 #define TIME_MS_MAX (INT64_C(253402300799999))
+#define EXACT_MAX 9007199254740992.0 /* 2^53 */
 
 static bool wrong(struct errors *e, const char *pointer, const char *detail)
 {
@@ -36,13 +38,30 @@ bool value_string(struct jsonc_object *o, int64_t min, int64_t max, const char *
     return true;
 }
 
+/* An integer, however it is written: 5, 5.0 and 5e0 are one number (JSON Schema, RFC 8259). *value: exact to 2^53. */
+static bool is_integer(struct jsonc_object *o, int64_t *value)
+{
+    double number;
+
+    if (json_object_is_type(o, json_type_int)) {
+        *value = json_object_get_int64(o);
+        return true;
+    }
+    if (!json_object_is_type(o, json_type_double))
+        return false;
+    number = json_object_get_double(o);
+    if (!(fabs(number) <= EXACT_MAX) || number != trunc(number))
+        return false;
+    *value = (int64_t)number;
+    return true;
+}
+
 bool value_int(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to)
 {
     int64_t value;
 
-    if (!json_object_is_type(o, json_type_int))
+    if (!is_integer(o, &value))
         return wrong(e, pointer, "must be an integer");
-    value = json_object_get_int64(o);
     if (value < min || value > max)
         return wrong(e, pointer, arena_printf(e->arena, "must be from %" PRId64 " to %" PRId64, min, max));
     *to = value;

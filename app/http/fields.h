@@ -38,6 +38,7 @@ struct field_row {
     const char *const *names; /* ROW_ENUM: NULL-terminated */
     bool (*valid)(const char *text); /* ROW_STRING: further rule, or NULL */
     const char *rule;                /* its sentence */
+    const char *pattern;             /* the same as a regular expression, for the OpenAPI document */
     const struct field_table *table;
     size_t count_offset;
 };

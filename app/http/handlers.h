@@ -43,6 +43,8 @@ handler refusals_get;
 handler webhook_list, webhook_create, webhook_get, webhook_change, webhook_delete, webhook_rotate, webhook_deliveries,
     webhook_redeliver;
 extern const struct field_table webhook_rotate_table;
+/* openapi.c */
+handler openapi_get;
 /* service.c */
 handler service_health, service_ready, service_metrics, service_problem, service_receipt_key;
 

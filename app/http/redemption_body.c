@@ -41,7 +41,7 @@ static const struct field_table line_table = {line_rows, sizeof line_rows / size
 static const struct field_row order_rows[] = {
     {"amount_minor", ROW_INT, ORDER(amount_minor), 0, MONEY_MAX, .flags = ROW_NULLABLE},
     {"currency", ROW_STRING, ORDER(currency), 3, 3, .flags = ROW_NULLABLE, .valid = is_currency,
-     .rule = "must be three upper-case letters, such as EUR"},
+     .rule = "must be three upper-case letters, such as EUR", .pattern = "^[A-Z]{3}$"},
     {"id", ROW_STRING, ORDER(id), 1, LABEL_MAX, .flags = ROW_NULLABLE},
     {"items", ROW_ARRAY, ORDER(lines), 0, LINES_MAX, .table = &line_table, .count_offset = ORDER(line_count)},
 };
@@ -57,12 +57,12 @@ static const enum slot_state states_of[] = {
 #define ROW_RESERVE(offset) {"reserve_s", ROW_INT, (offset), 1, 86400, .flags = ROW_NULLABLE}
 #define ROW_USER(offset)                                                                                               \
     {"user", ROW_STRING, (offset), 1, 128, .flags = ROW_REQUIRED, .valid = coupon_user_valid,                          \
-     .rule = "must be 1 to 128 bytes of UTF-8 without control characters"}
+     .rule = "must be 1 to 128 bytes of UTF-8 without control characters", .pattern = USER_PATTERN}
 
 #define TAKE(member) offsetof(struct take_in, member)
 #define ROW_CODE                                                                                                       \
     {"code", ROW_STRING, TAKE(code), 1, 64, .flags = ROW_NULLABLE, .valid = is_printable,                              \
-     .rule = "must be 1 to 64 printable ASCII characters"}
+     .rule = "must be 1 to 64 printable ASCII characters", .pattern = "^[ -~]+$"}
 #define ROWS_AFTER_KEY                                                                                                 \
     {"metadata", ROW_JSON, TAKE(metadata), 0, COUPON_METADATA_MAX, .flags = 0},                                        \
     ROW_ORDER(TAKE(order)),                                                                                            \
@@ -74,7 +74,7 @@ static const struct field_row take_rows[] = {ROW_CODE, ROWS_AFTER_KEY};
 static const struct field_row item_rows[] = {
     ROW_CODE,
     {"key", ROW_STRING, TAKE(key), 1, 64, .flags = ROW_REQUIRED, .valid = is_printable,
-     .rule = "must be 1 to 64 printable ASCII characters"},
+     .rule = "must be 1 to 64 printable ASCII characters", .pattern = "^[ -~]+$"},
     ROWS_AFTER_KEY,
 };
 static const struct take_in take_start = {.state = TAKE_REDEEMED, .reserve_s = COUPON_NULL};

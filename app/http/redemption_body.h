@@ -7,6 +7,9 @@
 #include "http/fields.h"
 #include "http/request.h"
 
+/* What coupon_user_valid() takes, for the OpenAPI document. */
+#define USER_PATTERN "^[^\\u0000-\\u001F\\u007F-\\u009F]+$"
+
 /* As the names stand on the wire. */
 enum take_state { TAKE_ISSUED, TAKE_RESERVED, TAKE_REDEEMED };
 

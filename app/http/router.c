@@ -30,7 +30,7 @@
 #define OPEN ROUTE_OPEN
 
 /* Columns: name, method, pattern, handler, roles, flags, body, its limit, its table. The literal "-" stands before
- * {coupon}: what is not one coupon's. Room: openapi, docs and dashboard are rows here when they come. */
+ * {coupon}: what is not one coupon's. A row here needs one of the same name in calls.c. docs/ and dashboard/ are nginx's. */
 const struct route routes[] = {
     {"coupon_list", METHOD_GET, "/coupons", coupon_list, S | R | O, AUX, BODY_NONE, 0, NULL},
     {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, AUX, BODY_JSON, BODY_MAX, NULL},
@@ -39,6 +39,7 @@ const struct route routes[] = {
     {"ready", METHOD_GET, "/coupons/-/ready", service_ready, 0, OPEN | AUX, BODY_NONE, 0, NULL},
     {"metrics", METHOD_GET, "/coupons/-/metrics", service_metrics, O, ROUTE_LOOPBACK, BODY_NONE, 0, NULL},
     {"problem", METHOD_GET, "/coupons/-/problems/{code}", service_problem, 0, OPEN, BODY_NONE, 0, NULL},
+    {"openapi", METHOD_GET, "/coupons/-/openapi.json", openapi_get, 0, OPEN, BODY_NONE, 0, NULL},
     {"receipt_key", METHOD_GET, "/coupons/-/receipt-key", service_receipt_key, S | R | O, 0, BODY_NONE, 0, NULL},
     {"job_list", METHOD_GET, "/coupons/-/jobs", job_list, R | O, AUX, BODY_NONE, 0, NULL},
     {"job_get", METHOD_GET, "/coupons/-/jobs/{job}", job_get, R | O, AUX, BODY_NONE, 0, NULL},

@@ -4,6 +4,7 @@ import json
 import re
 import socket
 
+import contract
 import fastcgi
 from problems import PROBLEMS
 
@@ -100,8 +101,10 @@ class Caller:
     key = None
 
     def request(self, method, target, body=None, idempotency_key=None, headers=None, may_fail=False):
-        reply = self._send(method, target, *fields(self.key, body, idempotency_key, headers))
+        sent, data = fields(self.key, body, idempotency_key, headers)
+        reply = self._send(method, target, sent, data)
         assert reply.status < 500 or may_fail, f"a 5xx\n{reply}"
+        contract.check(self, method, target, data, reply)
         return reply
 
     def get(self, target, **how):

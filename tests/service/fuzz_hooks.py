@@ -1,0 +1,30 @@
+"""What schemathesis cannot know of this service, for test_fuzz.py: which rules no document of its kind can say."""
+import re
+
+import schemathesis
+
+# Problems that a request has for what is there, not for what it is.
+OF_THE_STATE = {"bad_cursor", "idempotency_key_reused", "version_changed", "code_required"}
+
+# Rules between members, between parameters, and with what the database knows: details of bad_request.
+BETWEEN = re.compile("|".join([
+    r"is required where an amount of money is given", r"must be later than starts_at", r"needs cap.policy exact",
+    r"codes need cap.policy exact", r"present needs codes", r"must have both below and add", r"is not the name of an IANA time zone",
+    r"must be the name of an IANA time zone", r"does not belong to this discount.kind", r"is required$", r"must have at most \d+ bytes",
+    r"must be 1 to 128 bytes of UTF-8", r"query parameter order needs user", r"from must be earlier than to",
+    r"from and to must lie between the years", r"more than \d+ (periods|rows)", r"query parameter lane must be",
+    r"holds? no row with a code", r"names no column code", r"imports no codes", r"has no codes", r"slots come with its codes", r"has no slots",
+    r"must be 1 where there are codes", r"an integer is outside 64 bits", r"an integer beyond 2\^53",
+]))
+
+
+@schemathesis.check
+def valid_data_is_accepted(ctx, response, case):
+    """As schemathesis' own check, but for these."""
+    if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code not in (400, 412, 413, 415, 422, 428):
+        return
+    problem = response.json()
+    details = [e["detail"] for e in problem.get("errors", [])] or [problem["detail"]]
+    if problem["code"] in OF_THE_STATE or all(BETWEEN.search(detail) for detail in details):
+        return
+    raise AssertionError(f"valid data was refused: {problem['code']} {details}")

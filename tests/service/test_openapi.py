@@ -1,0 +1,216 @@
+"""The service describes itself: the document is right, complete, and true of what the service does; its page works."""
+import re
+
+import jsonschema_rs
+import pytest
+
+import contract
+from client import strict_json
+from problems import PROBLEMS
+from stack import ROOT, WORKERS, wait_until
+
+ADDRESS = contract.ADDRESS
+
+
+@pytest.fixture(scope="module")
+def document(stack):
+    return strict_json(stack.client().get(ADDRESS).expect(200).body)
+
+
+@pytest.fixture(scope="module")
+def operations(document):
+    return {body["operationId"]: body for methods in document["paths"].values() for body in methods.values()}
+
+
+def asked(operation):
+    """The example of a body."""
+    content = operation.get("requestBody", {}).get("content", {})
+    return next((kind["example"] for kind in content.values()), None)
+
+
+class Story:
+    """Every call once, as its example has it, with real answers."""
+
+    def __init__(self, stack, asks):
+        self.stack, self.asks, self.answers, self.count = stack, asks, {}, 0
+        self.ops, self.shop = stack.client("ops"), stack.client("storefront")
+
+    def call(self, name, method, target, client=None, **how):
+        body = self.asks.get(name)
+        if body is not None:
+            how.setdefault("body", body.encode() if isinstance(body, str) else body)
+        if isinstance(body, str):
+            how["headers"] = {"Content-Type": "text/plain"}
+        self.count += 1
+        reply = (client or self.ops).request(method, target, **how)
+        assert reply.status < 300, f"{name}\n{reply}"
+        self.answers[name] = reply
+        return reply
+
+    def step(self, name, redemption, **how):
+        return self.call(name, "POST", f"/coupons/summer-sale/redemptions/{redemption}/{name.split('_')[1]}", self.shop,
+                         idempotency_key=f"{name}-{self.count}", **how).json()
+
+    def tell(self):
+        self.service()
+        self.coupons()
+        self.takings()
+        self.codes()
+        self.readings()
+        self.webhooks()
+        self.call("user_erase", "DELETE", "/coupons/-/users/u-17")
+        return self.answers
+
+    def service(self):
+        for name, path in (("health", "health"), ("ready", "ready"), ("metrics", "metrics"), ("receipt_key", "receipt-key"),
+                           ("openapi", "openapi.json"), ("problem", "problems/sold_out")):
+            self.call(name, "GET", f"/coupons/-/{path}", headers={"Accept": "application/json"})
+
+    def coupons(self):
+        self.call("coupon_create", "POST", "/coupons")
+        self.stack.job(self.call("slots_add", "POST", "/coupons/summer-sale/slots"))
+        self.call("coupon_change", "PATCH", "/coupons/summer-sale", headers={"If-Match": "*"})
+        later = self.ops.post("/coupons/summer-sale/slots", {"count": 1, "not_before": "2100-01-01T00:00:00Z"}).json()
+        self.call("job_cancel", "POST", f"/coupons/-/jobs/{later['id']}/cancel")
+        self.stack.job(self.call("slots_retire", "POST", "/coupons/summer-sale/slots/retire", idempotency_key="retire"))
+        self.ops.post("/coupons", {"id": "mistake", "title": "Mistake", "cap": {"total": 1}}).expect(201)
+        self.call("coupon_delete", "DELETE", "/coupons/mistake")
+
+    def takings(self):
+        target = "/coupons/summer-sale/redemptions"
+        self.call("redemption_check", "POST", "/coupons/summer-sale/check", self.shop)
+        taken = self.call("redemption_take", "POST", target, self.shop, idempotency_key="order-o-99").json()
+        self.call("redemption_get", "GET", f"{target}/{taken['id']}", self.shop)
+        self.step("redemption_reverse", taken["id"])
+        issued = self.shop.take("summer-sale", "u-18", state="issued").ok(201)
+        held = self.step("redemption_reserve", issued["id"])
+        self.step("redemption_cancel", held["id"])
+        held = self.shop.post(f"{target}/{issued['id']}/reserve", self.asks["redemption_reserve"], idempotency_key="held").ok(201)
+        self.step("redemption_redeem", held["id"])
+        self.call("redemption_batch", "POST", f"{target}/batch", self.shop)
+        self.shop.take("summer-sale", "u-17", order={"id": "o-100", "amount_minor": 3000, "currency": "EUR"}).expect(201)
+
+    def codes(self):
+        self.ops.post("/coupons", {"id": "welcome", "title": "Welcome", "state": "active", "codes": {"source": "imported"}}).expect(201)
+        job = self.stack.job(self.call("codes_import", "POST", "/coupons/welcome/codes"))
+        self.call("job_get", "GET", f"/coupons/-/jobs/{job['id']}")
+        self.call("job_rows", "GET", f"/coupons/-/jobs/{job['id']}/rows")
+        self.call("job_list", "GET", "/coupons/-/jobs?limit=1&coupon=welcome")
+        self.call("resolve", "POST", "/coupons/-/resolve", self.shop)
+        self.call("code_get", "GET", "/coupons/welcome/codes/WELCOME-1")
+        self.call("code_retire", "POST", "/coupons/welcome/codes/WELCOME-2/retire")
+        self.call("codes_export", "POST", "/coupons/welcome/codes/export")
+        self.call("codes_list", "GET", "/coupons/welcome/codes")
+
+    def webhooks(self):
+        made = self.call("webhook_create", "POST", "/coupons/-/webhooks").json()
+        target = f"/coupons/-/webhooks/{made['id']}"
+        self.call("webhook_get", "GET", target)
+        self.call("webhook_list", "GET", "/coupons/-/webhooks?limit=1")
+        self.call("webhook_rotate", "POST", f"{target}/rotate")
+        self.ops.patch("/coupons/welcome", {"title": "Welcome again"}).expect(200)
+        deliveries = f"{target}/deliveries"
+        wait_until("an attempt to deliver", lambda: self.ops.get(deliveries).ok()["items"], 60)
+        one = self.call("webhook_deliveries", "GET", f"{deliveries}?limit=1").json()["items"][0]
+        self.call("webhook_redeliver", "POST", f"{deliveries}/{one['id']}/redeliver")
+        self.call("webhook_change", "PATCH", target)
+        self.call("webhook_delete", "DELETE", target)
+
+    def readings(self):
+        for name, path in (("coupon_get", ""), ("counts", "/counts"), ("ledger", "/ledger"), ("refusals", "/refusals"),
+                           ("slots_list", "/slots?limit=1"), ("slot_get", "/slots/0"), ("redemption_list", "/redemptions?limit=1"),
+                           ("user_get", "/users/u-17"), ("report", "/reports?period=total")):
+            self.call(name, "GET", f"/coupons/summer-sale{path}")
+        self.call("coupon_list", "GET", "/coupons?limit=1&state=active")
+        self.call("wallet", "GET", "/coupons/-/users/u-17?limit=2", self.shop)
+        self.call("report_several", "GET", "/coupons/-/reports?period=total&coupon=summer-sale,welcome&group=coupon")
+
+
+# ---- the document ----
+
+def test_the_document_is_openapi_and_its_schemas_are_schemas(document):
+    assert document["openapi"] == "3.1.0"
+    for name, schema in document["components"]["schemas"].items():
+        whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "components": document["components"], **schema}
+        jsonschema_rs.meta.validate(whole)
+        assert jsonschema_rs.validator_for(whole), name
+
+
+def test_every_reference_leads_somewhere(document):
+    def walk(value):
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                at = document
+                for part in value["$ref"].removeprefix("#/").split("/"):
+                    assert part in at, f"{value['$ref']} leads nowhere"
+                    at = at[part]
+            for one in value.values():
+                walk(one)
+        elif isinstance(value, list):
+            for one in value:
+                walk(one)
+
+    walk(document)
+
+
+def test_every_example_is_sent_and_every_example_of_an_answer_is_one(stack, document, operations):
+    """Each call once, with the body of its example; what it answers has the form of the example, both by the same schema."""
+    asks = {name: asked(operation) for name, operation in operations.items() if asked(operation) is not None}
+    answers = Story(stack, asks).tell()
+    assert set(answers) == set(operations), "calls that the story does not make, or that are not described"
+    assert {name for name, o in operations.items() if o.get("requestBody")} == set(asks), "bodies without an example"
+    held_against = contract.Contract(document)
+    for operation in held_against.operations:
+        status, answer = next(iter(operation.body["responses"].items()))
+        assert str(answers[operation.name].status) == status, answers[operation.name]
+        for kind, content in answer.get("content", {}).items():
+            if kind == "application/json" and operation.name != "openapi":
+                wrong = operation.faults(content["schema"], content["example"])
+                assert not wrong, f"{operation.name}: the example of the answer is none: {wrong}"
+
+
+def test_every_problem_of_the_service_is_described_with_its_status(document):
+    examples = document["components"]["examples"]
+    assert set(examples) == set(PROBLEMS)
+    for code, example in examples.items():
+        assert example["value"]["code"] == code and example["value"]["status"] == PROBLEMS[code][0], example
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            for status, answer in operation["responses"].items():
+                problem = answer.get("content", {}).get("application/problem+json")
+                for code in problem["examples"] if problem else ():
+                    assert PROBLEMS[code][0] == int(status), f"{path}: {code} is not a {status}"
+
+
+def test_each_call_names_the_roles_that_may_make_it(document, stack):
+    """Roles: the document says who, and the service does as it says."""
+    coupon = stack.coupon(slots=1)
+    for operation in contract.Contract(document).operations:
+        roles = {role for one in operation.body["security"] for role in one}
+        target = operation.template.replace("{coupon}", coupon).replace("{code}", "x")
+        target = re.sub(r"\{\w+\}", "1-1", target)
+        for role in ("storefront", "reporting", "ops") if roles else ():
+            if role in roles:  # what a permitted call does is said elsewhere
+                continue
+            stack.client(role).request(operation.method.upper(), target).problem("forbidden")
+        if roles and {} not in operation.body["security"]:
+            stack.client().request(operation.method.upper(), target).problem("unauthorized")
+
+
+def test_a_query_parameter_that_a_handler_reads_is_described(operations):
+    """Each name that app/http asks the query for stands in some call, and no call has one that nobody asks for."""
+    sources = "".join(path.read_text() for path in (ROOT / "app" / "http").glob("*.c"))
+    read = set(re.findall(r'(?:query_(?:int|time|enum|bool)\(r, |path_query\(&r->path, |query\[i\]\.name, )"(\w+)"', sources))
+    said = {p["name"] for o in operations.values() for p in o["parameters"] if p.get("in") == "query"} | {"limit", "cursor"}
+    assert read == said
+
+
+def test_the_document_is_read_conditionally(stack):
+    nobody = stack.client()
+    tag = nobody.get(ADDRESS).expect(200).header("ETag")
+    same = nobody.get(ADDRESS, headers={"If-None-Match": f'"other", W/{tag}'}).expect(304)
+    assert same.body == b"" and same.header("ETag") == tag
+    nobody.get(ADDRESS, headers={"If-None-Match": '"other"'}).expect(200)
+    assert {stack.direct(worker).get(ADDRESS).expect(200).header("ETag") for worker in range(WORKERS)} == {tag}
+    assert nobody.request("HEAD", ADDRESS).expect(200).body == b""
+    nobody.post(ADDRESS).problem("method_not_allowed")
