@@ -8,6 +8,9 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "coupons/code.h"
+
+#define READ_PER_LOOK 8 /* so many codes are read, bucket by bucket, while one is looked for */
 
 /* ---- the turn ---- */
 
@@ -117,7 +120,36 @@ enum ending codes_turn_end(struct work *w)
 
 /* ---- drafts ---- */
 
-enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
+static void add_to_sieve(void *context, const char *code)
+{
+    struct work *w = context;
+    char normal[CODE_MAX + 1];
+
+    if (code_normalise(code, (enum codes_match)w->coupon->codes.match, normal))
+        sieve_add(&w->sieve, normal);
+}
+
+/* Have the sieve of this turn. Where codes are unique in the service others' count too, and all are looked for. */
+static enum ending fill_sieve(struct work *w)
+{
+    bool wanted = w->coupon->codes.unique != UNIQUE_SERVICE && w->head.next_n / READ_PER_LOOK <= w->job->total;
+    int64_t pause_ms = 0;
+    enum ending e = ENDING_DONE;
+
+    if (w->sieve_turn == w->turn)
+        return ENDING_DONE;
+    sieve_release(&w->sieve);
+    if (wanted)
+        sieve_init(&w->sieve, w->head.next_n + w->job->total);
+    while (e == ENDING_DONE && wanted &&
+           mongo_codes_each(w->door, w->job->coupon, w->head.next_n, add_to_sieve, w) != STORE_OK)
+        e = work_rest(w, &pause_ms);
+    if (e == ENDING_DONE)
+        w->sieve_turn = w->turn;
+    return e;
+}
+
+static enum ending look_for_all(struct work *w, struct code_draft *codes, size_t count)
 {
     int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
@@ -125,6 +157,26 @@ enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
     while (e == ENDING_DONE && count > 0 &&
            mongo_codes_look(w->door, w->coupon, w->head.next_n, w->job->id, codes, count) != STORE_OK)
         e = work_rest(w, &pause_ms);
+    return e;
+}
+
+enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
+{
+    struct code_draft *asked = arena_array(&w->arena, count + 1, sizeof *asked);
+    size_t *places = arena_array(&w->arena, count + 1, sizeof *places), asked_count = 0;
+    enum ending e = fill_sieve(w);
+
+    for (size_t i = 0; e == ENDING_DONE && i < count; i++) {
+        codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
+        if (!sieve_may_have(&w->sieve, codes[i].normal))
+            continue;
+        asked[asked_count] = codes[i];
+        places[asked_count++] = i;
+    }
+    if (e == ENDING_DONE)
+        e = look_for_all(w, asked, asked_count);
+    for (size_t i = 0; e == ENDING_DONE && i < asked_count; i++)
+        codes[places[i]] = asked[i];
     return e;
 }
 
@@ -190,9 +242,12 @@ enum announced codes_announce(struct work *w, struct code_draft *codes, size_t c
                               enum ending *e)
 {
     struct op op = {.kind = OP_GENERATE, .job = w->job->id, .count = (int64_t)count, .until = until, .turn = w->turn};
-    enum announced a = draft(w, codes, count, e);
+    enum announced a;
 
+    for (size_t i = 0; i < count; i++) /* before there is any doubt whether it has them */
+        sieve_add(&w->sieve, codes[i].normal);
     *made = 0;
+    a = draft(w, codes, count, e);
     if (a != ANNOUNCED)
         return a;
     op.step = w->step + 1;

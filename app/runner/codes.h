@@ -12,7 +12,7 @@
 #include "runner/work.h"
 
 /* Slots in one step: the look-ups of so many codes are one read and one write. */
-#define CODES_STEP_MOST 8192
+#define CODES_STEP_MOST 24576
 
 /* Have the job's turn and know coupon and totals: w->turn, w->coupon, w->head. Cheap when nothing changed. */
 enum ending codes_ready(struct work *w);
@@ -30,7 +30,8 @@ enum announced {
 enum announced codes_announce(struct work *w, struct code_draft *codes, size_t count, int64_t until, int64_t *made,
                               enum ending *e);
 
-/* What the database knows of codes[count]; waits while it fails. */
+/* What the database knows of codes[count]; waits while it fails. It is asked only for those that the coupon may have:
+ * in its turn nobody else gives it any, so those that it has are read once, and then kept up. */
 enum ending codes_look(struct work *w, struct code_draft *codes, size_t count);
 
 /* For each of codes[count] whether an earlier one has the same normal form. */

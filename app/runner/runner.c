@@ -145,6 +145,7 @@ static void run_job(struct runner *r, struct store *door, const struct job *job)
     }
     conclude(&w, e);
     buf_free(&w.result);
+    sieve_release(&w.sieve);
     arena_free(&w.keep);
     arena_free(&w.arena);
 }

@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/config.h"
 #include "engine/engine.h"
+#include "runner/sieve.h"
 #include "store/mongo.h"
 
 struct runner {
@@ -57,6 +58,8 @@ struct work {
     bool known;            /* what follows is as of our last batch */
     struct head head;
     const struct coupon *coupon;
+    struct sieve sieve;    /* what the coupon may have of codes; without words where that is not worth its while */
+    int64_t sieve_turn;    /* in which it was filled */
 };
 
 /* ---- waiting ---- */

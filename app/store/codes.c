@@ -6,6 +6,7 @@
 
 #include "store/members.h"
 
+#define BUCKETS_PER_READ 1024
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
 void codes_put_id(bson_t *doc, const char *name, const char *coupon, const char *code)
@@ -169,6 +170,26 @@ bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS])
     return it.err_off == 0;
 }
 
+void code_buckets_find(struct door *d, bson_t *command, struct store_time after, const char *coupon, int64_t from_b,
+                       int64_t to_b, size_t limit)
+{
+    bson_t filter, range, sort;
+
+    BSON_APPEND_UTF8(command, "find", "code_buckets");
+    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
+    codec_bucket_id(&range, "$gte", coupon, from_b);
+    codec_bucket_id(&range, "$lt", coupon, to_b);
+    bson_append_document_end(&filter, &range);
+    door_add_coupon(d, &filter, coupon);
+    bson_append_document_end(command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
+    BSON_APPEND_INT32(&sort, "_id", 1);
+    bson_append_document_end(command, &sort);
+    BSON_APPEND_INT64(command, "limit", (int64_t)limit);
+    door_read_options(d, command, after, limit);
+}
+
 struct bucket_codes_list {
     struct bucket_codes_read *reads;
     size_t count;
@@ -242,6 +263,51 @@ enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t 
     for (size_t i = 0; i < *count; i++)
         bucket_release(&buckets[i]);
     *count = 0;
+    return status;
+}
+
+/* ---- all codes of a coupon ---- */
+
+struct all_codes {
+    int64_t next_n;
+    void (*take)(void *context, const char *code);
+    void *context;
+    int64_t next_b; /* behind the last one read */
+};
+
+static bool all_codes_row(const bson_t *doc, void *context)
+{
+    struct all_codes *all = context;
+    const char *coupon, *codes[BUCKET_SLOTS];
+    int64_t b;
+
+    if (!codec_id_int(doc, "b", &coupon, &b) || !code_bucket_get(doc, codes))
+        return false;
+    for (int i = 0; i < BUCKET_SLOTS && b * BUCKET_SLOTS + i < all->next_n; i++)
+        if (codes[i])
+            all->take(all->context, codes[i]);
+    all->next_b = b + 1;
+    return true;
+}
+
+enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t next_n,
+                                   void (*take)(void *context, const char *code), void *context)
+{
+    struct all_codes all = {next_n, take, context, 0};
+    int64_t end = bucket_of(next_n + BUCKET_SLOTS - 1), from = -1;
+    enum store_status status = STORE_OK;
+    struct store_time after = {0};
+    struct door *d = door_of(s);
+
+    if (end > 0 && !door_pulse(d, &after))
+        return STORE_FAILED;
+    while (status == STORE_OK && all.next_b < end && from != all.next_b) { /* what was cleaned up is not there */
+        AUTO_BSON command = BSON_INITIALIZER;
+
+        from = all.next_b;
+        code_buckets_find(d, &command, after, coupon, from, end, BUCKETS_PER_READ);
+        status = door_read(d, &command, all_codes_row, &all);
+    }
     return status;
 }
 

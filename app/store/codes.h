@@ -16,7 +16,7 @@
 #include "store/door.h"
 
 #define DIRECTORY "-" /* in the place of a coupon's id; no coupon has it */
-#define CODES_PER_COMMAND 10000
+#define CODES_PER_COMMAND 25000 /* the errors of as many, should all be there already, fit into a reply */
 
 /* A look-up, and what is stored under it. */
 struct look_up {
@@ -44,6 +44,10 @@ enum store_status codes_find(struct door *d, struct store_time after, struct loo
 
 /* The texts of a code bucket, borrowed from doc; NULL: none. False: it is none of ours. */
 bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS]);
+
+/* A find for code buckets [from_b, to_b) of the coupon, ascending. */
+void code_buckets_find(struct door *d, bson_t *command, struct store_time after, const char *coupon, int64_t from_b,
+                       int64_t to_b, size_t limit);
 
 /* Leave `found` only where the code bucket of the coupon's slot n has the code, in that form. Sorts items by n. */
 typedef bool code_form(const char *code, char form[CODE_MAX + 1]);

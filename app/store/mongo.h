@@ -105,7 +105,7 @@ enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fenc
 enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fence, int64_t not_before_ms);
 
 /* ---- texts in parts: what an import reads, and an export wrote ---- */
-#define PART_SIZE (64 * 1024)
+#define PART_SIZE (256 * 1024)
 struct part_text {
     const char *upload;
     int64_t part;         /* from 0 */
@@ -149,6 +149,9 @@ struct code_draft {
 /* What is known of these codes in the coupon; next_n: where the drafts begin. */
 enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int64_t next_n, const char *job,
                                    struct code_draft *codes, size_t count);
+/* Give every code of the coupon's slots below next_n, as it was written, to take(). */
+enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t next_n,
+                                   void (*take)(void *context, const char *code), void *context);
 /* Write drafts for slots [next_n, next_n + count): code buckets and look-ups (with codes.unique service the directory too:
  * those that another coupon took in the meantime get `elsewhere`, and nothing may be announced of this call).
  * STORE_EXISTS: a later turn has written here: let go. */

@@ -288,27 +288,6 @@ static bool cleaning_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* A find for code buckets [from_b, to_b) of the coupon, ascending. */
-static void put_code_buckets(struct door *d, bson_t *command, const char *coupon, int64_t from_b, int64_t to_b,
-                             size_t limit)
-{
-    bson_t filter, range, sort;
-
-    BSON_APPEND_UTF8(command, "find", "code_buckets");
-    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
-    codec_bucket_id(&range, "$gte", coupon, from_b);
-    codec_bucket_id(&range, "$lt", coupon, to_b);
-    bson_append_document_end(&filter, &range);
-    door_add_coupon(d, &filter, coupon);
-    bson_append_document_end(command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
-    BSON_APPEND_INT32(&sort, "_id", 1);
-    bson_append_document_end(command, &sort);
-    BSON_APPEND_INT64(command, "limit", (int64_t)limit);
-    door_read_options(d, command, (struct store_time){0}, limit);
-}
-
 static bool one_more_row(const bson_t *doc, void *context)
 {
     (void)doc;
@@ -343,7 +322,7 @@ static enum store_status clean_buckets(struct door *d, struct cleaning *c, int64
     bson_init(&c->look_ups);
     bson_init(&c->updates);
     bson_init(&c->deletes);
-    put_code_buckets(d, &command, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
+    code_buckets_find(d, &command, (struct store_time){0}, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
     status = door_read(d, &command, cleaning_row, c);
     if (status == STORE_OK)
         status = run_statements(d, "delete", "codes", "deletes", &c->look_ups, c->look_up_count);
@@ -380,6 +359,6 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     free(buckets);
     if (status != STORE_OK)
         return status;
-    put_code_buckets(d, &command, coupon, to_b, INT64_MAX, 1);
+    code_buckets_find(d, &command, (struct store_time){0}, coupon, to_b, INT64_MAX, 1);
     return door_read(d, &command, one_more_row, more);
 }

@@ -96,7 +96,7 @@ static void the_digest_is_of_the_bytes_that_came(void **state)
 
 static void parts_hold_whole_lines_and_know_their_number(void **state)
 {
-    enum { LINES = 20000, WIDTH = 11 };
+    enum { LINES = 80000, WIDTH = 11 };
     char *text = malloc(LINES * WIDTH + 1);
     size_t all = 0;
     int64_t line = 1;
