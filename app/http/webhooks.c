@@ -1,5 +1,6 @@
 /* http/webhooks.c -- subscriptions to events: making, changing, deleting; their deliveries. See deliver/. */
 #include <string.h>
+#include <time.h>
 
 #include "base/address.h"
 #include "base/ids.h"
@@ -15,6 +16,7 @@
 #define COUPONS_MOST 100 /* that one names */
 #define ID_PARAM_MAX 64
 #define CHANGE_ATTEMPTS 4
+#define SKEW_MS 250
 #define KEEP_S (24 * 3600)         /* an old secret still signs */
 #define KEEP_S_MAX (30 * 24 * 3600)
 
@@ -228,10 +230,20 @@ static const char *new_secret(struct request *r)
     return arena_strdup(&r->arena, text);
 }
 
+/* Workers' clocks may differ by SKEW_MS. So a subscription begins a little later than it was asked for, and is answered a
+ * little later than that: then nothing from before the request is sent, and all from after the answer is. */
+static void wait_for_start(const struct hook *h)
+{
+    static const struct timespec pause = {0, 10 * 1000000};
+    struct mono answer_at = mono_add_ms(mono_now(), h->created_ms - clock_now_ms() + SKEW_MS);
+
+    while (mono_before(mono_now(), answer_at))
+        nanosleep(&pause, NULL);
+}
+
 enum handled webhook_create(struct request *r)
 {
-    /* before the insert: what is taken after our answer has a later time */
-    struct hook h = {.enabled = true, .events = EVENT_TYPES_ALL, .created_ms = clock_now_ms()}, **others;
+    struct hook h = {.enabled = true, .events = EVENT_TYPES_ALL, .created_ms = clock_now_ms() + SKEW_MS}, **others;
     char id[HOOK_ID_LEN + 1];
     size_t count;
 
@@ -250,6 +262,7 @@ enum handled webhook_create(struct request *r)
         h.secret = new_secret(r);
     if (mongo_hook_insert(r->door, &h) != STORE_OK)
         return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
+    wait_for_start(&h);
     reply_header(r, "Location", arena_printf(&r->arena, "/coupons/-/webhooks/%s", id));
     return reply_hook(r, 201, &h, h.secret);
 }

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 
-Event = collections.namedtuple("Event", "id type data timestamp signatures headers body at size")
+Event = collections.namedtuple("Event", "id type data timestamp signatures headers body at size path")
 
 
 def signature(secret, event_id, timestamp, body):
@@ -79,7 +79,7 @@ class Receiver:
         headers = {name.lower(): value for name, value in handler.headers.items()}
         assert headers["content-type"] == "application/json", headers
         return Event(headers["webhook-id"], document["type"], document["data"], int(headers["webhook-timestamp"]),
-                     headers["webhook-signature"].split(" "), headers, body, time.time(), len(body))
+                     headers["webhook-signature"].split(" "), headers, body, time.time(), len(body), handler.path)
 
     def of(self, *types, coupon=None):
         """What was accepted of these types, each once: a receiver drops repeats by the id."""

@@ -205,10 +205,14 @@ def test_what_was_before_the_subscription_is_not_sent_and_all_after_it_is(stack,
     for i in range(20):
         storefront.take(coupon, f"before-{i}").expect(201)
     hook(receiver, coupons=[coupon])
+    hook(receiver.url + "/all")
     after = [storefront.take(coupon, f"after-{i}").ok(201)["id"] for i in range(20)]
-    wait_until("all", lambda: len(receiver.entries(coupon)) >= 20)
+    wait_until("all", lambda: len([e for e in receiver.events if e.data["coupon"] == coupon]) >= 40)
     time.sleep(0.3)
-    assert [e["id"] for e in receiver.entries(coupon)] == after
+    for path in ("/hook", "/hook/all"):
+        ids = [e["id"] for event in receiver.events if event.path == path and event.data["coupon"] == coupon
+               for e in event.data["entries"]]
+        assert ids == after, path
 
 
 def test_a_batch_of_a_thousand_is_cut_into_events_of_at_most_20_kB(stack, storefront, receiver, hook):
