@@ -45,12 +45,17 @@ struct deliverer {
     size_t ended_count;
     bool sweeping;
     char swept[COUPON_ID_MAX + 1]; /* the last coupon that the sweep has looked at */
-    struct mono look_at, flush_at, clean_at;
+    struct mono look_at, flush_at, clean_at, sweep_at;
 };
 
 static void begin_sweep(struct deliverer *d)
 {
+    struct endpoint *e;
+
+    DL_FOREACH(d->endpoints, e)
+        e->swept = 0;
     d->sweeping = true;
+    d->sweep_at = mono_now();
     d->swept[0] = '\0';
 }
 
@@ -334,39 +339,54 @@ static bool sweep_coupon(struct deliverer *d, const char *coupon)
     return good;
 }
 
-/* True when somebody wants all coupons. */
-static bool all_are_wanted(const struct deliverer *d)
+/* The next coupons of all, for those who want all. -1: cannot be looked at now; 0: those were all. */
+static int sweep_all(struct deliverer *d)
 {
-    const struct endpoint *e;
-
-    DL_FOREACH(d->endpoints, e)
-        if (e->hook->coupons.count == 0)
-            return true;
-    return false;
-}
-
-/* Look at the next few coupons; what cannot be looked at now is, in the next round. */
-static void sweep_some(struct deliverer *d)
-{
-    bool all = all_are_wanted(d), good;
     const char **ids = NULL;
-    struct endpoint *e;
     struct arena a;
     size_t count = 0;
+    bool good;
 
     arena_init(&a, 0);
-    good = !all ||
-           mongo_ledger_coupons(d->door, d->swept[0] ? d->swept : NULL, SWEEP_PAGE, &a, &ids, &count) == STORE_OK;
+    good = mongo_ledger_coupons(d->door, d->swept[0] ? d->swept : NULL, SWEEP_PAGE, &a, &ids, &count) == STORE_OK;
     for (size_t i = 0; good && i < count; i++) {
         good = sweep_coupon(d, ids[i]);
         if (good)
             snprintf(d->swept, sizeof d->swept, "%s", ids[i]);
     }
-    DL_FOREACH(d->endpoints, e)
-        for (size_t i = 0; good && !all && i < e->hook->coupons.count; i++)
-            good = sweep_coupon(d, e->hook->coupons.items[i]);
-    d->sweeping = !good || count == SWEEP_PAGE;
     arena_free(&a);
+    return good ? count == SWEEP_PAGE : -1;
+}
+
+/* The next coupons that somebody names, likewise. */
+static int sweep_named(struct deliverer *d)
+{
+    struct endpoint *e;
+    int left = SWEEP_PAGE;
+
+    DL_FOREACH(d->endpoints, e)
+        for (; e->swept < e->hook->coupons.count; e->swept++) {
+            if (left-- == 0)
+                return 1;
+            if (!sweep_coupon(d, e->hook->coupons.items[e->swept]))
+                return -1;
+        }
+    return 0;
+}
+
+/* Look at the next few coupons; what cannot be looked at now is, in a while. */
+static void sweep_some(struct deliverer *d)
+{
+    struct endpoint *e;
+    bool all = false;
+    int more;
+
+    DL_FOREACH(d->endpoints, e)
+        all = all || e->hook->coupons.count == 0;
+    more = all ? sweep_all(d) : sweep_named(d);
+    d->sweeping = more != 0;
+    if (more < 0)
+        d->sweep_at = mono_add_ms(mono_now(), AGAIN_MS);
 }
 
 /* ---- posts ---- */
@@ -607,13 +627,18 @@ static void look(struct deliverer *d)
     }
 }
 
+static bool sweep_is_due(const struct deliverer *d)
+{
+    return d->sweeping && !mono_before(mono_now(), d->sweep_at);
+}
+
 /* How long there is nothing to do but to wait for receivers and bells. */
 static int rest_ms(const struct deliverer *d)
 {
     int64_t ms = mono_ms_between(mono_now(), d->look_at);
     const struct endpoint *e;
 
-    if (d->sweeping)
+    if (sweep_is_due(d))
         return 0;
     DL_FOREACH(d->endpoints, e)
         if (may_start(d, e) && d->ended_count < NOTED_MOST)
@@ -631,7 +656,7 @@ static void round_of(struct deliverer *d, bool start)
         if (!mono_before(mono_now(), d->look_at))
             look(d);
         take_bells(d);
-        if (d->sweeping)
+        if (sweep_is_due(d))
             sweep_some(d);
         if (d->ended_count < NOTED_MOST)
             start_posts(d);

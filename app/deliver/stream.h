@@ -53,6 +53,7 @@ struct endpoint {
     int64_t lease_ms;       /* until when */
     const char *disable;    /* why it is to be disabled, static; NULL: it is not */
     bool moved;             /* one of its streams has */
+    size_t swept;           /* how many of the coupons that it names the sweep has looked at */
     size_t sending;         /* how many of its streams are */
     size_t pages;           /* how many of its streams hold batches */
     struct stream *streams;
