@@ -103,7 +103,7 @@ const struct call calls[] = {
      REPLIES(ANSWER(201, "With its secret, which is shown this once.", &schema_webhook_secret))},
     {"webhook_get", WEBHOOKS, "Read a webhook", NULL, 0,
      REPLIES(ANSWER(200, "As it is now.", &schema_webhook))},
-    {"webhook_change", WEBHOOKS, "Change a webhook", "Enabled again, it goes on with what happens from then on.", 0,
+    {"webhook_change", WEBHOOKS, "Change a webhook", "Enabled again, it goes on where it stopped.", 0,
      REPLIES(ANSWER(200, "As it is now.", &schema_webhook))},
     {"webhook_delete", WEBHOOKS, "Delete a webhook", NULL, 0,
      REPLIES(EMPTY(204, "It is gone."))},
