@@ -118,6 +118,17 @@ def test_a_key_that_was_revoked_is_asked_for_anew(page, signed_in):
     page.sees("does not know the key any more")
 
 
+def test_a_key_that_the_tab_has_from_the_page_of_the_api_is_not_asked_for_again(board, page):
+    page.run("sessionStorage.setItem('coupons-key', arguments[0])", board.key("reporting"))
+    page.open()
+    page.sees("reads only")
+    page.run("sessionStorage.setItem('coupons-key', arguments[0])", board.key("ops"))
+    page.open()
+    page.sees("ops key")
+    page.follow("API")
+    page.until("the page of the API", lambda: page.driver.current_url.endswith("/coupons/-/docs/"))
+
+
 def test_a_reporting_key_sees_everything_and_changes_nothing(board, page, signed_in):
     coupon = board.coupon(slots=2)
     board.client("storefront").take(coupon, "u").expect(201)
@@ -356,6 +367,18 @@ def test_one_coupon_shows_what_the_service_says(board, page, signed_in):
     page.run("for (const d of document.querySelectorAll('details')) d.open = true")
     page.sees('"owner": "Ana"', css=page.panel("Caps and window"))
     page.shot("coupon")
+
+
+def test_a_coupon_without_slots_has_neither_stock_nor_a_button_for_it(board, page, signed_in):
+    coupon = board.coupon(cap={"policy": "none", "total": None, "discount_minor": 90000},
+                          discount={"kind": "percent", "percent_bp": 1250, "max_minor": 700, "currency": "EUR"})
+    board.client("storefront").take(coupon, "u", order={"id": "o", "amount_minor": 4000, "currency": "EUR"}).expect(201)
+    signed_in(at(coupon)).sees("1 taken, no cap", "€5.00", css=page.panel("Now"))
+    page.sees("12.5 %, at most €7.00", "€900.00", css=page.panel("Caps and window"))
+    page.lacks("Free", css=page.panel("Now") + " .tiles")
+    assert not page.has_button("Generate slots") and not page.all(page.panel("Now") + " .bar")
+    page.click("Change caps")
+    assert page.field("Budget for discounts").get_attribute("value") == "900"
 
 
 def seq_of_head(page):

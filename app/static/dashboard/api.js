@@ -1,7 +1,7 @@
 /*
  * dashboard/api.js -- the service, asked with the key of this tab.
  *
- * Key     in sessionStorage: it ends with the tab, and no other tab has it
+ * Key     in sessionStorage: it ends with the tab, and no other tab has it. The page of the API has it from there, too
  * Errors  every failure is a Problem; status 0: nobody answered. 401 also forgets the key and tells `onKeyLost`
  */
 
@@ -25,8 +25,14 @@ export const session = {
   get key() {
     return sessionStorage.getItem(KEY);
   },
+  /* Of this key; null: not known yet. */
+  get role() {
+    const [role, key] = (sessionStorage.getItem(ROLE) ?? "").split(" ");
+
+    return key && key === this.key ? role : null;
+  },
   get isOps() {
-    return sessionStorage.getItem(ROLE) === "ops";
+    return this.role === "ops";
   },
   forget() {
     sessionStorage.removeItem(KEY);
@@ -184,6 +190,6 @@ export async function signIn(key) {
   if (![200, 403, 404].includes(status))
     return "The service knows the key, but cannot say now what it permits. Try again in a moment.";
   sessionStorage.setItem(KEY, key);
-  sessionStorage.setItem(ROLE, status === 403 ? "reporting" : "ops");
+  sessionStorage.setItem(ROLE, `${status === 403 ? "reporting" : "ops"} ${key}`);
   return null;
 }

@@ -25,9 +25,12 @@ function drawFrame(current) {
   replace(
     document.getElementById("nav"),
     session.key
-      ? PAGES.filter(([, name]) => name).map(([, name, , address]) =>
-          el("a", {href: address, "aria-current": name === current ? "page" : null}, name),
-        )
+      ? [
+          ...PAGES.filter(([, name]) => name).map(([, name, , address]) =>
+            el("a", {href: address, "aria-current": name === current ? "page" : null}, name),
+          ),
+          el("a", {href: "/coupons/-/docs/"}, "API"),
+        ]
       : null,
   );
   replace(
@@ -111,6 +114,14 @@ function show(message) {
   return undefined;
 }
 
+/* A key that another page of this tab was given is tried before anybody is asked. */
+async function start() {
+  const why = session.key && !session.role ? await signIn(session.key) : null;
+
+  if (why) session.forget();
+  show(why);
+}
+
 session.onKeyLost = () => show("The service does not know the key any more: it was revoked, or the service was set up anew.");
 addEventListener("hashchange", () => {
   show();
@@ -125,4 +136,4 @@ addEventListener("keydown", (event) => {
     search.focus();
   }
 });
-show();
+start();
