@@ -5,6 +5,7 @@ import json
 import random
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -285,6 +286,36 @@ def test_kills_of_the_deliverer_lose_nothing(stack, receiver, hook):
     for coupon in coupons:
         wait_for_all(stack, receiver, coupon, 60)
         assert len([e for e in receiver.entries(coupon) if e["kind"] == "redeem"]) == taken[coupon]
+
+
+def test_two_deliverers_for_a_while_keep_the_order(stack, receiver, hook):
+    """A restart without a gap, and a reload: the next one is at work before the last one is gone."""
+    coupon = stack.coupon(3000)
+    hook(receiver, coupons=[coupon])
+    stopped, taken = threading.Event(), []
+
+    def take():
+        client = stack.client("storefront")
+        while not stopped.is_set() and len(taken) < 3000:
+            client.take(coupon, f"u{len(taken)}").expect(201)
+            taken.append(len(taken))
+            time.sleep(0.005)
+
+    crowd = threading.Thread(target=take)
+    crowd.start()
+    try:
+        time.sleep(0.5)
+        before = stack.pid("deliverer")
+        stack.signal("coupond", signal.SIGHUP)
+        wait_until("the successor", lambda: stack.pid("deliverer") not in (before, None))
+        time.sleep(1)
+        done = stack.script("restart")
+        assert done.returncode == 0, done.stdout
+    finally:
+        stopped.set()
+        crowd.join()
+    wait_for_all(stack, receiver, coupon)
+    assert len(receiver.entries(coupon)) == len(taken) > 200
 
 
 def test_a_failing_delivery_is_repeated_and_holds_back_its_stream_alone(stack, ops, storefront, receiver, hook):
