@@ -10,6 +10,11 @@
 /* What is wrong with a {user} that coupon_user_valid() does not take. */
 #define BAD_USER "The user in the address must be 1 to 128 bytes of UTF-8 without control characters."
 
+/* What secret_valid() takes, for the OpenAPI document: the base64 of 24 to 64 bytes. */
+#define BASE64 "[A-Za-z0-9+/]"
+#define SECRET_PATTERN                                                                                                 \
+    "^whsec_(?:" BASE64 "{4}){8,20}(?:(?:" BASE64 "{4})?" BASE64 "[AQgw]==|" BASE64 "{2}[AEIMQUYcgkosw048]=|" BASE64 "{4})?$"
+
 /* coupons.c */
 handler coupon_create, coupon_list, coupon_get, coupon_change, coupon_delete, coupon_counts;
 /* ledger.c */

@@ -232,7 +232,7 @@ static void write_webhook(struct json *j, bool is_new)
     json_key(j, "properties");
     json_object(j);
     json_key(j, "url");
-    json_raw(j, "{\"type\":\"string\",\"minLength\":1,\"maxLength\":2000,\"pattern\":\"^https?://\"}");
+    json_raw(j, "{\"type\":\"string\",\"minLength\":1,\"maxLength\":2000,\"pattern\":\"^https?://[!-\\\\[\\\\]-~]+$\"}");
     json_key(j, "events");
     json_raw(j, "{\"type\":\"array\",\"minItems\":1,\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"enum\":");
     j->comma = false;
@@ -243,7 +243,7 @@ static void write_webhook(struct json *j, bool is_new)
         json_raw(j, "{\"type\":[\"array\",\"null\"],\"minItems\":1,\"maxItems\":100,\"description\":\"null: all of them.\","
                     "\"items\":{\"type\":\"string\",\"pattern\":\"" PATTERN_COUPON "\"}}");
         json_key(j, "secret");
-        json_raw(j, "{\"type\":[\"string\",\"null\"],\"pattern\":\"^whsec_[A-Za-z0-9+/]+={0,2}$\","
+        json_raw(j, "{\"type\":[\"string\",\"null\"],\"pattern\":\"" SECRET_PATTERN "\","
                     "\"description\":\"whsec_ and the base64 of 24 to 64 bytes; made where it is not given.\"}");
     } else {
         json_key(j, "state");

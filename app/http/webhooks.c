@@ -386,7 +386,7 @@ static const struct field_row rotation_rows[] = {
     {"keep_s", ROW_INT, offsetof(struct rotation, keep_s), 0, KEEP_S_MAX, .flags = 0},
     {"secret", ROW_STRING, offsetof(struct rotation, secret), 1, SECRET_TEXT_SIZE - 1, .flags = ROW_NULLABLE,
      .valid = secret_valid, .rule = "must be whsec_ and the base64 of 24 to 64 bytes",
-     .pattern = "^whsec_[A-Za-z0-9+/]+={0,2}$"},
+     .pattern = SECRET_PATTERN},
 };
 static const struct rotation rotation_start = {NULL, KEEP_S};
 const struct field_table webhook_rotate_table = {rotation_rows, sizeof rotation_rows / sizeof *rotation_rows,

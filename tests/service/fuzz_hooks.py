@@ -15,6 +15,8 @@ BETWEEN = re.compile("|".join([
     r"from and to must lie between the years", r"more than \d+ (periods|rows)", r"query parameter lane must be",
     r"holds? no row with a code", r"names no column code", r"imports no codes", r"has no codes", r"slots come with its codes", r"has no slots",
     r"must be 1 where there are codes", r"an integer is outside 64 bits", r"an integer beyond 2\^53",
+    r"must be an absolute URL", r"must begin with https://", r"must not have a (?:user|fragment|zone)", r"has a host that is no address",
+    r"is an address that this service does not call", r"There are 100 webhooks already",
 ]))
 
 

@@ -18,7 +18,7 @@ function h(name, attributes = {}, ...children) {
     if (typeof value === 'function') element.addEventListener(key, value);
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? '' : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -159,6 +159,7 @@ async function send(call, inputs, body, answer, button) {
       h('p', { role: 'status' }, h('span', { class: `status ${response.ok ? 'good' : 'bad'}` }, `${response.status} ${response.statusText}`), ` in ${took} ms`),
       showExample(`${options.method} ${address}`, [...response.headers].map(([name, value]) => `${name}: ${value}`).join('\n')),
       text ? showExample('Body', text) : h('p', { class: 'soft' }, 'No body.'));
+    answer.scrollIntoView({ block: 'nearest' });
   } catch (error) {
     answer.replaceChildren(h('p', { class: 'failure', role: 'alert' }, `No answer: ${error.message}. Is the service there?`));
   } finally {
@@ -245,7 +246,7 @@ function showCall(call) {
   function fill() {
     if (inside.childElementCount) return;
     inside.append(...[operation.description ? h('p', {}, operation.description) : null, showRoles(call), showParameters(call), showBody(call),
-      h('h3', {}, 'Answers'), Object.entries(operation.responses).map(showAnswer), showTry(call)].flat(2).filter(Boolean));
+      h('h3', {}, 'Answers'), Object.entries(operation.responses).map(showAnswer), showTry(call)].flat(Infinity).filter(Boolean));
   }
   return call.element;
 }

@@ -1,0 +1,125 @@
+"""The page of the API in a real Chromium: it shows every call, sends what it is told, by keyboard, on a phone, in the dark."""
+import os
+import tempfile
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from browser import Browser
+from stack import ROOT
+
+PAGE = "/coupons/-/docs/"
+FILES = ROOT / "app" / "static" / "docs"
+
+
+@pytest.fixture(scope="module")
+def chromium(stack):
+    with tempfile.TemporaryDirectory(prefix="coupons-shots-") as folder:
+        browser = Browser(f"http://127.0.0.1:{stack.port}", os.environ.get("COUPONS_TEST_SHOTS", folder))
+        yield browser
+        browser.quit()
+
+
+@pytest.fixture
+def page(chromium):
+    """The page in a new tab; after the test, its policy was never offended and nothing in it went wrong."""
+    chromium.fresh()
+    show(chromium)
+    yield chromium
+    chromium.check()
+
+
+def show(browser, call=""):
+    browser.driver.get("about:blank")
+    browser.driver.get(f"{browser.url}{PAGE}{'#' + call if call else ''}")
+    browser.until("the calls", lambda: browser.all("details.call") and not browser.all("#calls[aria-busy]"))
+
+
+def use_key(browser, key):
+    browser.type("API key", key)
+    browser.click("Use it")
+    browser.sees("Kept for this tab.")
+
+
+def test_the_files_come_under_a_strict_policy_and_conditionally(stack):
+    nobody = stack.client()
+    for name in ["", *(f.name for f in FILES.iterdir())]:
+        reply = nobody.get(PAGE + name).expect(200)
+        policy = reply.header("Content-Security-Policy")
+        assert "default-src 'none'" in policy and "script-src 'self';" in policy and "unsafe" not in policy, reply
+        nobody.get(PAGE + name, headers={"If-None-Match": reply.header("ETag")}).expect(304)
+    assert nobody.get(PAGE[:-1]).header("Location") == PAGE
+    nobody.get(PAGE + "nothing.js").problem("not_found")
+    assert nobody.post(PAGE).header("Allow") == "GET, HEAD"
+
+
+def test_every_call_of_the_document_is_shown_whole(page, stack):
+    document = stack.client().get("/coupons/-/openapi.json").json()
+    names = {o["operationId"] for methods in document["paths"].values() for o in methods.values()}
+    assert {e.get_attribute("id") for e in page.all("details.call")} == names
+    page.run("for (const call of document.querySelectorAll('details.call')) call.open = true")
+    page.until("every form", lambda: len(page.all("details.call form.try")) == len(names))
+    page.run("for (const fold of document.querySelectorAll('details details')) fold.open = true")
+    page.lacks("undefined")
+    page.lacks("[object")
+
+
+def test_a_coupon_is_made_and_taken_with_the_key_of_the_tab(page, stack):
+    show(page, "coupon_get")
+    page.type("coupon required", "docs-page")
+    page.click("Send GET")
+    page.sees("401", css="#coupon_get .answer")
+    use_key(page, stack.key("ops"))
+    show(page, "coupon_create")  # the key stays
+    page.run("arguments[0].value = arguments[1]", page.one("#coupon_create-body"),
+             '{"id": "docs-page", "title": "<b onclick=x>", "state": "active", "cap": {"total": 1}}')
+    page.click("Send POST")
+    page.sees("201 Created", "location: /coupons/docs-page", "<b onclick=x>", css="#coupon_create .answer")
+    page.shot("docs-answer")
+    stack.generate("docs-page", 1)
+    show(page, "redemption_take")
+    page.type("coupon required", "docs-page")
+    page.run("arguments[0].value = arguments[1]", page.one("#redemption_take-body"), '{"user": "u"}')
+    page.click("Send POST")
+    page.sees("201 Created", css="#redemption_take .answer")
+    page.click("Send POST")  # the same key: the first answer again
+    page.sees("idempotent-replayed: true", css="#redemption_take .answer")
+    page.click("New Idempotency-Key")
+    page.click("Send POST")
+    page.sees("409", "user_cap_reached", css="#redemption_take .answer")
+    page.click("Forget it")
+    page.sees("None: only open calls answer.")
+
+
+def test_by_the_keyboard_alone(page, stack):
+    page.press("/")
+    page.press("counts")
+    page.sees("1 of ")
+    page.press(Keys.TAB)
+    while page.focused().tag_name != "summary":
+        page.press(Keys.TAB)
+    page.press(Keys.ENTER)
+    page.sees("Exact at their seq.")
+    while page.focused().get_attribute("id") != "counts-0":
+        page.press(Keys.TAB)
+    page.press("never-made", Keys.ENTER)
+    page.sees("401", css="#counts .answer")
+
+
+def test_on_a_phone_and_in_the_dark_nothing_sticks_out(page):
+    page.phone()
+    for dark in (False, True):
+        page.dark(dark)
+        show(page, "redemption_take")
+        page.shot(f"docs-phone-{'dark' if dark else 'light'}")
+        assert page.run("return document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the phone"
+
+
+def test_without_the_service_it_says_so_and_tries_again(page):
+    page.cdp("Network.setBlockedURLs", urls=["*openapi.json"])
+    page.driver.get("about:blank")
+    page.driver.get(page.url + PAGE)
+    page.sees("The description cannot be shown")
+    page.cdp("Network.setBlockedURLs", urls=[])
+    page.click("Try again")
+    page.until("the calls", lambda: page.all("details.call"))
