@@ -10,6 +10,8 @@
 #include "base/json.h"
 
 #define INTEGER_MAX (INT64_C(1) << 53)
+#define EXPONENT_FROM 1e21 /* what is written with one */
+#define TOO_LARGE "an integer beyond 2^53 cannot be kept exactly; send it as a string"
 
 /* The shortest digits that read back as value (> 0): d.ddd times ten to the power *exponent. Returns their count. */
 static int shortest_digits(double value, char digits[20], int *exponent)
@@ -98,6 +100,19 @@ static int by_name(const void *a, const void *b)
 
 static const char *write_value(struct jsonc_object *o, struct json *j, size_t most);
 
+/* 1e20 is written as an integer, which could then not be read again; from 1e21 on they have an exponent. */
+static const char *write_double(double value, struct json *j)
+{
+    struct buf text = BUF_INIT;
+
+    if (fabs(value) > INTEGER_MAX && fabs(value) < EXPONENT_FROM)
+        return TOO_LARGE;
+    canonical_number(value, &text);
+    json_raw(j, text.data);
+    buf_free(&text);
+    return NULL;
+}
+
 /* NOLINTNEXTLINE(misc-no-recursion): bounded by JSON_DEPTH_MAX */
 static const char *write_object(struct jsonc_object *o, struct json *j, size_t most)
 {
@@ -148,17 +163,12 @@ static const char *write_value(struct jsonc_object *o, struct json *j, size_t mo
         break;
     case json_type_int:
         if (json_object_get_int64(o) > INTEGER_MAX || json_object_get_int64(o) < -INTEGER_MAX)
-            return "an integer beyond 2^53 cannot be kept exactly; send it as a string";
+            return TOO_LARGE;
         json_int(j, json_object_get_int64(o));
         break;
-    case json_type_double: {
-        struct buf text = BUF_INIT;
-
-        canonical_number(json_object_get_double(o), &text);
-        json_raw(j, text.data);
-        buf_free(&text);
+    case json_type_double:
+        problem = write_double(json_object_get_double(o), j);
         break;
-    }
     case json_type_string:
         json_string(j, json_object_get_string(o));
         break;

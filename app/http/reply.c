@@ -181,6 +181,14 @@ bool reply_not_modified(struct request *r, int64_t version)
 
 /* ---- Accept ---- */
 
+/* What stands behind q=, in thousandths; whatever is no weight counts as the nearest one. */
+static int weight(const char *text)
+{
+    double q = strtod(text, NULL);
+
+    return q >= 1 ? 1000 : q > 0 ? (int)(q * 1000) : 0;
+}
+
 /* The quality (0..1000) that accept gives to type: the most specific range that covers it; -1: none does. */
 static int quality(const char *accept, const char *type)
 {
@@ -203,7 +211,7 @@ static int quality(const char *accept, const char *type)
             match = 1;
         for (size_t i = name; match && i + 2 < part; i++)
             if (accept[i] == 'q' && accept[i + 1] == '=')
-                q = (int)(strtod(accept + i + 2, NULL) * 1000);
+                q = weight(accept + i + 2);
         if (match > best_len) {
             best_len = match;
             best = q;

@@ -119,6 +119,10 @@ static void what_would_change_is_refused(void **state)
     assert_non_null(canonical_write(o, &out, 1000));
     json_object_put(o);
     buf_clear(&out);
+    o = json_in("{\"a\":1e17}", 10, &e); /* its digits would be an integer that cannot be read again */
+    assert_non_null(canonical_write(o, &out, 1000));
+    json_object_put(o);
+    buf_clear(&out);
     o = json_in("{\"a\":\"123456789\"}", 17, &e);
     assert_string_equal(canonical_write(o, &out, 16), "too long");
     buf_clear(&out);

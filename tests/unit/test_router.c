@@ -237,6 +237,7 @@ static void accept_is_weighed(void **state)
         {NULL, false}, {"", false}, {"*/*", false}, {"text/csv", true}, {"application/json", false}, {"text/*", true},
         {"application/json, text/csv", false}, {"application/json;q=0.5, text/csv", true}, {"text/csv;q=0", false},
         {"text/csv; q=0.1, */*;q=0.2", false}, {"TEXT/CSV", true}, {"text/csvx", false}, {"text/html,*/*;q=0.8", false},
+        {"text/csv;q=1e300", true}, {"text/csv;q=nan", false}, {"text/csv;q=-1e300", false},
     };
 
     (void)state;
