@@ -172,10 +172,18 @@ static int64_t hour_next(const struct zone *z, int64_t start_ms)
 
 /* ---- all of them ---- */
 
+/* The clocks may go back over a midnight that they have shown: what comes then, until they show it again, is of the day that
+ * has begun. */
 int64_t period_start(enum period p, const struct zone *z, int64_t at_ms)
 {
+    int64_t start_ms, next_ms;
+
     assert(p < PERIOD_TOTAL && z->count > 0);
-    return p == PERIOD_HOUR ? hour_start(z, at_ms) : instant_of(z, label_of(p, local_of(z, at_ms)));
+    if (p == PERIOD_HOUR)
+        return hour_start(z, at_ms);
+    start_ms = instant_of(z, label_of(p, local_of(z, at_ms)));
+    next_ms = period_next(p, z, start_ms);
+    return next_ms <= at_ms ? next_ms : start_ms;
 }
 
 int64_t period_next(enum period p, const struct zone *z, int64_t start_ms)

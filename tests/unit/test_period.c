@@ -97,6 +97,17 @@ static void a_midnight_may_be_skipped_or_come_twice(void **state)
     check(PERIOD_DAY, &twice, "2021-11-07T05:30:00Z", STARTS("2021-11-07T04:00:00Z", "2021-11-08T05:00:00Z"));
 }
 
+static void a_day_goes_on_where_clocks_go_back_over_its_midnight(void **state)
+{
+    struct zone_offset room[8];
+    struct zone z = make(room, -150, CHANGES({"2010-11-07T02:31:00Z", -210})); /* 00:01 becomes 23:01 of the day before */
+
+    (void)state;
+    check(PERIOD_DAY, &z, "2010-11-07T02:15:00Z",
+          STARTS("2010-11-06T02:30:00Z", "2010-11-07T02:30:00Z", "2010-11-08T03:30:00Z"));
+    assert_int_equal(period_start(PERIOD_DAY, &z, ms("2010-11-07T03:00:00Z")), ms("2010-11-07T02:30:00Z"));
+}
+
 static void a_date_may_be_skipped(void **state)
 {
     struct zone_offset room[8];
@@ -138,6 +149,7 @@ int main(void)
         cmocka_unit_test(without_changes_periods_are_the_calendars),
         cmocka_unit_test(days_have_23_and_25_hours),
         cmocka_unit_test(a_midnight_may_be_skipped_or_come_twice),
+        cmocka_unit_test(a_day_goes_on_where_clocks_go_back_over_its_midnight),
         cmocka_unit_test(a_date_may_be_skipped),
         cmocka_unit_test(hours_follow_clocks_that_move_by_half_an_hour),
         cmocka_unit_test(hours_go_on_where_clocks_move_by_whole_hours),
