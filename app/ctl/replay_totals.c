@@ -78,9 +78,11 @@ static void pass_rows(struct replay *r, int64_t quarter_ms)
 
 static const struct totals_row *row_at_hand(const struct replay *r)
 {
-    const struct totals_row *row = r->totals.rows + r->totals.next;
+    const struct totals_state *t = &r->totals;
 
-    return r->totals.next < r->totals.count && row->quarter_ms == r->totals.quarter_ms ? row : NULL;
+    if (t->next >= t->count || t->rows[t->next].quarter_ms != t->quarter_ms)
+        return NULL;
+    return &t->rows[t->next];
 }
 
 /* What is wrong with the row of the quarter hour at hand, told. */

@@ -52,7 +52,7 @@ bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int6
 {
     bson_t id;
 
-    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_int(&id, name, value);
+    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_exact(&id, name, value);
 }
 
 /* ---- batches ---- */
@@ -86,7 +86,7 @@ static const struct member entry_rows[] = {
     MEMBER("before", MEMBER_INT, struct entry, before, true, HAS_USER),
     MEMBER("key", MEMBER_BYTES, struct entry, key, false, HAS_KEY),
     MEMBER("o", MEMBER_INT, struct entry, ordinal, false, HAS_TAKING),
-    MEMBER("left", MEMBER_INT, struct entry, left, false, HAS_TAKING),
+    MEMBER("left", MEMBER_WIDE, struct entry, left, false, HAS_TAKING),
     MEMBER("day", MEMBER_INT, struct entry, day, false, HAS_TAKING),
     MEMBER("discount", MEMBER_INT, struct entry, discount_minor, false, HAS_MONEY),
     MEMBER("until", MEMBER_TIME, struct entry, reserved_until_ms, true, 0),
@@ -120,7 +120,7 @@ static bool get_from_n(const bson_t *doc, uint32_t from, int64_t *from_n, int64_
     bson_iter_t it;
 
     *from_n = from ? n : 0;
-    return !from || !bson_iter_init_find(&it, doc, "from_n") || get_int(&it, from_n);
+    return !from || !bson_iter_init_find(&it, doc, "from_n") || get_exact(&it, from_n);
 }
 
 static void put_definition(bson_t *doc, const struct entry *e)
@@ -232,7 +232,7 @@ static bool get_entry_definition(const bson_t *doc, const char *coupon, struct e
     int64_t version;
     bson_t def;
 
-    if (!find_document(doc, "def", &def) || !find_int(&def, "version", &version))
+    if (!find_document(doc, "def", &def) || !find_exact(&def, "version", &version))
         return false;
     e->definition = codec_definition_get(&def, coupon, version, a);
     return e->definition != NULL;
@@ -309,8 +309,8 @@ struct batch *codec_batch_get(const bson_t *doc)
     struct batch *b;
     bson_t id;
 
-    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &coupon) || !find_int(&id, "l", &lane) ||
-        !find_int(&id, "seq", &seq) || lane < 0 || seq < 1)
+    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &coupon) || !find_exact(&id, "l", &lane) ||
+        !find_exact(&id, "seq", &seq) || lane < 0 || seq < 1)
         return NULL;
     b = batch_new(coupon, lane);
     b->head.seq = seq;
@@ -354,7 +354,7 @@ static const struct member redemption_rows[] = {
     MEMBER_LIKE("first_until", MEMBER_TIME, struct redemption, first_until_ms, reserved_until_ms),
     MEMBER_LIKE("first_discount", MEMBER_INT, struct redemption, first_discount_minor, discount_minor),
     MEMBER("first_order", MEMBER_TEXT, struct redemption, first_order, true, 0),
-    MEMBER("left", MEMBER_INT, struct redemption, left, false, 0),
+    MEMBER("left", MEMBER_WIDE, struct redemption, left, false, 0),
     MEMBER("day", MEMBER_INT, struct redemption, day, false, 0),
     MEMBER("user", MEMBER_INT, struct redemption, user, false, 0),
     MEMBER("user_day", MEMBER_INT, struct redemption, user_day, false, 0),
@@ -443,7 +443,7 @@ static const struct member bucket_rows[] = {
     MEMBER("hops", MEMBER_INT, struct bucket, hops, false, 0), /* these two first: they order */
     MEMBER("seq", MEMBER_INT, struct bucket, seq, false, 0),
     MEMBER("lane", MEMBER_INT, struct bucket, lane, false, 0),
-    MEMBER("pick", MEMBER_INT, struct bucket, pick, false, 0),
+    MEMBER("pick", MEMBER_WIDE, struct bucket, pick, false, 0),
 };
 
 static const struct member slot_rows[] = {

@@ -171,7 +171,7 @@ static bool get_field(const bson_iter_t *it, const struct coupon_field *f, struc
     }
     if (f->type == FIELD_ENUM)
         return get_enum(it, f, at);
-    return f->type == FIELD_TIME ? get_time(it, at) : get_int(it, at);
+    return f->type == FIELD_TIME ? get_time(it, at) : get_exact(it, at);
 }
 
 /* Move *it to the field that p names; false: there is none. */
@@ -225,8 +225,8 @@ struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq
     const char *id;
     int64_t version;
 
-    if (!find_text(doc, "_id", &id) || !find_document(doc, "view", &view) || !find_int(&view, "seq", seq) ||
-        !find_int(&view, "version", &version) || !find_document(&view, "def", &def))
+    if (!find_text(doc, "_id", &id) || !find_document(doc, "view", &view) || !find_exact(&view, "seq", seq) ||
+        !find_exact(&view, "version", &version) || !find_document(&view, "def", &def))
         return NULL;
     return codec_definition_get(&def, id, version, a);
 }

@@ -64,7 +64,7 @@ static bool look_row(const bson_t *doc, void *context)
         MEMBER("n", MEMBER_INT, struct look_up, n, true, 0),
         MEMBER("j", MEMBER_CHARS, struct look_up, job, true, 0),
         MEMBER("r", MEMBER_INT, struct look_up, row, true, 0),
-        MEMBER("w", MEMBER_INT, struct look_up, writing, true, 0),
+        MEMBER("w", MEMBER_WIDE, struct look_up, writing, true, 0),
         MEMBER("o", MEMBER_CHARS, struct look_up, owner, true, 0),
     };
     const struct look_table *t = context;

@@ -36,6 +36,7 @@ static void write_member(bson_t *doc, const struct member *m, const void *value)
 
     switch ((enum member_type)m->type) {
     case MEMBER_INT:
+    case MEMBER_WIDE:
         put_number(doc, m->name, len, *(const int64_t *)value);
         break;
     case MEMBER_U32:
@@ -97,12 +98,22 @@ bool get_int(const bson_iter_t *it, int64_t *value)
     return true;
 }
 
+static bool is_exact(int64_t value)
+{
+    return value >= -EXACT_MAX && value <= EXACT_MAX;
+}
+
+bool get_exact(const bson_iter_t *it, int64_t *value)
+{
+    return get_int(it, value) && is_exact(*value);
+}
+
 bool get_time(const bson_iter_t *it, int64_t *utc_ms)
 {
     if (!BSON_ITER_HOLDS_DATE_TIME(it))
         return false;
     *utc_ms = bson_iter_date_time(it);
-    return true;
+    return is_exact(*utc_ms);
 }
 
 bool get_text(const bson_iter_t *it, const char **text)
@@ -144,6 +155,11 @@ bool get_array(const bson_iter_t *it, bson_t *array)
 bool find_int(const bson_t *doc, const char *name, int64_t *value)
 {
     FIND(doc, name, get_int, value);
+}
+
+bool find_exact(const bson_t *doc, const char *name, int64_t *value)
+{
+    FIND(doc, name, get_exact, value);
 }
 
 bool find_time(const bson_t *doc, const char *name, int64_t *utc_ms)
@@ -233,6 +249,8 @@ static bool read_member(const bson_iter_t *it, const struct member *m, void *val
 {
     switch ((enum member_type)m->type) {
     case MEMBER_INT:
+        return get_exact(it, value);
+    case MEMBER_WIDE:
         return get_int(it, value);
     case MEMBER_U32:
         return read_u32(it, value);

@@ -2,7 +2,8 @@
  * store/members.h -- flat structs to BSON and back, by one table per struct: a row per member.
  *
  * Shape    rows in the order in which the document has its fields; reading accepts any order
- * Numbers  integers take four bytes where they fit, else eight; either is read
+ * Numbers  integers take four bytes where they fit, else eight; either is read. Beyond EXACT_MAX, which RFC 8785 could not
+ *          write, they are not ours, nor are such times: so that sums and products of what was read never overflow
  * Reading  trusts nothing: a missing, doubled or mistyped field, or text that is not UTF-8, makes the document
  *          unreadable; fields that no row names are passed over
  */
@@ -16,8 +17,11 @@
 
 #include "base/arena.h"
 
+#define EXACT_MAX (INT64_C(1) << 53)
+
 enum member_type {
-    MEMBER_INT,   /* int64_t */
+    MEMBER_INT,   /* int64_t, within EXACT_MAX */
+    MEMBER_WIDE,  /* int64_t, whatever it is */
     MEMBER_U32,   /* uint32_t */
     MEMBER_BOOL,  /* bool */
     MEMBER_TIME,  /* int64_t, UTC ms; a BSON date */
@@ -64,6 +68,7 @@ void put_int(bson_t *doc, const char *name, int64_t value);
 
 /* The value at `it`, if it has that type. Text and documents are borrowed from it. */
 bool get_int(const bson_iter_t *it, int64_t *value);
+bool get_exact(const bson_iter_t *it, int64_t *value); /* within EXACT_MAX, as times are */
 bool get_time(const bson_iter_t *it, int64_t *utc_ms);
 bool get_text(const bson_iter_t *it, const char **text);
 bool get_document(const bson_iter_t *it, bson_t *document);
@@ -71,6 +76,7 @@ bool get_array(const bson_iter_t *it, bson_t *array);
 
 /* The same for a named field of doc; false also when there is none. */
 bool find_int(const bson_t *doc, const char *name, int64_t *value);
+bool find_exact(const bson_t *doc, const char *name, int64_t *value);
 bool find_time(const bson_t *doc, const char *name, int64_t *utc_ms);
 bool find_text(const bson_t *doc, const char *name, const char **text);
 bool find_document(const bson_t *doc, const char *name, bson_t *document);

@@ -641,8 +641,8 @@ static bool bucket_readable(int64_t b, const char *rest)
     bool good;
 
     snprintf(text, sizeof text,
-             "{\"_id\":{\"c\":\"c\",\"b\":%d},\"view\":{\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"free\":0,%s}}",
-             (int)b, rest);
+             "{\"_id\":{\"c\":\"c\",\"b\":%lld},\"view\":{\"hops\":0,\"seq\":1,\"lane\":0,\"pick\":0,\"free\":0,%s}}",
+             (long long)b, rest);
     doc = bson_new_from_json((const uint8_t *)text, -1, NULL);
     assert_non_null(doc);
     good = readable(doc, SHAPE_BUCKET);
@@ -665,10 +665,13 @@ static void numbers_out_of_range_are_refused(void **state)
         "\"size\":64,\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":\"1\"}]",
         "\"size\":64,\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\"},{\"i\":1,\"s\":\"free\",\"u\":\"b\"}]",
         "\"size\":64,\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\",\"u\":\"b\"}]",
+        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"free\",\"at\":{\"$date\":{\"$numberLong\":\"9007199254740993\"}}}]",
     };
 
     (void)state;
     assert_true(bucket_readable(1, "\"size\":64,\"g\":[1],\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\"}]"));
+    assert_true(bucket_readable(INT64_C(1) << 53, "\"size\":64"));
+    assert_false(bucket_readable((INT64_C(1) << 53) + 1, "\"size\":64")); /* b times 64 could overflow */
     assert_false(bucket_readable(-1, "\"size\":64"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (bucket_readable(1, bad[i]))
