@@ -1,5 +1,7 @@
 # make             coupond and couponctl, in build/
 # make unit        unit tests (cmocka)             make engine   engine tests against the fake store
+# make fuzz        fuzz every target with libFuzzer, SECONDS=60 each (needs clang); TARGETS="body json": these alone
+# make fuzz-replay run the fuzz targets over their seeds and regressions, with any compiler
 # make tidy        layers, headers, clang-tidy, cppcheck, shellcheck
 # make clean       remove every build folder
 #
@@ -18,7 +20,7 @@ V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-5s %s\n' $(1) $(2))
 
-B := build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(firstword $(subst $(comma), ,$(SAN))))
+B := build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(firstword $(subst $(comma), ,$(SAN))))$(if $(FUZZ),-fuzz)
 
 # ---- what is built of what ----
 LAYERS := base coupons store engine http reporter runner deliver
@@ -29,12 +31,18 @@ UNIT_SRC := $(sort $(wildcard tests/unit/test_*.c))
 UNIT_HELP_SRC := $(filter-out $(UNIT_SRC),$(sort $(wildcard tests/unit/*.c)))
 ENGINE_SRC := $(sort $(wildcard tests/engine/test_*.c))
 ENGINE_HELP_SRC := $(filter-out $(ENGINE_SRC),$(sort $(wildcard tests/engine/*.c)))
-ALL_SRC := $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC) $(UNIT_SRC) $(UNIT_HELP_SRC) $(ENGINE_SRC) $(ENGINE_HELP_SRC)
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_HELP_SRC := tests/fuzz/fuzz.c tests/fuzz/front.c $(filter app/ctl/replay%.c app/ctl/compare.c,$(CTL_SRC))
+# libFuzzer has a main of its own
+FUZZ_MAIN_SRC := $(if $(FUZZ),,tests/fuzz/replay.c)
+ALL_SRC := $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC) $(UNIT_SRC) $(UNIT_HELP_SRC) $(ENGINE_SRC) $(ENGINE_HELP_SRC) $(FUZZ_SRC) \
+	$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC)
 
 obj = $(1:%.c=$(B)/%.o)
 LIB := $(B)/libcoupons.a
 UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
 ENGINE_BIN := $(ENGINE_SRC:%.c=$(B)/%)
+FUZZ_BIN := $(FUZZ_SRC:%.c=$(B)/%)
 
 # ---- how ----
 PACKAGES := libmongoc-1.0 json-c libsodium inih fcgi libcrypto libcurl
@@ -48,7 +56,8 @@ endif
 endif
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wformat=2 $(if $(DEV),-Werror)
-SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
+	$(if $(FUZZ),-fsanitize=fuzzer-no-link)
 CPPFLAGS += -D_GNU_SOURCE -Iapp -Itests
 CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c17 $(CFLAGS) $(WARNINGS) $(SANFLAGS) -fno-common -fstack-protector-strong -MMD -MP \
@@ -96,6 +105,10 @@ $(ENGINE_BIN): $(B)/%: $(B)/%.o $(call obj,$(ENGINE_HELP_SRC)) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_TEST) $(LIBS)
 
+$(FUZZ_BIN): $(B)/%: $(B)/%.o $(call obj,$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC)) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANFLAGS) $(if $(FUZZ),-fsanitize=fuzzer) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
 .SECONDARY: $(call obj,$(ALL_SRC))
 
 .PHONY: unit engine
@@ -103,6 +116,17 @@ unit: $(UNIT_BIN)
 	@scripts/cmocka $(UNIT_BIN)
 engine: $(ENGINE_BIN)
 	@scripts/cmocka $(ENGINE_BIN)
+
+# ---- fuzzing: FUZZ=1 builds for libFuzzer, into a folder of its own ----
+SECONDS ?= 60
+FUZZ_WITH := CC=clang SAN=address,undefined,float-cast-overflow FUZZ=1
+.PHONY: fuzz fuzz-programs fuzz-replay
+fuzz:
+	+@$(MAKE) --no-print-directory $(FUZZ_WITH) fuzz-programs
+	@scripts/fuzz $(SECONDS) $(TARGETS)
+fuzz-programs: $(FUZZ_BIN)
+fuzz-replay: $(FUZZ_BIN)
+	@scripts/cmocka $(FUZZ_BIN)
 
 # ---- checks ----
 .PHONY: tidy layers headers

@@ -32,7 +32,7 @@ have() { command -v "$1" > /dev/null 2>&1; }
 
 # packages_missing run|test -- Debian packages whose content is not found, one a line.
 packages_missing() {
-    local pair
+    local pair version
     have gcc || have "${CC:-gcc}" || printf '%s\n' gcc libc6-dev
     for pair in make:make ar:binutils pkg-config:pkg-config nginx:nginx-light curl:curl flock:util-linux; do
         have "${pair%%:*}" || say "${pair#*:}"
@@ -49,6 +49,11 @@ packages_missing() {
     fi
     if [ "$1" = test ]; then
         pkg-config --exists cmocka 2> /dev/null || say libcmocka-dev
+        have clang || say clang
+        # libFuzzer and the sanitizers; the package has the number of clang's version, 14 on Debian 12
+        version=$(clang -dumpversion 2> /dev/null || say 14)
+        [ -e "$(clang -print-file-name="libclang_rt.fuzzer-$(uname -m).a" 2> /dev/null)" ] ||
+            say "libclang-rt-${version%%.*}-dev"
         for pair in chromium:chromium chromedriver:chromium-driver; do
             have "${pair%%:*}" || say "${pair#*:}"
         done
