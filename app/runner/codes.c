@@ -180,14 +180,28 @@ enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
     return e;
 }
 
+/* Write them; what a killed runner, or a try of ours that broke off, may have left there goes first. */
+static enum store_status write_drafts(struct work *w, struct code_draft *codes, size_t count)
+{
+    enum store_status s = STORE_OK;
+
+    if (w->clean_turn != w->turn)
+        s = mongo_codes_forget_drafts(w->door, w->coupon, w->head.next_n, w->turn);
+    w->clean_turn = 0;
+    if (s == STORE_OK)
+        s = mongo_codes_draft(w->door, w->coupon, w->head.next_n, w->turn, w->job->id, codes, count);
+    if (s == STORE_OK)
+        w->clean_turn = w->turn;
+    return s;
+}
+
 /* ANNOUNCED: they are written, and may be announced. */
 static enum announced draft(struct work *w, struct code_draft *codes, size_t count, enum ending *e)
 {
     int64_t pause_ms = 0;
 
     for (;;) {
-        enum store_status s =
-            mongo_codes_draft(w->door, w->coupon, w->head.next_n, w->turn, w->job->id, codes, count);
+        enum store_status s = write_drafts(w, codes, count);
 
         if (s == STORE_OK)
             break;

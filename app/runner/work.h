@@ -60,6 +60,7 @@ struct work {
     const struct coupon *coupon;
     struct sieve sieve;    /* what the coupon may have of codes; without words where that is not worth its while */
     int64_t sieve_turn;    /* in which it was filled */
+    int64_t clean_turn;    /* in which the last drafts were written whole: 0: they may be there in part */
 };
 
 /* ---- waiting ---- */

@@ -16,7 +16,10 @@
 #include "store/door.h"
 
 #define DIRECTORY "-" /* in the place of a coupon's id; no coupon has it */
-#define CODES_PER_COMMAND 25000 /* the errors of as many, should all be there already, fit into a reply */
+/* In one command, which a busy server must finish before the socket's time-out: a document that is new takes it 7 us,
+ * one that is there already 65 us, and to replace one 120 us. */
+#define CODES_PER_COMMAND 8192
+#define CODES_PER_UPDATE 2048
 
 /* A look-up, and what is stored under it. */
 struct look_up {

@@ -2,7 +2,8 @@
  * store/codes_write.c -- writing codes: drafts, in the turn of a job, and what goes when a coupon is cleaned up.
  *
  * Guard    every document has `w` (see codes.h): new ones are inserted, all in one command; those that are there
- *          already, from earlier drafts, are replaced where their w is lower. One that is higher is a later turn's
+ *          already, from earlier drafts, are replaced where their w is lower. One that is higher is a later turn's. That is
+ *          slow, so what is known to be left over is deleted before, by the same guard
  * Order    the directory first, since what another coupon has must not be announced; then the code buckets, one
  *          document per 64 codes, which tell a writer whose turn is over; then the look-ups
  */
@@ -145,7 +146,7 @@ static enum store_status replace_some(struct door *d, const struct documents *li
     BSON_APPEND_UTF8(&command, "update", list->type->collection);
     door_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    for (; *next < list->found_count && *next - first < CODES_PER_COMMAND && updates.len < COMMAND_BYTES_MAX; ++*next)
+    for (; *next < list->found_count && *next - first < CODES_PER_UPDATE && updates.len < COMMAND_BYTES_MAX; ++*next)
         put_replacement(&updates, *next - first, list, list->found[*next]);
     bson_append_array_end(&command, &updates);
 
@@ -203,9 +204,9 @@ static void put_takeover(bson_t *updates, size_t k, const struct documents *list
     bson_append_document_end(updates, &update);
 }
 
-/* Take what nobody announced, unless it has changed: then STORE_FAILED, and whoever asks again sees how it is. */
-static enum store_status take_over(struct door *d, const struct documents *list, const struct look_up *met,
-                                   const enum standing *standings)
+/* Take those of the first CODES_PER_UPDATE from *next on that nobody announced. */
+static enum store_status take_some(struct door *d, const struct documents *list, const struct look_up *met,
+                                   const enum standing *standings, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_iter_t errors;
@@ -215,9 +216,9 @@ static enum store_status take_over(struct door *d, const struct documents *list,
     BSON_APPEND_UTF8(&command, "update", "codes");
     door_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    for (size_t i = 0; i < list->found_count; i++)
-        if (standings[i] == STANDING_ABANDONED || standings[i] == STANDING_OWN_DRAFT)
-            put_takeover(&updates, k++, list, list->found[i], &met[i]);
+    for (; *next < list->found_count && k < CODES_PER_UPDATE; ++*next)
+        if (standings[*next] == STANDING_ABANDONED || standings[*next] == STANDING_OWN_DRAFT)
+            put_takeover(&updates, k++, list, list->found[*next], &met[*next]);
     bson_append_array_end(&command, &updates);
     if (k == 0)
         return STORE_OK;
@@ -227,6 +228,17 @@ static enum store_status take_over(struct door *d, const struct documents *list,
                    reply_count(&reply) == (int64_t)k
                ? STORE_OK
                : STORE_FAILED;
+}
+
+/* Take what nobody announced, unless it has changed: then STORE_FAILED, and whoever asks again sees how it is. */
+static enum store_status take_over(struct door *d, const struct documents *list, const struct look_up *met,
+                                   const enum standing *standings)
+{
+    enum store_status status = STORE_OK;
+
+    for (size_t next = 0; status == STORE_OK && next < list->found_count;)
+        status = take_some(d, list, met, standings, &next);
+    return status;
 }
 
 /* Those that were there already: read and judged behind the insert that met them. */
@@ -455,4 +467,94 @@ enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int
         return status;
     status = write_buckets(d, &draft);
     return status == STORE_OK ? write_documents(d, &look_up_type, &draft, count) : status;
+}
+
+/* ---- what earlier turns left ---- */
+
+/* Look-ups of drafts, as many as one command deletes. */
+struct leftovers {
+    struct door *door;
+    const struct coupon *coupon;
+    int64_t next_n, writing;
+    char (*forms)[CODE_MAX + 1]; /* room for CODES_PER_UPDATE */
+    size_t count;
+    int64_t next_b; /* behind the last bucket read */
+};
+
+static bool leftovers_row(const bson_t *doc, void *context)
+{
+    struct leftovers *l = context;
+    const char *coupon, *codes[BUCKET_SLOTS];
+    int64_t b;
+
+    if (!codec_id_int(doc, "b", &coupon, &b) || !code_bucket_get(doc, codes))
+        return false;
+    for (int i = 0; i < BUCKET_SLOTS; i++)
+        if (b * BUCKET_SLOTS + i >= l->next_n && codes[i] &&
+            code_normalise(codes[i], (enum codes_match)l->coupon->codes.match, l->forms[l->count]))
+            l->count++;
+    l->next_b = b + 1;
+    return true;
+}
+
+/* delete {_id: {$in: forms}, n: {$gte: next_n}, w: {$lt: writing}} */
+static enum store_status delete_leftovers(struct leftovers *l)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t deletes, one, filter, sub, list;
+    bson_iter_t errors;
+    char buffer[16];
+
+    BSON_APPEND_UTF8(&command, "delete", look_up_type.collection);
+    door_write_options(l->door, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
+    BSON_APPEND_DOCUMENT_BEGIN(&deletes, "0", &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &sub);
+    BSON_APPEND_ARRAY_BEGIN(&sub, "$in", &list);
+    for (size_t i = 0; i < l->count; i++)
+        codes_put_id(&list, array_key(i, buffer), l->coupon->id, l->forms[i]);
+    bson_append_array_end(&sub, &list);
+    bson_append_document_end(&filter, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "n", &sub);
+    BSON_APPEND_INT64(&sub, "$gte", l->next_n);
+    bson_append_document_end(&filter, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "w", &sub);
+    BSON_APPEND_INT64(&sub, "$lt", l->writing);
+    bson_append_document_end(&filter, &sub);
+    door_add_coupon(l->door, &filter, l->coupon->id);
+    bson_append_document_end(&one, &filter);
+    BSON_APPEND_INT32(&one, "limit", 0);
+    bson_append_document_end(&deletes, &one);
+    bson_append_array_end(&command, &deletes);
+
+    AUTO_BSON reply;
+    return door_run(l->door, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors)
+               ? STORE_OK
+               : STORE_FAILED;
+}
+
+enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn)
+{
+    struct leftovers l = {.door = door_of(s), .coupon = c, .next_n = next_n, .writing = new_writing(turn),
+                          .next_b = bucket_of(next_n)};
+    enum store_status status = STORE_OK;
+    int64_t from = -1;
+
+    l.forms = calloc(CODES_PER_UPDATE, sizeof *l.forms);
+    if (!l.forms)
+        abort();
+    while (status == STORE_OK && from != l.next_b) {
+        AUTO_BSON command = BSON_INITIALIZER;
+
+        from = l.next_b;
+        l.count = 0;
+        code_buckets_find(l.door, &command, (struct store_time){0}, c->id, from, INT64_MAX,
+                          CODES_PER_UPDATE / BUCKET_SLOTS);
+        status = door_read(l.door, &command, leftovers_row, &l);
+        if (status == STORE_OK && l.count > 0)
+            status = delete_leftovers(&l);
+    }
+    free(l.forms);
+    return status;
 }

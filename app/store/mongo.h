@@ -152,6 +152,9 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
 /* Give every code of the coupon's slots below next_n, as it was written, to take(). */
 enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t next_n,
                                    void (*take)(void *context, const char *code), void *context);
+/* Delete the look-ups of drafts for slots from next_n on that earlier turns, or earlier calls in this turn, left behind: to
+ * write new ones is many times faster than to write over them. Nothing depends on it. */
+enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn);
 /* Write drafts for slots [next_n, next_n + count): code buckets and look-ups (with codes.unique service the directory too:
  * those that another coupon took in the meantime get `elsewhere`, and nothing may be announced of this call).
  * STORE_EXISTS: a later turn has written here: let go. */
