@@ -40,7 +40,8 @@ const struct call_example call_examples[] = {
     {"problem",
      NULL,
      JSON({"code": "sold_out", "title": "No slot is free", "status": 409, "retry": false, "explanation":
-          "Every slot is taken. The retry member says whether slots may still come back or be added."})},
+          "Every slot is taken. The retry member says whether slots may still come back or be added.", "advice":
+          "Look at retry: if it is true, repeat after Retry-After, for some are held or will be added; if it is false, tell the user that they are gone."})},
     {"receipt_key",
      NULL,
      JSON({"alg": "Ed25519", "public_key": "eCRvzrind3dbABfNeLi5aiTF7c5tzBUYi7vyt0itQWg"})},

@@ -95,6 +95,7 @@ const struct schema schema_problem = {"Problem", "Every error is one (RFC 9457).
 
 static const struct schema_row problem_page_rows[] = {
     WORD("code", result_word, .first = CPN_OK + 1), TEXT("title"), INT("status"), BOOL("retry"), TEXT("explanation"),
+    TEXT("advice", ABOUT("What the caller should do.")),
 };
 const struct schema schema_problem_page = {"ProblemExplained", "What a code means, and what to do.",
                                            ROWS(problem_page_rows)};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/metrics.h"
+#include "http/advice.h"
 #include "http/handlers.h"
 #include "http/reply.h"
 #include "http/router.h"
@@ -55,7 +56,7 @@ static void put_html(struct buf *out, const char *text)
     }
 }
 
-static void write_page(struct buf *out, const struct result_info *info)
+static void write_page(struct buf *out, const struct result_info *info, const char *advice)
 {
     buf_puts(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                   "<meta name=\"viewport\" content=\"width=device-width\">\n<title>");
@@ -66,6 +67,8 @@ static void write_page(struct buf *out, const struct result_info *info)
     put_html(out, info->name);
     buf_printf(out, "</code>, HTTP status %d</p>\n<p>", info->status);
     put_html(out, info->explanation);
+    buf_puts(out, "</p>\n<h2>What to do</h2>\n<p>");
+    put_html(out, advice);
     buf_puts(out, "</p>\n<p>");
     buf_puts(out, info->retry ? "The same request may succeed later." : "The same request will not succeed later, unless the "
                                                                        "answer's member <code>retry</code> says so.");
@@ -86,7 +89,7 @@ enum handled service_problem(struct request *r)
     reply_header(r, "Cache-Control", "max-age=3600");
     j = reply_body(r);
     if (!accept_prefers(accept, TYPE_JSON, "text/html") && !accept_prefers(accept, TYPE_PROBLEM, "text/html")) {
-        write_page(&r->reply.body, info);
+        write_page(&r->reply.body, info, advice_of(result));
         reply_header(r, "Content-Security-Policy", "default-src 'none'");
         reply_header(r, "X-Content-Type-Options", "nosniff");
         return reply_text(r, 200, TYPE_HTML);
@@ -97,6 +100,7 @@ enum handled service_problem(struct request *r)
     json_key_int(&j, "status", info->status);
     json_key_bool(&j, "retry", info->retry);
     json_key_string(&j, "explanation", info->explanation);
+    json_key_string(&j, "advice", advice_of(result));
     json_end_object(&j);
     return reply_json(r, 200);
 }

@@ -35,6 +35,8 @@ def test_every_problem_has_a_page_that_explains_it(nobody, code):
     page = nobody.get(f"/coupons/-/problems/{code}", headers={"Accept": "text/html"}).expect(200)
     assert page.header("Content-Type").startswith("text/html"), page
     assert code in page.body.decode() and str(PROBLEMS[code][0]) in page.body.decode(), page
+    told = nobody.get(f"/coupons/-/problems/{code}", headers={"Accept": "application/json"}).ok()
+    assert told["explanation"] and told["advice"] and "What to do" in page.body.decode(), page
 
 
 def test_a_problem_that_does_not_exist_has_none(nobody):

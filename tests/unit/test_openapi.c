@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "http/advice.h"
 #include "http/calls.h"
 #include "http/jsonin.h"
 #include "http/openapi.h"
@@ -63,11 +64,20 @@ static void the_document_is_json_and_always_the_same(void **state)
     buf_free(&again);
 }
 
+static void every_problem_says_what_to_do(void **state)
+{
+    (void)state;
+    for (int i = CPN_OK + 1; i < CPN_RESULT_COUNT; i++)
+        if (!advice_of((enum cpn_result)i))
+            fail_msg("%s has no advice", result_info((enum cpn_result)i)->name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_route_has_a_call_and_every_call_a_route),
         cmocka_unit_test(every_call_has_a_tag_words_and_a_reply),
+        cmocka_unit_test(every_problem_says_what_to_do),
         cmocka_unit_test(the_document_is_json_and_always_the_same),
     };
 

@@ -1,0 +1,106 @@
+/* http/advice.c -- see advice.h. A row for each result; a unit test misses none. */
+#include "http/advice.h"
+
+#include <assert.h>
+
+static const char *const advice[CPN_RESULT_COUNT] = {
+    [CPN_UNAUTHORIZED] =
+        "Send the header field Authorization: Bearer KEY with a key that was issued to you. If it was revoked, ask "
+        "whoever runs the service for another one.",
+    [CPN_FORBIDDEN] =
+        "Use a key of a role that the call names in its documentation; do not repeat it with this one.",
+    [CPN_NOT_FOUND] =
+        "Compare the path with the documentation, and percent-encode what you put into it.",
+    [CPN_METHOD_NOT_ALLOWED] =
+        "Use one of the methods in the Allow field.",
+    [CPN_UNSUPPORTED_MEDIA_TYPE] =
+        "Set Content-Type to what the call reads, in UTF-8: mostly application/json; text/plain or text/csv for "
+        "lists of codes.",
+    [CPN_TOO_LARGE] =
+        "Send less at a time: split a batch, or a list of codes. Codes that were sent before are recognised.",
+    [CPN_IDEMPOTENCY_KEY_REQUIRED] =
+        "Make a random key for each new request, keep it, and send the same one whenever you repeat that request.",
+    [CPN_COUPON_NOT_FOUND] =
+        "Check the id. A storefront sees coupons only while they are active: treat it as no longer there.",
+    [CPN_PRECONDITION_REQUIRED] =
+        "Read the coupon, and send its ETag as If-Match. Send * only if you mean to overwrite whatever is there.",
+    [CPN_VERSION_CHANGED] =
+        "Read the coupon again, look whether your change still makes sense, and send it with the new ETag.",
+    [CPN_BAD_REQUEST] =
+        "Mend what errors[] points at, or what detail names, and send it anew. Repeating it as it is never helps.",
+    [CPN_BAD_CURSOR] =
+        "Begin the list again without a cursor. Use a cursor only with the same filters, and with the list it came "
+        "from.",
+    [CPN_CODE_REQUIRED] =
+        "Ask the user for their code, and send it in the member code.",
+    [CPN_COUPON_EXISTS] =
+        "Choose another id, or leave it out and take the one that is made. If this was a repeat after a lost answer, "
+        "read the coupon: it may be yours.",
+    [CPN_COUPON_IN_USE] =
+        "Change its state to ended instead: it can then no longer be taken, and its history stays.",
+    [CPN_CAP_EXCEEDED] =
+        "Ask for fewer slots, or raise cap.total first.",
+    [CPN_CAP_BELOW_TAKEN] =
+        "Read the counts, and choose a total that is not below what is taken. To stop the sale, pause the coupon.",
+    [CPN_FIELD_FIXED] =
+        "Leave the field as it is, or make a new coupon with the other value and end this one.",
+    [CPN_REDEMPTION_NOT_FOUND] =
+        "Check the id, and that it belongs to this coupon. The user's redemptions are at /coupons/{id}/users/{user}.",
+    [CPN_SLOT_NOT_FOUND] =
+        "Check the number: slots are numbered from 0, and exist once they are generated.",
+    [CPN_JOB_NOT_FOUND] =
+        "Check the id in the Location field of the answer that began the job.",
+    [CPN_TOO_MANY_ATTEMPTS] =
+        "Stop taking and returning for this user: something repeats in a loop. Go on when older redemptions, which "
+        "ended, have left after 7 days.",
+    [CPN_IDEMPOTENCY_KEY_REUSED] =
+        "If it is a new request, send it with a new key. If it is a repeat, send exactly the body of the first time.",
+    [CPN_COUPON_NOT_ACTIVE] =
+        "Tell the user that the coupon cannot be used at the moment. Whoever runs it can set its state to active; "
+        "the same request may then succeed.",
+    [CPN_COUPON_NOT_STARTED] =
+        "Tell the user when it begins: the coupon's starts_at. Try again then.",
+    [CPN_COUPON_ENDED] =
+        "Tell the user that the coupon has ended. Do not repeat the request.",
+    [CPN_CODE_NOT_FOUND] =
+        "Let the user check what they typed. Do not repeat it by yourself, and do not guess codes.",
+    [CPN_CODE_TAKEN] =
+        "Tell the user that they have used it. If it was meant to be the same order, send that order's id.",
+    [CPN_TRANSACTION_IN_PROGRESS] =
+        "Wait for the time in Retry-After, or let the user finish or cancel their other checkout; then repeat the "
+        "request with the same key.",
+    [CPN_ORDER_NOT_ELIGIBLE] =
+        "Tell the user what detail names, such as the minimum to spend. A changed order is a new request, with a new "
+        "key.",
+    [CPN_USER_CAP_REACHED] =
+        "Tell the user that they have had their share. It frees up only when one of theirs is cancelled or reversed.",
+    [CPN_USER_DAILY_CAP_REACHED] =
+        "Tell the user to come back tomorrow; Retry-After says when the coupon's day ends.",
+    [CPN_DAILY_CAP_REACHED] =
+        "Tell the user that today's are gone; Retry-After says when the coupon's day ends. Do not repeat it before.",
+    [CPN_BUDGET_REACHED] =
+        "Complete the order without the coupon, or offer to try later: a return gives budget back.",
+    [CPN_SOLD_OUT] =
+        "Look at retry: if it is true, repeat after Retry-After, for some are held or will be added; if it is false, "
+        "tell the user that they are gone.",
+    [CPN_RESERVATION_EXPIRED] =
+        "Take or reserve anew, with a new key: there may be another one. Never deliver on the old one.",
+    [CPN_INVALID_TRANSITION] =
+        "Read the redemption, or the job, and go on from the state that it has now.",
+    [CPN_RATE_LIMITED] =
+        "Wait for the time in Retry-After, and send less: back off more with each such answer.",
+    [CPN_BUSY] =
+        "Nothing happened: repeat it after Retry-After, with the same key, waiting longer each time and a little at "
+        "random.",
+    [CPN_OUTCOME_UNKNOWN] =
+        "Repeat exactly the same request with the same key until it is answered. Without a key, read what is there "
+        "before you repeat it.",
+    [CPN_INTERNAL] =
+        "Repeat it once, with the same key. If it fails again, give the request_id to whoever runs the service.",
+};
+
+const char *advice_of(enum cpn_result result)
+{
+    assert((unsigned)result < CPN_RESULT_COUNT);
+    return advice[result];
+}

@@ -1,0 +1,12 @@
+/*
+ * http/advice.h -- what the caller of a request should do about each problem: the second half of its page.
+ */
+#ifndef HTTP_ADVICE_H
+#define HTTP_ADVICE_H
+
+#include "base/result.h"
+
+/* A sentence or two; static. NULL for CPN_OK alone. */
+const char *advice_of(enum cpn_result result);
+
+#endif
