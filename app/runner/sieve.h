@@ -1,5 +1,5 @@
 /*
- * runner/sieve.h -- the codes that a coupon may have, in little memory: what did not go through the sieve it does not have.
+ * runner/sieve.h -- the codes that a coupon may have, in little memory: what was never put in, it does not have.
  * A Bloom filter.
  *
  * Why      to look for a code in the database costs more than to write it, and most codes are new

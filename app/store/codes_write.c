@@ -1,9 +1,9 @@
 /*
  * store/codes_write.c -- writing codes: drafts, in the turn of a job, and what goes when a coupon is cleaned up.
  *
- * Guard    every document has `w` (see codes.h): new ones are inserted, all in one command; those that are there
- *          already, from earlier drafts, are replaced where their w is lower. One that is higher is a later turn's. That is
- *          slow, so what is known to be left over is deleted before, by the same guard
+ * Guard    every document has `w` (see codes.h): new ones are inserted, many in a command; those that are there
+ *          already, from earlier drafts, are replaced where their w is lower. One that is higher is a later turn's.
+ *          That is slow, so what is known to be left over is deleted before, by the same guard
  * Order    the directory first, since what another coupon has must not be announced; then the code buckets, one
  *          document per 64 codes, which tell a writer whose turn is over; then the look-ups
  */
