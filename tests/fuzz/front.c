@@ -168,12 +168,28 @@ static void read_records(struct front *f, const struct buf *raw)
         f->replies[i].text = f->out.data ? f->out.data + offsets[i] : "";
 }
 
+/* The other end, read while the worker writes: a reply may be longer than what a socket holds. */
+struct listener {
+    int fd;
+    struct buf heard;
+};
+
+static void *listen_main(void *argument)
+{
+    struct listener *l = argument;
+    char piece[4096];
+    ssize_t got;
+
+    while ((got = read(l->fd, piece, sizeof piece)) > 0)
+        buf_put(&l->heard, piece, (size_t)got);
+    return NULL;
+}
+
 void front_talk(struct front *f, const void *bytes, size_t len)
 {
     struct reactor *rx = the_reactor();
-    struct buf raw = BUF_INIT;
-    char piece[4096];
-    ssize_t got;
+    struct listener l = {.heard = BUF_INIT};
+    pthread_t listener;
     int fds[2];
 
     REQUIRE(len <= FRONT_BYTES_MAX);
@@ -182,13 +198,14 @@ void front_talk(struct front *f, const void *bytes, size_t len)
     front = f;
     f->count = 0;
     buf_clear(&f->out);
+    l.fd = fds[0];
+    REQUIRE(pthread_create(&listener, NULL, listen_main, &l) == 0);
     conn_new(rx, fds[1]);
     serve(rx);
-    while ((got = read(fds[0], piece, sizeof piece)) > 0)
-        buf_put(&raw, piece, (size_t)got);
+    REQUIRE(pthread_join(listener, NULL) == 0);
     close(fds[0]);
-    read_records(f, &raw);
-    buf_free(&raw);
+    read_records(f, &l.heard);
+    buf_free(&l.heard);
 }
 
 void front_release(struct front *f)
