@@ -2,6 +2,7 @@
 import itertools
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -62,9 +63,14 @@ def children(pid):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below the range from which the system gives ports to whoever connects: they come and go between this look and the start."""
+    while True:
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", random.randrange(24000, 32000)))
+                return s.getsockname()[1]
+            except OSError:
+                continue
 
 
 class Stack:

@@ -15,7 +15,7 @@ from model import SLACK_MS, Coupon, Slot, same, settled
 from problems import TRY_AGAIN
 from stack import WORKERS, wait_until
 
-SECONDS = float(os.environ.get("COUPONS_MODEL_S", 60))
+SECONDS = float(os.environ.get("COUPONS_MODEL_S", 40))
 COUPONS = 6        # at a time
 CALLS_MOST = 400   # of one coupon, before another takes its place
 TRIES = 3          # of a call that is told to be repeated
