@@ -67,7 +67,7 @@ def free_port():
     while True:
         with socket.socket() as s:
             try:
-                s.bind(("127.0.0.1", random.randrange(24000, 32000)))
+                s.bind(("127.0.0.1", random.randrange(30100, 32700)))
                 return s.getsockname()[1]
             except OSError:
                 continue

@@ -7,7 +7,7 @@ import sys
 from test_openapi import ADDRESS
 
 HERE = pathlib.Path(__file__).parent
-SECONDS = int(os.environ.get("COUPONS_FUZZ_S", 60))
+SECONDS = int(os.environ.get("COUPONS_FUZZ_S", 30))
 # A PATCH without If-Match is a 428; that of a version that is gone is told so before its body is read.
 # A code may be called "export": so the addresses whose last part could also be an id answer to the id's GET too, and say so in Allow.
 SETTINGS = """\
