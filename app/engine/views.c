@@ -187,9 +187,9 @@ static int compare_numbers(const void *a, const void *b)
 /* The distinct bucket numbers that foreign batches touch. */
 static size_t foreign_buckets(const struct view_job *job, struct arena *a, int64_t **numbers)
 {
-    size_t count = 0, capacity = 0, distinct = 0;
+    size_t count = 0, capacity = 64, distinct = 0;
 
-    *numbers = NULL;
+    *numbers = arena_array(a, capacity, sizeof **numbers);
     for (size_t i = 0; i < job->batch_count; i++) {
         const struct batch *b = job->batches[i]->batch;
 
@@ -201,18 +201,15 @@ static size_t foreign_buckets(const struct view_job *job, struct arena *a, int64
             if (count + (size_t)(end - first) > capacity) {
                 int64_t *larger;
 
-                capacity = capacity * 2 + (size_t)(end - first) + 64;
+                capacity = capacity * 2 + (size_t)(end - first);
                 larger = arena_array(a, capacity, sizeof *larger);
-                if (count)
-                    memcpy(larger, *numbers, count * sizeof *larger);
+                memcpy(larger, *numbers, count * sizeof *larger);
                 *numbers = larger;
             }
             for (; first < end; first++)
                 (*numbers)[count++] = first;
         }
     }
-    if (!count)
-        return 0;
     qsort(*numbers, count, sizeof **numbers, compare_numbers);
     for (size_t i = 0; i < count; i++)
         if (i == 0 || (*numbers)[i] != (*numbers)[distinct - 1])
