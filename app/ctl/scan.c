@@ -75,7 +75,7 @@ static enum store_status read_totals(struct scan *v, struct replay *r)
 
 static enum store_status read_definition(struct scan *v, struct replay *r)
 {
-    struct stored_coupon found;
+    struct stored_coupon found = {.seq = 0};
     struct arena a;
     int tries = 0;
     enum store_status s;

@@ -131,7 +131,7 @@ static enum store_status verify_coupon(struct verify *v, const char *coupon)
 /* 1: it has a ledger or a definition; 0: neither; -1: the database failed. */
 static int exists(struct verify *v, const char *coupon)
 {
-    struct stored_coupon found;
+    struct stored_coupon found = {.seq = 0};
     struct head tail = {.seq = 0};
     struct arena a;
     enum store_status s;

@@ -365,7 +365,7 @@ static enum store_status find_holder(struct committer *c, struct part *p, struct
                                      const char **user)
 {
     const struct cached_bucket *k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
-    const struct slot *s = k ? &k->bucket.slots[n % BUCKET_SLOTS] : NULL;
+    const struct slot *s = k ? &k->bucket.slots[op->named_n % BUCKET_SLOTS] : NULL;
     enum store_status status;
 
     *user = NULL;
@@ -487,7 +487,7 @@ static void list_reads(struct part *p, struct user_reads *list)
     struct loaded_user *u, *next;
 
     HASH_ITER(hh, p->users, u, next) {
-        const struct use *known = lane_known_use(p->lane, u->user);
+        const struct use *known = lane_known_use(p->lane, u->user); // cppcheck-suppress uninitvar
 
         if (known) {
             u->use = use_copy(known, &p->batch->arena, true);

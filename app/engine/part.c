@@ -217,7 +217,7 @@ static void close_uses(struct part *p)
 
     p->batch->uses = arena_array(&p->batch->arena, HASH_COUNT(p->users) + 1, sizeof(struct use *));
     HASH_ITER(hh, p->users, u, next) {
-        if (!u->changed)
+        if (!u->changed) // cppcheck-suppress uninitvar
             continue;
         fold_use_done(u->use, &p->d.head);
         p->batch->uses[p->batch->use_count++] = u->use;

@@ -81,7 +81,7 @@ static bool write_part(struct sending *x, const struct part_text *part)
 static bool send_part(struct sending *x, int64_t number)
 {
     struct request *r = x->request;
-    struct part_text part;
+    struct part_text part = {.upload = NULL};
     bool there = mongo_part(r->door, x->job->upload, number, &x->arena, &part) == STORE_OK &&
                  mongo_buckets_from(r->door, x->job->coupon, number * EXPORT_BUCKETS, EXPORT_BUCKETS, x->buckets,
                                     &x->count) == STORE_OK;

@@ -172,7 +172,7 @@ enum handled job_rows(struct request *r)
         return ANSWERED;
     there = reply_stream(r, "line,kind,reason\r\n", strlen("line,kind,reason\r\n"));
     for (int64_t i = 0; there && s == STORE_OK && job->kind == JOB_IMPORT && job->upload; i++) {
-        struct part_text part;
+        struct part_text part = {.upload = NULL};
         struct arena arena;
 
         arena_init(&arena, 0);

@@ -90,7 +90,7 @@ static void put_field(bson_t *doc, const char *name, const struct coupon_field *
 void codec_definition_put(bson_t *doc, const struct coupon *c)
 {
     bson_t levels[LEVELS];
-    struct path open = {.count = 0}, p;
+    struct path open = {.count = 0}, p = {.count = 0};
     size_t depth = 0; /* sub-documents that are open: open.parts[0 .. depth) */
 
     for (size_t i = 0; i < coupon_fields_count; i++) {
@@ -193,7 +193,7 @@ struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t v
 {
     struct coupon *c = arena_alloc(a, sizeof *c);
     bson_iter_t it;
-    struct path p;
+    struct path p = {.count = 0};
 
     coupon_init(c);
     c->id = arena_strdup(a, id);
