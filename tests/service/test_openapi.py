@@ -153,8 +153,10 @@ def test_every_reference_leads_somewhere(document):
     walk(document)
 
 
-def test_every_example_is_sent_and_every_example_of_an_answer_is_one(stack, document, operations):
-    """Each call once, with the body of its example; what it answers has the form of the example, both by the same schema."""
+def test_every_example_is_sent_and_every_example_of_an_answer_is_one(another_stack, document, operations):
+    """Each call once, with the body of its example; what it answers has the form of the example, both by the same schema. On a copy
+    of its own: the examples name coupons and users that other tests may have."""
+    stack = another_stack()
     asks = {name: asked(operation) for name, operation in operations.items() if asked(operation) is not None}
     answers = Story(stack, asks).tell()
     assert set(answers) == set(operations), "calls that the story does not make, or that are not described"

@@ -309,8 +309,11 @@ def test_a_long_report_is_sent_whole(stack, reporting, seeded):
 
 
 @pytest.mark.heavy
-def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(stack, reporting, tmp_path):
-    """Summed, and each by itself. The machine may have other work: one of twenty tries must be as fast."""
+def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(another_stack, tmp_path):
+    """Summed, and each by itself. The machine may have other work: one of twenty tries must be as fast. On a copy of its own: the
+    shared one has more than a thousand coupons, and their rows would be too many."""
+    stack = another_stack()
+    reporting = stack.client("reporting")
     start, chance = datetime.datetime(2024, 1, 1), random.Random(11)
     totals = stack.database.totals
     redeemed = 0
