@@ -2,11 +2,12 @@
 # make unit        unit tests (cmocka)             make engine   engine tests against the fake store
 # make fuzz        fuzz every target with libFuzzer, SECONDS=60 each (needs clang); TARGETS="body json": these alone
 # make fuzz-replay run the fuzz targets over their seeds and regressions, with any compiler
+# make programs    everything that can be built: the service, the tool, and the programs of all tests
 # make tidy        layers, headers, clang-tidy, cppcheck, shellcheck
 # make clean       remove every build folder
 #
-# V=1 shows commands; DEV=1 makes warnings errors; SAN=address,undefined or SAN=thread builds into a folder of its own;
-# CC=clang uses clang (in a folder of its own, too).
+# V=1 shows commands. Each of these builds into a folder of its own: CC=clang; DEV=1 makes warnings errors;
+# SAN=address,undefined or SAN=thread; COVERAGE=1 counts what is executed (see tests/analysis/coverage.py).
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -21,6 +22,7 @@ Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-5s %s\n' $(1) $(2))
 
 B := build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(firstword $(subst $(comma), ,$(SAN))))$(if $(FUZZ),-fuzz)
+B := $(B)$(if $(DEV),-dev)$(if $(COVERAGE),-coverage)
 
 # ---- what is built of what ----
 LAYERS := base coupons store engine http reporter runner deliver
@@ -35,8 +37,10 @@ FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_HELP_SRC := tests/fuzz/fuzz.c tests/fuzz/front.c $(filter app/ctl/replay%.c app/ctl/compare.c,$(CTL_SRC))
 # libFuzzer has a main of its own
 FUZZ_MAIN_SRC := $(if $(FUZZ),,tests/fuzz/replay.c)
+# Bench and faults build these by themselves; here, for what compilers say of them.
+OTHER_SRC := $(sort $(wildcard tests/bench/*.c tests/faults/*.c))
 ALL_SRC := $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC) $(UNIT_SRC) $(UNIT_HELP_SRC) $(ENGINE_SRC) $(ENGINE_HELP_SRC) $(FUZZ_SRC) \
-	$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC)
+	$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC) $(OTHER_SRC)
 
 obj = $(1:%.c=$(B)/%.o)
 LIB := $(B)/libcoupons.a
@@ -57,7 +61,7 @@ endif
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wformat=2 $(if $(DEV),-Werror)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
-	$(if $(FUZZ),-fsanitize=fuzzer-no-link)
+	$(if $(FUZZ),-fsanitize=fuzzer-no-link) $(if $(COVERAGE),--coverage -fprofile-update=atomic)
 CPPFLAGS += -D_GNU_SOURCE -Iapp -Itests
 CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=c17 $(CFLAGS) $(WARNINGS) $(SANFLAGS) -fno-common -fstack-protector-strong -MMD -MP \
@@ -111,7 +115,8 @@ $(FUZZ_BIN): $(B)/%: $(B)/%.o $(call obj,$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC)) $(LI
 
 .SECONDARY: $(call obj,$(ALL_SRC))
 
-.PHONY: unit engine
+.PHONY: programs unit engine
+programs: all $(UNIT_BIN) $(ENGINE_BIN) $(FUZZ_BIN) $(call obj,$(OTHER_SRC))
 unit: $(UNIT_BIN)
 	@scripts/cmocka $(UNIT_BIN)
 engine: $(ENGINE_BIN)
@@ -129,28 +134,44 @@ fuzz-replay: $(FUZZ_BIN)
 	@scripts/cmocka $(FUZZ_BIN)
 
 # ---- checks ----
-.PHONY: tidy layers headers
-tidy: layers headers
+.PHONY: tidy layers headers clang-tidy cppcheck shellcheck
+tidy: layers headers clang-tidy cppcheck shellcheck
+
+# $(call each,FILES,COMMAND): COMMAND, which names its file "$$1", for each of them, as many at a time as there are cores.
+# What it prints comes in one piece, and only of those that failed.
+each = printf '%s\n' $(1) | xargs -P "$$(nproc)" -n 1 sh -c 'said=$$($(2) 2>&1) || { printf "%s\n" "$$said"; exit 1; }' sh
+
+# Warnings are errors, and nothing is built: enough for clang, which knows them all when it has parsed. gcc optimises first.
+.PHONY: parse
+parse:
+	$(call say,PARSE,$(CC))
+	$(Q)$(call each,$(ALL_SRC),$(CC) $(CPPFLAGS) $(filter-out -MMD -MP,$(ALL_CFLAGS)) -Werror -fsyntax-only "$$1")
+
+CHECKED_SRC := $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC)
+
+clang-tidy:
 	$(call say,TIDY,clang-tidy)
-	$(Q)clang-tidy --quiet --warnings-as-errors='*' $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC) -- \
-		-std=c17 $(CPPFLAGS) $(shell pkg-config --cflags $(PACKAGES)) 2> $(B)/tidy.log || { cat $(B)/tidy.log; exit 1; }
+	$(Q)$(call each,$(CHECKED_SRC),clang-tidy --quiet --warnings-as-errors="*" "$$1" -- \
+		-std=c17 $(CPPFLAGS) $(shell pkg-config --cflags $(PACKAGES)))
+
+cppcheck:
 	$(call say,TIDY,cppcheck)
 	$(Q)cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --suppressions-list=.cppcheck \
-		--enable=warning,performance,portability -j2 -D_GNU_SOURCE -Iapp $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC)
+		--enable=warning,performance,portability -j"$$(nproc)" -D_GNU_SOURCE -Iapp $(CHECKED_SRC)
+
+shellcheck:
 	$(call say,TIDY,shellcheck)
-	$(Q)shellcheck -x $$(grep -lE '^#!.*sh$$' scripts/* tests/bench/* tests/faults/* .ci/run 2>/dev/null)
+	$(Q)shellcheck -x $$(grep -rlE '^#!.*sh$$' scripts tests .ci)
 
 layers:
 	$(call say,TIDY,layers)
 	$(Q)scripts/layers
 
-HEADERS := $(sort $(wildcard app/*/*.h))
 headers:
 	$(call say,TIDY,headers)
 	@mkdir -p $(B)
-	$(Q)for h in $(HEADERS); do \
-		echo "#include \"$${h#app/}\"" | $(CC) $(CPPFLAGS) -std=c17 $(WARNINGS) -Werror \
-			$(filter -isystem /%,$(ALL_CFLAGS)) -fsyntax-only -x c - || { echo "$$h does not compile alone"; exit 1; }; done
+	$(Q)$(call each,$(sort $(wildcard app/*/*.h)),echo "#include \"$${1#app/}\"" | $(CC) $(CPPFLAGS) -std=c17 $(WARNINGS) \
+		-Werror $(filter -isystem /%,$(ALL_CFLAGS)) -fsyntax-only -x c - || { echo "$$1 does not compile alone"; exit 1; })
 
 .PHONY: clean
 clean:

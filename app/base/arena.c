@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
+
 #define ALIGNMENT _Alignof(max_align_t)
 #define DEFAULT_BLOCK 4096u
 #define LARGEST_BLOCK (256u * 1024u)
@@ -96,6 +98,19 @@ void *arena_array(struct arena *a, size_t count, size_t size)
     if (size && count > SIZE_MAX / size)
         abort();
     return arena_alloc(a, count * size);
+}
+
+void *arena_grown(struct arena *a, void *items, size_t count, size_t *capacity, size_t size)
+{
+    void *larger;
+
+    if (count < *capacity)
+        return items;
+    *capacity = larger_capacity(*capacity, size);
+    larger = arena_array(a, *capacity, size);
+    if (count)
+        memcpy(larger, items, count * size);
+    return larger;
 }
 
 char *arena_memdup(struct arena *a, const void *bytes, size_t len)

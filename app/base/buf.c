@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
+
 void buf_free(struct buf *b)
 {
     free(b->data);
@@ -30,9 +32,7 @@ void buf_reserve(struct buf *b, size_t more)
         return;
     while (cap < need)
         cap *= 2;
-    b->data = realloc(b->data, cap);
-    if (!b->data)
-        abort();
+    b->data = checked(realloc(b->data, cap));
     b->cap = cap;
 }
 

@@ -4,6 +4,7 @@
 #ifndef BASE_CHECKED_H
 #define BASE_CHECKED_H
 
+#include <stddef.h>
 #include <stdlib.h>
 
 /* p, which malloc or its like gave; aborts when it gave nothing. */
@@ -12,6 +13,21 @@ static inline void *checked(void *p)
     if (!p)
         abort();
     return p;
+}
+
+/* How many items of size bytes a list gets room for that is full at `capacity`: twice as many; the first time 1 KiB of them. */
+static inline size_t larger_capacity(size_t capacity, size_t size)
+{
+    return capacity ? capacity * 2 : size < 256 ? 1024 / size : 4;
+}
+
+/* items[count], a list of malloc's with room for *capacity, with room for one more. NULL and 0: a new one. */
+static inline void *checked_grown(void *items, size_t count, size_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return items;
+    *capacity = larger_capacity(*capacity, size);
+    return checked(reallocarray(items, *capacity, size));
 }
 
 #endif

@@ -37,9 +37,12 @@ void clock_init(void)
     test_shift_ms = shift ? strtoll(shift, NULL, 10) * 1000 : 0;
 }
 
-void clock_set(int64_t utc_ms, struct mono when)
+void clock_set(int64_t utc_ms, struct mono asked, struct mono answered)
 {
-    atomic_store(&offset_ms, utc_ms - when.ns / NS_PER_MS);
+    int64_t least = utc_ms - answered.ns / NS_PER_MS - 1, most = utc_ms - asked.ns / NS_PER_MS + 1;
+    int64_t offset = clock_now_ms() - test_shift_ms - mono_now().ns / NS_PER_MS;
+
+    atomic_store(&offset_ms, offset < least ? least : offset > most ? most : offset);
     atomic_store(&offset_known, true);
 }
 

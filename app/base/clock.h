@@ -2,7 +2,7 @@
  * base/clock.h -- time: a monotonic clock, UTC derived from it, and RFC 3339 text.
  *
  * Units   *_ms: UTC milliseconds since 1970 as int64_t; struct mono: monotonic nanoseconds, so that the two cannot mix
- * UTC     is the monotonic clock plus an offset to the primary's clock (clock_set_offset), plus COUPONS_CLOCK_OFFSET_S
+ * UTC     is the monotonic clock plus an offset to the primary's clock (clock_set), plus COUPONS_CLOCK_OFFSET_S
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
@@ -24,11 +24,12 @@ static inline bool mono_before(struct mono a, struct mono b)
     return a.ns < b.ns;
 }
 
-/* The service's UTC time in ms. Before the first clock_set_offset(): this machine's clock. Thread-safe. */
+/* The service's UTC time in ms. Before the first clock_set(): this machine's clock. Thread-safe. */
 int64_t clock_now_ms(void);
 
-/* Say that the primary's clock read utc_ms at the monotonic time `when`. Thread-safe. */
-void clock_set(int64_t utc_ms, struct mono when);
+/* Say that the primary's clock read utc_ms at some moment between `asked` and `answered`. The offset moves only as far as
+ * that forces it to: an answer that took seconds (an election) says little, and spoils nothing. For one thread at a time. */
+void clock_set(int64_t utc_ms, struct mono asked, struct mono answered);
 
 /* Read COUPONS_CLOCK_OFFSET_S from the environment (tests only). Call once, before threads. */
 void clock_init(void);

@@ -126,6 +126,19 @@ static void put_text(struct reading *r, size_t row, const char *value)
         memcpy(text_of(r->config, row), value, len + 1);
 }
 
+/* path to out: as it is when absolute, else below $COUPONS_VAR. -1: too long. */
+static int var_path(const char *path, char *out, size_t size)
+{
+    const char *var = getenv("COUPONS_VAR");
+    int len;
+
+    if (*path == '/')
+        len = snprintf(out, size, "%s", path);
+    else
+        len = snprintf(out, size, "%s/%s", var && *var ? var : "var", path);
+    return len >= 0 && (size_t)len < size ? 0 : -1;
+}
+
 static void put_path(struct reading *r, size_t row, const char *value)
 {
     const struct config_row *w = &rows[row];
@@ -135,7 +148,7 @@ static void put_path(struct reading *r, size_t row, const char *value)
         *text_of(r->config, row) = '\0';
         return;
     }
-    if (config_var_path(value, whole, sizeof whole) != 0)
+    if (var_path(value, whole, sizeof whole) != 0)
         fail(r, "%s.%s is too long a path", w->section, w->name);
     else
         put_text(r, row, whole);
@@ -239,9 +252,21 @@ static void read_override(struct reading *r, const char *text)
         put(r, row, equals + 1);
 }
 
+static char hidden_uri[CONFIG_TEXT_SIZE]; /* of the environment; "": not hidden */
+
+void config_hide_uri(void)
+{
+    char *uri = getenv("MONGODB_URI");
+
+    if (!uri || !*uri || strlen(uri) >= sizeof hidden_uri)
+        return;
+    strcpy(hidden_uri, uri);
+    memset(uri, '*', strlen(uri)); /* unsetenv() would leave the text where /proc/PID/environ shows it */
+}
+
 static void read_uri(struct reading *r)
 {
-    const char *uri = getenv("MONGODB_URI");
+    const char *uri = *hidden_uri ? hidden_uri : getenv("MONGODB_URI");
     char path[CONFIG_TEXT_SIZE + 16], line[CONFIG_TEXT_SIZE + 1];
     FILE *file;
     size_t row;
@@ -364,16 +389,4 @@ void config_print(const struct config *c, FILE *out)
             print_masked(value, out);
         fputc('\n', out);
     }
-}
-
-int config_var_path(const char *path, char *out, size_t size)
-{
-    const char *var = getenv("COUPONS_VAR");
-    int len;
-
-    if (*path == '/')
-        len = snprintf(out, size, "%s", path);
-    else
-        len = snprintf(out, size, "%s/%s", var && *var ? var : "var", path);
-    return len >= 0 && (size_t)len < size ? 0 : -1;
 }

@@ -35,9 +35,10 @@
     X(worker, io_threads, INT, "2", 1, 16, NULL, true, "threads that read requests and write replies")                 \
     X(worker, committers, INT, "2", 1, 8, NULL, true, "threads that decide and commit batches, each for its lanes")    \
     X(worker, aux_threads, INT, "2", 1, 16, NULL, true, "threads for lists, reports and other direct reads")           \
-    X(worker, connections_max, INT, "1024", 1, 65536, NULL, true, "kept connections from nginx")                       \
-    X(worker, requests_max, INT, "8192", 1, 1000000, NULL, true, "requests in flight; past it: 503 busy")              \
-    X(worker, queue_max, INT, "4096", 1, 1000000, NULL, true, "requests that wait for one lane; past it: 503 busy")    \
+    X(worker, connections_max, INT, "4096", 1, 65536, NULL, true,                                                    \
+      "connections from nginx, one for each request; more than requests_max, or what is too much waits unread")        \
+    X(worker, requests_max, INT, "3072", 1, 1000000, NULL, true, "requests in flight; past it: 503 busy")              \
+    X(worker, queue_max, INT, "1024", 1, 1000000, NULL, true, "requests that wait for one lane; past it: 503 busy")    \
     X(worker, request_deadline_ms, INT, "5000", 100, 60000, NULL, true,                                                \
       "a request undecided for so long is answered 503 (busy, or outcome_unknown once sent to the database)")          \
     X(worker, batch_max, INT, "512", 1, 1000, NULL, true, "requests that are committed together in one lane")          \
@@ -58,6 +59,9 @@
     X(log, level, CHOICE, "info", 0, 0, CONFIG_LOG_LEVELS, true, "debug, info, warning or error and what is worse")    \
     X(receipts, seed_file, PATH, "keys/receipt_seed", 1, 1000, NULL, true,                                             \
       "32 random bytes in hex: the private key that signs receipts")                                                   \
+    X(guesses, per_key, INT, "600", 0, 1000000, NULL, true,                                                            \
+      "codes a minute that one key may look for and not find; past it: 429 rate_limited; 0: any number")               \
+    X(guesses, per_address, INT, "300", 0, 1000000, NULL, true, "the same of one client's address, or IPv6 network of 64 bits") \
     X(reporter, backstop_ms, INT, "500", 50, 60000, NULL, true, "how often lanes with views left behind are looked for") \
     X(reporter, fold_max, INT, "500", 1, 10000, NULL, true, "batches that are folded into totals together")            \
     X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "a quiet lane whose reports are read gets an empty batch so often") \
@@ -114,14 +118,15 @@ const struct config_row *config_rows(size_t *count);
  * 0; or -1, c undefined, and message (size bytes) says what is wrong, where, and what is allowed. */
 int config_load(struct config *c, const char *path, const char *const *overrides, char *message, size_t size) CPN_CHECKED;
 
+/* Note MONGODB_URI for later calls of config_load(), and blank it in the environment, which other processes of this user can
+ * read. Before threads. */
+void config_hide_uri(void);
+
 /* For a reload: give `fresh` the values of `running` in rows that are not reloadable. Returns how many rows differed;
  * names (size bytes) lists them, separated by blanks. */
 int config_keep_fixed(struct config *fresh, const struct config *running, char *names, size_t size);
 
 /* Write the settings in force as an INI file; passwords within URIs are masked. */
 void config_print(const struct config *c, FILE *out);
-
-/* Write path to out: as it is when absolute, else below $COUPONS_VAR. -1: too long. */
-int config_var_path(const char *path, char *out, size_t size) CPN_CHECKED;
 
 #endif

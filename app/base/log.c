@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 
 #define LINE_SIZE 4096 /* a line is cut there */
+#define KINDS_MAX 128  /* events that are counted; further ones are always written */
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
@@ -21,6 +23,17 @@ static _Atomic int log_level = LOG_INFO;
 static char log_path[1024]; /* "": standard error */
 static char role_name[32] = "main";
 static _Thread_local char context[65];
+
+/* What was written of one event in this second. */
+struct kind {
+    const char *event; /* the caller's literal */
+    int64_t second;
+    int written;
+    long long left_out;
+};
+
+static struct kind kinds[KINDS_MAX];
+static pthread_mutex_t kinds_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int open_file(const char *path)
 {
@@ -74,17 +87,58 @@ void log_context(const char *request_id)
     snprintf(context, sizeof context, "%s", request_id ? request_id : "");
 }
 
+/* Under kinds_lock. NULL: there is no room for it. */
+static struct kind *kind_of(const char *event)
+{
+    for (int i = 0; i < KINDS_MAX; i++) {
+        if (!kinds[i].event)
+            kinds[i].event = event;
+        if (kinds[i].event == event || strcmp(kinds[i].event, event) == 0)
+            return &kinds[i];
+    }
+    return NULL;
+}
+
+/* Should a line of this event be written now? Then *left_out: how many were not since the last one. */
+static bool may_write(const char *event, long long *left_out)
+{
+    int64_t second = mono_now().ns / 1000000000;
+    struct kind *k;
+    bool may;
+
+    *left_out = 0;
+    pthread_mutex_lock(&kinds_lock);
+    k = kind_of(event);
+    if (k && k->second != second) {
+        k->second = second;
+        k->written = 0;
+    }
+    may = !k || k->written < LOG_SAME_MAX;
+    if (k && may) {
+        k->written++;
+        *left_out = k->left_out;
+        k->left_out = 0;
+    } else if (k) {
+        k->left_out++;
+    }
+    pthread_mutex_unlock(&kinds_lock);
+    return may;
+}
+
 void log_event(enum log_level level, const char *event, const char *details, ...)
 {
-    char line[LINE_SIZE], when[CLOCK_TEXT_SIZE];
+    char line[LINE_SIZE], when[CLOCK_TEXT_SIZE], gap[40] = "";
+    long long left_out;
     size_t len;
     va_list args;
     int saved = errno, n;
 
-    if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed))
+    if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed) || !may_write(event, &left_out))
         return;
-    n = snprintf(line, sizeof line, "%s level=%s role=%s pid=%d event=%s%s%s%s",
-                 clock_text(clock_now_ms(), when), level_names[level], role_name, (int)getpid(), event,
+    if (left_out > 0)
+        snprintf(gap, sizeof gap, " left_out=%lld", left_out);
+    n = snprintf(line, sizeof line, "%s level=%s role=%s pid=%d event=%s%s%s%s%s",
+                 clock_text(clock_now_ms(), when), level_names[level], role_name, (int)getpid(), event, gap,
                  *context ? " request=" : "", context, *details ? " " : "");
     assert(n > 0 && (size_t)n < sizeof line);
     len = (size_t)n;

@@ -3,6 +3,7 @@
  *
  * Line     2026-11-21T10:00:00.000Z level=info role=worker-0 pid=12 event=worker.started request=... key=value ...
  * Events   stable names, noun.verb; values with blanks are written quoted by the caller: reason="%s"
+ * Storms   of one event a process writes LOG_SAME_MAX lines a second; its next line says left_out=N
  * Secrets  never: no API key, no code, no URI with a password, no body
  * Threads  log_event() and log_context() from any thread; init and reopen from one
  * Errors   a line that cannot be written is dropped; control characters within a line become '?'
@@ -11,6 +12,8 @@
 #define BASE_LOG_H
 
 #include "base/result.h"
+
+#define LOG_SAME_MAX 20
 
 /* The order is that of CONFIG_LOG_LEVELS. */
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/crash.h"
 #include "coupond/supervisor.h"
 
 #define OVERRIDES_MAX 64
@@ -52,5 +53,10 @@ int main(int argc, char **argv)
         config_print(&start.config, stdout);
     if (test)
         return EXIT_SUCCESS;
+    config_hide_uri();
+    if (!crash_init(message, sizeof message)) {
+        fprintf(stderr, "coupond: %s\n", message);
+        return EX_USAGE;
+    }
     return supervisor_run(&start);
 }

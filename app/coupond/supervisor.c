@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/guesses.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "deliver/deliverer.h"
@@ -26,6 +27,12 @@
 #include "reporter/reporter.h"
 #include "runner/runner.h"
 #include "store/mongo.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MEMORY_IS_WATCHED
+#endif
+#endif
 
 #define LISTEN_BACKLOG 4096
 #define BACKOFF_MS_MIN 100
@@ -597,6 +604,18 @@ static void run_loop(const sigset_t *all)
     }
 }
 
+/* Memory holds keys, codes, users and the database's password: no core file of it, and no other process of this user reads
+ * it. It holds for the children too. A leak checker reads its own process from another one: it must be let. */
+static void close_memory(void)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(MEMORY_IS_WATCHED)
+    static const struct rlimit none = {0, 0};
+
+    if (prctl(PR_SET_DUMPABLE, 0) != 0 || setrlimit(RLIMIT_CORE, &none) != 0)
+        log_event(LOG_WARNING, "master.memory_open", "reason=\"%s\"", strerror(errno));
+#endif
+}
+
 /* As many descriptors as we may have: workers keep thousands of connections. */
 static void raise_limits(void)
 {
@@ -618,6 +637,7 @@ static int start_up(sigset_t *all)
     sigprocmask(SIG_BLOCK, all, NULL);
     clock_init();
     raise_limits();
+    close_memory();
     log_role("master");
     if (log_init(master.config.log_path, (enum log_level)master.config.log_level) != 0)
         return give_up(EX_CONFIG, "cannot write the log %s: %s", master.config.log_path, strerror(errno));
@@ -629,6 +649,8 @@ static int start_up(sigset_t *all)
         return failed;
     if (metrics_create() != 0)
         return give_up(EX_OSERR, "cannot make the shared memory of the metrics: %s", strerror(errno));
+    if (guesses_create() != 0)
+        return give_up(EX_OSERR, "cannot make the shared memory of the guesses: %s", strerror(errno));
     return make_seats();
 }
 

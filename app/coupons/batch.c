@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/json.h"
 
-#define FIRST_CAPACITY 8
-#define ENTRY_ROOM 1280 /* more than all members of fixed size together: 18 numbers of 20, 2 times, names, alias, key */
+#define FIRST_BLOCK (12 * sizeof(struct entry) + 512) /* enough for eight entries, in a list that grew once */
+#define ENTRY_ROOM 1408 /* more than all members of fixed size together: 21 numbers of 20, 2 times, names, alias, key */
 
 static const char *const kind_names[ENTRY_KIND_COUNT] = {
 #define X(kind, name) [kind] = name,
@@ -28,7 +29,7 @@ static const char *const kind_names[ENTRY_KIND_COUNT] = {
 const unsigned entry_members[ENTRY_KIND_COUNT] = {
     [ENTRY_DEFINE] = HAS_DEFINITION | HAS_BY,
     [ENTRY_DELETE] = HAS_BY,
-    [ENTRY_GENERATE] = HAS_RANGE | HAS_JOB,
+    [ENTRY_GENERATE] = HAS_RANGE | HAS_JOB | HAS_GIFT,
     [ENTRY_DUE] = HAS_COUNT | HAS_JOB,
     [ENTRY_RETIRE] = HAS_RANGE,
     [ENTRY_ISSUE] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY,
@@ -47,6 +48,8 @@ const unsigned entry_members[ENTRY_KIND_COUNT] = {
     [ENTRY_LOW_STOCK] = HAS_COUNT,
     [ENTRY_SOLD_OUT] = 0,
     [ENTRY_REPLENISH] = HAS_COUNT,
+    [ENTRY_GIVE] = HAS_JOB | HAS_GIFT,
+    [ENTRY_GET] = HAS_RANGE | HAS_JOB | HAS_GIFT,
     [ENTRY_TICK] = 0,
 };
 
@@ -71,11 +74,9 @@ bool entry_ends(const struct entry *e)
 
 struct batch *batch_new(const char *coupon, int64_t lane)
 {
-    struct batch *b = calloc(1, sizeof *b);
+    struct batch *b = checked(calloc(1, sizeof *b));
 
-    if (!b)
-        abort();
-    arena_init(&b->arena, FIRST_CAPACITY * sizeof *b->entries + 512);
+    arena_init(&b->arena, FIRST_BLOCK);
     b->coupon = arena_strdup(&b->arena, coupon);
     b->lane = lane;
     id_random(b->id, ID_BATCH_LEN);
@@ -94,15 +95,7 @@ struct entry *batch_add(struct batch *b, enum entry_kind kind)
 {
     struct entry *e;
 
-    if (b->count == b->capacity) {
-        size_t capacity = b->capacity ? b->capacity * 2 : FIRST_CAPACITY;
-        struct entry *grown = arena_array(&b->arena, capacity, sizeof *grown);
-
-        if (b->count)
-            memcpy(grown, b->entries, b->count * sizeof *grown);
-        b->entries = grown;
-        b->capacity = capacity;
-    }
+    b->entries = arena_grown(&b->arena, b->entries, b->count, &b->capacity, sizeof *b->entries);
     e = &b->entries[b->count++];
     *e = (struct entry){.kind = kind};
     return e;
@@ -196,6 +189,16 @@ static void put_definition(struct pen *p, const struct entry *e, struct buf *out
     pen_up(p, out, ENTRY_ROOM);
 }
 
+static void put_gift(struct pen *p, const struct gift *g)
+{
+    if (g->day)
+        PUT_INT(p, "gift_day", g->day);
+    if (g->minor)
+        PUT_INT(p, "gift_minor", g->minor);
+    if (g->slots)
+        PUT_INT(p, "gift_slots", g->slots);
+}
+
 /* Members in RFC 8785 order. Each is written with a comma before it; the first comma then becomes the brace. */
 static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
 {
@@ -221,12 +224,16 @@ static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
         put_definition(p, e, out);
     if (has & HAS_MONEY)
         PUT_INT(p, "discount_minor", e->discount_minor);
+    if (has & HAS_GIFT && e->fresh)
+        PUT(p, ",\"fresh\":true");
     if (e->from)
         PUT_INT(p, "from", e->from);
     if (e->from && e->from_n != e->n)
         PUT_INT(p, "from_n", e->from_n);
     if (has & HAS_SLOT)
         PUT_INT(p, "g", e->g);
+    if (has & HAS_GIFT)
+        put_gift(p, &e->gift);
     if (has & HAS_WAS)
         PUT_INT(p, "held_minor", e->held_minor);
     if (has & HAS_JOB && e->job) {
@@ -280,8 +287,12 @@ static void totals_write(struct pen *p, const struct head *h)
     PUT(p, ",\"totals\":{\"discount_minor\":");
     put_int(p, h->discount_minor);
     PUT_INT(p, "due", h->due);
+    if (h->elsewhere)
+        PUT_INT(p, "elsewhere", h->elsewhere);
     PUT_INT(p, "issued", h->issued);
     PUT_INT(p, "low_stock", h->low_stock);
+    if (h->minor_elsewhere)
+        PUT_INT(p, "minor_elsewhere", h->minor_elsewhere);
     PUT_INT(p, "next_n", h->next_n);
     PUT_INT(p, "ordinal", h->ordinal);
     PUT_INT(p, "redeemed", h->redeemed);
@@ -310,7 +321,13 @@ void batch_line(const struct batch *b, struct buf *out, bool with_hash)
     json_string(&j, b->coupon);
 
     pen_up(&p, out, ENTRY_ROOM);
-    PUT(&p, ",\"day\":{\"start\":");
+    PUT(&p, ",\"day\":{");
+    if (h->day_elsewhere) {
+        PUT(&p, "\"elsewhere\":");
+        put_int(&p, h->day_elsewhere);
+        *p.at++ = ',';
+    }
+    PUT(&p, "\"start\":");
     put_time(&p, h->day_ms);
     PUT_INT(&p, "taken", h->day_taken);
     PUT(&p, "},\"entries\":[");
@@ -352,12 +369,18 @@ static bool is_of(const struct entry *e, int64_t n, uint32_t g)
     return (entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g;
 }
 
+/* Of a hold on (n, g). */
+static bool is_on(const struct entry *e, int64_t n, uint32_t g)
+{
+    return (entry_members[e->kind] & HAS_SLOT) && e->from_n == n && e->from == g;
+}
+
 const struct entry *batch_find_end(const struct batch *b, int64_t n, uint32_t g)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
-        if (entry_ends(e) && (is_of(e, n, g) || (e->kind == ENTRY_REVERSE && e->from == g && e->from_n == n)))
+        if (entry_ends(e) && (is_of(e, n, g) || (e->kind == ENTRY_REVERSE && is_on(e, n, g))))
             return e;
     }
     return NULL;
@@ -371,9 +394,17 @@ const struct entry *batch_find_making(const struct batch *b, int64_t n, uint32_t
     return NULL;
 }
 
-const struct entry *batch_find_last(const struct batch *b, int64_t n, uint32_t g)
+const struct entry *batch_find_first(const struct batch *b, int64_t n, uint32_t g)
 {
-    for (size_t i = b->count; i-- > 0;)
+    for (size_t i = 0; i < b->count; i++)
+        if (is_of(&b->entries[i], n, g) || is_on(&b->entries[i], n, g))
+            return &b->entries[i];
+    return NULL;
+}
+
+const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t n, uint32_t g)
+{
+    for (size_t i = end; i-- > 0;)
         if (is_of(&b->entries[i], n, g))
             return &b->entries[i];
     return NULL;

@@ -34,6 +34,10 @@ struct head {
     int64_t discount_minor; /* given or held */
     int64_t day_ms;  /* start of the day, in the coupon's zone, to which at_ms belongs */
     int64_t day_taken;
+    /* Of a coupon with several lanes: what this lane gave the others, less what it got of them. */
+    int64_t elsewhere;       /* slots */
+    int64_t day_elsewhere;   /* of the day's cap */
+    int64_t minor_elsewhere; /* of the budget */
     int64_t turn;            /* seq of the entry by which a job has its turn at making codes; 0: nobody has */
     int64_t low_stock;       /* 1: the event was raised since slots were last added; else 0 */
     int64_t sold_out;        /* likewise */
@@ -44,6 +48,12 @@ struct head {
 static inline int64_t head_taken(const struct head *h)
 {
     return h->issued + h->reserved + h->redeemed;
+}
+
+/* The coupon's slots, as its lane 0 has them: here and in the other lanes. */
+static inline int64_t head_stock(const struct head *h)
+{
+    return h->slots - h->due + h->elsewhere;
 }
 
 /* Slots that may still be taken. */
@@ -75,6 +85,8 @@ static inline int64_t head_free(const struct head *h)
     X(ENTRY_LOW_STOCK, "low_stock") /* event: `count` are still free */                                                \
     X(ENTRY_SOLD_OUT, "sold_out")   /* event: none is free */                                                          \
     X(ENTRY_REPLENISH, "replenish") /* slots are to be added until `count` exist */                                    \
+    X(ENTRY_GIVE, "give")         /* to another lane: the account says which; slots become due here, unless they are fresh */ \
+    X(ENTRY_GET, "get")           /* from another lane: slots [n, n + count) exist from now on */                      \
     X(ENTRY_TICK, "tick")         /* nothing happened until now */
 
 enum entry_kind {
@@ -100,7 +112,8 @@ enum entry_member {
     HAS_SINCE = 512,    /* since: seq of the batch that last said something of this redemption; of a hold: of the issued one */
     HAS_KEY = 1024,     /* key; in who[] fingerprint, order */
     HAS_WAS = 2048,     /* was: the state that it leaves, issued or reserved; held_minor: the discount that was held */
-    HAS_BY = 4096       /* by: the id of the API key that asked, if one did */
+    HAS_BY = 4096,      /* by: the id of the API key that asked, if one did */
+    HAS_GIFT = 8192     /* gift_*: what goes from lane to lane; fresh: the slots were never numbered here */
 };
 extern const unsigned entry_members[ENTRY_KIND_COUNT];
 
@@ -123,6 +136,8 @@ struct entry {
     bool by_name;           /* not stored: the slot was free and named, not the next of the stash */
     int64_t since;
     int64_t before; /* seq of the last batch before that has this alias; 0: none. So a user's entries can be found */
+    struct gift gift;       /* of a generation: what went to other lanes of it, with entries of their own */
+    bool fresh;
     int64_t step;
     const char *job;
     const char *by; /* NULL: nobody outside */
@@ -147,6 +162,7 @@ struct batch {
     struct arena arena;
     const char *coupon;
     int64_t lane;
+    int64_t lanes; /* that the coupon has; beside the hash, for whoever listens. 0 or 1: one */
     char id[ID_BATCH_LEN + 1]; /* random: says whose append it was */
     struct head head;          /* after it; head.hash is its hash */
     uint8_t prev[HASH_LEN];
@@ -170,10 +186,12 @@ void batch_line(const struct batch *b, struct buf *out, bool with_hash);
 /* SHA-256 of the line without hash. scratch is cleared first. */
 void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LEN]);
 
-/* The entry that ends (n, g), a reversal of the hold on it included; that makes it; that says anything of it. Or NULL. */
+/* The entry that ends (n, g), a reversal of the hold on it included; that makes it; the first that says anything of it, or of
+ * a hold on it; the last about it alone, before entries[end]. Or NULL. */
 const struct entry *batch_find_end(const struct batch *b, int64_t n, uint32_t g);
 const struct entry *batch_find_making(const struct batch *b, int64_t n, uint32_t g);
-const struct entry *batch_find_last(const struct batch *b, int64_t n, uint32_t g);
+const struct entry *batch_find_first(const struct batch *b, int64_t n, uint32_t g);
+const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t n, uint32_t g);
 
 /* True when the entry ends its redemption (cancel, expire, reverse): its id goes to the indexed ended[]. A reversal ends the
  * issued one beneath it too. */

@@ -78,7 +78,7 @@ const struct coupon_field coupon_fields[] = {
     {"/discount/only/skus", TEXTS(discount.only.skus, .discount_kinds = AMOUNT | PERCENT | OTHER)},
     {"/discount/percent_bp", INT(discount.percent_bp, 1, 10000, COUPON_NULL, .discount_kinds = PERCENT)},
     {"/ends_at", TIME(ends_at_ms)},
-    {"/lanes", INT(lanes, 1, 64, 1, .flags = FIELD_FIXED | FIELD_LATER)},
+    {"/lanes", INT(lanes, 1, COUPON_LANES_MAX, 1, .flags = FIELD_FIXED)},
     {"/low_stock", INT(low_stock, 0, COUNT_MAX, COUPON_NULL, .flags = FIELD_NULLABLE)},
     {"/metadata", .type = FIELD_JSON, .offset = offsetof(struct coupon, metadata), .min = 2, .max = COUPON_METADATA_MAX,
      .default_text = "{}"},
@@ -222,15 +222,7 @@ struct errors {
 
 static void wrong(struct errors *e, const char *pointer, const char *detail)
 {
-    if (e->count == e->capacity) {
-        size_t capacity = e->capacity ? e->capacity * 2 : 8;
-        struct field_error *grown = arena_array(e->arena, capacity, sizeof *grown);
-
-        if (e->count)
-            memcpy(grown, e->items, e->count * sizeof *grown);
-        e->items = grown;
-        e->capacity = capacity;
-    }
+    e->items = arena_grown(e->arena, e->items, e->count, &e->capacity, sizeof *e->items);
     e->items[e->count++] = (struct field_error){pointer, detail};
 }
 
@@ -278,8 +270,6 @@ static void check_list(struct errors *e, const struct coupon_field *f, const str
 
 static void check_field(struct errors *e, const struct coupon_field *f, const struct coupon *c)
 {
-    size_t before = e->count;
-
     if (is_number(f))
         check_number(e, f, number_of(f, c));
     else if (f->type == FIELD_STRINGS)
@@ -290,8 +280,6 @@ static void check_field(struct errors *e, const struct coupon_field *f, const st
         check_text(e, f->pointer, text_of(f, c), f->min, f->max);
     else if (text_of(f, c) && (*text_of(f, c) != '{' || (int64_t)strlen(text_of(f, c)) > f->max))
         wrong(e, f->pointer, arena_printf(e->arena, "must be an object of at most %" PRId64 " bytes", f->max));
-    if (e->count == before && (f->flags & FIELD_LATER) && !is_default(f, c))
-        wrong(e, f->pointer, "this version supports only the default of this field yet");
 }
 
 /* True when text is made of letters, digits and the characters of others. */
@@ -484,6 +472,17 @@ void coupon_write(const struct coupon *c, struct json *j, bool with_version)
 }
 
 /* ---- texts ---- */
+
+/* FNV-1a, mixed once more so that its low bits are as good as its high ones. */
+int64_t coupon_lane_of(const char *user, int64_t lanes)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (; *user; user++)
+        hash = (hash ^ (unsigned char)*user) * 1099511628211u;
+    hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdu;
+    return (int64_t)((hash ^ (hash >> 33)) % (uint64_t)lanes);
+}
 
 bool coupon_id_valid(const char *text)
 {

@@ -104,8 +104,7 @@ enum field_type {
 enum field_flags {
     FIELD_NULLABLE = 1,  /* null is a value of its own and its default */
     FIELD_REQUIRED = 2,  /* must be given when a coupon is made */
-    FIELD_FIXED = 4,     /* 409 field_fixed once slots or redemptions exist */
-    FIELD_LATER = 8      /* only the default is supported yet: any other value is a 400 that points here */
+    FIELD_FIXED = 4      /* 409 field_fixed once slots or redemptions exist */
 };
 
 struct coupon_field {
@@ -144,6 +143,9 @@ const char *coupon_fixed_difference(const struct coupon *a, const struct coupon 
 
 /* The definition as a JSON object in RFC 8785 order, with id; with_version adds "version". */
 void coupon_write(const struct coupon *c, struct json *j, bool with_version);
+
+/* The lane to which a user belongs, of so many: for ever, in every process. */
+int64_t coupon_lane_of(const char *user, int64_t lanes);
 
 /* True when text is a coupon id: [A-Za-z0-9_][A-Za-z0-9_-]{0,63}. */
 bool coupon_id_valid(const char *text);

@@ -24,6 +24,7 @@ void decide_end(struct decision *d, const struct head *tail, struct buf *scratch
 
     assert(decide_changed(d));
     b->head = d->head;
+    b->lanes = d->coupon ? d->coupon->lanes : 0;
     memcpy(b->prev, tail->hash, HASH_LEN);
     batch_hash(b, scratch, b->head.hash);
 }
@@ -45,7 +46,7 @@ static bool approximate_exhausted(const struct decision *d)
 {
     int64_t total = d->coupon->cap.total;
 
-    return total != COUPON_NULL && head_taken(&d->head) + d->others_taken >= total;
+    return total != COUPON_NULL && head_taken(&d->head) + d->others.taken >= total;
 }
 
 static bool never_exhausted(const struct decision *d)
@@ -55,10 +56,62 @@ static bool never_exhausted(const struct decision *d)
 }
 
 const struct policy_row policies[] = {
-    [CAP_EXACT] = {true, exact_exhausted},
-    [CAP_APPROXIMATE] = {false, approximate_exhausted},
-    [CAP_NONE] = {false, never_exhausted},
+    /*                  slots  total */
+    [CAP_EXACT]       = {true,  true,  exact_exhausted},
+    [CAP_APPROXIMATE] = {false, true,  approximate_exhausted},
+    [CAP_NONE]        = {false, false, never_exhausted},
 };
+
+/* ---- shares ---- */
+
+/* True when the lane may take no more than its share of the caps: it asks the other lanes for more. Without slots it counts
+ * what it heard of them instead. */
+static bool has_shares(const struct decision *d)
+{
+    return d->coupon->lanes > 1 && policy_of(d->coupon)->slots;
+}
+
+int64_t share_left(const struct coupon *c, int64_t lane, const struct head *h, enum share share)
+{
+    int64_t cap = share == SHARE_DAY ? c->cap.per_day : c->cap.discount_minor;
+
+    if (share == SHARE_SLOTS)
+        return head_free(h);
+    if (cap == COUPON_NULL)
+        return INT64_MAX;
+    if (lane != 0) /* it all begins in lane 0 */
+        cap = 0;
+    return share == SHARE_DAY ? cap - h->day_elsewhere - h->day_taken : cap - h->minor_elsewhere - h->discount_minor;
+}
+
+/* Takings that the day's cap still permits here. */
+static int64_t day_left(const struct decision *d)
+{
+    int64_t left = share_left(d->coupon, has_shares(d) ? d->batch->lane : 0, &d->head, SHARE_DAY);
+
+    return left == INT64_MAX ? left : left - d->others.day_taken * !has_shares(d);
+}
+
+/* Discount that the budget still permits here. Without a cap the sum of all discounts still has to be written exactly, in JSON
+ * too. */
+static int64_t budget_left(const struct decision *d)
+{
+    int64_t left = share_left(d->coupon, has_shares(d) ? d->batch->lane : 0, &d->head, SHARE_BUDGET);
+
+    if (left == INT64_MAX)
+        return ((INT64_C(1) << 53) - 1) / d->coupon->lanes - d->head.discount_minor;
+    return left - d->others.discount_minor * !has_shares(d);
+}
+
+static void refuse_for_lack(const struct decision *d, enum cpn_result result, enum share lacks, int64_t need,
+                            struct outcome *out)
+{
+    refuse(out, result);
+    if (!has_shares(d))
+        return;
+    out->lacks = lacks;
+    out->need = need;
+}
 
 /* ---- entries ---- */
 
@@ -186,7 +239,7 @@ static int64_t hold_until(const struct decision *d, int64_t reserve_s)
 /* ---- repeats ---- */
 
 /* The first answer of the call to which the key belongs. */
-static void replay(const struct redemption *r, enum key_of which, struct outcome *out)
+static void replay(const struct redemption *r, enum key_of which, const struct extension *earlier, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK, .replayed = true, .created = which == KEY_OF_FIRST, .redemption = *r};
     if (which == KEY_OF_SPENDING) {
@@ -199,10 +252,14 @@ static void replay(const struct redemption *r, enum key_of which, struct outcome
         out->redemption.order = *r->first_order ? r->first_order : NULL;
     if (which == KEY_OF_FIRST)
         out->redemption.reserved_until_ms = r->first_until_ms;
+    else if (earlier)
+        out->redemption.reserved_until_ms = earlier->until_ms;
 }
 
-static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of which)
+static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of which, const struct extension *earlier)
 {
+    if (earlier)
+        return earlier->fingerprint;
     return which == KEY_OF_FIRST ? r->fingerprint : which == KEY_OF_SPENDING ? r->spent_fingerprint : r->extended_fingerprint;
 }
 
@@ -211,6 +268,7 @@ static bool find_key(const struct use *u, const char *key, const uint8_t fingerp
                      struct outcome *out)
 {
     uint8_t hash[KEY_HASH_LEN];
+    const struct extension *earlier;
     const struct redemption *r;
     enum key_of which;
 
@@ -220,10 +278,11 @@ static bool find_key(const struct use *u, const char *key, const uint8_t fingerp
     r = use_by_key(u, hash, &which);
     if (!r)
         return false;
-    if (memcmp(fingerprint_of(r, which), fingerprint, FINGERPRINT_LEN) != 0)
+    earlier = which == KEY_OF_EARLIER ? redemption_earlier(r, hash) : NULL;
+    if (memcmp(fingerprint_of(r, which, earlier), fingerprint, FINGERPRINT_LEN) != 0)
         refuse(out, CPN_IDEMPOTENCY_KEY_REUSED);
     else
-        replay(r, which, out);
+        replay(r, which, earlier, out);
     return true;
 }
 
@@ -310,17 +369,16 @@ static bool reaches(int64_t taken, int64_t cap)
     return cap != COUPON_NULL && taken >= cap;
 }
 
-/* Without a cap the sum of all discounts still has to be written exactly, in JSON too. */
-static int64_t budget_of(const struct coupon *c)
-{
-    return c->cap.discount_minor != COUPON_NULL ? c->cap.discount_minor : (INT64_C(1) << 53) - 1;
-}
-
 static bool budget_refuses(const struct decision *d, int64_t more_minor, struct outcome *out)
 {
-    if (more_minor <= 0 || more_minor <= budget_of(d->coupon) - d->head.discount_minor)
+    int64_t left_minor = budget_left(d);
+
+    if (more_minor <= 0 || more_minor <= left_minor)
         return false;
-    refuse(out, CPN_BUDGET_REACHED);
+    if (d->coupon->cap.discount_minor == COUPON_NULL)
+        refuse(out, CPN_BUDGET_REACHED);
+    else
+        refuse_for_lack(d, CPN_BUDGET_REACHED, SHARE_BUDGET, more_minor, out);
     return true;
 }
 
@@ -343,14 +401,14 @@ static void refuse_held(const struct redemption *hold, struct outcome *out)
 static void refuse_sold_out(const struct decision *d, struct outcome *out)
 {
     const struct head *h = &d->head;
-    int64_t total = d->coupon->cap.total;
-    bool slots = policy_of(d->coupon)->slots;
+    int64_t total = d->coupon->cap.total, stock = d->batch->lane == 0 ? head_stock(h) : d->others.stock;
+    bool slots = policy_of(d->coupon)->slots, held = h->reserved + d->others.reserved > 0;
 
-    refuse(out, CPN_SOLD_OUT);
-    out->retry = h->reserved > 0 || (slots && (total == COUPON_NULL || h->slots - h->due < total));
-    if (h->reserved > 0)
-        out->retry_at_ms = d->next_due_ms;
-    if (slots && h->next_n == 0)
+    refuse_for_lack(d, CPN_SOLD_OUT, SHARE_SLOTS, 1, out);
+    out->retry = held || (slots && (total == COUPON_NULL || stock < total));
+    if (held)
+        out->retry_at_ms = sooner_ms(d->next_due_ms, d->others.due_ms);
+    if (slots && h->next_n == 0 && stock == 0)
         out->detail = "No slots have been generated for this coupon yet.";
 }
 
@@ -364,8 +422,8 @@ static bool caps_refuse(const struct decision *d, const struct use *u, struct ou
     } else if (reaches(use_today(u, h->day_ms) - use_lapsed_today(u, h->at_ms, h->day_ms), c->cap.per_user_per_day)) {
         refuse(out, CPN_USER_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
-    } else if (reaches(h->day_taken, c->cap.per_day)) {
-        refuse(out, CPN_DAILY_CAP_REACHED);
+    } else if (day_left(d) <= 0) {
+        refuse_for_lack(d, CPN_DAILY_CAP_REACHED, SHARE_DAY, 1 - day_left(d), out);
         out->retry_at_ms = d->day_end_ms;
     }
     return out->result != CPN_OK;
@@ -763,32 +821,41 @@ void decide_create(struct decision *d, const struct coupon *next, const char *by
         define(d, next, 1, by);
 }
 
+/* Other lanes may have redemptions, or make some while this is decided. */
+static bool others_in_use(const struct decision *d)
+{
+    return d->coupon->lanes > 1 && (d->others.ordinal > 0 || d->coupon->state == COUPON_ACTIVE);
+}
+
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, const char *by,
                    struct outcome *out)
 {
     const struct head *h = &d->head;
-    bool in_use = h->next_n > 0 || h->ordinal > 0 || h->turn != 0; /* with a turn, codes are being made */
+    bool in_use = h->next_n > 0 || h->ordinal > 0 || h->turn != 0 || others_in_use(d); /* with a turn, codes are being made */
     const char *fixed = in_use ? coupon_fixed_difference(d->coupon, next) : NULL;
     int64_t total = next->cap.total, before = d->coupon->cap.total;
     bool lowered = total != COUPON_NULL && (before == COUPON_NULL || total < before);
+    int64_t excess = lowered ? head_stock(h) - total : 0;
 
     *out = (struct outcome){.result = CPN_OK};
     if (expected_version != d->coupon->version) {
         refuse(out, CPN_VERSION_CHANGED);
         return;
     }
+    if (!fixed && next->lanes != d->coupon->lanes)
+        fixed = "/lanes"; /* from the beginning: whoever knows the number may keep it */
     if (fixed) {
         refuse(out, CPN_FIELD_FIXED);
         out->detail = fixed;
         return;
     }
-    if (lowered && total < head_taken(h) + d->others_taken) {
-        refuse(out, CPN_CAP_BELOW_TAKEN);
+    if (has_shares(d) ? excess > head_free(h) : lowered && total < head_taken(h) + d->others.taken) {
+        refuse_for_lack(d, CPN_CAP_BELOW_TAKEN, SHARE_SLOTS, excess, out);
         return;
     }
     define(d, next, d->coupon->version + 1, by);
-    if (lowered && h->slots - h->due > total)
-        add_due(d, h->slots - h->due - total, NULL, 0);
+    if (excess > 0)
+        add_due(d, excess, NULL, 0);
 }
 
 void decide_delete(struct decision *d, const char *by, struct outcome *out)
@@ -796,7 +863,7 @@ void decide_delete(struct decision *d, const char *by, struct outcome *out)
     struct entry *e;
 
     *out = (struct outcome){.result = CPN_OK};
-    if (d->head.ordinal > 0) {
+    if (d->head.ordinal > 0 || d->others.ordinal > 0) {
         refuse(out, CPN_COUPON_IN_USE);
         return;
     }
@@ -806,11 +873,98 @@ void decide_delete(struct decision *d, const char *by, struct outcome *out)
     d->coupon = fold_definition(d->coupon, d->batch, &d->batch->arena);
 }
 
+/* ---- between lanes ---- */
+
+void decide_follow(struct decision *d, const struct coupon *definition)
+{
+    bool deleted = definition->state == COUPON_DELETED;
+    struct coupon last = *definition;
+
+    if (definition->version <= d->head.version)
+        return;
+    last.state = deleted ? COUPON_ENDED : last.state;
+    if (d->head.version < definition->version - deleted)
+        define(d, &last, definition->version - deleted, NULL);
+    if (!deleted)
+        return;
+    fold_head_entry(&d->head, batch_add(d->batch, ENTRY_DELETE));
+    d->coupon = fold_definition(d->coupon, d->batch, &d->batch->arena);
+}
+
+/* How much of what is here goes to another lane that wants some: what it needs, or its part if that is more. */
+static int64_t part_for(const struct decision *d, int64_t want, int64_t here)
+{
+    int64_t fair = here / d->coupon->lanes, part = want > fair ? want : fair;
+
+    if (want < 0 || here <= 0)
+        return 0;
+    return part < here ? part : here;
+}
+
+void decide_give(struct decision *d, struct use *account, const struct gift *want, struct outcome *out)
+{
+    const struct coupon *c = d->coupon;
+    struct gift gift = {0, 0, 0};
+    struct entry *e;
+
+    *out = (struct outcome){.result = CPN_OK};
+    if (!has_shares(d))
+        return;
+    gift.slots = part_for(d, want->slots, head_free(&d->head));
+    if (c->cap.per_day != COUPON_NULL)
+        gift.day = part_for(d, want->day, day_left(d));
+    if (c->cap.discount_minor != COUPON_NULL)
+        gift.minor = part_for(d, want->minor, budget_left(d));
+    if (!gift.slots && !gift.day && !gift.minor)
+        return;
+    e = add_job_entry(d, account, ENTRY_GIVE, 0);
+    e->gift = gift;
+    lay(d, account, e);
+}
+
+void decide_get(struct decision *d, struct use *account, const struct gift *given, int64_t given_day_ms, int64_t most,
+                struct outcome *out)
+{
+    bool today = given_day_ms == d->head.day_ms;
+    struct gift gift = {.slots = given->slots - account->got.slots, .minor = given->minor - account->got.minor};
+    struct entry *e;
+
+    *out = (struct outcome){.result = CPN_OK};
+    if (gift.slots > most)
+        gift.slots = most;
+    if (today)
+        gift.day = given->day - (account->day_ms == d->head.day_ms ? account->got.day : 0);
+    /* what is told late was taken by then */
+    gift.slots = gift.slots > 0 ? gift.slots : 0;
+    gift.day = gift.day > 0 ? gift.day : 0;
+    gift.minor = gift.minor > 0 ? gift.minor : 0;
+    if (!gift.slots && !gift.day && !gift.minor)
+        return;
+    e = add_job_entry(d, account, ENTRY_GET, 0);
+    e->gift = gift;
+    e->n = fold_next_n(&d->head, d->batch->lane);
+    e->count = gift.slots;
+    lay(d, account, e);
+}
+
 /* ---- slots ---- */
 
-void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t turn, struct outcome *out)
+/* New slots of which each other lane gets its part, before they are numbered. */
+static void give_fresh(struct decision *d, struct use *const *accounts, int64_t part)
 {
-    int64_t total = d->coupon->cap.total;
+    for (int64_t lane = 1; lane < d->coupon->lanes && part > 0; lane++) {
+        struct entry *e = add_job_entry(d, accounts[lane], ENTRY_GIVE, 0);
+
+        e->gift.slots = part;
+        e->fresh = true;
+        lay(d, accounts[lane], e);
+    }
+}
+
+void decide_generate(struct decision *d, struct use *job, struct use *const *accounts, int64_t step, int64_t count,
+                     int64_t turn, struct outcome *out)
+{
+    int64_t total = d->coupon->cap.total, part = count / d->coupon->lanes, parts = part * (d->coupon->lanes - 1);
     struct entry *e;
 
     *out = (struct outcome){.result = CPN_OK, .replayed = job->job_step >= step};
@@ -825,14 +979,16 @@ void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t 
         refuse(out, CPN_BUSY);
         return;
     }
-    if (total != COUPON_NULL && d->head.slots - d->head.due + count > total) {
+    if (total != COUPON_NULL && head_stock(&d->head) + count > total) {
         refuse(out, CPN_CAP_EXCEEDED);
         return;
     }
     e = add_job_entry(d, job, ENTRY_GENERATE, step);
-    e->n = d->head.next_n;
-    e->count = count;
+    e->n = fold_next_n(&d->head, d->batch->lane);
+    e->count = count - parts;
+    e->gift.slots = parts;
     lay(d, job, e);
+    give_fresh(d, accounts, part);
 }
 
 /* A turn is known by its batch's seq, so a batch gives one at the most. */
@@ -987,17 +1143,14 @@ static void add_counted(struct decision *d, enum entry_kind kind, int64_t count)
     fold_head_entry(&d->head, e);
 }
 
-static void replenish(struct decision *d)
+int64_t decide_refill(const struct coupon *c, const struct head *h, int64_t left)
 {
-    const struct coupon *c = d->coupon;
-    const struct head *h = &d->head;
-    int64_t exist = h->slots - h->due;
-    int64_t room = c->cap.total != COUPON_NULL ? c->cap.total - exist : c->replenish.add;
+    int64_t add = c->replenish.add, room = c->cap.total != COUPON_NULL ? c->cap.total - head_stock(h) : add;
 
-    if (c->state != COUPON_ACTIVE || c->codes.source == CODES_IMPORTED || h->replenish_until || room <= 0 ||
-        head_free(h) >= c->replenish.below)
-        return;
-    add_counted(d, ENTRY_REPLENISH, exist + (room < c->replenish.add ? room : c->replenish.add));
+    if (c->replenish.below == COUPON_NULL || left >= c->replenish.below || c->state != COUPON_ACTIVE ||
+        c->codes.source == CODES_IMPORTED || h->replenish_until || room <= 0)
+        return 0;
+    return room < add ? room : add;
 }
 
 /* At how many free slots the stock is low; -1: never. Imported codes cannot be added to: they are said to be low instead. */
@@ -1010,21 +1163,44 @@ static int64_t low_stock_of(const struct coupon *c)
     return low;
 }
 
-void decide_events(struct decision *d)
+int64_t decide_low_mark(const struct coupon *c)
+{
+    int64_t low = low_stock_of(c), below = c->replenish.below != COUPON_NULL ? c->replenish.below - 1 : 0;
+
+    return low > below ? low : below;
+}
+
+/* left: free slots; most: that there were before. */
+static void raise_events(struct decision *d, int64_t left, int64_t most)
 {
     const struct coupon *c = d->coupon;
     const struct head *h = &d->head;
-    int64_t left = head_free(h), low;
+    int64_t low = low_stock_of(c), more = decide_refill(c, h, left);
 
-    if (!decide_changed(d) || !decide_exists(d) || !policy_of(c)->slots)
-        return;
-    low = low_stock_of(c);
-    if (!h->low_stock && left <= low && d->free_most > low)
+    if (!h->low_stock && left <= low && most > low)
         add_counted(d, ENTRY_LOW_STOCK, left);
-    if (!h->sold_out && left <= 0 && d->free_most > 0)
+    if (!h->sold_out && left <= 0 && most > 0)
         fold_head_entry(&d->head, batch_add(d->batch, ENTRY_SOLD_OUT));
-    if (c->replenish.below != COUPON_NULL)
-        replenish(d);
+    if (more > 0)
+        add_counted(d, ENTRY_REPLENISH, head_stock(h) + more);
+}
+
+void decide_events(struct decision *d)
+{
+    const struct coupon *c = d->coupon;
+    int64_t left = head_free(&d->head);
+
+    if (!decide_changed(d) || !decide_exists(d) || !policy_of(c)->slots || c->lanes > 1)
+        return;
+    raise_events(d, left, d->free_most);
+}
+
+void decide_events_of_all(struct decision *d, int64_t taken)
+{
+    int64_t left = head_stock(&d->head) - taken;
+
+    if (has_shares(d))
+        raise_events(d, left > 0 ? left : 0, d->head.next_n > 0 ? INT64_MAX : 0);
 }
 
 void decide_tick(struct decision *d)

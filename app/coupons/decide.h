@@ -19,6 +19,9 @@
 #include "coupons/discount.h"
 #include "coupons/use.h"
 
+/* What a lane owns a share of, where a coupon with slots has several. */
+enum share { SHARE_NONE, SHARE_SLOTS, SHARE_DAY, SHARE_BUDGET, SHARE_COUNT };
+
 struct free_slot {
     int64_t n;
     uint32_t g;       /* as it stands: taking makes it g + 1 */
@@ -32,6 +35,15 @@ struct named_slot {
     const char *code; /* NULL: none */
 };
 
+/* What the coupon's other lanes have, as last heard: it may be old. */
+struct others {
+    int64_t taken, reserved, ordinal;
+    int64_t day_taken; /* of the present day */
+    int64_t discount_minor;
+    int64_t stock;     /* slots of the whole coupon */
+    int64_t due_ms;    /* when the first hold of any lane ends; 0: none, or not known. Of one request, set before it is decided */
+};
+
 struct decision {
     const struct coupon *coupon; /* the definition in force; NULL: never was one; deleted: a tombstone. Moves with the entries */
     struct head head;            /* the totals, moving as requests are decided */
@@ -42,14 +54,15 @@ struct decision {
     size_t stash_used;           /* how many this decision took, or passed over */
     struct named_slot *named;    /* ascending by n */
     size_t named_count;
-    int64_t others_taken;        /* policy approximate: what the coupon's other lanes were last heard to have taken */
-    int64_t next_due_ms;         /* when the next hold ends, for Retry-After; 0: not known */
+    struct others others;        /* zeros where there is one lane */
+    int64_t next_due_ms;         /* when the lane's next hold ends, for Retry-After; 0: none, or not known */
     int64_t free_most;           /* the most free slots that there were since decide_begin() */
 };
 
 /* A row per cap policy: what a coupon of this policy has, and when its total is reached. */
 struct policy_row {
     bool slots; /* takings come out of slots, else out of nothing */
+    bool total; /* cap.total is looked at */
     /* True when nothing is left. */
     bool (*exhausted)(const struct decision *d);
 };
@@ -58,6 +71,16 @@ static inline const struct policy_row *policy_of(const struct coupon *c)
 {
     return &policies[c->cap.policy];
 }
+
+/* What is left of a share in a lane that stands at *h, of a coupon with slots and several lanes: INT64_MAX where there is no cap. */
+int64_t share_left(const struct coupon *c, int64_t lane, const struct head *h, enum share share);
+
+/* The most free slots at which an event of this coupon may be due. */
+int64_t decide_low_mark(const struct coupon *c);
+
+/* How many slots are to be added to the coupon, of which `left` are free; *h: its lane 0, or the sum of all. 0: none, or they are
+ * being added. */
+int64_t decide_refill(const struct coupon *c, const struct head *h, int64_t left);
 
 /* True when there is a coupon that is not deleted. All but decide_create() need one. */
 static inline bool decide_exists(const struct decision *d)
@@ -102,6 +125,8 @@ struct step {
 
 struct outcome {
     enum cpn_result result;
+    enum share lacks;   /* refused for want of this lane's share, of which it needs `need`: the other lanes may have more */
+    int64_t need;
     bool replayed;      /* the first answer again */
     bool created;       /* 201 rather than 200 */
     bool retry;         /* for sold_out: may slots come back */
@@ -141,17 +166,36 @@ void decide_erase(struct decision *d, struct use *u, struct outcome *out);
 
 /* Make the coupon (COUPON_EXISTS when there is or was one), or change it: expected_version is the version that
  * the change was made from, else VERSION_CHANGED. by: the API key's id, or NULL. The version is made here. Then FIELD_FIXED
- * (out->detail is the pointer), CAP_BELOW_TAKEN. Lowering cap.total makes free slots due for retirement. */
+ * (out->detail is the pointer), CAP_BELOW_TAKEN. Lowering cap.total makes free slots due for retirement.
+ * Several lanes: a new cap, or a lower one, is less than what lanes have of the old one; share_left() is then below 0 in lane
+ * 0, and where more was taken while there was none. Before it is answered, until no lane is below 0, or none above it:
+ * all follow, get what lane 0 gave them, and give it all that they have; then it gives those below 0 what they lack. */
 void decide_create(struct decision *d, const struct coupon *next, const char *by, struct outcome *out);
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, const char *by,
                    struct outcome *out);
 /* Delete it: COUPON_IN_USE when it ever had a redemption. */
 void decide_delete(struct decision *d, const char *by, struct outcome *out);
 
-/* Step `step` (from 1) of a job's generation: count new slots. job is the pseudo-use of the job: a step that it has
+/* ---- between lanes; all of it may be asked again at any time ---- */
+
+/* The lane takes over the definition of lane 0, if that is newer. */
+void decide_follow(struct decision *d, const struct coupon *definition);
+/* Give the lane of this account what it wants, and a fair part of what is here; less where less is here. want: -1: nothing.
+ * u->given then says how much it ever was, and u->day_ms for which day. */
+void decide_give(struct decision *d, struct use *account, const struct gift *want, struct outcome *out);
+/* Take what the lane of this account ever gave, and was not taken yet; of slots no more than `most` now. */
+void decide_get(struct decision *d, struct use *account, const struct gift *given, int64_t given_day_ms, int64_t most,
+                struct outcome *out);
+/* Raise the events of a coupon with several lanes, in which `taken` slots were taken when they were asked. In lane 0, which knows how
+ * many there are by now: what was added since is not missed. */
+void decide_events_of_all(struct decision *d, int64_t taken);
+
+/* Step `step` (from 1) of a job's generation: count new slots. accounts: of lane 0 with each other lane, by its number, which
+ * get their part at once; NULL where there is one lane. job is the pseudo-use of the job: a step that it has
  * passed is a replay and changes nothing. turn: where the coupon has codes, the job's turn in which they were made; if it is
  * another's by now, BUSY. CAP_EXCEEDED when the coupon would have more than cap.total. */
-void decide_generate(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t turn, struct outcome *out);
+void decide_generate(struct decision *d, struct use *job, struct use *const *accounts, int64_t step, int64_t count,
+                     int64_t turn, struct outcome *out);
 /* Give the job its turn at making codes, as its runner with this fence; *turn gets it. While it lasts no other job, and no
  * earlier runner of this one, can announce codes: what they wrote is not valid. BUSY: another job has its turn, or this batch
  * gave one already. */
@@ -163,7 +207,7 @@ void decide_turn_end(struct decision *d, struct use *job, struct outcome *out);
 void decide_due(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t *done, struct outcome *out);
 /* Retire up to `most` slots that are due, out of the stash. */
 void decide_retire(struct decision *d, int64_t most);
-/* The events that follow from what was decided: low stock, sold out, slots to be added. */
+/* The events that follow from what was decided, where there is one lane: low stock, sold out, slots to be added. */
 void decide_events(struct decision *d);
 /* An empty entry that moves the lane's time on. */
 void decide_tick(struct decision *d);

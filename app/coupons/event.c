@@ -195,7 +195,7 @@ static void put_event(struct json *j, const struct batch *b, const struct event 
         json_key_int(j, "free", entry->count);
         break;
     case EVENT_REFILLED:
-        json_key_int(j, "added", entry->count);
+        json_key_int(j, "added", entry->count + entry->gift.slots);
         break;
     case EVENT_CHANGED:
         put_change(j, b, entry, whole);

@@ -77,10 +77,29 @@ static struct redemption *beneath(const struct use *u, const struct redemption *
     return r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
 }
 
-static void lay_extension(struct use *u, struct redemption *r, const struct entry *e)
+/* The last extension becomes an earlier one; where there are too many, the oldest goes. */
+static void keep_extension(struct redemption *r, struct arena *a)
+{
+    size_t goes = r->earlier_count == USE_EXTENSIONS_MAX - 1, kept = r->earlier_count - goes;
+    struct extension *all;
+
+    if (sodium_is_zero(r->extended_key, KEY_HASH_LEN))
+        return;
+    all = arena_array(a, kept + 1, sizeof *all);
+    if (kept)
+        memcpy(all, r->earlier + goes, kept * sizeof *all);
+    all[kept].until_ms = r->reserved_until_ms;
+    memcpy(all[kept].key, r->extended_key, KEY_HASH_LEN);
+    memcpy(all[kept].fingerprint, r->extended_fingerprint, FINGERPRINT_LEN);
+    r->earlier = all;
+    r->earlier_count = kept + 1;
+}
+
+static void lay_extension(struct use *u, struct redemption *r, const struct entry *e, struct arena *a)
 {
     struct redemption *base = beneath(u, r);
 
+    keep_extension(r, a);
     if (base)
         base->reserved_until_ms = e->reserved_until_ms;
     r->reserved_until_ms = e->reserved_until_ms;
@@ -142,6 +161,17 @@ static void lay_erasure(struct use *u, const struct head *head)
     u->erased_ms = head->at_ms;
 }
 
+/* A lane's account with another. Shares of a day's cap are good for that day. */
+static void lay_gift(struct use *u, struct gift *sum, const struct entry *e, const struct head *head)
+{
+    if (u->day_ms != head->day_ms)
+        u->given.day = u->got.day = 0;
+    move_to_day(u, head->day_ms);
+    sum->slots += e->gift.slots;
+    sum->day += e->gift.day;
+    sum->minor += e->gift.minor;
+}
+
 void fold_use_entry(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
     unsigned has = entry_members[e->kind];
@@ -169,7 +199,7 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
         break;
     case ENTRY_EXTEND:
         if (r)
-            lay_extension(u, r, e);
+            lay_extension(u, r, e, a);
         break;
     case ENTRY_SPEND:
         if (r)
@@ -190,7 +220,13 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
     case ENTRY_GENERATE:
     case ENTRY_DUE:
         u->job_step = e->step;
-        u->total += e->count;
+        u->total += e->count + e->gift.slots;
+        break;
+    case ENTRY_GIVE:
+        lay_gift(u, &u->given, e, head);
+        break;
+    case ENTRY_GET:
+        lay_gift(u, &u->got, e, head);
         break;
     case ENTRY_TURN:
         u->job_turn = head->seq;
@@ -248,7 +284,7 @@ void fold_day(struct head *h, int64_t at_ms, int64_t day_ms)
     if (h->day_ms == day_ms)
         return;
     h->day_ms = day_ms;
-    h->day_taken = 0;
+    h->day_taken = h->day_elsewhere = 0;
 }
 
 /* Adding slots goes on through a change, unless it is not wanted, or not possible, any longer. */
@@ -259,14 +295,44 @@ static void fold_definition_change(struct head *h, const struct coupon *c)
         h->replenish_until = 0;
 }
 
-/* Slots were added: events may be raised again, and what was asked for may be complete. */
+/* What was asked for may be complete. */
+static void settle_replenishing(struct head *h)
+{
+    if (head_stock(h) >= h->replenish_until)
+        h->replenish_until = 0;
+}
+
+/* Slots were added: events may be raised again. */
 static void fold_generation(struct head *h, const struct entry *e)
 {
     h->slots += e->count;
     h->next_n = e->n + e->count;
     h->low_stock = h->sold_out = 0;
-    if (h->slots - h->due >= h->replenish_until)
-        h->replenish_until = 0;
+    settle_replenishing(h);
+}
+
+static void fold_gift(struct head *h, const struct entry *e, int sign)
+{
+    h->elsewhere += sign * e->gift.slots;
+    h->day_elsewhere += sign * e->gift.day;
+    h->minor_elsewhere += sign * e->gift.minor;
+}
+
+static void fold_giving(struct head *h, const struct entry *e)
+{
+    if (!e->fresh)
+        h->due += e->gift.slots;
+    fold_gift(h, e, 1);
+    settle_replenishing(h);
+}
+
+static void fold_getting(struct head *h, const struct entry *e)
+{
+    fold_gift(h, e, -1);
+    if (!e->count)
+        return;
+    h->slots += e->count;
+    h->next_n = e->n + e->count;
 }
 
 static void fold_taking(struct head *h, const struct entry *e)
@@ -293,6 +359,12 @@ void fold_head_entry(struct head *h, const struct entry *e)
         break;
     case ENTRY_GENERATE:
         fold_generation(h, e);
+        break;
+    case ENTRY_GIVE:
+        fold_giving(h, e);
+        break;
+    case ENTRY_GET:
+        fold_getting(h, e);
         break;
     case ENTRY_DUE:
         h->due += e->count;
@@ -366,7 +438,7 @@ const struct coupon *fold_definition(const struct coupon *before, const struct b
 
         if (e->kind == ENTRY_DEFINE) {
             now = coupon_copy(e->definition, a);
-        } else if (e->kind == ENTRY_DELETE && now) {
+        } else if (e->kind == ENTRY_DELETE && now && now->state != COUPON_DELETED) { /* a lane may know it from the view */
             struct coupon *tombstone = coupon_copy(now, a);
 
             tombstone->state = COUPON_DELETED;
@@ -505,7 +577,7 @@ bool fold_bucket(struct bucket *k, const struct batch *b)
         if (!touched_slots(e, k->b, &first, &end))
             continue;
         laid = true;
-        if (e->kind == ENTRY_GENERATE) {
+        if (e->kind == ENTRY_GENERATE || e->kind == ENTRY_GET) {
             generate_slots(k, b, first, end);
             continue;
         }
@@ -521,24 +593,25 @@ bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end)
 {
     unsigned has = entry_members[e->kind];
 
-    if (!(has & (HAS_RANGE | HAS_SLOT)) || e->n < 0)
+    if (!(has & (HAS_RANGE | HAS_SLOT)) || e->n < 0 || ((has & HAS_RANGE) && !e->count))
         return false;
     *first = bucket_of(e->n);
     *end = bucket_of(e->n + ((has & HAS_RANGE) ? e->count - 1 : 0)) + 1;
     return true;
 }
 
-bool batch_touches_bucket(const struct batch *b, int64_t bucket)
-{
-    int first, end;
-
-    for (size_t i = 0; i < b->count; i++)
-        if (touched_slots(&b->entries[i], bucket, &first, &end))
-            return true;
-    return false;
-}
-
 /* ---- reports ---- */
+
+void report_counts_add(struct report_counts *to, const struct report_counts *more)
+{
+    to->issued += more->issued;
+    to->reserved += more->reserved;
+    to->redeemed += more->redeemed;
+    to->cancelled += more->cancelled;
+    to->expired += more->expired;
+    to->reversed += more->reversed;
+    to->discount_minor += more->discount_minor;
+}
 
 void fold_report(struct report_counts *r, const struct batch *b)
 {
@@ -603,6 +676,9 @@ static const char *head_difference(const struct head *want, const struct head *h
         {"ordinal", offsetof(struct head, ordinal)},
         {"discount_minor", offsetof(struct head, discount_minor)},
         {"day.taken", offsetof(struct head, day_taken)},
+        {"day.elsewhere", offsetof(struct head, day_elsewhere)},
+        {"elsewhere", offsetof(struct head, elsewhere)},
+        {"minor_elsewhere", offsetof(struct head, minor_elsewhere)},
         {"turn", offsetof(struct head, turn)},
         {"low_stock", offsetof(struct head, low_stock)},
         {"sold_out", offsetof(struct head, sold_out)},
@@ -615,9 +691,38 @@ static const char *head_difference(const struct head *want, const struct head *h
     return NULL;
 }
 
-/* No entries, however they add up, may lead there. */
-static const char *impossible(const struct head *h)
+/* What is said of a gift twice says the same. */
+static const char *gift_contradiction(const struct entry *e)
 {
+    if (e->gift.slots < 0 || e->gift.day < 0 || e->gift.minor < 0)
+        return "gift";
+    if (e->kind == ENTRY_GET && e->count != e->gift.slots)
+        return "count";
+    return NULL;
+}
+
+/* Slots that a generation says it gave to other lanes were given, by entries beside it. */
+static const char *fresh_contradiction(const struct batch *b)
+{
+    int64_t fresh = 0;
+
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        if (e->kind == ENTRY_GENERATE)
+            fresh += e->gift.slots;
+        else if (e->kind == ENTRY_GIVE && e->fresh)
+            fresh -= e->gift.slots;
+    }
+    return fresh ? "fresh" : NULL;
+}
+
+/* No entries, however they add up, may lead there. Slots are made, and become due by themselves, in lane 0 alone: another lane
+ * has what it got and did not give. */
+static const char *impossible(const struct head *h, int64_t lane)
+{
+    if (lane > 0 && head_stock(h) != 0)
+        return "elsewhere";
     if (h->issued < 0 || h->reserved < 0 || h->redeemed < 0)
         return "taken";
     if (h->due < 0 || (h->next_n && head_free(h) < 0))
@@ -625,6 +730,11 @@ static const char *impossible(const struct head *h)
     if (h->day_taken < 0)
         return "day.taken";
     return h->discount_minor < 0 ? "discount_minor" : NULL;
+}
+
+int64_t fold_next_n(const struct head *h, int64_t lane)
+{
+    return h->next_n ? h->next_n : lane * LANE_SLOTS;
 }
 
 const char *batch_contradiction(const struct head *before, const struct batch *b)
@@ -645,15 +755,19 @@ const char *batch_contradiction(const struct head *before, const struct batch *b
         const struct entry *e = &b->entries[i];
         const char *wrong = NULL;
 
-        if (e->kind == ENTRY_GENERATE && e->n != h.next_n)
+        if ((e->kind == ENTRY_GENERATE || (e->kind == ENTRY_GET && e->count)) && e->n != fold_next_n(&h, b->lane))
             return "n";
         if ((entry_members[e->kind] & HAS_TAKING) && e->ordinal != h.ordinal + 1)
             return "ordinal";
         fold_head_entry(&h, e);
         if (entry_members[e->kind] & HAS_TAKING)
             wrong = taking_contradiction(&h, e);
+        else if (entry_members[e->kind] & HAS_GIFT)
+            wrong = gift_contradiction(e);
         if (wrong)
             return wrong;
     }
-    return head_difference(&h, &b->head) ? head_difference(&h, &b->head) : impossible(&h);
+    if (fresh_contradiction(b))
+        return fresh_contradiction(b);
+    return head_difference(&h, &b->head) ? head_difference(&h, &b->head) : impossible(&h, b->lane);
 }

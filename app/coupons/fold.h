@@ -30,6 +30,8 @@ bool fold_use(struct use *u, const struct batch *b, struct arena *a);
 
 /* Lay e into the totals. The day is the caller's work: see fold_day. */
 void fold_head_entry(struct head *h, const struct entry *e);
+/* The number of the next slot that is made in the lane. */
+int64_t fold_next_n(const struct head *h, int64_t lane);
 /* Move h to at_ms and its day: a new day starts its count at 0. */
 void fold_day(struct head *h, int64_t at_ms, int64_t day_ms);
 
@@ -42,8 +44,6 @@ bool fold_bucket(struct bucket *k, const struct batch *b);
 void fold_slot(struct slot *s, const struct entry *e, int64_t at_ms);
 /* The buckets that e touches are [*first, *end); false: none. */
 bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end);
-/* True when b touches bucket number `bucket`. */
-bool batch_touches_bucket(const struct batch *b, int64_t bucket);
 
 /* What the reporter adds up per quarter hour. */
 struct report_counts {
@@ -51,6 +51,7 @@ struct report_counts {
     int64_t discount_minor; /* redeemed minus reversed */
 };
 void fold_report(struct report_counts *r, const struct batch *b);
+void report_counts_add(struct report_counts *to, const struct report_counts *more);
 
 #define QUARTER_MS (INT64_C(15) * 60 * 1000)
 

@@ -145,7 +145,7 @@ static int64_t hour_start(const struct zone *z, int64_t at_ms)
     for (;;) {
         int64_t start_ms = floor_to(at_ms + ahead_ms(z, i), HOUR_MS) - ahead_ms(z, i);
 
-        if (start_ms >= begin_of(z, i) || keeps_hours(z, i))
+        if (start_ms > begin_of(z, i) || keeps_hours(z, i))
             return start_ms;
         if (breaks_hour(z, i))
             return begin_of(z, i);

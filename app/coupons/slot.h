@@ -16,6 +16,7 @@
 #include "base/result.h"
 
 #define BUCKET_SLOTS 64
+#define LANE_SLOTS INT64_C(1000000000000) /* numbers of a lane's slots: lane 3 has 3000000000000 and on. A multiple of 64 */
 
 enum slot_state {
     SLOT_FREE,
@@ -72,7 +73,7 @@ struct slot {
 
 struct bucket {
     int64_t b;
-    int64_t hops; /* how often it changed lanes */
+    int64_t hops; /* 0: no bucket leaves its lane. Views are ordered by it before seq, so that one could */
     int64_t lane;
     int64_t seq;  /* of the batch that last touched it */
     int64_t pick; /* random, for picking at random */
@@ -92,6 +93,12 @@ bool slot_is_due(const struct slot *s, int64_t at_ms);
 enum slot_state slot_state_at(const struct slot *s, int64_t at_ms);
 /* The earliest due_ms of its slots, or 0. */
 int64_t bucket_due(const struct bucket *k);
+
+/* The lane to which slot n belongs, for good. */
+static inline int64_t lane_of_slot(int64_t n)
+{
+    return n / LANE_SLOTS;
+}
 
 static inline int64_t bucket_of(int64_t n)
 {

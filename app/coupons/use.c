@@ -7,8 +7,6 @@
 
 #include "coupons/coupon.h"
 
-#define FIRST_CAPACITY 4
-
 void use_init(struct use *u, const char *user, const char *alias)
 {
     assert(strlen(alias) <= ID_ALIAS_LEN);
@@ -35,6 +33,9 @@ struct use *use_copy(const struct use *u, struct arena *a, bool deep)
         r->first_order = arena_strdup(a, r->first_order);
         r->metadata = arena_strdup(a, r->metadata);
         r->code = arena_strdup(a, r->code);
+        if (r->earlier_count)
+            r->earlier = memcpy(arena_array(a, r->earlier_count, sizeof *r->earlier), r->earlier,
+                                r->earlier_count * sizeof *r->earlier);
     }
     return copy;
 }
@@ -43,15 +44,7 @@ struct redemption *use_add(struct use *u, struct arena *a)
 {
     struct redemption *r;
 
-    if (u->count == u->capacity) {
-        size_t capacity = u->capacity ? u->capacity * 2 : FIRST_CAPACITY;
-        struct redemption *grown = arena_array(a, capacity, sizeof *grown);
-
-        if (u->count)
-            memcpy(grown, u->redemptions, u->count * sizeof *grown);
-        u->redemptions = grown;
-        u->capacity = capacity;
-    }
+    u->redemptions = arena_grown(a, u->redemptions, u->count, &u->capacity, sizeof *u->redemptions);
     r = &u->redemptions[u->count++];
     *r = (struct redemption){.left = 0};
     return r;
@@ -69,6 +62,14 @@ static bool is_key(const uint8_t have[KEY_HASH_LEN], const uint8_t key[KEY_HASH_
     return memcmp(have, key, KEY_HASH_LEN) == 0;
 }
 
+const struct extension *redemption_earlier(const struct redemption *r, const uint8_t key[KEY_HASH_LEN])
+{
+    for (size_t i = r->earlier_count; i-- > 0;)
+        if (is_key(r->earlier[i].key, key))
+            return &r->earlier[i];
+    return NULL;
+}
+
 struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which)
 {
     for (size_t i = u->count; i-- > 0;) {
@@ -77,6 +78,7 @@ struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LE
         *which = is_key(r->key, key)            ? KEY_OF_FIRST
                  : is_key(r->spent_key, key)    ? KEY_OF_SPENDING
                  : is_key(r->extended_key, key) ? KEY_OF_EXTENSION
+                 : redemption_earlier(r, key)   ? KEY_OF_EARLIER
                                                 : KEY_OF_NONE;
         if (*which != KEY_OF_NONE)
             return r;

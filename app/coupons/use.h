@@ -9,6 +9,7 @@
 #ifndef COUPONS_USE_H
 #define COUPONS_USE_H
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +22,15 @@
 #define FINGERPRINT_LEN 16
 #define USE_REDEMPTIONS_MAX 1000
 #define USE_KEY_KEPT_MS (INT64_C(7) * 24 * 3600 * 1000) /* after the end of a redemption */
+
+#define USE_EXTENSIONS_MAX 16 /* of a hold; of more the last ones' keys are kept */
+
+/* A call that extended a hold. */
+struct extension {
+    uint8_t key[KEY_HASH_LEN];
+    uint8_t fingerprint[FINGERPRINT_LEN];
+    int64_t until_ms; /* as answered */
+};
 
 /* One generation of one slot, as its user sees it. */
 struct redemption {
@@ -51,6 +61,8 @@ struct redemption {
     uint8_t fingerprint[FINGERPRINT_LEN];
     uint8_t extended_key[KEY_HASH_LEN]; /* of the last call that extended the hold; zeros: none */
     uint8_t extended_fingerprint[FINGERPRINT_LEN];
+    const struct extension *earlier; /* those before that, the oldest first */
+    size_t earlier_count;
     uint8_t spent_key[KEY_HASH_LEN]; /* of the call that redeemed it, after it was issued or held; zeros: none */
     uint8_t spent_fingerprint[FINGERPRINT_LEN];
     const char *order;    /* the order's id, or NULL */
@@ -58,10 +70,17 @@ struct redemption {
     const char *code;     /* or NULL */
 };
 
+/* What a coupon's lanes hand each other: the right to slots, and shares of the day's cap and of the budget. */
+struct gift {
+    int64_t slots;
+    int64_t day;   /* takings of one day, the coupon's */
+    int64_t minor; /* discount */
+};
+
 struct use {
     const char *user;
     char alias[ID_ALIAS_LEN + 1];
-    int64_t version; /* grows by one with every batch that touched it; the ETag */
+    int64_t version; /* grows by one with every batch that touched it */
     int64_t seq;     /* of the last batch that touched it; 0: never */
     int64_t total;   /* takings that count */
     int64_t day_ms;  /* the day that `today` counts, its start */
@@ -76,10 +95,15 @@ struct use {
     int64_t job_step;
     int64_t job_turn;  /* seq of its last turn at making codes; 0: none */
     int64_t job_fence; /* of the runner that took that turn */
+    /* for the account that a lane keeps with another (see ACCOUNT_FORMAT): what it ever gave it, and got from it. Of `day`
+     * what belongs to day_ms alone. Sums that only grow: a gift counts once, however often it is told of */
+    struct gift given, got;
 };
 
 /* Users never hold control characters, so this cannot be one. */
 #define JOB_USER_PREFIX "\x01job:"
+/* The name, as if of a job, under which a lane keeps its account with another: its own number, the other's. */
+#define ACCOUNT_FORMAT "lane-%" PRId64 "-%" PRId64
 
 /* A use of `user` who never took anything; alias is random and given by the caller. */
 void use_init(struct use *u, const char *user, const char *alias);
@@ -90,8 +114,10 @@ struct redemption *use_add(struct use *u, struct arena *a);
 /* The takings that count on the day that starts at day_ms. */
 int64_t use_today(const struct use *u, int64_t day_ms);
 /* Which of a redemption's calls a key belongs to. */
-enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_SPENDING };
+enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_EARLIER, KEY_OF_SPENDING };
 struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which);
+/* r's earlier extension with this key, or NULL. */
+const struct extension *redemption_earlier(const struct redemption *r, const uint8_t key[KEY_HASH_LEN]);
 /* The newest standing (reserved or redeemed) redemption for this order id at at_ms, or NULL. */
 struct redemption *use_by_order(const struct use *u, const char *order, int64_t at_ms);
 struct redemption *use_by_slot(const struct use *u, int64_t n, uint32_t g);
@@ -105,6 +131,12 @@ int64_t use_lapsed(const struct use *u, int64_t at_ms);
 int64_t use_lapsed_today(const struct use *u, int64_t at_ms, int64_t day_ms);
 /* The earliest time at which one of its redemptions ends by itself; 0: none does. */
 int64_t use_due(const struct use *u);
+
+/* Of two times, where 0 is never. */
+static inline int64_t sooner_ms(int64_t a, int64_t b)
+{
+    return !a || (b && b < a) ? b : a;
+}
 
 /* When r ends by itself: a hold's, or an issued one's last moment, which a hold on it puts off; 0: never. */
 int64_t redemption_due(const struct redemption *r);

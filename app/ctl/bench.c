@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "ctl/client.h"
@@ -61,12 +62,7 @@ static size_t drop_body(char *data, size_t size, size_t count, void *context)
 
 static void note_taking(struct client *k, int64_t us)
 {
-    if (k->taken == k->capacity) {
-        k->capacity = k->capacity ? k->capacity * 2 : 4096;
-        k->taken_us = realloc(k->taken_us, k->capacity * sizeof *k->taken_us);
-        if (!k->taken_us)
-            abort();
-    }
+    k->taken_us = checked_grown(k->taken_us, k->taken, &k->capacity, sizeof *k->taken_us);
     k->taken_us[k->taken++] = us;
 }
 
@@ -225,9 +221,7 @@ static size_t print_result(const struct client *clients, int count, double secon
         failed += clients[i].failed;
         failed_status = clients[i].failed ? clients[i].failed_status : failed_status;
     }
-    all = calloc(taken + 1, sizeof *all);
-    if (!all)
-        abort();
+    all = checked(calloc(taken + 1, sizeof *all));
     for (int i = 0, at = 0; i < count; at += (int)clients[i++].taken)
         if (clients[i].taken)
             memcpy(all + at, clients[i].taken_us, clients[i].taken * sizeof *all);
@@ -252,12 +246,10 @@ static void on_interrupt(int number)
 
 static size_t run_load(struct bench *b, int connections, int64_t seconds)
 {
-    struct client *clients = calloc((size_t)connections, sizeof *clients);
+    struct client *clients = checked(calloc((size_t)connections, sizeof *clients));
     struct mono start = mono_now();
     size_t taken;
 
-    if (!clients)
-        abort();
     b->until = mono_add_ms(start, seconds * 1000);
     for (int i = 0; i < connections; i++) {
         clients[i].bench = b;

@@ -319,7 +319,7 @@ static void tell_sums(const struct ctl *c, const struct sums *sums)
     json_object_object_add(o, "duplicates_in_coupon", json_object_new_int64(sums->duplicates_in_coupon));
     json_object_object_add(o, "invalid", json_object_new_int64(sums->invalid));
     json_object_object_add(o, "jobs", json_object_get(sums->jobs));
-    puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+    json_print(o);
     json_object_put(o);
 }
 
@@ -412,7 +412,7 @@ static int tell_code(struct ctl *c, struct call call)
     if (!answer_ok(&a)) {
         code = answer_code(&a);
     } else if (ctl_option(c, OPT_JSON)) {
-        puts(json_object_to_json_string_ext(a.json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+        json_print(a.json);
     } else {
         table_init(&t, heads);
         for (size_t i = 0; i < sizeof members / sizeof *members; i++) {

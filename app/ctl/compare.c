@@ -21,6 +21,8 @@ static const struct field use_fields[] = {
     ROW(use, TEXT, user),      ROW(use, INT64, version),  ROW(use, INT64, seq),      ROW(use, INT64, total),
     ROW(use, INT64, day_ms),   ROW(use, INT64, today),    ROW(use, INT64, erased_ms), ROW(use, INT64, job_step),
     ROW(use, INT64, job_turn), ROW(use, INT64, job_fence),
+    ROW(use, INT64, given.slots), ROW(use, INT64, given.day), ROW(use, INT64, given.minor),
+    ROW(use, INT64, got.slots),   ROW(use, INT64, got.day),   ROW(use, INT64, got.minor),
 };
 
 static const struct field redemption_fields[] = {
@@ -58,6 +60,12 @@ static const struct field redemption_fields[] = {
     ROW(redemption, TEXT, code),
 };
 
+static const struct field extension_fields[] = {
+    ROW(extension, HASH16, key),
+    ROW(extension, HASH16, fingerprint),
+    ROW(extension, INT64, until_ms),
+};
+
 static const struct field bucket_fields[] = {
     ROW(bucket, INT64, b),   ROW(bucket, INT64, hops), ROW(bucket, INT64, lane),
     ROW(bucket, INT64, seq), ROW(bucket, INT64, pick), ROW(bucket, INT, size),
@@ -80,6 +88,7 @@ static const struct field head_fields[] = {
     ROW(head, INT64, redeemed),  ROW(head, INT64, ordinal),  ROW(head, INT64, discount_minor),
     ROW(head, INT64, day_ms),    ROW(head, INT64, day_taken), ROW(head, INT64, turn),
     ROW(head, INT64, low_stock), ROW(head, INT64, sold_out), ROW(head, INT64, replenish_until),
+    ROW(head, INT64, elsewhere), ROW(head, INT64, day_elsewhere), ROW(head, INT64, minor_elsewhere),
 };
 
 static size_t size_of(enum type t)
@@ -166,19 +175,30 @@ static void differ_count(const char *name, int64_t expected, int64_t found, diff
         differ(context, name, a, b);
 }
 
+static void compare_redemption(const struct redemption *expected, const struct redemption *found, differ_fn *differ,
+                               void *context)
+{
+    char id[REDEMPTION_ID_SIZE], prefix[REDEMPTION_ID_SIZE + 32], name[sizeof prefix + 16]; /* users have few: made each time */
+
+    redemption_id_text(expected->n, expected->g, expected->lane, id);
+    snprintf(prefix, sizeof prefix, "redemption %s ", id);
+    compare_rows(redemption_fields, COUNT(redemption_fields), expected, found, prefix, differ, context);
+    snprintf(name, sizeof name, "%searlier", prefix);
+    differ_count(name, (int64_t)expected->earlier_count, (int64_t)found->earlier_count, differ, context);
+    snprintf(prefix, sizeof prefix, "redemption %s earlier ", id);
+    for (size_t i = 0; i < expected->earlier_count && expected->earlier_count == found->earlier_count; i++)
+        compare_rows(extension_fields, COUNT(extension_fields), &expected->earlier[i], &found->earlier[i], prefix, differ,
+                     context);
+}
+
 void compare_use(const struct use *expected, const struct use *found, differ_fn *differ, void *context)
 {
     compare_rows(use_fields, COUNT(use_fields), expected, found, "", differ, context);
     differ_count("redemptions", (int64_t)expected->count, (int64_t)found->count, differ, context);
     if (expected->count != found->count)
         return;
-    for (size_t i = 0; i < expected->count; i++) {
-        const struct redemption *r = &expected->redemptions[i];
-        char id[REDEMPTION_ID_SIZE], prefix[REDEMPTION_ID_SIZE + 16]; /* users have few: made each time */
-
-        snprintf(prefix, sizeof prefix, "redemption %s ", redemption_id_text(r->n, r->g, r->lane, id));
-        compare_rows(redemption_fields, COUNT(redemption_fields), r, &found->redemptions[i], prefix, differ, context);
-    }
+    for (size_t i = 0; i < expected->count; i++)
+        compare_redemption(&expected->redemptions[i], &found->redemptions[i], differ, context);
 }
 
 static void compare_slot(const struct bucket *expected, int i, const struct slot *found, differ_fn *differ,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
 #include "ctl/table.h"
@@ -14,17 +15,18 @@
 const struct argp_option ctl_coupon_create_options[] = {
     {"id", OPT_ID, "ID", 0, "The coupon's id; made when absent", 0},
     {"title", OPT_TITLE, "TEXT", 0, "Its title (required, here or in FILE)", 0},
-    {"description", OPT_DESCRIPTION, "TEXT", 0, "", 0},
+    {"description", OPT_DESCRIPTION, "TEXT", 0, "What it is for, in some sentences", 0},
     {"state", OPT_STATE, "STATE", 0, "draft (default), active, paused or ended", 0},
     {"starts-at", OPT_STARTS_AT, "TIME", 0, "RFC 3339, for example 2026-11-01T00:00:00+01:00", 0},
-    {"ends-at", OPT_ENDS_AT, "TIME", 0, "", 0},
+    {"ends-at", OPT_ENDS_AT, "TIME", 0, "RFC 3339, excluded (default: never)", 0},
     {"time-zone", OPT_TIME_ZONE, "ZONE", 0, "IANA name; days begin there (default UTC)", 0},
     {"total", OPT_TOTAL, "N", 0, "The most slots there may be", 1},
     {"per-day", OPT_PER_DAY, "N", 0, "The most taken on a day", 1},
     {"per-user", OPT_PER_USER, "N", 0, "The most for one user (default 1)", 1},
     {"per-user-per-day", OPT_PER_USER_PER_DAY, "N", 0, "The most for one user on a day", 1},
     {"budget", OPT_BUDGET, "MINOR", 0, "The most discount in all, in minor units", 1},
-    {"low-stock", OPT_LOW_STOCK, "N", 0, "Warn when fewer are free", 1},
+    {"low-stock", OPT_LOW_STOCK, "N", 0, "Warn when no more are free", 1},
+    {"lanes", OPT_LANES, "N", 0, "Let so many streams take it side by side, 1-64 (default 1); fixed for good", 1},
     {"amount", OPT_AMOUNT, "MINOR", 0, "A discount of so much, in minor units; needs --currency", 2},
     {"percent-bp", OPT_PERCENT_BP, "N", 0, "A discount of N hundredths of a percent", 2},
     {"max", OPT_MAX, "MINOR", 0, "With --percent-bp: at most so much", 2},
@@ -66,6 +68,7 @@ static const struct {
     {OPT_PER_USER_PER_DAY, true, "cap", "per_user_per_day"},
     {OPT_BUDGET, true, "cap", "discount_minor"},
     {OPT_LOW_STOCK, true, NULL, "low_stock"},
+    {OPT_LANES, true, NULL, "lanes"},
     {OPT_AMOUNT, true, "discount", "amount_minor"},
     {OPT_PERCENT_BP, true, "discount", "percent_bp"},
     {OPT_MAX, true, "discount", "max_minor"},
@@ -84,9 +87,7 @@ static char *read_file(const char *path)
         ctl_complain("%s: %s", path, strerror(errno));
         return NULL;
     }
-    text = calloc(1, FILE_MOST + 2);
-    if (!text)
-        abort();
+    text = checked(calloc(1, FILE_MOST + 2));
     len = fread(text, 1, FILE_MOST + 1, f);
     if (ferror(f) || len > FILE_MOST) {
         ctl_complain("%s: %s", path, ferror(f) ? strerror(errno) : "larger than 64 KiB");
@@ -207,7 +208,7 @@ static void print_coupon(const struct ctl *c, json_object *definition, json_obje
 
         json_object_object_add(both, "definition", json_object_get(definition));
         json_object_object_add(both, "counts", json_object_get(counts));
-        puts(json_object_to_json_string_ext(both, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+        json_print(both);
         json_object_put(both);
         return;
     }
@@ -281,7 +282,7 @@ static void take_page(const struct ctl *c, json_object *page, struct table *t)
         json_object *o = json_object_array_get_idx(items, i);
 
         if (ctl_option(c, OPT_JSON))
-            puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+            json_print(o);
         else
             add_coupon(t, o);
     }

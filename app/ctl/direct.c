@@ -18,7 +18,7 @@ int direct_open(struct ctl *c, struct direct *d)
         return CTL_USAGE;
     }
     mongo_name_process("couponctl");
-    d->mongo = mongo_open(config, message, sizeof message);
+    d->mongo = mongo_open_single(config, message, sizeof message);
     if (!d->mongo) {
         ctl_complain("%s", message);
         return CTL_USAGE;

@@ -140,8 +140,8 @@ static void check_files(struct doctor *d)
         doctor_tell(d, DOCTOR_WARN, "the limit of open files cannot be seen: no worker runs, or it is not ours");
     else if (limit > 0 && limit < wanted)
         doctor_tell(d, DOCTOR_FAIL,
-                    "a worker may open %" PRId64 " files, and needs %" PRId64 " (worker.connections_max, mongodb.pool_size): raise "
-                    "LimitNOFILE of its unit, or ulimit -Hn, or lower connections_max",
+                    "a worker may open %" PRId64 " files, and needs %" PRId64 " (worker.connections_max, mongodb.pool_size): "
+                    "raise LimitNOFILE of its unit, or ulimit -Hn, or lower connections_max",
                     limit, wanted);
     else
         doctor_tell(d, DOCTOR_OK, "a worker may open %" PRId64 " files, and needs %" PRId64, limit, wanted);
@@ -223,8 +223,8 @@ static bool is_open_to_others(struct doctor *d, const char *path)
     if (stat(path, &s) != 0 || !(s.st_mode & 077))
         return false;
     doctor_tell(d, DOCTOR_FAIL,
-                "%s can be read by others (mode %04o): chmod go= it, and if anybody was there, make new keys (couponctl keys)", path,
-                s.st_mode & 0777u);
+                "%s can be read by others (mode %04o): chmod go= it, and if anybody was there, make new keys "
+                "(couponctl keys)", path, s.st_mode & 0777u);
     return true;
 }
 

@@ -1,8 +1,10 @@
 /* ctl/doctor_database.c -- what couponctl doctor asks the database: see doctor.h. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "ctl/doctor.h"
 #include "store/mongo.h"
@@ -19,19 +21,18 @@ struct doctor_database {
 
 void doctor_connect(struct doctor *d)
 {
-    struct doctor_database *base = calloc(1, sizeof *base);
+    struct doctor_database *base = checked(calloc(1, sizeof *base));
     char message[1024];
 
-    if (!base)
-        abort();
     d->database = base;
     if (!d->config->mongodb_uri[0]) {
         doctor_tell(d, DOCTOR_FAIL,
                     "none is named: set MONGODB_URI, or uri in [mongodb] of the configuration, or start the service");
-    } else if (!(base->mongo = mongo_open(d->config, message, sizeof message))) {
+    } else if (!(base->mongo = mongo_open_single(d->config, message, sizeof message))) {
         doctor_tell(d, DOCTOR_FAIL, "%s", message);
     } else {
         base->door = mongo_door(base->mongo);
+        snprintf(message, sizeof message, "the server answers, and does not tell what it is: see its log");
         if (mongo_check(base->door, message, sizeof message) == 0 && server_facts(base->door, &base->server) == STORE_OK) {
             doctor_tell(d, DOCTOR_OK, "MongoDB %s at %s, database %s; libmongoc %s", base->server.version,
                         base->server.primary[0] ? base->server.primary : "mongos", d->config->mongodb_database,

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/checked.h"
 #include "base/ids.h"
 #include "ctl/progress.h"
 
@@ -22,9 +23,7 @@ int job_start(struct ctl *c, struct call call, const char *path, struct answer *
     if (!call.key)
         call.key = made;
     for (int attempt = 1;; attempt++) {
-        call.path = strdup(path);
-        if (!call.path)
-            abort();
+        call.path = checked(strdup(path));
         call.quiet = attempt < ATTEMPTS;
         code = client_call(c, call, a);
         if (attempt == ATTEMPTS || (code == CTL_OK ? a->status < 500 : code != CTL_UNREACHABLE))

@@ -8,7 +8,6 @@
 
 #define LIST_DEFAULT 20
 #define LIST_MOST 1000
-#define PLAIN (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
 #define PRETTY (JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE)
 
 const struct argp_option ctl_jobs_list_options[] = {
@@ -39,22 +38,9 @@ static void tell_list(const struct ctl *c, json_object *items)
 {
     static const char *const heads[] = {"ID", "KIND", "COUPON", "STATE", ">DONE", ">TOTAL", "CREATED", "ERROR", NULL};
     static const char *const columns[] = {"/id",   "/kind",  "/coupon",     "/state",
-                                          "/done", "/total", "/created_at", "/error"};
-    size_t count = items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
-    struct table t;
+                                          "/done", "/total", "/created_at", "/error", NULL};
 
-    table_init(&t, heads);
-    for (size_t i = 0; i < count; i++) {
-        json_object *job = json_object_array_get_idx(items, i);
-
-        if (ctl_option(c, OPT_JSON))
-            puts(json_object_to_json_string_ext(job, PLAIN));
-        for (size_t k = 0; k < sizeof columns / sizeof *columns; k++)
-            table_add(&t, json_text_at(job, columns[k]));
-    }
-    if (!ctl_option(c, OPT_JSON))
-        table_print(&t, stdout);
-    table_release(&t);
+    answer_tell_items(c, items, heads, columns);
 }
 
 int ctl_jobs_list(struct ctl *c)
@@ -85,10 +71,12 @@ static int tell_job(struct ctl *c, struct call call)
 
     if (code != CTL_OK)
         return code;
-    if (answer_ok(&a))
-        puts(json_object_to_json_string_ext(a.json, ctl_option(c, OPT_JSON) ? PLAIN : PRETTY));
-    else
+    if (!answer_ok(&a))
         code = answer_code(&a);
+    else if (ctl_option(c, OPT_JSON))
+        json_print(a.json);
+    else
+        puts(json_object_to_json_string_ext(a.json, PRETTY));
     answer_release(&a);
     return code;
 }

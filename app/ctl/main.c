@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/checked.h"
 #include "base/log.h"
 #include "ctl/ctl.h"
 #include "ctl/replset.h"
@@ -78,7 +79,8 @@ static const struct command commands[] = {
      "first batch on: its sequence, hashes, chain and running totals, every slot's moves and owner, caps and window as they "
      "were in force, users' chains, events, turns and codes; then users, buckets, definitions, the reporter's totals, the "
      "marks and the look-ups of codes are compared with it. Each difference is one line: coupon, what, where, field, "
-     "expected, found. Memory: users and buckets of one coupon, or of a part of it (--parts).", NULL},
+     "expected, found. Memory: users and buckets of one coupon, or of a part of it (--parts):\n"
+     "as few parts as fit in an eighth of the available memory, at least 512 MiB.", NULL},
     {"reconcile", NULL, ctl_reconcile, "[COUPON...]", 0, ARGS_MOST, ctl_reconcile_options, "rebuild what is kept from the ledger",
      "Rebuild users, buckets, definitions, the reporter's totals, marks and the look-ups of codes from the ledger and the "
      "codes of the slots: of all coupons, or those named; also where none of them is left, as beside a restored ledger.\n"
@@ -88,7 +90,7 @@ static const struct command commands[] = {
      "Stop the service first: while it runs --apply is refused, unless --online is given. Then a view is written only where "
      "still stands what was read, what the service is about to write is left to it, and so are the marks; what a process "
      "holds in memory of a view that was wrong is not mended: restart the workers (SIGHUP) and verify afterwards.\n"
-     "Memory: users and buckets of one coupon, or of a part of it (--parts); of codes, a few thousand.", NULL},
+     "Memory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few thousand.", NULL},
     {"top", NULL, ctl_top, "[COUPON...]", 0, ARGS_MOST, ctl_top_options, "live rates, latencies and counts",
      "Show what the service does, from its metrics: requests, decisions, batches, the reporter and jobs, as rates between two "
      "looks; and the counts of the coupons that are named (without names: of the newest active ones). On a terminal it is drawn "
@@ -177,11 +179,20 @@ static const struct argp_option global_options[] = {
     {"config", 'c', "FILE", 0, "Read the service's settings from FILE (default: " DEFAULT_CONFIG ", if it is there)", 90},
     {"url", OPT_URL, "URL", 0, "The service (default: $COUPONS_URL, else http://127.0.0.1:$COUPONS_PORT, port 8080)", 90},
     {"key-file", OPT_KEY_FILE, "FILE", 0, "Read the API key from FILE (default: $COUPONS_VAR/keys/ops)", 90},
-    {"key", OPT_KEY, "KEY", 0, "The API key itself; other users of this machine can see it in the list of processes", 90},
+    {"key", OPT_KEY, "KEY", 0, "The API key itself; for a moment other users of this machine can see it in the list of processes", 90},
     {"mongodb", OPT_MONGODB, "URI", 0,
      "The database (default: $MONGODB_URI, else the configuration's, else $COUPONS_VAR/run/mongodb_uri)", 90},
     {0},
 };
+
+/* What other users need not see in the list of processes. */
+static const char *hidden(char *value)
+{
+    char *copy = checked(strdup(value));
+
+    memset(value, '*', strlen(value));
+    return copy;
+}
 
 static error_t parse_global(int key, char *value, struct argp_state *state)
 {
@@ -190,7 +201,7 @@ static error_t parse_global(int key, char *value, struct argp_state *state)
 
     if (option < OPT_CONFIG || option > OPT_MONGODB)
         return ARGP_ERR_UNKNOWN;
-    c->args.options[option - OPT_CONFIG] = value;
+    c->args.options[option - OPT_CONFIG] = option == OPT_KEY || option == OPT_MONGODB ? hidden(value) : value;
     return 0;
 }
 

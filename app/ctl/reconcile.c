@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "ctl/ctl.h"
 #include "ctl/scan.h"
 #include "ctl/table.h"
@@ -24,7 +25,7 @@
 const struct argp_option ctl_reconcile_options[] = {
     {"apply", OPT_APPLY, NULL, 0, "Make the changes; without it they are only told", 0},
     {"online", OPT_ONLINE, NULL, 0, "Make them while the service runs: only what is safe then", 0},
-    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by size)",
+    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by free memory)",
      0},
     {0},
 };
@@ -192,11 +193,11 @@ static void pass_drift(void *context, const struct drift *d)
     (void)d;
 }
 
-static enum store_status reconcile_part(struct reconcile *v, int64_t lane, struct replay_part part,
-                                        struct coupon **definition, struct head *tail)
+static enum store_status reconcile_part(struct reconcile *v, struct replay_part part, struct coupon **definition,
+                                        struct head *tail)
 {
-    struct replay *r = replay_new(lane, part, pass_drift, NULL);
-    enum store_status s = scan_part(&v->scan, lane, part, !v->online, r);
+    struct replay *r = replay_new(part, pass_drift, NULL);
+    enum store_status s = scan_part(&v->scan, part, !v->online, r);
 
     if (s == STORE_OK) {
         replay_end(r);
@@ -209,7 +210,7 @@ static enum store_status reconcile_part(struct reconcile *v, int64_t lane, struc
     }
     if (part.part == 0)
         *tail = *replay_tail(r);
-    if (part.part == 0 && lane == 0 && replay_definition(r))
+    if (part.part == 0 && part.lane == 0 && replay_definition(r))
         *definition = coupon_copy(replay_definition(r), &v->arena);
     replay_free(r);
     return s;
@@ -265,7 +266,7 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     return v->status;
 }
 
-static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, struct coupon **definition,
+static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, int64_t lanes, struct coupon **definition,
                                         struct head *tail)
 {
     struct head before = {.seq = 0};
@@ -273,7 +274,7 @@ static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, struc
     unsigned parts = s == STORE_OK ? scan_parts(&v->scan, &before) : 0;
 
     for (unsigned part = 0; part < parts && s == STORE_OK && !v->broken; part++)
-        s = reconcile_part(v, lane, scan_part_of(part, parts, &before), definition, tail);
+        s = reconcile_part(v, scan_part_of(part, parts, &before, lane, lanes), definition, tail);
     if (s != STORE_OK || v->broken || v->online || tail->seq == 0)
         return s;
     s = reconcile_mark(v, lane, "views", tail->seq, true);
@@ -331,6 +332,7 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
 {
     struct coupon *definition = NULL;
     struct head tail = {.seq = 0}, other = {.seq = 0};
+    int64_t lanes = 1;
     enum store_status s;
 
     v->scan.coupon = coupon;
@@ -343,14 +345,16 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
     arena_init(&v->arena, 0);
     arena_init(&v->codes, 0);
     if (s == STORE_OK)
-        s = reconcile_lane(v, 0, &definition, &tail);
+        s = scan_lanes(&v->scan, &lanes);
+    if (s == STORE_OK)
+        s = reconcile_lane(v, 0, lanes, &definition, &tail);
     if (s == STORE_OK && !v->broken && definition && definition->codes.source != CODES_NONE) {
         s = scan_codes(&v->scan, definition, tail.next_n, !v->online, take_code, v);
         flush(v, NULL);
         s = s == STORE_OK ? v->status : s;
     }
-    for (int64_t lane = 1; s == STORE_OK && !v->broken && definition && lane < definition->lanes; lane++)
-        s = reconcile_lane(v, lane, &definition, &other);
+    for (int64_t lane = 1; s == STORE_OK && !v->broken && lane < lanes; lane++)
+        s = reconcile_lane(v, lane, lanes, &definition, &other);
     tell_coupon(v);
     arena_free(&v->codes);
     arena_free(&v->arena);
@@ -407,12 +411,10 @@ static int look_for_service(struct reconcile *v)
 
 int ctl_reconcile(struct ctl *c)
 {
-    struct reconcile *v = calloc(1, sizeof *v);
+    struct reconcile *v = checked(calloc(1, sizeof *v));
     const char *parts = ctl_option(c, OPT_PARTS);
     int code;
 
-    if (!v)
-        abort();
     v->apply = ctl_option(c, OPT_APPLY) != NULL;
     v->online = ctl_option(c, OPT_ONLINE) != NULL;
     if (parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked)) {

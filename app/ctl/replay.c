@@ -1,4 +1,5 @@
-/* ctl/replay.c -- see replay.h: a lane's life told again. What entries must obey: replay_check.c. */
+/* ctl/replay.c -- see replay.h: a lane's life told again. What entries must obey: replay_check.c;
+ * what is stored beside the ledger: replay_views.c. */
 #include "ctl/replay.h"
 
 #include <inttypes.h>
@@ -6,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "ctl/compare.h"
 #include "ctl/replay_state.h"
 
@@ -51,7 +53,7 @@ bool replay_is_job(const char *user)
     return strncmp(user, JOB_USER_PREFIX, sizeof JOB_USER_PREFIX - 1) == 0;
 }
 
-static const char *name_place(char where[WHERE_SIZE], const char *user)
+const char *replay_name_place(char where[WHERE_SIZE], const char *user)
 {
     if (replay_is_job(user))
         snprintf(where, WHERE_SIZE, "job %s", user + sizeof JOB_USER_PREFIX - 1);
@@ -65,20 +67,18 @@ const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, cons
     const char *name = stored ? stored : u->use.user;
 
     if (name || replay_is_job(u->key))
-        return name_place(where, name ? name : u->key);
+        return replay_name_place(where, name ? name : u->key);
     snprintf(where, WHERE_SIZE, "alias %s", u->key);
     return where;
 }
 
 /* ---- life ---- */
 
-struct replay *replay_new(int64_t lane, struct replay_part part, drift_fn *report, void *context)
+struct replay *replay_new(struct replay_part part, drift_fn *report, void *context)
 {
-    struct replay *r = calloc(1, sizeof *r);
+    struct replay *r = checked(calloc(1, sizeof *r));
 
-    if (!r)
-        abort();
-    r->lane = lane;
+    r->lane = part.lane;
     r->part = part;
     r->report = report;
     r->context = context;
@@ -137,6 +137,12 @@ const struct coupon *replay_definition(const struct replay *r)
     return r->definition;
 }
 
+void replay_sum(struct replay *r, struct lane_sums *sums)
+{
+    if (replay_is_first(r))
+        r->lane_sums = sums;
+}
+
 /* ---- rows ---- */
 
 uint64_t replay_hash(const char *text)
@@ -148,8 +154,7 @@ uint64_t replay_hash(const char *text)
     return hash ? hash : 1;
 }
 
-/* The row of that key, made if need be; NULL: it belongs to another part. */
-static struct user *user_of(struct replay *r, const char *key)
+struct user *replay_user_of(struct replay *r, const char *key)
 {
     struct user *u;
 
@@ -168,7 +173,7 @@ static struct user *user_of(struct replay *r, const char *key)
     return u;
 }
 
-static struct shelf *shelf_of(struct replay *r, int64_t b)
+struct shelf *replay_shelf_of(struct replay *r, int64_t b)
 {
     struct shelf *s;
 
@@ -177,9 +182,7 @@ static struct shelf *shelf_of(struct replay *r, int64_t b)
     HASH_FIND(hh, r->shelves, &b, sizeof b, s);
     if (s)
         return s;
-    s = calloc(1, sizeof *s);
-    if (!s)
-        abort();
+    s = checked(calloc(1, sizeof *s));
     s->b = b;
     bucket_init(&s->bucket, b);
     HASH_ADD(hh, r->shelves, b, sizeof s->b, s);
@@ -193,132 +196,6 @@ static void touch(struct standing **list, struct standing *s, int64_t seq)
     s->touched = seq;
     s->next_touched = *list;
     *list = s;
-}
-
-/* ---- what was read beforehand ---- */
-
-void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq)
-{
-    r->views_mark = views_seq;
-    r->totals_mark = totals_seq;
-}
-
-static void add_odd(struct replay *r, enum odd odd, const char *user, const struct use *view)
-{
-    struct odd_view *o = arena_alloc(&r->arena, sizeof *o);
-
-    *o = (struct odd_view){.user = arena_strdup(&r->arena, user), .odd = odd, .seq = -1, .next = r->odd_views};
-    if (view) {
-        o->alias = arena_strdup(&r->arena, view->alias);
-        o->seq = view->seq;
-        o->erased_ms = view->erased_ms;
-    }
-    r->odd_views = o;
-}
-
-/* The emptied view of an erased user has no alias, by which it could be found: it is known by its seq. */
-static void add_tombstone(struct replay *r, const char *user, const struct use *view)
-{
-    char where[WHERE_SIZE];
-
-    if (!replay_is_first(r))
-        return;
-    add_odd(r, ODD_TOMBSTONE, user, view);
-    r->odd_views->wrong = view->count || view->total || view->today;
-    if (r->odd_views->wrong)
-        replay_drift(r, "users", name_place(where, user), "redemptions", "none: an erased user's", "some");
-}
-
-static struct use *keep_use(struct replay *r, const char *user, const struct use *view)
-{
-    struct use *copy = use_copy(view, &r->arena, false);
-
-    copy->user = arena_strdup(&r->arena, user);
-    for (size_t i = 0; i < copy->count; i++) {
-        struct redemption *one = &copy->redemptions[i];
-
-        one->order = arena_strdup(&r->arena, one->order);
-        one->first_order = arena_strdup(&r->arena, one->first_order);
-        one->metadata = arena_strdup(&r->arena, one->metadata);
-        one->code = arena_strdup(&r->arena, one->code);
-    }
-    return copy;
-}
-
-void replay_view_use(struct replay *r, const char *user, const struct use *view)
-{
-    char where[WHERE_SIZE];
-    struct user *u;
-
-    if (!view) {
-        add_odd(r, ODD_UNREADABLE, user, NULL);
-        if (replay_is_first(r))
-            replay_drift(r, "users", name_place(where, user), "view", "one that can be read", "unreadable");
-        return;
-    }
-    if (!view->alias[0] && !replay_is_job(user)) {
-        add_tombstone(r, user, view);
-        return;
-    }
-    u = user_of(r, replay_is_job(user) ? user : view->alias);
-    if (!u)
-        return;
-    if (u->view) {
-        add_odd(r, ODD_DOUBLE, user, view);
-        replay_drift(r, "users", name_place(where, user), "alias", "of one user", u->view->user);
-        return;
-    }
-    u->view = keep_use(r, user, view);
-    u->standing.stored = true;
-    u->standing.view_seq = view->seq;
-}
-
-void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view)
-{
-    struct shelf *s = shelf_of(r, b);
-    char where[WHERE_SIZE];
-
-    if (!s || s->standing.stored)
-        return;
-    s->standing.stored = true;
-    s->standing.unreadable = !view;
-    if (!view) {
-        snprintf(where, sizeof where, "bucket %" PRId64, b);
-        replay_drift(r, "buckets", where, "view", "one that can be read", "unreadable");
-        return;
-    }
-    s->view = calloc(1, sizeof *s->view);
-    if (!s->view)
-        abort();
-    bucket_copy(s->view, view);
-    s->standing.view_seq = view->seq;
-}
-
-void replay_view_coupon(struct replay *r, const struct coupon *view, bool is_there, int64_t seq, int64_t created_ms)
-{
-    r->definition_view.view = view ? coupon_copy(view, &r->arena) : NULL;
-    r->definition_view.created_ms = created_ms;
-    r->definition_view.standing =
-        (struct standing){.stored = view || is_there, .unreadable = is_there && !view, .view_seq = view ? seq : 0};
-    if (is_there && !view)
-        replay_drift(r, "coupons", "definition", "view", "one that can be read", "unreadable");
-}
-
-void replay_codes_until(struct replay *r, int64_t next_n)
-{
-    r->codes_next_n = next_n;
-}
-
-void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS])
-{
-    struct shelf *s = b * BUCKET_SLOTS < r->codes_next_n ? shelf_of(r, b) : NULL; /* else: drafts */
-
-    if (!s)
-        return;
-    if (!s->codes && !(s->codes = calloc(BUCKET_SLOTS, sizeof *s->codes)))
-        abort();
-    for (int i = 0; i < BUCKET_SLOTS; i++)
-        s->codes[i] = codes[i] && b * BUCKET_SLOTS + i < r->codes_next_n ? replay_hash(codes[i]) : 0;
 }
 
 /* ---- entries: buckets ---- */
@@ -336,7 +213,7 @@ static void fold_one(struct shelf *s, const struct batch *b, const struct entry 
 
 static void replay_slot(struct replay *r, const struct batch *b, const struct entry *e)
 {
-    struct shelf *s = shelf_of(r, bucket_of(e->n));
+    struct shelf *s = replay_shelf_of(r, bucket_of(e->n));
     int i = (int)(e->n % BUCKET_SLOTS);
     uint64_t bit = UINT64_C(1) << i;
 
@@ -349,6 +226,11 @@ static void replay_slot(struct replay *r, const struct batch *b, const struct en
     touch(&r->touched_shelves, &s->standing, b->head.seq);
 }
 
+static bool makes_slots(const struct entry *e)
+{
+    return e->kind == ENTRY_GENERATE || e->kind == ENTRY_GET;
+}
+
 /* Part of a range within one bucket. */
 static void replay_range_in(struct replay *r, struct shelf *s, const struct batch *b, const struct entry *e)
 {
@@ -359,13 +241,13 @@ static void replay_range_in(struct replay *r, struct shelf *s, const struct batc
         first = e->n;
     if (end > e->n + e->count)
         end = e->n + e->count;
-    if (e->kind == ENTRY_GENERATE && first % BUCKET_SLOTS < s->bucket.size) {
+    if (makes_slots(e) && first % BUCKET_SLOTS < s->bucket.size) {
         snprintf(where, sizeof where, "seq %" PRId64 " entry %zu slot %" PRId64, b->head.seq, (size_t)(e - b->entries),
                  first);
         replay_drift(r, "ledger", where, "slot", "not generated before", "generated twice");
         return;
     }
-    for (int64_t n = first; n < end && e->kind != ENTRY_GENERATE; n++)
+    for (int64_t n = first; n < end && !makes_slots(e); n++)
         check_slot(r, s, b, e, n);
     fold_one(s, b, e);
     touch(&r->touched_shelves, &s->standing, b->head.seq);
@@ -376,6 +258,8 @@ static void replay_range(struct replay *r, const struct batch *b, const struct e
     char where[WHERE_SIZE];
     int64_t first, end;
 
+    if (e->kind == ENTRY_GET && e->count == 0) /* of shares alone */
+        return;
     if (e->n < 0 || e->count < 1 || e->count > RANGE_MOST || e->n > INT64_MAX - RANGE_MOST - BUCKET_SLOTS) {
         replay_drift_int(r, "ledger", replay_entry_place(where, b, e), "count", 1, e->count);
         return;
@@ -387,7 +271,7 @@ static void replay_range(struct replay *r, const struct batch *b, const struct e
     if (end > replay_end_bucket(&r->part))
         end = replay_end_bucket(&r->part);
     for (; first < end; first++)
-        replay_range_in(r, shelf_of(r, first), b, e);
+        replay_range_in(r, replay_shelf_of(r, first), b, e);
 }
 
 /* ---- entries: users ---- */
@@ -408,7 +292,7 @@ static void note_name(struct replay *r, struct user *u, const struct entry *e, i
 
 static void replay_user(struct replay *r, const struct batch *b, const struct entry *e, const char *key)
 {
-    struct user *u = user_of(r, key);
+    struct user *u = replay_user_of(r, key);
     struct entry mine = *e;
 
     if (!u)
@@ -463,6 +347,7 @@ static void replay_entries(struct replay *r, const struct batch *b, bool follows
         if (follows && replay_is_first(r)) {
             check_coupon(r, &before, &h, b, e);
             check_turn(r, b, e);
+            check_lane(r, b, e);
         }
         if (entry_members[e->kind] & HAS_RANGE)
             replay_range(r, b, e);
@@ -519,115 +404,6 @@ static void check_batch(struct replay *r, const struct batch *b)
     r->sums.broken += r->sums.drifts - before;
 }
 
-/* Note that s was touched by b, and say whether its view stands at b. */
-static bool passes_view(const struct replay *r, struct standing *s, int64_t seq)
-{
-    if (seq <= r->views_mark)
-        s->needed = seq;
-    if (!s->stored || s->unreadable || s->view_seq != seq)
-        return false;
-    s->compared = true;
-    return true;
-}
-
-/* Whoever came back after an erasure has the versions of before beneath: the ledger no longer says whose they were. */
-static void compare_user(struct replay *r, struct user *u)
-{
-    struct use view = *u->view;
-    char where[WHERE_SIZE];
-    struct place place = {r, "users", where, false};
-
-    replay_user_place(where, u, u->view->user);
-    if (u->maybe_back && view.version > u->use.version)
-        view.version = u->use.version;
-    compare_use(&u->use, &view, replay_differ, &place);
-    u->standing.differs = place.differed;
-}
-
-static void close_users(struct replay *r, const struct batch *b)
-{
-    for (struct standing *s = r->touched_users, *next; s; s = next) {
-        struct user *u = (struct user *)s; /* its first member */
-
-        next = s->next_touched;
-        fold_use_done(&u->use, &b->head);
-        /* of an erased user the ledger lacks what the view had before; that it is gone is asked for in the end */
-        if (passes_view(r, s, b->head.seq) && !u->nameless && !u->erased_seq)
-            compare_user(r, u);
-    }
-    r->touched_users = NULL;
-}
-
-/* Names that the ledger no longer has, of users who were erased later: the view cannot be asked for them yet. */
-static void pass_names(const struct shelf *s)
-{
-    for (int i = 0; i < BUCKET_SLOTS; i++) {
-        const struct slot *slot = &s->bucket.slots[i];
-
-        if (slot->user || slot->state == SLOT_FREE || slot->state == SLOT_RETIRED || s->forgotten >> i & 1)
-            continue;
-        free(s->view->slots[i].user);
-        s->view->slots[i].user = NULL;
-    }
-}
-
-static void close_shelves(struct replay *r, const struct batch *b)
-{
-    for (struct standing *s = r->touched_shelves, *next; s; s = next) {
-        struct shelf *shelf = (struct shelf *)s; /* its first member */
-        char where[WHERE_SIZE];
-        struct place place = {r, "buckets", where, false};
-
-        next = s->next_touched;
-        if (!passes_view(r, s, b->head.seq))
-            continue;
-        snprintf(where, sizeof where, "bucket %" PRId64, shelf->b);
-        pass_names(shelf);
-        compare_bucket(&shelf->bucket, shelf->view, replay_differ, &place);
-        s->differs = place.differed;
-        bucket_release(shelf->view);
-        free(shelf->view);
-        shelf->view = NULL;
-    }
-    r->touched_shelves = NULL;
-}
-
-static bool has_entry(const struct batch *b, enum entry_kind one, enum entry_kind other)
-{
-    for (size_t i = 0; i < b->count; i++)
-        if (b->entries[i].kind == one || b->entries[i].kind == other)
-            return true;
-    return false;
-}
-
-static void close_definition(struct replay *r, const struct batch *b)
-{
-    struct place place = {r, "coupons", "definition", false};
-    struct standing *s = &r->definition_view.standing;
-
-    if (!has_entry(b, ENTRY_DEFINE, ENTRY_DELETE))
-        return;
-    s->touched = b->head.seq;
-    r->changed_ms = b->head.at_ms;
-    if (!passes_view(r, s, b->head.seq) || !r->definition)
-        return;
-    compare_coupon(r->definition, r->definition_view.view, replay_differ, &place);
-    if (r->definition_view.created_ms != r->first_ms) {
-        replay_drift_int(r, "coupons", "definition", "created", r->first_ms, r->definition_view.created_ms);
-        place.differed = true;
-    }
-    s->differs = place.differed;
-}
-
-static void close_tombstones(struct replay *r, const struct batch *b)
-{
-    if (!has_entry(b, ENTRY_ERASE, ENTRY_ERASE))
-        return;
-    for (struct odd_view *o = r->odd_views; o; o = o->next)
-        if (o->odd == ODD_TOMBSTONE && !o->wrong && o->seq == b->head.seq && o->erased_ms == b->head.at_ms)
-            o->settled = true;
-}
-
 void replay_batch(struct replay *r, const struct batch *b)
 {
     if (r->sums.batches++ == 0)
@@ -636,144 +412,11 @@ void replay_batch(struct replay *r, const struct batch *b)
     if (replay_is_first(r))
         check_batch(r, b);
     replay_entries(r, b, b->head.seq == r->head.seq + 1);
-    close_users(r, b);
-    close_shelves(r, b);
-    close_tombstones(r, b);
+    views_batch(r, b);
     if (replay_is_first(r)) {
-        close_definition(r, b);
         totals_batch(r, b);
+        if (r->lane_sums)
+            lane_sums_batch(r->lane_sums, b);
     }
     r->head = b->head;
-}
-
-/* ---- users who are erased meanwhile ---- */
-
-void replay_peek(struct replay *r, const struct batch *b)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        struct user *u = NULL;
-
-        if (b->entries[i].kind != ENTRY_ERASE)
-            continue;
-        HASH_FIND_STR(r->users, b->entries[i].alias, u);
-        if (u)
-            u->erased_later = true;
-        if (r->erased_later_count == r->erased_later_capacity) {
-            size_t capacity = r->erased_later_capacity ? 2 * r->erased_later_capacity : 16;
-
-            r->erased_later = realloc(r->erased_later, capacity * sizeof *r->erased_later);
-            if (!r->erased_later)
-                abort();
-            r->erased_later_capacity = capacity;
-        }
-        r->erased_later[r->erased_later_count++] = replay_hash(b->entries[i].alias);
-    }
-}
-
-static bool is_erased_later(const struct replay *r, uint64_t owner)
-{
-    for (size_t i = 0; i < r->erased_later_count; i++)
-        if (r->erased_later[i] == owner)
-            return true;
-    return false;
-}
-
-void replay_look_again(struct replay *r, name_stays_fn *stays, void *context)
-{
-    for (struct user *u = r->users; u; u = u->hh.next)
-        if (u->erased_seq && u->named_seq && !stays(context, u->key, u->named_seq))
-            u->named_seq = 0;
-}
-
-/* ---- the end ---- */
-
-static void check_standing(struct replay *r, const struct standing *s, const char *what, const char *where)
-{
-    if (s->unreadable) /* told when it was read */
-        return;
-    if (s->stored && !s->compared)
-        replay_drift_int(r, what, where, s->touched ? "seq" : "seq of a view of nothing in the ledger", s->touched,
-                         s->view_seq);
-    else if (!s->stored && s->needed)
-        replay_drift_int(r, what, where, "seq of a view that is missing", s->needed, 0);
-    else if (s->view_seq < s->needed)
-        replay_drift_int(r, what, where, "seq, below the mark", s->needed, s->view_seq);
-}
-
-/* An alias without a name is an erased user's; an erased user has no name, and no view by it. */
-static void check_erased(struct replay *r, const struct user *u)
-{
-    char where[WHERE_SIZE];
-
-    snprintf(where, sizeof where, "alias %s", u->key);
-    if (u->nameless && !u->erased_seq && !u->erased_later)
-        replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
-    if (u->erased_seq && u->named_seq)
-        replay_drift(r, "ledger", where, "user", "no name: erased", "one");
-    if (u->erased_seq && u->standing.stored && u->erased_seq <= r->views_mark)
-        replay_drift(r, "users", replay_user_place(where, u, u->view->user), "view", "none: erased", "one");
-}
-
-static void end_users(struct replay *r)
-{
-    char where[WHERE_SIZE];
-
-    for (struct user *u = r->users; u; u = u->hh.next) {
-        if (!replay_is_job(u->key))
-            check_erased(r, u);
-        if (!u->erased_seq)
-            check_standing(r, &u->standing, "users", replay_user_place(where, u, u->view ? u->view->user : NULL));
-    }
-    for (const struct odd_view *o = r->odd_views; o; o = o->next)
-        if (o->odd == ODD_TOMBSTONE && !o->settled && !o->wrong)
-            replay_drift_int(r, "users", name_place(where, o->user), "seq of a view of nothing in the ledger", 0,
-                             o->seq);
-}
-
-/* What is left in the slots when all is told: a name, or that it was forgotten; and a code, where the coupon has codes. */
-static void end_slots(struct replay *r, const struct shelf *s)
-{
-    bool coded = r->definition && r->definition->codes.source != CODES_NONE;
-    char where[WHERE_SIZE];
-
-    for (int i = 0; i < s->bucket.size; i++) {
-        const struct slot *slot = &s->bucket.slots[i];
-        int64_t n = s->b * BUCKET_SLOTS + i;
-        bool taken = slot->state != SLOT_FREE && slot->state != SLOT_RETIRED;
-
-        snprintf(where, sizeof where, "slot %" PRId64, n);
-        if (taken && !slot->user && !(s->forgotten >> i & 1) && !is_erased_later(r, s->owners[i]))
-            replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
-        /* what is over may have been cleaned up */
-        if (coded && slot->state != SLOT_RETIRED && n < r->codes_next_n && !(s->codes && s->codes[i]))
-            replay_drift(r, "codes", where, "code", "one", "none");
-    }
-}
-
-static void check_mark(struct replay *r, const char *kind, int64_t seq)
-{
-    if (seq < 0)
-        replay_drift(r, "marks", kind, "mark", "one that can be read", "unreadable");
-    else if (seq > r->head.seq)
-        replay_drift_int(r, "marks", kind, "seq, beyond the ledger", r->head.seq, seq);
-}
-
-void replay_end(struct replay *r)
-{
-    char where[WHERE_SIZE];
-
-    end_users(r);
-    for (struct shelf *s = r->shelves; s; s = s->hh.next) {
-        if (s->standing.touched || s->standing.stored) { /* codes alone make no bucket */
-            snprintf(where, sizeof where, "bucket %" PRId64, s->b);
-            check_standing(r, &s->standing, "buckets", where);
-        }
-        end_slots(r, s);
-    }
-    if (!replay_is_first(r))
-        return;
-    check_standing(r, &r->definition_view.standing, "coupons", "definition");
-    totals_end(r);
-    check_mark(r, "views", r->views_mark);
-    check_mark(r, "totals", r->totals_mark);
 }

@@ -26,7 +26,7 @@
 
 /* One thing that is not as the ledger says. */
 struct drift {
-    const char *what;     /* "ledger", "caps", "codes", "users", "buckets", "coupons", "totals", "marks" */
+    const char *what;     /* "ledger", "caps", "codes", "users", "buckets", "coupons", "totals", "marks", "lanes" */
     const char *where;    /* "seq 88 entry 3", "u-17", "slot 1042", ... */
     const char *field;
     const char *expected; /* NULL: no single value can be named */
@@ -36,21 +36,26 @@ typedef void drift_fn(void *context, const struct drift *d);
 
 struct replay;
 
-/* Which users and buckets one replay looks at: users by a hash of their alias, buckets by number. */
+/* Which lane one replay tells again, and which of its users and buckets it looks at: users by a hash of their alias, buckets by
+ * number. What belongs to no lane is the last one's. */
 struct replay_part {
     unsigned part, parts;
     int64_t buckets; /* in each part; the last one has the rest. 0 where parts is 1 */
+    int64_t lane, lanes; /* lanes 0: as 1 */
 };
+#define LANE_BUCKETS (LANE_SLOTS / BUCKET_SLOTS)
 static inline int64_t replay_first_bucket(const struct replay_part *p)
 {
-    return p->part * p->buckets;
+    return p->lane * LANE_BUCKETS + p->part * p->buckets;
 }
 static inline int64_t replay_end_bucket(const struct replay_part *p)
 {
-    return p->part + 1 == p->parts ? INT64_MAX : (p->part + 1) * p->buckets;
+    if (p->part + 1 < p->parts)
+        return p->lane * LANE_BUCKETS + (p->part + 1) * p->buckets;
+    return p->lane + 1 < p->lanes ? (p->lane + 1) * LANE_BUCKETS : INT64_MAX;
 }
 
-struct replay *replay_new(int64_t lane, struct replay_part part, drift_fn *report, void *context);
+struct replay *replay_new(struct replay_part part, drift_fn *report, void *context);
 void replay_free(struct replay *r);
 
 /* The marks, read before the views; -1: one that cannot be read. */
@@ -67,6 +72,9 @@ void replay_totals(struct replay *r, const struct totals_row *rows, size_t count
 void replay_codes_until(struct replay *r, int64_t next_n);
 void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS]);
 
+/* Before the first batch, of part 0: what other lanes must agree with is summed up in *sums, the caller's. */
+struct lane_sums;
+void replay_sum(struct replay *r, struct lane_sums *sums);
 void replay_batch(struct replay *r, const struct batch *b);
 /* Users may be erased while the ledger is read, by batches after the last one told: what follows it is peeked at, so
  * that names which are gone by now are not missed. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coupons/decide.h"
 #include "ctl/replay_state.h"
 
 #define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000)
@@ -226,7 +227,7 @@ static void check_about(struct replay *r, const struct user *u, const struct bat
 /* What makes a redemption without a slot names it by its place. */
 static void check_id(struct replay *r, const struct batch *b, const struct entry *e)
 {
-    bool slots = !r->definition || r->definition->cap.policy == CAP_EXACT;
+    bool slots = !r->definition || policy_of(r->definition)->slots;
 
     if (slots != (e->n >= 0)) {
         entry_drift(r, b, e, "slot", slots ? "one" : "none", slots ? "none" : "one");
@@ -323,25 +324,59 @@ static void check_validity(struct replay *r, const struct batch *b, const struct
     expect_int(r, b, e, "valid_until", until_ms, e->valid_until_ms);
 }
 
+/* The lane's share of a cap: it all begins in lane 0. Without slots there are none, and each lane is below the cap by itself. */
+static int64_t share_of(const struct replay *r, int64_t cap, int64_t elsewhere)
+{
+    bool shares = policy_of(r->definition)->slots;
+
+    if (cap == COUPON_NULL)
+        return cap;
+    return (r->lane == 0 || !shares ? cap : 0) - elsewhere;
+}
+
 void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,
                   const struct entry *e)
 {
     const struct coupon *c = r->definition;
+    bool gives = e->kind == ENTRY_GIVE;
 
     check_window(r, b, e);
     check_validity(r, b, e);
     if (!c)
         return;
-    if (c->cap.policy == CAP_EXACT)
+    if (policy_of(c)->slots)
         most(r, b, e, "slots", after->slots - after->due, head_taken(after));
-    if (c->cap.policy == CAP_EXACT && e->kind == ENTRY_GENERATE)
-        most(r, b, e, "total", c->cap.total, after->slots - after->due);
-    if (c->cap.policy == CAP_APPROXIMATE && is_taking(e)) /* this lane's own are counted exactly */
+    if (policy_of(c)->slots && (e->kind == ENTRY_GENERATE || e->fresh))
+        most(r, b, e, "total", c->cap.total, head_stock(after));
+    if (policy_of(c)->total && !policy_of(c)->slots && is_taking(e)) /* this lane's own are counted exactly */
         most(r, b, e, "total", c->cap.total, head_taken(after));
-    if (is_taking(e))
-        most(r, b, e, "per_day", c->cap.per_day, after->day_taken);
-    if (after->discount_minor > before->discount_minor)
-        most(r, b, e, "discount_minor", c->cap.discount_minor, after->discount_minor);
+    if (is_taking(e) || (gives && e->gift.day))
+        most(r, b, e, "per_day", share_of(r, c->cap.per_day, after->day_elsewhere), after->day_taken);
+    if (after->discount_minor > before->discount_minor || (gives && e->gift.minor))
+        most(r, b, e, "discount_minor", share_of(r, c->cap.discount_minor, after->minor_elsewhere),
+             after->discount_minor);
+}
+
+/* ---- lanes ---- */
+
+static int64_t lanes_of(const struct replay *r)
+{
+    return r->definition ? r->definition->lanes : 1;
+}
+
+void check_lane(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    unsigned has = entry_members[e->kind];
+    bool gift = e->kind == ENTRY_GIVE || e->kind == ENTRY_GET, numbered = has & (HAS_SLOT | HAS_RANGE) && e->n >= 0;
+
+    if (numbered && lane_of_slot(e->n) != r->lane)
+        entry_drift(r, b, e, "lane", "a slot of this lane", "of another");
+    if (e->user && (has & HAS_USER) && coupon_lane_of(e->user, lanes_of(r)) != r->lane)
+        entry_drift(r, b, e, "lane", "a user of this lane", "of another");
+    if (gift && lane_peer_of(e->job, r->lane, lanes_of(r)) < 0)
+        entry_drift(r, b, e, "account", "of this lane with one that it knows", e->job ? e->job : "none");
+    if (e == b->entries)
+        expect_int(r, b, e, "lanes of the coupon", lanes_of(r), b->lanes > 1 ? b->lanes : 1);
 }
 
 /* A cap that was lowered made the slots above it due, in the same batch. */
@@ -350,8 +385,8 @@ void check_definition(struct replay *r, const struct batch *b)
     const struct coupon *c = r->definition;
 
     for (size_t i = 0; i < b->count; i++)
-        if (b->entries[i].kind == ENTRY_DEFINE && c && c->cap.policy == CAP_EXACT)
-            most(r, b, &b->entries[i], "total", c->cap.total, b->head.slots - b->head.due);
+        if (b->entries[i].kind == ENTRY_DEFINE && c && policy_of(c)->slots)
+            most(r, b, &b->entries[i], "total", c->cap.total, head_stock(&b->head));
 }
 
 /* ---- turns at making codes ---- */
@@ -399,7 +434,7 @@ static int64_t event_due(enum entry_kind kind, const struct coupon *c, const str
 {
     int64_t left = head_free(h), exist = h->slots - h->due, until;
 
-    if (!c || c->state == COUPON_DELETED || c->cap.policy != CAP_EXACT)
+    if (!c || c->state == COUPON_DELETED || !policy_of(c)->slots)
         return -1;
     if (kind == ENTRY_LOW_STOCK)
         return !h->low_stock && most_free > low_at(c) && left <= low_at(c) ? left : -1;
@@ -414,6 +449,22 @@ static int64_t event_due(enum entry_kind kind, const struct coupon *c, const str
     return until > exist ? until : -1;
 }
 
+/* Of all lanes' slots only who asked them all knows how many are free: but each is raised once until slots come, in lane 0. */
+static void check_events_of_all(struct replay *r, const struct batch *b)
+{
+    struct head h = r->head;
+
+    h.seq = b->head.seq;
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+        bool raised = e->kind == ENTRY_LOW_STOCK ? h.low_stock : e->kind == ENTRY_SOLD_OUT ? h.sold_out : h.replenish_until;
+
+        if (is_event(e) && (r->lane > 0 || raised))
+            entry_drift(r, b, e, entry_kind_name(e->kind), "no event", "one");
+        fold_head_entry(&h, e);
+    }
+}
+
 void check_events(struct replay *r, const struct batch *b)
 {
     static const enum entry_kind kinds[] = {ENTRY_LOW_STOCK, ENTRY_SOLD_OUT, ENTRY_REPLENISH};
@@ -421,6 +472,10 @@ void check_events(struct replay *r, const struct batch *b)
     struct head h = r->head;
     char where[WHERE_SIZE];
 
+    if (lanes_of(r) > 1) {
+        check_events_of_all(r, b);
+        return;
+    }
     memset(raised, -1, sizeof raised);
     h.seq = b->head.seq;
     for (size_t i = 0; i < b->count; i++) {

@@ -3,6 +3,7 @@
  *          replay.c         life, views, batches, the end
  *          replay_check.c   what an entry must obey
  *          replay_totals.c  the reporter's totals
+ *          replay_lanes.c   what lanes say of each other
  *          replay_repair.c  what would mend the views
  */
 #ifndef CTL_REPLAY_STATE_H
@@ -16,6 +17,7 @@
 #include "base/buf.h"
 #include "coupons/fold.h"
 #include "ctl/replay.h"
+#include "ctl/replay_lanes.h"
 
 #define WHERE_SIZE 192
 #define VALUE_SIZE 64
@@ -113,6 +115,7 @@ struct replay {
     } definition_view;
     struct totals_state totals;
     struct replay_sums sums;
+    struct lane_sums *lane_sums; /* or NULL */
 };
 
 /* ---- reporting (replay.c) ---- */
@@ -128,11 +131,16 @@ struct place {
 };
 void replay_differ(void *context, const char *field, const char *expected, const char *found);
 const char *replay_entry_place(char where[WHERE_SIZE], const struct batch *b, const struct entry *e);
-/* How a user is named to people. */
+/* How a user or job is named to people. */
+const char *replay_name_place(char where[WHERE_SIZE], const char *user);
 const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, const char *stored);
 bool replay_is_job(const char *user);
 /* FNV-1a; never 0. */
 uint64_t replay_hash(const char *text);
+
+/* ---- rows (replay.c): that of this key, made if need be; NULL: it belongs to another part ---- */
+struct user *replay_user_of(struct replay *r, const char *key);
+struct shelf *replay_shelf_of(struct replay *r, int64_t b);
 
 static inline bool replay_is_first(const struct replay *r)
 {
@@ -147,9 +155,14 @@ void check_user_caps(struct replay *r, const struct user *u, const struct batch 
 void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,
                   const struct entry *e);
 void check_turn(struct replay *r, const struct batch *b, const struct entry *e);
+/* What e is about belongs to this lane. */
+void check_lane(struct replay *r, const struct batch *b, const struct entry *e);
 /* The whole batch; r->head is the one before it, r->definition the one after it. */
 void check_events(struct replay *r, const struct batch *b);
 void check_definition(struct replay *r, const struct batch *b);
+
+/* ---- views (replay_views.c): compare those that b reaches, after its entries were folded ---- */
+void views_batch(struct replay *r, const struct batch *b);
 
 /* ---- totals (replay_totals.c) ---- */
 void totals_batch(struct replay *r, const struct batch *b);

@@ -5,25 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
+
 #define NAME_SIZE 128
 
 static char *copy(const char *text, size_t len)
 {
-    char *made = strndup(text, len);
+    char *made = checked(strndup(text, len));
 
-    if (!made)
-        abort();
     return made;
 }
 
 static void add(struct samples *s, struct sample row)
 {
-    if (s->count == s->capacity) {
-        s->capacity = s->capacity ? s->capacity * 2 : 256;
-        s->rows = realloc(s->rows, s->capacity * sizeof *s->rows);
-        if (!s->rows)
-            abort();
-    }
+    s->rows = checked_grown(s->rows, s->count, &s->capacity, sizeof *s->rows);
     s->rows[s->count++] = row;
 }
 

@@ -1,13 +1,18 @@
 /* ctl/scan.c -- see scan.h: marks, views, ledger. Codes: scan_codes.c. */
 #include "ctl/scan.h"
 
+#include "ctl/replay_lanes.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define USERS_PER_PART 250000
-#define SLOTS_PER_PART 2000000
+#include "base/checked.h"
+
+#define USER_BYTES INT64_C(1700) /* of a replay, for each taking: a user and its view, without metadata */
+#define SLOT_BYTES INT64_C(100)
+#define MEMORY_LEAST (INT64_C(512) << 20)
 #define PAGE_BATCHES 200
 #define PAGE_USES 500
 #define PAGE_BUCKETS 200
@@ -120,13 +125,11 @@ static enum store_status read_uses(struct scan *v, struct replay *r)
 
 static enum store_status read_buckets(struct scan *v, struct replay *r, const struct replay_part *part)
 {
-    struct stored_bucket *buckets = calloc(PAGE_BUCKETS, sizeof *buckets);
+    struct stored_bucket *buckets = checked(calloc(PAGE_BUCKETS, sizeof *buckets));
     int64_t from = replay_first_bucket(part);
     size_t count;
     enum store_status s;
 
-    if (!buckets)
-        abort();
     do {
         int tries = 0;
 
@@ -255,8 +258,71 @@ static int64_t totals_seq(const struct stored_mark *mark, const struct head *tai
     return mark->is_there && !mark->readable ? -1 : mark->mark.seq;
 }
 
-enum store_status scan_part(struct scan *v, int64_t lane, struct replay_part part, bool rebuild, struct replay *r)
+enum store_status scan_lanes(struct scan *v, int64_t *lanes)
 {
+    struct batch *b = NULL;
+    size_t count = 0;
+    int tries = 0;
+    enum store_status s;
+
+    do
+        s = v->db.door->ops->ledger(v->db.door, v->coupon, 0, 0, 1, &b, &count);
+    while (scan_again(s, &tries));
+    *lanes = 1;
+    for (size_t i = 0; s == STORE_OK && count && i < b->count; i++)
+        if (b->entries[i].kind == ENTRY_DEFINE)
+            *lanes = b->entries[i].definition->lanes;
+    if (*lanes < 1 || *lanes > COUPON_LANES_MAX)
+        *lanes = 1;
+    if (s == STORE_OK && count)
+        batch_free(b);
+    return s;
+}
+
+/* A page of lane 0's batches after those told. */
+static enum store_status read_rest(struct scan *v, struct lane_sums *zero, size_t *count)
+{
+    struct batch *batches[PAGE_BATCHES];
+    int tries = 0;
+    enum store_status s;
+
+    *count = 0;
+    do
+        s = v->db.door->ops->ledger(v->db.door, v->coupon, 0, zero->head.seq, PAGE_BATCHES, batches, count);
+    while (scan_again(s, &tries));
+    for (size_t i = 0; s == STORE_OK && i < *count; i++) {
+        lane_sums_batch(zero, batches[i]);
+        batch_free(batches[i]);
+    }
+    return s;
+}
+
+enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still)
+{
+    int64_t seq = lanes[0].head.seq;
+    enum store_status s;
+    struct head tail = {0};
+    size_t page;
+
+    for (int64_t i = 0; i < count; i++)
+        lane_sums_rest(&lanes[i]);
+    do
+        s = read_rest(v, &lanes[0], &page);
+    while (s == STORE_OK && page == PAGE_BATCHES);
+    *still = seq == lanes[0].head.seq;
+    for (int64_t i = 1; i < count && s == STORE_OK; i++) {
+        s = scan_tail(v, i, &tail);
+        *still = *still && tail.seq == lanes[i].head.seq;
+    }
+    if (s == STORE_OK)
+        s = scan_tail(v, 0, &tail);
+    *still = *still && tail.seq == seq;
+    return s;
+}
+
+enum store_status scan_part(struct scan *v, struct replay_part part, bool rebuild, struct replay *r)
+{
+    int64_t lane = part.lane;
     struct stored_mark views, totals;
     struct head before = {.seq = 0}, tail;
     enum store_status s = scan_mark(v, lane, "views", &views);
@@ -289,17 +355,36 @@ enum store_status scan_part(struct scan *v, int64_t lane, struct replay_part par
     return s;
 }
 
+/* What a replay may take: an eighth of what the machine has left, in bytes. Metadata may make it several times that. */
+static int64_t memory_for_replay(void)
+{
+    static const char available[] = "MemAvailable:";
+    int64_t kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "re");
+
+    while (f && !kib && fgets(line, sizeof line, f))
+        if (strncmp(line, available, sizeof available - 1) == 0)
+            kib = strtoll(line + sizeof available - 1, NULL, 10);
+    if (f)
+        fclose(f);
+    return kib * 1024 / 8 > MEMORY_LEAST ? kib * 1024 / 8 : MEMORY_LEAST;
+}
+
+/* Each part reads the whole ledger: as few as memory allows. */
 unsigned scan_parts(const struct scan *v, const struct head *tail)
 {
-    int64_t by_users = tail->ordinal / USERS_PER_PART, by_slots = tail->next_n / SLOTS_PER_PART;
-    int64_t parts = v->parts_asked ? v->parts_asked : 1 + (by_users > by_slots ? by_users : by_slots);
+    int64_t bytes = tail->ordinal * USER_BYTES + tail->next_n % LANE_SLOTS * SLOT_BYTES;
+    int64_t parts = v->parts_asked ? v->parts_asked : 1 + bytes / memory_for_replay();
 
     return parts > 0 && parts < PARTS_MOST ? (unsigned)parts : PARTS_MOST;
 }
 
-struct replay_part scan_part_of(unsigned part, unsigned parts, const struct head *tail)
+struct replay_part scan_part_of(unsigned part, unsigned parts, const struct head *tail, int64_t lane, int64_t lanes)
 {
-    return (struct replay_part){part, parts, parts > 1 ? bucket_of(tail->next_n) / parts + 1 : 0};
+    int64_t buckets = bucket_of(tail->next_n % LANE_SLOTS);
+
+    return (struct replay_part){part, parts, parts > 1 ? buckets / parts + 1 : 0, lane, lanes};
 }
 
 /* The least of what each collection has next. */

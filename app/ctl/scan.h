@@ -19,7 +19,7 @@
 struct scan {
     struct direct db;
     const char *coupon;  /* at hand */
-    int64_t parts_asked; /* 0: by size */
+    int64_t parts_asked; /* 0: by the memory that is available */
     struct progress progress;
 };
 
@@ -30,12 +30,19 @@ bool scan_again(enum store_status status, int *tries);
 enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail);
 enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, struct stored_mark *mark);
 
+/* How many lanes the coupon has, as its ledger begins. */
+enum store_status scan_lanes(struct scan *v, int64_t *lanes);
+
 /* Tell r everything of its part. rebuild: totals whose mark is of no use are wanted up to the tail. */
-enum store_status scan_part(struct scan *v, int64_t lane, struct replay_part part, bool rebuild, struct replay *r);
+enum store_status scan_part(struct scan *v, struct replay_part part, bool rebuild, struct replay *r);
 
 /* Into how many parts the lane is to be gone through: the i-th is scan_part_of(). */
 unsigned scan_parts(const struct scan *v, const struct head *tail);
-struct replay_part scan_part_of(unsigned part, unsigned parts, const struct head *tail);
+struct replay_part scan_part_of(unsigned part, unsigned parts, const struct head *tail, int64_t lane, int64_t lanes);
+
+/* Tell sums what lane 0 appended since; *still: no lane of lanes[] moved since it was told. */
+struct lane_sums;
+enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still);
 
 /* The next coupon after `after` ("": the first) that has a ledger or any view, into id; "": there is none. */
 enum store_status scan_next_coupon(struct scan *v, const char *after, char id[COUPON_ID_MAX + 1]);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "coupons/code.h"
 #include "ctl/scan.h"
 
@@ -101,12 +102,7 @@ static void tell_different(struct code_scan *c, const struct code_finding *f)
     tell(c, f, LOOK_UP_DIFFERENT);
     if (f->other >= c->next_n)
         return;
-    if (c->different_count == c->different_capacity) {
-        c->different_capacity = c->different_capacity ? 2 * c->different_capacity : 64;
-        c->different = realloc(c->different, c->different_capacity * sizeof *c->different);
-        if (!c->different)
-            abort();
-    }
+    c->different = checked_grown(c->different, c->different_count, &c->different_capacity, sizeof *c->different);
     c->different[c->different_count++] = hash_of(f->code);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
 #include "ctl/job.h"
@@ -76,9 +77,7 @@ int ctl_slots_generate(struct ctl *c)
         answer_release(&a);
         return code;
     }
-    id = strdup(json_text_at(a.json, "/id"));
-    if (!id)
-        abort();
+    id = checked(strdup(json_text_at(a.json, "/id")));
     answer_release(&a);
     if (ctl_option(c, OPT_NO_WAIT) || ctl_option(c, OPT_NOT_BEFORE)) {
         puts(id);

@@ -2,10 +2,11 @@
 #include "ctl/table.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/checked.h"
 
 void table_init(struct table *t, const char *const *heads)
 {
@@ -25,23 +26,10 @@ void table_release(struct table *t)
 
 void table_add(struct table *t, const char *text)
 {
-    if (t->count == t->capacity) {
-        t->capacity = t->capacity ? t->capacity * 2 : 64;
-        t->cells = realloc(t->cells, t->capacity * sizeof *t->cells);
-        if (!t->cells)
-            abort();
-    }
+    t->cells = checked_grown(t->cells, t->count, &t->capacity, sizeof *t->cells);
     t->cells[t->count] = strdup(text ? text : "-");
     if (!t->cells[t->count++])
         abort();
-}
-
-void table_add_int(struct table *t, int64_t value)
-{
-    char text[24];
-
-    snprintf(text, sizeof text, "%" PRId64, value);
-    table_add(t, text);
 }
 
 /* Characters of UTF-8, near enough to columns. */

@@ -25,7 +25,6 @@ void table_init(struct table *t, const char *const *heads);
 void table_release(struct table *t);
 /* The next cell; text NULL: "-". */
 void table_add(struct table *t, const char *text);
-void table_add_int(struct table *t, int64_t value);
 void table_print(const struct table *t, FILE *out);
 
 /* text to out, control characters as '?'. */

@@ -104,10 +104,22 @@ static void print_rates(const struct samples *before, const struct samples *now)
 
 /* ---- the coupons ---- */
 
+/* How many batches the ledger has, or those of all lanes. */
+static void add_batches(struct table *t, json_object *counts)
+{
+    json_object *seqs = json_at(counts, "/seqs");
+    int64_t sum = seqs ? 0 : json_int_at(counts, "/seq");
+    char text[24];
+
+    for (size_t i = 0; seqs && i < json_object_array_length(seqs); i++)
+        sum += json_object_get_int64(json_object_array_get_idx(seqs, i));
+    snprintf(text, sizeof text, "%" PRId64, sum);
+    table_add(t, text);
+}
+
 static void add_coupon(struct ctl *c, struct table *t, const char *id)
 {
-    static const char *const columns[] = {"/slots",    "/free",  "/issued",      "/reserved",
-                                          "/redeemed", "/today", "/taken_total", "/seq"};
+    static const char *const columns[] = {"/slots", "/free", "/issued", "/reserved", "/redeemed", "/today", "/taken_total"};
     struct answer a;
 
     if (client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/counts", id), .quiet = true}, &a) !=
@@ -116,13 +128,17 @@ static void add_coupon(struct ctl *c, struct table *t, const char *id)
     table_add(t, id);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         table_add(t, a.status == 200 ? json_text_at(a.json, columns[i]) : NULL);
+    if (a.status == 200)
+        add_batches(t, a.json);
+    else
+        table_add(t, NULL);
     answer_release(&a);
 }
 
 static void print_coupons(struct ctl *c)
 {
-    static const char *const heads[] = {"COUPON",    ">SLOTS", ">FREE",        ">ISSUED", ">RESERVED",
-                                        ">REDEEMED", ">TODAY", ">TAKEN TOTAL", ">SEQ",    NULL};
+    static const char *const heads[] = {"COUPON",    ">SLOTS", ">FREE",        ">ISSUED",  ">RESERVED",
+                                        ">REDEEMED", ">TODAY", ">TAKEN TOTAL", ">BATCHES", NULL};
     struct answer a;
     json_object *items;
     struct table t;

@@ -3,14 +3,16 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ctl/ctl.h"
+#include "ctl/replay_lanes.h"
 #include "ctl/scan.h"
 #include "ctl/table.h"
 
 const struct argp_option ctl_verify_options[] = {
-    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by size)",
+    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by free memory)",
      0},
     {0},
 };
@@ -18,6 +20,8 @@ const struct argp_option ctl_verify_options[] = {
 struct verify {
     struct scan scan;
     int64_t batches, entries, drifts; /* of the coupon at hand */
+    int64_t lane, lanes;
+    struct lane_sums sums[COUPON_LANES_MAX];
     bool any_drift;
 };
 
@@ -29,7 +33,10 @@ static void tell_drift(void *context, const struct drift *d)
     struct buf line = BUF_INIT;
 
     progress_end(&v->scan.progress);
-    buf_printf(&line, "%s: %s %s: %s", v->scan.coupon, d->what, d->where, d->field);
+    buf_printf(&line, "%s", v->scan.coupon);
+    if (v->lane)
+        buf_printf(&line, " lane %" PRId64, v->lane);
+    buf_printf(&line, ": %s %s: %s", d->what, d->where, d->field);
     if (d->expected)
         buf_printf(&line, ": expected %s, found %s", d->expected, d->found);
     print_safely(line.data, stdout);
@@ -76,19 +83,20 @@ static void tell_code(void *context, const struct code_finding *f)
 /* ---- one coupon ---- */
 
 /* definition, in a: the coupon's as the ledger has it, from part 0 of lane 0. */
-static enum store_status verify_part(struct verify *v, int64_t lane, struct replay_part part, struct arena *a,
-                                     struct coupon **definition)
+static enum store_status verify_part(struct verify *v, struct replay_part part, struct arena *a, struct coupon **definition)
 {
-    struct replay *r = replay_new(lane, part, tell_drift, v);
-    enum store_status s = scan_part(&v->scan, lane, part, false, r);
+    struct replay *r = replay_new(part, tell_drift, v);
+    enum store_status s;
 
+    replay_sum(r, &v->sums[part.lane]);
+    s = scan_part(&v->scan, part, false, r);
     if (s == STORE_OK)
         replay_end(r);
     if (part.part == 0) {
         v->batches += replay_sums(r).batches;
         v->entries += replay_sums(r).entries;
     }
-    if (part.part == 0 && lane == 0 && replay_definition(r))
+    if (part.part == 0 && part.lane == 0 && replay_definition(r))
         *definition = coupon_copy(replay_definition(r), a);
     replay_free(r);
     return s;
@@ -100,10 +108,23 @@ static enum store_status verify_lane(struct verify *v, int64_t lane, struct aren
     enum store_status s = scan_tail(&v->scan, lane, &tail);
     unsigned parts = s == STORE_OK ? scan_parts(&v->scan, &tail) : 0;
 
+    v->lane = lane;
     for (unsigned part = 0; part < parts && s == STORE_OK; part++)
-        s = verify_part(v, lane, scan_part_of(part, parts, &tail), a, definition);
+        s = verify_part(v, scan_part_of(part, parts, &tail, lane, v->lanes), a, definition);
     if (s == STORE_OK && *definition && (*definition)->codes.source != CODES_NONE)
         s = scan_codes(&v->scan, *definition, tail.next_n, false, tell_code, v);
+    v->lane = 0;
+    return s;
+}
+
+/* What no lane can tell by itself. */
+static enum store_status verify_across(struct verify *v)
+{
+    bool still = false;
+    enum store_status s = scan_rest(&v->scan, v->sums, v->lanes, &still);
+
+    if (s == STORE_OK)
+        lane_sums_compare(v->sums, (size_t)v->lanes, still, tell_drift, v);
     return s;
 }
 
@@ -114,14 +135,18 @@ static enum store_status verify_coupon(struct verify *v, const char *coupon)
     enum store_status s;
 
     v->scan.coupon = coupon;
-    v->batches = v->entries = v->drifts = 0;
+    v->batches = v->entries = v->drifts = v->lane = 0;
     progress_begin(&v->scan.progress, coupon, "batches", false);
     arena_init(&a, 0);
-    s = verify_lane(v, 0, &a, &definition);
-    for (int64_t lane = 1; s == STORE_OK && definition && lane < definition->lanes; lane++)
+    s = scan_lanes(&v->scan, &v->lanes);
+    for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
         s = verify_lane(v, lane, &a, &definition);
+    if (s == STORE_OK && v->lanes > 1)
+        s = verify_across(v);
     if (s == STORE_OK)
         tell_coupon(v);
+    for (int64_t lane = 0; lane < v->lanes; lane++)
+        lane_sums_release(&v->sums[lane]);
     arena_free(&a);
     return s;
 }
@@ -174,16 +199,20 @@ static int verify_all(struct verify *v)
 
 int ctl_verify(struct ctl *c)
 {
-    struct verify v = {.any_drift = false};
+    struct verify *v = calloc(1, sizeof *v);
     const char *parts = ctl_option(c, OPT_PARTS);
-    int code;
+    int code = CTL_USAGE;
 
-    if (parts && !ctl_number("--parts", parts, 1, PARTS_MOST, &v.scan.parts_asked))
-        return CTL_USAGE;
-    code = direct_open(c, &v.scan.db);
-    if (code != CTL_OK)
-        return code;
-    code = c->args.count ? verify_named(&v, &c->args) : verify_all(&v);
-    direct_close(&v.scan.db);
-    return code == CTL_OK && v.any_drift ? CTL_REFUSED : code;
+    if (!v)
+        abort();
+    if (!parts || ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked))
+        code = direct_open(c, &v->scan.db);
+    if (code == CTL_OK) {
+        code = c->args.count ? verify_named(v, &c->args) : verify_all(v);
+        direct_close(&v->scan.db);
+        if (code == CTL_OK && v->any_drift)
+            code = CTL_REFUSED;
+    }
+    free(v);
+    return code;
 }

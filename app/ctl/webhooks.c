@@ -8,7 +8,6 @@
 
 #define LIST_DEFAULT 20
 #define LIST_MOST 1000
-#define PLAIN (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
 
 const struct argp_option ctl_webhooks_list_options[] = {
     {"json", OPT_JSON, NULL, 0, "Print JSON, a webhook a line", 0},
@@ -24,26 +23,6 @@ const struct argp_option ctl_webhooks_deliveries_options[] = {
     {"json", OPT_JSON, NULL, 0, "Print JSON, a delivery a line", 0},
     {0},
 };
-
-/* A list's items as a table, a member of theirs per column; or a line of JSON each. */
-static void tell_items(const struct ctl *c, json_object *items, const char *const *heads, const char *const *columns)
-{
-    size_t count = items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
-    struct table t;
-
-    table_init(&t, heads);
-    for (size_t i = 0; i < count; i++) {
-        json_object *item = json_object_array_get_idx(items, i);
-
-        if (ctl_option(c, OPT_JSON))
-            puts(json_object_to_json_string_ext(item, PLAIN));
-        for (size_t k = 0; columns[k]; k++)
-            table_add(&t, json_text_at(item, columns[k]));
-    }
-    if (!ctl_option(c, OPT_JSON))
-        table_print(&t, stdout);
-    table_release(&t);
-}
 
 /* Make the call, and tell of its answer. */
 static int call(struct ctl *c, struct call call, void (*tell)(struct ctl *c, const struct answer *a))
@@ -68,7 +47,7 @@ static void tell_list(struct ctl *c, const struct answer *a)
     static const char *const columns[] = {"/id",      "/state",  "/reason", "/failing_since", "/created_at",
                                           "/coupons", "/events", "/url",    NULL};
 
-    tell_items(c, json_at(a->json, "/items"), heads, columns);
+    answer_tell_items(c, json_at(a->json, "/items"), heads, columns);
 }
 
 int ctl_webhooks_list(struct ctl *c)
@@ -113,7 +92,7 @@ int ctl_webhooks_create(struct ctl *c)
     }
     code = call(c,
                 (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks"),
-                              .body = json_object_to_json_string_ext(body, PLAIN)},
+                              .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)},
                 tell_secret);
     json_object_put(body);
     return code;
@@ -149,7 +128,7 @@ static void tell_deliveries(struct ctl *c, const struct answer *a)
     static const char *const columns[] = {"/id",      "/at",    "/state", "/status", "/attempt",
                                           "/took_ms", "/event", "/type",  "/error",  NULL};
 
-    tell_items(c, json_at(a->json, "/items"), heads, columns);
+    answer_tell_items(c, json_at(a->json, "/items"), heads, columns);
 }
 
 int ctl_webhooks_deliveries(struct ctl *c)

@@ -137,6 +137,7 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
     d->part = e->part;
     d->type = e->type;
     d->at_ms = now_ms;
+    p->changed_ms = h->changed_ms;
 
     event_write(b, e, &p->body);
     event_id(b->coupon, b->lane, b->head.seq, e->part, &id);

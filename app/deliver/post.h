@@ -30,6 +30,7 @@ struct post {
     struct mono started;
     char error[CURL_ERROR_SIZE];
     struct delivery delivery; /* as it will be noted */
+    int64_t changed_ms;       /* the version of the webhook that it was made for */
     char again_of[ID_SHORT_LEN + 1];
     struct stream *stream;    /* whose turn it is; NULL: a redelivery */
     struct post *next, *prev;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "store/mongo.h"
 
@@ -36,13 +37,22 @@ void endpoint_set(struct endpoint *e, const struct hook *h)
 
 struct endpoint *endpoint_new(const struct hook *h)
 {
-    struct endpoint *e = calloc(1, sizeof *e);
+    struct endpoint *e = checked(calloc(1, sizeof *e));
 
-    if (!e)
-        abort();
     arena_init(&e->arena, 0);
     endpoint_set(e, h);
     return e;
+}
+
+/* Forget the batches that were read. */
+static void drop(struct stream *s)
+{
+    for (size_t i = s->batch_at; i < s->batch_count; i++)
+        batch_free(s->batches[i]);
+    s->of->pages -= s->batch_count > 0;
+    s->batch_at = s->batch_count = 0;
+    s->events = NULL;
+    arena_free(&s->arena);
 }
 
 void endpoint_free(struct endpoint *e)
@@ -52,7 +62,7 @@ void endpoint_free(struct endpoint *e)
     HASH_CLEAR(hh, e->streams);
     for (; s; s = next) {
         next = s->hh.next;
-        stream_drop(s);
+        drop(s);
         free(s);
     }
     arena_free(&e->arena);
@@ -92,10 +102,8 @@ struct stream *stream_find(const struct endpoint *e, const char *coupon, int64_t
 
 struct stream *stream_add(struct endpoint *e, const char *coupon, int64_t lane, int64_t seq, int64_t part)
 {
-    struct stream *s = calloc(1, sizeof *s);
+    struct stream *s = checked(calloc(1, sizeof *s));
 
-    if (!s)
-        abort();
     s->key = key_of(coupon, lane);
     s->of = e;
     s->seq = s->tail = seq;
@@ -124,17 +132,7 @@ void stream_to(struct stream *s, enum stream_state state)
     else if (state == STREAM_SENDING)
         e->sending++;
     if (state == STREAM_IDLE || state == STREAM_WAITING || (state == STREAM_READY && e->pages > PAGES_MAX))
-        stream_drop(s);
-}
-
-void stream_drop(struct stream *s)
-{
-    for (size_t i = s->batch_at; i < s->batch_count; i++)
-        batch_free(s->batches[i]);
-    s->of->pages -= s->batch_count > 0;
-    s->batch_at = s->batch_count = 0;
-    s->events = NULL;
-    arena_free(&s->arena);
+        drop(s);
 }
 
 /* ---- reading ---- */
@@ -164,7 +162,7 @@ static enum stream_step read_page(struct stream *s, struct store *door)
 {
     size_t count = 0;
 
-    stream_drop(s);
+    drop(s);
     if (s->seq >= s->tail)
         return STREAM_ENDS;
     if (!read_before(s, door) ||

@@ -74,8 +74,6 @@ struct stream *stream_find(const struct endpoint *e, const char *coupon, int64_t
 struct stream *stream_add(struct endpoint *e, const char *coupon, int64_t lane, int64_t seq, int64_t part);
 /* Into a state, and its list. */
 void stream_to(struct stream *s, enum stream_state state);
-/* Forget the batches that were read. */
-void stream_drop(struct stream *s);
 
 /* Lead it to its next event. What is not subscribed to is passed over, and moves the position. */
 enum stream_step {

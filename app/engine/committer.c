@@ -16,14 +16,11 @@
 #include <utlist.h>
 
 #include "base/checked.h"
+#include "base/cond.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "engine/round.h"
-
-static void crash_point(struct committer *c, const char *name)
-{
-    if (c->hooks->crash_point)
-        c->hooks->crash_point(name);
-}
+#include "engine/route.h"
 
 /* ---- answering ---- */
 
@@ -31,9 +28,19 @@ static void answer(struct committer *c, struct op *op)
 {
     atomic_fetch_sub(&c->waiting, 1);
     c->answered++;
-    if (c->hooks->decided)
+    if (c->hooks->decided && !op->inner)
         c->hooks->decided(op);
     op->done(op);
+}
+
+/* True when the op lacks what other lanes may have: it is theirs to answer. */
+static bool look_around(struct committer *c, struct op *op)
+{
+    if (!op->outcome.lacks || op->inner || op->looked[op->outcome.lacks])
+        return false;
+    atomic_fetch_sub(&c->waiting, 1);
+    engine_look_around(c->engine, op);
+    return true;
 }
 
 static void answer_unavailable(struct committer *c, struct op *op, enum cpn_result result)
@@ -112,7 +119,7 @@ static void enqueue(struct committer *c, struct op *op)
 {
     struct lane *l = find_lane(c, op->coupon, op->lane);
 
-    if (l->queue.count >= (size_t)c->config.queue_max) {
+    if (!op->inner && l->queue.count >= (size_t)c->config.queue_max) {
         answer_unavailable(c, op, CPN_BUSY);
         return;
     }
@@ -372,7 +379,7 @@ static void answer_part(struct committer *c, struct part *p)
     while ((op = op_list_take(&p->ops))) {
         if (op->kind == OP_CATCH_UP && op->outcome.result == CPN_OK)
             watch(c, l, op);
-        else
+        else if (!look_around(c, op))
             answer(c, op);
     }
     l->conflicts = 0;
@@ -385,6 +392,34 @@ static void answer_part(struct committer *c, struct part *p)
         make_ready(c, l);
     else if (l->tail.due > 0)
         make_ready_in(c, l, AGAIN_MS);
+}
+
+/* The coupon is refilled from the beginning. */
+static bool awaits_first_slots(const struct lane *l)
+{
+    return l->number == 0 && l->tail.next_n == 0 && l->definition->replenish.below != COUPON_NULL;
+}
+
+static bool has_others(const struct lane *l)
+{
+    return l->definition && l->definition->lanes > 1;
+}
+
+/* Of a coupon with several lanes: the others hear how this one stands. */
+static void tell_others(struct committer *c, const struct lane *l)
+{
+    if (has_others(l))
+        heard_note(engine_heard(c->engine), l->coupon, l->number, &l->tail);
+}
+
+/* Of a coupon with several lanes: few slots are left here, and perhaps in all of them. */
+static void tell_of_few(struct committer *c, const struct lane *l)
+{
+    const struct coupon *d = l->definition;
+
+    if (has_others(l) && policy_of(d)->slots && (l->tail.ordinal > 0 || awaits_first_slots(l)) &&
+        head_free(&l->tail) <= decide_low_mark(d))
+        engine_poke(c->engine, l->coupon);
 }
 
 static void count_expired(const struct committer *c, const struct batch *b)
@@ -408,7 +443,9 @@ static void part_committed(struct committer *c, const struct round *r, struct pa
     lane_commit(l, p->batch, p->d.stash_used);
     if (c->hooks->appended)
         c->hooks->appended();
-    crash_point(c, "appended");
+    crash_at(CRASH_APPENDED);
+    tell_others(c, l);
+    tell_of_few(c, l);
     submit_own(c, l);
     answer_part(c, p);
 }
@@ -458,7 +495,7 @@ static void append_parts(struct committer *c, struct round *r)
     }
     if (!count)
         return;
-    crash_point(c, "decided");
+    crash_at(CRASH_DECIDED);
     started = mono_now();
     c->store->ops->append(c->store, appends, count);
     r->append_us = (mono_now().ns - started.ns) / 1000;
@@ -476,6 +513,7 @@ static void part_unchanged(struct committer *c, struct part *p)
 {
     part_free_users(p);
     batch_free(p->batch);
+    tell_others(c, p->lane);
     answer_part(c, p);
 }
 
@@ -600,19 +638,10 @@ static int64_t idle_ms(const struct committer *c)
     return ms;
 }
 
-static void sleep_until_some(struct committer *c, int64_t ns)
+static void sleep_until_some(struct committer *c, int64_t ms)
 {
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec += ns % 1000000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
     c->sleeping = true;
-    pthread_cond_timedwait(&c->some, &c->lock, &until);
+    cond_wait_until(&c->some, &c->lock, mono_add_ms(mono_now(), ms));
     c->sleeping = false;
 }
 
@@ -627,9 +656,9 @@ static bool take_in(struct committer *c)
 
     pthread_mutex_lock(&c->lock);
     if (!c->inbox.count && !c->finished && !c->stop && ms > 0)
-        sleep_until_some(c, ms * 1000000);
+        sleep_until_some(c, ms);
     else if (c->stop && !c->inbox.count && ms > 0 && c->ready)
-        sleep_until_some(c, ms * 1000000);
+        sleep_until_some(c, ms);
     inbox = c->inbox;
     c->inbox = (struct op_list){0};
     finished = c->finished;
@@ -688,22 +717,20 @@ static void *committer_main(void *argument)
 /* ---- from outside ---- */
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
-                                  const struct engine_hooks *hooks, struct views *views, int lanes_max)
+                                  const struct engine_hooks *hooks, struct engine *engine, struct views *views,
+                                  int lanes_max)
 {
     struct committer *c = checked(calloc(1, sizeof *c));
-    pthread_condattr_t monotonic;
 
     c->config = *config;
     c->hooks = hooks;
+    c->engine = engine;
     c->views = views;
     c->lanes_max = lanes_max;
     c->store = source->open(source);
     c->random = (uint32_t)mono_now().ns;
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->some, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init(&c->some);
     if (pthread_create(&c->thread, NULL, committer_main, c) != 0)
         abort();
     return c;

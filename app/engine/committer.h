@@ -12,7 +12,8 @@
 struct committer;
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
-                                  const struct engine_hooks *hooks, struct views *views, int lanes_max);
+                                  const struct engine_hooks *hooks, struct engine *engine, struct views *views,
+                                  int lanes_max);
 void committer_submit(struct committer *c, struct op *op);
 /* Decide what waits, for at most patience_ms; hand the last views over; end the thread. */
 void committer_stop(struct committer *c, int patience_ms);

@@ -1,10 +1,13 @@
 /* engine/engine.c -- see engine.h: starting, stopping, and which committer owns a coupon. */
 #include "engine/engine.h"
 
-#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/latch.h"
 #include "engine/committer.h"
+#include "engine/lanes.h"
+#include "engine/route.h"
 #include "engine/views.h"
 
 #define COMMITTERS_MOST 8
@@ -13,10 +16,13 @@ struct engine {
     struct engine_config config;
     struct engine_hooks hooks;
     struct views *views;
+    struct heard_table *heard;
+    struct lanes *lanes;
     struct committer *committers[COMMITTERS_MOST];
 };
 
-/* All lanes of a coupon live in one committer. FNV-1a. */
+/* All lanes of a coupon live in one committer: what they wait for is read at once, and their batches go in one insert. Spread over
+ * several threads they were slower at every load (README). FNV-1a. */
 static struct committer *owner(struct engine *e, const char *coupon)
 {
     uint32_t hash = 2166136261u;
@@ -41,83 +47,129 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
     if (e->config.committers > COMMITTERS_MOST)
         e->config.committers = COMMITTERS_MOST;
     e->views = views_start(source, &e->hooks, e->config.backoff_ms);
+    e->heard = heard_new();
+    e->lanes = lanes_start(e, e->heard, source, &e->hooks);
     for (int i = 0; i < e->config.committers; i++)
-        e->committers[i] = committer_start(&e->config, source, &e->hooks, e->views,
+        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->views,
                                            e->config.lanes_max / e->config.committers + 1);
     return e;
 }
 
+/* To its lane; or, if it takes more than one, to who asks them all. Where it is not known how many the coupon has, lane 0 knows. */
+static void send_to_lane(struct engine *e, struct op *op)
+{
+    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : heard_lanes(e->heard, op->coupon);
+
+    op->lane = lanes_route(op, lanes);
+    if ((lanes > 1 && lanes_does(op->kind)) || op->kind == OP_FOLLOW)
+        lanes_submit(e->lanes, op);
+    else if (lanes > 1 && op->kind == OP_COUPON)
+        lanes_gather(e->lanes, op);
+    else
+        committer_submit(owner(e, op->coupon), op);
+}
+
 enum cpn_result engine_submit(struct engine *e, struct op *op)
 {
-    int waiting = 0;
+    int waiting = lanes_waiting(e->lanes);
 
     for (int i = 0; i < e->config.committers; i++)
         waiting += committer_waiting(e->committers[i]);
     if (waiting >= e->config.requests_max)
         return CPN_BUSY;
-    committer_submit(owner(e, op->coupon), op);
+    op->asked_lane = op->lane;
+    memset(op->looked, 0, sizeof op->looked);
+    op->others_due_ms = 0;
+    send_to_lane(e, op);
     return CPN_OK;
+}
+
+void engine_ask(struct engine *e, struct op *op)
+{
+    op->inner = true;
+    committer_submit(owner(e, op->coupon), op);
+}
+
+void engine_reroute(struct engine *e, struct op *op)
+{
+    send_to_lane(e, op);
+}
+
+void engine_look_around(struct engine *e, struct op *op)
+{
+    lanes_submit(e->lanes, op);
+}
+
+void engine_poke(struct engine *e, const char *coupon)
+{
+    lanes_poke(e->lanes, coupon);
+}
+
+struct heard_table *engine_heard(struct engine *e)
+{
+    return e->heard;
 }
 
 void engine_stop(struct engine *e)
 {
+    lanes_stop(e->lanes);
     for (int i = 0; i < e->config.committers; i++)
         committer_stop(e->committers[i], e->config.patience_ms);
     views_stop(e->views, e->config.patience_ms);
     for (int i = 0; i < e->config.committers; i++)
         committer_free(e->committers[i]);
+    lanes_free(e->lanes);
+    heard_free(e->heard);
     free(e);
 }
 
 /* ---- waiting for one op ---- */
 
-struct waiter {
-    pthread_mutex_t lock;
-    pthread_cond_t done;
-    bool finished;
-};
-
-static void wake(struct op *op)
+static void one_done(struct op *op)
 {
-    struct waiter *w = op->context;
-
-    pthread_mutex_lock(&w->lock);
-    w->finished = true;
-    pthread_cond_signal(&w->done);
-    pthread_mutex_unlock(&w->lock);
+    latch_down(op->context);
 }
 
 enum cpn_result engine_call(struct engine *e, struct op *op)
 {
-    struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    struct latch done;
     enum cpn_result r;
 
-    op->done = wake;
-    op->context = &w; // cppcheck-suppress autoVariables
+    latch_init(&done, 1);
+    op->done = one_done;
+    op->context = &done; // cppcheck-suppress autoVariables
     r = engine_submit(e, op);
-    if (r != CPN_OK)
+    if (r != CPN_OK) {
         op->outcome = (struct outcome){.result = r, .retry = true};
-    pthread_mutex_lock(&w.lock);
-    while (r == CPN_OK && !w.finished)
-        pthread_cond_wait(&w.done, &w.lock);
-    pthread_mutex_unlock(&w.lock);
-    pthread_mutex_destroy(&w.lock);
-    pthread_cond_destroy(&w.done);
+        latch_down(&done);
+    }
+    latch_wait(&done);
     op->context = NULL;
     return op->outcome.result;
+}
+
+enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms)
+{
+    enum cpn_result r;
+    struct arena a;
+
+    arena_init(&a, 0);
+    op->arena = &a;
+    op->deadline = mono_add_ms(mono_now(), ms);
+    r = engine_call(e, op);
+    arena_free(&a);
+    op->arena = NULL;
+    op->coupon_now = NULL;
+    op->use = NULL;
+    return r;
 }
 
 #define CATCH_UP_MS 30000
 
 enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane)
 {
-    struct arena a;
-    struct op op = {.kind = OP_CATCH_UP, .coupon = coupon, .lane = lane, .arena = &a};
-    enum cpn_result r;
+    struct op op = {.kind = OP_CATCH_UP, .coupon = coupon, .lane = lane};
+    enum cpn_result r = engine_call_within(e, &op, CATCH_UP_MS);
 
-    arena_init(&a, 0);
-    op.deadline = mono_add_ms(mono_now(), CATCH_UP_MS);
-    r = engine_call(e, &op);
-    arena_free(&a);
     return r == CPN_OK || r == CPN_COUPON_NOT_FOUND ? STORE_OK : STORE_FAILED;
 }

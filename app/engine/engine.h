@@ -27,22 +27,28 @@ enum op_kind {
     OP_STEP,        /* transition -> outcome, use->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
     OP_CREATE,      /* definition, by -> outcome, coupon_now */
     OP_CHANGE,      /* definition, expected_version, by -> outcome, coupon_now */
-    OP_DELETE,      /* by -> outcome */
+    OP_DELETE,      /* by -> outcome, coupon_now: of OK, the tombstone */
     OP_TURN,        /* job, fence -> outcome, turn */
     OP_TURN_END,    /* job -> outcome */
     OP_GENERATE,    /* job, step, count, until, turn -> outcome, made; head */
     OP_DUE,         /* job, step, count -> outcome, made */
     OP_RETIRE_ONE,  /* code -> outcome: CODE_NOT_FOUND, or what decide_retire_one() says */
     OP_ERASE,       /* user -> outcome, use (as erased: its seq is where the erased names end) */
-    OP_SWEEP,       /* -> outcome: what has ended by itself is in the ledger */
-    OP_TICK,        /* -> outcome */
-    OP_COUPON,      /* -> coupon_now, head: the definition as of the tail */
+    OP_SWEEP,       /* lane -> outcome: what has ended by itself is in the ledger */
+    OP_TICK,        /* lane -> outcome */
+    OP_FOLLOW,      /* -> outcome: every lane has the definition of lane 0, or is deleted as that is */
+    OP_COUPON,      /* -> coupon_now, head: the definition as of the tail; the totals of all lanes, as of seqs */
     OP_USE,         /* user -> use (never NULL), coupon_now, head */
     OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, use */
     OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot, code_now */
     OP_CODE,        /* code -> outcome: CODE_NOT_FOUND, or n, slot, code_now */
     OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
-    OP_CATCH_UP,    /* the views of everything in the ledger are written */
+    OP_CATCH_UP,    /* lane: the views of everything in its ledger are written */
+    /* between lanes, asked by the engine itself: see lanes.h */
+    OP_HEAD,        /* lane -> coupon_now, of a deleted one its tombstone; head */
+    OP_GIVE,        /* lane, peer, gift -> outcome, use: the account */
+    OP_GET,         /* lane, peer, gift, gift_day_ms -> outcome, made: 1 if anything came; use: the account */
+    OP_EVENTS,      /* count: slots that are taken in all -> outcome */
     OP_KIND_COUNT
 };
 
@@ -51,7 +57,8 @@ struct op {
     /* in; borrowed until done() */
     enum op_kind kind;
     const char *coupon;
-    int64_t lane;            /* 0 */
+    int64_t lane;            /* in: of kinds that say so, and of OP_STEP and OP_REDEMPTION where n < 0, as the id has it; else the
+                                engine finds it, and it is the user's or the slot's when done() is called */
     struct arena *arena;     /* for what comes out; the engine's between submit and done() */
     struct mono deadline;    /* past it: BUSY if nothing was sent, else OUTCOME_UNKNOWN */
     void (*done)(struct op *op);
@@ -71,6 +78,9 @@ struct op {
     int64_t count;
     int64_t until;           /* 0: none; else no more than make so many */
     enum cpn_result refusal;
+    int64_t peer;            /* the other lane */
+    struct gift gift;
+    int64_t gift_day_ms;
     /* out; strings in arena */
     struct outcome outcome;
     int64_t discount_minor;
@@ -81,6 +91,8 @@ struct op {
     struct slot slot;
     const char *code_now;            /* the slot's code, or NULL */
     int64_t seq;                     /* of the batch; the tail's for reads */
+    int64_t *seqs;                   /* OP_COUPON of several lanes: the tail's in each; NULL: there is one lane */
+    int64_t due_ms;                  /* when the lane's next hold ends; 0: none, or not known */
     int64_t at_ms;                   /* when it was decided */
     /* the engine's */
     struct op *next;
@@ -88,6 +100,10 @@ struct op {
     struct use *working;        /* the state of that use */
     int64_t named_n;            /* the slot that it names, by its id or a code; -1: none */
     int64_t until_seq;          /* OP_CATCH_UP: the mark that it waits for */
+    bool inner;                 /* asked by the engine: goes to this lane as it is */
+    int64_t asked_lane;         /* `lane` as the caller gave it */
+    bool looked[SHARE_COUNT];   /* no lane had anything left of this share, since it was asked for */
+    int64_t others_due_ms;      /* when the first hold of any lane ends, as found then; 0: none, or not known */
 };
 
 struct engine_config {
@@ -115,7 +131,6 @@ struct engine_hooks {
     void (*queue)(int waiting);
     void (*appended)(void);      /* a batch is in the ledger, before its answers: counts up to `viewed` */
     void (*viewed)(void);        /* that batch's users' views are written */
-    void (*crash_point)(const char *name); /* tests: may kill the process */
 };
 
 struct engine *engine_start(const struct engine_config *config, struct store_source *source,
@@ -127,6 +142,8 @@ void engine_stop(struct engine *e);
 
 /* Submit and wait: for the job runner, tools and tests. op->done and op->context are used. */
 enum cpn_result engine_call(struct engine *e, struct op *op);
+/* The same with a deadline in so many ms, of an op of which only the result is wanted: its memory is here, and gone after. */
+enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms);
 /* Load the lane and write every view that the ledger says is missing: the backstop. STORE_FAILED: try again later. */
 enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane);
 

@@ -13,18 +13,6 @@ struct link {
     struct link *later;
 };
 
-/* The last entry about (n, g) in b, before index `end`. */
-static const struct entry *find_before(const struct batch *b, size_t end, int64_t n, uint32_t g)
-{
-    for (size_t i = end; i-- > 0;) {
-        const struct entry *e = &b->entries[i];
-
-        if ((entry_members[e->kind] & HAS_SLOT) && e->n == n && e->g == g)
-            return e;
-    }
-    return NULL;
-}
-
 /* The entry before `from` in the history: in the same batch, or in the one that `since` names. A hold follows on the issued one
  * beneath it. *entry NULL: there is none, which is damage. */
 static enum store_status step_back(struct store *s, const struct lane *l, struct arena *a, struct link *from,
@@ -41,13 +29,13 @@ static enum store_status step_back(struct store *s, const struct lane *l, struct
     *back = link;
     if (e->since == from->batch->head.seq) {
         link->batch = from->batch;
-        link->entry = find_before(from->batch, (size_t)(e - from->batch->entries), n, g);
+        link->entry = batch_find_before(from->batch, (size_t)(e - from->batch->entries), n, g);
         return STORE_OK;
     }
     status = s->ops->ledger(s, l->coupon, l->number, e->since - 1, 1, &link->batch, &count);
     if (status != STORE_OK || !count)
         return status;
-    link->entry = find_before(link->batch, link->batch->count, n, g);
+    link->entry = batch_find_before(link->batch, link->batch->count, n, g);
     return STORE_OK;
 }
 

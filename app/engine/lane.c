@@ -16,8 +16,9 @@
 #define TOPUP_FIRST 2
 #define TOPUP_MOST 64
 #define TOPUP_FAST_MS 1000
-#define DUE_MOST 64   /* buckets, or users, whose ends are looked at in one round */
-#define DUE_AGAIN_MS 20 /* and when the rest is */
+#define DUE_MOST 64    /* buckets, or users, whose ends are looked for in one round: the next one looks for the rest */
+#define KNOWN_MOST 4096 /* of them that it need not look for */
+#define LISTED_MOST 2048 /* redemptions of users who are listed as due, but for the last one: they are loaded at once */
 
 /* ---- lists of ops ---- */
 
@@ -216,6 +217,11 @@ static void stash_shuffle(struct lane *l, size_t from)
     }
 }
 
+static bool picks_at_random(const struct lane *l)
+{
+    return l->definition && l->definition->codes.pick == PICK_RANDOM;
+}
+
 static int by_number(struct cached_bucket *a, struct cached_bucket *b)
 {
     return a->bucket.b < b->bucket.b ? -1 : a->bucket.b > b->bucket.b;
@@ -232,6 +238,8 @@ static void stash_rebuild(struct lane *l)
         c->stash_left = 0;
         stash_bucket(l, c);
     }
+    if (picks_at_random(l))
+        stash_shuffle(l, 0);
 }
 
 static void stash_use(struct lane *l, size_t used)
@@ -369,7 +377,7 @@ static enum store_status read_codes(const struct lane *l, struct store *s, struc
 
 static enum store_status top_up_once(struct lane *l, struct store *s, size_t *added)
 {
-    bool random = l->definition && l->definition->codes.pick == PICK_RANDOM;
+    bool random = picks_at_random(l);
     struct free_search search = {.coupon = l->coupon, .lane = l->number, .random = random, .from = l->cursor,
                                  .most = l->topup};
     struct bucket buckets[TOPUP_MOST];
@@ -456,7 +464,7 @@ static void note_later_dues(struct lane *l, int64_t at_ms)
 }
 
 /* Entries of the window whose end has come, in buckets that are not cached: the views may not have them yet. */
-static enum store_status cache_due_of_window(struct lane *l, struct store *s, int64_t at_ms)
+static enum store_status cache_due_of_window(struct lane *l, struct store *s, int64_t at_ms, bool *more)
 {
     struct bucket_read reads[DUE_MOST];
     struct bucket buckets[DUE_MOST];
@@ -465,13 +473,14 @@ static enum store_status cache_due_of_window(struct lane *l, struct store *s, in
     enum store_status status;
 
     DL_FOREACH(l->window, w)
-        for (size_t i = 0; i < w->batch->count && count < DUE_MOST; i++) {
+        for (size_t i = 0; i < w->batch->count && !*more; i++) {
             const struct entry *e = &w->batch->entries[i];
             bool due = entry_due(e) && entry_due(e) <= at_ms && e->n >= 0 && !lane_bucket(l, bucket_of(e->n));
 
             for (size_t k = 0; due && k < count; k++)
                 due = reads[k].b != bucket_of(e->n);
-            if (!due)
+            *more = due && count == DUE_MOST;
+            if (!due || *more)
                 continue;
             bucket_init(&buckets[count], bucket_of(e->n));
             reads[count] = (struct bucket_read){.coupon = l->coupon, .b = bucket_of(e->n), .bucket = &buckets[count]};
@@ -487,17 +496,27 @@ static enum store_status cache_due_of_window(struct lane *l, struct store *s, in
     return status;
 }
 
-static enum store_status find_due_buckets(struct lane *l, struct store *s, int64_t at_ms, int64_t *next_due_ms, bool *more)
+/* The look before this one did not find all, and views may still show what it found. */
+static bool looks_again(const struct lane *l)
 {
+    return l->next_due_ms == INT64_MIN;
+}
+
+static enum store_status find_due_buckets(struct lane *l, struct store *s, struct due_search *search, int64_t *next_due_ms,
+                                          bool *more)
+{
+    int64_t cached[KNOWN_MOST];
     struct bucket buckets[DUE_MOST];
     size_t count = 0;
-    enum store_status status =
-        s->ops->due_buckets(s, l->mark.when, l->coupon, l->number, at_ms, DUE_MOST, buckets, &count, next_due_ms);
+    enum store_status status;
 
+    search->but_buckets = cached;
+    for (const struct cached_bucket *c = l->buckets; looks_again(l) && c && search->but_count < KNOWN_MOST; c = c->hh.next)
+        cached[search->but_count++] = c->bucket.b;
+    status = s->ops->due_buckets(s, l->mark.when, search, buckets, &count, next_due_ms);
     for (size_t i = 0; status == STORE_OK && i < count; i++)
         cache_or_stale(l, &buckets[i]);
-    *more = count == DUE_MOST;
-    return status == STORE_OK ? cache_due_of_window(l, s, at_ms) : status;
+    return status == STORE_OK ? cache_due_of_window(l, s, search->at_ms, more) : status;
 }
 
 /* The earliest end after at_ms among u's redemptions that is before next_ms, else next_ms (0: none): u's view tells only the
@@ -507,49 +526,74 @@ static int64_t later_due(const struct use *u, int64_t at_ms, int64_t next_ms)
     for (size_t i = 0; i < u->count; i++) {
         int64_t due_ms = redemption_due(&u->redemptions[i]);
 
-        if (due_ms > at_ms && (!next_ms || due_ms < next_ms))
-            next_ms = due_ms;
+        if (due_ms > at_ms)
+            next_ms = sooner_ms(next_ms, due_ms);
     }
     return next_ms;
 }
 
-static enum store_status find_due_users(struct lane *l, struct store *s, int64_t at_ms, struct arena *a,
+/* Something of u has ended by itself, and its view may not say so yet. */
+static bool has_expired(const struct lane *l, const struct use *u)
+{
+    for (size_t i = 0; i < u->count; i++)
+        if (u->redemptions[i].state == SLOT_EXPIRED && u->redemptions[i].last_seq > l->mark.seq)
+            return true;
+    return false;
+}
+
+static enum store_status find_due_users(struct lane *l, struct store *s, struct due_search *search, struct arena *a,
                                         const char ***users, size_t *count, int64_t *next_due_ms, bool *more)
 {
     struct use **uses = arena_array(a, DUE_MOST, sizeof *uses);
-    size_t read = 0;
-    enum store_status status =
-        s->ops->due_uses(s, l->mark.when, l->coupon, at_ms, DUE_MOST, a, uses, &read, next_due_ms);
+    const char *known[KNOWN_MOST];
     struct window_user *wu, *next;
+    enum store_status status;
+    size_t read = 0, listed = 0;
 
+    search->but_users = known;
+    for (wu = l->users; looks_again(l) && wu && search->but_count < KNOWN_MOST; wu = wu->hh.next)
+        if (wu->state && has_expired(l, wu->state))
+            known[search->but_count++] = wu->user;
+    status = s->ops->due_uses(s, l->mark.when, search, a, uses, &read, next_due_ms);
     if (status != STORE_OK)
         return status;
     *users = arena_array(a, read + HASH_COUNT(l->users) + 1, sizeof **users);
-    for (size_t i = 0; i < read; i++) {
+    for (size_t i = 0; i < read && listed < LISTED_MOST; i++) {
         (*users)[(*count)++] = uses[i]->user;
-        *next_due_ms = later_due(uses[i], at_ms, *next_due_ms);
+        listed += uses[i]->count;
+        *next_due_ms = later_due(uses[i], search->at_ms, *next_due_ms);
     }
-    HASH_ITER(hh, l->users, wu, next)
-        if (!wu->state || (use_due(wu->state) && use_due(wu->state) <= at_ms))
-            (*users)[(*count)++] = arena_strdup(a, wu->user);
-    *more = read == DUE_MOST;
+    HASH_ITER(hh, l->users, wu, next) {
+        int64_t due_ms = wu->state ? use_due(wu->state) : search->at_ms;
+
+        if (!due_ms || due_ms > search->at_ms || listed >= LISTED_MOST) {
+            *next_due_ms = sooner_ms(*next_due_ms, due_ms);
+            continue;
+        }
+        (*users)[(*count)++] = arena_strdup(a, wu->user);
+        listed += wu->state ? wu->state->count : 1;
+    }
+    *more = listed >= LISTED_MOST;
     return STORE_OK;
 }
 
 enum store_status lane_find_due(struct lane *l, struct store *s, int64_t at_ms, struct arena *a, const char ***users,
-                                size_t *count)
+                                size_t *count, bool *more)
 {
-    bool slots = !l->definition || policy_of(l->definition)->slots, more = false;
+    struct due_search search = {.coupon = l->coupon, .lane = l->number, .at_ms = at_ms, .most = DUE_MOST};
+    bool slots = !l->definition || policy_of(l->definition)->slots;
     int64_t next_due_ms = 0;
     enum store_status status;
 
     *count = 0;
-    status = slots ? find_due_buckets(l, s, at_ms, &next_due_ms, &more)
-                   : find_due_users(l, s, at_ms, a, users, count, &next_due_ms, &more);
+    *more = false;
+    status = slots ? find_due_buckets(l, s, &search, &next_due_ms, more)
+                   : find_due_users(l, s, &search, a, users, count, &next_due_ms, more);
     if (status != STORE_OK)
         return status;
-    l->next_due_ms = INT64_MAX;
-    note_due(l, more || (next_due_ms && next_due_ms <= at_ms) ? at_ms + DUE_AGAIN_MS : next_due_ms);
+    *more = *more || (next_due_ms && next_due_ms <= at_ms);
+    l->next_due_ms = *more ? INT64_MIN : INT64_MAX;
+    note_due(l, next_due_ms);
     note_later_dues(l, at_ms);
     return STORE_OK;
 }
@@ -757,18 +801,19 @@ static void move_definition(struct lane *l, const struct batch *b)
     const struct coupon *next;
     struct arena fresh;
 
-    if (b->head.seq <= l->definition_seq)
+    if (l->number == 0 && b->head.seq <= l->definition_seq)
         return;
     arena_init(&fresh, 2048);
     next = fold_definition(l->definition, b, &fresh);
-    if (next == l->definition) {
+    if (next == l->definition || (l->number > 0 && l->definition && next->version <= l->definition->version)) {
         arena_free(&fresh);
         return;
     }
     arena_free(&l->definition_arena);
     l->definition_arena = fresh;
     l->definition = next;
-    l->definition_seq = b->head.seq;
+    if (l->number == 0) /* in whose order the view of the definition is written */
+        l->definition_seq = b->head.seq;
 }
 
 static bool move_bucket(struct lane *l, struct cached_bucket *c, const struct batch *b)
@@ -816,7 +861,7 @@ static void make_generated_buckets(struct lane *l, const struct batch *b)
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
-        if (e->kind != ENTRY_GENERATE)
+        if ((e->kind != ENTRY_GENERATE && e->kind != ENTRY_GET) || !e->count)
             continue;
         for (int64_t k = bucket_of(e->n); k <= bucket_of(e->n + e->count - 1); k++) {
             struct bucket fresh;
@@ -826,6 +871,19 @@ static void make_generated_buckets(struct lane *l, const struct batch *b)
             bucket_init(&fresh, k);
             add_bucket(l, &fresh);
         }
+    }
+}
+
+#define STASHED_MOST 8192
+
+/* Slots that came from another lane are wanted at once. */
+static void stash_got(struct lane *l, const struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+
+        for (int64_t n = e->n; e->kind == ENTRY_GET && n < e->n + e->count && l->stash_count < STASHED_MOST; n++)
+            stash_slot(l, lane_bucket(l, bucket_of(n)), (int)(n % BUCKET_SLOTS));
     }
 }
 
@@ -881,6 +939,7 @@ void lane_commit(struct lane *l, struct batch *b, size_t stash_used)
     move_buckets(l, w);
     assert(own_buckets_laid(l, b));
     stash_named(l, b);
+    stash_got(l, b);
     move_definition(l, b);
     l->tail = b->head;
 }
@@ -958,6 +1017,11 @@ static enum store_status load_base(struct lane *l, struct store *s)
     return status;
 }
 
+static int64_t definition_version(const struct lane *l)
+{
+    return l->definition ? l->definition->version : 0;
+}
+
 enum store_status lane_load(struct lane *l, struct store *s)
 {
     struct coupon *definition = NULL;
@@ -970,18 +1034,35 @@ enum store_status lane_load(struct lane *l, struct store *s)
     if (status == STORE_OK)
         status = s->ops->coupon(s, l->coupon, l->mark.when, &l->definition_arena, &definition, &l->definition_seq);
     l->definition = definition;
+    if (l->number > 0)
+        l->definition_seq = 0;
     if (status == STORE_OK)
         status = lane_refresh(l, s, NULL);
     if (status == STORE_OK && l->definition_seq > l->tail.seq)
         status = STORE_FAILED; /* the view came after our look at the ledger: look again */
+    if (status == STORE_OK && l->number > 0 && definition_version(l) < l->tail.version)
+        status = STORE_FAILED; /* the view is older than what the lane follows: it will be written */
     if (status != STORE_OK) {
         unload(l);
         return status;
     }
-    if (l->definition && l->definition->codes.pick == PICK_RANDOM)
+    if (picks_at_random(l))
         randombytes_buf(&l->cursor, sizeof l->cursor);
     if (l->cursor < 0)
         l->cursor = -(l->cursor + 1);
     l->loaded = true;
     return STORE_OK;
+}
+
+enum store_status lane_adopt(struct lane *l, struct store *s)
+{
+    struct coupon *definition = NULL;
+    int64_t seq;
+    enum store_status status;
+
+    if (l->number == 0 || l->definition)
+        return STORE_OK;
+    status = s->ops->coupon(s, l->coupon, l->mark.when, &l->definition_arena, &definition, &seq);
+    l->definition = definition;
+    return status == STORE_OK && !definition ? STORE_NOT_FOUND : status;
 }

@@ -90,7 +90,7 @@ struct lane {
     int64_t cursor;          /* bucket number, or pick, from which the stash is topped up next */
     size_t topup;            /* buckets to read next time: grows while they are used up fast */
     struct mono topped_up;
-    int64_t next_due_ms;     /* nothing ends by itself before then; INT64_MAX: nothing will; INT64_MIN: not known */
+    int64_t next_due_ms;     /* nothing ends by itself before then; INT64_MAX: nothing will; INT64_MIN: not known, look again */
 
     struct op_list queue;    /* waiting, in the order of arrival */
     struct op_list watchers; /* OP_CATCH_UP: wait until mark.seq == tail */
@@ -115,6 +115,8 @@ void lane_free(struct lane *l);
 enum store_status lane_load(struct lane *l, struct store *s);
 /* Read what others appended after the tail, and lay it into the window. *moved, if not NULL: was there anything. */
 enum store_status lane_refresh(struct lane *l, struct store *s, bool *moved);
+/* A lane that has no definition of its own yet takes over that of lane 0. STORE_NOT_FOUND: its view is not written yet. */
+enum store_status lane_adopt(struct lane *l, struct store *s);
 /* Lay a batch that this process appended: tail, definition, window, buckets; used slots, and those that were taken by their
  * name, leave the stash. Takes b. */
 void lane_commit(struct lane *l, struct batch *b, size_t stash_used);
@@ -135,9 +137,9 @@ bool lane_wants_codes(const struct lane *l, const struct cached_bucket *c);
 /* Keep a copy of the codes that were read. */
 void cached_bucket_set_codes(struct cached_bucket *c, const struct bucket_codes_read *read);
 /* Read what the views say ends by itself by at_ms, and cache the buckets; l->next_due_ms moves on. Coupons without slots: the
- * users go to *users (in a) instead. */
+ * users go to *users (in a) instead. *more: that is not all; once what was found is in the ledger, the next look finds others. */
 enum store_status lane_find_due(struct lane *l, struct store *s, int64_t at_ms, struct arena *a, const char ***users,
-                                size_t *count);
+                                size_t *count, bool *more);
 /* Fill the stash when it holds less than `want` although more are free. A bucket ahead of the tail makes the lane stale. */
 enum store_status lane_top_up(struct lane *l, struct store *s, size_t want);
 /* Drop cached buckets that are written and hold nothing for the stash. */

@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "coupons/code.h"
 #include "coupons/fold.h"
+#include "engine/lanes.h"
 #include "engine/round.h"
+#include "engine/route.h"
 
 static void defer_open(struct committer *c, struct round *r)
 {
@@ -21,7 +23,13 @@ static void defer_open(struct committer *c, struct round *r)
             defer(c, &r->parts[i], c->config.backoff_ms);
 }
 
-/* ---- lanes and days ---- */
+/* ---- lanes ---- */
+
+/* True when the first request brings the definition. */
+static bool is_told(const struct part *p)
+{
+    return p->ops.first && p->ops.first->kind == OP_FOLLOW;
+}
 
 static void load_lane(struct committer *c, struct part *p)
 {
@@ -39,9 +47,56 @@ static void load_lane(struct committer *c, struct part *p)
     }
     if (status == STORE_OK)
         l->stale = false;
-    else
+    if (status == STORE_OK && !is_told(p))
+        status = lane_adopt(l, c->store);
+    if (status != STORE_OK)
         defer(c, p, c->config.backoff_ms);
 }
+
+/* ---- coupons with several lanes ---- */
+
+static bool belongs_elsewhere(const struct lane *l, const struct op *op)
+{
+    if (op->inner || op->kind == OP_CREATE)
+        return false;
+    return lanes_does(op->kind) || op->kind == OP_COUPON || lanes_route(op, l->definition->lanes) != l->number;
+}
+
+/* Without slots a lane decides only when it has heard of all others. */
+static bool has_to_listen(const struct committer *c, const struct lane *l, const struct op *op)
+{
+    return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked[SHARE_NONE] && !policy_of(l->definition)->slots &&
+           !heard_all(engine_heard(c->engine), l->coupon);
+}
+
+/* Now that it is known how many lanes the coupon has, each request goes where it belongs. */
+static void sort_by_lanes(struct committer *c, struct part *p)
+{
+    const struct lane *l = p->lane;
+    struct op_list kept = {0};
+    struct op *op;
+
+    if (!l->definition || l->definition->lanes == 1)
+        return;
+    heard_know(engine_heard(c->engine), l->coupon, l->definition->lanes);
+    while ((op = op_list_take(&p->ops))) {
+        bool elsewhere = belongs_elsewhere(l, op);
+
+        if (!elsewhere && !has_to_listen(c, l, op)) {
+            op_list_add(&kept, op);
+            continue;
+        }
+        atomic_fetch_sub(&c->waiting, 1);
+        op->outcome = (struct outcome){.result = CPN_OK};
+        if (elsewhere)
+            engine_reroute(c->engine, op);
+        else
+            engine_look_around(c->engine, op);
+    }
+    p->ops = kept;
+}
+
+/* ---- days ---- */
 
 static enum store_status find_day(struct committer *c, const char *zone, struct part *p)
 {
@@ -73,7 +128,7 @@ static void load_day(struct committer *c, struct part *p)
     const char *zone = l->definition ? l->definition->time_zone : "UTC";
 
     for (struct op *op = p->ops.first; op && !l->definition; op = op->next)
-        if (op->kind == OP_CREATE)
+        if (op->kind == OP_CREATE || op->kind == OP_FOLLOW)
             zone = op->definition->time_zone;
     if (l->tail.at_ms > now + CLOCK_ALARM_MS)
         log_event(LOG_WARNING, "lane.ahead_of_clock", "coupon=%s ahead_ms=%lld", l->coupon,
@@ -119,7 +174,7 @@ static void load_due(struct committer *c, struct part *p)
     if (l->next_due_ms > p->at_ms)
         return;
     p->sweeping = true; /* from here on: a part that is deferred has the lane looked through again */
-    if (lane_find_due(l, c->store, p->at_ms, &p->batch->arena, &p->due_users, &p->due_user_count) != STORE_OK)
+    if (lane_find_due(l, c->store, p->at_ms, &p->batch->arena, &p->due_users, &p->due_user_count, &p->more) != STORE_OK)
         defer(c, p, c->config.backoff_ms);
     else if (l->stale)
         defer(c, p, 0);
@@ -183,7 +238,7 @@ static int64_t needed_bucket(const struct lane *l, const struct op *op)
 {
     if (op->named_n >= 0 && op->named_n < l->tail.next_n)
         return bucket_of(op->named_n);
-    if (op->kind == OP_GENERATE && l->tail.next_n % BUCKET_SLOTS != 0)
+    if ((op->kind == OP_GENERATE || op->kind == OP_GET) && l->tail.next_n % BUCKET_SLOTS != 0)
         return bucket_of(l->tail.next_n);
     return -1;
 }
@@ -371,6 +426,8 @@ static enum store_status find_holder(struct committer *c, struct part *p, struct
     *user = NULL;
     if (g < 1 || (n >= 0 && !s))
         return STORE_OK;
+    if (n < 0 && op->asked_lane != p->lane->number)
+        return STORE_OK;
     if (n < 0)
         return find_maker(c, p, n, g, user, &op->working);
     if (s->user && (s->current == g || (s->state != SLOT_ISSUED && s->from == g))) {
@@ -402,6 +459,8 @@ static enum store_status user_of(struct committer *c, struct part *p, struct op 
     case OP_DUE:
     case OP_TURN:
     case OP_TURN_END:
+    case OP_GIVE:
+    case OP_GET:
         *user = arena_printf(&p->batch->arena, JOB_USER_PREFIX "%s", op->job);
         return STORE_OK;
     case OP_STEP:
@@ -430,6 +489,13 @@ static void want_due_users(struct part *p)
                 want_user(p, k->bucket.slots[i].user);
 }
 
+/* Of slots that are made in lane 0 every other lane gets its part. */
+static void want_accounts(struct part *p)
+{
+    for (int64_t lane = 1; p->lane->definition && lane < p->lane->definition->lanes; lane++)
+        want_user(p, arena_printf(&p->batch->arena, JOB_USER_PREFIX ACCOUNT_FORMAT, INT64_C(0), lane));
+}
+
 static void want_users(struct committer *c, struct part *p)
 {
     for (struct op *op = p->ops.first; op; op = op->next) {
@@ -440,6 +506,8 @@ static void want_users(struct committer *c, struct part *p)
             return;
         }
         op->loaded = user ? want_user(p, user) : NULL;
+        if (op->kind == OP_GENERATE)
+            want_accounts(p);
     }
     if (p->sweeping)
         want_due_users(p);
@@ -572,6 +640,7 @@ void load_round(struct committer *c, struct round *r)
     struct mono started = mono_now();
 
     each_open(c, r, load_lane);
+    each_open(c, r, sort_by_lanes);
     each_open(c, r, load_day);
     each_open(c, r, load_stash);
     each_open(c, r, load_due); /* after load_stash(), which may drop cached buckets */

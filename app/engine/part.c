@@ -2,17 +2,26 @@
  * engine/part.c -- see round.h: decides one lane's part of a round, from what was loaded. Pure but for the memory it takes.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "coupons/fold.h"
 #include "engine/round.h"
+#include "engine/route.h"
+
+#define GET_MOST 16384 /* slots that a lane gets by one batch */
+/* A batch is one document, which the database takes up to 16 MiB, and store/ sends with others (COMMAND_BYTES_MAX). A request makes an
+ * entry of up to 5.5 kB, and with it may end all 1,000 redemptions of its user, each by one of up to 0.5 kB. So 1,000 requests make
+ * 8 MiB at the most, if none is decided behind so many entries. */
+#define ENTRIES_MOST 4096
+#define EXPIRES_MOST 2048 /* of them, what has ended by itself before any request */
 
 static bool reads_only(enum op_kind k)
 {
     return k == OP_CHECK || k == OP_COUPON || k == OP_USE || k == OP_REDEMPTION || k == OP_SLOT || k == OP_CODE ||
-           k == OP_REFUSE || k == OP_CATCH_UP;
+           k == OP_REFUSE || k == OP_CATCH_UP || k == OP_HEAD;
 }
 
 static void own_strings(struct op *op, struct redemption *r)
@@ -22,14 +31,38 @@ static void own_strings(struct op *op, struct redemption *r)
     r->code = arena_strdup(op->arena, r->code);
 }
 
-/* As many as are asked for; with until, no more than are missing. */
-static void generate(struct decision *d, struct op *op)
+/* Lane 0's accounts with the others, by their number. */
+static struct use **accounts_of(struct part *p, int64_t lanes)
 {
-    int64_t missing = op->until - (d->head.slots - d->head.due);
+    struct use **accounts = arena_array(&p->batch->arena, (size_t)lanes, sizeof(struct use *));
+    char name[64];
+
+    for (int64_t lane = 1; lane < lanes; lane++) {
+        snprintf(name, sizeof name, JOB_USER_PREFIX ACCOUNT_FORMAT, INT64_C(0), lane);
+        accounts[lane] = part_user(p, name)->use;
+    }
+    return accounts;
+}
+
+/* The accounts of which the batch's entries from `first` on tell: a view of any other would be of nothing in the ledger. */
+static void note_accounts(struct part *p, size_t first)
+{
+    for (size_t i = first; i < p->batch->count; i++)
+        if (p->batch->entries[i].kind == ENTRY_GIVE)
+            part_user(p, arena_printf(&p->batch->arena, JOB_USER_PREFIX "%s", p->batch->entries[i].job))->changed = true;
+}
+
+/* As many as are asked for; with until, no more than are missing. */
+static void generate(struct part *p, struct op *op)
+{
+    struct decision *d = &p->d;
+    int64_t missing = op->until - head_stock(&d->head);
+    size_t before = p->batch->count;
 
     op->made = op->until && missing < op->count ? missing : op->count;
     if (op->made > 0 || op->working->job_step >= op->step) {
-        decide_generate(d, op->working, op->step, op->made, op->turn, &op->outcome);
+        decide_generate(d, op->working, accounts_of(p, d->coupon->lanes), op->step, op->made, op->turn, &op->outcome);
+        note_accounts(p, before);
         return;
     }
     op->made = 0;
@@ -45,6 +78,7 @@ static bool decide_write(struct part *p, struct op *op)
     switch (op->kind) {
     case OP_TAKE:
         op->take.code_n = op->named_n;
+        d->others.due_ms = op->others_due_ms;
         decided = decide_take(d, op->working, &op->take, &op->outcome);
         break;
     case OP_STEP:
@@ -78,10 +112,29 @@ static bool decide_write(struct part *p, struct op *op)
         decide_change(d, op->definition, op->expected_version, op->by, &op->outcome);
         break;
     case OP_DELETE:
-        decide_delete(d, op->by, &op->outcome);
+        if (op->inner && op->expected_version != d->coupon->version)
+            op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
+        else
+            decide_delete(d, op->by, &op->outcome);
+        break;
+    case OP_FOLLOW:
+        decide_follow(d, op->definition);
+        op->outcome = (struct outcome){.result = CPN_OK};
+        break;
+    case OP_GIVE:
+        decide_give(d, op->working, &op->gift, &op->outcome);
+        break;
+    case OP_GET:
+        op->made = (int64_t)d->batch->count;
+        decide_get(d, op->working, &op->gift, op->gift_day_ms, GET_MOST, &op->outcome);
+        op->made = (int64_t)d->batch->count - op->made;
+        break;
+    case OP_EVENTS:
+        decide_events_of_all(d, op->count);
+        op->outcome = (struct outcome){.result = CPN_OK};
         break;
     case OP_GENERATE:
-        generate(d, op);
+        generate(p, op);
         break;
     case OP_DUE:
         decide_due(d, op->working, op->step, op->count, &op->made, &op->outcome);
@@ -129,6 +182,7 @@ static void decide_read(struct part *p, struct op *op)
     switch (op->kind) {
     case OP_CHECK:
         op->take.code_n = op->named_n;
+        p->d.others.due_ms = op->others_due_ms;
         decide_check(&p->d, op->working, &op->take, &op->outcome, &op->discount_minor);
         break;
     case OP_SLOT:
@@ -170,18 +224,64 @@ static void fill(struct part *p, struct op *op)
         op->head.seq = p->lane->tail.seq;
     op->seq = op->head.seq;
     op->at_ms = d->head.at_ms;
-    op->coupon_now = NULL;
-    if (decide_exists(d) && op->kind != OP_TAKE && op->kind != OP_STEP)
-        op->coupon_now = coupon_copy(d->coupon, op->arena);
+    op->due_ms = d->next_due_ms;
     op->use = op->working && op->kind != OP_TAKE ? copy_use(op) : NULL;
     if (op->outcome.result == CPN_OK)
         own_strings(op, &op->outcome.redemption);
+}
+
+/* The definition goes with all answers but those that are many, as it is when op was decided: what comes behind in the same
+ * batch may change or delete it. What follows lane 0 follows its tombstone, too. */
+static void tell_definition(const struct decision *d, struct op *op)
+{
+    bool told = op->kind == OP_HEAD || op->kind == OP_DELETE ? d->coupon != NULL
+                                                             : decide_exists(d) && op->kind != OP_TAKE && op->kind != OP_STEP;
+
+    op->coupon_now = told ? coupon_copy(d->coupon, op->arena) : NULL;
 }
 
 static void note_change(const struct part *p, struct op *op, size_t before)
 {
     if (op->loaded && p->batch->count > before)
         op->loaded->changed = true;
+}
+
+/* What was loaded -- the day, each request's own lane -- was found by the definition before the batch. Where the batch has made
+ * another that they would be others by, what comes behind waits for the next one. */
+static bool is_outdated(const struct part *p)
+{
+    const struct coupon *before = p->lane->definition, *now = p->d.coupon;
+
+    return now && now != before && (!before || strcmp(before->time_zone, now->time_zone) != 0);
+}
+
+/* The batch may hold no more. */
+static bool is_full(const struct part *p)
+{
+    return p->batch->count >= ENTRIES_MOST;
+}
+
+/* A redemption that the batch has moved out of its user's list -- the user was erased, or took anew -- is found by the next. */
+static bool was_moved(const struct op *op)
+{
+    return (op->kind == OP_REDEMPTION || op->kind == OP_STEP) && op->outcome.result == CPN_REDEMPTION_NOT_FOUND &&
+           op->loaded && op->loaded->changed;
+}
+
+/* It was told that something is taken, or how much: perhaps of what has ended by itself, and was not looked at yet. */
+static bool is_early(const struct part *p, const struct op *op)
+{
+    switch (op->outcome.result) {
+    case CPN_SOLD_OUT:
+    case CPN_DAILY_CAP_REACHED:
+    case CPN_BUDGET_REACHED:
+    case CPN_CAP_BELOW_TAKEN:
+        return p->more;
+    case CPN_CODE_NOT_FOUND: /* another user's, who held it */
+        return p->more && op->named_n >= 0;
+    default:
+        return p->more && op->kind == OP_HEAD;
+    }
 }
 
 static void decide_pass(struct part *p, bool writes)
@@ -197,15 +297,25 @@ static void decide_pass(struct part *p, bool writes)
             op_list_add(&p->ops, op);
             continue;
         }
-        if (op->kind != OP_CREATE && !decide_exists(&p->d)) {
+        if (is_outdated(p) || (writes && is_full(p))) {
+            op_list_add(&p->again, op);
+            continue;
+        }
+        if (op->kind != OP_CREATE && op->kind != OP_FOLLOW && !decide_exists(&p->d)) {
             op->outcome = (struct outcome){.result = CPN_COUPON_NOT_FOUND};
         } else if (!writes) {
             decide_read(p, op);
-        } else if ((p->again.count && op->kind == OP_TAKE) || !decide_write(p, op)) { /* none overtakes one that waits */
+            if (was_moved(op) || is_early(p, op)) {
+                op_list_add(&p->again, op);
+                continue;
+            }
+        } else if ((p->again.count && op->kind == OP_TAKE) /* none overtakes one that waits */ || !decide_write(p, op) ||
+                   is_early(p, op) || was_moved(op)) {
             note_change(p, op, before); /* what its user held and has lapsed may be settled all the same */
             op_list_add(&p->again, op);
             continue;
         }
+        tell_definition(&p->d, op);
         op_list_add(&p->ops, op);
         note_change(p, op, before);
     }
@@ -307,9 +417,19 @@ static void expire(struct part *p, const char *user, int64_t n, uint32_t g)
     u->changed = u->changed || p->batch->count > before;
 }
 
+/* So much has ended that the rest waits for the next batch. */
+static bool leaves_some(struct part *p)
+{
+    if (p->batch->count < EXPIRES_MOST)
+        return false;
+    p->more = true;
+    p->lane->next_due_ms = INT64_MIN;
+    return true;
+}
+
 static void expire_due(struct part *p)
 {
-    for (size_t i = 0; i < p->d.named_count; i++) {
+    for (size_t i = 0; i < p->d.named_count && !leaves_some(p); i++) {
         struct named_slot *named = &p->d.named[i];
         const char *user = named->slot.user ? arena_strdup(&p->batch->arena, named->slot.user) : NULL;
 
@@ -319,7 +439,7 @@ static void expire_due(struct part *p)
     for (size_t i = 0; i < p->due_user_count; i++) {
         const struct loaded_user *u = part_user(p, p->due_users[i]);
 
-        for (size_t k = 0; u && u->use && k < u->use->count; k++)
+        for (size_t k = 0; u && u->use && k < u->use->count && !leaves_some(p); k++)
             expire(p, u->user, u->use->redemptions[k].n, u->use->redemptions[k].g);
     }
 }
@@ -360,11 +480,15 @@ static struct use *use_of(const struct op *op)
     return named && op->working && !use_by_slot(op->loaded->use, n, g) ? op->working : op->loaded->use;
 }
 
-static void begin(struct part *p)
+static void begin(struct committer *c, struct part *p)
 {
     struct lane *l = p->lane;
 
     decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
+    if (l->definition && l->definition->lanes > 1)
+        heard_others(engine_heard(c->engine), l->coupon, l->number, p->day_ms, &p->d.others);
+    if (l->definition && l->number > 0)
+        decide_follow(&p->d, l->definition); /* where whoever changed it died before telling this lane */
     p->d.stash = l->stash + l->stash_first;
     p->d.stash_count = l->stash_count;
     p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < INT64_MAX ? l->next_due_ms : 0;
@@ -378,7 +502,7 @@ void decide_part(struct committer *c, struct part *p)
 {
     struct lane *l = p->lane;
 
-    begin(p);
+    begin(c, p);
     if (p->sweeping)
         expire_due(p);
     decide_pass(p, true);

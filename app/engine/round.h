@@ -31,6 +31,7 @@ struct committer {
     struct engine_config config;
     const struct engine_hooks *hooks;
     struct store *store;
+    struct engine *engine;
     struct views *views;
     int lanes_max;
     pthread_t thread;
@@ -77,13 +78,14 @@ struct part {
     struct lane *lane;
     enum part_state state;
     struct op_list ops;     /* decided, or to be */
-    struct op_list again;   /* back to the queue when the round is over: the stash was empty */
+    struct op_list again;   /* back to the queue when the round is over: not to be decided by what was loaded */
     struct batch *batch;
     struct decision d;
     struct loaded_user *users;
     const char **due_users; /* policies without slots: whose redemptions may have ended by themselves */
     size_t due_user_count;
     bool sweeping;          /* the lane was looked through for what ended by itself */
+    bool more;              /* and that was not all: what seems to be taken may be free */
     int64_t day_ms, day_end_ms, at_ms;
 };
 

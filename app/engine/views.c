@@ -8,6 +8,8 @@
 #include <time.h>
 
 #include "base/checked.h"
+#include "base/cond.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "coupons/fold.h"
 
@@ -267,7 +269,7 @@ static enum store_status fold_foreign_definition(struct views *v, struct round *
     enum store_status status;
     bool any = false;
 
-    for (size_t i = 0; i < job->batch_count; i++)
+    for (size_t i = 0; i < job->batch_count && job->lane->number == 0; i++) /* the others follow lane 0 */
         for (size_t k = 0; !job->batches[i]->own && k < job->batches[i]->batch->count; k++) {
             enum entry_kind kind = job->batches[i]->batch->entries[k].kind;
 
@@ -327,6 +329,8 @@ static enum store_status write_all(struct views *v, struct round *r)
 
     for (struct written_use *u = r->uses; u; u = u->hh.next)
         *add_write(r) = (struct view_write){.kind = VIEW_USE, .coupon = u->coupon, .use = u->use};
+    if (crash_armed(CRASH_VIEWS) && r->count > 1 && write_some(v, r->writes, r->count / 2, &v->when) == STORE_OK)
+        crash_at(CRASH_VIEWS);
     for (size_t first = 0; first < r->count && status == STORE_OK; first += WRITE_CHUNK)
         status = write_some(v, r->writes + first, r->count - first < WRITE_CHUNK ? r->count - first : WRITE_CHUNK,
                             &v->when);
@@ -336,6 +340,7 @@ static enum store_status write_all(struct views *v, struct round *r)
 static enum store_status write_marks(struct views *v, struct arena *a, struct view_job *jobs)
 {
     struct mark_write *marks;
+    enum store_status status;
     size_t count = 0, most = 0;
 
     for (struct view_job *job = jobs; job; job = job->next)
@@ -346,7 +351,10 @@ static enum store_status write_marks(struct views *v, struct arena *a, struct vi
     for (struct view_job *job = jobs; job; job = job->next)
         if (job->upto)
             marks[count++] = (struct mark_write){job->lane->coupon, job->lane->number, "views", {job->upto, v->when}};
-    return v->store->ops->write_marks(v->store, marks, count);
+    status = v->store->ops->write_marks(v->store, marks, count);
+    if (status == STORE_OK)
+        crash_at(CRASH_MARKED);
+    return status;
 }
 
 static void round_free(struct round *r)
@@ -378,27 +386,19 @@ static enum store_status run_round(struct views *v, struct view_job *jobs)
 
 static void read_clock(struct views *v)
 {
-    struct mono before = mono_now(), after;
+    struct mono before = mono_now();
     int64_t utc_ms;
 
     if (v->clock_read.ns && mono_ms_between(v->clock_read, before) < CLOCK_EVERY_MS)
         return;
     v->clock_read = before;
-    if (v->store->ops->now(v->store, &utc_ms) != STORE_OK)
-        return;
-    after = mono_now();
-    clock_set(utc_ms, (struct mono){before.ns + (after.ns - before.ns) / 2});
+    if (v->store->ops->now(v->store, &utc_ms) == STORE_OK)
+        clock_set(utc_ms, before, mono_now());
 }
 
 static void wait_ms(struct views *v, int ms)
 {
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)ms * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&v->some, &v->lock, &until);
+    cond_wait_until(&v->some, &v->lock, mono_add_ms(mono_now(), ms));
 }
 
 /* Everything that was submitted; NULL when nothing is there after a while. */
@@ -480,16 +480,12 @@ static void *views_main(void *argument)
 struct views *views_start(struct store_source *source, const struct engine_hooks *hooks, int backoff_ms)
 {
     struct views *v = checked(calloc(1, sizeof *v));
-    pthread_condattr_t monotonic;
 
     v->store = source->open(source);
     v->hooks = hooks;
     v->backoff_ms = backoff_ms;
     pthread_mutex_init(&v->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&v->some, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init(&v->some);
     read_clock(v);
     if (pthread_create(&v->thread, NULL, views_main, v) != 0)
         abort();

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
+#include "base/checked.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "http/reactor.h"
 
@@ -65,7 +66,7 @@ enum auth_answer auth_check(struct auth *a, const char *authorization, enum role
     if (!text || !api_key_parse(text, wanted.id, hash))
         return AUTH_NO;
     pthread_rwlock_rdlock(&a->keys_lock);
-    if (a->snapshot)
+    if (a->snapshot && a->snapshot->count)
         found = bsearch(&wanted, a->snapshot->keys, a->snapshot->count, sizeof wanted, by_id);
     if (found) {
         answer = sodium_memcmp(found->hash, hash, sizeof hash) == 0 && !found->revoked_ms ? AUTH_OK : AUTH_NO;
@@ -107,13 +108,6 @@ static bool renew(struct auth *a, struct store *door)
     return true;
 }
 
-static void wait_until(struct auth *a, struct mono when)
-{
-    struct timespec t = {.tv_sec = when.ns / 1000000000, .tv_nsec = when.ns % 1000000000};
-
-    pthread_cond_timedwait(&a->some, &a->lock, &t);
-}
-
 /* Sleep until the keys are to be read again; who waits for that. NULL may also be nobody. */
 static struct request *next_waiters(struct auth *a, struct mono last)
 {
@@ -125,7 +119,7 @@ static struct request *next_waiters(struct auth *a, struct mono last)
 
         if (!mono_before(mono_now(), due))
             break;
-        wait_until(a, due);
+        cond_wait_until(&a->some, &a->lock, due);
     }
     list = a->waiting;
     a->waiting = NULL;
@@ -160,18 +154,12 @@ static void *auth_main(void *argument)
 
 struct auth *auth_start(struct worker *w)
 {
-    struct auth *a = calloc(1, sizeof *a);
-    pthread_condattr_t monotonic;
+    struct auth *a = checked(calloc(1, sizeof *a));
 
-    if (!a)
-        abort();
     a->worker = w;
     pthread_rwlock_init(&a->keys_lock, NULL);
     pthread_mutex_init(&a->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&a->some, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init(&a->some);
     if (pthread_create(&a->thread, NULL, auth_main, a) != 0 || pthread_setname_np(a->thread, "http-keys") != 0)
         abort();
     return a;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/checked.h"
 #include "base/metrics.h"
 #include "http/reactor.h"
 
@@ -76,10 +77,8 @@ static void *aux_main(void *argument)
 
 struct aux *aux_start(struct worker *w, int threads, const char *name)
 {
-    struct aux *a = calloc(1, sizeof *a);
+    struct aux *a = checked(calloc(1, sizeof *a));
 
-    if (!a)
-        abort();
     a->worker = w;
     a->threads = threads;
     pthread_mutex_init(&a->lock, NULL);

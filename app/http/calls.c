@@ -98,8 +98,8 @@ const struct call calls[] = {
     {"webhook_list", WEBHOOKS, "List webhooks", NULL, CALL_PAGES,
      REPLIES(ANSWER(200, "A page.", &schema_webhook_page))},
     {"webhook_create", WEBHOOKS, "Subscribe to events",
-     "Deliveries are signed by Standard Webhooks 1.0, at least once, in order per coupon. Addresses in private networks are refused, "
-     "unless configured.", 0,
+     "Deliveries are signed by Standard Webhooks 1.0, at least once, in order per coupon and lane. Addresses in private "
+     "networks are refused, unless configured.", 0,
      REPLIES(ANSWER(201, "With its secret, which is shown this once.", &schema_webhook_secret))},
     {"webhook_get", WEBHOOKS, "Read a webhook", NULL, 0,
      REPLIES(ANSWER(200, "As it is now.", &schema_webhook))},
@@ -157,13 +157,14 @@ const struct call calls[] = {
      REPLIES(ANSWER(200, "The definition as it is now.", &schema_coupon)),
      REFUSES(CPN_CAP_BELOW_TAKEN, CPN_FIELD_FIXED)},
     {"coupon_delete", COUPONS, "Delete a coupon",
-     "Only without redemptions. Its id is never used again.", CALL_IF_MATCH,
+     "Only without redemptions. Its id is never used again. A coupon with several lanes is paused while all of them are asked, and active "
+     "again if it is not deleted; where a process died in between, it is found paused: repeat the call, or set the state.", CALL_IF_MATCH,
      REPLIES(EMPTY(204, "It is gone.")), REFUSES(CPN_COUPON_IN_USE)},
     {"counts", COUPONS, "Read live counts", NULL, 0,
      REPLIES(ANSWER(200, "Exact at their seq.", &schema_counts))},
     {"ledger", COUPONS, "Read the ledger",
      "Every batch as one JSON line of the schema Batch, with its hashes; go on after the last seq that you have.", 0,
-     QUERY({"lane", PARAM_INT, 0, COUPON_LANES_MAX - 1, .about = "From 0."},
+     QUERY({"lane", PARAM_INT, 0, COUPON_LANES_MAX - 1, .about = "From 0; each has a ledger of its own."},
            {"after", PARAM_INT, 0, INT64_MAX, .about = "Only batches after this seq."}),
      REPLIES(TEXT(200, "The batches, oldest first.", TYPE_NDJSON))},
     {"report", REPORTS, "Totals per period, of one coupon",
@@ -174,7 +175,9 @@ const struct call calls[] = {
      "Of this node, since it started.", 0,
      REPLIES(ANSWER(200, "By code.", &schema_refusals))},
 
-    {"slots_list", SLOTS, "Take stock of the slots", NULL, CALL_PAGES,
+    {"slots_list", SLOTS, "Take stock of the slots",
+     "Lane l's slots have the numbers l * 1,000,000,000,000 and on. What went from lane to lane counts as retired in "
+     "the lane that gave it.", CALL_PAGES,
      REPLIES(ANSWER(200, "By state, and by bucket.", &schema_slot_page))},
     {"slots_add", SLOTS, "Generate slots",
      "count more, or until so many exist. With generated codes, each gets one.", 0,
@@ -210,7 +213,7 @@ const struct call calls[] = {
              ANSWER(200, "Taken before, by this order.", &schema_redemption)),
      REFUSES(REFUSES_TAKE)},
     {"redemption_list", REDEMPTIONS, "List redemptions",
-     "By the time of the taking.", CALL_PAGES,
+     "By the time of the taking, the newest first, whichever lane it went through.", CALL_PAGES,
      QUERY({"user", PARAM_TEXT, .about = "Only this user's."},
            {"order", PARAM_TEXT, .about = "Only of this order; needs user."},
            {"state", PARAM_WORD, .words = redemption_states, .about = "Only those that are in this state now."},
@@ -225,7 +228,8 @@ const struct call calls[] = {
     {"redemption_get", REDEMPTIONS, "Read a redemption", NULL, 0,
      REPLIES(ANSWER(200, "As it stands now.", &schema_redemption)), REFUSES(CPN_REDEMPTION_NOT_FOUND)},
     {"redemption_reserve", REDEMPTIONS, "Hold it for a checkout",
-     "An issued one gets a hold, which is a redemption of its own; a hold is extended, to 24 hours in all.", 0,
+     "An issued one gets a hold, which is a redemption of its own; a hold is extended, to 24 hours in all. Of more than 16 extensions of "
+     "one hold, the last 16 keys are kept.", 0,
      REPLIES(ANSWER(201, "A new hold.", &schema_redemption),
              ANSWER(200, "Extended, or held by this order before.", &schema_redemption)),
      REFUSES(REFUSES_STEP)},

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "http/csv.h"
 #include "http/handlers.h"
 #include "http/job_body.h"
@@ -147,9 +148,7 @@ enum handled codes_list(struct request *r)
     reply_send(r, true);
     if (r->head)
         return ANSWERED;
-    x = calloc(1, sizeof *x);
-    if (!x)
-        abort();
+    x = checked(calloc(1, sizeof *x));
     x->request = r;
     arena_init(&x->arena, 0);
     r->reply.cut = !send_codes(x); /* a list that ends early must not look whole */

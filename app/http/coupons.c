@@ -103,10 +103,10 @@ static void key_int_or_null(struct json *j, const char *name, bool there, int64_
         json_null(j);
 }
 
-/* Taken above the total: an approximate cap can be passed, an exact one never is. */
+/* Taken above the total, which can be passed where there are no slots. */
 static int64_t taken_over(const struct coupon *c, const struct head *h)
 {
-    int64_t over = c->cap.policy == CAP_APPROXIMATE ? head_taken(h) - c->cap.total : 0;
+    int64_t over = policy_of(c)->total && !policy_of(c)->slots ? head_taken(h) - c->cap.total : 0;
 
     return over > 0 ? over : 0;
 }
@@ -132,6 +132,13 @@ static enum handled counted(struct request *r)
     json_key_int(&j, "today", h->day_taken);
     json_key_int(&j, "discount_minor", h->discount_minor);
     json_key_int(&j, "seq", r->op.seq);
+    if (r->op.seqs) {
+        json_key(&j, "seqs");
+        json_array(&j);
+        for (int64_t lane = 0; lane < r->op.coupon_now->lanes; lane++)
+            json_int(&j, r->op.seqs[lane]);
+        json_end_array(&j);
+    }
     json_key_time(&j, "as_of", r->op.at_ms);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");
@@ -148,6 +155,7 @@ enum handled coupon_list(struct request *r)
 {
     static const char *const states[] = {"draft", "active", "paused", "ended", NULL};
     struct coupon **coupons;
+    enum store_status s = STORE_OK;
     const char *next = NULL;
     size_t count = 0;
     struct list l;
@@ -161,13 +169,12 @@ enum handled coupon_list(struct request *r)
     if (r->role == ROLE_STOREFRONT)
         state = COUPON_ACTIVE;
     aux_barrier();
-    if (!nothing && mongo_coupons(r->door, state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons,
-                                  &count, &next) != STORE_OK)
-        return reply_problem(r, CPN_BUSY, NULL);
-    j = reply_body(r);
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
+    if (!nothing)
+        s = mongo_coupons(r->door, state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons, &count,
+                          &next);
+    if (s != STORE_OK)
+        return reply_problem(r, s == STORE_NOT_FOUND ? CPN_BAD_CURSOR : CPN_BUSY, NULL);
+    j = list_items(r);
     for (size_t i = 0; i < count; i++)
         coupon_write(coupons[i], &j, false);
     json_end_array(&j);

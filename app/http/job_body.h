@@ -1,15 +1,13 @@
 /*
- * http/job_body.h -- a job in JSON, and how a call asks for one.
+ * http/job_body.h -- how a call asks for a job.
  *
- * Usage   job_new(), fill in what the kind needs, job_insert(). All but job_write() are for aux and stream threads
+ * Usage   job_new(), fill in what the kind needs, job_insert(). For aux and stream threads
  */
 #ifndef HTTP_JOB_BODY_H
 #define HTTP_JOB_BODY_H
 
 #include "http/fields.h"
 #include "http/request.h"
-
-void job_write(struct json *j, const struct job *job);
 
 /* A queued job of r's coupon, in r's arena. What it was asked for, `in` by its table, makes the fingerprint. */
 struct job *job_new(struct request *r, enum job_kind kind, int64_t total, const struct field_table *table, const void *in);

@@ -9,7 +9,7 @@
 #include "http/reply.h"
 #include "http/router.h"
 
-void job_write(struct json *j, const struct job *job)
+static void write_job(struct json *j, const struct job *job)
 {
     json_object(j);
     json_key_string(j, "id", job->id);
@@ -35,7 +35,7 @@ static enum handled reply_accepted(struct request *r, const struct job *job, boo
 {
     struct json j = reply_body(r);
 
-    job_write(&j, job);
+    write_job(&j, job);
     reply_header(r, "Location", arena_printf(&r->arena, "/coupons/-/jobs/%s", job->id));
     if (replayed)
         reply_header(r, "Idempotent-Replayed", "true");
@@ -112,7 +112,7 @@ static enum handled reply_job(struct request *r, const struct job *job)
 {
     struct json j = reply_body(r);
 
-    job_write(&j, job);
+    write_job(&j, job);
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
 }
@@ -189,6 +189,7 @@ enum handled job_list(struct request *r)
 {
     const char *coupon = path_query(&r->path, "coupon");
     struct job **jobs;
+    enum store_status s;
     size_t count;
     struct list l;
     struct json j;
@@ -197,14 +198,14 @@ enum handled job_list(struct request *r)
         return ANSWERED;
     if (coupon && !coupon_id_valid(coupon))
         return reply_problem(r, CPN_BAD_REQUEST, "The query parameter coupon must be a coupon's id.");
-    if (mongo_jobs(r->door, coupon, l.position, l.limit, &r->arena, &jobs, &count) != STORE_OK)
+    s = mongo_jobs(r->door, coupon, l.position, l.limit, &r->arena, &jobs, &count);
+    if (s == STORE_NOT_FOUND)
+        return reply_problem(r, CPN_BAD_CURSOR, "The job at which the list was left is gone. Start again.");
+    if (s != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
-    j = reply_body(r);
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
+    j = list_items(r);
     for (size_t i = 0; i < count; i++)
-        job_write(&j, jobs[i]);
+        write_job(&j, jobs[i]);
     json_end_array(&j);
     return list_end(r, &j, count == l.limit ? jobs[count - 1]->id : NULL);
 }

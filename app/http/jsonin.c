@@ -233,6 +233,8 @@ static bool scan_container(struct cursor *c, int close, bool (*item)(struct curs
 {
     if (++c->depth > JSON_DEPTH_MAX)
         return fault(c, "nested too deeply");
+    if (++c->scan->containers > JSON_CONTAINERS_MAX)
+        return fault(c, "too many objects and arrays");
     c->at++;
     skip_blanks(c);
     if (peek(c) == close) {

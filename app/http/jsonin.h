@@ -3,7 +3,8 @@
  *
  * Why     json-c accepts NaN, single quotes, control characters, lone surrogates, NULs and duplicate members even in strict
  *         mode. So a scanner of our own checks the whole text first, and json-c only ever sees what is beyond doubt
- * Limits  depth JSON_DEPTH_MAX; integers within 64 bits; other numbers within the range of a double; no NUL in strings
+ * Limits  depth JSON_DEPTH_MAX; objects and arrays JSON_CONTAINERS_MAX, because "{}" takes 760 bytes of json-c's; integers
+ *         within 64 bits; other numbers within the range of a double; no NUL in strings
  * Source  RFC 8259; RFC 3629 for UTF-8
  */
 #ifndef HTTP_JSONIN_H
@@ -16,10 +17,12 @@
 #include "http/jsonc.h"
 
 #define JSON_DEPTH_MAX 16
+#define JSON_CONTAINERS_MAX 100000
 
 struct json_scan {
     size_t start, end;  /* of the value, without the white space around it */
     size_t members;     /* of all objects in it */
+    size_t containers;  /* objects and arrays */
     size_t fault_at;    /* offset of what is wrong */
     const char *fault;  /* static sentence; NULL: nothing is wrong */
 };

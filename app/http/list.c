@@ -8,7 +8,15 @@
 #include <string.h>
 
 #define CHECK_LEN 8
-#define POSITION_MAX 256
+
+/* With its length: other texts, however they are divided, are never the same bytes. */
+static void add_text(crypto_generichash_state *state, const char *text, size_t len)
+{
+    uint64_t length = len;
+
+    crypto_generichash_update(state, (const unsigned char *)&length, sizeof length);
+    crypto_generichash_update(state, (const unsigned char *)text, len);
+}
 
 /* The checksum of a position in this request's list. */
 static void check_of(const struct request *r, const char *position, size_t len, unsigned char check[CHECK_LEN])
@@ -17,23 +25,24 @@ static void check_of(const struct request *r, const char *position, size_t len, 
     crypto_generichash_state state;
 
     crypto_generichash_init(&state, r->worker->cursor_key, CURSOR_KEY_LEN, sizeof hash);
-    crypto_generichash_update(&state, (const unsigned char *)r->path.raw, strlen(r->path.raw) + 1);
+    add_text(&state, r->path.raw, strlen(r->path.raw));
     for (size_t i = 0; i < r->path.query_count; i++) {
         const struct query_param *q = &r->path.query[i];
 
         if (strcmp(q->name, "cursor") == 0 || strcmp(q->name, "limit") == 0)
             continue;
-        crypto_generichash_update(&state, (const unsigned char *)q->name, strlen(q->name) + 1);
-        crypto_generichash_update(&state, (const unsigned char *)q->value, strlen(q->value) + 1);
+        add_text(&state, q->name, strlen(q->name));
+        add_text(&state, q->value, strlen(q->value));
     }
-    crypto_generichash_update(&state, (const unsigned char *)position, len);
+    add_text(&state, position, len);
     crypto_generichash_final(&state, hash, sizeof hash);
     memcpy(check, hash, CHECK_LEN);
 }
 
 static const char *read_cursor(struct request *r, const char *cursor)
 {
-    unsigned char bytes[CHECK_LEN + POSITION_MAX], check[CHECK_LEN];
+    unsigned char bytes[CHECK_LEN + LIST_POSITION_MAX], check[CHECK_LEN];
+    const char *position;
     size_t len;
 
     if (sodium_base642bin(bytes, sizeof bytes, cursor, strlen(cursor), NULL, &len, NULL,
@@ -42,7 +51,8 @@ static const char *read_cursor(struct request *r, const char *cursor)
     check_of(r, (const char *)bytes + CHECK_LEN, len - CHECK_LEN, check);
     if (sodium_memcmp(check, bytes, CHECK_LEN) != 0)
         return NULL;
-    return arena_memdup(&r->arena, bytes + CHECK_LEN, len - CHECK_LEN);
+    position = arena_memdup(&r->arena, bytes + CHECK_LEN, len - CHECK_LEN);
+    return strspn(position, LIST_POSITION_CHARS) == len - CHECK_LEN ? position : NULL;
 }
 
 bool list_begin(struct request *r, struct list *l)
@@ -83,14 +93,24 @@ static void write_link(struct request *r, const char *cursor)
     buf_puts(h, ">; rel=\"next\"\r\n");
 }
 
+struct json list_items(struct request *r)
+{
+    struct json j = reply_body(r);
+
+    json_object(&j);
+    json_key(&j, "items");
+    json_array(&j);
+    return j;
+}
+
 enum handled list_end(struct request *r, struct json *j, const char *position)
 {
-    unsigned char bytes[CHECK_LEN + POSITION_MAX];
-    char cursor[2 * (CHECK_LEN + POSITION_MAX)];
+    unsigned char bytes[CHECK_LEN + LIST_POSITION_MAX];
+    char cursor[2 * (CHECK_LEN + LIST_POSITION_MAX)];
     size_t len = position ? strlen(position) : 0;
 
     json_key(j, "next");
-    if (position && len <= POSITION_MAX) {
+    if (position && len <= LIST_POSITION_MAX) {
         check_of(r, position, len, bytes);
         memcpy(bytes + CHECK_LEN, position, len);
         sodium_bin2base64(cursor, sizeof cursor, bytes, CHECK_LEN + len, sodium_base64_VARIANT_URLSAFE_NO_PADDING);

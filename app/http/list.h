@@ -2,8 +2,9 @@
  * http/list.h -- lists: limit, opaque cursor, next, Link.
  *
  * Cursor  base64url of a 64-bit keyed checksum and a position. The checksum binds it to the service, to the list's address
- *         and to its filters: another list's cursor, or a forged one, is bad_cursor
- * Usage   list_begin(); then json_key(j, "items") ... ; list_end()
+ *         and to its filters: another list's cursor, or a forged one, is bad_cursor. Without receipts.seed_file the key is no
+ *         secret: then anybody can make a cursor for any position, so that whoever takes one trusts its characters alone
+ * Usage   list_begin(); then list_items(), and a value an item; list_end()
  */
 #ifndef HTTP_LIST_H
 #define HTTP_LIST_H
@@ -12,14 +13,18 @@
 
 #define LIST_LIMIT 100
 #define LIST_LIMIT_MAX 1000
+#define LIST_POSITION_MAX 1152 /* bytes; in base64, a third more, it goes into an address */
+#define LIST_POSITION_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 struct list {
     size_t limit;
-    const char *position; /* what an earlier list_end() was given; NULL: from the start */
+    const char *position; /* what an earlier list_end() was given (of LIST_POSITION_CHARS); NULL: from the start */
 };
 
 /* Read limit and cursor. False: answered with bad_request or bad_cursor. */
 bool list_begin(struct request *r, struct list *l);
+/* Open {"items": [ in the emptied body. */
+struct json list_items(struct request *r);
 /* Close {"items": [...]: writes "next", Link, and answers 200. position NULL: this was the last page. */
 enum handled list_end(struct request *r, struct json *j, const char *position);
 

@@ -5,18 +5,6 @@
 
 #define STEPS_MAX 64 /* a hold that is extended all the time has a long chain */
 
-/* The last entry of b about (n, g), or about a hold on it. */
-static const struct entry *find_mention(const struct batch *b, int64_t n, uint32_t g)
-{
-    for (size_t i = b->count; i-- > 0;) {
-        const struct entry *e = &b->entries[i];
-
-        if (entry_members[e->kind] & HAS_SLOT && ((e->n == n && e->g == g) || (e->from == g && e->from_n == n)))
-            return e;
-    }
-    return NULL;
-}
-
 enum store_status making_of(struct store *door, const char *coupon, int64_t lane, int64_t since, int64_t n, uint32_t g,
                             struct making *m)
 {
@@ -29,10 +17,10 @@ enum store_status making_of(struct store *door, const char *coupon, int64_t lane
 
         if (s != STORE_OK)
             return s;
-        e = batch_find_making(b, n, g);
-        if (e)
+        e = batch_find_first(b, n, g); /* of several the first: its `since` is another batch */
+        if (e && e->n == n && e->g == g && entry_makes(e->kind))
             *m = (struct making){.at_ms = b->head.at_ms, .ordinal = e->ordinal};
-        else if ((e = find_mention(b, n, g)))
+        else if (e)
             before = e->since;
         batch_free(b);
         if (m->at_ms)

@@ -13,7 +13,7 @@ struct making {
     int64_t ordinal; /* of a taking; 0 for a hold */
 };
 
-/* Look for (n, g) from batch `since` back, following what each batch says of it, or of a hold on it. Blocks.
+/* Look for (n, g) from its lane's batch `since` back, following what each batch says of it, or of a hold on it. Blocks.
  * STORE_NOT_FOUND when the chain is longer than is looked at. */
 enum store_status making_of(struct store *door, const char *coupon, int64_t lane, int64_t since, int64_t n, uint32_t g,
                             struct making *m);

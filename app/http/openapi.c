@@ -445,6 +445,10 @@ static void write_problems(struct json *j, const struct route *r, const bool fou
             write_header_ref(j, "Accept-Patch");
         if (status == 409 || status == 429 || status == 503)
             write_header_ref(j, "Retry-After");
+        if (status == 429) {
+            write_header_ref(j, "RateLimit-Policy");
+            write_header_ref(j, "RateLimit");
+        }
         json_end_object(j);
         json_key(j, "content");
         json_object(j);
@@ -556,6 +560,8 @@ static void write_headers(struct json *j)
         {"Link", "{\"type\":\"string\"}", "The next page, with rel=next."},
         {"Coupons-As-Of", "{\"type\":\"string\",\"format\":\"date-time\"}", "as_of.at, for CSV."},
         {"Retry-After", "{\"type\":\"integer\",\"minimum\":1}", "Seconds until it may succeed."},
+        {"RateLimit-Policy", "{\"type\":\"string\"}", "Whose limit it is (a key's, an address's), q requests in w seconds."},
+        {"RateLimit", "{\"type\":\"string\"}", "What is left of it, r, until t seconds have passed."},
         {"WWW-Authenticate", "{\"type\":\"string\"}", "Bearer."},
         {"Accept-Patch", "{\"type\":\"string\"}", "What a patch may be."},
     };

@@ -284,8 +284,10 @@ static const struct note {
     {"/discount/max_minor", "The most that a percentage comes to.", NULL},
     {"/discount/min_spend_minor", "What the lines that `only` admits must come to.", NULL},
     {"/discount/percent_bp", "In 1/100 of a percent.", NULL},
-    {"/lanes", "Through so many streams the coupon's changes go. 1 where there are codes.", NULL},
-    {"/low_stock", "An event is raised when fewer are free.", NULL},
+    {"/lanes",
+     "Through so many streams the coupon's takings go, side by side; a user's always through the same. Fixed at the "
+     "beginning. 1 where there are codes.", NULL},
+    {"/low_stock", "An event is raised when no more than so many are free.", NULL},
     {"/on_user_cap", "existing: who asks again for an issued one gets the one they have.", NULL},
     {"/replenish/add", "So many slots are generated, up to cap.total,", NULL},
     {"/replenish/below", "when fewer than this are free.", NULL},
@@ -350,7 +352,7 @@ static void write_field_default(struct json *j, const struct coupon_field *f)
         json_int(j, f->default_int);
 }
 
-static void write_field_values(struct json *j, const struct coupon_field *f, enum form form, int kind, bool nullable)
+static void write_field_values(struct json *j, const struct coupon_field *f, int kind, bool nullable)
 {
     if (f->type == FIELD_STRING)
         write_bounds(j, "minLength", f->min, "maxLength", f->max);
@@ -367,11 +369,7 @@ static void write_field_values(struct json *j, const struct coupon_field *f, enu
         json_key(j, "enum");
         openapi_write_names(j, f->names, nullable);
     }
-    if (f->type != FIELD_INT)
-        return;
-    if ((f->flags & FIELD_LATER) && form != FORM_SHOWN)
-        write_bounds(j, "minimum", f->default_int, "maximum", f->default_int);
-    else
+    if (f->type == FIELD_INT)
         write_bounds(j, "minimum", f->min, "maximum", f->max);
 }
 
@@ -385,7 +383,7 @@ static void write_field(struct json *j, const struct coupon_field *f, enum form 
     json_key(j, strrchr(f->pointer, '/') + 1);
     json_object(j);
     write_type(j, types[f->type], nullable);
-    write_field_values(j, f, form, kind, nullable);
+    write_field_values(j, f, kind, nullable);
     if (note && note->pattern)
         json_key_string(j, "pattern", note->pattern);
     if (note && note->about)

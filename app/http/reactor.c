@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/crash.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -28,6 +29,8 @@
 #define ARENA_KEPT 8192             /* bytes that an idle connection may keep */
 #define BUFFER_KEPT 4096
 #define DISCARD_MAX (300u * 1024 * 1024)
+#define BODY_SMALL (64u * 1024)      /* what larger ones take together is bounded */
+#define HELD_MAX (128u * 1024 * 1024)
 #define DRAIN_QUIET_MS 100          /* kept connections are closed after so long without work */
 
 /* What a connection does, for the drain: it may only be shut down while it is idle. */
@@ -41,6 +44,7 @@ struct reactor {
     int connections_max;
     atomic_int connections;
     atomic_int in_flight;
+    atomic_size_t held;    /* bytes of large bodies */
     atomic_bool full;      /* the listener is not armed, because of connections_max */
     atomic_bool draining, stop;
     /* under lock */
@@ -309,6 +313,21 @@ static size_t discard(struct request *r)
     return total;
 }
 
+/* Room for a body. False: large ones, which all wait for the same, have taken it. */
+static bool hold(struct request *r, size_t bytes)
+{
+    atomic_size_t *held = &r->worker->reactor->held;
+
+    if (bytes <= BODY_SMALL)
+        return true;
+    if (atomic_fetch_add(held, bytes) + bytes > HELD_MAX) {
+        atomic_fetch_sub(held, bytes);
+        return false;
+    }
+    r->held = bytes;
+    return true;
+}
+
 void reactor_read_body(struct request *r, size_t most)
 {
     int64_t declared = declared_length(r->header.content_length);
@@ -316,12 +335,13 @@ void reactor_read_body(struct request *r, size_t most)
 
     r->body_len = 0;
     r->too_large = declared > (int64_t)most;
-    if (declared > 0 && !r->too_large) {
+    r->crowded = declared > 0 && !r->too_large && !hold(r, (size_t)declared);
+    if (declared > 0 && !r->too_large && !r->crowded) {
         r->body = arena_alloc(&r->arena, (size_t)declared + 1);
         r->body_len = (size_t)FCGX_GetStr(r->body, (int)declared, r->fcgx.in);
     }
     rest = discard(r);
-    if (r->too_large) {
+    if (r->too_large || r->crowded) {
         r->broken = r->broken || (int64_t)rest != declared;
         return;
     }
@@ -344,14 +364,17 @@ size_t reactor_read_piece(struct request *r, char *bytes, size_t most)
     return 0;
 }
 
-/* After this r may be in another thread's hands, or gone. */
+/* After this r may be in another thread's hands, or gone: whoever finds it idle has it. */
 static void finish(struct request *r)
 {
     struct reactor *rx = r->worker->reactor;
+    int fd;
     bool keep = !r->broken && !r->reply.cut && !atomic_load(&rx->draining);
 
     if (r->unread)
         discard(r);
+    if (r->coupon)
+        crash_at(CRASH_ANSWERING);
     if (!r->reply.streamed)
         reply_send(r, false);
     if (!r->reply.cut)
@@ -366,13 +389,15 @@ static void finish(struct request *r)
         buf_free(&r->reply.body);
     if (r->reply.header.cap > BUFFER_KEPT)
         buf_free(&r->reply.header);
+    atomic_fetch_sub(&rx->held, r->held);
     atomic_fetch_sub(&rx->in_flight, 1);
-    if (!keep || r->fcgx.ipcFd < 0) {
+    fd = r->fcgx.ipcFd;
+    if (!keep || fd < 0) {
         conn_close(r);
         return;
     }
     atomic_store(&r->idle, CONN_IDLE);
-    if (arm(rx, EPOLL_CTL_MOD, r->fcgx.ipcFd, EPOLLIN | EPOLLONESHOT, r) != 0) {
+    if (arm(rx, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLONESHOT, r) != 0) {
         atomic_store(&r->idle, CONN_BUSY);
         conn_close(r);
     }

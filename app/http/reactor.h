@@ -22,7 +22,8 @@ void reactor_push(struct reactor *rx, struct request *r);
 /* Run h for r on this thread, and send the reply if there is one. r must not be touched afterwards. */
 void reactor_run(struct request *r, handler *h);
 
-/* Read the body, at most `most` bytes of it into the arena (the rest is discarded). Fills body, body_len, too_large, broken. */
+/* Read the body, at most `most` bytes of it into the arena (the rest is discarded). Fills body, body_len, too_large, crowded,
+ * broken. */
 void reactor_read_body(struct request *r, size_t most);
 
 /* Read a body piece by piece (r->unread): up to `most` bytes; 0: it has ended, and r->broken says whether it is not what was

@@ -3,7 +3,10 @@
  *
  * With user   the list is their use. Else the ledger is walked back: constant cost per page, however long it is. Each taking is
  *             shown as it stands now, from its user's view; where that is gone, from the entry that ended it
- * Bounds      a page looks at LOOKED_AT_MAX takings at the most; with a filter it may be short, or empty, and still have a next
+ * Lanes       are merged by the times of their batches, which never run backwards in a lane. The cursor says for each where it
+ *             stands; of one batch alone, the one under way, also how much of it is left
+ * Bounds      a page looks at LOOKED_AT_MAX takings and batches at the most; with a filter it may be short, or empty, and still
+ *             have a next
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +20,7 @@
 #include "http/redemption_body.h"
 #include "http/reply.h"
 
-#define BATCHES_AT_ONCE 16
+#define BATCHES_AT_ONCE 16 /* read ahead, in all lanes together */
 #define TAKINGS_AT_ONCE 256
 #define LOOKED_AT_MAX 5000
 
@@ -60,14 +63,24 @@ struct place {
     int64_t seq, passed;
 };
 
+/* The next number of a position; 0 where there is none. */
+static int64_t next_number(const char **at)
+{
+    char *end;
+    int64_t number = strtoll(*at, &end, 10);
+
+    *at = *end == '.' ? end + 1 : end;
+    return number;
+}
+
 static struct place read_place(const struct list *l)
 {
     struct place p = {.seq = INT64_MAX};
-    char *end;
+    const char *at = l->position;
 
-    if (l->position) {
-        p.seq = strtoll(l->position, &end, 10);
-        p.passed = strtoll(end + 1, NULL, 10); /* "seq.passed": we made it */
+    if (at) { /* "seq.passed" */
+        p.seq = next_number(&at);
+        p.passed = next_number(&at);
     }
     return p;
 }
@@ -99,10 +112,7 @@ static enum handled list_of_user(struct request *r, const struct filter *f, cons
     if (request_call(r) != CPN_OK)
         return reply_refusal(r);
     u = r->op.use;
-    j = reply_body(r);
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
+    j = list_items(r);
     for (size_t i = u->count; i-- > 0 && !more;) {
         const struct redemption *d = &u->redemptions[i];
 
@@ -127,14 +137,22 @@ struct taking {
     const char *user;             /* NULL: erased */
 };
 
+/* One lane's ledger, from its end. */
+struct lane_walk {
+    int64_t before; /* the batches before this seq are still to come; 1: none is */
+    struct batch *ahead[BATCHES_AT_ONCE]; /* the next ones, where they were read already */
+    size_t next, count;
+};
+
 struct walk {
     struct request *request;
     const struct filter *filter;
     struct json *json;
     size_t room;        /* items that fit on the page */
     size_t looked_at;
-    int64_t seq, index; /* go on with the entries below index of batch seq, then with the batches before it */
-    bool end;           /* nothing is left */
+    struct lane_walk *lanes;
+    int64_t lane_count;
+    int64_t lane, index; /* index > 0: of this lane's next batch the entries below index are still to come; 0: of each, all */
     bool failed;
     struct taking *takings;
     size_t count;
@@ -219,17 +237,71 @@ static void settle(struct walk *w)
     w->count = 0;
 }
 
-/* One batch, from its last entry to its first. True: go on with the batch before it. */
-static bool walk_batch(struct walk *w, const struct batch *b)
-{
-    int64_t first = w->seq == b->head.seq && w->index < (int64_t)b->count ? w->index : (int64_t)b->count;
+/* ---- the lanes, merged ---- */
 
-    if (b->head.at_ms < w->filter->from_ms) {
-        w->end = true;
-        return false;
+static void forget_ahead(struct lane_walk *l)
+{
+    while (l->next < l->count)
+        batch_free(l->ahead[l->next++]);
+    l->next = l->count = 0;
+}
+
+/* The lane's next batch; NULL: there is none, or (w->failed) the database did not answer. */
+static const struct batch *peek(struct walk *w, int64_t lane)
+{
+    size_t most = (size_t)(w->lane_count < BATCHES_AT_ONCE ? BATCHES_AT_ONCE / w->lane_count : 1);
+    struct lane_walk *l = &w->lanes[lane];
+
+    if (l->next == l->count && l->before > 1) {
+        l->next = l->count = 0;
+        if (mongo_ledger_back(w->request->door, w->request->coupon, lane, l->before, most, l->ahead, &l->count) != STORE_OK)
+            w->failed = true;
+        else if (l->count == 0)
+            l->before = 1;
+        else if (l->before > l->ahead[0]->head.seq)
+            l->before = l->ahead[0]->head.seq + 1; /* what comes later is of another list */
     }
-    w->seq = b->head.seq;
+    return l->next < l->count ? l->ahead[l->next] : NULL;
+}
+
+static void step_past(struct walk *w, int64_t lane)
+{
+    struct lane_walk *l = &w->lanes[lane];
+    struct batch *b = l->ahead[l->next++];
+
+    l->before = b->head.seq;
+    w->index = 0;
+    batch_free(b);
+}
+
+/* The lane whose next batch is the newest of all; -1: there is none. */
+static int64_t newest_lane(struct walk *w)
+{
+    int64_t newest = -1, at_ms = INT64_MIN;
+
+    for (int64_t lane = 0; lane < w->lane_count && !w->failed; lane++) {
+        const struct batch *b = peek(w, lane);
+
+        if (b && b->head.at_ms < w->filter->from_ms) { /* so is what comes after it */
+            forget_ahead(&w->lanes[lane]);
+            w->lanes[lane].before = 1;
+        } else if (b && b->head.at_ms >= at_ms) {
+            newest = lane;
+            at_ms = b->head.at_ms;
+        }
+    }
+    return w->failed ? -1 : newest;
+}
+
+/* The lane's next batch, from its last entry to its first. False: the page ends here. */
+static bool walk_batch(struct walk *w, int64_t lane)
+{
+    const struct batch *b = peek(w, lane);
+    int64_t first = w->index > 0 && w->index < (int64_t)b->count ? w->index : (int64_t)b->count;
+
+    w->lane = lane;
     w->index = b->head.at_ms < w->filter->to_ms ? first : 0;
+    w->looked_at++;
     while (w->index > 0) {
         const struct entry *e = &b->entries[w->index - 1];
 
@@ -244,77 +316,116 @@ static bool walk_batch(struct walk *w, const struct batch *b)
             w->looked_at++;
         }
     }
+    step_past(w, lane);
     return true;
 }
 
-static void walk(struct walk *w)
+/* Fill the page. True: something is left for another one. */
+static bool walk(struct walk *w)
 {
-    struct request *r = w->request;
-    struct batch *batches[BATCHES_AT_ONCE];
-    bool more = true;
+    int64_t lane = w->index > 0 ? w->lane : newest_lane(w);
+    bool left;
 
-    while (more && !w->end && !w->failed) {
-        int64_t before = w->index > 0 && w->seq < INT64_MAX ? w->seq + 1 : w->seq;
-        size_t count;
-
-        if (mongo_ledger_back(r->door, r->coupon, 0, before, BATCHES_AT_ONCE, batches, &count) != STORE_OK) {
-            w->failed = true;
-            return;
-        }
-        for (size_t i = 0; i < count; i++) {
-            more = more && walk_batch(w, batches[i]);
-            batch_free(batches[i]);
-        }
-        if (more && (count < BATCHES_AT_ONCE || w->seq == 1))
-            w->end = true;
-    }
-    settle(w);
+    while (lane >= 0 && peek(w, lane) && walk_batch(w, lane))
+        lane = newest_lane(w);
+    left = lane >= 0;
+    if (!w->failed)
+        settle(w);
+    for (lane = 0; lane < w->lane_count; lane++)
+        forget_ahead(&w->lanes[lane]);
+    return left;
 }
 
-/* The first seq, from 1 to tail + 1, whose batch is not before to_ms: `at` never runs backwards in a lane. -1: failed. */
-static int64_t seq_at(struct request *r, int64_t tail, int64_t to_ms)
+/* Let the lane begin with the newest of its batches that are before to_ms: `at` never runs backwards in a lane. */
+static void skip_to(struct walk *w, int64_t lane, int64_t to_ms)
 {
-    int64_t low = 1, high = tail + 1;
+    struct lane_walk *l = &w->lanes[lane];
+    const struct batch *newest = peek(w, lane);
+    int64_t low = 1, high = newest ? newest->head.seq : 1;
 
+    if (!newest || newest->head.at_ms < to_ms)
+        return;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         struct batch *b = NULL;
 
-        if (mongo_ledger_at(r->door, r->coupon, 0, middle, &b) != STORE_OK)
-            return -1;
+        if (mongo_ledger_at(w->request->door, w->request->coupon, lane, middle, &b) != STORE_OK) {
+            w->failed = true;
+            return;
+        }
         if (b->head.at_ms >= to_ms)
             high = middle;
         else
             low = middle + 1;
         batch_free(b);
     }
-    return low;
+    forget_ahead(l);
+    l->before = low;
+}
+
+/* ---- where a page ended: "index.lane.before.before...", of each lane ---- */
+
+#define NUMBER_LEN 17 /* of at most 2^53, and a point */
+_Static_assert((COUPON_LANES_MAX + 2) * NUMBER_LEN <= LIST_POSITION_MAX, "a cursor has room for all lanes");
+
+static const char *write_position(const struct walk *w)
+{
+    struct buf text = BUF_INIT;
+    const char *position;
+
+    buf_printf(&text, "%" PRId64 ".%" PRId64, w->index, w->index > 0 ? w->lane : 0);
+    for (int64_t lane = 0; lane < w->lane_count; lane++)
+        buf_printf(&text, ".%" PRId64, w->lanes[lane].before);
+    position = arena_strdup(&w->request->arena, text.data);
+    buf_free(&text);
+    return position;
+}
+
+/* False: it is of an earlier version of this service, or made up. */
+static bool read_position(struct walk *w, const char *at)
+{
+    bool whole;
+
+    w->index = next_number(&at);
+    w->lane = next_number(&at);
+    for (int64_t lane = 0; lane < w->lane_count; lane++)
+        w->lanes[lane].before = next_number(&at);
+    whole = *at == '\0' && w->lane >= 0 && w->lane < w->lane_count;
+    for (int64_t lane = 0; lane < w->lane_count; lane++)
+        whole = whole && w->lanes[lane].before > 0;
+    return whole;
+}
+
+/* Where the first page begins. */
+static void begin_walk(struct walk *w)
+{
+    for (int64_t lane = 0; lane < w->lane_count && !w->failed; lane++) {
+        w->lanes[lane].before = INT64_MAX;
+        if (w->filter->to_ms <= w->request->op.at_ms)
+            skip_to(w, lane, w->filter->to_ms);
+    }
 }
 
 static enum handled list_of_all(struct request *r, const struct filter *f, const struct list *l)
 {
     struct json j;
-    struct walk w = {.request = r, .filter = f, .json = &j, .room = l->limit, .seq = INT64_MAX};
-    char *end;
+    struct walk w = {.request = r, .filter = f, .json = &j, .room = l->limit, .lane_count = r->op.coupon_now->lanes};
+    bool left;
 
-    if (l->position) {
-        w.seq = strtoll(l->position, &end, 10);
-        w.index = strtoll(end + 1, NULL, 10); /* "seq.index": we made it */
-    } else if (f->to_ms <= r->op.at_ms) {
-        w.seq = seq_at(r, r->op.seq, f->to_ms);
-    }
+    w.lanes = arena_array(&r->arena, (size_t)w.lane_count, sizeof *w.lanes);
+    memset(w.lanes, 0, (size_t)w.lane_count * sizeof *w.lanes);
     w.takings = arena_array(&r->arena, TAKINGS_AT_ONCE, sizeof *w.takings);
+    if (!l->position)
+        begin_walk(&w);
+    else if (!read_position(&w, l->position))
+        return reply_problem(r, CPN_BAD_CURSOR, NULL);
     aux_barrier();
-    j = reply_body(r);
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
-    w.failed = w.seq < 0;
-    walk(&w);
+    j = list_items(r);
+    left = walk(&w);
     json_end_array(&j);
     if (w.failed)
         return reply_problem(r, CPN_BUSY, NULL);
-    return list_end(r, &j, w.end ? NULL : arena_printf(&r->arena, "%" PRId64 ".%" PRId64, w.seq, w.index));
+    return list_end(r, &j, left ? write_position(&w) : NULL);
 }
 
 enum handled redemption_list(struct request *r)

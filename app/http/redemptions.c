@@ -2,8 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "http/guess.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
+#include "http/list.h"
 #include "http/reactor.h"
 #include "http/redemption_body.h"
 #include "http/remains.h"
@@ -11,10 +13,28 @@
 #include "http/router.h"
 
 #define BATCH_ITEMS_MAX 1000
+#define BATCH_PORTION 250            /* items that are submitted together */
 #define BATCH_AT_ONCE 50             /* items that an io thread answers itself: each is signed */
 #define BATCH_READ_AT_ONCE (64 * 1024) /* bytes that an io thread parses itself */
 
 /* ---- one taking ---- */
+
+static bool is_guess(const struct op *op)
+{
+    return op->outcome.result == CPN_CODE_NOT_FOUND;
+}
+
+/* Hand it over, unless it names a code and whoever sends it has tried too many. */
+static enum handled submit_take(struct request *r, enum op_kind kind, const char *key, handler *then)
+{
+    const struct take_in *in = r->in;
+
+    if (in->code && !guess_may(r))
+        return ANSWERED;
+    request_op(r, kind);
+    take_fill(&r->op, in, key);
+    return request_submit(r, then);
+}
 
 static enum handled reply_redemption(struct request *r, const char *user, int status)
 {
@@ -42,6 +62,7 @@ static enum handled decided(struct request *r)
 {
     const struct outcome *o = &r->op.outcome;
 
+    guess_failed(r, is_guess(&r->op));
     if (o->result != CPN_OK)
         return reply_refusal(r);
     if (o->created)
@@ -53,9 +74,7 @@ static enum handled decided(struct request *r)
 
 enum handled redemption_take(struct request *r)
 {
-    request_op(r, OP_TAKE);
-    take_fill(&r->op, r->in, r->key);
-    return request_submit(r, decided);
+    return submit_take(r, OP_TAKE, r->key, decided);
 }
 
 /* ---- check ---- */
@@ -70,7 +89,7 @@ static int64_t coupon_left(const struct coupon *c, const struct head *h)
 {
     if (policy_of(c)->slots)
         return head_free(h);
-    return c->cap.policy == CAP_NONE || c->cap.total == COUPON_NULL ? INT64_MAX : c->cap.total - head_taken(h);
+    return policy_of(c)->total && c->cap.total != COUPON_NULL ? c->cap.total - head_taken(h) : INT64_MAX;
 }
 
 static enum handled checked(struct request *r)
@@ -81,6 +100,7 @@ static enum handled checked(struct request *r)
     struct remains left;
     struct json j;
 
+    guess_failed(r, is_guess(&r->op));
     /* what is no refusal by the coupon's rules is an error like any other */
     if (!c || o->result == CPN_BUSY || o->result == CPN_OUTCOME_UNKNOWN || o->result == CPN_INTERNAL ||
         o->result == CPN_CODE_REQUIRED)
@@ -90,6 +110,10 @@ static enum handled checked(struct request *r)
     left.today = least(left.today, left.in_all);
     if (c->cap.per_day != COUPON_NULL)
         left.today = least(left.today, c->cap.per_day - h->day_taken);
+    if (o->result == CPN_SOLD_OUT || o->result == CPN_DAILY_CAP_REACHED)
+        left.today = 0; /* of the coupon's other lanes only the refusal speaks */
+    if (o->result == CPN_SOLD_OUT)
+        left.in_all = 0;
     j = reply_body(r);
     json_object(&j);
     json_key_bool(&j, "ok", o->result == CPN_OK);
@@ -104,19 +128,19 @@ static enum handled checked(struct request *r)
 
 enum handled redemption_check(struct request *r)
 {
-    request_op(r, OP_CHECK);
-    take_fill(&r->op, r->in, NULL);
-    return request_submit(r, checked);
+    return submit_take(r, OP_CHECK, NULL, checked);
 }
 
 /* ---- one that is there ---- */
 
-/* The redemption that the path names. False: no lane of this service gave out such an id. */
-static bool read_id(const struct request *r, int64_t *n, uint32_t *g)
+/* The redemption that the path names; its lane too, where it has no slot that says it. False: nobody gave out such an id. */
+static bool read_id(const struct request *r, int64_t *n, uint32_t *g, int64_t *lane)
 {
-    int64_t lane;
-
-    return redemption_id_parse(r->params[0], n, g, &lane) && lane <= 0;
+    if (!redemption_id_parse(r->params[0], n, g, lane))
+        return false;
+    if (*lane < 0)
+        *lane = 0;
+    return true;
 }
 
 static enum handled got(struct request *r)
@@ -132,12 +156,13 @@ static enum handled got(struct request *r)
 
 enum handled redemption_get(struct request *r)
 {
-    int64_t n;
+    int64_t n, lane;
     uint32_t g;
 
-    if (!read_id(r, &n, &g))
+    if (!read_id(r, &n, &g, &lane))
         return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
     request_op(r, OP_REDEMPTION);
+    r->op.lane = lane;
     r->op.n = n;
     r->op.g = g;
     return request_submit(r, got);
@@ -148,8 +173,9 @@ static enum handled submit_step(struct request *r, enum slot_move move)
 {
     const struct step_in *in = r->in;
     struct step s = {.move = move, .key = r->key, .reserve_s = COUPON_NULL};
+    int64_t lane;
 
-    if (!read_id(r, &s.n, &s.g))
+    if (!read_id(r, &s.n, &s.g, &lane))
         return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
     if (in) {
         s.order = in->order;
@@ -157,6 +183,7 @@ static enum handled submit_step(struct request *r, enum slot_move move)
         fingerprint_of(arena_printf(&r->arena, "%s %s", r->route->name, r->params[0]), &step_table, in, s.fingerprint);
     }
     request_op(r, OP_STEP);
+    r->op.lane = lane;
     r->op.transition = s;
     return request_submit(r, decided);
 }
@@ -196,6 +223,7 @@ struct item {
 struct batch_state {
     struct item *items;
     size_t count;
+    size_t next; /* the first that is not submitted */
 };
 
 static void free_items(struct batch_state *b)
@@ -225,11 +253,8 @@ static void write_item(struct request *r, struct json *j, const struct item *i)
 static enum handled write_batch(struct request *r)
 {
     struct batch_state *b = r->state;
-    struct json j = reply_body(r);
+    struct json j = list_items(r);
 
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
     for (size_t i = 0; i < b->count; i++)
         write_item(r, &j, &b->items[i]);
     json_end_array(&j);
@@ -241,12 +266,16 @@ static enum handled write_batch(struct request *r)
 static enum handled batch_decided(struct request *r)
 {
     struct batch_state *b = r->state;
+    int guesses = 0;
 
-    for (size_t i = 0; i < b->count; i++)
+    for (size_t i = 0; i < b->count; i++) {
         if (!b->items[i].errors && b->items[i].op.outcome.result == CPN_COUPON_NOT_FOUND) {
             free_items(b);
             return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
         }
+        guesses += !b->items[i].errors && is_guess(&b->items[i].op);
+    }
+    guess_failed(r, guesses);
     if (b->count > BATCH_AT_ONCE) {
         if (request_to_aux(r, write_batch) == PENDING)
             return PENDING;
@@ -264,29 +293,43 @@ static void item_done(struct op *op)
         reactor_push(r->worker->reactor, r);
 }
 
+static bool submit_item(struct request *r, struct item *item)
+{
+    request_op(r, OP_TAKE);
+    item->op = r->op;
+    item->op.arena = &item->arena;
+    item->op.done = item_done;
+    take_fill(&item->op, &item->in, item->in.key);
+    atomic_fetch_add(&r->ops_left, 1);
+    if (engine_submit(r->worker->engine, &item->op) == CPN_OK)
+        return true;
+    item->op.outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
+    atomic_fetch_sub(&r->ops_left, 1);
+    return false;
+}
+
+/* A portion of the items, or as many as there is room for; the rest follows when those are decided, so that one request does not
+ * fill a queue. Where there is no room for a single one, that is the answer to all that are left. */
 static enum handled submit_items(struct request *r)
 {
     struct batch_state *b = r->state;
+    size_t sent = 0;
 
-    r->then = batch_decided;
+    r->then = submit_items;
     atomic_store(&r->ops_left, 1); /* ours, until all are sent */
-    for (size_t i = 0; i < b->count; i++) {
-        struct item *item = &b->items[i];
+    for (; b->next < b->count && sent < BATCH_PORTION; b->next++) {
+        struct item *item = &b->items[b->next];
 
         if (item->errors)
             continue;
-        request_op(r, OP_TAKE);
-        item->op = r->op;
-        item->op.arena = &item->arena;
-        item->op.done = item_done;
-        take_fill(&item->op, &item->in, item->in.key);
-        atomic_fetch_add(&r->ops_left, 1);
-        if (engine_submit(r->worker->engine, &item->op) != CPN_OK) {
-            item->op.outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
-            atomic_fetch_sub(&r->ops_left, 1);
-        }
+        if (submit_item(r, item))
+            sent++;
+        else if (sent)
+            break;
     }
-    return atomic_fetch_sub(&r->ops_left, 1) == 1 ? batch_decided(r) : PENDING;
+    if (b->next == b->count)
+        r->then = batch_decided;
+    return atomic_fetch_sub(&r->ops_left, 1) == 1 ? r->then(r) : PENDING;
 }
 
 static enum handled all_bad(struct request *r)
@@ -327,6 +370,19 @@ static size_t read_items(struct request *r, struct jsonc_object *items)
     return fit;
 }
 
+/* False: it is answered. */
+static bool may_look(struct request *r)
+{
+    struct batch_state *b = r->state;
+
+    for (size_t i = 0; i < b->count; i++)
+        if (!b->items[i].errors && b->items[i].in.code && !guess_may(r)) {
+            free_items(b);
+            return false;
+        }
+    return true;
+}
+
 static enum handled read_batch(struct request *r)
 {
     struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
@@ -344,7 +400,7 @@ static enum handled read_batch(struct request *r)
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
     r->state = arena_alloc(&r->arena, sizeof(struct batch_state));
     if (read_items(r, items) > 0)
-        return submit_items(r);
+        return may_look(r) ? submit_items(r) : ANSWERED;
     request_op(r, OP_REFUSE); /* nothing to decide: but is the coupon there? */
     r->op.refusal = CPN_BAD_REQUEST;
     return request_submit(r, all_bad);

@@ -33,7 +33,8 @@ void reply_etag(struct request *r, int64_t version)
     buf_puts(h, "\"\r\n");
 }
 
-void reply_retry_after(struct request *r, int64_t ms)
+/* Rounded up, at least 1. */
+static void put_retry_after(struct request *r, int64_t ms)
 {
     struct buf *h = &r->reply.header;
 
@@ -97,9 +98,9 @@ static enum handled problem(struct request *r, enum cpn_result result, bool retr
     if (info->status == 401)
         reply_header(r, "WWW-Authenticate", r->header.authorization ? "Bearer error=\"invalid_token\"" : "Bearer");
     if (retry_ms > 0)
-        reply_retry_after(r, retry_ms);
+        put_retry_after(r, retry_ms);
     else if (info->status == 429 || info->status == 503)
-        reply_retry_after(r, 1000);
+        put_retry_after(r, 1000);
     problem_write(&j, r->id, result, retry, detail, info->status == 400 || info->status == 409 ? &r->errors : NULL);
     reply_header(r, "Cache-Control", "no-store");
     return reply_text(r, info->status, TYPE_PROBLEM);
@@ -108,6 +109,11 @@ static enum handled problem(struct request *r, enum cpn_result result, bool retr
 enum handled reply_problem(struct request *r, enum cpn_result result, const char *detail)
 {
     return problem(r, result, result_info(result)->retry, 0, detail);
+}
+
+enum handled reply_problem_for(struct request *r, enum cpn_result result, int64_t ms, const char *detail)
+{
+    return problem(r, result, result_info(result)->retry, ms, detail);
 }
 
 enum handled reply_refusal(struct request *r)

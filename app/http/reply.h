@@ -21,8 +21,6 @@ struct json reply_body(struct request *r);
 void reply_header(struct request *r, const char *name, const char *value);
 /* The strong tag of a version. */
 void reply_etag(struct request *r, int64_t version);
-/* Retry-After, rounded up, at least 1. */
-void reply_retry_after(struct request *r, int64_t ms);
 
 /* Close the answer: the body is there. All return ANSWERED. */
 enum handled reply_json(struct request *r, int status);
@@ -30,6 +28,8 @@ enum handled reply_text(struct request *r, int status, const char *content_type)
 enum handled reply_empty(struct request *r, int status);
 /* A problem document. detail NULL: the table's explanation. errors of r are shown with 400. */
 enum handled reply_problem(struct request *r, enum cpn_result result, const char *detail);
+/* The same with Retry-After, in so many ms. */
+enum handled reply_problem_for(struct request *r, enum cpn_result result, int64_t ms, const char *detail);
 /* The same for r->op.outcome, with its retry and Retry-After. */
 enum handled reply_refusal(struct request *r);
 /* True: If-None-Match has this version; the answer is 304. */

@@ -20,9 +20,9 @@
 #define ROWS_MAX 500000
 #define YEAR_1970_MS INT64_C(0)
 #define YEAR_2200_MS INT64_C(7258118400000)
-#define EXACT_TRIES 5
-#define EXACT_PAUSE_NS 3000000
-#define TICKED_LANES 60 /* that are ticked in one tick_s; of more, each has its turn less often */
+#define EXACT_TRIES 200 /* a second: a reporter that died is back */
+#define EXACT_PAUSE_NS 5000000
+#define TICKED_LANES 60 /* that are ticked in one tick_s, and by one request; of more, each has its turn less often */
 #define PIECE_BYTES (64 * 1024)
 
 struct report {
@@ -280,34 +280,57 @@ static bool read_lanes(struct request *r, struct report *p)
     return mongo_report_lanes(r->door, p->ids, p->id_count, &r->arena, &p->lanes, &p->lane_count) == STORE_OK || busy(r);
 }
 
-/* One coupon's lanes, also those of which nothing is in the totals yet. */
-static void complete_lanes(struct request *r, struct report *p)
+/* Those of one coupon begin at p->lanes[*at]: append them to all[], also those of which nothing is in the totals yet; moves *at
+ * past them. Returns how many there are. */
+static size_t take_lanes(const struct report *p, size_t *at, const char *coupon, int64_t lanes, struct report_lane *all)
 {
-    size_t count = (size_t)r->op.coupon_now->lanes;
-    struct report_lane *all;
+    size_t count = (size_t)lanes;
 
-    if (p->lane_count && (size_t)p->lanes[p->lane_count - 1].lane >= count)
-        count = (size_t)p->lanes[p->lane_count - 1].lane + 1;
-    all = arena_array(&r->arena, count, sizeof *all);
-    for (size_t i = 0; i < count; i++)
-        all[i] = (struct report_lane){.coupon = r->coupon, .lane = (int64_t)i};
+    for (size_t lane = 0; lane < count; lane++)
+        all[lane] = (struct report_lane){.coupon = coupon, .lane = (int64_t)lane};
+    while (*at < p->lane_count && strcmp(p->lanes[*at].coupon, coupon) < 0)
+        ++*at;
+    for (; *at < p->lane_count && strcmp(p->lanes[*at].coupon, coupon) == 0; ++*at)
+        if (p->lanes[*at].lane < lanes)
+            all[p->lanes[*at].lane] = p->lanes[*at];
+    return count;
+}
+
+/* The rows hold all that the lanes' marks promise. Of the quarter hour in which a lane stands they may hold more: then that is
+ * what as_of says. False: they hold some of a later one, of which more may be to come. */
+static bool is_exact(struct report *p)
+{
+    for (size_t i = 0; i < p->lane_count; i++) {
+        const struct report_latest *latest = &p->sums.latest[p->lanes[i].lane];
+
+        if (latest->seq > p->lanes[i].seq && latest->quarter_ms != quarter_down(p->lanes[i].at_ms))
+            return false;
+    }
     for (size_t i = 0; i < p->lane_count; i++)
-        all[p->lanes[i].lane] = p->lanes[i];
-    p->lanes = all;
-    p->lane_count = count;
+        if (p->sums.latest[p->lanes[i].lane].seq > p->lanes[i].seq)
+            p->lanes[i].seq = p->sums.latest[p->lanes[i].lane].seq;
+    return true;
 }
 
 static bool read_one(struct request *r, struct report *p)
 {
+    int64_t lanes = r->op.coupon_now->lanes;
+    struct report_lane *all = arena_array(&r->arena, (size_t)lanes, sizeof *all);
+
     for (int tries = 1;; tries++) {
+        size_t at = 0;
+
         if (!read_lanes(r, p))
             return false;
-        complete_lanes(r, p);
+        p->lane_count = take_lanes(p, &at, r->coupon, lanes, all);
+        p->lanes = all;
         if (!read_sums(r, p))
             return false;
-        if (p->lane_count > 1 || p->sums.seq_max <= p->lanes[0].seq || tries == EXACT_TRIES)
+        if (is_exact(p))
             break;
-        report_sums_free(&p->sums); /* they are ahead of the mark, which follows in a moment */
+        report_sums_free(&p->sums); /* they are ahead of the marks, which follow in a moment, if a reporter is there */
+        if (tries == EXACT_TRIES)
+            return busy(r);
         nanosleep(&(struct timespec){0, EXACT_PAUSE_NS}, NULL);
     }
     p->at_ms = p->lanes[0].at_ms;
@@ -317,36 +340,44 @@ static bool read_one(struct request *r, struct report *p)
     return true;
 }
 
-/* The lanes of c begin at *lane; moves it past them. What was deleted can change no more, once that is folded. */
-static void hold_back(struct report *p, const struct report_coupon *c, size_t *lane)
+/* The lanes of c, by number: what its totals hold is told for. What was deleted can change no more, once that is folded. */
+static void hold_back(struct report *p, const struct report_coupon *c, const struct report_lane *lanes)
 {
-    int64_t at_ms = c->created_ms, seq = 0;
+    if (c->deleted && lanes[0].seq >= c->seq)
+        return;
+    for (int64_t lane = 0; lane < c->lanes; lane++) {
+        int64_t at_ms = lanes[lane].seq ? lanes[lane].at_ms : c->created_ms;
 
-    for (; *lane < p->lane_count && strcmp(p->lanes[*lane].coupon, c->id) <= 0; ++*lane) {
-        if (strcmp(p->lanes[*lane].coupon, c->id) != 0)
-            continue;
-        if (seq == 0 || p->lanes[*lane].at_ms < at_ms)
-            at_ms = p->lanes[*lane].at_ms;
-        seq = p->lanes[*lane].seq;
+        if (at_ms < p->at_ms)
+            p->at_ms = at_ms;
     }
-    if (!(c->deleted && seq >= c->seq) && at_ms < p->at_ms)
-        p->at_ms = at_ms;
 }
 
 /* A coupon that is made from now on takes nothing before now: listed_ms is when they were listed. */
 static bool read_several(struct request *r, struct report *p, int64_t listed_ms)
 {
-    size_t lane = 0, shown = 0;
+    size_t lanes = 0, at = 0, count = 0, shown = 0;
+    struct report_lane *all;
 
-    for (size_t i = 0; i < p->coupon_count; i++)
+    for (size_t i = 0; i < p->coupon_count; i++) {
         shown += !p->coupons[i].deleted;
+        lanes += (size_t)p->coupons[i].lanes;
+    }
     if (p->grouped && shown * p->columns > ROWS_MAX)
         return too_many_rows(r, p, shown);
     if (!read_lanes(r, p))
         return false;
     p->at_ms = p->coupon_count ? listed_ms : 0;
-    for (size_t i = 0; i < p->coupon_count; i++)
-        hold_back(p, &p->coupons[i], &lane);
+    all = arena_array(&r->arena, lanes + 1, sizeof *all);
+    for (size_t i = 0; i < p->coupon_count; i++) {
+        size_t more = take_lanes(p, &at, p->coupons[i].id, p->coupons[i].lanes, all + count);
+
+        hold_back(p, &p->coupons[i], all + count);
+        if (!p->coupons[i].deleted) /* its time stands still */
+            count += more;
+    }
+    p->lanes = all;
+    p->lane_count = count;
     return read_sums(r, p);
 }
 
@@ -382,16 +413,27 @@ static void tick(struct request *r, const struct report_lane *lane)
         ticked(&t->op);
 }
 
-/* Every tick is a batch that is kept for ever: who watches a thousand quiet coupons gets a coarser as_of. */
+static int by_time(const void *a, const void *b)
+{
+    const struct report_lane *x = a, *y = b;
+
+    return (x->at_ms > y->at_ms) - (x->at_ms < y->at_ms);
+}
+
+/* Every tick is a batch that is kept for ever, and work that others wait behind: who watches a thousand quiet coupons gets a
+ * coarser as_of. */
 static void tick_quiet(struct request *r, const struct report *p)
 {
     int64_t quiet_ms = r->worker->config->reporter_tick_s * INT64_C(1000);
+    struct report_lane *lanes = arena_array(&r->arena, p->lane_count + 1, sizeof *lanes);
 
+    memcpy(lanes, p->lanes, p->lane_count * sizeof *lanes);
+    qsort(lanes, p->lane_count, sizeof *lanes, by_time);
     if (p->lane_count > TICKED_LANES)
         quiet_ms *= (int64_t)(p->lane_count / TICKED_LANES);
-    for (size_t i = 0; i < p->lane_count; i++)
-        if (clock_now_ms() - p->lanes[i].at_ms > quiet_ms)
-            tick(r, &p->lanes[i]);
+    for (size_t i = 0; i < p->lane_count && i < TICKED_LANES; i++)
+        if (clock_now_ms() - lanes[i].at_ms > quiet_ms)
+            tick(r, &lanes[i]);
 }
 
 /* ---- writing ---- */

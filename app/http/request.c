@@ -1,6 +1,7 @@
 /* http/request.c -- see request.h: how a request gets to the engine, to an aux thread, and back. */
 #include "http/request.h"
 
+#include "base/crash.h"
 #include "http/aux.h"
 #include "http/reactor.h"
 #include "http/reply.h"
@@ -26,6 +27,7 @@ void request_op(struct request *r, enum op_kind kind)
 enum handled request_submit(struct request *r, handler *then)
 {
     r->then = then;
+    crash_at(CRASH_PARSED);
     return engine_submit(r->worker->engine, &r->op) == CPN_OK ? PENDING : reply_problem(r, CPN_BUSY, NULL);
 }
 

@@ -73,6 +73,7 @@ struct request {
     bool auth_failed;            /* which did not answer */
     bool broken;                 /* the body is not what was announced: close the connection */
     bool too_large;
+    bool crowded;                /* no room for its body: too many large ones are here */
     bool unread;                 /* the body is still in the connection: reactor_read_piece() */
     const struct route *route;   /* NULL: no such path, or not with this method */
     unsigned allowed;            /* bit per method that the path has */
@@ -83,6 +84,7 @@ struct request {
     const char *key;             /* Idempotency-Key, or NULL */
     char *body;
     size_t body_len;
+    size_t held;                 /* bytes of a large body, as the reactor counts them */
     void *in;                    /* what the route's table read from the body */
     struct errors errors;
     const char *detail;          /* of a refusal that the engine is asked to confirm */

@@ -1,12 +1,15 @@
 /*
  * http/resolve.c -- POST /coupons/-/resolve: the box at checkout, where the shop knows only the code.
  *
- * Silent  a code that is unknown, malformed, or somebody else's is of no coupon: the list is empty, and each took the same way
+ * Silent  a code that is unknown, malformed, or somebody else's is of no coupon: the list is empty. Every coupon that may have
+ *         the code is asked the same, whatever it says
  */
 #include <string.h>
 
 #include "coupons/code.h"
+#include "http/guess.h"
 #include "http/handlers.h"
+#include "http/list.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
 #include "http/slot_body.h"
@@ -32,8 +35,8 @@ static bool is_failure(enum cpn_result result)
     return result == CPN_BUSY || result == CPN_OUTCOME_UNKNOWN || result == CPN_INTERNAL;
 }
 
-/* One coupon's item, if it is to be shown. False: the engine did not answer; r->op says why. */
-static bool write_item(struct request *r, struct json *j, const char *coupon)
+/* One coupon's item, if it is to be shown: then it is counted. False: the engine did not answer; r->op says why. */
+static bool write_item(struct request *r, struct json *j, const char *coupon, size_t *shown)
 {
     const struct resolve_in *in = r->in;
     const struct take_in take = {.user = in->user, .code = in->code, .order = in->order, .state = TAKE_REDEEMED,
@@ -53,6 +56,7 @@ static bool write_item(struct request *r, struct json *j, const char *coupon)
         return false;
     if (!theirs || r->op.outcome.result == CPN_CODE_NOT_FOUND || r->op.outcome.result == CPN_COUPON_NOT_FOUND || !is_visible(r))
         return true;
+    ++*shown;
     json_object(j);
     json_key_string(j, "coupon", coupon);
     json_key_bool(j, "ok", r->op.outcome.result == CPN_OK);
@@ -78,18 +82,18 @@ static bool find_coupons(struct request *r, const char ***coupons, size_t *count
 enum handled code_resolve(struct request *r)
 {
     const char **coupons = NULL;
-    size_t count;
+    size_t count, shown = 0;
     struct json j;
 
+    if (!guess_may(r))
+        return ANSWERED;
     if (!find_coupons(r, &coupons, &count))
         return reply_problem(r, CPN_BUSY, NULL);
-    j = reply_body(r);
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
+    j = list_items(r);
     for (size_t i = 0; i < count; i++)
-        if (!write_item(r, &j, coupons[i]))
+        if (!write_item(r, &j, coupons[i], &shown))
             return reply_refusal(r);
+    guess_failed(r, shown == 0);
     json_end_array(&j);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");

@@ -66,7 +66,7 @@ const struct route routes[] = {
     {"coupon_change", METHOD_PATCH, "/coupons/{coupon}", coupon_change, O, AUX | ROUTE_IF_MATCH, BODY_PATCH, BODY_MAX, NULL},
     {"coupon_delete", METHOD_DELETE, "/coupons/{coupon}", coupon_delete, O, 0, BODY_NONE, 0, NULL},
     {"counts", METHOD_GET, "/coupons/{coupon}/counts", coupon_counts, R | O, 0, BODY_NONE, 0, NULL},
-    {"ledger", METHOD_GET, "/coupons/{coupon}/ledger", ledger_get, R | O, AUX, BODY_NONE, 0, NULL},
+    {"ledger", METHOD_GET, "/coupons/{coupon}/ledger", ledger_get, R | O, STREAM, BODY_NONE, 0, NULL},
     {"report", METHOD_GET, "/coupons/{coupon}/reports", report_get, R | O, AUX, BODY_NONE, 0, NULL},
     {"refusals", METHOD_GET, "/coupons/{coupon}/refusals", refusals_get, R | O, 0, BODY_NONE, 0, NULL},
 
@@ -319,6 +319,8 @@ static enum handled start(struct request *r)
 
     if (r->broken)
         return reply_problem(r, CPN_BAD_REQUEST, "The body is shorter or longer than its Content-Length.");
+    if (r->crowded)
+        return reply_problem(r, CPN_BUSY, "Too many large bodies are being worked on.");
     if (r->coupon && !coupon_id_valid(r->coupon))
         return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
     if ((route->flags & ROUTE_IF_MATCH) && !r->header.if_match)

@@ -91,7 +91,7 @@ static const struct schema_row problem_rows[] = {
     TEXT("request_id", ABOUT("Also in X-Request-Id, and in the service's log.")),
     LIST("errors", &schema_fault, OPTIONAL),
 };
-const struct schema schema_problem = {"Problem", "Every error is one (RFC 9457).", ROWS(problem_rows)};
+static const struct schema schema_problem = {"Problem", "Every error is one (RFC 9457).", ROWS(problem_rows)};
 
 static const struct schema_row problem_page_rows[] = {
     WORD("code", result_word, .first = CPN_OK + 1), TEXT("title"), INT("status"), BOOL("retry"), TEXT("explanation"),
@@ -136,8 +136,8 @@ static const struct schema_row webhook_page_rows[] = {PAGE_OF(&schema_webhook)};
 const struct schema schema_webhook_page = {"WebhookPage", NULL, ROWS(webhook_page_rows)};
 
 static const struct schema_row delivery_rows[] = {
-    TEXT("id"), TEXT("event", ABOUT("The same in every attempt: webhook-id.")), WORD("type", schema_event_word), TEXT("coupon"),
-    INT("lane"), INT("seq"), WORD("state", delivery_word), INT("attempt"), TIME("at"), INT("took_ms"),
+    TEXT("id"), TEXT("event", ABOUT("The same in every attempt: webhook-id.")), WORD("type", schema_event_word),
+    TEXT("coupon"), INT("lane"), INT("seq"), WORD("state", delivery_word), INT("attempt"), TIME("at"), INT("took_ms"),
     INT("status", NULLABLE), TEXT("response", NULLABLE), TEXT("error", NULLABLE), TEXT("redelivery_of", NULLABLE),
     TIME("redelivery_asked_at", NULLABLE),
 };
@@ -181,8 +181,10 @@ const struct schema schema_coupon_page = {"CouponPage", NULL, ROWS(coupon_page_r
 static const struct schema_row counts_rows[] = {
     INT("slots", NULLABLE, ABOUT("null: this coupon has none.")), INT("free", NULLABLE), INT("issued"), INT("reserved"),
     INT("redeemed"), INT("over", ABOUT("Taken above cap.total; 0 under the policy exact.")), INT("taken_total"),
-    INT("today"),
-    INT("discount_minor"), INT("seq", ABOUT("The counts are exact at this place of the ledger.")), TIME("as_of"),
+    INT("today"), INT("discount_minor", ABOUT("Given, or held.")),
+    INT("seq", ABOUT("The place in the ledger, of lane 0, at which the counts are exact.")),
+    LIST("seqs", NULL, OPTIONAL, ABOUT("Of a coupon with several lanes: the place in each one's ledger, lane 0's first.")),
+    TIME("as_of"),
 };
 const struct schema schema_counts = {"Counts", "How much of a coupon is taken, now.", ROWS(counts_rows)};
 
@@ -198,7 +200,11 @@ static const struct schema_row entry_rows[] = {
     WORD("kind", entry_word), TEXT("alias", OPTIONAL, ABOUT("The user's pseudonym in this coupon.")),
     INT("before", OPTIONAL),
     TEXT("by", OPTIONAL), INT("count", OPTIONAL), INT("day", OPTIONAL), PART("definition", NULL, MAYBE),
-    INT("discount_minor", OPTIONAL), INT("from", OPTIONAL), INT("from_n", OPTIONAL), INT("g", OPTIONAL),
+    INT("discount_minor", OPTIONAL), BOOL("fresh", OPTIONAL, ABOUT("What is given was never numbered here.")),
+    INT("from", OPTIONAL), INT("from_n", OPTIONAL), INT("g", OPTIONAL),
+    INT("gift_day", OPTIONAL, ABOUT("A share of the day's cap, from lane to lane.")),
+    INT("gift_minor", OPTIONAL, ABOUT("A share of the budget.")),
+    INT("gift_slots", OPTIONAL, ABOUT("The right to so many slots.")),
     INT("held_minor", OPTIONAL),
     TEXT("job", OPTIONAL), TEXT("key", OPTIONAL), INT("left", MAYBE), INT("n", OPTIONAL), INT("ordinal", OPTIONAL),
     TIME("reserved_until", OPTIONAL), BOOL("same_day", OPTIONAL), INT("since", OPTIONAL), INT("step", OPTIONAL),
@@ -208,11 +214,13 @@ static const struct schema schema_entry = {"Entry",
                                            "One thing that happened. Which members it has depends on its kind.",
                                            ROWS(entry_rows)};
 
-static const struct schema_row day_rows[] = {TIME("start"), INT("taken")};
+#define ELSEWHERE ABOUT("What the lane gave to the others, less what it got.")
+static const struct schema_row day_rows[] = {INT("elsewhere", OPTIONAL, ELSEWHERE), TIME("start"), INT("taken")};
 static const struct schema schema_day = {"Day", "The coupon's day, and what was taken on it.", ROWS(day_rows)};
 
 static const struct schema_row totals_rows[] = {
-    INT("discount_minor"), INT("due"), INT("issued"), INT("low_stock"), INT("next_n"), INT("ordinal"), INT("redeemed"),
+    INT("discount_minor"), INT("due"), INT("elsewhere", OPTIONAL, ELSEWHERE), INT("issued"), INT("low_stock"),
+    INT("minor_elsewhere", OPTIONAL, ELSEWHERE), INT("next_n"), INT("ordinal"), INT("redeemed"),
     INT("replenish_until"), INT("reserved"), INT("slots"), INT("sold_out"), INT("turn"),
 };
 static const struct schema schema_totals = {"Totals", "After the batch.", ROWS(totals_rows)};
@@ -225,8 +233,8 @@ static const struct schema_row batch_rows[] = {
     PART("totals", &schema_totals),
     INT("version"),
 };
-const struct schema schema_batch = {"Batch", "A line of the ledger: what was decided and committed together.",
-                                    ROWS(batch_rows)};
+static const struct schema schema_batch = {"Batch", "A line of the ledger: what was decided and committed together.",
+                                           ROWS(batch_rows)};
 
 /* ---- reports ---- */
 
@@ -272,7 +280,7 @@ static const struct schema_row stock_rows[] = {
 static const struct schema schema_stock = {"Stock", "Slots by state.", ROWS(stock_rows)};
 
 static const struct schema_row bucket_rows[] = {INT("bucket"), INT("first"), INT("size"), STATE_ROWS};
-static const struct schema schema_bucket = {"Bucket", "64 consecutive slots.", ROWS(bucket_rows)};
+static const struct schema schema_bucket = {"Bucket", "64 consecutive slots, all of one lane.", ROWS(bucket_rows)};
 
 static const struct schema_row slot_page_rows[] = {
     PART("slots", &schema_stock), LIST("items", &schema_bucket), TEXT("next", NULLABLE),
@@ -282,19 +290,20 @@ const struct schema schema_slot_page = {"SlotPage", NULL, ROWS(slot_page_rows)};
 /* ---- redemptions ---- */
 
 static const struct schema_row after_rows[] = {
-    INT("left", NULLABLE, ABOUT("Of the coupon; null: it has no cap.")), INT("day"), INT("user"), INT("user_day"),
+    INT("left", NULLABLE, ABOUT("Of the coupon, or of its lane where it has several; null: it has no cap.")),
+    INT("day"), INT("user"), INT("user_day"),
 };
 static const struct schema schema_after = {"After", "The counts right after the taking.", ROWS(after_rows)};
 
 static const struct schema_row redemption_rows[] = {
     TEXT("id", .pattern = "^(L[0-9]+-)?[0-9]+-[0-9]+$",
          ABOUT("Slot and generation: the fencing token of every later call.")),
-    TEXT("coupon"), TEXT("user", NULLABLE, ABOUT("null: erased.")), INT("slot", NULLABLE), INT("lane"),
-    TEXT("code", NULLABLE),
+    TEXT("coupon"), TEXT("user", NULLABLE, ABOUT("null: erased.")), INT("slot", NULLABLE),
+    INT("lane", ABOUT("The user's, for good.")), TEXT("code", NULLABLE),
     WORD("state", redemption_word), TEXT("from", NULLABLE, ABOUT("The issued one that this one holds.")),
-    INT("ordinal", ABOUT("The k-th taking of this coupon.")), INT("seq"), TIME("at"), TIME("reserved_until", NULLABLE),
-    TIME("valid_until", NULLABLE), TEXT("order", NULLABLE), INT("discount_minor"), PART("metadata", NULL),
-    PART("after", &schema_after),
+    INT("ordinal", ABOUT("The k-th taking of this coupon, or of its lane where it has several.")), INT("seq"),
+    TIME("at"), TIME("reserved_until", NULLABLE), TIME("valid_until", NULLABLE), TEXT("order", NULLABLE),
+    INT("discount_minor"), PART("metadata", NULL), PART("after", &schema_after),
     TEXT("receipt", NULLABLE, ABOUT("Ed25519 over coupon, id, ordinal and at, a line each; base64url.")),
 };
 const struct schema schema_redemption = {"Redemption", "One taking or hold.", ROWS(redemption_rows)};

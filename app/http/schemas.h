@@ -51,9 +51,9 @@ extern const struct schema schema_coupon;
 /* Any object. */
 extern const struct schema schema_any;
 
-extern const struct schema schema_webhook, schema_webhook_secret, schema_delivery, schema_status, schema_problem, schema_problem_page, schema_receipt_key, schema_counts,
-    schema_refusals, schema_redemption, schema_check, schema_batch_answer, schema_user, schema_resolved, schema_slot,
-    schema_slot_history, schema_job, schema_report, schema_batch;
+extern const struct schema schema_webhook, schema_webhook_secret, schema_delivery, schema_status, schema_problem_page,
+    schema_receipt_key, schema_counts, schema_refusals, schema_redemption, schema_check, schema_batch_answer,
+    schema_user, schema_resolved, schema_slot, schema_slot_history, schema_job, schema_report;
 /* Pages of a list. */
 extern const struct schema schema_coupon_page, schema_redemption_page, schema_wallet_page, schema_slot_page,
     schema_job_page, schema_webhook_page, schema_delivery_page;

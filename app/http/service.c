@@ -59,7 +59,8 @@ static void put_html(struct buf *out, const char *text)
 static void write_page(struct buf *out, const struct result_info *info, const char *advice)
 {
     buf_puts(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                  "<meta name=\"viewport\" content=\"width=device-width\">\n<title>");
+                  "<meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n"
+                  "<title>");
     put_html(out, info->title);
     buf_puts(out, "</title>\n</head>\n<body>\n<h1>");
     put_html(out, info->title);
@@ -91,7 +92,6 @@ enum handled service_problem(struct request *r)
     if (!accept_prefers(accept, TYPE_JSON, "text/html") && !accept_prefers(accept, TYPE_PROBLEM, "text/html")) {
         write_page(&r->reply.body, info, advice_of(result));
         reply_header(r, "Content-Security-Policy", "default-src 'none'");
-        reply_header(r, "X-Content-Type-Options", "nosniff");
         return reply_text(r, 200, TYPE_HTML);
     }
     json_object(&j);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
+#include "coupons/fold.h"
 #include "http/aux.h"
 #include "http/handlers.h"
 #include "http/job_body.h"
@@ -126,19 +128,49 @@ static void write_bucket(struct json *j, const struct bucket *k)
     json_end_object(j);
 }
 
+/* The buckets are read as their views stand: let these stand where the ledger does. */
+static bool catch_up(struct request *r)
+{
+    for (int64_t lane = 0; lane < r->op.coupon_now->lanes; lane++)
+        if (engine_catch_up(r->worker->engine, r->coupon, lane) != STORE_OK)
+            return false;
+    return true;
+}
+
+/* What the lanes retired, and what of them is due, by their tails: a slot that goes to another lane is retired in its own.
+ * False: the database did not answer. */
+static bool count_retired(struct request *r, int64_t *retired, int64_t *due)
+{
+    *retired = *due = 0;
+    for (int64_t lane = 0; lane < r->op.coupon_now->lanes; lane++) {
+        struct batch *tail;
+        size_t count;
+
+        if (mongo_ledger_back(r->door, r->coupon, lane, INT64_MAX, 1, &tail, &count) != STORE_OK)
+            return false;
+        if (!count)
+            continue;
+        *retired += fold_next_n(&tail->head, lane) - lane * LANE_SLOTS - tail->head.slots;
+        *due += tail->head.due;
+        batch_free(tail);
+    }
+    return true;
+}
+
 enum handled slots_list(struct request *r)
 {
     const struct head *h = &r->op.head;
     struct bucket *buckets;
-    int64_t from = 0, counts[SLOT_STATE_COUNT] = {0};
+    int64_t from = 0, due, counts[SLOT_STATE_COUNT] = {0};
     size_t count;
     struct list l;
     struct json j;
 
-    /* The buckets are read as their views stand: first let these stand where the ledger does. */
-    if (engine_catch_up(r->worker->engine, r->coupon, 0) != STORE_OK)
-        return reply_problem(r, CPN_BUSY, NULL);
     if (!request_coupon(r) || !list_begin(r, &l))
+        return ANSWERED;
+    if (!catch_up(r))
+        return reply_problem(r, CPN_BUSY, NULL);
+    if (!request_coupon(r))
         return ANSWERED;
     if (l.position)
         from = strtoll(l.position, NULL, 10);
@@ -146,10 +178,9 @@ enum handled slots_list(struct request *r)
     counts[SLOT_ISSUED] = h->issued;
     counts[SLOT_RESERVED] = h->reserved;
     counts[SLOT_REDEEMED] = h->redeemed;
-    counts[SLOT_RETIRED] = h->next_n - h->slots;
-    buckets = calloc(l.limit, sizeof *buckets);
-    if (!buckets)
-        abort();
+    if (!count_retired(r, &counts[SLOT_RETIRED], &due))
+        return reply_problem(r, CPN_BUSY, NULL);
+    buckets = checked(calloc(l.limit, sizeof *buckets));
     if (mongo_buckets_from(r->door, r->coupon, from, l.limit, buckets, &count) != STORE_OK) {
         free(buckets);
         return reply_problem(r, CPN_BUSY, NULL);
@@ -159,7 +190,7 @@ enum handled slots_list(struct request *r)
     json_key(&j, "slots");
     json_object(&j);
     write_counts(&j, counts);
-    json_key_int(&j, "due", h->due);
+    json_key_int(&j, "due", due);
     json_end_object(&j);
     json_key(&j, "items");
     json_array(&j);

@@ -1,4 +1,5 @@
 /* http/users.c -- what one user has: of one coupon, and the wallet over all of them. */
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,18 @@
 #define WRITTEN_AT_ONCE 32 /* redemptions that an io thread writes (and signs) itself */
 
 /* ---- one coupon ---- */
+
+/* The tag of the answer: it changes with what the user did, with the definition, whose caps say what remains, and with the day. */
+static int64_t version_of(const struct request *r)
+{
+    const int64_t parts[] = {r->op.use->version, r->op.coupon_now->version, r->op.head.day_ms};
+    unsigned char hash[crypto_generichash_BYTES_MIN];
+    int64_t version;
+
+    crypto_generichash(hash, sizeof hash, (const unsigned char *)parts, sizeof parts, NULL, 0);
+    memcpy(&version, hash, sizeof version);
+    return version & INT64_MAX;
+}
 
 /* Something ended by itself, and the version does not say so yet: for this moment the answer has no tag. */
 static bool is_ahead(const struct request *r)
@@ -40,17 +53,20 @@ static enum handled write_user(struct request *r)
     json_end_array(&j);
     json_end_object(&j);
     if (!is_ahead(r))
-        reply_etag(r, u->version);
+        reply_etag(r, version_of(r));
     reply_header(r, "Cache-Control", "no-cache");
     return reply_json(r, 200);
 }
 
 static enum handled got(struct request *r)
 {
+    int64_t version;
+
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
-    if (!is_ahead(r) && reply_not_modified(r, r->op.use->version)) {
-        reply_etag(r, r->op.use->version);
+    version = version_of(r);
+    if (!is_ahead(r) && reply_not_modified(r, version)) {
+        reply_etag(r, version);
         return ANSWERED;
     }
     return r->op.use->count > WRITTEN_AT_ONCE ? request_to_aux(r, write_user) : write_user(r);
@@ -74,7 +90,7 @@ struct wallet {
     struct use **uses;
     size_t count;
     size_t room;
-    bool failed;
+    bool failed, misplaced; /* misplaced: because of its position */
 };
 
 static bool is_open(const struct coupon *c, int64_t now_ms)
@@ -154,9 +170,12 @@ static const char *write_active(struct wallet *w, const char *position)
     size_t count;
 
     do {
-        if (mongo_coupons(r->door, COUPON_ACTIVE, clock_now_ms(), next && *next ? next : NULL, w->room, &r->arena, &coupons,
-                          &count, &next) != STORE_OK) {
+        enum store_status s = mongo_coupons(r->door, COUPON_ACTIVE, clock_now_ms(), next && *next ? next : NULL, w->room,
+                                            &r->arena, &coupons, &count, &next);
+
+        if (s != STORE_OK) {
             w->failed = true;
+            w->misplaced = s == STORE_NOT_FOUND;
             return NULL;
         }
         for (size_t i = 0; i < count && !w->failed; i++) {
@@ -210,10 +229,7 @@ enum handled user_wallet(struct request *r)
     sort(&w, &r->arena);
     w.room = l.limit;
     position = l.position ? l.position : "h"; /* h<id>: held after id; a<position>: active from there */
-    j = reply_body(r);
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
+    j = list_items(r);
     if (*position == 'h') {
         last = write_held(&w, position + 1);
         position = "a";
@@ -225,5 +241,7 @@ enum handled user_wallet(struct request *r)
         last = last ? arena_printf(&r->arena, "a%s", last) : NULL;
     }
     json_end_array(&j);
-    return w.failed ? reply_problem(r, CPN_BUSY, NULL) : list_end(r, &j, last);
+    if (w.failed)
+        return reply_problem(r, w.misplaced ? CPN_BAD_CURSOR : CPN_BUSY, NULL);
+    return list_end(r, &j, last);
 }

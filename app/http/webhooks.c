@@ -310,10 +310,7 @@ enum handled webhook_list(struct request *r)
         return reply_problem(r, CPN_BAD_CURSOR, "The webhook at which the list was left is gone. Start again.");
     if (s != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
-    j = reply_body(r);
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
+    j = list_items(r);
     for (size_t i = 0; i < count; i++)
         write_hook(&j, hooks[i], NULL);
     json_end_array(&j);
@@ -429,10 +426,7 @@ enum handled webhook_deliveries(struct request *r)
         return reply_problem(r, CPN_BAD_CURSOR, "The delivery at which the list was left is gone. Start again.");
     if (s != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
-    j = reply_body(r);
-    json_object(&j);
-    json_key(&j, "items");
-    json_array(&j);
+    j = list_items(r);
     for (size_t i = 0; i < count; i++)
         write_delivery(&j, deliveries[i]);
     json_end_array(&j);

@@ -10,8 +10,10 @@
 #include <string.h>
 #include <sysexits.h>
 
+#include "base/crash.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/stop.h"
 #include "engine/engine.h"
 #include "http/auth.h"
 #include "http/aux.h"
@@ -78,34 +80,6 @@ static const struct engine_hooks hooks = {
     .queue = on_queue, .appended = on_appended, .viewed = on_viewed,
 };
 
-/* COUPONS_CRASH_POINT=NAME:N, for tests only: die, as by kill -9, when the point is reached for the Nth time. */
-static struct {
-    const char *name;
-    size_t len;
-    atomic_long left;
-} crash;
-
-static void on_crash_point(const char *name)
-{
-    if (strlen(name) == crash.len && strncmp(name, crash.name, crash.len) == 0 && atomic_fetch_sub(&crash.left, 1) == 1)
-        raise(SIGKILL);
-}
-
-static struct engine_hooks hooks_with_crash_point(void)
-{
-    const char *text = getenv("COUPONS_CRASH_POINT");
-    const char *colon = text ? strchr(text, ':') : NULL;
-    struct engine_hooks with = hooks;
-
-    if (!colon)
-        return hooks;
-    crash.name = text;
-    crash.len = (size_t)(colon - text);
-    atomic_init(&crash.left, strtol(colon + 1, NULL, 10));
-    with.crash_point = on_crash_point;
-    return with;
-}
-
 /* ---- starting ---- */
 
 static void read_receipt_key(struct worker *w)
@@ -135,9 +109,7 @@ static struct engine *start_engine(struct worker *w)
         .patience_ms = c->coupond_drain_s * 1000 / 4,
     };
 
-    const struct engine_hooks counted = hooks_with_crash_point();
-
-    return engine_start(&config, mongo_source(w->mongo), &counted);
+    return engine_start(&config, mongo_source(w->mongo), &hooks);
 }
 
 /* SIGTERM has come. Half of the time is for what is in flight, a quarter for the engine; past the rest the master kills us. */
@@ -159,22 +131,6 @@ static void stop(struct worker *w)
     log_event(LOG_INFO, "worker.stopped", "drained=%s", drained ? "true" : "false");
 }
 
-static void wait_for_stop(void)
-{
-    sigset_t signals;
-    int signal;
-
-    sigfillset(&signals);
-    for (;;) {
-        if (sigwait(&signals, &signal) != 0)
-            continue;
-        if (signal == SIGTERM)
-            return;
-        if (signal == SIGUSR1)
-            log_reopen();
-    }
-}
-
 int worker_run(const struct config *config, int index, int listen_fd)
 {
     struct worker w = {.config = config, .index = index};
@@ -182,6 +138,7 @@ int worker_run(const struct config *config, int index, int listen_fd)
 
     mallopt(M_ARENA_MAX, MALLOC_ARENAS);
     signal(SIGPIPE, SIG_IGN);
+    crash_arm();
     if (sodium_init() < 0)
         return EX_SOFTWARE;
     read_receipt_key(&w);
@@ -199,7 +156,7 @@ int worker_run(const struct config *config, int index, int listen_fd)
         return EX_OSERR;
     }
     log_event(LOG_INFO, "worker.started", "index=%d", index);
-    wait_for_stop();
+    stop_await_signal();
     stop(&w);
     return 0;
 }

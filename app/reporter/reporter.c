@@ -3,40 +3,45 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <time.h>
 #include <uthash.h>
 #include <utlist.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/stop.h"
 #include "engine/engine.h"
+#include "reporter/follow.h"
 #include "reporter/inbox.h"
 #include "reporter/tally.h"
 #include "reporter/watch.h"
 #include "store/mongo.h"
 
-#define BACKOFF_FIRST_MS 50
-#define BACKOFF_LAST_MS 2000
+#define BACKOFF_MS 50
 #define INBOX_WAIT_MS 1000
 #define SWEEP_PAGE 100     /* coupons that are looked at between two rounds of folding */
 #define CATCH_UP_BATCHES 200
+#define AGAIN_FIRST_MS 1000 /* until a ledger that could not be read is read again; then twice as long each time */
+#define AGAIN_MOST_MS 10000
+#define SWEEP_AGAIN_MS 10000 /* until the next sweep, where one passed a coupon over */
 #define BACKSTOP_LANES 200 /* at most, in one round of the backstop */
+#define FOLLOW_DEADLINE_MS 10000
 #define VIEWS "views"
 #define TOTALS "totals"
 
 /* A lane in the fold's table. */
 struct known {
     struct tally_lane lane; /* its coupon and lane are the key: zeroed beyond the text */
-    bool behind;            /* in this round: its ledger has to be read; it stands in the list of those */
+    bool behind;            /* its ledger has to be read; it stands in the list of those */
     struct known *next_behind;
+    int64_t again_ms;       /* it waits for so long, since its ledger could not be read; 0: it could */
+    struct mono again_at;
     bool moved;             /* in this round: its mark has to be written */
     UT_hash_handle hh;
 };
@@ -48,7 +53,8 @@ struct reporter {
     struct engine *engine;
     struct inbox inbox;
     struct watch *watch;
-    atomic_bool stopping;
+    struct stop stop;
+    struct follow *follow;
     /* the fold's alone */
     struct store *door;
     struct known *lanes;
@@ -60,50 +66,19 @@ struct reporter {
     struct mark_write *marks;
     bool sweeping;
     char swept[COUPON_ID_MAX + 1]; /* the last coupon that the sweep has looked at */
+    bool passed_over;              /* one could not be looked at: another sweep is to follow */
+    struct mono sweep_at;
 };
-
-/* ---- waiting ---- */
-
-static void back_off(struct reporter *r, int64_t *ms)
-{
-    struct mono until;
-
-    *ms = *ms ? *ms * 2 : BACKOFF_FIRST_MS;
-    if (*ms > BACKOFF_LAST_MS)
-        *ms = BACKOFF_LAST_MS;
-    until = mono_add_ms(mono_now(), *ms);
-    while (!atomic_load(&r->stopping) && mono_before(mono_now(), until))
-        nanosleep(&(struct timespec){0, BACKOFF_FIRST_MS * 1000000L}, NULL);
-}
 
 /* ---- feed thread ---- */
 
-struct position {
-    void *token;
-    size_t size; /* 0: none, begin now */
-};
-
-static void keep_position(struct position *p, const struct feed *f)
-{
-    size_t size = 0;
-    const void *token = feed_token(f, &size);
-
-    if (!token || !size)
-        return;
-    p->token = realloc(p->token, size);
-    if (!p->token)
-        abort();
-    memcpy(p->token, token, size);
-    p->size = size;
-}
-
 /* Read one stream until it breaks. A stream without a past may have missed batches: once it stands, ask for a sweep. */
-static void read_stream(struct reporter *r, struct feed *f, struct position *p, int64_t *pause_ms)
+static void read_stream(struct reporter *r, struct feed *f, struct feed_position *p, int64_t *pause_ms)
 {
     bool fresh = p->size == 0;
     int status = 0;
 
-    while (!atomic_load(&r->stopping)) {
+    while (!stop_asked(&r->stop)) {
         struct batch *b = NULL;
         struct tally t;
 
@@ -120,10 +95,10 @@ static void read_stream(struct reporter *r, struct feed *f, struct position *p, 
             if (!inbox_put(&r->inbox, &t))
                 break;
         }
-        keep_position(p, f);
+        feed_keep(f, p);
     }
     if (status == -2)
-        p->size = 0;
+        feed_forget(p);
     if (status < 0)
         log_event(LOG_WARNING, status == -2 ? "feed.history_lost" : "feed.broken", "resumable=%d", p->size > 0);
 }
@@ -132,20 +107,18 @@ static void *feed_thread(void *context)
 {
     struct reporter *r = context;
     struct store *door = mongo_door(r->mongo);
-    struct position p = {NULL, 0};
+    struct feed_position p = {NULL, 0};
     int64_t pause_ms = 0;
 
-    while (!atomic_load(&r->stopping)) {
-        struct feed *f = feed_open(door, p.size ? p.token : NULL, p.size);
+    while (!stop_asked(&r->stop)) {
+        struct feed *f = feed_open(door, &p);
 
-        if (f) {
-            read_stream(r, f, &p, &pause_ms);
-            feed_close(f);
-        }
-        if (!atomic_load(&r->stopping))
-            back_off(r, &pause_ms);
+        read_stream(r, f, &p, &pause_ms);
+        feed_close(f);
+        if (!stop_asked(&r->stop))
+            stop_back_off(&r->stop, &pause_ms);
     }
-    free(p.token);
+    feed_forget(&p);
     door->ops->close(door);
     return NULL;
 }
@@ -163,13 +136,19 @@ static struct known *lane_of(struct reporter *r, const char *coupon, int64_t lan
     HASH_FIND(hh, r->lanes, &key, KNOWN_KEY_SIZE, k);
     if (k)
         return k;
-    k = calloc(1, sizeof *k);
-    if (!k)
-        abort();
+    k = checked(calloc(1, sizeof *k));
     memcpy(&k->lane, &key, sizeof key);
     k->lane.folded = -1;
     HASH_ADD(hh, r->lanes, lane, KNOWN_KEY_SIZE, k);
     return k;
+}
+
+/* Its ledger is to be read, in this round or when its time has come. */
+static void put_behind(struct reporter *r, struct known *k)
+{
+    if (!k->behind)
+        LL_PREPEND2(r->behind, k, next_behind);
+    k->behind = true;
 }
 
 /* ---- fold thread: writing ---- */
@@ -200,7 +179,7 @@ static bool write_runs(struct reporter *r, size_t count, const struct tally *tal
 {
     int64_t pause_ms = 0;
 
-    while (count > 0 && !atomic_load(&r->stopping)) {
+    while (count > 0 && !stop_asked(&r->stop)) {
         size_t left = 0;
         bool failed;
 
@@ -216,7 +195,7 @@ static bool write_runs(struct reporter *r, size_t count, const struct tally *tal
         }
         count = left;
         if (failed)
-            back_off(r, &pause_ms);
+            stop_back_off(&r->stop, &pause_ms);
     }
     return count == 0;
 }
@@ -225,8 +204,8 @@ static void write_marks(struct reporter *r, size_t count)
 {
     int64_t pause_ms = 0;
 
-    while (count > 0 && !atomic_load(&r->stopping) && r->door->ops->write_marks(r->door, r->marks, count) != STORE_OK)
-        back_off(r, &pause_ms);
+    while (count > 0 && !stop_asked(&r->stop) && r->door->ops->write_marks(r->door, r->marks, count) != STORE_OK)
+        stop_back_off(&r->stop, &pause_ms);
 }
 
 static void note_folded(const struct tally *tallies, size_t count)
@@ -249,17 +228,17 @@ static bool replenish(struct reporter *r, const struct tally *t)
     int64_t pause_ms = 0;
 
     id_random(id, ID_SHORT_LEN);
-    while (s == STORE_FAILED && !atomic_load(&r->stopping)) {
+    while (s == STORE_FAILED && !stop_asked(&r->stop)) {
         struct arena a;
         struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = t->coupon, .until = t->replenish_until,
                           .created_ms = clock_now_ms()}, *existing;
 
         arena_init(&a, 0);
-        job.key = arena_printf(&a, "replenish-%" PRId64 "-%" PRId64, t->lane, t->seq);
+        job.key = arena_printf(&a, JOB_KEY_REPLENISH "%" PRId64 "-%" PRId64, t->lane, t->seq);
         s = mongo_job_insert(r->door, &job, &a, &existing);
         arena_free(&a);
         if (s == STORE_FAILED)
-            back_off(r, &pause_ms);
+            stop_back_off(&r->stop, &pause_ms);
     }
     if (s == STORE_OK)
         log_event(LOG_INFO, "replenish.asked_for", "coupon=%s lane=%" PRId64 " seq=%" PRId64 " until=%" PRId64
@@ -293,7 +272,7 @@ static bool fold_round(struct reporter *r, size_t count)
             .coupon = k->lane.coupon, .lane = k->lane.lane, .kind = TOTALS, .mark = {.seq = k->lane.folded}};
     }
     write_marks(r, mark_count);
-    return !atomic_load(&r->stopping);
+    return !stop_asked(&r->stop);
 }
 
 /* Claim t for the round, if it is the next of its lane. One that comes too early makes its lane be read from the ledger. */
@@ -305,9 +284,7 @@ static void claim(struct reporter *r, struct tally *t)
     if (k->lane.folded < 0 && t->seq == 1)
         k->lane.folded = 0;
     if (k->lane.folded < 0 || t->seq > k->lane.folded + 1) {
-        if (!k->behind)
-            LL_PREPEND2(r->behind, k, next_behind);
-        k->behind = true;
+        put_behind(r, k);
         return;
     }
     if (t->seq <= k->lane.folded)
@@ -315,23 +292,23 @@ static void claim(struct reporter *r, struct tally *t)
     k->lane.folded = t->seq;
     k->moved = true;
     t->of = &k->lane;
+    if (t->leads)
+        follow_changed(r->follow, t->coupon, mono_now());
 }
 
 /* ---- fold thread: catching up ---- */
 
-/* The seq from which k has to be read. False: stopping. */
+/* The seq from which k has to be read. False: not now. */
 static bool read_mark(struct reporter *r, struct known *k)
 {
     struct mark mark;
-    int64_t pause_ms = 0;
 
-    while (k->lane.folded < 0 && !atomic_load(&r->stopping)) {
-        if (r->door->ops->mark(r->door, k->lane.coupon, k->lane.lane, TOTALS, &mark) == STORE_OK)
-            k->lane.folded = mark.seq;
-        else
-            back_off(r, &pause_ms);
-    }
-    return k->lane.folded >= 0;
+    if (k->lane.folded >= 0)
+        return true;
+    if (r->door->ops->mark(r->door, k->lane.coupon, k->lane.lane, TOTALS, &mark) != STORE_OK)
+        return false;
+    k->lane.folded = mark.seq;
+    return true;
 }
 
 /* Take batches[count] of k's ledger into r->tallies. */
@@ -352,42 +329,79 @@ static size_t take_batches(struct reporter *r, struct known *k, struct batch **b
     return count;
 }
 
-/* Fold k's ledger from its mark to its end. */
-static void catch_up(struct reporter *r, struct known *k)
+/* Fold k's ledger from its mark to its end. False: it cannot be read now. */
+static bool read_on(struct reporter *r, struct known *k)
 {
     struct batch *batches[CATCH_UP_BATCHES];
-    size_t most = r->round_most < CATCH_UP_BATCHES ? r->round_most : CATCH_UP_BATCHES, count;
-    int64_t pause_ms = 0;
+    size_t most = r->round_most < CATCH_UP_BATCHES ? r->round_most : CATCH_UP_BATCHES, count = 0;
 
     if (!read_mark(r, k))
-        return;
+        return false;
     do {
-        count = 0;
-        if (r->door->ops->ledger(r->door, k->lane.coupon, k->lane.lane, k->lane.folded, most, batches, &count) !=
-            STORE_OK) {
-            back_off(r, &pause_ms);
-            count = 1; /* again */
-            continue;
-        }
+        if (r->door->ops->ledger(r->door, k->lane.coupon, k->lane.lane, k->lane.folded, most, batches, &count) != STORE_OK)
+            return false;
         if (count > 0 && !fold_round(r, take_batches(r, k, batches, count)))
-            return;
-    } while (count > 0 && !atomic_load(&r->stopping));
+            return true; /* stopping */
+    } while (count > 0 && !stop_asked(&r->stop));
     if (k->lane.folded > 0)
         watch_seen(r->watch, k->lane.coupon, k->lane.lane, k->lane.folded, mono_now());
+    return true;
 }
 
-/* How many lanes a coupon has; 1 where its definition cannot be read. */
-static int64_t lanes_of(struct reporter *r, const char *coupon)
+/* The same; what cannot be read is read again in a while, and others are not kept waiting for it: it may be damaged. */
+static void catch_up(struct reporter *r, struct known *k)
 {
-    struct coupon *definition = NULL;
-    struct arena a;
-    int64_t seq, lanes = 1;
+    if (read_on(r, k)) {
+        k->again_ms = 0;
+        return;
+    }
+    k->again_ms = longer_pause_ms(k->again_ms, AGAIN_FIRST_MS, AGAIN_MOST_MS);
+    k->again_at = mono_add_ms(mono_now(), k->again_ms);
+    put_behind(r, k);
+    log_event(LOG_WARNING, "reporter.put_off", "coupon=%s lane=%" PRId64 " after=%" PRId64 " for_ms=%" PRId64, k->lane.coupon,
+              k->lane.lane, k->lane.folded, k->again_ms);
+}
 
-    arena_init(&a, 0);
-    if (r->door->ops->coupon(r->door, coupon, (struct store_time){0, 0}, &a, &definition, &seq) == STORE_OK && definition)
-        lanes = definition->lanes;
-    arena_free(&a);
-    return lanes;
+/* Catch up with those lanes that are behind and need not wait. */
+static void catch_up_behind(struct reporter *r)
+{
+    struct known *k = r->behind, *next;
+    struct mono now = mono_now();
+
+    for (r->behind = NULL; k; k = next) {
+        next = k->next_behind;
+        k->behind = false;
+        if (stop_asked(&r->stop) || (k->again_ms && mono_before(now, k->again_at)))
+            put_behind(r, k);
+        else
+            catch_up(r, k);
+    }
+}
+
+/* All lanes of one coupon, but for those that wait. What was changed before a start may be followed by nobody. False: it cannot
+ * be looked at now. */
+static bool sweep_coupon(struct reporter *r, const char *coupon)
+{
+    int64_t lanes;
+
+    if (mongo_coupon_lanes(r->door, coupon, &lanes) != STORE_OK)
+        return false;
+    for (int64_t lane = 0; lane < lanes; lane++) {
+        struct known *k = lane_of(r, coupon, lane);
+
+        if (!k->behind)
+            catch_up(r, k);
+    }
+    if (lanes > 1)
+        follow_changed(r->follow, coupon, mono_now());
+    return true;
+}
+
+static void begin_sweep(struct reporter *r)
+{
+    r->sweeping = true;
+    r->swept[0] = '\0';
+    r->passed_over = false;
 }
 
 /* Catch up with the next few coupons. */
@@ -400,16 +414,21 @@ static void sweep_some(struct reporter *r)
 
     arena_init(&a, 0);
     if (mongo_ledger_coupons(r->door, r->swept[0] ? r->swept : NULL, SWEEP_PAGE, &a, &ids, &count) != STORE_OK) {
-        back_off(r, &pause_ms);
+        stop_back_off(&r->stop, &pause_ms);
     } else {
-        for (size_t i = 0; i < count && !atomic_load(&r->stopping); i++) {
-            int64_t lanes = lanes_of(r, ids[i]);
+        for (size_t i = 0; i < count && !stop_asked(&r->stop); i++) {
+            bool good = sweep_coupon(r, ids[i]);
 
-            for (int64_t lane = 0; lane < lanes; lane++)
-                catch_up(r, lane_of(r, ids[i], lane));
             snprintf(r->swept, sizeof r->swept, "%s", ids[i]);
+            if (good)
+                continue;
+            r->passed_over = true;
+            log_event(LOG_WARNING, "reporter.passed_over", "coupon=%s", ids[i]);
+            stop_back_off(&r->stop, &pause_ms);
+            break; /* if that was the database, the next round waits for it */
         }
         r->sweeping = count > 0;
+        r->sweep_at = mono_add_ms(mono_now(), SWEEP_AGAIN_MS);
         if (!r->sweeping)
             log_event(LOG_INFO, "reporter.caught_up", "lanes=%u", HASH_COUNT(r->lanes));
     }
@@ -432,17 +451,9 @@ static void fold_once(struct reporter *r)
     }
     if (count > 0 && !fold_round(r, count))
         return;
-    while (r->behind && !atomic_load(&r->stopping)) {
-        struct known *k = r->behind;
-
-        LL_DELETE2(r->behind, k, next_behind);
-        k->behind = false;
-        catch_up(r, k);
-    }
-    if (asked) {
-        r->sweeping = true;
-        r->swept[0] = '\0';
-    }
+    catch_up_behind(r);
+    if (asked || (r->passed_over && !r->sweeping && !mono_before(mono_now(), r->sweep_at)))
+        begin_sweep(r);
     if (r->sweeping)
         sweep_some(r);
 }
@@ -461,7 +472,7 @@ static void *fold_thread(void *context)
     r->marks = calloc(most, sizeof *r->marks);
     if (!r->tallies || !r->runs || !r->writes || !r->marks)
         abort();
-    while (!atomic_load(&r->stopping))
+    while (!stop_asked(&r->stop))
         fold_once(r);
     r->door->ops->close(r->door);
     return NULL;
@@ -505,43 +516,42 @@ static void look_after(struct reporter *r, struct store *door, const struct watc
     }
 }
 
+static void have_lanes_follow(struct reporter *r)
+{
+    char coupon[COUPON_ID_MAX + 1];
+    int failures;
+
+    while (!stop_asked(&r->stop) && follow_due(r->follow, mono_now(), coupon, &failures)) {
+        struct op op = {.kind = OP_FOLLOW, .coupon = coupon};
+        enum cpn_result result = engine_call_within(r->engine, &op, FOLLOW_DEADLINE_MS);
+
+        if (!result_info(result)->retry)
+            continue;
+        follow_failed(r->follow, coupon, failures + 1, mono_now());
+        log_event(LOG_WARNING, "follow.failed", "coupon=%s result=%s", coupon, result_info(result)->name);
+    }
+}
+
 static void *backstop_thread(void *context)
 {
     struct reporter *r = context;
     struct store *door = mongo_door(r->mongo);
     struct watch_due due[BACKSTOP_LANES];
 
-    while (!atomic_load(&r->stopping)) {
+    while (!stop_asked(&r->stop)) {
         size_t count = watch_due(r->watch, mono_now(), due, BACKSTOP_LANES);
         struct mono next = mono_add_ms(mono_now(), r->config->reporter_backstop_ms);
 
-        for (size_t i = 0; i < count && !atomic_load(&r->stopping); i++)
+        for (size_t i = 0; i < count && !stop_asked(&r->stop); i++)
             look_after(r, door, &due[i]);
-        while (!atomic_load(&r->stopping) && mono_before(mono_now(), next))
-            nanosleep(&(struct timespec){0, BACKOFF_FIRST_MS * 1000000L}, NULL);
+        have_lanes_follow(r);
+        stop_rest(&r->stop, mono_ms_between(mono_now(), next));
     }
     door->ops->close(door);
     return NULL;
 }
 
 /* ---- the process ---- */
-
-static void wait_for_stop(void)
-{
-    sigset_t signals;
-    int signal = 0;
-
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGUSR1);
-    while (signal != SIGTERM && signal != SIGINT) {
-        if (sigwait(&signals, &signal) != 0)
-            abort();
-        if (signal == SIGUSR1)
-            log_reopen();
-    }
-}
 
 static void run_threads(struct reporter *r)
 {
@@ -552,8 +562,8 @@ static void run_threads(struct reporter *r)
         if (pthread_create(&threads[i], NULL, bodies[i], r) != 0)
             abort();
     log_event(LOG_INFO, "reporter.started", "%s", "");
-    wait_for_stop();
-    atomic_store(&r->stopping, true);
+    stop_await_signal();
+    stop_ask(&r->stop);
     inbox_close(&r->inbox);
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
         pthread_join(threads[i], NULL);
@@ -565,7 +575,7 @@ int reporter_run(const struct config *config)
     const struct engine_config engine_config = {
         .committers = 1, .batch_max = config->worker_batch_max, .queue_max = 16, .requests_max = 16, .lanes_max = 100,
         .window_max = config->worker_window_max, .flush_ms = config->worker_bucket_flush_ms,
-        .backoff_ms = BACKOFF_FIRST_MS, .patience_ms = config->coupond_drain_s * 1000 / 2,
+        .backoff_ms = BACKOFF_MS, .patience_ms = config->coupond_drain_s * 1000 / 2,
     };
     struct reporter r = {.config = config};
     char message[512];
@@ -576,13 +586,17 @@ int reporter_run(const struct config *config)
         log_event(LOG_ERROR, "reporter.unusable", "reason=\"%s\"", message);
         return EX_CONFIG;
     }
+    stop_init(&r.stop);
     inbox_init(&r.inbox);
     r.watch = watch_new();
+    r.follow = follow_new();
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), NULL);
     run_threads(&r);
     engine_stop(r.engine);
+    follow_free(r.follow);
     watch_free(r.watch);
     inbox_release(&r.inbox);
+    stop_release(&r.stop);
     free_fold(&r);
     mongo_close(r.mongo);
     return EXIT_SUCCESS;

@@ -4,7 +4,8 @@
  * Process  its own, forked by the master with signals blocked; TERM ends it, USR1 reopens the log
  * Threads  feed: the change stream on the ledger, one small struct tally per batch into the inbox
  *          fold: takes what lies in the inbox, adds it to the totals in one write, moves the marks "totals"
- *          backstop: lanes whose mark "views" stands still get their views written, by an engine of its own
+ *          backstop: lanes whose mark "views" stands still get their views written, by an engine of its own; and lanes that
+ *          have a definition to follow are made to
  * Refill   a batch that asks for more slots becomes a job, before the mark passes it; the job's key names the batch, so that
  *          it is one job whoever sees the batch, and however often
  * Once     a batch counts once, because each totals document carries the seq up to which it holds its quarter hour, and is

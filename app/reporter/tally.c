@@ -9,20 +9,14 @@ void tally_of_batch(struct tally *t, const struct batch *b)
     *t = (struct tally){.lane = b->lane, .seq = b->head.seq, .at_ms = b->head.at_ms};
     snprintf(t->coupon, sizeof t->coupon, "%s", b->coupon);
     fold_report(&t->counts, b);
-    for (size_t i = 0; i < b->count; i++)
-        if (b->entries[i].kind == ENTRY_REPLENISH)
-            t->replenish_until = b->entries[i].count;
-}
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
 
-static void add(struct report_counts *to, const struct report_counts *more)
-{
-    to->issued += more->issued;
-    to->reserved += more->reserved;
-    to->redeemed += more->redeemed;
-    to->cancelled += more->cancelled;
-    to->expired += more->expired;
-    to->reversed += more->reversed;
-    to->discount_minor += more->discount_minor;
+        if (e->kind == ENTRY_REPLENISH)
+            t->replenish_until = e->count;
+        else if (e->kind == ENTRY_DEFINE || e->kind == ENTRY_DELETE)
+            t->leads = b->lanes > 1 && b->lane == 0;
+    }
 }
 
 static bool lay_into(struct run *run, const struct tally *t)
@@ -30,7 +24,7 @@ static bool lay_into(struct run *run, const struct tally *t)
     if (run->of != t->of || run->quarter_ms != quarter_of(t->at_ms) || run->last_seq + 1 != t->seq)
         return false;
     run->last_seq = t->seq;
-    add(&run->counts, &t->counts);
+    report_counts_add(&run->counts, &t->counts);
     return true;
 }
 

@@ -1,6 +1,6 @@
 /*
  * reporter/tally.h -- what one batch adds to the totals, and how the tallies at hand become few writes. Pure.
- * A batch may also ask for more slots: the tally carries that on.
+ * A batch may also ask for more slots, or change a definition that other lanes follow: the tally carries that on.
  *
  * Shape   struct tally: one batch; struct run: consecutive batches of one lane within one quarter hour
  * Owns    nothing; a run borrows its lane's coupon
@@ -8,6 +8,7 @@
 #ifndef REPORTER_TALLY_H
 #define REPORTER_TALLY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,7 @@ struct tally {
     int64_t lane, seq, at_ms;
     struct report_counts counts;
     int64_t replenish_until; /* it asks that slots be added until so many exist; 0: it does not */
+    bool leads; /* the coupon's other lanes have a definition to follow */
     struct tally_lane *of; /* set by whoever folds; NULL: it is not to be counted */
 };
 

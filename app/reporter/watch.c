@@ -7,6 +7,8 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "base/checked.h"
+
 struct row {
     struct watch_due who; /* the key: zeroed beyond its text */
     int64_t seen;         /* last seq of the ledger that we know of */
@@ -24,10 +26,8 @@ struct watch {
 
 struct watch *watch_new(void)
 {
-    struct watch *w = calloc(1, sizeof *w);
+    struct watch *w = checked(calloc(1, sizeof *w));
 
-    if (!w)
-        abort();
     pthread_mutex_init(&w->lock, NULL);
     return w;
 }
@@ -64,10 +64,8 @@ static struct row *find(struct watch *w, const char *coupon, int64_t lane)
 
 static struct row *add(struct watch *w, const char *coupon, int64_t lane, struct mono now)
 {
-    struct row *row = calloc(1, sizeof *row);
+    struct row *row = checked(calloc(1, sizeof *row));
 
-    if (!row)
-        abort();
     snprintf(row->who.coupon, sizeof row->who.coupon, "%s", coupon);
     row->who.lane = lane;
     row->marked = -1;
@@ -156,14 +154,4 @@ void watch_failed(struct watch *w, const char *coupon, int64_t lane, struct mono
         row->look_at = mono_add_ms(now, pause_ms < WATCH_RETRY_MOST_MS ? pause_ms : WATCH_RETRY_MOST_MS);
     }
     pthread_mutex_unlock(&w->lock);
-}
-
-size_t watch_count(struct watch *w)
-{
-    size_t count;
-
-    pthread_mutex_lock(&w->lock);
-    count = HASH_COUNT(w->rows);
-    pthread_mutex_unlock(&w->lock);
-    return count;
 }

@@ -38,6 +38,5 @@ size_t watch_due(struct watch *w, struct mono now, struct watch_due *due, size_t
 bool watch_marked(struct watch *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
 /* Writing them failed: wait longer before the lane is due again. */
 void watch_failed(struct watch *w, const char *coupon, int64_t lane, struct mono now);
-size_t watch_count(struct watch *w);
 
 #endif

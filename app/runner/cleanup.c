@@ -35,7 +35,7 @@ static enum ending retire_free(struct work *w, int64_t free_slots)
             e = work_ask(w, &look);
         if (e != ENDING_DONE || look.head.due == 0)
             break;
-        runner_rest(w->runner, LOOK_MS);
+        stop_rest(&w->runner->stop, LOOK_MS);
         e = work_between_steps(w);
         arena_reset(&w->arena);
     }

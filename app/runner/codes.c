@@ -92,11 +92,6 @@ enum ending codes_ready(struct work *w)
     return ENDING_DONE;
 }
 
-void codes_unsure(struct work *w)
-{
-    w->known = false;
-}
-
 enum ending codes_turn_end(struct work *w)
 {
     struct op op = {.kind = OP_TURN_END, .job = w->job->id};
@@ -210,7 +205,7 @@ static enum announced draft(struct work *w, struct code_draft *codes, size_t cou
             return ANNOUNCED_NOT;
         if (s == STORE_EXISTS) { /* a later turn has written here */
             w->turn = 0;
-            codes_unsure(w);
+            w->known = false;
             return ANNOUNCED_AGAIN;
         }
     }
@@ -232,7 +227,7 @@ static enum announced append(struct work *w, struct op *op, enum ending *e)
         w->step = op->step;
         return w->known ? ANNOUNCED : ANNOUNCED_AGAIN;
     }
-    codes_unsure(w);
+    w->known = false;
     if (work_may_repeat(result)) {
         *e = work_rest(w, &pause_ms);
         return *e == ENDING_DONE ? ANNOUNCED_AGAIN : ANNOUNCED_NOT;

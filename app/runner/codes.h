@@ -16,8 +16,6 @@
 
 /* Have the job's turn and know coupon and totals: w->turn, w->coupon, w->head. Cheap when nothing changed. */
 enum ending codes_ready(struct work *w);
-/* What was known is no longer so: the next codes_ready() asks anew. */
-void codes_unsure(struct work *w);
 
 /* What became of drafts. */
 enum announced {

@@ -6,8 +6,7 @@
 #include "coupons/decide.h"
 #include "runner/codes.h"
 
-#define REPLENISH "replenish-" /* how the key of the reporter's jobs begins */
-#define DRAWS_MOST 20          /* how often codes that exist already are drawn anew */
+#define DRAWS_MOST 20 /* how often codes that exist already are drawn anew */
 
 /* How far the job is, as the ledger has it: its own count may lag, or its steps may have had another size. */
 static enum ending read_progress(struct work *w)
@@ -36,7 +35,9 @@ static int64_t missing(const struct work *w, const struct head *h)
 /* A job that answers an old wish for more slots, after it was met: the reporter may read the ledger from the start. */
 static bool is_answered(const struct work *w, const struct head *h)
 {
-    return w->job->key && strncmp(w->job->key, REPLENISH, sizeof REPLENISH - 1) == 0 && h->replenish_until == 0;
+    bool replenishes = w->job->key && strncmp(w->job->key, JOB_KEY_REPLENISH, sizeof JOB_KEY_REPLENISH - 1) == 0;
+
+    return replenishes && h->replenish_until == 0;
 }
 
 /* ---- slots without codes ---- */

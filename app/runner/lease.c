@@ -71,7 +71,7 @@ bool leases_keep(struct leases *l, struct work *w)
     bool seated;
 
     pthread_mutex_lock(&l->admission);
-    seated = coupon_is_seated(l, w->job->coupon);
+    seated = !w->job->cancel && coupon_is_seated(l, w->job->coupon);
     if (!seated)
         exchange(l, NULL, w);
     pthread_mutex_unlock(&l->admission);
@@ -100,10 +100,10 @@ void *leases_thread(void *context)
     struct runner *r = context;
     struct store *door = mongo_door(r->mongo);
 
-    while (!work_stopping(r)) {
+    while (!stop_asked(&r->stop)) {
         for (int i = 0; i < RUNNER_JOBS_MAX; i++)
             renew(r, door, &r->leases->seats[i]);
-        runner_rest(r, r->config->runner_lease_ms / RENEWALS);
+        stop_rest(&r->stop, r->config->runner_lease_ms / RENEWALS);
     }
     door->ops->close(door);
     return NULL;

@@ -15,7 +15,8 @@ struct leases;
 struct leases *leases_new(void);
 void leases_free(struct leases *l);
 /* From here on w's lease is kept; w must stay where it is until leases_let_go(). False: another job of the same coupon is in
- * our hands. One at a time, or two that together pass a cap would both fail half way. */
+ * our hands. One at a time, or two that together pass a cap would both fail half way; one that is to be cancelled makes nothing, and
+ * is let in to end. */
 bool leases_keep(struct leases *l, struct work *w) CPN_CHECKED;
 /* No longer: when this returns, the keeper is not writing it either. */
 void leases_let_go(struct leases *l, struct work *w);

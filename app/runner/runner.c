@@ -2,7 +2,7 @@
 #include "runner/runner.h"
 
 #include <inttypes.h>
-#include <signal.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -60,13 +60,13 @@ static void finish(struct work *w, enum job_state state)
     int64_t pause_ms = 0;
 
     write_result(w, &result);
-    while (!work_stopping(w->runner)) {
+    while (!stop_asked(&w->runner->stop)) {
         enum store_status s = mongo_job_finish(w->door, w->job->id, w->job->fence, state, w->done, result.data,
                                                error ? error->name : NULL, detail, clock_now_ms());
 
         if (s == STORE_OK || s == STORE_NOT_FOUND)
             break;
-        runner_back_off(w->runner, &pause_ms);
+        stop_back_off(&w->runner->stop, &pause_ms);
     }
     buf_free(&result);
     metrics_add(METRIC_JOBS_FINISHED, 1);
@@ -160,9 +160,9 @@ static void take_job(struct runner *r, struct store *door, struct arena *a, int6
         run_job(r, door, job);
     } else if (s == STORE_NOT_FOUND) {
         *pause_ms = 0;
-        runner_rest(r, r->config->runner_poll_ms);
+        stop_rest(&r->stop, r->config->runner_poll_ms);
     } else {
-        runner_back_off(r, pause_ms);
+        stop_back_off(&r->stop, pause_ms);
     }
     arena_free(a);
 }
@@ -175,7 +175,7 @@ static void *job_thread(void *context)
     struct arena a;
 
     arena_init(&a, 0);
-    while (!work_stopping(r))
+    while (!stop_asked(&r->stop))
         take_job(r, door, &a, &pause_ms);
     arena_free(&a);
     door->ops->close(door);
@@ -183,27 +183,6 @@ static void *job_thread(void *context)
 }
 
 /* ---- the process ---- */
-
-static void wait_for_stop(struct runner *r)
-{
-    sigset_t signals;
-    int signal = 0;
-
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGUSR1);
-    while (signal != SIGTERM && signal != SIGINT) {
-        if (sigwait(&signals, &signal) != 0)
-            abort();
-        if (signal == SIGUSR1)
-            log_reopen();
-    }
-    pthread_mutex_lock(&r->lock);
-    atomic_store(&r->stopping, true);
-    pthread_cond_broadcast(&r->stop);
-    pthread_mutex_unlock(&r->lock);
-}
 
 static void run_threads(struct runner *r)
 {
@@ -215,21 +194,11 @@ static void run_threads(struct runner *r)
         if (pthread_create(&threads[i], NULL, i < jobs ? job_thread : others[i - jobs], r) != 0)
             abort();
     log_event(LOG_INFO, "runner.started", "%s", "");
-    wait_for_stop(r);
+    stop_await_signal();
+    stop_ask(&r->stop);
     for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     log_event(LOG_INFO, "runner.stopped", "%s", "");
-}
-
-static void init_waiting(struct runner *r)
-{
-    pthread_condattr_t monotonic;
-
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->stop, &monotonic);
-    pthread_condattr_destroy(&monotonic);
 }
 
 static void on_expired(int holds)
@@ -254,14 +223,13 @@ int runner_run(const struct config *config)
         return EX_CONFIG;
     }
     clock_init();
-    init_waiting(&r);
+    stop_init(&r.stop);
     r.leases = leases_new();
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), &hooks);
     run_threads(&r);
     engine_stop(r.engine);
     mongo_close(r.mongo);
     leases_free(r.leases);
-    pthread_cond_destroy(&r.stop);
-    pthread_mutex_destroy(&r.lock);
+    stop_release(&r.stop);
     return EXIT_SUCCESS;
 }

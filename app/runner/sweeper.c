@@ -31,23 +31,12 @@ struct sweeper {
 
 static void sweep_lane(struct sweeper *s, const char *coupon, int64_t lane)
 {
-    struct op op = {.kind = OP_SWEEP, .coupon = coupon, .lane = lane, .arena = &s->arena};
+    struct op op = {.kind = OP_SWEEP, .coupon = coupon, .lane = lane};
+    enum cpn_result result = engine_call_within(s->runner->engine, &op, SWEEP_DEADLINE_MS);
 
-    op.deadline = mono_add_ms(mono_now(), SWEEP_DEADLINE_MS);
-    if (engine_call(s->runner->engine, &op) != CPN_OK)
+    if (result != CPN_OK)
         log_event(LOG_INFO, "sweep.put_off", "coupon=%s lane=%" PRId64 " result=%s", coupon, lane,
-                  result_info(op.outcome.result)->name);
-}
-
-/* How many lanes the coupon has; 1 where that cannot be read. */
-static int64_t lanes_of(struct sweeper *s, const char *coupon)
-{
-    struct coupon *c = NULL;
-    int64_t seq;
-
-    if (s->door->ops->coupon(s->door, coupon, (struct store_time){0, 0}, &s->arena, &c, &seq) != STORE_OK || !c)
-        return 1;
-    return c->lanes;
+                  result_info(result)->name);
 }
 
 static bool sweep_due(struct sweeper *s, int64_t now_ms)
@@ -57,10 +46,12 @@ static bool sweep_due(struct sweeper *s, int64_t now_ms)
 
     if (mongo_due_coupons(s->door, now_ms - OWNER_FIRST_MS, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
         return false;
-    for (size_t i = 0; i < count && !work_stopping(s->runner); i++) {
-        int64_t lanes = lanes_of(s, ids[i]);
+    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
+        int64_t lanes;
 
-        for (int64_t lane = 0; lane < lanes && !work_stopping(s->runner); lane++)
+        if (mongo_coupon_lanes(s->door, ids[i], &lanes) != STORE_OK)
+            return false;
+        for (int64_t lane = 0; lane < lanes && !stop_asked(&s->runner->stop); lane++)
             sweep_lane(s, ids[i], lane);
     }
     if (count)
@@ -81,7 +72,7 @@ static bool ask_for_cleanup(struct sweeper *s, const char *coupon, int64_t now_m
     if (s->door->ops->coupon(s->door, coupon, (struct store_time){0, 0}, &s->arena, &c, &seq) != STORE_OK || !c)
         return false;
     id_random(id, ID_SHORT_LEN);
-    job.key = arena_printf(&s->arena, "cleanup-%" PRId64, c->version);
+    job.key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, c->version);
     status = mongo_job_insert(s->door, &job, &s->arena, &existing);
     if (status == STORE_OK)
         log_event(LOG_INFO, "cleanup.asked_for", "coupon=%s job=%s", coupon, id);
@@ -96,7 +87,7 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
 
     if (mongo_over_coupons(s->door, now_ms, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
         return false;
-    for (size_t i = 0; i < count && !work_stopping(s->runner); i++)
+    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
         fine = ask_for_cleanup(s, ids[i], now_ms) && fine;
     return fine;
 }
@@ -132,7 +123,7 @@ static struct mono run_duties(struct sweeper *s, struct mono due[DUTIES])
 {
     struct mono next = mono_add_ms(mono_now(), ROUND_MS);
 
-    for (size_t i = 0; i < DUTIES && !work_stopping(s->runner); i++) {
+    for (size_t i = 0; i < DUTIES && !stop_asked(&s->runner->stop); i++) {
         if (!mono_before(mono_now(), due[i])) {
             if (!duties[i].run(s, clock_now_ms()))
                 log_event(LOG_WARNING, "sweep.failed", "duty=%s", duties[i].name);
@@ -154,11 +145,11 @@ void *sweeper_thread(void *context)
     arena_init(&s.arena, 0);
     for (size_t i = 0; i < DUTIES; i++)
         due[i] = mono_now();
-    while (!work_stopping(s.runner)) {
+    while (!stop_asked(&s.runner->stop)) {
         struct mono next = run_duties(&s, due);
         int64_t left = mono_ms_between(mono_now(), next);
 
-        runner_rest(s.runner, left > 0 ? left + 1 : 1);
+        stop_rest(&s.runner->stop, left > 0 ? left + 1 : 1);
     }
     arena_free(&s.arena);
     s.door->ops->close(s.door);

@@ -2,49 +2,11 @@
 #include "runner/work.h"
 
 #include <inttypes.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 
 #define STEP_DEADLINE_MS 5000
-#define BACKOFF_FIRST_MS 50
-#define BACKOFF_LAST_MS 2000
-
-/* ---- waiting ---- */
-
-static struct timespec deadline_in(int64_t ms)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
-}
-
-void runner_rest(struct runner *r, int64_t ms)
-{
-    struct timespec deadline = deadline_in(ms);
-
-    pthread_mutex_lock(&r->lock);
-    while (!work_stopping(r))
-        if (pthread_cond_timedwait(&r->stop, &r->lock, &deadline) != 0)
-            break;
-    pthread_mutex_unlock(&r->lock);
-}
-
-void runner_back_off(struct runner *r, int64_t *ms)
-{
-    *ms = *ms ? *ms * 2 : BACKOFF_FIRST_MS;
-    if (*ms > BACKOFF_LAST_MS)
-        *ms = BACKOFF_LAST_MS;
-    runner_rest(r, *ms);
-}
 
 /* ---- steps ---- */
 
@@ -61,8 +23,8 @@ enum ending work_progress(struct work *w)
             return cancel ? ENDING_CANCELLED : ENDING_DONE;
         if (s == STORE_NOT_FOUND)
             return ENDING_LOST;
-        runner_back_off(w->runner, &pause_ms);
-        if (work_stopping(w->runner))
+        stop_back_off(&w->runner->stop, &pause_ms);
+        if (stop_asked(&w->runner->stop))
             return ENDING_STOPPED;
     }
 }
@@ -71,7 +33,7 @@ enum ending work_between_steps(struct work *w)
 {
     enum ending e = work_progress(w);
 
-    return e == ENDING_DONE && work_stopping(w->runner) ? ENDING_STOPPED : e;
+    return e == ENDING_DONE && stop_asked(&w->runner->stop) ? ENDING_STOPPED : e;
 }
 
 enum cpn_result work_try(struct work *w, struct op *op)
@@ -89,8 +51,8 @@ bool work_may_repeat(enum cpn_result r)
 
 enum ending work_rest(struct work *w, int64_t *pause_ms)
 {
-    runner_back_off(w->runner, pause_ms);
-    return work_stopping(w->runner) ? ENDING_STOPPED : work_progress(w);
+    stop_back_off(&w->runner->stop, pause_ms);
+    return stop_asked(&w->runner->stop) ? ENDING_STOPPED : work_progress(w);
 }
 
 enum ending work_fail(struct work *w, enum cpn_result r, const char *detail)

@@ -9,7 +9,6 @@
 #ifndef RUNNER_WORK_H
 #define RUNNER_WORK_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +16,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/config.h"
+#include "base/stop.h"
 #include "engine/engine.h"
 #include "runner/sieve.h"
 #include "store/mongo.h"
@@ -26,9 +26,7 @@ struct runner {
     struct mongo *mongo;
     struct engine *engine;
     struct leases *leases;
-    pthread_mutex_t lock; /* beside `stopping`, for those who rest */
-    pthread_cond_t stop;
-    atomic_bool stopping;
+    struct stop stop;
 };
 
 /* What became of a job in our hands. */
@@ -62,17 +60,6 @@ struct work {
     int64_t sieve_turn;    /* in which it was filled */
     int64_t clean_turn;    /* in which the last drafts were written whole: 0: they may be there in part */
 };
-
-/* ---- waiting ---- */
-
-static inline bool work_stopping(const struct runner *r)
-{
-    return atomic_load(&r->stopping);
-}
-/* Wait so long, or until the process is told to stop. */
-void runner_rest(struct runner *r, int64_t ms);
-/* Wait *ms, longer each time; *ms is 0 at the first. */
-void runner_back_off(struct runner *r, int64_t *ms);
 
 /* ---- steps; each returns ENDING_DONE, or why the job ends here ---- */
 

@@ -21,6 +21,17 @@ void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t 
     bson_append_document_end(doc, &id);
 }
 
+void codec_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind)
+{
+    bson_t id;
+
+    bson_append_document_begin(doc, name, -1, &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    BSON_APPEND_INT64(&id, "l", lane);
+    BSON_APPEND_UTF8(&id, "kind", kind);
+    bson_append_document_end(doc, &id);
+}
+
 void codec_use_id(bson_t *doc, const char *name, const char *coupon, const char *user)
 {
     bson_t id;
@@ -66,6 +77,8 @@ static const struct member totals_rows[] = {
     MEMBER("redeemed", MEMBER_INT, struct head, redeemed, false, 0),
     MEMBER("ordinal", MEMBER_INT, struct head, ordinal, false, 0),
     MEMBER("discount", MEMBER_INT, struct head, discount_minor, false, 0),
+    MEMBER("elsewhere", MEMBER_INT, struct head, elsewhere, true, 0),
+    MEMBER("minor_elsewhere", MEMBER_INT, struct head, minor_elsewhere, true, 0),
     MEMBER("turn", MEMBER_INT, struct head, turn, true, 0),
     MEMBER("low_stock", MEMBER_INT, struct head, low_stock, true, 0),
     MEMBER("sold_out", MEMBER_INT, struct head, sold_out, true, 0),
@@ -75,6 +88,7 @@ static const struct member totals_rows[] = {
 static const struct member day_rows[] = {
     MEMBER("start", MEMBER_TIME, struct head, day_ms, false, 0),
     MEMBER("taken", MEMBER_INT, struct head, day_taken, false, 0),
+    MEMBER("elsewhere", MEMBER_INT, struct head, day_elsewhere, true, 0),
 };
 
 static const struct member entry_rows[] = {
@@ -98,6 +112,10 @@ static const struct member entry_rows[] = {
     MEMBER("job", MEMBER_TEXT, struct entry, job, true, HAS_JOB), /* none: a PATCH lowered the cap */
     MEMBER("step", MEMBER_INT, struct entry, step, true, HAS_JOB),
     MEMBER("by", MEMBER_TEXT, struct entry, by, true, HAS_BY),
+    MEMBER("gift_slots", MEMBER_INT, struct entry, gift.slots, true, HAS_GIFT),
+    MEMBER("gift_day", MEMBER_INT, struct entry, gift.day, true, HAS_GIFT),
+    MEMBER("gift_minor", MEMBER_INT, struct entry, gift.minor, true, HAS_GIFT),
+    MEMBER("fresh", MEMBER_BOOL, struct entry, fresh, true, HAS_GIFT),
 };
 
 static const struct member who_rows[] = {
@@ -224,6 +242,8 @@ void codec_batch_put(bson_t *doc, const struct batch *b)
     put_ended(doc, b);
     bson_append_binary(doc, "prev", 4, BSON_SUBTYPE_BINARY, b->prev, HASH_LEN);
     bson_append_binary(doc, "hash", 4, BSON_SUBTYPE_BINARY, b->head.hash, HASH_LEN);
+    if (b->lanes > 1)
+        put_int(doc, "k", b->lanes);
     put_who(doc, b);
 }
 
@@ -286,20 +306,51 @@ static bool get_who(const bson_t *doc, struct batch *b)
     return it.err_off == 0;
 }
 
+static bool get_totals(const bson_t *doc, struct head *h)
+{
+    static const struct member rows[] = {
+        MEMBER("at", MEMBER_TIME, struct head, at_ms, false, 0),
+        MEMBER("v", MEMBER_INT, struct head, version, false, 0),
+    };
+    bson_t totals, day;
+
+    return members_read(doc, ROWS(rows), 0, h, NULL) && find_document(doc, "totals", &totals) &&
+           members_read(&totals, ROWS(totals_rows), 0, h, NULL) && find_document(doc, "day", &day) &&
+           members_read(&day, ROWS(day_rows), 0, h, NULL);
+}
+
 static bool get_batch(const bson_t *doc, struct batch *b)
 {
     static const struct member rows[] = {
         MEMBER("batch", MEMBER_CHARS, struct batch, id, false, 0),
-        MEMBER("at", MEMBER_TIME, struct batch, head.at_ms, false, 0),
-        MEMBER("v", MEMBER_INT, struct batch, head.version, false, 0),
         MEMBER("prev", MEMBER_BYTES, struct batch, prev, false, 0),
         MEMBER("hash", MEMBER_BYTES, struct batch, head.hash, false, 0),
+        MEMBER("k", MEMBER_INT, struct batch, lanes, true, 0),
     };
-    bson_t totals, day;
 
-    return members_read(doc, ROWS(rows), 0, b, &b->arena) && find_document(doc, "totals", &totals) &&
-           members_read(&totals, ROWS(totals_rows), 0, &b->head, NULL) && find_document(doc, "day", &day) &&
-           members_read(&day, ROWS(day_rows), 0, &b->head, NULL) && get_entries(doc, b) && get_who(doc, b);
+    return members_read(doc, ROWS(rows), 0, b, &b->arena) && get_totals(doc, &b->head) && get_entries(doc, b) &&
+           get_who(doc, b);
+}
+
+/* The _id of a batch's document: the coupon borrowed from it. */
+static bool get_ledger_id(const bson_t *doc, const char **coupon, int64_t *lane, int64_t *seq)
+{
+    bson_t id;
+
+    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_exact(&id, "l", lane) &&
+           find_exact(&id, "seq", seq) && *lane >= 0 && *seq >= 1;
+}
+
+bool codec_heard_get(const bson_t *doc, struct heard *heard)
+{
+    const char *coupon;
+
+    *heard = (struct heard){0};
+    if (!get_ledger_id(doc, &coupon, &heard->lane, &heard->head.seq) || strlen(coupon) >= sizeof heard->coupon ||
+        !find_exact(doc, "k", &heard->lanes))
+        return false;
+    memcpy(heard->coupon, coupon, strlen(coupon) + 1);
+    return get_totals(doc, &heard->head);
 }
 
 struct batch *codec_batch_get(const bson_t *doc)
@@ -307,10 +358,8 @@ struct batch *codec_batch_get(const bson_t *doc)
     const char *coupon;
     int64_t lane, seq;
     struct batch *b;
-    bson_t id;
 
-    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &coupon) || !find_exact(&id, "l", &lane) ||
-        !find_exact(&id, "seq", &seq) || lane < 0 || seq < 1)
+    if (!get_ledger_id(doc, &coupon, &lane, &seq))
         return NULL;
     b = batch_new(coupon, lane);
     b->head.seq = seq;
@@ -333,6 +382,12 @@ static const struct member use_rows[] = {
     MEMBER("step", MEMBER_INT, struct use, job_step, true, 0),
     MEMBER("turn", MEMBER_INT, struct use, job_turn, true, 0),
     MEMBER("fence", MEMBER_INT, struct use, job_fence, true, 0),
+    MEMBER("given_slots", MEMBER_INT, struct use, given.slots, true, 0),
+    MEMBER("given_day", MEMBER_INT, struct use, given.day, true, 0),
+    MEMBER("given_minor", MEMBER_WIDE, struct use, given.minor, true, 0), /* the whole budget may go to and fro for ever */
+    MEMBER("got_slots", MEMBER_INT, struct use, got.slots, true, 0),
+    MEMBER("got_day", MEMBER_INT, struct use, got.day, true, 0),
+    MEMBER("got_minor", MEMBER_WIDE, struct use, got.minor, true, 0),
 };
 
 static const struct member redemption_rows[] = {
@@ -369,6 +424,28 @@ static const struct member redemption_rows[] = {
     MEMBER("code", MEMBER_TEXT, struct redemption, code, true, 0),
 };
 
+static const struct member extension_rows[] = {
+    MEMBER("key", MEMBER_BYTES, struct extension, key, false, 0),
+    MEMBER("f", MEMBER_BYTES, struct extension, fingerprint, false, 0),
+    MEMBER("until", MEMBER_TIME, struct extension, until_ms, false, 0),
+};
+
+static void put_earlier(bson_t *doc, const struct redemption *r)
+{
+    bson_t array, row;
+    char buffer[16];
+
+    if (!r->earlier_count)
+        return;
+    bson_append_array_begin(doc, "earlier", 7, &array);
+    for (size_t i = 0; i < r->earlier_count; i++) {
+        bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
+        members_write(&row, ROWS(extension_rows), 0, &r->earlier[i]);
+        bson_append_document_end(&array, &row);
+    }
+    bson_append_array_end(doc, &array);
+}
+
 /* With slots, what ends by itself is found by its bucket. */
 static int64_t due_without_slots(const struct use *u)
 {
@@ -394,14 +471,33 @@ void codec_use_put(bson_t *view, const struct use *u)
         bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
         members_write(&row, ROWS(redemption_rows), 0, r);
         put_from_n(&row, r->from, r->from_n, r->n);
+        put_earlier(&row, r);
         bson_append_document_end(&array, &row);
     }
     bson_append_array_end(view, &array);
 }
 
+static bool get_earlier(const bson_t *doc, struct redemption *r, struct arena *a)
+{
+    struct extension *all;
+    bson_t array, row;
+    bson_iter_t it;
+
+    if (!bson_iter_init_find(&it, doc, "earlier"))
+        return true;
+    if (!get_array(&it, &array) || array_count(&array) >= USE_EXTENSIONS_MAX || !bson_iter_init(&it, &array))
+        return false;
+    r->earlier = all = arena_array(a, USE_EXTENSIONS_MAX, sizeof *all);
+    while (bson_iter_next(&it))
+        if (!get_document(&it, &row) || !members_read(&row, ROWS(extension_rows), 0, &all[r->earlier_count++], a))
+            return false;
+    return it.err_off == 0;
+}
+
 static bool get_redemption(const bson_t *row, struct redemption *r, struct arena *a)
 {
-    return members_read(row, ROWS(redemption_rows), 0, r, a) && get_from_n(row, r->from, &r->from_n, r->n);
+    return members_read(row, ROWS(redemption_rows), 0, r, a) && get_from_n(row, r->from, &r->from_n, r->n) &&
+           get_earlier(row, r, a);
 }
 
 static bool get_redemptions(const bson_t *view, struct use *u, struct arena *a)

@@ -4,13 +4,13 @@
  * Writing  appends to a document that the caller began, the _id first
  * Reading  false or NULL where the document is not one of ours; nothing is known of what was filled until then
  * Ledger   {_id: {c, l, seq}, batch, at, v, totals: {slots, due, next_n, issued, reserved, redeemed, ordinal,
- *          discount, turn, low_stock, sold_out, replenish}, day: {start, taken}, e: [{k, n, g, ...}],
- *          ended: [ids of redemptions] when any, prev, hash,
+ *          discount, elsewhere, minor_elsewhere, turn, low_stock, sold_out, replenish}, day: {start, taken, elsewhere},
+ *          e: [{k, n, g, ...}], ended: [ids of redemptions] when any, prev, hash, k: the coupon's lanes where it has several,
  *          who: [{i, a, u, o, m, c, f}] when any: i is the index of the entry}
  * Views    stand in one sub-document `view`, whose first members say how old it is, so that {$max: {view: ...}} keeps
  *          the newest (see views_write.c)
- * Users    {_id: {c, u}, view: {seq, version, alias, total, day, today, erased, step, turn, fence, due: only where
- *          there are no slots, redemptions: [...]}}
+ * Users    {_id: {c, u}, view: {seq, version, alias, total, day, today, erased, step, turn, fence, given_*, got_* of a
+ *          lane's account, due: only where there are no slots, redemptions: [...]}}
  * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, size, free, due, g: [generations up to the last that is not 0],
  *          t: [{i, s, u, at, due, from, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, view: {seq, version, changed, def: the definition by coupon_fields[], metadata as text}}
@@ -27,15 +27,19 @@
 #include "coupons/slot.h"
 #include "coupons/use.h"
 #include "store/members.h"
+#include "store/store.h"
 
 /* `_id`s, under any name. Their order of fields is part of the key. */
 void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq);
+void codec_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind);
 void codec_use_id(bson_t *doc, const char *name, const char *coupon, const char *user);
 void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b);
 
 void codec_batch_put(bson_t *doc, const struct batch *b);
 /* The caller's to free; NULL: not a batch. */
 struct batch *codec_batch_get(const bson_t *doc);
+/* What a batch's document says of its lane, by no more than _id, at, v, totals, day and k; false: not one of several. */
+bool codec_heard_get(const bson_t *doc, struct heard *heard);
 
 /* The members of a view, without _id. */
 void codec_use_put(bson_t *view, const struct use *u);

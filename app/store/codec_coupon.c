@@ -165,6 +165,8 @@ static bool get_field(const bson_iter_t *it, const struct coupon_field *f, struc
     case FIELD_ENUM:
         break;
     }
+    if (null && f->type == FIELD_ENUM) /* it is an index into tables */
+        return false;
     if (null) {
         *(int64_t *)at = COUPON_NULL;
         return true;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "store/members.h"
 
 #define BUCKETS_PER_READ 1024
@@ -140,11 +141,9 @@ enum store_status codes_find(struct door *d, struct store_time after, struct loo
 
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count)
 {
-    struct look_up *items = calloc(count + 1, sizeof *items);
+    struct look_up *items = checked(calloc(count + 1, sizeof *items));
     enum store_status status;
 
-    if (!items)
-        abort();
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = reads[i].coupon, .code = reads[i].code};
     status = codes_find(door_of(s), (struct store_time){0}, items, count);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "store/codes.h"
 #include "store/members.h"
@@ -61,9 +62,7 @@ static void documents_init(struct documents *list, const struct document_type *t
                            size_t count)
 {
     *list = (struct documents){.type = type, .draft = d, .count = count};
-    list->found = calloc(count + 1, sizeof *list->found);
-    if (!list->found)
-        abort();
+    list->found = checked(calloc(count + 1, sizeof *list->found));
 }
 
 /* Index errors of an unordered insert of those from `first` on: duplicates are noted. False: something else. */
@@ -541,9 +540,7 @@ enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon
     enum store_status status = STORE_OK;
     int64_t from = -1;
 
-    l.forms = calloc(CODES_PER_UPDATE, sizeof *l.forms);
-    if (!l.forms)
-        abort();
+    l.forms = checked(calloc(CODES_PER_UPDATE, sizeof *l.forms));
     while (status == STORE_OK && from != l.next_b) {
         AUTO_BSON command = BSON_INITIALIZER;
 

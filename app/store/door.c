@@ -1,25 +1,46 @@
 /* store/door.c -- see door.h. */
 #include "store/door.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "store/members.h"
 
+static mongoc_client_t *borrow_client(struct mongo *m)
+{
+    mongoc_client_t *client = m->client;
+
+    if (!m->pool) {
+        assert(client); /* one door at a time */
+        m->client = NULL;
+        return client;
+    }
+    while (!(client = mongoc_client_pool_pop(m->pool)))
+        log_event(LOG_WARNING, "store.pool_empty", "hint=\"raise mongodb.pool_size\"");
+    return client;
+}
+
+static void give_back(struct mongo *m, mongoc_client_t *client)
+{
+    if (m->pool)
+        mongoc_client_pool_push(m->pool, client);
+    else
+        m->client = client;
+}
+
 struct door *door_open(struct mongo *m)
 {
-    struct door *d = calloc(1, sizeof *d);
+    struct door *d = checked(calloc(1, sizeof *d));
 
-    if (!d)
-        abort();
     d->mongo = m;
     d->options = bson_new();
     d->number = randombytes_random();
-    while (!(d->client = mongoc_client_pool_pop(m->pool)))
-        log_event(LOG_WARNING, "store.pool_empty", "hint=\"raise mongodb.pool_size\"");
+    d->client = borrow_client(m);
     return d;
 }
 
@@ -27,9 +48,10 @@ void door_close(struct store *s)
 {
     struct door *d = door_of(s);
 
+    feed_stop_hearing(d);
     if (d->session)
         mongoc_client_session_destroy(d->session);
-    mongoc_client_pool_push(d->mongo->pool, d->client);
+    give_back(d->mongo, d->client);
     bson_destroy(d->options);
     free(d);
 }
@@ -249,6 +271,25 @@ void door_add_coupon(struct door *d, bson_t *filter, const char *coupon)
 {
     if (d->mongo->sharded)
         BSON_APPEND_UTF8(filter, "_id.c", coupon);
+}
+
+void door_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number)
+{
+    bson_t range, id;
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
+    bson_append_document_begin(&range, number ? "$gte" : "$gt", -1, &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    if (text)
+        bson_append_utf8(&id, name, -1, text, -1);
+    else if (number)
+        bson_append_int64(&id, name, -1, *number);
+    bson_append_document_end(&range, &id);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    bson_append_maxkey(&id, name, -1);
+    bson_append_document_end(&range, &id);
+    bson_append_document_end(filter, &range);
 }
 
 /* ---- writing ---- */

@@ -4,7 +4,7 @@
  * Shape    commands are sent as they are (find, insert, update, ...), not through the driver's helpers: only the raw replies
  *          carry the operation time, and one command is one round trip
  * Session  one per door, without causal consistency: so that a cursor's getMore has the session of its find
- * Owns     a door gives its client back to the pool when closed
+ * Owns     a door gives its client back when closed
  */
 #ifndef STORE_DOOR_H
 #define STORE_DOOR_H
@@ -22,7 +22,8 @@
 
 struct mongo {
     struct store_source source; /* first: the source is the mongo */
-    mongoc_client_pool_t *pool;
+    mongoc_client_pool_t *pool; /* NULL: of mongo_open_single() */
+    mongoc_client_t *client;    /* then what its door borrows; NULL while there is one */
     char database[CONFIG_TEXT_SIZE];
     int64_t server_limit_ms; /* for maxTimeMS and wtimeout: the server gives up before our socket does */
     mongoc_uri_t *uri;
@@ -35,6 +36,7 @@ struct door {
     mongoc_client_t *client;
     mongoc_client_session_t *session; /* NULL until the first command */
     bson_t *options;                  /* {sessionId} */
+    struct feed *hearing;             /* NULL until the first hear() */
     uint32_t code;                    /* of the last command that failed */
     uint32_t number;                  /* random */
 };
@@ -64,7 +66,7 @@ static inline struct door *door_of(struct store *s)
     return (struct door *)(void *)s;
 }
 
-/* A door that shares m's pool; never NULL, waits where the pool is used up. */
+/* A door that shares m's pool; never NULL, waits where the pool is used up. Of mongo_open_single(): the only one. */
 struct door *door_open(struct mongo *m);
 void door_close(struct store *s);
 
@@ -105,6 +107,10 @@ void door_add_coupons(struct door *d, bson_t *filter, const char *(*coupon)(cons
 /* The same for one coupon. */
 void door_add_coupon(struct door *d, bson_t *filter, const char *coupon);
 
+/* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: what one coupon has, in the order of `name`, after text. text NULL:
+ * from *number on; both NULL: all of it. */
+void door_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number);
+
 /* A row of totals, as it is stored; coupon is borrowed from it. */
 struct totals_doc {
     const char *coupon;
@@ -144,6 +150,9 @@ enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane,
 enum store_status buckets_read(struct door *d, const bson_t *command, struct bucket *buckets, size_t most,
                                size_t *count);
 
+/* End what hear() began on the door, if anything. */
+void feed_stop_hearing(struct door *d);
+
 /* The table of operations, from the files that implement them. */
 enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
 enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
@@ -160,16 +169,15 @@ enum store_status views_uses(struct store *s, struct store_time after, struct ar
 enum store_status views_buckets(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
 enum store_status views_free_buckets(struct store *s, struct store_time after, const struct free_search *search,
                                      struct bucket *buckets, size_t *count);
-enum store_status views_due_buckets(struct store *s, struct store_time after, const char *coupon, int64_t lane,
-                                    int64_t at_ms, size_t most, struct bucket *buckets, size_t *count,
-                                    int64_t *next_due_ms);
-enum store_status views_due_uses(struct store *s, struct store_time after, const char *coupon, int64_t at_ms,
-                                 size_t most, struct arena *a, struct use **uses, size_t *count,
-                                 int64_t *next_due_ms);
+enum store_status views_due_buckets(struct store *s, struct store_time after, const struct due_search *search,
+                                    struct bucket *buckets, size_t *count, int64_t *next_due_ms);
+enum store_status views_due_uses(struct store *s, struct store_time after, const struct due_search *search, struct arena *a,
+                                 struct use **uses, size_t *count, int64_t *next_due_ms);
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count);
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);
 enum store_status views_write(struct store *s, struct view_write *views, size_t count, struct store_time *when);
 enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
 enum store_status time_now(struct store *s, int64_t *utc_ms);
+int feed_hear(struct store *s, struct heard *heard);
 
 #endif

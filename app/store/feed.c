@@ -1,5 +1,6 @@
 /*
- * store/feed.c -- the ledger's change stream: batches as they are inserted, for the reporter; and which they are, for webhooks.
+ * store/feed.c -- the ledger's change stream: batches as they are inserted, for the reporter; which they are, for webhooks; and
+ * the totals of the lanes of coupons that have several, for those lanes.
  *
  * Owns     a client of its own, since a stream keeps it busy
  * Token    the post-batch token where nothing came: a quiet stream must not age out of the server's history
@@ -8,49 +9,69 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/codec.h"
 #include "store/door.h"
-#include "store/hooks.h"
 #include "store/members.h"
 
 #define WAIT_MS 1000
 #define WORK_MS 10   /* after so long */
 #define GATHER_MS 90 /* leave the stream alone for so long: a question per batch costs the server more than the answer */
-#define CODE_HISTORY_LOST 286
+#define HEAR_GATHER_MS 10 /* the same for lanes, which take too many for as long as they have not heard of each other */
+
+/* With these the server answers to a token from which it can never go on. */
+static const uint32_t lost[] = {
+    260, /* InvalidResumeToken */
+    280, /* ChangeStreamFatalError: it is not found */
+    286, /* ChangeStreamHistoryLost */
+};
 
 struct feed {
     struct door *door;
     mongoc_collection_t *ledger;
     mongoc_change_stream_t *stream;
     struct mono gathered; /* when it was last left alone */
+    long gather_ms;
 };
 
-static struct feed *open_with(struct store *s, const void *token, size_t token_size, const bson_t *pipeline)
+static struct feed *open_on(struct door *d, long gather_ms, const struct feed_position *p, const bson_t *pipeline)
 {
-    struct feed *f = calloc(1, sizeof *f);
+    struct feed *f = checked(calloc(1, sizeof *f));
     AUTO_BSON options = BSON_INITIALIZER;
     bson_t after;
 
-    if (!f)
-        abort();
     BSON_APPEND_INT64(&options, "maxAwaitTimeMS", WAIT_MS);
-    if (token && token_size <= UINT32_MAX && bson_init_static(&after, token, token_size))
+    if (p && p->size && bson_init_static(&after, p->token, p->size))
         BSON_APPEND_DOCUMENT(&options, "startAfter", &after);
-    f->door = door_open(door_of(s)->mongo);
+    f->door = d;
+    f->gather_ms = gather_ms;
     f->ledger = mongoc_client_get_collection(f->door->client, f->door->mongo->database, "ledger");
     f->stream = mongoc_collection_watch(f->ledger, pipeline, &options);
     return f;
 }
 
-struct feed *feed_open(struct store *s, const void *token, size_t token_size)
+static struct feed *open_with(struct store *s, const struct feed_position *after, const bson_t *pipeline)
+{
+    return open_on(door_open(door_of(s)->mongo), GATHER_MS, after, pipeline);
+}
+
+/* Leaves the door open. */
+static void close_on(struct feed *f)
+{
+    mongoc_change_stream_destroy(f->stream);
+    mongoc_collection_destroy(f->ledger);
+    free(f);
+}
+
+struct feed *feed_open(struct store *s, const struct feed_position *after)
 {
     /* clang-format off */
     AUTO_BCON pipeline = BCON_NEW("pipeline", "[", "{", "$match", "{", "operationType", "insert", "}", "}", "]");
     /* clang-format on */
 
-    return open_with(s, token, token_size, pipeline);
+    return open_with(s, after, pipeline);
 }
 
 static int explain(const struct feed *f)
@@ -61,13 +82,16 @@ static int explain(const struct feed *f)
     if (!mongoc_change_stream_error_document(f->stream, &error, &reply))
         return 0;
     log_event(LOG_WARNING, "store.feed_broken", "code=%" PRIu32 " reason=\"%s\"", error.code, error.message);
-    return error.code == CODE_HISTORY_LOST ? -2 : -1;
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++)
+        if (error.code == lost[i])
+            return -2;
+    return -1;
 }
 
 /* Under load the server would be asked anew for every batch; what comes together costs it a third less. */
 static void gather(struct feed *f)
 {
-    struct timespec pause = {0, GATHER_MS * 1000000L};
+    struct timespec pause = {0, f->gather_ms * 1000000L};
 
     if (mono_ms_between(f->gathered, mono_now()) < WORK_MS)
         return;
@@ -91,29 +115,34 @@ int feed_next(struct feed *f, struct batch **batch)
     return 0;
 }
 
-const void *feed_token(const struct feed *f, size_t *size)
+void feed_keep(const struct feed *f, struct feed_position *p)
 {
     const bson_t *token = mongoc_change_stream_get_resume_token(f->stream);
 
-    *size = token ? token->len : 0;
-    return token ? bson_get_data(token) : NULL;
+    if (!token)
+        return;
+    p->token = checked(realloc(p->token, token->len));
+    memcpy(p->token, bson_get_data(token), token->len);
+    p->size = token->len;
+}
+
+void feed_forget(struct feed_position *p)
+{
+    free(p->token);
+    *p = (struct feed_position){NULL, 0};
 }
 
 void feed_close(struct feed *f)
 {
-    mongoc_change_stream_destroy(f->stream);
-    mongoc_collection_destroy(f->ledger);
-    door_close(&f->door->store);
-    free(f);
+    struct door *d = f->door;
+
+    close_on(f);
+    door_close(&d->store);
 }
 
 /* ---- the doorbell ---- */
 
-struct bells {
-    struct feed *feed;
-};
-
-struct bells *bells_open(struct store *s, const void *token, size_t token_size)
+struct feed *bells_open(struct store *s, const struct feed_position *after)
 {
     /* clang-format off */
     AUTO_BCON pipeline = BCON_NEW(
@@ -122,23 +151,19 @@ struct bells *bells_open(struct store *s, const void *token, size_t token_size)
             "{", "$project", "{", "documentKey", BCON_INT32(1), "}", "}",
         "]");
     /* clang-format on */
-    struct bells *b = calloc(1, sizeof *b);
 
-    if (!b)
-        abort();
-    b->feed = open_with(s, token, token_size, pipeline);
-    return b;
+    return open_with(s, after, pipeline);
 }
 
-int bells_next(struct bells *b, struct bell *bell)
+int bells_next(struct feed *f, struct bell *bell)
 {
     const char *coupon;
     const bson_t *event;
     bson_t key, id;
 
-    gather(b->feed);
-    if (!mongoc_change_stream_next(b->feed->stream, &event))
-        return explain(b->feed);
+    gather(f);
+    if (!mongoc_change_stream_next(f->stream, &event))
+        return explain(f);
     if (find_document(event, "documentKey", &key) && find_document(&key, "_id", &id) && find_text(&id, "c", &coupon) &&
         find_int(&id, "l", &bell->lane) && find_int(&id, "seq", &bell->seq) && strlen(coupon) < sizeof bell->coupon) {
         memcpy(bell->coupon, coupon, strlen(coupon) + 1);
@@ -148,13 +173,57 @@ int bells_next(struct bells *b, struct bell *bell)
     return 0;
 }
 
-const void *bells_token(const struct bells *b, size_t *size)
+/* ---- lanes of one coupon, of each other ---- */
+
+void feed_stop_hearing(struct door *d)
 {
-    return feed_token(b->feed, size);
+    if (d->hearing)
+        close_on(d->hearing);
+    d->hearing = NULL;
 }
 
-void bells_close(struct bells *b)
+/* Only totals, and only of coupons that have several lanes. */
+static struct feed *begin_hearing(struct door *d)
 {
-    feed_close(b->feed);
-    free(b);
+    /* clang-format off */
+    AUTO_BCON pipeline = BCON_NEW(
+        "pipeline", "[",
+            "{", "$match", "{", "operationType", "insert", "fullDocument.k", "{", "$gt", BCON_INT32(1), "}", "}", "}",
+            "{", "$project", "{", "fullDocument._id", BCON_INT32(1), "fullDocument.at", BCON_INT32(1),
+                "fullDocument.v", BCON_INT32(1), "fullDocument.totals", BCON_INT32(1), "fullDocument.day", BCON_INT32(1),
+                "fullDocument.k", BCON_INT32(1),
+            "}", "}",
+        "]");
+    /* clang-format on */
+
+    return open_on(d, HEAR_GATHER_MS, NULL, pipeline);
+}
+
+/* The stream is resumed by the driver where that is possible; else it is at an end. */
+static int stop_if_broken(struct door *d)
+{
+    if (explain(d->hearing) == 0)
+        return 0;
+    feed_stop_hearing(d);
+    return -1;
+}
+
+int feed_hear(struct store *s, struct heard *heard)
+{
+    struct door *d = door_of(s);
+    const bson_t *event;
+    bson_t doc;
+
+    if (!d->hearing) {
+        d->hearing = begin_hearing(d);
+        return stop_if_broken(d);
+    }
+    gather(d->hearing);
+    if (!mongoc_change_stream_next(d->hearing->stream, &event))
+        return stop_if_broken(d);
+    if (find_document(event, "fullDocument", &doc) && codec_heard_get(&doc, heard))
+        return 1;
+    log_unreadable("ledger", event);
+    feed_stop_hearing(d);
+    return -1;
 }

@@ -4,7 +4,6 @@
  * Positions  {_id: {h, c, l}, at: {seq, part}, attempts, not_before}: `at` only ever grows, by $max
  * Attempts   see store/deliveries.c
  */
-#include <string.h>
 
 #include "store/door.h"
 #include "store/hooks.h"
@@ -273,18 +272,18 @@ enum store_status mongo_hooks_release(struct store *s, const char *owner)
     return door_write(door_of(s), command, NULL);
 }
 
-enum store_status mongo_hook_failing(struct store *s, const char *id, int64_t since_ms)
+enum store_status mongo_hook_failing(struct store *s, const struct hook *h, int64_t since_ms)
 {
-    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(h->id), "changed", BCON_DATE_TIME(h->changed_ms));
     AUTO_BCON u = since_ms ? BCON_NEW("$set", "{", "failing", BCON_DATE_TIME(since_ms), "}")
                            : BCON_NEW("$unset", "{", "failing", BCON_INT32(1), "}");
 
     return update(s, filter, u);
 }
 
-enum store_status mongo_hook_disable(struct store *s, const char *id, const char *reason, int64_t now_ms)
+enum store_status mongo_hook_disable(struct store *s, const struct hook *h, const char *reason, int64_t now_ms)
 {
-    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id));
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(h->id), "changed", BCON_DATE_TIME(h->changed_ms));
     AUTO_BCON u = BCON_NEW("$set", "{", "enabled", BCON_BOOL(false), "reason", BCON_UTF8(reason), "changed",
                            BCON_DATE_TIME(now_ms), "}");
 
@@ -353,13 +352,7 @@ static bool position_row(const bson_t *doc, void *context)
     const char *coupon;
     bson_t id, at;
 
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? list->capacity * 2 : 64;
-        p = arena_array(list->arena, list->capacity, sizeof *p);
-        if (list->count)
-            memcpy(p, list->items, list->count * sizeof *p);
-        list->items = p;
-    }
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     p = &list->items[list->count++];
     *p = (struct hook_position){.hook = list->hook};
     if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &coupon) || !find_int(&id, "l", &p->lane) ||

@@ -51,8 +51,10 @@ enum store_status mongo_hook_claim(struct store *s, const char *id, const char *
                                    int64_t until_ms);
 /* Give back all that this owner holds. */
 enum store_status mongo_hooks_release(struct store *s, const char *owner);
-enum store_status mongo_hook_failing(struct store *s, const char *id, int64_t since_ms);
-enum store_status mongo_hook_disable(struct store *s, const char *id, const char *reason, int64_t now_ms);
+/* Note since when it has been failing (0: it is not), and that it is disabled. STORE_NOT_FOUND: it is gone, or was changed since
+ * h was read. */
+enum store_status mongo_hook_failing(struct store *s, const struct hook *h, int64_t since_ms);
+enum store_status mongo_hook_disable(struct store *s, const struct hook *h, const char *reason, int64_t now_ms);
 
 /* How far a lane's events are delivered: all of the batches up to seq, and `part` events of the one after it. */
 struct hook_position {
@@ -101,17 +103,5 @@ enum store_status mongo_deliveries_asked(struct store *s, size_t most, struct ar
                                          size_t *count);
 /* Forget attempts that began before before_ms. */
 enum store_status mongo_deliveries_clean(struct store *s, int64_t before_ms);
-
-/* ---- the ledger's change stream as a doorbell: which lane has which batch, without the batch ---- */
-struct bells;
-struct bell {
-    char coupon[COUPON_ID_MAX + 1];
-    int64_t lane, seq;
-};
-/* As feed_open(), feed_next(), feed_token() and feed_close() of store/mongo.h. */
-struct bells *bells_open(struct store *s, const void *token, size_t token_size);
-int bells_next(struct bells *b, struct bell *bell);
-const void *bells_token(const struct bells *b, size_t *size);
-void bells_close(struct bells *b);
 
 #endif

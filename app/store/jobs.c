@@ -241,27 +241,35 @@ static enum store_status modify(struct store *s, bson_t *command, struct arena *
     return STORE_FAILED;
 }
 
-enum store_status mongo_job_cancel(struct store *s, const char *id)
+/* The same, whatever the job is after it. */
+static enum store_status modify_only(struct store *s, bson_t *command)
 {
     enum store_status status;
     struct arena arena;
     struct job *job;
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "findAndModify", "jobs",
-        "query", "{", "_id", BCON_UTF8(id), "}",
-        "update", "[", "{", "$set", "{",
-            "cancel", BCON_BOOL(true),
-            "state", "{", "$cond", "[", "{", "$eq", "[", "$state", "queued", "]", "}", "cancelled", "$state", "]", "}",
-            "finished", "{", "$cond", "[", "{", "$eq", "[", "$state", "queued", "]", "}",
-                "$$NOW", "{", "$ifNull", "[", "$finished", "$$REMOVE", "]", "}", "]", "}",
-        "}", "}", "]");
-    /* clang-format on */
 
     arena_init(&arena, 0);
     status = modify(s, command, &arena, &job);
     arena_free(&arena);
     return status;
+}
+
+enum store_status mongo_job_cancel(struct store *s, const char *id)
+{
+    /* clang-format off */
+    AUTO_BCON untouched = BCON_NEW("$eq", "[", "[", "$state", "$fence", "]", "[", "queued", BCON_INT64(0), "]", "]");
+    AUTO_BCON command = BCON_NEW(
+        "findAndModify", "jobs",
+        "query", "{", "_id", BCON_UTF8(id), "}",
+        "update", "[", "{", "$set", "{",
+            "cancel", BCON_BOOL(true),
+            "state", "{", "$cond", "[", BCON_DOCUMENT(untouched), "cancelled", "$state", "]", "}",
+            "finished", "{", "$cond", "[", BCON_DOCUMENT(untouched),
+                "$$NOW", "{", "$ifNull", "[", "$finished", "$$REMOVE", "]", "}", "]", "}",
+        "}", "}", "]");
+    /* clang-format on */
+
+    return modify_only(s, command);
 }
 
 enum store_status mongo_job_claim(struct store *s, int64_t now_ms, int64_t lease_ms, struct arena *a, struct job **job)
@@ -312,9 +320,6 @@ enum store_status mongo_job_progress(struct store *s, const char *id, int64_t fe
 
 enum store_status mongo_job_total(struct store *s, const char *id, int64_t fence, int64_t total)
 {
-    enum store_status status;
-    struct arena arena;
-    struct job *job;
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "findAndModify", "jobs",
@@ -322,20 +327,14 @@ enum store_status mongo_job_total(struct store *s, const char *id, int64_t fence
         "update", "{", "$set", "{", "total", BCON_INT64(total), "}", "}");
     /* clang-format on */
 
-    arena_init(&arena, 0);
-    status = modify(s, command, &arena, &job);
-    arena_free(&arena);
-    return status;
+    return modify_only(s, command);
 }
 
 enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fence, enum job_state state, int64_t done,
                                    const char *result, const char *error, const char *error_detail, int64_t now_ms)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    enum store_status status;
     bson_t sub, set;
-    struct arena arena;
-    struct job *job;
 
     BSON_APPEND_UTF8(&command, "findAndModify", "jobs");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "query", &sub);
@@ -357,17 +356,11 @@ enum store_status mongo_job_finish(struct store *s, const char *id, int64_t fenc
     bson_append_document_end(&sub, &set);
     bson_append_document_end(&command, &sub);
 
-    arena_init(&arena, 0);
-    status = modify(s, &command, &arena, &job);
-    arena_free(&arena);
-    return status;
+    return modify_only(s, &command);
 }
 
 enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fence, int64_t not_before_ms)
 {
-    enum store_status status;
-    struct arena arena;
-    struct job *job;
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "findAndModify", "jobs",
@@ -378,8 +371,5 @@ enum store_status mongo_job_postpone(struct store *s, const char *id, int64_t fe
         "}");
     /* clang-format on */
 
-    arena_init(&arena, 0);
-    status = modify(s, command, &arena, &job);
-    arena_free(&arena);
-    return status;
+    return modify_only(s, command);
 }

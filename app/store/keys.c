@@ -104,15 +104,7 @@ static bool key_row(const bson_t *doc, void *context)
     struct api_key *key;
     const char *role;
 
-    if (list->count == list->capacity) {
-        struct api_key *grown;
-
-        list->capacity = list->capacity ? list->capacity * 2 : 16;
-        grown = arena_array(list->arena, list->capacity, sizeof *grown);
-        if (list->count)
-            memcpy(grown, list->items, list->count * sizeof *grown);
-        list->items = grown;
-    }
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     key = &list->items[list->count++];
     *key = (struct api_key){.label = NULL};
     if (!find_text(doc, "role", &role))

@@ -18,17 +18,6 @@
 
 /* ---- marks ---- */
 
-static void put_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind)
-{
-    bson_t id;
-
-    BSON_APPEND_DOCUMENT_BEGIN(doc, name, &id);
-    BSON_APPEND_UTF8(&id, "c", coupon);
-    BSON_APPEND_INT64(&id, "l", lane);
-    BSON_APPEND_UTF8(&id, "kind", kind);
-    bson_append_document_end(doc, &id);
-}
-
 static bool mark_row(const bson_t *doc, void *context)
 {
     struct mark *mark = context;
@@ -48,7 +37,7 @@ enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, c
     *mark = (struct mark){0};
     BSON_APPEND_UTF8(&command, "find", "marks");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    put_mark_id(&filter, "_id", coupon, lane, kind);
+    codec_mark_id(&filter, "_id", coupon, lane, kind);
     bson_append_document_end(&command, &filter);
     door_read_options(door_of(s), &command, (struct store_time){0}, 0);
     return door_read(door_of(s), &command, mark_row, mark);
@@ -61,7 +50,7 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
 
     bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    put_mark_id(&sub, "_id", w->coupon, w->lane, w->kind);
+    codec_mark_id(&sub, "_id", w->coupon, w->lane, w->kind);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "seq", &inner);
     BSON_APPEND_INT64(&inner, "$lt", w->mark.seq);
     bson_append_document_end(&sub, &inner);

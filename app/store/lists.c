@@ -31,20 +31,6 @@ static void end_find(struct door *d, bson_t *command, bson_t *filter, const char
     door_read_options(d, command, (struct store_time){0}, most);
 }
 
-/* A list in an arena that grows. */
-static void *grown(struct arena *a, void *items, size_t count, size_t *capacity, size_t size)
-{
-    void *larger;
-
-    if (count < *capacity)
-        return items;
-    *capacity = *capacity ? *capacity * 2 : 16;
-    larger = arena_array(a, *capacity, size);
-    if (count)
-        memcpy(larger, items, count * size);
-    return larger;
-}
-
 /* ---- coupons ---- */
 
 /* The position in a list of coupons: when the last one was created, and its id. */
@@ -199,6 +185,18 @@ enum store_status mongo_coupons(struct store *s, int state, int64_t active_at_ms
     return STORE_OK;
 }
 
+enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_t *lanes)
+{
+    struct batch *first = NULL;
+    size_t count = 0;
+    enum store_status status = s->ops->ledger(s, coupon, 0, 0, 1, &first, &count);
+
+    *lanes = count && first->lanes > 1 ? first->lanes : 1;
+    if (count)
+        batch_free(first);
+    return status;
+}
+
 /* ---- uses ---- */
 
 struct use_list {
@@ -212,8 +210,8 @@ static bool use_row(const bson_t *doc, void *context)
 {
     struct use_list *list = context;
 
-    list->uses = grown(list->arena, list->uses, list->count, &list->capacity, sizeof *list->uses);
-    list->coupons = grown(list->arena, list->coupons, list->count, &list->coupon_capacity, sizeof *list->coupons);
+    list->uses = arena_grown(list->arena, list->uses, list->count, &list->capacity, sizeof *list->uses);
+    list->coupons = arena_grown(list->arena, list->coupons, list->count, &list->coupon_capacity, sizeof *list->coupons);
     list->uses[list->count] = codec_use_get(doc, list->arena, &list->coupons[list->count]);
     if (!list->uses[list->count])
         return false;
@@ -242,51 +240,6 @@ enum store_status mongo_user_uses(struct store *s, const char *user, struct aren
     return status;
 }
 
-/* {_id: {$gt: {c, <name>: after}, $lt: {c, <name>: MaxKey}}}: append the value that opens the range to *from, between
- * begin_range and end_range. */
-static void begin_range(bson_t *filter, const char *coupon, bson_t *range, const char *op, bson_t *from)
-{
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", range);
-    bson_append_document_begin(range, op, -1, from);
-    BSON_APPEND_UTF8(from, "c", coupon);
-}
-
-static void end_range(bson_t *filter, const char *coupon, const char *name, bson_t *range, bson_t *from)
-{
-    bson_t to;
-
-    bson_append_document_end(range, from);
-    BSON_APPEND_DOCUMENT_BEGIN(range, "$lt", &to);
-    BSON_APPEND_UTF8(&to, "c", coupon);
-    bson_append_maxkey(&to, name, -1);
-    bson_append_document_end(range, &to);
-    bson_append_document_end(filter, range);
-}
-
-enum store_status mongo_uses_from(struct store *s, const char *coupon, const char *after, size_t most, struct arena *a,
-                                  struct use ***uses, size_t *count)
-{
-    struct use_list list = {.arena = a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
-    bson_t filter, range, from;
-    enum store_status status = STORE_OK;
-
-    if (most > 0) {
-        begin_find(&command, "users", &filter);
-        begin_range(&filter, coupon, &range, "$gt", &from);
-        if (after)
-            BSON_APPEND_UTF8(&from, "u", after);
-        end_range(&filter, coupon, "u", &range, &from);
-        door_add_coupon(d, &filter, coupon);
-        end_find(d, &command, &filter, "_id", 1, most);
-        status = door_read(d, &command, use_row, &list);
-    }
-    *uses = list.uses;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
-}
-
 /* ---- buckets ---- */
 
 enum store_status mongo_buckets_from(struct store *s, const char *coupon, int64_t from, size_t most,
@@ -294,15 +247,13 @@ enum store_status mongo_buckets_from(struct store *s, const char *coupon, int64_
 {
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
-    bson_t filter, range, id;
+    bson_t filter;
 
     *count = 0;
     if (most == 0)
         return STORE_OK;
     begin_find(&command, "buckets", &filter);
-    begin_range(&filter, coupon, &range, "$gte", &id);
-    BSON_APPEND_INT64(&id, "b", from);
-    end_range(&filter, coupon, "b", &range, &id);
+    door_add_range(&filter, coupon, "b", NULL, &from);
     door_add_coupon(d, &filter, coupon);
     end_find(d, &command, &filter, "_id", 1, most);
     return buckets_read(d, &command, buckets, most, count);
@@ -337,11 +288,6 @@ enum store_status lane_ended(struct store *s, const char *coupon, int64_t lane, 
     BSON_APPEND_UTF8(&filter, "_id.c", coupon);
     BSON_APPEND_UTF8(&filter, "ended", redemption_id_text(n, g, lane, text));
     return one_batch(door_of(s), &command, &filter, batch);
-}
-
-enum store_status mongo_ledger_ended(struct store *s, const char *coupon, int64_t n, uint32_t g, struct batch **batch)
-{
-    return lane_ended(s, coupon, 0, n, g, batch);
 }
 
 enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t lane, int64_t seq, struct batch **batch)

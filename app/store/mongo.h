@@ -18,6 +18,9 @@ struct config;
 /* Connect lazily to config's mongodb.uri and database, with pool and time-outs as configured. NULL when the URI cannot
  * be parsed; *message (size bytes) says why. */
 struct mongo *mongo_open(const struct config *config, char *message, size_t size);
+/* The same for a command that is soon done: one door at a time, which looks for the primary when it is used. Nothing watches the
+ * servers in the background, for whose end mongo_close() waits up to half a second. */
+struct mongo *mongo_open_single(const struct config *config, char *message, size_t size);
 void mongo_close(struct mongo *m);
 struct store_source *mongo_source(struct mongo *m);
 struct store *mongo_door(struct mongo *m);
@@ -29,7 +32,8 @@ int mongo_check(struct store *s, char *message, size_t size);
 int mongo_prepare(struct mongo *m, char *message, size_t size);
 /* The same by URI alone, in a process that has not used mongoc yet (the master calls it in a short-lived child). */
 int store_check(const struct config *config, char *message, size_t size);
-/* STORE_OK when a primary answers within timeout_ms. */
+/* STORE_OK when a primary answers within timeout_ms; of mongo_open_single(): is found within mongodb.server_selection_timeout_ms
+ * and then answers so soon. */
 enum store_status mongo_ping(struct store *s, int timeout_ms);
 
 /* ---- keys ---- */
@@ -60,6 +64,10 @@ enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED, J
 const char *job_kind_name(enum job_kind k);
 const char *job_state_name(enum job_state s);
 
+/* How the keys of jobs begin that the service asks for by itself: as no caller's Idempotency-Key can. */
+#define JOB_KEY_REPLENISH "\x01replenish-" /* lane, seq */
+#define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* the definition's version */
+
 struct job {
     const char *id;
     enum job_kind kind;
@@ -76,7 +84,7 @@ struct job {
     int64_t created_ms, started_ms, finished_ms, not_before_ms; /* 0: none */
     bool cancel;              /* asked for */
     int64_t fence;            /* grows with every claim */
-    const char *key;          /* Idempotency-Key, or NULL */
+    const char *key;          /* Idempotency-Key, or one of JOB_KEY_*, or NULL */
     uint8_t fingerprint[FINGERPRINT_LEN];
 };
 /* Insert a queued job; job->id is made by the caller (id_random). With key: one job per coupon and key. STORE_EXISTS: *existing
@@ -85,10 +93,11 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
 /* The job of this coupon that was asked for with this key; STORE_NOT_FOUND. */
 enum store_status mongo_job_by_key(struct store *s, const char *coupon, const char *key, struct arena *a, struct job **job);
 enum store_status mongo_job(struct store *s, const char *id, struct arena *a, struct job **job);
-/* Newest first; before: the id of the last one seen or NULL. coupon NULL: all. */
+/* Newest first; before: the id of the last one seen or NULL. coupon NULL: all. STORE_NOT_FOUND: that one is gone. */
 enum store_status mongo_jobs(struct store *s, const char *coupon, const char *before, size_t most, struct arena *a,
                              struct job ***jobs, size_t *count);
-/* Ask that a queued or running job stop. A queued one is cancelled at once. */
+/* Ask that a queued or running job stop. One that nobody has claimed yet is cancelled at once; else whoever has it, or claims
+ * it next, ends it: what it holds is given back first. */
 enum store_status mongo_job_cancel(struct store *s, const char *id);
 /* Take the oldest due job that is queued, or whose lease ran out, for lease_ms; fence grows. STORE_NOT_FOUND: none. */
 enum store_status mongo_job_claim(struct store *s, int64_t now_ms, int64_t lease_ms, struct arena *a, struct job **job);
@@ -181,30 +190,43 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
 enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms);
 
 /* ---- erasing a user's name from the ledger ---- */
+/* Coupons, at most `most`, of which a batch behind the mark of its lane's views names the user: their views may not say so. What
+ * is not among them is in the views that are read after this. It looks at every lane that there is. */
+enum store_status mongo_user_unseen(struct store *s, const char *user, size_t most, struct arena *a, const char ***ids,
+                                    size_t *count);
 /* Empty names, orders, metadata and codes of the rows of who[] with this alias in one batch (majority). */
 enum store_status mongo_erase_names(struct store *s, const char *coupon, int64_t lane, int64_t seq, const char *alias);
+/* The same in all batches after seq, which the server has to look through. */
+enum store_status mongo_erase_names_after(struct store *s, const char *coupon, int64_t lane, int64_t seq, const char *alias);
+/* An erasure that is not finished: of the entries with this alias, the last of which, before the erasure, was in batch seq. */
+struct erasure {
+    const char *coupon, *alias;
+    int64_t seq;
+};
+/* Note it beside the user's view, before it begins; forget it, when no name is left. */
+enum store_status mongo_erasure_begin(struct store *s, const char *user, const struct erasure *e);
+enum store_status mongo_erasure_end(struct store *s, const char *user, const struct erasure *e);
+/* All of the user's, in a. */
+enum store_status mongo_erasures(struct store *s, const char *user, struct arena *a, struct erasure **erasures, size_t *count);
 
 /* ---- lists and look-ups across documents ---- */
 /* Coupons by id, newest (last created) first; after: opaque position returned by *next, or NULL. state -1: any.
- * active_at_ms not 0: active and inside the window then. Tombstones are left out. */
+ * active_at_ms not 0: active and inside the window then. Tombstones are left out. STORE_NOT_FOUND: `after` is no position. */
 enum store_status mongo_coupons(struct store *s, int state, int64_t active_at_ms, const char *after, size_t most,
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next);
+/* How many lanes a coupon has, as its ledger begins: the definition's view may not be written yet. */
+enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_t *lanes);
 /* Every use of a user, all coupons: the wallet. coupon_ids[i] belongs to uses[i]. Tombstones of an erased one too: erased_ms. */
 enum store_status mongo_user_uses(struct store *s, const char *user, struct arena *a, const char ***coupon_ids,
                                   struct use ***uses, size_t *count);
 /* Batches with seq < before (INT64_MAX: from the tail), descending. Majority. */
 enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t lane, int64_t before, size_t most,
                                     struct batch **batches, size_t *count);
-/* The batch that ended generation g of slot n; STORE_NOT_FOUND. (Without slots: the door's ops->ended.) */
-enum store_status mongo_ledger_ended(struct store *s, const char *coupon, int64_t n, uint32_t g, struct batch **batch);
 /* One batch by seq; STORE_NOT_FOUND. */
 enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t lane, int64_t seq, struct batch **batch);
 /* Buckets of a coupon from number `from` on, ascending (the inventory, verify). */
 enum store_status mongo_buckets_from(struct store *s, const char *coupon, int64_t from, size_t most,
                                      struct bucket *buckets, size_t *count);
-/* Uses of a coupon with user > after (NULL: all), ascending by user (verify). */
-enum store_status mongo_uses_from(struct store *s, const char *coupon, const char *after, size_t most, struct arena *a,
-                                  struct use ***uses, size_t *count);
 /* Ids of every coupon that has a ledger (lane 0), ascending, after `after` (NULL: all); tombstones included. */
 enum store_status mongo_ledger_coupons(struct store *s, const char *after, size_t most, struct arena *a,
                                        const char ***ids, size_t *count);
@@ -231,7 +253,8 @@ struct report_coupon {
     const char *id;
     int64_t created_ms;
     bool deleted;
-    int64_t seq; /* at which the definition stands */
+    int64_t lanes;
+    int64_t seq; /* of lane 0, at which the definition stands */
 };
 /* Those of ids that there ever were, or all (count 0), ascending by id. */
 enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, struct arena *a,
@@ -265,25 +288,42 @@ struct report_group {
     char coupon[COUPON_ID_MAX + 1];
     struct report_counts *counts; /* of each column */
 };
+/* The latest batch of a lane in the sums, and the quarter hour in which it was counted; seq 0: none. */
+struct report_latest {
+    int64_t seq, quarter_ms;
+};
 struct report_sums {
     struct report_group *groups; /* ascending by coupon; freed by report_sums_free() */
     size_t count;
-    int64_t seq_max;             /* the latest batch in them, of whichever lane */
+    struct report_latest latest[COUPON_LANES_MAX]; /* by lane, of one coupon */
     bool too_many;               /* more than cells_max: the groups are not whole */
 };
 /* The totals of each column. */
 enum store_status mongo_report(struct store *s, const struct report_query *q, struct report_sums *sums);
 void report_sums_free(struct report_sums *sums);
 
-/* ---- change stream on the ledger, for the reporter ---- */
+/* ---- change stream on the ledger: its batches, for the reporter; or only which they are, for the deliverer ---- */
 struct feed;
-/* Start after the token (BSON bytes, may be NULL). */
-struct feed *feed_open(struct store *s, const void *token, size_t token_size);
+/* Where a stream goes on after a break. Zeroed: nowhere yet, begin now. */
+struct feed_position {
+    void *token; /* BSON */
+    size_t size;
+};
+struct bell {
+    char coupon[COUPON_ID_MAX + 1];
+    int64_t lane, seq;
+};
+struct feed *feed_open(struct store *s, const struct feed_position *after);
+struct feed *bells_open(struct store *s, const struct feed_position *after);
 /* Wait up to a second. 1: *batch is the next batch (the caller's to free); 0: nothing yet; -1: broken, close it and open anew;
- * -2: history lost (286): catch up from the ledger and open without a token. */
+ * -2: history lost, or the position is refused: catch up from the ledger and open without one. */
 int feed_next(struct feed *f, struct batch **batch);
-/* The token to resume after what feed_next returned last; valid until the next call. */
-const void *feed_token(const struct feed *f, size_t *size);
+/* The same of one that bells_open() gave. */
+int bells_next(struct feed *f, struct bell *bell);
+/* Let p be behind what came last. */
+void feed_keep(const struct feed *f, struct feed_position *p);
 void feed_close(struct feed *f);
+/* p is zeroed. */
+void feed_forget(struct feed_position *p);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "store/door.h"
 #include "store/members.h"
@@ -227,11 +228,9 @@ static bool delete_uploads(struct door *d, const struct upload_list *list)
 
 enum store_status mongo_parts_clean(struct store *s, int64_t before_ms, int64_t ended_before_ms)
 {
-    struct upload_list *list = calloc(1, sizeof *list);
+    struct upload_list *list = checked(calloc(1, sizeof *list));
     enum store_status status;
 
-    if (!list)
-        abort();
     arena_init(&list->arena, 0);
     status = find_old_uploads(door_of(s), before_ms, ended_before_ms, list);
     if (status == STORE_OK && list->count > 0 && !delete_uploads(door_of(s), list))

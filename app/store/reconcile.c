@@ -4,26 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "store/codec.h"
 #include "store/codes.h"
 #include "store/door.h"
 #include "store/members.h"
 
 #define ALL_KEYS 0
-
-/* A list in an arena that grows. */
-static void *one_more(struct arena *a, void *items, size_t count, size_t *capacity, size_t size)
-{
-    void *larger;
-
-    if (count < *capacity)
-        return items;
-    *capacity = *capacity ? *capacity * 2 : 64;
-    larger = arena_array(a, *capacity, size);
-    if (count)
-        memcpy(larger, items, count * size);
-    return larger;
-}
 
 /* ---- other processes ---- */
 
@@ -73,28 +60,15 @@ enum store_status mongo_operation_time(struct store *s, struct store_time *now)
 
 /* ---- finding what a collection has of a coupon ---- */
 
-/* {_id: {$gt or $gte: {c, <name>: after}, $lt: {c, <name>: MaxKey}}}; after: text, or a number from number on, or
- * nothing. */
+/* See door_add_range(). */
 static void begin_find(bson_t *command, struct door *d, const char *collection, const char *coupon, const char *name,
                        const char *text, const int64_t *number)
 {
-    bson_t filter, range, id;
+    bson_t filter;
 
     BSON_APPEND_UTF8(command, "find", collection);
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
-    bson_append_document_begin(&range, number ? "$gte" : "$gt", -1, &id);
-    BSON_APPEND_UTF8(&id, "c", coupon);
-    if (text)
-        bson_append_utf8(&id, name, -1, text, -1);
-    else if (number)
-        bson_append_int64(&id, name, -1, *number);
-    bson_append_document_end(&range, &id);
-    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
-    BSON_APPEND_UTF8(&id, "c", coupon);
-    bson_append_maxkey(&id, name, -1);
-    bson_append_document_end(&range, &id);
-    bson_append_document_end(&filter, &range);
+    door_add_range(&filter, coupon, name, text, number);
     door_add_coupon(d, &filter, coupon);
     bson_append_document_end(command, &filter);
 }
@@ -126,7 +100,7 @@ static bool use_row(const bson_t *doc, void *context)
 
     if (!codec_id_text(doc, "u", &coupon, &user))
         return true;
-    list->items = one_more(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] =
         (struct stored_use){arena_strdup(list->arena, user), codec_use_get(doc, list->arena, NULL)};
     return true;
@@ -198,7 +172,7 @@ static bool codes_row(const bson_t *doc, void *context)
         memset(codes, 0, sizeof codes);
     for (int i = 0; i < BUCKET_SLOTS; i++)
         item.codes[i] = arena_strdup(list->arena, codes[i]);
-    list->items = one_more(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = item;
     return true;
 }
@@ -267,7 +241,7 @@ static bool totals_row(const bson_t *doc, void *context)
         row.counts = arena_alloc(list->arena, sizeof *row.counts);
         *row.counts = counts;
     }
-    list->items = one_more(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = row;
     return true;
 }
@@ -284,17 +258,6 @@ enum store_status mongo_stored_totals(struct store *s, const char *coupon, struc
     *rows = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
-}
-
-static void put_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind)
-{
-    bson_t id;
-
-    bson_append_document_begin(doc, name, -1, &id);
-    BSON_APPEND_UTF8(&id, "c", coupon);
-    BSON_APPEND_INT64(&id, "l", lane);
-    BSON_APPEND_UTF8(&id, "kind", kind);
-    bson_append_document_end(doc, &id);
 }
 
 static bool mark_row(const bson_t *doc, void *context)
@@ -320,7 +283,7 @@ enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t
     *out = (struct stored_mark){.is_there = false};
     BSON_APPEND_UTF8(&command, "find", "marks");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    put_mark_id(&filter, "_id", coupon, lane, kind);
+    codec_mark_id(&filter, "_id", coupon, lane, kind);
     bson_append_document_end(&command, &filter);
     door_read_options(door_of(s), &command, (struct store_time){0}, 0);
     return door_read(door_of(s), &command, mark_row, out);
@@ -331,11 +294,9 @@ enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t
 enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, struct arena *a,
                                         struct stored_look_up *items, size_t count)
 {
-    struct look_up *found = calloc(count + 1, sizeof *found);
+    struct look_up *found = checked(calloc(count + 1, sizeof *found));
     enum store_status status;
 
-    if (!found)
-        abort();
     for (size_t i = 0; i < count; i++)
         found[i] = (struct look_up){.coupon = coupon, .code = items[i].code};
     status = codes_find(door_of(s), (struct store_time){0}, found, count);
@@ -364,7 +325,7 @@ static bool look_up_row(const bson_t *doc, void *context)
     item.code = arena_strdup(list->arena, code);
     if (!find_int(doc, "n", &item.n))
         item.n = -1;
-    list->items = one_more(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = item;
     return true;
 }
@@ -487,7 +448,7 @@ static void totals_id(bson_t *doc, const struct mend *m)
 
 static void mark_id(bson_t *doc, const struct mend *m)
 {
-    put_mark_id(doc, "_id", m->coupon, m->lane, m->mark_kind);
+    codec_mark_id(doc, "_id", m->coupon, m->lane, m->mark_kind);
 }
 
 static void look_up_id(bson_t *doc, const struct mend *m)

@@ -17,20 +17,6 @@
 #define BATCH_ROWS 10000
 #define LANES_AT_ONCE 1000 /* whose batches are looked up by one find */
 
-/* Room for one more item of that size. */
-static void *grown(struct arena *a, void *items, size_t count, size_t *capacity, size_t size)
-{
-    void *larger;
-
-    if (count < *capacity)
-        return items;
-    *capacity = *capacity ? *capacity * 2 : 64;
-    larger = arena_array(a, *capacity, size);
-    if (count)
-        memcpy(larger, items, count * size);
-    return larger;
-}
-
 /* {name: {$in: ids}}; of all: nothing. */
 static void put_ids(bson_t *filter, const char *name, const char *const *ids, size_t count)
 {
@@ -77,7 +63,9 @@ static bool coupon_row(const bson_t *doc, void *context)
         return false;
     c.id = arena_strdup(list->arena, c.id);
     c.deleted = !find_document(&view, "def", &def) || !find_text(&def, "state", &state) || strcmp(state, "deleted") == 0;
-    list->items = grown(list->arena, list->items, list->count, &list->capacity, sizeof c);
+    if (c.deleted || !find_int(&def, "lanes", &c.lanes))
+        c.lanes = 1;
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof c);
     list->items[list->count++] = c;
     return true;
 }
@@ -85,7 +73,7 @@ static bool coupon_row(const bson_t *doc, void *context)
 enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, struct arena *a,
                                        struct report_coupon **coupons, size_t *coupon_count)
 {
-    static const char *const fields[] = {"created", "view.seq", "view.def.state"}, *const by_id[] = {"_id"};
+    static const char *const fields[] = {"created", "view.seq", "view.def.state", "view.def.lanes"}, *const by_id[] = {"_id"};
     struct coupon_list list = {.arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
@@ -123,25 +111,9 @@ static bool mark_row(const bson_t *doc, void *context)
         !find_int(doc, "seq", &lane.seq))
         return false;
     lane.coupon = arena_strdup(list->arena, lane.coupon);
-    list->items = grown(list->arena, list->items, list->count, &list->capacity, sizeof lane);
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof lane);
     list->items[list->count++] = lane;
     return true;
-}
-
-/* {_id: {$gt: {c}, $lt: {c, l: MaxKey}}}: what belongs to one coupon, by the index on _id. */
-static void put_coupon_range(bson_t *doc, const char *coupon)
-{
-    bson_t range, id;
-
-    BSON_APPEND_DOCUMENT_BEGIN(doc, "_id", &range);
-    BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &id);
-    BSON_APPEND_UTF8(&id, "c", coupon);
-    bson_append_document_end(&range, &id);
-    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
-    BSON_APPEND_UTF8(&id, "c", coupon);
-    BSON_APPEND_MAXKEY(&id, "l");
-    bson_append_document_end(&range, &id);
-    bson_append_document_end(doc, &range);
 }
 
 static enum store_status read_marks(struct door *d, const char *const *ids, size_t count, struct lane_list *list)
@@ -160,7 +132,7 @@ static enum store_status read_marks(struct door *d, const char *const *ids, size
         BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &any);
         for (size_t i = 0; i < count; i++) {
             bson_append_document_begin(&any, array_key(i, buffer), -1, &one);
-            put_coupon_range(&one, ids[i]);
+            door_add_range(&one, ids[i], "l", NULL, NULL);
             bson_append_document_end(&any, &one);
         }
         bson_append_array_end(&filter, &any);
@@ -291,7 +263,7 @@ static bool offset_row(const bson_t *doc, void *context)
     o.minutes = (int)strtol(minutes, NULL, 10);
     if (list->count && list->items[list->count - 1].minutes == o.minutes)
         return true;
-    list->items = grown(list->arena, list->items, list->count, &list->capacity, sizeof o);
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof o);
     list->items[list->count++] = o;
     return true;
 }

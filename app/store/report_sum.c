@@ -38,7 +38,7 @@ struct slice {
     struct sum *sums, *last; /* the table; the one found last */
     size_t count;
     size_t column;           /* the one found last */
-    int64_t seq_max;
+    struct report_latest latest[COUPON_LANES_MAX];
     bool too_many;
     enum store_status status;
     pthread_t thread;
@@ -80,15 +80,10 @@ static struct sum *sum_of(struct slice *s, const char *coupon)
     return s->last = found;
 }
 
-static void add_counts(struct report_counts *to, const struct report_counts *more)
+static void note_latest(struct report_latest *latest, struct report_latest other)
 {
-    to->issued += more->issued;
-    to->reserved += more->reserved;
-    to->redeemed += more->redeemed;
-    to->cancelled += more->cancelled;
-    to->expired += more->expired;
-    to->reversed += more->reversed;
-    to->discount_minor += more->discount_minor;
+    if (other.seq > latest->seq)
+        *latest = other;
 }
 
 static bool totals_row(const bson_t *doc, void *context)
@@ -98,7 +93,7 @@ static bool totals_row(const bson_t *doc, void *context)
     struct totals_doc t;
     struct sum *sum;
 
-    if (!totals_doc_read(doc, &t))
+    if (!totals_doc_read(doc, &t) || t.lane < 0 || t.lane >= COUPON_LANES_MAX)
         return false;
     if (s->too_many)
         return true;
@@ -107,9 +102,8 @@ static bool totals_row(const bson_t *doc, void *context)
         return true;
     if (t.quarter_ms < q->starts[s->column] || t.quarter_ms >= q->starts[s->column + 1])
         s->column = column_of(q, t.quarter_ms);
-    add_counts(&sum->counts[s->column - s->first], &t.counts);
-    if (t.seq > s->seq_max)
-        s->seq_max = t.seq;
+    report_counts_add(&sum->counts[s->column - s->first], &t.counts);
+    note_latest(&s->latest[t.lane], (struct report_latest){t.seq, t.quarter_ms});
     return true;
 }
 
@@ -199,7 +193,7 @@ static void merge(struct report_sums *sums, const struct report_query *q, struct
             merged[count].counts = checked(calloc(q->columns, sizeof(struct report_counts)));
         }
         for (size_t column = 0; column < s->columns; column++)
-            add_counts(&merged[count].counts[s->first + column], &order[i]->counts[column]);
+            report_counts_add(&merged[count].counts[s->first + column], &order[i]->counts[column]);
         count++;
         free(order[i]);
     }
@@ -217,13 +211,13 @@ enum store_status mongo_report(struct store *s, const struct report_query *q, st
     enum store_status status = STORE_OK;
     size_t count = cut(door_of(s), q, slices);
 
-    *sums = (struct report_sums){.seq_max = 0};
+    *sums = (struct report_sums){.count = 0};
     read_slices(slices, count);
     for (size_t i = 0; i < count; i++) {
         if (slices[i].status != STORE_OK)
             status = slices[i].status;
-        if (slices[i].seq_max > sums->seq_max)
-            sums->seq_max = slices[i].seq_max;
+        for (size_t lane = 0; lane < COUPON_LANES_MAX; lane++)
+            note_latest(&sums->latest[lane], slices[i].latest[lane]);
         sums->too_many = sums->too_many || slices[i].too_many;
         merge(sums, q, &slices[i]);
         sums->too_many = sums->too_many || sums->count * q->columns > q->cells_max;

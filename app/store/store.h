@@ -81,6 +81,17 @@ struct free_search {
     size_t most;
 };
 
+/* What ends by itself by at_ms, the earliest first; but not these buckets, or users, of which more is known than their views say. */
+struct due_search {
+    const char *coupon;
+    int64_t lane;
+    int64_t at_ms;
+    size_t most;
+    const int64_t *but_buckets;
+    const char *const *but_users;
+    size_t but_count;
+};
+
 enum append_result {
     APPEND_UNKNOWN, /* insert the same batch again until it is one of the others */
     APPEND_OURS,    /* it is in the ledger, by this insert or an earlier one whose reply was lost; a majority has it */
@@ -119,6 +130,14 @@ struct mark_write {
     struct mark mark;
 };
 
+/* A batch that somebody appended: its lane's totals after it (without the hash). */
+struct heard {
+    char coupon[COUPON_ID_MAX + 1];
+    int64_t lane;
+    int64_t lanes; /* that the coupon has */
+    struct head head;
+};
+
 struct store;
 
 struct store_ops {
@@ -148,16 +167,15 @@ struct store_ops {
     enum store_status (*free_buckets)(struct store *s, struct store_time after, const struct free_search *search,
                                       struct bucket *buckets, size_t *count);
 
-    /* Up to `most` buckets of the lane in which something ends by itself by at_ms, the earliest first, into buckets[]
-     * (as above). *next_due_ms: when the next one after these ends, as the views have it; 0: none does. */
-    enum store_status (*due_buckets)(struct store *s, struct store_time after, const char *coupon, int64_t lane,
-                                     int64_t at_ms, size_t most, struct bucket *buckets, size_t *count,
-                                     int64_t *next_due_ms);
+    /* Up to search->most buckets of the lane in which something ends by itself, into buckets[] (as above). *next_due_ms: when
+     * the next one after these ends, as the views have it; 0: none does. */
+    enum store_status (*due_buckets)(struct store *s, struct store_time after, const struct due_search *search,
+                                     struct bucket *buckets, size_t *count, int64_t *next_due_ms);
 
-    /* The same for coupons without slots: uses, in a. */
-    enum store_status (*due_uses)(struct store *s, struct store_time after, const char *coupon, int64_t at_ms,
-                                  size_t most, struct arena *a, struct use **uses, size_t *count,
-                                  int64_t *next_due_ms);
+    /* The same for coupons without slots: uses, in a, of the users of the lane: those whose redemptions say that they were
+     * made in it. */
+    enum store_status (*due_uses)(struct store *s, struct store_time after, const struct due_search *search, struct arena *a,
+                                  struct use **uses, size_t *count, int64_t *next_due_ms);
 
     /* Look up codes, of any coupons, in one read (majority). */
     enum store_status (*codes)(struct store *s, struct code_read *reads, size_t count);
@@ -180,6 +198,11 @@ struct store_ops {
 
     /* The day of time_zone that holds at_ms: [*start_ms, *end_ms). STORE_NO_ZONE when the database does not know it. */
     enum store_status (*day)(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
+
+    /* Wait, for at most a second, for the next batch that anybody appends to a coupon with several lanes, in the order of each
+     * lane. 1: *heard is it; 0: none yet; -1: broken: batches may have been missed; the next call begins anew. The call
+     * that begins returns 0 at once: what is appended after it is heard. Such a door is used for nothing else. */
+    int (*hear)(struct store *s, struct heard *heard);
 
     /* The primary's clock, UTC. */
     enum store_status (*now)(struct store *s, int64_t *utc_ms);

@@ -226,15 +226,7 @@ static bool totals_row(const bson_t *doc, void *context)
 
     if (!totals_doc_read(doc, &t))
         return false;
-    if (list->count == list->capacity) {
-        struct totals_row *grown;
-
-        list->capacity = list->capacity ? list->capacity * 2 : 64;
-        grown = arena_array(list->arena, list->capacity, sizeof *grown);
-        if (list->count)
-            memcpy(grown, list->items, list->count * sizeof *grown);
-        list->items = grown;
-    }
+    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     row = &list->items[list->count++];
     row->counts = arena_alloc(list->arena, sizeof *row->counts);
     *row->counts = t.counts;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "store/codes.h"
 #include "store/members.h"
 
@@ -34,6 +35,22 @@ static bool id_row(const bson_t *doc, void *context)
 static void id_list_init(struct id_list *list, size_t most, struct arena *a)
 {
     *list = (struct id_list){arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
+}
+
+/* What the command finds, at most `most`. */
+static enum store_status read_ids(struct store *s, bson_t *command, size_t most, struct arena *a, const char ***ids,
+                                  size_t *count)
+{
+    enum store_status status = STORE_OK;
+    struct id_list list;
+
+    id_list_init(&list, most, a);
+    door_read_options(door_of(s), command, (struct store_time){0}, 0);
+    if (most > 0)
+        status = door_read(door_of(s), command, id_row, &list);
+    *ids = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
 }
 
 /* Both kinds of views: with slots it is buckets that are due, without them uses. By the indexes due_all. */
@@ -71,14 +88,44 @@ enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t m
     return status;
 }
 
+/* ---- who is in the ledger, and in no view yet ---- */
+
+#define LEDGER_ID(seq) "{", "c", "$$c", "l", "$$l", "seq", seq, "}"
+
+enum store_status mongo_user_unseen(struct store *s, const char *user, size_t most, struct arena *a, const char ***ids,
+                                    size_t *count)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "aggregate", "marks",
+        "pipeline", "[",
+            "{", "$match", "{", "_id.kind", "views", "}", "}",
+            "{", "$lookup", "{", "from", "ledger", "as", "behind",
+                "let", "{", "c", "$_id.c", "l", "$_id.l", "seq", "$seq", "}",
+                "pipeline", "[",
+                    "{", "$match", "{", "$expr", "{", "$and", "[",
+                        "{", "$eq", "[", "$_id.c", "$$c", "]", "}",
+                        "{", "$gt", "[", "$_id", LEDGER_ID("$$seq"), "]", "}",
+                        "{", "$lt", "[", "$_id", LEDGER_ID(BCON_MAXKEY), "]", "}", "]", "}", "}", "}",
+                    "{", "$match", "{", "who.u", BCON_UTF8(user), "}", "}",
+                    "{", "$limit", BCON_INT32(1), "}",
+                    "{", "$project", "{", "_id", BCON_INT32(1), "}", "}",
+                "]", "}", "}",
+            "{", "$match", "{", "behind", "{", "$ne", "[", "]", "}", "}", "}",
+            "{", "$group", "{", "_id", "$_id.c", "}", "}",
+            "{", "$limit", BCON_INT64((int64_t)most), "}",
+        "]",
+        "cursor", "{", "}");
+    /* clang-format on */
+
+    return read_ids(s, command, most, a, ids, count);
+}
+
 /* The coupon's end is ends_at, or the change by which it ended. A job that cleans it up, asked for since, shows that it
  * was seen to. */
 enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, const char ***ids,
                                      size_t *count)
 {
-    struct door *d = door_of(s);
-    enum store_status status = STORE_OK;
-    struct id_list list;
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", "coupons",
@@ -110,13 +157,7 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
         "cursor", "{", "}");
     /* clang-format on */
 
-    id_list_init(&list, most, a);
-    door_read_options(d, command, (struct store_time){0}, 0);
-    if (most > 0)
-        status = door_read(d, command, id_row, &list);
-    *ids = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
+    return read_ids(s, command, most, a, ids, count);
 }
 
 /* ---- erased users ---- */
@@ -124,8 +165,6 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
 /* A user who came back in the meantime has a view without `erased`: the filter sees each document as it is then. */
 enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms)
 {
-    struct door *d = door_of(s);
-    bson_iter_t errors;
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "delete", "users",
@@ -134,48 +173,7 @@ enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms)
         "}", "]");
     /* clang-format on */
 
-    door_write_options(d, command);
-
-    AUTO_BSON reply;
-    return door_run(d, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
-                                                                                                    : STORE_FAILED;
-}
-
-/* The fingerprint goes too: whoever guesses the request could check the guess by it. */
-enum store_status mongo_erase_names(struct store *s, const char *coupon, int64_t lane, int64_t seq, const char *alias)
-{
-    static const char *const members[] = {"who.$[x].u", "who.$[x].o", "who.$[x].m", "who.$[x].c", "who.$[x].f"};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
-    bson_t updates, update, sub, inner;
-    bson_iter_t errors;
-    char buffer[16];
-
-    BSON_APPEND_UTF8(&command, "update", "ledger");
-    door_write_options(d, &command);
-    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
-    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    codec_ledger_id(&sub, "_id", coupon, lane, seq);
-    BSON_APPEND_UTF8(&sub, "who.a", alias);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &inner);
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        bson_append_int32(&inner, members[i], -1, 1);
-    bson_append_document_end(&sub, &inner);
-    bson_append_document_end(&update, &sub);
-    BSON_APPEND_ARRAY_BEGIN(&update, "arrayFilters", &sub);
-    BSON_APPEND_DOCUMENT_BEGIN(&sub, array_key(0, buffer), &inner);
-    BSON_APPEND_UTF8(&inner, "x.a", alias);
-    bson_append_document_end(&sub, &inner);
-    bson_append_array_end(&update, &sub);
-    bson_append_document_end(&updates, &update);
-    bson_append_array_end(&command, &updates);
-
-    AUTO_BSON reply;
-    return door_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
-                                                                                                     : STORE_FAILED;
+    return door_write(door_of(s), command, NULL);
 }
 
 /* ---- the codes of a coupon that is over ---- */
@@ -338,15 +336,13 @@ static enum store_status clean_buckets(struct door *d, struct cleaning *c, int64
 
 enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t from_b, size_t most, bool *more)
 {
-    struct bucket *buckets = calloc(most + 1, sizeof *buckets);
+    struct bucket *buckets = checked(calloc(most + 1, sizeof *buckets));
     int64_t to_b = from_b + (int64_t)most;
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
     enum store_status status;
     size_t count;
 
-    if (!buckets)
-        abort();
     *more = false;
     status = mongo_buckets_from(s, coupon, from_b, most, buckets, &count);
     if (status == STORE_OK) {

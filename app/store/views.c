@@ -250,20 +250,56 @@ enum store_status views_free_buckets(struct store *s, struct store_time after, c
 /* ---- what ends by itself: by the partial indexes on `due` ---- */
 
 /* A find for those with a due time, the earliest first, one more than wanted: the first that is left out says when the
- * next one ends. lane -1: any. */
+ * next one ends. put_which says which are meant. */
 static void put_due_search(struct door *d, bson_t *command, struct store_time after, const char *collection,
-                           const char *coupon, int64_t lane, size_t most)
+                           const struct due_search *search,
+                           void (*put_which)(bson_t *filter, const struct due_search *search))
 {
     bson_t filter;
 
     BSON_APPEND_UTF8(command, "find", collection);
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id.c", coupon);
-    if (lane >= 0)
-        BSON_APPEND_INT64(&filter, "view.lane", lane);
+    BSON_APPEND_UTF8(&filter, "_id.c", search->coupon);
+    put_which(&filter, search);
     put_bound(&filter, "view.due", "$gt", 0, true);
     bson_append_document_end(command, &filter);
-    end_sorted(d, command, after, "view.due", most + 1);
+    end_sorted(d, command, after, "view.due", search->most + 1);
+}
+
+/* Leave out those in which the member is one of these numbers or, where numbers is NULL, texts. */
+static void put_none_of(bson_t *filter, const char *member, const int64_t *numbers, const char *const *texts, size_t count)
+{
+    bson_t clause, list;
+    char buffer[16];
+
+    if (count == 0)
+        return;
+    BSON_APPEND_DOCUMENT_BEGIN(filter, member, &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$nin", &list);
+    for (size_t i = 0; i < count; i++)
+        if (numbers)
+            bson_append_int64(&list, array_key(i, buffer), -1, numbers[i]);
+        else
+            bson_append_utf8(&list, array_key(i, buffer), -1, texts[i], -1);
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(filter, &clause);
+}
+
+static void put_which_buckets(bson_t *filter, const struct due_search *search)
+{
+    BSON_APPEND_INT64(filter, "view.lane", search->lane);
+    put_none_of(filter, "_id.b", search->but_buckets, NULL, search->but_count);
+}
+
+/* All redemptions of a use have its lane, which is left out when it is 0. Users hash evenly to lanes: of those that the index
+ * gives, as many are another lane's as there are lanes, so it needs no part in it. */
+static void put_which_uses(bson_t *filter, const struct due_search *search)
+{
+    if (search->lane > 0)
+        BSON_APPEND_INT64(filter, "view.redemptions.lane", search->lane);
+    else
+        BSON_APPEND_NULL(filter, "view.redemptions.lane");
+    put_none_of(filter, "_id.u", NULL, search->but_users, search->but_count);
 }
 
 struct due_list {
@@ -315,16 +351,15 @@ static bool due_use_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status views_due_buckets(struct store *s, struct store_time after, const char *coupon, int64_t lane,
-                                    int64_t at_ms, size_t most, struct bucket *buckets, size_t *count,
-                                    int64_t *next_due_ms)
+enum store_status views_due_buckets(struct store *s, struct store_time after, const struct due_search *search,
+                                    struct bucket *buckets, size_t *count, int64_t *next_due_ms)
 {
-    struct due_list list = {.at_ms = at_ms, .buckets = buckets, .most = most};
+    struct due_list list = {.at_ms = search->at_ms, .buckets = buckets, .most = search->most};
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
     enum store_status status;
 
-    put_due_search(d, &command, after, "buckets", coupon, lane, most);
+    put_due_search(d, &command, after, "buckets", search, put_which_buckets);
     status = door_read(d, &command, due_bucket_row, &list);
     if (status != STORE_OK)
         while (list.count > 0)
@@ -334,16 +369,15 @@ enum store_status views_due_buckets(struct store *s, struct store_time after, co
     return status;
 }
 
-enum store_status views_due_uses(struct store *s, struct store_time after, const char *coupon, int64_t at_ms,
-                                 size_t most, struct arena *a, struct use **uses, size_t *count,
-                                 int64_t *next_due_ms)
+enum store_status views_due_uses(struct store *s, struct store_time after, const struct due_search *search, struct arena *a,
+                                 struct use **uses, size_t *count, int64_t *next_due_ms)
 {
-    struct due_list list = {.at_ms = at_ms, .uses = uses, .arena = a, .most = most};
+    struct due_list list = {.at_ms = search->at_ms, .uses = uses, .arena = a, .most = search->most};
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
     enum store_status status;
 
-    put_due_search(d, &command, after, "users", coupon, -1, most);
+    put_due_search(d, &command, after, "users", search, put_which_uses);
     status = door_read(d, &command, due_use_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     *next_due_ms = list.next_ms;

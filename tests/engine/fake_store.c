@@ -3,17 +3,21 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
+#define HEAR_WAIT_MS 5 /* a database waits for as long as a second */
 
 /* A batch in the ledger; until a majority has it, it is seen by no read, and can roll back. */
 struct stored_batch {
     struct batch *batch;
     bool majority;
+    uint64_t told; /* its place in the stream of those that a majority has; 0: not yet */
     struct stored_batch *next;
 };
 
@@ -53,6 +57,7 @@ struct fake {
     struct stored_mark *marks;
     struct late_write *late;
     uint32_t time;
+    uint64_t told; /* how many batches a majority was told of: the last one's place in the stream */
 };
 
 struct fake_source {
@@ -64,6 +69,8 @@ struct fake_source {
 struct fake_door {
     struct store store;
     struct fake_source *source;
+    bool hearing;
+    uint64_t heard; /* place in the stream of the last batch that it heard */
 };
 
 static uint32_t next_random(struct fake *f)
@@ -93,6 +100,7 @@ static struct batch *copy_batch(const struct batch *b)
 
     memcpy(copy->id, b->id, sizeof copy->id);
     copy->head = b->head;
+    copy->lanes = b->lanes;
     memcpy(copy->prev, b->prev, HASH_LEN);
     for (size_t i = 0; i < b->count; i++) {
         struct entry *e = batch_add(copy, b->entries[i].kind);
@@ -133,15 +141,25 @@ static void remove_batch(struct fake *f, struct stored_batch *gone)
     free(gone);
 }
 
+/* A majority has it from now on, and the stream tells of it. */
+static void make_safe(struct fake *f, struct stored_batch *s)
+{
+    if (s->majority)
+        return;
+    s->majority = true;
+    s->told = ++f->told;
+}
+
 static struct stored_batch *store_batch(struct fake *f, const struct batch *b, bool majority)
 {
     struct stored_batch *s = calloc(1, sizeof *s);
 
     assert(s && !find_batch(f, b->coupon, b->lane, b->head.seq));
     s->batch = copy_batch(b);
-    s->majority = majority;
     s->next = f->ledger;
     f->ledger = s;
+    if (majority)
+        make_safe(f, s);
     return s;
 }
 
@@ -176,7 +194,7 @@ static void pass_time(struct fake *f)
         if (s->majority || !chance(f, 10))
             continue;
         if (chance(f, 50))
-            s->majority = true;
+            make_safe(f, s);
         else
             remove_batch(f, s);
     }
@@ -210,7 +228,7 @@ static enum append_result append_one(struct fake *f, const struct batch *b)
     if (there && strcmp(there->batch->id, b->id) == 0) {
         if (fault(f))
             return APPEND_UNKNOWN;
-        there->majority = true;
+        make_safe(f, there);
         return APPEND_OURS;
     }
     if (there && !there->majority)
@@ -264,7 +282,7 @@ static enum store_status fake_confirm(struct store *store, struct confirm *confi
         struct stored_batch *s = find_batch(f, confirms[i].coupon, confirms[i].lane, confirms[i].tail + 1);
 
         if (s)
-            s->majority = true; /* a linearizable read waits for the majority */
+            make_safe(f, s); /* a linearizable read waits for the majority */
         confirms[i].unmoved = !s;
     }
     return leave(f, STORE_OK);
@@ -303,6 +321,54 @@ static enum store_status fake_ended(struct store *store, const char *coupon, int
         return leave(f, STORE_OK);
     }
     return leave(f, STORE_NOT_FOUND);
+}
+
+/* The first batch of a coupon with several lanes after that place in the stream. */
+static const struct stored_batch *next_told(const struct fake *f, uint64_t place)
+{
+    const struct stored_batch *first = NULL;
+
+    for (const struct stored_batch *s = f->ledger; s; s = s->next)
+        if (s->told > place && s->batch->lanes > 1 && (!first || s->told < first->told))
+            first = s;
+    return first;
+}
+
+/* Whoever begins anew has missed what was told meanwhile. */
+static int hear_next(struct fake *f, struct fake_door *door, struct heard *heard)
+{
+    const struct stored_batch *s;
+
+    if (door->source->cut || fault(f)) {
+        door->hearing = false;
+        return -1;
+    }
+    if (!door->hearing) {
+        door->hearing = true;
+        door->heard = f->told;
+        return 0;
+    }
+    s = next_told(f, door->heard);
+    if (!s)
+        return 0;
+    door->heard = s->told;
+    *heard = (struct heard){.lane = s->batch->lane, .lanes = s->batch->lanes, .head = s->batch->head};
+    memset(heard->head.hash, 0, sizeof heard->head.hash);
+    snprintf(heard->coupon, sizeof heard->coupon, "%s", s->batch->coupon);
+    return 1;
+}
+
+static int fake_hear(struct store *store, struct heard *heard)
+{
+    struct timespec pause = {0, HEAR_WAIT_MS * 1000000L};
+    struct fake_door *door = (struct fake_door *)store;
+    struct fake *f = enter(store);
+    int result = hear_next(f, door, heard);
+
+    leave(f, STORE_OK);
+    if (result <= 0)
+        nanosleep(&pause, NULL);
+    return result;
 }
 
 /* ---- views ---- */
@@ -400,27 +466,23 @@ static enum store_status fake_buckets(struct store *store, struct store_time aft
     return leave(f, STORE_OK);
 }
 
-/* Buckets of the lane in the order of `key`, from `from` on. */
-static size_t list_buckets(struct fake *f, const struct free_search *search, int64_t (*key)(const struct bucket *k),
-                           struct bucket *buckets)
+/* The lane's first bucket in the order of `key`, from `from` on. */
+static const struct bucket *first_bucket(const struct fake *f, const char *coupon, int64_t lane,
+                                         int64_t (*key)(const struct bucket *k), int64_t from)
 {
-    int64_t from = search->from;
-    size_t count = 0;
+    const struct bucket *best = NULL;
 
-    while (count < search->most) {
-        struct stored_view *best = NULL;
+    for (const struct stored_view *v = f->views; v; v = v->next)
+        if (v->kind == VIEW_BUCKET && v->bucket.lane == lane && strcmp(v->coupon, coupon) == 0 && key(&v->bucket) >= from &&
+            (!best || key(&v->bucket) < key(best)))
+            best = &v->bucket;
+    return best;
+}
 
-        for (struct stored_view *v = f->views; v; v = v->next)
-            if (v->kind == VIEW_BUCKET && v->bucket.lane == search->lane && strcmp(v->coupon, search->coupon) == 0 &&
-                key(&v->bucket) >= from && (!best || key(&v->bucket) < key(&best->bucket)))
-                best = v;
-        if (!best)
-            break;
-        from = key(&best->bucket) + 1;
-        bucket_init(&buckets[count], best->bucket.b);
-        bucket_copy(&buckets[count++], &best->bucket);
-    }
-    return count;
+static void list_bucket(const struct bucket *k, struct bucket *buckets, size_t *count)
+{
+    bucket_init(&buckets[*count], k->b);
+    bucket_copy(&buckets[(*count)++], k);
 }
 
 static int64_t free_number(const struct bucket *k)
@@ -441,43 +503,66 @@ static int64_t due_order(const struct bucket *k)
 static enum store_status fake_free_buckets(struct store *store, struct store_time after, const struct free_search *search,
                                            struct bucket *buckets, size_t *count)
 {
+    int64_t (*key)(const struct bucket *k) = search->random ? free_pick : free_number;
     struct fake *f = enter(store);
+    const struct bucket *k;
 
     (void)after;
     *count = 0;
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
-    *count = list_buckets(f, search, search->random ? free_pick : free_number, buckets);
+    k = first_bucket(f, search->coupon, search->lane, key, search->from);
+    for (; k && *count < search->most; k = first_bucket(f, search->coupon, search->lane, key, key(k) + 1))
+        list_bucket(k, buckets, count);
     return leave(f, STORE_OK);
 }
 
-static enum store_status fake_due_buckets(struct store *store, struct store_time after, const char *coupon, int64_t lane,
-                                          int64_t at_ms, size_t most, struct bucket *buckets, size_t *count,
-                                          int64_t *next_due_ms)
+static bool is_known_bucket(const struct due_search *search, int64_t b)
 {
-    struct free_search search = {.coupon = coupon, .lane = lane, .from = 0, .most = most};
+    for (size_t i = 0; i < search->but_count; i++)
+        if (search->but_buckets[i] == b)
+            return true;
+    return false;
+}
+
+static enum store_status fake_due_buckets(struct store *store, struct store_time after, const struct due_search *search,
+                                          struct bucket *buckets, size_t *count, int64_t *next_due_ms)
+{
     struct fake *f = enter(store);
-    size_t all, due = 0;
+    const struct bucket *k;
 
     (void)after;
     *count = 0;
     *next_due_ms = 0;
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
-    all = list_buckets(f, &search, due_order, buckets);
-    while (due < all && bucket_due(&buckets[due]) <= at_ms)
-        due++;
-    if (due < all)
-        *next_due_ms = bucket_due(&buckets[due]);
-    for (size_t i = due; i < all; i++)
-        bucket_release(&buckets[i]);
-    *count = due;
+    k = first_bucket(f, search->coupon, search->lane, due_order, 0);
+    for (; k && !*next_due_ms; k = first_bucket(f, search->coupon, search->lane, due_order, due_order(k) + 1)) {
+        if (is_known_bucket(search, k->b))
+            continue;
+        if (bucket_due(k) <= search->at_ms && *count < search->most)
+            list_bucket(k, buckets, count);
+        else
+            *next_due_ms = bucket_due(k);
+    }
     return leave(f, STORE_OK);
 }
 
-static enum store_status fake_due_uses(struct store *store, struct store_time after, const char *coupon, int64_t at_ms,
-                                       size_t most, struct arena *a, struct use **uses, size_t *count,
-                                       int64_t *next_due_ms)
+static bool is_of_lane(const struct use *u, int64_t lane)
+{
+    return u->count > 0 && u->redemptions[0].lane == lane;
+}
+
+static bool is_known_user(const struct due_search *search, const char *user)
+{
+    for (size_t i = 0; i < search->but_count; i++)
+        if (strcmp(search->but_users[i], user) == 0)
+            return true;
+    return false;
+}
+
+static enum store_status fake_due_uses(struct store *store, struct store_time after, const struct due_search *search,
+                                       struct arena *a, struct use **uses, size_t *count, int64_t *next_due_ms)
 {
     struct fake *f = enter(store);
 
@@ -486,13 +571,15 @@ static enum store_status fake_due_uses(struct store *store, struct store_time af
     *next_due_ms = 0;
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
-    for (struct stored_view *v = f->views; v && *count < most; v = v->next) {
-        int64_t due_ms = v->kind == VIEW_USE && strcmp(v->coupon, coupon) == 0 ? use_due(v->use) : 0;
+    for (const struct stored_view *v = f->views; v; v = v->next) {
+        bool wanted = v->kind == VIEW_USE && strcmp(v->coupon, search->coupon) == 0 && is_of_lane(v->use, search->lane) &&
+                      !is_known_user(search, v->user);
+        int64_t due_ms = wanted ? use_due(v->use) : 0;
 
-        if (due_ms && due_ms <= at_ms)
+        if (due_ms && due_ms <= search->at_ms && *count < search->most)
             uses[(*count)++] = use_copy(v->use, a, true);
-        else if (due_ms && (!*next_due_ms || due_ms < *next_due_ms))
-            *next_due_ms = due_ms;
+        else
+            *next_due_ms = sooner_ms(*next_due_ms, due_ms);
     }
     return leave(f, STORE_OK);
 }
@@ -616,8 +703,8 @@ static struct store *open_door(struct store_source *source)
         .mark = fake_mark, .ledger = fake_ledger, .ended = fake_ended, .coupon = fake_coupon, .uses = fake_uses,
         .buckets = fake_buckets, .free_buckets = fake_free_buckets, .due_buckets = fake_due_buckets, .due_uses = fake_due_uses,
         .codes = fake_codes, .bucket_codes = fake_bucket_codes, .append = fake_append, .confirm = fake_confirm,
-        .write_views = fake_write_views, .write_marks = fake_write_marks, .day = fake_day, .now = fake_now,
-        .close = fake_close,
+        .write_views = fake_write_views, .write_marks = fake_write_marks, .day = fake_day,
+        .hear = fake_hear, .now = fake_now, .close = fake_close,
     };
     struct fake_door *door = calloc(1, sizeof *door);
 

@@ -3,6 +3,8 @@
  *
  * Faults   replies lost before and after the write; writes that land after their caller gave up; batches that are
  *          written but can still roll back, and do; views written in part, late, in the wrong order; reads that fail
+ * Stream   hear() tells of batches in the order in which a majority got them; broken, it has missed what came until the
+ *          next call
  * Threads  any number of doors; one lock
  */
 #ifndef FAKE_STORE_H

@@ -28,6 +28,8 @@
 #define SLOTS 20
 #define SLOTS_AT_FIRST 150 /* every other seed: three buckets, then a cap lowered to SLOTS */
 #define PER_USER 3
+#define LANES 3
+#define PER_DAY 18 /* of coupons with several lanes */
 #define TRIES_MAX 3000
 #define ERASED (USERS - 1) /* the user who is erased now and then: what they were told is not compared */
 #define GROUP 100 /* seeds to a line of the report (TAP) */
@@ -45,6 +47,7 @@ struct told {
 struct flavour {
     bool codes;    /* every slot has one, picked at random */
     bool slotless; /* policy approximate */
+    int64_t lanes;
 };
 
 struct scenario {
@@ -101,7 +104,7 @@ static enum cpn_result ask(struct client *c, struct op *op, bool *doubtful)
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         enum cpn_result r;
 
-        op->deadline = mono_add_ms(mono_now(), 30);
+        op->deadline = mono_add_ms(mono_now(), c->s->flavour.lanes > 1 ? 200 : 30);
         r = engine_call(pick_engine(c), op);
         if (r == CPN_OUTCOME_UNKNOWN)
             *doubtful = true;
@@ -171,6 +174,7 @@ static void step(struct client *c, struct arena *a, const char *key)
     pthread_mutex_unlock(&s->lock);
     if (!t.key[0] || t.result != CPN_OK)
         return;
+    op.lane = t.r.n < 0 ? t.r.lane : 0;
     op.transition = (struct step){.n = t.r.n, .g = t.r.g, .move = moves[next_random(&c->random) % 5],
                                   .reserve_s = next_random(&c->random) % 2 ? 0 : COUPON_NULL};
     if (op.transition.move == MOVE_RESERVE || op.transition.move == MOVE_REDEEM)
@@ -180,7 +184,7 @@ static void step(struct client *c, struct arena *a, const char *key)
     t.doubtful = false;
     t.result = ask(c, &op, &t.doubtful);
     if (t.result == CPN_REDEMPTION_NOT_FOUND)
-        fail(s->seed, "%lld-%u is not found", (long long)t.r.n, t.r.g);
+        fail(s->seed, "%lld-%u of lane %lld is not found", (long long)t.r.n, t.r.g, (long long)t.r.lane);
     if (op.transition.key) {
         record(c, &t, &op);
         return;
@@ -316,6 +320,9 @@ static void set_up_coupon(struct scenario *s)
     coupon.cap.total = at_first;
     coupon.cap.per_user = PER_USER;
     coupon.low_stock = SLOTS / 2;
+    coupon.lanes = s->flavour.lanes;
+    if (s->flavour.lanes > 1)
+        coupon.cap.per_day = PER_DAY;
     if (s->flavour.slotless)
         coupon.cap.policy = CAP_APPROXIMATE;
     if (s->flavour.codes) {
@@ -337,8 +344,9 @@ static void set_up_coupon(struct scenario *s)
 /* ---- checking ---- */
 
 struct replay {
-    struct batch **batches;
+    struct batch **batches; /* of one lane after the other */
     size_t count;
+    size_t starts[LANES + 1]; /* lane i has batches[starts[i]] and on, to starts[i + 1] */
     struct arena arena;
 };
 
@@ -408,13 +416,13 @@ static size_t count_kind(const struct batch *b, enum entry_kind kind)
     return count;
 }
 
-static void check_ledger(const struct scenario *s, const struct replay *r)
+static void check_lane(const struct scenario *s, const struct replay *r, size_t lane)
 {
     struct head before = {0};
     struct buf scratch = BUF_INIT;
     size_t events = 0;
 
-    for (size_t i = 0; i < r->count; i++) {
+    for (size_t i = r->starts[lane]; i < r->starts[lane + 1]; i++) {
         const char *wrong = batch_contradiction(&before, r->batches[i]);
         uint8_t hash[HASH_LEN];
 
@@ -435,6 +443,36 @@ static void check_ledger(const struct scenario *s, const struct replay *r)
     buf_free(&scratch);
 }
 
+/* The lanes together keep to the caps, and nothing was lost or doubled between them. */
+static void check_lanes(const struct scenario *s, const struct replay *r)
+{
+    int64_t taken = 0, today = 0, elsewhere = 0, day_elsewhere = 0, under_way = 0, day_ms = 0;
+    const struct head *middle = &r->batches[r->starts[1] - 1]->head;
+
+    for (int64_t lane = 0; lane < s->flavour.lanes; lane++) {
+        const struct head *h = &r->batches[r->starts[lane + 1] - 1]->head;
+
+        taken += head_taken(h);
+        elsewhere += h->elsewhere;
+        under_way -= lane ? head_taken(h) + head_free(h) : 0;
+        day_ms = h->day_ms > day_ms ? h->day_ms : day_ms;
+    }
+    for (int64_t lane = 0; lane < s->flavour.lanes; lane++) {
+        const struct head *h = &r->batches[r->starts[lane + 1] - 1]->head;
+
+        today += h->day_ms == day_ms ? h->day_taken : 0;
+        day_elsewhere += h->day_ms == day_ms ? h->day_elsewhere : 0;
+    }
+    if (s->flavour.slotless)
+        return;
+    under_way += middle->elsewhere;
+    if (taken > SLOTS || today > PER_DAY)
+        fail(s->seed, "%lld taken, %lld today", (long long)taken, (long long)today);
+    if (elsewhere < 0 || day_elsewhere < 0 || under_way != elsewhere)
+        fail(s->seed, "between the lanes are %lld slots and %lld of the day; lane 0 misses %lld", (long long)elsewhere,
+             (long long)day_elsewhere, (long long)under_way);
+}
+
 static void compare_use(const struct scenario *s, const struct use *want, const struct use *have, int64_t at_ms)
 {
     bool same = have && have->version == want->version && have->seq == want->seq && have->total == want->total &&
@@ -447,7 +485,8 @@ static void compare_use(const struct scenario *s, const struct use *want, const 
                a->left == b->left && a->user == b->user && a->ended_ms == b->ended_ms && a->from == b->from &&
                a->from_n == b->from_n && a->last_seq == b->last_seq && a->reserved_until_ms == b->reserved_until_ms &&
                a->discount_minor == b->discount_minor && memcmp(a->spent_key, b->spent_key, KEY_HASH_LEN) == 0 &&
-               memcmp(a->extended_key, b->extended_key, KEY_HASH_LEN) == 0 && !a->code == !b->code;
+               memcmp(a->extended_key, b->extended_key, KEY_HASH_LEN) == 0 && a->earlier_count == b->earlier_count &&
+               !a->code == !b->code;
     }
     if (!same)
         fail(s->seed, "view of %s: have seq %lld total %lld count %zu, want seq %lld total %lld count %zu", want->user,
@@ -467,10 +506,12 @@ static void check_uses(const struct scenario *s, struct replay *r, struct store 
         snprintf(name, sizeof name, "u%d", u);
         use_init(&want, name, "");
         for (size_t i = 0; i < r->count; i++)
-            fold_use(&want, r->batches[i], &r->arena);
+            if (r->batches[i]->lane == coupon_lane_of(name, s->flavour.lanes))
+                fold_use(&want, r->batches[i], &r->arena);
         door->ops->uses(door, (struct store_time){0, 0}, &r->arena, &read, 1);
         if (want.seq)
-            compare_use(s, &want, read.use, r->batches[r->count - 1]->head.at_ms);
+            compare_use(s, &want, read.use,
+                        r->batches[r->starts[coupon_lane_of(name, s->flavour.lanes) + 1] - 1]->head.at_ms);
         else if (read.use)
             fail(s->seed, "a view of %s, of whom the ledger knows nothing", name);
     }
@@ -484,7 +525,8 @@ static void check_bucket(const struct scenario *s, const struct replay *r, struc
     bucket_init(&want, b);
     bucket_init(&have, b);
     for (size_t i = 0; i < r->count; i++)
-        fold_bucket(&want, r->batches[i]);
+        if (r->batches[i]->lane == lane_of_slot(b * BUCKET_SLOTS))
+            fold_bucket(&want, r->batches[i]);
     door->ops->buckets(door, (struct store_time){0, 0}, &read, 1);
     if (!read.found || have.seq != want.seq || have.size != want.size || have.pick != want.pick)
         fail(s->seed, "bucket %lld: have seq %lld size %d, want %lld %d", (long long)b, (long long)have.seq, have.size, (long long)want.seq,
@@ -503,27 +545,50 @@ static void check_bucket(const struct scenario *s, const struct replay *r, struc
     bucket_release(&have);
 }
 
+/* The ledger and the mark of a lane, after its views were written and every engine was stopped: a lane that is loaded may
+ * still retire slots that it gave away. */
+static void read_lane(const struct scenario *s, struct store *door, struct replay *r, int64_t lane)
+{
+    struct mark mark;
+    size_t count = 0;
+
+    r->starts[lane] = r->count;
+    door->ops->ledger(door, COUPON, lane, 0, 4096, r->batches + r->count, &count);
+    door->ops->mark(door, COUPON, lane, "views", &mark);
+    if (!count || mark.seq != r->batches[r->count + count - 1]->head.seq)
+        fail(s->seed, "the mark of lane %lld is %lld of %zu batches", (long long)lane, (long long)mark.seq, count);
+    r->count += count;
+    r->starts[lane + 1] = r->count;
+}
+
+static void check_buckets(const struct scenario *s, const struct replay *r, struct store *door)
+{
+    for (int64_t lane = 0; lane < s->flavour.lanes && !s->flavour.slotless; lane++)
+        for (int64_t n = lane * LANE_SLOTS; n < r->batches[r->starts[lane + 1] - 1]->head.next_n; n += BUCKET_SLOTS)
+            check_bucket(s, r, door, bucket_of(n));
+}
+
 static void check(struct scenario *s)
 {
     struct store_source *source = fake_connect(s->fake);
     struct store *door = source->open(source);
     struct engine *fresh = start(source, 0);
-    struct replay r = {.batches = calloc(4096, sizeof *r.batches)};
-    struct mark mark;
+    struct replay r = {.batches = calloc(4096 * LANES, sizeof *r.batches)};
 
     arena_init(&r.arena, 0);
-    if (engine_catch_up(fresh, COUPON, 0) != STORE_OK)
-        fail(s->seed, "catch up failed");
+    for (int64_t lane = 0; lane < s->flavour.lanes; lane++)
+        if (engine_catch_up(fresh, COUPON, lane) != STORE_OK)
+            fail(s->seed, "catch up of lane %lld failed", (long long)lane);
     engine_stop(fresh);
-    door->ops->ledger(door, COUPON, 0, 0, 4096, r.batches, &r.count);
-    door->ops->mark(door, COUPON, 0, "views", &mark);
-    if (!r.count || mark.seq != r.batches[r.count - 1]->head.seq)
-        fail(s->seed, "the mark is %lld of %zu batches", (long long)mark.seq, r.count);
-    check_ledger(s, &r);
+    for (int64_t lane = 0; lane < s->flavour.lanes; lane++)
+        read_lane(s, door, &r, lane);
+    for (int64_t lane = 0; lane < s->flavour.lanes; lane++)
+        check_lane(s, &r, (size_t)lane);
+    if (s->flavour.lanes > 1)
+        check_lanes(s, &r);
     check_told(s, &r);
     check_uses(s, &r, door);
-    for (int64_t b = 0; !s->flavour.slotless && b < (s->seed % 2 ? 1 : 3); b++)
-        check_bucket(s, &r, door, b);
+    check_buckets(s, &r, door);
     for (size_t i = 0; i < r.count; i++)
         batch_free(r.batches[i]);
     free(r.batches);
@@ -559,7 +624,8 @@ static int run(uint32_t seed)
 
     assert(s);
     s->seed = seed;
-    s->flavour = (struct flavour){.codes = seed % 3 == 1, .slotless = seed % 7 == 5 && seed % 3 != 1};
+    s->flavour = (struct flavour){.codes = seed % 3 == 1, .slotless = seed % 7 == 5 && seed % 3 != 1,
+                                  .lanes = seed % 3 != 1 && seed % 5 < 2 ? LANES : 1};
     s->fake = fake_new(seed, (int)(seed % 4) * 7);
     pthread_mutex_init(&s->lock, NULL);
     atomic_init(&s->alive, 3);

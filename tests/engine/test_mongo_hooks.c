@@ -74,7 +74,7 @@ static void a_change_wants_what_was_read(void **state)
     struct hook *h = new_hook(), *read;
 
     assert_int_equal(mongo_hook_insert(door, h), STORE_OK);
-    assert_int_equal(mongo_hook_failing(door, h->id, T0 + 7), STORE_OK);
+    assert_int_equal(mongo_hook_failing(door, h, T0 + 7), STORE_OK);
     h->enabled = false;
     h->reason = "asked";
     h->old_secret = "whsec_old";
@@ -90,7 +90,11 @@ static void a_change_wants_what_was_read(void **state)
     assert_int_equal(mongo_hook_change(door, h, T0 + 5), STORE_OK);
     read = read_hook(h->id);
     assert_true(read->enabled && !read->failing_ms && !read->reason && !read->old_secret && !read->old_until_ms);
-    assert_int_equal(mongo_hook_disable(door, h->id, "gone", T0 + 20), STORE_OK);
+    h->changed_ms = T0 + 4; /* as somebody read it who was overtaken */
+    assert_int_equal(mongo_hook_failing(door, h, T0 + 19), STORE_NOT_FOUND);
+    assert_int_equal(mongo_hook_disable(door, h, "gone", T0 + 20), STORE_NOT_FOUND);
+    assert_true(read_hook(h->id)->enabled && !read_hook(h->id)->failing_ms);
+    assert_int_equal(mongo_hook_disable(door, read, "gone", T0 + 20), STORE_OK);
     read = read_hook(h->id);
     assert_true(!read->enabled && read->changed_ms == T0 + 20);
     assert_string_equal(read->reason, "gone");

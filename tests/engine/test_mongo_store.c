@@ -19,6 +19,7 @@
 #include "base/config.h"
 #include "mongo_fixture.h"
 #include "mongod.h"
+#include "store/reconcile.h"
 
 #define DAY INT64_C(1795132800000) /* 2026-11-20T00:00Z */
 #define QUARTER(k) (DAY + (k) * QUARTER_MS)
@@ -52,6 +53,8 @@ static bool fail_command(const char *command, int times, const char *how, int64_
         BSON_APPEND_INT32(&error, "code", (int32_t)value);
         BSON_APPEND_UTF8(&error, "errmsg", "by the test");
         bson_append_document_end(&data, &error);
+    } else if (strcmp(how, "errorCode") == 0) {
+        BSON_APPEND_INT32(&data, how, (int32_t)value);
     } else {
         BSON_APPEND_BOOL(&data, "blockConnection", true);
         BSON_APPEND_INT64(&data, how, value);
@@ -148,21 +151,27 @@ static void a_second_preparing_changes_nothing(void **state)
     assert_int_equal(mongo_ping(door, 1000), STORE_OK);
 }
 
+typedef struct mongo *opening(const struct config *config, char *message, size_t size);
+static opening *const openings[] = {mongo_open, mongo_open_single};
+#define OPENINGS (sizeof openings / sizeof *openings)
+
 static void says(const char *uri, const char *sentence)
 {
     struct config other = config;
-    char message[1024] = "";
-    struct mongo *m;
 
     snprintf(other.mongodb_uri, sizeof other.mongodb_uri, "%s", uri);
     other.mongodb_server_selection_timeout_ms = 500;
-    m = mongo_open(&other, message, sizeof message);
-    if (m) {
-        assert_int_equal(mongo_prepare(m, message, sizeof message), -1);
-        mongo_close(m);
+    for (size_t i = 0; i < OPENINGS; i++) {
+        char message[1024] = "";
+        struct mongo *m = openings[i](&other, message, sizeof message);
+
+        if (m) {
+            assert_int_equal(mongo_prepare(m, message, sizeof message), -1);
+            mongo_close(m);
+        }
+        if (!strstr(message, sentence))
+            fail_msg("\"%s\" is not in \"%s\"", sentence, message);
     }
-    if (!strstr(message, sentence))
-        fail_msg("\"%s\" is not in \"%s\"", sentence, message);
 }
 
 static void a_server_that_will_not_do_is_refused_with_what_to_do(void **state)
@@ -190,16 +199,33 @@ static void a_server_that_is_gone_is_not_ready(void **state)
 
     struct config other = config;
     char message[256];
-    struct mongo *m;
-    struct store *d;
 
     snprintf(other.mongodb_uri, sizeof other.mongodb_uri, "mongodb://127.0.0.1:1/");
     other.mongodb_server_selection_timeout_ms = 300;
-    m = mongo_open(&other, message, sizeof message);
-    d = mongo_door(m);
-    assert_int_equal(mongo_ping(d, 100), STORE_FAILED);
-    assert_int_equal(d->ops->now(d, &(int64_t){0}), STORE_FAILED);
-    d->ops->close(d);
+    for (size_t i = 0; i < OPENINGS; i++) {
+        struct mongo *m = openings[i](&other, message, sizeof message);
+        struct store *d = mongo_door(m);
+
+        assert_int_equal(mongo_ping(d, 100), STORE_FAILED);
+        assert_int_equal(d->ops->now(d, &(int64_t){0}), STORE_FAILED);
+        d->ops->close(d);
+        mongo_close(m);
+    }
+}
+
+static void a_single_door_can_be_opened_again(void **state)
+{
+    NEEDS_SERVER();
+
+    char message[1024];
+    struct mongo *m = mongo_open_single(&config, message, sizeof message);
+
+    for (int i = 0; i < 2; i++) {
+        struct store *d = mongo_door(m);
+
+        assert_int_equal(mongo_ping(d, 1000), STORE_OK);
+        d->ops->close(d);
+    }
     mongo_close(m);
 }
 
@@ -391,10 +417,10 @@ static void the_batch_that_ended_a_generation_is_found(void **state)
     e->n = 1042;
     e->g = 3;
     assert_int_equal(append_one(b), APPEND_OURS);
-    assert_int_equal(mongo_ledger_ended(door, coupon, 1042, 3, &found), STORE_OK);
+    assert_int_equal(door->ops->ended(door, coupon, 0, 1042, 3, &found), STORE_OK);
     assert_string_equal(found->id, b->id);
-    assert_int_equal(mongo_ledger_ended(door, coupon, 1042, 2, &(struct batch *){NULL}), STORE_NOT_FOUND);
-    assert_int_equal(mongo_ledger_ended(door, "other", 1042, 3, &(struct batch *){NULL}), STORE_NOT_FOUND);
+    assert_int_equal(door->ops->ended(door, coupon, 0, 1042, 2, &(struct batch *){NULL}), STORE_NOT_FOUND);
+    assert_int_equal(door->ops->ended(door, "other", 0, 1042, 3, &(struct batch *){NULL}), STORE_NOT_FOUND);
     batch_free(b);
     batch_free(found);
 }
@@ -798,6 +824,7 @@ static void a_wallet_has_a_persons_uses_and_no_jobs(void **state)
     const char *a = new_coupon(), *b = new_coupon(), **ids;
     struct view_write views[4];
     struct store_time when;
+    struct stored_use *stored;
     struct use **uses;
     size_t count;
 
@@ -811,11 +838,11 @@ static void a_wallet_has_a_persons_uses_and_no_jobs(void **state)
     assert_int_equal(strcmp(ids[0], a) == 0 ? uses[0]->seq : uses[1]->seq, 1);
     assert_int_equal(mongo_user_uses(door, JOB_USER_PREFIX "j", &arena, &ids, &uses, &count), STORE_OK);
     assert_int_equal(count, 0);
-    assert_int_equal(mongo_uses_from(door, a, NULL, 10, &arena, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_stored_uses(door, a, NULL, 10, &arena, &stored, &count), STORE_OK);
     assert_int_equal(count, 3);
-    assert_int_equal(mongo_uses_from(door, a, "wallet", 10, &arena, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_stored_uses(door, a, "wallet", 10, &arena, &stored, &count), STORE_OK);
     assert_int_equal(count, 1);
-    assert_string_equal(uses[0]->user, "wallet2");
+    assert_string_equal(stored[0].user, "wallet2");
 }
 
 static void coupons_with_a_ledger_are_found_in_order(void **state)
@@ -984,6 +1011,28 @@ static void a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go(void **s
     assert_int_equal(mongo_job_claim(door, 99999, 100, &arena, &done), STORE_NOT_FOUND);
 }
 
+static void a_job_that_was_claimed_once_is_cancelled_by_whoever_claims_it_next(void **state)
+{
+    NEEDS_SERVER();
+
+    struct job made = make_job("job-p", new_coupon(), NULL, 40), *first, *job;
+
+    assert_int_equal(mongo_job_insert(door, &made, &arena, &job), STORE_OK);
+    assert_int_equal(mongo_job_claim(door, 1000, 100, &arena, &first), STORE_OK);
+    assert_string_equal(first->id, "job-p");
+    assert_false(first->cancel);
+    assert_int_equal(mongo_job_postpone(door, "job-p", first->fence, 1500), STORE_OK);
+    assert_int_equal(mongo_job_cancel(door, "job-p"), STORE_OK);
+    assert_int_equal(mongo_job(door, "job-p", &arena, &job), STORE_OK);
+    assert_int_equal(job->state, JOB_QUEUED);
+    assert_int_equal(job->finished_ms, 0);
+    assert_int_equal(mongo_job_claim(door, 1500, 100, &arena, &job), STORE_OK);
+    assert_string_equal(job->id, "job-p");
+    assert_true(job->cancel);
+    assert_int_equal(job->fence, first->fence + 1);
+    assert_int_equal(mongo_job_finish(door, "job-p", job->fence, JOB_CANCELLED, 0, NULL, NULL, NULL, 1501), STORE_OK);
+}
+
 /* ---- totals ---- */
 
 static void batches_count_once_in_the_totals(void **state)
@@ -1080,31 +1129,156 @@ static void the_feed_gives_each_batch_and_goes_on_after_its_token(void **state)
 
     const char *coupon = new_coupon();
     struct batch *b = NULL;
-    char token[4096];
-    struct feed *f;
-    size_t size;
-    const void *bytes;
+    struct feed_position p = {NULL, 0}, garbage = {"garbage!", 8};
+    struct feed *f = feed_open(door, &p);
 
-    f = feed_open(door, NULL, 0);
     assert_int_equal(feed_next(f, &b), 0);
     append_chain(coupon, 0, 1, 3);
     b = next_batch(f);
     assert_string_equal(b->coupon, coupon);
     assert_int_equal(b->head.seq, 1);
     batch_free(b);
-    bytes = feed_token(f, &size);
-    assert_true(size > 0 && size < sizeof token);
-    memcpy(token, bytes, size);
+    feed_keep(f, &p);
+    assert_true(p.size > 0);
     feed_close(f);
-    f = feed_open(door, token, size);
+    f = feed_open(door, &p);
     for (int64_t seq = 2; seq <= 3; seq++) {
         b = next_batch(f);
         assert_int_equal(b->head.seq, seq);
         batch_free(b);
     }
+    feed_keep(f, &p);
     feed_close(f);
-    f = feed_open(door, "garbage!", 8);
+    feed_forget(&p);
+    assert_true(!p.token && !p.size);
+    feed_close(feed_open(door, &garbage));
+}
+
+static void a_token_that_the_server_does_not_find_is_as_history_that_is_lost(void **state)
+{
+    NEEDS_SERVER();
+
+    struct feed_position p = {NULL, 0};
+    struct feed *f = feed_open(door, &p);
+    struct batch *b = NULL;
+    int status = 0;
+    char *digit;
+
+    assert_int_equal(feed_next(f, &b), 0);
+    append_chain(new_coupon(), 0, 1, 2);
+    batch_free(next_batch(f));
+    feed_keep(f, &p);
     feed_close(f);
+    digit = (char *)p.token + 55; /* {_data: "..."}: of the collection's id */
+    *digit = *digit == '0' ? '1' : '0';
+    f = feed_open(door, &p);
+    for (int i = 0; i < 10 && status == 0; i++)
+        status = feed_next(f, &b);
+    assert_int_equal(status, -2);
+    feed_close(f);
+    feed_forget(&p);
+}
+
+/* ---- hearing ---- */
+
+/* A batch of a coupon with so many lanes. */
+static void append_of(const char *coupon, int64_t lanes, int64_t lane, int64_t seq)
+{
+    struct batch *b = make_batch(coupon, lane, seq, "u-1");
+
+    b->lanes = lanes;
+    b->head.reserved = 10 * lane + seq;
+    b->head.elsewhere = -lane;
+    b->head.day_ms = DAY;
+    assert_int_equal(append_one(b), APPEND_OURS);
+    batch_free(b);
+}
+
+/* What is heard of this coupon next: tests before this one may still be heard of. */
+static struct heard next_heard(struct store *ear, const char *coupon)
+{
+    struct heard heard;
+
+    for (int tries = 0; tries < 30; tries++) {
+        int status = ear->ops->hear(ear, &heard);
+
+        assert_true(status >= 0);
+        if (status == 1 && strcmp(heard.coupon, coupon) == 0)
+            return heard;
+    }
+    fail_msg("nothing is heard of %s", coupon);
+    return heard;
+}
+
+static void what_lanes_append_is_heard_by_others_and_nothing_else(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon(), *alone = new_coupon();
+    struct store *ear = mongo_door(mongo);
+    struct heard heard;
+
+    append_of(coupon, 3, 0, 1); /* before anybody hears */
+    assert_int_equal(ear->ops->hear(ear, &heard), 0);
+    append_of(alone, 1, 0, 1);
+    for (int64_t seq = 1; seq <= 2; seq++)
+        append_of(coupon, 3, 2, seq);
+    append_of(coupon, 3, 0, 2);
+    for (int64_t seq = 1; seq <= 2; seq++) {
+        heard = next_heard(ear, coupon);
+        assert_int_equal(heard.lane, 2);
+        assert_int_equal(heard.lanes, 3);
+        assert_int_equal(heard.head.seq, seq);
+        assert_int_equal(heard.head.at_ms, DAY + seq * 1000);
+        assert_int_equal(heard.head.version, 1);
+        assert_int_equal(heard.head.reserved, 20 + seq);
+        assert_int_equal(heard.head.elsewhere, -2);
+        assert_int_equal(heard.head.day_ms, DAY);
+    }
+    assert_int_equal(next_heard(ear, coupon).head.seq, 2);
+    assert_int_equal(ear->ops->hear(ear, &heard), 0);
+    ear->ops->close(ear);
+}
+
+static void how_many_lanes_a_coupon_has_is_known_from_its_ledger_or_not_at_all(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *single = new_coupon(), *several = new_coupon();
+    int64_t lanes;
+
+    append_of(single, 1, 0, 1);
+    append_of(several, 3, 0, 1);
+    assert_int_equal(mongo_coupon_lanes(door, single, &lanes), STORE_OK);
+    assert_int_equal(lanes, 1);
+    assert_int_equal(mongo_coupon_lanes(door, several, &lanes), STORE_OK);
+    assert_int_equal(lanes, 3);
+    if (!fail_command("find", 1, "errorCode", 50)) /* it took too long */
+        skip();
+    assert_int_equal(mongo_coupon_lanes(door, several, &lanes), STORE_FAILED);
+}
+
+static void whoever_no_longer_hears_is_told_and_hears_again(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct store *ear = mongo_door(mongo);
+    struct heard heard;
+    int status = 0;
+
+    assert_int_equal(ear->ops->hear(ear, &heard), 0);
+    if (!fail_command("getMore", 1, "errorCode", 286)) { /* its history is lost */
+        ear->ops->close(ear);
+        skip();
+    }
+    for (int tries = 0; tries < 5 && status == 0; tries++)
+        status = ear->ops->hear(ear, &heard);
+    assert_int_equal(status, -1);
+    assert_int_equal(ear->ops->hear(ear, &heard), 0);
+    append_of(coupon, 2, 1, 1);
+    assert_int_equal(next_heard(ear, coupon).lane, 1);
+    ear->ops->close(ear);
 }
 
 int main(void)
@@ -1114,6 +1288,7 @@ int main(void)
         T(a_second_preparing_changes_nothing),
         T(a_server_that_will_not_do_is_refused_with_what_to_do),
         T(a_server_that_is_gone_is_not_ready),
+        T(a_single_door_can_be_opened_again),
         T(a_batch_is_appended_once_and_recognised_again),
         T(lanes_in_one_insert_stand_or_fall_alone),
         T(a_write_concern_error_leaves_every_lane_unknown_until_asked_again),
@@ -1139,9 +1314,14 @@ int main(void)
         T(a_key_is_known_by_its_hash_until_revoked),
         T(a_job_is_made_once_per_key),
         T(a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go),
+        T(a_job_that_was_claimed_once_is_cancelled_by_whoever_claims_it_next),
         T(batches_count_once_in_the_totals),
         T(a_second_reporter_is_harmless),
         T(the_feed_gives_each_batch_and_goes_on_after_its_token),
+        T(a_token_that_the_server_does_not_find_is_as_history_that_is_lost),
+        T(what_lanes_append_is_heard_by_others_and_nothing_else),
+        T(how_many_lanes_a_coupon_has_is_known_from_its_ledger_or_not_at_all),
+        T(whoever_no_longer_hears_is_told_and_hears_again),
     };
 
     return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);

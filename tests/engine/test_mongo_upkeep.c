@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "mongo_fixture.h"
 #include "store/codec.h"
+#include "store/reconcile.h"
 
 #define DAY INT64_C(1795132800000)
 #define MINUTE INT64_C(60000)
@@ -102,6 +103,22 @@ static struct entry *add(struct batch *b, enum entry_kind kind, int64_t n, const
 
 /* ---- what ends by itself ---- */
 
+static enum store_status due_buckets(const char *coupon, int64_t lane, int64_t at_ms, size_t most, struct bucket *found,
+                                     size_t *count, int64_t *next_ms)
+{
+    struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most};
+
+    return door->ops->due_buckets(door, no_time, &search, found, count, next_ms);
+}
+
+static enum store_status due_uses(const char *coupon, int64_t lane, int64_t at_ms, size_t most, struct use **found,
+                                  size_t *count, int64_t *next_ms)
+{
+    struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most};
+
+    return door->ops->due_uses(door, no_time, &search, &arena, found, count, next_ms);
+}
+
 static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
 {
     NEEDS_SERVER();
@@ -114,8 +131,7 @@ static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
     for (int64_t b = 0; b < 8; b++)
         write_bucket(coupon, b == 2, b, 1, b == 5 ? 0 : DAY + (10 - b) * MINUTE);
     write_bucket(new_coupon(), 0, 0, 1, DAY);
-    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY + 6 * MINUTE, 10, found, &count, &next_ms),
-                     STORE_OK);
+    assert_int_equal(due_buckets(coupon, 0, DAY + 6 * MINUTE, 10, found, &count, &next_ms), STORE_OK);
     assert_int_equal(count, 3);
     for (int i = 0; i < 3; i++) {
         static const int64_t want[] = {7, 6, 4};
@@ -124,17 +140,16 @@ static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
         bucket_release(&found[i]);
     }
     assert_int_equal(next_ms, DAY + 7 * MINUTE);
-    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY + 9 * MINUTE, 2, found, &count, &next_ms),
-                     STORE_OK);
+    assert_int_equal(due_buckets(coupon, 0, DAY + 9 * MINUTE, 2, found, &count, &next_ms), STORE_OK);
     assert_int_equal(count, 2);
     assert_int_equal(next_ms, DAY + 6 * MINUTE); /* one that is due already */
     bucket_release(&found[0]);
     bucket_release(&found[1]);
     write_bucket(coupon, 1, 2, 2, 0); /* it was taken back */
-    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 1, DAY * 2, 2, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(due_buckets(coupon, 1, DAY * 2, 2, found, &count, &next_ms), STORE_OK);
     assert_int_equal(count, 0);
     assert_int_equal(next_ms, 0);
-    assert_int_equal(door->ops->due_buckets(door, no_time, coupon, 0, DAY, 0, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(due_buckets(coupon, 0, DAY, 0, found, &count, &next_ms), STORE_OK);
     assert_int_equal(next_ms, DAY + 3 * MINUTE);
 }
 
@@ -151,13 +166,75 @@ static void uses_are_due_only_without_slots(void **state)
     write_use(coupon, holding_use("u-2", 2, 7, DAY + MINUTE)); /* of a slot */
     write_use(coupon, holding_use("u-3", 3, -3, DAY));
     write_use(coupon, holding_use("u-4", 4, -4, DAY + 2 * MINUTE));
-    assert_int_equal(door->ops->due_uses(door, no_time, coupon, DAY + MINUTE, 10, &arena, found, &count, &next_ms),
-                     STORE_OK);
+    assert_int_equal(due_uses(coupon, 0, DAY + MINUTE, 10, found, &count, &next_ms), STORE_OK);
     assert_int_equal(count, 2);
     assert_string_equal(found[0]->user, "u-3");
     assert_string_equal(found[1]->user, "u-1");
     assert_int_equal(found[1]->redemptions[0].reserved_until_ms, DAY + MINUTE);
     assert_int_equal(next_ms, DAY + 2 * MINUTE);
+}
+
+static struct use *holding_in(int64_t lane, const char *user, int64_t seq, int64_t due_ms)
+{
+    struct use *u = holding_use(user, seq, -seq, due_ms);
+
+    for (size_t i = 0; i < u->count; i++)
+        u->redemptions[i].lane = lane;
+    return u;
+}
+
+static void a_lane_gets_the_due_uses_of_its_own_users(void **state)
+{
+    NEEDS_SERVER();
+
+    static const char *const users[] = {"u-0", "u-1", "u-2", "u-3"};
+    const char *coupon = new_coupon();
+    struct use *found[1];
+    int64_t next_ms;
+    size_t count;
+
+    for (int64_t lane = 0; lane < 4; lane++)
+        write_use(coupon, holding_in(lane, users[lane], 1, DAY + lane * MINUTE));
+    write_use(coupon, holding_in(2, "u-2b", 2, DAY + 30 * MINUTE));
+    for (int64_t lane = 0; lane < 4; lane++) {
+        assert_int_equal(due_uses(coupon, lane, DAY + 10 * MINUTE, 1, found, &count, &next_ms), STORE_OK);
+        assert_int_equal(count, 1);
+        assert_string_equal(found[0]->user, users[lane]);
+        assert_int_equal(next_ms, lane == 2 ? DAY + 30 * MINUTE : 0);
+    }
+    assert_int_equal(due_uses(coupon, 4, DAY * 2, 1, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(count, 0);
+}
+
+static void what_is_known_better_is_not_looked_for(void **state)
+{
+    NEEDS_SERVER();
+
+    static const int64_t buckets[] = {7, 5, 99};
+    static const char *const users[] = {"u-1", "nobody"};
+    const char *coupon = new_coupon();
+    struct due_search search = {.coupon = coupon, .at_ms = DAY + 4 * MINUTE, .most = 2, .but_buckets = buckets, .but_count = 3};
+    struct bucket found[2];
+    struct use *uses[2];
+    int64_t next_ms;
+    size_t count;
+
+    for (int64_t b = 0; b < 8; b++)
+        write_bucket(coupon, 0, b, 1, DAY + (10 - b) * MINUTE);
+    assert_int_equal(door->ops->due_buckets(door, no_time, &search, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(found[0].b, 6);
+    assert_int_equal(next_ms, DAY + 6 * MINUTE);
+    bucket_release(&found[0]);
+    for (int64_t i = 0; i < 3; i++)
+        write_use(coupon, holding_use(i == 0 ? "u-0" : i == 1 ? "u-1" : "u-2", i + 1, -i - 1, DAY + i * MINUTE));
+    search.but_users = users;
+    search.but_count = 2;
+    assert_int_equal(door->ops->due_uses(door, no_time, &search, &arena, uses, &count, &next_ms), STORE_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(uses[0]->user, "u-0");
+    assert_string_equal(uses[1]->user, "u-2");
+    assert_int_equal(next_ms, 0);
 }
 
 static bool is_among(const char *id, const char **ids, size_t count)
@@ -313,6 +390,7 @@ static void a_tombstone_says_so_and_goes_after_its_time(void **state)
     const char *coupon = new_coupon(), *other = new_coupon(), **coupons;
     struct use *u = make_use("erased-1", 5), **uses;
     struct use_read read = {coupon, "erased-1", NULL};
+    struct stored_use *stored;
     size_t count;
 
     u->alias[0] = '\0';
@@ -324,7 +402,7 @@ static void a_tombstone_says_so_and_goes_after_its_time(void **state)
     assert_int_equal(count, 2);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(uses[i]->erased_ms, strcmp(coupons[i], other) == 0 ? 0 : DAY);
-    assert_int_equal(mongo_uses_from(door, coupon, NULL, 10, &arena, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_stored_uses(door, coupon, NULL, 10, &arena, &stored, &count), STORE_OK);
     assert_int_equal(count, 1); /* for verify it is there */
 
     assert_int_equal(mongo_tombstones_clean(door, DAY), STORE_OK);
@@ -545,6 +623,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(buckets_come_as_they_are_due_and_the_next_time_is_told),
         T(uses_are_due_only_without_slots),
+        T(a_lane_gets_the_due_uses_of_its_own_users),
+        T(what_is_known_better_is_not_looked_for),
         T(coupons_with_something_due_are_found_once),
         T(searches_go_by_their_index),
         T(coupons_are_over_until_they_were_seen_to),

@@ -1,4 +1,4 @@
-/* Unit tests of base/arena: alignment, zeroing, growth, reuse. */
+/* Unit tests of base/arena and base/checked: alignment, zeroing, growth, reuse. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/checked.h"
 
 static void an_empty_arena_holds_nothing(void **state)
 {
@@ -92,6 +93,50 @@ static void copies_end_with_nul(void **state)
     arena_free(&a);
 }
 
+static void a_list_grows_and_keeps_its_items(void **state)
+{
+    struct arena a;
+    int *list = NULL, *before;
+    size_t count = 0, capacity = 0;
+
+    (void)state;
+    arena_init(&a, 0);
+    while (count < 10000) {
+        before = list;
+        list = arena_grown(&a, list, count, &capacity, sizeof *list);
+        assert_true(capacity > count);
+        assert_int_equal(list[count], 0);
+        assert_true(list == before || !before || capacity == 2 * count);
+        list[count] = (int)count + 1;
+        count++;
+    }
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(list[i], i + 1);
+    arena_free(&a);
+}
+
+static void a_list_of_malloc_grows_likewise(void **state)
+{
+    struct {
+        char bytes[1000];
+    } *large = NULL;
+    int *small = NULL;
+    size_t count = 0, small_capacity = 0, large_capacity = 0;
+
+    (void)state;
+    for (; count < 1000; count++) {
+        small = checked_grown(small, count, &small_capacity, sizeof *small);
+        large = checked_grown(large, count, &large_capacity, sizeof *large);
+        assert_true(small_capacity > count && large_capacity > count);
+        small[count] = (int)count;
+        large[count].bytes[999] = (char)count;
+    }
+    for (size_t i = 0; i < count; i++)
+        assert_true(small[i] == (int)i && large[i].bytes[999] == (char)i);
+    free(small);
+    free(large);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +145,8 @@ int main(void)
         cmocka_unit_test(what_was_handed_out_stays_when_the_arena_grows),
         cmocka_unit_test(a_reset_keeps_one_block_and_zeroes_again),
         cmocka_unit_test(copies_end_with_nul),
+        cmocka_unit_test(a_list_grows_and_keeps_its_items),
+        cmocka_unit_test(a_list_of_malloc_grows_likewise),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,6 +171,10 @@ static void each_kind_of_entry_has_its_members(void **state)
          "\"kind\":\"sold_out\""},
         {ENTRY_REPLENISH,
          "\"count\":64,\"kind\":\"replenish\""},
+        {ENTRY_GIVE,
+         "\"job\":\"j\\\"1\",\"kind\":\"give\",\"step\":9"},
+        {ENTRY_GET,
+         "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"get\",\"n\":1042,\"step\":9"},
         {ENTRY_TICK,
          "\"kind\":\"tick\""},
     };
@@ -187,6 +191,52 @@ static void each_kind_of_entry_has_its_members(void **state)
         assert_string_equal(entry_text(b), want);
         batch_free(b);
     }
+}
+
+/* Only of entries between lanes, and only what is handed over: lines of coupons with one lane are as they always were. */
+static void gifts_stand_in_their_entries_and_nowhere_else(void **state)
+{
+    struct batch *b = new_batch();
+    struct entry *e = batch_add(b, ENTRY_GIVE);
+    struct gift gift = {.slots = 5, .day = 7, .minor = 9007199254740991};
+
+    (void)state;
+    *e = (struct entry){.kind = ENTRY_GIVE, .job = "lane-0-3", .gift = gift};
+    assert_string_equal(entry_text(b), "{\"gift_day\":7,\"gift_minor\":9007199254740991,\"gift_slots\":5,\"job\":\"lane-0-3\","
+                                       "\"kind\":\"give\",\"step\":0}");
+    *e = (struct entry){.kind = ENTRY_GIVE, .job = "lane-0-3", .gift.slots = 5, .fresh = true};
+    assert_string_equal(entry_text(b), "{\"fresh\":true,\"gift_slots\":5,\"job\":\"lane-0-3\",\"kind\":\"give\",\"step\":0}");
+    *e = (struct entry){.kind = ENTRY_GET, .job = "lane-3-0", .gift = gift, .n = 3 * LANE_SLOTS, .count = 5};
+    assert_string_equal(entry_text(b), "{\"count\":5,\"gift_day\":7,\"gift_minor\":9007199254740991,\"gift_slots\":5,"
+                                       "\"job\":\"lane-3-0\",\"kind\":\"get\",\"n\":3000000000000,\"step\":0}");
+    *e = (struct entry){.kind = ENTRY_GENERATE, .job = "j", .step = 1, .count = 16, .gift.slots = 48};
+    assert_string_equal(entry_text(b), "{\"count\":16,\"gift_slots\":48,\"job\":\"j\",\"kind\":\"generate\",\"n\":0,\"step\":1}");
+    *e = (struct entry){.kind = ENTRY_TICK, .gift = gift, .fresh = true};
+    assert_string_equal(entry_text(b), "{\"kind\":\"tick\"}");
+    batch_free(b);
+}
+
+/* Where they are not 0, as in a coupon with several lanes. */
+static void what_is_elsewhere_stands_in_the_totals_and_the_day(void **state)
+{
+    struct batch *b = new_batch();
+
+    (void)state;
+    b->lane = 3;
+    b->lanes = 4; /* beside the hash */
+    b->head.elsewhere = -5;
+    b->head.day_elsewhere = 7;
+    b->head.minor_elsewhere = -9007199254740991;
+    batch_line(b, &out, false);
+    assert_string_equal(out.data,
+                        "{\"at\":\"2026-11-21T10:00:00.123Z\",\"batch\":\"0123456789abcdefghjkmnpqrs\",\"coupon\":\"sale\","
+                        "\"day\":{\"elsewhere\":7,\"start\":\"2026-11-20T23:00:00.000Z\",\"taken\":0},\"entries\":[],\"lane\":3,"
+                        "\"prev\":\"" ZEROS "\",\"seq\":1,"
+                        "\"totals\":{\"discount_minor\":0,\"due\":0,\"elsewhere\":-5,\"issued\":0,\"low_stock\":0,"
+                        "\"minor_elsewhere\":-9007199254740991,\"next_n\":0,\"ordinal\":0,\"redeemed\":0,"
+                        "\"replenish_until\":0,\"reserved\":0,\"slots\":0,\"sold_out\":0,\"turn\":0},\"version\":0}");
+    assert_true(is_canonical(out.data));
+    batch_free(b);
 }
 
 static void members_that_are_not_set_are_left_out(void **state)
@@ -281,13 +331,15 @@ static void every_line_is_canonical_at_every_bound(void **state)
         b->head = (struct head){.seq = x, .at_ms = x % 200000000000000, .version = x, .slots = x, .due = x, .next_n = x,
                                 .issued = x, .reserved = x, .redeemed = x, .ordinal = x, .discount_minor = x,
                                 .day_ms = x % 200000000000000, .day_taken = x, .turn = x, .low_stock = x, .sold_out = x,
-                                .replenish_until = x};
+                                .replenish_until = x, .elsewhere = -x, .day_elsewhere = -x, .minor_elsewhere = -x};
         for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
             struct entry *e = add_full(b, (enum entry_kind)kind);
 
             e->n = v % 2 ? -x : x;
             e->count = e->ordinal = e->left = e->day = e->discount_minor = e->held_minor = e->since = e->before = e->step = x;
             e->from_n = -x;
+            e->gift = (struct gift){x, x, x};
+            e->fresh = true;
             e->g = e->from = x > UINT32_MAX ? UINT32_MAX : (uint32_t)x;
             e->reserved_until_ms = e->valid_until_ms = 253402300799999;
             e->job = e->by = job;
@@ -397,8 +449,15 @@ static void entries_are_found_by_what_they_say(void **state)
     assert_ptr_equal(batch_find_end(b, 5, 2), &b->entries[4]);
     assert_ptr_equal(batch_find_end(b, 5, 1), &b->entries[4]); /* the issued one beneath it too */
     assert_null(batch_find_end(b, 6, 1));
-    assert_ptr_equal(batch_find_last(b, 5, 2), &b->entries[4]);
-    assert_ptr_equal(batch_find_last(b, 5, 1), &b->entries[0]);
+    assert_ptr_equal(batch_find_before(b, b->count, 5, 2), &b->entries[4]);
+    assert_ptr_equal(batch_find_before(b, 4, 5, 2), &b->entries[3]);
+    assert_ptr_equal(batch_find_before(b, b->count, 5, 1), &b->entries[0]);
+    assert_null(batch_find_before(b, 0, 5, 1));
+    assert_ptr_equal(batch_find_first(b, 5, 1), &b->entries[0]);
+    assert_ptr_equal(batch_find_first(b, 5, 2), &b->entries[1]);
+    assert_null(batch_find_first(b, 6, 1));
+    b->entries[0].n = 6; /* the issuing stands in another batch: the hold is what speaks of it first */
+    assert_ptr_equal(batch_find_first(b, 5, 1), &b->entries[1]);
     b->entries[4].kind = ENTRY_CANCEL;
     assert_null(batch_find_end(b, 5, 1)); /* which is issued as before */
     batch_free(b);
@@ -413,6 +472,8 @@ int main(void)
         cmocka_unit_test_setup(members_that_are_not_set_are_left_out, fresh),
         cmocka_unit_test_setup(what_is_held_is_named_by_number_only_where_it_differs, fresh),
         cmocka_unit_test_setup(a_definition_stands_in_its_entry_with_its_version, fresh),
+        cmocka_unit_test_setup(gifts_stand_in_their_entries_and_nowhere_else, fresh),
+        cmocka_unit_test_setup(what_is_elsewhere_stands_in_the_totals_and_the_day, fresh),
         cmocka_unit_test_setup(names_orders_and_metadata_do_not_reach_the_line, fresh),
         cmocka_unit_test_setup(every_line_is_canonical_at_every_bound, fresh),
         cmocka_unit_test_setup(many_entries_keep_their_order, fresh),

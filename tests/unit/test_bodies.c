@@ -354,7 +354,7 @@ static void faults_of_a_definition_are_pointed_at(void **state)
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"id\":\"a b\"}", "/id"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"starts_at\":\"today\"}", "/starts_at"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"starts_at\":\"2026-11-01\"}", "/starts_at"},
-        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"lanes\":2}", "/lanes"},
+        {"{\"title\":\"T\",\"cap\":{\"total\":1},\"lanes\":65}", "/lanes"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"codes\":{\"source\":\"found\"}}", "/codes/source"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"discount\":{\"kind\":\"none\",\"amount_minor\":5}}", "/discount/amount_minor"},
         {"{\"title\":\"T\",\"cap\":{\"total\":1},\"discount\":{\"kind\":\"amount\",\"currency\":\"EUR\"}}", "/discount/amount_minor"},

@@ -104,15 +104,32 @@ static void utc_follows_the_clock_it_was_told(void **state)
     int64_t own = clock_now_ms();
 
     (void)state;
-    clock_set(1000000, mono_now());
+    clock_set(1000000, mono_now(), mono_now());
     near(clock_now_ms(), 1000000);
     setenv("COUPONS_CLOCK_OFFSET_S", "3600", 1);
     clock_init();
     near(clock_now_ms(), 1000000 + 3600000);
     unsetenv("COUPONS_CLOCK_OFFSET_S");
     clock_init();
-    clock_set(own, mono_add_ms(mono_now(), -250)); /* so it read a quarter of a second ago */
+    clock_set(own, mono_add_ms(mono_now(), -250), mono_add_ms(mono_now(), -250)); /* so it read a quarter of a second ago */
     near(clock_now_ms(), own + 250);
+}
+
+/* An election takes seconds, in which nobody answers: half of that is not how far the clock is off. */
+static void a_slow_answer_moves_the_clock_no_further_than_it_must(void **state)
+{
+    struct mono now = mono_now();
+
+    (void)state;
+    clock_set(5000000, now, now);
+    clock_set(5000000, mono_add_ms(now, -60000), now); /* a minute before now it read this, or now */
+    near(clock_now_ms(), 5000000);
+    clock_set(5000000 - 60000, mono_add_ms(now, -60000), now);
+    near(clock_now_ms(), 5000000);
+    clock_set(5000000 + 3600000, mono_add_ms(now, -60000), now); /* it has jumped: forward by an hour at least */
+    near(clock_now_ms(), 5000000 + 3600000);
+    clock_set(5000000, now, now);
+    near(clock_now_ms(), 5000000);
 }
 
 int main(void)
@@ -123,6 +140,7 @@ int main(void)
         cmocka_unit_test(text_and_time_are_each_others_inverse),
         cmocka_unit_test(monotonic_time_only_goes_on),
         cmocka_unit_test(utc_follows_the_clock_it_was_told),
+        cmocka_unit_test(a_slow_answer_moves_the_clock_no_further_than_it_must),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

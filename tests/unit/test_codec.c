@@ -11,26 +11,11 @@
 
 #include "coupons/fold.h"
 #include "store/codec.h"
+#include "unit/in_arena.h"
 
 #define AUTO_BSON __attribute__((cleanup(bson_destroy))) bson_t
 #define DAY INT64_C(1795132800000)
 #define FLIPS 20000
-
-static struct arena arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena_init(&arena, 0);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(&arena);
-    return 0;
-}
 
 /* ---- samples with every member set ---- */
 
@@ -74,6 +59,10 @@ static void fill_entry(struct entry *e, int64_t i)
     if (entry_members[e->kind] & HAS_BY)
         e->by = "0123456789ab";
     memset(e->key, (int)i + 1, sizeof e->key);
+    if (entry_members[e->kind] & HAS_GIFT) {
+        e->gift = (struct gift){.slots = i, .day = e->kind == ENTRY_GIVE ? 3 : 0, .minor = INT64_C(1) << 40};
+        e->fresh = e->kind == ENTRY_GIVE;
+    }
     if (entry_members[e->kind] & HAS_JOB) {
         e->job = "job-1";
         e->step = 2;
@@ -110,9 +99,11 @@ static struct batch *sample_batch(void)
     b->head = (struct head){.seq = 88, .at_ms = DAY + 36000123, .version = 3, .slots = 5000, .due = 1, .next_n = 6000,
                             .issued = 1, .reserved = 2, .redeemed = 3, .ordinal = 317,
                             .discount_minor = INT64_C(1) << 50,
-                            .day_ms = DAY, .day_taken = 17, .turn = 66, .low_stock = 1, .sold_out = 1,
+                            .day_ms = DAY, .day_taken = 17, .elsewhere = -5000000000, .day_elsewhere = -8,
+                            .minor_elsewhere = 9, .turn = 66, .low_stock = 1, .sold_out = 1,
                             .replenish_until = 7000};
     memset(b->prev, 0xab, sizeof b->prev);
+    b->lanes = 4;
     batch_hash(b, &scratch, b->head.hash);
     buf_free(&scratch);
     return b;
@@ -121,6 +112,7 @@ static struct batch *sample_batch(void)
 /* 0: a plain taking; 1: with everything; 2: without a slot; 3: as first answered but for one member each */
 static void sample_redemption(struct use *u, int64_t i)
 {
+    static const struct extension earlier[] = {{{8}, {9}, DAY + 1}, {{10}, {11}, DAY + 2}};
     struct redemption *r = use_add(u, &arena);
 
     *r = (struct redemption){.n = 1000 + i, .g = 4000000000u, .seq = 5, .last_seq = 5, .at_ms = DAY + i, .day_ms = DAY,
@@ -149,6 +141,8 @@ static void sample_redemption(struct use *u, int64_t i)
     if (i == 1) {
         memset(r->extended_key, 6, sizeof r->extended_key);
         memset(r->extended_fingerprint, 7, sizeof r->extended_fingerprint);
+        r->earlier = earlier;
+        r->earlier_count = 2;
     }
 }
 
@@ -166,6 +160,8 @@ static struct use *sample_use(void)
     u->job_step = 9;
     u->job_turn = 8;
     u->job_fence = 7;
+    u->given = (struct gift){.slots = 5000000000, .day = 0, .minor = INT64_MAX};
+    u->got = (struct gift){.slots = 0, .day = 6, .minor = (INT64_C(1) << 53) + 1};
     for (int i = 0; i < 5; i++)
         sample_redemption(u, i);
     return u;
@@ -215,6 +211,7 @@ static void a_batch_comes_back_with_the_same_line_and_names(void **state)
     assert_string_equal(lines[0].data, lines[1].data);
     batch_hash(back, &lines[1], hash);
     assert_memory_equal(hash, back->head.hash, HASH_LEN);
+    assert_int_equal(back->lanes, 4);
     for (size_t i = 0; i < b->count; i++) {
         assert_int_equal(b->entries[i].from_n, back->entries[i].from_n);
         assert_true(same_text(b->entries[i].by, back->entries[i].by));
@@ -230,6 +227,30 @@ static void a_batch_comes_back_with_the_same_line_and_names(void **state)
     buf_free(&lines[1]);
     batch_free(b);
     batch_free(back);
+}
+
+static void what_is_heard_of_a_batch_are_its_totals(void **state)
+{
+    struct batch *b = sample_batch(), *one = batch_new("c", 0);
+    AUTO_BSON doc = BSON_INITIALIZER, alone = BSON_INITIALIZER, parts = BSON_INITIALIZER;
+    struct heard heard;
+
+    (void)state;
+    codec_batch_put(&doc, b);
+    bson_copy_to_excluding_noinit(&doc, &parts, "batch", "e", "ended", "prev", "hash", "who", NULL);
+    assert_true(codec_heard_get(&parts, &heard));
+    assert_string_equal(heard.coupon, b->coupon);
+    assert_int_equal(heard.lane, 2);
+    memset(b->head.hash, 0, HASH_LEN);
+    assert_memory_equal(&heard.head, &b->head, sizeof b->head);
+    assert_int_equal(heard.lanes, 4);
+
+    one->head.seq = one->lanes = 1;
+    codec_batch_put(&alone, one);
+    assert_false(bson_has_field(&alone, "k"));
+    assert_false(codec_heard_get(&alone, &heard));
+    batch_free(b);
+    batch_free(one);
 }
 
 static void an_encoded_batch_is_the_same_bytes_each_time(void **state)
@@ -313,6 +334,22 @@ static void a_tombstone_stays_one(void **state)
     assert_int_equal(back->state, COUPON_DELETED);
 }
 
+/* Tables are read by them: no policy would be a place before the table's beginning. */
+static void a_choice_that_is_null_is_refused(void **state)
+{
+    AUTO_BSON doc = BSON_INITIALIZER;
+    bson_t cap;
+
+    (void)state;
+    BSON_APPEND_UTF8(&doc, "title", "t");
+    BSON_APPEND_UTF8(&doc, "time_zone", "UTC");
+    assert_non_null(codec_definition_get(&doc, "c", 1, &arena));
+    BSON_APPEND_DOCUMENT_BEGIN(&doc, "cap", &cap);
+    BSON_APPEND_NULL(&cap, "policy");
+    bson_append_document_end(&doc, &cap);
+    assert_null(codec_definition_get(&doc, "c", 1, &arena));
+}
+
 static void put_use(bson_t *doc, const char *coupon, const struct use *u)
 {
     bson_t view;
@@ -352,12 +389,18 @@ static void a_use_comes_back(void **state)
         assert_true(same_text(a.order, b.order) && same_text(a.metadata, b.metadata) && same_text(a.code, b.code) &&
                     same_text(a.first_order, b.first_order));
         a.order = b.order, a.metadata = b.metadata, a.code = b.code, a.first_order = b.first_order;
+        assert_int_equal(a.earlier_count, b.earlier_count);
+        if (a.earlier_count)
+            assert_memory_equal(a.earlier, b.earlier, a.earlier_count * sizeof *a.earlier);
+        a.earlier = b.earlier;
         assert_memory_equal(&a, &b, sizeof a);
     }
     assert_int_equal(back->erased_ms, u->erased_ms);
     assert_int_equal(back->job_step, u->job_step);
     assert_int_equal(back->job_turn, u->job_turn);
     assert_int_equal(back->job_fence, u->job_fence);
+    assert_memory_equal(&back->given, &u->given, sizeof u->given);
+    assert_memory_equal(&back->got, &u->got, sizeof u->got);
     put_use(&again, coupon, back);
     assert_true(bson_equal(&doc, &again));
 }
@@ -455,7 +498,7 @@ static void a_use_says_when_it_is_due_only_without_slots(void **state)
 {
     AUTO_BSON with = BSON_INITIALIZER, without = BSON_INITIALIZER;
     struct redemption *r;
-    int64_t due_ms;
+    int64_t due_ms = 0;
     struct use u;
     bson_t view;
 
@@ -536,8 +579,9 @@ static bool readable(const bson_t *doc, enum shape shape)
 
 static bool may_be_absent(const char *name)
 {
-    static const char *const names[] = {"ended", "who",   "step", "g",      "t",      "due",
-                                        "free",  "turn",  "fence", "erased", "changed"};
+    static const char *const names[] = {"ended",     "who",         "step",      "g",       "t",         "due",
+                                        "free",      "turn",        "fence",     "erased",  "changed",   "k",
+                                        "given_slots", "given_minor", "got_day", "got_minor"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0)
@@ -682,10 +726,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_comes_back_with_the_same_line_and_names),
+        cmocka_unit_test(what_is_heard_of_a_batch_are_its_totals),
         cmocka_unit_test(an_encoded_batch_is_the_same_bytes_each_time),
         cmocka_unit_test(only_batches_that_end_generations_have_ended),
         cmocka_unit_test(a_definition_comes_back_whole),
         cmocka_unit_test(a_tombstone_stays_one),
+        cmocka_unit_test(a_choice_that_is_null_is_refused),
         cmocka_unit_test(a_use_comes_back),
         cmocka_unit_test(a_bucket_comes_back),
         cmocka_unit_test(a_plain_taking_stores_nothing_of_what_it_did_not_have),
@@ -695,5 +741,5 @@ int main(void)
         cmocka_unit_test(numbers_out_of_range_are_refused),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, make_arena, release_arena);
 }

@@ -10,10 +10,10 @@
 
 #include "coupons/coupon.h"
 #include "unit/canonical.h"
+#include "unit/in_arena.h"
 
 #define MONEY_MAX ((INT64_C(1) << 53) - 1)
 
-static struct arena arena;
 static struct buf out;
 static struct coupon c;
 
@@ -30,19 +30,10 @@ static int fresh(void **state)
     return 0;
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    arena_init(&arena, 0);
-    return 0;
-}
-
 static int tear_down(void **state)
 {
-    (void)state;
-    arena_free(&arena);
     buf_free(&out);
-    return 0;
+    return release_arena(state);
 }
 
 static const char *text_of_all(const struct field_error *list, size_t count)
@@ -314,17 +305,34 @@ static void the_window_must_be_in_order(void **state)
     assert_fine();
 }
 
-static void several_lanes_are_not_supported_yet(void **state)
+static void lanes_have_their_bounds(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < coupon_fields_count; i++)
-        assert_int_equal((coupon_fields[i].flags & FIELD_LATER) != 0, strcmp(coupon_fields[i].pointer, "/lanes") == 0);
-    c.lanes = 2;
-    assert_wrong("/lanes");
-    c.lanes = 65;
+    c.lanes = COUPON_LANES_MAX;
+    assert_fine();
+    c.lanes = COUPON_LANES_MAX + 1;
     assert_wrong("/lanes");
     c.lanes = 0;
     assert_wrong("/lanes");
+}
+
+static void users_go_to_the_same_lane_for_ever_and_evenly(void **state)
+{
+    int64_t users[7] = {0};
+    char user[32];
+
+    (void)state;
+    assert_int_equal(coupon_lane_of("u-17", 1), 0);
+    /* wherever it is asked, in whatever version: these never change */
+    assert_int_equal(coupon_lane_of("u-17", 64), 40);
+    assert_int_equal(coupon_lane_of("u-18", 4), 0);
+    assert_int_equal(coupon_lane_of("\xc3\xa4", 64), 23);
+    for (int i = 0; i < 70000; i++) {
+        snprintf(user, sizeof user, "u-%d", i);
+        users[coupon_lane_of(user, 7)]++;
+    }
+    for (int lane = 0; lane < 7; lane++)
+        assert_in_range(users[lane], 9700, 10300);
 }
 
 static void each_value_of_an_enumeration_passes_and_no_other(void **state)
@@ -528,7 +536,7 @@ static void all_errors_are_told_at_once(void **state)
     c.title = NULL;
     c.cap.total = 0;
     c.cap.per_user = 0;
-    c.lanes = 2;
+    c.lanes = 65;
     c.reserve_s = 0;
     c.time_zone = "a b";
     c.starts_at_ms = c.ends_at_ms = 5;
@@ -804,7 +812,8 @@ int main(void)
         cmocka_unit_test_setup(texts_are_counted_in_characters, fresh),
         cmocka_unit_test_setup(a_time_zone_has_the_form_of_a_name, fresh),
         cmocka_unit_test_setup(the_window_must_be_in_order, fresh),
-        cmocka_unit_test_setup(several_lanes_are_not_supported_yet, fresh),
+        cmocka_unit_test_setup(lanes_have_their_bounds, fresh),
+        cmocka_unit_test(users_go_to_the_same_lane_for_ever_and_evenly),
         cmocka_unit_test_setup(each_value_of_an_enumeration_passes_and_no_other, fresh),
         cmocka_unit_test_setup(codes_stand_on_slots, fresh),
         cmocka_unit_test_setup(a_total_may_be_missing_where_nothing_needs_it, fresh),
@@ -828,5 +837,5 @@ int main(void)
         cmocka_unit_test_setup(characters_are_counted, fresh),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, tear_down);
 }

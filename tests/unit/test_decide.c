@@ -1070,13 +1070,13 @@ static void a_generation_is_done_once_per_step(void **state)
     tail.slots = tail.next_n = 0;
     use_init(&job, JOB_USER_PREFIX "j1", ALIAS);
     begin(0);
-    decide_generate(&d, &job, 1, 40, 0, &out);
+    decide_generate(&d, &job, NULL, 1, 40, 0, &out);
     assert_result(CPN_OK);
     assert_false(out.replayed);
-    decide_generate(&d, &job, 1, 40, 0, &out);
+    decide_generate(&d, &job, NULL, 1, 40, 0, &out);
     assert_result(CPN_OK);
     assert_true(out.replayed);
-    decide_generate(&d, &job, 2, 60, 0, &out);
+    decide_generate(&d, &job, NULL, 2, 60, 0, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->count, 2);
     assert_int_equal(batch->entries[1].n, 40);
@@ -1087,9 +1087,9 @@ static void a_generation_is_done_once_per_step(void **state)
     assert_int_equal(tail.slots, 100);
     assert_int_equal(tail.next_n, 100);
     begin(0);
-    decide_generate(&d, &job, 2, 60, 0, &out); /* the runner was killed before it noted the step */
+    decide_generate(&d, &job, NULL, 2, 60, 0, &out); /* the runner was killed before it noted the step */
     assert_true(out.replayed);
-    decide_generate(&d, &job, 3, 1, 0, &out);
+    decide_generate(&d, &job, NULL, 3, 1, 0, &out);
     assert_result(CPN_CAP_EXCEEDED);
     assert_false(decide_changed(&d));
     assert_int_equal(job.job_step, 2);
@@ -1105,9 +1105,9 @@ static void a_generation_counts_what_exists_not_what_was_numbered(void **state)
     tail.due = 5;
     tail.next_n = 1000;
     begin(0);
-    decide_generate(&d, &job, 1, 16, 0, &out);
+    decide_generate(&d, &job, NULL, 1, 16, 0, &out);
     assert_result(CPN_CAP_EXCEEDED);
-    decide_generate(&d, &job, 1, 15, 0, &out);
+    decide_generate(&d, &job, NULL, 1, 15, 0, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->entries[0].n, 1000);
     commit(&job);

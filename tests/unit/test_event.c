@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "coupons/event.h"
+#include "unit/in_arena.h"
 
 static const struct head nothing_before;
-static struct arena arena;
 
 static struct batch *make(const char *coupon, int64_t seq)
 {
@@ -283,33 +283,19 @@ static void types_have_names(void **state)
     assert_int_equal(event_type_of_name("coupon.nothing"), EVENT_TYPE_COUNT);
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    arena_init(&arena, 0);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    arena_free(&arena);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(kinds_that_concern_redemptions_are_one_event, begin, end),
-        cmocka_unit_test_setup_teardown(other_kinds_are_passed_over, begin, end),
-        cmocka_unit_test_setup_teardown(events_of_the_stock_stand_where_they_happened, begin, end),
-        cmocka_unit_test_setup_teardown(a_refill_is_one_only_after_something_was_raised, begin, end),
-        cmocka_unit_test_setup_teardown(a_change_is_told_by_the_first_lane, begin, end),
-        cmocka_unit_test_setup_teardown(a_definition_that_is_too_long_is_left_out, begin, end),
-        cmocka_unit_test_setup_teardown(the_largest_entries_fit, begin, end),
-        cmocka_unit_test_setup_teardown(erasing_a_user_does_not_move_the_cuts, begin, end),
-        cmocka_unit_test_setup_teardown(an_event_is_json_with_names_and_without_secrets, begin, end),
-        cmocka_unit_test_setup_teardown(without_slots_an_id_names_its_lane, begin, end),
+        in_arena(kinds_that_concern_redemptions_are_one_event),
+        in_arena(other_kinds_are_passed_over),
+        in_arena(events_of_the_stock_stand_where_they_happened),
+        in_arena(a_refill_is_one_only_after_something_was_raised),
+        in_arena(a_change_is_told_by_the_first_lane),
+        in_arena(a_definition_that_is_too_long_is_left_out),
+        in_arena(the_largest_entries_fit),
+        in_arena(erasing_a_user_does_not_move_the_cuts),
+        in_arena(an_event_is_json_with_names_and_without_secrets),
+        in_arena(without_slots_an_id_names_its_lane),
         cmocka_unit_test(types_have_names),
     };
 

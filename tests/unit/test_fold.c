@@ -310,7 +310,47 @@ static void a_hold_is_no_new_taking(void **state)
     assert_int_equal(r->first_until_ms, NOON + 500); /* as first answered */
     assert_int_equal(r->extended_key[0], 3);
     assert_int_equal(r->extended_fingerprint[0], 4);
+    assert_int_equal(r->earlier_count, 0);
     assert_int_equal(r->key[0], 2);
+}
+
+static void of_a_holds_extensions_the_last_are_kept(void **state)
+{
+    struct batch *issue = batch_at(1, NOON), *hold = batch_at(2, NOON), *extend = batch_at(3, NOON), *more;
+    const struct redemption *r;
+    const struct extension *first;
+    struct entry *e;
+    struct use u;
+
+    (void)state;
+    issue_and_hold(issue, hold, extend);
+    use_init(&u, "ana", "");
+    fold_use(&u, issue, &arena);
+    fold_use(&u, hold, &arena);
+    fold_use(&u, extend, &arena);
+    r = &u.redemptions[1];
+    for (int i = 1; i <= USE_EXTENSIONS_MAX; i++) {
+        more = batch_at(3 + i, NOON);
+        e = of_slot(more, ENTRY_EXTEND, 70, 2, 1);
+        memset(e->key, 100 + i, sizeof e->key);
+        memset(e->fingerprint, 200 + i, sizeof e->fingerprint);
+        e->reserved_until_ms = NOON + 1000 + i;
+        first = r->earlier;
+        fold_use(&u, more, &arena);
+        assert_int_equal(r->extended_key[0], 100 + i);
+        assert_int_equal(r->earlier_count, i < USE_EXTENSIONS_MAX ? i : USE_EXTENSIONS_MAX - 1);
+        if (i > 1)
+            assert_int_equal(first[0].until_ms, NOON + 950); /* whoever has it may keep it */
+        if (i == USE_EXTENSIONS_MAX - 1) {
+            assert_int_equal(r->earlier[0].key[0], 3);
+            assert_int_equal(r->earlier[0].fingerprint[0], 4);
+        }
+    }
+    for (int i = 1; i < USE_EXTENSIONS_MAX; i++) {
+        assert_int_equal(r->earlier[i - 1].key[0], 100 + i);
+        assert_int_equal(r->earlier[i - 1].fingerprint[0], 200 + i);
+        assert_int_equal(r->earlier[i - 1].until_ms, NOON + 1000 + i);
+    }
 }
 
 static void a_hold_that_ends_leaves_the_issued_one_as_before(void **state)
@@ -625,12 +665,10 @@ static void a_generated_range_fills_each_bucket_it_meets(void **state)
         struct bucket k;
 
         bucket_init(&k, i);
-        assert_int_equal(batch_touches_bucket(b, i), i < 3);
-        assert_int_equal(batch_touches_bucket(next, i), i >= 2);
         assert_int_equal(fold_bucket(&k, b), i < 3);
         assert_int_equal(k.size, size_1[i]);
         assert_int_equal(k.seq, i < 3);
-        fold_bucket(&k, next);
+        assert_int_equal(fold_bucket(&k, next), i >= 2);
         assert_int_equal(k.size, size_2[i]);
         assert_int_equal(bucket_free_count(&k), size_2[i]);
         bucket_release(&k);
@@ -755,8 +793,13 @@ static void entries_without_slots_touch_no_bucket(void **state)
     (void)state;
     for (int i = 1; i < 200; i++)
         redeem(b, "ana", -i, 1);
-    for (int i = 0; i < 4; i++)
-        assert_false(batch_touches_bucket(b, i));
+    for (int i = 0; i < 4; i++) {
+        struct bucket k;
+
+        bucket_init(&k, i);
+        assert_false(fold_bucket(&k, b));
+        bucket_release(&k);
+    }
     assert_false(entry_buckets(&b->entries[0], &first, &end));
     assert_true(entry_buckets(range(b, ENTRY_RETIRE, 60, 10), &first, &end));
     assert_int_equal(first, 0);
@@ -783,8 +826,15 @@ static void retired_slots_are_those_of_the_range(void **state)
     assert_int_equal(k.slots[60].state, SLOT_RETIRED);
     assert_int_equal(k.slots[63].state, SLOT_RETIRED);
     bucket_release(&k);
-    assert_true(batch_touches_bucket(gone, 1));
-    assert_false(batch_touches_bucket(gone, 2));
+    bucket_init(&k, 1);
+    fold_bucket(&k, b);
+    assert_true(fold_bucket(&k, gone));
+    assert_int_equal(bucket_free_count(&k), 58);
+    bucket_release(&k);
+    bucket_init(&k, 2);
+    fold_bucket(&k, b);
+    assert_false(fold_bucket(&k, gone));
+    bucket_release(&k);
 }
 
 static void what_is_not_of_slots_touches_no_bucket(void **state)
@@ -798,7 +848,6 @@ static void what_is_not_of_slots_touches_no_bucket(void **state)
     batch_add(b, ENTRY_DEFINE);
     batch_add(b, ENTRY_DUE)->count = 5;
     bucket_init(&k, 0);
-    assert_false(batch_touches_bucket(b, 0));
     assert_false(fold_bucket(&k, b));
     assert_int_equal(k.seq, 0);
     bucket_release(&k);
@@ -1050,6 +1099,7 @@ int main(void)
         TEST(a_return_gives_back_the_day_only_on_its_day),
         TEST(ended_redemptions_leave_after_seven_days),
         TEST(a_hold_is_no_new_taking),
+        TEST(of_a_holds_extensions_the_last_are_kept),
         TEST(a_hold_that_ends_leaves_the_issued_one_as_before),
         TEST(what_is_spent_or_reversed_through_a_hold_is_so_beneath_it),
         TEST(an_erased_use_starts_anew_under_another_alias),

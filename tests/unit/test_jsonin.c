@@ -9,22 +9,7 @@
 #include <string.h>
 
 #include "http/jsonin.h"
-
-static struct arena arena;
-
-static int set_up(void **state)
-{
-    (void)state;
-    arena_init(&arena, 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    arena_free(&arena);
-    return 0;
-}
+#include "unit/in_arena.h"
 
 /* Scan a copy of exactly len bytes, so that a sanitizer sees every read past the end. */
 static bool scan(const char *text, size_t len, struct json_scan *out)
@@ -105,6 +90,34 @@ static void depth_is_bounded(void **state)
     memset(text + JSON_DEPTH_MAX + 1, ']', JSON_DEPTH_MAX + 1);
     assert_false(scan(text, (size_t)2 * JSON_DEPTH_MAX + 2, &s));
     assert_string_equal(s.fault, "nested too deeply");
+}
+
+/* [[],[],...]: count arrays in all. */
+static bool scan_arrays(size_t count, struct json_scan *out)
+{
+    size_t len = 3 * (count - 1) + 1;
+    char *text = malloc(len + 1);
+    bool ok;
+
+    assert_non_null(text);
+    text[0] = '[';
+    for (size_t i = 0; i < count - 1; i++)
+        memcpy(text + 1 + 3 * i, "[],", 3);
+    text[len - 1] = ']'; /* for the last comma */
+    ok = json_scan(text, len, out);
+    free(text);
+    return ok;
+}
+
+static void the_number_of_objects_and_arrays_is_bounded(void **state)
+{
+    struct json_scan s;
+
+    (void)state;
+    assert_true(scan_arrays(JSON_CONTAINERS_MAX, &s));
+    assert_int_equal(s.containers, JSON_CONTAINERS_MAX);
+    assert_false(scan_arrays(JSON_CONTAINERS_MAX + 1, &s));
+    assert_string_equal(s.fault, "too many objects and arrays");
 }
 
 static void every_cut_of_a_text_is_refused(void **state)
@@ -197,16 +210,17 @@ static void errors_are_bounded_and_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(good_texts_pass, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(bad_texts_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_raw_nul_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(depth_is_bounded, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_cut_of_a_text_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(members_and_range_are_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_object_is_parsed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_no_object_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_member_named_twice_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(errors_are_bounded_and_counted, set_up, tear_down),
+        in_arena(good_texts_pass),
+        in_arena(bad_texts_are_refused),
+        in_arena(a_raw_nul_is_refused),
+        in_arena(depth_is_bounded),
+        in_arena(the_number_of_objects_and_arrays_is_bounded),
+        in_arena(every_cut_of_a_text_is_refused),
+        in_arena(members_and_range_are_told),
+        in_arena(an_object_is_parsed),
+        in_arena(what_is_no_object_is_refused),
+        in_arena(a_member_named_twice_is_refused),
+        in_arena(errors_are_bounded_and_counted),
     };
 
     return cmocka_run_group_tests_name("jsonin", tests, NULL, NULL);

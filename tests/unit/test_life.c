@@ -989,6 +989,8 @@ static void assert_first(const struct redemption *first)
     have.ended_ms = first->ended_ms;
     have.first_order = first->first_order;
     memcpy(have.extended_key, first->extended_key, 2 * KEY_HASH_LEN); /* and its fingerprint */
+    have.earlier = first->earlier;
+    have.earlier_count = first->earlier_count;
     memcpy(have.spent_key, first->spent_key, 2 * KEY_HASH_LEN);
     wrong = redemption_difference(&have, first);
     if (wrong)

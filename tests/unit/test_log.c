@@ -106,6 +106,32 @@ static void an_event_is_one_line_whatever_it_says(void **state)
     assert_in_range(strlen(text), 4096, 4400);
 }
 
+static int lines_with(const char *word)
+{
+    int count = 0;
+
+    for (const char *at = content(path); (at = strstr(at, word)); at++)
+        count++;
+    return count;
+}
+
+/* Under an overload every refusal would be a line; one per kind and thread is enough to see it. */
+static void what_repeats_is_left_out_and_counted(void **state)
+{
+    (void)state;
+    log_event(LOG_INFO, "a.b", "x=%d", 1); /* of another test's second, perhaps */
+    usleep(1100000);
+    for (int i = 0; i < 100; i++)
+        log_event(LOG_WARNING, "storm.comes", "x=%d", i);
+    assert_in_range(lines_with("storm.comes"), LOG_SAME_MAX, 2 * LOG_SAME_MAX);
+    log_event(LOG_WARNING, "calm.comes", "x=%d", 1);
+    assert_ends(content(path), "event=calm.comes x=1\n");
+    usleep(1100000);
+    log_event(LOG_WARNING, "storm.comes", "x=%d", 100);
+    assert_non_null(strstr(content(path), " left_out="));
+    assert_ends(text, " x=100\n");
+}
+
 static void reopening_follows_the_path(void **state)
 {
     (void)state;
@@ -136,6 +162,7 @@ int main(void)
         cmocka_unit_test_setup(a_line_has_the_threads_request_id, fresh),
         cmocka_unit_test_setup(lower_levels_are_left_out, fresh),
         cmocka_unit_test_setup(an_event_is_one_line_whatever_it_says, fresh),
+        cmocka_unit_test_setup(what_repeats_is_left_out_and_counted, fresh),
         cmocka_unit_test_setup(reopening_follows_the_path, fresh),
         cmocka_unit_test_setup(a_path_that_cannot_be_opened_leaves_the_log_as_it_was, fresh),
     };

@@ -7,22 +7,7 @@
 #include <string.h>
 
 #include "http/path.h"
-
-static struct arena arena;
-
-static int set_up(void **state)
-{
-    (void)state;
-    arena_init(&arena, 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    arena_free(&arena);
-    return 0;
-}
+#include "unit/in_arena.h"
 
 static void a_path_is_split_before_it_is_decoded(void **state)
 {
@@ -122,13 +107,13 @@ static void encoding_is_undone_by_decoding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_path_is_split_before_it_is_decoded, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(slashes_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_too_deep_matches_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(bad_targets_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_query_is_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(too_many_parameters_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(encoding_is_undone_by_decoding, set_up, tear_down),
+        in_arena(a_path_is_split_before_it_is_decoded),
+        in_arena(slashes_count),
+        in_arena(what_is_too_deep_matches_nothing),
+        in_arena(bad_targets_are_refused),
+        in_arena(a_query_is_read),
+        in_arena(too_many_parameters_are_refused),
+        in_arena(encoding_is_undone_by_decoding),
     };
 
     return cmocka_run_group_tests_name("path", tests, NULL, NULL);

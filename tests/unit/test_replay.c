@@ -21,8 +21,10 @@
 #undef COUNT
 #include "ctl/replay.c"
 #include "ctl/replay_check.c"
+#include "ctl/replay_lanes.c"
 #include "ctl/replay_repair.c"
 #include "ctl/replay_totals.c"
+#include "ctl/replay_views.c"
 
 #define BATCHES 160
 #define USERS 20
@@ -216,7 +218,7 @@ static void define_coupon(void)
     assert_int_equal(out.result, CPN_OK);
     append(&round_.d);
     begin(&round_.d);
-    decide_generate(&round_.d, copy_of(&w.job), 1, SLOTS, turn, &out);
+    decide_generate(&round_.d, copy_of(&w.job), NULL, 1, SLOTS, turn, &out);
     assert_int_equal(out.result, CPN_OK);
     append(&round_.d);
     begin(&round_.d);
@@ -388,7 +390,7 @@ static void give_codes(struct replay *r)
 
 static struct replay *told(const struct options *o, unsigned part, unsigned parts)
 {
-    struct replay *r = replay_new(0, (struct replay_part){part, parts, parts > 1 ? 1 : 0}, note, NULL);
+    struct replay *r = replay_new((struct replay_part){part, parts, parts > 1 ? 1 : 0, 0, 1}, note, NULL);
     size_t until = o->until ? o->until : w.count;
 
     replay_marks(r, o->views_mark < 0 ? w.tail.seq : o->views_mark, o->totals_mark < 0 ? w.tail.seq : o->totals_mark);
@@ -458,6 +460,7 @@ static void a_sound_world_has_no_drift(void **state)
     assert_string_equal(found, "");
     for (enum entry_kind kind = 0; kind < ENTRY_KIND_COUNT; kind++)
         if (kind != ENTRY_DELETE && kind != ENTRY_TICK && kind != ENTRY_SOLD_OUT && kind != ENTRY_REPLENISH &&
+            kind != ENTRY_GIVE && kind != ENTRY_GET && /* it has one lane */
             count_entries(kind) == 0)
             fail_msg("the world has no %s", entry_kind_name(kind));
     assert_true(w.uses[ERASED].alias[0]); /* is back */
@@ -1073,7 +1076,7 @@ static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
 
     (void)state;
     erase(3, true);
-    r = replay_new(0, (struct replay_part){0, 1, 0}, note, NULL);
+    r = replay_new((struct replay_part){0, 1, 0, 0, 1}, note, NULL);
     replay_marks(r, 0, 0);
     for (size_t i = 0; i < until; i++)
         replay_batch(r, w.ledger[i]);
@@ -1082,7 +1085,7 @@ static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
     replay_free(r);
     assert_string_equal(found, "");
     erase(4, false);
-    r = replay_new(0, (struct replay_part){0, 1, 0}, note, NULL);
+    r = replay_new((struct replay_part){0, 1, 0, 0, 1}, note, NULL);
     for (size_t i = 0; i < w.count; i++)
         replay_batch(r, w.ledger[i]);
     replay_look_again(r, is_gone, NULL);
@@ -1428,7 +1431,7 @@ static void erased_users_need_no_view_but_what_is_left_of_them_goes(void **state
 
 static void what_cannot_be_read_is_a_drift_and_repaired(void **state)
 {
-    struct replay *r = replay_new(0, (struct replay_part){0, 1, 0}, note, NULL);
+    struct replay *r = replay_new((struct replay_part){0, 1, 0, 0, 1}, note, NULL);
     struct totals_row row = {.quarter_ms = 0, .seq = 0};
 
     (void)state;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reporter/follow.h"
 #include "reporter/inbox.h"
 #include "reporter/tally.h"
 #include "reporter/watch.h"
@@ -92,6 +93,28 @@ static void a_batch_that_asks_for_slots_says_so_in_its_tally(void **state)
     batch_free(b);
 }
 
+static void a_definition_that_other_lanes_follow_is_told_of(void **state)
+{
+    static const struct {
+        int64_t lane, lanes;
+        enum entry_kind kind;
+        bool leads;
+    } rows[] = {{0, 4, ENTRY_DEFINE, true}, {0, 4, ENTRY_DELETE, true}, {0, 4, ENTRY_TICK, false},
+                {1, 4, ENTRY_DEFINE, false}, {0, 1, ENTRY_DEFINE, false}, {0, 0, ENTRY_DELETE, false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct batch *b = batch_new("hot", rows[i].lane);
+        struct tally t;
+
+        b->lanes = rows[i].lanes;
+        batch_add(b, rows[i].kind);
+        tally_of_batch(&t, b);
+        assert_int_equal(t.leads, rows[i].leads);
+        batch_free(b);
+    }
+}
+
 static void the_inbox_keeps_order_and_wishes(void **state)
 {
     struct inbox in;
@@ -124,6 +147,34 @@ static struct mono at(int64_t ms)
     return (struct mono){ms * 1000000};
 }
 
+static void lanes_are_made_to_follow_once_and_again_where_that_failed(void **state)
+{
+    struct follow *f = follow_new();
+    char coupon[COUPON_ID_MAX + 1];
+    int failures;
+
+    (void)state;
+    follow_changed(f, "hot", at(0));
+    follow_changed(f, "cold", at(500));
+    follow_changed(f, "hot", at(900)); /* is one with the first */
+    assert_false(follow_due(f, at(999), coupon, &failures));
+    assert_true(follow_due(f, at(1000), coupon, &failures));
+    assert_string_equal(coupon, "hot");
+    assert_int_equal(failures, 0);
+    assert_false(follow_due(f, at(1499), coupon, &failures));
+    follow_failed(f, "hot", 1, at(1000));
+    assert_true(follow_due(f, at(2999), coupon, &failures));
+    assert_string_equal(coupon, "cold");
+    assert_false(follow_due(f, at(2999), coupon, &failures));
+    assert_true(follow_due(f, at(3000), coupon, &failures));
+    assert_int_equal(failures, 1);
+    follow_failed(f, "hot", 100, at(3000));
+    assert_false(follow_due(f, at(62999), coupon, &failures));
+    assert_true(follow_due(f, at(63000), coupon, &failures));
+    follow_changed(f, "left", at(63000));
+    follow_free(f);
+}
+
 static void a_quiet_lane_whose_mark_stands_still_for_a_second_is_behind(void **state)
 {
     struct watch *w = watch_new();
@@ -140,7 +191,7 @@ static void a_quiet_lane_whose_mark_stands_still_for_a_second_is_behind(void **s
     assert_true(watch_marked(w, "hot", 0, 5, at(1401)));
     assert_int_equal(watch_due(w, at(2402), due, 4), 1);
     assert_false(watch_marked(w, "hot", 0, 7, at(2402)));
-    assert_int_equal(watch_count(w), 0);
+    assert_int_equal(watch_due(w, at(100000000), due, 4), 0);
     watch_free(w);
 }
 
@@ -218,6 +269,8 @@ static void many_lanes_are_looked_at_in_turns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_definition_that_other_lanes_follow_is_told_of),
+        cmocka_unit_test(lanes_are_made_to_follow_once_and_again_where_that_failed),
         cmocka_unit_test(batches_of_one_lane_and_quarter_become_one_run),
         cmocka_unit_test(a_new_quarter_begins_a_new_run),
         cmocka_unit_test(what_is_not_counted_and_what_adds_nothing_makes_no_run),

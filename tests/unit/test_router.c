@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -299,6 +300,42 @@ static void a_cursor_leads_on_in_its_own_list(void **state)
     free(cursor);
 }
 
+/* Also not one that no list knows. */
+static void a_parameter_is_never_taken_for_a_position(void **state)
+{
+    char *cursor = cursor_of("/coupons?17.c=b", "18.d");
+    unsigned char made[64], forged[64];
+    char text[128];
+    struct list l;
+    size_t len;
+
+    (void)state;
+    assert_int_equal(sodium_base642bin(made, sizeof made, cursor, strlen(cursor), NULL, &len, NULL,
+                                       sodium_base64_VARIANT_URLSAFE_NO_PADDING), 0);
+    assert_int_equal(len, 8 + 4);
+    memcpy(forged, made, 8);
+    memcpy(forged + 8, "17.c\0b\0" "18.d", 11);
+    sodium_bin2base64(text, sizeof text, forged, 8 + 11, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    assert_false(follow("/coupons", text, &l));
+    free(cursor);
+}
+
+/* Their checksums are right: where the key is known, anybody makes those. */
+static void positions_of_other_characters_are_refused(void **state)
+{
+    static const char *const positions[] = {"a b", "17\n", "\xff", "1/2", "\xc3\xa4"};
+    struct list l;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof positions / sizeof positions[0]; i++) {
+        char *cursor = cursor_of("/coupons", positions[i]);
+
+        if (follow("/coupons", cursor, &l))
+            fail_msg("%s was taken", positions[i]);
+        free(cursor);
+    }
+}
+
 static void forged_cursors_are_refused(void **state)
 {
     static const char *const cursors[] = {"", "x", "AAAA", "AAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAA", "%3D%3D", "a b", "....",
@@ -360,6 +397,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(tags_are_compared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(accept_is_weighed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cursor_leads_on_in_its_own_list, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_parameter_is_never_taken_for_a_position, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(positions_of_other_characters_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(forged_cursors_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(limits_are_checked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(times_of_a_query_may_hold_a_plus, set_up, tear_down),

@@ -63,7 +63,7 @@ static unsigned events_of(int returns, int takings)
 static void generate(int64_t step_number, int64_t count, enum cpn_result want)
 {
     lane_open();
-    decide_generate(&d, job, step_number, count, 0, &out);
+    decide_generate(&d, job, NULL, step_number, count, 0, &out);
     expect(want);
     if (want == CPN_OK)
         lane_close();
@@ -208,18 +208,18 @@ static void one_job_at_a_time_makes_codes(void **state)
     lane_close();
     first = tail.turn;
     lane_open();
-    decide_generate(&d, job, 1, 10, 0, &out);
+    decide_generate(&d, job, NULL, 1, 10, 0, &out);
     expect(CPN_BUSY);
-    decide_generate(&d, job, 1, 10, first + 1, &out);
+    decide_generate(&d, job, NULL, 1, 10, first + 1, &out);
     expect(CPN_BUSY);
-    decide_generate(&d, job, 1, 10, first, &out);
+    decide_generate(&d, job, NULL, 1, 10, first, &out);
     expect(CPN_OK);
     lane_close();
     lane_open();
     turn(job, 2, CPN_OK, 10); /* the next runner of the same job */
-    decide_generate(&d, job, 2, 10, first, &out); /* what the first one made is not announced */
+    decide_generate(&d, job, NULL, 2, 10, first, &out); /* what the first one made is not announced */
     expect(CPN_BUSY);
-    decide_generate(&d, job, 1, 10, first, &out);
+    decide_generate(&d, job, NULL, 1, 10, first, &out);
     assert_true(out.replayed);
     lane_close();
     lane_open();
@@ -231,7 +231,7 @@ static void one_job_at_a_time_makes_codes(void **state)
     decide_turn_end(&d, job, &out);
     assert_int_equal(batch->count, 1);
     turn(&other, 1, CPN_OK, 11);
-    decide_generate(&d, job, 2, 10, 10, &out);
+    decide_generate(&d, job, NULL, 2, 10, 10, &out);
     expect(CPN_BUSY);
     lane_close();
 }
@@ -515,7 +515,7 @@ static void an_approximate_cap_adds_what_others_were_heard_to_have_taken(void **
     without_slots(CAP_APPROXIMATE);
     c.cap.total = 10;
     lane_open();
-    d.others_taken = 7;
+    d.others.taken = 7;
     take_times(ana, 3);
     post(ana, SLOT_REDEEMED, "k", NULL, NULL, -1, CPN_SOLD_OUT);
     assert_false(out.retry);
@@ -524,7 +524,7 @@ static void an_approximate_cap_adds_what_others_were_heard_to_have_taken(void **
     take(ana, SLOT_RESERVED, "h", NULL);
     post(ana, SLOT_REDEEMED, "k", NULL, NULL, -1, CPN_SOLD_OUT);
     assert_true(out.retry);
-    d.others_taken = 12; /* heard late: more than the cap; what was taken stays */
+    d.others.taken = 12; /* heard late: more than the cap; what was taken stays */
     next = c;
     next.title = "Another";
     decide_change(&d, &next, 1, NULL, &out);

@@ -8,25 +8,10 @@
 #include <string.h>
 
 #include "coupons/use.h"
+#include "unit/in_arena.h"
 
 #define ALIAS "0123456789abcdef"
 #define NOW 1000000
-
-static struct arena arena;
-
-static int set_up(void **state)
-{
-    (void)state;
-    arena_init(&arena, 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    arena_free(&arena);
-    return 0;
-}
 
 static struct redemption *add(struct use *u, int64_t n, enum slot_state now, const char *order, const char *key)
 {
@@ -98,6 +83,7 @@ static void a_key_says_which_call_it_was(void **state)
     struct use u;
     uint8_t hash[KEY_HASH_LEN];
     enum key_of which;
+    struct extension earlier[2] = {{.until_ms = 1}, {.until_ms = 2}};
     struct redemption *r;
 
     (void)state;
@@ -105,6 +91,10 @@ static void a_key_says_which_call_it_was(void **state)
     add(&u, 1, SLOT_REDEEMED, NULL, "other");
     r = add(&u, 2, SLOT_REDEEMED, NULL, "make");
     key_hash(u.alias, "extend", r->extended_key);
+    key_hash(u.alias, "first", earlier[0].key);
+    key_hash(u.alias, "second", earlier[1].key);
+    r->earlier = earlier;
+    r->earlier_count = 2;
     key_hash(u.alias, "spend", r->spent_key);
     key_hash(u.alias, "make", hash);
     assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
@@ -112,6 +102,10 @@ static void a_key_says_which_call_it_was(void **state)
     key_hash(u.alias, "extend", hash);
     assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_EXTENSION);
+    key_hash(u.alias, "first", hash);
+    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(which, KEY_OF_EARLIER);
+    assert_int_equal(redemption_earlier(r, hash)->until_ms, 1);
     key_hash(u.alias, "spend", hash);
     assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_SPENDING);
@@ -394,5 +388,5 @@ int main(void)
         cmocka_unit_test(what_is_no_id_is_refused),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, release_arena);
 }

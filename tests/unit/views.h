@@ -53,6 +53,9 @@ static inline const char *redemption_difference(const struct redemption *a, cons
     DIFFERENT_BYTES(fingerprint);
     DIFFERENT_BYTES(extended_key);
     DIFFERENT_BYTES(extended_fingerprint);
+    DIFFERENT(earlier_count);
+    if (a->earlier_count && memcmp(a->earlier, b->earlier, a->earlier_count * sizeof *a->earlier) != 0)
+        return "earlier";
     DIFFERENT_BYTES(spent_key);
     DIFFERENT_BYTES(spent_fingerprint);
     DIFFERENT_TEXT(order);
@@ -76,6 +79,12 @@ static inline const char *use_difference(const struct use *a, const struct use *
     DIFFERENT(job_step);
     DIFFERENT(job_turn);
     DIFFERENT(job_fence);
+    DIFFERENT(given.slots);
+    DIFFERENT(given.day);
+    DIFFERENT(given.minor);
+    DIFFERENT(got.slots);
+    DIFFERENT(got.day);
+    DIFFERENT(got.minor);
     for (size_t i = 0; i < a->count; i++) {
         const char *wrong = redemption_difference(&a->redemptions[i], &b->redemptions[i]);
 

@@ -21,7 +21,7 @@ const CAPS = [
    hint: "In the currency. Empty: no cap"},
 ];
 const STOCK = [
-  {at: "/low_stock", label: "Warn when fewer are free than", type: "whole", hint: "Empty: no warning"},
+  {at: "/low_stock", label: "Warn when no more are free than", type: "whole", hint: "Empty: no warning"},
   {at: "/replenish/below", label: "Refill when fewer are free than", type: "whole", hint: "Empty: no refill", more: true},
   {at: "/replenish/add", label: "Refill by", type: "whole", more: true},
 ];
@@ -67,11 +67,13 @@ const RARE = [
    options: [["refuse", "is refused"], ["existing", "gets the one they have"]]},
   {at: "/reserve_s", label: "A checkout holds it for (minutes)", type: "scaled", scale: 60},
   {at: "/valid_for_s", label: "Valid for (days) once issued", type: "scaled", scale: 86400, hint: "Empty: no limit"},
+  {at: "/lanes", label: "Lanes", type: "whole", when: has("/codes/source", "none"),
+   hint: "More than 1 for a coupon that very many want at once; cannot be changed"},
 ].map((field) => ({...field, more: true}));
 
 const DEFAULTS = {id: "", title: "", description: "", state: "draft", time_zone: "UTC", starts_at: null, ends_at: null,
   cap: {policy: "exact", total: null, per_user: 1}, discount: {kind: "none"}, codes: {source: "none", length: 10},
-  on_user_cap: "refuse", reserve_s: 900};
+  on_user_cap: "refuse", reserve_s: 900, lanes: 1};
 
 /* ---- create ---- */
 

@@ -3,7 +3,7 @@ import {get, getLines, getTagged, path, query, session} from "./api.js";
 import {bars} from "./charts.js";
 import {openCaps, openDetails, stateButtons} from "./change.js";
 import {button, el, replace, table} from "./dom.js";
-import {money, number, share, time} from "./format.js";
+import {money, number, plural, share, time} from "./format.js";
 import {jobsPanel, openImport, openSlots} from "./jobs.js";
 import {latestPanel, lookup} from "./lookup.js";
 import {empty, failure, panel} from "./panel.js";
@@ -23,7 +23,7 @@ function tiles(coupon, counts) {
     ["Issued", counts.issued],
     ["Held", counts.reserved],
     ["Taken today", counts.today],
-    ["Discount given", counts.discount_minor ? money(counts.discount_minor, coupon.discount.currency) : null],
+    ["Discount given or held", counts.discount_minor ? money(counts.discount_minor, coupon.discount.currency) : null],
   ];
 
   return el(
@@ -35,6 +35,12 @@ function tiles(coupon, counts) {
         el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "number" ? number(value) : value)),
       ),
   );
+}
+
+/* Where in the ledger the counts stand, or in those of the lanes. */
+function placeText({seq, seqs}) {
+  if (!seqs) return `batch ${number(seq)}`;
+  return `${plural(seqs.reduce((sum, one) => sum + one, 0), "batch", "batches")} in ${seqs.length} lanes`;
 }
 
 function countsPanel(page) {
@@ -55,7 +61,7 @@ function countsPanel(page) {
         el(
           "p",
           {class: "small"},
-          `As of ${time(counts.as_of, coupon.time_zone)} (${coupon.time_zone}), batch ${number(counts.seq)}`,
+          `As of ${time(counts.as_of, coupon.time_zone)} (${coupon.time_zone}), ${placeText(counts)}`,
         ),
       );
     },
@@ -212,21 +218,54 @@ const kindsOf = (batch) =>
     .map(([kind, all]) => `${all.length} ${kind}`)
     .join(", ");
 
+/* The last batch of a lane. */
+async function tailOf(id, lane, signal) {
+  const {seq, seqs} = await get(path(id, "counts"), signal);
+
+  return seqs ? seqs[lane] : seq;
+}
+
+/* Which lane's ledger is shown: each has one of its own. */
+function laneChoice(lanes, chosen) {
+  const options = Array.from({length: lanes}, (_, lane) => el("option", {value: String(lane)}, `Lane ${lane}`));
+  const select = el("select", {"aria-label": "Lane"}, options);
+
+  select.addEventListener("change", () => chosen(Number(select.value)));
+  return select;
+}
+
 function ledgerPanel(page) {
   let tail = null,
-    lines = []; // read again only when there is more
+    lane = 0,
+    lines = [], // read again only when there is more
+    choice = null;
 
-  return panel("The ledger's head", {
+  const shown = panel("The ledger's head", {
     signal: page.signal,
     every: 5,
     async load(s) {
-      const {seq} = await get(path(page.id, "counts"), s);
-      if (seq !== tail || lines.length === 0)
-        lines = (await getLines(query(path(page.id, "ledger"), {after: Math.max(0, seq - HEADS)}), s)).slice(-HEADS).reverse();
-      tail = lines[0]?.seq ?? seq;
-      return {zone: (await page.definition()).value.time_zone, lines};
+      const of = lane,
+        seq = await tailOf(page.id, of, s);
+      const more = seq !== tail || lines.length === 0;
+      const after = Math.max(0, seq - HEADS);
+      const read = more ? (await getLines(query(path(page.id, "ledger"), {lane: of, after}), s)).slice(-HEADS).reverse() : lines;
+
+      if (of === lane) {
+        lines = read;
+        tail = lines[0]?.seq ?? seq;
+      }
+      const {time_zone: zone, lanes} = (await page.definition()).value;
+      return {zone, lanes, lines};
     },
-    draw(body, {zone}) {
+    draw(body, {zone, lanes}) {
+      if (lanes > 1 && !choice) {
+        choice = laneChoice(lanes, (chosen) => {
+          lane = chosen;
+          lines = [];
+          shown.refresh();
+        });
+        shown.head.append(choice);
+      }
       if (lines.length === 0) return replace(body, empty("The ledger is empty."));
       replace(
         body,
@@ -245,6 +284,8 @@ function ledgerPanel(page) {
       );
     },
   });
+
+  return shown;
 }
 
 /* ---- the page ---- */

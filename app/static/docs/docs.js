@@ -295,9 +295,18 @@ function watchKey() {
   told();
 }
 
+/** What stands behind # in the address; what cannot be decoded names nothing. */
+function addressed() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return '';
+  }
+}
+
 /** The call that the address names is opened. */
 function followAddress() {
-  const element = byId(decodeURIComponent(location.hash.slice(1)));
+  const element = byId(addressed());
   if (!element || !element.matches('.call')) return;
   element.open = true;
   element.querySelector('summary').focus();

@@ -1,0 +1,19 @@
+/*
+ * base/cond.h -- waiting for a condition until a monotonic time.
+ *
+ * Threads  as pthread_cond_t; a wait may also end early, for nothing: look at what is waited for again
+ */
+#ifndef BASE_COND_H
+#define BASE_COND_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/clock.h"
+
+/* A condition for cond_wait_until(), and for pthread_cond_wait(). */
+void cond_init(pthread_cond_t *c);
+/* Wait, with the lock held, until c is signalled or `until` has come. False: it has come. */
+bool cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, struct mono until);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * base/stop.h -- the end of a process that the master supervises: its signal, and threads that rest until it comes.
+ *
+ * Signals  are blocked since before the fork, and waited for here: SIGTERM and SIGINT end, SIGUSR1 opens the log anew
+ * Threads  any may rest and ask; every rest ends at once when the process is told to stop
+ */
+#ifndef BASE_STOP_H
+#define BASE_STOP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define STOP_BACKOFF_FIRST_MS 50
+#define STOP_BACKOFF_LAST_MS 2000
+
+struct stop {
+    pthread_mutex_t lock; /* beside `asked`, for those who rest */
+    pthread_cond_t woken;
+    atomic_bool asked;
+};
+
+void stop_init(struct stop *s);
+void stop_release(struct stop *s);
+
+/* Wait for the signal that ends the process. */
+void stop_await_signal(void);
+/* Tell the threads. */
+void stop_ask(struct stop *s);
+static inline bool stop_asked(const struct stop *s)
+{
+    return atomic_load(&s->asked);
+}
+
+/* The pause after one of so many ms: the first where there was none (0), else twice as long, up to `most`. */
+static inline int64_t longer_pause_ms(int64_t ms, int64_t first, int64_t most)
+{
+    int64_t longer = ms ? ms * 2 : first;
+
+    return longer < most ? longer : most;
+}
+
+/* Wait so long, which may be no time at all, or until the stop is asked for. */
+void stop_rest(struct stop *s, int64_t ms);
+/* Rest *ms, longer each time; *ms is 0 at the first. */
+void stop_back_off(struct stop *s, int64_t *ms);
+
+#endif

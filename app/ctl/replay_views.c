@@ -1,0 +1,380 @@
+/* ctl/replay_views.c -- see replay.h: the stored views against the ledger: kept when read, compared when a batch reaches them,
+ * and what is left of them in the end. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "ctl/compare.h"
+#include "ctl/replay_state.h"
+
+/* ---- what was read beforehand ---- */
+
+void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq)
+{
+    r->views_mark = views_seq;
+    r->totals_mark = totals_seq;
+}
+
+static void add_odd(struct replay *r, enum odd odd, const char *user, const struct use *view)
+{
+    struct odd_view *o = arena_alloc(&r->arena, sizeof *o);
+
+    *o = (struct odd_view){.user = arena_strdup(&r->arena, user), .odd = odd, .seq = -1, .next = r->odd_views};
+    if (view) {
+        o->alias = arena_strdup(&r->arena, view->alias);
+        o->seq = view->seq;
+        o->erased_ms = view->erased_ms;
+    }
+    r->odd_views = o;
+}
+
+/* The emptied view of an erased user has no alias, by which it could be found: it is known by its seq. */
+static void add_tombstone(struct replay *r, const char *user, const struct use *view)
+{
+    char where[WHERE_SIZE];
+
+    if (!replay_is_first(r))
+        return;
+    add_odd(r, ODD_TOMBSTONE, user, view);
+    r->odd_views->wrong = view->count || view->total || view->today;
+    if (r->odd_views->wrong)
+        replay_drift(r, "users", replay_name_place(where, user), "redemptions", "none: an erased user's", "some");
+}
+
+/* Jobs live in lane 0, a lane's accounts in that lane. */
+static bool is_of_lane(const struct replay *r, const char *user)
+{
+    const char *job = user + sizeof JOB_USER_PREFIX - 1;
+    int64_t lanes = r->part.lanes, lane = 0;
+
+    if (lanes <= 1)
+        return true;
+    if (!replay_is_job(user))
+        return coupon_lane_of(user, lanes) == r->lane;
+    for (int64_t i = 1; i < lanes; i++)
+        lane = lane_peer_of(job, i, lanes) >= 0 ? i : lane;
+    return lane == r->lane;
+}
+
+void replay_view_use(struct replay *r, const char *user, const struct use *view)
+{
+    char where[WHERE_SIZE];
+    struct user *u;
+
+    if (!is_of_lane(r, user))
+        return;
+    if (!view) {
+        add_odd(r, ODD_UNREADABLE, user, NULL);
+        if (replay_is_first(r))
+            replay_drift(r, "users", replay_name_place(where, user), "view", "one that can be read", "unreadable");
+        return;
+    }
+    if (!view->alias[0] && !replay_is_job(user)) {
+        add_tombstone(r, user, view);
+        return;
+    }
+    u = replay_user_of(r, replay_is_job(user) ? user : view->alias);
+    if (!u)
+        return;
+    if (u->view) {
+        add_odd(r, ODD_DOUBLE, user, view);
+        replay_drift(r, "users", replay_name_place(where, user), "alias", "of one user", u->view->user);
+        return;
+    }
+    u->view = use_copy(view, &r->arena, true);
+    u->standing.stored = true;
+    u->standing.view_seq = view->seq;
+}
+
+void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view)
+{
+    struct shelf *s = replay_shelf_of(r, b);
+    char where[WHERE_SIZE];
+
+    if (!s || s->standing.stored)
+        return;
+    s->standing.stored = true;
+    s->standing.unreadable = !view;
+    if (!view) {
+        snprintf(where, sizeof where, "bucket %" PRId64, b);
+        replay_drift(r, "buckets", where, "view", "one that can be read", "unreadable");
+        return;
+    }
+    s->view = checked(calloc(1, sizeof *s->view));
+    bucket_copy(s->view, view);
+    s->standing.view_seq = view->seq;
+}
+
+void replay_view_coupon(struct replay *r, const struct coupon *view, bool is_there, int64_t seq, int64_t created_ms)
+{
+    r->definition_view.view = view ? coupon_copy(view, &r->arena) : NULL;
+    r->definition_view.created_ms = created_ms;
+    r->definition_view.standing =
+        (struct standing){.stored = view || is_there, .unreadable = is_there && !view, .view_seq = view ? seq : 0};
+    if (is_there && !view)
+        replay_drift(r, "coupons", "definition", "view", "one that can be read", "unreadable");
+}
+
+void replay_codes_until(struct replay *r, int64_t next_n)
+{
+    r->codes_next_n = next_n;
+}
+
+void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS])
+{
+    struct shelf *s = b * BUCKET_SLOTS < r->codes_next_n ? replay_shelf_of(r, b) : NULL; /* else: drafts */
+
+    if (!s)
+        return;
+    if (!s->codes && !(s->codes = calloc(BUCKET_SLOTS, sizeof *s->codes)))
+        abort();
+    for (int i = 0; i < BUCKET_SLOTS; i++)
+        s->codes[i] = codes[i] && b * BUCKET_SLOTS + i < r->codes_next_n ? replay_hash(codes[i]) : 0;
+}
+
+/* ---- when a batch reaches them ---- */
+
+/* Note that s was touched by b, and say whether its view stands at b. */
+static bool passes_view(const struct replay *r, struct standing *s, int64_t seq)
+{
+    if (seq <= r->views_mark)
+        s->needed = seq;
+    if (!s->stored || s->unreadable || s->view_seq != seq)
+        return false;
+    s->compared = true;
+    return true;
+}
+
+/* Whoever came back after an erasure has the versions of before beneath: the ledger no longer says whose they were. */
+static void compare_user(struct replay *r, struct user *u)
+{
+    struct use view = *u->view;
+    char where[WHERE_SIZE];
+    struct place place = {r, "users", where, false};
+
+    replay_user_place(where, u, u->view->user);
+    if (u->maybe_back && view.version > u->use.version)
+        view.version = u->use.version;
+    compare_use(&u->use, &view, replay_differ, &place);
+    u->standing.differs = place.differed;
+}
+
+static void close_users(struct replay *r, const struct batch *b)
+{
+    for (struct standing *s = r->touched_users, *next; s; s = next) {
+        struct user *u = (struct user *)s; /* its first member */
+
+        next = s->next_touched;
+        fold_use_done(&u->use, &b->head);
+        /* of an erased user the ledger lacks what the view had before; that it is gone is asked for in the end */
+        if (passes_view(r, s, b->head.seq) && !u->nameless && !u->erased_seq)
+            compare_user(r, u);
+    }
+    r->touched_users = NULL;
+}
+
+/* Names that the ledger no longer has, of users who were erased later: the view cannot be asked for them yet. */
+static void pass_names(const struct shelf *s)
+{
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
+        const struct slot *slot = &s->bucket.slots[i];
+
+        if (slot->user || slot->state == SLOT_FREE || slot->state == SLOT_RETIRED || s->forgotten >> i & 1)
+            continue;
+        free(s->view->slots[i].user);
+        s->view->slots[i].user = NULL;
+    }
+}
+
+static void close_shelves(struct replay *r, const struct batch *b)
+{
+    for (struct standing *s = r->touched_shelves, *next; s; s = next) {
+        struct shelf *shelf = (struct shelf *)s; /* its first member */
+        char where[WHERE_SIZE];
+        struct place place = {r, "buckets", where, false};
+
+        next = s->next_touched;
+        if (!passes_view(r, s, b->head.seq))
+            continue;
+        snprintf(where, sizeof where, "bucket %" PRId64, shelf->b);
+        pass_names(shelf);
+        compare_bucket(&shelf->bucket, shelf->view, replay_differ, &place);
+        s->differs = place.differed;
+        bucket_release(shelf->view);
+        free(shelf->view);
+        shelf->view = NULL;
+    }
+    r->touched_shelves = NULL;
+}
+
+static bool has_entry(const struct batch *b, enum entry_kind one, enum entry_kind other)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].kind == one || b->entries[i].kind == other)
+            return true;
+    return false;
+}
+
+static void close_definition(struct replay *r, const struct batch *b)
+{
+    struct place place = {r, "coupons", "definition", false};
+    struct standing *s = &r->definition_view.standing;
+
+    if (r->lane > 0 || !has_entry(b, ENTRY_DEFINE, ENTRY_DELETE)) /* the view is lane 0's */
+        return;
+    s->touched = b->head.seq;
+    r->changed_ms = b->head.at_ms;
+    if (!passes_view(r, s, b->head.seq) || !r->definition)
+        return;
+    compare_coupon(r->definition, r->definition_view.view, replay_differ, &place);
+    if (r->definition_view.created_ms != r->first_ms) {
+        replay_drift_int(r, "coupons", "definition", "created", r->first_ms, r->definition_view.created_ms);
+        place.differed = true;
+    }
+    s->differs = place.differed;
+}
+
+static void close_tombstones(struct replay *r, const struct batch *b)
+{
+    if (!has_entry(b, ENTRY_ERASE, ENTRY_ERASE))
+        return;
+    for (struct odd_view *o = r->odd_views; o; o = o->next)
+        if (o->odd == ODD_TOMBSTONE && !o->wrong && o->seq == b->head.seq && o->erased_ms == b->head.at_ms)
+            o->settled = true;
+}
+
+void views_batch(struct replay *r, const struct batch *b)
+{
+    close_users(r, b);
+    close_shelves(r, b);
+    close_tombstones(r, b);
+    if (replay_is_first(r))
+        close_definition(r, b);
+}
+
+/* ---- users who are erased meanwhile ---- */
+
+void replay_peek(struct replay *r, const struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        struct user *u = NULL;
+
+        if (b->entries[i].kind != ENTRY_ERASE)
+            continue;
+        HASH_FIND_STR(r->users, b->entries[i].alias, u);
+        if (u)
+            u->erased_later = true;
+        r->erased_later = checked_grown(r->erased_later, r->erased_later_count, &r->erased_later_capacity,
+                                        sizeof *r->erased_later);
+        r->erased_later[r->erased_later_count++] = replay_hash(b->entries[i].alias);
+    }
+}
+
+static bool is_erased_later(const struct replay *r, uint64_t owner)
+{
+    for (size_t i = 0; i < r->erased_later_count; i++)
+        if (r->erased_later[i] == owner)
+            return true;
+    return false;
+}
+
+void replay_look_again(struct replay *r, name_stays_fn *stays, void *context)
+{
+    for (struct user *u = r->users; u; u = u->hh.next)
+        if (u->erased_seq && u->named_seq && !stays(context, u->key, u->named_seq))
+            u->named_seq = 0;
+}
+
+/* ---- the end ---- */
+
+static void check_standing(struct replay *r, const struct standing *s, const char *what, const char *where)
+{
+    if (s->unreadable) /* told when it was read */
+        return;
+    if (s->stored && !s->compared)
+        replay_drift_int(r, what, where, s->touched ? "seq" : "seq of a view of nothing in the ledger", s->touched,
+                         s->view_seq);
+    else if (!s->stored && s->needed)
+        replay_drift_int(r, what, where, "seq of a view that is missing", s->needed, 0);
+    else if (s->view_seq < s->needed)
+        replay_drift_int(r, what, where, "seq, below the mark", s->needed, s->view_seq);
+}
+
+/* An alias without a name is an erased user's; an erased user has no name, and no view by it. */
+static void check_erased(struct replay *r, const struct user *u)
+{
+    char where[WHERE_SIZE];
+
+    snprintf(where, sizeof where, "alias %s", u->key);
+    if (u->nameless && !u->erased_seq && !u->erased_later)
+        replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
+    if (u->erased_seq && u->named_seq)
+        replay_drift(r, "ledger", where, "user", "no name: erased", "one");
+    if (u->erased_seq && u->standing.stored && u->erased_seq <= r->views_mark)
+        replay_drift(r, "users", replay_user_place(where, u, u->view->user), "view", "none: erased", "one");
+}
+
+static void end_users(struct replay *r)
+{
+    char where[WHERE_SIZE];
+
+    for (struct user *u = r->users; u; u = u->hh.next) {
+        if (!replay_is_job(u->key))
+            check_erased(r, u);
+        if (!u->erased_seq)
+            check_standing(r, &u->standing, "users", replay_user_place(where, u, u->view ? u->view->user : NULL));
+    }
+    for (const struct odd_view *o = r->odd_views; o; o = o->next)
+        if (o->odd == ODD_TOMBSTONE && !o->settled && !o->wrong)
+            replay_drift_int(r, "users", replay_name_place(where, o->user), "seq of a view of nothing in the ledger", 0,
+                             o->seq);
+}
+
+/* What is left in the slots when all is told: a name, or that it was forgotten; and a code, where the coupon has codes. */
+static void end_slots(struct replay *r, const struct shelf *s)
+{
+    bool coded = r->definition && r->definition->codes.source != CODES_NONE;
+    char where[WHERE_SIZE];
+
+    for (int i = 0; i < s->bucket.size; i++) {
+        const struct slot *slot = &s->bucket.slots[i];
+        int64_t n = s->b * BUCKET_SLOTS + i;
+        bool taken = slot->state != SLOT_FREE && slot->state != SLOT_RETIRED;
+
+        snprintf(where, sizeof where, "slot %" PRId64, n);
+        if (taken && !slot->user && !(s->forgotten >> i & 1) && !is_erased_later(r, s->owners[i]))
+            replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
+        /* what is over may have been cleaned up */
+        if (coded && slot->state != SLOT_RETIRED && n < r->codes_next_n && !(s->codes && s->codes[i]))
+            replay_drift(r, "codes", where, "code", "one", "none");
+    }
+}
+
+static void check_mark(struct replay *r, const char *kind, int64_t seq)
+{
+    if (seq < 0)
+        replay_drift(r, "marks", kind, "mark", "one that can be read", "unreadable");
+    else if (seq > r->head.seq)
+        replay_drift_int(r, "marks", kind, "seq, beyond the ledger", r->head.seq, seq);
+}
+
+void replay_end(struct replay *r)
+{
+    char where[WHERE_SIZE];
+
+    end_users(r);
+    for (struct shelf *s = r->shelves; s; s = s->hh.next) {
+        if (s->standing.touched || s->standing.stored) { /* codes alone make no bucket */
+            snprintf(where, sizeof where, "bucket %" PRId64, s->b);
+            check_standing(r, &s->standing, "buckets", where);
+        }
+        end_slots(r, s);
+    }
+    if (!replay_is_first(r))
+        return;
+    check_standing(r, &r->definition_view.standing, "coupons", "definition");
+    totals_end(r);
+    check_mark(r, "views", r->views_mark);
+    check_mark(r, "totals", r->totals_mark);
+}

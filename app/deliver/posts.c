@@ -1,0 +1,240 @@
+/* deliver/posts.c -- see state.h: posts under way, what becomes of a stream by their answers, and redeliveries. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "deliver/state.h"
+
+#define ASKED_MOST 20 /* redeliveries at a time */
+
+/* ---- posts of streams ---- */
+
+void posts_abort(struct deliverer *d, struct post *p)
+{
+    DL_DELETE(d->posts, p);
+    curl_multi_remove_handle(d->multi, p->curl);
+    if (p->stream)
+        stream_to(p->stream, STREAM_READY);
+    post_free(p);
+}
+
+static void start_post(struct deliverer *d, struct post *p)
+{
+    DL_APPEND(d->posts, p);
+    if (curl_multi_add_handle(d->multi, p->curl) != CURLM_OK)
+        abort();
+}
+
+static void wait_until(struct stream *s, int64_t ms)
+{
+    s->not_before_ms = ms;
+    stream_to(s, STREAM_WAITING);
+}
+
+static void start_next(struct deliverer *d, struct stream *s)
+{
+    const struct event *event = NULL;
+    const struct batch *b = NULL;
+    struct post *p;
+
+    switch (stream_next(s, d->door, &b, &event)) {
+    case STREAM_ENDS:
+        stream_to(s, STREAM_IDLE);
+        break;
+    case STREAM_HAS_MORE:
+        stream_to(s, STREAM_READY);
+        break;
+    case STREAM_FAILS:
+        wait_until(s, clock_now_ms() + DELIVER_AGAIN_MS);
+        break;
+    case STREAM_HAS:
+        p = post_new(d->config, s->of->hook, b, event, clock_now_ms());
+        p->stream = s;
+        p->delivery.attempt = s->attempts + 1;
+        stream_to(s, STREAM_SENDING);
+        start_post(d, p);
+        break;
+    }
+}
+
+bool posts_may_start(const struct deliverer *d, const struct endpoint *e)
+{
+    return e->ready && !e->disable && e->sending < (size_t)d->config->webhooks_side_by_side;
+}
+
+void posts_start(struct deliverer *d)
+{
+    int64_t now_ms = clock_now_ms();
+    struct stream *s, *next;
+    struct endpoint *e = NULL;
+
+    DL_FOREACH(d->endpoints, e) {
+        size_t turns = (size_t)d->config->webhooks_side_by_side;
+
+        DL_FOREACH_SAFE(e->waiting, s, next)
+            if (s->not_before_ms <= now_ms)
+                stream_to(s, STREAM_READY);
+        for (; turns > 0 && posts_may_start(d, e); turns--)
+            start_next(d, e->ready);
+    }
+}
+
+/* What was sent before the webhook was changed says nothing of it as it is now. */
+static bool is_current(const struct post *p)
+{
+    return p->changed_ms == p->stream->of->hook->changed_ms;
+}
+
+/* Nothing reaches the receiver, or something does again. */
+static void judge(struct deliverer *d, struct endpoint *e, const struct post *p, const struct post_result *r)
+{
+    int64_t now_ms = clock_now_ms(), since_ms = r->succeeded ? 0 : e->hook->failing_ms ? e->hook->failing_ms : now_ms;
+
+    if (r->gone)
+        e->disable = "gone";
+    else if (!r->succeeded && now_ms - since_ms >= (int64_t)d->config->webhooks_give_up_s * 1000)
+        e->disable = "failing";
+    if (e->disable)
+        d->look_at = mono_now();
+    if (since_ms == e->hook->failing_ms)
+        return;
+    if (since_ms)
+        log_event(LOG_INFO, "webhook.failing", "webhook=%s status=%" PRId64 " coupon=%s lane=%" PRId64 " seq=%" PRId64,
+                  e->hook->id, p->delivery.status, p->delivery.coupon, p->delivery.lane, p->delivery.seq);
+    if (mongo_hook_failing(d->door, e->hook, since_ms) != STORE_FAILED)
+        e->hook->failing_ms = since_ms;
+}
+
+static void go_on(struct deliverer *d, struct stream *s, const struct post *p, const struct post_result *r)
+{
+    int64_t most = (int64_t)d->config->webhooks_retry_most_s * 1000, wait;
+
+    if (r->succeeded) {
+        stream_taken(s);
+        stream_to(s, s->batch_at < s->batch_count || s->seq < s->tail ? STREAM_READY : STREAM_IDLE);
+        return;
+    }
+    s->attempts++;
+    s->moved = s->of->moved = true;
+    if (!is_current(p)) { /* nothing has been tried yet */
+        stream_to(s, STREAM_READY);
+        return;
+    }
+    wait = post_backoff_ms(d->config, s->attempts);
+    if (wait < r->retry_after_ms)
+        wait = r->retry_after_ms < most ? r->retry_after_ms : most;
+    wait_until(s, clock_now_ms() + wait);
+}
+
+static void end_post(struct deliverer *d, struct post *p, CURLcode code)
+{
+    struct post_result r = post_end(p, code);
+
+    DL_DELETE(d->posts, p);
+    curl_multi_remove_handle(d->multi, p->curl);
+    metrics_add_outcome(METRIC_DELIVERIES, r.succeeded, 1);
+    metrics_observe(METRIC_DELIVERY_TIME, p->delivery.took_ms * 1000);
+    if (p->stream) {
+        if (is_current(p))
+            judge(d, p->stream->of, p, &r);
+        go_on(d, p->stream, p, &r);
+        p->stream = NULL;
+    }
+    DL_APPEND(d->ended, p);
+    d->ended_count++;
+}
+
+void posts_end(struct deliverer *d)
+{
+    struct CURLMsg *message;
+    int left;
+
+    while ((message = curl_multi_info_read(d->multi, &left))) {
+        struct post *p = NULL;
+
+        if (message->msg != CURLMSG_DONE)
+            continue;
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&p);
+        end_post(d, p, message->data.result);
+    }
+}
+
+/* ---- redeliveries: once, whatever becomes of it, and beside the streams ---- */
+
+static bool is_under_way(const struct deliverer *d, const char *id)
+{
+    const struct post *p;
+
+    DL_FOREACH(d->posts, p)
+        if (p->delivery.again_of && strcmp(p->delivery.again_of, id) == 0)
+            return true;
+    DL_FOREACH(d->ended, p)
+        if (p->delivery.again_of && strcmp(p->delivery.again_of, id) == 0)
+            return true;
+    return false;
+}
+
+/* The event as the ledger has it, sent to h. False: it cannot be read now. */
+static bool repeat(struct deliverer *d, const struct hook *h, const struct delivery *of)
+{
+    struct batch *b = NULL, *before = NULL;
+    static const struct head first;
+    enum store_status status = mongo_ledger_at(d->door, of->coupon, of->lane, of->seq, &b);
+    struct event *events = NULL;
+    struct arena a;
+    size_t count;
+
+    if (status == STORE_OK && of->seq > 1)
+        status = mongo_ledger_at(d->door, of->coupon, of->lane, of->seq - 1, &before);
+    arena_init(&a, 0);
+    count = status == STORE_OK ? events_of(b, before ? &before->head : &first, &a, &events) : 0;
+    if (of->part < (int64_t)count) {
+        struct post *p = post_new(d->config, h, b, &events[of->part], clock_now_ms());
+
+        snprintf(p->again_of, sizeof p->again_of, "%s", of->id);
+        p->delivery.again_of = p->again_of;
+        start_post(d, p);
+    } else if (status != STORE_FAILED) {
+        log_event(LOG_ERROR, "webhook.no_such_event", "delivery=%s", of->id);
+        status = mongo_delivery_made(d->door, of->id);
+    }
+    arena_free(&a);
+    batch_free(b);
+    batch_free(before);
+    return status != STORE_FAILED;
+}
+
+/* Ours when we serve its webhook; a disabled one is served by whoever claims it first. */
+static void repeat_asked(struct deliverer *d, const struct delivery *asked, struct arena *a)
+{
+    struct endpoint *e = deliverer_endpoint(d, asked->hook);
+    int64_t now_ms = clock_now_ms();
+    struct hook *h = e ? e->hook : NULL;
+    enum store_status status = e ? STORE_OK : mongo_hook(d->door, asked->hook, a, &h);
+
+    if (status == STORE_OK && !e)
+        status = h->enabled ? STORE_FAILED
+                            : mongo_hook_claim(d->door, h->id, d->owner, now_ms, now_ms + d->config->webhooks_lease_ms);
+    else if (status == STORE_NOT_FOUND)
+        mongo_delivery_made(d->door, asked->id);
+    if (status == STORE_OK)
+        repeat(d, h, asked);
+}
+
+void posts_repeat_asked(struct deliverer *d)
+{
+    struct delivery **asked;
+    struct arena a;
+    size_t count;
+
+    arena_init(&a, 0);
+    if (mongo_deliveries_asked(d->door, ASKED_MOST, &a, &asked, &count) == STORE_OK)
+        for (size_t i = 0; i < count; i++)
+            if (!is_under_way(d, asked[i]->id))
+                repeat_asked(d, asked[i], &a);
+    arena_free(&a);
+}

@@ -1,0 +1,38 @@
+/*
+ * engine/lanes.h -- what takes more than one lane of a coupon: changing it, making slots, moving what is left between lanes.
+ *
+ * Shape    everything is a sequence of ops of single lanes, each decided and appended as any other; a thread asks them one
+ *          after the other, and may die between any two: then whoever comes next finds what was given and not taken, and who does not
+ *          follow yet
+ * Stock    lane 0 in the middle: a lane that has nothing left asks lane 0; if that has nothing either, all others give to lane 0.
+ *          "Nothing is left" is said when every lane was asked and had none, nothing was under way, and a second look found that none
+ *          had moved since
+ * Threads  any
+ */
+#ifndef ENGINE_LANES_H
+#define ENGINE_LANES_H
+
+#include "engine/engine.h"
+#include "engine/heard.h"
+
+struct lanes;
+
+struct lanes *lanes_start(struct engine *e, struct heard_table *heard, struct store_source *source,
+                          const struct engine_hooks *hooks);
+/* True when it is for this part to do the op, if the coupon has several lanes. */
+bool lanes_does(enum op_kind kind);
+/* The one lane that the op is for, of a coupon with so many. */
+int64_t lanes_route(const struct op *op, int64_t lanes);
+/* Do it, or find more of what its lane lacks and ask it again; done() is called once. */
+void lanes_submit(struct lanes *s, struct op *op);
+/* OP_COUPON: ask all lanes, and add up. */
+void lanes_gather(struct lanes *s, struct op *op);
+/* The coupon's slots are getting few: are there events to raise? */
+void lanes_poke(struct lanes *s, const char *coupon);
+/* Ops that wait here. */
+int lanes_waiting(const struct lanes *s);
+/* Answer what waits; before the committers are stopped. What is submitted from then on is answered BUSY. */
+void lanes_stop(struct lanes *s);
+void lanes_free(struct lanes *s);
+
+#endif

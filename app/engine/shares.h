@@ -1,0 +1,40 @@
+/*
+ * engine/shares.h -- what the lanes of a coupon have of its stock, of the day's cap and of its budget, and how that moves between them.
+ *
+ * Shape    lane 0 in the middle: a lane that has nothing left asks lane 0; if that has nothing either, all others give to lane 0
+ * Repeats  whoever comes next finds what was given and not taken
+ * Owns     the lanes of coupons that had nothing left, as they stood then
+ * Threads  one
+ */
+#ifndef ENGINE_SHARES_H
+#define ENGINE_SHARES_H
+
+#include <stdatomic.h>
+
+#include "engine/asks.h"
+
+struct empty;
+
+struct shares {
+    const struct asker *asker; /* borrowed, like `stopping`: true when nothing is to be tried any more */
+    const atomic_bool *stopping;
+    struct empty *empties;
+};
+
+void shares_init(struct shares *s, const struct asker *asker, const atomic_bool *stopping);
+void shares_release(struct shares *s);
+
+enum found { FOUND_SOME, FOUND_NOTHING, FOUND_BUSY };
+
+/* Have lane x get what it lacks. FOUND_NOTHING: there was a moment at which all lanes together had less, and none was under way;
+ * *due_ms: when the first hold of any lane ends, 0: none, or not known. */
+enum found shares_fetch(struct shares *s, const char *coupon, int64_t lanes, int64_t x, const struct outcome *lack,
+                        int64_t *due_ms);
+/* Lane 0 gives every other lane its part of what is new. */
+enum cpn_result shares_spread(struct shares *s, const char *coupon, int64_t lanes);
+/* So many slots come to lane 0, as far as the others have them. */
+enum cpn_result shares_collect(struct shares *s, const char *coupon, int64_t lanes, int64_t slots);
+/* Shares of caps that may be new, or lower: see decide_change(). BUSY: lanes are still below and above 0. */
+enum cpn_result shares_settle(struct shares *s, const struct coupon *definition);
+
+#endif

@@ -1,0 +1,79 @@
+/* Unit tests of deliver/post: how long a receiver that fails is left alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <sodium.h>
+
+#include "deliver/post.h"
+
+#define HOUR_MS INT64_C(3600000)
+
+static struct config defaults;
+
+static int setup(void **state)
+{
+    char message[512];
+
+    (void)state;
+    return sodium_init() < 0 || config_load(&defaults, NULL, NULL, message, sizeof message) != 0;
+}
+
+/* What is waited is this, or a fifth more. */
+static void waits(int64_t failures, int64_t least_ms)
+{
+    for (int i = 0; i < 200; i++) {
+        int64_t ms = post_backoff_ms(&defaults, failures);
+
+        if (ms < least_ms || ms > least_ms + least_ms / 5)
+            fail_msg("after %" PRId64 " failures %" PRId64 " ms, not %" PRId64, failures, ms, least_ms);
+    }
+}
+
+static void each_wait_is_three_times_the_last_up_to_six_hours(void **state)
+{
+    (void)state;
+    waits(1, 5000);
+    waits(2, 15000);
+    waits(3, 45000);
+    waits(8, INT64_C(5000) * 2187);
+    for (int64_t failures = 9; failures < 100; failures++)
+        waits(failures, 6 * HOUR_MS);
+    waits(INT64_MAX, 6 * HOUR_MS);
+}
+
+static void a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up(void **state)
+{
+    int64_t waited_ms = 0, failures = 0;
+
+    (void)state;
+    while (waited_ms < (int64_t)defaults.webhooks_give_up_s * 1000)
+        waited_ms += post_backoff_ms(&defaults, ++failures);
+    assert_int_equal(defaults.webhooks_give_up_s, 5 * 24 * 3600);
+    assert_in_range(failures, 24, 30);
+}
+
+static void waits_differ_so_that_receivers_are_not_asked_all_at_once(void **state)
+{
+    int64_t first = post_backoff_ms(&defaults, 5);
+    bool differs = false;
+
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        differs = differs || post_backoff_ms(&defaults, 5) != first;
+    assert_true(differs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_wait_is_three_times_the_last_up_to_six_hours),
+        cmocka_unit_test(a_receiver_that_is_away_for_days_is_asked_until_it_is_given_up),
+        cmocka_unit_test(waits_differ_so_that_receivers_are_not_asked_all_at_once),
+    };
+
+    return cmocka_run_group_tests_name("post", tests, setup, NULL);
+}
