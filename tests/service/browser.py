@@ -10,6 +10,8 @@ from selenium.common.exceptions import NoSuchElementException, StaleElementRefer
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from stack import PATIENCE_S
+
 # What happens in the page and should not: kept in the page, asked for after every test.
 WATCH = """
 window.seen = {violations: [], errors: [], alerts: []};
@@ -88,7 +90,7 @@ class Browser:
 
     # ---- what one sees and does ----
 
-    def until(self, what, condition, seconds=20):
+    def until(self, what, condition, seconds=PATIENCE_S):
         """Poll until the condition holds, and return what it gave."""
         end = time.monotonic() + seconds
         while True:
@@ -106,7 +108,7 @@ class Browser:
     def text(self, css="body"):
         return self.driver.find_element(By.CSS_SELECTOR, css).text
 
-    def sees(self, *texts, css="body", seconds=20):
+    def sees(self, *texts, css="body", seconds=PATIENCE_S):
         """Wait until all of these stand there."""
         for text in texts:
             self.until(f"{text!r} in {css}", lambda t=text: t in self.text(css), seconds)

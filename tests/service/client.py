@@ -4,11 +4,12 @@ import json
 import re
 import socket
 
+import bad_input
 import contract
 import fastcgi
 from problems import PROBLEMS
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 keys = itertools.count(1)
 
 
@@ -172,6 +173,7 @@ class HttpDecoder:
             body, rest = rest[:size], rest[size:]
         self.buffer = rest
         self.closing = lower.get("connection", "").lower() == "close"
+        bad_input.note(status)
         return status, headers, body
 
     @staticmethod
@@ -191,14 +193,14 @@ class HttpDecoder:
 
 
 class Http(Caller):
-    """Through nginx, over one kept connection."""
+    """Through nginx, over one kept connection; as who has the address `source`, one of 127.0.0.0/8."""
 
-    def __init__(self, port, key=None):
-        self.port, self.key = port, key
+    def __init__(self, port, key=None, source="127.0.0.1"):
+        self.port, self.key, self.source = port, key, source
         self.socket = None
 
     def connect(self):
-        return socket.create_connection(("127.0.0.1", self.port), TIMEOUT_S)
+        return socket.create_connection(("127.0.0.1", self.port), TIMEOUT_S, (self.source, 0))
 
     def close(self):
         if self.socket:
@@ -251,15 +253,15 @@ class Http(Caller):
 
 
 class Direct(Caller):
-    """Straight to a worker's socket, as nginx would, so that its choice of a worker is ours."""
+    """Straight to a worker's socket, as nginx would, so that its choice of a worker is ours; as who has the address."""
 
-    def __init__(self, path, key=None):
-        self.path, self.key = str(path), key
+    def __init__(self, path, key=None, address="127.0.0.1", patience_s=TIMEOUT_S):
+        self.path, self.key, self.address, self.patience_s = str(path), key, address, patience_s
         self.socket = None
 
     def connect(self):
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(TIMEOUT_S)
+        s.settimeout(self.patience_s)
         s.connect(self.path)
         return s
 
@@ -270,7 +272,7 @@ class Direct(Caller):
 
     def _send(self, method, target, headers, body):
         asked = f"{self.path}: {method} {target} {headers} {(body or b'')[:1000]!r}"
-        data = fastcgi.request(fastcgi.params_of(method, target, headers, body), body or b"")
+        data = fastcgi.request(fastcgi.params_of(method, target, headers, body, address=self.address), body or b"")
         for kept in (self.socket is not None, False):
             self.socket = self.socket or self.connect()
             decoder = fastcgi.Decoder()

@@ -1,4 +1,5 @@
 """The stack that the tests share, and those of their own."""
+import contextlib
 import pathlib
 import sys
 
@@ -6,34 +7,26 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from stack import SETTINGS, Stack  # noqa: E402
+import bad_input  # noqa: E402
+from shown import figure, show  # noqa: E402,F401
+from stack import SETTINGS, WORKERS, Stack  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def stack():
-    s = Stack()
-    try:
-        yield s.start()
+    with Stack() as s:
+        yield s
         s.verify()
-    finally:
-        s.stop()
-        s.remove()
 
 
 @pytest.fixture
 def another_stack():
-    """A function that starts a copy with settings or a clock of its own; it is stopped after the test."""
-    started = []
+    """A function that starts a copy with settings, a clock or workers of its own; it is stopped after the test."""
+    with contextlib.ExitStack() as ending:
+        def start(settings="", clock_offset_s=0, workers=WORKERS):
+            return ending.enter_context(Stack(SETTINGS + settings, clock_offset_s, workers))
 
-    def start(settings="", clock_offset_s=0):
-        s = Stack(SETTINGS + settings, clock_offset_s)
-        started.append(s)
-        return s.start()
-
-    yield start
-    for s in started:
-        s.stop()
-        s.remove()
+        yield start
 
 
 @pytest.fixture
@@ -65,6 +58,12 @@ def nothing_dies(stack):
     assert stack.pids() == before, f"a process died: {before} before, {stack.pids()} after\n{stack.log()[-2000:]}"
 
 
+def pytest_terminal_summary(terminalreporter):
+    show(terminalreporter)
+    if bad_input.tried:
+        terminalreporter.write_line(f"figure: {bad_input.told()}")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """A failed test also shows what the service logged last that is worse than info."""
@@ -75,3 +74,15 @@ def pytest_runtest_makereport(item, call):
             lines = [line for line in s.log().splitlines() if "level=info" not in line]
             report.sections.append(("the service's log", "\n".join(lines[-15:])))
     return report
+
+
+# ---- the bad inputs that were tried: by each process of pytest, added up by the one that started them ----
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["bad_inputs"] = dict(bad_input.tried)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    bad_input.tried.update(getattr(node, "workeroutput", {}).get("bad_inputs", {}))  # one that died has none

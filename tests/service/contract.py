@@ -46,7 +46,8 @@ class Operation:
             assert reply.status in OF_THE_FRONT | {405}, f"{self.name} has no answer {reply.status}\n{reply}"
             return
         assert len(reply.header("X-Request-Id") or "") > 0, f"X-Request-Id\n{reply}"
-        for name in ("Location", "ETag", "Link", "Idempotent-Replayed", "Coupons-As-Of", "Retry-After", "WWW-Authenticate"):
+        for name in ("Location", "ETag", "Link", "Idempotent-Replayed", "Coupons-As-Of", "Retry-After", "WWW-Authenticate", "RateLimit",
+                     "RateLimit-Policy"):
             assert reply.header(name) is None or name in answer["headers"], f"{self.name} does not say that it answers {name}\n{reply}"
         if "Location" in answer["headers"]:
             assert reply.header("Location"), f"Location\n{reply}"

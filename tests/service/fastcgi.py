@@ -1,6 +1,8 @@
 """FastCGI as nginx speaks it to a worker: records out, records in. https://fastcgi-archives.github.io/FastCGI_Specification.html"""
 import struct
 
+import bad_input
+
 BEGIN_REQUEST, ABORT_REQUEST, END_REQUEST, PARAMS, STDIN, STDOUT, STDERR = range(1, 8)
 RESPONDER, KEEP_CONN = 1, 1
 CONTENT_MAX = 65535
@@ -34,11 +36,11 @@ def request(params, body=b"", keep=True):
     return begin(keep) + record(PARAMS, pairs(params)) + record(PARAMS, b"") + stdin + record(STDIN, b"")
 
 
-def params_of(method, target, headers, body, request_id="test"):
+def params_of(method, target, headers, body, request_id="test", address="127.0.0.1"):
     """What nginx makes of an HTTP request."""
     method, target = encoded(method), encoded(target)
     out = [(b"REQUEST_METHOD", method), (b"REQUEST_URI", target),
-           (b"QUERY_STRING", target.partition(b"?")[2]), (b"REMOTE_ADDR", b"127.0.0.1"),
+           (b"QUERY_STRING", target.partition(b"?")[2]), (b"REMOTE_ADDR", encoded(address)),
            (b"REQUEST_ID", encoded(request_id)), (b"CONTENT_LENGTH", b"%d" % len(body) if body is not None else b"")]
     for name, value in headers:
         name = encoded(name).upper().replace(b"-", b"_")
@@ -81,4 +83,5 @@ def reply_of(text):
     assert found, f"a worker's reply has no header: {text[:500]!r}"
     headers = [tuple(part.strip() for part in line.decode("latin-1").split(":", 1)) for line in head.split(b"\r\n")]
     status = next((int(v.split()[0]) for n, v in headers if n.lower() == "status"), 200)
+    bad_input.note(status)
     return status, [(n, v) for n, v in headers if n.lower() != "status"], body

@@ -1,7 +1,13 @@
-"""What schemathesis cannot know of this service, for test_fuzz.py: which rules no document of its kind can say."""
+"""What schemathesis cannot know of this service, for test_fuzz.py: which rules no document of its kind can say. The bad inputs that it
+tried are left in bad_inputs.json."""
+import atexit
+import json
+import pathlib
 import re
 
 import schemathesis
+
+import bad_input
 
 # Problems that a request has for what is there, not for what it is.
 OF_THE_STATE = {"bad_cursor", "idempotency_key_reused", "version_changed", "code_required"}
@@ -30,3 +36,11 @@ def valid_data_is_accepted(ctx, response, case):
     if problem["code"] in OF_THE_STATE or all(BETWEEN.search(detail) for detail in details):
         return
     raise AssertionError(f"valid data was refused: {problem['code']} {details}")
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    bad_input.note(response.status_code)
+
+
+atexit.register(lambda: pathlib.Path("bad_inputs.json").write_text(json.dumps(bad_input.tried)))

@@ -10,9 +10,9 @@ def canonical(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def read(stack, coupon, after=None):
-    """The batches, from NDJSON."""
-    target = f"/coupons/{coupon}/ledger" + (f"?after={after}" if after is not None else "")
+def read(stack, coupon, after=None, lane=0):
+    """The batches of a lane, from NDJSON."""
+    target = f"/coupons/{coupon}/ledger?lane={lane}" + (f"&after={after}" if after is not None else "")
     reply = stack.client("reporting").get(target).expect(200)
     assert reply.header("Content-Type").startswith("application/x-ndjson"), reply
     assert reply.body.endswith(b"\n") or not reply.body, reply
@@ -39,10 +39,10 @@ def rid(batch, entry):
 
 
 class Told:
-    """What a coupon's ledger says of its takings."""
+    """What a lane's ledger says of its takings."""
 
-    def __init__(self, stack, coupon):
-        self.batches = [strict_json(line) for line in read(stack, coupon)]
+    def __init__(self, stack, coupon, lane=0):
+        self.batches = [strict_json(line) for line in read(stack, coupon, lane=lane)]
         self.taken, self.redeemed, self.reversed, self.lives = [], [], [], {}
         for batch in self.batches:
             for entry in batch["entries"]:
@@ -75,6 +75,7 @@ class Slot:
 
     def __init__(self):
         self.state, self.generation, self.alias, self.due, self.beneath = "free", 0, None, None, None
+        self.current = None
 
     def take(self, entry, state):
         assert self.state == "free", f"taken while it is {self.state}: {entry}"

@@ -3,10 +3,13 @@
 Each call gives an Answer: what the service must say. Where it may choose (which slot, which id, which code), the answer's
 `check` looks at what it chose, and takes it over. Times are UTC milliseconds; settle() lets what is over end.
 """
+import collections
 import dataclasses
 import datetime
 import re
 import typing
+
+from lanes import LANE_SLOTS, lane_of
 
 STANDING = ("issued", "reserved", "redeemed")
 DAY_MS = 24 * 3600 * 1000
@@ -42,7 +45,6 @@ class Answer:
 class Slot:
     n: int = None     # not known until it is taken, where slots are known by their codes
     code: str = None
-    g: int = 0
     holder: object = None
     retired: bool = False
 
@@ -122,7 +124,9 @@ class Coupon:
         self.slots, self.by_code, self.by_n = [], {}, {}
         self.takings, self.by_id = [], {}  # takings: redemptions that left free and still count, by whomever
         self.erased = set()                # ids of users who were erased
-        self.uses, self.ordinal = {}, 0    # uses: user -> [redemption], oldest first
+        self.uses = {}                     # user -> [redemption], oldest first
+        self.ordinals = collections.Counter()  # by lane
+        self.generations = collections.Counter()  # by slot, kept for ever
         self.keys = {}                     # (user, key) -> Known
 
     # ---- what stands ----
@@ -134,6 +138,14 @@ class Coupon:
     @property
     def coded(self):
         return self.d["codes"]["source"] != "none"
+
+    @property
+    def laned(self):
+        """Slots have no numbers of their own then: which lane has how many, is the service's choice."""
+        return self.d["lanes"] > 1
+
+    def lane_of(self, user):
+        return lane_of(user, self.d["lanes"])
 
     def existing(self):
         return sum(not s.retired for s in self.slots)
@@ -234,8 +246,8 @@ class Coupon:
     def remember(self, user, key, call, extends=False):
         """What follows from the answer: it is the answer to this key from now on."""
         def after(status, body, redemption):
-            if extends:  # of extensions the last one's key is kept
-                for k in [k for k, old in self.keys.items() if old.extended is redemption]:
+            if extends:  # of extensions the last 16 keys are kept
+                for k in [k for k, old in self.keys.items() if old.extended is redemption][:-15]:
                     del self.keys[k]
             self.keys[user, key] = Known(call, status, body, redemption if extends else None)
         return after
@@ -293,13 +305,13 @@ class Coupon:
 
     def taken(self, body, slot, f):
         """A new taking: the choice of slot was the service's."""
-        self.ordinal += 1
+        lane = self.lane_of(f["user"])
+        self.ordinals[lane] += 1
         if self.exact:
-            slot = self.chosen(body, slot)
-            slot.g += 1
-            same("id", body["id"], f"{slot.n}-{slot.g}")
+            slot = self.chosen(body, slot, lane)
+            same("id", body["id"], self.next_id(slot))
         else:
-            match = re.fullmatch(r"L0-(\d+)-([1-9]\d*)", body["id"])
+            match = re.fullmatch(rf"L{lane}-(\d+)-([1-9]\d*)", body["id"])
             assert match and int(match[1]) == body["seq"] and body["id"] not in self.by_id, f"id {body['id']}, seq {body['seq']}"
         r = Redemption(f["user"], f["state"], body, slot)
         self.takings.append(r)
@@ -313,13 +325,29 @@ class Coupon:
         valid = self.valid_until(at) if f["state"] == "issued" else None
         r.due = until or valid
         self.check_body(body, r, f, {"slot": slot.n if slot else None, "code": slot.code if slot else None, "from": None,
-                                     "ordinal": self.ordinal, "reserved_until": until, "valid_until": valid,
-                                     "after": {"left": self.free() if self.exact else None, "day": len(self.takings),
+                                     "ordinal": self.ordinals[lane], "reserved_until": until, "valid_until": valid,
+                                     "after": {"left": self.left(body), "day": self.taken_in(lane),
                                                "user": self.total(f["user"]), "user_day": self.total(f["user"])}})
         return r
 
-    def chosen(self, body, slot):
+    def next_id(self, slot):
+        self.generations[slot.n] += 1
+        return f"{slot.n}-{self.generations[slot.n]}"
+
+    def taken_in(self, lane):
+        return sum(r.body["lane"] == lane for r in self.takings)
+
+    def left(self, body):
+        """Of the coupon; of a lane nobody else can say it, but that it is no more than of all."""
+        if not self.exact or not self.laned:
+            return self.free() if self.exact else None
+        assert 0 <= body["after"]["left"] <= self.free(), f"left: {body['after']}, {self.free()} in all"
+        return body["after"]["left"]
+
+    def chosen(self, body, slot, lane):
         n = body["slot"]
+        if self.laned:
+            return self.chosen_in(lane, n)
         if self.coded:
             slot = slot or self.by_code.get(self.normal(body["code"] or ""))
             assert slot, f"the coupon has no code {body['code']!r}"
@@ -332,6 +360,17 @@ class Coupon:
         assert not slot.holder and not slot.retired, f"slot {n} is not free"
         return slot
 
+    def chosen_in(self, lane, n):
+        """A free slot has this number now, whatever number it was thought to have: rights go from lane to lane, not numbers."""
+        same("lane of the slot", n // LANE_SLOTS, lane)
+        slot = self.by_n.get(n)
+        if not slot or slot.retired:
+            slot = next((s for s in self.slots if not s.holder and not s.retired), None)
+        assert slot and not slot.holder, f"slot {n} is not free"
+        self.by_n.pop(slot.n, None)
+        slot.n, self.by_n[n] = n, slot
+        return slot
+
     def reserve_ms(self, reserve_s):
         return (reserve_s or self.d["reserve_s"]) * 1000
 
@@ -341,7 +380,7 @@ class Coupon:
 
     def check_body(self, body, r, f, more):
         times = {k: more.pop(k) for k in ("reserved_until", "valid_until")}
-        want = {"coupon": self.id, "user": r.user, "lane": 0, "state": r.state, "order": (f["order"] or {}).get("id"),
+        want = {"coupon": self.id, "user": r.user, "lane": self.lane_of(r.user), "state": r.state, "order": (f["order"] or {}).get("id"),
                 "discount_minor": f["given"], "metadata": f["metadata"], **more}
         for name, value in want.items():
             same(name, body[name], value)
@@ -406,8 +445,7 @@ class Coupon:
     def hold(self, at, base, key, call, order, reserve_s, given):
         def check(body):
             if base.slot:
-                base.slot.g += 1
-                same("id", body["id"], f"{base.slot.n}-{base.slot.g}")
+                same("id", body["id"], self.next_id(base.slot))
             assert body["id"] not in self.by_id, body["id"]
             r = base.held = Redemption(base.user, "reserved", body, base.slot, base)
             self.by_id[body["id"]] = r
@@ -462,6 +500,15 @@ class Coupon:
         if answer.body:
             return True, None, answer.body["discount_minor"]
         return True, None, 0 if how.get("state") == "issued" else discount_of(self.d["discount"], how.get("order"))
+
+    def resolve(self, at, user, code):
+        """(ok, discount_minor or None) of a code that the user may know of; None: it is of no coupon for them."""
+        slot = self.by_code.get(self.normal(code))
+        holder = slot and slot.holder
+        if not slot or slot.retired or holder and holder.user != user or self.d["state"] != "active":
+            return None
+        ok, _, given = self.check(at, user, state="redeemed", code=code)
+        return ok, given
 
     def remaining(self, user):
         """(in all, today)."""

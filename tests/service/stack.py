@@ -1,4 +1,7 @@
 """One copy of the whole service -- nginx, coupond, mongod -- in a directory and on a port of its own."""
+import configparser
+import contextlib
+import datetime
 import itertools
 import os
 import pathlib
@@ -10,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import zoneinfo
 
 import pymongo
 
@@ -17,10 +21,13 @@ from client import Direct, Http
 from swarm import DirectWay, HttpWay
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("COUPONS_BUILD", "build")  # scripts/run takes the programs from there, too
 WORKERS = 2
-SETTINGS = f"""\
-[coupond]
-workers = {WORKERS}
+PATIENCE_S = 180  # that something comes is what is tested, not when: the machine may have much other work
+# A caller's patience is long likewise: nobody is to be told `busy` because of other work.
+SETTINGS = """\
+[worker]
+request_deadline_ms = 20000
 [runner]
 poll_ms = 20
 lease_ms = 2000
@@ -38,10 +45,22 @@ retry_most_s = 1
 poll_ms = 50
 lease_ms = 1000
 """
-PROCESSES = [f"worker-{i}" for i in range(WORKERS)] + ["reporter", "runner", "deliverer"]
+# Of the copy that most tests share, and with it one key and one address: together they may look for more codes than one caller.
+GUESSES = """\
+[guesses]
+per_key = 0
+per_address = 0
+"""
+# What is counted of executed lines goes with a process that is killed: under that build it is asked to end.
+KILL = signal.SIGTERM if BUILD.name == "build-coverage" else signal.SIGKILL
+# Processes that ended by themselves: an assertion failed (SIGABRT), they went astray (SIGSEGV and its like), or UBSan has
+# spoken, whose words go to standard error whatever its options say, where ASan is in the same program.
+DEATHS = re.compile(r"event=process\.(?:died|exited) .*child=(\d+) (?:signal=(?:4|6|7|8|11)|code=1)$")
+OTHERS = ["reporter", "runner", "deliverer"]
+PROCESSES = [f"worker-{i}" for i in range(WORKERS)] + OTHERS
 
 
-def wait_until(what, condition, seconds=30, every=0.01):
+def wait_until(what, condition, seconds=PATIENCE_S, every=0.01):
     """Poll until the condition holds, and return what it gave; `what` may be a callable that tells the last thing seen."""
     end = time.monotonic() + seconds
     while True:
@@ -56,6 +75,21 @@ def age_s(pid):
     """How long the process has lived."""
     start = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start / os.sysconf("SC_CLK_TCK")
+
+
+def state_of(pid):
+    """R, S, T, ... of /proc/PID/stat; None: there is none, or it waits to be reaped."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state in "ZX" else state
+
+
+def processor_s(pids):
+    """The processor time that these processes have had so far."""
+    fields = [pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
+    return sum(int(f[11]) + int(f[12]) for f in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def children(pid):
@@ -73,23 +107,64 @@ def free_port():
                 continue
 
 
+def shortly_before_midnight(start, zone="UTC"):
+    """A copy, made by start(), whose clock shows that a day of the zone ends within seconds; that midnight; seconds until it comes.
+    Where starting takes so long that too little of the day is left, the next copy gets more of it."""
+    for ahead_s in (12, 50, 200):
+        now = datetime.datetime.now(zoneinfo.ZoneInfo(zone))
+        midnight = datetime.datetime.combine(now.date() + datetime.timedelta(1), datetime.time(), now.tzinfo)
+        midnight = midnight.astimezone(datetime.timezone.utc)
+        offset_s = int((midnight - now).total_seconds()) - ahead_s
+        stack = start(clock_offset_s=offset_s)
+        left_s = midnight.timestamp() - time.time() - offset_s
+        if left_s > ahead_s / 2:
+            return stack, midnight, left_s
+        stack.undo.close()
+    raise AssertionError(f"a copy takes longer than {ahead_s / 2} s to start")
+
+
+def write_settings(path, settings):
+    """As the service's file of settings, in which each stands once: here a later line counts."""
+    table = configparser.ConfigParser(strict=False, interpolation=None)
+    table.read_string(settings)
+    with open(path, "w") as file:
+        table.write(file)
+
+
 class Stack:
-    def __init__(self, settings=SETTINGS + WEBHOOKS, clock_offset_s=0):
+    def __init__(self, settings=SETTINGS + WEBHOOKS + GUESSES, clock_offset_s=0, workers=WORKERS):
+        self.workers = workers
         self.var = pathlib.Path(tempfile.mkdtemp(prefix="coupons-test-", dir=os.environ.get("COUPONS_TEST_DIR")))
         config = self.var / "coupond.ini"
-        config.write_text(settings)
+        write_settings(config, f"{settings}[coupond]\nworkers = {workers}\n")
         self.port = free_port()
         self.environment = {**os.environ, "COUPONS_VAR": str(self.var), "COUPONS_PORT": str(self.port),
-                            "COUPONS_CONFIG": str(config)}
+                            "COUPONS_CONFIG": str(config), "COUPONS_READY_S": str(PATIENCE_S)}
         for name in ("MONGODB_URI", "COUPONS_URL", "COUPONS_CLOCK_OFFSET_S"):
             self.environment.pop(name, None)
+        for sanitizer in ("ASAN", "UBSAN", "TSAN"):  # what they find goes to files that stop() looks for
+            given = os.environ.get(f"{sanitizer}_OPTIONS", "")
+            self.environment[f"{sanitizer}_OPTIONS"] = f"{given}:log_path={self.var}/log/sanitizer"
         if clock_offset_s:
             self.environment["COUPONS_CLOCK_OFFSET_S"] = str(clock_offset_s)
+        self.excused = set()  # pids that a test lets run out of memory
         self.names = itertools.count(1)
         self.database = None
         self.mongo = None
 
     # ---- running it ----
+
+    def __enter__(self):
+        """Started; what it leaves is removed at the end of the block, also when it could not start."""
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.remove)
+            undo.callback(self.stop)
+            self.start()
+            self.undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *exception):
+        self.undo.close()
 
     def start(self):
         done = self.script("run", "--detach")
@@ -99,10 +174,32 @@ class Stack:
         return self
 
     def stop(self):
+        transactions = self.transactions()
         if self.mongo:
             self.mongo.close()
         done = self.script("stop")
         assert done.returncode == 0, f"scripts/stop: exit {done.returncode}\n{done.stdout}"
+        found = [path.read_text(errors="replace") for path in sorted(self.var.glob("log/sanitizer*"))]
+        deaths = self.deaths()
+        if deaths:
+            found += ["\n".join(deaths), (self.var / "log" / "coupond.out").read_text(errors="replace")]
+        assert not found, f"a sanitizer has spoken, or an assertion failed:\n{''.join(found)[:20000]}"
+        assert not transactions, f"{transactions} transactions were started"
+
+    def deaths(self):
+        """What the log tells of processes that ended by themselves."""
+        told = filter(None, map(DEATHS.search, self.log().splitlines()))
+        return [found.string for found in told if int(found[1]) not in self.excused]
+
+    def transactions(self):
+        """How many the database has seen, if it still answers; the service starts none."""
+        if not self.mongo:
+            return 0
+        try:
+            with pymongo.timeout(2):
+                return self.mongo.admin.command("serverStatus")["transactions"]["totalStarted"]
+        except pymongo.errors.PyMongoError:
+            return 0
 
     def remove(self):
         keep = os.environ.get("COUPONS_TEST_KEEP")
@@ -111,15 +208,17 @@ class Stack:
 
     def script(self, name, *arguments, timeout=300):
         """scripts/name, for this copy; standard output and error together."""
-        return subprocess.run([ROOT / "scripts" / name, *map(str, arguments)], env=self.environment, text=True, timeout=timeout,
+        done = subprocess.run([ROOT / "scripts" / name, *map(str, arguments)], env=self.environment, text=True, timeout=timeout,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert ": runtime error: " not in done.stdout, f"scripts/{name}: UBSan has spoken\n{done.stdout}"
+        return done
 
-    def couponctl(self, *arguments):
-        return self.script("couponctl", *arguments)
+    def couponctl(self, *arguments, **how):
+        return self.script("couponctl", *arguments, **how)
 
-    def verify(self, *coupons):
+    def verify(self, *coupons, **how):
         """The ledger, replayed, is what is stored: everywhere, or in these coupons."""
-        done = self.couponctl("verify", *coupons)
+        done = self.couponctl("verify", *coupons, **how)
         assert done.returncode == 0, f"couponctl verify {' '.join(coupons)}: exit {done.returncode}\n{done.stdout}"
 
     # ---- its processes ----
@@ -134,7 +233,7 @@ class Stack:
             return None
 
     def pids(self):
-        return {name: self.pid(name) for name in PROCESSES}
+        return {name: self.pid(name) for name in [*(f"worker-{i}" for i in range(self.workers)), *OTHERS]}
 
     def signal(self, name, number):
         """Send it; the pid that got it."""
@@ -142,17 +241,23 @@ class Stack:
         os.kill(pid, number)
         return pid
 
-    def kill(self, name, seconds=15):
+    def kill(self, name, seconds=PATIENCE_S):
         """kill -9, and wait for the successor that the master starts. Who lived for a second is replaced at once."""
         pid = wait_until(f"{name} to live", lambda: self.pid(name))
         wait_until(f"{name} to have lived for a second", lambda: age_s(pid) > 1.1)
-        old = self.signal(name, signal.SIGKILL)
+        old = self.signal(name, KILL)
         return wait_until(f"a successor of {name}", lambda: self.pid(name) not in (None, old) and self.pid(name), seconds)
 
     # ---- its clients ----
 
     def key(self, role):
         return (self.var / "keys" / role).read_text().strip()
+
+    def new_key(self, role):
+        """A key that no other test has."""
+        made = self.couponctl("keys", "create", "--role", role)
+        assert made.returncode == 0, made.stdout
+        return made.stdout.split()[-1]
 
     def client(self, role=None):
         return Http(self.port, self.key(role) if role else None)
@@ -165,7 +270,7 @@ class Stack:
 
     def ways(self, role="storefront"):
         """A way to each worker, past nginx."""
-        return [DirectWay(self.var / "run" / f"worker-{i}.sock", self.key(role)) for i in range(WORKERS)]
+        return [DirectWay(self.var / "run" / f"worker-{i}.sock", self.key(role)) for i in range(self.workers)]
 
     # ---- its coupons ----
 
@@ -190,11 +295,11 @@ class Stack:
         reply = self.client("ops").post(f"/coupons/{coupon}/codes", text, headers={"Content-Type": "text/plain"}).expect(202)
         return self.job(reply)["result"]
 
-    def job(self, reply, state="done", seconds=60):
+    def job(self, reply, state="done", seconds=PATIENCE_S):
         """The job of a 202, once it is in this state."""
         return self.job_at(reply.header("Location"), state, seconds)
 
-    def job_at(self, location, state="done", seconds=60):
+    def job_at(self, location, state="done", seconds=PATIENCE_S):
         ops, last = self.client("ops"), {}
 
         def ended():

@@ -4,12 +4,13 @@ import dataclasses
 import itertools
 import json
 import threading
+import time
 
 import fastcgi
 from client import HttpDecoder, Reply, fields, http_request
 from problems import TRY_AGAIN
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @dataclasses.dataclass
@@ -39,10 +40,10 @@ def step(coupon, redemption, verb, key=None, via=None, when=0.0, **members):
 
 
 class HttpWay:
-    """Through nginx."""
+    """Through nginx; as who has the address `source`, one of 127.0.0.0/8."""
 
-    def __init__(self, port, bearer):
-        self.port, self.bearer = port, bearer
+    def __init__(self, port, bearer, source="127.0.0.1"):
+        self.port, self.bearer, self.source = port, bearer, source
 
     def encode(self, call):
         return http_request(call.method, call.target, *fields(self.bearer, call.body, call.key, call.headers))
@@ -51,7 +52,8 @@ class HttpWay:
         return HttpDecoder()
 
     async def connect(self, protocol):
-        return await asyncio.get_running_loop().create_connection(protocol, "127.0.0.1", self.port)
+        return await asyncio.get_running_loop().create_connection(protocol, "127.0.0.1", self.port,
+                                                                         local_addr=(self.source, 0))
 
 
 class DirectWay:
@@ -99,12 +101,14 @@ class Connection(asyncio.Protocol):
     def usable(self):
         return self.transport is not None and not self.decoding.closing
 
-    async def ask(self, call):
+    async def ask(self, call, patience_s=PATIENCE_S):
         if self.transport is None:
-            await asyncio.wait_for(self.way.connect(lambda: self), 10)
+            await asyncio.wait_for(self.way.connect(lambda: self), PATIENCE_S)
+        if self.transport is None:
+            raise ConnectionResetError("closed as soon as it was open")
         self.waiting = asyncio.get_running_loop().create_future()
         self.transport.write(self.way.encode(call))
-        return await asyncio.wait_for(self.waiting, PATIENCE_S)
+        return await asyncio.wait_for(self.waiting, patience_s)
 
     def close(self):
         if self.transport:
@@ -115,13 +119,13 @@ class Swarm(threading.Thread):
     """Answers calls with so many connections, spread over the ways, until the calls or the swarm end.
 
     A call that meets a broken connection, `busy` or `outcome_unknown` is repeated as it was, under its key: that is what the
-    contract tells a client to do; with repeat=False it is left unanswered, and ends its client. pause_s: how long a client
-    rests after each answer.
+    contract tells a client to do; with repeat=False it is left unanswered, and ends its client. again: the codes that are
+    repeated. pause_s: how long a client rests after each answer.
     """
 
-    def __init__(self, ways, calls, connections=64, repeat=True, pause_s=0):
+    def __init__(self, ways, calls, connections=64, repeat=True, pause_s=0, again=TRY_AGAIN):
         super().__init__(daemon=True)
-        self.pause_s = pause_s
+        self.pause_s, self.again = pause_s, again
         self.ways, self.calls, self.connections, self.repeat = ways, iter(calls), connections, repeat
         self.done, self.unanswered, self.failure, self.ending = [], [], None, False
 
@@ -172,7 +176,7 @@ class Swarm(threading.Thread):
                     return
                 if loop.time() - call.asked_at > PATIENCE_S:
                     raise AssertionError(f"{call}: {e!r}") from e
-            if reply and not (self.repeat and reply.status == 503 and reply.code() in TRY_AGAIN):
+            if reply and not (self.repeat and reply.status == 503 and reply.code() in self.again):
                 call.answered_at = loop.time()
                 call.reply = reply
                 return
@@ -186,19 +190,41 @@ class Swarm(threading.Thread):
         self.ending = True
         return self.result()
 
+    def answered(self):
+        """Each call as soon as it is answered, until the load has come to its end."""
+        seen = 0
+        while self.is_alive() or seen < len(self.done):
+            if seen == len(self.done):
+                time.sleep(0.001)
+                continue
+            yield self.done[seen]
+            seen += 1
+
     def result(self):
-        self.join(300)
+        self.join(500)
         assert not self.is_alive(), "the swarm does not come to its end"
         if self.failure:
             raise self.failure
         return self.done
 
 
-def swarm(ways, calls, connections=64, repeat=True):
+def swarm(ways, calls, connections=64, repeat=True, pause_s=0):
     """All calls, answered."""
-    crowd = Swarm(ways, calls, connections, repeat)
+    crowd = Swarm(ways, calls, connections, repeat, pause_s)
     crowd.start()
     return crowd.result()
+
+
+def lower_cap(ops, coupon, crowd, ahead):
+    """Lower the total while the crowd takes: to so many ahead of the takings seen, at first too few, so that the cap races them,
+    then ever more. Returns the total."""
+    while True:
+        lowered = len(crowd.done) + ahead
+        reply = ops.patch(f"/coupons/{coupon}", {"cap": {"total": lowered}})
+        if reply.status == 200:
+            return lowered
+        reply.problem("cap_below_taken")
+        ahead *= 2
 
 
 def by_code(calls):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import bad_input
 import fastcgi
 from client import http_request
 from stack import WORKERS
@@ -236,6 +237,8 @@ def exchange(door, data, replies=1, shut=False):
                 out += decoder.feed(more)
         except (BrokenPipeError, ConnectionResetError):
             pass
+    if not out:
+        bad_input.note_unanswered()
     return [fastcgi.reply_of(text) for text in out if text]
 
 

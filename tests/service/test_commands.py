@@ -5,20 +5,41 @@ import itertools
 import time
 
 import pytest
+from bson import MaxKey
 
-from stack import wait_until
+from lanes import Lanes
+from receiver import Receiver
+from stack import WEBHOOKS, wait_until
 
 PROFILE_BYTES = 64 * 1024 * 1024
 KEYED = {"ledger", "users", "buckets", "codes", "code_buckets", "marks", "totals"}  # sharded by hashed `_id.c`
+KEYED_BY_ID = {"coupons"}  # by their hashed `_id`
 ORDER = {"id": "o-1", "amount_minor": 4200, "currency": "EUR"}
 
-# What looks over all coupons on purpose, never on the way of a taking: collection, the members that are asked for, why.
+
+
+def by(*members):
+    """The filter asks for these."""
+    return lambda query: set(query) == set(members)
+
+
+def next_coupon(query):
+    """The filter jumps over all batches of a coupon, or is the first of such jumps."""
+    after = query.get("_id", {}).get("$gt", {})
+    return not query or set(query) == {"_id"} and list(after) == ["c", "l"] and isinstance(after["l"], MaxKey)
+
+
+# What looks over all coupons on purpose, never on the way of a taking: collection, which filters, why.
 ACROSS = [
-    ("users", {"_id.u"}, "the wallet, and erasure: whatever a user has"),
-    ("users", {"view.due"}, "the sweeper: what is due anywhere"),
-    ("buckets", {"view.due"}, "the sweeper"),
-    ("codes", {"_id.code", "_id.c"}, "resolve: the shop knows only the code; all coupons but the directory"),
-    ("ledger", {"$changeStream"}, "the reporter's doorbell"),
+    ("users", by("_id.u"), "the wallet, and erasure: whatever a user has"),
+    ("marks", by("_id.kind"), "erasure: whoever is in a ledger, and in no view yet"),
+    ("users", by("view.due"), "the sweeper: what is due anywhere"),
+    ("buckets", by("view.due"), "the sweeper"),
+    ("coupons", by("view.def.cleanup_after_s", "$or"), "the sweeper: which coupons are over"),
+    ("coupons", by("$and"), "lists of coupons, and the wallet's"),
+    ("codes", by("_id.code", "_id.c"), "resolve: the shop knows only the code; all coupons but the directory"),
+    ("ledger", by("$changeStream"), "the reporter's doorbell"),
+    ("ledger", next_coupon, "a new webhook begins at the end of each coupon that there is"),
 ]
 
 keys = (f"k-{i}" for i in itertools.count(1))
@@ -73,11 +94,39 @@ def live_with_codes(stack, coupon, code):
     shop.post("/coupons/-/resolve", {"code": code, "user": "u1"}).ok()
 
 
-def live_whole(stack):
+def live_with_present_codes(stack, coupon, code):
+    """Which must be sent, and may be typed anyhow."""
+    shop = stack.client("storefront")
+    typed = f" {code.lower().replace('-', ' ')}"
+    shop.take(coupon, "u1").problem("code_required")
+    shop.take(coupon, "u1", code=f"{code}-WRONG").problem("code_not_found")
+    assert shop.post("/coupons/-/resolve", {"code": typed, "user": "u1"}).ok()["items"]
+    held = shop.take(coupon, "u1", code=typed, state="reserved", order=ORDER).ok(201)["id"]
+    shop.take(coupon, "u2", code=typed).problem("code_not_found")
+    step(shop, coupon, held, "redeem", order=ORDER).ok()
+
+
+def live_with_lanes(stack, coupon):
+    """Until its lanes have nothing left, and have asked each other."""
+    live(stack, coupon)
+    shop = stack.client("storefront")
+    refused = next(reply for i in itertools.count() if (reply := shop.take(coupon, f"last-{i}")).status != 201)
+    refused.problem("sold_out")
+    return Lanes(stack, coupon).check()
+
+
+def live_whole(stack, receiver):
     """All kinds of coupons, all kinds of calls, the background work, and a worker that starts anew."""
     ops, shop = stack.client("ops"), stack.client("storefront")
+    ops.post("/coupons/-/webhooks", {"url": receiver.url}).expect(201)
     slots = stack.coupon(300)
     live_with_slots(stack, slots)
+    caps = {"per_day": 1000, "discount_minor": 10**6}
+    assert live_with_lanes(stack, stack.coupon(40, lanes=3, cap={"total": 40, **caps})).entries("give"), "no lane asked another"
+    live_with_lanes(stack, stack.coupon(lanes=3, cap={"policy": "approximate", "total": 20}))
+    typed = stack.coupon(cap={"total": None}, codes={"source": "imported", "claim": "present", "match": "loose"})
+    stack.import_codes(typed, [f"TYPED-{i}" for i in range(20)])
+    live_with_present_codes(stack, typed, "TYPED-7")
     imported = stack.coupon(cap={"total": None}, codes={"source": "imported", "unique": "service"})
     stack.import_codes(imported, [f"CODE-{i}" for i in range(200)])
     live_with_codes(stack, imported, "CODE-150")
@@ -96,6 +145,7 @@ def live_whole(stack):
     wait_until("the workers to answer", lambda: all(
         stack.client("reporting").get(f"/coupons/{c}/counts", may_fail=True).status == 200 for c in (slots, imported, generated)))
     shop.take(slots, "last").ok(201)
+    wait_until("events", lambda: len(receiver.events) > 50)
     time.sleep(1.5)  # the reporter and the sweeper look at what there is
 
 
@@ -106,12 +156,11 @@ def is_exact(value):
     return not isinstance(value, dict) or not any(name.startswith("$") for name in value)
 
 
-def has_key(query):
+def has_key(collection, query):
     """The filter says which coupons: by the whole `_id`, or by `_id.c`."""
-    for part in query.get("$and", []):
-        if has_key(part):
-            return True
-    coupon = query.get("_id.c", {"$any": 1})
+    if any(has_key(collection, part) for part in query.get("$and", [])):
+        return True
+    coupon = query.get("_id" if collection in KEYED_BY_ID else "_id.c", {"$any": 1})
     return ("_id" in query and is_exact(query["_id"])) or is_exact(coupon) or set(coupon) == {"$in"}
 
 
@@ -119,7 +168,7 @@ def filters(entry):
     """The filters of a profiled command; an insert's are the `_id`s of its documents."""
     command = entry["originatingCommand"] if entry["op"] == "getmore" else entry["command"]
     if entry["op"] == "insert":
-        return [{"_id": d["_id"]} for d in command.get("documents", [])]
+        return [{"_id": d["_id"]} for d in command["documents"]]
     if entry["op"] in ("update", "remove"):
         return [command["q"]]
     if "pipeline" in command:
@@ -130,19 +179,42 @@ def filters(entry):
 
 def exemption(collection, query):
     """Why it need not name its coupon; None: it must."""
-    return next((why for c, names, why in ACROSS if collection == c and set(query) == names), None)
+    return next((why for c, matches, why in ACROSS if collection == c and matches(query)), None)
+
+
+class Seen:
+    """What the profiler's entries say: how many commands there were, which are `bad`, which exemptions were made use of."""
+
+    def __init__(self, entries):
+        self.commands, self.bad, self.exempt = collections.Counter(), collections.Counter(), set()
+        for entry in entries:
+            self._look(entry, entry["ns"].partition(".")[2])
+
+    def _look(self, entry, collection):
+        if {"startTransaction", "autocommit"} & set(entry["command"]):
+            self.bad["a transaction", str(entry["command"])[:300]] += 1
+        for query in filters(entry) if collection in KEYED | KEYED_BY_ID else []:
+            self.commands[collection, entry["op"]] += 1
+            keyed = has_key(collection, query)
+            why = None if keyed else exemption(collection, query)
+            self.exempt.add(why)
+            if not keyed and not why:
+                self.bad[collection, entry["op"], str(query)[:300]] += 1
+            if collection in KEYED and entry.get("planSummary") == "COLLSCAN" and "$changeStream" not in query:
+                self.bad[collection, "reads the whole collection", str(query)[:300]] += 1
 
 
 @pytest.fixture
 def profiled(another_stack, monkeypatch):
     """A copy that speaks as to a sharded cluster, and a function that returns what was profiled."""
     monkeypatch.setenv("COUPONS_TEST_SHARDED", "1")
-    stack = another_stack()
+    stack = another_stack(WEBHOOKS)
     stack.database.create_collection("system.profile", capped=True, size=PROFILE_BYTES)
     stack.database.command("profile", 2)
 
     def stop():
         stack.database.command("profile", 0)
+        assert stack.database.command("collstats", "system.profile")["size"] < 0.9 * PROFILE_BYTES, "the first entries may be gone"
         return list(stack.database["system.profile"].find({"appName": "coupons"}))
 
     yield stack, stop
@@ -151,24 +223,37 @@ def profiled(another_stack, monkeypatch):
 
 def test_commands_name_their_shard_and_none_starts_a_transaction(profiled):
     stack, stop = profiled
-    live_whole(stack)
-    seen, bad, exempt = collections.Counter(), collections.Counter(), set()
-    for entry in stop():
-        collection = entry["ns"].partition(".")[2]
-        if {"startTransaction", "autocommit"} & set(entry["command"]):
-            bad["a transaction", str(entry["command"])[:300]] += 1
-        for query in filters(entry) if collection in KEYED else []:
-            seen[collection, entry["op"]] += 1
-            why = None if has_key(query) else exemption(collection, query)
-            exempt.add(why)
-            if not has_key(query) and not why:
-                bad[collection, entry["op"], str(query)[:300]] += 1
-            if entry.get("planSummary") == "COLLSCAN" and "$changeStream" not in query:
-                bad[collection, "reads the whole collection", str(query)[:300]] += 1
-    assert not bad, "\n".join(f"{count} x {what}" for what, count in bad.most_common())
-    missed = {(c, op) for c in KEYED for op in ("query", "insert")} - set(seen) - {("marks", "insert")}  # those are upserts
-    assert not missed, f"the profiler saw none of {missed}: {seen}"
-    unused = {why for _, _, why in ACROSS} - exempt
+    with Receiver() as receiver:
+        live_whole(stack, receiver)
+    seen = Seen(stop())
+    assert not seen.bad, "\n".join(f"{count} x {what}" for what, count in seen.bad.most_common())
+    missed = {(c, op) for c in KEYED for op in ("query", "insert")} - set(seen.commands) - {("marks", "insert")}  # those are upserts
+    assert not missed, f"the profiler saw none of {missed}: {seen.commands}"
+    unused = {why for _, _, why in ACROSS} - seen.exempt
     assert not unused, f"exempt, and never seen: {unused}"
     started = stack.mongo.admin.command("serverStatus")["transactions"]["totalStarted"]
     assert started == 0, f"{started} transactions were started"
+
+
+USE = {"c": "sale", "u": "u-1"}
+PLANTED = {
+    "a user without a coupon": ("users", "query", {"filter": {"_id.u": "u-1", "view.seq": 5}}),
+    "an update without the key": ("users", "update", {"q": {"view.seq": {"$lt": 5}}, "u": {}}),
+    "a view removed by a range": ("users", "remove", {"q": {"_id": {"$gt": USE}}}),
+    "several users without their coupon": ("users", "query", {"filter": {"_id": {"$in": [USE]}}}),
+    "a range of a ledger without its coupon": ("ledger", "command", {"pipeline": [{"$match": {"_id": {"$gt": {"c": "sale", "l": 0}}}}]}),
+    "everything": ("totals", "query", {}),
+    "a definition by its title": ("coupons", "query", {"filter": {"view.def.title": "x"}}),
+    "a transaction": ("users", "query", {"filter": {"_id": USE}, "startTransaction": True, "autocommit": False}),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_command_without_its_key_would_be_seen(what):
+    collection, op, command = PLANTED[what]
+    assert Seen([{"ns": f"coupons.{collection}", "op": op, "command": command}]).bad
+
+
+def test_a_scan_of_a_whole_collection_would_be_seen():
+    entry = {"ns": "coupons.users", "op": "query", "command": {"filter": {"_id": USE}}}
+    assert not Seen([entry]).bad and Seen([{**entry, "planSummary": "COLLSCAN"}]).bad

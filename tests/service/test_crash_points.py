@@ -1,21 +1,55 @@
-"""Workers that die at named points between deciding and answering: nothing acknowledged is lost, nothing is taken twice."""
+"""Workers that die at named points between reading a request and answering it: nothing acknowledged is lost, nothing is taken
+twice."""
+import os
+import re
+import subprocess
+
 import pytest
 
+from halves import SLOTS, dies_half_way, views_of
+from stack import BUILD, ROOT, wait_until
 from swarm import by_code, swarm, take, taken
 
+# The points in the order in which a request passes them, and at which of their times a worker dies. Views are written for
+# many batches at once, and marks once in a while.
+POINTS = {"parsed": 70, "decided": 30, "appended": 30, "views": 10, "marked": 6, "answering": 70}
+OFTEN = "[worker]\nbucket_flush_ms = 50\n"
 
-@pytest.mark.parametrize("point", ["decided", "appended"])
+
+@pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_dies_at_a_point_loses_nothing(monkeypatch, another_stack, point):
-    """decided: before the append is sent. appended: the ledger has it, no view and no client knows. Every worker dies at its
-    30th batch, and so do its successors."""
-    monkeypatch.setenv("COUPONS_CRASH_POINT", f"{point}:30")
-    stack = another_stack()
+    """Every worker dies when it passes the point for the Nth time, and so do its successors."""
+    monkeypatch.setenv("COUPONS_CRASH_POINT", f"{point}:{POINTS[point]}")
+    stack = another_stack(OFTEN)
     coupon = stack.coupon(slots=150)
-    calls = swarm([stack.way()], [take(coupon, f"u-{i}", f"k-{i}") for i in range(200)], connections=2)
+    calls = swarm([stack.way()], [take(coupon, f"u-{i}", f"k-{i}") for i in range(200)], connections=4, pause_s=0.02)
     deaths = stack.log().count("signal=9")
+    at_the_point = len(re.findall(rf"event=crash\.point .*name={point}\n", stack.log()))
     got = taken(calls)
-    assert deaths >= 2, f"the workers died {deaths} times; the log:\n{stack.log()[-3000:]}"
+    assert at_the_point >= 2, f"{at_the_point} workers died at {point}; the log:\n{stack.log()[-3000:]}"
+    assert deaths <= at_the_point, f"{deaths} deaths, {at_the_point} of them at {point}"
     assert len(got) == 150 and by_code(calls).get("sold_out") == 50, by_code(calls)
     assert len({r["slot"] for r in got}) == 150, "a slot went out twice"
     assert sorted(r["ordinal"] for r in got) == list(range(1, 151)), sorted(r["ordinal"] for r in got)
     stack.verify(coupon)
+
+
+def test_views_are_half_written_when_a_worker_dies_there_and_become_what_the_ledger_says(monkeypatch, another_stack):
+    """Looked at from outside, while everybody who would repair them sleeps."""
+    monkeypatch.setenv("COUPONS_CRASH_POINT", "views:5")
+    stack = another_stack(OFTEN)
+    coupon = stack.coupon(slots=SLOTS)
+    written, missing = dies_half_way(stack, coupon)
+    assert written and missing, (written, missing)
+    wait_until("all views to be written", lambda: not any(missing for _, missing in views_of(stack, coupon).values()))
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("wrong", ["viewed:3", "views", "views:0", "views:3x", ":1", "decided:-1"])
+def test_a_point_that_there_is_not_is_refused_before_anything_starts(wrong, tmp_path):
+    """With the names of all that there are: those of this test."""
+    done = subprocess.run([BUILD / "coupond", "-o", f"coupond.run_dir={tmp_path}"], cwd=ROOT, text=True, timeout=30,
+                          env={**os.environ, "COUPONS_CRASH_POINT": wrong}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == os.EX_USAGE, done
+    assert f'COUPONS_CRASH_POINT is "{wrong}"' in done.stdout and f"one of {' '.join(POINTS)}\n" in done.stdout, done.stdout
+    assert not list(tmp_path.iterdir()), "it has begun all the same"

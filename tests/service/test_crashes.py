@@ -12,10 +12,12 @@ import time
 import pytest
 
 import ledger
+from effort import effort
 from stack import WORKERS, age_s, children, wait_until
 from swarm import Call, Swarm, by_code, swarm, take, taken
 
 pytestmark = pytest.mark.heavy
+KILLS = effort(6, 20)
 
 
 def endless(coupon, users):
@@ -62,13 +64,13 @@ def more_answers(crowd, chance):
 
 
 @pytest.mark.parametrize("past_nginx", [False, True], ids=["through nginx", "at both workers"])
-def test_a_worker_is_killed_twenty_times_under_load(stack, past_nginx):
+def test_a_worker_is_killed_again_and_again_under_load(stack, past_nginx):
     slots, chance = 150_000, random.Random(11 + past_nginx)
     coupon = stack.coupon(slots=slots)
     crowd = Swarm(stack.ways() if past_nginx else [stack.way()], endless(coupon, 10**9), connections=32, pause_s=0.01)
     crowd.start()
     try:
-        kill_under_load(stack, crowd, 20, more_answers(crowd, chance))
+        kill_under_load(stack, crowd, KILLS, more_answers(crowd, chance))
     finally:
         calls = crowd.end()
     assert set(by_code(calls)) <= {"201", "201 replayed"}, by_code(calls)
@@ -86,7 +88,7 @@ def test_a_worker_is_killed_right_after_an_append(stack):
     with stack.database.ledger.watch([{"$match": {"operationType": "insert", "documentKey._id.c": coupon}}], max_await_time_ms=100) as stream:
         crowd.start()
         try:
-            for number in range(20):
+            for _ in range(KILLS):
                 pids = [wait_until(f"worker {w}", lambda: stack.pid(f"worker-{w}")) for w in range(WORKERS)]
                 wait_until("the workers to have lived for a second", lambda: min(map(age_s, pids)) > 1.1)
                 target = len(crowd.done) + chance.randrange(20, 100)
@@ -103,11 +105,12 @@ def test_a_worker_is_killed_right_after_an_append(stack):
                     wait_until(f"a successor of worker {w}", lambda: stack.pid(f"worker-{w}") not in (None, pid))
         finally:
             calls = crowd.end()
-    print(f"{behind} of 20 kills left views behind their batch")
+    print(f"{behind} of {KILLS} kills left views behind their batch")
     nothing_lost_nothing_doubled(stack, coupon, calls, slots)
 
 
-def test_a_worker_that_sleeps_for_five_seconds_in_the_middle_of_a_batch_does_no_harm_when_it_wakes(stack):
+def test_a_worker_that_sleeps_in_the_middle_of_a_batch_does_no_harm_when_it_wakes(stack):
+    """So long that the other one has taken over its lane."""
     slots = 150_000
     coupon = stack.coupon(slots=slots)
     crowd = Swarm(stack.ways(), endless(coupon, 10**9), connections=32, pause_s=0.005)
@@ -119,11 +122,10 @@ def test_a_worker_that_sleeps_for_five_seconds_in_the_middle_of_a_batch_does_no_
             pid = stack.signal(f"worker-{worker}", signal.SIGSTOP)
             try:
                 asleep = len(crowd.done)
-                time.sleep(5)
-                meanwhile = len(crowd.done) - asleep
+                time.sleep(effort(2, 5))
+                wait_until("answers of the other worker", lambda: len(crowd.done) > asleep + 500)
             finally:
                 os.kill(pid, signal.SIGCONT)
-            assert meanwhile > 500, f"the other worker stood still: {meanwhile} answers in 5 s"
             assert stack.pid(f"worker-{worker}") == pid, "it was replaced instead of woken"
     finally:
         calls = crowd.end()
@@ -133,7 +135,7 @@ def test_a_worker_that_sleeps_for_five_seconds_in_the_middle_of_a_batch_does_no_
 def test_the_last_slots_are_sold_exactly_while_workers_die(stack):
     """The sold-out edge: 300 slots, 600 users, a kill every few dozen answers."""
     chance = random.Random(17)
-    for round_ in range(3):
+    for _ in range(effort(1, 3)):
         coupon = stack.coupon(slots=300)
         crowd = Swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}") for i in range(600)], connections=8)
         crowd.start()
@@ -247,4 +249,4 @@ def test_many_idle_connections_are_served_fairly(stack):
     calls = swarm([stack.way()], endless(coupon, 8000), connections=1000)
     waits = sorted(c.answered_at - c.asked_at for c in calls[1000:])  # the first ones also connect
     print(f"1,000 connections: median {waits[len(waits) // 2]:.3f} s, slowest {waits[-1]:.3f} s")
-    assert by_code(calls) == {"201": 8000} and waits[-1] < 5, waits[-1]
+    assert by_code(calls) == {"201": 8000} and waits[-1] < max(5, 5 * waits[len(waits) // 2]), waits[-1]

@@ -93,7 +93,7 @@ def test_a_coupon_is_made_and_taken_with_the_key_of_the_tab(page, stack):
 
 def test_by_the_keyboard_alone(page, stack):
     page.press("/")
-    page.press("counts")
+    page.press("live counts")
     page.sees("1 of ")
     page.press(Keys.TAB)
     while page.focused().tag_name != "summary":
@@ -113,6 +113,12 @@ def test_on_a_phone_and_in_the_dark_nothing_sticks_out(page):
         show(page, "redemption_take")
         page.shot(f"docs-phone-{'dark' if dark else 'light'}")
         assert page.run("return document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the phone"
+
+
+@pytest.mark.parametrize("call", ["%", "%C3%28", "no-such-call"])
+def test_an_address_that_names_no_call_shows_them_all(page, call):
+    show(page, call)
+    assert not page.all("details.call[open]")
 
 
 def test_without_the_service_it_says_so_and_tries_again(page):

@@ -1,30 +1,26 @@
 """DELETE /coupons/-/users/{user}: no trace of the name is left, the ledger still verifies, the caps start anew."""
+import contextlib
+import os
+import signal
 import urllib.parse
 
-import bson
-import bson.raw_bson
 import pytest
 
 import ledger
-from stack import wait_until
+from client import Direct
+from erasure import erase, traces
+from halves import asleep
+from lanes import Lanes
+from stack import Stack, state_of, wait_until
+from swarm import Call, by_code, swarm, take
 
 
-def traces(stack, *words):
-    """Where in the database one of the words stands, in any document; the `_id` of a user's tombstone is passed over."""
-    found = []
-    for name in stack.database.list_collection_names():
-        for raw in stack.mongo["coupons"].get_collection(name, codec_options=bson.CodecOptions(bson.raw_bson.RawBSONDocument)).find():
-            for word in words:
-                if word.encode() in raw.raw:
-                    document = bson.decode(raw.raw)
-                    if name == "users" and document["_id"]["u"] == word and word.encode() not in bson.encode({**document, "_id": 0}):
-                        continue
-                    found.append((name, document["_id"]))
-    return found
-
-
-def erase(stack, user):
-    stack.client("ops").delete(f"/coupons/-/users/{urllib.parse.quote(user, safe='')}").expect(204)
+@pytest.fixture(scope="module")
+def stack():
+    """Of this file alone: its tests look at every document of the database."""
+    with Stack() as s:
+        yield s
+        s.verify()
 
 
 def test_no_trace_of_the_name_is_left_and_the_ledger_verifies(stack, storefront, ops):
@@ -135,7 +131,67 @@ def test_the_sweeper_leaves_no_name_behind(stack, storefront):
     coupon = stack.coupon(slots=2)
     hold = storefront.take(coupon, "swept-user", state="reserved", reserve_s=1).ok(201)
     at = f"/coupons/{coupon}/redemptions/{hold['id']}"
-    wait_until("the hold's end", lambda: storefront.get(at).ok()["state"] == "expired", 10)
+    wait_until("the hold's end", lambda: storefront.get(at).ok()["state"] == "expired")
     erase(stack, "swept-user")
     assert traces(stack, "swept-user") == []
     stack.verify(coupon)
+
+
+def test_an_erasure_whose_worker_died_is_finished_though_the_user_came_back(monkeypatch, another_stack):
+    """A worker dies at its 6th append: that is the erasure's entry, and no name is emptied yet. Then the user takes again."""
+    monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:6")
+    stack = another_stack()
+    for worker, users in ((0, ["gone-and-back"] * 3), (1, ["stays"] * 4)):
+        body = {"id": f"coupon-{worker}", "title": "t", "state": "active", "cap": {"policy": "none", "per_user": 9}}
+        stack.direct(worker, "ops").post("/coupons", body).expect(201)
+        for user in users:
+            stack.direct(worker).take(f"coupon-{worker}", user, metadata={"note": f"of-{user}"}).expect(201)
+    with pytest.raises(AssertionError, match="closed|reset|refused|pipe"):
+        stack.direct(1, "ops").delete("/coupons/-/users/gone-and-back")
+    assert stack.direct(0).take("coupon-0", "gone-and-back").ok(201)["after"]["user"] == 1, "it was not the erasure that was appended"
+    assert traces(stack, "of-gone-and-back"), "the names went all the same"
+    wait_until("the erasure", lambda: stack.client("ops").request("DELETE", "/coupons/-/users/gone-and-back", may_fail=True).status == 204)
+    assert traces(stack, "gone-and-back", "of-gone-and-back") == []
+    assert stack.database.users.count_documents({"erasing": {"$exists": True}}) == 0
+    stack.verify()
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_an_erasure_races_takings_of_the_same_user(stack, lanes):
+    """At both workers; whoever comes after it is new. The next erasure leaves nothing of either."""
+    coupon = stack.coupon(slots=400, lanes=lanes, cap={"total": 400, "per_user": 50})
+    users = [f"raced-{lanes}-{number:02}" for number in range(12)]
+    for user in users:
+        calls = [take(coupon, user, f"k-{i}", state=state, order={"id": f"of-{user}-{state}"})
+                 for i, state in enumerate(["issued", "reserved", "redeemed"] * 3)]
+        calls.insert(4, Call("DELETE", f"/coupons/-/users/{user}"))
+        told = by_code(swarm(stack.ways("ops"), calls, connections=len(calls)))
+        assert told["204"] == 1 and set(told) <= {"204", "201", "200"}, told
+        erase(stack, user)
+        assert stack.client("ops").get(f"/coupons/{coupon}/users/{user}").ok()["total"] == 0
+    assert traces(stack, *users, *[f"of-{user}" for user in users]) == []
+    Lanes(stack, coupon).check()
+    stack.verify(coupon)
+
+
+def test_what_a_worker_left_behind_when_it_died_is_erased_too(another_stack, monkeypatch):
+    """Its views are not written, and whoever would write them sleeps: the ledger alone knows that the user was there."""
+    monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:25")
+    stack = another_stack()
+    coupons = [stack.coupon(slots=50, lanes=lanes) for lanes in (1, 4)]
+    worker = Direct(stack.var / "run" / "worker-0.sock", stack.key("storefront"), patience_s=2)
+    wait_until("the marks of all lanes", lambda: stack.database.marks.count_documents({"_id.kind": "views"}) == 5)
+    with asleep(stack, ("worker-1", "reporter", "runner", "coupond")):
+        pid = wait_until("worker-0", lambda: stack.pid("worker-0"))
+        for number in range(100):
+            if not state_of(pid):
+                break
+            with contextlib.suppress(AssertionError, OSError):
+                worker.take(coupons[number % 2], f"left-{number}-behind")
+        assert not state_of(pid), "it should have died"
+        user = f"left-{number - 1}-behind"
+        assert {name for name, _ in traces(stack, user)} == {"ledger"}, traces(stack, user)
+        os.kill(stack.pid("worker-1"), signal.SIGCONT)
+        stack.direct(1, "ops").delete(f"/coupons/-/users/{user}").expect(204)
+        assert traces(stack, user) == []
+    stack.verify(*coupons)

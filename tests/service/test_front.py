@@ -182,14 +182,26 @@ def test_general_checks_come_in_the_contracts_order(stack, ops, storefront, nobo
     storefront.post(path, {"user": "u"}, idempotency_key="k").problem("coupon_not_active")
 
 
+@pytest.mark.parametrize("path", ["/coupons", "/coupons/never-made", "/coupons/-/health", "/coupons/-/problems/busy", "/nothing",
+                                  "/coupons/-/docs/", "/coupons/-/docs", "/coupons?" + "x" * 20000, "/coupons/-/openapi.json"])
+def test_no_reply_tells_more_than_it_must_or_is_taken_for_something_else(ops, path):
+    reply = ops.get(path)
+    assert reply.header("Server") == "nginx", "no version"
+    assert reply.header("X-Content-Type-Options") == "nosniff", reply
+    assert not reply.header("X-Powered-By") and not reply.header("Access-Control-Allow-Origin"), reply
+    if (reply.header("Content-Type") or "").startswith("text/html") and reply.status == 200:
+        assert reply.header("Content-Security-Policy").startswith("default-src 'none'"), reply
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "OPTIONS", "PUT", "PROPFIND", "PURGE"])
+def test_methods_that_nobody_needs_are_none(stack, method):
+    [reply] = stack.client().raw(f"{method} /coupons HTTP/1.1\r\nHost: x\r\nX-Secret: shown\r\n\r\n".encode(), shut=True)
+    assert 400 <= reply.status < 500 and b"shown" not in reply.body, reply
+
+
 def test_every_worker_serves_every_coupon(stack):
     coupon = stack.coupon(slots=WORKERS)
     for worker in range(WORKERS):
         stack.direct(worker).take(coupon, f"u-{worker}").expect(201)
     assert stack.counts(coupon)["redeemed"] == WORKERS
     stack.verify(coupon)
-
-
-def test_the_rest_of_the_contract_is_not_there_yet(ops):
-    """What a later version supports is refused, so that nobody takes silence for success."""
-    assert ops.post("/coupons", {"title": "T", "cap": {"total": 5}, "lanes": 2}).problem("bad_request", at="/lanes")

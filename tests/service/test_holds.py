@@ -3,6 +3,8 @@ import pytest
 
 from client import keys
 from stack import wait_until
+from swarm import step as swarm_step
+from swarm import swarm
 from test_coupons import walk
 
 VERBS = ("reserve", "redeem", "cancel", "reverse")
@@ -22,7 +24,7 @@ def get(client, redemption):
 
 def expired(client, redemption):
     """The redemption, once its time has passed."""
-    return wait_until("the hold's end", lambda: (r := get(client, redemption))["state"] == "expired" and r, 10)
+    return wait_until("the hold's end", lambda: (r := get(client, redemption))["state"] == "expired" and r)
 
 
 def make(stack, client, state):
@@ -111,6 +113,26 @@ def test_a_step_under_the_same_key_gets_its_first_answer_again(stack, storefront
     again = step(storefront, hold, "redeem", "k-2").expect(200)
     assert again.body == spent.body and again.header("Idempotent-Replayed") == "true", "whatever became of it since"
     stack.verify(issued["coupon"])
+
+
+def test_every_extension_keeps_its_key(stack, storefront):
+    """The last 16 of a hold: with another body a key is refused, with its own it gets its first answer, also once redeemed."""
+    coupon = stack.coupon(slots=1)
+    hold = storefront.take(coupon, "u", state="reserved", reserve_s=60).ok(201)
+    first = [step(storefront, hold, "reserve", f"e-{i}", reserve_s=600 + 60 * i).expect(200) for i in range(17)]
+    assert len({reply.json()["reserved_until"] for reply in first}) == 17, "each held it longer"
+
+    def repeat():
+        for i in range(1, 17):
+            again = step(storefront, hold, "reserve", f"e-{i}", reserve_s=600 + 60 * i).expect(200)
+            assert again.body == first[i].body and again.header("Idempotent-Replayed") == "true", again
+            step(storefront, hold, "reserve", f"e-{i}", reserve_s=17).problem("idempotency_key_reused")
+
+    repeat()
+    assert get(storefront, hold)["reserved_until"] == first[16].json()["reserved_until"], "none acted again"
+    step(storefront, hold, "redeem").expect(200)
+    repeat()
+    stack.verify(coupon)
 
 
 def test_a_key_belongs_to_one_call_on_one_redemption(stack, storefront):
@@ -301,6 +323,24 @@ def test_a_slot_s_history_has_its_holds(stack, storefront, ops):
     slot = ops.get(f"/coupons/{coupon}/slots/0").ok()
     assert [(h["id"], h["state"]) for h in slot["history"]] == [("0-3", "reversed"), ("0-2", "cancelled"), ("0-1", "reversed")], slot
     assert slot["history"][2]["at"] == issued["at"] and slot["history"][0]["at"] == hold["at"], slot
+
+
+def test_a_slot_s_history_goes_back_through_a_batch_that_says_several_things_of_it(stack, storefront, ops):
+    coupon = stack.coupon(slots=1)
+    issued = storefront.take(coupon, "u", state="issued").ok(201)
+    hold = step(storefront, issued, "reserve").ok(201)
+
+    def extended_more_than_once_in_the_last_batch():
+        swarm([stack.way()], [swarm_step(coupon, hold["id"], "reserve", f"extend-{next(keys)}") for _ in range(32)], connections=32)
+        last = stack.database.ledger.find_one({"_id.c": coupon}, sort=[("_id.seq", -1)])
+        return len(last["e"]) > 1
+
+    wait_until("two extensions in one batch", extended_more_than_once_in_the_last_batch)
+    step(storefront, hold, "redeem").expect(200)
+    step(storefront, hold, "reverse").expect(200)
+    history = ops.get(f"/coupons/{coupon}/slots/0").ok()["history"]
+    assert [(h["id"], h["state"]) for h in history] == [("0-2", "reversed"), ("0-1", "reversed")], history
+    assert [h["at"] for h in history] == [hold["at"], issued["at"]], history
 
 
 def test_the_ledger_says_which_key_changed_a_coupon(stack, ops, reporting):

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from lanes import check_lanes
 from stack import wait_until
 from test_coupons import walk
 
@@ -49,7 +50,9 @@ def test_more_than_the_cap_is_refused(stack, ops):
 
 def test_two_jobs_that_together_pass_the_cap_never_do(stack, ops):
     coupon = stack.coupon(slots=0, cap={"total": 20000})
+    runner = stack.signal("runner", signal.SIGSTOP)  # so that there is no slot yet when the second one is asked for
     replies = [ops.post(f"/coupons/{coupon}/slots", {"count": 15000}).expect(202) for _ in range(2)]
+    os.kill(runner, signal.SIGCONT)
     jobs = []
     for reply in replies:
         wait_until(lambda: reply, lambda: ops.get(reply.header("Location")).ok()["state"] in ("done", "failed"))
@@ -208,12 +211,12 @@ def test_a_killed_runner_is_resumed_exactly(stack, ops):
         marks = sum(ops.get(at).ok()["done"] for at in wanted)
         target = marks + chance.randrange(1, 60_000)
         wait_until("progress", lambda: sum(ops.get(at).ok()["done"] for at in wanted) >= target
-                   or all(ops.get(at).ok()["state"] == "done" for at in wanted), 60)
+                   or all(ops.get(at).ok()["state"] == "done" for at in wanted))
         stack.kill("runner")
         killed += 1
     assert killed >= 3, "the jobs ended too early to be disturbed"
     for at, (coupon, count) in wanted.items():
-        job = stack.job_at(at, seconds=120)
+        job = stack.job_at(at)
         assert (job["done"], job["total"]) == (count, count), job
         counts = stack.counts(coupon)
         assert (counts["slots"], counts["free"]) == (count, count), counts
@@ -232,10 +235,55 @@ def test_a_runner_that_sleeps_past_its_lease_does_nothing_twice(stack, ops):
         time.sleep(3)  # longer than its lease of 2 s
     finally:
         os.kill(pid, signal.SIGCONT)
-    job = stack.job_at(at, seconds=120)
+    job = stack.job_at(at)
     assert before["done"] < job["done"] == 500_000, (before, job)
     assert stack.counts(coupon)["slots"] == 500_000
     stack.verify(coupon)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_a_killed_runner_retires_for_each_job_once(stack, ops, lanes):
+    """kill -9 while several of them wait, and shortly after one was begun."""
+    chance, jobs = random.Random(lanes), []
+    coupon = stack.coupon(slots=20_000, lanes=lanes)
+    for number in range(3):
+        runner = stack.signal("runner", signal.SIGSTOP)
+        jobs += [ops.post(f"/coupons/{coupon}/slots/retire", {"count": 1000}, idempotency_key=f"r-{number}-{i}").expect(202)
+                 for i in range(4)]
+        os.kill(runner, signal.SIGCONT)
+        time.sleep(chance.uniform(0, 0.1))
+        stack.kill("runner")
+    assert [stack.job(job)["done"] for job in jobs] == [1000] * 12
+    counts = stack.counts(coupon)
+    assert (counts["slots"], counts["free"]) == (8000, 8000), counts
+    wait_until("the slots to be retired", lambda: ops.get(f"/coupons/{coupon}/slots").ok()["slots"]["due"] == 0)
+    stack.verify(coupon)
+
+
+@pytest.mark.heavy
+def test_a_killed_runner_makes_the_slots_of_all_lanes_once(stack, ops):
+    """And a job that is cancelled stops there, too: what was made until then is what there is."""
+    chance, wanted = random.Random(8), 400_000
+    coupon, stopped = (stack.coupon(slots=0, lanes=4, cap={"total": 10**7}) for _ in range(2))
+    at = ops.post(f"/coupons/{coupon}/slots", {"count": wanted}).expect(202).header("Location")
+    killed = 0
+    while killed < 3 and (job := ops.get(at).ok())["state"] in ("queued", "running"):
+        target = job["done"] + chance.randrange(1, 60_000)
+        wait_until("progress", lambda: (seen := ops.get(at).ok())["done"] >= target or seen["state"] == "done")
+        stack.kill("runner")
+        killed += 1
+    assert killed >= 2, "the job ended too early to be disturbed"
+    assert stack.job_at(at)["done"] == wanted
+    at = ops.post(f"/coupons/{stopped}/slots", {"count": 10**7}).expect(202).header("Location")
+    wait_until("some progress", lambda: ops.get(at).ok()["done"] > 0)
+    ops.post(f"{at}/cancel").expect(200)
+    done = stack.job_at(at, "cancelled")["done"]
+    assert 0 < done < 10**7, done
+    for name, slots in ((coupon, wanted), (stopped, done)):
+        counts = stack.counts(name)
+        assert (counts["slots"], counts["free"]) == (slots, slots), counts
+        check_lanes(stack, name)
 
 
 def test_pregenerate_makes_slots_from_the_command_line(stack):

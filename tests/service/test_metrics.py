@@ -173,7 +173,7 @@ def test_who_is_killed_while_it_drains_leaves_nothing_in_the_gauges(another_stac
     stack.signal("coupond", signal.SIGHUP)
     wait_until("its end", lambda: not is_alive(old))
     assert stack.pid("worker-0") != old
-    assert exposition.total(look(stack), "coupons_connections") < 15
+    wait_until("the gauge to forget its connections", lambda: exposition.total(look(stack), "coupons_connections") < 15)
 
 
 # ---- conf/ ----

@@ -110,7 +110,7 @@ class Story:
         self.call("webhook_rotate", "POST", f"{target}/rotate")
         self.ops.patch("/coupons/welcome", {"title": "Welcome again"}).expect(200)
         deliveries = f"{target}/deliveries"
-        wait_until("an attempt to deliver", lambda: self.ops.get(deliveries).ok()["items"], 60)
+        wait_until("an attempt to deliver", lambda: self.ops.get(deliveries).ok()["items"])
         one = self.call("webhook_deliveries", "GET", f"{deliveries}?limit=1").json()["items"][0]
         self.call("webhook_redeliver", "POST", f"{deliveries}/{one['id']}/redeliver")
         self.call("webhook_change", "PATCH", target)

@@ -1,9 +1,13 @@
 """Operating it: top, doctor, bench; restart without a gap; logs; schema; backup and restore; units, TLS and man pages."""
+import contextlib
+import grp
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import urllib.request
@@ -11,7 +15,7 @@ import urllib.request
 import pytest
 
 import ledger
-from stack import ROOT, WORKERS, free_port, wait_until
+from stack import BUILD, ROOT, free_port, wait_until
 from swarm import Swarm, by_code, take, taken
 
 
@@ -26,6 +30,13 @@ def endless(coupon):
         yield take(coupon, f"u-{i}", f"k-{i}")
 
 
+def test_pages_of_the_indexes_of_users_are_small(stack):
+    """What a new user costs the database depends on it."""
+    details = stack.database.command("collStats", "users", indexDetails=True)["indexDetails"]
+    pages = {name: re.search(r"leaf_page_max=(\w+)", index["creationString"])[1] for name, index in details.items()}
+    assert {"_id_", "user"} <= pages.keys() and set(pages.values()) == {"4k"}, pages
+
+
 # ---- doctor ----
 
 CHECKS = ["database", "replicas", "majority", "schema", "indexes", "clock", "disk", "disk", "processes", "files", "sockets",
@@ -34,7 +45,12 @@ CHECKS = ["database", "replicas", "majority", "schema", "indexes", "clock", "dis
 
 def doctor(stack, status=0):
     """[(level, check, text)]"""
-    return [re.fullmatch(r"(ok|warn|fail) +(\S+) +(.+)", line).groups() for line in run(stack, "doctor", status=status).splitlines()]
+    # standard output alone: the driver's words on the other one are no checks
+    done = subprocess.run([ROOT / "scripts" / "couponctl", "doctor"], env=stack.environment, text=True, capture_output=True)
+    assert done.returncode == status, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
+    lines = [re.fullmatch(r"(ok|warn|fail) +(\S+) +(.+)", line) for line in done.stdout.splitlines()]
+    assert all(lines), done.stdout + done.stderr
+    return [line.groups() for line in lines]
 
 
 def finds(stack, check, *words):
@@ -53,12 +69,12 @@ def test_doctor_is_content_with_a_fresh_copy(stack):
 
 
 def test_doctor_sees_a_socket_of_the_wrong_mode(stack):
-    socket = stack.var / "run" / "worker-1.sock"
-    socket.chmod(0o666)
+    path = stack.var / "run" / "worker-1.sock"
+    path.chmod(0o666)
     try:
         finds(stack, "sockets", "worker-1.sock", "0666", "chmod 0660")
     finally:
-        socket.chmod(0o660)
+        path.chmod(0o660)
 
 
 def test_doctor_sees_a_key_that_others_can_read(stack):
@@ -149,7 +165,7 @@ def test_a_restart_under_load_refuses_nobody(another_stack):
     stack = another_stack()
     coupon = stack.coupon(slots=200_000)
     before, master = stack.pids(), stack.pid("coupond")
-    crowd = Swarm([stack.way()], endless(coupon), connections=16, repeat=False, pause_s=0.01)
+    crowd = Swarm([stack.way()], endless(coupon), connections=16, again=(), pause_s=0.01)
     crowd.start()
     try:
         wait_until("answers", lambda: len(crowd.done) > 300)
@@ -159,9 +175,10 @@ def test_a_restart_under_load_refuses_nobody(another_stack):
         wait_until("answers of the new one", lambda: len(crowd.done) > target)
     finally:
         calls = crowd.end()
+    # A connection that nginx closes while it is idle may meet a request that is just being sent, once for each of the two
+    # ways: it was never read, for its repeat over a new connection is no replay. Nothing else was repeated.
     assert by_code(calls) == {"201": len(calls)}, by_code(calls)
-    # A connection that nginx closes while it is idle may meet a request that is just being sent: it was never read.
-    assert len([c for c in crowd.unanswered if c.tries]) <= 4, crowd.unanswered
+    assert sum(c.tries - 1 for c in calls) <= 2 * 16, [c for c in calls if c.tries > 1]
     assert stack.pid("coupond") not in (None, master)
     assert not set(before.values()) & set(stack.pids().values())
     assert not (stack.var / "run" / "next").exists()
@@ -186,7 +203,7 @@ def test_a_newer_database_is_refused_with_what_to_do(another_stack):
     assert stack.database.schema.find_one({"_id": "schema"})["version"] == 1
     stack.database.schema.update_one({"_id": "schema"}, {"$set": {"version": 7}})
     (stack.var / "second").mkdir()
-    again = subprocess.run([ROOT / "build" / "coupond", "-c", stack.environment["COUPONS_CONFIG"], "-o", f"coupond.run_dir={stack.var}/second"],
+    again = subprocess.run([BUILD / "coupond", "-c", stack.environment["COUPONS_CONFIG"], "-o", f"coupond.run_dir={stack.var}/second"],
                            env={**stack.environment, "MONGODB_URI": (stack.var / "run" / "mongodb_uri").read_text().strip()},
                            text=True, timeout=30, capture_output=True)
     assert again.returncode == 78, again.stderr
@@ -268,6 +285,24 @@ def test_a_copy_of_a_locked_database_is_a_backup_while_the_service_goes_on(anoth
 
 # ---- conf/ and nginx/ ----
 
+def one_address_holds_a_hundred_requests(port, trusting):
+    """By limit_conn of nginx/hardening.conf: with as many bodies on their way that do not come, the next request is refused."""
+    def status():
+        try:
+            with urllib.request.urlopen(f"https://localhost:{port}/coupons/-/health", context=trusting) as reply:
+                return reply.status
+        except urllib.error.HTTPError as refused:
+            assert json.load(refused)["code"] == "rate_limited"
+            return refused.code
+
+    with contextlib.ExitStack() as slow:
+        for _ in range(100):
+            s = slow.enter_context(trusting.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost"))
+            s.sendall(b"POST /coupons/x/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+        wait_until("the next one to be refused", lambda: status() == 429, 20)
+    wait_until("it to be served again", lambda: status() == 200)
+
+
 @pytest.mark.filterwarnings("ignore:.*TLSv1_1:DeprecationWarning")
 def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
     """nginx/tls.conf and nginx/hardening.conf in an nginx of their own, before this copy's workers."""
@@ -296,6 +331,7 @@ def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
         with urllib.request.urlopen(f"https://localhost:{tls}/coupons/-/health", context=trusting) as reply:
             assert json.load(reply) == {"status": "alive"}
             assert reply.headers["Strict-Transport-Security"] == "max-age=63072000"
+        one_address_holds_a_hundred_requests(tls, trusting)
         old = ssl.create_default_context(cafile=tmp_path / "fullchain.pem")
         old.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises((urllib.error.URLError, ssl.SSLError)):
@@ -312,16 +348,46 @@ def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
         wait_until("nginx to end", lambda: not (tmp_path / "nginx.pid").exists())
 
 
+@pytest.mark.skipif(not shutil.which("logrotate"), reason="logrotate is not there")
+def test_the_logs_are_turned_and_who_writes_them_is_told(tmp_path):
+    """conf/logrotate/coupons, with a folder and a user that are here, and in place of systemctl a note that it was called."""
+    text = (ROOT / "conf/logrotate/coupons").read_text()
+    us = f"{pwd.getpwuid(os.geteuid()).pw_name} {grp.getgrgid(os.getegid()).gr_name}"
+    for there, here in (("/var/log/coupons/", f"{tmp_path}/"), ("su coupons coupons", f"su {us}"),
+                        ("create 0640 coupons coupons", f"create 0640 {us}"), ("systemctl kill", f"echo > {tmp_path}/told")):
+        assert text.count(there) == 1, there
+        text = text.replace(there, here)
+    (tmp_path / "rules").write_text(text)
+    (tmp_path / "rules").chmod(0o644)
+    tmp_path.chmod(0o755)
+    log = tmp_path / "coupond-blue.log"
+    log.write_text("a line\n")
+    done = subprocess.run(["logrotate", "--force", "--verbose", "--state", tmp_path / "state", tmp_path / "rules"], text=True,
+                          capture_output=True)
+    assert done.returncode == 0 and "error:" not in done.stderr, done.stderr
+    assert (log.read_text(), log.with_suffix(".log.1").read_text()) == ("", "a line\n")
+    told = (tmp_path / "told").read_text()
+    assert "--signal=USR1" in told and "coupond@*.service" in told, told
+
+
+UNITS = {  # name: (what it is made of, how exposed it may be: nginx begins as root, and gives that up by itself)
+    "coupond@blue.service": ("", "coupond@.service", 2.5),
+    "nginx.service": ("[Unit]\nDescription=nginx\n[Service]\nExecStart=/bin/true\n", "nginx-hardening.conf", 6.0),
+}
+
+
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not there")
-def test_the_unit_is_one_and_hardened(tmp_path):
-    text = (ROOT / "conf/systemd/coupond@.service").read_text()
-    unit = tmp_path / "coupond@blue.service"
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_is_one_and_hardened(tmp_path, name):
+    before, file, most = UNITS[name]
+    text = before + (ROOT / "conf/systemd" / file).read_text()
+    unit = tmp_path / name
     unit.write_text(text.replace("/usr/sbin/coupond", "/bin/true").replace("Documentation=", "#Documentation="))
     checked = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], text=True, capture_output=True, timeout=60)
-    assert "coupond@blue.service" not in checked.stderr, checked.stderr
+    assert name not in checked.stderr, checked.stderr
     rated = subprocess.run(["systemd-analyze", "security", "--offline=true", unit], text=True, capture_output=True, timeout=60)
     level = re.search(r"Overall exposure level for \S+: ([\d.]+)", rated.stdout)
-    assert level and float(level[1]) < 2.5, rated.stdout[-300:]
+    assert level and float(level[1]) < most, rated.stdout[-300:]
 
 
 def test_the_units_options_are_settings(stack):
@@ -330,7 +396,7 @@ def test_the_units_options_are_settings(stack):
     options = re.findall(r"-o (\S+)", unit)
     assert options
     arguments = [word for option in options for word in ("-o", option.replace("%i", "blue"))]
-    done = subprocess.run([ROOT / "build" / "coupond", "-c", ROOT / "conf/coupond.ini", *arguments, "-T"], text=True, capture_output=True)
+    done = subprocess.run([BUILD / "coupond", "-c", ROOT / "conf/coupond.ini", *arguments, "-T"], text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -358,8 +424,21 @@ def test_every_command_of_couponctl_is_in_its_page(stack):
         assert any(command == entry or command.split()[0] == entry for entry in entries), f"{command} is not in couponctl.1: {entries}"
 
 
+def test_every_option_of_a_command_is_in_the_page(stack):
+    page = (MAN / "couponctl.1").read_text().replace("\\-", "-")
+    commands = re.findall(r"^  ([a-z]+(?: [a-z]+)?)(?= |$)", run(stack, "--help").split("Commands")[1].split("Exit codes")[0], re.M)
+    groups = {c.split()[0] for c in commands if stack.couponctl(c.split()[0], "--help").stdout.startswith("  couponctl ")}
+    missing = []
+    for command in commands:
+        words = command.split() if command.split()[0] in groups else command.split()[:1]
+        for option in re.findall(r"--[a-z][a-z-]+", run(stack, *words, "--help")):
+            if option != "--usage" and not re.search(rf"{option}\b(?!-)", page):
+                missing.append(f"{' '.join(words)} {option}")
+    assert not missing, missing
+
+
 def test_every_option_of_coupond_is_in_its_page():
-    usage = subprocess.run([ROOT / "build" / "coupond", "-h"], text=True, capture_output=True).stdout
+    usage = subprocess.run([BUILD / "coupond", "-h"], text=True, capture_output=True).stdout
     page = (MAN / "coupond.8").read_text().replace("\\-", "-")
     for option in re.findall(r"^  (-\w)", usage, re.M):
         assert re.search(rf"^\.BI? \"?{option}\b", page, re.M), f"{option} is not in coupond.8"

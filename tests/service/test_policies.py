@@ -13,6 +13,7 @@ from test_life import Crowd, as_the_ledger_says, doors, monotonic_of, racing, se
 
 LIFE = re.compile(r"(redeem|((issue|reserve|hold)( extend)*( spend)?))( reverse)?|(issue|reserve|hold)( extend)* (cancel|expire)")
 POLICIES = ["approximate", "none"]
+SLACK_S = 0.05  # between the service's clock and this one
 
 
 def slotless(stack, policy, total=1000, **cap):
@@ -139,13 +140,12 @@ def test_the_sweeper_ends_holds_that_have_no_slot(stack, policy):
     coupon = slotless(stack, policy)
     calls = swarm(stack.ways(), [take(coupon, f"u-{i}", "k", state="reserved", reserve_s=1) for i in range(200)], connections=32)
     assert by_code(calls) == {"201": 200}
-    end = max(monotonic_of(b["reserved_until"]) for b in taken(calls))
 
     def swept():
         rows = stack.database.ledger.aggregate([{"$match": {"_id.c": coupon}}, {"$unwind": "$e"}, {"$match": {"e.k": "expire"}}])
         return len(list(rows)) == 200
 
-    wait_until("the expiries in the ledger", swept, end - time.monotonic() + 5, every=0.1)
+    wait_until("the expiries in the ledger", swept, every=0.1)
     counts = stack.counts(coupon)
     assert (counts["reserved"], counts["taken_total"], counts["today"]) == (0, 0, 0), counts
     check_lives(stack, coupon)
@@ -174,7 +174,7 @@ def test_workers_are_killed_while_coupons_without_slots_are_taken_and_returned(s
     try:
         for number in range(6):
             target = len(crowd.swarm.done) + chance.randrange(100, 300)
-            wait_until("answers", lambda: len(crowd.swarm.done) >= target or not crowd.swarm.is_alive(), 60, every=0.001)
+            wait_until("answers", lambda: len(crowd.swarm.done) >= target or not crowd.swarm.is_alive(), every=0.001)
             assert crowd.swarm.is_alive(), crowd.swarm.failure
             stack.kill(f"worker-{number % WORKERS}")
     finally:
@@ -191,6 +191,18 @@ def test_workers_are_killed_while_coupons_without_slots_are_taken_and_returned(s
             held[entry["alias"]] -= 1
 
 
+def next_in_line(door, coupon, user, end):
+    """Who asks again and again, and is refused by nobody who was asked after the end of the hold in the way."""
+    while True:
+        asked = time.monotonic()
+        reply = door.take(coupon, user, "k")
+        if reply.status == 201:
+            return reply.json()
+        reply.problem("sold_out")
+        assert asked < end + SLACK_S, f"asked {asked - end:.3f} s after the hold's end\n{reply}"
+        time.sleep(0.005)
+
+
 @pytest.mark.parametrize("policy", ["exact", "approximate"])
 def test_each_of_one_user_s_holds_ends_at_its_own_second(stack, policy):
     coupon = stack.coupon(slots=3) if policy == "exact" else slotless(stack, policy, total=3)
@@ -198,8 +210,9 @@ def test_each_of_one_user_s_holds_ends_at_its_own_second(stack, policy):
     door = stack.direct(0)
     holds = [door.take(coupon, "holder", state="reserved", reserve_s=s).ok(201) for s in (3, 1, 2)]
     for number, hold in enumerate(sorted(holds, key=lambda h: h["reserved_until"])):
-        door.take(coupon, f"early-{number}").problem("sold_out")
-        time.sleep(max(0, monotonic_of(hold["reserved_until"]) - time.monotonic()) + 0.01)
-        door.take(coupon, f"next-{number}").expect(201)
-        assert door.get(f"/coupons/{coupon}/users/holder").ok()["total"] == 2 - number
+        won = next_in_line(door, coupon, f"next-{number}", monotonic_of(hold["reserved_until"]))
+        assert won["at"] >= hold["reserved_until"], (won, hold)
+        total = door.get(f"/coupons/{coupon}/users/holder").ok()["total"]
+        standing = sum(monotonic_of(h["reserved_until"]) > time.monotonic() + SLACK_S for h in holds)
+        assert standing <= total <= 2 - number, (standing, total, number)
     assert stack.counts(coupon)["taken_total"] == 3

@@ -34,9 +34,7 @@ def test_who_sends_more_than_a_key_may_gets_429_and_nobody_else_does(limited):
     assert len(served) + len(refused) == 400
     assert RATE <= len(served) <= most, (len(served), most)
     limited.client("ops").get("/coupons").expect(200)
-    reply = limited.client("reporting").get("/coupons")
-    if reply.status == 200:  # a slot came free in the meantime
-        reply = next(r for r in (limited.client("reporting").get("/coupons") for _ in range(200)) if r.status == 429)
+    reply = refused[-1]
     reply.problem("rate_limited")
     assert reply.json()["retry"] is True
     assert reply.header("Retry-After") == "1"
@@ -62,12 +60,29 @@ def test_a_refused_request_took_nothing_and_its_key_takes_later(limited):
 
 
 def test_an_address_without_a_key_is_limited_by_itself(limited):
-    statuses = [limited.client().get("/coupons/-/health").status for _ in range(120)]
-    assert set(statuses) == {200, 429}, statuses
-    reply = next(r for r in (limited.client().get("/coupons/-/health") for _ in range(200)) if r.status == 429)
+    calls = [Call("GET", "/coupons/-/health", headers={"Authorization": None}) for _ in range(400)]
+    replies = [call.reply for call in swarm([limited.way()], calls, connections=8)]
+    assert {r.status for r in replies} == {200, 429}
+    reply = next(r for r in replies if r.status == 429)
     reply.problem("rate_limited")
     assert reply.header("RateLimit-Policy") == '"address";q=20;w=1'
     limited.client("ops").get("/coupons").expect(200)
+
+
+def test_a_key_written_otherwise_is_the_same_key(limited):
+    key, began = limited.new_key("reporting"), time.monotonic()
+    spellings = [f"{word}{' ' * blanks}{key}" for word in ("Bearer", "bearer", "BEARER", "bEARER") for blanks in range(1, 101)]
+    calls = swarm([limited.way("reporting")], [Call("GET", "/coupons", headers={"Authorization": s}) for s in spellings], connections=8)
+    served = sum(call.reply.status == 200 for call in calls)
+    assert {call.reply.status for call in calls} == {200, 429}
+    assert served <= RATE + RATE * (time.monotonic() - began) + 2, served
+
+
+@pytest.mark.parametrize("value", ["Bearer", "Basic {}", "Bearer {}", "{}", "Bearer cpn_{} x"])
+def test_what_is_no_key_counts_for_its_address(limited, value):
+    calls = [Call("GET", "/coupons", headers={"Authorization": value.format(f"x{i}")}) for i in range(120)]
+    statuses = {call.reply.status for call in swarm([limited.way("reporting")], calls, connections=8)}
+    assert statuses <= {401, 429} and 429 in statuses, statuses
 
 
 @pytest.mark.parametrize("rate", ["0", "x", "-1", "9999999"])

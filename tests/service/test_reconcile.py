@@ -8,7 +8,7 @@ import threading
 import bson
 import pytest
 
-from stack import wait_until
+from stack import Stack, wait_until
 
 VIEWS = ("users", "buckets", "coupons", "totals", "marks", "codes")
 FAULT = re.compile(r"^(?P<coupon>[\w-]+): (?P<kind>\w+): (?P<count>\d+) (?P<fault>missing|behind|different|superfluous): (?P<names>.*)$")
@@ -29,7 +29,7 @@ class Quiet:
         """coupond ends; mongod goes on."""
         pid = self.stack.pid("coupond")
         os.kill(pid, signal.SIGTERM)
-        wait_until("coupond to end", lambda: not self.stack.pid("coupond"), 60)
+        wait_until("coupond to end", lambda: not self.stack.pid("coupond"))
 
     def run(self, *arguments):
         done = self.stack.couponctl("reconcile", *arguments)
@@ -97,13 +97,8 @@ def without_slots(stack):
 
 @pytest.fixture(scope="module")
 def module_stack():
-    from stack import Stack
-    s = Stack()
-    try:
-        yield s.start()
-    finally:
-        s.stop()
-        s.remove()
+    with Stack() as s:
+        yield s
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Taking, repeating, checking, reading, listing and returning redemptions; the refusals in their order."""
 import base64
+import collections
 import datetime
 import json
 import re
@@ -255,6 +256,14 @@ def test_a_batch_of_a_thousand_is_taken_and_one_more_is_not(stack, storefront):
     assert sorted(i["body"]["ordinal"] for i in replies) == list(range(1, 1001))
 
 
+def test_a_batch_that_is_larger_than_the_queue_is_taken_whole(another_stack):
+    stack = another_stack("[worker]\nqueue_max = 400\n")
+    coupon = stack.coupon(slots=1000)
+    items = [{"key": "k", "user": f"u-{i}"} for i in range(1000)]
+    replies = stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
+    assert {i["status"] for i in replies} == {201}, collections.Counter(i["status"] for i in replies)
+
+
 # ---- check ----
 
 def test_a_check_is_a_hint_that_changes_nothing(stack, storefront):
@@ -379,6 +388,18 @@ def test_a_user_is_told_what_they_took_and_what_is_left(stack, storefront):
     assert (told["total"], told["today"], told["remaining"], told["remaining_today"]) == (1, 1, 3, 2), told
     states = {r["id"]: r["state"] for r in told["redemptions"]}
     assert states == {made[0]["id"]: "reversed", made[1]["id"]: "redeemed"}
+
+
+def test_what_remains_for_a_user_is_told_anew_when_the_caps_change(stack, storefront):
+    """The user did nothing, and the answer is another one all the same."""
+    coupon = stack.coupon(slots=9, cap={"total": 9, "per_user": 4})
+    at = f"/coupons/{coupon}/users/u"
+    storefront.take(coupon, "u").expect(201)
+    tag = storefront.get(at).expect(200).header("ETag")
+    storefront.get(at, headers={"If-None-Match": tag}).expect(304)
+    stack.patch(coupon, {"cap": {"per_user": 2}})
+    changed = storefront.get(at, headers={"If-None-Match": tag}).expect(200)
+    assert changed.json()["remaining"] == 1 and changed.header("ETag") != tag, changed
 
 
 def test_a_wallet_holds_what_was_taken_and_what_may_still_be(stack, storefront):

@@ -1,5 +1,7 @@
 """Refill before empty: slots are added once, whoever sees it first; the events stand in the ledger exactly once."""
 import itertools
+import os
+import signal
 
 import pytest
 
@@ -22,7 +24,7 @@ def generated(stack, coupon):
     for batch in Told(stack, coupon).batches:
         for entry in batch["entries"]:
             if entry["kind"] == "generate":
-                jobs[entry["job"]] = jobs.get(entry["job"], 0) + entry["count"]
+                jobs[entry["job"]] = jobs.get(entry["job"], 0) + entry["count"] + entry.get("gift_slots", 0)
     return list(jobs.values())
 
 
@@ -66,7 +68,7 @@ def test_four_clients_over_two_workers_are_refilled_up_to_the_cap(stack, codes):
     crowds = [Swarm([way], calls(client), 2) for client, way in enumerate(stack.ways() * 2)]
     for crowd in crowds:
         crowd.start()
-    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 1000, 60)
+    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 1000)
     answered = [call for crowd in crowds for call in crowd.end()]
     assert by_code(answered)["201"] == 1000, by_code(answered)
     wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
@@ -84,6 +86,65 @@ def test_four_clients_over_two_workers_are_refilled_up_to_the_cap(stack, codes):
         assert all("generate" in [seen for seen, _ in course[a:b]] for a, b in zip(raised, raised[1:])), course
     assert told[-1][0] == "sold_out", told
     stack.verify(coupon)
+
+
+def test_four_workers_race_and_each_refill_is_made_once(another_stack):
+    """With one lane, and with four, of which each worker may write any."""
+    stack = another_stack(workers=4)
+    coupons = [stack.coupon(lanes=lanes, cap={"total": 600, "per_user": 1}, replenish={"below": 120, "add": 150})
+               for lanes in (1, 4)]
+
+    def calls(coupon):
+        return (take(coupon, f"u-{i}", f"k-{i}") for i in itertools.count())
+
+    crowds = [Swarm(stack.ways(), calls(coupon), 16) for coupon in coupons]
+    for crowd in crowds:
+        crowd.start()
+    for coupon in coupons:
+        wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["redeemed"] == 600)
+    for crowd in crowds:
+        assert by_code(crowd.end())["201"] == 600, by_code(crowd.done)
+    for coupon in coupons:
+        wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
+        assert events(stack, coupon, ("replenish",)) == [("replenish", until) for until in (150, 300, 450, 600)]
+        assert generated(stack, coupon) == [150] * 4 and len(jobs_of(stack, coupon)) == 4, jobs_of(stack, coupon)
+        counts = stack.counts(coupon)
+        assert (counts["slots"], counts["free"]) == (600, 0), counts
+    stack.verify(*coupons)
+
+
+REFILL = {"below": 20, "add": 50}
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("before, change", [
+    ({"cap": {"total": 100}, "replenish": REFILL}, {"cap": {"total": 200}}), ({"cap": {"total": 200}}, {"replenish": REFILL})],
+    ids=["when its cap is raised", "when that is asked for"])
+def test_what_is_sold_out_is_refilled(stack, lanes, before, change):
+    coupon = filled(stack, 100, lanes=lanes, **before)
+    swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}") for i in range(100)], 8)
+    wait_until("sold_out", lambda: events(stack, coupon) == [("sold_out", None)])
+    stack.patch(coupon, change)
+    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 150)
+    assert events(stack, coupon)[1:] == [("replenish", 150)], events(stack, coupon)
+    stack.verify(coupon)
+
+
+def test_what_was_refilled_is_not_refilled_again_for_what_was_seen_before(stack):
+    """Many coupons of four lanes, whose slots come while a worker asks how many are left."""
+    coupons = [stack.coupon(lanes=4, cap={"total": 10**5}, replenish={"below": 120, "add": 150}) for _ in range(24)]
+
+    def slots(count):
+        return lambda: all(stack.counts(coupon)["slots"] >= count for coupon in coupons)
+
+    wait_until("the first slots", slots(150))
+    calls = [take(coupon, f"u-{i}", f"k-{i}") for i in range(90) for coupon in coupons]
+    assert by_code(swarm(stack.ways(), calls, 16)) == {"201": len(calls)}
+    wait_until("the second ones", slots(300))
+    for coupon in coupons:
+        wait_until("the jobs to end", lambda: all(job["state"] == "done" for job in jobs_of(stack, coupon)))
+        assert events(stack, coupon, ("replenish",)) == [("replenish", 150), ("replenish", 300)]
+    stack.verify(*coupons)
 
 
 def test_a_refill_that_was_asked_for_while_the_reporter_was_dead_comes_when_it_is_back(stack, storefront):
@@ -117,6 +178,41 @@ def test_an_old_wish_for_slots_is_not_answered_again(stack, ops, storefront):
     job = wait_until("the old wish", lambda: [j for j in jobs_of(stack, coupon) if j["state"] == "done"])
     assert [j["done"] for j in job] == [0] or [j["result"] for j in job] == [{"generated": 0}], job
     assert stack.counts(coupon)["slots"] == 15
+    stack.verify(coupon)
+
+
+def test_a_refill_that_was_cancelled_is_asked_for_again_after_slots_were_made_by_hand(stack, ops, storefront):
+    coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
+    runner = stack.signal("runner", signal.SIGSTOP)
+    try:
+        for i in range(7):
+            storefront.take(coupon, f"u-{i}").expect(201)
+        [job] = wait_until("the job", lambda: [j for j in jobs_of(stack, coupon) if j["state"] == "queued"])
+        assert ops.post(f"/coupons/-/jobs/{job['id']}/cancel").ok()["state"] == "cancelled"
+    finally:
+        os.kill(runner, signal.SIGCONT)
+    for i in range(3):
+        storefront.take(coupon, f"v-{i}").expect(201)
+    storefront.take(coupon, "late").problem("sold_out")
+    stack.generate(coupon, 20)
+    for i in range(16):
+        storefront.take(coupon, f"w-{i}").expect(201)
+    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 50)
+    assert events(stack, coupon, ("replenish",)) == [("replenish", 30), ("replenish", 50)]
+    stack.verify(coupon)
+
+
+def test_a_callers_key_is_never_a_refills(stack, ops, storefront):
+    """However it begins: its slots are made, and the refill of that name comes."""
+    coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
+    slots, later = f"/coupons/{coupon}/slots", {"count": 1, "not_before": "2100-01-01T00:00:00Z"}
+    job = stack.job(ops.post(slots, {"count": 3}, idempotency_key="replenish-2026-11").expect(202))
+    assert job["result"] == {"generated": 3}, job
+    for seq in range(stack.counts(coupon)["seq"] + 1, stack.counts(coupon)["seq"] + 40):
+        ops.post(slots, later, idempotency_key=f"replenish-0-{seq}").expect(202)
+    for i in range(10):
+        storefront.take(coupon, f"u-{i}").expect(201)
+    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 33)
     stack.verify(coupon)
 
 

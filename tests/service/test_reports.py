@@ -4,6 +4,7 @@ import datetime
 import io
 import json
 import random
+import signal
 import subprocess
 import time
 import zoneinfo
@@ -11,7 +12,8 @@ import zoneinfo
 import pytest
 
 import ledger
-from stack import wait_until
+from effort import effort
+from stack import WORKERS, processor_s, wait_until
 from swarm import Swarm, take
 
 ROW = {"start", "issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor"}
@@ -25,7 +27,7 @@ def report(stack, coupon, query="period=day"):
     return stack.client("reporting").get(f"/coupons/{coupon}/reports?{query}").ok()
 
 
-def caught_up(stack, coupon, query="period=day", seconds=30):
+def caught_up(stack, coupon, query="period=day"):
     """The report, once it holds everything up to the coupon's present seq."""
     seq = stack.counts(coupon)["seq"]
     last = {}
@@ -34,7 +36,7 @@ def caught_up(stack, coupon, query="period=day", seconds=30):
         last.update(report(stack, coupon, query))
         return last["as_of"]["seq"] and min(last["as_of"]["seq"]) >= seq
 
-    wait_until(lambda: f"the report to reach seq {seq}: {last.get('as_of')}", there, seconds)
+    wait_until(lambda: f"the report to reach seq {seq}: {last.get('as_of')}", there)
     return last
 
 
@@ -54,7 +56,7 @@ def test_a_day_is_counted_soon_after_it_happened(stack, storefront):
     coupon = stack.coupon(slots=5, cap={"total": 5, "per_user": 5}, discount=DISCOUNT)
     ids = [storefront.take(coupon, "u").ok(201)["id"] for _ in range(3)]
     storefront.post(f"/coupons/{coupon}/redemptions/{ids[0]}/reverse").expect(200)
-    told = caught_up(stack, coupon, seconds=5)
+    told = caught_up(stack, coupon)
     assert len(told["items"]) == 30, "without from: the last 30 periods, zeros included"
     assert all(set(row) == ROW for row in told["items"]), told["items"][0]
     assert (total(told, "redeemed"), total(told, "reversed"), total(told, "discount_minor")) == (3, 1, 500), told
@@ -108,6 +110,8 @@ def seeded(stack):
     def seed(rows, coupon=None):
         coupon = coupon or stack.coupon()
         coupons.append(coupon)
+        mark = {"_id": {"c": coupon, "l": 0, "kind": "totals"}}
+        wait_until("the reporter to know the coupon", lambda: stack.database.marks.find_one(mark))
         stack.database.totals.insert_many(
             [{"_id": {"c": coupon, "l": 0, "at": at}, "seq": 1, **counts} for at, counts in rows], ordered=False)
         return coupon
@@ -268,13 +272,13 @@ def test_each_kind_of_entry_has_its_column(stack, storefront):
     step(held, "cancel")
     storefront.take(coupon, "u", state="reserved", reserve_s=1).ok(201)
     step(storefront.take(coupon, "u").ok(201), "reverse")
-    wait_until("the hold to expire", lambda: stack.counts(coupon)["reserved"] == 0, 20, every=0.2)
+    wait_until("the hold to expire", lambda: stack.counts(coupon)["reserved"] == 0, every=0.2)
 
     def told():
         return {name: total(report(stack, coupon), name) for name in COUNTS[:6]}
 
     expected = {"issued": 2, "reserved": 2, "redeemed": 2, "cancelled": 1, "expired": 1, "reversed": 1}
-    wait_until(lambda: f"the report to be {expected}: {told()}", lambda: told() == expected, 20, every=0.2)
+    wait_until(lambda: f"the report to be {expected}: {told()}", lambda: told() == expected, every=0.2)
 
 
 def test_each_answer_is_exact_for_its_seq_while_takings_come_in(stack):
@@ -297,6 +301,23 @@ def test_each_answer_is_exact_for_its_seq_while_takings_come_in(stack):
     assert not wrong, f"seq: (told, ledger): {wrong}"
 
 
+def test_totals_that_are_ahead_of_their_mark_are_not_told(stack, reporting):
+    """As when a reporter dies between its two writes while a quarter hour ends: they would be more than as_of says."""
+    coupon = stack.coupon()
+    caught_up(stack, coupon)
+    now = datetime.datetime.now(UTC).replace(tzinfo=None)
+    later = now - (now - datetime.datetime.min) % QUARTER + 4 * QUARTER
+    ahead = {"_id": {"c": coupon, "l": 0, "at": later}, "seq": 10**6}
+    target = f"/coupons/{coupon}/reports?period=hour&from={now.isoformat()}Z&to="
+    stack.database.totals.insert_one({**ahead, **dict.fromkeys(COUNTS, 1)})
+    try:
+        reporting.get(f"{target}{(later + QUARTER).isoformat()}Z", may_fail=True).problem("busy")
+        reporting.get(f"{target}{(now + datetime.timedelta(microseconds=1000)).isoformat()}Z").expect(200)
+    finally:
+        stack.database.totals.delete_one(ahead)
+    assert total(reporting.get(f"{target}{(later + QUARTER).isoformat()}Z").ok(), "redeemed") == 0
+
+
 def test_a_long_report_is_sent_whole(stack, reporting, seeded):
     """Longer than what is sent at once: as JSON, as CSV, and without body for HEAD."""
     coupon = seeded([(datetime.datetime(2026, 1, 1, 12), {**dict.fromkeys(COUNTS, 0), "redeemed": 3})])
@@ -309,10 +330,14 @@ def test_a_long_report_is_sent_whole(stack, reporting, seeded):
 
 
 @pytest.mark.heavy
+@pytest.mark.timed
 def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(another_stack, tmp_path):
-    """Summed, and each by itself. The machine may have other work: one of twenty tries must be as fast. On a copy of its own: the
-    shared one has more than a thousand coupons, and their rows would be too many."""
+    """Summed, and each by itself. The machine may have other work: one of some tries must be as fast, or take that little of the
+    processors. Every day three seconds will do: other work slows the processors, too. On a copy of its own: the shared one has more
+    than a thousand coupons, and their rows would be too many."""
+    limit_s = effort(3, 1)
     stack = another_stack()
+    busy = [int((stack.var / "run" / "mongod.pid").read_text()), *(stack.pid(f"worker-{i}") for i in range(WORKERS))]
     reporting = stack.client("reporting")
     start, chance = datetime.datetime(2024, 1, 1), random.Random(11)
     totals = stack.database.totals
@@ -329,13 +354,15 @@ def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(another_st
         target = "/coupons/-/reports?period=day&tz=UTC&from=2024-01-01T00:00:00Z&to=2025-01-01T00:00:00Z"
         for more, least in (("", 366), ("&group=coupon", 366_000)):
             path, times = tmp_path / "report.json", []
-            while len(times) < 20 and (not times or times[-1] >= 1):
-                times.append(float(subprocess.run(
-                    ["curl", "-sf", "-o", path, "-w", "%{time_total}", "-H", f"Authorization: Bearer {reporting.key}",
-                     f"http://127.0.0.1:{stack.port}{target}{more}"], check=True, capture_output=True, timeout=60).stdout))
+            while len(times) < 8 and (not times or times[-1] >= limit_s):
+                before = processor_s(busy)
+                asked = subprocess.run(["curl", "-sf", "-o", path, "-w", "%{time_total}", "-H", f"Authorization: Bearer {reporting.key}",
+                                        f"http://127.0.0.1:{stack.port}{target}{more}"], capture_output=True, timeout=60)
+                took = min(float(asked.stdout), processor_s(busy) - before)
+                times.append(took if asked.returncode == 0 else float("inf"))  # busy: not in the time that a request may take
             told = json.loads(path.read_bytes())
             assert len(told["items"]) >= least and total(told, "redeemed") == redeemed
-            assert min(times) < 1, f"{more}: {times}"
+            assert min(times) < limit_s, f"{more}: {times}"
     finally:
         totals.delete_many({"_id.c": {"$regex": "^year-"}})
 
@@ -396,10 +423,38 @@ def test_reports_are_for_those_who_may_read_them(stack, storefront, nobody):
 def test_time_moves_on_over_several_quiet_coupons(stack, reporting):
     names = ",".join(stack.coupon() for _ in range(3))
     wait_until("as_of to move on", lambda: (reporting.get(f"/coupons/-/reports?coupon={names}").ok()["as_of"]["lag_ms"] or 9999) < 3000,
-               20, every=0.3)
-    first = reporting.get(f"/coupons/-/reports?coupon={names}").ok()["as_of"]["at"]
-    wait_until("as_of to move on again", lambda: reporting.get(f"/coupons/-/reports?coupon={names}").ok()["as_of"]["at"] > first, 20,
                every=0.3)
+    first = reporting.get(f"/coupons/-/reports?coupon={names}").ok()["as_of"]["at"]
+    wait_until("as_of to move on again", lambda: reporting.get(f"/coupons/-/reports?coupon={names}").ok()["as_of"]["at"] > first,
+               every=0.3)
+
+
+def test_time_moves_on_over_many_coupons_a_few_at_a_time(another_stack):
+    """However long nobody asked: one question has sixty at the most ticked, who stand farthest back, and none that are deleted."""
+    stack = another_stack()
+    ops, reporting = stack.client("ops"), stack.client("reporting")
+    ledger_of = stack.database["ledger"]
+    gone = [stack.coupon() for _ in range(70)]
+    for coupon in gone:
+        ops.delete(f"/coupons/{coupon}").expect(204)
+    coupons = [stack.coupon() for _ in range(130)]
+
+    def marks():
+        return {m["_id"]["c"]: m["seq"] for m in stack.database["marks"].find({"_id.kind": "totals"})}
+
+    wait_until("all to be counted", lambda: len(marks()) == 200)
+    time.sleep(3)  # longer than two ticks: of so many lanes, each has its turn every two
+    made = ledger_of.count_documents({})
+    reporting.get("/coupons/-/reports").expect(200)
+    wait_until("the ticks", lambda: ledger_of.count_documents({}) >= made + 60)
+    time.sleep(0.5)
+    assert ledger_of.count_documents({}) == made + 60
+    ticked = {batch["_id"]["c"] for batch in ledger_of.find({"e.k": "tick"})}
+    assert len(ticked) == 60 and ticked <= set(coupons), ticked
+    first = datetime.datetime.now(UTC).isoformat()
+    wait_until("as_of to move on", lambda: reporting.get("/coupons/-/reports").ok()["as_of"]["at"] > first, every=0.2)
+    assert {batch["_id"]["c"] for batch in ledger_of.find({"e.k": "tick"})} == set(coupons)
+    stack.verify()
 
 
 # ---- refusals ----
@@ -470,8 +525,33 @@ def test_time_moves_on_in_a_quiet_coupon_while_somebody_reads(stack, storefront)
     coupon = stack.coupon(slots=1)
     storefront.take(coupon, "u").expect(201)
     first = caught_up(stack, coupon)["as_of"]["at"]
-    wait_until(lambda: f"as_of to move on from {first}", lambda: report(stack, coupon)["as_of"]["at"] > first, 15, every=0.2)
+    wait_until(lambda: f"as_of to move on from {first}", lambda: report(stack, coupon)["as_of"]["at"] > first, every=0.2)
     stack.verify(coupon)
+
+
+def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(another_stack):
+    """A newer version's, or damage: neither those whose batches come in nor those that a new reporter has to look through."""
+    stack = another_stack()
+    storefront, batches = stack.direct(0), stack.database["ledger"]
+    damaged, begun, other = (stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in ("a-damaged", "b-begun", "c-other"))
+    for coupon in (damaged, begun):
+        caught_up(stack, coupon)
+    stack.signal("reporter", signal.SIGSTOP)
+    storefront.take(damaged, "u").expect(201)
+    unread = [batches.find_one({"_id.c": damaged, "e.k": "redeem"}), batches.find_one({"_id": {"c": begun, "l": 0, "seq": 1}})]
+    for batch in unread:
+        batches.update_one({"_id": batch["_id"]}, {"$set": {"e.0.k": "future"}})
+    for taken in (1, 2):
+        stack.kill("reporter")
+        storefront.take(damaged, "u").expect(201)
+        storefront.take(other, "u").expect(201)
+        assert total(caught_up(stack, other), "redeemed") == taken
+    mark = stack.database["marks"].find_one({"_id": {"c": damaged, "l": 0, "kind": "totals"}})
+    assert mark["seq"] < unread[0]["_id"]["seq"], "more is told than was read"
+    for batch in unread:
+        batches.replace_one({"_id": batch["_id"]}, batch)
+    assert total(caught_up(stack, damaged), "redeemed") == 3
+    stack.verify()
 
 
 def test_counts_add_up_over_two_coupons_side_by_side(stack, storefront):
@@ -494,7 +574,7 @@ def test_a_reporter_that_is_killed_again_and_again_counts_every_batch_once(stack
     crowd = Swarm([stack.way()], calls, connections=32)
     crowd.start()
     killed = 0
-    while crowd.is_alive() and killed < 20:
+    while crowd.is_alive() and killed < effort(6, 20):
         stack.kill("reporter")
         killed += 1
         target = len(crowd.done) + chance.randrange(50, 600)

@@ -1,0 +1,65 @@
+"""Views of which one half is written: a worker dies in the midst of them (COUPONS_CRASH_POINT=views:N), and what it leaves is
+looked at before anybody repairs it."""
+import contextlib
+import itertools
+import os
+import signal
+import time
+
+from client import Direct
+from stack import PATIENCE_S, state_of, wait_until
+
+SLOTS = 50_000  # enough for all who take one until it dies
+ITEMS = 60      # of a batch: its views are written together
+DEATHS = 20     # until one is seen that came in the midst of such a batch
+REPAIR = ("worker-1", "reporter", "runner", "coupond")  # a successor, too, writes what it finds missing
+serial = itertools.count(1)
+
+
+@contextlib.contextmanager
+def asleep(stack, names):
+    pids = [stack.signal(name, signal.SIGSTOP) for name in names]
+    try:
+        for pid in pids:
+            wait_until(f"{pid} to stand still", lambda: state_of(pid) in ("T", None), 10)
+        yield
+    finally:
+        for pid in reversed(pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def views_of(stack, coupon):
+    """{seq: (users of the batch whose views are written, and whose are not)}, where everybody takes once."""
+    written = {row["_id"]["u"]: row["view"]["seq"] for row in stack.database.users.find({"_id.c": coupon}, {"view.seq": 1})}
+    seen = {}
+    for batch in stack.database.ledger.find({"_id.c": coupon}, {"who.u": 1}):
+        seq, users = batch["_id"]["seq"], [one["u"] for one in batch.get("who", []) if one.get("u", "").startswith("half-")]
+        there = sum(written.get(user, 0) >= seq for user in users)
+        seen[seq] = there, len(users) - there
+    return seen
+
+
+def feed_until_it_dies(stack, coupon, pid):
+    """Batches, one after the other, each with users of its own."""
+    worker = Direct(stack.var / "run" / "worker-0.sock", stack.key("storefront"), patience_s=1)
+    end = time.monotonic() + PATIENCE_S
+    while state_of(pid):
+        assert time.monotonic() < end, f"worker-0 does not die:\n{stack.log()[-2000:]}"
+        items = [{"key": "k", "user": f"half-{next(serial)}"} for _ in range(ITEMS)]
+        with contextlib.suppress(AssertionError, OSError):
+            worker.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}, may_fail=True)
+
+
+def dies_half_way(stack, coupon):
+    """How many views of a batch were written, and how many not, once a worker has died so. Workers that die elsewhere, as in the
+    midst of what only a few views belong to, are not it."""
+    for _ in range(DEATHS):
+        pid = wait_until("worker-0", lambda: (pid := stack.pid("worker-0")) and state_of(pid) and pid)
+        with asleep(stack, REPAIR):
+            feed_until_it_dies(stack, coupon, pid)
+            halves = [half for half in views_of(stack, coupon).values() if all(half)]
+        if halves:
+            return halves[-1]
+        wait_until("a successor", lambda: stack.pid("worker-0") not in (None, pid))
+    raise AssertionError(f"{DEATHS} workers died, none with half of a batch's views written:\n{stack.log()[-2000:]}")

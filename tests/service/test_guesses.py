@@ -1,0 +1,165 @@
+"""Guessing codes: what is not found is counted per key and per address, over all workers, and who guesses too much waits."""
+import itertools
+import time
+
+import pytest
+
+import exposition
+from client import Http
+from stack import SETTINGS, WORKERS, Stack
+from swarm import Call, DirectWay, HttpWay, by_code, swarm, take
+
+PER_KEY, PER_ADDRESS = 20, 30  # a minute: who has passed it waits for some seconds, and cannot slip through meanwhile
+RIGHT, THEIRS = "RIGHT-{}", "THEIRS-{}"
+sources = (f"127.7.{i // 250}.{i % 250 + 1}" for i in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    s = Stack(SETTINGS + f"[guesses]\nper_key = {PER_KEY}\nper_address = {PER_ADDRESS}\n")
+    try:
+        yield s.start()
+        s.verify()
+    finally:
+        s.stop()
+        s.remove()
+
+
+@pytest.fixture(scope="module")
+def coupon(guarded):
+    """Of its codes the user `other` has THEIRS-0 to 9; RIGHT-0 to 99 are free."""
+    made = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported"})
+    guarded.import_codes(made, [RIGHT.format(i) for i in range(100)] + [THEIRS.format(i) for i in range(10)])
+    for i in range(10):
+        guarded.client("storefront").take(made, "other", state="issued", code=THEIRS.format(i)).expect(201)
+    return made
+
+
+def guess(kind, coupon, code, number):
+    """A call that names the code."""
+    if kind == "take":
+        return take(coupon, "me", f"k-{number}", code=code)
+    target = "/coupons/-/resolve" if kind == "resolve" else f"/coupons/{coupon}/check"
+    return Call("POST", target, {"user": "me", "code": code})
+
+
+def was_told(reply):
+    """Whether the code was looked for; else it was refused, as it must be."""
+    if reply.status == 429:
+        assert reply.problem("rate_limited")["retry"] is True
+        assert 1 <= int(reply.header("Retry-After")) <= 3600, reply
+        return False
+    return True
+
+
+def due(per_minute, began):
+    """How many guesses may have been answered since then, one after the other."""
+    return per_minute + per_minute * (time.monotonic() - began) / 60 + 1
+
+
+def refused_though_right(shop, coupon, first):
+    """(reply, code) of one of ten right codes, that was refused. A guess becomes due every few seconds: it may serve one of them."""
+    for i in range(first, first + 10):
+        reply = shop.take(coupon, "me", code=RIGHT.format(i))
+        if not was_told(reply):
+            return reply, RIGHT.format(i)
+    raise AssertionError(f"ten codes are no guesses\n{reply}")
+
+
+@pytest.mark.parametrize("kind", ["take", "check", "resolve"])
+def test_a_thousand_guesses_with_one_key_are_stopped_wherever_they_come_from(guarded, coupon, kind):
+    """Through nginx from eight addresses, and past it to both workers."""
+    key = guarded.new_key("storefront")
+    connections = 10
+    ways = [HttpWay(guarded.port, key, next(sources)) for _ in range(8)]
+    ways += [DirectWay(guarded.var / "run" / f"worker-{i}.sock", key) for i in range(WORKERS)]
+    began = time.monotonic()
+    calls = swarm(ways, [guess(kind, coupon, f"WRONG-{i}", i) for i in range(1000)], connections)
+    told = sum(was_told(call.reply) for call in calls)
+    assert PER_KEY <= told <= due(PER_KEY, began) + connections, by_code(calls)
+    # a right code is no exception, or the refusal would tell which ones are right
+    refused, right = refused_though_right(Http(guarded.port, key, next(sources)), coupon,
+                                          50 + 10 * ["take", "check", "resolve"].index(kind))
+    assert refused.header("RateLimit-Policy") == f'"guesses-key";q={PER_KEY};w=60', refused
+    assert refused.header("RateLimit") == f'"guesses-key";r=0;t={refused.header("Retry-After")}', refused
+    Http(guarded.port, guarded.new_key("storefront"), next(sources)).take(coupon, "me", code=right).expect(201)
+
+
+def test_one_address_is_stopped_whatever_keys_it_has(guarded, coupon):
+    source, connections = next(sources), 10
+    fresh, *keys = [guarded.new_key("storefront") for _ in range(5)]
+    began = time.monotonic()
+    calls = swarm([HttpWay(guarded.port, key, source) for key in keys],
+                  [guess("resolve", coupon, f"WRONG-{i}", i) for i in range(4 * (PER_KEY - 2))], connections)
+    told = sum(was_told(call.reply) for call in calls)
+    assert PER_ADDRESS <= told <= due(PER_ADDRESS, began) + connections, by_code(calls)
+    refused, right = refused_though_right(Http(guarded.port, fresh, source), coupon, 10)
+    assert refused.header("RateLimit-Policy") == f'"guesses-address";q={PER_ADDRESS};w=60', refused
+    Http(guarded.port, keys[0], next(sources)).take(coupon, "me", code=right).expect(201)
+
+
+def test_what_one_batch_guessed_is_all_owed(guarded, coupon):
+    shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
+    target = f"/coupons/{coupon}/redemptions/batch"
+    items = [{"key": f"b-{i}", "user": "me", "code": f"WRONG-{i}"} for i in range(6 * PER_KEY)]
+    answers = shop.post(target, {"items": items}).ok()["items"]
+    assert {answer["body"]["code"] for answer in answers} == {"code_not_found"}
+    refused = shop.post(target, {"items": items[:1]})
+    assert not was_told(refused)
+    assert 250 <= int(refused.header("Retry-After")) <= 300 + 60 / PER_KEY, "so many take six minutes, of which one is free"
+    assert not was_told(shop.take(coupon, "me", code=RIGHT.format(20)))
+    assert shop.post(target, {"items": [{"key": "b", "user": "me"}]}).ok()["items"][0]["status"] == 201, "it names no code"
+    shop.get(f"/coupons/{coupon}/users/me").expect(200)
+
+
+def test_what_is_found_is_no_guess(guarded, coupon):
+    shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
+    for i in range(3 * PER_KEY):
+        assert shop.post("/coupons/-/resolve", {"user": "finder", "code": RIGHT.format(30 + i % 20)}).ok()["items"]
+    assert shop.post(f"/coupons/{coupon}/check", {"user": "finder", "code": RIGHT.format(30)}).ok()["ok"]
+    shop.take(coupon, "finder", code=RIGHT.format(30)).expect(201)
+
+
+def a_new_key_is_stopped(guarded, kind, coupon, codes):
+    """Whoever sends these codes, one after the other, is told of as many as one key may look for."""
+    shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
+    began, told = time.monotonic(), 0
+    while told < 10 * PER_KEY:
+        call = guess(kind, coupon, codes[told % len(codes)], told)
+        if not was_told(shop.request(call.method, call.target, call.body, idempotency_key=call.key)):
+            break
+        told += 1
+    assert PER_KEY <= told <= due(PER_KEY, began), f"{codes[0]}: {told} were answered"
+
+
+@pytest.mark.parametrize("kind", ["take", "check", "resolve"])
+def test_an_unknown_code_and_somebody_else_s_are_counted_alike(guarded, coupon, kind):
+    a_new_key_is_stopped(guarded, kind, coupon, ["UNKNOWN"])
+    a_new_key_is_stopped(guarded, kind, coupon, [THEIRS.format(i) for i in range(10)])
+
+
+@pytest.mark.parametrize("kind", ["take", "check", "resolve"])
+def test_a_code_that_must_be_sent_and_may_be_typed_anyhow_is_guessed_no_faster(guarded, kind):
+    typed = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported", "claim": "present", "match": "loose"})
+    guarded.import_codes(typed, ["TYPED-1"])
+    a_new_key_is_stopped(guarded, kind, typed, ["typed 2", "T-Y-P-E-D-3", " Typed--4 "])
+
+
+def test_who_may_list_all_codes_is_not_counted(guarded, coupon):
+    ops = Http(guarded.port, guarded.key("ops"), next(sources))
+    for i in range(2 * PER_KEY):
+        ops.get(f"/coupons/{coupon}/codes/WRONG-{i}").problem("code_not_found")
+        assert ops.post("/coupons/-/resolve", {"user": "me", "code": f"WRONG-{i}"}).ok()["items"] == []
+
+
+def test_metrics_tell_of_guesses(guarded, coupon):
+    def counted():
+        found = exposition.read(guarded.client("ops").get("/coupons/-/metrics").expect(200).body.decode())
+        return [exposition.total(found, f"coupons_{name}_total") for name in ("codes_not_found", "guesses_refused")]
+
+    before = counted()
+    shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
+    shop.post(f"/coupons/{coupon}/redemptions/batch",
+              {"items": [{"key": f"m-{i}", "user": "me", "code": "WRONG"} for i in range(2 * PER_KEY)]}).expect(200)
+    assert not was_told(shop.take(coupon, "me", code="WRONG"))
+    assert [now - then for now, then in zip(counted(), before)] == [2 * PER_KEY, 1]

@@ -1,0 +1,148 @@
+"""What the lanes of one coupon keep: verify tells them again, alone and together; reconcile rebuilds the views of all."""
+import concurrent.futures
+import os
+import re
+import signal
+
+import pytest
+
+from stack import wait_until
+
+LANES, SLOTS, PER_DAY = 4, 120, 90
+
+
+@pytest.fixture(scope="module")
+def told():
+    """A coupon of four lanes that was lived with, and whose service has ended; the database goes on."""
+    from stack import Stack
+
+    stack = Stack()
+    try:
+        stack.start()
+        coupon = live(stack)
+        stack.verify(coupon)
+        os.kill(stack.pid("coupond"), signal.SIGTERM)
+        wait_until("coupond to end", lambda: not stack.pid("coupond"))
+        yield stack, coupon
+    finally:
+        stack.stop()
+        stack.remove()
+
+
+def live(stack):
+    """More ask than a day permits; some give back; then the cap is lowered, and a lane's slots are retired."""
+    coupon = stack.coupon(slots=SLOTS, lanes=LANES, cap={"total": SLOTS, "per_day": PER_DAY, "discount_minor": 10000},
+                          discount={"kind": "amount", "amount_minor": 50, "currency": "EUR"})
+    order = {"id": "o-1", "amount_minor": 4000, "currency": "EUR"}
+
+    def take(k):
+        return stack.client("storefront").take(coupon, f"user-{k}", order=order)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(take, range(PER_DAY + 40)))
+    taken = [r.json()["id"] for r in replies if r.status == 201]
+    assert len(taken) == PER_DAY, f"{len(taken)} taken of {PER_DAY}"
+    assert {r.code() for r in replies if r.status != 201} == {"daily_cap_reached"}
+    for redemption in taken[:10]:
+        stack.client("storefront").post(f"/coupons/{coupon}/redemptions/{redemption}/reverse").ok()
+    stack.patch(coupon, {"cap": {"total": 85, "per_day": 85}})
+    for k in range(5):
+        stack.client("storefront").take(coupon, f"late-{k}", order=order).expect(201)
+    stack.client("storefront").take(coupon, "too-late", order=order).problem("daily_cap_reached")
+    assert stack.counts(coupon)["redeemed"] == 85
+    return coupon
+
+
+def verify(stack, coupon):
+    done = stack.couponctl("verify", coupon)
+    return done.returncode, done.stdout
+
+
+def test_every_lane_is_told_and_has_its_own_views(told):
+    stack, coupon = told
+    status, text = verify(stack, coupon)
+    assert status == 0, text
+    batches = stack.database.ledger.count_documents({"_id.c": coupon})
+    assert f"{batches} batches" in text
+    assert sorted(stack.database.ledger.distinct("_id.l", {"_id.c": coupon})) == list(range(LANES))
+    parts = stack.couponctl("verify", "--parts", "3", coupon)
+    assert parts.returncode == 0, parts.stdout
+
+
+DAMAGE = {
+    "how many lanes there are": ("ledger", {"_id.l": 1, "_id.seq": 2}, {"$set": {"k": 5}},
+                                 r"lane 1: ledger seq 2 entry 0: lanes of the coupon: expected 4, found 5"),
+    "what a lane was given": ("users", {"_id.u": "\x01job:lane-0-2"}, {"$inc": {"view.given_slots": 1}},
+                              r"users job lane-0-2: given.slots"),
+    "a user's lane": ("users", {"view.redemptions.lane": 3}, {"$set": {"view.redemptions.0.lane": 2}},
+                      r"lane 3: users user-\d+: redemption \d+-\d+ lane: expected 3, found 2"),
+    "a bucket's lane": ("buckets", {"view.lane": 2}, {"$set": {"view.lane": 1}},
+                        r"lane 2: buckets bucket \d+: lane: expected 2, found 1"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_found_in_its_lane(told, name):
+    stack, coupon = told
+    collection, where, change, line = DAMAGE[name]
+    documents = stack.database[collection]
+    before = documents.find_one({"_id.c": coupon, **where})
+    documents.update_one({"_id": before["_id"]}, change)
+    status, text = verify(stack, coupon)
+    documents.replace_one({"_id": before["_id"]}, before)
+    assert status != 0 and re.search(line, text), text
+
+
+def test_a_lane_that_lost_its_end_is_found(told):
+    """As after a backup of one shard was restored: lane 0 does not know what it gave."""
+    stack, coupon = told
+    last = list(stack.database.ledger.find({"_id.c": coupon, "_id.l": 0}).sort("_id.seq", -1))
+    gone = []
+    for batch in last:
+        gone.append(batch)
+        stack.database.ledger.delete_one({"_id": batch["_id"]})
+        if any(e["k"] == "give" for e in batch["e"]):
+            break
+    status, text = verify(stack, coupon)
+    stack.database.ledger.insert_many(gone)
+    assert status != 0 and re.search(r"lanes lane \d of lane 0: (slots|day|minor) got: expected at most", text), text
+
+
+def test_reconcile_rebuilds_the_views_of_all_lanes(told):
+    stack, coupon = told
+    views = {name: {str(d["_id"]): d for d in stack.database[name].find({"_id.c": coupon})} for name in ("users", "buckets")}
+    for name in views:
+        assert stack.database[name].delete_many({"_id.c": coupon}).deleted_count
+    stack.database.marks.delete_many({"_id.c": coupon})
+    done = stack.couponctl("reconcile", "--apply", coupon)
+    assert done.returncode == 0, done.stdout
+    status, text = verify(stack, coupon)
+    assert status == 0, text
+    for name, documents in views.items():
+        again = {str(d["_id"]): d for d in stack.database[name].find({"_id.c": coupon})}
+        assert again.keys() == documents.keys(), name
+    assert stack.database.marks.count_documents({"_id.c": coupon, "_id.kind": "views"}) == LANES
+    assert "nothing to change" in stack.couponctl("reconcile", coupon).stdout
+
+
+def take_all(stack, coupon, users):
+    """How many of these users get one, all at a time."""
+    def take(user):
+        return stack.client("storefront").take(coupon, user, order={"id": "o-1", "amount_minor": 4000, "currency": "EUR"})
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        return sum(r.status == 201 for r in pool.map(take, users))
+
+
+@pytest.mark.parametrize("cap", ["per_day", "discount_minor"])
+def test_a_cap_that_comes_late_counts_what_every_lane_took(stack, cap):
+    """While there is none, lanes take without a share; then the cap is for all of them together."""
+    coupon = stack.coupon(slots=200, lanes=LANES, discount={"kind": "amount", "amount_minor": 1, "currency": "EUR"})
+    assert take_all(stack, coupon, [f"early-{k}" for k in range(40)]) == 40
+    stack.patch(coupon, {"cap": {cap: 50}})
+    assert take_all(stack, coupon, [f"late-{k}" for k in range(60)]) == 10
+    stack.patch(coupon, {"cap": {cap: 30}})
+    assert take_all(stack, coupon, [f"later-{k}" for k in range(20)]) == 0
+    stack.patch(coupon, {"cap": {cap: 60}})
+    assert take_all(stack, coupon, [f"last-{k}" for k in range(30)]) == 10
+    stack.verify(coupon)

@@ -1,0 +1,372 @@
+"""Everything that a caller controls has a limit: at it the service works, beyond it there is a 4xx; others notice nothing."""
+import concurrent.futures
+import contextlib
+import copy
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+import fastcgi
+from client import Http, http_request
+from stack import PATIENCE_S, free_port, wait_until
+from swarm import Call, Swarm, by_code
+
+LONG = "x" * 5000
+# Objects of the caller's own making: their size in bytes is the limit.
+FREE_OBJECTS = {"metadata"}
+MIB = 1 << 20
+
+
+# ---- what a body may say: every member, by the OpenAPI document ----
+
+@pytest.fixture(scope="module")
+def document(stack):
+    return stack.client().get("/coupons/-/openapi.json").ok()
+
+
+@pytest.fixture(scope="module")
+def coupon(stack):
+    return stack.coupon(slots=10)
+
+
+def resolved(document, schema):
+    while "$ref" in schema:
+        at = document
+        for part in schema["$ref"].removeprefix("#/").split("/"):
+            at = at[part]
+        schema = at
+    return schema
+
+
+def kinds(schema):
+    kind = schema.get("type")
+    return set(kind if isinstance(kind, list) else [kind])
+
+
+def of_several(document, schema):
+    """The schemas of which this one is made; those without a type only say which members go together."""
+    parts = [resolved(document, part) for word in ("allOf", "anyOf", "oneOf") for part in schema.get(word, [])]
+    return [part for part in parts if "type" in part]
+
+
+def members(document, schema, path=()):
+    """(path, schema) of all that the object may hold, however deep; of a list the first item."""
+    schema = resolved(document, schema)
+    for part in of_several(document, schema):
+        yield from members(document, part, path)
+    for name, member in schema.get("properties", {}).items():
+        member = resolved(document, member)
+        yield (*path, name), member
+        yield from members(document, member, (*path, name))
+    if "array" in kinds(schema):
+        item = resolved(document, schema["items"])
+        yield (*path, 0), item
+        yield from members(document, item, (*path, 0))
+
+
+def beyond(path, schema):
+    """Values that are too much for this member; none: it may hold but a few words anyhow."""
+    kind = kinds(schema)
+    if "enum" in schema or "const" in schema or kind <= {"boolean", "null"}:
+        return []
+    if "type" not in schema and {"allOf", "anyOf", "oneOf"} & set(schema):
+        return []  # its parts come by themselves
+    if "string" in kind:
+        assert {"maxLength", "pattern", "format"} & set(schema), f"{path} may be as long as it likes"
+        return ["x" * (schema["maxLength"] + 1), LONG] if "maxLength" in schema else [LONG]
+    if "integer" in kind:
+        assert "maximum" in schema and "minimum" in schema, f"{path} may be as large as it likes"
+        return [schema["maximum"] + 1, schema["minimum"] - 1]
+    if "array" in kind:
+        few = schema.get("uniqueItems") and "enum" in schema["items"]
+        assert "maxItems" in schema or few, f"{path} may be as long as it likes"
+        return [[None] * (schema["maxItems"] + 1)] if not few else [schema["items"]["enum"] * 2]
+    if "object" in kind:
+        assert schema.get("properties") or path[-1] in FREE_OBJECTS, f"{path} may hold whatever it likes"
+        return [{"a": LONG}] if path[-1] in FREE_OBJECTS else []
+    raise AssertionError(f"{path}: what is {schema}")
+
+
+def put(body, path, value):
+    """The body with this value there; what is on the way to it is made."""
+    body = copy.deepcopy(body)
+    at = body
+    for name, following in zip(path, path[1:]):
+        empty = [None] if isinstance(following, int) else {}
+        if isinstance(at, list) and at[name] is None or isinstance(at, dict) and not at.get(name):
+            at[name] = empty
+        at = at[name]
+    at[path[-1]] = value
+    return body
+
+
+def json_calls(document):
+    """(name, method, path, schema, example) of every call that takes JSON."""
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            content = call.get("requestBody", {}).get("content", {}).get("application/json")
+            if content:
+                yield call["operationId"], method.upper(), path, content["schema"], content["example"]
+
+
+def test_every_member_of_every_body_has_a_limit_and_keeps_it(stack, coupon, document):
+    """A value beyond it is a 400 that points there (or, of an item of a batch, that item's)."""
+    ops = stack.client("ops")
+    hook = ops.post("/coupons/-/webhooks", {"url": "http://127.0.0.1:9/", "events": ["coupon.low_stock"]}).ok(201)["id"]
+    names = {"coupon": coupon, "webhook": hook, "redemption": "0-1"}
+    calls, tried = list(json_calls(document)), 0
+    assert len(calls) >= 14, [call[0] for call in calls]
+    for name, method, path, schema, example in calls:
+        target = path.format(**names)
+        for at, member in members(document, schema):
+            for value in beyond(at, member):
+                pointer = "/" + "/".join(map(str, at))
+                body = put(example, at, value)
+                reply = ops.request(method, target, body, idempotency_key="k", headers={"If-Match": "*"})
+                if name == "redemption_batch" and reply.status == 200:
+                    errors = reply.json()["items"][0]["body"]["errors"]
+                else:
+                    errors = reply.problem("bad_request").get("errors", [])
+                told = [error["pointer"] for error in errors]
+                assert any(place.startswith(pointer) for place in told), f"{name}: nothing points to {pointer}\n{reply}"
+                tried += 1
+    assert tried > 100, tried
+    ops.delete(f"/coupons/-/webhooks/{hook}").expect(204)
+
+
+# ---- the rest of a request ----
+
+def headers_of(stack, **more):
+    return [("Authorization", f"Bearer {stack.key('ops')}")] + [(name.replace("_", "-"), value) for name, value in more.items()]
+
+
+def nested(depth):
+    """JSON of so many levels, within metadata, which is the second."""
+    return ('{"user": "deep", "metadata": ' + '{"a":' * (depth - 1) + "1" + "}" * depth).encode()
+
+
+def declared(path, size, kind):
+    """The head of a request whose body is so large; the body never comes."""
+    return post(path, None, content_type=kind, Content_Length=str(size), Idempotency_Key="k")
+
+
+def get(path, **more):
+    return lambda stack, coupon: http_request("GET", path.format(coupon=coupon), headers_of(stack, **more), None)
+
+
+def post(path, body, content_type="application/json", **more):
+    return lambda stack, coupon: http_request(
+        "POST", path.format(coupon=coupon), headers_of(stack, Content_Type=content_type, **more), body)
+
+
+def fields_of(value, count):
+    return get("/coupons", **{f"X_{i}": value for i in range(count)})
+
+
+def items(count):
+    return b'{"items": [' + b"5, " * (count - 1) + b"5]}"
+
+
+def containers(count):
+    """A batch that has so many objects and arrays: itself, its items, one of these, and what is in that."""
+    return b'{"items": [[' + b"[]," * (count - 4) + b"[]]]}"
+
+
+CHECK = "/coupons/{coupon}/check"
+QUERY = "/coupons?" + "&".join(f"x{i}=1" for i in range(13)) + "&limit=1"
+BOX = "/coupons/{coupon}/redemptions"
+HOURS = "/coupons/{{coupon}}/reports?period=hour&from={}-11-01T00:00:00Z&to=2026-11-01T00:00:00Z"
+# what: (a request at its limit, or None where that is a long one to send; one beyond it; what that is answered)
+LIMITS = {
+    "a body": (post(CHECK, b'{"user": "u"' + b" " * (65536 - 13) + b"}"), post(CHECK, b" " * 65537), 413),
+    "a batch's body": (post(BOX + "/batch", b'{"items": [5]' + b" " * (4 * MIB - 14) + b"}"),
+                       declared(BOX + "/batch", 4 * MIB + 1, "application/json"), 413),
+    "an import": (None, declared("/coupons/{coupon}/codes", 256 * MIB + 1, "text/plain"), 413),
+    "a field of the header": (get("/coupons", X="x" * 16000), get("/coupons", X="x" * 17000), 400),
+    "the header": (fields_of("x" * 15000, 3), fields_of("x" * 15000, 5), 400),
+    "the fields of the header": (fields_of("x", 500), fields_of("x", 8000), 400),
+    "the address": (get("/coupons?x=" + "x" * 15000), get("/coupons?x=" + "x" * 17000), 414),
+    "the parts of a path": (None, get("/coupons" + "/x" * 9), 404),
+    "the parameters of a query": (get(QUERY), get(QUERY + "&y=1" * 20), 400),
+    "a page": (get("/coupons?limit=1000"), get("/coupons?limit=1001"), 400),
+    "a cursor": (None, get("/coupons?cursor=" + "A" * 10000), 400),
+    "the depth of JSON": (post(CHECK, nested(16)), post(CHECK, nested(17)), 400),
+    "the depth of JSON, far beyond": (None, post(CHECK, b'{"user": "u", "metadata": ' + b'{"a":' * 10000), 400),
+    "the objects and arrays of a body": (post(BOX + "/batch", containers(100_000)), post(BOX + "/batch", containers(100_001)), 400),
+    "the items of a batch": (post(BOX + "/batch", items(1000)), post(BOX + "/batch", items(1001)), 400),
+    "an idempotency key": (post(BOX, b'{"user": "at-most"}', Idempotency_Key="k" * 64),
+                           post(BOX, b'{"user": "u"}', Idempotency_Key="k" * 65), 400),
+    "a coupon's id": (None, get("/coupons/" + "x" * 65), 404),
+    "a user": (get("/coupons/{coupon}/users/" + "u" * 128), get("/coupons/{coupon}/users/" + "u" * 129), 400),
+    "a code": (None, get("/coupons/{coupon}/codes/" + "C" * 65), 404),
+    "periods": (get(HOURS.format("2025")), get(HOURS.format("2020")), 400),
+    "a time zone": (get("/coupons/{coupon}/reports?tz=Europe/Berlin"), get("/coupons/{coupon}/reports?tz=" + LONG), 400),
+    "a number": (get(f"/coupons/{{coupon}}/ledger?after={2**63 - 1}"), get(f"/coupons/{{coupon}}/ledger?after={2**63}"), 400),
+}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_a_request_has_limits(stack, coupon, what):
+    at_most, too_much, status = LIMITS[what]
+    if at_most:
+        [reply] = stack.client().raw(at_most(stack, coupon))
+        assert 200 <= reply.status < 300, reply
+    [reply] = stack.client().raw(too_much(stack, coupon))
+    assert reply.status == status, reply
+    problem = reply.json()
+    assert problem["status"] == status and problem["request_id"] == reply.header("X-Request-Id"), reply
+    stack.client("ops").get("/coupons?limit=1").expect(200)
+
+
+def test_a_request_id_that_is_too_long_is_not_taken(stack):
+    for sent, kept in (("i" * 64, True), ("i" * 65, False)):
+        reply = stack.client().get("/coupons/-/health", headers={"X-Request-Id": sent}).expect(200)
+        assert (reply.header("X-Request-Id") == sent) is kept
+
+
+# ---- all together ----
+
+def large_batch(coupon, number):
+    """Of one item, and as large as a batch may be."""
+    body = json.dumps({"items": [{"key": f"large-{number}", "user": f"u-{number}"}]}).encode()
+    return Call("POST", f"/coupons/{coupon}/redemptions/batch", body.ljust(4 * MIB))
+
+
+def test_large_bodies_together_have_a_limit(another_stack):
+    """A worker keeps 128 MiB of them while they wait, here for a database that sleeps; the next is told at once to come again."""
+    stack, room, more = another_stack("[worker]\nrequest_deadline_ms = 60000\n"), 32, 8
+    coupon = stack.coupon(slots=100)
+    stack.direct(0).take(coupon, "first").expect(201)
+    database = int((stack.var / "run" / "mongod.pid").read_text())
+    crowd = Swarm([stack.ways()[0]], [large_batch(coupon, i) for i in range(room + more)], connections=room + more, repeat=False)
+    os.kill(database, signal.SIGSTOP)
+    try:
+        crowd.start()
+        wait_until("a refusal", lambda: any(call.reply.status == 503 for call in crowd.done))
+    finally:
+        os.kill(database, signal.SIGCONT)
+    calls = crowd.result()
+    refused = [call.reply for call in calls if call.reply.status != 200]
+    assert 1 <= len(refused) <= more, by_code(calls)
+    for reply in refused:
+        reply.problem("busy")
+    again = stack.direct(0).post(f"/coupons/{coupon}/redemptions/batch", large_batch(coupon, 0).body).ok()["items"][0]
+    assert again["status"] == 201, again
+
+
+# ---- connections, and how slow they may be ----
+
+def test_thousands_of_connections_that_say_nothing_whole_hold_up_nobody(stack, coupon):
+    lazy = []
+    try:
+        for i in range(2000):
+            s = socket.create_connection(("127.0.0.1", stack.port), 10)
+            s.sendall(b"POST /coupons/x/check HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n" + (b"\r\n{" if i % 2 else b""))
+            lazy.append(s)
+        began = time.monotonic()
+        for i in range(20):
+            Http(stack.port, stack.key("storefront")).get(f"/coupons/{coupon}/users/u-{i}").expect(200)
+        assert time.monotonic() - began < 25, "others wait behind connections that say nothing"
+    finally:
+        for s in lazy:
+            s.close()
+
+
+@pytest.fixture(scope="module")
+def impatient(stack, tmp_path_factory):
+    """The port of an nginx as the shared copy's, but that its patience with callers is a second, not thirty."""
+    place, port = tmp_path_factory.mktemp("impatient"), free_port()
+    text = (stack.var / "nginx" / "nginx.conf").read_text()
+    for name in ("client_header_timeout", "client_body_timeout", "send_timeout"):
+        assert text.count(f"        {name} 30s;") == 1, f"{name} is not what it was"
+        text = text.replace(f"{name} 30s;", f"{name} 1s;")
+    text = text.replace(f":{stack.port} ", f":{port} ").replace(f"{stack.var}/run/nginx.pid", f"{place}/pid")
+    text = text.replace(f"{stack.var}/log", str(place)).replace(f"{stack.var}/nginx", str(place))
+    (place / "nginx.conf").write_text(text)
+    nginx = [shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "-p", place, "-c", place / "nginx.conf"]
+    done = subprocess.run([*nginx, "-e", place / "error.log"], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    yield port
+    os.kill(int((place / "pid").read_text()), signal.SIGTERM)
+    wait_until("nginx to end", lambda: not (place / "pid").exists())
+
+
+def seconds_until_closed(port, data, reads=True):
+    """Send this, and wait for nginx to lose its patience; without reading what it answers, unless told to."""
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.settimeout(PATIENCE_S)
+        s.connect(("127.0.0.1", port))
+        began = time.monotonic()
+        s.sendall(data)
+        if not reads:
+            # reset: what was not sent yet is thrown away
+            wait_until("nginx to give up", lambda: s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), every=0.05)
+        else:
+            with contextlib.suppress(ConnectionResetError):
+                while s.recv(65536):
+                    pass
+        return time.monotonic() - began
+
+
+def test_who_is_too_slow_is_left_alone(stack, coupon, impatient):
+    """Half a header, half a body, an answer that nobody reads."""
+    head = b"POST /coupons HTTP/1.1\r\nHost: x\r\n"
+    assert 0.5 < seconds_until_closed(impatient, head) < 25
+    assert 0.5 < seconds_until_closed(impatient, head + b"Content-Length: 10\r\n\r\n{") < 25
+    many = http_request("GET", "/coupons/-/openapi.json", [], None) * 60
+    assert 0.5 < seconds_until_closed(impatient, many, reads=False) < 25
+
+
+def test_ledgers_that_nobody_reads_hold_up_no_lists(stack):
+    """Past nginx, so that what they have to say waits in the worker, which has two threads for lists."""
+    coupon = stack.coupon(slots=10000)
+    for first in range(0, 10000, 1000):
+        items = [{"key": f"k-{i}", "user": f"u-{i}"} for i in range(first, first + 1000)]
+        stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).expect(200)
+    assert len(stack.client("ops").get(f"/coupons/{coupon}/ledger").expect(200).body) > MIB
+    door = stack.direct(0, "ops")
+    request = fastcgi.request(fastcgi.params_of("GET", f"/coupons/{coupon}/ledger", headers_of(stack), None))
+    with contextlib.ExitStack() as lazy:
+        sockets = [lazy.enter_context(door.connect()) for _ in range(2)]
+        for s in sockets:
+            s.sendall(request)
+        for s in sockets:
+            assert s.recv(1), "it has begun"
+        door.get("/coupons?limit=1").expect(200)
+        door.patch(f"/coupons/{coupon}", {"title": "changed meanwhile"}).expect(200)
+        left = select.poll()
+        for s in sockets:
+            left.register(s, 0)
+        assert left.poll(0) == [], "the worker has given them up; others had to wait for that"
+
+
+def test_streams_that_nobody_reads_hold_up_nobody(stack):
+    """More of them than a worker has threads for streams: what they have to say waits in nginx, not in the worker."""
+    codes = [f"LONG-{i:059}" for i in range(20000)]
+    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    stack.import_codes(coupon, codes)
+    request = http_request("GET", f"/coupons/{coupon}/codes", headers_of(stack), None)
+    lazy = []
+    try:
+        for _ in range(12):
+            s = socket.socket()
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            s.connect(("127.0.0.1", stack.port))
+            s.sendall(request)
+            lazy.append(s)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            whole = pool.submit(lambda: stack.client("ops").get(f"/coupons/{coupon}/codes").expect(200)).result(PATIENCE_S)
+        assert whole.body.count(b"LONG-") == len(codes)
+        stack.client("storefront").take(coupon, "u").expect(201)
+        stack.client("reporting").get("/coupons/-/reports?period=total").expect(200)
+    finally:
+        for s in lazy:
+            s.close()
