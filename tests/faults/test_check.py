@@ -1,0 +1,449 @@
+"""The checker finds what is wrong: for each invariant, violations planted in a history that is clean without them."""
+import json
+
+import pytest
+
+from check import INVARIANTS, check
+from figures import LOOKED_AT, looked_at
+from refusals import RULES
+from ledger import canonical
+from story import CAP, DEFINITION, START_S, Story, text_of
+
+
+def whole(definition=None):
+    """A bit of everything: taken, held, extended, redeemed, cancelled, reversed, refused, read, and resolved."""
+    s = Story(definition)
+    s.generate(3)
+    first = s.take("u-1", "k-1", 0)
+    s.counts()
+    s.again("u-1", "k-1", first)
+    s.take("u-2", "k-2", 1, state="reserved", lasts_s=2)
+    s.move("reserve", "1-1", "k-3")
+    s.move("redeem", "1-1", "k-4")
+    lost = s.ask("take", "u-3", "k-5")
+    body = s.taking("u-3", "k-5", 2)
+    s.told(lost, "unknown", None, "ConnectionResetError")
+    s.refused("sold_out")
+    s.again("u-3", "k-5", body)
+    s.look("u-3", 1)
+    s.move("reverse", "0-1")
+    s.take("u-2", "k-6", 0, g=2, state="reserved", lasts_s=2)
+    s.refused("user_cap_reached", user="u-2")
+    s.refused("daily_cap_reached")
+    s.move("cancel", "0-2")
+    s.counts()
+    return s
+
+
+def found(history):
+    return {v.invariant for v in check(history)}
+
+
+def spoiled(change):
+    """The invariants that are violated when the story, not yet told, is changed so."""
+    s = whole()
+    change(s)
+    return found(s.history())
+
+
+def test_a_clean_history_has_no_violations():
+    assert check(whole().history()) == []
+
+
+def test_what_was_looked_at_is_counted():
+    seen = looked_at(whole().history())
+    assert set(seen) == set(LOOKED_AT) and all(seen.values()), seen
+    s = Story()
+    s.generate(1)
+    assert {name for name, count in looked_at(s.history()).items() if count} == {"I1", "I8"}
+
+
+def entry(s, kind, number=0):
+    return [e for b in s.batches for e in b["entries"] if e["kind"] == kind][number]
+
+
+def answer(s, number, out="ok"):
+    """The number-th answer that was so."""
+    return [e for e in s.events if e["e"] == "told" and e["out"] == out][number]
+
+
+def remove(s, kind, number=0):
+    wanted = entry(s, kind, number)
+    for batch in s.batches:
+        batch["entries"] = [e for e in batch["entries"] if e is not wanted]
+
+
+def silence(s, **what):
+    """Nobody ever asked for these."""
+    numbers = {e["i"] for e in s.events if e["e"] == "ask" and all(e[k] == v for k, v in what.items())}
+    assert numbers
+    s.events = [e for e in s.events if e["i"] not in numbers]
+
+
+# ---- I1 ----
+
+def capped(**cap):
+    none = {"per_user": 100, "per_day": None, "per_user_per_day": None, "discount_minor": None}
+    return {**DEFINITION, "cap": {**CAP, **none, **cap}}
+
+
+@pytest.mark.parametrize("cap, users", [
+    ({"total": 1, "policy": "approximate"}, ("u-1", "u-2")), ({"per_user": 1}, ("u-1", "u-1")),
+    ({"per_day": 1}, ("u-1", "u-2")), ({"per_user_per_day": 1}, ("u-1", "u-1")),
+    ({"discount_minor": 900}, ("u-1", "u-2"))])
+def test_i1_one_taking_beyond_a_cap(cap, users):
+    for allowed, wrong in ((1, False), (2, True)):
+        s = Story(capped(**cap))
+        if cap.get("policy") != "approximate":
+            s.generate(3)
+        for n, user in list(enumerate(users))[:allowed]:
+            s.take(user, f"k-{n}", n)
+        assert ("I1" in found(s.history())) is wrong, f"{allowed} takings"
+
+
+def test_i1_more_slots_taken_than_there_are():
+    s = whole()
+    s.batches[1]["entries"][0]["count"] = 2
+    assert "I1" in found(s.history(slots=2))
+
+
+def test_i1_more_slots_than_the_cap_has():
+    s = whole()
+    s.generate(1, 3)
+    assert found(s.history()) == {"I1"}
+
+
+@pytest.mark.parametrize("name", ["redeemed", "ordinal", "discount_minor", "slots"])
+def test_i1_totals_that_the_entries_do_not_give(name):
+    s = whole()
+    s.batches[5]["totals"] = {name: 7}
+    assert found(s.history()) == {"I1"}
+
+
+def test_i1_an_ordinal_is_given_twice():
+    assert "I1" in spoiled(lambda s: entry(s, "redeem", 1).update(ordinal=1))
+
+
+# ---- I2 ----
+
+def test_i2_an_acknowledged_redemption_is_not_in_the_ledger():
+    assert "I2" in spoiled(lambda s: remove(s, "redeem", 1))
+
+
+def test_i2_an_acknowledged_step_is_not_in_the_ledger():
+    assert "I2" in spoiled(lambda s: remove(s, "spend"))
+    assert "I2" in spoiled(lambda s: remove(s, "extend"))
+    assert "I2" in spoiled(lambda s: remove(s, "reverse"))
+    assert "I2" in spoiled(lambda s: remove(s, "cancel"))
+
+
+@pytest.mark.parametrize("name", ["ordinal", "seq", "discount_minor"])
+def test_i2_an_answer_that_the_ledger_contradicts(name):
+    def lie(s):
+        for told in (event["body"] for event in s.events if event["e"] == "told" and event["body"]):
+            if told.get("id") == "0-1":
+                told[name] = 77
+
+    assert "I2" in spoiled(lie)
+
+
+def test_i2_an_acknowledged_change_is_not_in_the_ledger():
+    s = whole()
+    s.patch(title="another")
+    del s.batches[-1]
+    assert "I2" in found(s.history())
+
+
+def test_i2_a_call_that_is_never_answered():
+    s = whole()
+    s.told(s.ask("take", "u-8", "k-8"), "unknown")
+    assert found(s.history()) == {"I2"}
+
+
+# ---- I3 ----
+
+@pytest.mark.parametrize("what", [{"key": "k-5"}, {"key": "k-4"}, {"key": "k-3"}, {"do": "reverse"}, {"do": "cancel"}])
+def test_i3_something_that_nobody_asked_for(what):
+    assert "I3" in spoiled(lambda s: silence(s, **what))
+
+
+def test_i3_it_was_refused_and_is_there():
+    s = Story(capped())
+    s.generate(3)
+    i = s.ask("take", "u-1", "k-1")
+    s.taking("u-1", "k-1", 0)
+    s.told(i, "refused", 503, "busy")
+    s.take("u-1", "k-2", 1)
+    assert found(s.history()) == {"I3"}
+
+
+def test_i3_slots_that_nobody_asked_for():
+    assert found(whole().history(slots=2)) == {"I3"}
+
+
+# ---- I4 ----
+
+def test_i4_a_slot_is_given_to_two_users():
+    assert "I4" in spoiled(lambda s: entry(s, "redeem", 1).update(n=1, g=1))
+    assert "I4" in spoiled(lambda s: remove(s, "cancel") or s.take("u-4", "k-9", 0, g=3))
+
+
+def test_i4_a_slot_that_was_never_generated():
+    s = Story(capped(total=9))
+    s.generate(2)
+    s.take("u-1", "k-1", 3)
+    assert found(s.history()) == {"I4"}
+
+
+def test_i4_a_hold_is_redeemed_after_its_end():
+    s = whole()
+    entry(s, "extend")["reserved_until"] = text_of(START_S + 0.08)
+    assert "I4" in found(s.history())
+
+
+def test_i4_a_user_is_told_of_anothers():
+    assert "I4" in spoiled(lambda s: [a.update(user="u-7") for a in s.events if a["e"] == "ask" and a["key"] == "k-5"])
+
+
+def test_i4_a_code_is_two_slots():
+    for second, wrong in (("C-2", False), ("C-1", True)):
+        s = Story(capped())
+        s.generate(3)
+        s.take("u-1", "k-1", 0, state="issued", code="C-1")
+        s.take("u-2", "k-2", 1, state="issued", code=second)
+        assert ("I4" in found(s.history())) is wrong
+
+
+# ---- I5 ----
+
+def test_i5_one_key_two_answers():
+    assert "I5" in spoiled(lambda s: answer(s, 2)["body"].update(order="another"))
+
+
+def test_i5_one_key_answered_as_new_twice():
+    assert spoiled(lambda s: answer(s, 2).update(replayed=False)) == {"I5"}
+
+
+def test_i5_one_key_took_twice():
+    s = Story(capped())
+    s.generate(3)
+    s.take("u-1", "k-1", 0)
+    s.taking("u-1", "k-1", 1)
+    assert "I5" in found(s.history())
+
+
+def test_i5_acknowledged_and_then_refused():
+    s = whole()
+    s.told(s.ask("take", "u-2", "k-6"), "refused", 409, "user_cap_reached")
+    assert "I5" in found(s.history())
+
+
+# ---- I6 ----
+
+@pytest.mark.parametrize("name, value", [("free", 9), ("redeemed", 5), ("taken_total", 0), ("today", 9),
+                                         ("discount_minor", 1)])
+def test_i6_counts_that_are_not_those_of_their_seq(name, value):
+    s = whole()
+    s.counts(**{name: value})
+    assert found(s.history()) == {"I6"}
+
+
+def test_i6_counts_that_lack_what_was_acknowledged():
+    s = whole()
+    s.counts(seq=len(s.batches) - 1)
+    assert found(s.history()) == {"I6"}
+
+
+def test_i6_counts_that_know_what_was_not_yet_asked():
+    s = whole()
+    early = s.ask("counts")
+    s.told(early, body={})
+    s.take("u-5", "k-7", 0, g=3)
+    s.events[-3]["body"] = s.counted(len(s.batches))
+    assert "I6" in found(s.history())
+
+
+def test_i6_counts_that_go_back():
+    s = Story(capped())
+    s.generate(3)
+    i = s.ask("take", "u-1", "k-1")
+    body = s.taking("u-1", "k-1", 0)
+    s.counts()
+    s.counts(seq=2)
+    s.told(i, status=201, body=body)
+    assert found(s.history()) == {"I6"}
+
+
+@pytest.mark.parametrize("total", [0, 2])
+def test_i6_a_user_has_more_or_less_than_possible(total):
+    s = whole()
+    s.look("u-3", total)
+    assert found(s.history()) == {"I6"}
+
+
+# ---- I7 ----
+
+def test_i7_sold_out_while_slots_were_free():
+    s = whole()
+    s.refused("sold_out")
+    assert found(s.history()) == {"I7"}
+
+
+def test_i7_sold_out_is_true_when_the_last_slot_went_meanwhile():
+    """... and false once the hold that has it is over."""
+    s = Story(capped(total=1))
+    s.generate(1)
+    i = s.ask("take", "u-2", "k-2")
+    s.take("u-1", "k-1", 0, state="reserved", lasts_s=1)
+    s.told(i, "refused", 409, "sold_out")
+    assert check(s.history()) == []
+    s.t += 1
+    s.refused("sold_out")
+    assert found(s.history()) == {"I7"}
+
+
+@pytest.mark.parametrize("code, how", [
+    ("user_cap_reached", {}), ("user_cap_reached", {"user": "u-3"}), ("user_daily_cap_reached", {"user": "u-3"}),
+    ("daily_cap_reached", {}), ("budget_reached", {}), ("code_taken", {"do": "redeem", "rid": "0-2"}),
+    ("code_not_found", {"do": "redeem", "rid": "0-2"}), ("transaction_in_progress", {"do": "redeem", "rid": "1-1"}),
+    ("reservation_expired", {"do": "redeem", "rid": "0-2"}), ("invalid_transition", {"do": "reverse", "rid": "2-1"}),
+    ("coupon_not_active", {}), ("redemption_not_found", {"do": "cancel", "rid": "1-1"})])
+def test_i7_a_refusal_without_its_reason(code, how):
+    s = whole()
+    s.refused(code, **how)
+    assert found(s.history()) == {"I7"}
+
+
+def test_i7_every_refusal_is_accepted_where_it_is_true():
+    s = whole()
+    s.take("u-2", "k-10", 0, g=3, state="reserved", lasts_s=1)
+    s.patch(state="paused")
+    s.refused("coupon_not_active")
+    s.patch(state="active")
+    now = {"sold_out": {}, "daily_cap_reached": {}, "budget_reached": {}, "user_cap_reached": {"user": "u-2"},
+           "user_daily_cap_reached": {"user": "u-2"}, "transaction_in_progress": {"do": "redeem", "rid": "0-3"},
+           "code_taken": {"do": "redeem", "rid": "1-1"}, "code_not_found": {"do": "redeem", "rid": "0-3"},
+           "invalid_transition": {"do": "cancel", "rid": "1-1"}, "reservation_expired": {"do": "redeem", "rid": "0-3"}}
+    assert set(now) | {"coupon_not_active"} == set(RULES)
+    for code, how in now.items():
+        s.t += 2 * (code == "reservation_expired")
+        s.refused(code, **how)
+    assert check(s.history()) == []
+
+
+# ---- I8 ----
+
+def test_i8_a_chain_that_is_broken():
+    s = whole()
+    lines, _ = s.lines()
+    another_time = canonical({**json.loads(lines[4]), "at": text_of(START_S + 0.05)}).decode()
+    for spoilt in (lines[:3] + lines[4:], [*lines[:2], lines[3], lines[2], *lines[4:]],
+                   [*lines[:4], lines[4].replace('"kind"', '"kind" '), *lines[5:]],
+                   [*lines[:4], another_time, *lines[5:]]):
+        assert found(s.history(ledgers=[spoilt])) == {"I8"}
+
+
+def two_keys_of_one_order(**told):
+    """The second key is answered with the first one's hold; when that has ended, a try of it that was on its way takes."""
+    s = Story()
+    s.generate(2)
+    order = {"order": {"id": "o-1"}}
+    i = s.ask("take", "u-1", "k-1", **order)
+    first = s.taking("u-1", "k-1", 0, state="reserved", lasts_s=2)
+    first["order"] = "o-1"
+    s.told(i, status=201, body=first)
+    late = s.ask("take", "u-1", "k-2", **order)
+    s.told(late, "unknown", None, "TimeoutError")
+    s.told(s.ask("take", "u-1", "k-2", **order), **{"status": 200, "body": first, **told})
+    s.move("cancel", "0-1")
+    s.taking("u-1", "k-2", 1, state="reserved", lasts_s=2)
+    return s.history()
+
+
+def test_a_key_that_found_its_order_s_hold_is_not_kept():
+    assert check(two_keys_of_one_order()) == []
+    assert "I2" in found(two_keys_of_one_order(status=201))
+
+
+def test_i8_an_order_that_real_time_contradicts():
+    """The second was asked after the first was acknowledged, and stands before it."""
+    s = Story(capped())
+    s.generate(3)
+    s.take("u-1", "k-1", 0)
+    s.take("u-2", "k-2", 1)
+    first, second = s.batches[2], s.batches[3]
+    first["entries"], second["entries"] = second["entries"], first["entries"]
+    first["entries"][0]["ordinal"], second["entries"][0]["ordinal"] = 1, 2
+    for told in (e for e in s.events if e["e"] == "told"):
+        told["body"].update(seq=7 - told["body"]["seq"], ordinal=3 - told["body"]["ordinal"])
+    assert found(s.history()) == {"I8"}
+
+
+def test_i8_a_change_that_was_acknowledged_is_not_in_force():
+    """Taken while paused; and decided before the change, although asked after it was answered."""
+    s = whole()
+    s.patch(state="paused")
+    s.take("u-6", "k-8", 0, g=3)
+    assert found(s.history()) == {"I8"}
+    entries = [batch["entries"] for batch in s.batches]
+    s.batches[-2]["entries"], s.batches[-1]["entries"] = entries[-1], entries[-2]
+    s.events[-1]["body"]["seq"] -= 1
+    assert found(s.history()) == {"I8"}
+
+
+@pytest.mark.parametrize("seconds", [-0.05, 0.05])
+def test_i8_times_that_are_not_those_of_the_call(seconds):
+    s = Story(capped())
+    s.generate(3)
+    s.take("u-1", "k-1", 0)
+    s.t += 0.2
+    i = s.ask("take", "u-2", "k-2")
+    s.t += seconds
+    body = s.taking("u-2", "k-2", 1)
+    s.t -= seconds
+    s.told(i, status=201, body=body)
+    assert found(s.history()) == {"I8"}
+
+
+# ---- what is made of the ledger, and the faults ----
+
+def test_views_that_are_not_what_the_ledger_says():
+    s = whole()
+    state = s.history().end["coupons"]["c"]
+    assert found(s.history(counts={**state["counts"], "free": 2})) >= {"I6"}
+    users = json.loads(json.dumps(state["users"]))
+    users["u-1"]["redemptions"][0]["state"] = "redeemed"
+    assert found(s.history(users=users)) == {"views"}
+    history = s.history()
+    history.end["verify"] = {"exit": 1, "output": "drift"}
+    assert found(history) == {"views"}
+
+
+def test_reports_that_are_not_what_the_ledger_says():
+    s = whole()
+    report = s.history().end["coupons"]["c"]["report"]
+    report["items"][0]["redeemed"] += 1
+    assert found(s.history(report=report)) == {"reports"}
+
+
+def test_events_that_are_missing_doubled_or_out_of_order():
+    s = whole()
+    events = s.history().end["coupons"]["c"]["events"]
+    for wrong in (events[0][:-1], events[0][:2] + events[0][1:], [events[0][1], events[0][0], *events[0][2:]], []):
+        assert found(s.history(events=[wrong])) == {"events"}
+
+
+def test_faults_that_never_came_or_met_nobody():
+    history = whole().history()
+    history.begin["faults"].append("another")
+    assert found(history) == {"faults"}
+    history = whole().history()
+    history.faults[0]["t"] = START_S - 1
+    assert found(history) == {"faults"}
+
+
+def test_every_invariant_has_a_test():
+    import test_whole
+
+    names = " ".join(name for name in (*globals(), *vars(test_whole)) if name.startswith("test_"))
+    assert all(f"test_{invariant.lower()}_" in names for invariant in INVARIANTS)

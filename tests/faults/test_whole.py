@@ -1,0 +1,366 @@
+"""The checker finds what is wrong between lanes, with codes that come in lists, and with users who were erased."""
+import itertools
+
+import pytest
+
+from check import check, in_flight
+from evidence import key_hash
+from lanes import LANE_SLOTS, users_of
+from story import DEFINITION, Story
+from test_check import capped, found, silence
+
+FIRST, SECOND = ([*itertools.islice(users_of(lane, 2), 4)] for lane in (0, 1))
+LAST = {"total": 4, "per_day": 4, "discount_minor": 2000}
+
+
+def laned(**cap):
+    """Two lanes with two slots each; all of the day's cap, and of the budget, is in the first."""
+    s = Story(capped(**{"total": 4, **cap}), lanes=2)
+    s.generate(2, fresh=[2])
+    s.look(FIRST[3], 0)
+    return s
+
+
+def slot(lane, n):
+    return lane * LANE_SLOTS + n
+
+
+def gone():
+    """Everything is taken, half of it in each lane."""
+    s = laned()
+    for n, (one, two) in enumerate(zip(FIRST[:2], SECOND)):
+        s.take(one, f"k-{one}", n)
+        s.take(two, f"k-{two}", slot(1, n))
+    return s
+
+
+def spoiled(change):
+    s = gone()
+    change(s)
+    return found(s.history())
+
+
+# ---- lanes ----
+
+def test_lanes_that_live_on_each_others_stock_have_no_violations():
+    s = laned(per_day=4, discount_minor=2000)
+    s.gift(0, 1, slots=1, day=3, minor=1500)
+    s.counts()
+    first = s.take(SECOND[0], "k-1", slot(1, 0))
+    s.look(SECOND[0], 1)
+    s.again(SECOND[0], "k-1", first)
+    s.take(SECOND[1], "k-2", slot(1, 1))
+    s.take(SECOND[2], "k-3", slot(1, 2))
+    s.counts()
+    s.take(FIRST[0], "k-4", 0)
+    for code, user in itertools.product(("sold_out", "daily_cap_reached", "budget_reached"), (FIRST[1], SECOND[3])):
+        s.refused(code, user=user)
+    s.move("reverse", first["id"])
+    s.gift(1, 0, slots=1, day=1, minor=500)
+    s.take(FIRST[1], "k-5", 2)
+    s.counts()
+    assert check(s.history()) == []
+
+
+@pytest.mark.parametrize("share", ["slots", "day", "minor"])
+def test_i1_a_gift_is_got_twice(share):
+    s = laned(**LAST)
+    s.gift(0, 1, **{share: 1})
+    assert check(s.history()) == []
+    s.get(0, 1, **{share: 1})
+    assert found(s.history()) == {"I1"}
+
+
+def test_i1_a_gift_is_got_before_it_was_given():
+    s = laned()
+    s.get(0, 1, slots=1)
+    s.t += 1
+    s.give(0, 1, slots=1)
+    assert found(s.history()) == {"I1"}
+
+
+def test_i1_lanes_have_more_together_than_the_cap():
+    """What was given away is taken all the same: by the giver's own account, and by what all of them took."""
+    s = gone()
+    s.gift(0, 1, slots=1)
+    s.take(SECOND[2], "k-5", slot(1, 2))
+    violations = [v.text for v in check(s.history())]
+    assert any("slots has 1 here" in text for text in violations), violations
+    assert any("5 stood at a time in all lanes together, and cap.total is 4" in text for text in violations), violations
+
+
+@pytest.mark.parametrize("cap, more", [("per_day", {}), ("discount_minor", {"share": 500})])
+def test_i1_a_lane_takes_more_than_its_share(cap, more):
+    s = laned(**{cap: 3 * more.get("share", 1)})
+    s.take(FIRST[0], "k-1", 0)
+    assert check(s.history()) == []
+    s.take(SECOND[0], "k-2", slot(1, 0))
+    assert found(s.history()) == {"I1"}, "no share was given to this lane"
+
+
+def test_i1_a_day_has_more_than_its_cap_over_all_lanes():
+    s = laned(per_day=1)
+    s.take(FIRST[0], "k-1", 0)
+    s.take(SECOND[0], "k-2", slot(1, 0))
+    assert any("2 stood at a time" in v.text and "per_day" in v.text for v in check(s.history()))
+
+
+def test_i2_a_taking_stands_in_a_lane_that_is_not_the_users():
+    def move(s):
+        one, two = (lane[-1]["entries"] for lane in s.ledgers)
+        s.ledgers[0][-1]["entries"], s.ledgers[1][-1]["entries"] = two, one
+
+    assert {"I2", "I3", "I4"} <= spoiled(move)
+
+
+def test_i4_a_slot_is_of_another_lane():
+    """... that has given it to somebody else."""
+    s = laned()
+    s.take(FIRST[0], "k-1", 0)
+    s.take(SECOND[0], "k-2", 0)
+    assert "I4" in found(s.history())
+
+
+@pytest.mark.parametrize("name, value", [("free", 1), ("redeemed", 3), ("taken_total", 5), ("today", 2), ("slots", 5),
+                                         ("discount_minor", 500)])
+def test_i6_counts_that_the_lanes_together_do_not_have(name, value):
+    assert spoiled(lambda s: s.counts(**{name: value})) == {"I6"}
+
+
+def test_i6_counts_may_see_one_lane_before_another():
+    """But none as it was before what had been acknowledged."""
+    s = laned()
+    begun = s.ask("counts")
+    body = s.counted(len(s.batches))
+    s.take(SECOND[0], "k-1", slot(1, 0))
+    seen = s.counted(len(s.batches))
+    s.told(begun, body=body)
+    assert check(s.history()) == []
+    s.told(s.ask("counts"), body=seen)
+    assert check(s.history()) == []
+    s.told(s.ask("counts"), body=body)
+    assert found(s.history()) == {"I6"}
+
+
+def test_i7_sold_out_while_another_lane_has_one():
+    s = laned()
+    for n, user in enumerate(SECOND[:2]):
+        s.take(user, f"k-{n}", slot(1, n))
+    s.refused("sold_out", user=SECOND[2])
+    assert found(s.history()) == {"I7"}
+
+
+def test_i7_sold_out_while_a_slot_is_on_its_way():
+    s = laned()
+    s.take(FIRST[0], "k-1", 0)
+    for n, user in enumerate(SECOND[:2]):
+        s.take(user, f"l-{n}", slot(1, n))
+    s.give(0, 1, slots=1)
+    s.refused("sold_out", user=SECOND[2])
+    assert found(s.history()) == {"I7"}
+    s.get(0, 1, slots=1)
+    s.take(SECOND[2], "k-2", slot(1, 2))
+    s.events = [event for event in s.events if event.get("code") != "sold_out"]
+    silence(s, key="k-refused")
+    s.refused("sold_out", user=SECOND[3])
+    assert check(s.history()) == []
+
+
+@pytest.mark.parametrize("code, cap", [("daily_cap_reached", {"per_day": 2}),
+                                       ("budget_reached", {"discount_minor": 1000})])
+def test_i7_a_cap_is_said_to_be_reached_while_another_lane_has_a_share(code, cap):
+    s = laned(**cap)
+    s.gift(0, 1, day=1, minor=500)
+    s.take(SECOND[0], "k-1", slot(1, 0))
+    s.refused(code, user=SECOND[1])
+    assert found(s.history()) == {"I7"}
+
+
+def test_i8_a_chain_of_any_lane_that_is_broken():
+    s = gone()
+    whole, last = s.lines()[0], s.lines(1)[0]
+    assert found(s.history(ledgers=[whole, last[:1] + last[2:]])) == {"I8"}
+
+
+def test_i8_a_lane_takes_what_another_has_paused():
+    s = laned()
+    s.take(SECOND[0], "k-1", slot(1, 0))
+    s.patch(state="paused")
+    s.refused("coupon_not_active", user=SECOND[1])
+    assert check(s.history()) == []
+    s.take(SECOND[1], "k-2", slot(1, 1))
+    assert found(s.history()) == {"I8"}
+
+
+def test_i2_a_lane_does_not_follow():
+    s = laned()
+    s.patch(state="paused", follow=False)
+    assert found(s.history()) == {"I2"}
+
+
+def test_reports_and_events_that_lack_a_lane():
+    s = gone()
+    state = s.history().end["coupons"]["c"]
+    assert found(s.history(events=[state["events"][0], []])) == {"events"}
+    assert found(s.history(events=[state["events"][0], state["events"][1][:-1]])) == {"events"}
+    assert found(s.history(report={**state["report"], "items": state["report"]["items"][:1]})) == {"reports"}
+
+
+# ---- codes that come in lists ----
+
+def listed():
+    s = Story(capped(total=None))
+    s.list_codes("CODE-1", "CODE-2", "CODE-1", "no")
+    s.take("u-1", "k-1", 0, state="issued", code="CODE-1")
+    s.list_codes("CODE-2", "CODE-3")
+    s.take("u-2", "k-2", 2, code="CODE-3")
+    return s
+
+
+def state_of(s):
+    return s.history().end["coupons"]["c"]
+
+
+def test_lists_of_codes_have_no_violations():
+    assert check(listed().history()) == []
+
+
+def test_i4_a_row_becomes_two_slots():
+    """Both are there; or the ledger has one more than there are codes."""
+    s = listed()
+    assert "I4" in found(s.history(codes=[*state_of(s)["codes"], ("CODE-2", "free", "")]))
+    s.generate(1, 3)
+    assert "I3" in found(s.history(slots=3))
+
+
+def test_i4_a_code_is_handed_out_twice():
+    s = listed()
+    s.take("u-3", "k-3", 1, code="CODE-1")
+    assert "I4" in found(s.history())
+
+
+def test_i2_a_row_that_was_accepted_is_not_there():
+    s = listed()
+    assert "I2" in found(s.history(codes=state_of(s)["codes"][:-1]))
+
+
+def test_i3_a_code_that_is_in_no_list():
+    s = listed()
+    assert found(s.history(codes=[*state_of(s)["codes"], ("CODE-9", "free", "")])) == {"I3"}
+    s.take("u-3", "k-3", 1, code="CODE-8")
+    assert "I3" in found(s.history())
+
+
+@pytest.mark.parametrize("name", ["imported", "duplicates_in_file", "duplicates_in_coupon", "invalid", "rows"])
+def test_i1_a_job_that_counts_a_row_twice(name):
+    s = listed()
+    s.jobs[1][name] += 1
+    assert found(s.history()) == {"I1"}
+
+
+def test_views_a_code_is_listed_as_anothers():
+    s = listed()
+    for wrong in (("CODE-3", "redeemed", "u-1"), ("CODE-3", "free", "")):
+        rows = [wrong if row[0] == "CODE-3" else row for row in state_of(s)["codes"]]
+        assert found(s.history(codes=rows)) == {"views"}
+
+
+# ---- users who are erased ----
+
+def forgotten():
+    s = Story(capped(total=9, per_user=2))
+    s.generate(9)
+    s.take("e-1", "k-1", 0)
+    s.take("e-1", "k-2", 1, state="issued")
+    s.refused("user_cap_reached", user="e-1")
+    s.erase("e-1")
+    s.look("e-1", 0)
+    return s
+
+
+def test_erasure_the_caps_start_anew_and_nothing_is_left():
+    s = forgotten()
+    assert check(s.history()) == []
+    for number in range(2):
+        s.take("e-1", f"k-anew-{number}", 2 + number)
+    s.refused("user_cap_reached", user="e-1")
+    s.look("e-1", 2)
+    assert check(s.history()) == []
+    s.names = {"e-1": [("users", "c")]}
+    assert check(s.history()) == [], "the name is there again"
+    s.erase("e-1")
+    assert found(s.history()) == {"erasure"}, "and once more it is gone"
+
+
+@pytest.mark.parametrize("place", [("ledger", "c"), ("users", "c"), ("jobs", None)])
+def test_erasure_a_name_is_left(place):
+    s = forgotten()
+    s.names = {"e-1": [place]}
+    assert found(s.history()) == {"erasure"}
+
+
+def test_erasure_it_was_answered_and_is_not_in_the_ledger():
+    s = forgotten()
+    del s.batches[-1]["entries"][-1]
+    assert "erasure" in found(s.history())
+
+
+def test_erasure_nobody_asked_for_it():
+    s = forgotten()
+    silence(s, do="erase")
+    assert "I3" in found(s.history())
+
+
+def test_erasure_what_a_cap_was_reached_by_still_counts():
+    s = forgotten()
+    s.refused("user_cap_reached", user="e-1")
+    assert found(s.history()) == {"I7"}
+
+
+def test_erasure_somebody_takes_as_who_was_erased():
+    s = forgotten()
+    s.lifetimes["e-1"] = 0
+    s.take("e-1", "k-3", 2)
+    assert "I4" in found(s.history())
+
+
+def test_erasure_a_read_still_has_what_was_before():
+    s = forgotten()
+    s.look("e-1", 1)
+    assert found(s.history()) == {"I6"}
+
+
+def test_erasure_a_call_that_came_late_did_something_as_somebody_new():
+    """The first try of it was on its way when the user was erased, and its key forgotten."""
+    s = Story(capped(total=9))
+    s.generate(9)
+    s.take("e-1", "k-1", 0)
+    early = s.ask("take", "e-1", "k-late")
+    s.erase("e-1")
+    s.taking("e-1", "k-late", 2)
+    s.told(early, "unknown")
+    assert found(s.history()) == {"I2"}, "it is there, and was never answered"
+    s.again("e-1", "k-late", s.lives["2-1"])
+    assert check(s.history()) == []
+    entry = s.batches[-1]["entries"][0]
+    entry["key"] = key_hash(entry["alias"], "k-another")
+    assert {"I3"} <= found(s.history())
+
+
+# ---- what is not of one kind ----
+
+def test_the_items_of_a_batch_are_one_request():
+    s = Story(DEFINITION)
+    for number in range(3):
+        s.ask("take", f"u-{number}", f"k-{number}", part=number > 0)
+    attempts = s.history().attempts
+    assert in_flight(attempts)(s.t) == 1
+
+
+def test_clocks_that_agree_less_than_they_should_are_told_and_no_accident():
+    s = gone()
+    s.look(SECOND[0], 1)
+    s.counts()
+    history = s.history()
+    history.begin["slack_ms"] = -1000
+    assert "I8" in {v.invariant for v in check(history)}
