@@ -16,7 +16,8 @@ RUN=$COUPONS_VAR/run
 LOG=$COUPONS_VAR/log
 KEYS=$COUPONS_VAR/keys
 CACHE=${COUPONS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/coupons}
-BUILD=$ROOT/build
+# COUPONS_BUILD: run the programs of this folder as they are: of tests that have built them, also with a sanitizer or for coverage
+BUILD=$ROOT/${COUPONS_BUILD:-build}
 CHART=/usr/share/javascript/chart.js/chart.min.js # of the dashboard
 
 say() { printf '%s\n' "$*"; }
@@ -30,7 +31,7 @@ die() {
 
 have() { command -v "$1" > /dev/null 2>&1; }
 
-# packages_missing run|test -- Debian packages whose content is not found, one a line.
+# packages_missing run|test|analysis -- Debian packages whose content is not found, one a line; each word has those before it.
 packages_missing() {
     local pair version
     have gcc || have "${CC:-gcc}" || printf '%s\n' gcc libc6-dev
@@ -44,10 +45,10 @@ packages_missing() {
     [ -e /usr/include/uthash.h ] || say uthash-dev
     [ -e /usr/include/stdlib.h ] || say libc6-dev
     [ -e "$CHART" ] || say libjs-chart.js
-    if [ "$1" = test ] || ! have mongod; then
+    if [ "$1" != run ] || ! have mongod; then
         python3 -c 'import venv, ensurepip' 2> /dev/null || printf '%s\n' python3 python3-venv
     fi
-    if [ "$1" = test ]; then
+    if [ "$1" != run ]; then
         pkg-config --exists cmocka 2> /dev/null || say libcmocka-dev
         have clang || say clang
         # libFuzzer and the sanitizers; the package has the number of clang's version, 14 on Debian 12
@@ -55,6 +56,11 @@ packages_missing() {
         [ -e "$(clang -print-file-name="libclang_rt.fuzzer-$(uname -m).a" 2> /dev/null)" ] ||
             say "libclang-rt-${version%%.*}-dev"
         for pair in chromium:chromium chromedriver:chromium-driver; do
+            have "${pair%%:*}" || say "${pair#*:}"
+        done
+    fi
+    if [ "$1" = analysis ]; then
+        for pair in clang-tidy:clang-tidy cppcheck:cppcheck shellcheck:shellcheck valgrind:valgrind; do
             have "${pair%%:*}" || say "${pair#*:}"
         done
     fi
@@ -96,10 +102,25 @@ need_packages() {
     [ -z "$missing" ] || die "still missing after the installation: $missing"
 }
 
+# The Python that has the packages of tests/requirements.txt; they are installed first if need be.
+tests_python() {
+    local venv=$CACHE/tests-venv stamp
+    stamp=$(sha256sum "$ROOT/tests/requirements.txt" | cut -c1-16)
+    if [ "$(cat "$venv/stamp" 2> /dev/null)" != "$stamp" ]; then
+        mkdir -p "$CACHE"
+        # What is there already may be in use by another run.
+        { { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } && "$venv/bin/python" -m pip install --quiet \
+            --disable-pip-version-check -r "$ROOT/tests/requirements.txt"; } >&2 || return
+        say "$stamp" > "$venv/stamp"
+    fi
+    say "$venv/bin/python"
+}
+
 # ---- building ----
 
 build() {
     local log
+    [ -z "${COUPONS_BUILD-}" ] || return 0
     mkdir -p "$BUILD"
     log=$(mktemp)
     # Copies that start side by side share the build.
@@ -235,13 +256,14 @@ mongod_start() {
     # Never a second server on the same files.
     rm -f "$RUN/mongod.pid"
     mongod=$(mongod_path)
+    # Slow operations are not logged: users and codes stand in them.
     [ "${COUPONS_TEST:-0}" != 1 ] || options+=(--setParameter enableTestCommands=1)
     port=$(cat "$RUN/mongod.port" 2> /dev/null || true)
     for try in 1 2 3 4 5; do
         if [ -z "$port" ] || port_is_open 127.0.0.1 "$port"; then port=$(free_port); fi
         if "$mongod" --replSet rs0 --dbpath "$COUPONS_VAR/db" --bind_ip 127.0.0.1 --port "$port" --nounixsocket \
             --logpath "$LOG/mongod.log" --logappend --pidfilepath "$RUN/mongod.pid" --fork \
-            --setParameter shutdownTimeoutMillisForSignaledShutdown=100 "${options[@]}" > "$LOG/mongod.out" 2>&1; then
+            --slowOpSampleRate 0 --setParameter shutdownTimeoutMillisForSignaledShutdown=100 "${options[@]}" > "$LOG/mongod.out" 2>&1; then
             break
         fi
         if [ "$try" -lt 5 ] && tail -n 50 "$LOG/mongod.log" 2> /dev/null | grep -q 'Address already in use'; then

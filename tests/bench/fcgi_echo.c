@@ -5,7 +5,6 @@
  * Reply   201 with a redemption made up from the request's user, as long as a real one; 400 for a body without user
  * Threads all wait on one epoll; connections and the listener are one-shot, so each is one thread's at a time
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcgiapp.h>
 #include <fcntl.h>

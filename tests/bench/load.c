@@ -1,18 +1,20 @@
 /*
- * tests/bench/load.c -- a closed-loop HTTP/1.1 load generator that counts what was accepted and what was refused.
+ * tests/bench/load.c -- a closed- or open-loop HTTP/1.1 load generator that counts what was accepted and what was refused.
  *
  * Usage   load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] [--seed X]
- *              [--coupons M] [--state STATE] [--pairs] --path PATH
+ *              [--coupons M] [--state STATE] [--pairs] [--rate R] --path PATH
+ * Open    --rate R sends R requests a second whatever becomes of them, over up to N connections, and counts 503s apart (`busy`).
+ *         Times are then taken from when a request was due, also where it had to wait for a connection
  * Request POST PATH with {"user": ...} and an Idempotency-Key; user and key are distinct for every request of a seed and in
  *         random order. An '@' in PATH becomes the request's number modulo M. --get sends neither body nor key
  * State   --state adds "state" to the body. --pairs holds (state reserved) and then redeems what it was given: the two count as
  *         one request, which is accepted when the second is
  * Rate    replies that came between warm-up and end; `all_*` counts every reply, warm-up and last ones included, so that the
  *         caller can compare it with the stock. Every request is waited for (30 s at most)
- * Prints  one JSON object. Exit 1 when a reply was neither 2xx nor 409, or a connection broke in the middle of one
+ * Prints  one JSON object. Exit 1 when a reply was neither 2xx nor 409 (nor 503, with --rate), or a connection broke in the
+ *         middle of one
  * Threads one: measured above 100,000 requests/s against nginx alone on half a core
  */
-#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
@@ -36,6 +38,7 @@
 struct connection {
     int fd;
     bool waiting; /* a request is out */
+    bool idle;    /* stands in idle[] */
     bool second;  /* of a pair */
     size_t reply_len;
     int64_t sent_us;
@@ -44,7 +47,7 @@ struct connection {
 
 static struct {
     int port, connections, coupons;
-    double seconds, warmup;
+    double seconds, warmup, rate;
     int64_t requests;
     bool get, pairs;
     const char *key, *path, *state;
@@ -52,15 +55,17 @@ static struct {
 } option = {.connections = 16, .coupons = 1, .path = "/", .key = ""};
 
 static struct {
-    int64_t sent, answered, accepted, refused, other, broken;    /* all of them */
-    int64_t rated, rated_accepted, rated_refused;                /* between warm-up and end */
+    int64_t sent, answered, accepted, refused, busy, other, broken; /* all of them */
+    int64_t rated, rated_accepted, rated_refused, rated_busy;       /* between warm-up and end */
     int64_t status[600];
-    int64_t latency[LATENCY_BUCKETS];
+    int64_t latency[LATENCY_BUCKETS], busy_latency[LATENCY_BUCKETS]; /* the latter of 503s, the former of all others */
     int64_t start_us, from_us, to_us, last_us;
     bool reported;
 } seen;
 
 static int poll_fd;
+static struct connection **idle; /* open loop: those without a request */
+static int idle_count;
 
 static void die(const char *what)
 {
@@ -179,16 +184,39 @@ static void send_all(struct connection *c, const char *request, size_t len)
     c->waiting = true;
 }
 
-static void send_next(struct connection *c, int64_t now)
+static void send_request(struct connection *c, int64_t due)
 {
-    if (!more_to_send(now))
-        return;
     char request[REQUEST_MAX];
     size_t len = write_request(request, seen.sent);
-    c->sent_us = now;
+    c->sent_us = due;
     c->second = false;
     send_all(c, request, len);
     seen.sent++;
+}
+
+/* The connection has no request out. */
+static void send_next(struct connection *c, int64_t now)
+{
+    if (!option.rate) {
+        if (more_to_send(now))
+            send_request(c, now);
+    } else if (!c->idle) {
+        c->idle = true;
+        idle[idle_count++] = c;
+    }
+}
+
+/* Open loop: what is due, as far as there are connections. */
+static void send_due(int64_t now)
+{
+    while (idle_count > 0 && more_to_send(now)) {
+        int64_t due = seen.start_us + (int64_t)((double)seen.sent * 1e6 / option.rate);
+        if (due > now)
+            return;
+        struct connection *c = idle[--idle_count];
+        c->idle = false;
+        send_request(c, due);
+    }
 }
 
 /* The value of a header field of the reply, or NULL; head ends with an empty line. */
@@ -224,12 +252,14 @@ static void count_reply(const struct connection *c, int64_t now)
     int status = atoi(c->reply + 9);
     bool accepted = status >= 200 && status < 300;
     bool refused = status == 409;
+    bool busy = option.rate && status == 503;
     seen.answered++;
     seen.accepted += accepted;
     seen.refused += refused;
+    seen.busy += busy;
     if (status > 0 && status < 600)
         seen.status[status]++;
-    if (!accepted && !refused) {
+    if (!accepted && !refused && !busy) {
         seen.other++;
         if (!seen.reported)
             fprintf(stderr, "load: unexpected reply:\n%.*s\n", 1500, c->reply);
@@ -241,8 +271,9 @@ static void count_reply(const struct connection *c, int64_t now)
     seen.rated++;
     seen.rated_accepted += accepted;
     seen.rated_refused += refused;
+    seen.rated_busy += busy;
     int64_t slot = (now - c->sent_us) / 100;
-    seen.latency[slot < LATENCY_BUCKETS ? slot : LATENCY_BUCKETS - 1]++;
+    (busy ? seen.busy_latency : seen.latency)[slot < LATENCY_BUCKETS ? slot : LATENCY_BUCKETS - 1]++;
 }
 
 /* After the first of a pair that was accepted. False: there is no second to send. */
@@ -283,11 +314,11 @@ static void on_readable(struct connection *c, int64_t now)
     send_next(c, now);
 }
 
-static double percentile_ms(double part)
+static double percentile_ms(const int64_t *latency, int64_t count, double part)
 {
-    int64_t want = (int64_t)((double)seen.rated * part), sum = 0;
+    int64_t want = (int64_t)((double)count * part), sum = 0;
     for (int i = 0; i < LATENCY_BUCKETS; i++) {
-        sum += seen.latency[i];
+        sum += latency[i];
         if (sum > want)
             return (i + 1) / 10.0;
     }
@@ -302,13 +333,20 @@ static void print_result(void)
         seconds = 1e-6;
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
+    int64_t others = seen.rated - seen.rated_busy;
     double cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
     printf("{\"seconds\": %.3f, \"rate\": %.1f, \"accepted_rate\": %.1f, \"refused_rate\": %.1f, "
            "\"p50_ms\": %.1f, \"p99_ms\": %.1f, \"all_sent\": %lld, \"all_answered\": %lld, \"all_accepted\": %lld, "
-           "\"all_refused\": %lld, \"all_other\": %lld, \"broken\": %lld, \"cpu_s\": %.2f, \"status\": {",
+           "\"all_refused\": %lld, \"all_other\": %lld, \"broken\": %lld, \"cpu_s\": %.2f, ",
            seconds, (double)seen.rated / seconds, (double)seen.rated_accepted / seconds, (double)seen.rated_refused / seconds,
-           percentile_ms(0.5), percentile_ms(0.99), (long long)seen.sent, (long long)seen.answered, (long long)seen.accepted,
+           percentile_ms(seen.latency, others, 0.5), percentile_ms(seen.latency, others, 0.99), (long long)seen.sent, (long long)seen.answered, (long long)seen.accepted,
            (long long)seen.refused, (long long)seen.other, (long long)seen.broken, cpu);
+    if (option.rate)
+        printf("\"all_busy\": %lld, \"busy_rate\": %.1f, \"busy_p50_ms\": %.1f, \"busy_p99_ms\": %.1f, ",
+               (long long)seen.busy, (double)seen.rated_busy / seconds,
+               percentile_ms(seen.busy_latency, seen.rated_busy, 0.5),
+               percentile_ms(seen.busy_latency, seen.rated_busy, 0.99));
+    printf("\"status\": {");
     const char *comma = "";
     for (int i = 0; i < 600; i++) {
         if (seen.status[i])
@@ -323,7 +361,7 @@ static void read_options(int argc, char **argv)
 {
     static const struct option names[] = {
         {"port", 1, NULL, 'p'},    {"connections", 1, NULL, 'c'}, {"seconds", 1, NULL, 's'}, {"requests", 1, NULL, 'n'},
-        {"state", 1, NULL, 't'},   {"pairs", 0, NULL, 'r'},
+        {"state", 1, NULL, 't'},   {"pairs", 0, NULL, 'r'},       {"rate", 1, NULL, 'a'},
         {"warmup", 1, NULL, 'w'},  {"coupons", 1, NULL, 'm'},     {"get", 0, NULL, 'g'},     {"key", 1, NULL, 'k'},
         {"seed", 1, NULL, 'x'},    {"path", 1, NULL, 'u'},        {NULL, 0, NULL, 0}};
     for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -332,6 +370,7 @@ static void read_options(int argc, char **argv)
         case 'c': option.connections = atoi(optarg); break;
         case 's': option.seconds = atof(optarg); break;
         case 'n': option.requests = atoll(optarg); break;
+        case 'a': option.rate = atof(optarg); break;
         case 'w': option.warmup = atof(optarg); break;
         case 'm': option.coupons = atoi(optarg); break;
         case 'g': option.get = true; break;
@@ -345,7 +384,7 @@ static void read_options(int argc, char **argv)
     }
     if (!option.port || option.connections < 1 || option.coupons < 1 || (option.pairs && option.coupons > 1) || (option.seconds <= 0) == (option.requests <= 0)) {
         fprintf(stderr, "usage: load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] "
-                        "[--seed X] [--coupons M] [--state STATE] [--pairs] --path PATH\n");
+                        "[--seed X] [--coupons M] [--state STATE] [--pairs] [--rate R] --path PATH\n");
         exit(2);
     }
 }
@@ -355,7 +394,8 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     poll_fd = epoll_create1(0);
     struct connection *all = calloc((size_t)option.connections, sizeof *all);
-    if (poll_fd < 0 || !all)
+    idle = calloc((size_t)option.connections, sizeof(struct connection *));
+    if (poll_fd < 0 || !all || !idle)
         die("start");
     for (int i = 0; i < option.connections; i++)
         open_connection(&all[i]);
@@ -369,12 +409,14 @@ int main(int argc, char **argv)
     int64_t quiet_since = seen.start_us;
     while (seen.answered + seen.broken < seen.sent || more_to_send(now_us())) {
         struct epoll_event events[256];
-        int n = epoll_wait(poll_fd, events, 256, 1000);
+        int n = epoll_wait(poll_fd, events, 256, option.rate ? 1 : 1000);
         if (n < 0 && errno != EINTR)
             die("epoll_wait");
         int64_t now = now_us();
         for (int i = 0; i < n; i++)
             on_readable(events[i].data.ptr, now);
+        if (option.rate)
+            send_due(now);
         if (n > 0)
             quiet_since = now;
         if (now - quiet_since > 30 * 1000000) {
@@ -384,6 +426,7 @@ int main(int argc, char **argv)
         }
     }
     print_result();
+    free(idle);
     free(all);
     return seen.other || seen.broken ? 1 : 0;
 }

@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!r.bad_target && !path_query(&r.path, "cursor") && !path_query(&r.path, "limit") && list_begin(&r, &l)) {
         j = reply_body(&r);
         json_object(&j);
-        list_end(&r, &j, *position ? position : NULL);
+        list_end(&r, &j, *position && strspn(position, LIST_POSITION_CHARS) == strlen(position) ? position : NULL);
         require_json(r.reply.body.data, r.reply.body.len);
         cursor = given(&r);
         if (cursor)

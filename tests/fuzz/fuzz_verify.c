@@ -76,7 +76,7 @@ static void tell_view(struct replay *r, const bson_t *doc, struct arena *a)
 
 static int64_t tell(const struct lane_documents *l, struct replay_part part, int64_t marks)
 {
-    struct replay *r = replay_new(0, part, on_drift, NULL);
+    struct replay *r = replay_new(part, on_drift, NULL);
     int64_t drifts;
     struct arena a;
 
@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct input input = {data, size};
     uint8_t how = input_byte(&input);
-    struct replay_part part = {0, 1 + how % PARTS_MAX, how % PARTS_MAX ? 1 : 0};
+    struct replay_part part = {0, 1 + how % PARTS_MAX, how % PARTS_MAX ? 1 : 0, 0, 1};
     struct lane_documents l;
     size_t len;
     char *bytes = input_rest(&input, &len);
