@@ -21,6 +21,7 @@
 #include "engine/shares.h"
 
 #define LOOK_MS 2000        /* how long what nobody waits for may take */
+#define FETCH_TRIES 50      /* to get what a lane lacks, while other lanes move */
 #define POKE_MS 5           /* between two looks at whether few slots are left */
 #define POKE_RAISED_MS 250  /* the same, when the events were raised already */
 #define FOLLOW_PAUSE_NS (20 * 1000000) /* between two tries to have all lanes follow */
@@ -235,7 +236,7 @@ static enum cpn_result lower_cap(struct lanes *s, struct op *op, int64_t lanes)
             op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
             return CPN_BUSY;
         }
-        found = shares_fetch(&s->shares, op->coupon, lanes, 0, &op->outcome, &due_ms);
+        found = shares_fetch(&s->shares, op->coupon, lanes, 0, &op->outcome, 1, &due_ms);
         r = ask_as(s, op, OP_CHANGE, 0);
     }
     return r;
@@ -377,7 +378,7 @@ static void look_around(struct lanes *s, struct op_list *lacking)
     if (share == SHARE_NONE)
         hear_all(s, first->coupon, lanes);
     else
-        found = shares_fetch(&s->shares, first->coupon, lanes, lane, &first->outcome, &due_ms);
+        found = shares_fetch(&s->shares, first->coupon, lanes, lane, &first->outcome, FETCH_TRIES, &due_ms);
     if (found == FOUND_NOTHING && share == SHARE_SLOTS)
         raise_events(s, first->coupon, lanes, &raised);
     while ((op = op_list_take(&same))) {

@@ -13,7 +13,7 @@
 
 #include "base/checked.h"
 
-#define TRIES 50 /* of moving what is left, while other lanes move */
+#define SETTLE_TRIES 50 /* while other lanes move */
 #define ALL (INT64_C(1) << 53)
 
 /* The lanes of a coupon as they stood when none had anything left of a share. */
@@ -206,7 +206,7 @@ static bool still_nothing(struct shares *s, struct move *m)
     return false;
 }
 
-enum found shares_fetch(struct shares *s, const char *coupon, int64_t lanes, int64_t x, const struct outcome *lack,
+enum found shares_fetch(struct shares *s, const char *coupon, int64_t lanes, int64_t x, const struct outcome *lack, int tries,
                         int64_t *due_ms)
 {
     enum found found = FOUND_BUSY;
@@ -221,7 +221,7 @@ enum found shares_fetch(struct shares *s, const char *coupon, int64_t lanes, int
     m.want.minor = m.share == SHARE_BUDGET ? m.need : -1;
     if (still_nothing(s, &m))
         found = FOUND_NOTHING;
-    for (int tries = 0; tries < TRIES && found == FOUND_BUSY && !atomic_load(s->stopping); tries++) {
+    for (; tries > 0 && found == FOUND_BUSY && !atomic_load(s->stopping); tries--) {
         if (mono_before(s->asker->until, mono_now()))
             break;
         found = fetch_once(s, &m);
@@ -312,7 +312,7 @@ enum cpn_result shares_settle(struct shares *s, const struct coupon *definition)
     struct move m;
 
     move_init(&m, definition->id, definition->lanes);
-    for (int tries = 0; tries < TRIES && r == CPN_OK && unsettled; tries++) {
+    for (int tries = 0; tries < SETTLE_TRIES && r == CPN_OK && unsettled; tries++) {
         m.want.day = m.want.minor = -1;
         r = from_middle(s, &m);
         m.want.day = m.want.minor = ALL;

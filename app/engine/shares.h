@@ -27,8 +27,9 @@ void shares_release(struct shares *s);
 enum found { FOUND_SOME, FOUND_NOTHING, FOUND_BUSY };
 
 /* Have lane x get what it lacks. FOUND_NOTHING: there was a moment at which all lanes together had less, and none was under way;
- * *due_ms: when the first hold of any lane ends, 0: none, or not known. */
-enum found shares_fetch(struct shares *s, const char *coupon, int64_t lanes, int64_t x, const struct outcome *lack,
+ * *due_ms: when the first hold of any lane ends, 0: none, or not known. FOUND_BUSY: lanes moved during each of so many tries, or
+ * there was no time. */
+enum found shares_fetch(struct shares *s, const char *coupon, int64_t lanes, int64_t x, const struct outcome *lack, int tries,
                         int64_t *due_ms);
 /* Lane 0 gives every other lane its part of what is new. */
 enum cpn_result shares_spread(struct shares *s, const char *coupon, int64_t lanes);

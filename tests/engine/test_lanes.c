@@ -33,6 +33,7 @@ static struct {
     struct store_ops ops;
     void (*before_append)(const struct batch *b);
     enum cpn_result between; /* of what the second engine did */
+    int taken;               /* by the second engine */
     bool view_is_late;       /* of the definition: it is that of the first version */
 } t;
 
@@ -235,6 +236,37 @@ static void slots_that_come_before_they_are_asked_for_are_not_asked_for_again(vo
     assert_int_equal(told.head.replenish_until, 0);
 }
 
+/* ---- lowering ---- */
+
+#define STOCK 300
+#define LOWERED 5
+#define TAKEN_MEANWHILE_MOST 100 /* what lanes gave each other once, and the takings between */
+
+static void take_before_slots_move(const struct batch *b)
+{
+    static const char *const users[] = {"ann", "bob", "cyd"}; /* of all lanes */
+
+    if (b->entries[0].kind != ENTRY_GIVE && b->entries[0].kind != ENTRY_GET)
+        return;
+    for (size_t i = 0; i < sizeof users / sizeof *users; i++)
+        t.taken += take(1, arena_printf(&t.arenas[1], "%s-%d", users[i], t.taken)) == CPN_OK;
+}
+
+static void a_cap_that_is_passed_while_slots_come_is_refused_at_once(void **state)
+{
+    struct op op = {.kind = OP_CHANGE};
+
+    (void)state;
+    create(3, COUPON_NULL);
+    generate(STOCK);
+    op.definition = coupon_copy(look(0), &t.arenas[0]);
+    op.definition->cap.total = LOWERED;
+    op.expected_version = 1;
+    t.before_append = take_before_slots_move;
+    assert_int_equal(call(0, &op), CPN_CAP_BELOW_TAKEN);
+    assert_in_range(t.taken, LOWERED + 1, TAKEN_MEANWHILE_MOST);
+}
+
 /* ---- deleting ---- */
 
 /* In lane 0 the coupon gets this state. */
@@ -303,6 +335,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(as_many_lanes_as_there_may_be_follow_though_queues_are_short, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_lane_waits_for_the_definition_that_it_follows, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(slots_that_come_before_they_are_asked_for_are_not_asked_for_again, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(a_cap_that_is_passed_while_slots_come_is_refused_at_once, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_change_that_comes_between_is_not_in_the_way_of_a_deletion, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_taken_before_it_can_be_deleted_leaves_it_active, two_engines, stop_engines),
     };
