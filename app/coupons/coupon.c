@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define MONEY_MAX ((INT64_C(1) << 53) - 1)           /* exact in every JSON reader */
 #define COUNT_MAX INT64_C(1000000000)
 #define SECONDS_MAX INT64_C(315360000)               /* ten years */
@@ -473,15 +475,9 @@ void coupon_write(const struct coupon *c, struct json *j, bool with_version)
 
 /* ---- texts ---- */
 
-/* FNV-1a, mixed once more so that its low bits are as good as its high ones. */
 int64_t coupon_lane_of(const char *user, int64_t lanes)
 {
-    uint64_t hash = 14695981039346656037u;
-
-    for (; *user; user++)
-        hash = (hash ^ (unsigned char)*user) * 1099511628211u;
-    hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdu;
-    return (int64_t)((hash ^ (hash >> 33)) % (uint64_t)lanes);
+    return hash_part(user, lanes);
 }
 
 bool coupon_id_valid(const char *text)

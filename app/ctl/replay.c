@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
 #include "ctl/compare.h"
 #include "ctl/replay_state.h"
 
@@ -147,10 +148,8 @@ void replay_sum(struct replay *r, struct lane_sums *sums)
 
 uint64_t replay_hash(const char *text)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
+    uint64_t hash = hash_text(HASH_NONE, text);
 
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
     return hash ? hash : 1;
 }
 

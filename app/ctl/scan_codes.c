@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
 #include "coupons/code.h"
 #include "ctl/scan.h"
 
@@ -87,23 +88,13 @@ static void add_bucket(struct code_scan *c, const struct stored_codes *bucket)
     }
 }
 
-/* FNV-1a */
-static uint64_t hash_of(const char *text)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-    return hash;
-}
-
 static void tell_different(struct code_scan *c, const struct code_finding *f)
 {
     tell(c, f, LOOK_UP_DIFFERENT);
     if (f->other >= c->next_n)
         return;
     c->different = checked_grown(c->different, c->different_count, &c->different_capacity, sizeof *c->different);
-    c->different[c->different_count++] = hash_of(f->code);
+    c->different[c->different_count++] = hash_text(HASH_NONE, f->code);
 }
 
 static int by_hash(const void *a, const void *b)
@@ -115,7 +106,7 @@ static int by_hash(const void *a, const void *b)
 
 static bool was_different(const struct code_scan *c, const char *code)
 {
-    uint64_t hash = hash_of(code);
+    uint64_t hash = hash_text(HASH_NONE, code);
 
     return c->different_count && bsearch(&hash, c->different, c->different_count, sizeof hash, by_hash);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
 
 #define BITS_PER_CODE 16
 #define BITS_SET 4 /* by each code */
@@ -24,13 +25,11 @@ void sieve_release(struct sieve *s)
     *s = (struct sieve){NULL, 0};
 }
 
-/* FNV-1a, with its bits mixed (as SplitMix64 does): its halves give all places. */
+/* With its bits mixed (as SplitMix64 does): its halves give all places. */
 static uint64_t hash_of(const char *code)
 {
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = hash_text(HASH_NONE, code);
 
-    for (; *code; code++)
-        h = (h ^ (unsigned char)*code) * 1099511628211u;
     h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
     h = (h ^ h >> 27) * 0x94d049bb133111ebu;
     return h ^ h >> 31;

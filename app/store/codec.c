@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "store/members.h"
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
@@ -50,6 +51,20 @@ void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t 
     bson_append_utf8(&id, "c", 1, coupon, -1);
     bson_append_int64(&id, "b", 1, b);
     bson_append_document_end(doc, &id);
+}
+
+void codec_user_filter(bson_t *filter, const char *user)
+{
+    bson_t clause, list;
+    char buffer[16];
+
+    bson_append_document_begin(filter, "view.part", -1, &clause);
+    bson_append_array_begin(&clause, "$in", 3, &list);
+    for (int32_t part = 0; part < USE_PARTS; part++)
+        bson_append_int32(&list, array_key((size_t)part, buffer), -1, part);
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(filter, &clause);
+    BSON_APPEND_UTF8(filter, "_id.u", user);
 }
 
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text)
@@ -455,13 +470,14 @@ static int64_t due_without_slots(const struct use *u)
     return 0;
 }
 
-void codec_use_put(bson_t *view, const struct use *u)
+void codec_use_put(bson_t *view, const char *coupon, const struct use *u)
 {
     int64_t due_ms = due_without_slots(u);
     bson_t array, row;
     char buffer[16];
 
     members_write(view, ROWS(use_rows), 0, u);
+    put_int(view, "part", hash_part(coupon, USE_PARTS));
     if (due_ms)
         bson_append_date_time(view, "due", 3, due_ms);
     bson_append_array_begin(view, "redemptions", 11, &array);
@@ -520,8 +536,10 @@ struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupo
     const char *c, *user;
     struct use *u;
     bson_t view;
+    int64_t part;
 
-    if (!codec_id_text(doc, "u", &c, &user) || !find_document(doc, "view", &view))
+    if (!codec_id_text(doc, "u", &c, &user) || !find_document(doc, "view", &view) || !find_int(&view, "part", &part) ||
+        part != hash_part(c, USE_PARTS))
         return NULL;
     u = arena_alloc(a, sizeof *u);
     u->user = arena_strdup(a, user);

@@ -10,7 +10,10 @@
  * Views    stand in one sub-document `view`, whose first members say how old it is, so that {$max: {view: ...}} keeps
  *          the newest (see views_write.c)
  * Users    {_id: {c, u}, view: {seq, version, alias, total, day, today, erased, step, turn, fence, given_*, got_* of a
- *          lane's account, due: only where there are no slots, redemptions: [...]}}
+ *          lane's account, part: of the coupon, due: only where there are no slots, redemptions: [...]}}
+ * Parts    coupons fall into USE_PARTS parts by their id, and users are found by part and name: new users come in no order, and by
+ *          name alone each would dirty another page of an index of all that ever were; so it is one of a part of it. Without its
+ *          part a view would be in no wallet: it counts as unreadable
  * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, size, free, due, g: [generations up to the last that is not 0],
  *          t: [{i, s, u, at, due, from, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, view: {seq, version, changed, def: the definition by coupon_fields[], metadata as text}}
@@ -29,6 +32,8 @@
 #include "store/members.h"
 #include "store/store.h"
 
+#define USE_PARTS 64 /* stored: never to change */
+
 /* `_id`s, under any name. Their order of fields is part of the key. */
 void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq);
 void codec_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind);
@@ -42,7 +47,7 @@ struct batch *codec_batch_get(const bson_t *doc);
 bool codec_heard_get(const bson_t *doc, struct heard *heard);
 
 /* The members of a view, without _id. */
-void codec_use_put(bson_t *view, const struct use *u);
+void codec_use_put(bson_t *view, const char *coupon, const struct use *u);
 /* A whole document. In a; *coupon, if not NULL, too. */
 struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupon);
 
@@ -61,6 +66,9 @@ struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq
 /* What a document of totals has of struct report_counts. */
 extern const struct member report_members[];
 extern const size_t report_members_count;
+
+/* Which documents are a user's, whatever the coupon: by the index users.user, in each of its parts. */
+void codec_user_filter(bson_t *filter, const char *user);
 
 /* What a document's _id says, borrowed from it: {c, <name>}. */
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text);

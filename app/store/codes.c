@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
 #include "store/members.h"
 
 #define BUCKETS_PER_READ 1024
@@ -31,12 +32,8 @@ struct look_table {
 
 static size_t look_hash(const char *coupon, const char *code)
 {
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
+    uint64_t h = hash_text(hash_text(HASH_NONE, code), coupon);
 
-    for (const char *p = code; *p; p++)
-        h = (h ^ (unsigned char)*p) * 1099511628211u;
-    for (const char *p = coupon; *p; p++)
-        h = (h ^ (unsigned char)*p) * 1099511628211u;
     return (size_t)(h ^ h >> 32);
 }
 

@@ -128,11 +128,14 @@ static bool erasure_row(const bson_t *doc, void *context)
 enum store_status mongo_erasures(struct store *s, const char *user, struct arena *a, struct erasure **erasures, size_t *count)
 {
     struct erasure_list list = {.arena = a};
+    AUTO_BSON filter = BSON_INITIALIZER;
     enum store_status status;
+
+    codec_user_filter(&filter, user);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "find", "users",
-        "filter", "{", "_id.u", BCON_UTF8(user), "}",
+        "filter", BCON_DOCUMENT(&filter),
         "projection", "{", "erasing", BCON_INT32(1), "}");
     /* clang-format on */
 

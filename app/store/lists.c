@@ -230,7 +230,7 @@ enum store_status mongo_user_uses(struct store *s, const char *user, struct aren
 
     if (user[0] != JOB_USER_PREFIX[0]) { /* not a person's */
         begin_find(&command, "users", &filter);
-        BSON_APPEND_UTF8(&filter, "_id.u", user);
+        codec_user_filter(&filter, user);
         end_find(d, &command, &filter, NULL, 0, 0);
         status = door_read(d, &command, use_row, &list);
     }

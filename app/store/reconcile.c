@@ -466,7 +466,7 @@ static void set_use(bson_t *set, const struct mend *m)
     bson_t view;
 
     BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
-    codec_use_put(&view, m->use);
+    codec_use_put(&view, m->coupon, m->use);
     bson_append_document_end(set, &view);
 }
 

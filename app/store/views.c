@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "store/codec.h"
 #include "store/door.h"
 #include "store/members.h"
@@ -21,12 +22,8 @@ struct use_table {
 
 static size_t use_hash(const char *coupon, const char *user)
 {
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
+    uint64_t h = hash_text(hash_text(HASH_NONE, user), coupon);
 
-    for (const char *p = user; *p; p++)
-        h = (h ^ (unsigned char)*p) * 1099511628211u;
-    for (const char *p = coupon; *p; p++)
-        h = (h ^ (unsigned char)*p) * 1099511628211u;
     return (size_t)(h ^ h >> 32);
 }
 

@@ -42,7 +42,7 @@ static void use_put_id(bson_t *doc, const char *name, const struct view_write *v
 static void use_put_view(bson_t *view, const struct view_write *v, const struct times *times)
 {
     (void)times;
-    codec_use_put(view, v->use);
+    codec_use_put(view, v->coupon, v->use);
 }
 
 static bool use_is_new(const struct view_write *v)

@@ -41,7 +41,7 @@ static bool copy_use(const bson_t *doc, bson_t *copy, struct arena *a)
         return false;
     codec_use_id(copy, "_id", coupon, u->user);
     bson_append_document_begin(copy, "view", 4, &view);
-    codec_use_put(&view, u);
+    codec_use_put(&view, coupon, u);
     bson_append_document_end(copy, &view);
     return true;
 }

@@ -31,7 +31,7 @@ def next_coupon(query):
 
 # What looks over all coupons on purpose, never on the way of a taking: collection, which filters, why.
 ACROSS = [
-    ("users", by("_id.u"), "the wallet, and erasure: whatever a user has"),
+    ("users", by("_id.u", "view.part"), "the wallet, and erasure: whatever a user has"),
     ("marks", by("_id.kind"), "erasure: whoever is in a ledger, and in no view yet"),
     ("users", by("view.due"), "the sweeper: what is due anywhere"),
     ("buckets", by("view.due"), "the sweeper"),

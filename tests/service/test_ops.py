@@ -92,7 +92,7 @@ def test_doctor_sees_a_missing_index(stack):
     try:
         finds(stack, "indexes", "users.user")
     finally:
-        users.create_index("_id.u", name="user")
+        users.create_index([("view.part", 1), ("_id.u", 1)], name="user")
     doctor(stack)
 
 

@@ -356,7 +356,7 @@ static void put_use(bson_t *doc, const char *coupon, const struct use *u)
 
     codec_use_id(doc, "_id", coupon, u->user);
     BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
-    codec_use_put(&view, u);
+    codec_use_put(&view, coupon, u);
     bson_append_document_end(doc, &view);
 }
 

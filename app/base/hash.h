@@ -1,0 +1,30 @@
+/*
+ * base/hash.h -- hashes of texts, for tables and for parts of a whole; none that keeps secrets.
+ * Source  FNV-1a with 64 bits: www.isthe.com/chongo/tech/comp/fnv
+ */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stdint.h>
+
+#define HASH_NONE UINT64_C(14695981039346656037) /* of nothing: what to begin with */
+
+/* The hash of what was hashed before, with the text behind it. */
+static inline uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* Which of so many parts the text is in: the same for ever, in every process. Mixed once more, so that the low bits are as good as
+ * the high ones. */
+static inline int64_t hash_part(const char *text, int64_t parts)
+{
+    uint64_t hash = hash_text(HASH_NONE, text);
+
+    hash = (hash ^ (hash >> 33)) * UINT64_C(0xff51afd7ed558ccd);
+    return (int64_t)((hash ^ (hash >> 33)) % (uint64_t)parts);
+}
+
+#endif
