@@ -612,9 +612,11 @@ static void look_for_chores(struct committer *c)
     if (mono_ms_between(c->looked_for_chores, now) < CHORES_EVERY_MS)
         return;
     c->looked_for_chores = now;
-    HASH_ITER(hh, c->lanes, l, next)
+    HASH_ITER(hh, c->lanes, l, next) {
+        answer_late(c, &l->watchers, CPN_BUSY, false);
         if (!l->pending && has_chores(l))
             make_ready(c, l);
+    }
 }
 
 /* How long there is nothing to do, in ms; 0: there is. */

@@ -164,12 +164,10 @@ enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms)
     return r;
 }
 
-#define CATCH_UP_MS 30000
-
-enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane)
+enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane, int64_t ms)
 {
     struct op op = {.kind = OP_CATCH_UP, .coupon = coupon, .lane = lane};
-    enum cpn_result r = engine_call_within(e, &op, CATCH_UP_MS);
+    enum cpn_result r = engine_call_within(e, &op, ms);
 
     return r == CPN_OK || r == CPN_COUPON_NOT_FOUND ? STORE_OK : STORE_FAILED;
 }

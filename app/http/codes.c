@@ -138,8 +138,10 @@ enum handled codes_list(struct request *r)
 {
     struct export *x;
 
+    if (!request_coupon(r))
+        return ANSWERED;
     /* The buckets are read as their views stand: first let these stand where the ledger does. */
-    if (engine_catch_up(r->worker->engine, r->coupon, 0) != STORE_OK)
+    if (!request_catch_up(r, 0))
         return reply_problem(r, CPN_BUSY, NULL);
     if (!request_coupon(r))
         return ANSWERED;

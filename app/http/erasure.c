@@ -190,7 +190,7 @@ static bool erase(struct request *r, const char *coupon, const char *user, const
     }
     c.lane = r->op.lane;
     seq = r->op.use->seq; /* of the erasure; what the user does after it is not looked at */
-    done = engine_catch_up(r->worker->engine, coupon, c.lane) == STORE_OK && walk(&c, seq, true) && empty_names(&c) &&
+    done = request_catch_up(r, c.lane) && walk(&c, seq, true) && empty_names(&c) &&
            (!own.alias[0] || mongo_erasure_end(r->door, user, &own) == STORE_OK);
     for (size_t i = 0; i < before->count && done; i++) /* not the alias that stood until now: that of another who erases */
         if (strcmp(before->items[i].coupon, coupon) == 0 && strcmp(before->items[i].alias, own.alias) != 0)

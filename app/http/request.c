@@ -45,6 +45,11 @@ bool request_coupon(struct request *r)
     return false;
 }
 
+bool request_catch_up(struct request *r, int64_t lane)
+{
+    return engine_catch_up(r->worker->engine, r->coupon, lane, mono_ms_between(mono_now(), r->op.deadline)) == STORE_OK;
+}
+
 static enum handled hand_to(struct aux *a, struct request *r, handler *then)
 {
     r->then = then;

@@ -104,6 +104,8 @@ enum handled request_submit(struct request *r, handler *then);
 enum cpn_result request_call(struct request *r);
 /* On an aux thread: read the definition and totals into r->op; false: answered already (coupon_not_found, busy). */
 bool request_coupon(struct request *r);
+/* On an aux thread: let the views of a lane stand where its ledger does. False: not by r->op.deadline, the database is slow. */
+bool request_catch_up(struct request *r, int64_t lane);
 /* Let an aux thread run `then`, with r->door set. */
 enum handled request_to_aux(struct request *r, handler *then);
 /* The same on a thread for long streams, which may also wait for the caller. */

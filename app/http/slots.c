@@ -132,7 +132,7 @@ static void write_bucket(struct json *j, const struct bucket *k)
 static bool catch_up(struct request *r)
 {
     for (int64_t lane = 0; lane < r->op.coupon_now->lanes; lane++)
-        if (engine_catch_up(r->worker->engine, r->coupon, lane) != STORE_OK)
+        if (!request_catch_up(r, lane))
             return false;
     return true;
 }

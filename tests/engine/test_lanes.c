@@ -32,9 +32,10 @@ static struct {
     const struct store_ops *plain;
     struct store_ops ops;
     void (*before_append)(const struct batch *b);
-    enum cpn_result between; /* of what the second engine did */
-    int taken;               /* by the second engine */
-    bool view_is_late;       /* of the definition: it is that of the first version */
+    enum cpn_result between;       /* of what the second engine did */
+    int taken;                     /* by the second engine */
+    bool view_is_late;             /* of the definition: it is that of the first version */
+    _Atomic int64_t views_from_ns; /* of the monotonic clock: before, none can be written */
 } t;
 
 /* ---- doors that are watched ---- */
@@ -58,6 +59,13 @@ static enum store_status watched_coupon(struct store *s, const char *coupon, str
     return status;
 }
 
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+{
+    if (mono_now().ns < t.views_from_ns)
+        return STORE_FAILED;
+    return t.plain->write_views(s, views, count, when);
+}
+
 static struct store *open_watched(struct store_source *source)
 {
     struct store *door = t.sources[0]->open(t.sources[0]);
@@ -75,6 +83,7 @@ static void watch(void)
     t.ops = *door->ops;
     t.ops.append = watched_append;
     t.ops.coupon = watched_coupon;
+    t.ops.write_views = watched_write_views;
     t.watched.open = open_watched;
     door->ops->close(door);
 }
@@ -193,7 +202,7 @@ static void a_lane_waits_for_the_definition_that_it_follows(void **state)
     create(2, COUPON_NULL);
     assert_int_equal(retitle(0, "another"), CPN_OK);
     for (int64_t lane = 0; lane < 2; lane++)
-        assert_int_equal(engine_catch_up(t.engines[0], COUPON, lane), STORE_OK);
+        assert_int_equal(engine_catch_up(t.engines[0], COUPON, lane, CATCH_UP_MS), STORE_OK);
     t.view_is_late = true;
     assert_int_equal(lane_load(l, door), STORE_FAILED);
     assert_false(l->loaded);
@@ -202,6 +211,24 @@ static void a_lane_waits_for_the_definition_that_it_follows(void **state)
     assert_int_equal(l->definition->version, 2);
     lane_free(l);
     door->ops->close(door);
+}
+
+/* ---- catching up ---- */
+
+#define WITHOUT_VIEWS_MS 6000
+#define WAITS_MS 200
+
+static void who_waits_for_views_that_cannot_be_written_is_answered(void **state)
+{
+    (void)state;
+    create(1, COUPON_NULL);
+    generate(10);
+    assert_int_equal(take(0, "ann"), CPN_OK); /* its bucket is at hand */
+    t.views_from_ns = mono_add_ms(mono_now(), WITHOUT_VIEWS_MS).ns;
+    assert_int_equal(take(0, "bob"), CPN_OK);
+    assert_int_equal(engine_catch_up(t.engines[0], COUPON, 0, WAITS_MS), STORE_FAILED);
+    assert_true(mono_now().ns < t.views_from_ns);
+    assert_int_equal(engine_catch_up(t.engines[0], COUPON, 0, PATIENCE_MS), STORE_OK);
 }
 
 /* ---- refilling ---- */
@@ -334,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(as_many_lanes_as_there_may_be_follow_though_queues_are_short, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_lane_waits_for_the_definition_that_it_follows, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(who_waits_for_views_that_cannot_be_written_is_answered, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(slots_that_come_before_they_are_asked_for_are_not_asked_for_again, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_cap_that_is_passed_while_slots_come_is_refused_at_once, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_change_that_comes_between_is_not_in_the_way_of_a_deletion, two_engines, stop_engines),
