@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -135,6 +136,7 @@ def all_asked(asked, folder):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # as an exception: what was started is stopped
     asked = arguments()
     if asked.sum:
         total = added_up([run for file in asked.sum for run in json.loads(pathlib.Path(file).read_text())])
