@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """How much of this machine's processors other machines on the same hardware take: what /proc/stat calls steal.
 
-stolen.py watch    until it is killed, or its parent is gone: every ten seconds a line, what share of them they took, in per cent
-stolen.py await S  ends when they leave a busy processor to us, or after S seconds
+stolen.py watch    until it is killed, or its parent is gone: every ten seconds a line, what share they took of the time
+                   that was wanted of them, in per cent
+stolen.py await S  ends when they leave a busy processor alone, or after S seconds
 """
 import os
 import pathlib
@@ -16,14 +17,16 @@ LEFT_ALONE = 15  # per cent
 
 
 def ticks():
-    """(taken by others, all)"""
-    numbers = [int(n) for n in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return numbers[7], sum(numbers)
+    """(taken by others, wanted)"""
+    user, nice, system, _idle, _iowait, irq, softirq, stolen = (
+        int(n) for n in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+    return stolen, user + nice + system + irq + softirq + stolen
 
 
 def share(before):
-    stolen, total = (now - then for now, then in zip(ticks(), before))
-    return 100 * stolen // total if total else 0
+    """Of the time that was wanted."""
+    stolen, wanted = (now - then for now, then in zip(ticks(), before))
+    return 100 * stolen // wanted if wanted else 0
 
 
 def watch():

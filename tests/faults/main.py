@@ -135,8 +135,14 @@ def all_asked(asked, folder):
     return results
 
 
+def end(*_):
+    """As an exception, so that what was started is stopped; whoever asks twice does not keep it from that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit("ended")
+
+
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # as an exception: what was started is stopped
+    signal.signal(signal.SIGTERM, end)
     asked = arguments()
     if asked.sum:
         total = added_up([run for file in asked.sum for run in json.loads(pathlib.Path(file).read_text())])
