@@ -1,8 +1,8 @@
 """A long time at 70 % of what the service can do: memory and latency stay flat, nothing is lost.
 
-What it can do is measured with millions of users and a small cache of MongoDB, as at the end of a long sale: until its
-index of users is much larger than what the cache may keep unwritten, a new user costs more and more (see SMALL_PAGES in
-store/mongo.c). There is a new coupon every minute, as in a shop that starts one sale after another.
+What it can do is measured with millions of users and a small cache of MongoDB, as at the end of a long sale: what a new user
+costs shall depend on the coupons that sell now, not on all that ever did (see Parts in store/codec.h). There is a new coupon
+every minute, as in a shop that starts one sale after another.
 
 Flat: the median slope over the last two thirds of the time (the first fills our own caches) adds, over the whole time, no
 more than the table below allows. MongoDB's memory is shown and not judged.

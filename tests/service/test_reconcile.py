@@ -161,6 +161,8 @@ DAMAGE = {
     "a user who is gone": (user("b"), GONE, {("users", "missing"): 1}),
     "a user who was never there": (user("b"), lambda d: d["_id"].update(u="ghost"),
                                    {("users", "superfluous"): 1, ("users", "missing"): 1}),
+    "a user in no part": (user("a"), view(part="none"), {("users", "different"): 1}),
+    "a user in another part": (user("a"), view(part=64), {("users", "different"): 1}),
     "a user that cannot be read": (user("a"), view(total="many"), {("users", "different"): 1}),
     "a user without a view": (user("a"), without("view"), {("users", "different"): 1}),
     "a job's progress": (("users", {"_id.u": re.compile("^\x01job:")}), view(step=7), {("users", "different"): 1}),

@@ -405,6 +405,19 @@ static void a_use_comes_back(void **state)
     assert_true(bson_equal(&doc, &again));
 }
 
+static void a_use_that_is_not_in_its_coupons_part_is_unreadable(void **state)
+{
+    AUTO_BSON doc = BSON_INITIALIZER;
+    bson_t view;
+
+    (void)state;
+    codec_use_id(&doc, "_id", "summer-sale", "ann");
+    BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
+    codec_use_put(&view, "winter-sale", sample_use());
+    bson_append_document_end(&doc, &view);
+    assert_null(codec_use_get(&doc, &arena, NULL));
+}
+
 static void assert_same_bucket(const struct bucket *a, const struct bucket *b)
 {
     assert_int_equal(a->b, b->b);
@@ -733,6 +746,7 @@ int main(void)
         cmocka_unit_test(a_tombstone_stays_one),
         cmocka_unit_test(a_choice_that_is_null_is_refused),
         cmocka_unit_test(a_use_comes_back),
+        cmocka_unit_test(a_use_that_is_not_in_its_coupons_part_is_unreadable),
         cmocka_unit_test(a_bucket_comes_back),
         cmocka_unit_test(a_plain_taking_stores_nothing_of_what_it_did_not_have),
         cmocka_unit_test(a_use_says_when_it_is_due_only_without_slots),
