@@ -201,7 +201,7 @@ def test_the_total_is_lowered_under_load_and_raised(stack, ops):
         wait_until("takings", lambda: len(crowd.done) > 200)
         for _ in range(5):  # while slots move between lanes
             ops.patch(f"/coupons/{coupon}", {"cap": {"total": 150}}).problem("cap_below_taken")
-        lowered = lower_cap(ops, coupon, crowd, ahead=20)
+        lowered = lower_cap(ops, coupon, crowd, ahead=20, busy_most=3)
         wait_until("refusals", lambda: any(c.reply.status == 409 for c in crowd.done[-50:]))
         counts = stack.counts(coupon)
         assert (counts["slots"], counts["free"], counts["redeemed"]) == (lowered, 0, lowered), counts
