@@ -603,7 +603,7 @@ static bool gather(struct committer *c)
 
 #define CHORES_EVERY_MS 500
 
-/* Lanes that nobody asks anything of, but in which redemptions end by themselves. */
+/* Lanes that nobody asks anything of, but in which redemptions end by themselves, or who waits for views has waited long enough. */
 static void look_for_chores(struct committer *c)
 {
     struct mono now = mono_now();
@@ -613,7 +613,8 @@ static void look_for_chores(struct committer *c)
         return;
     c->looked_for_chores = now;
     HASH_ITER(hh, c->lanes, l, next) {
-        answer_late(c, &l->watchers, CPN_BUSY, false);
+        if (l->watchers.count)
+            answer_late(c, &l->watchers, CPN_BUSY, false);
         if (!l->pending && has_chores(l))
             make_ready(c, l);
     }

@@ -144,9 +144,9 @@ void engine_stop(struct engine *e);
 enum cpn_result engine_call(struct engine *e, struct op *op);
 /* The same with a deadline in so many ms, of an op of which only the result is wanted: its memory is here, and gone after. */
 enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms);
-#define CATCH_UP_MS 30000 /* for those whom no client awaits */
-/* Load the lane and write every view that the ledger says is missing: the backstop. STORE_FAILED: not within so many ms, or half a
- * second more; try again later. */
+#define ENGINE_CATCH_UP_MS 30000 /* for those whom no client awaits */
+/* Load the lane and write every view that the ledger says is missing: the backstop. STORE_FAILED: not within so many ms, or
+ * somewhat more (it is looked at twice a second, between calls of the database); try again later. */
 enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane, int64_t ms);
 
 #endif

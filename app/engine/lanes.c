@@ -236,6 +236,7 @@ static enum cpn_result lower_cap(struct lanes *s, struct op *op, int64_t lanes)
             op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
             return CPN_BUSY;
         }
+        /* one try: then it may be known that the cap is passed */
         found = shares_fetch(&s->shares, op->coupon, lanes, 0, &op->outcome, 1, &due_ms);
         r = ask_as(s, op, OP_CHANGE, 0);
     }

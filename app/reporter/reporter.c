@@ -505,7 +505,7 @@ static void look_after(struct reporter *r, struct store *door, const struct watc
     }
     if (!watch_marked(r->watch, due->coupon, due->lane, mark.seq, mono_now()))
         return;
-    if (engine_catch_up(r->engine, due->coupon, due->lane, CATCH_UP_MS) == STORE_OK) {
+    if (engine_catch_up(r->engine, due->coupon, due->lane, ENGINE_CATCH_UP_MS) == STORE_OK) {
         metrics_add(METRIC_BACKSTOPS, 1);
         log_event(LOG_INFO, "backstop.written", "coupon=%s lane=%" PRId64 " from=%" PRId64, due->coupon, due->lane,
                   mark.seq);

@@ -96,7 +96,7 @@ enum ending work_catch_up(struct work *w)
     int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
-    while (e == ENDING_DONE && engine_catch_up(w->runner->engine, w->job->coupon, 0, CATCH_UP_MS) != STORE_OK)
+    while (e == ENDING_DONE && engine_catch_up(w->runner->engine, w->job->coupon, 0, ENGINE_CATCH_UP_MS) != STORE_OK)
         e = work_rest(w, &pause_ms);
     return e;
 }

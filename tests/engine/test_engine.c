@@ -577,7 +577,7 @@ static void check(struct scenario *s)
 
     arena_init(&r.arena, 0);
     for (int64_t lane = 0; lane < s->flavour.lanes; lane++)
-        if (engine_catch_up(fresh, COUPON, lane, CATCH_UP_MS) != STORE_OK)
+        if (engine_catch_up(fresh, COUPON, lane, ENGINE_CATCH_UP_MS) != STORE_OK)
             fail(s->seed, "catch up of lane %lld failed", (long long)lane);
     engine_stop(fresh);
     for (int64_t lane = 0; lane < s->flavour.lanes; lane++)

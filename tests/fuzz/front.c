@@ -93,11 +93,12 @@ enum cpn_result engine_call(struct engine *e, struct op *op)
     abort(); /* only aux threads call it, and there are none */
 }
 
-enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane)
+enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane, int64_t ms)
 {
     (void)e;
     (void)coupon;
     (void)lane;
+    (void)ms;
     abort();
 }
 
