@@ -22,6 +22,8 @@
 #define CODE_INDEX_OPTIONS_CONFLICT 85
 #define CODE_INDEX_KEYS_CONFLICT 86
 #define HOSTS_SIZE 256
+#define PREPARE_PATIENCE_MS 20000 /* with a database that is there, but slow, or changes its primary */
+#define PREPARE_PAUSE_MS 200
 
 /* ---- collections and indexes: only what is looked up by, since every one is written with every document ---- */
 
@@ -417,23 +419,51 @@ static bool make_index(struct door *d, const struct index_row *row, bson_error_t
            drop_index(d, row, error) && create_index(d, row, error);
 }
 
+/* Where the connection is what failed, and there is time: wait a little. Both makings may be repeated. */
+static bool try_again(const bson_error_t *error, struct mono until)
+{
+    const struct timespec pause = {0, PREPARE_PAUSE_MS * 1000000L};
+
+    if ((error->domain != MONGOC_ERROR_STREAM && error->domain != MONGOC_ERROR_SERVER_SELECTION) || mono_before(until, mono_now()))
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+static bool ensure_collection(struct door *d, const struct collection_row *row, struct mono until, bson_error_t *error)
+{
+    while (!make_collection(d, row, error))
+        if (!try_again(error, until))
+            return false;
+    return true;
+}
+
+static bool ensure_index(struct door *d, const struct index_row *row, struct mono until, bson_error_t *error)
+{
+    while (!make_index(d, row, error))
+        if (!try_again(error, until))
+            return false;
+    return true;
+}
+
 int mongo_prepare(struct mongo *m, char *message, size_t size)
 {
     struct door *d = door_open(m);
     int status = mongo_check(&d->store, message, size);
+    struct mono until = mono_add_ms(mono_now(), PREPARE_PATIENCE_MS);
     bson_error_t error = {0};
 
     if (status == 0)
         status = schema_upgrade(&d->store, schema_steps, schema_steps_count, message, size);
 
     for (size_t i = 0; status == 0 && i < sizeof collections / sizeof *collections; i++)
-        if (!make_collection(d, &collections[i], &error)) {
+        if (!ensure_collection(d, &collections[i], until, &error)) {
             snprintf(message, size, "The collection %s.%s cannot be made: %s.", m->database, collections[i].name,
                      error.message);
             status = -1;
         }
     for (size_t i = 0; status == 0 && i < sizeof indexes / sizeof *indexes; i++)
-        if (!make_index(d, &indexes[i], &error)) {
+        if (!ensure_index(d, &indexes[i], until, &error)) {
             snprintf(message, size, "The index %s of %s.%s cannot be made: %s.", indexes[i].name, m->database,
                      indexes[i].collection, error.message);
             status = -1;

@@ -174,6 +174,18 @@ static void says(const char *uri, const char *sentence)
     }
 }
 
+static void what_breaks_while_it_is_prepared_is_repeated(void **state)
+{
+    char message[1024];
+
+    NEEDS_SERVER();
+    if (!fail_command("create", 2, "closeConnection", 0))
+        skip();
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+    fail_command("createIndexes", 2, "closeConnection", 0);
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+}
+
 static void a_server_that_will_not_do_is_refused_with_what_to_do(void **state)
 {
     NEEDS_SERVER();
@@ -1286,6 +1298,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
     const struct CMUnitTest tests[] = {
         T(a_second_preparing_changes_nothing),
+        T(what_breaks_while_it_is_prepared_is_repeated),
         T(a_server_that_will_not_do_is_refused_with_what_to_do),
         T(a_server_that_is_gone_is_not_ready),
         T(a_single_door_can_be_opened_again),
