@@ -134,6 +134,17 @@ static enum cpn_result ask(struct request *r, enum op_kind kind, const char *use
     return request_call(r);
 }
 
+/* Note in the database that what stands beside this alias goes. Without it nobody would know, once the user took anew, where to
+ * look for names that this erasure left when it was cut short. */
+static bool note(struct request *r, const char *user, const struct erasure *own)
+{
+    bool noted;
+
+    if (mongo_erasure_begin(r->door, user, own, &noted) != STORE_OK)
+        return false;
+    return noted || (request_catch_up(r, r->op.lane) && mongo_erasure_begin(r->door, user, own, &noted) == STORE_OK && noted);
+}
+
 /* Note the alias that the user has now, if any, in *own. */
 static enum cpn_result begin(struct request *r, const char *user, struct erasure *own)
 {
@@ -143,7 +154,7 @@ static enum cpn_result begin(struct request *r, const char *user, struct erasure
     if (result != CPN_OK || r->op.use->seq == 0 || !r->op.use->alias[0])
         return result;
     *own = (struct erasure){r->coupon, arena_strdup(&r->arena, r->op.use->alias), r->op.use->seq};
-    if (mongo_erasure_begin(r->door, user, own) == STORE_OK)
+    if (note(r, user, own))
         return CPN_OK;
     r->op.outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
     return CPN_BUSY;

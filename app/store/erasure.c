@@ -51,9 +51,11 @@ enum store_status mongo_erase_names_after(struct store *s, const char *coupon, i
 
 /* ---- what is not finished ---- */
 
-enum store_status mongo_erasure_begin(struct store *s, const char *user, const struct erasure *e)
+enum store_status mongo_erasure_begin(struct store *s, const char *user, const struct erasure *e, bool *noted)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
+    enum store_status status;
+    int64_t matched = 0;
 
     codec_use_id(&filter, "_id", e->coupon, user);
     /* clang-format off */
@@ -65,7 +67,9 @@ enum store_status mongo_erasure_begin(struct store *s, const char *user, const s
         "}", "]");
     /* clang-format on */
 
-    return door_write(door_of(s), command, NULL);
+    status = door_write(door_of(s), command, &matched);
+    *noted = matched > 0;
+    return status;
 }
 
 enum store_status mongo_erasure_end(struct store *s, const char *user, const struct erasure *e)

@@ -203,8 +203,8 @@ struct erasure {
     const char *coupon, *alias;
     int64_t seq;
 };
-/* Note it beside the user's view, before it begins; forget it, when no name is left. */
-enum store_status mongo_erasure_begin(struct store *s, const char *user, const struct erasure *e);
+/* Note it beside the user's view, before it begins; forget it, when no name is left. *noted: false where no view is written yet. */
+enum store_status mongo_erasure_begin(struct store *s, const char *user, const struct erasure *e, bool *noted);
 enum store_status mongo_erasure_end(struct store *s, const char *user, const struct erasure *e);
 /* All of the user's, in a. */
 enum store_status mongo_erasures(struct store *s, const char *user, struct arena *a, struct erasure **erasures, size_t *count);

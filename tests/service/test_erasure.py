@@ -156,6 +156,30 @@ def test_an_erasure_whose_worker_died_is_finished_though_the_user_came_back(monk
     stack.verify()
 
 
+def test_an_erasure_whose_worker_died_before_there_was_a_view_is_finished_too(monkeypatch, another_stack):
+    """Worker 0 dies when it has appended the user's taking, worker 1 when it has appended their erasure. Then the user takes again."""
+    monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:6")
+    stack = another_stack()
+    for worker in (0, 1):
+        body = {"id": f"coupon-{worker}", "title": "t", "state": "active", "cap": {"policy": "none", "per_user": 9}}
+        stack.direct(worker, "ops").post("/coupons", body).expect(201)
+        for number in range(4):
+            stack.direct(worker).take(f"coupon-{worker}", f"stays-{number}").expect(201)
+    wait_until("the marks of both", lambda: stack.database.marks.count_documents({"_id.kind": "views", "seq": 5}) == 2)
+    with asleep(stack, ("reporter", "runner", "coupond")):
+        with pytest.raises(AssertionError, match="closed|reset|refused|pipe"):
+            stack.direct(0).take("coupon-0", "gone-unseen", metadata={"note": "of-gone-unseen"})
+        with pytest.raises(AssertionError, match="closed|reset|refused|pipe"):
+            stack.direct(1, "ops").delete("/coupons/-/users/gone-unseen")
+    assert stack.database.ledger.count_documents({"_id.c": "coupon-0"}) == 7, "it was not the erasure that was appended"
+    wait_until("a successor", lambda: stack.client("storefront").post(
+        "/coupons/coupon-0/redemptions", {"user": "gone-unseen"}, idempotency_key="again", may_fail=True).status == 201)
+    wait_until("the erasure", lambda: stack.client("ops").request("DELETE", "/coupons/-/users/gone-unseen", may_fail=True).status == 204)
+    assert traces(stack, "gone-unseen", "of-gone-unseen") == []
+    assert stack.database.users.count_documents({"erasing": {"$exists": True}}) == 0
+    stack.verify()
+
+
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_an_erasure_races_takings_of_the_same_user(stack, lanes):
     """At both workers; whoever comes after it is new. The next erasure leaves nothing of either."""
