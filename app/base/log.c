@@ -18,9 +18,15 @@
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
-static _Atomic int log_fd = STDERR_FILENO;
+/* Appended to by all processes; path "": none, fd is what is used without one. */
+struct file {
+    _Atomic int fd;
+    int without;
+    char path[1024];
+};
+
+static struct file log_file = {STDERR_FILENO, STDERR_FILENO, ""}, audit_file = {-1, -1, ""};
 static _Atomic int log_level = LOG_INFO;
-static char log_path[1024]; /* "": standard error */
 static char role_name[32] = "main";
 static _Thread_local char context[65];
 
@@ -40,12 +46,13 @@ static int open_file(const char *path)
     return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
 }
 
-int log_init(const char *path, enum log_level level)
+/* 0, or -1 with errno: f is as it was. */
+static int file_init(struct file *f, const char *path)
 {
-    int fd = STDERR_FILENO, old;
+    int fd = f->without, old;
 
     if (path && *path) {
-        if (strlen(path) >= sizeof log_path) {
+        if (strlen(path) >= sizeof f->path) {
             errno = ENAMETOOLONG;
             return -1;
         }
@@ -53,12 +60,29 @@ int log_init(const char *path, enum log_level level)
         if (fd < 0)
             return -1;
     }
-    strcpy(log_path, path ? path : "");
-    atomic_store(&log_level, (int)level);
-    old = atomic_exchange(&log_fd, fd);
-    if (old != STDERR_FILENO)
+    strcpy(f->path, path ? path : "");
+    old = atomic_exchange(&f->fd, fd);
+    if (old != f->without)
         close(old);
     return 0;
+}
+
+int log_init(const char *path, enum log_level level)
+{
+    if (file_init(&log_file, path) != 0)
+        return -1;
+    atomic_store(&log_level, (int)level);
+    return 0;
+}
+
+int log_audit_init(const char *path)
+{
+    return file_init(&audit_file, path);
+}
+
+bool log_audits(void)
+{
+    return atomic_load_explicit(&audit_file.fd, memory_order_relaxed) >= 0;
 }
 
 void log_role(const char *role)
@@ -66,20 +90,26 @@ void log_role(const char *role)
     snprintf(role_name, sizeof role_name, "%s", role);
 }
 
-void log_reopen(void)
+static void file_reopen(struct file *f)
 {
     int fd;
 
-    if (!*log_path)
+    if (!*f->path)
         return;
-    fd = open_file(log_path);
+    fd = open_file(f->path);
     if (fd < 0) {
-        log_event(LOG_ERROR, "log.reopen_failed", "path=\"%s\" reason=\"%s\"", log_path, strerror(errno));
+        log_event(LOG_ERROR, "log.reopen_failed", "path=\"%s\" reason=\"%s\"", f->path, strerror(errno));
         return;
     }
     /* Other threads may be writing: replace the file behind the number that they use. */
-    dup3(fd, atomic_load(&log_fd), O_CLOEXEC);
+    dup3(fd, atomic_load(&f->fd), O_CLOEXEC);
     close(fd);
+}
+
+void log_reopen(void)
+{
+    file_reopen(&log_file);
+    file_reopen(&audit_file);
 }
 
 void log_context(const char *request_id)
@@ -125,11 +155,33 @@ static bool may_write(const char *event, long long *left_out)
     return may;
 }
 
+/* Add the details to the line of len bytes, and write it. False: it could not be written whole. */
+__attribute__((format(printf, 4, 0)))
+static bool write_line(const struct file *f, char line[LINE_SIZE], size_t len, const char *details, va_list args)
+{
+    ssize_t written;
+    int n = vsnprintf(line + len, LINE_SIZE - len, details, args);
+
+    if (n > 0)
+        len += (size_t)n;
+    if (len > LINE_SIZE - 1)
+        len = LINE_SIZE - 1;
+    while (line[len - 1] == ' ')
+        len--;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
+    line[len++] = '\n';
+    do
+        written = write(atomic_load(&f->fd), line, len);
+    while (written < 0 && errno == EINTR);
+    return written == (ssize_t)len;
+}
+
 void log_event(enum log_level level, const char *event, const char *details, ...)
 {
     char line[LINE_SIZE], when[CLOCK_TEXT_SIZE], gap[40] = "";
     long long left_out;
-    size_t len;
     va_list args;
     int saved = errno, n;
 
@@ -141,21 +193,25 @@ void log_event(enum log_level level, const char *event, const char *details, ...
                  clock_text(clock_now_ms(), when), level_names[level], role_name, (int)getpid(), event, gap,
                  *context ? " request=" : "", context, *details ? " " : "");
     assert(n > 0 && (size_t)n < sizeof line);
-    len = (size_t)n;
     va_start(args, details);
-    n = vsnprintf(line + len, sizeof line - len, details, args);
+    write_line(&log_file, line, (size_t)n, details, args);
     va_end(args);
-    if (n > 0)
-        len += (size_t)n;
-    if (len > sizeof line - 1)
-        len = sizeof line - 1;
-    while (line[len - 1] == ' ')
-        len--;
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-            line[i] = '?';
-    line[len++] = '\n';
-    while (write(atomic_load(&log_fd), line, len) < 0 && errno == EINTR)
-        ;
     errno = saved;
+}
+
+void log_audit(const char *details, ...)
+{
+    char line[LINE_SIZE], when[CLOCK_TEXT_SIZE];
+    va_list args;
+    bool written;
+    int n;
+
+    if (!log_audits())
+        return;
+    n = snprintf(line, sizeof line, "%s ", clock_text(clock_now_ms(), when));
+    va_start(args, details);
+    written = write_line(&audit_file, line, (size_t)n, details, args);
+    va_end(args);
+    if (!written)
+        log_event(LOG_ERROR, "audit.write_failed", "path=\"%s\" reason=\"%s\"", audit_file.path, strerror(errno));
 }

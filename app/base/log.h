@@ -1,15 +1,18 @@
 /*
- * base/log.h -- the log: one line per event, key=value.
+ * base/log.h -- the log: one line per event, key=value; and the audit log: one line per request that a key was used for.
  *
  * Line     2026-11-21T10:00:00.000Z level=info role=worker-0 pid=12 event=worker.started request=... key=value ...
  * Events   stable names, noun.verb; values with blanks are written quoted by the caller: reason="%s"
+ * Audit    2026-11-21T10:00:00.000Z key=value ...: a file of its own, off unless it has a path; no line is left out
  * Storms   of one event a process writes LOG_SAME_MAX lines a second; its next line says left_out=N
  * Secrets  never: no API key, no code, no URI with a password, no body
- * Threads  log_event() and log_context() from any thread; init and reopen from one
- * Errors   a line that cannot be written is dropped; control characters within a line become '?'
+ * Threads  log_event(), log_audit() and log_context() from any thread; init and reopen from one
+ * Errors   a line that cannot be written is dropped, and the log says so of the audit log; control characters within a line become '?'
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
+
+#include <stdbool.h>
 
 #include "base/result.h"
 
@@ -22,10 +25,15 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
  * Before the first call: standard error, from info. 0, or -1 with errno: the log stays as it was. */
 int log_init(const char *path, enum log_level level) CPN_CHECKED;
 
+/* Write the audit log to the file at path (as above); NULL or "": write none. 0, or -1 with errno: it stays as it was. */
+int log_audit_init(const char *path) CPN_CHECKED;
+/* Is an audit log written? */
+bool log_audits(void);
+
 /* Name this process in its lines, e.g. "worker-0"; copied. Called after the fork. */
 void log_role(const char *role);
 
-/* Open the file again by its path (SIGUSR1, after it was moved away). On failure the old one stays in use. */
+/* Open the files again by their paths (SIGUSR1, after they were moved away). On failure the old one stays in use. */
 void log_reopen(void);
 
 /* Set the calling thread's request id, for its lines from now on; copied; NULL: none. */
@@ -33,5 +41,8 @@ void log_context(const char *request_id);
 
 /* Write a line. details: printf format of "key=%s key=%d", or "" for none. */
 void log_event(enum log_level level, const char *event, const char *details, ...) __attribute__((format(printf, 3, 4)));
+
+/* Write a line of the audit log, if there is one. details as above. */
+void log_audit(const char *details, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

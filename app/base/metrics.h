@@ -72,6 +72,9 @@ enum {
     X(LOAD_TIME, HISTOGRAM, TIME, "coupons_load_duration_seconds", "Reading what a batch needs.")                      \
     X(COMMIT_TIME, HISTOGRAM, TIME, "coupons_commit_duration_seconds", "Appending a batch with majority.")             \
     X(QUEUE, GAUGE, NONE, "coupons_queue_requests", "Requests waiting for their lane.")                                \
+    X(WINDOW_ENTRIES, GAUGE, NONE, "coupons_window_entries", "Ledger entries in memory that wait for their views.")    \
+    X(FILTER_BYTES, GAUGE, NONE, "coupons_user_filter_bytes", "Memory in which is noted which users coupons have.")      \
+    X(USERS_UNREAD, COUNTER, NONE, "coupons_users_unread_total", "Users who were surely new to a coupon, and not read.") \
     X(CONFLICTS, COUNTER, NONE, "coupons_conflicts_total", "Batches decided again because another writer appended.")   \
     X(APPEND_RETRIES, COUNTER, NONE, "coupons_append_retries_total", "Appends repeated because the outcome was unknown.") \
     X(HOLDS_EXPIRED, COUNTER, NONE, "coupons_holds_expired_total", "Holds and handed-out slots taken back after their time.") \

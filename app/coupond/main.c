@@ -1,4 +1,5 @@
 /* coupond/main.c -- the command line. Everything else is the supervisor's. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,33 +9,42 @@
 #include "base/config.h"
 #include "base/crash.h"
 #include "coupond/supervisor.h"
+#include "http/pages.h"
 
 #define OVERRIDES_MAX 64
 
+/* Read by jemalloc, if it is linked: it would make four arenas for each processor, and keep what each ever held. */
+extern const char *malloc_conf;
+const char *malloc_conf = "narenas:4";
+
 static const char usage[] =
-    "usage: coupond [-c FILE] [-o SECTION.NAME=VALUE]... [-t | -T]\n"
+    "usage: coupond [-c FILE] [-o SECTION.NAME=VALUE]... [-t | -T | -p DIR]\n"
     "  -c FILE   the configuration (default: conf/coupond.ini)\n"
     "  -o ...    a setting that goes before the file's\n"
     "  -t        check the configuration and exit\n"
     "  -T        check it, print what is in force, and exit\n"
-    "Signals: TERM drains and stops, HUP reloads, USR1 reopens the log.\n";
+    "  -p DIR    write the pages that never change into DIR, for nginx, and exit\n"
+    "Signals: TERM drains and stops, HUP reloads, USR1 reopens the logs.\n";
 
 int main(int argc, char **argv)
 {
     static struct start start;
     const char *overrides[OVERRIDES_MAX + 1] = {NULL};
+    const char *pages = NULL;
     char message[2048];
     size_t count = 0;
     int option, test = 0;
 
     start.config_path = "conf/coupond.ini";
-    while ((option = getopt(argc, argv, "c:o:tTh")) != -1) {
+    while ((option = getopt(argc, argv, "c:o:tTp:h")) != -1) {
         if (option == 'c')
             start.config_path = optarg;
         else if (option == 'o' && count < OVERRIDES_MAX)
             overrides[count++] = optarg;
         else if (option == 't' || option == 'T')
             test = option;
+        else if (option == 'p')
+            pages = optarg;
         else {
             fputs(usage, option == 'h' ? stdout : stderr);
             return option == 'h' ? EXIT_SUCCESS : EX_USAGE;
@@ -44,6 +54,12 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return EX_USAGE;
     }
+    if (pages && !pages_write(pages)) {
+        fprintf(stderr, "coupond: %s: the pages cannot be written: %s\n", pages, strerror(errno));
+        return EX_CANTCREAT;
+    }
+    if (pages)
+        return EXIT_SUCCESS;
     start.overrides = overrides;
     if (config_load(&start.config, start.config_path, start.overrides, message, sizeof message) != 0) {
         fprintf(stderr, "coupond: %s\n", message);

@@ -641,6 +641,8 @@ static int start_up(sigset_t *all)
     log_role("master");
     if (log_init(master.config.log_path, (enum log_level)master.config.log_level) != 0)
         return give_up(EX_CONFIG, "cannot write the log %s: %s", master.config.log_path, strerror(errno));
+    if (log_audit_init(master.config.audit_path) != 0)
+        return give_up(EX_CONFIG, "cannot write the audit log %s: %s", master.config.audit_path, strerror(errno));
     if (!*master.config.mongodb_uri)
         return give_up(EX_CONFIG, "no database is named: set MONGODB_URI, or uri in [mongodb] of %s, to a replica set or "
                        "sharded cluster", master.start->config_path);

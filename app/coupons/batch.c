@@ -409,3 +409,38 @@ const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t
             return &b->entries[i];
     return NULL;
 }
+
+/* The state into which an entry of this kind puts its redemption; SLOT_STATE_COUNT: none. */
+static enum slot_state state_after(enum entry_kind k)
+{
+    switch (k) {
+    case ENTRY_ISSUE:
+        return SLOT_ISSUED;
+    case ENTRY_RESERVE:
+    case ENTRY_HOLD:
+        return SLOT_RESERVED;
+    case ENTRY_REDEEM:
+    case ENTRY_SPEND:
+        return SLOT_REDEEMED;
+    case ENTRY_CANCEL:
+        return SLOT_CANCELLED;
+    case ENTRY_EXPIRE:
+        return SLOT_EXPIRED;
+    case ENTRY_REVERSE:
+        return SLOT_REVERSED;
+    default:
+        return SLOT_STATE_COUNT;
+    }
+}
+
+const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t g, enum slot_state state)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+        bool through = e->kind == ENTRY_SPEND || e->kind == ENTRY_REVERSE;
+
+        if (state_after(e->kind) == state && (is_of(e, n, g) || (through && is_on(e, n, g))))
+            return e;
+    }
+    return NULL;
+}

@@ -192,6 +192,8 @@ const struct entry *batch_find_end(const struct batch *b, int64_t n, uint32_t g)
 const struct entry *batch_find_making(const struct batch *b, int64_t n, uint32_t g);
 const struct entry *batch_find_first(const struct batch *b, int64_t n, uint32_t g);
 const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t n, uint32_t g);
+/* The entry that puts (n, g) into this state: its own, or the spending or reversal of a hold on it. Or NULL. */
+const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t g, enum slot_state state);
 
 /* True when the entry ends its redemption (cancel, expire, reverse): its id goes to the indexed ended[]. A reversal ends the
  * issued one beneath it too. */

@@ -471,8 +471,14 @@ static void hold(struct decision *d, struct use *u, const struct redemption *bas
 static void extend(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     int64_t until_ms = hold_until(d, s->reserve_s), most_ms = r->at_ms + HOLD_MOST_MS;
-    struct entry *e = add_entry(d, u, ENTRY_EXTEND);
+    struct entry *e;
 
+    if (redemption_extensions(r) >= USE_EXTENSIONS_MAX) {
+        refuse(out, CPN_INVALID_TRANSITION);
+        out->detail = "A hold can be extended 32 times.";
+        return;
+    }
+    e = add_entry(d, u, ENTRY_EXTEND);
     set_redemption(e, r);
     set_call(d, e, u, s->key, s->fingerprint, NULL);
     until_ms = until_ms < most_ms ? until_ms : most_ms;

@@ -77,17 +77,17 @@ static struct redemption *beneath(const struct use *u, const struct redemption *
     return r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
 }
 
-/* The last extension becomes an earlier one; where there are too many, the oldest goes. */
+/* The last extension becomes an earlier one. */
 static void keep_extension(struct redemption *r, struct arena *a)
 {
-    size_t goes = r->earlier_count == USE_EXTENSIONS_MAX - 1, kept = r->earlier_count - goes;
+    size_t kept = r->earlier_count;
     struct extension *all;
 
-    if (sodium_is_zero(r->extended_key, KEY_HASH_LEN))
+    if (!redemption_extensions(r))
         return;
     all = arena_array(a, kept + 1, sizeof *all);
     if (kept)
-        memcpy(all, r->earlier + goes, kept * sizeof *all);
+        memcpy(all, r->earlier, kept * sizeof *all);
     all[kept].until_ms = r->reserved_until_ms;
     memcpy(all[kept].key, r->extended_key, KEY_HASH_LEN);
     memcpy(all[kept].fingerprint, r->extended_fingerprint, FINGERPRINT_LEN);
@@ -153,12 +153,13 @@ static void lay_end(struct use *u, struct redemption *r, const struct entry *e, 
         u->today--;
 }
 
-static void lay_erasure(struct use *u, const struct head *head)
+static void lay_erasure(struct use *u, const struct head *head, int64_t lane)
 {
     u->alias[0] = '\0';
     u->total = u->today = 0;
     u->count = 0;
     u->erased_ms = head->at_ms;
+    u->erased_lane = lane;
 }
 
 /* A lane's account with another. Shares of a day's cap are good for that day. */
@@ -180,7 +181,7 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
     if (has & HAS_USER) {
         memcpy(u->alias, e->alias, sizeof u->alias);
         u->renamed = u->renamed || u->erased_ms;
-        u->erased_ms = 0;
+        u->erased_ms = u->erased_lane = 0;
     }
     if (r)
         r->last_seq = head->seq;
@@ -215,7 +216,7 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
         lay_end(u, r, e, SLOT_REVERSED, head);
         break;
     case ENTRY_ERASE:
-        lay_erasure(u, head);
+        lay_erasure(u, head, lane);
         break;
     case ENTRY_GENERATE:
     case ENTRY_DUE:
@@ -451,21 +452,23 @@ const struct coupon *fold_definition(const struct coupon *before, const struct b
 
 /* ---- buckets ---- */
 
+/* The slots that e moves are [*from, *to); false: none. Those that are made are not moved: they stay untouched. */
+static bool moved_slots(const struct entry *e, int64_t *from, int64_t *to)
+{
+    if (e->kind != ENTRY_RETIRE && !(entry_members[e->kind] & HAS_SLOT))
+        return false;
+    *from = e->n;
+    *to = e->n + (e->kind == ENTRY_RETIRE ? e->count : 1);
+    return true;
+}
+
 /* The part of entry e that lies in bucket b, as slots [*first, *end) of it; false: none. */
 static bool touched_slots(const struct entry *e, int64_t b, int *first, int *end)
 {
-    unsigned has = entry_members[e->kind];
     int64_t from, to;
 
-    if (has & HAS_RANGE) {
-        from = e->n;
-        to = e->n + e->count;
-    } else if (has & HAS_SLOT) {
-        from = e->n;
-        to = e->n + 1;
-    } else {
+    if (!moved_slots(e, &from, &to))
         return false;
-    }
     from -= b * BUCKET_SLOTS;
     to -= b * BUCKET_SLOTS;
     *first = from < 0 ? 0 : from > BUCKET_SLOTS ? BUCKET_SLOTS : (int)from;
@@ -498,18 +501,6 @@ static int64_t random_pick(const struct batch *b, int64_t bucket)
                        ID_BATCH_LEN);
     memcpy(&pick, hash, sizeof pick);
     return (int64_t)(pick >> 1);
-}
-
-static void generate_slots(struct bucket *k, const struct batch *b, int first, int end)
-{
-    if (k->size == 0) {
-        k->lane = b->lane;
-        k->pick = random_pick(b, k->b);
-    }
-    for (int i = first; i < end; i++)
-        assert(k->slots[i].generation == 0 && k->slots[i].state == SLOT_FREE);
-    if (k->size < end)
-        k->size = end;
 }
 
 /* A hold ends unspent: back to where it came from. */
@@ -576,11 +567,9 @@ bool fold_bucket(struct bucket *k, const struct batch *b)
 
         if (!touched_slots(e, k->b, &first, &end))
             continue;
+        if (k->seq == 0 && !laid)
+            k->pick = random_pick(b, k->b);
         laid = true;
-        if (e->kind == ENTRY_GENERATE || e->kind == ENTRY_GET) {
-            generate_slots(k, b, first, end);
-            continue;
-        }
         for (int slot = first; slot < end; slot++)
             fold_slot(&k->slots[slot], e, b->head.at_ms);
     }
@@ -591,12 +580,12 @@ bool fold_bucket(struct bucket *k, const struct batch *b)
 
 bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end)
 {
-    unsigned has = entry_members[e->kind];
+    int64_t from, to;
 
-    if (!(has & (HAS_RANGE | HAS_SLOT)) || e->n < 0 || ((has & HAS_RANGE) && !e->count))
+    if (!moved_slots(e, &from, &to) || from < 0 || from == to)
         return false;
-    *first = bucket_of(e->n);
-    *end = bucket_of(e->n + ((has & HAS_RANGE) ? e->count - 1 : 0)) + 1;
+    *first = bucket_of(from);
+    *end = bucket_of(to - 1) + 1;
     return true;
 }
 

@@ -62,7 +62,14 @@ const struct slot_rule *slot_rule(enum slot_state from, enum slot_move move)
 
 void bucket_init(struct bucket *k, int64_t b)
 {
-    *k = (struct bucket){.b = b, .stored_free = -1};
+    *k = (struct bucket){.b = b, .lane = lane_of_slot(b * BUCKET_SLOTS), .stored_free = -1};
+}
+
+void bucket_fit(struct bucket *k, int64_t next_n)
+{
+    int64_t size = next_n - k->b * BUCKET_SLOTS;
+
+    k->size = size < 0 ? 0 : size > BUCKET_SLOTS ? BUCKET_SLOTS : (int)size;
 }
 
 void bucket_release(struct bucket *k)
@@ -88,9 +95,17 @@ int bucket_free_count(const struct bucket *k)
 {
     int count = 0;
 
-    for (int i = 0; i < k->size; i++)
+    for (int i = 0; i < BUCKET_SLOTS; i++)
         count += k->slots[i].state == SLOT_FREE;
     return count;
+}
+
+bool bucket_has_free(const struct bucket *k)
+{
+    for (int i = 0; i < k->size; i++)
+        if (k->slots[i].state == SLOT_FREE)
+            return true;
+    return false;
 }
 
 bool slot_is_due(const struct slot *s, int64_t at_ms)
@@ -109,7 +124,7 @@ int64_t bucket_due(const struct bucket *k)
 {
     int64_t due_ms = 0;
 
-    for (int i = 0; i < k->size; i++) {
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
         int64_t slot_due_ms = k->slots[i].due_ms;
 
         if (slot_due_ms && (!due_ms || slot_due_ms < due_ms))

@@ -2,6 +2,7 @@
  * coupons/slot.h -- one right to redeem, and the table of how it may move.
  *
  * Shape   slots stand in buckets of 64: slot n is buckets[n / 64].slots[n % 64]
+ * Absent  a bucket that no move has touched is stored nowhere: all its slots are free, of generation 0
  * Units   *_ms: UTC milliseconds since 1970
  * States  see slot_moves[]: the only place that knows them
  * Owns    a bucket owns its slots' user names (malloc): bucket_init/bucket_release
@@ -75,18 +76,25 @@ struct bucket {
     int64_t b;
     int64_t hops; /* 0: no bucket leaves its lane. Views are ordered by it before seq, so that one could */
     int64_t lane;
-    int64_t seq;  /* of the batch that last touched it */
-    int64_t pick; /* random, for picking at random */
-    int size;     /* slots that exist, retired ones included: 0..64 */
-    int stored_free; /* the view's own count of free slots, by which buckets are looked for; -1: not read from a view */
+    int64_t seq;  /* of the batch that last touched it; 0: none has */
+    int64_t pick; /* random, for picking at random; of a touched one */
+    int size;     /* slots that exist, retired ones included: 0..64. Not stored: bucket_fit() */
+    bool stored;  /* it has a view */
+    int stored_free; /* the view's own bucket_free_count(), by which buckets are looked for; -1: not read from a view */
     struct slot slots[BUCKET_SLOTS];
 };
 
+/* As one that nobody touched, of size 0. */
 void bucket_init(struct bucket *k, int64_t b);
+/* Its lane has made the slots before next_n: that gives its size. */
+void bucket_fit(struct bucket *k, int64_t next_n);
 void bucket_release(struct bucket *k);
 /* dst, initialised or zeroed, becomes a deep copy of src. */
 void bucket_copy(struct bucket *dst, const struct bucket *src);
+/* Of its 64 slots, those that are free; those that are not made yet are among them. */
 int bucket_free_count(const struct bucket *k);
+/* One of the slots that exist is free. */
+bool bucket_has_free(const struct bucket *k);
 /* True when its hold, or its being issued, has ended by at_ms, whether or not the ledger says so yet. */
 bool slot_is_due(const struct slot *s, int64_t at_ms);
 /* Its state at at_ms: a hold whose time has passed is free again, or issued as before. */

@@ -7,6 +7,11 @@
 
 #include "coupons/coupon.h"
 
+bool user_is_job(const char *user)
+{
+    return strncmp(user, JOB_USER_PREFIX, sizeof JOB_USER_PREFIX - 1) == 0;
+}
+
 void use_init(struct use *u, const char *user, const char *alias)
 {
     assert(strlen(alias) <= ID_ALIAS_LEN);
@@ -40,6 +45,27 @@ struct use *use_copy(const struct use *u, struct arena *a, bool deep)
     return copy;
 }
 
+struct use *use_without_redemptions(const struct use *u, struct arena *a)
+{
+    struct use *copy = arena_alloc(a, sizeof *copy);
+
+    *copy = *u;
+    copy->user = arena_strdup(a, u->user);
+    copy->redemptions = NULL;
+    copy->count = copy->capacity = 0;
+    return copy;
+}
+
+struct use *use_counts(const struct use *u, int64_t at_ms, int64_t day_ms, struct arena *a)
+{
+    struct use *counts = use_without_redemptions(u, a);
+
+    counts->total -= use_lapsed(u, at_ms);
+    counts->today = use_today(u, day_ms) - use_lapsed_today(u, at_ms, day_ms);
+    counts->day_ms = day_ms;
+    return counts;
+}
+
 struct redemption *use_add(struct use *u, struct arena *a)
 {
     struct redemption *r;
@@ -68,6 +94,11 @@ const struct extension *redemption_earlier(const struct redemption *r, const uin
         if (is_key(r->earlier[i].key, key))
             return &r->earlier[i];
     return NULL;
+}
+
+size_t redemption_extensions(const struct redemption *r)
+{
+    return r->earlier_count + !sodium_is_zero(r->extended_key, KEY_HASH_LEN);
 }
 
 struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which)

@@ -23,7 +23,7 @@
 #define USE_REDEMPTIONS_MAX 1000
 #define USE_KEY_KEPT_MS (INT64_C(7) * 24 * 3600 * 1000) /* after the end of a redemption */
 
-#define USE_EXTENSIONS_MAX 16 /* of a hold; of more the last ones' keys are kept */
+#define USE_EXTENSIONS_MAX 32 /* of a hold; it keeps the keys of all */
 
 /* A call that extended a hold. */
 struct extension {
@@ -91,6 +91,7 @@ struct use {
     bool stored;     /* it was read from a view: an update, not an insert */
     bool renamed;    /* not stored: its alias is new in the batch that is being laid */
     int64_t erased_ms; /* when the user was erased, and has not come back since; 0: never */
+    int64_t erased_lane; /* and in which lane: without the name nothing else says it */
     /* for the pseudo-user of a job (see JOB_USER_PREFIX): its progress in this coupon */
     int64_t job_step;
     int64_t job_turn;  /* seq of its last turn at making codes; 0: none */
@@ -102,6 +103,7 @@ struct use {
 
 /* Users never hold control characters, so this cannot be one. */
 #define JOB_USER_PREFIX "\x01job:"
+bool user_is_job(const char *user);
 /* The name, as if of a job, under which a lane keeps its account with another: its own number, the other's. */
 #define ACCOUNT_FORMAT "lane-%" PRId64 "-%" PRId64
 
@@ -109,6 +111,10 @@ struct use {
 void use_init(struct use *u, const char *user, const char *alias);
 /* A copy of u in a that can be changed; strings are shared with u, so a must not outlive them -- or deep: copied too. */
 struct use *use_copy(const struct use *u, struct arena *a, bool deep);
+/* A copy in a without the redemptions: what is asked of a user, but for those, however much they have. */
+struct use *use_without_redemptions(const struct use *u, struct arena *a);
+/* The same, whose total and today are what counts at at_ms, in the day that starts at day_ms: without what has lapsed by then. */
+struct use *use_counts(const struct use *u, int64_t at_ms, int64_t day_ms, struct arena *a);
 /* Append an empty redemption. */
 struct redemption *use_add(struct use *u, struct arena *a);
 /* The takings that count on the day that starts at day_ms. */
@@ -118,6 +124,8 @@ enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_EARLIER, KEY_O
 struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which);
 /* r's earlier extension with this key, or NULL. */
 const struct extension *redemption_earlier(const struct redemption *r, const uint8_t key[KEY_HASH_LEN]);
+/* How often r, a hold, was extended. */
+size_t redemption_extensions(const struct redemption *r);
 /* The newest standing (reserved or redeemed) redemption for this order id at at_ms, or NULL. */
 struct redemption *use_by_order(const struct use *u, const char *order, int64_t at_ms);
 struct redemption *use_by_slot(const struct use *u, int64_t n, uint32_t g);

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "ctl/table.h"
+#include "ctl/print.h"
 
 #define WIDTH_DEFAULT 80
 #define WIDTH_MOST 1000

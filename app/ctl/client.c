@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "ctl/print.h"
 #include "ctl/table.h"
 
 #define CONNECT_TIMEOUT_S 5L
@@ -337,11 +338,6 @@ int64_t json_int_at(json_object *o, const char *pointer)
     return member ? json_object_get_int64(member) : 0;
 }
 
-void json_print(json_object *o)
-{
-    puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-}
-
 void answer_tell_items(const struct ctl *c, json_object *items, const char *const *heads, const char *const *columns)
 {
     size_t count = items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
@@ -352,7 +348,7 @@ void answer_tell_items(const struct ctl *c, json_object *items, const char *cons
         json_object *item = json_object_array_get_idx(items, i);
 
         if (ctl_option(c, OPT_JSON))
-            json_print(item);
+            print_json(item, stdout);
         for (size_t k = 0; columns[k]; k++)
             table_add(&t, json_text_at(item, columns[k]));
     }

@@ -69,8 +69,6 @@ json_object *json_at(json_object *o, const char *pointer);
 const char *json_text_at(json_object *o, const char *pointer);
 int64_t json_int_at(json_object *o, const char *pointer);
 
-/* To standard output, on one line. */
-void json_print(json_object *o);
 /* A list's items as a table, a member of theirs per column (columns is NULL-terminated); or, with --json, a line each. */
 void answer_tell_items(const struct ctl *c, json_object *items, const char *const *heads, const char *const *columns);
 

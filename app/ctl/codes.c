@@ -17,6 +17,7 @@
 #include "ctl/client.h"
 #include "ctl/job.h"
 #include "ctl/progress.h"
+#include "ctl/print.h"
 #include "ctl/table.h"
 
 #define REQUEST_MOST (INT64_C(256) * 1024 * 1024) /* bytes that the service takes at once */
@@ -239,7 +240,9 @@ static void tell_bad_rows(const struct ctl *c, struct sums *sums, json_object *j
         json_object *row = json_object_array_get_idx(bad, i);
         int64_t line = s->line - 1 + json_int_at(row, "/line") - s->headed;
 
-        fprintf(stderr, "line %" PRId64 ": %s: %s\n", line, json_text_at(row, "/kind"), json_text_at(row, "/reason"));
+        fprintf(stderr, "line %" PRId64 ": %s: ", line, json_text_at(row, "/kind"));
+        print_safely(json_text_at(row, "/reason"), stderr);
+        fputc('\n', stderr);
     }
 }
 
@@ -319,7 +322,7 @@ static void tell_sums(const struct ctl *c, const struct sums *sums)
     json_object_object_add(o, "duplicates_in_coupon", json_object_new_int64(sums->duplicates_in_coupon));
     json_object_object_add(o, "invalid", json_object_new_int64(sums->invalid));
     json_object_object_add(o, "jobs", json_object_get(sums->jobs));
-    json_print(o);
+    print_json(o, stdout);
     json_object_put(o);
 }
 
@@ -412,7 +415,7 @@ static int tell_code(struct ctl *c, struct call call)
     if (!answer_ok(&a)) {
         code = answer_code(&a);
     } else if (ctl_option(c, OPT_JSON)) {
-        json_print(a.json);
+        print_json(a.json, stdout);
     } else {
         table_init(&t, heads);
         for (size_t i = 0; i < sizeof members / sizeof *members; i++) {

@@ -19,7 +19,7 @@ struct field {
 /* The alias of a job's pseudo-user is nowhere in the ledger, and a user's is how it is found: so it is no field here. */
 static const struct field use_fields[] = {
     ROW(use, TEXT, user),      ROW(use, INT64, version),  ROW(use, INT64, seq),      ROW(use, INT64, total),
-    ROW(use, INT64, day_ms),   ROW(use, INT64, today),    ROW(use, INT64, erased_ms), ROW(use, INT64, job_step),
+    ROW(use, INT64, day_ms),   ROW(use, INT64, today),    ROW(use, INT64, erased_ms), ROW(use, INT64, erased_lane), ROW(use, INT64, job_step),
     ROW(use, INT64, job_turn), ROW(use, INT64, job_fence),
     ROW(use, INT64, given.slots), ROW(use, INT64, given.day), ROW(use, INT64, given.minor),
     ROW(use, INT64, got.slots),   ROW(use, INT64, got.day),   ROW(use, INT64, got.minor),
@@ -68,7 +68,7 @@ static const struct field extension_fields[] = {
 
 static const struct field bucket_fields[] = {
     ROW(bucket, INT64, b),   ROW(bucket, INT64, hops), ROW(bucket, INT64, lane),
-    ROW(bucket, INT64, seq), ROW(bucket, INT64, pick), ROW(bucket, INT, size),
+    ROW(bucket, INT64, seq), ROW(bucket, INT64, pick),
 };
 
 static const struct field slot_fields[] = {

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
+#include "ctl/print.h"
 #include "ctl/table.h"
 
 #define FILE_MOST (64 * 1024)
@@ -208,12 +209,11 @@ static void print_coupon(const struct ctl *c, json_object *definition, json_obje
 
         json_object_object_add(both, "definition", json_object_get(definition));
         json_object_object_add(both, "counts", json_object_get(counts));
-        json_print(both);
+        print_json(both, stdout);
         json_object_put(both);
         return;
     }
-    puts(json_object_to_json_string_ext(
-        definition, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE));
+    print_json_pretty(definition, stdout);
     if (counts) {
         putchar('\n');
         print_counts(counts);
@@ -282,7 +282,7 @@ static void take_page(const struct ctl *c, json_object *page, struct table *t)
         json_object *o = json_object_array_get_idx(items, i);
 
         if (ctl_option(c, OPT_JSON))
-            json_print(o);
+            print_json(o, stdout);
         else
             add_coupon(t, o);
     }

@@ -33,6 +33,7 @@ enum opt {
     OPT_ROLE, OPT_LABEL, OPT_OUTPUT, OPT_REQUEST_BYTES,
     OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV, OPT_GROUP, OPT_CHART,
     OPT_EVENTS,
+    OPT_KEYS, OPT_LEDGER, OPT_ANNOUNCE,
     OPT_PARTS, OPT_APPLY, OPT_ONLINE,
     OPT_ONCE, OPT_INTERVAL, OPT_SECONDS, OPT_CONNECTIONS, OPT_SLOTS, OPT_YES,
     OPT_END
@@ -79,6 +80,10 @@ const struct config *ctl_config(struct ctl *c);
 /* text as a whole number in min..max into *value; false, and the complaint about `what` is made, when it is not one. */
 bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 
+/* Write text, and a line feed, to a new file beside path, for its owner alone, then put it in path's place: nobody sees half a key. False,
+ * and the complaint is made, when it cannot be done. */
+bool ctl_write_secret(const char *path, const char *text);
+
 /* The subcommands, by file. */
 int ctl_coupon_create(struct ctl *c);
 int ctl_coupon_show(struct ctl *c);
@@ -101,6 +106,8 @@ int ctl_webhooks_redeliver(struct ctl *c);
 int ctl_keys_create(struct ctl *c);
 int ctl_keys_list(struct ctl *c);
 int ctl_keys_revoke(struct ctl *c);
+int ctl_receipt_verify(struct ctl *c);
+int ctl_receipt_rotate(struct ctl *c);
 int ctl_report(struct ctl *c);
 int ctl_verify(struct ctl *c);
 int ctl_reconcile(struct ctl *c);
@@ -109,8 +116,8 @@ int ctl_doctor(struct ctl *c);
 int ctl_bench(struct ctl *c);
 extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_show_options[], ctl_coupon_list_options[],
     ctl_slots_generate_options[], ctl_codes_import_options[], ctl_codes_show_options[], ctl_jobs_list_options[],
-    ctl_jobs_show_options[], ctl_keys_create_options[], ctl_report_options[], ctl_verify_options[], ctl_reconcile_options[],
-    ctl_top_options[], ctl_bench_options[], ctl_webhooks_list_options[], ctl_webhooks_create_options[],
-    ctl_webhooks_deliveries_options[];
+    ctl_jobs_show_options[], ctl_keys_create_options[], ctl_receipt_verify_options[], ctl_receipt_rotate_options[],
+    ctl_report_options[], ctl_verify_options[], ctl_reconcile_options[], ctl_top_options[], ctl_bench_options[],
+    ctl_webhooks_list_options[], ctl_webhooks_create_options[], ctl_webhooks_deliveries_options[];
 
 #endif

@@ -19,12 +19,13 @@
 #include "base/buf.h"
 #include "ctl/client.h"
 #include "ctl/doctor.h"
-#include "ctl/table.h"
+#include "ctl/print.h"
 
 #define DISK_WARN_SHARE 10 /* percent that should be free */
 #define DISK_FAIL_BYTES (INT64_C(256) << 20)
 #define FILES_SPARE 64     /* descriptors beside connections: logs, sockets, pipes */
 #define SOCKET_MODE 0660
+#define FCGI_FIXED "2.4.2-2+deb12u1" /* Debian's first with the fix of CVE-2025-23016 */
 #define PATH_SIZE (CONFIG_TEXT_SIZE + 256)
 
 void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, ...)
@@ -263,6 +264,31 @@ static void check_libraries(struct doctor *d)
                 curl_version_info(CURLVERSION_NOW)->version);
 }
 
+/* libfcgi does not tell its version; Debian's packages do. */
+static void check_libfcgi(struct doctor *d)
+{
+    char answer[128] = "";
+    FILE *dpkg = popen("dpkg-query -W -f '${db:Status-Abbrev}${Version}\n' libfcgi0ldbl libfcgi0t64 2> /dev/null | "
+                       "sed -n 's/^ii *//p' | head -n 1 | { read -r version || exit 0; "
+                       "dpkg --compare-versions \"$version\" ge " FCGI_FIXED " && echo \"+$version\" || echo \"-$version\"; }",
+                       "re");
+
+    if (dpkg) {
+        if (!fgets(answer, sizeof answer, dpkg))
+            answer[0] = '\0';
+        pclose(dpkg);
+    }
+    answer[strcspn(answer, "\n")] = '\0';
+    if (answer[0] == '+')
+        doctor_tell(d, DOCTOR_OK, "%s", answer + 1);
+    else if (answer[0] == '-')
+        doctor_tell(d, DOCTOR_WARN, "%s lacks the fix of CVE-2025-23016, which is in Debian's " FCGI_FIXED ": apt-get update, "
+                    "apt-get install --only-upgrade libfcgi0ldbl, then scripts/restart", answer + 1);
+    else
+        doctor_tell(d, DOCTOR_WARN, "its version cannot be found out here: see that it is 2.4.5 or newer, or has the fix of "
+                    "CVE-2025-23016");
+}
+
 /* ---- all of them ---- */
 
 static const struct {
@@ -275,6 +301,7 @@ static const struct {
     {"majority", true, doctor_majority},
     {"schema", true, doctor_schema},
     {"indexes", true, doctor_indexes},
+    {"totals", true, doctor_totals},
     {"clock", true, doctor_clock},
     {"disk", true, doctor_server_disk},
     {"disk", false, check_local_disk},
@@ -283,7 +310,9 @@ static const struct {
     {"sockets", false, check_sockets},
     {"service", false, check_service},
     {"keys", false, check_keys},
+    {"receipts", true, doctor_receipts},
     {"libraries", false, check_libraries},
+    {"libfcgi", false, check_libfcgi},
 };
 
 int ctl_doctor(struct ctl *c)

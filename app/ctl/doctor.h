@@ -30,8 +30,10 @@ void doctor_replica_set(struct doctor *d);
 void doctor_majority(struct doctor *d);
 void doctor_schema(struct doctor *d);
 void doctor_indexes(struct doctor *d);
+void doctor_totals(struct doctor *d);
 void doctor_clock(struct doctor *d);
 void doctor_server_disk(struct doctor *d);
+void doctor_receipts(struct doctor *d);
 void doctor_disconnect(struct doctor *d);
 
 #endif

@@ -2,16 +2,20 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/jws.h"
 #include "ctl/doctor.h"
+#include "store/fronts.h"
 #include "store/mongo.h"
 #include "store/schema.h"
 
 #define MAJORITY_SLOW_US 250000
 #define CLOCK_OFF_MS_MOST 1000
+#define MAINTAINED_FROM 7 /* MongoDB 6.0 had its last fixes in July 2025 */
 
 struct doctor_database {
     struct mongo *mongo;
@@ -34,9 +38,12 @@ void doctor_connect(struct doctor *d)
         base->door = mongo_door(base->mongo);
         snprintf(message, sizeof message, "the server answers, and does not tell what it is: see its log");
         if (mongo_check(base->door, message, sizeof message) == 0 && server_facts(base->door, &base->server) == STORE_OK) {
-            doctor_tell(d, DOCTOR_OK, "MongoDB %s at %s, database %s; libmongoc %s", base->server.version,
-                        base->server.primary[0] ? base->server.primary : "mongos", d->config->mongodb_database,
-                        base->server.driver);
+            bool outdated = strtol(base->server.version, NULL, 10) < MAINTAINED_FROM;
+
+            doctor_tell(d, outdated ? DOCTOR_WARN : DOCTOR_OK, "MongoDB %s at %s, database %s; libmongoc %s%s",
+                        base->server.version, base->server.primary[0] ? base->server.primary : "mongos",
+                        d->config->mongodb_database, base->server.driver,
+                        outdated ? "; this server gets no security fixes any more: install a newer one from MongoDB's own packages" : "");
             return;
         }
         doctor_tell(d, DOCTOR_FAIL, "%s", message);
@@ -88,13 +95,16 @@ void doctor_majority(struct doctor *d)
 
 void doctor_schema(struct doctor *d)
 {
-    int64_t version, known = (int64_t)schema_steps_count;
+    int64_t version, known = schema_steps[schema_steps_count - 1].version;
 
     if (schema_version(d->database->door, &version) != STORE_OK)
         doctor_tell(d, DOCTOR_FAIL, "the version cannot be read: may the user of MONGODB_URI read the database?");
     else if (version > known)
         doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " is of a newer program; this one knows %" PRId64 ": install the newer one",
                     version, known);
+    else if (version > 0 && version < schema_steps[0].version)
+        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " is of before the first release, and not read: name another database, or drop it",
+                    version);
     else if (version < known)
         doctor_tell(d, DOCTOR_WARN,
                     "version %" PRId64 ", this program brings %" PRId64 ": make a backup; coupond upgrades when it starts", version,
@@ -105,14 +115,26 @@ void doctor_schema(struct doctor *d)
 
 void doctor_indexes(struct doctor *d)
 {
-    char names[1024];
+    char faults[2048];
 
-    if (server_missing_indexes(d->database->door, names, sizeof names) != STORE_OK)
+    if (server_index_faults(d->database->door, faults, sizeof faults) != STORE_OK)
         doctor_tell(d, DOCTOR_FAIL, "they cannot be listed: may the user of MONGODB_URI read the database?");
-    else if (names[0])
-        doctor_tell(d, DOCTOR_FAIL, "missing: %s; start coupond, or send it SIGHUP: it makes them", names);
+    else if (faults[0])
+        doctor_tell(d, DOCTOR_FAIL, "%s; start coupond, or send it SIGHUP: it makes them", faults);
     else
         doctor_tell(d, DOCTOR_OK, "all are there");
+}
+
+void doctor_totals(struct doctor *d)
+{
+    char coupons[1024];
+
+    if (server_totals_faults(d->database->door, coupons, sizeof coupons) != STORE_OK)
+        doctor_tell(d, DOCTOR_FAIL, "they cannot be read: may the user of MONGODB_URI read the database, and does it answer in time?");
+    else if (coupons[0])
+        doctor_tell(d, DOCTOR_FAIL, "rows that cannot be read hold up the totals of %s: couponctl reconcile writes them anew", coupons);
+    else
+        doctor_tell(d, DOCTOR_OK, "all can be read");
 }
 
 void doctor_clock(struct doctor *d)
@@ -134,6 +156,64 @@ void doctor_clock(struct doctor *d)
                     off_ms < 0 ? -off_ms : off_ms, off_ms < 0 ? "behind" : "ahead of");
     else
         doctor_tell(d, DOCTOR_OK, "%" PRId64 " ms from the primary's", off_ms);
+}
+
+static bool has_kid(const char *kids, const char *of)
+{
+    char first[JWS_TEXT_SIZE];
+
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(of, " "), of);
+    return first[0] && strstr(kids, first);
+}
+
+/* Another front's keys, against those of this one's file. */
+static void compare_front(struct doctor *d, const char *ours, const struct front *f)
+{
+    const char *file = d->config->receipts_seed_file;
+
+    if (has_kid(ours, f->receipts) && has_kid(f->receipts, ours))
+        doctor_tell(d, DOCTOR_WARN, "%s publishes other keys than %s has, though each has the one that signs: copy the file there, and send "
+                    "its coupond SIGHUP", f->id, file);
+    else
+        doctor_tell(d, DOCTOR_FAIL, "%s has other keys than %s: receipts that one signs do not verify by the other's; copy the file to all "
+                    "fronts, and send each coupond SIGHUP", f->id, file);
+}
+
+void doctor_receipts(struct doctor *d)
+{
+    struct front *fronts;
+    struct buf ours = BUF_INIT;
+    struct jws_keys keys;
+    const char *message;
+    int64_t now_ms;
+    struct arena a;
+    size_t count, alike = 0, others = 0;
+
+    arena_init(&a, 0);
+    if (jws_keys_load(&keys, d->config->receipts_seed_file, &message))
+        jws_keys_put_kids(&keys, &ours);
+    else
+        buf_putc(&ours, '\0');
+    jws_keys_forget(&keys);
+    if (d->database->door->ops->now(d->database->door, &now_ms) != STORE_OK ||
+        mongo_fronts(d->database->door, &a, &fronts, &count) != STORE_OK) {
+        doctor_tell(d, DOCTOR_FAIL, "the fronts cannot be listed: may the user of MONGODB_URI read the database?");
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            if (fronts[i].seen_ms < now_ms - FRONT_GONE_MS)
+                continue;
+            if (strcmp(fronts[i].receipts, ours.data) == 0) {
+                alike++;
+            } else {
+                compare_front(d, ours.data, &fronts[i]);
+                others++;
+            }
+        }
+        if (!others)
+            doctor_tell(d, DOCTOR_OK, "%zu front%s at work, all with the keys of this one's file", alike, alike == 1 ? "" : "s");
+    }
+    buf_free(&ours);
+    arena_free(&a);
 }
 
 void doctor_server_disk(struct doctor *d)

@@ -4,12 +4,10 @@
 #include <string.h>
 
 #include "ctl/client.h"
-#include "ctl/table.h"
+#include "ctl/print.h"
 
 #define LIST_DEFAULT 20
 #define LIST_MOST 1000
-#define PRETTY (JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE)
-
 const struct argp_option ctl_jobs_list_options[] = {
     {"limit", OPT_LIMIT, "N", 0, "The newest N (default: 20)", 0},
     {"json", OPT_JSON, NULL, 0, "Print JSON, a job a line", 0},
@@ -74,9 +72,9 @@ static int tell_job(struct ctl *c, struct call call)
     if (!answer_ok(&a))
         code = answer_code(&a);
     else if (ctl_option(c, OPT_JSON))
-        json_print(a.json);
+        print_json(a.json, stdout);
     else
-        puts(json_object_to_json_string_ext(a.json, PRETTY));
+        print_json_pretty(a.json, stdout);
     answer_release(&a);
     return code;
 }
@@ -95,10 +93,14 @@ int ctl_jobs_cancel(struct ctl *c)
 
 int ctl_users_erase(struct ctl *c)
 {
+    json_object *body = json_object_new_object();
     struct answer a;
-    int code = client_call(
-        c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/users/%s", c->args.words[0])}, &a);
+    int code;
 
+    json_object_object_add(body, "user", json_object_new_string(c->args.words[0]));
+    code = client_call(c, (struct call){.method = "POST", .path = client_path("/coupons/-/users/erase"),
+                                        .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)}, &a);
+    json_object_put(body);
     if (code != CTL_OK)
         return code;
     if (answer_ok(&a)) {

@@ -20,8 +20,7 @@ const struct argp_option ctl_keys_create_options[] = {
     {0},
 };
 
-/* Write text to a new file beside path, then put it in path's place: nobody sees half a key. */
-static bool write_secret(const char *path, const char *text)
+bool ctl_write_secret(const char *path, const char *text)
 {
     char *temporary = NULL;
     bool written;
@@ -85,7 +84,7 @@ int ctl_keys_create(struct ctl *c)
         code = direct_failed();
     else if (!output)
         puts(text);
-    else if (!write_secret(output, text))
+    else if (!ctl_write_secret(output, text))
         code = CTL_REFUSED;
     explicit_bzero(text, sizeof text);
     direct_close(&d);

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "ctl/ctl.h"
 #include "ctl/replset.h"
-#include "ctl/table.h"
+#include "ctl/print.h"
 
 #define DEFAULT_CONFIG "conf/coupond.ini"
 
@@ -71,6 +71,17 @@ static const struct command commands[] = {
      "Make an API key and print it: the only copy there is.\nWorks on the database directly.", NULL},
     {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys, without their secrets.", NULL},
     {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "make an API key invalid", "Make an API key invalid, for good.", NULL},
+    {"receipt", "verify", ctl_receipt_verify, "RECEIPT", 1, 1, ctl_receipt_verify_options, "check a receipt, by its key and a ledger",
+     "Check that a receipt (- for standard input) is signed by a key of the service's JWK Set, and print what it states. With --keys no "
+     "service is asked.\n"
+     "With --ledger, a file of GET /coupons/COUPON/ledger, its batch must also stand in that chain, and have an entry for its id with the "
+     "same kind, ordinal, time, slot, alias and discount; the file must hold the taking, too. What is not in the ledger, order and "
+     "name, is vouched for by the signature alone. Exit code 1: it is not to be believed.", NULL},
+    {"receipt", "rotate", ctl_receipt_rotate, "", 0, 0, ctl_receipt_rotate_options, "change the key that signs receipts",
+     "Change the key that signs receipts, in the file that receipts.seed_file names. The public half of the old one stays in it, so that "
+     "its receipts verify. Then reload coupond (SIGHUP).\n"
+     "Where several fronts share the key: --announce, copy the file to all of them and reload each; then rotate, copy and reload again. So no "
+     "front meets a receipt whose key it does not publish.", NULL},
     {"report", NULL, ctl_report, "COUPON...", 1, ARGS_MOST, ctl_report_options, "what happened, per hour, day, week or month",
      "Print what happened to a coupon, per period; of several, their sum. COUPON - stands for all coupons.", NULL},
     {"verify", NULL, ctl_verify, "[COUPON...]", 0, ARGS_MOST, ctl_verify_options, "check everything kept against the ledger",

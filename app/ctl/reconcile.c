@@ -6,7 +6,8 @@
  *          codes; then the marks, so that one never says more than is there
  * Online   views are only written where still stands what was read, and those that the service is about to write are
  *          left to it; marks are its own. What a process holds in memory of a view that was wrong is not mended
- * Never    changes ledger or code buckets; believes a ledger whose chain is broken; moves the mark of totals forward,
+ * No key   to find users by: all are written under another one, once every ledger was seen to be whole
+ * Never    changes ledger (but for names of erased users, without a key) or code buckets; believes a ledger whose chain is broken; moves the mark of totals forward,
  *          by which the reporter knows what it has yet to tell -- unless there is none
  */
 #include <inttypes.h>
@@ -17,7 +18,7 @@
 #include "base/checked.h"
 #include "ctl/ctl.h"
 #include "ctl/scan.h"
-#include "ctl/table.h"
+#include "ctl/print.h"
 
 #define NAMES_MOST 5
 #define MENDS_MOST 1000
@@ -45,6 +46,7 @@ struct finding {
 struct reconcile {
     struct scan scan;
     bool apply, online;
+    bool looking; /* for broken ledgers alone: nothing else is told */
     /* of the coupon at hand */
     struct finding found[OF_COUNT][FAULT_COUNT];
     int64_t changes, lost, broken;
@@ -55,6 +57,7 @@ struct reconcile {
     struct arena codes;            /* of those to be mended */
     /* of all */
     bool any_change, any_left;
+    bool any_undone; /* a ledger is broken, or something was not written */
 };
 
 /* ---- telling ---- */
@@ -85,7 +88,7 @@ static void tell_finding(struct reconcile *v, enum view_of of, enum fault fault)
     struct finding *f = &v->found[of][fault];
     struct buf line = BUF_INIT;
 
-    if (f->count) {
+    if (f->count && !v->looking) {
         buf_printf(&line, "%s: %" PRId64 " %s: %s", view_names[of], f->count, fault_names[fault], f->names.data);
         say(v, line.data);
     }
@@ -105,6 +108,8 @@ static void tell_coupon(struct reconcile *v)
         snprintf(text, sizeof text, "its ledger is broken (%" PRId64 " drifts, see couponctl verify): left alone",
                  v->broken);
         say(v, text);
+    } else if (v->looking) {
+        progress_end(&v->scan.progress);
     } else if (!v->changes) {
         say(v, "nothing to change");
     } else if (!v->apply) {
@@ -115,13 +120,14 @@ static void tell_coupon(struct reconcile *v)
                  v->done < v->sent ? "; the others changed meanwhile: look again" : "");
         say(v, text);
     }
-    if (v->lost) {
+    if (v->lost && !v->looking) {
         snprintf(text, sizeof text, "%" PRId64 " codes cannot be mended from what is stored: see couponctl verify",
                  v->lost);
         say(v, text);
     }
     v->any_change = v->any_change || v->changes;
     v->any_left = v->any_left || v->broken || v->lost || v->done < v->sent;
+    v->any_undone = v->any_undone || v->broken || v->done < v->sent;
 }
 
 /* ---- carrying out ---- */
@@ -173,7 +179,7 @@ static void take_repair(void *context, const struct repair *p)
     struct reconcile *v = context;
     enum view_of of = view_of(p->what);
     struct mend m = {.kind = kinds[of], .remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq,
-                     .user = p->user, .alias = p->alias, .b = p->b, .quarter_ms = p->quarter_ms, .use = p->use,
+                     .hash = p->hash, .alias = p->alias, .b = p->b, .quarter_ms = p->quarter_ms, .use = p->use,
                      .bucket = p->bucket, .definition = p->definition, .seq = p->seq, .created_ms = p->created_ms,
                      .changed_ms = p->changed_ms};
 
@@ -196,7 +202,7 @@ static void pass_drift(void *context, const struct drift *d)
 static enum store_status reconcile_part(struct reconcile *v, struct replay_part part, struct coupon **definition,
                                         struct head *tail)
 {
-    struct replay *r = replay_new(part, pass_drift, NULL);
+    struct replay *r = replay_new(part, v->scan.name_key, pass_drift, NULL);
     enum store_status s = scan_part(&v->scan, part, !v->online, r);
 
     if (s == STORE_OK) {
@@ -318,6 +324,8 @@ static void take_code(void *context, const struct code_finding *f)
  * named. */
 static enum store_status reconcile_orphan(struct reconcile *v, bool named)
 {
+    if (v->looking)
+        return STORE_OK;
     if (!named || v->online || !v->apply) {
         say(v, named ? "it has views, but no ledger; --apply removes them"
                      : "it has views, but no ledger: left alone, unless it is named");
@@ -409,6 +417,53 @@ static int look_for_service(struct reconcile *v)
     return code;
 }
 
+/* Tell which ledgers are broken, and change nothing. */
+static int look_for_broken(struct reconcile *v)
+{
+    int code;
+
+    v->apply = false;
+    v->looking = true;
+    code = reconcile_all(v);
+    v->looking = v->any_change = v->any_left = false;
+    v->apply = true;
+    if (code != CTL_OK || !v->any_undone)
+        return code;
+    ctl_complain("nothing was changed: users can be written under another key only where every ledger is whole, for nothing else says who "
+                 "they are; restore the broken ones from a backup");
+    return CTL_REFUSED;
+}
+
+/* Without a key no user is found, whatever is there: every stored one is superfluous, and all are written anew; at last, when they
+ * all are, the key. Until then it may be begun again, under yet another one. Ledgers come first, since users go by what they say. */
+static int reconcile_without_key(struct reconcile *v)
+{
+    enum store_status s;
+    int code;
+
+    if (!v->apply)
+        return reconcile_all(v);
+    if (v->online) {
+        ctl_complain("without a key to find users by, nothing can be done while the service runs");
+        return CTL_REFUSED;
+    }
+    code = look_for_broken(v);
+    if (code != CTL_OK)
+        return code;
+    if (mongo_erasures_finish(v->scan.db.door) != STORE_OK)
+        return direct_failed();
+    code = reconcile_all(v);
+    if (code != CTL_OK || v->any_undone)
+        return code;
+    s = mongo_name_key_put(v->scan.db.door, v->scan.name_key);
+    if (s == STORE_EXISTS) {
+        ctl_complain("the database has got another key meanwhile, by which these users are not found: see that nothing else writes to it, "
+                     "remove \"names\" from its collection secrets, and run this again");
+        return CTL_REFUSED;
+    }
+    return s == STORE_OK ? code : direct_failed();
+}
+
 int ctl_reconcile(struct ctl *c)
 {
     struct reconcile *v = checked(calloc(1, sizeof *v));
@@ -421,12 +476,14 @@ int ctl_reconcile(struct ctl *c)
         free(v);
         return CTL_USAGE;
     }
-    code = direct_open(c, &v->scan.db);
+    code = scan_open(c, &v->scan);
     if (code == CTL_OK) {
         if (!v->online)
             code = look_for_service(v);
-        if (code == CTL_OK)
-            code = c->args.count ? reconcile_named(v, &c->args) : reconcile_all(v);
+        if (code == CTL_OK && c->args.count)
+            code = v->scan.without_key && v->apply ? CTL_REFUSED : reconcile_named(v, &c->args);
+        else if (code == CTL_OK)
+            code = v->scan.without_key ? reconcile_without_key(v) : reconcile_all(v);
         direct_close(&v->scan.db);
     }
     if (code == CTL_OK && (v->any_left || (v->any_change && !v->apply)))

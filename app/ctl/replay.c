@@ -49,17 +49,24 @@ const char *replay_entry_place(char where[WHERE_SIZE], const struct batch *b, co
     return where;
 }
 
-bool replay_is_job(const char *user)
-{
-    return strncmp(user, JOB_USER_PREFIX, sizeof JOB_USER_PREFIX - 1) == 0;
-}
-
 const char *replay_name_place(char where[WHERE_SIZE], const char *user)
 {
-    if (replay_is_job(user))
+    if (user_is_job(user))
         snprintf(where, WHERE_SIZE, "job %s", user + sizeof JOB_USER_PREFIX - 1);
     else
         snprintf(where, WHERE_SIZE, "%s", user);
+    return where;
+}
+
+const char *replay_view_place(char where[WHERE_SIZE], const struct name_hash *hash, const char *user)
+{
+    size_t len;
+
+    if (user)
+        return replay_name_place(where, user);
+    len = (size_t)snprintf(where, WHERE_SIZE, "the user of hash ");
+    for (size_t i = 0; i < sizeof hash->bytes; i++)
+        len += (size_t)snprintf(where + len, WHERE_SIZE - len, "%02x", hash->bytes[i]);
     return where;
 }
 
@@ -67,7 +74,7 @@ const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, cons
 {
     const char *name = stored ? stored : u->use.user;
 
-    if (name || replay_is_job(u->key))
+    if (name || user_is_job(u->key))
         return replay_name_place(where, name ? name : u->key);
     snprintf(where, WHERE_SIZE, "alias %s", u->key);
     return where;
@@ -75,10 +82,11 @@ const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, cons
 
 /* ---- life ---- */
 
-struct replay *replay_new(struct replay_part part, drift_fn *report, void *context)
+struct replay *replay_new(struct replay_part part, const struct name_key *key, drift_fn *report, void *context)
 {
     struct replay *r = checked(calloc(1, sizeof *r));
 
+    r->name_key = key;
     r->lane = part.lane;
     r->part = part;
     r->report = report;
@@ -206,7 +214,8 @@ static void fold_one(struct shelf *s, const struct batch *b, const struct entry 
 
     one.entries = (struct entry *)e;
     one.count = 1;
-    s->bucket.seq = b->head.seq - 1;
+    if (s->bucket.seq > 0)
+        s->bucket.seq = b->head.seq - 1;
     fold_bucket(&s->bucket, &one);
 }
 
@@ -225,33 +234,22 @@ static void replay_slot(struct replay *r, const struct batch *b, const struct en
     touch(&r->touched_shelves, &s->standing, b->head.seq);
 }
 
-static bool makes_slots(const struct entry *e)
-{
-    return e->kind == ENTRY_GENERATE || e->kind == ENTRY_GET;
-}
-
-/* Part of a range within one bucket. */
+/* Slots that are retired, within one bucket. */
 static void replay_range_in(struct replay *r, struct shelf *s, const struct batch *b, const struct entry *e)
 {
     int64_t first = s->b * BUCKET_SLOTS, end = first + BUCKET_SLOTS;
-    char where[WHERE_SIZE];
 
     if (first < e->n)
         first = e->n;
     if (end > e->n + e->count)
         end = e->n + e->count;
-    if (makes_slots(e) && first % BUCKET_SLOTS < s->bucket.size) {
-        snprintf(where, sizeof where, "seq %" PRId64 " entry %zu slot %" PRId64, b->head.seq, (size_t)(e - b->entries),
-                 first);
-        replay_drift(r, "ledger", where, "slot", "not generated before", "generated twice");
-        return;
-    }
-    for (int64_t n = first; n < end && !makes_slots(e); n++)
+    for (int64_t n = first; n < end; n++)
         check_slot(r, s, b, e, n);
     fold_one(s, b, e);
     touch(&r->touched_shelves, &s->standing, b->head.seq);
 }
 
+/* A range that is made touches no bucket: where it begins is a matter of the totals. */
 static void replay_range(struct replay *r, const struct batch *b, const struct entry *e)
 {
     char where[WHERE_SIZE];
@@ -263,8 +261,8 @@ static void replay_range(struct replay *r, const struct batch *b, const struct e
         replay_drift_int(r, "ledger", replay_entry_place(where, b, e), "count", 1, e->count);
         return;
     }
-    first = bucket_of(e->n);
-    end = bucket_of(e->n + e->count - 1) + 1;
+    if (!entry_buckets(e, &first, &end))
+        return;
     if (first < replay_first_bucket(&r->part))
         first = replay_first_bucket(&r->part);
     if (end > replay_end_bucket(&r->part))
@@ -279,7 +277,7 @@ static void note_name(struct replay *r, struct user *u, const struct entry *e, i
 {
     if (u->standing.touched == 0)
         u->maybe_back = r->erasures > 0;
-    if (replay_is_job(u->key)) {
+    if (user_is_job(u->key)) {
         u->use.user = u->key;
         return;
     }
@@ -342,6 +340,7 @@ static void replay_entries(struct replay *r, const struct batch *b, bool follows
         struct head before = h;
 
         fold_head_entry(&h, e);
+        r->next_n = fold_next_n(&h, r->lane);
         r->definition = definition_after(r, b, e);
         if (follows && replay_is_first(r)) {
             check_coupon(r, &before, &h, b, e);

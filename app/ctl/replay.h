@@ -23,6 +23,7 @@
 #include "coupons/slot.h"
 #include "coupons/use.h"
 #include "store/mongo.h"
+#include "store/names.h"
 
 /* One thing that is not as the ledger says. */
 struct drift {
@@ -55,13 +56,14 @@ static inline int64_t replay_end_bucket(const struct replay_part *p)
     return p->lane + 1 < p->lanes ? (p->lane + 1) * LANE_BUCKETS : INT64_MAX;
 }
 
-struct replay *replay_new(struct replay_part part, drift_fn *report, void *context);
+/* key: by which users are stored; it must outlive the replay. */
+struct replay *replay_new(struct replay_part part, const struct name_key *key, drift_fn *report, void *context);
 void replay_free(struct replay *r);
 
 /* The marks, read before the views; -1: one that cannot be read. */
 void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq);
-/* The view that stands under this name; NULL: one stands there that cannot be read. */
-void replay_view_use(struct replay *r, const char *user, const struct use *view);
+/* The view that stands under this hash, and the name whose hash it is; NULL: none is there. view NULL: it cannot be read. */
+void replay_view_use(struct replay *r, const struct name_hash *hash, const char *user, const struct use *view);
 void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view);
 /* The definition's view, or nothing of it; is_there: one that cannot be read. created_ms: -1: it has no time of making. */
 void replay_view_coupon(struct replay *r, const struct coupon *view, bool is_there, int64_t seq, int64_t created_ms);
@@ -108,7 +110,7 @@ struct repair {
     enum fault fault;
     const char *what;  /* "users", "buckets", "coupons", "totals" */
     const char *where; /* as in struct drift */
-    const char *user;  /* its key, by kind */
+    struct name_hash hash; /* its key, by kind */
     const char *alias; /* of a use that is superfluous, as it stands; NULL: not known */
     int64_t b;
     int64_t quarter_ms;

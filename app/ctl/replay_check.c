@@ -141,7 +141,7 @@ void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, 
     const struct at_slot at = {r, b, e, n};
     char expected[VALUE_SIZE];
 
-    if (n % BUCKET_SLOTS >= s->bucket.size) {
+    if (n < r->lane * LANE_SLOTS || n >= r->next_n) {
         slot_drift(&at, "slot", "generated before", "never generated");
         return;
     }
@@ -199,8 +199,11 @@ static void check_repeated(struct replay *r, const struct user *u, const struct 
         expect_int(r, b, e, "same_day", about->day_ms == b->head.day_ms, e->same_day);
     if (falls_back)
         expect_int(r, b, e, "valid_until", base->valid_until_ms, e->valid_until_ms);
-    if (e->kind == ENTRY_EXTEND)
-        check_hold(r, b, e, about->at_ms);
+    if (e->kind != ENTRY_EXTEND)
+        return;
+    check_hold(r, b, e, about->at_ms);
+    if (redemption_extensions(about) >= USE_EXTENSIONS_MAX)
+        entry_drift(r, b, e, "extensions", "32 at most", "one more");
 }
 
 /* The redemption that e takes further, or (a hold) stands upon. */
@@ -256,7 +259,7 @@ static void check_key(struct replay *r, const struct user *u, const struct batch
 
 void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
 {
-    if (replay_is_job(u->key)) {
+    if (user_is_job(u->key)) {
         if ((e->kind == ENTRY_GENERATE || e->kind == ENTRY_DUE) && e->step <= u->use.job_step)
             entry_drift(r, b, e, "step", "a later one of the job", "one that was made before");
         return;

@@ -40,42 +40,45 @@ static int64_t found_seq(const struct standing *s)
 /* ---- users ---- */
 
 /* The odd view that stands where u's own should be. */
-static struct odd_view *odd_of(const struct replay *r, const struct user *u)
+static struct odd_view *odd_of(const struct replay *r, const struct name_hash *hash)
 {
     for (struct odd_view *o = r->odd_views; o; o = o->next)
-        if (strcmp(o->user, u->use.user) == 0)
+        if (name_hash_same(&o->hash, hash))
             return o;
     return NULL;
 }
 
-static void tell_superfluous_use(const struct telling *t, const char *user, const char *alias, int64_t seq)
+static void tell_superfluous_use(const struct telling *t, const struct name_hash *hash, const char *user, const char *alias,
+                                 int64_t seq)
 {
     struct repair repair = {
-        .fault = FAULT_SUPERFLUOUS, .what = "users", .user = user, .alias = alias, .found_seq = seq};
-    struct user named = {.use = {.user = user}, .key = user};
+        .fault = FAULT_SUPERFLUOUS, .what = "users", .hash = *hash, .alias = alias, .found_seq = seq};
     char where[WHERE_SIZE];
 
-    repair.where = replay_user_place(where, &named, NULL);
+    repair.where = replay_view_place(where, hash, user);
     tell_one(t, &repair);
 }
 
 static void repair_user(const struct telling *t, struct user *u)
 {
-    struct repair repair = {.what = "users", .user = u->use.user, .use = &u->use};
+    struct repair repair = {.what = "users", .use = &u->use};
     struct standing s = u->standing;
+    struct name_hash stored;
     struct odd_view *odd;
     char where[WHERE_SIZE];
 
     if (s.stored && (u->erased_seq || !s.touched || !u->use.user || strcmp(u->view->user, u->use.user) != 0)) {
-        tell_superfluous_use(t, u->view->user, u->view->alias, s.view_seq);
+        stored = name_hash(t->replay->name_key, u->view->user);
+        tell_superfluous_use(t, &stored, u->view->user, u->view->alias, s.view_seq);
         s.stored = false; /* it is not this user's own */
     }
     if (u->erased_seq || !s.touched || !u->use.user) /* without a name nothing can be written */
         return;
+    repair.hash = name_hash(t->replay->name_key, u->use.user);
     repair.fault = fault_of(&s, t->all);
     repair.found_seq = found_seq(&s);
     repair.where = replay_user_place(where, u, NULL);
-    odd = s.stored ? NULL : odd_of(t->replay, u);
+    odd = s.stored ? NULL : odd_of(t->replay, &repair.hash);
     if (odd && odd->odd == ODD_TOMBSTONE) { /* back since, though the view does not say so yet */
         odd->settled = true;
         repair.fault = repair.fault ? FAULT_BEHIND : FAULT_NONE;
@@ -88,12 +91,17 @@ static void repair_user(const struct telling *t, struct user *u)
     tell_one(t, &repair);
 }
 
-/* A view that cannot be read is of nobody only if it is in no part. */
+/* A view that cannot be read is of nobody only if it is in no part; one without a name, if it is in no lane. */
+static bool is_nobodys(const struct replay_part *part, const struct odd_view *o)
+{
+    return o->odd != ODD_UNREADABLE || (part->parts == 1 && (o->user || part->lanes <= 1));
+}
+
 static void repair_odd(const struct telling *t)
 {
     for (const struct odd_view *o = t->replay->odd_views; o; o = o->next)
-        if (!o->settled && (o->odd != ODD_UNREADABLE || t->replay->part.parts == 1))
-            tell_superfluous_use(t, o->user, o->alias, o->seq);
+        if (!o->settled && is_nobodys(&t->replay->part, o))
+            tell_superfluous_use(t, &o->hash, o->user, o->alias, o->seq);
 }
 
 /* ---- the others ---- */

@@ -60,7 +60,8 @@ struct shelf {
 
 /* A view of an erased user; or one that cannot be read, or is the second of its alias. */
 struct odd_view {
-    const char *user;
+    struct name_hash hash;
+    const char *user;  /* NULL: not known */
     const char *alias; /* NULL: it cannot be read */
     int64_t seq, erased_ms;
     enum odd { ODD_TOMBSTONE, ODD_UNREADABLE, ODD_DOUBLE } odd;
@@ -87,6 +88,7 @@ struct totals_state {
 };
 
 struct replay {
+    const struct name_key *name_key;
     int64_t lane;
     struct replay_part part;
     drift_fn *report;
@@ -94,6 +96,7 @@ struct replay {
     struct arena arena;
     struct buf scratch;
     struct head head; /* of the last batch, as the ledger has it */
+    int64_t next_n;   /* the first slot that is not made yet */
     int64_t first_ms; /* of the first batch */
     int64_t changed_ms; /* of the last one that changed the definition */
     const struct coupon *definition;
@@ -133,8 +136,9 @@ void replay_differ(void *context, const char *field, const char *expected, const
 const char *replay_entry_place(char where[WHERE_SIZE], const struct batch *b, const struct entry *e);
 /* How a user or job is named to people. */
 const char *replay_name_place(char where[WHERE_SIZE], const char *user);
+/* The same of a view, whose user (or NULL) stands under that hash. */
+const char *replay_view_place(char where[WHERE_SIZE], const struct name_hash *hash, const char *user);
 const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, const char *stored);
-bool replay_is_job(const char *user);
 /* FNV-1a; never 0. */
 uint64_t replay_hash(const char *text);
 

@@ -16,11 +16,11 @@ void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq)
     r->totals_mark = totals_seq;
 }
 
-static void add_odd(struct replay *r, enum odd odd, const char *user, const struct use *view)
+static void add_odd(struct replay *r, enum odd odd, const struct name_hash *hash, const char *user, const struct use *view)
 {
     struct odd_view *o = arena_alloc(&r->arena, sizeof *o);
 
-    *o = (struct odd_view){.user = arena_strdup(&r->arena, user), .odd = odd, .seq = -1, .next = r->odd_views};
+    *o = (struct odd_view){.hash = *hash, .user = arena_strdup(&r->arena, user), .odd = odd, .seq = -1, .next = r->odd_views};
     if (view) {
         o->alias = arena_strdup(&r->arena, view->alias);
         o->seq = view->seq;
@@ -29,56 +29,60 @@ static void add_odd(struct replay *r, enum odd odd, const char *user, const stru
     r->odd_views = o;
 }
 
-/* The emptied view of an erased user has no alias, by which it could be found: it is known by its seq. */
-static void add_tombstone(struct replay *r, const char *user, const struct use *view)
+/* The emptied view of an erased user has no name, and no alias, by which it could be found: it is known by its seq. */
+static void add_tombstone(struct replay *r, const struct name_hash *hash, const struct use *view)
 {
     char where[WHERE_SIZE];
 
     if (!replay_is_first(r))
         return;
-    add_odd(r, ODD_TOMBSTONE, user, view);
+    add_odd(r, ODD_TOMBSTONE, hash, NULL, view);
     r->odd_views->wrong = view->count || view->total || view->today;
     if (r->odd_views->wrong)
-        replay_drift(r, "users", replay_name_place(where, user), "redemptions", "none: an erased user's", "some");
+        replay_drift(r, "users", replay_view_place(where, hash, NULL), "redemptions", "none: an erased user's", "some");
 }
 
-/* Jobs live in lane 0, a lane's accounts in that lane. */
-static bool is_of_lane(const struct replay *r, const char *user)
+/* Jobs live in lane 0, a lane's accounts in that lane. So does what says nothing of its lane. */
+static bool is_of_lane(const struct replay *r, const char *user, const struct use *view)
 {
-    const char *job = user + sizeof JOB_USER_PREFIX - 1;
     int64_t lanes = r->part.lanes, lane = 0;
+    const char *job;
 
     if (lanes <= 1)
         return true;
-    if (!replay_is_job(user))
+    if (!user)
+        return r->lane == (view ? view->erased_lane : 0);
+    if (!user_is_job(user))
         return coupon_lane_of(user, lanes) == r->lane;
+    job = user + sizeof JOB_USER_PREFIX - 1;
     for (int64_t i = 1; i < lanes; i++)
         lane = lane_peer_of(job, i, lanes) >= 0 ? i : lane;
     return lane == r->lane;
 }
 
-void replay_view_use(struct replay *r, const char *user, const struct use *view)
+void replay_view_use(struct replay *r, const struct name_hash *hash, const char *user, const struct use *view)
 {
+    bool mine = is_of_lane(r, user, view);
     char where[WHERE_SIZE];
     struct user *u;
 
-    if (!is_of_lane(r, user))
-        return;
-    if (!view) {
-        add_odd(r, ODD_UNREADABLE, user, NULL);
-        if (replay_is_first(r))
-            replay_drift(r, "users", replay_name_place(where, user), "view", "one that can be read", "unreadable");
+    if (!view && (mine || !user)) { /* of whoever's hash it is: in any lane */
+        add_odd(r, ODD_UNREADABLE, hash, user, NULL);
+        if (mine && replay_is_first(r))
+            replay_drift(r, "users", replay_view_place(where, hash, user), "view", "one that can be read", "unreadable");
         return;
     }
-    if (!view->alias[0] && !replay_is_job(user)) {
-        add_tombstone(r, user, view);
+    if (!mine)
+        return;
+    if (!user || (!view->alias[0] && !user_is_job(user))) {
+        add_tombstone(r, hash, view);
         return;
     }
-    u = replay_user_of(r, replay_is_job(user) ? user : view->alias);
+    u = replay_user_of(r, user_is_job(user) ? user : view->alias);
     if (!u)
         return;
     if (u->view) {
-        add_odd(r, ODD_DOUBLE, user, view);
+        add_odd(r, ODD_DOUBLE, hash, user, view);
         replay_drift(r, "users", replay_name_place(where, user), "alias", "of one user", u->view->user);
         return;
     }
@@ -320,34 +324,52 @@ static void end_users(struct replay *r)
     char where[WHERE_SIZE];
 
     for (struct user *u = r->users; u; u = u->hh.next) {
-        if (!replay_is_job(u->key))
+        if (!user_is_job(u->key))
             check_erased(r, u);
         if (!u->erased_seq)
             check_standing(r, &u->standing, "users", replay_user_place(where, u, u->view ? u->view->user : NULL));
     }
     for (const struct odd_view *o = r->odd_views; o; o = o->next)
         if (o->odd == ODD_TOMBSTONE && !o->settled && !o->wrong)
-            replay_drift_int(r, "users", replay_name_place(where, o->user), "seq of a view of nothing in the ledger", 0,
+            replay_drift_int(r, "users", replay_view_place(where, &o->hash, o->user), "seq of a view of nothing in the ledger", 0,
                              o->seq);
 }
 
-/* What is left in the slots when all is told: a name, or that it was forgotten; and a code, where the coupon has codes. */
+/* What is left in the slots when all is told: a name, or that it was forgotten. */
 static void end_slots(struct replay *r, const struct shelf *s)
 {
-    bool coded = r->definition && r->definition->codes.source != CODES_NONE;
     char where[WHERE_SIZE];
 
-    for (int i = 0; i < s->bucket.size; i++) {
+    for (int i = 0; i < BUCKET_SLOTS; i++) {
         const struct slot *slot = &s->bucket.slots[i];
-        int64_t n = s->b * BUCKET_SLOTS + i;
         bool taken = slot->state != SLOT_FREE && slot->state != SLOT_RETIRED;
 
-        snprintf(where, sizeof where, "slot %" PRId64, n);
+        snprintf(where, sizeof where, "slot %" PRId64, s->b * BUCKET_SLOTS + i);
         if (taken && !slot->user && !(s->forgotten >> i & 1) && !is_erased_later(r, s->owners[i]))
             replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
-        /* what is over may have been cleaned up */
-        if (coded && slot->state != SLOT_RETIRED && n < r->codes_next_n && !(s->codes && s->codes[i]))
+    }
+}
+
+/* Each slot of a coupon with codes has one, whether or not anybody touched it. What is over may have been cleaned up. */
+static void end_codes(struct replay *r)
+{
+    int64_t b = replay_first_bucket(&r->part), end = bucket_of(r->codes_next_n + BUCKET_SLOTS - 1);
+    char where[WHERE_SIZE];
+
+    if (!r->definition || r->definition->codes.source == CODES_NONE)
+        return;
+    if (end > replay_end_bucket(&r->part))
+        end = replay_end_bucket(&r->part);
+    for (; b < end; b++) {
+        struct shelf *s;
+
+        HASH_FIND(hh, r->shelves, &b, sizeof b, s);
+        for (int i = 0; i < BUCKET_SLOTS && b * BUCKET_SLOTS + i < r->codes_next_n; i++) {
+            if ((s && s->codes && s->codes[i]) || (s && s->bucket.slots[i].state == SLOT_RETIRED))
+                continue;
+            snprintf(where, sizeof where, "slot %" PRId64, b * BUCKET_SLOTS + i);
             replay_drift(r, "codes", where, "code", "one", "none");
+        }
     }
 }
 
@@ -371,6 +393,7 @@ void replay_end(struct replay *r)
         }
         end_slots(r, s);
     }
+    end_codes(r);
     if (!replay_is_first(r))
         return;
     check_standing(r, &r->definition_view.standing, "coupons", "definition");

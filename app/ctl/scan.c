@@ -31,6 +31,28 @@ bool scan_again(enum store_status status, int *tries)
     return true;
 }
 
+int scan_open(struct ctl *c, struct scan *v)
+{
+    int code = direct_open(c, &v->db);
+    enum store_status s;
+
+    if (code != CTL_OK)
+        return code;
+    s = mongo_name_key(v->db.door, &v->name_key);
+    if (s == STORE_OK)
+        return CTL_OK;
+    if (s != STORE_NOT_FOUND) {
+        direct_close(&v->db);
+        return direct_failed();
+    }
+    ctl_complain("the database has no key to find its users by: restore its collection secrets from the backup that the rest is from, or "
+                 "have reconcile --apply, over all coupons, write all users anew under another key");
+    v->new_key = name_key_random();
+    v->name_key = &v->new_key;
+    v->without_key = true;
+    return CTL_OK;
+}
+
 enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
 {
     struct batch *b = NULL;
@@ -97,29 +119,29 @@ static enum store_status read_definition(struct scan *v, struct replay *r)
 
 static enum store_status read_uses(struct scan *v, struct replay *r)
 {
-    struct arena page, last;
-    const char *after = NULL;
+    const struct name_hash *after = NULL;
+    struct name_hash last;
+    struct arena page;
     size_t count;
     enum store_status s;
 
     arena_init(&page, 0);
-    arena_init(&last, 256);
     do {
         struct stored_use *uses = NULL;
         int tries = 0;
 
         count = 0;
         do
-            s = mongo_stored_uses(v->db.door, v->coupon, after, PAGE_USES, &page, &uses, &count);
+            s = mongo_stored_uses(v->db.door, v->name_key, v->coupon, after, PAGE_USES, &page, &uses, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++)
-            replay_view_use(r, uses[i].user, uses[i].use);
-        arena_reset(&last);
-        after = count ? arena_strdup(&last, uses[count - 1].user) : NULL;
+            replay_view_use(r, &uses[i].hash, uses[i].user, uses[i].use);
+        if (count)
+            last = uses[count - 1].hash;
+        after = &last;
         arena_reset(&page);
     } while (count > 0);
     arena_free(&page);
-    arena_free(&last);
     return s;
 }
 

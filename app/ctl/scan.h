@@ -18,10 +18,17 @@
 
 struct scan {
     struct direct db;
+    const struct name_key *name_key; /* by which users are to be found */
+    struct name_key new_key;         /* where the database has none */
+    bool without_key;
     const char *coupon;  /* at hand */
     int64_t parts_asked; /* 0: by the memory that is available */
     struct progress progress;
 };
+
+/* Open the database, and read by which key its users are found: where it has none, which is told, a new one is taken for it, and no user
+ * is found. As direct_open(); direct_close() it. */
+int scan_open(struct ctl *c, struct scan *v);
 
 /* True: the call, which gave status, is to be made again: after a pause that grows. *tries begins at 0. */
 bool scan_again(enum store_status status, int *tries);

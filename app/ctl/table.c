@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "ctl/print.h"
 
 void table_init(struct table *t, const char *const *heads)
 {
@@ -50,20 +51,6 @@ static bool is_number(const struct table *t, int column)
 static const char *head_of(const struct table *t, int column)
 {
     return t->heads[column] + is_number(t, column);
-}
-
-void print_safely(const char *text, FILE *out)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text, next = (unsigned char)text[1];
-
-        if (c == 0xc2 && next >= 0x80 && next <= 0x9f) { /* U+0080 to U+009F: control characters, too */
-            fputc('?', out);
-            text++;
-        } else {
-            fputc(c < 0x20 || c == 0x7f ? '?' : c, out);
-        }
-    }
 }
 
 static void print_cell(const struct table *t, int column, int width, const char *text, FILE *out)

@@ -2,7 +2,7 @@
  * ctl/table.h -- rows and columns for people: as wide as they need to be, numbers to the right.
  *
  * Owns    its cells, copied
- * Safety  control characters in cells are shown as '?', so that no title can drive a terminal
+ * Safety  cells are printed by print_safely()
  */
 #ifndef CTL_TABLE_H
 #define CTL_TABLE_H
@@ -26,8 +26,5 @@ void table_release(struct table *t);
 /* The next cell; text NULL: "-". */
 void table_add(struct table *t, const char *text);
 void table_print(const struct table *t, FILE *out);
-
-/* text to out, control characters as '?'. */
-void print_safely(const char *text, FILE *out);
 
 #endif

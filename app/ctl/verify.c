@@ -9,7 +9,7 @@
 #include "ctl/ctl.h"
 #include "ctl/replay_lanes.h"
 #include "ctl/scan.h"
-#include "ctl/table.h"
+#include "ctl/print.h"
 
 const struct argp_option ctl_verify_options[] = {
     {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by free memory)",
@@ -85,7 +85,7 @@ static void tell_code(void *context, const struct code_finding *f)
 /* definition, in a: the coupon's as the ledger has it, from part 0 of lane 0. */
 static enum store_status verify_part(struct verify *v, struct replay_part part, struct arena *a, struct coupon **definition)
 {
-    struct replay *r = replay_new(part, tell_drift, v);
+    struct replay *r = replay_new(part, v->scan.name_key, tell_drift, v);
     enum store_status s;
 
     replay_sum(r, &v->sums[part.lane]);
@@ -206,7 +206,7 @@ int ctl_verify(struct ctl *c)
     if (!v)
         abort();
     if (!parts || ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked))
-        code = direct_open(c, &v->scan.db);
+        code = scan_open(c, &v->scan);
     if (code == CTL_OK) {
         code = c->args.count ? verify_named(v, &c->args) : verify_all(v);
         direct_close(&v->scan.db);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ctl/client.h"
-#include "ctl/table.h"
+#include "ctl/print.h"
 
 #define LIST_DEFAULT 20
 #define LIST_MOST 1000

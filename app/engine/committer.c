@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <utlist.h>
 
 #include "base/checked.h"
@@ -89,7 +88,7 @@ static struct lane *find_lane(struct committer *c, const char *coupon, int64_t n
     snprintf(key, sizeof key, "%s\n%lld", coupon, (long long)number);
     HASH_FIND_STR(c->lanes, key, l);
     if (!l) {
-        l = lane_new(coupon, number);
+        l = lane_new(coupon, number, &c->filters);
         HASH_ADD_STR(c->lanes, key, l);
     } else {
         DL_DELETE2(c->lru, l, lru_prev, lru_next);
@@ -188,6 +187,7 @@ static void copy_dirty_buckets(struct lane *l, struct view_job *job)
         if (!k->dirty)
             continue;
         bucket_copy(&job->buckets[job->bucket_count++], &k->bucket);
+        k->bucket.stored = true;
         k->dirty = false;
     }
 }
@@ -221,7 +221,7 @@ static void flush_lane(struct committer *c, struct lane *l)
     views_submit(c->views, job);
 }
 
-static void answer_watchers(struct committer *c, struct lane *l)
+void answer_watchers(struct committer *c, struct lane *l)
 {
     struct op_list kept = {0};
     struct op *op;
@@ -237,6 +237,46 @@ static void answer_watchers(struct committer *c, struct lane *l)
     l->watchers = kept;
 }
 
+static void count_window(struct committer *c, struct lane *l)
+{
+    int64_t more = (int64_t)l->window_entries - (int64_t)l->counted_entries;
+    size_t bytes = l->window_bytes + (l->pending ? l->pending->arena.bytes : 0);
+
+    c->window_bytes += (int64_t)bytes - (int64_t)l->counted_bytes;
+    l->counted_bytes = bytes;
+    l->counted_entries = l->window_entries;
+    c->window_entries += more;
+    if (more && c->hooks->windows)
+        c->hooks->windows(more);
+}
+
+/* It has more than is left of what all may have together: so the largest waits first, the others share what is left, and all stay
+ * within the bound. most 0: there is none. */
+static bool has_most(size_t own, int64_t all, int64_t most)
+{
+    return most && (int64_t)own > most - all;
+}
+
+/* True when the lane's appends wait for views: its window has as much as one may, or all together have, in entries or in memory. */
+static bool is_held(const struct committer *c, const struct lane *l)
+{
+    const struct engine_config *most = &c->config;
+
+    return l->window_entries > (size_t)most->window_max ||
+           has_most(l->window_entries, c->window_entries, most->windows_max / most->committers) ||
+           has_most(l->window_bytes, c->window_bytes, ((int64_t)most->windows_mb << 20) / most->committers);
+}
+
+/* What waits is answered when it is late. The views are written now, unless they are being written. */
+static void hold(struct committer *c, struct lane *l)
+{
+    answer_late(c, &l->queue, CPN_BUSY, false);
+    if (!l->window || (l->jobs && !l->unflushed))
+        return;
+    note_unflushed(c, l);
+    flush_lane(c, l);
+}
+
 static void finish_job(struct committer *c, struct view_job *job)
 {
     struct lane *l = job->lane;
@@ -249,8 +289,95 @@ static void finish_job(struct committer *c, struct view_job *job)
         lane_trim(l, &(struct mark){job->upto, job->when});
         answer_watchers(c, l);
     }
+    count_window(c, l);
     l->jobs--;
     view_job_free(job);
+}
+
+/* ---- filters of users ---- */
+
+#define FILL_PAYS 16 /* so many users' _ids are read in a row while one user is read by name */
+
+/* Of the lanes that were used longer ago than l, the first that has a filter gives it up. False: none has. */
+static bool give_up_filter(struct committer *c, const struct lane *l)
+{
+    struct lane *other = c->lru;
+
+    while (other && other != l && !other->filter.users.bytes)
+        other = other->lru_next;
+    if (!other || other == l)
+        return false;
+    filter_drop(&other->filter);
+    return true;
+}
+
+void note_users(struct committer *c, struct lane *l)
+{
+    while (!lane_note_users(l, c->store))
+        if (!give_up_filter(c, l))
+            filter_drop(&l->filter);
+}
+
+static void fill_done(struct fill *fill)
+{
+    struct committer *c = fill->context;
+
+    pthread_mutex_lock(&c->lock);
+    LL_PREPEND(c->filled, fill);
+    if (c->sleeping)
+        pthread_cond_signal(&c->some);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Nothing was said for so long that it would have paid to read all. What was laid in cannot be known of a stale lane. */
+static bool wants_fill(const struct committer *c, const struct lane *l)
+{
+    const struct filter *f = &l->filter;
+
+    return f->state == FILTER_NONE && c->filters.bytes_max && l->loaded && !l->stale && l->definition &&
+           f->in_vain >= c->config.fill_after && f->in_vain * FILL_PAYS >= l->tail.ordinal * l->definition->lanes;
+}
+
+/* The views have who is named up to the mark, the window has the others. */
+static void begin_fill(struct committer *c, struct lane *l)
+{
+    struct fill *fill = fill_new(l->coupon, l->mark.when, &c->filters);
+
+    fill->lane = l;
+    fill->done = fill_done;
+    fill->context = c;
+    filter_begin_fill(&l->filter, l->mark.seq, fill);
+    note_users(c, l);
+    if (l->filter.fill)
+        fills_submit(c->fills, fill);
+    else
+        fill_free(fill); /* the window does not name all */
+}
+
+static void finish_fill(struct committer *c, struct fill *fill)
+{
+    struct lane *l = fill->lane;
+    int64_t wanted = fill->state == FILL_NO_ROOM ? 2 * fill->users.bytes : 0;
+
+    if (l && fill->state == FILL_ALL)
+        filter_end_fill(&l->filter);
+    else if (l)
+        filter_drop(&l->filter);
+    fill_free(fill);
+    while (l && atomic_load(&c->filters.bytes) + wanted > c->filters.bytes_max && give_up_filter(c, l))
+        continue;
+}
+
+static void tell_filters(struct committer *c)
+{
+    int64_t bytes = atomic_load(&c->filters.bytes);
+
+    if (bytes != c->filter_bytes && c->hooks->filters)
+        c->hooks->filters(bytes - c->filter_bytes);
+    c->filter_bytes = bytes;
+    if (c->unread && c->hooks->unread)
+        c->hooks->unread(c->unread);
+    c->unread = 0;
 }
 
 /* ---- a round: what it is about ---- */
@@ -270,6 +397,7 @@ void defer(struct committer *c, struct part *p, int64_t ms)
     if (p->sweeping)
         p->lane->next_due_ms = INT64_MIN; /* what was found to have ended is not in the ledger yet */
     part_free_users(p);
+    op_list_prepend(&p->lane->queue, &p->left);
     op_list_prepend(&p->lane->queue, &p->again);
     if (p->state == PART_RETRY) {
         p->lane->pending = p->batch;
@@ -288,7 +416,7 @@ static void pick_ops(struct committer *c, struct round *r, struct part *p)
     struct lane *l = p->lane;
     struct mono now = mono_now();
 
-    while (p->ops.count < (size_t)c->config.batch_max && r->ops < ROUND_OPS_MAX) {
+    while (p->ops.count < (size_t)c->config.batch_max && r->ops < c->ops_most) {
         struct op *op = op_list_take(&l->queue);
 
         if (!op)
@@ -302,10 +430,10 @@ static void pick_ops(struct committer *c, struct round *r, struct part *p)
     }
 }
 
-/* Work that nobody asked for: slots to be retired, redemptions that ended by themselves. */
+/* Work that nobody asked for: slots to be retired, redemptions that ended by themselves. Of a stale lane it is somebody else's. */
 static bool has_chores(const struct lane *l)
 {
-    return l->loaded && (l->tail.due > 0 || l->next_due_ms <= clock_now_ms());
+    return l->loaded && !l->stale && (l->tail.due > 0 || l->next_due_ms <= clock_now_ms());
 }
 
 /* Take one lane into the round. False: not now. */
@@ -326,8 +454,8 @@ static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
         r->count++;
         return true;
     }
-    if (l->window_entries > (size_t)c->config.window_max) {
-        answer_late(c, &l->queue, CPN_BUSY, false);
+    if (is_held(c, l)) {
+        hold(c, l);
         return false;
     }
     pick_ops(c, r, p);
@@ -342,14 +470,14 @@ static void pick(struct committer *c, struct round *r)
 {
     struct lane *l, *next;
     struct mono now = mono_now();
-    int loads = 0;
+    int cold = 0;
 
     DL_FOREACH_SAFE2(c->ready, l, next, ready_next) {
-        if (r->count == ROUND_PARTS_MAX || r->ops >= ROUND_OPS_MAX)
+        if (r->count == ROUND_PARTS_MAX || r->ops >= c->ops_most)
             return;
-        if (mono_before(now, l->not_before) || (!l->loaded && loads == ROUND_LOADS_MAX))
+        if (mono_before(now, l->not_before) || (!l->loaded && cold == ROUND_COLD_MAX))
             continue;
-        loads += !l->loaded;
+        cold += !l->loaded;
         DL_DELETE2(c->ready, l, ready_prev, ready_next);
         l->ready = false;
         if (!pick_lane(c, r, l))
@@ -383,15 +511,16 @@ static void answer_part(struct committer *c, struct part *p)
             answer(c, op);
     }
     l->conflicts = 0;
+    op_list_prepend(&l->queue, &p->left);
     if (p->again.count) {
         l->stale = true; /* slots are free, and none is found: perhaps somebody else took them, which only the ledger tells */
         op_list_prepend(&l->queue, &p->again);
-        make_ready_in(c, l, AGAIN_MS);
+        make_ready_in(c, l, p->damaged ? AGAIN_DAMAGED_MS : AGAIN_MS);
     }
     if (l->queue.count)
         make_ready(c, l);
     else if (l->tail.due > 0)
-        make_ready_in(c, l, AGAIN_MS);
+        make_ready_in(c, l, p->damaged ? AGAIN_DAMAGED_MS : AGAIN_MS);
 }
 
 /* The coupon is refilled from the beginning. */
@@ -441,6 +570,7 @@ static void part_committed(struct committer *c, const struct round *r, struct pa
     count_expired(c, p->batch);
     part_free_users(p);
     lane_commit(l, p->batch, p->d.stash_used);
+    note_users(c, l);
     if (c->hooks->appended)
         c->hooks->appended();
     crash_at(CRASH_APPENDED);
@@ -553,9 +683,22 @@ static void confirm_parts(struct committer *c, struct round *r)
     }
 }
 
+/* Where a round's users did not fit into memory, the next one takes half as many requests, and so on: the first of a queue is left
+ * a few times at the most, whichever users the store reads first, and lanes take turns. */
+static void users_fit(struct committer *c, const struct round *r)
+{
+    if (r->left)
+        c->ops_most = r->ops > 1 ? r->ops / 2 : 1;
+    else
+        c->ops_most = c->ops_most * 2 < ROUND_OPS_MAX ? c->ops_most * 2 : ROUND_OPS_MAX;
+}
+
 static void run_round(struct committer *c, struct round *r)
 {
+    struct mono started = mono_now();
+
     r->count = r->ops = 0;
+    r->left = false;
     c->answered = 0;
     pick(c, r);
     if (!r->count)
@@ -566,9 +709,15 @@ static void run_round(struct committer *c, struct round *r)
             decide_part(c, &r->parts[i]);
     confirm_parts(c, r);
     append_parts(c, r);
+    for (size_t i = 0; i < r->count; i++) {
+        count_window(c, r->parts[i].lane);
+        if (wants_fill(c, r->parts[i].lane))
+            begin_fill(c, r->parts[i].lane);
+    }
+    users_fit(c, r);
+    tell_filters(c);
     arena_reset(&r->arena);
-    c->expected = atomic_load(&c->waiting) + c->answered;
-    c->round_ended = mono_now();
+    gather_answered(&c->gather, c->answered, atomic_load(&c->waiting), started, mono_now());
 }
 
 /* ---- the thread ---- */
@@ -581,29 +730,10 @@ static void flush_due(struct committer *c, bool all)
         flush_lane(c, c->unflushed);
 }
 
-#define GATHER_STEP_NS 50000
-
-/* Callers that were just answered come back within a moment: one batch with them costs less than two without. Wait for
- * them, but never longer than gather_us after the round that answered them. True: waited, and there may be more. */
-static bool gather(struct committer *c)
-{
-    bool waited = false;
-    struct timespec step = {0, GATHER_STEP_NS};
-
-    if (!c->config.gather_us || c->expected < 2 || !c->ready)
-        return false;
-    while (atomic_load(&c->waiting) < c->expected &&
-           mono_now().ns - c->round_ended.ns < (int64_t)c->config.gather_us * 1000) {
-        nanosleep(&step, NULL);
-        waited = true;
-    }
-    c->expected = 0;
-    return waited;
-}
-
 #define CHORES_EVERY_MS 500
 
-/* Lanes that nobody asks anything of, but in which redemptions end by themselves, or who waits for views has waited long enough. */
+/* Lanes that nobody asks anything of, but in which redemptions end by themselves, requests were set aside, or who waits for views has
+ * waited long enough. */
 static void look_for_chores(struct committer *c)
 {
     struct mono now = mono_now();
@@ -615,7 +745,8 @@ static void look_for_chores(struct committer *c)
     HASH_ITER(hh, c->lanes, l, next) {
         if (l->watchers.count)
             answer_late(c, &l->watchers, CPN_BUSY, false);
-        if (!l->pending && has_chores(l))
+        op_list_prepend(&l->queue, &l->aside);
+        if (l->queue.count || (!l->pending && has_chores(l)))
             make_ready(c, l);
     }
 }
@@ -641,11 +772,32 @@ static int64_t idle_ms(const struct committer *c)
     return ms;
 }
 
-static void sleep_until_some(struct committer *c, int64_t ms)
+/* Until there is something new, of requests as many as make `awaited`; or until then. */
+static void sleep_until_some(struct committer *c, int awaited, struct mono until)
 {
+    c->awaited = awaited;
     c->sleeping = true;
-    cond_wait_until(&c->some, &c->lock, mono_add_ms(mono_now(), ms));
+    cond_wait_until(&c->some, &c->lock, until);
     c->sleeping = false;
+}
+
+/* Let those who were just answered come back, where something can be decided and waiting for them pays. True: they may have. */
+static bool await_company(struct committer *c)
+{
+    bool waited = false;
+    struct mono now = mono_now();
+    int64_t left;
+
+    if (idle_ms(c) > 0)
+        return false;
+    pthread_mutex_lock(&c->lock);
+    while (!c->stop && (left = gather_left_ns(&c->gather, atomic_load(&c->waiting), now)) > 0) {
+        sleep_until_some(c, c->gather.expected, (struct mono){now.ns + left});
+        now = mono_now();
+        waited = true;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return waited;
 }
 
 /* Take what has come in, waiting for it if there is nothing to do. True: stop. */
@@ -653,19 +805,23 @@ static bool take_in(struct committer *c)
 {
     struct op_list inbox;
     struct view_job *finished;
+    struct fill *filled, *fill, *next;
     struct op *op;
     int64_t ms = idle_ms(c);
+    struct mono until = mono_add_ms(mono_now(), ms);
     bool stop;
 
     pthread_mutex_lock(&c->lock);
-    if (!c->inbox.count && !c->finished && !c->stop && ms > 0)
-        sleep_until_some(c, ms);
+    if (!c->inbox.count && !c->finished && !c->filled && !c->stop && ms > 0)
+        sleep_until_some(c, 0, until);
     else if (c->stop && !c->inbox.count && ms > 0 && c->ready)
-        sleep_until_some(c, ms);
+        sleep_until_some(c, 0, until);
     inbox = c->inbox;
     c->inbox = (struct op_list){0};
     finished = c->finished;
     c->finished = NULL;
+    filled = c->filled;
+    c->filled = NULL;
     stop = c->stop;
     pthread_mutex_unlock(&c->lock);
     while (finished) {
@@ -674,6 +830,8 @@ static bool take_in(struct committer *c)
         finished = job->next;
         finish_job(c, job);
     }
+    LL_FOREACH_SAFE(filled, fill, next)
+        finish_fill(c, fill);
     while ((op = op_list_take(&inbox)))
         enqueue(c, op);
     return stop;
@@ -686,6 +844,7 @@ static void answer_all(struct committer *c)
     HASH_ITER(hh, c->lanes, l, next) {
         answer_late(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN, true);
         answer_late(c, &l->queue, CPN_BUSY, true);
+        answer_late(c, &l->aside, CPN_BUSY, true);
         answer_late(c, &l->watchers, CPN_BUSY, true);
     }
 }
@@ -699,7 +858,7 @@ static void *committer_main(void *argument)
     arena_init(&r->arena, 64 * 1024);
     do {
         stop = take_in(c);
-        if (gather(c))
+        if (await_company(c))
             stop = take_in(c);
         if (c->hooks->queue)
             c->hooks->queue(atomic_load(&c->waiting));
@@ -721,7 +880,7 @@ static void *committer_main(void *argument)
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
                                   const struct engine_hooks *hooks, struct engine *engine, struct views *views,
-                                  int lanes_max)
+                                  struct fills *fills, int lanes_max)
 {
     struct committer *c = checked(calloc(1, sizeof *c));
 
@@ -729,8 +888,12 @@ struct committer *committer_start(const struct engine_config *config, struct sto
     c->hooks = hooks;
     c->engine = engine;
     c->views = views;
+    c->fills = fills;
+    c->filters.bytes_max = config->filter_bytes / config->committers;
     c->lanes_max = lanes_max;
+    gather_init(&c->gather, config->batch_max);
     c->store = source->open(source);
+    c->ops_most = ROUND_OPS_MAX;
     c->random = (uint32_t)mono_now().ns;
     pthread_mutex_init(&c->lock, NULL);
     cond_init(&c->some);
@@ -741,10 +904,9 @@ struct committer *committer_start(const struct engine_config *config, struct sto
 
 void committer_submit(struct committer *c, struct op *op)
 {
-    atomic_fetch_add(&c->waiting, 1);
     pthread_mutex_lock(&c->lock);
     op_list_add(&c->inbox, op);
-    if (c->sleeping)
+    if (atomic_fetch_add(&c->waiting, 1) + 1 >= c->awaited && c->sleeping)
         pthread_cond_signal(&c->some);
     pthread_mutex_unlock(&c->lock);
 }
@@ -768,7 +930,10 @@ void committer_free(struct committer *c)
 {
     struct lane *l, *next;
     struct zone_day *z, *next_z;
+    struct fill *fill, *next_fill;
 
+    LL_FOREACH_SAFE(c->filled, fill, next_fill)
+        finish_fill(c, fill);
     while (c->finished) {
         struct view_job *job = c->finished;
 

@@ -7,13 +7,14 @@
 #define ENGINE_COMMITTER_H
 
 #include "engine/engine.h"
+#include "engine/fill.h"
 #include "engine/views.h"
 
 struct committer;
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
                                   const struct engine_hooks *hooks, struct engine *engine, struct views *views,
-                                  int lanes_max);
+                                  struct fills *fills, int lanes_max);
 void committer_submit(struct committer *c, struct op *op);
 /* Decide what waits, for at most patience_ms; hand the last views over; end the thread. */
 void committer_stop(struct committer *c, int patience_ms);

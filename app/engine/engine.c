@@ -6,6 +6,8 @@
 
 #include "base/latch.h"
 #include "engine/committer.h"
+#include "engine/fill.h"
+#include "engine/history.h"
 #include "engine/lanes.h"
 #include "engine/route.h"
 #include "engine/views.h"
@@ -16,8 +18,10 @@ struct engine {
     struct engine_config config;
     struct engine_hooks hooks;
     struct views *views;
+    struct fills *fills;
     struct heard_table *heard;
     struct lanes *lanes;
+    struct history *history;
     struct committer *committers[COMMITTERS_MOST];
 };
 
@@ -47,10 +51,12 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
     if (e->config.committers > COMMITTERS_MOST)
         e->config.committers = COMMITTERS_MOST;
     e->views = views_start(source, &e->hooks, e->config.backoff_ms);
+    e->fills = fills_start(source, e->config.backoff_ms);
     e->heard = heard_new();
     e->lanes = lanes_start(e, e->heard, source, &e->hooks);
+    e->history = history_start(e, source, &e->hooks, e->config.backoff_ms);
     for (int i = 0; i < e->config.committers; i++)
-        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->views,
+        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->views, e->fills,
                                            e->config.lanes_max / e->config.committers + 1);
     return e;
 }
@@ -79,6 +85,9 @@ enum cpn_result engine_submit(struct engine *e, struct op *op)
         return CPN_BUSY;
     op->asked_lane = op->lane;
     memset(op->looked, 0, sizeof op->looked);
+    op->sought = false;
+    op->holder = NULL;
+    op->ended = NULL;
     op->others_due_ms = 0;
     send_to_lane(e, op);
     return CPN_OK;
@@ -100,6 +109,11 @@ void engine_look_around(struct engine *e, struct op *op)
     lanes_submit(e->lanes, op);
 }
 
+void engine_look_back(struct engine *e, struct op *op)
+{
+    history_submit(e->history, op);
+}
+
 void engine_poke(struct engine *e, const char *coupon)
 {
     lanes_poke(e->lanes, coupon);
@@ -113,12 +127,16 @@ struct heard_table *engine_heard(struct engine *e)
 void engine_stop(struct engine *e)
 {
     lanes_stop(e->lanes);
+    history_stop(e->history);
     for (int i = 0; i < e->config.committers; i++)
         committer_stop(e->committers[i], e->config.patience_ms);
     views_stop(e->views, e->config.patience_ms);
+    fills_stop(e->fills);
     for (int i = 0; i < e->config.committers; i++)
         committer_free(e->committers[i]);
+    fills_free(e->fills);
     lanes_free(e->lanes);
+    history_free(e->history);
     heard_free(e->heard);
     free(e);
 }

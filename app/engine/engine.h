@@ -23,7 +23,7 @@
 
 enum op_kind {
     OP_TAKE,        /* user, take -> outcome */
-    OP_CHECK,       /* user, take -> outcome, discount_minor, use, head */
+    OP_CHECK,       /* user, take -> outcome, discount_minor, use: the counts alone, as use_counts() has them; head */
     OP_STEP,        /* transition -> outcome, use->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
     OP_CREATE,      /* definition, by -> outcome, coupon_now */
     OP_CHANGE,      /* definition, expected_version, by -> outcome, coupon_now */
@@ -38,8 +38,8 @@ enum op_kind {
     OP_TICK,        /* lane -> outcome */
     OP_FOLLOW,      /* -> outcome: every lane has the definition of lane 0, or is deleted as that is */
     OP_COUPON,      /* -> coupon_now, head: the definition as of the tail; the totals of all lanes, as of seqs */
-    OP_USE,         /* user -> use (never NULL), coupon_now, head */
-    OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, use */
+    OP_USE,         /* user, most -> use (never NULL), left_out, coupon_now, head */
+    OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, use->user */
     OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot, code_now */
     OP_CODE,        /* code -> outcome: CODE_NOT_FOUND, or n, slot, code_now */
     OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
@@ -78,6 +78,7 @@ struct op {
     int64_t count;
     int64_t until;           /* 0: none; else no more than make so many */
     enum cpn_result refusal;
+    size_t most;             /* OP_USE: of a user with more redemptions than that the answer has none; 0: it has all */
     int64_t peer;            /* the other lane */
     struct gift gift;
     int64_t gift_day_ms;
@@ -87,7 +88,8 @@ struct op {
     int64_t made;                    /* OP_GENERATE: slots of this step; OP_DUE: of all the job's steps */
     const struct coupon *coupon_now; /* the definition as of the tail; NULL when there is none */
     struct head head;                /* the totals as of the tail after the batch */
-    struct use *use;
+    struct use *use;                 /* of other kinds than OP_USE without its redemptions */
+    bool left_out;                   /* so are these: there are more than `most` */
     struct slot slot;
     const char *code_now;            /* the slot's code, or NULL */
     int64_t seq;                     /* of the batch; the tail's for reads */
@@ -100,6 +102,9 @@ struct op {
     struct use *working;        /* the state of that use */
     int64_t named_n;            /* the slot that it names, by its id or a code; -1: none */
     int64_t until_seq;          /* OP_CATCH_UP: the mark that it waits for */
+    bool sought;                /* the ledger was looked at for the redemption that it names: */
+    const char *holder;         /* whose it is, or was; NULL: nobody's, or erased */
+    struct use *ended;          /* if it has ended: a use of it alone, and of the one beneath it. Not to be changed */
     bool inner;                 /* asked by the engine: goes to this lane as it is */
     int64_t asked_lane;         /* `lane` as the caller gave it */
     bool looked[SHARE_COUNT];   /* no lane had anything left of this share, since it was asked for */
@@ -113,7 +118,10 @@ struct engine_config {
     int requests_max;    /* waiting requests in all */
     int lanes_max;       /* lanes kept in memory */
     int window_max;      /* entries of one lane that wait for their views */
-    int gather_us;       /* wait for more requests when few are there; 0: never */
+    int windows_max;     /* the same of all lanes together; 0: any number */
+    int windows_mb;      /* the same in MiB: what their batches hold in memory; 0: any number */
+    int64_t filter_bytes; /* for the filters of users of all lanes together (filter.h); 0: there are none */
+    int fill_after;      /* users who were read in vain before the views' are read for a filter; more where there are many */
     int flush_ms;        /* how long buckets' views are gathered */
     int backoff_ms;      /* after the database failed */
     int patience_ms;     /* how long engine_stop() tries to finish while the database fails */
@@ -129,6 +137,9 @@ struct engine_hooks {
     void (*conflict)(void);
     void (*retry)(void);
     void (*queue)(int waiting);
+    void (*windows)(int64_t more); /* entries that wait for their views: so many more, or fewer */
+    void (*filters)(int64_t more); /* bytes of filters of users: so many more, or fewer */
+    void (*unread)(int users);     /* so many were surely new, and not read */
     void (*appended)(void);      /* a batch is in the ledger, before its answers: counts up to `viewed` */
     void (*viewed)(void);        /* that batch's users' views are written */
 };

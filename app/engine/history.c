@@ -1,42 +1,87 @@
-/* engine/history.c -- see round.h: a redemption that has ended, from the ledger alone. */
-#include <assert.h>
+/* engine/history.c -- see history.h. Reading order: history_main(), then what it calls, upwards. */
+#include "engine/history.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/checked.h"
 #include "coupons/fold.h"
-#include "engine/round.h"
+#include "engine/lane.h"
+#include "engine/route.h"
 
-#define LINKS_MAX 10000 /* entries about one redemption: damage, if there are more */
+#define HISTORY_THREADS 2
+#define LINKS_MAX (USE_EXTENSIONS_MAX + 4) /* entries about one redemption: damage, if there are more */
+/* Made longer ago: its user's use may have dropped it. With a day's room for clocks. */
+#define OLD_MS (USE_KEY_KEPT_MS - INT64_C(24) * 3600 * 1000)
 
-/* One entry of the history, and its batch. */
+struct history {
+    struct engine *engine;
+    struct store_source *source;
+    const struct engine_hooks *hooks;
+    int backoff_ms;
+    pthread_t threads[HISTORY_THREADS];
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    struct op_list waiting; /* under the lock, like the rest */
+    bool stop;
+};
+
+/* ---- what has ended ---- */
+
+/* An entry about the redemption, with what is needed of its batch. */
 struct link {
-    struct batch *batch;
-    const struct entry *entry;
+    struct head head;
+    int64_t lane;
+    struct entry entry;
     struct link *later;
 };
 
-/* The entry before `from` in the history: in the same batch, or in the one that `since` names. A hold follows on the issued one
- * beneath it. *entry NULL: there is none, which is damage. */
-static enum store_status step_back(struct store *s, const struct lane *l, struct arena *a, struct link *from,
-                                   struct link **back)
+/* The way back through the ledger, from the entry that ended it. */
+struct walk {
+    struct store *store;
+    struct arena *arena;
+    const char *coupon;
+    struct batch *batch;       /* the one under way; owned */
+    const struct entry *entry; /* in it; NULL: there is none, which is damage */
+    struct link *first, *end;  /* the entries so far, the earliest first */
+};
+
+/* Keep a copy of the present entry: batches can be large, so they go as they are passed. */
+static void keep(struct walk *w)
 {
-    const struct entry *e = from->entry;
+    struct link *link = arena_alloc(w->arena, sizeof *link);
+
+    *link = (struct link){.head = w->batch->head, .lane = w->batch->lane, .entry = *w->entry, .later = w->first};
+    link->entry.user = arena_strdup(w->arena, link->entry.user);
+    link->entry.order = arena_strdup(w->arena, link->entry.order);
+    link->entry.metadata = arena_strdup(w->arena, link->entry.metadata);
+    link->entry.code = arena_strdup(w->arena, link->entry.code);
+    w->first = link;
+    if (!w->end)
+        w->end = link;
+}
+
+/* To the entry before: in the same batch, or in the one that `since` names. A hold follows on the issued one beneath it. */
+static enum store_status step_back(struct walk *w)
+{
+    const struct entry *e = &w->first->entry;
     int64_t n = e->kind == ENTRY_HOLD ? e->from_n : e->n;
     uint32_t g = e->kind == ENTRY_HOLD ? e->from : e->g;
-    struct link *link = arena_alloc(a, sizeof *link);
     enum store_status status;
     size_t count = 0;
 
-    *link = (struct link){.later = from};
-    *back = link;
-    if (e->since == from->batch->head.seq) {
-        link->batch = from->batch;
-        link->entry = batch_find_before(from->batch, (size_t)(e - from->batch->entries), n, g);
+    if (e->since == w->batch->head.seq) {
+        w->entry = batch_find_before(w->batch, (size_t)(w->entry - w->batch->entries), n, g);
         return STORE_OK;
     }
-    status = s->ops->ledger(s, l->coupon, l->number, e->since - 1, 1, &link->batch, &count);
-    if (status != STORE_OK || !count)
-        return status;
-    link->entry = batch_find_before(link->batch, link->batch->count, n, g);
-    return STORE_OK;
+    batch_free(w->batch);
+    w->batch = NULL;
+    w->entry = NULL;
+    status = w->store->ops->ledger(w->store, w->coupon, w->first->lane, e->since - 1, 1, &w->batch, &count);
+    if (status == STORE_OK && count)
+        w->entry = batch_find_before(w->batch, w->batch->count, n, g);
+    return status;
 }
 
 static bool is_start(const struct entry *e)
@@ -44,33 +89,162 @@ static bool is_start(const struct entry *e)
     return entry_makes(e->kind) && e->kind != ENTRY_HOLD;
 }
 
-static void free_batches(struct link *first)
+/* A use that holds only this redemption, and the one beneath it; NULL: it has not ended. */
+static enum store_status rebuild(struct store *s, const struct op *op, int64_t n, uint32_t g, struct use **found)
 {
-    for (struct link *link = first; link; link = link->later)
-        if (link->batch && (!link->later || link->later->batch != link->batch))
-            batch_free(link->batch);
-}
-
-enum store_status rebuild_ended(struct store *s, const struct lane *l, struct arena *a, int64_t n, uint32_t g,
-                                struct use **found)
-{
-    struct link end = {.later = NULL}, *first = &end;
-    enum store_status status = s->ops->ended(s, l->coupon, l->number, n, g, &end.batch);
+    struct walk w = {.store = s, .arena = op->arena, .coupon = op->coupon};
+    enum store_status status = s->ops->ended(s, op->coupon, op->lane, n, g, &w.batch);
     struct use *u;
 
     *found = NULL;
     if (status != STORE_OK)
         return status == STORE_NOT_FOUND ? STORE_OK : status;
-    end.entry = batch_find_end(end.batch, n, g);
-    for (int links = 0; status == STORE_OK && first->entry && !is_start(first->entry) && links < LINKS_MAX; links++)
-        status = step_back(s, l, a, first, &first);
-    if (status == STORE_OK && first->entry && is_start(first->entry)) {
-        u = arena_alloc(a, sizeof *u);
-        use_init(u, end.entry->user ? end.entry->user : "", end.entry->alias);
-        for (const struct link *link = first; link; link = link->later)
-            fold_use_entry(u, link->entry, &link->batch->head, link->batch->lane, a);
-        *found = use_copy(u, a, true);
+    w.entry = batch_find_end(w.batch, n, g);
+    for (int links = 0; w.entry && links < LINKS_MAX; links++) {
+        keep(&w);
+        if (is_start(w.entry))
+            break;
+        status = step_back(&w);
     }
-    free_batches(first);
+    batch_free(w.batch);
+    if (status != STORE_OK || !w.first || !is_start(&w.first->entry))
+        return status;
+    u = arena_alloc(op->arena, sizeof *u);
+    use_init(u, w.end->entry.user ? w.end->entry.user : "", w.end->entry.alias);
+    for (const struct link *link = w.first; link; link = link->later)
+        fold_use_entry(u, &link->entry, &link->head, link->lane, op->arena);
+    *found = u;
+    return STORE_OK;
+}
+
+/* ---- one without a slot ---- */
+
+/* Whose it is: the entry that made it says. *old: that was long ago. */
+static enum store_status find_maker(struct store *s, struct op *op, int64_t n, uint32_t g, bool *old)
+{
+    struct batch *b = NULL;
+    const struct entry *e;
+    size_t count = 0;
+    enum store_status status = s->ops->ledger(s, op->coupon, op->lane, -n - 1, 1, &b, &count);
+
+    *old = false;
+    if (status != STORE_OK || !count)
+        return status == STORE_OK ? STORE_FAILED : status; /* the lane has that batch: this read is older, ask again */
+    e = b->head.seq == -n ? batch_find_making(b, n, g) : NULL;
+    if (e) {
+        op->holder = arena_strdup(op->arena, e->user);
+        *old = b->head.at_ms < clock_now_ms() - OLD_MS;
+    }
+    batch_free(b);
+    return STORE_OK;
+}
+
+/* ---- the threads ---- */
+
+static enum store_status look(struct store *s, struct op *op)
+{
+    int64_t n = op->kind == OP_STEP ? op->transition.n : op->n;
+    uint32_t g = op->kind == OP_STEP ? op->transition.g : op->g;
+    enum store_status status = STORE_OK;
+    bool ended = true;
+
+    if (n < 0)
+        status = find_maker(s, op, n, g, &ended);
+    if (status == STORE_OK && ended)
+        status = rebuild(s, op, n, g, &op->ended);
+    if (op->ended && op->ended->user[0])
+        op->holder = op->ended->user; /* whose use knows more, as long as it keeps it: every key, the counts after the taking */
     return status;
+}
+
+static void busy(const struct history *h, struct op *op)
+{
+    op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
+    if (h->hooks->decided && !op->inner)
+        h->hooks->decided(op);
+    op->done(op);
+}
+
+static struct op *take(struct history *h)
+{
+    struct op *op;
+
+    pthread_mutex_lock(&h->lock);
+    while (!h->waiting.count && !h->stop)
+        pthread_cond_wait(&h->some, &h->lock);
+    op = op_list_take(&h->waiting);
+    pthread_mutex_unlock(&h->lock);
+    return op;
+}
+
+static void *history_main(void *argument)
+{
+    struct history *h = argument;
+    struct store *s = h->source->open(h->source);
+    const struct timespec pause = {h->backoff_ms / 1000, h->backoff_ms % 1000 * 1000000L};
+    struct op *op;
+
+    while ((op = take(h))) {
+        if (mono_before(op->deadline, mono_now())) {
+            busy(h, op);
+        } else if (look(s, op) == STORE_OK) {
+            op->sought = true;
+            engine_reroute(h->engine, op);
+        } else {
+            nanosleep(&pause, NULL);
+            history_submit(h, op); /* behind the others */
+        }
+    }
+    s->ops->close(s);
+    return NULL;
+}
+
+/* ---- from outside ---- */
+
+struct history *history_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks, int backoff_ms)
+{
+    struct history *h = checked(calloc(1, sizeof *h));
+
+    h->engine = e;
+    h->source = source;
+    h->hooks = hooks;
+    h->backoff_ms = backoff_ms;
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->some, NULL);
+    for (int i = 0; i < HISTORY_THREADS; i++)
+        if (pthread_create(&h->threads[i], NULL, history_main, h) != 0)
+            abort();
+    return h;
+}
+
+void history_submit(struct history *h, struct op *op)
+{
+    bool taken;
+
+    pthread_mutex_lock(&h->lock);
+    taken = !h->stop && h->waiting.count < HISTORY_WAITING_MAX;
+    if (taken) {
+        op_list_add(&h->waiting, op);
+        pthread_cond_signal(&h->some);
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (!taken)
+        busy(h, op);
+}
+
+void history_stop(struct history *h)
+{
+    pthread_mutex_lock(&h->lock);
+    h->stop = true;
+    pthread_cond_broadcast(&h->some);
+    pthread_mutex_unlock(&h->lock);
+    for (int i = 0; i < HISTORY_THREADS; i++)
+        pthread_join(h->threads[i], NULL);
+}
+
+void history_free(struct history *h)
+{
+    pthread_mutex_destroy(&h->lock);
+    pthread_cond_destroy(&h->some);
+    free(h);
 }

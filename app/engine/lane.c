@@ -13,9 +13,12 @@
 #include "coupons/fold.h"
 
 #define LEDGER_CHUNK 256
+#define LOOK_FIRST 8 /* batches: who is further behind asks first how far views are written */
 #define TOPUP_FIRST 2
 #define TOPUP_MOST 64
 #define TOPUP_FAST_MS 1000
+#define LOOKS_MOST 16 /* of one top-up: what is still wanted then is looked for by the next round's */
+#define TOGETHER_MOST 512 /* buckets that are read at a time, of all lanes, but for the last one's */
 #define DUE_MOST 64    /* buckets, or users, whose ends are looked for in one round: the next one looks for the rest */
 #define KNOWN_MOST 4096 /* of them that it need not look for */
 #define LISTED_MOST 2048 /* redemptions of users who are listed as due, but for the last one: they are loaded at once */
@@ -61,7 +64,7 @@ void op_list_prepend(struct op_list *l, struct op_list *front)
 
 /* ---- making and freeing ---- */
 
-struct lane *lane_new(const char *coupon, int64_t number)
+struct lane *lane_new(const char *coupon, int64_t number, struct filter_room *room)
 {
     struct lane *l = checked(calloc(1, sizeof *l));
 
@@ -71,7 +74,9 @@ struct lane *lane_new(const char *coupon, int64_t number)
     l->number = number;
     l->topup = TOPUP_FIRST;
     l->next_due_ms = INT64_MIN;
+    l->touched_end = -1;
     arena_init(&l->definition_arena, 2048);
+    filter_init(&l->filter, room);
     return l;
 }
 
@@ -125,12 +130,14 @@ static void unload(struct lane *l)
         window_release(w);
     }
     arena_free(&l->definition_arena);
-    l->window_entries = l->window_ranges = 0;
+    filter_restart(&l->filter);
+    l->window_entries = l->window_bytes = l->window_ranges = 0;
     l->next_due_ms = INT64_MIN;
     l->stash_first = l->stash_count = 0;
     l->definition = NULL;
     l->definition_seq = 0;
     l->cursor = 0;
+    l->touched_end = -1;
     l->tail = (struct head){0};
     l->mark = (struct mark){0};
     l->loaded = false;
@@ -201,6 +208,21 @@ static void stash_drop(struct lane *l, struct cached_bucket *c, int64_t n)
     memmove(stash + i, stash + i + 1, (l->stash_count - i - 1) * sizeof *stash);
     l->stash_count--;
     c->stash_left--;
+}
+
+/* All slots of the bucket leave the stash. */
+static void stash_drop_bucket(struct lane *l, struct cached_bucket *c)
+{
+    struct free_slot *stash = l->stash + l->stash_first;
+    size_t kept = 0;
+
+    if (c->stash_left == 0)
+        return;
+    for (size_t i = 0; i < l->stash_count; i++)
+        if (bucket_of(stash[i].n) != c->bucket.b)
+            stash[kept++] = stash[i];
+    l->stash_count = kept;
+    c->stash_left = 0;
 }
 
 /* So that what stands side by side in the list of codes does not go out side by side. */
@@ -299,6 +321,7 @@ struct cached_bucket *lane_cache_bucket(struct lane *l, struct bucket *k)
         return NULL;
     }
     overlay_bucket(l, k);
+    bucket_fit(k, l->tail.next_n);
     return add_bucket(l, k);
 }
 
@@ -351,85 +374,408 @@ static struct cached_bucket *cache_or_stale(struct lane *l, struct bucket *k)
     return c;
 }
 
-static enum store_status read_codes(const struct lane *l, struct store *s, struct cached_bucket **buckets, size_t count)
+/* ---- buckets that nobody touched: they have no view, and nothing in the window names them ---- */
+
+#define WALK_MOST 256 /* touched buckets that are passed over at a time */
+
+static int64_t first_bucket(const struct lane *l)
 {
-    struct bucket_codes_read reads[TOPUP_MOST];
-    struct cached_bucket *wanting[TOPUP_MOST];
-    enum store_status status;
+    return bucket_of(l->number * LANE_SLOTS);
+}
+
+static int64_t end_bucket(const struct lane *l)
+{
+    return bucket_of(fold_next_n(&l->tail, l->number) + BUCKET_SLOTS - 1);
+}
+
+/* Where the walk for untouched buckets begins: behind the last one that was touched, since those there need not be read; then come
+ * those among the others. Where these are few, in the order of their numbers. */
+static void begin_walk(struct lane *l, int64_t touched_end)
+{
+    struct window_batch *w;
+
+    l->touched_end = touched_end;
+    DL_FOREACH(l->window, w)
+        if (w->end_b > l->touched_end)
+            l->touched_end = w->end_b;
+    l->walk = l->touched_end - first_bucket(l) > WALK_MOST ? l->touched_end : first_bucket(l);
+    l->walk_rest = l->walk;
+    l->walk_stop = INT64_MAX;
+}
+
+/* Slots were made in buckets from `grows` on: the walk goes there next, and to what it has not seen after that. */
+static void extend_walk(struct lane *l, int64_t grows)
+{
+    if (l->touched_end < 0 || (l->walk >= 0 && l->walk <= grows && l->walk_stop == INT64_MAX))
+        return;
+    if (l->walk < 0)
+        l->walk_rest = first_bucket(l);
+    else if (l->walk_stop < INT64_MAX)
+        l->walk_rest = l->walk_stop;
+    l->walk = grows;
+    l->walk_stop = INT64_MAX;
+}
+
+/* The end of what is walked now; at it, the rest is next. False: the walk is over, and no bucket is untouched that was not seen. */
+static bool walks(struct lane *l, int64_t *end)
+{
+    *end = l->walk_stop < end_bucket(l) ? l->walk_stop : end_bucket(l);
+    if (l->walk >= 0 && l->walk < *end)
+        return true;
+    if (l->walk < 0 || l->walk_rest <= first_bucket(l)) {
+        l->walk = -1;
+        return false;
+    }
+    l->walk = first_bucket(l);
+    *end = l->walk_stop = l->walk_rest;
+    l->walk_rest = first_bucket(l);
+    return true;
+}
+
+/* A bucket without a view, as the window leaves it. */
+static struct cached_bucket *untouched_bucket(struct lane *l, int64_t b)
+{
+    struct cached_bucket *c = lane_bucket(l, b);
+    struct bucket fresh;
+
+    if (c)
+        return c;
+    bucket_init(&fresh, b);
+    return lane_cache_bucket(l, &fresh);
+}
+
+/* A bucket in which a search found free slots. */
+struct found_bucket {
+    struct top_up *whose;
+    struct cached_bucket *bucket;
+};
+
+struct found_list {
+    struct found_bucket *items;
+    size_t count;
+};
+
+/* What codes they lack. A damaged one leaves its bucket without: no slot of it goes to the stash. */
+static enum store_status read_codes(struct store *s, const struct found_bucket *found, size_t count)
+{
+    struct bucket_codes_read *reads = checked(calloc(count + 1, sizeof *reads));
+    struct cached_bucket **wanting = checked(calloc(count + 1, sizeof(struct cached_bucket *)));
+    enum store_status status = STORE_OK;
     struct arena a;
     size_t want = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        if (!lane_wants_codes(l, buckets[i]))
-            continue;
-        wanting[want] = buckets[i];
-        reads[want++] = (struct bucket_codes_read){.coupon = l->coupon, .b = buckets[i]->bucket.b};
-    }
-    if (!want)
-        return STORE_OK;
     arena_init(&a, 64 * 1024);
-    status = s->ops->bucket_codes(s, &a, reads, want);
-    for (size_t i = 0; status == STORE_OK && i < want; i++)
-        cached_bucket_set_codes(wanting[i], &reads[i]);
+    for (size_t i = 0; i < count; i++) {
+        const struct lane *l = found[i].whose->lane;
+
+        if (!lane_wants_codes(l, found[i].bucket))
+            continue;
+        wanting[want] = found[i].bucket;
+        reads[want++] = (struct bucket_codes_read){.coupon = l->coupon, .b = found[i].bucket->bucket.b};
+    }
+    if (want)
+        s->ops->bucket_codes(s, &a, reads, want);
+    for (size_t i = 0; i < want; i++) {
+        if (reads[i].status == STORE_OK)
+            cached_bucket_set_codes(wanting[i], &reads[i]);
+        else if (reads[i].status != STORE_UNREADABLE)
+            status = STORE_FAILED;
+    }
     arena_free(&a);
+    free(wanting);
+    free(reads);
     return status;
 }
 
-static enum store_status top_up_once(struct lane *l, struct store *s, size_t *added)
+static void add_found(struct found_list *found, struct top_up *t, struct cached_bucket *c)
 {
-    bool random = picks_at_random(l);
-    struct free_search search = {.coupon = l->coupon, .lane = l->number, .random = random, .from = l->cursor,
-                                 .most = l->topup};
-    struct bucket buckets[TOPUP_MOST];
-    struct cached_bucket *cached[TOPUP_MOST];
-    size_t count = 0, usable = 0, before = l->stash_count;
+    if (!c || c->stash_left > 0 || !bucket_has_free(&c->bucket))
+        return;
+    found->items[found->count++] = (struct found_bucket){t, c};
+    t->found++;
+}
+
+/* Touched buckets in which something is free: the next ones of each lane, in one read. */
+static enum store_status find_touched(struct store *s, struct top_up **open, size_t count, size_t most, struct store_time after,
+                                      struct found_list *found)
+{
+    struct free_search *searches = checked(calloc(count + 1, sizeof *searches));
+    struct bucket *buckets = checked(malloc((most + 1) * sizeof *buckets));
+    size_t given = 0, asked = 0;
     enum store_status status;
 
-    *added = 0;
-    status = s->ops->free_buckets(s, l->mark.when, &search, buckets, &count);
+    for (size_t i = 0; i < count; i++) {
+        struct lane *l = open[i]->lane;
+
+        open[i]->searched = open[i]->searched || l->touched_end == first_bucket(l);
+        if (open[i]->searched)
+            continue;
+        open[i]->from_start = l->cursor == 0;
+        searches[asked++] = (struct free_search){.coupon = l->coupon, .lane = l->number, .random = picks_at_random(l),
+                                                 .from = l->cursor, .most = l->topup, .buckets = buckets + given};
+        given += l->topup;
+    }
+    status = asked ? s->ops->free_buckets(s, after, searches, asked) : STORE_OK;
+    asked = 0;
     for (size_t i = 0; status == STORE_OK && i < count; i++) {
-        l->cursor = (random ? buckets[i].pick : buckets[i].b) + 1;
-        cached[usable] = cache_or_stale(l, &buckets[i]);
-        usable += cached[usable] && cached[usable]->stash_left == 0;
+        struct top_up *t = open[i];
+        const struct free_search *search = &searches[asked];
+
+        if (t->searched)
+            continue;
+        asked++;
+        for (size_t k = 0; k < search->count; k++)
+            add_found(found, t, cache_or_stale(t->lane, &search->buckets[k]));
+        t->lane->cursor = search->next;
+        t->damaged = t->damaged || search->left_out;
+        t->searched = search->next == 0 && (t->from_start || t->wrapped); /* all there are */
+        t->wrapped = t->wrapped || search->next == 0;
     }
-    if (status == STORE_OK)
-        status = read_codes(l, s, cached, usable);
-    for (size_t i = 0; status == STORE_OK && i < usable; i++) {
-        stash_bucket(l, cached[i]);
-        *added += (size_t)cached[i]->stash_left;
-    }
-    if (status == STORE_OK && count < search.most)
-        l->cursor = 0;
-    if (random)
-        stash_shuffle(l, before);
+    free(buckets);
+    free(searches);
     return status;
 }
 
-enum store_status lane_top_up(struct lane *l, struct store *s, size_t want)
+/* Some buckets of a lane at random: those that are surely untouched are found, the others are to be read. */
+static void draw(struct top_up *t, struct bucket_read *reads, struct top_up **whose, size_t *count, struct found_list *found)
 {
-    struct mono now = mono_now();
-    int64_t free_slots = l->tail.slots - head_taken(&l->tail);
-    size_t most = free_slots < 0 ? 0 : (size_t)free_slots;
-    bool wrapped = false;
+    struct lane *l = t->lane;
+    uint64_t random, span = (uint64_t)(end_bucket(l) - first_bucket(l));
 
-    if (want > most)
-        want = most;
-    while (l->stash_count < want) {
-        bool from_start = l->cursor == 0;
-        size_t added;
-        enum store_status status;
+    for (size_t i = 0; i < l->topup; i++) {
+        int64_t b;
 
-        if (mono_ms_between(l->topped_up, now) < TOPUP_FAST_MS && l->topup < TOPUP_MOST)
-            l->topup *= 2;
-        status = top_up_once(l, s, &added);
-        if (status != STORE_OK)
-            return status;
-        l->topped_up = now;
-        if (l->cursor == 0 && (from_start || wrapped))
-            break; /* seen all there is */
-        wrapped = wrapped || l->cursor == 0;
+        randombytes_buf(&random, sizeof random);
+        b = first_bucket(l) + (int64_t)(random % span);
+        if (lane_bucket(l, b))
+            continue;
+        if (b >= l->touched_end) {
+            add_found(found, t, untouched_bucket(l, b));
+            continue;
+        }
+        bucket_init(reads[*count].bucket, b);
+        reads[*count].coupon = l->coupon;
+        reads[*count].b = b;
+        whose[(*count)++] = t;
     }
-    return STORE_OK;
+}
+
+/* Of the lanes that pick at random: what is found where nobody knows to look. Most are untouched while a coupon is young. */
+static enum store_status find_drawn(struct store *s, struct top_up **open, size_t count, size_t most, struct store_time after,
+                                    struct found_list *found)
+{
+    struct bucket_read *reads = checked(calloc(most + 1, sizeof *reads));
+    struct bucket *buckets = checked(calloc(most + 1, sizeof *buckets));
+    struct top_up **whose = checked(calloc(most + 1, sizeof(struct top_up *)));
+    enum store_status status = STORE_OK;
+    size_t read_count = 0;
+    int64_t end;
+
+    for (size_t i = 0; i < most; i++)
+        reads[i].bucket = &buckets[i];
+    for (size_t i = 0; i < count; i++)
+        if (picks_at_random(open[i]->lane) && walks(open[i]->lane, &end))
+            draw(open[i], reads, whose, &read_count, found);
+    if (read_count)
+        s->ops->buckets(s, after, reads, read_count);
+    for (size_t i = 0; i < read_count; i++) {
+        if (reads[i].status == STORE_OK) {
+            add_found(found, whose[i], cache_or_stale(whose[i]->lane, &buckets[i]));
+            continue;
+        }
+        bucket_release(&buckets[i]);
+        if (reads[i].status == STORE_UNREADABLE)
+            whose[i]->damaged = true;
+        else
+            status = STORE_FAILED;
+    }
+    free(whose);
+    free(buckets);
+    free(reads);
+    return status;
+}
+
+/* Where a lane walks now. */
+struct stretch {
+    struct top_up *whose;
+    int64_t end;
+    const struct touched_search *touched; /* NULL: nothing there is */
+};
+
+/* Walk on, over the touched buckets. */
+static void walk_on(const struct stretch *stretch, struct found_list *found)
+{
+    struct top_up *t = stretch->whose;
+    const struct touched_search *touched = stretch->touched;
+    size_t passed = 0, count = touched ? touched->count : 0, before = t->found;
+    int64_t end = count == WALK_MOST ? touched->numbers[WALK_MOST - 1] + 1 : stretch->end;
+    struct lane *l = t->lane;
+
+    for (; l->walk < end && t->found - before < l->topup; l->walk++) {
+        if (passed < count && touched->numbers[passed] == l->walk)
+            passed++;
+        else
+            add_found(found, t, untouched_bucket(l, l->walk));
+    }
+}
+
+/* Untouched buckets: of each lane that needs them, those of the next stretch. What lies behind the last touched bucket is not read. */
+static enum store_status find_untouched(struct store *s, struct top_up **open, size_t count, struct store_time after,
+                                        struct found_list *found)
+{
+    struct stretch *stretches = checked(calloc(count + 1, sizeof *stretches));
+    struct touched_search *searches = checked(calloc(count + 1, sizeof *searches));
+    int64_t *numbers = checked(malloc((count + 1) * WALK_MOST * sizeof *numbers)), end;
+    size_t walking = 0, asked = 0;
+    enum store_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        struct lane *l = open[i]->lane;
+
+        if ((open[i]->found && picks_at_random(l)) || !walks(l, &end))
+            continue;
+        stretches[walking] = (struct stretch){open[i], end, NULL};
+        if (l->walk < l->touched_end) {
+            searches[asked] = (struct touched_search){.coupon = l->coupon, .from = l->walk, .most = WALK_MOST,
+                                                      .end = end < l->touched_end ? end : l->touched_end,
+                                                      .numbers = numbers + asked * WALK_MOST};
+            stretches[walking].touched = &searches[asked++];
+        }
+        walking++;
+    }
+    status = asked ? s->ops->touched(s, after, searches, asked) : STORE_OK;
+    for (size_t i = 0; status == STORE_OK && i < walking; i++)
+        walk_on(&stretches[i], found);
+    free(numbers);
+    free(searches);
+    free(stretches);
+    return status;
+}
+
+static void stash_found(const struct found_list *found)
+{
+    for (size_t first = 0, next; first < found->count; first = next) {
+        struct top_up *t = found->items[first].whose;
+        size_t before = t->lane->stash_count;
+
+        for (next = first; next < found->count && found->items[next].whose == t; next++) {
+            struct cached_bucket *c = found->items[next].bucket;
+
+            t->damaged = t->damaged || lane_wants_codes(t->lane, c);
+            if (c->stash_left == 0) /* else it was found twice */
+                stash_bucket(t->lane, c);
+        }
+        if (picks_at_random(t->lane))
+            stash_shuffle(t->lane, before);
+    }
+}
+
+/* One more look for each, for `most` buckets in all. */
+static void top_up_once(struct store *s, struct top_up **open, size_t count, size_t most)
+{
+    struct found_list found = {checked(calloc(3 * most + 1, sizeof *found.items)), 0};
+    struct store_time after = {0, 0};
+    enum store_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        after = store_time_later(after, open[i]->lane->mark.when);
+        open[i]->found = 0;
+        open[i]->looks++;
+    }
+    status = find_touched(s, open, count, most, after, &found);
+    if (status == STORE_OK)
+        status = find_drawn(s, open, count, most, after, &found);
+    if (status == STORE_OK)
+        status = find_untouched(s, open, count, after, &found);
+    if (status == STORE_OK)
+        status = read_codes(s, found.items, found.count);
+    if (status == STORE_OK)
+        stash_found(&found);
+    for (size_t i = 0; i < count; i++)
+        open[i]->status = status;
+    free(found.items);
+}
+
+/* The look before this one found enough, or has seen all there is, or was the last for now. */
+static bool is_topped_up(struct top_up *t)
+{
+    int64_t end;
+
+    return t->status != STORE_OK || t->lane->stash_count >= t->want || (t->searched && !walks(t->lane, &end)) ||
+           t->looks == LOOKS_MOST;
+}
+
+/* How many buckets the next look is for. */
+static size_t grow_topup(struct lane *l, struct mono now)
+{
+    if (mono_ms_between(l->topped_up, now) < TOPUP_FAST_MS && l->topup < TOPUP_MOST)
+        l->topup *= 2;
+    l->topped_up = now;
+    return l->topup;
+}
+
+/* Where each lane's touched buckets end, in one read. False: the database did not answer. */
+static bool find_ends(struct store *s, struct top_up **open, size_t count)
+{
+    struct touched_search *searches = checked(calloc(count + 1, sizeof *searches));
+    int64_t *last = checked(calloc(count + 1, sizeof *last));
+    struct lane **whose = checked(calloc(count + 1, sizeof(struct lane *)));
+    struct store_time after = {0, 0};
+    enum store_status status;
+    size_t asked = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        struct lane *l = open[i]->lane;
+
+        if (l->touched_end < 0 && l->mark.seq == 0) { /* the window has all there is */
+            begin_walk(l, first_bucket(l));
+        } else if (l->touched_end < 0) {
+            searches[asked] = (struct touched_search){.coupon = l->coupon, .from = first_bucket(l), .last = true, .most = 1,
+                                                      .end = first_bucket(l) + LANE_SLOTS / BUCKET_SLOTS, .numbers = &last[asked]};
+            after = store_time_later(after, l->mark.when);
+            whose[asked++] = l;
+        }
+    }
+    status = asked ? s->ops->touched(s, after, searches, asked) : STORE_OK;
+    for (size_t i = 0; status == STORE_OK && i < asked; i++)
+        begin_walk(whose[i], searches[i].count ? last[i] + 1 : first_bucket(whose[i]));
+    free(whose);
+    free(last);
+    free(searches);
+    return status == STORE_OK;
+}
+
+void lane_top_up(struct store *s, struct top_up *tops, size_t count)
+{
+    struct top_up **open = checked(calloc(count + 1, sizeof(struct top_up *)));
+    struct mono now = mono_now();
+    size_t left = 0;
+    bool found_ends;
+
+    for (size_t i = 0; i < count; i++) {
+        int64_t most = tops[i].lane->tail.slots - head_taken(&tops[i].lane->tail);
+
+        tops[i].status = STORE_OK;
+        if (most >= 0 && tops[i].want > (size_t)most)
+            tops[i].want = (size_t)most;
+        if (most > 0 && tops[i].lane->stash_count < tops[i].want)
+            open[left++] = &tops[i];
+    }
+    found_ends = find_ends(s, open, left);
+    for (size_t i = 0; i < left && !found_ends; i++)
+        open[i]->status = STORE_FAILED;
+    while (left && found_ends) {
+        size_t together = 0, most = 0, kept = 0;
+
+        while (together < left && most < TOGETHER_MOST)
+            most += grow_topup(open[together++]->lane, now);
+        top_up_once(s, open, together, most);
+        for (size_t i = 0; i < left; i++)
+            if (i >= together || !is_topped_up(open[i]))
+                open[kept++] = open[i];
+        left = kept;
+    }
+    free(open);
 }
 
 /* ---- what ends by itself ---- */
@@ -463,35 +809,42 @@ static void note_later_dues(struct lane *l, int64_t at_ms)
                 note_due(l, entry_due(&w->batch->entries[i]));
 }
 
-/* Entries of the window whose end has come, in buckets that are not cached: the views may not have them yet. */
-static enum store_status cache_due_of_window(struct lane *l, struct store *s, int64_t at_ms, bool *more)
+/* Entries of the window whose end has come, in buckets that are not cached: the views may not have it yet. */
+static enum store_status cache_due_of_window(struct store *s, struct due_look *k)
 {
     struct bucket_read reads[DUE_MOST];
     struct bucket buckets[DUE_MOST];
+    struct lane *l = k->lane;
     size_t count = 0;
     struct window_batch *w;
-    enum store_status status;
+    enum store_status status = STORE_OK;
 
     DL_FOREACH(l->window, w)
-        for (size_t i = 0; i < w->batch->count && !*more; i++) {
+        for (size_t i = 0; i < w->batch->count && !k->more; i++) {
             const struct entry *e = &w->batch->entries[i];
-            bool due = entry_due(e) && entry_due(e) <= at_ms && e->n >= 0 && !lane_bucket(l, bucket_of(e->n));
+            bool due = entry_due(e) && entry_due(e) <= k->at_ms && e->n >= 0 && !lane_bucket(l, bucket_of(e->n));
 
-            for (size_t k = 0; due && k < count; k++)
-                due = reads[k].b != bucket_of(e->n);
-            *more = due && count == DUE_MOST;
-            if (!due || *more)
+            for (size_t j = 0; due && j < count; j++)
+                due = reads[j].b != bucket_of(e->n);
+            k->more = due && count == DUE_MOST;
+            if (!due || k->more)
                 continue;
             bucket_init(&buckets[count], bucket_of(e->n));
             reads[count] = (struct bucket_read){.coupon = l->coupon, .b = bucket_of(e->n), .bucket = &buckets[count]};
             count++;
         }
-    status = count ? s->ops->buckets(s, l->mark.when, reads, count) : STORE_OK;
+    if (count)
+        s->ops->buckets(s, l->mark.when, reads, count);
     for (size_t i = 0; i < count; i++) {
-        if (status == STORE_OK)
+        if (reads[i].status == STORE_OK) {
             cache_or_stale(l, &buckets[i]);
+            continue;
+        }
+        bucket_release(&buckets[i]);
+        if (reads[i].status == STORE_UNREADABLE)
+            k->damaged = true;
         else
-            bucket_release(&buckets[i]);
+            status = STORE_FAILED;
     }
     return status;
 }
@@ -502,21 +855,60 @@ static bool looks_again(const struct lane *l)
     return l->next_due_ms == INT64_MIN;
 }
 
-static enum store_status find_due_buckets(struct lane *l, struct store *s, struct due_search *search, int64_t *next_due_ms,
-                                          bool *more)
+/* Something ends by itself at next_due_ms at the earliest, beside what was found. */
+static void found_due(struct due_look *k, int64_t next_due_ms)
 {
-    int64_t cached[KNOWN_MOST];
-    struct bucket buckets[DUE_MOST];
-    size_t count = 0;
+    struct lane *l = k->lane;
+
+    k->more = k->more || k->damaged || (next_due_ms && next_due_ms <= k->at_ms);
+    l->next_due_ms = k->more ? INT64_MIN : INT64_MAX;
+    note_due(l, next_due_ms);
+    note_later_dues(l, k->at_ms);
+}
+
+static void begin_due_search(struct due_look *k, struct due_search *search, struct bucket *buckets)
+{
+    const struct lane *l = k->lane;
+    int64_t *cached;
+
+    *search = (struct due_search){.coupon = l->coupon, .lane = l->number, .at_ms = k->at_ms, .most = DUE_MOST, .buckets = buckets};
+    if (!looks_again(l))
+        return;
+    search->but_buckets = cached = arena_array(k->arena, KNOWN_MOST, sizeof *cached);
+    for (const struct cached_bucket *c = l->buckets; c && search->but_count < KNOWN_MOST; c = c->hh.next)
+        cached[search->but_count++] = c->bucket.b;
+}
+
+static void keep_due(struct store *s, struct due_look *k, const struct due_search *search)
+{
+    for (size_t i = 0; i < search->count; i++)
+        cache_or_stale(k->lane, &search->buckets[i]);
+    k->damaged = search->left_out;
+    k->status = cache_due_of_window(s, k);
+    if (k->status == STORE_OK)
+        found_due(k, search->next_due_ms);
+}
+
+static void find_due_buckets(struct store *s, struct due_look **looks, size_t count)
+{
+    struct due_search *searches = checked(calloc(count + 1, sizeof *searches));
+    struct bucket *buckets = checked(malloc((count + 1) * DUE_MOST * sizeof *buckets));
+    struct store_time after = {0, 0};
     enum store_status status;
 
-    search->but_buckets = cached;
-    for (const struct cached_bucket *c = l->buckets; looks_again(l) && c && search->but_count < KNOWN_MOST; c = c->hh.next)
-        cached[search->but_count++] = c->bucket.b;
-    status = s->ops->due_buckets(s, l->mark.when, search, buckets, &count, next_due_ms);
-    for (size_t i = 0; status == STORE_OK && i < count; i++)
-        cache_or_stale(l, &buckets[i]);
-    return status == STORE_OK ? cache_due_of_window(l, s, search->at_ms, more) : status;
+    for (size_t i = 0; i < count; i++) {
+        begin_due_search(looks[i], &searches[i], buckets + i * DUE_MOST);
+        after = store_time_later(after, looks[i]->lane->mark.when);
+    }
+    status = s->ops->due_buckets(s, after, searches, count);
+    for (size_t i = 0; i < count; i++) {
+        if (status == STORE_OK)
+            keep_due(s, looks[i], &searches[i]);
+        else
+            looks[i]->status = status;
+    }
+    free(buckets);
+    free(searches);
 }
 
 /* The earliest end after at_ms among u's redemptions that is before next_ms, else next_ms (0: none): u's view tells only the
@@ -541,61 +933,65 @@ static bool has_expired(const struct lane *l, const struct use *u)
     return false;
 }
 
-static enum store_status find_due_users(struct lane *l, struct store *s, struct due_search *search, struct arena *a,
-                                        const char ***users, size_t *count, int64_t *next_due_ms, bool *more)
+static void find_due_users(struct store *s, struct due_look *k)
 {
-    struct use **uses = arena_array(a, DUE_MOST, sizeof *uses);
+    struct lane *l = k->lane;
+    struct due_search search = {.coupon = l->coupon, .lane = l->number, .at_ms = k->at_ms, .most = DUE_MOST};
+    struct use *uses[DUE_MOST];
     const char *known[KNOWN_MOST];
+    struct arena whole;
     struct window_user *wu, *next;
-    enum store_status status;
-    size_t read = 0, listed = 0;
+    size_t listed = 0;
 
-    search->but_users = known;
-    for (wu = l->users; looks_again(l) && wu && search->but_count < KNOWN_MOST; wu = wu->hh.next)
+    search.but_users = known;
+    for (wu = l->users; looks_again(l) && wu && search.but_count < KNOWN_MOST; wu = wu->hh.next)
         if (wu->state && has_expired(l, wu->state))
-            known[search->but_count++] = wu->user;
-    status = s->ops->due_uses(s, l->mark.when, search, a, uses, &read, next_due_ms);
-    if (status != STORE_OK)
-        return status;
-    *users = arena_array(a, read + HASH_COUNT(l->users) + 1, sizeof **users);
-    for (size_t i = 0; i < read && listed < LISTED_MOST; i++) {
-        (*users)[(*count)++] = uses[i]->user;
+            known[search.but_count++] = wu->user;
+    arena_init(&whole, 64 * 1024);
+    k->status = s->ops->due_uses(s, l->mark.when, &search, &whole, uses);
+    k->users = arena_array(k->arena, search.count + HASH_COUNT(l->users) + 1, sizeof *k->users);
+    for (size_t i = 0; k->status == STORE_OK && i < search.count && listed < LISTED_MOST; i++) {
+        k->users[k->user_count++] = arena_strdup(k->arena, uses[i]->user);
         listed += uses[i]->count;
-        *next_due_ms = later_due(uses[i], search->at_ms, *next_due_ms);
+        search.next_due_ms = later_due(uses[i], k->at_ms, search.next_due_ms);
     }
+    arena_free(&whole);
+    if (k->status != STORE_OK)
+        return;
     HASH_ITER(hh, l->users, wu, next) {
-        int64_t due_ms = wu->state ? use_due(wu->state) : search->at_ms;
+        int64_t due_ms = wu->state ? use_due(wu->state) : k->at_ms;
 
-        if (!due_ms || due_ms > search->at_ms || listed >= LISTED_MOST) {
-            *next_due_ms = sooner_ms(*next_due_ms, due_ms);
+        if (!due_ms || due_ms > k->at_ms || listed >= LISTED_MOST) {
+            search.next_due_ms = sooner_ms(search.next_due_ms, due_ms);
             continue;
         }
-        (*users)[(*count)++] = arena_strdup(a, wu->user);
+        k->users[k->user_count++] = arena_strdup(k->arena, wu->user);
         listed += wu->state ? wu->state->count : 1;
     }
-    *more = listed >= LISTED_MOST;
-    return STORE_OK;
+    k->more = listed >= LISTED_MOST;
+    k->damaged = search.left_out;
+    found_due(k, search.next_due_ms);
 }
 
-enum store_status lane_find_due(struct lane *l, struct store *s, int64_t at_ms, struct arena *a, const char ***users,
-                                size_t *count, bool *more)
-{
-    struct due_search search = {.coupon = l->coupon, .lane = l->number, .at_ms = at_ms, .most = DUE_MOST};
-    bool slots = !l->definition || policy_of(l->definition)->slots;
-    int64_t next_due_ms = 0;
-    enum store_status status;
+#define DUE_TOGETHER 32 /* lanes whose buckets are looked for at a time */
 
-    *count = 0;
-    *more = false;
-    status = slots ? find_due_buckets(l, s, &search, &next_due_ms, more)
-                   : find_due_users(l, s, &search, a, users, count, &next_due_ms, more);
-    if (status != STORE_OK)
-        return status;
-    *more = *more || (next_due_ms && next_due_ms <= at_ms);
-    l->next_due_ms = *more ? INT64_MIN : INT64_MAX;
-    note_due(l, next_due_ms);
-    note_later_dues(l, at_ms);
-    return STORE_OK;
+void lane_find_due(struct store *s, struct due_look *looks, size_t count)
+{
+    struct due_look *slots[DUE_TOGETHER];
+    size_t together = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct coupon *d = looks[i].lane->definition;
+
+        if (d && !policy_of(d)->slots)
+            find_due_users(s, &looks[i]);
+        else
+            slots[together++] = &looks[i];
+        if (together && (together == DUE_TOGETHER || i + 1 == count)) {
+            find_due_buckets(s, slots, together);
+            together = 0;
+        }
+    }
 }
 
 /* ---- the window ---- */
@@ -708,6 +1104,8 @@ static void note_buckets(struct lane *l, struct window_batch *w, const struct en
         w->first_b = first;
     if (end > w->end_b)
         w->end_b = end;
+    if (l->touched_end >= 0 && end > l->touched_end)
+        l->touched_end = end;
     if (entry_members[e->kind] & HAS_SLOT)
         index_bucket(l, w, first);
 }
@@ -721,6 +1119,8 @@ static struct window_batch *window_add(struct lane *l, struct batch *b, bool own
     w->own = own;
     DL_APPEND(l->window, w);
     l->window_entries += b->count + 1;
+    w->bytes = b->arena.bytes;
+    l->window_bytes += w->bytes;
     l->window_ranges += has_ranges(b);
     for (size_t i = 0; i < b->count; i++) {
         note_buckets(l, w, &b->entries[i]);
@@ -770,8 +1170,33 @@ void lane_trim(struct lane *l, const struct mark *m)
         l->window_ranges -= has_ranges(w->batch);
         DL_DELETE(l->window, w);
         l->window_entries -= w->batch->count + 1;
+        l->window_bytes -= w->bytes;
         window_release(w);
     }
+}
+
+/* The first batch of the window after what the filter has; NULL: none. */
+static const struct window_batch *first_unlaid(const struct lane *l)
+{
+    const struct window_batch *w = l->window ? l->window->prev : NULL; /* the last one */
+
+    if (!w || w->batch->head.seq <= l->filter.seq)
+        return NULL;
+    while (w != l->window && w->prev->batch->head.seq > l->filter.seq)
+        w = w->prev;
+    return w;
+}
+
+bool lane_note_users(struct lane *l, struct store *s)
+{
+    if (l->filter.state == FILTER_NONE)
+        return true;
+    for (const struct window_batch *w = first_unlaid(l); w; w = w->next)
+        if (!filter_lay(&l->filter, s, w->batch))
+            return false;
+    if (l->filter.seq != l->tail.seq) /* what is between was never in the window: it was loaded past it */
+        filter_drop(&l->filter);
+    return true;
 }
 
 bool lane_overlay_use(const struct lane *l, struct use *u, struct arena *a)
@@ -816,18 +1241,12 @@ static void move_definition(struct lane *l, const struct batch *b)
         l->definition_seq = b->head.seq;
 }
 
-static bool move_bucket(struct lane *l, struct cached_bucket *c, const struct batch *b)
+static bool move_bucket(struct cached_bucket *c, const struct batch *b)
 {
-    int size = c->bucket.size;
+    bool moved = fold_bucket(&c->bucket, b);
 
-    if (!fold_bucket(&c->bucket, b))
-        return false;
-    c->dirty = true;
-    if (c->bucket.size != size && has_codes(l)) { /* what was read of the new slots' codes was a draft */
-        free(c->codes);
-        c->codes = NULL;
-    }
-    return true;
+    c->dirty = c->dirty || moved;
+    return moved;
 }
 
 /* Lay w's batch into the cached buckets that it touches; true if there were any. */
@@ -842,7 +1261,7 @@ static bool move_buckets(struct lane *l, const struct window_batch *w)
     if (has_ranges(b)) {
         HASH_ITER(hh, l->buckets, c, next)
             if (c->bucket.b >= w->first_b && c->bucket.b < w->end_b)
-                any = move_bucket(l, c, b) || any;
+                any = move_bucket(c, b) || any;
         return any;
     }
     for (size_t i = 0; i < b->count; i++) {
@@ -850,28 +1269,30 @@ static bool move_buckets(struct lane *l, const struct window_batch *w)
 
         c = (entry_members[e->kind] & HAS_SLOT) && e->n >= 0 ? lane_bucket(l, bucket_of(e->n)) : NULL;
         if (c)
-            any = move_bucket(l, c, b) || any;
+            any = move_bucket(c, b) || any;
     }
     return any;
 }
 
-/* New buckets that an own batch generated are cached until their views are written. */
-static void make_generated_buckets(struct lane *l, const struct batch *b)
+/* The tail moves to h. Where slots were made, the last bucket grows, and the untouched ones are looked for from there on. */
+static void move_tail(struct lane *l, const struct head *h)
 {
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
+    int64_t grows = bucket_of(fold_next_n(&l->tail, l->number));
+    bool made = h->next_n != l->tail.next_n;
+    struct cached_bucket *c = made ? lane_bucket(l, grows) : NULL;
 
-        if ((e->kind != ENTRY_GENERATE && e->kind != ENTRY_GET) || !e->count)
-            continue;
-        for (int64_t k = bucket_of(e->n); k <= bucket_of(e->n + e->count - 1); k++) {
-            struct bucket fresh;
-
-            if (lane_bucket(l, k) || k * BUCKET_SLOTS < e->n)
-                continue; /* the first may hold older slots: whoever decided this has read it */
-            bucket_init(&fresh, k);
-            add_bucket(l, &fresh);
+    l->tail = *h;
+    if (!made)
+        return;
+    if (c) {
+        bucket_fit(&c->bucket, h->next_n);
+        if (has_codes(l)) { /* what was read of the new slots' codes was a draft */
+            stash_drop_bucket(l, c); /* it points to them; what is free is found again by whoever tops it up */
+            free(c->codes);
+            c->codes = NULL;
         }
     }
+    extend_walk(l, grows);
 }
 
 #define STASHED_MOST 8192
@@ -882,8 +1303,13 @@ static void stash_got(struct lane *l, const struct batch *b)
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
-        for (int64_t n = e->n; e->kind == ENTRY_GET && n < e->n + e->count && l->stash_count < STASHED_MOST; n++)
-            stash_slot(l, lane_bucket(l, bucket_of(n)), (int)(n % BUCKET_SLOTS));
+        for (int64_t n = e->n; e->kind == ENTRY_GET && n < e->n + e->count && l->stash_count < STASHED_MOST; n++) {
+            bool is_new = bucket_of(n) * BUCKET_SLOTS >= e->n; /* else it had slots before: whoever tops up finds it */
+            struct cached_bucket *c = is_new ? untouched_bucket(l, bucket_of(n)) : lane_bucket(l, bucket_of(n));
+
+            if (c)
+                stash_slot(l, c, (int)(n % BUCKET_SLOTS));
+        }
     }
 }
 
@@ -934,14 +1360,13 @@ void lane_commit(struct lane *l, struct batch *b, size_t stash_used)
 
     assert(b->head.seq == l->tail.seq + 1);
     stash_use(l, stash_used);
-    make_generated_buckets(l, b);
     w = window_add(l, b, true);
     move_buckets(l, w);
     assert(own_buckets_laid(l, b));
     stash_named(l, b);
-    stash_got(l, b);
     move_definition(l, b);
-    l->tail = b->head;
+    move_tail(l, &b->head);
+    stash_got(l, b);
 }
 
 static void lay_foreign(struct lane *l, struct batch *b, bool *stash_changed)
@@ -950,7 +1375,7 @@ static void lay_foreign(struct lane *l, struct batch *b, bool *stash_changed)
 
     *stash_changed = move_buckets(l, w) || *stash_changed;
     move_definition(l, b);
-    l->tail = b->head;
+    move_tail(l, &b->head);
 }
 
 /* Lay `count` batches that follow the tail; takes them all. A gap is damage: STORE_FAILED. */
@@ -975,46 +1400,136 @@ static enum store_status lay_all(struct lane *l, struct batch **batches, size_t 
     return status;
 }
 
-enum store_status lane_refresh(struct lane *l, struct store *s, bool *moved)
+/* Read at most `most` batches after the tail, and lay them. *more: they were as many. */
+static enum store_status read_on(struct lane *l, struct store *s, size_t most, bool *more)
 {
     struct batch *batches[LEDGER_CHUNK];
-    int64_t before = l->tail.seq;
-    enum store_status status;
-    size_t count;
+    size_t count = 0;
+    enum store_status status = s->ops->ledger(s, l->coupon, l->number, l->tail.seq, most, batches, &count);
 
-    do {
-        count = 0;
-        status = s->ops->ledger(s, l->coupon, l->number, l->tail.seq, LEDGER_CHUNK, batches, &count);
-        if (status == STORE_OK)
-            status = lay_all(l, batches, count);
-    } while (status == STORE_OK && count == LEDGER_CHUNK);
-    if (moved)
-        *moved = l->tail.seq != before;
+    *more = count == most;
+    return status == STORE_OK ? lay_all(l, batches, count) : status;
+}
+
+static enum store_status read_to_end(struct lane *l, struct store *s)
+{
+    enum store_status status = STORE_OK;
+
+    for (bool more = true; status == STORE_OK && more;)
+        status = read_on(l, s, LEDGER_CHUNK, &more);
     return status;
 }
 
-/* The batch at the mark is the tail that the window starts from. */
-static enum store_status load_base(struct lane *l, struct store *s)
+enum store_status lane_refresh(struct lane *l, struct store *s)
 {
-    struct batch *base = NULL;
-    size_t count = 0;
-    enum store_status status;
+    struct lane_loading load = {.lane = l};
+    struct mark mark = {0};
+    bool more;
+    enum store_status status = read_on(l, s, LOOK_FIRST, &more);
 
-    if (l->mark.seq == 0)
-        return STORE_OK;
-    status = s->ops->ledger(s, l->coupon, l->number, l->mark.seq - 1, 1, &base, &count);
+    assert(l->loaded && !l->pending);
+    if (status != STORE_OK || !more)
+        return status;
+    status = s->ops->mark(s, l->coupon, l->number, "views", &mark);
     if (status != STORE_OK)
         return status;
-    if (count != 1 || base->head.seq != l->mark.seq) {
-        log_event(LOG_ERROR, "lane.no_batch_at_mark", "coupon=%s lane=%lld mark=%lld", l->coupon,
-                  (long long)l->number, (long long)l->mark.seq);
-        status = STORE_FAILED;
-    } else {
-        l->tail = base->head;
+    if (mark.seq <= l->tail.seq)
+        return read_to_end(l, s);
+    unload(l); /* nothing is owed: whoever moved the mark has written the views of our batches too */
+    lane_load(s, &load, 1);
+    return load.status;
+}
+
+/* ---- loading ---- */
+
+#define LOADED_FIRST (LOOK_FIRST + 1) /* batches of each lane: the one at the mark, and those after it. Few have more */
+
+/* Those of loads[] that nothing failed of yet; returns how many. */
+static size_t list_open(struct lane_loading *loads, size_t count, struct lane_loading **open)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (loads[i].status == STORE_OK)
+            open[left++] = &loads[i];
+    return left;
+}
+
+static void load_marks(struct store *s, struct lane_loading **open, size_t count)
+{
+    struct mark_read *reads = checked(calloc(count + 1, sizeof *reads));
+
+    for (size_t i = 0; i < count; i++)
+        reads[i] = (struct mark_read){.coupon = open[i]->lane->coupon, .lane = open[i]->lane->number, .kind = "views"};
+    if (count)
+        s->ops->marks(s, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        open[i]->lane->mark = reads[i].mark;
+        open[i]->status = reads[i].status;
+    }
+    free(reads);
+}
+
+static void load_definitions(struct store *s, struct lane_loading **open, size_t count)
+{
+    struct coupon_read *reads = checked(calloc(count + 1, sizeof *reads));
+    struct store_time after = {0, 0};
+
+    for (size_t i = 0; i < count; i++) {
+        reads[i] = (struct coupon_read){.coupon = open[i]->lane->coupon, .arena = &open[i]->lane->definition_arena};
+        after = store_time_later(after, open[i]->lane->mark.when);
     }
     if (count)
-        batch_free(base);
-    return status;
+        s->ops->coupons(s, after, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        open[i]->status = reads[i].status;
+        open[i]->lane->definition = reads[i].definition;
+        open[i]->lane->definition_seq = open[i]->lane->number > 0 ? 0 : reads[i].seq;
+    }
+    free(reads);
+}
+
+/* The batch at the mark, if there is one, is the tail that the window starts from. Takes it, and those after it. */
+static enum store_status lay_first(struct lane *l, struct batch **batches, size_t count)
+{
+    size_t base = l->mark.seq > 0;
+
+    if (base && (!count || batches[0]->head.seq != l->mark.seq)) {
+        log_event(LOG_ERROR, "lane.no_batch_at_mark", "coupon=%s lane=%lld mark=%lld", l->coupon,
+                  (long long)l->number, (long long)l->mark.seq);
+        while (count > 0)
+            batch_free(batches[--count]);
+        return STORE_FAILED;
+    }
+    if (base) {
+        l->tail = batches[0]->head;
+        batch_free(batches[0]);
+    }
+    return lay_all(l, batches + base, count - base);
+}
+
+static void load_ledgers(struct store *s, struct lane_loading **open, size_t count)
+{
+    struct ledger_read *reads = checked(calloc(count + 1, sizeof *reads));
+    struct batch **batches = checked(calloc((count + 1) * LOADED_FIRST, sizeof(struct batch *)));
+
+    for (size_t i = 0; i < count; i++) {
+        const struct lane *l = open[i]->lane;
+
+        reads[i] = (struct ledger_read){.coupon = l->coupon, .lane = l->number, .after = l->mark.seq ? l->mark.seq - 1 : 0,
+                                        .most = LOADED_FIRST, .batches = batches + i * LOADED_FIRST};
+    }
+    if (count)
+        s->ops->ledgers(s, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        open[i]->status = reads[i].status;
+        if (open[i]->status == STORE_OK)
+            open[i]->status = lay_first(open[i]->lane, reads[i].batches, reads[i].count);
+        if (open[i]->status == STORE_OK && reads[i].count == LOADED_FIRST)
+            open[i]->status = read_to_end(open[i]->lane, s);
+    }
+    free(batches);
+    free(reads);
 }
 
 static int64_t definition_version(const struct lane *l)
@@ -1022,36 +1537,45 @@ static int64_t definition_version(const struct lane *l)
     return l->definition ? l->definition->version : 0;
 }
 
-enum store_status lane_load(struct lane *l, struct store *s)
+static enum store_status finish_load(struct lane *l)
 {
-    struct coupon *definition = NULL;
-    enum store_status status;
-
-    assert(!l->loaded && !l->window && !l->pending);
-    status = s->ops->mark(s, l->coupon, l->number, "views", &l->mark);
-    if (status == STORE_OK)
-        status = load_base(l, s);
-    if (status == STORE_OK)
-        status = s->ops->coupon(s, l->coupon, l->mark.when, &l->definition_arena, &definition, &l->definition_seq);
-    l->definition = definition;
-    if (l->number > 0)
-        l->definition_seq = 0;
-    if (status == STORE_OK)
-        status = lane_refresh(l, s, NULL);
-    if (status == STORE_OK && l->definition_seq > l->tail.seq)
-        status = STORE_FAILED; /* the view came after our look at the ledger: look again */
-    if (status == STORE_OK && l->number > 0 && definition_version(l) < l->tail.version)
-        status = STORE_FAILED; /* the view is older than what the lane follows: it will be written */
-    if (status != STORE_OK) {
-        unload(l);
-        return status;
-    }
+    if (l->definition_seq > l->tail.seq)
+        return STORE_FAILED; /* the view came after our look at the ledger: look again */
+    if (l->number > 0 && definition_version(l) < l->tail.version)
+        return STORE_FAILED; /* the view is older than what the lane follows: it will be written */
     if (picks_at_random(l))
         randombytes_buf(&l->cursor, sizeof l->cursor);
     if (l->cursor < 0)
         l->cursor = -(l->cursor + 1);
     l->loaded = true;
     return STORE_OK;
+}
+
+/* The definitions before the ledgers: what is newer than a definition's view is laid over it. */
+void lane_load(struct store *s, struct lane_loading *loads, size_t count)
+{
+    struct lane_loading **open = checked(calloc(count + 1, sizeof(struct lane_loading *)));
+
+    for (size_t i = 0; i < count; i++) {
+        assert(!loads[i].lane->loaded && !loads[i].lane->window && !loads[i].lane->pending);
+        loads[i].status = STORE_OK;
+    }
+    load_marks(s, open, list_open(loads, count, open));
+    load_definitions(s, open, list_open(loads, count, open));
+    load_ledgers(s, open, list_open(loads, count, open));
+    for (size_t i = 0; i < count; i++) {
+        if (loads[i].status == STORE_OK)
+            loads[i].status = finish_load(loads[i].lane);
+        if (loads[i].status != STORE_OK)
+            unload(loads[i].lane);
+    }
+    free(open);
+}
+
+void lane_load_none(struct lane *l)
+{
+    assert(!l->loaded && !l->window && l->number == 0);
+    l->loaded = true;
 }
 
 enum store_status lane_adopt(struct lane *l, struct store *s)

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "engine/filter.h"
 #include "store/store.h"
 
 /* A batch after the mark. */
@@ -22,6 +23,7 @@ struct window_batch {
     int refs;             /* the window's, and one per view job that names it; counted by the committer alone */
     bool own;             /* appended here: batch->uses are known, and its buckets are cached */
     bool ensured;         /* a view job that writes its views is under way */
+    size_t bytes;         /* of memory */
     int64_t first_b, end_b; /* buckets that it touches lie in [first_b, end_b) */
     struct window_batch *next, *prev;
 };
@@ -71,7 +73,7 @@ struct lane {
     struct lane *lru_prev, *lru_next;
 
     bool loaded;
-    bool stale;              /* somebody else appended: refresh before deciding */
+    bool stale;              /* somebody else appended: refresh before deciding; chores are theirs */
     struct head tail;
     const struct coupon *definition; /* NULL: none yet */
     struct arena definition_arena;
@@ -79,20 +81,29 @@ struct lane {
 
     struct window_batch *window; /* ascending */
     size_t window_entries;
+    size_t window_bytes;         /* of memory that its batches hold */
+    size_t counted_entries;      /* of them, those that the committer has counted */
+    size_t counted_bytes;        /* likewise, with those of `pending` */
     struct window_user *users;
     struct window_bucket *window_buckets;
     size_t window_ranges;        /* batches in the window that touch ranges of slots: window_buckets leaves these out */
     struct mark mark;            /* views up to mark.seq are written */
+    struct filter filter;        /* of whom it surely knows nothing */
 
     struct cached_bucket *buckets;
     struct free_slot *stash; /* [stash_first, stash_first + stash_count) */
     size_t stash_first, stash_count, stash_capacity;
-    int64_t cursor;          /* bucket number, or pick, from which the stash is topped up next */
+    int64_t cursor;          /* bucket number, or pick, from which the stash is topped up next with touched buckets */
+    int64_t touched_end;     /* no bucket from here on was touched; -1: not known */
+    int64_t walk;            /* where untouched buckets are looked for next; -1: none is left that was not in the stash */
+    int64_t walk_stop;       /* up to there, or to the lane's end; */
+    int64_t walk_rest;       /* then from the lane's first bucket up to there */
     size_t topup;            /* buckets to read next time: grows while they are used up fast */
     struct mono topped_up;
     int64_t next_due_ms;     /* nothing ends by itself before then; INT64_MAX: nothing will; INT64_MIN: not known, look again */
 
     struct op_list queue;    /* waiting, in the order of arrival */
+    struct op_list aside;    /* what they are about cannot be read: they hold up nobody, and are tried again now and then */
     struct op_list watchers; /* OP_CATCH_UP: wait until mark.seq == tail */
     struct batch *pending;   /* sent, outcome unknown: inserted again until it is known */
     struct op_list pending_ops;
@@ -108,13 +119,23 @@ struct lane {
     int jobs;                /* view jobs under way */
 };
 
-struct lane *lane_new(const char *coupon, int64_t number);
+/* room: for its filter of users. */
+struct lane *lane_new(const char *coupon, int64_t number, struct filter_room *room);
 void lane_free(struct lane *l);
 
-/* Read mark, ledger after it, definition. A lane without ledger loads as empty: tail.seq 0, no definition. */
-enum store_status lane_load(struct lane *l, struct store *s);
-/* Read what others appended after the tail, and lay it into the window. *moved, if not NULL: was there anything. */
-enum store_status lane_refresh(struct lane *l, struct store *s, bool *moved);
+struct lane_loading {
+    struct lane *lane;
+    enum store_status status; /* out */
+};
+/* Read mark, definition, ledger after the mark, of different lanes in the same reads; a lane of which something cannot be read fails
+ * alone. One without ledger loads as empty: tail.seq 0, no definition. */
+void lane_load(struct store *s, struct lane_loading *loads, size_t count);
+/* The ledger of lane 0 has no first batch: there is no such coupon. */
+void lane_load_none(struct lane *l);
+/* Follow what others appended after the tail: lay it into the window; or, where views are written past the tail, forget what is in
+ * memory and load anew, so that as much is read as the window may hold, however long nobody looked. Watchers may be due then.
+ * STORE_FAILED may leave the lane not loaded. */
+enum store_status lane_refresh(struct lane *l, struct store *s);
 /* A lane that has no definition of its own yet takes over that of lane 0. STORE_NOT_FOUND: its view is not written yet. */
 enum store_status lane_adopt(struct lane *l, struct store *s);
 /* Lay a batch that this process appended: tail, definition, window, buckets; used slots, and those that were taken by their
@@ -123,6 +144,8 @@ void lane_commit(struct lane *l, struct batch *b, size_t stash_used);
 /* Views are written up to m: forget what the window need not hold any more. */
 void lane_trim(struct lane *l, const struct mark *m);
 void window_release(struct window_batch *w);
+/* Lay what the window has since into the filter of users, after whatever moved the tail. False: there is no room for it. */
+bool lane_note_users(struct lane *l, struct store *s) CPN_CHECKED;
 
 /* Lay the window over a view that was read (or a fresh use). False: the view is ahead of the tail: refresh first. */
 bool lane_overlay_use(const struct lane *l, struct use *u, struct arena *a);
@@ -136,18 +159,41 @@ struct cached_bucket *lane_cache_bucket(struct lane *l, struct bucket *k);
 bool lane_wants_codes(const struct lane *l, const struct cached_bucket *c);
 /* Keep a copy of the codes that were read. */
 void cached_bucket_set_codes(struct cached_bucket *c, const struct bucket_codes_read *read);
-/* Read what the views say ends by itself by at_ms, and cache the buckets; l->next_due_ms moves on. Coupons without slots: the
- * users go to *users (in a) instead. *more: that is not all; once what was found is in the ledger, the next look finds others. */
-enum store_status lane_find_due(struct lane *l, struct store *s, int64_t at_ms, struct arena *a, const char ***users,
-                                size_t *count, bool *more);
-/* Fill the stash when it holds less than `want` although more are free. A bucket ahead of the tail makes the lane stale. */
-enum store_status lane_top_up(struct lane *l, struct store *s, size_t want);
+
+/* A look through a lane for what has ended by itself by at_ms. */
+struct due_look {
+    struct lane *lane;
+    int64_t at_ms;
+    struct arena *arena;
+    /* out */
+    const char **users; /* policies without slots: of whom something has; in the arena. Of others the buckets are cached */
+    size_t user_count;
+    bool more;          /* that is not all; once what was found is in the ledger, the next look finds others */
+    bool damaged;       /* since something cannot be decoded */
+    enum store_status status;
+};
+/* Look through lanes, each once; their next_due_ms move on. All that have slots in the same reads. */
+void lane_find_due(struct store *s, struct due_look *looks, size_t count);
+
+/* A stash to be filled, when it holds less than `want` although more are free. */
+struct top_up {
+    struct lane *lane;
+    size_t want;
+    /* out */
+    bool damaged; /* something that is free cannot be decoded */
+    enum store_status status;
+    /* within */
+    bool from_start, wrapped, searched; /* the touched buckets */
+    size_t found, looks;
+};
+/* Fill stashes of different lanes, all in the same reads. A bucket ahead of the tail makes its lane stale. */
+void lane_top_up(struct store *s, struct top_up *tops, size_t count);
 /* Drop cached buckets that are written and hold nothing for the stash. */
 void lane_evict_buckets(struct lane *l);
 
 static inline bool lane_idle(const struct lane *l)
 {
-    return !l->queue.count && !l->watchers.count && !l->pending && !l->window && !l->jobs && !l->ready && !l->unflushed;
+    return !l->queue.count && !l->aside.count && !l->watchers.count && !l->pending && !l->window && !l->jobs && !l->ready && !l->unflushed;
 }
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
+#include <utlist.h>
 
 #include "base/checked.h"
 #include "base/cond.h"
@@ -25,30 +26,45 @@
 #define POKE_MS 5           /* between two looks at whether few slots are left */
 #define POKE_RAISED_MS 250  /* the same, when the events were raised already */
 #define FOLLOW_PAUSE_NS (20 * 1000000) /* between two tries to have all lanes follow */
+#define THREADS_MOST 32     /* coupons that may be worked on at a time */
 
-/* A coupon of which few slots are left. */
-struct poke {
+/* The lanes of one coupon, and what is to be done with them: one thread at a time. */
+struct group {
     char coupon[COUPON_ID_MAX + 1];
-    struct mono not_before;
-    bool wanted;
+    struct lanes *all;
+    /* of the thread that has it */
+    struct asker asker; /* until: when what is done now must be over */
+    struct shares shares;
+    struct op_list lacking;
+    /* under the lock */
+    struct op_list inbox;
+    bool queued, running; /* it waits for a thread, or has one */
+    bool poked;           /* few slots are left */
+    struct mono not_before; /* to look at that again */
+    struct group *prev, *next; /* in the queue, or among those that are kept */
+    bool kept;
     UT_hash_handle hh;
 };
 
 struct lanes {
-    struct asker asker;   /* the thread's; until: when what it does now must be over */
-    struct shares shares; /* the thread's */
+    struct engine *engine;
     struct heard_table *heard;
     struct store_source *source;
     const struct engine_hooks *hooks;
-    pthread_t thread, listener;
+    pthread_t listener;
     atomic_bool listening; /* the listener was started */
     atomic_bool hearing;   /* it hears */
     atomic_bool stopping;
     atomic_int waiting;
     pthread_mutex_t lock;
     pthread_cond_t some;
-    struct op_list inbox; /* under the lock, like the rest */
-    struct poke *pokes;
+    /* under the lock */
+    pthread_t threads[THREADS_MOST];
+    int count, idle;
+    struct group *groups; /* of the coupons that are here: in the queue, with a thread, or kept */
+    struct group *queue;  /* of those with something to do that no thread has */
+    struct group *kept;   /* of those with nothing to do of which something is known, the longest kept first */
+    int kept_count;
     bool stop;
 };
 
@@ -62,7 +78,7 @@ bool lanes_does(enum op_kind kind)
 
 static int64_t lane_of_user(const char *user, int64_t lanes)
 {
-    return strncmp(user, JOB_USER_PREFIX, sizeof JOB_USER_PREFIX - 1) == 0 ? 0 : coupon_lane_of(user, lanes);
+    return user_is_job(user) ? 0 : coupon_lane_of(user, lanes);
 }
 
 int64_t lanes_route(const struct op *op, int64_t lanes)
@@ -107,14 +123,14 @@ static void finish(struct lanes *s, struct op *op)
 }
 
 /* One more lane of op's coupon is asked what op asks: a copy that goes to this lane as it is. */
-static enum cpn_result ask_as(struct lanes *s, struct op *op, enum op_kind kind, int64_t lane)
+static enum cpn_result ask_as(struct group *g, struct op *op, enum op_kind kind, int64_t lane)
 {
     struct op inner = *op;
     enum cpn_result r;
 
     inner.kind = kind;
     inner.lane = lane;
-    r = ask(&s->asker, &inner, 1);
+    r = ask(&g->asker, &inner, 1);
     op->outcome = inner.outcome;
     op->made = inner.made;
     op->coupon_now = inner.coupon_now;
@@ -128,10 +144,10 @@ static enum cpn_result ask_as(struct lanes *s, struct op *op, enum op_kind kind,
 /* ---- events ---- */
 
 /* Raise what follows from how many slots are left. *raised: there is nothing more to say until slots come. */
-static void raise_events(struct lanes *s, const char *coupon, int64_t lanes, bool *raised)
+static void raise_events(struct group *g, const char *coupon, int64_t lanes, bool *raised)
 {
     enum cpn_result r;
-    struct asks *heads = ask_heads(&s->asker, coupon, lanes, &r);
+    struct asks *heads = ask_heads(&g->asker, coupon, lanes, &r);
     struct op *events = &heads->ops[0];
     struct head sum;
 
@@ -142,7 +158,7 @@ static void raise_events(struct lanes *s, const char *coupon, int64_t lanes, boo
         events->kind = OP_EVENTS;
         events->count = head_taken(&sum);
         if (!*raised)
-            (void)ask(&s->asker, events, 1);
+            (void)ask(&g->asker, events, 1);
     }
     asks_free(heads);
 }
@@ -150,7 +166,7 @@ static void raise_events(struct lanes *s, const char *coupon, int64_t lanes, boo
 /* ---- definitions ---- */
 
 /* Have every lane follow lane 0's definition, and give back its shares of caps that may have changed. */
-static enum cpn_result follow(struct lanes *s, const struct coupon *definition)
+static enum cpn_result follow(struct group *g, const struct coupon *definition)
 {
     int64_t lanes = definition->lanes;
     struct asks *a = asks_new(definition->id, (size_t)lanes);
@@ -161,21 +177,21 @@ static enum cpn_result follow(struct lanes *s, const struct coupon *definition)
 
         op->definition = coupon_copy(definition, op->arena);
     }
-    r = ask(&s->asker, a->ops, a->count);
+    r = ask(&g->asker, a->ops, a->count);
     asks_free(a);
     if (r != CPN_OK || definition->state == COUPON_DELETED || !policy_of(definition)->slots ||
         (definition->cap.per_day == COUPON_NULL && definition->cap.discount_minor == COUPON_NULL))
         return r;
-    return shares_settle(&s->shares, definition);
+    return shares_settle(&g->shares, definition);
 }
 
 /* The lanes must follow what lane 0 has: until the op's time is up, when nobody knows whether all of them do. */
-static void follow_or_unknown(struct lanes *s, struct op *op, const struct coupon *definition)
+static void follow_or_unknown(struct group *g, struct op *op, const struct coupon *definition)
 {
     struct timespec pause = {0, FOLLOW_PAUSE_NS};
 
-    while (follow(s, definition) != CPN_OK) {
-        if (mono_before(op->deadline, mono_now()) || atomic_load(&s->stopping)) {
+    while (follow(g, definition) != CPN_OK) {
+        if (mono_before(op->deadline, mono_now()) || atomic_load(&g->all->stopping)) {
             op->outcome = (struct outcome){.result = CPN_OUTCOME_UNKNOWN, .retry = true};
             return;
         }
@@ -184,10 +200,10 @@ static void follow_or_unknown(struct lanes *s, struct op *op, const struct coupo
 }
 
 /* op gets the totals over all lanes, and whatever refuses them. */
-static enum cpn_result sum_heads(struct lanes *s, struct op *op, int64_t lanes)
+static enum cpn_result sum_heads(struct group *g, struct op *op, int64_t lanes)
 {
     enum cpn_result r;
-    struct asks *heads = ask_heads(&s->asker, op->coupon, lanes, &r);
+    struct asks *heads = ask_heads(&g->asker, op->coupon, lanes, &r);
 
     op->outcome = (struct outcome){.result = r, .retry = r != CPN_OK};
     if (r == CPN_OK)
@@ -196,22 +212,22 @@ static enum cpn_result sum_heads(struct lanes *s, struct op *op, int64_t lanes)
     return r;
 }
 
-static void create(struct lanes *s, struct op *op, int64_t lanes)
+static void create(struct group *g, struct op *op, int64_t lanes)
 {
-    enum cpn_result r = ask_as(s, op, OP_CREATE, 0);
+    enum cpn_result r = ask_as(g, op, OP_CREATE, 0);
 
     if (r != CPN_OK)
         return;
-    heard_know(s->heard, op->coupon, lanes);
-    follow_or_unknown(s, op, op->coupon_now);
+    heard_know(g->all->heard, op->coupon, lanes);
+    follow_or_unknown(g, op, op->coupon_now);
 }
 
 /* At least so much all lanes together had taken at one moment: after each was asked once, and before any is asked again. What a
  * lane has taken by then, less what it took since it was asked first, it had at that moment. */
-static enum cpn_result ask_taken(struct lanes *s, const char *coupon, int64_t lanes, int64_t *taken)
+static enum cpn_result ask_taken(struct group *g, const char *coupon, int64_t lanes, int64_t *taken)
 {
     enum cpn_result r, r_after;
-    struct asks *before = ask_heads(&s->asker, coupon, lanes, &r), *after = ask_heads(&s->asker, coupon, lanes, &r_after);
+    struct asks *before = ask_heads(&g->asker, coupon, lanes, &r), *after = ask_heads(&g->asker, coupon, lanes, &r_after);
 
     *taken = 0;
     for (int64_t i = 0; i < lanes; i++)
@@ -223,109 +239,109 @@ static enum cpn_result ask_taken(struct lanes *s, const char *coupon, int64_t la
 
 /* The cap is to be lowered by more than lane 0 has free: the other lanes give what they have, until that is enough, or more is
  * taken than the new cap. */
-static enum cpn_result lower_cap(struct lanes *s, struct op *op, int64_t lanes)
+static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
 {
     enum found found = FOUND_SOME;
     enum cpn_result r = CPN_CAP_BELOW_TAKEN;
     int64_t taken, due_ms;
 
     while (r == CPN_CAP_BELOW_TAKEN && op->outcome.lacks && found != FOUND_NOTHING) {
-        if (ask_taken(s, op->coupon, lanes, &taken) == CPN_OK && taken > op->definition->cap.total)
+        if (ask_taken(g, op->coupon, lanes, &taken) == CPN_OK && taken > op->definition->cap.total)
             break;
-        if (mono_before(op->deadline, mono_now()) || atomic_load(&s->stopping)) {
+        if (mono_before(op->deadline, mono_now()) || atomic_load(&g->all->stopping)) {
             op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
             return CPN_BUSY;
         }
         /* one try: then it may be known that the cap is passed */
-        found = shares_fetch(&s->shares, op->coupon, lanes, 0, &op->outcome, 1, &due_ms);
-        r = ask_as(s, op, OP_CHANGE, 0);
+        found = shares_fetch(&g->shares, op->coupon, lanes, 0, &op->outcome, 1, &due_ms);
+        r = ask_as(g, op, OP_CHANGE, 0);
     }
     return r;
 }
 
-static void change(struct lanes *s, struct op *op, int64_t lanes)
+static void change(struct group *g, struct op *op, int64_t lanes)
 {
-    enum cpn_result r = sum_heads(s, op, lanes); /* so that lane 0 has heard of the others */
+    enum cpn_result r = sum_heads(g, op, lanes); /* so that lane 0 has heard of the others */
 
     if (r == CPN_OK)
-        r = ask_as(s, op, OP_CHANGE, 0);
+        r = ask_as(g, op, OP_CHANGE, 0);
     if (r == CPN_CAP_BELOW_TAKEN && op->outcome.lacks)
-        r = lower_cap(s, op, lanes);
+        r = lower_cap(g, op, lanes);
     if (r == CPN_OK)
-        follow_or_unknown(s, op, op->coupon_now);
+        follow_or_unknown(g, op, op->coupon_now);
 }
 
 /* Have the coupon go from one state to the other, and all lanes follow; again, if somebody else changed it meanwhile. op gets the
  * outcome. True: it went; what is in that state no longer, or never was, is left as it is. */
-static bool move_state(struct lanes *s, struct op *op, enum coupon_state from, enum coupon_state to)
+static bool move_state(struct group *g, struct op *op, enum coupon_state from, enum coupon_state to)
 {
     enum cpn_result r;
 
     do {
-        if (ask_as(s, op, OP_HEAD, 0) != CPN_OK || op->coupon_now->state != (int64_t)from)
+        if (ask_as(g, op, OP_HEAD, 0) != CPN_OK || op->coupon_now->state != (int64_t)from)
             return false;
         op->definition = coupon_copy(op->coupon_now, op->arena);
         op->definition->state = to;
         op->expected_version = op->coupon_now->version;
-        r = ask_as(s, op, OP_CHANGE, 0);
+        r = ask_as(g, op, OP_CHANGE, 0);
     } while (r == CPN_VERSION_CHANGED);
     if (r == CPN_OK)
-        follow_or_unknown(s, op, op->coupon_now);
+        follow_or_unknown(g, op, op->coupon_now);
     return r == CPN_OK;
 }
 
 /* The outcome is OK, or COUPON_IN_USE when it ever had a redemption, or what refuses the question. */
-static enum cpn_result ask_whether_used(struct lanes *s, struct op *op, int64_t lanes)
+static enum cpn_result ask_whether_used(struct group *g, struct op *op, int64_t lanes)
 {
-    if (sum_heads(s, op, lanes) == CPN_OK && op->head.ordinal > 0)
+    if (sum_heads(g, op, lanes) == CPN_OK && op->head.ordinal > 0)
         op->outcome = (struct outcome){.result = CPN_COUPON_IN_USE};
     return op->outcome.result;
 }
 
 /* It was paused for a deletion that did not come about. What refused that stays the answer. */
-static void activate_again(struct lanes *s, struct op *op)
+static void activate_again(struct group *g, struct op *op)
 {
     struct outcome refusal = op->outcome;
 
-    s->asker.until = mono_add_ms(mono_now(), LOOK_MS); /* the op's own time may be over */
-    move_state(s, op, COUPON_PAUSED, COUPON_ACTIVE);
+    g->asker.until = mono_add_ms(mono_now(), LOOK_MS); /* the op's own time may be over */
+    move_state(g, op, COUPON_PAUSED, COUPON_ACTIVE);
     op->outcome = refusal;
 }
 
 /* Deleted is what has no redemption in any lane. So that none comes while they are asked, the coupon is paused before. */
-static void delete_coupon(struct lanes *s, struct op *op, int64_t lanes)
+static void delete_coupon(struct group *g, struct op *op, int64_t lanes)
 {
     bool paused;
 
-    if (ask_whether_used(s, op, lanes) != CPN_OK)
+    if (ask_whether_used(g, op, lanes) != CPN_OK)
         return;
-    paused = move_state(s, op, COUPON_ACTIVE, COUPON_PAUSED);
-    if (op->outcome.result == CPN_OK && ask_whether_used(s, op, lanes) == CPN_OK) {
+    paused = move_state(g, op, COUPON_ACTIVE, COUPON_PAUSED);
+    if (op->outcome.result == CPN_OK && ask_whether_used(g, op, lanes) == CPN_OK) {
         op->expected_version = op->coupon_now->version;
-        if (ask_as(s, op, OP_DELETE, 0) == CPN_OK)
-            follow_or_unknown(s, op, op->coupon_now);
+        if (ask_as(g, op, OP_DELETE, 0) == CPN_OK)
+            follow_or_unknown(g, op, op->coupon_now);
     }
     if (paused && op->outcome.result != CPN_OK)
-        activate_again(s, op);
+        activate_again(g, op);
 }
 
 /* ---- jobs ---- */
 
-static void generate(struct lanes *s, struct op *op, int64_t lanes)
+static void generate(struct group *g, struct op *op, int64_t lanes)
 {
-    if (ask_as(s, op, OP_GENERATE, 0) == CPN_OK)
-        (void)shares_spread(&s->shares, op->coupon, lanes); /* else a lane gets its part when it has nothing left */
+    if (ask_as(g, op, OP_GENERATE, 0) == CPN_OK)
+        (void)shares_spread(&g->shares, op->coupon, lanes); /* else a lane gets its part when it has nothing left */
 }
 
 /* Free slots are retired in lane 0: those of the other lanes come there first. */
-static void retire(struct lanes *s, struct op *op, int64_t lanes)
+static void retire(struct group *g, struct op *op, int64_t lanes)
 {
-    enum cpn_result r = ask_as(s, op, OP_HEAD, 0);
+    enum cpn_result r = ask_as(g, op, OP_HEAD, 0);
 
     if (r == CPN_OK && head_free(&op->head) < op->count)
-        r = shares_collect(&s->shares, op->coupon, lanes, op->count);
+        r = shares_collect(&g->shares, op->coupon, lanes, op->count);
     if (r == CPN_OK)
-        ask_as(s, op, OP_DUE, 0);
+        ask_as(g, op, OP_DUE, 0);
     else
         op->outcome = (struct outcome){.result = r, .retry = true};
 }
@@ -341,51 +357,49 @@ static void busy(struct lanes *s, struct op *op)
 }
 
 /* To its lane again. */
-static void ask_again(struct lanes *s, struct op *op)
+static void ask_again(struct group *g, struct op *op)
 {
     if (mono_before(op->deadline, mono_now())) {
-        busy(s, op);
+        busy(g->all, op);
         return;
     }
-    atomic_fetch_sub(&s->waiting, 1);
-    engine_reroute(s->asker.engine, op);
+    atomic_fetch_sub(&g->all->waiting, 1);
+    engine_reroute(g->all->engine, op);
 }
 
 /* Every lane tells how it stands, and the listener what moves them from then on. */
-static void hear_all(struct lanes *s, const char *coupon, int64_t lanes)
+static void hear_all(struct group *g, const char *coupon, int64_t lanes)
 {
     enum cpn_result r;
 
-    listen_to_others(s);
-    asks_free(ask_heads(&s->asker, coupon, lanes, &r));
+    listen_to_others(g->all);
+    asks_free(ask_heads(&g->asker, coupon, lanes, &r));
 }
 
-/* Settle what the first of the list lacks, for all of them that lack the same. The rest stays. */
-static void look_around(struct lanes *s, struct op_list *lacking)
+/* Settle what the first of those that lack something lacks, for all of them that lack the same. The rest stays. */
+static void look_around(struct group *g)
 {
-    struct op *first = lacking->first, *op;
-    int64_t lanes = heard_lanes(s->heard, first->coupon), lane = first->lane, due_ms = 0;
+    struct op *first = g->lacking.first, *op;
+    int64_t lanes = heard_lanes(g->all->heard, g->coupon), lane = first->lane, due_ms = 0;
     enum share share = first->outcome.lacks;
     enum found found = FOUND_SOME;
     struct op_list rest = {0}, same = {0};
     bool raised;
 
-    s->asker.until = first->deadline;
-    while ((op = op_list_take(lacking)))
-        op_list_add(strcmp(op->coupon, first->coupon) == 0 && op->outcome.lacks == share &&
-                            (op->lane == lane || share != SHARE_BUDGET)
-                        ? &same : &rest, op);
-    *lacking = rest;
+    g->asker.until = first->deadline;
+    while ((op = op_list_take(&g->lacking)))
+        op_list_add(op->outcome.lacks == share && (op->lane == lane || share != SHARE_BUDGET) ? &same : &rest, op);
+    g->lacking = rest;
     if (share == SHARE_NONE)
-        hear_all(s, first->coupon, lanes);
+        hear_all(g, g->coupon, lanes);
     else
-        found = shares_fetch(&s->shares, first->coupon, lanes, lane, &first->outcome, FETCH_TRIES, &due_ms);
+        found = shares_fetch(&g->shares, g->coupon, lanes, lane, &first->outcome, FETCH_TRIES, &due_ms);
     if (found == FOUND_NOTHING && share == SHARE_SLOTS)
-        raise_events(s, first->coupon, lanes, &raised);
+        raise_events(g, g->coupon, lanes, &raised);
     while ((op = op_list_take(&same))) {
         op->looked[share] = found == FOUND_NOTHING || share == SHARE_NONE;
         op->others_due_ms = due_ms;
-        ask_again(s, op);
+        ask_again(g, op);
     }
 }
 
@@ -425,117 +439,217 @@ static void listen_to_others(struct lanes *s)
         nanosleep(&step, NULL);
 }
 
-/* ---- the thread ---- */
+/* ---- the threads ---- */
 
-static void do_op(struct lanes *s, struct op *op)
+static void do_op(struct group *g, struct op *op)
 {
-    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : heard_lanes(s->heard, op->coupon);
+    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : heard_lanes(g->all->heard, op->coupon);
 
-    s->asker.until = op->deadline;
+    g->asker.until = op->deadline;
     switch (op->kind) {
     case OP_CREATE:
-        create(s, op, lanes);
+        create(g, op, lanes);
         break;
     case OP_CHANGE:
-        change(s, op, lanes);
+        change(g, op, lanes);
         break;
     case OP_DELETE:
-        delete_coupon(s, op, lanes);
+        delete_coupon(g, op, lanes);
         break;
     case OP_GENERATE:
-        generate(s, op, lanes);
+        generate(g, op, lanes);
         break;
     case OP_DUE:
-        retire(s, op, lanes);
+        retire(g, op, lanes);
         break;
     case OP_FOLLOW:
-        ask_as(s, op, OP_HEAD, 0);
+        ask_as(g, op, OP_HEAD, 0);
         if (op->coupon_now) /* lane 0 was asked, and has or had it */
-            follow_or_unknown(s, op, op->coupon_now);
+            follow_or_unknown(g, op, op->coupon_now);
         break;
     default:
         assert(!"not for this part");
     }
-    finish(s, op);
+    finish(g->all, op);
 }
 
-static void do_pokes(struct lanes *s)
+/* What came in; one thing that lanes lack; and whether few slots are left. */
+static void work(struct group *g, struct op_list *inbox, bool poked)
 {
-    struct poke *p, *next;
-    struct mono now = mono_now();
-    char coupon[COUPON_ID_MAX + 1];
-    bool found = true, raised = false;
+    struct lanes *s = g->all;
+    struct mono not_before;
+    struct op *op;
+    bool raised;
 
-    while (found) {
-        found = false;
-        pthread_mutex_lock(&s->lock);
-        HASH_ITER(hh, s->pokes, p, next) {
-            if (!p->wanted || mono_before(now, p->not_before)) // cppcheck-suppress uninitvar
-                continue;
-            p->wanted = false;
-            memcpy(coupon, p->coupon, sizeof coupon);
-            found = true;
-            break;
-        }
-        pthread_mutex_unlock(&s->lock);
-        if (!found)
-            return;
-        s->asker.until = mono_add_ms(mono_now(), LOOK_MS);
-        raise_events(s, coupon, heard_lanes(s->heard, coupon), &raised);
-        pthread_mutex_lock(&s->lock);
-        HASH_FIND_STR(s->pokes, coupon, p);
-        assert(p); /* none is ever taken out */
-        p->not_before = mono_add_ms(mono_now(), raised ? POKE_RAISED_MS : POKE_MS);
-        pthread_mutex_unlock(&s->lock);
+    while ((op = op_list_take(inbox))) {
+        if (lanes_does(op->kind))
+            do_op(g, op);
+        else
+            op_list_add(&g->lacking, op);
     }
+    if (g->lacking.count && !atomic_load(&s->stopping))
+        look_around(g);
+    while (atomic_load(&s->stopping) && (op = op_list_take(&g->lacking)))
+        busy(s, op);
+    if (!poked)
+        return;
+    g->asker.until = mono_add_ms(mono_now(), LOOK_MS);
+    raise_events(g, g->coupon, heard_lanes(s->heard, g->coupon), &raised);
+    not_before = mono_add_ms(mono_now(), raised ? POKE_RAISED_MS : POKE_MS);
+    pthread_mutex_lock(&s->lock);
+    g->not_before = not_before;
+    pthread_mutex_unlock(&s->lock);
 }
 
-/* Under the lock: is there a poke that waits for its time? */
-static bool pokes_wait(const struct lanes *s)
+/* ---- whose turn it is: under the lock ---- */
+
+static void group_free(struct group *g)
 {
-    for (const struct poke *p = s->pokes; p; p = p->hh.next)
-        if (p->wanted)
-            return true;
-    return false;
+    shares_release(&g->shares);
+    free(g);
+}
+
+static struct group *find_group(struct lanes *s, const char *coupon)
+{
+    struct group *g;
+
+    HASH_FIND_STR(s->groups, coupon, g);
+    if (g)
+        return g;
+    g = checked(calloc(1, sizeof *g));
+    memcpy(g->coupon, coupon, strnlen(coupon, COUPON_ID_MAX));
+    g->all = s;
+    g->asker.engine = s->engine;
+    shares_init(&g->shares, &g->asker, &s->stopping);
+    HASH_ADD_STR(s->groups, coupon, g);
+    return g;
+}
+
+static bool has_ops(const struct group *g)
+{
+    return g->inbox.count || g->lacking.count;
+}
+
+static bool pokes_now(const struct group *g, struct mono now)
+{
+    return g->poked && !mono_before(now, g->not_before);
+}
+
+static void take_from_kept(struct lanes *s, struct group *g)
+{
+    DL_DELETE(s->kept, g);
+    g->kept = false;
+    s->kept_count--;
+}
+
+/* It has its turn when those before it had theirs, if there is something to do. */
+static void queue_group(struct lanes *s, struct group *g)
+{
+    if (g->queued || g->running || (!has_ops(g) && !g->poked))
+        return;
+    if (g->kept)
+        take_from_kept(s, g);
+    g->queued = true;
+    DL_APPEND(s->queue, g);
+    pthread_cond_signal(&s->some);
+}
+
+static void forget_group(struct lanes *s, struct group *g)
+{
+    HASH_DEL(s->groups, g);
+    group_free(g);
+}
+
+/* No thread has it, and nothing waits. It is kept if something is known of it, and those kept the longest make room. */
+static void put_away(struct lanes *s, struct group *g)
+{
+    struct group *oldest = s->kept;
+
+    if (g->queued)
+        return;
+    if (!g->shares.empties && !g->not_before.ns) {
+        forget_group(s, g);
+        return;
+    }
+    if (s->kept_count == LANES_KEPT_MOST) {
+        take_from_kept(s, oldest);
+        forget_group(s, oldest);
+    }
+    DL_APPEND(s->kept, g);
+    g->kept = true;
+    s->kept_count++;
+}
+
+/* The first for which there is something to do now; NULL: none. */
+static struct group *next_group(struct lanes *s)
+{
+    struct mono now = mono_now();
+    struct group *g;
+
+    DL_FOREACH(s->queue, g) {
+        if (has_ops(g) || (pokes_now(g, now) && !s->stop)) { // cppcheck-suppress uninitvar
+            DL_DELETE(s->queue, g);
+            g->queued = false;
+            g->running = true;
+            return g;
+        }
+    }
+    return NULL;
 }
 
 static void wait_for_some(struct lanes *s)
 {
-    if (s->inbox.count || s->stop)
-        return;
-    if (pokes_wait(s))
-        cond_wait_until(&s->some, &s->lock, mono_add_ms(mono_now(), POKE_MS));
-    else
+    struct mono until;
+    const struct group *g = s->queue;
+
+    s->idle++;
+    if (g) { /* all in the queue have their time */
+        for (until = g->not_before; (g = g->next);)
+            until = mono_before(g->not_before, until) ? g->not_before : until;
+        cond_wait_until(&s->some, &s->lock, until);
+    } else {
         pthread_cond_wait(&s->some, &s->lock);
+    }
+    s->idle--;
+}
+
+static void *lanes_main(void *argument);
+
+/* One thread waits at all times, as far as there may be more: what one coupon waits for is in nobody else's way. */
+static void keep_one_idle(struct lanes *s)
+{
+    if (s->idle)
+        pthread_cond_signal(&s->some); /* there may be more in the queue */
+    else if (s->count < THREADS_MOST && !s->stop && pthread_create(&s->threads[s->count], NULL, lanes_main, s) == 0)
+        s->count++;
 }
 
 static void *lanes_main(void *argument)
 {
     struct lanes *s = argument;
-    struct op_list lacking = {0}, inbox;
-    struct op *op;
-    bool stop;
+    struct op_list inbox;
+    struct group *g;
+    bool poked;
 
-    do {
-        pthread_mutex_lock(&s->lock);
-        if (!lacking.count)
+    pthread_mutex_lock(&s->lock);
+    while ((g = next_group(s)) || !s->stop) {
+        if (!g) {
             wait_for_some(s);
-        inbox = s->inbox;
-        s->inbox = (struct op_list){0};
-        stop = s->stop;
-        pthread_mutex_unlock(&s->lock);
-        while ((op = op_list_take(&inbox))) {
-            if (lanes_does(op->kind))
-                do_op(s, op);
-            else
-                op_list_add(&lacking, op);
+            continue;
         }
-        if (lacking.count)
-            look_around(s, &lacking);
-        do_pokes(s);
-    } while (!stop);
-    while ((op = op_list_take(&lacking)))
-        busy(s, op);
+        keep_one_idle(s);
+        inbox = g->inbox;
+        g->inbox = (struct op_list){0};
+        poked = pokes_now(g, mono_now());
+        g->poked = g->poked && !poked;
+        pthread_mutex_unlock(&s->lock);
+        work(g, &inbox, poked);
+        pthread_mutex_lock(&s->lock);
+        g->running = false;
+        queue_group(s, g);
+        put_away(s, g);
+    }
+    pthread_mutex_unlock(&s->lock);
     return NULL;
 }
 
@@ -594,7 +708,7 @@ void lanes_gather(struct lanes *s, struct op *op)
         one->deadline = op->deadline;
     }
     for (int64_t i = 0; i < lanes; i++) /* g may be gone with the last */
-        engine_ask(s->asker.engine, &ops[i]);
+        engine_ask(s->engine, &ops[i]);
 }
 
 /* ---- from outside ---- */
@@ -604,28 +718,35 @@ struct lanes *lanes_start(struct engine *e, struct heard_table *heard, struct st
 {
     struct lanes *s = checked(calloc(1, sizeof *s));
 
-    s->asker.engine = e;
-    shares_init(&s->shares, &s->asker, &s->stopping);
+    s->engine = e;
     s->heard = heard;
     s->source = source;
     s->hooks = hooks;
     pthread_mutex_init(&s->lock, NULL);
     cond_init(&s->some);
-    if (pthread_create(&s->thread, NULL, lanes_main, s) != 0)
+    pthread_mutex_lock(&s->lock);
+    keep_one_idle(s);
+    pthread_mutex_unlock(&s->lock);
+    if (!s->count)
         abort();
     return s;
 }
 
 void lanes_submit(struct lanes *s, struct op *op)
 {
+    struct group *g;
     bool stop;
 
     atomic_fetch_add(&s->waiting, 1);
     pthread_mutex_lock(&s->lock);
     stop = s->stop;
-    if (!stop)
-        op_list_add(&s->inbox, op);
-    pthread_cond_signal(&s->some);
+    if (!stop) {
+        g = find_group(s, op->coupon);
+        op_list_add(&g->inbox, op);
+        queue_group(s, g);
+        if (g->queued)
+            pthread_cond_signal(&s->some); /* it may have been there for a poke whose time has not come */
+    }
     pthread_mutex_unlock(&s->lock);
     if (stop)
         busy(s, op);
@@ -633,19 +754,23 @@ void lanes_submit(struct lanes *s, struct op *op)
 
 void lanes_poke(struct lanes *s, const char *coupon)
 {
-    struct poke *p;
+    struct group *g;
 
     pthread_mutex_lock(&s->lock);
-    HASH_FIND_STR(s->pokes, coupon, p);
-    if (!p) {
-        p = checked(calloc(1, sizeof *p));
-        memcpy(p->coupon, coupon, strnlen(coupon, COUPON_ID_MAX));
-        HASH_ADD_STR(s->pokes, coupon, p);
-    }
-    if (!p->wanted)
-        pthread_cond_signal(&s->some);
-    p->wanted = true;
+    g = find_group(s, coupon);
+    g->poked = true;
+    queue_group(s, g);
     pthread_mutex_unlock(&s->lock);
+}
+
+int lanes_kept(struct lanes *s)
+{
+    int count;
+
+    pthread_mutex_lock(&s->lock);
+    count = s->kept_count;
+    pthread_mutex_unlock(&s->lock);
+    return count;
 }
 
 int lanes_waiting(const struct lanes *s)
@@ -657,24 +782,24 @@ void lanes_stop(struct lanes *s)
 {
     atomic_store(&s->stopping, true);
     pthread_mutex_lock(&s->lock);
-    s->stop = true;
-    pthread_cond_signal(&s->some);
+    s->stop = true; /* from now on there are no more threads */
+    pthread_cond_broadcast(&s->some);
     pthread_mutex_unlock(&s->lock);
-    pthread_join(s->thread, NULL);
+    for (int i = 0; i < s->count; i++)
+        pthread_join(s->threads[i], NULL);
     if (atomic_load(&s->listening))
         pthread_join(s->listener, NULL);
 }
 
 void lanes_free(struct lanes *s)
 {
-    struct poke *p, *next;
+    struct group *g, *next;
 
-    HASH_ITER(hh, s->pokes, p, next) {
-        HASH_DEL(s->pokes, p);
-        free(p);
+    HASH_ITER(hh, s->groups, g, next) {
+        HASH_DEL(s->groups, g);
+        group_free(g);
     }
-    shares_release(&s->shares);
-    pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->some);
+    pthread_mutex_destroy(&s->lock);
     free(s);
 }

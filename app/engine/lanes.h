@@ -3,7 +3,7 @@
  *
  * Shape    everything is a sequence of ops of single lanes, each decided and appended as any other; a thread asks them one
  *          after the other, and may die between any two: then whoever comes next finds what was given and not taken, and who does not
- *          follow yet
+ *          follow yet. One thread at a time works for a coupon, and as many threads as there are coupons that wait, up to a bound
  * Stock    lane 0 in the middle: a lane that has nothing left asks lane 0; if that has nothing either, all others give to lane 0.
  *          "Nothing is left" is said when every lane was asked and had none, nothing was under way, and a second look found that none
  *          had moved since
@@ -29,6 +29,9 @@ void lanes_submit(struct lanes *s, struct op *op);
 void lanes_gather(struct lanes *s, struct op *op);
 /* The coupon's slots are getting few: are there events to raise? */
 void lanes_poke(struct lanes *s, const char *coupon);
+#define LANES_KEPT_MOST 1024
+/* Coupons of which something is remembered that nothing is to be done for: LANES_KEPT_MOST or less. It saves questions, no more. */
+int lanes_kept(struct lanes *s);
 /* Ops that wait here. */
 int lanes_waiting(const struct lanes *s);
 /* Answer what waits; before the committers are stopped. What is submitted from then on is answered BUSY. */

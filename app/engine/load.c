@@ -1,8 +1,10 @@
 /*
  * engine/load.c -- see round.h: reads what a round's requests are about, each kind of document in one read for all lanes.
  *
- * Order    lane, day, stash, what ended by itself, codes, buckets, users: each step may need what the one before it found
- * Errors   a part whose read failed is deferred; the others go on
+ * Order    lane, day, stash, what ended by itself, codes, buckets, users: each step may need what the one before it found. What
+ *          is past goes to history.c before its user would be read, and comes again in another round
+ * Errors   a part whose read failed is deferred; of one for which a document cannot be decoded, the requests that are about it are
+ *          set aside. The others go on
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -16,11 +18,33 @@
 #include "engine/round.h"
 #include "engine/route.h"
 
-static void defer_open(struct committer *c, struct round *r)
+/* The part's requests that are about what was not read go to a list of their own; the others go on. False: none is. */
+static bool move_ops(struct part *p, struct op_list *to, bool (*is_about)(const struct part *p, const struct op *op, const void *what),
+                     const void *what)
 {
-    for (size_t i = 0; i < r->count; i++)
-        if (r->parts[i].state == PART_OPEN)
-            defer(c, &r->parts[i], c->config.backoff_ms);
+    struct op_list kept = {0};
+    struct op *op;
+    size_t before = to->count;
+
+    while ((op = op_list_take(&p->ops)))
+        op_list_add(is_about(p, op, what) ? to : &kept, op);
+    p->ops = kept;
+    return to->count > before;
+}
+
+/* What they are about cannot be read. */
+static bool set_aside(struct part *p, bool (*is_about)(const struct part *p, const struct op *op, const void *what),
+                      const void *what)
+{
+    return move_ops(p, &p->lane->aside, is_about, what);
+}
+
+/* What these requests are about was not read: where nothing can be read now, or no request is about it alone, the part waits. */
+static void miss(struct committer *c, struct part *p, enum store_status status,
+                 bool (*is_about)(const struct part *p, const struct op *op, const void *what), const void *what)
+{
+    if (p->state == PART_OPEN && !(status == STORE_UNREADABLE && set_aside(p, is_about, what)))
+        defer(c, p, c->config.backoff_ms);
 }
 
 /* ---- lanes ---- */
@@ -31,20 +55,115 @@ static bool is_told(const struct part *p)
     return p->ops.first && p->ops.first->kind == OP_FOLLOW;
 }
 
-static void load_lane(struct committer *c, struct part *p)
+/* Chores are for whoever appended last. Where that was another process, this one leaves the lane as it is: it reads no more of it
+ * than shows that, of all such lanes in one read. What nobody sees to any more, the sweeper finds by the indexes. */
+static void leave_chores(struct committer *c, struct round *r)
+{
+    struct ledger_read *reads = arena_array(&r->arena, r->count + 1, sizeof *reads);
+    struct batch **next = arena_array(&r->arena, r->count + 1, sizeof(struct batch *));
+    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    size_t count = 0;
+
+    for (size_t i = 0; i < r->count; i++) {
+        struct part *p = &r->parts[i];
+
+        if (p->state != PART_OPEN || p->ops.count)
+            continue;
+        reads[count] = (struct ledger_read){.coupon = p->lane->coupon, .lane = p->lane->number, .after = p->lane->tail.seq,
+                                            .most = 1, .batches = &next[count]};
+        whose[count++] = p;
+    }
+    if (count)
+        c->store->ops->ledgers(c->store, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        struct part *p = whose[i];
+
+        if (reads[i].status != STORE_OK)
+            defer(c, p, c->config.backoff_ms);
+        if (!reads[i].count)
+            continue;
+        batch_free(next[i]);
+        batch_free(p->batch);
+        p->lane->stale = true;
+        p->state = PART_DONE;
+    }
+}
+
+/* Of the coupons that are not in memory: those that do not exist are found by one look at where their ledgers would begin. */
+static void find_unknown(struct committer *c, struct round *r)
+{
+    struct confirm *looks = arena_array(&r->arena, r->count + 1, sizeof *looks);
+    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    enum store_status status;
+    size_t count = 0;
+
+    for (size_t i = 0; i < r->count; i++) {
+        struct part *p = &r->parts[i];
+
+        if (p->state != PART_OPEN || p->lane->loaded || p->lane->number > 0)
+            continue;
+        looks[count] = (struct confirm){.coupon = p->lane->coupon, .lane = 0, .tail = 0};
+        whose[count++] = p;
+    }
+    if (count < 2) /* loading it tells as soon */
+        return;
+    status = c->store->ops->confirm(c->store, looks, count);
+    for (size_t i = 0; i < count; i++) {
+        if (status != STORE_OK)
+            defer(c, whose[i], c->config.backoff_ms);
+        else if (looks[i].unmoved)
+            lane_load_none(whose[i]->lane);
+    }
+}
+
+/* No more are loaded in a round, so that cold lanes do not hold up the warm. */
+static void bound_loads(struct committer *c, struct round *r)
+{
+    size_t loads = 0;
+
+    for (size_t i = 0; i < r->count; i++)
+        if (r->parts[i].state == PART_OPEN && !r->parts[i].lane->loaded && ++loads > ROUND_LOADS_MAX)
+            defer(c, &r->parts[i], 0);
+}
+
+static void load_cold(struct committer *c, struct round *r)
+{
+    struct lane_loading *loads = arena_array(&r->arena, r->count + 1, sizeof *loads);
+    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    size_t count = 0;
+
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->parts[i].state != PART_OPEN || r->parts[i].lane->loaded)
+            continue;
+        loads[count] = (struct lane_loading){.lane = r->parts[i].lane};
+        whose[count++] = &r->parts[i];
+    }
+    lane_load(c->store, loads, count);
+    for (size_t i = 0; i < count; i++) {
+        struct lane *l = whose[i]->lane;
+
+        l->stale = l->stale && !l->loaded;
+        if (l->loaded && l->window)
+            note_unflushed(c, l);
+        if (!l->loaded)
+            defer(c, whose[i], c->config.backoff_ms);
+    }
+}
+
+/* What others appended, and the definition of lane 0. */
+static void follow_others(struct committer *c, struct part *p)
 {
     struct lane *l = p->lane;
     enum store_status status = STORE_OK;
 
-    if (!l->loaded) {
-        status = lane_load(l, c->store);
-        if (status == STORE_OK && l->window)
-            note_unflushed(c, l);
-    } else if (l->stale) {
-        status = lane_refresh(l, c->store, NULL);
+    if (l->stale) {
+        status = lane_refresh(l, c->store);
         if (l->window)
             note_unflushed(c, l);
+        answer_watchers(c, l);
     }
+    if (l->loaded)
+        note_users(c, l);
     if (status == STORE_OK)
         l->stale = false;
     if (status == STORE_OK && !is_told(p))
@@ -145,39 +264,81 @@ static bool takes_any_slot(const struct op *op)
     return op->kind == OP_TAKE && !op->take.code;
 }
 
-static void load_stash(struct committer *c, struct part *p)
+/* How many free slots p's requests want in its stash. */
+static size_t wanted_slots(const struct part *p)
 {
-    struct lane *l = p->lane;
+    const struct lane *l = p->lane;
     size_t want = 0;
 
     if (!l->definition || !policy_of(l->definition)->slots)
-        return;
-    for (struct op *op = p->ops.first; op; op = op->next)
+        return 0;
+    for (const struct op *op = p->ops.first; op; op = op->next)
         want += takes_any_slot(op);
     if (l->tail.due > 0)
         want += RETIRE_STEP;
-    if (want <= l->stash_count)
-        return;
-    lane_evict_buckets(l);
-    if (lane_top_up(l, c->store, want) != STORE_OK)
+    return want;
+}
+
+static void load_stashes(struct committer *c, struct round *r)
+{
+    struct top_up *tops = arena_array(&r->arena, r->count + 1, sizeof *tops);
+    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    size_t count = 0;
+
+    for (size_t i = 0; i < r->count; i++) {
+        struct part *p = &r->parts[i];
+        size_t want = p->state == PART_OPEN ? wanted_slots(p) : 0;
+
+        if (want <= p->lane->stash_count)
+            continue;
+        lane_evict_buckets(p->lane);
+        tops[count] = (struct top_up){.lane = p->lane, .want = want};
+        whose[count++] = p;
+    }
+    lane_top_up(c->store, tops, count);
+    for (size_t i = 0; i < count; i++) {
+        whose[i]->damaged = tops[i].damaged;
+        if (tops[i].status != STORE_OK)
+            defer(c, whose[i], c->config.backoff_ms);
+        else if (whose[i]->lane->stale)
+            defer(c, whose[i], 0);
+    }
+}
+
+static void take_due(struct committer *c, struct part *p, const struct due_look *look)
+{
+    p->due_users = look->users;
+    p->due_user_count = look->user_count;
+    p->more = look->more;
+    p->damaged = p->damaged || look->damaged;
+    if (look->status != STORE_OK)
         defer(c, p, c->config.backoff_ms);
-    else if (l->stale)
+    else if (p->lane->stale)
         defer(c, p, 0);
 }
 
-static void load_due(struct committer *c, struct part *p)
+static void load_due(struct committer *c, struct round *r)
 {
-    struct lane *l = p->lane;
+    struct due_look *looks = arena_array(&r->arena, r->count + 1, sizeof *looks);
+    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    size_t count = 0;
 
-    if (!l->definition)
-        l->next_due_ms = INT64_MAX; /* until somebody makes the coupon */
-    if (l->next_due_ms > p->at_ms)
-        return;
-    p->sweeping = true; /* from here on: a part that is deferred has the lane looked through again */
-    if (lane_find_due(l, c->store, p->at_ms, &p->batch->arena, &p->due_users, &p->due_user_count, &p->more) != STORE_OK)
-        defer(c, p, c->config.backoff_ms);
-    else if (l->stale)
-        defer(c, p, 0);
+    for (size_t i = 0; i < r->count; i++) {
+        struct part *p = &r->parts[i];
+
+        if (p->state != PART_OPEN)
+            continue;
+        if (!p->lane->definition)
+            p->lane->next_due_ms = INT64_MAX; /* until somebody makes the coupon */
+        if (p->lane->next_due_ms > p->at_ms)
+            continue;
+        p->sweeping = true; /* from here on: a part that is deferred has the lane looked through again */
+        looks[count] = (struct due_look){.lane = p->lane, .at_ms = p->at_ms, .arena = &p->batch->arena};
+        whose[count++] = p;
+    }
+    lane_find_due(c->store, looks, count);
+    for (size_t i = 0; i < count; i++)
+        take_due(c, whose[i], &looks[i]);
 }
 
 /* ---- slots that requests name ---- */
@@ -201,11 +362,18 @@ static bool has_codes(const struct lane *l)
     return l->definition && l->definition->codes.source != CODES_NONE;
 }
 
+static bool is_this(const struct part *p, const struct op *op, const void *what)
+{
+    (void)p;
+    return op == what;
+}
+
 /* Which slots the requests name: by their ids, and by the look-ups of their codes. */
 static void find_slots(struct committer *c, struct round *r)
 {
     struct code_read *reads = arena_array(&r->arena, r->ops + 1, sizeof *reads);
     struct op **whose = arena_array(&r->arena, r->ops + 1, sizeof(struct op *));
+    struct part **parts = arena_array(&r->arena, r->ops + 1, sizeof(struct part *));
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
@@ -222,15 +390,18 @@ static void find_slots(struct committer *c, struct round *r)
                 !code_normalise(code_of(op), (enum codes_match)l->definition->codes.match, normal))
                 continue;
             whose[count] = op;
+            parts[count] = p;
             reads[count++] = (struct code_read){.coupon = l->coupon, .code = arena_strdup(&r->arena, normal), .n = -1};
         }
     }
-    if (count && c->store->ops->codes(c->store, reads, count) != STORE_OK) {
-        defer_open(c, r);
-        return;
+    if (count)
+        c->store->ops->codes(c->store, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        if (reads[i].status == STORE_OK)
+            whose[i]->named_n = reads[i].n;
+        else
+            miss(c, parts[i], reads[i].status, is_this, whose[i]);
     }
-    for (size_t i = 0; i < count; i++)
-        whose[i]->named_n = reads[i].n;
 }
 
 /* The bucket that op needs, or -1. */
@@ -238,8 +409,6 @@ static int64_t needed_bucket(const struct lane *l, const struct op *op)
 {
     if (op->named_n >= 0 && op->named_n < l->tail.next_n)
         return bucket_of(op->named_n);
-    if ((op->kind == OP_GENERATE || op->kind == OP_GET) && l->tail.next_n % BUCKET_SLOTS != 0)
-        return bucket_of(l->tail.next_n);
     return -1;
 }
 
@@ -256,16 +425,25 @@ static bool is_wanted(const struct wanted_bucket *wanted, size_t count, const st
     return false;
 }
 
-static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, size_t count)
+static bool needs_bucket(const struct part *p, const struct op *op, const void *b)
+{
+    return needed_bucket(p->lane, op) == *(const int64_t *)b;
+}
+
+static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, const struct bucket_read *reads, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct lane *l = wanted[i].part->lane;
+        struct part *p = wanted[i].part;
+        struct lane *l = p->lane;
 
-        if (wanted[i].part->state != PART_OPEN) {
+        if (p->state != PART_OPEN) {
             bucket_release(&wanted[i].bucket);
+        } else if (reads[i].status != STORE_OK) {
+            bucket_release(&wanted[i].bucket);
+            miss(c, p, reads[i].status, needs_bucket, &reads[i].b);
         } else if (!lane_cache_bucket(l, &wanted[i].bucket)) {
             l->stale = true;
-            defer(c, wanted[i].part, 0);
+            defer(c, p, 0);
         }
     }
 }
@@ -282,9 +460,9 @@ static void read_wanted(struct committer *c, struct round *r, struct wanted_buck
         reads[i] = (struct bucket_read){.coupon = l->coupon, .b = wanted[i].bucket.b, .bucket = &wanted[i].bucket};
         after = store_time_later(after, l->mark.when);
     }
-    if (count && c->store->ops->buckets(c->store, after, reads, count) != STORE_OK)
-        defer_open(c, r);
-    cache_wanted(c, wanted, count);
+    if (count)
+        c->store->ops->buckets(c->store, after, reads, count);
+    cache_wanted(c, wanted, reads, count);
 }
 
 static size_t want_bucket(struct wanted_bucket *wanted, size_t count, struct part *p, int64_t b)
@@ -315,6 +493,7 @@ static void load_bucket_codes(struct committer *c, struct round *r)
 {
     struct bucket_codes_read *reads = arena_array(&r->arena, r->ops + 1, sizeof *reads);
     struct cached_bucket **wanting = arena_array(&r->arena, r->ops + 1, sizeof(struct cached_bucket *));
+    struct part **parts = arena_array(&r->arena, r->ops + 1, sizeof(struct part *));
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
@@ -328,18 +507,19 @@ static void load_bucket_codes(struct committer *c, struct round *r)
             if (!k || !lane_wants_codes(p->lane, k) || (count && wanting[count - 1] == k))
                 continue;
             wanting[count] = k;
+            parts[count] = p;
             reads[count++] = (struct bucket_codes_read){.coupon = p->lane->coupon, .b = b};
         }
     }
     if (!count)
         return;
-    if (c->store->ops->bucket_codes(c->store, &r->arena, reads, count) != STORE_OK) {
-        defer_open(c, r);
-        return;
-    }
-    for (size_t i = 0; i < count; i++)
-        if (!wanting[i]->codes) /* two requests may want the same */
+    c->store->ops->bucket_codes(c->store, &r->arena, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        if (reads[i].status != STORE_OK)
+            miss(c, parts[i], reads[i].status, needs_bucket, &reads[i].b);
+        else if (!wanting[i]->codes) /* two requests may want the same */
             cached_bucket_set_codes(wanting[i], &reads[i]);
+    }
 }
 
 /* A look-up counts only if the slot has that code. */
@@ -367,16 +547,17 @@ static void check_codes(struct round *r)
 
 /* ---- users ---- */
 
-static struct loaded_user *want_user(struct part *p, const char *user)
+static struct loaded_user *want_user(struct part *p, const char *user, bool writable)
 {
     struct loaded_user *u;
 
     HASH_FIND_STR(p->users, user, u);
-    if (u)
-        return u;
-    u = arena_alloc(&p->batch->arena, sizeof *u);
-    u->user = arena_strdup(&p->batch->arena, user);
-    HASH_ADD_KEYPTR(hh, p->users, u->user, strlen(u->user), u);
+    if (!u) {
+        u = arena_alloc(&p->batch->arena, sizeof *u);
+        u->user = arena_strdup(&p->batch->arena, user);
+        HASH_ADD_KEYPTR(hh, p->users, u->user, strlen(u->user), u);
+    }
+    u->writable = u->writable || writable;
     return u;
 }
 
@@ -388,91 +569,89 @@ struct loaded_user *part_user(const struct part *p, const char *user)
     return u;
 }
 
-/* Whose redemption (n, g) is that has no slot: the entry that made it says. If it is so old that its user's use may have dropped
- * it, *ended gets it from the ledger. */
-static enum store_status find_maker(struct committer *c, struct part *p, int64_t n, uint32_t g, const char **user,
-                                    struct use **ended)
+/* The slot in which the redemption that op names stands, or may stand; NULL: it has none, or none that there is. */
+static const struct slot *slot_of(const struct part *p, const struct op *op)
 {
-    const struct lane *l = p->lane;
-    const struct entry *e;
-    struct batch *b = NULL;
-    size_t count = 0;
-    enum store_status status;
-    bool old = false;
+    const struct cached_bucket *k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
 
-    *user = NULL;
-    if (-n > l->tail.seq)
-        return STORE_OK;
-    status = c->store->ops->ledger(c->store, l->coupon, l->number, -n - 1, 1, &b, &count);
-    if (status != STORE_OK || !count)
-        return status;
-    e = b->head.seq == -n ? batch_find_making(b, n, g) : NULL;
-    if (e) {
-        *user = arena_strdup(&p->batch->arena, e->user);
-        old = b->head.at_ms < p->at_ms - USE_KEY_KEPT_MS;
+    return k ? &k->bucket.slots[op->named_n % BUCKET_SLOTS] : NULL;
+}
+
+static bool stands(const struct slot *s, uint32_t g)
+{
+    return s->user && (s->current == g || (s->state != SLOT_ISSUED && s->from == g));
+}
+
+/* Only the ledger can tell of it: it has ended, or has no slot. */
+static bool is_past(const struct part *p, const struct op *op)
+{
+    int64_t n = op->kind == OP_STEP ? op->transition.n : op->n;
+    uint32_t g = op->kind == OP_STEP ? op->transition.g : op->g;
+    const struct slot *s = slot_of(p, op);
+
+    if ((op->kind != OP_STEP && op->kind != OP_REDEMPTION) || op->sought || g < 1)
+        return false;
+    if (n < 0)
+        return op->asked_lane == p->lane->number && -n <= p->lane->tail.seq;
+    return s && s->generation >= g && !stands(s, g);
+}
+
+/* That takes reads for each of them: not on this thread. */
+static void look_back(struct committer *c, struct part *p)
+{
+    struct op_list kept = {0};
+    struct op *op;
+
+    while ((op = op_list_take(&p->ops))) {
+        if (!is_past(p, op)) {
+            op_list_add(&kept, op);
+            continue;
+        }
+        atomic_fetch_sub(&c->waiting, 1);
+        engine_look_back(c->engine, op);
     }
-    batch_free(b);
-    return old ? rebuild_ended(c->store, l, &p->batch->arena, n, g, ended) : STORE_OK;
+    p->ops = kept;
 }
 
 /* Whose use a redemption, named by its id, is in; NULL: nobody's that stands. What has ended goes to op->working. */
-static enum store_status find_holder(struct committer *c, struct part *p, struct op *op, int64_t n, uint32_t g,
-                                     const char **user)
+static const char *find_holder(const struct part *p, struct op *op, uint32_t g)
 {
-    const struct cached_bucket *k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
-    const struct slot *s = k ? &k->bucket.slots[op->named_n % BUCKET_SLOTS] : NULL;
-    enum store_status status;
+    const struct slot *s = slot_of(p, op);
 
-    *user = NULL;
-    if (g < 1 || (n >= 0 && !s))
-        return STORE_OK;
-    if (n < 0 && op->asked_lane != p->lane->number)
-        return STORE_OK;
-    if (n < 0)
-        return find_maker(c, p, n, g, user, &op->working);
-    if (s->user && (s->current == g || (s->state != SLOT_ISSUED && s->from == g))) {
-        *user = s->user;
-        return STORE_OK;
-    }
-    if (s->generation < g)
-        return STORE_OK;
-    status = rebuild_ended(c->store, p->lane, &p->batch->arena, n, g, &op->working);
-    if (op->working && op->working->user[0])
-        *user = op->working->user; /* whose use knows more, as long as it keeps it: every key, the counts after the taking */
-    return status;
+    if (s && stands(s, g))
+        return s->user;
+    op->working = op->ended;
+    return op->holder;
 }
 
-static enum store_status user_of(struct committer *c, struct part *p, struct op *op, const char **user)
+/* NULL: nobody. */
+static const char *user_of(const struct part *p, struct op *op)
 {
-    const struct cached_bucket *k;
+    const struct slot *s;
 
-    *user = NULL;
     op->working = NULL;
     switch (op->kind) {
     case OP_TAKE:
     case OP_CHECK:
     case OP_USE:
     case OP_ERASE:
-        *user = op->user;
-        return STORE_OK;
+        return op->user;
     case OP_GENERATE:
     case OP_DUE:
     case OP_TURN:
     case OP_TURN_END:
     case OP_GIVE:
     case OP_GET:
-        *user = arena_printf(&p->batch->arena, JOB_USER_PREFIX "%s", op->job);
-        return STORE_OK;
+        return arena_printf(&p->batch->arena, JOB_USER_PREFIX "%s", op->job);
     case OP_STEP:
-        return find_holder(c, p, op, op->transition.n, op->transition.g, user);
+        return find_holder(p, op, op->transition.g);
     case OP_REDEMPTION:
-        return find_holder(c, p, op, op->n, op->g, user);
+        return find_holder(p, op, op->g);
     case OP_RETIRE_ONE:
-        k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
-        *user = k ? k->bucket.slots[op->named_n % BUCKET_SLOTS].user : NULL;
-        return STORE_OK;
+        s = slot_of(p, op);
+        return s ? s->user : NULL;
     default:
-        return STORE_OK;
+        return NULL;
     }
 }
 
@@ -482,30 +661,26 @@ static void want_due_users(struct part *p)
     struct cached_bucket *k, *next;
 
     for (size_t i = 0; i < p->due_user_count; i++)
-        want_user(p, p->due_users[i]);
+        want_user(p, p->due_users[i], true);
     HASH_ITER(hh, p->lane->buckets, k, next)
         for (int i = 0; i < k->bucket.size; i++)
             if (k->bucket.slots[i].user && slot_is_due(&k->bucket.slots[i], p->at_ms))
-                want_user(p, k->bucket.slots[i].user);
+                want_user(p, k->bucket.slots[i].user, true);
 }
 
 /* Of slots that are made in lane 0 every other lane gets its part. */
 static void want_accounts(struct part *p)
 {
     for (int64_t lane = 1; p->lane->definition && lane < p->lane->definition->lanes; lane++)
-        want_user(p, arena_printf(&p->batch->arena, JOB_USER_PREFIX ACCOUNT_FORMAT, INT64_C(0), lane));
+        want_user(p, arena_printf(&p->batch->arena, JOB_USER_PREFIX ACCOUNT_FORMAT, INT64_C(0), lane), true);
 }
 
-static void want_users(struct committer *c, struct part *p)
+static void want_users(struct part *p)
 {
     for (struct op *op = p->ops.first; op; op = op->next) {
-        const char *user;
+        const char *user = user_of(p, op);
 
-        if (user_of(c, p, op, &user) != STORE_OK) {
-            defer(c, p, c->config.backoff_ms);
-            return;
-        }
-        op->loaded = user ? want_user(p, user) : NULL;
+        op->loaded = user ? want_user(p, user, !op_reads_only(op->kind)) : NULL;
         if (op->kind == OP_GENERATE)
             want_accounts(p);
     }
@@ -513,9 +688,45 @@ static void want_users(struct committer *c, struct part *p)
         want_due_users(p);
 }
 
-/* What was read, with the window laid over it, becomes the working copy. It owns all that it points to: the window's batches
- * may go before the batch that is decided now. */
-static void settle_use(struct committer *c, struct part *p, struct loaded_user *u, struct use_read *read, bool shared)
+static bool is_of_user(const struct part *p, const struct op *op, const void *loaded)
+{
+    (void)p;
+    return op->loaded == loaded;
+}
+
+/* A user whose view was not read. Of whom something may have ended: that is not settled, and what seems to be taken may be free. */
+static void miss_user(struct committer *c, struct part *p, struct loaded_user *u, enum store_status status)
+{
+    if (status != STORE_UNREADABLE || user_is_job(u->user) || !p->sweeping) {
+        miss(c, p, status, is_of_user, u);
+    } else {
+        set_aside(p, is_of_user, u);
+        p->more = p->damaged = true;
+        p->lane->next_due_ms = INT64_MIN;
+    }
+    if (p->state == PART_OPEN)
+        HASH_DEL(p->users, u);
+}
+
+/* A user whom the store left unread, since it had read as much as it may: another round reads on. */
+static void leave_user(struct committer *c, struct round *r, struct part *p, struct loaded_user *u)
+{
+    r->left = true;
+    if (!move_ops(p, &p->left, is_of_user, u) && (user_is_job(u->user) || !p->sweeping)) {
+        defer(c, p, 0);
+        return;
+    }
+    if (p->sweeping) { /* perhaps something of this user has ended */
+        p->more = true;
+        p->lane->next_due_ms = INT64_MIN;
+    }
+    HASH_DEL(p->users, u);
+}
+
+/* What was read, with the window laid over it, becomes the working copy. One that may be written owns all that it points to: the
+ * window's batches may go before the batch that is decided now. */
+static void settle_use(struct committer *c, struct round *r, struct part *p, struct loaded_user *u, struct use_read *read,
+                       bool shared)
 {
     struct arena *a = &p->batch->arena;
     struct use *use = read->use;
@@ -524,6 +735,14 @@ static void settle_use(struct committer *c, struct part *p, struct loaded_user *
 
     if (p->state != PART_OPEN)
         return;
+    if (read->status == STORE_LEFT) {
+        leave_user(c, r, p, u);
+        return;
+    }
+    if (read->status != STORE_OK) {
+        miss_user(c, p, u, read->status);
+        return;
+    }
     if (!use) {
         use = arena_alloc(a, sizeof *use);
         use_init(use, u->user, "");
@@ -534,7 +753,7 @@ static void settle_use(struct committer *c, struct part *p, struct loaded_user *
         defer(c, p, 0);
         return;
     }
-    u->use = shared || use->seq != seq ? use_copy(use, a, true) : use;
+    u->use = u->writable && (shared || use->seq != seq) ? use_copy(use, a, true) : use;
     if (use->seq)
         return;
     id_random(alias, ID_ALIAS_LEN);
@@ -549,16 +768,26 @@ struct user_reads {
     struct store_time after;
 };
 
-/* What the window knows is at hand; the rest is to be read. */
-static void list_reads(struct part *p, struct user_reads *list)
+/* What the window knows is at hand; who is surely new has done nothing; the rest is to be read. */
+static void list_reads(struct committer *c, struct round *r, struct part *p, struct user_reads *list)
 {
     struct loaded_user *u, *next;
 
     HASH_ITER(hh, p->users, u, next) {
         const struct use *known = lane_known_use(p->lane, u->user); // cppcheck-suppress uninitvar
 
-        if (known) {
+        if (known && u->writable) {
             u->use = use_copy(known, &p->batch->arena, true);
+            continue;
+        }
+        if (known) {
+            u->use = arena_alloc(&p->batch->arena, sizeof *u->use);
+            *u->use = *known; /* the window's redemptions: not to be changed */
+            continue;
+        }
+        if (filter_lacks(&p->lane->filter, c->store, p->lane->tail.seq, u->user)) {
+            settle_use(c, r, p, u, &(struct use_read){.status = STORE_OK}, false);
+            c->unread++;
             continue;
         }
         list->reads[list->count] = (struct use_read){.coupon = p->lane->coupon, .user = u->user};
@@ -576,28 +805,27 @@ static void load_users(struct committer *c, struct round *r)
     size_t most = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        if (r->parts[i].state == PART_OPEN)
-            want_users(c, &r->parts[i]);
-        if (r->parts[i].state == PART_OPEN)
-            most += HASH_COUNT(r->parts[i].users);
+        if (r->parts[i].state != PART_OPEN)
+            continue;
+        want_users(&r->parts[i]);
+        most += HASH_COUNT(r->parts[i].users);
     }
     list.reads = arena_array(&r->arena, most + 1, sizeof *list.reads);
     list.loaded = arena_array(&r->arena, most + 1, sizeof(struct loaded_user *));
     list.whose = arena_array(&r->arena, most + 1, sizeof(struct part *));
     for (size_t i = 0; i < r->count; i++)
         if (r->parts[i].state == PART_OPEN)
-            list_reads(&r->parts[i], &list);
+            list_reads(c, r, &r->parts[i], &list);
     if (!list.count)
         return;
     /* read into the part's own arena where there is one part: what is read there need not be copied */
     only = list.whose[0] == list.whose[list.count - 1] ? list.whose[0] : NULL;
     a = only ? &only->batch->arena : &r->arena;
-    if (c->store->ops->uses(c->store, list.after, a, list.reads, list.count) != STORE_OK) {
-        defer_open(c, r);
-        return;
+    c->store->ops->uses(c->store, list.after, a, list.reads, list.count);
+    for (size_t i = 0; i < list.count; i++) {
+        list.whose[i]->lane->filter.in_vain += list.reads[i].status == STORE_OK && !list.reads[i].use;
+        settle_use(c, r, list.whose[i], list.loaded[i], &list.reads[i], !only);
     }
-    for (size_t i = 0; i < list.count; i++)
-        settle_use(c, list.whose[i], list.loaded[i], &list.reads[i], !only);
 }
 
 /* The slots in which users stand that are to be erased. */
@@ -639,15 +867,20 @@ void load_round(struct committer *c, struct round *r)
 {
     struct mono started = mono_now();
 
-    each_open(c, r, load_lane);
+    leave_chores(c, r);
+    find_unknown(c, r);
+    bound_loads(c, r);
+    load_cold(c, r);
+    each_open(c, r, follow_others);
     each_open(c, r, sort_by_lanes);
     each_open(c, r, load_day);
-    each_open(c, r, load_stash);
-    each_open(c, r, load_due); /* after load_stash(), which may drop cached buckets */
+    load_stashes(c, r);
+    load_due(c, r); /* after load_stashes(), which may drop cached buckets */
     find_slots(c, r);
     load_buckets(c, r);
     load_bucket_codes(c, r);
     check_codes(r);
+    each_open(c, r, look_back);
     load_users(c, r);
     load_erased(c, r);
     r->load_us = (mono_now().ns - started.ns) / 1000;

@@ -18,7 +18,7 @@
 #define ENTRIES_MOST 4096
 #define EXPIRES_MOST 2048 /* of them, what has ended by itself before any request */
 
-static bool reads_only(enum op_kind k)
+bool op_reads_only(enum op_kind k)
 {
     return k == OP_CHECK || k == OP_COUPON || k == OP_USE || k == OP_REDEMPTION || k == OP_SLOT || k == OP_CODE ||
            k == OP_REFUSE || k == OP_CATCH_UP || k == OP_HEAD;
@@ -202,16 +202,16 @@ static void decide_read(struct part *p, struct op *op)
     }
 }
 
-/* Of a step only the user's name is wanted. */
-static struct use *copy_use(const struct op *op)
+/* The working copy is the part's. An answer has no more of it than is wanted: a user may have 1,000 redemptions of 4 kB, and as
+ * many requests may ask about them. */
+static struct use *copy_use(const struct part *p, struct op *op)
 {
-    struct use *u;
+    const struct use *u = op->working;
 
-    if (op->kind != OP_STEP)
-        return use_copy(op->working, op->arena, true);
-    u = arena_alloc(op->arena, sizeof *u);
-    use_init(u, arena_strdup(op->arena, op->working->user), "");
-    return u;
+    if (op->kind == OP_CHECK)
+        return use_counts(u, p->d.head.at_ms, p->d.head.day_ms, op->arena);
+    op->left_out = op->kind == OP_USE && op->most && u->count > op->most;
+    return op->kind == OP_USE && !op->left_out ? use_copy(u, op->arena, true) : use_without_redemptions(u, op->arena);
 }
 
 /* What every answer carries. */
@@ -225,7 +225,7 @@ static void fill(struct part *p, struct op *op)
     op->seq = op->head.seq;
     op->at_ms = d->head.at_ms;
     op->due_ms = d->next_due_ms;
-    op->use = op->working && op->kind != OP_TAKE ? copy_use(op) : NULL;
+    op->use = op->working && op->kind != OP_TAKE ? copy_use(p, op) : NULL;
     if (op->outcome.result == CPN_OK)
         own_strings(op, &op->outcome.redemption);
 }
@@ -293,7 +293,7 @@ static void decide_pass(struct part *p, bool writes)
     while ((op = op_list_take(&ops))) {
         size_t before = p->batch->count;
 
-        if (reads_only(op->kind) == writes) {
+        if (op_reads_only(op->kind) == writes) {
             op_list_add(&p->ops, op);
             continue;
         }

@@ -3,6 +3,9 @@
  *
  * Path     committer.c picks lanes and requests; load.c reads what they are about; part.c decides each lane's part;
  *          committer.c appends, confirms and answers. A part that cannot go on is deferred: its requests go back to the lane
+ * Memory   a round reads no more of users than STORE_USES_BYTES: requests about the others wait for the next round, which is the
+ *          smaller (users_fit())
+ * Damage   what cannot be read sets aside the requests that are about it; the others of its lane go on
  * Threads  all of it belongs to the committer's thread
  */
 #ifndef ENGINE_ROUND_H
@@ -12,13 +15,16 @@
 #include <stdatomic.h>
 
 #include "engine/committer.h"
+#include "engine/gather.h"
 #include "engine/lane.h"
 
 #define ROUND_PARTS_MAX 512    /* lanes in a round */
 #define ROUND_OPS_MAX 2048     /* requests in a round */
-#define ROUND_LOADS_MAX 32     /* lanes loaded in a round, so that cold ones do not hold up the warm */
+#define ROUND_COLD_MAX 256     /* lanes in a round that are not in memory */
+#define ROUND_LOADS_MAX 32     /* and of them those loaded, so that cold ones do not hold up the warm */
 #define RETIRE_STEP 4096       /* slots retired in a batch */
 #define AGAIN_MS 2             /* slots are free, but their views not readable yet */
+#define AGAIN_DAMAGED_MS 100   /* perhaps they are, but a document that cannot be read says so */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
 
 struct zone_day {
@@ -33,6 +39,8 @@ struct committer {
     struct store *store;
     struct engine *engine;
     struct views *views;
+    struct fills *fills;
+    struct filter_room filters;
     int lanes_max;
     pthread_t thread;
     /* under lock */
@@ -40,7 +48,9 @@ struct committer {
     pthread_cond_t some;
     struct op_list inbox;
     struct view_job *finished;
+    struct fill *filled;
     bool sleeping, stop;
+    int awaited;             /* it sleeps until so many requests wait; 0: until any comes */
     struct mono give_up;
     /* the thread's own */
     atomic_int waiting;
@@ -48,19 +58,24 @@ struct committer {
     struct lane *lru; /* least recently used first */
     struct lane *ready;
     struct lane *unflushed;
+    int64_t window_entries; /* of all lanes, when each was last counted */
+    int64_t window_bytes;   /* likewise, with the batches whose outcome is unknown */
+    int64_t filter_bytes;    /* that were told */
+    int unread;              /* users of this round who were surely new */
     struct zone_day *zones;
     struct buf scratch;
     uint32_t random;
+    size_t ops_most;         /* requests in the next round: fewer than ROUND_OPS_MAX while their users fill the memory */
     int answered;            /* requests answered in the last round */
-    int expected;            /* requests that may wait before the next one: see gather() */
-    struct mono round_ended;
+    struct gather gather;
     struct mono looked_for_chores;
 };
 
 /* A user whom a part of a round is about. */
 struct loaded_user {
     const char *user;
-    struct use *use; /* the working copy; NULL until loaded */
+    struct use *use; /* as it stands, shared by all requests about it; NULL until loaded */
+    bool writable;   /* some may write: then it is a copy of the batch's own. Else it stands as long as the round does */
     bool changed;
     UT_hash_handle hh;
 };
@@ -78,6 +93,7 @@ struct part {
     struct lane *lane;
     enum part_state state;
     struct op_list ops;     /* decided, or to be */
+    struct op_list left;    /* back to the queue when the round is over: their users were left unread */
     struct op_list again;   /* back to the queue when the round is over: not to be decided by what was loaded */
     struct batch *batch;
     struct decision d;
@@ -86,6 +102,7 @@ struct part {
     size_t due_user_count;
     bool sweeping;          /* the lane was looked through for what ended by itself */
     bool more;              /* and that was not all: what seems to be taken may be free */
+    bool damaged;           /* since a document cannot be read: looking again soon is of no use */
     int64_t day_ms, day_end_ms, at_ms;
 };
 
@@ -93,6 +110,7 @@ struct round {
     struct part parts[ROUND_PARTS_MAX];
     size_t count;
     size_t ops;
+    bool left; /* users were left unread */
     struct arena arena;
     int64_t load_us, append_us; /* how long its loading and its append took */
 };
@@ -101,15 +119,18 @@ struct round {
 void defer(struct committer *c, struct part *p, int64_t ms);
 /* The lane has something whose views are to be written within a while. */
 void note_unflushed(struct committer *c, struct lane *l);
+/* After whatever moved the lane's tail: its filter of users follows, or is dropped. Where there is no room, those that were used
+ * least give up theirs. */
+void note_users(struct committer *c, struct lane *l);
+/* Answer those who wait for views that are written by now. */
+void answer_watchers(struct committer *c, struct lane *l);
 /* Read everything that the open parts' requests are about. */
 void load_round(struct committer *c, struct round *r);
 /* Whom p is about, as loaded; NULL: not loaded. */
 struct loaded_user *part_user(const struct part *p, const char *user);
+/* What such a request is about is not changed by it. */
+bool op_reads_only(enum op_kind k);
 /* Decide p's requests: its batch, and what is to be answered once that is in the ledger. */
 void decide_part(struct committer *c, struct part *p);
-/* From the ledger alone: a use that holds only the redemption that op names, which has ended, and the one beneath it; NULL:
- * there was none. */
-enum store_status rebuild_ended(struct store *s, const struct lane *l, struct arena *a, int64_t n, uint32_t g,
-                                struct use **found);
 
 #endif

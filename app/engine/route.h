@@ -15,6 +15,8 @@ void engine_reroute(struct engine *e, struct op *op);
 /* The op's lane lacks what other lanes may have (op->outcome says what; SHARE_NONE: they were not all heard of): it is asked again
  * when that is settled. */
 void engine_look_around(struct engine *e, struct op *op);
+/* The op names a redemption that does not stand in its slot, or has none: it is asked again when the ledger was looked at. */
+void engine_look_back(struct engine *e, struct op *op);
 /* Few slots are left in a lane. */
 void engine_poke(struct engine *e, const char *coupon);
 struct heard_table *engine_heard(struct engine *e);

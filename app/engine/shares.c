@@ -125,23 +125,32 @@ static enum cpn_result to_middle(struct shares *s, struct move *m)
     return give_and_get(s, m, gives);
 }
 
-/* *none: no lane has moved since it was asked, and all of them together have less than x needs. */
+static int64_t elsewhere(const struct head *h, enum share share)
+{
+    return share == SHARE_SLOTS ? h->elsewhere : share == SHARE_DAY ? h->day_elsewhere : h->minor_elsewhere;
+}
+
+/* *none: no lane has moved since it was asked, all of them together have less than x needs, and nothing of it is on its way: what a
+ * process gave before it died may be all there is. */
 static enum cpn_result look_again(struct shares *s, struct move *m, bool *none)
 {
     enum cpn_result r;
     struct asks *heads = ask_heads(s->asker, m->coupon, m->lanes, &r);
-    int64_t rest = m->need;
+    int64_t rest = m->need, on_its_way = 0;
 
     m->due_ms = 0;
     *none = r == CPN_OK;
     for (int64_t i = 0; i < m->lanes && *none; i++) {
         const struct op *op = &heads->ops[i];
         int64_t left = share_left(op->coupon_now, i, &op->head, m->share);
+        bool same_day = op->head.day_ms == heads->ops[0].head.day_ms;
 
         rest -= left < 0 ? 0 : left < rest ? left : rest;
-        *none = op->seq == m->seqs[i] && rest > 0;
+        on_its_way += elsewhere(&op->head, m->share);
+        *none = op->seq == m->seqs[i] && rest > 0 && (same_day || m->share != SHARE_DAY);
         m->due_ms = sooner_ms(m->due_ms, op->due_ms);
     }
+    *none = *none && on_its_way <= 0;
     asks_free(heads);
     return r;
 }

@@ -1,7 +1,6 @@
 /* engine/views.c -- see views.h. */
 #include "engine/views.h"
 
-#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +10,25 @@
 #include "base/cond.h"
 #include "base/crash.h"
 #include "base/log.h"
-#include "coupons/fold.h"
+#include "engine/foreign.h"
 
 #define CLOCK_EVERY_MS 5000
 #define ROUND_EVERY_MS 20 /* a majority write costs the server the same whatever its size: under load, fewer and larger */
+#define IDLE_MS 900
 #define WRITE_CHUNK 1024
-#define BUCKET_CHUNK 512
+#define FOREIGN_MS 50       /* of a round, for others' batches, while our own wait */
+#define BACKOFF_MS_MAX 1000 /* for a lane whose views cannot be written */
+
+/* The jobs of a lane, in the order in which they came. */
+struct view_lane {
+    struct lane *lane; /* the hash key */
+    struct view_job *first, *last;
+    struct view_job *end;    /* the first that is not in the round */
+    struct foreign *foreign; /* of the first job, where that is under way */
+    int failures;            /* in a row: a lane that has any is tried alone */
+    struct mono not_before;  /* then */
+    UT_hash_handle hh;
+};
 
 struct views {
     struct store *store;
@@ -25,11 +37,15 @@ struct views {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t some;
-    struct view_job *first, *last;
+    struct view_job *first, *last; /* submitted */
     bool stop;
     bool idle; /* waits for the first job, not for company */
-    bool gave_up; /* some views were not written: no mark may pass them any more */
     struct mono give_up; /* when stop is set */
+    /* the thread's own */
+    struct view_lane *lanes; /* that have jobs; whose turn is next comes first */
+    bool stopping;
+    bool failed;  /* something, in this round */
+    bool gave_up; /* some views were not written: no mark may pass them any more */
     struct mono clock_read;
     struct mono round_started;
     struct store_time when; /* of the latest write: not before any view that a mark speaks of */
@@ -98,229 +114,170 @@ static void add_bucket(struct round *r, const char *coupon, const struct bucket 
     *add_write(r) = (struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = k};
 }
 
-/* Write them all, or STORE_FAILED. */
-static enum store_status write_some(struct views *v, struct view_write *writes, size_t count, struct store_time *when)
-{
-    struct store_time one = {0, 0};
-    enum store_status status = count ? v->store->ops->write_views(v->store, writes, count, &one) : STORE_OK;
+/* ---- a lane's jobs ---- */
 
-    for (size_t i = 0; status == STORE_OK && i < count; i++)
-        if (!writes[i].written)
-            status = STORE_FAILED;
-    *when = store_time_later(*when, one);
-    return status;
+static struct view_lane *view_lane_of(struct views *v, struct lane *lane)
+{
+    struct view_lane *l;
+
+    HASH_FIND_PTR(v->lanes, &lane, l);
+    if (l)
+        return l;
+    l = checked(calloc(1, sizeof *l));
+    l->lane = lane;
+    HASH_ADD_PTR(v->lanes, lane, l);
+    return l;
+}
+
+static void queue_job(struct views *v, struct view_job *job)
+{
+    struct view_lane *l = view_lane_of(v, job->lane);
+
+    job->next = NULL;
+    if (l->last)
+        l->last->next = job;
+    else
+        l->first = job;
+    l->last = job;
+}
+
+/* The batches of others that the lane's first job names are not written yet. */
+static bool has_foreign(const struct view_lane *l)
+{
+    return l->first->batch_count && !l->first->foreign_written;
+}
+
+static bool is_troubled(const struct view_lane *l)
+{
+    return l->failures > 0;
+}
+
+/* Of a troubled lane: time to try again. One that is told to stop does not wait. */
+static bool is_due(const struct views *v, const struct view_lane *l)
+{
+    return v->stopping || !mono_before(mono_now(), l->not_before);
+}
+
+/* To the end of the lanes: the others come first. */
+static void put_last(struct views *v, struct view_lane *l)
+{
+    HASH_DELETE(hh, v->lanes, l);
+    HASH_ADD_PTR(v->lanes, lane, l);
+}
+
+static void note_failure(struct views *v, struct view_lane *l)
+{
+    int64_t ms = v->backoff_ms;
+
+    for (int i = 0; i < l->failures && ms < BACKOFF_MS_MAX; i++)
+        ms *= 2;
+    if (l->failures++ == 0)
+        log_event(LOG_WARNING, "views.failed", "coupon=%s lane=%lld", l->lane->coupon, (long long)l->lane->number);
+    l->not_before = mono_add_ms(mono_now(), ms < BACKOFF_MS_MAX ? ms : BACKOFF_MS_MAX);
+    put_last(v, l);
+    v->failed = true;
+}
+
+/* Not before the lane's mark until now: a batch without views needs no writing, and its mark still speaks of the older ones. */
+static struct store_time mark_time(const struct views *v, const struct view_job *job)
+{
+    return store_time_later(v->when, job->after);
+}
+
+/* Give back the lane's jobs before `end`. */
+static void finish_jobs(struct views *v, struct view_lane *l, const struct view_job *end, bool written)
+{
+    while (l->first != end) {
+        struct view_job *job = l->first;
+
+        l->first = job->next;
+        if (!written)
+            job->upto = 0;
+        else if (job->own && v->hooks->viewed)
+            v->hooks->viewed();
+        job->when = mark_time(v, job);
+        job->done(job);
+    }
+    if (written)
+        l->failures = 0;
+    if (l->first)
+        return;
+    HASH_DELETE(hh, v->lanes, l);
+    foreign_free(l->foreign);
+    free(l);
 }
 
 /* ---- other writers' batches ---- */
 
-/* Whoever appended them has normally written their views as well: then the mark says so. */
-static enum store_status is_written(struct views *v, const struct view_job *job, bool *written)
+static enum store_status write_chunk(struct views *v, struct view_lane *l)
 {
-    struct mark mark;
-    enum store_status status = v->store->ops->mark(v->store, job->lane->coupon, job->lane->number, "views", &mark);
-
-    *written = status == STORE_OK && mark.seq >= job->batches[job->batch_count - 1]->batch->head.seq;
-    if (*written)
-        v->when = store_time_later(v->when, mark.when);
-    return status;
-}
-
-/* The distinct users of the batches that are not our own. */
-static size_t foreign_users(const struct view_job *job, struct arena *a, struct use_read **reads)
-{
-    struct written_use *seen = NULL, *one, *next;
-    size_t count = 0, most = 0;
-
-    for (size_t i = 0; i < job->batch_count; i++)
-        most += job->batches[i]->own ? 0 : job->batches[i]->batch->count;
-    *reads = arena_array(a, most + 1, sizeof **reads);
-    for (size_t i = 0; i < job->batch_count; i++) {
-        const struct batch *b = job->batches[i]->batch;
-
-        for (size_t k = 0; !job->batches[i]->own && k < b->count; k++) {
-            const struct entry *e = &b->entries[k];
-            char *user = e->user ? (char *)(uintptr_t)e->user
-                                 : e->job ? arena_printf(a, JOB_USER_PREFIX "%s", e->job) : NULL;
-
-            if (!user)
-                continue;
-            HASH_FIND_STR(seen, user, one);
-            if (one)
-                continue;
-            one = arena_alloc(a, sizeof *one);
-            one->key = user;
-            HASH_ADD_KEYPTR(hh, seen, one->key, strlen(one->key), one);
-            (*reads)[count++] = (struct use_read){.coupon = job->lane->coupon, .user = user};
-        }
-    }
-    HASH_ITER(hh, seen, one, next)
-        HASH_DEL(seen, one);
-    return count;
-}
-
-static enum store_status fold_foreign_users(struct views *v, struct round *r, struct view_job *job)
-{
-    struct use_read *reads;
-    size_t count = foreign_users(job, &r->arena, &reads);
-    enum store_status status = count ? v->store->ops->uses(v->store, job->after, &r->arena, reads, count) : STORE_OK;
-
-    for (size_t i = 0; status == STORE_OK && i < count; i++) {
-        struct use *u = reads[i].use;
-
-        if (!u) {
-            u = arena_alloc(&r->arena, sizeof *u);
-            use_init(u, reads[i].user, "");
-        }
-        for (size_t k = 0; k < job->batch_count; k++)
-            fold_use(u, job->batches[k]->batch, &r->arena);
-        if (u->seq > 0) /* written even where nothing is missing: the mark needs a time not before the view's */
-            add_use(r, job->lane->coupon, u);
-    }
-    return status;
-}
-
-static int compare_numbers(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-/* The distinct bucket numbers that foreign batches touch. */
-static size_t foreign_buckets(const struct view_job *job, struct arena *a, int64_t **numbers)
-{
-    size_t count = 0, capacity = 64, distinct = 0;
-
-    *numbers = arena_array(a, capacity, sizeof **numbers);
-    for (size_t i = 0; i < job->batch_count; i++) {
-        const struct batch *b = job->batches[i]->batch;
-
-        for (size_t k = 0; !job->batches[i]->own && k < b->count; k++) {
-            int64_t first, end;
-
-            if (!entry_buckets(&b->entries[k], &first, &end))
-                continue;
-            if (count + (size_t)(end - first) > capacity) {
-                int64_t *larger;
-
-                capacity = capacity * 2 + (size_t)(end - first);
-                larger = arena_array(a, capacity, sizeof *larger);
-                memcpy(larger, *numbers, count * sizeof *larger);
-                *numbers = larger;
-            }
-            for (; first < end; first++)
-                (*numbers)[count++] = first;
-        }
-    }
-    qsort(*numbers, count, sizeof **numbers, compare_numbers);
-    for (size_t i = 0; i < count; i++)
-        if (i == 0 || (*numbers)[i] != (*numbers)[distinct - 1])
-            (*numbers)[distinct++] = (*numbers)[i];
-    return distinct;
-}
-
-/* Read, fold and write some buckets; forget them again, for a generation touches thousands. */
-static enum store_status write_some_buckets(struct views *v, struct round *r, const struct view_job *job,
-                                            const int64_t *numbers, size_t count)
-{
-    struct bucket_read *reads = arena_array(&r->arena, count, sizeof *reads);
-    struct bucket *buckets = checked(calloc(count, sizeof *buckets));
-    struct view_write *writes = arena_array(&r->arena, count, sizeof *writes);
+    struct view_job *job = l->first;
     enum store_status status;
-    size_t behind = 0;
+    bool done;
 
-    for (size_t i = 0; i < count; i++) {
-        bucket_init(&buckets[i], numbers[i]);
-        reads[i] = (struct bucket_read){.coupon = job->lane->coupon, .b = numbers[i], .bucket = &buckets[i]};
+    if (!l->foreign)
+        l->foreign = foreign_new(l->lane->coupon, l->lane->number, job->batches, job->batch_count, job->after);
+    status = foreign_step(l->foreign, v->store, &v->when, &done);
+    if (status != STORE_OK) {
+        note_failure(v, l);
+        return status;
     }
-    status = v->store->ops->buckets(v->store, job->after, reads, count);
-    for (size_t i = 0; status == STORE_OK && i < count; i++) {
-        for (size_t k = 0; k < job->batch_count; k++)
-            if (numbers[i] >= job->batches[k]->first_b && numbers[i] < job->batches[k]->end_b)
-                fold_bucket(&buckets[i], job->batches[k]->batch);
-        if (buckets[i].seq > 0)
-            writes[behind++] = (struct view_write){.kind = VIEW_BUCKET, .coupon = job->lane->coupon, .bucket = &buckets[i]};
-    }
-    if (status == STORE_OK)
-        status = write_some(v, writes, behind, &v->when);
-    for (size_t i = 0; i < count; i++)
-        bucket_release(&buckets[i]);
-    free(buckets);
-    return status;
-}
-
-static enum store_status write_foreign_buckets(struct views *v, struct round *r, const struct view_job *job)
-{
-    int64_t *numbers;
-    size_t count = foreign_buckets(job, &r->arena, &numbers);
-    enum store_status status = STORE_OK;
-
-    for (size_t first = 0; first < count && status == STORE_OK; first += BUCKET_CHUNK)
-        status = write_some_buckets(v, r, job, numbers + first,
-                                    count - first < BUCKET_CHUNK ? count - first : BUCKET_CHUNK);
-    return status;
-}
-
-static enum store_status fold_foreign_definition(struct views *v, struct round *r, struct view_job *job)
-{
-    const struct coupon *definition;
-    struct coupon *view = NULL;
-    int64_t seq = 0;
-    enum store_status status;
-    bool any = false;
-
-    for (size_t i = 0; i < job->batch_count && job->lane->number == 0; i++) /* the others follow lane 0 */
-        for (size_t k = 0; !job->batches[i]->own && k < job->batches[i]->batch->count; k++) {
-            enum entry_kind kind = job->batches[i]->batch->entries[k].kind;
-
-            any = any || kind == ENTRY_DEFINE || kind == ENTRY_DELETE;
-        }
-    if (!any)
+    l->failures = 0;
+    put_last(v, l);
+    if (!done)
         return STORE_OK;
-    status = v->store->ops->coupon(v->store, job->lane->coupon, job->after, &r->arena, &view, &seq);
-    definition = view;
-    for (size_t i = 0; status == STORE_OK && i < job->batch_count; i++) {
-        const struct coupon *before = definition;
+    foreign_free(l->foreign);
+    l->foreign = NULL;
+    job->foreign_written = true;
+    return STORE_OK;
+}
 
-        if (job->batches[i]->batch->head.seq <= seq)
-            continue;
-        definition = fold_definition(before, job->batches[i]->batch, &r->arena);
-        if (definition != before)
-            seq = job->batches[i]->batch->head.seq;
-    }
-    if (status == STORE_OK && definition)
-        add_definition(r, job->lane->coupon, definition, seq);
-    return status;
+/* A chunk of every lane that has some, in turn, for a while: what others wait for comes between. Where one fails, the next round
+ * goes on: perhaps they all would. */
+static void write_foreign(struct views *v)
+{
+    struct mono started = mono_now();
+    bool any;
+
+    do {
+        struct view_lane *l, *next;
+        size_t left = HASH_COUNT(v->lanes); /* those that were done go to the end */
+
+        any = false;
+        for (l = v->lanes; l && left > 0; l = next, left--) {
+            next = l->hh.next;
+            if (!has_foreign(l) || (is_troubled(l) && !is_due(v, l)))
+                continue;
+            if (write_chunk(v, l) != STORE_OK)
+                return;
+            any = true;
+            if (mono_ms_between(started, mono_now()) >= FOREIGN_MS)
+                return;
+        }
+    } while (any);
 }
 
 /* ---- a round ---- */
 
-static enum store_status collect(struct views *v, struct round *r, struct view_job *jobs)
+/* What the lane's jobs bring with them: of all up to the first that has to wait for others' batches. */
+static void collect(struct round *r, struct view_lane *l)
 {
-    enum store_status status = STORE_OK;
+    struct view_job *job = l->first;
 
-    for (struct view_job *job = jobs; job && status == STORE_OK; job = job->next) {
-        bool written;
-
+    for (; job && (!job->batch_count || job->foreign_written); job = job->next) {
         for (size_t i = 0; job->own && i < job->own->batch->use_count; i++)
-            add_use(r, job->lane->coupon, job->own->batch->uses[i]);
+            add_use(r, l->lane->coupon, job->own->batch->uses[i]);
         if (job->definition)
-            add_definition(r, job->lane->coupon, job->definition, job->definition_seq);
+            add_definition(r, l->lane->coupon, job->definition, job->definition_seq);
         for (size_t i = 0; i < job->bucket_count; i++)
-            add_bucket(r, job->lane->coupon, &job->buckets[i]);
-        if (!job->batch_count)
-            continue;
-        status = is_written(v, job, &written);
-        if (written)
-            continue;
-        if (status == STORE_OK)
-            status = fold_foreign_users(v, r, job);
-        if (status == STORE_OK)
-            status = fold_foreign_definition(v, r, job);
-        if (status == STORE_OK)
-            status = write_foreign_buckets(v, r, job);
+            add_bucket(r, l->lane->coupon, &job->buckets[i]);
     }
-    return status;
+    l->end = job;
+}
+
+static enum store_status write_some(struct views *v, struct round *r, size_t first, size_t count)
+{
+    return write_all_views(v->store, r->writes + first, count, &v->when);
 }
 
 static enum store_status write_all(struct views *v, struct round *r)
@@ -329,28 +286,31 @@ static enum store_status write_all(struct views *v, struct round *r)
 
     for (struct written_use *u = r->uses; u; u = u->hh.next)
         *add_write(r) = (struct view_write){.kind = VIEW_USE, .coupon = u->coupon, .use = u->use};
-    if (crash_armed(CRASH_VIEWS) && r->count > 1 && write_some(v, r->writes, r->count / 2, &v->when) == STORE_OK)
+    if (crash_armed(CRASH_VIEWS) && r->count > 1 && write_some(v, r, 0, r->count / 2) == STORE_OK)
         crash_at(CRASH_VIEWS);
     for (size_t first = 0; first < r->count && status == STORE_OK; first += WRITE_CHUNK)
-        status = write_some(v, r->writes + first, r->count - first < WRITE_CHUNK ? r->count - first : WRITE_CHUNK,
-                            &v->when);
+        status = write_some(v, r, first, r->count - first < WRITE_CHUNK ? r->count - first : WRITE_CHUNK);
     return status;
 }
 
-static enum store_status write_marks(struct views *v, struct arena *a, struct view_job *jobs)
+/* The latest mark that the jobs of the round permit, for each lane. */
+static enum store_status write_marks(struct views *v, struct arena *a, struct view_lane *const *lanes, size_t lane_count)
 {
-    struct mark_write *marks;
+    struct mark_write *marks = arena_array(a, lane_count + 1, sizeof *marks);
     enum store_status status;
-    size_t count = 0, most = 0;
+    size_t count = 0;
 
-    for (struct view_job *job = jobs; job; job = job->next)
-        most += job->upto != 0;
-    if (!most)
+    for (size_t i = 0; i < lane_count; i++) {
+        const struct view_job *last = NULL;
+
+        for (const struct view_job *job = lanes[i]->first; job != lanes[i]->end; job = job->next)
+            last = job->upto ? job : last;
+        if (last)
+            marks[count++] = (struct mark_write){lanes[i]->lane->coupon, lanes[i]->lane->number, "views",
+                                                 {last->upto, mark_time(v, last)}};
+    }
+    if (!count)
         return STORE_OK;
-    marks = arena_array(a, most, sizeof *marks);
-    for (struct view_job *job = jobs; job; job = job->next)
-        if (job->upto)
-            marks[count++] = (struct mark_write){job->lane->coupon, job->lane->number, "views", {job->upto, v->when}};
     status = v->store->ops->write_marks(v->store, marks, count);
     if (status == STORE_OK)
         crash_at(CRASH_MARKED);
@@ -367,19 +327,53 @@ static void round_free(struct round *r)
     arena_free(&r->arena);
 }
 
-static enum store_status run_round(struct views *v, struct view_job *jobs)
+/* Write what those lanes' jobs bring, then their marks. */
+static enum store_status run_round(struct views *v, struct view_lane *const *lanes, size_t count)
 {
     struct round r = {0};
     enum store_status status;
 
     arena_init(&r.arena, 64 * 1024);
-    status = collect(v, &r, jobs);
+    for (size_t i = 0; i < count; i++)
+        collect(&r, lanes[i]);
+    status = write_all(v, &r);
     if (status == STORE_OK)
-        status = write_all(v, &r);
-    if (status == STORE_OK)
-        status = write_marks(v, &r.arena, jobs);
+        status = write_marks(v, &r.arena, lanes, count);
     round_free(&r);
+    for (size_t i = 0; i < count; i++) {
+        if (status != STORE_OK)
+            note_failure(v, lanes[i]);
+        else
+            finish_jobs(v, lanes[i], lanes[i]->end, true);
+    }
     return status;
+}
+
+/* All lanes that are not troubled, in one round. If it fails, each is tried alone: what cannot be written holds up its own lane. */
+static void write_together(struct views *v)
+{
+    struct view_lane **lanes = checked(calloc(HASH_COUNT(v->lanes) + 1, sizeof *lanes));
+    size_t count = 0;
+
+    for (struct view_lane *l = v->lanes; l; l = l->hh.next)
+        if (!is_troubled(l) && !has_foreign(l))
+            lanes[count++] = l;
+    if (count)
+        run_round(v, lanes, count);
+    free(lanes);
+}
+
+/* Each by itself, until one fails: the others wait for the next round, lest all that work wait for all that do not. */
+static void write_troubled(struct views *v)
+{
+    struct view_lane *l, *next;
+    size_t left = HASH_COUNT(v->lanes); /* those that failed go to the end */
+
+    for (l = v->lanes; l && left > 0; l = next, left--) {
+        next = l->hh.next;
+        if (is_troubled(l) && !has_foreign(l) && is_due(v, l) && run_round(v, &l, 1) != STORE_OK)
+            return;
+    }
 }
 
 /* ---- the thread ---- */
@@ -396,85 +390,80 @@ static void read_clock(struct views *v)
         clock_set(utc_ms, before, mono_now());
 }
 
-static void wait_ms(struct views *v, int ms)
+static struct mono sooner(struct mono a, struct mono b)
 {
-    cond_wait_until(&v->some, &v->lock, mono_add_ms(mono_now(), ms));
+    return mono_before(a, b) ? a : b;
 }
 
-/* Everything that was submitted; NULL when nothing is there after a while. */
-static struct view_job *take_jobs(struct views *v, bool *stop)
+/* When something that was left is to be done. */
+static struct mono next_work(const struct views *v)
 {
-    struct view_job *jobs;
+    struct mono now = mono_now(), at = mono_add_ms(now, IDLE_MS);
+
+    for (const struct view_lane *l = v->lanes; l; l = l->hh.next)
+        at = sooner(at, is_troubled(l) ? l->not_before : now);
+    return at;
+}
+
+/* Queue everything that was submitted; wait where there is nothing to do. False: told to stop, and nothing is left. */
+static bool take_jobs(struct views *v)
+{
+    struct mono at = next_work(v), paced = mono_add_ms(v->round_started, ROUND_EVERY_MS);
+    struct view_job *job, *next;
 
     pthread_mutex_lock(&v->lock);
-    while (!v->stop && mono_ms_between(v->round_started, mono_now()) < ROUND_EVERY_MS)
-        wait_ms(v, ROUND_EVERY_MS);
+    while (!v->stop && mono_before(mono_now(), at) && mono_before(mono_now(), paced))
+        cond_wait_until(&v->some, &v->lock, sooner(at, paced));
     v->idle = true;
-    if (!v->first && !v->stop)
-        wait_ms(v, 900);
+    if (!v->first && !v->stop && mono_before(mono_now(), at))
+        cond_wait_until(&v->some, &v->lock, at);
     v->idle = false;
-    v->round_started = v->first ? mono_now() : v->round_started;
-    jobs = v->first;
+    job = v->first;
     v->first = v->last = NULL;
-    *stop = v->stop;
+    v->stopping = v->stop;
     pthread_mutex_unlock(&v->lock);
-    return jobs;
+    if (job)
+        v->round_started = mono_now();
+    for (; job; job = next) {
+        next = job->next;
+        queue_job(v, job);
+    }
+    return v->lanes || !v->stopping;
 }
 
-static bool must_give_up(struct views *v)
-{
-    bool late;
-
-    pthread_mutex_lock(&v->lock);
-    late = v->stop && mono_before(v->give_up, mono_now());
-    pthread_mutex_unlock(&v->lock);
-    return late;
-}
-
-/* Repeat the round until it is written. Told to stop while the database keeps failing: the jobs are given
- * back unwritten, as all that follow, and the reporter will do it. */
-static void work(struct views *v, struct view_job *jobs)
+/* Told to stop while the database keeps failing: the jobs are given back unwritten, as all that follow, and the reporter will do
+ * it. Until then, try again in a moment. */
+static void give_up_in_time(struct views *v)
 {
     struct timespec pause = {v->backoff_ms / 1000, v->backoff_ms % 1000 * 1000000L};
-    bool written = false, failed = false;
 
-    while (!written && !v->gave_up) {
-        written = run_round(v, jobs) == STORE_OK;
-        v->gave_up = !written && must_give_up(v);
-        if (written || v->gave_up)
-            break;
-        if (!failed)
-            log_event(LOG_WARNING, "views.failed", "coupon=%s", jobs->lane->coupon);
-        failed = true;
+    if (!v->stopping || !v->failed)
+        return;
+    v->gave_up = mono_before(v->give_up, mono_now());
+    if (!v->gave_up)
         nanosleep(&pause, NULL);
-    }
-    while (jobs) {
-        struct view_job *job = jobs;
-
-        jobs = job->next;
-        if (!written)
-            job->upto = 0;
-        else if (job->own && v->hooks->viewed)
-            v->hooks->viewed();
-        job->when = v->when;
-        job->done(job);
-    }
 }
 
 static void *views_main(void *argument)
 {
     struct views *v = argument;
-    bool stop = false;
 
-    for (;;) {
-        struct view_job *jobs = take_jobs(v, &stop);
+    while (take_jobs(v)) {
+        struct view_lane *l, *next;
 
-        if (jobs)
-            work(v, jobs);
-        else if (stop)
-            return NULL;
+        v->failed = false;
+        if (!v->gave_up) {
+            write_foreign(v);
+            write_together(v);
+            write_troubled(v);
+            give_up_in_time(v);
+        }
+        HASH_ITER(hh, v->lanes, l, next)
+            if (v->gave_up)
+                finish_jobs(v, l, NULL, false);
         read_clock(v);
     }
+    return NULL;
 }
 
 struct views *views_start(struct store_source *source, const struct engine_hooks *hooks, int backoff_ms)

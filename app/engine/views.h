@@ -1,8 +1,10 @@
 /*
  * engine/views.h -- the thread that writes views: users', buckets', definitions, and then the mark.
  *
- * Shape    committers hand it jobs, in order per lane; it does what has come in one round: one write of all views, then
- *          one of marks; a round that fails is repeated until it succeeds, and nothing overtakes it
+ * Shape    committers hand it jobs; it does what has come in one round: one write of all lanes' views, then one of their marks.
+ *          A lane's jobs are done in their order. Others' batches are written before that, in chunks, a lane at a time
+ * Errors   what could not be written is tried again until it is, with back-off, each lane alone: where one cannot be written at
+ *          all, the others go on, and their marks move
  * Owns     a job from views_submit() until its done(); the batches that a job names stay alive for as long
  * Threads  views_submit() from any thread; done() is called from the view thread
  */
@@ -20,6 +22,7 @@ struct view_job {
     /* All of the window, ascending, where it holds other writers' batches: what those touch is read, folded and written. */
     struct window_batch **batches;
     size_t batch_count;
+    bool foreign_written; /* the view thread's: those are done */
     /* Copies. */
     struct bucket *buckets;
     size_t bucket_count;
@@ -28,7 +31,7 @@ struct view_job {
     struct arena arena;   /* of the definition */
     int64_t upto;         /* 0: none; else: when all jobs up to this are done, the mark of the lane */
     struct store_time after; /* for the reads: the mark's */
-    struct store_time when;  /* out: the operation time of the round */
+    struct store_time when;  /* out: the new mark's: not before `after`, nor before the writing of any view up to upto */
     void (*done)(struct view_job *job);
     void *context;
 };

@@ -32,6 +32,7 @@ struct auth {
     pthread_cond_t some;
     struct request *waiting;
     atomic_bool stop;
+    _Atomic int64_t read_ns; /* when the keys were read; 0: never */
 };
 
 static int by_id(const void *a, const void *b)
@@ -75,6 +76,13 @@ enum auth_answer auth_check(struct auth *a, const char *authorization, enum role
     }
     pthread_rwlock_unlock(&a->keys_lock);
     return answer;
+}
+
+bool auth_fresh(const struct auth *a, int64_t ms)
+{
+    int64_t read_ns = atomic_load(&a->read_ns);
+
+    return read_ns && mono_ms_between((struct mono){read_ns}, mono_now()) <= ms;
 }
 
 enum handled auth_wait(struct auth *a, struct request *r)
@@ -140,6 +148,8 @@ static void *auth_main(void *argument)
 
         last = mono_now();
         fine = renew(a, door);
+        if (fine)
+            atomic_store(&a->read_ns, mono_now().ns);
         if (was_fine && !fine)
             log_event(LOG_WARNING, "keys.not_read", "known=%s", a->snapshot ? "true" : "false");
         for (; list; list = next) {

@@ -22,6 +22,9 @@ void auth_stop(struct auth *a);
 /* Whose key is this Authorization header: its role, and its id. */
 enum auth_answer auth_check(struct auth *a, const char *authorization, enum role *role, char id[KEY_ID_LEN + 1]);
 
+/* Were the keys read in the last so many ms? Then the database answers. Does not block. */
+bool auth_fresh(const struct auth *a, int64_t ms);
+
 /* Let r->then run on an io thread when the keys have been read again; r->auth_failed: they could not be. */
 enum handled auth_wait(struct auth *a, struct request *r);
 

@@ -18,45 +18,45 @@ struct aux {
     pthread_t thread[16];
     pthread_mutex_t lock;
     pthread_cond_t some;
-    struct request *first, *last;
-    int waiting;
+    struct turns turns;
     bool stop;
 };
 
-bool aux_push(struct aux *a, struct request *r)
+enum turns_answer aux_push(struct aux *a, struct request *r)
 {
-    bool taken;
+    enum turns_answer answer;
 
     pthread_mutex_lock(&a->lock);
-    taken = a->waiting < WAITING_MAX && !a->stop;
-    if (taken) {
-        r->next = NULL;
-        if (a->last)
-            a->last->next = r;
-        else
-            a->first = r;
-        a->last = r;
-        a->waiting++;
+    answer = a->stop ? TURNS_FULL : turns_add(&a->turns, r);
+    if (answer == TURNS_WAITS) {
+        r->aux = a;
         pthread_cond_signal(&a->some);
     }
     pthread_mutex_unlock(&a->lock);
-    return taken;
+    return answer;
 }
 
-static struct request *take(struct aux *a)
+void aux_answered(struct request *r)
+{
+    struct aux *a = r->aux;
+
+    if (!a)
+        return;
+    pthread_mutex_lock(&a->lock);
+    turns_answered(&a->turns, r);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* *turn: of what this thread has taken before, or NULL; then of what it takes. */
+static struct request *take(struct aux *a, struct turn **turn)
 {
     struct request *r;
 
     pthread_mutex_lock(&a->lock);
-    while (!a->first && !a->stop)
+    if (*turn)
+        turns_done(&a->turns, *turn);
+    while (!(r = turns_take(&a->turns, turn)) && !a->stop)
         pthread_cond_wait(&a->some, &a->lock);
-    r = a->first;
-    if (r) {
-        a->first = r->next;
-        if (!a->first)
-            a->last = NULL;
-        a->waiting--;
-    }
     pthread_mutex_unlock(&a->lock);
     return r;
 }
@@ -65,9 +65,10 @@ static void *aux_main(void *argument)
 {
     struct aux *a = argument;
     struct store *door = mongo_door(a->worker->mongo);
+    struct turn *turn = NULL;
     struct request *r;
 
-    while ((r = take(a))) {
+    while ((r = take(a, &turn))) {
         r->door = door;
         reactor_run(r, r->then);
     }
@@ -75,12 +76,13 @@ static void *aux_main(void *argument)
     return NULL;
 }
 
-struct aux *aux_start(struct worker *w, int threads, const char *name)
+struct aux *aux_start(struct worker *w, int threads, int of_one_key, const char *name)
 {
     struct aux *a = checked(calloc(1, sizeof *a));
 
     a->worker = w;
     a->threads = threads;
+    a->turns = (struct turns){.waiting_max = WAITING_MAX, .share = w->config->worker_reads_per_key, .running_max = of_one_key};
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->some, NULL);
     for (int i = 0; i < a->threads; i++)
@@ -97,6 +99,10 @@ void aux_stop(struct aux *a)
     pthread_mutex_unlock(&a->lock);
     for (int i = 0; i < a->threads; i++)
         pthread_join(a->thread[i], NULL);
+}
+
+void aux_free(struct aux *a)
+{
     pthread_mutex_destroy(&a->lock);
     pthread_cond_destroy(&a->some);
     free(a);

@@ -56,6 +56,9 @@ static const char *const groups[] = {"coupon", NULL};
     {"to", PARAM_TIME, .about = "Periods that begin before this time; now where it is not given."},                    \
     {"tz", PARAM_TEXT, .about = "An IANA time zone, such as Europe/Berlin; else the coupon's, or UTC over several."}
 
+#define RECEIPT_QUERY                                                                                                  \
+    {"receipt", PARAM_BOOL, .about = "true: the answer has a receipt. A repeat gets one by asking again; it is no part of the request."}
+
 /* The table of refusals, as far as it holds for a new taking, and for a step of one that is there. */
 #define REFUSES_STEP                                                                                                   \
     CPN_REDEMPTION_NOT_FOUND, CPN_TOO_MANY_ATTEMPTS, CPN_IDEMPOTENCY_KEY_REUSED, CPN_COUPON_NOT_ACTIVE,                \
@@ -81,20 +84,20 @@ const struct call calls[] = {
     {"health", SERVICE, "Is the process alive?", NULL, 0,
      REPLIES(ANSWER(200, "It is.", &schema_status))},
     {"ready", SERVICE, "Does the service serve?",
-     "503 while the database does not answer.", 0,
-     REPLIES(ANSWER(200, "It does.", &schema_status))},
+     "503 while the database has not answered for 3 seconds.", 0,
+     REPLIES(ANSWER(200, "It does.", &schema_status)), REFUSES(CPN_BUSY)},
     {"metrics", SERVICE, "Metrics",
-     "Prometheus text. A caller on the machine itself needs no key.", 0,
+     "Prometheus text. On the front's own listener for metrics no key is needed.", 0,
      REPLIES(TEXT(200, "All of this front's processes, added up.", "text/plain"))},
     {"problem", SERVICE, "What a problem code means",
-     "A page for people, or JSON where Accept prefers it.", 0,
-     REPLIES(BOTH(200, "What it means, and what to do.", &schema_problem_page, "text/html"))},
+     "A page for people, or JSON where Accept prefers it. The page has an ETag.", CALL_ETAG | CALL_CONDITIONAL,
+     REPLIES(BOTH(200, "What it means, and what to do.", &schema_problem_page, "text/html")),
+     REFUSES(CPN_VERSION_CHANGED)},
     {"openapi", SERVICE, "This document", NULL, CALL_ETAG | CALL_CONDITIONAL,
-     REPLIES(ANSWER(200, "OpenAPI 3.1.", &schema_any))},
-    {"receipt_key", SERVICE, "The key of receipts",
-     "A receipt is an Ed25519 signature over coupon, id, ordinal and at of a redemption, with a line feed between "
-     "them.", 0,
-     REPLIES(ANSWER(200, "The public key.", &schema_receipt_key)), REFUSES(CPN_NOT_FOUND)},
+     REPLIES(ANSWER(200, "OpenAPI 3.1.", &schema_any)), REFUSES(CPN_VERSION_CHANGED)},
+    {"receipt_keys", SERVICE, "The keys of receipts",
+     "A JWK Set (RFC 7517), old keys included. The kid of a receipt's header says which one it is.", 0,
+     REPLIES(ANSWER(200, "The public keys; the first one signs.", &schema_receipt_keys)), REFUSES(CPN_NOT_FOUND)},
     {"webhook_list", WEBHOOKS, "List webhooks", NULL, CALL_PAGES,
      REPLIES(ANSWER(200, "A page.", &schema_webhook_page))},
     {"webhook_create", WEBHOOKS, "Subscribe to events",
@@ -142,6 +145,9 @@ const struct call calls[] = {
     {"user_erase", USERS, "Erase a user",
      "The name goes, also from the ledger, which still verifies. What was held is cancelled; the caps start anew. "
      "Repeat it until it answers 204.", 0,
+     REPLIES(EMPTY(204, "No trace of the name is left."))},
+    {"user_erase_named", USERS, "Erase a user of any name",
+     "As DELETE, with the user in the body: a name with a path segment .. is in no path. Repeat it until it answers 204.", 0,
      REPLIES(EMPTY(204, "No trace of the name is left."))},
     {"resolve", REDEMPTIONS, "Find the coupons of a code",
      "The box at checkout, where the shop knows only the code.", 0,
@@ -209,6 +215,7 @@ const struct call calls[] = {
     {"redemption_take", REDEMPTIONS, "Take a slot",
      "state says what the slot becomes: issued (handed to the user, to be spent later), reserved (held for a "
      "checkout) or redeemed. Repeat it with the same key until it is answered: it never takes twice.", 0,
+     QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(201, "Taken.", &schema_redemption),
              ANSWER(200, "Taken before, by this order.", &schema_redemption)),
      REFUSES(REFUSES_TAKE)},
@@ -226,22 +233,33 @@ const struct call calls[] = {
      "Changes nothing, promises nothing.", 0,
      REPLIES(ANSWER(200, "A hint.", &schema_check)), REFUSES(CPN_CODE_REQUIRED)},
     {"redemption_get", REDEMPTIONS, "Read a redemption", NULL, 0,
+     QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(200, "As it stands now.", &schema_redemption)), REFUSES(CPN_REDEMPTION_NOT_FOUND)},
+    {"redemption_receipt", REDEMPTIONS, "Get a receipt",
+     "A compact JWS (RFC 7515, EdDSA by RFC 8037). Its payload: coupon, id, user (the ledger's alias), state, ordinal, at, slot, "
+     "order, discount_minor, and lane, seq and hash of the batch that put the redemption into that state; name, the user's, only "
+     "where the call that asked for it gave it. What is not under the hash, order and name, the signature alone vouches for.", 0,
+     REPLIES(ANSWER(200, "Of the state in which it is now.", &schema_receipt)),
+     REFUSES(CPN_REDEMPTION_NOT_FOUND, CPN_NOT_FOUND)},
     {"redemption_reserve", REDEMPTIONS, "Hold it for a checkout",
-     "An issued one gets a hold, which is a redemption of its own; a hold is extended, to 24 hours in all. Of more than 16 extensions of "
-     "one hold, the last 16 keys are kept.", 0,
+     "An issued one gets a hold, which is a redemption of its own; a hold is extended, to 24 hours in all and 32 times at most; "
+     "then invalid_transition.", 0,
+     QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(201, "A new hold.", &schema_redemption),
              ANSWER(200, "Extended, or held by this order before.", &schema_redemption)),
      REFUSES(REFUSES_STEP)},
     {"redemption_redeem", REDEMPTIONS, "Redeem it",
      "What was issued or is held, is spent.", 0,
+     QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(200, "Redeemed, now or before by this order.", &schema_redemption)), REFUSES(REFUSES_STEP)},
     {"redemption_cancel", REDEMPTIONS, "Cancel it",
      "What was issued or held goes back to where it came from.", 0,
+     QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(200, "Cancelled, now or before.", &schema_redemption)),
      REFUSES(CPN_REDEMPTION_NOT_FOUND, CPN_INVALID_TRANSITION, CPN_TRANSACTION_IN_PROGRESS)},
     {"redemption_reverse", REDEMPTIONS, "Reverse it",
      "A refunded order gives its slot back; the ledger keeps both.", 0,
+     QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(200, "Reversed, now or before.", &schema_redemption)),
      REFUSES(CPN_REDEMPTION_NOT_FOUND, CPN_INVALID_TRANSITION)},
 

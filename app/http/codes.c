@@ -91,12 +91,11 @@ struct export {
     struct request *request;
     struct bucket buckets[BUCKETS_AT_ONCE];
     size_t count;
-    int64_t from; /* bucket number */
     struct arena arena;
     struct buf out;
 };
 
-/* The rows of the buckets that were read. False: the caller is gone. */
+/* The rows of x->count buckets. False: the caller is gone. */
 static bool send_buckets(struct export *x, const struct bucket_codes_read *reads)
 {
     struct request *r = x->request;
@@ -115,22 +114,21 @@ static bool send_buckets(struct export *x, const struct bucket_codes_read *reads
 static bool send_codes(struct export *x)
 {
     struct request *r = x->request;
+    int64_t next_n = r->op.head.next_n, end = bucket_of(next_n + BUCKET_SLOTS - 1);
     bool there = reply_stream(r, CSV_CODES, strlen(CSV_CODES));
 
-    do {
+    for (int64_t from = 0, to; there && from < end; from = to) {
         struct bucket_codes_read *reads = arena_array(&x->arena, BUCKETS_AT_ONCE, sizeof *reads);
 
-        there = there && mongo_codes_from(r->door, r->coupon, x->from, BUCKETS_AT_ONCE, &x->arena, x->buckets, reads,
-                                          &x->count) == STORE_OK;
-        if (!there)
-            break;
+        to = end - from < BUCKETS_AT_ONCE ? end : from + BUCKETS_AT_ONCE;
+        x->count = (size_t)(to - from);
+        if (mongo_codes_from(r->door, r->coupon, from, to, next_n, &x->arena, x->buckets, reads) != STORE_OK)
+            return false;
         there = send_buckets(x, reads);
-        if (x->count)
-            x->from = x->buckets[x->count - 1].b + 1;
         for (size_t i = 0; i < x->count; i++)
             bucket_release(&x->buckets[i]);
         arena_reset(&x->arena);
-    } while (x->count == BUCKETS_AT_ONCE);
+    }
     return there;
 }
 

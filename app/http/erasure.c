@@ -1,5 +1,6 @@
 /*
- * http/erasure.c -- DELETE /coupons/-/users/{user}: no trace of the name is left, and the ledger still verifies.
+ * http/erasure.c -- DELETE /coupons/-/users/{user}, POST /coupons/-/users/erase: no trace of the name is left, and the ledger still
+ * verifies.
  *
  * Steps    for each coupon: the erasure is an entry of the ledger; the views are written; then the name goes out of who[] of
  *          every batch that has it. A user's entries are a chain (entry.before), walked back from the erasure
@@ -14,6 +15,7 @@
 #include "base/checked.h"
 #include "http/aux.h"
 #include "http/handlers.h"
+#include "http/redemption_body.h"
 #include "http/reply.h"
 
 #define BUSY_TRIES 50
@@ -213,7 +215,7 @@ static bool erase(struct request *r, const char *coupon, const char *user, const
 }
 
 /* False: answered. */
-static bool erase_all(struct request *r, enum store_status found, const char *const *coupons, size_t count,
+static bool erase_all(struct request *r, const char *user, enum store_status found, const char *const *coupons, size_t count,
                       const struct unfinished *before)
 {
     bool done = found == STORE_OK;
@@ -221,30 +223,48 @@ static bool erase_all(struct request *r, enum store_status found, const char *co
     if (!done)
         reply_problem(r, CPN_BUSY, NULL);
     for (size_t i = 0; i < count && done; i++)
-        done = erase(r, coupons[i], r->params[0], before);
+        done = erase(r, coupons[i], user, before);
     return done;
 }
 
 /* Where the user was: what is not in the views is behind a mark, of a worker that is at work, or died before it had written
  * them. In this order, for views are written, and marks move on, meanwhile. */
-enum handled user_erase(struct request *r)
+static enum handled erase_user(struct request *r, const char *user)
 {
-    const char *user = r->params[0], **coupons;
     enum store_status found;
     struct unfinished before;
+    const char **coupons;
     struct use **uses;
     size_t count;
 
-    if (!coupon_user_valid(user))
-        return reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
     aux_barrier();
     if (mongo_erasures(r->door, user, &r->arena, &before.items, &before.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     do {
         found = mongo_user_unseen(r->door, user, AT_ONCE, &r->arena, &coupons, &count);
-        if (!erase_all(r, found, coupons, count, &before))
+        if (!erase_all(r, user, found, coupons, count, &before))
             return ANSWERED;
     } while (count == AT_ONCE);
-    found = mongo_user_uses(r->door, user, &r->arena, &coupons, &uses, &count);
-    return erase_all(r, found, coupons, count, &before) ? reply_empty(r, 204) : ANSWERED;
+    found = mongo_user_uses(r->door, user, clock_now_ms(), &r->arena, &coupons, &uses, &count);
+    return erase_all(r, user, found, coupons, count, &before) ? reply_empty(r, 204) : ANSWERED;
+}
+
+enum handled user_erase(struct request *r)
+{
+    return coupon_user_valid(r->params[0]) ? erase_user(r, r->params[0]) : reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
+}
+
+/* For names that no path carries: nginx refuses a segment "..", also within one that is escaped. */
+struct erase_in {
+    const char *user;
+};
+static const struct field_row erase_rows[] = {ROW_USER(offsetof(struct erase_in, user))};
+static const struct erase_in erase_start = {.user = NULL};
+const struct field_table erase_table = {erase_rows, sizeof erase_rows / sizeof erase_rows[0], sizeof(struct erase_in), &erase_start, NULL};
+
+enum handled user_erase_named(struct request *r)
+{
+    const struct erase_in *in = r->in;
+
+    return erase_user(r, in->user);
 }

@@ -42,9 +42,10 @@ const struct call_example call_examples[] = {
      JSON({"code": "sold_out", "title": "No slot is free", "status": 409, "retry": false, "explanation":
           "Every slot is taken. The retry member says whether slots may still come back or be added.", "advice":
           "Look at retry: if it is true, repeat after Retry-After, for some are held or will be added; if it is false, tell the user that they are gone."})},
-    {"receipt_key",
+    {"receipt_keys",
      NULL,
-     JSON({"alg": "Ed25519", "public_key": "eCRvzrind3dbABfNeLi5aiTF7c5tzBUYi7vyt0itQWg"})},
+     JSON({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "1sjGrB5ZUKETB9NW7xWCm7EIqsnkLABsT5yK4_ZB3YY", "kid":
+          "IeUn1-w-CASybgHTHV8wQZhBNhwrdGPvHrKVvcTh7E4", "use": "sig", "alg": "EdDSA"}]})},
     {"webhook_list",
      NULL,
      JSON({"items": [{"id": "t0kj75h2q9kybqrd", "url": "https://shop.example/coupons/events", "events":
@@ -128,6 +129,9 @@ const struct call_example call_examples[] = {
      JSON({"items": [{"coupon": "summer-sale", "held": 1, "remaining": 0, "remaining_today": 0}, {"coupon":
           "welcome", "held": 0, "remaining": 1, "remaining_today": 1}], "next":
           "2YkKPqryxdVhMTc5NTI1MzIwNDU0MC53ZWxjb21l"})},
+    {"user_erase_named",
+     JSON({"user": "u-17"}),
+     NULL},
     {"resolve",
      JSON({"code": "WELCOME-1", "user": "u-17"}),
      JSON({"items": [{"coupon": "welcome", "ok": true, "discount_minor": 0}]})},
@@ -225,15 +229,13 @@ const struct call_example call_examples[] = {
      JSON({"id": "10-1", "coupon": "summer-sale", "user": "u-17", "slot": 10, "lane": 0, "code": null, "state":
           "redeemed", "from": null, "ordinal": 1, "seq": 6, "at": "2026-11-21T09:26:44.518Z", "reserved_until": null,
           "valid_until": null, "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 89, "day": 1,
-          "user": 1, "user_day": 1}, "receipt":
-          "ZdIC3UVQp7Ae4DanSkfPqiyWRIjEQ85WkLE6CyZ4VsuZUQa4HyZQ1171i3oUJfWeEoKIRPfsuDppQgk_hqrFCQ"})},
+          "user": 1, "user_day": 1}})},
     {"redemption_list",
      NULL,
      JSON({"items": [{"id": "13-1", "coupon": "summer-sale", "user": "u-17", "slot": 13, "lane": 0, "code": null,
           "state": "redeemed", "from": null, "ordinal": 4, "seq": 14, "at": "2026-11-21T09:26:44.538Z",
           "reserved_until": null, "valid_until": null, "order": "o-100", "discount_minor": 500, "metadata": {},
-          "after": {"left": 87, "day": 3, "user": 1, "user_day": 1}, "receipt":
-          "U9CcT1lcEqdjkqnOoy211C7VtFCdCsvtDvFvwiB18po_ujy56qq2uJOHKimOfzF-2JScffM8Q0e22MHqJA8VBg"}], "next":
+          "after": {"left": 87, "day": 3, "user": 1, "user_day": 1}}], "next":
           "kQQeLxQdiLAxMy4x"})},
     {"redemption_batch",
      JSON({"items": [{"key": "import-1", "user": "u-21", "order": {"id": "o-1", "amount_minor": 2500, "currency":
@@ -241,8 +243,7 @@ const struct call_example call_examples[] = {
      JSON({"items": [{"status": 201, "replayed": false, "body": {"id": "12-1", "coupon": "summer-sale", "user":
           "u-21", "slot": 12, "lane": 0, "code": null, "state": "redeemed", "from": null, "ordinal": 3, "seq": 13,
           "at": "2026-11-21T09:26:44.533Z", "reserved_until": null, "valid_until": null, "order": "o-1",
-          "discount_minor": 500, "metadata": {}, "after": {"left": 88, "day": 2, "user": 1, "user_day": 1}, "receipt":
-          "A-NLg17ke2XcegKjMEKtyqq9BFfYF1nduhNrDSruM79isti9Kd6sBm1RG27Z9_UmC85Mihr6dBqsfMGlKtgwAQ"}}, {"status": 409,
+          "discount_minor": 500, "metadata": {}, "after": {"left": 88, "day": 2, "user": 1, "user_day": 1}}}, {"status": 409,
           "replayed": false, "body": {"type": "/coupons/-/problems/order_not_eligible", "title":
           "The order does not qualify", "status": 409, "detail": "The coupon needs an order, and there is none.",
           "code": "order_not_eligible", "retry": false, "request_id": "00e458daf0de6a386b58714696ff76e2"}}]})},
@@ -255,48 +256,50 @@ const struct call_example call_examples[] = {
      JSON({"id": "10-1", "coupon": "summer-sale", "user": "u-17", "slot": 10, "lane": 0, "code": null, "state":
           "redeemed", "from": null, "ordinal": 1, "seq": 6, "at": "2026-11-21T09:26:44.518Z", "reserved_until": null,
           "valid_until": null, "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 89, "day": 1,
-          "user": 1, "user_day": 1}, "receipt":
-          "ZdIC3UVQp7Ae4DanSkfPqiyWRIjEQ85WkLE6CyZ4VsuZUQa4HyZQ1171i3oUJfWeEoKIRPfsuDppQgk_hqrFCQ"})},
+          "user": 1, "user_day": 1}})},
+    {"redemption_receipt",
+     NULL,
+     "{\"receipt\": \""
+     "eyJhbGciOiJFZERTQSIsImtpZCI6IkllVW4xLXctQ0FTeWJnSFRIVjh3UVpoQk5od3JkR1B2SHJLVnZjVGg3RTQifQ.eyJhdCI6IjIwMjYtMTE"
+     "tMjFUMDk6MjY6NDQuNTE4WiIsImNvdXBvbiI6InN1bW1lci1zYWxlIiwiZGlzY291bnRfbWlub3IiOjUwMCwiaGFzaCI6IjczMzAwODcxZjQ0Y"
+     "zE2OGU3Yzk0OWRlMmM3NTBlNjBjMmM5YmI4ZmY1MzAwMTdjNWEyNjcyMzRlOWNiNGRiOGUiLCJpZCI6IjEwLTEiLCJsYW5lIjowLCJvcmRlciI"
+     "6Im8tOTkiLCJvcmRpbmFsIjoxLCJzZXEiOjYsInNsb3QiOjEwLCJzdGF0ZSI6InJlZGVlbWVkIiwidXNlciI6IjVrMXIydnE4aDNkMHhtdzQif"
+     "Q.UvE84iuRKWS0-iO0zIIHHgvh3nV8l3YI8JRKHMypi53O8MxsX-vCC6woavfYgONXe8EQf5KzkrvSe_OmgxE5CA"
+     "\"}"},
     {"redemption_reserve",
      JSON({"order": {"id": "o-101", "amount_minor": 2600, "currency": "EUR"}, "reserve_s": 600}),
      JSON({"id": "11-2", "coupon": "summer-sale", "user": "u-18", "slot": 11, "lane": 0, "code": null, "state":
           "reserved", "from": "11-1", "ordinal": 2, "seq": 9, "at": "2026-11-21T09:26:44.528Z", "reserved_until":
           "2026-11-21T09:36:44.528Z", "valid_until": null, "order": "o-101", "discount_minor": 500, "metadata": {},
-          "after": {"left": 89, "day": 1, "user": 1, "user_day": 1}, "receipt":
-          "WIHdnIDjXZl-kipcq6O5sDKGhHORIxd59-Rp_znKj-JjlvRZFH5F8S8Utzf93VZPoss92_pyjvyRJhuLnWgMCA"})},
+          "after": {"left": 89, "day": 1, "user": 1, "user_day": 1}})},
     {"redemption_redeem",
      JSON({"order": {"id": "o-101", "amount_minor": 2600, "currency": "EUR"}}),
      JSON({"id": "11-3", "coupon": "summer-sale", "user": "u-18", "slot": 11, "lane": 0, "code": null, "state":
           "redeemed", "from": "11-1", "ordinal": 2, "seq": 11, "at": "2026-11-21T09:26:44.530Z", "reserved_until":
           "2026-11-21T09:36:44.530Z", "valid_until": null, "order": "o-101", "discount_minor": 500, "metadata": {},
-          "after": {"left": 89, "day": 1, "user": 1, "user_day": 1}, "receipt":
-          "DYBwyAdn5jDTPa76paSA92cCS3QaTvGTtBvo7us7UxHex0JLw4Y39rD4vkb2trD-K8C9Ijzoly05pjSq-DdKDQ"})},
+          "after": {"left": 89, "day": 1, "user": 1, "user_day": 1}})},
     {"redemption_cancel",
      NULL,
      JSON({"id": "11-2", "coupon": "summer-sale", "user": "u-18", "slot": 11, "lane": 0, "code": null, "state":
           "cancelled", "from": "11-1", "ordinal": 2, "seq": 9, "at": "2026-11-21T09:26:44.528Z", "reserved_until":
           "2026-11-21T09:36:44.528Z", "valid_until": null, "order": "o-101", "discount_minor": 500, "metadata": {},
-          "after": {"left": 89, "day": 1, "user": 1, "user_day": 1}, "receipt":
-          "WIHdnIDjXZl-kipcq6O5sDKGhHORIxd59-Rp_znKj-JjlvRZFH5F8S8Utzf93VZPoss92_pyjvyRJhuLnWgMCA"})},
+          "after": {"left": 89, "day": 1, "user": 1, "user_day": 1}})},
     {"redemption_reverse",
      NULL,
      JSON({"id": "10-1", "coupon": "summer-sale", "user": "u-17", "slot": 10, "lane": 0, "code": null, "state":
           "reversed", "from": null, "ordinal": 1, "seq": 6, "at": "2026-11-21T09:26:44.518Z", "reserved_until": null,
           "valid_until": null, "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 89, "day": 1,
-          "user": 1, "user_day": 1}, "receipt":
-          "ZdIC3UVQp7Ae4DanSkfPqiyWRIjEQ85WkLE6CyZ4VsuZUQa4HyZQ1171i3oUJfWeEoKIRPfsuDppQgk_hqrFCQ"})},
+          "user": 1, "user_day": 1}})},
     {"user_get",
      NULL,
      JSON({"user": "u-17", "total": 1, "today": 1, "remaining": 0, "remaining_today": 0, "redemptions": [{"id":
           "13-1", "coupon": "summer-sale", "user": "u-17", "slot": 13, "lane": 0, "code": null, "state": "redeemed",
           "from": null, "ordinal": 4, "seq": 14, "at": "2026-11-21T09:26:44.538Z", "reserved_until": null,
           "valid_until": null, "order": "o-100", "discount_minor": 500, "metadata": {}, "after": {"left": 87, "day":
-          3, "user": 1, "user_day": 1}, "receipt":
-          "U9CcT1lcEqdjkqnOoy211C7VtFCdCsvtDvFvwiB18po_ujy56qq2uJOHKimOfzF-2JScffM8Q0e22MHqJA8VBg"}, {"id": "10-1",
+          3, "user": 1, "user_day": 1}}, {"id": "10-1",
           "coupon": "summer-sale", "user": "u-17", "slot": 10, "lane": 0, "code": null, "state": "reversed", "from":
           null, "ordinal": 1, "seq": 6, "at": "2026-11-21T09:26:44.518Z", "reserved_until": null, "valid_until": null,
           "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 89, "day": 1, "user": 1,
-          "user_day": 1}, "receipt":
-          "ZdIC3UVQp7Ae4DanSkfPqiyWRIjEQ85WkLE6CyZ4VsuZUQa4HyZQ1171i3oUJfWeEoKIRPfsuDppQgk_hqrFCQ"}]})},
+          "user_day": 1}}]})},
 };
 const size_t call_examples_count = sizeof call_examples / sizeof call_examples[0];

@@ -57,23 +57,18 @@ struct sending {
     size_t count;
 };
 
-/* The rows of a part; buckets ascend as its lines do. False: it is unreadable. */
+/* The rows of a part, whose buckets were read. False: it is unreadable. */
 static bool write_part(struct sending *x, const struct part_text *part)
 {
     const char *at = part->text, *end = part->text + part->len;
     struct export_line line;
-    size_t i = 0;
 
     while (at && at < end && export_line_next(&at, end, &line)) {
-        int64_t b = bucket_of(line.n);
+        int64_t i = bucket_of(line.n) - x->buckets[0].b;
 
-        while (i < x->count && x->buckets[i].b < b)
-            i++;
-        csv_code(&x->out, line.code, line.state,
-                 i < x->count && x->buckets[i].b == b
-                     ? export_line_user(&line, &x->buckets[i].slots[line.n % BUCKET_SLOTS])
-                     : NULL,
-                 line.at_ms);
+        if (i < 0 || i >= EXPORT_BUCKETS)
+            return false;
+        csv_code(&x->out, line.code, line.state, export_line_user(&line, &x->buckets[i].slots[line.n % BUCKET_SLOTS]), line.at_ms);
     }
     return at == end;
 }
@@ -82,15 +77,15 @@ static bool send_part(struct sending *x, int64_t number)
 {
     struct request *r = x->request;
     struct part_text part = {.upload = NULL};
+    int64_t from = number * EXPORT_BUCKETS;
     bool there = mongo_part(r->door, x->job->upload, number, &x->arena, &part) == STORE_OK &&
-                 mongo_buckets_from(r->door, x->job->coupon, number * EXPORT_BUCKETS, EXPORT_BUCKETS, x->buckets,
-                                    &x->count) == STORE_OK;
+                 mongo_buckets(r->door, x->job->coupon, from, from + EXPORT_BUCKETS, x->job->total, x->buckets) == STORE_OK;
 
     if (!there)
         return false;
     buf_clear(&x->out);
     there = write_part(x, &part) && (x->out.len == 0 || reply_stream(r, x->out.data, x->out.len));
-    for (size_t i = 0; i < x->count; i++)
+    for (int i = 0; i < EXPORT_BUCKETS; i++)
         bucket_release(&x->buckets[i]);
     return there;
 }

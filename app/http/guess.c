@@ -1,6 +1,8 @@
 /* http/guess.c -- see guess.h. */
 #include "http/guess.h"
 
+#include <assert.h>
+
 #include "base/guesses.h"
 #include "base/metrics.h"
 #include "http/reply.h"
@@ -27,47 +29,75 @@ static bool is_limited(const struct request *r)
     return r->role != ROLE_OPS;
 }
 
-static void refuse(struct request *r, const struct guesser_of *g, int64_t wait_ms)
+static void refuse(struct request *r, const struct guesser_of *g, int64_t wait_ms, const char *detail)
 {
     int64_t wait_s = (wait_ms + 999) / 1000;
 
-    metrics_add(METRIC_GUESSES_REFUSED, 1);
     reply_header(r, "RateLimit-Policy", arena_printf(&r->arena, "\"%s\";q=%d;w=60", g->name, g->per_minute));
     reply_header(r, "RateLimit", arena_printf(&r->arena, "\"%s\";r=0;t=%lld", g->name, (long long)wait_s));
-    reply_problem_for(r, CPN_RATE_LIMITED, wait_ms,
-                      "Too many codes that are not there were sent with this key, or from this address. Retry after the "
-                      "time in Retry-After.");
+    reply_problem_for(r, CPN_RATE_LIMITED, wait_ms, detail);
 }
 
-bool guess_may(struct request *r)
+static int keys_per_minute(const struct request *r)
 {
-    struct guesser_of guessers[GUESSER_COUNT], *longest = NULL;
-    int64_t wait_ms = 0;
-
-    if (!is_limited(r))
-        return true;
-    guessers_of(r, guessers);
-    for (int i = 0; i < GUESSER_COUNT; i++) {
-        int64_t ms = guesses_wait_ms(guessers[i].kind, guessers[i].who, guessers[i].per_minute);
-
-        if (ms > wait_ms) {
-            wait_ms = ms;
-            longest = &guessers[i];
-        }
-    }
-    if (longest)
-        refuse(r, longest, wait_ms);
-    return !longest;
+    return r->header.authorization && r->header.remote_addr ? r->worker->config->guesses_keys_per_address : 0;
 }
 
-void guess_failed(struct request *r, int count)
+bool guess_key(struct request *r)
+{
+    const struct guesser_of g = {GUESSER_OF_KEYS, "keys-address", r->header.remote_addr, keys_per_minute(r)};
+    int64_t wait_ms = guesses_owe(g.kind, g.who, g.per_minute, 1);
+
+    if (wait_ms)
+        refuse(r, &g, wait_ms, "Too many keys that are none were shown from this address. Retry after the time in Retry-After.");
+    return wait_ms == 0;
+}
+
+void guess_key_end(struct request *r)
+{
+    guesses_settle(GUESSER_OF_KEYS, r->header.remote_addr, keys_per_minute(r), 1, 0);
+}
+
+bool guess_may(struct request *r, int count)
 {
     struct guesser_of guessers[GUESSER_COUNT];
 
     if (!is_limited(r) || count <= 0)
+        return true;
+    guessers_of(r, guessers);
+    for (int i = 0; i < GUESSER_COUNT; i++) {
+        int64_t wait_ms = guesses_owe(guessers[i].kind, guessers[i].who, guessers[i].per_minute, count);
+
+        if (wait_ms == 0)
+            continue;
+        for (int k = 0; k < i; k++)
+            guesses_settle(guessers[k].kind, guessers[k].who, guessers[k].per_minute, count, 0);
+        metrics_add(METRIC_GUESSES_REFUSED, 1);
+        refuse(r, &guessers[i], wait_ms, "Too many codes that are not there were sent with this key, or from this address. Retry after "
+                                         "the time in Retry-After.");
+        return false;
+    }
+    r->codes_owed = count;
+    return true;
+}
+
+void guess_failed(struct request *r, int count)
+{
+    if (!is_limited(r) || count <= 0)
         return;
     metrics_add(METRIC_GUESSES, count);
+    r->codes_missed += count;
+    assert(r->codes_missed <= r->codes_owed);
+}
+
+void guess_end(struct request *r)
+{
+    struct guesser_of guessers[GUESSER_COUNT];
+
+    if (!r->codes_owed)
+        return;
     guessers_of(r, guessers);
     for (int i = 0; i < GUESSER_COUNT; i++)
-        guesses_failed(guessers[i].kind, guessers[i].who, guessers[i].per_minute, count);
+        guesses_settle(guessers[i].kind, guessers[i].who, guessers[i].per_minute, r->codes_owed, r->codes_missed);
+    r->codes_owed = r->codes_missed = 0;
 }

@@ -10,6 +10,9 @@
 /* What is wrong with a {user} that coupon_user_valid() does not take. */
 #define BAD_USER "The user in the address must be 1 to 128 bytes of UTF-8 without control characters."
 
+/* Of a service without keys for receipts. */
+#define NO_RECEIPTS "This service signs no receipts: it has no receipts.seed_file."
+
 /* What secret_valid() takes, for the OpenAPI document: the base64 of 24 to 64 bytes. */
 #define BASE64 "[A-Za-z0-9+/]"
 #define SECRET_PATTERN                                                                                                 \
@@ -32,10 +35,11 @@ extern const struct field_table codes_export_table;
 /* resolve.c */
 handler code_resolve;
 /* erasure.c */
-handler user_erase;
+handler user_erase, user_erase_named;
+extern const struct field_table erase_table;
 /* redemptions.c */
-handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_reserve,
-    redemption_redeem, redemption_cancel, redemption_reverse;
+handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_receipt,
+    redemption_reserve, redemption_redeem, redemption_cancel, redemption_reverse;
 /* redemption_list.c */
 handler redemption_list;
 /* users.c */
@@ -51,6 +55,6 @@ extern const struct field_table webhook_rotate_table;
 /* openapi.c */
 handler openapi_get;
 /* service.c */
-handler service_health, service_ready, service_metrics, service_problem, service_receipt_key;
+handler service_health, service_ready, service_metrics, service_problem, service_receipt_keys;
 
 #endif

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/secrets.h"
+
 #define CHECK_LEN 8
 
 /* With its length: other texts, however they are divided, are never the same bytes. */
@@ -19,12 +21,13 @@ static void add_text(crypto_generichash_state *state, const char *text, size_t l
 }
 
 /* The checksum of a position in this request's list. */
-static void check_of(const struct request *r, const char *position, size_t len, unsigned char check[CHECK_LEN])
+static void check_of(const struct request *r, const struct secret *key, const char *position, size_t len,
+                     unsigned char check[CHECK_LEN])
 {
     unsigned char hash[crypto_generichash_BYTES_MIN];
     crypto_generichash_state state;
 
-    crypto_generichash_init(&state, r->worker->cursor_key, CURSOR_KEY_LEN, sizeof hash);
+    crypto_generichash_init(&state, key->bytes, sizeof key->bytes, sizeof hash);
     add_text(&state, r->path.raw, strlen(r->path.raw));
     for (size_t i = 0; i < r->path.query_count; i++) {
         const struct query_param *q = &r->path.query[i];
@@ -39,7 +42,7 @@ static void check_of(const struct request *r, const char *position, size_t len, 
     memcpy(check, hash, CHECK_LEN);
 }
 
-static const char *read_cursor(struct request *r, const char *cursor)
+static const char *read_cursor(struct request *r, const struct secret *key, const char *cursor)
 {
     unsigned char bytes[CHECK_LEN + LIST_POSITION_MAX], check[CHECK_LEN];
     const char *position;
@@ -48,7 +51,7 @@ static const char *read_cursor(struct request *r, const char *cursor)
     if (sodium_base642bin(bytes, sizeof bytes, cursor, strlen(cursor), NULL, &len, NULL,
                           sodium_base64_VARIANT_URLSAFE_NO_PADDING) != 0 || len <= CHECK_LEN)
         return NULL;
-    check_of(r, (const char *)bytes + CHECK_LEN, len - CHECK_LEN, check);
+    check_of(r, key, (const char *)bytes + CHECK_LEN, len - CHECK_LEN, check);
     if (sodium_memcmp(check, bytes, CHECK_LEN) != 0)
         return NULL;
     position = arena_memdup(&r->arena, bytes + CHECK_LEN, len - CHECK_LEN);
@@ -58,12 +61,17 @@ static const char *read_cursor(struct request *r, const char *cursor)
 bool list_begin(struct request *r, struct list *l)
 {
     const char *cursor = path_query(&r->path, "cursor");
+    const struct secret *key;
     int64_t limit = LIST_LIMIT;
 
     if (!query_int(r, "limit", 1, LIST_LIMIT_MAX, &limit))
         return false;
     *l = (struct list){.limit = (size_t)limit};
-    if (cursor && !(l->position = read_cursor(r, cursor))) {
+    if (mongo_cursor_key(r->door, &key) != STORE_OK) {
+        reply_problem(r, CPN_BUSY, NULL);
+        return false;
+    }
+    if (cursor && !(l->position = read_cursor(r, key, cursor))) {
         reply_problem(r, CPN_BAD_CURSOR, NULL);
         return false;
     }
@@ -108,10 +116,13 @@ enum handled list_end(struct request *r, struct json *j, const char *position)
     unsigned char bytes[CHECK_LEN + LIST_POSITION_MAX];
     char cursor[2 * (CHECK_LEN + LIST_POSITION_MAX)];
     size_t len = position ? strlen(position) : 0;
+    const struct secret *key;
 
+    if (mongo_cursor_key(r->door, &key) != STORE_OK) /* never: the door has it since list_begin() */
+        return reply_problem(r, CPN_BUSY, NULL);
     json_key(j, "next");
     if (position && len <= LIST_POSITION_MAX) {
-        check_of(r, position, len, bytes);
+        check_of(r, key, position, len, bytes);
         memcpy(bytes + CHECK_LEN, position, len);
         sodium_bin2base64(cursor, sizeof cursor, bytes, CHECK_LEN + len, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
         json_string(j, cursor);

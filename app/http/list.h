@@ -2,8 +2,9 @@
  * http/list.h -- lists: limit, opaque cursor, next, Link.
  *
  * Cursor  base64url of a 64-bit keyed checksum and a position. The checksum binds it to the service, to the list's address
- *         and to its filters: another list's cursor, or a forged one, is bad_cursor. Without receipts.seed_file the key is no
- *         secret: then anybody can make a cursor for any position, so that whoever takes one trusts its characters alone
+ *         and to its filters: another list's cursor, or a forged one, is bad_cursor. The key stands in the database, so that every
+ *         front takes what another gave. Who can read it can make a cursor for any position: its characters alone are trusted
+ * Threads aux and stream: both need the request's door
  * Usage   list_begin(); then list_items(), and a value an item; list_end()
  */
 #ifndef HTTP_LIST_H
@@ -21,7 +22,7 @@ struct list {
     const char *position; /* what an earlier list_end() was given (of LIST_POSITION_CHARS); NULL: from the start */
 };
 
-/* Read limit and cursor. False: answered with bad_request or bad_cursor. */
+/* Read limit and cursor. False: answered with bad_request, bad_cursor or busy. */
 bool list_begin(struct request *r, struct list *l);
 /* Open {"items": [ in the emptied body. */
 struct json list_items(struct request *r);

@@ -3,18 +3,17 @@
 
 #include "store/mongo.h"
 
-#define STEPS_MAX 64 /* a hold that is extended all the time has a long chain */
-
 enum store_status making_of(struct store *door, const char *coupon, int64_t lane, int64_t since, int64_t n, uint32_t g,
-                            struct making *m)
+                            struct making *m, size_t *reads)
 {
     *m = (struct making){.at_ms = 0};
-    for (int step = 0; since > 0 && step < STEPS_MAX; step++) {
+    for (int step = 0; since > 0 && step < MAKING_READS_MAX; step++) {
         const struct entry *e;
         struct batch *b;
         enum store_status s = mongo_ledger_at(door, coupon, lane, since, &b);
         int64_t before = 0;
 
+        *reads += 1;
         if (s != STORE_OK)
             return s;
         e = batch_find_first(b, n, g); /* of several the first: its `since` is another batch */

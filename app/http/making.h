@@ -14,9 +14,11 @@ struct making {
 };
 
 /* Look for (n, g) from its lane's batch `since` back, following what each batch says of it, or of a hold on it. Blocks.
- * STORE_NOT_FOUND when the chain is longer than is looked at. */
+ * At most MAKING_READS_MAX reads of one batch each, as there are at most so many entries: STORE_NOT_FOUND where there are more, which
+ * is damage. *reads grows by how many it took. */
 enum store_status making_of(struct store *door, const char *coupon, int64_t lane, int64_t since, int64_t n, uint32_t g,
-                            struct making *m);
+                            struct making *m, size_t *reads);
+#define MAKING_READS_MAX (USE_EXTENSIONS_MAX + 4)
 
 /* The state that a redemption got by the entry that ended it. */
 enum slot_state redemption_ended_as(const struct entry *end);

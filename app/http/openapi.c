@@ -489,10 +489,6 @@ static void write_security(struct json *j, const struct route *r)
             json_end_array(j);
             json_end_object(j);
         }
-    if (r->flags & ROUTE_LOOPBACK) {
-        json_object(j);
-        json_end_object(j);
-    }
     json_end_array(j);
 }
 
@@ -560,7 +556,7 @@ static void write_headers(struct json *j)
         {"Link", "{\"type\":\"string\"}", "The next page, with rel=next."},
         {"Coupons-As-Of", "{\"type\":\"string\",\"format\":\"date-time\"}", "as_of.at, for CSV."},
         {"Retry-After", "{\"type\":\"integer\",\"minimum\":1}", "Seconds until it may succeed."},
-        {"RateLimit-Policy", "{\"type\":\"string\"}", "Whose limit it is (a key's, an address's), q requests in w seconds."},
+        {"RateLimit-Policy", "{\"type\":\"string\"}", "Whose limit it is (a key's, an address's), q requests in w seconds, or at a time."},
         {"RateLimit", "{\"type\":\"string\"}", "What is left of it, r, until t seconds have passed."},
         {"WWW-Authenticate", "{\"type\":\"string\"}", "Bearer."},
         {"Accept-Patch", "{\"type\":\"string\"}", "What a patch may be."},

@@ -9,16 +9,22 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cond.h"
 #include "base/crash.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "http/audit.h"
+#include "http/aux.h"
+#include "http/guess.h"
+#include "http/records.h"
 #include "http/reply.h"
 #include "http/router.h"
 
@@ -31,10 +37,15 @@
 #define DISCARD_MAX (300u * 1024 * 1024)
 #define BODY_SMALL (64u * 1024)      /* what larger ones take together is bounded */
 #define HELD_MAX (128u * 1024 * 1024)
+#define BODY_IN_PIECES_MAX (4096u * 1024) /* larger ones are read by the threads for streams alone */
+#define PIECE 16384
+#define SILENT_LOOK_MS 250          /* how often requests that come in pieces are looked at */
+#define SILENT_DRAIN_S 1            /* their patience while the worker is to end */
 #define DRAIN_QUIET_MS 100          /* kept connections are closed after so long without work */
 
-/* What a connection does, for the drain: it may only be shut down while it is idle. */
-enum { CONN_BUSY, CONN_IDLE, CONN_CLOSING };
+/* What a connection does, for whoever shuts it down: only while it waits, for a request or for the next piece of one. */
+enum { CONN_BUSY, CONN_IDLE, CONN_PIECES, CONN_CLOSING };
+#define CONN_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLONESHOT)
 
 struct reactor {
     struct worker *worker;
@@ -53,6 +64,11 @@ struct reactor {
     size_t waiting;
     int sleeping;
     bool signalled;
+    /* under pieces_lock */
+    pthread_mutex_t pieces_lock;
+    pthread_cond_t pieces_some;
+    int pieces; /* connections that wait for the next piece of a request */
+    pthread_t pieces_thread;
     /* under conn_lock */
     pthread_mutex_t conn_lock;
     struct request *conns;
@@ -147,6 +163,7 @@ static void conn_free(struct request *r)
     arena_free(&r->arena);
     buf_free(&r->reply.body);
     buf_free(&r->reply.header);
+    buf_free(&r->came);
     free(r);
     metrics_add(METRIC_CONNECTIONS, -1);
     atomic_fetch_sub(&rx->connections, 1);
@@ -154,8 +171,16 @@ static void conn_free(struct request *r)
         arm(rx, EPOLL_CTL_MOD, rx->listen_fd, EPOLLIN | EPOLLONESHOT, &rx->listen_fd);
 }
 
+/* A large body needs its room no more. */
+static void let_go(struct request *r)
+{
+    atomic_fetch_sub(&r->worker->reactor->held, r->held);
+    r->held = 0;
+}
+
 static void conn_close(struct request *r)
 {
+    let_go(r);
     if (r->fcgx.ipcFd >= 0) {
         int fd = r->fcgx.ipcFd;
 
@@ -164,6 +189,19 @@ static void conn_close(struct request *r)
         r->fcgx.ipcFd = -1;
     }
     conn_free(r);
+}
+
+/* Let the io threads have r again, which waits for this. */
+static void await_readable(struct request *r, int what)
+{
+    struct reactor *rx = r->worker->reactor;
+    int fd = r->fcgx.ipcFd;
+
+    atomic_store(&r->idle, what); /* the last touch: once armed, another thread has it */
+    if (arm(rx, EPOLL_CTL_MOD, fd, CONN_EVENTS, r) != 0) {
+        atomic_store(&r->idle, CONN_BUSY);
+        conn_close(r);
+    }
 }
 
 static void conn_new(struct reactor *rx, int fd)
@@ -193,7 +231,7 @@ static void conn_new(struct reactor *rx, int fd)
         rx->conns->newer = r;
     rx->conns = r;
     pthread_mutex_unlock(&rx->conn_lock);
-    if (arm(rx, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLONESHOT, r) != 0)
+    if (arm(rx, EPOLL_CTL_ADD, fd, CONN_EVENTS, r) != 0)
         conn_close(r);
 }
 
@@ -253,7 +291,8 @@ static void read_header(struct request *r)
         ROW("HTTP_ACCEPT", accept),
         ROW("HTTP_X_REQUEST_ID", request_id),
         ROW("REMOTE_ADDR", remote_addr),
-        ROW("HTTP_X_FORWARDED_FOR", forwarded_for),
+        ROW("METRICS_OPEN", metrics_open),
+        ROW("KEY_ONLY", key_only),
 #undef ROW
     };
     const char *front = NULL;
@@ -303,6 +342,8 @@ static size_t discard(struct request *r)
     size_t total = 0;
     int got;
 
+    if (r->in_pieces)
+        return 0;
     while ((got = FCGX_GetStr(trash, sizeof trash, r->fcgx.in)) > 0) {
         total += (size_t)got;
         if (total > DISCARD_MAX) {
@@ -328,12 +369,29 @@ static bool hold(struct request *r, size_t bytes)
     return true;
 }
 
+/* The body is here already: as reactor_read_body(). */
+static void take_body(struct request *r, int64_t declared, size_t most)
+{
+    r->too_large = declared > (int64_t)most;
+    if (r->crowded)
+        return;
+    r->broken = r->broken || (int64_t)r->came.len != (declared > 0 ? declared : 0);
+    if (!r->too_large) {
+        r->body = r->came.data;
+        r->body_len = r->came.len;
+    }
+}
+
 void reactor_read_body(struct request *r, size_t most)
 {
     int64_t declared = declared_length(r->header.content_length);
     size_t rest;
 
     r->body_len = 0;
+    if (r->in_pieces) {
+        take_body(r, declared, most);
+        return;
+    }
     r->too_large = declared > (int64_t)most;
     r->crowded = declared > 0 && !r->too_large && !hold(r, (size_t)declared);
     if (declared > 0 && !r->too_large && !r->crowded) {
@@ -350,10 +408,22 @@ void reactor_read_body(struct request *r, size_t most)
         r->broken = true;
 }
 
+static int read_some(struct request *r, char *bytes, size_t most)
+{
+    size_t left = r->came.len - r->body_len;
+
+    if (!r->in_pieces)
+        return FCGX_GetStr(bytes, (int)most, r->fcgx.in);
+    most = most < left ? most : left;
+    if (most)
+        memcpy(bytes, r->came.data + r->body_len, most);
+    return (int)most;
+}
+
 size_t reactor_read_piece(struct request *r, char *bytes, size_t most)
 {
     int64_t declared = declared_length(r->header.content_length);
-    int got = r->unread ? FCGX_GetStr(bytes, (int)most, r->fcgx.in) : 0;
+    int got = r->unread ? read_some(r, bytes, most) : 0;
 
     if (got > 0) {
         r->body_len += (size_t)got;
@@ -369,17 +439,25 @@ static void finish(struct request *r)
 {
     struct reactor *rx = r->worker->reactor;
     int fd;
-    bool keep = !r->broken && !r->reply.cut && !atomic_load(&rx->draining);
+    bool keep;
 
-    if (r->unread)
+    if (r->unread && r->slow && !r->door)
+        r->broken = true; /* nobody waits for the rest */
+    else if (r->unread)
         discard(r);
+    keep = !r->broken && !r->reply.cut && !atomic_load(&rx->draining);
     if (r->coupon)
         crash_at(CRASH_ANSWERING);
+    guess_end(r); /* before the caller can send the next */
+    aux_answered(r);
+    if (!r->permitted)
+        audit_request(r);
     if (!r->reply.streamed)
         reply_send(r, false);
     if (!r->reply.cut)
         FCGX_Finish_r(&r->fcgx);
-    metrics_request(router_number(r->route), r->reply.status, (mono_now().ns - r->arrived.ns) / 1000);
+    if (!r->permitted)
+        metrics_request(router_number(r->route), r->reply.status, (mono_now().ns - r->arrived.ns) / 1000);
     metrics_add(METRIC_REQUESTS_IN_FLIGHT, -1);
     if (r->arena.bytes > ARENA_KEPT)
         arena_free(&r->arena);
@@ -389,18 +467,16 @@ static void finish(struct request *r)
         buf_free(&r->reply.body);
     if (r->reply.header.cap > BUFFER_KEPT)
         buf_free(&r->reply.header);
-    atomic_fetch_sub(&rx->held, r->held);
+    if (r->came.cap > BUFFER_KEPT)
+        buf_free(&r->came);
+    let_go(r);
     atomic_fetch_sub(&rx->in_flight, 1);
     fd = r->fcgx.ipcFd;
     if (!keep || fd < 0) {
         conn_close(r);
         return;
     }
-    atomic_store(&r->idle, CONN_IDLE);
-    if (arm(rx, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLONESHOT, r) != 0) {
-        atomic_store(&r->idle, CONN_BUSY);
-        conn_close(r);
-    }
+    await_readable(r, CONN_IDLE);
 }
 
 void reactor_run(struct request *r, handler *h)
@@ -411,29 +487,199 @@ void reactor_run(struct request *r, handler *h)
     log_context(NULL);
 }
 
-static void on_readable(struct reactor *rx, struct request *r)
-{
-    int idle = CONN_IDLE;
+/* ---- requests that come in pieces: they wait for the next one in epoll, not in a thread that others need ---- */
 
-    while (!atomic_compare_exchange_weak(&r->idle, &idle, CONN_BUSY)) {
-        idle = CONN_IDLE; /* the drain is just shutting it down */
-        sched_yield();
-    }
-    memset((char *)r + REQUEST_ZEROED, 0, sizeof *r - REQUEST_ZEROED);
-    if (FCGX_Accept_r(&r->fcgx) != 0 || FCGX_GetError(r->fcgx.in) != 0) {
-        conn_close(r); /* closed by nginx, or not FastCGI, or cut off within its parameters */
-        return;
-    }
-    atomic_fetch_add(&rx->in_flight, 1);
-    metrics_add(METRIC_REQUESTS_IN_FLIGHT, 1);
-    r->arrived = mono_now();
+/* libfcgi has made a request of the head. */
+static void request_begins(struct request *r)
+{
     r->reply.streamed = r->reply.cut = false;
     r->reply.content_type = NULL;
     buf_clear(&r->reply.body);
     buf_clear(&r->reply.header);
     errors_init(&r->errors, &r->arena);
     read_header(r);
+}
+
+static void request_runs(struct request *r)
+{
+    struct reactor *rx = r->worker->reactor;
+
+    atomic_fetch_add(&rx->in_flight, 1);
+    metrics_add(METRIC_REQUESTS_IN_FLIGHT, 1);
+    r->arrived = mono_now();
     reactor_run(r, router_begin);
+}
+
+/* Give libfcgi the head, as a file that ends with it: it takes what there is, and of the socket nothing may be taken but the head. */
+static bool read_head(struct request *r)
+{
+    int fd = r->fcgx.ipcFd, head = memfd_create("head", MFD_CLOEXEC);
+    bool fine = head >= 0 && pwrite(head, r->came.data, r->came.len, 0) == (ssize_t)r->came.len;
+
+    if (fine) {
+        r->fcgx.ipcFd = head;
+        fine = FCGX_Accept_r(&r->fcgx) == 0 && FCGX_GetError(r->fcgx.in) == 0;
+        if (r->fcgx.ipcFd != head)
+            head = -1; /* closed by libfcgi */
+        r->fcgx.ipcFd = fd;
+    }
+    if (head >= 0)
+        close(head);
+    if (!fine)
+        return false;
+    buf_clear(&r->came);
+    request_begins(r);
+    r->in_pieces = declared_length(r->header.content_length) <= BODY_IN_PIECES_MAX;
+    r->slow = !r->in_pieces;
+    return true;
+}
+
+/* A body has grown. Without room for it, it is thrown away as it comes. */
+static void hold_body(struct request *r)
+{
+    atomic_size_t *held = &r->worker->reactor->held;
+    size_t more = r->came.len - r->held;
+
+    if (r->came.len <= BODY_SMALL)
+        return;
+    r->held += more;
+    if (atomic_fetch_add(held, more) + more <= HELD_MAX)
+        return;
+    let_go(r);
+    r->crowded = true;
+    buf_free(&r->came);
+}
+
+/* Take of what the socket has what belongs to the request. False: it is not one, or too large. */
+static bool take_piece(struct request *r, unsigned char *bytes, size_t count)
+{
+    bool in_head = r->records.at < RECORDS_BODY;
+    size_t used = records_feed(&r->records, bytes, count, r->crowded ? NULL : &r->came);
+
+    if (recv(r->fcgx.ipcFd, bytes, used, 0) != (ssize_t)used || r->records.at == RECORDS_BAD)
+        return false;
+    if (in_head) {
+        buf_put(&r->came, bytes, used);
+        return r->came.len <= RECORDS_HEAD_MAX && (r->records.at < RECORDS_BODY || read_head(r));
+    }
+    hold_body(r);
+    return r->came.len <= BODY_IN_PIECES_MAX;
+}
+
+static void await_piece(struct request *r)
+{
+    struct reactor *rx = r->worker->reactor;
+
+    r->heard = mono_now();
+    pthread_mutex_lock(&rx->pieces_lock);
+    if (rx->pieces++ == 0)
+        pthread_cond_signal(&rx->pieces_some);
+    pthread_mutex_unlock(&rx->pieces_lock);
+    await_readable(r, CONN_PIECES);
+}
+
+/* Take what has come; then run the request, wait for more of it, or close. */
+static void take_pieces(struct request *r)
+{
+    unsigned char bytes[PIECE];
+    ssize_t got = 0;
+
+    while (r->records.at < RECORDS_WHOLE && !r->slow) {
+        got = recv(r->fcgx.ipcFd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+        if (got <= 0)
+            break;
+        if (!take_piece(r, bytes, (size_t)got)) {
+            conn_close(r);
+            return;
+        }
+    }
+    if (got < 0 && errno == EAGAIN) {
+        await_piece(r);
+    } else if (r->in_pieces || r->slow) {
+        r->broken = got <= 0; /* it ended before its body did */
+        request_runs(r);
+    } else {
+        conn_close(r);
+    }
+}
+
+/* Whoever says nothing for too long has ended what it says: an io thread then sees that. */
+static void shut_silent(struct reactor *rx)
+{
+    int64_t most_ms = (atomic_load(&rx->draining) ? SILENT_DRAIN_S : IO_TIMEOUT_S) * 1000;
+
+    pthread_mutex_lock(&rx->conn_lock);
+    for (struct request *r = rx->conns; r; r = r->older) {
+        int pieces = CONN_PIECES;
+
+        if (!atomic_compare_exchange_strong(&r->idle, &pieces, CONN_CLOSING))
+            continue;
+        if (mono_ms_between(r->heard, mono_now()) >= most_ms)
+            shutdown(r->fcgx.ipcFd, SHUT_RD);
+        atomic_store(&r->idle, CONN_PIECES);
+    }
+    pthread_mutex_unlock(&rx->conn_lock);
+}
+
+static void *pieces_main(void *argument)
+{
+    struct reactor *rx = argument;
+
+    pthread_mutex_lock(&rx->pieces_lock);
+    while (!atomic_load(&rx->stop)) {
+        if (rx->pieces == 0) {
+            pthread_cond_wait(&rx->pieces_some, &rx->pieces_lock);
+            continue;
+        }
+        cond_wait_until(&rx->pieces_some, &rx->pieces_lock, mono_add_ms(mono_now(), SILENT_LOOK_MS));
+        pthread_mutex_unlock(&rx->pieces_lock);
+        shut_silent(rx);
+        pthread_mutex_lock(&rx->pieces_lock);
+    }
+    pthread_mutex_unlock(&rx->pieces_lock);
+    return NULL;
+}
+
+/* Have the connection for oneself. Was it in the midst of a request? */
+static bool claim(struct request *r)
+{
+    struct reactor *rx = r->worker->reactor;
+    int was = atomic_load(&r->idle);
+
+    while (was == CONN_CLOSING || !atomic_compare_exchange_weak(&r->idle, &was, CONN_BUSY)) {
+        sched_yield(); /* somebody is just shutting it down */
+        was = atomic_load(&r->idle);
+    }
+    if (was != CONN_PIECES)
+        return false;
+    pthread_mutex_lock(&rx->pieces_lock);
+    rx->pieces--;
+    pthread_mutex_unlock(&rx->pieces_lock);
+    return true;
+}
+
+/* ended: the other side sends nothing more, so reading does not block. */
+static void on_readable(struct request *r, bool ended)
+{
+    enum records_at seen;
+
+    if (claim(r)) {
+        take_pieces(r);
+        return;
+    }
+    memset((char *)r + REQUEST_ZEROED, 0, sizeof *r - REQUEST_ZEROED);
+    seen = ended ? RECORDS_WHOLE : records_received(r->fcgx.ipcFd);
+    if (seen == RECORDS_BEGIN) {
+        buf_clear(&r->came);
+        take_pieces(r);
+        return;
+    }
+    if (seen == RECORDS_BAD || FCGX_Accept_r(&r->fcgx) != 0 || FCGX_GetError(r->fcgx.in) != 0) {
+        conn_close(r); /* closed by nginx, or not FastCGI, or cut off within its parameters */
+        return;
+    }
+    request_begins(r);
+    request_runs(r);
 }
 
 /* ---- threads ---- */
@@ -475,7 +721,7 @@ static void *io_main(void *argument)
             if (who == &rx->listen_fd)
                 accept_some(rx);
             else if (who != &rx->event_fd)
-                on_readable(rx, who);
+                on_readable(who, events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
         }
         for (completed = take_completed(rx); completed; completed = next) {
             next = completed->next;
@@ -498,6 +744,8 @@ struct reactor *reactor_start(struct worker *w, int listen_fd)
     rx->threads = w->config->worker_io_threads;
     pthread_mutex_init(&rx->lock, NULL);
     pthread_mutex_init(&rx->conn_lock, NULL);
+    pthread_mutex_init(&rx->pieces_lock, NULL);
+    cond_init(&rx->pieces_some);
     rx->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     rx->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     w->reactor = rx;
@@ -508,6 +756,9 @@ struct reactor *reactor_start(struct worker *w, int listen_fd)
     for (int i = 0; i < rx->threads; i++)
         if (pthread_create(&rx->thread[i], NULL, io_main, rx) != 0 || pthread_setname_np(rx->thread[i], "http-io") != 0)
             abort();
+    if (pthread_create(&rx->pieces_thread, NULL, pieces_main, rx) != 0 ||
+        pthread_setname_np(rx->pieces_thread, "http-pieces") != 0)
+        abort();
     return rx;
 }
 
@@ -566,6 +817,10 @@ void reactor_stop(struct reactor *rx)
     wake(rx);
     for (int i = 0; i < rx->threads; i++)
         pthread_join(rx->thread[i], NULL);
+    pthread_mutex_lock(&rx->pieces_lock);
+    pthread_cond_signal(&rx->pieces_some);
+    pthread_mutex_unlock(&rx->pieces_lock);
+    pthread_join(rx->pieces_thread, NULL);
 }
 
 void reactor_free(struct reactor *rx)
@@ -577,5 +832,7 @@ void reactor_free(struct reactor *rx)
     close(rx->epoll_fd);
     pthread_mutex_destroy(&rx->lock);
     pthread_mutex_destroy(&rx->conn_lock);
+    pthread_mutex_destroy(&rx->pieces_lock);
+    pthread_cond_destroy(&rx->pieces_some);
     free(rx);
 }

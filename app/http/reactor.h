@@ -5,8 +5,11 @@
  *           given to libfcgi only when its socket is readable (EPOLLONESHOT, so that one thread has it at a time)
  * Completed requests come back from the engine by reactor_push(), from any thread, without blocking: a list and an eventfd.
  *           One io thread is woken, and wakes the next when more is left than it takes at a time
- * Facts     libfcgi reads and writes with blocking calls: sockets have time-outs. A request's body is read to its end before
- *           the reply, or its rest would be parsed as FastCGI records of the next request
+ * Facts     libfcgi reads and writes with blocking calls: sockets have time-outs, and it gets a connection only when a request is
+ *           all there. One that comes in pieces is read as they come, its body too, into memory that is bounded; then libfcgi gets
+ *           the head alone, as a file. A body of more than 4 MiB, which only imports have, is read by the threads for streams: they
+ *           may wait. A request's body is read to its end before the reply, or its rest would be parsed as FastCGI records of the
+ *           next request
  */
 #ifndef HTTP_REACTOR_H
 #define HTTP_REACTOR_H

@@ -1,71 +1,133 @@
 /* http/receipt.c -- see receipt.h. */
 #include "http/receipt.h"
 
-#include <fcntl.h>
 #include <sodium.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/buf.h"
-#include "base/clock.h"
+#include "base/jws.h"
+#include "base/log.h"
 
-_Static_assert(RECEIPT_SECRET_LEN == crypto_sign_SECRETKEYBYTES, "libsodium's size");
-_Static_assert(RECEIPT_PUBLIC_LEN == crypto_sign_PUBLICKEYBYTES, "libsodium's size");
+#define LINKS_MAX (2 * USE_EXTENSIONS_MAX) /* batches about one redemption: damage, if there are more */
 
-bool receipt_key_load(struct receipt_key *k, const char *path, const char **message)
+/* ---- a state without an entry ---- */
+
+static bool is_entered(const struct redemption *d)
 {
-    unsigned char seed[crypto_sign_SEEDBYTES];
-    char text[256];
-    size_t len = 0;
-    const char *end;
-    ssize_t got;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    *k = (struct receipt_key){.present = false};
-    *message = "the file cannot be read";
-    if (fd < 0)
-        return false;
-    got = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (got < 0)
-        return false;
-    text[got] = '\0';
-    *message = "the file must hold 32 bytes as 64 hexadecimal digits";
-    if (sodium_hex2bin(seed, sizeof seed, text, (size_t)got, NULL, &len, &end) == 0 && len == sizeof seed &&
-        strspn(end, " \t\r\n") == strlen(end))
-        k->present = crypto_sign_seed_keypair(k->public, k->secret, seed) == 0;
-    sodium_memzero(seed, sizeof seed);
-    sodium_memzero(text, sizeof text);
-    return k->present;
+    return d->state != SLOT_EXPIRED || d->ended_ms;
 }
 
-const char *receipt_sign(const struct receipt_key *k, const char *coupon, const char *id, int64_t ordinal, int64_t at_ms,
-                         char text[RECEIPT_TEXT_SIZE])
+static enum cpn_result ask(const struct request *r, struct op *op, enum op_kind kind)
 {
-    unsigned char signature[crypto_sign_BYTES];
-    char message[256], at[CLOCK_TEXT_SIZE], digits[24];
-    size_t i = sizeof digits, len = 0;
-    const char *parts[4] = {coupon, id, NULL, at};
+    op->kind = kind;
+    return engine_call(r->worker->engine, op);
+}
 
-    if (!k->present)
-        return NULL;
-    digits[--i] = '\0';
-    do {
-        digits[--i] = (char)('0' + ordinal % 10);
-        ordinal /= 10;
-    } while (ordinal > 0);
-    parts[2] = digits + i;
-    clock_text(at_ms, at);
-    for (size_t p = 0; p < 4; p++) {
-        size_t part = strlen(parts[p]);
+/* Sweep until the ledger says that it has expired: a sweep enters the earliest first, so many at a time. */
+static enum cpn_result enter(struct request *r, struct redemption *d)
+{
+    struct op op = {.coupon = r->coupon, .lane = d->lane, .arena = &r->arena, .deadline = r->op.deadline, .n = d->n, .g = d->g};
+    enum cpn_result result = CPN_OK;
 
-        if (len + part + 1 >= sizeof message)
-            return NULL;
-        memcpy(message + len, parts[p], part);
-        len += part;
-        if (p < 3)
-            message[len++] = '\n';
+    while (!is_entered(d) && result == CPN_OK) {
+        if (mono_before(r->op.deadline, mono_now()))
+            return CPN_BUSY;
+        op.lane = d->lane;
+        result = ask(r, &op, OP_SWEEP);
+        op.lane = d->lane;
+        if (result == CPN_OK)
+            result = ask(r, &op, OP_REDEMPTION);
+        if (result != CPN_OK)
+            return CPN_BUSY;
+        d->ended_ms = op.outcome.redemption.ended_ms;
+        d->last_seq = op.outcome.redemption.last_seq;
     }
-    crypto_sign_detached(signature, NULL, (const unsigned char *)message, len, k->secret);
-    return sodium_bin2base64(text, RECEIPT_TEXT_SIZE, signature, sizeof signature, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    return CPN_OK;
+}
+
+/* ---- its batch ---- */
+
+/* The batch in which d came into its state, and the entry: from the last one that says anything of it, back. *b is the caller's. */
+static enum cpn_result find(const struct request *r, const struct redemption *d, struct batch **b, const struct entry **e)
+{
+    int64_t seq = d->last_seq;
+    size_t count;
+
+    for (int links = 0; links < LINKS_MAX && seq > 0; links++) {
+        const struct entry *first;
+
+        *b = NULL;
+        count = 0;
+        if (mono_before(r->op.deadline, mono_now()) ||
+            r->door->ops->ledger(r->door, r->coupon, d->lane, seq - 1, 1, b, &count) != STORE_OK || !count)
+            return CPN_BUSY;
+        if ((*b)->head.seq != seq)
+            break;
+        *e = batch_find_state(*b, d->n, d->g, (enum slot_state)d->state);
+        if (*e)
+            return CPN_OK;
+        first = batch_find_first(*b, d->n, d->g);
+        if (!first || !(entry_members[first->kind] & HAS_SINCE) || first->since >= seq)
+            break;
+        seq = first->since;
+        batch_free(*b);
+        *b = NULL;
+    }
+    return CPN_INTERNAL;
+}
+
+/* Members in RFC 8785 order. */
+static void write_payload(const struct request *r, const struct redemption *d, const struct batch *b, const struct entry *e,
+                          const char *name, struct json *j)
+{
+    char id[REDEMPTION_ID_SIZE], hash[2 * HASH_LEN + 1];
+
+    json_object(j);
+    json_key_time(j, "at", b->head.at_ms);
+    json_key_string(j, "coupon", r->coupon);
+    json_key_int(j, "discount_minor", e->discount_minor);
+    json_key_string(j, "hash", sodium_bin2hex(hash, sizeof hash, b->head.hash, HASH_LEN));
+    json_key_string(j, "id", redemption_id_text(d->n, d->g, d->lane, id));
+    json_key_int(j, "lane", b->lane);
+    if (name)
+        json_key_string(j, "name", name);
+    json_key_string(j, "order", d->order);
+    json_key_int(j, "ordinal", d->ordinal);
+    json_key_int(j, "seq", b->head.seq);
+    json_key(j, "slot");
+    if (d->n >= 0)
+        json_int(j, d->n);
+    else
+        json_null(j);
+    json_key_string(j, "state", slot_state_name((enum slot_state)d->state));
+    json_key_string(j, "user", e->alias);
+    json_end_object(j);
+}
+
+enum cpn_result receipt_make(struct request *r, const struct redemption *of, const char *name)
+{
+    const struct jws_keys *keys = &r->worker->receipt_keys;
+    struct redemption d = *of;
+    const struct entry *e = NULL;
+    struct batch *b = NULL;
+    enum cpn_result result;
+
+    if (!keys->count)
+        return CPN_NOT_FOUND;
+    result = enter(r, &d);
+    if (result == CPN_OK)
+        result = find(r, &d, &b, &e);
+    if (result == CPN_OK) {
+        struct buf payload = BUF_INIT, token = BUF_INIT;
+        struct json j = json_to(&payload);
+
+        write_payload(r, &d, b, e, name, &j);
+        jws_sign(keys, payload.data, payload.len, &token);
+        r->receipt = arena_strdup(&r->arena, token.data);
+        buf_free(&payload);
+        buf_free(&token);
+    } else if (result == CPN_INTERNAL) {
+        log_event(LOG_ERROR, "receipt.no_entry", "coupon=%s lane=%" PRId64 " n=%" PRId64 " g=%" PRIu32 " state=%s seq=%" PRId64,
+                  r->coupon, d.lane, d.n, d.g, slot_state_name((enum slot_state)d.state), d.last_seq);
+    }
+    batch_free(b);
+    return result;
 }

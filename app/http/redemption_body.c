@@ -4,8 +4,6 @@
 #include <sodium.h>
 #include <string.h>
 
-#include "http/receipt.h"
-
 #define MONEY_MAX ((INT64_C(1) << 53) - 1)
 #define LABEL_MAX 128
 #define RESOLVE_CODE_MAX 1000
@@ -55,10 +53,6 @@ static const enum slot_state states_of[] = {
 
 #define ROW_ORDER(offset) {"order", ROW_OBJECT, (offset), 0, 0, .flags = ROW_NULLABLE, .table = &order_table}
 #define ROW_RESERVE(offset) {"reserve_s", ROW_INT, (offset), 1, 86400, .flags = ROW_NULLABLE}
-#define ROW_USER(offset)                                                                                               \
-    {"user", ROW_STRING, (offset), 1, 128, .flags = ROW_REQUIRED, .valid = coupon_user_valid,                          \
-     .rule = "must be 1 to 128 bytes of UTF-8 without control characters", .pattern = USER_PATTERN}
-
 #define TAKE(member) offsetof(struct take_in, member)
 #define ROW_CODE                                                                                                       \
     {"code", ROW_STRING, TAKE(code), 1, 64, .flags = ROW_NULLABLE, .valid = is_printable,                              \
@@ -149,15 +143,15 @@ static void write_after(struct json *j, const struct redemption *d)
     json_end_object(j);
 }
 
-void redemption_write(struct json *j, const struct worker *w, const char *coupon, const char *user,
-                      const struct redemption *d)
+void redemption_write(struct json *j, const struct request *r, const char *user, const struct redemption *d)
 {
-    char id[REDEMPTION_ID_SIZE], from[REDEMPTION_ID_SIZE], receipt[RECEIPT_TEXT_SIZE];
+    bool hidden = r->role == ROLE_REPORTING && d->state != SLOT_REDEEMED;
+    char id[REDEMPTION_ID_SIZE], from[REDEMPTION_ID_SIZE];
 
     redemption_id_text(d->n, d->g, d->lane, id);
     json_object(j);
     json_key_string(j, "id", id);
-    json_key_string(j, "coupon", coupon);
+    json_key_string(j, "coupon", r->coupon);
     json_key_string(j, "user", user && *user ? user : NULL);
     json_key(j, "slot");
     if (d->n >= 0)
@@ -165,7 +159,7 @@ void redemption_write(struct json *j, const struct worker *w, const char *coupon
     else
         json_null(j);
     json_key_int(j, "lane", d->lane);
-    json_key_string(j, "code", d->code);
+    json_key_string(j, "code", hidden ? NULL : d->code);
     json_key_string(j, "state", slot_state_name((enum slot_state)d->state));
     json_key_string(j, "from", d->from ? redemption_id_text(d->from_n, d->from, d->lane, from) : NULL);
     json_key_int(j, "ordinal", d->ordinal);
@@ -178,15 +172,15 @@ void redemption_write(struct json *j, const struct worker *w, const char *coupon
     json_key(j, "metadata");
     json_raw(j, d->metadata ? d->metadata : "{}");
     write_after(j, d);
-    json_key_string(j, "receipt", receipt_sign(&w->receipts, coupon, id, d->ordinal, d->at_ms, receipt));
+    if (r->receipt_asked)
+        json_key_string(j, "receipt", r->receipt);
     json_end_object(j);
 }
 
-void redemption_write_at(struct json *j, const struct worker *w, const char *coupon, const char *user,
-                         const struct redemption *d, int64_t at_ms)
+void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *d, int64_t at_ms)
 {
     struct redemption now = *d;
 
     now.state = (uint8_t)redemption_state(d, at_ms);
-    redemption_write(j, w, coupon, user, &now);
+    redemption_write(j, r, user, &now);
 }

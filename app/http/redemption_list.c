@@ -5,8 +5,9 @@
  *             shown as it stands now, from its user's view; where that is gone, from the entry that ended it
  * Lanes       are merged by the times of their batches, which never run backwards in a lane. The cursor says for each where it
  *             stands; of one batch alone, the one under way, also how much of it is left
- * Bounds      a page looks at LOOKED_AT_MAX takings and batches at the most; with a filter it may be short, or empty, and still
- *             have a next
+ * Bounds      a page looks at LOOKED_AT_MAX takings and batches at the most, each look into the ledger for one that has ended
+ *             counted too, and ends with the TAKINGS_AT_ONCE among which it passes that; with a filter it may be short, or
+ *             empty, and still have a next. Of users' views no more than STORE_USES_BYTES are in memory at a time
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -121,7 +122,7 @@ static enum handled list_of_user(struct request *r, const struct filter *f, cons
         more = room == 0;
         if (more)
             break;
-        redemption_write_at(&j, r->worker, r->coupon, f->user, d, r->op.at_ms);
+        redemption_write_at(&j, r, f->user, d, r->op.at_ms);
         last = place;
         room--;
     }
@@ -156,32 +157,41 @@ struct walk {
     bool failed;
     struct taking *takings;
     size_t count;
+    struct arena arena; /* theirs, until they are settled */
 };
+
+/* r, with what an item shows of it. */
+static void set_redemption(struct taking *t, const struct redemption *r, struct arena *a)
+{
+    t->redemption = *r;
+    t->redemption.order = arena_strdup(a, r->order);
+    t->redemption.metadata = arena_strdup(a, r->metadata);
+    t->redemption.code = arena_strdup(a, r->code);
+}
 
 static void add_taking(struct walk *w, const struct batch *b, const struct entry *e)
 {
-    struct arena *a = &w->request->arena;
+    struct arena *a = &w->arena;
     struct taking *t = &w->takings[w->count++];
     struct use u;
 
     use_init(&u, "", e->alias);
     fold_use_entry(&u, e, &b->head, b->lane, a);
-    *t = (struct taking){.redemption = u.redemptions[0], .since = e->since, .user = arena_strdup(a, e->user)};
-    t->redemption.order = arena_strdup(a, t->redemption.order);
-    t->redemption.metadata = arena_strdup(a, t->redemption.metadata);
-    t->redemption.code = arena_strdup(a, t->redemption.code);
+    *t = (struct taking){.since = e->since, .user = arena_strdup(a, e->user)};
+    set_redemption(t, &u.redemptions[0], a);
 }
 
 /* A hold has the ordinal of the taking beneath it. False: the database did not answer. */
-static bool find_ordinal(struct request *r, struct taking *t)
+static bool find_ordinal(struct walk *w, struct taking *t)
 {
+    struct request *r = w->request;
     struct redemption *d = &t->redemption;
     struct making m;
     enum store_status s;
 
     if (!d->from)
         return true;
-    s = making_of(r->door, r->coupon, d->lane, t->since, d->from_n, d->from, &m);
+    s = making_of(r->door, r->coupon, d->lane, t->since, d->from_n, d->from, &m, &w->looked_at);
     d->ordinal = m.ordinal;
     return s != STORE_FAILED;
 }
@@ -196,6 +206,7 @@ static void find_ended(struct walk *w, struct taking *t, bool read)
     const struct entry *e;
     enum store_status s = r->door->ops->ended(r->door, r->coupon, d->lane, d->n, d->g, &b);
 
+    w->looked_at++;
     if (s == STORE_NOT_FOUND && read) {
         d->state = SLOT_REDEEMED;
         t->user = NULL;
@@ -204,37 +215,70 @@ static void find_ended(struct walk *w, struct taking *t, bool read)
         d->state = (uint8_t)redemption_ended_as(e);
     if (s == STORE_OK)
         batch_free(b);
-    if (s == STORE_FAILED || !find_ordinal(r, t))
+    if (s == STORE_FAILED || !find_ordinal(w, t))
         w->failed = true;
 }
 
-/* Find out how the takings stand now, with one read of their users' views, and write those that pass. */
+/* How a taking stands now, by its user's view. u NULL: there is none. */
+static void stand(struct walk *w, struct taking *t, const struct use *u)
+{
+    const struct redemption *now = u ? use_by_slot(u, t->redemption.n, t->redemption.g) : NULL;
+
+    if (now)
+        set_redemption(t, now, &w->arena);
+    else
+        find_ended(w, t, !t->user || (u && u->seq >= t->redemption.seq));
+}
+
+/* Find out how those of takings stand whose users' views are read at once; the others, which are left, are the first *count then. */
+static void stand_some(struct walk *w, struct taking **takings, size_t *count)
+{
+    struct request *r = w->request;
+    struct use_read *reads;
+    struct arena a;
+    size_t left = 0;
+
+    arena_init(&a, 64 * 1024);
+    reads = arena_array(&a, *count, sizeof *reads);
+    for (size_t i = 0; i < *count; i++)
+        reads[i] = (struct use_read){.coupon = r->coupon, .user = takings[i]->user};
+    if (r->door->ops->uses(r->door, (struct store_time){0, 0}, &a, reads, *count) != STORE_OK)
+        w->failed = true;
+    for (size_t i = 0; i < *count && !w->failed; i++) {
+        if (reads[i].status == STORE_LEFT)
+            takings[left++] = takings[i];
+        else
+            stand(w, takings[i], reads[i].use);
+    }
+    *count = left;
+    arena_free(&a);
+}
+
+/* Find out how the takings stand now, with as few reads of their users' views as may be, and write those that pass. */
 static void settle(struct walk *w)
 {
     struct request *r = w->request;
-    struct use_read *reads = arena_array(&r->arena, w->count + 1, sizeof *reads);
+    struct taking *named[TAKINGS_AT_ONCE];
     size_t count = 0;
 
-    for (size_t i = 0; i < w->count; i++)
+    for (size_t i = 0; i < w->count && !w->failed; i++) {
         if (w->takings[i].user)
-            reads[count++] = (struct use_read){.coupon = r->coupon, .user = w->takings[i].user};
-    if (count && r->door->ops->uses(r->door, (struct store_time){0, 0}, &r->arena, reads, count) != STORE_OK)
-        w->failed = true;
-    for (size_t i = 0, at = 0; i < w->count && !w->failed; i++) {
-        struct taking *t = &w->takings[i];
-        const struct use *u = t->user ? reads[at++].use : NULL;
-        const struct redemption *now = u ? use_by_slot(u, t->redemption.n, t->redemption.g) : NULL;
-
-        if (now)
-            t->redemption = *now;
+            named[count++] = &w->takings[i];
         else
-            find_ended(w, t, !t->user || (u && u->seq >= t->redemption.seq));
-        if (!w->failed && passes(w->filter, &t->redemption, r->op.at_ms)) {
-            redemption_write_at(w->json, r->worker, r->coupon, t->user, &t->redemption, r->op.at_ms);
-            w->room--;
-        }
+            stand(w, &w->takings[i], NULL);
+    }
+    while (count && !w->failed)
+        stand_some(w, named, &count);
+    for (size_t i = 0; i < w->count && !w->failed; i++) {
+        const struct taking *t = &w->takings[i];
+
+        if (!passes(w->filter, &t->redemption, r->op.at_ms))
+            continue;
+        redemption_write_at(w->json, r, t->user, &t->redemption, r->op.at_ms);
+        w->room--;
     }
     w->count = 0;
+    arena_reset(&w->arena);
 }
 
 /* ---- the lanes, merged ---- */
@@ -415,6 +459,7 @@ static enum handled list_of_all(struct request *r, const struct filter *f, const
     w.lanes = arena_array(&r->arena, (size_t)w.lane_count, sizeof *w.lanes);
     memset(w.lanes, 0, (size_t)w.lane_count * sizeof *w.lanes);
     w.takings = arena_array(&r->arena, TAKINGS_AT_ONCE, sizeof *w.takings);
+    arena_init(&w.arena, 64 * 1024);
     if (!l->position)
         begin_walk(&w);
     else if (!read_position(&w, l->position))
@@ -422,6 +467,7 @@ static enum handled list_of_all(struct request *r, const struct filter *f, const
     aux_barrier();
     j = list_items(r);
     left = walk(&w);
+    arena_free(&w.arena);
     json_end_array(&j);
     if (w.failed)
         return reply_problem(r, CPN_BUSY, NULL);

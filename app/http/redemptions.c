@@ -7,6 +7,7 @@
 #include "http/jsonin.h"
 #include "http/list.h"
 #include "http/reactor.h"
+#include "http/receipt.h"
 #include "http/redemption_body.h"
 #include "http/remains.h"
 #include "http/reply.h"
@@ -14,8 +15,24 @@
 
 #define BATCH_ITEMS_MAX 1000
 #define BATCH_PORTION 250            /* items that are submitted together */
-#define BATCH_AT_ONCE 50             /* items that an io thread answers itself: each is signed */
+#define BATCH_AT_ONCE 50             /* items that an io thread answers itself */
 #define BATCH_READ_AT_ONCE (64 * 1024) /* bytes that an io thread parses itself */
+
+/* ---- receipts ---- */
+
+/* False: the query's receipt is neither true nor false. */
+static bool read_receipt_asked(struct request *r)
+{
+    const char *text = path_query(&r->path, "receipt");
+
+    r->receipt_asked = text && strcmp(text, "true") == 0;
+    return !text || r->receipt_asked || strcmp(text, "false") == 0;
+}
+
+static enum handled refuse_receipt(struct request *r)
+{
+    return request_refuse(r, CPN_BAD_REQUEST, "The query parameter receipt must be one of false, true.");
+}
 
 /* ---- one taking ---- */
 
@@ -29,7 +46,7 @@ static enum handled submit_take(struct request *r, enum op_kind kind, const char
 {
     const struct take_in *in = r->in;
 
-    if (in->code && !guess_may(r))
+    if (in->code && !guess_may(r, 1))
         return ANSWERED;
     request_op(r, kind);
     take_fill(&r->op, in, key);
@@ -40,7 +57,7 @@ static enum handled reply_redemption(struct request *r, const char *user, int st
 {
     struct json j = reply_body(r);
 
-    redemption_write(&j, r->worker, r->coupon, user, &r->op.outcome.redemption);
+    redemption_write(&j, r, user, &r->op.outcome.redemption);
     return reply_json(r, status);
 }
 
@@ -57,14 +74,10 @@ static void location(struct request *r, const struct redemption *d)
     buf_put(h, "\r\n", 2);
 }
 
-/* Of a taking, or of a step of one that is there. */
-static enum handled decided(struct request *r)
+static enum handled reply_decided(struct request *r)
 {
     const struct outcome *o = &r->op.outcome;
 
-    guess_failed(r, is_guess(&r->op));
-    if (o->result != CPN_OK)
-        return reply_refusal(r);
     if (o->created)
         location(r, &o->redemption);
     if (o->replayed)
@@ -72,9 +85,30 @@ static enum handled decided(struct request *r)
     return reply_redemption(r, r->op.kind == OP_TAKE ? r->op.user : r->op.use->user, o->created ? 201 : 200);
 }
 
+/* It is decided: where no receipt can be made now, the answer goes without. */
+static enum handled sign_decided(struct request *r)
+{
+    (void)receipt_make(r, &r->op.outcome.redemption, r->op.kind == OP_TAKE ? r->op.user : NULL);
+    return reply_decided(r);
+}
+
+/* Of a taking, or of a step of one that is there. */
+static enum handled decided(struct request *r)
+{
+    guess_failed(r, is_guess(&r->op));
+    if (r->op.outcome.result != CPN_OK)
+        return reply_refusal(r);
+    if (r->receipt_asked) {
+        if (request_to_aux(r, sign_decided) == PENDING)
+            return PENDING;
+        buf_clear(&r->reply.header); /* too many wait */
+    }
+    return reply_decided(r);
+}
+
 enum handled redemption_take(struct request *r)
 {
-    return submit_take(r, OP_TAKE, r->key, decided);
+    return read_receipt_asked(r) ? submit_take(r, OP_TAKE, r->key, decided) : refuse_receipt(r);
 }
 
 /* ---- check ---- */
@@ -143,18 +177,30 @@ static bool read_id(const struct request *r, int64_t *n, uint32_t *g, int64_t *l
     return true;
 }
 
-static enum handled got(struct request *r)
+static enum handled reply_got(struct request *r)
 {
     struct json j = reply_body(r);
 
-    if (r->op.outcome.result != CPN_OK)
-        return reply_refusal(r);
-    redemption_write_at(&j, r->worker, r->coupon, r->op.use ? r->op.use->user : NULL, &r->op.outcome.redemption, r->op.at_ms);
+    redemption_write_at(&j, r, r->op.use ? r->op.use->user : NULL, &r->op.outcome.redemption, r->op.at_ms);
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
 }
 
-enum handled redemption_get(struct request *r)
+static enum handled sign_got(struct request *r)
+{
+    (void)receipt_make(r, &r->op.outcome.redemption, NULL);
+    return reply_got(r);
+}
+
+static enum handled got(struct request *r)
+{
+    if (r->op.outcome.result != CPN_OK)
+        return reply_refusal(r);
+    return r->receipt_asked ? request_to_aux(r, sign_got) : reply_got(r);
+}
+
+/* Read the redemption that the path names, for `then`. */
+static enum handled submit_get(struct request *r, handler *then)
 {
     int64_t n, lane;
     uint32_t g;
@@ -165,7 +211,37 @@ enum handled redemption_get(struct request *r)
     r->op.lane = lane;
     r->op.n = n;
     r->op.g = g;
-    return request_submit(r, got);
+    return request_submit(r, then);
+}
+
+enum handled redemption_get(struct request *r)
+{
+    return read_receipt_asked(r) ? submit_get(r, got) : refuse_receipt(r);
+}
+
+static enum handled reply_receipt(struct request *r)
+{
+    enum cpn_result result = receipt_make(r, &r->op.outcome.redemption, NULL);
+    struct json j;
+
+    if (result != CPN_OK)
+        return reply_problem(r, result, result == CPN_NOT_FOUND ? NO_RECEIPTS : NULL);
+    j = reply_body(r);
+    json_object(&j);
+    json_key_string(&j, "receipt", r->receipt);
+    json_end_object(&j);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
+}
+
+static enum handled got_for_receipt(struct request *r)
+{
+    return r->op.outcome.result == CPN_OK ? request_to_aux(r, reply_receipt) : reply_refusal(r);
+}
+
+enum handled redemption_receipt(struct request *r)
+{
+    return submit_get(r, got_for_receipt);
 }
 
 /* A key belongs to the call and to the redemption: for another one it is another request. */
@@ -175,6 +251,8 @@ static enum handled submit_step(struct request *r, enum slot_move move)
     struct step s = {.move = move, .key = r->key, .reserve_s = COUPON_NULL};
     int64_t lane;
 
+    if (!read_receipt_asked(r))
+        return refuse_receipt(r);
     if (!read_id(r, &s.n, &s.g, &lane))
         return request_refuse(r, CPN_REDEMPTION_NOT_FOUND, NULL);
     if (in) {
@@ -243,13 +321,13 @@ static void write_item(struct request *r, struct json *j, const struct item *i)
     json_key_bool(j, "replayed", fine && o->replayed);
     json_key(j, "body");
     if (fine)
-        redemption_write(j, r->worker, r->coupon, i->in.user, &o->redemption);
+        redemption_write(j, r, i->in.user, &o->redemption);
     else
         problem_write(j, r->id, result, !i->errors && o->retry, i->errors ? NULL : o->detail, i->errors);
     json_end_object(j);
 }
 
-/* On an aux thread: a thousand receipts take longer than an io thread should. */
+/* On an aux thread: a thousand answers take longer than an io thread should. */
 static enum handled write_batch(struct request *r)
 {
     struct batch_state *b = r->state;
@@ -374,13 +452,14 @@ static size_t read_items(struct request *r, struct jsonc_object *items)
 static bool may_look(struct request *r)
 {
     struct batch_state *b = r->state;
+    int codes = 0;
 
     for (size_t i = 0; i < b->count; i++)
-        if (!b->items[i].errors && b->items[i].in.code && !guess_may(r)) {
-            free_items(b);
-            return false;
-        }
-    return true;
+        codes += !b->items[i].errors && b->items[i].in.code;
+    if (guess_may(r, codes))
+        return true;
+    free_items(b);
+    return false;
 }
 
 static enum handled read_batch(struct request *r)

@@ -50,10 +50,28 @@ bool request_catch_up(struct request *r, int64_t lane)
     return engine_catch_up(r->worker->engine, r->coupon, lane, mono_ms_between(mono_now(), r->op.deadline)) == STORE_OK;
 }
 
+static enum handled refuse_share(struct request *r)
+{
+    int share = r->worker->config->worker_reads_per_key;
+
+    reply_header(r, "RateLimit-Policy", arena_printf(&r->arena, "\"reads\";q=%d", share));
+    reply_header(r, "RateLimit", "\"reads\";r=0");
+    return reply_problem(r, CPN_RATE_LIMITED, "This key has as many lists, reports and other long reads under way as it may have at "
+                                              "a time. Retry after the time in Retry-After.");
+}
+
 static enum handled hand_to(struct aux *a, struct request *r, handler *then)
 {
     r->then = then;
-    return aux_push(a, r) ? PENDING : reply_problem(r, CPN_BUSY, NULL);
+    switch (aux_push(a, r)) {
+    case TURNS_WAITS:
+        return PENDING;
+    case TURNS_SHARE:
+        return refuse_share(r);
+    case TURNS_FULL:
+        break;
+    }
+    return reply_problem(r, CPN_BUSY, NULL);
 }
 
 enum handled request_to_aux(struct request *r, handler *then)

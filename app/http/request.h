@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "http/errors.h"
 #include "http/path.h"
+#include "http/records.h"
 #include "http/worker.h"
 #include "store/mongo.h"
 
@@ -35,7 +36,7 @@ enum method { METHOD_GET, METHOD_POST, METHOD_PATCH, METHOD_DELETE, METHOD_OTHER
 /* What of the caller's header we look at; NULL: absent. They die with FCGX_Finish_r(). */
 struct request_header {
     const char *method, *target, *content_type, *content_length, *authorization, *idempotency_key, *if_match,
-        *if_none_match, *accept, *request_id, *remote_addr, *forwarded_for;
+        *if_none_match, *accept, *request_id, *remote_addr, *metrics_open, *key_only;
 };
 
 struct reply {
@@ -56,7 +57,8 @@ struct request {
     struct worker *worker;
     struct arena arena;
     struct reply reply;
-    _Atomic int idle;            /* the reactor's: waits for its next request */
+    _Atomic int idle;            /* the reactor's: what it waits for */
+    struct buf came;             /* of a request that comes in pieces: its head, then its body */
     struct request *older, *newer; /* the reactor's list of connections */
 
     /* this request's: zeroed before each */
@@ -71,10 +73,15 @@ struct request {
     bool bad_target;             /* the path has an escape that is none */
     bool auth_waited;            /* its key was looked for in the database */
     bool auth_failed;            /* which did not answer */
+    bool permitted;              /* nginx asked only whether it is: the request itself follows, and is what counts */
     bool broken;                 /* the body is not what was announced: close the connection */
     bool too_large;
     bool crowded;                /* no room for its body: too many large ones are here */
-    bool unread;                 /* the body is still in the connection: reactor_read_piece() */
+    bool unread;                 /* the body is still to be read: reactor_read_piece() */
+    bool in_pieces;              /* it came in pieces, and is in `came` */
+    bool slow;                   /* or is too large for that: reading it may block */
+    struct records records;      /* how far it has come */
+    struct mono heard;           /* when its last piece came */
     const struct route *route;   /* NULL: no such path, or not with this method */
     unsigned allowed;            /* bit per method that the path has */
     const char *params[ROUTE_PARAMS_MAX]; /* the pattern's {names}, but {coupon}, in order */
@@ -84,14 +91,18 @@ struct request {
     const char *key;             /* Idempotency-Key, or NULL */
     char *body;
     size_t body_len;
+    int codes_owed, codes_missed; /* codes that it may look for, and those that were not found: see guess.h */
     size_t held;                 /* bytes of a large body, as the reactor counts them */
     void *in;                    /* what the route's table read from the body */
     struct errors errors;
     const char *detail;          /* of a refusal that the engine is asked to confirm */
     struct op op;
     atomic_int ops_left;         /* of a batch */
+    bool receipt_asked;          /* ?receipt=true */
+    const char *receipt;         /* receipt_make() */
     void *state;                 /* the handler's */
     struct store *door;          /* on an aux or stream thread */
+    struct aux *aux;             /* whose threads it waited for, or NULL */
 };
 
 #define REQUEST_ZEROED offsetof(struct request, next)

@@ -85,7 +85,7 @@ enum handled code_resolve(struct request *r)
     size_t count, shown = 0;
     struct json j;
 
-    if (!guess_may(r))
+    if (!guess_may(r, 1))
         return ANSWERED;
     if (!find_coupons(r, &coupons, &count))
         return reply_problem(r, CPN_BUSY, NULL);

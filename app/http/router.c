@@ -9,6 +9,7 @@
 
 #include "base/metrics.h"
 #include "http/auth.h"
+#include "http/guess.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
 #include "http/reactor.h"
@@ -36,11 +37,11 @@ const struct route routes[] = {
     {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, AUX, BODY_JSON, BODY_MAX, NULL},
 
     {"health", METHOD_GET, "/coupons/-/health", service_health, 0, OPEN, BODY_NONE, 0, NULL},
-    {"ready", METHOD_GET, "/coupons/-/ready", service_ready, 0, OPEN | AUX, BODY_NONE, 0, NULL},
-    {"metrics", METHOD_GET, "/coupons/-/metrics", service_metrics, O, ROUTE_LOOPBACK, BODY_NONE, 0, NULL},
+    {"ready", METHOD_GET, "/coupons/-/ready", service_ready, 0, OPEN, BODY_NONE, 0, NULL},
+    {"metrics", METHOD_GET, "/coupons/-/metrics", service_metrics, O, ROUTE_METRICS, BODY_NONE, 0, NULL},
     {"problem", METHOD_GET, "/coupons/-/problems/{code}", service_problem, 0, OPEN, BODY_NONE, 0, NULL},
     {"openapi", METHOD_GET, "/coupons/-/openapi.json", openapi_get, 0, OPEN, BODY_NONE, 0, NULL},
-    {"receipt_key", METHOD_GET, "/coupons/-/receipt-key", service_receipt_key, S | R | O, 0, BODY_NONE, 0, NULL},
+    {"receipt_keys", METHOD_GET, "/coupons/-/receipt-keys", service_receipt_keys, S | R | O, 0, BODY_NONE, 0, NULL},
     {"job_list", METHOD_GET, "/coupons/-/jobs", job_list, R | O, AUX, BODY_NONE, 0, NULL},
     {"job_get", METHOD_GET, "/coupons/-/jobs/{job}", job_get, R | O, AUX, BODY_NONE, 0, NULL},
     {"job_cancel", METHOD_POST, "/coupons/-/jobs/{job}/cancel", job_cancel, O, AUX, BODY_NONE, 0, NULL},
@@ -48,6 +49,7 @@ const struct route routes[] = {
     {"report_several", METHOD_GET, "/coupons/-/reports", report_several, R | O, STREAM, BODY_NONE, 0, NULL},
     {"wallet", METHOD_GET, "/coupons/-/users/{user}", user_wallet, S | R | O, AUX, BODY_NONE, 0, NULL},
     {"user_erase", METHOD_DELETE, "/coupons/-/users/{user}", user_erase, O, AUX, BODY_NONE, 0, NULL},
+    {"user_erase_named", METHOD_POST, "/coupons/-/users/erase", user_erase_named, O, AUX, BODY_JSON, BODY_MAX, &erase_table},
     {"resolve", METHOD_POST, "/coupons/-/resolve", code_resolve, S | O, AUX, BODY_JSON, BODY_MAX, &resolve_table},
 
     {"webhook_list", METHOD_GET, "/coupons/-/webhooks", webhook_list, O, AUX, BODY_NONE, 0, NULL},
@@ -94,6 +96,8 @@ const struct route routes[] = {
      &take_table},
     {"redemption_get", METHOD_GET, "/coupons/{coupon}/redemptions/{redemption}", redemption_get, S | R | O, 0, BODY_NONE, 0,
      NULL},
+    {"redemption_receipt", METHOD_GET, "/coupons/{coupon}/redemptions/{redemption}/receipt", redemption_receipt, S | R | O, 0,
+     BODY_NONE, 0, NULL},
     {"redemption_reserve", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/reserve", redemption_reserve, S | O,
      KEY | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &step_table},
     {"redemption_redeem", METHOD_POST, "/coupons/{coupon}/redemptions/{redemption}/redeem", redemption_redeem, S | O,
@@ -219,11 +223,23 @@ unsigned router_find(struct request *r)
 
 /* ---- checks ---- */
 
+/* On a thread that may wait for the rest of the body. */
+static enum handled refuse_slowly(struct request *r)
+{
+    return reply_problem(r, r->op.refusal, r->detail);
+}
+
 /* Answer before the body was read: read it to its end, or it would be taken for the next request. */
 static enum handled early(struct request *r, enum cpn_result result, const char *detail)
 {
-    reactor_read_body(r, 0);
-    return reply_problem(r, result, detail);
+    if (!r->slow) {
+        reactor_read_body(r, 0);
+        return reply_problem(r, result, detail);
+    }
+    r->unread = true;
+    r->op.refusal = result;
+    r->detail = detail;
+    return request_to_stream(r, refuse_slowly);
 }
 
 static enum handled not_allowed(struct request *r)
@@ -327,6 +343,8 @@ static enum handled start(struct request *r)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
     if (route->table && !read_table(r))
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
+    if (r->door) /* its body has brought it to such a thread */
+        return route->start(r);
     if (route->flags & ROUTE_STREAM)
         return request_to_stream(r, route->start);
     return route->flags & ROUTE_AUX ? request_to_aux(r, route->start) : route->start(r);
@@ -355,46 +373,52 @@ static enum handled check(struct request *r)
     }
     if (route->body == BODY_TEXT)
         r->unread = true;
+    else if (r->slow)
+        return early(r, CPN_TOO_LARGE, NULL);
     else
         reactor_read_body(r, route->body_max);
-    return start(r);
+    return r->slow ? request_to_stream(r, start) : start(r);
+}
+
+/* Its role is known. */
+static enum handled permit(struct request *r)
+{
+    if (r->route && !(r->route->roles & ROLE_BIT(r->role)))
+        return early(r, CPN_FORBIDDEN, NULL);
+    r->permitted = r->header.key_only;
+    return r->permitted ? reply_empty(r, 204) : check(r);
 }
 
 static enum handled authorize(struct request *r)
 {
-    switch (auth_check(r->worker->auth, r->header.authorization, &r->role, r->by)) {
-    case AUTH_OK:
-        if (r->route && !(r->route->roles & ROLE_BIT(r->role)))
-            return early(r, CPN_FORBIDDEN, NULL);
-        return check(r);
-    case AUTH_UNKNOWN:
-        if (!r->auth_waited) {
-            r->auth_waited = true;
-            r->then = authorize;
-            return auth_wait(r->worker->auth, r);
-        }
-        if (r->auth_failed)
-            return early(r, CPN_BUSY, "The key cannot be checked now: the database does not answer.");
-        return early(r, CPN_UNAUTHORIZED, NULL);
-    case AUTH_NO:
-        break;
+    enum auth_answer answer = auth_check(r->worker->auth, r->header.authorization, &r->role, r->by);
+
+    if (answer == AUTH_OK) {
+        if (r->auth_waited)
+            guess_key_end(r);
+        return permit(r);
+    }
+    if (!r->auth_waited && !guess_key(r)) {
+        r->unread = true; /* to be thrown away */
+        return ANSWERED;
+    }
+    if (answer == AUTH_UNKNOWN && !r->auth_waited) {
+        r->auth_waited = true;
+        r->then = authorize;
+        return auth_wait(r->worker->auth, r);
+    }
+    if (answer == AUTH_UNKNOWN && r->auth_failed) {
+        guess_key_end(r);
+        return early(r, CPN_BUSY, "The key cannot be checked now: the database does not answer.");
     }
     return early(r, CPN_UNAUTHORIZED, NULL);
-}
-
-/* From this machine, and not on somebody else's behalf. */
-static bool is_loopback(const struct request *r)
-{
-    const char *address = r->header.remote_addr;
-
-    return address && !r->header.forwarded_for && (strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0);
 }
 
 enum handled router_begin(struct request *r)
 {
     unsigned flags = router_find(r);
 
-    if (r->allowed && ((flags & ROUTE_OPEN) || ((flags & ROUTE_LOOPBACK) && is_loopback(r) && !r->header.authorization)))
+    if (r->allowed && ((flags & ROUTE_OPEN) || ((flags & ROUTE_METRICS) && r->header.metrics_open && !r->header.authorization)))
         return check(r);
     return authorize(r);
 }

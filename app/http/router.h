@@ -3,6 +3,8 @@
  *
  * Order   unauthorized, forbidden, not_found, method_not_allowed, unsupported_media_type, too_large, idempotency_key_required,
  *         coupon_not_found, precondition_required, (version_changed: the handler's), bad_request
+ * Twice   where nginx asks for the key before it reads a large body (KEY_ONLY), the first two alone are checked: 204, and the
+ *         request itself follows
  * Adding  a call: a row, with its handler
  */
 #ifndef HTTP_ROUTER_H
@@ -17,7 +19,7 @@ enum route_flags {
     ROUTE_AUX = 4,          /* its handler blocks: it runs on an aux thread */
     ROUTE_IF_MATCH = 8,
     ROUTE_OPEN = 16,        /* needs no key */
-    ROUTE_LOOPBACK = 32,    /* needs no key on the machine itself */
+    ROUTE_METRICS = 32,     /* needs no key where nginx listens for metrics alone */
     ROUTE_STREAM = 64,      /* as ROUTE_AUX, on a thread for long streams */
     ROUTE_BODY_OPTIONAL = 128 /* no body is as an empty object */
 };

@@ -100,11 +100,18 @@ static const struct schema_row problem_page_rows[] = {
 const struct schema schema_problem_page = {"ProblemExplained", "What a code means, and what to do.",
                                            ROWS(problem_page_rows)};
 
-static const struct schema_row receipt_rows[] = {
-    TEXT("alg", .pattern = "^Ed25519$"),
-    TEXT("public_key", .pattern = "^[A-Za-z0-9_-]{43}$", ABOUT("base64url, without padding.")),
+#define BASE64_32 .pattern = "^[A-Za-z0-9_-]{43}$"
+static const struct schema_row receipt_key_rows[] = {
+    TEXT("kty", .pattern = "^OKP$"), TEXT("crv", .pattern = "^Ed25519$"), TEXT("x", BASE64_32),
+    TEXT("kid", BASE64_32, ABOUT("Its thumbprint (RFC 7638).")), TEXT("use", .pattern = "^sig$"), TEXT("alg", .pattern = "^EdDSA$"),
 };
-const struct schema schema_receipt_key = {"ReceiptKey", "The key by which receipts are verified.", ROWS(receipt_rows)};
+static const struct schema schema_receipt_key = {"ReceiptKey", "A key by which receipts are verified: a JWK.", ROWS(receipt_key_rows)};
+static const struct schema_row receipt_keys_rows[] = {LIST("keys", &schema_receipt_key)};
+const struct schema schema_receipt_keys = {"ReceiptKeys", "A JWK Set.", ROWS(receipt_keys_rows)};
+
+#define JWS .pattern = "^[A-Za-z0-9_-]+[.][A-Za-z0-9_-]+[.][A-Za-z0-9_-]{86}$"
+static const struct schema_row receipt_rows[] = {TEXT("receipt", JWS)};
+const struct schema schema_receipt = {"Receipt", "A signed statement that a redemption stands in the ledger.", ROWS(receipt_rows)};
 
 /* ---- webhooks ---- */
 
@@ -269,7 +276,7 @@ static const struct schema_row generation_rows[] = {
 static const struct schema schema_generation = {"Generation", "One redemption of a slot.", ROWS(generation_rows)};
 
 static const struct schema_row history_rows[] = {
-    SLOT_ROWS, LIST("history", &schema_generation, ABOUT("Newest first, at most 100.")),
+    SLOT_ROWS, LIST("history", &schema_generation, ABOUT("Newest first, at most 100; fewer where many of them were extended.")),
 };
 const struct schema schema_slot_history = {"SlotWithHistory", NULL, ROWS(history_rows)};
 
@@ -299,12 +306,12 @@ static const struct schema_row redemption_rows[] = {
     TEXT("id", .pattern = "^(L[0-9]+-)?[0-9]+-[0-9]+$",
          ABOUT("Slot and generation: the fencing token of every later call.")),
     TEXT("coupon"), TEXT("user", NULLABLE, ABOUT("null: erased.")), INT("slot", NULLABLE),
-    INT("lane", ABOUT("The user's, for good.")), TEXT("code", NULLABLE),
+    INT("lane", ABOUT("The user's, for good.")), TEXT("code", NULLABLE, ABOUT("For reporting null unless it is redeemed.")),
     WORD("state", redemption_word), TEXT("from", NULLABLE, ABOUT("The issued one that this one holds.")),
     INT("ordinal", ABOUT("The k-th taking of this coupon, or of its lane where it has several.")), INT("seq"),
     TIME("at"), TIME("reserved_until", NULLABLE), TIME("valid_until", NULLABLE), TEXT("order", NULLABLE),
     INT("discount_minor"), PART("metadata", NULL), PART("after", &schema_after),
-    TEXT("receipt", NULLABLE, ABOUT("Ed25519 over coupon, id, ordinal and at, a line each; base64url.")),
+    TEXT("receipt", MAYBE, JWS, ABOUT("Where it was asked for. null: none could be made now, or no key signs here.")),
 };
 const struct schema schema_redemption = {"Redemption", "One taking or hold.", ROWS(redemption_rows)};
 static const struct schema_row redemption_page_rows[] = {PAGE_OF(&schema_redemption)};
@@ -347,7 +354,7 @@ const struct schema schema_resolved = {"Resolved", NULL, ROWS(resolved_rows)};
 
 const struct schema *const schemas[] = {
     &schema_webhook, &schema_webhook_secret, &schema_webhook_page, &schema_delivery, &schema_delivery_page,
-    &schema_status, &schema_fault, &schema_problem, &schema_problem_page, &schema_receipt_key, &schema_bad_row,
+    &schema_status, &schema_fault, &schema_problem, &schema_problem_page, &schema_receipt_key, &schema_receipt_keys, &schema_receipt, &schema_bad_row,
     &schema_result, &schema_job, &schema_job_page, &schema_coupon_page, &schema_counts, &schema_refusals,
     &schema_entry, &schema_day, &schema_totals, &schema_batch, &schema_period, &schema_as_of, &schema_report,
     &schema_slot, &schema_generation, &schema_slot_history, &schema_stock, &schema_bucket, &schema_slot_page,

@@ -52,7 +52,7 @@ extern const struct schema schema_coupon;
 extern const struct schema schema_any;
 
 extern const struct schema schema_webhook, schema_webhook_secret, schema_delivery, schema_status, schema_problem_page,
-    schema_receipt_key, schema_counts, schema_refusals, schema_redemption, schema_check, schema_batch_answer,
+    schema_receipt_keys, schema_receipt, schema_counts, schema_refusals, schema_redemption, schema_check, schema_batch_answer,
     schema_user, schema_resolved, schema_slot, schema_slot_history, schema_job, schema_report;
 /* Pages of a list. */
 extern const struct schema schema_coupon_page, schema_redemption_page, schema_wallet_page, schema_slot_page,

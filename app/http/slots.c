@@ -16,7 +16,8 @@
 #include "http/slot_body.h"
 
 #define COUNT_MAX INT64_C(1000000000)
-#define HISTORY_MAX 100     /* generations shown */
+#define HISTORY_MAX 100       /* generations shown, */
+#define HISTORY_READS_MAX 256 /* or as many as are found by so many looks into the ledger, and those of the last one */
 
 /* ---- bodies ---- */
 
@@ -137,23 +138,55 @@ static bool catch_up(struct request *r)
     return true;
 }
 
-/* What the lanes retired, and what of them is due, by their tails: a slot that goes to another lane is retired in its own.
- * False: the database did not answer. */
-static bool count_retired(struct request *r, int64_t *retired, int64_t *due)
+/* What the lanes' tails say of slots. */
+struct made {
+    int64_t next_n[COUPON_LANES_MAX];
+    int64_t retired, due;
+};
+
+/* A slot that goes to another lane is retired in its own. False: the database did not answer. */
+static bool read_made(struct request *r, struct made *m)
 {
-    *retired = *due = 0;
+    *m = (struct made){.retired = 0};
     for (int64_t lane = 0; lane < r->op.coupon_now->lanes; lane++) {
         struct batch *tail;
         size_t count;
 
         if (mongo_ledger_back(r->door, r->coupon, lane, INT64_MAX, 1, &tail, &count) != STORE_OK)
             return false;
+        m->next_n[lane] = lane * LANE_SLOTS;
         if (!count)
             continue;
-        *retired += fold_next_n(&tail->head, lane) - lane * LANE_SLOTS - tail->head.slots;
-        *due += tail->head.due;
+        m->next_n[lane] = fold_next_n(&tail->head, lane);
+        m->retired += m->next_n[lane] - lane * LANE_SLOTS - tail->head.slots;
+        m->due += tail->head.due;
         batch_free(tail);
     }
+    return true;
+}
+
+/* At most l->limit buckets from *from on, into buckets[], through the lanes; *from: where the next page begins, or -1. */
+static bool read_page(struct request *r, const struct list *l, const struct made *m, int64_t *from, struct bucket *buckets,
+                      size_t *count)
+{
+    int64_t lanes = r->op.coupon_now->lanes;
+
+    *count = 0;
+    for (int64_t lane = lane_of_slot(*from * BUCKET_SLOTS); lane < lanes; lane++) {
+        int64_t first = bucket_of(lane * LANE_SLOTS), end = bucket_of(m->next_n[lane] + BUCKET_SLOTS - 1), most = (int64_t)(l->limit - *count);
+        bool all;
+
+        first = first < *from ? *from : first;
+        all = end - first <= most;
+        end = all ? end : first + most;
+        if (first < end && mongo_buckets(r->door, r->coupon, first, end, m->next_n[lane], buckets + *count) != STORE_OK)
+            return false;
+        *count += first < end ? (size_t)(end - first) : 0;
+        *from = end;
+        if (!all)
+            return true;
+    }
+    *from = -1;
     return true;
 }
 
@@ -161,7 +194,9 @@ enum handled slots_list(struct request *r)
 {
     const struct head *h = &r->op.head;
     struct bucket *buckets;
-    int64_t from = 0, due, counts[SLOT_STATE_COUNT] = {0};
+    int64_t from = 0, counts[SLOT_STATE_COUNT] = {0};
+    struct made made;
+    bool read;
     size_t count;
     struct list l;
     struct json j;
@@ -178,30 +213,29 @@ enum handled slots_list(struct request *r)
     counts[SLOT_ISSUED] = h->issued;
     counts[SLOT_RESERVED] = h->reserved;
     counts[SLOT_REDEEMED] = h->redeemed;
-    if (!count_retired(r, &counts[SLOT_RETIRED], &due))
+    if (!read_made(r, &made))
         return reply_problem(r, CPN_BUSY, NULL);
+    counts[SLOT_RETIRED] = made.retired;
     buckets = checked(calloc(l.limit, sizeof *buckets));
-    if (mongo_buckets_from(r->door, r->coupon, from, l.limit, buckets, &count) != STORE_OK) {
-        free(buckets);
-        return reply_problem(r, CPN_BUSY, NULL);
-    }
+    read = read_page(r, &l, &made, &from, buckets, &count);
     j = reply_body(r);
     json_object(&j);
     json_key(&j, "slots");
     json_object(&j);
     write_counts(&j, counts);
-    json_key_int(&j, "due", due);
+    json_key_int(&j, "due", made.due);
     json_end_object(&j);
     json_key(&j, "items");
     json_array(&j);
-    from = count ? buckets[count - 1].b + 1 : 0;
     for (size_t i = 0; i < count; i++) {
         write_bucket(&j, &buckets[i]);
         bucket_release(&buckets[i]);
     }
     json_end_array(&j);
     free(buckets);
-    return list_end(r, &j, count == l.limit ? arena_printf(&r->arena, "%" PRId64, from) : NULL);
+    if (!read)
+        return reply_problem(r, CPN_BUSY, NULL);
+    return list_end(r, &j, from >= 0 ? arena_printf(&r->arena, "%" PRId64, from) : NULL);
 }
 
 /* ---- one slot ---- */
@@ -221,18 +255,19 @@ static void write_generation(struct json *j, int64_t n, uint32_t g, const char *
 }
 
 /* A generation that has ended, from the ledger. False: the database did not answer. */
-static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g)
+static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g, size_t *reads)
 {
     struct batch *ended = NULL;
     enum store_status s = r->door->ops->ended(r->door, r->coupon, 0, n, g, &ended);
     const struct entry *end;
     struct making m = {.at_ms = 0};
 
+    *reads += 1;
     if (s != STORE_OK)
         return s == STORE_NOT_FOUND;
     end = batch_find_end(ended, n, g);
     if (end)
-        s = making_of(r->door, r->coupon, ended->lane, end->since, n, g, &m);
+        s = making_of(r->door, r->coupon, ended->lane, end->since, n, g, &m, reads);
     if (end && s != STORE_FAILED)
         write_generation(j, n, g, end->user, redemption_ended_as(end), m.at_ms, ended->head.at_ms);
     batch_free(ended);
@@ -244,18 +279,19 @@ static bool write_history(struct request *r, struct json *j, int64_t n)
 {
     const struct slot *s = &r->op.slot;
     enum slot_state now = slot_state_at(s, r->op.at_ms);
+    size_t reads = 0;
     bool fine = true;
 
     json_key(j, "history");
     json_array(j);
-    for (uint32_t g = s->generation, shown = 0; g > 0 && fine && shown < HISTORY_MAX; g--, shown++) {
+    for (uint32_t g = s->generation, shown = 0; g > 0 && fine && shown < HISTORY_MAX && reads < HISTORY_READS_MAX; g--, shown++) {
         if (g == s->current && s->state != SLOT_RETIRED)
             write_generation(j, n, g, s->user, now == SLOT_FREE || (now == SLOT_ISSUED && s->from) ? SLOT_EXPIRED : now,
                              s->at_ms, 0);
         else if (s->from && g == s->from)
             write_generation(j, n, g, s->user, s->state == SLOT_REDEEMED ? SLOT_REDEEMED : SLOT_ISSUED, 0, 0);
         else
-            fine = write_ended(r, j, n, g);
+            fine = write_ended(r, j, n, g, &reads);
     }
     json_end_array(j);
     return fine;

@@ -10,7 +10,9 @@
 #include "http/remains.h"
 #include "http/reply.h"
 
-#define WRITTEN_AT_ONCE 32 /* redemptions that an io thread writes (and signs) itself */
+/* Redemptions that an io thread writes (and signs) itself. More are read and written by aux threads: not more uses than there are
+ * of these are in memory at a time, however many ask. */
+#define WRITTEN_AT_ONCE 16
 
 /* ---- one coupon ---- */
 
@@ -49,7 +51,7 @@ static enum handled write_user(struct request *r)
     json_key(&j, "redemptions");
     json_array(&j);
     for (size_t i = u->count; i-- > 0;)
-        redemption_write_at(&j, r->worker, r->coupon, r->op.user, &u->redemptions[i], r->op.at_ms);
+        redemption_write_at(&j, r, r->op.user, &u->redemptions[i], r->op.at_ms);
     json_end_array(&j);
     json_end_object(&j);
     if (!is_ahead(r))
@@ -69,16 +71,34 @@ static enum handled got(struct request *r)
         reply_etag(r, version);
         return ANSWERED;
     }
-    return r->op.use->count > WRITTEN_AT_ONCE ? request_to_aux(r, write_user) : write_user(r);
+    return write_user(r);
+}
+
+static void ask(struct request *r, size_t most)
+{
+    request_op(r, OP_USE);
+    r->op.user = r->params[0];
+    r->op.most = most;
+}
+
+static enum handled get_whole(struct request *r)
+{
+    ask(r, 0);
+    request_call(r);
+    return got(r);
+}
+
+static enum handled got_some(struct request *r)
+{
+    return r->op.outcome.result == CPN_OK && r->op.left_out ? request_to_aux(r, get_whole) : got(r);
 }
 
 enum handled user_get(struct request *r)
 {
     if (!coupon_user_valid(r->params[0]))
         return request_refuse(r, CPN_BAD_REQUEST, BAD_USER);
-    request_op(r, OP_USE);
-    r->op.user = r->params[0];
-    return request_submit(r, got);
+    ask(r, WRITTEN_AT_ONCE);
+    return request_submit(r, got_some);
 }
 
 /* ---- the wallet: first the coupons of which something is held, by id; then active ones that may still be taken ---- */
@@ -87,7 +107,7 @@ struct wallet {
     struct request *request;
     struct json *json;
     const char **ids; /* of uses[] */
-    struct use **uses;
+    struct use **uses; /* their counts alone */
     size_t count;
     size_t room;
     bool failed, misplaced; /* misplaced: because of its position */
@@ -99,17 +119,12 @@ static bool is_open(const struct coupon *c, int64_t now_ms)
            (c->ends_at_ms == COUPON_NULL || now_ms < c->ends_at_ms);
 }
 
-static int64_t held(const struct use *u)
-{
-    return u->total - use_lapsed(u, clock_now_ms());
-}
-
 /* Write an item; all: also when nothing remains. */
 static void write_item(struct wallet *w, const struct coupon *c, const struct use *u, bool all)
 {
     struct store *door = w->request->door;
     int64_t now_ms = clock_now_ms(), start_ms = 0, end_ms;
-    struct remains left = {.total = held(u)};
+    struct remains left = {.total = u->total};
 
     if (is_open(c, now_ms)) {
         if (c->cap.per_user_per_day != COUPON_NULL &&
@@ -139,7 +154,7 @@ static const char *write_held(struct wallet *w, const char *after)
         struct coupon *c = NULL;
         int64_t seq;
 
-        if (strcmp(w->ids[i], after) <= 0 || held(w->uses[i]) <= 0)
+        if (strcmp(w->ids[i], after) <= 0 || w->uses[i]->total <= 0)
             continue;
         if (r->door->ops->coupon(r->door, w->ids[i], (struct store_time){0, 0}, &r->arena, &c, &seq) != STORE_OK)
             w->failed = true;
@@ -181,7 +196,7 @@ static const char *write_active(struct wallet *w, const char *position)
         for (size_t i = 0; i < count && !w->failed; i++) {
             const struct use *u = use_of(w, coupons[i]->id);
 
-            if (held(u) <= 0)
+            if (u->total <= 0)
                 write_item(w, coupons[i], u, false);
         }
     } while (next && w->room > 0 && !w->failed);
@@ -224,7 +239,7 @@ enum handled user_wallet(struct request *r)
     if (!list_begin(r, &l))
         return ANSWERED;
     aux_barrier();
-    if (mongo_user_uses(r->door, r->params[0], &r->arena, &w.ids, &w.uses, &w.count) != STORE_OK)
+    if (mongo_user_uses(r->door, r->params[0], clock_now_ms(), &r->arena, &w.ids, &w.uses, &w.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     sort(&w, &r->arena);
     w.room = l.limit;

@@ -21,7 +21,9 @@
 #include "store/mongo.h"
 
 #define BACKOFF_MS 20
-#define STREAM_THREADS 2
+#define FILL_AFTER 8 /* new users of a coupon who were read, before all it has are */
+#define STREAM_THREADS 3
+#define STREAMS_OF_ONE_KEY 2 /* one is left: a long export of one key holds up no other */
 #define MALLOC_ARENAS 4 /* glibc would make one per thread, and keep what each ever held */
 
 /* ---- what the engine counts ---- */
@@ -75,22 +77,34 @@ static void on_viewed(void)
     atomic_fetch_add(&metrics_own()->views_written, 1);
 }
 
+static void on_windows(int64_t more)
+{
+    metrics_add(METRIC_WINDOW_ENTRIES, more);
+}
+
+static void on_filters(int64_t more)
+{
+    metrics_add(METRIC_FILTER_BYTES, more);
+}
+
+static void on_unread(int users)
+{
+    metrics_add(METRIC_USERS_UNREAD, users);
+}
+
 static const struct engine_hooks hooks = {
     .batch = on_batch, .decided = on_decided, .expired = on_expired, .conflict = on_conflict, .retry = on_retry,
-    .queue = on_queue, .appended = on_appended, .viewed = on_viewed,
+    .queue = on_queue, .windows = on_windows, .filters = on_filters, .unread = on_unread, .appended = on_appended, .viewed = on_viewed,
 };
 
 /* ---- starting ---- */
 
-static void read_receipt_key(struct worker *w)
+static void read_receipt_keys(struct worker *w)
 {
     const char *path = w->config->receipts_seed_file, *message;
 
-    if (!receipt_key_load(&w->receipts, path, &message))
+    if (!jws_keys_load(&w->receipt_keys, path, &message))
         log_event(LOG_WARNING, "receipts.off", "path=\"%s\" reason=\"%s\"", path, message);
-    /* Cursors need a key that all workers have; what they protect is no secret. */
-    crypto_generichash(w->cursor_key, CURSOR_KEY_LEN, (const unsigned char *)"cursor", 6,
-                       w->receipts.present ? w->receipts.secret : NULL, w->receipts.present ? 32 : 0);
 }
 
 static struct engine *start_engine(struct worker *w)
@@ -103,7 +117,10 @@ static struct engine *start_engine(struct worker *w)
         .requests_max = c->worker_requests_max,
         .lanes_max = c->worker_lanes_max,
         .window_max = c->worker_window_max,
-        .gather_us = c->worker_gather_us,
+        .windows_max = c->worker_windows_max,
+        .windows_mb = c->worker_windows_mb,
+        .filter_bytes = (int64_t)c->worker_filters_mb << 20,
+        .fill_after = FILL_AFTER,
         .flush_ms = c->worker_bucket_flush_ms,
         .backoff_ms = BACKOFF_MS,
         .patience_ms = c->coupond_drain_s * 1000 / 4,
@@ -125,6 +142,8 @@ static void stop(struct worker *w)
     aux_stop(w->streams);
     auth_stop(w->auth);
     reactor_stop(w->reactor);
+    aux_free(w->aux);
+    aux_free(w->streams);
     engine_stop(w->engine); /* after the last submit; what it still answers nobody sends any more */
     reactor_free(w->reactor);
     mongo_close(w->mongo);
@@ -136,12 +155,12 @@ int worker_run(const struct config *config, int index, int listen_fd)
     struct worker w = {.config = config, .index = index};
     char message[512];
 
-    mallopt(M_ARENA_MAX, MALLOC_ARENAS);
+    mallopt(M_ARENA_MAX, MALLOC_ARENAS); /* without jemalloc; see coupond/main.c */
     signal(SIGPIPE, SIG_IGN);
     crash_arm();
     if (sodium_init() < 0)
         return EX_SOFTWARE;
-    read_receipt_key(&w);
+    read_receipt_keys(&w);
     w.mongo = mongo_open(config, message, sizeof message);
     if (!w.mongo) {
         log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", message);
@@ -149,8 +168,8 @@ int worker_run(const struct config *config, int index, int listen_fd)
     }
     w.engine = start_engine(&w);
     w.auth = auth_start(&w);
-    w.aux = aux_start(&w, config->worker_aux_threads, "http-aux");
-    w.streams = aux_start(&w, STREAM_THREADS, "http-stream");
+    w.aux = aux_start(&w, config->worker_aux_threads, config->worker_aux_threads, "http-aux");
+    w.streams = aux_start(&w, STREAM_THREADS, STREAMS_OF_ONE_KEY, "http-stream");
     if (!reactor_start(&w, listen_fd)) {
         log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", strerror(errno));
         return EX_OSERR;

@@ -8,15 +8,13 @@
 #define HTTP_WORKER_H
 
 #include "base/config.h"
-#include "http/receipt.h"
+#include "base/jws.h"
 
 struct aux;
 struct auth;
 struct engine;
 struct mongo;
 struct reactor;
-
-#define CURSOR_KEY_LEN 32
 
 /* What the parts of a worker share; made before its threads, never changed afterwards. */
 struct worker {
@@ -28,8 +26,7 @@ struct worker {
     struct aux *aux;
     struct aux *streams; /* for long bodies, in and out: so that none of them keeps a list waiting */
     struct reactor *reactor;
-    struct receipt_key receipts;
-    unsigned char cursor_key[CURSOR_KEY_LEN]; /* the same in all workers */
+    struct jws_keys receipt_keys;
 };
 
 /* Serve until SIGTERM. 0, or an exit code when it could not start. */

@@ -153,29 +153,36 @@ static void put_behind(struct reporter *r, struct known *k)
 
 /* ---- fold thread: writing ---- */
 
-/* The totals' document of run's quarter hour already holds a part of it: leave that out. -1: ask again; else whether
- * anything is left. */
-static int leave_out_held(struct reporter *r, struct run *run, const struct tally *tallies, size_t count)
+/* Its ledger is read again in a while, from its mark on, and others are not kept waiting for it: something of it may be damaged. */
+static void put_off(struct reporter *r, struct known *k)
 {
-    struct totals_row *rows = NULL;
-    size_t row_count = 0;
-    struct arena a;
-    int64_t held_seq = 0;
-    enum store_status s;
-
-    arena_init(&a, 0);
-    s = mongo_totals(r->door, run->of->coupon, &a, &rows, &row_count);
-    for (size_t i = 0; s == STORE_OK && i < row_count; i++)
-        if (rows[i].lane == run->of->lane && rows[i].quarter_ms == run->quarter_ms)
-            held_seq = rows[i].seq;
-    arena_free(&a);
-    if (s != STORE_OK)
-        return -1;
-    return run_trim(run, held_seq, tallies, count);
+    if (k->again_ms == 0)
+        log_event(LOG_WARNING, "reporter.put_off", "coupon=%s lane=%" PRId64 " after=%" PRId64, k->lane.coupon, k->lane.lane,
+                  k->lane.folded);
+    k->lane.folded = -1;
+    k->moved = false;
+    k->again_ms = longer_pause_ms(k->again_ms, AGAIN_FIRST_MS, AGAIN_MOST_MS);
+    k->again_at = mono_add_ms(mono_now(), k->again_ms);
+    put_behind(r, k);
 }
 
-/* Write runs[count], made of tallies; returns when all are in, or when stopping (then false). */
-static bool write_runs(struct reporter *r, size_t count, const struct tally *tallies, size_t tally_count)
+/* The totals' row of run's quarter hour cannot be read: leave run's lane out of this round. */
+static void leave_out_lane(struct reporter *r, const struct run *run, struct tally *tallies, size_t count)
+{
+    struct known *k = (struct known *)run->of;
+    char quarter[CLOCK_TEXT_SIZE];
+
+    if (k->again_ms == 0)
+        log_event(LOG_ERROR, "totals.unreadable", "coupon=%s lane=%" PRId64 " at=%s", k->lane.coupon, k->lane.lane,
+                  clock_text(run->quarter_ms, quarter));
+    for (size_t i = 0; i < count; i++)
+        if (tallies[i].of == &k->lane)
+            tallies[i].of = NULL;
+    put_off(r, k);
+}
+
+/* Write runs[count], made of tallies; returns when all are in or left out, or when stopping (then false). */
+static bool write_runs(struct reporter *r, size_t count, struct tally *tallies, size_t tally_count)
 {
     int64_t pause_ms = 0;
 
@@ -187,10 +194,14 @@ static bool write_runs(struct reporter *r, size_t count, const struct tally *tal
             r->writes[i] = run_write(&r->runs[i]);
         failed = mongo_totals_add(r->door, r->writes, count) != STORE_OK;
         for (size_t i = 0; i < count; i++) {
-            int some = failed ? -1 : r->writes[i].applied ? 0 : leave_out_held(r, &r->runs[i], tallies, tally_count);
+            const struct totals_write *w = &r->writes[i];
+            bool again = failed;
 
-            failed = failed || some < 0;
-            if (some != 0)
+            if (!failed && w->unreadable)
+                leave_out_lane(r, &r->runs[i], tallies, tally_count);
+            else if (!failed && !w->applied)
+                again = run_trim(&r->runs[i], w->held_seq, tallies, tally_count);
+            if (again)
                 r->runs[left++] = r->runs[i];
         }
         count = left;
@@ -342,24 +353,22 @@ static bool read_on(struct reporter *r, struct known *k)
             return false;
         if (count > 0 && !fold_round(r, take_batches(r, k, batches, count)))
             return true; /* stopping */
-    } while (count > 0 && !stop_asked(&r->stop));
+    } while (count > 0 && !k->behind && !stop_asked(&r->stop));
     if (k->lane.folded > 0)
         watch_seen(r->watch, k->lane.coupon, k->lane.lane, k->lane.folded, mono_now());
     return true;
 }
 
-/* The same; what cannot be read is read again in a while, and others are not kept waiting for it: it may be damaged. */
+/* The same; what cannot be read is put off. */
 static void catch_up(struct reporter *r, struct known *k)
 {
-    if (read_on(r, k)) {
-        k->again_ms = 0;
+    if (!read_on(r, k))
+        put_off(r, k);
+    if (k->behind || k->again_ms == 0) /* its totals were put off; or nothing was */
         return;
-    }
-    k->again_ms = longer_pause_ms(k->again_ms, AGAIN_FIRST_MS, AGAIN_MOST_MS);
-    k->again_at = mono_add_ms(mono_now(), k->again_ms);
-    put_behind(r, k);
-    log_event(LOG_WARNING, "reporter.put_off", "coupon=%s lane=%" PRId64 " after=%" PRId64 " for_ms=%" PRId64, k->lane.coupon,
-              k->lane.lane, k->lane.folded, k->again_ms);
+    k->again_ms = 0;
+    log_event(LOG_INFO, "reporter.goes_on", "coupon=%s lane=%" PRId64 " after=%" PRId64, k->lane.coupon, k->lane.lane,
+              k->lane.folded);
 }
 
 /* Catch up with those lanes that are behind and need not wait. */
@@ -574,8 +583,9 @@ int reporter_run(const struct config *config)
 {
     const struct engine_config engine_config = {
         .committers = 1, .batch_max = config->worker_batch_max, .queue_max = 16, .requests_max = 16, .lanes_max = 100,
-        .window_max = config->worker_window_max, .flush_ms = config->worker_bucket_flush_ms,
-        .backoff_ms = BACKOFF_MS, .patience_ms = config->coupond_drain_s * 1000 / 2,
+        .window_max = config->worker_window_max, .windows_max = config->worker_windows_max,
+        .windows_mb = config->worker_windows_mb, .flush_ms = config->worker_bucket_flush_ms, .backoff_ms = BACKOFF_MS,
+        .patience_ms = config->coupond_drain_s * 1000 / 2,
     };
     struct reporter r = {.config = config};
     char message[512];

@@ -23,24 +23,21 @@ static enum ending note_total(struct work *w, int64_t total)
     }
 }
 
-/* The lines of the slots [from, end) of the part's buckets. False: the database did not answer. */
+/* The lines of the part's slots before `end`. False: the database did not answer. */
 static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_ms, struct buf *text)
 {
     struct bucket *buckets = arena_array(&w->arena, EXPORT_BUCKETS, sizeof *buckets);
     struct bucket_codes_read *reads = arena_array(&w->arena, EXPORT_BUCKETS, sizeof *reads);
+    int64_t first_b = number * EXPORT_BUCKETS, end_b = bucket_of(end + BUCKET_SLOTS - 1);
     struct export_line line;
-    size_t count;
 
-    if (mongo_codes_from(w->door, w->job->coupon, number * EXPORT_BUCKETS, EXPORT_BUCKETS, &w->arena, buckets, reads,
-                         &count) != STORE_OK)
+    if (mongo_codes_from(w->door, w->job->coupon, first_b, end_b, end, &w->arena, buckets, reads) != STORE_OK)
         return false;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < (size_t)(end_b - first_b); i++) {
         for (int k = 0; k < buckets[i].size; k++) {
-            int64_t n = buckets[i].b * BUCKET_SLOTS + k;
-
-            if (!reads[i].codes[k] || n >= end)
+            if (!reads[i].codes[k])
                 continue;
-            export_line_make(&line, n, &buckets[i].slots[k], reads[i].codes[k], at_ms);
+            export_line_make(&line, buckets[i].b * BUCKET_SLOTS + k, &buckets[i].slots[k], reads[i].codes[k], at_ms);
             export_line_put(text, &line);
         }
         bucket_release(&buckets[i]);

@@ -1,22 +1,18 @@
 /*
  * runner/sieve.h -- the codes that a coupon may have, in little memory: what was never put in, it does not have.
- * A Bloom filter.
  *
  * Why      to look for a code in the database costs more than to write it, and most codes are new
- * Memory   16 bits per code, at most SIEVE_BYTES_MOST; beyond that more and more are said to be there that are not
+ * Memory   16 to 32 bits per code, at most SIEVE_BYTES_MOST; beyond that more and more are said to be there that are not
  */
 #ifndef RUNNER_SIEVE_H
 #define RUNNER_SIEVE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/bloom.h"
 
 #define SIEVE_BYTES_MOST ((size_t)16 << 20)
 
 struct sieve {
-    uint64_t *words; /* NULL: there is none, and may_have() says true to all */
-    size_t mask;     /* of bits */
+    struct bloom bloom; /* without blocks: there is none, and may_have() says true to all */
 };
 
 /* Empty, for about so many codes. */

@@ -2,17 +2,21 @@
  * runner/sweeper.c -- tidies up what no request comes by for: a thread of its own.
  *
  * Holds    that ended by themselves go back within seconds: lanes that are at work do that in their own rounds, the
- *          others are asked to, a moment later, so that the owner is normally first
+ *          others are asked to, a moment later, so that the owner is normally first. Only a lane of which the indexes still
+ *          say so is loaded for it
  * Coupons  that have been over for long enough get a job that cleans up, once per version of their definition
+ * Front    this one says every half minute that it is at work, and with which keys of receipts
  * Texts    of uploads that broke off a day ago, or whose job ended a month ago, and day-old tombstones of erased users, go
  */
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/jws.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "runner/work.h"
+#include "store/fronts.h"
 
 #define ROUND_MS 1000
 #define OWNER_FIRST_MS 2000 /* what ended may be taken back by its lane's own rounds for so long */
@@ -25,6 +29,9 @@ struct sweeper {
     struct runner *runner;
     struct store *door;
     struct arena arena; /* for one round */
+    char front_id[FRONT_ID_SIZE];
+    struct buf receipts; /* kids */
+    struct front front;  /* as it was told last */
 };
 
 /* ---- what ended by itself ---- */
@@ -39,24 +46,57 @@ static void sweep_lane(struct sweeper *s, const char *coupon, int64_t lane)
                   result_info(result)->name);
 }
 
+/* By the views, something of the lane ended before then: whoever came first has not seen to it. */
+static enum store_status is_due(struct sweeper *s, const char *coupon, int64_t lane, int64_t before_ms, bool *due)
+{
+    struct bucket bucket;
+    struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = before_ms, .most = 1, .buckets = &bucket};
+    struct store_time any = {0, 0};
+    struct use *use;
+    enum store_status status;
+
+    status = s->door->ops->due_buckets(s->door, any, &search, 1);
+    *due = search.count || search.left_out;
+    if (search.count)
+        bucket_release(&bucket);
+    if (status != STORE_OK || *due)
+        return status;
+    status = s->door->ops->due_uses(s->door, any, &search, &s->arena, &use);
+    *due = search.count || search.left_out;
+    return status;
+}
+
+static bool sweep_coupon(struct sweeper *s, const char *coupon, int64_t before_ms)
+{
+    int64_t lanes;
+
+    if (mongo_coupon_lanes(s->door, coupon, &lanes) != STORE_OK)
+        return false;
+    for (int64_t lane = 0; lane < lanes && !stop_asked(&s->runner->stop); lane++) {
+        bool due;
+
+        if (is_due(s, coupon, lane, before_ms, &due) != STORE_OK)
+            return false;
+        if (due)
+            sweep_lane(s, coupon, lane);
+    }
+    return true;
+}
+
 static bool sweep_due(struct sweeper *s, int64_t now_ms)
 {
+    int64_t before_ms = now_ms - OWNER_FIRST_MS;
     const char **ids = NULL;
     size_t count = 0;
+    bool fine = true;
 
-    if (mongo_due_coupons(s->door, now_ms - OWNER_FIRST_MS, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
+    if (mongo_due_coupons(s->door, before_ms, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
         return false;
-    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
-        int64_t lanes;
-
-        if (mongo_coupon_lanes(s->door, ids[i], &lanes) != STORE_OK)
-            return false;
-        for (int64_t lane = 0; lane < lanes && !stop_asked(&s->runner->stop); lane++)
-            sweep_lane(s, ids[i], lane);
-    }
+    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
+        fine = sweep_coupon(s, ids[i], before_ms) && fine;
     if (count)
         metrics_add(METRIC_SWEEPS, 1);
-    return true;
+    return fine;
 }
 
 /* ---- coupons that are over ---- */
@@ -104,6 +144,25 @@ static bool clean_tombstones(struct sweeper *s, int64_t now_ms)
     return mongo_tombstones_clean(s->door, now_ms - DAY_MS) == STORE_OK;
 }
 
+/* ---- this front ---- */
+
+static bool tell_front(struct sweeper *s, int64_t now_ms)
+{
+    s->front = (struct front){.id = s->front_id, .receipts = s->receipts.data ? s->receipts.data : "", .seen_ms = now_ms};
+    return mongo_front_tell(s->door, &s->front) == STORE_OK;
+}
+
+/* As its workers, which were started together with this process, have read them. */
+static void read_receipt_keys(struct sweeper *s)
+{
+    struct jws_keys keys;
+    const char *message;
+
+    if (jws_keys_load(&keys, s->runner->config->receipts_seed_file, &message))
+        jws_keys_put_kids(&keys, &s->receipts);
+    jws_keys_forget(&keys);
+}
+
 /* ---- the thread ---- */
 
 static const struct duty {
@@ -113,6 +172,7 @@ static const struct duty {
 } duties[] = {
     {sweep_due, "due", ROUND_MS},
     {find_over, "over", INT64_C(10) * 1000},
+    {tell_front, "front", FRONT_TELLS_MS},
     {clean_parts, "parts", INT64_C(600) * 1000},
     {clean_tombstones, "tombstones", INT64_C(600) * 1000},
 };
@@ -143,6 +203,8 @@ void *sweeper_thread(void *context)
 
     s.door = mongo_door(s.runner->mongo);
     arena_init(&s.arena, 0);
+    front_id(s.runner->config->coupond_run_dir, s.front_id);
+    read_receipt_keys(&s);
     for (size_t i = 0; i < DUTIES; i++)
         due[i] = mono_now();
     while (!stop_asked(&s.runner->stop)) {
@@ -151,7 +213,10 @@ void *sweeper_thread(void *context)
 
         stop_rest(&s.runner->stop, left > 0 ? left + 1 : 1);
     }
+    if (s.front.seen_ms)
+        (void)mongo_front_gone(s.door, &s.front); /* else it is, after a while */
     arena_free(&s.arena);
+    buf_free(&s.receipts);
     s.door->ops->close(s.door);
     return NULL;
 }

@@ -56,7 +56,7 @@ struct work {
     bool known;            /* what follows is as of our last batch */
     struct head head;
     const struct coupon *coupon;
-    struct sieve sieve;    /* what the coupon may have of codes; without words where that is not worth its while */
+    struct sieve sieve;    /* what the coupon may have of codes; without blocks where that is not worth its while */
     int64_t sieve_turn;    /* in which it was filled */
     int64_t clean_turn;    /* in which the last drafts were written whole: 0: they may be there in part */
 };

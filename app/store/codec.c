@@ -33,13 +33,13 @@ void codec_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t la
     bson_append_document_end(doc, &id);
 }
 
-void codec_use_id(bson_t *doc, const char *name, const char *coupon, const char *user)
+void codec_use_id(bson_t *doc, const char *name, const char *coupon, const struct name_hash *hash)
 {
     bson_t id;
 
     bson_append_document_begin(doc, name, -1, &id);
     bson_append_utf8(&id, "c", 1, coupon, -1);
-    bson_append_utf8(&id, "u", 1, user, -1);
+    bson_append_binary(&id, "h", 1, BSON_SUBTYPE_BINARY, hash->bytes, sizeof hash->bytes);
     bson_append_document_end(doc, &id);
 }
 
@@ -53,18 +53,24 @@ void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t 
     bson_append_document_end(doc, &id);
 }
 
-void codec_user_filter(bson_t *filter, const char *user)
+void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_t end)
 {
-    bson_t clause, list;
-    char buffer[16];
+    bson_t range;
 
-    bson_append_document_begin(filter, "view.part", -1, &clause);
-    bson_append_array_begin(&clause, "$in", 3, &list);
-    for (int32_t part = 0; part < USE_PARTS; part++)
-        bson_append_int32(&list, array_key((size_t)part, buffer), -1, part);
-    bson_append_array_end(&clause, &list);
-    bson_append_document_end(filter, &clause);
-    BSON_APPEND_UTF8(filter, "_id.u", user);
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
+    codec_bucket_id(&range, "$gte", coupon, from);
+    codec_bucket_id(&range, "$lt", coupon, end);
+    bson_append_document_end(filter, &range);
+}
+
+void codec_user_filter(bson_t *filter, const struct name_hash *hash)
+{
+    bson_t any;
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "view.part", &any); /* whatever it is, or none; the index is read part by part all the same */
+    BSON_APPEND_MINKEY(&any, "$gte");
+    bson_append_document_end(filter, &any);
+    BSON_APPEND_BINARY(filter, "_id.h", BSON_SUBTYPE_BINARY, hash->bytes, sizeof hash->bytes);
 }
 
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text)
@@ -72,6 +78,14 @@ bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, con
     bson_t id;
 
     return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_text(&id, name, text);
+}
+
+bool codec_use_id_get(const bson_t *doc, const char **coupon, struct name_hash *hash)
+{
+    static const struct member rows[] = {MEMBER("h", MEMBER_BYTES, struct name_hash, bytes, false, 0)};
+    bson_t id;
+
+    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && members_read(&id, ROWS(rows), 0, hash, NULL);
 }
 
 bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int64_t *value)
@@ -394,6 +408,7 @@ static const struct member use_rows[] = {
     MEMBER("day", MEMBER_TIME, struct use, day_ms, false, 0),
     MEMBER("today", MEMBER_INT, struct use, today, false, 0),
     MEMBER("erased", MEMBER_TIME, struct use, erased_ms, true, 0),
+    MEMBER("erased_lane", MEMBER_INT, struct use, erased_lane, true, 0),
     MEMBER("step", MEMBER_INT, struct use, job_step, true, 0),
     MEMBER("turn", MEMBER_INT, struct use, job_turn, true, 0),
     MEMBER("fence", MEMBER_INT, struct use, job_fence, true, 0),
@@ -478,6 +493,8 @@ void codec_use_put(bson_t *view, const char *coupon, const struct use *u)
 
     members_write(view, ROWS(use_rows), 0, u);
     put_int(view, "part", hash_part(coupon, USE_PARTS));
+    if (!u->erased_ms)
+        bson_append_utf8(view, "user", 4, u->user, -1);
     if (due_ms)
         bson_append_date_time(view, "due", 3, due_ms);
     bson_append_array_begin(view, "redemptions", 11, &array);
@@ -533,21 +550,36 @@ static bool get_redemptions(const bson_t *view, struct use *u, struct arena *a)
 
 struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupon)
 {
-    const char *c, *user;
-    struct use *u;
+    const char *c, *user = NULL;
+    struct name_hash hash;
     bson_t view;
     int64_t part;
+    struct use *u;
 
-    if (!codec_id_text(doc, "u", &c, &user) || !find_document(doc, "view", &view) || !find_int(&view, "part", &part) ||
+    if (!codec_use_id_get(doc, &c, &hash) || !find_document(doc, "view", &view) || !find_int(&view, "part", &part) ||
         part != hash_part(c, USE_PARTS))
         return NULL;
     u = arena_alloc(a, sizeof *u);
-    u->user = arena_strdup(a, user);
     u->stored = true;
     if (!members_read(&view, ROWS(use_rows), 0, u, a) || !get_redemptions(&view, u, a))
         return NULL;
+    if (bson_has_field(&view, "user") && !find_text(&view, "user", &user))
+        return NULL;
+    if ((user != NULL) != (u->erased_ms == 0)) /* a tombstone has no name, all else has one */
+        return NULL;
+    u->user = arena_strdup(a, user);
     if (coupon)
         *coupon = arena_strdup(a, c);
+    return u;
+}
+
+struct use *codec_use_of(const bson_t *doc, const char *user, struct arena *a, const char **coupon)
+{
+    struct use *u = codec_use_get(doc, a, coupon);
+
+    if (!u || (u->user && strcmp(u->user, user) != 0))
+        return NULL;
+    u->user = u->user ? u->user : arena_strdup(a, user);
     return u;
 }
 
@@ -623,7 +655,6 @@ void codec_bucket_put(bson_t *view, const struct bucket *k)
     int64_t due_ms = bucket_due(k);
 
     members_write(view, ROWS(bucket_rows), 0, k);
-    put_int(view, "size", k->size);
     put_int(view, "free", bucket_free_count(k));
     if (due_ms)
         bson_append_date_time(view, "due", 3, due_ms);
@@ -683,17 +714,16 @@ static bool get_touched(const bson_t *doc, struct bucket *k)
 bool codec_bucket_get(const bson_t *doc, struct bucket *k)
 {
     const char *coupon;
-    int64_t b, size, free_slots;
+    int64_t b, free_slots;
     bson_t view;
 
     bucket_init(k, 0);
     if (!codec_id_int(doc, "b", &coupon, &b) || b < 0 || !find_document(doc, "view", &view) ||
-        !find_int(&view, "size", &size) || size < 0 || size > BUCKET_SLOTS || !find_int(&view, "free", &free_slots) ||
-        free_slots < 0 || free_slots > BUCKET_SLOTS)
+        !find_int(&view, "free", &free_slots) || free_slots < 0 || free_slots > BUCKET_SLOTS)
         return false;
     k->b = b;
+    k->stored = true;
     k->stored_free = (int)free_slots;
-    k->size = (int)size;
     if (members_read(&view, ROWS(bucket_rows), 0, k, NULL) && get_generations(&view, k) && get_touched(&view, k))
         return true;
     bucket_release(k);

@@ -9,12 +9,13 @@
  *          who: [{i, a, u, o, m, c, f}] when any: i is the index of the entry}
  * Views    stand in one sub-document `view`, whose first members say how old it is, so that {$max: {view: ...}} keeps
  *          the newest (see views_write.c)
- * Users    {_id: {c, u}, view: {seq, version, alias, total, day, today, erased, step, turn, fence, given_*, got_* of a
- *          lane's account, part: of the coupon, due: only where there are no slots, redemptions: [...]}}
- * Parts    coupons fall into USE_PARTS parts by their id, and users are found by part and name: new users come in no order, and by
- *          name alone each would dirty another page of an index of all that ever were; so it is one of a part of it. Without its
- *          part a view would be in no wallet: it counts as unreadable
- * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, size, free, due, g: [generations up to the last that is not 0],
+ * Users    {_id: {c, h}, view: {seq, version, alias, total, day, today, erased, erased_lane, step, turn, fence, given_*, got_* of a
+ *          lane's account, part: of the coupon, user: the name, due: only where there are no slots, redemptions: [...]}}. h is the
+ *          name's hash (names.h); the emptied view of an erased user, its tombstone, has no name
+ * Parts    coupons fall into USE_PARTS parts by their id, and users are found by part and hash: new users come in no order, and by
+ *          hash alone each would dirty another page of an index of all that ever were; so it is one of a part of it. A view
+ *          without its part counts as unreadable
+ * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, free, due, g: [generations up to the last that is not 0],
  *          t: [{i, s, u, at, due, from, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, view: {seq, version, changed, def: the definition by coupon_fields[], metadata as text}}
  * Defaults what is as it mostly is, is left out: zeros, and what equals another member (last_seq: seq, first: state)
@@ -30,6 +31,7 @@
 #include "coupons/slot.h"
 #include "coupons/use.h"
 #include "store/members.h"
+#include "store/names.h"
 #include "store/store.h"
 
 #define USE_PARTS 64 /* stored: never to change */
@@ -37,8 +39,10 @@
 /* `_id`s, under any name. Their order of fields is part of the key. */
 void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq);
 void codec_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind);
-void codec_use_id(bson_t *doc, const char *name, const char *coupon, const char *user);
+void codec_use_id(bson_t *doc, const char *name, const char *coupon, const struct name_hash *hash);
 void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b);
+/* A filter's {_id: {$gte: {c, b: from}, $lt: {c, b: end}}}. */
+void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_t end);
 
 void codec_batch_put(bson_t *doc, const struct batch *b);
 /* The caller's to free; NULL: not a batch. */
@@ -48,8 +52,10 @@ bool codec_heard_get(const bson_t *doc, struct heard *heard);
 
 /* The members of a view, without _id. */
 void codec_use_put(bson_t *view, const char *coupon, const struct use *u);
-/* A whole document. In a; *coupon, if not NULL, too. */
+/* A whole document. In a; *coupon, if not NULL, too. The user of a tombstone is NULL. */
 struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupon);
+/* The same of a document that stands under this user's hash: a tombstone gets the name. NULL also where it has another one. */
+struct use *codec_use_of(const bson_t *doc, const char *user, struct arena *a, const char **coupon);
 
 void codec_bucket_put(bson_t *view, const struct bucket *k);
 /* A whole document. k is initialised here; released again when false. */
@@ -67,11 +73,13 @@ struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq
 extern const struct member report_members[];
 extern const size_t report_members_count;
 
-/* Which documents are a user's, whatever the coupon: by the index users.user, in each of its parts. */
-void codec_user_filter(bson_t *filter, const char *user);
+/* Which documents are a user's, whatever the coupon: by the index users.user, in each of its parts. Also those whose
+ * part cannot be read: who looks for a name is not to take such a view for none. */
+void codec_user_filter(bson_t *filter, const struct name_hash *hash);
 
 /* What a document's _id says, borrowed from it: {c, <name>}. */
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text);
+bool codec_use_id_get(const bson_t *doc, const char **coupon, struct name_hash *hash);
 bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int64_t *value);
 
 #endif

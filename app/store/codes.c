@@ -75,9 +75,11 @@ static bool look_row(const bson_t *doc, void *context)
 
         if (strcmp(item->code, code) != 0 || strcmp(item->coupon, coupon) != 0)
             continue;
-        if (!members_read(doc, ROWS(rows), 0, item, NULL))
-            return false;
-        item->found = true;
+        item->found = members_read(doc, ROWS(rows), 0, item, NULL);
+        if (item->found)
+            continue;
+        item->status = STORE_UNREADABLE;
+        log_unreadable("codes", doc);
     }
     return true;
 }
@@ -122,6 +124,7 @@ static enum store_status find_some(struct door *d, struct store_time after, stru
     look_table_init(&table, items, count);
     status = door_read(d, &command, look_row, &table);
     free(table.slots);
+    SETTLE_READS(status, items, count);
     return status;
 }
 
@@ -130,22 +133,27 @@ enum store_status codes_find(struct door *d, struct store_time after, struct loo
     enum store_status status = STORE_OK;
 
     for (size_t i = 0; i < count; i++)
-        items[i] = (struct look_up){.coupon = items[i].coupon, .code = items[i].code};
-    for (size_t done = 0; status == STORE_OK && done < count; done += CODES_PER_COMMAND)
-        status = find_some(d, after, items + done, count - done < CODES_PER_COMMAND ? count - done : CODES_PER_COMMAND);
+        items[i] = (struct look_up){.coupon = items[i].coupon, .code = items[i].code, .status = STORE_OK};
+    for (size_t done = 0; done < count; done += CODES_PER_COMMAND)
+        if (find_some(d, after, items + done, count - done < CODES_PER_COMMAND ? count - done : CODES_PER_COMMAND) != STORE_OK)
+            status = STORE_FAILED;
     return status;
 }
 
+/* Not before what this door has read and appended: the mark, and the batches after it that announced the codes. */
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count)
 {
+    struct door *d = door_of(s);
     struct look_up *items = checked(calloc(count + 1, sizeof *items));
     enum store_status status;
 
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = reads[i].coupon, .code = reads[i].code};
-    status = codes_find(door_of(s), (struct store_time){0}, items, count);
-    for (size_t i = 0; i < count; i++)
+    status = codes_find(d, door_time(d), items, count);
+    for (size_t i = 0; i < count; i++) {
         reads[i].n = items[i].found ? items[i].n : -1;
+        reads[i].status = items[i].status;
+    }
     free(items);
     return status;
 }
@@ -169,14 +177,11 @@ bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS])
 void code_buckets_find(struct door *d, bson_t *command, struct store_time after, const char *coupon, int64_t from_b,
                        int64_t to_b, size_t limit)
 {
-    bson_t filter, range, sort;
+    bson_t filter, sort;
 
     BSON_APPEND_UTF8(command, "find", "code_buckets");
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
-    codec_bucket_id(&range, "$gte", coupon, from_b);
-    codec_bucket_id(&range, "$lt", coupon, to_b);
-    bson_append_document_end(&filter, &range);
+    codec_bucket_range(&filter, coupon, from_b, to_b);
     door_add_coupon(d, &filter, coupon);
     bson_append_document_end(command, &filter);
     BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
@@ -198,14 +203,20 @@ static bool bucket_codes_row(const bson_t *doc, void *context)
     const char *coupon, *codes[BUCKET_SLOTS];
     int64_t b;
 
-    if (!codec_id_int(doc, "b", &coupon, &b) || !code_bucket_get(doc, codes))
+    bool good;
+
+    if (!codec_id_int(doc, "b", &coupon, &b))
         return false;
+    good = code_bucket_get(doc, codes);
+    if (!good)
+        log_unreadable("code_buckets", doc);
     for (size_t i = 0; i < list->count; i++) {
         struct bucket_codes_read *r = &list->reads[i];
 
         if (r->b != b || strcmp(r->coupon, coupon) != 0)
             continue;
-        for (int slot = 0; slot < BUCKET_SLOTS; slot++)
+        r->status = good ? STORE_OK : STORE_UNREADABLE;
+        for (int slot = 0; good && slot < BUCKET_SLOTS; slot++)
             r->codes[slot] = arena_strdup(list->arena, codes[slot]);
     }
     return true;
@@ -224,6 +235,7 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
     bson_t filter, clause, ids;
+    enum store_status status;
     char buffer[16];
 
     if (count == 0)
@@ -235,30 +247,31 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
     for (size_t i = 0; i < count; i++) {
         codec_bucket_id(&ids, array_key(i, buffer), reads[i].coupon, reads[i].b);
         memset(reads[i].codes, 0, sizeof reads[i].codes);
+        reads[i].status = STORE_OK;
     }
     bson_append_array_end(&clause, &ids);
     bson_append_document_end(&filter, &clause);
     door_add_coupons(d, &filter, bucket_codes_coupon, reads, count);
     bson_append_document_end(&command, &filter);
-    door_read_options(d, &command, (struct store_time){0}, count + 1);
-    return door_read(d, &command, bucket_codes_row, &list);
+    door_read_options(d, &command, door_time(d), count + 1);
+    status = door_read(d, &command, bucket_codes_row, &list);
+    SETTLE_READS(status, reads, count);
+    return status;
 }
 
-enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, size_t most, struct arena *a,
-                                   struct bucket *buckets, struct bucket_codes_read *reads, size_t *count)
+enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
+                                   struct arena *a, struct bucket *buckets, struct bucket_codes_read *reads)
 {
-    enum store_status status = mongo_buckets_from(s, coupon, from, most, buckets, count);
+    size_t count = from < end ? (size_t)(end - from) : 0;
+    enum store_status status = mongo_buckets(s, coupon, from, end, next_n, buckets);
 
-    if (status != STORE_OK)
+    if (status != STORE_OK || !count)
         return status;
-    for (size_t i = 0; i < *count; i++)
+    for (size_t i = 0; i < count; i++)
         reads[i] = (struct bucket_codes_read){.coupon = coupon, .b = buckets[i].b};
-    status = codes_of_buckets(s, a, reads, *count);
-    if (status == STORE_OK)
-        return status;
-    for (size_t i = 0; i < *count; i++)
+    status = codes_of_buckets(s, a, reads, count);
+    for (size_t i = 0; i < count && status != STORE_OK; i++)
         bucket_release(&buckets[i]);
-    *count = 0;
     return status;
 }
 

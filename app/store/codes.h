@@ -31,6 +31,7 @@ struct look_up {
     char job[ID_SHORT_LEN + 1];
     int64_t writing;
     char owner[COUPON_ID_MAX + 1]; /* of an entry of the directory */
+    enum store_status status;
 };
 
 /* The turn in which something was written. */

@@ -6,13 +6,19 @@
  *          replaced gets no majority for it
  * Why      a linearizable read says the same, but its no-op waits for the journal's timer: 100 ms, where a write that asks
  *          for the journal has it flushed at once (measured: 1 ms)
+ * Sharded  a write proves nothing of another shard's primary, and a linearizable read is of one document: there it is one such read
+ *          for each tail, some at a time
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "store/codec.h"
 #include "store/door.h"
 #include "store/members.h"
 
+#define HELPERS 15 /* linearizable reads at a time, beside the caller's own */
 #define PULSES 256 /* documents to write to; bounded, and so many that doors seldom share one */
 
 static bool pulse_once(struct door *d, struct store_time *after)
@@ -112,7 +118,6 @@ static enum store_status find_followers(struct door *d, const bson_t *command, s
     return status;
 }
 
-/* On a sharded cluster, where a write proves nothing of another shard's primary. */
 static enum store_status confirm_linearizable(struct door *d, struct confirm *c)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -126,12 +131,58 @@ static enum store_status confirm_linearizable(struct door *d, struct confirm *c)
     return find_followers(d, &command, c, 1);
 }
 
+struct readings {
+    struct mongo *mongo;
+    struct confirm *items;
+    size_t count;
+    struct mono until;
+    atomic_size_t next;
+    atomic_bool failed;
+};
+
+static void read_next(struct readings *r, struct door *d)
+{
+    size_t i;
+
+    while (!atomic_load(&r->failed) && (i = atomic_fetch_add(&r->next, 1)) < r->count)
+        if (mono_before(r->until, mono_now()) || confirm_linearizable(d, &r->items[i]) != STORE_OK)
+            atomic_store(&r->failed, true);
+}
+
+/* With a client of the pool, where one is at hand: else the others do it all. */
+static void *help(void *argument)
+{
+    struct readings *r = argument;
+    struct door *d = door_try_open(r->mongo);
+
+    if (!d)
+        return NULL;
+    read_next(r, d);
+    door_close(&d->store);
+    return NULL;
+}
+
+/* All together take no longer than one command may. */
+static enum store_status confirm_each(struct door *d, struct confirm *confirms, size_t count)
+{
+    struct readings r = {.mongo = d->mongo, .items = confirms, .count = count,
+                         .until = mono_add_ms(mono_now(), d->mongo->server_limit_ms)};
+    pthread_t helpers[HELPERS];
+    size_t started = 0;
+
+    while (started < HELPERS && started + 1 < count && pthread_create(&helpers[started], NULL, help, &r) == 0)
+        started++;
+    read_next(&r, d);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(helpers[i], NULL);
+    return atomic_load(&r.failed) ? STORE_FAILED : STORE_OK;
+}
+
 enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t count)
 {
     struct door *d = door_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     struct store_time after = {0};
-    enum store_status status = STORE_OK;
 
     for (size_t i = 0; i < count; i++)
         confirms[i].unmoved = false;
@@ -139,11 +190,8 @@ enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t
         return STORE_OK;
     if (!door_ready(d))
         return STORE_FAILED;
-    if (d->mongo->sharded) {
-        for (size_t i = 0; i < count && status == STORE_OK; i++)
-            status = confirm_linearizable(d, &confirms[i]);
-        return status;
-    }
+    if (d->mongo->sharded)
+        return confirm_each(d, confirms, count);
     if (!door_pulse(d, &after))
         return STORE_FAILED;
     put_followers(&command, confirms, count);

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "store/codec.h"
 #include "store/members.h"
 
 static mongoc_client_t *borrow_client(struct mongo *m)
@@ -33,15 +34,27 @@ static void give_back(struct mongo *m, mongoc_client_t *client)
         m->client = client;
 }
 
-struct door *door_open(struct mongo *m)
+static struct door *new_door(struct mongo *m, mongoc_client_t *client)
 {
     struct door *d = checked(calloc(1, sizeof *d));
 
     d->mongo = m;
     d->options = bson_new();
     d->number = randombytes_random();
-    d->client = borrow_client(m);
+    d->client = client;
     return d;
+}
+
+struct door *door_open(struct mongo *m)
+{
+    return new_door(m, borrow_client(m));
+}
+
+struct door *door_try_open(struct mongo *m)
+{
+    mongoc_client_t *client = m->pool ? mongoc_client_pool_try_pop(m->pool) : NULL;
+
+    return client ? new_door(m, client) : NULL;
 }
 
 void door_close(struct store *s)
@@ -140,11 +153,16 @@ bool door_run(struct door *d, const bson_t *command, bson_t *reply)
 void log_unreadable(const char *collection, const bson_t *doc)
 {
     AUTO_BSON id = BSON_INITIALIZER;
-    bson_iter_t it;
+    bson_iter_t it, member;
     char *text;
 
-    if (bson_iter_init_find(&it, doc, "_id"))
+    if (bson_iter_init_find(&it, doc, "_id") && BSON_ITER_HOLDS_DOCUMENT(&it) && bson_iter_recurse(&it, &member)) {
+        while (bson_iter_next(&member))
+            if (strcmp(bson_iter_key(&member), "code") != 0)
+                bson_append_iter(&id, NULL, -1, &member);
+    } else if (bson_iter_init_find(&it, doc, "_id")) {
         bson_append_iter(&id, "_id", 3, &it);
+    }
     text = bson_as_relaxed_extended_json(&id, NULL);
     log_event(LOG_ERROR, "store.unreadable", "collection=%s id=%.200s", collection, text ? text : "");
     bson_free(text);
@@ -172,7 +190,15 @@ static bool page_of(const bson_t *reply, const char *member, struct page *p)
     return true;
 }
 
-static bool hand_out(const struct page *p, door_row *row, void *context)
+/* Who gets the documents, and whether it has enough of them. */
+struct reader {
+    door_row *row;
+    bool (*enough)(const void *context); /* NULL: never */
+    void *context;
+    bool left; /* it had enough, and there was more */
+};
+
+static bool hand_out(const struct page *p, struct reader *r)
 {
     bson_iter_t it;
     bson_t doc;
@@ -180,14 +206,34 @@ static bool hand_out(const struct page *p, door_row *row, void *context)
     if (!bson_iter_init(&it, &p->documents))
         return false;
     while (bson_iter_next(&it)) {
+        r->left = r->enough && r->enough(r->context);
+        if (r->left)
+            return true;
         if (!get_document(&it, &doc))
             return false;
-        if (!row(&doc, context)) {
+        if (!r->row(&doc, r->context)) {
             log_unreadable(p->collection, &doc);
             return false;
         }
     }
+    r->left = p->cursor && r->enough && r->enough(r->context);
     return it.err_off == 0;
+}
+
+/* The server forgets the cursor. Where it does not, it will in time. */
+static void end_cursor(struct door *d, const struct page *p)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t cursors, reply;
+
+    if (!p->cursor)
+        return;
+    BSON_APPEND_UTF8(&command, "killCursors", p->collection);
+    BSON_APPEND_ARRAY_BEGIN(&command, "cursors", &cursors);
+    BSON_APPEND_INT64(&cursors, "0", p->cursor);
+    bson_append_array_end(&command, &cursors);
+    door_run(d, &command, &reply);
+    bson_destroy(&reply);
 }
 
 /* How many documents a find's replies may have; 0: not said. */
@@ -198,7 +244,7 @@ static int64_t batch_size(const bson_t *command)
     return find_int(command, "batchSize", &size) ? size : 0;
 }
 
-enum store_status door_read(struct door *d, const bson_t *command, door_row *row, void *context)
+static enum store_status read_with(struct door *d, const bson_t *command, struct reader *r)
 {
     int64_t most = batch_size(command);
     bson_t reply;
@@ -209,9 +255,9 @@ enum store_status door_read(struct door *d, const bson_t *command, door_row *row
         bson_destroy(&reply);
         return d->code == CODE_UNKNOWN_ZONE ? STORE_NO_ZONE : STORE_FAILED;
     }
-    good = page_of(&reply, "firstBatch", &p) && hand_out(&p, row, context);
+    good = page_of(&reply, "firstBatch", &p) && hand_out(&p, r);
 
-    while (good && p.cursor) {
+    while (good && p.cursor && !r->left) {
         AUTO_BSON more = BSON_INITIALIZER;
         bson_t next;
 
@@ -219,14 +265,40 @@ enum store_status door_read(struct door *d, const bson_t *command, door_row *row
         BSON_APPEND_UTF8(&more, "collection", p.collection);
         if (most)
             BSON_APPEND_INT64(&more, "batchSize", most); /* else a reply is of 16 MiB */
-        good = door_run(d, &more, &next) && page_of(&next, "nextBatch", &p) && hand_out(&p, row, context);
+        good = door_run(d, &more, &next) && page_of(&next, "nextBatch", &p) && hand_out(&p, r);
         bson_destroy(&reply);
         bson_steal(&reply, &next);
         /* p points into what has moved */
         good = good && (p.cursor == 0 || page_of(&reply, "nextBatch", &p));
     }
+    if (good)
+        end_cursor(d, &p);
     bson_destroy(&reply);
     return good ? STORE_OK : STORE_FAILED;
+}
+
+enum store_status door_read(struct door *d, const bson_t *command, door_row *row, void *context)
+{
+    return read_with(d, command, &(struct reader){.row = row, .context = context});
+}
+
+enum store_status door_read_until(struct door *d, const bson_t *command, door_row *row, bool (*enough)(const void *context),
+                                  void *context, bool *left)
+{
+    struct reader r = {.row = row, .enough = enough, .context = context};
+    enum store_status status = read_with(d, command, &r);
+
+    *left = r.left;
+    return status;
+}
+
+struct store_time door_time(const struct door *d)
+{
+    struct store_time when = {0};
+
+    if (d->session)
+        mongoc_client_session_get_operation_time(d->session, &when.seconds, &when.increment);
+    return when;
 }
 
 void door_read_options(struct door *d, bson_t *command, struct store_time after, size_t most)
@@ -288,6 +360,23 @@ void door_add_range(bson_t *filter, const char *coupon, const char *name, const 
     BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
     BSON_APPEND_UTF8(&id, "c", coupon);
     bson_append_maxkey(&id, name, -1);
+    bson_append_document_end(&range, &id);
+    bson_append_document_end(filter, &range);
+}
+
+void door_add_users(bson_t *filter, const char *coupon, const struct name_hash *after)
+{
+    bson_t range, id;
+
+    if (!after) {
+        door_add_range(filter, coupon, "h", NULL, NULL);
+        return;
+    }
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
+    codec_use_id(&range, "$gt", coupon, after);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    BSON_APPEND_MAXKEY(&id, "h");
     bson_append_document_end(&range, &id);
     bson_append_document_end(filter, &range);
 }

@@ -14,6 +14,7 @@
 
 #include "base/config.h"
 #include "store/mongo.h"
+#include "store/names.h"
 
 #define CODE_NO_NAMESPACE 26
 #define CODE_DUPLICATE_KEY 11000
@@ -39,6 +40,10 @@ struct door {
     struct feed *hearing;             /* NULL until the first hear() */
     uint32_t code;                    /* of the last command that failed */
     uint32_t number;                  /* random */
+    struct name_key name_key;         /* once has_name_key */
+    bool has_name_key;
+    struct secret cursor_key;         /* once has_cursor_key */
+    bool has_cursor_key;
 };
 
 /* An index, as mongo.c's table has it. */
@@ -68,6 +73,8 @@ static inline struct door *door_of(struct store *s)
 
 /* A door that shares m's pool; never NULL, waits where the pool is used up. Of mongo_open_single(): the only one. */
 struct door *door_open(struct mongo *m);
+/* The same, or NULL where there would be a wait. Without operations: for commands alone. */
+struct door *door_try_open(struct mongo *m);
 void door_close(struct store *s);
 
 /* True once the server's kind is known (mongo->sharded): asks it where nothing was sent yet. */
@@ -85,6 +92,39 @@ typedef bool door_row(const bson_t *doc, void *context);
  * STORE_NO_ZONE when it named a time zone that the server does not know. */
 enum store_status door_read(struct door *d, const bson_t *command, door_row *row, void *context);
 
+/* The same, until enough(context) after a row: what comes after it is left, and *left is true if there is any. */
+enum store_status door_read_until(struct door *d, const bson_t *command, door_row *row, bool (*enough)(const void *context),
+                                  void *context, bool *left);
+
+/* One of several finds of a collection that go in one command (joined.c). */
+struct joined_find {
+    bson_t filter;  /* initialised by the caller, destroyed by the call */
+    const char *by; /* in whose order, ascending */
+    size_t most;    /* 1 or more */
+    bool descending;
+    bool ids;       /* _id alone is read */
+};
+/* As a door_row, and which of the finds found it. The rows of each come in its order. */
+typedef bool joined_row(const bson_t *doc, size_t find, void *context);
+enum store_status door_read_joined(struct door *d, const char *collection, struct joined_find *finds, size_t count,
+                                   struct store_time after, joined_row *row, void *context);
+
+/* After a door_read() for several reads, whose rows set `status` where they could not be decoded: the reads fail with the call, and
+ * the call with any of them but those that are left. */
+#define SETTLE_READS(call, reads, count)                                                                               \
+    do {                                                                                                               \
+        bool settle_failed = (call) != STORE_OK;                                                                       \
+        for (size_t settle_i = 0; settle_i < (count); settle_i++) {                                                    \
+            if (settle_failed)                                                                                         \
+                (reads)[settle_i].status = STORE_FAILED;                                                               \
+            if ((reads)[settle_i].status != STORE_OK && (reads)[settle_i].status != STORE_LEFT)                        \
+                (call) = STORE_FAILED;                                                                                 \
+        }                                                                                                              \
+    } while (0)
+
+/* The operation time of the last that this door has read or written: a majority read not before it misses nothing of that, also
+ * from another primary. Zero: it has done nothing yet. */
+struct store_time door_time(const struct door *d);
 /* The tail of a find: {readConcern: majority, not before `after`; maxTimeMS; batchSize}. */
 void door_read_options(struct door *d, bson_t *command, struct store_time after, size_t most);
 /* The tail of a write: {ordered: false, writeConcern}. */
@@ -110,6 +150,8 @@ void door_add_coupon(struct door *d, bson_t *filter, const char *coupon);
 /* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: what one coupon has, in the order of `name`, after text. text NULL:
  * from *number on; both NULL: all of it. */
 void door_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number);
+/* {_id: {$gt: {c, h: after}, $lt: {c, h: MaxKey}}}: a coupon's users, in the order of their hashes; after NULL: all of them. */
+void door_add_users(bson_t *filter, const char *coupon, const struct name_hash *after);
 
 /* A row of totals, as it is stored; coupon is borrowed from it. */
 struct totals_doc {
@@ -120,6 +162,10 @@ struct totals_doc {
 bool totals_doc_read(const bson_t *doc, struct totals_doc *t);
 /* Append the filter of the totals of ids (count 0: all) in [from_ms, to_ms). */
 void totals_range(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms);
+
+/* True: door_name_hash() may be called; else the key was not read, which is logged. */
+bool door_finds_names(struct door *d);
+struct name_hash door_name_hash(const struct door *d, const char *name);
 
 /* ---- replies of writes ---- */
 /* A clean reply: no write concern error. What is not clean is unknown, and logged. */
@@ -134,7 +180,7 @@ void reply_time(const bson_t *reply, struct store_time *when);
 /* The document that a findAndModify returned; false: none. */
 bool reply_value(const bson_t *reply, bson_t *value);
 
-/* Log that a document of a collection is not readable. */
+/* Log that a document of a collection is not readable: its _id, without the code that stands in a code's. */
 void log_unreadable(const char *collection, const bson_t *doc);
 
 /* ---- the ledger, for lanes and lists ---- */
@@ -155,6 +201,8 @@ void feed_stop_hearing(struct door *d);
 
 /* The table of operations, from the files that implement them. */
 enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
+enum store_status lane_marks(struct store *s, struct mark_read *reads, size_t count);
+enum store_status lane_ledgers(struct store *s, struct ledger_read *reads, size_t count);
 enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                               struct batch **batches, size_t *count);
 enum store_status lane_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
@@ -164,15 +212,18 @@ enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t
 enum store_status lane_write_marks(struct store *s, const struct mark_write *marks, size_t count);
 enum store_status views_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
                                struct coupon **definition, int64_t *seq);
+enum store_status views_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count);
 enum store_status views_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
                              size_t count);
+enum store_status views_user_hash(struct store *s, const char *user, uint64_t *hash);
+enum store_status views_walk_users(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
+                                   size_t most, uint64_t *hashes, size_t *count);
 enum store_status views_buckets(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
-enum store_status views_free_buckets(struct store *s, struct store_time after, const struct free_search *search,
-                                     struct bucket *buckets, size_t *count);
-enum store_status views_due_buckets(struct store *s, struct store_time after, const struct due_search *search,
-                                    struct bucket *buckets, size_t *count, int64_t *next_due_ms);
-enum store_status views_due_uses(struct store *s, struct store_time after, const struct due_search *search, struct arena *a,
-                                 struct use **uses, size_t *count, int64_t *next_due_ms);
+enum store_status views_touched(struct store *s, struct store_time after, struct touched_search *searches, size_t count);
+enum store_status views_free_buckets(struct store *s, struct store_time after, struct free_search *searches, size_t count);
+enum store_status views_due_buckets(struct store *s, struct store_time after, struct due_search *searches, size_t count);
+enum store_status views_due_uses(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
+                                 struct use **uses);
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count);
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);
 enum store_status views_write(struct store *s, struct view_write *views, size_t count, struct store_time *when);

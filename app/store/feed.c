@@ -21,12 +21,18 @@
 #define GATHER_MS 90 /* leave the stream alone for so long: a question per batch costs the server more than the answer */
 #define HEAR_GATHER_MS 10 /* the same for lanes, which take too many for as long as they have not heard of each other */
 
-/* With these the server answers to a token from which it can never go on. */
+/* With these the server answers to a token from which it can never go on: it does not find it, or cannot read it. */
 static const uint32_t lost[] = {
+    2,   /* BadValue */
+    9,   /* FailedToParse */
+    14,  /* TypeMismatch */
+    15,  /* Overflow */
+    207, /* InvalidUUID */
     260, /* InvalidResumeToken */
     280, /* ChangeStreamFatalError: it is not found */
     286, /* ChangeStreamHistoryLost */
 };
+#define ASSERTIONS_FROM 40000 /* without a name: where the decoding of a token stops. Primaries that step down have older numbers */
 
 struct feed {
     struct door *door;
@@ -74,6 +80,15 @@ struct feed *feed_open(struct store *s, const struct feed_position *after)
     return open_with(s, after, pipeline);
 }
 
+static bool is_lost(const bson_error_t *error)
+{
+    bool found = error->code >= ASSERTIONS_FROM;
+
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++)
+        found = found || error->code == lost[i];
+    return found && error->domain == MONGOC_ERROR_SERVER;
+}
+
 static int explain(const struct feed *f)
 {
     bson_error_t error = {0};
@@ -82,10 +97,7 @@ static int explain(const struct feed *f)
     if (!mongoc_change_stream_error_document(f->stream, &error, &reply))
         return 0;
     log_event(LOG_WARNING, "store.feed_broken", "code=%" PRIu32 " reason=\"%s\"", error.code, error.message);
-    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++)
-        if (error.code == lost[i])
-            return -2;
-    return -1;
+    return is_lost(&error) ? -2 : -1;
 }
 
 /* Under load the server would be asked anew for every batch; what comes together costs it a third less. */

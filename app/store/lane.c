@@ -5,9 +5,11 @@
  *          for good. What the reply leaves open is UNKNOWN, never guessed
  */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/codec.h"
@@ -18,9 +20,13 @@
 
 /* ---- marks ---- */
 
-static bool mark_row(const bson_t *doc, void *context)
+struct mark_reads {
+    struct mark_read *items;
+    size_t count;
+};
+
+static bool read_mark(const bson_t *doc, struct mark *mark)
 {
-    struct mark *mark = context;
     bson_iter_t it;
 
     if (!find_int(doc, "seq", &mark->seq) || !bson_iter_init_find(&it, doc, "time") || !BSON_ITER_HOLDS_TIMESTAMP(&it))
@@ -29,18 +35,79 @@ static bool mark_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
+static bool mark_row(const bson_t *doc, void *context)
 {
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
+    const struct mark_reads *list = context;
+    const char *coupon, *kind;
+    struct mark mark = {0};
+    int64_t lane;
+    bool good;
 
-    *mark = (struct mark){0};
+    if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_text(doc, "kind", &coupon, &kind))
+        return false;
+    good = read_mark(doc, &mark);
+    if (!good)
+        log_unreadable("marks", doc);
+    for (size_t i = 0; i < list->count; i++) {
+        struct mark_read *r = &list->items[i];
+
+        if (r->lane != lane || strcmp(r->kind, kind) != 0 || strcmp(r->coupon, coupon) != 0)
+            continue;
+        r->mark = good ? mark : (struct mark){0};
+        r->status = good ? STORE_OK : STORE_UNREADABLE;
+    }
+    return true;
+}
+
+static const char *mark_coupon(const void *context, size_t i)
+{
+    const struct mark_read *reads = context;
+
+    return reads[i].coupon;
+}
+
+enum store_status lane_marks(struct store *s, struct mark_read *reads, size_t count)
+{
+    struct mark_reads list = {reads, count};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    bson_t filter, clause, ids;
+    enum store_status status;
+    char buffer[16];
+
+    if (count == 0)
+        return STORE_OK;
     BSON_APPEND_UTF8(&command, "find", "marks");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    codec_mark_id(&filter, "_id", coupon, lane, kind);
+    if (count == 1) {
+        codec_mark_id(&filter, "_id", reads[0].coupon, reads[0].lane, reads[0].kind);
+    } else {
+        BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
+        BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+        for (size_t i = 0; i < count; i++)
+            codec_mark_id(&ids, array_key(i, buffer), reads[i].coupon, reads[i].lane, reads[i].kind);
+        bson_append_array_end(&clause, &ids);
+        bson_append_document_end(&filter, &clause);
+        door_add_coupons(d, &filter, mark_coupon, reads, count);
+    }
     bson_append_document_end(&command, &filter);
-    door_read_options(door_of(s), &command, (struct store_time){0}, 0);
-    return door_read(door_of(s), &command, mark_row, mark);
+    for (size_t i = 0; i < count; i++) {
+        reads[i].mark = (struct mark){0};
+        reads[i].status = STORE_OK;
+    }
+    door_read_options(d, &command, (struct store_time){0}, count + 1);
+    status = door_read(d, &command, mark_row, &list);
+    SETTLE_READS(status, reads, count);
+    return status;
+}
+
+enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
+{
+    struct mark_read read = {.coupon = coupon, .lane = lane, .kind = kind};
+    enum store_status status = lane_marks(s, &read, 1);
+
+    *mark = read.mark;
+    return status;
 }
 
 static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *w, bool insert)
@@ -58,6 +125,8 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
     BSON_APPEND_INT64(&inner, "seq", w->mark.seq);
+    bson_append_document_end(&sub, &inner);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$max", &inner);
     BSON_APPEND_TIMESTAMP(&inner, "time", w->mark.when.seconds, w->mark.when.increment);
     bson_append_document_end(&sub, &inner);
     bson_append_document_end(&update, &sub);
@@ -173,6 +242,45 @@ enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane,
                               struct batch **batches, size_t *count)
 {
     return ledger_page(s, coupon, lane, after, INT64_MAX, 1, most, batches, count);
+}
+
+/* A batch that cannot be decoded fails its own read. */
+static bool ledgers_row(const bson_t *doc, size_t find, void *context)
+{
+    struct ledger_read *read = (struct ledger_read *)context + find;
+    struct batch *b = codec_batch_get(doc);
+
+    if (b) {
+        read->batches[read->count++] = b;
+    } else {
+        log_unreadable("ledger", doc);
+        read->status = STORE_UNREADABLE;
+    }
+    return true;
+}
+
+enum store_status lane_ledgers(struct store *s, struct ledger_read *reads, size_t count)
+{
+    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
+    struct door *d = door_of(s);
+    enum store_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        reads[i].count = 0;
+        reads[i].status = STORE_OK;
+        finds[i].by = "_id";
+        finds[i].most = reads[i].most;
+        bson_init(&finds[i].filter);
+        ledger_range(&finds[i].filter, reads[i].coupon, reads[i].lane, reads[i].after, INT64_MAX);
+        door_add_coupon(d, &finds[i].filter, reads[i].coupon);
+    }
+    status = door_read_joined(d, "ledger", finds, count, (struct store_time){0}, ledgers_row, reads);
+    SETTLE_READS(status, reads, count);
+    for (size_t i = 0; i < count; i++)
+        while (reads[i].status != STORE_OK && reads[i].count > 0)
+            batch_free(reads[i].batches[--reads[i].count]);
+    free(finds);
+    return status;
 }
 
 /* ---- append ---- */

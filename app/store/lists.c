@@ -200,40 +200,55 @@ enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_
 /* ---- uses ---- */
 
 struct use_list {
+    const char *user;
     struct use **uses;
     const char **coupons;
     size_t count, capacity, coupon_capacity;
+    int64_t at_ms;
     struct arena *arena;
+    struct arena whole; /* one use, with its redemptions */
 };
 
 static bool use_row(const bson_t *doc, void *context)
 {
     struct use_list *list = context;
+    const char *coupon;
+    const struct use *u = codec_use_of(doc, list->user, &list->whole, &coupon);
 
+    if (!u)
+        return false;
     list->uses = arena_grown(list->arena, list->uses, list->count, &list->capacity, sizeof *list->uses);
     list->coupons = arena_grown(list->arena, list->coupons, list->count, &list->coupon_capacity, sizeof *list->coupons);
-    list->uses[list->count] = codec_use_get(doc, list->arena, &list->coupons[list->count]);
-    if (!list->uses[list->count])
-        return false;
-    list->count++;
+    list->coupons[list->count] = arena_strdup(list->arena, coupon);
+    list->uses[list->count++] = use_counts(u, list->at_ms, u->day_ms, list->arena);
+    arena_reset(&list->whole);
     return true;
 }
 
-enum store_status mongo_user_uses(struct store *s, const char *user, struct arena *a, const char ***coupon_ids,
+enum store_status mongo_user_uses(struct store *s, const char *user, int64_t at_ms, struct arena *a, const char ***coupon_ids,
                                   struct use ***uses, size_t *count)
 {
-    struct use_list list = {.arena = a};
+    struct use_list list = {.user = user, .at_ms = at_ms, .arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
     enum store_status status = STORE_OK;
-    bson_t filter;
+    struct name_hash hash;
+    bson_t filter, without;
 
-    if (user[0] != JOB_USER_PREFIX[0]) { /* not a person's */
+    arena_init(&list.whole, 0);
+    if (!door_finds_names(d)) {
+        status = STORE_FAILED;
+    } else if (user[0] != JOB_USER_PREFIX[0]) { /* not a person's */
+        hash = door_name_hash(d, user);
         begin_find(&command, "users", &filter);
-        codec_user_filter(&filter, user);
+        codec_user_filter(&filter, &hash);
         end_find(d, &command, &filter, NULL, 0, 0);
+        BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &without);
+        BSON_APPEND_INT32(&without, "view.redemptions.metadata", 0);
+        bson_append_document_end(&command, &without);
         status = door_read(d, &command, use_row, &list);
     }
+    arena_free(&list.whole);
     *uses = list.uses;
     *coupon_ids = list.coupons;
     *count = status == STORE_OK ? list.count : 0;
@@ -242,21 +257,35 @@ enum store_status mongo_user_uses(struct store *s, const char *user, struct aren
 
 /* ---- buckets ---- */
 
-enum store_status mongo_buckets_from(struct store *s, const char *coupon, int64_t from, size_t most,
-                                     struct bucket *buckets, size_t *count)
+enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
+                                struct bucket *buckets)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
+    enum store_status status;
     bson_t filter;
+    size_t count;
 
-    *count = 0;
-    if (most == 0)
+    if (from >= end)
         return STORE_OK;
     begin_find(&command, "buckets", &filter);
-    door_add_range(&filter, coupon, "b", NULL, &from);
+    codec_bucket_range(&filter, coupon, from, end);
     door_add_coupon(d, &filter, coupon);
-    end_find(d, &command, &filter, "_id", 1, most);
-    return buckets_read(d, &command, buckets, most, count);
+    end_find(d, &command, &filter, "_id", 1, (size_t)(end - from));
+    status = buckets_read(d, &command, buckets, (size_t)(end - from), &count);
+    if (status != STORE_OK)
+        return status;
+    for (int64_t b = end; b-- > from;) { /* from the last on: those that were read move up to their places */
+        if (count > 0 && buckets[count - 1].b == b) {
+            struct bucket moved = buckets[--count];
+
+            buckets[b - from] = moved;
+        } else {
+            bucket_init(&buckets[b - from], b);
+        }
+        bucket_fit(&buckets[b - from], next_n);
+    }
+    return STORE_OK;
 }
 
 /* ---- the ledger ---- */

@@ -33,7 +33,7 @@ struct collection_row {
     const char *index_defaults; /* of its indexes, where the server takes them; NULL: the server's */
 };
 
-/* New users come in no order: each dirties another page of the indexes by name, and once a coupon has many, most of them cost the
+/* New users come in no order: each dirties another page of the indexes by their hash, and once a coupon has many, most of them cost the
  * writing of a whole page. With pages of 4 KiB, instead of 16, an insert into millions takes MongoDB a quarter less of the
  * processor. Only a collection that is made new gets them. */
 #define SMALL_PAGES "{\"storageEngine\": {\"wiredTiger\": {\"configString\": \"leaf_page_max=4k\"}}}"
@@ -54,7 +54,9 @@ static const struct collection_row collections[] = {
     {"webhooks", NULL, NULL},
     {"webhook_positions", NULL, NULL},
     {"deliveries", NULL, NULL},
+    {"secrets", NULL, NULL}, /* see secrets.h */
     {"schema", NULL, NULL},
+    {"fronts", NULL, NULL},
 };
 
 static const struct index_row indexes[] = {
@@ -63,7 +65,7 @@ static const struct index_row indexes[] = {
     /* newest first */
     {"coupons", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
     /* the wallet, in parts: see codec.h */
-    {"users", "user", "{\"view.part\": 1, \"_id.u\": 1}", NULL, false},
+    {"users", "user", "{\"view.part\": 1, \"_id.h\": 1}", NULL, false},
     /* what ends by itself, of a coupon without slots and of all; and tombstones: few views are in these */
     {"users", "due", "{\"_id.c\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
     {"users", "due_all", "{\"view.due\": 1, \"_id.c\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
@@ -113,11 +115,17 @@ static void log_driver(mongoc_log_level_t level, const char *domain, const char 
 
 static const struct store_ops mongo_ops = {
     .mark = lane_mark,
+    .marks = lane_marks,
     .ledger = lane_ledger,
+    .ledgers = lane_ledgers,
     .ended = lane_ended,
     .coupon = views_coupon,
+    .coupons = views_coupons,
     .uses = views_uses,
+    .user_hash = views_user_hash,
+    .walk_users = views_walk_users,
     .buckets = views_buckets,
+    .touched = views_touched,
     .free_buckets = views_free_buckets,
     .due_buckets = views_due_buckets,
     .due_uses = views_due_uses,
@@ -446,6 +454,22 @@ static bool ensure_index(struct door *d, const struct index_row *row, struct mon
     return true;
 }
 
+/* It was made with the database: where it is missing, somebody has lost it. */
+static int check_name_key(struct door *d, char *message, size_t size)
+{
+    const struct name_key *key;
+    enum store_status status = mongo_name_key(&d->store, &key);
+
+    if (status == STORE_NOT_FOUND)
+        snprintf(message, size,
+                 "The database %s has no key to find its users by: restore its collection secrets from the backup that the rest is from, or "
+                 "have couponctl reconcile --apply write all users anew under another key.",
+                 d->mongo->database);
+    else if (status != STORE_OK)
+        snprintf(message, size, "The key by which the database %s finds its users cannot be read: the log says why.", d->mongo->database);
+    return status == STORE_OK ? 0 : -1;
+}
+
 int mongo_prepare(struct mongo *m, char *message, size_t size)
 {
     struct door *d = door_open(m);
@@ -455,7 +479,8 @@ int mongo_prepare(struct mongo *m, char *message, size_t size)
 
     if (status == 0)
         status = schema_upgrade(&d->store, schema_steps, schema_steps_count, message, size);
-
+    if (status == 0)
+        status = check_name_key(d, message, size);
     for (size_t i = 0; status == 0 && i < sizeof collections / sizeof *collections; i++)
         if (!ensure_collection(d, &collections[i], until, &error)) {
             snprintf(message, size, "The collection %s.%s cannot be made: %s.", m->database, collections[i].name,

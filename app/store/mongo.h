@@ -169,9 +169,9 @@ enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon
  * STORE_EXISTS: a later turn has written here: let go. */
 enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn, const char *job,
                                     struct code_draft *codes, size_t count);
-/* Buckets of a coupon from number `from` on, ascending, at most `most`; reads[i] has the codes of buckets[i]. */
-enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, size_t most, struct arena *a,
-                                   struct bucket *buckets, struct bucket_codes_read *reads, size_t *count);
+/* As mongo_buckets(); reads[i] has the codes of buckets[i]. */
+enum store_status mongo_codes_from(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
+                                   struct arena *a, struct bucket *buckets, struct bucket_codes_read *reads);
 /* The coupons that have this code under one of the two normal forms, by the look-up alone (resolve). */
 enum store_status mongo_codes_coupons(struct store *s, const char *exact, const char *loose, size_t most, struct arena *a,
                                       const char ***coupons, size_t *count);
@@ -206,6 +206,9 @@ struct erasure {
 /* Note it beside the user's view, before it begins; forget it, when no name is left. *noted: false where no view is written yet. */
 enum store_status mongo_erasure_begin(struct store *s, const char *user, const struct erasure *e, bool *noted);
 enum store_status mongo_erasure_end(struct store *s, const char *user, const struct erasure *e);
+/* Finish all that are noted, of whomever: the names go that stand beside an alias that has been erased. An alias that has not is its
+ * user's still, and the next erasure notes it again. While nothing else writes, and before the notes go with the users' documents. */
+enum store_status mongo_erasures_finish(struct store *s);
 /* All of the user's, in a. */
 enum store_status mongo_erasures(struct store *s, const char *user, struct arena *a, struct erasure **erasures, size_t *count);
 
@@ -216,17 +219,19 @@ enum store_status mongo_coupons(struct store *s, int state, int64_t active_at_ms
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next);
 /* How many lanes a coupon has, as its ledger begins: the definition's view may not be written yet. */
 enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_t *lanes);
-/* Every use of a user, all coupons: the wallet. coupon_ids[i] belongs to uses[i]. Tombstones of an erased one too: erased_ms. */
-enum store_status mongo_user_uses(struct store *s, const char *user, struct arena *a, const char ***coupon_ids,
+/* Every use of a user, all coupons: the wallet. coupon_ids[i] belongs to uses[i]. Tombstones of an erased one too: erased_ms. Each
+ * is without its redemptions, and its counts are those at at_ms: see use_counts(). */
+enum store_status mongo_user_uses(struct store *s, const char *user, int64_t at_ms, struct arena *a, const char ***coupon_ids,
                                   struct use ***uses, size_t *count);
 /* Batches with seq < before (INT64_MAX: from the tail), descending. Majority. */
 enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t lane, int64_t before, size_t most,
                                     struct batch **batches, size_t *count);
 /* One batch by seq; STORE_NOT_FOUND. */
 enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t lane, int64_t seq, struct batch **batch);
-/* Buckets of a coupon from number `from` on, ascending (the inventory, verify). */
-enum store_status mongo_buckets_from(struct store *s, const char *coupon, int64_t from, size_t most,
-                                     struct bucket *buckets, size_t *count);
+/* A coupon's buckets [from, end), of a lane that has made the slots before next_n: from their views, or as nobody touched them.
+ * Into buckets[end - from], the caller's to release. */
+enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t from, int64_t end, int64_t next_n,
+                                struct bucket *buckets);
 /* Ids of every coupon that has a ledger (lane 0), ascending, after `after` (NULL: all); tombstones included. */
 enum store_status mongo_ledger_coupons(struct store *s, const char *after, size_t most, struct arena *a,
                                        const char ***ids, size_t *count);
@@ -238,14 +243,17 @@ struct totals_write {
     int64_t quarter_ms;        /* start of the quarter hour */
     int64_t first_seq, last_seq; /* consecutive batches, all in that quarter hour */
     struct report_counts *counts;
-    bool applied; /* out: false: the stored totals already hold some of them */
+    /* out */
+    bool applied;     /* else: unreadable, or the stored totals already hold some of them */
+    int64_t held_seq; /* up to which they do */
+    bool unreadable;  /* the stored row cannot be decoded: whether this is in it is not known before it can */
 };
+/* STORE_OK: every write says for itself what became of it. */
 enum store_status mongo_totals_add(struct store *s, struct totals_write *writes, size_t count);
 struct totals_row {
     int64_t lane, quarter_ms, seq;
     struct report_counts *counts;
 };
-enum store_status mongo_totals(struct store *s, const char *coupon, struct arena *a, struct totals_row **rows, size_t *count);
 
 /* ---- reports ---- */
 /* What a report is about. */

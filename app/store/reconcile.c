@@ -87,33 +87,56 @@ static enum store_status find_sorted(struct door *d, bson_t *command, size_t mos
 }
 
 struct use_list {
+    const struct name_key *key;
     struct stored_use *items;
     size_t count, capacity;
     struct arena *arena;
 };
 
+/* The name in a document, where it is the one that its hash is of. */
+static const char *name_in(const bson_t *doc, const struct name_key *key, const struct name_hash *hash)
+{
+    struct name_hash own;
+    const char *user;
+    bson_t view;
+
+    if (!find_document(doc, "view", &view) || !find_text(&view, "user", &user))
+        return NULL;
+    own = name_hash(key, user);
+    return name_hash_same(&own, hash) ? user : NULL;
+}
+
 /* What has an _id that is none of ours cannot be named, nor written over: it is nobody's view, and passed over. */
 static bool use_row(const bson_t *doc, void *context)
 {
     struct use_list *list = context;
-    const char *coupon, *user;
+    struct stored_use item;
+    const char *coupon;
 
-    if (!codec_id_text(doc, "u", &coupon, &user))
+    if (!codec_use_id_get(doc, &coupon, &item.hash))
         return true;
+    item.user = arena_strdup(list->arena, name_in(doc, list->key, &item.hash));
+    item.use = codec_use_get(doc, list->arena, NULL);
+    if (item.use && item.use->user && !item.user)
+        item.use = NULL;
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-    list->items[list->count++] =
-        (struct stored_use){arena_strdup(list->arena, user), codec_use_get(doc, list->arena, NULL)};
+    list->items[list->count++] = item;
     return true;
 }
 
-enum store_status mongo_stored_uses(struct store *s, const char *coupon, const char *after, size_t most,
-                                    struct arena *a, struct stored_use **items, size_t *count)
+enum store_status mongo_stored_uses(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
+                                    size_t most, struct arena *a, struct stored_use **items, size_t *count)
 {
-    struct use_list list = {.arena = a};
+    struct use_list list = {.key = key, .arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
+    bson_t filter;
 
-    begin_find(&command, door_of(s), "users", coupon, "u", after, NULL);
+    BSON_APPEND_UTF8(&command, "find", "users");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    door_add_users(&filter, coupon, after);
+    door_add_coupon(door_of(s), &filter, coupon);
+    bson_append_document_end(&command, &filter);
     status = find_sorted(door_of(s), &command, most, use_row, &list);
     *items = list.items;
     *count = status == STORE_OK ? list.count : 0;
@@ -191,14 +214,14 @@ enum store_status mongo_stored_codes(struct store *s, const char *coupon, int64_
     return status;
 }
 
-struct coupon_read {
+struct stored_coupon_read {
     struct stored_coupon *out;
     struct arena *arena;
 };
 
 static bool coupon_row(const bson_t *doc, void *context)
 {
-    const struct coupon_read *r = context;
+    const struct stored_coupon_read *r = context;
 
     r->out->is_there = true;
     r->out->definition = codec_coupon_get(doc, r->arena, &r->out->seq);
@@ -209,7 +232,7 @@ static bool coupon_row(const bson_t *doc, void *context)
 
 enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struct arena *a, struct stored_coupon *out)
 {
-    struct coupon_read read = {out, a};
+    struct stored_coupon_read read = {out, a};
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter;
 
@@ -422,7 +445,7 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 
 static void use_id(bson_t *doc, const struct mend *m)
 {
-    codec_use_id(doc, "_id", m->coupon, m->user);
+    codec_use_id(doc, "_id", m->coupon, &m->hash);
 }
 
 static void bucket_id(bson_t *doc, const struct mend *m)

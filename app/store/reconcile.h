@@ -10,6 +10,7 @@
 #define STORE_RECONCILE_H
 
 #include "store/mongo.h"
+#include "store/names.h"
 
 /* Say who this process is, to the server and so to mongo_others(); before mongo_open(). */
 void mongo_name_process(const char *name);
@@ -21,12 +22,13 @@ enum store_status mongo_operation_time(struct store *s, struct store_time *now);
 
 /* ---- reading; strings are in the arena ---- */
 struct stored_use {
-    const char *user;
-    struct use *use; /* NULL: it cannot be read */
+    struct name_hash hash;
+    const char *user; /* NULL: not known. A tombstone has none, and what has another's name than its hash is nobody's */
+    struct use *use;  /* NULL: it cannot be read */
 };
-/* With user > after (NULL: all), ascending. */
-enum store_status mongo_stored_uses(struct store *s, const char *coupon, const char *after, size_t most,
-                                    struct arena *a, struct stored_use **items, size_t *count);
+/* With hash > after (NULL: all), ascending. key: by which they should stand there. */
+enum store_status mongo_stored_uses(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
+                                    size_t most, struct arena *a, struct stored_use **items, size_t *count);
 
 struct stored_bucket {
     int64_t b;
@@ -101,7 +103,7 @@ struct mend {
     bool guarded;      /* only where the stored one stands at found_seq (-1: only where there is none) */
     int64_t found_seq;
     /* its key, by kind; values are not needed to remove */
-    const char *user;
+    struct name_hash hash;
     const char *alias; /* to remove a use: only if it has this alias; NULL: whatever it has */
     int64_t b, lane, quarter_ms;
     const char *mark_kind;

@@ -233,7 +233,7 @@ void report_sums_free(struct report_sums *sums)
         free(sums->groups[i].counts);
     free(sums->groups);
     if (sums->count > TRIMMED_GROUPS)
-        malloc_trim(0);
+        malloc_trim(0); /* jemalloc gives back by itself */
     sums->groups = NULL;
     sums->count = 0;
 }

@@ -6,13 +6,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "store/codec.h"
 #include "store/door.h"
 #include "store/members.h"
+#include "store/names.h"
 
 #define SCHEMA "schema" /* the collection, and its document's _id */
 
 const struct schema_step schema_steps[] = {
-    {1, "as it is", NULL},
+    {3, "a key to find users by", names_make_key},
 };
 const size_t schema_steps_count = sizeof schema_steps / sizeof *schema_steps;
 
@@ -61,14 +63,40 @@ static bool note_version(struct store *s, int version)
     return false;
 }
 
+static bool user_row(const bson_t *doc, void *context)
+{
+    struct name_hash hash;
+    const char *coupon;
+
+    *(bool *)context = !codec_use_id_get(doc, &coupon, &hash);
+    return true;
+}
+
+/* The version of what is there; 0: nothing is that depends on it. What the first programs left has no note, but other users. */
+static enum store_status stored_version(struct store *s, int64_t *version)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW("find", "users", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
+    /* clang-format on */
+    bool old = false;
+    enum store_status status = schema_version(s, version);
+
+    if (status != STORE_OK || *version > 0)
+        return status;
+    door_read_options(door_of(s), command, (struct store_time){0, 0}, 1);
+    status = door_read(door_of(s), command, user_row, &old);
+    *version = old;
+    return status;
+}
+
 int schema_upgrade(struct store *s, const struct schema_step *steps, size_t count, char *message, size_t size)
 {
     const char *database = door_of(s)->mongo->database;
-    int newest = steps[count - 1].version;
-    int64_t version;
+    int oldest = steps[0].version, newest = steps[count - 1].version;
+    int64_t version = 0;
 
-    assert(count > 0 && steps[0].version == 1 && newest == (int)count);
-    if (schema_version(s, &version) != STORE_OK) {
+    assert(count > 0 && newest == oldest + (int)count - 1);
+    if (stored_version(s, &version) != STORE_OK) {
         snprintf(message, size, "The version of the database %s cannot be read: the log says why.", database);
         return -1;
     }
@@ -77,6 +105,13 @@ int schema_upgrade(struct store *s, const struct schema_step *steps, size_t coun
                  "The database %s is of schema %" PRId64 ", which a newer version of this service has written; this one knows "
                  "%d. Start the newer version, or restore the backup that was made before the upgrade.",
                  database, version, newest);
+        return -1;
+    }
+    if (version > 0 && version < oldest) {
+        snprintf(message, size,
+                 "The database %s is of schema %" PRId64 ", from before the first release, which this version does not read (it reads %d "
+                 "and on). Name another database (mongodb.database), or drop this one.",
+                 database, version, oldest);
         return -1;
     }
     for (size_t i = 0; i < count; i++) {

@@ -2,7 +2,8 @@
  * store/schema.h -- the version of what is stored, the steps that lead to it, and what couponctl doctor asks of a database.
  *
  * Shape    collection `schema`: {_id: "schema", version, at}; the first programs wrote none, and version 1 is what they left
- * Steps    rows of schema_steps[], one per version, ascending without gaps; the last one is what this program writes and reads.
+ * Steps    rows of schema_steps[], one per version, ascending without gaps; the last one is what this program writes and reads, and
+ *          what is older than the first one is not read: version 1 was never released
  *          A step may run twice, or in two processes at once, and may find the predecessor's workers still at work
  * Adding   a version: a row with its function in schema.c
  */
@@ -24,7 +25,7 @@ extern const size_t schema_steps_count;
 enum store_status schema_version(struct store *s, int64_t *version);
 
 /* Lead the database to the version of the last step. 0; or -1, nothing changed by the step that failed, and message (size
- * bytes) says what is wrong and what to do: it is newer than the last step, or a step failed. */
+ * bytes) says what is wrong and what to do: it is newer than the last step or older than the first, or a step failed. */
 int schema_upgrade(struct store *s, const struct schema_step *steps, size_t count, char *message, size_t size);
 
 /* ---- for doctor ---- */
@@ -43,7 +44,10 @@ enum store_status server_facts(struct store *s, struct server_facts *facts);
 /* Write a document with majority and journal, and remove it; *us: how long the write took. STORE_FAILED: no majority answers. */
 enum store_status server_majority(struct store *s, int64_t *us);
 
-/* The indexes that are not there, as "collection.name collection.name", into names; "" when all are. */
-enum store_status server_missing_indexes(struct store *s, char *names, size_t size);
+/* The indexes that are not there, or not as they should be, into text: "collection.name is missing, collection.name is not unique";
+ * "" when all are. Keys, uniqueness, filters and options are compared: a name alone says nothing of them. */
+enum store_status server_index_faults(struct store *s, char *text, size_t size);
+/* The coupons of whose totals a row cannot be read, the first few, into text: "a, b"; "" when all can. */
+enum store_status server_totals_faults(struct store *s, char *text, size_t size);
 
 #endif

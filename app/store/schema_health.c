@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "store/codec.h"
 #include "store/door.h"
 #include "store/members.h"
 #include "store/schema.h"
@@ -90,36 +91,155 @@ enum store_status server_majority(struct store *s, int64_t *us)
     return written && removed ? STORE_OK : STORE_FAILED;
 }
 
-struct wanted {
-    const char *name;
-    bool found;
-};
+/* ---- indexes ---- */
 
-static bool index_row_name(const bson_t *doc, void *context)
+static bool same_document(const bson_t *a, const bson_t *b);
+
+/* As the server compares them: 1 is 1, whatever its type. */
+static bool same_value(const bson_iter_t *a, const bson_iter_t *b)
 {
-    struct wanted *w = context;
-    const char *name;
+    AUTO_BSON only_a = BSON_INITIALIZER;
+    AUTO_BSON only_b = BSON_INITIALIZER;
+    bson_t in_a, in_b;
 
-    w->found = w->found || (find_text(doc, "name", &name) && strcmp(name, w->name) == 0);
+    if (BSON_ITER_HOLDS_NUMBER(a) && BSON_ITER_HOLDS_NUMBER(b))
+        return bson_iter_as_int64(a) == bson_iter_as_int64(b);
+    if (get_document(a, &in_a) && get_document(b, &in_b))
+        return same_document(&in_a, &in_b);
+    bson_append_iter(&only_a, "v", 1, a);
+    bson_append_iter(&only_b, "v", 1, b);
+    return bson_equal(&only_a, &only_b);
+}
+
+static bool same_document(const bson_t *a, const bson_t *b)
+{
+    bson_iter_t in_a, in_b;
+
+    if (bson_count_keys(a) != bson_count_keys(b) || !bson_iter_init(&in_a, a) || !bson_iter_init(&in_b, b))
+        return false;
+    while (bson_iter_next(&in_a) && bson_iter_next(&in_b))
+        if (strcmp(bson_iter_key(&in_a), bson_iter_key(&in_b)) != 0 || !same_value(&in_a, &in_b))
+            return false;
     return true;
 }
 
-enum store_status server_missing_indexes(struct store *s, char *names, size_t size)
+/* The document of that name is what json says; NULL: there is none. */
+static bool is_as_told(const bson_t *doc, const char *name, const char *json)
+{
+    bson_t stored;
+
+    if (!json || !find_document(doc, name, &stored))
+        return !json && !bson_has_field(doc, name);
+
+    AUTO_BCON told = bson_new_from_json((const uint8_t *)json, -1, NULL);
+    return told && same_document(&stored, told);
+}
+
+struct wanted {
+    const struct index_row *row;
+    const char *fault; /* NULL: none */
+};
+
+static bool judge_index(const bson_t *doc, void *context)
+{
+    static const char *const foreign[] = {"expireAfterSeconds", "sparse", "collation"};
+    struct wanted *w = context;
+    bson_iter_t unique;
+    const char *name;
+
+    if (!find_text(doc, "name", &name) || strcmp(name, w->row->name) != 0)
+        return true;
+    w->fault = NULL;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (bson_has_field(doc, foreign[i]))
+            w->fault = "has another option";
+    if (!is_as_told(doc, "partialFilterExpression", w->row->partial))
+        w->fault = "has another filter";
+    if ((bson_iter_init_find(&unique, doc, "unique") && bson_iter_as_bool(&unique)) != w->row->unique)
+        w->fault = w->row->unique ? "is not unique" : "is unique";
+    if (!is_as_told(doc, "key", w->row->keys))
+        w->fault = "has another key";
+    return true;
+}
+
+enum store_status server_index_faults(struct store *s, char *text, size_t size)
 {
     struct door *d = door_of(s);
     const struct index_row *rows;
     size_t len = 0, count = mongo_indexes(&rows);
 
-    names[0] = '\0';
+    text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
-        struct wanted w = {rows[i].name, false};
+        struct wanted w = {&rows[i], "is missing"};
         AUTO_BSON command = BSON_INITIALIZER;
 
         BSON_APPEND_UTF8(&command, "listIndexes", rows[i].collection);
-        if (door_read(d, &command, index_row_name, &w) != STORE_OK && d->code != CODE_NO_NAMESPACE)
+        if (door_read(d, &command, judge_index, &w) != STORE_OK && d->code != CODE_NO_NAMESPACE)
             return STORE_FAILED;
-        if (!w.found && len < size)
-            len += (size_t)snprintf(names + len, size - len, "%s%s.%s", len ? " " : "", rows[i].collection, rows[i].name);
+        if (w.fault && len < size)
+            len += (size_t)snprintf(text + len, size - len, "%s%s.%s %s", len ? ", " : "", rows[i].collection, rows[i].name,
+                                    w.fault);
     }
     return STORE_OK;
+}
+
+#define FAULTS_MOST 5
+
+struct fault_list {
+    char *text;
+    size_t len, size;
+};
+
+static bool fault_row(const bson_t *doc, void *context)
+{
+    struct fault_list *list = context;
+    const char *coupon = "?";
+    bson_t id;
+
+    if (find_document(doc, "_id", &id))
+        find_text(&id, "c", &coupon);
+    if (list->len < list->size)
+        list->len += (size_t)snprintf(list->text + list->len, list->size - list->len, "%s%s", list->len ? ", " : "", coupon);
+    return true;
+}
+
+/* {name: {$not: {$type: ["int", "long"]}}}: also where there is none. */
+static void put_no_integer(bson_t *list, size_t k, const char *name)
+{
+    bson_t one, not, type, types;
+    char buffer[16];
+
+    bson_append_document_begin(list, array_key(k, buffer), -1, &one);
+    bson_append_document_begin(&one, name, -1, &not);
+    BSON_APPEND_DOCUMENT_BEGIN(&not, "$not", &type);
+    BSON_APPEND_ARRAY_BEGIN(&type, "$type", &types);
+    BSON_APPEND_UTF8(&types, "0", "int");
+    BSON_APPEND_UTF8(&types, "1", "long");
+    bson_append_array_end(&type, &types);
+    bson_append_document_end(&not, &type);
+    bson_append_document_end(&one, &not);
+    bson_append_document_end(list, &one);
+}
+
+enum store_status server_totals_faults(struct store *s, char *text, size_t size)
+{
+    struct fault_list list = {text, 0, size};
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, any, projection;
+
+    text[0] = '\0';
+    BSON_APPEND_UTF8(&command, "find", "totals");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &any);
+    put_no_integer(&any, 0, "seq");
+    for (size_t i = 0; i < report_members_count; i++)
+        put_no_integer(&any, i + 1, report_members[i].name);
+    bson_append_array_end(&filter, &any);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
+    BSON_APPEND_INT32(&projection, "_id", 1);
+    bson_append_document_end(&command, &projection);
+    BSON_APPEND_INT64(&command, "limit", FAULTS_MOST);
+    door_read_options(door_of(s), &command, (struct store_time){0}, FAULTS_MOST);
+    return door_read(door_of(s), &command, fault_row, &list);
 }

@@ -5,7 +5,8 @@
  * Shape    struct store: one thread's door. Every call blocks
  * Reads    see only what a majority has, and not less than `after` (the operation time of a mark) where it is given
  * Writes   are acknowledged by a majority, journalled
- * Errors   STORE_FAILED: the database did not answer properly; for reads ask again, for append see there
+ * Errors   STORE_FAILED: the database did not answer properly; for reads ask again, for append see there. A call with several reads
+ *          fails when any of them does, and each says for itself: STORE_UNREADABLE where only its own document is at fault
  * Threads  one at a time per struct store
  */
 #ifndef STORE_STORE_H
@@ -26,8 +27,14 @@ enum store_status {
     STORE_FAILED,   /* no proper answer: nothing is known */
     STORE_NO_ZONE,  /* day(): the time zone does not exist */
     STORE_EXISTS,   /* an insert found its _id, or its key, taken */
-    STORE_NOT_FOUND /* nothing has this _id */
+    STORE_NOT_FOUND, /* nothing has this _id */
+    STORE_UNREADABLE, /* of one read among several: its document cannot be decoded, and asking again will not help */
+    STORE_LEFT        /* of one read among several: the call holds as much as it may, and left this one. The call does not fail */
 };
+
+/* A user's view may have 1,000 redemptions of 4 kB each. A call that reads views of users ends with the one that takes it past so
+ * much memory: it reads one at the least. */
+#define STORE_USES_BYTES ((size_t)32 << 20)
 
 /* The database's operation time; {0, 0}: none. */
 struct store_time {
@@ -45,10 +52,44 @@ struct mark {
     struct store_time when;
 };
 
+struct mark_read {
+    const char *coupon;
+    int64_t lane;
+    const char *kind;
+    struct mark mark; /* out; seq 0: there is none */
+    enum store_status status; /* out */
+};
+
+struct ledger_read {
+    const char *coupon;
+    int64_t lane;
+    int64_t after;
+    size_t most;
+    struct batch **batches; /* room for `most`; out: each the caller's to free */
+    size_t count; /* out */
+    enum store_status status; /* out */
+};
+
+struct coupon_read {
+    const char *coupon;
+    struct arena *arena;
+    struct coupon *definition; /* out, in the arena; NULL: there is no view */
+    int64_t seq; /* out */
+    enum store_status status; /* out */
+};
+
 struct use_read {
     const char *coupon;
     const char *user;
     struct use *use; /* out, in the call's arena; NULL: there is no view */
+    enum store_status status; /* out */
+};
+
+/* Where a walk through a coupon's users stands. Zeroed: at its beginning. */
+struct user_walk {
+    uint8_t last[16]; /* the store's own */
+    bool begun;
+    bool done;        /* there are no more */
 };
 
 struct bucket_read {
@@ -56,6 +97,7 @@ struct bucket_read {
     int64_t b;
     struct bucket *bucket; /* in: zeroed or initialised memory of the caller's; out: filled */
     bool found;
+    enum store_status status; /* out */
 };
 
 /* Which slot has a code: by the normalised code. */
@@ -63,6 +105,7 @@ struct code_read {
     const char *coupon;
     const char *code;
     int64_t n; /* out; -1: none. To be believed only where the codes of its bucket say the same, and n < next_n */
+    enum store_status status; /* out */
 };
 
 /* The codes of a bucket's slots. */
@@ -70,6 +113,7 @@ struct bucket_codes_read {
     const char *coupon;
     int64_t b;
     const char *codes[BUCKET_SLOTS]; /* out, in the call's arena; NULL: none */
+    enum store_status status;        /* out */
 };
 
 /* Which buckets with free slots: from bucket number `from` on, ascending; or (random) by their random pick, from `from` on. */
@@ -79,6 +123,22 @@ struct free_search {
     bool random;
     int64_t from;
     size_t most;
+    /* out */
+    struct bucket *buckets; /* room for `most`; initialised by the call, released by the caller */
+    size_t count;           /* of those that can be decoded */
+    int64_t next;           /* from where there may be further ones; 0: there are none */
+    bool left_out;          /* some cannot be decoded */
+};
+
+/* Buckets [from, end) of a coupon: at most `most` of them, or the last alone. */
+struct touched_search {
+    const char *coupon;
+    int64_t from, end;
+    bool last;
+    size_t most;
+    /* out */
+    int64_t *numbers; /* ascending; room for `most` */
+    size_t count;
 };
 
 /* What ends by itself by at_ms, the earliest first; but not these buckets, or users, of which more is known than their views say. */
@@ -90,6 +150,11 @@ struct due_search {
     const int64_t *but_buckets;
     const char *const *but_users;
     size_t but_count;
+    /* out */
+    struct bucket *buckets; /* of due_buckets: as of a free_search */
+    size_t count;
+    int64_t next_due_ms;    /* when the next one after these ends, as the views have it; 0: none does */
+    bool left_out;          /* some cannot be decoded */
 };
 
 enum append_result {
@@ -144,9 +209,15 @@ struct store_ops {
     /* The lane's mark of that kind; seq 0 when it has none. */
     enum store_status (*mark)(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
 
+    /* Marks of any lanes in one read. */
+    enum store_status (*marks)(struct store *s, struct mark_read *reads, size_t count);
+
     /* The batches with after < seq, ascending, at most `most`, into batches[] (each the caller's to free); *count. Majority. */
     enum store_status (*ledger)(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                                 struct batch **batches, size_t *count);
+
+    /* The same of several lanes in one read. */
+    enum store_status (*ledgers)(struct store *s, struct ledger_read *reads, size_t count);
 
     /* The batch that ended redemption (n, g) (the caller's to free), by the indexed ended[]; STORE_NOT_FOUND. lane matters
      * only for redemptions without slots (n < 0). */
@@ -157,25 +228,36 @@ struct store_ops {
     enum store_status (*coupon)(struct store *s, const char *coupon, struct store_time after, struct arena *a,
                                 struct coupon **definition, int64_t *seq);
 
-    /* Views of uses, of any coupons, in one read. */
+    /* Definitions' views in one read. */
+    enum store_status (*coupons)(struct store *s, struct store_time after, struct coupon_read *reads, size_t count);
+
+    /* Views of uses, of any coupons, in one read, as far as STORE_USES_BYTES go: the others are STORE_LEFT. */
     enum store_status (*uses)(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
                               size_t count);
 
+    /* By which walk_users() tells of the user: 64 bits, as good as random, and the same in every process. */
+    enum store_status (*user_hash)(struct store *s, const char *user, uint64_t *hash);
+
+    /* The hashes of up to `most` more of those of whom the coupon has a view, whatever it says: users of all its lanes, erased ones,
+     * jobs. Those that had one at `after` are all told of, in as many calls as the walk takes. STORE_FAILED: call again. */
+    enum store_status (*walk_users)(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
+                                    size_t most, uint64_t *hashes, size_t *count);
+
     enum store_status (*buckets)(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
 
-    /* Up to search->most buckets of the lane that have free slots, into buckets[] (initialised here, released by the caller). */
-    enum store_status (*free_buckets)(struct store *s, struct store_time after, const struct free_search *search,
-                                      struct bucket *buckets, size_t *count);
+    /* Which buckets of each search have views, all in one read. The others, as far as their slots are made, nobody has touched. */
+    enum store_status (*touched)(struct store *s, struct store_time after, struct touched_search *searches, size_t count);
 
-    /* Up to search->most buckets of the lane in which something ends by itself, into buckets[] (as above). *next_due_ms: when
-     * the next one after these ends, as the views have it; 0: none does. */
-    enum store_status (*due_buckets)(struct store *s, struct store_time after, const struct due_search *search,
-                                     struct bucket *buckets, size_t *count, int64_t *next_due_ms);
+    /* Each search's buckets of its lane that have free slots, all in one read. STORE_FAILED: no search has any. */
+    enum store_status (*free_buckets)(struct store *s, struct store_time after, struct free_search *searches, size_t count);
 
-    /* The same for coupons without slots: uses, in a, of the users of the lane: those whose redemptions say that they were
-     * made in it. */
-    enum store_status (*due_uses)(struct store *s, struct store_time after, const struct due_search *search, struct arena *a,
-                                  struct use **uses, size_t *count, int64_t *next_due_ms);
+    /* The same of those in which something ends by itself. */
+    enum store_status (*due_buckets)(struct store *s, struct store_time after, struct due_search *searches, size_t count);
+
+    /* The same for coupons without slots, one lane at a time: uses, into search->most places, in a, of the users of the lane: those
+     * whose redemptions say that they were made in it. No more than STORE_USES_BYTES of them: what is left is due next. */
+    enum store_status (*due_uses)(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
+                                  struct use **uses);
 
     /* Look up codes, of any coupons, in one read (majority). */
     enum store_status (*codes)(struct store *s, struct code_read *reads, size_t count);
@@ -193,7 +275,7 @@ struct store_ops {
     /* Write views, unordered; fills each written. *when: the operation time, not earlier than any of the writings. */
     enum store_status (*write_views)(struct store *s, struct view_write *views, size_t count, struct store_time *when);
 
-    /* Move marks forward, never back. */
+    /* Move marks forward, never back: neither seq nor time. */
     enum store_status (*write_marks)(struct store *s, const struct mark_write *marks, size_t count);
 
     /* The day of time_zone that holds at_ms: [*start_ms, *end_ms). STORE_NO_ZONE when the database does not know it. */

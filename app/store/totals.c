@@ -104,24 +104,27 @@ static bool send_some(struct additions *g, enum todo todo)
     return door_run(g->door, &command, &reply) && reply_is_clean(&reply);
 }
 
-/* What stands there says what became of an addition, whatever the replies said. */
+/* What stands there says what became of an addition, whatever the replies said. What cannot be read takes no addition, and none
+ * is tried again: the caller tells of it. */
 static bool stored_row(const bson_t *doc, void *context)
 {
     struct additions *g = context;
-    int64_t lane, quarter_ms, seq;
-    const char *coupon;
+    struct totals_doc t;
+    bool readable = totals_doc_read(doc, &t);
 
-    if (!get_totals_id(doc, &coupon, &lane, &quarter_ms) || !find_int(doc, "seq", &seq))
+    if (!readable && !get_totals_id(doc, &t.coupon, &t.lane, &t.quarter_ms))
         return false;
     for (size_t i = 0; i < g->count; i++) {
         struct addition *item = &g->items[i];
         struct totals_write *w = item->write;
 
-        if (item->todo == TODO_NOTHING || w->lane != lane || w->quarter_ms != quarter_ms ||
-            strcmp(w->coupon, coupon) != 0)
+        if (item->todo == TODO_NOTHING || w->lane != t.lane || w->quarter_ms != t.quarter_ms ||
+            strcmp(w->coupon, t.coupon) != 0)
             continue;
-        w->applied = seq >= w->last_seq;
-        item->todo = seq < w->first_seq ? TODO_UPDATE : TODO_NOTHING;
+        w->unreadable = !readable;
+        w->held_seq = t.seq;
+        w->applied = readable && t.seq >= w->last_seq;
+        item->todo = readable && t.seq < w->first_seq ? TODO_UPDATE : TODO_NOTHING;
     }
     return true;
 }
@@ -136,7 +139,7 @@ static const char *addition_coupon(const void *context, size_t i)
 static bool read_back(struct additions *g)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, clause, list, projection;
+    bson_t filter, clause, list;
     char buffer[16];
     size_t k = 0;
 
@@ -151,9 +154,6 @@ static bool read_back(struct additions *g)
     bson_append_document_end(&filter, &clause);
     door_add_coupons(g->door, &filter, addition_coupon, g->items, g->count);
     bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
-    BSON_APPEND_INT32(&projection, "seq", 1);
-    bson_append_document_end(&command, &projection);
     door_read_options(g->door, &command, (struct store_time){0}, k + 1);
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo != TODO_NOTHING)
@@ -171,7 +171,7 @@ enum store_status mongo_totals_add(struct store *s, struct totals_write *writes,
     if (!g.items)
         abort();
     for (size_t i = 0; i < count; i++) {
-        writes[i].applied = false;
+        writes[i].applied = writes[i].unreadable = false;
         g.items[i] = (struct addition){&writes[i], TODO_UPDATE};
     }
     for (int round = 0; good && left && round < ROUNDS_MAX; round++) {
@@ -210,51 +210,4 @@ void totals_range(bson_t *filter, const char *const *ids, size_t count, int64_t 
     BSON_APPEND_DATE_TIME(&clause, "$gte", from_ms);
     BSON_APPEND_DATE_TIME(&clause, "$lt", to_ms);
     bson_append_document_end(filter, &clause);
-}
-
-struct totals_list {
-    struct totals_row *items;
-    size_t count, capacity;
-    struct arena *arena;
-};
-
-static bool totals_row(const bson_t *doc, void *context)
-{
-    struct totals_list *list = context;
-    struct totals_row *row;
-    struct totals_doc t;
-
-    if (!totals_doc_read(doc, &t))
-        return false;
-    list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-    row = &list->items[list->count++];
-    row->counts = arena_alloc(list->arena, sizeof *row->counts);
-    *row->counts = t.counts;
-    row->lane = t.lane;
-    row->quarter_ms = t.quarter_ms;
-    row->seq = t.seq;
-    return true;
-}
-
-enum store_status mongo_totals(struct store *s, const char *coupon, struct arena *a, struct totals_row **rows,
-                               size_t *count)
-{
-    struct totals_list list = {NULL, 0, 0, a};
-    AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
-    enum store_status status;
-    bson_t filter, sort;
-
-    BSON_APPEND_UTF8(&command, "find", "totals");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id.c", coupon);
-    bson_append_document_end(&command, &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sort);
-    BSON_APPEND_INT32(&sort, "_id", 1);
-    bson_append_document_end(&command, &sort);
-    door_read_options(d, &command, (struct store_time){0}, 0);
-    status = door_read(d, &command, totals_row, &list);
-    *rows = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
 }

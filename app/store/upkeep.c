@@ -181,19 +181,10 @@ enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms)
 /* What is left of one code bucket when its retired slots' codes are gone. */
 struct cleaning {
     const char *coupon;
-    const struct bucket *buckets; /* views, ascending */
-    size_t bucket_count;
+    const struct bucket *buckets; /* of consecutive numbers */
     bson_t look_ups, updates, deletes; /* statements: the last two of code buckets */
     size_t look_up_count, update_count, delete_count;
 };
-
-static const struct bucket *bucket_numbered(const struct cleaning *c, int64_t b)
-{
-    for (size_t i = 0; i < c->bucket_count; i++)
-        if (c->buckets[i].b == b)
-            return &c->buckets[i];
-    return NULL;
-}
 
 static void put_delete(bson_t *deletes, size_t *count, const char *coupon, const char *code, int64_t n,
                        const char *owner)
@@ -269,8 +260,8 @@ static bool cleaning_row(const bson_t *doc, void *context)
 
     if (!codec_id_int(doc, "b", &coupon, &b) || !code_bucket_get(doc, codes))
         return false;
-    k = bucket_numbered(c, b);
-    for (int i = 0; k && i < k->size; i++) {
+    k = &c->buckets[b - c->buckets[0].b];
+    for (int i = 0; i < k->size; i++) {
         if (k->slots[i].state != SLOT_RETIRED)
             continue;
         retired++;
@@ -341,17 +332,16 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
     enum store_status status;
-    size_t count;
 
     *more = false;
-    status = mongo_buckets_from(s, coupon, from_b, most, buckets, &count);
+    status = mongo_buckets(s, coupon, from_b, to_b, to_b * BUCKET_SLOTS, buckets);
     if (status == STORE_OK) {
-        struct cleaning cleaning = {.coupon = coupon, .buckets = buckets, .bucket_count = count};
+        struct cleaning cleaning = {.coupon = coupon, .buckets = buckets};
 
         status = clean_buckets(d, &cleaning, from_b, to_b);
+        for (size_t i = 0; i < most; i++)
+            bucket_release(&buckets[i]);
     }
-    while (count > 0)
-        bucket_release(&buckets[--count]);
     free(buckets);
     if (status != STORE_OK)
         return status;

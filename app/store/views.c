@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/hash.h"
 #include "store/codec.h"
 #include "store/door.h"
@@ -12,57 +13,76 @@
 
 /* ---- uses ---- */
 
-/* The reads by coupon and user: an open table of indices, since a batch has hundreds. */
+/* The reads by coupon and the name's hash: an open table of indices, since a batch has hundreds. */
 struct use_table {
     struct use_read *reads;
+    struct name_hash *hashes; /* of reads[] */
     uint32_t *slots; /* index + 1; 0: empty */
     size_t mask;
     struct arena *arena;
+    size_t bytes_before; /* that the arena held */
 };
 
-static size_t use_hash(const char *coupon, const char *user)
+static size_t use_hash(const char *coupon, const struct name_hash *hash)
 {
-    uint64_t h = hash_text(hash_text(HASH_NONE, user), coupon);
+    uint64_t h;
 
+    memcpy(&h, hash, sizeof h);
+    h = hash_text(h, coupon);
     return (size_t)(h ^ h >> 32);
 }
 
-static void use_table_init(struct use_table *t, struct use_read *reads, size_t count, struct arena *a)
+static void use_table_init(struct use_table *t, const struct door *d, struct use_read *reads, size_t count, struct arena *a)
 {
     size_t size = 8;
 
     while (size < count * 2)
         size *= 2;
-    *t = (struct use_table){reads, arena_array(a, size, sizeof *t->slots), size - 1, a};
+    *t = (struct use_table){reads, arena_array(a, count, sizeof *t->hashes), arena_array(a, size, sizeof *t->slots), size - 1, a, 0};
     for (size_t i = 0; i < count; i++) {
-        size_t at = use_hash(reads[i].coupon, reads[i].user) & t->mask;
+        size_t at;
 
+        t->hashes[i] = door_name_hash(d, reads[i].user);
+        at = use_hash(reads[i].coupon, &t->hashes[i]) & t->mask;
         while (t->slots[at])
             at = (at + 1) & t->mask;
         t->slots[at] = (uint32_t)i + 1;
     }
+    t->bytes_before = a->bytes;
+}
+
+static bool has_enough_uses(const void *context)
+{
+    const struct use_table *t = context;
+
+    return t->arena->bytes - t->bytes_before >= STORE_USES_BYTES;
 }
 
 /* The same use may have been asked for more than once: all get it. */
 static bool use_row(const bson_t *doc, void *context)
 {
     struct use_table *t = context;
-    const char *coupon, *user;
+    struct name_hash hash;
     struct use *use = NULL;
+    const char *coupon;
+    bool failed = false;
 
-    if (!codec_id_text(doc, "u", &coupon, &user))
+    if (!codec_use_id_get(doc, &coupon, &hash))
         return false;
-    for (size_t at = use_hash(coupon, user) & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
-        struct use_read *r = &t->reads[t->slots[at] - 1];
+    for (size_t at = use_hash(coupon, &hash) & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
+        size_t i = t->slots[at] - 1;
+        struct use_read *r = &t->reads[i];
 
-        if (strcmp(r->user, user) != 0 || strcmp(r->coupon, coupon) != 0)
+        if (!name_hash_same(&t->hashes[i], &hash) || strcmp(r->coupon, coupon) != 0)
             continue;
-        if (!use)
-            use = codec_use_get(doc, t->arena, NULL);
-        if (!use)
-            return false;
-        r->use = r->use ? r->use : use;
+        if (!use && !failed)
+            use = codec_use_of(doc, r->user, t->arena, NULL);
+        failed = !use;
+        r->status = use ? STORE_OK : STORE_UNREADABLE;
+        r->use = use;
     }
+    if (failed)
+        log_unreadable("users", doc);
     return true;
 }
 
@@ -80,29 +100,125 @@ enum store_status views_uses(struct store *s, struct store_time after, struct ar
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, clause, list;
     struct use_table table;
+    enum store_status status;
     char buffer[16];
+    bool left;
 
     if (count == 0)
         return STORE_OK;
     for (size_t i = 0; i < count; i++)
-        reads[i].use = NULL;
+        reads[i] = (struct use_read){.coupon = reads[i].coupon, .user = reads[i].user, .status = STORE_LEFT};
+    if (!door_finds_names(d)) {
+        status = STORE_FAILED;
+        SETTLE_READS(status, reads, count);
+        return status;
+    }
+    use_table_init(&table, d, reads, count, a);
     BSON_APPEND_UTF8(&command, "find", "users");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     if (count == 1) { /* the server's short way to one _id: a quarter less work than an $in of one */
-        codec_use_id(&filter, "_id", reads[0].coupon, reads[0].user);
+        codec_use_id(&filter, "_id", reads[0].coupon, &table.hashes[0]);
     } else {
         BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
         BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
         for (size_t i = 0; i < count; i++)
-            codec_use_id(&list, array_key(i, buffer), reads[i].coupon, reads[i].user);
+            codec_use_id(&list, array_key(i, buffer), reads[i].coupon, &table.hashes[i]);
         bson_append_array_end(&clause, &list);
         bson_append_document_end(&filter, &clause);
         door_add_coupons(d, &filter, use_coupon, reads, count);
     }
     bson_append_document_end(&command, &filter);
     door_read_options(d, &command, after, count + 1);
-    use_table_init(&table, reads, count, a);
-    return door_read(d, &command, use_row, &table);
+    status = door_read_until(d, &command, use_row, has_enough_uses, &table, &left);
+    for (size_t i = 0; i < count && !left; i++)
+        if (reads[i].status == STORE_LEFT)
+            reads[i].status = STORE_OK; /* there is none */
+    SETTLE_READS(status, reads, count);
+    return status;
+}
+
+static void end_sorted(struct door *d, bson_t *command, struct store_time after, const char *by, size_t most)
+{
+    bson_t sort;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
+    bson_append_int32(&sort, by, -1, 1);
+    bson_append_document_end(command, &sort);
+    BSON_APPEND_INT64(command, "limit", (int64_t)most);
+    door_read_options(d, command, after, most);
+}
+
+/* ---- who has one ---- */
+
+static uint64_t hash_bits(const struct name_hash *hash)
+{
+    uint64_t bits;
+
+    memcpy(&bits, hash->bytes, sizeof bits);
+    return bits;
+}
+
+enum store_status views_user_hash(struct store *s, const char *user, uint64_t *hash)
+{
+    struct door *d = door_of(s);
+    struct name_hash name;
+
+    if (!door_finds_names(d))
+        return STORE_FAILED;
+    name = door_name_hash(d, user);
+    *hash = hash_bits(&name);
+    return STORE_OK;
+}
+
+_Static_assert(sizeof ((struct user_walk *)0)->last == NAME_HASH_LEN, "a walk stands at a hash");
+
+struct walk_rows {
+    uint64_t *hashes;
+    struct name_hash last;
+    size_t count, most;
+};
+
+/* What has an _id that is none of ours is no user's view: the walk cannot go on behind it. */
+static bool walk_row(const bson_t *doc, void *context)
+{
+    struct walk_rows *rows = context;
+    const char *coupon;
+
+    if (rows->count == rows->most || !codec_use_id_get(doc, &coupon, &rows->last))
+        return false;
+    rows->hashes[rows->count++] = hash_bits(&rows->last);
+    return true;
+}
+
+/* The _ids alone, which the index has: no document is read. */
+enum store_status views_walk_users(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
+                                   size_t most, uint64_t *hashes, size_t *count)
+{
+    struct walk_rows rows = {.hashes = hashes, .most = most};
+    struct name_hash last;
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct door *d = door_of(s);
+    enum store_status status;
+    bson_t filter, projection;
+
+    BSON_APPEND_UTF8(&command, "find", "users");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    memcpy(last.bytes, walk->last, sizeof last.bytes);
+    door_add_users(&filter, coupon, walk->begun ? &last : NULL);
+    door_add_coupon(d, &filter, coupon);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
+    BSON_APPEND_INT32(&projection, "_id", 1);
+    bson_append_document_end(&command, &projection);
+    end_sorted(d, &command, after, "_id", most);
+    status = door_read(d, &command, walk_row, &rows);
+    *count = status == STORE_OK ? rows.count : 0;
+    if (status != STORE_OK)
+        return status;
+    walk->done = rows.count < most;
+    walk->begun = walk->begun || rows.count > 0;
+    memcpy(walk->last, rows.last.bytes, sizeof walk->last);
+    return STORE_OK;
 }
 
 /* ---- buckets ---- */
@@ -125,9 +241,11 @@ static bool bucket_row(const bson_t *doc, void *context)
 
         if (r->found || r->b != b || strcmp(r->coupon, coupon) != 0)
             continue;
-        if (!codec_bucket_get(doc, r->bucket))
-            return false;
-        r->found = true;
+        r->found = codec_bucket_get(doc, r->bucket);
+        if (r->found)
+            continue;
+        r->status = STORE_UNREADABLE;
+        log_unreadable("buckets", doc);
     }
     return true;
 }
@@ -145,6 +263,7 @@ enum store_status views_buckets(struct store *s, struct store_time after, struct
     struct bucket_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, clause, ids;
+    enum store_status status;
     char buffer[16];
 
     if (count == 0)
@@ -158,13 +277,16 @@ enum store_status views_buckets(struct store *s, struct store_time after, struct
         bucket_release(reads[i].bucket);
         bucket_init(reads[i].bucket, reads[i].b);
         reads[i].found = false;
+        reads[i].status = STORE_OK;
     }
     bson_append_array_end(&clause, &ids);
     bson_append_document_end(&filter, &clause);
     door_add_coupons(d, &filter, bucket_coupon, reads, count);
     bson_append_document_end(&command, &filter);
     door_read_options(d, &command, after, count + 1);
-    return door_read(d, &command, bucket_row, &list);
+    status = door_read(d, &command, bucket_row, &list);
+    SETTLE_READS(status, reads, count);
+    return status;
 }
 
 struct bucket_list {
@@ -210,209 +332,345 @@ static void put_bound(bson_t *filter, const char *name, const char *op, int64_t 
     bson_append_document_end(filter, &sub);
 }
 
-static void end_sorted(struct door *d, bson_t *command, struct store_time after, const char *by, size_t most)
-{
-    bson_t sort;
+struct free_list {
+    struct free_search *searches;
+    size_t *seen; /* rows of each */
+};
 
-    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
-    bson_append_int32(&sort, by, -1, 1);
-    bson_append_document_end(command, &sort);
-    BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    door_read_options(d, command, after, most);
+/* From which place on the search goes on behind this one, of which nothing else may be readable; 0: it cannot be told. */
+static int64_t place_behind(const bson_t *doc, const struct free_search *search)
+{
+    int64_t place = 0;
+    bson_t view, id;
+
+    if (search->random ? !find_document(doc, "view", &view) || !find_int(&view, "pick", &place)
+                       : !find_document(doc, "_id", &id) || !find_int(&id, "b", &place))
+        return 0;
+    return place < INT64_MAX ? place + 1 : 0;
+}
+
+static bool free_row(const bson_t *doc, size_t find, void *context)
+{
+    struct free_list *list = context;
+    struct free_search *search = &list->searches[find];
+
+    search->next = place_behind(doc, search);
+    list->seen[find]++;
+    if (codec_bucket_get(doc, &search->buckets[search->count])) {
+        search->count++;
+    } else {
+        search->left_out = true;
+        log_unreadable("buckets", doc);
+    }
+    return true;
+}
+
+static void put_free_search(struct joined_find *find, const struct free_search *search)
+{
+    find->by = search->random ? "view.pick" : "_id.b";
+    find->most = search->most;
+    bson_init(&find->filter);
+    BSON_APPEND_UTF8(&find->filter, "_id.c", search->coupon);
+    BSON_APPEND_INT64(&find->filter, "view.lane", search->lane);
+    put_bound(&find->filter, find->by, "$gte", search->from, false);
+    put_bound(&find->filter, "view.free", "$gt", 0, false);
+}
+
+static void release_found(struct bucket *buckets, size_t *count)
+{
+    while (*count > 0)
+        bucket_release(&buckets[--*count]);
 }
 
 /* By the partial indexes on buckets that have free slots: in their order, or in that of their random numbers. */
-enum store_status views_free_buckets(struct store *s, struct store_time after, const struct free_search *search,
-                                     struct bucket *buckets, size_t *count)
+enum store_status views_free_buckets(struct store *s, struct store_time after, struct free_search *searches, size_t count)
 {
-    const char *by = search->random ? "view.pick" : "_id.b";
-    struct door *d = door_of(s);
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
+    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
+    struct free_list list = {searches, checked(calloc(count + 1, sizeof *list.seen))};
+    enum store_status status;
 
-    *count = 0;
-    if (search->most == 0)
-        return STORE_OK;
-    BSON_APPEND_UTF8(&command, "find", "buckets");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id.c", search->coupon);
-    BSON_APPEND_INT64(&filter, "view.lane", search->lane);
-    put_bound(&filter, by, "$gte", search->from, false);
-    put_bound(&filter, "view.free", "$gt", 0, false);
-    bson_append_document_end(&command, &filter);
-    end_sorted(d, &command, after, by, search->most);
-    return buckets_read(d, &command, buckets, search->most, count);
+    for (size_t i = 0; i < count; i++) {
+        searches[i].count = 0;
+        searches[i].next = 0;
+        searches[i].left_out = false;
+        put_free_search(&finds[i], &searches[i]);
+    }
+    status = door_read_joined(door_of(s), "buckets", finds, count, after, free_row, &list);
+    for (size_t i = 0; i < count; i++) {
+        if (list.seen[i] < searches[i].most)
+            searches[i].next = 0;
+        if (status != STORE_OK)
+            release_found(searches[i].buckets, &searches[i].count);
+    }
+    free(list.seen);
+    free(finds);
+    return status;
+}
+
+static bool touched_row(const bson_t *doc, size_t find, void *context)
+{
+    struct touched_search *search = (struct touched_search *)context + find;
+    const char *coupon;
+
+    return codec_id_int(doc, "b", &coupon, &search->numbers[search->count++]);
+}
+
+/* By the index on _id alone. */
+enum store_status views_touched(struct store *s, struct store_time after, struct touched_search *searches, size_t count)
+{
+    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
+    struct door *d = door_of(s);
+    enum store_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        struct touched_search *search = &searches[i];
+
+        search->count = 0;
+        finds[i] = (struct joined_find){.by = "_id", .most = search->last ? 1 : search->most, .descending = search->last, .ids = true};
+        bson_init(&finds[i].filter);
+        codec_bucket_range(&finds[i].filter, search->coupon, search->from, search->end);
+        door_add_coupon(d, &finds[i].filter, search->coupon);
+    }
+    status = door_read_joined(d, "buckets", finds, count, after, touched_row, searches);
+    free(finds);
+    return status;
 }
 
 /* ---- what ends by itself: by the partial indexes on `due` ---- */
 
-/* A find for those with a due time, the earliest first, one more than wanted: the first that is left out says when the
- * next one ends. put_which says which are meant. */
-static void put_due_search(struct door *d, bson_t *command, struct store_time after, const char *collection,
-                           const struct due_search *search,
-                           void (*put_which)(bson_t *filter, const struct due_search *search))
+/* Those with a due time, the earliest first, one more than wanted: the first that is left out says when the next one ends.
+ * put_which says which are meant. */
+static void put_due_search(const struct door *d, struct joined_find *find, const struct due_search *search,
+                           void (*put_which)(const struct door *d, bson_t *filter, const struct due_search *search))
 {
-    bson_t filter;
-
-    BSON_APPEND_UTF8(command, "find", collection);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id.c", search->coupon);
-    put_which(&filter, search);
-    put_bound(&filter, "view.due", "$gt", 0, true);
-    bson_append_document_end(command, &filter);
-    end_sorted(d, command, after, "view.due", search->most + 1);
+    find->by = "view.due";
+    find->most = search->most + 1;
+    bson_init(&find->filter);
+    BSON_APPEND_UTF8(&find->filter, "_id.c", search->coupon);
+    put_which(d, &find->filter, search);
+    put_bound(&find->filter, "view.due", "$gt", 0, true);
 }
 
-/* Leave out those in which the member is one of these numbers or, where numbers is NULL, texts. */
-static void put_none_of(bson_t *filter, const char *member, const int64_t *numbers, const char *const *texts, size_t count)
+static void put_which_buckets(const struct door *d, bson_t *filter, const struct due_search *search)
 {
     bson_t clause, list;
     char buffer[16];
 
-    if (count == 0)
+    (void)d;
+    BSON_APPEND_INT64(filter, "view.lane", search->lane);
+    if (search->but_count == 0)
         return;
-    BSON_APPEND_DOCUMENT_BEGIN(filter, member, &clause);
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id.b", &clause);
     BSON_APPEND_ARRAY_BEGIN(&clause, "$nin", &list);
-    for (size_t i = 0; i < count; i++)
-        if (numbers)
-            bson_append_int64(&list, array_key(i, buffer), -1, numbers[i]);
-        else
-            bson_append_utf8(&list, array_key(i, buffer), -1, texts[i], -1);
+    for (size_t i = 0; i < search->but_count; i++)
+        bson_append_int64(&list, array_key(i, buffer), -1, search->but_buckets[i]);
     bson_append_array_end(&clause, &list);
     bson_append_document_end(filter, &clause);
 }
 
-static void put_which_buckets(bson_t *filter, const struct due_search *search)
-{
-    BSON_APPEND_INT64(filter, "view.lane", search->lane);
-    put_none_of(filter, "_id.b", search->but_buckets, NULL, search->but_count);
-}
-
 /* All redemptions of a use have its lane, which is left out when it is 0. Users hash evenly to lanes: of those that the index
  * gives, as many are another lane's as there are lanes, so it needs no part in it. */
-static void put_which_uses(bson_t *filter, const struct due_search *search)
+static void put_which_uses(const struct door *d, bson_t *filter, const struct due_search *search)
 {
+    bson_t clause, list;
+    char buffer[16];
+
     if (search->lane > 0)
         BSON_APPEND_INT64(filter, "view.redemptions.lane", search->lane);
     else
         BSON_APPEND_NULL(filter, "view.redemptions.lane");
-    put_none_of(filter, "_id.u", NULL, search->but_users, search->but_count);
+    if (search->but_count == 0)
+        return;
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id.h", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$nin", &list);
+    for (size_t i = 0; i < search->but_count; i++) {
+        const struct name_hash hash = door_name_hash(d, search->but_users[i]);
+
+        bson_append_binary(&list, array_key(i, buffer), -1, BSON_SUBTYPE_BINARY, hash.bytes, sizeof hash.bytes);
+    }
+    bson_append_array_end(&clause, &list);
+    bson_append_document_end(filter, &clause);
 }
 
-struct due_list {
-    int64_t at_ms;
-    struct bucket *buckets; /* or */
-    struct use **uses;
-    struct arena *arena;
-    size_t count, most;
-    int64_t next_ms;
-};
-
-/* False: nothing is to be read of this row, which is due later, or one too many. */
-static bool due_is_wanted(const bson_t *doc, struct due_list *list, bool *wanted)
+/* A row that is due later, or one too many, tells only when it is. full: all are, from here on. */
+static bool is_wanted(const bson_t *doc, struct due_search *search, bool full)
 {
     int64_t due_ms;
     bson_t view;
 
     if (!find_document(doc, "view", &view) || !find_time(&view, "due", &due_ms))
-        return false;
-    *wanted = due_ms <= list->at_ms && list->count < list->most;
-    if (!*wanted && !list->next_ms)
-        list->next_ms = due_ms;
+        return true;
+    if (due_ms <= search->at_ms && search->count < search->most && !full)
+        return true;
+    search->next_due_ms = search->next_due_ms ? search->next_due_ms : due_ms;
+    return false;
+}
+
+static void leave_out(struct due_search *search, const char *collection, const bson_t *doc)
+{
+    search->left_out = true;
+    log_unreadable(collection, doc);
+}
+
+static bool due_bucket_row(const bson_t *doc, size_t find, void *context)
+{
+    struct due_search *search = (struct due_search *)context + find;
+
+    if (!is_wanted(doc, search, false))
+        return true;
+    if (codec_bucket_get(doc, &search->buckets[search->count]))
+        search->count++;
+    else
+        leave_out(search, "buckets", doc);
     return true;
 }
 
-static bool due_bucket_row(const bson_t *doc, void *context)
-{
-    struct due_list *list = context;
-    bool wanted;
+struct due_uses {
+    struct due_search *search;
+    struct use **uses;
+    struct arena *arena;
+    size_t bytes_before; /* that the arena held */
+};
 
-    if (!due_is_wanted(doc, list, &wanted))
-        return false;
-    if (wanted && !codec_bucket_get(doc, &list->buckets[list->count]))
-        return false;
-    list->count += wanted;
+static bool due_use_row(const bson_t *doc, size_t find, void *context)
+{
+    const struct due_uses *list = context;
+    struct due_search *search = list->search;
+    struct use *use;
+
+    (void)find;
+    if (!is_wanted(doc, search, list->arena->bytes - list->bytes_before >= STORE_USES_BYTES))
+        return true;
+    use = codec_use_get(doc, list->arena, NULL);
+    if (use && use->user) /* a tombstone is never due */
+        list->uses[search->count++] = use;
+    else
+        leave_out(search, "users", doc);
     return true;
 }
 
-static bool due_use_row(const bson_t *doc, void *context)
+static void begin_due_search(struct due_search *search)
 {
-    struct due_list *list = context;
-    bool wanted;
-
-    if (!due_is_wanted(doc, list, &wanted))
-        return false;
-    if (wanted && !(list->uses[list->count] = codec_use_get(doc, list->arena, NULL)))
-        return false;
-    list->count += wanted;
-    return true;
+    search->count = 0;
+    search->next_due_ms = 0;
+    search->left_out = false;
 }
 
-enum store_status views_due_buckets(struct store *s, struct store_time after, const struct due_search *search,
-                                    struct bucket *buckets, size_t *count, int64_t *next_due_ms)
+enum store_status views_due_buckets(struct store *s, struct store_time after, struct due_search *searches, size_t count)
 {
-    struct due_list list = {.at_ms = search->at_ms, .buckets = buckets, .most = search->most};
-    AUTO_BSON command = BSON_INITIALIZER;
+    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
     struct door *d = door_of(s);
     enum store_status status;
 
-    put_due_search(d, &command, after, "buckets", search, put_which_buckets);
-    status = door_read(d, &command, due_bucket_row, &list);
-    if (status != STORE_OK)
-        while (list.count > 0)
-            bucket_release(&list.buckets[--list.count]);
-    *count = list.count;
-    *next_due_ms = list.next_ms;
+    for (size_t i = 0; i < count; i++) {
+        begin_due_search(&searches[i]);
+        put_due_search(d, &finds[i], &searches[i], put_which_buckets);
+    }
+    status = door_read_joined(d, "buckets", finds, count, after, due_bucket_row, searches);
+    for (size_t i = 0; i < count && status != STORE_OK; i++)
+        release_found(searches[i].buckets, &searches[i].count);
+    free(finds);
     return status;
 }
 
-enum store_status views_due_uses(struct store *s, struct store_time after, const struct due_search *search, struct arena *a,
-                                 struct use **uses, size_t *count, int64_t *next_due_ms)
+enum store_status views_due_uses(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
+                                 struct use **uses)
 {
-    struct due_list list = {.at_ms = search->at_ms, .uses = uses, .arena = a, .most = search->most};
-    AUTO_BSON command = BSON_INITIALIZER;
+    struct due_uses list = {search, uses, a, a->bytes};
     struct door *d = door_of(s);
+    struct joined_find find = {.descending = false};
     enum store_status status;
 
-    put_due_search(d, &command, after, "users", search, put_which_uses);
-    status = door_read(d, &command, due_use_row, &list);
-    *count = status == STORE_OK ? list.count : 0;
-    *next_due_ms = list.next_ms;
+    begin_due_search(search);
+    if (!door_finds_names(d))
+        return STORE_FAILED;
+    put_due_search(d, &find, search, put_which_uses);
+    status = door_read_joined(d, "users", &find, 1, after, due_use_row, &list);
+    search->count = status == STORE_OK ? search->count : 0;
     return status;
 }
 
 /* ---- the definition ---- */
 
-struct definition_read {
-    struct coupon *definition;
-    int64_t *seq;
-    struct arena *arena;
+struct definition_reads {
+    struct coupon_read *items;
+    size_t count;
 };
 
+/* Lanes of one coupon may ask for the same: each gets its own. */
 static bool definition_row(const bson_t *doc, void *context)
 {
-    struct definition_read *r = context;
+    const struct definition_reads *list = context;
+    bool failed = false;
+    const char *id;
 
-    r->definition = codec_coupon_get(doc, r->arena, r->seq);
-    return r->definition != NULL;
+    if (!find_text(doc, "_id", &id))
+        return false;
+    for (size_t i = 0; i < list->count; i++) {
+        struct coupon_read *r = &list->items[i];
+
+        if (strcmp(r->coupon, id) != 0)
+            continue;
+        r->definition = codec_coupon_get(doc, r->arena, &r->seq);
+        if (r->definition)
+            continue;
+        r->seq = 0;
+        r->status = STORE_UNREADABLE;
+        failed = true;
+    }
+    if (failed)
+        log_unreadable("coupons", doc);
+    return true;
 }
 
-enum store_status views_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
-                               struct coupon **definition, int64_t *seq)
+static void put_coupons(bson_t *filter, const struct coupon_read *reads, size_t count)
 {
-    struct definition_read read = {NULL, seq, a};
+    bson_t clause, ids;
+    char buffer[16];
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &clause);
+    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+    for (size_t i = 0; i < count; i++)
+        bson_append_utf8(&ids, array_key(i, buffer), -1, reads[i].coupon, -1);
+    bson_append_array_end(&clause, &ids);
+    bson_append_document_end(filter, &clause);
+}
+
+enum store_status views_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count)
+{
+    struct definition_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
     struct door *d = door_of(s);
     enum store_status status;
     bson_t filter;
 
-    *seq = 0;
+    if (count == 0)
+        return STORE_OK;
     BSON_APPEND_UTF8(&command, "find", "coupons");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_UTF8(&filter, "_id", coupon);
+    if (count == 1)
+        BSON_APPEND_UTF8(&filter, "_id", reads[0].coupon);
+    else
+        put_coupons(&filter, reads, count);
+    for (size_t i = 0; i < count; i++) {
+        reads[i].definition = NULL;
+        reads[i].seq = 0;
+        reads[i].status = STORE_OK;
+    }
     bson_append_document_end(&command, &filter);
-    door_read_options(d, &command, after, 0);
-    status = door_read(d, &command, definition_row, &read);
+    door_read_options(d, &command, after, count + 1);
+    status = door_read(d, &command, definition_row, &list);
+    SETTLE_READS(status, reads, count);
+    return status;
+}
+
+enum store_status views_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
+                               struct coupon **definition, int64_t *seq)
+{
+    struct coupon_read read = {.coupon = coupon, .arena = a};
+    enum store_status status = views_coupons(s, after, &read, 1);
+
     *definition = read.definition;
+    *seq = read.seq;
     return status;
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "store/codec.h"
 #include "store/door.h"
@@ -29,14 +30,16 @@ struct times {
 
 struct view_type {
     const char *collection;
-    void (*put_id)(bson_t *doc, const char *name, const struct view_write *v);
+    void (*put_id)(const struct door *d, bson_t *doc, const char *name, const struct view_write *v);
     void (*put_view)(bson_t *view, const struct view_write *v, const struct times *times);
     bool (*is_new)(const struct view_write *v);
 };
 
-static void use_put_id(bson_t *doc, const char *name, const struct view_write *v)
+static void use_put_id(const struct door *d, bson_t *doc, const char *name, const struct view_write *v)
 {
-    codec_use_id(doc, name, v->coupon, v->use->user);
+    const struct name_hash hash = door_name_hash(d, v->use->user);
+
+    codec_use_id(doc, name, v->coupon, &hash);
 }
 
 static void use_put_view(bson_t *view, const struct view_write *v, const struct times *times)
@@ -50,8 +53,9 @@ static bool use_is_new(const struct view_write *v)
     return !v->use->stored;
 }
 
-static void bucket_put_id(bson_t *doc, const char *name, const struct view_write *v)
+static void bucket_put_id(const struct door *d, bson_t *doc, const char *name, const struct view_write *v)
 {
+    (void)d;
     codec_bucket_id(doc, name, v->coupon, v->bucket->b);
 }
 
@@ -61,17 +65,14 @@ static void bucket_put_view(bson_t *view, const struct view_write *v, const stru
     codec_bucket_put(view, v->bucket);
 }
 
-/* Most buckets of which no slot ever moved were just generated. */
 static bool bucket_is_new(const struct view_write *v)
 {
-    for (int i = 0; i < v->bucket->size; i++)
-        if (v->bucket->slots[i].generation || v->bucket->slots[i].state != SLOT_FREE)
-            return false;
-    return v->bucket->hops == 0;
+    return !v->bucket->stored;
 }
 
-static void coupon_put_id(bson_t *doc, const char *name, const struct view_write *v)
+static void coupon_put_id(const struct door *d, bson_t *doc, const char *name, const struct view_write *v)
 {
+    (void)d;
     bson_append_utf8(doc, name, -1, v->definition->id, -1);
 }
 
@@ -157,7 +158,7 @@ static void put_insert(struct group *g, bson_t *documents, const struct view_wri
     bson_t doc;
 
     bson_append_document_begin(documents, array_key(g->sent_count, buffer), -1, &doc);
-    g->type->put_id(&doc, "_id", v);
+    g->type->put_id(g->door, &doc, "_id", v);
     if (v->kind == VIEW_COUPON)
         BSON_APPEND_DATE_TIME(&doc, "created", times->created_ms);
     put_view(g, &doc, v, times);
@@ -171,7 +172,7 @@ static void put_update(struct group *g, bson_t *updates, const struct view_write
 
     bson_append_document_begin(updates, array_key(g->sent_count, buffer), -1, &update);
     bson_append_document_begin(&update, "q", 1, &sub);
-    g->type->put_id(&sub, "_id", v);
+    g->type->put_id(g->door, &sub, "_id", v);
     bson_append_document_end(&update, &sub);
     bson_append_document_begin(&update, "u", 1, &sub);
     bson_append_document_begin(&sub, "$max", 4, &inner);
@@ -262,15 +263,16 @@ static bool write_group(struct group *g)
 
 enum store_status views_write(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
-    struct item *items = calloc(count + 1, sizeof *items);
-    struct item **sent = calloc(count + 1, sizeof *sent);
     enum store_status status = STORE_OK;
+    struct item *items, **sent;
 
-    if (!items || !sent)
-        abort();
     *when = (struct store_time){0};
     for (size_t i = 0; i < count; i++)
         views[i].written = false;
+    if (!door_finds_names(door_of(s)))
+        return STORE_FAILED;
+    items = checked(calloc(count + 1, sizeof *items));
+    sent = checked(calloc(count + 1, sizeof *sent));
     for (size_t kind = 0; kind < sizeof view_types / sizeof *view_types; kind++) {
         struct group g = {door_of(s), &view_types[kind], items, 0, sent, 0, when};
 

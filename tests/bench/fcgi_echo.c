@@ -89,7 +89,6 @@ static void answer(FCGX_Request *r)
         add(after, "user", json_object_new_int(1));
         add(after, "user_day", json_object_new_int(1));
         add(out, "after", after);
-        add(out, "receipt", json_object_new_string("0123456789012345678901234567890123456789012345678901234567890123456789012345678901"));
         size_t size;
         const char *text = json_object_to_json_string_length(out, JSON_C_TO_STRING_PLAIN, &size);
         FCGX_FPrintF(r->out, "Status: 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", (int)size);

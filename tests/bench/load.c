@@ -33,7 +33,7 @@
 
 #define REPLY_MAX 16384
 #define REQUEST_MAX 1024
-#define LATENCY_BUCKETS 20000 /* of 0.1 ms; the last one holds all above */
+#define LATENCY_BUCKETS 200000 /* of 0.01 ms; the last one holds all above */
 
 struct connection {
     int fd;
@@ -272,7 +272,7 @@ static void count_reply(const struct connection *c, int64_t now)
     seen.rated_accepted += accepted;
     seen.rated_refused += refused;
     seen.rated_busy += busy;
-    int64_t slot = (now - c->sent_us) / 100;
+    int64_t slot = (now - c->sent_us) / 10;
     (busy ? seen.busy_latency : seen.latency)[slot < LATENCY_BUCKETS ? slot : LATENCY_BUCKETS - 1]++;
 }
 
@@ -320,7 +320,7 @@ static double percentile_ms(const int64_t *latency, int64_t count, double part)
     for (int i = 0; i < LATENCY_BUCKETS; i++) {
         sum += latency[i];
         if (sum > want)
-            return (i + 1) / 10.0;
+            return (i + 1) / 100.0;
     }
     return 0;
 }
@@ -336,13 +336,13 @@ static void print_result(void)
     int64_t others = seen.rated - seen.rated_busy;
     double cpu = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
     printf("{\"seconds\": %.3f, \"rate\": %.1f, \"accepted_rate\": %.1f, \"refused_rate\": %.1f, "
-           "\"p50_ms\": %.1f, \"p99_ms\": %.1f, \"all_sent\": %lld, \"all_answered\": %lld, \"all_accepted\": %lld, "
+           "\"p50_ms\": %.2f, \"p99_ms\": %.2f, \"all_sent\": %lld, \"all_answered\": %lld, \"all_accepted\": %lld, "
            "\"all_refused\": %lld, \"all_other\": %lld, \"broken\": %lld, \"cpu_s\": %.2f, ",
            seconds, (double)seen.rated / seconds, (double)seen.rated_accepted / seconds, (double)seen.rated_refused / seconds,
            percentile_ms(seen.latency, others, 0.5), percentile_ms(seen.latency, others, 0.99), (long long)seen.sent, (long long)seen.answered, (long long)seen.accepted,
            (long long)seen.refused, (long long)seen.other, (long long)seen.broken, cpu);
     if (option.rate)
-        printf("\"all_busy\": %lld, \"busy_rate\": %.1f, \"busy_p50_ms\": %.1f, \"busy_p99_ms\": %.1f, ",
+        printf("\"all_busy\": %lld, \"busy_rate\": %.1f, \"busy_p50_ms\": %.2f, \"busy_p99_ms\": %.2f, ",
                (long long)seen.busy, (double)seen.rated_busy / seconds,
                percentile_ms(seen.busy_latency, seen.rated_busy, 0.5),
                percentile_ms(seen.busy_latency, seen.rated_busy, 0.99));

@@ -9,20 +9,27 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define HEAR_WAIT_MS 5 /* a database waits for as long as a second */
+#define AGED_PERCENT 40 /* of views that may be read as they stood before */
+#define WALK_MOST 3     /* users that a call tells of, so that walks take several */
+#define WALK_MS 2       /* and others come between */
 
 /* A batch in the ledger; until a majority has it, it is seen by no read, and can roll back. */
 struct stored_batch {
     struct batch *batch;
     bool majority;
+    bool damaged;
     uint64_t told; /* its place in the stream of those that a majority has; 0: not yet */
     struct stored_batch *next;
 };
 
+/* A view as it stood from `time` on. */
 struct stored_view {
     enum view_kind kind;
+    uint32_t time;
     char *coupon;
     char *user;
     struct bucket bucket;
@@ -30,7 +37,10 @@ struct stored_view {
     struct use *use;
     struct coupon *definition;
     int64_t seq;
-    struct stored_view *next;
+    bool damaged;
+    struct stored_view *older;       /* what stood before */
+    const struct stored_view *shown; /* of the newest: the version that a search sees */
+    struct stored_view *next;        /* of the newest: another view */
 };
 
 struct stored_mark {
@@ -47,6 +57,13 @@ struct late_write {
     struct late_write *next;
 };
 
+/* The codes of a bucket that cannot be decoded. */
+struct damaged_codes {
+    char *coupon;
+    int64_t b;
+    struct damaged_codes *next;
+};
+
 struct fake {
     pthread_mutex_t lock;
     uint64_t random;
@@ -56,6 +73,7 @@ struct fake {
     struct stored_view *views;
     struct stored_mark *marks;
     struct late_write *late;
+    struct damaged_codes *damaged_codes;
     uint32_t time;
     uint64_t told; /* how many batches a majority was told of: the last one's place in the stream */
 };
@@ -288,22 +306,48 @@ static enum store_status fake_confirm(struct store *store, struct confirm *confi
     return leave(f, STORE_OK);
 }
 
+static enum store_status read_ledger(struct fake *f, struct ledger_read *r)
+{
+    r->count = 0;
+    while (r->count < r->most) {
+        struct stored_batch *s = find_batch(f, r->coupon, r->lane, r->after + 1 + (int64_t)r->count);
+
+        if (!s || !s->majority)
+            return STORE_OK;
+        if (s->damaged)
+            break;
+        r->batches[r->count++] = copy_batch(s->batch);
+    }
+    if (r->count == r->most)
+        return STORE_OK;
+    while (r->count > 0)
+        batch_free(r->batches[--r->count]);
+    return STORE_UNREADABLE;
+}
+
+static enum store_status fake_ledgers(struct store *store, struct ledger_read *reads, size_t count)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+    enum store_status status = failed ? STORE_FAILED : STORE_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        reads[i].count = 0;
+        reads[i].status = failed ? STORE_FAILED : read_ledger(f, &reads[i]);
+        if (reads[i].status != STORE_OK)
+            status = STORE_FAILED;
+    }
+    return leave(f, status);
+}
+
 static enum store_status fake_ledger(struct store *store, const char *coupon, int64_t lane, int64_t after, size_t most,
                                      struct batch **batches, size_t *count)
 {
-    struct fake *f = enter(store);
+    struct ledger_read read = {.coupon = coupon, .lane = lane, .after = after, .most = most, .batches = batches};
+    enum store_status status = fake_ledgers(store, &read, 1);
 
-    *count = 0;
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    while (*count < most) {
-        struct stored_batch *s = find_batch(f, coupon, lane, after + 1 + (int64_t)*count);
-
-        if (!s || !s->majority)
-            break;
-        batches[(*count)++] = copy_batch(s->batch);
-    }
-    return leave(f, STORE_OK);
+    *count = read.count;
+    return status;
 }
 
 static enum store_status fake_ended(struct store *store, const char *coupon, int64_t lane, int64_t n, uint32_t g,
@@ -383,31 +427,53 @@ static struct stored_view *find_view(struct fake *f, enum view_kind kind, const 
     return v;
 }
 
+/* Put v before what stood until now, which may be nothing. */
+static void supersede(struct fake *f, struct stored_view *v, struct stored_view *old)
+{
+    struct stored_view **p = &f->views;
+
+    while (old && *p != old)
+        p = &(*p)->next;
+    v->next = old ? old->next : f->views;
+    v->older = old;
+    *p = v;
+}
+
+/* The version that a read not before `after` gets: any that is not older than what stood then. NULL: none yet. */
+static const struct stored_view *seen(struct fake *f, const struct stored_view *v, struct store_time after)
+{
+    while (v && v->time > after.seconds && chance(f, AGED_PERCENT))
+        v = v->older;
+    return v;
+}
+
+/* What a search, which looks at all of them, sees of each. */
+static void show_views(struct fake *f, struct store_time after)
+{
+    for (struct stored_view *v = f->views; v; v = v->next)
+        v->shown = seen(f, v, after);
+}
+
 static void write_view(struct fake *f, const struct view_write *w)
 {
     int64_t seq = w->kind == VIEW_USE ? w->use->seq : w->kind == VIEW_BUCKET ? w->bucket->seq : w->seq;
-    struct stored_view *v = find_view(f, w->kind, w->coupon, w->kind == VIEW_USE ? w->use->user : NULL,
-                                      w->kind == VIEW_BUCKET ? w->bucket->b : 0);
+    struct stored_view *old = find_view(f, w->kind, w->coupon, w->kind == VIEW_USE ? w->use->user : NULL,
+                                        w->kind == VIEW_BUCKET ? w->bucket->b : 0);
+    struct stored_view *v;
 
-    if (v && v->seq >= seq)
+    if (old && old->seq >= seq)
         return;
-    if (!v) {
-        v = calloc(1, sizeof *v);
-        assert(v);
-        v->kind = w->kind;
-        v->coupon = strdup(w->coupon);
-        v->user = w->kind == VIEW_USE ? strdup(w->use->user) : NULL;
-        arena_init(&v->arena, 1024);
-        v->next = f->views;
-        f->views = v;
-    }
+    v = calloc(1, sizeof *v);
+    assert(v);
+    v->kind = w->kind;
+    v->time = f->time;
+    v->coupon = strdup(w->coupon);
+    v->user = w->kind == VIEW_USE ? strdup(w->use->user) : NULL;
     v->seq = seq;
-    if (w->kind == VIEW_BUCKET) {
-        bucket_release(&v->bucket);
+    arena_init(&v->arena, 1024);
+    supersede(f, v, old);
+    if (w->kind == VIEW_BUCKET)
         bucket_copy(&v->bucket, w->bucket);
-    } else {
-        arena_free(&v->arena);
-    }
     if (w->kind == VIEW_USE) {
         v->use = use_copy(w->use, &v->arena, true);
         v->use->stored = true;
@@ -422,6 +488,7 @@ static enum store_status fake_write_views(struct store *store, struct view_write
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
 
+    f->time++;
     for (size_t i = 0; i < count; i++) {
         views[i].written = false;
         if (is_cut(store) || (failed && chance(f, 50)))
@@ -429,41 +496,109 @@ static enum store_status fake_write_views(struct store *store, struct view_write
         write_view(f, &views[i]);
         views[i].written = !failed;
     }
-    *when = (struct store_time){++f->time, 1};
+    *when = (struct store_time){f->time, 1};
     return leave(f, failed ? STORE_FAILED : STORE_OK);
+}
+
+static enum store_status read_of(const struct stored_view *v, enum store_status *call)
+{
+    bool damaged = v && v->damaged;
+
+    if (damaged)
+        *call = STORE_FAILED;
+    return damaged ? STORE_UNREADABLE : STORE_OK;
 }
 
 static enum store_status fake_uses(struct store *store, struct store_time after, struct arena *a, struct use_read *reads,
                                    size_t count)
 {
     struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+    enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    size_t before = a->bytes;
 
-    (void)after;
+    for (size_t i = 0; i < count; i++) {
+        const struct stored_view *v;
+
+        if (a->bytes - before >= STORE_USES_BYTES) {
+            reads[i].status = failed ? STORE_FAILED : STORE_LEFT;
+            reads[i].use = NULL;
+            continue;
+        }
+        v = seen(f, find_view(f, VIEW_USE, reads[i].coupon, reads[i].user, 0), after);
+        reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
+        reads[i].use = v && reads[i].status == STORE_OK ? use_copy(v->use, a, true) : NULL;
+    }
+    return leave(f, status);
+}
+
+static uint64_t hash_of(const char *user)
+{
+    return hash_mix(hash_text(HASH_NONE, user));
+}
+
+static enum store_status fake_user_hash(struct store *store, const char *user, uint64_t *hash)
+{
+    (void)store;
+    *hash = hash_of(user); /* known without a look: the key is kept */
+    return STORE_OK;
+}
+
+/* The first after `last` in the order of the hashes; false: none. */
+static bool next_user(const struct fake *f, const char *coupon, const uint64_t *last, uint64_t *next)
+{
+    bool found = false;
+
+    for (const struct stored_view *v = f->views; v; v = v->next) {
+        uint64_t hash = v->shown && v->kind == VIEW_USE && strcmp(v->coupon, coupon) == 0 ? hash_of(v->user) : 0;
+
+        if (!hash || (last && hash <= *last) || (found && hash >= *next))
+            continue;
+        *next = hash;
+        found = true;
+    }
+    return found;
+}
+
+static enum store_status fake_walk_users(struct store *store, const char *coupon, struct store_time after, struct user_walk *walk,
+                                         size_t most, uint64_t *hashes, size_t *count)
+{
+    struct timespec pause = {0, WALK_MS * 1000000L};
+    struct fake *f;
+    uint64_t last;
+
+    nanosleep(&pause, NULL);
+    f = enter(store);
+    *count = 0;
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
-    for (size_t i = 0; i < count; i++) {
-        struct stored_view *v = find_view(f, VIEW_USE, reads[i].coupon, reads[i].user, 0);
-
-        reads[i].use = v ? use_copy(v->use, a, true) : NULL;
+    show_views(f, after);
+    most = most < WALK_MOST ? most : WALK_MOST;
+    memcpy(&last, walk->last, sizeof last);
+    while (*count < most && next_user(f, coupon, walk->begun ? &last : NULL, &hashes[*count])) {
+        last = hashes[(*count)++];
+        walk->begun = true;
     }
+    memcpy(walk->last, &last, sizeof last);
+    walk->done = *count < most;
     return leave(f, STORE_OK);
 }
 
 static enum store_status fake_buckets(struct store *store, struct store_time after, struct bucket_read *reads, size_t count)
 {
     struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+    enum store_status status = failed ? STORE_FAILED : STORE_OK;
 
-    (void)after;
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
     for (size_t i = 0; i < count; i++) {
-        struct stored_view *v = find_view(f, VIEW_BUCKET, reads[i].coupon, NULL, reads[i].b);
+        const struct stored_view *v = seen(f, find_view(f, VIEW_BUCKET, reads[i].coupon, NULL, reads[i].b), after);
 
-        reads[i].found = v != NULL;
-        if (v)
+        reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
+        reads[i].found = v && reads[i].status == STORE_OK;
+        if (reads[i].found)
             bucket_copy(reads[i].bucket, &v->bucket);
     }
-    return leave(f, STORE_OK);
+    return leave(f, status);
 }
 
 /* The lane's first bucket in the order of `key`, from `from` on. */
@@ -472,17 +607,57 @@ static const struct bucket *first_bucket(const struct fake *f, const char *coupo
 {
     const struct bucket *best = NULL;
 
-    for (const struct stored_view *v = f->views; v; v = v->next)
-        if (v->kind == VIEW_BUCKET && v->bucket.lane == lane && strcmp(v->coupon, coupon) == 0 && key(&v->bucket) >= from &&
-            (!best || key(&v->bucket) < key(best)))
+    for (const struct stored_view *newest = f->views; newest; newest = newest->next) {
+        const struct stored_view *v = newest->shown;
+
+        if (v && v->kind == VIEW_BUCKET && v->bucket.lane == lane && strcmp(v->coupon, coupon) == 0 &&
+            key(&v->bucket) >= from && (!best || key(&v->bucket) < key(best)))
             best = &v->bucket;
+    }
     return best;
+}
+
+static const struct stored_view *shown_bucket(struct fake *f, const char *coupon, int64_t b)
+{
+    return find_view(f, VIEW_BUCKET, coupon, NULL, b)->shown;
 }
 
 static void list_bucket(const struct bucket *k, struct bucket *buckets, size_t *count)
 {
     bucket_init(&buckets[*count], k->b);
     bucket_copy(&buckets[(*count)++], k);
+}
+
+static int64_t number_of(const struct bucket *k)
+{
+    return k->b;
+}
+
+static void find_touched(const struct fake *f, struct touched_search *search)
+{
+    int64_t lane = lane_of_slot(search->from * BUCKET_SLOTS);
+    const struct bucket *k = first_bucket(f, search->coupon, lane, number_of, search->from);
+
+    for (; k && k->b < search->end && (search->last || search->count < search->most);
+         k = first_bucket(f, search->coupon, lane, number_of, k->b + 1)) {
+        if (search->last)
+            search->count = 0;
+        search->numbers[search->count++] = k->b;
+    }
+}
+
+static enum store_status fake_touched(struct store *store, struct store_time after, struct touched_search *searches, size_t count)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+
+    show_views(f, after);
+    for (size_t i = 0; i < count; i++) {
+        searches[i].count = 0;
+        if (!failed)
+            find_touched(f, &searches[i]);
+    }
+    return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
 
 static int64_t free_number(const struct bucket *k)
@@ -500,21 +675,39 @@ static int64_t due_order(const struct bucket *k)
     return bucket_due(k) ? bucket_due(k) * 64 + k->b % 64 : -1; /* distinct */
 }
 
-static enum store_status fake_free_buckets(struct store *store, struct store_time after, const struct free_search *search,
-                                           struct bucket *buckets, size_t *count)
+static void find_free(struct fake *f, struct free_search *search)
 {
     int64_t (*key)(const struct bucket *k) = search->random ? free_pick : free_number;
-    struct fake *f = enter(store);
-    const struct bucket *k;
+    const struct bucket *k = first_bucket(f, search->coupon, search->lane, key, search->from);
+    size_t seen = 0;
 
-    (void)after;
-    *count = 0;
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    k = first_bucket(f, search->coupon, search->lane, key, search->from);
-    for (; k && *count < search->most; k = first_bucket(f, search->coupon, search->lane, key, key(k) + 1))
-        list_bucket(k, buckets, count);
-    return leave(f, STORE_OK);
+    for (; k && seen < search->most; k = first_bucket(f, search->coupon, search->lane, key, key(k) + 1)) {
+        bool damaged = shown_bucket(f, search->coupon, k->b)->damaged;
+
+        seen++;
+        search->next = key(k) + 1;
+        search->left_out = search->left_out || damaged;
+        if (!damaged)
+            list_bucket(k, search->buckets, &search->count);
+    }
+    if (seen < search->most)
+        search->next = 0;
+}
+
+static enum store_status fake_free_buckets(struct store *store, struct store_time after, struct free_search *searches, size_t count)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+
+    show_views(f, after);
+    for (size_t i = 0; i < count; i++) {
+        searches[i].count = 0;
+        searches[i].next = 0;
+        searches[i].left_out = false;
+        if (!failed)
+            find_free(f, &searches[i]);
+    }
+    return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
 
 static bool is_known_bucket(const struct due_search *search, int64_t b)
@@ -525,27 +718,36 @@ static bool is_known_bucket(const struct due_search *search, int64_t b)
     return false;
 }
 
-static enum store_status fake_due_buckets(struct store *store, struct store_time after, const struct due_search *search,
-                                          struct bucket *buckets, size_t *count, int64_t *next_due_ms)
+static void find_due(struct fake *f, struct due_search *search)
 {
-    struct fake *f = enter(store);
-    const struct bucket *k;
+    const struct bucket *k = first_bucket(f, search->coupon, search->lane, due_order, 0);
 
-    (void)after;
-    *count = 0;
-    *next_due_ms = 0;
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    k = first_bucket(f, search->coupon, search->lane, due_order, 0);
-    for (; k && !*next_due_ms; k = first_bucket(f, search->coupon, search->lane, due_order, due_order(k) + 1)) {
+    for (; k && !search->next_due_ms; k = first_bucket(f, search->coupon, search->lane, due_order, due_order(k) + 1)) {
         if (is_known_bucket(search, k->b))
             continue;
-        if (bucket_due(k) <= search->at_ms && *count < search->most)
-            list_bucket(k, buckets, count);
+        if (bucket_due(k) > search->at_ms || search->count == search->most)
+            search->next_due_ms = bucket_due(k);
+        else if (shown_bucket(f, search->coupon, k->b)->damaged)
+            search->left_out = true;
         else
-            *next_due_ms = bucket_due(k);
+            list_bucket(k, search->buckets, &search->count);
     }
-    return leave(f, STORE_OK);
+}
+
+static enum store_status fake_due_buckets(struct store *store, struct store_time after, struct due_search *searches, size_t count)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+
+    show_views(f, after);
+    for (size_t i = 0; i < count; i++) {
+        searches[i].count = 0;
+        searches[i].next_due_ms = 0;
+        searches[i].left_out = false;
+        if (!failed)
+            find_due(f, &searches[i]);
+    }
+    return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
 
 static bool is_of_lane(const struct use *u, int64_t lane)
@@ -561,25 +763,30 @@ static bool is_known_user(const struct due_search *search, const char *user)
     return false;
 }
 
-static enum store_status fake_due_uses(struct store *store, struct store_time after, const struct due_search *search,
-                                       struct arena *a, struct use **uses, size_t *count, int64_t *next_due_ms)
+static enum store_status fake_due_uses(struct store *store, struct store_time after, struct due_search *search, struct arena *a,
+                                       struct use **uses)
 {
     struct fake *f = enter(store);
+    size_t before = a->bytes;
 
-    (void)after;
-    *count = 0;
-    *next_due_ms = 0;
+    search->count = 0;
+    search->next_due_ms = 0;
+    search->left_out = false;
     if (is_cut(store) || fault(f))
         return leave(f, STORE_FAILED);
-    for (const struct stored_view *v = f->views; v; v = v->next) {
-        bool wanted = v->kind == VIEW_USE && strcmp(v->coupon, search->coupon) == 0 && is_of_lane(v->use, search->lane) &&
+    show_views(f, after);
+    for (const struct stored_view *newest = f->views; newest; newest = newest->next) {
+        const struct stored_view *v = newest->shown;
+        bool wanted = v && v->kind == VIEW_USE && strcmp(v->coupon, search->coupon) == 0 && is_of_lane(v->use, search->lane) &&
                       !is_known_user(search, v->user);
         int64_t due_ms = wanted ? use_due(v->use) : 0;
 
-        if (due_ms && due_ms <= search->at_ms && *count < search->most)
-            uses[(*count)++] = use_copy(v->use, a, true);
+        if (!due_ms || due_ms > search->at_ms || search->count == search->most || a->bytes - before >= STORE_USES_BYTES)
+            search->next_due_ms = sooner_ms(search->next_due_ms, due_ms);
+        else if (v->damaged)
+            search->left_out = true;
         else
-            *next_due_ms = sooner_ms(*next_due_ms, due_ms);
+            uses[search->count++] = use_copy(v->use, a, true);
     }
     return leave(f, STORE_OK);
 }
@@ -588,39 +795,69 @@ static enum store_status fake_due_uses(struct store *store, struct store_time af
 static enum store_status fake_codes(struct store *store, struct code_read *reads, size_t count)
 {
     struct fake *f = enter(store);
+    enum store_status status = is_cut(store) || fault(f) ? STORE_FAILED : STORE_OK;
 
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        reads[i].status = status;
         reads[i].n = strncmp(reads[i].code, "CODE", 4) == 0 ? strtoll(reads[i].code + 4, NULL, 10) : -1;
-    return leave(f, STORE_OK);
+    }
+    return leave(f, status);
+}
+
+static bool are_damaged(const struct fake *f, const char *coupon, int64_t b)
+{
+    const struct damaged_codes *d = f->damaged_codes;
+
+    while (d && (d->b != b || strcmp(d->coupon, coupon) != 0))
+        d = d->next;
+    return d != NULL;
 }
 
 static enum store_status fake_bucket_codes(struct store *store, struct arena *a, struct bucket_codes_read *reads, size_t count)
 {
     struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+    enum store_status status = failed ? STORE_FAILED : STORE_OK;
 
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        reads[i].status = failed ? STORE_FAILED : STORE_OK;
+        if (!failed && are_damaged(f, reads[i].coupon, reads[i].b)) {
+            reads[i].status = STORE_UNREADABLE;
+            status = STORE_FAILED;
+        }
         for (int k = 0; k < BUCKET_SLOTS; k++)
-            reads[i].codes[k] = arena_printf(a, "CODE%lld", (long long)(reads[i].b * BUCKET_SLOTS + k));
-    return leave(f, STORE_OK);
+            reads[i].codes[k] = reads[i].status != STORE_OK ? NULL : arena_printf(a, "CODE%lld", (long long)(reads[i].b * BUCKET_SLOTS + k));
+    }
+    return leave(f, status);
+}
+
+static enum store_status fake_coupons(struct store *store, struct store_time after, struct coupon_read *reads, size_t count)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+    enum store_status status = failed ? STORE_FAILED : STORE_OK;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct stored_view *v = seen(f, find_view(f, VIEW_COUPON, reads[i].coupon, NULL, 0), after);
+
+        reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
+        if (reads[i].status != STORE_OK)
+            v = NULL;
+        reads[i].definition = v ? coupon_copy(v->definition, reads[i].arena) : NULL;
+        reads[i].seq = v ? v->seq : 0;
+    }
+    return leave(f, status);
 }
 
 static enum store_status fake_coupon(struct store *store, const char *coupon, struct store_time after, struct arena *a,
                                      struct coupon **definition, int64_t *seq)
 {
-    struct fake *f = enter(store);
-    struct stored_view *v;
+    struct coupon_read read = {.coupon = coupon, .arena = a};
+    enum store_status status = fake_coupons(store, after, &read, 1);
 
-    (void)after;
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    v = find_view(f, VIEW_COUPON, coupon, NULL, 0);
-    *definition = v ? coupon_copy(v->definition, a) : NULL;
-    *seq = v ? v->seq : 0;
-    return leave(f, STORE_OK);
+    *definition = read.definition;
+    *seq = read.seq;
+    return status;
 }
 
 /* ---- marks, days, time ---- */
@@ -634,16 +871,27 @@ static struct stored_mark *find_mark(struct fake *f, const char *coupon, int64_t
     return m;
 }
 
-static enum store_status fake_mark(struct store *store, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
+static enum store_status fake_marks(struct store *store, struct mark_read *reads, size_t count)
 {
     struct fake *f = enter(store);
-    struct stored_mark *m;
+    bool failed = is_cut(store) || fault(f);
 
-    if (is_cut(store) || fault(f))
-        return leave(f, STORE_FAILED);
-    m = find_mark(f, coupon, lane, kind);
-    *mark = m ? m->mark : (struct mark){0};
-    return leave(f, STORE_OK);
+    for (size_t i = 0; i < count; i++) {
+        const struct stored_mark *m = failed ? NULL : find_mark(f, reads[i].coupon, reads[i].lane, reads[i].kind);
+
+        reads[i].mark = m ? m->mark : (struct mark){0};
+        reads[i].status = failed ? STORE_FAILED : STORE_OK;
+    }
+    return leave(f, failed ? STORE_FAILED : STORE_OK);
+}
+
+static enum store_status fake_mark(struct store *store, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
+{
+    struct mark_read read = {.coupon = coupon, .lane = lane, .kind = kind};
+    enum store_status status = fake_marks(store, &read, 1);
+
+    *mark = read.mark;
+    return status;
 }
 
 static enum store_status fake_write_marks(struct store *store, const struct mark_write *marks, size_t count)
@@ -666,7 +914,7 @@ static enum store_status fake_write_marks(struct store *store, const struct mark
             f->marks = m;
         }
         if (marks[i].mark.seq > m->mark.seq)
-            m->mark = marks[i].mark;
+            m->mark = (struct mark){marks[i].mark.seq, store_time_later(m->mark.when, marks[i].mark.when)};
     }
     return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
@@ -700,8 +948,11 @@ static void fake_close(struct store *store)
 static struct store *open_door(struct store_source *source)
 {
     static const struct store_ops ops = {
-        .mark = fake_mark, .ledger = fake_ledger, .ended = fake_ended, .coupon = fake_coupon, .uses = fake_uses,
-        .buckets = fake_buckets, .free_buckets = fake_free_buckets, .due_buckets = fake_due_buckets, .due_uses = fake_due_uses,
+        .mark = fake_mark, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers, .ended = fake_ended,
+        .coupon = fake_coupon, .coupons = fake_coupons, .uses = fake_uses,
+        .user_hash = fake_user_hash, .walk_users = fake_walk_users,
+        .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
+        .due_buckets = fake_due_buckets, .due_uses = fake_due_uses,
         .codes = fake_codes, .bucket_codes = fake_bucket_codes, .append = fake_append, .confirm = fake_confirm,
         .write_views = fake_write_views, .write_marks = fake_write_marks, .day = fake_day,
         .hear = fake_hear, .now = fake_now, .close = fake_close,
@@ -739,7 +990,9 @@ void fake_free(struct fake *f)
     while (f->views) {
         struct stored_view *v = f->views;
 
-        f->views = v->next;
+        f->views = v->older ? v->older : v->next;
+        if (v->older)
+            v->older->next = v->next;
         bucket_release(&v->bucket);
         arena_free(&v->arena);
         free(v->coupon);
@@ -754,6 +1007,13 @@ void fake_free(struct fake *f)
         free(m->kind);
         free(m);
     }
+    while (f->damaged_codes) {
+        struct damaged_codes *d = f->damaged_codes;
+
+        f->damaged_codes = d->next;
+        free(d->coupon);
+        free(d);
+    }
     pthread_mutex_destroy(&f->lock);
     free(f);
 }
@@ -762,6 +1022,50 @@ void fake_set_faults(struct fake *f, int fault_percent)
 {
     pthread_mutex_lock(&f->lock);
     f->fault_percent = fault_percent;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_damage(struct fake *f, enum view_kind kind, const char *coupon, const char *user, int64_t b)
+{
+    struct stored_view *v;
+
+    pthread_mutex_lock(&f->lock);
+    v = find_view(f, kind, coupon, user, b);
+    if (!v && kind == VIEW_BUCKET) { /* nobody has touched it */
+        struct bucket k;
+
+        bucket_init(&k, b);
+        k.seq = 1;
+        write_view(f, &(struct view_write){.kind = VIEW_BUCKET, .coupon = coupon, .bucket = &k});
+        v = find_view(f, kind, coupon, user, b);
+    }
+    assert(v);
+    for (; v; v = v->older)
+        v->damaged = true;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq)
+{
+    struct stored_batch *s;
+
+    pthread_mutex_lock(&f->lock);
+    s = find_batch(f, coupon, lane, seq);
+    assert(s);
+    s->damaged = true;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_damage_codes(struct fake *f, const char *coupon, int64_t b)
+{
+    struct damaged_codes *d = calloc(1, sizeof *d);
+
+    assert(d);
+    d->coupon = strdup(coupon);
+    d->b = b;
+    pthread_mutex_lock(&f->lock);
+    d->next = f->damaged_codes;
+    f->damaged_codes = d;
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -3,6 +3,7 @@
  *
  * Faults   replies lost before and after the write; writes that land after their caller gave up; batches that are
  *          written but can still roll back, and do; views written in part, late, in the wrong order; reads that fail
+ * Age      a read gets any version of a view that is not older than what stood at its `after`
  * Stream   hear() tells of batches in the order in which a majority got them; broken, it has missed what came until the
  *          next call
  * Threads  any number of doors; one lock
@@ -20,6 +21,12 @@ struct fake;
 struct fake *fake_new(uint32_t seed, int fault_percent);
 void fake_free(struct fake *f);
 void fake_set_faults(struct fake *f, int fault_percent);
+/* The view (of a use, or of a bucket) as it stands cannot be decoded any more, until it is written anew. */
+void fake_damage(struct fake *f, enum view_kind kind, const char *coupon, const char *user, int64_t b);
+/* The same of a batch in the ledger, for good. */
+void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq);
+/* The codes of a bucket cannot be decoded any more. */
+void fake_damage_codes(struct fake *f, const char *coupon, int64_t b);
 /* A process's connection; when it is cut, all its calls fail from then on and change nothing. */
 struct store_source *fake_connect(struct fake *f);
 void fake_cut(struct store_source *source);

@@ -3,6 +3,7 @@
 
 #include <sodium.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "mongod.h"
@@ -38,6 +39,26 @@ int mongo_group_setup(void **state)
 mongoc_client_t *own_client(void)
 {
     return mongoc_client_new(config.mongodb_uri);
+}
+
+void damage(const char *collection, const char *coupon, const char *name, int64_t number, const char *text,
+            const char *member)
+{
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *c = mongoc_client_get_collection(client, config.mongodb_database, collection);
+    bson_t *which = text ? BCON_NEW("_id.c", BCON_UTF8(coupon), name, BCON_UTF8(text))
+                         : BCON_NEW("_id.c", BCON_UTF8(coupon), name, BCON_INT64(number));
+    bson_t *change = BCON_NEW("$set", "{", member, BCON_UTF8("damaged"), "}"), reply;
+    bson_iter_t it;
+
+    if (!mongoc_collection_update_one(c, which, change, NULL, &reply, NULL) ||
+        !bson_iter_init_find(&it, &reply, "modifiedCount") || bson_iter_as_int64(&it) != 1)
+        abort();
+    bson_destroy(&reply);
+    bson_destroy(which);
+    bson_destroy(change);
+    mongoc_collection_destroy(c);
+    mongoc_client_destroy(client);
 }
 
 int mongo_group_teardown(void **state)

@@ -23,6 +23,10 @@ int mongo_group_teardown(void **state);
 int mongo_setup(void **state);
 int mongo_teardown(void **state);
 
+/* Set a member of the coupon's document whose _id has that text, or number, under that name, to what cannot be decoded. */
+void damage(const char *collection, const char *coupon, const char *name, int64_t number, const char *text,
+            const char *member);
+
 /* A client beside the store's, the caller's to destroy. */
 mongoc_client_t *own_client(void);
 /* An id that no test had before, in the arena. */

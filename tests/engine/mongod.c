@@ -183,6 +183,21 @@ static bool run_on(const struct server *s, const char *json, bson_t *reply)
     return good;
 }
 
+bool mongod_run(int pid, const char *json)
+{
+    for (struct server *s = servers; s < servers + sizeof servers / sizeof *servers; s++) {
+        bson_t reply;
+        bool good;
+
+        if (s->pid != pid)
+            continue;
+        good = run_on(s, json, &reply) && !bson_has_field(&reply, "writeConcernError");
+        bson_destroy(&reply);
+        return good;
+    }
+    return false;
+}
+
 int mongod_primary(void)
 {
     for (struct server *s = servers; s < servers + sizeof servers / sizeof *servers; s++) {

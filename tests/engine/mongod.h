@@ -24,6 +24,9 @@ void mongod_stop(char *uri, int pid);
 char *mongod_start_set(int count, int pids[]);
 /* The pid of the one that is primary now, or 0. */
 int mongod_primary(void);
+/* Run a command, given as JSON, on the admin database of the one with that pid, whatever its role. False: it failed, or its
+ * write concern did. */
+bool mongod_run(int pid, const char *json);
 /* kill -9, and start again on the same files; the new pid. */
 int mongod_kill_and_restart(int pid);
 /* Stop all that were started here. */

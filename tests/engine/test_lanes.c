@@ -2,20 +2,24 @@
  * tests/engine/test_lanes.c -- what takes all lanes of a coupon: with short queues, with another engine that comes between, with
  * views that are late, or cannot be written.
  *
- * Between  before it appends, a door of the first engine may have the second one do something
+ * Between  before it appends, or reads a lane's ledger, a door of the first engine may have the second one do something
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include <sodium.h>
 
+#include "base/latch.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/lane.h"
+#include "engine/lanes.h"
 #include "fake_store.h"
 
 #define COUPON "c1"
@@ -23,6 +27,7 @@
 #define QUEUE 16
 
 static struct {
+    const char *coupon; /* that is asked */
     struct fake *fake;
     struct store_source *sources[2];
     struct engine *engines[2];
@@ -32,8 +37,12 @@ static struct {
     const struct store_ops *plain;
     struct store_ops ops;
     void (*before_append)(const struct batch *b);
+    void (*before_ledger)(int64_t lane);
+    const char *_Atomic stuck;     /* nothing that is appended to this coupon arrives */
+    atomic_int lost;               /* of its batches */
     enum cpn_result between;       /* of what the second engine did */
     int taken;                     /* by the second engine */
+    _Atomic int64_t held, held_most; /* entries in the first engine's windows */
     bool view_is_late;             /* of the definition: it is that of the first version */
     _Atomic int64_t views_from_ns; /* of the monotonic clock: before, none can be written */
 } t;
@@ -42,9 +51,55 @@ static struct {
 
 static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
 {
+    const char *stuck = t.stuck;
+    enum store_status status = STORE_OK;
+
     for (size_t i = 0; i < count && t.before_append; i++)
         t.before_append(appends[i].batch);
-    return t.plain->append(s, appends, count);
+    if (!stuck)
+        return t.plain->append(s, appends, count);
+    for (size_t i = 0; i < count; i++) {
+        appends[i].result = APPEND_UNKNOWN;
+        if (strcmp(appends[i].batch->coupon, stuck) == 0) {
+            t.lost++;
+            status = STORE_FAILED;
+        } else if (t.plain->append(s, &appends[i], 1) != STORE_OK) {
+            status = STORE_FAILED;
+        }
+    }
+    return status;
+}
+
+static enum store_status watched_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                                        struct batch **batches, size_t *count)
+{
+    if (t.before_ledger)
+        t.before_ledger(lane);
+    return t.plain->ledger(s, coupon, lane, after, most, batches, count);
+}
+
+static enum store_status watched_ledgers(struct store *s, struct ledger_read *reads, size_t count)
+{
+    for (size_t i = 0; i < count && t.before_ledger; i++)
+        t.before_ledger(reads[i].lane);
+    return t.plain->ledgers(s, reads, count);
+}
+
+static void let_view_be_late(struct coupon *definition)
+{
+    if (!t.view_is_late || !definition)
+        return;
+    definition->version = 1;
+    definition->title = "first";
+}
+
+static enum store_status watched_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count)
+{
+    enum store_status status = t.plain->coupons(s, after, reads, count);
+
+    for (size_t i = 0; i < count; i++)
+        let_view_be_late(reads[i].definition);
+    return status;
 }
 
 static enum store_status watched_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
@@ -52,10 +107,7 @@ static enum store_status watched_coupon(struct store *s, const char *coupon, str
 {
     enum store_status status = t.plain->coupon(s, coupon, after, a, definition, seq);
 
-    if (t.view_is_late && *definition) {
-        (*definition)->version = 1;
-        (*definition)->title = "first";
-    }
+    let_view_be_late(*definition);
     return status;
 }
 
@@ -64,6 +116,25 @@ static enum store_status watched_write_views(struct store *s, struct view_write 
     if (mono_now().ns < t.views_from_ns)
         return STORE_FAILED;
     return t.plain->write_views(s, views, count, when);
+}
+
+#define HOUR_MS (INT64_C(3600) * 1000)
+#define DAY_MS (24 * HOUR_MS)
+#define EARLIER_ZONE "Europe/Berlin" /* here its days begin an hour earlier than all others */
+
+static int64_t day_of(const char *zone, int64_t at_ms)
+{
+    int64_t earlier = strcmp(zone, EARLIER_ZONE) == 0 ? HOUR_MS : 0;
+
+    return (at_ms + earlier) / DAY_MS * DAY_MS - earlier;
+}
+
+static enum store_status watched_day(struct store *s, const char *zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms)
+{
+    (void)s;
+    *start_ms = day_of(zone, at_ms);
+    *end_ms = *start_ms + DAY_MS;
+    return STORE_OK;
 }
 
 static struct store *open_watched(struct store_source *source)
@@ -82,7 +153,11 @@ static void watch(void)
     t.plain = door->ops;
     t.ops = *door->ops;
     t.ops.append = watched_append;
+    t.ops.ledger = watched_ledger;
+    t.ops.ledgers = watched_ledgers;
     t.ops.coupon = watched_coupon;
+    t.ops.coupons = watched_coupons;
+    t.ops.day = watched_day;
     t.ops.write_views = watched_write_views;
     t.watched.open = open_watched;
     door->ops->close(door);
@@ -90,15 +165,24 @@ static void watch(void)
 
 /* ---- two engines, and what is asked of them ---- */
 
-static int two_engines(void **state)
+static void count_windows(int64_t more)
 {
+    int64_t held = atomic_fetch_add(&t.held, more) + more;
+
+    if (held > t.held_most)
+        t.held_most = held;
+}
+
+static int start_two(int windows_max)
+{
+    static const struct engine_hooks counting = {.windows = count_windows};
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .window_max = 200,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .windows_max = windows_max, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
-    (void)state;
     memset(&t, 0, sizeof t);
+    t.coupon = COUPON;
     t.fake = fake_new(1, 0);
     for (int i = 0; i < 2; i++) {
         arena_init(&t.arenas[i], 0);
@@ -106,8 +190,23 @@ static int two_engines(void **state)
     }
     watch();
     for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, i == 0 ? &t.watched : t.sources[i], NULL);
+        t.engines[i] = engine_start(&config, i == 0 ? &t.watched : t.sources[i], i == 0 ? &counting : NULL);
     return 0;
+}
+
+static int two_engines(void **state)
+{
+    (void)state;
+    return start_two(0);
+}
+
+#define WINDOWS 60 /* entries of all lanes together */
+#define ROUND 48   /* that may come at once: one batch of each lane that is asked */
+
+static int two_engines_with_small_windows(void **state)
+{
+    (void)state;
+    return start_two(WINDOWS);
 }
 
 static int stop_engines(void **state)
@@ -124,25 +223,31 @@ static int stop_engines(void **state)
 
 static enum cpn_result call(int engine, struct op *op)
 {
-    op->coupon = COUPON;
+    op->coupon = t.coupon;
     op->arena = &t.arenas[engine];
     op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
     return engine_call(t.engines[engine], op);
 }
 
-static void create(int64_t lanes, int64_t per_day)
+static void create_with(int64_t lanes, int64_t per_day, enum codes_source source)
 {
     struct coupon coupon;
     struct op op = {.kind = OP_CREATE, .definition = &coupon};
 
     coupon_init(&coupon);
-    coupon.id = COUPON;
+    coupon.codes.source = source;
+    coupon.id = t.coupon;
     coupon.title = "first";
     coupon.state = COUPON_ACTIVE;
     coupon.cap.total = 1000;
     coupon.cap.per_day = per_day;
     coupon.lanes = lanes;
     assert_int_equal(call(0, &op), CPN_OK);
+}
+
+static void create(int64_t lanes, int64_t per_day)
+{
+    create_with(lanes, per_day, CODES_NONE);
 }
 
 static void generate(int64_t count)
@@ -195,7 +300,9 @@ static void as_many_lanes_as_there_may_be_follow_though_queues_are_short(void **
 
 static void a_lane_waits_for_the_definition_that_it_follows(void **state)
 {
-    struct lane *l = lane_new(COUPON, 1);
+    struct filter_room room = {.bytes_max = 0};
+    struct lane *l = lane_new(COUPON, 1, &room);
+    struct lane_loading load = {.lane = l};
     struct store *door = t.watched.open(&t.watched);
 
     (void)state;
@@ -204,13 +311,168 @@ static void a_lane_waits_for_the_definition_that_it_follows(void **state)
     for (int64_t lane = 0; lane < 2; lane++)
         assert_int_equal(engine_catch_up(t.engines[0], COUPON, lane, ENGINE_CATCH_UP_MS), STORE_OK);
     t.view_is_late = true;
-    assert_int_equal(lane_load(l, door), STORE_FAILED);
+    lane_load(door, &load, 1);
+    assert_int_equal(load.status, STORE_FAILED);
     assert_false(l->loaded);
     t.view_is_late = false;
-    assert_int_equal(lane_load(l, door), STORE_OK);
+    lane_load(door, &load, 1);
+    assert_int_equal(load.status, STORE_OK);
     assert_int_equal(l->definition->version, 2);
     lane_free(l);
     door->ops->close(door);
+}
+
+/* ---- several coupons ---- */
+
+static atomic_bool slow_is_done;
+
+static void note_done(struct op *op)
+{
+    (void)op;
+    slow_is_done = true;
+}
+
+static void wait_a_moment(void)
+{
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+static void what_one_coupon_waits_for_is_not_in_another_ones_way(void **state)
+{
+    struct op slow = {.kind = OP_CHANGE, .coupon = COUPON, .done = note_done};
+    struct arena arena;
+
+    (void)state;
+    arena_init(&arena, 0);
+    create(3, COUPON_NULL);
+    slow.arena = &arena;
+    slow.definition = coupon_copy(look(0), &arena);
+    slow.definition->title = "slow";
+    slow.expected_version = 1;
+    slow.deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    t.coupon = "c2";
+    create(3, COUPON_NULL);
+    t.stuck = COUPON;
+    slow_is_done = false;
+    assert_int_equal(engine_submit(t.engines[0], &slow), CPN_OK);
+    while (!t.lost)
+        wait_a_moment();
+    assert_int_equal(retitle(0, "another"), CPN_OK);
+    t.coupon = "c3";
+    create(3, COUPON_NULL);
+    assert_false(slow_is_done);
+    t.stuck = NULL;
+    while (!slow_is_done)
+        wait_a_moment();
+    assert_int_equal(slow.outcome.result, CPN_OK);
+    arena_free(&arena);
+}
+
+/* ---- days ---- */
+
+/* Somebody else's batch: nothing but that it is later. */
+static void pass_time(struct store *door, int64_t at_ms, int64_t day_ms)
+{
+    struct batch *last[16], *b = batch_new(COUPON, 0);
+    struct append append = {.batch = b};
+    size_t count;
+
+    assert_int_equal(door->ops->ledger(door, COUPON, 0, 0, sizeof last / sizeof *last, last, &count), STORE_OK);
+    b->head = last[count - 1]->head;
+    memcpy(b->prev, b->head.hash, HASH_LEN);
+    b->head.seq++;
+    b->head.hash[0]++;
+    if (b->head.day_ms != day_ms)
+        b->head.day_taken = 0;
+    b->head.at_ms = at_ms;
+    b->head.day_ms = day_ms;
+    b->id[0] = (uint8_t)b->head.seq;
+    batch_add(b, ENTRY_TICK);
+    door->ops->append(door, &append, 1);
+    assert_int_equal(append.result, APPEND_OURS);
+    for (size_t i = 0; i < count; i++)
+        batch_free(last[i]);
+    batch_free(b);
+}
+
+static void a_day_ends_with_its_last_millisecond(void **state)
+{
+    struct store *door = t.sources[0]->open(t.sources[0]);
+    int64_t day_ms = day_of("UTC", clock_now_ms()) + DAY_MS, end_ms = day_ms + DAY_MS; /* tomorrow: a lane's time is its last batch's */
+
+    (void)state;
+    create(1, 1);
+    generate(10);
+    pass_time(door, day_ms, day_ms);
+    assert_int_equal(take(0, "ann"), CPN_OK);
+    pass_time(door, end_ms - 1, day_ms);
+    t.between = take(0, "bob");
+    assert_int_not_equal(t.between, CPN_OK);
+    pass_time(door, end_ms, day_ms); /* it does not say itself that another day has begun */
+    assert_int_equal(take(0, "cyd"), CPN_OK);
+    assert_int_equal(take(0, "dan"), CPN_DAILY_CAP_REACHED);
+    door->ops->close(door);
+}
+
+static struct op zone_change, zone_take;
+static int64_t taking_day_ms, taking_at_ms;
+static atomic_int zone_ops_done;
+
+static void note_zone_op(struct op *op)
+{
+    (void)op;
+    zone_ops_done++;
+}
+
+static void note_taking(const struct batch *b)
+{
+    if (b->entries[b->count - 1].kind != ENTRY_REDEEM)
+        return;
+    taking_day_ms = b->head.day_ms;
+    taking_at_ms = b->head.at_ms;
+}
+
+/* Both come while something is appended: then they are asked for together. */
+static void ask_for_both(const struct batch *b)
+{
+    (void)b;
+    t.before_append = note_taking;
+    assert_int_equal(engine_submit(t.engines[0], &zone_change), CPN_OK);
+    assert_int_equal(engine_submit(t.engines[0], &zone_take), CPN_OK);
+}
+
+static void a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day(void **state)
+{
+    struct coupon coupon;
+    struct op create = {.kind = OP_CREATE, .definition = &coupon};
+    struct arena arenas[2];
+
+    (void)state;
+    coupon_init(&coupon);
+    coupon.id = COUPON;
+    coupon.title = "first";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.policy = CAP_NONE;
+    assert_int_equal(call(0, &create), CPN_OK);
+    for (int i = 0; i < 2; i++)
+        arena_init(&arenas[i], 0);
+    zone_ops_done = 0;
+    zone_change = (struct op){.kind = OP_CHANGE, .coupon = COUPON, .arena = &arenas[0], .done = note_zone_op,
+                              .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .expected_version = 2};
+    zone_change.definition = coupon_copy(look(0), &arenas[0]);
+    zone_change.definition->time_zone = EARLIER_ZONE;
+    zone_take = (struct op){.kind = OP_TAKE, .coupon = COUPON, .arena = &arenas[1], .done = note_zone_op, .user = "ann",
+                            .deadline = mono_add_ms(mono_now(), PATIENCE_MS)};
+    zone_take.take = (struct take){.key = "ann", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    t.before_append = ask_for_both;
+    assert_int_equal(retitle(0, "another"), CPN_OK);
+    while (zone_ops_done < 2)
+        wait_a_moment();
+    assert_int_equal(zone_change.outcome.result, CPN_OK);
+    assert_int_equal(zone_take.outcome.result, CPN_OK);
+    assert_int_equal(taking_day_ms, day_of(EARLIER_ZONE, taking_at_ms));
+    for (int i = 0; i < 2; i++)
+        arena_free(&arenas[i]);
 }
 
 /* ---- catching up ---- */
@@ -230,6 +492,86 @@ static void who_waits_for_views_that_cannot_be_written_is_answered(void **state)
     assert_true(mono_now().ns < t.views_from_ns);
     t.views_from_ns = 0;
     assert_int_equal(engine_catch_up(t.engines[0], COUPON, 0, PATIENCE_MS), STORE_OK);
+}
+
+/* ---- codes ---- */
+
+/* Slots whose codes were written before, by a job that has its turn. */
+static void announce(int64_t step, int64_t count)
+{
+    struct op turn = {.kind = OP_TURN, .job = "j", .fence = step}, op = {.kind = OP_GENERATE, .job = "j", .step = step, .count = count};
+
+    assert_int_equal(call(0, &turn), CPN_OK);
+    op.turn = turn.turn;
+    assert_int_equal(call(0, &op), CPN_OK);
+}
+
+static void take_with_its_code(const char *user)
+{
+    struct op op = {.kind = OP_TAKE, .user = user};
+
+    op.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    assert_int_equal(call(0, &op), CPN_OK);
+    assert_string_equal(op.outcome.redemption.code,
+                        arena_printf(&t.arenas[0], "CODE%lld", (long long)op.outcome.redemption.n));
+}
+
+/* The stash held slots of a bucket whose codes are read again, since it has grown. Half of it before, half of it after. */
+static void slots_go_out_with_their_codes_also_when_their_bucket_has_grown(void **state)
+{
+    (void)state;
+    create_with(1, COUPON_NULL, CODES_IMPORTED);
+    announce(1, BUCKET_SLOTS / 2);
+    take_with_its_code("ann");
+    announce(2, BUCKET_SLOTS / 2);
+    for (int i = 1; i < BUCKET_SLOTS; i++)
+        take_with_its_code(arena_printf(&t.arenas[0], "user-%d", i));
+    assert_int_equal(take(0, "bob"), CPN_SOLD_OUT);
+}
+
+#define COUPONS 4
+#define TAKINGS_MOST 100 /* of one coupon; a lane alone would hold as many */
+
+/* Until its lane is held, or as often. */
+static void take_until_held(const char *coupon)
+{
+    struct op op = {.kind = OP_TAKE};
+    enum cpn_result r = CPN_OK;
+
+    for (int i = 0; i < TAKINGS_MOST && r == CPN_OK; i++) {
+        op.user = arena_printf(&t.arenas[0], "u%d", i);
+        op.take = (struct take){.key = op.user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+        op.coupon = coupon;
+        op.arena = &t.arenas[0];
+        op.deadline = mono_add_ms(mono_now(), WAITS_MS);
+        r = engine_call(t.engines[0], &op);
+    }
+}
+
+static void windows_together_are_bounded_and_the_largest_waits_first(void **state)
+{
+    static const char *const coupons[COUPONS] = {"c1", "c2", "c3", "c4"};
+
+    (void)state;
+    for (int i = 0; i < COUPONS; i++) {
+        t.coupon = coupons[i];
+        create(1, COUPON_NULL);
+        generate(2 * TAKINGS_MOST);
+        assert_int_equal(take(0, "first"), CPN_OK);
+        assert_int_equal(engine_catch_up(t.engines[0], coupons[i], 0, PATIENCE_MS), STORE_OK);
+    }
+    t.views_from_ns = INT64_MAX;
+    take_until_held("c1");
+    t.coupon = "c2";
+    assert_int_equal(take(0, "ann"), CPN_OK);
+    for (int i = 0; i < COUPONS; i++)
+        take_until_held(coupons[i]);
+    assert_in_range(t.held_most, WINDOWS / 2, WINDOWS + ROUND);
+    t.views_from_ns = 0;
+    for (int i = 0; i < COUPONS; i++) {
+        t.coupon = coupons[i];
+        assert_int_equal(take(0, "bob"), CPN_OK);
+    }
 }
 
 /* ---- refilling ---- */
@@ -295,6 +637,78 @@ static void a_cap_that_is_passed_while_slots_come_is_refused_at_once(void **stat
     assert_in_range(t.taken, LOWERED + 1, TAKEN_MEANWHILE_MOST);
 }
 
+/* ---- looking for what a lane lacks ---- */
+
+#define MOVES 500 /* of the slot: more than there are tries to find it before the request goes back to its lane */
+#define SEARCH_MS 120000
+
+/* The only free slot: always in one of two lanes, and never in the one that the first engine is about to read. */
+static struct {
+    int64_t free_in;          /* the lane; in the other one its holder has what there is */
+    struct redemption held;   /* there */
+    int moves;
+} slot;
+
+static void take_of_lane(int64_t lane)
+{
+    struct op op = {.kind = OP_TAKE};
+
+    op.user = arena_printf(&t.arenas[1], "holder-%d", 0);
+    for (int i = 1; coupon_lane_of(op.user, 2) != lane; i++)
+        op.user = arena_printf(&t.arenas[1], "holder-%d", i);
+    op.take = (struct take){.key = arena_printf(&t.arenas[1], "k%d-%d", (int)lane, slot.moves), .code_n = -1,
+                            .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    assert_int_equal(call(1, &op), CPN_OK);
+    slot.held = op.outcome.redemption;
+}
+
+static void give_back(void)
+{
+    struct op op = {.kind = OP_STEP};
+
+    op.transition = (struct step){.n = slot.held.n, .g = slot.held.g, .move = MOVE_REVERSE};
+    assert_int_equal(call(1, &op), CPN_OK);
+}
+
+/* First one is free in the other lane, then it is taken in this one: at no time is none free. */
+static void move_slot_away_from(int64_t lane)
+{
+    if (lane != slot.free_in || slot.moves == MOVES)
+        return;
+    slot.moves++;
+    give_back();
+    take_of_lane(lane);
+    slot.free_in = 1 - lane;
+}
+
+static void what_is_always_free_in_some_lane_is_never_sold_out(void **state)
+{
+    struct op op = {.kind = OP_TAKE, .coupon = COUPON, .user = "eve", .arena = &t.arenas[0]};
+    struct redemption in_lane_1;
+
+    (void)state;
+    memset(&slot, 0, sizeof slot);
+    create(2, COUPON_NULL);
+    generate(2);
+    take_of_lane(1);
+    assert_int_equal(lane_of_slot(slot.held.n), 1);
+    in_lane_1 = slot.held;
+    take_of_lane(0);
+    assert_int_equal(lane_of_slot(slot.held.n), 0);
+    assert_non_null(look(0)); /* the first engine knows both lanes, and that nothing is free */
+    give_back();
+    slot.held = in_lane_1;
+    slot.free_in = 0;
+    t.before_ledger = move_slot_away_from;
+    for (int i = 0; coupon_lane_of(op.user, 2) != 1; i++)
+        op.user = arena_printf(&t.arenas[0], "eve-%d", i);
+    op.take = (struct take){.key = "k", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    op.deadline = mono_add_ms(mono_now(), SEARCH_MS);
+    assert_int_equal(engine_call(t.engines[0], &op), CPN_OK);
+    assert_int_equal(slot.moves, MOVES);
+    t.before_ledger = NULL;
+}
+
 /* ---- deleting ---- */
 
 /* In lane 0 the coupon gets this state. */
@@ -357,16 +771,62 @@ static void what_is_taken_before_it_can_be_deleted_leaves_it_active(void **state
     assert_int_equal(take(1, "bob"), CPN_OK);
 }
 
+/* ---- what is remembered ---- */
+
+static struct latch followed;
+
+static void count_followed(struct op *op)
+{
+    (void)op;
+    latch_down(&followed);
+}
+
+/* A coupon that few slots are left of is remembered, so that it is not looked at too often. Each is asked something, too: then it was
+ * looked at. */
+static void what_is_remembered_of_coupons_is_bounded(void **state)
+{
+    enum { GROUPS = LANES_KEPT_MOST + 200 };
+    static const struct engine_hooks none;
+    static struct op ops[GROUPS];
+    struct heard_table *heard = heard_new();
+    struct lanes *lanes = lanes_start(t.engines[0], heard, &t.watched, &none);
+    struct arena a;
+
+    (void)state;
+    arena_init(&a, 0);
+    latch_init(&followed, GROUPS);
+    for (int i = 0; i < GROUPS; i++) {
+        ops[i] = (struct op){.kind = OP_FOLLOW, .coupon = arena_printf(&a, "few-%d", i), .arena = &a,
+                             .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .done = count_followed};
+        lanes_poke(lanes, ops[i].coupon);
+        lanes_submit(lanes, &ops[i]);
+    }
+    latch_wait(&followed);
+    lanes_stop(lanes);
+    assert_int_equal(lanes_kept(lanes), LANES_KEPT_MOST);
+    lanes_free(lanes);
+    heard_free(heard);
+    arena_free(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(as_many_lanes_as_there_may_be_follow_though_queues_are_short, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_lane_waits_for_the_definition_that_it_follows, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_one_coupon_waits_for_is_not_in_another_ones_way, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(a_day_ends_with_its_last_millisecond, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(who_waits_for_views_that_cannot_be_written_is_answered, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(slots_go_out_with_their_codes_also_when_their_bucket_has_grown, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(windows_together_are_bounded_and_the_largest_waits_first, two_engines_with_small_windows,
+                                        stop_engines),
         cmocka_unit_test_setup_teardown(slots_that_come_before_they_are_asked_for_are_not_asked_for_again, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_cap_that_is_passed_while_slots_come_is_refused_at_once, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_is_always_free_in_some_lane_is_never_sold_out, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_change_that_comes_between_is_not_in_the_way_of_a_deletion, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_taken_before_it_can_be_deleted_leaves_it_active, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_is_remembered_of_coupons_is_bounded, two_engines, stop_engines),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)

@@ -129,7 +129,7 @@ static void many_are_read_at_once_of_several_coupons(void **state)
     draft(c[0], 0, 1, "x", 0, 70);
     draft(c[1], 0, 1, "x", 50, 70);
     for (int i = 0; i < 300; i++)
-        reads[i] = (struct code_read){c[i % 2]->id, arena_printf(&arena, "x-%d", i / 2), 7};
+        reads[i] = (struct code_read){c[i % 2]->id, arena_printf(&arena, "x-%d", i / 2), 7, STORE_OK};
     assert_int_equal(door->ops->codes(door, reads, 300), STORE_OK);
     for (int i = 0; i < 300; i++) {
         int k = i / 2;
@@ -143,6 +143,30 @@ static void many_are_read_at_once_of_several_coupons(void **state)
     assert_null(buckets[2].codes[0]);
     assert_int_equal(door->ops->codes(door, reads, 0), STORE_OK);
     assert_int_equal(door->ops->bucket_codes(door, &arena, buckets, 0), STORE_OK);
+}
+
+static void codes_that_cannot_be_decoded_fail_their_own_reads_only(void **state)
+{
+    NEEDS_SERVER();
+
+    const struct coupon *c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
+    struct code_read codes[] = {{.coupon = c->id, .code = "x-0"}, {.coupon = c->id, .code = "x-1"}, {.coupon = c->id, .code = "no"}};
+    struct bucket_codes_read buckets[] = {{.coupon = c->id, .b = 0}, {.coupon = c->id, .b = 1}, {.coupon = c->id, .b = 2}};
+
+    draft(c, 0, 1, "x", 0, 128);
+    damage("codes", c->id, "_id.code", 0, "x-0", "n");
+    damage("code_buckets", c->id, "_id.b", 0, NULL, "codes");
+    assert_int_equal(door->ops->codes(door, codes, 3), STORE_FAILED);
+    assert_int_equal(codes[0].status, STORE_UNREADABLE);
+    assert_int_equal(codes[1].status, STORE_OK);
+    assert_int_equal(codes[2].status, STORE_OK);
+    assert_true(codes[0].n == -1 && codes[1].n == 1 && codes[2].n == -1);
+    assert_int_equal(door->ops->bucket_codes(door, &arena, buckets, 3), STORE_FAILED);
+    assert_int_equal(buckets[0].status, STORE_UNREADABLE);
+    assert_int_equal(buckets[1].status, STORE_OK);
+    assert_int_equal(buckets[2].status, STORE_OK);
+    assert_string_equal(buckets[1].codes[0], "x-64");
+    assert_null(buckets[0].codes[0]);
 }
 
 static void a_draft_is_replaced_as_long_as_it_was_not_announced(void **state)
@@ -597,6 +621,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(drafts_are_looked_up_both_ways),
         T(many_are_read_at_once_of_several_coupons),
+        T(codes_that_cannot_be_decoded_fail_their_own_reads_only),
         T(a_draft_is_replaced_as_long_as_it_was_not_announced),
         T(a_late_writer_changes_nothing),
         T(what_was_announced_stays_however_turns_are_interleaved),

@@ -1,6 +1,7 @@
 /*
  * tests/engine/test_mongo_failover.c -- a replica set of three loses its primary again and again: nothing acknowledged is
- * lost, nothing is there twice, and no tail is confirmed that had moved. Needs a mongod to start (see mongod.h).
+ * lost, nothing is there twice, and no tail is confirmed that had moved; nor any while its secondaries stand still. Needs a mongod
+ * to start (see mongod.h).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +30,8 @@
 #define WRITERS 3
 #define ASKERS 2
 
-static struct mongo *mongo;
+static struct mongo *mongo; /* NULL: no mongod to start */
+static int pids[3];
 static char (*acknowledged)[ID_BATCH_LEN + 1]; /* by seq */
 static atomic_llong newest;                    /* acknowledged */
 static atomic_llong appended, refused, repeated, confirmed_moved;
@@ -142,7 +144,7 @@ static void check_everything(void)
 {
     struct store *door = mongo_door(mongo);
     struct batch *batches[100];
-    struct use_read read = {COUPON, "u", NULL};
+    struct use_read read = {COUPON, "u", NULL, STORE_OK};
     struct arena arena;
     int64_t seq = 0;
     size_t count;
@@ -174,30 +176,68 @@ static void wait_for_progress(void)
     assert_true(newest >= before + 20);
 }
 
+/* ---- secondaries that stand still ---- */
+
+/* All members stop to copy what the primary writes, or go on. Whoever is primary, the others stand still. */
+static void hold_members(bool hold)
+{
+    for (int i = 0; i < 3; i++)
+        while (!mongod_run(pids[i], hold ? "{\"configureFailPoint\": \"stopReplProducer\", \"mode\": \"alwaysOn\"}"
+                                         : "{\"configureFailPoint\": \"stopReplProducer\", \"mode\": \"off\"}"))
+            usleep(50000);
+}
+
+static int let_members_go(void **state)
+{
+    (void)state;
+    if (mongo)
+        hold_members(false);
+    return 0;
+}
+
+static bool majority_writes(void)
+{
+    return mongod_run(mongod_primary(), "{\"insert\": \"probe\", \"documents\": [{\"held\": true}],"
+                                        " \"writeConcern\": {\"w\": \"majority\", \"wtimeout\": 300}}");
+}
+
+/* A primary that cannot have a write taken may have been replaced: it does not know whether the tail has moved. */
+static void no_tail_is_confirmed_while_no_majority_takes_a_write(void **state)
+{
+    struct confirm both[] = {{COUPON, 0, 0, false}, {"another", 0, 0, false}};
+    struct store *door;
+
+    (void)state;
+    if (!mongo)
+        skip();
+    door = mongo_door(mongo);
+    while (door->ops->confirm(door, both, 2) != STORE_OK) /* the set has just begun */
+        usleep(50000);
+    assert_true(both[0].unmoved && both[1].unmoved);
+    hold_members(true);
+    while (majority_writes())
+        usleep(50000);
+    for (size_t count = 1; count <= 2; count++) {
+        (void)door->ops->confirm(door, both, count);
+        assert_false(both[0].unmoved);
+        assert_false(count == 2 && both[1].unmoved);
+    }
+    hold_members(false);
+    while (door->ops->confirm(door, both, 2) != STORE_OK)
+        usleep(50000);
+    assert_true(both[0].unmoved && both[1].unmoved);
+    door->ops->close(door);
+}
+
+/* ---- fail-overs ---- */
+
 static void what_was_acknowledged_survives_every_fail_over(void **state)
 {
     pthread_t threads[WRITERS + ASKERS];
-    static struct config config;
-    char message[1024];
-    int pids[3];
-    char *uri;
 
     (void)state;
-    assert_true(sodium_init() >= 0);
-    uri = mongod_start_set(3, pids);
-    if (!uri) {
-        printf("# skipped: no mongod to start; set COUPONS_TEST_MONGOD, or have it on PATH\n");
+    if (!mongo)
         skip();
-    }
-    assert_int_equal(config_load(&config, NULL, NULL, message, sizeof message), 0);
-    snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "%s", uri);
-    config.mongodb_socket_timeout_ms = 2000;
-    config.mongodb_server_selection_timeout_ms = 1000;
-    assert_int_equal(log_init("/dev/null", LOG_ERROR), 0);
-    mongo = mongo_open(&config, message, sizeof message);
-    assert_non_null(mongo);
-    if (mongo_prepare(mongo, message, sizeof message) != 0)
-        fail_msg("%s", message);
     acknowledged = calloc(SEQS_MAX, sizeof *acknowledged);
 
     for (int i = 0; i < WRITERS + ASKERS; i++)
@@ -225,16 +265,49 @@ static void what_was_acknowledged_survives_every_fail_over(void **state)
     assert_false(wrong);
     assert_true(appended > 100 && confirmed_moved > 100);
     check_everything();
-    mongo_close(mongo);
     free(acknowledged);
+}
+
+static int start_set(void **state)
+{
+    static struct config config;
+    char message[1024];
+    char *uri;
+
+    (void)state;
+    uri = sodium_init() < 0 ? NULL : mongod_start_set(3, pids);
+    if (!uri) {
+        printf("# skipped: no mongod to start; set COUPONS_TEST_MONGOD, or have it on PATH\n");
+        return 0;
+    }
+    if (config_load(&config, NULL, NULL, message, sizeof message) != 0 || log_init("/dev/null", LOG_ERROR) < 0)
+        return -1;
+    snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "%s", uri);
     free(uri);
+    config.mongodb_socket_timeout_ms = 2000;
+    config.mongodb_server_selection_timeout_ms = 1000;
+    mongo = mongo_open(&config, message, sizeof message);
+    if (mongo && mongo_prepare(mongo, message, sizeof message) == 0)
+        return 0;
+    printf("# %s\n", message);
+    return -1;
+}
+
+static int stop_set(void **state)
+{
+    (void)state;
+    if (mongo)
+        mongo_close(mongo);
+    mongod_stop_all();
+    return 0;
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_acknowledged_survives_every_fail_over)};
-    int status = cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(no_tail_is_confirmed_while_no_majority_takes_a_write, let_members_go),
+        cmocka_unit_test(what_was_acknowledged_survives_every_fail_over),
+    };
 
-    mongod_stop_all();
-    return status;
+    return cmocka_run_group_tests(tests, start_set, stop_set);
 }

@@ -89,7 +89,7 @@ static void slices_add_up(void **state)
         starts[i] = time_of("2026-01-01T00:00:00Z") + i * INT64_C(10) * 86400000;
     for (int i = 0; i < 700; i++) /* ten a day */
         writes[i] = (struct totals_write){ids[i * 7 % 40], 0, starts[0] + i * INT64_C(96) * QUARTER_MS / 10 / QUARTER_MS * QUARTER_MS,
-                                          1, 1, &one, false};
+                                          1, 1, &one, false, 0, false};
     assert_int_equal(mongo_totals_add(door, writes, 700), STORE_OK);
     q.starts = starts;
     q.columns = 7;

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "mongod.h"
 #include "store/mongo.h"
+#include "store/names.h"
 #include "store/schema.h"
 
 static struct config config;
@@ -112,12 +113,17 @@ static void assert_version(int64_t expected)
     assert_int_equal(version, expected);
 }
 
+static int newest(void)
+{
+    return schema_steps[schema_steps_count - 1].version;
+}
+
 static void a_new_database_gets_the_newest_version(void **state)
 {
     NEEDS_SERVER();
     assert_version(0);
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
-    assert_version((int64_t)schema_steps_count);
+    assert_version(newest());
 }
 
 static void steps_run_once_and_in_order_from_where_the_database_stands(void **state)
@@ -158,16 +164,108 @@ static void a_newer_database_is_refused_and_left_alone(void **state)
     NEEDS_SERVER();
     assert_true(schema_steps_count < NEWER_MAX);
     for (int i = 0; i <= (int)schema_steps_count; i++)
-        newer[i] = (struct schema_step){i + 1, "of a later program", NULL};
+        newer[i] = (struct schema_step){schema_steps[0].version + i, "of a later program", NULL};
     assert_int_equal(schema_upgrade(door, newer, schema_steps_count + 1, message, sizeof message), 0);
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
-    snprintf(expected, sizeof expected, "is of schema %zu, which a newer version of this service has written; this one knows %zu.",
-             schema_steps_count + 1, schema_steps_count);
+    snprintf(expected, sizeof expected, "is of schema %d, which a newer version of this service has written; this one knows %d.",
+             newest() + 1, newest());
     assert_non_null(strstr(message, expected));
     assert_non_null(strstr(message, "Start the newer version"));
-    assert_version((int64_t)schema_steps_count + 1);
-    assert_int_equal(server_missing_indexes(door, names, sizeof names), STORE_OK);
+    assert_version(newest() + 1);
+    assert_int_equal(server_index_faults(door, names, sizeof names), STORE_OK);
     assert_non_null(strstr(names, "ledger.ended"));
+}
+
+static void run(bson_t *command)
+{
+    mongoc_client_t *client = mongoc_client_new(config.mongodb_uri);
+    bson_error_t error;
+
+    if (!mongoc_client_command_simple(client, config.mongodb_database, command, NULL, NULL, &error))
+        fail_msg("%s", error.message);
+    mongoc_client_destroy(client);
+    bson_destroy(command);
+}
+
+/* With a note of its version, and as the first programs left it, with none. */
+static void a_database_of_before_the_first_release_is_refused(void **state)
+{
+    char names[1024];
+
+    NEEDS_SERVER();
+    assert_int_equal(schema_upgrade(door, steps, 1, message, sizeof message), 0);
+    assert_version(1);
+    for (int noted = 1; noted >= 0; noted--) {
+        if (!noted) {
+            drop_database();
+            run(BCON_NEW("insert", "users", "documents", "[", "{", "_id", "{", "c", "sale", "u", "ann", "}", "}", "]"));
+        }
+        assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
+        assert_non_null(strstr(message, "is of schema 1, from before the first release"));
+        assert_non_null(strstr(message, "Name another database"));
+        assert_version(noted);
+        assert_int_equal(server_index_faults(door, names, sizeof names), STORE_OK);
+        assert_non_null(strstr(names, "ledger.ended"));
+    }
+}
+
+static void *prepare(void *key)
+{
+    const struct name_key *found;
+    struct store *own;
+    char text[1024];
+
+    if (mongo_prepare(mongo, text, sizeof text) != 0)
+        return NULL;
+    own = mongo_door(mongo);
+    if (mongo_name_key(own, &found) == STORE_OK)
+        memcpy(key, found, sizeof *found);
+    own->ops->close(own);
+    return key;
+}
+
+static void the_key_of_names_is_made_once_and_its_loss_is_told(void **state)
+{
+    struct name_key keys[4] = {{{{0}}}}, none = {{{0}}};
+    const struct name_key *found;
+    pthread_t threads[4];
+    void *made;
+
+    NEEDS_SERVER();
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, prepare, &keys[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], &made);
+        assert_ptr_equal(made, &keys[i]);
+    }
+    assert_memory_not_equal(&keys[0], &none, sizeof none);
+    for (int i = 1; i < 4; i++)
+        assert_memory_equal(&keys[i], &keys[0], sizeof keys[0]);
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0); /* as at the next start */
+
+    run(BCON_NEW("drop", "secrets"));
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
+    assert_non_null(strstr(message, "has no key to find its users by: restore its collection secrets from the backup"));
+
+    /* out of a backup that lacks the version as well: users that are there have a key, and another one would find none of them */
+    run(BCON_NEW("drop", "schema"));
+    run(BCON_NEW("insert", "users", "documents", "[", "{", "_id", "{", "c", "old", "h",
+                 BCON_BIN(BSON_SUBTYPE_BINARY, keys[0].secret.bytes, NAME_HASH_LEN), "}", "}", "]"));
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
+    assert_non_null(strstr(message, "could not be upgraded to schema 3"));
+    assert_int_equal(mongo_name_key(door, &found), STORE_NOT_FOUND);
+}
+
+static void a_key_of_names_never_gives_way_to_another(void **state)
+{
+    const struct name_key first = name_key_random(), second = name_key_random(), *found;
+
+    NEEDS_SERVER();
+    assert_int_equal(mongo_name_key_put(door, &first), STORE_OK);
+    assert_int_equal(mongo_name_key_put(door, &first), STORE_OK); /* an answer was lost */
+    assert_int_equal(mongo_name_key_put(door, &second), STORE_EXISTS);
+    assert_int_equal(mongo_name_key(door, &found), STORE_OK);
+    assert_memory_equal(found, &first, sizeof first);
 }
 
 static void *upgrade(void *failed)
@@ -212,9 +310,45 @@ static void the_server_tells_what_doctor_asks(void **state)
     assert_true(facts.disk_total > facts.disk_used && facts.disk_used > 0);
     assert_int_equal(server_majority(door, &us), STORE_OK);
     assert_true(us > 0);
-    assert_version((int64_t)schema_steps_count);
-    assert_int_equal(server_missing_indexes(door, names, sizeof names), STORE_OK);
+    assert_version(newest());
+    assert_int_equal(server_index_faults(door, names, sizeof names), STORE_OK);
     assert_string_equal(names, "");
+}
+
+/* In place of what coupond made, under its name. */
+static void make_otherwise(const char *collection, const char *name, bson_t *index)
+{
+    BSON_APPEND_UTF8(index, "name", name);
+    run(BCON_NEW("dropIndexes", collection, "index", name));
+    run(BCON_NEW("createIndexes", collection, "indexes", "[", BCON_DOCUMENT(index), "]"));
+    bson_destroy(index);
+}
+
+static void an_index_is_more_than_its_name(void **state)
+{
+    char faults[2048];
+
+    NEEDS_SERVER();
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+    make_otherwise("totals", "at", BCON_NEW("key", "{", "_id.at", BCON_DOUBLE(1), "}")); /* the same to the server */
+    assert_int_equal(server_index_faults(door, faults, sizeof faults), STORE_OK);
+    assert_string_equal(faults, "");
+    make_otherwise("ledger", "ended", BCON_NEW("key", "{", "_id.c", BCON_INT32(1), "ended", BCON_INT32(1), "}"));
+    make_otherwise("users", "user", BCON_NEW("key", "{", "_id.h", BCON_INT32(1), "view.part", BCON_INT32(1), "}"));
+    make_otherwise("users", "erased", BCON_NEW("key", "{", "view.erased", BCON_INT32(1), "}", "partialFilterExpression", "{",
+                                               "view.erased", "{", "$gt", BCON_INT32(0), "}", "}"));
+    make_otherwise("parts", "at", BCON_NEW("key", "{", "at", BCON_INT32(1), "}", "expireAfterSeconds", BCON_INT32(60)));
+    make_otherwise("jobs", "created", BCON_NEW("key", "{", "created", BCON_INT32(1), "_id", BCON_INT32(-1), "}"));
+    make_otherwise("jobs", "key", BCON_NEW("key", "{", "coupon", BCON_INT32(1), "key", BCON_INT32(1), "}",
+                                           "partialFilterExpression", "{", "key", "{", "$exists", BCON_BOOL(true), "}", "}"));
+    run(BCON_NEW("dropIndexes", "deliveries", "index", "at"));
+    assert_int_equal(server_index_faults(door, faults, sizeof faults), STORE_OK);
+    assert_string_equal(faults, "ledger.ended has another filter, users.user has another key, users.erased has another filter, "
+                                "parts.at has another option, jobs.key is not unique, jobs.created has another key, "
+                                "deliveries.at is missing");
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0); /* as doctor says, coupond mends them */
+    assert_int_equal(server_index_faults(door, faults, sizeof faults), STORE_OK);
+    assert_string_equal(faults, "");
 }
 
 int main(void)
@@ -225,8 +359,12 @@ int main(void)
         T(steps_run_once_and_in_order_from_where_the_database_stands),
         T(a_step_that_fails_is_named_and_repeated),
         T(a_newer_database_is_refused_and_left_alone),
+        T(a_database_of_before_the_first_release_is_refused),
+        T(the_key_of_names_is_made_once_and_its_loss_is_told),
+        T(a_key_of_names_never_gives_way_to_another),
         T(many_may_upgrade_at_once),
         T(the_server_tells_what_doctor_asks),
+        T(an_index_is_more_than_its_name),
     };
 
     return cmocka_run_group_tests_name("schema", tests, group_setup, group_teardown);

@@ -106,17 +106,23 @@ static struct entry *add(struct batch *b, enum entry_kind kind, int64_t n, const
 static enum store_status due_buckets(const char *coupon, int64_t lane, int64_t at_ms, size_t most, struct bucket *found,
                                      size_t *count, int64_t *next_ms)
 {
-    struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most};
+    struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most, .buckets = found};
+    enum store_status status = door->ops->due_buckets(door, no_time, &search, 1);
 
-    return door->ops->due_buckets(door, no_time, &search, found, count, next_ms);
+    *count = search.count;
+    *next_ms = search.next_due_ms;
+    return status;
 }
 
 static enum store_status due_uses(const char *coupon, int64_t lane, int64_t at_ms, size_t most, struct use **found,
                                   size_t *count, int64_t *next_ms)
 {
     struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most};
+    enum store_status status = door->ops->due_uses(door, no_time, &search, &arena, found);
 
-    return door->ops->due_uses(door, no_time, &search, &arena, found, count, next_ms);
+    *count = search.count;
+    *next_ms = search.next_due_ms;
+    return status;
 }
 
 static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
@@ -174,6 +180,25 @@ static void uses_are_due_only_without_slots(void **state)
     assert_int_equal(next_ms, DAY + 2 * MINUTE);
 }
 
+static void a_damaged_use_is_left_out_of_what_is_due(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct due_search search = {.coupon = coupon, .at_ms = DAY + MINUTE, .most = 2};
+    struct use *found[2];
+
+    write_use(coupon, holding_use("u-1", 1, -1, DAY));
+    write_use(coupon, holding_use("u-2", 2, -2, DAY + MINUTE));
+    write_use(coupon, holding_use("u-3", 3, -3, DAY + 2 * MINUTE));
+    damage("users", coupon, "view.user", 0, "u-1", "view.seq");
+    assert_int_equal(door->ops->due_uses(door, no_time, &search, &arena, found), STORE_OK);
+    assert_int_equal(search.count, 1);
+    assert_string_equal(found[0]->user, "u-2");
+    assert_int_equal(search.next_due_ms, DAY + 2 * MINUTE);
+    assert_true(search.left_out);
+}
+
 static struct use *holding_in(int64_t lane, const char *user, int64_t seq, int64_t due_ms)
 {
     struct use *u = holding_use(user, seq, -seq, due_ms);
@@ -213,28 +238,55 @@ static void what_is_known_better_is_not_looked_for(void **state)
     static const int64_t buckets[] = {7, 5, 99};
     static const char *const users[] = {"u-1", "nobody"};
     const char *coupon = new_coupon();
-    struct due_search search = {.coupon = coupon, .at_ms = DAY + 4 * MINUTE, .most = 2, .but_buckets = buckets, .but_count = 3};
     struct bucket found[2];
+    struct due_search search = {.coupon = coupon, .at_ms = DAY + 4 * MINUTE, .most = 2, .but_buckets = buckets, .but_count = 3,
+                                .buckets = found};
     struct use *uses[2];
-    int64_t next_ms;
-    size_t count;
 
     for (int64_t b = 0; b < 8; b++)
         write_bucket(coupon, 0, b, 1, DAY + (10 - b) * MINUTE);
-    assert_int_equal(door->ops->due_buckets(door, no_time, &search, found, &count, &next_ms), STORE_OK);
-    assert_int_equal(count, 1);
+    assert_int_equal(door->ops->due_buckets(door, no_time, &search, 1), STORE_OK);
+    assert_int_equal(search.count, 1);
     assert_int_equal(found[0].b, 6);
-    assert_int_equal(next_ms, DAY + 6 * MINUTE);
+    assert_int_equal(search.next_due_ms, DAY + 6 * MINUTE);
     bucket_release(&found[0]);
     for (int64_t i = 0; i < 3; i++)
         write_use(coupon, holding_use(i == 0 ? "u-0" : i == 1 ? "u-1" : "u-2", i + 1, -i - 1, DAY + i * MINUTE));
     search.but_users = users;
     search.but_count = 2;
-    assert_int_equal(door->ops->due_uses(door, no_time, &search, &arena, uses, &count, &next_ms), STORE_OK);
-    assert_int_equal(count, 2);
+    assert_int_equal(door->ops->due_uses(door, no_time, &search, &arena, uses), STORE_OK);
+    assert_int_equal(search.count, 2);
     assert_string_equal(uses[0]->user, "u-0");
     assert_string_equal(uses[1]->user, "u-2");
-    assert_int_equal(next_ms, 0);
+    assert_int_equal(search.next_due_ms, 0);
+}
+
+static void users_that_are_due_come_as_far_as_memory_goes(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct due_search search = {.coupon = coupon, .at_ms = DAY + MINUTE, .most = 64};
+    struct use *uses[64];
+    struct arena own;
+    char metadata[1024];
+
+    memset(metadata, 'x', sizeof metadata - 1);
+    metadata[sizeof metadata - 1] = '\0';
+    for (int64_t i = 0; i < 64; i++) { /* 50 MB */
+        struct use *u = holding_use(arena_printf(&arena, "u-%d", (int)i), 1, -i - 1, DAY + i);
+
+        for (int k = 0; k < 600; k++)
+            use_add(u, &arena)->metadata = metadata;
+        write_use(coupon, u);
+    }
+    arena_init(&own, 0);
+    assert_int_equal(door->ops->due_uses(door, no_time, &search, &own, uses), STORE_OK);
+    assert_in_range(own.bytes, 0, STORE_USES_BYTES + (STORE_USES_BYTES >> 4));
+    assert_in_range(search.count, 1, 63);
+    assert_string_equal(uses[search.count - 1]->user, arena_printf(&arena, "u-%d", (int)search.count - 1));
+    assert_int_equal(search.next_due_ms, DAY + (int64_t)search.count);
+    arena_free(&own);
 }
 
 static bool is_among(const char *id, const char **ids, size_t count)
@@ -389,21 +441,25 @@ static void a_tombstone_says_so_and_goes_after_its_time(void **state)
 
     const char *coupon = new_coupon(), *other = new_coupon(), **coupons;
     struct use *u = make_use("erased-1", 5), **uses;
-    struct use_read read = {coupon, "erased-1", NULL};
+    struct use_read read = {coupon, "erased-1", NULL, STORE_OK};
+    const struct name_key *key;
     struct stored_use *stored;
     size_t count;
 
+    assert_int_equal(mongo_name_key(door, &key), STORE_OK);
     u->alias[0] = '\0';
     u->erased_ms = DAY;
     write_use(coupon, u);
     write_use(coupon, make_use("erased-1", 4)); /* a late writer does not bring it back */
     write_use(other, holding_use("erased-1", 1, 1, DAY));
-    assert_int_equal(mongo_user_uses(door, "erased-1", &arena, &coupons, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_user_uses(door, "erased-1", 0, &arena, &coupons, &uses, &count), STORE_OK);
     assert_int_equal(count, 2);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(uses[i]->erased_ms, strcmp(coupons[i], other) == 0 ? 0 : DAY);
-    assert_int_equal(mongo_stored_uses(door, coupon, NULL, 10, &arena, &stored, &count), STORE_OK);
-    assert_int_equal(count, 1); /* for verify it is there */
+    assert_int_equal(mongo_stored_uses(door, key, coupon, NULL, 10, &arena, &stored, &count), STORE_OK);
+    assert_int_equal(count, 1); /* for verify it is there, without its name */
+    assert_null(stored[0].user);
+    assert_null(stored[0].use->user);
 
     assert_int_equal(mongo_tombstones_clean(door, DAY), STORE_OK);
     assert_int_equal(door->ops->uses(door, no_time, &arena, &read, 1), STORE_OK);
@@ -411,7 +467,7 @@ static void a_tombstone_says_so_and_goes_after_its_time(void **state)
     assert_int_equal(mongo_tombstones_clean(door, DAY + 1), STORE_OK);
     assert_int_equal(door->ops->uses(door, no_time, &arena, &read, 1), STORE_OK);
     assert_null(read.use);
-    assert_int_equal(mongo_user_uses(door, "erased-1", &arena, &coupons, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_user_uses(door, "erased-1", 0, &arena, &coupons, &uses, &count), STORE_OK);
     assert_int_equal(count, 1);
 }
 
@@ -421,7 +477,7 @@ static void one_who_came_back_after_erasure_stays(void **state)
 
     const char *coupon = new_coupon();
     struct use *u = make_use("back-1", 5);
-    struct use_read read = {coupon, "back-1", NULL};
+    struct use_read read = {coupon, "back-1", NULL, STORE_OK};
 
     u->erased_ms = DAY;
     write_use(coupon, u);
@@ -621,8 +677,10 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
     const struct CMUnitTest tests[] = {
+        T(users_that_are_due_come_as_far_as_memory_goes),
         T(buckets_come_as_they_are_due_and_the_next_time_is_told),
         T(uses_are_due_only_without_slots),
+        T(a_damaged_use_is_left_out_of_what_is_due),
         T(a_lane_gets_the_due_uses_of_its_own_users),
         T(what_is_known_better_is_not_looked_for),
         T(coupons_with_something_due_are_found_once),

@@ -153,7 +153,7 @@ class Cut(Crowd):
         """None: the database is away at present."""
         try:
             with pymongo.timeout(2):
-                return {"n": self.stack.database.users.count_documents({"_id.c": self.coupon, "_id.u": {"$regex": "^cut-"}})}
+                return {"n": self.stack.database.users.count_documents({"_id.c": self.coupon, "view.user": {"$regex": "^cut-"}})}
         except pymongo.errors.PyMongoError:
             return None
 

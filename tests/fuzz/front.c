@@ -31,6 +31,13 @@ enum auth_answer auth_check(struct auth *a, const char *authorization, enum role
     return *role == ROLE_NONE ? AUTH_UNKNOWN : AUTH_OK;
 }
 
+bool auth_fresh(const struct auth *a, int64_t ms)
+{
+    (void)a;
+    (void)ms;
+    return front->outcome == CPN_OK;
+}
+
 enum handled auth_wait(struct auth *a, struct request *r)
 {
     (void)a;
@@ -38,11 +45,16 @@ enum handled auth_wait(struct auth *a, struct request *r)
     return PENDING;
 }
 
-bool aux_push(struct aux *a, struct request *r)
+enum turns_answer aux_push(struct aux *a, struct request *r)
 {
     (void)a;
     (void)r;
-    return false;
+    return TURNS_FULL;
+}
+
+void aux_answered(struct request *r)
+{
+    (void)r;
 }
 
 void aux_barrier(void)
@@ -117,6 +129,8 @@ static struct reactor *the_reactor(void)
     rx.connections_max = 4;
     pthread_mutex_init(&rx.lock, NULL);
     pthread_mutex_init(&rx.conn_lock, NULL);
+    pthread_mutex_init(&rx.pieces_lock, NULL);
+    cond_init(&rx.pieces_some);
     rx.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     rx.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     worker.reactor = &rx;
@@ -124,15 +138,15 @@ static struct reactor *the_reactor(void)
     return &rx;
 }
 
-/* As io_main(), until the connection is closed: and it must be, since its other end is. */
-static void serve(struct reactor *rx)
+/* As io_main(), until the connection is closed: and it must be, since its other end is. told: that this end is known. */
+static void serve(struct reactor *rx, bool told)
 {
     while (rx->conns) {
         struct request *completed, *next;
         struct pollfd p = {.fd = rx->conns->fcgx.ipcFd, .events = POLLIN};
 
         REQUIRE(poll(&p, 1, 0) == 1);
-        on_readable(rx, rx->conns);
+        on_readable(rx->conns, told);
         while ((completed = take_completed(rx)))
             for (; completed; completed = next) {
                 next = completed->next;
@@ -202,7 +216,7 @@ void front_talk(struct front *f, const void *bytes, size_t len)
     l.fd = fds[0];
     REQUIRE(pthread_create(&listener, NULL, listen_main, &l) == 0);
     conn_new(rx, fds[1]);
-    serve(rx);
+    serve(rx, len % 2 == 0);
     REQUIRE(pthread_join(listener, NULL) == 0);
     close(fds[0]);
     read_records(f, &l.heard);

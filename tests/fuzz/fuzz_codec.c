@@ -35,11 +35,12 @@ static bool copy_use(const bson_t *doc, bson_t *copy, struct arena *a)
 {
     const char *coupon;
     struct use *u = codec_use_get(doc, a, &coupon);
+    struct name_hash hash;
     bson_t view;
 
-    if (!u)
+    if (!u || !codec_use_id_get(doc, &coupon, &hash))
         return false;
-    codec_use_id(copy, "_id", coupon, u->user);
+    codec_use_id(copy, "_id", coupon, &hash);
     bson_append_document_begin(copy, "view", 4, &view);
     codec_use_put(&view, coupon, u);
     bson_append_document_end(copy, &view);

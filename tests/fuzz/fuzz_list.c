@@ -11,8 +11,10 @@
 #include "fuzz/fuzz.h"
 #include "http/list.h"
 #include "http/router.h"
+#include "store/door.h"
 
-static struct worker worker; /* its key for cursors is zeros */
+static struct worker worker;
+static struct door door = {.has_cursor_key = true}; /* of zeros */
 
 static void begin(struct request *r, const char *method, const char *target)
 {
@@ -22,6 +24,7 @@ static void begin(struct request *r, const char *method, const char *target)
     arena_init(&r->arena, 0);
     errors_init(&r->errors, &r->arena);
     r->worker = &worker;
+    r->door = &door.store;
     r->id = id;
     r->header.method = method;
     r->header.target = target;

@@ -54,14 +54,16 @@ static void read_documents(struct lane_documents *l, const uint8_t *at, size_t l
 
 static void tell_view(struct replay *r, const bson_t *doc, struct arena *a)
 {
+    struct name_hash hash;
+    const char *coupon;
     struct coupon *c;
     struct bucket k;
     struct use *u;
     int64_t seq = 0;
 
     u = codec_use_get(doc, a, NULL);
-    if (u)
-        replay_view_use(r, u->user, u);
+    if (u && codec_use_id_get(doc, &coupon, &hash))
+        replay_view_use(r, &hash, u->user, u);
     if (codec_bucket_get(doc, &k)) {
         const char *codes[BUCKET_SLOTS] = {"CODE-1", NULL, "CODE-2"};
 
@@ -74,9 +76,11 @@ static void tell_view(struct replay *r, const bson_t *doc, struct arena *a)
         replay_view_coupon(r, c, true, seq, 0);
 }
 
+static const struct name_key name_key = {{{0}}}; /* the seeds' */
+
 static int64_t tell(const struct lane_documents *l, struct replay_part part, int64_t marks)
 {
-    struct replay *r = replay_new(part, on_drift, NULL);
+    struct replay *r = replay_new(part, &name_key, on_drift, NULL);
     int64_t drifts;
     struct arena a;
 

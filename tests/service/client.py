@@ -1,4 +1,5 @@
 """Clients that send exactly what they are told, through nginx or straight to a worker, and replies that know the contract."""
+import gzip
 import itertools
 import json
 import re
@@ -39,7 +40,7 @@ class Reply:
         return values[0] if values else None
 
     def json(self):
-        return strict_json(self.body)
+        return strict_json(gzip.decompress(self.body) if self.header("Content-Encoding") == "gzip" else self.body)
 
     def code(self):
         """The problem's code, or None."""
@@ -250,6 +251,20 @@ class Http(Caller):
             except (BrokenPipeError, ConnectionResetError):
                 pass  # it was told enough
         return seen
+
+
+class HttpOverSocket(Http):
+    """Through nginx, by a socket in the file system."""
+
+    def __init__(self, path, key=None):
+        super().__init__(None, key)
+        self.path = str(path)
+
+    def connect(self):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(TIMEOUT_S)
+        s.connect(self.path)
+        return s
 
 
 class Direct(Caller):

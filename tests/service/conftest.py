@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import bad_input  # noqa: E402
+import within  # noqa: E402
 from shown import figure, show  # noqa: E402,F401
 from stack import SETTINGS, WORKERS, Stack  # noqa: E402
 
@@ -66,8 +67,13 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A failed test also shows what the service logged last that is worse than info."""
+    """A failed test also shows what the service logged last that is worse than info; one that could not measure is not passed."""
     report = yield
+    if report.when == "setup":
+        within.not_measured.clear()
+    if report.when == "call" and report.passed and within.not_measured:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1], f"not measured: {'; '.join(within.not_measured)}")
     if report.when == "call" and report.failed:
         stacks = [s for s in getattr(item, "funcargs", {}).values() if isinstance(s, Stack)]
         for s in stacks:

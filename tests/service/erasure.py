@@ -11,15 +11,18 @@ def erase(stack, user):
 
 
 def found(stack, pattern):
-    """(collection, _id, what was found) wherever the pattern, of bytes, stands in a document; the `_id` of a user's tombstone is
-    passed over."""
+    """(collection, _id, what was found) wherever the pattern, of bytes, stands in a document; and (collection.index, key, what was
+    found) wherever it stands in an index."""
     raw = bson.CodecOptions(bson.raw_bson.RawBSONDocument)
     for name in stack.database.list_collection_names():
-        for document in stack.database.get_collection(name, codec_options=raw).find():
+        collection = stack.database.get_collection(name, codec_options=raw)
+        for document in collection.find():
             for what in sorted(set(pattern.findall(document.raw))):
-                whole = bson.decode(document.raw)
-                if name != "users" or whole["_id"]["u"].encode() != what or what in bson.encode({**whole, "_id": 0}):
-                    yield name, whole["_id"], what
+                yield name, bson.decode(document.raw)["_id"], what
+        for index, about in stack.database[name].index_information().items():
+            for key in collection.find(about.get("partialFilterExpression", {}), return_key=True, hint=index):
+                for what in sorted(set(pattern.findall(key.raw))):
+                    yield f"{name}.{index}", bson.decode(key.raw), what
 
 
 def traces(stack, *words):

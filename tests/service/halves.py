@@ -31,7 +31,7 @@ def asleep(stack, names):
 
 def views_of(stack, coupon):
     """{seq: (users of the batch whose views are written, and whose are not)}, where everybody takes once."""
-    written = {row["_id"]["u"]: row["view"]["seq"] for row in stack.database.users.find({"_id.c": coupon}, {"view.seq": 1})}
+    written = {row["view"].get("user"): row["view"]["seq"] for row in stack.database.users.find({"_id.c": coupon}, {"view.seq": 1, "view.user": 1})}
     seen = {}
     for batch in stack.database.ledger.find({"_id.c": coupon}, {"who.u": 1}):
         seq, users = batch["_id"]["seq"], [one["u"] for one in batch.get("who", []) if one.get("u", "").startswith("half-")]

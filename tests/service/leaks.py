@@ -82,7 +82,7 @@ def reads(coupon, other, i):
         Call("GET", "/coupons/-/webhooks"),
         Call("GET", "/coupons/-/metrics"),
         Call("GET", "/coupons/-/problems/sold_out"),
-        Call("GET", "/coupons/-/openapi.json") if i % 50 == 0 else Call("GET", "/coupons/-/receipt-key"),
+        Call("GET", "/coupons/-/openapi.json") if i % 50 == 0 else Call("GET", "/coupons/-/receipt-keys"),
         Call("GET", "/coupons/no-such/counts"),
         Call("GET", f"/coupons/{coupon}/redemptions?cursor=forged"),
         Call("DELETE", f"/coupons/{coupon}"),

@@ -13,6 +13,7 @@ from lanes import LANE_SLOTS, lane_of
 
 STANDING = ("issued", "reserved", "redeemed")
 DAY_MS = 24 * 3600 * 1000
+EXTENSIONS_MAX = 32
 SLACK_MS = 150  # between this process's clock and the service's
 ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -58,6 +59,7 @@ class Redemption:
     base: object = None
     due: int = None
     held: object = None  # the last hold on it
+    extended: int = 0
 
     @property
     def standing(self):
@@ -80,7 +82,6 @@ class Known:
     call: tuple
     status: int
     body: dict
-    extended: object = None  # the hold that it extended
 
 
 class Refused(Exception):
@@ -243,13 +244,10 @@ class Coupon:
             raise Refused("idempotency_key_reused")
         return Answer(first.status, body=first.body, replayed=True)
 
-    def remember(self, user, key, call, extends=False):
+    def remember(self, user, key, call):
         """What follows from the answer: it is the answer to this key from now on."""
         def after(status, body, redemption):
-            if extends:  # of extensions the last 16 keys are kept
-                for k in [k for k, old in self.keys.items() if old.extended is redemption][:-15]:
-                    del self.keys[k]
-            self.keys[user, key] = Known(call, status, body, redemption if extends else None)
+            self.keys[user, key] = Known(call, status, body)
         return after
 
     # ---- taking ----
@@ -386,7 +384,7 @@ class Coupon:
             same(name, body[name], value)
         for name, value in times.items():
             same(name, body[name] and ms(body[name]), value)
-        assert set(body) == set(want) | set(times) | {"id", "seq", "at", "receipt"} and body["receipt"], sorted(body)
+        assert set(body) == set(want) | set(times) | {"id", "seq", "at"}, sorted(body)
 
     # ---- steps ----
 
@@ -461,6 +459,8 @@ class Coupon:
         return Answer(201, check=check, after=self.remember(base.user, key, call))
 
     def extend(self, at, r, key, call, reserve_s):
+        if r.extended == EXTENSIONS_MAX:
+            raise Refused("invalid_transition")
         most = ms(r.body["at"]) + DAY_MS
 
         def check(body):
@@ -469,8 +469,9 @@ class Coupon:
             assert low <= until <= high, f"reserved_until {body['reserved_until']}"
             same("the rest of it", {**body, "reserved_until": None}, {**r.body, "state": "reserved", "reserved_until": None})
             r.body, r.due = body, until
+            r.extended += 1
             return r
-        return Answer(200, check=check, after=self.remember(r.user, key, call, extends=True))
+        return Answer(200, check=check, after=self.remember(r.user, key, call))
 
     def spend(self, at, r, key, call, order, given):
         def check(body):

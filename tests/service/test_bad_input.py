@@ -1,6 +1,8 @@
 """Whatever a client sends: a problem document with the right code, never a 5xx, never a crash, and nothing is changed."""
+import contextlib
 import json
 import struct
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -331,6 +333,105 @@ def test_bodies_in_records_of_one_byte_are_read_whole(stack):
     data += fastcgi.record(fastcgi.PARAMS, b"") + b"".join(fastcgi.record(fastcgi.STDIN, bytes([b])) for b in body) + fastcgi.record(fastcgi.STDIN, b"")
     [(status, _, text)] = exchange(stack.direct(0), data)
     assert status == 201, text
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
+def test_half_sent_heads_hold_up_nobody(stack, kept):
+    """More of them than a worker has threads, of every length; then their rest comes, and each is answered."""
+    whole = fastcgi.request(fastcgi.params_of("GET", "/coupons/-/health", [("X-Long", "x" * 5000)], None))
+    end = whole.index(fastcgi.record(fastcgi.PARAMS, b""), 16)  # the head ends in an empty record
+    door, decoders = stack.direct(0), []
+    with contextlib.ExitStack() as slow:
+        for size in (1, 7, 8, 12, 16, 20, 24, 100, 4096, end, end + 4, end + 7):
+            s, decoder = slow.enter_context(door.connect()), fastcgi.Decoder()
+            if kept:
+                s.sendall(whole)
+                while not decoder.feed(s.recv(1 << 16)):
+                    pass
+            s.sendall(whole[:size])
+            decoders.append((s, decoder, whole[size:]))
+        began = time.monotonic()
+        for _ in range(20):
+            stack.direct(0).get("/coupons/-/health").expect(200)
+        assert time.monotonic() - began < 10, "others wait behind heads that are not all there"
+        for s, decoder, rest in decoders:
+            s.sendall(rest)
+        for s, decoder, _ in decoders:
+            out = []
+            while not out:
+                more = s.recv(1 << 16)
+                assert more, "closed before its rest had come"
+                out = decoder.feed(more)
+            assert fastcgi.reply_of(out[0])[0] == 200, out
+
+
+def test_a_half_sent_head_is_given_up_in_the_end(stack):
+    with stack.direct(0).connect() as s:
+        s.sendall(fastcgi.begin())
+        with contextlib.suppress(ConnectionResetError):  # what it sent was never read
+            assert s.recv(1) == b""
+
+
+def end_of(s):
+    """What the worker answered to the request whose last bytes have just been sent."""
+    decoder, out = fastcgi.Decoder(), []
+    while not out:
+        more = s.recv(1 << 16)
+        assert more, "closed before its rest had come"
+        out = decoder.feed(more)
+    return fastcgi.reply_of(out[0])
+
+
+@pytest.mark.parametrize("size", [20, 5_000, 60_000, 1_000_000])
+def test_half_sent_bodies_hold_up_nobody(stack, size):
+    """More of them than a worker has threads, of every length; then their rest comes, and each is answered."""
+    coupon, body = stack.coupon(slots=1), b'{"user": "slow"}' + b" " * (size - 16)
+    path = "check"
+    if size > 65536:
+        path, body = "redemptions/batch", b'{"items": [{"key": "slow", "user": "slow"}]}' + b" " * (size - 44)
+    headers = [("Authorization", f"Bearer {stack.key('storefront')}"), ("Content-Type", "application/json")]
+    whole = fastcgi.request(fastcgi.params_of("POST", f"/coupons/{coupon}/{path}", headers, body), body)
+    start = len(whole) - len(fastcgi.record(fastcgi.STDIN, body)) - 8
+    with contextlib.ExitStack() as slow:
+        halves = []
+        for sent in (start, start + 4, start + 8, start + 9, start + size // 2, start + 8 + size // 2, len(whole) - 8, len(whole) - 1) * 2:
+            s = slow.enter_context(stack.direct(0).connect())
+            s.sendall(whole[:sent])
+            halves.append((s, sent))
+        began = time.monotonic()
+        for _ in range(20):
+            stack.direct(0).get("/coupons/-/health").expect(200)
+        assert time.monotonic() - began < 5, "others wait behind bodies that are not all there"
+        for s, sent in halves:
+            s.sendall(whole[sent:])
+            status, _, text = end_of(s)
+            assert status == 200, text
+
+
+def test_a_body_of_which_nothing_more_comes_is_given_up_in_the_end(stack, coupon):
+    body = b'{"user": "slow"}'
+    whole = fastcgi.request(taking(stack, coupon, body), body)
+    with stack.direct(0).connect() as s:
+        s.sendall(whole[:-20])
+        status, _, text = end_of(s)
+        assert status == 400 and s.recv(1) == b"", text
+
+
+@pytest.mark.parametrize("method, path, kind", [
+    ("POST", "check", "application/json"), ("POST", "redemptions/batch", "application/json"), ("POST", "codes", "text/plain"),
+    ("GET", "codes", ""), ("GET", "nothing", ""), ("PUT", "", "")])
+def test_half_of_a_body_that_is_too_large_holds_up_nobody(stack, coupon, method, path, kind):
+    headers = [("Authorization", f"Bearer {stack.key('ops')}"), ("Content-Type", kind)]
+    params = [(n, b"200000000" if n == b"CONTENT_LENGTH" else v)
+              for n, v in fastcgi.params_of(method, f"/coupons/{coupon}/{path}", headers, b"")]
+    head = fastcgi.request(params)[:-8]
+    with contextlib.ExitStack() as slow:
+        for size in range(0, 100_000, 10_000):
+            slow.enter_context(stack.direct(0).connect()).sendall(head + fastcgi.record(fastcgi.STDIN, b"x" * size)[:size + 8])
+        began = time.monotonic()
+        for _ in range(20):
+            stack.direct(0).get("/coupons/-/health").expect(200)
+        assert time.monotonic() - began < 5, "others wait behind bodies that are not all there"
 
 
 # ---- anything at all ----

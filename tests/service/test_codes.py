@@ -369,6 +369,11 @@ def test_neither_users_nor_codes_nor_keys_stand_in_a_log(another_stack, monkeypa
     for path in (f"/coupons/{coupon}/users/secret-user", "/coupons/-/users/secret-user?limit=5", "/coupons/-/users/secret%2Duser",
                  f"/coupons/{coupon}/redemptions?user=secret-user", f"/coupons/{coupon}/%75sers/secret-user"):
         assert storefront.get(path).status in (200, 404)
+    for path in ("/%63oupons/{}/users/secret-user", "/./coupons/{}/users/secret-user", "//coupons/{}/users/secret-user", "/coupons/x/../{}/users/secret-user",
+                 "/coupons/-/jobs/../../{}/users/secret-user", "/coupons/{}//users/secret-user", "/coupons/{}/users//secret-user",
+                 "/coupons/{}/users/a/secret-user", "/coupons/{}/slots/secret-user", "/%63oupons/-/users/secret-user",
+                 "/coupons/{}/redemptions/secret-user/redeem", "/Coupons/{}/users/secret-user", "/coupons/{}/users;/secret-user"):
+        assert 400 <= storefront.get(path.format(coupon)).status < 500 or "%63" in path or "./" in path, path
     for path in (f"/coupons/{coupon}/codes/SECRETCODE2", f"/coupons/{coupon}/codes/SECRETCODE2?x=1"):
         ops.get(path).expect(200)
     ops.post(f"/coupons/{coupon}/codes/SECRETCODE2/retire").expect(200)

@@ -1,7 +1,9 @@
 """What the service asks of the database, as its profiler saw it: commands name the key that decides the shard, so that one shard
-does each of them, and nothing starts a transaction. The replica set is spoken to as if it were a sharded cluster."""
+does each does each of them, and nothing starts a transaction; reads see what a majority has, lanes' reads of views not before their mark,
+and writes wait for a majority and its journals. The replica set is spoken to as if it were a sharded cluster."""
 import collections
 import itertools
+import json
 import time
 
 import pytest
@@ -31,7 +33,7 @@ def next_coupon(query):
 
 # What looks over all coupons on purpose, never on the way of a taking: collection, which filters, why.
 ACROSS = [
-    ("users", by("_id.u", "view.part"), "the wallet, and erasure: whatever a user has"),
+    ("users", by("_id.h", "view.part"), "the wallet, and erasure: whatever a user has"),
     ("marks", by("_id.kind"), "erasure: whoever is in a ledger, and in no view yet"),
     ("users", by("view.due"), "the sweeper: what is due anywhere"),
     ("buckets", by("view.due"), "the sweeper"),
@@ -41,6 +43,11 @@ ACROSS = [
     ("ledger", by("$changeStream"), "the reporter's doorbell"),
     ("ledger", next_coupon, "a new webhook begins at the end of each coupon that there is"),
 ]
+
+READS = ("find", "aggregate", "count", "distinct", "getMore")
+WRITES = ("insert", "update", "delete", "findAndModify", "findandmodify")
+# What lanes read of views and codes: not before the mark of the lane. Of the rest only the lists read these, as they are.
+NOT_BEFORE_A_MARK = {"users", "buckets", "codes", "code_buckets"}
 
 keys = (f"k-{i}" for i in itertools.count(1))
 
@@ -140,13 +147,36 @@ def live_whole(stack, receiver):
     ops.get("/coupons").ok()
     ops.delete(f"/coupons/{stack.coupon(0)}").expect(204)
     ops.delete("/coupons/-/users/u1").expect(204)
+    wait_until("the marks of all lanes", lambda: marks(stack) >= tails(stack))
     for worker in ("worker-0", "worker-1"):
         stack.kill(worker)
     wait_until("the workers to answer", lambda: all(
         stack.client("reporting").get(f"/coupons/{c}/counts", may_fail=True).status == 200 for c in (slots, imported, generated)))
-    shop.take(slots, "last").ok(201)
+    since = stack.mongo.admin.command("hello")["localTime"]
+    live_anew(shop, slots, typed, imported)
     wait_until("events", lambda: len(receiver.events) > 50)
     time.sleep(1.5)  # the reporter and the sweeper look at what there is
+    return since
+
+
+def live_anew(shop, slots, typed, imported):
+    """In lanes that another worker loads from their marks: each kind of their reads, and no list."""
+    shop.take(slots, "last").ok(201)
+    held = shop.take(slots, "u2", key="another", state="reserved", order=ORDER)
+    assert held.status in (201, 409), held
+    shop.take(typed, "u7", code="TYPED-9").ok(201)
+    shop.take(imported, "u8").ok(201)
+    shop.take(imported, "u9", code="CODE-111").ok(201)
+
+
+def tails(stack):
+    """(coupon, lane, seq) of all batches."""
+    newest = stack.database.ledger.aggregate([{"$group": {"_id": {"c": "$_id.c", "l": "$_id.l"}, "seq": {"$max": "$_id.seq"}}}])
+    return {(d["_id"]["c"], d["_id"]["l"], d["seq"]) for d in newest}
+
+
+def marks(stack):
+    return {(d["_id"]["c"], d["_id"]["l"], d["seq"]) for d in stack.database.marks.find({"_id.kind": "views"})}
 
 
 # ---- what was seen ----
@@ -183,12 +213,27 @@ def exemption(collection, query):
 
 
 class Seen:
-    """What the profiler's entries say: how many commands there were, which are `bad`, which exemptions were made use of."""
+    """What the profiler's entries say: how many commands there were, which are `bad`, which exemptions were made use of; how many
+    reads came `since` then, when all lanes had marks, and lanes' reads of views have to be not before those."""
 
-    def __init__(self, entries):
+    def __init__(self, entries, since=None):
         self.commands, self.bad, self.exempt = collections.Counter(), collections.Counter(), set()
+        self.since, self.after = since, collections.Counter()
         for entry in entries:
             self._look(entry, entry["ns"].partition(".")[2])
+            self._look_at_concern(entry, entry["ns"].partition(".")[2])
+
+    def _look_at_concern(self, entry, collection):
+        if not set(READS) & set(entry["command"]):
+            return
+        concern, query = entry.get("readConcern", {}), filters(entry)[0]
+        if concern.get("level") not in ("majority", "linearizable"):
+            self.bad[collection, f"reads {concern.get('level')}", str(query)[:300]] += 1
+        if not self.since or entry["ts"] < self.since or not has_key(collection, query):
+            return
+        self.after[collection] += "afterClusterTime" in concern
+        if collection in NOT_BEFORE_A_MARK and "afterClusterTime" not in concern:
+            self.bad[collection, "reads perhaps what was before the mark", str(query)[:300]] += 1
 
     def _look(self, entry, collection):
         if {"startTransaction", "autocommit"} & set(entry["command"]):
@@ -204,29 +249,55 @@ class Seen:
                 self.bad[collection, "reads the whole collection", str(query)[:300]] += 1
 
 
+class Written:
+    """What the lines of the server's log say of commands that write: how many there were, and which need not be there for good."""
+
+    def __init__(self, lines):
+        self.commands, self.bad = collections.Counter(), collections.Counter()
+        for line in map(json.loads, filter(None, lines)):  # mongod begins with an empty line in a log that is there
+            if line["msg"] == "Slow query" and line["attr"].get("appName") == "coupons":
+                self._look(line["attr"], line["attr"].get("command", {}))
+
+    def _look(self, attributes, command):
+        name = next(iter(command), None)  # a command begins with its name
+        if attributes["type"] != "command" or name not in WRITES:
+            return
+        concern = attributes.get("writeConcern", {})
+        self.commands[name, command[name]] += 1
+        if (concern.get("w"), concern.get("j")) != ("majority", True):
+            self.bad[name, command[name], str(concern)] += 1
+
+
 @pytest.fixture
 def profiled(another_stack, monkeypatch):
-    """A copy that speaks as to a sharded cluster, and a function that returns what was profiled."""
+    """A copy that speaks as to a sharded cluster, and a function that returns what was profiled, and logged of what was written."""
     monkeypatch.setenv("COUPONS_TEST_SHARDED", "1")
     stack = another_stack(WEBHOOKS)
     stack.database.create_collection("system.profile", capped=True, size=PROFILE_BYTES)
-    stack.database.command("profile", 2)
+    stack.database.command("profile", 2, slowms=-1, sampleRate=1.0)
+    log = stack.var / "log" / "mongod.log"
 
     def stop():
-        stack.database.command("profile", 0)
+        stack.database.command("profile", 0, slowms=100, sampleRate=0.0)
         assert stack.database.command("collstats", "system.profile")["size"] < 0.9 * PROFILE_BYTES, "the first entries may be gone"
-        return list(stack.database["system.profile"].find({"appName": "coupons"}))
+        return list(stack.database["system.profile"].find({"appName": "coupons"})), log.read_text().splitlines()
 
     yield stack, stop
     stack.verify()
 
 
-def test_commands_name_their_shard_and_none_starts_a_transaction(profiled):
+def test_commands_name_their_shard_and_their_concerns_and_none_starts_a_transaction(profiled):
     stack, stop = profiled
     with Receiver() as receiver:
-        live_whole(stack, receiver)
-    seen = Seen(stop())
+        since = live_whole(stack, receiver)
+    entries, lines = stop()
+    seen, written = Seen(entries, since), Written(lines)
     assert not seen.bad, "\n".join(f"{count} x {what}" for what, count in seen.bad.most_common())
+    assert not written.bad, "\n".join(f"{count} x {what}" for what, count in written.bad.most_common())
+    missed = {c for c in KEYED - {"totals"} if not any(c == name for _, name in written.commands)}
+    assert not missed, f"the log has no writing of {missed}: {written.commands}"
+    missed = (NOT_BEFORE_A_MARK | KEYED_BY_ID) - {c for c, count in seen.after.items() if count}
+    assert not missed, f"no lane has read {missed} not before its mark: {seen.after}"
     missed = {(c, op) for c in KEYED for op in ("query", "insert")} - set(seen.commands) - {("marks", "insert")}  # those are upserts
     assert not missed, f"the profiler saw none of {missed}: {seen.commands}"
     unused = {why for _, _, why in ACROSS} - seen.exempt
@@ -235,9 +306,9 @@ def test_commands_name_their_shard_and_none_starts_a_transaction(profiled):
     assert started == 0, f"{started} transactions were started"
 
 
-USE = {"c": "sale", "u": "u-1"}
+USE = {"c": "sale", "h": bytes(16)}
 PLANTED = {
-    "a user without a coupon": ("users", "query", {"filter": {"_id.u": "u-1", "view.seq": 5}}),
+    "a user without a coupon": ("users", "query", {"filter": {"_id.h": bytes(16), "view.seq": 5}}),
     "an update without the key": ("users", "update", {"q": {"view.seq": {"$lt": 5}}, "u": {}}),
     "a view removed by a range": ("users", "remove", {"q": {"_id": {"$gt": USE}}}),
     "several users without their coupon": ("users", "query", {"filter": {"_id": {"$in": [USE]}}}),
@@ -252,6 +323,31 @@ PLANTED = {
 def test_a_command_without_its_key_would_be_seen(what):
     collection, op, command = PLANTED[what]
     assert Seen([{"ns": f"coupons.{collection}", "op": op, "command": command}]).bad
+
+
+CONCERNS = {
+    "a read of what can roll back": ("ledger", {"level": "local"}),
+    "a read of a view that can be before the mark": ("users", {"level": "majority"}),
+    "codes that can be before the mark": ("codes", {"level": "majority"}),
+}
+
+
+@pytest.mark.parametrize("what", CONCERNS)
+def test_a_read_that_is_too_weak_would_be_seen(what):
+    collection, concern = CONCERNS[what]
+    entry = {"ns": f"coupons.{collection}", "op": "query", "ts": 2, "readConcern": concern,
+             "command": {"find": collection, "filter": {"_id": USE}}}
+    assert Seen([entry], since=1).bad
+    entry["readConcern"] = {"level": "majority", "afterClusterTime": 1}
+    assert not Seen([entry], since=1).bad
+
+
+@pytest.mark.parametrize("concern", [{"w": 1, "j": True}, {"w": "majority"}, {"w": "majority", "j": False}, {}])
+def test_a_write_that_can_be_lost_would_be_seen(concern):
+    line = {"msg": "Slow query", "attr": {"type": "command", "appName": "coupons", "command": {"update": "users"}, "writeConcern": concern}}
+    assert Written([json.dumps(line)]).bad
+    line["attr"]["writeConcern"] = {"w": "majority", "j": True}
+    assert not Written([json.dumps(line)]).bad
 
 
 def test_a_scan_of_a_whole_collection_would_be_seen():

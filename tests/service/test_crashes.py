@@ -99,7 +99,7 @@ def test_a_worker_is_killed_right_after_an_append(stack):
                     os.kill(pid, signal.SIGKILL)
                 seq = batch["documentKey"]["_id"]["seq"]
                 named = [w["u"] for w in batch["fullDocument"].get("who", [])]
-                written = stack.database.users.count_documents({"_id": {"$in": [{"c": coupon, "u": u} for u in named]}, "view.seq": {"$gte": seq}})
+                written = stack.database.users.count_documents({"_id.c": coupon, "view.user": {"$in": named}, "view.seq": {"$gte": seq}})
                 behind += written < len(named)
                 for w, pid in enumerate(pids):
                     wait_until(f"a successor of worker {w}", lambda: stack.pid(f"worker-{w}") not in (None, pid))

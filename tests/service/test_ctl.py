@@ -97,7 +97,7 @@ def view(**members):
     return lambda d: put(d["view"], **members)
 
 
-A, B = {"_id.u": "a"}, {"_id.u": "b"}
+A, B = {"view.user": "a"}, {"view.user": "b"}
 BUCKET = {"_id.b": 0}
 TAKEN = {"e.k": "redeem"}
 DAMAGE = {
@@ -106,13 +106,14 @@ DAMAGE = {
     "a user's redemption": ("users", A, lambda d: d["view"]["redemptions"].pop()),
     "a redemption's generation": ("users", A, lambda d: put(d["view"]["redemptions"][0], g=2)),
     "a redemption's key": ("users", A, lambda d: put(d["view"]["redemptions"][0], key=bytes(16))),
-    "a user who took nothing": ("users", A, lambda d: put(d["_id"], u="ghost")),
+    "a user who took nothing": ("users", A, lambda d: put(d["_id"], h=bytes(16))),
+    "a user's name": ("users", A, view(user="ghost")),
     "a user who is gone": ("users", B, None),
     "a slot's owner": ("buckets", BUCKET, lambda d: put(d["view"]["t"][0], u="z")),
     "a slot's state": ("buckets", BUCKET, lambda d: d["view"]["t"].pop()),
     "a slot's generation": ("buckets", BUCKET, lambda d: put(d["view"], g=[9, *d["view"]["g"][1:]])),
     "a bucket's count": ("buckets", BUCKET, view(free=0)),
-    "a bucket that is gone": ("buckets", {"_id.b": 1}, None),
+    "a bucket that is gone": ("buckets", BUCKET, None),
     "the reporter's totals": ("totals", {}, lambda d: put(d, redeemed=4)),
     "the reporter's money": ("totals", {}, lambda d: put(d, discount_minor=0)),
     "totals that are gone": ("totals", {}, None),
@@ -165,8 +166,8 @@ def test_verify_finds_and_names_damage(stack, settled_coupon, what):
 
 def test_verify_goes_through_all_coupons_and_says_which_is_wrong(stack, settled_coupon):
     users = stack.database.users
-    users.update_one({"_id": {"c": settled_coupon, "u": "a"}}, {"$inc": {"view.total": 1}})
+    users.update_one({"_id.c": settled_coupon, **A}, {"$inc": {"view.total": 1}})
     text = run(stack, "verify", status=1)
-    users.update_one({"_id": {"c": settled_coupon, "u": "a"}}, {"$inc": {"view.total": -1}})
+    users.update_one({"_id.c": settled_coupon, **A}, {"$inc": {"view.total": -1}})
     assert settled_coupon in text
     stack.verify(settled_coupon)

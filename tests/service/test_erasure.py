@@ -1,4 +1,4 @@
-"""DELETE /coupons/-/users/{user}: no trace of the name is left, the ledger still verifies, the caps start anew."""
+"""DELETE /coupons/-/users/{user}, POST /coupons/-/users/erase: no trace of the name is left, the ledger still verifies, the caps start anew."""
 import contextlib
 import os
 import signal
@@ -11,6 +11,7 @@ from client import Direct
 from erasure import erase, traces
 from halves import asleep
 from lanes import Lanes
+from names import use_id
 from stack import Stack, state_of, wait_until
 from swarm import Call, by_code, swarm, take
 
@@ -103,6 +104,40 @@ def test_a_user_whom_nobody_knows_is_erased_too(stack, ops, storefront, reportin
         client.delete("/coupons/-/users/u").problem("forbidden")
 
 
+@pytest.mark.parametrize("user", ["../../erase-me-by-body", "..", "erase", "%2e%2e/escaped", "\u2028 and \\ \"quoted\""])
+def test_a_user_of_any_name_is_erased_by_the_body(stack, ops, storefront, user):
+    coupon = stack.coupon(slots=2)
+    for by in (lambda: ops.post("/coupons/-/users/erase", {"user": user}).expect(204),
+               lambda: stack.couponctl("users", "erase", user).check_returncode()):
+        storefront.take(coupon, user, metadata={"note": "of-any-name"}).expect(201)
+        by()
+        assert traces(stack, "of-any-name") == []
+        assert not stack.database.users.find_one({"_id.c": coupon, "view.user": user})
+    ops.post("/coupons/-/users/erase", {"user": "a\nb"}).problem("bad_request", at="/user")
+    ops.post("/coupons/-/users/erase", {}).problem("bad_request", at="/user")
+    storefront.post("/coupons/-/users/erase", {"user": user}).problem("forbidden")
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("part", ["none", 64, "one"])
+def test_a_user_whose_view_cannot_be_read_is_not_called_erased(stack, storefront, ops, part):
+    """By its part a view is found: also one that says none, or none that there is."""
+    coupon, user = stack.coupon(slots=2), f"misplaced-{part}"
+    storefront.take(coupon, user).expect(201)
+    view = wait_until("the view", lambda: stack.database.users.find_one({"view.user": user}))
+    wait_until("its mark", lambda: stack.database.marks.find_one(
+        {"_id.c": coupon, "_id.kind": "views", "seq": {"$gte": view["view"]["seq"]}}))
+    damage = {"$unset": {"view.part": 1}} if part == "none" else {"$set": {"view.part": part}}
+    assert stack.database.users.update_one({"_id": view["_id"]}, damage).modified_count == 1
+    for client, method in ((ops, "DELETE"), (storefront, "GET")):
+        client.request(method, f"/coupons/-/users/{user}", may_fail=True).problem("busy")
+    assert traces(stack, user)
+    stack.database.users.replace_one({"_id": view["_id"]}, view)
+    erase(stack, user)
+    assert traces(stack, user) == []
+    stack.verify(coupon)
+
+
 def test_others_of_the_same_batches_keep_their_names(stack, storefront):
     coupon = stack.coupon(slots=40, cap={"total": 40, "per_user": 4})
     items = [{"key": f"k-{i}", "user": f"user-{i % 10}"} for i in range(40)]
@@ -134,6 +169,34 @@ def test_the_sweeper_leaves_no_name_behind(stack, storefront):
     wait_until("the hold's end", lambda: storefront.get(at).ok()["state"] == "expired")
     erase(stack, "swept-user")
     assert traces(stack, "swept-user") == []
+    stack.verify(coupon)
+
+
+def views_are_refused(stack, how):
+    stack.mongo.admin.command("configureFailPoint", "failCommand", mode=how, data={
+        "failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.users", "errorCode": 96})
+
+
+def test_a_worker_that_slept_through_the_erasure_brings_no_name_back(monkeypatch, another_stack):
+    """It has the view of the user's taking still to write when it falls asleep, and writes it when it wakes."""
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    stack = another_stack()
+    coupon, user = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}), "slept-through"
+    stack.direct(0).take(coupon, "before").expect(201)
+    marked = {"_id": {"c": coupon, "l": 0, "kind": "views"}}
+    tail = stack.counts(coupon)["seq"]
+    wait_until("the mark", lambda: (mark := stack.database.marks.find_one(marked)) and mark["seq"] >= tail)
+    views_are_refused(stack, "alwaysOn")
+    stack.direct(0).take(coupon, user, metadata={"note": f"of-{user}"}).expect(201)
+    with asleep(stack, ["worker-0"]):
+        assert {name for name, _ in traces(stack, user)} == {"ledger"}, traces(stack, user)
+        views_are_refused(stack, "off")
+        stack.direct(1, "ops").post("/coupons/-/users/erase", {"user": user}).expect(204)
+        assert traces(stack, user) == []
+    stack.direct(0).take(coupon, "after").expect(201)  # the same worker writes its view, with what it had to write before
+    wait_until("the view", lambda: stack.database.users.find_one({"_id.c": coupon, "view.user": "after"}))
+    assert stack.database.users.find_one({"_id": use_id(stack.database, coupon, user), "view.erased": {"$exists": True}})
+    assert traces(stack, user) == []
     stack.verify(coupon)
 
 

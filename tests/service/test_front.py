@@ -1,4 +1,5 @@
 """What holds for every address: the order of general checks, methods, media types, request ids, problem pages, health."""
+import gzip
 import re
 
 import pytest
@@ -13,13 +14,12 @@ def test_the_service_says_that_it_lives_and_is_ready(nobody):
         assert nobody.request("HEAD", path).expect(200).body == b""
 
 
-def test_metrics_count_what_happens(stack, ops, nobody, storefront):
+def test_metrics_count_what_happens(stack, ops, storefront):
     coupon = stack.coupon(slots=1)
     storefront.take(coupon, "a").expect(201)
     storefront.take(coupon, "b").problem("sold_out")
-    for client in (ops, nobody):  # a caller on the loopback needs no key
-        reply = client.get("/coupons/-/metrics").expect(200)
-        assert reply.header("Content-Type").startswith("text/plain"), reply
+    reply = ops.get("/coupons/-/metrics").expect(200)
+    assert reply.header("Content-Type").startswith("text/plain"), reply
     samples = 0
     for line in reply.body.decode().splitlines():
         if not line or line.startswith("#"):
@@ -37,6 +37,36 @@ def test_every_problem_has_a_page_that_explains_it(nobody, code):
     assert code in page.body.decode() and str(PROBLEMS[code][0]) in page.body.decode(), page
     told = nobody.get(f"/coupons/-/problems/{code}", headers={"Accept": "application/json"}).ok()
     assert told["explanation"] and told["advice"] and "What to do" in page.body.decode(), page
+
+
+def requests_counted(stack, route):
+    """How many requests of this route the workers have answered."""
+    text = stack.client("ops").get("/coupons/-/metrics").expect(200).body.decode()
+    return sum(int(n) for n in re.findall(rf'^coupons_requests_total{{[^}}]*route="{route}"[^}}]*}} (\d+)', text, re.M))
+
+
+@pytest.mark.parametrize("path, route, kept", [("openapi.json", "openapi", "no-cache"), ("problems/sold_out", "problem", "max-age=3600")])
+def test_what_never_changes_costs_no_worker_anything(stack, nobody, path, route, kept):
+    """nginx has it as a file, compressed beforehand; it is what a worker says past nginx."""
+    path = f"/coupons/-/{path}"
+    plain = nobody.get(path).expect(200)
+    before = requests_counted(stack, route)
+    packed = nobody.get(path, headers={"Accept-Encoding": "gzip"}).expect(200)
+    assert packed.header("Content-Encoding") == "gzip" and gzip.decompress(packed.body) == plain.body, packed
+    assert packed.header("Content-Length"), "it was compressed beforehand, so its length is known"
+    for how in ({}, {"Accept-Encoding": "gzip"}):
+        whole = nobody.get(path, headers=how).expect(200)
+        assert whole.header("Cache-Control") == kept and whole.header("X-Content-Type-Options") == "nosniff", whole
+        assert "Accept-Encoding" in whole.header("Vary"), whole
+        head = nobody.request("HEAD", path, headers=how).expect(200)
+        assert head.body == b"" and head.header("Content-Length") == whole.header("Content-Length"), head
+        assert nobody.get(path, headers={**how, "If-None-Match": whole.header("ETag")}).expect(304).body == b""
+        nobody.get(path, headers={**how, "If-Match": '"another"'}).problem("version_changed")
+    assert nobody.get(path, headers={"Range": "bytes=0-9"}).expect(200).body == plain.body
+    assert nobody.post(path).header("Allow") == "GET, HEAD"
+    assert requests_counted(stack, route) == before, "a worker was asked"
+    of_worker = stack.direct(0).get(path).expect(200)
+    assert of_worker.body == plain.body and of_worker.header("Content-Type") == plain.header("Content-Type"), of_worker
 
 
 def test_a_problem_that_does_not_exist_has_none(nobody):
@@ -85,6 +115,13 @@ def test_request_ids_are_in_the_log_of_what_failed(stack, ops):
 
 # ---- addresses and methods ----
 
+@pytest.mark.parametrize("page", ["docs", "dashboard"])
+def test_a_line_feed_in_an_address_gets_into_no_header(nobody, page):
+    [reply] = nobody.raw(f"GET /coupons/-/{page}%0a HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert reply.status in (401, 404) and reply.header("Location") is None, reply
+    [reply] = nobody.raw(f"GET /coupons/-/{page}%0aX-Made:%20up HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert reply.header("X-Made") is None and reply.header("Location") is None, reply
+
 @pytest.mark.parametrize("path", ["/coupons/-/nothing", "/coupons/-", "/coupons/-/", "/coupons/x/nothing", "/coupons//counts", "/coupons/",
                                   "/coupons/x/redemptions/1-1/nothing", "/coupons/x/slots/1/2", "/coupons/x/y/z/a/b/c/d/e/f/g/h",
                                   "/coupons/-/jobs/a/b/c", "/coupons/%zz", "/coupons/a%00b", "/coupons/-/problems"])
@@ -108,6 +145,16 @@ def test_paths_are_not_walked(ops, path):
     reply.problem(reply.code())
 
 
+def test_a_folder_of_the_pages_is_not_found(stack, nobody):
+    """nginx's own 403; that of a key is another one."""
+    place = stack.var / "nginx" / "pages" / "docs" / "empty"
+    place.mkdir()
+    try:
+        nobody.get("/coupons/-/docs/empty/").problem("not_found")
+    finally:
+        place.rmdir()
+
+
 METHODS = [
     ("/coupons", {"GET", "HEAD", "POST"}), ("/coupons/{c}", {"GET", "HEAD", "PATCH", "DELETE"}),
     ("/coupons/{c}/counts", {"GET", "HEAD"}), ("/coupons/{c}/slots", {"GET", "HEAD", "POST"}),
@@ -118,7 +165,9 @@ METHODS = [
     ("/coupons/{c}/codes", {"GET", "HEAD", "POST"}), ("/coupons/{c}/codes/X", {"GET", "HEAD"}), ("/coupons/{c}/codes/X/retire", {"POST"}),
     ("/coupons/{c}/codes/export", {"GET", "HEAD", "POST"}),  # it may be a code as well
     ("/coupons/-/resolve", {"POST"}), ("/coupons/-/jobs/j/rows", {"GET", "HEAD"}),
-    ("/coupons/-/users/u", {"GET", "HEAD", "DELETE"}), ("/coupons/-/jobs", {"GET", "HEAD"}), ("/coupons/-/health", {"GET", "HEAD"}),
+    ("/coupons/-/users/u", {"GET", "HEAD", "DELETE"}),
+    ("/coupons/-/users/erase", {"GET", "HEAD", "DELETE", "POST"}),  # it may be a user as well
+    ("/coupons/-/jobs", {"GET", "HEAD"}), ("/coupons/-/health", {"GET", "HEAD"}),
     ("/coupons/{c}/ledger", {"GET", "HEAD"}), ("/coupons/{c}/reports", {"GET", "HEAD"}),
 ]
 

@@ -6,17 +6,17 @@ import pytest
 
 import exposition
 from client import Http
-from stack import SETTINGS, WORKERS, Stack
+from stack import SETTINGS, WORKERS, Stack, wait_until
 from swarm import Call, DirectWay, HttpWay, by_code, swarm, take
 
-PER_KEY, PER_ADDRESS = 20, 30  # a minute: who has passed it waits for some seconds, and cannot slip through meanwhile
+PER_KEY, PER_ADDRESS, KEYS = 20, 30, 25  # a minute: who has passed it waits for some seconds, and cannot slip through meanwhile
 RIGHT, THEIRS = "RIGHT-{}", "THEIRS-{}"
 sources = (f"127.7.{i // 250}.{i % 250 + 1}" for i in itertools.count())
 
 
 @pytest.fixture(scope="module")
 def guarded():
-    s = Stack(SETTINGS + f"[guesses]\nper_key = {PER_KEY}\nper_address = {PER_ADDRESS}\n")
+    s = Stack(SETTINGS + f"[guesses]\nper_key = {PER_KEY}\nper_address = {PER_ADDRESS}\nkeys_per_address = {KEYS}\n")
     try:
         yield s.start()
         s.verify()
@@ -112,12 +112,25 @@ def test_what_one_batch_guessed_is_all_owed(guarded, coupon):
     shop.get(f"/coupons/{coupon}/users/me").expect(200)
 
 
+def test_batches_that_are_sent_at_once_are_owed_before_any_is_looked_up(guarded, coupon):
+    """One batch may try all that it names; of fourteen that are sent together, one is let in."""
+    key = guarded.new_key("storefront")
+    ways = [HttpWay(guarded.port, key, next(sources)) for _ in range(14)]
+    items = [[{"key": f"c-{i}-{k}", "user": "me", "code": f"WRONG-{i}-{k}"} for k in range(500)] for i in range(14)]
+    calls = swarm(ways, [Call("POST", f"/coupons/{coupon}/redemptions/batch", {"items": batch}) for batch in items], 14)
+    assert sum(was_told(call.reply) for call in calls) == 1, by_code(calls)
+
+
 def test_what_is_found_is_no_guess(guarded, coupon):
     shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
     for i in range(3 * PER_KEY):
         assert shop.post("/coupons/-/resolve", {"user": "finder", "code": RIGHT.format(30 + i % 20)}).ok()["items"]
     assert shop.post(f"/coupons/{coupon}/check", {"user": "finder", "code": RIGHT.format(30)}).ok()["ok"]
     shop.take(coupon, "finder", code=RIGHT.format(30)).expect(201)
+    items = [{"key": f"f-{i}", "user": "finder", "code": RIGHT.format(80 + i)} for i in range(20)]
+    for _ in range(3):  # taken once, and twice replayed
+        answers = shop.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
+        assert {answer["status"] for answer in answers} == {201}
 
 
 def a_new_key_is_stopped(guarded, kind, coupon, codes):
@@ -163,3 +176,32 @@ def test_metrics_tell_of_guesses(guarded, coupon):
               {"items": [{"key": f"m-{i}", "user": "me", "code": "WRONG"} for i in range(2 * PER_KEY)]}).expect(200)
     assert not was_told(shop.take(coupon, "me", code="WRONG"))
     assert [now - then for now, then in zip(counted(), before)] == [2 * PER_KEY, 1]
+
+
+# ---- keys that are none ----
+
+def test_an_address_that_invents_keys_is_stopped_and_right_keys_are_not(guarded, coupon):
+    """Each of them has a rate of its own in nginx."""
+    source, began, connections = next(sources), time.monotonic(), 10
+    keys = [f"cpn_{i:012}_{'2' * 32}" for i in range(400)]
+    calls = swarm([HttpWay(guarded.port, key, source) for key in keys], [Call("GET", "/coupons") for _ in keys], connections)
+    assert {call.reply.code() for call in calls} == {"unauthorized", "rate_limited"}, by_code(calls)
+    told = sum(was_told(call.reply) for call in calls)
+    assert KEYS <= told <= due(KEYS, began) + connections, by_code(calls)
+    for path, how in (("/coupons", {}), (f"/coupons/{coupon}/codes", {"headers": {"Content-Type": "text/plain"}})):
+        refused = Http(guarded.port, keys[0], source).post(path, b"{}", **how)
+        assert not was_told(refused), refused
+        assert refused.header("RateLimit-Policy") == f'"keys-address";q={KEYS};w=60', refused
+        assert refused.header("RateLimit") == f'"keys-address";r=0;t={refused.header("Retry-After")}', refused
+    for _ in range(3 * KEYS):
+        Http(guarded.port, guarded.key("storefront"), source).get("/coupons?limit=1").expect(200)
+    new = Http(guarded.port, guarded.new_key("storefront"), source)
+    wait_until("a new key to be known", lambda: new.get("/coupons?limit=1").status == 200)
+    Http(guarded.port, keys[0], next(sources)).get("/coupons").problem("unauthorized")
+
+
+def test_a_new_key_is_no_invented_one(guarded):
+    """It is asked for in the database, and forgiven."""
+    source = next(sources)
+    for _ in range(KEYS + 5):
+        Http(guarded.port, guarded.new_key("storefront"), source).get("/coupons?limit=1").expect(200)

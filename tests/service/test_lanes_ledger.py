@@ -72,7 +72,7 @@ def test_every_lane_is_told_and_has_its_own_views(told):
 DAMAGE = {
     "how many lanes there are": ("ledger", {"_id.l": 1, "_id.seq": 2}, {"$set": {"k": 5}},
                                  r"lane 1: ledger seq 2 entry 0: lanes of the coupon: expected 4, found 5"),
-    "what a lane was given": ("users", {"_id.u": "\x01job:lane-0-2"}, {"$inc": {"view.given_slots": 1}},
+    "what a lane was given": ("users", {"view.user": "\x01job:lane-0-2"}, {"$inc": {"view.given_slots": 1}},
                               r"users job lane-0-2: given.slots"),
     "a user's lane": ("users", {"view.redemptions.lane": 3}, {"$set": {"view.redemptions.0.lane": 2}},
                       r"lane 3: users user-\d+: redemption \d+-\d+ lane: expected 3, found 2"),

@@ -4,6 +4,8 @@ import contextlib
 import copy
 import json
 import os
+import pathlib
+import re
 import select
 import shutil
 import signal
@@ -15,7 +17,7 @@ import pytest
 
 import fastcgi
 from client import Http, http_request
-from stack import PATIENCE_S, free_port, wait_until
+from stack import PATIENCE_S, ROOT, children, free_port, wait_until
 from swarm import Call, Swarm, by_code
 
 LONG = "x" * 5000
@@ -279,6 +281,57 @@ def test_thousands_of_connections_that_say_nothing_whole_hold_up_nobody(stack, c
             s.close()
 
 
+def unread(port):
+    """How many bytes have come to this port that nobody has read yet."""
+    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(int(row[4].split(":")[1], 16) for row in rows if row[1].endswith(f":{port:04X}"))
+
+
+def test_half_sent_batches_cost_little_memory(stack, coupon):
+    """200 of them, a MiB each: what has come waits in files."""
+    master = int((stack.var / "run" / "nginx.pid").read_text())
+
+    def memory():
+        """Of nginx's workers, in MiB."""
+        found = (pathlib.Path(f"/proc/{pid}/status").read_text() for pid in children(master))
+        return sum(int(re.search(r"RssAnon:\s+(\d+)", text)[1]) for text in found) / 1024
+
+    half = http_request("POST", f"/coupons/{coupon}/redemptions/batch",
+                        headers_of(stack, Content_Type="application/json", Content_Length=str(4 * MIB)), None) + b" " * MIB
+    before = memory()
+    with contextlib.ExitStack() as slow:
+        for _ in range(200):
+            s = slow.enter_context(socket.create_connection(("127.0.0.1", stack.port), PATIENCE_S))
+            s.sendall(half)
+        wait_until("nginx to have read them", lambda: unread(stack.port) == 0)
+        most = memory() - before
+        assert most < 50, f"{most:.0f} MiB"
+
+
+def test_an_address_has_only_so_many_requests_at_a_time(another_stack, monkeypatch):
+    monkeypatch.setenv("COUPONS_CONNECTIONS", "20")
+    stack = another_stack()
+    stack.client().get("/coupons/-/health").expect(200)  # the first call also reads the contract
+    half = b"POST /coupons/x/check HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"
+    with contextlib.ExitStack() as slow:
+        for _ in range(20):
+            slow.enter_context(socket.create_connection(("127.0.0.1", stack.port), PATIENCE_S)).sendall(half)
+        refused = wait_until("the next to be refused", lambda: (r := stack.client().get("/coupons/-/health")).status == 429 and r)
+        refused.problem("rate_limited")
+        assert refused.header("RateLimit-Policy") == '"connections";q=20'
+        assert refused.header("RateLimit") == '"connections";r=0'
+        Http(stack.port, source="127.0.0.2").get("/coupons/-/health").expect(200)
+    wait_until("it to be served again", lambda: stack.client().get("/coupons/-/health").status == 200)
+
+
+@pytest.mark.parametrize("connections", ["0", "65536", "many"])
+def test_more_requests_at_a_time_than_nginx_counts_are_refused_before_anything_is_started(connections, tmp_path):
+    environment = dict(os.environ, COUPONS_CONNECTIONS=connections, COUPONS_VAR=str(tmp_path / "var"))
+    done = subprocess.run([ROOT / "scripts" / "run", "--detach"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "from 1 to 65535" in done.stderr, done
+    assert not (tmp_path / "var").exists()
+
+
 @pytest.fixture(scope="module")
 def impatient(stack, tmp_path_factory):
     """The port of an nginx as the shared copy's, but that its patience with callers is a second, not thirty."""
@@ -288,7 +341,9 @@ def impatient(stack, tmp_path_factory):
         assert text.count(f"        {name} 30s;") == 1, f"{name} is not what it was"
         text = text.replace(f"{name} 30s;", f"{name} 1s;")
     text = text.replace(f":{stack.port} ", f":{port} ").replace(f"{stack.var}/run/nginx.pid", f"{place}/pid")
-    text = text.replace(f"{stack.var}/log", str(place)).replace(f"{stack.var}/nginx", str(place))
+    text = text.replace(f"{stack.var}/log", str(place))
+    text = re.sub(rf'(_temp_path +"){re.escape(str(stack.var))}/nginx', rf"\1{place}", text)  # the pages stay where they are
+    text = text.replace(f"{stack.var}/run/metrics.sock", f"{place}/metrics.sock")
     (place / "nginx.conf").write_text(text)
     nginx = [shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "-p", place, "-c", place / "nginx.conf"]
     done = subprocess.run([*nginx, "-e", place / "error.log"], text=True, capture_output=True)
@@ -346,6 +401,27 @@ def test_ledgers_that_nobody_reads_hold_up_no_lists(stack):
         for s in sockets:
             left.register(s, 0)
         assert left.poll(0) == [], "the worker has given them up; others had to wait for that"
+
+
+def test_ready_waits_behind_no_list(another_stack):
+    """With a database that sleeps, all threads for lists wait; ready says so meanwhile, and at once."""
+    stack = another_stack()
+    door, database = stack.direct(0, "ops"), int((stack.var / "run" / "mongod.pid").read_text())
+    request = fastcgi.request(fastcgi.params_of("GET", "/coupons", headers_of(stack), None))
+    with contextlib.ExitStack() as waiting:
+        os.kill(database, signal.SIGSTOP)
+        waiting.callback(os.kill, database, signal.SIGCONT)
+        for _ in range(8):
+            waiting.enter_context(door.connect()).sendall(request)
+
+        def says_no():
+            began = time.monotonic()
+            status = door.request("GET", "/coupons/-/ready", may_fail=True).status
+            assert time.monotonic() - began < 5, "ready has waited"
+            return status == 503
+
+        wait_until("ready to say no", says_no)
+    wait_until("ready to say yes", lambda: door.request("GET", "/coupons/-/ready", may_fail=True).status == 200)
 
 
 def test_streams_that_nobody_reads_hold_up_nobody(stack):

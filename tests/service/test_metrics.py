@@ -57,7 +57,8 @@ def test_the_text_is_the_format_to_the_letter(stack, storefront):
     families = look(stack)
     for name, kind in (("coupons_requests_total", "counter"), ("coupons_decisions_total", "counter"),
                        ("coupons_batch_requests", "histogram"), ("coupons_commit_duration_seconds", "histogram"),
-                       ("coupons_queue_requests", "gauge"), ("coupons_conflicts_total", "counter"),
+                       ("coupons_queue_requests", "gauge"), ("coupons_window_entries", "gauge"), ("coupons_conflicts_total", "counter"),
+                       ("coupons_user_filter_bytes", "gauge"), ("coupons_users_unread_total", "counter"),
                        ("coupons_append_retries_total", "counter"), ("coupons_reporter_lag_seconds", "gauge"),
                        ("coupons_holds_expired_total", "counter"), ("coupons_sweeps_total", "counter"),
                        ("coupons_jobs_running", "gauge"), ("coupons_jobs_finished_total", "counter"),
@@ -84,6 +85,15 @@ def test_requests_and_decisions_are_counted_exactly(stack, storefront):
     assert grown("coupons_decisions_total", code="user_cap_reached") == 1
     assert grown("coupons_request_duration_seconds_count") >= 7
     assert 0 < grown("coupons_request_duration_seconds_sum") < 60
+
+
+def test_new_users_are_not_read_and_that_is_counted(stack, storefront):
+    grown = Growth(stack)
+    coupon = stack.coupon(slots=20)
+    for i in range(10):
+        storefront.take(coupon, f"u-{i}").expect(201)
+    wait_until("all ten to be counted", lambda: grown("coupons_users_unread_total") >= 10)
+    assert 0 < exposition.total(look(stack), "coupons_user_filter_bytes") <= 2 * 64 << 20
 
 
 def test_batches_are_counted_with_their_size_and_their_time(stack, storefront):

@@ -487,9 +487,9 @@ class Driver:
                                  f"the coupon's calls:\n{history}") from e
 
 
-def test_random_calls_are_answered_as_a_model_says(stack):
+def test_random_calls_are_answered_as_a_model_says(stack, figure):
     seed = int(os.environ.get("COUPONS_MODEL_SEED") or random.SystemRandom().randrange(10**6))
-    print(f"COUPONS_MODEL_SEED={seed}")
+    figure(f"the model's calls, again by COUPONS_MODEL_SEED={seed}")
     driver, end = Driver(stack, seed), time.monotonic() + SECONDS
     while time.monotonic() < end or sum(driver.seen.values()) < ANSWERS_LEAST:
         driver.one()

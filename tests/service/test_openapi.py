@@ -59,10 +59,11 @@ class Story:
         self.readings()
         self.webhooks()
         self.call("user_erase", "DELETE", "/coupons/-/users/u-17")
+        self.call("user_erase_named", "POST", "/coupons/-/users/erase")
         return self.answers
 
     def service(self):
-        for name, path in (("health", "health"), ("ready", "ready"), ("metrics", "metrics"), ("receipt_key", "receipt-key"),
+        for name, path in (("health", "health"), ("ready", "ready"), ("metrics", "metrics"), ("receipt_keys", "receipt-keys"),
                            ("openapi", "openapi.json"), ("problem", "problems/sold_out")):
             self.call(name, "GET", f"/coupons/-/{path}", headers={"Accept": "application/json"})
 
@@ -81,6 +82,7 @@ class Story:
         self.call("redemption_check", "POST", "/coupons/summer-sale/check", self.shop)
         taken = self.call("redemption_take", "POST", target, self.shop, idempotency_key="order-o-99").json()
         self.call("redemption_get", "GET", f"{target}/{taken['id']}", self.shop)
+        self.call("redemption_receipt", "GET", f"{target}/{taken['id']}/receipt", self.shop)
         self.step("redemption_reverse", taken["id"])
         issued = self.shop.take("summer-sale", "u-18", state="issued").ok(201)
         held = self.step("redemption_reserve", issued["id"])
@@ -213,6 +215,6 @@ def test_the_document_is_read_conditionally(stack):
     same = nobody.get(ADDRESS, headers={"If-None-Match": f'"other", W/{tag}'}).expect(304)
     assert same.body == b"" and same.header("ETag") == tag
     nobody.get(ADDRESS, headers={"If-None-Match": '"other"'}).expect(200)
-    assert {stack.direct(worker).get(ADDRESS).expect(200).header("ETag") for worker in range(WORKERS)} == {tag}
+    assert len({stack.direct(worker).get(ADDRESS).expect(200).header("ETag") for worker in range(WORKERS)}) == 1
     assert nobody.request("HEAD", ADDRESS).expect(200).body == b""
     nobody.post(ADDRESS).problem("method_not_allowed")

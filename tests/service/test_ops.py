@@ -1,8 +1,10 @@
 """Operating it: top, doctor, bench; restart without a gap; logs; schema; backup and restore; units, TLS and man pages."""
 import contextlib
+import datetime
 import grp
 import json
 import os
+import platform
 import pwd
 import re
 import shutil
@@ -12,10 +14,11 @@ import ssl
 import subprocess
 import urllib.request
 
+import pymongo
 import pytest
 
 import ledger
-from stack import BUILD, ROOT, free_port, wait_until
+from stack import BUILD, ROOT, Stack, free_port, wait_until
 from swarm import Swarm, by_code, take, taken
 
 
@@ -39,8 +42,8 @@ def test_pages_of_the_indexes_of_users_are_small(stack):
 
 # ---- doctor ----
 
-CHECKS = ["database", "replicas", "majority", "schema", "indexes", "clock", "disk", "disk", "processes", "files", "sockets",
-          "service", "keys", "libraries"]
+CHECKS = ["database", "replicas", "majority", "schema", "indexes", "totals", "clock", "disk", "disk", "processes", "files", "sockets",
+          "service", "keys", "receipts", "libraries", "libfcgi"]
 
 
 def doctor(stack, status=0):
@@ -64,8 +67,26 @@ def finds(stack, check, *words):
 def test_doctor_is_content_with_a_fresh_copy(stack):
     lines = doctor(stack)
     assert [check for _, check, _ in lines] == CHECKS
-    assert [check for level, check, _ in lines if level != "ok" and check != "disk"] == ["replicas"], lines
-    assert "MongoDB 6." in lines[0][2] and "libmongoc 1." in lines[0][2]
+    worse = [check for level, check, _ in lines if level != "ok" and check not in ("disk", "libfcgi")]
+    version = int(re.search(r"MongoDB (\d+)\.", lines[0][2])[1])
+    assert worse == (["database", "replicas"] if version < 7 else ["replicas"]), lines
+    assert "libmongoc 1." in lines[0][2] and ("no security fixes" in lines[0][2]) == (version < 7), lines[0]
+
+
+@pytest.mark.parametrize("version, level, word", [
+    ("2.4.2-2", "warn", "CVE-2025-23016"), ("2.4.2-2+deb12u1", "ok", "2.4.2-2+deb12u1"), ("2.4.5-0.1", "ok", "2.4.5-0.1"),
+    ("", "warn", "cannot be found out")])
+def test_doctor_warns_of_a_libfcgi_that_lacks_its_fix(stack, tmp_path, version, level, word):
+    """As a dpkg says that stands first on PATH; the comparison is the real one's."""
+    if not shutil.which("dpkg"):
+        pytest.skip("dpkg is not there")
+    query = tmp_path / "dpkg-query"
+    query.write_text(f"#!/bin/sh\n[ -z '{version}' ] || echo 'ii {version}'\n")
+    query.chmod(0o755)
+    done = subprocess.run([ROOT / "scripts" / "couponctl", "doctor"], text=True, capture_output=True,
+                          env={**stack.environment, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    [line] = [line for line in done.stdout.splitlines() if line.split()[1] == "libfcgi"]
+    assert line.split()[0] == level and word in line, line
 
 
 def test_doctor_sees_a_socket_of_the_wrong_mode(stack):
@@ -86,13 +107,50 @@ def test_doctor_sees_a_key_that_others_can_read(stack):
         key.chmod(0o600)
 
 
+def test_doctor_sees_a_front_with_another_key_of_receipts(stack):
+    front = Stack()
+    front.environment["MONGODB_URI"] = (stack.var / "run" / "mongodb_uri").read_text().strip()
+    here, there = (s.var / "keys" / "receipt_seed" for s in (stack, front))
+
+    def told():
+        return stack.database.fronts.find_one({"_id": {"$regex": f":{front.var}/run$"}})
+
+    def reload_with(text, keys):
+        there.write_text(text)
+        front.signal("coupond", signal.SIGHUP)
+        wait_until("the front to tell of its keys", lambda: (seen := told()) and len(seen["receipts"].split()) == keys)
+
+    with front:
+        wait_until("the front to tell of itself", told)
+        finds(stack, "receipts", str(front.var), "do not verify", str(here))
+        reload_with(f"{here.read_text().strip()}\n{there.read_text().strip()}\n", 2)
+        [line] = [line for line in doctor(stack) if line[1] == "receipts"]
+        assert line[0] == "warn" and str(front.var) in line[2], line
+        reload_with(here.read_text(), 1)
+        [line] = [line for line in doctor(stack) if line[1] == "receipts"]
+        assert line[0] == "ok" and "2 fronts" in line[2], line
+    assert not told(), "it has stopped"
+
+
 def test_doctor_sees_a_missing_index(stack):
     users = stack.database.users
     users.drop_index("user")
     try:
         finds(stack, "indexes", "users.user")
     finally:
-        users.create_index([("view.part", 1), ("_id.u", 1)], name="user")
+        users.create_index([("view.part", 1), ("_id.h", 1)], name="user")
+    doctor(stack)
+
+
+def test_doctor_sees_totals_that_cannot_be_read(stack):
+    at = {"c": "held-up", "l": 0, "at": datetime.datetime(2026, 1, 1)}
+    counts = dict.fromkeys(("issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor"), 0)
+    for bad in ({"redeemed": "some"}, {"seq": 1.5}, {"expired": None}):
+        stack.database.totals.insert_one({"_id": at, "seq": 1, **counts, **bad})
+        try:
+            finds(stack, "totals", "held-up", "couponctl reconcile")
+        finally:
+            stack.database.totals.delete_one({"_id": at})
     doctor(stack)
 
 
@@ -200,7 +258,7 @@ def test_logs_are_rotated_without_losing_a_line(another_stack):
 
 def test_a_newer_database_is_refused_with_what_to_do(another_stack):
     stack = another_stack()
-    assert stack.database.schema.find_one({"_id": "schema"})["version"] == 1
+    assert stack.database.schema.find_one({"_id": "schema"})["version"] == 3
     stack.database.schema.update_one({"_id": "schema"}, {"$set": {"version": 7}})
     (stack.var / "second").mkdir()
     again = subprocess.run([BUILD / "coupond", "-c", stack.environment["COUPONS_CONFIG"], "-o", f"coupond.run_dir={stack.var}/second"],
@@ -208,6 +266,54 @@ def test_a_newer_database_is_refused_with_what_to_do(another_stack):
                            text=True, timeout=30, capture_output=True)
     assert again.returncode == 78, again.stderr
     assert "is of schema 7" in again.stderr and "Start the newer version" in again.stderr, again.stderr
+
+
+# ---- the replica set that scripts/run makes ----
+
+@contextlib.contextmanager
+def no_service(another_stack):
+    """A database alone, and what makes a replica set of it: (pymongo's client, replset_init(address))."""
+    stack = another_stack()
+    stack.signal("coupond", signal.SIGTERM)
+    wait_until("coupond's end", lambda: stack.pid("coupond") is None)
+    host, port = stack.mongo.address
+
+    def replset_init(address):
+        return subprocess.run([BUILD / "couponctl", "replset-init", stack.var / "db" / "keyfile",
+                               stack.var / "keys" / "mongodb_password", "rs0", address],
+                              text=True, timeout=60, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    with pymongo.MongoClient((stack.var / "run" / "mongodb_uri").read_text().strip().split("/?")[0] + "/?directConnection=true") as own:
+        yield own, port, replset_init
+
+
+def members(mongo):
+    return [m["host"] for m in mongo.admin.command("replSetGetConfig")["config"]["members"]]
+
+
+def test_a_replica_set_gets_its_new_address_though_connections_drop(another_stack, monkeypatch):
+    """A server whose set does not know it drops connections, also the one that carries the new address."""
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    with no_service(another_stack) as (mongo, port, replset_init):
+        mongo.admin.command("configureFailPoint", "failCommand", mode={"times": 2},
+                            data={"failCommands": ["replSetReconfig"], "closeConnection": True, "failInternalCommands": True})
+        done = replset_init(f"localhost:{port}")
+        assert done.returncode == 0, done.stdout
+        assert members(mongo) == [f"localhost:{port}"]
+        again = replset_init(f"127.0.0.1:{port}")
+        assert again.returncode == 0 and members(mongo) == [f"127.0.0.1:{port}"], again.stdout
+
+
+def test_a_replica_set_of_several_members_keeps_them(another_stack):
+    with no_service(another_stack) as (mongo, port, replset_init):
+        config = mongo.admin.command("replSetGetConfig")["config"]
+        config["members"].append({"_id": 1, "host": f"127.0.0.1:{free_port()}", "votes": 0, "priority": 0})
+        config["version"] += 1
+        mongo.admin.command("replSetReconfig", config, force=True)
+        before = members(mongo)
+        refused = replset_init(f"localhost:{port}")
+        assert refused.returncode == 1 and "it has several members" in refused.stdout, refused.stdout
+        assert members(mongo) == before
 
 
 # ---- backup and restore ----
@@ -286,7 +392,7 @@ def test_a_copy_of_a_locked_database_is_a_backup_while_the_service_goes_on(anoth
 # ---- conf/ and nginx/ ----
 
 def one_address_holds_a_hundred_requests(port, trusting):
-    """By limit_conn of nginx/hardening.conf: with as many bodies on their way that do not come, the next request is refused."""
+    """By limit_conn: with as many bodies on their way that do not come, the next request is refused."""
     def status():
         try:
             with urllib.request.urlopen(f"https://localhost:{port}/coupons/-/health", context=trusting) as reply:
@@ -301,6 +407,14 @@ def one_address_holds_a_hundred_requests(port, trusting):
             s.sendall(b"POST /coupons/x/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
         wait_until("the next one to be refused", lambda: status() == 429, 20)
     wait_until("it to be served again", lambda: status() == 200)
+
+
+def headers_at(port, trusting, path):
+    try:
+        with urllib.request.urlopen(f"https://localhost:{port}{path}", context=trusting) as reply:
+            return reply.headers
+    except urllib.error.HTTPError as refused:
+        return refused.headers
 
 
 @pytest.mark.filterwarnings("ignore:.*TLSv1_1:DeprecationWarning")
@@ -318,10 +432,12 @@ def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
     (tmp_path / "tls.conf").write_text(example("tls.conf").replace(" backlog=4096", ""))
     (tmp_path / "hardening.conf").write_text(example("hardening.conf"))
     text = (stack.var / "nginx" / "nginx.conf").read_text()
-    text = re.sub(r"listen [^;]*;", f"include {tmp_path}/tls.conf; limit_conn coupons_address 100;", text, count=1)
+    text = re.sub(r"listen [^;]*;", f"include {tmp_path}/tls.conf;", text, count=1)
+    text = re.sub(r"limit_conn coupons_address \d+;", "limit_conn coupons_address 100;", text)
     text = text.replace("server_name _;", "server_name localhost;", 1)
     text = re.sub(r"\n    server \{", f"\n    include {tmp_path}/hardening.conf;\n    server {{", text, count=1)
     text = text.replace(f"{stack.var}/run/nginx.pid", f"{tmp_path}/nginx.pid").replace(f"{stack.var}/log/nginx.log", f"{tmp_path}/error.log")
+    text = text.replace(f"{stack.var}/run/metrics.sock", f"{tmp_path}/metrics.sock")
     (tmp_path / "nginx.conf").write_text(text)
     nginx = [shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "-p", tmp_path, "-c", tmp_path / "nginx.conf", "-e", tmp_path / "error.log"]
     started = subprocess.run(nginx, text=True, capture_output=True)
@@ -330,7 +446,9 @@ def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
         trusting = ssl.create_default_context(cafile=tmp_path / "fullchain.pem")
         with urllib.request.urlopen(f"https://localhost:{tls}/coupons/-/health", context=trusting) as reply:
             assert json.load(reply) == {"status": "alive"}
-            assert reply.headers["Strict-Transport-Security"] == "max-age=63072000"
+        for path in ("/coupons/-/health", "/coupons/-/docs/", "/coupons/-/dashboard/app.js", "/coupons/-/openapi.json", "/coupons/-/problems/busy",
+                     "/coupons/-/problems/none", "/coupons", "/elsewhere"):
+            assert headers_at(tls, trusting, path)["Strict-Transport-Security"] == "max-age=63072000", path
         one_address_holds_a_hundred_requests(tls, trusting)
         old = ssl.create_default_context(cafile=tmp_path / "fullchain.pem")
         old.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -348,7 +466,6 @@ def test_the_front_speaks_tls_as_the_example_says(stack, tmp_path):
         wait_until("nginx to end", lambda: not (tmp_path / "nginx.pid").exists())
 
 
-@pytest.mark.skipif(not shutil.which("logrotate"), reason="logrotate is not there")
 def test_the_logs_are_turned_and_who_writes_them_is_told(tmp_path):
     """conf/logrotate/coupons, with a folder and a user that are here, and in place of systemctl a note that it was called."""
     text = (ROOT / "conf/logrotate/coupons").read_text()
@@ -388,6 +505,32 @@ def test_a_unit_is_one_and_hardened(tmp_path, name):
     rated = subprocess.run(["systemd-analyze", "security", "--offline=true", unit], text=True, capture_output=True, timeout=60)
     level = re.search(r"Overall exposure level for \S+: ([\d.]+)", rated.stdout)
     assert level and float(level[1]) < most, rated.stdout[-300:]
+
+
+@pytest.mark.parametrize("file", ["coupond@.service", "nginx-hardening.conf"])
+def test_a_unit_has_its_limits(file):
+    """And what its processes reach, the deliverer of webhooks among them, is not cut off as a whole."""
+    given = dict(re.findall(r"^(\w+)=(.*)$", (ROOT / "conf/systemd" / file).read_text(), re.MULTILINE))
+    assert re.fullmatch(r"\d+[MG]", given["MemoryMax"]) and int(given["TasksMax"]) > 0
+    assert set(given["IPAddressDeny"].split()) == {"link-local", "multicast"}
+
+
+# What the programs were built with: gcc names its options in what it writes for debuggers.
+HARDENED = {"-d": ["FLAGS_1.* NOW", "FLAGS_1.* PIE"], "-l": ["GNU_RELRO", "GNU_STACK.* RW "],
+            "--dyn-syms": ["__v?snprintf_chk", "__stack_chk_fail"]}
+
+
+@pytest.mark.skipif(BUILD.name not in ("build", "build-dev"), reason="sanitizers bring checks of their own")
+@pytest.mark.parametrize("program", ["coupond", "couponctl"])
+def test_a_program_is_hardened(program):
+    path = BUILD / program
+    for option, wanted in HARDENED.items():
+        told = subprocess.run(["readelf", "-W", option, path], text=True, capture_output=True, check=True).stdout
+        for pattern in wanted:
+            assert re.search(pattern, told), f"{program}: no {pattern} in readelf {option}\n{told[-3000:]}"
+    if platform.machine() == "x86_64" and os.environ.get("CC", "gcc") == "gcc":
+        for option in (b"-fstack-clash-protection", b"-fcf-protection"):
+            assert option in path.read_bytes(), f"{program}: built without {option}"
 
 
 def test_the_units_options_are_settings(stack):

@@ -1,10 +1,17 @@
 """One key, or one address without a key, cannot take the service from the others."""
+import contextlib
+import os
+import re
+import select
+import signal
 import time
 
 import pytest
 
+import fastcgi
+from client import Reply
 from stack import Stack, wait_until
-from swarm import Call, swarm
+from swarm import Call, HttpWay, swarm
 
 RATE = 40
 
@@ -69,6 +76,13 @@ def test_an_address_without_a_key_is_limited_by_itself(limited):
     limited.client("ops").get("/coupons").expect(200)
 
 
+def test_a_list_of_codes_counts_once_though_its_key_is_asked_for_first(limited):
+    ops, began = limited.new_key("ops"), time.monotonic()
+    calls = swarm([HttpWay(limited.port, ops)], [Call("GET", "/coupons/never-made/codes") for _ in range(100)], connections=8)
+    served = sum(call.reply.status == 404 for call in calls)
+    assert RATE <= served <= RATE + RATE * (time.monotonic() - began) + 2, served
+
+
 def test_a_key_written_otherwise_is_the_same_key(limited):
     key, began = limited.new_key("reporting"), time.monotonic()
     spellings = [f"{word}{' ' * blanks}{key}" for word in ("Bearer", "bearer", "BEARER", "bEARER") for blanks in range(1, 101)]
@@ -94,3 +108,110 @@ def test_a_rate_that_is_none_is_refused_before_anything_starts(rate):
         assert done.returncode != 0 and "COUPONS_RATE" in done.stdout, done.stdout
     finally:
         s.remove()
+
+
+# ---- what blocks: keys take turns, and the long reads of a dashboard have a share ----
+
+READS = 16  # worker.reads_per_key
+# Nobody loses patience with a database that is made to sleep.
+PATIENT = "[worker]\nrequest_deadline_ms = 60000\n[mongodb]\nsocket_timeout_ms = 120000\n[audit]\npath = log/audit.log\n"
+
+
+@contextlib.contextmanager
+def asleep(stack):
+    """The database, within the block: whatever reads from it waits, on a thread or for one."""
+    database = int((stack.var / "run" / "mongod.pid").read_text())
+    os.kill(database, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(database, signal.SIGCONT)
+
+
+class Crowd:
+    """Requests at once to the first worker, past nginx: each on a connection of its own, in this order."""
+
+    def __init__(self, stack):
+        self.stack, self.decoders = stack, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        for s in self.decoders:
+            s.close()
+
+    def send(self, key, count, target="/coupons", method="GET", body=None, request_id="crowd"):
+        """Send so many; their sockets."""
+        headers = [("Authorization", f"Bearer {key}")] + ([("Content-Type", "application/json")] if body else [])
+        data = fastcgi.request(fastcgi.params_of(method, target, headers, body, request_id=request_id), body or b"")
+        sockets = [self.stack.direct(0).connect() for _ in range(count)]
+        for s in sockets:
+            self.decoders[s] = fastcgi.Decoder()
+            s.sendall(data)
+        return sockets
+
+    def answers(self, sockets, count):
+        """Wait until so many of them are answered: {socket: Reply}."""
+        found = {}
+
+        def look():
+            for s in select.select([s for s in sockets if s not in found], [], [], 0)[0]:
+                for text in self.decoders[s].feed(s.recv(1 << 20)):
+                    found[s] = Reply("one of a crowd", *fastcgi.reply_of(text))
+            return len(found) >= count
+
+        wait_until(lambda: f"{count} answers of {len(sockets)}: {len(found)} came", look, seconds=30)
+        return found
+
+
+@pytest.fixture
+def patient(another_stack):
+    stack = another_stack(PATIENT)
+    for role in ("storefront", "reporting", "ops"):  # each key is known when the database sleeps
+        stack.direct(0, role).get("/coupons").expect(200)
+    return stack
+
+
+def in_flight(stack):
+    """Requests that the service has, but for the one that asks."""
+    text = stack.direct(0, "ops").get("/coupons/-/metrics").expect(200).body.decode()
+    return int(re.search(r"^coupons_requests_in_flight (\d+)$", text, re.M)[1]) - 1
+
+
+def test_a_key_has_so_many_long_reads_at_a_time(patient):
+    """The next one is told at once to come again; other keys are not, and what a shop calls never is."""
+    reporting, shop, coupon = patient.key("reporting"), patient.key("storefront"), patient.coupon(slots=1)
+    wanted = b'{"code": "NONE", "user": "u"}'
+    with Crowd(patient) as crowd:
+        with asleep(patient):
+            reads = crowd.send(reporting, READS + 3, f"/coupons/{coupon}/redemptions")
+            refused = crowd.answers(reads, 3)
+            patient.direct(0, "reporting").get("/coupons/-/jobs").problem("rate_limited")  # whatever it reads
+            others = [*crowd.send(patient.key("ops"), 1), *crowd.send(shop, 2 * READS, "/coupons/-/users/u"),
+                      *crowd.send(shop, READS, "/coupons/-/resolve", "POST", wanted)]
+            wait_until("all to be there", lambda: in_flight(patient) == READS + len(others))
+        assert len(refused) == 3
+        for reply in refused.values():
+            reply.problem("rate_limited")
+            assert reply.header("Retry-After") == "1", reply
+            assert reply.header("RateLimit-Policy") == f'"reads";q={READS}', reply
+            assert reply.header("RateLimit") == '"reads";r=0', reply
+        served = crowd.answers(others, len(others)) | crowd.answers([s for s in reads if s not in refused], READS)
+        assert {reply.status for reply in served.values()} == {200}, served
+    for _ in range(2 * READS):  # one that is answered counts no more
+        patient.direct(0, "reporting").get("/coupons/-/jobs").expect(200)
+
+
+def test_keys_take_turns(patient):
+    """Whoever comes last with one request waits for one of each other key, not for all that came before."""
+    with Crowd(patient) as crowd:
+        with asleep(patient):
+            many = crowd.send(patient.key("reporting"), READS, request_id="many")
+            wait_until("them to wait", lambda: in_flight(patient) == READS)
+            one = crowd.send(patient.key("ops"), 1, request_id="one")
+            wait_until("it to wait", lambda: in_flight(patient) == READS + 1)
+        crowd.answers([*many, *one], READS + 1)
+    lines = (patient.var / "log" / "audit.log").read_text().splitlines()
+    order = [name for line in lines for name in ("many", "one") if line.endswith(f"request={name}")]
+    assert order.index("one") <= 4, order

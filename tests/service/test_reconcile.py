@@ -1,4 +1,5 @@
 """couponctl verify and reconcile over the whole life of slots: each kind of damage is found, said and mended, and nothing else."""
+import concurrent.futures
 import copy
 import os
 import re
@@ -146,9 +147,10 @@ def without(*path):
 
 
 def user(name):
-    return "users", {"_id.u": name}
+    return "users", {"view.user": name}
 
 
+TOMBSTONE = "users", {"view.erased": {"$exists": True}}
 BUCKET = "buckets", {"_id.b": 0}
 MARK = "marks", {"_id.kind": "views"}
 LOOK_UP = "codes", {"n": 3}
@@ -159,18 +161,20 @@ DAMAGE = {
     "a user's alias": (user("b"), view(alias="zzzzzzzzzzzzzzzz"), {("users", "superfluous"): 1, ("users", "missing"): 1}),
     "a user's seq": (user("b"), view(seq=1), {("users", "different"): 1}),
     "a user who is gone": (user("b"), GONE, {("users", "missing"): 1}),
-    "a user who was never there": (user("b"), lambda d: d["_id"].update(u="ghost"),
+    "a user who was never there": (user("b"), lambda d: d["_id"].update(h=bytes(16)),
                                    {("users", "superfluous"): 1, ("users", "missing"): 1}),
+    "a user's name": (user("a"), view(user="ghost"), {("users", "different"): 1}),
     "a user in no part": (user("a"), view(part="none"), {("users", "different"): 1}),
     "a user in another part": (user("a"), view(part=64), {("users", "different"): 1}),
     "a user that cannot be read": (user("a"), view(total="many"), {("users", "different"): 1}),
     "a user without a view": (user("a"), without("view"), {("users", "different"): 1}),
-    "a job's progress": (("users", {"_id.u": re.compile("^\x01job:")}), view(step=7), {("users", "different"): 1}),
+    "a job's progress": (("users", {"view.user": re.compile("^\x01job:")}), view(step=7), {("users", "different"): 1}),
     "a hold's end": (user("e"), redemption(0, until=bson.datetime_ms.DatetimeMS(5)), {("users", "different"): 1}),
     "a spent one's state": (user("c"), redemption(0, state="issued"), {("users", "different"): 1}),
     "whose version is who is back": (user("back"), view(version=1), {}),
     "who is back": (user("back"), view(total=3), {("users", "different"): 1}),
-    "an erased user's count": (user("gone"), view(total=1), {("users", "superfluous"): 1}),
+    "an erased user's count": (TOMBSTONE, view(total=1), {("users", "superfluous"): 1}),
+    "an erased user's name": (TOMBSTONE, lambda d: d["view"].update(user="gone"), {("users", "superfluous"): 1}),
     "a slot's owner": (BUCKET, slot_of("a", u="z"), {("buckets", "different"): 1}),
     "a slot's hold": (BUCKET, slot_of("e", s="redeemed"), {("buckets", "different"): 1}),
     "a name that was forgotten": (BUCKET, lambda d: next(t for t in d["view"]["t"] if "u" not in t and t["s"] == "redeemed")
@@ -178,8 +182,8 @@ DAMAGE = {
     "a bucket's count": (BUCKET, view(free=0), {("buckets", "different"): 1}),
     "a bucket's lane": (BUCKET, view(lane=2), {("buckets", "different"): 1}),
     "a bucket that is gone": (BUCKET, GONE, {("buckets", "missing"): 1}),
-    "a bucket that cannot be read": (BUCKET, view(size=65), {("buckets", "different"): 1}),
-    "a bucket too many": (("buckets", {"_id.b": 1}), lambda d: d["_id"].update(b=9),
+    "a bucket that cannot be read": (BUCKET, view(free=65), {("buckets", "different"): 1}),
+    "a bucket too many": (BUCKET, lambda d: d["_id"].update(b=9),
                           {("buckets", "superfluous"): 1, ("buckets", "missing"): 1}),
     "a definition": (("coupons", {}), lambda d: d["view"]["def"].update(title="Forged"), {("coupons", "different"): 1}),
     "a definition's making": (("coupons", {}), without("created"), {("coupons", "different"): 1}),
@@ -302,10 +306,10 @@ def essence(database, coupons):
         for loose in ("time", "w", "j", "r"):
             d.pop(loose, None)
     # the emptied views of erased users, the versions of who came back and the aliases of jobs are not in the ledger
-    out["users"] = {k: d for k, d in out["users"].items() if d["view"].get("alias") or "job:" in d["_id"]["u"]}
+    out["users"] = {k: d for k, d in out["users"].items() if d["view"].get("alias") or "job:" in d["view"].get("user", "")}
     for d in out["users"].values():
         d["view"].pop("version", None)
-        if "job:" in d["_id"]["u"]:
+        if "job:" in d["view"]["user"]:
             d["view"].pop("alias", None)
     return out
 
@@ -328,26 +332,80 @@ def test_all_views_are_rebuilt_from_nothing(quiet, parts):
         assert after[name] == before[name], name
 
 
+class Restored:
+    """Another database of the same server, with some of the collections: it stands for another cluster."""
+
+    def __init__(self, quiet, *collections):
+        self.stack = quiet.stack
+        self.database = quiet.stack.mongo["restored"]
+        for name in collections:
+            self.database[name].insert_many(list(quiet.database[name].find()))
+        self.config = quiet.stack.var / "restored.ini"
+        self.config.write_text("[mongodb]\ndatabase = restored\n")
+
+    def couponctl(self, *arguments):
+        uri = (self.stack.var / "run" / "mongodb_uri").read_text().strip()
+        return self.stack.couponctl(*arguments, "--config", self.config, "--mongodb", uri)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stack.mongo.drop_database("restored")
+
+
 def test_a_ledger_restored_into_an_empty_database(quiet):
-    """Beside the ledger and the codes there is nothing: another database of the same server stands for another cluster."""
-    other = quiet.stack.mongo["restored"]
-    for name in ("ledger", "code_buckets"):
-        other[name].insert_many(list(quiet.database[name].find()))
-    config = quiet.stack.var / "restored.ini"
-    config.write_text("[mongodb]\ndatabase = restored\n")
-    uri = (quiet.stack.var / "run" / "mongodb_uri").read_text().strip()
+    with Restored(quiet, "ledger", "code_buckets") as there:
+        done = there.couponctl("verify")
+        assert done.returncode == 1 and "look-up: expected one, found none" in done.stdout, done.stdout
+        done = there.couponctl("reconcile", "--apply")
+        assert done.returncode == 0, done.stdout
+        done = there.couponctl("verify")
+        assert done.returncode == 0, done.stdout
+        there.database.secrets.delete_many({})
+        assert "unreadable" in (done := there.couponctl("verify")).stdout and done.returncode == 1, done.stdout
+        done = there.couponctl("reconcile", "--apply")
+        assert done.returncode == 0, done.stdout
+        done = there.couponctl("verify")
+        assert done.returncode == 0, done.stdout
+        assert all(there.database[name].count_documents({}) for name in ("users", "totals", "marks"))
 
-    def couponctl(*arguments):
-        return quiet.stack.couponctl(*arguments, "--config", config, "--mongodb", uri)
 
-    done = couponctl("verify")
-    assert done.returncode == 1 and "look-up: expected one, found none" in done.stdout, done.stdout
-    done = couponctl("reconcile", "--apply")
-    assert done.returncode == 0, done.stdout
-    done = couponctl("verify")
-    assert done.returncode == 0, done.stdout
-    assert other.users.count_documents({}) and other.totals.count_documents({}) and other.marks.count_documents({})
-    quiet.stack.mongo.drop_database("restored")
+def test_without_a_key_no_user_goes_before_all_ledgers_are_seen_to_be_whole(quiet):
+    with Restored(quiet, "ledger", "code_buckets", "users") as there:
+        users = {bson.encode(d) for d in there.database.users.find()}
+        gone = there.database.ledger.find_one_and_delete({"_id.c": quiet.coupons[0], "_id.seq": 9})
+        done = there.couponctl("reconcile", "--apply")
+        assert done.returncode == 1 and f"{quiet.coupons[0]}: its ledger is broken" in done.stdout, done.stdout
+        assert {bson.encode(d) for d in there.database.users.find()} == users and not there.database.secrets.count_documents({})
+        assert not there.database.marks.count_documents({}), "something was written"
+        there.database.ledger.insert_one(gone)
+        done = there.couponctl("reconcile", "--apply")
+        assert done.returncode == 0, done.stdout
+        done = there.couponctl("verify")
+        assert done.returncode == 0, done.stdout
+
+
+def test_without_a_key_erasures_that_were_cut_short_are_finished(quiet):
+    """One had its entry in the ledger, and its names are emptied; one had not, and its user is as before."""
+    def names(database, alias):
+        return sum(w.get("a") == alias and "u" in w for d in database.ledger.find() for w in d.get("who", []))
+
+    with Restored(quiet, "ledger", "code_buckets", "users") as there:
+        db, coupon = there.database, quiet.coupons[0]
+        erased = next(e["a"] for d in db.ledger.find({"_id.c": coupon}) for e in d["e"] if e["k"] == "erase")
+        stays = db.users.find_one({"_id.c": coupon, "view.user": "a"})["view"]["alias"]
+        db.ledger.update_many({"who.a": erased}, {"$set": {"who.$[x].u": "gone"}}, array_filters=[{"x.a": erased}])
+        kept = names(db, stays)
+        assert names(db, erased) and kept
+        note = [{"a": alias, "seq": bson.Int64(1)} for alias in (erased, stays)]
+        db.users.update_one({"_id.c": coupon, "view.user": "b"}, {"$set": {"erasing": note}})
+        done = there.couponctl("reconcile", "--apply")
+        assert done.returncode == 0, done.stdout
+        assert (names(db, erased), names(db, stays)) == (0, kept)
+        assert not db.users.count_documents({"erasing": {"$exists": True}})
+        done = there.couponctl("verify")
+        assert done.returncode == 0, done.stdout
 
 
 def test_many_kinds_of_damage_at_once(quiet):
@@ -358,12 +416,12 @@ def test_many_kinds_of_damage_at_once(quiet):
     db.codes.delete_many({"_id.c": coupon})
     db.coupons.delete_one({"_id": coupon})
     done, said = quiet.run("--apply")
-    assert done.returncode == 0 and said["buckets", "missing"] == 2 and said["codes", "missing"] == 70, done.stdout
+    assert done.returncode == 0 and said["buckets", "missing"] == 1 and said["codes", "missing"] == 70, done.stdout
     quiet.verify()
 
 
 def test_views_of_no_ledger_go_only_when_they_are_named(quiet):
-    quiet.database.users.insert_one({"_id": {"c": "orphan", "u": "a"}, "view": {"seq": 3}})
+    quiet.database.users.insert_one({"_id": {"c": "orphan", "h": bytes(16)}, "view": {"seq": 3}})
     assert "orphan" in quiet.verify(status=1)
     done, _ = quiet.run("--apply")
     assert "orphan: it has views, but no ledger" in done.stdout and quiet.database.users.count_documents({"_id.c": "orphan"}) == 1
@@ -382,6 +440,28 @@ def test_a_broken_ledger_is_not_believed(quiet):
     quiet.verify()
 
 
+@pytest.mark.parametrize("what", ["a user's count", "a user who is gone", "a bucket's count", "a bucket that is gone", "a definition",
+                                  "totals"])
+def test_online_leaves_alone_what_was_written_since_it_looked(quiet, what):
+    """A transaction holds the newer view, so that reconcile reads the older one and its write waits until the newer one stands."""
+    which, change, faults = DAMAGE[what]
+    damaged = Damaged(quiet.database, quiet.coupons[0], which, change)
+    newer = copy.deepcopy(damaged.good)
+    newer.get("view", newer)["seq"] += 1
+    waiting = [{"$currentOp": {"allUsers": True}}, {"$match": {"ns": f"{quiet.database.name}.{which[0]}", "op": "update"}}]
+    quiet.stack.own_transactions += 1
+    with damaged, concurrent.futures.ThreadPoolExecutor(1) as beside:
+        with quiet.stack.mongo.start_session() as session, session.start_transaction():
+            damaged.documents.replace_one({"_id": newer["_id"]}, newer, upsert=True, session=session)
+            run = beside.submit(quiet.run, "--online", "--apply", quiet.coupons[0])
+            wait_until("its write", lambda: run.done() or list(quiet.stack.mongo.admin.aggregate(waiting)))
+            assert not run.done(), run.result()[0].stdout
+        done, said = run.result()
+        assert damaged.documents.find_one({"_id": newer["_id"]}) == newer, f"written over\n{done.stdout}"
+        assert (done.returncode, said) == (1, faults) and "the others changed meanwhile" in done.stdout, done.stdout
+    quiet.verify()
+
+
 # ---- while the service runs (last: it is started again) ----
 
 def test_while_the_service_runs_only_online_is_done_and_does_no_harm(quiet):
@@ -390,8 +470,8 @@ def test_while_the_service_runs_only_online_is_done_and_does_no_harm(quiet):
     stack.start()
     done, _ = quiet.run("--apply")
     assert done.returncode == 1 and "the service is running" in done.stdout, done.stdout
-    users.update_one({"_id": {"c": coupon, "u": "a"}}, {"$inc": {"view.total": 1}})
-    users.delete_one({"_id": {"c": coupon, "u": "b"}})
+    users.update_one({"_id.c": coupon, "view.user": "a"}, {"$inc": {"view.total": 1}})
+    users.delete_one({"_id.c": coupon, "view.user": "b"})
     busy = stack.coupon(slots=3000, cap={"total": 3000})
     stop, errors = threading.Event(), []
 

@@ -554,6 +554,48 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(another_stack
     stack.verify()
 
 
+def stored(stack, coupon):
+    """What the rows of the coupon's totals say was redeemed, once they hold all of it; a report would add what is missing."""
+    mark = {"_id": {"c": coupon, "l": 0, "kind": "totals"}}
+    seq = stack.counts(coupon)["seq"]
+    wait_until(lambda: f"the totals of {coupon} to reach seq {seq}", lambda: stack.database["marks"].find_one(mark)["seq"] >= seq)
+    return sum(row.get("redeemed", 0) for row in stack.database["totals"].find({"_id.c": coupon}))
+
+
+def test_totals_that_cannot_be_read_hold_up_their_own_coupon_alone(another_stack):
+    """Damage in a row of totals: those coupons wait, which the log tells once; mended or removed, they are counted on."""
+    stack = another_stack()
+    storefront, rows = stack.direct(0), stack.database["totals"]
+    damages = {"a-seq": {"seq": "?"}, "b-count": {"redeemed": "?"}, "c-removed": {"seq": "?"}}
+    wait_until("a quarter hour that lasts a while yet", lambda: time.time() % QUARTER.total_seconds() < 840)
+    for coupon in (*damages, "d-other"):
+        stack.coupon(slots=9, id=coupon, cap={"per_user": 9})
+        storefront.take(coupon, "u").expect(201)
+        assert stored(stack, coupon) == 1
+    whole = {coupon: rows.find_one({"_id.c": coupon}) for coupon in damages}
+    for coupon, row in whole.items():
+        rows.update_one({"_id": row["_id"]}, {"$set": damages[coupon]})
+        storefront.take(coupon, "u").expect(201)
+    storefront.take("d-other", "u").expect(201)
+    assert stored(stack, "d-other") == 2
+    before = len(stack.log())
+    stack.kill("reporter")
+    storefront.take("d-other", "u").expect(201)
+    assert stored(stack, "d-other") == 3
+    wait_until("the log to tell of each", lambda: stack.log()[before:].count("event=totals.unreadable ") == 3)
+    for coupon, row in whole.items():
+        mark = stack.database["marks"].find_one({"_id": {"c": coupon, "l": 0, "kind": "totals"}})
+        assert mark["seq"] <= row["seq"], "more is told than was counted"
+        if coupon == "c-removed":
+            rows.delete_one({"_id": row["_id"]})
+        else:
+            rows.update_one({"_id": row["_id"]}, {"$set": {name: row[name] for name in damages[coupon]}})
+        assert stored(stack, coupon) == (1 if coupon == "c-removed" else 2), "of the removed row the second alone is left"
+    told = [line for line in stack.log()[before:].splitlines() if "event=totals.unreadable " in line]
+    assert len(told) == 3, f"told more than once: {told}"
+    stack.verify("a-seq", "b-count", "d-other")
+
+
 def test_counts_add_up_over_two_coupons_side_by_side(stack, storefront):
     """The reporter folds batches of many coupons at once; none gets another's."""
     coupons = [stack.coupon(slots=20, cap={"total": 20, "per_user": 20}, discount=DISCOUNT) for _ in range(5)]

@@ -57,7 +57,7 @@ def database_user(stack, planted):
     """A user of the shared copy's mongod, with a password; the URI that names both."""
     planted["database password"] = f"pass{secrets.token_hex(12)}"
     stack.mongo.admin.command("createUser", "keeper", pwd=planted["database password"], roles=["root"])
-    host = (stack.var / "run" / "mongodb_uri").read_text().strip().split("//")[1]
+    host = (stack.var / "run" / "mongodb_uri").read_text().strip().split("@")[1]
     yield f"mongodb://keeper:{planted['database password']}@{host}&authSource=admin"
     stack.mongo.admin.command("dropUser", "keeper")
 
@@ -349,7 +349,7 @@ def test_files_and_sockets_are_for_those_they_are_for(guarded):
         for path in found:
             assert path.stat().st_mode & 0o777 & ~mode == 0, f"{path}: {path.stat().st_mode & 0o777:o}"
     sockets = [path for path in (guarded.var / "run").iterdir() if stat.S_ISSOCK(path.stat().st_mode)]
-    assert len(sockets) == WORKERS, sockets
+    assert len(sockets) == WORKERS + 1, sockets  # and that of metrics
     assert all(path.stat().st_mode & 0o777 == 0o660 for path in sockets), sockets
     assert not [path for path in (guarded.var / "nginx").rglob("body/**/*") if path.is_file()], "an import was left behind"
 

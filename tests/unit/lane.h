@@ -151,6 +151,7 @@ static inline void lane_close(void)
     for (int i = 0; i < USES; i++)
         close_use(i);
     fold_bucket(&shelf, batch);
+    bucket_fit(&shelf, batch->head.next_n);
     for (int i = 0; i < slots; i++) {
         wrong = slot_difference(&shelf.slots[i], &named[i].slot);
         if (wrong)

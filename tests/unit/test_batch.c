@@ -456,10 +456,20 @@ static void entries_are_found_by_what_they_say(void **state)
     assert_ptr_equal(batch_find_first(b, 5, 1), &b->entries[0]);
     assert_ptr_equal(batch_find_first(b, 5, 2), &b->entries[1]);
     assert_null(batch_find_first(b, 6, 1));
+    assert_ptr_equal(batch_find_state(b, 5, 1, SLOT_ISSUED), &b->entries[0]);
+    assert_ptr_equal(batch_find_state(b, 5, 2, SLOT_RESERVED), &b->entries[1]);
+    assert_ptr_equal(batch_find_state(b, 5, 2, SLOT_REDEEMED), &b->entries[3]);
+    assert_ptr_equal(batch_find_state(b, 5, 1, SLOT_REDEEMED), &b->entries[3]); /* through the hold */
+    assert_ptr_equal(batch_find_state(b, 5, 1, SLOT_REVERSED), &b->entries[4]);
+    assert_null(batch_find_state(b, 5, 1, SLOT_RESERVED)); /* the hold is, not what it holds */
+    assert_null(batch_find_state(b, 5, 2, SLOT_CANCELLED));
+    assert_null(batch_find_state(b, 6, 1, SLOT_ISSUED));
     b->entries[0].n = 6; /* the issuing stands in another batch: the hold is what speaks of it first */
     assert_ptr_equal(batch_find_first(b, 5, 1), &b->entries[1]);
     b->entries[4].kind = ENTRY_CANCEL;
     assert_null(batch_find_end(b, 5, 1)); /* which is issued as before */
+    assert_ptr_equal(batch_find_state(b, 5, 2, SLOT_CANCELLED), &b->entries[4]);
+    assert_null(batch_find_state(b, 5, 1, SLOT_CANCELLED));
     batch_free(b);
 }
 

@@ -1,19 +1,16 @@
-/* Unit tests of what is read from bodies and written to them: takings, definitions, patches, redemptions, receipts. */
+/* Unit tests of what is read from bodies and written to them: takings, definitions, patches, redemptions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "http/coupon_body.h"
 #include "http/jsonin.h"
-#include "http/receipt.h"
 #include "http/redemption_body.h"
 #include "http/remains.h"
 
@@ -453,57 +450,7 @@ static void bad_patches_are_pointed_at(void **state)
     assert_int_equal(errors.count, 0);
 }
 
-/* ---- receipts and redemptions ---- */
-
-static void seed(struct receipt_key *k, const char *text)
-{
-    char path[] = "/tmp/seed-XXXXXX";
-    const char *message;
-    int fd = mkstemp(path);
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-    receipt_key_load(k, path, &message);
-    unlink(path);
-}
-
-static void a_receipt_verifies(void **state)
-{
-    struct receipt_key k;
-    char text[RECEIPT_TEXT_SIZE];
-    unsigned char signature[crypto_sign_BYTES];
-    static const char message[] = "summer\n1042-1\n317\n2026-11-21T10:00:00.000Z";
-    size_t len;
-
-    (void)state;
-    seed(&k, "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60\n"); /* RFC 8032, test 1 */
-    assert_true(k.present);
-    assert_int_equal(k.public[0], 0xd7);
-    assert_int_equal(k.public[31], 0x1a);
-    assert_ptr_equal(receipt_sign(&k, "summer", "1042-1", 317, INT64_C(1795255200000), text), text);
-    assert_int_equal(sodium_base642bin(signature, sizeof signature, text, strlen(text), NULL, &len, NULL,
-                                       sodium_base64_VARIANT_URLSAFE_NO_PADDING), 0);
-    assert_int_equal(len, sizeof signature);
-    assert_int_equal(crypto_sign_verify_detached(signature, (const unsigned char *)message, sizeof message - 1, k.public), 0);
-}
-
-static void bad_seeds_are_no_keys(void **state)
-{
-    static const char *const texts[] = {"", "xyz", "9d61", "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60ff",
-                                        "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60 x"};
-    struct receipt_key k;
-    char text[RECEIPT_TEXT_SIZE];
-    const char *message;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        seed(&k, texts[i]);
-        assert_false(k.present);
-    }
-    assert_false(receipt_key_load(&k, "/nonexistent/seed", &message));
-    assert_null(receipt_sign(&k, "c", "1-1", 1, 0, text));
-}
+/* ---- redemptions ---- */
 
 static void a_redemption_is_written_whole(void **state)
 {
@@ -515,19 +462,23 @@ static void a_redemption_is_written_whole(void **state)
     struct json j = json_to(&out);
 
     (void)state;
-    redemption_write(&j, &w, "summer-sale", "u-17", &d);
+    redemption_write(&j, &(struct request){.worker = &w, .coupon = "summer-sale"}, "u-17", &d);
     assert_string_equal(
         out.data,
         "{\"id\":\"1042-2\",\"coupon\":\"summer-sale\",\"user\":\"u-17\",\"slot\":1042,\"lane\":0,\"code\":null,\"state\":\"redeemed\","
         "\"from\":\"1042-1\",\"ordinal\":317,\"seq\":88,\"at\":\"2026-11-21T10:00:00.000Z\",\"reserved_until\":null,"
         "\"valid_until\":null,\"order\":\"o-99\",\"discount_minor\":500,\"metadata\":{},"
-        "\"after\":{\"left\":4683,\"day\":317,\"user\":1,\"user_day\":1},\"receipt\":null}");
+        "\"after\":{\"left\":4683,\"day\":317,\"user\":1,\"user_day\":1}}");
+    buf_clear(&out);
+    j = json_to(&out);
+    redemption_write(&j, &(struct request){.worker = &w, .coupon = "c", .receipt_asked = true}, "u", &d);
+    assert_non_null(strstr(out.data, "\"user_day\":1},\"receipt\":null}"));
     buf_clear(&out);
     j = json_to(&out);
     d.left = COUPON_NULL;
     d.from = 0;
     d.metadata = "{\"a\":1}";
-    redemption_write(&j, &w, "c", "", &d); /* erased */
+    redemption_write(&j, &(struct request){.worker = &w, .coupon = "c"}, "", &d); /* erased */
     assert_non_null(strstr(out.data, "\"user\":null"));
     assert_non_null(strstr(out.data, "\"from\":null"));
     assert_non_null(strstr(out.data, "\"left\":null"));
@@ -543,7 +494,7 @@ static void one_without_a_slot_has_an_id_of_its_lane_and_batch(void **state)
     struct json j = json_to(&out);
 
     (void)state;
-    redemption_write(&j, &w, "c", "u", &d);
+    redemption_write(&j, &(struct request){.worker = &w, .coupon = "c"}, "u", &d);
     assert_non_null(strstr(out.data, "{\"id\":\"L0-88-3\","));
     assert_non_null(strstr(out.data, "\"slot\":null,"));
     assert_non_null(strstr(out.data, "\"from\":\"L0-7-2\","));
@@ -558,12 +509,12 @@ static void a_hold_whose_time_has_passed_is_shown_as_expired(void **state)
     struct json j = json_to(&out);
 
     (void)state;
-    redemption_write_at(&j, &w, "c", "u", &d, 999);
+    redemption_write_at(&j, &(struct request){.worker = &w, .coupon = "c"}, "u", &d, 999);
     assert_non_null(strstr(out.data, "\"state\":\"reserved\""));
     assert_non_null(strstr(out.data, "\"reserved_until\":\"1970-01-01T00:00:01.000Z\""));
     buf_clear(&out);
     j = json_to(&out);
-    redemption_write_at(&j, &w, "c", "u", &d, 1000);
+    redemption_write_at(&j, &(struct request){.worker = &w, .coupon = "c"}, "u", &d, 1000);
     assert_non_null(strstr(out.data, "\"state\":\"expired\""));
     buf_free(&out);
 }
@@ -608,8 +559,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_patch_is_merged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_kind_drops_the_old_ones_fields, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_patches_are_pointed_at, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_receipt_verifies, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(bad_seeds_are_no_keys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_redemption_is_written_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_without_a_slot_has_an_id_of_its_lane_and_batch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_hold_whose_time_has_passed_is_shown_as_expired, set_up, tear_down),

@@ -9,7 +9,7 @@
 
 /* couponctl is no library: its pure parts are compiled in here */
 #include "ctl/chart.c"
-#include "ctl/table.c"
+#include "ctl/print.c"
 
 static void check(const struct chart_row *rows, size_t count, int width, bool blocks, const char *expected)
 {

@@ -146,6 +146,8 @@ static void sample_redemption(struct use *u, int64_t i)
     }
 }
 
+static const struct name_key name_key = {{{1, 2, 3}}};
+
 static struct use *sample_use(void)
 {
     struct use *u = arena_alloc(&arena, sizeof *u);
@@ -156,7 +158,6 @@ static struct use *sample_use(void)
     u->total = 3;
     u->day_ms = DAY;
     u->today = 2;
-    u->erased_ms = DAY - 1;
     u->job_step = 9;
     u->job_turn = 8;
     u->job_fence = 7;
@@ -174,7 +175,6 @@ static void sample_bucket(struct bucket *k)
     k->lane = 2;
     k->seq = 55;
     k->pick = INT64_MAX;
-    k->size = 60;
     for (int i = 0; i < 40; i += 3) {
         k->slots[i] = (struct slot){.generation = (uint32_t)i + 1, .current = (uint32_t)i + 1, .state = SLOT_REDEEMED,
                                     .user = strdup("u-\xc3\xa4"), .at_ms = DAY + i};
@@ -352,9 +352,10 @@ static void a_choice_that_is_null_is_refused(void **state)
 
 static void put_use(bson_t *doc, const char *coupon, const struct use *u)
 {
+    const struct name_hash hash = name_hash(&name_key, u->user);
     bson_t view;
 
-    codec_use_id(doc, "_id", coupon, u->user);
+    codec_use_id(doc, "_id", coupon, &hash);
     BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
     codec_use_put(&view, coupon, u);
     bson_append_document_end(doc, &view);
@@ -395,7 +396,7 @@ static void a_use_comes_back(void **state)
         a.earlier = b.earlier;
         assert_memory_equal(&a, &b, sizeof a);
     }
-    assert_int_equal(back->erased_ms, u->erased_ms);
+    assert_string_equal(back->user, u->user);
     assert_int_equal(back->job_step, u->job_step);
     assert_int_equal(back->job_turn, u->job_turn);
     assert_int_equal(back->job_fence, u->job_fence);
@@ -405,13 +406,68 @@ static void a_use_comes_back(void **state)
     assert_true(bson_equal(&doc, &again));
 }
 
+static bool has_text(const bson_t *doc, const char *text)
+{
+    return memmem(bson_get_data(doc), doc->len, text, strlen(text)) != NULL;
+}
+
+static void a_tombstone_has_no_name(void **state)
+{
+    AUTO_BSON alive = BSON_INITIALIZER, doc = BSON_INITIALIZER, again = BSON_INITIALIZER;
+    struct use u, *back;
+    const char *coupon;
+
+    (void)state;
+    use_init(&u, "name-to-go", "");
+    put_use(&alive, "summer-sale", &u);
+    assert_true(has_text(&alive, "name-to-go"));
+    u.seq = 9;
+    u.erased_ms = DAY - 1;
+    u.erased_lane = 2;
+    put_use(&doc, "summer-sale", &u);
+    assert_false(has_text(&doc, "name-to-go"));
+    back = codec_use_get(&doc, &arena, NULL);
+    assert_non_null(back);
+    assert_null(back->user);
+    back = codec_use_of(&doc, "name-to-go", &arena, &coupon);
+    assert_non_null(back);
+    assert_string_equal(back->user, "name-to-go");
+    assert_int_equal(back->erased_ms, DAY - 1);
+    assert_int_equal(back->erased_lane, 2);
+    put_use(&again, coupon, back);
+    assert_true(bson_equal(&doc, &again));
+}
+
+static void a_use_of_another_name_than_it_is_asked_for_is_unreadable(void **state)
+{
+    AUTO_BSON doc = BSON_INITIALIZER;
+
+    (void)state;
+    put_use(&doc, "summer-sale", sample_use());
+    assert_non_null(codec_use_of(&doc, "u-17", &arena, NULL));
+    assert_null(codec_use_of(&doc, "u-18", &arena, NULL));
+}
+
+static void names_are_hashed_by_the_key(void **state)
+{
+    static const struct name_hash expected = {{0x62, 0xfd, 0xbd, 0x5e, 0x7b, 0xf0, 0xa1, 0x17, 0xe7, 0xe8, 0x3a, 0x95, 0x25, 0xae, 0x2f, 0x25}};
+    const struct name_key other = {{{1, 2, 4}}};
+    const struct name_hash own = name_hash(&name_key, "u-17"), others = name_hash(&other, "u-17"), next = name_hash(&name_key, "u-18");
+
+    (void)state;
+    assert_true(name_hash_same(&own, &expected)); /* stored: never to change */
+    assert_false(name_hash_same(&own, &others));
+    assert_false(name_hash_same(&own, &next));
+}
+
 static void a_use_that_is_not_in_its_coupons_part_is_unreadable(void **state)
 {
+    const struct name_hash hash = name_hash(&name_key, "ann");
     AUTO_BSON doc = BSON_INITIALIZER;
     bson_t view;
 
     (void)state;
-    codec_use_id(&doc, "_id", "summer-sale", "ann");
+    codec_use_id(&doc, "_id", "summer-sale", &hash);
     BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
     codec_use_put(&view, "winter-sale", sample_use());
     bson_append_document_end(&doc, &view);
@@ -425,7 +481,6 @@ static void assert_same_bucket(const struct bucket *a, const struct bucket *b)
     assert_int_equal(a->lane, b->lane);
     assert_int_equal(a->seq, b->seq);
     assert_int_equal(a->pick, b->pick);
-    assert_int_equal(a->size, b->size);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         const struct slot *x = &a->slots[i], *y = &b->slots[i];
 
@@ -455,7 +510,6 @@ static void a_bucket_comes_back(void **state)
     bucket_release(&k);
 
     bucket_init(&empty, 1);
-    empty.size = 64;
     put_bucket(&fresh, "c", &empty);
     assert_true(bson_has_field(&fresh, "view"));
     assert_false(has(&fresh, "g"));
@@ -710,26 +764,24 @@ static bool bucket_readable(int64_t b, const char *rest)
 static void numbers_out_of_range_are_refused(void **state)
 {
     static const char *const bad[] = {
-        "\"size\":65",
-        "\"size\":-1",
-        "\"size\":64,\"g\":[-1]",
-        "\"size\":64,\"g\":[4294967296]",
-        "\"size\":64,\"t\":[{\"i\":64,\"s\":\"free\"}]",
-        "\"size\":64,\"t\":[{\"i\":-1,\"s\":\"free\"}]",
-        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"gone\"}]",
-        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":-1}]",
-        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":4294967296}]",
-        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":\"1\"}]",
-        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\"},{\"i\":1,\"s\":\"free\",\"u\":\"b\"}]",
-        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\",\"u\":\"b\"}]",
-        "\"size\":64,\"t\":[{\"i\":1,\"s\":\"free\",\"at\":{\"$date\":{\"$numberLong\":\"9007199254740993\"}}}]",
+        "\"g\":[-1]",
+        "\"g\":[4294967296]",
+        "\"t\":[{\"i\":64,\"s\":\"free\"}]",
+        "\"t\":[{\"i\":-1,\"s\":\"free\"}]",
+        "\"t\":[{\"i\":1,\"s\":\"gone\"}]",
+        "\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":-1}]",
+        "\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":4294967296}]",
+        "\"t\":[{\"i\":1,\"s\":\"issued\",\"current\":\"1\"}]",
+        "\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\"},{\"i\":1,\"s\":\"free\",\"u\":\"b\"}]",
+        "\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\",\"u\":\"b\"}]",
+        "\"t\":[{\"i\":1,\"s\":\"free\",\"at\":{\"$date\":{\"$numberLong\":\"9007199254740993\"}}}]",
     };
 
     (void)state;
-    assert_true(bucket_readable(1, "\"size\":64,\"g\":[1],\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\"}]"));
-    assert_true(bucket_readable(INT64_C(1) << 53, "\"size\":64"));
-    assert_false(bucket_readable((INT64_C(1) << 53) + 1, "\"size\":64")); /* b times 64 could overflow */
-    assert_false(bucket_readable(-1, "\"size\":64"));
+    assert_true(bucket_readable(1, "\"g\":[1],\"t\":[{\"i\":1,\"s\":\"free\",\"u\":\"a\"}]"));
+    assert_true(bucket_readable(INT64_C(1) << 53, "\"g\":[]"));
+    assert_false(bucket_readable((INT64_C(1) << 53) + 1, "\"g\":[]")); /* b times 64 could overflow */
+    assert_false(bucket_readable(-1, "\"g\":[]"));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (bucket_readable(1, bad[i]))
             fail_msg("read: %s", bad[i]);
@@ -746,6 +798,9 @@ int main(void)
         cmocka_unit_test(a_tombstone_stays_one),
         cmocka_unit_test(a_choice_that_is_null_is_refused),
         cmocka_unit_test(a_use_comes_back),
+        cmocka_unit_test(a_tombstone_has_no_name),
+        cmocka_unit_test(a_use_of_another_name_than_it_is_asked_for_is_unreadable),
+        cmocka_unit_test(names_are_hashed_by_the_key),
         cmocka_unit_test(a_use_that_is_not_in_its_coupons_part_is_unreadable),
         cmocka_unit_test(a_bucket_comes_back),
         cmocka_unit_test(a_plain_taking_stores_nothing_of_what_it_did_not_have),

@@ -172,7 +172,7 @@ static void a_reload_keeps_what_is_fixed(void **state)
 
 static void printing_masks_passwords_and_can_be_read_again(void **state)
 {
-    const char *uri[] = {"mongodb.uri=mongodb://me:se:cret@h1,h2/?x=@", NULL};
+    const char *uri[] = {"mongodb.uri=mongodb://me:se:cret@h1,h2/?x=y", NULL};
     struct config again;
     char *text;
     size_t size;
@@ -182,7 +182,7 @@ static void printing_masks_passwords_and_can_be_read_again(void **state)
     assert_int_equal(config_load(&config, NULL, uri, message, sizeof message), 0);
     config_print(&config, out);
     fclose(out);
-    assert_non_null(strstr(text, "uri = mongodb://me:***@h1,h2/?x=@\n"));
+    assert_non_null(strstr(text, "uri = mongodb://***@h1,h2/?***\n"));
     assert_null(strstr(text, "cret"));
     assert_int_equal(load(text), 0);
     again = config;
@@ -190,6 +190,52 @@ static void printing_masks_passwords_and_can_be_read_again(void **state)
     strcpy(again.mongodb_uri, config.mongodb_uri);
     assert_memory_equal(&again, &config, sizeof config);
     free(text);
+}
+
+/* What is printed of mongodb.uri. */
+static char *printed_uri(const char *uri)
+{
+    char option[256], *text, *line;
+    const char *options[] = {option, NULL};
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    snprintf(option, sizeof option, "mongodb.uri=%s", uri);
+    assert_int_equal(config_load(&config, NULL, options, message, sizeof message), 0);
+    config_print(&config, out);
+    fclose(out);
+    line = strstr(text, "\nuri = ");
+    assert_non_null(line);
+    line = strndup(line + 7, strcspn(line + 7, "\n"));
+    free(text);
+    return line;
+}
+
+static void of_a_uri_only_its_hosts_are_printed(void **state)
+{
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"mongodb://h1:1,h2:2/", "mongodb://h1:1,h2:2/"},
+        {"mongodb://h1/?replicaSet=rs0", "mongodb://h1/?***"},
+        {"mongodb://h1/?tls=true&tlsCertificateKeyFilePassword=cret", "mongodb://h1/?***"},
+        {"mongodb://h1?authMechanismProperties=AWS_SESSION_TOKEN:cret", "mongodb://h1?***"},
+        {"mongodb://me@h1/db", "mongodb://***@h1/db"},
+        {"mongodb://me:se:cret@h1/?x=1", "mongodb://***@h1/?***"},
+        {"mongodb://me:se/cret@h1/?x=1", "mongodb://***@h1/?***"},
+        {"mongodb://me:se?cret@h1/?x=1", "mongodb://***"},
+        {"mongodb://me:se@cret@h1/", "mongodb://***@h1/"},
+        {"mongodb://h1/?tlsCertificateKeyFilePassword=se@cret", "mongodb://***"},
+        {"me:cret@h1/?x=1", "***@h1/?***"},
+        {"mongodb+srv://me:cret@h1/?x=1", "mongodb+srv://***@h1/?***"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *seen = printed_uri(cases[i][0]);
+
+        assert_string_equal(seen, cases[i][1]);
+        free(seen);
+    }
 }
 
 /* Read the sample as if its commented settings were in force, and note which rows it has. */
@@ -262,6 +308,7 @@ int main(void)
         cmocka_unit_test(an_empty_uri_is_read_from_the_run_directory),
         cmocka_unit_test(a_reload_keeps_what_is_fixed),
         cmocka_unit_test(printing_masks_passwords_and_can_be_read_again),
+        cmocka_unit_test(of_a_uri_only_its_hosts_are_printed),
         cmocka_unit_test(the_sample_has_every_row_and_no_other),
         cmocka_unit_test(the_sample_explains_every_row_as_the_table_does),
     };

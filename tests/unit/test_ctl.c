@@ -9,6 +9,7 @@
 #include <string.h>
 
 /* couponctl is no library: its pure parts are compiled in here */
+#include "ctl/print.c"
 #include "ctl/progress.c"
 #include "ctl/samples.c"
 #include "ctl/table.c"
@@ -54,8 +55,28 @@ static void a_title_cannot_drive_a_terminal(void **state)
     FILE *f = open_text();
 
     (void)state;
-    print_safely("a\033[31mb\nc\x7f\xc2\x9b" "d\xc2", f);
-    close_text(f, "a?[31mb?c??d\xc2");
+    print_safely("a\033[31mb\nc\x7f\xc2\x9b" "d\xe2\x80\xae" "e\xe2\x82\xac\xe2\x80\xc2", f);
+    close_text(f, "a?[31mb?c??d?e\xe2\x82\xac\xe2\x80\xc2");
+}
+
+static void json_cannot_either_and_stays_the_same(void **state)
+{
+    struct json_object *o = json_object_new_object(), *again;
+    const char *title = "a\033\x7f\xc2\x9b\xe2\x80\xae\xe2\x82\xac/";
+    FILE *f = open_text();
+
+    (void)state;
+    json_object_object_add(o, "title", json_object_new_string(title));
+    print_json(o, f);
+    close_text(f, "{\"title\":\"a\\u001b\\u007f\\u009b\\u202e\xe2\x82\xac/\"}\n");
+    f = open_text();
+    print_json_pretty(o, f);
+    fclose(f);
+    again = json_tokener_parse(text);
+    assert_string_equal(json_object_get_string(json_object_object_get(again, "title")), title);
+    free(text);
+    json_object_put(again);
+    json_object_put(o);
 }
 
 static void the_bar_shows_share_and_rate(void **state)
@@ -135,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_are_as_wide_as_their_content),
         cmocka_unit_test(a_title_cannot_drive_a_terminal),
+        cmocka_unit_test(json_cannot_either_and_stays_the_same),
         cmocka_unit_test(the_bar_shows_share_and_rate),
         cmocka_unit_test(two_looks_at_counters_make_a_rate),
         cmocka_unit_test(a_restarted_counter_counts_from_nothing),

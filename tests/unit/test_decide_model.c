@@ -473,9 +473,6 @@ static void remember(int user, int key, int body, int record, enum key_of kind, 
 {
     struct call *call;
 
-    for (size_t i = m.call_count, extensions = 1; kind == KEY_OF_EXTENSION && i-- > 0;)
-        if (m.calls[i].record == record && m.calls[i].kind == KEY_OF_EXTENSION && ++extensions > USE_EXTENSIONS_MAX)
-            m.calls[i].gone = true; /* the last ones are remembered */
     CHECK(m.call_count < RECORDS_MAX, "too many calls");
     call = &m.calls[m.call_count++];
     *call = (struct call){.user = user, .key = key, .body = body, .record = record, .kind = kind, .answer = out->redemption};
@@ -758,6 +755,15 @@ static enum cpn_result issued_answer(const struct request *q, enum slot_move mov
     return r;
 }
 
+static size_t extensions(int i)
+{
+    size_t count = 0;
+
+    for (size_t k = 0; k < m.call_count; k++)
+        count += m.calls[k].record == i && m.calls[k].kind == KEY_OF_EXTENSION;
+    return count;
+}
+
 /* The contract's table of calls and states. */
 static enum cpn_result step_answer(const struct request *q, enum slot_move move, struct stepping *s)
 {
@@ -771,8 +777,8 @@ static enum cpn_result step_answer(const struct request *q, enum slot_move move,
     case SLOT_RESERVED:
         if (move == MOVE_REDEEM)
             return spend_answer(q, s->i, s);
-        s->writes = move != MOVE_REVERSE;
-        return move == MOVE_REVERSE ? T : CPN_OK;
+        s->writes = move == MOVE_CANCEL || (move == MOVE_RESERVE && extensions(s->i) < USE_EXTENSIONS_MAX);
+        return s->writes ? CPN_OK : T;
     case SLOT_REDEEMED:
         held = hold_on(s->i);
         s->writes = move == MOVE_REVERSE;

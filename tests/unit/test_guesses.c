@@ -25,40 +25,82 @@ static void pause_ms(int ms)
     nanosleep(&t, NULL);
 }
 
+/* A look-up that finds nothing: owed, and never forgiven. */
+static int64_t miss(enum guesser kind, const char *who, int per_minute, int count)
+{
+    return guesses_owe(kind, who, per_minute, count);
+}
+
+/* How long `who` has to wait, without owing more for the question. */
+static int64_t wait_ms(enum guesser kind, const char *who, int per_minute)
+{
+    int64_t ms = guesses_owe(kind, who, per_minute, 1);
+
+    if (ms == 0)
+        guesses_settle(kind, who, per_minute, 1, 0);
+    return ms;
+}
+
 static void as_many_as_the_limit_may_fail_at_once(void **state)
 {
     (void)state;
-    for (int i = 0; i < 60; i++) {
-        assert_int_equal(guesses_wait_ms(GUESSER_KEY, "k", 60), 0);
-        guesses_failed(GUESSER_KEY, "k", 60, 1);
-    }
-    assert_in_range(guesses_wait_ms(GUESSER_KEY, "k", 60), 1, 1000);
+    for (int i = 0; i < 60; i++)
+        assert_int_equal(miss(GUESSER_KEY, "k", 60, 1), 0);
+    assert_in_range(miss(GUESSER_KEY, "k", 60, 1), 1, 1000);
 }
 
 static void who_waited_may_look_again(void **state)
 {
     (void)state;
-    guesses_failed(GUESSER_KEY, "k", 60000, 60300);
-    assert_in_range(guesses_wait_ms(GUESSER_KEY, "k", 60000), 1, 301);
+    assert_int_equal(miss(GUESSER_KEY, "k", 60000, 60300), 0);
+    assert_in_range(wait_ms(GUESSER_KEY, "k", 60000), 1, 301);
     pause_ms(310);
-    assert_int_equal(guesses_wait_ms(GUESSER_KEY, "k", 60000), 0);
+    assert_int_equal(wait_ms(GUESSER_KEY, "k", 60000), 0);
 }
 
-static void what_was_under_way_together_is_owed(void **state)
+static void what_is_under_way_is_owed_and_what_is_found_forgiven(void **state)
 {
     (void)state;
-    guesses_failed(GUESSER_KEY, "k", 60, 180);
-    assert_in_range(guesses_wait_ms(GUESSER_KEY, "k", 60), 120000, 121000);
-    guesses_failed(GUESSER_KEY, "k", 60, 1000000);
-    assert_in_range(guesses_wait_ms(GUESSER_KEY, "k", 60), GUESSES_WAIT_MAX_MS - 61000, GUESSES_WAIT_MAX_MS);
+    assert_int_equal(miss(GUESSER_KEY, "k", 60, 1000), 0);
+    assert_in_range(miss(GUESSER_KEY, "k", 60, 1), 940000, 941000);
+    guesses_settle(GUESSER_KEY, "k", 60, 1000, 180);
+    assert_in_range(miss(GUESSER_KEY, "k", 60, 1000), 120000, 121000); /* and a refusal adds nothing */
+    assert_in_range(miss(GUESSER_KEY, "k", 60, 1000), 120000, 121000);
+    guesses_settle(GUESSER_KEY, "k", 60, 180, 0);
+    assert_int_equal(miss(GUESSER_KEY, "k", 60, 1), 0);
+}
+
+static void what_is_forgiven_late_is_no_credit(void **state)
+{
+    (void)state;
+    assert_int_equal(miss(GUESSER_KEY, "k", 60000, 100), 0);
+    pause_ms(110);
+    guesses_settle(GUESSER_KEY, "k", 60000, 100, 0);
+    assert_int_equal(miss(GUESSER_KEY, "k", 60, 60), 0);
+    assert_true(miss(GUESSER_KEY, "k", 60, 1) > 0);
+}
+
+static void nobody_waits_longer_than_the_bound(void **state)
+{
+    (void)state;
+    assert_int_equal(miss(GUESSER_KEY, "k", 60, 1000000), 0);
+    assert_in_range(wait_ms(GUESSER_KEY, "k", 60), GUESSES_WAIT_MAX_MS - 61000, GUESSES_WAIT_MAX_MS);
+}
+
+static void the_bound_forgives_nothing_that_was_missed(void **state)
+{
+    (void)state;
+    assert_int_equal(miss(GUESSER_KEY, "k", 10, 1000), 0);
+    guesses_settle(GUESSER_KEY, "k", 10, 1000, 100);
+    assert_in_range(wait_ms(GUESSER_KEY, "k", 10), 540000, 546000 + 1);
 }
 
 static void without_a_limit_nobody_waits(void **state)
 {
     (void)state;
-    guesses_failed(GUESSER_KEY, "k", 0, 1000);
-    assert_int_equal(guesses_wait_ms(GUESSER_KEY, "k", 0), 0);
-    assert_int_equal(guesses_wait_ms(GUESSER_KEY, "k", 1), 0);
+    assert_int_equal(miss(GUESSER_KEY, "k", 0, 1000), 0);
+    assert_int_equal(miss(GUESSER_KEY, "k", 0, 1), 0);
+    assert_int_equal(wait_ms(GUESSER_KEY, "k", 1), 0);
 }
 
 static void who_counts_as_one(void **state)
@@ -79,10 +121,10 @@ static void who_counts_as_one(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(guesses_create(), 0);
-        guesses_failed(GUESSER_ADDRESS, rows[i].guilty, 1, 5);
-        if ((guesses_wait_ms(GUESSER_ADDRESS, rows[i].other, 1) > 0) != rows[i].same)
+        assert_int_equal(miss(GUESSER_ADDRESS, rows[i].guilty, 1, 5), 0);
+        if ((wait_ms(GUESSER_ADDRESS, rows[i].other, 1) > 0) != rows[i].same)
             fail_msg("%s failed: %s should%s wait", rows[i].guilty, rows[i].other, rows[i].same ? "" : " not");
-        assert_int_equal(guesses_wait_ms(GUESSER_KEY, rows[i].guilty, 1), 0);
+        assert_int_equal(wait_ms(GUESSER_KEY, rows[i].guilty, 1), 0);
     }
 }
 
@@ -91,30 +133,35 @@ static void a_crowd_hides_nobody_who_owes_more(void **state)
     char address[32];
 
     (void)state;
-    guesses_failed(GUESSER_ADDRESS, "192.0.2.1", 60, 120);
+    assert_int_equal(miss(GUESSER_ADDRESS, "192.0.2.1", 60, 120), 0);
     for (int i = 0; i < 200000; i++) {
         snprintf(address, sizeof address, "10.%d.%d.%d", i >> 16, i >> 8 & 255, i & 255);
-        guesses_failed(GUESSER_ADDRESS, address, 60, 1);
+        miss(GUESSER_ADDRESS, address, 60, 1);
     }
-    assert_true(guesses_wait_ms(GUESSER_ADDRESS, "192.0.2.1", 60) > 0);
-    guesses_failed(GUESSER_ADDRESS, "192.0.2.2", 60, 61); /* and there is room for one more */
-    assert_true(guesses_wait_ms(GUESSER_ADDRESS, "192.0.2.2", 60) > 0);
+    assert_true(wait_ms(GUESSER_ADDRESS, "192.0.2.1", 60) > 0);
+    assert_int_equal(miss(GUESSER_ADDRESS, "192.0.2.2", 60, 61), 0); /* and there is room for one more */
+    assert_true(wait_ms(GUESSER_ADDRESS, "192.0.2.2", 60) > 0);
 }
 
+/* Four processes that look for 250 codes each at a time: 100 are let in, all together. */
 static void processes_count_together(void **state)
 {
-    int status;
+    int status, let_in = 0;
 
     (void)state;
     for (int i = 0; i < 4; i++)
         if (fork() == 0) {
+            int mine = 0;
+
             for (int k = 0; k < 250; k++)
-                guesses_failed(GUESSER_KEY, "k", 60, 1);
-            _exit(0);
+                mine += miss(GUESSER_KEY, "k", 100, 1) == 0;
+            _exit(mine);
         }
-    for (int i = 0; i < 4; i++)
-        assert_true(wait(&status) > 0 && status == 0);
-    assert_in_range(guesses_wait_ms(GUESSER_KEY, "k", 60), 930000, 941000);
+    for (int i = 0; i < 4; i++) {
+        assert_true(wait(&status) > 0 && WIFEXITED(status));
+        let_in += WEXITSTATUS(status);
+    }
+    assert_in_range(let_in, 100, 110); /* one is paid every 0.6 s */
 }
 
 int main(void)
@@ -122,7 +169,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(as_many_as_the_limit_may_fail_at_once, fresh),
         cmocka_unit_test_setup(who_waited_may_look_again, fresh),
-        cmocka_unit_test_setup(what_was_under_way_together_is_owed, fresh),
+        cmocka_unit_test_setup(what_is_under_way_is_owed_and_what_is_found_forgiven, fresh),
+        cmocka_unit_test_setup(what_is_forgiven_late_is_no_credit, fresh),
+        cmocka_unit_test_setup(nobody_waits_longer_than_the_bound, fresh),
+        cmocka_unit_test_setup(the_bound_forgives_nothing_that_was_missed, fresh),
         cmocka_unit_test_setup(without_a_limit_nobody_waits, fresh),
         cmocka_unit_test(who_counts_as_one),
         cmocka_unit_test_setup(a_crowd_hides_nobody_who_owes_more, fresh),

@@ -302,8 +302,9 @@ static void close_buckets(struct one_lane *l)
         struct bucket *bucket = &l->buckets[k];
 
         fold_bucket(bucket, t.batch);
-        assert_int_equal(bucket->size ? bucket->lane : l->number, l->number);
-        free_slots += bucket_free_count(bucket);
+        bucket_fit(bucket, l->tail.next_n);
+        assert_int_equal(bucket->lane, l->number);
+        free_slots += bucket_free_count(bucket) - (BUCKET_SLOTS - bucket->size);
         for (int i = 0; i < bucket->size; i++)
             existing += bucket->slots[i].state != SLOT_RETIRED;
     }
@@ -918,6 +919,7 @@ static void live(void)
 /* ---- told again ---- */
 
 static struct lane_sums sums[LANES_MOST];
+static const struct name_key name_key = {{{7}}};
 static char found[16384]; /* the drifts, a line each */
 
 static void note(void *context, const struct drift *d)
@@ -943,6 +945,17 @@ static int64_t seq_of_definition(void)
     return seq;
 }
 
+/* A tombstone has no name. */
+static void give_use(struct replay *r, const struct use *u)
+{
+    const struct name_hash hash = name_hash(&name_key, u->user);
+    struct use stored = *u;
+
+    if (u->erased_ms)
+        stored.user = NULL;
+    replay_view_use(r, &hash, stored.user, &stored);
+}
+
 /* All views of all lanes: which are the lane's is for the replay to know. */
 static void give_views(struct replay *r)
 {
@@ -951,12 +964,12 @@ static void give_views(struct replay *r)
 
         for (int k = 0; k < USERS; k++)
             if (l->users[k].seq)
-                replay_view_use(r, l->users[k].user, &l->users[k]);
+                give_use(r, &l->users[k]);
         for (int64_t k = 0; k < w.lanes; k++)
             if (l->accounts[k].seq)
-                replay_view_use(r, l->accounts[k].user, &l->accounts[k]);
+                give_use(r, &l->accounts[k]);
         if (l->job.seq)
-            replay_view_use(r, l->job.user, &l->job);
+            give_use(r, &l->job);
         for (int k = 0; k < BUCKETS; k++)
             if (l->buckets[k].seq)
                 replay_view_bucket(r, l->buckets[k].b, &l->buckets[k]);
@@ -967,7 +980,7 @@ static void give_views(struct replay *r)
 static struct replay *tell_lane(int64_t lane, size_t less, unsigned part, unsigned parts)
 {
     const struct one_lane *l = &w.lane[lane];
-    struct replay *r = replay_new((struct replay_part){part, parts, parts > 1 ? 3 : 0, lane, w.lanes}, note, NULL);
+    struct replay *r = replay_new((struct replay_part){part, parts, parts > 1 ? 3 : 0, lane, w.lanes}, &name_key, note, NULL);
 
     replay_marks(r, l->tail.seq, 0);
     if (lane == 0 && part == 0)

@@ -709,6 +709,43 @@ static void a_hold_lasts_24_hours_in_all(void **state)
     lane_fresh(state);
 }
 
+static void a_hold_is_extended_32_times_in_all(void **state)
+{
+    static const enum slot_state ways[] = {SLOT_RESERVED, SLOT_ISSUED};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct redemption r;
+        char key[16];
+
+        lane_fresh(state);
+        lane_open();
+        r = ways[i] == SLOT_RESERVED ? reserved() : hold_on_issued();
+        for (int k = 1; k <= 32; k++) {
+            snprintf(key, sizeof key, "x%d", k);
+            step_with(ana, &r, MOVE_RESERVE, key, NULL, 900 + k, CPN_OK);
+            if (k % 5)
+                continue;
+            lane_close();
+            lane_open();
+        }
+        step_with(ana, &r, MOVE_RESERVE, "x33", NULL, 7200, CPN_INVALID_TRANSITION);
+        assert_non_null(out.detail);
+        lane_close();
+        lane_open();
+        step_with(ana, &r, MOVE_RESERVE, "x33", NULL, 7200, CPN_INVALID_TRANSITION);
+        for (int k = 1; k <= 32; k++) { /* a known key comes first, and all are known */
+            snprintf(key, sizeof key, "x%d", k);
+            step_with(ana, &r, MOVE_RESERVE, key, NULL, 900 + k, CPN_OK);
+            assert_true(out.replayed);
+            assert_true(out.redemption.reserved_until_ms >= NOON + (900 + k) * SECOND_MS);
+        }
+        step_with(ana, &r, MOVE_REDEEM, "spend", NULL, COUPON_NULL, CPN_OK);
+        lane_close();
+        lane_release(state);
+    }
+    lane_fresh(state);
+}
+
 static void a_thousand_redemptions_are_too_many_for_a_hold_not_for_an_extension(void **state)
 {
     struct redemption base, r;
@@ -1150,6 +1187,7 @@ int main(void)
         TEST(handing_out_asks_nothing_of_an_order),
         TEST(what_was_held_in_time_may_be_redeemed_when_it_is_over),
         TEST(a_hold_lasts_24_hours_in_all),
+        TEST(a_hold_is_extended_32_times_in_all),
         TEST(a_thousand_redemptions_are_too_many_for_a_hold_not_for_an_extension),
         TEST(expiry_is_exact_to_the_millisecond),
         TEST(an_expired_hold_falls_back_to_issued),

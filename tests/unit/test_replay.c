@@ -51,6 +51,7 @@ struct world {
 #define BUCKETS (SLOTS / BUCKET_SLOTS + 1)
 
 static struct world w;
+static const struct name_key name_key = {{{7}}};
 static char found[8192]; /* the drifts, a line each */
 static int64_t found_count;
 
@@ -115,8 +116,10 @@ static void append(struct decision *d)
     for (int i = 0; i < USERS; i++)
         fold_use(&w.uses[i], b, &w.arena);
     fold_use(&w.job, b, &w.arena);
-    for (int k = 0; k < BUCKETS; k++)
+    for (int k = 0; k < BUCKETS; k++) {
         fold_bucket(&w.buckets[k], b);
+        bucket_fit(&w.buckets[k], w.tail.next_n);
+    }
     fold_totals(b);
 }
 
@@ -388,9 +391,20 @@ static void give_codes(struct replay *r)
     }
 }
 
+/* A tombstone has no name. */
+static void give_use(struct replay *r, const struct use *u)
+{
+    const struct name_hash hash = name_hash(&name_key, u->user);
+    struct use stored = *u;
+
+    if (u->erased_ms)
+        stored.user = NULL;
+    replay_view_use(r, &hash, stored.user, &stored);
+}
+
 static struct replay *told(const struct options *o, unsigned part, unsigned parts)
 {
-    struct replay *r = replay_new((struct replay_part){part, parts, parts > 1 ? 1 : 0, 0, 1}, note, NULL);
+    struct replay *r = replay_new((struct replay_part){part, parts, parts > 1 ? 1 : 0, 0, 1}, &name_key, note, NULL);
     size_t until = o->until ? o->until : w.count;
 
     replay_marks(r, o->views_mark < 0 ? w.tail.seq : o->views_mark, o->totals_mark < 0 ? w.tail.seq : o->totals_mark);
@@ -400,9 +414,9 @@ static struct replay *told(const struct options *o, unsigned part, unsigned part
     }
     for (int i = 0; i < USERS; i++)
         if (w.uses[i].seq)
-            replay_view_use(r, w.uses[i].user, &w.uses[i]);
+            give_use(r, &w.uses[i]);
     if (w.job.seq)
-        replay_view_use(r, w.job.user, &w.job);
+        give_use(r, &w.job);
     for (int k = 0; k < BUCKETS; k++)
         if (w.buckets[k].seq)
             replay_view_bucket(r, k, &w.buckets[k]);
@@ -687,8 +701,10 @@ static void seal(bool with_views)
     for (int i = 0; i < USERS; i++)
         fold_use(&w.uses[i], b, &w.arena);
     fold_use(&w.job, b, &w.arena);
-    for (int k = 0; k < BUCKETS; k++)
+    for (int k = 0; k < BUCKETS; k++) {
         fold_bucket(&w.buckets[k], b);
+        bucket_fit(&w.buckets[k], w.tail.next_n);
+    }
     fold_totals(b);
 }
 
@@ -891,7 +907,7 @@ static void generating_what_is_there_is_found_and_harmless(void **state)
     batch_hash(forged, &w.scratch, forged->head.hash);
     w.ledger[w.count++] = forged;
     tell();
-    expect("slot 10|slot|not generated before|generated twice");
+    expect("seq 82|n|");
     expect("entry 0|count|");
 }
 
@@ -987,6 +1003,23 @@ static void a_hold_of_more_than_a_day_is_found(void **state)
     expect_forgery("|reserved_until|within 24 hours|beyond");
 }
 
+static void a_hold_extended_too_often_is_found(void **state)
+{
+    const struct redemption *r;
+    int who;
+
+    (void)state;
+    r = standing_in(SLOT_RESERVED, &who);
+    open_batch(1);
+    for (int i = 0; i < 33; i++) {
+        struct entry *e = forge_step(ENTRY_EXTEND, who, r);
+
+        if (i)
+            e->since = forged->head.seq;
+    }
+    expect_forgery("entry 32|extensions|32 at most|one more");
+}
+
 static void two_holds_on_one_are_found(void **state)
 {
     const struct redemption *r;
@@ -1076,7 +1109,7 @@ static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
 
     (void)state;
     erase(3, true);
-    r = replay_new((struct replay_part){0, 1, 0, 0, 1}, note, NULL);
+    r = replay_new((struct replay_part){0, 1, 0, 0, 1}, &name_key, note, NULL);
     replay_marks(r, 0, 0);
     for (size_t i = 0; i < until; i++)
         replay_batch(r, w.ledger[i]);
@@ -1085,7 +1118,7 @@ static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
     replay_free(r);
     assert_string_equal(found, "");
     erase(4, false);
-    r = replay_new((struct replay_part){0, 1, 0, 0, 1}, note, NULL);
+    r = replay_new((struct replay_part){0, 1, 0, 0, 1}, &name_key, note, NULL);
     for (size_t i = 0; i < w.count; i++)
         replay_batch(r, w.ledger[i]);
     replay_look_again(r, is_gone, NULL);
@@ -1132,7 +1165,7 @@ static void a_tombstone_of_no_erasure_is_found(void **state)
 {
     (void)state;
     w.uses[STAYED_AWAY].seq--;
-    expect_only("users|u-8|seq of a view of nothing in the ledger|");
+    expect_only("users|the user of hash 05928271b5843cd3837a6aeccffaafd1|seq of a view of nothing in the ledger|");
 }
 
 static void a_forgotten_name_that_stands_in_a_bucket_is_found(void **state)
@@ -1431,14 +1464,15 @@ static void erased_users_need_no_view_but_what_is_left_of_them_goes(void **state
 
 static void what_cannot_be_read_is_a_drift_and_repaired(void **state)
 {
-    struct replay *r = replay_new((struct replay_part){0, 1, 0, 0, 1}, note, NULL);
+    struct replay *r = replay_new((struct replay_part){0, 1, 0, 0, 1}, &name_key, note, NULL);
+    const struct name_hash known = name_hash(&name_key, "u-1"), nobody = {{0xab, 0xcd}};
     struct totals_row row = {.quarter_ms = 0, .seq = 0};
 
     (void)state;
     replay_marks(r, -1, -1);
     replay_view_coupon(r, NULL, true, 0, -1);
-    replay_view_use(r, "u-1", NULL);
-    replay_view_use(r, "nobody", NULL);
+    replay_view_use(r, &known, "u-1", NULL);
+    replay_view_use(r, &nobody, NULL, NULL);
     replay_view_bucket(r, 0, NULL);
     replay_totals(r, &row, 1);
     for (size_t i = 0; i < w.count; i++)
@@ -1451,7 +1485,7 @@ static void what_cannot_be_read_is_a_drift_and_repaired(void **state)
     repairs[0] = '\0';
     replay_repairs(r, false, note_repair_of, NULL);
     replay_free(r);
-    expect_lines("superfluous users nobody\nsuperfluous totals quarter hour 1970-01-01T00:00:00.000Z\n"
+    expect_lines("superfluous users the user of hash abcd0000000000000000000000000000\nsuperfluous totals quarter hour 1970-01-01T00:00:00.000Z\n"
                  "different users u-1\ndifferent buckets bucket 0\ndifferent coupons definition\n");
 }
 
@@ -1541,6 +1575,7 @@ int main(void)
         TEST(a_late_spending_is_found),
         TEST(an_early_expiry_is_found),
         TEST(a_hold_of_more_than_a_day_is_found),
+        TEST(a_hold_extended_too_often_is_found),
         TEST(two_holds_on_one_are_found),
         TEST(a_validity_that_is_not_the_coupons_is_found),
         TEST(a_taking_without_a_slot_is_found),

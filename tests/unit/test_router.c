@@ -12,8 +12,10 @@
 #include "http/list.h"
 #include "http/reply.h"
 #include "http/router.h"
+#include "store/door.h"
 
 static struct worker worker;
+static struct door door = {.has_cursor_key = true, .cursor_key = {{7}}};
 static struct request *request;
 
 /* A request as the reactor would have read it. */
@@ -25,6 +27,7 @@ static struct request *make(const char *method, const char *target)
     buf_clear(&request->reply.body);
     errors_init(&request->errors, &request->arena);
     request->worker = &worker;
+    request->door = &door.store;
     request->id = "r-1";
     request->header.method = method;
     request->header.target = target;
@@ -116,6 +119,10 @@ static void params_are_taken_from_the_raw_path(void **state)
     assert_string_equal(request->route->name, "wallet");
     assert_null(request->coupon);
     assert_string_equal(request->params[0], "u");
+    make("GET", "/coupons/-/users/erase"); /* a user's name as well */
+    assert_string_equal(request->route->name, "wallet");
+    make("POST", "/coupons/-/users/erase");
+    assert_string_equal(request->route->name, "user_erase_named");
     make("GET", "/coupons/c/codes/A%2FB");
     assert_string_equal(request->route->name, "code_get");
     assert_string_equal(request->params[0], "A/B");

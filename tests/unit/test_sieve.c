@@ -70,7 +70,7 @@ static void its_memory_is_bounded(void **state)
 
     (void)state;
     sieve_init(&s, INT64_MAX);
-    assert_int_equal((s.mask + 1) / 8, SIEVE_BYTES_MOST);
+    assert_int_equal(bloom_bytes(&s.bloom), SIEVE_BYTES_MOST);
     sieve_release(&s);
 }
 

@@ -116,24 +116,41 @@ static void a_copy_of_a_bucket_is_its_own(void **state)
     bucket_release(&b);
 }
 
-static void free_slots_and_due_times_are_those_that_exist(void **state)
+static void free_slots_and_due_times(void **state)
 {
     struct bucket k;
 
     (void)state;
     bucket_init(&k, 0);
-    assert_int_equal(bucket_free_count(&k), 0);
+    assert_int_equal(bucket_free_count(&k), BUCKET_SLOTS);
     assert_int_equal(bucket_due(&k), 0);
-    k.size = 10;
-    assert_int_equal(bucket_free_count(&k), 10);
     k.slots[0].state = SLOT_REDEEMED;
     k.slots[1] = (struct slot){.state = SLOT_RESERVED, .due_ms = 900};
     k.slots[2] = (struct slot){.state = SLOT_ISSUED, .due_ms = 800};
     k.slots[9].state = SLOT_RETIRED;
-    k.slots[10] = (struct slot){.state = SLOT_RESERVED, .due_ms = 1}; /* beyond size: is not there */
-    assert_int_equal(bucket_free_count(&k), 6);
+    assert_int_equal(bucket_free_count(&k), BUCKET_SLOTS - 4);
     assert_int_equal(bucket_due(&k), 800);
     bucket_release(&k);
+}
+
+static void a_bucket_has_the_slots_that_its_lane_has_made(void **state)
+{
+    static const int64_t next_n[] = {0, 64, 65, 127, 128, 1000};
+    static const int size[] = {0, 0, 1, 63, 64, 64};
+    struct bucket k;
+
+    (void)state;
+    bucket_init(&k, 1);
+    for (size_t i = 0; i < sizeof next_n / sizeof *next_n; i++) {
+        bucket_fit(&k, next_n[i]);
+        assert_int_equal(k.size, size[i]);
+    }
+    bucket_init(&k, bucket_of(3 * LANE_SLOTS));
+    assert_int_equal(k.lane, 3);
+    bucket_fit(&k, 0); /* the lane has none yet */
+    assert_int_equal(k.size, 0);
+    bucket_fit(&k, 3 * LANE_SLOTS + 2);
+    assert_int_equal(k.size, 2);
 }
 
 static void a_slot_is_due_from_its_last_millisecond_on(void **state)
@@ -156,7 +173,8 @@ int main(void)
         cmocka_unit_test(states_have_names_and_names_states),
         cmocka_unit_test(slot_n_lives_in_bucket_n_by_64),
         cmocka_unit_test(a_copy_of_a_bucket_is_its_own),
-        cmocka_unit_test(free_slots_and_due_times_are_those_that_exist),
+        cmocka_unit_test(free_slots_and_due_times),
+        cmocka_unit_test(a_bucket_has_the_slots_that_its_lane_has_made),
         cmocka_unit_test(a_slot_is_due_from_its_last_millisecond_on),
     };
 

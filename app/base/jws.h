@@ -1,0 +1,61 @@
+/*
+ * base/jws.h -- compact JWS by Ed25519, and the file of keys for it.
+ *
+ * File    a key a line. The first one signs: its seed, 32 bytes in hex. Those below are published, too: seeds that will sign, or
+ *         the public half, in base64url, of those that did
+ * Kid     the thumbprint of the public key
+ * Source  RFC 7515 (JWS), 7517 (JWK Set), 7638 (thumbprint), 8037 (EdDSA, OKP)
+ */
+#ifndef BASE_JWS_H
+#define BASE_JWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+
+#define JWS_KEYS_MAX 64
+#define JWS_SEED_LEN 32
+#define JWS_SECRET_LEN 64
+#define JWS_PUBLIC_LEN 32
+#define JWS_TEXT_SIZE 44 /* base64url of 32 bytes without padding, and a NUL */
+
+struct jws_key {
+    bool has_seed;
+    unsigned char seed[JWS_SEED_LEN];
+    unsigned char public[JWS_PUBLIC_LEN];
+    char x[JWS_TEXT_SIZE];   /* the public key */
+    char kid[JWS_TEXT_SIZE];
+};
+
+struct jws_keys {
+    size_t count;                         /* 0: there are none, and nothing is signed */
+    struct jws_key keys[JWS_KEYS_MAX];    /* the first one signs */
+    unsigned char secret[JWS_SECRET_LEN]; /* its */
+};
+
+/* Read the file. False, *message (static) saying why: there is none, or a line is no key; k then has none. */
+bool jws_keys_load(struct jws_keys *k, const char *path, const char **message);
+/* Append the file's text. */
+void jws_keys_put(const struct jws_keys *k, struct buf *out);
+/* Put another one before those that are there, or behind the first. False: there are too many. */
+bool jws_keys_add(struct jws_keys *k, bool first);
+/* Of the public half alone. False: x is no such key. */
+bool jws_key_of(struct jws_key *key, const char *x);
+/* No secret stays in memory. */
+void jws_keys_forget(struct jws_keys *k);
+
+/* Append the kids, a space between them. */
+void jws_keys_put_kids(const struct jws_keys *k, struct buf *out);
+/* Append the JWK Set. */
+void jws_keys_put_set(const struct jws_keys *k, struct buf *out);
+
+/* Append payload, signed by the first key. There must be one. */
+void jws_sign(const struct jws_keys *k, const char *payload, size_t len, struct buf *out);
+/* Append the header, or the payload, of a token. False: it has not the form of one. */
+bool jws_header(const char *token, struct buf *out);
+bool jws_payload(const char *token, struct buf *out);
+/* True when the token is signed by this key. */
+bool jws_verifies(const char *token, const struct jws_key *key);
+
+#endif

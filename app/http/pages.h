@@ -1,0 +1,20 @@
+/*
+ * http/pages.h -- what never changes while a build runs, as files: nginx serves them without asking a worker.
+ *
+ * Files   openapi.json, and problems/CODE.html for each problem. A worker that is asked past nginx says the same
+ */
+#ifndef HTTP_PAGES_H
+#define HTTP_PAGES_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/result.h"
+
+/* Append the HTML page that explains a problem. */
+void problem_page_write(struct buf *out, enum cpn_result result);
+
+/* Write the files into dir, which must exist. False: errno says why. */
+bool pages_write(const char *dir);
+
+#endif

@@ -1,0 +1,130 @@
+/*
+ * store/joined.c -- several finds of one collection in one command, each with its own order and limit.
+ *
+ * How      one find goes as it is; of several the first is an aggregation, to which the others are joined by $unionWith. Each row says
+ *          in `search` which one found it
+ * Why      measured with 32 searches for free buckets: 5 ms, and 20 for as many commands one after the other; half of the server's time
+ */
+#include "store/door.h"
+#include "store/members.h"
+
+#define JOINED_MOST 64 /* in one command */
+
+/* {name: {member: value}} */
+static void put_one(bson_t *doc, const char *name, const char *member, int32_t value)
+{
+    bson_t inner;
+
+    bson_append_document_begin(doc, name, -1, &inner);
+    bson_append_int32(&inner, member, -1, value);
+    bson_append_document_end(doc, &inner);
+}
+
+static int32_t direction(const struct joined_find *find)
+{
+    return find->descending ? -1 : 1;
+}
+
+static void put_find(struct door *d, bson_t *command, const char *collection, const struct joined_find *find, struct store_time after)
+{
+    BSON_APPEND_UTF8(command, "find", collection);
+    BSON_APPEND_DOCUMENT(command, "filter", &find->filter);
+    put_one(command, "sort", find->by, direction(find));
+    if (find->ids)
+        put_one(command, "projection", "_id", 1);
+    BSON_APPEND_INT64(command, "limit", (int64_t)find->most);
+    door_read_options(d, command, after, find->most);
+}
+
+/* The stages of one find, from stages[*at] on; they mark its rows with `number`. */
+static void put_stages(bson_t *stages, size_t *at, const struct joined_find *find, size_t number)
+{
+    bson_t stage, mark;
+    char buffer[16];
+
+    bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
+    BSON_APPEND_DOCUMENT(&stage, "$match", &find->filter);
+    bson_append_document_end(stages, &stage);
+    bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
+    put_one(&stage, "$sort", find->by, direction(find));
+    bson_append_document_end(stages, &stage);
+    bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
+    BSON_APPEND_INT64(&stage, "$limit", (int64_t)find->most);
+    bson_append_document_end(stages, &stage);
+    if (find->ids) {
+        bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
+        put_one(&stage, "$project", "_id", 1);
+        bson_append_document_end(stages, &stage);
+    }
+    bson_append_document_begin(stages, array_key((*at)++, buffer), -1, &stage);
+    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$set", &mark);
+    BSON_APPEND_INT64(&mark, "search", (int64_t)number);
+    bson_append_document_end(&stage, &mark);
+    bson_append_document_end(stages, &stage);
+}
+
+static void put_joined(struct door *d, bson_t *command, const char *collection, const struct joined_find *finds, size_t count,
+                       struct store_time after)
+{
+    bson_t stages, stage, with, inner, cursor;
+    size_t at = 0, rows = finds[0].most;
+    char buffer[16];
+
+    BSON_APPEND_UTF8(command, "aggregate", collection);
+    BSON_APPEND_ARRAY_BEGIN(command, "pipeline", &stages);
+    put_stages(&stages, &at, &finds[0], 0);
+    for (size_t i = 1; i < count; i++) {
+        size_t inner_at = 0;
+
+        bson_append_document_begin(&stages, array_key(at++, buffer), -1, &stage);
+        BSON_APPEND_DOCUMENT_BEGIN(&stage, "$unionWith", &with);
+        BSON_APPEND_UTF8(&with, "coll", collection);
+        BSON_APPEND_ARRAY_BEGIN(&with, "pipeline", &inner);
+        put_stages(&inner, &inner_at, &finds[i], i);
+        bson_append_array_end(&with, &inner);
+        bson_append_document_end(&stage, &with);
+        bson_append_document_end(&stages, &stage);
+        rows += finds[i].most;
+    }
+    bson_append_array_end(command, &stages);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "cursor", &cursor);
+    BSON_APPEND_INT64(&cursor, "batchSize", (int64_t)rows + 1);
+    bson_append_document_end(command, &cursor);
+    door_read_options(d, command, after, 0);
+}
+
+struct joined_rows {
+    size_t first, count; /* the finds of this command */
+    joined_row *row;
+    void *context;
+};
+
+static bool hand_row(const bson_t *doc, void *context)
+{
+    const struct joined_rows *rows = context;
+    int64_t number = 0;
+
+    if (rows->count > 1 && (!find_int(doc, "search", &number) || number < 0 || (uint64_t)number >= rows->count))
+        return false;
+    return rows->row(doc, rows->first + (size_t)number, rows->context);
+}
+
+enum store_status door_read_joined(struct door *d, const char *collection, struct joined_find *finds, size_t count,
+                                   struct store_time after, joined_row *row, void *context)
+{
+    enum store_status status = STORE_OK;
+
+    for (size_t first = 0; status == STORE_OK && first < count; first += JOINED_MOST) {
+        struct joined_rows rows = {first, count - first < JOINED_MOST ? count - first : JOINED_MOST, row, context};
+        AUTO_BSON command = BSON_INITIALIZER;
+
+        if (rows.count == 1)
+            put_find(d, &command, collection, &finds[first], after);
+        else
+            put_joined(d, &command, collection, finds + first, rows.count, after);
+        status = door_read(d, &command, hand_row, &rows);
+    }
+    for (size_t i = 0; i < count; i++)
+        bson_destroy(&finds[i].filter);
+    return status;
+}

@@ -1,0 +1,494 @@
+/*
+ * tests/engine/test_apart.c -- what coupons that one committer has in hand at the same time do not share: damage, and the time to
+ * find out that others do not exist.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <sodium.h>
+
+#include "base/latch.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "fake_store.h"
+
+#define PATIENCE_MS 60000
+#define DAMAGED_MS 3000 /* whose document is damaged waits for so long */
+#define COUPONS 5
+#define UNKNOWN 100
+#define CALLS_MOST 12 /* of the store, for all of them */
+#define HOLD_S 3600
+#define COLD 30
+#define COLD_CALLS_MOST 24 /* the first one's too, which is alone in its round */
+
+static struct {
+    struct fake *fake;
+    struct store_source *source;
+    struct engine *engine;
+    struct arena arena;
+    /* doors that are counted, and held */
+    struct store_source counted;
+    const struct store_ops *plain;
+    struct store_ops ops;
+    atomic_size_t calls;
+    atomic_bool held;
+} t;
+
+static void count_call(void)
+{
+    struct timespec pause = {0, 1000000};
+
+    atomic_fetch_add(&t.calls, 1);
+    while (atomic_load(&t.held))
+        nanosleep(&pause, NULL);
+}
+
+static enum store_status counted_marks(struct store *s, struct mark_read *reads, size_t count)
+{
+    count_call();
+    return t.plain->marks(s, reads, count);
+}
+
+static enum store_status counted_ledgers(struct store *s, struct ledger_read *reads, size_t count)
+{
+    count_call();
+    return t.plain->ledgers(s, reads, count);
+}
+
+static enum store_status counted_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                                        struct batch **batches, size_t *count)
+{
+    count_call();
+    return t.plain->ledger(s, coupon, lane, after, most, batches, count);
+}
+
+static enum store_status counted_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count)
+{
+    count_call();
+    return t.plain->coupons(s, after, reads, count);
+}
+
+static enum store_status counted_confirm(struct store *s, struct confirm *confirms, size_t count)
+{
+    count_call();
+    return t.plain->confirm(s, confirms, count);
+}
+
+static enum store_status counted_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads, size_t count)
+{
+    count_call();
+    return t.plain->uses(s, after, a, reads, count);
+}
+
+static enum store_status counted_free_buckets(struct store *s, struct store_time after, struct free_search *searches, size_t count)
+{
+    count_call();
+    return t.plain->free_buckets(s, after, searches, count);
+}
+
+static enum store_status counted_due_buckets(struct store *s, struct store_time after, struct due_search *searches, size_t count)
+{
+    count_call();
+    return t.plain->due_buckets(s, after, searches, count);
+}
+
+static enum store_status counted_bucket_codes(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count)
+{
+    count_call();
+    return t.plain->bucket_codes(s, a, reads, count);
+}
+
+static enum store_status counted_append(struct store *s, struct append *appends, size_t count)
+{
+    count_call();
+    return t.plain->append(s, appends, count);
+}
+
+static struct store *open_counted(struct store_source *source)
+{
+    struct store *door = t.source->open(t.source);
+
+    (void)source;
+    door->ops = &t.ops;
+    return door;
+}
+
+static void count_calls(void)
+{
+    struct store *door = t.source->open(t.source);
+
+    t.plain = door->ops;
+    t.ops = *door->ops;
+    t.ops.marks = counted_marks;
+    t.ops.ledgers = counted_ledgers;
+    t.ops.ledger = counted_ledger;
+    t.ops.coupons = counted_coupons;
+    t.ops.confirm = counted_confirm;
+    t.ops.uses = counted_uses;
+    t.ops.free_buckets = counted_free_buckets;
+    t.ops.due_buckets = counted_due_buckets;
+    t.ops.bucket_codes = counted_bucket_codes;
+    t.ops.append = counted_append;
+    t.counted.open = open_counted;
+    door->ops->close(door);
+}
+
+static atomic_int expired;
+
+static void count_expired(int holds)
+{
+    atomic_fetch_add(&expired, holds);
+}
+
+static void start_engine(void)
+{
+    static const struct engine_hooks hooks = {.expired = count_expired};
+    const struct engine_config config = {
+        .committers = 1, .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .window_max = 200,
+        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
+
+    t.engine = engine_start(&config, &t.counted, &hooks);
+}
+
+static int one_engine(void **state)
+{
+    (void)state;
+    memset(&t, 0, sizeof t);
+    t.fake = fake_new(1, 0);
+    arena_init(&t.arena, 0);
+    t.source = fake_connect(t.fake);
+    count_calls();
+    start_engine();
+    return 0;
+}
+
+static int stop_engine(void **state)
+{
+    (void)state;
+    engine_stop(t.engine);
+    fake_disconnect(t.source);
+    arena_free(&t.arena);
+    fake_free(t.fake);
+    return 0;
+}
+
+static const char *coupon_id(size_t i)
+{
+    return arena_printf(&t.arena, "c%zu", i);
+}
+
+static enum cpn_result call(struct op *op, const char *coupon)
+{
+    op->coupon = coupon;
+    op->arena = &t.arena;
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    return engine_call(t.engine, op);
+}
+
+static void create_with(const char *id, int64_t slots, bool codes)
+{
+    struct coupon coupon;
+    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+    struct op turn = {.kind = OP_TURN, .job = "j", .fence = 1};
+    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = slots};
+
+    coupon_init(&coupon);
+    coupon.id = id;
+    coupon.title = "t";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.total = slots;
+    coupon.cap.per_user = 5;
+    coupon.codes.source = codes ? CODES_IMPORTED : CODES_NONE;
+    assert_int_equal(call(&op, id), CPN_OK);
+    if (codes) {
+        assert_int_equal(call(&turn, id), CPN_OK);
+        more.turn = turn.turn;
+    }
+    assert_int_equal(call(&more, id), CPN_OK);
+}
+
+static void create(const char *id, int64_t slots)
+{
+    create_with(id, slots, false);
+}
+
+/* ---- requests that are under way together ---- */
+
+struct asked {
+    struct op op;
+    struct arena arena;
+    struct mono answered;
+};
+
+static struct latch all;
+
+static void answered(struct op *op)
+{
+    struct asked *a = op->context;
+
+    a->answered = mono_now();
+    latch_down(&all);
+}
+
+static void submit(struct asked *a, const char *coupon, int64_t ms)
+{
+    arena_init(&a->arena, 0);
+    a->op.coupon = coupon;
+    a->op.arena = &a->arena;
+    a->op.deadline = mono_add_ms(mono_now(), ms);
+    a->op.done = answered;
+    a->op.context = a;
+    assert_int_equal(engine_submit(t.engine, &a->op), CPN_OK);
+}
+
+static void release(struct asked *a, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        arena_free(&a[i].arena);
+}
+
+static void fill_taking(struct op *op, const char *user, const char *key)
+{
+    *op = (struct op){.kind = OP_TAKE, .user = user};
+    op->take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+}
+
+static void take(const char *coupon, const char *user, const char *key)
+{
+    struct op op;
+
+    fill_taking(&op, user, key);
+    assert_int_equal(call(&op, coupon), CPN_OK);
+}
+
+/* ---- damage ---- */
+
+/* "ann" took from the first coupon before; her document is damaged. Nobody else waits for her: neither other coupons' users, nor
+ * those of hers. */
+static void whose_document_is_damaged_waits_alone(void **state)
+{
+    struct asked asked[COUPONS * 2] = {0};
+    struct mono began;
+
+    (void)state;
+    for (size_t i = 0; i < COUPONS; i++)
+        create(coupon_id(i), 100);
+    take(coupon_id(0), "ann", "k1");
+    assert_int_equal(engine_catch_up(t.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
+    fake_damage(t.fake, VIEW_USE, coupon_id(0), "ann", 0);
+    latch_init(&all, COUPONS * 2);
+    began = mono_now();
+    for (size_t i = 0; i < COUPONS * 2; i++)
+        fill_taking(&asked[i].op, i == 0 ? "ann" : "bob", i < COUPONS ? "k2" : "k3");
+    submit(&asked[0], coupon_id(0), DAMAGED_MS);
+    for (size_t i = 1; i < COUPONS * 2; i++)
+        submit(&asked[i], coupon_id(i % COUPONS), PATIENCE_MS);
+    latch_wait(&all);
+    assert_int_equal(asked[0].op.outcome.result, CPN_BUSY);
+    assert_true(mono_ms_between(began, asked[0].answered) >= DAMAGED_MS);
+    for (size_t i = 1; i < COUPONS * 2; i++) {
+        assert_int_equal(asked[i].op.outcome.result, CPN_OK);
+        assert_true(mono_before(asked[i].answered, asked[0].answered));
+        assert_in_range(mono_ms_between(began, asked[i].answered), 0, DAMAGED_MS / 2);
+    }
+    release(asked, COUPONS * 2);
+}
+
+static void a_damaged_bucket_is_in_the_way_of_its_own_slots_only(void **state)
+{
+    struct asked asked[2] = {{.op = {.kind = OP_SLOT, .n = 1}}, {.op = {.kind = OP_SLOT, .n = BUCKET_SLOTS + 1}}};
+
+    (void)state;
+    create(coupon_id(0), 2 * BUCKET_SLOTS);
+    assert_int_equal(engine_catch_up(t.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
+    engine_stop(t.engine);
+    start_engine();
+    fake_damage(t.fake, VIEW_BUCKET, coupon_id(0), NULL, 0);
+    latch_init(&all, 2);
+    submit(&asked[0], coupon_id(0), DAMAGED_MS);
+    submit(&asked[1], coupon_id(0), PATIENCE_MS);
+    latch_wait(&all);
+    assert_int_equal(asked[0].op.outcome.result, CPN_BUSY);
+    assert_int_equal(asked[1].op.outcome.result, CPN_OK);
+    assert_true(mono_before(asked[1].answered, asked[0].answered));
+    release(asked, 2);
+}
+
+/* ---- coupons that are not in memory ---- */
+
+/* COLD coupons and one more exist, each with `codes` or not, and none is in memory. */
+static void make_cold(bool codes)
+{
+    for (size_t i = 0; i <= COLD; i++)
+        create_with(coupon_id(i), 200, codes);
+    for (size_t i = 0; i <= COLD; i++) {
+        take(coupon_id(i), "ann", "k1");
+        assert_int_equal(engine_catch_up(t.engine, coupon_id(i), 0, PATIENCE_MS), STORE_OK);
+    }
+    engine_stop(t.engine);
+    start_engine();
+}
+
+/* One request for each, all but the first in one round. Returns how often the store was called. */
+static size_t ask_cold(struct asked *asked, int64_t ms_of_second)
+{
+    size_t before = atomic_load(&t.calls);
+
+    latch_init(&all, COLD + 1);
+    atomic_store(&t.held, true);
+    for (size_t i = 0; i <= COLD; i++) {
+        fill_taking(&asked[i].op, "bob", "k2");
+        submit(&asked[i], coupon_id(i), i == 1 ? ms_of_second : PATIENCE_MS);
+        while (i == 0 && atomic_load(&t.calls) == before) { /* the first is a round of its own */
+            struct timespec pause = {0, 1000000};
+
+            nanosleep(&pause, NULL);
+        }
+    }
+    atomic_store(&t.held, false);
+    latch_wait(&all);
+    return atomic_load(&t.calls) - before;
+}
+
+static void cold_coupons_are_loaded_by_a_few_calls_for_all_of_them(void **state)
+{
+    struct asked asked[COLD + 1] = {0};
+
+    (void)state;
+    make_cold(false);
+    assert_in_range(ask_cold(asked, PATIENCE_MS), 1, COLD_CALLS_MOST);
+    for (size_t i = 0; i <= COLD; i++)
+        assert_int_equal(asked[i].op.outcome.result, CPN_OK);
+    release(asked, COLD + 1);
+}
+
+static void those_with_codes_too(void **state)
+{
+    struct asked asked[COLD + 1] = {0};
+
+    (void)state;
+    make_cold(true);
+    assert_in_range(ask_cold(asked, PATIENCE_MS), 1, COLD_CALLS_MOST);
+    for (size_t i = 0; i <= COLD; i++)
+        assert_int_equal(asked[i].op.outcome.result, CPN_OK);
+    release(asked, COLD + 1);
+}
+
+/* The second of them cannot be loaded: it waits until its deadline, and nobody else does. */
+static void check_that_the_second_waits_alone(struct asked *asked)
+{
+    struct mono began = mono_now();
+
+    ask_cold(asked, DAMAGED_MS);
+    for (size_t i = 0; i <= COLD; i++) {
+        assert_int_equal(asked[i].op.outcome.result, i == 1 ? CPN_BUSY : CPN_OK);
+        if (i != 1)
+            assert_in_range(mono_ms_between(began, asked[i].answered), 0, DAMAGED_MS / 2);
+    }
+    release(asked, COLD + 1);
+}
+
+static void whose_definition_is_damaged_is_loaded_in_vain_alone(void **state)
+{
+    struct asked asked[COLD + 1] = {0};
+
+    (void)state;
+    make_cold(false);
+    fake_damage(t.fake, VIEW_COUPON, coupon_id(1), NULL, 0);
+    check_that_the_second_waits_alone(asked);
+}
+
+static void whose_ledger_is_damaged_is_loaded_in_vain_alone(void **state)
+{
+    struct asked asked[COLD + 1] = {0};
+
+    (void)state;
+    make_cold(false);
+    fake_damage_batch(t.fake, coupon_id(1), 0, 3);
+    check_that_the_second_waits_alone(asked);
+}
+
+/* ---- what nobody asks for ---- */
+
+/* A hold in each coupon lapses at the same moment: before its lane sees to it, it looks whether another process does. */
+static void idle_lanes_look_for_others_by_a_few_calls_for_all_of_them(void **state)
+{
+    struct timespec pause = {0, 1000000};
+    struct mono now;
+    size_t before;
+
+    (void)state;
+    for (size_t i = 0; i < COLD; i++) {
+        struct op op;
+
+        create(coupon_id(i), 10);
+        fill_taking(&op, "ann", "k1");
+        op.take.state = SLOT_RESERVED;
+        op.take.reserve_s = HOLD_S;
+        assert_int_equal(call(&op, coupon_id(i)), CPN_OK);
+    }
+    for (size_t i = 0; i < COLD; i++)
+        assert_int_equal(engine_catch_up(t.engine, coupon_id(i), 0, PATIENCE_MS), STORE_OK);
+    before = atomic_load(&t.calls);
+    now = mono_now();
+    clock_set(clock_now_ms() + (HOLD_S + 1) * 1000, now, now);
+    while (atomic_load(&expired) < COLD)
+        nanosleep(&pause, NULL);
+    assert_in_range(atomic_load(&t.calls) - before, 1, COLD_CALLS_MOST);
+}
+
+/* ---- coupons that do not exist ---- */
+
+static void coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them(void **state)
+{
+    struct asked asked[UNKNOWN + 1] = {0};
+    size_t before;
+
+    (void)state;
+    latch_init(&all, UNKNOWN + 1);
+    atomic_store(&t.held, true);
+    for (size_t i = 0; i <= UNKNOWN; i++) {
+        asked[i].op = (struct op){.kind = OP_COUPON};
+        submit(&asked[i], coupon_id(i), PATIENCE_MS);
+        while (i == 0 && !atomic_load(&t.calls)) { /* the first is a round of its own */
+            struct timespec pause = {0, 1000000};
+
+            nanosleep(&pause, NULL);
+        }
+    }
+    before = atomic_load(&t.calls);
+    atomic_store(&t.held, false);
+    latch_wait(&all);
+    for (size_t i = 0; i <= UNKNOWN; i++)
+        assert_int_equal(asked[i].op.outcome.result, CPN_COUPON_NOT_FOUND);
+    assert_in_range(atomic_load(&t.calls) - before, 1, CALLS_MOST);
+    create(coupon_id(7), 10);
+    take(coupon_id(7), "ann", "k");
+    release(asked, UNKNOWN + 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(whose_document_is_damaged_waits_alone, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(a_damaged_bucket_is_in_the_way_of_its_own_slots_only, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(those_with_codes_too, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(whose_definition_is_damaged_is_loaded_in_vain_alone, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(whose_ledger_is_damaged_is_loaded_in_vain_alone, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(idle_lanes_look_for_others_by_a_few_calls_for_all_of_them, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them, one_engine, stop_engine),
+    };
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

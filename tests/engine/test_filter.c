@@ -1,0 +1,705 @@
+/*
+ * tests/engine/test_filter.c -- users who surely have nothing are not read; and nobody is taken for one who has something.
+ *
+ * Doors    count the users that are read by name, hold up the walk through all of them, and empty names in the ledger
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <sodium.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "engine/asks.h"
+#include "engine/engine.h"
+#include "engine/filter.h"
+#include "fake_store.h"
+
+#define COUPON "c1"
+#define PATIENCE_MS 60000
+#define ENGINES 2
+#define USERS 40
+#define FEW 5    /* batches: who follows lays them in */
+#define MANY 600 /* more than who follows reads without a look at the mark */
+#define ROOM ((int64_t)64 << 10)
+
+struct box {
+    struct store_source doors; /* the first member: it is what an engine is given */
+    struct store_source *source;
+    struct store_ops ops;
+    struct arena arena;
+    struct engine *engine;
+    atomic_size_t people, jobs; /* read by name */
+    atomic_size_t walks;        /* chunks of all users */
+    atomic_bool walk_waits;     /* after its first chunk */
+    atomic_bool walk_fails;
+    atomic_bool marks_fail;
+    const char *emptied;        /* whose names are emptied in what it reads of the ledger */
+};
+
+static struct {
+    struct fake *fake;
+    struct store *door;
+    const struct store_ops *plain;
+    struct box boxes[ENGINES];
+    atomic_size_t unread;
+    _Atomic int64_t bytes, bytes_most;
+    struct engine_config config;
+} t;
+
+static void pause_ms(long ms)
+{
+    struct timespec pause = {0, ms * 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+/* ---- doors that are watched ---- */
+
+static struct box *box_of(const struct store *s)
+{
+    for (int i = 0; i < ENGINES; i++)
+        if (s->ops == &t.boxes[i].ops)
+            return &t.boxes[i];
+    abort();
+}
+
+static bool is_job(const char *user)
+{
+    return strncmp(user, JOB_USER_PREFIX, strlen(JOB_USER_PREFIX)) == 0;
+}
+
+static enum store_status watched_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        atomic_fetch_add(is_job(reads[i].user) ? &box_of(s)->jobs : &box_of(s)->people, 1);
+    return t.plain->uses(s, after, a, reads, count);
+}
+
+static enum store_status watched_walk(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
+                                      size_t most, uint64_t *hashes, size_t *count)
+{
+    struct box *b = box_of(s);
+
+    while (atomic_load(&b->walk_waits) && walk->begun)
+        pause_ms(1);
+    atomic_fetch_add(&b->walks, 1);
+    *count = 0;
+    return atomic_load(&b->walk_fails) ? STORE_FAILED : t.plain->walk_users(s, coupon, after, walk, most, hashes, count);
+}
+
+static enum store_status watched_marks(struct store *s, const struct mark_write *marks, size_t count)
+{
+    return atomic_load(&box_of(s)->marks_fail) ? STORE_FAILED : t.plain->write_marks(s, marks, count);
+}
+
+static void empty_names(struct batch **batches, size_t count, const char *user)
+{
+    for (size_t i = 0; user && i < count; i++)
+        for (size_t k = 0; k < batches[i]->count; k++)
+            if (batches[i]->entries[k].user && strcmp(batches[i]->entries[k].user, user) == 0)
+                batches[i]->entries[k].user = NULL;
+}
+
+static enum store_status watched_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                                        struct batch **batches, size_t *count)
+{
+    enum store_status status = t.plain->ledger(s, coupon, lane, after, most, batches, count);
+
+    empty_names(batches, *count, box_of(s)->emptied);
+    return status;
+}
+
+static enum store_status watched_ledgers(struct store *s, struct ledger_read *reads, size_t count)
+{
+    enum store_status status = t.plain->ledgers(s, reads, count);
+
+    for (size_t i = 0; i < count; i++)
+        empty_names(reads[i].batches, reads[i].count, box_of(s)->emptied);
+    return status;
+}
+
+static struct store *open_watched(struct store_source *source)
+{
+    struct box *b = (struct box *)source;
+    struct store *door = b->source->open(b->source);
+
+    door->ops = &b->ops;
+    return door;
+}
+
+static void on_filters(int64_t more)
+{
+    int64_t now = atomic_fetch_add(&t.bytes, more) + more;
+
+    if (now > atomic_load(&t.bytes_most))
+        atomic_store(&t.bytes_most, now);
+}
+
+static void on_unread(int users)
+{
+    atomic_fetch_add(&t.unread, (size_t)users);
+}
+
+/* ---- engines, and what is asked of them ---- */
+
+static const struct engine_hooks hooks = {.filters = on_filters, .unread = on_unread};
+
+static void start(int i)
+{
+    t.boxes[i].engine = engine_start(&t.config, &t.boxes[i].doors, &hooks);
+}
+
+static int two_engines_with(int64_t filter_bytes)
+{
+    memset(&t, 0, sizeof t);
+    t.config = (struct engine_config){
+        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 64, .window_max = 10 * MANY,
+        .filter_bytes = filter_bytes, .fill_after = 1, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
+    t.fake = fake_new(1, 0);
+    for (int i = 0; i < ENGINES; i++) {
+        struct box *b = &t.boxes[i];
+
+        b->source = fake_connect(t.fake);
+        b->doors.open = open_watched;
+        arena_init(&b->arena, 0);
+    }
+    t.door = t.boxes[0].source->open(t.boxes[0].source);
+    t.plain = t.door->ops;
+    for (int i = 0; i < ENGINES; i++) {
+        struct store_ops *ops = &t.boxes[i].ops;
+
+        *ops = *t.plain;
+        ops->uses = watched_uses;
+        ops->walk_users = watched_walk;
+        ops->write_marks = watched_marks;
+        ops->ledger = watched_ledger;
+        ops->ledgers = watched_ledgers;
+        start(i);
+    }
+    return 0;
+}
+
+static int two_engines(void **state)
+{
+    (void)state;
+    return two_engines_with(ROOM);
+}
+
+static int two_engines_with_little_room(void **state)
+{
+    (void)state;
+    return two_engines_with(4 * 512);
+}
+
+static int stop_engines(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ENGINES; i++) {
+        atomic_store(&t.boxes[i].walk_waits, false);
+        atomic_store(&t.boxes[i].marks_fail, false);
+        engine_stop(t.boxes[i].engine);
+        arena_free(&t.boxes[i].arena);
+        fake_disconnect(t.boxes[i].source);
+    }
+    t.door->ops->close(t.door);
+    fake_free(t.fake);
+    return 0;
+}
+
+static enum cpn_result call_of(int engine, const char *coupon, struct op *op)
+{
+    op->coupon = coupon;
+    op->arena = &t.boxes[engine].arena;
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    return engine_call(t.boxes[engine].engine, op);
+}
+
+static enum cpn_result call(int engine, struct op *op)
+{
+    return call_of(engine, COUPON, op);
+}
+
+static void create_of(const char *id, int64_t lanes)
+{
+    struct coupon coupon;
+    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = 1000};
+
+    coupon_init(&coupon);
+    coupon.id = id;
+    coupon.title = "t";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.total = 5000;
+    coupon.cap.per_user = 1;
+    coupon.lanes = lanes;
+    assert_int_equal(call_of(0, id, &op), CPN_OK);
+    assert_int_equal(call_of(0, id, &more), CPN_OK);
+}
+
+static void create(void)
+{
+    create_of(COUPON, 1);
+}
+
+static enum cpn_result take_of(int engine, const char *coupon, const char *user, const char *key)
+{
+    struct op op = {.kind = OP_TAKE, .user = user};
+
+    op.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    return call_of(engine, coupon, &op);
+}
+
+/* With a key that nobody used: no replay. */
+static enum cpn_result take(int engine, const char *user)
+{
+    static int keys;
+    char key[32];
+
+    snprintf(key, sizeof key, "k%d", keys++);
+    return take_of(engine, COUPON, user, key);
+}
+
+static const char *name(const char *prefix, int i)
+{
+    return arena_printf(&t.boxes[0].arena, "%s%d", prefix, i);
+}
+
+static void take_many(int engine, const char *prefix)
+{
+    for (int i = 0; i < USERS; i++)
+        assert_int_equal(take(engine, name(prefix, i)), CPN_OK);
+}
+
+/* Each of them has one, and gets no other. */
+static void assert_known(int engine, const char *prefix)
+{
+    for (int i = 0; i < USERS; i++)
+        assert_int_equal(take(engine, name(prefix, i)), CPN_USER_CAP_REACHED);
+}
+
+static void tick(int engine, int times)
+{
+    for (int i = 0; i < times; i++) {
+        struct op op = {.kind = OP_TICK};
+
+        assert_int_equal(call(engine, &op), CPN_OK);
+    }
+}
+
+static void erase(int engine, const char *user)
+{
+    struct op op = {.kind = OP_ERASE, .user = user};
+
+    assert_int_equal(call(engine, &op), CPN_OK);
+}
+
+/* Its views are written: the window has forgotten them. */
+static void catch_up(int engine)
+{
+    assert_int_equal(engine_catch_up(t.boxes[engine].engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+}
+
+static size_t people(int engine)
+{
+    return atomic_load(&t.boxes[engine].people);
+}
+
+/* True: asking for somebody new took no read. */
+static bool says_new(int engine)
+{
+    static int strangers;
+    size_t before = people(engine);
+    struct op op = {.kind = OP_USE, .user = name("stranger", strangers++)};
+
+    assert_int_equal(call(engine, &op), CPN_OK);
+    assert_int_equal(op.use->total, 0);
+    return people(engine) == before;
+}
+
+static void await_filter(int engine)
+{
+    struct mono until = mono_add_ms(mono_now(), PATIENCE_MS);
+
+    while (!says_new(engine)) {
+        if (mono_before(until, mono_now()))
+            fail_msg("users are still read");
+        pause_ms(1);
+    }
+}
+
+/* Its walk has begun, which is for those who are read in vain. */
+static void await_walk(int engine)
+{
+    while (!atomic_load(&t.boxes[engine].walks)) {
+        (void)says_new(engine);
+        pause_ms(1);
+    }
+}
+
+/* ---- led since the first batch ---- */
+
+static void new_users_of_a_coupon_led_since_its_first_batch_are_not_read(void **state)
+{
+    (void)state;
+    create();
+    catch_up(0);
+    take_many(0, "u");
+    catch_up(0);
+    take_many(0, "v");
+    assert_int_equal(people(0), 0);
+    while (atomic_load(&t.unread) != 2 * USERS) /* told when the round is over, which is after its answers */
+        pause_ms(1);
+    assert_int_equal(atomic_load(&t.boxes[0].walks), 0);
+    assert_in_range(atomic_load(&t.bytes_most), 1, ROOM);
+}
+
+static void who_took_is_read_and_found(void **state)
+{
+    (void)state;
+    create();
+    take_many(0, "u");
+    assert_int_equal(take_of(0, COUPON, "ann", "key"), CPN_OK);
+    catch_up(0);
+    assert_int_equal(take_of(0, COUPON, "ann", "key"), CPN_OK); /* again */
+    assert_int_equal(take_of(0, COUPON, "ann", "other"), CPN_USER_CAP_REACHED);
+    assert_known(0, "u");
+    assert_in_range(people(0), USERS + 1, USERS + 2);
+}
+
+static void who_was_erased_is_read_as_well(void **state)
+{
+    size_t before;
+
+    (void)state;
+    create();
+    assert_int_equal(take(0, "ann"), CPN_OK);
+    erase(0, "ann");
+    catch_up(0);
+    before = people(0);
+    assert_int_equal(take(0, "ann"), CPN_OK);
+    assert_int_equal(people(0), before + 1);
+}
+
+/* ---- what others append ---- */
+
+static void what_another_appended_is_laid_in(void **state)
+{
+    (void)state;
+    create();
+    take_many(0, "u");
+    catch_up(0);
+    for (int i = 0; i < FEW; i++)
+        assert_int_equal(take(1, name("w", i)), CPN_OK);
+    assert_true(says_new(0));
+    catch_up(0);
+    for (int i = 0; i < FEW; i++)
+        assert_int_equal(take(0, name("w", i)), CPN_USER_CAP_REACHED);
+    assert_known(0, "u");
+    assert_true(says_new(0));
+    assert_int_equal(atomic_load(&t.boxes[0].walks), 0);
+}
+
+static void what_another_appended_meanwhile_is_found_by_the_append_that_fails(void **state)
+{
+    (void)state;
+    create();
+    for (int i = 0; i < USERS; i++) {
+        assert_int_equal(take(i % 2, name("x", i)), CPN_OK);
+        assert_int_equal(take(!(i % 2), name("x", i)), CPN_USER_CAP_REACHED);
+        catch_up(i % 2);
+    }
+}
+
+static void a_lane_that_was_loaded_past_what_was_laid_in_says_nothing_until_it_is_filled(void **state)
+{
+    (void)state;
+    create();
+    take_many(0, "u");
+    take_many(1, "w");
+    tick(1, MANY);
+    catch_up(1);
+    assert_known(0, "w");
+    assert_known(0, "u");
+    await_filter(0);
+    assert_true(atomic_load(&t.boxes[0].walks) > 1);
+    assert_known(0, "w");
+    assert_known(0, "u");
+}
+
+static void names_that_were_emptied_leave_no_filter(void **state)
+{
+    size_t before;
+
+    (void)state;
+    atomic_store(&t.boxes[0].marks_fail, true);
+    create();
+    assert_int_equal(take(0, "ann"), CPN_OK);
+    erase(0, "ann");
+    assert_int_equal(take(0, "bob"), CPN_OK);
+    t.boxes[1].emptied = "ann";
+    assert_int_equal(take(1, "cyd"), CPN_OK); /* all of the ledger is in its window, but for a name */
+    before = people(1);
+    assert_int_equal(take(1, "ann"), CPN_OK);
+    assert_int_equal(people(1), before + 1);
+    assert_false(says_new(1));
+}
+
+/* ---- filled from the views ---- */
+
+static void a_filter_is_filled_from_the_views(void **state)
+{
+    size_t before;
+
+    (void)state;
+    create();
+    take_many(0, "u");
+    erase(0, "u0");
+    catch_up(0);
+    await_filter(1);
+    before = people(1);
+    take_many(1, "v");
+    assert_int_equal(people(1), before);
+    for (int i = 1; i < USERS; i++)
+        assert_int_equal(take(1, name("u", i)), CPN_USER_CAP_REACHED);
+    assert_int_equal(take(1, "u0"), CPN_OK);
+    assert_true(people(1) >= before + USERS); /* the tombstone too */
+}
+
+static void until_it_is_filled_users_are_read(void **state)
+{
+    (void)state;
+    create();
+    take_many(0, "u");
+    catch_up(0);
+    atomic_store(&t.boxes[1].walk_waits, true);
+    await_walk(1);
+    assert_known(1, "u");
+    assert_false(says_new(1));
+}
+
+static void what_is_appended_while_it_is_filled_is_in_it(void **state)
+{
+    (void)state;
+    create();
+    take_many(0, "u");
+    catch_up(0);
+    atomic_store(&t.boxes[0].marks_fail, true);
+    take_many(0, "w"); /* after the mark, before the first read */
+    atomic_store(&t.boxes[1].walk_waits, true);
+    await_walk(1);
+    take_many(1, "x");
+    take_many(0, "y");
+    assert_int_equal(take(1, "ann"), CPN_OK);
+    atomic_store(&t.boxes[0].marks_fail, false);
+    catch_up(0);
+    catch_up(1);
+    atomic_store(&t.boxes[1].walk_waits, false);
+    await_filter(1);
+    assert_known(1, "u");
+    assert_known(1, "w");
+    assert_known(1, "x");
+    assert_known(1, "y");
+}
+
+static void a_lane_that_is_dropped_while_it_is_filled_waits_for_that_no_more(void **state)
+{
+    (void)state;
+    create();
+    take_many(0, "u");
+    catch_up(0);
+    atomic_store(&t.boxes[1].walk_waits, true);
+    await_walk(1);
+    take_many(0, "w");
+    tick(0, MANY);
+    catch_up(0);
+    assert_known(1, "w"); /* loads it anew */
+    atomic_store(&t.boxes[1].walk_waits, false);
+    await_filter(1);
+    assert_known(1, "w");
+    assert_known(1, "u");
+}
+
+static void while_the_walk_fails_users_are_read(void **state)
+{
+    (void)state;
+    create();
+    take_many(0, "u");
+    catch_up(0);
+    atomic_store(&t.boxes[1].walk_fails, true);
+    await_walk(1);
+    assert_known(1, "u");
+    assert_false(says_new(1));
+    atomic_store(&t.boxes[1].walk_fails, false);
+    await_filter(1);
+    assert_known(1, "u");
+}
+
+/* ---- jobs and accounts ---- */
+
+static int64_t slots_of(int engine)
+{
+    struct op op = {.kind = OP_COUPON};
+
+    assert_int_equal(call(engine, &op), CPN_OK);
+    return op.head.slots;
+}
+
+static void steps_of_jobs_are_repeated_over_an_empty_filter(void **state)
+{
+    struct op turn = {.kind = OP_TURN, .job = "t", .fence = 7}, again = turn;
+    struct op due = {.kind = OP_DUE, .job = "d", .step = 1, .count = 10};
+    size_t before;
+
+    (void)state;
+    create();
+    assert_int_equal(call(0, &turn), CPN_OK);
+    assert_int_equal(call(0, &due), CPN_OK);
+    catch_up(0);
+    assert_true(says_new(0));
+    before = atomic_load(&t.boxes[0].jobs);
+    for (int i = 0; i < 3; i++) {
+        struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = 1000};
+
+        assert_int_equal(call(0, &more), CPN_OK);
+        assert_int_equal(call(0, &due), CPN_OK);
+        assert_int_equal(due.made, 10);
+        assert_int_equal(call(0, &again), CPN_OK);
+        assert_int_equal(again.turn, turn.turn);
+        catch_up(0);
+    }
+    assert_in_range(slots_of(0), 990, 1000);
+    assert_true(atomic_load(&t.boxes[0].jobs) > before);
+}
+
+static void accounts_between_lanes_are_read(void **state)
+{
+    struct asks *gets = asks_new(COUPON, 3);
+    const struct asker asker = {t.boxes[0].engine, mono_add_ms(mono_now(), PATIENCE_MS)};
+    size_t before = atomic_load(&t.boxes[0].jobs);
+
+    (void)state;
+    create_of(COUPON, 2);
+    for (int i = 0; i < 3; i++) { /* what lane 0 ever gave is got once, however often it is told */
+        struct op *get = asks_add(gets, OP_GET, 1);
+
+        get->job = "lane-1-0";
+        get->gift = (struct gift){.slots = 501}; /* 500 came when they were made */
+        assert_int_equal(ask(&asker, get, 1), CPN_OK);
+        assert_int_equal(get->use->got.slots, 501);
+        assert_int_equal(get->made, i == 0);
+        assert_int_equal(engine_catch_up(t.boxes[0].engine, COUPON, 1, PATIENCE_MS), STORE_OK);
+    }
+    assert_true(atomic_load(&t.boxes[0].jobs) > before);
+    asks_free(gets);
+}
+
+/* ---- memory ---- */
+
+static void the_least_used_lanes_give_up_their_filters(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        const char *coupon = name("c-", i);
+
+        create_of(coupon, 1);
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(take_of(0, coupon, name("u", k), "k1"), CPN_OK);
+        assert_int_equal(people(0), 0);
+        assert_in_range(atomic_load(&t.bytes_most), 512, 4 * 512);
+    }
+    for (int i = 0; i < 12; i++)
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(take_of(0, name("c-", i), name("u", k), "k2"), CPN_USER_CAP_REACHED);
+    assert_in_range(atomic_load(&t.bytes_most), 512, 4 * 512);
+}
+
+static void a_filter_that_grows_out_of_the_room_is_given_up(void **state)
+{
+    (void)state;
+    create();
+    for (int k = 0; k < 1000; k += USERS)
+        take_many(0, name("many", k));
+    catch_up(0);
+    assert_true(people(0) > 0);
+    assert_in_range(atomic_load(&t.bytes_most), 512, 4 * 512);
+    for (int k = 0; k < 1000; k += 5 * USERS)
+        assert_known(0, name("many", k));
+}
+
+/* ---- the set itself ---- */
+
+static int found_of(const struct filter_users *u, uint64_t from, uint64_t to)
+{
+    int found = 0;
+
+    for (uint64_t i = from; i < to; i++)
+        found += filter_users_may_have(u, hash_mix(i));
+    return found;
+}
+
+static void a_set_grows_by_12_to_32_bits_a_user_and_two_join(void **state)
+{
+    struct filter_room room = {.bytes_max = INT64_C(1) << 30};
+    struct filter_users u, other;
+
+    (void)state;
+    filter_users_init(&u, &room);
+    filter_users_init(&other, &room);
+    for (uint64_t i = 0; i < 100000; i++) {
+        assert_true(filter_users_add(&u, hash_mix(i)));
+        assert_true(filter_users_add(&u, hash_mix(i))); /* counts once */
+        assert_true(i >= 1000 || filter_users_add(&other, hash_mix(1000000 + i)));
+    }
+    assert_in_range(u.bytes, 100000 * 12 / 8, 100000 * 32 / 8);
+    filter_users_join(&u, &other);
+    assert_int_equal(atomic_load(&room.bytes), u.bytes);
+    assert_int_equal(other.bytes, 0);
+    assert_int_equal(found_of(&u, 0, 100000), 100000);
+    assert_int_equal(found_of(&u, 1000000, 1001000), 1000);
+    assert_in_range(found_of(&u, 2000000, 2100000), 0, 2000);
+    filter_users_join(&other, &u); /* into an empty one */
+    assert_int_equal(found_of(&other, 0, 100000), 100000);
+    filter_users_release(&other);
+    filter_users_release(&u);
+    assert_int_equal(atomic_load(&room.bytes), 0);
+}
+
+#define T(test) cmocka_unit_test_setup_teardown(test, two_engines, stop_engines)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(new_users_of_a_coupon_led_since_its_first_batch_are_not_read),
+        T(who_took_is_read_and_found),
+        T(who_was_erased_is_read_as_well),
+        T(what_another_appended_is_laid_in),
+        T(what_another_appended_meanwhile_is_found_by_the_append_that_fails),
+        T(a_lane_that_was_loaded_past_what_was_laid_in_says_nothing_until_it_is_filled),
+        T(names_that_were_emptied_leave_no_filter),
+        T(a_filter_is_filled_from_the_views),
+        T(until_it_is_filled_users_are_read),
+        T(what_is_appended_while_it_is_filled_is_in_it),
+        T(a_lane_that_is_dropped_while_it_is_filled_waits_for_that_no_more),
+        T(while_the_walk_fails_users_are_read),
+        T(steps_of_jobs_are_repeated_over_an_empty_filter),
+        T(accounts_between_lanes_are_read),
+        cmocka_unit_test_setup_teardown(the_least_used_lanes_give_up_their_filters, two_engines_with_little_room, stop_engines),
+        cmocka_unit_test_setup_teardown(a_filter_that_grows_out_of_the_room_is_given_up, two_engines_with_little_room, stop_engines),
+        cmocka_unit_test(a_set_grows_by_12_to_32_bits_a_user_and_two_join),
+    };
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/*
+ * tests/engine/test_mongo_views.c -- the views of what a process that died left unwritten, on a real mongod.
+ *
+ * Measure   COUPONS_UNWRITTEN="10000 20000 40000" prints how long so many unwritten takings take until their views stand
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/latch.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "mongo_fixture.h"
+#include "mongod.h"
+
+#define PATIENCE_MS 300000
+#define AT_ONCE 2000 /* requests under way */
+#define NAME_LONG 250
+
+/* ---- a process that never writes a view ---- */
+
+static struct {
+    struct store_source source;
+    struct store_ops ops;
+} mute;
+
+static enum store_status refuse_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+{
+    (void)s;
+    (void)when;
+    for (size_t i = 0; i < count; i++)
+        views[i].written = false;
+    return STORE_FAILED;
+}
+
+static struct store *open_mute(struct store_source *source)
+{
+    struct store *s = mongo_door(mongo);
+
+    (void)source;
+    mute.ops = *s->ops;
+    mute.ops.write_views = refuse_views;
+    s->ops = &mute.ops;
+    return s;
+}
+
+static struct engine *start(struct store_source *source, int64_t entries)
+{
+    const struct engine_config settings = {
+        .committers = 1, .batch_max = AT_ONCE, .queue_max = AT_ONCE, .requests_max = AT_ONCE, .lanes_max = 8,
+        .window_max = (int)entries * 2 + 1000, .flush_ms = 50, .backoff_ms = 20, .patience_ms = 1,
+    };
+
+    return engine_start(&settings, source, NULL);
+}
+
+static void create(struct engine *e, const char *coupon)
+{
+    struct coupon definition;
+    struct op op = {.kind = OP_CREATE, .coupon = coupon, .definition = &definition, .arena = &arena};
+
+    coupon_init(&definition);
+    definition.id = coupon;
+    definition.title = "t";
+    definition.state = COUPON_ACTIVE;
+    definition.cap.policy = CAP_NONE;
+    op.deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    assert_int_equal(engine_call(e, &op), CPN_OK);
+}
+
+static void taken(struct op *op)
+{
+    latch_down(op->context);
+}
+
+static const char *user_name(int64_t i, int length)
+{
+    return arena_printf(&arena, "%0*lld", length, (long long)i);
+}
+
+static void take_some(struct engine *e, const char *coupon, int64_t first, int count, int length)
+{
+    struct op *ops = arena_array(&arena, (size_t)count, sizeof *ops);
+    struct latch done;
+
+    latch_init(&done, count);
+    for (int i = 0; i < count; i++) {
+        ops[i] = (struct op){.kind = OP_TAKE, .coupon = coupon, .user = user_name(first + i, length), .arena = &arena,
+                             .done = taken, .context = &done};
+        ops[i].take = (struct take){.key = user_name(first + i, 8), .code_n = -1, .state = SLOT_REDEEMED,
+                                    .reserve_s = COUPON_NULL};
+        ops[i].deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+        assert_int_equal(engine_submit(e, &ops[i]), CPN_OK);
+    }
+    latch_wait(&done);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(ops[i].outcome.result, CPN_OK);
+}
+
+/* A coupon of which so many takings are in the ledger, by users whose names have that length, and no view is written. */
+static const char *leave_unwritten(int64_t count, int length)
+{
+    struct engine *e;
+    const char *coupon = new_coupon();
+
+    mute.source.open = open_mute;
+    e = start(&mute.source, count);
+    create(e, coupon);
+    for (int64_t first = 0; first < count; first += AT_ONCE)
+        take_some(e, coupon, first, count - first < AT_ONCE ? (int)(count - first) : AT_ONCE, length);
+    engine_stop(e);
+    return coupon;
+}
+
+static enum store_status catch_up(const char *coupon, int64_t count, int64_t *ms)
+{
+    struct engine *e = start(mongo_source(mongo), count);
+    struct mono started = mono_now();
+    enum store_status status = engine_catch_up(e, coupon, 0, PATIENCE_MS);
+
+    *ms = mono_ms_between(started, mono_now());
+    engine_stop(e);
+    return status;
+}
+
+static bool has_view(const char *coupon, int64_t i, int length)
+{
+    struct mark mark;
+    struct use_read read = {.coupon = coupon, .user = user_name(i, length)};
+
+    assert_int_equal(door->ops->mark(door, coupon, 0, "views", &mark), STORE_OK);
+    assert_int_equal(door->ops->uses(door, mark.when, &arena, &read, 1), STORE_OK);
+    return read.use && read.use->total == 1;
+}
+
+/* ---- tests ---- */
+
+/* Their names alone are more than a command may hold. */
+static void views_of_more_users_than_a_command_can_name_are_written(void **state)
+{
+    NEEDS_SERVER();
+
+    const int64_t count = (INT64_C(16) << 20) / NAME_LONG;
+    const char *coupon = leave_unwritten(count, NAME_LONG);
+    int64_t ms;
+
+    assert_false(has_view(coupon, 0, NAME_LONG));
+    assert_int_equal(catch_up(coupon, count, &ms), STORE_OK);
+    assert_true(has_view(coupon, 0, NAME_LONG));
+    assert_true(has_view(coupon, count / 2, NAME_LONG));
+    assert_true(has_view(coupon, count - 1, NAME_LONG));
+}
+
+static void measured(void **state)
+{
+    const char *counts = getenv("COUPONS_UNWRITTEN");
+    char *end;
+
+    NEEDS_SERVER();
+    for (; counts && *counts; counts = end) {
+        int64_t count = strtoll(counts, &end, 10), ms;
+
+        if (end == counts)
+            return;
+        assert_int_equal(catch_up(leave_unwritten(count, 12), count, &ms), STORE_OK);
+        printf("# %lld unwritten takings: their views stood after %lld ms\n", (long long)count, (long long)ms);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(measured, mongo_setup, mongo_teardown),
+        cmocka_unit_test_setup_teardown(views_of_more_users_than_a_command_can_name_are_written, mongo_setup,
+                                        mongo_teardown),
+    };
+
+    if (log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);
+}

@@ -1,0 +1,345 @@
+/*
+ * tests/engine/test_stale.c -- a lane that one engine has in memory while the other goes on with it: what it reads to follow, what it
+ * owes, and who sees to what ends by itself.
+ *
+ * Doors    those of the second engine count what they are given of the ledger, and can be kept from writing views
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <sodium.h>
+
+#include "base/latch.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "fake_store.h"
+
+#define COUPON "c1"
+#define PATIENCE_MS 60000
+#define MANY 3000   /* batches */
+#define FEW_READ 64 /* batches: a look's, and what was appended since the views were written */
+
+static struct {
+    struct fake *fake;
+    struct store_source *sources[2];
+    struct engine *engines[2];
+    struct arena arenas[2];
+    struct store *door;
+    /* the second engine's doors */
+    struct store_source watched;
+    const struct store_ops *plain;
+    struct store_ops ops;
+    atomic_size_t looks, read; /* of the ledger; batches */
+    atomic_size_t appends;
+    atomic_bool views_fail;
+} t;
+
+/* ---- doors that are watched ---- */
+
+static enum store_status watched_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                                        struct batch **batches, size_t *count)
+{
+    enum store_status status = t.plain->ledger(s, coupon, lane, after, most, batches, count);
+
+    atomic_fetch_add(&t.read, *count);
+    atomic_fetch_add(&t.looks, 1);
+    return status;
+}
+
+static enum store_status watched_ledgers(struct store *s, struct ledger_read *reads, size_t count)
+{
+    enum store_status status = t.plain->ledgers(s, reads, count);
+
+    for (size_t i = 0; i < count; i++)
+        atomic_fetch_add(&t.read, reads[i].count);
+    atomic_fetch_add(&t.looks, 1);
+    return status;
+}
+
+static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
+{
+    atomic_fetch_add(&t.appends, 1);
+    return t.plain->append(s, appends, count);
+}
+
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+{
+    return atomic_load(&t.views_fail) ? STORE_FAILED : t.plain->write_views(s, views, count, when);
+}
+
+static struct store *open_watched(struct store_source *source)
+{
+    struct store *door = t.sources[1]->open(t.sources[1]);
+
+    (void)source;
+    door->ops = &t.ops;
+    return door;
+}
+
+static void watch(void)
+{
+    t.plain = t.door->ops;
+    t.ops = *t.plain;
+    t.ops.ledger = watched_ledger;
+    t.ops.ledgers = watched_ledgers;
+    t.ops.append = watched_append;
+    t.ops.write_views = watched_write_views;
+    t.watched.open = open_watched;
+}
+
+/* ---- two engines, and what is asked of them ---- */
+
+static int two_engines(void **state)
+{
+    const struct engine_config config = {
+        .committers = 1, .batch_max = 16, .queue_max = 16, .requests_max = 16, .lanes_max = 8, .window_max = 200,
+        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
+
+    (void)state;
+    memset(&t, 0, sizeof t);
+    t.fake = fake_new(1, 0);
+    for (int i = 0; i < 2; i++) {
+        arena_init(&t.arenas[i], 0);
+        t.sources[i] = fake_connect(t.fake);
+    }
+    t.door = t.sources[0]->open(t.sources[0]);
+    watch();
+    for (int i = 0; i < 2; i++)
+        t.engines[i] = engine_start(&config, i == 1 ? &t.watched : t.sources[i], NULL);
+    return 0;
+}
+
+static int stop_engines(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        engine_stop(t.engines[i]);
+        arena_free(&t.arenas[i]);
+    }
+    t.door->ops->close(t.door);
+    for (int i = 0; i < 2; i++)
+        fake_disconnect(t.sources[i]);
+    fake_free(t.fake);
+    return 0;
+}
+
+static enum cpn_result call(int engine, struct op *op)
+{
+    op->coupon = COUPON;
+    op->arena = &t.arenas[engine];
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    return engine_call(t.engines[engine], op);
+}
+
+static void create(enum cap_policy policy)
+{
+    struct coupon coupon;
+    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+
+    coupon_init(&coupon);
+    coupon.id = COUPON;
+    coupon.title = "t";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.policy = policy;
+    coupon.cap.total = policy == CAP_EXACT ? 1000 : COUPON_NULL;
+    assert_int_equal(call(0, &op), CPN_OK);
+}
+
+static void generate(int64_t count)
+{
+    struct op op = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = count};
+
+    assert_int_equal(call(0, &op), CPN_OK);
+}
+
+static struct redemption take_as(int engine, const char *user, enum slot_state state, int64_t reserve_s)
+{
+    struct op op = {.kind = OP_TAKE, .user = user};
+
+    op.take = (struct take){.key = user, .code_n = -1, .state = state, .reserve_s = reserve_s};
+    assert_int_equal(call(engine, &op), CPN_OK);
+    return op.outcome.redemption;
+}
+
+static void take(int engine, const char *user)
+{
+    take_as(engine, user, SLOT_REDEEMED, COUPON_NULL);
+}
+
+/* One batch each. */
+static void tick(int engine, int times)
+{
+    for (int i = 0; i < times; i++) {
+        struct op op = {.kind = OP_TICK};
+
+        assert_int_equal(call(engine, &op), CPN_OK);
+    }
+}
+
+static struct head head_of(int engine)
+{
+    struct op op = {.kind = OP_COUPON};
+
+    assert_int_equal(call(engine, &op), CPN_OK);
+    return op.head;
+}
+
+static void pause_ms(long ms)
+{
+    struct timespec pause = {0, ms * 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+static int64_t total_of(int engine, const char *user)
+{
+    struct op op = {.kind = OP_USE, .user = user};
+
+    assert_int_equal(call(engine, &op), CPN_OK);
+    return op.use->total;
+}
+
+/* Its views, up to its tail, are written. */
+static void catch_up(int engine)
+{
+    assert_int_equal(engine_catch_up(t.engines[engine], COUPON, 0, PATIENCE_MS), STORE_OK);
+}
+
+static size_t read_since(size_t before)
+{
+    return atomic_load(&t.read) - before;
+}
+
+/* ---- following ---- */
+
+static void who_was_away_for_long_reads_the_window_and_not_the_time_between(void **state)
+{
+    size_t before;
+
+    (void)state;
+    create(CAP_EXACT);
+    generate(100);
+    take(1, "ann");
+    tick(0, MANY);
+    take(0, "bob");
+    catch_up(0);
+    before = atomic_load(&t.read);
+    assert_int_equal(head_of(1).redeemed, 2);
+    assert_in_range(read_since(before), 0, FEW_READ);
+    assert_int_equal(total_of(1, "ann"), 1);
+    assert_int_equal(total_of(1, "bob"), 1);
+    take(1, "cyd");
+    take(0, "dan");
+    assert_int_equal(head_of(1).redeemed, 4);
+    assert_in_range(read_since(before), 0, FEW_READ);
+}
+
+/* ---- what it owes ---- */
+
+static void answered(struct op *op)
+{
+    latch_down(op->context);
+}
+
+static void views_that_others_wrote_are_owed_no_more(void **state)
+{
+    struct latch done;
+    struct arena arena;
+    struct op wait = {.kind = OP_CATCH_UP, .coupon = COUPON, .arena = &arena, .done = answered, .context = &done};
+    struct use_read read = {.coupon = COUPON, .user = "ann"};
+    struct mark mark;
+
+    (void)state;
+    arena_init(&arena, 0);
+    create(CAP_EXACT);
+    generate(100);
+    atomic_store(&t.views_fail, true);
+    take(1, "ann");
+    latch_init(&done, 1);
+    wait.deadline = mono_add_ms(mono_now(), PATIENCE_MS / 4);
+    assert_int_equal(engine_submit(t.engines[1], &wait), CPN_OK);
+    tick(0, MANY);
+    catch_up(0);
+    assert_int_equal(total_of(1, "ann"), 1);
+    latch_wait(&done);
+    assert_int_equal(wait.outcome.result, CPN_OK);
+    arena_free(&arena);
+    take(1, "bob");
+    atomic_store(&t.views_fail, false);
+    catch_up(1);
+    assert_int_equal(t.door->ops->mark(t.door, COUPON, 0, "views", &mark), STORE_OK);
+    assert_int_equal(mark.seq, head_of(0).seq);
+    assert_int_equal(t.door->ops->uses(t.door, mark.when, &t.arenas[0], &read, 1), STORE_OK);
+    assert_int_equal(read.use->total, 1);
+    assert_int_equal(head_of(0).redeemed, 2);
+}
+
+/* ---- what ends by itself ---- */
+
+static size_t count_expired(void)
+{
+    static struct batch *batches[MANY];
+    size_t count = 0, expired = 0;
+
+    assert_int_equal(t.door->ops->ledger(t.door, COUPON, 0, 0, MANY, batches, &count), STORE_OK);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < batches[i]->count; k++)
+            expired += batches[i]->entries[k].kind == ENTRY_EXPIRE;
+        batch_free(batches[i]);
+    }
+    return expired;
+}
+
+static void a_hold_is_left_to_who_went_on_with_the_lane(void **state)
+{
+    size_t looks, read, appends;
+
+    (void)state;
+    create(CAP_EXACT);
+    generate(100);
+    take_as(1, "ann", SLOT_RESERVED, 1);
+    tick(0, 200);
+    looks = atomic_load(&t.looks);
+    read = atomic_load(&t.read);
+    appends = atomic_load(&t.appends);
+    while (count_expired() == 0 || atomic_load(&t.looks) == looks)
+        pause_ms(10);
+    assert_in_range(read_since(read), 0, 1);
+    assert_int_equal(atomic_load(&t.appends), appends);
+    assert_int_equal(count_expired(), 1);
+    assert_int_equal(head_of(1).reserved, 0);
+}
+
+static void a_hold_goes_back_although_who_took_it_is_alone_and_not_asked(void **state)
+{
+    (void)state;
+    create(CAP_EXACT);
+    generate(100);
+    catch_up(0);
+    take_as(1, "ann", SLOT_RESERVED, 1);
+    while (count_expired() == 0)
+        pause_ms(10);
+    assert_int_equal(head_of(0).reserved, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_was_away_for_long_reads_the_window_and_not_the_time_between, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(views_that_others_wrote_are_owed_no_more, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(a_hold_is_left_to_who_went_on_with_the_lane, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(a_hold_goes_back_although_who_took_it_is_alone_and_not_asked, two_engines, stop_engines),
+    };
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

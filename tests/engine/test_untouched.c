@@ -1,0 +1,265 @@
+/*
+ * tests/engine/test_untouched.c -- slots of which nothing is stored until somebody touches them: each goes out once, however
+ * they were made, in whatever order, and whoever leads the lane.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "fake_store.h"
+
+#define COUPON "c"
+#define PATIENCE_MS 60000
+#define SLOTS_MOST 40000
+
+static struct {
+    struct fake *fake;
+    struct store_source *source;
+    struct engine *engine;
+    struct arena arena;
+    struct coupon coupon;
+    bool taken[SLOTS_MOST];
+    int64_t made, takings;
+    int steps;
+} t;
+
+static void start_engine(void)
+{
+    const struct engine_config config = {
+        .committers = 1, .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .window_max = 2000,
+        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
+
+    t.engine = engine_start(&config, t.source, NULL);
+}
+
+static int one_engine(void **state)
+{
+    (void)state;
+    memset(&t, 0, sizeof t);
+    t.fake = fake_new(1, 0);
+    arena_init(&t.arena, 0);
+    t.source = fake_connect(t.fake);
+    start_engine();
+    return 0;
+}
+
+static int stop_engine(void **state)
+{
+    (void)state;
+    engine_stop(t.engine);
+    fake_disconnect(t.source);
+    arena_free(&t.arena);
+    fake_free(t.fake);
+    return 0;
+}
+
+/* All is written, and nothing in memory. */
+static void start_again(void)
+{
+    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    engine_stop(t.engine);
+    start_engine();
+}
+
+static enum cpn_result call(struct op *op)
+{
+    op->coupon = COUPON;
+    op->arena = &t.arena;
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    return engine_call(t.engine, op);
+}
+
+static void create(enum codes_source source, enum codes_pick pick)
+{
+    struct op op = {.kind = OP_CREATE, .definition = &t.coupon};
+
+    coupon_init(&t.coupon);
+    t.coupon.id = COUPON;
+    t.coupon.title = "t";
+    t.coupon.state = COUPON_ACTIVE;
+    t.coupon.cap.total = COUPON_NULL;
+    t.coupon.cap.per_user = COUPON_NULL;
+    t.coupon.codes.source = source;
+    t.coupon.codes.pick = pick;
+    assert_int_equal(call(&op), CPN_OK);
+}
+
+static void make(int64_t count)
+{
+    struct op turn = {.kind = OP_TURN, .job = "j", .fence = 1};
+    struct op more = {.kind = OP_GENERATE, .job = "j", .step = ++t.steps, .count = count};
+
+    if (t.coupon.codes.source != CODES_NONE) {
+        assert_int_equal(call(&turn), CPN_OK);
+        more.turn = turn.turn;
+    }
+    assert_int_equal(call(&more), CPN_OK);
+    t.made += count;
+}
+
+/* code: NULL, or of the slot that is wanted. */
+static enum cpn_result take_by(const char *code, int64_t *n)
+{
+    struct op op = {.kind = OP_TAKE, .user = arena_printf(&t.arena, "u%lld", (long long)t.takings)};
+    enum cpn_result r;
+
+    op.take = (struct take){.key = arena_printf(&t.arena, "k%lld", (long long)t.takings++), .code = code, .code_n = -1,
+                            .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    r = call(&op);
+    *n = op.outcome.redemption.n;
+    if (t.takings % 50 == 0)
+        arena_reset(&t.arena);
+    return r;
+}
+
+static enum cpn_result take(int64_t *n)
+{
+    return take_by(NULL, n);
+}
+
+/* Nobody had it. */
+static void note_new(int64_t n)
+{
+    assert_in_range(n, 0, t.made - 1);
+    assert_false(t.taken[n]);
+    t.taken[n] = true;
+}
+
+static void take_new(int64_t count)
+{
+    int64_t n;
+
+    for (int64_t i = 0; i < count; i++) {
+        assert_string_equal(result_info(take(&n))->name, "ok");
+        note_new(n);
+    }
+}
+
+static void take_all(void)
+{
+    int64_t n, left = t.made;
+
+    for (int64_t i = 0; i < t.made; i++)
+        left -= t.taken[i];
+    take_new(left);
+    assert_int_equal(take(&n), CPN_SOLD_OUT);
+}
+
+static size_t stored_buckets(void)
+{
+    int64_t numbers[SLOTS_MOST / BUCKET_SLOTS];
+    struct touched_search search = {.coupon = COUPON, .end = INT64_MAX, .most = SLOTS_MOST / BUCKET_SLOTS, .numbers = numbers};
+    struct store *door = t.source->open(t.source);
+    const struct store_time latest = {UINT32_MAX, 0};
+
+    assert_int_equal(door->ops->touched(door, latest, &search, 1), STORE_OK);
+    door->ops->close(door);
+    return search.count;
+}
+
+static void what_is_made_is_stored_when_it_is_touched(void **state)
+{
+    (void)state;
+    create(CODES_NONE, PICK_SEQUENTIAL);
+    make(SLOTS_MOST);
+    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    assert_int_equal(stored_buckets(), 0);
+    take_new(BUCKET_SLOTS + 1);
+    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    assert_int_equal(stored_buckets(), 2);
+}
+
+/* In steps that end within a bucket, taken between them, the engine new in between. */
+static void take_while_they_grow(void)
+{
+    static const int64_t steps[] = {10, 1, 53, 64, 100, 900, 5};
+
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        make(steps[i]);
+        take_new(steps[i] / 2);
+        if (i % 2)
+            start_again();
+        if (i % 3 == 2)
+            take_all();
+    }
+    take_all();
+}
+
+static void ranges_that_grow_go_out_once(void **state)
+{
+    (void)state;
+    create(CODES_NONE, PICK_SEQUENTIAL);
+    take_while_they_grow();
+}
+
+static void at_random_likewise(void **state)
+{
+    (void)state;
+    create(CODES_GENERATED, PICK_RANDOM);
+    take_while_they_grow();
+}
+
+static void retire(int64_t count)
+{
+    struct op due = {.kind = OP_DUE, .job = "r", .step = 1, .count = count};
+
+    assert_int_equal(call(&due), CPN_OK);
+}
+
+/* Somebody named a code far behind; more buckets than are walked over at a time lie before it. All that is free there is found. */
+static void gaps_before_the_last_touched_one_are_found(void **state)
+{
+    int64_t n;
+
+    (void)state;
+    create(CODES_GENERATED, PICK_SEQUENTIAL);
+    make(300 * BUCKET_SLOTS);
+    take_new(2);
+    assert_int_equal(take_by("CODE19136", &n), CPN_OK);
+    assert_int_equal(n, 299 * BUCKET_SLOTS);
+    note_new(n);
+    start_again();
+    retire(t.made - 3 - 200);
+    take_new(200);
+    assert_int_equal(take(&n), CPN_SOLD_OUT);
+}
+
+/* What is retired leaves from where takings come. */
+static void what_is_retired_goes_out_to_nobody(void **state)
+{
+    int64_t n, taken = 0;
+
+    (void)state;
+    create(CODES_NONE, PICK_SEQUENTIAL);
+    make(1000);
+    take_new(30);
+    retire(100);
+    for (; take(&n) == CPN_OK; taken++)
+        note_new(n);
+    assert_int_equal(taken, 1000 - 30 - 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_made_is_stored_when_it_is_touched, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(ranges_that_grow_go_out_once, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(at_random_likewise, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(gaps_before_the_last_touched_one_are_found, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(what_is_retired_goes_out_to_nobody, one_engine, stop_engine),
+    };
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

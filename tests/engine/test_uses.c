@@ -1,0 +1,416 @@
+/*
+ * tests/engine/test_uses.c -- users with many redemptions: what requests about them share, what their answers carry, and how much of
+ * them is in memory at a time.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <sodium.h>
+
+#include "base/latch.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "fake_store.h"
+
+#define COUPON "c1"
+#define PATIENCE_MS 60000
+#define REDEMPTIONS 100
+#define METADATA_BYTES 4000
+#define ASKED 64
+#define ANSWER_BYTES 16384 /* the coupon's definition, the counts, what the arena takes at once */
+
+static struct {
+    struct fake *fake;
+    struct store_source *source;
+    struct engine *engine;
+    struct arena arena;
+    char metadata[METADATA_BYTES + 1];
+} t;
+
+static enum cpn_result call(struct op *op)
+{
+    op->coupon = COUPON;
+    op->arena = &t.arena;
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    return engine_call(t.engine, op);
+}
+
+static struct redemption take(int k)
+{
+    struct op op = {.kind = OP_TAKE, .user = "ann"};
+    char key[16];
+
+    snprintf(key, sizeof key, "k%d", k);
+    op.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL, .metadata = t.metadata};
+    assert_int_equal(call(&op), CPN_OK);
+    return op.outcome.redemption;
+}
+
+static int start(void **state)
+{
+    const struct engine_config config = {
+        .committers = 1, .batch_max = ASKED, .queue_max = 2 * ASKED, .requests_max = 2 * ASKED, .lanes_max = 8, .window_max = 200,
+        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
+    struct coupon coupon;
+    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+
+    (void)state;
+    t.fake = fake_new(1, 0);
+    t.source = fake_connect(t.fake);
+    arena_init(&t.arena, 0);
+    t.engine = engine_start(&config, t.source, NULL);
+    memset(t.metadata, 'x', METADATA_BYTES);
+    coupon_init(&coupon);
+    coupon.id = COUPON;
+    coupon.title = "first";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.policy = CAP_NONE;
+    coupon.cap.per_user = REDEMPTIONS;
+    assert_int_equal(call(&op), CPN_OK);
+    for (int k = 0; k < REDEMPTIONS; k++)
+        take(k);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    engine_stop(t.engine);
+    fake_disconnect(t.source);
+    fake_free(t.fake);
+    arena_free(&t.arena);
+    return 0;
+}
+
+static void op_done(struct op *op)
+{
+    latch_down(op->context);
+}
+
+/* As many requests of that kind at a time; the most bytes that an answer took. */
+static size_t most_bytes(const struct op *one, enum cpn_result want)
+{
+    struct op ops[ASKED];
+    struct arena arenas[ASKED];
+    struct latch done;
+    size_t most = 0;
+
+    latch_init(&done, ASKED);
+    for (int i = 0; i < ASKED; i++) {
+        arena_init(&arenas[i], 512);
+        ops[i] = *one;
+        ops[i].coupon = COUPON;
+        ops[i].arena = &arenas[i];
+        ops[i].deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+        ops[i].done = op_done;
+        ops[i].context = &done;
+        assert_int_equal(engine_submit(t.engine, &ops[i]), CPN_OK);
+    }
+    latch_wait(&done);
+    for (int i = 0; i < ASKED; i++) {
+        assert_int_equal(ops[i].outcome.result, want);
+        assert_string_equal(ops[i].use->user, "ann");
+        most = arenas[i].bytes > most ? arenas[i].bytes : most;
+        arena_free(&arenas[i]);
+    }
+    return most;
+}
+
+static void an_answer_carries_only_what_is_asked_for(void **state)
+{
+    struct redemption r = take(0); /* again */
+    struct op check = {.kind = OP_CHECK, .user = "ann"}, get = {.kind = OP_REDEMPTION, .n = r.n, .g = r.g};
+    struct op some = {.kind = OP_USE, .user = "ann", .most = REDEMPTIONS - 1};
+
+    (void)state;
+    check.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    assert_in_range(most_bytes(&check, CPN_USER_CAP_REACHED), 1, ANSWER_BYTES);
+    assert_in_range(most_bytes(&get, CPN_OK), 1, ANSWER_BYTES);
+    assert_in_range(most_bytes(&some, CPN_OK), 1, ANSWER_BYTES);
+}
+
+static void the_counts_are_those_of_the_whole(void **state)
+{
+    struct op check = {.kind = OP_CHECK, .user = "ann"}, use = {.kind = OP_USE, .user = "ann"};
+
+    (void)state;
+    check.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    assert_int_equal(call(&check), CPN_USER_CAP_REACHED);
+    assert_int_equal(check.use->total, REDEMPTIONS);
+    assert_int_equal(check.use->today, REDEMPTIONS);
+    assert_int_equal(check.use->count, 0);
+    assert_int_equal(call(&use), CPN_OK);
+    assert_false(use.left_out);
+    assert_int_equal(use.use->count, REDEMPTIONS);
+    assert_string_equal(use.use->redemptions[REDEMPTIONS - 1].metadata, t.metadata);
+    use.most = 1;
+    assert_int_equal(call(&use), CPN_OK);
+    assert_true(use.left_out);
+    assert_int_equal(use.use->count, 0);
+    use.most = REDEMPTIONS;
+    assert_int_equal(call(&use), CPN_OK);
+    assert_int_equal(use.use->count, REDEMPTIONS);
+}
+
+/* ---- many such users ---- */
+
+#define USERS 64
+#define LIGHT "c2"
+#define ROUND_BYTES ((size_t)40 << 20) /* a store's call ends with the user that takes it past 32 MiB */
+#define EACH 1000                      /* redemptions: 4 MiB of memory a user */
+#define WINDOWS_MB 64
+#define WINDOW_ENTRIES 24              /* of 4 MiB: two rounds, the second of which begins below the bound; and the batches themselves */
+
+static struct {
+    const struct store_ops *plain;
+    struct store_ops ops;
+    struct store_source watched;
+    size_t bytes_most;
+    atomic_int answered; /* about the heavy users */
+    int before_light;    /* of them, when the light one was answered */
+    atomic_bool refuses; /* views are not written */
+    atomic_int refused;
+    _Atomic int64_t held, held_most; /* entries in windows */
+} m;
+
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+{
+    if (!atomic_load(&m.refuses))
+        return m.plain->write_views(s, views, count, when);
+    for (size_t i = 0; i < count; i++)
+        views[i].written = false;
+    atomic_fetch_add(&m.refused, 1);
+    return STORE_FAILED;
+}
+
+static void count_windows(int64_t more)
+{
+    int64_t held = atomic_fetch_add(&m.held, more) + more;
+
+    if (held > m.held_most)
+        m.held_most = held;
+}
+
+static enum store_status watched_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
+                                      size_t count)
+{
+    size_t before = a->bytes;
+    enum store_status status = m.plain->uses(s, after, a, reads, count);
+
+    if (a->bytes - before > m.bytes_most)
+        m.bytes_most = a->bytes - before;
+    return status;
+}
+
+static struct store *open_watched(struct store_source *source)
+{
+    struct store *door = t.source->open(t.source);
+
+    (void)source;
+    door->ops = &m.ops;
+    return door;
+}
+
+/* Before any thread opens a door. */
+static void watch(void)
+{
+    struct store *door = t.source->open(t.source);
+
+    memset(&m, 0, sizeof m);
+    m.plain = door->ops;
+    m.ops = *door->ops;
+    m.ops.uses = watched_uses;
+    m.ops.write_views = watched_write_views;
+    m.watched.open = open_watched;
+    door->ops->close(door);
+}
+
+static void create(const char *id)
+{
+    struct coupon coupon;
+    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+
+    coupon_init(&coupon);
+    coupon.id = id;
+    coupon.title = "first";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.policy = CAP_NONE;
+    coupon.cap.per_user = EACH;
+    op.coupon = id;
+    op.arena = &t.arena;
+    op.deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    assert_int_equal(engine_call(t.engine, &op), CPN_OK);
+}
+
+/* As the ledger's first batch left them: views alone, whose takings are of no matter here. */
+static void write_heavy_users(int redemptions)
+{
+    struct store *door = t.source->open(t.source);
+    struct use u;
+    struct store_time when;
+
+    use_init(&u, "", "alias");
+    for (int k = 0; k < redemptions; k++) {
+        struct redemption *r = use_add(&u, &t.arena);
+
+        r->n = k;
+        r->g = 1;
+        r->state = r->first_state = SLOT_REDEEMED;
+        r->metadata = t.metadata;
+    }
+    u.seq = u.version = 1;
+    u.total = redemptions;
+    for (int i = 0; i < USERS; i++) {
+        struct view_write write = {.kind = VIEW_USE, .coupon = COUPON, .use = &u};
+
+        u.user = arena_printf(&t.arena, "heavy-%d", i);
+        assert_int_equal(door->ops->write_views(door, &write, 1, &when), STORE_OK);
+    }
+    door->ops->close(door);
+}
+
+static int start_with_users_of(int redemptions)
+{
+    static const struct engine_hooks counting = {.windows = count_windows};
+    const struct engine_config config = {
+        .committers = 1, .batch_max = USERS, .queue_max = 2 * USERS, .requests_max = 2 * USERS, .lanes_max = 8, .window_max = 200,
+        .windows_mb = WINDOWS_MB, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
+
+    t.fake = fake_new(1, 0);
+    t.source = fake_connect(t.fake);
+    arena_init(&t.arena, 0);
+    watch();
+    t.engine = engine_start(&config, &m.watched, &counting);
+    memset(t.metadata, 'x', METADATA_BYTES);
+    write_heavy_users(redemptions);
+    create(COUPON);
+    create(LIGHT);
+    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK); /* its mark: no older views are read */
+    return 0;
+}
+
+static int start_with_heavy_users(void **state)
+{
+    (void)state;
+    return start_with_users_of(EACH);
+}
+
+static int start_with_users_of_one_less(void **state)
+{
+    (void)state;
+    return start_with_users_of(EACH - 1);
+}
+
+static void heavy_done(struct op *op)
+{
+    atomic_fetch_add(&m.answered, 1);
+    latch_down(op->context);
+}
+
+static void light_done(struct op *op)
+{
+    m.before_light = atomic_load(&m.answered);
+    latch_down(op->context);
+}
+
+static void submit(struct op *op, const char *coupon, const char *user, void (*done)(struct op *op), struct latch *latch)
+{
+    *op = (struct op){.kind = op->kind, .coupon = coupon, .user = user, .arena = op->arena, .done = done, .context = latch};
+    op->take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    assert_int_equal(engine_submit(t.engine, op), CPN_OK);
+}
+
+/* What was asked at once about all the heavy users, and then about one who has nothing, of another coupon. */
+struct asked {
+    struct op ops[USERS + 1];
+    struct arena arenas[USERS + 1];
+    struct latch done;
+};
+
+static void begin_to_ask(struct asked *a, enum op_kind kind)
+{
+    latch_init(&a->done, USERS + 1);
+    for (int i = 0; i <= USERS; i++) {
+        arena_init(&a->arenas[i], 512);
+        a->ops[i] = (struct op){.kind = kind, .arena = &a->arenas[i]};
+        if (i < USERS)
+            submit(&a->ops[i], COUPON, arena_printf(&t.arena, "heavy-%d", i), heavy_done, &a->done);
+        else
+            submit(&a->ops[i], LIGHT, "light", light_done, &a->done);
+    }
+}
+
+static void hear_answers(struct asked *a, enum cpn_result want)
+{
+    latch_wait(&a->done);
+    for (int i = 0; i <= USERS; i++) {
+        assert_int_equal(a->ops[i].outcome.result, i < USERS ? want : CPN_OK);
+        arena_free(&a->arenas[i]);
+    }
+}
+
+static void ask_about_all(enum op_kind kind, enum cpn_result want)
+{
+    struct asked a;
+
+    begin_to_ask(&a, kind);
+    hear_answers(&a, want);
+}
+
+static void a_round_holds_a_bounded_part_of_its_users_and_all_get_their_answer(void **state)
+{
+    (void)state;
+    ask_about_all(OP_CHECK, CPN_TOO_MANY_ATTEMPTS);
+    assert_in_range(m.bytes_most, 1, ROUND_BYTES);
+    ask_about_all(OP_TAKE, CPN_TOO_MANY_ATTEMPTS);
+    assert_in_range(m.bytes_most, 1, ROUND_BYTES);
+}
+
+static void who_asks_about_a_light_user_does_not_wait_for_all_heavy_ones(void **state)
+{
+    (void)state;
+    ask_about_all(OP_CHECK, CPN_TOO_MANY_ATTEMPTS);
+    assert_in_range(m.before_light, 0, USERS - 1);
+}
+
+/* Until the views are written, each batch holds the states of its users: they are taken from no more than the windows hold. */
+static void appends_wait_for_views_by_their_bytes(void **state)
+{
+    const struct timespec moment = {0, 1000000};
+    struct asked a;
+
+    (void)state;
+    atomic_store(&m.refuses, true);
+    begin_to_ask(&a, OP_TAKE);
+    while (atomic_load(&m.answered) < USERS && atomic_load(&m.refused) < 12)
+        nanosleep(&moment, NULL);
+    atomic_store(&m.refuses, false);
+    hear_answers(&a, CPN_OK);
+    assert_in_range(m.held_most, 1, WINDOW_ENTRIES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(appends_wait_for_views_by_their_bytes, start_with_users_of_one_less, stop),
+        cmocka_unit_test_setup_teardown(a_round_holds_a_bounded_part_of_its_users_and_all_get_their_answer, start_with_heavy_users,
+                                        stop),
+        cmocka_unit_test_setup_teardown(who_asks_about_a_light_user_does_not_wait_for_all_heavy_ones, start_with_heavy_users, stop),
+        cmocka_unit_test_setup_teardown(an_answer_carries_only_what_is_asked_for, start, stop),
+        cmocka_unit_test_setup_teardown(the_counts_are_those_of_the_whole, start, stop),
+    };
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,320 @@
+/*
+ * tests/engine/test_views.c -- writing views: those that another process left unwritten, in chunks and each once; and those of one
+ * coupon while another's cannot be written.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/foreign.h"
+#include "fake_store.h"
+
+#define BAD "bad"
+#define GOOD "good"
+#define PATIENCE_MS 20000
+#define USERS 2200
+#define SHORT_NAMES 1200 /* the others' are so long that a chunk is full of their bytes before it is full of users */
+#define LONG_NAME 500
+
+static struct {
+    struct fake *fake;
+    struct store_source *source;
+    struct store_source watched;
+    const struct store_ops *plain;
+    struct store_ops ops;
+    struct arena arena;
+    atomic_bool refuses; /* whatever holds a view of BAD */
+    atomic_int refused;
+    /* reads of uses */
+    size_t read, most, most_bytes;
+} t;
+
+/* ---- doors that are watched ---- */
+
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+{
+    bool bad = false;
+
+    for (size_t i = 0; i < count; i++) {
+        bad = bad || strcmp(views[i].coupon, BAD) == 0;
+        views[i].written = false;
+    }
+    if (!bad || !atomic_load(&t.refuses))
+        return t.plain->write_views(s, views, count, when);
+    atomic_fetch_add(&t.refused, 1);
+    return STORE_FAILED;
+}
+
+static enum store_status watched_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
+                                      size_t count)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++)
+        bytes += strlen(reads[i].coupon) + strlen(reads[i].user);
+    t.read += count;
+    t.most = count > t.most ? count : t.most;
+    t.most_bytes = bytes > t.most_bytes ? bytes : t.most_bytes;
+    return t.plain->uses(s, after, a, reads, count);
+}
+
+static struct store *open_watched(struct store_source *source)
+{
+    struct store *door = t.source->open(t.source);
+
+    (void)source;
+    door->ops = &t.ops;
+    return door;
+}
+
+static int set_up(void **state)
+{
+    struct store *door;
+
+    (void)state;
+    memset(&t, 0, sizeof t);
+    t.fake = fake_new(1, 0);
+    t.source = fake_connect(t.fake);
+    arena_init(&t.arena, 0);
+    door = t.source->open(t.source);
+    t.plain = door->ops;
+    door->ops->close(door);
+    t.ops = *t.plain;
+    t.ops.write_views = watched_write_views;
+    t.ops.uses = watched_uses;
+    t.watched.open = open_watched;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fake_disconnect(t.source);
+    fake_free(t.fake);
+    arena_free(&t.arena);
+    return 0;
+}
+
+/* ---- engines, and what is asked of them ---- */
+
+static struct engine *start(void)
+{
+    const struct engine_config config = {
+        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 10 * USERS,
+        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
+
+    return engine_start(&config, &t.watched, NULL);
+}
+
+static void call(struct engine *e, const char *coupon, struct op *op)
+{
+    op->coupon = coupon;
+    op->arena = &t.arena;
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    assert_int_equal(engine_call(e, op), CPN_OK);
+}
+
+static void create(struct engine *e, const char *id, int64_t slots)
+{
+    struct coupon coupon;
+    struct op op = {.kind = OP_CREATE, .definition = &coupon};
+    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = slots};
+
+    coupon_init(&coupon);
+    coupon.id = id;
+    coupon.title = "t";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.total = slots;
+    call(e, id, &op);
+    call(e, id, &more);
+    assert_int_equal(engine_catch_up(e, id, 0, PATIENCE_MS), STORE_OK);
+}
+
+static void take(struct engine *e, const char *coupon, const char *user)
+{
+    struct op op = {.kind = OP_TAKE, .user = user};
+
+    op.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    call(e, coupon, &op);
+}
+
+static int64_t mark_of(const char *coupon, struct store_time *when)
+{
+    struct store *door = t.source->open(t.source);
+    struct mark mark;
+
+    assert_int_equal(t.plain->mark(door, coupon, 0, "views", &mark), STORE_OK);
+    door->ops->close(door);
+    *when = mark.when;
+    return mark.seq;
+}
+
+/* ---- what another process left ---- */
+
+static const char *user_name(int i)
+{
+    return arena_printf(&t.arena, "%0*d", i < SHORT_NAMES ? 4 : LONG_NAME, i);
+}
+
+/* Users who take one of BAD each; no view of it is written. */
+static void leave_unwritten(int users)
+{
+    struct engine *e = start();
+
+    create(e, BAD, users);
+    atomic_store(&t.refuses, true);
+    for (int i = 0; i < users; i++)
+        take(e, BAD, user_name(i));
+    engine_stop(e);
+    atomic_store(&t.refuses, false);
+}
+
+/* The ledger after the mark, as a window of batches that somebody else appended. */
+static struct window_batch **read_window(struct store *door, int64_t mark, size_t *count, size_t *entries)
+{
+    struct batch **batches = checked(calloc(USERS + 16, sizeof *batches));
+    struct window_batch **window = arena_array(&t.arena, USERS + 16, sizeof *window);
+
+    *entries = 0;
+    assert_int_equal(door->ops->ledger(door, BAD, 0, mark, USERS + 16, batches, count), STORE_OK);
+    for (size_t i = 0; i < *count; i++) {
+        window[i] = arena_alloc(&t.arena, sizeof **window);
+        *window[i] = (struct window_batch){.batch = batches[i]};
+        *entries += batches[i]->count;
+    }
+    free(batches);
+    return window;
+}
+
+static void each_view_that_another_left_unwritten_is_read_once_and_each_batch_folded_where_it_touches(void **state)
+{
+    struct store *door = open_watched(&t.watched);
+    struct store_time when;
+    struct window_batch **window;
+    size_t count, entries, read_before;
+    struct foreign *f;
+    bool done = false;
+
+    (void)state;
+    leave_unwritten(USERS);
+    window = read_window(door, mark_of(BAD, &when), &count, &entries);
+    read_before = t.read;
+    t.most = t.most_bytes = 0;
+    f = foreign_new(BAD, 0, window, count, when);
+    while (!done)
+        assert_int_equal(foreign_step(f, door, &when, &done), STORE_OK);
+    assert_int_equal(t.read - read_before, USERS);
+    assert_int_equal(t.most, FOREIGN_USERS_MAX);
+    assert_in_range(t.most_bytes, FOREIGN_BYTES_MAX - 2 * LONG_NAME, FOREIGN_BYTES_MAX);
+    assert_in_range(f->folds, 2, 2 * entries); /* a taking touches a user and a bucket */
+    foreign_free(f);
+    for (size_t i = 0; i < count; i++)
+        batch_free(window[i]->batch);
+    door->ops->close(door);
+}
+
+static void who_loads_a_lane_writes_what_another_left_unwritten(void **state)
+{
+    struct engine *e;
+    struct store *door = t.source->open(t.source);
+    struct store_time when;
+    struct use_read reads[40];
+
+    (void)state;
+    leave_unwritten(40);
+    e = start();
+    assert_int_equal(engine_catch_up(e, BAD, 0, PATIENCE_MS), STORE_OK);
+    engine_stop(e);
+    mark_of(BAD, &when);
+    for (int i = 0; i < 40; i++)
+        reads[i] = (struct use_read){.coupon = BAD, .user = user_name(i)};
+    assert_int_equal(t.plain->uses(door, when, &t.arena, reads, 40), STORE_OK);
+    for (int i = 0; i < 40; i++)
+        assert_true(reads[i].use && reads[i].use->total == 1);
+    door->ops->close(door);
+}
+
+/* ---- beside a coupon whose views cannot be written ---- */
+
+static void others_go_on(struct engine *e)
+{
+    struct store_time when;
+    int64_t before = mark_of(GOOD, &when);
+    int refused, user = 0;
+
+    for (; user < 5; user++) {
+        take(e, BAD, user_name(user));
+        take(e, GOOD, user_name(user)); /* in the same round */
+        assert_int_equal(engine_catch_up(e, GOOD, 0, PATIENCE_MS), STORE_OK);
+    }
+    assert_true(mark_of(GOOD, &when) >= before + 5);
+    refused = atomic_load(&t.refused);
+    assert_in_range(refused, 1, 1000000);
+    while (atomic_load(&t.refused) == refused) /* it is tried again */
+        take(e, GOOD, user_name(user++));
+}
+
+static void a_coupon_whose_views_cannot_be_written_delays_no_other(void **state)
+{
+    struct engine *e = start();
+    struct store_time when;
+    int64_t bad;
+
+    (void)state;
+    create(e, BAD, 64);
+    create(e, GOOD, 5000);
+    bad = mark_of(BAD, &when);
+    atomic_store(&t.refuses, true);
+    others_go_on(e);
+    assert_int_equal(mark_of(BAD, &when), bad);
+    atomic_store(&t.refuses, false);
+    assert_int_equal(engine_catch_up(e, BAD, 0, PATIENCE_MS), STORE_OK);
+    assert_true(mark_of(BAD, &when) > bad);
+    engine_stop(e);
+}
+
+static void what_another_left_unwritten_and_cannot_be_written_delays_no_other(void **state)
+{
+    struct engine *e;
+    struct store_time when;
+    int64_t bad;
+
+    (void)state;
+    leave_unwritten(10);
+    bad = mark_of(BAD, &when);
+    atomic_store(&t.refuses, true);
+    e = start();
+    create(e, GOOD, 5000);
+    assert_int_equal(engine_catch_up(e, BAD, 0, 100), STORE_FAILED);
+    assert_int_equal(engine_catch_up(e, GOOD, 0, PATIENCE_MS), STORE_OK);
+    assert_int_equal(mark_of(BAD, &when), bad);
+    atomic_store(&t.refuses, false);
+    assert_int_equal(engine_catch_up(e, BAD, 0, PATIENCE_MS), STORE_OK);
+    engine_stop(e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            each_view_that_another_left_unwritten_is_read_once_and_each_batch_folded_where_it_touches, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_loads_a_lane_writes_what_another_left_unwritten, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_coupon_whose_views_cannot_be_written_delays_no_other, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_another_left_unwritten_and_cannot_be_written_delays_no_other, set_up, tear_down),
+    };
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+"""A worker that has a lane in memory while another goes on with it: what it reads to follow, and who sees to what ends."""
+import datetime
+import time
+
+from stack import wait_until
+
+TAKINGS = 400  # one batch each
+READ_MOST = 100  # batches: a look's, and what came since the views were written
+
+
+def tail(stack, coupon):
+    return stack.database["ledger"].find_one({"_id.c": coupon}, sort=[("_id.seq", -1)])["_id"]["seq"]
+
+
+def is_written(stack, coupon):
+    mark = stack.database["marks"].find_one({"_id.c": coupon, "_id.kind": "views"})
+    return mark and mark["seq"] == tail(stack, coupon)
+
+
+def expired(stack, coupon):
+    return [batch for batch in stack.database["ledger"].find({"_id.c": coupon}) if any(e["k"] == "expire" for e in batch["e"])]
+
+
+def read_of_ledger(stack, coupon):
+    """How many batches of the coupon were given to whomever, as the profiler saw it."""
+    finds = stack.database["system.profile"].find({"ns": "coupons.ledger", "op": {"$in": ["query", "getmore"]}})
+    return sum(find["nreturned"] for find in finds if coupon in str(find["command"]))
+
+
+def test_a_worker_that_was_away_for_long_reads_the_window_and_not_the_time_between(another_stack):
+    stack = another_stack()
+    busy, away = stack.direct(0), stack.direct(1)
+    coupon = stack.coupon(slots=TAKINGS + 10, cap={"total": TAKINGS + 10})
+    away.take(coupon, "first").expect(201)
+    for i in range(TAKINGS):
+        busy.take(coupon, f"u-{i}").expect(201)
+    wait_until("the views to be written", lambda: is_written(stack, coupon))
+    time.sleep(1)  # so that the reporter, too, has read what there is
+    stack.database.create_collection("system.profile", capped=True, size=1 << 24)
+    stack.database.command("profile", 2)
+    counts = stack.direct(1, "ops").get(f"/coupons/{coupon}/counts").ok()
+    stack.database.command("profile", 0)
+    assert counts["redeemed"] == TAKINGS + 1, counts
+    assert 0 < read_of_ledger(stack, coupon) <= READ_MOST
+    last = away.take(coupon, "last").ok(201)
+    assert last["ordinal"] == TAKINGS + 2, last
+    busy.take(coupon, "very last").expect(201)
+    stack.verify(coupon)
+
+
+def test_a_hold_that_lapsed_while_nothing_ran_is_in_the_ledger_within_seconds(another_stack):
+    """Nobody asks for the coupon; with several lanes, or without slots, neither."""
+    stack = another_stack()
+    storefront = stack.client("storefront")
+    coupons = [stack.coupon(slots=3, reserve_s=5), stack.coupon(slots=300, lanes=3, reserve_s=5),
+               stack.coupon(cap={"policy": "approximate", "total": 100}, reserve_s=5)]
+    for coupon in coupons:
+        storefront.take(coupon, "u", state="reserved").expect(201)
+    taken = time.time()
+    stack.stop()
+    time.sleep(max(0, taken + 5.5 - time.time()))
+    stack.start()
+    started = datetime.datetime.now(datetime.timezone.utc)
+    wait_until("the ledger to say so", lambda: all(expired(stack, coupon) for coupon in coupons), every=0.1)
+    ends = [batch["at"].replace(tzinfo=datetime.timezone.utc) for coupon in coupons for batch in expired(stack, coupon)]
+    assert len(ends) == len(coupons), ends
+    assert max(ends) - started < datetime.timedelta(seconds=10), (started, ends)
+    stack.verify(*coupons)
