@@ -5,6 +5,7 @@ import re
 import select
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -117,12 +118,22 @@ READS = 16  # worker.reads_per_key
 PATIENT = "[worker]\nrequest_deadline_ms = 60000\n[mongodb]\nsocket_timeout_ms = 120000\n[audit]\npath = log/audit.log\n"
 
 
+def state(thread):
+    """Of a thread, by its /proc/PID/task/TID/stat; X: it has ended."""
+    try:
+        return thread.read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
 @contextlib.contextmanager
 def asleep(stack):
     """The database, within the block: whatever reads from it waits, on a thread or for one."""
     database = int((stack.var / "run" / "mongod.pid").read_text())
+    threads = list(Path(f"/proc/{database}/task").glob("*/stat"))
     os.kill(database, signal.SIGSTOP)
     try:
+        wait_until("each of its threads to stop", lambda: all(state(thread) in "TX" for thread in threads))
         yield
     finally:
         os.kill(database, signal.SIGCONT)
@@ -161,7 +172,7 @@ class Crowd:
                     found[s] = Reply("one of a crowd", *fastcgi.reply_of(text))
             return len(found) >= count
 
-        wait_until(lambda: f"{count} answers of {len(sockets)}: {len(found)} came", look, seconds=30)
+        wait_until(lambda: f"{count} answers of {len(sockets)}: {len(found)} came", look)
         return found
 
 
@@ -179,6 +190,10 @@ def in_flight(stack):
     return int(re.search(r"^coupons_requests_in_flight (\d+)$", text, re.M)[1]) - 1
 
 
+def wait_until_in_flight(stack, count):
+    wait_until(lambda: f"{count} requests to be in flight; {in_flight(stack)} are", lambda: in_flight(stack) >= count)
+
+
 def test_a_key_has_so_many_long_reads_at_a_time(patient):
     """The next one is told at once to come again; other keys are not, and what a shop calls never is."""
     reporting, shop, coupon = patient.key("reporting"), patient.key("storefront"), patient.coupon(slots=1)
@@ -190,7 +205,7 @@ def test_a_key_has_so_many_long_reads_at_a_time(patient):
             patient.direct(0, "reporting").get("/coupons/-/jobs").problem("rate_limited")  # whatever it reads
             others = [*crowd.send(patient.key("ops"), 1), *crowd.send(shop, 2 * READS, "/coupons/-/users/u"),
                       *crowd.send(shop, READS, "/coupons/-/resolve", "POST", wanted)]
-            wait_until("all to be there", lambda: in_flight(patient) == READS + len(others))
+            wait_until_in_flight(patient, READS + len(others))
         assert len(refused) == 3
         for reply in refused.values():
             reply.problem("rate_limited")
@@ -208,9 +223,9 @@ def test_keys_take_turns(patient):
     with Crowd(patient) as crowd:
         with asleep(patient):
             many = crowd.send(patient.key("reporting"), READS, request_id="many")
-            wait_until("them to wait", lambda: in_flight(patient) == READS)
+            wait_until_in_flight(patient, READS)
             one = crowd.send(patient.key("ops"), 1, request_id="one")
-            wait_until("it to wait", lambda: in_flight(patient) == READS + 1)
+            wait_until_in_flight(patient, READS + 1)
         crowd.answers([*many, *one], READS + 1)
     lines = (patient.var / "log" / "audit.log").read_text().splitlines()
     order = [name for line in lines for name in ("many", "one") if line.endswith(f"request={name}")]
