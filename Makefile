@@ -26,7 +26,7 @@ B := build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(firstword $(subst
 B := $(B)$(if $(DEV),-dev)$(if $(COVERAGE),-coverage)
 
 # ---- what is built of what ----
-LAYERS := base coupons store engine http reporter runner deliver
+LAYERS := base coupons store engine http reporter runner deliver verify
 LIB_SRC := $(sort $(wildcard $(LAYERS:%=app/%/*.c)))
 COUPOND_SRC := $(sort $(wildcard app/coupond/*.c))
 CTL_SRC := $(sort $(wildcard app/ctl/*.c))
@@ -35,7 +35,7 @@ UNIT_HELP_SRC := $(filter-out $(UNIT_SRC),$(sort $(wildcard tests/unit/*.c)))
 ENGINE_SRC := $(sort $(wildcard tests/engine/test_*.c))
 ENGINE_HELP_SRC := $(filter-out $(ENGINE_SRC),$(sort $(wildcard tests/engine/*.c)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_HELP_SRC := tests/fuzz/fuzz.c tests/fuzz/front.c $(filter app/ctl/replay%.c app/ctl/compare.c,$(CTL_SRC))
+FUZZ_HELP_SRC := tests/fuzz/fuzz.c tests/fuzz/front.c
 # libFuzzer has a main of its own
 FUZZ_MAIN_SRC := $(if $(FUZZ),,tests/fuzz/replay.c)
 # Bench and faults build these by themselves; here, for what compilers say of them.

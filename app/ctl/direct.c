@@ -10,7 +10,7 @@ int direct_open(struct ctl *c, struct direct *d)
     const struct config *config = ctl_config(c);
     char message[512];
 
-    *d = (struct direct){NULL, NULL};
+    *d = (struct direct){.mongo = NULL};
     if (!config)
         return CTL_USAGE;
     if (!config->mongodb_uri[0]) {
@@ -31,11 +31,29 @@ int direct_open(struct ctl *c, struct direct *d)
     return CTL_UNREACHABLE;
 }
 
+int direct_names(struct direct *d)
+{
+    enum store_status s = mongo_name_key(d->door, &d->name_key);
+
+    if (s == STORE_OK)
+        return CTL_OK;
+    if (s != STORE_NOT_FOUND) {
+        direct_close(d);
+        return direct_failed();
+    }
+    ctl_complain("the database has no key to find its users by: restore its collection secrets from the backup that the rest is from, or "
+                 "have reconcile --apply, over all coupons, write all users anew under another key");
+    d->new_key = name_key_random();
+    d->name_key = &d->new_key;
+    d->without_key = true;
+    return CTL_OK;
+}
+
 void direct_close(struct direct *d)
 {
     d->door->ops->close(d->door);
     mongo_close(d->mongo);
-    *d = (struct direct){NULL, NULL};
+    *d = (struct direct){.mongo = NULL};
 }
 
 int direct_failed(void)

@@ -8,13 +8,20 @@
 
 #include "ctl/ctl.h"
 #include "store/mongo.h"
+#include "store/names.h"
 
 struct direct {
     struct mongo *mongo;
     struct store *door;
+    const struct name_key *name_key; /* by which users are to be found: direct_names() */
+    struct name_key new_key;         /* where the database has none */
+    bool without_key;
 };
 
 int direct_open(struct ctl *c, struct direct *d);
+/* Read by which key users are found: where the database has none, which is told, a new one is taken for it, and no user is found.
+ * Errors as direct_open()'s; then it is closed. */
+int direct_names(struct direct *d);
 void direct_close(struct direct *d);
 
 /* The exit code of a failed call, with its complaint. */

@@ -17,8 +17,12 @@
 
 #include "base/checked.h"
 #include "ctl/ctl.h"
-#include "ctl/scan.h"
+#include "ctl/direct.h"
 #include "ctl/print.h"
+#include "ctl/progress.h"
+#include "verify/replay.h"
+#include "verify/replay_repair.h"
+#include "verify/scan.h"
 
 #define NAMES_MOST 5
 #define MENDS_MOST 1000
@@ -44,7 +48,9 @@ struct finding {
 };
 
 struct reconcile {
+    struct direct db;
     struct scan scan;
+    struct progress progress;
     bool apply, online;
     bool looking; /* for broken ledgers alone: nothing else is told */
     /* of the coupon at hand */
@@ -76,7 +82,7 @@ static void note(struct reconcile *v, enum view_of of, enum fault fault, const c
 
 static void say(struct reconcile *v, const char *text)
 {
-    progress_end(&v->scan.progress);
+    progress_end(&v->progress);
     print_safely(v->scan.coupon, stdout);
     fputs(": ", stdout);
     print_safely(text, stdout);
@@ -109,7 +115,7 @@ static void tell_coupon(struct reconcile *v)
                  v->broken);
         say(v, text);
     } else if (v->looking) {
-        progress_end(&v->scan.progress);
+        progress_end(&v->progress);
     } else if (!v->changes) {
         say(v, "nothing to change");
     } else if (!v->apply) {
@@ -130,6 +136,13 @@ static void tell_coupon(struct reconcile *v)
     v->any_undone = v->any_undone || v->broken || v->done < v->sent;
 }
 
+static void show_progress(void *context, int64_t done, int64_t total)
+{
+    struct reconcile *v = context;
+
+    progress_show(&v->progress, done, total);
+}
+
 /* ---- carrying out ---- */
 
 static void flush(struct reconcile *v, struct store_time *when)
@@ -141,7 +154,7 @@ static void flush(struct reconcile *v, struct store_time *when)
         return;
     do {
         done = 0; /* what was done before a failure is done again */
-        v->status = mongo_mend(v->scan.db.door, v->mends, v->mend_count, &done, when);
+        v->status = mongo_mend(v->db.door, v->mends, v->mend_count, &done, when);
     } while (scan_again(v->status, &tries));
     v->sent += v->mend_count;
     v->done += done;
@@ -202,7 +215,7 @@ static void pass_drift(void *context, const struct drift *d)
 static enum store_status reconcile_part(struct reconcile *v, struct replay_part part, struct coupon **definition,
                                         struct head *tail)
 {
-    struct replay *r = replay_new(part, v->scan.name_key, pass_drift, NULL);
+    struct replay *r = replay_new(part, v->db.name_key, pass_drift, NULL);
     enum store_status s = scan_part(&v->scan, part, !v->online, r);
 
     if (s == STORE_OK) {
@@ -256,7 +269,7 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     if (s != STORE_OK)
         return s;
     do
-        s = mongo_operation_time(v->scan.db.door, &now);
+        s = mongo_operation_time(v->db.door, &now);
     while (scan_again(s, &tries));
     if (s != STORE_OK)
         return s;
@@ -333,7 +346,7 @@ static enum store_status reconcile_orphan(struct reconcile *v, bool named)
         return STORE_OK;
     }
     say(v, "it has views, but no ledger: removed");
-    return mongo_remove_views(v->scan.db.door, v->scan.coupon);
+    return mongo_remove_views(v->db.door, v->scan.coupon);
 }
 
 static enum store_status reconcile_coupon(struct reconcile *v, const char *coupon, bool named)
@@ -349,7 +362,7 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);
-    progress_begin(&v->scan.progress, coupon, "batches", false);
+    progress_begin(&v->progress, coupon, "batches", false);
     arena_init(&v->arena, 0);
     arena_init(&v->codes, 0);
     if (s == STORE_OK)
@@ -400,7 +413,7 @@ static int look_for_service(struct reconcile *v)
     int code = CTL_OK;
 
     arena_init(&a, 0);
-    s = mongo_others(v->scan.db.door, &a, &count, &where);
+    s = mongo_others(v->db.door, &a, &count, &where);
     if (s != STORE_OK && v->apply) {
         ctl_complain("the database does not tell who is connected: give its user the privilege \"inprog\", or stop the "
                      "service and use --online all the same");
@@ -450,12 +463,12 @@ static int reconcile_without_key(struct reconcile *v)
     code = look_for_broken(v);
     if (code != CTL_OK)
         return code;
-    if (mongo_erasures_finish(v->scan.db.door) != STORE_OK)
+    if (mongo_erasures_finish(v->db.door) != STORE_OK)
         return direct_failed();
     code = reconcile_all(v);
     if (code != CTL_OK || v->any_undone)
         return code;
-    s = mongo_name_key_put(v->scan.db.door, v->scan.name_key);
+    s = mongo_name_key_put(v->db.door, v->db.name_key);
     if (s == STORE_EXISTS) {
         ctl_complain("the database has got another key meanwhile, by which these users are not found: see that nothing else writes to it, "
                      "remove \"names\" from its collection secrets, and run this again");
@@ -476,15 +489,21 @@ int ctl_reconcile(struct ctl *c)
         free(v);
         return CTL_USAGE;
     }
-    code = scan_open(c, &v->scan);
+    code = direct_open(c, &v->db);
+    if (code == CTL_OK)
+        code = direct_names(&v->db);
     if (code == CTL_OK) {
+        v->scan.door = v->db.door;
+        v->scan.name_key = v->db.name_key;
+        v->scan.progress = show_progress;
+        v->scan.context = v;
         if (!v->online)
             code = look_for_service(v);
         if (code == CTL_OK && c->args.count)
-            code = v->scan.without_key && v->apply ? CTL_REFUSED : reconcile_named(v, &c->args);
+            code = v->db.without_key && v->apply ? CTL_REFUSED : reconcile_named(v, &c->args);
         else if (code == CTL_OK)
-            code = v->scan.without_key ? reconcile_without_key(v) : reconcile_all(v);
-        direct_close(&v->scan.db);
+            code = v->db.without_key ? reconcile_without_key(v) : reconcile_all(v);
+        direct_close(&v->db);
     }
     if (code == CTL_OK && (v->any_left || (v->any_change && !v->apply)))
         code = CTL_REFUSED;

@@ -1,5 +1,5 @@
 /*
- * ctl/verify.c -- couponctl verify: has ctl/scan.h tell each coupon to ctl/replay.h, and says what is found.
+ * ctl/verify.c -- couponctl verify: has verify/scan.h tell each coupon to verify/replay.h, and says what is found.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,9 +7,12 @@
 #include <string.h>
 
 #include "ctl/ctl.h"
-#include "ctl/replay_lanes.h"
-#include "ctl/scan.h"
+#include "ctl/direct.h"
 #include "ctl/print.h"
+#include "ctl/progress.h"
+#include "verify/replay.h"
+#include "verify/replay_lanes.h"
+#include "verify/scan.h"
 
 const struct argp_option ctl_verify_options[] = {
     {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by free memory)",
@@ -18,7 +21,9 @@ const struct argp_option ctl_verify_options[] = {
 };
 
 struct verify {
+    struct direct db;
     struct scan scan;
+    struct progress progress;
     int64_t batches, entries, drifts; /* of the coupon at hand */
     int64_t lane, lanes;
     struct lane_sums sums[COUPON_LANES_MAX];
@@ -32,7 +37,7 @@ static void tell_drift(void *context, const struct drift *d)
     struct verify *v = context;
     struct buf line = BUF_INIT;
 
-    progress_end(&v->scan.progress);
+    progress_end(&v->progress);
     buf_printf(&line, "%s", v->scan.coupon);
     if (v->lane)
         buf_printf(&line, " lane %" PRId64, v->lane);
@@ -47,10 +52,17 @@ static void tell_drift(void *context, const struct drift *d)
 
 static void tell_coupon(struct verify *v)
 {
-    progress_end(&v->scan.progress);
+    progress_end(&v->progress);
     printf("%s: %s, %" PRId64 " batches, %" PRId64 " entries, %" PRId64 " drift%s\n", v->scan.coupon,
            v->drifts ? "DRIFT" : "ok", v->batches, v->entries, v->drifts, v->drifts == 1 ? "" : "s");
     v->any_drift = v->any_drift || v->drifts;
+}
+
+static void show_progress(void *context, int64_t done, int64_t total)
+{
+    struct verify *v = context;
+
+    progress_show(&v->progress, done, total);
 }
 
 /* ---- codes ---- */
@@ -85,7 +97,7 @@ static void tell_code(void *context, const struct code_finding *f)
 /* definition, in a: the coupon's as the ledger has it, from part 0 of lane 0. */
 static enum store_status verify_part(struct verify *v, struct replay_part part, struct arena *a, struct coupon **definition)
 {
-    struct replay *r = replay_new(part, v->scan.name_key, tell_drift, v);
+    struct replay *r = replay_new(part, v->db.name_key, tell_drift, v);
     enum store_status s;
 
     replay_sum(r, &v->sums[part.lane]);
@@ -136,7 +148,7 @@ static enum store_status verify_coupon(struct verify *v, const char *coupon)
 
     v->scan.coupon = coupon;
     v->batches = v->entries = v->drifts = v->lane = 0;
-    progress_begin(&v->scan.progress, coupon, "batches", false);
+    progress_begin(&v->progress, coupon, "batches", false);
     arena_init(&a, 0);
     s = scan_lanes(&v->scan, &v->lanes);
     for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
@@ -163,7 +175,7 @@ static int exists(struct verify *v, const char *coupon)
 
     v->scan.coupon = coupon;
     arena_init(&a, 0);
-    s = mongo_stored_coupon(v->scan.db.door, coupon, &a, &found);
+    s = mongo_stored_coupon(v->db.door, coupon, &a, &found);
     arena_free(&a);
     if (s == STORE_OK && !found.is_there)
         s = scan_tail(&v->scan, 0, &tail);
@@ -206,10 +218,16 @@ int ctl_verify(struct ctl *c)
     if (!v)
         abort();
     if (!parts || ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked))
-        code = scan_open(c, &v->scan);
+        code = direct_open(c, &v->db);
+    if (code == CTL_OK)
+        code = direct_names(&v->db);
     if (code == CTL_OK) {
+        v->scan.door = v->db.door;
+        v->scan.name_key = v->db.name_key;
+        v->scan.progress = show_progress;
+        v->scan.context = v;
         code = c->args.count ? verify_named(v, &c->args) : verify_all(v);
-        direct_close(&v->scan.db);
+        direct_close(&v->db);
         if (code == CTL_OK && v->any_drift)
             code = CTL_REFUSED;
     }

@@ -10,9 +10,12 @@
 #include <string.h>
 
 #include "coupons/fold.h"
-#include "ctl/replay.h"
 #include "fuzz/fuzz.h"
 #include "store/codec.h"
+#include "verify/replay.h"
+#include "verify/replay_repair.h"
+#include "verify/replay_totals.h"
+#include "verify/replay_views.h"
 
 #define DOCUMENTS_MAX 64
 #define PARTS_MAX 3

@@ -5,7 +5,7 @@
  *            appended, midnights, which no two lanes reach together, and changes of every cap
  * Checks     after each batch: it contradicts nothing, folding it gives the working copies; and over all lanes: no slot is lost or
  *            doubled, no cap is passed. Now and then: what a lane is refused, no lane has; at the end nothing is left over
- * Verify     a life's ledgers, told again by ctl/replay, have no drift; and what is changed in them behind its back is found
+ * Verify     a life's ledgers, told again by verify/replay, have no drift; and what is changed in them behind its back is found
  * Repeat one LANES_SEED=n build/tests/unit/test_lanes; more of them: LANES_SEEDS=count
  */
 #include <setjmp.h>
@@ -20,16 +20,11 @@
 #include "coupons/decide.h"
 #include "coupons/fold.h"
 #include "unit/views.h"
-/* couponctl is no library: its pure parts are compiled in here */
-#include "ctl/compare.c"
-#undef ROW
-#undef COUNT
-#include "ctl/replay.c"
-#include "ctl/replay_check.c"
-#include "ctl/replay_lanes.c"
-#include "ctl/replay_repair.c"
-#include "ctl/replay_totals.c"
-#include "ctl/replay_views.c"
+#include "verify/replay.h"
+#include "verify/replay_lanes.h"
+#include "verify/replay_repair.h"
+#include "verify/replay_totals.h"
+#include "verify/replay_views.h"
 
 #define SEEDS 400
 #define OPS 400

@@ -1,6 +1,5 @@
 /*
- * Unit tests of ctl/replay and ctl/compare: a small world is decided batch by batch, as the engine would; told again it
- * has no
+ * Unit tests of verify/replay and verify/compare: a small world is decided batch by batch, as the engine would; told again it has no
  * drift; and each thing that is changed behind the ledger's back is found.
  */
 #include <setjmp.h>
@@ -15,16 +14,11 @@
 
 #include "coupons/decide.h"
 #include "coupons/fold.h"
-/* couponctl is no library: its pure parts are compiled in here */
-#include "ctl/compare.c"
-#undef ROW
-#undef COUNT
-#include "ctl/replay.c"
-#include "ctl/replay_check.c"
-#include "ctl/replay_lanes.c"
-#include "ctl/replay_repair.c"
-#include "ctl/replay_totals.c"
-#include "ctl/replay_views.c"
+#include "verify/replay.h"
+#include "verify/replay_lanes.h"
+#include "verify/replay_repair.h"
+#include "verify/replay_totals.h"
+#include "verify/replay_views.h"
 
 #define BATCHES 160
 #define USERS 20
@@ -51,6 +45,14 @@ struct world {
 #define BUCKETS (SLOTS / BUCKET_SLOTS + 1)
 
 static struct world w;
+static bool has_entry(const struct batch *b, enum entry_kind one, enum entry_kind other)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].kind == one || b->entries[i].kind == other)
+            return true;
+    return false;
+}
+
 static const struct name_key name_key = {{{7}}};
 static char found[8192]; /* the drifts, a line each */
 static int64_t found_count;

@@ -1,8 +1,8 @@
 /*
- * ctl/compare.h -- two records of one kind, field by field: a row per field. No I/O.
+ * verify/compare.h -- two records of one kind, field by field: a row per field. No I/O.
  */
-#ifndef CTL_COMPARE_H
-#define CTL_COMPARE_H
+#ifndef VERIFY_COMPARE_H
+#define VERIFY_COMPARE_H
 
 #include <stddef.h>
 

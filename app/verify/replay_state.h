@@ -1,13 +1,8 @@
 /*
- * ctl/replay_state.h -- within replay: what one replay keeps, shared by
- *          replay.c         life, views, batches, the end
- *          replay_check.c   what an entry must obey
- *          replay_totals.c  the reporter's totals
- *          replay_lanes.c   what lanes say of each other
- *          replay_repair.c  what would mend the views
+ * verify/replay_state.h -- within replay: what one replay keeps, how it says what it finds, and its rows of users and buckets.
  */
-#ifndef CTL_REPLAY_STATE_H
-#define CTL_REPLAY_STATE_H
+#ifndef VERIFY_REPLAY_STATE_H
+#define VERIFY_REPLAY_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,8 +11,10 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "coupons/fold.h"
-#include "ctl/replay.h"
-#include "ctl/replay_lanes.h"
+#include "store/mongo.h"
+#include "store/names.h"
+#include "verify/drift.h"
+#include "verify/part.h"
 
 #define WHERE_SIZE 192
 #define VALUE_SIZE 64
@@ -35,7 +32,7 @@ struct standing {
 };
 
 struct user {
-    struct standing standing; /* first: see replay.c */
+    struct standing standing; /* first: see replay_views.c */
     const char *key; /* alias; for a job its pseudo-user's name */
     struct use use;
     const struct use *view;
@@ -87,6 +84,13 @@ struct totals_state {
     struct totals_repair *repairs, **repairs_end;
 };
 
+struct lane_sums;
+
+struct replay_sums {
+    int64_t batches, entries, users, buckets, drifts; /* users and buckets: of this part */
+    int64_t broken; /* of them, in the ledger's chain: what follows from it is not to be believed */
+};
+
 struct replay {
     const struct name_key *name_key;
     int64_t lane;
@@ -121,7 +125,7 @@ struct replay {
     struct lane_sums *lane_sums; /* or NULL */
 };
 
-/* ---- reporting (replay.c) ---- */
+/* ---- reporting ---- */
 void replay_drift(struct replay *r, const char *what, const char *where, const char *field, const char *expected,
                   const char *found);
 void replay_drift_int(struct replay *r, const char *what, const char *where, const char *field, int64_t expected,
@@ -142,7 +146,7 @@ const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, cons
 /* FNV-1a; never 0. */
 uint64_t replay_hash(const char *text);
 
-/* ---- rows (replay.c): that of this key, made if need be; NULL: it belongs to another part ---- */
+/* ---- rows: that of this key, made if need be; NULL: it belongs to another part ---- */
 struct user *replay_user_of(struct replay *r, const char *key);
 struct shelf *replay_shelf_of(struct replay *r, int64_t b);
 
@@ -150,26 +154,5 @@ static inline bool replay_is_first(const struct replay *r)
 {
     return r->part.part == 0;
 }
-
-/* ---- what an entry must obey: each before it is folded, unless it says otherwise (replay_check.c) ---- */
-void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, const struct entry *e, int64_t n);
-void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e);
-void check_user_caps(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e); /* after */
-/* before, after: the totals around e, as they follow from the entries; r->definition is in force for e. */
-void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,
-                  const struct entry *e);
-void check_turn(struct replay *r, const struct batch *b, const struct entry *e);
-/* What e is about belongs to this lane. */
-void check_lane(struct replay *r, const struct batch *b, const struct entry *e);
-/* The whole batch; r->head is the one before it, r->definition the one after it. */
-void check_events(struct replay *r, const struct batch *b);
-void check_definition(struct replay *r, const struct batch *b);
-
-/* ---- views (replay_views.c): compare those that b reaches, after its entries were folded ---- */
-void views_batch(struct replay *r, const struct batch *b);
-
-/* ---- totals (replay_totals.c) ---- */
-void totals_batch(struct replay *r, const struct batch *b);
-void totals_end(struct replay *r);
 
 #endif

@@ -1,12 +1,14 @@
-/* ctl/replay_views.c -- see replay.h: the stored views against the ledger: kept when read, compared when a batch reaches them,
- * and what is left of them in the end. */
+/* verify/replay_views.c -- see replay_views.h. */
+#include "verify/replay_views.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "ctl/compare.h"
-#include "ctl/replay_state.h"
+#include "verify/compare.h"
+#include "verify/replay_lanes.h"
+#include "verify/replay_state.h"
 
 /* ---- what was read beforehand ---- */
 
@@ -373,15 +375,7 @@ static void end_codes(struct replay *r)
     }
 }
 
-static void check_mark(struct replay *r, const char *kind, int64_t seq)
-{
-    if (seq < 0)
-        replay_drift(r, "marks", kind, "mark", "one that can be read", "unreadable");
-    else if (seq > r->head.seq)
-        replay_drift_int(r, "marks", kind, "seq, beyond the ledger", r->head.seq, seq);
-}
-
-void replay_end(struct replay *r)
+void views_end(struct replay *r)
 {
     char where[WHERE_SIZE];
 
@@ -394,10 +388,6 @@ void replay_end(struct replay *r)
         end_slots(r, s);
     }
     end_codes(r);
-    if (!replay_is_first(r))
-        return;
-    check_standing(r, &r->definition_view.standing, "coupons", "definition");
-    totals_end(r);
-    check_mark(r, "views", r->views_mark);
-    check_mark(r, "totals", r->totals_mark);
+    if (replay_is_first(r))
+        check_standing(r, &r->definition_view.standing, "coupons", "definition");
 }

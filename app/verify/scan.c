@@ -1,7 +1,5 @@
-/* ctl/scan.c -- see scan.h: marks, views, ledger. Codes: scan_codes.c. */
-#include "ctl/scan.h"
-
-#include "ctl/replay_lanes.h"
+/* verify/scan.c -- see scan.h: marks, views, ledger. Codes: scan_codes.c. */
+#include "verify/scan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +7,10 @@
 #include <time.h>
 
 #include "base/checked.h"
+#include "verify/replay.h"
+#include "verify/replay_lanes.h"
+#include "verify/replay_totals.h"
+#include "verify/replay_views.h"
 
 #define USER_BYTES INT64_C(1700) /* of a replay, for each taking: a user and its view, without metadata */
 #define SLOT_BYTES INT64_C(100)
@@ -31,28 +33,6 @@ bool scan_again(enum store_status status, int *tries)
     return true;
 }
 
-int scan_open(struct ctl *c, struct scan *v)
-{
-    int code = direct_open(c, &v->db);
-    enum store_status s;
-
-    if (code != CTL_OK)
-        return code;
-    s = mongo_name_key(v->db.door, &v->name_key);
-    if (s == STORE_OK)
-        return CTL_OK;
-    if (s != STORE_NOT_FOUND) {
-        direct_close(&v->db);
-        return direct_failed();
-    }
-    ctl_complain("the database has no key to find its users by: restore its collection secrets from the backup that the rest is from, or "
-                 "have reconcile --apply, over all coupons, write all users anew under another key");
-    v->new_key = name_key_random();
-    v->name_key = &v->new_key;
-    v->without_key = true;
-    return CTL_OK;
-}
-
 enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
 {
     struct batch *b = NULL;
@@ -61,7 +41,7 @@ enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
     enum store_status s;
 
     do
-        s = mongo_ledger_back(v->db.door, v->coupon, lane, INT64_MAX, 1, &b, &count);
+        s = mongo_ledger_back(v->door, v->coupon, lane, INT64_MAX, 1, &b, &count);
     while (scan_again(s, &tries));
     *tail = (struct head){.seq = 0};
     if (s == STORE_OK && count) {
@@ -77,7 +57,7 @@ enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, stru
     enum store_status s;
 
     do
-        s = mongo_stored_mark(v->db.door, v->coupon, lane, kind, mark);
+        s = mongo_stored_mark(v->door, v->coupon, lane, kind, mark);
     while (scan_again(s, &tries));
     return s;
 }
@@ -92,7 +72,7 @@ static enum store_status read_totals(struct scan *v, struct replay *r)
 
     arena_init(&a, 0);
     do
-        s = mongo_stored_totals(v->db.door, v->coupon, &a, &rows, &count);
+        s = mongo_stored_totals(v->door, v->coupon, &a, &rows, &count);
     while (scan_again(s, &tries));
     if (s == STORE_OK)
         replay_totals(r, rows, count);
@@ -109,7 +89,7 @@ static enum store_status read_definition(struct scan *v, struct replay *r)
 
     arena_init(&a, 0);
     do
-        s = mongo_stored_coupon(v->db.door, v->coupon, &a, &found);
+        s = mongo_stored_coupon(v->door, v->coupon, &a, &found);
     while (scan_again(s, &tries));
     if (s == STORE_OK)
         replay_view_coupon(r, found.definition, found.is_there, found.seq, found.created_ms);
@@ -132,7 +112,7 @@ static enum store_status read_uses(struct scan *v, struct replay *r)
 
         count = 0;
         do
-            s = mongo_stored_uses(v->db.door, v->name_key, v->coupon, after, PAGE_USES, &page, &uses, &count);
+            s = mongo_stored_uses(v->door, v->name_key, v->coupon, after, PAGE_USES, &page, &uses, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++)
             replay_view_use(r, &uses[i].hash, uses[i].user, uses[i].use);
@@ -157,7 +137,7 @@ static enum store_status read_buckets(struct scan *v, struct replay *r, const st
 
         count = 0;
         do
-            s = mongo_stored_buckets(v->db.door, v->coupon, from, PAGE_BUCKETS, buckets, &count);
+            s = mongo_stored_buckets(v->door, v->coupon, from, PAGE_BUCKETS, buckets, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
@@ -184,7 +164,7 @@ static enum store_status read_codes(struct scan *v, struct replay *r, const stru
         arena_init(&a, 0);
         count = 0;
         do
-            s = mongo_stored_codes(v->db.door, v->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
+            s = mongo_stored_codes(v->door, v->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             from = codes[i].b + 1;
@@ -206,7 +186,7 @@ static enum store_status read_ledger(struct scan *v, struct replay *r, int64_t l
         int tries = 0;
 
         do
-            s = v->db.door->ops->ledger(v->db.door, v->coupon, lane, after, PAGE_BATCHES, batches, &count);
+            s = v->door->ops->ledger(v->door, v->coupon, lane, after, PAGE_BATCHES, batches, &count);
         while (scan_again(s, &tries));
         if (s != STORE_OK || count == 0)
             break;
@@ -216,7 +196,8 @@ static enum store_status read_ledger(struct scan *v, struct replay *r, int64_t l
                 replay_batch(r, batches[i]);
             batch_free(batches[i]);
         }
-        progress_show(&v->progress, after, until);
+        if (v->progress)
+            v->progress(v->context, after, until);
     }
     return s;
 }
@@ -233,7 +214,7 @@ static enum store_status peek(struct scan *v, struct replay *r, int64_t lane, in
 
         count = 0;
         do
-            s = v->db.door->ops->ledger(v->db.door, v->coupon, lane, after, PAGE_BATCHES, batches, &count);
+            s = v->door->ops->ledger(v->door, v->coupon, lane, after, PAGE_BATCHES, batches, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             after = batches[i]->head.seq;
@@ -260,7 +241,7 @@ static bool name_stays(void *context, const char *alias, int64_t seq)
 
         if (look)
             nanosleep(&(struct timespec){0, LOOK_PAUSE_MS * 1000000}, NULL);
-        if (mongo_ledger_at(at->scan->db.door, at->scan->coupon, at->lane, seq, &b) != STORE_OK)
+        if (mongo_ledger_at(at->scan->door, at->scan->coupon, at->lane, seq, &b) != STORE_OK)
             continue;
         stays = false;
         for (size_t i = 0; i < b->count; i++)
@@ -288,7 +269,7 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
     enum store_status s;
 
     do
-        s = v->db.door->ops->ledger(v->db.door, v->coupon, 0, 0, 1, &b, &count);
+        s = v->door->ops->ledger(v->door, v->coupon, 0, 0, 1, &b, &count);
     while (scan_again(s, &tries));
     *lanes = 1;
     for (size_t i = 0; s == STORE_OK && count && i < b->count; i++)
@@ -310,7 +291,7 @@ static enum store_status read_rest(struct scan *v, struct lane_sums *zero, size_
 
     *count = 0;
     do
-        s = v->db.door->ops->ledger(v->db.door, v->coupon, 0, zero->head.seq, PAGE_BATCHES, batches, count);
+        s = v->door->ops->ledger(v->door, v->coupon, 0, zero->head.seq, PAGE_BATCHES, batches, count);
     while (scan_again(s, &tries));
     for (size_t i = 0; s == STORE_OK && i < *count; i++) {
         lane_sums_batch(zero, batches[i]);
@@ -424,10 +405,10 @@ enum store_status scan_next_coupon(struct scan *v, const char *after, char id[CO
 
         arena_init(&a, 256);
         do
-            s = mongo_next_coupon(v->db.door, collection, last[0] ? last : NULL, &a, &next);
+            s = mongo_next_coupon(v->door, collection, last[0] ? last : NULL, &a, &next);
         while (scan_again(s, &tries));
         if (s == STORE_OK && next && strcmp(next, DIRECTORY_OF_CODES) == 0) /* no coupon: what comes after it? */
-            s = mongo_next_coupon(v->db.door, collection, DIRECTORY_OF_CODES, &a, &next);
+            s = mongo_next_coupon(v->door, collection, DIRECTORY_OF_CODES, &a, &next);
         if (s == STORE_OK && next && (!id[0] || strcmp(next, id) < 0))
             snprintf(id, COUPON_ID_MAX + 1, "%s", next);
         arena_free(&a);

@@ -1,5 +1,5 @@
 /*
- * ctl/replay_lanes.h -- what the lanes of one coupon say of each other, and whether they agree. No I/O.
+ * verify/replay_lanes.h -- what the lanes of one coupon say of each other, and whether they agree. No I/O.
  *
  * Usage    struct lane_sums, zeroed, per lane; replay_sum() has a replay fill it; then lane_sums_rest() and, for lane 0, the
  *          batches that it appended while the others were told: then nobody got what lane 0 did not say yet that it gave
@@ -8,14 +8,14 @@
  *          follows: each lane's totals were checked by themselves (batch_contradiction)
  * Owns     its days and caps: lane_sums_release()
  */
-#ifndef CTL_REPLAY_LANES_H
-#define CTL_REPLAY_LANES_H
+#ifndef VERIFY_REPLAY_LANES_H
+#define VERIFY_REPLAY_LANES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ctl/replay.h"
+#include "verify/replay.h"
 
 /* One lane's account with another, as its entries say. */
 struct lane_account {

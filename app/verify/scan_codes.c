@@ -1,5 +1,5 @@
 /*
- * ctl/scan_codes.c -- see scan.h: the codes of a coupon, bucket by bucket, against their look-ups.
+ * verify/scan_codes.c -- see scan.h: the codes of a coupon, bucket by bucket, against their look-ups.
  *
  * Why it suffices  a look-up names one slot: so if every code is looked up to its own slot, no two slots have the same
  */
@@ -10,7 +10,7 @@
 #include "base/checked.h"
 #include "base/hash.h"
 #include "coupons/code.h"
-#include "ctl/scan.h"
+#include "verify/scan.h"
 
 #define PAGE_BUCKETS 64
 #define PAGE_CODES (PAGE_BUCKETS * BUCKET_SLOTS)
@@ -63,7 +63,7 @@ static bool slot_has(struct code_scan *c, int64_t n, form_fn *is, const char *fo
     int tries = 0;
 
     do
-        *s = c->scan->db.door->ops->bucket_codes(c->scan->db.door, &c->arena, &read, 1);
+        *s = c->scan->door->ops->bucket_codes(c->scan->door, &c->arena, &read, 1);
     while (scan_again(*s, &tries));
     return *s == STORE_OK && is(c, read.codes[n % BUCKET_SLOTS], form);
 }
@@ -117,7 +117,7 @@ static enum store_status check_look_ups(struct code_scan *c)
     enum store_status s;
 
     do
-        s = mongo_stored_look_ups(c->scan->db.door, c->coupon->id, &c->arena, c->look_ups, c->count);
+        s = mongo_stored_look_ups(c->scan->door, c->coupon->id, &c->arena, c->look_ups, c->count);
     while (scan_again(s, &tries));
     for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
         struct code_finding *f = &c->found[i];
@@ -147,7 +147,7 @@ static enum store_status check_directory(struct code_scan *c)
         c->found[i].code = c->look_ups[i].code = arena_strdup(&c->arena, form);
     }
     do
-        s = mongo_stored_look_ups(c->scan->db.door, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count);
+        s = mongo_stored_look_ups(c->scan->door, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count);
     while (scan_again(s, &tries));
     for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
         struct code_finding *f = &c->found[i];
@@ -177,7 +177,7 @@ static enum store_status check_codes(struct code_scan *c)
         arena_reset(&c->arena);
         count = c->count = 0;
         do
-            s = mongo_stored_codes(c->scan->db.door, c->coupon->id, from, PAGE_BUCKETS, &c->arena, &buckets, &count);
+            s = mongo_stored_codes(c->scan->door, c->coupon->id, from, PAGE_BUCKETS, &c->arena, &buckets, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
@@ -187,7 +187,8 @@ static enum store_status check_codes(struct code_scan *c)
             s = check_look_ups(c);
         if (s == STORE_OK && c->count && c->coupon->codes.unique == UNIQUE_SERVICE)
             s = check_directory(c);
-        progress_show(&c->scan->progress, from * BUCKET_SLOTS, c->next_n);
+        if (c->scan->progress)
+            c->scan->progress(c->scan->context, from * BUCKET_SLOTS, c->next_n);
     } while (s == STORE_OK && count > 0 && from * BUCKET_SLOTS < c->next_n);
     return s;
 }
@@ -202,7 +203,7 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     for (size_t i = 0; i < count; i++)
         reads[i] = (struct bucket_codes_read){.coupon = c->coupon->id, .b = items[i].n < 0 ? 0 : bucket_of(items[i].n)};
     do
-        s = c->scan->db.door->ops->bucket_codes(c->scan->db.door, &c->arena, reads, count);
+        s = c->scan->door->ops->bucket_codes(c->scan->door, &c->arena, reads, count);
     while (scan_again(s, &tries));
     for (size_t i = 0; i < count && s == STORE_OK; i++) {
         struct code_finding f = {.n = items[i].n, .other = items[i].n, .code = items[i].code};
@@ -221,7 +222,7 @@ static enum store_status check_stale(struct code_scan *c)
     char after[CODE_MAX + 1] = "";
     int64_t all;
     size_t count;
-    enum store_status s = mongo_count_look_ups(c->scan->db.door, c->coupon->id, c->next_n, &all);
+    enum store_status s = mongo_count_look_ups(c->scan->door, c->coupon->id, c->next_n, &all);
 
     if (s != STORE_OK || all <= c->matched + (int64_t)c->different_count)
         return s;
@@ -234,7 +235,7 @@ static enum store_status check_stale(struct code_scan *c)
         arena_reset(&c->arena);
         count = 0;
         do
-            s = mongo_stored_look_ups_from(c->scan->db.door, c->coupon->id, after[0] ? after : NULL, PAGE_BUCKETS,
+            s = mongo_stored_look_ups_from(c->scan->door, c->coupon->id, after[0] ? after : NULL, PAGE_BUCKETS,
                                            &c->arena, &items, &count);
         while (scan_again(s, &tries));
         if (count)

@@ -1,12 +1,13 @@
-/* ctl/replay_totals.c -- see replay_state.h: the reporter's rows, quarter hour by quarter hour as the ledger passes
- * them. */
+/* verify/replay_totals.c -- see replay_totals.h. */
+#include "verify/replay_totals.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "ctl/compare.h"
-#include "ctl/replay_state.h"
+#include "verify/compare.h"
+#include "verify/replay_state.h"
 
 static const struct report_counts no_counts;
 

@@ -1,5 +1,5 @@
-/* ctl/compare.c -- see compare.h. */
-#include "ctl/compare.h"
+/* verify/compare.c -- see compare.h. */
+#include "verify/compare.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

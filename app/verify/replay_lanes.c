@@ -1,5 +1,5 @@
-/* ctl/replay_lanes.c -- see replay_lanes.h. */
-#include "ctl/replay_lanes.h"
+/* verify/replay_lanes.c -- see replay_lanes.h. */
+#include "verify/replay_lanes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "coupons/decide.h"
+#include "coupons/decide.h" /* policy_of() */
 #include "coupons/fold.h"
 
 #define DAY_MOST_MS (INT64_C(26) * 3600 * 1000) /* from the start of a day until nobody takes on it any more */

@@ -1,14 +1,16 @@
 /*
- * ctl/replay_check.c -- see replay_state.h: what an entry of the ledger must obey, as the slots, the users and the
+ * verify/replay_check.c -- see replay_check.h: what an entry of the ledger must obey, as the slots, the users and the
  * totals stand when it comes. What is due is said here in words of its own, not by the functions that decided it: or a
  * mistake of theirs would be found right.
  */
+#include "verify/replay_check.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "coupons/decide.h"
-#include "ctl/replay_state.h"
+#include "coupons/decide.h" /* policy_of() */
+#include "verify/replay_lanes.h"
 
 #define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000)
 

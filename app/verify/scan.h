@@ -1,34 +1,34 @@
 /*
- * ctl/scan.h -- reading a coupon for ctl/replay.h: its views, codes and ledger, in the order that makes no false drift.
+ * verify/scan.h -- reading a coupon for verify/replay.h: its views, codes and ledger, in the order that makes no false drift.
  *
  * Order    marks and the tail, then totals, definition, users, buckets and codes, then the ledger up to the tail as it
  *          stands after them: so no view is ahead of what is replayed, and traffic makes no drift
  * Memory   a large coupon is gone through in parts, each of which reads its views and the ledger anew
  * Errors   as store/store.h; each read is tried for some seconds
  */
-#ifndef CTL_SCAN_H
-#define CTL_SCAN_H
+#ifndef VERIFY_SCAN_H
+#define VERIFY_SCAN_H
 
-#include "ctl/direct.h"
-#include "ctl/progress.h"
-#include "ctl/replay.h"
+#include "store/mongo.h"
 #include "store/reconcile.h"
+#include "verify/part.h"
 
 #define PARTS_MOST 100000
 
+/* How far the reading is, in batches. */
+typedef void scan_progress_fn(void *context, int64_t done, int64_t total);
+
+struct replay;
+
+/* The caller's; what it does not set is zero. */
 struct scan {
-    struct direct db;
+    struct store *door;
     const struct name_key *name_key; /* by which users are to be found */
-    struct name_key new_key;         /* where the database has none */
-    bool without_key;
     const char *coupon;  /* at hand */
     int64_t parts_asked; /* 0: by the memory that is available */
-    struct progress progress;
+    scan_progress_fn *progress;
+    void *context; /* of progress */
 };
-
-/* Open the database, and read by which key its users are found: where it has none, which is told, a new one is taken for it, and no user
- * is found. As direct_open(); direct_close() it. */
-int scan_open(struct ctl *c, struct scan *v);
 
 /* True: the call, which gave status, is to be made again: after a pause that grows. *tries begins at 0. */
 bool scan_again(enum store_status status, int *tries);

@@ -1,10 +1,12 @@
-/* ctl/replay_repair.c -- see replay.h: which views must be written or removed, from how they stand to what was told. */
+/* verify/replay_repair.c -- see replay_repair.h. */
+#include "verify/replay_repair.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "ctl/replay_state.h"
+#include "verify/replay_state.h"
 
 struct telling {
     struct replay *replay;
@@ -159,4 +161,23 @@ void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context)
             repair_totals(&t);
         }
     }
+}
+
+/* ---- marks ---- */
+
+static bool is_later(struct store_time a, struct store_time b)
+{
+    struct store_time later = store_time_later(a, b);
+
+    return (a.seconds != b.seconds || a.increment != b.increment) && later.seconds == a.seconds &&
+           later.increment == a.increment;
+}
+
+enum fault repair_of_mark(const struct stored_mark *m, int64_t tail, bool catch_up, struct store_time now)
+{
+    if (!m->is_there)
+        return FAULT_MISSING;
+    if (!m->readable || m->mark.seq > tail || is_later(m->mark.when, now))
+        return FAULT_DIFFERENT;
+    return catch_up && m->mark.seq < tail ? FAULT_BEHIND : FAULT_NONE;
 }

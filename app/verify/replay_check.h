@@ -1,0 +1,22 @@
+/*
+ * verify/replay_check.h -- what an entry must obey: each check is made before the entry is folded, unless it says otherwise. No I/O.
+ */
+#ifndef VERIFY_REPLAY_CHECK_H
+#define VERIFY_REPLAY_CHECK_H
+
+#include "verify/replay_state.h"
+
+void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, const struct entry *e, int64_t n);
+void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e);
+void check_user_caps(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e); /* after */
+/* before, after: the totals around e, as they follow from the entries; r->definition is in force for e. */
+void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,
+                  const struct entry *e);
+void check_turn(struct replay *r, const struct batch *b, const struct entry *e);
+/* What e is about belongs to this lane. */
+void check_lane(struct replay *r, const struct batch *b, const struct entry *e);
+/* The whole batch; r->head is the one before it, r->definition the one after it. */
+void check_events(struct replay *r, const struct batch *b);
+void check_definition(struct replay *r, const struct batch *b);
+
+#endif
