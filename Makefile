@@ -3,7 +3,7 @@
 # make fuzz        fuzz every target with libFuzzer, SECONDS=60 each (needs clang); TARGETS="body json": these alone
 # make fuzz-replay run the fuzz targets over their seeds and regressions, with any compiler
 # make programs    everything that can be built: the service, the tool, and the programs of all tests
-# make tidy        layers, headers, clang-tidy, cppcheck, shellcheck
+# make tidy        layers, texts, headers, clang-tidy, cppcheck, shellcheck
 # make clean       remove every build folder
 #
 # V=1 shows commands. Each of these builds into a folder of its own: CC=clang; DEV=1 makes warnings errors;
@@ -146,8 +146,8 @@ fuzz-replay: $(FUZZ_BIN)
 	@scripts/cmocka $(FUZZ_BIN)
 
 # ---- checks ----
-.PHONY: tidy layers headers clang-tidy cppcheck shellcheck
-tidy: layers headers clang-tidy cppcheck shellcheck
+.PHONY: tidy layers texts headers clang-tidy cppcheck shellcheck
+tidy: layers texts headers clang-tidy cppcheck shellcheck
 
 # $(call each,FILES,COMMAND): COMMAND, which names its file "$$1", for each of them, as many at a time as there are cores.
 # What it prints comes in one piece, and only of those that failed.
@@ -178,6 +178,10 @@ shellcheck:
 layers:
 	$(call say,TIDY,layers)
 	$(Q)scripts/layers
+
+texts:
+	$(call say,TIDY,texts)
+	$(Q)scripts/texts
 
 headers:
 	$(call say,TIDY,headers)

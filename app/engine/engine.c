@@ -26,7 +26,7 @@ struct engine {
 };
 
 /* All lanes of a coupon live in one committer: what they wait for is read at once, and their batches go in one insert. Spread over
- * several threads they were slower at every load (README). FNV-1a. */
+ * several threads they were slower at every load (tests/bench/README.md). FNV-1a. */
 static struct committer *owner(struct engine *e, const char *coupon)
 {
     uint32_t hash = 2166136261u;

@@ -1,4 +1,4 @@
-"""What the README says takes seconds takes seconds: see within.py for what is counted. Other tests wait far longer, lest a slow
+"""What the papers say takes seconds takes seconds: see within.py for what is counted. Other tests wait far longer, lest a slow
 machine be taken for a fault; here slowness itself is one."""
 import os
 import signal

@@ -212,8 +212,8 @@ def test_without_a_key_there_are_no_receipts(another_stack, tmp_path):
     storefront.get(path(taken, "/receipt")).problem("not_found")
 
 
-def test_the_readmes_ten_lines_of_python_verify_a_receipt(stack, storefront, published):
-    program, = (p for p in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "import jwt" in p)
+def test_the_python_of_the_api_by_example_verifies_a_receipt(stack, storefront, published):
+    program, = (p for p in re.findall(r"```python\n(.*?)```", (ROOT / "app" / "http" / "README.md").read_text(), re.S) if "import jwt" in p)
     taken = storefront.take(stack.coupon(slots=1), "u").ok(201)
     payload, _ = receipt(stack, published, storefront, taken)
     done = subprocess.run([sys.executable, "-c", program, f"http://127.0.0.1:{stack.port}", stack.key("storefront"), path(taken)],
