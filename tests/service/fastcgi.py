@@ -39,8 +39,7 @@ def request(params, body=b"", keep=True):
 def params_of(method, target, headers, body, request_id="test", address="127.0.0.1"):
     """What nginx makes of an HTTP request."""
     method, target = encoded(method), encoded(target)
-    out = [(b"REQUEST_METHOD", method), (b"REQUEST_URI", target),
-           (b"QUERY_STRING", target.partition(b"?")[2]), (b"REMOTE_ADDR", encoded(address)),
+    out = [(b"REQUEST_METHOD", method), (b"REQUEST_URI", target), (b"REMOTE_ADDR", encoded(address)),
            (b"REQUEST_ID", encoded(request_id)), (b"CONTENT_LENGTH", b"%d" % len(body) if body is not None else b"")]
     for name, value in headers:
         name = encoded(name).upper().replace(b"-", b"_")
