@@ -246,7 +246,7 @@ const struct call_example call_examples[] = {
           "discount_minor": 500, "metadata": {}, "after": {"left": 88, "day": 2, "user": 1, "user_day": 1}}}, {"status": 409,
           "replayed": false, "body": {"type": "/coupons/-/problems/order_not_eligible", "title":
           "The order does not qualify", "status": 409, "detail": "The coupon needs an order, and there is none.",
-          "code": "order_not_eligible", "retry": false, "request_id": "00e458daf0de6a386b58714696ff76e2"}}]})},
+          "code": "order_not_eligible", "retry": false, "request_id": "8890c84c-1795393348.354-8-1"}}]})},
     {"redemption_check",
      JSON({"user": "u-17", "order": {"id": "o-99", "amount_minor": 4200, "currency": "EUR", "items": [{"sku":
           "A1", "category": "shoes", "amount_minor": 4200, "quantity": 1}]}}),

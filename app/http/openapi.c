@@ -586,7 +586,7 @@ static void write_examples(struct json *j)
         json_object(j);
         json_key_string(j, "summary", info->title);
         json_key(j, "value");
-        problem_write(j, "f1d2ff75d494de00be06ebcb2910989c", (enum cpn_result)i, info->retry, NULL, NULL);
+        problem_write(j, "8890c84c-1795393348.354-8-1", (enum cpn_result)i, info->retry, NULL, NULL);
         json_end_object(j);
     }
     json_end_object(j);

@@ -12,6 +12,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import urllib.request
 
 import pymongo
@@ -38,6 +39,21 @@ def test_pages_of_the_indexes_of_users_are_small(stack):
     details = stack.database.command("collStats", "users", indexDetails=True)["indexDetails"]
     pages = {name: re.search(r"leaf_page_max=(\w+)", index["creationString"])[1] for name, index in details.items()}
     assert {"_id_", "user"} <= pages.keys() and set(pages.values()) == {"4k"}, pages
+
+
+def test_what_run_prints_can_be_pasted(monkeypatch):
+    """Into a shell that knows nothing of this copy, whose place has a blank in its name."""
+    with tempfile.TemporaryDirectory(prefix="two words ") as place, contextlib.ExitStack() as undo:
+        monkeypatch.setenv("COUPONS_TEST_DIR", place)
+        stack = Stack()
+        undo.callback(stack.remove)
+        undo.callback(stack.stop)
+        done = stack.script("run", "--detach")
+        assert done.returncode == 0, done.stdout
+        steps = done.stdout.partition("A first coupon:\n")[2]
+        bare = {name: os.environ[name] for name in ("PATH", "HOME", "COUPONS_BUILD") if name in os.environ}
+        done = subprocess.run(["bash", "-e"], input=steps, cwd="/", env=bare, text=True, capture_output=True)
+        assert done.returncode == 0 and '"state":"redeemed"' in done.stdout.splitlines()[-1], done.stdout + done.stderr
 
 
 # ---- doctor ----

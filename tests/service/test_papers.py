@@ -7,7 +7,7 @@ import pytest
 from stack import PATIENCE_S, ROOT
 
 # What differs from run to run.
-VARIES = [(r'"request_id":"[0-9a-f]{32}"', '"request_id":"..."'), (r"\(job [0-9a-z]{16}\)", "(job ...)"),
+VARIES = [(r'"request_id":"[0-9a-f]{8}-[0-9]+\.[0-9]{3}-[0-9]+-[0-9]+"', '"request_id":"..."'), (r"\(job [0-9a-z]{16}\)", "(job ...)"),
           (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME")]
 
 
