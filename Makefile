@@ -126,13 +126,17 @@ $(FUZZ_BIN): $(B)/%: $(B)/%.o $(call obj,$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC)) $(LI
 
 .SECONDARY: $(call obj,$(ALL_SRC))
 
+# Begun first, so that what ends last is short.
+LONGEST := $(addprefix %/test_,decide_model engine lanes mongo_failover mongo_store)
+longest_first = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
+
 .PHONY: programs unit engine
 programs: all $(UNIT_BIN) $(ENGINE_BIN) $(FUZZ_BIN) $(call obj,$(OTHER_SRC))
 unit: $(UNIT_BIN)
-	@scripts/cmocka $(UNIT_BIN)
+	@scripts/cmocka $(call longest_first,$(UNIT_BIN))
 # The driver and TSan do not go together; elsewhere a test that is skipped for want of a server has failed.
 engine: $(ENGINE_BIN)
-	@scripts/cmocka $(if $(filter thread,$(SAN)),--may-skip 'test_mongo_*') $(ENGINE_BIN)
+	@scripts/cmocka $(if $(filter thread,$(SAN)),--may-skip 'test_mongo_*') $(call longest_first,$(ENGINE_BIN))
 
 # ---- fuzzing: FUZZ=1 builds for libFuzzer, into a folder of its own ----
 SECONDS ?= 60

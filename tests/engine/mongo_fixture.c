@@ -26,7 +26,7 @@ int mongo_group_setup(void **state)
         return -1;
     snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "%s", uri);
     snprintf(config.mongodb_database, sizeof config.mongodb_database, "coupons_test_%d", (int)getpid());
-    config.mongodb_socket_timeout_ms = 2500;
+    config.mongodb_socket_timeout_ms = 60000; /* the machine may have much other work */
     mongo = mongo_open(&config, message, sizeof message);
     if (!mongo || mongo_prepare(mongo, message, sizeof message) != 0) {
         printf("# %s\n", message);

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define START_S 30
+#define START_S 180 /* the machine may have much other work */
 
 /* The driver is not built with the thread sanitizer, which then sees races where there are none. */
 #if defined(__SANITIZE_THREAD__)
@@ -26,17 +26,27 @@
 #endif
 #define PATH_SIZE 512
 
+static bool is_free(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool is = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+
+    close(fd);
+    return is;
+}
+
+/* Below the range from which the system gives ports to whoever connects: they come and go between this look and the start, and
+ * while a server is started again. Programs that run side by side begin at ports of their own. */
 static int free_port(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    static int tried;
+    int port;
 
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &len) != 0)
-        abort();
-    close(fd);
-    return ntohs(address.sin_port);
+    do
+        port = 10000 + (getpid() * 16 + tried++) % 10000;
+    while (!is_free(port));
+    return port;
 }
 
 static bool find_program(char path[PATH_SIZE])
@@ -164,8 +174,8 @@ char *mongod_start(enum mongod_kind kind, int *pid)
     return strdup(uri);
 }
 
-/* Run a command given as JSON on one server, whatever its role. */
-static bool run_on(const struct server *s, const char *json, bson_t *reply)
+/* Run a command given as JSON on one server, whatever its role, if it answers so soon. */
+static bool run_on(const struct server *s, const char *json, int answer_ms, bson_t *reply)
 {
     mongoc_read_prefs_t *any = mongoc_read_prefs_new(MONGOC_READ_NEAREST);
     bson_t *command = bson_new_from_json((const uint8_t *)json, -1, NULL);
@@ -173,8 +183,8 @@ static bool run_on(const struct server *s, const char *json, bson_t *reply)
     char uri[160];
     bool good;
 
-    snprintf(uri, sizeof uri,
-             "mongodb://127.0.0.1:%d/?directConnection=true&serverSelectionTimeoutMS=300&socketTimeoutMS=1000", s->port);
+    snprintf(uri, sizeof uri, "mongodb://127.0.0.1:%d/?directConnection=true&serverSelectionTimeoutMS=%d&socketTimeoutMS=%d",
+             s->port, answer_ms, answer_ms);
     client = mongoc_client_new(uri);
     good = mongoc_client_command_simple(client, "admin", command, any, reply, NULL);
     mongoc_client_destroy(client);
@@ -191,7 +201,7 @@ bool mongod_run(int pid, const char *json)
 
         if (s->pid != pid)
             continue;
-        good = run_on(s, json, &reply) && !bson_has_field(&reply, "writeConcernError");
+        good = run_on(s, json, 1000, &reply) && !bson_has_field(&reply, "writeConcernError");
         bson_destroy(&reply);
         return good;
     }
@@ -207,7 +217,7 @@ int mongod_primary(void)
 
         if (!s->pid || s->kind != MONGOD_UNINITIATED)
             continue;
-        primary = run_on(s, "{\"hello\": 1}", &reply) && bson_iter_init_find(&it, &reply, "isWritablePrimary") &&
+        primary = run_on(s, "{\"hello\": 1}", 1000, &reply) && bson_iter_init_find(&it, &reply, "isWritablePrimary") &&
                   bson_iter_bool(&it);
         bson_destroy(&reply);
         if (primary)
@@ -236,7 +246,7 @@ char *mongod_start_set(int count, int pids[])
         snprintf(uri + strlen(uri), sizeof uri - strlen(uri), "%s127.0.0.1:%d", i ? "," : "", members[i]->port);
     }
     snprintf(json + len, sizeof json - len, "]}}");
-    if (!run_on(members[0], json, &reply))
+    if (!run_on(members[0], json, START_S * 1000, &reply))
         abort();
     bson_destroy(&reply);
     for (int i = 0; i < START_S * 20 && !mongod_primary(); i++)

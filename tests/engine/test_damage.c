@@ -16,7 +16,7 @@
 #include "fake_store.h"
 
 #define COUPON "c"
-#define PATIENCE_MS 60000
+#define PATIENCE_MS 300000
 #define IN_VAIN_MS 1500 /* for a taking that gets no answer but "busy" */
 #define HOLD_S 60
 

@@ -4,15 +4,22 @@
  * Each seed: clients take, repeat, return, change the cap and read through either engine; one engine is cut off half way;
  * afterwards the ledger is replayed and compared with what the clients were told, and with every view.
  *
+ * A seed mostly waits, so several processes share the seeds, a group at a time.
+ *
  * Replay   test_engine SEED runs one seed. COUPONS_SEEDS sets how many run (1000).
  */
 #include <assert.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <sodium.h>
 
@@ -33,7 +40,8 @@
 #define TRIES_MAX 3000
 #define VIEWS_MS 100 /* time enough for views to be written, mostly */
 #define ERASED (USERS - 1) /* the user who is erased now and then: what they were told is not compared */
-#define GROUP 100 /* seeds to a line of the report (TAP) */
+#define GROUP 20 /* seeds to a line of the report (TAP) */
+#define PROCESSES 6
 
 struct told {
     char key[24];
@@ -71,9 +79,17 @@ struct client {
 };
 
 static uint32_t failed_seed;
-static atomic_int busy_seen; /* answers that were not asked for again */
-static atomic_int unread_seen; /* users who were surely new, and not read */
-static size_t kinds_seen[ENTRY_KIND_COUNT]; /* in all ledgers together: what never happens is not tested */
+
+/* Of all processes together. What never happens is not tested. */
+struct shared {
+    atomic_uint next; /* seed that nobody has begun */
+    atomic_bool failed;
+    atomic_int busy; /* answers that were not asked for again */
+    atomic_int unread; /* users who were surely new, and not read */
+    atomic_size_t kinds[ENTRY_KIND_COUNT]; /* in all ledgers */
+};
+
+static struct shared *shared;
 
 static void fail(uint32_t seed, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void fail(uint32_t seed, const char *format, ...)
@@ -175,7 +191,7 @@ static void take_once(struct client *c, struct arena *a, const char *key, int us
     op.deadline = mono_add_ms(mono_now(), next_random(&c->random) % 4);
     t.result = engine_call(pick_engine(c), &op);
     if (t.result == CPN_BUSY)
-        atomic_fetch_add(&busy_seen, 1);
+        atomic_fetch_add(&shared->busy, 1);
     if (t.result != CPN_OUTCOME_UNKNOWN)
         record(c, &t, &op);
 }
@@ -328,7 +344,7 @@ static void *client_main(void *argument)
 
 static void on_unread(int users)
 {
-    atomic_fetch_add(&unread_seen, users);
+    atomic_fetch_add(&shared->unread, users);
 }
 
 static struct engine *start(struct store_source *source)
@@ -500,7 +516,7 @@ static void check_lane(const struct scenario *s, const struct replay *r, size_t 
         events += count_kind(r->batches[i], ENTRY_LOW_STOCK);
         additions += count_kind(r->batches[i], ENTRY_GENERATE) + count_kind(r->batches[i], ENTRY_GET);
         for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++)
-            kinds_seen[k] += count_kind(r->batches[i], (enum entry_kind)k);
+            atomic_fetch_add(&shared->kinds[k], count_kind(r->batches[i], (enum entry_kind)k));
         before = r->batches[i]->head;
     }
     if (events > additions)
@@ -726,44 +742,74 @@ static bool everything_happened(void)
 
         for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
             expected = expected && elsewhere[i] != k;
-        if (expected && !kinds_seen[k]) {
+        if (expected && !atomic_load(&shared->kinds[k])) {
             fprintf(stderr, "no ledger has an entry of kind %s\n", entry_kind_name((enum entry_kind)k));
             all = false;
         }
     }
-    if (!atomic_load(&unread_seen)) {
+    if (!atomic_load(&shared->unread)) {
         fprintf(stderr, "everybody was read\n");
         all = false;
     }
-    if (!atomic_load(&busy_seen)) {
+    if (!atomic_load(&shared->busy)) {
         fprintf(stderr, "nobody was told busy\n");
         all = false;
     }
     return all;
 }
 
+/* Group after group, until all seeds up to the last are taken. */
+static void run_groups(uint32_t last)
+{
+    for (uint32_t from = atomic_fetch_add(&shared->next, GROUP); from <= last; from = atomic_fetch_add(&shared->next, GROUP)) {
+        uint32_t to = last - from < GROUP ? last : from + GROUP - 1;
+        bool good = true;
+        long faults = 0;
+
+        for (uint32_t seed = from; seed <= to; seed++) {
+            faults += run(seed);
+            good = good && failed_seed != seed;
+        }
+        printf("%s %u - seeds %u to %u, %ld faults\n", good ? "ok" : "not ok", from / GROUP + 1, from, to, faults);
+        fflush(stdout);
+        if (!good)
+            atomic_store(&shared->failed, true);
+    }
+}
+
+/* A process that dies has failed, too. */
+static void run_side_by_side(uint32_t last)
+{
+    int status;
+
+    for (int i = 0; i < PROCESSES; i++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            run_groups(last);
+            exit(0);
+        }
+        assert(pid > 0);
+    }
+    while (wait(&status) > 0)
+        if (status != 0)
+            atomic_store(&shared->failed, true);
+}
+
 int main(int argc, char **argv)
 {
     const char *seeds = getenv("COUPONS_SEEDS");
     uint32_t last = seeds ? (uint32_t)strtoul(seeds, NULL, 10) : 1000;
-    uint32_t failed = 0, first = 1;
-    long faults = 0;
 
-    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
         return 1;
-    if (argc > 1)
-        first = last = (uint32_t)strtoul(argv[1], NULL, 10);
-    for (uint32_t from = first; from <= last; from += GROUP) {
-        uint32_t to = last - from < GROUP ? last : from + GROUP - 1;
-        uint32_t failed_before = failed;
-
-        faults = 0;
-        for (uint32_t seed = from; seed <= to; seed++) {
-            faults += run(seed);
-            failed += failed_seed == seed;
-        }
-        printf("%s %u - seeds %u to %u, %ld faults\n", failed == failed_before ? "ok" : "not ok", from / GROUP + 1, from, to,
-               faults);
+    if (argc > 1) {
+        run((uint32_t)strtoul(argv[1], NULL, 10));
+        return failed_seed != 0;
     }
-    return failed != 0 || (last - first >= GROUP - 1 && !everything_happened());
+    atomic_store(&shared->next, 1);
+    run_side_by_side(last);
+    return atomic_load(&shared->failed) || (last >= 100 && !everything_happened());
 }

@@ -21,7 +21,7 @@
 #include "fake_store.h"
 
 #define COUPON "c1"
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 300000
 #define HELD_UP_MS 3000
 #define READS_MOST (1 + 1 + 32 + 2) /* its end, its spending, 32 extensions, the hold, the issued one beneath it */
 

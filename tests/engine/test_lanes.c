@@ -23,7 +23,7 @@
 #include "fake_store.h"
 
 #define COUPON "c1"
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 300000
 #define QUEUE 16
 
 static struct {
@@ -36,14 +36,14 @@ static struct {
     struct store_source watched;
     const struct store_ops *plain;
     struct store_ops ops;
-    void (*before_append)(const struct batch *b);
-    void (*before_ledger)(int64_t lane);
+    void (*_Atomic before_append)(const struct batch *b); /* set while the engine looks after its lanes by itself */
+    void (*_Atomic before_ledger)(int64_t lane);
     const char *_Atomic stuck;     /* nothing that is appended to this coupon arrives */
     atomic_int lost;               /* of its batches */
     enum cpn_result between;       /* of what the second engine did */
     int taken;                     /* by the second engine */
     _Atomic int64_t held, held_most; /* entries in the first engine's windows */
-    bool view_is_late;             /* of the definition: it is that of the first version */
+    atomic_bool view_is_late;      /* of the definition: it is that of the first version */
     _Atomic int64_t views_from_ns; /* of the monotonic clock: before, none can be written */
 } t;
 
@@ -54,8 +54,12 @@ static enum store_status watched_append(struct store *s, struct append *appends,
     const char *stuck = t.stuck;
     enum store_status status = STORE_OK;
 
-    for (size_t i = 0; i < count && t.before_append; i++)
-        t.before_append(appends[i].batch);
+    for (size_t i = 0; i < count; i++) {
+        void (*before)(const struct batch *b) = t.before_append; /* it may take itself away */
+
+        if (before)
+            before(appends[i].batch);
+    }
     if (!stuck)
         return t.plain->append(s, appends, count);
     for (size_t i = 0; i < count; i++) {
@@ -73,15 +77,19 @@ static enum store_status watched_append(struct store *s, struct append *appends,
 static enum store_status watched_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                                         struct batch **batches, size_t *count)
 {
-    if (t.before_ledger)
-        t.before_ledger(lane);
+    void (*before)(int64_t lane) = t.before_ledger;
+
+    if (before)
+        before(lane);
     return t.plain->ledger(s, coupon, lane, after, most, batches, count);
 }
 
 static enum store_status watched_ledgers(struct store *s, struct ledger_read *reads, size_t count)
 {
-    for (size_t i = 0; i < count && t.before_ledger; i++)
-        t.before_ledger(reads[i].lane);
+    void (*before)(int64_t lane) = t.before_ledger;
+
+    for (size_t i = 0; i < count && before; i++)
+        before(reads[i].lane);
     return t.plain->ledgers(s, reads, count);
 }
 

@@ -588,7 +588,7 @@ static void codes_are_drafted_fast(void **state)
     rate = INT64_C(1000) * PART * PARTS / (draft_ms ? draft_ms : 1);
     printf("# %d codes drafted in %" PRId64 " ms (%" PRId64 "/s), looked up before in %" PRId64 " ms\n", PART * PARTS,
            draft_ms, rate, look_ms);
-    assert_true(rate > 10000); /* far below what is aimed at: the machine may be busy */
+    assert_true(draft_ms < 20 * look_ms + 1000); /* the machine may be busy: it is so for both */
     stands_at(c, "SUMMER", PART * PARTS - 1, PART * PARTS - 1);
 }
 

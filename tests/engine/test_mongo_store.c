@@ -149,7 +149,7 @@ static void a_second_preparing_changes_nothing(void **state)
     char message[1024];
 
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
-    assert_int_equal(mongo_ping(door, 1000), STORE_OK);
+    assert_int_equal(mongo_ping(door, 60000), STORE_OK);
 }
 
 typedef struct mongo *opening(const struct config *config, char *message, size_t size);
@@ -316,7 +316,7 @@ static enum append_result settle(const struct batch *b)
 {
     enum append_result result = APPEND_UNKNOWN;
 
-    for (int i = 0; i < 200 && result == APPEND_UNKNOWN; i++) {
+    for (int i = 0; i < 3600 && result == APPEND_UNKNOWN; i++) {
         if (i)
             usleep(50000);
         result = append_one(b);
@@ -329,11 +329,23 @@ static void an_append_whose_reply_is_lost_is_found_to_be_ours(void **state)
     NEEDS_SERVER();
 
     struct batch *b = make_batch(new_coupon(), 0, 1, "u-1"), *c = make_batch(new_coupon(), 0, 1, "u-1");
+    struct append late = {b, APPEND_OURS};
+    struct config hasty = config;
+    char message[1024];
+    struct mongo *m;
+    struct store *s;
 
+    hasty.mongodb_socket_timeout_ms = 1000;
+    m = mongo_open(&hasty, message, sizeof message);
+    assert_non_null(m);
+    s = mongo_door(m);
     if (!fail_command("insert", 1, "blockTimeMS", 4000)) /* it is carried out after our socket gave up */
         skip();
-    assert_int_equal(append_one(b), APPEND_UNKNOWN);
+    assert_int_equal(s->ops->append(s, &late, 1), STORE_FAILED);
+    assert_int_equal(late.result, APPEND_UNKNOWN);
     assert_int_equal(settle(b), APPEND_OURS);
+    s->ops->close(s);
+    mongo_close(m);
     fail_command("insert", 1, "closeConnection", 0);
     assert_int_equal(append_one(c), APPEND_UNKNOWN);
     assert_int_equal(settle(c), APPEND_OURS);
@@ -452,7 +464,7 @@ static void on_a_cluster_tails_are_confirmed_together(void **state)
 {
     struct confirm confirms[TAILS];
     struct store *s;
-    int64_t apart_ns = 0, together_ns;
+    int64_t apart_ns = INT64_MAX, together_ns = INT64_MAX;
 
     NEEDS_SERVER();
     setenv("COUPONS_TEST_SHARDED", "1", 1);
@@ -461,11 +473,17 @@ static void on_a_cluster_tails_are_confirmed_together(void **state)
         confirms[i] = (struct confirm){.coupon = new_coupon(), .lane = 0, .tail = i % 2};
         append_chain(confirms[i].coupon, 0, 1, 1);
     }
-    for (int i = 0; i < TAILS; i++)
-        apart_ns += confirm_ns(s, &confirms[i], 1);
-    together_ns = confirm_ns(s, confirms, TAILS);
-    for (int i = 0; i < TAILS; i++)
-        assert_int_equal(confirms[i].unmoved, i % 2 == 1);
+    for (int round = 0; round < 5; round++) { /* the shortest counts: the machine may have other work meanwhile */
+        int64_t apart = 0, together;
+
+        for (int i = 0; i < TAILS; i++)
+            apart += confirm_ns(s, &confirms[i], 1);
+        together = confirm_ns(s, confirms, TAILS);
+        for (int i = 0; i < TAILS; i++)
+            assert_int_equal(confirms[i].unmoved, i % 2 == 1);
+        apart_ns = apart < apart_ns ? apart : apart_ns;
+        together_ns = together < together_ns ? together : together_ns;
+    }
     s->ops->close(s);
     unsetenv("COUPONS_TEST_SHARDED");
     s = mongo_source(mongo)->open(mongo_source(mongo));
@@ -1092,7 +1110,7 @@ static void a_step_of_65536_slots_is_written_quickly(void **state)
         ms[round] = mono_ms_between(start, mono_now());
     }
     printf("# 65,536 new slots in %" PRId64 " ms, again in %" PRId64 " ms\n", ms[0], ms[1]);
-    assert_in_range(ms[0], 0, 1000);
+    assert_in_range(ms[0], 0, 10000); /* one by one it would be a minute; the machine may be busy */
     free(k);
     free(views);
 }

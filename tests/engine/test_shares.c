@@ -22,7 +22,7 @@
 #define LANES 2
 #define STOCK 100
 #define WORTH 100
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 300000
 #define DYING_MS 50 /* how long the one that died is waited for */
 #define QUESTIONS_MOST 40
 

@@ -18,7 +18,7 @@
 #include "fake_store.h"
 
 #define COUPON "c"
-#define PATIENCE_MS 60000
+#define PATIENCE_MS 300000
 #define SLOTS_MOST 40000
 
 static struct {

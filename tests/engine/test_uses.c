@@ -20,7 +20,7 @@
 #include "fake_store.h"
 
 #define COUPON "c1"
-#define PATIENCE_MS 60000
+#define PATIENCE_MS 300000
 #define REDEMPTIONS 100
 #define METADATA_BYTES 4000
 #define ASKED 64

@@ -21,7 +21,7 @@
 
 #define BAD "bad"
 #define GOOD "good"
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 300000
 #define USERS 2200
 #define SHORT_NAMES 1200 /* the others' are so long that a chunk is full of their bytes before it is full of users */
 #define LONG_NAME 500
