@@ -4,7 +4,7 @@
  * Holds    that ended by themselves go back within seconds: lanes that are at work do that in their own rounds, the
  *          others are asked to, a moment later, so that the owner is normally first. Only a lane of which the indexes still
  *          say so is loaded for it
- * Coupons  that have been over for long enough get a job that cleans up, once per version of their definition
+ * Coupons  that have been over for long enough get a job that cleans up, once for each end that they have
  * Front    this one says every half minute that it is at work, and with which keys of receipts
  * Texts    of uploads that broke off a day ago, or whose job ended a month ago, and day-old tombstones of erased users, go
  */
@@ -101,34 +101,31 @@ static bool sweep_due(struct sweeper *s, int64_t now_ms)
 
 /* ---- coupons that are over ---- */
 
-static bool ask_for_cleanup(struct sweeper *s, const char *coupon, int64_t now_ms)
+/* The job's key is that of this end: asked for twice it is there once. */
+static bool ask_for_cleanup(struct sweeper *s, const struct over_coupon *over, int64_t now_ms)
 {
     char id[ID_SHORT_LEN + 1];
-    struct job job = {.id = id, .kind = JOB_CLEANUP, .coupon = coupon, .created_ms = now_ms}, *existing;
-    struct coupon *c = NULL;
+    struct job job = {.id = id, .kind = JOB_CLEANUP, .coupon = over->id, .created_ms = now_ms}, *existing;
     enum store_status status;
-    int64_t seq;
 
-    if (s->door->ops->coupon(s->door, coupon, (struct store_time){0, 0}, &s->arena, &c, &seq) != STORE_OK || !c)
-        return false;
     id_random(id, ID_SHORT_LEN);
-    job.key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, c->version);
+    job.key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, over->cleanup_ms);
     status = mongo_job_insert(s->door, &job, &s->arena, &existing);
     if (status == STORE_OK)
-        log_event(LOG_INFO, "cleanup.asked_for", "coupon=%s job=%s", coupon, id);
-    return status != STORE_FAILED;
+        log_event(LOG_INFO, "cleanup.asked_for", "coupon=%s job=%s", over->id, id);
+    return status != STORE_FAILED && mongo_over_seen(s->door, over) == STORE_OK;
 }
 
 static bool find_over(struct sweeper *s, int64_t now_ms)
 {
-    const char **ids = NULL;
+    struct over_coupon *over = NULL;
     size_t count = 0;
     bool fine = true;
 
-    if (mongo_over_coupons(s->door, now_ms, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
+    if (mongo_over_coupons(s->door, now_ms, SWEEP_MOST, &s->arena, &over, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
-        fine = ask_for_cleanup(s, ids[i], now_ms) && fine;
+        fine = ask_for_cleanup(s, &over[i], now_ms) && fine;
     return fine;
 }
 

@@ -17,7 +17,9 @@
  *          without its part counts as unreadable
  * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, free, due, g: [generations up to the last that is not 0],
  *          t: [{i, s, u, at, due, from, current}] of the slots that ever moved}}
- * Coupons  {_id: id, created, view: {seq, version, changed, def: the definition by coupon_fields[], metadata as text}}
+ * Coupons  {_id: id, created, cleaned, view: {seq, version, changed, live, cleanup, def: the definition by coupon_fields[], metadata as
+ *          text}}. live: until when it is active, where its state is; cleanup: when it is to be cleaned up, once it has an end;
+ *          cleaned: the sweeper has seen to that, until the view is written again
  * Defaults what is as it mostly is, is left out: zeros, and what equals another member (last_seq: seq, first: state)
  */
 #ifndef STORE_CODEC_H
@@ -64,7 +66,7 @@ bool codec_bucket_get(const bson_t *doc, struct bucket *k);
 /* The definition's members, into a document begun by the caller; without id and version. */
 void codec_definition_put(bson_t *doc, const struct coupon *c);
 struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t version, struct arena *a);
-/* changed_ms: the time of the batch seq; only queries read it. */
+/* changed_ms: the time of the batch seq. Only queries read it, and what follows from it. */
 void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t changed_ms);
 /* A whole document. */
 struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq);

@@ -209,6 +209,24 @@ struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t v
     return c->title && c->time_zone ? c : NULL;
 }
 
+#define NEVER_MS INT64_C(253402300799999) /* the last millisecond of the year 9999 */
+
+/* By which lists of what is active now, and the sweeper, find it without looking at all that there are. */
+static void put_ends(bson_t *view, const struct coupon *c, int64_t changed_ms)
+{
+    bool ends = c->ends_at_ms != COUPON_NULL;
+    int64_t over_ms = ends ? c->ends_at_ms : NEVER_MS;
+
+    if (c->state == COUPON_DELETED)
+        return;
+    if (c->state == COUPON_ACTIVE)
+        bson_append_date_time(view, "live", 4, over_ms);
+    if (c->state == COUPON_ENDED && changed_ms < over_ms)
+        over_ms = changed_ms;
+    if (over_ms < NEVER_MS)
+        bson_append_date_time(view, "cleanup", 7, over_ms + c->cleanup_after_s * 1000);
+}
+
 void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t changed_ms)
 {
     bson_t def;
@@ -216,6 +234,7 @@ void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t
     put_int(view, "seq", seq); /* first: it orders */
     put_int(view, "version", c->version);
     bson_append_date_time(view, "changed", 7, changed_ms);
+    put_ends(view, c, changed_ms);
     bson_append_document_begin(view, "def", 3, &def);
     codec_definition_put(&def, c);
     bson_append_document_end(view, &def);

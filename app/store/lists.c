@@ -79,20 +79,34 @@ static const char *state_text(int state)
     return NULL;
 }
 
-/* {name: {op: time}}, or null or absent there. */
-static void put_window(bson_t *all, size_t *k, const char *name, const char *op, int64_t at_ms)
+/* Active, and not past its end. */
+static void put_live(bson_t *all, size_t *k, int64_t at_ms)
 {
+    bson_t clause, bound;
+    char buffer[16];
+
+    bson_append_document_begin(all, array_key((*k)++, buffer), -1, &clause);
+    BSON_APPEND_DOCUMENT_BEGIN(&clause, "view.live", &bound);
+    BSON_APPEND_DATE_TIME(&bound, "$gt", at_ms);
+    bson_append_document_end(&clause, &bound);
+    bson_append_document_end(all, &clause);
+}
+
+/* Begun before then, or without a beginning. */
+static void put_begun(bson_t *all, size_t *k, int64_t at_ms)
+{
+    static const char name[] = "view.def.starts_at";
     bson_t clause, any, one, bound;
     char buffer[16];
 
     bson_append_document_begin(all, array_key((*k)++, buffer), -1, &clause);
     BSON_APPEND_ARRAY_BEGIN(&clause, "$or", &any);
     BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &one);
-    bson_append_null(&one, name, -1);
+    BSON_APPEND_NULL(&one, name);
     bson_append_document_end(&any, &one);
     BSON_APPEND_DOCUMENT_BEGIN(&any, "1", &one);
-    bson_append_document_begin(&one, name, -1, &bound);
-    bson_append_date_time(&bound, op, -1, at_ms);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, name, &bound);
+    BSON_APPEND_DATE_TIME(&bound, "$lte", at_ms);
     bson_append_document_end(&one, &bound);
     bson_append_document_end(&any, &one);
     bson_append_array_end(&clause, &any);
@@ -106,6 +120,9 @@ static void put_after(bson_t *all, size_t *k, int64_t created_ms, const char *id
     char buffer[16];
 
     bson_append_document_begin(all, array_key((*k)++, buffer), -1, &clause);
+    BSON_APPEND_DOCUMENT_BEGIN(&clause, "created", &less); /* so that an index leads to where the page begins */
+    BSON_APPEND_DATE_TIME(&less, "$lte", created_ms);
+    bson_append_document_end(&clause, &less);
     BSON_APPEND_ARRAY_BEGIN(&clause, "$or", &any);
     BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &one);
     BSON_APPEND_DOCUMENT_BEGIN(&one, "created", &less);
@@ -161,9 +178,8 @@ enum store_status mongo_coupons(struct store *s, int state, int64_t active_at_ms
     BSON_APPEND_ARRAY_BEGIN(&filter, "$and", &all);
     put_state(&all, &k, state >= 0 ? state_text(state) : NULL);
     if (active_at_ms) {
-        put_state(&all, &k, state_text(COUPON_ACTIVE));
-        put_window(&all, &k, "view.def.starts_at", "$lte", active_at_ms);
-        put_window(&all, &k, "view.def.ends_at", "$gt", active_at_ms);
+        put_live(&all, &k, active_at_ms);
+        put_begun(&all, &k, active_at_ms);
     }
     if (id)
         put_after(&all, &k, created_ms, id);

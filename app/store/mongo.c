@@ -64,6 +64,10 @@ static const struct index_row indexes[] = {
     {"ledger", "ended", "{\"_id.c\": 1, \"ended\": 1}", "{\"ended\": {\"$exists\": true}}", false},
     /* newest first */
     {"coupons", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
+    {"coupons", "state", "{\"view.def.state\": 1, \"created\": -1, \"_id\": -1}", NULL, false},
+    /* what is active now; what is over, and was not cleaned up */
+    {"coupons", "live", "{\"view.live\": 1}", "{\"view.live\": {\"$exists\": true}}", false},
+    {"coupons", "cleanup", "{\"cleaned\": 1, \"view.cleanup\": 1}", "{\"view.cleanup\": {\"$exists\": true}}", false},
     /* the wallet, in parts: see codec.h */
     {"users", "user", "{\"view.part\": 1, \"_id.h\": 1}", NULL, false},
     /* what ends by itself, of a coupon without slots and of all; and tombstones: few views are in these */

@@ -66,7 +66,7 @@ const char *job_state_name(enum job_state s);
 
 /* How the keys of jobs begin that the service asks for by itself: as no caller's Idempotency-Key can. */
 #define JOB_KEY_REPLENISH "\x01replenish-" /* lane, seq */
-#define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* the definition's version */
+#define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* when it was due */
 
 struct job {
     const char *id;
@@ -183,9 +183,16 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
 /* Coupons with something that ended by itself before before_ms, as views have it. */
 enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, const char ***ids,
                                     size_t *count);
-/* Coupons that ended (state, or ends_at) so that cleanup_after_s has passed at now_ms, and that were not cleaned up. */
-enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, const char ***ids,
+/* A coupon that ended (state, or ends_at), and when it is to be cleaned up: cleanup_after_s later. */
+struct over_coupon {
+    const char *id;
+    int64_t cleanup_ms;
+};
+/* Those that are to be cleaned up at now_ms, and that nobody has seen to, in a. */
+enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct over_coupon **coupons,
                                      size_t *count);
+/* Somebody has; until its definition changes. */
+enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over);
 /* Delete the tombstones of users erased before before_ms. */
 enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms);
 

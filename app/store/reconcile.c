@@ -580,6 +580,11 @@ static void put_update(bson_t *update, const struct mend *m)
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &set);
     mend_rows[m->kind].put_set(&set, m);
     bson_append_document_end(&sub, &set);
+    if (m->kind == MEND_COUPON) {
+        BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &set);
+        BSON_APPEND_INT32(&set, "cleaned", 1);
+        bson_append_document_end(&sub, &set);
+    }
     bson_append_document_end(update, &sub);
     /* a guard that finds something else meets its _id, and is refused as a duplicate */
     BSON_APPEND_BOOL(update, "upsert", !m->guarded || m->found_seq < 0);

@@ -14,7 +14,7 @@
 #define SCHEMA "schema" /* the collection, and its document's _id */
 
 const struct schema_step schema_steps[] = {
-    {3, "a key to find users by", names_make_key},
+    {4, "a key to find users by", names_make_key},
 };
 const size_t schema_steps_count = sizeof schema_steps / sizeof *schema_steps;
 

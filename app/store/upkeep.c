@@ -121,43 +121,62 @@ enum store_status mongo_user_unseen(struct store *s, const char *user, size_t mo
     return read_ids(s, command, most, a, ids, count);
 }
 
-/* The coupon's end is ends_at, or the change by which it ended. A job that cleans it up, asked for since, shows that it
- * was seen to. */
-enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, const char ***ids,
+/* ---- coupons that are over ---- */
+
+struct over_list {
+    struct over_coupon *items; /* room for `most` */
+    size_t count, most;
+    struct arena *arena;
+};
+
+static bool over_row(const bson_t *doc, void *context)
+{
+    struct over_list *list = context;
+    struct over_coupon over;
+    bson_t view;
+
+    if (list->count == list->most || !find_text(doc, "_id", &over.id) || !find_document(doc, "view", &view) ||
+        !find_time(&view, "cleanup", &over.cleanup_ms))
+        return false;
+    over.id = arena_strdup(list->arena, over.id);
+    list->items[list->count++] = over;
+    return true;
+}
+
+enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct over_coupon **coupons,
                                      size_t *count)
+{
+    struct over_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
+    enum store_status status = STORE_OK;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "find", "coupons",
+        "filter", "{", "cleaned", BCON_NULL, "view.cleanup", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
+        "projection", "{", "view.cleanup", BCON_INT32(1), "}",
+        "limit", BCON_INT64((int64_t)most));
+    /* clang-format on */
+
+    door_read_options(door_of(s), command, (struct store_time){0}, 0);
+    if (most > 0)
+        status = door_read(door_of(s), command, over_row, &list);
+    *coupons = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+/* A view that was written since, and says another time, is to be seen to again. */
+enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over)
 {
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
-        "aggregate", "coupons",
-        "pipeline", "[",
-            "{", "$match", "{", "view.def.cleanup_after_s", "{", "$gte", BCON_INT32(0), "}", "$or", "[",
-                "{", "view.def.state", "ended", "}",
-                "{", "view.def.ends_at", "{", "$lt", BCON_DATE_TIME(now_ms), "}",
-                    "view.def.state", "{", "$ne", "deleted", "}", "}", "]", "}", "}",
-            "{", "$set", "{", "over", "{", "$min", "[",
-                "{", "$cond", "[", "{", "$lt", "[", "$view.def.ends_at", BCON_DATE_TIME(now_ms), "]", "}",
-                    "$view.def.ends_at", BCON_NULL, "]", "}",
-                "{", "$cond", "[", "{", "$eq", "[", "$view.def.state", "ended", "]", "}",
-                    "{", "$ifNull", "[", "$view.changed", "$created", "]", "}", BCON_NULL, "]", "}",
-            "]", "}", "}", "}",
-            "{", "$match", "{", "$expr", "{", "$lte", "[",
-                "{", "$add", "[", "$over",
-                    "{", "$multiply", "[", "$view.def.cleanup_after_s", BCON_INT64(1000), "]", "}", "]", "}",
-                BCON_DATE_TIME(now_ms), "]", "}", "}", "}",
-            "{", "$lookup", "{", "from", "jobs", "localField", "_id", "foreignField", "coupon",
-                "let", "{", "over", "$over", "}",
-                "pipeline", "[", "{", "$match", "{", "kind", "cleanup",
-                    "$expr", "{", "$gte", "[", "$created", "$$over", "]", "}", "}", "}",
-                    "{", "$limit", BCON_INT32(1), "}", "]",
-                "as", "jobs", "}", "}",
-            "{", "$match", "{", "jobs", "[", "]", "}", "}",
-            "{", "$limit", BCON_INT64((int64_t)most), "}",
-            "{", "$project", "{", "_id", BCON_INT32(1), "}", "}",
-        "]",
-        "cursor", "{", "}");
+        "update", "coupons",
+        "updates", "[", "{",
+            "q", "{", "_id", BCON_UTF8(over->id), "view.cleanup", BCON_DATE_TIME(over->cleanup_ms), "}",
+            "u", "{", "$set", "{", "cleaned", BCON_BOOL(true), "}", "}",
+        "}", "]");
     /* clang-format on */
 
-    return read_ids(s, command, most, a, ids, count);
+    return door_write(door_of(s), command, NULL);
 }
 
 /* ---- erased users ---- */

@@ -182,6 +182,9 @@ static void put_update(struct group *g, bson_t *updates, const struct view_write
         BSON_APPEND_DOCUMENT_BEGIN(&sub, "$setOnInsert", &inner);
         BSON_APPEND_DATE_TIME(&inner, "created", times->created_ms);
         bson_append_document_end(&sub, &inner);
+        BSON_APPEND_DOCUMENT_BEGIN(&sub, "$unset", &inner);
+        BSON_APPEND_INT32(&inner, "cleaned", 1);
+        bson_append_document_end(&sub, &inner);
     }
     bson_append_document_end(&update, &sub);
     bson_append_bool(&update, "upsert", 6, true);

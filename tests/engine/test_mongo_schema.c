@@ -252,7 +252,7 @@ static void the_key_of_names_is_made_once_and_its_loss_is_told(void **state)
     run(BCON_NEW("insert", "users", "documents", "[", "{", "_id", "{", "c", "old", "h",
                  BCON_BIN(BSON_SUBTYPE_BINARY, keys[0].secret.bytes, NAME_HASH_LEN), "}", "}", "]"));
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
-    assert_non_null(strstr(message, "could not be upgraded to schema 3"));
+    assert_non_null(strstr(message, "could not be upgraded to schema 4"));
     assert_int_equal(mongo_name_key(door, &found), STORE_NOT_FOUND);
 }
 

@@ -357,6 +357,7 @@ static void searches_go_by_their_index(void **state)
         {"users", "{\"_id.c\":\"plans\",\"view.due\":{\"$gt\":{\"$date\":{\"$numberLong\":\"0\"}}}}",
          "{\"view.due\":1}", "due"},
         {"users", "{\"view.erased\":{\"$lt\":{\"$date\":{\"$numberLong\":\"5\"}}}}", "{}", "erased"},
+        {"coupons", "{\"cleaned\":null,\"view.cleanup\":{\"$lte\":{\"$date\":\"2026-01-01T00:00:00Z\"}}}", "{}", "cleanup"},
         {"codes", "{\"_id.code\":{\"$in\":[\"a\",\"b\"]},\"_id.c\":{\"$ne\":\"-\"}}", "{}", "code"},
     };
 
@@ -375,30 +376,37 @@ static void searches_go_by_their_index(void **state)
 
 /* ---- coupons that are over ---- */
 
-static void write_coupon(const char *id, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s,
-                         int64_t changed_ms)
+static void write_definition(const char *id, int64_t version, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s)
 {
-    struct batch *b = make_batch(id, 0, 1, changed_ms);
     struct coupon *c = arena_alloc(&arena, sizeof *c);
 
-    batch_add(b, ENTRY_TICK);
-    append_batch(b);
-    batch_free(b);
     coupon_init(c);
     c->id = id;
-    c->version = 1;
+    c->version = version;
     c->title = "title";
     c->state = coupon_state;
     c->ends_at_ms = ends_at_ms;
     c->cleanup_after_s = cleanup_after_s;
-    write_view((struct view_write){.kind = VIEW_COUPON, .coupon = id, .definition = c, .seq = 1});
+    write_view((struct view_write){.kind = VIEW_COUPON, .coupon = id, .definition = c, .seq = version});
 }
 
-static void insert_job(const char *id, const char *coupon, enum job_kind kind, int64_t created_ms)
+static void write_coupon(const char *id, int64_t coupon_state, int64_t ends_at_ms, int64_t cleanup_after_s, int64_t changed_ms)
 {
-    struct job job = {.id = id, .kind = kind, .coupon = coupon, .created_ms = created_ms}, *existing;
+    struct batch *b = make_batch(id, 0, 1, changed_ms);
 
-    assert_int_equal(mongo_job_insert(door, &job, &arena, &existing), STORE_OK);
+    batch_add(b, ENTRY_TICK);
+    append_batch(b);
+    batch_free(b);
+    write_definition(id, 1, coupon_state, ends_at_ms, cleanup_after_s);
+}
+
+/* When the coupon is to be cleaned up; -1: it is not among them. */
+static int64_t cleanup_of(const char *id, const struct over_coupon *over, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(over[i].id, id) == 0)
+            return over[i].cleanup_ms;
+    return -1;
 }
 
 static void coupons_are_over_until_they_were_seen_to(void **state)
@@ -406,8 +414,9 @@ static void coupons_are_over_until_they_were_seen_to(void **state)
     NEEDS_SERVER();
 
     const char *ended = new_coupon(), *past = new_coupon(), *running = new_coupon(), *soon = new_coupon(),
-               *seen = new_coupon(), *gone = new_coupon(), *anew = new_coupon(), **ids;
+               *seen = new_coupon(), *gone = new_coupon(), *anew = new_coupon();
     int64_t now_ms = DAY + 100 * MINUTE;
+    struct over_coupon *over;
     size_t count;
 
     write_coupon(ended, COUPON_ENDED, COUPON_NULL, 60, DAY);
@@ -417,19 +426,22 @@ static void coupons_are_over_until_they_were_seen_to(void **state)
     write_coupon(seen, COUPON_ENDED, COUPON_NULL, 60, DAY);
     write_coupon(gone, COUPON_DELETED, DAY, 60, DAY);
     write_coupon(anew, COUPON_ENDED, COUPON_NULL, 60, DAY + 50 * MINUTE); /* it was over before, and cleaned up */
-    insert_job("cleanup-seen", seen, JOB_CLEANUP, DAY + MINUTE);
-    insert_job("cleanup-anew", anew, JOB_CLEANUP, DAY + MINUTE);
-    insert_job("retire-past", past, JOB_RETIRE, DAY + 20 * MINUTE);
-    assert_int_equal(mongo_over_coupons(door, now_ms, 100, &arena, &ids, &count), STORE_OK);
-    assert_true(is_among(ended, ids, count));
-    assert_true(is_among(past, ids, count));
-    assert_true(is_among(anew, ids, count));
-    assert_false(is_among(running, ids, count));
-    assert_false(is_among(soon, ids, count));
-    assert_false(is_among(seen, ids, count));
-    assert_false(is_among(gone, ids, count));
+    assert_int_equal(mongo_over_coupons(door, now_ms, 100, &arena, &over, &count), STORE_OK);
+    assert_int_equal(count, 4);
+    assert_true(cleanup_of(ended, over, count) == DAY + MINUTE);
+    assert_true(cleanup_of(past, over, count) == DAY + 11 * MINUTE);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(over[i].id, seen) == 0 || strcmp(over[i].id, anew) == 0)
+            assert_int_equal(mongo_over_seen(door, &over[i]), STORE_OK);
+    write_definition(anew, 2, COUPON_ENDED, COUPON_NULL, 60); /* its definition changed */
+    assert_int_equal(mongo_over_coupons(door, now_ms, 100, &arena, &over, &count), STORE_OK);
     assert_int_equal(count, 3);
-    assert_int_equal(mongo_over_coupons(door, now_ms, 1, &arena, &ids, &count), STORE_OK);
+    assert_true(cleanup_of(anew, over, count) == DAY + 51 * MINUTE);
+    over[0].cleanup_ms++; /* who saw another time has not seen to this one */
+    assert_int_equal(mongo_over_seen(door, &over[0]), STORE_OK);
+    assert_int_equal(mongo_over_coupons(door, now_ms, 100, &arena, &over, &count), STORE_OK);
+    assert_int_equal(count, 3);
+    assert_int_equal(mongo_over_coupons(door, now_ms, 1, &arena, &over, &count), STORE_OK);
     assert_int_equal(count, 1);
 }
 

@@ -37,7 +37,7 @@ ACROSS = [
     ("marks", by("_id.kind"), "erasure: whoever is in a ledger, and in no view yet"),
     ("users", by("view.due"), "the sweeper: what is due anywhere"),
     ("buckets", by("view.due"), "the sweeper"),
-    ("coupons", by("view.def.cleanup_after_s", "$or"), "the sweeper: which coupons are over"),
+    ("coupons", by("cleaned", "view.cleanup"), "the sweeper: which coupons are over"),
     ("coupons", by("$and"), "lists of coupons, and the wallet's"),
     ("codes", by("_id.code", "_id.c"), "resolve: the shop knows only the code; all coupons but the directory"),
     ("ledger", by("$changeStream"), "the reporter's doorbell"),

@@ -274,7 +274,7 @@ def test_logs_are_rotated_without_losing_a_line(another_stack):
 
 def test_a_newer_database_is_refused_with_what_to_do(another_stack):
     stack = another_stack()
-    assert stack.database.schema.find_one({"_id": "schema"})["version"] == 3
+    assert stack.database.schema.find_one({"_id": "schema"})["version"] == 4
     stack.database.schema.update_one({"_id": "schema"}, {"$set": {"version": 7}})
     (stack.var / "second").mkdir()
     again = subprocess.run([BUILD / "coupond", "-c", stack.environment["COUPONS_CONFIG"], "-o", f"coupond.run_dir={stack.var}/second"],

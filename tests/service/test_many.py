@@ -1,0 +1,103 @@
+"""What a call and a chore cost where there are many coupons, by what the database examined for it: never all of them."""
+import collections
+import contextlib
+import time
+
+import pytest
+
+from effort import effort
+from many import Many, start_service, stop_service
+from stack import wait_until
+
+FEW, MANY = effort((100, 5000), (1000, 100_000))
+ACTIVE = 20  # one of so many is
+PAGE = 100   # of a list
+PROFILE_BYTES = 256 << 20
+# Keys and documents that one command may examine: a page or two, whatever there is.
+MOST = 500
+
+
+def examined(entry):
+    return entry.get("keysExamined", 0) + entry.get("docsExamined", 0)
+
+
+def shape(entry):
+    """What a command is, without its values."""
+    command = entry["originatingCommand"] if entry["op"] == "getmore" else entry["command"]
+    query = command["pipeline"][0] if "pipeline" in command else command.get("filter") or command.get("q") or command.get("query") or {}
+    return entry["ns"].partition(".")[2], entry["op"], " ".join(query)
+
+
+@contextlib.contextmanager
+def profiled(database):
+    """What the service's commands were, once the block has ended."""
+    entries = []
+    database.drop_collection("system.profile")
+    database.create_collection("system.profile", capped=True, size=PROFILE_BYTES)
+    database.command("profile", 2)
+    yield entries
+    database.command("profile", 0)
+    assert database.command("collstats", "system.profile")["size"] < 0.9 * PROFILE_BYTES, "the first entries may be gone"
+    entries += database["system.profile"].find({"appName": "coupons"})
+
+
+def costs(entries):
+    """What each shape cost at the most."""
+    most = collections.Counter()
+    for entry in entries:
+        most[shape(entry)] = max(most[shape(entry)], examined(entry))
+    return most
+
+
+def calls(stack):
+    """Each kind of call that is not about one coupon alone."""
+    ops, shop = stack.client("ops"), stack.client("storefront")
+    return {
+        "the active ones": lambda: shop.get("/coupons?active=true"),
+        "a list": lambda: ops.get(f"/coupons?limit={PAGE}"),
+        "drafts": lambda: ops.get(f"/coupons?state=draft&limit={PAGE}"),
+        "a wallet": lambda: shop.get("/coupons/-/users/nobody"),
+        "jobs": lambda: ops.get("/coupons/-/jobs"),
+        "a code": lambda: shop.post("/coupons/-/resolve", {"code": "ABCDEFGH", "user": "u"}),
+        "metrics": lambda: ops.get("/coupons/-/metrics"),
+    }
+
+
+def cost_of_calls(stack, size):
+    """What each examined at the most, by one command."""
+    costs = {}
+    for what, call in calls(stack).items():
+        with profiled(stack.database) as entries:
+            start = time.monotonic()
+            call().expect(200)
+            took = time.monotonic() - start
+        costs[what] = max(map(examined, entries), default=0)
+        print(f"figure: of {size} coupons: {what}: {took * 1000:.0f} ms, {costs[what]} keys and documents")
+    return costs
+
+
+def start_filled(stack, many, size):
+    """Start the service with so many coupons: each chore runs once. What its commands were."""
+    stop_service(stack)
+    many.fill(size - size // ACTIVE, size // ACTIVE)
+    looks = stack.log().count("event=reporter.caught_up")
+    with profiled(stack.database) as entries:
+        start = time.monotonic()
+        start_service(stack)
+        wait_until("the reporter to catch up", lambda: stack.log().count("event=reporter.caught_up") > looks, seconds=900)
+        print(f"figure: of {size} coupons: started, and caught up, after {time.monotonic() - start:.1f} s")
+    return entries
+
+
+@pytest.mark.heavy
+def test_no_command_looks_at_all_coupons(another_stack):
+    """Neither those of calls nor those of chores. A start runs each chore."""
+    stack = another_stack()
+    many = Many(stack)
+    few = costs(start_filled(stack, many, FEW)), cost_of_calls(stack, FEW)
+    chores, asked = costs(start_filled(stack, many, MANY)), cost_of_calls(stack, MANY)
+    assert set(few[0]) - set(chores) == set(), "a chore was not seen"
+    assert ("coupons", "query", "cleaned view.cleanup") in chores, f"the sweeper did not look for what is over: {set(chores)}"
+    assert {what: cost for what, cost in chores.items() if cost > MOST} == {}
+    # the active ones are sorted by when they were made
+    assert {what: cost for what, cost in asked.items() if cost > MOST + 4 * MANY // ACTIVE} == {}
