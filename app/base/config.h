@@ -53,7 +53,8 @@
       "the same in MiB: what such entries, and the states of their users, hold in memory")                             \
     X(worker, filters_mb, INT, "64", 0, 65536, NULL, true,                                                             \
       "MiB in which one process notes which users its coupons have, so that new ones need no read; 0: all are read")   \
-    X(worker, bucket_flush_ms, INT, "500", 1, 1000, NULL, true, "how long changes of buckets are gathered")            \
+    X(worker, views_flush_ms, INT, "1000", 1, 10000, NULL, true,                                                       \
+      "how long what a coupon's views have to say is gathered, unless somebody asks")                                  \
     X(mongodb, uri, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                                     \
       "replica set or sharded cluster; empty: what scripts/run noted in run_dir/mongodb_uri")                          \
     X(mongodb, database, TEXT, "coupons", 1, 38, NULL, false, "the database's name")                                   \

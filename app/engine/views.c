@@ -71,6 +71,7 @@ void view_job_free(struct view_job *job)
     for (size_t i = 0; i < job->bucket_count; i++)
         bucket_release(&job->buckets[i]);
     free(job->buckets);
+    free(job->own);
     free(job->batches);
     arena_free(&job->arena);
     free(job);
@@ -193,8 +194,8 @@ static void finish_jobs(struct views *v, struct view_lane *l, const struct view_
         l->first = job->next;
         if (!written)
             job->upto = 0;
-        else if (job->own && v->hooks->viewed)
-            v->hooks->viewed();
+        else if (job->definition && v->hooks->defined)
+            v->hooks->defined();
         job->when = mark_time(v, job);
         job->done(job);
     }
@@ -265,8 +266,9 @@ static void collect(struct round *r, struct view_lane *l)
     struct view_job *job = l->first;
 
     for (; job && (!job->batch_count || job->foreign_written); job = job->next) {
-        for (size_t i = 0; job->own && i < job->own->batch->use_count; i++)
-            add_use(r, l->lane->coupon, job->own->batch->uses[i]);
+        for (size_t i = 0; i < job->own_count; i++)
+            for (size_t k = 0; k < job->own[i]->batch->use_count; k++)
+                add_use(r, l->lane->coupon, job->own[i]->batch->uses[k]);
         if (job->definition)
             add_definition(r, l->lane->coupon, job->definition, job->definition_seq);
         for (size_t i = 0; i < job->bucket_count; i++)

@@ -17,8 +17,9 @@
 struct view_job {
     struct view_job *next;
     struct lane *lane; /* for done(); the view thread looks only at coupon and number, which never change */
-    /* Own batches: their uses are written as they stand. */
-    struct window_batch *own; /* NULL: none */
+    /* Own batches, ascending: of their uses the last of each user are written as they stand. */
+    struct window_batch **own;
+    size_t own_count;
     /* All of the window, ascending, where it holds other writers' batches: what those touch is read, folded and written. */
     struct window_batch **batches;
     size_t batch_count;
