@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import bad_input  # noqa: E402
 import within  # noqa: E402
+from effort import FULL  # noqa: E402
 from shown import figure, show  # noqa: E402,F401
 from stack import SETTINGS, WORKERS, Stack  # noqa: E402
 
@@ -57,6 +58,21 @@ def nothing_dies(stack):
     before = stack.pids()
     yield
     assert stack.pids() == before, f"a process died: {before} before, {stack.pids()} after\n{stack.log()[-2000:]}"
+
+
+# Begun first where files run side by side, so that what ends last is short.
+LONGEST = ("test_ops.py", "test_lanes.py", "test_life.py", "test_import.py", "test_dashboard.py", "test_reports.py", "test_database.py",
+           "test_crash_points.py", "test_crashes.py", "test_reconcile.py", "test_erasure.py", "test_webhooks.py", "test_races.py",
+           "test_clock.py", "test_bad_input.py", "test_receipts.py", "test_ends.py")
+PLACES = {name: place for place, name in enumerate(LONGEST)}
+
+
+def pytest_collection_modifyitems(config, items):
+    """The longest files first; without the tests that have no short form, where that is what is run."""
+    if not FULL:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+    items.sort(key=lambda item: PLACES.get(item.path.name, len(LONGEST)))
 
 
 def pytest_terminal_summary(terminalreporter):

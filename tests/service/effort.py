@@ -1,14 +1,16 @@
-"""How much the tests do: the everyday run has little time, `scripts/test --long` has more (it sets COUPONS_TESTS_LONG=1)."""
+"""How much the tests do, by COUPONS_TESTS_EFFORT: `short`, as every day; `full`, as .ci/run and scripts/test --all; `long`: --long."""
 import os
 
-LONG = os.environ.get("COUPONS_TESTS_LONG") == "1"
+LEVELS = ("short", "full", "long")
+LEVEL = LEVELS.index(os.environ.get("COUPONS_TESTS_EFFORT") or "short")
+FULL = LEVEL >= LEVELS.index("full")
 
 
-def effort(everyday, long):
-    """The one or the other; a test whose name gives a number keeps it in both."""
-    return long if LONG else everyday
+def effort(short, full, long=None):
+    """One of them; a test whose name gives a number keeps it. Without a third, `long` is as `full`."""
+    return (short, full, full if long is None else long)[LEVEL]
 
 
-def seconds(variable, everyday, long):
+def seconds(variable, short, full, long):
     """Of a test that runs for as long as it is told: by the variable, else as above."""
-    return float(os.environ.get(variable) or effort(everyday, long))
+    return float(os.environ.get(variable) or effort(short, full, long))

@@ -17,7 +17,7 @@ from stack import WORKERS, age_s, children, wait_until
 from swarm import Call, Swarm, by_code, swarm, take, taken
 
 pytestmark = pytest.mark.heavy
-KILLS = effort(6, 20)
+KILLS = effort(3, 6, 20)
 
 
 def endless(coupon, users):
@@ -122,7 +122,7 @@ def test_a_worker_that_sleeps_in_the_middle_of_a_batch_does_no_harm_when_it_wake
             pid = stack.signal(f"worker-{worker}", signal.SIGSTOP)
             try:
                 asleep = len(crowd.done)
-                time.sleep(effort(2, 5))
+                time.sleep(effort(2, 2, 5))
                 wait_until("answers of the other worker", lambda: len(crowd.done) > asleep + 500)
             finally:
                 os.kill(pid, signal.SIGCONT)
@@ -135,7 +135,7 @@ def test_a_worker_that_sleeps_in_the_middle_of_a_batch_does_no_harm_when_it_wake
 def test_the_last_slots_are_sold_exactly_while_workers_die(stack):
     """The sold-out edge: 300 slots, 600 users, a kill every few dozen answers."""
     chance = random.Random(17)
-    for _ in range(effort(1, 3)):
+    for _ in range(effort(1, 1, 3)):
         coupon = stack.coupon(slots=300)
         crowd = Swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}") for i in range(600)], connections=8)
         crowd.start()
@@ -172,6 +172,7 @@ def test_returns_survive_kills_too(stack):
     stack.verify(coupon)
 
 
+@pytest.mark.full
 def test_the_whole_service_is_killed_and_started_again(another_stack):
     """kill -9 of coupond, its workers, nginx and mongod at once, as when the power fails; what was acknowledged is there."""
     stack = another_stack()

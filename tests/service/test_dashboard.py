@@ -576,6 +576,7 @@ def test_everything_can_be_read_in_the_light_and_in_the_dark(board, page, signed
 
 # ---- many ----
 
+@pytest.mark.full
 def test_two_thousand_coupons_are_paged_searched_and_opened(board, page, signed_in):
     def make(first):
         ops = board.client("ops")

@@ -85,6 +85,7 @@ def test_secrets_are_in_files_for_their_owner_alone(stack):
     assert not [text for text in shown.values() if password.encode() in text or key.encode() in text]
 
 
+@pytest.mark.full
 def test_a_database_that_was_made_without_a_password_is_taken_over(another_stack):
     """What is in it stays, and it is closed; one with another password than this copy's gets this copy's."""
     s = another_stack()
@@ -149,6 +150,7 @@ def reachable(monkeypatch):
         yield s
 
 
+@pytest.mark.full
 def test_mongod_is_not_root_s_where_another_user_can_get_to_its_place(reachable):
     """Also with a database that was root's before, and after a time in which it had to be root's."""
     s = reachable.start()

@@ -84,7 +84,7 @@ def test_what_was_held_in_many_buckets_is_free_though_no_view_says_that_it_was_h
     stack.verify(coupon)
 
 
-@pytest.mark.heavy
+@pytest.mark.full
 def test_what_has_ended_is_no_batch_that_the_database_refuses(another_stack):
     """More than the 16 MiB of a document, if one batch told of all of it."""
     stack = another_stack()

@@ -10,7 +10,7 @@ from effort import seconds
 from test_openapi import ADDRESS
 
 HERE = pathlib.Path(__file__).parent
-SECONDS = int(seconds("COUPONS_SCHEMATHESIS_S", 20, 60))
+SECONDS = int(seconds("COUPONS_SCHEMATHESIS_S", 5, 20, 60))
 # A PATCH without If-Match is a 428; that of a version that is gone is told so before its body is read.
 # A code may be called "export": so the addresses whose last part could also be an id answer to the id's GET too, and say so in Allow.
 SETTINGS = """\

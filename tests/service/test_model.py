@@ -16,7 +16,7 @@ from model import SLACK_MS, Coupon, Slot, same, settled
 from problems import TRY_AGAIN
 from stack import WORKERS, wait_until
 
-SECONDS = seconds("COUPONS_MODEL_S", 20, 60)
+SECONDS = seconds("COUPONS_MODEL_S", 10, 20, 60)
 COUPONS = 6        # at a time
 ANSWERS_LEAST = 20 * SECONDS
 CALLS_MOST = 400   # of one coupon, before another takes its place

@@ -366,6 +366,7 @@ def takings(stack, coupon, count):
     return crowd.result()
 
 
+@pytest.mark.full
 def test_a_copy_of_a_cleanly_stopped_database_is_a_backup(another_stack, tmp_path):
     stack = another_stack()
     coupon = stack.coupon(slots=2000)
@@ -381,6 +382,7 @@ def test_a_copy_of_a_cleanly_stopped_database_is_a_backup(another_stack, tmp_pat
     holds_what_was_acknowledged(back, coupon, calls)
 
 
+@pytest.mark.full
 def test_a_copy_of_a_locked_database_is_a_backup_while_the_service_goes_on(another_stack, tmp_path):
     """fsyncLock, copy, unlock, under load: callers wait meanwhile, or repeat."""
     stack = another_stack()

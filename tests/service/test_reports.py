@@ -329,13 +329,13 @@ def test_a_long_report_is_sent_whole(stack, reporting, seeded):
     assert reporting.request("HEAD", target).expect(200).body == b""
 
 
-@pytest.mark.heavy
+@pytest.mark.full
 @pytest.mark.timed
 def test_a_year_of_days_of_a_thousand_coupons_answers_within_a_second(another_stack, tmp_path):
     """Summed, and each by itself. The machine may have other work: one of some tries must be as fast, or take that little of the
     processors. Every day three seconds will do: other work slows the processors, too. On a copy of its own: the shared one has more
     than a thousand coupons, and their rows would be too many."""
-    limit_s = effort(3, 1)
+    limit_s = effort(3, 3, 1)
     stack = another_stack()
     busy = [int((stack.var / "run" / "mongod.pid").read_text()), *(stack.pid(f"worker-{i}") for i in range(WORKERS))]
     reporting = stack.client("reporting")
@@ -616,7 +616,7 @@ def test_a_reporter_that_is_killed_again_and_again_counts_every_batch_once(stack
     crowd = Swarm([stack.way()], calls, connections=32)
     crowd.start()
     killed = 0
-    while crowd.is_alive() and killed < effort(6, 20):
+    while crowd.is_alive() and killed < effort(3, 6, 20):
         stack.kill("reporter")
         killed += 1
         target = len(crowd.done) + chance.randrange(50, 600)
