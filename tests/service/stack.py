@@ -262,10 +262,16 @@ class Stack:
         pid = wait_until(f"{name} to live", lambda: self.pid(name))
         wait_until(f"{name} to have lived for a second", lambda: age_s(pid) > 1.1)
 
-    def kill(self, name, seconds=PATIENCE_S):
-        """kill -9, and wait for the successor that the master starts."""
+    def kill(self, name, seconds=PATIENCE_S, stopped=False):
+        """kill -9, and wait for the successor that the master starts. `stopped`: it does nothing from now on, though it is to live for
+        a second yet."""
+        if stopped:
+            self.signal(name, signal.SIGSTOP)
         self.has_lived(name)
         old = self.signal(name, KILL)
+        if stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(old, signal.SIGCONT)  # for those that are asked to end
         return wait_until(f"a successor of {name}", lambda: self.pid(name) not in (None, old) and self.pid(name), seconds)
 
     # ---- its clients ----

@@ -13,7 +13,7 @@ from effort import effort
 from stack import WORKERS, wait_until
 from swarm import Swarm, by_code, step, swarm, take, taken
 
-ROUNDS = 200
+ROUNDS = effort(60, 200)
 
 
 def racing(stack, calls, number):
@@ -197,7 +197,7 @@ def test_of_redeeming_cancelling_and_expiring_one_hold_exactly_one_wins(stack):
     """Both calls come at once, shortly before the hold's last moment or after it, at two workers; those of each fifth hold long
     before it, so that some are in time on a machine that stalls."""
     coupon, chance = stack.coupon(slots=ROUNDS), random.Random(5)
-    calls = swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}", state="reserved", reserve_s=1 + i % 4) for i in range(ROUNDS)])
+    calls = swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}", state="reserved", reserve_s=4 + i % 4) for i in range(ROUNDS)])
     assert by_code(calls) == {"201": ROUNDS}
     holds = taken(calls)
     races = []
@@ -257,8 +257,8 @@ def test_a_checkout_that_crashed_gives_back_what_it_held_to_where_it_came_from(s
     stack.patch(coupon, {"cap": {"total": 3}})
     stack.generate(coupon, 1)
     at = f"/coupons/{coupon}/redemptions"
-    hold = storefront.post(f"{at}/{ids['u-0']}/reserve", {"reserve_s": 2, "order": {"id": "lost"}}, idempotency_key="h").ok(201)
-    free = storefront.take(coupon, "crashed", state="reserved", reserve_s=2).ok(201)
+    hold = storefront.post(f"{at}/{ids['u-0']}/reserve", {"reserve_s": 6, "order": {"id": "lost"}}, idempotency_key="h").ok(201)
+    free = storefront.take(coupon, "crashed", state="reserved", reserve_s=6).ok(201)
     counts = stack.counts(coupon)
     assert (counts["free"], counts["issued"], counts["reserved"], counts["taken_total"]) == (0, 1, 2, 3), counts
     time.sleep(max(0, monotonic_of(free["reserved_until"]) - time.monotonic()) + 0.02)
@@ -317,7 +317,7 @@ def test_a_worker_that_heard_of_a_return_learns_that_the_slot_went_out_again(sta
 
 # ---- giving away ----
 
-@pytest.mark.heavy
+@pytest.mark.full
 def test_ten_thousand_users_get_five_thousand_codes_and_nobody_two(stack, figure):
     coupon = stack.coupon(slots=5000, on_user_cap="existing", codes={"source": "generated", "length": 10, "prefix": "GIFT-"})
     users = list(range(10_000))
@@ -343,7 +343,7 @@ def test_ten_thousand_users_get_five_thousand_codes_and_nobody_two(stack, figure
 
 @pytest.mark.parametrize("codes", [{"source": "none"}, {"source": "generated"}], ids=lambda c: c["source"])
 def test_slots_picked_at_random_are_all_given_once_and_in_no_order(stack, codes):
-    slots = 64 * effort(8, 20)
+    slots = 64 * effort(8, 8, 20)
     firsts = []
     for _ in range(3):
         coupon = stack.coupon(slots=slots, cap={"total": slots, "per_user": 1000}, codes={**codes, "pick": "random"})

@@ -325,11 +325,12 @@ def test_two_deliverers_for_a_while_keep_the_order(stack, receiver, hook):
     crowd = threading.Thread(target=take)
     crowd.start()
     try:
-        time.sleep(0.5)
+        wait_until("takings", lambda: len(taken) > 50)
         before = stack.pid("deliverer")
         stack.signal("coupond", signal.SIGHUP)
         wait_until("the successor", lambda: stack.pid("deliverer") not in (before, None))
-        time.sleep(1)
+        more = len(taken) + 100
+        wait_until("more takings", lambda: len(taken) > more)
         done = stack.script("restart")
         assert done.returncode == 0, done.stdout
         wait_until("takings enough", lambda: len(taken) > 200 or not crowd.is_alive())

@@ -9,6 +9,7 @@ import time
 import pytest
 
 import within as clock
+from stack import state_of, wait_until
 
 HERE = pathlib.Path(__file__).parent
 SPIN = "while True: pass"
@@ -27,18 +28,20 @@ def test_time_is_withheld_from_who_is_ready_and_does_not_run():
     cpu = min(os.sched_getaffinity(0))
     with contextlib.ExitStack() as ending:
         def start(text):
-            process = ending.enter_context(subprocess.Popen([sys.executable, "-c", text]))
+            process = ending.enter_context(subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE))
             ending.callback(process.kill)
+            process.stdout.readline()  # it is past what it begins with
             os.sched_setaffinity(process.pid, {cpu})
             return process.pid
 
-        busy, sleeper = [start(SPIN) for _ in range(3)], start("import time; time.sleep(600)")
-        time.sleep(1)
-        before = clock.delays_s([*busy, sleeper])
-        time.sleep(3)
-        after = clock.delays_s([*busy, sleeper])
+        sleeper = start("import time; print(flush=True); time.sleep(600)")
+        busy = [start(f"print(flush=True)\n{SPIN}") for _ in range(3)]
+        wait_until("the sleeper to sleep", lambda: state_of(sleeper) == "S")
+        before, began = clock.delays_s([*busy, sleeper]), time.monotonic()
+        wait_until("three seconds", lambda: time.monotonic() > began + 3)
+        passed_s, after = time.monotonic() - began, clock.delays_s([*busy, sleeper])
         waited = {thread: after[thread] - before[thread] for thread in before}
-    assert sum(waited[str(pid)] for pid in busy) > 3, waited
+    assert sum(waited[str(pid)] for pid in busy) > passed_s, waited
     assert waited[str(sleeper)] < 0.1, waited
 
 
