@@ -24,6 +24,7 @@ int direct_open(struct ctl *c, struct direct *d)
         return CTL_USAGE;
     }
     d->door = mongo_door(d->mongo);
+    d->config = config;
     if (mongo_ping(d->door, PING_TIMEOUT_MS) == STORE_OK)
         return CTL_OK;
     ctl_complain("the database cannot be reached");
@@ -49,8 +50,26 @@ int direct_names(struct direct *d)
     return CTL_OK;
 }
 
+struct store *direct_another(struct direct *d)
+{
+    struct direct_more *m = &d->more[d->more_count];
+    char message[512];
+
+    if (d->more_count == DIRECT_MORE || !(m->mongo = mongo_open_single(d->config, message, sizeof message)))
+        return NULL;
+    m->door = mongo_door(m->mongo);
+    d->more_count++;
+    return m->door;
+}
+
 void direct_close(struct direct *d)
 {
+    while (d->more_count > 0) {
+        const struct direct_more *m = &d->more[--d->more_count];
+
+        m->door->ops->close(m->door);
+        mongo_close(m->mongo);
+    }
     d->door->ops->close(d->door);
     mongo_close(d->mongo);
     *d = (struct direct){.mongo = NULL};

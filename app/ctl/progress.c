@@ -20,7 +20,7 @@ void progress_begin(struct progress *p, const char *what, const char *unit, bool
 void progress_line(char line[PROGRESS_LINE_SIZE], const char *what, const char *unit, int64_t done, int64_t total,
                    int64_t per_second)
 {
-    char bar[BAR_WIDTH + 1];
+    char bar[BAR_WIDTH + 1], left[32] = "";
     double share = total > 0 ? (double)done / (double)total : 0;
     int full;
 
@@ -30,9 +30,11 @@ void progress_line(char line[PROGRESS_LINE_SIZE], const char *what, const char *
     memset(bar, '#', (size_t)full);
     memset(bar + full, '.', (size_t)(BAR_WIDTH - full));
     bar[BAR_WIDTH] = '\0';
+    if (per_second > 0 && done < total)
+        snprintf(left, sizeof left, ", %" PRId64 " s left", (total - done + per_second - 1) / per_second);
     if (total > 0)
-        snprintf(line, PROGRESS_LINE_SIZE, "%.64s [%s] %3d%% %" PRId64 "/%" PRId64 " %s %" PRId64 "/s", what, bar,
-                 (int)(share * 100), done, total, unit, per_second);
+        snprintf(line, PROGRESS_LINE_SIZE, "%.64s [%s] %3d%% %" PRId64 "/%" PRId64 " %s %" PRId64 "/s%s", what, bar,
+                 (int)(share * 100), done, total, unit, per_second, left);
     else
         snprintf(line, PROGRESS_LINE_SIZE, "%.64s %" PRId64 " %s %" PRId64 "/s", what, done, unit, per_second);
 }

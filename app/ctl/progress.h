@@ -26,7 +26,7 @@ void progress_show(struct progress *p, int64_t done, int64_t total);
 /* Leave the line: what is printed next begins at its start. */
 void progress_end(struct progress *p);
 
-/* The bar's text, without line ends; pure. */
+/* The bar's text, with the seconds that are left at this rate, without line ends; pure. */
 #define PROGRESS_LINE_SIZE 160
 void progress_line(char line[PROGRESS_LINE_SIZE], const char *what, const char *unit, int64_t done, int64_t total,
                    int64_t per_second);

@@ -30,8 +30,7 @@
 const struct argp_option ctl_reconcile_options[] = {
     {"apply", OPT_APPLY, NULL, 0, "Make the changes; without it they are only told", 0},
     {"online", OPT_ONLINE, NULL, 0, "Make them while the service runs: only what is safe then", 0},
-    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by free memory)",
-     0},
+    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
     {0},
 };
 
@@ -56,6 +55,9 @@ struct reconcile {
     /* of the coupon at hand */
     struct finding found[OF_COUNT][FAULT_COUNT];
     int64_t changes, lost, broken;
+    int64_t lane, broken_before;   /* the lane at hand; broken: of those before it */
+    struct head tail;              /* of the lane that was told last */
+    struct coupon *definition;     /* as the ledger has it, from lane 0; NULL: none */
     struct mend mends[MENDS_MOST]; /* to be carried out; what they point to stays until then */
     size_t mend_count, sent, done;
     enum store_status status;      /* of carrying them out */
@@ -136,6 +138,13 @@ static void tell_coupon(struct reconcile *v)
     v->any_undone = v->any_undone || v->broken || v->done < v->sent;
 }
 
+static struct store *another_door(void *context)
+{
+    struct reconcile *v = context;
+
+    return direct_another(&v->db);
+}
+
 static void show_progress(void *context, int64_t done, int64_t total)
 {
     struct reconcile *v = context;
@@ -212,27 +221,21 @@ static void pass_drift(void *context, const struct drift *d)
     (void)d;
 }
 
-static enum store_status reconcile_part(struct reconcile *v, struct replay_part part, struct coupon **definition,
-                                        struct head *tail)
+/* A part, or in the end the lane itself, was told. */
+static void note_told(void *context, struct replay *r)
 {
-    struct replay *r = replay_new(part, v->db.name_key, pass_drift, NULL);
-    enum store_status s = scan_part(&v->scan, part, !v->online, r);
+    struct reconcile *v = context;
 
-    if (s == STORE_OK) {
-        replay_end(r);
-        v->broken += replay_sums(r).broken;
-    }
-    if (s == STORE_OK && !v->broken) {
+    v->broken = v->broken_before + replay_broken(r);
+    if (!v->broken && v->status == STORE_OK) {
         replay_repairs(r, !v->online, take_repair, v);
         flush(v, NULL); /* they point into the replay */
-        s = v->status;
     }
-    if (part.part == 0)
-        *tail = *replay_tail(r);
-    if (part.part == 0 && part.lane == 0 && replay_definition(r))
-        *definition = coupon_copy(replay_definition(r), &v->arena);
-    replay_free(r);
-    return s;
+    if (!replay_is_trunk(r))
+        return;
+    v->tail = *replay_tail(r);
+    if (v->lane == 0 && replay_definition(r))
+        v->definition = coupon_copy(replay_definition(r), &v->arena);
 }
 
 /* ---- marks ---- */
@@ -285,19 +288,21 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     return v->status;
 }
 
-static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, int64_t lanes, struct coupon **definition,
-                                        struct head *tail)
+static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, int64_t lanes)
 {
-    struct head before = {.seq = 0};
-    enum store_status s = scan_tail(&v->scan, lane, &before);
-    unsigned parts = s == STORE_OK ? scan_parts(&v->scan, &before) : 0;
+    const struct scan_lane how = {
+        .lane = lane, .lanes = lanes, .rebuild = !v->online, .report = pass_drift, .told = note_told, .context = v};
+    enum store_status s;
 
-    for (unsigned part = 0; part < parts && s == STORE_OK && !v->broken; part++)
-        s = reconcile_part(v, scan_part_of(part, parts, &before, lane, lanes), definition, tail);
-    if (s != STORE_OK || v->broken || v->online || tail->seq == 0)
+    v->lane = lane;
+    v->broken_before = v->broken;
+    s = scan_lane(&v->scan, &how);
+    if (s == STORE_OK)
+        s = v->status;
+    if (s != STORE_OK || v->broken || v->online || v->tail.seq == 0)
         return s;
-    s = reconcile_mark(v, lane, "views", tail->seq, true);
-    return s == STORE_OK ? reconcile_mark(v, lane, "totals", tail->seq, false) : s;
+    s = reconcile_mark(v, lane, "views", v->tail.seq, true);
+    return s == STORE_OK ? reconcile_mark(v, lane, "totals", v->tail.seq, false) : s;
 }
 
 /* ---- codes ---- */
@@ -351,31 +356,31 @@ static enum store_status reconcile_orphan(struct reconcile *v, bool named)
 
 static enum store_status reconcile_coupon(struct reconcile *v, const char *coupon, bool named)
 {
-    struct coupon *definition = NULL;
-    struct head tail = {.seq = 0}, other = {.seq = 0};
+    struct head tail = {.seq = 0};
     int64_t lanes = 1;
     enum store_status s;
 
     v->scan.coupon = coupon;
+    v->definition = NULL;
     v->changes = v->lost = v->broken = 0;
     v->sent = v->done = v->mend_count = 0;
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);
-    progress_begin(&v->progress, coupon, "batches", false);
+    progress_begin(&v->progress, coupon, "steps", false);
     arena_init(&v->arena, 0);
     arena_init(&v->codes, 0);
     if (s == STORE_OK)
         s = scan_lanes(&v->scan, &lanes);
     if (s == STORE_OK)
-        s = reconcile_lane(v, 0, lanes, &definition, &tail);
-    if (s == STORE_OK && !v->broken && definition && definition->codes.source != CODES_NONE) {
-        s = scan_codes(&v->scan, definition, tail.next_n, !v->online, take_code, v);
+        s = reconcile_lane(v, 0, lanes);
+    if (s == STORE_OK && !v->broken && v->definition && v->definition->codes.source != CODES_NONE) {
+        s = scan_codes(&v->scan, v->definition, v->tail.next_n, !v->online, take_code, v);
         flush(v, NULL);
         s = s == STORE_OK ? v->status : s;
     }
     for (int64_t lane = 1; s == STORE_OK && !v->broken && lane < lanes; lane++)
-        s = reconcile_lane(v, lane, lanes, &definition, &other);
+        s = reconcile_lane(v, lane, lanes);
     tell_coupon(v);
     arena_free(&v->codes);
     arena_free(&v->arena);
@@ -495,6 +500,7 @@ int ctl_reconcile(struct ctl *c)
     if (code == CTL_OK) {
         v->scan.door = v->db.door;
         v->scan.name_key = v->db.name_key;
+        v->scan.another_door = another_door;
         v->scan.progress = show_progress;
         v->scan.context = v;
         if (!v->online)

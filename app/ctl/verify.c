@@ -15,8 +15,7 @@
 #include "verify/scan.h"
 
 const struct argp_option ctl_verify_options[] = {
-    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts: less memory, more reading (default: by free memory)",
-     0},
+    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
     {0},
 };
 
@@ -26,6 +25,8 @@ struct verify {
     struct progress progress;
     int64_t batches, entries, drifts; /* of the coupon at hand */
     int64_t lane, lanes;
+    struct coupon *definition; /* as the ledger has it, from lane 0; NULL: none */
+    struct arena arena;        /* the definition's */
     struct lane_sums sums[COUPON_LANES_MAX];
     bool any_drift;
 };
@@ -56,6 +57,13 @@ static void tell_coupon(struct verify *v)
     printf("%s: %s, %" PRId64 " batches, %" PRId64 " entries, %" PRId64 " drift%s\n", v->scan.coupon,
            v->drifts ? "DRIFT" : "ok", v->batches, v->entries, v->drifts, v->drifts == 1 ? "" : "s");
     v->any_drift = v->any_drift || v->drifts;
+}
+
+static struct store *another_door(void *context)
+{
+    struct verify *v = context;
+
+    return direct_another(&v->db);
 }
 
 static void show_progress(void *context, int64_t done, int64_t total)
@@ -94,37 +102,31 @@ static void tell_code(void *context, const struct code_finding *f)
 
 /* ---- one coupon ---- */
 
-/* definition, in a: the coupon's as the ledger has it, from part 0 of lane 0. */
-static enum store_status verify_part(struct verify *v, struct replay_part part, struct arena *a, struct coupon **definition)
+static void note_told(void *context, struct replay *r)
 {
-    struct replay *r = replay_new(part, v->db.name_key, tell_drift, v);
-    enum store_status s;
+    struct verify *v = context;
 
-    replay_sum(r, &v->sums[part.lane]);
-    s = scan_part(&v->scan, part, false, r);
-    if (s == STORE_OK)
-        replay_end(r);
-    if (part.part == 0) {
-        v->batches += replay_sums(r).batches;
-        v->entries += replay_sums(r).entries;
-    }
-    if (part.part == 0 && part.lane == 0 && replay_definition(r))
-        *definition = coupon_copy(replay_definition(r), a);
-    replay_free(r);
-    return s;
+    if (!replay_is_trunk(r))
+        return;
+    v->batches += replay_sums(r).batches;
+    v->entries += replay_sums(r).entries;
+    if (v->lane == 0 && replay_definition(r))
+        v->definition = coupon_copy(replay_definition(r), &v->arena);
 }
 
-static enum store_status verify_lane(struct verify *v, int64_t lane, struct arena *a, struct coupon **definition)
+static enum store_status verify_lane(struct verify *v, int64_t lane)
 {
+    const struct scan_lane how = {
+        .lane = lane, .lanes = v->lanes, .sums = &v->sums[lane], .report = tell_drift, .told = note_told, .context = v};
+    enum store_status s;
     struct head tail;
-    enum store_status s = scan_tail(&v->scan, lane, &tail);
-    unsigned parts = s == STORE_OK ? scan_parts(&v->scan, &tail) : 0;
 
     v->lane = lane;
-    for (unsigned part = 0; part < parts && s == STORE_OK; part++)
-        s = verify_part(v, scan_part_of(part, parts, &tail, lane, v->lanes), a, definition);
-    if (s == STORE_OK && *definition && (*definition)->codes.source != CODES_NONE)
-        s = scan_codes(&v->scan, *definition, tail.next_n, false, tell_code, v);
+    s = scan_tail(&v->scan, lane, &tail);
+    if (s == STORE_OK)
+        s = scan_lane(&v->scan, &how);
+    if (s == STORE_OK && v->definition && v->definition->codes.source != CODES_NONE)
+        s = scan_codes(&v->scan, v->definition, tail.next_n, false, tell_code, v);
     v->lane = 0;
     return s;
 }
@@ -142,24 +144,23 @@ static enum store_status verify_across(struct verify *v)
 
 static enum store_status verify_coupon(struct verify *v, const char *coupon)
 {
-    struct coupon *definition = NULL;
-    struct arena a;
     enum store_status s;
 
     v->scan.coupon = coupon;
+    v->definition = NULL;
     v->batches = v->entries = v->drifts = v->lane = 0;
-    progress_begin(&v->progress, coupon, "batches", false);
-    arena_init(&a, 0);
+    progress_begin(&v->progress, coupon, "steps", false);
+    arena_init(&v->arena, 0);
     s = scan_lanes(&v->scan, &v->lanes);
     for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
-        s = verify_lane(v, lane, &a, &definition);
+        s = verify_lane(v, lane);
     if (s == STORE_OK && v->lanes > 1)
         s = verify_across(v);
     if (s == STORE_OK)
         tell_coupon(v);
     for (int64_t lane = 0; lane < v->lanes; lane++)
         lane_sums_release(&v->sums[lane]);
-    arena_free(&a);
+    arena_free(&v->arena);
     return s;
 }
 
@@ -224,6 +225,7 @@ int ctl_verify(struct ctl *c)
     if (code == CTL_OK) {
         v->scan.door = v->db.door;
         v->scan.name_key = v->db.name_key;
+        v->scan.another_door = another_door;
         v->scan.progress = show_progress;
         v->scan.context = v;
         code = c->args.count ? verify_named(v, &c->args) : verify_all(v);

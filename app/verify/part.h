@@ -1,5 +1,6 @@
 /*
- * verify/part.h -- a lane, and the part of its users and buckets that one replay looks at. No I/O.
+ * verify/part.h -- a lane, and into how many parts its users and buckets fall: users by a hash of their alias, buckets by number.
+ * No I/O.
  */
 #ifndef VERIFY_PART_H
 #define VERIFY_PART_H
@@ -9,23 +10,36 @@
 #include "coupons/coupon.h"
 #include "coupons/slot.h"
 
-/* Which lane one replay tells again, and which of its users and buckets it looks at: users by a hash of their alias, buckets by
- * number. What belongs to no lane is the last one's. */
-struct replay_part {
-    unsigned part, parts;
-    int64_t buckets; /* in each part; the last one has the rest. 0 where parts is 1 */
+/* What belongs to no lane is the last one's. */
+struct replay_parts {
+    unsigned parts;
+    int64_t buckets;     /* in each part; the last one has the rest. 0 where parts is 1 */
     int64_t lane, lanes; /* lanes 0: as 1 */
 };
 #define LANE_BUCKETS (LANE_SLOTS / BUCKET_SLOTS)
-static inline int64_t replay_first_bucket(const struct replay_part *p)
+
+static inline int64_t part_first_bucket(const struct replay_parts *p, unsigned part)
 {
-    return p->lane * LANE_BUCKETS + p->part * p->buckets;
+    return p->lane * LANE_BUCKETS + part * p->buckets;
 }
-static inline int64_t replay_end_bucket(const struct replay_part *p)
+
+static inline int64_t part_end_bucket(const struct replay_parts *p, unsigned part)
 {
-    if (p->part + 1 < p->parts)
-        return p->lane * LANE_BUCKETS + (p->part + 1) * p->buckets;
+    if (part + 1 < p->parts)
+        return p->lane * LANE_BUCKETS + (part + 1) * p->buckets;
     return p->lane + 1 < p->lanes ? (p->lane + 1) * LANE_BUCKETS : INT64_MAX;
+}
+
+/* The part that has bucket b, or (unsigned)-1: it is of another lane. */
+static inline unsigned part_of_bucket(const struct replay_parts *p, int64_t b)
+{
+    int64_t at = b - p->lane * LANE_BUCKETS;
+
+    if (at < 0 || b >= part_end_bucket(p, p->parts - 1))
+        return (unsigned)-1;
+    if (p->parts == 1 || p->buckets == 0)
+        return 0;
+    return at / p->buckets < p->parts ? (unsigned)(at / p->buckets) : p->parts - 1;
 }
 
 #endif

@@ -19,18 +19,42 @@
 
 /* ---- life ---- */
 
-struct replay *replay_new(struct replay_part part, const struct name_key *key, drift_fn *report, void *context)
+static struct replay *new_replay(const struct replay_parts *parts, const struct name_key *key, drift_fn *report, void *context)
 {
     struct replay *r = checked(calloc(1, sizeof *r));
 
+    r->trunk = r;
     r->name_key = key;
-    r->lane = part.lane;
-    r->part = part;
+    r->lane = parts->lane;
+    r->parts = *parts;
     r->report = report;
     r->context = context;
     r->totals.quarter_ms = -1;
     r->totals.repairs_end = &r->totals.repairs;
     arena_init(&r->arena, 0);
+    if (pthread_mutex_init(&r->odd, NULL) != 0)
+        abort();
+    return r;
+}
+
+struct replay *replay_new(struct replay_parts parts, const struct name_key *key, drift_fn *report, void *context)
+{
+    return new_replay(&parts, key, report, context);
+}
+
+void replay_send(struct replay *whole, const struct replay_sink *sink)
+{
+    whole->sink = *sink;
+}
+
+struct replay *replay_part(struct replay *whole, unsigned part, drift_fn *report, void *context)
+{
+    struct replay *r = new_replay(&whole->parts, whole->name_key, report, context);
+
+    r->trunk = whole;
+    r->part = part;
+    r->views_mark = whole->views_mark;
+    r->codes_next_n = whole->codes_next_n;
     return r;
 }
 
@@ -60,6 +84,7 @@ void replay_free(struct replay *r)
     }
     buf_free(&r->scratch);
     arena_free(&r->arena);
+    pthread_mutex_destroy(&r->odd);
     free(r->erased_later);
     free(r);
 }
@@ -71,6 +96,11 @@ struct replay_sums replay_sums(const struct replay *r)
     sums.users = (int64_t)HASH_COUNT(r->users);
     sums.buckets = (int64_t)HASH_COUNT(r->shelves);
     return sums;
+}
+
+int64_t replay_broken(const struct replay *r)
+{
+    return r->trunk->sums.broken;
 }
 
 const struct head *replay_tail(const struct replay *r)
@@ -85,8 +115,7 @@ const struct coupon *replay_definition(const struct replay *r)
 
 void replay_sum(struct replay *r, struct lane_sums *sums)
 {
-    if (replay_is_first(r))
-        r->lane_sums = sums;
+    r->lane_sums = sums;
 }
 
 static void touch(struct standing **list, struct standing *s, int64_t seq)
@@ -143,25 +172,37 @@ static void replay_range_in(struct replay *r, struct shelf *s, const struct batc
 }
 
 /* A range that is made touches no bucket: where it begins is a matter of the totals. */
-static void replay_range(struct replay *r, const struct batch *b, const struct entry *e)
+static bool range_is_sound(struct replay *r, const struct batch *b, const struct entry *e)
 {
     char where[WHERE_SIZE];
-    int64_t first, end;
 
     if (e->kind == ENTRY_GET && e->count == 0) /* of shares alone */
-        return;
-    if (e->n < 0 || e->count < 1 || e->count > RANGE_MOST || e->n > INT64_MAX - RANGE_MOST - BUCKET_SLOTS) {
-        replay_drift_int(r, "ledger", replay_entry_place(where, b, e), "count", 1, e->count);
-        return;
-    }
-    if (!entry_buckets(e, &first, &end))
-        return;
-    if (first < replay_first_bucket(&r->part))
-        first = replay_first_bucket(&r->part);
-    if (end > replay_end_bucket(&r->part))
-        end = replay_end_bucket(&r->part);
-    for (; first < end; first++)
-        replay_range_in(r, replay_shelf_of(r, first), b, e);
+        return false;
+    if (e->n >= 0 && e->count >= 1 && e->count <= RANGE_MOST && e->n <= INT64_MAX - RANGE_MOST - BUCKET_SLOTS)
+        return true;
+    replay_drift_int(r, "ledger", replay_entry_place(r, where, b), "count", 1, e->count);
+    return false;
+}
+
+/* The buckets [*first, *end) of part `part` of which e says something; false: none. */
+static bool buckets_in_part(const struct replay *r, unsigned part, const struct entry *e, int64_t *first, int64_t *end)
+{
+    if (!entry_buckets(e, first, end))
+        return false;
+    if (*first < part_first_bucket(&r->parts, part))
+        *first = part_first_bucket(&r->parts, part);
+    if (*end > part_end_bucket(&r->parts, part))
+        *end = part_end_bucket(&r->parts, part);
+    return *first < *end;
+}
+
+static void replay_range(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    int64_t first, end;
+
+    if (buckets_in_part(r, r->part, e, &first, &end))
+        for (; first < end; first++)
+            replay_range_in(r, replay_shelf_of(r, first), b, e);
 }
 
 /* ---- entries: users ---- */
@@ -199,16 +240,61 @@ static void replay_user(struct replay *r, const struct batch *b, const struct en
     touch(&r->touched_users, &u->standing, b->head.seq);
 }
 
+#define USER_KEY_SIZE (sizeof JOB_USER_PREFIX + 64)
+
+/* By what its user or job is found: text has room for it. NULL: it is about neither. */
+static const char *user_key(const struct entry *e, char text[USER_KEY_SIZE])
+{
+    if (entry_members[e->kind] & HAS_USER)
+        return e->alias;
+    if (!e->job)
+        return NULL;
+    snprintf(text, USER_KEY_SIZE, JOB_USER_PREFIX "%s", e->job);
+    return text;
+}
+
 static void replay_entry_of_user(struct replay *r, const struct batch *b, const struct entry *e)
 {
-    char key[sizeof JOB_USER_PREFIX + 64];
+    char text[USER_KEY_SIZE];
+    const char *key = user_key(e, text);
 
-    if (entry_members[e->kind] & HAS_USER) {
-        replay_user(r, b, e, e->alias);
-    } else if (e->job) {
-        snprintf(key, sizeof key, JOB_USER_PREFIX "%s", e->job);
+    if (key)
         replay_user(r, b, e, key);
+}
+
+/* ---- entries: parts ---- */
+
+static void send_entry(const struct replay *r, struct told_entry *t, unsigned part, bool of_slot, bool of_user)
+{
+    t->of_slot = of_slot;
+    t->of_user = of_user;
+    r->sink.entry(r->sink.context, part, t);
+}
+
+/* To the part of its user, and to each that has one of its buckets. */
+static void send_to_parts(const struct replay *r, const struct batch *b, const struct entry *e, bool of_slot)
+{
+    struct told_entry t = {.seq = b->head.seq, .at_ms = b->head.at_ms, .day_ms = b->head.day_ms, .at = r->at, .next_n = r->next_n,
+                     .after_erasure = r->erasures > 0, .definition = r->definition, .entry = *e};
+    char text[USER_KEY_SIZE];
+    const char *key = user_key(e, text);
+    unsigned users = key ? replay_part_of_user(r, key) : r->parts.parts, first, last;
+    int64_t from, end;
+
+    memcpy(t.batch_id, b->id, sizeof t.batch_id);
+    first = last = (unsigned)-1;
+    if (of_slot && !(entry_members[e->kind] & HAS_RANGE)) {
+        first = last = part_of_bucket(&r->parts, bucket_of(e->n));
+    } else if (of_slot && entry_buckets(e, &from, &end)) {
+        first = part_of_bucket(&r->parts, from);
+        last = part_of_bucket(&r->parts, end - 1);
+        last = last == (unsigned)-1 ? r->parts.parts - 1 : last;
     }
+    if (first != (unsigned)-1)
+        for (unsigned part = first; part <= last; part++)
+            send_entry(r, &t, part, true, part == users);
+    if (key && (first == (unsigned)-1 || users < first || users > last))
+        send_entry(r, &t, users, false, true);
 }
 
 /* ---- entries ---- */
@@ -222,32 +308,51 @@ static const struct coupon *definition_after(struct replay *r, const struct batc
     return fold_definition(r->definition, &one, &r->arena);
 }
 
+/* What e says of slots and users. */
+static void lay_entry(struct replay *r, const struct batch *b, const struct entry *e, bool of_slot, bool of_user)
+{
+    if (of_slot && (entry_members[e->kind] & HAS_RANGE))
+        replay_range(r, b, e);
+    else if (of_slot)
+        replay_slot(r, b, e);
+    if (of_user)
+        replay_entry_of_user(r, b, e);
+}
+
+static bool says_of_slots(struct replay *r, const struct batch *b, const struct entry *e)
+{
+    if (entry_members[e->kind] & HAS_RANGE)
+        return range_is_sound(r, b, e);
+    return (entry_members[e->kind] & HAS_SLOT) && e->n >= 0;
+}
+
 static void replay_entries(struct replay *r, const struct batch *b, bool follows)
 {
     struct head h = r->head;
 
     h.seq = b->head.seq;
     fold_day(&h, b->head.at_ms, b->head.day_ms);
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
+    for (r->at = 0; r->at < (int64_t)b->count; r->at++) {
+        const struct entry *e = &b->entries[r->at];
         struct head before = h;
+        bool of_slot;
 
         fold_head_entry(&h, e);
         r->next_n = fold_next_n(&h, r->lane);
         r->definition = definition_after(r, b, e);
-        if (follows && replay_is_first(r)) {
+        if (follows) {
             check_coupon(r, &before, &h, b, e);
             check_turn(r, b, e);
             check_lane(r, b, e);
         }
-        if (entry_members[e->kind] & HAS_RANGE)
-            replay_range(r, b, e);
-        else if ((entry_members[e->kind] & HAS_SLOT) && e->n >= 0)
-            replay_slot(r, b, e);
-        replay_entry_of_user(r, b, e);
+        of_slot = says_of_slots(r, b, e);
+        if (replay_has_leaves(r))
+            lay_entry(r, b, e, of_slot, true);
+        else
+            send_to_parts(r, b, e, of_slot);
         r->erasures += e->kind == ENTRY_ERASE;
     }
-    if (follows && replay_is_first(r)) {
+    if (follows) {
         check_definition(r, b);
         check_events(r, b);
     }
@@ -273,15 +378,13 @@ static void check_head(struct replay *r, const struct batch *b, const char *wron
 
 /* Seq, hash, chain and totals. What follows is told from what b itself says, so that one drift is not told again with
  * every batch after it. */
-static void check_batch(struct replay *r, const struct batch *b)
+static void check_batch(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
 {
-    uint8_t hash[HASH_LEN];
     char where[WHERE_SIZE];
     const char *wrong;
     int64_t gap = b->head.seq - r->head.seq - 1, before = r->sums.drifts;
 
     snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
-    batch_hash(b, &r->scratch, hash);
     if (memcmp(hash, b->head.hash, HASH_LEN) != 0)
         replay_drift(r, "ledger", where, "hash", "that of its line", "another");
     if (gap != 0) {
@@ -295,21 +398,51 @@ static void check_batch(struct replay *r, const struct batch *b)
     r->sums.broken += r->sums.drifts - before;
 }
 
-void replay_batch(struct replay *r, const struct batch *b)
+void replay_hashed(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
 {
     if (r->sums.batches++ == 0)
         r->first_ms = b->head.at_ms;
     r->sums.entries += (int64_t)b->count;
-    if (replay_is_first(r))
-        check_batch(r, b);
+    check_batch(r, b, hash);
     replay_entries(r, b, b->head.seq == r->head.seq + 1);
     views_batch(r, b);
-    if (replay_is_first(r)) {
-        totals_batch(r, b);
-        if (r->lane_sums)
-            lane_sums_batch(r->lane_sums, b);
-    }
+    totals_batch(r, b);
+    if (r->lane_sums)
+        lane_sums_batch(r->lane_sums, b);
     r->head = b->head;
+}
+
+void replay_batch(struct replay *r, const struct batch *b)
+{
+    uint8_t hash[HASH_LEN];
+
+    batch_hash(b, &r->scratch, hash);
+    replay_hashed(r, b, hash);
+}
+
+/* ---- a part ---- */
+
+static void close_open(struct replay *r)
+{
+    if (r->is_open)
+        views_batch(r, &r->open);
+    r->is_open = false;
+}
+
+void replay_entry(struct replay *r, const struct told_entry *t)
+{
+    if (!r->is_open || r->open.head.seq != t->seq) {
+        close_open(r);
+        r->is_open = true;
+        memcpy(r->open.id, t->batch_id, sizeof r->open.id);
+        r->open.lane = r->lane;
+        r->open.head = (struct head){.seq = t->seq, .at_ms = t->at_ms, .day_ms = t->day_ms};
+    }
+    r->at = t->at;
+    r->next_n = t->next_n;
+    r->erasures = t->after_erasure;
+    r->definition = t->definition;
+    lay_entry(r, &r->open, &t->entry, t->of_slot, t->of_user);
 }
 
 /* ---- the end ---- */
@@ -324,8 +457,10 @@ static void check_mark(struct replay *r, const char *kind, int64_t seq)
 
 void replay_end(struct replay *r)
 {
+    close_open(r);
+    r->definition = r->trunk->definition;
     views_end(r);
-    if (!replay_is_first(r))
+    if (!replay_is_trunk(r))
         return;
     totals_end(r);
     check_mark(r, "views", r->views_mark);

@@ -14,26 +14,24 @@
 
 #define HOLD_MOST_MS (INT64_C(24) * 3600 * 1000)
 
-static void entry_drift(struct replay *r, const struct batch *b, const struct entry *e, const char *field,
-                        const char *expected, const char *found)
+static void entry_drift(struct replay *r, const struct batch *b, const char *field, const char *expected,
+                        const char *found)
 {
     char where[WHERE_SIZE];
 
-    replay_drift(r, "ledger", replay_entry_place(where, b, e), field, expected, found);
+    replay_drift(r, "ledger", replay_entry_place(r, where, b), field, expected, found);
 }
 
-static void expect_int(struct replay *r, const struct batch *b, const struct entry *e, const char *field,
-                       int64_t expected, int64_t found)
+static void expect_int(struct replay *r, const struct batch *b, const char *field, int64_t expected, int64_t found)
 {
     char where[WHERE_SIZE];
 
     if (expected != found)
-        replay_drift_int(r, "ledger", replay_entry_place(where, b, e), field, expected, found);
+        replay_drift_int(r, "ledger", replay_entry_place(r, where, b), field, expected, found);
 }
 
 /* An upper bound that does not hold. */
-static void most(struct replay *r, const struct batch *b, const struct entry *e, const char *field, int64_t bound,
-                 int64_t found)
+static void most(struct replay *r, const struct batch *b, const char *field, int64_t bound, int64_t found)
 {
     char where[WHERE_SIZE], a[VALUE_SIZE], c[VALUE_SIZE];
 
@@ -41,7 +39,7 @@ static void most(struct replay *r, const struct batch *b, const struct entry *e,
         return;
     snprintf(a, sizeof a, "at most %" PRId64, bound);
     snprintf(c, sizeof c, "%" PRId64, found);
-    replay_drift(r, "caps", replay_entry_place(where, b, e), field, a, c);
+    replay_drift(r, "caps", replay_entry_place(r, where, b), field, a, c);
 }
 
 static bool is_taking(const struct entry *e)
@@ -87,8 +85,7 @@ static void slot_drift(const struct at_slot *at, const char *field, const char *
 {
     char where[WHERE_SIZE];
 
-    snprintf(where, sizeof where, "seq %" PRId64 " entry %zu slot %" PRId64, at->batch->head.seq,
-             (size_t)(at->entry - at->batch->entries), at->n);
+    snprintf(where, sizeof where, "seq %" PRId64 " entry %" PRId64 " slot %" PRId64, at->batch->head.seq, at->replay->at, at->n);
     replay_drift(at->replay, "ledger", where, field, expected, found);
 }
 
@@ -171,9 +168,9 @@ static void check_time(struct replay *r, const struct batch *b, const struct ent
     bool late = redemption_state(about, b->head.at_ms) == SLOT_EXPIRED;
 
     if (e->kind == ENTRY_EXPIRE && !late)
-        entry_drift(r, b, e, "time", "past its end", "before it");
+        entry_drift(r, b, "time", "past its end", "before it");
     else if (late && (e->kind == ENTRY_HOLD || e->kind == ENTRY_EXTEND || e->kind == ENTRY_SPEND))
-        entry_drift(r, b, e, "time", "before its end", "past it");
+        entry_drift(r, b, "time", "before its end", "past it");
 }
 
 static void check_hold(struct replay *r, const struct batch *b, const struct entry *e, int64_t from_ms)
@@ -181,7 +178,7 @@ static void check_hold(struct replay *r, const struct batch *b, const struct ent
     int64_t at_ms = b->head.at_ms;
 
     if (e->reserved_until_ms <= at_ms || e->reserved_until_ms > from_ms + HOLD_MOST_MS)
-        entry_drift(r, b, e, "reserved_until", "within 24 hours", e->reserved_until_ms <= at_ms ? "past" : "beyond");
+        entry_drift(r, b, "reserved_until", "within 24 hours", e->reserved_until_ms <= at_ms ? "past" : "beyond");
 }
 
 /* What an entry repeats of the redemption that it is about. */
@@ -192,20 +189,20 @@ static void check_repeated(struct replay *r, const struct user *u, const struct 
     bool falls_back = base && (e->kind == ENTRY_CANCEL || e->kind == ENTRY_EXPIRE);
 
     if (entry_members[e->kind] & HAS_SINCE)
-        expect_int(r, b, e, "since", about->last_seq, e->since);
+        expect_int(r, b, "since", about->last_seq, e->since);
     if (e->kind == ENTRY_SPEND)
-        expect_int(r, b, e, "held_minor", about->discount_minor, e->held_minor);
+        expect_int(r, b, "held_minor", about->discount_minor, e->held_minor);
     else if (entry_ends(e))
-        expect_int(r, b, e, "discount_minor", about->discount_minor, e->discount_minor);
+        expect_int(r, b, "discount_minor", about->discount_minor, e->discount_minor);
     if (entry_members[e->kind] & HAS_SAME_DAY)
-        expect_int(r, b, e, "same_day", about->day_ms == b->head.day_ms, e->same_day);
+        expect_int(r, b, "same_day", about->day_ms == b->head.day_ms, e->same_day);
     if (falls_back)
-        expect_int(r, b, e, "valid_until", base->valid_until_ms, e->valid_until_ms);
+        expect_int(r, b, "valid_until", base->valid_until_ms, e->valid_until_ms);
     if (e->kind != ENTRY_EXTEND)
         return;
     check_hold(r, b, e, about->at_ms);
     if (redemption_extensions(about) >= USE_EXTENSIONS_MAX)
-        entry_drift(r, b, e, "extensions", "32 at most", "one more");
+        entry_drift(r, b, "extensions", "32 at most", "one more");
 }
 
 /* The redemption that e takes further, or (a hold) stands upon. */
@@ -217,14 +214,14 @@ static void check_about(struct replay *r, const struct user *u, const struct bat
     bool issued = holds || (e->kind == ENTRY_SPEND && e->was == SLOT_ISSUED);
 
     if (!about || about->ended_ms) {
-        entry_drift(r, b, e, "redemption", "one that stands", about ? "one that has ended" : "none");
+        entry_drift(r, b, "redemption", "one that stands", about ? "one that has ended" : "none");
         return;
     }
     if (!(redemption_from(e) & FROM(about->state)))
-        entry_drift(r, b, e, "redemption", "in a state that permits it",
+        entry_drift(r, b, "redemption", "in a state that permits it",
                     slot_state_name((enum slot_state)about->state));
     if (issued && use_hold_on(&u->use, about, b->head.at_ms))
-        entry_drift(r, b, e, "redemption", "not held", "held by another checkout");
+        entry_drift(r, b, "redemption", "not held", "held by another checkout");
     check_time(r, b, e, about);
     check_repeated(r, u, b, e, about);
 }
@@ -235,18 +232,18 @@ static void check_id(struct replay *r, const struct batch *b, const struct entry
     bool slots = !r->definition || policy_of(r->definition)->slots;
 
     if (slots != (e->n >= 0)) {
-        entry_drift(r, b, e, "slot", slots ? "one" : "none", slots ? "none" : "one");
+        entry_drift(r, b, "slot", slots ? "one" : "none", slots ? "none" : "one");
     } else if (!slots) {
-        expect_int(r, b, e, "n", -b->head.seq, e->n);
-        expect_int(r, b, e, "g", (e - b->entries) + 1, e->g);
+        expect_int(r, b, "n", -b->head.seq, e->n);
+        expect_int(r, b, "g", r->at + 1, e->g);
     }
 }
 
-static void check_erasure(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
+static void check_erasure(struct replay *r, const struct user *u, const struct batch *b)
 {
     for (size_t i = 0; i < u->use.count; i++)
         if (u->use.redemptions[i].state == SLOT_ISSUED || u->use.redemptions[i].state == SLOT_RESERVED) {
-            entry_drift(r, b, e, "redemptions", "ended", "one that stands");
+            entry_drift(r, b, "redemptions", "ended", "one that stands");
             return;
         }
 }
@@ -256,24 +253,24 @@ static void check_key(struct replay *r, const struct user *u, const struct batch
     enum key_of which;
 
     if ((entry_members[e->kind] & HAS_KEY) && use_by_key(&u->use, e->key, &which))
-        entry_drift(r, b, e, "key", "used once", "used for another call");
+        entry_drift(r, b, "key", "used once", "used for another call");
 }
 
 void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
 {
     if (user_is_job(u->key)) {
         if ((e->kind == ENTRY_GENERATE || e->kind == ENTRY_DUE) && e->step <= u->use.job_step)
-            entry_drift(r, b, e, "step", "a later one of the job", "one that was made before");
+            entry_drift(r, b, "step", "a later one of the job", "one that was made before");
         return;
     }
     if (u->erased_seq)
-        entry_drift(r, b, e, "alias", "of nobody: erased before", e->alias);
-    expect_int(r, b, e, "before", u->use.seq, e->before);
+        entry_drift(r, b, "alias", "of nobody: erased before", e->alias);
+    expect_int(r, b, "before", u->use.seq, e->before);
     check_key(r, u, b, e);
     if (entry_makes(e->kind))
         check_id(r, b, e);
     if (e->kind == ENTRY_ERASE)
-        check_erasure(r, u, b, e);
+        check_erasure(r, u, b);
     else if (!is_taking(e))
         check_about(r, u, b, e);
     if (e->kind == ENTRY_HOLD || e->kind == ENTRY_RESERVE)
@@ -288,8 +285,8 @@ void check_user_caps(struct replay *r, const struct user *u, const struct batch 
     if (!c || !is_taking(e))
         return;
     /* what has ended by itself counts no longer, even before the ledger says so */
-    most(r, b, e, "per_user", c->cap.per_user, u->use.total - use_lapsed(&u->use, at_ms));
-    most(r, b, e, "per_user_per_day", c->cap.per_user_per_day,
+    most(r, b, "per_user", c->cap.per_user, u->use.total - use_lapsed(&u->use, at_ms));
+    most(r, b, "per_user_per_day", c->cap.per_user_per_day,
          use_today(&u->use, day_ms) - use_lapsed_today(&u->use, at_ms, day_ms));
 }
 
@@ -312,7 +309,7 @@ static void check_window(struct replay *r, const struct batch *b, const struct e
     else if (c->ends_at_ms != COUPON_NULL && at_ms >= c->ends_at_ms)
         why = "after it ended";
     if (why)
-        entry_drift(r, b, e, "window", "an active coupon, in its window", why);
+        entry_drift(r, b, "window", "an active coupon, in its window", why);
 }
 
 static void check_validity(struct replay *r, const struct batch *b, const struct entry *e)
@@ -326,7 +323,7 @@ static void check_validity(struct replay *r, const struct batch *b, const struct
         until_ms = b->head.at_ms + c->valid_for_s * 1000;
     if (c->ends_at_ms != COUPON_NULL && (!until_ms || c->ends_at_ms < until_ms))
         until_ms = c->ends_at_ms;
-    expect_int(r, b, e, "valid_until", until_ms, e->valid_until_ms);
+    expect_int(r, b, "valid_until", until_ms, e->valid_until_ms);
 }
 
 /* The lane's share of a cap: it all begins in lane 0. Without slots there are none, and each lane is below the cap by itself. */
@@ -350,15 +347,15 @@ void check_coupon(struct replay *r, const struct head *before, const struct head
     if (!c)
         return;
     if (policy_of(c)->slots)
-        most(r, b, e, "slots", after->slots - after->due, head_taken(after));
+        most(r, b, "slots", after->slots - after->due, head_taken(after));
     if (policy_of(c)->slots && (e->kind == ENTRY_GENERATE || e->fresh))
-        most(r, b, e, "total", c->cap.total, head_stock(after));
+        most(r, b, "total", c->cap.total, head_stock(after));
     if (policy_of(c)->total && !policy_of(c)->slots && is_taking(e)) /* this lane's own are counted exactly */
-        most(r, b, e, "total", c->cap.total, head_taken(after));
+        most(r, b, "total", c->cap.total, head_taken(after));
     if (is_taking(e) || (gives && e->gift.day))
-        most(r, b, e, "per_day", share_of(r, c->cap.per_day, after->day_elsewhere), after->day_taken);
+        most(r, b, "per_day", share_of(r, c->cap.per_day, after->day_elsewhere), after->day_taken);
     if (after->discount_minor > before->discount_minor || (gives && e->gift.minor))
-        most(r, b, e, "discount_minor", share_of(r, c->cap.discount_minor, after->minor_elsewhere),
+        most(r, b, "discount_minor", share_of(r, c->cap.discount_minor, after->minor_elsewhere),
              after->discount_minor);
 }
 
@@ -375,13 +372,13 @@ void check_lane(struct replay *r, const struct batch *b, const struct entry *e)
     bool gift = e->kind == ENTRY_GIVE || e->kind == ENTRY_GET, numbered = has & (HAS_SLOT | HAS_RANGE) && e->n >= 0;
 
     if (numbered && lane_of_slot(e->n) != r->lane)
-        entry_drift(r, b, e, "lane", "a slot of this lane", "of another");
+        entry_drift(r, b, "lane", "a slot of this lane", "of another");
     if (e->user && (has & HAS_USER) && coupon_lane_of(e->user, lanes_of(r)) != r->lane)
-        entry_drift(r, b, e, "lane", "a user of this lane", "of another");
+        entry_drift(r, b, "lane", "a user of this lane", "of another");
     if (gift && lane_peer_of(e->job, r->lane, lanes_of(r)) < 0)
-        entry_drift(r, b, e, "account", "of this lane with one that it knows", e->job ? e->job : "none");
-    if (e == b->entries)
-        expect_int(r, b, e, "lanes of the coupon", lanes_of(r), b->lanes > 1 ? b->lanes : 1);
+        entry_drift(r, b, "account", "of this lane with one that it knows", e->job ? e->job : "none");
+    if (r->at == 0)
+        expect_int(r, b, "lanes of the coupon", lanes_of(r), b->lanes > 1 ? b->lanes : 1);
 }
 
 /* A cap that was lowered made the slots above it due, in the same batch. */
@@ -389,9 +386,9 @@ void check_definition(struct replay *r, const struct batch *b)
 {
     const struct coupon *c = r->definition;
 
-    for (size_t i = 0; i < b->count; i++)
-        if (b->entries[i].kind == ENTRY_DEFINE && c && policy_of(c)->slots)
-            most(r, b, &b->entries[i], "total", c->cap.total, head_stock(&b->head));
+    for (r->at = 0; r->at < (int64_t)b->count; r->at++)
+        if (b->entries[r->at].kind == ENTRY_DEFINE && c && policy_of(c)->slots)
+            most(r, b, "total", c->cap.total, head_stock(&b->head));
 }
 
 /* ---- turns at making codes ---- */
@@ -403,17 +400,17 @@ void check_turn(struct replay *r, const struct batch *b, const struct entry *e)
 
     if (e->kind == ENTRY_TURN) {
         if (r->turn_job && !own)
-            entry_drift(r, b, e, "turn", "free", "another job's");
+            entry_drift(r, b, "turn", "free", "another job's");
         if (own && e->step < r->turn_fence)
-            entry_drift(r, b, e, "turn", "of a later runner", "of an earlier one");
+            entry_drift(r, b, "turn", "of a later runner", "of an earlier one");
         r->turn_job = arena_strdup(&r->arena, e->job);
         r->turn_fence = e->step;
     } else if (e->kind == ENTRY_TURN_END) {
         if (!own)
-            entry_drift(r, b, e, "turn", "the job's own", r->turn_job ? "another job's" : "nobody's");
+            entry_drift(r, b, "turn", "the job's own", r->turn_job ? "another job's" : "nobody's");
         r->turn_job = NULL;
     } else if (e->kind == ENTRY_GENERATE && coded && !own) {
-        entry_drift(r, b, e, "turn", "the job's own", r->turn_job ? "another job's" : "nobody's");
+        entry_drift(r, b, "turn", "the job's own", r->turn_job ? "another job's" : "nobody's");
     }
 }
 
@@ -460,12 +457,12 @@ static void check_events_of_all(struct replay *r, const struct batch *b)
     struct head h = r->head;
 
     h.seq = b->head.seq;
-    for (size_t i = 0; i < b->count; i++) {
-        const struct entry *e = &b->entries[i];
+    for (r->at = 0; r->at < (int64_t)b->count; r->at++) {
+        const struct entry *e = &b->entries[r->at];
         bool raised = e->kind == ENTRY_LOW_STOCK ? h.low_stock : e->kind == ENTRY_SOLD_OUT ? h.sold_out : h.replenish_until;
 
         if (is_event(e) && (r->lane > 0 || raised))
-            entry_drift(r, b, e, entry_kind_name(e->kind), "no event", "one");
+            entry_drift(r, b, entry_kind_name(e->kind), "no event", "one");
         fold_head_entry(&h, e);
     }
 }

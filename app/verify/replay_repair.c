@@ -41,13 +41,20 @@ static int64_t found_seq(const struct standing *s)
 
 /* ---- users ---- */
 
-/* The odd view that stands where u's own should be. */
-static struct odd_view *odd_of(const struct replay *r, const struct name_hash *hash)
+static struct odd_view *find_odd(const struct replay *r, const struct name_hash *hash)
 {
     for (struct odd_view *o = r->odd_views; o; o = o->next)
         if (name_hash_same(&o->hash, hash))
             return o;
     return NULL;
+}
+
+/* The odd view that stands where u's own should be. */
+static struct odd_view *odd_of(const struct replay *r, const struct name_hash *hash)
+{
+    struct odd_view *o = find_odd(r->trunk, hash);
+
+    return o || replay_is_trunk(r) ? o : find_odd(r, hash);
 }
 
 static void tell_superfluous_use(const struct telling *t, const struct name_hash *hash, const char *user, const char *alias,
@@ -93,16 +100,16 @@ static void repair_user(const struct telling *t, struct user *u)
     tell_one(t, &repair);
 }
 
-/* A view that cannot be read is of nobody only if it is in no part; one without a name, if it is in no lane. */
-static bool is_nobodys(const struct replay_part *part, const struct odd_view *o)
+/* One that cannot be read, and has no name, may be of a user of any lane. */
+static bool is_nobodys(const struct replay_parts *parts, const struct odd_view *o)
 {
-    return o->odd != ODD_UNREADABLE || (part->parts == 1 && (o->user || part->lanes <= 1));
+    return o->odd != ODD_UNREADABLE || o->user || parts->lanes <= 1;
 }
 
 static void repair_odd(const struct telling *t)
 {
     for (const struct odd_view *o = t->replay->odd_views; o; o = o->next)
-        if (!o->settled && is_nobodys(&t->replay->part, o))
+        if (!o->settled && is_nobodys(&t->replay->parts, o))
             tell_superfluous_use(t, &o->hash, o->user, o->alias, o->seq);
 }
 
@@ -156,7 +163,7 @@ void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context)
             repair_odd(&t);
         for (const struct shelf *s = r->shelves; s; s = s->hh.next)
             repair_shelf(&t, s);
-        if (replay_is_first(r)) {
+        if (replay_is_trunk(r)) {
             repair_definition(&t);
             repair_totals(&t);
         }

@@ -29,7 +29,8 @@ struct repair {
 typedef void repair_fn(void *context, const struct repair *repair);
 
 /* After replay_end(): what is to be done, the superfluous first. all: whatever is not as of the tail; else only what is
- * wrong, or missing below the mark: the service writes the rest. */
+ * wrong, or missing below the mark: the service writes the rest. Of a replay in parts: of each part, then of the whole, which
+ * has what no part claimed. */
 void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context);
 
 /* What is wrong with the mark of a lane whose last batch is `tail`; catch_up: also that it is behind. The mark of another cluster's

@@ -38,9 +38,9 @@ void replay_differ(void *context, const char *field, const char *expected, const
     replay_drift(p->replay, p->what, p->where, field, expected, found);
 }
 
-const char *replay_entry_place(char where[WHERE_SIZE], const struct batch *b, const struct entry *e)
+const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], const struct batch *b)
 {
-    snprintf(where, WHERE_SIZE, "seq %" PRId64 " entry %zu", b->head.seq, (size_t)(e - b->entries));
+    snprintf(where, WHERE_SIZE, "seq %" PRId64 " entry %" PRId64, b->head.seq, r->at);
     return where;
 }
 
@@ -88,8 +88,6 @@ struct user *replay_user_of(struct replay *r, const char *key)
 {
     struct user *u;
 
-    if (r->part.parts > 1 && replay_hash(key) % r->part.parts != r->part.part)
-        return NULL;
     HASH_FIND_STR(r->users, key, u);
     if (u)
         return u;
@@ -107,7 +105,7 @@ struct shelf *replay_shelf_of(struct replay *r, int64_t b)
 {
     struct shelf *s;
 
-    if (b < replay_first_bucket(&r->part) || b >= replay_end_bucket(&r->part))
+    if (b < part_first_bucket(&r->parts, r->part) || b >= part_end_bucket(&r->parts, r->part))
         return NULL;
     HASH_FIND(hh, r->shelves, &b, sizeof b, s);
     if (s)
@@ -117,4 +115,9 @@ struct shelf *replay_shelf_of(struct replay *r, int64_t b)
     bucket_init(&s->bucket, b);
     HASH_ADD(hh, r->shelves, b, sizeof s->b, s);
     return s;
+}
+
+unsigned replay_part_of_user(const struct replay *r, const char *key)
+{
+    return (unsigned)(replay_hash(key) % r->parts.parts);
 }

@@ -4,6 +4,7 @@
 #ifndef VERIFY_REPLAY_STATE_H
 #define VERIFY_REPLAY_STATE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <uthash.h>
@@ -39,7 +40,6 @@ struct user {
     int64_t erased_seq;  /* of the batch that erased the user; 0: none */
     bool nameless;       /* the ledger has entries of it without its name */
     int64_t named_seq;   /* the last batch with its name; 0: none has it */
-    bool erased_later;   /* by a batch after the last one told */
     bool maybe_back;     /* somebody was erased before it began: this may be the same person, whose version went on */
     UT_hash_handle hh;
 };
@@ -86,15 +86,43 @@ struct totals_state {
 
 struct lane_sums;
 
+/* An entry as a part is told it: what it needs of the batch, and of the lane as it stood. */
+struct told_entry {
+    int64_t seq, at_ms, day_ms;
+    char batch_id[ID_BATCH_LEN + 1];
+    int64_t at;           /* the entry's place in its batch */
+    int64_t next_n;       /* the first slot that is not made yet */
+    bool of_slot, of_user; /* what of it is the part's */
+    bool after_erasure;   /* somebody was erased before */
+    const struct coupon *definition; /* in force; NULL: none */
+    struct entry entry;
+};
+
+/* Where a replay in parts sends what is its parts'. Views may come from several threads at once. */
+struct replay_sink {
+    void (*entry)(void *context, unsigned part, const struct told_entry *t);
+    void (*use)(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct use *view);
+    void (*bucket)(void *context, unsigned part, int64_t b, const struct bucket *view);
+    void (*codes)(void *context, unsigned part, int64_t b, const char *const codes[BUCKET_SLOTS]);
+    void *context;
+};
+
 struct replay_sums {
     int64_t batches, entries, users, buckets, drifts; /* users and buckets: of this part */
     int64_t broken; /* of them, in the ledger's chain: what follows from it is not to be believed */
 };
 
 struct replay {
+    struct replay *trunk; /* itself; or, of a part, what belongs to no user and bucket */
     const struct name_key *name_key;
     int64_t lane;
-    struct replay_part part;
+    struct replay_parts parts;
+    unsigned part;
+    struct replay_sink sink; /* of a trunk with parts */
+    struct batch open;       /* of a part: its batch at hand, without entries */
+    bool is_open;
+    int64_t at;              /* the place of the entry at hand in its batch */
+    pthread_mutex_t odd;     /* guards odd_views while views are told */
     drift_fn *report;
     void *context;
     struct arena arena;
@@ -137,7 +165,7 @@ struct place {
     bool differed;
 };
 void replay_differ(void *context, const char *field, const char *expected, const char *found);
-const char *replay_entry_place(char where[WHERE_SIZE], const struct batch *b, const struct entry *e);
+const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], const struct batch *b);
 /* How a user or job is named to people. */
 const char *replay_name_place(char where[WHERE_SIZE], const char *user);
 /* The same of a view, whose user (or NULL) stands under that hash. */
@@ -145,14 +173,22 @@ const char *replay_view_place(char where[WHERE_SIZE], const struct name_hash *ha
 const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, const char *stored);
 /* FNV-1a; never 0. */
 uint64_t replay_hash(const char *text);
+unsigned replay_part_of_user(const struct replay *r, const char *key);
 
-/* ---- rows: that of this key, made if need be; NULL: it belongs to another part ---- */
+/* ---- rows: that of this key, made if need be; NULL: the bucket is of another lane ---- */
 struct user *replay_user_of(struct replay *r, const char *key);
 struct shelf *replay_shelf_of(struct replay *r, int64_t b);
 
-static inline bool replay_is_first(const struct replay *r)
+/* It has what belongs to no user and bucket. */
+static inline bool replay_is_trunk(const struct replay *r)
 {
-    return r->part.part == 0;
+    return r->trunk == r;
+}
+
+/* It has users and buckets. */
+static inline bool replay_has_leaves(const struct replay *r)
+{
+    return r->trunk != r || r->parts.parts == 1;
 }
 
 #endif

@@ -18,7 +18,8 @@ void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq)
     r->totals_mark = totals_seq;
 }
 
-static void add_odd(struct replay *r, enum odd odd, const struct name_hash *hash, const char *user, const struct use *view)
+static struct odd_view *add_odd(struct replay *r, enum odd odd, const struct name_hash *hash, const char *user,
+                                const struct use *view)
 {
     struct odd_view *o = arena_alloc(&r->arena, sizeof *o);
 
@@ -29,25 +30,24 @@ static void add_odd(struct replay *r, enum odd odd, const struct name_hash *hash
         o->erased_ms = view->erased_ms;
     }
     r->odd_views = o;
+    return o;
 }
 
 /* The emptied view of an erased user has no name, and no alias, by which it could be found: it is known by its seq. */
 static void add_tombstone(struct replay *r, const struct name_hash *hash, const struct use *view)
 {
+    struct odd_view *o = add_odd(r, ODD_TOMBSTONE, hash, NULL, view);
     char where[WHERE_SIZE];
 
-    if (!replay_is_first(r))
-        return;
-    add_odd(r, ODD_TOMBSTONE, hash, NULL, view);
-    r->odd_views->wrong = view->count || view->total || view->today;
-    if (r->odd_views->wrong)
+    o->wrong = view->count || view->total || view->today;
+    if (o->wrong)
         replay_drift(r, "users", replay_view_place(where, hash, NULL), "redemptions", "none: an erased user's", "some");
 }
 
 /* Jobs live in lane 0, a lane's accounts in that lane. So does what says nothing of its lane. */
 static bool is_of_lane(const struct replay *r, const char *user, const struct use *view)
 {
-    int64_t lanes = r->part.lanes, lane = 0;
+    int64_t lanes = r->parts.lanes, lane = 0;
     const char *job;
 
     if (lanes <= 1)
@@ -62,27 +62,27 @@ static bool is_of_lane(const struct replay *r, const char *user, const struct us
     return lane == r->lane;
 }
 
-void replay_view_use(struct replay *r, const struct name_hash *hash, const char *user, const struct use *view)
+/* What cannot be read, and what no alias leads to, is kept apart. Views may be told from several threads. */
+static void keep_odd(struct replay *r, const struct name_hash *hash, const char *user, const struct use *view, bool mine)
 {
-    bool mine = is_of_lane(r, user, view);
     char where[WHERE_SIZE];
-    struct user *u;
 
-    if (!view && (mine || !user)) { /* of whoever's hash it is: in any lane */
-        add_odd(r, ODD_UNREADABLE, hash, user, NULL);
-        if (mine && replay_is_first(r))
-            replay_drift(r, "users", replay_view_place(where, hash, user), "view", "one that can be read", "unreadable");
-        return;
-    }
-    if (!mine)
-        return;
-    if (!user || (!view->alias[0] && !user_is_job(user))) {
+    pthread_mutex_lock(&r->odd);
+    if (view) {
         add_tombstone(r, hash, view);
-        return;
+    } else {
+        add_odd(r, ODD_UNREADABLE, hash, user, NULL);
+        if (mine)
+            replay_drift(r, "users", replay_view_place(where, hash, user), "view", "one that can be read", "unreadable");
     }
-    u = replay_user_of(r, user_is_job(user) ? user : view->alias);
-    if (!u)
-        return;
+    pthread_mutex_unlock(&r->odd);
+}
+
+static void keep_use(struct replay *r, const struct name_hash *hash, const char *user, const char *key, const struct use *view)
+{
+    struct user *u = replay_user_of(r, key);
+    char where[WHERE_SIZE];
+
     if (u->view) {
         add_odd(r, ODD_DOUBLE, hash, user, view);
         replay_drift(r, "users", replay_name_place(where, user), "alias", "of one user", u->view->user);
@@ -93,11 +93,33 @@ void replay_view_use(struct replay *r, const struct name_hash *hash, const char 
     u->standing.view_seq = view->seq;
 }
 
+void replay_view_use(struct replay *r, const struct name_hash *hash, const char *user, const struct use *view)
+{
+    bool mine = is_of_lane(r, user, view);
+    const char *key = user && view ? user_is_job(user) ? user : view->alias : NULL;
+
+    if (!view && (mine || !user)) /* of whoever's hash it is: in any lane */
+        keep_odd(r, hash, user, NULL, mine);
+    else if (mine && (!key || !key[0]))
+        keep_odd(r, hash, user, view, true);
+    else if (mine && replay_has_leaves(r))
+        keep_use(r, hash, user, key, view);
+    else if (mine)
+        r->sink.use(r->sink.context, replay_part_of_user(r, key), hash, user, view);
+}
+
 void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view)
 {
-    struct shelf *s = replay_shelf_of(r, b);
+    unsigned part = part_of_bucket(&r->parts, b);
+    struct shelf *s;
     char where[WHERE_SIZE];
 
+    if (!replay_has_leaves(r)) {
+        if (part != (unsigned)-1)
+            r->sink.bucket(r->sink.context, part, b, view);
+        return;
+    }
+    s = replay_shelf_of(r, b);
     if (!s || s->standing.stored)
         return;
     s->standing.stored = true;
@@ -129,8 +151,15 @@ void replay_codes_until(struct replay *r, int64_t next_n)
 
 void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SLOTS])
 {
-    struct shelf *s = b * BUCKET_SLOTS < r->codes_next_n ? replay_shelf_of(r, b) : NULL; /* else: drafts */
+    struct shelf *s;
 
+    if (b < 0 || b * BUCKET_SLOTS >= r->codes_next_n || part_of_bucket(&r->parts, b) == (unsigned)-1) /* drafts; another lane's */
+        return;
+    if (!replay_has_leaves(r)) {
+        r->sink.codes(r->sink.context, part_of_bucket(&r->parts, b), b, codes);
+        return;
+    }
+    s = replay_shelf_of(r, b);
     if (!s)
         return;
     if (!s->codes && !(s->codes = calloc(BUCKET_SLOTS, sizeof *s->codes)))
@@ -255,7 +284,7 @@ void views_batch(struct replay *r, const struct batch *b)
     close_users(r, b);
     close_shelves(r, b);
     close_tombstones(r, b);
-    if (replay_is_first(r))
+    if (replay_is_trunk(r))
         close_definition(r, b);
 }
 
@@ -264,13 +293,8 @@ void views_batch(struct replay *r, const struct batch *b)
 void replay_peek(struct replay *r, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
-        struct user *u = NULL;
-
         if (b->entries[i].kind != ENTRY_ERASE)
             continue;
-        HASH_FIND_STR(r->users, b->entries[i].alias, u);
-        if (u)
-            u->erased_later = true;
         r->erased_later = checked_grown(r->erased_later, r->erased_later_count, &r->erased_later_capacity,
                                         sizeof *r->erased_later);
         r->erased_later[r->erased_later_count++] = replay_hash(b->entries[i].alias);
@@ -279,8 +303,10 @@ void replay_peek(struct replay *r, const struct batch *b)
 
 static bool is_erased_later(const struct replay *r, uint64_t owner)
 {
-    for (size_t i = 0; i < r->erased_later_count; i++)
-        if (r->erased_later[i] == owner)
+    const struct replay *trunk = r->trunk;
+
+    for (size_t i = 0; i < trunk->erased_later_count; i++)
+        if (trunk->erased_later[i] == owner)
             return true;
     return false;
 }
@@ -313,7 +339,7 @@ static void check_erased(struct replay *r, const struct user *u)
     char where[WHERE_SIZE];
 
     snprintf(where, sizeof where, "alias %s", u->key);
-    if (u->nameless && !u->erased_seq && !u->erased_later)
+    if (u->nameless && !u->erased_seq && !is_erased_later(r, replay_hash(u->key)))
         replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
     if (u->erased_seq && u->named_seq)
         replay_drift(r, "ledger", where, "user", "no name: erased", "one");
@@ -355,13 +381,13 @@ static void end_slots(struct replay *r, const struct shelf *s)
 /* Each slot of a coupon with codes has one, whether or not anybody touched it. What is over may have been cleaned up. */
 static void end_codes(struct replay *r)
 {
-    int64_t b = replay_first_bucket(&r->part), end = bucket_of(r->codes_next_n + BUCKET_SLOTS - 1);
+    int64_t b = part_first_bucket(&r->parts, r->part), end = bucket_of(r->codes_next_n + BUCKET_SLOTS - 1);
     char where[WHERE_SIZE];
 
     if (!r->definition || r->definition->codes.source == CODES_NONE)
         return;
-    if (end > replay_end_bucket(&r->part))
-        end = replay_end_bucket(&r->part);
+    if (end > part_end_bucket(&r->parts, r->part))
+        end = part_end_bucket(&r->parts, r->part);
     for (; b < end; b++) {
         struct shelf *s;
 
@@ -387,7 +413,8 @@ void views_end(struct replay *r)
         }
         end_slots(r, s);
     }
-    end_codes(r);
-    if (replay_is_first(r))
+    if (replay_has_leaves(r))
+        end_codes(r);
+    if (replay_is_trunk(r))
         check_standing(r, &r->definition_view.standing, "coupons", "definition");
 }

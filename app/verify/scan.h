@@ -3,7 +3,9 @@
  *
  * Order    marks and the tail, then totals, definition, users, buckets and codes, then the ledger up to the tail as it
  *          stands after them: so no view is ahead of what is replayed, and traffic makes no drift
- * Memory   a large coupon is gone through in parts, each of which reads its views and the ledger anew
+ * Memory   constant: of a large lane users and buckets are told in parts (replay.h). Everything is read once, and put away for
+ *          its part in a temporary file (spill.h)
+ * Threads  of a large lane as many as there are processors, each with a door of its own
  * Errors   as store/store.h; each read is tried for some seconds
  */
 #ifndef VERIFY_SCAN_H
@@ -11,23 +13,25 @@
 
 #include "store/mongo.h"
 #include "store/reconcile.h"
-#include "verify/part.h"
+#include "verify/drift.h"
 
 #define PARTS_MOST 100000
 
-/* How far the reading is, in batches. */
+/* How far it is, in steps of any size. */
 typedef void scan_progress_fn(void *context, int64_t done, int64_t total);
 
+struct lane_sums;
 struct replay;
 
 /* The caller's; what it does not set is zero. */
 struct scan {
     struct store *door;
+    struct store *(*another_door)(void *context); /* for another thread; stays open. NULL: there is none */
     const struct name_key *name_key; /* by which users are to be found */
     const char *coupon;  /* at hand */
-    int64_t parts_asked; /* 0: by the memory that is available */
+    int64_t parts_asked; /* 0: by the size of the lane */
     scan_progress_fn *progress;
-    void *context; /* of progress */
+    void *context; /* of both */
 };
 
 /* True: the call, which gave status, is to be made again: after a pause that grows. *tries begins at 0. */
@@ -40,15 +44,20 @@ enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, stru
 /* How many lanes the coupon has, as its ledger begins. */
 enum store_status scan_lanes(struct scan *v, int64_t *lanes);
 
-/* Tell r everything of its part. rebuild: totals whose mark is of no use are wanted up to the tail. */
-enum store_status scan_part(struct scan *v, struct replay_part part, bool rebuild, struct replay *r);
-
-/* Into how many parts the lane is to be gone through: the i-th is scan_part_of(). */
-unsigned scan_parts(const struct scan *v, const struct head *tail);
-struct replay_part scan_part_of(unsigned part, unsigned parts, const struct head *tail, int64_t lane, int64_t lanes);
+/* How a lane is to be told. */
+struct scan_lane {
+    int64_t lane, lanes;
+    bool rebuild;           /* totals whose mark is of no use are wanted up to the tail */
+    struct lane_sums *sums; /* filled for lane_sums_compare(); or NULL */
+    drift_fn *report;
+    /* Each part when it was told and ended, then the replay itself; or NULL. Neither this nor report is called twice at a time. */
+    void (*told)(void *context, struct replay *r);
+    void *context;
+};
+/* Tell the lane again, and compare its views. */
+enum store_status scan_lane(struct scan *v, const struct scan_lane *how);
 
 /* Tell sums what lane 0 appended since; *still: no lane of lanes[] moved since it was told. */
-struct lane_sums;
 enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still);
 
 /* The next coupon after `after` ("": the first) that has a ledger or any view, into id; "": there is none. */

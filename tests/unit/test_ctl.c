@@ -85,7 +85,7 @@ static void the_bar_shows_share_and_rate(void **state)
 
     (void)state;
     progress_line(line, "summer-sale", "slots", 2500, 5000, 100);
-    assert_string_equal(line, "summer-sale [###############...............]  50% 2500/5000 slots 100/s");
+    assert_string_equal(line, "summer-sale [###############...............]  50% 2500/5000 slots 100/s, 25 s left");
     progress_line(line, "x", "slots", 7, 5, 1);
     assert_string_equal(line, "x [##############################] 100% 7/5 slots 1/s");
     progress_line(line, "x", "batches", 7, 0, 1);

@@ -25,6 +25,7 @@
 #include "verify/replay_repair.h"
 #include "verify/replay_totals.h"
 #include "verify/replay_views.h"
+#include "unit/parts.h"
 
 #define SEEDS 400
 #define OPS 400
@@ -972,18 +973,22 @@ static void give_views(struct replay *r)
 }
 
 /* The lane's batches but the last `less`. */
-static struct replay *tell_lane(int64_t lane, size_t less, unsigned part, unsigned parts)
+static struct replay *tell_lane(int64_t lane, size_t less, unsigned parts)
 {
     const struct one_lane *l = &w.lane[lane];
-    struct replay *r = replay_new((struct replay_part){part, parts, parts > 1 ? 3 : 0, lane, w.lanes}, &name_key, note, NULL);
+    struct replay *r = replay_new((struct replay_parts){parts, parts > 1 ? 3 : 0, lane, w.lanes}, &name_key, note, NULL);
+    struct parts p;
 
+    parts_begin(&p, r);
     replay_marks(r, l->tail.seq, 0);
-    if (lane == 0 && part == 0)
+    if (lane == 0)
         replay_view_coupon(r, l->c, true, seq_of_definition(), l->ledger[0]->head.at_ms);
     give_views(r);
     replay_sum(r, &sums[lane]);
     for (size_t k = 0; k + less < l->count; k++)
         replay_batch(r, l->ledger[k]);
+    if (parts > 1)
+        parts_end(&p, r, note, NULL, NULL, false, NULL);
     replay_end(r);
     return r;
 }
@@ -999,7 +1004,7 @@ static void tell_all(void)
     found[0] = '\0';
     forget_sums();
     for (int64_t i = 0; i < w.lanes; i++) {
-        replay_free(tell_lane(i, 0, 0, 1));
+        replay_free(tell_lane(i, 0, 1));
         lane_sums_rest(&sums[i]);
     }
     lane_sums_compare(sums, (size_t)w.lanes, true, note, NULL);
@@ -1296,11 +1301,10 @@ static void no_lane_has_drift_in_parts_either(void **state)
 {
     (void)state;
     expect_no_drift();
-    for (int64_t i = 0; i < w.lanes; i++)
-        for (unsigned part = 0; part < 4; part++) {
-            forget_sums();
-            replay_free(tell_lane(i, 0, part, 4));
-        }
+    for (int64_t i = 0; i < w.lanes; i++) {
+        forget_sums();
+        replay_free(tell_lane(i, 0, 4));
+    }
     assert_string_equal(found, "");
 }
 
@@ -1379,7 +1383,7 @@ static void a_lane_that_lost_what_it_gave_is_found(void **state)
     while (!strstr(found, "slots got") && less < w.lane[0].count) {
         found[0] = '\0';
         lane_sums_release(&sums[0]);
-        replay_free(tell_lane(0, ++less, 0, 1));
+        replay_free(tell_lane(0, ++less, 1));
         found[0] = '\0'; /* its views are ahead */
         lane_sums_rest(&sums[0]);
         lane_sums_compare(sums, 3, true, note, NULL);
@@ -1447,7 +1451,7 @@ static void a_lane_mends_its_own_views_alone(void **state)
     w.lane[1].users[0].seq = w.lane[2].users[0].seq = 0; /* their views are missing */
     w.lane[1].buckets[0].seq = w.lane[1].accounts[0].seq = 0;
     memset(repairs, 0, sizeof repairs);
-    r = tell_lane(1, 0, 0, 1);
+    r = tell_lane(1, 0, 1);
     replay_repairs(r, true, count_repair, NULL);
     replay_free(r);
     assert_int_equal(repairs[FAULT_MISSING], 3);

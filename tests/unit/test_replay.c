@@ -19,6 +19,7 @@
 #include "verify/replay_repair.h"
 #include "verify/replay_totals.h"
 #include "verify/replay_views.h"
+#include "unit/parts.h"
 
 #define BATCHES 160
 #define USERS 20
@@ -404,16 +405,17 @@ static void give_use(struct replay *r, const struct use *u)
     replay_view_use(r, &hash, stored.user, &stored);
 }
 
-static struct replay *told(const struct options *o, unsigned part, unsigned parts)
+/* tell: NULL, or gets the repairs of each part, and of what all have in common. */
+static struct replay *told(const struct options *o, unsigned parts, bool all, repair_fn *tell)
 {
-    struct replay *r = replay_new((struct replay_part){part, parts, parts > 1 ? 1 : 0, 0, 1}, &name_key, note, NULL);
+    struct replay *r = replay_new((struct replay_parts){parts, parts > 1 ? 1 : 0, 0, 1}, &name_key, note, NULL);
     size_t until = o->until ? o->until : w.count;
+    struct parts p;
 
+    parts_begin(&p, r);
     replay_marks(r, o->views_mark < 0 ? w.tail.seq : o->views_mark, o->totals_mark < 0 ? w.tail.seq : o->totals_mark);
-    if (part == 0) {
-        replay_view_coupon(r, w.coupon, true, w.coupon_seq, time_of(0));
-        replay_totals(r, w.rows, w.row_count);
-    }
+    replay_view_coupon(r, w.coupon, true, w.coupon_seq, time_of(0));
+    replay_totals(r, w.rows, w.row_count);
     for (int i = 0; i < USERS; i++)
         if (w.uses[i].seq)
             give_use(r, &w.uses[i]);
@@ -427,13 +429,17 @@ static struct replay *told(const struct options *o, unsigned part, unsigned part
     for (size_t i = 0; i < until; i++)
         if (i + 1 != o->skip)
             replay_batch(r, w.ledger[i]);
+    if (parts > 1)
+        parts_end(&p, r, note, NULL, NULL, all, tell);
     replay_end(r);
+    if (tell)
+        replay_repairs(r, all, tell, NULL);
     return r;
 }
 
-static void tell_part(const struct options *o, unsigned part, unsigned parts)
+static void tell_in(const struct options *o, unsigned parts)
 {
-    replay_free(told(o, part, parts));
+    replay_free(told(o, parts, false, NULL));
 }
 
 static const struct options whole = {-1, -1, 0, 0};
@@ -442,7 +448,7 @@ static void tell(void)
 {
     found[0] = '\0';
     found_count = 0;
-    tell_part(&whole, 0, 1);
+    tell_in(&whole, 1);
 }
 
 static void expect(const char *line)
@@ -487,8 +493,7 @@ static void nor_has_it_in_parts(void **state)
 {
     (void)state;
     for (unsigned parts = 2; parts < 6; parts++)
-        for (unsigned part = 0; part < parts; part++)
-            tell_part(&whole, part, parts);
+        tell_in(&whole, parts);
     assert_string_equal(found, "");
 }
 
@@ -506,8 +511,7 @@ static void parts_find_together_what_the_whole_finds(void **state)
     assert_true(all >= USERS + BUCKETS - 2);
     found_count = 0;
     found[0] = '\0';
-    for (unsigned part = 0; part < 3; part++)
-        tell_part(&whole, part, 3);
+    tell_in(&whole, 3);
     assert_int_equal(found_count, all);
 }
 
@@ -529,7 +533,7 @@ static void views_may_stand_anywhere_behind_the_tail_and_before_the_mark(void **
     (void)state;
     for (int i = 0; i < USERS; i++)
         w.uses[i] = earlier(i, 31 + i);
-    tell_part(&o, 0, 1);
+    tell_in(&o, 1);
     assert_string_equal(found, "");
 }
 
@@ -612,7 +616,7 @@ static void a_deleted_batch_is_a_drift(void **state)
     struct options o = {-1, -1, 30, 0};
 
     (void)state;
-    tell_part(&o, 0, 1);
+    tell_in(&o, 1);
     expect("ledger|seq 30|batches missing|0|1");
 }
 
@@ -621,7 +625,7 @@ static void a_deleted_end_of_the_ledger_is_a_drift(void **state)
     struct options o = {-1, -1, 0, 50};
 
     (void)state;
-    tell_part(&o, 0, 1);
+    tell_in(&o, 1);
     expect("marks|views|seq, beyond the ledger|50|81");
     expect("totals|");
     expect("users|");
@@ -1111,7 +1115,7 @@ static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
 
     (void)state;
     erase(3, true);
-    r = replay_new((struct replay_part){0, 1, 0, 0, 1}, &name_key, note, NULL);
+    r = replay_new((struct replay_parts){1, 0, 0, 1}, &name_key, note, NULL);
     replay_marks(r, 0, 0);
     for (size_t i = 0; i < until; i++)
         replay_batch(r, w.ledger[i]);
@@ -1120,7 +1124,7 @@ static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
     replay_free(r);
     assert_string_equal(found, "");
     erase(4, false);
-    r = replay_new((struct replay_part){0, 1, 0, 0, 1}, &name_key, note, NULL);
+    r = replay_new((struct replay_parts){1, 0, 0, 1}, &name_key, note, NULL);
     for (size_t i = 0; i < w.count; i++)
         replay_batch(r, w.ledger[i]);
     replay_look_again(r, is_gone, NULL);
@@ -1423,12 +1427,11 @@ static void expect_lines(const char *expected)
 
 static void expect_repairs(bool all, const char *expected)
 {
-    struct replay *r = told(&whole, 0, 1);
-
-    repairs[0] = '\0';
-    replay_repairs(r, all, note_repair_of, NULL);
-    replay_free(r);
-    expect_lines(expected);
+    for (unsigned parts = 1; parts < 4; parts++) {
+        repairs[0] = '\0';
+        replay_free(told(&whole, parts, all, note_repair_of));
+        expect_lines(expected);
+    }
 }
 
 static void a_sound_world_needs_no_repair(void **state)
@@ -1466,7 +1469,7 @@ static void erased_users_need_no_view_but_what_is_left_of_them_goes(void **state
 
 static void what_cannot_be_read_is_a_drift_and_repaired(void **state)
 {
-    struct replay *r = replay_new((struct replay_part){0, 1, 0, 0, 1}, &name_key, note, NULL);
+    struct replay *r = replay_new((struct replay_parts){1, 0, 0, 1}, &name_key, note, NULL);
     const struct name_hash known = name_hash(&name_key, "u-1"), nobody = {{0xab, 0xcd}};
     struct totals_row row = {.quarter_ms = 0, .seq = 0};
 

@@ -1,0 +1,650 @@
+/*
+ * verify/scan_lane.c -- see scan.h: one lane, read once and told again.
+ *
+ * Steps    views, in ranges of their keys; the ledger, page by page; then the parts. Of a small lane the replay is told directly
+ * Threads  each reads, decodes and hashes pages of its own; batches are told in order, by whose turn it is
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "verify/pack.h"
+#include "verify/replay.h"
+#include "verify/replay_totals.h"
+#include "verify/replay_views.h"
+#include "verify/scan.h"
+#include "verify/spill.h"
+
+#define USER_BYTES INT64_C(2000) /* of a replay, for each taking: a user and its view, without metadata */
+#define SLOT_BYTES INT64_C(150)
+#define MEMORY (INT64_C(64) << 20) /* of all parts that are told at a time */
+#define THREADS_MOST 16
+#define PAGE_BATCHES 50
+#define PAGE_USES 500
+#define PAGE_BUCKETS 200
+#define USE_RANGES 32    /* by the first byte of their hash */
+#define BUCKET_RANGES 16
+#define LOOKS 5 /* for a name that is about to go */
+#define LOOK_PAUSE_MS 200
+
+enum { VIEWS, LEDGER, PARTS, PHASES };
+
+struct reading {
+    struct scan *scan;
+    const struct scan_lane *how;
+    struct replay_parts parts;
+    struct replay *whole;
+    struct spill *spill; /* NULL: there is one part */
+    unsigned threads;
+    struct store *doors[THREADS_MOST];
+    struct head before, tail; /* the lane's last batch before, and after its views were read */
+    atomic_uint next;         /* range, page or part that nobody took yet */
+    pthread_mutex_t lock;     /* guards what follows, reports and progress */
+    pthread_cond_t turned;
+    unsigned turn;            /* the page that is to be told */
+    struct buf packed;        /* whose turn it is has it */
+    enum store_status status; /* the first failure */
+    int phase;
+    int64_t done;             /* in this phase, of phase_total() */
+};
+
+/* ---- failures and progress ---- */
+
+static void fail(struct reading *g, enum store_status status)
+{
+    pthread_mutex_lock(&g->lock);
+    if (g->status == STORE_OK)
+        g->status = status;
+    pthread_cond_broadcast(&g->turned);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static bool has_failed(struct reading *g)
+{
+    bool failed;
+
+    pthread_mutex_lock(&g->lock);
+    failed = g->status != STORE_OK;
+    pthread_mutex_unlock(&g->lock);
+    return failed;
+}
+
+/* Each phase is as long as the lane has takings; at least one. */
+static int64_t phase_total(const struct reading *g)
+{
+    return g->before.ordinal + 1;
+}
+
+static void advance(struct reading *g, int64_t done)
+{
+    int64_t all = phase_total(g);
+
+    if (!g->scan->progress)
+        return;
+    pthread_mutex_lock(&g->lock);
+    g->done += done;
+    g->scan->progress(g->scan->context, g->phase * all + (g->done < all ? g->done : all), PHASES * all);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void report(void *context, const struct drift *d)
+{
+    struct reading *g = context;
+
+    pthread_mutex_lock(&g->lock);
+    g->how->report(g->how->context, d);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- putting away for the parts ---- */
+
+static void put_away(struct reading *g, unsigned part, const struct buf *packed)
+{
+    if (spill_put(g->spill, part, packed->data, packed->len) || has_failed(g))
+        return;
+    log_event(LOG_ERROR, "verify.spill", "error=\"a temporary file cannot be written: is there room in TMPDIR?\"");
+    fail(g, STORE_FAILED);
+}
+
+static void spill_entry(void *context, unsigned part, const struct told_entry *t)
+{
+    struct reading *g = context;
+
+    buf_clear(&g->packed);
+    pack_entry(&g->packed, t);
+    put_away(g, part, &g->packed);
+}
+
+static void spill_use(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct use *view)
+{
+    struct buf packed = BUF_INIT;
+
+    pack_use(&packed, hash, user, view);
+    put_away(context, part, &packed);
+    buf_free(&packed);
+}
+
+static void spill_bucket(void *context, unsigned part, int64_t b, const struct bucket *view)
+{
+    struct buf packed = BUF_INIT;
+
+    pack_bucket(&packed, b, view);
+    put_away(context, part, &packed);
+    buf_free(&packed);
+}
+
+static void spill_codes(void *context, unsigned part, int64_t b, const char *const codes[BUCKET_SLOTS])
+{
+    struct buf packed = BUF_INIT;
+
+    pack_codes(&packed, b, codes);
+    put_away(context, part, &packed);
+    buf_free(&packed);
+}
+
+/* ---- threads ---- */
+
+typedef void work_fn(struct reading *g, struct store *door);
+
+struct worker {
+    struct reading *reading;
+    work_fn *work;
+    struct store *door;
+    pthread_t id;
+};
+
+static void *work(void *argument)
+{
+    struct worker *w = argument;
+
+    w->work(w->reading, w->door);
+    return NULL;
+}
+
+/* Have all threads work until nothing is left to take. */
+static enum store_status run(struct reading *g, int phase, work_fn *fn)
+{
+    struct worker workers[THREADS_MOST] = {{.reading = g, .work = fn}};
+
+    g->next = 0;
+    g->phase = phase;
+    g->done = 0;
+    for (unsigned i = 1; i < g->threads; i++) {
+        workers[i] = (struct worker){.reading = g, .work = fn, .door = g->doors[i]};
+        if (pthread_create(&workers[i].id, NULL, work, &workers[i]) != 0)
+            abort();
+    }
+    fn(g, g->doors[0]);
+    for (unsigned i = 1; i < g->threads; i++)
+        pthread_join(workers[i].id, NULL);
+    return g->status;
+}
+
+/* ---- views ---- */
+
+static enum store_status read_totals(struct reading *g)
+{
+    struct totals_row *rows = NULL;
+    struct arena a;
+    size_t count = 0;
+    int tries = 0;
+    enum store_status s;
+
+    arena_init(&a, 0);
+    do
+        s = mongo_stored_totals(g->scan->door, g->scan->coupon, &a, &rows, &count);
+    while (scan_again(s, &tries));
+    if (s == STORE_OK)
+        replay_totals(g->whole, rows, count);
+    arena_free(&a);
+    return s;
+}
+
+static enum store_status read_definition(struct reading *g)
+{
+    struct stored_coupon found = {.seq = 0};
+    struct arena a;
+    int tries = 0;
+    enum store_status s;
+
+    arena_init(&a, 0);
+    do
+        s = mongo_stored_coupon(g->scan->door, g->scan->coupon, &a, &found);
+    while (scan_again(s, &tries));
+    if (s == STORE_OK)
+        replay_view_coupon(g->whole, found.definition, found.is_there, found.seq, found.created_ms);
+    arena_free(&a);
+    return s;
+}
+
+/* Range `range` of USE_RANGES: the hashes whose first byte is [first, end). */
+static enum store_status read_uses(struct reading *g, struct store *door, unsigned range)
+{
+    unsigned width = 256 / USE_RANGES, first = range * width, end = first + width;
+    struct name_hash last;
+    bool any = first > 0;
+    struct arena page;
+    size_t count;
+    enum store_status s;
+
+    memset(&last, 0xff, sizeof last);
+    last.bytes[0] = (uint8_t)(first - 1);
+    arena_init(&page, 0);
+    do {
+        struct stored_use *uses = NULL;
+        int tries = 0;
+        size_t mine = 0;
+
+        count = 0;
+        do
+            s = mongo_stored_uses(door, g->scan->name_key, g->scan->coupon, any ? &last : NULL, PAGE_USES, &page, &uses, &count);
+        while (scan_again(s, &tries));
+        for (; mine < count && uses[mine].hash.bytes[0] < end; mine++)
+            replay_view_use(g->whole, &uses[mine].hash, uses[mine].user, uses[mine].use);
+        if (count)
+            last = uses[count - 1].hash;
+        any = true;
+        advance(g, (int64_t)mine);
+        count = mine == count ? count : 0;
+        arena_reset(&page);
+    } while (count > 0 && !has_failed(g));
+    arena_free(&page);
+    return s;
+}
+
+/* Where range `range` of the lane's buckets begins; the last one goes on to the end of the lane. */
+static int64_t bucket_range(const struct reading *g, unsigned range)
+{
+    int64_t from = part_first_bucket(&g->parts, 0), made = bucket_of(g->before.next_n % LANE_SLOTS) + 1;
+
+    return range == BUCKET_RANGES ? part_end_bucket(&g->parts, g->parts.parts - 1) : from + made * range / BUCKET_RANGES;
+}
+
+static enum store_status read_buckets(struct reading *g, struct store *door, unsigned range)
+{
+    struct stored_bucket *buckets = checked(calloc(PAGE_BUCKETS, sizeof *buckets));
+    int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
+    size_t count = 1;
+    enum store_status s = STORE_OK;
+
+    while (count > 0 && from < end && !has_failed(g)) {
+        int tries = 0;
+
+        count = 0;
+        do
+            s = mongo_stored_buckets(door, g->scan->coupon, from, PAGE_BUCKETS, buckets, &count);
+        while (scan_again(s, &tries));
+        for (size_t i = 0; i < count; i++) {
+            from = buckets[i].b + 1;
+            if (buckets[i].b < end)
+                replay_view_bucket(g->whole, buckets[i].b, buckets[i].readable ? &buckets[i].bucket : NULL);
+            if (buckets[i].readable)
+                bucket_release(&buckets[i].bucket);
+        }
+    }
+    free(buckets);
+    return s;
+}
+
+static enum store_status read_codes(struct reading *g, struct store *door, unsigned range)
+{
+    int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
+    size_t count = 1;
+    enum store_status s = STORE_OK;
+
+    while (count > 0 && from < end && !has_failed(g)) {
+        struct stored_codes *codes = NULL;
+        struct arena a;
+        int tries = 0;
+
+        arena_init(&a, 0);
+        count = 0;
+        do
+            s = mongo_stored_codes(door, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
+        while (scan_again(s, &tries));
+        for (size_t i = 0; i < count; i++) {
+            from = codes[i].b + 1;
+            if (codes[i].b < end)
+                replay_codes(g->whole, codes[i].b, codes[i].codes);
+        }
+        arena_free(&a);
+    }
+    return s;
+}
+
+static void read_views(struct reading *g, struct store *door)
+{
+    for (;;) {
+        unsigned range = g->next++;
+        enum store_status s;
+
+        if (range < USE_RANGES)
+            s = read_uses(g, door, range);
+        else if (range < USE_RANGES + BUCKET_RANGES)
+            s = read_buckets(g, door, range - USE_RANGES);
+        else if (range < USE_RANGES + 2 * BUCKET_RANGES)
+            s = read_codes(g, door, range - USE_RANGES - BUCKET_RANGES);
+        else
+            return;
+        if (s != STORE_OK)
+            fail(g, s);
+    }
+}
+
+/* ---- the ledger ---- */
+
+struct page {
+    struct batch *batches[PAGE_BATCHES];
+    uint8_t hashes[PAGE_BATCHES][HASH_LEN];
+    size_t count;
+};
+
+static void free_page(struct page *p)
+{
+    while (p->count > 0)
+        batch_free(p->batches[--p->count]);
+}
+
+/* The batches after `after` and up to `until`, with their hashes. */
+static enum store_status read_page(struct reading *g, struct store *door, int64_t after, int64_t until, struct buf *scratch,
+                                   struct page *p)
+{
+    int tries = 0;
+    enum store_status s;
+
+    p->count = 0;
+    do
+        s = door->ops->ledger(door, g->scan->coupon, g->how->lane, after, (size_t)(until - after), p->batches, &p->count);
+    while (scan_again(s, &tries));
+    while (p->count > 0 && p->batches[p->count - 1]->head.seq > until) /* some are missing */
+        batch_free(p->batches[--p->count]);
+    for (size_t i = 0; i < p->count; i++)
+        batch_hash(p->batches[i], scratch, p->hashes[i]);
+    return s;
+}
+
+/* False: something has failed. */
+static bool wait_for_turn(struct reading *g, unsigned page)
+{
+    bool good;
+
+    pthread_mutex_lock(&g->lock);
+    while (g->turn != page && g->status == STORE_OK)
+        pthread_cond_wait(&g->turned, &g->lock);
+    good = g->status == STORE_OK;
+    pthread_mutex_unlock(&g->lock);
+    return good;
+}
+
+static void end_turn(struct reading *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->turn++;
+    pthread_cond_broadcast(&g->turned);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void read_ledger(struct reading *g, struct store *door)
+{
+    struct page *p = checked(calloc(1, sizeof *p));
+    struct buf scratch = BUF_INIT;
+    bool good = true;
+
+    while (good) {
+        unsigned page = g->next++;
+        int64_t after = (int64_t)page * PAGE_BATCHES, until = after + PAGE_BATCHES;
+        enum store_status s;
+
+        if (until > g->tail.seq)
+            until = g->tail.seq;
+        if (after >= until)
+            break;
+        s = read_page(g, door, after, until, &scratch, p);
+        if (s != STORE_OK)
+            fail(g, s);
+        good = wait_for_turn(g, page);
+        for (size_t i = 0; good && i < p->count; i++)
+            replay_hashed(g->whole, p->batches[i], p->hashes[i]);
+        end_turn(g);
+        free_page(p);
+        advance(g, (until - after) * phase_total(g) / g->tail.seq);
+    }
+    buf_free(&scratch);
+    free(p);
+}
+
+/* Who was erased while the ledger was read. */
+static enum store_status peek(struct reading *g)
+{
+    struct batch *batches[PAGE_BATCHES];
+    struct store *door = g->scan->door;
+    int64_t after = g->tail.seq;
+    enum store_status s;
+    size_t count;
+
+    do {
+        int tries = 0;
+
+        count = 0;
+        do
+            s = door->ops->ledger(door, g->scan->coupon, g->how->lane, after, PAGE_BATCHES, batches, &count);
+        while (scan_again(s, &tries));
+        for (size_t i = 0; i < count; i++) {
+            after = batches[i]->head.seq;
+            replay_peek(g->whole, batches[i]);
+            batch_free(batches[i]);
+        }
+    } while (s == STORE_OK && count == PAGE_BATCHES);
+    return s;
+}
+
+/* ---- the end of the whole, and of each part ---- */
+
+/* An erasure empties the names right after it was appended: they are given a moment. */
+static bool name_stays(void *context, const char *alias, int64_t seq)
+{
+    const struct reading *g = context;
+    bool stays = true;
+
+    for (int look = 0; look < LOOKS && stays; look++) {
+        struct batch *b = NULL;
+
+        if (look)
+            nanosleep(&(struct timespec){0, LOOK_PAUSE_MS * 1000000}, NULL);
+        if (mongo_ledger_at(g->scan->door, g->scan->coupon, g->how->lane, seq, &b) != STORE_OK)
+            continue;
+        stays = false;
+        for (size_t i = 0; i < b->count; i++)
+            stays = stays || (b->entries[i].user && strcmp(b->entries[i].alias, alias) == 0);
+        batch_free(b);
+    }
+    return stays;
+}
+
+/* What goes through the caller's own door, here and in its told(), goes one after another. */
+static void end_replay(struct reading *g, struct replay *r)
+{
+    pthread_mutex_lock(&g->lock);
+    replay_look_again(r, name_stays, g);
+    pthread_mutex_unlock(&g->lock);
+    replay_end(r);
+    pthread_mutex_lock(&g->lock);
+    if (g->how->told && g->status == STORE_OK)
+        g->how->told(g->how->context, r);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void tell_entry(void *context, unsigned part, const struct told_entry *t)
+{
+    (void)part;
+    replay_entry(context, t);
+}
+
+static void tell_use(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct use *view)
+{
+    (void)part;
+    replay_view_use(context, hash, user, view);
+}
+
+static void tell_bucket(void *context, unsigned part, int64_t b, const struct bucket *view)
+{
+    (void)part;
+    replay_view_bucket(context, b, view);
+}
+
+static void tell_codes(void *context, unsigned part, int64_t b, const char *const codes[BUCKET_SLOTS])
+{
+    (void)part;
+    replay_codes(context, b, codes);
+}
+
+static void tell_parts(struct reading *g, struct store *door)
+{
+    (void)door;
+    while (!has_failed(g)) {
+        unsigned part = g->next++;
+        struct replay *r;
+        size_t len = 0;
+        char *bytes;
+
+        if (part >= g->parts.parts)
+            return;
+        bytes = spill_take(g->spill, part, &len);
+        if (!bytes) {
+            log_event(LOG_ERROR, "verify.spill", "error=\"a temporary file cannot be read\"");
+            fail(g, STORE_FAILED);
+            return;
+        }
+        r = replay_part(g->whole, part, report, g);
+        unpack_all(bytes, len, part, &(struct replay_sink){tell_entry, tell_use, tell_bucket, tell_codes, r});
+        free(bytes);
+        end_replay(g, r);
+        replay_free(r);
+        advance(g, phase_total(g) / g->parts.parts);
+    }
+}
+
+/* ---- a lane ---- */
+
+/* As many parts as keep the memory of those that are told at a time below MEMORY. */
+static unsigned parts_of(const struct reading *g, unsigned threads)
+{
+    int64_t bytes = g->before.ordinal * USER_BYTES + g->before.next_n % LANE_SLOTS * SLOT_BYTES;
+    int64_t parts = 1 + (bytes > MEMORY ? bytes * threads / MEMORY : 0);
+
+    if (g->scan->parts_asked)
+        parts = g->scan->parts_asked;
+    return parts > 0 && parts < PARTS_MOST ? (unsigned)parts : PARTS_MOST;
+}
+
+/* A thread for each processor, as far as there are doors. */
+static void open_doors(struct reading *g, unsigned threads)
+{
+    g->doors[0] = g->scan->door;
+    g->threads = 1;
+    while (g->threads < threads && g->scan->another_door && (g->doors[g->threads] = g->scan->another_door(g->scan->context)))
+        g->threads++;
+}
+
+/* A mark by which totals can be judged, or where they are to be rebuilt whole. */
+static int64_t totals_seq(const struct stored_mark *mark, const struct head *tail, bool rebuild)
+{
+    bool good = mark->is_there && mark->readable && mark->mark.seq <= tail->seq;
+
+    if (rebuild && !good)
+        return tail->seq;
+    return mark->is_there && !mark->readable ? -1 : mark->mark.seq;
+}
+
+static bool begin(struct reading *g)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned threads = processors < 1 ? 1 : processors > THREADS_MOST ? THREADS_MOST : (unsigned)processors, parts;
+
+    parts = parts_of(g, threads);
+    g->parts = (struct replay_parts){parts, 0, g->how->lane, g->how->lanes};
+    g->threads = 1;
+    g->doors[0] = g->scan->door;
+    if (parts > 1) {
+        g->parts.buckets = bucket_of(g->before.next_n % LANE_SLOTS) / parts + 1;
+        g->spill = spill_new(parts);
+        if (!g->spill) {
+            log_event(LOG_ERROR, "verify.spill", "error=\"no temporary file can be made in TMPDIR or /var/tmp\"");
+            return false;
+        }
+        open_doors(g, threads);
+    }
+    g->whole = replay_new(g->parts, g->scan->name_key, report, g);
+    replay_sum(g->whole, g->how->sums);
+    replay_send(g->whole, &(struct replay_sink){spill_entry, spill_use, spill_bucket, spill_codes, g});
+    replay_codes_until(g->whole, g->before.next_n);
+    return true;
+}
+
+static enum store_status tell_views(struct reading *g)
+{
+    enum store_status s = read_totals(g);
+
+    if (s == STORE_OK && g->how->lane == 0)
+        s = read_definition(g);
+    return s == STORE_OK ? run(g, VIEWS, read_views) : s;
+}
+
+static enum store_status tell_ledger(struct reading *g)
+{
+    enum store_status s = run(g, LEDGER, read_ledger);
+
+    return s == STORE_OK ? peek(g) : s;
+}
+
+static enum store_status tell_lane(struct reading *g)
+{
+    struct scan *v = g->scan;
+    int64_t lane = g->how->lane;
+    struct stored_mark views, totals;
+    enum store_status s = scan_mark(v, lane, "views", &views);
+
+    if (s == STORE_OK)
+        s = scan_mark(v, lane, "totals", &totals);
+    if (s == STORE_OK)
+        s = scan_tail(v, lane, &g->before);
+    if (s == STORE_OK && !begin(g))
+        s = STORE_FAILED;
+    if (s == STORE_OK)
+        s = tell_views(g);
+    if (s == STORE_OK)
+        s = scan_tail(v, lane, &g->tail);
+    if (s != STORE_OK)
+        return s;
+    replay_marks(g->whole, views.is_there && !views.readable ? -1 : views.mark.seq,
+                 totals_seq(&totals, &g->tail, g->how->rebuild));
+    s = tell_ledger(g);
+    if (s == STORE_OK && g->spill)
+        s = run(g, PARTS, tell_parts);
+    if (s == STORE_OK)
+        end_replay(g, g->whole);
+    return s;
+}
+
+enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
+{
+    struct reading g = {.scan = v, .how = how};
+    enum store_status s;
+
+    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_cond_init(&g.turned, NULL) != 0)
+        abort();
+    s = tell_lane(&g);
+    if (g.whole)
+        replay_free(g.whole);
+    spill_free(g.spill);
+    buf_free(&g.packed);
+    pthread_cond_destroy(&g.turned);
+    pthread_mutex_destroy(&g.lock);
+    return s;
+}
