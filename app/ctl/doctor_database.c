@@ -99,9 +99,9 @@ void doctor_schema(struct doctor *d)
 
     if (schema_version(d->database->door, &version) != STORE_OK)
         doctor_tell(d, DOCTOR_FAIL, "the version cannot be read: may the user of MONGODB_URI read the database?");
-    else if (version > known)
-        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " is of a newer program; this one knows %" PRId64 ": install the newer one",
-                    version, known);
+    else if (version > schema_newest_read)
+        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " is of a newer program; this one reads %d: install the newer one", version,
+                    schema_newest_read);
     else if (version > 0 && version < schema_steps[0].version)
         doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " is of before the first release, and not read: name another database, or drop it",
                     version);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "deliver/state.h"
+#include "store/schema_watch.h"
 
 #define HOOKS_MOST 1000
 #define BELLS_MOST 512
@@ -519,7 +520,9 @@ int deliverer_run(const struct config *config)
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(d.multi = curl_multi_init()))
         abort();
     stop_init(&d.stop);
+    d.schema = schema_watch_start(d.mongo);
     run_threads(&d);
+    schema_watch_stop(d.schema);
     stop_release(&d.stop);
     curl_multi_cleanup(d.multi);
     curl_global_cleanup();

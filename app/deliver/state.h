@@ -20,6 +20,7 @@
 struct deliverer {
     const struct config *config;
     struct mongo *mongo;
+    struct schema_watch *schema;
     struct doorbell bell;
     CURLM *multi;
     struct stop stop;

@@ -21,6 +21,7 @@
 #include "http/siblings.h"
 #include "store/fronts.h"
 #include "store/mongo.h"
+#include "store/schema_watch.h"
 
 #define BACKOFF_MS 20
 #define FILL_AFTER 8 /* new users of a coupon who were read, before all it has are */
@@ -161,6 +162,7 @@ static void stop(struct worker *w)
     engine_stop(w->engine); /* after the last submit; what it still answers nobody sends any more */
     siblings_free(w->siblings);
     reactor_free(w->reactor);
+    schema_watch_stop(w->schema);
     mongo_close(w->mongo);
     log_event(LOG_INFO, "worker.stopped", "drained=%s", drained ? "true" : "false");
 }
@@ -181,6 +183,7 @@ int worker_run(const struct config *config, int index, int listen_fd)
         log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", message);
         return EX_CONFIG;
     }
+    w.schema = schema_watch_start(w.mongo);
     w.engine = start_engine(&w);
     w.auth = auth_start(&w);
     w.aux = aux_start(&w, config->worker_aux_threads, config->worker_aux_threads, "http-aux");

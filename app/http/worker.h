@@ -22,6 +22,7 @@ struct worker {
     const struct config *config;
     int index;
     struct mongo *mongo;
+    struct schema_watch *schema;
     struct engine *engine;
     struct auth *auth;
     struct aux *aux;

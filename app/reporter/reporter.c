@@ -22,6 +22,7 @@
 #include "reporter/tally.h"
 #include "reporter/watch.h"
 #include "store/mongo.h"
+#include "store/schema_watch.h"
 
 #define BACKOFF_MS 50
 #define INBOX_WAIT_MS 1000
@@ -50,6 +51,7 @@ struct known {
 struct reporter {
     const struct config *config;
     struct mongo *mongo;
+    struct schema_watch *schema;
     struct engine *engine;
     struct inbox inbox;
     struct watch *watch;
@@ -600,6 +602,7 @@ int reporter_run(const struct config *config)
     inbox_init(&r.inbox);
     r.watch = watch_new(config->worker_views_flush_ms);
     r.follow = follow_new();
+    r.schema = schema_watch_start(r.mongo);
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), NULL);
     run_threads(&r);
     engine_stop(r.engine);
@@ -608,6 +611,7 @@ int reporter_run(const struct config *config)
     inbox_release(&r.inbox);
     stop_release(&r.stop);
     free_fold(&r);
+    schema_watch_stop(r.schema);
     mongo_close(r.mongo);
     return EXIT_SUCCESS;
 }

@@ -14,6 +14,7 @@
 #include "runner/codes.h"
 #include "runner/lease.h"
 #include "runner/work.h"
+#include "store/schema_watch.h"
 
 #define BACKOFF_MS 50
 #define POSTPONE_MS 500 /* until another job's turn is looked at again */
@@ -226,9 +227,11 @@ int runner_run(const struct config *config)
     clock_init();
     stop_init(&r.stop);
     r.leases = leases_new();
+    r.schema = schema_watch_start(r.mongo);
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), &hooks);
     run_threads(&r);
     engine_stop(r.engine);
+    schema_watch_stop(r.schema);
     mongo_close(r.mongo);
     leases_free(r.leases);
     stop_release(&r.stop);

@@ -24,6 +24,7 @@
 struct runner {
     const struct config *config;
     struct mongo *mongo;
+    struct schema_watch *schema;
     struct engine *engine;
     struct leases *leases;
     struct stop stop;

@@ -5,7 +5,9 @@
  * Steps    rows of schema_steps[], one per version, ascending without gaps; the last one is what this program writes and reads, and
  *          what is older than the first one is not read: version 1 was never released
  *          A step may run twice, or in two processes at once, and may find the predecessor's workers still at work
- * Adding   a version: a row with its function in schema.c
+ * Adding   a version takes two releases, so that both can be at work while one takes the other's place: the first one reads
+ *          what is new (schema_newest_read), the second one leads the database to it (a row in schema.c) and writes it. A process
+ *          that meets what it cannot read ends (schema_watch.h)
  */
 #ifndef STORE_SCHEMA_H
 #define STORE_SCHEMA_H
@@ -20,12 +22,14 @@ struct schema_step {
 
 extern const struct schema_step schema_steps[];
 extern const size_t schema_steps_count;
+/* The newest version that this program reads: of the last step, or the one after it. */
+extern const int schema_newest_read;
 
 /* The version that is stored; 0: none, the database is new or as the first programs left it. */
 enum store_status schema_version(struct store *s, int64_t *version);
 
 /* Lead the database to the version of the last step. 0; or -1, nothing changed by the step that failed, and message (size
- * bytes) says what is wrong and what to do: it is newer than the last step or older than the first, or a step failed. */
+ * bytes) says what is wrong and what to do: it is newer than schema_newest_read or older than the first step, or a step failed. */
 int schema_upgrade(struct store *s, const struct schema_step *steps, size_t count, char *message, size_t size);
 
 /* ---- for doctor ---- */

@@ -167,7 +167,7 @@ static void a_newer_database_is_refused_and_left_alone(void **state)
         newer[i] = (struct schema_step){schema_steps[0].version + i, "of a later program", NULL};
     assert_int_equal(schema_upgrade(door, newer, schema_steps_count + 1, message, sizeof message), 0);
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
-    snprintf(expected, sizeof expected, "is of schema %d, which a newer version of this service has written; this one knows %d.",
+    snprintf(expected, sizeof expected, "is of schema %d, which a newer version of this service has written; this one reads %d.",
              newest() + 1, newest());
     assert_non_null(strstr(message, expected));
     assert_non_null(strstr(message, "Start the newer version"));

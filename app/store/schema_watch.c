@@ -1,0 +1,58 @@
+/* store/schema_watch.c -- see schema_watch.h. */
+#include "store/schema_watch.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "base/stop.h"
+#include "store/mongo.h"
+#include "store/schema.h"
+
+#define LOOK_MS 1000
+
+struct schema_watch {
+    struct mongo *mongo;
+    struct stop stop;
+    pthread_t thread;
+};
+
+static void *watch_main(void *argument)
+{
+    struct schema_watch *w = argument;
+    struct store *door = mongo_door(w->mongo);
+    int64_t version;
+
+    while (!stop_asked(&w->stop)) {
+        if (schema_version(door, &version) == STORE_OK && version > schema_newest_read) {
+            log_event(LOG_ERROR, "schema.newer", "version=%" PRId64 " newest_read=%d", version, schema_newest_read);
+            _exit(EX_CONFIG);
+        }
+        stop_rest(&w->stop, LOOK_MS);
+    }
+    door->ops->close(door);
+    return NULL;
+}
+
+struct schema_watch *schema_watch_start(struct mongo *m)
+{
+    struct schema_watch *w = checked(calloc(1, sizeof *w));
+
+    w->mongo = m;
+    stop_init(&w->stop);
+    if (pthread_create(&w->thread, NULL, watch_main, w) != 0)
+        abort();
+    return w;
+}
+
+void schema_watch_stop(struct schema_watch *w)
+{
+    stop_ask(&w->stop);
+    pthread_join(w->thread, NULL);
+    stop_release(&w->stop);
+    free(w);
+}
