@@ -232,11 +232,6 @@ static void flush_lane(struct committer *c, struct lane *l)
     l->flushed_at = mono_now();
     l->unflushed_entries = 0;
     take_batches(l, job);
-    if (l->definition_due) {
-        l->definition_due = false;
-        job->definition = coupon_copy(l->definition, &job->arena);
-        job->definition_seq = l->definition_seq;
-    }
     copy_dirty_buckets(l, job);
     job->upto = l->tail.seq;
     if (!l->pending) /* its batch will be laid into the buckets that it read */
@@ -596,16 +591,22 @@ static void count_expired(const struct committer *c, const struct batch *b)
         c->hooks->expired(count);
 }
 
-/* What was just committed is to be written: within a while, but for definitions, which are written now. */
+/* What was just committed is to be written: within a while, but for definitions, which are written now. The mark stays: who loads a
+ * young coupon then finds all of it in the window, and with it who its users are. */
 static void note_committed(struct committer *c, struct lane *l)
 {
+    struct view_job *job;
+
     l->unflushed_entries += l->window->prev->batch->count + 1; /* the list's last */
     note_unflushed(c, l);
     if (l->definition_seq != l->tail.seq)
         return;
-    l->definition_due = true;
     if (c->hooks->defining)
         c->hooks->defining();
+    job = new_job(c, l);
+    job->definition = coupon_copy(l->definition, &job->arena);
+    job->definition_seq = l->definition_seq;
+    views_submit(c->views, job);
 }
 
 static void part_committed(struct committer *c, const struct round *r, struct part *p)
@@ -622,7 +623,7 @@ static void part_committed(struct committer *c, const struct round *r, struct pa
     crash_at(CRASH_APPENDED);
     tell_others(c, l);
     tell_of_few(c, l);
-    if (l->definition_due || l->unflushed_entries >= FLUSH_ENTRIES)
+    if (l->unflushed_entries >= FLUSH_ENTRIES)
         flush_lane(c, l);
     answer_part(c, p);
 }

@@ -118,7 +118,6 @@ struct lane {
     struct lane *unflushed_prev, *unflushed_next;
     struct mono flush_at, flushed_at;
     size_t unflushed_entries; /* of own batches since then */
-    bool definition_due;     /* own batches changed the definition since then */
     int jobs;                /* view jobs under way */
 };
 
