@@ -190,11 +190,11 @@ static const char *host_fault(const char *host, const struct address_rules *rule
 
     /* 127.0.0.1. is the address too */
     if (parse_bytes(host, len && host[len - 1] == '.' ? len - 1 : len, &b))
-        return may_call(&b, rules) ? NULL : "is an address that this service does not call: it is not public";
+        return may_call(&b, rules) ? NULL : "is not a public address";
     if (host[0] == '[')
-        return "has a host that is no address";
+        return "has an invalid host";
     if (is_localhost(host) && !may_call(&loopback, rules))
-        return "is an address that this service does not call: it is not public";
+        return "is not a public address";
     return NULL;
 }
 
@@ -221,11 +221,11 @@ static const char *parts_fault(CURLU *u, const struct address_rules *rules)
     else if (strcmp(scheme, "http") == 0 && !rules->http)
         fault = "must begin with https:// (setting webhooks.http)";
     else if (has_part(u, CURLUPART_USER) || has_part(u, CURLUPART_PASSWORD))
-        fault = "must not have a user or a password: what is sent is signed";
+        fault = "must not contain a user or a password; deliveries are signed instead";
     else if (has_part(u, CURLUPART_FRAGMENT))
-        fault = "must not have a fragment";
+        fault = "must not contain a fragment";
     else if (has_part(u, CURLUPART_ZONEID))
-        fault = "must not have a zone";
+        fault = "must not contain a zone";
     else
         fault = host_fault(host, rules);
     curl_free(scheme);
@@ -242,7 +242,7 @@ const char *address_url_fault(const char *url, const struct address_rules *rules
         return "must have 1 to 2000 characters";
     for (const char *c = url; *c; c++)
         if (*c <= ' ' || *c > '~' || *c == '\\')
-            return "must consist of printable ASCII without blanks and backslashes";
+            return "must be printable ASCII without spaces or backslashes";
     slashes = strstr(url, "://"); /* libcurl takes one, or three, too */
     if (!slashes || slashes[3] == '/')
         return "must be an absolute URL with a host";

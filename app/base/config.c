@@ -121,7 +121,7 @@ static void put_text(struct reading *r, size_t row, const char *value)
     size_t len = strlen(value);
 
     if (len < (size_t)w->min || len > (size_t)w->max)
-        fail(r, "%s.%s has %zu bytes; it must have from %d to %d", w->section, w->name, len, w->min, w->max);
+        fail(r, "%s.%s is %zu bytes long; it must be %d to %d bytes", w->section, w->name, len, w->min, w->max);
     else
         memcpy(text_of(r->config, row), value, len + 1);
 }
@@ -149,7 +149,7 @@ static void put_path(struct reading *r, size_t row, const char *value)
         return;
     }
     if (var_path(value, whole, sizeof whole) != 0)
-        fail(r, "%s.%s is too long a path", w->section, w->name);
+        fail(r, "%s.%s: the path is too long", w->section, w->name);
     else
         put_text(r, row, whole);
 }
@@ -186,7 +186,7 @@ static int on_setting(void *user, const char *section, const char *name, const c
     size_t row;
 
     if (!find_row(section, name, &row))
-        fail(r, "there is no setting %s.%s", section, name);
+        fail(r, "unknown setting %s.%s", section, name);
     else if (r->seen[row])
         fail(r, "%s.%s is set twice", section, name);
     else {
@@ -207,7 +207,7 @@ static char *next_line(char *line, int size, void *user)
     r->line++;
     len = strlen(line);
     if (len && line[len - 1] != '\n' && !feof(r->file))
-        fail(r, "the line is too long; %d bytes at most (a longer URI can stand in the environment, MONGODB_URI)", size - 2);
+        fail(r, "the line is longer than %d bytes (put a longer URI into the environment, MONGODB_URI)", size - 2);
     return line;
 }
 
@@ -247,7 +247,7 @@ static void read_override(struct reading *r, const char *text)
     snprintf(section, sizeof section, "%.*s", (int)(dot - text), text);
     snprintf(name, sizeof name, "%.*s", (int)(equals - dot - 1), dot + 1);
     if (!find_row(section, name, &row))
-        fail(r, "there is no setting %s.%s", section, name);
+        fail(r, "unknown setting %s.%s", section, name);
     else
         put(r, row, equals + 1);
 }

@@ -27,76 +27,76 @@
  *          CHOICE: one word of choices (split by |), stored as its index
  * Reload   a row that is not reloadable keeps its old value over SIGHUP; the log says so */
 #define CONFIG_ROWS(X)                                                                                                 \
-    X(coupond, workers, INT, "2", 1, 64, NULL, false, "worker processes; nginx knows as many sockets")                 \
+    X(coupond, workers, INT, "2", 1, 64, NULL, false, "worker processes; nginx must list as many sockets")             \
     X(coupond, run_dir, PATH, "run", 1, 90, NULL, false, "sockets and pid files")                                      \
     X(coupond, socket_group, TEXT, "", 0, 32, NULL, false,                                                             \
       "group that may connect to the workers' sockets (nginx's); empty: coupond's own")                                \
-    X(coupond, drain_s, INT, "10", 1, 300, NULL, true, "seconds that a stopping process may take for what is in flight") \
+    X(coupond, drain_s, INT, "10", 1, 300, NULL, true, "seconds that a stopping process may take to finish requests in flight") \
     X(worker, io_threads, INT, "2", 1, 16, NULL, true, "threads that read requests and write replies")                 \
-    X(worker, committers, INT, "2", 1, 8, NULL, true, "threads that decide and commit batches, each for its lanes")    \
-    X(worker, aux_threads, INT, "2", 1, 16, NULL, true, "threads for lists, reports and other direct reads")           \
+    X(worker, committers, INT, "2", 1, 8, NULL, true, "threads that decide and commit batches, each for its own lanes") \
+    X(worker, aux_threads, INT, "2", 1, 16, NULL, true, "threads for lists, reports and other blocking reads")         \
     X(worker, reads_per_key, INT, "16", 1, 256, NULL, true,                                                            \
-      "long reads (lists, wallets; likewise ledgers, exports) of one key at a time, but for storefronts; past it: 429 rate_limited") \
-    X(worker, connections_max, INT, "4096", 1, 65536, NULL, true,                                                    \
-      "connections from nginx, one for each request; more than requests_max, or what is too much waits unread")        \
+      "concurrent long reads of one key, other than a storefront's (lists, wallets; separately ledgers, exports); past it: 429 rate_limited") \
+    X(worker, connections_max, INT, "4096", 1, 65536, NULL, true,                                                      \
+      "connections from nginx, one per request; keep it above requests_max, or excess requests wait unread")           \
     X(worker, requests_max, INT, "3072", 1, 1000000, NULL, true, "requests in flight; past it: 503 busy")              \
-    X(worker, queue_max, INT, "1024", 1, 1000000, NULL, true, "requests that wait for one lane; past it: 503 busy")    \
+    X(worker, queue_max, INT, "1024", 1, 1000000, NULL, true, "requests that may wait for one lane; past it: 503 busy") \
     X(worker, request_deadline_ms, INT, "5000", 100, 60000, NULL, true,                                                \
-      "a request undecided for so long is answered 503 (busy, or outcome_unknown once sent to the database)")          \
-    X(worker, batch_max, INT, "512", 1, 1000, NULL, true, "requests that are committed together in one lane")          \
+      "how long a request may take to be decided; past it: 503 (busy, or outcome_unknown once sent to the database)")  \
+    X(worker, batch_max, INT, "512", 1, 1000, NULL, true, "requests committed together in one lane")                   \
     X(worker, lanes_max, INT, "10000", 1, 1000000, NULL, true, "lanes (coupons) kept in memory by one worker")         \
     X(worker, window_max, INT, "100000", 1000, 10000000, NULL, true,                                                   \
       "ledger entries of one lane that may wait for their views; past it appends wait")                                \
     X(worker, windows_max, INT, "500000", 1000, 100000000, NULL, true,                                                 \
-      "the same of all lanes of one process together; near it the lanes with the most wait first")                     \
+      "the same for all lanes of a process together; near it the lanes with the most wait first")                      \
     X(worker, windows_mb, INT, "512", 64, 1000000, NULL, true,                                                         \
-      "the same in MiB: what such entries, and the states of their users, hold in memory")                             \
+      "the same in MiB: memory held by such entries and the states of their users")                                    \
     X(worker, filters_mb, INT, "64", 0, 65536, NULL, true,                                                             \
-      "MiB in which one process notes which users its coupons have, so that new ones need no read; 0: all are read")   \
+      "MiB per process to remember which users a coupon has, so that new users need no read; 0: read every user")      \
     X(worker, views_flush_ms, INT, "1000", 1, 10000, NULL, true,                                                       \
-      "how long what a coupon's views have to say is gathered, unless somebody asks")                                  \
+      "how long changes to a coupon's views are collected before they are written, unless somebody asks")              \
     X(mongodb, uri, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                                     \
-      "replica set or sharded cluster; empty: what scripts/run noted in run_dir/mongodb_uri")                          \
-    X(mongodb, database, TEXT, "coupons", 1, 38, NULL, false, "the database's name")                                   \
-    X(mongodb, pool_size, INT, "32", 1, 1000, NULL, true, "connections of one process at the most")                    \
-    X(mongodb, connect_timeout_ms, INT, "2000", 100, 60000, NULL, true, "for a new connection")                        \
-    X(mongodb, socket_timeout_ms, INT, "5000", 1500, 300000, NULL, true, "for one reply of the server")                \
-    X(mongodb, server_selection_timeout_ms, INT, "3000", 100, 60000, NULL, true, "for a primary to be found")          \
-    X(mongodb, wait_queue_timeout_ms, INT, "3000", 100, 60000, NULL, true, "for a free connection of the pool")        \
+      "replica set or sharded cluster; empty: the one that scripts/run wrote to run_dir/mongodb_uri")                  \
+    X(mongodb, database, TEXT, "coupons", 1, 38, NULL, false, "name of the database")                                  \
+    X(mongodb, pool_size, INT, "32", 1, 1000, NULL, true, "maximum connections per process")                           \
+    X(mongodb, connect_timeout_ms, INT, "2000", 100, 60000, NULL, true, "time-out of a new connection")                \
+    X(mongodb, socket_timeout_ms, INT, "5000", 1500, 300000, NULL, true, "time-out of one reply from the server")      \
+    X(mongodb, server_selection_timeout_ms, INT, "3000", 100, 60000, NULL, true, "how long to look for a primary")     \
+    X(mongodb, wait_queue_timeout_ms, INT, "3000", 100, 60000, NULL, true, "how long to wait for a free connection of the pool") \
     X(log, path, PATH, "log/coupond.log", 0, 1000, NULL, false, "the log file; empty: standard error")                 \
-    X(log, level, CHOICE, "info", 0, 0, CONFIG_LOG_LEVELS, true, "debug, info, warning or error and what is worse")    \
+    X(log, level, CHOICE, "info", 0, 0, CONFIG_LOG_LEVELS, true, "the least severe level to log: debug, info, warning or error") \
     X(audit, path, PATH, "", 0, 1000, NULL, false,                                                                     \
-      "the audit log: a line for each request made with a key, with ids but no names or codes; empty: none")           \
+      "the audit log: a line per request made with a key, with ids but no names or codes; empty: none")                \
     X(receipts, seed_file, PATH, "keys/receipt_seed", 1, 1000, NULL, true,                                             \
-      "the keys of receipts, a line each: first the one that signs, 32 random bytes in hex; see couponctl receipt rotate") \
+      "keys for receipts, one per line: first the one that signs, 32 random bytes in hex; see couponctl receipt rotate") \
     X(guesses, per_key, INT, "600", 0, 1000000, NULL, true,                                                            \
-      "codes a minute that one key may look for and not find; past it: 429 rate_limited; 0: any number")               \
-    X(guesses, per_address, INT, "300", 0, 1000000, NULL, true, "the same of one client's address, or IPv6 network of 64 bits") \
-    X(guesses, keys_per_address, INT, "600", 0, 1000000, NULL, true, \
-      "keys that are none, or revoked, a minute that one address may show; past it: 429 rate_limited; 0: any number") \
-    X(reporter, backstop_ms, INT, "500", 50, 60000, NULL, true, "how often lanes with views left behind are looked for") \
-    X(reporter, fold_max, INT, "500", 1, 10000, NULL, true, "batches that are folded into totals together")            \
-    X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "a quiet lane whose reports are read gets an empty batch so often") \
-    X(runner, poll_ms, INT, "200", 10, 60000, NULL, true, "how often new jobs are looked for")                         \
-    X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job whose runner is silent for so long is taken over") \
-    X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job makes in one step; a multiple of 64") \
-    X(runner, jobs, INT, "2", 1, RUNNER_JOBS_MAX, NULL, true, "jobs that one runner carries out side by side")         \
-    X(webhooks, http, CHOICE, "refused", 0, 0, "refused|allowed", true, "addresses that begin with http://")           \
+      "unknown codes per minute from one key; past it: 429 rate_limited; 0: unlimited")                                \
+    X(guesses, per_address, INT, "300", 0, 1000000, NULL, true, "the same for one client address, or IPv6 /64 network") \
+    X(guesses, keys_per_address, INT, "600", 0, 1000000, NULL, true,                                                   \
+      "invalid or revoked keys per minute from one address; past it: 429 rate_limited; 0: unlimited")                  \
+    X(reporter, backstop_ms, INT, "500", 50, 60000, NULL, true, "how often to look for lanes whose views were left behind") \
+    X(reporter, fold_max, INT, "500", 1, 10000, NULL, true, "batches folded into totals together")                     \
+    X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "how often a quiet lane whose reports are read gets an empty batch") \
+    X(runner, poll_ms, INT, "200", 10, 60000, NULL, true, "how often to look for new jobs")                            \
+    X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job is taken over when its runner has been silent this long") \
+    X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job generates in one step; a multiple of 64") \
+    X(runner, jobs, INT, "2", 1, RUNNER_JOBS_MAX, NULL, true, "jobs that a runner runs in parallel")                   \
+    X(webhooks, http, CHOICE, "refused", 0, 0, "refused|allowed", true, "URLs that begin with http://")                \
     X(webhooks, networks, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                               \
-      "networks that may be called although they are not public: 10.1.0.0/16, fd00::/8")                               \
+      "non-public networks that may be called: 10.1.0.0/16, fd00::/8")                                                 \
     X(webhooks, ca_file, PATH, "", 0, 1000, NULL, true,                                                                \
-      "certificates of the authorities that receivers are trusted by; empty: the system's")                            \
-    X(webhooks, timeout_ms, INT, "15000", 100, 60000, NULL, true, "for one delivery, from the connection to the answer's end") \
-    X(webhooks, side_by_side, INT, "8", 1, 256, NULL, true, "deliveries that one receiver gets at a time, each of another lane") \
+      "certificates of trusted authorities; empty: the system's")                                                      \
+    X(webhooks, timeout_ms, INT, "15000", 100, 60000, NULL, true, "time-out of one delivery, from connecting to the end of the answer") \
+    X(webhooks, side_by_side, INT, "8", 1, 256, NULL, true, "concurrent deliveries to one receiver, each from a different lane") \
     X(webhooks, retry_first_ms, INT, "5000", 10, 3600000, NULL, true,                                                  \
-      "until a failed delivery is repeated for the first time; each further wait is three times as long")              \
-    X(webhooks, retry_most_s, INT, "21600", 1, 604800, NULL, true, "the longest of these waits")                       \
+      "wait before the first retry of a failed delivery; each further wait is three times as long")                    \
+    X(webhooks, retry_most_s, INT, "21600", 1, 604800, NULL, true, "the longest such wait")                            \
     X(webhooks, give_up_s, INT, "432000", 1, 2592000, NULL, true,                                                      \
-      "a webhook to which nothing could be delivered for so long is disabled")                                         \
-    X(webhooks, keep_days, INT, "30", 1, 3650, NULL, true, "days for which attempts stay in the list of deliveries")   \
-    X(webhooks, poll_ms, INT, "500", 10, 60000, NULL, true, "how often new webhooks and wishes for redelivery are looked for") \
+      "disable a webhook after this long without a successful delivery")                                               \
+    X(webhooks, keep_days, INT, "30", 1, 3650, NULL, true, "days that delivery attempts are listed")                   \
+    X(webhooks, poll_ms, INT, "500", 10, 60000, NULL, true, "how often to look for new webhooks and redelivery requests") \
     X(webhooks, lease_ms, INT, "10000", 1000, 600000, NULL, true,                                                      \
-      "webhooks whose deliverer is silent for so long are taken over")
+      "webhooks are taken over when their deliverer has been silent this long")
 
 #define CONFIG_MEMBER_INT(member) int member;
 #define CONFIG_MEMBER_CHOICE(member) int member;

@@ -17,12 +17,12 @@
     /* general checks, in the order in which they are made */                                                          \
     X(1, UNAUTHORIZED, "unauthorized", 401, false, "No valid key",                                                     \
       "The request carries no API key, or one that is unknown or revoked. Send Authorization: Bearer KEY.")            \
-    X(2, FORBIDDEN, "forbidden", 403, false, "The key's role may not do this",                                         \
-      "The API key is valid, but its role does not permit this call. Use a key with the role that the call needs.")    \
-    X(3, NOT_FOUND, "not_found", 404, false, "No such address",                                                        \
+    X(2, FORBIDDEN, "forbidden", 403, false, "The key's role does not allow this",                                     \
+      "The API key is valid, but its role does not allow this call. Use a key with a role that does.")                 \
+    X(3, NOT_FOUND, "not_found", 404, false, "No such path",                                                           \
       "Nothing is served at this path. Check the path, and that ids in it are percent-encoded.")                       \
     X(4, METHOD_NOT_ALLOWED, "method_not_allowed", 405, false, "Method not allowed",                                   \
-      "The path exists, but not with this method. The Allow field lists the methods it has.")                          \
+      "The path exists, but not with this method. The Allow field lists its methods.")                                 \
     X(5, UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415, false, "Unsupported media type",                       \
       "The body's Content-Type is not one that this call reads. Send application/json unless the call says otherwise.") \
     X(6, TOO_LARGE, "too_large", 413, false, "Body too large",                                                         \
@@ -36,21 +36,21 @@
     X(10, VERSION_CHANGED, "version_changed", 412, false, "The coupon has changed",                                    \
       "Somebody changed the coupon since you read it. Read it again and repeat the change with the new ETag.")         \
     X(11, BAD_REQUEST, "bad_request", 400, false, "Malformed request",                                                 \
-      "The request breaks the contract; errors[] points at the fields. Nothing was changed.")                          \
+      "The request is invalid; errors[] points at the fields. Nothing was changed.")                                   \
     X(12, BAD_CURSOR, "bad_cursor", 400, false, "Unusable cursor",                                                     \
-      "The cursor is not one that this list gave out. Start again without it.")                                        \
+      "This list did not issue the cursor. Start again without it.")                                                   \
     X(13, CODE_REQUIRED, "code_required", 400, false, "A code is required",                                            \
       "This coupon is claimed by presenting a code. Send it in the field code.")                                       \
     X(14, COUPON_EXISTS, "coupon_exists", 409, false, "The coupon id is taken",                                        \
-      "A coupon with this id exists or existed; an id is never used again. Choose another one.")                       \
+      "A coupon with this id exists or existed; ids are never reused. Choose another one.")                            \
     X(15, COUPON_IN_USE, "coupon_in_use", 409, false, "The coupon has redemptions",                                    \
       "A coupon with redemptions cannot be deleted. Set its state to ended instead.")                                  \
     X(16, CAP_EXCEEDED, "cap_exceeded", 409, false, "More slots than cap.total",                                       \
-      "The slots asked for would exceed cap.total. Raise the cap first.")                                              \
+      "The requested slots would exceed cap.total. Raise the cap first.")                                              \
     X(17, CAP_BELOW_TAKEN, "cap_below_taken", 409, false, "The cap is below what is taken",                            \
       "cap.total cannot be lowered below the number of slots that are taken.")                                         \
     X(18, FIELD_FIXED, "field_fixed", 409, false, "The field can no longer change",                                    \
-      "This field is fixed once slots or redemptions exist. Make a new coupon instead.")                               \
+      "This field cannot change once slots or redemptions exist. Make a new coupon instead.")                          \
     X(19, REDEMPTION_NOT_FOUND, "redemption_not_found", 404, false, "No such redemption",                              \
       "This coupon never had a redemption with this id.")                                                              \
     X(20, SLOT_NOT_FOUND, "slot_not_found", 404, false, "No such slot",                                                \
@@ -74,31 +74,31 @@
     X(29, TRANSACTION_IN_PROGRESS, "transaction_in_progress", 409, true, "Another checkout holds it",                  \
       "Another checkout holds this slot or code. Retry after the time in Retry-After.")                                \
     X(30, ORDER_NOT_ELIGIBLE, "order_not_eligible", 409, false, "The order does not qualify",                          \
-      "The order misses a rule of the coupon; detail says which: minimum spend, categories, currency, or no order.")   \
+      "The order does not meet a rule of the coupon; detail says which: minimum spend, categories, currency, or no order.") \
     X(31, USER_CAP_REACHED, "user_cap_reached", 409, false, "The user's cap is reached",                               \
-      "The user holds as many of this coupon as cap.per_user permits.")                                                \
+      "The user's limit for this coupon (cap.per_user) is used up.")                                                   \
     X(32, USER_DAILY_CAP_REACHED, "user_daily_cap_reached", 409, true, "The user's cap for today is reached",          \
-      "The user took as many today as cap.per_user_per_day permits. Retry-After leads to the coupon's midnight.")      \
+      "The user's limit for today (cap.per_user_per_day) is used up. Retry-After leads to the coupon's midnight.")     \
     X(33, DAILY_CAP_REACHED, "daily_cap_reached", 409, true, "The cap for today is reached",                           \
-      "As many were taken today as cap.per_day permits. Retry-After leads to the coupon's midnight.")                  \
+      "Today's limit (cap.per_day) is used up. Retry-After leads to the coupon's midnight.")                           \
     X(34, BUDGET_REACHED, "budget_reached", 409, true, "The discount budget is spent",                                 \
-      "This discount would pass cap.discount_minor. A smaller one, or one after a return, may fit.")                   \
+      "This discount would exceed the budget (cap.discount_minor). A smaller one, or one after a return, may fit.")    \
     X(35, SOLD_OUT, "sold_out", 409, false, "No slot is free",                                                         \
       "Every slot is taken. The retry member says whether slots may still come back or be added.")                     \
     X(36, RESERVATION_EXPIRED, "reservation_expired", 409, false, "The hold has expired",                              \
-      "The hold ran out before it was redeemed; its slot went back. Take a new one.")                                  \
+      "The hold expired before it was redeemed, and its slot was released. Take a new one.")                           \
     X(37, INVALID_TRANSITION, "invalid_transition", 409, false, "Not possible in this state",                          \
-      "The redemption's present state does not permit this step.")                                                     \
+      "The redemption's current state does not allow this step.")                                                      \
     /* what the service says of itself */                                                                              \
     X(38, RATE_LIMITED, "rate_limited", 429, true, "Too many requests",                                                \
-      "This key or address sends more than it may. Retry after the time in Retry-After.")                              \
+      "This key or address has exceeded its limit. Retry after the time in Retry-After.")                              \
     X(39, BUSY, "busy", 503, true, "Busy",                                                                             \
       "The service cannot take this request now. Nothing happened; retry shortly.")                                    \
-    X(40, OUTCOME_UNKNOWN, "outcome_unknown", 503, true, "Outcome not known yet",                                      \
+    X(40, OUTCOME_UNKNOWN, "outcome_unknown", 503, true, "Outcome unknown",                                            \
       "The request was sent to the database, and its outcome is not known yet. Repeat it with the same key: the "      \
       "repeat finds the truth and never takes twice.")                                                                 \
     X(41, INTERNAL, "internal", 500, true, "Internal error",                                                           \
-      "The service failed. The request_id finds the reason in its log.")
+      "The service failed. Its log has the reason, under the request_id.")
 
 enum cpn_result {
 #define X(number, name, wire, status, retry, title, explanation) CPN_##name = (number),

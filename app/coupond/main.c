@@ -18,13 +18,10 @@ extern const char *malloc_conf;
 const char *malloc_conf = "narenas:4";
 
 static const char usage[] =
-    "usage: coupond [-c FILE] [-o SECTION.NAME=VALUE]... [-t | -T | -p DIR]\n"
-    "  -c FILE   the configuration (default: conf/coupond.ini)\n"
-    "  -o ...    a setting that goes before the file's\n"
-    "  -t        check the configuration and exit\n"
-    "  -T        check it, print what is in force, and exit\n"
-    "  -p DIR    write the pages that never change into DIR, for nginx, and exit\n"
-    "Signals: TERM drains and stops, HUP reloads, USR1 reopens the logs.\n";
+    "usage: coupond [-c FILE] [-o SECTION.NAME=VALUE]... [-t | -T | -p DIR]\n  -c FILE   the configuration (default: "
+    "conf/coupond.ini)\n  -o ...    a setting that overrides the file's\n  -t        check the configuration and "
+    "exit\n  -T        check it, print what is in force, and exit\n  -p DIR    write the static pages that nginx "
+    "serves to DIR, and exit\nSignals: TERM drains and stops, HUP reloads, USR1 reopens the logs.\n";
 
 int main(int argc, char **argv)
 {
@@ -55,7 +52,7 @@ int main(int argc, char **argv)
         return EX_USAGE;
     }
     if (pages && !pages_write(pages)) {
-        fprintf(stderr, "coupond: %s: the pages cannot be written: %s\n", pages, strerror(errno));
+        fprintf(stderr, "coupond: cannot write the pages to %s: %s\n", pages, strerror(errno));
         return EX_CANTCREAT;
     }
     if (pages)

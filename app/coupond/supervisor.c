@@ -164,7 +164,7 @@ static int listen_at(struct seat *s, gid_t group)
         return give_up(EX_CONFIG, "coupond.run_dir is too long for the name of a socket: %s", address.sun_path);
     s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (s->listen_fd < 0)
-        return give_up(EX_OSERR, "cannot make a socket: %s", strerror(errno));
+        return give_up(EX_OSERR, "cannot create a socket: %s", strerror(errno));
     unlink(address.sun_path); /* a dead master's: we hold the lock */
     mask = umask(0117);
     bound = bind(s->listen_fd, (const struct sockaddr *)&address, sizeof address);
@@ -190,7 +190,7 @@ static int make_seats(void)
     int workers = master.config.coupond_workers;
 
     if (*master.config.coupond_socket_group && !(group = getgrnam(master.config.coupond_socket_group)))
-        return give_up(EX_CONFIG, "there is no group %s (coupond.socket_group)", master.config.coupond_socket_group);
+        return give_up(EX_CONFIG, "no such group: %s (coupond.socket_group)", master.config.coupond_socket_group);
     for (int i = 0; i < workers; i++) {
         struct seat *s = &master.seats[master.seat_count++];
         int failed;
@@ -644,15 +644,15 @@ static int start_up(sigset_t *all)
     if (log_audit_init(master.config.audit_path) != 0)
         return give_up(EX_CONFIG, "cannot write the audit log %s: %s", master.config.audit_path, strerror(errno));
     if (!*master.config.mongodb_uri)
-        return give_up(EX_CONFIG, "no database is named: set MONGODB_URI, or uri in [mongodb] of %s, to a replica set or "
-                       "sharded cluster", master.start->config_path);
+        return give_up(EX_CONFIG, "no database is configured: set MONGODB_URI, or uri in [mongodb] of %s, to a "
+                                  "replica set or sharded cluster", master.start->config_path);
     failed = lock_run_dir();
     if (failed)
         return failed;
     if (metrics_create() != 0)
-        return give_up(EX_OSERR, "cannot make the shared memory of the metrics: %s", strerror(errno));
+        return give_up(EX_OSERR, "cannot create shared memory for the metrics: %s", strerror(errno));
     if (guesses_create() != 0)
-        return give_up(EX_OSERR, "cannot make the shared memory of the guesses: %s", strerror(errno));
+        return give_up(EX_OSERR, "cannot create shared memory for the guesses: %s", strerror(errno));
     return make_seats();
 }
 

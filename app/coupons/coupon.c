@@ -244,7 +244,7 @@ static void check_number(struct errors *e, const struct coupon_field *f, int64_t
     } else if (value >= f->min && value <= f->max) {
         return;
     } else if (f->type == FIELD_TIME) {
-        wrong(e, f->pointer, "must lie in the years 0000 to 9999");
+        wrong(e, f->pointer, "must be between the years 0000 and 9999");
     } else {
         wrong(e, f->pointer, arena_printf(e->arena, "must be from %" PRId64 " to %" PRId64, f->min, f->max));
     }
@@ -325,11 +325,11 @@ static void check_codes(struct errors *e, const struct coupon *c)
     bool slots = c->cap.policy == CAP_EXACT;
 
     if (c->codes.source == CODES_NONE && c->codes.claim == CLAIM_PRESENT)
-        wrong(e, "/codes/claim", "present needs codes: set codes.source");
+        wrong(e, "/codes/claim", "present requires codes: set codes.source");
     if (c->codes.source != CODES_NONE && !slots)
         wrong(e, "/codes/source", "codes need cap.policy exact");
     if (c->codes.source != CODES_NONE && c->lanes > 1)
-        wrong(e, "/lanes", "must be 1 where there are codes");
+        wrong(e, "/lanes", "must be 1 for a coupon with codes");
     if (c->replenish.add != COUPON_NULL && !slots)
         wrong(e, "/replenish", "needs cap.policy exact: other policies have no slots");
     if (c->codes.prefix && !code_text_valid(c->codes.prefix, 0))
@@ -344,7 +344,7 @@ static void check_rules(struct errors *e, const struct coupon *c)
     if (c->discount.kind != DISCOUNT_NONE && c->discount.currency && !is_currency(c->discount.currency))
         wrong(e, "/discount/currency", "must be three upper-case letters, such as EUR");
     if (!c->discount.currency && needs_currency(c))
-        wrong(e, "/discount/currency", "is required where an amount of money is given");
+        wrong(e, "/discount/currency", "is required with an amount of money");
     if (c->starts_at_ms != COUPON_NULL && c->ends_at_ms != COUPON_NULL && c->starts_at_ms >= c->ends_at_ms)
         wrong(e, "/ends_at", "must be later than starts_at");
     if (c->time_zone && !consists_of(c->time_zone, "_+/:-"))

@@ -978,7 +978,7 @@ void decide_generate(struct decision *d, struct use *job, struct use *const *acc
         return;
     if (!policy_of(d->coupon)->slots) {
         refuse(out, CPN_CAP_EXCEEDED);
-        out->detail = "A coupon of this policy has no slots.";
+        out->detail = "A coupon with this cap.policy has no slots.";
         return;
     }
     if (d->coupon->codes.source != CODES_NONE && (turn == 0 || turn != d->head.turn)) {

@@ -95,17 +95,17 @@ enum cpn_result discount_of(const struct coupon *c, const struct order *order, i
     if (c->discount.kind == DISCOUNT_NONE)
         return CPN_OK;
     if (!order && needs_sum)
-        return not_eligible(why, "The coupon needs an order, and there is none.");
+        return not_eligible(why, "The coupon requires an order, but the request has none.");
     if (order && order->currency && c->discount.currency && strcmp(order->currency, c->discount.currency) != 0)
-        return not_eligible(why, "The order's currency is not the coupon's.");
+        return not_eligible(why, "The order's currency differs from the coupon's.");
     sum = order ? admitted_sum(c, order) : COUPON_NULL;
     if (needs_sum && sum == COUPON_NULL) {
         if (is_selective(c))
-            return not_eligible(why, "No line of the order is in the coupon's categories or skus.");
-        return not_eligible(why, "The coupon needs the order's amount, and there is none.");
+            return not_eligible(why, "No item of the order matches the coupon's categories or skus.");
+        return not_eligible(why, "The coupon requires the order's amount, but the order has none.");
     }
     if (sum != COUPON_NULL && sum < c->discount.min_spend_minor)
-        return not_eligible(why, "The order does not reach the coupon's minimum spend.");
+        return not_eligible(why, "The order is below the coupon's minimum spend.");
     *discount_minor = discount_on(c, sum);
     return CPN_OK;
 }

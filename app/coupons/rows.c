@@ -50,7 +50,7 @@ static const char *unquote(struct piece *p, char field[FIELD_SIZE], size_t *len)
         if (*len < FIELD_SIZE - 1)
             field[(*len)++] = *p->at;
     }
-    return "a quote is not closed";
+    return "unclosed quote";
 }
 
 /* The field that begins at p->at, trimmed, into field; p is moved behind its comma, or past its end when it was the last.
@@ -72,7 +72,7 @@ static const char *next_field(struct piece *p, char field[FIELD_SIZE], size_t *l
         while (p->at < p->end && is_space(*p->at))
             p->at++;
         if (!wrong && p->at < p->end && *p->at != ',')
-            wrong = "something follows a closing quote";
+            wrong = "text after a closing quote";
         p->at++;
         return wrong;
     }

@@ -27,7 +27,7 @@ const struct argp_option ctl_bench_options[] = {
     {"seconds", OPT_SECONDS, "N", 0, "How long (default 5)", 0},
     {"connections", OPT_CONNECTIONS, "N", 0, "Connections, each with one request at a time (default 16)", 0},
     {"slots", OPT_SLOTS, "N", 0, "Slots to make (default 20,000 per second)", 0},
-    {"yes", OPT_YES, NULL, 0, "Also where the service has other coupons", 0},
+    {"yes", OPT_YES, NULL, 0, "Run even if the service has other coupons", 0},
     {0},
 };
 
@@ -150,7 +150,7 @@ static int ask_leave(struct ctl *c)
     if (!answer_ok(&a)) {
         code = answer_code(&a);
     } else if (items && json_object_array_length(items) > 0) {
-        ctl_complain("the service has coupons, whose customers would feel this load: say --yes if they may");
+        ctl_complain("the service has other coupons, whose customers would notice the load; use --yes to run anyway");
         code = CTL_REFUSED;
     }
     answer_release(&a);
@@ -231,7 +231,7 @@ static size_t print_result(const struct client *clients, int count, double secon
         printf("latency  p50 %.1f ms  p90 %.1f ms  p99 %.1f ms  slowest %.1f ms\n", percentile_ms(all, taken, 0.5),
                percentile_ms(all, taken, 0.9), percentile_ms(all, taken, 0.99), percentile_ms(all, taken, 1));
     if (refused)
-        printf("sold out before the time was: --slots makes more\n");
+        printf("sold out early; raise --slots\n");
     if (failed)
         ctl_complain("%zu calls failed, the last with status %ld", failed, failed_status);
     free(all);

@@ -59,7 +59,7 @@ static bool find_key(const struct ctl *c, char key[CLIENT_KEY_SIZE])
     snprintf(path, sizeof path, "%s/keys/ops", ctl_var());
     if (read_key_file(file ? file : path, key))
         return true;
-    ctl_complain("no API key in %s: name a file with --key-file, or the copy's directory with COUPONS_VAR",
+    ctl_complain("no API key in %s: use --key-file, or set COUPONS_VAR to the service's directory",
                  file ? file : path);
     return false;
 }
@@ -302,7 +302,7 @@ bool answer_ok(const struct answer *a)
     if (a->status >= 200 && a->status < 300)
         return true;
     if (!code) {
-        ctl_complain("the service answered %ld, which is none of its own answers; is this its address?", a->status);
+        ctl_complain("unexpected HTTP status %ld; check --url", a->status);
         return false;
     }
     ctl_complain("%ld %s: %s", a->status, code, detail ? detail : json_text_at(a->json, "/title"));

@@ -26,10 +26,10 @@
 #define BAD_SHOWN 20
 
 const struct argp_option ctl_codes_import_options[] = {
-    {"csv", OPT_CSV, NULL, 0, "FILE is CSV with a column code (default: when its name ends with .csv)", 0},
-    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the jobs' ids, and do not wait for them", 0},
-    {"json", OPT_JSON, NULL, 0, "Print what happened as JSON", 0},
-    {"request-bytes", OPT_REQUEST_BYTES, "N", OPTION_HIDDEN, "Send so much in one request", 0},
+    {"csv", OPT_CSV, NULL, 0, "Read FILE as CSV with a column code (default: if its name ends in .csv)", 0},
+    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the jobs' ids and do not wait", 0},
+    {"json", OPT_JSON, NULL, 0, "Print the result as JSON", 0},
+    {"request-bytes", OPT_REQUEST_BYTES, "N", OPTION_HIDDEN, "Size of one request", 0},
     {0},
 };
 const struct argp_option ctl_codes_show_options[] = {
@@ -107,7 +107,7 @@ static bool read_head(struct list *l, const char *name)
         return complain_of(name);
     if (end || l->size <= HEADER_MOST)
         return true;
-    ctl_complain("%s: its first line is too long for CSV's header", name);
+    ctl_complain("%s: the CSV header is too long", name);
     return false;
 }
 

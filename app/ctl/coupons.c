@@ -14,25 +14,25 @@
 #define LIST_PAGE 200
 
 const struct argp_option ctl_coupon_create_options[] = {
-    {"id", OPT_ID, "ID", 0, "The coupon's id; made when absent", 0},
+    {"id", OPT_ID, "ID", 0, "The coupon's id (default: generated)", 0},
     {"title", OPT_TITLE, "TEXT", 0, "Its title (required, here or in FILE)", 0},
-    {"description", OPT_DESCRIPTION, "TEXT", 0, "What it is for, in some sentences", 0},
+    {"description", OPT_DESCRIPTION, "TEXT", 0, "Its description", 0},
     {"state", OPT_STATE, "STATE", 0, "draft (default), active, paused or ended", 0},
     {"starts-at", OPT_STARTS_AT, "TIME", 0, "RFC 3339, for example 2026-11-01T00:00:00+01:00", 0},
     {"ends-at", OPT_ENDS_AT, "TIME", 0, "RFC 3339, excluded (default: never)", 0},
-    {"time-zone", OPT_TIME_ZONE, "ZONE", 0, "IANA name; days begin there (default UTC)", 0},
-    {"total", OPT_TOTAL, "N", 0, "The most slots there may be", 1},
-    {"per-day", OPT_PER_DAY, "N", 0, "The most taken on a day", 1},
-    {"per-user", OPT_PER_USER, "N", 0, "The most for one user (default 1)", 1},
-    {"per-user-per-day", OPT_PER_USER_PER_DAY, "N", 0, "The most for one user on a day", 1},
-    {"budget", OPT_BUDGET, "MINOR", 0, "The most discount in all, in minor units", 1},
-    {"low-stock", OPT_LOW_STOCK, "N", 0, "Warn when no more are free", 1},
-    {"lanes", OPT_LANES, "N", 0, "Let so many streams take it side by side, 1-64 (default 1); fixed for good", 1},
-    {"amount", OPT_AMOUNT, "MINOR", 0, "A discount of so much, in minor units; needs --currency", 2},
-    {"percent-bp", OPT_PERCENT_BP, "N", 0, "A discount of N hundredths of a percent", 2},
-    {"max", OPT_MAX, "MINOR", 0, "With --percent-bp: at most so much", 2},
+    {"time-zone", OPT_TIME_ZONE, "ZONE", 0, "IANA time zone in which days begin (default UTC)", 0},
+    {"total", OPT_TOTAL, "N", 0, "Maximum number of slots", 1},
+    {"per-day", OPT_PER_DAY, "N", 0, "Maximum per day", 1},
+    {"per-user", OPT_PER_USER, "N", 0, "Maximum per user (default 1)", 1},
+    {"per-user-per-day", OPT_PER_USER_PER_DAY, "N", 0, "Maximum per user and day", 1},
+    {"budget", OPT_BUDGET, "MINOR", 0, "Total discount budget, in minor units", 1},
+    {"low-stock", OPT_LOW_STOCK, "N", 0, "Warn when no more than N are free", 1},
+    {"lanes", OPT_LANES, "N", 0, "Number of parallel lanes, 1-64 (default 1); cannot change later", 1},
+    {"amount", OPT_AMOUNT, "MINOR", 0, "Discount in minor units; requires --currency", 2},
+    {"percent-bp", OPT_PERCENT_BP, "N", 0, "Discount in hundredths of a percent", 2},
+    {"max", OPT_MAX, "MINOR", 0, "With --percent-bp: the maximum discount", 2},
     {"currency", OPT_CURRENCY, "CODE", 0, "EUR, for example", 2},
-    {"min-spend", OPT_MIN_SPEND, "MINOR", 0, "Only for orders from so much on", 2},
+    {"min-spend", OPT_MIN_SPEND, "MINOR", 0, "Minimum order amount", 2},
     {0},
 };
 
@@ -42,9 +42,9 @@ const struct argp_option ctl_coupon_show_options[] = {
 };
 
 const struct argp_option ctl_coupon_list_options[] = {
-    {"state", OPT_STATE, "STATE", 0, "Only draft, active, paused or ended ones", 0},
-    {"active", OPT_ACTIVE, NULL, 0, "Only those that can be redeemed now: active, and inside their window", 0},
-    {"json", OPT_JSON, NULL, 0, "As JSON, a definition per line", 0},
+    {"state", OPT_STATE, "STATE", 0, "Only coupons in this state: draft, active, paused or ended", 0},
+    {"active", OPT_ACTIVE, NULL, 0, "Only coupons that can be redeemed now", 0},
+    {"json", OPT_JSON, NULL, 0, "Print JSON, one definition per line", 0},
     {0},
 };
 

@@ -14,7 +14,7 @@ int direct_open(struct ctl *c, struct direct *d)
     if (!config)
         return CTL_USAGE;
     if (!config->mongodb_uri[0]) {
-        ctl_complain("no database is named: use --mongodb or MONGODB_URI, or start the service (scripts/run)");
+        ctl_complain("no database is configured: use --mongodb or MONGODB_URI, or start the service (scripts/run)");
         return CTL_USAGE;
     }
     mongo_name_process("couponctl");
@@ -42,8 +42,8 @@ int direct_names(struct direct *d)
         direct_close(d);
         return direct_failed();
     }
-    ctl_complain("the database has no key to find its users by: restore its collection secrets from the backup that the rest is from, or "
-                 "have reconcile --apply, over all coupons, write all users anew under another key");
+    ctl_complain("the database has no key to look up its users: restore its collection secrets from the same backup "
+                 "as the rest, or run reconcile --apply over all coupons to rebuild all users under a new key");
     d->new_key = name_key_random();
     d->name_key = &d->new_key;
     d->without_key = true;
@@ -77,6 +77,6 @@ void direct_close(struct direct *d)
 
 int direct_failed(void)
 {
-    ctl_complain("the database did not answer properly; where a document cannot be read, a line above names it");
+    ctl_complain("unexpected reply from the database; if a document could not be read, a line above names it");
     return CTL_UNREACHABLE;
 }

@@ -138,7 +138,8 @@ static void check_files(struct doctor *d)
     int64_t limit = worker ? open_files_of(worker) : 0;
 
     if (!limit)
-        doctor_tell(d, DOCTOR_WARN, "the limit of open files cannot be seen: no worker runs, or it is not ours");
+        doctor_tell(d, DOCTOR_WARN, "cannot read the limit of open files: no worker runs, or it belongs to another "
+                                    "user");
     else if (limit > 0 && limit < wanted)
         doctor_tell(d, DOCTOR_FAIL,
                     "a worker may open %" PRId64 " files, and needs %" PRId64 " (worker.connections_max, mongodb.pool_size): "
@@ -160,7 +161,7 @@ static const char *socket_fault(const char *path, char text[PATH_SIZE])
         return text;
     }
     if (!S_ISSOCK(s.st_mode))
-        return "it is no socket: remove it, and restart coupond";
+        return "not a socket: remove it and restart coupond";
     if ((s.st_mode & 0777) != SOCKET_MODE) {
         snprintf(text, PATH_SIZE, "its mode is %04o, not %04o: chmod %04o it, and look for who changed it", s.st_mode & 0777u,
                  SOCKET_MODE, SOCKET_MODE);
@@ -174,7 +175,7 @@ static const char *socket_fault(const char *path, char text[PATH_SIZE])
     close(fd);
     if (!failed)
         return NULL;
-    snprintf(text, PATH_SIZE, "%s: nobody answers, or its group (coupond.socket_group) is not yours", strerror(failed));
+    snprintf(text, PATH_SIZE, "%s: no answer, or you are not in its group (coupond.socket_group)", strerror(failed));
     return text;
 }
 
@@ -206,12 +207,14 @@ static void check_service(struct doctor *d)
     explicit_bzero(key, sizeof key);
     if (!keyed) {
         free(ready.path);
-        doctor_tell(d, DOCTOR_WARN, "not asked, for want of a key of the role ops: couponctl keys create --role ops");
+        doctor_tell(d, DOCTOR_WARN, "not checked, because there is no key of the role ops: couponctl keys create "
+                                    "--role ops");
     } else if (client_call(d->ctl, ready, &a) != CTL_OK) {
-        doctor_tell(d, DOCTOR_FAIL, "no answer from %s: is nginx running, and is this its address (--url)?", url);
+        doctor_tell(d, DOCTOR_FAIL, "no answer from %s: check that nginx is running, and --url", url);
     } else {
         doctor_tell(d, a.status == 200 ? DOCTOR_OK : DOCTOR_FAIL, "%s/coupons/-/ready answers %ld%s", url, a.status,
-                    a.status == 200 ? "" : ": nginx reaches no worker, or the workers no database; see their logs");
+                    a.status == 200 ? "" : ": nginx cannot reach a worker, or the workers the database; see their "
+                                           "logs");
         answer_release(&a);
     }
 }
@@ -224,8 +227,8 @@ static bool is_open_to_others(struct doctor *d, const char *path)
     if (stat(path, &s) != 0 || !(s.st_mode & 077))
         return false;
     doctor_tell(d, DOCTOR_FAIL,
-                "%s can be read by others (mode %04o): chmod go= it, and if anybody was there, make new keys "
-                "(couponctl keys)", path, s.st_mode & 0777u);
+                "%s can be read by others (mode %04o): chmod go= it, and create new keys if anybody may have read "
+                "them (couponctl keys)", path, s.st_mode & 0777u);
     return true;
 }
 
@@ -285,8 +288,8 @@ static void check_libfcgi(struct doctor *d)
         doctor_tell(d, DOCTOR_WARN, "%s lacks the fix of CVE-2025-23016, which is in Debian's " FCGI_FIXED ": apt-get update, "
                     "apt-get install --only-upgrade libfcgi0ldbl, then scripts/restart", answer + 1);
     else
-        doctor_tell(d, DOCTOR_WARN, "its version cannot be found out here: see that it is 2.4.5 or newer, or has the fix of "
-                    "CVE-2025-23016");
+        doctor_tell(d, DOCTOR_WARN, "cannot determine its version: make sure that it is 2.4.5 or newer, or has the "
+                                    "fix of CVE-2025-23016");
 }
 
 /* ---- all of them ---- */

@@ -31,19 +31,20 @@ void doctor_connect(struct doctor *d)
     d->database = base;
     if (!d->config->mongodb_uri[0]) {
         doctor_tell(d, DOCTOR_FAIL,
-                    "none is named: set MONGODB_URI, or uri in [mongodb] of the configuration, or start the service");
+                    "none is configured: set MONGODB_URI, or uri in [mongodb] of the configuration, or start the "
+                    "service");
     } else if (!(base->mongo = mongo_open_single(d->config, message, sizeof message))) {
         doctor_tell(d, DOCTOR_FAIL, "%s", message);
     } else {
         base->door = mongo_door(base->mongo);
-        snprintf(message, sizeof message, "the server answers, and does not tell what it is: see its log");
+        snprintf(message, sizeof message, "the server answers but does not identify itself; see its log");
         if (mongo_check(base->door, message, sizeof message) == 0 && server_facts(base->door, &base->server) == STORE_OK) {
             bool outdated = strtol(base->server.version, NULL, 10) < MAINTAINED_FROM;
 
             doctor_tell(d, outdated ? DOCTOR_WARN : DOCTOR_OK, "MongoDB %s at %s, database %s; libmongoc %s%s",
                         base->server.version, base->server.primary[0] ? base->server.primary : "mongos",
                         d->config->mongodb_database, base->server.driver,
-                        outdated ? "; this server gets no security fixes any more: install a newer one from MongoDB's own packages" : "");
+                        outdated ? "; end of life, no security fixes: install a newer one from MongoDB's own packages" : "");
             return;
         }
         doctor_tell(d, DOCTOR_FAIL, "%s", message);
@@ -71,8 +72,8 @@ void doctor_replica_set(struct doctor *d)
         doctor_tell(d, DOCTOR_OK, "a sharded cluster: ask sh.status() for its shards");
     else if (s->members < 3)
         doctor_tell(d, DOCTOR_WARN,
-                    "%s has %d member%s that hold%s data: nothing takes over when the primary is lost; add members with rs.add() "
-                    "until there are three",
+                    "%s has %d member%s that hold%s data: nothing takes over if the primary is lost; add members "
+                    "with rs.add() until there are three",
                     s->set, s->members, s->members == 1 ? "" : "s", s->members == 1 ? "s" : "");
     else
         doctor_tell(d, DOCTOR_OK, "%s has %d members that hold data", s->set, s->members);
@@ -84,12 +85,13 @@ void doctor_majority(struct doctor *d)
 
     if (server_majority(d->database->door, &us) != STORE_OK)
         doctor_tell(d, DOCTOR_FAIL,
-                    "a write was not acknowledged by a majority, and so nothing can be redeemed: see rs.status() for members that "
-                    "are down or far behind, and whether the user of MONGODB_URI may write");
+                    "no majority acknowledged a write, so nothing can be redeemed: look at rs.status() for members "
+                    "that are down or far behind, and check that the user of MONGODB_URI may write");
     else
         doctor_tell(d, us > MAJORITY_SLOW_US ? DOCTOR_WARN : DOCTOR_OK, "a journalled majority write took %.1f ms%s",
                     (double)us / 1000,
-                    us > MAJORITY_SLOW_US ? ": every batch waits so long; look at the disks, and at the network between members"
+                    us > MAJORITY_SLOW_US ? ": every batch waits that long; check the disks, and the network between "
+                                            "members"
                                           : "");
 }
 
@@ -98,16 +100,16 @@ void doctor_schema(struct doctor *d)
     int64_t version, known = schema_steps[schema_steps_count - 1].version;
 
     if (schema_version(d->database->door, &version) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "the version cannot be read: may the user of MONGODB_URI read the database?");
+        doctor_tell(d, DOCTOR_FAIL, "cannot read the version: check that the user of MONGODB_URI may read the database");
     else if (version > schema_newest_read)
-        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " is of a newer program; this one reads %d: install the newer one", version,
+        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " was written by a newer version; this one reads %d: install the newer one", version,
                     schema_newest_read);
     else if (version > 0 && version < schema_steps[0].version)
-        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " is of before the first release, and not read: name another database, or drop it",
+        doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " predates the first release and is not supported: use another database, or drop this one",
                     version);
     else if (version < known)
         doctor_tell(d, DOCTOR_WARN,
-                    "version %" PRId64 ", this program brings %" PRId64 ": make a backup; coupond upgrades when it starts", version,
+                    "version %" PRId64 ", this program has %" PRId64 ": make a backup; coupond upgrades when it starts", version,
                     known);
     else
         doctor_tell(d, DOCTOR_OK, "version %" PRId64, version);
@@ -118,9 +120,9 @@ void doctor_indexes(struct doctor *d)
     char faults[2048];
 
     if (server_index_faults(d->database->door, faults, sizeof faults) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "they cannot be listed: may the user of MONGODB_URI read the database?");
+        doctor_tell(d, DOCTOR_FAIL, "cannot list them: check that the user of MONGODB_URI may read the database");
     else if (faults[0])
-        doctor_tell(d, DOCTOR_FAIL, "%s; start coupond, or send it SIGHUP: it makes them", faults);
+        doctor_tell(d, DOCTOR_FAIL, "%s; start coupond, or send it SIGHUP: it creates them", faults);
     else
         doctor_tell(d, DOCTOR_OK, "all are there");
 }
@@ -130,9 +132,10 @@ void doctor_totals(struct doctor *d)
     char coupons[1024];
 
     if (server_totals_faults(d->database->door, coupons, sizeof coupons) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "they cannot be read: may the user of MONGODB_URI read the database, and does it answer in time?");
+        doctor_tell(d, DOCTOR_FAIL, "cannot read them: check that the user of MONGODB_URI may read the database, and "
+                                    "that it answers in time");
     else if (coupons[0])
-        doctor_tell(d, DOCTOR_FAIL, "rows that cannot be read hold up the totals of %s: couponctl reconcile writes them anew", coupons);
+        doctor_tell(d, DOCTOR_FAIL, "unreadable rows hold up the totals of %s: couponctl reconcile rebuilds them", coupons);
     else
         doctor_tell(d, DOCTOR_OK, "all can be read");
 }
@@ -144,7 +147,7 @@ void doctor_clock(struct doctor *d)
     int64_t server_ms, off_ms;
 
     if (d->database->door->ops->now(d->database->door, &server_ms) != STORE_OK) {
-        doctor_tell(d, DOCTOR_FAIL, "the primary does not tell its time");
+        doctor_tell(d, DOCTOR_FAIL, "the primary does not report its time");
         return;
     }
     clock_gettime(CLOCK_REALTIME, &now);
@@ -175,8 +178,8 @@ static void compare_front(struct doctor *d, const char *ours, const struct front
         doctor_tell(d, DOCTOR_WARN, "%s publishes other keys than %s has, though each has the one that signs: copy the file there, and send "
                     "its coupond SIGHUP", f->id, file);
     else
-        doctor_tell(d, DOCTOR_FAIL, "%s has other keys than %s: receipts that one signs do not verify by the other's; copy the file to all "
-                    "fronts, and send each coupond SIGHUP", f->id, file);
+        doctor_tell(d, DOCTOR_FAIL, "%s and %s have different keys: receipts signed by one do not verify at the "
+                                    "other; copy the file to all fronts, and send each coupond SIGHUP", f->id, file);
 }
 
 void doctor_receipts(struct doctor *d)
@@ -197,7 +200,7 @@ void doctor_receipts(struct doctor *d)
     jws_keys_forget(&keys);
     if (d->database->door->ops->now(d->database->door, &now_ms) != STORE_OK ||
         mongo_fronts(d->database->door, &a, &fronts, &count) != STORE_OK) {
-        doctor_tell(d, DOCTOR_FAIL, "the fronts cannot be listed: may the user of MONGODB_URI read the database?");
+        doctor_tell(d, DOCTOR_FAIL, "cannot list the fronts: check that the user of MONGODB_URI may read the database");
     } else {
         for (size_t i = 0; i < count; i++) {
             if (fronts[i].seen_ms < now_ms - FRONT_GONE_MS)
@@ -210,7 +213,7 @@ void doctor_receipts(struct doctor *d)
             }
         }
         if (!others)
-            doctor_tell(d, DOCTOR_OK, "%zu front%s at work, all with the keys of this one's file", alike, alike == 1 ? "" : "s");
+            doctor_tell(d, DOCTOR_OK, "%zu front%s running, all with the keys of this one's file", alike, alike == 1 ? "" : "s");
     }
     buf_free(&ours);
     arena_free(&a);
@@ -222,5 +225,6 @@ void doctor_server_disk(struct doctor *d)
         doctor_tell_space(d, "of the database's primary", d->database->server.disk_total,
                           d->database->server.disk_total - d->database->server.disk_used);
     else
-        doctor_tell(d, DOCTOR_WARN, "the database's primary does not tell its disk: grant the user dbStats, or watch it there");
+        doctor_tell(d, DOCTOR_WARN, "the database's primary does not report its disk: grant the user dbStats, or "
+                                    "watch it there");
 }

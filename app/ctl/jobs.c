@@ -9,8 +9,8 @@
 #define LIST_DEFAULT 20
 #define LIST_MOST 1000
 const struct argp_option ctl_jobs_list_options[] = {
-    {"limit", OPT_LIMIT, "N", 0, "The newest N (default: 20)", 0},
-    {"json", OPT_JSON, NULL, 0, "Print JSON, a job a line", 0},
+    {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
+    {"json", OPT_JSON, NULL, 0, "Print JSON, one job per line", 0},
     {0},
 };
 const struct argp_option ctl_jobs_show_options[] = {

@@ -15,7 +15,7 @@
 
 const struct argp_option ctl_keys_create_options[] = {
     {"role", OPT_ROLE, "ROLE", 0, "storefront, reporting or ops (required)", 0},
-    {"label", OPT_LABEL, "TEXT", 0, "What the key is for", 0},
+    {"label", OPT_LABEL, "TEXT", 0, "A label that says what the key is for", 0},
     {"output", OPT_OUTPUT, "FILE", 0, "Write the key to FILE, readable by its owner alone, instead of printing it", 0},
     {0},
 };
@@ -140,7 +140,7 @@ int ctl_keys_revoke(struct ctl *c)
         return code;
     status = mongo_key_revoke(d.door, id);
     if (status == STORE_NOT_FOUND) {
-        ctl_complain("there is no key \"%s\"; an id is what keys list shows, not the key itself", id);
+        ctl_complain("no key has the id \"%s\"; use an id that keys list shows, not the key itself", id);
         code = CTL_REFUSED;
     } else if (status != STORE_OK) {
         code = direct_failed();

@@ -19,101 +19,106 @@
 static int show_config(struct ctl *c);
 
 static const struct command commands[] = {
-    {"coupon", "create", ctl_coupon_create, "[FILE]", 0, 1, ctl_coupon_create_options, "make a coupon",
-     "Make a coupon, from a file of JSON (- for standard input), from options, or both: options go before the file.\n"
-     "Prints the coupon's id. A new coupon has no slots: see slots generate.", NULL},
+    {"coupon", "create", ctl_coupon_create, "[FILE]", 0, 1, ctl_coupon_create_options, "create a coupon",
+     "Create a coupon from a JSON file (- for standard input), from options, or both; options override the "
+     "file.\nPrints the coupon's id. A new coupon has no slots: see slots generate.", NULL},
     {"coupon", "show", ctl_coupon_show, "COUPON", 1, 1, ctl_coupon_show_options, "print its definition and counts",
-     "Print a coupon's definition and its counts as they are now.", NULL},
+     "Print a coupon's definition and its current counts.", NULL},
     {"coupon", "list", ctl_coupon_list, "", 0, 0, ctl_coupon_list_options, "list coupons",
      "List coupons, the newest first.", NULL},
-    {"slots", "generate", ctl_slots_generate, "COUPON COUNT", 2, 2, ctl_slots_generate_options, "make slots, with a progress bar",
-     "Make COUNT slots for a coupon, and wait until they are there.\n"
-     "The work is done by the service: it goes on when couponctl is interrupted, and is resumed when a process dies.", NULL},
+    {"slots", "generate", ctl_slots_generate, "COUPON COUNT", 2, 2, ctl_slots_generate_options, "generate slots, "
+                                                                                                "with a progress bar",
+     "Generate COUNT slots for a coupon, and wait until they exist.\nThe service does the work: it continues if "
+     "couponctl is interrupted, and resumes if a process dies.", NULL},
     {"codes", "import", ctl_codes_import, "COUPON FILE", 2, 2, ctl_codes_import_options, "import a list of codes",
      "Import a list of codes, one a line, or CSV with a column code; - for standard input. Each code becomes a slot "
-     "once, however often the list is sent. Prints what became of every row; the first bad ones are told on standard "
-     "error, all of them by GET /coupons/-/jobs/JOB/rows. The exit code is 1 when the import failed, as when it passes "
-     "cap.total: what was imported stays.\n"
-     "A list of more than 256 MiB is sent in several requests, each a job; a code that stands in two of them counts as "
-     "already there. The work is done by the service: it goes on when couponctl is interrupted once the list was sent.",
+     "once, however often the list is sent. Prints a summary of all rows; the first bad rows go to standard error, "
+     "and GET /coupons/-/jobs/JOB/rows lists them all. The exit code is 1 if the import failed, for example because "
+     "it would exceed cap.total; what was imported stays.\nA list of more than 256 MiB is sent in several requests, "
+     "each a job; a code in two of them counts as already there. The service does the work: once the list is sent, "
+     "it continues if couponctl is interrupted.",
      NULL},
     {"codes", "export", ctl_codes_export, "COUPON [FILE]", 1, 2, NULL, "write all codes, with states, as CSV",
-     "Write all codes of a coupon as CSV with the columns code, state, user, at; to standard output, or to FILE when it "
-     "is whole. As a job of the service, at a time to come: POST /coupons/COUPON/codes/export.", NULL},
+     "Write all codes of a coupon as CSV with the columns code, state, user, at, to standard output, or to FILE once "
+     "it is complete. To export as a job, also later: POST /coupons/COUPON/codes/export.", NULL},
     {"codes", "show", ctl_codes_show, "COUPON CODE", 2, 2, ctl_codes_show_options, "one code's state",
      "Print one code's state: who has it, and since when.", NULL},
-    {"codes", "retire", ctl_codes_retire, "COUPON CODE", 2, 2, ctl_codes_show_options, "make a code unusable, for good",
-     "Make a code unusable, for good, also when it was handed to a user.", NULL},
-    {"jobs", "list", ctl_jobs_list, "[COUPON]", 0, 1, ctl_jobs_list_options, "background work, the newest first",
-     "List background work, of one coupon or all, the newest first.", NULL},
-    {"jobs", "show", ctl_jobs_show, "JOB", 1, 1, ctl_jobs_show_options, "one job, with its result",
+    {"codes", "retire", ctl_codes_retire, "COUPON CODE", 2, 2, ctl_codes_show_options, "retire a code for good",
+     "Make a code unusable for good, even if it was issued to a user.", NULL},
+    {"jobs", "list", ctl_jobs_list, "[COUPON]", 0, 1, ctl_jobs_list_options, "list background jobs",
+     "List background jobs, of one coupon or all, newest first.", NULL},
+    {"jobs", "show", ctl_jobs_show, "JOB", 1, 1, ctl_jobs_show_options, "show a job and its result",
      "Print one job, with its result.", NULL},
     {"jobs", "cancel", ctl_jobs_cancel, "JOB", 1, 1, ctl_jobs_show_options, "stop a job",
-     "Ask a job to stop. What it did stays.", NULL},
+     "Ask a job to stop. What it has done stays.", NULL},
     {"users", "erase", ctl_users_erase, "USER", 1, 1, NULL, "erase a user's name everywhere",
-     "Erase a user: what they hold ends, their name goes from all views and from the ledger, which still verifies, and "
-     "their caps start anew.", NULL},
-    {"webhooks", "list", ctl_webhooks_list, "", 0, 0, ctl_webhooks_list_options, "who gets events",
-     "List the webhooks: subscriptions to events.", NULL},
+     "Erase a user: what they hold ends, their name is removed everywhere, their caps start again, and the ledger "
+     "still verifies.", NULL},
+    {"webhooks", "list", ctl_webhooks_list, "", 0, 0, ctl_webhooks_list_options, "list webhooks",
+     "List webhooks: subscriptions to events.", NULL},
     {"webhooks", "create", ctl_webhooks_create, "URL [COUPON...]", 1, ARGS_MOST, ctl_webhooks_create_options, "send events to a URL",
-     "Send the events of all coupons, or of those named, to a URL. Prints the webhook's id and the secret that signs what is "
-     "sent: the only copy that is shown.\n"
-     "Types: redemption.batch, coupon.low_stock, coupon.sold_out, coupon.refilled, coupon.changed.", NULL},
-    {"webhooks", "rotate", ctl_webhooks_rotate, "WEBHOOK", 1, 1, NULL, "give it a new secret",
-     "Give a webhook a new secret, and print it. For a day the old one signs, too.", NULL},
-    {"webhooks", "delete", ctl_webhooks_delete, "WEBHOOK", 1, 1, NULL, "send it nothing more",
-     "Delete a webhook. What was not delivered is not.", NULL},
+     "Send the events of all coupons, or of those named, to a URL. Prints the webhook's id and the secret that signs "
+     "deliveries; it is never shown again.\nTypes: redemption.batch, coupon.low_stock, coupon.sold_out, "
+     "coupon.refilled, coupon.changed.", NULL},
+    {"webhooks", "rotate", ctl_webhooks_rotate, "WEBHOOK", 1, 1, NULL, "replace its secret",
+     "Give a webhook a new secret, and print it. The old one signs too for a day.", NULL},
+    {"webhooks", "delete", ctl_webhooks_delete, "WEBHOOK", 1, 1, NULL, "delete a webhook",
+     "Delete a webhook. Undelivered events are dropped.", NULL},
     {"webhooks", "deliveries", ctl_webhooks_deliveries, "WEBHOOK", 1, 1, ctl_webhooks_deliveries_options,
-     "what was sent, and answered", "List the attempts to deliver events to a webhook, the newest first.", NULL},
-    {"webhooks", "redeliver", ctl_webhooks_redeliver, "WEBHOOK DELIVERY", 2, 2, NULL, "send an event once more",
-     "Send the event of a delivery once more, with the same id.", NULL},
-    {"keys", "create", ctl_keys_create, "", 0, 0, ctl_keys_create_options, "make an API key and print it",
-     "Make an API key and print it: the only copy there is.\nWorks on the database directly.", NULL},
+     "list delivery attempts", "List attempts to deliver events to a webhook, newest first.", NULL},
+    {"webhooks", "redeliver", ctl_webhooks_redeliver, "WEBHOOK DELIVERY", 2, 2, NULL, "send an event again",
+     "Send the event of a delivery again, with the same id.", NULL},
+    {"keys", "create", ctl_keys_create, "", 0, 0, ctl_keys_create_options, "create an API key and print it",
+     "Create an API key and print it; it is never shown again.\nWorks on the database directly.", NULL},
     {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys, without their secrets.", NULL},
-    {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "make an API key invalid", "Make an API key invalid, for good.", NULL},
-    {"receipt", "verify", ctl_receipt_verify, "RECEIPT", 1, 1, ctl_receipt_verify_options, "check a receipt, by its key and a ledger",
-     "Check that a receipt (- for standard input) is signed by a key of the service's JWK Set, and print what it states. With --keys no "
-     "service is asked.\n"
-     "With --ledger, a file of GET /coupons/COUPON/ledger, its batch must also stand in that chain, and have an entry for its id with the "
-     "same kind, ordinal, time, slot, alias and discount; the file must hold the taking, too. What is not in the ledger, order and "
-     "name, is vouched for by the signature alone. Exit code 1: it is not to be believed.", NULL},
-    {"receipt", "rotate", ctl_receipt_rotate, "", 0, 0, ctl_receipt_rotate_options, "change the key that signs receipts",
-     "Change the key that signs receipts, in the file that receipts.seed_file names. The public half of the old one stays in it, so that "
-     "its receipts verify. Then reload coupond (SIGHUP).\n"
-     "Where several fronts share the key: --announce, copy the file to all of them and reload each; then rotate, copy and reload again. So no "
-     "front meets a receipt whose key it does not publish.", NULL},
-    {"report", NULL, ctl_report, "COUPON...", 1, ARGS_MOST, ctl_report_options, "what happened, per hour, day, week or month",
-     "Print what happened to a coupon, per period; of several, their sum. COUPON - stands for all coupons.", NULL},
-    {"verify", NULL, ctl_verify, "[COUPON...]", 0, ARGS_MOST, ctl_verify_options, "check everything kept against the ledger",
-     "Check that everything kept is what the ledger says: all coupons, or those named.\n"
-     "Reads the database directly, changes nothing, and may run while the service is at work. The ledger is read from the "
-     "first batch on: its sequence, hashes, chain and running totals, every slot's moves and owner, caps and window as they "
-     "were in force, users' chains, events, turns and codes; then users, buckets, definitions, the reporter's totals, the "
-     "marks and the look-ups of codes are compared with it. Each difference is one line: coupon, what, where, field, "
-     "expected, found. Memory: users and buckets of one coupon, or of a part of it (--parts):\n"
-     "as few parts as fit in an eighth of the available memory, at least 512 MiB.", NULL},
-    {"reconcile", NULL, ctl_reconcile, "[COUPON...]", 0, ARGS_MOST, ctl_reconcile_options, "rebuild what is kept from the ledger",
-     "Rebuild users, buckets, definitions, the reporter's totals, marks and the look-ups of codes from the ledger and the "
-     "codes of the slots: of all coupons, or those named; also where none of them is left, as beside a restored ledger.\n"
-     "Says per kind what is missing, behind, different and superfluous, and names the first few; changes it only with "
-     "--apply. Exit code 1: there is something to change, or left. Neither ledger nor codes are ever changed, and a coupon "
-     "whose ledger is broken is left alone.\n"
-     "Stop the service first: while it runs --apply is refused, unless --online is given. Then a view is written only where "
-     "still stands what was read, what the service is about to write is left to it, and so are the marks; what a process "
-     "holds in memory of a view that was wrong is not mended: restart the workers (SIGHUP) and verify afterwards.\n"
-     "Memory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few thousand.", NULL},
+    {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "revoke an API key", "Revoke an API key for good.", NULL},
+    {"receipt", "verify", ctl_receipt_verify, "RECEIPT", 1, 1, ctl_receipt_verify_options, "check a receipt against "
+                                                                                           "its key and a ledger",
+     "Check that a receipt (- for standard input) is signed by a key of the service's JWK Set, and print what it "
+     "states. With --keys no service is asked.\nWith --ledger, a file of GET /coupons/COUPON/ledger, its batch must "
+     "also stand in that chain, and have an entry for its id with the same kind, ordinal, time, slot, alias and "
+     "discount; the file must contain the taking too. The order and the name are not in the ledger; only the "
+     "signature vouches for them. Exit code 1: the receipt is invalid.", NULL},
+    {"receipt", "rotate", ctl_receipt_rotate, "", 0, 0, ctl_receipt_rotate_options, "replace the key that signs "
+                                                                                    "receipts",
+     "Replace the key that signs receipts, in the file named by receipts.seed_file. The old public key stays in the "
+     "file, so old receipts still verify. Then reload coupond (SIGHUP).\nIf several fronts share the key: run with "
+     "--announce, copy the file to all of them and reload each; then rotate, copy and reload again. This way no "
+     "front sees a receipt whose key it does not publish.", NULL},
+    {"report", NULL, ctl_report, "COUPON...", 1, ARGS_MOST, ctl_report_options, "totals per hour, day, week or month",
+     "Print a coupon's totals per period; of several coupons, their sum. COUPON - means all coupons.", NULL},
+    {"verify", NULL, ctl_verify, "[COUPON...]", 0, ARGS_MOST, ctl_verify_options, "check everything stored against "
+                                                                                  "the ledger",
+     "Check that everything stored agrees with the ledger, for all coupons or those named.\nReads the database "
+     "directly, changes nothing, and may run while the service does. It replays the ledger from the first batch: "
+     "sequence, hashes, chain and running totals, every slot's moves and owner, the caps and window in force, users' "
+     "chains, events, turns and codes. Then it compares users, buckets, definitions, the reporter's totals, marks "
+     "and the code directory with the replay. Each difference is one line: coupon, what, where, field, expected, "
+     "found. Memory: users and buckets of one coupon, or of a part of it (--parts):\nby default as few parts as fit "
+     "into an eighth of the available memory, at least 512 MiB.", NULL},
+    {"reconcile", NULL, ctl_reconcile, "[COUPON...]", 0, ARGS_MOST, ctl_reconcile_options, "rebuild everything "
+                                                                                           "stored from the ledger",
+     "Rebuild users, buckets, definitions, the reporter's totals, marks and the code directory from the ledger and "
+     "the slots' codes, for all coupons or those named; even if none of them is left, as after restoring only a "
+     "ledger.\nCounts per kind what is missing, behind, different and superfluous, and names the first few; changes "
+     "nothing without --apply. Exit code 1: something is to be changed, or left. Never changes the ledger or the "
+     "codes, and skips a coupon whose ledger is broken.\nStop the service first: while it runs, --apply requires "
+     "--online. With --online a view is written only if it has not changed since it was read; marks, and what the "
+     "service is about to write, are left to the service. Processes keep their memory of a view that was wrong: "
+     "reload coupond (SIGHUP) and verify afterwards.\nMemory: users and buckets of one coupon, or of a part of it "
+     "(--parts), as for verify; of codes, a few thousand.", NULL},
     {"top", NULL, ctl_top, "[COUPON...]", 0, ARGS_MOST, ctl_top_options, "live rates, latencies and counts",
-     "Show what the service does, from its metrics: requests, decisions, batches, the reporter and jobs, as rates between two "
-     "looks; and the counts of the coupons that are named (without names: of the newest active ones). On a terminal it is drawn "
-     "anew until Ctrl-C.", NULL},
-    {"doctor", NULL, ctl_doctor, "", 0, 0, NULL, "check the set-up, and say what to do",
-     "Check the set-up on this machine: database, replica set, majority, indexes, clock, disks, processes, sockets, limits, keys. "
-     "Each check is a line: ok, warn or fail, and what to do. Exit code 1 when any fails. Run it where coupond runs, with its "
-     "configuration and COUPONS_VAR.", NULL},
-    {"bench", NULL, ctl_bench, "", 0, 0, ctl_bench_options, "a small load on a coupon of its own",
-     "Take slots of a coupon of its own as fast as so many connections can, and print the rate and the latencies. What was taken "
-     "stays in the ledger, as everything does; the coupon is ended, and its free slots are retired. Where the service has other "
-     "coupons it wants --yes, because customers would feel the load.", NULL},
+     "Show what the service is doing, from its metrics: requests, decisions, batches, the reporter and jobs, as "
+     "rates between two updates; and the counts of the named coupons (default: the newest active ones). On a "
+     "terminal it refreshes until Ctrl-C.", NULL},
+    {"doctor", NULL, ctl_doctor, "", 0, 0, NULL, "check the setup, and say what to do",
+     "Check the setup of this machine: database, replica set, majority, indexes, clock, disks, processes, sockets, "
+     "limits, keys. Each check prints a line: ok, warn or fail, and what to do. Exit code 1 if any fails. Run it "
+     "where coupond runs, with its configuration and COUPONS_VAR.", NULL},
+    {"bench", NULL, ctl_bench, "", 0, 0, ctl_bench_options, "run a small load on its own coupon",
+     "Redeem slots of its own coupon as fast as the connections allow, and print the rate and latencies. The "
+     "redemptions stay in the ledger; the coupon is ended, and its free slots are retired. If the service has other "
+     "coupons, --yes is required, because customers would notice the load.", NULL},
     {"config", NULL, show_config, "", 0, 0, NULL, "print the settings in force", "Print the settings in force.", NULL},
     {"replset-init", NULL, NULL, "", 0, 0, NULL, "", "", ctl_replset_init},
 };
@@ -190,7 +195,7 @@ static const struct argp_option global_options[] = {
     {"config", 'c', "FILE", 0, "Read the service's settings from FILE (default: " DEFAULT_CONFIG ", if it is there)", 90},
     {"url", OPT_URL, "URL", 0, "The service (default: $COUPONS_URL, else http://127.0.0.1:$COUPONS_PORT, port 8080)", 90},
     {"key-file", OPT_KEY_FILE, "FILE", 0, "Read the API key from FILE (default: $COUPONS_VAR/keys/ops)", 90},
-    {"key", OPT_KEY, "KEY", 0, "The API key itself; for a moment other users of this machine can see it in the list of processes", 90},
+    {"key", OPT_KEY, "KEY", 0, "The API key itself; other users of this machine can see it in the process list", 90},
     {"mongodb", OPT_MONGODB, "URI", 0,
      "The database (default: $MONGODB_URI, else the configuration's, else $COUPONS_VAR/run/mongodb_uri)", 90},
     {0},
@@ -217,7 +222,7 @@ static error_t parse_global(int key, char *value, struct argp_state *state)
 }
 
 static const struct argp global_argp = {.options = global_options, .parser = parse_global};
-static const struct argp_child global_child[] = {{&global_argp, 0, "Options of every command:", 90}, {0}};
+static const struct argp_child global_child[] = {{&global_argp, 0, "Common options:", 90}, {0}};
 
 /* A subcommand's own options, all alike: their text is kept. */
 static const struct command *parsed_command;
@@ -230,7 +235,7 @@ static error_t parse_command(int key, char *value, struct argp_state *state)
         state->child_inputs[0] = c;
     } else if (key == ARGP_KEY_ARG) {
         if (c->args.count >= parsed_command->words_most)
-            argp_error(state, "more arguments than it takes");
+            argp_error(state, "too many arguments");
         c->args.words[c->args.count++] = value;
     } else if (key == ARGP_KEY_END) {
         if (c->args.count < parsed_command->words_min)
@@ -297,8 +302,8 @@ static char *list_commands(void)
         snprintf(call, sizeof call, "%s%s%s %s", row->group, row->verb ? " " : "", row->verb ? row->verb : "", row->words);
         buf_printf(&text, "  %-28s %s\n", call, row->brief);
     }
-    buf_puts(&text, "\nExit codes: 0 done; 1 refused, failed, or drifts found; 2 a mistake in the call; "
-                    "3 the service or the database cannot be reached.");
+    buf_puts(&text, "\nExit codes: 0 done; 1 refused, failed, or differences found; 2 usage error; 3 the service or "
+                    "the database cannot be reached.");
     return text.data;
 }
 
@@ -356,7 +361,7 @@ int main(int argc, char **argv)
     if (!row && group_exists)
         return explain_group(group, verb);
     if (!row) {
-        ctl_complain("no command \"%s\"; see couponctl --help", group);
+        ctl_complain("unknown command \"%s\"; see couponctl --help", group);
         return CTL_USAGE;
     }
     if (row->verb)

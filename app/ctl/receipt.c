@@ -20,18 +20,18 @@
 #define NO_HASH "0000000000000000000000000000000000000000000000000000000000000000"
 
 const struct argp_option ctl_receipt_verify_options[] = {
-    {"keys", OPT_KEYS, "FILE", 0, "The JWK Set (default: asked of the service)", 0},
-    {"ledger", OPT_LEDGER, "FILE", 0, "The ledger of its lane, as GET /coupons/COUPON/ledger?lane=N gives it", 0},
+    {"keys", OPT_KEYS, "FILE", 0, "The JWK Set (default: fetched from the service)", 0},
+    {"ledger", OPT_LEDGER, "FILE", 0, "The ledger of its lane, from GET /coupons/COUPON/ledger?lane=N", 0},
     {0},
 };
 const struct argp_option ctl_receipt_rotate_options[] = {
-    {"announce", OPT_ANNOUNCE, NULL, 0, "Publish the next key; the present one goes on signing", 0},
+    {"announce", OPT_ANNOUNCE, NULL, 0, "Publish the next key; the current one keeps signing", 0},
     {0},
 };
 
 static int refuse(const char *why)
 {
-    ctl_complain("not to be believed: %s", why);
+    ctl_complain("invalid receipt: %s", why);
     return CTL_REFUSED;
 }
 
@@ -92,7 +92,7 @@ static int read_keys(struct ctl *c, json_object **set)
     buf_free(&text);
     if (json_object_is_type(json_at(*set, "/keys"), json_type_array))
         return CTL_OK;
-    ctl_complain("%s: is no JWK Set", path);
+    ctl_complain("%s: not a JWK Set", path);
     return CTL_USAGE;
 }
 
@@ -194,13 +194,13 @@ static bool chain_next(struct chain *c, const char **fault)
         return false;
     if (c->text[len - 1] == '\n')
         c->text[len - 1] = '\0';
-    *fault = "a line of the ledger is not as the service gives it";
+    *fault = "a line of the ledger is malformed";
     if (!cut_hash(c->text, c->now.hash) || !(c->now.batch = json_tokener_parse(c->text)))
         return false;
-    *fault = "a batch of the ledger has another hash than it says";
+    *fault = "a batch of the ledger does not match its hash";
     if (!is_hash_of(c->now.hash, c->text))
         return false;
-    *fault = "the ledger's batches do not follow one on the other";
+    *fault = "the ledger's batches do not chain";
     seq = json_int_at(c->now.batch, "/seq");
     if (c->before[0] ? seq != c->now.seq + 1 || !has_text(c->now.batch, "/prev", c->before)
                      : seq == 1 && !has_text(c->now.batch, "/prev", NO_HASH))
@@ -264,22 +264,22 @@ static const char *compare(struct wanted *w, const struct line *line)
     int64_t slot = json_at(w->claims, "/slot") ? json_int_at(w->claims, "/slot") : -1;
 
     if (!has_text(w->claims, "/hash", line->hash))
-        return "the ledger's batch of this seq has another hash";
+        return "the ledger's batch with this seq has a different hash";
     if (!has_text(line->batch, "/coupon", json_text_at(w->claims, "/coupon")) || !is_number(line->batch, "/lane", w->lane))
-        return "the ledger is of another coupon or lane";
+        return "the ledger belongs to another coupon or lane";
     if (!has_text(w->claims, "/at", json_text_at(line->batch, "/at")))
-        return "the ledger's batch has another time";
+        return "the ledger's batch has a different time";
     for (size_t i = 0; entries && !e && i < json_object_array_length(entries); i++)
         if (is_entry(w, json_object_array_get_idx(entries, i)))
             e = json_object_array_get_idx(entries, i);
     if (!e)
         return "the batch has no entry that puts this id into this state";
     if (slot != (w->n >= 0 ? w->n : -1))
-        return "the entry has another slot";
+        return "the entry has a different slot";
     if (!has_text(w->claims, "/user", json_text_at(e, "/alias")))
-        return "the entry has another alias";
+        return "the entry has a different alias";
     if (!is_number(w->claims, "/discount_minor", json_at(e, "/discount_minor") ? json_int_at(e, "/discount_minor") : 0))
-        return "the entry has another discount";
+        return "the entry has a different discount";
     w->entry = json_object_get(e);
     w->taken_n = json_at(e, "/from") && json_at(e, "/from_n") ? json_int_at(e, "/from_n") : json_int_at(e, "/n");
     w->taken_g = (uint32_t)json_int_at(e, json_at(e, "/from") ? "/from" : "/g");
@@ -312,17 +312,17 @@ static const char *look_up(struct wanted *w, struct chain *c)
     if (fault || differs)
         return fault ? fault : differs;
     if (!w->entry)
-        return "the ledger does not have its batch";
+        return "the ledger does not contain its batch";
     if (fseeko(c->file, 0, SEEK_SET) != 0)
-        return "the ledger cannot be read twice: give a file";
+        return "the ledger cannot be read twice; use a regular file";
     c->before[0] = '\0';
     while (!ordinal && chain_next(c, &fault) && c->now.seq <= seq)
         ordinal = ordinal_in(w, c->now.batch);
     if (fault)
         return fault;
     if (!ordinal)
-        return "the ledger does not have its taking";
-    return is_number(w->claims, "/ordinal", ordinal) ? NULL : "the taking has another ordinal";
+        return "the ledger does not contain its taking";
+    return is_number(w->claims, "/ordinal", ordinal) ? NULL : "the taking has a different ordinal";
 }
 
 static int verify_ledger(json_object *claims, const char *path)
@@ -338,7 +338,7 @@ static int verify_ledger(json_object *claims, const char *path)
     }
     w.lane = json_int_at(claims, "/lane");
     if (!id || !redemption_id_parse(id, &w.n, &w.g, &lane) || (lane >= 0 && lane != w.lane))
-        fault = "it has no redemption's id";
+        fault = "its id is not a redemption id";
     else
         fault = look_up(&w, &c);
     json_object_put(w.entry);
@@ -358,11 +358,11 @@ static int verify_token(const struct ctl *c, const char *token, json_object *set
     if (!find_key(set, token, &key))
         return refuse("its key is not in the JWK Set");
     if (!jws_verifies(token, &key))
-        return refuse("its signature is wrong");
+        return refuse("its signature is invalid");
     claims = jws_payload(token, &text) ? json_tokener_parse(text.data) : NULL;
     buf_free(&text);
     if (!json_object_is_type(claims, json_type_object))
-        code = refuse("it states nothing");
+        code = refuse("it has no claims");
     else if (ctl_option(c, OPT_LEDGER))
         code = verify_ledger(claims, ctl_option(c, OPT_LEDGER));
     if (code == CTL_OK) {
@@ -380,7 +380,7 @@ int ctl_receipt_verify(struct ctl *c)
     int code;
 
     if (!read_token(c, &token)) {
-        ctl_complain("there is no receipt");
+        ctl_complain("no receipt was given");
         code = CTL_USAGE;
     } else {
         code = read_keys(c, &set);
@@ -433,7 +433,7 @@ static bool replace(const char *path, const struct jws_keys *k)
     sodium_memzero(text.data, text.len);
     buf_free(&text);
     if (good && geteuid() == 0 && chown(path, s.st_uid, s.st_gid) != 0) {
-        ctl_complain("%s: %s; it must be for the user that coupond runs as", path, strerror(errno));
+        ctl_complain("%s: %s; its owner must be the user that coupond runs as", path, strerror(errno));
         good = false;
     }
     return good;

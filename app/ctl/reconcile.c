@@ -28,9 +28,9 @@
 #define MENDS_MOST 1000
 
 const struct argp_option ctl_reconcile_options[] = {
-    {"apply", OPT_APPLY, NULL, 0, "Make the changes; without it they are only told", 0},
-    {"online", OPT_ONLINE, NULL, 0, "Make them while the service runs: only what is safe then", 0},
-    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
+    {"apply", OPT_APPLY, NULL, 0, "Make the changes (default: only report them)", 0},
+    {"online", OPT_ONLINE, NULL, 0, "Make the changes that are safe while the service runs", 0},
+    {"parts", OPT_PARTS, "N", 0, "Process users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
     {0},
 };
 
@@ -113,7 +113,7 @@ static void tell_coupon(struct reconcile *v)
         for (int fault = 0; fault < FAULT_COUNT; fault++)
             tell_finding(v, (enum view_of)of, (enum fault)fault);
     if (v->broken) {
-        snprintf(text, sizeof text, "its ledger is broken (%" PRId64 " drifts, see couponctl verify): left alone",
+        snprintf(text, sizeof text, "its ledger is broken (%" PRId64 " differences, see couponctl verify): skipped",
                  v->broken);
         say(v, text);
     } else if (v->looking) {
@@ -125,11 +125,11 @@ static void tell_coupon(struct reconcile *v)
         say(v, text);
     } else {
         snprintf(text, sizeof text, "%zu changed%s", v->done,
-                 v->done < v->sent ? "; the others changed meanwhile: look again" : "");
+                 v->done < v->sent ? "; the others changed meanwhile: run it again" : "");
         say(v, text);
     }
     if (v->lost && !v->looking) {
-        snprintf(text, sizeof text, "%" PRId64 " codes cannot be mended from what is stored: see couponctl verify",
+        snprintf(text, sizeof text, "%" PRId64 " codes cannot be rebuilt from what is stored: see couponctl verify",
                  v->lost);
         say(v, text);
     }
@@ -420,15 +420,15 @@ static int look_for_service(struct reconcile *v)
     arena_init(&a, 0);
     s = mongo_others(v->db.door, &a, &count, &where);
     if (s != STORE_OK && v->apply) {
-        ctl_complain("the database does not tell who is connected: give its user the privilege \"inprog\", or stop the "
-                     "service and use --online all the same");
+        ctl_complain("the database does not report who is connected: grant its user the privilege \"inprog\", or "
+                     "stop the service and use --online anyway");
         code = CTL_REFUSED;
     } else if (count && v->apply) {
         ctl_complain("the service is running (%zu connections, one from %s): stop it, or use --online", count,
                      where ? where : "?");
         code = CTL_REFUSED;
     } else if (count) {
-        ctl_complain("the service is running: this is what --online would change");
+        ctl_complain("the service is running; this is what --online would change");
         v->online = true;
     }
     arena_free(&a);
@@ -447,8 +447,8 @@ static int look_for_broken(struct reconcile *v)
     v->apply = true;
     if (code != CTL_OK || !v->any_undone)
         return code;
-    ctl_complain("nothing was changed: users can be written under another key only where every ledger is whole, for nothing else says who "
-                 "they are; restore the broken ones from a backup");
+    ctl_complain("nothing was changed: users can be rebuilt under a new key only if every ledger is intact; restore "
+                 "the broken ones from a backup");
     return CTL_REFUSED;
 }
 
@@ -462,7 +462,7 @@ static int reconcile_without_key(struct reconcile *v)
     if (!v->apply)
         return reconcile_all(v);
     if (v->online) {
-        ctl_complain("without a key to find users by, nothing can be done while the service runs");
+        ctl_complain("without a key to look up users, nothing can be done while the service runs");
         return CTL_REFUSED;
     }
     code = look_for_broken(v);
@@ -475,8 +475,8 @@ static int reconcile_without_key(struct reconcile *v)
         return code;
     s = mongo_name_key_put(v->db.door, v->db.name_key);
     if (s == STORE_EXISTS) {
-        ctl_complain("the database has got another key meanwhile, by which these users are not found: see that nothing else writes to it, "
-                     "remove \"names\" from its collection secrets, and run this again");
+        ctl_complain("the database got another key meanwhile, which does not find these users: make sure that "
+                     "nothing else writes to it, remove \"names\" from its collection secrets, and run this again");
         return CTL_REFUSED;
     }
     return s == STORE_OK ? code : direct_failed();

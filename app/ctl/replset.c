@@ -49,7 +49,8 @@ static bool rename_member(mongoc_client_t *client, const char *name, const char 
 
     if (ok && bson_iter_init(&iter, &reply) && bson_iter_find_descendant(&iter, "config.members.1.host", &at)) {
         bson_set_error(error, MONGOC_ERROR_SERVER, 0,
-                       "it has several members; give this one its address with rs.reconfig(), or name the set in MONGODB_URI");
+                       "it has several members; set this one's address with rs.reconfig(), or set MONGODB_URI to the "
+                       "replica set");
         ok = false;
     }
     if (ok && bson_iter_init(&iter, &reply) && bson_iter_find_descendant(&iter, "config.members.0.host", &at) &&
@@ -120,7 +121,7 @@ static bool read_secret(const char *path, char text[SECRET_SIZE])
         good = *text && strspn(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == strlen(text);
     }
     if (!good)
-        fprintf(stderr, "couponctl: %s holds no secret of letters and digits\n", path);
+        fprintf(stderr, "couponctl: %s does not contain a secret of letters and digits\n", path);
     return good;
 }
 
@@ -184,7 +185,7 @@ int ctl_replset_init(int argc, char **argv)
     if (!read_secret(argv[1], key) || !read_secret(argv[2], password) || !(client = connect_as_system(key, argv[4])))
         goto out;
     if (!initiate(client, argv[3], argv[4], &error))
-        fprintf(stderr, "couponctl: the replica set %s cannot be made at %s: %s\n", argv[3], argv[4], error.message);
+        fprintf(stderr, "couponctl: cannot create the replica set %s at %s: %s\n", argv[3], argv[4], error.message);
     else if (!becomes_primary(client))
         fprintf(stderr, "couponctl: the server at %s did not become primary within %d s\n", argv[4], PRIMARY_WAIT_MS / 1000);
     else if (!make_user(client, password, &error))

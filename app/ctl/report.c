@@ -16,12 +16,12 @@
 
 const struct argp_option ctl_report_options[] = {
     {"period", OPT_PERIOD, "PERIOD", 0, "hour, day (default), week, month or total", 0},
-    {"from", OPT_FROM, "TIME", 0, "From then on, included (default: the last 30 periods)", 0},
-    {"to", OPT_TO, "TIME", 0, "Until then, excluded (default: now)", 0},
+    {"from", OPT_FROM, "TIME", 0, "Start, inclusive (default: the last 30 periods)", 0},
+    {"to", OPT_TO, "TIME", 0, "End, exclusive (default: now)", 0},
     {"tz", OPT_TZ, "ZONE", 0, "IANA time zone (default: the coupon's; UTC for several)", 0},
-    {"group", OPT_GROUP, NULL, 0, "Of several coupons: rows for each, not their sum", 0},
-    {"csv", OPT_CSV, NULL, 0, "As CSV", 0},
-    {"chart", OPT_CHART, "COLUMN", OPTION_ARG_OPTIONAL, "As bars, of redeemed (default) or another column", 0},
+    {"group", OPT_GROUP, NULL, 0, "Print rows for each coupon, not their sum", 0},
+    {"csv", OPT_CSV, NULL, 0, "Print CSV", 0},
+    {"chart", OPT_CHART, "COLUMN", OPTION_ARG_OPTIONAL, "Draw bars of a column (default: redeemed)", 0},
     {0},
 };
 
@@ -150,7 +150,7 @@ static bool read_wish(const struct ctl *c, struct wish *w)
     w->several = c->args.count > 1 || strcmp(c->args.words[0], "-") == 0 || w->grouped;
     for (int i = 0; i < c->args.count; i++)
         if (strcmp(c->args.words[i], "-") == 0 && c->args.count > 1) {
-            ctl_complain("-, which is all coupons, or names of coupons: not both");
+            ctl_complain("- (all coupons) cannot be combined with coupon ids");
             return false;
         }
     if (!chart)
@@ -161,10 +161,10 @@ static bool read_wish(const struct ctl *c, struct wish *w)
         if (strcmp(columns[k].name, chart) == 0)
             w->chart = columns[k].name;
     if (!w->chart)
-        ctl_complain("--chart: there is no column \"%s\", only issued, reserved, redeemed, cancelled, expired, reversed and "
-                     "discount_minor", chart);
+        ctl_complain("--chart: unknown column \"%s\"; the columns are issued, reserved, redeemed, cancelled, "
+                     "expired, reversed and discount_minor", chart);
     else if (w->csv)
-        ctl_complain("--chart and --csv: one of them");
+        ctl_complain("--chart and --csv cannot be combined");
     return w->chart && !w->csv;
 }
 

@@ -12,10 +12,11 @@
 #define COUNT_MOST INT64_C(1000000000)
 
 const struct argp_option ctl_slots_generate_options[] = {
-    {"until", OPT_UNTIL, NULL, 0, "Make only what is missing, so that COUNT slots exist", 0},
-    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the job's id, and do not wait for it", 0},
+    {"until", OPT_UNTIL, NULL, 0, "Generate only what is missing until COUNT slots exist", 0},
+    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the job's id and do not wait", 0},
     {"not-before", OPT_NOT_BEFORE, "TIME", 0, "Begin then (RFC 3339); implies --no-wait", 0},
-    {"idempotency-key", OPT_IDEMPOTENCY_KEY, "KEY", 0, "A call repeated with the same KEY makes no second job", 0},
+    {"idempotency-key", OPT_IDEMPOTENCY_KEY, "KEY", 0, "Repeating the call with the same KEY does not create a "
+                                                       "second job", 0},
     {0},
 };
 

@@ -15,8 +15,8 @@
 #define CLEAR "\033[H\033[J"
 
 const struct argp_option ctl_top_options[] = {
-    {"once", OPT_ONCE, NULL, 0, "Print one frame, and end", 0},
-    {"interval", OPT_INTERVAL, "SECONDS", 0, "Between two looks (default 2)", 0},
+    {"once", OPT_ONCE, NULL, 0, "Print one frame and exit", 0},
+    {"interval", OPT_INTERVAL, "SECONDS", 0, "Between two updates (default 2)", 0},
     {0},
 };
 

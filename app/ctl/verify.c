@@ -15,7 +15,7 @@
 #include "verify/scan.h"
 
 const struct argp_option ctl_verify_options[] = {
-    {"parts", OPT_PARTS, "N", 0, "Go through users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
+    {"parts", OPT_PARTS, "N", 0, "Process users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
     {0},
 };
 
@@ -189,7 +189,7 @@ static int verify_named(struct verify *v, const struct args *args)
         int there = exists(v, args->words[i]);
 
         if (there == 0) {
-            ctl_complain("there is no coupon \"%s\"", args->words[i]);
+            ctl_complain("no such coupon: \"%s\"", args->words[i]);
             v->any_drift = true;
         } else if (there < 0 || verify_coupon(v, args->words[i]) != STORE_OK) {
             return direct_failed();

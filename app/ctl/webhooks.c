@@ -10,17 +10,17 @@
 #define LIST_MOST 1000
 
 const struct argp_option ctl_webhooks_list_options[] = {
-    {"json", OPT_JSON, NULL, 0, "Print JSON, a webhook a line", 0},
+    {"json", OPT_JSON, NULL, 0, "Print JSON, one webhook per line", 0},
     {0},
 };
 const struct argp_option ctl_webhooks_create_options[] = {
-    {"events", OPT_EVENTS, "TYPE,...", 0, "Only these types of events (default: all)", 0},
+    {"events", OPT_EVENTS, "TYPE,...", 0, "Only these event types (default: all)", 0},
     {0},
 };
 const struct argp_option ctl_webhooks_deliveries_options[] = {
-    {"limit", OPT_LIMIT, "N", 0, "The newest N (default: 20)", 0},
-    {"state", OPT_STATE, "STATE", 0, "Only those that failed, or succeeded", 0},
-    {"json", OPT_JSON, NULL, 0, "Print JSON, a delivery a line", 0},
+    {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
+    {"state", OPT_STATE, "STATE", 0, "Only attempts that failed, or succeeded", 0},
+    {"json", OPT_JSON, NULL, 0, "Print JSON, one delivery per line", 0},
     {0},
 };
 

@@ -164,7 +164,7 @@ struct post_result post_end(struct post *p, CURLcode code)
     d->status = code == CURLE_OK ? status : 0;
     d->snippet = d->status ? clean(&p->snippet) : NULL;
     if (p->forbidden && code != CURLE_OK)
-        d->error = "the address is not public: it is not called (setting webhooks.networks)";
+        d->error = "the address is not public (see webhooks.networks)";
     else if (code != CURLE_OK)
         d->error = p->error[0] ? p->error : curl_easy_strerror(code);
     d->succeeded = r.succeeded = d->status >= 200 && d->status < 300;

@@ -6,9 +6,9 @@
 static const char *const advice[CPN_RESULT_COUNT] = {
     [CPN_UNAUTHORIZED] =
         "Send the header field Authorization: Bearer KEY with a key that was issued to you. If it was revoked, ask "
-        "whoever runs the service for another one.",
+        "the operator of the service for another one.",
     [CPN_FORBIDDEN] =
-        "Use a key of a role that the call names in its documentation; do not repeat it with this one.",
+        "Use a key with a role that the call's documentation names; do not retry with this one.",
     [CPN_NOT_FOUND] =
         "Compare the path with the documentation, and percent-encode what you put into it.",
     [CPN_METHOD_NOT_ALLOWED] =
@@ -21,21 +21,22 @@ static const char *const advice[CPN_RESULT_COUNT] = {
     [CPN_IDEMPOTENCY_KEY_REQUIRED] =
         "Make a random key for each new request, keep it, and send the same one whenever you repeat that request.",
     [CPN_COUPON_NOT_FOUND] =
-        "Check the id. A storefront sees coupons only while they are active: treat it as no longer there.",
+        "Check the id. A storefront sees only active coupons: treat it as gone.",
     [CPN_PRECONDITION_REQUIRED] =
         "Read the coupon, and send its ETag as If-Match. Send * only if you mean to overwrite whatever is there.",
     [CPN_VERSION_CHANGED] =
-        "Read the coupon again, look whether your change still makes sense, and send it with the new ETag.",
+        "Read the coupon again, check that your change still makes sense, and send it with the new ETag.",
     [CPN_BAD_REQUEST] =
-        "Mend what errors[] points at, or what detail names, and send it anew. Repeating it as it is never helps.",
+        "Fix what errors[] points at, or what detail names, and send the request again. Repeating it unchanged never "
+        "helps.",
     [CPN_BAD_CURSOR] =
         "Begin the list again without a cursor. Use a cursor only with the same filters, and with the list it came "
         "from.",
     [CPN_CODE_REQUIRED] =
         "Ask the user for their code, and send it in the member code.",
     [CPN_COUPON_EXISTS] =
-        "Choose another id, or leave it out and take the one that is made. If this was a repeat after a lost answer, "
-        "read the coupon: it may be yours.",
+        "Choose another id, or omit it to get a generated one. If this was a repeat after a lost answer, read the "
+        "coupon: it may be yours.",
     [CPN_COUPON_IN_USE] =
         "Change its state to ended instead: it can then no longer be taken, and its history stays.",
     [CPN_CAP_EXCEEDED] =
@@ -51,19 +52,19 @@ static const char *const advice[CPN_RESULT_COUNT] = {
     [CPN_JOB_NOT_FOUND] =
         "Check the id in the Location field of the answer that began the job.",
     [CPN_TOO_MANY_ATTEMPTS] =
-        "Stop taking and returning for this user: something repeats in a loop. Go on when older redemptions, which "
-        "ended, have left after 7 days.",
+        "Stop taking and returning for this user: something is in a loop. Ended redemptions are dropped after 7 "
+        "days; retry then.",
     [CPN_IDEMPOTENCY_KEY_REUSED] =
         "If it is a new request, send it with a new key. If it is a repeat, send exactly the body of the first time.",
     [CPN_COUPON_NOT_ACTIVE] =
-        "Tell the user that the coupon cannot be used at the moment. Whoever runs it can set its state to active; "
-        "the same request may then succeed.",
+        "Tell the user that the coupon cannot be used at the moment. Once its state is set to active, the same "
+        "request may succeed.",
     [CPN_COUPON_NOT_STARTED] =
         "Tell the user when it begins: the coupon's starts_at. Try again then.",
     [CPN_COUPON_ENDED] =
         "Tell the user that the coupon has ended. Do not repeat the request.",
     [CPN_CODE_NOT_FOUND] =
-        "Let the user check what they typed. Do not repeat it by yourself, and do not guess codes.",
+        "Let the user check what they typed. Do not retry automatically, and do not guess codes.",
     [CPN_CODE_TAKEN] =
         "Tell the user that they have used it. If it was meant to be the same order, send that order's id.",
     [CPN_TRANSACTION_IN_PROGRESS] =
@@ -73,30 +74,31 @@ static const char *const advice[CPN_RESULT_COUNT] = {
         "Tell the user what detail names, such as the minimum to spend. A changed order is a new request, with a new "
         "key.",
     [CPN_USER_CAP_REACHED] =
-        "Tell the user that they have had their share. It frees up only when one of theirs is cancelled or reversed.",
+        "Tell the user that they have reached their limit. It frees up only when one of their redemptions is "
+        "cancelled or reversed.",
     [CPN_USER_DAILY_CAP_REACHED] =
         "Tell the user to come back tomorrow; Retry-After says when the coupon's day ends.",
     [CPN_DAILY_CAP_REACHED] =
-        "Tell the user that today's are gone; Retry-After says when the coupon's day ends. Do not repeat it before.",
+        "Tell the user that today's coupons are gone; Retry-After says when the coupon's day ends. Do not retry "
+        "before then.",
     [CPN_BUDGET_REACHED] =
         "Complete the order without the coupon, or offer to try later: a return gives budget back.",
     [CPN_SOLD_OUT] =
-        "Look at retry: if it is true, repeat after Retry-After, for some are held or will be added; if it is false, "
-        "tell the user that they are gone.",
+        "Check retry: if it is true, retry after Retry-After, because slots are held or will be added; if it is "
+        "false, tell the user that the coupon is sold out.",
     [CPN_RESERVATION_EXPIRED] =
-        "Take or reserve anew, with a new key: there may be another one. Never deliver on the old one.",
+        "Take or reserve again, with a new key: another slot may be free. Never deliver on the old hold.",
     [CPN_INVALID_TRANSITION] =
-        "Read the redemption, or the job, and go on from the state that it has now.",
+        "Read the redemption, or the job, and continue from its current state.",
     [CPN_RATE_LIMITED] =
         "Wait for the time in Retry-After, and send less: back off more with each such answer.",
     [CPN_BUSY] =
-        "Nothing happened: repeat it after Retry-After, with the same key, waiting longer each time and a little at "
-        "random.",
+        "Nothing happened: repeat it after Retry-After, with the same key, backing off with jitter.",
     [CPN_OUTCOME_UNKNOWN] =
-        "Repeat exactly the same request with the same key until it is answered. Without a key, read what is there "
-        "before you repeat it.",
+        "Repeat exactly the same request with the same key until it is answered. Without a key, read the current "
+        "state before you repeat it.",
     [CPN_INTERNAL] =
-        "Repeat it once, with the same key. If it fails again, give the request_id to whoever runs the service.",
+        "Repeat it once, with the same key. If it fails again, give the request_id to the operator of the service.",
 };
 
 const char *advice_of(enum cpn_result result)

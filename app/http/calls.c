@@ -49,15 +49,15 @@ static const char *const groups[] = {"coupon", NULL};
 
 #define FROM_TO(of)                                                                                                    \
     {"from", PARAM_TIME, .about = of " from this time on."},                                                           \
-    {"to", PARAM_TIME, .about = "Until this time, which is excluded."}
+    {"to", PARAM_TIME, .about = "Until this time, exclusive."}
 #define REPORT_QUERY                                                                                                   \
-    {"period", PARAM_WORD, .words = period_names, .about = "day where it is not given. Weeks begin on Monday."},       \
-    {"from", PARAM_TIME, .about = "Periods that end after this time; without it the last 30, or all for total."},      \
-    {"to", PARAM_TIME, .about = "Periods that begin before this time; now where it is not given."},                    \
-    {"tz", PARAM_TEXT, .about = "An IANA time zone, such as Europe/Berlin; else the coupon's, or UTC over several."}
+    {"period", PARAM_WORD, .words = period_names, .about = "Default: day. Weeks begin on Monday."},            \
+    {"from", PARAM_TIME, .about = "Periods that end after this time; default: the last 30, or all for total."},         \
+    {"to", PARAM_TIME, .about = "Periods that begin before this time; default: now."},                             \
+    {"tz", PARAM_TEXT, .about = "An IANA time zone; default: the coupon's, or UTC over several."}
 
 #define RECEIPT_QUERY                                                                                                  \
-    {"receipt", PARAM_BOOL, .about = "true: the answer has a receipt. A repeat gets one by asking again; it is no part of the request."}
+    {"receipt", PARAM_BOOL, .about = "true: the answer has a receipt. A repeat may ask for one too."}
 
 /* The table of refusals, as far as it holds for a new taking, and for a step of one that is there. */
 #define REFUSES_STEP                                                                                                   \
@@ -72,13 +72,13 @@ static const char *const groups[] = {"coupon", NULL};
 
 const struct call calls[] = {
     {"coupon_list", COUPONS, "List coupons",
-     "A storefront sees active ones alone.", CALL_PAGES,
+     "Storefronts see only active ones.", CALL_PAGES,
      QUERY({"state", PARAM_WORD, .words = coupon_states, .about = "Only those in this state."},
            {"active", PARAM_BOOL, .about = "true: only those that are active and inside their window."}),
      REPLIES(ANSWER(200, "A page.", &schema_coupon_page))},
     {"coupon_create", COUPONS, "Create a coupon",
-     "Only title is required, and cap.total unless cap.policy is none or codes are imported. A new coupon of the "
-     "policy exact has no slots yet: nothing can be taken before they are generated, or its codes imported.", CALL_ETAG,
+     "Only title is required, and cap.total unless cap.policy is none or codes are imported. A new coupon with "
+     "policy exact has no slots: nothing can be taken until slots are generated or codes imported.", CALL_ETAG,
      REPLIES(ANSWER(201, "The definition, with every default filled in.", &schema_coupon)), REFUSES(CPN_COUPON_EXISTS)},
 
     {"health", SERVICE, "Is the process alive?", NULL, 0,
@@ -87,7 +87,7 @@ const struct call calls[] = {
      "503 while the database has not answered for 3 seconds.", 0,
      REPLIES(ANSWER(200, "It does.", &schema_status)), REFUSES(CPN_BUSY)},
     {"metrics", SERVICE, "Metrics",
-     "Prometheus text. On the front's own listener for metrics no key is needed.", 0,
+     "Prometheus text. The front's own metrics listener needs no key.", 0,
      REPLIES(TEXT(200, "All of this front's processes, added up.", "text/plain"))},
     {"problem", SERVICE, "What a problem code means",
      "A page for people, or JSON where Accept prefers it. The page has an ETag.", CALL_ETAG | CALL_CONDITIONAL,
@@ -103,7 +103,7 @@ const struct call calls[] = {
     {"webhook_create", WEBHOOKS, "Subscribe to events",
      "Deliveries are signed by Standard Webhooks 1.0, at least once, in order per coupon and lane. Addresses in private "
      "networks are refused, unless configured.", 0,
-     REPLIES(ANSWER(201, "With its secret, which is shown this once.", &schema_webhook_secret))},
+     REPLIES(ANSWER(201, "With its secret, which is shown only here.", &schema_webhook_secret))},
     {"webhook_get", WEBHOOKS, "Read a webhook", NULL, 0,
      REPLIES(ANSWER(200, "As it is now.", &schema_webhook))},
     {"webhook_change", WEBHOOKS, "Change a webhook", "Enabled again, it goes on where it stopped.", 0,
@@ -116,77 +116,80 @@ const struct call calls[] = {
      QUERY({"state", PARAM_WORD, .words = outcomes, .about = "Only those."}),
      REPLIES(ANSWER(200, "A page.", &schema_delivery_page))},
     {"webhook_redeliver", WEBHOOKS, "Deliver it again", NULL, 0,
-     REPLIES(ANSWER(202, "It will be.", &schema_delivery))},
+     REPLIES(ANSWER(202, "It will be sent again.", &schema_delivery))},
     {"job_list", JOBS, "List jobs", NULL, CALL_PAGES,
      QUERY({"coupon", PARAM_TEXT, .pattern = "^" COUPON_ID "$", .about = "Only this coupon's."}),
      REPLIES(ANSWER(200, "A page.", &schema_job_page))},
     {"job_get", JOBS, "Read a job", NULL, 0,
-     REPLIES(ANSWER(200, "How far it is.", &schema_job)), REFUSES(CPN_JOB_NOT_FOUND)},
+     REPLIES(ANSWER(200, "Its progress.", &schema_job)), REFUSES(CPN_JOB_NOT_FOUND)},
     {"job_cancel", JOBS, "Cancel a job",
      "What it did stays. A job that has ended cannot be cancelled.", 0,
-     REPLIES(ANSWER(200, "Cancelled, or about to be.", &schema_job)),
+     REPLIES(ANSWER(200, "Cancelled, or will be soon.", &schema_job)),
      REFUSES(CPN_JOB_NOT_FOUND, CPN_INVALID_TRANSITION)},
     {"job_rows", JOBS, "Fetch the rows of a job",
-     "CSV. Of an import the bad ones: line,kind,reason. Of an export that is done, for ops alone: code,state,user,at. "
-     "Of other kinds of jobs there are none.", 0,
+     "CSV. For an import its bad rows: line,kind,reason. For a finished export, with role ops: code,state,user,at. "
+     "Other kinds of jobs have none.", 0,
      QUERY({"kind", PARAM_WORD, .words = row_kinds, .about = "Only those."}),
      REPLIES(TEXT(200, "All of them.", "text/csv")),
      REFUSES(CPN_FORBIDDEN, CPN_JOB_NOT_FOUND, CPN_INVALID_TRANSITION)},
     {"report_several", REPORTS, "Totals per period, of several coupons",
      "At most 10,000 periods, and 500,000 rows. Rows that ended before as_of.at never change.", CALL_AS_OF,
      QUERY({"coupon", PARAM_TEXT, .pattern = "^" COUPON_ID "(," COUPON_ID ")*$",
-            .about = "Ids, separated by commas; all where it is not given."},
-           {"group", PARAM_WORD, .words = groups, .about = "Rows of their own for each coupon."}, REPORT_QUERY),
+            .about = "Ids, separated by commas; default: all."},
+           {"group", PARAM_WORD, .words = groups, .about = "Separate rows for each coupon."}, REPORT_QUERY),
      REPLIES(BOTH(200, "Every period of the range, zeros included.", &schema_report, "text/csv")),
      REFUSES(CPN_COUPON_NOT_FOUND)},
     {"wallet", USERS, "A user's wallet",
-     "First what they hold, then active coupons that they may still take.", CALL_PAGES,
+     "First what they hold, then active coupons they may still take.", CALL_PAGES,
      REPLIES(ANSWER(200, "A page.", &schema_wallet_page))},
     {"user_erase", USERS, "Erase a user",
-     "The name goes, also from the ledger, which still verifies. What was held is cancelled; the caps start anew. "
-     "Repeat it until it answers 204.", 0,
-     REPLIES(EMPTY(204, "No trace of the name is left."))},
+     "The name is removed everywhere; the ledger still verifies. Holds are cancelled, and the caps start again. "
+     "Repeat until it answers 204.", 0,
+     REPLIES(EMPTY(204, "The name is gone."))},
     {"user_erase_named", USERS, "Erase a user of any name",
-     "As DELETE, with the user in the body: a name with a path segment .. is in no path. Repeat it until it answers 204.", 0,
-     REPLIES(EMPTY(204, "No trace of the name is left."))},
+     "Like DELETE, with the user in the body: no path can carry a name with a segment `..`. Repeat until it answers "
+     "204.", 0,
+     REPLIES(EMPTY(204, "The name is gone."))},
     {"resolve", REDEMPTIONS, "Find the coupons of a code",
      "The box at checkout, where the shop knows only the code.", 0,
-     REPLIES(ANSWER(200, "None: this user has no use for this code.", &schema_resolved))},
+     REPLIES(ANSWER(200, "Empty: this user cannot use this code.", &schema_resolved))},
 
     {"coupon_get", COUPONS, "Read a coupon",
-     "A storefront sees active ones alone.", CALL_ETAG | CALL_CONDITIONAL,
+     "Storefronts see only active ones.", CALL_ETAG | CALL_CONDITIONAL,
      REPLIES(ANSWER(200, "The definition.", &schema_coupon))},
     {"coupon_change", COUPONS, "Change a coupon",
      "A JSON merge patch (RFC 7396): null sets a field to its default, arrays are replaced whole, and a new "
-     "discount.kind drops what belongs to the old one. The merged whole must be right. If-Match: * changes whatever "
-     "is there.", CALL_ETAG,
+     "discount.kind drops what belongs to the old one. The merged result must be valid. If-Match: * overwrites any "
+     "version.", CALL_ETAG,
      REPLIES(ANSWER(200, "The definition as it is now.", &schema_coupon)),
      REFUSES(CPN_CAP_BELOW_TAKEN, CPN_FIELD_FIXED)},
     {"coupon_delete", COUPONS, "Delete a coupon",
-     "Only without redemptions. Its id is never used again. A coupon with several lanes is paused while all of them are asked, and active "
-     "again if it is not deleted; where a process died in between, it is found paused: repeat the call, or set the state.", CALL_IF_MATCH,
+     "Only without redemptions. Its id is never reused. A coupon with several lanes is paused while all of them are "
+     "asked, and active again if it is not deleted; if a process dies in between, it stays paused: repeat the call, "
+     "or set the state.", CALL_IF_MATCH,
      REPLIES(EMPTY(204, "It is gone.")), REFUSES(CPN_COUPON_IN_USE)},
     {"counts", COUPONS, "Read live counts", NULL, 0,
      REPLIES(ANSWER(200, "Exact at their seq.", &schema_counts))},
     {"ledger", COUPONS, "Read the ledger",
-     "Every batch as one JSON line of the schema Batch, with its hashes; go on after the last seq that you have.", 0,
-     QUERY({"lane", PARAM_INT, 0, COUPON_LANES_MAX - 1, .about = "From 0; each has a ledger of its own."},
+     "Every batch as one JSON line of the schema Batch, with its hashes; to resume, pass the last seq you have as "
+     "after.", 0,
+     QUERY({"lane", PARAM_INT, 0, COUPON_LANES_MAX - 1, .about = "From 0; each lane has its own ledger."},
            {"after", PARAM_INT, 0, INT64_MAX, .about = "Only batches after this seq."}),
      REPLIES(TEXT(200, "The batches, oldest first.", TYPE_NDJSON))},
     {"report", REPORTS, "Totals per period, of one coupon",
-     "At most 10,000 periods. Rows that ended before as_of.at never change; all of them are what the ledger says up "
-     "to as_of.seq.", CALL_AS_OF,
+     "At most 10,000 periods. Rows that ended before as_of.at never change; the report is exactly what the ledger "
+     "says up to as_of.seq.", CALL_AS_OF,
      QUERY(REPORT_QUERY), REPLIES(BOTH(200, "Every period of the range, zeros included.", &schema_report, "text/csv"))},
     {"refusals", REPORTS, "Count refusals",
      "Of this node, since it started.", 0,
      REPLIES(ANSWER(200, "By code.", &schema_refusals))},
 
-    {"slots_list", SLOTS, "Take stock of the slots",
-     "Lane l's slots have the numbers l * 1,000,000,000,000 and on. What went from lane to lane counts as retired in "
-     "the lane that gave it.", CALL_PAGES,
+    {"slots_list", SLOTS, "Read the inventory of slots",
+     "Lane l's slots are numbered from l * 1,000,000,000,000. Slots moved to another lane count as retired in the "
+     "lane that gave them.", CALL_PAGES,
      REPLIES(ANSWER(200, "By state, and by bucket.", &schema_slot_page))},
     {"slots_add", SLOTS, "Generate slots",
-     "count more, or until so many exist. With generated codes, each gets one.", 0,
+     "Add count slots, or add what is missing until so many exist. With generated codes, each gets one.", 0,
      REPLIES(ANSWER(202, "A job.", &schema_job)), REFUSES(CPN_CAP_EXCEEDED, CPN_IDEMPOTENCY_KEY_REUSED)},
     {"slots_retire", SLOTS, "Retire free slots", NULL, 0,
      REPLIES(ANSWER(202, "A job.", &schema_job)), REFUSES(CPN_IDEMPOTENCY_KEY_REUSED)},
@@ -195,20 +198,20 @@ const struct call calls[] = {
      REPLIES(ANSWER(200, "As it stands now.", &schema_slot_history)), REFUSES(CPN_SLOT_NOT_FOUND)},
 
     {"codes_import", SLOTS, "Import codes",
-     "A code a line, or CSV with a column named code. Each becomes a slot once, however often it is sent. At most 256 "
-     "MiB.", 0,
+     "One code per line, or CSV with a column named code. Each becomes a slot once, however often it is sent. At "
+     "most 256 MiB.", 0,
      QUERY({"not_before", PARAM_TIME, .about = "The job starts then."}), REPLIES(ANSWER(202, "A job.", &schema_job)),
      REFUSES(CPN_IDEMPOTENCY_KEY_REUSED)},
     {"codes_list", SLOTS, "Export codes",
      "CSV: code,state,user,at.", 0,
      REPLIES(TEXT(200, "All of them.", "text/csv"))},
     {"codes_export", SLOTS, "Export codes in the background",
-     "The job's rows are the CSV, for a month. They name whom a slot belongs to when they are fetched.", 0,
+     "The job's rows are the CSV, kept for a month. They name each slot's owner at the time of fetching.", 0,
      REPLIES(ANSWER(202, "A job.", &schema_job)), REFUSES(CPN_IDEMPOTENCY_KEY_REUSED)},
     {"code_get", SLOTS, "Read a code", NULL, 0,
      REPLIES(ANSWER(200, "Its slot as it stands now.", &schema_slot)), REFUSES(CPN_CODE_NOT_FOUND)},
     {"code_retire", SLOTS, "Retire a code",
-     "Never usable again, also when it was issued.", 0,
+     "It can never be used again, even if it was issued.", 0,
      REPLIES(ANSWER(200, "Its slot as it stands now.", &schema_slot)),
      REFUSES(CPN_CODE_NOT_FOUND, CPN_CODE_TAKEN, CPN_TRANSACTION_IN_PROGRESS)},
 
@@ -220,45 +223,46 @@ const struct call calls[] = {
              ANSWER(200, "Taken before, by this order.", &schema_redemption)),
      REFUSES(REFUSES_TAKE)},
     {"redemption_list", REDEMPTIONS, "List redemptions",
-     "By the time of the taking, the newest first, whichever lane it went through.", CALL_PAGES,
+     "Newest first, by time of redemption, over all lanes.", CALL_PAGES,
      QUERY({"user", PARAM_TEXT, .about = "Only this user's."},
            {"order", PARAM_TEXT, .about = "Only of this order; needs user."},
            {"state", PARAM_WORD, .words = redemption_states, .about = "Only those that are in this state now."},
            FROM_TO("Taken")),
      REPLIES(ANSWER(200, "A page.", &schema_redemption_page))},
     {"redemption_batch", REDEMPTIONS, "Take many slots",
-     "Up to 1,000, each decided alone, under a key of its own.", 0,
-     REPLIES(ANSWER(200, "What became of each.", &schema_batch_answer)), REFUSES(CPN_COUPON_NOT_FOUND)},
-    {"redemption_check", REDEMPTIONS, "Ask what a taking would say",
-     "Changes nothing, promises nothing.", 0,
+     "Up to 1,000, each decided separately, with its own key.", 0,
+     REPLIES(ANSWER(200, "The result of each.", &schema_batch_answer)), REFUSES(CPN_COUPON_NOT_FOUND)},
+    {"redemption_check", REDEMPTIONS, "Check a redemption without making it",
+     "A hint: it changes nothing and reserves nothing.", 0,
      REPLIES(ANSWER(200, "A hint.", &schema_check)), REFUSES(CPN_CODE_REQUIRED)},
     {"redemption_get", REDEMPTIONS, "Read a redemption", NULL, 0,
      QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(200, "As it stands now.", &schema_redemption)), REFUSES(CPN_REDEMPTION_NOT_FOUND)},
     {"redemption_receipt", REDEMPTIONS, "Get a receipt",
-     "A compact JWS (RFC 7515, EdDSA by RFC 8037). Its payload: coupon, id, user (the ledger's alias), state, ordinal, at, slot, "
-     "order, discount_minor, and lane, seq and hash of the batch that put the redemption into that state; name, the user's, only "
-     "where the call that asked for it gave it. What is not under the hash, order and name, the signature alone vouches for.", 0,
-     REPLIES(ANSWER(200, "Of the state in which it is now.", &schema_receipt)),
+     "A compact JWS (RFC 7515, EdDSA by RFC 8037). Its payload: coupon, id, user (the ledger's alias), state, "
+     "ordinal, at, slot, order, discount_minor, and lane, seq and hash of the batch that put the redemption into "
+     "that state; name, the user's, only where the call that asked for it gave it. The order and the name are not "
+     "covered by the hash; only the signature vouches for them.", 0,
+     REPLIES(ANSWER(200, "For its current state.", &schema_receipt)),
      REFUSES(CPN_REDEMPTION_NOT_FOUND, CPN_NOT_FOUND)},
     {"redemption_reserve", REDEMPTIONS, "Hold it for a checkout",
-     "An issued one gets a hold, which is a redemption of its own; a hold is extended, to 24 hours in all and 32 times at most; "
-     "then invalid_transition.", 0,
+     "An issued one gets a hold, which is a separate redemption; a hold is extended, at most 32 times and to 24 "
+     "hours in total; after that invalid_transition.", 0,
      QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(201, "A new hold.", &schema_redemption),
              ANSWER(200, "Extended, or held by this order before.", &schema_redemption)),
      REFUSES(REFUSES_STEP)},
     {"redemption_redeem", REDEMPTIONS, "Redeem it",
-     "What was issued or is held, is spent.", 0,
+     "Spends what was issued or is held.", 0,
      QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(200, "Redeemed, now or before by this order.", &schema_redemption)), REFUSES(REFUSES_STEP)},
     {"redemption_cancel", REDEMPTIONS, "Cancel it",
-     "What was issued or held goes back to where it came from.", 0,
+     "Returns what was issued or held to its previous state.", 0,
      QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(200, "Cancelled, now or before.", &schema_redemption)),
      REFUSES(CPN_REDEMPTION_NOT_FOUND, CPN_INVALID_TRANSITION, CPN_TRANSACTION_IN_PROGRESS)},
     {"redemption_reverse", REDEMPTIONS, "Reverse it",
-     "A refunded order gives its slot back; the ledger keeps both.", 0,
+     "A refunded order gives its slot back; the ledger keeps both entries.", 0,
      QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(200, "Reversed, now or before.", &schema_redemption)),
      REFUSES(CPN_REDEMPTION_NOT_FOUND, CPN_INVALID_TRANSITION)},

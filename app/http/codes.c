@@ -41,10 +41,10 @@ static enum handled refuse_import(struct request *r, const struct upload *u)
     if (u->failed)
         return reply_problem(r, CPN_BUSY, NULL); /* parts without a job are cleaned up */
     if (u->no_column)
-        return reply_problem(r, CPN_BAD_REQUEST, "The first line of the CSV names no column code.");
+        return reply_problem(r, CPN_BAD_REQUEST, "The CSV header has no column named code.");
     if (r->broken)
-        return reply_problem(r, CPN_BAD_REQUEST, "The body is shorter or longer than its Content-Length.");
-    return reply_problem(r, CPN_BAD_REQUEST, "The list holds no row with a code.");
+        return reply_problem(r, CPN_BAD_REQUEST, "The body's length does not match its Content-Length.");
+    return reply_problem(r, CPN_BAD_REQUEST, "The list contains no codes.");
 }
 
 /* Store the body. False: r->too_large, r->broken, or u says why. */
@@ -71,7 +71,8 @@ enum handled codes_import(struct request *r)
     if (!request_coupon(r) || !query_time(r, "not_before", &in.not_before_ms))
         return ANSWERED;
     if (r->op.coupon_now->codes.source != CODES_IMPORTED)
-        return reply_problem(r, CPN_BAD_REQUEST, "This coupon imports no codes: its codes.source is not imported.");
+        return reply_problem(r, CPN_BAD_REQUEST, "This coupon does not import codes: its codes.source is not "
+                                                 "imported.");
     upload_begin(u, r->door, r->header.content_type && router_has_type(r->header.content_type, "text/csv"));
     if (!store_body(r, u, digest))
         return refuse_import(r, u);

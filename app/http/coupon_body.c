@@ -92,7 +92,7 @@ static void read_id(struct jsonc_object *o, struct coupon *c, struct errors *e)
     if (!value_string(o, 1, COUPON_ID_MAX, "/id", e, &c->id))
         return;
     if (!coupon_id_valid(c->id))
-        errors_add(e, "/id", "must start with a letter, a digit or _, and consist of these and -");
+        errors_add(e, "/id", "must consist of letters, digits, _ and -, and must not start with -");
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): three levels */
@@ -107,7 +107,7 @@ static void read_group(struct jsonc_object *o, const char *base, struct coupon *
         else if (strcmp(pointer, "/id") == 0)
             read_id(jsonc_value(member), c, e);
         else if (!is_group(pointer))
-            errors_add(e, pointer, "is not known here");
+            errors_add(e, pointer, "is not a known field");
         else if (!json_object_is_type(jsonc_value(member), json_type_object))
             errors_add(e, pointer, "must be an object");
         else

@@ -188,7 +188,7 @@ static enum handled reply_change_refusal(struct request *r)
     struct outcome *o = &r->op.outcome;
 
     if (o->result == CPN_FIELD_FIXED && o->detail) {
-        errors_add(&r->errors, o->detail, "is fixed once slots or redemptions exist");
+        errors_add(&r->errors, o->detail, "cannot change once slots or redemptions exist");
         o->detail = NULL;
     }
     return reply_refusal(r);

@@ -41,7 +41,7 @@ const struct call_example call_examples[] = {
      NULL,
      JSON({"code": "sold_out", "title": "No slot is free", "status": 409, "retry": false, "explanation":
           "Every slot is taken. The retry member says whether slots may still come back or be added.", "advice":
-          "Look at retry: if it is true, repeat after Retry-After, for some are held or will be added; if it is false, tell the user that they are gone."})},
+          "Check retry: if it is true, retry after Retry-After, because slots are held or will be added; if it is false, tell the user that the coupon is sold out."})},
     {"receipt_keys",
      NULL,
      JSON({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "1sjGrB5ZUKETB9NW7xWCm7EIqsnkLABsT5yK4_ZB3YY", "kid":
@@ -245,7 +245,7 @@ const struct call_example call_examples[] = {
           "at": "2026-11-21T09:26:44.533Z", "reserved_until": null, "valid_until": null, "order": "o-1",
           "discount_minor": 500, "metadata": {}, "after": {"left": 88, "day": 2, "user": 1, "user_day": 1}}}, {"status": 409,
           "replayed": false, "body": {"type": "/coupons/-/problems/order_not_eligible", "title":
-          "The order does not qualify", "status": 409, "detail": "The coupon needs an order, and there is none.",
+          "The order does not qualify", "status": 409, "detail": "The coupon requires an order, but the request has none.",
           "code": "order_not_eligible", "retry": false, "request_id": "8890c84c-1795393348.354-8-1"}}]})},
     {"redemption_check",
      JSON({"user": "u-17", "order": {"id": "o-99", "amount_minor": 4200, "currency": "EUR", "items": [{"sku":

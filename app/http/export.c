@@ -115,7 +115,7 @@ enum handled export_send(struct request *r, const struct job *job)
     struct part_text first;
 
     if (r->role != ROLE_OPS)
-        return reply_problem(r, CPN_FORBIDDEN, "Codes are for ops alone.");
+        return reply_problem(r, CPN_FORBIDDEN, "Only keys of the role ops may read codes.");
     if (job->state != JOB_DONE)
         return reply_problem(r, CPN_INVALID_TRANSITION,
                              arena_printf(&r->arena, "The export is %s: it has rows once it is done.",

@@ -103,7 +103,7 @@ bool value_time(struct jsonc_object *o, const char *pointer, struct errors *e, i
 
     if (!json_object_is_type(o, json_type_string) || !clock_parse(json_object_get_string(o), &ms) ||
         ms < TIME_MS_MIN || ms > TIME_MS_MAX)
-        return wrong(e, pointer, "must be a time of RFC 3339, such as 2026-11-01T00:00:00Z");
+        return wrong(e, pointer, "must be an RFC 3339 time, such as 2026-11-01T00:00:00Z");
     *to = ms;
     return true;
 }
@@ -227,7 +227,7 @@ void fields_read(const struct field_table *table, struct jsonc_object *o, const 
         const char *at = pointer_to(e->arena, pointer, jsonc_name(member));
 
         if (!row) {
-            wrong(e, at, "is not known here");
+            wrong(e, at, "is not a known field");
             continue;
         }
         seen |= UINT64_C(1) << (row - table->rows);

@@ -49,7 +49,7 @@ bool guess_key(struct request *r)
     int64_t wait_ms = guesses_owe(g.kind, g.who, g.per_minute, 1);
 
     if (wait_ms)
-        refuse(r, &g, wait_ms, "Too many keys that are none were shown from this address. Retry after the time in Retry-After.");
+        refuse(r, &g, wait_ms, "This address has sent too many invalid keys. Retry after the time in Retry-After.");
     return wait_ms == 0;
 }
 
@@ -73,8 +73,8 @@ bool guess_may(struct request *r, int count)
         for (int k = 0; k < i; k++)
             guesses_settle(guessers[k].kind, guessers[k].who, guessers[k].per_minute, count, 0);
         metrics_add(METRIC_GUESSES_REFUSED, 1);
-        refuse(r, &guessers[i], wait_ms, "Too many codes that are not there were sent with this key, or from this address. Retry after "
-                                         "the time in Retry-After.");
+        refuse(r, &guessers[i], wait_ms, "This key or address has sent too many unknown codes. Retry after the time "
+                                         "in Retry-After.");
         return false;
     }
     r->codes_owed = count;

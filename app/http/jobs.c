@@ -200,7 +200,8 @@ enum handled job_list(struct request *r)
         return reply_problem(r, CPN_BAD_REQUEST, "The query parameter coupon must be a coupon's id.");
     s = mongo_jobs(r->door, coupon, l.position, l.limit, &r->arena, &jobs, &count);
     if (s == STORE_NOT_FOUND)
-        return reply_problem(r, CPN_BAD_CURSOR, "The job at which the list was left is gone. Start again.");
+        return reply_problem(r, CPN_BAD_CURSOR, "The job where this page starts is gone. Start again without the "
+                                                "cursor.");
     if (s != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     j = list_items(r);

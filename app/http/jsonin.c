@@ -98,31 +98,31 @@ static bool scan_escape(struct cursor *c)
     if (unit == 0)
         return fault(c, "a string must not contain U+0000");
     if (unit >= 0xDC00 && unit <= 0xDFFF)
-        return fault(c, "a lone surrogate in a string");
+        return fault(c, "lone surrogate in a string");
     if (unit < 0xD800 || unit > 0xDBFF)
         return true;
     if (c->end - c->at < 2 || c->at[0] != '\\' || c->at[1] != 'u')
-        return fault(c, "a lone surrogate in a string");
+        return fault(c, "lone surrogate in a string");
     c->at += 2;
     if (!hex4(c, &low))
         return false;
-    return low >= 0xDC00 && low <= 0xDFFF ? true : fault(c, "a lone surrogate in a string");
+    return low >= 0xDC00 && low <= 0xDFFF ? true : fault(c, "lone surrogate in a string");
 }
 
 static bool scan_string(struct cursor *c)
 {
     if (peek(c) != '"')
-        return fault(c, "a string in double quotes is expected here");
+        return fault(c, "expected a string in double quotes");
     c->at++;
     for (;;) {
         int ch = peek(c);
 
         if (ch < 0)
-            return fault(c, "a string is not closed");
+            return fault(c, "unclosed string");
         if (ch == '"')
             break;
         if (ch < 0x20)
-            return fault(c, "a control character in a string must be escaped");
+            return fault(c, "unescaped control character in a string");
         if (ch == '\\') {
             c->at++;
             if (!scan_escape(c))
@@ -146,7 +146,7 @@ static bool scan_string(struct cursor *c)
 static bool scan_digits(struct cursor *c)
 {
     if (peek(c) < '0' || peek(c) > '9')
-        return fault(c, "a digit is expected here");
+        return fault(c, "expected a digit");
     while (peek(c) >= '0' && peek(c) <= '9')
         c->at++;
     return true;
@@ -159,16 +159,16 @@ static bool number_fits(struct cursor *c, const unsigned char *from, bool intege
     size_t len = (size_t)(c->at - from);
 
     if (len >= sizeof text)
-        return fault(c, "a number has too many digits");
+        return fault(c, "number has too many digits");
     memcpy(text, from, len);
     text[len] = '\0';
     errno = 0;
     if (integer) {
         strtoll(text, NULL, 10);
         if (errno == ERANGE)
-            return fault(c, "an integer is outside 64 bits");
+            return fault(c, "integer does not fit into 64 bits");
     } else if (!isfinite(strtod(text, NULL))) {
-        return fault(c, "a number is too large");
+        return fault(c, "number is too large");
     }
     return true;
 }
@@ -210,7 +210,7 @@ static bool scan_word(struct cursor *c, const char *word)
     size_t len = strlen(word);
 
     if ((size_t)(c->end - c->at) < len || memcmp(c->at, word, len) != 0)
-        return fault(c, "a JSON value is expected here");
+        return fault(c, "expected a JSON value");
     c->at += len;
     return true;
 }
@@ -223,7 +223,7 @@ static bool scan_member(struct cursor *c)
     c->scan->members++;
     skip_blanks(c);
     if (peek(c) != ':')
-        return fault(c, "a colon is expected here");
+        return fault(c, "expected a colon");
     c->at++;
     return scan_value(c);
 }
@@ -248,7 +248,7 @@ static bool scan_container(struct cursor *c, int close, bool (*item)(struct curs
         if (peek(c) == close)
             break;
         if (peek(c) != ',')
-            return fault(c, close == '}' ? "a comma or } is expected here" : "a comma or ] is expected here");
+            return fault(c, close == '}' ? "expected a comma or }" : "expected a comma or ]");
         c->at++;
     }
     c->at++;
@@ -285,7 +285,7 @@ static bool scan_value(struct cursor *c)
         ok = scan_number(c);
         break;
     default:
-        ok = fault(c, peek(c) < 0 ? "the text ends where a value is expected" : "a JSON value is expected here");
+        ok = fault(c, peek(c) < 0 ? "unexpected end of input" : "expected a JSON value");
     }
     if (ok)
         skip_blanks(c);
@@ -303,7 +303,7 @@ bool json_scan(const char *text, size_t len, struct json_scan *scan)
     if (!scan_value(&c))
         return false;
     if (c.at != c.end)
-        return fault(&c, "something follows after the value");
+        return fault(&c, "unexpected text after the value");
     scan->end = len;
     while (scan->end > scan->start && strchr(" \t\r\n", text[scan->end - 1]))
         scan->end--;
@@ -335,7 +335,7 @@ struct jsonc_object *json_in(const char *text, size_t len, struct errors *e)
     bool complete;
 
     if (!json_scan(text, len, &scan)) {
-        errors_add(e, "", arena_printf(e->arena, "not JSON at byte %zu: %s", scan.fault_at, scan.fault));
+        errors_add(e, "", arena_printf(e->arena, "invalid JSON at byte %zu: %s", scan.fault_at, scan.fault));
         return NULL;
     }
     if (text[scan.start] != '{') {
@@ -351,12 +351,12 @@ struct jsonc_object *json_in(const char *text, size_t len, struct errors *e)
     json_tokener_free(t);
     if (!o || !complete) {
         json_object_put(o);
-        errors_add(e, "", "not JSON that this service reads");
+        errors_add(e, "", "invalid JSON");
         return NULL;
     }
     if (count_members(o) != scan.members) {
         json_object_put(o);
-        errors_add(e, "", "an object names a member twice");
+        errors_add(e, "", "duplicate member");
         return NULL;
     }
     return o;

@@ -170,7 +170,7 @@ bool query_time(struct request *r, const char *name, int64_t *ms)
     blank = strchr(copy, ' ');
     if (blank)
         *blank = '+'; /* an offset that was sent unescaped */
-    return clock_parse(copy, ms) ? true : bad(r, name, "a time of RFC 3339, such as 2026-11-01T00:00:00Z");
+    return clock_parse(copy, ms) ? true : bad(r, name, "an RFC 3339 time, such as 2026-11-01T00:00:00Z");
 }
 
 bool query_enum(struct request *r, const char *name, const char *const *names, int *value)

@@ -168,13 +168,13 @@ static void write_header_parameter(struct json *j, const char *id, const char *n
 
 static void write_shared_parameters(struct json *j)
 {
-    static const char about_key[] = "Chosen by the caller, for one request: 1 to 64 printable ASCII characters, bare or "
-                                    "as a quoted string. The same key with the same body gets the first answer again; "
-                                    "with another body it is refused.";
+    static const char about_key[] = "Chosen by the caller, for one request: 1 to 64 printable ASCII characters, bare "
+                                    "or as a quoted string. The same key with the same body gets the first answer "
+                                    "again; with a different body it is refused.";
 
     json_object(j);
     json_key(j, "limit");
-    begin_parameter(j, "limit", "query", false, "At most so many items.");
+    begin_parameter(j, "limit", "query", false, "Maximum number of items.");
     json_object(j);
     json_key_string(j, "type", "integer");
     json_key_int(j, "minimum", 1);
@@ -189,10 +189,10 @@ static void write_shared_parameters(struct json *j)
     write_header_parameter(j, "key", "Idempotency-Key", true, KEY_PATTERN, about_key);
     write_header_parameter(j, "key_optional", "Idempotency-Key", false, KEY_PATTERN, about_key);
     write_header_parameter(j, "if_match", "If-Match", true, NULL,
-                           "The ETag that was read, or *: so that no change is lost.");
+                           "The ETag that was read, or *, so that no change is lost.");
     write_header_parameter(j, "if_match_optional", "If-Match", false, NULL, "The ETag that was read, or *.");
     write_header_parameter(j, "if_none_match", "If-None-Match", false, NULL,
-                           "ETags that the caller has: 304 if one of them still holds.");
+                           "ETags that the caller has: 304 if one of them is current.");
     json_end_object(j);
 }
 
@@ -552,14 +552,14 @@ static void write_headers(struct json *j)
          "Finds the request in the service's log."},
         {"Location", "{\"type\":\"string\"}", "Where it is."},
         {"ETag", "{\"type\":\"string\"}", "A strong tag of what was read."},
-        {"Idempotent-Replayed", "{\"const\":\"true\"}", "This is the first answer to this key, again."},
+        {"Idempotent-Replayed", "{\"const\":\"true\"}", "This repeats the first answer to this key."},
         {"Link", "{\"type\":\"string\"}", "The next page, with rel=next."},
         {"Coupons-As-Of", "{\"type\":\"string\",\"format\":\"date-time\"}", "as_of.at, for CSV."},
-        {"Retry-After", "{\"type\":\"integer\",\"minimum\":1}", "Seconds until it may succeed."},
+        {"Retry-After", "{\"type\":\"integer\",\"minimum\":1}", "Seconds until a retry may succeed."},
         {"RateLimit-Policy", "{\"type\":\"string\"}", "Whose limit it is (a key's, an address's), q requests in w seconds, or at a time."},
         {"RateLimit", "{\"type\":\"string\"}", "What is left of it, r, until t seconds have passed."},
         {"WWW-Authenticate", "{\"type\":\"string\"}", "Bearer."},
-        {"Accept-Patch", "{\"type\":\"string\"}", "What a patch may be."},
+        {"Accept-Patch", "{\"type\":\"string\"}", "The media types of a patch."},
     };
 
     json_key(j, "headers");

@@ -72,7 +72,7 @@ static const struct body {
     const char *name, *about;
     const char *rules; /* or NULL */
 } bodies[] = {
-    {&take_table, "Taking", "What to take, for whom.",
+    {&take_table, "Taking", "What to redeem, and for whom.",
      "\"if\":{\"required\":[\"reserve_s\"],\"properties\":{\"reserve_s\":{\"type\":\"integer\"}}},"
      "\"then\":{\"required\":[\"state\"],\"properties\":{\"state\":{\"const\":\"reserved\"}}}"},
     {&take_item_table, "TakingWithKey", "As a single taking, with its Idempotency-Key.",
@@ -80,12 +80,12 @@ static const struct body {
      "\"then\":{\"required\":[\"state\"],\"properties\":{\"state\":{\"const\":\"reserved\"}}}"},
     {&step_table, "Step", "The order that holds or redeems it, and for how long it is held.", NULL},
     {&resolve_table, "CodeOfUser", "A code that somebody typed.", NULL},
-    {&erase_table, "UserToErase", "Whose name goes.", NULL},
-    {&webhook_rotate_table, "NewSecret", "The secret before signs for keep_s more seconds, beside the new one.", NULL},
+    {&erase_table, "UserToErase", "The user to erase.", NULL},
+    {&webhook_rotate_table, "NewSecret", "The previous secret signs for keep_s more seconds, beside the new one.", NULL},
     {&slots_add_table, "SlotsToAdd", "Either count or until.",
      "\"oneOf\":[{\"required\":[\"count\"]},{\"required\":[\"until\"]}]"},
     {&codes_export_table, "CodesToExport", "When to begin.", NULL},
-    {&slots_retire_table, "SlotsToRetire", "So many free slots cease to exist.", NULL},
+    {&slots_retire_table, "SlotsToRetire", "How many free slots to retire.", NULL},
 };
 
 const char *openapi_body_name(const struct field_table *table)
@@ -245,7 +245,7 @@ static void write_webhook(struct json *j, bool is_new)
                     "\"items\":{\"type\":\"string\",\"pattern\":\"" PATTERN_COUPON "\"}}");
         json_key(j, "secret");
         json_raw(j, "{\"type\":[\"string\",\"null\"],\"pattern\":\"" SECRET_PATTERN "\","
-                    "\"description\":\"whsec_ and the base64 of 24 to 64 bytes; made where it is not given.\"}");
+                    "\"description\":\"whsec_ followed by the base64 of 24 to 64 bytes; generated if absent.\"}");
     } else {
         json_key(j, "state");
         json_raw(j, "{\"type\":\"string\",\"enum\":[\"enabled\",\"disabled\"]}");
@@ -273,29 +273,30 @@ static const struct note {
     {"/cap/per_user_per_day", "Takings of one user on one day. null: no cap.", NULL},
     {"/cap/policy", "exact: each taking needs a slot. approximate: counted, may be passed a little. none: not checked.", NULL},
     {"/cap/total", "The most slots that may exist at a time. Required unless the policy is none or codes are imported.", NULL},
-    {"/cleanup_after_s", "So long after the end free slots are retired, and the codes of retired slots deleted. All else stays.", NULL},
+    {"/cleanup_after_s", "How long after the end free slots are retired and the codes of retired slots deleted. "
+                         "Everything else stays.", NULL},
     {"/codes/claim", "present: a taking must name its code.", NULL},
     {"/codes/length", "Of generated codes, without the prefix.", NULL},
     {"/codes/match", "loose: case, spaces and hyphens do not matter.", NULL},
-    {"/codes/pick", "random: neighbours of a known code say nothing.", NULL},
+    {"/codes/pick", "random: a known code tells nothing about its neighbours.", NULL},
     {"/codes/prefix", "Of generated codes.", "^[!-~]*$"},
     {"/codes/unique", "service: no other coupon has the same code.", NULL},
-    {"/discount/currency", "Required where an amount of money is given.", "^[A-Z]{3}$"},
+    {"/discount/currency", "Required with an amount of money.", "^[A-Z]{3}$"},
     {"/discount/label", "What the user gets instead of money.", NULL},
-    {"/discount/max_minor", "The most that a percentage comes to.", NULL},
-    {"/discount/min_spend_minor", "What the lines that `only` admits must come to.", NULL},
+    {"/discount/max_minor", "The maximum discount of a percentage.", NULL},
+    {"/discount/min_spend_minor", "The minimum sum of the items that `only` admits.", NULL},
     {"/discount/percent_bp", "In 1/100 of a percent.", NULL},
     {"/lanes",
-     "Through so many streams the coupon's takings go, side by side; a user's always through the same. Fixed at the "
-     "beginning. 1 where there are codes.", NULL},
-    {"/low_stock", "An event is raised when no more than so many are free.", NULL},
-    {"/on_user_cap", "existing: who asks again for an issued one gets the one they have.", NULL},
-    {"/replenish/add", "So many slots are generated, up to cap.total,", NULL},
+     "How many lanes redeem the coupon in parallel; a user always uses the same one. Fixed at creation; 1 for a "
+     "coupon with codes.", NULL},
+    {"/low_stock", "An event is raised when no more than this many are free.", NULL},
+    {"/on_user_cap", "existing: a user who asks again gets the issued one they have.", NULL},
+    {"/replenish/add", "This many slots are added, up to cap.total,", NULL},
     {"/replenish/below", "when fewer than this are free.", NULL},
-    {"/reserve_s", "How long a hold lasts, unless it says so itself.", NULL},
+    {"/reserve_s", "How long a hold lasts by default.", NULL},
     {"/state", "Only active ones can be taken.", NULL},
-    {"/time_zone", "Of the coupon's days: an IANA name.", "^[A-Za-z0-9_+/:-]+$"},
-    {"/valid_for_s", "How long an issued one can be spent.", NULL},
+    {"/time_zone", "The IANA time zone of the coupon's days.", "^[A-Za-z0-9_+/:-]+$"},
+    {"/valid_for_s", "How long an issued one can be redeemed.", NULL},
 };
 
 static const struct note *note_of(const char *pointer)
@@ -484,8 +485,7 @@ static void write_group(struct json *j, const char *base, size_t len, enum form 
     json_object(j);
     if (len == 0 && form != FORM_CHANGE) {
         json_key(j, "id");
-        json_raw(j, "{\"type\":\"string\",\"pattern\":\"" PATTERN_COUPON "\","
-                    "\"description\":\"Made where it is not given.\"}");
+        json_raw(j, "{\"type\":\"string\",\"pattern\":\"" PATTERN_COUPON "\",\"description\":\"Generated if absent.\"}");
     }
     for (size_t i = 0; i < coupon_fields_count; i++)
         if (is_in(&coupon_fields[i], base, len) && belongs(&coupon_fields[i], kind))

@@ -28,7 +28,7 @@ struct path {
     size_t query_count;
 };
 
-/* Split and decode target. False: an escape that is none, a NUL, too many parameters, or no leading slash.
+/* Split and decode target. False: an invalid percent-escape, a NUL, too many parameters, or no leading slash.
  * Bytes that are not UTF-8 pass: who takes a segment for text checks it. */
 bool path_parse(struct path *p, const char *target, struct arena *a);
 

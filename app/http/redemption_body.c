@@ -78,7 +78,7 @@ static void check_take(const void *from, const char *pointer, struct errors *e)
     const struct take_in *in = from;
 
     if (in->state != TAKE_RESERVED && in->reserve_s != COUPON_NULL)
-        errors_add(e, pointer_to(e->arena, pointer, "reserve_s"), "belongs to state reserved");
+        errors_add(e, pointer_to(e->arena, pointer, "reserve_s"), "is only allowed with state reserved");
 }
 
 const struct field_table take_table = {take_rows, sizeof take_rows / sizeof take_rows[0], sizeof(struct take_in),

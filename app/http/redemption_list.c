@@ -44,7 +44,7 @@ static bool read_filter(struct request *r, struct filter *f)
         return false;
     }
     if (f->order && !f->user) {
-        reply_problem(r, CPN_BAD_REQUEST, "The query parameter order needs user.");
+        reply_problem(r, CPN_BAD_REQUEST, "The query parameter order requires user.");
         return false;
     }
     return true;

@@ -470,7 +470,7 @@ static enum handled read_batch(struct request *r)
     if (o) {
         JSONC_FOREACH(o, member)
             if (strcmp(jsonc_name(member), "items") != 0)
-                errors_add(&r->errors, pointer_to(&r->arena, "", jsonc_name(member)), "is not known here");
+                errors_add(&r->errors, pointer_to(&r->arena, "", jsonc_name(member)), "is not a known field");
         if (!json_object_is_type(items, json_type_array) || json_object_array_length(items) < 1 ||
             json_object_array_length(items) > BATCH_ITEMS_MAX)
             errors_add(&r->errors, "/items", "must be an array of 1 to 1000 items");

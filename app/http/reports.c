@@ -53,7 +53,7 @@ static bool bad(struct request *r, const char *detail)
 
 static bool busy(struct request *r)
 {
-    reply_problem(r, CPN_BUSY, "The totals cannot be read now, or not in the time that a request may take: ask again, or for "
+    reply_problem(r, CPN_BUSY, "The totals cannot be read now, or not within a request's deadline: retry, or ask for "
                                "fewer coupons or a shorter range.");
     return false;
 }
@@ -82,7 +82,7 @@ static bool read_names(struct request *r, struct report *p)
             continue;
         while ((name = strsep(&rest, ",")) != NULL) {
             if (!*name)
-                return bad(r, "The query parameter coupon must be ids of coupons, separated by commas.");
+                return bad(r, "The query parameter coupon must be coupon ids, separated by commas.");
             p->ids[count++] = name;
         }
     }
@@ -124,7 +124,7 @@ static bool read_coupons(struct request *r, struct report *p)
         return busy(r);
     unknown = unknown_name(p);
     if (unknown) {
-        reply_problem(r, CPN_COUPON_NOT_FOUND, arena_printf(&r->arena, "There is no coupon %s.", unknown));
+        reply_problem(r, CPN_COUPON_NOT_FOUND, arena_printf(&r->arena, "No such coupon: %s.", unknown));
         return false;
     }
     if (!query_enum(r, "group", groups, &group))
@@ -138,7 +138,7 @@ static bool read_coupon(struct request *r, struct report *p)
     if (!request_coupon(r))
         return false;
     if (path_query(&r->path, "coupon") || path_query(&r->path, "group"))
-        return bad(r, "The query parameters coupon and group belong to /coupons/-/reports.");
+        return bad(r, "The query parameters coupon and group are only allowed on /coupons/-/reports.");
     p->ids = arena_alloc(&r->arena, sizeof *p->ids);
     p->ids[0] = r->coupon;
     p->id_count = 1;
@@ -181,19 +181,20 @@ static bool read_range(struct request *r, struct report *p)
     p->period = (enum period)period;
     p->open = p->from_ms == INT64_MIN;
     if ((!p->open && p->from_ms < YEAR_1970_MS) || p->to_ms <= YEAR_1970_MS || p->to_ms > YEAR_2200_MS)
-        return bad(r, "The query parameters from and to must lie between the years 1970 and 2200.");
+        return bad(r, "The query parameters from and to must be between the years 1970 and 2200.");
     if (p->open && p->period == PERIOD_TOTAL)
         return read_beginning(r, p);
     if (p->open)
         p->from_ms = p->to_ms - PERIODS_DEFAULT * period_most_ms(p->period);
     if (p->from_ms >= p->to_ms)
-        return bad(r, "The query parameter from must be earlier than to, which is now where it is not given.");
+        return bad(r, "The query parameter from must be earlier than to (default: now).");
     return true;
 }
 
 static bool too_many_periods(struct request *r)
 {
-    return bad(r, arena_printf(&r->arena, "The range holds more than %d periods: ask for a shorter one, or for longer periods.",
+    return bad(r, arena_printf(&r->arena, "The range has more than %d periods: ask for a shorter one, or for longer "
+                                          "periods.",
                                PERIODS_MAX));
 }
 
@@ -257,8 +258,8 @@ static bool make_columns(struct request *r, struct report *p)
 
 static bool too_many_rows(struct request *r, const struct report *p, size_t coupons)
 {
-    return bad(r, arena_printf(&r->arena, "The report would have %zu rows, %zu periods of each of %zu coupons; at most %d are "
-                                          "given: name fewer coupons, or ask for fewer or longer periods.",
+    return bad(r, arena_printf(&r->arena, "The report would have %zu rows (%zu periods of each of %zu coupons); the "
+                                          "limit is %d. Name fewer coupons, or ask for fewer or longer periods.",
                                p->columns * coupons, p->columns, coupons, ROWS_MAX));
 }
 

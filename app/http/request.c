@@ -56,8 +56,8 @@ static enum handled refuse_share(struct request *r)
 
     reply_header(r, "RateLimit-Policy", arena_printf(&r->arena, "\"reads\";q=%d", share));
     reply_header(r, "RateLimit", "\"reads\";r=0");
-    return reply_problem(r, CPN_RATE_LIMITED, "This key has as many lists, reports and other long reads under way as it may have at "
-                                              "a time. Retry after the time in Retry-After.");
+    return reply_problem(r, CPN_RATE_LIMITED, "This key has reached its limit of concurrent lists, reports and other "
+                                              "long reads. Retry after the time in Retry-After.");
 }
 
 static enum handled hand_to(struct aux *a, struct request *r, handler *then)

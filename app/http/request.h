@@ -70,7 +70,7 @@ struct request {
     struct path path;
     enum method method;
     bool head;                   /* HEAD: as GET, without the body */
-    bool bad_target;             /* the path has an escape that is none */
+    bool bad_target;             /* the path has an invalid percent-escape */
     bool auth_waited;            /* its key was looked for in the database */
     bool auth_failed;            /* which did not answer */
     bool permitted;              /* nginx asked only whether it is: the request itself follows, and is what counts */

@@ -334,9 +334,9 @@ static enum handled start(struct request *r)
     const struct route *route = r->route;
 
     if (r->broken)
-        return reply_problem(r, CPN_BAD_REQUEST, "The body is shorter or longer than its Content-Length.");
+        return reply_problem(r, CPN_BAD_REQUEST, "The body's length does not match its Content-Length.");
     if (r->crowded)
-        return reply_problem(r, CPN_BUSY, "Too many large bodies are being worked on.");
+        return reply_problem(r, CPN_BUSY, "Too many large request bodies are in progress.");
     if (r->coupon && !coupon_id_valid(r->coupon))
         return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
     if ((route->flags & ROUTE_IF_MATCH) && !r->header.if_match)
@@ -357,7 +357,7 @@ static enum handled check(struct request *r)
     const char *length = r->header.content_length;
 
     if (!route)
-        return r->bad_target ? early(r, CPN_BAD_REQUEST, "The address has a percent escape that is none, or a NUL.")
+        return r->bad_target ? early(r, CPN_BAD_REQUEST, "The path contains an invalid percent-escape or a NUL byte.")
                : r->allowed ? not_allowed(r) : early(r, CPN_NOT_FOUND, NULL);
     if (!type_fits(r)) {
         if (route->body == BODY_PATCH)

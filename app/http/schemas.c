@@ -73,7 +73,7 @@ static const char *bad_row_word(int i)
 /* ---- the service itself ---- */
 
 static const struct schema_row status_rows[] = {WORD("status", status_word)};
-const struct schema schema_status = {"Status", "The service says how it is.", ROWS(status_rows)};
+const struct schema schema_status = {"Status", "The state of the service.", ROWS(status_rows)};
 
 static const struct schema_row fault_rows[] = {
     TEXT("pointer", ABOUT("Where in the body: a JSON pointer (RFC 6901).")),
@@ -85,13 +85,13 @@ static const struct schema_row problem_rows[] = {
     TEXT("type", ABOUT("The address of a page that explains the code and says what to do.")),
     TEXT("title"),
     INT("status"),
-    TEXT("detail", ABOUT("What is the matter with this request.")),
-    WORD("code", result_word, .first = CPN_OK + 1, ABOUT("What a program decides by.")),
+    TEXT("detail", ABOUT("What is wrong with this request.")),
+    WORD("code", result_word, .first = CPN_OK + 1, ABOUT("The stable code that programs act on.")),
     BOOL("retry", ABOUT("May the same request succeed later?")),
     TEXT("request_id", ABOUT("Also in X-Request-Id, and in the service's log.")),
     LIST("errors", &schema_fault, OPTIONAL),
 };
-static const struct schema schema_problem = {"Problem", "Every error is one (RFC 9457).", ROWS(problem_rows)};
+static const struct schema schema_problem = {"Problem", "Every error has this form (RFC 9457).", ROWS(problem_rows)};
 
 static const struct schema_row problem_page_rows[] = {
     WORD("code", result_word, .first = CPN_OK + 1), TEXT("title"), INT("status"), BOOL("retry"), TEXT("explanation"),
@@ -105,7 +105,7 @@ static const struct schema_row receipt_key_rows[] = {
     TEXT("kty", .pattern = "^OKP$"), TEXT("crv", .pattern = "^Ed25519$"), TEXT("x", BASE64_32),
     TEXT("kid", BASE64_32, ABOUT("Its thumbprint (RFC 7638).")), TEXT("use", .pattern = "^sig$"), TEXT("alg", .pattern = "^EdDSA$"),
 };
-static const struct schema schema_receipt_key = {"ReceiptKey", "A key by which receipts are verified: a JWK.", ROWS(receipt_key_rows)};
+static const struct schema schema_receipt_key = {"ReceiptKey", "A public key that verifies receipts: a JWK.", ROWS(receipt_key_rows)};
 static const struct schema_row receipt_keys_rows[] = {LIST("keys", &schema_receipt_key)};
 const struct schema schema_receipt_keys = {"ReceiptKeys", "A JWK Set.", ROWS(receipt_keys_rows)};
 
@@ -134,10 +134,10 @@ static const char *delivery_word(int i)
     TEXT("id"), TEXT("url"), STRINGS("events", .word = schema_event_word),                                             \
     STRINGS("coupons", NULLABLE, ABOUT("null: all of them.")), WORD("state", webhook_word),                            \
     TEXT("reason", NULLABLE, ABOUT("Why it is disabled.")), TIME("failing_since", NULLABLE),                           \
-    TIME("old_secret_until", NULLABLE, ABOUT("The secret before still signs.")), TIME("created_at"), TIME("changed_at")
+    TIME("old_secret_until", NULLABLE, ABOUT("Until when the previous secret signs too.")), TIME("created_at"), TIME("changed_at")
 static const struct schema_row webhook_rows[] = {WEBHOOK_ROWS};
 const struct schema schema_webhook = {"Webhook", "A subscription to events.", ROWS(webhook_rows)};
-static const struct schema_row secret_rows[] = {WEBHOOK_ROWS, TEXT("secret", ABOUT("Shown this once."))};
+static const struct schema_row secret_rows[] = {WEBHOOK_ROWS, TEXT("secret", ABOUT("Shown only here."))};
 const struct schema schema_webhook_secret = {"WebhookWithSecret", NULL, ROWS(secret_rows)};
 static const struct schema_row webhook_page_rows[] = {PAGE_OF(&schema_webhook)};
 const struct schema schema_webhook_page = {"WebhookPage", NULL, ROWS(webhook_page_rows)};
@@ -155,7 +155,7 @@ const struct schema schema_delivery_page = {"DeliveryPage", NULL, ROWS(delivery_
 /* ---- jobs ---- */
 
 static const struct schema_row bad_row_rows[] = {INT("line"), WORD("kind", bad_row_word), TEXT("reason")};
-static const struct schema schema_bad_row = {"BadRow", "A row of an import that became no slot.", ROWS(bad_row_rows)};
+static const struct schema schema_bad_row = {"BadRow", "A row of an import that did not become a slot.", ROWS(bad_row_rows)};
 
 static const struct schema_row result_rows[] = {
     INT("generated", OPTIONAL), INT("retired", OPTIONAL), INT("slots", OPTIONAL),
@@ -164,7 +164,7 @@ static const struct schema_row result_rows[] = {
     LIST("bad_rows", &schema_bad_row, OPTIONAL, ABOUT("The first 100; all of them: the job's rows.")),
 };
 static const struct schema schema_result = {
-    "JobResult", "What a job did, as far as it came: by its kind, one count, or the manifest of an import.",
+    "JobResult", "What a job has done so far: a count, by its kind, or the manifest of an import.",
     ROWS(result_rows)};
 
 static const struct schema_row job_rows[] = {
@@ -174,7 +174,7 @@ static const struct schema_row job_rows[] = {
     TIME("finished_at", NULLABLE),
     TIME("not_before", NULLABLE),
 };
-const struct schema schema_job = {"Job", "Background work, and how far it is.", ROWS(job_rows)};
+const struct schema schema_job = {"Job", "A background job and its progress.", ROWS(job_rows)};
 static const struct schema_row job_page_rows[] = {PAGE_OF(&schema_job)};
 const struct schema schema_job_page = {"JobPage", NULL, ROWS(job_page_rows)};
 
@@ -190,10 +190,11 @@ static const struct schema_row counts_rows[] = {
     INT("redeemed"), INT("over", ABOUT("Taken above cap.total; 0 under the policy exact.")), INT("taken_total"),
     INT("today"), INT("discount_minor", ABOUT("Given, or held.")),
     INT("seq", ABOUT("The place in the ledger, of lane 0, at which the counts are exact.")),
-    LIST("seqs", NULL, OPTIONAL, ABOUT("Of a coupon with several lanes: the place in each one's ledger, lane 0's first.")),
+    LIST("seqs", NULL, OPTIONAL, ABOUT("For a coupon with several lanes: the place in each lane's ledger, lane 0 "
+                                       "first.")),
     TIME("as_of"),
 };
-const struct schema schema_counts = {"Counts", "How much of a coupon is taken, now.", ROWS(counts_rows)};
+const struct schema schema_counts = {"Counts", "Current counts of a coupon.", ROWS(counts_rows)};
 
 static const struct schema_row refusals_rows[] = {
     TIME("since"), {.type = SCHEMA_COUNTS, .name = "counts", ABOUT("By code.")}, INT("total"), BOOL("complete"),
@@ -207,7 +208,7 @@ static const struct schema_row entry_rows[] = {
     WORD("kind", entry_word), TEXT("alias", OPTIONAL, ABOUT("The user's pseudonym in this coupon.")),
     INT("before", OPTIONAL),
     TEXT("by", OPTIONAL), INT("count", OPTIONAL), INT("day", OPTIONAL), PART("definition", NULL, MAYBE),
-    INT("discount_minor", OPTIONAL), BOOL("fresh", OPTIONAL, ABOUT("What is given was never numbered here.")),
+    INT("discount_minor", OPTIONAL), BOOL("fresh", OPTIONAL, ABOUT("The slots given were never numbered here.")),
     INT("from", OPTIONAL), INT("from_n", OPTIONAL), INT("g", OPTIONAL),
     INT("gift_day", OPTIONAL, ABOUT("A share of the day's cap, from lane to lane.")),
     INT("gift_minor", OPTIONAL, ABOUT("A share of the budget.")),
@@ -221,7 +222,7 @@ static const struct schema schema_entry = {"Entry",
                                            "One thing that happened. Which members it has depends on its kind.",
                                            ROWS(entry_rows)};
 
-#define ELSEWHERE ABOUT("What the lane gave to the others, less what it got.")
+#define ELSEWHERE ABOUT("What the lane gave to others, minus what it got.")
 static const struct schema_row day_rows[] = {INT("elsewhere", OPTIONAL, ELSEWHERE), TIME("start"), INT("taken")};
 static const struct schema schema_day = {"Day", "The coupon's day, and what was taken on it.", ROWS(day_rows)};
 
@@ -250,7 +251,7 @@ static const struct schema_row period_rows[] = {
     INT("issued"),
     INT("reserved"), INT("redeemed"), INT("cancelled"), INT("expired"), INT("reversed"), INT("discount_minor"),
 };
-static const struct schema schema_period = {"ReportRow", "What happened in one period.", ROWS(period_rows)};
+static const struct schema schema_period = {"ReportRow", "Totals of one period.", ROWS(period_rows)};
 
 static const struct schema_row as_of_rows[] = {
     LIST("seq", NULL, OPTIONAL, ABOUT("Per lane; of one coupon only.")), TIME("at", NULLABLE), INT("lag_ms", NULLABLE),
@@ -282,7 +283,7 @@ const struct schema schema_slot_history = {"SlotWithHistory", NULL, ROWS(history
 
 #define STATE_ROWS INT("free"), INT("issued"), INT("reserved"), INT("redeemed"), INT("retired")
 static const struct schema_row stock_rows[] = {
-    STATE_ROWS, INT("due", ABOUT("Free ones that are about to be retired.")),
+    STATE_ROWS, INT("due", ABOUT("Free ones that will be retired next.")),
 };
 static const struct schema schema_stock = {"Stock", "Slots by state.", ROWS(stock_rows)};
 
@@ -306,12 +307,13 @@ static const struct schema_row redemption_rows[] = {
     TEXT("id", .pattern = "^(L[0-9]+-)?[0-9]+-[0-9]+$",
          ABOUT("Slot and generation: the fencing token of every later call.")),
     TEXT("coupon"), TEXT("user", NULLABLE, ABOUT("null: erased.")), INT("slot", NULLABLE),
-    INT("lane", ABOUT("The user's, for good.")), TEXT("code", NULLABLE, ABOUT("For reporting null unless it is redeemed.")),
+    INT("lane", ABOUT("This user's, never given to another.")), TEXT("code", NULLABLE, ABOUT("For reporting null unless it is redeemed.")),
     WORD("state", redemption_word), TEXT("from", NULLABLE, ABOUT("The issued one that this one holds.")),
     INT("ordinal", ABOUT("The k-th taking of this coupon, or of its lane where it has several.")), INT("seq"),
     TIME("at"), TIME("reserved_until", NULLABLE), TIME("valid_until", NULLABLE), TEXT("order", NULLABLE),
     INT("discount_minor"), PART("metadata", NULL), PART("after", &schema_after),
-    TEXT("receipt", MAYBE, JWS, ABOUT("Where it was asked for. null: none could be made now, or no key signs here.")),
+    TEXT("receipt", MAYBE, JWS, ABOUT("If requested. null: none could be made now, or this service has no signing "
+                                      "key.")),
 };
 const struct schema schema_redemption = {"Redemption", "One taking or hold.", ROWS(redemption_rows)};
 static const struct schema_row redemption_page_rows[] = {PAGE_OF(&schema_redemption)};
@@ -321,12 +323,12 @@ static const struct schema_row check_rows[] = {
     BOOL("ok"), WORD("code", result_word, NULLABLE, .first = CPN_OK + 1, ABOUT("Why not.")), INT("discount_minor"),
     INT("remaining"), INT("remaining_today"),
 };
-const struct schema schema_check = {"Check", "What a taking would say, as a hint.", ROWS(check_rows)};
+const struct schema schema_check = {"Check", "What a redemption would answer, as a hint.", ROWS(check_rows)};
 
 static const struct schema *const item_bodies[] = {&schema_redemption, &schema_problem, NULL};
 static const struct schema schema_item_body = {"BatchItemBody", NULL, .any_of = item_bodies};
 static const struct schema_row answer_rows[] = {INT("status"), BOOL("replayed"), PART("body", &schema_item_body)};
-static const struct schema schema_item_answer = {"BatchItemAnswer", "As the single call would have answered.",
+static const struct schema schema_item_answer = {"BatchItemAnswer", "What the single call would have answered.",
                                                  ROWS(answer_rows)};
 static const struct schema_row batch_answer_rows[] = {LIST("items", &schema_item_answer,
                                                       ABOUT("In the order of the request."))};

@@ -141,7 +141,7 @@ static void read_events(struct request *r, struct jsonc_object *o, struct hook *
         if (!value_enum(json_object_array_get_idx(o, i), event_names, at, &r->errors, &type))
             continue;
         if (h->events & (1u << type))
-            errors_add(&r->errors, at, "stands there twice");
+            errors_add(&r->errors, at, "duplicate value");
         h->events |= 1u << type;
     }
 }
@@ -170,7 +170,7 @@ static void read_secret(struct request *r, struct jsonc_object *o, struct hook *
     if (!o)
         return;
     if (value_string(o, 1, SECRET_TEXT_SIZE - 1, "/secret", &r->errors, &h->secret) && !secret_valid(h->secret))
-        errors_add(&r->errors, "/secret", "must be whsec_ and the base64 of 24 to 64 bytes");
+        errors_add(&r->errors, "/secret", "must be whsec_ followed by the base64 of 24 to 64 bytes");
 }
 
 static void read_state(struct request *r, struct jsonc_object *o, struct hook *h)
@@ -214,8 +214,9 @@ static bool read_hook(struct request *r, unsigned when, struct hook *h)
             members[i].read(r, jsonc_value(member), h);
         else
             errors_add(&r->errors, pointer_to(&r->arena, "", jsonc_name(member)),
-                       strcmp(jsonc_name(member), "coupons") == 0 ? "is fixed: make another webhook for other coupons"
-                                                                  : "is not known here");
+                       strcmp(jsonc_name(member), "coupons") == 0 ? "cannot change; create another webhook for other "
+                                                                    "coupons"
+                                                                  : "is not a known field");
     }
     return r->errors.count == 0;
 }
@@ -254,7 +255,7 @@ enum handled webhook_create(struct request *r)
     if (mongo_hooks(r->door, NULL, HOOKS_MOST, &r->arena, &others, &count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     if (count == HOOKS_MOST)
-        return reply_problem(r, CPN_BAD_REQUEST, "There are 100 webhooks already: delete one that is not needed.");
+        return reply_problem(r, CPN_BAD_REQUEST, "There are already 100 webhooks, the maximum: delete one first.");
     id_random(id, HOOK_ID_LEN);
     h.id = id;
     h.changed_ms = h.created_ms;
@@ -282,7 +283,7 @@ static struct hook *find(struct request *r)
     if (s == STORE_OK)
         return h;
     if (s == STORE_NOT_FOUND)
-        reply_problem(r, CPN_NOT_FOUND, "There is no webhook with this id.");
+        reply_problem(r, CPN_NOT_FOUND, "No webhook has this id.");
     else
         reply_problem(r, CPN_BUSY, NULL);
     return NULL;
@@ -307,7 +308,8 @@ enum handled webhook_list(struct request *r)
         return ANSWERED;
     s = mongo_hooks(r->door, l.position, l.limit, &r->arena, &hooks, &count);
     if (s == STORE_NOT_FOUND)
-        return reply_problem(r, CPN_BAD_CURSOR, "The webhook at which the list was left is gone. Start again.");
+        return reply_problem(r, CPN_BAD_CURSOR, "The webhook where this page starts is gone. Start again without the "
+                                                "cursor.");
     if (s != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     j = list_items(r);
@@ -382,7 +384,7 @@ struct rotation {
 static const struct field_row rotation_rows[] = {
     {"keep_s", ROW_INT, offsetof(struct rotation, keep_s), 0, KEEP_S_MAX, .flags = 0},
     {"secret", ROW_STRING, offsetof(struct rotation, secret), 1, SECRET_TEXT_SIZE - 1, .flags = ROW_NULLABLE,
-     .valid = secret_valid, .rule = "must be whsec_ and the base64 of 24 to 64 bytes",
+     .valid = secret_valid, .rule = "must be whsec_ followed by the base64 of 24 to 64 bytes",
      .pattern = SECRET_PATTERN},
 };
 static const struct rotation rotation_start = {NULL, KEEP_S};
@@ -423,7 +425,8 @@ enum handled webhook_deliveries(struct request *r)
         return ANSWERED;
     s = mongo_deliveries(r->door, r->params[0], outcome, l.position, l.limit, &r->arena, &deliveries, &count);
     if (s == STORE_NOT_FOUND)
-        return reply_problem(r, CPN_BAD_CURSOR, "The delivery at which the list was left is gone. Start again.");
+        return reply_problem(r, CPN_BAD_CURSOR, "The delivery where this page starts is gone. Start again without "
+                                                "the cursor.");
     if (s != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     j = list_items(r);

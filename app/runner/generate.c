@@ -115,7 +115,8 @@ static enum ending draw_new(struct work *w, struct code_draft *codes, size_t cou
         if (e != ENDING_DONE || redraw(w, codes, count, doubled) == 0)
             return e;
     }
-    return work_fail(w, CPN_CAP_EXCEEDED, "codes.length is too short for so many slots: hardly any code is left.");
+    return work_fail(w, CPN_CAP_EXCEEDED, "codes.length is too short for this many slots: almost all codes are used "
+                                          "up.");
 }
 
 static enum ending code_step(struct work *w, bool *enough)

@@ -70,7 +70,7 @@ static void take_row(struct work *w, struct sheet *s, const struct code_row *rea
 
     *row = (struct row){read->line, read->wrong, NO_CODE};
     if (!row->wrong && !code_normalise(read->code, (enum codes_match)w->coupon->codes.match, normal))
-        row->wrong = "nothing but spaces and hyphens";
+        row->wrong = "only spaces and hyphens";
     if (row->wrong)
         return;
     row->code = s->code_count;
@@ -312,7 +312,7 @@ enum ending run_import(struct work *w)
         w->done = w->job->total;
         if (manifest_beyond(&m) > 0)
             e = work_fail(w, CPN_CAP_EXCEEDED,
-                          arena_printf(&w->keep, "%" PRId64 " codes were not imported: they are beyond cap.total.",
+                          arena_printf(&w->keep, "%" PRId64 " codes were not imported, because they exceed cap.total.",
                                        manifest_beyond(&m)));
     }
     manifest_write(&m, w->job->digest, &w->result);

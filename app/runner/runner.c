@@ -139,7 +139,7 @@ static void run_job(struct runner *r, struct store *door, const struct job *job)
               job->id, job_kind_name(job->kind), job->coupon, job->done, job->total, job->fence);
     if (leases_keep(r->leases, &w)) {
         metrics_add(METRIC_JOBS_RUNNING, 1);
-        e = run ? run(&w) : work_fail(&w, CPN_INTERNAL, "No runner knows this kind of job.");
+        e = run ? run(&w) : work_fail(&w, CPN_INTERNAL, "Unknown kind of job.");
         e = end_turn(&w, e);
         leases_let_go(r->leases, &w);
         metrics_add(METRIC_JOBS_RUNNING, -1);

@@ -466,11 +466,11 @@ static int check_name_key(struct door *d, char *message, size_t size)
 
     if (status == STORE_NOT_FOUND)
         snprintf(message, size,
-                 "The database %s has no key to find its users by: restore its collection secrets from the backup that the rest is from, or "
-                 "have couponctl reconcile --apply write all users anew under another key.",
+                 "The database %s has no key to look up its users: restore its collection secrets from the same "
+                 "backup as the rest, or run couponctl reconcile --apply to rebuild all users under a new key.",
                  d->mongo->database);
     else if (status != STORE_OK)
-        snprintf(message, size, "The key by which the database %s finds its users cannot be read: the log says why.", d->mongo->database);
+        snprintf(message, size, "Cannot read the key by which the database %s looks up its users; see the log.", d->mongo->database);
     return status == STORE_OK ? 0 : -1;
 }
 
@@ -487,13 +487,13 @@ int mongo_prepare(struct mongo *m, char *message, size_t size)
         status = check_name_key(d, message, size);
     for (size_t i = 0; status == 0 && i < sizeof collections / sizeof *collections; i++)
         if (!ensure_collection(d, &collections[i], until, &error)) {
-            snprintf(message, size, "The collection %s.%s cannot be made: %s.", m->database, collections[i].name,
+            snprintf(message, size, "Cannot create the collection %s.%s: %s.", m->database, collections[i].name,
                      error.message);
             status = -1;
         }
     for (size_t i = 0; status == 0 && i < sizeof indexes / sizeof *indexes; i++)
         if (!ensure_index(d, &indexes[i], until, &error)) {
-            snprintf(message, size, "The index %s of %s.%s cannot be made: %s.", indexes[i].name, m->database,
+            snprintf(message, size, "Cannot create the index %s of %s.%s: %s.", indexes[i].name, m->database,
                      indexes[i].collection, error.message);
             status = -1;
         }

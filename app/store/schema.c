@@ -107,19 +107,19 @@ int schema_upgrade(struct store *s, const struct schema_step *steps, size_t coun
 
     assert(count > 0 && steps[count - 1].version == oldest + (int)count - 1);
     if (stored_version(s, &version) != STORE_OK) {
-        snprintf(message, size, "The version of the database %s cannot be read: the log says why.", database);
+        snprintf(message, size, "Cannot read the version of the database %s; see the log.", database);
         return -1;
     }
     if (version > schema_newest_read) {
         snprintf(message, size,
-                 "The database %s is of schema %" PRId64 ", which a newer version of this service has written; this one reads "
+                 "The database %s has schema %" PRId64 ", which a newer version of this service has written; this one reads "
                  "%d. Start the newer version, or restore the backup that was made before the upgrade.",
                  database, version, schema_newest_read);
         return -1;
     }
     if (version > 0 && version < oldest) {
         snprintf(message, size,
-                 "The database %s is of schema %" PRId64 ", from before the first release, which this version does not read (it reads %d "
+                 "The database %s has schema %" PRId64 ", from before the first release, which this version does not read (it reads %d "
                  "and on). Name another database (mongodb.database), or drop this one.",
                  database, version, oldest);
         return -1;

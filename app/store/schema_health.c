@@ -152,13 +152,13 @@ static bool judge_index(const bson_t *doc, void *context)
     w->fault = NULL;
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (bson_has_field(doc, foreign[i]))
-            w->fault = "has another option";
+            w->fault = "has different options";
     if (!is_as_told(doc, "partialFilterExpression", w->row->partial))
-        w->fault = "has another filter";
+        w->fault = "has a different filter";
     if ((bson_iter_init_find(&unique, doc, "unique") && bson_iter_as_bool(&unique)) != w->row->unique)
         w->fault = w->row->unique ? "is not unique" : "is unique";
     if (!is_as_told(doc, "key", w->row->keys))
-        w->fault = "has another key";
+        w->fault = "has a different key";
     return true;
 }
 

@@ -109,7 +109,7 @@ struct replay_sink {
 
 struct replay_sums {
     int64_t batches, entries, users, buckets, drifts; /* users and buckets: of this part */
-    int64_t broken; /* of them, in the ledger's chain: what follows from it is not to be believed */
+    int64_t broken; /* of them, in the ledger's chain: what follows from it cannot be trusted */
 };
 
 struct replay {

@@ -167,7 +167,7 @@ static void a_newer_database_is_refused_and_left_alone(void **state)
         newer[i] = (struct schema_step){schema_steps[0].version + i, "of a later program", NULL};
     assert_int_equal(schema_upgrade(door, newer, schema_steps_count + 1, message, sizeof message), 0);
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
-    snprintf(expected, sizeof expected, "is of schema %d, which a newer version of this service has written; this one reads %d.",
+    snprintf(expected, sizeof expected, "has schema %d, which a newer version of this service has written; this one reads %d.",
              newest() + 1, newest());
     assert_non_null(strstr(message, expected));
     assert_non_null(strstr(message, "Start the newer version"));
@@ -201,7 +201,7 @@ static void a_database_of_before_the_first_release_is_refused(void **state)
             run(BCON_NEW("insert", "users", "documents", "[", "{", "_id", "{", "c", "sale", "u", "ann", "}", "}", "]"));
         }
         assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
-        assert_non_null(strstr(message, "is of schema 1, from before the first release"));
+        assert_non_null(strstr(message, "has schema 1, from before the first release"));
         assert_non_null(strstr(message, "Name another database"));
         assert_version(noted);
         assert_int_equal(server_index_faults(door, names, sizeof names), STORE_OK);
@@ -245,7 +245,7 @@ static void the_key_of_names_is_made_once_and_its_loss_is_told(void **state)
 
     run(BCON_NEW("drop", "secrets"));
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
-    assert_non_null(strstr(message, "has no key to find its users by: restore its collection secrets from the backup"));
+    assert_non_null(strstr(message, "has no key to look up its users: restore its collection secrets from the same"));
 
     /* out of a backup that lacks the version as well: users that are there have a key, and another one would find none of them */
     run(BCON_NEW("drop", "schema"));
@@ -343,9 +343,9 @@ static void an_index_is_more_than_its_name(void **state)
                                            "partialFilterExpression", "{", "key", "{", "$exists", BCON_BOOL(true), "}", "}"));
     run(BCON_NEW("dropIndexes", "deliveries", "index", "at"));
     assert_int_equal(server_index_faults(door, faults, sizeof faults), STORE_OK);
-    assert_string_equal(faults, "ledger.ended has another filter, users.user has another key, users.erased has another filter, "
-                                "parts.at has another option, jobs.key is not unique, jobs.created has another key, "
-                                "deliveries.at is missing");
+    assert_string_equal(faults, "ledger.ended has a different filter, users.user has a different key, users.erased "
+                                "has a different filter, parts.at has different options, jobs.key is not unique, "
+                                "jobs.created has a different key, deliveries.at is missing");
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0); /* as doctor says, coupond mends them */
     assert_int_equal(server_index_faults(door, faults, sizeof faults), STORE_OK);
     assert_string_equal(faults, "");

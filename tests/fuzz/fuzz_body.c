@@ -38,7 +38,7 @@ static void *read_body(const struct field_table *table, const char *text, size_t
 
     REQUIRE((o == NULL) == (e->count > 0));
     for (size_t i = 0; i < e->count && i < ERRORS_MAX; i++)
-        REQUIRE(strcmp(e->rows[i].detail, "not JSON that this service reads") != 0);
+        REQUIRE(strcmp(e->rows[i].detail, "invalid JSON") != 0);
     if (!o)
         return NULL;
     fields_read(table, o, "", in, e);

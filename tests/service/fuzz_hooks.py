@@ -14,15 +14,15 @@ OF_THE_STATE = {"bad_cursor", "idempotency_key_reused", "version_changed", "code
 
 # Rules between members, between parameters, and with what the database knows: details of bad_request.
 BETWEEN = re.compile("|".join([
-    r"is required where an amount of money is given", r"must be later than starts_at", r"needs cap.policy exact",
-    r"codes need cap.policy exact", r"present needs codes", r"must have both below and add", r"is not the name of an IANA time zone",
+    r"is required with an amount of money", r"must be later than starts_at", r"needs cap.policy exact",
+    r"codes need cap.policy exact", r"present requires codes", r"must have both below and add", r"is not the name of an IANA time zone",
     r"must be the name of an IANA time zone", r"does not belong to this discount.kind", r"is required$", r"must have at most \d+ bytes",
-    r"must be 1 to 128 bytes of UTF-8", r"query parameter order needs user", r"from must be earlier than to",
-    r"from and to must lie between the years", r"more than \d+ (periods|rows)", r"query parameter lane must be",
-    r"holds? no row with a code", r"names no column code", r"imports no codes", r"has no codes", r"slots come with its codes", r"has no slots",
-    r"must be 1 where there are codes", r"an integer is outside 64 bits", r"an integer beyond 2\^53",
-    r"must be an absolute URL", r"must begin with https://", r"must not have a (?:user|fragment|zone)", r"has a host that is no address",
-    r"is an address that this service does not call", r"There are 100 webhooks already",
+    r"must be 1 to 128 bytes of UTF-8", r"query parameter order requires user", r"from must be earlier than to",
+    r"from and to must be between the years", r"more than \d+ (periods|rows)", r"query parameter lane must be",
+    r"contains no codes", r"has no column named code", r"does not import codes", r"has no codes", r"slots come with its codes", r"has no slots",
+    r"must be 1 for a coupon with codes", r"integer does not fit into 64 bits", r"an integer beyond 2\^53",
+    r"must be an absolute URL", r"must begin with https://", r"must not contain a (?:user|fragment|zone)", r"has an invalid host",
+    r"is not a public address", r"There are already 100 webhooks",
 ]))
 
 

@@ -159,7 +159,7 @@ def test_a_coupon_is_created_filled_watched_and_paused(board, page, signed_in):
     assert page.error_at("Total") == "A whole number, please."
     page.type("Total", "300")
     page.click("Create")
-    page.until("the service's word at the field", lambda: page.error_at("Id").startswith("Must start with a letter"))
+    page.until("the service's word at the field", lambda: page.error_at("Id").startswith("Must consist of letters"))
     page.type("Id", "winter")
     page.choose("Kind", "Amount")
     page.type("Currency", "EUR")

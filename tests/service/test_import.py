@@ -96,7 +96,7 @@ def test_csv_is_read_by_its_header(stack, coupon):
     text = b'\xef\xbb\xbfowner, Code ,note\r\n"Doe, John",AAAA-1,"says ""hi"""\r\nx,"BBBB,1"\r\n,,\r\ny,"CCCC\r\nz\r\nw, DDDD ,\r\n'
     job = stack.job(send(stack, name, text, CSV))
     assert counts_of(job) == (6, 3, 0, 0, 3), job
-    assert bad_rows(stack, job) == [(4, "invalid", "no code"), (5, "invalid", "a quote is not closed"),
+    assert bad_rows(stack, job) == [(4, "invalid", "no code"), (5, "invalid", "unclosed quote"),
                                     (6, "invalid", "too few columns")]
     assert_has(stack, name, ["AAAA-1", "BBBB,1", "DDDD"])
     stack.client("ops").post(f"/coupons/{name}/codes", b"codes\nAAAA\n", headers=CSV).problem("bad_request")

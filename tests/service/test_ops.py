@@ -91,7 +91,7 @@ def test_doctor_is_content_with_a_fresh_copy(stack):
 
 @pytest.mark.parametrize("version, level, word", [
     ("2.4.2-2", "warn", "CVE-2025-23016"), ("2.4.2-2+deb12u1", "ok", "2.4.2-2+deb12u1"), ("2.4.5-0.1", "ok", "2.4.5-0.1"),
-    ("", "warn", "cannot be found out")])
+    ("", "warn", "cannot determine its version")])
 def test_doctor_warns_of_a_libfcgi_that_lacks_its_fix(stack, tmp_path, version, level, word):
     """As a dpkg says that stands first on PATH; the comparison is the real one's."""
     if not shutil.which("dpkg"):
@@ -228,7 +228,7 @@ def test_bench_asks_before_it_disturbs_and_tidies_up(another_stack):
     assert stack.counts(name)["redeemed"] == count
     assert "--yes" in run(stack, "bench", "--seconds", 1, status=1)
     text = run(stack, "bench", "--yes", "--seconds", 30, "--slots", 100)
-    assert re.search(r"^100 takings", text, re.M) and "sold out before" in text
+    assert re.search(r"^100 takings", text, re.M) and "sold out early" in text
     stack.verify()
 
 
@@ -281,7 +281,7 @@ def test_a_newer_database_is_refused_with_what_to_do(another_stack):
                            env={**stack.environment, "MONGODB_URI": (stack.var / "run" / "mongodb_uri").read_text().strip()},
                            text=True, timeout=30, capture_output=True)
     assert again.returncode == 78, again.stderr
-    assert "is of schema 7" in again.stderr and "Start the newer version" in again.stderr, again.stderr
+    assert "has schema 7" in again.stderr and "Start the newer version" in again.stderr, again.stderr
 
 
 # ---- the replica set that scripts/run makes ----

@@ -296,7 +296,7 @@ def test_a_directory_that_names_another_coupon_is_left_to_a_person(quiet):
     with Damaged(quiet.database, "-", ("codes", {"o": coupon}), member(o="other")):
         assert "expected this coupon, found coupon other" in quiet.verify(status=1)
         done, said = quiet.run("--apply", coupon)
-        assert done.returncode == 1 and "cannot be mended" in done.stdout and said == {}, done.stdout
+        assert done.returncode == 1 and "cannot be rebuilt" in done.stdout and said == {}, done.stdout
 
 
 # ---- everything at once ----

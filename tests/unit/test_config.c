@@ -82,13 +82,13 @@ static void an_error_names_file_line_key_and_bound(void **state)
     assert_refused("[coupond]\nworkers = 2x\n", ":2: coupond.workers is \"2x\"; it must be a whole number");
     assert_refused("[coupond]\nworkers =\n", ":2: coupond.workers is \"\"; it must be a whole number");
     assert_refused("[coupond]\nworkers = 99999999999999999999\n", "it must be from 1 to 64");
-    assert_refused("[coupond]\nworker = 2\n", ":2: there is no setting coupond.worker");
-    assert_refused("[nowhere]\nworkers = 2\n", ":2: there is no setting nowhere.workers");
-    assert_refused("workers = 2\n", ":1: there is no setting .workers");
+    assert_refused("[coupond]\nworker = 2\n", ":2: unknown setting coupond.worker");
+    assert_refused("[nowhere]\nworkers = 2\n", ":2: unknown setting nowhere.workers");
+    assert_refused("workers = 2\n", ":1: unknown setting .workers");
     assert_refused("[coupond]\nworkers = 2\nworkers = 2\n", ":3: coupond.workers is set twice");
     assert_refused("[coupond]\nworkers\n", ":2: is not a comment, a [section] or name = value");
     assert_refused("[log]\nlevel = loud\n", ":2: log.level is \"loud\"; it must be one of debug|info|warning|error");
-    assert_refused("[mongodb]\ndatabase =\n", ":2: mongodb.database has 0 bytes; it must have from 1 to 38");
+    assert_refused("[mongodb]\ndatabase =\n", ":2: mongodb.database is 0 bytes long; it must be 1 to 38 bytes");
     assert_refused("[runner]\nstep_slots = 100\n", "runner.step_slots is 100; it must be a multiple of 64");
 }
 
@@ -99,7 +99,7 @@ static void a_line_that_would_be_cut_is_refused(void **state)
     (void)state;
     memset(text + strlen(text), 'h', 400);
     strcat(text, "\n");
-    assert_refused(text, ":2: the line is too long");
+    assert_refused(text, ":2: the line is longer than 198 bytes");
 }
 
 static void a_missing_file_is_an_error(void **state)

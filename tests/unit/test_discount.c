@@ -96,16 +96,16 @@ static void a_rule_needs_an_order_and_its_amount(void **state)
 {
     (void)state;
     c.discount.min_spend_minor = 1;
-    assert_refused(NULL, "there is none");
+    assert_refused(NULL, "the request has none");
     order.amount_minor = COUPON_NULL;
     assert_refused(&order, "order's amount");
     fresh(state);
     only(shoes, 2, NULL, 0);
-    assert_refused(NULL, "there is none");
+    assert_refused(NULL, "the request has none");
     fresh(state);
     c.discount.kind = DISCOUNT_PERCENT;
     c.discount.percent_bp = 1000;
-    assert_refused(NULL, "there is none");
+    assert_refused(NULL, "the request has none");
     order.amount_minor = COUPON_NULL;
     assert_refused(&order, "order's amount");
 }
@@ -183,7 +183,7 @@ static void refusals_come_in_their_order(void **state)
     (void)state;
     c.discount.min_spend_minor = 10000;
     only(shoes, 2, NULL, 0);
-    assert_refused(NULL, "there is none");
+    assert_refused(NULL, "the request has none");
     order.currency = "USD";
     assert_refused(&order, "currency");
     order.currency = "EUR";

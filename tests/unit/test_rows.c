@@ -100,7 +100,7 @@ static void quotes_hold_commas_and_quotes_within_a_line(void **state)
     assert_rows("\"a\"\"b,\"\"\",\"AA\"\"AA\"\n", 2, 2, "2 AA\"AA\n");
     assert_rows("  \" AAAA \"  \n", 2, 1, "2 AAAA\n");
     assert_rows("\"AA,A\"\n\"\"\n", 2, 1, "2 AA,A\n3 !no code\n");
-    assert_rows("\"AAAA\n\"AAAA\"x\nBBBB\n", 2, 1, "2 !a quote is not closed\n3 !something follows a closing quote\n4 BBBB\n");
+    assert_rows("\"AAAA\n\"AAAA\"x\nBBBB\n", 2, 1, "2 !unclosed quote\n3 !text after a closing quote\n4 BBBB\n");
     assert_rows("A\"A\"A\n", 2, 1, "2 A\"A\"A\n");
 }
 
