@@ -300,9 +300,9 @@ int main(int argc, char **argv)
 {
     char message[1024];
     struct mongo *mongo;
-    int64_t takings;
+    int64_t takings = argc == 5 ? strtoll(argv[4], NULL, 10) : 0;
 
-    if (argc != 5 || (takings = strtoll(argv[4], NULL, 10)) < 1)
+    if (takings < 1)
         die("usage: ledger HOST:PORT DATABASE COUPON TAKINGS");
     if (sodium_init() < 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
         die("cannot begin");

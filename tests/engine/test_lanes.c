@@ -46,6 +46,9 @@ static struct {
     atomic_bool view_is_late;      /* of the definition: it is that of the first version */
     _Atomic int64_t views_from_ns; /* of the monotonic clock: before, none can be written */
 } t;
+/* clang takes no NULL for an atomic pointer to a function. */
+static void (*const no_append_hook)(const struct batch *b) = NULL;
+static void (*const no_ledger_hook)(int64_t lane) = NULL;
 
 /* ---- doors that are watched ---- */
 
@@ -590,7 +593,7 @@ static void generate_before_it_is_asked_for(const struct batch *b)
 
     if (b->entries[0].kind != ENTRY_REPLENISH)
         return;
-    t.before_append = NULL;
+    t.before_append = no_append_hook;
     t.between = call(1, &op);
 }
 
@@ -714,7 +717,7 @@ static void what_is_always_free_in_some_lane_is_never_sold_out(void **state)
     op.deadline = mono_add_ms(mono_now(), SEARCH_MS);
     assert_int_equal(engine_call(t.engines[0], &op), CPN_OK);
     assert_int_equal(slot.moves, MOVES);
-    t.before_ledger = NULL;
+    t.before_ledger = no_ledger_hook;
 }
 
 /* ---- deleting ---- */
@@ -729,7 +732,7 @@ static void change_before_it_is_paused(const struct batch *b)
 {
     if (!gives_state(b, COUPON_PAUSED))
         return;
-    t.before_append = NULL;
+    t.before_append = no_append_hook;
     t.between = retitle(1, "another");
 }
 
@@ -737,7 +740,7 @@ static void change_before_it_is_active_again(const struct batch *b)
 {
     if (!gives_state(b, COUPON_ACTIVE))
         return;
-    t.before_append = NULL;
+    t.before_append = no_append_hook;
     t.between = retitle(1, "another");
 }
 
