@@ -591,21 +591,25 @@ static void count_expired(const struct committer *c, const struct batch *b)
         c->hooks->expired(count);
 }
 
-/* What was just committed is to be written: within a while, but for definitions, which are written now. The mark stays: who loads a
- * young coupon then finds all of it in the window, and with it who its users are. */
+/* What was just committed is to be written: within a while, but for definitions, which are written now, and the lane's first mark.
+ * It stays at 0 meanwhile: who loads a young coupon finds all of it in the window, and with it who its users are. */
 static void note_committed(struct committer *c, struct lane *l)
 {
+    bool first = l->tail.seq == 1, defined = l->definition_seq == l->tail.seq;
     struct view_job *job;
 
     l->unflushed_entries += l->window->prev->batch->count + 1; /* the list's last */
     note_unflushed(c, l);
-    if (l->definition_seq != l->tail.seq)
+    if (!first && !defined)
         return;
-    if (c->hooks->defining)
-        c->hooks->defining();
     job = new_job(c, l);
-    job->definition = coupon_copy(l->definition, &job->arena);
-    job->definition_seq = l->definition_seq;
+    job->begins = first;
+    if (defined) {
+        if (c->hooks->defining)
+            c->hooks->defining();
+        job->definition = coupon_copy(l->definition, &job->arena);
+        job->definition_seq = l->definition_seq;
+    }
     views_submit(c->views, job);
 }
 

@@ -306,7 +306,7 @@ static enum store_status write_marks(struct views *v, struct arena *a, struct vi
         const struct view_job *last = NULL;
 
         for (const struct view_job *job = lanes[i]->first; job != lanes[i]->end; job = job->next)
-            last = job->upto ? job : last;
+            last = job->upto || (job->begins && !last) ? job : last;
         if (last)
             marks[count++] = (struct mark_write){lanes[i]->lane->coupon, lanes[i]->lane->number, "views",
                                                  {last->upto, mark_time(v, last)}};

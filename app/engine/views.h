@@ -30,6 +30,7 @@ struct view_job {
     struct coupon *definition;
     int64_t definition_seq;
     struct arena arena;   /* of the definition */
+    bool begins;          /* the lane has its first batch: it gets a mark, of seq 0, where who searches behind the marks finds it */
     int64_t upto;         /* 0: none; else: when all jobs up to this are done, the mark of the lane */
     struct store_time after; /* for the reads: the mark's */
     struct store_time when;  /* out: the new mark's: not before `after`, nor before the writing of any view up to upto */

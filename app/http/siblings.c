@@ -169,34 +169,32 @@ static bool send_to(int fd, const struct question *q, const char *run_dir, const
     return false;
 }
 
-/* To all. Returns how many have it; -1: somebody cannot answer. */
-static int send_to_all(int fd, const struct question *q, const char *run_dir)
+/* To all that can answer. Returns how many have it; *all: there is nobody else. */
+static int send_to_all(int fd, const struct question *q, const char *run_dir, bool *all)
 {
     DIR *dir = opendir(run_dir);
     const struct dirent *entry;
     int sent = 0;
 
+    *all = dir != NULL;
     while (dir && (entry = readdir(dir))) {
         char path[sizeof entry->d_name + CONFIG_TEXT_SIZE];
 
         if (ends_with(entry->d_name, ASK)) {
-            if (!send_to(fd, q, run_dir, entry->d_name))
-                sent = -1;
+            if (send_to(fd, q, run_dir, entry->d_name))
+                sent++;
             else
-                sent += sent >= 0;
+                *all = false;
         } else if (ends_with(entry->d_name, LOST)) {
             snprintf(path, sizeof path, "%s/%s", run_dir, entry->d_name);
             if (is_past(path))
                 (void)unlink(path);
             else
-                sent = -1;
+                *all = false;
         }
-        if (sent < 0)
-            break;
     }
-    if (!dir)
-        return -1;
-    closedir(dir);
+    if (dir)
+        closedir(dir);
     return sent;
 }
 
@@ -243,15 +241,15 @@ bool siblings_show(const struct worker *w, struct store *door, const char *user)
     const struct sockaddr_un any = {.sun_family = AF_UNIX}; /* so short, it gets an abstract name */
     struct question q = {.id = (uint64_t)mono_now().ns};
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), sent;
-    bool all = false;
+    bool all = false, answered = false;
 
     assert(strlen(user) <= COUPON_USER_MAX);
     snprintf(q.user, sizeof q.user, "%s", user);
     if (fd >= 0 && bind(fd, (const struct sockaddr *)&any, sizeof any.sun_family) == 0) {
-        sent = send_to_all(fd, &q, w->config->coupond_run_dir);
-        all = sent > 0 && await_answers(fd, q.id, sent);
+        sent = send_to_all(fd, &q, w->config->coupond_run_dir, &all);
+        answered = sent > 0 && await_answers(fd, q.id, sent); /* also where somebody is missing: the others know young lanes */
     }
     if (fd >= 0)
         close(fd);
-    return all && is_alone(w, door);
+    return all && answered && is_alone(w, door);
 }

@@ -9,10 +9,10 @@ from effort import effort
 from many import Many, start_service, stop_service
 from stack import wait_until
 
-FEW, MANY = effort((100, 5000), (1000, 100_000))
+FEW, MANY = effort((100, 5000), (100, 5000), (1000, 100_000))
 ACTIVE = 20  # one of so many is
 PAGE = 100   # of a list
-PROFILE_BYTES = 256 << 20
+PROFILE_BYTES = 1 << 30
 # Keys and documents that one command may examine: a page or two, whatever there is.
 MOST = 500
 
