@@ -231,11 +231,13 @@ static void unpack_codes(struct input *in, unsigned part, const struct replay_si
 
 void unpack_all(const char *bytes, size_t len, unsigned part, const struct replay_sink *sink)
 {
-    struct input in = {(const unsigned char *)bytes, (const unsigned char *)bytes + len, NULL};
+    struct input in;
     struct arena a;
 
+    if (len == 0)
+        return; /* bytes may be NULL */
     arena_init(&a, 0);
-    in.arena = &a;
+    in = (struct input){(const unsigned char *)bytes, (const unsigned char *)bytes + len, &a};
     while (in.at < in.end) {
         enum kind kind = (enum kind)*in.at++;
 
