@@ -10,7 +10,7 @@ import pymongo
 import pymongo.errors
 import pytest
 
-from stack import ROOT, SETTINGS, Stack
+from stack import ROOT, SETTINGS, Stack, wait_until
 
 REFUSED = 13  # Unauthorized
 WRITES = {"insert": "keys", "documents": [{"_id": "mine", "role": "ops"}]}
@@ -99,8 +99,12 @@ def test_a_database_that_was_made_without_a_password_is_taken_over(another_stack
     subprocess.run([program, "--replSet", "rs0", "--dbpath", s.var / "db", "--bind_ip", "127.0.0.1", "--port", port, "--nounixsocket",
                     "--logpath", s.var / "log" / "mongod.log", "--logappend", "--pidfilepath", s.var / "run" / "mongod.pid", "--fork"],
                    check=True, stdout=subprocess.DEVNULL, env={**os.environ, "TZ": "UTC"})
+    def is_open(client):
+        with contextlib.suppress(pymongo.errors.NotPrimaryError):  # its set is being looked for
+            return client.admin.command("listDatabases")["ok"]
+
     with stranger(s) as client:
-        assert client.admin.command("listDatabases")["ok"]
+        wait_until("the database to answer a stranger", lambda: is_open(client))
     (s.var / "keys" / "mongodb_password").unlink()
     (s.var / "db" / "keyfile").unlink()
     done = s.script("run", "--detach")
