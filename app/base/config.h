@@ -53,8 +53,7 @@
       "the same in MiB: memory held by such entries and the states of their users")                                    \
     X(worker, filters_mb, INT, "64", 0, 65536, NULL, true,                                                             \
       "MiB per process to remember which users a coupon has, so that new users need no read; 0: read every user")      \
-    X(worker, views_flush_ms, INT, "1000", 1, 10000, NULL, true,                                                       \
-      "how long changes to a coupon's views are collected before they are written, unless somebody asks")              \
+    X(worker, bucket_flush_ms, INT, "500", 1, 1000, NULL, true, "how long changes to buckets are collected")           \
     X(mongodb, uri, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                                     \
       "replica set or sharded cluster; empty: the one that scripts/run wrote to run_dir/mongodb_uri")                  \
     X(mongodb, database, TEXT, "coupons", 1, 38, NULL, false, "name of the database")                                  \

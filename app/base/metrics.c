@@ -111,7 +111,7 @@ void metrics_settle(int slot)
 {
     struct metrics_slot *s = metrics_slot(slot);
 
-    atomic_store(&s->defined, atomic_load(&s->defining));
+    atomic_store(&s->views_written, atomic_load(&s->appended));
 }
 
 static void add(int cell, int64_t n)

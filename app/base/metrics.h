@@ -108,12 +108,12 @@ struct metrics_bank {
     _Atomic int64_t gauges[METRIC_COUNT];
 };
 
-/* One process's part. defining and defined are a read barrier for others: whoever needs the views of all definitions that were changed
- * before now notes `defining` and waits, with a time limit, until `defined` has reached it. */
+/* One process's part. appended and views_written are a read barrier for others: whoever needs every view of what was
+ * appended before now notes `appended` and waits, with a time limit, until views_written has reached it. */
 struct metrics_slot {
     atomic_bool used;               /* somebody has counted into it: the others need not be added up */
-    _Atomic uint64_t defining; /* changes of definitions that were appended */
-    _Atomic uint64_t defined;  /* of those, how many have their view written */
+    _Atomic uint64_t appended;      /* batches that were appended */
+    _Atomic uint64_t views_written; /* of those, how many have their users' views written */
     _Atomic int64_t cells[METRIC_CELLS]; /* of counters and histograms */
     struct metrics_bank banks[METRICS_BANKS];
 };

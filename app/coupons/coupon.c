@@ -536,7 +536,7 @@ bool coupon_user_valid(const char *text)
     const unsigned char *p = (const unsigned char *)text;
     size_t len = strlen(text);
 
-    if (len < 1 || len > COUPON_USER_MAX)
+    if (len < 1 || len > 128)
         return false;
     while (*p) {
         int32_t point = utf8_next(&p);

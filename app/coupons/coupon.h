@@ -20,7 +20,6 @@
 
 #define COUPON_NULL INT64_MIN
 #define COUPON_ID_MAX 64
-#define COUPON_USER_MAX 128 /* bytes of a user's name */
 #define COUPON_LANES_MAX 64
 #define CODE_MIN 4
 #define CODE_MAX 64 /* characters of a code */

@@ -20,11 +20,6 @@
 #include "base/log.h"
 #include "engine/round.h"
 #include "engine/route.h"
-#include "engine/show.h"
-
-#define FLUSH_ENTRIES 4096     /* of a lane: with so many its views are written, however young they are */
-#define FLUSH_TOGETHER_MS 100  /* lanes whose time comes that soon are written with the one whose time has come */
-#define WANTED_EVERY_MS 50     /* a lane is not written more often than that for those who wait for it */
 
 /* ---- answering ---- */
 
@@ -121,13 +116,8 @@ static void evict_lanes(struct committer *c)
 
 static void enqueue(struct committer *c, struct op *op)
 {
-    struct lane *l;
+    struct lane *l = find_lane(c, op->coupon, op->lane);
 
-    if (op->kind == OP_SHOW) {
-        show_user(c, op);
-        return;
-    }
-    l = find_lane(c, op->coupon, op->lane);
     if (!op->inner && l->queue.count >= (size_t)c->config.queue_max) {
         answer_unavailable(c, op, CPN_BUSY);
         return;
@@ -172,40 +162,19 @@ void note_unflushed(struct committer *c, struct lane *l)
     DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
 }
 
-static void forget_unflushed(struct committer *c, struct lane *l)
+/* The users' views of a batch that was just committed, and the definition if it changed. */
+static void submit_own(struct committer *c, struct lane *l)
 {
-    if (l->wanted)
-        DL_DELETE2(c->wanted, l, unflushed_prev, unflushed_next);
-    else if (l->unflushed)
-        DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
-    l->unflushed = l->wanted = false;
-}
+    struct view_job *job = new_job(c, l);
 
-static void take_batches(struct lane *l, struct view_job *job)
-{
-    struct window_batch *w;
-    size_t most = 0;
-    bool foreign = false;
-
-    DL_FOREACH(l->window, w) {
-        most++;
-        foreign = foreign || (!w->own && !w->ensured);
+    job->own = l->window->prev; /* the list's tail: what was committed last */
+    job->own->refs++;
+    if (l->definition_seq == l->tail.seq) {
+        job->definition = coupon_copy(l->definition, &job->arena);
+        job->definition_seq = l->definition_seq;
     }
-    job->own = checked(calloc(most + 1, sizeof(struct window_batch *)));
-    if (foreign)
-        job->batches = checked(calloc(most, sizeof(struct window_batch *)));
-    DL_FOREACH(l->window, w) {
-        if (w->own && !w->ensured) {
-            job->own[job->own_count++] = w;
-            w->refs++;
-            w->ensured = true;
-        }
-        if (foreign) {
-            job->batches[job->batch_count++] = w;
-            w->refs++;
-            w->ensured = true;
-        }
-    }
+    views_submit(c->views, job);
+    note_unflushed(c, l);
 }
 
 static void copy_dirty_buckets(struct lane *l, struct view_job *job)
@@ -227,31 +196,29 @@ static void copy_dirty_buckets(struct lane *l, struct view_job *job)
 static void flush_lane(struct committer *c, struct lane *l)
 {
     struct view_job *job = new_job(c, l);
+    struct window_batch *w;
+    size_t most = 0;
+    bool foreign = false;
 
-    forget_unflushed(c, l);
-    l->flushed_at = mono_now();
-    l->unflushed_entries = 0;
-    take_batches(l, job);
+    l->unflushed = false;
+    DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
+    DL_FOREACH(l->window, w) {
+        most++;
+        foreign = foreign || (!w->own && !w->ensured);
+    }
+    if (foreign) {
+        job->batches = checked(calloc(most, sizeof(struct window_batch *)));
+        DL_FOREACH(l->window, w) {
+            job->batches[job->batch_count++] = w;
+            w->refs++;
+            w->ensured = true;
+        }
+    }
     copy_dirty_buckets(l, job);
     job->upto = l->tail.seq;
     if (!l->pending) /* its batch will be laid into the buckets that it read */
         lane_evict_buckets(l);
     views_submit(c->views, job);
-}
-
-/* As flush_lane(), for somebody who waits; but not too often. */
-static void flush_wanted(struct committer *c, struct lane *l)
-{
-    struct mono soonest = mono_add_ms(l->flushed_at, c->config.flush_ms < WANTED_EVERY_MS ? c->config.flush_ms : WANTED_EVERY_MS);
-
-    if (!mono_before(mono_now(), soonest)) {
-        flush_lane(c, l);
-    } else if (!l->wanted) {
-        forget_unflushed(c, l);
-        l->unflushed = l->wanted = true;
-        l->flush_at = soonest;
-        DL_APPEND2(c->wanted, l, unflushed_prev, unflushed_next);
-    }
 }
 
 void answer_watchers(struct committer *c, struct lane *l)
@@ -306,6 +273,7 @@ static void hold(struct committer *c, struct lane *l)
     answer_late(c, &l->queue, CPN_BUSY, false);
     if (!l->window || (l->jobs && !l->unflushed))
         return;
+    note_unflushed(c, l);
     flush_lane(c, l);
 }
 
@@ -313,8 +281,8 @@ static void finish_job(struct committer *c, struct view_job *job)
 {
     struct lane *l = job->lane;
 
-    for (size_t i = 0; i < job->own_count; i++)
-        window_release(job->own[i]);
+    if (job->own)
+        window_release(job->own);
     for (size_t i = 0; i < job->batch_count; i++)
         window_release(job->batches[i]);
     if (job->upto) {
@@ -519,13 +487,15 @@ static void pick(struct committer *c, struct round *r)
 
 /* ---- appending, confirming, settling ---- */
 
-void watch(struct committer *c, struct lane *l, struct op *op, int64_t until_seq, bool ensured)
+static void watch(struct committer *c, struct lane *l, struct op *op)
 {
-    op->until_seq = until_seq;
+    op->until_seq = l->tail.seq;
     op_list_add(&l->watchers, op);
     answer_watchers(c, l);
-    if (l->watchers.count && !ensured)
-        flush_wanted(c, l);
+    if (!l->watchers.count)
+        return;
+    note_unflushed(c, l);
+    flush_lane(c, l);
 }
 
 static void answer_part(struct committer *c, struct part *p)
@@ -536,7 +506,7 @@ static void answer_part(struct committer *c, struct part *p)
     p->state = PART_DONE;
     while ((op = op_list_take(&p->ops))) {
         if (op->kind == OP_CATCH_UP && op->outcome.result == CPN_OK)
-            watch(c, l, op, l->tail.seq, false);
+            watch(c, l, op);
         else if (!look_around(c, op))
             answer(c, op);
     }
@@ -591,28 +561,6 @@ static void count_expired(const struct committer *c, const struct batch *b)
         c->hooks->expired(count);
 }
 
-/* What was just committed is to be written: within a while, but for definitions, which are written now, and the lane's first mark.
- * It stays at 0 meanwhile: who loads a young coupon finds all of it in the window, and with it who its users are. */
-static void note_committed(struct committer *c, struct lane *l)
-{
-    bool first = l->tail.seq == 1, defined = l->definition_seq == l->tail.seq;
-    struct view_job *job;
-
-    l->unflushed_entries += l->window->prev->batch->count + 1; /* the list's last */
-    note_unflushed(c, l);
-    if (!first && !defined)
-        return;
-    job = new_job(c, l);
-    job->begins = first;
-    if (defined) {
-        if (c->hooks->defining)
-            c->hooks->defining();
-        job->definition = coupon_copy(l->definition, &job->arena);
-        job->definition_seq = l->definition_seq;
-    }
-    views_submit(c->views, job);
-}
-
 static void part_committed(struct committer *c, const struct round *r, struct part *p)
 {
     struct lane *l = p->lane;
@@ -623,12 +571,12 @@ static void part_committed(struct committer *c, const struct round *r, struct pa
     part_free_users(p);
     lane_commit(l, p->batch, p->d.stash_used);
     note_users(c, l);
-    note_committed(c, l);
+    if (c->hooks->appended)
+        c->hooks->appended();
     crash_at(CRASH_APPENDED);
     tell_others(c, l);
     tell_of_few(c, l);
-    if (l->unflushed_entries >= FLUSH_ENTRIES)
-        flush_lane(c, l);
+    submit_own(c, l);
     answer_part(c, p);
 }
 
@@ -776,15 +724,9 @@ static void run_round(struct committer *c, struct round *r)
 
 static void flush_due(struct committer *c, bool all)
 {
-    struct mono now = mono_now(), soon = mono_add_ms(now, c->config.flush_ms < FLUSH_TOGETHER_MS ? 0 : FLUSH_TOGETHER_MS);
-    struct lane *l, *next;
+    struct mono now = mono_now();
 
-    DL_FOREACH_SAFE2(c->wanted, l, next, unflushed_next)
-        if (all || !mono_before(now, l->flush_at))
-            flush_lane(c, l);
-    if (!all && (!c->unflushed || mono_before(now, c->unflushed->flush_at)))
-        return;
-    while (c->unflushed && (all || !mono_before(soon, c->unflushed->flush_at)))
+    while (c->unflushed && (all || !mono_before(now, c->unflushed->flush_at)))
         flush_lane(c, c->unflushed);
 }
 
@@ -809,14 +751,6 @@ static void look_for_chores(struct committer *c)
     }
 }
 
-/* ms, or less: how long until `at`. */
-static int64_t ms_until(int64_t ms, struct mono now, struct mono at)
-{
-    int64_t left = mono_ms_between(now, at) + 1;
-
-    return left >= ms ? ms : left < 0 ? 0 : left;
-}
-
 /* How long there is nothing to do, in ms; 0: there is. */
 static int64_t idle_ms(const struct committer *c)
 {
@@ -830,9 +764,12 @@ static int64_t idle_ms(const struct committer *c)
         if (left + 1 < ms)
             ms = left + 1;
     }
-    for (const struct lane *l = c->wanted; l; l = l->unflushed_next)
-        ms = ms_until(ms, now, l->flush_at);
-    return c->unflushed ? ms_until(ms, now, c->unflushed->flush_at) : ms;
+    if (c->unflushed) {
+        left = mono_ms_between(now, c->unflushed->flush_at) + 1;
+        if (left < ms)
+            ms = left < 0 ? 0 : left;
+    }
+    return ms;
 }
 
 /* Until there is something new, of requests as many as make `awaited`; or until then. */

@@ -10,7 +10,6 @@
 #include "engine/history.h"
 #include "engine/lanes.h"
 #include "engine/route.h"
-#include "engine/show.h"
 #include "engine/views.h"
 
 #define COMMITTERS_MOST 8
@@ -84,10 +83,6 @@ enum cpn_result engine_submit(struct engine *e, struct op *op)
         waiting += committer_waiting(e->committers[i]);
     if (waiting >= e->config.requests_max)
         return CPN_BUSY;
-    if (op->kind == OP_SHOW) {
-        show_all(e->committers, e->config.committers, op);
-        return CPN_OK;
-    }
     op->asked_lane = op->lane;
     memset(op->looked, 0, sizeof op->looked);
     op->sought = false;

@@ -44,7 +44,6 @@ enum op_kind {
     OP_CODE,        /* code -> outcome: CODE_NOT_FOUND, or n, slot, code_now */
     OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
     OP_CATCH_UP,    /* lane: the views of everything in its ledger are written */
-    OP_SHOW,        /* user; no coupon -> outcome: the views say whatever of this user was finished here, of any coupon; or BUSY */
     /* between lanes, asked by the engine itself: see lanes.h */
     OP_HEAD,        /* lane -> coupon_now, of a deleted one its tombstone; head */
     OP_GIVE,        /* lane, peer, gift -> outcome, use: the account */
@@ -123,7 +122,7 @@ struct engine_config {
     int windows_mb;      /* the same in MiB: what their batches hold in memory; 0: any number */
     int64_t filter_bytes; /* for the filters of users of all lanes together (filter.h); 0: there are none */
     int fill_after;      /* users who were read in vain before the views' are read for a filter; more where there are many */
-    int flush_ms;        /* how long what views have to say is gathered */
+    int flush_ms;        /* how long buckets' views are gathered */
     int backoff_ms;      /* after the database failed */
     int patience_ms;     /* how long engine_stop() tries to finish while the database fails */
 };
@@ -141,8 +140,8 @@ struct engine_hooks {
     void (*windows)(int64_t more); /* entries that wait for their views: so many more, or fewer */
     void (*filters)(int64_t more); /* bytes of filters of users: so many more, or fewer */
     void (*unread)(int users);     /* so many were surely new, and not read */
-    void (*defining)(void);      /* a definition changed, before that is answered: counts up to `defined` */
-    void (*defined)(void);       /* the view of one that changed is written */
+    void (*appended)(void);      /* a batch is in the ledger, before its answers: counts up to `viewed` */
+    void (*viewed)(void);        /* that batch's users' views are written */
 };
 
 struct engine *engine_start(const struct engine_config *config, struct store_source *source,

@@ -1211,23 +1211,12 @@ bool lane_overlay_use(const struct lane *l, struct use *u, struct arena *a)
     return true;
 }
 
-const struct use *lane_known_use(const struct lane *l, const char *user, bool *stored)
+const struct use *lane_known_use(const struct lane *l, const char *user)
 {
     struct window_user *wu;
 
     HASH_FIND_STR(l->users, user, wu);
-    if (!wu || !wu->state)
-        return NULL;
-    *stored = wu->state->stored || wu->batches[wu->count - 1]->ensured;
-    return wu->state;
-}
-
-const struct window_batch *lane_last_of(const struct lane *l, const char *user)
-{
-    struct window_user *wu;
-
-    HASH_FIND_STR(l->users, user, wu);
-    return wu ? wu->batches[wu->count - 1] : NULL;
+    return wu ? wu->state : NULL;
 }
 
 /* ---- moving the tail ---- */

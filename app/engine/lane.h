@@ -22,7 +22,7 @@ struct window_batch {
     struct batch *batch;
     int refs;             /* the window's, and one per view job that names it; counted by the committer alone */
     bool own;             /* appended here: batch->uses are known, and its buckets are cached */
-    bool ensured;         /* a view job that writes its views is under way, or was */
+    bool ensured;         /* a view job that writes its views is under way */
     size_t bytes;         /* of memory */
     int64_t first_b, end_b; /* buckets that it touches lie in [first_b, end_b) */
     struct window_batch *next, *prev;
@@ -113,11 +113,9 @@ struct lane {
     struct lane *ready_prev, *ready_next;
     struct mono not_before;  /* leave it alone until then (back-off) */
     int conflicts;           /* in a row */
-    bool unflushed;          /* its views are to be written at flush_at */
-    bool wanted;             /* earlier than by their age, since somebody waits: it is in the committer's list of those */
+    bool unflushed;          /* batches since the last flush */
     struct lane *unflushed_prev, *unflushed_next;
-    struct mono flush_at, flushed_at;
-    size_t unflushed_entries; /* of own batches since then */
+    struct mono flush_at;
     int jobs;                /* view jobs under way */
 };
 
@@ -151,11 +149,8 @@ bool lane_note_users(struct lane *l, struct store *s) CPN_CHECKED;
 
 /* Lay the window over a view that was read (or a fresh use). False: the view is ahead of the tail: refresh first. */
 bool lane_overlay_use(const struct lane *l, struct use *u, struct arena *a);
-/* The user's state at the tail where the window knows it without a view, or NULL. *stored: there is a view, or will be before that of
- * the next batch is written. */
-const struct use *lane_known_use(const struct lane *l, const char *user, bool *stored);
-/* The last batch of the window that is about the user, or NULL. */
-const struct window_batch *lane_last_of(const struct lane *l, const char *user);
+/* The user's state at the tail where the window knows it without a view, or NULL. */
+const struct use *lane_known_use(const struct lane *l, const char *user);
 /* The cached bucket, or NULL. */
 struct cached_bucket *lane_bucket(struct lane *l, int64_t b);
 /* Lay the window over a bucket that was read and cache it; takes it. NULL: it is ahead of the tail. */

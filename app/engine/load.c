@@ -753,7 +753,6 @@ static void settle_use(struct committer *c, struct round *r, struct part *p, str
         defer(c, p, 0);
         return;
     }
-    use->stored = use->stored || use->seq != seq; /* the batches that the window has of others come before */
     u->use = u->writable && (shared || use->seq != seq) ? use_copy(use, a, true) : use;
     if (use->seq)
         return;
@@ -775,12 +774,10 @@ static void list_reads(struct committer *c, struct round *r, struct part *p, str
     struct loaded_user *u, *next;
 
     HASH_ITER(hh, p->users, u, next) {
-        bool stored = false;
-        const struct use *known = lane_known_use(p->lane, u->user, &stored); // cppcheck-suppress uninitvar
+        const struct use *known = lane_known_use(p->lane, u->user); // cppcheck-suppress uninitvar
 
         if (known && u->writable) {
             u->use = use_copy(known, &p->batch->arena, true);
-            u->use->stored = stored;
             continue;
         }
         if (known) {

@@ -57,8 +57,7 @@ struct committer {
     struct lane *lanes;
     struct lane *lru; /* least recently used first */
     struct lane *ready;
-    struct lane *unflushed; /* by flush_at */
-    struct lane *wanted;    /* in any order: there are few */
+    struct lane *unflushed;
     int64_t window_entries; /* of all lanes, when each was last counted */
     int64_t window_bytes;   /* likewise, with the batches whose outcome is unknown */
     int64_t filter_bytes;    /* that were told */
@@ -123,8 +122,6 @@ void note_unflushed(struct committer *c, struct lane *l);
 /* After whatever moved the lane's tail: its filter of users follows, or is dropped. Where there is no room, those that were used
  * least give up theirs. */
 void note_users(struct committer *c, struct lane *l);
-/* op waits in the lane until its views up to until_seq are written: soon, if that is not under way (`ensured`). */
-void watch(struct committer *c, struct lane *l, struct op *op, int64_t until_seq, bool ensured);
 /* Answer those who wait for views that are written by now. */
 void answer_watchers(struct committer *c, struct lane *l);
 /* Read everything that the open parts' requests are about. */

@@ -71,7 +71,6 @@ void view_job_free(struct view_job *job)
     for (size_t i = 0; i < job->bucket_count; i++)
         bucket_release(&job->buckets[i]);
     free(job->buckets);
-    free(job->own);
     free(job->batches);
     arena_free(&job->arena);
     free(job);
@@ -194,8 +193,8 @@ static void finish_jobs(struct views *v, struct view_lane *l, const struct view_
         l->first = job->next;
         if (!written)
             job->upto = 0;
-        else if (job->definition && v->hooks->defined)
-            v->hooks->defined();
+        else if (job->own && v->hooks->viewed)
+            v->hooks->viewed();
         job->when = mark_time(v, job);
         job->done(job);
     }
@@ -266,9 +265,8 @@ static void collect(struct round *r, struct view_lane *l)
     struct view_job *job = l->first;
 
     for (; job && (!job->batch_count || job->foreign_written); job = job->next) {
-        for (size_t i = 0; i < job->own_count; i++)
-            for (size_t k = 0; k < job->own[i]->batch->use_count; k++)
-                add_use(r, l->lane->coupon, job->own[i]->batch->uses[k]);
+        for (size_t i = 0; job->own && i < job->own->batch->use_count; i++)
+            add_use(r, l->lane->coupon, job->own->batch->uses[i]);
         if (job->definition)
             add_definition(r, l->lane->coupon, job->definition, job->definition_seq);
         for (size_t i = 0; i < job->bucket_count; i++)
@@ -306,7 +304,7 @@ static enum store_status write_marks(struct views *v, struct arena *a, struct vi
         const struct view_job *last = NULL;
 
         for (const struct view_job *job = lanes[i]->first; job != lanes[i]->end; job = job->next)
-            last = job->upto || (job->begins && !last) ? job : last;
+            last = job->upto ? job : last;
         if (last)
             marks[count++] = (struct mark_write){lanes[i]->lane->coupon, lanes[i]->lane->number, "views",
                                                  {last->upto, mark_time(v, last)}};

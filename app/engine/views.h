@@ -17,9 +17,8 @@
 struct view_job {
     struct view_job *next;
     struct lane *lane; /* for done(); the view thread looks only at coupon and number, which never change */
-    /* Own batches, ascending: of their uses the last of each user are written as they stand. */
-    struct window_batch **own;
-    size_t own_count;
+    /* Own batches: their uses are written as they stand. */
+    struct window_batch *own; /* NULL: none */
     /* All of the window, ascending, where it holds other writers' batches: what those touch is read, folded and written. */
     struct window_batch **batches;
     size_t batch_count;
@@ -30,7 +29,6 @@ struct view_job {
     struct coupon *definition;
     int64_t definition_seq;
     struct arena arena;   /* of the definition */
-    bool begins;          /* the lane has its first batch: it gets a mark, of seq 0, where who searches behind the marks finds it */
     int64_t upto;         /* 0: none; else: when all jobs up to this are done, the mark of the lane */
     struct store_time after; /* for the reads: the mark's */
     struct store_time when;  /* out: the new mark's: not before `after`, nor before the writing of any view up to upto */

@@ -111,12 +111,12 @@ void aux_free(struct aux *a)
 void aux_barrier(void)
 {
     struct mono until = mono_add_ms(mono_now(), BARRIER_MS);
-    uint64_t defining[METRICS_WORKERS_MAX];
+    uint64_t appended[METRICS_WORKERS_MAX];
 
     for (int i = 0; i < METRICS_WORKERS_MAX; i++)
-        defining[i] = atomic_load(&metrics_slot(i)->defining);
+        appended[i] = atomic_load(&metrics_slot(i)->appended);
     for (int i = 0; i < METRICS_WORKERS_MAX; i++)
-        while (atomic_load(&metrics_slot(i)->defined) < defining[i]) {
+        while (atomic_load(&metrics_slot(i)->views_written) < appended[i]) {
             struct timespec pause = {.tv_nsec = 1000000};
 
             if (mono_before(until, mono_now()))

@@ -20,8 +20,8 @@ enum turns_answer aux_push(struct aux *a, struct request *r);
 /* r is about to be answered, whether it was here or not: its key may send the next. */
 void aux_answered(struct request *r);
 
-/* Wait, at most 250 ms, until the view of every definition that any worker of this front had changed when this was called is written:
- * what a caller has made is then in the lists. */
+/* Wait, at most 250 ms, until every view of what any worker had appended when this was called is written: a caller's own
+ * finished calls are then in the lists. */
 void aux_barrier(void);
 
 #endif

@@ -13,10 +13,10 @@
 #include <time.h>
 
 #include "base/checked.h"
+#include "http/aux.h"
 #include "http/handlers.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
-#include "http/siblings.h"
 
 #define BUSY_TRIES 50
 #define BUSY_PAUSE_MS 20
@@ -237,7 +237,7 @@ static enum handled erase_user(struct request *r, const char *user)
     struct use **uses;
     size_t count;
 
-    (void)siblings_show(r->worker, r->door, user); /* so that there is less to look for behind the marks */
+    aux_barrier();
     if (mongo_erasures(r->door, user, &r->arena, &before.items, &before.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     do {

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "coupons/fold.h"
+#include "http/aux.h"
 #include "http/handlers.h"
 #include "http/list.h"
 #include "http/making.h"
@@ -463,9 +464,7 @@ static enum handled list_of_all(struct request *r, const struct filter *f, const
         begin_walk(&w);
     else if (!read_position(&w, l->position))
         return reply_problem(r, CPN_BAD_CURSOR, NULL);
-    for (int64_t lane = 0; lane < w.lane_count; lane++)
-        if (!request_catch_up(r, lane))
-            return reply_problem(r, CPN_BUSY, NULL);
+    aux_barrier();
     j = list_items(r);
     left = walk(&w);
     arena_free(&w.arena);

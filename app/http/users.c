@@ -3,17 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "http/aux.h"
 #include "http/handlers.h"
 #include "http/list.h"
 #include "http/redemption_body.h"
 #include "http/remains.h"
 #include "http/reply.h"
-#include "http/siblings.h"
 
 /* Redemptions that an io thread writes (and signs) itself. More are read and written by aux threads: not more uses than there are
  * of these are in memory at a time, however many ask. */
 #define WRITTEN_AT_ONCE 16
-#define UNSEEN_AT_ONCE 100 /* coupons */
 
 /* ---- one coupon ---- */
 
@@ -113,40 +112,6 @@ struct wallet {
     size_t room;
     bool failed, misplaced; /* misplaced: because of its position */
 };
-
-static bool catch_up(struct request *r, const char *coupon, struct mono until)
-{
-    int64_t lanes = 0, left_ms;
-
-    if (mongo_coupon_lanes(r->door, coupon, &lanes) != STORE_OK)
-        return false;
-    for (int64_t lane = 0; lane < lanes; lane++) {
-        left_ms = mono_ms_between(mono_now(), until);
-        if (left_ms < 0 || engine_catch_up(r->worker->engine, coupon, lane, left_ms) != STORE_OK)
-            return false;
-    }
-    return true;
-}
-
-/* Have the views say what was finished for the user until now. The workers of this front are asked; where one cannot answer, or
- * others may have something, the ledger tells what is behind the marks. False: it could not be done. */
-static bool show_user(struct request *r, const char *user)
-{
-    struct mono until = mono_add_ms(r->arrived, r->worker->config->worker_request_deadline_ms);
-    const char **coupons;
-    size_t count = 0;
-
-    if (siblings_show(r->worker, r->door, user))
-        return true;
-    do {
-        if (mongo_user_unseen(r->door, user, UNSEEN_AT_ONCE, &r->arena, &coupons, &count) != STORE_OK)
-            return false;
-        for (size_t i = 0; i < count; i++)
-            if (!catch_up(r, coupons[i], until))
-                return false;
-    } while (count == UNSEEN_AT_ONCE);
-    return true;
-}
 
 static bool is_open(const struct coupon *c, int64_t now_ms)
 {
@@ -273,8 +238,7 @@ enum handled user_wallet(struct request *r)
         return reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
     if (!list_begin(r, &l))
         return ANSWERED;
-    if (!show_user(r, r->params[0]))
-        return reply_problem(r, CPN_BUSY, NULL);
+    aux_barrier();
     if (mongo_user_uses(r->door, r->params[0], clock_now_ms(), &r->arena, &w.ids, &w.uses, &w.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     sort(&w, &r->arena);

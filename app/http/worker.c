@@ -18,8 +18,6 @@
 #include "http/auth.h"
 #include "http/aux.h"
 #include "http/reactor.h"
-#include "http/siblings.h"
-#include "store/fronts.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
 
@@ -70,14 +68,14 @@ static void on_queue(int waiting)
     metrics_set(METRIC_QUEUE, waiting);
 }
 
-static void on_defining(void)
+static void on_appended(void)
 {
-    atomic_fetch_add(&metrics_own()->defining, 1);
+    atomic_fetch_add(&metrics_own()->appended, 1);
 }
 
-static void on_defined(void)
+static void on_viewed(void)
 {
-    atomic_fetch_add(&metrics_own()->defined, 1);
+    atomic_fetch_add(&metrics_own()->views_written, 1);
 }
 
 static void on_windows(int64_t more)
@@ -97,7 +95,7 @@ static void on_unread(int users)
 
 static const struct engine_hooks hooks = {
     .batch = on_batch, .decided = on_decided, .expired = on_expired, .conflict = on_conflict, .retry = on_retry,
-    .queue = on_queue, .windows = on_windows, .filters = on_filters, .unread = on_unread, .defining = on_defining, .defined = on_defined,
+    .queue = on_queue, .windows = on_windows, .filters = on_filters, .unread = on_unread, .appended = on_appended, .viewed = on_viewed,
 };
 
 /* ---- starting ---- */
@@ -124,23 +122,12 @@ static struct engine *start_engine(struct worker *w)
         .windows_mb = c->worker_windows_mb,
         .filter_bytes = (int64_t)c->worker_filters_mb << 20,
         .fill_after = FILL_AFTER,
-        .flush_ms = c->worker_views_flush_ms,
+        .flush_ms = c->worker_bucket_flush_ms,
         .backoff_ms = BACKOFF_MS,
         .patience_ms = c->coupond_drain_s * 1000 / 4,
     };
 
     return engine_start(&config, mongo_source(w->mongo), &hooks);
-}
-
-/* If the database does not answer now, the runner tells of the front when it does. */
-static void tell_front(struct worker *w)
-{
-    struct store *door = mongo_door(w->mongo);
-    char id[FRONT_ID_SIZE];
-
-    front_id(w->config->coupond_run_dir, id);
-    (void)mongo_front_begin(door, id, clock_now_ms());
-    door->ops->close(door);
 }
 
 /* SIGTERM has come. Half of the time is for what is in flight, a quarter for the engine; past the rest the master kills us. */
@@ -156,11 +143,9 @@ static void stop(struct worker *w)
     aux_stop(w->streams);
     auth_stop(w->auth);
     reactor_stop(w->reactor);
-    siblings_stop(w->siblings);
     aux_free(w->aux);
     aux_free(w->streams);
     engine_stop(w->engine); /* after the last submit; what it still answers nobody sends any more */
-    siblings_free(w->siblings);
     reactor_free(w->reactor);
     schema_watch_stop(w->schema);
     mongo_close(w->mongo);
@@ -188,9 +173,7 @@ int worker_run(const struct config *config, int index, int listen_fd)
     w.auth = auth_start(&w);
     w.aux = aux_start(&w, config->worker_aux_threads, config->worker_aux_threads, "http-aux");
     w.streams = aux_start(&w, STREAM_THREADS, STREAMS_OF_ONE_KEY, "http-stream");
-    tell_front(&w);
-    w.siblings = siblings_start(&w);
-    if (!w.siblings || !reactor_start(&w, listen_fd)) {
+    if (!reactor_start(&w, listen_fd)) {
         log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", strerror(errno));
         return EX_OSERR;
     }

@@ -15,7 +15,6 @@ struct auth;
 struct engine;
 struct mongo;
 struct reactor;
-struct siblings;
 
 /* What the parts of a worker share; made before its threads, never changed afterwards. */
 struct worker {
@@ -28,7 +27,6 @@ struct worker {
     struct aux *aux;
     struct aux *streams; /* for long bodies, in and out: so that none of them keeps a list waiting */
     struct reactor *reactor;
-    struct siblings *siblings;
     struct jws_keys receipt_keys;
 };
 

@@ -20,17 +20,14 @@ struct row {
 };
 
 struct watch {
-    int64_t quiet_ms, still_ms;
     pthread_mutex_t lock;
     struct row *rows;
 };
 
-struct watch *watch_new(int64_t age_ms)
+struct watch *watch_new(void)
 {
     struct watch *w = checked(calloc(1, sizeof *w));
 
-    w->quiet_ms = age_ms * WATCH_QUIET_AGES;
-    w->still_ms = age_ms * WATCH_STILL_AGES;
     pthread_mutex_init(&w->lock, NULL);
     return w;
 }
@@ -93,13 +90,13 @@ void watch_seen(struct watch *w, const char *coupon, int64_t lane, int64_t seq, 
     pthread_mutex_unlock(&w->lock);
 }
 
-static bool is_due(const struct watch *w, const struct row *row, struct mono now)
+static bool is_due(const struct row *row, struct mono now)
 {
-    bool quiet = mono_ms_between(row->seen_at, now) >= w->quiet_ms;
+    bool quiet = mono_ms_between(row->seen_at, now) >= WATCH_QUIET_MS;
 
     if (mono_before(row->look_at, now))
         return true;
-    return quiet && row->failures == 0 && mono_ms_between(now, row->look_at) > w->still_ms;
+    return quiet && row->failures == 0 && mono_ms_between(now, row->look_at) > WATCH_STILL_MS;
 }
 
 size_t watch_due(struct watch *w, struct mono now, struct watch_due *due, size_t most)
@@ -111,10 +108,10 @@ size_t watch_due(struct watch *w, struct mono now, struct watch_due *due, size_t
     rows = HASH_COUNT(w->rows);
     for (row = w->rows; rows > 0 && count < most; row = next, rows--) {
         next = row->hh.next;
-        if (!is_due(w, row, now))
+        if (!is_due(row, now))
             continue;
         due[count++] = row->who;
-        row->look_at = mono_add_ms(now, w->still_ms);
+        row->look_at = mono_add_ms(now, WATCH_STILL_MS);
         /* so that a long table is gone through in turns */
         HASH_DEL(w->rows, row);
         HASH_ADD(hh, w->rows, who, sizeof row->who, row);
@@ -133,13 +130,13 @@ bool watch_marked(struct watch *w, const char *coupon, int64_t lane, int64_t seq
     if (row && seq >= row->seen) {
         forget(w, row);
     } else if (row) {
-        bool quiet = mono_ms_between(row->seen_at, now) >= w->quiet_ms;
+        bool quiet = mono_ms_between(row->seen_at, now) >= WATCH_QUIET_MS;
 
         if (seq != row->marked)
             row->marked_at = now;
         row->marked = seq;
-        behind = mono_ms_between(row->marked_at, now) >= w->still_ms;
-        row->look_at = mono_add_ms(now, quiet ? w->still_ms : WATCH_BUSY_MS);
+        behind = mono_ms_between(row->marked_at, now) >= WATCH_STILL_MS;
+        row->look_at = mono_add_ms(now, quiet ? WATCH_STILL_MS : WATCH_BUSY_MS);
     }
     pthread_mutex_unlock(&w->lock);
     return behind;
@@ -152,7 +149,7 @@ void watch_failed(struct watch *w, const char *coupon, int64_t lane, struct mono
     pthread_mutex_lock(&w->lock);
     row = find(w, coupon, lane);
     if (row) {
-        int64_t pause_ms = w->still_ms << (row->failures < 6 ? ++row->failures : 6);
+        int64_t pause_ms = (int64_t)WATCH_STILL_MS << (row->failures < 6 ? ++row->failures : 6);
 
         row->look_at = mono_add_ms(now, pause_ms < WATCH_RETRY_MOST_MS ? pause_ms : WATCH_RETRY_MOST_MS);
     }

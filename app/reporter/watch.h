@@ -1,9 +1,9 @@
 /*
  * reporter/watch.h -- which lanes may have views left behind: those whose mark "views" is below their last seq.
  *
- * Rule     views are written at a certain age, by whoever appended. Once a lane has been quiet for twice that its mark is looked at, then
- *          again and again; a lane that stays busy has a writer that works, and is looked at every ten seconds. A mark that stands still
- *          for three times the age: its views were left behind. A lane whose mark reached its last seq is forgotten
+ * Rule     once a lane has been quiet for a moment its mark is looked at, then every second; a lane that stays busy has a
+ *          writer that works, and is looked at every ten seconds. A mark that was the same a second ago stands still: its
+ *          views were left behind. A lane whose mark reached its last seq is forgotten
  * Threads  any; times are given by the caller
  */
 #ifndef REPORTER_WATCH_H
@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "coupons/coupon.h"
 
-#define WATCH_QUIET_AGES 2
-#define WATCH_STILL_AGES 3 /* five in all until they are written */
+#define WATCH_QUIET_MS 400
+#define WATCH_STILL_MS 1000
 #define WATCH_BUSY_MS 10000
 #define WATCH_RETRY_MOST_MS 60000
 
@@ -28,8 +28,7 @@ struct watch_due {
     int64_t lane;
 };
 
-/* age_ms: at which views are written. */
-struct watch *watch_new(int64_t age_ms);
+struct watch *watch_new(void);
 void watch_free(struct watch *w);
 /* The lane has a batch `seq`. */
 void watch_seen(struct watch *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);

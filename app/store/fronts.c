@@ -18,21 +18,6 @@ void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
     snprintf(id, FRONT_ID_SIZE, "%s:%s", host, run_dir);
 }
 
-enum store_status mongo_front_begin(struct store *s, const char *id, int64_t now_ms)
-{
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "update", FRONTS,
-        "updates", "[", "{",
-            "q", "{", "_id", BCON_UTF8(id), "}",
-            "u", "{", "$setOnInsert", "{", "receipts", "", "seen", BCON_DATE_TIME(now_ms), "}", "}",
-            "upsert", BCON_BOOL(true),
-        "}", "]");
-    /* clang-format on */
-
-    return door_write(door_of(s), command, NULL);
-}
-
 enum store_status mongo_front_tell(struct store *s, const struct front *front)
 {
     /* clang-format off */

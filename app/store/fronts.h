@@ -1,9 +1,8 @@
 /*
- * store/fronts.h -- the fronts that are at work, and which keys of receipts each has: so that couponctl doctor can compare them, and
- * who reads across coupons knows whether others may have something that is not in the views.
+ * store/fronts.h -- the fronts that are at work, and which keys of receipts each has: so that couponctl doctor can compare them.
  *
- * Shape   collection `fronts`: {_id: front_id(), receipts, seen}; made by whichever worker starts first; a front's runner writes it
- *         again and again, and removes it when it stops
+ * Shape   collection `fronts`: {_id: front_id(), receipts, seen}; a front's runner writes it again and again, and removes it when it
+ *         stops
  */
 #ifndef STORE_FRONTS_H
 #define STORE_FRONTS_H
@@ -22,8 +21,6 @@ struct front {
 
 /* "host:run_dir", of this machine. */
 void front_id(const char *run_dir, char id[FRONT_ID_SIZE]);
-/* It begins to work: before its first request, so that it is known of from then on. */
-enum store_status mongo_front_begin(struct store *s, const char *id, int64_t now_ms);
 enum store_status mongo_front_tell(struct store *s, const struct front *front);
 /* It is at work no more, unless somebody else has told of it since. */
 enum store_status mongo_front_gone(struct store *s, const struct front *front);

@@ -1,6 +1,6 @@
 /*
- * tests/engine/test_views.c -- writing views: those that another process left unwritten, in chunks and each once; those of one
- * coupon while another's cannot be written; and how often: by age, by volume, or when somebody asks.
+ * tests/engine/test_views.c -- writing views: those that another process left unwritten, in chunks and each once; and those of one
+ * coupon while another's cannot be written.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,10 +35,6 @@ static struct {
     struct arena arena;
     atomic_bool refuses; /* whatever holds a view of BAD */
     atomic_int refused;
-    /* views and marks that were written, of GOOD and of BAD */
-    struct written {
-        atomic_int users, new_users, buckets, marks;
-    } written[2];
     /* reads of uses */
     size_t read, most, most_bytes;
 } t;
@@ -50,27 +46,13 @@ static enum store_status watched_write_views(struct store *s, struct view_write 
     bool bad = false;
 
     for (size_t i = 0; i < count; i++) {
-        struct written *w = &t.written[strcmp(views[i].coupon, BAD) == 0];
-
         bad = bad || strcmp(views[i].coupon, BAD) == 0;
         views[i].written = false;
-        if (views[i].kind == VIEW_USE && user_is_job(views[i].use->user))
-            continue;
-        atomic_fetch_add(&w->users, views[i].kind == VIEW_USE);
-        atomic_fetch_add(&w->new_users, views[i].kind == VIEW_USE && !views[i].use->stored);
-        atomic_fetch_add(&w->buckets, views[i].kind == VIEW_BUCKET);
     }
     if (!bad || !atomic_load(&t.refuses))
         return t.plain->write_views(s, views, count, when);
     atomic_fetch_add(&t.refused, 1);
     return STORE_FAILED;
-}
-
-static enum store_status watched_write_marks(struct store *s, const struct mark_write *marks, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        atomic_fetch_add(&t.written[strcmp(marks[i].coupon, BAD) == 0].marks, 1);
-    return t.plain->write_marks(s, marks, count);
 }
 
 static enum store_status watched_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
@@ -109,7 +91,6 @@ static int set_up(void **state)
     door->ops->close(door);
     t.ops = *t.plain;
     t.ops.write_views = watched_write_views;
-    t.ops.write_marks = watched_write_marks;
     t.ops.uses = watched_uses;
     t.watched.open = open_watched;
     return 0;
@@ -126,19 +107,14 @@ static int tear_down(void **state)
 
 /* ---- engines, and what is asked of them ---- */
 
-static struct engine *start_with(int flush_ms)
+static struct engine *start(void)
 {
     const struct engine_config config = {
-        .committers = 2, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 10 * USERS,
-        .flush_ms = flush_ms, .backoff_ms = 1, .patience_ms = 50,
+        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 10 * USERS,
+        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
     return engine_start(&config, &t.watched, NULL);
-}
-
-static struct engine *start(void)
-{
-    return start_with(3);
 }
 
 static void call(struct engine *e, const char *coupon, struct op *op)
@@ -160,7 +136,6 @@ static void create(struct engine *e, const char *id, int64_t slots)
     coupon.title = "t";
     coupon.state = COUPON_ACTIVE;
     coupon.cap.total = slots;
-    coupon.cap.per_user = 3;
     call(e, id, &op);
     call(e, id, &more);
     assert_int_equal(engine_catch_up(e, id, 0, PATIENCE_MS), STORE_OK);
@@ -329,138 +304,6 @@ static void what_another_left_unwritten_and_cannot_be_written_delays_no_other(vo
     engine_stop(e);
 }
 
-/* ---- how often ---- */
-
-#define NEVER_MS 1000000
-#define FLUSH_ENTRIES 4096 /* as in committer.c */
-
-static void show(struct engine *e, const char *user)
-{
-    struct op op = {.kind = OP_SHOW, .user = user};
-
-    op.deadline = mono_add_ms(mono_now(), PATIENCE_MS);
-    assert_int_equal(engine_call(e, &op), CPN_OK);
-}
-
-static bool has_taken(const char *coupon, const char *user, int64_t total)
-{
-    struct store *door = t.source->open(t.source);
-    struct use_read read = {.coupon = coupon, .user = user};
-    struct store_time when;
-    bool taken;
-
-    mark_of(coupon, &when);
-    assert_int_equal(t.plain->uses(door, when, &t.arena, &read, 1), STORE_OK);
-    taken = read.use && read.use->total == total;
-    door->ops->close(door);
-    return taken;
-}
-
-static void forget_written(void)
-{
-    memset(t.written, 0, sizeof t.written);
-}
-
-static void who_asks_for_a_user_has_only_the_coupons_written_that_know_of_them(void **state)
-{
-    struct engine *e = start_with(NEVER_MS);
-
-    (void)state;
-    create(e, GOOD, 5000);
-    create(e, BAD, 5000);
-    forget_written();
-    for (int i = 0; i < 50; i++) {
-        take(e, GOOD, user_name(i));
-        take(e, BAD, user_name(100 + i));
-    }
-    show(e, "nobody");
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(t.written[i].users, 0);
-        assert_int_equal(t.written[i].marks, 0);
-    }
-    show(e, user_name(20));
-    assert_true(has_taken(GOOD, user_name(20), 1));
-    assert_int_equal(t.written[0].users, 50); /* 50 takings cost one bucket and one mark */
-    assert_int_equal(t.written[0].buckets, 1);
-    assert_int_equal(t.written[0].marks, 1);
-    assert_int_equal(t.written[1].users, 0);
-    assert_int_equal(t.written[1].marks, 0);
-    show(e, user_name(120));
-    assert_true(has_taken(BAD, user_name(120), 1));
-    assert_int_equal(t.written[1].users, 50);
-    assert_int_equal(t.written[0].users, 50);
-    engine_stop(e);
-}
-
-static void a_user_who_comes_again_is_no_new_view(void **state)
-{
-    struct engine *e = start_with(NEVER_MS);
-
-    (void)state;
-    create(e, GOOD, 5000);
-    forget_written();
-    for (int i = 1; i <= 3; i++) {
-        struct op op = {.kind = OP_TAKE, .user = "again"};
-
-        op.take = (struct take){.key = user_name(i), .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
-        call(e, GOOD, &op);
-        show(e, "again");
-        assert_true(has_taken(GOOD, "again", i));
-    }
-    assert_int_equal(t.written[0].users, 3);
-    assert_int_equal(t.written[0].new_users, 1);
-    engine_stop(e);
-}
-
-static void however_often_somebody_asks_a_coupon_is_written_at_most_every_50_ms(void **state)
-{
-    struct engine *e = start_with(NEVER_MS);
-    struct mono started;
-    int64_t ms;
-
-    (void)state;
-    create(e, GOOD, 5000);
-    forget_written();
-    started = mono_now();
-    for (int i = 0; i < 8; i++) {
-        take(e, GOOD, user_name(i));
-        show(e, user_name(i));
-    }
-    ms = mono_ms_between(started, mono_now());
-    assert_in_range(t.written[0].marks, 1, ms / 50 + 1);
-    assert_int_equal(t.written[0].users, 8);
-    engine_stop(e);
-}
-
-static void thousands_of_entries_are_written_however_young_they_are(void **state)
-{
-    struct engine *e = start_with(NEVER_MS);
-    int users = 0;
-
-    (void)state;
-    create(e, GOOD, 10000);
-    forget_written();
-    while (atomic_load(&t.written[0].marks) == 0) {
-        take(e, GOOD, arena_printf(&t.arena, "%d", users++));
-        assert_in_range(users, 1, FLUSH_ENTRIES + 1000);
-    }
-    assert_in_range(t.written[0].users, FLUSH_ENTRIES / 2, FLUSH_ENTRIES); /* a batch counts as an entry */
-    assert_int_equal(t.written[0].marks, 1);
-    engine_stop(e);
-}
-
-static void what_is_old_enough_is_written_though_nobody_asks(void **state)
-{
-    struct engine *e = start();
-
-    (void)state;
-    create(e, GOOD, 5000);
-    take(e, GOOD, "somebody");
-    while (!has_taken(GOOD, "somebody", 1))
-        continue;
-    engine_stop(e);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,11 +312,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_loads_a_lane_writes_what_another_left_unwritten, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_coupon_whose_views_cannot_be_written_delays_no_other, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_another_left_unwritten_and_cannot_be_written_delays_no_other, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_asks_for_a_user_has_only_the_coupons_written_that_know_of_them, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_user_who_comes_again_is_no_new_view, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(however_often_somebody_asks_a_coupon_is_written_at_most_every_50_ms, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(thousands_of_entries_are_written_however_young_they_are, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_old_enough_is_written_though_nobody_asks, set_up, tear_down),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)

@@ -23,7 +23,7 @@ OFTEN = (20, 120)  # a worker dies the so many-th time that it passes a point
 PASSED_S = 60
 RELOAD_S = 15
 CLAIMED_S = 3  # for a job to come, of those that the workload gives
-FLUSH = "[worker]\nviews_flush_ms = 50\n"
+FLUSH = "[worker]\nbucket_flush_ms = 50\n"
 
 
 def grown_up(stack, group):

@@ -9,7 +9,6 @@
 #include "fuzz/fuzz.h"
 #include "http/aux.h"
 #include "http/auth.h"
-#include "http/siblings.h"
 
 #define FCGI_HEADER 8
 #define FCGI_BEGIN 1
@@ -56,14 +55,6 @@ enum turns_answer aux_push(struct aux *a, struct request *r)
 void aux_answered(struct request *r)
 {
     (void)r;
-}
-
-bool siblings_show(const struct worker *w, struct store *door, const char *user)
-{
-    (void)w;
-    (void)door;
-    (void)user;
-    return true;
 }
 
 void aux_barrier(void)

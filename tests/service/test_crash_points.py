@@ -11,9 +11,9 @@ from stack import BUILD, ROOT, wait_until
 from swarm import by_code, swarm, take, taken
 
 # The points in the order in which a request passes them, and at which of their times a worker dies. Views are written for
-# many batches at once, and so are marks.
-POINTS = {"parsed": 70, "decided": 30, "appended": 30, "views": 6, "marked": 6, "answering": 70}
-OFTEN = "[worker]\nviews_flush_ms = 20\n"
+# many batches at once, and marks once in a while.
+POINTS = {"parsed": 70, "decided": 30, "appended": 30, "views": 10, "marked": 6, "answering": 70}
+OFTEN = "[worker]\nbucket_flush_ms = 50\n"
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -1,8 +1,8 @@
 """kill -9 and SIGSTOP under load: every acknowledged redemption is there, none twice, and the same key finds the truth.
 
 The moment "after an append, before its views" is found from outside: the test watches the ledger's change stream, and kills
-the worker as soon as a batch of it shows. Views are written about a second after an append, so almost every kill hits that
-gap; the marks (looked at while the worker is dead) count how many.
+the worker as soon as a batch of it shows. Views are written within milliseconds of an append, so not every kill hits that
+gap; over many kills some do, and the marks (looked at while the worker is dead) count how many.
 """
 import os
 import random

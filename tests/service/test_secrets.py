@@ -342,16 +342,15 @@ def test_who_dies_leaves_no_core_file(plain):
 
 def test_files_and_sockets_are_for_those_they_are_for(guarded):
     """{what: the most that it may permit}."""
-    most = {"keys": 0o700, "keys/*": 0o600, "run/mongodb_uri": 0o600, "run/*.sock": 0o660, "run/*.ask": 0o600, "log/coupond.log": 0o640}
+    most = {"keys": 0o700, "keys/*": 0o600, "run/mongodb_uri": 0o600, "run/*.sock": 0o660, "log/coupond.log": 0o640}
     for pattern, mode in most.items():
         found = list(guarded.var.glob(pattern))
         assert found, pattern
         for path in found:
             assert path.stat().st_mode & 0o777 & ~mode == 0, f"{path}: {path.stat().st_mode & 0o777:o}"
     sockets = [path for path in (guarded.var / "run").iterdir() if stat.S_ISSOCK(path.stat().st_mode)]
-    asked = [path for path in sockets if path.suffix == ".ask"]  # by which workers ask each other
-    assert len(asked) == WORKERS and len(sockets) == 2 * WORKERS + 1, sockets  # and that of metrics
-    assert all(path.stat().st_mode & 0o777 == 0o660 for path in sockets if path not in asked), sockets
+    assert len(sockets) == WORKERS + 1, sockets  # and that of metrics
+    assert all(path.stat().st_mode & 0o777 == 0o660 for path in sockets), sockets
     assert not [path for path in (guarded.var / "nginx").rglob("body/**/*") if path.is_file()], "an import was left behind"
 
 

@@ -52,8 +52,8 @@ static void count_some(void)
     metrics_request(1, 201, 1500);
     metrics_observe(METRIC_BATCH_SIZE, 3);
     metrics_set(METRIC_QUEUE, 5);
-    atomic_fetch_add(&metrics_own()->defining, 4);
-    atomic_fetch_add(&metrics_own()->defined, 3);
+    atomic_fetch_add(&metrics_own()->appended, 4);
+    atomic_fetch_add(&metrics_own()->views_written, 3);
 }
 
 static void processes_are_added_up(void **state)
@@ -88,12 +88,12 @@ static void a_successor_counts_on_but_gauges_start_anew(void **state)
 
     (void)state;
     pid = in_child(3, count_some);
-    assert_int_equal(atomic_load(&metrics_slot(3)->defined), 3);
+    assert_int_equal(atomic_load(&metrics_slot(3)->views_written), 3);
     metrics_leave(3, pid);
     metrics_settle(3);
     assert_shows("\ncoupons_queue_requests 0\n");
     assert_shows("\ncoupons_conflicts_total 2\n");
-    assert_int_equal(atomic_load(&metrics_slot(3)->defined), 4);
+    assert_int_equal(atomic_load(&metrics_slot(3)->views_written), 4);
 }
 
 /* While a successor is at work already, what its predecessor leaves behind goes with that one alone. */

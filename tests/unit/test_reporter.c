@@ -175,45 +175,43 @@ static void lanes_are_made_to_follow_once_and_again_where_that_failed(void **sta
     follow_free(f);
 }
 
-#define AGE_MS 400 /* at which views are written */
-
-static void a_quiet_lane_whose_mark_stands_still_is_behind_at_five_times_the_age(void **state)
+static void a_quiet_lane_whose_mark_stands_still_for_a_second_is_behind(void **state)
 {
-    struct watch *w = watch_new(AGE_MS);
+    struct watch *w = watch_new();
     struct watch_due due[4];
 
     (void)state;
     watch_seen(w, "hot", 0, 7, at(0));
-    assert_int_equal(watch_due(w, at(700), due, 4), 0);
-    assert_int_equal(watch_due(w, at(800), due, 4), 1);
+    assert_int_equal(watch_due(w, at(300), due, 4), 0);
+    assert_int_equal(watch_due(w, at(400), due, 4), 1);
     assert_string_equal(due[0].coupon, "hot");
-    assert_false(watch_marked(w, "hot", 0, 5, at(800)));
-    assert_int_equal(watch_due(w, at(2000), due, 4), 0);
-    assert_int_equal(watch_due(w, at(2001), due, 4), 1);
-    assert_true(watch_marked(w, "hot", 0, 5, at(2001)));
-    assert_int_equal(watch_due(w, at(3202), due, 4), 1);
-    assert_false(watch_marked(w, "hot", 0, 7, at(3202)));
+    assert_false(watch_marked(w, "hot", 0, 5, at(400)));
+    assert_int_equal(watch_due(w, at(1400), due, 4), 0);
+    assert_int_equal(watch_due(w, at(1401), due, 4), 1);
+    assert_true(watch_marked(w, "hot", 0, 5, at(1401)));
+    assert_int_equal(watch_due(w, at(2402), due, 4), 1);
+    assert_false(watch_marked(w, "hot", 0, 7, at(2402)));
     assert_int_equal(watch_due(w, at(100000000), due, 4), 0);
     watch_free(w);
 }
 
 static void a_mark_that_moves_is_not_behind(void **state)
 {
-    struct watch *w = watch_new(AGE_MS);
+    struct watch *w = watch_new();
     struct watch_due due[4];
 
     (void)state;
     watch_seen(w, "slow", 0, 90, at(0));
     for (int64_t second = 1; second < 20; second++) {
-        assert_int_equal(watch_due(w, at(1201 * second), due, 4), 1);
-        assert_false(watch_marked(w, "slow", 0, second, at(1201 * second)));
+        assert_int_equal(watch_due(w, at(1001 * second), due, 4), 1);
+        assert_false(watch_marked(w, "slow", 0, second, at(1001 * second)));
     }
     watch_free(w);
 }
 
 static void a_busy_lane_is_left_alone_while_its_mark_moves(void **state)
 {
-    struct watch *w = watch_new(AGE_MS);
+    struct watch *w = watch_new();
     struct watch_due due[4];
     int64_t ms;
 
@@ -234,25 +232,25 @@ static void a_busy_lane_is_left_alone_while_its_mark_moves(void **state)
 
 static void a_lane_that_cannot_be_written_is_tried_less_and_less_often(void **state)
 {
-    struct watch *w = watch_new(AGE_MS);
+    struct watch *w = watch_new();
     struct watch_due due[4];
 
     (void)state;
     watch_seen(w, "hot", 0, 7, at(0));
     assert_int_equal(watch_due(w, at(1000), due, 4), 1);
     watch_failed(w, "hot", 0, at(1000));
-    assert_int_equal(watch_due(w, at(3300), due, 4), 0);
-    assert_int_equal(watch_due(w, at(3401), due, 4), 1);
-    watch_failed(w, "hot", 0, at(3401));
-    assert_int_equal(watch_due(w, at(8100), due, 4), 0);
-    watch_seen(w, "hot", 0, 8, at(8100));
-    assert_int_equal(watch_due(w, at(9000), due, 4), 1);
+    assert_int_equal(watch_due(w, at(2900), due, 4), 0);
+    assert_int_equal(watch_due(w, at(3001), due, 4), 1);
+    watch_failed(w, "hot", 0, at(3001));
+    assert_int_equal(watch_due(w, at(6900), due, 4), 0);
+    watch_seen(w, "hot", 0, 8, at(6900));
+    assert_int_equal(watch_due(w, at(7900), due, 4), 1);
     watch_free(w);
 }
 
 static void many_lanes_are_looked_at_in_turns(void **state)
 {
-    struct watch *w = watch_new(AGE_MS);
+    struct watch *w = watch_new();
     struct watch_due due[2];
     char seen[5] = "";
 
@@ -279,7 +277,7 @@ int main(void)
         cmocka_unit_test(a_run_is_trimmed_to_what_the_totals_do_not_hold),
         cmocka_unit_test(a_batch_that_asks_for_slots_says_so_in_its_tally),
         cmocka_unit_test(the_inbox_keeps_order_and_wishes),
-        cmocka_unit_test(a_quiet_lane_whose_mark_stands_still_is_behind_at_five_times_the_age),
+        cmocka_unit_test(a_quiet_lane_whose_mark_stands_still_for_a_second_is_behind),
         cmocka_unit_test(a_mark_that_moves_is_not_behind),
         cmocka_unit_test(a_busy_lane_is_left_alone_while_its_mark_moves),
         cmocka_unit_test(a_lane_that_cannot_be_written_is_tried_less_and_less_often),
