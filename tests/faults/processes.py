@@ -128,7 +128,7 @@ def is_leaving(pid):
     """nginx's worker is gone, or ends when it has answered."""
     try:
         return state_of(pid) is None or b"shutting down" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or before it was read
         return True
 
 
