@@ -240,24 +240,6 @@ static void note_told(void *context, struct replay *r)
 
 /* ---- marks ---- */
 
-static bool is_later(struct store_time a, struct store_time b)
-{
-    struct store_time later = store_time_later(a, b);
-
-    return (a.seconds != b.seconds || a.increment != b.increment) && later.seconds == a.seconds &&
-           later.increment == a.increment;
-}
-
-/* The mark of another cluster's time (of a backup) makes readers wait for a time that does not come. */
-static enum fault mark_fault(const struct stored_mark *m, int64_t tail, bool catch_up, struct store_time now)
-{
-    if (!m->is_there)
-        return FAULT_MISSING;
-    if (!m->readable || m->mark.seq > tail || is_later(m->mark.when, now))
-        return FAULT_DIFFERENT;
-    return catch_up && m->mark.seq < tail ? FAULT_BEHIND : FAULT_NONE;
-}
-
 /* Where views were written, the mark carries a time not before that. */
 static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const char *kind, int64_t tail,
                                         bool catch_up)
@@ -276,7 +258,7 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     while (scan_again(s, &tries));
     if (s != STORE_OK)
         return s;
-    fault = mark_fault(&found, tail, catch_up, now);
+    fault = repair_of_mark(&found, tail, catch_up, now);
     if (!fault)
         return STORE_OK;
     snprintf(where, sizeof where, lane ? "%s of lane %" PRId64 : "%s", kind, lane);

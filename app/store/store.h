@@ -41,9 +41,14 @@ struct store_time {
     uint32_t seconds, increment;
 };
 
+static inline bool store_time_is_later(struct store_time a, struct store_time b)
+{
+    return a.seconds > b.seconds || (a.seconds == b.seconds && a.increment > b.increment);
+}
+
 static inline struct store_time store_time_later(struct store_time a, struct store_time b)
 {
-    return a.seconds > b.seconds || (a.seconds == b.seconds && a.increment > b.increment) ? a : b;
+    return store_time_is_later(a, b) ? a : b;
 }
 
 /* Up to which seq a lane's views (kind "views"), or the reporter's totals ("totals"), are written. */

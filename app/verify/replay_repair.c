@@ -172,19 +172,11 @@ void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context)
 
 /* ---- marks ---- */
 
-static bool is_later(struct store_time a, struct store_time b)
-{
-    struct store_time later = store_time_later(a, b);
-
-    return (a.seconds != b.seconds || a.increment != b.increment) && later.seconds == a.seconds &&
-           later.increment == a.increment;
-}
-
 enum fault repair_of_mark(const struct stored_mark *m, int64_t tail, bool catch_up, struct store_time now)
 {
     if (!m->is_there)
         return FAULT_MISSING;
-    if (!m->readable || m->mark.seq > tail || is_later(m->mark.when, now))
+    if (!m->readable || m->mark.seq > tail || store_time_is_later(m->mark.when, now))
         return FAULT_DIFFERENT;
     return catch_up && m->mark.seq < tail ? FAULT_BEHIND : FAULT_NONE;
 }
