@@ -74,7 +74,7 @@
     X(29, TRANSACTION_IN_PROGRESS, "transaction_in_progress", 409, true, "Another checkout holds it",                  \
       "Another checkout holds this slot or code. Retry after the time in Retry-After.")                                \
     X(30, ORDER_NOT_ELIGIBLE, "order_not_eligible", 409, false, "The order does not qualify",                          \
-      "The order does not meet a rule of the coupon; detail says which: minimum spend, categories, currency, or no order.") \
+      "The order does not meet a rule of the coupon; reason says which, and missing_minor how much more it takes.") \
     X(31, USER_CAP_REACHED, "user_cap_reached", 409, false, "The user's cap is reached",                               \
       "The user's limit for this coupon (cap.per_user) is used up.")                                                   \
     X(32, USER_DAILY_CAP_REACHED, "user_daily_cap_reached", 409, true, "The user's cap for today is reached",          \

@@ -385,10 +385,12 @@ static bool budget_refuses(const struct decision *d, int64_t more_minor, struct 
 static bool order_refuses(const struct decision *d, const struct order *order, int64_t *discount_minor,
                           struct outcome *out)
 {
-    enum cpn_result r = discount_of(d->coupon, order, discount_minor, &out->detail);
+    enum cpn_result r = discount_of(d->coupon, order, discount_minor, &out->misfit);
 
-    if (r != CPN_OK)
+    if (r != CPN_OK) {
         refuse(out, r);
+        out->detail = misfit_detail(out->misfit.reason);
+    }
     return r != CPN_OK;
 }
 

@@ -132,6 +132,7 @@ struct outcome {
     bool retry;         /* for sold_out: may slots come back */
     int64_t retry_at_ms;/* for Retry-After; 0: unknown */
     const char *detail; /* static, or NULL */
+    struct misfit misfit; /* of ORDER_NOT_ELIGIBLE */
     struct redemption redemption; /* when result is OK; its strings live as long as the use's */
 };
 

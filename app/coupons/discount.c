@@ -1,9 +1,9 @@
 /*
  * coupons/discount.c -- see discount.h.
  *
- * Order   of checks: no order, currency, categories, minimum spend
+ * Order   of checks: enum misfit_reason; an order without an amount is met after its currency
  * Only    a line is admitted when its category or its sku is listed; without lists every line is
- * Silent  an order without currency is in the coupon's; an amount is what the lines add up to where lines are given
+ * Silent  an amount is what the lines add up to where lines are given
  */
 #include "coupons/discount.h"
 
@@ -80,32 +80,46 @@ static int64_t discount_on(const struct coupon *c, int64_t sum)
     }
 }
 
-static enum cpn_result not_eligible(const char **why, const char *sentence)
+static const struct {
+    const char *name, *detail;
+} misfits[MISFIT_COUNT] = {
+    [MISFIT_NO_ORDER] = {"no_order", "The coupon requires an order with its amount."},
+    [MISFIT_CURRENCY] = {"currency", "The order is not in the coupon's currency, or names none."},
+    [MISFIT_NO_MATCHING_ITEM] = {"no_matching_item", "No item of the order matches the coupon's categories or skus."},
+    [MISFIT_MIN_SPEND] = {"min_spend", "The order is below the coupon's minimum spend."},
+};
+
+const char *misfit_name(int reason)
 {
-    *why = sentence;
-    return CPN_ORDER_NOT_ELIGIBLE;
+    return reason >= 0 && reason < MISFIT_COUNT ? misfits[reason].name : NULL;
 }
 
-enum cpn_result discount_of(const struct coupon *c, const struct order *order, int64_t *discount_minor, const char **why)
+const char *misfit_detail(enum misfit_reason reason)
+{
+    return misfits[reason].detail;
+}
+
+enum cpn_result discount_of(const struct coupon *c, const struct order *order, int64_t *discount_minor, struct misfit *misfit)
 {
     bool needs_sum = c->discount.kind == DISCOUNT_PERCENT || is_selective(c) || c->discount.min_spend_minor > 0;
-    int64_t sum;
+    int64_t sum = order ? admitted_sum(c, order) : COUPON_NULL;
 
     *discount_minor = 0;
+    *misfit = (struct misfit){.reason = MISFIT_NONE, .missing_minor = COUPON_NULL};
     if (c->discount.kind == DISCOUNT_NONE)
         return CPN_OK;
-    if (!order && needs_sum)
-        return not_eligible(why, "The coupon requires an order, but the request has none.");
-    if (order && order->currency && c->discount.currency && strcmp(order->currency, c->discount.currency) != 0)
-        return not_eligible(why, "The order's currency differs from the coupon's.");
-    sum = order ? admitted_sum(c, order) : COUPON_NULL;
-    if (needs_sum && sum == COUPON_NULL) {
-        if (is_selective(c))
-            return not_eligible(why, "No item of the order matches the coupon's categories or skus.");
-        return not_eligible(why, "The coupon requires the order's amount, but the order has none.");
+    if (!order && needs_sum) {
+        misfit->reason = MISFIT_NO_ORDER;
+    } else if (order && c->discount.currency && (!order->currency || strcmp(order->currency, c->discount.currency) != 0)) {
+        misfit->reason = MISFIT_CURRENCY;
+    } else if (needs_sum && sum == COUPON_NULL) {
+        misfit->reason = is_selective(c) ? MISFIT_NO_MATCHING_ITEM : MISFIT_NO_ORDER;
+    } else if (sum != COUPON_NULL && sum < c->discount.min_spend_minor) {
+        misfit->reason = MISFIT_MIN_SPEND;
+        misfit->missing_minor = c->discount.min_spend_minor - sum;
     }
-    if (sum != COUPON_NULL && sum < c->discount.min_spend_minor)
-        return not_eligible(why, "The order is below the coupon's minimum spend.");
+    if (misfit->reason != MISFIT_NONE)
+        return CPN_ORDER_NOT_ELIGIBLE;
     *discount_minor = discount_on(c, sum);
     return CPN_OK;
 }

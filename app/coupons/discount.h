@@ -29,11 +29,28 @@ struct order {
     size_t line_count;
 };
 
-/* The discount that order (NULL: none) earns, into *discount_minor.
- * CPN_OK, or ORDER_NOT_ELIGIBLE with *why pointing to a static sentence: no order, currency, categories, minimum spend.
- * discount.only admits a line whose category or whose sku is listed; with lists, an order without lines has none.
- * An order that names no currency is taken to be in the coupon's. */
+/* Why an order is not eligible, in the order in which it is looked at. */
+enum misfit_reason {
+    MISFIT_NONE,
+    MISFIT_NO_ORDER,         /* or one without an amount, where a rule or a percentage needs it */
+    MISFIT_CURRENCY,         /* another one than the coupon's, or none */
+    MISFIT_NO_MATCHING_ITEM, /* discount.only admits no line */
+    MISFIT_MIN_SPEND,        /* the admitted lines are worth too little */
+    MISFIT_COUNT
+};
+
+struct misfit {
+    enum misfit_reason reason;
+    int64_t missing_minor; /* of MIN_SPEND: what they are worth too little; COUPON_NULL: no amount would do */
+};
+
+/* The word on the wire, and a sentence for people. NULL: MISFIT_NONE, or not in the enum. */
+const char *misfit_name(int reason);
+const char *misfit_detail(enum misfit_reason reason);
+
+/* The discount that order (NULL: none) earns, into *discount_minor. CPN_OK, or ORDER_NOT_ELIGIBLE with *misfit.
+ * discount.only admits a line whose category or whose sku is listed; with lists, an order without lines has none. */
 enum cpn_result discount_of(const struct coupon *c, const struct order *order, int64_t *discount_minor,
-                            const char **why) CPN_CHECKED;
+                            struct misfit *misfit) CPN_CHECKED;
 
 #endif

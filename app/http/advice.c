@@ -71,8 +71,9 @@ static const char *const advice[CPN_RESULT_COUNT] = {
         "Wait for the time in Retry-After, or let the user finish or cancel their other checkout; then repeat the "
         "request with the same key.",
     [CPN_ORDER_NOT_ELIGIBLE] =
-        "Tell the user what detail names, such as the minimum to spend. A changed order is a new request, with a new "
-        "key.",
+        "Tell the user what reason names: min_spend: missing_minor more to spend; no_matching_item: what the coupon is "
+        "for. no_order and currency are for the shop to fix: send the order with its amount, in the coupon's currency. "
+        "A changed order is a new request, with a new key.",
     [CPN_USER_CAP_REACHED] =
         "Tell the user that they have reached their limit. It frees up only when one of their redemptions is "
         "cancelled or reversed.",

@@ -245,8 +245,9 @@ const struct call_example call_examples[] = {
           "at": "2026-11-21T09:26:44.533Z", "reserved_until": null, "valid_until": null, "order": "o-1",
           "discount_minor": 500, "metadata": {}, "after": {"left": 88, "day": 2, "user": 1, "user_day": 1}}}, {"status": 409,
           "replayed": false, "body": {"type": "/coupons/-/problems/order_not_eligible", "title":
-          "The order does not qualify", "status": 409, "detail": "The coupon requires an order, but the request has none.",
-          "code": "order_not_eligible", "retry": false, "request_id": "8890c84c-1795393348.354-8-1"}}]})},
+          "The order does not qualify", "status": 409, "detail": "The coupon requires an order with its amount.", "code":
+          "order_not_eligible", "retry": false, "request_id": "8890c84c-1795393348.354-8-1", "reason": "no_order",
+          "missing_minor": null}}]})},
     {"redemption_check",
      JSON({"user": "u-17", "order": {"id": "o-99", "amount_minor": 4200, "currency": "EUR", "items": [{"sku":
           "A1", "category": "shoes", "amount_minor": 4200, "quantity": 1}]}}),

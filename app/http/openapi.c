@@ -581,12 +581,13 @@ static void write_examples(struct json *j)
     json_object(j);
     for (int i = CPN_OK + 1; i < CPN_RESULT_COUNT; i++) {
         const struct result_info *info = result_info((enum cpn_result)i);
+        const struct problem p = {.result = (enum cpn_result)i, .retry = info->retry, .misfit = {MISFIT_MIN_SPEND, 420}};
 
         json_key(j, info->name);
         json_object(j);
         json_key_string(j, "summary", info->title);
         json_key(j, "value");
-        problem_write(j, "8890c84c-1795393348.354-8-1", (enum cpn_result)i, info->retry, NULL, NULL);
+        problem_write(j, "8890c84c-1795393348.354-8-1", &p);
         json_end_object(j);
     }
     json_end_object(j);

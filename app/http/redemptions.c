@@ -152,6 +152,8 @@ static enum handled checked(struct request *r)
     json_object(&j);
     json_key_bool(&j, "ok", o->result == CPN_OK);
     json_key_string(&j, "code", o->result == CPN_OK ? NULL : result_info(o->result)->name);
+    if (o->result == CPN_ORDER_NOT_ELIGIBLE)
+        misfit_write(&j, &o->misfit);
     json_key_int(&j, "discount_minor", r->op.discount_minor);
     json_key_int(&j, "remaining", left.in_all < 0 ? 0 : left.in_all);
     json_key_int(&j, "remaining_today", left.today < 0 ? 0 : left.today);
@@ -314,16 +316,19 @@ static void write_item(struct request *r, struct json *j, const struct item *i)
 {
     const struct outcome *o = &i->op.outcome;
     bool fine = !i->errors && o->result == CPN_OK;
-    enum cpn_result result = i->errors ? CPN_BAD_REQUEST : o->result;
+    struct problem p = {.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit};
+
+    if (i->errors)
+        p = (struct problem){.result = CPN_BAD_REQUEST, .errors = i->errors};
 
     json_object(j);
-    json_key_int(j, "status", fine ? o->created ? 201 : 200 : result_info(result)->status);
+    json_key_int(j, "status", fine ? o->created ? 201 : 200 : result_info(p.result)->status);
     json_key_bool(j, "replayed", fine && o->replayed);
     json_key(j, "body");
     if (fine)
         redemption_write(j, r, i->in.user, &o->redemption);
     else
-        problem_write(j, r->id, result, !i->errors && o->retry, i->errors ? NULL : o->detail, i->errors);
+        problem_write(j, r->id, &p);
     json_end_object(j);
 }
 

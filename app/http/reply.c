@@ -63,10 +63,21 @@ enum handled reply_empty(struct request *r, int status)
 
 /* ---- problems ---- */
 
-void problem_write(struct json *j, const char *request_id, enum cpn_result result, bool retry, const char *detail,
-                   const struct errors *errors)
+void misfit_write(struct json *j, const struct misfit *misfit)
 {
-    const struct result_info *info = result_info(result);
+    bool is_short = misfit->reason == MISFIT_MIN_SPEND;
+
+    json_key_string(j, "reason", misfit_name((int)misfit->reason));
+    json_key(j, "missing_minor");
+    if (is_short)
+        json_int(j, misfit->missing_minor);
+    else
+        json_null(j);
+}
+
+void problem_write(struct json *j, const char *request_id, const struct problem *p)
+{
+    const struct result_info *info = result_info(p->result);
 
     json_object(j);
     json_key(j, "type");
@@ -77,20 +88,23 @@ void problem_write(struct json *j, const char *request_id, enum cpn_result resul
     j->comma = true;
     json_key_string(j, "title", info->title);
     json_key_int(j, "status", info->status);
-    json_key_string(j, "detail", detail ? detail : info->explanation);
+    json_key_string(j, "detail", p->detail ? p->detail : info->explanation);
     json_key_string(j, "code", info->name);
-    json_key_bool(j, "retry", retry);
+    json_key_bool(j, "retry", p->retry);
     json_key_string(j, "request_id", request_id);
-    if (errors && errors->count) {
+    if (p->result == CPN_ORDER_NOT_ELIGIBLE)
+        misfit_write(j, &p->misfit);
+    if (p->errors && p->errors->count) {
         json_key(j, "errors");
-        errors_write(errors, j);
+        errors_write(p->errors, j);
     }
     json_end_object(j);
 }
 
-static enum handled problem(struct request *r, enum cpn_result result, bool retry, int64_t retry_ms, const char *detail)
+/* errors of r are shown with 400 and 409. */
+static enum handled problem(struct request *r, struct problem p, int64_t retry_ms)
 {
-    const struct result_info *info = result_info(result);
+    const struct result_info *info = result_info(p.result);
     struct json j = reply_body(r);
 
     if (info->status >= 500)
@@ -101,19 +115,20 @@ static enum handled problem(struct request *r, enum cpn_result result, bool retr
         put_retry_after(r, retry_ms);
     else if (info->status == 429 || info->status == 503)
         put_retry_after(r, 1000);
-    problem_write(&j, r->id, result, retry, detail, info->status == 400 || info->status == 409 ? &r->errors : NULL);
+    p.errors = info->status == 400 || info->status == 409 ? &r->errors : NULL;
+    problem_write(&j, r->id, &p);
     reply_header(r, "Cache-Control", "no-store");
     return reply_text(r, info->status, TYPE_PROBLEM);
 }
 
 enum handled reply_problem(struct request *r, enum cpn_result result, const char *detail)
 {
-    return problem(r, result, result_info(result)->retry, 0, detail);
+    return reply_problem_for(r, result, 0, detail);
 }
 
 enum handled reply_problem_for(struct request *r, enum cpn_result result, int64_t ms, const char *detail)
 {
-    return problem(r, result, result_info(result)->retry, ms, detail);
+    return problem(r, (struct problem){.result = result, .retry = result_info(result)->retry, .detail = detail}, ms);
 }
 
 enum handled reply_refusal(struct request *r)
@@ -123,7 +138,7 @@ enum handled reply_refusal(struct request *r)
 
     if (o->retry_at_ms && wait_ms < 1)
         wait_ms = 1;
-    return problem(r, o->result, o->retry, wait_ms, o->detail);
+    return problem(r, (struct problem){.result = o->result, .retry = o->retry, .detail = o->detail, .misfit = o->misfit}, wait_ms);
 }
 
 /* ---- conditional requests ---- */

@@ -37,9 +37,17 @@ bool reply_not_modified(struct request *r, int64_t version);
 /* If-Match against a version: true when it passes. *any: it was "*". */
 bool if_match_passes(const char *header, int64_t version, bool *any);
 
+struct problem {
+    enum cpn_result result;
+    bool retry;
+    const char *detail;          /* NULL: the table's explanation */
+    const struct errors *errors; /* NULL: none */
+    struct misfit misfit;        /* of ORDER_NOT_ELIGIBLE */
+};
 /* A problem document as a JSON object, for a reply or an item of a batch. */
-void problem_write(struct json *j, const char *request_id, enum cpn_result result, bool retry, const char *detail,
-                   const struct errors *errors);
+void problem_write(struct json *j, const char *request_id, const struct problem *p);
+/* The members reason and missing_minor, of ORDER_NOT_ELIGIBLE. */
+void misfit_write(struct json *j, const struct misfit *misfit);
 
 /* Send header and body (or only the header, with what `stream` will follow). For the reactor, and for handlers that stream. */
 void reply_send(struct request *r, bool stream);

@@ -3,6 +3,7 @@
 
 #include "base/result.h"
 #include "coupons/batch.h"
+#include "coupons/discount.h"
 #include "coupons/slot.h"
 #include "store/hooks.h"
 #include "store/mongo.h"
@@ -81,6 +82,11 @@ static const struct schema_row fault_rows[] = {
 };
 static const struct schema schema_fault = {"Fault", "One thing that is wrong with a body.", ROWS(fault_rows)};
 
+#define MISFIT_ROWS                                                                                                    \
+    WORD("reason", misfit_name, OPTIONAL, .first = MISFIT_NONE + 1,                                                    \
+         ABOUT("With order_not_eligible: the rule that the order does not meet.")),                                    \
+    INT("missing_minor", MAYBE, ABOUT("With order_not_eligible: what is missing to the minimum spend; null: the reason is another."))
+
 static const struct schema_row problem_rows[] = {
     TEXT("type", ABOUT("The address of a page that explains the code and says what to do.")),
     TEXT("title"),
@@ -89,6 +95,7 @@ static const struct schema_row problem_rows[] = {
     WORD("code", result_word, .first = CPN_OK + 1, ABOUT("The stable code that programs act on.")),
     BOOL("retry", ABOUT("May the same request succeed later?")),
     TEXT("request_id", ABOUT("Also in X-Request-Id, and in the service's log.")),
+    MISFIT_ROWS,
     LIST("errors", &schema_fault, OPTIONAL),
 };
 static const struct schema schema_problem = {"Problem", "Every error has this form (RFC 9457).", ROWS(problem_rows)};
@@ -320,7 +327,8 @@ static const struct schema_row redemption_page_rows[] = {PAGE_OF(&schema_redempt
 const struct schema schema_redemption_page = {"RedemptionPage", NULL, ROWS(redemption_page_rows)};
 
 static const struct schema_row check_rows[] = {
-    BOOL("ok"), WORD("code", result_word, NULLABLE, .first = CPN_OK + 1, ABOUT("Why not.")), INT("discount_minor"),
+    BOOL("ok"), WORD("code", result_word, NULLABLE, .first = CPN_OK + 1, ABOUT("Why not.")),
+    MISFIT_ROWS, INT("discount_minor"),
     INT("remaining"), INT("remaining_today"),
 };
 const struct schema schema_check = {"Check", "What a redemption would answer, as a hint.", ROWS(check_rows)};

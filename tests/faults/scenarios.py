@@ -218,7 +218,7 @@ class Client(Asker):
 
     async def order_twice(self, name):
         """The same order under two keys, from two devices at once."""
-        user, order = self.user(name), {"id": f"o-{self.number}-{next(self.serial)}"}
+        user, order = self.user(name), {"id": f"o-{self.number}-{next(self.serial)}", "currency": MONEY["currency"]}
         state = self.chance.choice(["reserved", "redeemed"])
         await asyncio.gather(*(one.do("take", name, user, state=state, order=order) for one in (self, self.twin)))
 

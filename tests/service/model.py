@@ -36,6 +36,7 @@ def same(what, have, want):
 class Answer:
     status: int
     code: str = None
+    misfit: tuple = (None, None)   # reason and missing_minor of a refusal
     body: dict = None              # exactly this
     replayed: bool = False
     check: typing.Callable = None  # of the body; it takes over what the service chose, and returns the redemption
@@ -85,7 +86,9 @@ class Known:
 
 
 class Refused(Exception):
-    pass
+    def __init__(self, code, reason=None, missing_minor=None):
+        super().__init__(code)
+        self.code, self.misfit = code, (reason, missing_minor)
 
 
 def discount_of(d, order):
@@ -99,18 +102,20 @@ def discount_of(d, order):
     needs = kind == "percent" or chosen or least > 0
     if order is None:
         if needs:
-            raise Refused("order_not_eligible")
+            raise Refused("order_not_eligible", "no_order")
         return d["amount_minor"] if kind == "amount" else 0
-    if order.get("currency") and d.get("currency") and order["currency"] != d["currency"]:
-        raise Refused("order_not_eligible")
+    if d.get("currency") and order.get("currency") != d["currency"]:
+        raise Refused("order_not_eligible", "currency")
     lines = [line["amount_minor"] for line in order.get("items") or []
              if not chosen or line.get("category") in only["categories"] or line.get("sku") in only["skus"]]
     if order.get("items"):
         total = sum(lines) if lines else None
     else:
         total = None if chosen else order.get("amount_minor")
-    if needs and total is None or total is not None and total < least:
-        raise Refused("order_not_eligible")
+    if needs and total is None:
+        raise Refused("order_not_eligible", "no_matching_item" if chosen else "no_order")
+    if total is not None and total < least:
+        raise Refused("order_not_eligible", "min_spend", least - total)
     if kind == "amount":
         return d["amount_minor"] if total is None else min(d["amount_minor"], total)
     if kind == "percent":
@@ -260,7 +265,7 @@ class Coupon:
                 return answer
             slot, given = self.may_take(at, user, state, code, order)
         except Refused as refusal:
-            return self.refuse_or_existing(at, user, state, refusal.args[0])
+            return self.refuse_or_existing(user, state, refusal)
         if slot and slot.holder:
             r = slot.holder
             if state == "issued":
@@ -294,12 +299,12 @@ class Coupon:
             self.check_left()
         return slot, given
 
-    def refuse_or_existing(self, at, user, state, code):
-        if code == "user_cap_reached" and state == "issued" and self.d["on_user_cap"] == "existing":
+    def refuse_or_existing(self, user, state, refusal):
+        if refusal.code == "user_cap_reached" and state == "issued" and self.d["on_user_cap"] == "existing":
             for r in reversed(self.of(user)):
                 if r.state == "issued" and not self.hold_on(r):
                     return Answer(200, body=r.shown())
-        return Answer(0, code=code)
+        return Answer(0, code=refusal.code, misfit=refusal.misfit)
 
     def taken(self, body, slot, f):
         """A new taking: the choice of slot was the service's."""
@@ -396,7 +401,7 @@ class Coupon:
         try:
             return (key and self.known(r.user, key, call)) or self.move(at, r, verb, key, call, order, reserve_s)
         except Refused as refusal:
-            return Answer(0, code=refusal.args[0])
+            return Answer(0, code=refusal.code, misfit=refusal.misfit)
 
     def move(self, at, r, verb, key, call, order, reserve_s):
         state = r.state
@@ -494,13 +499,13 @@ class Coupon:
     # ---- the rest ----
 
     def check(self, at, user, **how):
-        """What POST /check says: (ok, code, discount_minor or None)."""
+        """What POST /check says: (ok, code, misfit, discount_minor or None)."""
         answer = self.take(at, user, None, **how)
         if answer.code:
-            return False, answer.code, None
+            return False, answer.code, answer.misfit, None
         if answer.body:
-            return True, None, answer.body["discount_minor"]
-        return True, None, 0 if how.get("state") == "issued" else discount_of(self.d["discount"], how.get("order"))
+            return True, None, answer.misfit, answer.body["discount_minor"]
+        return True, None, answer.misfit, 0 if how.get("state") == "issued" else discount_of(self.d["discount"], how.get("order"))
 
     def resolve(self, at, user, code):
         """(ok, discount_minor or None) of a code that the user may know of; None: it is of no coupon for them."""
@@ -508,7 +513,7 @@ class Coupon:
         holder = slot and slot.holder
         if not slot or slot.retired or holder and holder.user != user or self.d["state"] != "active":
             return None
-        ok, _, given = self.check(at, user, state="redeemed", code=code)
+        ok, _, _, given = self.check(at, user, state="redeemed", code=code)
         return ok, given
 
     def remaining(self, user):

@@ -30,7 +30,7 @@ def rules(draw):
 
 @st.composite
 def orders(draw):
-    order = {"currency": "EUR"}
+    order = {"currency": draw(st.sampled_from(["EUR"] * 8 + ["USD", None]))}
     if draw(st.booleans()):
         order["items"] = draw(st.lists(LINE, min_size=1, max_size=5))
         order["amount_minor"] = sum(i["amount_minor"] for i in order["items"])
@@ -40,26 +40,24 @@ def orders(draw):
 
 
 def expected_discount(rule, order):
-    """(code, discount) by the contract."""
+    """(reason, missing, discount) by the contract."""
     only = rule.get("only", {})
-    lines = order.get("items")
-    if lines is None:
-        if only.get("categories") or only.get("skus"):
-            return "order_not_eligible", 0
-        total = order["amount_minor"]
-    else:
-        admitted = [i["amount_minor"] for i in lines if not only or i["category"] in only.get("categories", [])
-                    or i["sku"] in only.get("skus", [])]
-        if not admitted:
-            return "order_not_eligible", 0
-        total = sum(admitted)
-    if total < rule.get("min_spend_minor", 0):
-        return "order_not_eligible", 0
+    lines = order.get("items", [])
+    admitted = [i["amount_minor"] for i in lines if not only or i["category"] in only.get("categories", [])
+                or i["sku"] in only.get("skus", [])]
+    if order["currency"] != rule["currency"]:
+        return "currency", None, 0
+    if only and not admitted:
+        return "no_matching_item", None, 0
+    total = sum(admitted) if lines else order["amount_minor"]
+    missing = rule.get("min_spend_minor", 0) - total
+    if missing > 0:
+        return "min_spend", missing, 0
     if rule["kind"] == "amount":
         discount = rule["amount_minor"]
     else:
         discount = total * rule["percent_bp"] // 10000
-    return None, min(discount, total, rule.get("max_minor", discount))
+    return None, None, min(discount, total, rule.get("max_minor", discount))
 
 
 def whole(rule):
@@ -79,9 +77,10 @@ def test_discounts_are_what_the_contract_says(stack, storefront):
     def compare(rule, many):
         stack.patch(coupon, whole(rule))
         for order in many:
-            code, discount = expected_discount(rule, order)
+            reason, missing, discount = expected_discount(rule, order)
             told = storefront.post(f"/coupons/{coupon}/check", {"user": "u", "order": order}).ok()
-            assert (told["code"], told["ok"], told["discount_minor"]) == (code, code is None, discount), (rule, order, told)
+            assert (told.get("reason"), told.get("missing_minor"), told["discount_minor"]) == (reason, missing, discount), (rule, order, told)
+            assert (told["ok"], told["code"]) == ((False, "order_not_eligible") if reason else (True, None)), (rule, order, told)
 
     compare()
     assert stack.counts(coupon)["taken_total"] == 0
@@ -91,23 +90,47 @@ def order(amount, **members):
     return {"amount_minor": amount, "currency": "EUR", **members}
 
 
-@pytest.mark.parametrize("rule, sent, why", [
-    ({"kind": "percent", "percent_bp": 1000}, None, "order"),
-    ({"kind": "percent", "percent_bp": 1000}, {"id": "o"}, "amount"),
-    ({"kind": "amount", "amount_minor": 500, "min_spend_minor": 2000}, None, "order"),
-    ({"kind": "amount", "amount_minor": 500, "min_spend_minor": 2000}, order(1999), "minimum"),
-    ({"kind": "amount", "amount_minor": 500, "only": {"categories": ["shoes"]}}, None, "order"),
-    ({"kind": "amount", "amount_minor": 500, "only": {"categories": ["shoes"]}}, order(5000), "categories"),
-    ({"kind": "amount", "amount_minor": 500, "only": {"categories": ["shoes"]}},
-     order(5000, items=[{"sku": "A1", "category": "hats", "amount_minor": 5000, "quantity": 1}]), "categories"),
-    ({"kind": "amount", "amount_minor": 500}, {"amount_minor": 5000, "currency": "USD"}, "currency"),
+AMOUNT = {"kind": "amount", "amount_minor": 500}
+SHOES = {**AMOUNT, "only": {"categories": ["shoes"]}}
+HAT = {"sku": "A1", "category": "hats", "amount_minor": 5000, "quantity": 1}
+
+
+@pytest.mark.parametrize("rule, sent, reason, missing", [
+    ({"kind": "percent", "percent_bp": 1000}, None, "no_order", None),
+    ({"kind": "percent", "percent_bp": 1000}, {"id": "o", "currency": "EUR"}, "no_order", None),
+    ({**AMOUNT, "min_spend_minor": 2000}, None, "no_order", None),
+    ({**AMOUNT, "min_spend_minor": 2000}, order(1580), "min_spend", 420),
+    ({**SHOES, "min_spend_minor": 6000}, order(9000, items=[{**HAT, "category": "shoes"}, HAT]), "min_spend", 1000),
+    (SHOES, None, "no_order", None),
+    (SHOES, order(5000), "no_matching_item", None),
+    (SHOES, order(5000, items=[HAT]), "no_matching_item", None),
+    (AMOUNT, {"amount_minor": 5000, "currency": "USD"}, "currency", None),
+    (AMOUNT, {"amount_minor": 5000}, "currency", None),
+    (AMOUNT, {"id": "o"}, "currency", None),
 ], ids=lambda v: v if isinstance(v, str) else "")
-def test_an_order_that_misses_a_rule_is_told_which(stack, storefront, rule, sent, why):
-    coupon = stack.coupon(slots=1, discount={"currency": "EUR", **rule})
+def test_an_order_that_misses_a_rule_is_told_which(stack, storefront, rule, sent, reason, missing):
+    """A taking, an item of a batch, a step of an issued one and a check all say the same."""
+    coupon = stack.coupon(slots=2, discount={"currency": "EUR", **rule})
     members = {} if sent is None else {"order": sent}
-    problem = storefront.take(coupon, "u", **members).problem("order_not_eligible")
-    assert why in problem["detail"].lower(), problem
-    assert stack.counts(coupon)["taken_total"] == 0
+    item = {"key": "in-a-batch", "user": "u", **members}
+    issued = storefront.take(coupon, "holder", state="issued").ok(201)["id"]
+    [of_batch] = storefront.post(f"/coupons/{coupon}/redemptions/batch", {"items": [item]}).ok()["items"]
+    answers = [storefront.take(coupon, "u", **members).problem("order_not_eligible"), of_batch["body"],
+               storefront.post(f"/coupons/{coupon}/redemptions/{issued}/redeem", members,
+                               idempotency_key="step").problem("order_not_eligible"),
+               storefront.post(f"/coupons/{coupon}/check", {"user": "u", **members}).ok()]
+    assert [(a["code"], a["reason"], a["missing_minor"]) for a in answers] == [("order_not_eligible", reason, missing)] * 4, answers
+    assert stack.counts(coupon)["taken_total"] == 1
+
+
+def test_a_reason_is_given_for_orders_alone(stack, storefront):
+    coupon = stack.coupon(slots=1, discount={**AMOUNT, "currency": "EUR"})
+    answers = [storefront.post(f"/coupons/{coupon}/check", {"user": "u", "order": order(900)}).ok()]
+    storefront.take(coupon, "u", order=order(900)).expect(201)
+    answers.append(storefront.take(coupon, "u", order=order(900)).problem("user_cap_reached"))
+    answers.append(storefront.post(f"/coupons/{coupon}/check", {"user": "u", "order": order(900)}).ok())
+    assert [a["code"] for a in answers] == [None, "user_cap_reached", "user_cap_reached"]
+    assert not [a for a in answers if {"reason", "missing_minor"} & set(a)], answers
 
 
 def test_the_discount_that_was_given_is_in_the_redemption(stack, storefront):

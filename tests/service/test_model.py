@@ -71,9 +71,10 @@ class Driver:
         return reply
 
     def compare(self, answer, status, code, replayed, body):
-        self.seen[answer.code or f"{answer.status}{' replayed' if answer.replayed else ''}"] += 1
+        self.seen[" ".join(filter(None, (answer.code, answer.misfit[0]))) or f"{answer.status}{' replayed' if answer.replayed else ''}"] += 1
         if answer.code:
             same("the refusal", code or status, answer.code)
+            same("why", (body.get("reason"), body.get("missing_minor")), answer.misfit)
             return
         same("the answer", code or status, answer.status)
         same("replayed", replayed, answer.replayed)
@@ -99,8 +100,8 @@ class Driver:
         if self.chance.random() < 0.4:
             return None
         order = {"id": self.chance.choice([None] + [f"o{i}" for i in range(4)]), "amount_minor": self.chance.choice([500, 2000, 5000, 9999])}
-        if self.chance.random() < 0.2:
-            order["currency"] = self.chance.choice(["EUR", "USD"])
+        if self.chance.random() < 0.9:
+            order["currency"] = self.chance.choice(["EUR"] * 9 + ["USD"])
         if self.chance.random() < 0.2:
             order["items"] = [{"sku": self.chance.choice("AB"), "amount_minor": self.chance.choice([100, 3000]), "quantity": 1} for _ in range(2)]
         return order
@@ -137,7 +138,7 @@ class Driver:
             return None
         kind, subject, key, how = call
         if self.chance.random() < 0.3:
-            how = {**how, "order": {"id": "another", "amount_minor": 7777}}
+            how = {**how, "order": {"id": "another", "amount_minor": 7777, "currency": "EUR"}}
         return subject, key, how
 
     # ---- calls of a storefront ----
@@ -195,13 +196,14 @@ class Driver:
 
     def check(self, c):
         user, how = self.taking(c)
-        ok, code, given = c.check(now_ms(), user, **how)
+        ok, code, misfit, given = c.check(now_ms(), user, **how)
         reply = self.call(c, "POST", f"/coupons/{c.id}/check", {"user": user, **how})
         if code == "code_required":
             reply.problem(code)
             return
         told = reply.ok()
         same("ok and code", (told["ok"], told["code"]), (ok, code))
+        same("why", (told.get("reason"), told.get("missing_minor")), misfit)
         if ok:
             same("discount_minor", told["discount_minor"], given)
         left, today = c.remaining(user)

@@ -515,6 +515,7 @@ static void the_budget_is_spent_to_the_last_unit(void **state)
     c.discount.amount_minor = 500;
     c.discount.currency = "EUR";
     c.cap.discount_minor = 1200;
+    order.currency = "EUR";
     take.order = &order;
     begin(10);
     take_times(&ana, 2);
