@@ -3,9 +3,10 @@
 
 #include <sodium.h>
 
+static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz";
+
 void id_random(char *text, size_t len)
 {
-    static const char letters[] = "0123456789abcdefghjkmnpqrstvwxyz";
     unsigned char bytes[64];
 
     for (size_t i = 0; i < len; i++) {
@@ -13,5 +14,12 @@ void id_random(char *text, size_t len)
             randombytes_buf(bytes, len - i < sizeof bytes ? len - i : sizeof bytes);
         text[i] = letters[bytes[i % sizeof bytes] & 31];
     }
+    text[len] = '\0';
+}
+
+void id_of_bytes(const unsigned char *bytes, char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        text[i] = letters[bytes[i] & 31];
     text[len] = '\0';
 }

@@ -27,7 +27,7 @@ static const char *const kind_names[ENTRY_KIND_COUNT] = {
 };
 
 const unsigned entry_members[ENTRY_KIND_COUNT] = {
-    [ENTRY_DEFINE] = HAS_DEFINITION | HAS_BY,
+    [ENTRY_DEFINE] = HAS_DEFINITION | HAS_BY | HAS_JOB | HAS_WISH,
     [ENTRY_DELETE] = HAS_BY,
     [ENTRY_GENERATE] = HAS_RANGE | HAS_JOB | HAS_GIFT,
     [ENTRY_DUE] = HAS_COUNT | HAS_JOB,
@@ -65,6 +65,13 @@ enum entry_kind entry_kind_of_name(const char *name)
     while (k < ENTRY_KIND_COUNT && strcmp(kind_names[k], name) != 0)
         k++;
     return (enum entry_kind)k;
+}
+
+bool entry_has_key(const struct entry *e)
+{
+    static const uint8_t none[KEY_HASH_LEN];
+
+    return memcmp(e->key, none, sizeof none) != 0;
 }
 
 bool entry_ends(const struct entry *e)
@@ -203,6 +210,7 @@ static void put_gift(struct pen *p, const struct gift *g)
 static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
 {
     unsigned has = entry_members[e->kind];
+    bool wishes = has & HAS_WISH;
     size_t start = out->len;
 
     pen_up(p, out, ENTRY_ROOM);
@@ -216,7 +224,7 @@ static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
         PUT(p, ",\"by\":");
         put_text(p, e->by, out);
     }
-    if (has & (HAS_RANGE | HAS_COUNT))
+    if (has & (HAS_RANGE | HAS_COUNT) || (wishes && e->count))
         PUT_INT(p, "count", e->count);
     if (has & HAS_TAKING)
         PUT_INT(p, "day", e->day);
@@ -240,7 +248,7 @@ static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
         PUT(p, ",\"job\":");
         put_text(p, e->job, out);
     }
-    if (has & HAS_KEY) {
+    if (has & HAS_KEY || (wishes && entry_has_key(e))) {
         PUT(p, ",\"key\":\"");
         put_hex(p, e->key, sizeof e->key);
         *p->at++ = '"';

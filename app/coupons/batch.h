@@ -64,9 +64,9 @@ static inline int64_t head_free(const struct head *h)
 
 /* Names are on the wire and in the database, never reused. */
 #define ENTRY_KINDS(X)                                                                                                 \
-    X(ENTRY_DEFINE, "define")     /* the coupon was made or changed: definition */                                     \
+    X(ENTRY_DEFINE, "define")     /* the coupon was made or changed: definition; count slots were asked for with it */  \
     X(ENTRY_DELETE, "delete")     /* the coupon is gone; its id stays taken */                                         \
-    X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step */                              \
+    X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step unless made with the definition */ \
     X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if a job asked */                   \
     X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free and due, are retired */                                \
     X(ENTRY_ISSUE, "issue")       /* a taking: a free slot is handed to a user */                                      \
@@ -113,7 +113,8 @@ enum entry_member {
     HAS_KEY = 1024,     /* key; in who[] fingerprint, order */
     HAS_WAS = 2048,     /* was: the state that it leaves, issued or reserved; held_minor: the discount that was held */
     HAS_BY = 4096,      /* by: the id of the API key that asked, if one did */
-    HAS_GIFT = 8192     /* gift_*: what goes from lane to lane; fresh: the slots were never numbered here */
+    HAS_GIFT = 8192,    /* gift_*: what goes from lane to lane; fresh: the slots were never numbered here */
+    HAS_WISH = 16384    /* count: slots asked for with a new coupon, made by the job, else in this batch; key; each if there is one */
 };
 extern const unsigned entry_members[ENTRY_KIND_COUNT];
 
@@ -194,6 +195,9 @@ const struct entry *batch_find_first(const struct batch *b, int64_t n, uint32_t 
 const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t n, uint32_t g);
 /* The entry that puts (n, g) into this state: its own, or the spending or reversal of a hold on it. Or NULL. */
 const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t g, enum slot_state state);
+
+/* True when the call that it answers had a key. */
+bool entry_has_key(const struct entry *e);
 
 /* True when the entry ends its redemption (cancel, expire, reverse): its id goes to the indexed ended[]. A reversal ends the
  * issued one beneath it too. */

@@ -447,12 +447,11 @@ static void write_value(const struct coupon_field *f, const struct coupon *c, st
     }
 }
 
-void coupon_write(const struct coupon *c, struct json *j, bool with_version)
+void coupon_write_members(const struct coupon *c, struct json *j)
 {
     struct place place = {"", 0};
     bool id_written = false;
 
-    json_object(j);
     for (size_t i = 0; i < coupon_fields_count; i++) {
         const struct coupon_field *f = &coupon_fields[i];
 
@@ -466,10 +465,14 @@ void coupon_write(const struct coupon *c, struct json *j, bool with_version)
         go_to(&place, f->pointer, j);
         write_value(f, c, j);
     }
-    if (with_version) { /* sorts after every field there is: tests hold it to that */
-        go_to(&place, "/version", j);
-        json_int(j, c->version);
-    }
+}
+
+void coupon_write(const struct coupon *c, struct json *j, bool with_version)
+{
+    json_object(j);
+    coupon_write_members(c, j);
+    if (with_version) /* sorts after every field there is, and no group is open: tests hold it to that */
+        json_key_int(j, "version", c->version);
     json_end_object(j);
 }
 

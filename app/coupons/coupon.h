@@ -143,6 +143,8 @@ const char *coupon_fixed_difference(const struct coupon *a, const struct coupon 
 
 /* The definition as a JSON object in RFC 8785 order, with id; with_version adds "version". */
 void coupon_write(const struct coupon *c, struct json *j, bool with_version);
+/* Its members alone: the object is the caller's. */
+void coupon_write_members(const struct coupon *c, struct json *j);
 
 /* The lane to which a user belongs, of so many: for ever, in every process. */
 int64_t coupon_lane_of(const char *user, int64_t lanes);

@@ -790,7 +790,7 @@ void decide_check(struct decision *d, struct use *u, const struct take *t, struc
 
 /* ---- what changes a coupon ---- */
 
-static void define(struct decision *d, const struct coupon *next, int64_t version, const char *by)
+static struct entry *define(struct decision *d, const struct coupon *next, int64_t version, const char *by)
 {
     struct entry *e = batch_add(d->batch, ENTRY_DEFINE);
     struct coupon *copy = coupon_copy(next, &d->batch->arena);
@@ -800,33 +800,77 @@ static void define(struct decision *d, const struct coupon *next, int64_t versio
     e->by = arena_strdup(&d->batch->arena, by);
     fold_head_entry(&d->head, e);
     d->coupon = copy;
+    return e;
 }
 
+static void set_job(struct decision *d, struct entry *e, const struct use *job, int64_t step)
+{
+    e->job = arena_strdup(&d->batch->arena, job->user + sizeof JOB_USER_PREFIX - 1);
+    e->step = step;
+    memcpy(e->alias, job->alias, sizeof e->alias);
+}
+
+/* job NULL: a call asked for it. */
 static struct entry *add_job_entry(struct decision *d, const struct use *job, enum entry_kind kind, int64_t step)
 {
     struct entry *e = batch_add(d->batch, kind);
 
-    e->job = arena_strdup(&d->batch->arena, job->user + sizeof JOB_USER_PREFIX - 1);
-    e->step = step;
-    memcpy(e->alias, job->alias, sizeof e->alias);
+    if (job)
+        set_job(d, e, job, step);
     return e;
 }
 
 static void add_due(struct decision *d, int64_t count, struct use *job, int64_t step)
 {
-    struct entry *e = job ? add_job_entry(d, job, ENTRY_DUE, step) : batch_add(d->batch, ENTRY_DUE);
+    struct entry *e = add_job_entry(d, job, ENTRY_DUE, step);
 
     e->count = count;
     lay(d, job, e);
 }
 
-void decide_create(struct decision *d, const struct coupon *next, const char *by, struct outcome *out)
+/* New slots of which each other lane gets its part, before they are numbered. */
+static void give_fresh(struct decision *d, struct use *const *accounts, int64_t part)
 {
+    for (int64_t lane = 1; lane < d->coupon->lanes && part > 0; lane++) {
+        struct entry *e = add_job_entry(d, accounts[lane], ENTRY_GIVE, 0);
+
+        e->gift.slots = part;
+        e->fresh = true;
+        lay(d, accounts[lane], e);
+    }
+}
+
+static void add_slots(struct decision *d, struct use *job, struct use *const *accounts, int64_t step, int64_t count)
+{
+    int64_t part = count / d->coupon->lanes, parts = part * (d->coupon->lanes - 1);
+    struct entry *e = add_job_entry(d, job, ENTRY_GENERATE, step);
+
+    e->n = fold_next_n(&d->head, d->batch->lane);
+    e->count = count - parts;
+    e->gift.slots = parts;
+    lay(d, job, e);
+    give_fresh(d, accounts, part);
+}
+
+void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, const char *by, struct outcome *out)
+{
+    static const struct wish nothing;
+    const struct wish *w = wish ? wish : &nothing;
+    struct entry *e;
+
     *out = (struct outcome){.result = CPN_OK};
-    if (d->head.version > 0)
+    if (d->head.version > 0) {
         refuse(out, CPN_COUPON_EXISTS);
-    else
-        define(d, next, 1, by);
+        return;
+    }
+    e = define(d, next, 1, by);
+    e->count = w->slots;
+    if (w->key)
+        key_hash(KEY_OF_COUPON, w->key, e->key);
+    if (w->job)
+        set_job(d, e, w->job, 0);
+    else if (w->slots)
+        add_slots(d, NULL, w->accounts, 0, w->slots);
 }
 
 /* Other lanes may have redemptions, or make some while this is decided. */
@@ -957,23 +1001,10 @@ void decide_get(struct decision *d, struct use *account, const struct gift *give
 
 /* ---- slots ---- */
 
-/* New slots of which each other lane gets its part, before they are numbered. */
-static void give_fresh(struct decision *d, struct use *const *accounts, int64_t part)
-{
-    for (int64_t lane = 1; lane < d->coupon->lanes && part > 0; lane++) {
-        struct entry *e = add_job_entry(d, accounts[lane], ENTRY_GIVE, 0);
-
-        e->gift.slots = part;
-        e->fresh = true;
-        lay(d, accounts[lane], e);
-    }
-}
-
 void decide_generate(struct decision *d, struct use *job, struct use *const *accounts, int64_t step, int64_t count,
                      int64_t turn, struct outcome *out)
 {
-    int64_t total = d->coupon->cap.total, part = count / d->coupon->lanes, parts = part * (d->coupon->lanes - 1);
-    struct entry *e;
+    int64_t total = d->coupon->cap.total;
 
     *out = (struct outcome){.result = CPN_OK, .replayed = job->job_step >= step};
     if (out->replayed)
@@ -991,12 +1022,7 @@ void decide_generate(struct decision *d, struct use *job, struct use *const *acc
         refuse(out, CPN_CAP_EXCEEDED);
         return;
     }
-    e = add_job_entry(d, job, ENTRY_GENERATE, step);
-    e->n = fold_next_n(&d->head, d->batch->lane);
-    e->count = count - parts;
-    e->gift.slots = parts;
-    lay(d, job, e);
-    give_fresh(d, accounts, part);
+    add_slots(d, job, accounts, step, count);
 }
 
 /* A turn is known by its batch's seq, so a batch gives one at the most. */

@@ -165,13 +165,22 @@ void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outc
  * must be among the named: else BUSY. OK also when there is nothing to erase. */
 void decide_erase(struct decision *d, struct use *u, struct outcome *out);
 
-/* Make the coupon (COUPON_EXISTS when there is or was one), or change it: expected_version is the version that
+/* What is asked for with a new coupon. It stands in the entry that defines it. */
+struct wish {
+    const char *key;             /* Idempotency-Key, or NULL */
+    int64_t slots;               /* 0: none */
+    struct use *job;             /* the pseudo-use of the job that will make them; NULL: they are made at once */
+    struct use *const *accounts; /* made at once: as of decide_generate() */
+};
+#define KEY_OF_COUPON "" /* in place of the alias, for key_hash() */
+
+/* Make the coupon (COUPON_EXISTS when there is or was one; wish NULL: none), or change it: expected_version is the version that
  * the change was made from, else VERSION_CHANGED. by: the API key's id, or NULL. The version is made here. Then FIELD_FIXED
  * (out->detail is the pointer), CAP_BELOW_TAKEN. Lowering cap.total makes free slots due for retirement.
  * Several lanes: a new cap, or a lower one, is less than what lanes have of the old one; share_left() is then below 0 in lane
  * 0, and where more was taken while there was none. Before it is answered, until no lane is below 0, or none above it:
  * all follow, get what lane 0 gave them, and give it all that they have; then it gives those below 0 what they lack. */
-void decide_create(struct decision *d, const struct coupon *next, const char *by, struct outcome *out);
+void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, const char *by, struct outcome *out);
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, const char *by,
                    struct outcome *out);
 /* Delete it: COUPON_IN_USE when it ever had a redemption. */

@@ -25,7 +25,7 @@ enum op_kind {
     OP_TAKE,        /* user, take -> outcome */
     OP_CHECK,       /* user, take -> outcome, discount_minor, use: the counts alone, as use_counts() has them; head */
     OP_STEP,        /* transition -> outcome, use->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
-    OP_CREATE,      /* definition, by -> outcome, coupon_now */
+    OP_CREATE,      /* definition, by, key, count, job: slots to be made with it, by a job if one is named -> outcome, coupon_now */
     OP_CHANGE,      /* definition, expected_version, by -> outcome, coupon_now */
     OP_DELETE,      /* by -> outcome, coupon_now: of OK, the tombstone */
     OP_TURN,        /* job, fence -> outcome, turn */
@@ -68,6 +68,7 @@ struct op {
     struct step transition; /* of OP_STEP */
     const char *code;        /* as the caller gave it */
     const char *by;          /* the API key's id, or NULL */
+    const char *key;         /* OP_CREATE: its Idempotency-Key, or NULL */
     int64_t fence, turn;
     int64_t n;
     uint32_t g;

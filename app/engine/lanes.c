@@ -220,6 +220,8 @@ static void create(struct group *g, struct op *op, int64_t lanes)
         return;
     heard_know(g->all->heard, op->coupon, lanes);
     follow_or_unknown(g, op, op->coupon_now);
+    if (op->count && op->outcome.result == CPN_OK)
+        (void)shares_spread(&g->shares, op->coupon, lanes);
 }
 
 /* At least so much all lanes together had taken at one moment: after each was asked once, and before any is asked again. What a

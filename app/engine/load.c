@@ -636,6 +636,8 @@ static const char *user_of(const struct part *p, struct op *op)
     case OP_USE:
     case OP_ERASE:
         return op->user;
+    case OP_CREATE:
+        return op->job ? arena_printf(&p->batch->arena, JOB_USER_PREFIX "%s", op->job) : NULL;
     case OP_GENERATE:
     case OP_DUE:
     case OP_TURN:
@@ -669,9 +671,9 @@ static void want_due_users(struct part *p)
 }
 
 /* Of slots that are made in lane 0 every other lane gets its part. */
-static void want_accounts(struct part *p)
+static void want_accounts(struct part *p, const struct coupon *definition)
 {
-    for (int64_t lane = 1; p->lane->definition && lane < p->lane->definition->lanes; lane++)
+    for (int64_t lane = 1; definition && lane < definition->lanes; lane++)
         want_user(p, arena_printf(&p->batch->arena, JOB_USER_PREFIX ACCOUNT_FORMAT, INT64_C(0), lane), true);
 }
 
@@ -682,7 +684,9 @@ static void want_users(struct part *p)
 
         op->loaded = user ? want_user(p, user, !op_reads_only(op->kind)) : NULL;
         if (op->kind == OP_GENERATE)
-            want_accounts(p);
+            want_accounts(p, p->lane->definition);
+        if (op->kind == OP_CREATE && op->count && !op->job)
+            want_accounts(p, op->definition);
     }
     if (p->sweeping)
         want_due_users(p);

@@ -69,6 +69,17 @@ static void generate(struct part *p, struct op *op)
     op->outcome = (struct outcome){.result = CPN_OK};
 }
 
+static void create(struct part *p, struct op *op)
+{
+    struct wish wish = {.key = op->key, .slots = op->count, .job = op->working};
+    size_t before = p->batch->count;
+
+    if (wish.slots && !wish.job)
+        wish.accounts = accounts_of(p, op->definition->lanes);
+    decide_create(&p->d, op->definition, &wish, op->by, &op->outcome);
+    note_accounts(p, before);
+}
+
 /* True: decided. False: ask again. */
 static bool decide_write(struct part *p, struct op *op)
 {
@@ -106,7 +117,7 @@ static bool decide_write(struct part *p, struct op *op)
         op->outcome = (struct outcome){.result = CPN_OK};
         break;
     case OP_CREATE:
-        decide_create(d, op->definition, op->by, &op->outcome);
+        create(p, op);
         break;
     case OP_CHANGE:
         decide_change(d, op->definition, op->expected_version, op->by, &op->outcome);

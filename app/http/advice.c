@@ -36,7 +36,7 @@ static const char *const advice[CPN_RESULT_COUNT] = {
         "Ask the user for their code, and send it in the member code.",
     [CPN_COUPON_EXISTS] =
         "Choose another id, or omit it to get a generated one. If this was a repeat after a lost answer, read the "
-        "coupon: it may be yours.",
+        "coupon: it may be yours. With an Idempotency-Key such a repeat gets the first answer.",
     [CPN_COUPON_IN_USE] =
         "Change its state to ended instead: it can then no longer be taken, and its history stays.",
     [CPN_CAP_EXCEEDED] =

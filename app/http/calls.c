@@ -77,9 +77,13 @@ const struct call calls[] = {
            {"active", PARAM_BOOL, .about = "true: only those that are active and inside their window."}),
      REPLIES(ANSWER(200, "A page.", &schema_coupon_page))},
     {"coupon_create", COUPONS, "Create a coupon",
-     "Only title is required, and cap.total unless cap.policy is none or codes are imported. A new coupon with "
-     "policy exact has no slots: nothing can be taken until slots are generated or codes imported.", CALL_ETAG,
-     REPLIES(ANSWER(201, "The definition, with every default filled in.", &schema_coupon)), REFUSES(CPN_COUPON_EXISTS)},
+     "Only title is required, and cap.total unless cap.policy is none or codes are imported. With policy exact nothing "
+     "can be taken without slots: generate makes them with the coupon, else generate them later, or import codes. Slots "
+     "without codes, and up to 1,000 with generated codes, exist when the answer comes; otherwise the answer names the job "
+     "that makes them. Repeated with the same Idempotency-Key, the call creates nothing a second time; without an id, "
+     "the id follows from the key.", CALL_ETAG,
+     REPLIES(ANSWER(201, "The definition, with every default filled in.", &schema_coupon)),
+     REFUSES(CPN_COUPON_EXISTS, CPN_IDEMPOTENCY_KEY_REUSED)},
 
     {"health", SERVICE, "Is the process alive?", NULL, 0,
      REPLIES(ANSWER(200, "It is.", &schema_status))},

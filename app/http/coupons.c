@@ -1,27 +1,32 @@
 /* http/coupons.c -- definitions: POST, GET, PATCH, DELETE, the list, and the live counts. */
 #include <string.h>
+#include <time.h>
 
 #include "base/ids.h"
 #include "http/aux.h"
 #include "http/coupon_body.h"
+#include "http/fields.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
 #include "http/list.h"
 #include "http/reply.h"
 
 #define CHANGE_TRIES 16 /* of a PATCH with If-Match: * that loses to others */
+#define SLOTS_MAX INT64_C(1000000000)
+#define AS_MANY_AS_TOTAL (-1)
+#define CODES_AWAITED 1000 /* the answer to a new coupon waits for so many codes */
+#define LOOK_NS (20 * 1000000)
 
-/* "/coupons/<id>", for Location. */
-static void location(struct request *r, const char *id)
-{
-    reply_header(r, "Location", arena_printf(&r->arena, "/coupons/%s", id));
-}
-
-static enum handled reply_definition(struct request *r, const struct coupon *c, int status)
+/* job: makes its slots; NULL: none is to be named. */
+static enum handled reply_definition(struct request *r, const struct coupon *c, const char *job, int status)
 {
     struct json j = reply_body(r);
 
-    coupon_write(c, &j, false);
+    json_object(&j);
+    coupon_write_members(c, &j);
+    if (job)
+        json_key_string(&j, "job", job);
+    json_end_object(&j);
     reply_etag(r, c->version);
     reply_header(r, "Cache-Control", "no-cache");
     reply_header(r, "Vary", "Authorization");
@@ -42,32 +47,160 @@ static bool zone_exists(struct request *r, const char *zone, bool *answered)
     return s == STORE_OK;
 }
 
+/* ---- making ---- */
+
+/* What "generate" asks for, and take it out of o: so many slots, or AS_MANY_AS_TOTAL; 0: none. */
+static int64_t take_generate(struct jsonc_object *o, struct errors *e)
+{
+    struct jsonc_object *value;
+    int64_t count = 0;
+
+    if (!json_object_object_get_ex(o, "generate", &value))
+        return 0;
+    if (json_object_is_type(value, json_type_boolean))
+        count = json_object_get_boolean(value) ? AS_MANY_AS_TOTAL : 0;
+    else if (json_object_is_type(value, json_type_int))
+        value_int(value, 1, SLOTS_MAX, "/generate", e, &count);
+    else
+        errors_add(e, "/generate", "must be true, false or an integer");
+    json_object_object_del(o, "generate");
+    return count;
+}
+
+/* Slots that are to be made with c. Notes a fault where they cannot be. */
+static int64_t slots_to_make(const struct coupon *c, int64_t generate, struct errors *e)
+{
+    int64_t count = generate == AS_MANY_AS_TOTAL ? c->cap.total : generate;
+
+    if (generate && !policy_of(c)->slots)
+        errors_add(e, "/generate", "requires the cap.policy exact: a coupon with another policy has no slots");
+    else if (generate && c->codes.source == CODES_IMPORTED)
+        errors_add(e, "/generate", "cannot be combined with imported codes: each becomes a slot when it is imported");
+    else if (c->cap.total != COUPON_NULL && count > c->cap.total)
+        errors_add(e, "/generate", "must be at most cap.total");
+    return count;
+}
+
+/* Of a call with a key its repeat makes the same. */
+static const char *new_id(struct request *r)
+{
+    char *id = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
+    uint8_t hash[KEY_HASH_LEN];
+
+    _Static_assert(sizeof hash >= ID_SHORT_LEN, "a byte for each character");
+    if (!r->key) {
+        id_random(id, ID_SHORT_LEN);
+        return id;
+    }
+    key_hash(KEY_OF_COUPON, r->key, hash);
+    id_of_bytes(hash, id, ID_SHORT_LEN);
+    return id;
+}
+
+/* True: the job has made all its slots, in the time that the request has. */
+static bool job_is_done_in_time(struct request *r, const char *id)
+{
+    enum store_status s = STORE_OK;
+    struct job *job = NULL;
+
+    while (s != STORE_FAILED && mono_before(mono_now(), r->op.deadline)) {
+        s = mongo_job(r->door, id, &r->arena, &job);
+        if (s == STORE_OK && job->state != JOB_QUEUED && job->state != JOB_RUNNING)
+            return job->state == JOB_DONE;
+        nanosleep(&(struct timespec){0, LOOK_NS}, NULL);
+    }
+    return false;
+}
+
+/* c is in the ledger, and `job` is to make its slots; NULL: they are there. */
+static enum handled reply_created(struct request *r, const struct coupon *c, int64_t slots, const char *job, bool replayed)
+{
+    if (job && mongo_job_of_wish(r->door, c->id, job, slots) != STORE_OK)
+        return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
+    if (job && slots <= CODES_AWAITED && job_is_done_in_time(r, job))
+        job = NULL;
+    reply_header(r, "Location", arena_printf(&r->arena, "/coupons/%s", c->id));
+    if (replayed)
+        reply_header(r, "Idempotent-Replayed", "true");
+    return reply_definition(r, c, job, 201);
+}
+
+static const char *definition_text(struct request *r, const struct coupon *c)
+{
+    struct buf text = BUF_INIT;
+    struct json j = json_to(&text);
+    const char *copy;
+
+    coupon_write(c, &j, false);
+    copy = arena_strdup(&r->arena, text.data);
+    buf_free(&text);
+    return copy;
+}
+
+/* The coupon is there: by this call, sent before? */
+static enum handled reply_repeated(struct request *r, const struct coupon *c, int64_t slots)
+{
+    struct batch *first = NULL;
+    enum store_status s = mongo_ledger_at(r->door, c->id, 0, 1, &first);
+    const struct entry *e = NULL;
+    uint8_t key[KEY_HASH_LEN];
+    enum handled handled;
+
+    if (s != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
+    for (size_t i = 0; i < first->count && !e; i++)
+        e = first->entries[i].kind == ENTRY_DEFINE ? &first->entries[i] : NULL;
+    key_hash(KEY_OF_COUPON, r->key, key);
+    if (!e || memcmp(key, e->key, sizeof key) != 0)
+        handled = reply_refusal(r);
+    else if (e->count != slots || strcmp(definition_text(r, c), definition_text(r, e->definition)) != 0)
+        handled = reply_problem(r, CPN_IDEMPOTENCY_KEY_REUSED, NULL);
+    else
+        handled = reply_created(r, e->definition, e->count, e->job, true);
+    batch_free(first);
+    return handled;
+}
+
+static enum handled create(struct request *r, struct coupon *c, int64_t slots)
+{
+    char job[ID_SHORT_LEN + 1];
+    enum cpn_result result;
+
+    request_op(r, OP_CREATE);
+    r->op.definition = c;
+    r->op.key = r->key;
+    r->op.count = slots;
+    if (slots && c->codes.source == CODES_GENERATED) {
+        id_random(job, ID_SHORT_LEN);
+        r->op.job = job;
+    }
+    result = request_call(r);
+    if (result == CPN_COUPON_EXISTS && r->key)
+        return reply_repeated(r, c, slots);
+    return result == CPN_OK ? reply_created(r, r->op.coupon_now, slots, r->op.job, false) : reply_refusal(r);
+}
+
 enum handled coupon_create(struct request *r)
 {
     struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
     struct coupon *c = arena_alloc(&r->arena, sizeof *c);
+    int64_t generate, slots = 0;
     bool answered;
 
     coupon_init(c);
-    if (o)
+    if (o) {
+        generate = take_generate(o, &r->errors);
         coupon_read(o, c, &r->errors);
+        slots = slots_to_make(c, generate, &r->errors);
+    }
     if (r->errors.count == 0 && !zone_exists(r, c->time_zone, &answered) && answered)
         return ANSWERED;
     if (r->errors.count)
         return reply_problem(r, CPN_BAD_REQUEST, NULL);
-    if (!c->id) {
-        char *id = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
-
-        id_random(id, ID_SHORT_LEN);
-        c->id = id;
-    }
+    if (!c->id)
+        c->id = new_id(r);
     r->coupon = c->id;
-    request_op(r, OP_CREATE);
-    r->op.definition = c;
-    if (request_call(r) != CPN_OK)
-        return reply_refusal(r);
-    location(r, c->id);
-    return reply_definition(r, r->op.coupon_now, 201);
+    return create(r, c, slots);
 }
 
 /* ---- reading ---- */
@@ -85,7 +218,7 @@ static enum handled got(struct request *r)
         reply_header(r, "Vary", "Authorization");
         return ANSWERED;
     }
-    return reply_definition(r, c, 200);
+    return reply_definition(r, c, NULL, 200);
 }
 
 enum handled coupon_get(struct request *r)
@@ -224,7 +357,7 @@ static bool try_change(struct request *r, struct jsonc_object *patch)
     r->op.definition = next;
     r->op.expected_version = now->version;
     if (request_call(r) == CPN_OK) {
-        reply_definition(r, r->op.coupon_now, 200);
+        reply_definition(r, r->op.coupon_now, NULL, 200);
         return true;
     }
     if (r->op.outcome.result == CPN_VERSION_CHANGED && any)

@@ -16,7 +16,7 @@ const struct call_example call_examples[] = {
     {"coupon_create",
      JSON({"id": "summer-sale", "title": "Summer sale", "state": "active", "time_zone": "Europe/Berlin", "cap":
           {"total": 5000, "per_user": 1}, "discount": {"kind": "amount", "amount_minor": 500, "currency": "EUR",
-          "min_spend_minor": 2000}, "low_stock": 100}),
+          "min_spend_minor": 2000}, "low_stock": 100, "generate": 100}),
      JSON({"cap": {"discount_minor": null, "per_day": null, "per_user": 1, "per_user_per_day": null, "policy":
           "exact", "total": 5000}, "cleanup_after_s": 2592000, "codes": {"claim": "any", "length": 10, "match":
           "exact", "pick": "sequential", "prefix": "", "source": "none", "unique": "coupon"}, "description": "",
@@ -157,17 +157,17 @@ const struct call_example call_examples[] = {
           null})},
     {"counts",
      NULL,
-     JSON({"slots": 90, "free": 87, "issued": 0, "reserved": 0, "redeemed": 3, "over": 0, "taken_total": 3,
+     JSON({"slots": 190, "free": 187, "issued": 0, "reserved": 0, "redeemed": 3, "over": 0, "taken_total": 3,
           "today": 3, "discount_minor": 1500, "seq": 14, "as_of": "2026-11-21T09:26:44.622Z"})},
     {"ledger",
      NULL,
      "{\"at\":\"2026-11-21T09:26:44.051Z\",\"batch\":\"64ykaf4xphn6dch0g8je8p00wt\","
      "\"coupon\":\"summer-sale\",\"day\":{\"start\":\"2026-11-20T23:00:00.000Z\",\"taken\":0},"
-     "\"entries\":[{\"count\":100,\"job\":\"t17yjtnx2bmz6hvv\",\"kind\":\"generate\",\"n\":0,\"step\":1}],"
-     "\"hash\":\"26b25b92617920eeddd9c627df5fa91c6eb2df98a9a7ffa07b771a868216996e\",\"lane\":0,"
+     "\"entries\":[{\"count\":100,\"job\":\"t17yjtnx2bmz6hvv\",\"kind\":\"generate\",\"n\":100,\"step\":1}],"
+     "\"hash\":\"741d5186e7ba9fd310dfba5b179527c74985db09f88995484b95812f14b706c1\",\"lane\":0,"
      "\"prev\":\"904c768525766b637c5c63c0396787c3de4d8740ede69fe8fd83092aa19bffe8\",\"seq\":2,"
-     "\"totals\":{\"discount_minor\":0,\"due\":0,\"issued\":0,\"low_stock\":0,\"next_n\":100,\"ordinal\":0,"
-     "\"redeemed\":0,\"replenish_until\":0,\"reserved\":0,\"slots\":100,\"sold_out\":0,\"turn\":0},"
+     "\"totals\":{\"discount_minor\":0,\"due\":0,\"issued\":0,\"low_stock\":0,\"next_n\":200,\"ordinal\":0,"
+     "\"redeemed\":0,\"replenish_until\":0,\"reserved\":0,\"slots\":200,\"sold_out\":0,\"turn\":0},"
      "\"version\":1}\n"},
     {"report",
      NULL,
@@ -180,7 +180,7 @@ const struct call_example call_examples[] = {
           true})},
     {"slots_list",
      NULL,
-     JSON({"slots": {"free": 87, "issued": 0, "reserved": 0, "redeemed": 3, "retired": 10, "due": 0}, "items":
+     JSON({"slots": {"free": 187, "issued": 0, "reserved": 0, "redeemed": 3, "retired": 10, "due": 0}, "items":
           [{"bucket": 0, "first": 0, "size": 64, "free": 51, "issued": 0, "reserved": 0, "redeemed": 3, "retired":
           10}], "next": "I37mf2ldI3cx"})},
     {"slots_add",
@@ -228,14 +228,14 @@ const struct call_example call_examples[] = {
           "items": [{"sku": "A1", "category": "shoes", "amount_minor": 4200, "quantity": 1}]}}),
      JSON({"id": "10-1", "coupon": "summer-sale", "user": "u-17", "slot": 10, "lane": 0, "code": null, "state":
           "redeemed", "from": null, "ordinal": 1, "seq": 6, "at": "2026-11-21T09:26:44.518Z", "reserved_until": null,
-          "valid_until": null, "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 89, "day": 1,
+          "valid_until": null, "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 189, "day": 1,
           "user": 1, "user_day": 1}})},
     {"redemption_list",
      NULL,
      JSON({"items": [{"id": "13-1", "coupon": "summer-sale", "user": "u-17", "slot": 13, "lane": 0, "code": null,
           "state": "redeemed", "from": null, "ordinal": 4, "seq": 14, "at": "2026-11-21T09:26:44.538Z",
           "reserved_until": null, "valid_until": null, "order": "o-100", "discount_minor": 500, "metadata": {},
-          "after": {"left": 87, "day": 3, "user": 1, "user_day": 1}}], "next":
+          "after": {"left": 187, "day": 3, "user": 1, "user_day": 1}}], "next":
           "kQQeLxQdiLAxMy4x"})},
     {"redemption_batch",
      JSON({"items": [{"key": "import-1", "user": "u-21", "order": {"id": "o-1", "amount_minor": 2500, "currency":
@@ -243,7 +243,7 @@ const struct call_example call_examples[] = {
      JSON({"items": [{"status": 201, "replayed": false, "body": {"id": "12-1", "coupon": "summer-sale", "user":
           "u-21", "slot": 12, "lane": 0, "code": null, "state": "redeemed", "from": null, "ordinal": 3, "seq": 13,
           "at": "2026-11-21T09:26:44.533Z", "reserved_until": null, "valid_until": null, "order": "o-1",
-          "discount_minor": 500, "metadata": {}, "after": {"left": 88, "day": 2, "user": 1, "user_day": 1}}}, {"status": 409,
+          "discount_minor": 500, "metadata": {}, "after": {"left": 188, "day": 2, "user": 1, "user_day": 1}}}, {"status": 409,
           "replayed": false, "body": {"type": "/coupons/-/problems/order_not_eligible", "title":
           "The order does not qualify", "status": 409, "detail": "The coupon requires an order with its amount.", "code":
           "order_not_eligible", "retry": false, "request_id": "8890c84c-1795393348.354-8-1", "reason": "no_order",
@@ -256,7 +256,7 @@ const struct call_example call_examples[] = {
      NULL,
      JSON({"id": "10-1", "coupon": "summer-sale", "user": "u-17", "slot": 10, "lane": 0, "code": null, "state":
           "redeemed", "from": null, "ordinal": 1, "seq": 6, "at": "2026-11-21T09:26:44.518Z", "reserved_until": null,
-          "valid_until": null, "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 89, "day": 1,
+          "valid_until": null, "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 189, "day": 1,
           "user": 1, "user_day": 1}})},
     {"redemption_receipt",
      NULL,
@@ -272,35 +272,35 @@ const struct call_example call_examples[] = {
      JSON({"id": "11-2", "coupon": "summer-sale", "user": "u-18", "slot": 11, "lane": 0, "code": null, "state":
           "reserved", "from": "11-1", "ordinal": 2, "seq": 9, "at": "2026-11-21T09:26:44.528Z", "reserved_until":
           "2026-11-21T09:36:44.528Z", "valid_until": null, "order": "o-101", "discount_minor": 500, "metadata": {},
-          "after": {"left": 89, "day": 1, "user": 1, "user_day": 1}})},
+          "after": {"left": 189, "day": 1, "user": 1, "user_day": 1}})},
     {"redemption_redeem",
      JSON({"order": {"id": "o-101", "amount_minor": 2600, "currency": "EUR"}}),
      JSON({"id": "11-3", "coupon": "summer-sale", "user": "u-18", "slot": 11, "lane": 0, "code": null, "state":
           "redeemed", "from": "11-1", "ordinal": 2, "seq": 11, "at": "2026-11-21T09:26:44.530Z", "reserved_until":
           "2026-11-21T09:36:44.530Z", "valid_until": null, "order": "o-101", "discount_minor": 500, "metadata": {},
-          "after": {"left": 89, "day": 1, "user": 1, "user_day": 1}})},
+          "after": {"left": 189, "day": 1, "user": 1, "user_day": 1}})},
     {"redemption_cancel",
      NULL,
      JSON({"id": "11-2", "coupon": "summer-sale", "user": "u-18", "slot": 11, "lane": 0, "code": null, "state":
           "cancelled", "from": "11-1", "ordinal": 2, "seq": 9, "at": "2026-11-21T09:26:44.528Z", "reserved_until":
           "2026-11-21T09:36:44.528Z", "valid_until": null, "order": "o-101", "discount_minor": 500, "metadata": {},
-          "after": {"left": 89, "day": 1, "user": 1, "user_day": 1}})},
+          "after": {"left": 189, "day": 1, "user": 1, "user_day": 1}})},
     {"redemption_reverse",
      NULL,
      JSON({"id": "10-1", "coupon": "summer-sale", "user": "u-17", "slot": 10, "lane": 0, "code": null, "state":
           "reversed", "from": null, "ordinal": 1, "seq": 6, "at": "2026-11-21T09:26:44.518Z", "reserved_until": null,
-          "valid_until": null, "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 89, "day": 1,
+          "valid_until": null, "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 189, "day": 1,
           "user": 1, "user_day": 1}})},
     {"user_get",
      NULL,
      JSON({"user": "u-17", "total": 1, "today": 1, "remaining": 0, "remaining_today": 0, "redemptions": [{"id":
           "13-1", "coupon": "summer-sale", "user": "u-17", "slot": 13, "lane": 0, "code": null, "state": "redeemed",
           "from": null, "ordinal": 4, "seq": 14, "at": "2026-11-21T09:26:44.538Z", "reserved_until": null,
-          "valid_until": null, "order": "o-100", "discount_minor": 500, "metadata": {}, "after": {"left": 87, "day":
+          "valid_until": null, "order": "o-100", "discount_minor": 500, "metadata": {}, "after": {"left": 187, "day":
           3, "user": 1, "user_day": 1}}, {"id": "10-1",
           "coupon": "summer-sale", "user": "u-17", "slot": 10, "lane": 0, "code": null, "state": "reversed", "from":
           null, "ordinal": 1, "seq": 6, "at": "2026-11-21T09:26:44.518Z", "reserved_until": null, "valid_until": null,
-          "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 89, "day": 1, "user": 1,
+          "order": "o-99", "discount_minor": 500, "metadata": {}, "after": {"left": 189, "day": 1, "user": 1,
           "user_day": 1}}]})},
 };
 const size_t call_examples_count = sizeof call_examples / sizeof call_examples[0];

@@ -476,6 +476,21 @@ static void write_required(struct json *j, const char *base, size_t len, enum fo
     json_end_array(j);
 }
 
+/* Members that are no field of the definition. */
+static void write_beside(struct json *j, enum form form)
+{
+    if (form == FORM_NEW) {
+        json_key(j, "generate");
+        json_raw(j, "{\"type\":[\"boolean\",\"integer\"],\"minimum\":1,\"maximum\":1000000000,\"default\":false,"
+                    "\"description\":\"Make slots with the coupon: true for as many as cap.total, or how many. Requires the cap.policy "
+                    "exact, and excludes imported codes.\"}");
+    } else if (form == FORM_SHOWN) {
+        json_key(j, "job");
+        json_raw(j, "{\"type\":\"string\",\"description\":\"Only in the answer to creating a coupon: the job that is still "
+                    "generating its slots.\"}");
+    }
+}
+
 /* The object of all fields below base. NOLINTNEXTLINE(misc-no-recursion): three levels */
 static void write_group(struct json *j, const char *base, size_t len, enum form form, int kind)
 {
@@ -487,6 +502,8 @@ static void write_group(struct json *j, const char *base, size_t len, enum form 
         json_key(j, "id");
         json_raw(j, "{\"type\":\"string\",\"pattern\":\"" PATTERN_COUPON "\",\"description\":\"Generated if absent.\"}");
     }
+    if (len == 0)
+        write_beside(j, form);
     for (size_t i = 0; i < coupon_fields_count; i++)
         if (is_in(&coupon_fields[i], base, len) && belongs(&coupon_fields[i], kind))
             write_member(j, &i, len, form, kind);

@@ -34,7 +34,7 @@
  * {coupon}: what is not one coupon's. A row here needs one of the same name in calls.c. docs/ and dashboard/ are nginx's. */
 const struct route routes[] = {
     {"coupon_list", METHOD_GET, "/coupons", coupon_list, S | R | O, AUX, BODY_NONE, 0, NULL},
-    {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, AUX, BODY_JSON, BODY_MAX, NULL},
+    {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, AUX | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX, NULL},
 
     {"health", METHOD_GET, "/coupons/-/health", service_health, 0, OPEN, BODY_NONE, 0, NULL},
     {"ready", METHOD_GET, "/coupons/-/ready", service_ready, 0, OPEN, BODY_NONE, 0, NULL},

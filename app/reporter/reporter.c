@@ -259,11 +259,29 @@ static bool replenish(struct reporter *r, const struct tally *t)
     return s != STORE_FAILED;
 }
 
-static bool replenish_all(struct reporter *r, size_t count)
+/* Ask for the slots that were wanted with t's coupon, where whoever made it did not live to do so. False: stopping. */
+static bool fulfil(struct reporter *r, const struct tally *t)
 {
-    for (size_t i = 0; i < count; i++)
-        if (r->tallies[i].of && r->tallies[i].replenish_until && !replenish(r, &r->tallies[i]))
+    enum store_status s = STORE_FAILED;
+    int64_t pause_ms = 0;
+
+    while (s == STORE_FAILED && !stop_asked(&r->stop)) {
+        s = mongo_job_of_wish(r->door, t->coupon, t->job, t->wished);
+        if (s == STORE_FAILED)
+            stop_back_off(&r->stop, &pause_ms);
+    }
+    return s != STORE_FAILED;
+}
+
+/* Ask for whatever slots the batches want. False: stopping. */
+static bool ask_for_slots(struct reporter *r, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct tally *t = &r->tallies[i];
+
+        if ((t->of && t->wished && !fulfil(r, t)) || (t->of && t->replenish_until && !replenish(r, t)))
             return false;
+    }
     return true;
 }
 
@@ -272,7 +290,7 @@ static bool fold_round(struct reporter *r, size_t count)
 {
     size_t run_count = runs_build(r->tallies, count, r->runs), mark_count = 0;
 
-    if (!replenish_all(r, count) || !write_runs(r, run_count, r->tallies, count))
+    if (!ask_for_slots(r, count) || !write_runs(r, run_count, r->tallies, count))
         return false;
     note_folded(r->tallies, count);
     for (size_t i = 0; i < count; i++) {

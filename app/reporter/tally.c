@@ -16,6 +16,10 @@ void tally_of_batch(struct tally *t, const struct batch *b)
             t->replenish_until = e->count;
         else if (e->kind == ENTRY_DEFINE || e->kind == ENTRY_DELETE)
             t->leads = b->lanes > 1 && b->lane == 0;
+        if (e->kind == ENTRY_DEFINE && e->job && strlen(e->job) < sizeof t->job) {
+            t->wished = e->count;
+            memcpy(t->job, e->job, strlen(e->job) + 1);
+        }
     }
 }
 

@@ -28,6 +28,8 @@ struct tally {
     int64_t lane, seq, at_ms;
     struct report_counts counts;
     int64_t replenish_until; /* it asks that slots be added until so many exist; 0: it does not */
+    int64_t wished;          /* slots that were asked for with a new coupon, of a job; 0: none */
+    char job[ID_SHORT_LEN + 1];
     bool leads; /* the coupon's other lanes have a definition to follow */
     struct tally_lane *of; /* set by whoever folds; NULL: it is not to be counted */
 };

@@ -26,18 +26,27 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static bool key_begins(const struct work *w, const char *with)
+{
+    return w->job->key && strncmp(w->job->key, with, strlen(with)) == 0;
+}
+
 /* Slots that are still to be made, of the totals h. */
 static int64_t missing(const struct work *w, const struct head *h)
 {
-    return w->job->until ? w->job->until - (h->slots - h->due) : w->job->total - w->done;
+    int64_t left = w->job->total - w->done, lacking = w->job->until - (h->slots - h->due);
+
+    if (key_begins(w, JOB_KEY_WISH)) /* a refill may have made some of them */
+        return least(left, lacking);
+    return w->job->until ? lacking : left;
 }
 
-/* A job that answers an old wish for more slots, after it was met: the reporter may read the ledger from the start. */
+/* A job that answers an old wish for slots, after it was met: the reporter may read the ledger from the start. */
 static bool is_answered(const struct work *w, const struct head *h)
 {
-    bool replenishes = w->job->key && strncmp(w->job->key, JOB_KEY_REPLENISH, sizeof JOB_KEY_REPLENISH - 1) == 0;
-
-    return replenishes && h->replenish_until == 0;
+    if (key_begins(w, JOB_KEY_WISH))
+        return w->done >= w->job->total;
+    return key_begins(w, JOB_KEY_REPLENISH) && h->replenish_until == 0;
 }
 
 /* ---- slots without codes ---- */

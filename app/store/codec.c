@@ -138,9 +138,11 @@ static const struct member entry_rows[] = {
     MEMBER("held", MEMBER_INT, struct entry, held_minor, true, HAS_WAS),
     MEMBER("same_day", MEMBER_BOOL, struct entry, same_day, false, HAS_SAME_DAY),
     MEMBER("since", MEMBER_INT, struct entry, since, false, HAS_SINCE),
-    MEMBER("job", MEMBER_TEXT, struct entry, job, true, HAS_JOB), /* none: a PATCH lowered the cap */
+    MEMBER("job", MEMBER_TEXT, struct entry, job, true, HAS_JOB), /* none: a call asked for it */
     MEMBER("step", MEMBER_INT, struct entry, step, true, HAS_JOB),
     MEMBER("by", MEMBER_TEXT, struct entry, by, true, HAS_BY),
+    MEMBER("slots", MEMBER_INT, struct entry, count, true, HAS_WISH),
+    MEMBER("call", MEMBER_BYTES, struct entry, key, true, HAS_WISH),
     MEMBER("gift_slots", MEMBER_INT, struct entry, gift.slots, true, HAS_GIFT),
     MEMBER("gift_day", MEMBER_INT, struct entry, gift.day, true, HAS_GIFT),
     MEMBER("gift_minor", MEMBER_INT, struct entry, gift.minor, true, HAS_GIFT),

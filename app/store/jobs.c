@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "store/door.h"
 #include "store/members.h"
@@ -151,6 +152,19 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
                    STORE_OK
                ? STORE_EXISTS
                : STORE_FAILED;
+}
+
+enum store_status mongo_job_of_wish(struct store *s, const char *coupon, const char *id, int64_t count)
+{
+    struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = coupon, .total = count, .until = count, .key = JOB_KEY_WISH,
+                      .created_ms = clock_now_ms()}, *existing;
+    struct arena a;
+    enum store_status status;
+
+    arena_init(&a, 0);
+    status = mongo_job_insert(s, &job, &a, &existing);
+    arena_free(&a);
+    return status == STORE_EXISTS ? STORE_OK : status;
 }
 
 enum store_status mongo_job(struct store *s, const char *id, struct arena *a, struct job **job)

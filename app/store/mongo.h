@@ -67,6 +67,7 @@ const char *job_state_name(enum job_state s);
 /* How the keys of jobs begin that the service asks for by itself: as no caller's Idempotency-Key can. */
 #define JOB_KEY_REPLENISH "\x01replenish-" /* lane, seq */
 #define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* when it was due */
+#define JOB_KEY_WISH "\x01wish"            /* of the slots that were asked for with a new coupon */
 
 struct job {
     const char *id;
@@ -90,6 +91,8 @@ struct job {
 /* Insert a queued job; job->id is made by the caller (id_random). With key: one job per coupon and key. STORE_EXISTS: *existing
  * (in a) is the job that has that key. */
 enum store_status mongo_job_insert(struct store *s, const struct job *job, struct arena *a, struct job **existing);
+/* Insert the job that makes the slots that were asked for with a new coupon, as its ledger names them; OK also when it is there. */
+enum store_status mongo_job_of_wish(struct store *s, const char *coupon, const char *id, int64_t count);
 /* The job of this coupon that was asked for with this key; STORE_NOT_FOUND. */
 enum store_status mongo_job_by_key(struct store *s, const char *coupon, const char *key, struct arena *a, struct job **job);
 enum store_status mongo_job(struct store *s, const char *id, struct arena *a, struct job **job);

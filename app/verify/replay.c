@@ -354,6 +354,7 @@ static void replay_entries(struct replay *r, const struct batch *b, bool follows
     }
     if (follows) {
         check_definition(r, b);
+        check_wish(r, b);
         check_events(r, b);
     }
 }

@@ -391,6 +391,33 @@ void check_definition(struct replay *r, const struct batch *b)
             most(r, b, "total", c->cap.total, head_stock(&b->head));
 }
 
+/* ---- slots that were asked for with a new coupon ---- */
+
+/* They stand in the batch that defines it, unless a job makes them; and slots that no job makes stand nowhere else. */
+void check_wish(struct replay *r, const struct batch *b)
+{
+    int64_t wished = 0, made = 0;
+    char where[WHERE_SIZE];
+
+    for (r->at = 0; r->at < (int64_t)b->count; r->at++) {
+        const struct entry *e = &b->entries[r->at];
+
+        if (e->kind == ENTRY_GENERATE && !e->job)
+            made += e->count + e->gift.slots;
+        if (e->kind != ENTRY_DEFINE || !e->count)
+            continue;
+        wished += e->job ? 0 : e->count;
+        if (e->definition->version != 1 || r->lane > 0)
+            entry_drift(r, b, "count", "none: it is no new coupon", "some");
+        if (!policy_of(e->definition)->slots || e->definition->codes.source == CODES_IMPORTED)
+            entry_drift(r, b, "count", "none: its slots are not made", "some");
+        most(r, b, "count", e->definition->cap.total, e->count);
+    }
+    snprintf(where, sizeof where, "seq %" PRId64, b->head.seq);
+    if (wished != made)
+        replay_drift_int(r, "ledger", where, "slots made with the coupon", wished, made);
+}
+
 /* ---- turns at making codes ---- */
 
 void check_turn(struct replay *r, const struct batch *b, const struct entry *e)

@@ -18,5 +18,6 @@ void check_lane(struct replay *r, const struct batch *b, const struct entry *e);
 /* The whole batch; r->head is the one before it, r->definition the one after it. */
 void check_events(struct replay *r, const struct batch *b);
 void check_definition(struct replay *r, const struct batch *b);
+void check_wish(struct replay *r, const struct batch *b);
 
 #endif

@@ -178,7 +178,7 @@ static void define(int64_t takings)
     c.cap.total = takings;
     c.cap.per_user = 1;
     begin(&d);
-    decide_create(&d, &c, NULL, &out);
+    decide_create(&d, &c, NULL, NULL, &out);
     if (out.result != CPN_OK)
         die("the coupon cannot be made");
     append(&d);

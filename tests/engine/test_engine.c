@@ -388,6 +388,7 @@ static void set_up_coupon(struct scenario *s)
     struct arena a;
     struct op op = {.kind = OP_CREATE, .coupon = COUPON, .arena = &a};
     int64_t at_first = s->seed % 2 ? SLOTS : SLOTS_AT_FIRST;
+    bool with_slots = s->seed / 2 % 2 && !s->flavour.slotless && !s->flavour.codes;
     bool doubtful = false;
     enum cpn_result r;
 
@@ -410,10 +411,11 @@ static void set_up_coupon(struct scenario *s)
         coupon.codes.pick = PICK_RANDOM;
     }
     op.definition = &coupon;
+    op.count = with_slots ? at_first : 0;
     r = ask(&c, &op, &doubtful);
     if (r != CPN_OK && !(r == CPN_COUPON_EXISTS && doubtful)) /* nobody else makes it */
         fail(s->seed, "create: %s", result_info(r)->name);
-    for (int n = 1; n <= 2 && !s->flavour.slotless; n++)
+    for (int n = 1; n <= 2 && !s->flavour.slotless && !with_slots; n++)
         generate(&c, &a, n, at_first / 2);
     if (at_first > SLOTS && !s->flavour.slotless)
         set_cap(&c, &a, SLOTS, true);

@@ -295,6 +295,22 @@ static void a_definition_stands_in_its_entry_with_its_version(void **state)
     batch_free(b);
 }
 
+static void what_was_asked_for_with_a_definition_stands_beside_it(void **state)
+{
+    struct batch *b = new_batch();
+    struct entry *e = batch_add(b, ENTRY_DEFINE);
+
+    (void)state;
+    e->count = 100;
+    assert_string_equal(entry_text(b), "{\"count\":100,\"definition\":null,\"kind\":\"define\"}");
+    e->job = "j-1";
+    memset(e->key, 0xA5, sizeof e->key);
+    assert_string_equal(entry_text(b), "{\"count\":100,\"definition\":null,\"job\":\"j-1\","
+                                       "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"define\",\"step\":0}");
+    assert_true(is_canonical(out.data));
+    batch_free(b);
+}
+
 /* Beside the hash, so that erasing a user leaves the chain as it is. */
 static void names_orders_and_metadata_do_not_reach_the_line(void **state)
 {
@@ -482,6 +498,7 @@ int main(void)
         cmocka_unit_test_setup(members_that_are_not_set_are_left_out, fresh),
         cmocka_unit_test_setup(what_is_held_is_named_by_number_only_where_it_differs, fresh),
         cmocka_unit_test_setup(a_definition_stands_in_its_entry_with_its_version, fresh),
+        cmocka_unit_test_setup(what_was_asked_for_with_a_definition_stands_beside_it, fresh),
         cmocka_unit_test_setup(gifts_stand_in_their_entries_and_nowhere_else, fresh),
         cmocka_unit_test_setup(what_is_elsewhere_stands_in_the_totals_and_the_day, fresh),
         cmocka_unit_test_setup(names_orders_and_metadata_do_not_reach_the_line, fresh),

@@ -839,29 +839,77 @@ static void a_coupon_is_made_once_and_its_id_never_again(void **state)
     begin(0);
     d.coupon = NULL;
     assert_false(decide_exists(&d));
-    decide_create(&d, &first, NULL, &out);
+    decide_create(&d, &first, NULL, NULL, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.coupon->version, 1);
     assert_int_equal(d.head.version, 1);
     assert_true(decide_exists(&d));
-    decide_create(&d, &first, NULL, &out); /* raced in one batch */
+    decide_create(&d, &first, NULL, NULL, &out); /* raced in one batch */
     assert_result(CPN_COUPON_EXISTS);
     commit(NULL);
     begin(0);
-    decide_create(&d, &first, NULL, &out);
+    decide_create(&d, &first, NULL, NULL, &out);
     assert_result(CPN_COUPON_EXISTS);
     decide_delete(&d, NULL, &out);
     assert_result(CPN_OK);
     assert_false(decide_exists(&d));
-    decide_create(&d, &first, NULL, &out);
+    decide_create(&d, &first, NULL, NULL, &out);
     assert_result(CPN_COUPON_EXISTS);
     commit(NULL);
     assert_int_equal(tail.version, 2);
     assert_int_equal(c.state, COUPON_DELETED);
     assert_int_equal(c.version, 2);
     begin(0);
-    decide_create(&d, &first, NULL, &out);
+    decide_create(&d, &first, NULL, NULL, &out);
     assert_result(CPN_COUPON_EXISTS);
+}
+
+static void a_coupon_can_come_with_its_slots(void **state)
+{
+    struct coupon first = c;
+    struct wish wish = {.key = "k-1", .slots = 40};
+    uint8_t key[KEY_HASH_LEN];
+
+    (void)state;
+    first.cap.total = 100;
+    tail = (struct head){.at_ms = 0};
+    begin(0);
+    d.coupon = NULL;
+    decide_create(&d, &first, &wish, NULL, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(batch->count, 2);
+    key_hash(KEY_OF_COUPON, "k-1", key);
+    assert_memory_equal(batch->entries[0].key, key, sizeof key);
+    assert_int_equal(batch->entries[0].count, 40);
+    assert_int_equal(batch->entries[1].kind, ENTRY_GENERATE);
+    assert_null(batch->entries[1].job);
+    assert_int_equal(d.head.next_n, 40);
+    assert_int_equal(head_free(&d.head), 40);
+    decide_create(&d, &first, &wish, NULL, &out); /* raced in one batch */
+    assert_result(CPN_COUPON_EXISTS);
+    assert_int_equal(batch->count, 2);
+    commit(NULL);
+    assert_int_equal(tail.slots, 40);
+}
+
+static void a_coupon_can_name_the_job_that_makes_its_slots(void **state)
+{
+    struct coupon first = c;
+    struct use job;
+    struct wish wish = {.slots = 40, .job = &job};
+
+    (void)state;
+    use_init(&job, JOB_USER_PREFIX "j-1", "");
+    tail = (struct head){.at_ms = 0};
+    begin(0);
+    d.coupon = NULL;
+    decide_create(&d, &first, &wish, NULL, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(batch->count, 1);
+    assert_int_equal(batch->entries[0].count, 40);
+    assert_string_equal(batch->entries[0].job, "j-1");
+    assert_false(entry_has_key(&batch->entries[0]));
+    assert_int_equal(d.head.slots, 0);
 }
 
 static void a_change_says_who_asked_for_it(void **state)
@@ -1208,6 +1256,8 @@ int main(void)
         TEST(a_return_is_done_once),
         TEST(only_what_was_redeemed_can_be_returned),
         TEST(a_coupon_is_made_once_and_its_id_never_again),
+        TEST(a_coupon_can_come_with_its_slots),
+        TEST(a_coupon_can_name_the_job_that_makes_its_slots),
         TEST(a_change_says_who_asked_for_it),
         TEST(a_coupon_with_redemptions_stays),
         TEST(a_change_rules_from_the_next_request_on),

@@ -1495,7 +1495,7 @@ static void create(void)
     struct outcome out;
 
     begin_batch(false);
-    decide_create(&t.d, &m.coupon, "key", &out);
+    decide_create(&t.d, &m.coupon, NULL, "key", &out);
     CHECK(out.result == CPN_OK, "create: %s", result_info(out.result)->name);
     m.coupon.version = 1;
     look_at_entries();

@@ -888,6 +888,8 @@ static void come_to_rest(void)
 
 static void live(void)
 {
+    struct use *accounts[LANES_MOST];
+    struct wish wish = {.accounts = accounts};
     struct coupon *c;
     struct outcome out;
 
@@ -903,7 +905,11 @@ static void live(void)
     w.day_most = w.changed_day_most = most_of(c->cap.per_day, 0);
     w.minor_most = most_of(c->cap.discount_minor, 0);
     begin(0);
-    decide_create(&t.d, c, NULL, &out);
+    if (chance(50))
+        w.stock = wish.slots = 1 + up_to(100);
+    for (int64_t i = 0; i < w.lanes; i++)
+        accounts[i] = &t.accounts[i];
+    decide_create(&t.d, c, &wish, NULL, &out);
     assert_true(append_or_crash(0));
     for (int64_t i = 0; i < w.lanes; i++)
         w.lane[i].skew_ms = chance(30) ? up_to(SKEW_MS) : 0;
@@ -1064,7 +1070,7 @@ static int three_lanes(void **state)
     world_init(3);
     definition = new_coupon();
     begin(0);
-    decide_create(&t.d, definition, NULL, &out);
+    decide_create(&t.d, definition, NULL, NULL, &out);
     assert_true(append_or_crash(0));
     for (int64_t i = 1; i < 3; i++)
         follow(i, 0);
@@ -1273,7 +1279,7 @@ static int a_life(void **state)
     w.day_most = w.changed_day_most = 50;
     w.minor_most = definition->cap.discount_minor;
     begin(0);
-    decide_create(&t.d, definition, NULL, &out);
+    decide_create(&t.d, definition, NULL, NULL, &out);
     assert_true(append_or_crash(0));
     for (int i = 0; i < OPS; i++)
         live_a_moment();

@@ -197,6 +197,8 @@ static void define_coupon(void)
 {
     struct coupon c;
     struct outcome out;
+    struct use *job = copy_of(&w.job);
+    const struct wish wish = {.key = "k", .slots = SLOTS, .job = job};
     int64_t turn;
 
     coupon_init(&c);
@@ -216,7 +218,7 @@ static void define_coupon(void)
     c.discount.currency = "EUR";
     c.discount.min_spend_minor = 0;
     begin(&round_.d);
-    decide_create(&round_.d, &c, "k1", &out);
+    decide_create(&round_.d, &c, &wish, "k1", &out);
     assert_int_equal(out.result, CPN_OK);
     append(&round_.d);
     begin(&round_.d);
@@ -1282,6 +1284,86 @@ static void a_lowered_cap_that_left_the_slots_is_found(void **state)
     expect_forgery("|total|at most 100|180");
 }
 
+static void slots_that_a_change_asks_for_are_found(void **state)
+{
+    (void)state;
+    redefine();
+    forged->entries[0].count = 5;
+    forged->entries[0].job = "j1";
+    expect_forgery("|count|none: it is no new coupon|some");
+}
+
+/* Nothing is stored. */
+static void forget_all(void)
+{
+    for (size_t i = 0; i < w.count; i++)
+        batch_free(w.ledger[i]);
+    w.count = w.row_count = 0;
+    memset(w.counts, 0, sizeof w.counts);
+    w.tail = (struct head){.seq = 0};
+    w.coupon = NULL;
+    w.codes_read = false;
+    for (int i = 0; i < USERS; i++) {
+        char alias[ID_ALIAS_LEN + 1];
+
+        id_random(alias, ID_ALIAS_LEN);
+        use_init(&w.uses[i], w.uses[i].user, alias);
+    }
+    for (int k = 0; k < BUCKETS; k++)
+        w.buckets[k].seq = 0;
+    w.job.seq = 0;
+}
+
+/* A ledger of one batch. */
+static void create_with(int64_t wished, int64_t made)
+{
+    struct coupon *c = coupon_copy(w.coupon, &w.arena);
+    const struct wish wish = {.slots = wished};
+    struct outcome out;
+
+    forget_all();
+    c->codes.source = CODES_NONE;
+    c->cap.total = 5;
+    begin(&round_.d);
+    decide_create(&round_.d, c, &wish, NULL, &out);
+    assert_int_equal(out.result, CPN_OK);
+    for (size_t i = 1; i < round_.d.batch->count; i++)
+        round_.d.batch->entries[i].count = made;
+    round_.d.head.slots = round_.d.head.next_n = made;
+    append(&round_.d);
+    tell();
+}
+
+static void slots_that_come_with_a_coupon_are_as_many_as_were_asked_for(void **state)
+{
+    (void)state;
+    create_with(5, 5);
+    assert_string_equal(found, "");
+    create_with(5, 4);
+    expect("seq 1|slots made with the coupon|5|4");
+    create_with(6, 6);
+    expect("|count|at most 5|6");
+}
+
+static void slots_that_no_job_makes_come_with_the_coupon_alone(void **state)
+{
+    struct entry *e;
+
+    (void)state;
+    redefine()->cap.total = SLOTS + 5;
+    seal(true);
+    open_batch(0);
+    batch_add(forged, ENTRY_TURN)->job = "j";
+    seal(true);
+    open_batch(0);
+    e = batch_add(forged, ENTRY_GENERATE);
+    e->n = SLOTS;
+    e->count = 5;
+    seal(true);
+    tell();
+    expect("|slots made with the coupon|0|5");
+}
+
 static void a_taking_of_a_paused_or_ended_coupon_is_found(void **state)
 {
     struct coupon *next = redefine();
@@ -1503,27 +1585,12 @@ static void a_coupon_without_slots_is_told_by_its_places(void **state)
     struct entry *e;
 
     (void)state;
-    for (size_t i = 0; i < w.count; i++)
-        batch_free(w.ledger[i]);
-    w.count = w.row_count = 0;
-    memset(w.counts, 0, sizeof w.counts);
-    w.tail = (struct head){.seq = 0};
-    w.coupon = NULL;
-    w.codes_read = false;
-    for (int i = 0; i < USERS; i++) {
-        char alias[ID_ALIAS_LEN + 1];
-
-        id_random(alias, ID_ALIAS_LEN);
-        use_init(&w.uses[i], w.uses[i].user, alias);
-    }
-    for (int k = 0; k < BUCKETS; k++)
-        w.buckets[k].seq = 0;
-    w.job.seq = 0;
+    forget_all();
     c->cap.policy = CAP_APPROXIMATE;
     c->codes.source = CODES_NONE;
     c->cap.total = 5;
     begin(&round_.d);
-    decide_create(&round_.d, c, NULL, &out);
+    decide_create(&round_.d, c, NULL, NULL, &out);
     append(&round_.d);
     for (int64_t number = 0; number < 5; number++) {
         memset(round_.working, 0, sizeof round_.working);
@@ -1599,6 +1666,9 @@ int main(void)
         TEST(more_taken_than_exist_is_found),
         TEST(more_than_the_cap_is_found),
         TEST(a_lowered_cap_that_left_the_slots_is_found),
+        TEST(slots_that_a_change_asks_for_are_found),
+        TEST(slots_that_come_with_a_coupon_are_as_many_as_were_asked_for),
+        TEST(slots_that_no_job_makes_come_with_the_coupon_alone),
         TEST(a_taking_of_a_paused_or_ended_coupon_is_found),
         TEST(turns_out_of_turn_are_found),
         TEST(events_that_are_not_due_or_were_not_raised_are_found),

@@ -93,6 +93,23 @@ static void a_batch_that_asks_for_slots_says_so_in_its_tally(void **state)
     batch_free(b);
 }
 
+static void a_new_coupon_that_wants_slots_of_a_job_says_so_in_its_tally(void **state)
+{
+    struct batch *b = batch_new("hot", 0);
+    struct entry *e = batch_add(b, ENTRY_DEFINE);
+    struct tally t;
+
+    (void)state;
+    e->count = 300; /* made in the same batch */
+    tally_of_batch(&t, b);
+    assert_int_equal(t.wished, 0);
+    e->job = "0123456789abcdef";
+    tally_of_batch(&t, b);
+    assert_int_equal(t.wished, 300);
+    assert_string_equal(t.job, "0123456789abcdef");
+    batch_free(b);
+}
+
 static void a_definition_that_other_lanes_follow_is_told_of(void **state)
 {
     static const struct {
@@ -269,6 +286,7 @@ static void many_lanes_are_looked_at_in_turns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_coupon_that_wants_slots_of_a_job_says_so_in_its_tally),
         cmocka_unit_test(a_definition_that_other_lanes_follow_is_told_of),
         cmocka_unit_test(lanes_are_made_to_follow_once_and_again_where_that_failed),
         cmocka_unit_test(batches_of_one_lane_and_quarter_become_one_run),

@@ -1,0 +1,221 @@
+"""Slots that come with their coupon: POST /coupons with `generate`, and its Idempotency-Key."""
+import concurrent.futures
+
+import pytest
+
+from ledger import Told, check_chain, read
+from stack import WORKERS, wait_until
+
+
+def new(ops, cap=None, key=None, may_fail=False, **members):
+    return ops.post("/coupons", {"title": "With slots", "state": "active", "cap": {"total": 100, **(cap or {})}, **members},
+                    idempotency_key=key, may_fail=may_fail)
+
+
+def slots(stack, coupon):
+    counts = stack.counts(coupon)
+    return counts["slots"], counts["free"]
+
+
+def test_a_coupon_that_is_made_with_its_slots_can_be_taken_at_once(stack, ops, storefront):
+    made = new(ops, generate=True).ok(201)
+    assert "job" not in made and "generate" not in made, made
+    assert made == ops.get(f"/coupons/{made['id']}").ok()
+    assert slots(stack, made["id"]) == (100, 100)
+    assert storefront.take(made["id"], "u-1").ok(201)["after"]["left"] == 99
+    assert not ops.get(f"/coupons/-/jobs?coupon={made['id']}").ok()["items"], "no job was needed"
+    stack.verify(made["id"])
+    check_chain(read(stack, made["id"]))
+
+
+def test_without_generate_there_are_none(stack, ops, storefront):
+    for generate in ({}, {"generate": False}):
+        made = new(ops, **generate).ok(201)
+        assert slots(stack, made["id"]) == (0, 0)
+        storefront.take(made["id"], "u-1").problem("sold_out")
+
+
+def test_a_number_makes_so_many_and_the_rest_can_be_added_later(stack, ops):
+    made = new(ops, generate=30).ok(201)
+    assert slots(stack, made["id"]) == (30, 30)
+    stack.generate(made["id"], 70)
+    assert slots(stack, made["id"]) == (100, 100)
+    ops.post(f"/coupons/{made['id']}/slots", {"count": 1}).problem("cap_exceeded")
+    stack.verify(made["id"])
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_a_thousand_million_are_there_with_the_answer(stack, ops, storefront, lanes):
+    made = new(ops, {"total": 10**9}, generate=True, lanes=lanes).ok(201)
+    assert "job" not in made, made
+    assert slots(stack, made["id"]) == (10**9, 10**9)
+    for user in range(8):
+        storefront.take(made["id"], f"u-{user}").expect(201)
+    assert slots(stack, made["id"]) == (10**9, 10**9 - 8)
+    stack.verify(made["id"])
+
+
+@pytest.mark.parametrize("lanes", [2, 5])
+def test_every_lane_gets_its_part_and_none_is_made_twice(stack, ops, storefront, lanes):
+    made = new(ops, {"total": 23}, generate=True, lanes=lanes).ok(201)
+    assert slots(stack, made["id"]) == (23, 23)
+    taken = [storefront.take(made["id"], f"u-{user}").ok(201)["slot"] for user in range(23)]
+    assert len(set(taken)) == 23, taken
+    storefront.take(made["id"], "late").problem("sold_out")
+    stack.verify(made["id"])
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_up_to_a_thousand_codes_are_there_with_the_answer(stack, ops, storefront, count):
+    made = new(ops, {"total": count}, generate=True, codes={"source": "generated"}).ok(201)
+    assert "job" not in made, made
+    assert slots(stack, made["id"]) == (count, count)
+    assert storefront.take(made["id"], "u-1").ok(201)["code"]
+    rows = ops.get(f"/coupons/{made['id']}/codes").expect(200).body.decode().split()
+    assert len(rows) == count + 1, rows[:3]
+    stack.verify(made["id"])
+
+
+def test_the_answer_names_the_job_that_makes_more_codes(stack, ops):
+    made = new(ops, {"total": 1001}, generate=True, codes={"source": "generated"}).ok(201)
+    job = stack.job_at(f"/coupons/-/jobs/{made['job']}")
+    assert (job["kind"], job["coupon"], job["done"], job["total"]) == ("generate", made["id"], 1001, 1001), job
+    assert slots(stack, made["id"]) == (1001, 1001)
+    assert "job" not in ops.get(f"/coupons/{made['id']}").ok()
+    stack.verify(made["id"])
+
+
+def test_a_refill_and_the_first_slots_do_not_add_up(stack, ops):
+    """Both are wanted from the beginning; there are as many as were asked for."""
+    made = new(ops, {"total": 2000}, generate=True, codes={"source": "generated"}, replenish={"below": 500, "add": 600}).ok(201)
+    stack.job_at(f"/coupons/-/jobs/{made['job']}")
+    wait_until("all jobs to end", lambda: all(job["state"] == "done" for job in
+                                              ops.get(f"/coupons/-/jobs?coupon={made['id']}").ok()["items"]))
+    assert slots(stack, made["id"]) == (2000, 2000)
+    stack.verify(made["id"])
+
+
+# ---- what cannot be ----
+
+@pytest.mark.parametrize("body", [
+    {"cap": {"policy": "approximate"}, "generate": True}, {"cap": {"policy": "none"}, "generate": 5},
+    {"codes": {"source": "imported"}, "generate": True}, {"codes": {"source": "imported"}, "generate": 5},
+    {"generate": 101}, {"generate": 0}, {"generate": -1}, {"generate": 10**9 + 1}, {"generate": 1.5}, {"generate": "yes"},
+    {"generate": None}, {"generate": [1]}, {"generate": {}},
+], ids=str)
+def test_what_cannot_be_generated_is_said_at_generate_and_nothing_is_made(ops, body):
+    reply = new(ops, id="never-generated", **body)
+    found = [e["pointer"] for e in reply.problem("bad_request")["errors"]]
+    assert found == ["/generate"], reply
+    ops.get("/coupons/never-generated").problem("coupon_not_found")
+
+
+def test_generate_is_no_member_of_the_definition(ops):
+    coupon = new(ops).ok(201)["id"]
+    ops.patch(f"/coupons/{coupon}", {"generate": True}).problem("bad_request", "/generate")
+
+
+# ---- Idempotency-Key ----
+
+@pytest.mark.parametrize("members", [
+    {}, {"generate": True}, {"generate": 7}, {"id": "key-with-id", "generate": True},
+    {"generate": True, "codes": {"source": "generated"}}, {"generate": True, "lanes": 3},
+    {"generate": True, "codes": {"source": "generated"}, "cap": {"total": 1500}},
+], ids=str)
+def test_a_repeat_gets_the_first_answer_and_makes_nothing(stack, ops, members, request):
+    key = request.node.name[-60:].replace('"', "")
+    first = new(ops, key=key, **members)
+    made = first.ok(201)
+    if "job" in made:
+        stack.job_at(f"/coupons/-/jobs/{made['job']}")
+    before = slots(stack, made["id"]), ops.get(f"/coupons/-/jobs?coupon={made['id']}").ok()["items"]
+    ops.patch(f"/coupons/{made['id']}", {"title": "Changed since"}).expect(200)
+    for sent in (key, f'"{key}"'):
+        again = new(ops, key=sent, **members)
+        assert again.ok(201) == made
+        assert again.header("Idempotent-Replayed") == "true" and first.header("Idempotent-Replayed") is None
+        for name in ("Location", "ETag"):
+            assert again.header(name) == first.header(name), again
+    assert before == (slots(stack, made["id"]), ops.get(f"/coupons/-/jobs?coupon={made['id']}").ok()["items"])
+    kinds = [entry["kind"] for entry in Told(stack, made["id"]).entries()]
+    assert kinds.count("define") == 2, kinds
+    ops.delete(f"/coupons/{made['id']}").expect(204)
+    assert new(ops, key=key, **members).ok(201) == made, "whatever became of the coupon since"
+    stack.verify(made["id"])
+
+
+def test_the_same_key_with_another_body_is_refused(ops):
+    body = {"id": "key-of-another-body", "generate": True}
+    new(ops, key="k-1", **body).expect(201)
+    new(ops, key="k-1", **{**body, "generate": 100}).expect(201)  # which is what true meant
+    for other in ({**body, "generate": False}, {**body, "generate": 99}, {**body, "title": "Another"}, {**body, "lanes": 2}):
+        new(ops, key="k-1", **other).problem("idempotency_key_reused")
+    new(ops, key="k-2", **body).problem("coupon_exists")
+    new(ops, **body).problem("coupon_exists")
+
+
+def test_without_an_id_the_key_stands_for_one_coupon(ops):
+    made = new(ops, key="no-id").ok(201)
+    new(ops, key="no-id", title="Another").problem("idempotency_key_reused")
+    assert new(ops, key="another-no-id").ok(201)["id"] != made["id"]
+    new(ops, key="no-id", id="with-an-id").expect(201)
+
+
+def test_many_who_send_it_at_once_get_one_coupon(stack, ops):
+    """To both workers, which both write."""
+    callers = [stack.direct(i % WORKERS, "ops") for i in range(16)]
+    with concurrent.futures.ThreadPoolExecutor(len(callers)) as pool:
+        answers = [reply.ok(201) for reply in pool.map(lambda caller: new(caller, key="at once", generate=True), callers)]
+    assert all(answer == answers[0] for answer in answers), answers
+    assert slots(stack, answers[0]["id"]) == (100, 100)
+    kinds = [entry["kind"] for entry in Told(stack, answers[0]["id"]).entries()]
+    assert kinds == ["define", "generate"], kinds
+    stack.verify(answers[0]["id"])
+
+
+def test_a_coupon_that_was_made_without_a_key_is_nobodys_repeat(ops):
+    made = new(ops).ok(201)
+    new(ops, key="late", id=made["id"]).problem("coupon_exists")
+
+
+@pytest.mark.parametrize("key", ["", '""', "k" * 65, "kä"])
+def test_a_key_that_is_none_is_refused(ops, key):
+    new(ops, key=key).problem("idempotency_key_required")
+
+
+# ---- deaths ----
+
+@pytest.mark.parametrize("codes", [{"source": "none"}, {"source": "generated"}], ids=["slots", "codes"])
+def test_a_worker_that_dies_after_the_append_leaves_a_coupon_with_its_slots(monkeypatch, another_stack, codes):
+    """The ledger has the definition; nobody was told, and no job was asked for by the worker."""
+    monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:1")
+    stack = another_stack()
+    ops = stack.client("ops")
+    lost = new(ops, key="k", id="died", generate=True, codes=codes, may_fail=True)
+    assert lost.status >= 500, lost
+    wait_until(lambda: stack.log()[-2000:], lambda: "event=crash.point" in stack.log())
+    wait_until(lambda: slots(stack, "died"), lambda: slots(stack, "died") == (100, 100))
+    again = wait_until("the same answer", lambda: (r := new(ops, key="k", id="died", generate=True, codes=codes, may_fail=True))
+                       .status == 201 and r)
+    assert again.header("Idempotent-Replayed") == "true" and "job" not in again.json(), again
+    kinds = [entry["kind"] for entry in Told(stack, "died").entries()]
+    assert kinds.count("define") == 1 and kinds.count("generate") == 1, kinds
+    stack.verify("died")
+
+
+def test_a_wish_that_was_met_is_not_met_again(stack, ops):
+    """The reporter reads the ledger from its beginning, its jobs being forgotten, after slots were retired."""
+    coupon = new(ops, generate=True, codes={"source": "generated"}).ok(201)["id"]
+    ops.post(f"/coupons/{coupon}/slots/retire", {"count": 40}, idempotency_key="less").expect(202)
+    wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 60)
+    wait_until("the reporter to have read all", lambda: (mark := stack.database["marks"].find_one(
+        {"_id.c": coupon, "_id.kind": "totals"})) and mark["seq"] == stack.counts(coupon)["seq"])
+    stack.database["jobs"].delete_many({"coupon": coupon})
+    stack.database["totals"].delete_many({"_id.c": coupon})
+    stack.database["marks"].delete_many({"_id.c": coupon, "_id.kind": "totals"})
+    stack.kill("reporter")
+    ops.patch(f"/coupons/{coupon}", {"title": "So that it is read"}).expect(200)
+    [job] = wait_until("the old wish", lambda: [j for j in ops.get(f"/coupons/-/jobs?coupon={coupon}").ok()["items"]
+                                                if j["state"] == "done"])
+    assert job["done"] == 100 and stack.counts(coupon)["slots"] == 60, job
+    stack.verify(coupon)
