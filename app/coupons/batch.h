@@ -164,6 +164,7 @@ struct batch {
     const char *coupon;
     int64_t lane;
     int64_t lanes; /* that the coupon has; beside the hash, for whoever listens. 0 or 1: one */
+    uint64_t arrived; /* when the server took it in, by its own time; beside the hash. 0: not known */
     char id[ID_BATCH_LEN + 1]; /* random: says whose append it was */
     struct head head;          /* after it; head.hash is its hash */
     uint8_t prev[HASH_LEN];

@@ -18,6 +18,7 @@ struct changed {
 struct follow {
     pthread_mutex_t lock;
     struct changed *rows;
+    bool taken; /* one, by follow_due() */
 };
 
 struct follow *follow_new(void)
@@ -87,8 +88,26 @@ bool follow_due(struct follow *f, struct mono now, char coupon[COUPON_ID_MAX + 1
     if (found) {
         memcpy(coupon, row->coupon, sizeof row->coupon);
         *failures = row->failures;
+        f->taken = true;
         forget(f, row);
     }
     pthread_mutex_unlock(&f->lock);
     return found;
+}
+
+bool follow_is_done(struct follow *f)
+{
+    bool done;
+
+    pthread_mutex_lock(&f->lock);
+    done = !f->rows && !f->taken;
+    pthread_mutex_unlock(&f->lock);
+    return done;
+}
+
+void follow_ended(struct follow *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->taken = false;
+    pthread_mutex_unlock(&f->lock);
 }

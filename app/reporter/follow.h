@@ -25,6 +25,10 @@ void follow_free(struct follow *f);
 void follow_changed(struct follow *f, const char *coupon, struct mono now);
 /* A coupon whose lanes are to follow now: it is taken out. False: none is. */
 bool follow_due(struct follow *f, struct mono now, char coupon[COUPON_ID_MAX + 1], int *failures);
+/* None is to follow. One that was taken out counts until follow_ended(). */
+bool follow_is_done(struct follow *f);
+/* What follow_due() took out follows, or was given back by follow_failed(). */
+void follow_ended(struct follow *f);
 /* They could not be made to, for the so-many-th time: later. */
 void follow_failed(struct follow *f, const char *coupon, int failures, struct mono now);
 

@@ -30,6 +30,7 @@
 #define CATCH_UP_BATCHES 200
 #define AGAIN_FIRST_MS 1000 /* until a ledger that could not be read is read again; then twice as long each time */
 #define AGAIN_MOST_MS 10000
+#define LATE_MS 15000       /* after which no batch comes that arrived before one that has come: longer than any insert takes the server */
 #define SWEEP_AGAIN_MS 10000 /* until the next sweep, where one passed a coupon over */
 #define BACKSTOP_LANES 200 /* at most, in one round of the backstop */
 #define FOLLOW_DEADLINE_MS 10000
@@ -67,9 +68,16 @@ struct reporter {
     struct totals_write *writes;
     struct mark_write *marks;
     bool sweeping;
-    char swept[COUPON_ID_MAX + 1]; /* the last coupon that the sweep has looked at */
+    uint64_t sweep_now;     /* a time before it began; 0: it does not know yet what it has to look at */
+    bool whole;             /* it looks at every coupon: there is no watermark */
+    struct arrivals_at at;  /* else: what it looks at next */
+    char swept[COUPON_ID_MAX + 1]; /* the last coupon that the whole sweep has looked at */
     bool passed_over;              /* one could not be looked at: another sweep is to follow */
     struct mono sweep_at;
+    uint64_t latest;        /* when the last batch arrived that was taken in; 0: not known */
+    uint64_t watermark;     /* as it is written; 0: not known */
+    uint64_t next;          /* what it is to be; 0: nothing is waited for */
+    struct mono next_at;    /* not before */
 };
 
 /* ---- feed thread ---- */
@@ -429,39 +437,124 @@ static bool sweep_coupon(struct reporter *r, const char *coupon)
 static void begin_sweep(struct reporter *r)
 {
     r->sweeping = true;
+    r->sweep_now = 0;
     r->swept[0] = '\0';
     r->passed_over = false;
 }
 
-/* Catch up with the next few coupons. */
-static void sweep_some(struct reporter *r)
+/* All coupons from the watermark on, or all that there are. False: the database does not answer. */
+static bool aim_sweep(struct reporter *r)
 {
-    struct arena a;
+    enum store_status status = mongo_watermark(r->door, &r->watermark, &r->sweep_now);
+
+    if (status == STORE_FAILED)
+        return false;
+    r->whole = status == STORE_NOT_FOUND;
+    r->at = (struct arrivals_at){.from = r->watermark};
+    return true;
+}
+
+/* The next few coupons. False: not now. */
+static bool sweep_coupons(struct reporter *r, struct arena *a, bool *more)
+{
     const char **ids = NULL;
     size_t count = 0;
     int64_t pause_ms = 0;
 
+    if (mongo_ledger_coupons(r->door, r->swept[0] ? r->swept : NULL, SWEEP_PAGE, a, &ids, &count) != STORE_OK)
+        return false;
+    for (size_t i = 0; i < count && !stop_asked(&r->stop); i++) {
+        bool good = sweep_coupon(r, ids[i]);
+
+        snprintf(r->swept, sizeof r->swept, "%s", ids[i]);
+        if (good)
+            continue;
+        r->passed_over = true;
+        log_event(LOG_WARNING, "reporter.passed_over", "coupon=%s", ids[i]);
+        stop_back_off(&r->stop, &pause_ms);
+        break; /* if that was the database, the next round waits for it */
+    }
+    *more = count > 0;
+    return true;
+}
+
+/* The lanes of the next few batches above the watermark. False: not now. */
+static bool sweep_arrivals(struct reporter *r, struct arena *a, bool *more)
+{
+    struct arrival *arrivals;
+    size_t count;
+
+    if (mongo_arrivals(r->door, NULL, &r->at, a, &arrivals, &count) != STORE_OK)
+        return false;
+    for (size_t i = 0; i < count && !stop_asked(&r->stop); i++) {
+        struct known *k = lane_of(r, arrivals[i].coupon, arrivals[i].lane);
+
+        if (!k->behind && k->lane.folded < arrivals[i].seq)
+            catch_up(r, k);
+        if (arrivals[i].lanes > 1 && arrivals[i].lane == 0)
+            follow_changed(r->follow, arrivals[i].coupon, mono_now());
+    }
+    *more = r->at.more;
+    return true;
+}
+
+/* Catch up with the next few. */
+static void sweep_some(struct reporter *r)
+{
+    struct arena a;
+    int64_t pause_ms = 0;
+    bool more = true;
+
     arena_init(&a, 0);
-    if (mongo_ledger_coupons(r->door, r->swept[0] ? r->swept : NULL, SWEEP_PAGE, &a, &ids, &count) != STORE_OK) {
+    if ((!r->sweep_now && !aim_sweep(r)) || !(r->whole ? sweep_coupons : sweep_arrivals)(r, &a, &more)) {
         stop_back_off(&r->stop, &pause_ms);
     } else {
-        for (size_t i = 0; i < count && !stop_asked(&r->stop); i++) {
-            bool good = sweep_coupon(r, ids[i]);
-
-            snprintf(r->swept, sizeof r->swept, "%s", ids[i]);
-            if (good)
-                continue;
-            r->passed_over = true;
-            log_event(LOG_WARNING, "reporter.passed_over", "coupon=%s", ids[i]);
-            stop_back_off(&r->stop, &pause_ms);
-            break; /* if that was the database, the next round waits for it */
-        }
-        r->sweeping = count > 0;
+        r->sweeping = more;
         r->sweep_at = mono_add_ms(mono_now(), SWEEP_AGAIN_MS);
-        if (!r->sweeping)
+        if (!r->sweeping) {
+            if (r->sweep_now > r->latest)
+                r->latest = r->sweep_now;
             log_event(LOG_INFO, "reporter.caught_up", "lanes=%u", HASH_COUNT(r->lanes));
+        }
     }
     arena_free(&a);
+}
+
+/* ---- fold thread: the watermark ---- */
+
+/* One that arrived below the watermark was overtaken by LATE_MS of others: the watermark goes back. */
+static void note_arrival(struct reporter *r, uint64_t arrived)
+{
+    int64_t pause_ms = 0;
+
+    if (!arrived)
+        return;
+    r->latest = arrived;
+    if (arrived < r->next)
+        r->next = arrived;
+    if (arrived >= r->watermark)
+        return;
+    while (!stop_asked(&r->stop) && mongo_watermark_write(r->door, arrived) != STORE_OK)
+        stop_back_off(&r->stop, &pause_ms);
+    r->watermark = arrived;
+}
+
+/* Everything that was taken in by now is folded. Once its views are written too, and nothing can come any more that arrived before it,
+ * that is the watermark. A lane that is damaged holds it up. */
+static void move_watermark(struct reporter *r)
+{
+    struct mono now = mono_now();
+
+    if (r->next && !mono_before(now, r->next_at) && watch_is_done(r->watch) &&
+        mongo_watermark_write(r->door, r->next) == STORE_OK) {
+        r->watermark = r->next;
+        r->next = 0;
+    }
+    if (r->next || r->latest <= r->watermark || r->sweeping || r->passed_over || r->behind || !follow_is_done(r->follow))
+        return;
+    r->next = r->latest;
+    r->next_at = mono_add_ms(now, LATE_MS);
+    watch_begin(r->watch);
 }
 
 /* ---- fold thread ---- */
@@ -476,6 +569,7 @@ static void fold_once(struct reporter *r)
     now = mono_now();
     for (size_t i = 0; i < count; i++) {
         watch_seen(r->watch, r->tallies[i].coupon, r->tallies[i].lane, r->tallies[i].seq, now);
+        note_arrival(r, r->tallies[i].arrived);
         claim(r, &r->tallies[i]);
     }
     if (count > 0 && !fold_round(r, count))
@@ -485,6 +579,7 @@ static void fold_once(struct reporter *r)
         begin_sweep(r);
     if (r->sweeping)
         sweep_some(r);
+    move_watermark(r);
 }
 
 static void *fold_thread(void *context)
@@ -554,10 +649,11 @@ static void have_lanes_follow(struct reporter *r)
         struct op op = {.kind = OP_FOLLOW, .coupon = coupon};
         enum cpn_result result = engine_call_within(r->engine, &op, FOLLOW_DEADLINE_MS);
 
-        if (!result_info(result)->retry)
-            continue;
-        follow_failed(r->follow, coupon, failures + 1, mono_now());
-        log_event(LOG_WARNING, "follow.failed", "coupon=%s result=%s", coupon, result_info(result)->name);
+        if (result_info(result)->retry) {
+            follow_failed(r->follow, coupon, failures + 1, mono_now());
+            log_event(LOG_WARNING, "follow.failed", "coupon=%s result=%s", coupon, result_info(result)->name);
+        }
+        follow_ended(r->follow);
     }
 }
 

@@ -10,7 +10,9 @@
  *          it is one job whoever sees the batch, and however often
  * Once     a batch counts once, because each totals document carries the seq up to which it holds its quarter hour, and is
  *          written by a guard on it. So a repeat, a restart and a second reporter are harmless
- * Catching up  a start, a gap in the feed and lost history are one thing: read the ledger from the mark on
+ * Catching up  a start, a gap in the feed and lost history are one thing: read the ledger from the mark on, of the lanes that have
+ *          anything above the watermark (store/arrivals.c), or, where there is none, of all
+ * Watermark    moves to what had been taken in at some time, once all of that is folded, followed, and in the views
  */
 #ifndef REPORTER_REPORTER_H
 #define REPORTER_REPORTER_H

@@ -6,7 +6,7 @@
 
 void tally_of_batch(struct tally *t, const struct batch *b)
 {
-    *t = (struct tally){.lane = b->lane, .seq = b->head.seq, .at_ms = b->head.at_ms};
+    *t = (struct tally){.lane = b->lane, .seq = b->head.seq, .at_ms = b->head.at_ms, .arrived = b->arrived};
     snprintf(t->coupon, sizeof t->coupon, "%s", b->coupon);
     fold_report(&t->counts, b);
     for (size_t i = 0; i < b->count; i++) {

@@ -26,6 +26,7 @@ struct tally_lane {
 struct tally {
     char coupon[COUPON_ID_MAX + 1];
     int64_t lane, seq, at_ms;
+    uint64_t arrived; /* 0: not known */
     struct report_counts counts;
     int64_t replenish_until; /* it asks that slots be added until so many exist; 0: it does not */
     int64_t wished;          /* slots that were asked for with a new coupon, of a job; 0: none */

@@ -13,6 +13,7 @@ struct row {
     struct watch_due who; /* the key: zeroed beyond its text */
     int64_t seen;         /* last seq of the ledger that we know of */
     int64_t marked;       /* mark as read last; -1: never read */
+    int64_t awaited;      /* what was seen when the wait began; 0: its views are written */
     struct mono seen_at, look_at;
     struct mono marked_at; /* when `marked` was read first */
     int failures;
@@ -22,6 +23,7 @@ struct row {
 struct watch {
     pthread_mutex_t lock;
     struct row *rows;
+    size_t awaited; /* rows */
 };
 
 struct watch *watch_new(void)
@@ -32,8 +34,15 @@ struct watch *watch_new(void)
     return w;
 }
 
+static void stop_awaiting(struct watch *w, struct row *row)
+{
+    w->awaited -= row->awaited > 0;
+    row->awaited = 0;
+}
+
 static void forget(struct watch *w, struct row *row)
 {
+    stop_awaiting(w, row);
     HASH_DEL(w->rows, row);
     free(row);
 }
@@ -132,6 +141,8 @@ bool watch_marked(struct watch *w, const char *coupon, int64_t lane, int64_t seq
     } else if (row) {
         bool quiet = mono_ms_between(row->seen_at, now) >= WATCH_QUIET_MS;
 
+        if (seq >= row->awaited)
+            stop_awaiting(w, row);
         if (seq != row->marked)
             row->marked_at = now;
         row->marked = seq;
@@ -140,6 +151,25 @@ bool watch_marked(struct watch *w, const char *coupon, int64_t lane, int64_t seq
     }
     pthread_mutex_unlock(&w->lock);
     return behind;
+}
+
+void watch_begin(struct watch *w)
+{
+    pthread_mutex_lock(&w->lock);
+    for (struct row *row = w->rows; row; row = row->hh.next)
+        row->awaited = row->seen;
+    w->awaited = HASH_COUNT(w->rows);
+    pthread_mutex_unlock(&w->lock);
+}
+
+bool watch_is_done(struct watch *w)
+{
+    bool done;
+
+    pthread_mutex_lock(&w->lock);
+    done = w->awaited == 0;
+    pthread_mutex_unlock(&w->lock);
+    return done;
 }
 
 void watch_failed(struct watch *w, const char *coupon, int64_t lane, struct mono now)

@@ -36,6 +36,10 @@ void watch_seen(struct watch *w, const char *coupon, int64_t lane, int64_t seq, 
 size_t watch_due(struct watch *w, struct mono now, struct watch_due *due, size_t most);
 /* The lane's mark was read. True: it stands still, and the views have to be written. */
 bool watch_marked(struct watch *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
+/* From now on wait for those views that are not known to be written now. */
+void watch_begin(struct watch *w);
+/* They are. */
+bool watch_is_done(struct watch *w);
 /* Writing them failed: wait longer before the lane is due again. */
 void watch_failed(struct watch *w, const char *coupon, int64_t lane, struct mono now);
 

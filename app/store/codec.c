@@ -276,6 +276,18 @@ void codec_batch_put(bson_t *doc, const struct batch *b)
     if (b->lanes > 1)
         put_int(doc, "k", b->lanes);
     put_who(doc, b);
+    bson_append_timestamp(doc, "arrived", 7, 0, 0); /* the server puts its time there */
+}
+
+uint64_t codec_arrived_get(const bson_t *doc)
+{
+    uint32_t seconds, increment;
+    bson_iter_t it;
+
+    if (!bson_iter_init_find(&it, doc, "arrived") || !BSON_ITER_HOLDS_TIMESTAMP(&it))
+        return 0;
+    bson_iter_timestamp(&it, &seconds, &increment);
+    return (uint64_t)seconds << 32 | increment;
 }
 
 static bool get_entry_definition(const bson_t *doc, const char *coupon, struct entry *e, struct arena *a)
@@ -394,6 +406,7 @@ struct batch *codec_batch_get(const bson_t *doc)
         return NULL;
     b = batch_new(coupon, lane);
     b->head.seq = seq;
+    b->arrived = codec_arrived_get(doc);
     if (get_batch(doc, b))
         return b;
     batch_free(b);

@@ -47,6 +47,8 @@ void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t 
 void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_t end);
 
 void codec_batch_put(bson_t *doc, const struct batch *b);
+/* When the server took in what it gives that time; 0: from before it did. */
+uint64_t codec_arrived_get(const bson_t *doc);
 /* The caller's to free; NULL: not a batch. */
 struct batch *codec_batch_get(const bson_t *doc);
 /* What a batch's document says of its lane, by no more than _id, at, v, totals, day and k; false: not one of several. */

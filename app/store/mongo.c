@@ -57,11 +57,14 @@ static const struct collection_row collections[] = {
     {"secrets", NULL, NULL}, /* see secrets.h */
     {"schema", NULL, NULL},
     {"fronts", NULL, NULL},
+    {"watermarks", NULL, NULL}, /* see arrivals.c */
 };
 
 static const struct index_row indexes[] = {
     /* an id whose generation ended; batches in which none did are not in it */
     {"ledger", "ended", "{\"_id.c\": 1, \"ended\": 1}", "{\"ended\": {\"$exists\": true}}", false},
+    /* what came lately, of all lanes: see arrivals.c */
+    {"ledger", "arrived", "{\"arrived\": 1}", NULL, false},
     /* newest first */
     {"coupons", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
     {"coupons", "state", "{\"view.def.state\": 1, \"created\": -1, \"_id\": -1}", NULL, false},
@@ -85,8 +88,6 @@ static const struct index_row indexes[] = {
     /* uploads that nobody needs any more */
     {"parts", "at", "{\"at\": 1}", NULL, false},
     {"jobs", "upload", "{\"upload\": 1}", "{\"upload\": {\"$exists\": true}}", false},
-    /* erasure: how far each lane's views are */
-    {"marks", "views", "{\"_id.kind\": 1}", "{\"_id.kind\": \"views\"}", false},
     /* reports over all coupons */
     {"totals", "at", "{\"_id.at\": 1}", NULL, false},
     {"totals", "coupon_at", "{\"_id.c\": 1, \"_id.at\": 1}", NULL, false},
@@ -497,6 +498,10 @@ int mongo_prepare(struct mongo *m, char *message, size_t size)
                      indexes[i].collection, error.message);
             status = -1;
         }
+    if (status == 0 && mongo_watermark_begin(&d->store) != STORE_OK) {
+        snprintf(message, size, "Cannot write to the collection %s.watermarks; see the log.", m->database);
+        status = -1;
+    }
     door_close(&d->store);
     return status;
 }

@@ -200,8 +200,8 @@ enum store_status mongo_over_seen(struct store *s, const struct over_coupon *ove
 enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms);
 
 /* ---- erasing a user's name from the ledger ---- */
-/* Coupons, at most `most`, of which a batch behind the mark of its lane's views names the user: their views may not say so. What
- * is not among them is in the views that are read after this. It looks at every lane that there is. */
+/* Coupons, at most `most`, of which a batch above the watermark names the user: their views may not say so. What is not among them is
+ * in the views that are read after this. STORE_FAILED also where there is no watermark yet. */
 enum store_status mongo_user_unseen(struct store *s, const char *user, size_t most, struct arena *a, const char ***ids,
                                     size_t *count);
 /* Empty names, orders, metadata and codes of the rows of who[] with this alias in one batch (majority). */
@@ -245,6 +245,30 @@ enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t fro
 /* Ids of every coupon that has a ledger (lane 0), ascending, after `after` (NULL: all); tombstones included. */
 enum store_status mongo_ledger_coupons(struct store *s, const char *after, size_t most, struct arena *a,
                                        const char ***ids, size_t *count);
+
+/* ---- the ledger of all lanes, in the order in which the server took it in ---- */
+struct arrival {
+    const char *coupon;
+    int64_t lane, seq;
+    int64_t lanes;    /* that the coupon has */
+    uint64_t arrived;
+    bool names;       /* the user that was asked for */
+};
+struct arrivals_at {
+    uint64_t from;
+    size_t most; /* of the page; 0 at first */
+    bool more;   /* out */
+};
+/* The next page from at->from on, which moves on; the last batch of a page may be in the next one too. user may be NULL. */
+enum store_status mongo_arrivals(struct store *s, const char *user, struct arrivals_at *at, struct arena *a, struct arrival **arrivals,
+                                 size_t *count);
+/* Of each batch that arrived before the watermark the views and the totals are written, and other lanes follow it. STORE_NOT_FOUND:
+ * nothing is known yet. *now, if not NULL: a time before which all has arrived that the next read sees. */
+enum store_status mongo_watermark(struct store *s, uint64_t *arrived, uint64_t *now);
+/* The reporter's alone. */
+enum store_status mongo_watermark_write(struct store *s, uint64_t arrived);
+/* Of a database whose ledger is empty. */
+enum store_status mongo_watermark_begin(struct store *s);
 
 /* ---- totals and reports ---- */
 struct totals_write {

@@ -37,22 +37,6 @@ static void id_list_init(struct id_list *list, size_t most, struct arena *a)
     *list = (struct id_list){arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
 }
 
-/* What the command finds, at most `most`. */
-static enum store_status read_ids(struct store *s, bson_t *command, size_t most, struct arena *a, const char ***ids,
-                                  size_t *count)
-{
-    enum store_status status = STORE_OK;
-    struct id_list list;
-
-    id_list_init(&list, most, a);
-    door_read_options(door_of(s), command, (struct store_time){0}, 0);
-    if (most > 0)
-        status = door_read(door_of(s), command, id_row, &list);
-    *ids = list.items;
-    *count = status == STORE_OK ? list.count : 0;
-    return status;
-}
-
 /* Both kinds of views: with slots it is buckets that are due, without them uses. By the indexes due_all. */
 static enum store_status find_due(struct door *d, const char *collection, int64_t before_ms, struct id_list *list)
 {
@@ -86,39 +70,6 @@ enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t m
     *ids = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
-}
-
-/* ---- who is in the ledger, and in no view yet ---- */
-
-#define LEDGER_ID(seq) "{", "c", "$$c", "l", "$$l", "seq", seq, "}"
-
-enum store_status mongo_user_unseen(struct store *s, const char *user, size_t most, struct arena *a, const char ***ids,
-                                    size_t *count)
-{
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "aggregate", "marks",
-        "pipeline", "[",
-            "{", "$match", "{", "_id.kind", "views", "}", "}",
-            "{", "$lookup", "{", "from", "ledger", "as", "behind",
-                "let", "{", "c", "$_id.c", "l", "$_id.l", "seq", "$seq", "}",
-                "pipeline", "[",
-                    "{", "$match", "{", "$expr", "{", "$and", "[",
-                        "{", "$eq", "[", "$_id.c", "$$c", "]", "}",
-                        "{", "$gt", "[", "$_id", LEDGER_ID("$$seq"), "]", "}",
-                        "{", "$lt", "[", "$_id", LEDGER_ID(BCON_MAXKEY), "]", "}", "]", "}", "}", "}",
-                    "{", "$match", "{", "who.u", BCON_UTF8(user), "}", "}",
-                    "{", "$limit", BCON_INT32(1), "}",
-                    "{", "$project", "{", "_id", BCON_INT32(1), "}", "}",
-                "]", "}", "}",
-            "{", "$match", "{", "behind", "{", "$ne", "[", "]", "}", "}", "}",
-            "{", "$group", "{", "_id", "$_id.c", "}", "}",
-            "{", "$limit", BCON_INT64((int64_t)most), "}",
-        "]",
-        "cursor", "{", "}");
-    /* clang-format on */
-
-    return read_ids(s, command, most, a, ids, count);
 }
 
 /* ---- coupons that are over ---- */

@@ -500,6 +500,113 @@ static void one_who_came_back_after_erasure_stays(void **state)
     assert_int_equal(read.use->erased_ms, 0);
 }
 
+/* ---- what came lately ---- */
+
+#define FILLERS 450 /* batches: of more pages than one */
+
+/* A time that is later than what has arrived, and not later than what will. */
+static uint64_t time_now(void)
+{
+    uint64_t watermark, now;
+
+    append_batch(make_batch(new_coupon(), 0, 1, DAY));
+    assert_int_equal(mongo_watermark(door, &watermark, &now), STORE_OK);
+    return now;
+}
+
+static void append_named(const char *coupon, int64_t lane, const char *user)
+{
+    struct batch *b = make_batch(coupon, lane, 1, DAY);
+
+    add(b, ENTRY_RESERVE, 1, ALIAS, user);
+    append_batch(b);
+    batch_free(b);
+}
+
+static void append_fillers(const char *coupon)
+{
+    struct append appends[FILLERS];
+
+    for (int64_t lane = 0; lane < FILLERS; lane++)
+        appends[lane] = (struct append){make_batch(coupon, lane, 1, DAY), APPEND_UNKNOWN};
+    assert_int_equal(door->ops->append(door, appends, FILLERS), STORE_OK);
+    for (size_t i = 0; i < FILLERS; i++)
+        batch_free((struct batch *)appends[i].batch);
+}
+
+static void batches_of_all_lanes_come_in_the_order_of_their_arrival(void **state)
+{
+    NEEDS_SERVER();
+
+    struct arrivals_at at = {.from = time_now()};
+    const char *first = new_coupon(), *fill = new_coupon(), *last = new_coupon();
+    struct batch *b = make_batch(last, 3, 1, DAY - 100 * MINUTE); /* decided before all others */
+    struct arrival *arrivals;
+    uint64_t before = at.from;
+    size_t count, rows = 0;
+
+    append_named(first, 0, "arrives");
+    append_fillers(fill);
+    b->lanes = 4;
+    append_batch(b);
+    batch_free(b);
+    do {
+        assert_int_equal(mongo_arrivals(door, NULL, &at, &arena, &arrivals, &count), STORE_OK);
+        assert_true(count > 0 && count < FILLERS);
+        for (size_t i = 0; i < count; i++) {
+            rows += arrivals[i].arrived > before;
+            assert_true(arrivals[i].arrived >= before);
+            before = arrivals[i].arrived;
+        }
+        if (strcmp(arrivals[0].coupon, first) == 0)
+            assert_true(arrivals[0].lane == 0 && arrivals[0].seq == 1 && arrivals[0].lanes == 1 && !arrivals[0].names);
+    } while (at.more);
+    assert_int_equal(rows, FILLERS + 2);
+    assert_string_equal(arrivals[count - 1].coupon, last);
+    assert_true(arrivals[count - 1].lane == 3 && arrivals[count - 1].seq == 1 && arrivals[count - 1].lanes == 4);
+}
+
+static size_t unseen(const char *user, size_t most, const char ***ids)
+{
+    size_t count;
+
+    assert_int_equal(mongo_user_unseen(door, user, most, &arena, ids, &count), STORE_OK);
+    return count;
+}
+
+static void who_is_named_above_the_watermark_is_found(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *old = new_coupon(), *one = new_coupon(), *other = new_coupon(), **ids;
+    uint64_t now, none, unused;
+    size_t count;
+
+    assert_int_equal(mongo_watermark_begin(door), STORE_OK);
+    append_named(old, 0, "unseen-1");
+    now = time_now();
+    append_named(one, 0, "unseen-1");
+    append_named(one, 1, "unseen-1");
+    append_fillers(new_coupon());
+    append_named(other, 2, "unseen-1");
+    assert_int_equal(mongo_watermark_write(door, 1), STORE_OK);
+    assert_int_equal(unseen("unseen-1", 10, &ids), 3);
+    assert_int_equal(unseen("unseen-1", 1, &ids), 1);
+    assert_int_equal(unseen("unseen", 10, &ids), 0);
+    assert_int_equal(unseen("$who.u", 10, &ids), 0);
+    assert_int_equal(mongo_watermark_write(door, now), STORE_OK);
+    assert_int_equal(unseen("unseen-1", 10, &ids), 2);
+    assert_string_equal(ids[0], one);
+    assert_string_equal(ids[1], other);
+
+    assert_int_equal(mongo_watermark_write(door, 0), STORE_OK); /* none: nothing is known */
+    assert_int_equal(mongo_watermark(door, &none, &unused), STORE_NOT_FOUND);
+    assert_int_equal(mongo_watermark_begin(door), STORE_OK);
+    assert_int_equal(mongo_watermark(door, &none, &unused), STORE_NOT_FOUND); /* for the ledger is not empty */
+    assert_int_equal(mongo_user_unseen(door, "unseen-1", 10, &arena, &ids, &count), STORE_FAILED);
+    assert_int_equal(mongo_watermark_write(door, 1), STORE_OK);
+}
+
 static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(void **state)
 {
     NEEDS_SERVER();
@@ -700,6 +807,8 @@ int main(void)
         T(coupons_are_over_until_they_were_seen_to),
         T(a_tombstone_says_so_and_goes_after_its_time),
         T(one_who_came_back_after_erasure_stays),
+        T(batches_of_all_lanes_come_in_the_order_of_their_arrival),
+        T(who_is_named_above_the_watermark_is_found),
         T(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies),
         T(an_ended_redemption_without_a_slot_is_found_in_its_lane),
         T(a_postponed_job_waits_and_its_runner_has_it_no_more),

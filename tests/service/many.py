@@ -4,6 +4,8 @@ import datetime
 import itertools
 import secrets
 
+import bson
+
 from stack import wait_until
 
 LEDGERS = ("ledger", "users", "buckets", "totals", "marks", "code_buckets", "codes")  # by _id.c
@@ -38,6 +40,9 @@ class Template:
                 made["_id"] = {**document["_id"], "c": name}
                 if collection == "users":
                     made["_id"]["h"] = secrets.token_bytes(16)  # of somebody else each
+                elif collection == "ledger":
+                    arrived = document["arrived"]
+                    made["arrived"] = bson.Timestamp(arrived.time - int(self.age.total_seconds()), arrived.inc)
             yield made
 
 
@@ -53,6 +58,11 @@ def start_service(stack):
     assert done.returncode == 0, done.stdout
 
 
+def watermark(stack):
+    """Everything that arrived before it is written."""
+    return stack.database.watermarks.find_one({"_id": "reporter"})["arrived"]
+
+
 class Many:
     """Fills a copy of the service with ended and active coupons, by and by."""
 
@@ -60,6 +70,8 @@ class Many:
         self.stack, self.filled = stack, {"ended": 0, "active": 0}
         self.templates = {  # the active ones are the oldest: they are not to be found by their age
             "ended": Template(stack, self.ended(), DAY), "active": Template(stack, self.taken(self.active()), 2 * DAY)}
+        made = stack.database.ledger.find_one({}, sort=[("arrived", -1)])["arrived"]
+        wait_until("the watermark to pass what is copied", lambda: watermark(stack) > bson.Timestamp(made.time - int(DAY.total_seconds()), 0))
 
     def active(self, **members):
         return self.stack.coupon(slots=3, cap={"per_user": 2}, cleanup_after_s=0, **members)

@@ -15,6 +15,7 @@ import tempfile
 import time
 import zoneinfo
 
+import bson
 import pymongo
 
 from client import Direct, Http
@@ -222,8 +223,20 @@ class Stack:
 
     def verify(self, *coupons, **how):
         """The ledger, replayed, is what is stored: everywhere, or in these coupons."""
+        behind = self.below_the_watermark()
+        assert not behind, f"arrived before the watermark, and not written: {behind}"
         done = self.couponctl("verify", *coupons, **how)
         assert done.returncode == 0, f"couponctl verify {' '.join(coupons)}: exit {done.returncode}\n{done.stdout}"
+
+    def below_the_watermark(self):
+        """(coupon, lane, kind of mark) of batches that arrived before the watermark and that the mark has not reached."""
+        watermark = self.database.watermarks.find_one({"_id": "reporter"}) or {"arrived": bson.Timestamp(0, 0)}
+        newest = list(self.database.ledger.aggregate([
+            {"$match": {"arrived": {"$lt": watermark["arrived"]}}},
+            {"$group": {"_id": {"c": "$_id.c", "l": "$_id.l"}, "seq": {"$max": "$_id.seq"}}}]))
+        marks = {(d["_id"]["c"], d["_id"]["l"], d["_id"]["kind"]): d["seq"] for d in self.database.marks.find()}
+        wanted = [((d["_id"]["c"], d["_id"]["l"], kind), d["seq"]) for d in newest for kind in ("views", "totals")]
+        return [lane for lane, seq in wanted if marks.get(lane, 0) < seq]
 
     # ---- its processes ----
 

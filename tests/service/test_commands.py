@@ -34,7 +34,7 @@ def next_coupon(query):
 # What looks over all coupons on purpose, never on the way of a taking: collection, which filters, why.
 ACROSS = [
     ("users", by("_id.h", "view.part"), "the wallet, and erasure: whatever a user has"),
-    ("marks", by("_id.kind"), "erasure: whoever is in a ledger, and in no view yet"),
+    ("ledger", by("arrived"), "erasure and the reporter's start: what came lately"),
     ("users", by("view.due"), "the sweeper: what is due anywhere"),
     ("buckets", by("view.due"), "the sweeper"),
     ("coupons", by("cleaned", "view.cleanup"), "the sweeper: which coupons are over"),

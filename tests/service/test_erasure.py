@@ -243,6 +243,33 @@ def test_an_erasure_whose_worker_died_before_there_was_a_view_is_finished_too(mo
     stack.verify()
 
 
+def test_a_database_of_before_has_all_its_ledgers_read_once(another_stack, monkeypatch):
+    """Its batches do not say when they arrived. Until the reporter has seen to it that views are written, nobody knows where to look."""
+    monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:25")
+    stack, user = another_stack(), "of-before"
+    coupon = stack.coupon(slots=50, lanes=4)
+    worker = Direct(stack.var / "run" / "worker-0.sock", stack.key("storefront"), patience_s=2)
+    with asleep(stack, ("reporter", "runner", "coupond", "worker-1")):
+        pid = wait_until("worker-0", lambda: stack.pid("worker-0"))
+        for number in range(100):
+            if not state_of(pid):
+                break
+            with contextlib.suppress(AssertionError, OSError):
+                worker.take(coupon, f"{user}-{number}")
+        assert not state_of(pid), "it should have died"
+        last = f"{user}-{number - 1}"
+        assert {name for name, _ in traces(stack, last)} == {"ledger"}, traces(stack, last)
+        stack.database.ledger.update_many({}, {"$unset": {"arrived": 1}})
+        stack.database.watermarks.delete_many({})
+        os.kill(stack.pid("worker-1"), signal.SIGCONT)
+        stack.direct(1, "ops").request("DELETE", f"/coupons/-/users/{last}", may_fail=True).problem("busy")
+        os.kill(stack.pid("reporter"), signal.SIGKILL)  # its successor looks for the watermark
+    wait_until("the watermark", lambda: stack.database.watermarks.find_one({"_id": "reporter"}))
+    stack.client("ops").delete(f"/coupons/-/users/{last}").expect(204)
+    assert traces(stack, last) == []
+    stack.verify(coupon)
+
+
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_an_erasure_races_takings_of_the_same_user(stack, lanes):
     """At both workers; whoever comes after it is new. The next erasure leaves nothing of either."""

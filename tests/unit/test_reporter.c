@@ -283,6 +283,54 @@ static void many_lanes_are_looked_at_in_turns(void **state)
     watch_free(w);
 }
 
+static void what_was_behind_when_a_wait_began_is_waited_for_and_nothing_later(void **state)
+{
+    struct watch *w = watch_new();
+
+    (void)state;
+    watch_begin(w);
+    assert_true(watch_is_done(w));
+    watch_seen(w, "hot", 0, 7, at(0));
+    watch_seen(w, "cold", 0, 3, at(0));
+    assert_true(watch_is_done(w));
+    watch_begin(w);
+    watch_seen(w, "hot", 0, 9, at(100));
+    watch_seen(w, "late", 0, 1, at(100));
+    assert_false(watch_marked(w, "hot", 0, 6, at(500)));
+    assert_false(watch_marked(w, "cold", 0, 3, at(500)));
+    assert_false(watch_is_done(w));
+    assert_false(watch_marked(w, "hot", 0, 7, at(500)));
+    assert_true(watch_is_done(w));
+    watch_begin(w); /* for hot, 9, and late, 1 */
+    assert_false(watch_marked(w, "late", 0, 1, at(600)));
+    assert_false(watch_is_done(w));
+    watch_begin(w);
+    assert_false(watch_marked(w, "hot", 0, 9, at(600)));
+    assert_true(watch_is_done(w));
+    watch_free(w);
+}
+
+static void who_is_taken_out_to_follow_is_not_done_before_it_has_ended(void **state)
+{
+    struct follow *f = follow_new();
+    char coupon[COUPON_ID_MAX + 1];
+    int failures;
+
+    (void)state;
+    assert_true(follow_is_done(f));
+    follow_changed(f, "wide", at(0));
+    assert_false(follow_is_done(f));
+    assert_true(follow_due(f, at(FOLLOW_WAIT_MS), coupon, &failures));
+    assert_false(follow_is_done(f));
+    follow_failed(f, coupon, failures + 1, at(FOLLOW_WAIT_MS));
+    follow_ended(f);
+    assert_false(follow_is_done(f));
+    assert_true(follow_due(f, at(3 * FOLLOW_WAIT_MS), coupon, &failures));
+    follow_ended(f);
+    assert_true(follow_is_done(f));
+    follow_free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +348,8 @@ int main(void)
         cmocka_unit_test(a_busy_lane_is_left_alone_while_its_mark_moves),
         cmocka_unit_test(a_lane_that_cannot_be_written_is_tried_less_and_less_often),
         cmocka_unit_test(many_lanes_are_looked_at_in_turns),
+        cmocka_unit_test(what_was_behind_when_a_wait_began_is_waited_for_and_nothing_later),
+        cmocka_unit_test(who_is_taken_out_to_follow_is_not_done_before_it_has_ended),
     };
 
     return cmocka_run_group_tests_name("reporter", tests, NULL, NULL);
