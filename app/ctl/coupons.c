@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
+#include "ctl/job.h"
 #include "ctl/print.h"
 #include "ctl/table.h"
 
@@ -21,11 +22,15 @@ const struct argp_option ctl_coupon_create_options[] = {
     {"starts-at", OPT_STARTS_AT, "TIME", 0, "RFC 3339, for example 2026-11-01T00:00:00+01:00", 0},
     {"ends-at", OPT_ENDS_AT, "TIME", 0, "RFC 3339, excluded (default: never)", 0},
     {"time-zone", OPT_TIME_ZONE, "ZONE", 0, "IANA time zone in which days begin (default UTC)", 0},
+    {"idempotency-key", OPT_IDEMPOTENCY_KEY, "KEY", 0, "Repeating the call with the same KEY does not create a "
+                                                       "second coupon", 0},
     {"total", OPT_TOTAL, "N", 0, "Maximum number of slots", 1},
     {"per-day", OPT_PER_DAY, "N", 0, "Maximum per day", 1},
     {"per-user", OPT_PER_USER, "N", 0, "Maximum per user (default 1)", 1},
     {"per-user-per-day", OPT_PER_USER_PER_DAY, "N", 0, "Maximum per user and day", 1},
     {"budget", OPT_BUDGET, "MINOR", 0, "Total discount budget, in minor units", 1},
+    {"generate", OPT_GENERATE, "N", OPTION_ARG_OPTIONAL, "Generate N slots with it (default: as many as the total)", 1},
+    {"no-wait", OPT_NO_WAIT, NULL, 0, "Do not wait for a job that generates slots", 1},
     {"low-stock", OPT_LOW_STOCK, "N", 0, "Warn when no more than N are free", 1},
     {"lanes", OPT_LANES, "N", 0, "Number of parallel lanes, 1-64 (default 1); cannot change later", 1},
     {"amount", OPT_AMOUNT, "MINOR", 0, "Discount in minor units; requires --currency", 2},
@@ -69,6 +74,7 @@ static const struct {
     {OPT_PER_USER_PER_DAY, true, "cap", "per_user_per_day"},
     {OPT_BUDGET, true, "cap", "discount_minor"},
     {OPT_LOW_STOCK, true, NULL, "low_stock"},
+    {OPT_GENERATE, true, NULL, "generate"}, /* "": as many as the total */
     {OPT_LANES, true, NULL, "lanes"},
     {OPT_AMOUNT, true, "discount", "amount_minor"},
     {OPT_PERCENT_BP, true, "discount", "percent_bp"},
@@ -121,6 +127,10 @@ static bool set_members(const struct ctl *c, json_object *o)
 
         if (!text)
             continue;
+        if (members[i].option == OPT_GENERATE && !*text) {
+            json_object_object_add(o, members[i].name, json_object_new_boolean(true));
+            continue;
+        }
         if (members[i].number && !ctl_number(members[i].name, text, 0, INT64_C(9007199254740991), &number))
             return false;
         json_object_object_add(object_in(o, members[i].outer), members[i].name,
@@ -159,8 +169,25 @@ static char *definition_text(const struct ctl *c)
     return text;
 }
 
+/* The coupon is there, and a job makes its slots: watch it to its end. */
+static int await_slots(struct ctl *c, const struct answer *made)
+{
+    const char *id = json_text_at(made->json, "/id"), *job = json_text_at(made->json, "/job");
+    struct answer a;
+    int code;
+
+    if (!job || ctl_option(c, OPT_NO_WAIT))
+        return CTL_OK;
+    code = job_watch(c, job, id, "slots", &a);
+    if (code == CTL_OK)
+        code = job_slots_end(job, &a);
+    answer_release(&a);
+    return code;
+}
+
 int ctl_coupon_create(struct ctl *c)
 {
+    const char *key = ctl_option(c, OPT_IDEMPOTENCY_KEY);
     struct answer a;
     char *body;
     int code;
@@ -172,13 +199,15 @@ int ctl_coupon_create(struct ctl *c)
     body = definition_text(c);
     if (!body)
         return CTL_USAGE;
-    code = client_call(c, (struct call){.method = "POST", .path = client_path("/coupons"), .body = body}, &a);
+    code = job_start(c, (struct call){.method = "POST", .body = body, .key = key}, "/coupons", &a);
     free(body);
     if (code != CTL_OK)
         return code;
     if (answer_ok(&a)) {
         print_safely(json_text_at(a.json, "/id") ? json_text_at(a.json, "/id") : "", stdout);
         putchar('\n');
+        fflush(stdout);
+        code = await_slots(c, &a);
     } else {
         code = answer_code(&a);
     }

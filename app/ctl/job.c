@@ -1,6 +1,7 @@
 /* ctl/job.c -- see job.h. */
 #include "ctl/job.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -76,4 +77,17 @@ bool job_is_done(const struct answer *a)
     const char *state = json_text_at(a->json, "/state");
 
     return state && strcmp(state, "done") == 0;
+}
+
+int job_slots_end(const char *id, const struct answer *a)
+{
+    const char *state = json_text_at(a->json, "/state"), *error = json_text_at(a->json, "/error");
+
+    if (!answer_ok(a))
+        return answer_code(a);
+    if (job_is_done(a))
+        return CTL_OK;
+    ctl_complain("job %s %s: %s; %" PRId64 " slots were generated, and stay", id, state ? state : "ended",
+                 error ? error : "no reason given", json_int_at(a->json, "/done"));
+    return CTL_REFUSED;
 }

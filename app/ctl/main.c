@@ -21,7 +21,9 @@ static int show_config(struct ctl *c);
 static const struct command commands[] = {
     {"coupon", "create", ctl_coupon_create, "[FILE]", 0, 1, ctl_coupon_create_options, "create a coupon",
      "Create a coupon from a JSON file (- for standard input), from options, or both; options override the "
-     "file.\nPrints the coupon's id. A new coupon has no slots: see slots generate.", NULL},
+     "file.\nPrints the coupon's id. With --generate its slots are made with it, else it has none: see slots generate. "
+     "Without codes they exist at once; a job makes many with codes: the service continues it if couponctl is "
+     "interrupted.", NULL},
     {"coupon", "show", ctl_coupon_show, "COUPON", 1, 1, ctl_coupon_show_options, "print its definition and counts",
      "Print a coupon's definition and its current counts.", NULL},
     {"coupon", "list", ctl_coupon_list, "", 0, 0, ctl_coupon_list_options, "list coupons",
@@ -227,6 +229,11 @@ static const struct argp_child global_child[] = {{&global_argp, 0, "Common optio
 /* A subcommand's own options, all alike: their text is kept. */
 static const struct command *parsed_command;
 
+static bool is_number(const char *word)
+{
+    return word && *word && word[strspn(word, "0123456789")] == '\0';
+}
+
 static error_t parse_command(int key, char *value, struct argp_state *state)
 {
     struct ctl *c = state->input;
@@ -241,6 +248,8 @@ static error_t parse_command(int key, char *value, struct argp_state *state)
         if (c->args.count < parsed_command->words_min)
             argp_error(state, "needs %s", parsed_command->words);
     } else if (key >= OPT_CONFIG && key < OPT_END) {
+        if (key == OPT_GENERATE && !value && is_number(state->argv[state->next]))
+            value = state->argv[state->next++];
         c->args.options[key - OPT_CONFIG] = value ? value : "";
     } else {
         return ARGP_ERR_UNKNOWN;

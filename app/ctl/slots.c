@@ -47,18 +47,11 @@ static int start_job(struct ctl *c, int64_t count, struct answer *a)
 
 static int tell_end(const struct ctl *c, const char *id, const struct answer *a)
 {
-    const char *state = json_text_at(a->json, "/state"), *error = json_text_at(a->json, "/error");
-    int64_t done = json_int_at(a->json, "/done");
+    int code = job_slots_end(id, a);
 
-    if (!answer_ok(a))
-        return answer_code(a);
-    if (job_is_done(a)) {
-        printf("%s: %" PRId64 " slots generated (job %s)\n", c->args.words[0], done, id);
-        return CTL_OK;
-    }
-    ctl_complain("job %s %s: %s; %" PRId64 " slots were generated, and stay", id, state ? state : "ended",
-                 error ? error : "no reason given", done);
-    return CTL_REFUSED;
+    if (code == CTL_OK)
+        printf("%s: %" PRId64 " slots generated (job %s)\n", c->args.words[0], json_int_at(a->json, "/done"), id);
+    return code;
 }
 
 int ctl_slots_generate(struct ctl *c)

@@ -48,6 +48,42 @@ def test_a_coupon_can_be_made_filled_shown_listed_and_reported(stack):
     assert run(stack, "coupon", "show", "never-made", status=1)
 
 
+@pytest.mark.parametrize("arguments, slots", [
+    (["--generate"], 10), (["--generate", 4], 4), (["--generate=4"], 4), (["--total", 9, "--generate"], 9), ([], 0)], ids=str)
+def test_a_coupon_can_be_made_with_its_slots(stack, arguments, slots, tmp_path):
+    name = f"by-hand-{next(stack.names)}"
+    create = ["coupon", "create", "--id", name, "--title", "With slots", "--total", 10, *arguments]
+    assert run(stack, *create, "--idempotency-key", "once").splitlines() == [name]
+    assert stack.counts(name)["slots"] == slots
+    assert run(stack, *create, "--idempotency-key", "once").splitlines() == [name], "the same one"
+    assert "coupon_exists" in run(stack, *create, status=1)
+    assert stack.counts(name)["slots"] == slots
+
+
+def test_a_definition_from_a_file_can_be_made_with_its_slots(stack, tmp_path):
+    name = f"by-hand-{next(stack.names)}"
+    (tmp_path / "7").write_text(json.dumps({"id": name, "title": "From a file", "cap": {"total": 12}, "generate": 5}))
+    run(stack, "coupon", "create", "--generate", 6, tmp_path / "7")
+    assert stack.counts(name)["slots"] == 6
+
+
+def test_many_codes_are_waited_for_or_not(stack, ops, tmp_path):
+    name = f"by-hand-{next(stack.names)}"
+    file = tmp_path / "coupon.json"
+    file.write_text(json.dumps({"title": "Codes", "cap": {"total": 5000}, "codes": {"source": "generated"}}))
+    run(stack, "coupon", "create", file, "--id", name, "--generate")
+    assert stack.counts(name)["slots"] == 5000
+    later = f"by-hand-{next(stack.names)}"
+    assert run(stack, "coupon", "create", file, "--id", later, "--generate", "--no-wait").splitlines() == [later]
+    wait_until("all of them", lambda: stack.counts(later)["slots"] == 5000)
+
+
+def test_slots_that_cannot_be_generated_are_refused_by_name(stack):
+    for arguments in (["--generate", 11], ["--generate=0"], ["--generate=many"]):
+        said = run(stack, "coupon", "create", "--title", "None", "--total", 10, *arguments, status=2 if "many" in str(arguments) else 1)
+        assert "generate" in said, said
+
+
 def test_keys_can_be_made_listed_and_revoked(stack):
     key = run(stack, "keys", "create", "--role", "storefront", "--label", "a till").split()[-1]
     _, name, secret = key.split("_")
