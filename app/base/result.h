@@ -33,8 +33,8 @@
       "There is no coupon with this id, or it was deleted, or your key's role may not see it.")                        \
     X(9, PRECONDITION_REQUIRED, "precondition_required", 428, false, "If-Match required",                              \
       "Changing a coupon needs If-Match with the ETag that you read, or *, so that no change is lost.")                \
-    X(10, VERSION_CHANGED, "version_changed", 412, false, "The coupon has changed",                                    \
-      "Somebody changed the coupon since you read it. Read it again and repeat the change with the new ETag.")         \
+    X(10, VERSION_CHANGED, "version_changed", 412, false, "Changed since you read it",                                 \
+      "It has changed since you read it. Read it again, and repeat the request with the new ETag.")                    \
     X(11, BAD_REQUEST, "bad_request", 400, false, "Malformed request",                                                 \
       "The request is invalid; errors[] points at the fields. Nothing was changed.")                                   \
     X(12, BAD_CURSOR, "bad_cursor", 400, false, "Unusable cursor",                                                     \

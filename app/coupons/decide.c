@@ -736,14 +736,30 @@ static void take_own(struct decision *d, struct use *u, const struct take *t, co
         step_issued(d, u, r, &s, out);
 }
 
+/* Is the use another one than the caller read? The batch may have touched it before. */
+static bool has_changed(const struct use *u, const struct take *t)
+{
+    for (size_t i = 0; i < t->version_count && !u->touched; i++)
+        if (t->versions[i] == u->version)
+            return false;
+    return t->versions != NULL;
+}
+
 /* Everything that comes before a slot is taken. True: *out is the answer. */
-static bool answered(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named,
+static bool answered(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named, bool changed,
                      struct outcome *out, int64_t *discount_minor)
 {
     const struct redemption *unspent;
 
     *out = (struct outcome){.result = CPN_OK};
-    if (find_repeat(d, u, t, named, out) || too_many(d, u, out))
+    if (find_repeat(d, u, t, named, out))
+        return true;
+    if (changed) {
+        refuse(out, CPN_VERSION_CHANGED);
+        out->detail = "What the user has of this coupon has changed. Read it again.";
+        return true;
+    }
+    if (too_many(d, u, out))
         return true;
     if (d->coupon->codes.claim == CLAIM_PRESENT && !t->code) {
         refuse(out, CPN_CODE_REQUIRED);
@@ -761,10 +777,11 @@ static bool answered(struct decision *d, struct use *u, const struct take *t, co
 bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out)
 {
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
+    bool changed = has_changed(u, t);
     int64_t discount_minor = 0;
 
     settle_all(d, u); /* what others held was settled before, with their uses */
-    if (answered(d, u, t, named, out, &discount_minor))
+    if (answered(d, u, t, named, changed, out, &discount_minor))
         return true;
     if (named && named->slot.state == SLOT_ISSUED) {
         take_own(d, u, t, named, out);
@@ -784,7 +801,7 @@ void decide_check(struct decision *d, struct use *u, const struct take *t, struc
 
     keyless.key = NULL;
     *discount_minor = 0;
-    if (answered(d, u, &keyless, named, out, discount_minor) && out->result == CPN_OK)
+    if (answered(d, u, &keyless, named, has_changed(u, t), out, discount_minor) && out->result == CPN_OK)
         *discount_minor = out->redemption.discount_minor;
 }
 

@@ -110,6 +110,8 @@ struct take {
     int64_t code_n;            /* the slot that has the code, among the named; -1: none has */
     enum slot_state state;     /* what the slot becomes: issued, reserved, redeemed */
     int64_t reserve_s;         /* COUPON_NULL: the coupon's */
+    const int64_t *versions;   /* of the user's use: it must be one of these, else VERSION_CHANGED; NULL: whatever it is */
+    size_t version_count;
 };
 
 /* A step of a redemption that is there, named by its id. */
@@ -140,8 +142,9 @@ struct outcome {
 #define DECIDE_AGAIN false
 
 /* Take a slot for u, which is the working copy of the user's use at the tail, laid over with what this decision already did.
- * Returns DECIDE_AGAIN, or true with *out filled. Order of checks: the table of refusals. What u held and has lapsed is taken
- * back first, so that it is in the way of none of them, even if the request is then refused. */
+ * Returns DECIDE_AGAIN, or true with *out filled. Order of checks: a repeat, t->versions, the table of refusals. What u held
+ * and has lapsed is taken back first, so that it is in the way of none of them, even if the request is then refused; for
+ * t->versions that is not yet a change. */
 bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out) CPN_CHECKED;
 
 /* What decide_take would say, changing nothing; without key. *discount_minor gets the discount when it is OK. */

@@ -178,6 +178,7 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
     unsigned has = entry_members[e->kind];
     struct redemption *r = has & HAS_SLOT ? use_by_slot(u, e->n, e->g) : NULL;
 
+    u->touched = true;
     if (has & HAS_USER) {
         memcpy(u->alias, e->alias, sizeof u->alias);
         u->renamed = u->renamed || u->erased_ms;
@@ -249,7 +250,7 @@ void fold_use_done(struct use *u, const struct head *head)
 
     u->seq = head->seq;
     u->version++;
-    u->renamed = false;
+    u->renamed = u->touched = false;
     for (size_t i = 0; i < u->count; i++) {
         if (redemption_is_stale(&u->redemptions[i], head->at_ms))
             continue;

@@ -80,7 +80,7 @@ struct gift {
 struct use {
     const char *user;
     char alias[ID_ALIAS_LEN + 1];
-    int64_t version; /* grows by one with every batch that touched it */
+    int64_t version; /* grows by one with every batch that touched it; 0: none has. Its ETag */
     int64_t seq;     /* of the last batch that touched it; 0: never */
     int64_t total;   /* takings that count */
     int64_t day_ms;  /* the day that `today` counts, its start */
@@ -90,6 +90,7 @@ struct use {
     size_t capacity;
     bool stored;     /* it was read from a view: an update, not an insert */
     bool renamed;    /* not stored: its alias is new in the batch that is being laid */
+    bool touched;    /* not stored: by the batch that is being laid */
     int64_t erased_ms; /* when the user was erased, and has not come back since; 0: never */
     int64_t erased_lane; /* and in which lane: without the name nothing else says it */
     /* for the pseudo-user of a job (see JOB_USER_PREFIX): its progress in this coupon */

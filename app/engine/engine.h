@@ -93,6 +93,7 @@ struct op {
     bool left_out;                   /* so are these: there are more than `most` */
     struct slot slot;
     const char *code_now;            /* the slot's code, or NULL */
+    int64_t definition_seq;          /* OP_USE: of the batch with coupon_now; INT64_MAX: not known, in another lane than 0 */
     int64_t seq;                     /* of the batch; the tail's for reads */
     int64_t *seqs;                   /* OP_COUPON of several lanes: the tail's in each; NULL: there is one lane */
     int64_t due_ms;                  /* when the lane's next hold ends; 0: none, or not known */

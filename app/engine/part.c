@@ -233,6 +233,7 @@ static void fill(struct part *p, struct op *op)
     op->head = d->head;
     if (!decide_changed(d))
         op->head.seq = p->lane->tail.seq;
+    op->definition_seq = p->lane->number > 0 ? INT64_MAX : d->coupon != p->lane->definition ? d->head.seq : p->lane->definition_seq;
     op->seq = op->head.seq;
     op->at_ms = d->head.at_ms;
     op->due_ms = d->next_due_ms;

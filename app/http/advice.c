@@ -25,7 +25,7 @@ static const char *const advice[CPN_RESULT_COUNT] = {
     [CPN_PRECONDITION_REQUIRED] =
         "Read the coupon, and send its ETag as If-Match. Send * only if you mean to overwrite whatever is there.",
     [CPN_VERSION_CHANGED] =
-        "Read the coupon again, check that your change still makes sense, and send it with the new ETag.",
+        "Read it again, check that your request still makes sense, and send it with the new ETag.",
     [CPN_BAD_REQUEST] =
         "Fix what errors[] points at, or what detail names, and send the request again. Repeating it unchanged never "
         "helps.",

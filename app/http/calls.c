@@ -221,7 +221,9 @@ const struct call calls[] = {
 
     {"redemption_take", REDEMPTIONS, "Take a slot",
      "state says what the slot becomes: issued (handed to the user, to be spent later), reserved (held for a "
-     "checkout) or redeemed. Repeat it with the same key until it is answered: it never takes twice.", 0,
+     "checkout) or redeemed. Repeat it with the same key until it is answered: it never takes twice. If-Match with the "
+     "ETag of what the user has of the coupon takes only while that is as it was read; a repeat gets its first answer "
+     "whatever the tag.", CALL_IF_MATCH,
      QUERY(RECEIPT_QUERY),
      REPLIES(ANSWER(201, "Taken.", &schema_redemption),
              ANSWER(200, "Taken before, by this order.", &schema_redemption)),
@@ -271,7 +273,8 @@ const struct call calls[] = {
      REPLIES(ANSWER(200, "Reversed, now or before.", &schema_redemption)),
      REFUSES(CPN_REDEMPTION_NOT_FOUND, CPN_INVALID_TRANSITION)},
 
-    {"user_get", USERS, "Read what a user has of a coupon", NULL, CALL_ETAG | CALL_CONDITIONAL,
+    {"user_get", USERS, "Read what a user has of a coupon",
+     "The ETag grows with everything that the user does with the coupon; \"0\": nothing yet.", CALL_ETAG | CALL_CONDITIONAL,
      REPLIES(ANSWER(200, "Counts and redemptions, newest first.", &schema_user))},
 };
 const size_t calls_count = sizeof calls / sizeof calls[0];

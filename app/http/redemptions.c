@@ -50,6 +50,8 @@ static enum handled submit_take(struct request *r, enum op_kind kind, const char
         return ANSWERED;
     request_op(r, kind);
     take_fill(&r->op, in, key);
+    if (key && r->header.if_match)
+        r->op.take.versions = if_match_versions(r->header.if_match, &r->arena, &r->op.take.version_count);
     return request_submit(r, then);
 }
 

@@ -175,14 +175,38 @@ static void tag_of(int64_t version, char tag[32])
     buf_free(&b);
 }
 
+static bool is_any(const char *header)
+{
+    header += strspn(header, " \t");
+    return *header == '*' && header[1 + strspn(header + 1, " \t")] == '\0';
+}
+
 bool if_match_passes(const char *header, int64_t version, bool *any)
 {
     char tag[32];
 
-    header += strspn(header, " \t");
-    *any = *header == '*' && header[1 + strspn(header + 1, " \t")] == '\0';
+    *any = is_any(header);
     tag_of(version, tag);
     return *any || has_tag(header, tag, false);
+}
+
+const int64_t *if_match_versions(const char *header, struct arena *a, size_t *count)
+{
+    int64_t *versions;
+    char tag[32];
+
+    *count = 0;
+    if (is_any(header))
+        return NULL;
+    versions = arena_array(a, strlen(header) / 2 + 1, sizeof *versions);
+    for (const char *at = strchr(header, '"'); at; at = strchr(at + 1, '"')) {
+        int64_t version = strtoll(at + 1, NULL, 10);
+
+        tag_of(version, tag);
+        if (has_tag(header, tag, false)) /* else it is weak, none of ours, or the end of one */
+            versions[(*count)++] = version;
+    }
+    return versions;
 }
 
 bool reply_not_modified(struct request *r, int64_t version)

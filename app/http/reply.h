@@ -36,6 +36,8 @@ enum handled reply_refusal(struct request *r);
 bool reply_not_modified(struct request *r, int64_t version);
 /* If-Match against a version: true when it passes. *any: it was "*". */
 bool if_match_passes(const char *header, int64_t version, bool *any);
+/* The versions that If-Match admits, in a; *count may be 0. NULL: any. */
+const int64_t *if_match_versions(const char *header, struct arena *a, size_t *count);
 
 struct problem {
     enum cpn_result result;

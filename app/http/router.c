@@ -279,14 +279,12 @@ static bool type_fits(const struct request *r)
         [BODY_PATCH] = {"application/json", "application/merge-patch+json"},
         [BODY_TEXT] = {"text/plain", "text/csv"},
     };
-    const char *type = r->header.content_type;
+    const char *type = r->header.content_type, *length = r->header.content_length;
 
-    if (r->route->body == BODY_NONE)
-        return true;
-    if (!type || !*type) /* without a body, what is missing is the body */
-        return !r->header.content_length || !*r->header.content_length || strcmp(r->header.content_length, "0") == 0;
+    if (r->route->body == BODY_NONE || !length || length[strspn(length, "0")] == '\0')
+        return true; /* no body has no type: if it is missing, that is what is wrong */
     for (size_t i = 0; i < 2; i++)
-        if (types[r->route->body][i] && router_has_type(type, types[r->route->body][i]))
+        if (type && types[r->route->body][i] && router_has_type(type, types[r->route->body][i]))
             return true;
     return false;
 }

@@ -1,5 +1,4 @@
 /* http/users.c -- what one user has: of one coupon, and the wallet over all of them. */
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,24 +15,15 @@
 
 /* ---- one coupon ---- */
 
-/* The tag of the answer: it changes with what the user did, with the definition, whose caps say what remains, and with the day. */
-static int64_t version_of(const struct request *r)
+/* The tag is the use's version, so that a taking can be bound to it. What is told moves with more than that: with the definition,
+ * whose caps say what remains, with the day, and with what has ended by itself. True: none of that can have moved since the use
+ * did, so whoever has the tag has the answer. */
+static bool is_settled(const struct request *r)
 {
-    const int64_t parts[] = {r->op.use->version, r->op.coupon_now->version, r->op.head.day_ms};
-    unsigned char hash[crypto_generichash_BYTES_MIN];
-    int64_t version;
+    const struct use *u = r->op.use;
+    int64_t due_ms = use_due(u);
 
-    crypto_generichash(hash, sizeof hash, (const unsigned char *)parts, sizeof parts, NULL, 0);
-    memcpy(&version, hash, sizeof version);
-    return version & INT64_MAX;
-}
-
-/* Something ended by itself, and the version does not say so yet: for this moment the answer has no tag. */
-static bool is_ahead(const struct request *r)
-{
-    int64_t due_ms = use_due(r->op.use);
-
-    return due_ms && due_ms <= r->op.at_ms;
+    return u->seq > r->op.definition_seq && u->day_ms == r->op.head.day_ms && (!due_ms || due_ms > r->op.at_ms);
 }
 
 static enum handled write_user(struct request *r)
@@ -54,21 +44,17 @@ static enum handled write_user(struct request *r)
         redemption_write_at(&j, r, r->op.user, &u->redemptions[i], r->op.at_ms);
     json_end_array(&j);
     json_end_object(&j);
-    if (!is_ahead(r))
-        reply_etag(r, version_of(r));
+    reply_etag(r, r->op.use->version);
     reply_header(r, "Cache-Control", "no-cache");
     return reply_json(r, 200);
 }
 
 static enum handled got(struct request *r)
 {
-    int64_t version;
-
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
-    version = version_of(r);
-    if (!is_ahead(r) && reply_not_modified(r, version)) {
-        reply_etag(r, version);
+    if (is_settled(r) && reply_not_modified(r, r->op.use->version)) {
+        reply_etag(r, r->op.use->version);
         return ANSWERED;
     }
     return write_user(r);

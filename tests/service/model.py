@@ -193,6 +193,10 @@ class Coupon:
         if r.slot:
             r.slot.holder = None
 
+    def is_still(self, user):
+        """Nothing of theirs ended by itself: the ledger has all of it."""
+        return all(r.state != "expired" for r in self.of(user))
+
     def deadlines(self):
         return [r.due for r in self.by_id.values() if r.due and r.state in ("issued", "reserved")]
 
@@ -257,12 +261,15 @@ class Coupon:
 
     # ---- taking ----
 
-    def take(self, at, user, key, state="redeemed", code=None, order=None, reserve_s=None, metadata=None):
+    def take(self, at, user, key, state="redeemed", code=None, order=None, reserve_s=None, metadata=None, changed=False):
+        """changed: it is bound to a version that the user's use has no more."""
         call = ("take", state, code, repr(order), reserve_s, repr(metadata or {}))
         try:
             answer = self.known(user, key, call) or self.find_order(user, code, order)
             if answer:
                 return answer
+            if changed:
+                raise Refused("version_changed")
             slot, given = self.may_take(at, user, state, code, order)
         except Refused as refusal:
             return self.refuse_or_existing(user, state, refusal)

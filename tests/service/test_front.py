@@ -199,6 +199,20 @@ def test_a_body_of_another_type_is_refused(stack, ops, storefront, kind):
     assert ops.get(f"/coupons/{coupon}").json() == before and stack.counts(coupon)["taken_total"] == 0
 
 
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/json"])
+@pytest.mark.parametrize("door", ["front", "worker"])
+def test_a_body_of_no_bytes_is_no_body_whatever_its_type(stack, door, kind):
+    """As HTTP libraries send it that name a type for every POST: what is wrong is that there is no body."""
+    coupon = stack.coupon(slots=1)
+    for role, method, path in (("ops", "POST", "/coupons"), ("ops", "PATCH", f"/coupons/{coupon}"),
+                               ("storefront", "POST", f"/coupons/{coupon}/redemptions"), ("storefront", "POST", f"/coupons/{coupon}/check")):
+        client = stack.client(role) if door == "front" else stack.direct(0, role)
+        client.request(method, path, b"", "k", headers={"Content-Type": kind, "If-Match": "*"}).problem("bad_request")
+    taken = stack.client("storefront").take(coupon, "u", state="reserved").ok(201)
+    client = stack.client("storefront") if door == "front" else stack.direct(0)
+    client.post(f"/coupons/{coupon}/redemptions/{taken['id']}/redeem", b"", idempotency_key="r", headers={"Content-Type": kind}).expect(200)
+
+
 @pytest.mark.parametrize("kind", ["application/json", "Application/JSON", "application/json; charset=utf-8", 'application/json;charset="UTF-8"',
                                   "application/json ; x=y"])
 def test_json_may_be_named_in_all_its_forms(storefront, stack, kind):

@@ -149,7 +149,8 @@ def test_a_key_belongs_to_one_call_on_one_redemption(stack, storefront):
 
 @pytest.mark.parametrize("verb", ["reserve", "redeem"])
 def test_the_body_of_a_step_may_be_absent_empty_or_an_empty_object(stack, storefront, verb):
-    for headers, body in (({}, None), ({}, b""), ({"Content-Type": "application/json"}, b""), ({}, {}), ({}, {"order": None, "reserve_s": None})):
+    nothing = [({"Content-Type": kind}, b"") for kind in ("application/json", "application/x-www-form-urlencoded", "text/plain", "")]
+    for headers, body in (({}, None), ({}, b""), *nothing, ({}, {}), ({}, {"order": None, "reserve_s": None})):
         hold = make(stack, storefront, "reserved")
         at = f"/coupons/{hold['coupon']}/redemptions/{hold['id']}/{verb}"
         first = storefront.post(at, body, idempotency_key="k", headers=headers).expect(200)

@@ -146,8 +146,19 @@ class Driver:
     def take(self, c):
         user, key, how = self.again(c, "take") or (*(t := self.taking(c))[:1], f"k{next(keys)}", t[1])
         self.past[c.id].append(("take", user, key, how))
-        answer = c.take(now_ms(), user, key, **how)
-        self.answered(answer, self.call(c, "POST", f"/coupons/{c.id}/redemptions", {"user": user, **how}, key))
+        match, changed = self.match(c, user)
+        answer = c.take(now_ms(), user, key, **how, changed=changed)
+        self.answered(answer, self.call(c, "POST", f"/coupons/{c.id}/redemptions", {"user": user, **how}, key, headers=match))
+
+    def match(self, c, user):
+        """If-Match, and whether it names another version than the use has. What ended by itself a while ago may enter the ledger at any
+        moment: then the version that was read is none to be sure of."""
+        if self.chance.random() > 0.15:
+            return {}, False
+        if self.chance.random() < 0.5:
+            return {"If-Match": '"4711"'}, True
+        version = self.call(c, "GET", f"/coupons/{c.id}/users/{user}").header("ETag")
+        return {"If-Match": version if c.is_still(user) else "*"}, False
 
     def batch(self, c):
         if c.laned:  # what goes to several lanes is decided side by side: nobody can say who is first

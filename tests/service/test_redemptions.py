@@ -7,6 +7,8 @@ import urllib.parse
 
 import pytest
 
+from stack import wait_until
+from swarm import Call, by_code, swarm
 from test_coupons import walk
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
@@ -382,7 +384,75 @@ def test_what_remains_for_a_user_is_told_anew_when_the_caps_change(stack, storef
     storefront.get(at, headers={"If-None-Match": tag}).expect(304)
     stack.patch(coupon, {"cap": {"per_user": 2}})
     changed = storefront.get(at, headers={"If-None-Match": tag}).expect(200)
-    assert changed.json()["remaining"] == 1 and changed.header("ETag") != tag, changed
+    assert changed.json()["remaining"] == 1 and changed.header("ETag") == tag, changed
+
+
+# ---- a taking that is bound to what was read ----
+
+def tag_of(client, coupon, user="u"):
+    return client.get(f"/coupons/{coupon}/users/{user}").expect(200).header("ETag")
+
+
+def take_if(client, coupon, match, key, user="u", **members):
+    return client.post(f"/coupons/{coupon}/redemptions", {"user": user, **members}, idempotency_key=key, headers={"If-Match": match})
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_taking_may_be_bound_to_what_was_read(stack, storefront, lanes):
+    coupon = stack.coupon(slots=9, cap={"total": 9, "per_user": 9}, lanes=lanes)
+    assert tag_of(storefront, coupon) == '"0"', "of a user who has nothing yet"
+    first = take_if(storefront, coupon, '"0"', "k1").ok(201)
+    assert tag_of(storefront, coupon) == '"1"'
+    take_if(storefront, coupon, '"0"', "k2").problem("version_changed")
+    assert take_if(storefront, coupon, '"0"', "k1").expect(201).json() == first, "a repeat has its first answer, whatever the tag"
+    assert tag_of(storefront, coupon) == '"1"', "neither of them took anything"
+    take_if(storefront, coupon, '"7", "1"', "k2").expect(201)
+    for match in ('W/"2"', '"02"', "2", '"2x"', '""', "nonsense", '"99999999999999999999"'):
+        take_if(storefront, coupon, match, "k3").problem("version_changed")
+    take_if(storefront, coupon, "*", "k3").expect(201)
+    take_if(storefront, coupon, '"0"', "k4", user="other").expect(201)
+    storefront.post(f"/coupons/{coupon}/redemptions/{first['id']}/reverse").expect(200)
+    assert tag_of(storefront, coupon) == '"4"'
+    stack.verify(coupon)
+
+
+def test_a_changed_use_is_told_before_every_refusal_and_after_a_repeat(stack, storefront):
+    coupon = stack.coupon(slots=1, cap={"total": 1, "per_user": 1})
+    order = {"id": "o"}
+    first = storefront.take(coupon, "u", "k", order=order).ok(201)
+    take_if(storefront, coupon, '"0"', "other").problem("version_changed")
+    take_if(storefront, coupon, '"1"', "other").problem("user_cap_reached")
+    take_if(storefront, coupon, '"0"', "k", state="issued").problem("idempotency_key_reused")
+    assert take_if(storefront, coupon, '"0"', "other", order=order).ok(200)["id"] == first["id"], "the same order is a repeat too"
+    stack.patch(coupon, {"state": "paused"})
+    take_if(storefront, coupon, '"0"', "other").problem("version_changed")
+    take_if(storefront, coupon, '"1"', "other").problem("coupon_not_active")
+
+
+def test_of_many_devices_that_read_the_same_one_takes(stack, storefront):
+    """In one batch, or in several, at all workers: each round the tag of before lets one through."""
+    coupon = stack.coupon(slots=300, cap={"total": 300, "per_user": 300})
+    for number in range(8):
+        tag = tag_of(storefront, coupon)
+        assert tag == f'"{number}"'
+        calls = swarm(stack.ways(), [Call("POST", f"/coupons/{coupon}/redemptions", {"user": "u"}, f"k-{number}-{i}", headers={"If-Match": tag})
+                                     for i in range(32)])
+        assert by_code(calls) == {"201": 1, "version_changed": 31}, by_code(calls)
+
+
+def test_a_hold_that_ran_out_is_no_change_by_itself(stack, storefront):
+    """Whoever reads that it is over, with its tag, may take with that tag at once, unless the ledger has it by then."""
+    coupon = stack.coupon(slots=9, cap={"total": 9, "per_user": 9})
+    at = f"/coupons/{coupon}/users/u"
+    storefront.take(coupon, "u", state="reserved", reserve_s=1).expect(201)
+    wait_until("the hold's end", lambda: storefront.get(at).ok()["redemptions"][0]["state"] == "expired")
+    reply = storefront.get(at).expect(200)
+    assert reply.header("ETag") in ('"1"', '"2"'), "it always has a tag"
+    taken = take_if(storefront, coupon, reply.header("ETag"), "k")
+    if taken.status == 412:  # its end went into the ledger in between
+        assert tag_of(storefront, coupon) == '"2"'
+        taken = take_if(storefront, coupon, '"2"', "k")
+    assert taken.ok(201)["after"]["user"] == 1
 
 
 def test_a_wallet_holds_what_was_taken_and_what_may_still_be(stack, storefront):

@@ -140,6 +140,13 @@ static void make_key_reused(void)
     key_hash(ana.alias, "k1", r->key);
     memset(r->fingerprint, 9, FINGERPRINT_LEN);
 }
+static void make_changed(void)
+{
+    static const int64_t another = 999;
+
+    take.versions = &another;
+    take.version_count = 1;
+}
 static void make_not_active(void)
 {
     c.state = COUPON_PAUSED;
@@ -211,6 +218,7 @@ static const struct {
     bool retry;
 } refusals[] = {
     {CPN_IDEMPOTENCY_KEY_REUSED, make_key_reused, false},
+    {CPN_VERSION_CHANGED, make_changed, false},
     {CPN_COUPON_NOT_ACTIVE, make_not_active, true},
     {CPN_COUPON_NOT_STARTED, make_not_started, true},
     {CPN_COUPON_ENDED, make_ended, false},
@@ -644,6 +652,55 @@ static void a_key_belongs_to_one_body(void **state)
     take_now(&ana, CPN_IDEMPOTENCY_KEY_REUSED);
     assert_false(out.retry);
     assert_int_equal(batch->count, 1);
+}
+
+static void a_taking_that_is_bound_to_a_version_sees_what_the_batch_did(void **state)
+{
+    const int64_t versions[] = {7, 0};
+
+    (void)state;
+    take.versions = versions;
+    take.version_count = 1;
+    begin(5);
+    take_now(&ana, CPN_VERSION_CHANGED);
+    assert_false(decide_changed(&d));
+    take.version_count = 2;
+    take_now(&ana, CPN_OK);
+    take_now(&ana, CPN_OK); /* the same key: its first answer */
+    assert_true(out.replayed);
+    take.key = "k2";
+    take_now(&ana, CPN_VERSION_CHANGED);
+    commit(&ana);
+    begin(5);
+    take_now(&ana, CPN_VERSION_CHANGED);
+    take.version_count = 0;
+    take_now(&ana, CPN_VERSION_CHANGED);
+    take.versions = &ana.version;
+    take.version_count = 1;
+    take_now(&ana, CPN_OK);
+}
+
+static void the_end_of_a_hold_is_no_change_until_the_ledger_has_it(void **state)
+{
+    int64_t seen;
+
+    (void)state;
+    c.cap.policy = CAP_NONE; /* no slots to be named */
+    c.cap.total = COUPON_NULL;
+    tail.slots = tail.next_n = 0;
+    take.state = SLOT_RESERVED;
+    take.reserve_s = 60;
+    begin(0);
+    take_now(&ana, CPN_OK);
+    commit(&ana);
+    seen = ana.version;
+    now_ms += 61000;
+    take.key = "k2";
+    take.versions = &seen;
+    take.version_count = 1;
+    begin(0);
+    take_now(&ana, CPN_OK);
+    assert_int_equal(batch->count, 2); /* its end, and the taking */
 }
 
 static void a_key_is_its_users_own(void **state)
@@ -1247,6 +1304,8 @@ int main(void)
         TEST(sold_out_says_whether_it_may_change),
         TEST(the_same_key_gives_the_same_answer_whatever_happened_since),
         TEST(a_key_belongs_to_one_body),
+        TEST(a_taking_that_is_bound_to_a_version_sees_what_the_batch_did),
+        TEST(the_end_of_a_hold_is_no_change_until_the_ledger_has_it),
         TEST(a_key_is_its_users_own),
         TEST(the_same_order_is_a_repeat_while_it_stands),
         TEST(orders_without_id_never_repeat_each_other),
