@@ -381,7 +381,7 @@ static bool get_ledger_id(const bson_t *doc, const char **coupon, int64_t *lane,
     bson_t id;
 
     return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_exact(&id, "l", lane) &&
-           find_exact(&id, "seq", seq) && *lane >= 0 && *seq >= 1;
+           find_exact(&id, "seq", seq) && *lane >= 0 && *lane < COUPON_LANES_MAX && *seq >= 1;
 }
 
 bool codec_heard_get(const bson_t *doc, struct heard *heard)
@@ -390,7 +390,7 @@ bool codec_heard_get(const bson_t *doc, struct heard *heard)
 
     *heard = (struct heard){0};
     if (!get_ledger_id(doc, &coupon, &heard->lane, &heard->head.seq) || strlen(coupon) >= sizeof heard->coupon ||
-        !find_exact(doc, "k", &heard->lanes))
+        !find_exact(doc, "k", &heard->lanes) || heard->lanes < 1 || heard->lanes > COUPON_LANES_MAX)
         return false;
     memcpy(heard->coupon, coupon, strlen(coupon) + 1);
     return get_totals(doc, &heard->head);

@@ -145,6 +145,18 @@ static bool get_strings(const bson_iter_t *it, struct string_list *list, struct 
     return true;
 }
 
+/* An enum is an index into tables, and a number without a null is counted with. */
+static bool may_be_null(const struct coupon_field *f)
+{
+    return f->type == FIELD_TIME || (f->type == FIELD_INT && (f->default_int == COUPON_NULL || (f->flags & FIELD_NULLABLE)));
+}
+
+/* What is outside its bounds was not written by us, and is no number to divide by or to make a code of. */
+static bool get_bounded(const bson_iter_t *it, const struct coupon_field *f, int64_t *value)
+{
+    return get_exact(it, value) && *value >= f->min && *value <= f->max;
+}
+
 static bool get_field(const bson_iter_t *it, const struct coupon_field *f, struct coupon *c, struct arena *a)
 {
     void *at = (char *)c + f->offset;
@@ -165,7 +177,7 @@ static bool get_field(const bson_iter_t *it, const struct coupon_field *f, struc
     case FIELD_ENUM:
         break;
     }
-    if (null && f->type == FIELD_ENUM) /* it is an index into tables */
+    if (null && !may_be_null(f))
         return false;
     if (null) {
         *(int64_t *)at = COUPON_NULL;
@@ -173,7 +185,7 @@ static bool get_field(const bson_iter_t *it, const struct coupon_field *f, struc
     }
     if (f->type == FIELD_ENUM)
         return get_enum(it, f, at);
-    return f->type == FIELD_TIME ? get_time(it, at) : get_exact(it, at);
+    return f->type == FIELD_TIME ? get_time(it, at) : get_bounded(it, f, at);
 }
 
 /* Move *it to the field that p names; false: there is none. */

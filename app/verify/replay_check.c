@@ -130,7 +130,7 @@ static void check_code(const struct at_slot *at, const struct shelf *s)
         slot_drift(at, "code", "none", "one");
     else if (c->codes.source != CODES_NONE && !e->code)
         slot_drift(at, "code", "the slot's", "none");
-    else if (code && replay_hash(e->code) != code)
+    else if (e->code && code && replay_hash(e->code) != code)
         slot_drift(at, "code", "the slot's", "another");
 }
 

@@ -31,8 +31,9 @@ static const struct coupon *sample_coupon(void)
     c->state = COUPON_PAUSED;
     c->starts_at_ms = DAY;
     c->time_zone = "Europe/Berlin";
-    c->cap.total = INT64_C(1) << 40;
-    c->cap.per_user = COUPON_NULL;
+    c->cap.total = 1000000000;
+    c->cap.discount_minor = INT64_C(1) << 40;
+    c->cap.per_user = 7;
     c->discount.kind = DISCOUNT_PERCENT;
     c->discount.percent_bp = 1500;
     c->discount.currency = "EUR";
@@ -348,6 +349,24 @@ static void a_choice_that_is_null_is_refused(void **state)
     BSON_APPEND_NULL(&cap, "policy");
     bson_append_document_end(&doc, &cap);
     assert_null(codec_definition_get(&doc, "c", 1, &arena));
+}
+
+/* Users are divided among lanes: none would be a division by zero. */
+static void a_number_out_of_its_bounds_is_refused(void **state)
+{
+    static const int64_t lanes[] = {0, -1, COUPON_LANES_MAX + 1, COUPON_NULL};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++) {
+        AUTO_BSON doc = BSON_INITIALIZER;
+
+        BSON_APPEND_UTF8(&doc, "title", "t");
+        if (lanes[i] == COUPON_NULL)
+            BSON_APPEND_NULL(&doc, "lanes");
+        else
+            BSON_APPEND_INT64(&doc, "lanes", lanes[i]);
+        assert_null(codec_definition_get(&doc, "c", 1, &arena));
+    }
 }
 
 static void put_use(bson_t *doc, const char *coupon, const struct use *u)
@@ -797,6 +816,7 @@ int main(void)
         cmocka_unit_test(a_definition_comes_back_whole),
         cmocka_unit_test(a_tombstone_stays_one),
         cmocka_unit_test(a_choice_that_is_null_is_refused),
+        cmocka_unit_test(a_number_out_of_its_bounds_is_refused),
         cmocka_unit_test(a_use_comes_back),
         cmocka_unit_test(a_tombstone_has_no_name),
         cmocka_unit_test(a_use_of_another_name_than_it_is_asked_for_is_unreadable),

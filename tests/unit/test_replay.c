@@ -1477,6 +1477,29 @@ static void a_slot_without_a_code_is_found(void **state)
     assert_string_equal(found, "");
 }
 
+static void make_without_code(struct entry *e)
+{
+    struct coupon *c;
+
+    e->code = NULL;
+    if (!e->definition)
+        return;
+    c = coupon_copy(e->definition, &w.arena);
+    c->codes.source = CODES_NONE;
+    e->definition = c;
+}
+
+static void codes_of_a_coupon_without_codes_are_told_of_no_taking(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < w.count; i++)
+        for (size_t k = 0; k < w.ledger[i]->count; k++)
+            make_without_code(&w.ledger[i]->entries[k]);
+    tell();
+    expect("hash"); /* of what was changed */
+    assert_null(strstr(found, "|code|"));
+}
+
 /* ---- views that cannot be read, and what would mend ---- */
 
 static char repairs[4096];
@@ -1675,6 +1698,7 @@ int main(void)
         TEST(an_event_that_was_left_out_is_found),
         TEST(a_code_that_is_not_the_slots_is_found),
         TEST(a_slot_without_a_code_is_found),
+        TEST(codes_of_a_coupon_without_codes_are_told_of_no_taking),
         TEST(a_sound_world_needs_no_repair),
         TEST(each_kind_of_fault_gets_its_repair),
         TEST(erased_users_need_no_view_but_what_is_left_of_them_goes),
