@@ -10,6 +10,7 @@
 #include "base/crash.h"
 #include "coupond/supervisor.h"
 #include "http/pages.h"
+#include "store/mongo.h"
 
 #define OVERRIDES_MAX 64
 
@@ -32,6 +33,7 @@ int main(int argc, char **argv)
     size_t count = 0;
     int option, test = 0;
 
+    mongo_drop_counters();
     start.config_path = "conf/coupond.ini";
     while ((option = getopt(argc, argv, "c:o:tTp:h")) != -1) {
         if (option == 'c')

@@ -13,6 +13,7 @@
 #include "ctl/ctl.h"
 #include "ctl/replset.h"
 #include "ctl/print.h"
+#include "store/mongo.h"
 
 #define DEFAULT_CONFIG "conf/coupond.ini"
 
@@ -355,6 +356,7 @@ int main(int argc, char **argv)
     bool group_exists;
     int code;
 
+    mongo_drop_counters();
     argp_err_exit_status = CTL_USAGE;
     if (log_init(NULL, LOG_ERROR) != 0)
         return CTL_USAGE;

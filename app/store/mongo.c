@@ -7,7 +7,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -194,6 +196,14 @@ static bool make_pool(struct mongo *m, const struct config *config)
         return false;
     mongoc_client_pool_max_size(m->pool, (uint32_t)config->mongodb_pool_size);
     return mongoc_client_pool_set_error_api(m->pool, MONGOC_ERROR_API_VERSION_2);
+}
+
+void mongo_drop_counters(void)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "/mongoc-%d", (int)getpid());
+    shm_unlink(name);
 }
 
 static struct mongo *open_as(bool single, const struct config *config, char *message, size_t size)

@@ -15,6 +15,10 @@
 struct mongo;
 struct config;
 
+/* First of all in main(): the driver makes a file in shared memory as soon as it is loaded, for counters that nobody reads. Who is
+ * killed would leave it there, and a later process with the same id would complain of it. */
+void mongo_drop_counters(void);
+
 /* Connect lazily to config's mongodb.uri and database, with pool and time-outs as configured. NULL when the URI cannot
  * be parsed; *message (size bytes) says why. */
 struct mongo *mongo_open(const struct config *config, char *message, size_t size);

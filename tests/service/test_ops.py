@@ -1,6 +1,7 @@
 """Operating it: top, doctor, bench; restart without a gap; logs; schema; backup and restore; units, TLS and man pages."""
 import contextlib
 import datetime
+import glob
 import grp
 import json
 import os
@@ -230,6 +231,16 @@ def test_bench_asks_before_it_disturbs_and_tidies_up(another_stack):
     text = run(stack, "bench", "--yes", "--seconds", 30, "--slots", 100)
     assert re.search(r"^100 takings", text, re.M) and "sold out early" in text
     stack.verify()
+
+
+def test_a_command_that_is_killed_leaves_nothing_in_shared_memory(stack):
+    """A later process with its id would meet it."""
+    with subprocess.Popen([BUILD / "couponctl", "top"], env=stack.environment, stdout=subprocess.PIPE) as top:
+        try:
+            assert top.stdout.read(1)
+        finally:
+            top.kill()
+    assert not glob.glob(f"/dev/shm/*-{top.pid}")
 
 
 # ---- restart, logs, schema ----
