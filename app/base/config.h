@@ -69,7 +69,7 @@
     X(receipts, seed_file, PATH, "keys/receipt_seed", 1, 1000, NULL, true,                                             \
       "keys for receipts, one per line: first the one that signs, 32 random bytes in hex; see couponctl receipt rotate") \
     X(guesses, per_key, INT, "600", 0, 1000000, NULL, true,                                                            \
-      "unknown codes per minute from one key; past it: 429 rate_limited; 0: unlimited")                                \
+      "codes per minute from one key that are unknown or somebody else's; past it: 429 rate_limited; 0: unlimited")    \
     X(guesses, per_address, INT, "300", 0, 1000000, NULL, true, "the same for one client address, or IPv6 /64 network") \
     X(guesses, keys_per_address, INT, "600", 0, 1000000, NULL, true,                                                   \
       "invalid or revoked keys per minute from one address; past it: 429 rate_limited; 0: unlimited")                  \

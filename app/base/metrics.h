@@ -64,7 +64,7 @@ enum {
     X(REQUEST_TIME, HISTOGRAM, TIME, "coupons_request_duration_seconds", "From a request's arrival to its reply.")     \
     X(REQUESTS_IN_FLIGHT, GAUGE, NONE, "coupons_requests_in_flight", "Requests read and not yet answered.")            \
     X(DECISIONS, COUNTER, RESULT, "coupons_decisions_total", "Decided requests by outcome.")                           \
-    X(GUESSES, COUNTER, NONE, "coupons_codes_not_found_total", "Codes that were looked for and not found; not those of ops.") \
+    X(GUESSES, COUNTER, NONE, "coupons_codes_not_found_total", "Codes that were asked for and unknown or somebody else's; not those of ops.") \
     X(GUESSES_REFUSED, COUNTER, NONE, "coupons_guesses_refused_total", "Requests refused because of too many of these.") \
     X(BATCHES, COUNTER, NONE, "coupons_batches_total", "Batches appended to the ledger.")                              \
     X(BATCH_SIZE, HISTOGRAM, SIZE, "coupons_batch_requests", "Requests decided together.")                             \

@@ -394,10 +394,10 @@ static bool order_refuses(const struct decision *d, const struct order *order, i
     return r != CPN_OK;
 }
 
-static void refuse_held(const struct redemption *hold, struct outcome *out)
+static void refuse_held(int64_t until_ms, struct outcome *out)
 {
     refuse(out, CPN_TRANSACTION_IN_PROGRESS);
-    out->retry_at_ms = hold ? hold->reserved_until_ms : 0;
+    out->retry_at_ms = until_ms;
 }
 
 static void refuse_sold_out(const struct decision *d, struct outcome *out)
@@ -431,8 +431,14 @@ static bool caps_refuse(const struct decision *d, const struct use *u, struct ou
     return out->result != CPN_OK;
 }
 
+bool decide_bearer_took(const struct coupon *c, const struct slot *s)
+{
+    return c->codes.claim == CLAIM_PRESENT && (s->state == SLOT_RESERVED || s->state == SLOT_REDEEMED) && !s->issued;
+}
+
 /* Whose is the slot that has the code? True: not this user's to take; *out says why. */
-static bool code_refuses(const struct use *u, const struct take *t, const struct named_slot *named, struct outcome *out)
+static bool code_refuses(const struct decision *d, const struct use *u, const struct take *t,
+                         const struct named_slot *named, struct outcome *out)
 {
     const struct slot *s = named ? &named->slot : NULL;
     bool free_one = s && s->state == SLOT_FREE;
@@ -440,12 +446,13 @@ static bool code_refuses(const struct use *u, const struct take *t, const struct
 
     if (!t->code || free_one || (own && s->state == SLOT_ISSUED))
         return false;
-    if (!own)
+    out->not_theirs = !own;
+    if (!s || (!own && !decide_bearer_took(d->coupon, s)))
         refuse(out, CPN_CODE_NOT_FOUND);
     else if (s->state == SLOT_REDEEMED)
         refuse(out, CPN_CODE_TAKEN);
     else
-        refuse_held(use_by_slot(u, named->n, s->current), out);
+        refuse_held(s->due_ms, out);
     return true;
 }
 
@@ -530,7 +537,7 @@ static void step_issued(struct decision *d, struct use *u, struct redemption *r,
     if ((s->move == MOVE_RESERVE && too_many(d, u, out)) || (!cancels && window_refuses(d, out)))
         return;
     if (held) {
-        refuse_held(held, out);
+        refuse_held(held->reserved_until_ms, out);
         return;
     }
     settle(d, u, r); /* a hold on it whose time has passed */
@@ -627,7 +634,7 @@ static void refusal(const struct decision *d, const struct use *u, const struct 
 {
     bool own = named && named->slot.state == SLOT_ISSUED; /* no new taking */
 
-    if (window_refuses(d, out) || code_refuses(u, t, named, out))
+    if (window_refuses(d, out) || code_refuses(d, u, t, named, out))
         return;
     if (t->state != SLOT_ISSUED && order_refuses(d, t->order, discount_minor, out))
         return;
@@ -1123,7 +1130,7 @@ void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outc
     else if (s->state == SLOT_REDEEMED)
         refuse(out, CPN_CODE_TAKEN);
     else if (s->state == SLOT_RESERVED)
-        refuse_held(r, out);
+        refuse_held(s->due_ms, out);
     else if (s->state == SLOT_ISSUED && !r)
         refuse(out, CPN_BUSY);
     if (out->result != CPN_OK || s->state == SLOT_RETIRED)

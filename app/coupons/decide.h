@@ -132,6 +132,7 @@ struct outcome {
     bool replayed;      /* the first answer again */
     bool created;       /* 201 rather than 200 */
     bool retry;         /* for sold_out: may slots come back */
+    bool not_theirs;    /* refused for its code, which is unknown or somebody else's */
     int64_t retry_at_ms;/* for Retry-After; 0: unknown */
     const char *detail; /* static, or NULL */
     struct misfit misfit; /* of ORDER_NOT_ELIGIBLE */
@@ -146,6 +147,10 @@ struct outcome {
  * and has lapsed is taken back first, so that it is in the way of none of them, even if the request is then refused; for
  * t->versions that is not yet a change. */
 bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out) CPN_CHECKED;
+
+/* True when the slot is held or spent by whoever presented its code: until then the code belonged to nobody, so that others may
+ * know what became of it. A code that was issued is its user's alone. */
+bool decide_bearer_took(const struct coupon *c, const struct slot *s);
 
 /* What decide_take would say, changing nothing; without key. *discount_minor gets the discount when it is OK. */
 void decide_check(struct decision *d, struct use *u, const struct take *t, struct outcome *out,

@@ -490,6 +490,7 @@ static void set_slot(struct slot *s, enum slot_state state, const struct entry *
     s->due_ms = state == SLOT_RESERVED ? e->reserved_until_ms : state == SLOT_ISSUED ? e->valid_until_ms : 0;
     s->from = e->from;
     s->current = state == SLOT_FREE || state == SLOT_RETIRED ? 0 : e->g;
+    s->issued = s->current && (s->issued || e->kind == ENTRY_ISSUE);
 }
 
 /* A number that nobody can choose and every replay finds again: from the batch's random id and the bucket's number. */

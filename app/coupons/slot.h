@@ -70,6 +70,7 @@ struct slot {
     int64_t at_ms;       /* of the last move; 0 when never moved */
     int64_t due_ms;      /* when a hold or an issued one ends; 0: never */
     uint32_t from;       /* generation of the issued one beneath a hold; 0: none */
+    bool issued;         /* it left free by being issued, whatever became of it since */
 };
 
 struct bucket {

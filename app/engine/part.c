@@ -290,6 +290,7 @@ static bool is_early(const struct part *p, const struct op *op)
     case CPN_CAP_BELOW_TAKEN:
         return p->more;
     case CPN_CODE_NOT_FOUND: /* another user's, who held it */
+    case CPN_TRANSACTION_IN_PROGRESS:
         return p->more && op->named_n >= 0;
     default:
         return p->more && op->kind == OP_HEAD;

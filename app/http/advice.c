@@ -66,10 +66,10 @@ static const char *const advice[CPN_RESULT_COUNT] = {
     [CPN_CODE_NOT_FOUND] =
         "Let the user check what they typed. Do not retry automatically, and do not guess codes.",
     [CPN_CODE_TAKEN] =
-        "Tell the user that they have used it. If it was meant to be the same order, send that order's id.",
+        "Tell the user that the code was used before. If it was meant to be the same order, send that order's id.",
     [CPN_TRANSACTION_IN_PROGRESS] =
-        "Wait for the time in Retry-After, or let the user finish or cancel their other checkout; then repeat the "
-        "request with the same key.",
+        "Wait for the time in Retry-After, or, if the other checkout is the user's, let them finish or cancel it; then "
+        "repeat the request with the same key.",
     [CPN_ORDER_NOT_ELIGIBLE] =
         "Tell the user what reason names: min_spend: missing_minor more to spend; no_matching_item: what the coupon is "
         "for. no_order and currency are for the shop to fix: send the order with its amount, in the coupon's currency. "

@@ -155,15 +155,16 @@ const struct call calls[] = {
      "204.", 0,
      REPLIES(EMPTY(204, "The name is gone."))},
     {"resolve", REDEMPTIONS, "Find the coupons of a code",
-     "The box at checkout, where the shop knows only the code.", 0,
-     REPLIES(ANSWER(200, "Empty: this user cannot use this code.", &schema_resolved))},
+     "The box at checkout, where the shop knows only the code. A code that belongs to whoever presents it (codes.claim present) is "
+     "shown to everybody once it is held or spent, with the reason in code.", 0,
+     REPLIES(ANSWER(200, "Empty: the code is unknown, or another user's.", &schema_resolved))},
 
     {"coupon_get", COUPONS, "Read a coupon",
      "Storefronts see only active ones.", CALL_ETAG | CALL_CONDITIONAL,
      REPLIES(ANSWER(200, "The definition.", &schema_coupon))},
     {"coupon_change", COUPONS, "Change a coupon",
      "A JSON merge patch (RFC 7396): null sets a field to its default, arrays are replaced whole, and a new "
-     "discount.kind drops what belongs to the old one. The merged result must be valid. If-Match: * overwrites any "
+     "discount.kind drops what belongs to the old one, a new codes.source the claim. The merged result must be valid. If-Match: * overwrites any "
      "version.", CALL_ETAG,
      REPLIES(ANSWER(200, "The definition as it is now.", &schema_coupon)),
      REFUSES(CPN_CAP_BELOW_TAKEN, CPN_FIELD_FIXED)},

@@ -115,6 +115,15 @@ static void read_group(struct jsonc_object *o, const char *base, struct coupon *
     }
 }
 
+/* Imported codes are on paper: they are presented, not handed out. */
+static void default_claim(struct jsonc_object *o, struct coupon *c)
+{
+    struct jsonc_object *codes = json_object_object_get(o, "codes");
+
+    if (c->codes.source == CODES_IMPORTED && !json_object_object_get_ex(codes, "claim", NULL))
+        c->codes.claim = CLAIM_PRESENT;
+}
+
 static bool is_noted(const struct errors *e, const char *pointer)
 {
     for (size_t i = 0; i < e->count && i < ERRORS_MAX; i++)
@@ -129,6 +138,7 @@ void coupon_read(struct jsonc_object *o, struct coupon *c, struct errors *e)
     size_t count;
 
     read_group(o, "", c, e);
+    default_claim(o, c);
     count = coupon_check(c, e->arena, &found);
     for (size_t i = 0; i < count; i++)
         if (!is_noted(e, found[i].pointer))
@@ -194,6 +204,18 @@ static void change_kind(const struct coupon *now, struct jsonc_object *target, s
             drop_other_kinds(discount, i);
 }
 
+/* Another source has another default. target: merged. */
+static void change_source(const struct coupon *now, struct jsonc_object *target, struct jsonc_object *patch)
+{
+    const char *before = find_field("/codes/source")->names[now->codes.source];
+    struct jsonc_object *codes = json_object_object_get(target, "codes"), *source = json_object_object_get(codes, "source");
+
+    if (!json_object_is_type(codes, json_type_object) || (source && strcmp(json_object_get_string(source), before) == 0))
+        return;
+    if (!json_object_object_get_ex(json_object_object_get(patch, "codes"), "claim", NULL))
+        json_object_object_del(codes, "claim");
+}
+
 struct coupon *coupon_patch(const struct coupon *now, struct jsonc_object *patch, struct errors *e)
 {
     struct coupon *next = arena_alloc(e->arena, sizeof *next);
@@ -211,6 +233,7 @@ struct coupon *coupon_patch(const struct coupon *now, struct jsonc_object *patch
         json_object_is_type(json_object_object_get(patch, "discount"), json_type_object))
         change_kind(now, target, patch);
     merge(target, patch);
+    change_source(now, target, patch);
     coupon_read(target, next, e);
     if (!next->id || strcmp(next->id, now->id) != 0)
         errors_add(e, "/id", "cannot change");

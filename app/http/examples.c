@@ -7,7 +7,7 @@ const struct call_example call_examples[] = {
     {"coupon_list",
      NULL,
      JSON({"items": [{"cap": {"discount_minor": null, "per_day": null, "per_user": 1, "per_user_per_day": null,
-          "policy": "exact", "total": null}, "cleanup_after_s": 2592000, "codes": {"claim": "any", "length": 10,
+          "policy": "exact", "total": null}, "cleanup_after_s": 2592000, "codes": {"claim": "present", "length": 10,
           "match": "exact", "pick": "sequential", "prefix": "", "source": "imported", "unique": "coupon"},
           "description": "", "discount": {"kind": "none"}, "ends_at": null, "id": "welcome", "lanes": 1, "low_stock":
           null, "metadata": {}, "on_user_cap": "refuse", "replenish": {"add": null, "below": null}, "reserve_s": 900,
@@ -134,7 +134,7 @@ const struct call_example call_examples[] = {
      NULL},
     {"resolve",
      JSON({"code": "WELCOME-1", "user": "u-17"}),
-     JSON({"items": [{"coupon": "welcome", "ok": true, "discount_minor": 0}]})},
+     JSON({"items": [{"coupon": "welcome", "ok": true, "code": null, "discount_minor": 0}]})},
     {"coupon_get",
      NULL,
      JSON({"cap": {"discount_minor": null, "per_day": 1000, "per_user": 1, "per_user_per_day": null, "policy":

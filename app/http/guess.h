@@ -2,7 +2,7 @@
  * http/guess.h -- whoever looks for codes that are not there is slowed down: per key, and per address that nginx tells; and so is
  *                 an address that shows keys that are none, each of which has a rate of its own in nginx.
  *
- * Counted   what answers code_not_found, or finds no coupon: whether the code is unknown or somebody else's
+ * Counted   a code that is unknown or somebody else's, whatever is answered
  * Not       keys of the role ops, which may list all codes; what is found
  * Owed      before anything is looked up, so that it does not matter how many requests are sent at once; what was found, and
  *           what was not decided, is forgiven before the answer goes out

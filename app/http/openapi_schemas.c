@@ -275,7 +275,8 @@ static const struct note {
     {"/cap/total", "The most slots that may exist at a time. Required unless the policy is none or codes are imported.", NULL},
     {"/cleanup_after_s", "How long after the end free slots are retired and the codes of retired slots deleted. "
                          "Everything else stays.", NULL},
-    {"/codes/claim", "present: a taking must name its code.", NULL},
+    {"/codes/claim", "present: a taking must name its code, which belongs to whoever presents it first. Default: any; present for "
+                     "imported codes.", NULL},
     {"/codes/length", "Of generated codes, without the prefix.", NULL},
     {"/codes/match", "loose: case, spaces and hyphens do not matter.", NULL},
     {"/codes/pick", "random: a known code tells nothing about its neighbours.", NULL},
@@ -337,6 +338,12 @@ static bool is_nullable(const struct coupon_field *f, enum form form, int kind)
     return (f->flags & FIELD_NULLABLE) && !(kind == DISCOUNT_AMOUNT && strcmp(f->pointer, "/discount/currency") == 0);
 }
 
+/* One default, whatever the other fields say. */
+static bool has_one_default(const struct coupon_field *f)
+{
+    return strcmp(f->pointer, "/codes/claim") != 0;
+}
+
 static void write_field_default(struct json *j, const struct coupon_field *f)
 {
     json_key(j, "default");
@@ -390,7 +397,7 @@ static void write_field(struct json *j, const struct coupon_field *f, enum form 
         json_key_string(j, "pattern", note->pattern);
     if (note && note->about)
         json_key_string(j, "description", note->about);
-    if (form == FORM_NEW && !is_required(f, form, kind))
+    if (form == FORM_NEW && !is_required(f, form, kind) && has_one_default(f))
         write_field_default(j, f);
     json_end_object(j);
 }

@@ -36,11 +36,6 @@ static enum handled refuse_receipt(struct request *r)
 
 /* ---- one taking ---- */
 
-static bool is_guess(const struct op *op)
-{
-    return op->outcome.result == CPN_CODE_NOT_FOUND;
-}
-
 /* Hand it over, unless it names a code and whoever sends it has tried too many. */
 static enum handled submit_take(struct request *r, enum op_kind kind, const char *key, handler *then)
 {
@@ -97,7 +92,7 @@ static enum handled sign_decided(struct request *r)
 /* Of a taking, or of a step of one that is there. */
 static enum handled decided(struct request *r)
 {
-    guess_failed(r, is_guess(&r->op));
+    guess_failed(r, r->op.outcome.not_theirs);
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
     if (r->receipt_asked) {
@@ -136,7 +131,7 @@ static enum handled checked(struct request *r)
     struct remains left;
     struct json j;
 
-    guess_failed(r, is_guess(&r->op));
+    guess_failed(r, r->op.outcome.not_theirs);
     /* what is no refusal by the coupon's rules is an error like any other */
     if (!c || o->result == CPN_BUSY || o->result == CPN_OUTCOME_UNKNOWN || o->result == CPN_INTERNAL ||
         o->result == CPN_CODE_REQUIRED)
@@ -358,7 +353,7 @@ static enum handled batch_decided(struct request *r)
             free_items(b);
             return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
         }
-        guesses += !b->items[i].errors && is_guess(&b->items[i].op);
+        guesses += !b->items[i].errors && b->items[i].op.outcome.not_theirs;
     }
     guess_failed(r, guesses);
     if (b->count > BATCH_AT_ONCE) {

@@ -3,6 +3,7 @@
  *
  * Silent  a code that is unknown, malformed, or somebody else's is of no coupon: the list is empty. Every coupon that may have
  *         the code is asked the same, whatever it says
+ * Bearer  a code that whoever presented it holds, or spent, is shown with the refusal, and counts as a guess
  */
 #include <string.h>
 
@@ -16,7 +17,7 @@
 
 #define COUPONS_MAX 100
 
-/* Is it a code that this user may use: free, or theirs? r->op has what OP_CODE said. */
+/* Is it free, or this user's? r->op has what OP_CODE said. */
 static bool is_theirs(const struct request *r, const char *user)
 {
     const struct slot *s = &r->op.slot;
@@ -35,31 +36,36 @@ static bool is_failure(enum cpn_result result)
     return result == CPN_BUSY || result == CPN_OUTCOME_UNKNOWN || result == CPN_INTERNAL;
 }
 
-/* One coupon's item, if it is to be shown: then it is counted. False: the engine did not answer; r->op says why. */
-static bool write_item(struct request *r, struct json *j, const char *coupon, size_t *shown)
+/* One coupon's item, if it is to be shown; it is counted if the code is free, or this user's. False: the engine did not answer;
+ * r->op says why. */
+static bool write_item(struct request *r, struct json *j, const char *coupon, size_t *found)
 {
     const struct resolve_in *in = r->in;
     const struct take_in take = {.user = in->user, .code = in->code, .order = in->order, .state = TAKE_REDEEMED,
                                  .reserve_s = COUPON_NULL};
-    bool theirs;
+    bool known, theirs, taken;
 
     r->coupon = coupon;
     request_op(r, OP_CODE);
     r->op.code = in->code;
-    theirs = request_call(r) == CPN_OK && is_theirs(r, in->user);
+    known = request_call(r) == CPN_OK;
     if (is_failure(r->op.outcome.result))
         return false;
+    theirs = known && is_theirs(r, in->user);
+    taken = known && !theirs && decide_bearer_took(r->op.coupon_now, &r->op.slot);
     request_op(r, OP_CHECK);
     take_fill(&r->op, &take, NULL);
     request_call(r);
     if (is_failure(r->op.outcome.result))
         return false;
-    if (!theirs || r->op.outcome.result == CPN_CODE_NOT_FOUND || r->op.outcome.result == CPN_COUPON_NOT_FOUND || !is_visible(r))
+    if (!(theirs || taken) || r->op.outcome.result == CPN_CODE_NOT_FOUND || r->op.outcome.result == CPN_COUPON_NOT_FOUND ||
+        !is_visible(r))
         return true;
-    ++*shown;
+    *found += theirs;
     json_object(j);
     json_key_string(j, "coupon", coupon);
     json_key_bool(j, "ok", r->op.outcome.result == CPN_OK);
+    json_key_string(j, "code", r->op.outcome.result == CPN_OK ? NULL : result_info(r->op.outcome.result)->name);
     json_key_int(j, "discount_minor", r->op.discount_minor);
     json_end_object(j);
     return true;
@@ -82,7 +88,7 @@ static bool find_coupons(struct request *r, const char ***coupons, size_t *count
 enum handled code_resolve(struct request *r)
 {
     const char **coupons = NULL;
-    size_t count, shown = 0;
+    size_t count, found = 0;
     struct json j;
 
     if (!guess_may(r, 1))
@@ -91,9 +97,9 @@ enum handled code_resolve(struct request *r)
         return reply_problem(r, CPN_BUSY, NULL);
     j = list_items(r);
     for (size_t i = 0; i < count; i++)
-        if (!write_item(r, &j, coupons[i], &shown))
+        if (!write_item(r, &j, coupons[i], &found))
             return reply_refusal(r);
-    guess_failed(r, shown == 0);
+    guess_failed(r, found == 0);
     json_end_array(&j);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");

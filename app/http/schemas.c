@@ -356,7 +356,9 @@ static const struct schema_row wallet_rows[] = {PAGE_OF(&schema_held)};
 const struct schema schema_wallet_page = {"Wallet", "What a user holds, then what they may still take.",
                                           ROWS(wallet_rows)};
 
-static const struct schema_row candidate_rows[] = {TEXT("coupon"), BOOL("ok"), INT("discount_minor")};
+static const struct schema_row candidate_rows[] = {
+    TEXT("coupon"), BOOL("ok"), WORD("code", result_word, NULLABLE, .first = CPN_OK + 1, ABOUT("Why not.")), INT("discount_minor"),
+};
 static const struct schema schema_candidate = {"Candidate", "A coupon that has this code for this user.",
                                                ROWS(candidate_rows)};
 static const struct schema_row resolved_rows[] = {LIST("items", &schema_candidate)};

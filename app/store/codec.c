@@ -613,6 +613,7 @@ static const struct member slot_rows[] = {
     MEMBER("at", MEMBER_TIME, struct slot, at_ms, true, 0),
     MEMBER("due", MEMBER_TIME, struct slot, due_ms, true, 0),
     MEMBER("from", MEMBER_U32, struct slot, from, true, 0),
+    MEMBER("issued", MEMBER_BOOL, struct slot, issued, true, 0),
 };
 
 /* All generations up to the last that is not 0. Absent when all are: of most buckets while they are generated. */

@@ -16,7 +16,7 @@
  *          hash alone each would dirty another page of an index of all that ever were; so it is one of a part of it. A view
  *          without its part counts as unreadable
  * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, free, due, g: [generations up to the last that is not 0],
- *          t: [{i, s, u, at, due, from, current}] of the slots that ever moved}}
+ *          t: [{i, s, u, at, due, from, issued, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, cleaned, view: {seq, version, changed, live, cleanup, def: the definition by coupon_fields[], metadata as
  *          text}}. live: until when it is active, where its state is; cleanup: when it is to be cleaned up, once it has an end;
  *          cleaned: the sweeper has seen to that, until the view is written again

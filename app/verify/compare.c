@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum type { INT64, INT, UINT32, STATE, TEXT, HASH16 };
+enum type { INT64, INT, UINT32, BOOL, STATE, TEXT, HASH16 };
 
 struct field {
     const char *name;
@@ -73,7 +73,7 @@ static const struct field bucket_fields[] = {
 
 static const struct field slot_fields[] = {
     ROW(slot, UINT32, generation), ROW(slot, UINT32, current), ROW(slot, STATE, state), ROW(slot, TEXT, user),
-    ROW(slot, INT64, at_ms),       ROW(slot, INT64, due_ms),   ROW(slot, UINT32, from),
+    ROW(slot, INT64, at_ms),       ROW(slot, INT64, due_ms),   ROW(slot, UINT32, from), ROW(slot, BOOL, issued),
 };
 
 static const struct field count_fields[] = {
@@ -94,7 +94,8 @@ static const struct field head_fields[] = {
 static size_t size_of(enum type t)
 {
     static const size_t sizes[] = {
-        [INT64] = sizeof(int64_t), [INT] = sizeof(int), [UINT32] = sizeof(uint32_t), [STATE] = 1, [HASH16] = 16};
+        [INT64] = sizeof(int64_t), [INT] = sizeof(int), [UINT32] = sizeof(uint32_t), [BOOL] = sizeof(bool), [STATE] = 1,
+        [HASH16] = 16};
 
     return sizes[t];
 }
@@ -126,6 +127,9 @@ static void render(const struct field *f, const void *record, char text[COMPARE_
         break;
     case UINT32:
         snprintf(text, COMPARE_TEXT_SIZE, "%" PRIu32, *(const uint32_t *)(const void *)p);
+        break;
+    case BOOL:
+        *whole = *(const bool *)p ? "true" : "false";
         break;
     case STATE:
         if (*(const uint8_t *)p < SLOT_STATE_COUNT)

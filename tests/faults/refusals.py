@@ -100,18 +100,22 @@ class Refusals:
         return any(holds(state, due, rid) for rid in self._named(a, first, last)
                    for state, due in self.replay.states_of(rid, first, last))
 
+    def _tells(self, a, rid):
+        """Who presents its code may know what became of it: it is their own, or was presented, and not issued, to whoever has it."""
+        r = self.replay.redemptions[rid]
+        presented = self.definition["codes"]["claim"] == "present" and not r.base and self.replay.lives[rid][0][1] != "issued"
+        return presented or self.evidence.users.get(r.alias) == a.user
+
     def transaction_in_progress(self, a, first, last):
         since = self.evidence.earliest_ms(a.asked_at)
-        return self._once(a, first, last, lambda state, due, _: state == "held" or state == "reserved" and due > since)
+        return self._once(a, first, last, lambda state, due, rid: (a.rid or self._tells(a, rid)) and
+                          (state == "held" or state == "reserved" and due > since))
 
     def code_taken(self, a, first, last):
-        return self._once(a, first, last, lambda state, due, _: state == "redeemed")
+        return self._once(a, first, last, lambda state, due, rid: state == "redeemed" and (a.rid or self._tells(a, rid)))
 
     def code_not_found(self, a, first, last):
-        """It is another user's."""
-        def others(state, due, rid):
-            return state in STANDING and self.evidence.users.get(self.replay.redemptions[rid].alias) != a.user
-        return self._once(a, first, last, others)
+        return self._once(a, first, last, lambda state, due, rid: state in STANDING and not self._tells(a, rid))
 
     def reservation_expired(self, a, first, last):
         def over(state, due, _, until=self.evidence.latest_ms(a.told_at)):

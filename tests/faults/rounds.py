@@ -59,7 +59,7 @@ def play(name, mix, seed, seconds, path, say):
         recorder = Recorder(path, seed=seed, mix=name, faults=list(mix.faults), coupons=coupons, slack_ms=mix.slack_ms)
         load = Load(stack, coupons, recorder, seed)
         stocker = Stocker(stack, [coupon for course, coupon in coupons.items() if COURSES[course] is FLOW])
-        importers = {coupons[course]: Importer(stack, load, coupons[course], seed)
+        importers = {coupons[course]: Importer(stack, load, course, seed)
                      for course in COURSES if COURSES[course].lists}
         scheduler = Scheduler(faults, random.Random(seed), seconds, mix.together, mix.pause_s, say)
         for one in (load, stocker, *importers.values()):

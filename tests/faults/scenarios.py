@@ -25,7 +25,8 @@ LANED = {**RETURNS, "take": 56, "give_back": 28, "come_and_go": 3, "count": 3}
 HOLDING = {"hold_redeem": 25, "hold_cancel": 15, "hold_extend": 15, "hold_late": 8, "order_twice": 7, "give_back": 25,
            "count": 2, "look": 3}
 CODING = {"issue": 55, "give_back": 30, "steal": 5, "repeat": 3, "count": 2, "look": 5}
-GIVEN_OUT = {**CODING, "claim": 12, "come_and_go": 2}
+GIVEN_OUT = {**CODING, "present": 12, "come_and_go": 2}
+PRESENTED = {"present": 70, "give_back": 20, "repeat": 3, "count": 2, "look": 5}
 AFTER_ISSUE = ["spend_by_code", "spend_by_id", "hold_by_code", "cancel_issued", "spend_twice"]
 
 
@@ -58,7 +59,9 @@ COURSES = {
     "codes": Course(CODING, 120, {"total": 120, "per_user": 3}, 14, users=100,
                     more={"reserve_s": HOLD_S, "codes": {"source": "generated"}}),
     "lists": Course(GIVEN_OUT, 0, {"total": None, "per_user": 3}, 12, users=300, lists=True,
-                    more={"reserve_s": HOLD_S, "codes": {"source": "imported"}}),
+                    more={"reserve_s": HOLD_S, "codes": {"source": "imported", "claim": "any"}}),
+    "flyers": Course(PRESENTED, 0, {"total": None, "per_user": 3}, 8, users=300, lists=True,
+                     more={"reserve_s": HOLD_S, "codes": {"source": "imported", "claim": "present"}}),
     # dry most of the time, also on a slow machine, so that the lanes live on what they give each other
     "lanes": Course({**LANED, "pause": 1}, 40, {"total": 40, "per_user": 2}, 12, users=300, more={"lanes": 4}),
     "lanes' day": Course(LANED, 3000, {"total": 3000, "per_user": 3, "per_user_per_day": 2, "per_day": 50}, 8,
@@ -259,12 +262,15 @@ class Client(Asker):
             code = self.chance.choice(self.load.codes[name])
             self.keep(name, await self.do("take", name, self.user(name), code=code))
 
-    async def claim(self, name):
-        """One of the codes that were printed, whoever has it."""
-        if self.load.printed:
-            state = self.chance.choice(["reserved", "redeemed"])
-            op = await self.do("take", name, self.user(name), code=self.chance.choice(self.load.printed), state=state)
-            if state == "redeemed":
+    async def present(self, name):
+        """One of the codes that were printed, whoever has it; then it may be given back, or what was held or issued spent."""
+        printed = self.load.printed[name]
+        if printed:
+            state = self.chance.choice(["issued", "reserved", "reserved", "redeemed", "redeemed"])
+            op = await self.do("take", name, self.user(name), code=self.chance.choice(printed), state=state)
+            if op.ok and state != "redeemed" and self.chance.random() < 0.5:
+                op = await self.do("redeem", name, op.user, op.reply["id"])
+            if op.ok and op.reply["state"] == "redeemed":
                 self.keep(name, op)
 
     # ---- who is erased ----

@@ -21,7 +21,7 @@ ENTRY_OF = {"redeemed": "redeem", "reserved": "reserve", "issued": "issue"}
 ROWS = {"issued": ["issue"], "reserved": ["reserve"], "redeemed": ["redeem", "spend"], "cancelled": ["cancel"],
         "expired": ["expire"], "reversed": ["reverse"]}
 STATE_AFTER = {"redeem": "redeemed", "cancel": "cancelled", "reserve": "reserved", "reverse": "reversed"}
-DEFINITION = {"cap": CAP, "discount": {"kind": "amount", "amount_minor": 500}}
+DEFINITION = {"cap": CAP, "discount": {"kind": "amount", "amount_minor": 500}, "codes": {"claim": "any"}}
 
 
 def text_of(t):

@@ -331,6 +331,28 @@ def test_i7_every_refusal_is_accepted_where_it_is_true():
     assert check(s.history()) == []
 
 
+@pytest.mark.parametrize("claim, how, right", [
+    ("any", {"state": "redeemed"}, "code_not_found"), ("any", {"state": "reserved", "lasts_s": 2}, "code_not_found"),
+    ("present", {"state": "redeemed"}, "code_taken"), ("present", {"state": "reserved", "lasts_s": 2}, "transaction_in_progress"),
+    ("present", {"state": "issued"}, "code_not_found")])
+def test_i7_what_is_told_of_another_user_s_code(claim, how, right):
+    for code in ("code_not_found", "code_taken", "transaction_in_progress"):
+        s = Story({**capped(total=3), "codes": {"claim": claim}})
+        s.generate(3)
+        s.take("u-1", "k-1", 0, code="CODE-1", **how)
+        s.told(s.ask("take", "u-2", "k-2", code="CODE-1"), "refused", 409, code)
+        assert found(s.history()) == (set() if code == right else {"I7"}), code
+
+
+def test_i7_a_code_that_was_issued_and_spent_is_another_user_s():
+    s = Story({**capped(total=3), "codes": {"claim": "present"}})
+    s.generate(3)
+    s.take("u-1", "k-1", 0, code="CODE-1", state="issued")
+    s.move("redeem", "0-1", "k-2")
+    s.told(s.ask("take", "u-2", "k-3", code="CODE-1"), "refused", 409, "code_taken")
+    assert found(s.history()) == {"I7"}
+
+
 # ---- I8 ----
 
 def test_i8_a_chain_that_is_broken():

@@ -30,7 +30,7 @@ class Load(threading.Thread):
         self.coupons = coupons
         self.ending, self.failure, self.unresolved = False, None, []
         self.codes = collections.defaultdict(lambda: collections.deque(maxlen=REMEMBERED))  # issued, of each course
-        self.printed = []  # known to everybody, from lists that were imported
+        self.printed = collections.defaultdict(list)  # known to everybody, from lists that were imported, of each course
         self.numbers = itertools.count(1)
 
     def number(self):
@@ -154,10 +154,10 @@ class Importer(Jobs):
     """Lists of codes: new ones, ones of lists before, rows twice, and what is no code. Some are sent again as they are,
     with or without a key; of what is sent again because no answer came, both may have been accepted."""
 
-    def __init__(self, stack, load, coupon, seed, every_s=1.0, fresh=12):
+    def __init__(self, stack, load, course, seed, every_s=1.0, fresh=12):
         super().__init__(stack, every_s)
-        self.load, self.coupon, self.fresh, self.lists, self.codes = load, coupon, fresh, [], []
-        self.chance = random.Random(f"{seed} lists")
+        self.printed, self.coupon, self.fresh, self.lists, self.codes = load.printed[course], load.coupons[course], fresh, [], []
+        self.chance = random.Random(f"{seed} {course}")
 
     def one(self, serial):
         if self.lists and self.chance.random() < 0.3:
@@ -172,7 +172,7 @@ class Importer(Jobs):
         text, kind = "".join(f"{row}\n" for row in rows).encode(), {"Content-Type": "text/plain"}
         job = self.accepted(f"/coupons/{self.coupon}/codes", text, idempotency_key=key, headers=kind)
         self.done(job)
-        self.load.printed.extend(set(rows) & set(self.codes))
+        self.printed.extend(set(rows) & set(self.codes))
 
     def end(self):
         """Every list, and what all jobs of it told."""

@@ -61,6 +61,10 @@ class Redemption:
     due: int = None
     held: object = None  # the last hold on it
     extended: int = 0
+    issued: bool = False  # before anything else
+
+    def __post_init__(self):
+        self.issued = self.state == "issued"
 
     @property
     def standing(self):
@@ -230,11 +234,15 @@ class Coupon:
                 len(self.takings) >= cap["total"]:
             raise Refused("sold_out")
 
+    def is_bearers(self, holder):
+        """The code was presented by whoever has it, and not issued to them before."""
+        return self.d["codes"]["claim"] == "present" and not holder.base and not holder.issued
+
     def slot_of(self, code, user):
         """The slot that this user may have by its code: free, or issued to them."""
         slot = self.by_code.get(self.normal(code))
         holder = slot and slot.holder
-        if not slot or slot.retired or holder and holder.user != user:
+        if not slot or slot.retired or holder and holder.user != user and not self.is_bearers(holder):
             raise Refused("code_not_found")
         if holder and holder.state != "issued":
             raise Refused("code_taken" if holder.state == "redeemed" else "transaction_in_progress")
@@ -515,13 +523,13 @@ class Coupon:
         return True, None, answer.misfit, 0 if how.get("state") == "issued" else discount_of(self.d["discount"], how.get("order"))
 
     def resolve(self, at, user, code):
-        """(ok, discount_minor or None) of a code that the user may know of; None: it is of no coupon for them."""
+        """(ok, code, discount_minor or None) of a code that the user may know of; None: it is of no coupon for them."""
         slot = self.by_code.get(self.normal(code))
         holder = slot and slot.holder
-        if not slot or slot.retired or holder and holder.user != user or self.d["state"] != "active":
+        if not slot or slot.retired or holder and holder.user != user and not self.is_bearers(holder) or self.d["state"] != "active":
             return None
-        ok, _, _, given = self.check(at, user, state="redeemed", code=code)
-        return ok, given
+        ok, why, _, given = self.check(at, user, state="redeemed", code=code)
+        return ok, why, given
 
     def remaining(self, user):
         """(in all, today)."""

@@ -261,7 +261,7 @@ def same(*replies):
 
 
 def test_an_unknown_code_and_somebody_else_s_look_alike(stack, storefront):
-    coupon = imported(stack, ["THEIRS-1", "THEIRS-2", "THEIRS-3", "GONE-4"])
+    coupon = imported(stack, ["THEIRS-1", "THEIRS-2", "THEIRS-3", "GONE-4"], codes={"claim": "any"})
     for code, state in (("THEIRS-1", "issued"), ("THEIRS-2", "reserved"), ("THEIRS-3", "redeemed")):
         storefront.take(coupon, "other", state=state, code=code).expect(201)
     stack.client("ops").post(f"/coupons/{coupon}/codes/GONE-4/retire").expect(200)
@@ -291,11 +291,145 @@ def test_the_code_of_an_issued_slot_acts_on_that(stack, storefront):
     stack.verify(coupon)
 
 
-def test_a_coupon_may_ask_for_the_code(stack, storefront):
-    coupon = imported(stack, ["CODE-1"], codes={"claim": "present"})
+# ---- codes on paper ----
+
+def test_an_imported_code_goes_to_who_presents_it(stack, storefront):
+    coupon = imported(stack, ["CODE-1"])
     storefront.take(coupon, "u").problem("code_required")
     storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).problem("code_required")
     storefront.take(coupon, "u", code="CODE-1").expect(201)
+
+
+@pytest.mark.parametrize("source, given, claim", [
+    ("imported", {}, "present"), ("imported", {"claim": "any"}, "any"), ("generated", {}, "any"), ("generated", {"claim": "present"}, "present"),
+    ("none", {}, "any")])
+def test_the_claim_is_by_default_that_of_the_source(stack, ops, source, given, claim):
+    coupon = stack.coupon(cap={"total": 5}, codes={"source": source, **given})
+    assert ops.get(f"/coupons/{coupon}").ok()["codes"]["claim"] == claim
+
+
+def test_another_source_brings_its_own_claim(stack, ops):
+    coupon = stack.coupon(cap={"total": 5})
+    for codes, claim in (({"source": "imported"}, "present"), ({"source": "generated"}, "any"), ({"source": "imported", "claim": "any"}, "any"),
+                         ({"match": "loose"}, "any"), ({"claim": None}, "present"), ({"source": "none"}, "any")):
+        assert stack.patch(coupon, {"codes": codes})["codes"]["claim"] == claim, codes
+
+
+@pytest.mark.parametrize("stored, claim", [({"$set": {"view.def.codes.claim": "any"}}, "any"), ({"$unset": {"view.def.codes.claim": 1}}, "any"),
+                                           ({"$set": {"view.def.codes.claim": "present"}}, "present")])
+def test_a_definition_that_was_stored_before_keeps_its_claim(another_stack, stored, claim):
+    stack = another_stack()
+    coupon = imported(stack, ["AAAA-1", "BBBB-2"], codes={"claim": claim})
+    wait_until("the view", lambda: stack.database.coupons.find_one({"_id": coupon, "view.def.codes.claim": claim}))
+    stack.stop()
+    stack.start()
+    stack.database.coupons.update_one({"_id": coupon}, stored)
+    assert stack.client("ops").get(f"/coupons/{coupon}").ok()["codes"]["claim"] == claim
+    reply = stack.client("storefront").take(coupon, "u")
+    if claim == "any":
+        reply.expect(201)
+    else:
+        reply.problem("code_required")
+    assert stack.patch(coupon, {"title": "another"})["codes"]["claim"] == claim
+    stack.verify(coupon)
+
+
+def told(client, coupon, user, code, want):
+    """Whatever is asked for, and by a check. The last reply."""
+    for state in ("issued", "reserved", "redeemed"):
+        reply = client.take(coupon, user, code=code, state=state)
+        reply.problem(want)
+        assert (reply.header("Retry-After") is not None) == (want == "transaction_in_progress"), reply
+    checked = client.post(f"/coupons/{coupon}/check", {"user": user, "code": code}).ok()
+    assert (checked["ok"], checked["code"]) == (False, want), checked
+    return reply
+
+
+def found(client, coupon, code, user):
+    """Why it is not to be had, by resolve; None: it shows nothing."""
+    shown = [item for item in items(client, code, user) if item["coupon"] == coupon]
+    assert all(item == {"coupon": coupon, "ok": False, "code": item["code"], "discount_minor": 0} for item in shown), shown
+    return shown[0]["code"] if shown else None
+
+
+def test_a_code_on_paper_is_nobody_s_until_it_is_spent(stack, storefront):
+    coupon, code = imported(stack, ["FLYER-1"]), "FLYER-1"
+    held = storefront.take(coupon, "a", code=code, state="reserved", reserve_s=600).ok(201)
+    reply = told(storefront, coupon, "b", code, "transaction_in_progress")
+    assert 500 <= int(reply.header("Retry-After")) <= 600, reply
+    assert "retry" in reply.json() and reply.json()["retry"] is True
+    told(storefront, coupon, "a", code, "transaction_in_progress")
+    assert found(storefront, coupon, code, "b") == found(storefront, coupon, code, "a") == "transaction_in_progress"
+    storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/cancel").expect(200)
+    held = storefront.take(coupon, "b", code=code, state="reserved").ok(201)
+    storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/redeem", {}, idempotency_key="r").expect(200)
+    for user in ("a", "b", "c"):
+        told(storefront, coupon, user, code, "code_taken")
+        assert found(storefront, coupon, code, user) == "code_taken"
+    storefront.post(f"/coupons/{coupon}/redemptions/{held['id']}/reverse").expect(200)
+    storefront.take(coupon, "a", code=code).expect(201)
+    stack.verify(coupon)
+
+
+def test_a_hold_on_a_code_on_paper_that_ran_out_is_in_nobody_s_way(stack, storefront):
+    coupon = imported(stack, ["FLYER-1"])
+    storefront.take(coupon, "a", code="FLYER-1", state="reserved", reserve_s=1).expect(201)
+    wait_until("the hold to end", lambda: storefront.take(coupon, "b", code="FLYER-1").status == 201)
+    told(storefront, coupon, "a", "FLYER-1", "code_taken")
+    stack.verify(coupon)
+
+
+def test_a_code_that_was_issued_is_unknown_to_others_whatever_became_of_it(stack, storefront, ops):
+    codes = ["ISSUED-1", "HELD-2", "SPENT-3", "SPENT-4", "BACK-5"]
+    coupon = imported(stack, codes)
+    at = f"/coupons/{coupon}/redemptions"
+    issued = {code: storefront.take(coupon, "a", code=code, state="issued").ok(201)["id"] for code in codes}
+    storefront.take(coupon, "a", code="HELD-2", state="reserved").expect(201)
+    storefront.take(coupon, "a", code="SPENT-3").expect(200)
+    hold = storefront.post(f"{at}/{issued['SPENT-4']}/reserve", {}, idempotency_key="h").ok(201)
+    storefront.post(f"{at}/{hold['id']}/redeem", {}, idempotency_key="r").expect(200)
+    hold = storefront.post(f"{at}/{issued['BACK-5']}/reserve", {}, idempotency_key="h2").ok(201)
+    storefront.post(f"{at}/{hold['id']}/cancel").expect(200)  # issued as before
+    unknown = storefront.take(coupon, "b", code="UNKNOWN")
+    for code in codes:
+        same(unknown, told(storefront, coupon, "b", code, "code_not_found"))
+        assert found(storefront, coupon, code, "b") is None
+    told(storefront, coupon, "a", "SPENT-3", "code_taken")
+    ops.delete("/coupons/-/users/a").expect(204)
+    for code in ("SPENT-3", "SPENT-4"):
+        told(storefront, coupon, "b", code, "code_not_found")
+        assert found(storefront, coupon, code, "b") is None
+    storefront.take(coupon, "b", code="BACK-5").expect(201)
+    stack.verify(coupon)
+
+
+def test_a_spent_code_on_paper_stays_taken_when_its_user_is_erased_and_the_service_begins_anew(another_stack):
+    stack = another_stack()
+    storefront = stack.client("storefront")
+    coupon = imported(stack, ["FLYER-1", "ISSUED-2"])
+    storefront.take(coupon, "a", code="FLYER-1").expect(201)
+    storefront.take(coupon, "a", code="ISSUED-2", state="issued").expect(201)
+    storefront.take(coupon, "a", code="ISSUED-2").expect(200)
+    stack.client("ops").delete("/coupons/-/users/a").expect(204)
+    for again in (False, True):
+        if again:
+            stack.stop()
+            stack.start()
+        for user in ("a", "b"):
+            told(storefront, coupon, user, "FLYER-1", "code_taken")
+            assert found(storefront, coupon, "FLYER-1", user) == "code_taken"
+            told(storefront, coupon, user, "ISSUED-2", "code_not_found")
+    stack.verify(coupon)
+
+
+def test_handed_out_codes_tell_others_nothing(stack, storefront):
+    """With claim any a held or spent code is its user's, as before."""
+    coupon = imported(stack, ["ANY-1", "ANY-2"], codes={"claim": "any"})
+    storefront.take(coupon, "a", code="ANY-1", state="reserved").expect(201)
+    storefront.take(coupon, "a", code="ANY-2").expect(201)
+    for code in ("ANY-1", "ANY-2"):
+        told(storefront, coupon, "b", code, "code_not_found")
+        assert found(storefront, coupon, code, "b") is None
 
 
 def test_codes_may_be_matched_loosely(stack, storefront, ops):
@@ -324,25 +458,26 @@ def items(client, code, user="me", **members):
 
 def test_a_code_alone_finds_its_coupons(stack, storefront, ops):
     amount = {"kind": "amount", "amount_minor": 300, "currency": "EUR"}
-    one = imported(stack, ["SHARED-1", "ONLY-1"], discount=amount)
-    two = imported(stack, ["SHARED-1"], discount={**amount, "min_spend_minor": 1000})
-    assert items(storefront, "ONLY-1") == [{"coupon": one, "ok": True, "discount_minor": 300}]
-    found = {i["coupon"]: i for i in items(storefront, "SHARED-1")}
-    assert found == {one: {"coupon": one, "ok": True, "discount_minor": 300}, two: {"coupon": two, "ok": False, "discount_minor": 0}}
-    with_order = items(storefront, "SHARED-1", order={"amount_minor": 1000, "currency": "EUR"})
+    one = imported(stack, ["IN-TWO-1", "ONLY-1"], discount=amount)
+    two = imported(stack, ["IN-TWO-1"], discount={**amount, "min_spend_minor": 1000})
+    assert items(storefront, "ONLY-1") == [{"coupon": one, "ok": True, "code": None, "discount_minor": 300}]
+    found = {i["coupon"]: i for i in items(storefront, "IN-TWO-1")}
+    assert found == {one: {"coupon": one, "ok": True, "code": None, "discount_minor": 300},
+                     two: {"coupon": two, "ok": False, "code": "order_not_eligible", "discount_minor": 0}}
+    with_order = items(storefront, "IN-TWO-1", order={"amount_minor": 1000, "currency": "EUR"})
     assert {i["coupon"]: (i["ok"], i["discount_minor"]) for i in with_order} == {one: (True, 300), two: (True, 300)}
     storefront.take(one, "me", code="ONLY-1").expect(201)
-    assert items(storefront, "ONLY-1") == [{"coupon": one, "ok": False, "discount_minor": 0}], "one's own, spent"
-    assert items(storefront, "ONLY-1", "other") == []
+    for user in ("me", "other"):
+        assert items(storefront, "ONLY-1", user) == [{"coupon": one, "ok": False, "code": "code_taken", "discount_minor": 0}]
 
 
 def test_a_storefront_finds_active_coupons_only(stack, storefront, ops):
     coupon = imported(stack, ["PAUSED-CODE"])
     stack.patch(coupon, {"state": "paused"})
     assert items(storefront, "PAUSED-CODE") == []
-    assert items(ops, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "discount_minor": 0}]
+    assert items(ops, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "code": "coupon_not_active", "discount_minor": 0}]
     stack.patch(coupon, {"state": "active", "ends_at": "2020-01-01T00:00:00Z"})
-    assert items(storefront, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "discount_minor": 0}]
+    assert items(storefront, "PAUSED-CODE") == [{"coupon": coupon, "ok": False, "code": "coupon_ended", "discount_minor": 0}]
 
 
 def test_loose_codes_are_found_as_they_are_typed(stack, storefront):
@@ -365,7 +500,7 @@ def test_neither_users_nor_codes_nor_keys_stand_in_a_log(another_stack, monkeypa
     storefront, ops = stack.client("storefront"), stack.client("ops")
     coupon = imported(stack, ["SECRETCODE1", "SECRETCODE2"])
     storefront.take(coupon, "secret-user", "secret-key", code="SECRETCODE1").expect(201)
-    storefront.take(coupon, "other", "k", code="SECRETCODE1").problem("code_not_found")
+    storefront.take(coupon, "other", "k", code="SECRETCODE1").problem("code_taken")
     for path in (f"/coupons/{coupon}/users/secret-user", "/coupons/-/users/secret-user?limit=5", "/coupons/-/users/secret%2Duser",
                  f"/coupons/{coupon}/redemptions?user=secret-user", f"/coupons/{coupon}/%75sers/secret-user"):
         assert storefront.get(path).status in (200, 404)

@@ -108,7 +108,7 @@ def live_with_present_codes(stack, coupon, code):
     shop.take(coupon, "u1", code=f"{code}-WRONG").problem("code_not_found")
     assert shop.post("/coupons/-/resolve", {"code": typed, "user": "u1"}).ok()["items"]
     held = shop.take(coupon, "u1", code=typed, state="reserved", order=ORDER).ok(201)["id"]
-    shop.take(coupon, "u2", code=typed).problem("code_not_found")
+    shop.take(coupon, "u2", code=typed).problem("transaction_in_progress")
     step(shop, coupon, held, "redeem", order=ORDER).ok()
 
 
@@ -133,7 +133,7 @@ def live_whole(stack, receiver):
     typed = stack.coupon(cap={"total": None}, codes={"source": "imported", "claim": "present", "match": "loose"})
     stack.import_codes(typed, [f"TYPED-{i}" for i in range(20)])
     live_with_present_codes(stack, typed, "TYPED-7")
-    imported = stack.coupon(cap={"total": None}, codes={"source": "imported", "unique": "service"})
+    imported = stack.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any", "unique": "service"})
     stack.import_codes(imported, [f"CODE-{i}" for i in range(200)])
     live_with_codes(stack, imported, "CODE-150")
     generated = stack.coupon(100, codes={"source": "generated", "pick": "random"})

@@ -28,7 +28,7 @@ def guarded():
 @pytest.fixture(scope="module")
 def coupon(guarded):
     """Of its codes the user `other` has THEIRS-0 to 9; RIGHT-0 to 99 are free."""
-    made = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported"})
+    made = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported", "claim": "any"})
     guarded.import_codes(made, [RIGHT.format(i) for i in range(100)] + [THEIRS.format(i) for i in range(10)])
     for i in range(10):
         guarded.client("storefront").take(made, "other", state="issued", code=THEIRS.format(i)).expect(201)
@@ -149,6 +149,34 @@ def a_new_key_is_stopped(guarded, kind, coupon, codes):
 def test_an_unknown_code_and_somebody_else_s_are_counted_alike(guarded, coupon, kind):
     a_new_key_is_stopped(guarded, kind, coupon, ["UNKNOWN"])
     a_new_key_is_stopped(guarded, kind, coupon, [THEIRS.format(i) for i in range(10)])
+
+
+@pytest.mark.parametrize("kind", ["take", "check", "resolve"])
+def test_a_code_on_paper_that_somebody_else_has_is_counted_and_one_s_own_is_not(guarded, kind):
+    flyers = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported"})
+    guarded.import_codes(flyers, ["HELD-1", "SPENT-2", "MINE-3", "MINE-4"])
+    shop = guarded.client("storefront")
+    for user, code, state in (("other", "HELD-1", "reserved"), ("other", "SPENT-2", "redeemed"), ("me", "MINE-3", "reserved"),
+                              ("me", "MINE-4", "redeemed")):
+        shop.take(flyers, user, code=code, state=state).expect(201)
+    a_new_key_is_stopped(guarded, kind, flyers, ["HELD-1"])
+    a_new_key_is_stopped(guarded, kind, flyers, ["SPENT-2"])
+    careless = Http(guarded.port, guarded.new_key("storefront"), next(sources))
+    for number in range(2 * PER_KEY):
+        call = guess(kind, flyers, f"MINE-{3 + number % 2}", number)
+        assert was_told(careless.request(call.method, call.target, call.body, idempotency_key=call.key))
+
+
+def test_codes_on_paper_that_somebody_else_has_are_counted_in_a_batch(guarded):
+    flyers = guarded.coupon(cap={"total": None, "per_user": 1000}, codes={"source": "imported"})
+    guarded.import_codes(flyers, ["HELD-1", "SPENT-2"])
+    guarded.client("storefront").take(flyers, "other", code="HELD-1", state="reserved").expect(201)
+    guarded.client("storefront").take(flyers, "other", code="SPENT-2").expect(201)
+    shop = Http(guarded.port, guarded.new_key("storefront"), next(sources))
+    items = [{"key": f"p-{i}", "user": "me", "code": ["HELD-1", "SPENT-2"][i % 2]} for i in range(2 * PER_KEY)]
+    answers = shop.post(f"/coupons/{flyers}/redemptions/batch", {"items": items}).ok()["items"]
+    assert {answer["body"]["code"] for answer in answers} == {"transaction_in_progress", "code_taken"}
+    assert not was_told(shop.take(flyers, "me", code="UNKNOWN"))
 
 
 @pytest.mark.parametrize("kind", ["take", "check", "resolve"])

@@ -87,7 +87,7 @@ def test_of_two_checkouts_for_one_code_exactly_one_order_wins(stack, state, lost
 
 def test_of_two_users_for_one_code_exactly_one_wins_and_the_other_learns_nothing(stack):
     codes = [f"BOTH-{i:03}" for i in range(50)]
-    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any"})
     stack.import_codes(coupon, codes)
     unknown = stack.client("storefront").take(coupon, "guesser", code="NOBODYS").problem("code_not_found")
     for number, code in enumerate(codes):
@@ -97,6 +97,21 @@ def test_of_two_users_for_one_code_exactly_one_wins_and_the_other_learns_nothing
             refused = loser.reply.problem("code_not_found")
             assert {k: v for k, v in refused.items() if k != "request_id"} == {k: v for k, v in unknown.items() if k != "request_id"}
             assert seen_by_all(stack, coupon, taken([winner])[0]["id"])["user"] == winner.body["user"]
+    ledger.check_life(stack, coupon)
+
+
+def test_of_two_with_the_same_paper_exactly_one_wins_and_the_other_hears_why(stack):
+    lost = {"issued": "code_not_found", "reserved": "transaction_in_progress", "redeemed": "code_taken"}
+    codes = [f"PAPER-{i:03}" for i in range(48)]
+    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
+    stack.import_codes(coupon, codes)
+    for number, code in enumerate(codes):
+        state = list(lost)[number % 3]
+        calls = racing(stack, [take(coupon, f"{who}-{number}", "k", state=state, code=code) for who in "ab"], number)
+        winner, loser = one_won(calls, "201", lost[state])
+        loser.reply.problem(lost[state])
+        assert (loser.reply.header("Retry-After") is None) == (state != "reserved"), loser.reply
+        assert seen_by_all(stack, coupon, taken([winner])[0]["id"])["user"] == winner.body["user"]
     ledger.check_life(stack, coupon)
 
 

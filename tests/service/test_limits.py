@@ -441,7 +441,7 @@ def test_streams_that_nobody_reads_hold_up_nobody(stack):
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             whole = pool.submit(lambda: stack.client("ops").get(f"/coupons/{coupon}/codes").expect(200)).result(PATIENCE_S)
         assert whole.body.count(b"LONG-") == len(codes)
-        stack.client("storefront").take(coupon, "u").expect(201)
+        stack.client("storefront").take(coupon, "u", code=codes[0]).expect(201)
         stack.client("reporting").get("/coupons/-/reports?period=total").expect(200)
     finally:
         for s in lazy:

@@ -111,7 +111,8 @@ def told(guarded, planted):
     for name in codes + ("unknown code",):
         other = {"user": "somebody-else", "code": planted[name]}
         if name in ("taken code", "unknown code"):
-            note("storefront", shop.take(coupon, "somebody-else", code=planted[name])).problem("code_not_found")
+            why = "code_taken" if name == "taken code" else "code_not_found"
+            note("storefront", shop.take(coupon, "somebody-else", code=planted[name])).problem(why)
         note("storefront", shop.post("/coupons/-/resolve", other))
         note("storefront", shop.post(f"/coupons/{coupon}/check", other))
         one = f"/coupons/{coupon}/codes/{planted[name]}"

@@ -101,8 +101,8 @@ def test_leftovers_are_deleted_in_time(another_stack):
     ops, storefront = stack.client("ops"), stack.client("storefront")
     coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
     stack.import_codes(coupon, ["AAAA", "BBBB"])
-    storefront.take(coupon, "gone").expect(201)
-    storefront.take(coupon, "stays").expect(201)
+    storefront.take(coupon, "gone", code="AAAA").expect(201)
+    storefront.take(coupon, "stays", code="BBBB").expect(201)
     ops.delete("/coupons/-/users/gone").expect(204)
     parts, users = stack.database["parts"], stack.database["users"]
     kept, gone = parts.find_one(), {"_id": use_id(stack.database, coupon, "gone")}

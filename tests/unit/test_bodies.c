@@ -308,6 +308,28 @@ static void a_definition_has_its_defaults(void **state)
     assert_string_equal(c->metadata, "{}");
 }
 
+static void imported_codes_are_presented(void **state)
+{
+    static const struct {
+        const char *codes;
+        int64_t claim;
+    } rows[] = {
+        {"{}", CLAIM_ANY},
+        {"{\"source\":\"generated\"}", CLAIM_ANY},
+        {"{\"source\":\"imported\"}", CLAIM_PRESENT},
+        {"{\"source\":\"imported\",\"claim\":\"any\"}", CLAIM_ANY},
+        {"{\"source\":\"generated\",\"claim\":\"present\"}", CLAIM_PRESENT},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct coupon *c = read_coupon(arena_printf(&arena, "{\"title\":\"T\",\"cap\":{\"total\":5},\"codes\":%s}", rows[i].codes));
+
+        assert_int_equal(errors.count, 0);
+        assert_int_equal(c->codes.claim, rows[i].claim);
+    }
+}
+
 static void a_definition_round_trips(void **state)
 {
     const struct coupon *c = read_coupon(
@@ -423,6 +445,37 @@ static void a_new_kind_drops_the_old_ones_fields(void **state)
     assert_int_equal(n->discount.only.skus.count, 0);
     patched(c, "{\"discount\":{\"kind\":\"none\",\"amount_minor\":4}}");
     assert_true(has_error("/discount/amount_minor"));
+}
+
+static void a_new_source_of_codes_has_its_own_claim(void **state)
+{
+    static const struct {
+        const char *before, *patch;
+        int64_t source, claim;
+    } rows[] = {
+        {"{}", "{\"source\":\"imported\"}", CODES_IMPORTED, CLAIM_PRESENT},
+        {"{}", "{\"source\":\"imported\",\"claim\":\"any\"}", CODES_IMPORTED, CLAIM_ANY},
+        {"{\"source\":\"imported\"}", "{\"source\":\"none\"}", CODES_NONE, CLAIM_ANY},
+        {"{\"source\":\"imported\"}", "{\"source\":null}", CODES_NONE, CLAIM_ANY},
+        {"{\"source\":\"imported\"}", "null", CODES_NONE, CLAIM_ANY},
+        {"{\"source\":\"imported\",\"claim\":\"any\"}", "{\"source\":\"imported\"}", CODES_IMPORTED, CLAIM_ANY},
+        {"{\"source\":\"imported\",\"claim\":\"any\"}", "{\"match\":\"loose\"}", CODES_IMPORTED, CLAIM_ANY},
+        {"{\"source\":\"imported\",\"claim\":\"any\"}", "{\"claim\":null}", CODES_IMPORTED, CLAIM_PRESENT},
+        {"{\"source\":\"generated\",\"claim\":\"present\"}", "{\"length\":8}", CODES_GENERATED, CLAIM_PRESENT},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct coupon *c = read_coupon(arena_printf(&arena, "{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5},\"codes\":%s}",
+                                                          rows[i].before));
+        const struct coupon *n = patched(c, arena_printf(&arena, "{\"codes\":%s}", rows[i].patch));
+
+        assert_int_equal(errors.count, 0);
+        assert_int_equal(n->codes.source, rows[i].source);
+        assert_int_equal(n->codes.claim, rows[i].claim);
+    }
+    patched(read_coupon("{\"id\":\"c\",\"title\":\"T\",\"cap\":{\"total\":5}}"), "{\"codes\":[5]}");
+    assert_true(has_error("/codes"));
 }
 
 static void bad_patches_are_pointed_at(void **state)
@@ -554,10 +607,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_step_may_say_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_state_can_be_asked_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_definition_has_its_defaults, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(imported_codes_are_presented, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_definition_round_trips, set_up, tear_down),
         cmocka_unit_test_setup_teardown(faults_of_a_definition_are_pointed_at, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_patch_is_merged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_kind_drops_the_old_ones_fields, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_new_source_of_codes_has_its_own_claim, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_patches_are_pointed_at, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_redemption_is_written_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_without_a_slot_has_an_id_of_its_lane_and_batch, set_up, tear_down),

@@ -182,10 +182,10 @@ static void sample_bucket(struct bucket *k)
         k->slots[i + 1] = (struct slot){.generation = 2, .state = SLOT_FREE, .at_ms = DAY};
     }
     k->slots[57] = (struct slot){.generation = 9, .current = 7, .state = SLOT_ISSUED, .user = strdup("w"), .at_ms = DAY,
-                                 .due_ms = DAY + 2}; /* a hold on it ended */
+                                 .due_ms = DAY + 2, .issued = true}; /* a hold on it ended */
     k->slots[59] = (struct slot){.generation = UINT32_MAX, .current = UINT32_MAX, .state = SLOT_RESERVED,
                                  .user = strdup("v"), .at_ms = DAY,
-                                 .due_ms = DAY + 1, .from = 4};
+                                 .due_ms = DAY + 1, .from = 4, .issued = true};
     k->slots[58] = (struct slot){.state = SLOT_RETIRED, .at_ms = DAY};
 }
 
@@ -320,6 +320,33 @@ static void a_definition_comes_back_whole(void **state)
     assert_null(coupon_fixed_difference(c, back));
     buf_free(&lines[0]);
     buf_free(&lines[1]);
+}
+
+/* Also where codes are imported, and a new one would have another. */
+static void a_definition_keeps_the_claim_that_it_was_stored_with(void **state)
+{
+    struct coupon *c = coupon_copy(sample_coupon(), &arena);
+    const int64_t claims[] = {CLAIM_ANY, CLAIM_PRESENT};
+    bson_iter_t it, member;
+
+    (void)state;
+    c->codes.source = CODES_IMPORTED;
+    for (size_t i = 0; i < 2; i++) {
+        AUTO_BSON doc = BSON_INITIALIZER;
+        AUTO_BSON older = BSON_INITIALIZER;
+        AUTO_BSON codes = BSON_INITIALIZER;
+
+        c->codes.claim = claims[i];
+        codec_definition_put(&doc, c);
+        assert_int_equal(codec_definition_get(&doc, "c", 1, &arena)->codes.claim, claims[i]);
+        assert_true(bson_iter_init_find(&it, &doc, "codes") && bson_iter_recurse(&it, &member));
+        while (bson_iter_next(&member))
+            if (strcmp(bson_iter_key(&member), "claim") != 0)
+                bson_append_iter(&codes, NULL, -1, &member);
+        bson_copy_to_excluding_noinit(&doc, &older, "codes", NULL);
+        BSON_APPEND_DOCUMENT(&older, "codes", &codes);
+        assert_int_equal(codec_definition_get(&older, "c", 1, &arena)->codes.claim, CLAIM_ANY);
+    }
 }
 
 static void a_tombstone_stays_one(void **state)
@@ -504,7 +531,8 @@ static void assert_same_bucket(const struct bucket *a, const struct bucket *b)
         const struct slot *x = &a->slots[i], *y = &b->slots[i];
 
         assert_true(x->generation == y->generation && x->state == y->state && same_text(x->user, y->user) &&
-                    x->at_ms == y->at_ms && x->due_ms == y->due_ms && x->from == y->from && x->current == y->current);
+                    x->at_ms == y->at_ms && x->due_ms == y->due_ms && x->from == y->from && x->issued == y->issued &&
+                    x->current == y->current);
     }
 }
 
@@ -814,6 +842,7 @@ int main(void)
         cmocka_unit_test(an_encoded_batch_is_the_same_bytes_each_time),
         cmocka_unit_test(only_batches_that_end_generations_have_ended),
         cmocka_unit_test(a_definition_comes_back_whole),
+        cmocka_unit_test(a_definition_keeps_the_claim_that_it_was_stored_with),
         cmocka_unit_test(a_tombstone_stays_one),
         cmocka_unit_test(a_choice_that_is_null_is_refused),
         cmocka_unit_test(a_number_out_of_its_bounds_is_refused),

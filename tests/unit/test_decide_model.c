@@ -359,6 +359,17 @@ struct request {
     int64_t code_n;
 };
 
+static bool is_users(int i, int user)
+{
+    return i != NONE && m.records[i].user == user && !m.records[i].erased;
+}
+
+/* It was presented by whoever has it, and not handed to them before. */
+static bool is_bearers(int i)
+{
+    return m.coupon.codes.claim == CLAIM_PRESENT && m.records[i].base == NONE && m.records[i].made.first_state != SLOT_ISSUED;
+}
+
 /* Whose is the slot that has the code? *own: the issued one that is the user's own. */
 static enum cpn_result code_answer(const struct request *q, int *own)
 {
@@ -372,7 +383,7 @@ static enum cpn_result code_answer(const struct request *q, int *own)
     i = in_slot(q->code_n);
     if (i == NONE)
         return CPN_OK;
-    if (m.records[i].user != q->user || m.records[i].erased)
+    if (!is_users(i, q->user) && !is_bearers(i))
         return CPN_CODE_NOT_FOUND;
     if (m.records[i].state == SLOT_REDEEMED)
         return CPN_CODE_TAKEN;
@@ -389,6 +400,8 @@ static enum cpn_result refusal(const struct request *q, int *own, int64_t *disco
 
     *own = NONE;
     *discount_minor = 0;
+    if (c->codes.claim == CLAIM_PRESENT && !q->code)
+        return CPN_CODE_REQUIRED;
     if (r == CPN_OK)
         r = code_answer(q, own);
     if (r == CPN_OK && q->state != SLOT_ISSUED)
@@ -408,6 +421,15 @@ static enum cpn_result refusal(const struct request *q, int *own, int64_t *disco
     return *own == NONE && sold_out() ? CPN_SOLD_OUT : CPN_OK;
 }
 
+/* A refusal for a code says whether it is the user's own. */
+static void check_whose(const struct request *q, const struct outcome *out)
+{
+    bool of_code = out->result == CPN_CODE_NOT_FOUND || out->result == CPN_CODE_TAKEN || out->result == CPN_TRANSACTION_IN_PROGRESS;
+    bool own = q->code_n >= 0 && is_users(in_slot(q->code_n), q->user);
+
+    CHECK(out->not_theirs == (of_code && !own), "%s of a code that is %s", result_info(out->result)->name, own ? "own" : "not own");
+}
+
 /* The redemption that a request repeats by its order. */
 static int repeated(const struct request *q)
 {
@@ -416,8 +438,7 @@ static int repeated(const struct request *q)
     if (!q->code)
         return by_order(q->user, q->order);
     i = q->order >= 0 && q->code_n >= 0 ? in_slot(q->code_n) : NONE;
-    return i != NONE && m.records[i].user == q->user && !m.records[i].erased && m.records[i].order == q->order && stands(i)
-               ? i : NONE;
+    return is_users(i, q->user) && m.records[i].order == q->order && stands(i) ? i : NONE;
 }
 
 /* The newest issued one that is neither spent nor held. */
@@ -582,7 +603,7 @@ static void pick_request(struct request *q)
                           .order = chance(45) ? pick(ORDERS) : NONE, .code_n = NONE};
     q->amount_minor = q->order >= 0 || chance(60) ? pick(3 * AMOUNT) : COUPON_NULL;
     q->state = (enum slot_state)(SLOT_ISSUED + pick(3));
-    q->code = chance(has_slots() && m.coupon.codes.source ? 40 : 3);
+    q->code = chance(m.coupon.codes.claim == CLAIM_PRESENT ? 90 : m.coupon.codes.source ? 40 : 3);
     if (q->code && t.d.named_count && chance(95))
         q->code_n = pick((int)t.d.named_count);
     if (q->code_n >= 0 && chance(50)) /* one that is somebody's */
@@ -652,6 +673,7 @@ static void do_take(void)
         return;
     }
     w.seen[out.result]++;
+    check_whose(&q, &out);
     existing = want == CPN_USER_CAP_REACHED && q.state == SLOT_ISSUED && m.coupon.on_user_cap == ON_USER_CAP_EXISTING
                    ? unspent(q.user) : NONE;
     if (call && call->body != q.body) {
@@ -698,6 +720,7 @@ static void do_check(void)
                          .state = q.state, .reserve_s = COUPON_NULL};
     decide_check(&t.d, t.uses[q.user], &take, &out, &discount_minor);
     CHECK(look_at_entries() == 0, "a check wrote something");
+    check_whose(&q, &out);
     want = refusal(&q, &own, &want_minor);
     repeat = repeated(&q);
     if (want == CPN_USER_CAP_REACHED && q.state == SLOT_ISSUED && m.coupon.on_user_cap == ON_USER_CAP_EXISTING && repeat == NONE)
@@ -1464,6 +1487,7 @@ static void begin_model(void)
     c->state = COUPON_ACTIVE;
     c->cap.policy = kind < 6 ? CAP_EXACT : kind < 8 ? CAP_APPROXIMATE : CAP_NONE;
     c->codes.source = c->cap.policy == CAP_EXACT && kind < 4 ? CODES_GENERATED : CODES_NONE;
+    c->codes.claim = kind < 2 ? CLAIM_PRESENT : CLAIM_ANY;
     c->discount.kind = DISCOUNT_AMOUNT;
     c->discount.amount_minor = AMOUNT;
     c->discount.currency = "EUR";

@@ -741,6 +741,44 @@ static void assert_slot(const struct slot *s, enum slot_state state, uint32_t ge
     assert_int_equal(s->user != NULL, current != 0);
 }
 
+/* Until it is free again, by whatever way it is spent. */
+static void a_slot_knows_that_it_was_issued(void **state)
+{
+    static const struct {
+        enum entry_kind kinds[4];
+        bool issued;
+    } lives[] = {
+        {{ENTRY_ISSUE}, true},
+        {{ENTRY_ISSUE, ENTRY_SPEND}, true},
+        {{ENTRY_ISSUE, ENTRY_SPEND, ENTRY_FORGET}, true},
+        {{ENTRY_ISSUE, ENTRY_HOLD, ENTRY_EXTEND, ENTRY_SPEND}, true},
+        {{ENTRY_ISSUE, ENTRY_HOLD, ENTRY_EXPIRE}, true},
+        {{ENTRY_ISSUE, ENTRY_HOLD, ENTRY_CANCEL, ENTRY_SPEND}, true},
+        {{ENTRY_ISSUE, ENTRY_SPEND, ENTRY_REVERSE}, false},
+        {{ENTRY_ISSUE, ENTRY_CANCEL, ENTRY_REDEEM}, false},
+        {{ENTRY_ISSUE, ENTRY_RETIRE}, false},
+        {{ENTRY_RESERVE, ENTRY_EXTEND, ENTRY_SPEND}, false},
+        {{ENTRY_REDEEM, ENTRY_FORGET}, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lives / sizeof *lives; i++) {
+        struct slot s = {.generation = 0};
+        bool holds = false;
+
+        for (int k = 0; k < 4 && (k == 0 || lives[i].kinds[k]); k++) {
+            struct entry e = {.kind = lives[i].kinds[k], .g = s.generation + entry_makes(lives[i].kinds[k]), .user = "ana"};
+
+            holds = e.kind == ENTRY_HOLD || (holds && e.kind != ENTRY_CANCEL && e.kind != ENTRY_EXPIRE);
+            e.from = holds || (k && lives[i].kinds[k - 1] == ENTRY_HOLD) ? 1 : 0;
+            fold_slot(&s, &e, 10);
+        }
+        if (s.issued != lives[i].issued)
+            fail_msg("life %zu ends %s", i, s.issued ? "issued" : "not issued");
+        free(s.user);
+    }
+}
+
 static void a_slot_falls_back_to_where_it_came_from(void **state)
 {
     struct slot s = {.generation = 4};
@@ -1111,6 +1149,7 @@ int main(void)
         TEST(slots_that_are_made_touch_no_bucket),
         TEST(a_buckets_random_number_is_the_same_in_every_replay),
         TEST(a_slot_is_taken_returned_and_taken_again),
+        TEST(a_slot_knows_that_it_was_issued),
         TEST(a_slot_falls_back_to_where_it_came_from),
         TEST(entries_without_slots_touch_no_bucket),
         TEST(retired_slots_are_those_of_the_range),

@@ -550,6 +550,97 @@ static void a_coupon_may_ask_for_its_code(void **state)
     lane_close();
 }
 
+/* Of whatever state is asked for; ana and bob alike are told of themselves as of others. */
+static void told_by(struct use *u, int64_t n, enum cpn_result want, bool theirs)
+{
+    for (int to = SLOT_ISSUED; to <= SLOT_REDEEMED; to++) {
+        post_code(u, (enum slot_state)to, "t", NULL, n, want);
+        assert_int_equal(out.not_theirs, !theirs);
+    }
+}
+
+static void a_bearer_code_is_nobodys_until_it_is_spent(void **state)
+{
+    struct redemption hold;
+
+    (void)state;
+    c.codes.claim = CLAIM_PRESENT;
+    lane_open();
+    post_code(bob, SLOT_RESERVED, "b1", NULL, 1, CPN_OK);
+    hold = out.redemption;
+    post_code(bob, SLOT_REDEEMED, "b2", NULL, 2, CPN_OK);
+    decide_retire_one(&d, NULL, 3, &out);
+    lane_close();
+    lane_open();
+    told_by(ana, 1, CPN_TRANSACTION_IN_PROGRESS, false);
+    assert_int_equal(out.retry_at_ms, hold.reserved_until_ms);
+    assert_true(out.retry);
+    told_by(bob, 1, CPN_TRANSACTION_IN_PROGRESS, true);
+    told_by(ana, 2, CPN_CODE_TAKEN, false);
+    told_by(bob, 2, CPN_CODE_TAKEN, true);
+    told_by(ana, 3, CPN_CODE_NOT_FOUND, false);
+    told_by(ana, -1, CPN_CODE_NOT_FOUND, false);
+    step_with(bob, &hold, MOVE_RESERVE, "e", NULL, 7200, CPN_OK);
+    told_by(ana, 1, CPN_TRANSACTION_IN_PROGRESS, false);
+    assert_int_equal(out.retry_at_ms, now_ms + 7200 * SECOND_MS);
+    step(bob, hold, MOVE_REDEEM, "s", NULL, CPN_OK);
+    told_by(ana, 1, CPN_CODE_TAKEN, false);
+    lane_close();
+    lane_open();
+    decide_erase(&d, bob, &out);
+    lane_close();
+    lane_open();
+    told_by(ana, 1, CPN_CODE_TAKEN, false);
+    told_by(bob, 2, CPN_CODE_TAKEN, false); /* whoever comes back under the name */
+    lane_drop();
+}
+
+static void a_bearer_code_that_is_returned_is_free(void **state)
+{
+    struct redemption r;
+
+    (void)state;
+    c.codes.claim = CLAIM_PRESENT;
+    lane_open();
+    post_code(bob, SLOT_RESERVED, "b1", NULL, 1, CPN_OK);
+    r = out.redemption;
+    step(bob, r, MOVE_CANCEL, NULL, NULL, CPN_OK);
+    post_code(ana, SLOT_REDEEMED, "a1", NULL, 1, CPN_OK);
+    r = out.redemption;
+    step(ana, r, MOVE_REVERSE, NULL, NULL, CPN_OK);
+    post_code(bob, SLOT_REDEEMED, "b2", NULL, 1, CPN_OK);
+    lane_close();
+}
+
+/* Also one that others might present: it was handed to its user. */
+static void an_issued_code_stays_its_users(void **state)
+{
+    struct redemption base, hold;
+
+    (void)state;
+    c.codes.claim = CLAIM_PRESENT;
+    lane_open();
+    post_code(bob, SLOT_ISSUED, "b1", NULL, 1, CPN_OK);
+    base = out.redemption;
+    told_by(ana, 1, CPN_CODE_NOT_FOUND, false);
+    hold = step(bob, base, MOVE_RESERVE, "b2", NULL, CPN_OK);
+    told_by(ana, 1, CPN_CODE_NOT_FOUND, false);
+    step(bob, hold, MOVE_REDEEM, "b3", NULL, CPN_OK);
+    told_by(ana, 1, CPN_CODE_NOT_FOUND, false);
+    told_by(bob, 1, CPN_CODE_TAKEN, true);
+    post_code(bob, SLOT_ISSUED, "b4", NULL, 2, CPN_OK);
+    post_code(bob, SLOT_REDEEMED, "b5", NULL, 2, CPN_OK); /* without a hold */
+    told_by(ana, 2, CPN_CODE_NOT_FOUND, false);
+    lane_close();
+    lane_open();
+    decide_erase(&d, bob, &out);
+    lane_close();
+    lane_open();
+    told_by(ana, 1, CPN_CODE_NOT_FOUND, false);
+    told_by(ana, 2, CPN_CODE_NOT_FOUND, false);
+    lane_drop();
+}
+
 static void a_named_code_does_not_pass_the_cap(void **state)
 {
     (void)state;
@@ -1181,6 +1272,9 @@ int main(void)
         TEST(each_code_of_an_order_finds_its_own),
         TEST(a_lapsed_code_is_free_again_for_its_user_too),
         TEST(a_coupon_may_ask_for_its_code),
+        TEST(a_bearer_code_is_nobodys_until_it_is_spent),
+        TEST(a_bearer_code_that_is_returned_is_free),
+        TEST(an_issued_code_stays_its_users),
         TEST(a_named_code_does_not_pass_the_cap),
         TEST(a_user_at_the_cap_gets_the_existing_one),
         TEST(an_issued_one_ends_by_the_earlier_of_two_times),

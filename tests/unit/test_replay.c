@@ -584,6 +584,18 @@ static void a_changed_slot_is_a_drift(void **state)
     expect_only("buckets|bucket 0|slot 9 state|");
 }
 
+static void a_code_that_was_not_issued_by_its_view_is_a_drift(void **state)
+{
+    int i = 0;
+
+    (void)state;
+    while (i < BUCKET_SLOTS && !w.buckets[0].slots[i].issued)
+        i++;
+    assert_true(i < BUCKET_SLOTS);
+    w.buckets[0].slots[i].issued = false;
+    expect_only(arena_printf(&w.arena, "buckets|bucket 0|slot %d issued|true|false", i));
+}
+
 static void a_changed_definition_is_a_drift(void **state)
 {
     struct coupon *c = coupon_copy(w.coupon, &w.arena);
@@ -1648,6 +1660,7 @@ int main(void)
         TEST(a_view_that_the_ledger_does_not_know_is_a_drift),
         TEST(changed_counts_and_redemptions_are_drifts),
         TEST(a_changed_slot_is_a_drift),
+        TEST(a_code_that_was_not_issued_by_its_view_is_a_drift),
         TEST(a_changed_definition_is_a_drift),
         TEST(a_changed_entry_breaks_its_hash),
         TEST(changed_running_totals_are_drifts_even_with_a_right_hash),

@@ -103,6 +103,7 @@ static inline const char *slot_difference(const struct slot *a, const struct slo
     DIFFERENT(at_ms);
     DIFFERENT(due_ms);
     DIFFERENT(from);
+    DIFFERENT(issued);
     return NULL;
 }
 

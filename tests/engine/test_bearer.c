@@ -1,0 +1,207 @@
+/*
+ * tests/engine/test_bearer.c -- codes that belong to whoever presents them: what others are told, by an engine that has it in memory
+ * and by one that reads it, and while more has ended by itself than one batch takes back.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+#include <time.h>
+
+#include <sodium.h>
+
+#include "base/clock.h"
+#include "base/latch.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "fake_store.h"
+
+#define COUPON "c"
+#define PATIENCE_MS 300000
+#define HOLDS 3000 /* more than a batch takes back */
+
+static struct {
+    struct fake *fake;
+    struct store_source *source;
+    struct engine *engine;
+    struct arena arena;
+    int keys;
+} t;
+
+static void start_engine(void)
+{
+    const struct engine_config config = {
+        .committers = 1, .batch_max = 512, .queue_max = 2 * HOLDS, .requests_max = 2 * HOLDS, .lanes_max = 8, .window_max = 8 * HOLDS,
+        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
+
+    t.engine = engine_start(&config, t.source, NULL);
+}
+
+static void start_again(void)
+{
+    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    engine_stop(t.engine);
+    start_engine();
+}
+
+static void prepare(struct op *op)
+{
+    op->coupon = COUPON;
+    op->arena = &t.arena;
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+}
+
+static enum cpn_result call(struct op *op)
+{
+    prepare(op);
+    return engine_call(t.engine, op);
+}
+
+static void prepare_taking(struct op *op, const char *user, int64_t n, enum slot_state state)
+{
+    *op = (struct op){.kind = OP_TAKE, .user = user};
+    op->take = (struct take){.key = arena_printf(&t.arena, "k%d", t.keys++), .code_n = -1, .state = state, .reserve_s = COUPON_NULL,
+                             .code = arena_printf(&t.arena, "CODE%lld", (long long)n)};
+    prepare(op);
+}
+
+static struct outcome ask(const char *user, int64_t n, enum slot_state state)
+{
+    struct op op;
+
+    prepare_taking(&op, user, n, state);
+    (void)engine_call(t.engine, &op);
+    return op.outcome;
+}
+
+static void told(const char *user, int64_t n, enum cpn_result want)
+{
+    struct outcome out = ask(user, n, SLOT_REDEEMED);
+
+    assert_string_equal(result_info(out.result)->name, result_info(want)->name);
+}
+
+/* A coupon with so many codes, CODE0 and on. */
+static int set_up(void **state)
+{
+    struct coupon coupon;
+    struct op make = {.kind = OP_CREATE, .definition = &coupon}, turn = {.kind = OP_TURN, .job = "j", .fence = 1};
+    struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = HOLDS};
+
+    (void)state;
+    memset(&t, 0, sizeof t);
+    t.fake = fake_new(1, 0);
+    arena_init(&t.arena, 0);
+    t.source = fake_connect(t.fake);
+    start_engine();
+    coupon_init(&coupon);
+    coupon.id = COUPON;
+    coupon.title = "t";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.total = COUPON_NULL;
+    coupon.cap.per_user = HOLDS;
+    coupon.codes.source = CODES_IMPORTED;
+    coupon.codes.claim = CLAIM_PRESENT;
+    coupon.reserve_s = 2;
+    assert_int_equal(call(&make), CPN_OK);
+    assert_int_equal(call(&turn), CPN_OK);
+    more.turn = turn.turn;
+    assert_int_equal(call(&more), CPN_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    engine_stop(t.engine);
+    fake_disconnect(t.source);
+    arena_free(&t.arena);
+    fake_free(t.fake);
+    return 0;
+}
+
+static void what_became_of_a_code_is_known_to_who_reads_it_too(void **state)
+{
+    struct op erase = {.kind = OP_ERASE, .user = "ana"};
+
+    (void)state;
+    assert_int_equal(ask("ana", 1, SLOT_REDEEMED).result, CPN_OK);
+    assert_int_equal(ask("ana", 2, SLOT_ISSUED).result, CPN_OK);
+    assert_int_equal(ask("ana", 2, SLOT_REDEEMED).result, CPN_OK);
+    assert_int_equal(ask("ana", 3, SLOT_ISSUED).result, CPN_OK);
+    for (int again = 0; again < 2; again++) {
+        told("bob", 1, CPN_CODE_TAKEN);
+        told("ana", 1, CPN_CODE_TAKEN);
+        told("bob", 2, CPN_CODE_NOT_FOUND);
+        told("ana", 2, CPN_CODE_TAKEN);
+        told("bob", 3, CPN_CODE_NOT_FOUND);
+        start_again();
+    }
+    assert_int_equal(call(&erase), CPN_OK);
+    for (int again = 0; again < 2; again++) {
+        told("bob", 1, CPN_CODE_TAKEN);
+        told("ana", 1, CPN_CODE_TAKEN);
+        told("bob", 2, CPN_CODE_NOT_FOUND);
+        start_again();
+    }
+}
+
+static void count_down(struct op *op)
+{
+    latch_down(op->context);
+}
+
+/* Hold all codes. Until when the last of them is held. */
+static int64_t hold_all(void)
+{
+    struct op *ops = arena_array(&t.arena, HOLDS, sizeof *ops);
+    int64_t until_ms = 0;
+    struct latch done;
+
+    latch_init(&done, HOLDS);
+    for (int i = 0; i < HOLDS; i++) {
+        prepare_taking(&ops[i], arena_printf(&t.arena, "u%d", i), i, SLOT_RESERVED);
+        ops[i].done = count_down;
+        ops[i].context = &done;
+        assert_int_equal(engine_submit(t.engine, &ops[i]), CPN_OK);
+    }
+    latch_wait(&done);
+    for (int i = 0; i < HOLDS; i++) {
+        assert_int_equal(ops[i].outcome.result, CPN_OK);
+        if (ops[i].outcome.redemption.reserved_until_ms > until_ms)
+            until_ms = ops[i].outcome.redemption.reserved_until_ms;
+    }
+    return until_ms;
+}
+
+static void a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way(void **state)
+{
+    int64_t until_ms = hold_all();
+    const struct timespec pause = {.tv_nsec = 10000000};
+    struct outcome out = ask("bob", HOLDS - 1, SLOT_REDEEMED);
+
+    (void)state;
+    if (out.result != CPN_OK) { /* asked in time */
+        assert_int_equal(out.result, CPN_TRANSACTION_IN_PROGRESS);
+        assert_in_range(out.retry_at_ms, 1, until_ms);
+        while (clock_now_ms() <= until_ms)
+            nanosleep(&pause, NULL);
+        told("bob", HOLDS - 1, CPN_OK);
+    }
+    told("ana", HOLDS - 1, CPN_CODE_TAKEN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_became_of_a_code_is_known_to_who_reads_it_too, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way, set_up, tear_down),
+    };
+
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
