@@ -152,9 +152,18 @@ class Browser:
 
     def field(self, label):
         """The control of a label, which may end in an asterisk."""
+        return self.until(f"the field {label!r}", lambda: self.find_field(label))
+
+    def find_field(self, label):
         name, needed = literal(label), literal(label + " *")
-        xpath = f"//*[@id=//label[normalize-space()={name} or normalize-space()={needed}]/@for or @aria-label={name}]"
-        return self.until(f"the field {label!r}", lambda: self.find(xpath))
+        return self.find(f"//*[@id=//label[normalize-space()={name} or normalize-space()={needed}]/@for or @aria-label={name}]")
+
+    def has_field(self, label):
+        return self.find_field(label) is not None
+
+    def chosen(self, label):
+        """The words of a select's option."""
+        return self.run("return arguments[0].selectedOptions[0].textContent", self.field(label))
 
     def type(self, label, text):
         """In place of what stands there."""

@@ -205,6 +205,39 @@ def pause_and_resume(board, page):
         assert board.client("ops").get("/coupons/winter").ok()["state"] == state
 
 
+CODED = {"claim": "Who may take one", "match": "Case, spaces and hyphens in a code", "unique": "No code twice"}
+
+
+@pytest.mark.parametrize("source, words, chosen, want", [
+    ("Imported from a file", "Only who shows its code", {}, {"source": "imported", "claim": "present", "match": "exact", "unique": "coupon"}),
+    ("Imported from a file", "Only who shows its code", {"claim": "Anybody: the next free code", "match": "Do not matter",
+                                                         "unique": "In all coupons that ask for it"},
+     {"source": "imported", "claim": "any", "match": "loose", "unique": "service"}),
+    ("Generated here", "Anybody: the next free code", {}, {"source": "generated", "claim": "any", "match": "exact", "unique": "coupon"}),
+    ("Generated here", "Anybody: the next free code", {"claim": "Only who shows its code", "match": "Do not matter"},
+     {"source": "generated", "claim": "present", "match": "loose", "unique": "coupon"}),
+    ("None", None, {}, {"source": "none", "claim": "any", "match": "exact", "unique": "coupon"})])
+def test_whose_a_code_is_and_how_it_is_typed_is_chosen_with_the_coupon(board, page, signed_in, source, words, chosen, want):
+    signed_in()
+    before = {c["id"] for c in board.client("ops").get("/coupons").ok()["items"]}
+    page.click("New coupon")
+    page.type("Title", "Flyers")
+    page.type("Total", "10")
+    page.choose("Codes", "Generated here")  # and then another: each has its own default
+    page.choose("Codes", source)
+    if words:
+        assert page.chosen("Who may take one") == words
+    else:
+        assert not any(page.has_field(label) for label in CODED.values())
+    for name, option in chosen.items():
+        page.choose(CODED[name], option)
+    page.shot("codes")
+    page.click("Create")
+    page.sees("Flyers", "Draft")
+    [made] = [c for c in board.client("ops").get("/coupons").ok()["items"] if c["id"] not in before]
+    assert {name: made["codes"][name] for name in want} == want
+
+
 def test_more_slots_than_the_cap_permits_are_refused_with_the_reason(board, page, signed_in):
     signed_in(at(board.coupon(slots=3)))
     page.click("Generate slots")

@@ -44,7 +44,9 @@ const DISCOUNT = [
   {at: "/discount/label", label: "What it is", when: has("/discount/kind", "other"), most: 200},
   {at: "/discount/min_spend_minor", label: "From an order of", type: "scaled", scale: moneyScale, when: discounted},
 ];
-const generated = has("/codes/source", "generated"), coded = has("/codes/source", "generated", "imported");
+const generated = has("/codes/source", "generated"), imported = has("/codes/source", "imported");
+const coded = has("/codes/source", "generated", "imported");
+const CLAIMS = [["any", "Anybody: the next free code"], ["present", "Only who shows its code"]];
 const CODES = [
   {at: "/codes/source", label: "Codes", type: "select",
    options: [["none", "None"], ["generated", "Generated here"], ["imported", "Imported from a file"]]},
@@ -52,8 +54,12 @@ const CODES = [
   {at: "/codes/prefix", label: "Prefix", when: generated, most: 16},
   {at: "/codes/pick", label: "Handed out", type: "select", when: coded,
    options: [["sequential", "One after the other"], ["random", "At random"]]},
-  {at: "/codes/claim", label: "Who may take one", type: "select", when: coded,
-   options: [["any", "Anybody: the next free code"], ["present", "Only who shows its code"]]},
+  {at: "/codes/claim", label: "Who may take one", type: "select", when: generated, options: CLAIMS},
+  {at: "/codes/claim", label: "Who may take one", type: "select", when: imported, options: CLAIMS.toReversed()},
+  {at: "/codes/match", label: "Case, spaces and hyphens in a code", type: "select", when: coded,
+   options: [["exact", "Matter"], ["loose", "Do not matter"]]},
+  {at: "/codes/unique", label: "No code twice", type: "select", when: coded,
+   options: [["coupon", "In this coupon"], ["service", "In all coupons that ask for it"]]},
 ];
 const START = [
   {at: "/id", label: "Id", hint: "Letters, digits, _ and -; cannot be changed. Empty: made here", most: 64},

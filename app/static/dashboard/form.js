@@ -2,6 +2,7 @@
  * dashboard/form.js -- forms from tables of fields, in a dialog: what is wrong is said at the field that the service points at.
  *
  * Field  a heading as text, or {at: "/cap/total", label, type, hint, options, scale, required, when(values), more}
+ *        Several may share a pointer, if no more than one of them is shown at a time.
  *        type: text (default), area, whole, scaled (scale: how many of the service's units are one of ours, or a function of
  *        all texts), select, time (in the zone of field "/time_zone"), zone, list (by commas)
  */
@@ -198,7 +199,7 @@ export class Fields {
 
     for (const r of this.rows.filter((row) => !row.node.hidden)) {
       try {
-        const text = texts[r.field.at];
+        const text = r.input.value.trim();
         if (!text && r.field.required) throw new Invalid("This is needed.");
         found[r.field.at] = this.value(r, text, texts);
       } catch (error) {
