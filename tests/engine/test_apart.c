@@ -16,10 +16,8 @@
 
 #include "base/latch.h"
 #include "base/log.h"
-#include "engine/engine.h"
-#include "fake_store.h"
+#include "one_engine.h"
 
-#define PATIENCE_MS 300000
 #define DAMAGED_MS 5000 /* whose document is damaged waits for so long */
 #define COUPONS 5
 #define UNKNOWN 100
@@ -29,10 +27,6 @@
 #define COLD_CALLS_MOST 24 /* the first one's too, which is alone in its round */
 
 static struct {
-    struct fake *fake;
-    struct store_source *source;
-    struct engine *engine;
-    struct arena arena;
     /* doors that are counted, and held */
     struct store_source counted;
     const struct store_ops *plain;
@@ -113,7 +107,7 @@ static enum store_status counted_append(struct store *s, struct append *appends,
 
 static struct store *open_counted(struct store_source *source)
 {
-    struct store *door = t.source->open(t.source);
+    struct store *door = one.source->open(one.source);
 
     (void)source;
     door->ops = &t.ops;
@@ -122,7 +116,7 @@ static struct store *open_counted(struct store_source *source)
 
 static void count_calls(void)
 {
-    struct store *door = t.source->open(t.source);
+    struct store *door = one.source->open(one.source);
 
     t.plain = door->ops;
     t.ops = *door->ops;
@@ -147,50 +141,29 @@ static void count_expired(int holds)
     atomic_fetch_add(&expired, holds);
 }
 
-static void start_engine(void)
+static int begin(void **state)
 {
     static const struct engine_hooks hooks = {.expired = count_expired};
-    const struct engine_config config = {
-        .committers = 1, .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .window_max = 200,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
-    };
 
-    t.engine = engine_start(&config, &t.counted, &hooks);
-}
-
-static int one_engine(void **state)
-{
     (void)state;
     memset(&t, 0, sizeof t);
-    t.fake = fake_new(1, 0);
-    arena_init(&t.arena, 0);
-    t.source = fake_connect(t.fake);
+    one_engine_connect();
     count_calls();
-    start_engine();
-    return 0;
-}
-
-static int stop_engine(void **state)
-{
-    (void)state;
-    engine_stop(t.engine);
-    fake_disconnect(t.source);
-    arena_free(&t.arena);
-    fake_free(t.fake);
+    one.served = &t.counted;
+    one.hooks = &hooks;
+    one.window_max = 200;
+    one_engine_start();
     return 0;
 }
 
 static const char *coupon_id(size_t i)
 {
-    return arena_printf(&t.arena, "c%zu", i);
+    return arena_printf(&one.arena, "c%zu", i);
 }
 
 static enum cpn_result call(struct op *op, const char *coupon)
 {
-    op->coupon = coupon;
-    op->arena = &t.arena;
-    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
-    return engine_call(t.engine, op);
+    return one_engine_call(op, coupon, PATIENCE_MS);
 }
 
 static void create_with(const char *id, int64_t slots, bool codes)
@@ -246,7 +219,7 @@ static void submit(struct asked *a, const char *coupon, int64_t ms)
     a->op.deadline = mono_add_ms(mono_now(), ms);
     a->op.done = answered;
     a->op.context = a;
-    assert_int_equal(engine_submit(t.engine, &a->op), CPN_OK);
+    assert_int_equal(engine_submit(one.engine, &a->op), CPN_OK);
 }
 
 static void release(struct asked *a, size_t count)
@@ -282,8 +255,8 @@ static void whose_document_is_damaged_waits_alone(void **state)
     for (size_t i = 0; i < COUPONS; i++)
         create(coupon_id(i), 100);
     take(coupon_id(0), "ann", "k1");
-    assert_int_equal(engine_catch_up(t.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
-    fake_damage(t.fake, VIEW_USE, coupon_id(0), "ann", 0);
+    assert_int_equal(engine_catch_up(one.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
+    fake_damage(one.fake, VIEW_USE, coupon_id(0), "ann", 0);
     latch_init(&all, COUPONS * 2);
     began = mono_now();
     for (size_t i = 0; i < COUPONS * 2; i++)
@@ -307,10 +280,9 @@ static void a_damaged_bucket_is_in_the_way_of_its_own_slots_only(void **state)
 
     (void)state;
     create(coupon_id(0), 2 * BUCKET_SLOTS);
-    assert_int_equal(engine_catch_up(t.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
-    engine_stop(t.engine);
-    start_engine();
-    fake_damage(t.fake, VIEW_BUCKET, coupon_id(0), NULL, 0);
+    assert_int_equal(engine_catch_up(one.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
+    one_engine_restart();
+    fake_damage(one.fake, VIEW_BUCKET, coupon_id(0), NULL, 0);
     latch_init(&all, 2);
     submit(&asked[0], coupon_id(0), DAMAGED_MS);
     submit(&asked[1], coupon_id(0), PATIENCE_MS);
@@ -330,10 +302,9 @@ static void make_cold(bool codes)
         create_with(coupon_id(i), 200, codes);
     for (size_t i = 0; i <= COLD; i++) {
         take(coupon_id(i), "ann", "k1");
-        assert_int_equal(engine_catch_up(t.engine, coupon_id(i), 0, PATIENCE_MS), STORE_OK);
+        assert_int_equal(engine_catch_up(one.engine, coupon_id(i), 0, PATIENCE_MS), STORE_OK);
     }
-    engine_stop(t.engine);
-    start_engine();
+    one_engine_restart();
 }
 
 /* One request for each, all but the first in one round. Returns how often the store was called. */
@@ -399,7 +370,7 @@ static void whose_definition_is_damaged_is_loaded_in_vain_alone(void **state)
 
     (void)state;
     make_cold(false);
-    fake_damage(t.fake, VIEW_COUPON, coupon_id(1), NULL, 0);
+    fake_damage(one.fake, VIEW_COUPON, coupon_id(1), NULL, 0);
     check_that_the_second_waits_alone(asked);
 }
 
@@ -409,7 +380,7 @@ static void whose_ledger_is_damaged_is_loaded_in_vain_alone(void **state)
 
     (void)state;
     make_cold(false);
-    fake_damage_batch(t.fake, coupon_id(1), 0, 3);
+    fake_damage_batch(one.fake, coupon_id(1), 0, 3);
     check_that_the_second_waits_alone(asked);
 }
 
@@ -433,7 +404,7 @@ static void idle_lanes_look_for_others_by_a_few_calls_for_all_of_them(void **sta
         assert_int_equal(call(&op, coupon_id(i)), CPN_OK);
     }
     for (size_t i = 0; i < COLD; i++)
-        assert_int_equal(engine_catch_up(t.engine, coupon_id(i), 0, PATIENCE_MS), STORE_OK);
+        assert_int_equal(engine_catch_up(one.engine, coupon_id(i), 0, PATIENCE_MS), STORE_OK);
     before = atomic_load(&t.calls);
     now = mono_now();
     clock_set(clock_now_ms() + (HOLD_S + 1) * 1000, now, now);
@@ -475,14 +446,14 @@ static void coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them(v
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(whose_document_is_damaged_waits_alone, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(a_damaged_bucket_is_in_the_way_of_its_own_slots_only, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(those_with_codes_too, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(whose_definition_is_damaged_is_loaded_in_vain_alone, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(whose_ledger_is_damaged_is_loaded_in_vain_alone, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(idle_lanes_look_for_others_by_a_few_calls_for_all_of_them, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(whose_document_is_damaged_waits_alone, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(a_damaged_bucket_is_in_the_way_of_its_own_slots_only, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(cold_coupons_are_loaded_by_a_few_calls_for_all_of_them, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(those_with_codes_too, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(whose_definition_is_damaged_is_loaded_in_vain_alone, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(whose_ledger_is_damaged_is_loaded_in_vain_alone, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(idle_lanes_look_for_others_by_a_few_calls_for_all_of_them, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(coupons_that_do_not_exist_are_found_by_a_few_calls_for_all_of_them, begin, one_engine_end),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)

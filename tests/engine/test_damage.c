@@ -12,67 +12,25 @@
 #include <sodium.h>
 
 #include "base/log.h"
-#include "engine/engine.h"
-#include "fake_store.h"
+#include "one_engine.h"
 
 #define COUPON "c"
-#define PATIENCE_MS 300000
 #define IN_VAIN_MS 1500 /* for a taking that gets no answer but "busy" */
 #define HOLD_S 60
 
 static struct {
-    struct fake *fake;
-    struct store_source *source;
-    struct engine *engine;
-    struct arena arena;
     int keys;
 } t;
 
-static void start_engine(void)
+static int begin(void **state)
 {
-    const struct engine_config config = {
-        .committers = 1, .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .window_max = 2000,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
-    };
-
-    t.engine = engine_start(&config, t.source, NULL);
-}
-
-static int one_engine(void **state)
-{
-    (void)state;
     memset(&t, 0, sizeof t);
-    t.fake = fake_new(1, 0);
-    arena_init(&t.arena, 0);
-    t.source = fake_connect(t.fake);
-    start_engine();
-    return 0;
-}
-
-static int stop_engine(void **state)
-{
-    (void)state;
-    engine_stop(t.engine);
-    fake_disconnect(t.source);
-    arena_free(&t.arena);
-    fake_free(t.fake);
-    return 0;
-}
-
-/* All is written, and nothing in memory: what is there has to be looked for. */
-static void start_again(void)
-{
-    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
-    engine_stop(t.engine);
-    start_engine();
+    return one_engine_begin(state);
 }
 
 static enum cpn_result call(struct op *op, int64_t ms)
 {
-    op->coupon = COUPON;
-    op->arena = &t.arena;
-    op->deadline = mono_add_ms(mono_now(), ms);
-    return engine_call(t.engine, op);
+    return one_engine_call(op, COUPON, ms);
 }
 
 static void define(struct coupon *c, int64_t slots)
@@ -105,7 +63,7 @@ static enum cpn_result take_as(const char *user, enum slot_state as, int64_t ms,
     struct op op = {.kind = OP_TAKE, .user = user};
     enum cpn_result r;
 
-    op.take = (struct take){.key = arena_printf(&t.arena, "k%d", t.keys++), .code_n = -1, .state = as,
+    op.take = (struct take){.key = arena_printf(&one.arena, "k%d", t.keys++), .code_n = -1, .state = as,
                             .reserve_s = as == SLOT_RESERVED ? HOLD_S : COUPON_NULL};
     r = call(&op, ms);
     if (n)
@@ -144,9 +102,9 @@ static void what_is_free_behind_damaged_buckets_is_taken(void **state)
     (void)state;
     define(&c, 5 * BUCKET_SLOTS);
     create(&c);
-    start_again();
+    one_engine_restart_written(COUPON);
     for (int64_t b = 0; b < 4; b++)
-        fake_damage(t.fake, VIEW_BUCKET, COUPON, NULL, b);
+        fake_damage(one.fake, VIEW_BUCKET, COUPON, NULL, b);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         assert_int_equal(take_as("ann", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
         assert_true(n >= 4 * BUCKET_SLOTS);
@@ -165,9 +123,9 @@ static void at_random_too(void **state)
     c.codes.source = CODES_IMPORTED;
     c.codes.pick = PICK_RANDOM;
     create(&c);
-    start_again();
+    one_engine_restart_written(COUPON);
     for (int64_t b = 1; b < 5; b++)
-        fake_damage(t.fake, VIEW_BUCKET, COUPON, NULL, b);
+        fake_damage(one.fake, VIEW_BUCKET, COUPON, NULL, b);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         assert_int_equal(take_as("ann", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
         assert_true(n < BUCKET_SLOTS);
@@ -184,8 +142,8 @@ static void slots_whose_codes_are_damaged_are_left_and_others_are_taken(void **s
     define(&c, 2 * BUCKET_SLOTS);
     c.codes.source = CODES_IMPORTED;
     create(&c);
-    start_again();
-    fake_damage_codes(t.fake, COUPON, 0);
+    one_engine_restart_written(COUPON);
+    fake_damage_codes(one.fake, COUPON, 0);
     for (int i = 0; i < BUCKET_SLOTS; i++) {
         assert_int_equal(take_as("ann", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
         assert_true(n >= BUCKET_SLOTS);
@@ -208,8 +166,8 @@ static void a_lapsed_hold_beside_a_damaged_bucket_goes_back(void **state)
     for (int i = 1; i < BUCKET_SLOTS; i++)
         take("eve", SLOT_REDEEMED);
     take("bob", SLOT_RESERVED);
-    start_again();
-    fake_damage(t.fake, VIEW_BUCKET, COUPON, NULL, 0);
+    one_engine_restart_written(COUPON);
+    fake_damage(one.fake, VIEW_BUCKET, COUPON, NULL, 0);
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT); /* no time has passed yet */
     let_holds_lapse();
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, &n), CPN_OK);
@@ -227,8 +185,8 @@ static void without_slots_beside_a_damaged_user(void **state)
     create(&c);
     take("ann", SLOT_RESERVED);
     take("bob", SLOT_RESERVED);
-    start_again();
-    fake_damage(t.fake, VIEW_USE, COUPON, "ann", 0);
+    one_engine_restart_written(COUPON);
+    fake_damage(one.fake, VIEW_USE, COUPON, "ann", 0);
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
     let_holds_lapse();
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_OK);
@@ -238,11 +196,11 @@ static void without_slots_beside_a_damaged_user(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_free_behind_damaged_buckets_is_taken, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(at_random_too, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(slots_whose_codes_are_damaged_are_left_and_others_are_taken, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(a_lapsed_hold_beside_a_damaged_bucket_goes_back, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(without_slots_beside_a_damaged_user, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(what_is_free_behind_damaged_buckets_is_taken, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(at_random_too, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(slots_whose_codes_are_damaged_are_left_and_others_are_taken, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(a_lapsed_hold_beside_a_damaged_bucket_goes_back, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(without_slots_beside_a_damaged_user, begin, one_engine_end),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)

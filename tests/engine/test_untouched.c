@@ -14,69 +14,27 @@
 
 #include "base/checked.h"
 #include "base/log.h"
-#include "engine/engine.h"
-#include "fake_store.h"
+#include "one_engine.h"
 
 #define COUPON "c"
-#define PATIENCE_MS 300000
 #define SLOTS_MOST 40000
 
 static struct {
-    struct fake *fake;
-    struct store_source *source;
-    struct engine *engine;
-    struct arena arena;
     struct coupon coupon;
     bool taken[SLOTS_MOST];
     int64_t made, takings;
     int steps;
 } t;
 
-static void start_engine(void)
+static int begin(void **state)
 {
-    const struct engine_config config = {
-        .committers = 1, .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .window_max = 2000,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
-    };
-
-    t.engine = engine_start(&config, t.source, NULL);
-}
-
-static int one_engine(void **state)
-{
-    (void)state;
     memset(&t, 0, sizeof t);
-    t.fake = fake_new(1, 0);
-    arena_init(&t.arena, 0);
-    t.source = fake_connect(t.fake);
-    start_engine();
-    return 0;
-}
-
-static int stop_engine(void **state)
-{
-    (void)state;
-    engine_stop(t.engine);
-    fake_disconnect(t.source);
-    arena_free(&t.arena);
-    fake_free(t.fake);
-    return 0;
-}
-
-/* All is written, and nothing in memory. */
-static void start_again(void)
-{
-    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
-    engine_stop(t.engine);
-    start_engine();
+    return one_engine_begin(state);
 }
 
 static enum cpn_result call(struct op *op)
 {
-    op->coupon = COUPON;
-    op->arena = &t.arena;
-    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
-    return engine_call(t.engine, op);
+    return one_engine_call(op, COUPON, PATIENCE_MS);
 }
 
 static void create(enum codes_source source, enum codes_pick pick)
@@ -110,15 +68,15 @@ static void make(int64_t count)
 /* code: NULL, or of the slot that is wanted. */
 static enum cpn_result take_by(const char *code, int64_t *n)
 {
-    struct op op = {.kind = OP_TAKE, .user = arena_printf(&t.arena, "u%lld", (long long)t.takings)};
+    struct op op = {.kind = OP_TAKE, .user = arena_printf(&one.arena, "u%lld", (long long)t.takings)};
     enum cpn_result r;
 
-    op.take = (struct take){.key = arena_printf(&t.arena, "k%lld", (long long)t.takings++), .code = code, .code_n = -1,
+    op.take = (struct take){.key = arena_printf(&one.arena, "k%lld", (long long)t.takings++), .code = code, .code_n = -1,
                             .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     r = call(&op);
     *n = op.outcome.redemption.n;
     if (t.takings % 50 == 0)
-        arena_reset(&t.arena);
+        arena_reset(&one.arena);
     return r;
 }
 
@@ -159,7 +117,7 @@ static size_t stored_buckets(void)
 {
     int64_t numbers[SLOTS_MOST / BUCKET_SLOTS];
     struct touched_search search = {.coupon = COUPON, .end = INT64_MAX, .most = SLOTS_MOST / BUCKET_SLOTS, .numbers = numbers};
-    struct store *door = t.source->open(t.source);
+    struct store *door = one.source->open(one.source);
     const struct store_time latest = {UINT32_MAX, 0};
 
     assert_int_equal(door->ops->touched(door, latest, &search, 1), STORE_OK);
@@ -172,10 +130,10 @@ static void what_is_made_is_stored_when_it_is_touched(void **state)
     (void)state;
     create(CODES_NONE, PICK_SEQUENTIAL);
     make(SLOTS_MOST);
-    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    assert_int_equal(engine_catch_up(one.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
     assert_int_equal(stored_buckets(), 0);
     take_new(BUCKET_SLOTS + 1);
-    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
+    assert_int_equal(engine_catch_up(one.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
     assert_int_equal(stored_buckets(), 2);
 }
 
@@ -188,7 +146,7 @@ static void take_while_they_grow(void)
         make(steps[i]);
         take_new(steps[i] / 2);
         if (i % 2)
-            start_again();
+            one_engine_restart_written(COUPON);
         if (i % 3 == 2)
             take_all();
     }
@@ -228,7 +186,7 @@ static void gaps_before_the_last_touched_one_are_found(void **state)
     assert_int_equal(take_by("CODE19136", &n), CPN_OK);
     assert_int_equal(n, 299 * BUCKET_SLOTS);
     note_new(n);
-    start_again();
+    one_engine_restart_written(COUPON);
     retire(t.made - 3 - 200);
     take_new(200);
     assert_int_equal(take(&n), CPN_SOLD_OUT);
@@ -252,11 +210,11 @@ static void what_is_retired_goes_out_to_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_made_is_stored_when_it_is_touched, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(ranges_that_grow_go_out_once, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(at_random_likewise, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(gaps_before_the_last_touched_one_are_found, one_engine, stop_engine),
-        cmocka_unit_test_setup_teardown(what_is_retired_goes_out_to_nobody, one_engine, stop_engine),
+        cmocka_unit_test_setup_teardown(what_is_made_is_stored_when_it_is_touched, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(ranges_that_grow_go_out_once, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(at_random_likewise, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(gaps_before_the_last_touched_one_are_found, begin, one_engine_end),
+        cmocka_unit_test_setup_teardown(what_is_retired_goes_out_to_nobody, begin, one_engine_end),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)

@@ -1,0 +1,42 @@
+/*
+ * tests/engine/one_engine.h -- a fixture: one engine of one committer over a fake store, for tests of what one lane does.
+ *
+ * Usage   cmocka_unit_test_setup_teardown(test, one_engine_begin, one_engine_end); a test whose calls are to pass something of
+ *         its own begins with one_engine_connect(), sets .served, .hooks or .window_max, and goes on with one_engine_start().
+ */
+#ifndef TESTS_ENGINE_ONE_ENGINE_H
+#define TESTS_ENGINE_ONE_ENGINE_H
+
+#include "engine/engine.h"
+#include "fake_store.h"
+
+#define PATIENCE_MS 300000
+
+struct one_engine {
+    struct fake *fake;
+    struct store_source *source;
+    struct store_source *served; /* what the engine opens */
+    const struct engine_hooks *hooks;
+    int64_t window_max;
+    struct engine *engine;
+    struct arena arena;
+};
+
+/* Of the test that runs. */
+extern struct one_engine one;
+
+void one_engine_connect(void);
+void one_engine_start(void);
+/* Nothing is left in memory. */
+void one_engine_restart(void);
+/* The same when all is written: what is there has to be looked for. */
+void one_engine_restart_written(const char *coupon);
+
+/* Both steps, and the end of either: cmocka's. */
+int one_engine_begin(void **state);
+int one_engine_end(void **state);
+
+/* op->result of op on coupon, which has so long; it allocates in the fixture's arena. */
+enum cpn_result one_engine_call(struct op *op, const char *coupon, int64_t ms);
+
+#endif
