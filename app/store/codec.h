@@ -73,6 +73,9 @@ void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t
 /* A whole document. */
 struct coupon *codec_coupon_get(const bson_t *doc, struct arena *a, int64_t *seq);
 
+/* What a lane's document in marks says, whatever its kind; false: it cannot be read. */
+bool codec_mark_get(const bson_t *doc, struct mark *mark);
+
 /* What a document of totals has of struct report_counts. */
 extern const struct member report_members[];
 extern const size_t report_members_count;

@@ -25,16 +25,6 @@ struct mark_reads {
     size_t count;
 };
 
-static bool read_mark(const bson_t *doc, struct mark *mark)
-{
-    bson_iter_t it;
-
-    if (!find_int(doc, "seq", &mark->seq) || !bson_iter_init_find(&it, doc, "time") || !BSON_ITER_HOLDS_TIMESTAMP(&it))
-        return false;
-    bson_iter_timestamp(&it, &mark->when.seconds, &mark->when.increment);
-    return true;
-}
-
 static bool mark_row(const bson_t *doc, void *context)
 {
     const struct mark_reads *list = context;
@@ -45,7 +35,7 @@ static bool mark_row(const bson_t *doc, void *context)
 
     if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_text(doc, "kind", &coupon, &kind))
         return false;
-    good = read_mark(doc, &mark);
+    good = codec_mark_get(doc, &mark);
     if (!good)
         log_unreadable("marks", doc);
     for (size_t i = 0; i < list->count; i++) {

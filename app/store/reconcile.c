@@ -286,14 +286,9 @@ enum store_status mongo_stored_totals(struct store *s, const char *coupon, struc
 static bool mark_row(const bson_t *doc, void *context)
 {
     struct stored_mark *out = context;
-    bson_iter_t it;
 
     out->is_there = true;
-    if (!find_int(doc, "seq", &out->mark.seq) || !bson_iter_init_find(&it, doc, "time") ||
-        !BSON_ITER_HOLDS_TIMESTAMP(&it))
-        return true;
-    bson_iter_timestamp(&it, &out->mark.when.seconds, &out->mark.when.increment);
-    out->readable = true;
+    out->readable = codec_mark_get(doc, &out->mark);
     return true;
 }
 

@@ -569,8 +569,7 @@ static bool begin(struct reading *g)
 
     parts = parts_of(g, threads);
     g->parts = (struct replay_parts){parts, 0, g->how->lane, g->how->lanes};
-    g->threads = 1;
-    g->doors[0] = g->scan->door;
+    open_doors(g, parts > 1 ? threads : 1);
     if (parts > 1) {
         g->parts.buckets = bucket_of(g->before.next_n % LANE_SLOTS) / parts + 1;
         g->spill = spill_new(parts);
@@ -578,7 +577,6 @@ static bool begin(struct reading *g)
             log_event(LOG_ERROR, "verify.spill", "error=\"no temporary file can be made in TMPDIR or /var/tmp\"");
             return false;
         }
-        open_doors(g, threads);
     }
     g->whole = replay_new(g->parts, g->scan->name_key, report, g);
     replay_sum(g->whole, g->how->sums);
