@@ -171,6 +171,11 @@ class Browser:
         field.clear()
         field.send_keys(text)
 
+    def tick(self, label, on=True):
+        box = self.field(label)
+        if box.is_selected() != on:
+            box.click()
+
     def choose(self, label, words):
         self.field(label).find_element(By.XPATH, f"./option[normalize-space()={literal(words)}]").click()
 

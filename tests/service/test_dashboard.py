@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 import ledger
 from browser import Browser
 from lanes import users_of
-from stack import ROOT, Stack
+from stack import ROOT, Stack, wait_until
 
 PAGE = "/coupons/-/dashboard/"
 FILES = ROOT / "app" / "static" / "dashboard"
@@ -167,6 +167,7 @@ def test_a_coupon_is_created_filled_watched_and_paused(board, page, signed_in):
     page.type("Time zone", "Europe/Berlin")
     page.run("arguments[0].value = '2026-03-29T02:30'", page.field("Starts"))  # clocks never showed that
     page.type("Warn when no more are free than", "299")
+    page.tick("Generate its slots now", False)
     page.click("Create")
     page.sees("Winter sale", "There are no slots yet", "Draft")
     made = board.client("ops").get("/coupons/winter").ok()
@@ -180,6 +181,58 @@ def test_a_coupon_is_created_filled_watched_and_paused(board, page, signed_in):
     board.client("storefront").take("winter", "u", order={"id": "o", "amount_minor": 900, "currency": "EUR"}).expect(201)
     page.sees("299 of 300 free", "€2.50", "Low stock: 299 free", css=page.panel("Now"))
     pause_and_resume(board, page)
+
+
+def test_a_new_coupon_has_its_slots_at_once_unless_that_is_not_wanted(board, page, signed_in):
+    signed_in()
+    page.click("New coupon")
+    ticked = page.field("Generate its slots now")
+    assert ticked.is_selected(), "it is what nearly everybody wants"
+    page.sees("From then on its time zone, policy, codes, currency and lanes cannot be changed", css="dialog")
+    page.shot("create-slots")
+    for label, words, shown in (("Policy", "No cap in all", False), ("Policy", "Exact: never one too many", True),
+                                ("Codes", "Imported from a file", False), ("Codes", "None", True)):
+        page.choose(label, words)
+        page.until(f"the box to follow {words}", lambda shown=shown: ticked.is_displayed() == shown)
+    assert ticked.is_selected()
+    page.type("Title", "With slots")
+    page.type("Id", "with-slots")
+    page.type("Total", "300")
+    page.click("Create")
+    page.sees("300 of 300 free", css=page.panel("Now"))
+    assert board.counts("with-slots")["slots"] == 300
+
+
+def test_codes_of_a_new_coupon_are_made_and_a_policy_without_slots_asks_for_none(board, page, signed_in):
+    signed_in()
+    for title, label, words in (("With codes", "Codes", "Generated here"), ("No cap", "Policy", "No cap in all")):
+        page.go("#/")
+        page.click("New coupon")
+        page.type("Title", title)
+        page.type("Id", title.lower().replace(" ", "-"))
+        page.choose(label, words)
+        if title == "With codes":
+            page.type("Total", "1500")
+        page.click("Create")
+        page.sees(title, css=".title-row")
+    wait_until("the codes", lambda: board.counts("with-codes")["free"] == 1500)
+    assert board.counts("no-cap")["slots"] is None
+
+
+def test_a_new_coupon_whose_answer_was_lost_is_made_once(board, page, signed_in):
+    """Pressed again, the button sends the same."""
+    signed_in()
+    page.click("New coupon")
+    page.type("Title", "Lost answer")
+    page.type("Total", "50")
+    page.run("""const real = window.fetch;
+        window.fetch = async (...asked) => { await real(...asked); window.fetch = real; throw new TypeError("lost"); };""")
+    page.click("Create")
+    page.sees("The service does not answer", css="dialog")
+    page.click("Create")
+    page.sees("50 of 50 free", css=page.panel("Now"))
+    made = [c["id"] for c in board.client("ops").get("/coupons?limit=1000").ok()["items"] if c["title"] == "Lost answer"]
+    assert len(made) == 1 and board.counts(made[0])["slots"] == 50, made
 
 
 def generate(page, count):

@@ -3,7 +3,7 @@
  *
  * Change  sends only what was changed, with If-Match: who was overtaken sees what the other one did, and decides
  */
-import {call, getTagged, patch, path} from "./api.js";
+import {call, getTagged, newKey, patch, path} from "./api.js";
 import {button, el, replace, table, toast} from "./dom.js";
 import {confirm, moneyScale, openForm, setAt, valueAt} from "./form.js";
 import {number, time} from "./format.js";
@@ -61,6 +61,12 @@ const CODES = [
   {at: "/codes/unique", label: "No code twice", type: "select", when: coded,
    options: [["coupon", "In this coupon"], ["service", "In all coupons that ask for it"]]},
 ];
+const SLOTS = [
+  {at: "/generate", label: "Generate its slots now", type: "check",
+   when: (texts) => texts["/cap/policy"] === "exact" && !imported(texts),
+   hint: "As many as the total; without slots nobody can take it. From then on its time zone, policy, codes, currency and lanes " +
+     "cannot be changed"},
+];
 const START = [
   {at: "/id", label: "Id", hint: "Letters, digits, _ and -; cannot be changed. Empty: made here", most: 64},
   {at: "/state", label: "State", type: "select", options: STATE_OPTIONS.slice(0, 3)},
@@ -79,7 +85,7 @@ const RARE = [
 
 const DEFAULTS = {id: "", title: "", description: "", state: "draft", time_zone: "UTC", starts_at: null, ends_at: null,
   cap: {policy: "exact", total: null, per_user: 1}, discount: {kind: "none"}, codes: {source: "none", length: 10},
-  on_user_cap: "refuse", reserve_s: 900, lanes: 1};
+  on_user_cap: "refuse", reserve_s: 900, lanes: 1, generate: true};
 
 /* ---- create ---- */
 
@@ -92,6 +98,7 @@ function definition(values) {
 
 export function openCreate(signal) {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  let sent, key;
 
   openForm({
     title: "New coupon",
@@ -109,13 +116,17 @@ export function openCreate(signal) {
       ...DISCOUNT,
       "Codes and stock",
       ...CODES,
+      ...SLOTS,
       ...STOCK,
       ...RARE,
     ],
     async submit(values) {
-      const coupon = await call("POST", "/coupons", {body: definition(values)});
+      const body = definition(values),
+        text = JSON.stringify(body);
 
-      toast(`${coupon.title} was created.`);
+      if (text !== sent) [sent, key] = [text, newKey()]; // the same once more is a repeat
+      const coupon = await call("POST", "/coupons", {body, headers: {"Idempotency-Key": key}});
+      toast(`${coupon.title} was created.${coupon.job ? " Its slots are being generated." : ""}`);
       location.hash = `#/coupon/${encodeURIComponent(coupon.id)}`;
       return true;
     },

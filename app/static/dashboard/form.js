@@ -3,7 +3,7 @@
  *
  * Field  a heading as text, or {at: "/cap/total", label, type, hint, options, scale, required, when(values), more}
  *        Several may share a pointer, if no more than one of them is shown at a time.
- *        type: text (default), area, whole, scaled (scale: how many of the service's units are one of ours, or a function of
+ *        type: text (default), area, check, whole, scaled (scale: how many of the service's units are one of ours, or a function of
  *        all texts), select, time (in the zone of field "/time_zone"), zone, list (by commas)
  */
 import {button, el, replace, uniqueId} from "./dom.js";
@@ -30,6 +30,7 @@ export function setAt(object, pointer, value) {
 
 /* ---- between texts and values ---- */
 
+const TICKED = "yes";
 const scaleOf = (field, texts) => (typeof field.scale === "function" ? field.scale(texts) : field.scale);
 export const moneyScale = (texts) => 10 ** digitsOf(texts["/discount/currency"]);
 
@@ -37,6 +38,7 @@ const TYPES = {
   text: {read: (text) => text, write: (value) => value},
   area: {read: (text) => text, write: (value) => value},
   select: {read: (text) => text, write: (value) => value},
+  check: {read: (text) => text === TICKED, write: (value) => (value ? TICKED : "")},
   zone: {
     read(text) {
       if (!isZone(text)) throw new Invalid("That is no time zone, such as Europe/Berlin.");
@@ -86,6 +88,7 @@ function control(field, id) {
       common,
       field.options.map(([value, text]) => el("option", {value}, text)),
     );
+  if (field.type === "check") return el("input", {...common, type: "checkbox"});
   if (field.type === "area") return el("textarea", {...common, rows: 3, maxlength: field.most});
   if (field.type === "time") return el("input", {...common, type: "datetime-local", step: 1});
   return el("input", {
@@ -99,15 +102,26 @@ function control(field, id) {
   });
 }
 
+/* What is typed, or chosen, or ticked, as text; and the same put there. */
+function typed(input) {
+  if (input.type !== "checkbox") return input.value.trim();
+  return input.checked ? TICKED : "";
+}
+
+function put(input, text) {
+  if (input.type === "checkbox") input.checked = text === TICKED;
+  else input.value = text;
+}
+
 function fieldRow(field) {
   const id = uniqueId("field"),
     input = control(field, id);
   const error = el("p", {class: "error", id: `${id}-error`});
+  const label = el("label", {for: id}, field.label, field.required ? " *" : "");
   const node = el(
     "div",
     {class: "field"},
-    el("label", {for: id}, field.label, field.required ? " *" : ""),
-    input,
+    field.type === "check" ? [input, label] : [label, input],
     field.type === "zone"
       ? el(
           "datalist",
@@ -155,7 +169,7 @@ export class Fields {
 
   /* What is typed, trimmed, by pointer. */
   texts() {
-    return Object.fromEntries(this.rows.map((r) => [r.field.at, r.input.value.trim()]));
+    return Object.fromEntries(this.rows.map((r) => [r.field.at, typed(r.input)]));
   }
 
   fill(values) {
@@ -169,11 +183,13 @@ export class Fields {
     const value = valueAt(values, row.field.at),
       {options} = row.field;
 
-    row.input.value =
+    put(
+      row.input,
       value === null || value === undefined
         ? (options?.[0][0] ?? "")
-        : typeOf(row.field).write(value, row.field, this.hidden(values));
-    row.filled = row.input.value;
+        : typeOf(row.field).write(value, row.field, this.hidden(values)),
+    );
+    row.filled = typed(row.input);
     row.value = value ?? null;
   }
 
@@ -199,7 +215,7 @@ export class Fields {
 
     for (const r of this.rows.filter((row) => !row.node.hidden)) {
       try {
-        const text = r.input.value.trim();
+        const text = typed(r.input);
         if (!text && r.field.required) throw new Invalid("This is needed.");
         found[r.field.at] = this.value(r, text, texts);
       } catch (error) {
@@ -214,7 +230,7 @@ export class Fields {
 
   /* What nobody touched is what it was, to the millisecond. */
   value(row, text, texts) {
-    if (row.input.value === row.filled && row.value !== null) return row.value;
+    if (typed(row.input) === row.filled && row.value !== null) return row.value;
     return text || row.field.type === "area" ? typeOf(row.field).read(text, row.field, texts) : null;
   }
 
