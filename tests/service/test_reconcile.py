@@ -71,10 +71,10 @@ def live(stack):
     for user in ("a", "a", "b", "gone", "back"):
         take(coupon, user).expect(201)
     issued = [take(coupon, user, state="issued").ok(201)["id"] for user in ("c", "c", "d", "gone")]
-    hold = step(stack, coupon, issued[0], "reserve", 201, order={"id": "o-1"})["id"]
+    hold = step(stack, coupon, issued[0], "reserve", 201, order={"id": "o-1", "currency": "EUR"})["id"]
     step(stack, coupon, hold, "redeem")
-    step(stack, coupon, step(stack, coupon, issued[1], "reserve", 201, order={"id": "o-2"})["id"], "cancel")
-    step(stack, coupon, issued[2], "reserve", 201, order={"id": "o-3"})
+    step(stack, coupon, step(stack, coupon, issued[1], "reserve", 201, order={"id": "o-2", "currency": "EUR"})["id"], "cancel")
+    step(stack, coupon, issued[2], "reserve", 201, order={"id": "o-3", "currency": "EUR"})
     held = take(coupon, "e", state="reserved").ok(201)["id"]
     step(stack, coupon, held, "reserve", 200, reserve_s=3000)
     step(stack, coupon, take(coupon, "f").ok(201)["id"], "reverse")
