@@ -265,7 +265,8 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     note(v, OF_MARKS, fault, where);
     if (!catch_up && found.readable && found.mark.seq <= tail)
         tail = found.mark.seq;
-    mend(v, (struct mend){.kind = MEND_MARK, .lane = lane, .mark_kind = kind, .seq = tail, .when = now});
+    mend(v, (struct mend){.kind = MEND_MARK, .lane = lane, .mark_kind = kind, .seq = tail,
+                          .at_ms = tail == v->tail.seq ? v->tail.at_ms : 0, .when = now});
     flush(v, NULL);
     return v->status;
 }

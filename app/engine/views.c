@@ -307,7 +307,7 @@ static enum store_status write_marks(struct views *v, struct arena *a, struct vi
             last = job->upto ? job : last;
         if (last)
             marks[count++] = (struct mark_write){lanes[i]->lane->coupon, lanes[i]->lane->number, "views",
-                                                 {last->upto, mark_time(v, last)}};
+                                                 {last->upto, mark_time(v, last)}, 0};
     }
     if (!count)
         return STORE_OK;

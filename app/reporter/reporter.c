@@ -45,6 +45,7 @@ struct known {
     int64_t again_ms;       /* it waits for so long, since its ledger could not be read; 0: it could */
     struct mono again_at;
     bool moved;             /* in this round: its mark has to be written */
+    int64_t at_ms;          /* of the batch at which it then stands */
     UT_hash_handle hh;
 };
 #define KNOWN_KEY_SIZE (offsetof(struct tally_lane, lane) + sizeof(int64_t))
@@ -308,7 +309,8 @@ static bool fold_round(struct reporter *r, size_t count)
             continue;
         k->moved = false;
         r->marks[mark_count++] = (struct mark_write){
-            .coupon = k->lane.coupon, .lane = k->lane.lane, .kind = TOTALS, .mark = {.seq = k->lane.folded}};
+            .coupon = k->lane.coupon, .lane = k->lane.lane, .kind = TOTALS, .mark = {.seq = k->lane.folded},
+            .at_ms = k->at_ms};
     }
     write_marks(r, mark_count);
     return !stop_asked(&r->stop);
@@ -329,6 +331,7 @@ static void claim(struct reporter *r, struct tally *t)
     if (t->seq <= k->lane.folded)
         return;
     k->lane.folded = t->seq;
+    k->at_ms = t->at_ms;
     k->moved = true;
     t->of = &k->lane;
     if (t->leads)

@@ -153,6 +153,9 @@ void door_add_range(bson_t *filter, const char *coupon, const char *name, const 
 /* {_id: {$gt: {c, h: after}, $lt: {c, h: MaxKey}}}: a coupon's users, in the order of their hashes; after NULL: all of them. */
 void door_add_users(bson_t *filter, const char *coupon, const struct name_hash *after);
 
+/* The index of marks by which all lanes are found that have any totals. */
+#define REPORT_MARKS "totals"
+
 /* A row of totals, as it is stored; coupon is borrowed from it. */
 struct totals_doc {
     const char *coupon;

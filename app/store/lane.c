@@ -115,6 +115,8 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
     BSON_APPEND_INT64(&inner, "seq", w->mark.seq);
+    if (w->at_ms)
+        BSON_APPEND_DATE_TIME(&inner, "at", w->at_ms);
     bson_append_document_end(&sub, &inner);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$max", &inner);
     BSON_APPEND_TIMESTAMP(&inner, "time", w->mark.when.seconds, w->mark.when.increment);

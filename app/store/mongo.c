@@ -90,7 +90,8 @@ static const struct index_row indexes[] = {
     /* uploads that nobody needs any more */
     {"parts", "at", "{\"at\": 1}", NULL, false},
     {"jobs", "upload", "{\"upload\": 1}", "{\"upload\": {\"$exists\": true}}", false},
-    /* reports over all coupons */
+    /* reports over all coupons: how far each lane is in the totals; and these */
+    {"marks", REPORT_MARKS, "{\"_id.kind\": 1, \"_id.c\": 1, \"_id.l\": 1}", "{\"_id.kind\": \"totals\"}", false},
     {"totals", "at", "{\"_id.at\": 1}", NULL, false},
     {"totals", "coupon_at", "{\"_id.c\": 1, \"_id.at\": 1}", NULL, false},
     {"jobs", "key", "{\"coupon\": 1, \"key\": 1}", "{\"key\": {\"$exists\": true}}", true},

@@ -517,6 +517,12 @@ static void set_mark(bson_t *set, const struct mend *m)
 {
     BSON_APPEND_INT64(set, "seq", m->seq);
     BSON_APPEND_TIMESTAMP(set, "time", m->when.seconds, m->when.increment);
+    if (strcmp(m->mark_kind, "totals") != 0)
+        return;
+    if (m->at_ms)
+        BSON_APPEND_DATE_TIME(set, "at", m->at_ms);
+    else
+        BSON_APPEND_NULL(set, "at"); /* it may have stood further on */
 }
 
 static void set_look_up(bson_t *set, const struct mend *m)

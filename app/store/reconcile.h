@@ -116,6 +116,7 @@ struct mend {
     const struct report_counts *counts;
     struct store_time when; /* of a mark */
     int64_t seq;       /* of a definition, totals, a mark */
+    int64_t at_ms;     /* of the batch at which the reporter's mark stands; 0: not known */
     int64_t n, w;      /* of a look-up */
 };
 /* Carry them out, by a majority, in any order. *done grows by those that were (a guard may hold off others); *when, if

@@ -93,7 +93,7 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
     return status;
 }
 
-/* ---- lanes: their marks, then the batches at which those stand ---- */
+/* ---- lanes: their marks, then the batches at which those stand that do not say when ---- */
 
 struct lane_list {
     struct report_lane *items;
@@ -110,15 +110,17 @@ static bool mark_row(const bson_t *doc, void *context)
     if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &lane.coupon) || !find_int(&id, "l", &lane.lane) ||
         !find_int(doc, "seq", &lane.seq))
         return false;
+    find_time(doc, "at", &lane.at_ms);
     lane.coupon = arena_strdup(list->arena, lane.coupon);
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof lane);
     list->items[list->count++] = lane;
     return true;
 }
 
+/* Both orders are the same. */
 static enum store_status read_marks(struct door *d, const char *const *ids, size_t count, struct lane_list *list)
 {
-    static const char *const fields[] = {"seq"}, *const by_id[] = {"_id"};
+    static const char *const fields[] = {"seq", "at"}, *const by_id[] = {"_id"}, *const by_lane[] = {"_id.c", "_id.l"};
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, any, one;
     char buffer[16];
@@ -138,8 +140,9 @@ static enum store_status read_marks(struct door *d, const char *const *ids, size
         bson_append_array_end(&filter, &any);
     }
     bson_append_document_end(&command, &filter);
-    put_flag(&command, "projection", fields, 1);
-    put_flag(&command, "sort", by_id, 1);
+    put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
+    put_flag(&command, "sort", count ? by_id : by_lane, count ? 1 : 2);
+    BSON_APPEND_UTF8(&command, "hint", count ? "_id_" : REPORT_MARKS);
     door_read_options(d, &command, (struct store_time){0}, BATCH_ROWS);
     return door_read(d, &command, mark_row, list);
 }
@@ -167,14 +170,28 @@ static bool stand_row(const bson_t *doc, void *context)
     return true;
 }
 
-static const char *lane_coupon(const void *context, size_t i)
-{
-    const struct report_lane *lanes = context;
+/* Lanes whose marks do not say at what time they stand: they are of before, or were mended. At most LANES_AT_ONCE. */
+struct silent {
+    const struct report_lane *lanes[LANES_AT_ONCE];
+    size_t count, next; /* the lane after the last one that was looked at */
+};
 
-    return lanes[i].coupon;
+static void find_silent(struct silent *silent, const struct lane_list *list, size_t first)
+{
+    silent->count = 0;
+    for (silent->next = first; silent->next < list->count && silent->count < LANES_AT_ONCE; silent->next++)
+        if (!list->items[silent->next].at_ms)
+            silent->lanes[silent->count++] = &list->items[silent->next];
 }
 
-static enum store_status read_stands(struct door *d, struct lane_list *list, size_t first, size_t count)
+static const char *silent_coupon(const void *context, size_t i)
+{
+    const struct silent *silent = context;
+
+    return silent->lanes[i]->coupon;
+}
+
+static enum store_status read_stands(struct door *d, struct lane_list *list, const struct silent *silent)
 {
     static const char *const fields[] = {"at"};
     AUTO_BSON command = BSON_INITIALIZER;
@@ -185,17 +202,14 @@ static enum store_status read_stands(struct door *d, struct lane_list *list, siz
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
     BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
-    for (size_t i = 0; i < count; i++) {
-        const struct report_lane *lane = &list->items[first + i];
-
-        codec_ledger_id(&ids, array_key(i, buffer), lane->coupon, lane->lane, lane->seq);
-    }
+    for (size_t i = 0; i < silent->count; i++)
+        codec_ledger_id(&ids, array_key(i, buffer), silent->lanes[i]->coupon, silent->lanes[i]->lane, silent->lanes[i]->seq);
     bson_append_array_end(&clause, &ids);
     bson_append_document_end(&filter, &clause);
-    door_add_coupons(d, &filter, lane_coupon, list->items + first, count);
+    door_add_coupons(d, &filter, silent_coupon, silent, silent->count);
     bson_append_document_end(&command, &filter);
     put_flag(&command, "projection", fields, 1);
-    door_read_options(d, &command, (struct store_time){0}, count + 1);
+    door_read_options(d, &command, (struct store_time){0}, silent->count + 1);
     return door_read(d, &command, stand_row, list);
 }
 
@@ -205,11 +219,12 @@ enum store_status mongo_report_lanes(struct store *s, const char *const *ids, si
     struct lane_list list = {.arena = a};
     struct door *d = door_of(s);
     enum store_status status = read_marks(d, ids, count, &list);
+    struct silent silent = {.next = 0};
 
-    for (size_t first = 0; status == STORE_OK && first < list.count; first += LANES_AT_ONCE) {
-        size_t left = list.count - first;
-
-        status = read_stands(d, &list, first, left < LANES_AT_ONCE ? left : LANES_AT_ONCE);
+    while (status == STORE_OK && silent.next < list.count) {
+        find_silent(&silent, &list, silent.next);
+        if (silent.count)
+            status = read_stands(d, &list, &silent);
     }
     *lanes = list.items;
     *lane_count = status == STORE_OK ? list.count : 0;

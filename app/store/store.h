@@ -198,6 +198,7 @@ struct mark_write {
     int64_t lane;
     const char *kind;
     struct mark mark;
+    int64_t at_ms; /* of the batch at which it then stands; 0: not told */
 };
 
 /* A batch that somebody appended: its lane's totals after it (without the hash). */

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "engine/mongo_fixture.h"
+#include "store/reconcile.h"
 
 static void add_quarter(const char *coupon, const char *at, int64_t seq)
 {
@@ -68,6 +69,41 @@ static void totals_are_added_up_by_column_and_coupon(void **state)
     assert_int_equal(mongo_report(door, &q, &sums), STORE_OK);
     assert_true(sums.too_many);
     report_sums_free(&sums);
+}
+
+static void append_batch(const char *coupon, int64_t lane, int64_t at_ms)
+{
+    struct batch *b = batch_new(coupon, lane);
+    struct append a = {b, APPEND_UNKNOWN};
+
+    b->head.seq = 1;
+    b->head.at_ms = at_ms;
+    assert_int_equal(door->ops->append(door, &a, 1), STORE_OK);
+    batch_free(b);
+}
+
+static void a_lane_stands_where_its_mark_says_or_else_its_ledger(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    int64_t in_ledger = time_of("2026-03-28T23:00:00Z"), in_mark = in_ledger + 1, other = in_ledger + 2;
+    struct mark_write marks[] = {{coupon, 0, "totals", {1, {0, 0}}, in_mark}, {coupon, 1, "totals", {1, {0, 0}}, 0}};
+    struct mend mend = {.kind = MEND_MARK, .coupon = coupon, .mark_kind = "totals", .seq = 1};
+    struct report_lane *lanes;
+    size_t count, done = 0;
+
+    append_batch(coupon, 0, in_ledger);
+    append_batch(coupon, 1, other);
+    assert_int_equal(door->ops->write_marks(door, marks, 2), STORE_OK);
+    assert_int_equal(mongo_report_lanes(door, &coupon, 1, &arena, &lanes, &count), STORE_OK);
+    assert_int_equal(count, 2);
+    assert_true(lanes[0].lane == 0 && lanes[0].seq == 1 && lanes[0].at_ms == in_mark);
+    assert_true(lanes[1].lane == 1 && lanes[1].seq == 1 && lanes[1].at_ms == other);
+    assert_int_equal(mongo_mend(door, &mend, 1, &done, NULL), STORE_OK); /* which may take it back */
+    assert_int_equal(done, 1);
+    assert_int_equal(mongo_report_lanes(door, &coupon, 1, &arena, &lanes, &count), STORE_OK);
+    assert_int_equal(lanes[0].at_ms, in_ledger);
 }
 
 /* So much that several threads read it: the sums are those of one. */
@@ -139,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(totals_are_added_up_by_column_and_coupon),
         T(slices_add_up),
+        T(a_lane_stands_where_its_mark_says_or_else_its_ledger),
         T(a_zone_is_told_by_its_changes),
     };
 

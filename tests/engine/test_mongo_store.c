@@ -517,9 +517,9 @@ static void marks_never_go_back(void **state)
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct mark_write marks[] = {{coupon, 0, "views", {5, {100, 1}}},
-                                 {coupon, 0, "totals", {2, {0, 0}}},
-                                 {coupon, 1, "views", {7, {100, 2}}}};
+    struct mark_write marks[] = {{coupon, 0, "views", {5, {100, 1}}, 0},
+                                 {coupon, 0, "totals", {2, {0, 0}}, 0},
+                                 {coupon, 1, "views", {7, {100, 2}}, 0}};
     struct mark mark;
 
     assert_int_equal(door->ops->mark(door, coupon, 0, "views", &mark), STORE_OK);
@@ -1186,7 +1186,7 @@ static void lanes_are_loaded_together_and_each_fails_alone(void **state)
 
     for (int i = 0; i < KINDS; i++) {
         int64_t lane = i == SECOND_LANE;
-        struct mark_write mark = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, "views", {2, {100, 1}}};
+        struct mark_write mark = {ids[i] = i == SECOND_LANE ? ids[LONG] : new_coupon(), lane, "views", {2, {100, 1}}, 0};
         struct coupon *c = make_coupon(ids[i], 1, COUPON_ACTIVE);
         struct view_write view = {.kind = VIEW_COUPON, .coupon = c->id, .definition = c, .seq = 1};
 

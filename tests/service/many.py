@@ -40,6 +40,8 @@ class Template:
                 made["_id"] = {**document["_id"], "c": name}
                 if collection == "users":
                     made["_id"]["h"] = secrets.token_bytes(16)  # of somebody else each
+                elif collection == "totals":
+                    made["_id"]["at"] = document["_id"]["at"] - self.age
                 elif collection == "ledger":
                     arrived = document["arrived"]
                     made["arrived"] = bson.Timestamp(arrived.time - int(self.age.total_seconds()), arrived.inc)

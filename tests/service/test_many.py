@@ -12,6 +12,7 @@ from stack import wait_until
 FEW, MANY = effort((100, 5000), (100, 5000), (1000, 100_000))
 ACTIVE = 20  # one of so many is
 PAGE = 100   # of a list
+REPORT = "a report over all"
 PROFILE_BYTES = 1 << 30
 # Keys and documents that one command may examine: a page or two, whatever there is.
 MOST = 500
@@ -51,7 +52,8 @@ def costs(entries):
 
 def calls(stack):
     """Each kind of call that is not about one coupon alone."""
-    ops, shop = stack.client("ops"), stack.client("storefront")
+    ops, shop, reporting = stack.client("ops"), stack.client("storefront"), stack.client("reporting")
+    today = time.strftime("%Y-%m-%dT00:00:00.000Z", time.gmtime())
     return {
         "the active ones": lambda: shop.get("/coupons?active=true"),
         "a list": lambda: ops.get(f"/coupons?limit={PAGE}"),
@@ -60,6 +62,7 @@ def calls(stack):
         "jobs": lambda: ops.get("/coupons/-/jobs"),
         "a code": lambda: shop.post("/coupons/-/resolve", {"code": "ABCDEFGH", "user": "u"}),
         "metrics": lambda: ops.get("/coupons/-/metrics"),
+        REPORT: lambda: reporting.get(f"/coupons/-/reports?from={today}"),
         "an erasure": lambda: ops.delete("/coupons/-/users/nobody"),
     }
 
@@ -101,5 +104,7 @@ def test_no_command_looks_at_all_coupons(another_stack):
     assert set(few[0]) - set(chores) == set(), "a chore was not seen"
     assert ("coupons", "query", "cleaned view.cleanup") in chores, f"the sweeper did not look for what is over: {set(chores)}"
     assert {what: cost for what, cost in chores.items() if cost > MOST} == {}
+    # a report looks at the definition and the mark of each, and at nothing else of those that had no takings in its time
+    assert asked.pop(REPORT) <= MOST + 4 * MANY
     # the active ones are sorted by when they were made
     assert {what: cost for what, cost in asked.items() if cost > MOST + 4 * MANY // ACTIVE} == {}
