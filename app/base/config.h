@@ -21,6 +21,7 @@
 #define CONFIG_TEXT_SIZE 1024 /* bytes of a TEXT or PATH setting, with its NUL */
 
 #define CONFIG_LOG_LEVELS "debug|info|warning|error"
+#define CONFIG_LOG_FORMATS "text|json"
 
 /* Columns: section, name, type, default, min, max, choices, reloadable, help.
  * Type     INT: an int within min..max; TEXT: min..max bytes; PATH: as TEXT, made absolute or below $COUPONS_VAR;
@@ -63,7 +64,8 @@
     X(mongodb, server_selection_timeout_ms, INT, "3000", 100, 60000, NULL, true, "how long to look for a primary")     \
     X(mongodb, wait_queue_timeout_ms, INT, "3000", 100, 60000, NULL, true, "how long to wait for a free connection of the pool") \
     X(log, path, PATH, "log/coupond.log", 0, 1000, NULL, false, "the log file; empty: standard error")                 \
-    X(log, level, CHOICE, "info", 0, 0, CONFIG_LOG_LEVELS, true, "the least severe level to log: debug, info, warning or error") \
+    X(log, level, CHOICE, "info", 0, 0, CONFIG_LOG_LEVELS, true, "the least severe level to log")                \
+    X(log, format, CHOICE, "text", 0, 0, CONFIG_LOG_FORMATS, true, "form of the log's lines, and of the audit log's")  \
     X(audit, path, PATH, "", 0, 1000, NULL, false,                                                                     \
       "the audit log: a line per request made with a key, with ids but no names or codes; empty: none")                \
     X(receipts, seed_file, PATH, "keys/receipt_seed", 1, 1000, NULL, true,                                             \

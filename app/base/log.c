@@ -1,19 +1,21 @@
 /* base/log.c -- see log.h. One write(2) per line, so that the lines of several processes never mix. */
 #include "base/log.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/json.h"
 
-#define LINE_SIZE 4096 /* a line is cut there */
+#define LINE_SIZE 4096 /* a line of text is cut there */
 #define KINDS_MAX 128  /* events that are counted; further ones are always written */
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
@@ -26,7 +28,7 @@ struct file {
 };
 
 static struct file log_file = {STDERR_FILENO, STDERR_FILENO, ""}, audit_file = {-1, -1, ""};
-static _Atomic int log_level = LOG_INFO;
+static _Atomic int log_level = LOG_INFO, log_format = LOG_TEXT;
 static char role_name[32] = "main";
 static _Thread_local char context[65];
 
@@ -73,6 +75,12 @@ int log_init(const char *path, enum log_level level)
         return -1;
     atomic_store(&log_level, (int)level);
     return 0;
+}
+
+void log_set(enum log_level level, enum log_format format)
+{
+    atomic_store(&log_level, (int)level);
+    atomic_store(&log_format, (int)format);
 }
 
 int log_audit_init(const char *path)
@@ -155,63 +163,191 @@ static bool may_write(const char *event, long long *left_out)
     return may;
 }
 
-/* Add the details to the line of len bytes, and write it. False: it could not be written whole. */
-__attribute__((format(printf, 4, 0)))
-static bool write_line(const struct file *f, char line[LINE_SIZE], size_t len, const char *details, va_list args)
+/* ---- a line ---- */
+
+/* The bytes of a character of UTF-8 at text, 1 to 4; 0: there is none. */
+static size_t character_len(const unsigned char *text)
+{
+    size_t len = *text < 0x80 ? 1 : *text < 0xc2 ? 0 : *text < 0xe0 ? 2 : *text < 0xf0 ? 3 : *text < 0xf5 ? 4 : 0;
+
+    for (size_t i = 1; i < len; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    if ((*text == 0xe0 && text[1] < 0xa0) || (*text == 0xed && text[1] > 0x9f) || (*text == 0xf0 && text[1] < 0x90) ||
+        (*text == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return len;
+}
+
+/* Details as text of one line: what is no character, or one that controls, becomes '?'. */
+__attribute__((format(printf, 2, 0)))
+static void format_details(char out[LINE_SIZE], const char *details, va_list args)
+{
+    unsigned char *at = (unsigned char *)out;
+    size_t len;
+
+    *out = '\0';
+    if (vsnprintf(out, LINE_SIZE, details, args) < 0)
+        return;
+    while (*at) {
+        len = character_len(at);
+        if (len <= 1 && (len == 0 || *at < ' ' || *at == 0x7f))
+            *at = '?';
+        at += len ? len : 1;
+    }
+    for (len = strlen(out); len && out[len - 1] == ' '; len--)
+        out[len - 1] = '\0';
+}
+
+/* Where the format has this key, behind its '='; NULL: nowhere. */
+static const char *find_key(const char *format, const char *key, size_t len)
+{
+    const char *at = format;
+
+    while ((at = strchr(at, '=')) && ((size_t)(at - format) < len || strncmp(at - len, key, len) != 0 ||
+                                      (at - len > format && at[-(ptrdiff_t)len - 1] != ' ')))
+        at++;
+    return at ? at + 1 : NULL;
+}
+
+/* The length of the key at text, if one of keys stands there with its '='; else 0. keys NULL: any. */
+static size_t key_len(const char *keys, const char *text)
+{
+    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
+
+    return text[len] == '=' && (!keys || find_key(keys, text, len)) ? len : 0;
+}
+
+/* The length of the value at text: up to the next key, or to the end. A quoted one ends at a quote. */
+static size_t value_len(const char *keys, const char *text)
+{
+    size_t len = 0;
+
+    for (; text[len]; len++)
+        if (text[len] == ' ' && key_len(keys, text + len + 1) && (*text != '"' || (len > 1 && text[len - 1] == '"')))
+            break;
+    return len;
+}
+
+/* True when the format writes this key's value as an integer ("key=%", size, d or u), and that is all it is. */
+static bool is_integer(const char *format, const char *key, size_t len, const char *value)
+{
+    const char *digits = value + (*value == '-'), *conversion = find_key(format, key, len);
+
+    return conversion && *conversion == '%' && strspn(conversion + 1 + strspn(conversion + 1, "lzjht"), "du") > 0 && *digits &&
+           !digits[strspn(digits, "0123456789")];
+}
+
+/* key=value key="value" as members of an object; what is none of that is the member details. keys: a format that has all of
+ * them, so that a value cannot bring another member; NULL: there are others, and no value has a blank. */
+static void write_members(struct json *j, const char *keys, const char *format, char *text)
+{
+    size_t len;
+
+    while ((len = key_len(keys, text))) {
+        char *key = text, *value = text + len + 1;
+        size_t end = value_len(keys, value);
+        bool quoted = *value == '"' && end > 1 && value[end - 1] == '"', more = value[end] != '\0';
+
+        key[len] = value[end] = '\0';
+        if (is_integer(format, key, len, value)) {
+            json_key(j, key);
+            json_raw(j, value);
+        } else {
+            value[end - quoted] = '\0';
+            json_key_string(j, key, value + quoted);
+        }
+        text = value + end + more;
+    }
+    if (*text)
+        json_key_string(j, "details", text);
+}
+
+/* False: it could not be written whole. */
+static bool write_line(const struct file *f, struct buf *line)
 {
     ssize_t written;
-    int n = vsnprintf(line + len, LINE_SIZE - len, details, args);
 
-    if (n > 0)
-        len += (size_t)n;
-    if (len > LINE_SIZE - 1)
-        len = LINE_SIZE - 1;
-    while (line[len - 1] == ' ')
-        len--;
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-            line[i] = '?';
-    line[len++] = '\n';
+    buf_putc(line, '\n');
     do
-        written = write(atomic_load(&f->fd), line, len);
+        written = write(atomic_load(&f->fd), line->data, line->len);
     while (written < 0 && errno == EINTR);
-    return written == (ssize_t)len;
+    return written == (ssize_t)line->len;
+}
+
+static void cut(struct buf *line)
+{
+    if (line->len > LINE_SIZE - 1)
+        line->len = LINE_SIZE - 1;
 }
 
 void log_event(enum log_level level, const char *event, const char *details, ...)
 {
-    char line[LINE_SIZE], when[CLOCK_TEXT_SIZE], gap[40] = "";
+    char text[LINE_SIZE], when[CLOCK_TEXT_SIZE];
+    struct buf line = BUF_INIT;
     long long left_out;
     va_list args;
-    int saved = errno, n;
+    int saved = errno;
 
     if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed) || !may_write(event, &left_out))
         return;
-    if (left_out > 0)
-        snprintf(gap, sizeof gap, " left_out=%lld", left_out);
-    n = snprintf(line, sizeof line, "%s level=%s role=%s pid=%d event=%s%s%s%s%s",
-                 clock_text(clock_now_ms(), when), level_names[level], role_name, (int)getpid(), event, gap,
-                 *context ? " request=" : "", context, *details ? " " : "");
-    assert(n > 0 && (size_t)n < sizeof line);
     va_start(args, details);
-    write_line(&log_file, line, (size_t)n, details, args);
+    format_details(text, details, args);
     va_end(args);
+    clock_text(clock_now_ms(), when);
+    if (atomic_load_explicit(&log_format, memory_order_relaxed) == LOG_JSON) {
+        struct json j = json_to(&line);
+
+        json_object(&j);
+        json_key_string(&j, "time", when);
+        json_key_string(&j, "level", level_names[level]);
+        json_key_string(&j, "role", role_name);
+        json_key_int(&j, "pid", getpid());
+        json_key_string(&j, "event", event);
+        if (left_out > 0)
+            json_key_int(&j, "left_out", left_out);
+        if (*context)
+            json_key_string(&j, "request", context);
+        write_members(&j, details, details, text);
+        json_end_object(&j);
+    } else {
+        buf_printf(&line, "%s level=%s role=%s pid=%d event=%s", when, level_names[level], role_name, (int)getpid(), event);
+        if (left_out > 0)
+            buf_printf(&line, " left_out=%lld", left_out);
+        if (*context)
+            buf_printf(&line, " request=%s", context);
+        buf_printf(&line, "%s%s", *text ? " " : "", text);
+        cut(&line);
+    }
+    write_line(&log_file, &line);
+    buf_free(&line);
     errno = saved;
 }
 
 void log_audit(const char *details, ...)
 {
-    char line[LINE_SIZE], when[CLOCK_TEXT_SIZE];
+    char text[LINE_SIZE], when[CLOCK_TEXT_SIZE];
+    struct buf line = BUF_INIT;
     va_list args;
-    bool written;
-    int n;
 
     if (!log_audits())
         return;
-    n = snprintf(line, sizeof line, "%s ", clock_text(clock_now_ms(), when));
     va_start(args, details);
-    written = write_line(&audit_file, line, (size_t)n, details, args);
+    format_details(text, details, args);
     va_end(args);
-    if (!written)
+    clock_text(clock_now_ms(), when);
+    if (atomic_load_explicit(&log_format, memory_order_relaxed) == LOG_JSON) {
+        struct json j = json_to(&line);
+
+        json_object(&j);
+        json_key_string(&j, "time", when);
+        write_members(&j, NULL, details, text);
+        json_end_object(&j);
+    } else {
+        buf_printf(&line, "%s %s", when, text);
+        cut(&line);
+    }
+    if (!write_line(&audit_file, &line))
         log_event(LOG_ERROR, "audit.write_failed", "path=\"%s\" reason=\"%s\"", audit_file.path, strerror(errno));
+    buf_free(&line);
 }

@@ -2,6 +2,8 @@
  * base/log.h -- the log: one line per event, key=value; and the audit log: one line per request that a key was used for.
  *
  * Line     2026-11-21T10:00:00.000Z level=info role=worker-0 pid=12 event=worker.started request=... key=value ...
+ * JSON     the same as an object a line: {"time": "2026-...", "level": "info", "role": ..., "pid": 12, "event": ..., "key": value};
+ *          what is formatted as an integer is a number, all else a string
  * Events   stable names, noun.verb; values with blanks are written quoted by the caller: reason="%s"
  * Audit    2026-11-21T10:00:00.000Z key=value ...: a file of its own, off unless it has a path; no line is left out
  * Storms   of one event a process writes LOG_SAME_MAX lines a second; its next line says left_out=N
@@ -21,9 +23,15 @@
 /* The order is that of CONFIG_LOG_LEVELS. */
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 
+/* The order is that of CONFIG_LOG_FORMATS. */
+enum log_format { LOG_TEXT, LOG_JSON };
+
 /* Write to the file at path (appended to, mode 0640), or to standard error when path is NULL or "", from level upwards.
  * Before the first call: standard error, from info. 0, or -1 with errno: the log stays as it was. */
 int log_init(const char *path, enum log_level level) CPN_CHECKED;
+
+/* From now on write from level upwards, in this format; before: as text. */
+void log_set(enum log_level level, enum log_format format);
 
 /* Write the audit log to the file at path (as above); NULL or "": write none. 0, or -1 with errno: it stays as it was. */
 int log_audit_init(const char *path) CPN_CHECKED;

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/crash.h"
+#include "coupond/reload.h"
 #include "coupond/supervisor.h"
 #include "http/pages.h"
 #include "store/mongo.h"
@@ -19,9 +20,11 @@ extern const char *malloc_conf;
 const char *malloc_conf = "narenas:4";
 
 static const char usage[] =
-    "usage: coupond [-c FILE] [-o SECTION.NAME=VALUE]... [-t | -T | -p DIR]\n  -c FILE   the configuration (default: "
+    "usage: coupond [-c FILE] [-o SECTION.NAME=VALUE]... [-t | -T | -r | -p DIR]\n  -c FILE   the configuration (default: "
     "conf/coupond.ini)\n  -o ...    a setting that overrides the file's\n  -t        check the configuration and "
-    "exit\n  -T        check it, print what is in force, and exit\n  -p DIR    write the static pages that nginx "
+    "exit\n  -T        check it, print what is in force, and exit\n  -r        reload the one that runs "
+    "in coupond.run_dir, and exit when all its\n            processes have the new settings, or with the reason why "
+    "not\n  -p DIR    write the static pages that nginx "
     "serves to DIR, and exit\nSignals: TERM drains and stops, HUP reloads, USR1 reopens the logs.\n";
 
 int main(int argc, char **argv)
@@ -32,16 +35,19 @@ int main(int argc, char **argv)
     char message[2048];
     size_t count = 0;
     int option, test = 0;
+    bool reload = false;
 
     mongo_drop_counters();
     start.config_path = "conf/coupond.ini";
-    while ((option = getopt(argc, argv, "c:o:tTp:h")) != -1) {
+    while ((option = getopt(argc, argv, "c:o:tTrp:h")) != -1) {
         if (option == 'c')
             start.config_path = optarg;
         else if (option == 'o' && count < OVERRIDES_MAX)
             overrides[count++] = optarg;
         else if (option == 't' || option == 'T')
             test = option;
+        else if (option == 'r')
+            reload = true;
         else if (option == 'p')
             pages = optarg;
         else {
@@ -68,6 +74,8 @@ int main(int argc, char **argv)
         config_print(&start.config, stdout);
     if (test)
         return EXIT_SUCCESS;
+    if (reload)
+        return reload_run(&start.config);
     config_hide_uri();
     if (!crash_init(message, sizeof message)) {
         fprintf(stderr, "coupond: %s\n", message);

@@ -22,6 +22,7 @@
 #include "base/guesses.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "coupond/reload.h"
 #include "deliver/deliverer.h"
 #include "http/worker.h"
 #include "reporter/reporter.h"
@@ -78,6 +79,8 @@ static struct {
     pid_t checker;          /* tries config or fresh on the database; 0: none */
     bool serving;           /* the seats are filled */
     bool reloading;         /* from SIGHUP until the successors have taken over, or it failed */
+    struct mono reload_began;
+    bool settling;          /* they have; processes of before are still there */
     bool stopping;
     int exit_code;
 } master;
@@ -250,6 +253,7 @@ static pid_t start_process(const struct seat *s, const struct config *config)
         become_child(s, parent);
         metrics_attach(s->slot);
         log_role(s->name);
+        log_set((enum log_level)config->log_level, (enum log_format)config->log_format);
         exit(play_role(s, config));
     }
     if (pid < 0) {
@@ -260,8 +264,8 @@ static pid_t start_process(const struct seat *s, const struct config *config)
     return pid;
 }
 
-/* Try config on the database in a child: mongoc must never be used before a fork. */
-static void start_checker(const struct config *config)
+/* Try config on the database in a child: mongoc must never be used before a fork. False: there is no process to be had. */
+static bool start_checker(const struct config *config)
 {
     pid_t parent = getpid();
 
@@ -286,12 +290,12 @@ static void start_checker(const struct config *config)
     if (master.checker < 0) {
         log_event(LOG_ERROR, "process.fork_failed", "process=check reason=\"%s\"", strerror(errno));
         master.checker = 0;
-        master.reloading = false;
         if (!master.serving) {
             master.stopping = true;
             master.exit_code = EX_OSERR;
         }
     }
+    return master.checker != 0;
 }
 
 static void fill_seat(struct seat *s)
@@ -319,24 +323,33 @@ static void send_off(pid_t pid, const struct seat *seat)
 
 /* ---- reload ---- */
 
+static void refuse_reload(const char *reason)
+{
+    log_event(LOG_ERROR, "reload.refused", "reason=\"%s\"", reason);
+    master.reloading = false;
+    reload_note(master.config.coupond_run_dir, master.reload_began, reason);
+}
+
 static void begin_reload(void)
 {
     char message[2048], kept[512];
 
+    master.reload_began = mono_now();
+    master.settling = false;
     if (config_load(&master.fresh, master.start->config_path, master.start->overrides, message, sizeof message) != 0) {
-        log_event(LOG_ERROR, "reload.refused", "reason=\"%s\"", message);
+        refuse_reload(message);
         return;
     }
     if (config_keep_fixed(&master.fresh, &master.config, kept, sizeof kept))
         log_event(LOG_WARNING, "reload.needs_restart", "settings=\"%s\"", kept);
     master.reloading = true;
-    start_checker(&master.fresh);
+    if (!start_checker(&master.fresh))
+        refuse_reload("no process could be started to check the database");
 }
 
 static void abandon_reload(const char *reason)
 {
-    log_event(LOG_ERROR, "reload.refused", "reason=\"%s\"", reason);
-    master.reloading = false;
+    refuse_reload(reason);
     for (int i = 0; i < master.seat_count; i++) {
         struct seat *s = &master.seats[i];
 
@@ -372,8 +385,7 @@ static void finish_reload(void)
             return;
     master.config = master.fresh;
     master.reloading = false;
-    if (log_init(master.config.log_path, (enum log_level)master.config.log_level) != 0)
-        log_event(LOG_ERROR, "log.reopen_failed", "reason=\"%s\"", strerror(errno));
+    log_set((enum log_level)master.config.log_level, (enum log_format)master.config.log_format);
     for (int i = 0; i < master.seat_count; i++) {
         struct seat *s = &master.seats[i];
 
@@ -385,7 +397,17 @@ static void finish_reload(void)
         s->backoff_ms = 0;
         write_pid_file(s->name, s->pid);
     }
+    master.settling = true;
     log_event(LOG_INFO, "reload.done", "config=\"%s\"", master.start->config_path);
+}
+
+/* The last process of before has gone: nobody answers by the old settings any more. */
+static void settle_reload(void)
+{
+    if (!master.settling || master.leaver_count)
+        return;
+    master.settling = false;
+    reload_note(master.config.coupond_run_dir, master.reload_began, RELOAD_DONE);
 }
 
 /* ---- the loop's steps ---- */
@@ -598,6 +620,7 @@ static void run_loop(const sigset_t *all)
         }
         if (master.reloading && !master.checker)
             finish_reload();
+        settle_reload();
         if (master.serving && !master.stopping)
             refill_seats();
         kill_the_late();
@@ -639,6 +662,7 @@ static int start_up(sigset_t *all)
     raise_limits();
     close_memory();
     log_role("master");
+    log_set((enum log_level)master.config.log_level, (enum log_format)master.config.log_format);
     if (log_init(master.config.log_path, (enum log_level)master.config.log_level) != 0)
         return give_up(EX_CONFIG, "cannot write the log %s: %s", master.config.log_path, strerror(errno));
     if (log_audit_init(master.config.audit_path) != 0)
@@ -649,6 +673,7 @@ static int start_up(sigset_t *all)
     failed = lock_run_dir();
     if (failed)
         return failed;
+    remove_file(RELOAD_FILE, ""); /* of a master that was killed */
     if (metrics_create() != 0)
         return give_up(EX_OSERR, "cannot create shared memory for the metrics: %s", strerror(errno));
     if (guesses_create() != 0)
@@ -667,13 +692,14 @@ int supervisor_run(const struct start *start)
     if (failed)
         return failed;
     log_event(LOG_INFO, "master.started", "workers=%d config=\"%s\"", master.config.coupond_workers, start->config_path);
-    start_checker(&master.config);
+    (void)start_checker(&master.config);
     run_loop(&all);
     for (int i = 0; i < master.seat_count; i++) {
         remove_file(master.seats[i].name, ".pid");
         if (master.seats[i].listen_fd >= 0)
             remove_file(master.seats[i].name, ".sock");
     }
+    remove_file(RELOAD_FILE, "");
     remove_file("coupond", ".pid");
     log_event(LOG_INFO, "master.stopped", "code=%d", master.exit_code);
     return master.exit_code;

@@ -6,7 +6,8 @@
  * Sockets  one listening socket per worker, made by the master and kept for its life: a new worker inherits it, and what
  *          arrives in between waits in its backlog
  * Reload   the new settings are read, then tried on the database by a child; then every process gets a successor, and when
- *          all successors have lived for a second the old ones drain. Whatever fails before that: all stays as it was
+ *          all successors have lived for a second the old ones drain. Whatever fails before that: all stays as it was.
+ *          How it ended is in run_dir/reload: see reload.h
  */
 #ifndef COUPOND_SUPERVISOR_H
 #define COUPOND_SUPERVISOR_H

@@ -283,6 +283,41 @@ def test_logs_are_rotated_without_losing_a_line(another_stack):
     wait_until("the successor's line in it", lambda: re.search(r"role=worker-0 .*event=worker.started", log.read_text()))
 
 
+def test_a_reload_makes_the_logs_json_and_as_quiet_as_set(another_stack):
+    """In every process, the successors as well as the master; what was written before stays as it is."""
+    stack = another_stack("[audit]\npath = log/audit.log\n")
+    coupon, config = stack.coupon(slots=1), stack.var / "coupond.ini"
+    audit, text = stack.var / "log" / "audit.log", config.read_text()
+
+    def reload_with(settings):
+        """What the log has from then on, as objects."""
+        config.write_text(text + settings)
+        done = stack.script("reload")
+        assert done.returncode == 0, done.stdout
+        length = len(stack.log())
+        return lambda: [json.loads(line) for line in stack.log()[length:].split("\n")[:-1]]
+
+    lines = reload_with("[log]\nformat = json\n")
+    stack.kill("worker-0")
+    wait_until(lambda: f"the death and the successor: {lines()}", lambda: {"process.died", "worker.started"} <= {line["event"] for line in lines()})
+    for line in lines():
+        assert list(line)[:5] == ["time", "level", "role", "pid", "event"] and isinstance(line["pid"], int), line
+    [died] = [line for line in lines() if line["event"] == "process.died"]
+    assert (died["level"], died["role"], died["process"], died["signal"]) == ("error", "master", "worker-0", 9), died
+    assert {line["role"] for line in lines() if line["event"] == "worker.started"} == {"worker-0"}
+
+    at = len(audit.read_text())
+    stack.client("storefront").take(coupon, "u", "k").expect(201)
+    line = json.loads(audit.read_text()[at:])
+    assert (line["call"], line["status"], line["coupon"], line["from"]) == ("redemption_take", 201, coupon, "127.0.0.1"), line
+
+    lines, died = reload_with("[log]\nformat = json\nlevel = error\n"), stack.pid("worker-0")
+    stack.kill("worker-0")
+    wait_until("its successor", lambda: stack.pid("worker-0") not in (None, died))
+    wait_until("an answer of it", lambda: stack.direct(0, "ops").get("/coupons/-/health", may_fail=True).status == 200)
+    assert {line["level"] for line in lines()} == {"error"}, lines()
+
+
 def test_a_newer_database_is_refused_with_what_to_do(another_stack):
     stack = another_stack()
     assert stack.database.schema.find_one({"_id": "schema"})["version"] == 4

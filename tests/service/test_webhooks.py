@@ -15,7 +15,7 @@ import time
 import pytest
 
 from receiver import Receiver, assert_signed, is_signed
-from stack import PATIENCE_S, WEBHOOKS, free_port, wait_until
+from stack import PATIENCE_S, WEBHOOKS, WORKERS, free_port, wait_until
 from test_coupons import walk
 
 HOOKS = "/coupons/-/webhooks"
@@ -339,6 +339,27 @@ def test_two_deliverers_for_a_while_keep_the_order(stack, receiver, hook):
         crowd.join()
     wait_for_all(stack, receiver, coupon)
     assert len(receiver.entries(coupon)) == len(taken) > 200
+
+
+def test_when_a_reload_returns_every_worker_has_the_new_settings(another_stack):
+    """Each round another answer, from the first request on, of all workers and of nginx with its kept connections."""
+    stack = another_stack(WEBHOOKS)
+    config, coupon = stack.var / "coupond.ini", stack.coupon(slots=1)
+    text = config.read_text()
+    body = {"url": "http://127.0.0.1:9/hook", "coupons": [coupon]}
+    for http in ("refused", "allowed", "refused"):
+        config.write_text(text.replace("http = allowed", f"http = {http}"))
+        done = stack.script("reload")
+        assert done.returncode == 0 and not done.stdout, done
+        doors = [stack.direct(worker, "ops") for worker in range(WORKERS)] + [stack.client("ops")] * 20
+        replies = {door.post("/coupons/-/webhooks", body).status for door in doors}
+        assert replies == {201 if http == "allowed" else 400}, f"http = {http}: {replies}"
+    before = stack.pids()
+    config.write_text(text.replace("http = allowed", "http = perhaps"))
+    refused = stack.script("reload")
+    assert refused.returncode == 78 and "webhooks.http" in refused.stdout and "refused|allowed" in refused.stdout.replace(", ", "|"), refused
+    assert stack.pids() == before
+    config.write_text(text)
 
 
 def test_a_failing_delivery_is_repeated_and_holds_back_its_stream_alone(stack, ops, storefront, receiver, hook):

@@ -272,7 +272,19 @@ static void the_sample_has_every_row_and_no_other(void **state)
     assert_memory_equal(&config, &defaults, sizeof config);
 }
 
-/* The sample's comments repeat the table's help, bounds and reload flag word by word. */
+/* "a|b|c" as ": a, b or c". */
+static void write_choices(const char *choices, char *out)
+{
+    const char *before = ": ", *bar;
+
+    for (; (bar = strchr(choices, '|')); choices = bar + 1) {
+        out += sprintf(out, "%s%.*s", before, (int)(bar - choices), choices);
+        before = ", ";
+    }
+    sprintf(out, " or %s", choices);
+}
+
+/* The sample's comments repeat the table's help, bounds or choices, and reload flag word by word. */
 static void the_sample_explains_every_row_as_the_table_does(void **state)
 {
     size_t count;
@@ -289,6 +301,8 @@ static void the_sample_explains_every_row_as_the_table_does(void **state)
 
         if (rows[i].type == CONFIG_INT)
             snprintf(bounds, sizeof bounds, ", %d-%d", rows[i].min, rows[i].max);
+        if (rows[i].type == CONFIG_CHOICE)
+            write_choices(rows[i].choices, bounds);
         snprintf(expected, sizeof expected, "; %s%s%s\n", rows[i].help, bounds, rows[i].reloadable ? " (reload)" : "");
         if (!strstr(text, expected))
             fail_msg("%s lacks: %s", SAMPLE, expected);

@@ -106,6 +106,31 @@ static void an_event_is_one_line_whatever_it_says(void **state)
     assert_in_range(strlen(text), 4096, 4400);
 }
 
+static void as_json_a_line_is_an_object_with_typed_members(void **state)
+{
+    char expected[512];
+
+    (void)state;
+    log_set(LOG_INFO, LOG_JSON);
+    log_context("req-1");
+    log_event(LOG_WARNING, "lane.loaded", "coupon=%s batches=%d seq=%lld reason=\"%s\" span=%d-%d path=\"%s\" left=%d", "42", -3, 7LL,
+              "key=\"a\\b\" x=1", 3, 4, "", 0);
+    snprintf(expected, sizeof expected,
+             "Z\",\"level\":\"warning\",\"role\":\"worker-0\",\"pid\":%d,\"event\":\"lane.loaded\",\"request\":\"req-1\","
+             "\"coupon\":\"42\",\"batches\":-3,\"seq\":7,\"reason\":\"key=\\\"a\\\\b\\\" x=1\",\"span\":\"3-4\","
+             "\"path\":\"\",\"left\":0}\n", (int)getpid());
+    assert_ends(content(path), expected);
+    assert_memory_equal(text, "{\"time\":\"20", 11);
+    log_context(NULL);
+    log_event(LOG_INFO, "a.b", "%s", "no pair; \xff\xc3\xa4 \n");
+    assert_ends(content(path), "\"event\":\"a.b\",\"details\":\"no pair; ?\xc3\xa4 ?\"}\n");
+    log_event(LOG_INFO, "a.c", "%s", "");
+    assert_ends(content(path), "\"event\":\"a.c\"}\n");
+    log_set(LOG_ERROR, LOG_TEXT);
+    log_event(LOG_INFO, "a.d", "%s", "");
+    assert_null(strstr(content(path), "a.d"));
+}
+
 static int lines_with(const char *word)
 {
     int count = 0;
@@ -162,6 +187,7 @@ int main(void)
         cmocka_unit_test_setup(a_line_has_the_threads_request_id, fresh),
         cmocka_unit_test_setup(lower_levels_are_left_out, fresh),
         cmocka_unit_test_setup(an_event_is_one_line_whatever_it_says, fresh),
+    cmocka_unit_test_setup(as_json_a_line_is_an_object_with_typed_members, fresh),
         cmocka_unit_test_setup(what_repeats_is_left_out_and_counted, fresh),
         cmocka_unit_test_setup(reopening_follows_the_path, fresh),
         cmocka_unit_test_setup(a_path_that_cannot_be_opened_leaves_the_log_as_it_was, fresh),
