@@ -1,5 +1,7 @@
 """Slots that come with their coupon: POST /coupons with `generate`, and its Idempotency-Key."""
 import concurrent.futures
+import os
+import signal
 
 import pytest
 
@@ -201,6 +203,21 @@ def test_a_worker_that_dies_after_the_append_leaves_a_coupon_with_its_slots(monk
     kinds = [entry["kind"] for entry in Told(stack, "died").entries()]
     assert kinds.count("define") == 1 and kinds.count("generate") == 1, kinds
     stack.verify("died")
+
+
+def test_where_codes_take_longer_than_a_request_may_the_answer_names_their_job(another_stack):
+    stack = another_stack("[worker]\nrequest_deadline_ms = 2000\n")
+    ops, body = stack.client("ops"), {"id": "waits", "generate": True, "codes": {"source": "generated"}}
+    runner = stack.signal("runner", signal.SIGSTOP)
+    try:
+        made = wait_until("an answer", lambda: (r := new(ops, key="k", may_fail=True, **body)).status == 201 and r).json()
+        assert ops.get(f"/coupons/-/jobs/{made['job']}").ok()["state"] == "queued"
+        assert slots(stack, "waits") == (0, 0)
+    finally:
+        os.kill(runner, signal.SIGCONT)
+    stack.job_at(f"/coupons/-/jobs/{made['job']}")
+    assert slots(stack, "waits") == (100, 100)
+    stack.verify("waits")
 
 
 def test_a_wish_that_was_met_is_not_met_again(stack, ops):
