@@ -487,7 +487,7 @@ static bool sweep_arrivals(struct reporter *r, struct arena *a, bool *more)
     struct arrival *arrivals;
     size_t count;
 
-    if (mongo_arrivals(r->door, NULL, &r->at, a, &arrivals, &count) != STORE_OK)
+    if (mongo_arrivals(r->door, &r->at, a, &arrivals, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&r->stop); i++) {
         struct known *k = lane_of(r, arrivals[i].coupon, arrivals[i].lane);

@@ -7,8 +7,6 @@
  * Time     `arrived` is the cluster time that the server gives a batch when it takes it in, whenever that batch was decided. So the one
  *          that a worker decided long ago and sends now, or sends again, does not come below the watermark
  */
-#include <string.h>
-
 #include "store/codec.h"
 #include "store/door.h"
 #include "store/members.h"
@@ -29,7 +27,6 @@ static bool arrival_row(const bson_t *doc, void *context)
 {
     struct arrival_list *list = context;
     struct arrival a = {.lanes = 1};
-    bson_iter_t names;
     bson_t id;
 
     a.arrived = codec_arrived_get(doc);
@@ -37,27 +34,17 @@ static bool arrival_row(const bson_t *doc, void *context)
         !find_exact(&id, "seq", &a.seq))
         return false;
     find_exact(doc, "k", &a.lanes);
-    a.names = bson_iter_init_find(&names, doc, "names") && bson_iter_as_bool(&names);
     a.coupon = arena_strdup(list->arena, a.coupon);
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof a);
     list->items[list->count++] = a;
     return true;
 }
 
-enum store_status mongo_arrivals(struct store *s, const char *user, struct arrivals_at *at, struct arena *a, struct arrival **arrivals,
-                                 size_t *count)
+enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct arena *a, struct arrival **arrivals, size_t *count)
 {
     struct arrival_list list = {.arena = a};
     size_t most = at->most ? at->most : PAGE;
     enum store_status status;
-    /* clang-format off */
-    AUTO_BCON named = BCON_NEW("$in", "[", "{", "$literal", BCON_UTF8(user ? user : ""), "}", "{", "$ifNull", "[", "$who.u", "[", "]", "]", "}",
-                               "]");
-    AUTO_BCON fields = BCON_NEW("arrived", BCON_INT32(1), "k", BCON_INT32(1));
-    /* clang-format on */
-
-    if (user)
-        BSON_APPEND_DOCUMENT(fields, "names", named);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", "ledger",
@@ -66,7 +53,7 @@ enum store_status mongo_arrivals(struct store *s, const char *user, struct arriv
                 BCON_TIMESTAMP((uint32_t)(at->from >> 32), (uint32_t)at->from), "}", "}", "}",
             "{", "$sort", "{", "arrived", BCON_INT32(1), "}", "}",
             "{", "$limit", BCON_INT64((int64_t)most), "}",
-            "{", "$project", BCON_DOCUMENT(fields), "}",
+            "{", "$project", "{", "arrived", BCON_INT32(1), "k", BCON_INT32(1), "}", "}",
         "]",
         "cursor", "{", "batchSize", BCON_INT64((int64_t)most), "}");
     /* clang-format on */
@@ -87,34 +74,77 @@ enum store_status mongo_arrivals(struct store *s, const char *user, struct arriv
 
 /* ---- who is in the ledger, and perhaps in no view yet ---- */
 
-static bool is_listed(const char *const *ids, size_t count, const char *id)
+struct coupon_list {
+    const char **ids; /* room for `most` */
+    size_t count, most;
+    struct arena *arena;
+};
+
+static bool coupon_row(const bson_t *doc, void *context)
 {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(ids[i], id) == 0)
-            return true;
-    return false;
+    struct coupon_list *list = context;
+    const char *id;
+
+    if (!find_text(doc, "_id", &id))
+        return false;
+    if (list->count < list->most)
+        list->ids[list->count++] = arena_strdup(list->arena, id);
+    return true;
+}
+
+#define MARK_ID "{", "c", "$$c", "l", "$$l", "kind", "views", "}"
+#define LEDGER_ID(seq) "{", "c", "$$c", "l", "$$l", "seq", seq, "}"
+
+/* Of the lanes of what came since, the batches behind the marks of their views. */
+static enum store_status find_behind(struct door *d, uint64_t since, const char *user, struct coupon_list *list)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "aggregate", "ledger",
+        "pipeline", "[",
+            "{", "$match", "{", "arrived", "{", "$gte", BCON_TIMESTAMP((uint32_t)(since >> 32), (uint32_t)since), "}", "}", "}",
+            "{", "$group", "{", "_id", "{", "c", "$_id.c", "l", "$_id.l", "}", "seq", "{", "$max", "$_id.seq", "}", "}", "}",
+            "{", "$lookup", "{", "from", "marks", "as", "mark",
+                "let", "{", "c", "$_id.c", "l", "$_id.l", "}",
+                "pipeline", "[",
+                    "{", "$match", "{", "$expr", "{", "$and", "[",
+                        "{", "$eq", "[", "$_id.c", "$$c", "]", "}",
+                        "{", "$eq", "[", "$_id", MARK_ID, "]", "}", "]", "}", "}", "}",
+                "]", "}", "}",
+            "{", "$set", "{", "mark", "{", "$ifNull", "[", "{", "$first", "$mark.seq", "}", BCON_INT64(0), "]", "}", "}", "}",
+            "{", "$match", "{", "$expr", "{", "$lt", "[", "$mark", "$seq", "]", "}", "}", "}",
+            "{", "$lookup", "{", "from", "ledger", "as", "behind",
+                "let", "{", "c", "$_id.c", "l", "$_id.l", "mark", "$mark", "}",
+                "pipeline", "[",
+                    "{", "$match", "{", "$expr", "{", "$and", "[",
+                        "{", "$eq", "[", "$_id.c", "$$c", "]", "}",
+                        "{", "$gt", "[", "$_id", LEDGER_ID("$$mark"), "]", "}",
+                        "{", "$lt", "[", "$_id", LEDGER_ID(BCON_MAXKEY), "]", "}", "]", "}", "}", "}",
+                    "{", "$match", "{", "who.u", BCON_UTF8(user), "}", "}",
+                    "{", "$limit", BCON_INT32(1), "}",
+                    "{", "$project", "{", "_id", BCON_INT32(1), "}", "}",
+                "]", "}", "}",
+            "{", "$match", "{", "behind", "{", "$ne", "[", "]", "}", "}", "}",
+            "{", "$group", "{", "_id", "$_id.c", "}", "}",
+            "{", "$limit", BCON_INT64((int64_t)list->most), "}",
+        "]",
+        "cursor", "{", "}");
+    /* clang-format on */
+
+    door_read_options(d, command, (struct store_time){0}, 0);
+    return door_read(d, command, coupon_row, list);
 }
 
 enum store_status mongo_user_unseen(struct store *s, const char *user, size_t most, struct arena *a, const char ***ids, size_t *count)
 {
-    struct arrivals_at at = {.more = true};
-    enum store_status status = mongo_watermark(s, &at.from, NULL);
-    struct arena page;
+    struct coupon_list list = {arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
+    uint64_t since;
+    enum store_status status = mongo_watermark(s, &since, NULL);
 
-    *ids = arena_array(a, most + 1, sizeof **ids);
-    *count = 0;
-    arena_init(&page, 0);
-    while (status == STORE_OK && at.more && *count < most) {
-        struct arrival *arrivals;
-        size_t rows;
-
-        status = mongo_arrivals(s, user, &at, &page, &arrivals, &rows);
-        for (size_t i = 0; i < rows && *count < most; i++)
-            if (arrivals[i].names && !is_listed(*ids, *count, arrivals[i].coupon))
-                (*ids)[(*count)++] = arena_strdup(a, arrivals[i].coupon);
-        arena_reset(&page);
-    }
-    arena_free(&page);
+    if (status == STORE_OK && most > 0)
+        status = find_behind(door_of(s), since, user, &list);
+    *ids = list.ids;
+    *count = status == STORE_OK ? list.count : 0;
     return status == STORE_OK ? STORE_OK : STORE_FAILED;
 }
 

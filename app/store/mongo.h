@@ -204,8 +204,9 @@ enum store_status mongo_over_seen(struct store *s, const struct over_coupon *ove
 enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms);
 
 /* ---- erasing a user's name from the ledger ---- */
-/* Coupons, at most `most`, of which a batch above the watermark names the user: their views may not say so. What is not among them is
- * in the views that are read after this. STORE_FAILED also where there is no watermark yet. */
+/* Coupons, at most `most`, of which a batch behind the mark of its lane's views names the user: their views may not say so. What is not
+ * among them is in the views that are read after this. It looks at lanes of which something came since the watermark. STORE_FAILED also
+ * where there is none yet. */
 enum store_status mongo_user_unseen(struct store *s, const char *user, size_t most, struct arena *a, const char ***ids,
                                     size_t *count);
 /* Empty names, orders, metadata and codes of the rows of who[] with this alias in one batch (majority). */
@@ -256,16 +257,14 @@ struct arrival {
     int64_t lane, seq;
     int64_t lanes;    /* that the coupon has */
     uint64_t arrived;
-    bool names;       /* the user that was asked for */
 };
 struct arrivals_at {
     uint64_t from;
     size_t most; /* of the page; 0 at first */
     bool more;   /* out */
 };
-/* The next page from at->from on, which moves on; the last batch of a page may be in the next one too. user may be NULL. */
-enum store_status mongo_arrivals(struct store *s, const char *user, struct arrivals_at *at, struct arena *a, struct arrival **arrivals,
-                                 size_t *count);
+/* The next page from at->from on, which moves on; the last batch of a page may be in the next one too. */
+enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct arena *a, struct arrival **arrivals, size_t *count);
 /* Of each batch that arrived before the watermark the views and the totals are written, and other lanes follow it. STORE_NOT_FOUND:
  * nothing is known yet. *now, if not NULL: a time before which all has arrived that the next read sees. */
 enum store_status mongo_watermark(struct store *s, uint64_t *arrived, uint64_t *now);
