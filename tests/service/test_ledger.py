@@ -10,7 +10,7 @@ def lively(stack, storefront):
     """A coupon with every kind of entry of this version."""
     coupon = stack.coupon(slots=6, title="Ünïcödé \"quotes\" \\ \u2028 \U0001f600", cap={"total": 8, "per_user": 3},
                           discount={"kind": "amount", "amount_minor": 100, "currency": "EUR"}, metadata={"b": "\n\t\u0001", "a": 1})
-    ids = [storefront.take(coupon, user, order={"id": "o/1"}).ok(201)["id"] for user in ("ä/ö", "b", "\U0001f600")]
+    ids = [storefront.take(coupon, user, order={"id": "o/1", "currency": "EUR"}).ok(201)["id"] for user in ("ä/ö", "b", "\U0001f600")]
     storefront.post(f"/coupons/{coupon}/redemptions/{ids[1]}/reverse").expect(200)
     stack.patch(coupon, {"cap": {"total": 4}, "title": "Changed"})
     storefront.take(coupon, "b").expect(201)
