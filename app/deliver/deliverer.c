@@ -17,7 +17,8 @@
 
 #define HOOKS_MOST 1000
 #define BELLS_MOST 512
-#define SWEEP_PAGE 50           /* coupons that are looked at in one round of a sweep */
+#define SWEEP_PAGE 50           /* coupons that are looked at in one round of a whole sweep */
+#define LATE_MS 15000           /* as the reporter's */
 #define FLUSH_MS 100            /* attempts and positions are gathered for so long */
 #define NOTED_MOST 1000         /* of them; while more wait nothing is sent */
 #define ROUND_MS 50             /* the longest wait while there are webhooks */
@@ -28,10 +29,11 @@ static void begin_sweep(struct deliverer *d)
     struct endpoint *e;
 
     DL_FOREACH(d->endpoints, e)
-        e->swept = 0;
+        e->goal = 0; /* what was missed is not waited for */
     d->sweeping = true;
     d->passed_over = false;
     d->sweep_at = mono_now();
+    d->sweep_now = 0;
     d->swept[0] = '\0';
 }
 
@@ -41,6 +43,8 @@ static void end_sweep(struct deliverer *d)
     d->sweeping = false;
     if (!d->passed_over) {
         d->again_ms = 0;
+        if (d->sweep_now > d->latest)
+            d->latest = d->sweep_now;
         return;
     }
     d->again_ms = longer_pause_ms(d->again_ms, DELIVER_AGAIN_MS, SWEEP_AGAIN_MOST_MS);
@@ -92,10 +96,60 @@ static bool note_positions(struct deliverer *d, struct endpoint *e)
     for (size_t at = 0; good && at < count; at += NOTED_MOST)
         good = mongo_positions_write(d->door, rows + at, count - at < NOTED_MOST ? count - at : NOTED_MOST) == STORE_OK;
     free(rows);
-    for (struct stream *s = e->streams; good && s; s = s->hh.next)
+    for (struct stream *s = e->streams; good && s; s = s->hh.next) {
+        if (s->moved && s->awaited && s->seq >= s->awaited) {
+            s->awaited = 0;
+            e->awaited--;
+        }
         s->moved = false;
+    }
     e->moved = !good;
     return good;
+}
+
+/* Everything that was heard of by now: once it is delivered, and nothing can come any more that arrived before it, that is the
+ * watermark. */
+static void aim_watermark(const struct deliverer *d, struct endpoint *e)
+{
+    if (e->goal || d->latest <= e->watermark || d->sweeping || d->passed_over)
+        return;
+    e->goal = d->latest;
+    e->goal_at = mono_add_ms(mono_now(), LATE_MS);
+    e->awaited = 0;
+    for (struct stream *s = e->streams; s; s = s->hh.next) {
+        s->awaited = s->seq < s->tail || s->moved ? s->tail : 0;
+        e->awaited += s->awaited > 0;
+    }
+}
+
+static void move_watermark(struct deliverer *d, struct endpoint *e)
+{
+    if (e->goal && e->awaited == 0 && !mono_before(mono_now(), e->goal_at)) {
+        e->watermark = e->goal;
+        e->goal = 0;
+        e->told = false;
+    }
+    if (!e->told && e->watermark)
+        e->told = mongo_hook_arrived(d->door, e->hook->id, d->owner, e->watermark) == STORE_OK;
+    aim_watermark(d, e);
+}
+
+/* A batch that arrived below a watermark was overtaken by LATE_MS of others: the watermark goes back. */
+static void note_arrival(struct deliverer *d, uint64_t arrived)
+{
+    struct endpoint *e;
+
+    if (!arrived)
+        return;
+    d->latest = arrived;
+    DL_FOREACH(d->endpoints, e) {
+        if (arrived < e->goal)
+            e->goal = arrived;
+        if (arrived < e->watermark) {
+            e->watermark = arrived;
+            e->told = false;
+        }
+    }
 }
 
 /* Write attempts, then positions: an attempt that is not in the list is made again. */
@@ -104,8 +158,11 @@ static void flush(struct deliverer *d)
     struct endpoint *e;
     bool good = note_attempts(d);
 
-    DL_FOREACH(d->endpoints, e)
+    DL_FOREACH(d->endpoints, e) {
         good = good && (!e->moved || note_positions(d, e));
+        if (good)
+            move_watermark(d, e);
+    }
     d->flush_at = mono_add_ms(mono_now(), good ? FLUSH_MS : DELIVER_AGAIN_MS);
 }
 
@@ -138,6 +195,8 @@ static void open_endpoint(struct deliverer *d, const struct hook *h, int64_t now
     if (mongo_positions(d->door, h->id, &a, &positions, &count) == STORE_OK) {
         e = endpoint_new(h);
         e->lease_ms = until_ms;
+        e->watermark = h->arrived;
+        e->told = true;
         for (size_t i = 0; i < count; i++) {
             struct stream *s =
                 stream_add(e, positions[i].coupon, positions[i].lane, positions[i].seq, positions[i].part);
@@ -288,6 +347,7 @@ static void take_bells(struct deliverer *d)
 
         if (!more && !ring(d, bells[i].coupon, bells[i].lane, bells[i].seq, 0))
             pass_over(d, bells[i].coupon);
+        note_arrival(d, bells[i].arrived);
     }
     if (sweep)
         begin_sweep(d);
@@ -320,7 +380,7 @@ static bool sweep_coupon(struct deliverer *d, const char *coupon)
     return good;
 }
 
-/* The next coupons of all, for those who want all. -1: not now, or one cannot be looked at; 0: those were all. */
+/* The next coupons of all. -1: not now, or one cannot be looked at; 0: those were all. */
 static int sweep_all(struct deliverer *d)
 {
     const char **ids = NULL;
@@ -338,32 +398,56 @@ static int sweep_all(struct deliverer *d)
     return good ? count == SWEEP_PAGE : -1;
 }
 
-/* The next coupons that somebody names, likewise. */
-static int sweep_named(struct deliverer *d)
+static bool is_last_of_lane(const struct arrival *arrivals, size_t count, size_t i)
 {
-    struct endpoint *e;
-    int left = SWEEP_PAGE;
-
-    DL_FOREACH(d->endpoints, e)
-        while (e->swept < e->hook->coupons.count) {
-            if (left-- == 0)
-                return 1;
-            if (!sweep_coupon(d, e->hook->coupons.items[e->swept++]))
-                return -1;
-        }
-    return 0;
+    for (size_t k = i + 1; k < count; k++)
+        if (arrivals[k].lane == arrivals[i].lane && strcmp(arrivals[k].coupon, arrivals[i].coupon) == 0)
+            return false;
+    return true;
 }
 
-/* Look at the next few coupons. Where that does not succeed it may be the database: it is given a while. */
+/* The lanes of the next batches above the watermarks, likewise. */
+static int sweep_arrivals(struct deliverer *d)
+{
+    struct arrival *arrivals;
+    struct arena a;
+    size_t count;
+    bool good;
+
+    arena_init(&a, 0);
+    good = mongo_arrivals(d->door, &d->at, &a, &arrivals, &count) == STORE_OK;
+    for (size_t i = 0; i < count; i++)
+        if (is_last_of_lane(arrivals, count, i) && !ring(d, arrivals[i].coupon, arrivals[i].lane, arrivals[i].seq, 0)) {
+            pass_over(d, arrivals[i].coupon);
+            good = false;
+        }
+    arena_free(&a);
+    return good ? d->at.more : -1;
+}
+
+/* From the lowest of the watermarks on, or all coupons. False: the database does not answer. */
+static bool aim_sweep(struct deliverer *d)
+{
+    uint64_t reporters, lowest = UINT64_MAX;
+    const struct endpoint *e;
+
+    if (mongo_watermark(d->door, &reporters, &d->sweep_now) == STORE_FAILED)
+        return false;
+    DL_FOREACH(d->endpoints, e)
+        if (e->watermark < lowest)
+            lowest = e->watermark;
+    d->whole = lowest == 0;
+    d->at = (struct arrivals_at){.from = lowest};
+    return true;
+}
+
+/* Look at the next few lanes. Where that does not succeed it may be the database: it is given a while. */
 static void sweep_some(struct deliverer *d)
 {
-    struct endpoint *e;
-    bool all = false;
-    int more;
+    int more = -1;
 
-    DL_FOREACH(d->endpoints, e)
-        all = all || e->hook->coupons.count == 0;
-    more = all ? sweep_all(d) : sweep_named(d);
+    if (d->sweep_now || aim_sweep(d))
+        more = d->whole ? sweep_all(d) : sweep_arrivals(d);
     if (more < 0)
         d->sweep_at = mono_add_ms(mono_now(), DELIVER_AGAIN_MS);
     else if (more == 0)

@@ -33,7 +33,11 @@ struct deliverer {
     struct post *ended;         /* to be noted */
     size_t ended_count;
     bool sweeping;
-    char swept[COUPON_ID_MAX + 1]; /* the last coupon that the sweep has looked at */
+    uint64_t sweep_now;            /* a time before the sweep began; 0: it does not know yet what it has to look at */
+    bool whole;                    /* it looks at every coupon: a webhook has no watermark */
+    struct arrivals_at at;         /* else: what it looks at next */
+    char swept[COUPON_ID_MAX + 1]; /* the last coupon that the whole sweep has looked at */
+    uint64_t latest;               /* when the last batch arrived that was heard of; 0: not known */
     bool passed_over;              /* one could not be looked at: another sweep is to follow */
     int64_t again_ms;              /* so long after this one; 0: the last one passed none over */
     struct mono look_at, flush_at, clean_at, sweep_at;

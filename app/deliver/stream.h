@@ -7,6 +7,7 @@
  *         sending
  * Start   a lane of which nothing is noted yet begins with its first batch from the webhook's making on: that is a
  *         function of the ledger, so that nothing is lost before the first position is written
+ * Watermark    as the reporter's (store/arrivals.c), of each webhook: where a sweep begins to look for lanes that have something
  * Owns    an endpoint its copy of the webhook and its streams; a stream its batches
  */
 #ifndef DELIVER_STREAM_H
@@ -14,6 +15,7 @@
 
 #include <uthash.h>
 
+#include "base/clock.h"
 #include "coupons/event.h"
 #include "store/hooks.h"
 
@@ -33,6 +35,7 @@ struct stream {
     enum stream_state state;
     int64_t tail;           /* the last seq that the lane is known to have */
     int64_t seq, part;      /* all batches up to seq are delivered, and `part` events of the one after it */
+    int64_t awaited;        /* the watermark waits for it to come so far; 0: it does not */
     int64_t attempts;       /* of the next event, that failed */
     int64_t not_before_ms;  /* UTC */
     bool moved;             /* its position is to be written */
@@ -53,7 +56,11 @@ struct endpoint {
     int64_t lease_ms;       /* until when */
     const char *disable;    /* why it is to be disabled, static; NULL: it is not */
     bool moved;             /* one of its streams has */
-    size_t swept;           /* how many of the coupons that it names the sweep has looked at */
+    uint64_t watermark;     /* what arrived before it is delivered, or is not to be; 0: not known */
+    bool told;              /* the watermark is written */
+    uint64_t goal;          /* what it is to be; 0: nothing is waited for */
+    struct mono goal_at;    /* not before */
+    size_t awaited;         /* how many of its streams are */
     size_t sending;         /* how many of its streams are */
     size_t pages;           /* how many of its streams hold batches */
     struct stream *streams;

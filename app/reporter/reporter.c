@@ -441,6 +441,7 @@ static void begin_sweep(struct reporter *r)
 {
     r->sweeping = true;
     r->sweep_now = 0;
+    r->next = 0; /* what was missed is not waited for */
     r->swept[0] = '\0';
     r->passed_over = false;
 }

@@ -160,7 +160,7 @@ struct feed *bells_open(struct store *s, const struct feed_position *after)
     AUTO_BCON pipeline = BCON_NEW(
         "pipeline", "[",
             "{", "$match", "{", "operationType", "insert", "}", "}",
-            "{", "$project", "{", "documentKey", BCON_INT32(1), "}", "}",
+            "{", "$project", "{", "documentKey", BCON_INT32(1), "fullDocument.arrived", BCON_INT32(1), "}", "}",
         "]");
     /* clang-format on */
 
@@ -171,7 +171,7 @@ int bells_next(struct feed *f, struct bell *bell)
 {
     const char *coupon;
     const bson_t *event;
-    bson_t key, id;
+    bson_t key, id, doc;
 
     gather(f);
     if (!mongoc_change_stream_next(f->stream, &event))
@@ -179,6 +179,7 @@ int bells_next(struct feed *f, struct bell *bell)
     if (find_document(event, "documentKey", &key) && find_document(&key, "_id", &id) && find_text(&id, "c", &coupon) &&
         find_int(&id, "l", &bell->lane) && find_int(&id, "seq", &bell->seq) && strlen(coupon) < sizeof bell->coupon) {
         memcpy(bell->coupon, coupon, strlen(coupon) + 1);
+        bell->arrived = find_document(event, "fullDocument", &doc) ? codec_arrived_get(&doc) : 0;
         return 1;
     }
     log_unreadable("ledger", event);

@@ -1,10 +1,11 @@
 /*
- * store/hooks.c -- webhooks: {_id, url, events[], coupons[], enabled, reason, secret, ..., owner, lease}.
+ * store/hooks.c -- webhooks: {_id, url, events[], coupons[], enabled, reason, secret, ..., owner, lease, arrived}.
  *
  * Positions  {_id: {h, c, l}, at: {seq, part}, attempts, not_before}: `at` only ever grows, by $max
  * Attempts   see store/deliveries.c
  */
 
+#include "store/codec.h"
 #include "store/door.h"
 #include "store/hooks.h"
 #include "store/members.h"
@@ -12,6 +13,7 @@
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 #define HOOKS "webhooks"
 #define POSITIONS "webhook_positions"
+#define CLOCKS_APART_S 60 /* so much earlier than by a worker's clock a batch may have arrived at the most */
 
 /* ---- documents ---- */
 
@@ -103,6 +105,7 @@ static bool hook_row(const bson_t *doc, void *context)
         return true;
     h = arena_alloc(list->arena, sizeof *h);
     list->items[list->count++] = h;
+    h->arrived = codec_arrived_get(doc);
     return members_read(doc, ROWS(hook_rows), 0, h, list->arena) && get_events(doc, &h->events) &&
            get_coupons(doc, &h->coupons, list->arena);
 }
@@ -120,6 +123,7 @@ enum store_status mongo_hook_insert(struct store *s, const struct hook *h)
     members_write(&doc, ROWS(hook_rows), 0, h);
     put_events(&doc, h->events);
     put_coupons(&doc, &h->coupons);
+    BSON_APPEND_TIMESTAMP(&doc, "arrived", (uint32_t)(h->created_ms / 1000 - CLOCKS_APART_S), 1);
     bson_append_document_end(&list, &doc);
     bson_append_array_end(&command, &list);
     return door_write(door_of(s), &command, NULL);
@@ -270,6 +274,14 @@ enum store_status mongo_hooks_release(struct store *s, const char *owner)
     /* clang-format on */
 
     return door_write(door_of(s), command, NULL);
+}
+
+enum store_status mongo_hook_arrived(struct store *s, const char *id, const char *owner, uint64_t arrived)
+{
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id), "owner", BCON_UTF8(owner));
+    AUTO_BCON u = BCON_NEW("$set", "{", "arrived", BCON_TIMESTAMP((uint32_t)(arrived >> 32), (uint32_t)arrived), "}");
+
+    return update(s, filter, u);
 }
 
 enum store_status mongo_hook_failing(struct store *s, const struct hook *h, int64_t since_ms)

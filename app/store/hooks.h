@@ -25,6 +25,7 @@ struct hook {
     const char *old_secret;     /* signs too, until old_until_ms; or NULL */
     int64_t old_until_ms;
     int64_t created_ms;         /* batches from this time on are delivered */
+    uint64_t arrived;           /* what arrived before it is delivered, or is not to be (arrivals.c); 0: not known */
     int64_t changed_ms;
     int64_t failing_ms;         /* since when no delivery has succeeded; 0: the last one did */
     const char *owner;          /* of the deliverer; or NULL */
@@ -51,6 +52,8 @@ enum store_status mongo_hook_claim(struct store *s, const char *id, const char *
                                    int64_t until_ms);
 /* Give back all that this owner holds. */
 enum store_status mongo_hooks_release(struct store *s, const char *owner);
+/* Note up to where everything that arrived is delivered, as its owner. STORE_NOT_FOUND: it has another one, or is gone. */
+enum store_status mongo_hook_arrived(struct store *s, const char *id, const char *owner, uint64_t arrived);
 /* Note since when it has been failing (0: it is not), and that it is disabled. STORE_NOT_FOUND: it is gone, or was changed since
  * h was read. */
 enum store_status mongo_hook_failing(struct store *s, const struct hook *h, int64_t since_ms);

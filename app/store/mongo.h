@@ -357,6 +357,7 @@ struct feed_position {
 struct bell {
     char coupon[COUPON_ID_MAX + 1];
     int64_t lane, seq;
+    uint64_t arrived; /* 0: not known */
 };
 struct feed *feed_open(struct store *s, const struct feed_position *after);
 struct feed *bells_open(struct store *s, const struct feed_position *after);

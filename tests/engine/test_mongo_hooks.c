@@ -122,6 +122,25 @@ static void one_deliverer_holds_it_for_its_lease(void **state)
     assert_int_equal(mongo_hook_claim(door, h->id, "one", T0, T0 + 100), STORE_NOT_FOUND);
 }
 
+static void its_owner_notes_what_has_arrived_and_is_delivered(void **state)
+{
+    NEEDS_SERVER();
+
+    struct hook *h = new_hook();
+    uint64_t first, noted = (uint64_t)(T0 / 1000 + 5) << 32 | 7;
+
+    assert_int_equal(mongo_hook_insert(door, h), STORE_OK);
+    first = read_hook(h->id)->arrived;
+    assert_true(first > 0 && (int64_t)(first >> 32) < T0 / 1000); /* clocks differ */
+    assert_int_equal(mongo_hook_arrived(door, h->id, "one", noted), STORE_NOT_FOUND);
+    assert_int_equal(mongo_hook_claim(door, h->id, "one", T0, T0 + 100), STORE_OK);
+    assert_int_equal(mongo_hook_arrived(door, h->id, "two", noted), STORE_NOT_FOUND);
+    assert_true(read_hook(h->id)->arrived == first);
+    assert_int_equal(mongo_hook_arrived(door, h->id, "one", noted), STORE_OK);
+    assert_true(read_hook(h->id)->arrived == noted);
+    assert_int_equal(mongo_hook_remove(door, h->id), STORE_OK);
+}
+
 static void a_position_never_goes_back(void **state)
 {
     NEEDS_SERVER();
@@ -265,6 +284,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_subscription_is_read_as_it_was_written, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(a_change_wants_what_was_read, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(one_deliverer_holds_it_for_its_lease, mongo_setup, mongo_teardown),
+        cmocka_unit_test_setup_teardown(its_owner_notes_what_has_arrived_and_is_delivered, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(a_position_never_goes_back, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(attempts_are_listed_newest_first_and_asked_for_again, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(a_stream_begins_with_the_first_batch_since_then, mongo_setup, mongo_teardown),

@@ -223,20 +223,30 @@ class Stack:
 
     def verify(self, *coupons, **how):
         """The ledger, replayed, is what is stored: everywhere, or in these coupons."""
-        behind = self.below_the_watermark()
-        assert not behind, f"arrived before the watermark, and not written: {behind}"
+        behind = self.below_watermarks()
+        assert not behind, f"arrived before the watermark, and not done: {behind}"
         done = self.couponctl("verify", *coupons, **how)
         assert done.returncode == 0, f"couponctl verify {' '.join(coupons)}: exit {done.returncode}\n{done.stdout}"
 
-    def below_the_watermark(self):
-        """(coupon, lane, kind of mark) of batches that arrived before the watermark and that the mark has not reached."""
-        watermark = self.database.watermarks.find_one({"_id": "reporter"}) or {"arrived": bson.Timestamp(0, 0)}
-        newest = list(self.database.ledger.aggregate([
-            {"$match": {"arrived": {"$lt": watermark["arrived"]}}},
-            {"$group": {"_id": {"c": "$_id.c", "l": "$_id.l"}, "seq": {"$max": "$_id.seq"}}}]))
-        marks = {(d["_id"]["c"], d["_id"]["l"], d["_id"]["kind"]): d["seq"] for d in self.database.marks.find()}
-        wanted = [((d["_id"]["c"], d["_id"]["l"], kind), d["seq"]) for d in newest for kind in ("views", "totals")]
-        return [lane for lane, seq in wanted if marks.get(lane, 0) < seq]
+    def below_watermarks(self):
+        """Lanes of which a batch arrived before the reporter's watermark that a mark has not reached; or, of those since a webhook was
+        made, before that one's, and its position has not reached it."""
+        reporters = self.database.watermarks.find_one({"_id": "reporter", "arrived": {"$exists": True}})
+        hooks = list(self.database.webhooks.find({"arrived": {"$exists": True}}))
+        wanted = [((*lane, kind), seq) for kind in ("views", "totals") if reporters
+                  for lane, seq in self.newest({"arrived": {"$lt": reporters["arrived"]}}).items()]
+        for hook in hooks:
+            since = {"arrived": {"$lt": hook["arrived"]}, "at": {"$gte": hook["created"]}}
+            wanted += [((*lane, hook["_id"]), seq) for lane, seq in self.newest(since).items() if lane[0] in (hook["coupons"] or lane)]
+        done = {(d["_id"]["c"], d["_id"]["l"], d["_id"]["kind"]): d["seq"] for d in self.database.marks.find()}
+        done |= {(d["_id"]["c"], d["_id"]["l"], d["_id"]["h"]): d["at"]["seq"] for d in self.database.webhook_positions.find()}
+        return [lane for lane, seq in wanted if done.get(lane, 0) < seq]
+
+    def newest(self, query):
+        """{(coupon, lane): seq} of the last batch, of those that the query finds."""
+        rows = self.database.ledger.aggregate([
+            {"$match": query}, {"$group": {"_id": {"c": "$_id.c", "l": "$_id.l"}, "seq": {"$max": "$_id.seq"}}}])
+        return {(row["_id"]["c"], row["_id"]["l"]): row["seq"] for row in rows}
 
     # ---- its processes ----
 

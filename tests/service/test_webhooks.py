@@ -309,6 +309,32 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(another_stack
     stack.verify()
 
 
+def watermark(stack, made):
+    return stack.database["webhooks"].find_one({"_id": made["id"]}).get("arrived")
+
+
+def test_what_came_while_there_was_no_deliverer_is_found_above_the_watermark(stack, storefront, receiver, hook):
+    """Which has passed what was delivered; one of before has none, and every coupon is looked at."""
+    coupons = [stack.coupon(9, cap={"per_user": 9}) for _ in range(2)]
+    made = hook(receiver)
+    first = watermark(stack, made)
+    for of_before in (False, True):
+        for coupon in coupons:
+            storefront.take(coupon, "u").expect(201)
+            wait_for_all(stack, receiver, coupon)
+        newest = stack.database["ledger"].find_one({"_id.c": coupons[1]}, sort=[("_id", -1)])["arrived"]
+        storefront.take(coupons[0], "u").expect(201)  # the watermark comes as far as the last but one
+        wait_until("the watermark to move", lambda: watermark(stack, made) > max(first, newest), seconds=120)
+        stack.signal("deliverer", signal.SIGSTOP)
+        storefront.take(coupons[1], "u").expect(201)
+        if of_before:
+            stack.database["webhooks"].update_one({"_id": made["id"]}, {"$unset": {"arrived": 1}})
+        stack.kill("deliverer")
+        wait_for_all(stack, receiver, coupons[1])
+    wait_until("a watermark again", lambda: watermark(stack, made), seconds=120)
+    stack.verify()
+
+
 def test_two_deliverers_for_a_while_keep_the_order(stack, receiver, hook):
     """A restart without a gap, and a reload: the next one is at work before the last one is gone."""
     coupon = stack.coupon(3000)
