@@ -53,7 +53,8 @@ enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct
                 BCON_TIMESTAMP((uint32_t)(at->from >> 32), (uint32_t)at->from), "}", "}", "}",
             "{", "$sort", "{", "arrived", BCON_INT32(1), "}", "}",
             "{", "$limit", BCON_INT64((int64_t)most), "}",
-            "{", "$project", "{", "arrived", BCON_INT32(1), "k", BCON_INT32(1), "}", "}",
+            "{", "$project", "{", "arrived", BCON_INT32(1), "_id.c", BCON_INT32(1), "_id.l", BCON_INT32(1),
+                "_id.seq", BCON_INT32(1), "k", BCON_INT32(1), "}", "}",
         "]",
         "cursor", "{", "batchSize", BCON_INT64((int64_t)most), "}");
     /* clang-format on */

@@ -65,8 +65,8 @@ static const struct collection_row collections[] = {
 static const struct index_row indexes[] = {
     /* an id whose generation ended; batches in which none did are not in it */
     {"ledger", "ended", "{\"_id.c\": 1, \"ended\": 1}", "{\"ended\": {\"$exists\": true}}", false},
-    /* what came lately, of all lanes: see arrivals.c */
-    {"ledger", "arrived", "{\"arrived\": 1}", NULL, false},
+    /* what came lately, of all lanes, without a look at the batches: see arrivals.c */
+    {"ledger", "arrived", "{\"arrived\": 1, \"_id.c\": 1, \"_id.l\": 1, \"_id.seq\": 1, \"k\": 1}", NULL, false},
     /* newest first */
     {"coupons", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
     {"coupons", "state", "{\"view.def.state\": 1, \"created\": -1, \"_id\": -1}", NULL, false},

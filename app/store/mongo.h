@@ -266,7 +266,7 @@ struct arrivals_at {
 /* The next page from at->from on, which moves on; the last batch of a page may be in the next one too. */
 enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct arena *a, struct arrival **arrivals, size_t *count);
 /* Of each batch that arrived before the watermark the views and the totals are written, and other lanes follow it. STORE_NOT_FOUND:
- * nothing is known yet. *now, if not NULL: a time before which all has arrived that the next read sees. */
+ * nothing is known yet. *now, if not NULL: what arrived before it is seen by reads from here on, or comes by the feed. */
 enum store_status mongo_watermark(struct store *s, uint64_t *arrived, uint64_t *now);
 /* The reporter's alone. */
 enum store_status mongo_watermark_write(struct store *s, uint64_t arrived);

@@ -507,9 +507,11 @@ static void one_who_came_back_after_erasure_stays(void **state)
 /* A time that is later than what has arrived, and not later than what will. */
 static uint64_t time_now(void)
 {
+    struct batch *b = make_batch(new_coupon(), 0, 1, DAY);
     uint64_t watermark, now;
 
-    append_batch(make_batch(new_coupon(), 0, 1, DAY));
+    append_batch(b);
+    batch_free(b);
     assert_int_equal(mongo_watermark(door, &watermark, &now), STORE_OK);
     return now;
 }
