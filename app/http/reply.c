@@ -143,23 +143,37 @@ enum handled reply_refusal(struct request *r)
 
 /* ---- conditional requests ---- */
 
-/* Look for a tag in a list of them. Weak tags count only when `weak`. */
-static bool has_tag(const char *list, const char *tag, bool weak)
+/* The tag that the list's next element has, without its W/, and what stands behind it; the list goes on behind the element. */
+static const char *next_tag(const char **list, bool *weak)
+{
+    const char *tag = *list + strspn(*list, " \t,"), *end;
+
+    *weak = strncmp(tag, "W/", 2) == 0;
+    if (*weak)
+        tag += 2;
+    end = tag;
+    if (*end == '"')
+        end += strcspn(end + 1, "\"") + 1;
+    *list = end + strcspn(end, ",");
+    return tag;
+}
+
+static bool is_tag(const char *text, const char *tag)
 {
     size_t len = strlen(tag);
 
+    return strncmp(text, tag, len) == 0 && strchr(" \t,", text[len]);
+}
+
+/* Look for a tag in a list of them. Weak tags count only when `weak`. */
+static bool has_tag(const char *list, const char *tag, bool weak)
+{
     while (*list) {
         bool is_weak;
+        const char *next = next_tag(&list, &is_weak);
 
-        list += strspn(list, " \t,");
-        is_weak = strncmp(list, "W/", 2) == 0;
-        if (is_weak)
-            list += 2;
-        if (strncmp(list, tag, len) == 0 && (weak || !is_weak) && strchr(" \t,", list[len]))
+        if (is_tag(next, tag) && (weak || !is_weak))
             return true;
-        if (*list == '"')
-            list += strcspn(list + 1, "\"") + 1;
-        list += strcspn(list, ",");
     }
     return false;
 }
@@ -198,12 +212,14 @@ const int64_t *if_match_versions(const char *header, struct arena *a, size_t *co
     *count = 0;
     if (is_any(header))
         return NULL;
-    versions = arena_array(a, strlen(header) / 2 + 1, sizeof *versions);
-    for (const char *at = strchr(header, '"'); at; at = strchr(at + 1, '"')) {
-        int64_t version = strtoll(at + 1, NULL, 10);
+    versions = arena_array(a, strlen(header) / 3 + 1, sizeof *versions); /* a tag of ours has three characters, or more */
+    while (*header) {
+        bool weak;
+        const char *next = next_tag(&header, &weak);
+        int64_t version = *next == '"' ? strtoll(next + 1, NULL, 10) : 0;
 
         tag_of(version, tag);
-        if (has_tag(header, tag, false)) /* else it is weak, none of ours, or the end of one */
+        if (is_tag(next, tag) && !weak)
             versions[(*count)++] = version;
     }
     return versions;

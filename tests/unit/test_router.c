@@ -236,6 +236,66 @@ static void tags_are_compared(void **state)
     }
 }
 
+static void the_versions_of_if_match_are_the_strong_tags_of_ours(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t count;
+        int64_t versions[4];
+    } rows[] = {
+        {"\"7\"", 1, {7}}, {"\"6\", \"7\"", 2, {6, 7}}, {" \t,,\"6\" ,,\"7\"\t,", 2, {6, 7}}, {"\"0\",\"\",\"\",\"\"", 1, {0}},
+        {"\"0\"\"\"\"\"", 0, {0}}, {"\"1\"\"2\"", 0, {0}}, {"\"1\" \"2\"", 1, {1}}, {"W/\"7\"", 0, {0}},
+        {"W/\"6\",\"7\"", 1, {7}}, {"\"7\",W/\"7\"", 1, {7}}, {"\"7\",W/", 1, {7}}, {"\"a,\"7\"", 0, {0}},
+        {"\"a,\",\"7\"", 1, {7}}, {"\"7", 0, {0}}, {"\"7\",\"8", 1, {7}}, {"\"", 0, {0}}, {"7", 0, {0}}, {"", 0, {0}}, {",", 0, {0}},
+        {"\"07\",\"+7\",\" 7\",\"7 \",\"7a\",\"\"", 0, {0}}, {"\"99999999999999999999\",\"7\"", 1, {7}},
+        {"\"9223372036854775807\"", 1, {INT64_MAX}}, {"\"9223372036854775808\"", 0, {0}}, {"**", 0, {0}}, {"*,\"7\"", 1, {7}},
+    };
+    size_t count;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const int64_t *versions;
+
+        make("POST", "/coupons/c/redemptions");
+        versions = if_match_versions(rows[i].header, &request->arena, &count);
+        if (!versions || count != rows[i].count || memcmp(versions, rows[i].versions, count * sizeof *versions) != 0)
+            fail_msg("If-Match: %s", rows[i].header);
+    }
+    assert_null(if_match_versions("*", &request->arena, &count));
+    assert_null(if_match_versions(" * ", &request->arena, &count));
+}
+
+#define LONG 16384
+
+/* Each tag once, however many there are, and no more room taken than there is. */
+static void a_long_if_match_is_walked_once(void **state)
+{
+    static const struct {
+        const char *first, *then;
+        size_t count;
+    } rows[] = {
+        {"\"0\",", "\"", 1}, {"\"0\",", "\"\",", 1}, {"", "\"", 0}, {"", "\"0", 0}, {"", "\"0\",", LONG}, {"", "\"0\"", 0}, {"\"0\",", ",", 1},
+        {"\"0\",", "W/", 1}, {"\"0\",\"", "9", 1}, {"\"", " ", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct arena arena; /* a block of its own: whatever is written behind the list is written behind the block */
+        struct buf text = BUF_INIT;
+        size_t count;
+
+        arena_init(&arena, 1);
+        buf_puts(&text, rows[i].first);
+        for (int n = 0; n < LONG; n++)
+            buf_puts(&text, rows[i].then);
+        assert_non_null(if_match_versions(text.data, &arena, &count));
+        if (count != rows[i].count)
+            fail_msg("If-Match: %.20s...: %zu", text.data, count);
+        arena_free(&arena);
+        buf_free(&text);
+    }
+}
+
 static void accept_is_weighed(void **state)
 {
     static const struct {
@@ -402,6 +462,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(problems_have_every_member, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_must_wait_is_told_how_long, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tags_are_compared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_versions_of_if_match_are_the_strong_tags_of_ours, set_up, tear_down),
+        cmocka_unit_test(a_long_if_match_is_walked_once),
         cmocka_unit_test_setup_teardown(accept_is_weighed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cursor_leads_on_in_its_own_list, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_parameter_is_never_taken_for_a_position, set_up, tear_down),
