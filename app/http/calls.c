@@ -79,9 +79,10 @@ const struct call calls[] = {
     {"coupon_create", COUPONS, "Create a coupon",
      "Only title is required, and cap.total unless cap.policy is none or codes are imported. With policy exact nothing "
      "can be taken without slots: generate makes them with the coupon, else generate them later, or import codes. Slots "
-     "without codes, and up to 1,000 with generated codes, exist when the answer comes; otherwise the answer names the job "
-     "that makes them. Repeated with the same Idempotency-Key, the call creates nothing a second time; without an id, "
-     "the id follows from the key.", CALL_ETAG,
+     "without codes exist when the answer comes. With generated codes the answer names the job that makes them; up to 1,000 "
+     "are waited for, for a second, and job is there only while the job is not done. Repeated with the same Idempotency-Key, "
+     "the call creates nothing a second time, and answers the same but for job; without an id, the id follows from the "
+     "key.", CALL_ETAG,
      REPLIES(ANSWER(201, "The definition, with every default filled in.", &schema_coupon)),
      REFUSES(CPN_COUPON_EXISTS, CPN_IDEMPOTENCY_KEY_REUSED)},
 

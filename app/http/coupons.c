@@ -14,7 +14,8 @@
 #define CHANGE_TRIES 16 /* of a PATCH with If-Match: * that loses to others */
 #define SLOTS_MAX INT64_C(1000000000)
 #define AS_MANY_AS_TOTAL (-1)
-#define CODES_AWAITED 1000 /* the answer to a new coupon waits for so many codes */
+#define CODES_AWAITED 1000 /* the answer to a new coupon waits for so many codes, */
+#define CODES_AWAITED_MS 1000 /* and for so long: others need the thread */
 #define LOOK_NS (20 * 1000000)
 
 /* job: makes its slots; NULL: none is to be named. */
@@ -97,13 +98,16 @@ static const char *new_id(struct request *r)
     return id;
 }
 
-/* True: the job has made all its slots, in the time that the request has. */
+/* True: the job has made all its slots, in CODES_AWAITED_MS and the time that the request has. */
 static bool job_is_done_in_time(struct request *r, const char *id)
 {
+    struct mono until = mono_add_ms(mono_now(), CODES_AWAITED_MS);
     enum store_status s = STORE_OK;
     struct job *job = NULL;
 
-    while (s != STORE_FAILED && mono_before(mono_now(), r->op.deadline)) {
+    if (mono_before(r->op.deadline, until))
+        until = r->op.deadline;
+    while (s != STORE_FAILED && mono_before(mono_now(), until)) {
         s = mongo_job(r->door, id, &r->arena, &job);
         if (s == STORE_OK && job->state != JOB_QUEUED && job->state != JOB_RUNNING)
             return job->state == JOB_DONE;

@@ -493,8 +493,8 @@ static void write_beside(struct json *j, enum form form)
                     "exact, and excludes imported codes.\"}");
     } else if (form == FORM_SHOWN) {
         json_key(j, "job");
-        json_raw(j, "{\"type\":\"string\",\"description\":\"Only in the answer to creating a coupon: the job that is still "
-                    "generating its slots.\"}");
+        json_raw(j, "{\"type\":\"string\",\"description\":\"Only in the answer to creating a coupon: the job that "
+                    "generates its slots. For up to 1,000 only while it is not done.\"}");
     }
 }
 
