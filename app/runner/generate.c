@@ -34,18 +34,12 @@ static bool key_begins(const struct work *w, const char *with)
 /* Slots that are still to be made, of the totals h. */
 static int64_t missing(const struct work *w, const struct head *h)
 {
-    int64_t left = w->job->total - w->done, lacking = w->job->until - (h->slots - h->due);
-
-    if (key_begins(w, JOB_KEY_WISH)) /* a refill may have made some of them */
-        return least(left, lacking);
-    return w->job->until ? lacking : left;
+    return w->job->until ? w->job->until - (h->slots - h->due) : w->job->total - w->done;
 }
 
-/* A job that answers an old wish for slots, after it was met: the reporter may read the ledger from the start. */
+/* A refill that was asked for before, and made: the reporter may read the ledger from the start. */
 static bool is_answered(const struct work *w, const struct head *h)
 {
-    if (key_begins(w, JOB_KEY_WISH))
-        return w->done >= w->job->total;
     return key_begins(w, JOB_KEY_REPLENISH) && h->replenish_until == 0;
 }
 
@@ -157,6 +151,24 @@ static enum ending code_step(struct work *w, bool *enough)
 
 /* ---- jobs ---- */
 
+/* A refill that was asked for while the coupon's first slots are still being made may find enough of them. */
+static enum ending await_first_slots(struct work *w)
+{
+    struct job *first;
+    enum store_status s;
+    enum ending e;
+
+    if (!key_begins(w, JOB_KEY_REPLENISH))
+        return ENDING_DONE;
+    e = work_between_steps(w);
+    if (e != ENDING_DONE)
+        return e;
+    s = mongo_job_by_key(w->door, w->job->coupon, JOB_KEY_WISH, &w->arena, &first);
+    if (s == STORE_NOT_FOUND)
+        return ENDING_DONE;
+    return s == STORE_OK && first->state != JOB_QUEUED && first->state != JOB_RUNNING ? ENDING_DONE : ENDING_POSTPONED;
+}
+
 /* What kind of coupon it is, once: that is fixed as soon as slots exist. */
 static enum ending read_source(struct work *w, bool *codes, bool *enough)
 {
@@ -177,8 +189,10 @@ static enum ending read_source(struct work *w, bool *codes, bool *enough)
 enum ending run_generate(struct work *w)
 {
     bool enough = false, codes = false;
-    enum ending e = read_source(w, &codes, &enough);
+    enum ending e = await_first_slots(w);
 
+    if (e == ENDING_DONE)
+        e = read_source(w, &codes, &enough);
     if (e == ENDING_DONE)
         e = read_progress(w);
     while (e == ENDING_DONE && !enough && (w->job->until || w->done < w->job->total)) {

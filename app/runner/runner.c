@@ -17,7 +17,7 @@
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 50
-#define POSTPONE_MS 500 /* until another job's turn is looked at again */
+#define POSTPONE_MS 500 /* until the job that is first is looked at again */
 #define REQUESTS_MAX 64
 
 struct kind {

@@ -35,7 +35,7 @@ enum ending {
     ENDING_DONE,      /* of a step: go on */
     ENDING_FAILED,    /* w->error says why */
     ENDING_CANCELLED,
-    ENDING_POSTPONED, /* another job has its turn: back into the queue */
+    ENDING_POSTPONED, /* another job is first: back into the queue */
     ENDING_LOST,      /* another runner has it */
     ENDING_STOPPED    /* we were told to stop: whoever claims it next goes on */
 };

@@ -156,7 +156,7 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
 
 enum store_status mongo_job_of_wish(struct store *s, const char *coupon, const char *id, int64_t count)
 {
-    struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = coupon, .total = count, .until = count, .key = JOB_KEY_WISH,
+    struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = coupon, .total = count, .key = JOB_KEY_WISH,
                       .created_ms = clock_now_ms()}, *existing;
     struct arena a;
     enum store_status status;

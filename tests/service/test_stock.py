@@ -1,5 +1,7 @@
 """Slots that come with their coupon: POST /coupons with `generate`, and its Idempotency-Key."""
 import concurrent.futures
+import contextlib
+import datetime
 import os
 import signal
 import time
@@ -105,6 +107,55 @@ def test_a_refill_and_the_first_slots_do_not_add_up(stack, ops):
                                               ops.get(f"/coupons/-/jobs?coupon={made['id']}").ok()["items"]))
     assert slots(stack, made["id"]) == (2000, 2000)
     stack.verify(made["id"])
+
+
+@contextlib.contextmanager
+def held_back(stack, ops, **members):
+    """A coupon whose job for its first codes waits, whatever else the runner does, until the block ends."""
+    runner = stack.signal("runner", signal.SIGSTOP)
+    try:
+        made = new(ops, codes={"source": "generated"}, **members).ok(201)
+        job = {"_id": made["job"]}
+        stack.database["jobs"].update_one(job, {"$set": {"not_before": datetime.datetime(2100, 1, 1)}})
+    finally:
+        os.kill(runner, signal.SIGCONT)
+    yield made["id"]
+    stack.database["jobs"].update_one(job, {"$set": {"not_before": datetime.datetime(2000, 1, 1)}})
+    assert stack.job_at(f"/coupons/-/jobs/{made['job']}")["done"] == members["generate"]
+
+
+def test_slots_that_are_added_before_the_first_ones_come_on_top(stack, ops):
+    with held_back(stack, ops, generate=50) as coupon:
+        stack.generate(coupon, 50)
+        assert slots(stack, coupon) == (50, 50)
+    assert slots(stack, coupon) == (100, 100)
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("generate, add, until", [(100, 60, 100), (30, 60, 60)])
+def test_a_refill_waits_for_the_first_slots(stack, ops, generate, add, until):
+    """It was wanted while there were none, and makes what is missing after they came."""
+    def refill():
+        [job] = stack.database["jobs"].find({"coupon": coupon, "key": {"$regex": "replenish"}})
+        return job
+
+    with held_back(stack, ops, generate=generate, replenish={"below": 20, "add": add}) as coupon:
+        wait_until("the refill to be looked at twice", lambda: stack.database["jobs"].find_one(
+            {"coupon": coupon, "key": {"$regex": "replenish"}, "fence": {"$gte": 2}}))
+        assert refill()["state"] in ("queued", "running") and slots(stack, coupon) == (0, 0)
+    assert stack.job_at(f"/coupons/-/jobs/{refill()['_id']}")["done"] == until - generate
+    assert slots(stack, coupon) == (until, until)
+    stack.verify(coupon)
+
+
+def test_a_refill_that_waits_for_the_first_slots_can_be_cancelled(stack, ops):
+    with held_back(stack, ops, generate=30, replenish={"below": 20, "add": 60}) as coupon:
+        refill = wait_until("the refill to be looked at", lambda: stack.database["jobs"].find_one(
+            {"coupon": coupon, "key": {"$regex": "replenish"}, "fence": {"$gte": 1}}))
+        ops.post(f"/coupons/-/jobs/{refill['_id']}/cancel").expect(200)
+        stack.job_at(f"/coupons/-/jobs/{refill['_id']}", "cancelled")
+    assert slots(stack, coupon) == (30, 30)
+    stack.verify(coupon)
 
 
 # ---- what cannot be ----
