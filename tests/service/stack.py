@@ -174,9 +174,13 @@ class Stack:
     def start(self):
         done = self.script("run", "--detach")
         assert done.returncode == 0, f"scripts/run --detach: exit {done.returncode}\n{done.stdout}"
+        self.connect()
+        return self
+
+    def connect(self):
+        """To its database, as the service does."""
         self.mongo = pymongo.MongoClient((self.var / "run" / "mongodb_uri").read_text().strip())
         self.database = self.mongo["coupons"]
-        return self
 
     def stop(self):
         transactions = self.transactions()

@@ -112,7 +112,7 @@ def test_a_database_that_was_made_without_a_password_is_taken_over(another_stack
     is_closed(s)
     assert s.counts(coupon)["redeemed"] == 1
     s.mongo.close()
-    s.mongo = pymongo.MongoClient((s.var / "run" / "mongodb_uri").read_text().strip())
+    s.connect()
     s.verify(coupon)
 
 
