@@ -19,13 +19,17 @@
 
 void reload_note(const char *run_dir, struct mono began, const char *outcome)
 {
+    static struct mono done; /* when the last one that was not refused began */
     char path[PATH_SIZE], fresh[PATH_SIZE];
     FILE *f;
 
+    if (strcmp(outcome, RELOAD_DONE) == 0)
+        done = began;
     snprintf(path, sizeof path, "%s/" RELOAD_FILE, run_dir);
     snprintf(fresh, sizeof fresh, "%s/" RELOAD_FILE ".new", run_dir);
     f = fopen(fresh, "we");
-    if (!f || fprintf(f, "%" PRId64 " %s\n", began.ns, outcome) < 0 || fclose(f) != 0 || rename(fresh, path) != 0)
+    if (!f || fprintf(f, "%" PRId64 " %" PRId64 " %s\n", began.ns, done.ns, outcome) < 0 || fclose(f) != 0 ||
+        rename(fresh, path) != 0)
         log_event(LOG_WARNING, "reload.not_noted", "path=\"%s\" reason=\"%s\"", path, strerror(errno));
 }
 
@@ -45,11 +49,11 @@ static pid_t find_master(const char *run_dir)
     return failed || whole.l_type == F_UNLCK ? 0 : whole.l_pid;
 }
 
-/* How the last reload ended, if it began at `since` or later. */
+/* How a reload ended that began at `since` or later: that it is done, if one is, whatever was refused after it. */
 static bool read_outcome(const char *run_dir, struct mono since, char *outcome, size_t size)
 {
     char path[PATH_SIZE], *text = NULL;
-    int64_t began;
+    int64_t began, done;
     FILE *f;
 
     snprintf(path, sizeof path, "%s/" RELOAD_FILE, run_dir);
@@ -59,7 +63,10 @@ static bool read_outcome(const char *run_dir, struct mono since, char *outcome, 
     if (fgets(outcome, (int)size, f)) {
         outcome[strcspn(outcome, "\n")] = '\0';
         began = strtoll(outcome, &text, 10);
-        if (*text == ' ' && began >= since.ns)
+        done = strtoll(text, &text, 10);
+        if (*text == ' ' && done >= since.ns)
+            snprintf(outcome, size, RELOAD_DONE);
+        else if (*text == ' ' && began >= since.ns)
             memmove(outcome, text + 1, strlen(text));
         else
             text = NULL;

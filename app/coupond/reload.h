@@ -1,8 +1,8 @@
 /*
  * coupond/reload.h -- coupond -r: let the coupond that runs in run_dir reload, and return when every process has the new settings.
  *
- * File     run_dir/reload, written by the master when a reload has ended: the monotonic time at which it began, then "done", or why it
- *          was refused. So whoever sent SIGHUP knows a reload that began after it
+ * File     run_dir/reload, written by the master when a reload has ended: the monotonic times at which it began, and the last one that was
+ *          not refused; then "done", or why it was refused. So whoever sent SIGHUP knows a reload that began after it
  */
 #ifndef COUPOND_RELOAD_H
 #define COUPOND_RELOAD_H

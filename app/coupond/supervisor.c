@@ -335,7 +335,6 @@ static void begin_reload(void)
     char message[2048], kept[512];
 
     master.reload_began = mono_now();
-    master.settling = false;
     if (config_load(&master.fresh, master.start->config_path, master.start->overrides, message, sizeof message) != 0) {
         refuse_reload(message);
         return;
@@ -576,7 +575,7 @@ static void kill_the_late(void)
 /* Milliseconds until something is due: nothing here needs to be prompter than this. */
 static int nap_ms(void)
 {
-    bool due = master.leaver_count || master.reloading;
+    bool due = master.leaver_count || master.reloading || came.reload;
 
     for (int i = 0; i < master.seat_count; i++)
         due |= master.serving && !master.seats[i].pid;
@@ -614,7 +613,7 @@ static void run_loop(const sigset_t *all)
             came.reopen = false;
             reopen_logs();
         }
-        if (came.reload && master.serving && !master.reloading && !master.checker && !master.stopping) {
+        if (came.reload && master.serving && !master.reloading && !master.settling && !master.checker && !master.stopping) {
             came.reload = false;
             begin_reload();
         }

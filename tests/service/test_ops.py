@@ -284,6 +284,22 @@ def test_logs_are_rotated_without_losing_a_line(another_stack):
     wait_until("the successor's line in it", lambda: re.search(r"role=worker-0 .*event=worker.started", log.read_text()))
 
 
+def test_a_reload_that_is_refused_does_not_speak_for_the_one_before(another_stack):
+    """Whose settings are in force hears so, though the next ones came, and were refused, while the processes of before drained."""
+    stack = another_stack("[coupond]\ndrain_s = 300\n")
+    config = stack.var / "coupond.ini"
+    before = stack.signal("worker-0", signal.SIGSTOP)
+    with subprocess.Popen([ROOT / "scripts" / "reload"], env=stack.environment, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
+        wait_until("the successors to take over", lambda: "event=reload.done" in stack.log())
+        config.write_text(config.read_text() + "[log]\nlevel = perhaps\n")
+        stack.signal("coupond", signal.SIGHUP)
+        os.kill(before, signal.SIGCONT)
+        said = first.communicate()[0]
+    assert first.returncode == 0 and not said, said
+    wait_until("the next one to be refused", lambda: "event=reload.refused" in stack.log())
+
+
 def test_a_reload_makes_the_logs_json_and_as_quiet_as_set(another_stack):
     """In every process, the successors as well as the master; what was written before stays as it is."""
     stack = another_stack("[audit]\npath = log/audit.log\n")
