@@ -11,19 +11,18 @@ struct one_engine one;
 
 void one_engine_connect(void)
 {
-    one = (struct one_engine){.fake = fake_new(1, 0), .window_max = 2000};
+    one = (struct one_engine){.fake = fake_new(1, 0)};
+    one.config = (struct engine_config){
+        .committers = 1, .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .window_max = 2000,
+        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+    };
     arena_init(&one.arena, 0);
     one.served = one.source = fake_connect(one.fake);
 }
 
 void one_engine_start(void)
 {
-    const struct engine_config config = {
-        .committers = 1, .batch_max = 64, .queue_max = 512, .requests_max = 512, .lanes_max = 512, .window_max = one.window_max,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
-    };
-
-    one.engine = engine_start(&config, one.served, one.hooks);
+    one.engine = engine_start(&one.config, one.served, one.hooks);
 }
 
 void one_engine_restart(void)

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <string.h>
 #include <time.h>
 
 #include <sodium.h>
@@ -15,57 +14,23 @@
 #include "base/clock.h"
 #include "base/latch.h"
 #include "base/log.h"
-#include "engine/engine.h"
-#include "fake_store.h"
+#include "one_engine.h"
 
 #define COUPON "c"
-#define PATIENCE_MS 300000
 #define HOLDS 3000 /* more than a batch takes back */
 
-static struct {
-    struct fake *fake;
-    struct store_source *source;
-    struct engine *engine;
-    struct arena arena;
-    int keys;
-} t;
-
-static void start_engine(void)
-{
-    const struct engine_config config = {
-        .committers = 1, .batch_max = 512, .queue_max = 2 * HOLDS, .requests_max = 2 * HOLDS, .lanes_max = 8, .window_max = 8 * HOLDS,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
-    };
-
-    t.engine = engine_start(&config, t.source, NULL);
-}
-
-static void start_again(void)
-{
-    assert_int_equal(engine_catch_up(t.engine, COUPON, 0, PATIENCE_MS), STORE_OK);
-    engine_stop(t.engine);
-    start_engine();
-}
-
-static void prepare(struct op *op)
-{
-    op->coupon = COUPON;
-    op->arena = &t.arena;
-    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
-}
+static int keys;
 
 static enum cpn_result call(struct op *op)
 {
-    prepare(op);
-    return engine_call(t.engine, op);
+    return one_engine_call(op, COUPON, PATIENCE_MS);
 }
 
 static void prepare_taking(struct op *op, const char *user, int64_t n, enum slot_state state)
 {
     *op = (struct op){.kind = OP_TAKE, .user = user};
-    op->take = (struct take){.key = arena_printf(&t.arena, "k%d", t.keys++), .code_n = -1, .state = state, .reserve_s = COUPON_NULL,
-                             .code = arena_printf(&t.arena, "CODE%lld", (long long)n)};
-    prepare(op);
+    op->take = (struct take){.key = arena_printf(&one.arena, "k%d", keys++), .code_n = -1, .state = state, .reserve_s = COUPON_NULL,
+                             .code = arena_printf(&one.arena, "CODE%lld", (long long)n)};
 }
 
 static struct outcome ask(const char *user, int64_t n, enum slot_state state)
@@ -73,7 +38,7 @@ static struct outcome ask(const char *user, int64_t n, enum slot_state state)
     struct op op;
 
     prepare_taking(&op, user, n, state);
-    (void)engine_call(t.engine, &op);
+    (void)call(&op);
     return op.outcome;
 }
 
@@ -92,11 +57,11 @@ static int set_up(void **state)
     struct op more = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = HOLDS};
 
     (void)state;
-    memset(&t, 0, sizeof t);
-    t.fake = fake_new(1, 0);
-    arena_init(&t.arena, 0);
-    t.source = fake_connect(t.fake);
-    start_engine();
+    one_engine_connect();
+    one.config.batch_max = 512;
+    one.config.queue_max = one.config.requests_max = 2 * HOLDS;
+    one.config.window_max = 8 * HOLDS;
+    one_engine_start();
     coupon_init(&coupon);
     coupon.id = COUPON;
     coupon.title = "t";
@@ -110,16 +75,6 @@ static int set_up(void **state)
     assert_int_equal(call(&turn), CPN_OK);
     more.turn = turn.turn;
     assert_int_equal(call(&more), CPN_OK);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    engine_stop(t.engine);
-    fake_disconnect(t.source);
-    arena_free(&t.arena);
-    fake_free(t.fake);
     return 0;
 }
 
@@ -138,14 +93,14 @@ static void what_became_of_a_code_is_known_to_who_reads_it_too(void **state)
         told("bob", 2, CPN_CODE_NOT_FOUND);
         told("ana", 2, CPN_CODE_TAKEN);
         told("bob", 3, CPN_CODE_NOT_FOUND);
-        start_again();
+        one_engine_restart_written(COUPON);
     }
     assert_int_equal(call(&erase), CPN_OK);
     for (int again = 0; again < 2; again++) {
         told("bob", 1, CPN_CODE_TAKEN);
         told("ana", 1, CPN_CODE_TAKEN);
         told("bob", 2, CPN_CODE_NOT_FOUND);
-        start_again();
+        one_engine_restart_written(COUPON);
     }
 }
 
@@ -157,17 +112,21 @@ static void count_down(struct op *op)
 /* Hold all codes. Until when the last of them is held. */
 static int64_t hold_all(void)
 {
-    struct op *ops = arena_array(&t.arena, HOLDS, sizeof *ops);
+    struct op *ops = arena_array(&one.arena, HOLDS, sizeof *ops);
     int64_t until_ms = 0;
     struct latch done;
 
     latch_init(&done, HOLDS);
     for (int i = 0; i < HOLDS; i++) {
-        prepare_taking(&ops[i], arena_printf(&t.arena, "u%d", i), i, SLOT_RESERVED);
+        prepare_taking(&ops[i], arena_printf(&one.arena, "u%d", i), i, SLOT_RESERVED);
+        ops[i].coupon = COUPON;
+        ops[i].arena = &one.arena;
+        ops[i].deadline = mono_add_ms(mono_now(), PATIENCE_MS);
         ops[i].done = count_down;
         ops[i].context = &done;
-        assert_int_equal(engine_submit(t.engine, &ops[i]), CPN_OK);
     }
+    for (int i = 0; i < HOLDS; i++) /* from now on the arena is the committer's */
+        assert_int_equal(engine_submit(one.engine, &ops[i]), CPN_OK);
     latch_wait(&done);
     for (int i = 0; i < HOLDS; i++) {
         assert_int_equal(ops[i].outcome.result, CPN_OK);
@@ -197,8 +156,8 @@ static void a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_became_of_a_code_is_known_to_who_reads_it_too, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_became_of_a_code_is_known_to_who_reads_it_too, set_up, one_engine_end),
+        cmocka_unit_test_setup_teardown(a_hold_that_ended_with_thousands_of_others_is_in_nobodys_way, set_up, one_engine_end),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
