@@ -60,7 +60,7 @@ static int64_t take_generate(struct jsonc_object *o, struct errors *e)
         return 0;
     if (json_object_is_type(value, json_type_boolean))
         count = json_object_get_boolean(value) ? AS_MANY_AS_TOTAL : 0;
-    else if (json_object_is_type(value, json_type_int))
+    else if (json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double))
         value_int(value, 1, SLOTS_MAX, "/generate", e, &count);
     else
         errors_add(e, "/generate", "must be true, false or an integer");

@@ -15,7 +15,8 @@ OF_THE_STATE = {"bad_cursor", "idempotency_key_reused", "version_changed", "code
 # Rules between members, between parameters, and with what the database knows: details of bad_request.
 BETWEEN = re.compile("|".join([
     r"is required with an amount of money", r"must be later than starts_at", r"needs cap.policy exact",
-    r"codes need cap.policy exact", r"present requires codes", r"must have both below and add", r"is not the name of an IANA time zone",
+    r"codes need cap.policy exact", r"requires the cap.policy exact", r"cannot be combined with imported codes",
+    r"must be at most cap.total", r"present requires codes", r"must have both below and add", r"is not the name of an IANA time zone",
     r"must be the name of an IANA time zone", r"does not belong to this discount.kind", r"is required$", r"must have at most \d+ bytes",
     r"must be 1 to 128 bytes of UTF-8", r"query parameter order requires user", r"from must be earlier than to",
     r"from and to must be between the years", r"more than \d+ (periods|rows)", r"query parameter lane must be",

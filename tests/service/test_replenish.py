@@ -159,8 +159,11 @@ def test_a_refill_that_was_asked_for_while_the_reporter_was_dead_comes_when_it_i
     stack.verify(coupon)
 
 
-def test_an_old_wish_for_slots_is_not_answered_again(stack, ops, storefront):
-    """The reporter reads the ledger from its beginning, its jobs being forgotten: nothing is added a second time."""
+def test_an_old_wish_for_slots_is_not_answered_again(another_stack):
+    """The reporter reads the ledger from its beginning, its jobs being forgotten: nothing is added a second time. Without a watermark
+    no erasure begins: that is not for a stack of others."""
+    stack = another_stack()
+    ops, storefront = stack.client("ops"), stack.client("storefront")
     coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
     for i in range(7):
         storefront.take(coupon, f"u-{i}").expect(201)
@@ -170,10 +173,10 @@ def test_an_old_wish_for_slots_is_not_answered_again(stack, ops, storefront):
     wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 15)
     wait_until("the reporter to have read all", lambda: (mark := stack.database["marks"].find_one(
         {"_id.c": coupon, "_id.kind": "totals"})) and mark["seq"] == stack.counts(coupon)["seq"])
+    stack.signal("reporter", signal.SIGSTOP)  # it writes its watermark no more
     stack.database["jobs"].delete_many({"coupon": coupon})
     stack.database["totals"].delete_many({"_id.c": coupon})
     stack.database["marks"].delete_many({"_id.c": coupon, "_id.kind": "totals"})
-    stack.signal("reporter", signal.SIGSTOP)  # it writes its watermark no more
     stack.database["watermarks"].delete_many({})
     stack.kill("reporter")
     storefront.take(coupon, "later").expect(201)

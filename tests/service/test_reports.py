@@ -556,9 +556,9 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(another_stack
 
 def stored(stack, coupon):
     """What the rows of the coupon's totals say was redeemed, once they hold all of it; a report would add what is missing."""
-    mark = {"_id": {"c": coupon, "l": 0, "kind": "totals"}}
     seq = stack.counts(coupon)["seq"]
-    wait_until(lambda: f"the totals of {coupon} to reach seq {seq}", lambda: stack.database["marks"].find_one(mark)["seq"] >= seq)
+    reached = {"_id": {"c": coupon, "l": 0, "kind": "totals"}, "seq": {"$gte": seq}}
+    wait_until(f"the totals of {coupon} to reach seq {seq}", lambda: stack.database["marks"].find_one(reached))
     return sum(row.get("redeemed", 0) for row in stack.database["totals"].find({"_id.c": coupon}))
 
 

@@ -49,8 +49,10 @@ def test_without_generate_there_are_none(stack, ops, storefront):
         storefront.take(made["id"], "u-1").problem("sold_out")
 
 
-def test_a_number_makes_so_many_and_the_rest_can_be_added_later(stack, ops):
-    made = new(ops, generate=30).ok(201)
+@pytest.mark.parametrize("number", [30, 30.0], ids=str)
+def test_a_number_makes_so_many_and_the_rest_can_be_added_later(stack, ops, number):
+    """However the integer is written, as for every other member."""
+    made = new(ops, generate=number).ok(201)
     assert slots(stack, made["id"]) == (30, 30)
     stack.generate(made["id"], 70)
     assert slots(stack, made["id"]) == (100, 100)
@@ -285,8 +287,11 @@ def test_where_codes_are_not_made_soon_the_answer_names_their_job(another_stack)
     stack.verify("waits")
 
 
-def test_a_wish_that_was_met_is_not_met_again(stack, ops):
-    """The reporter reads the ledger from its beginning, its jobs being forgotten, after slots were retired."""
+def test_a_wish_that_was_met_is_not_met_again(another_stack):
+    """The reporter reads the ledger from its beginning, its jobs being forgotten, after slots were retired. Without a watermark no
+    erasure begins: that is not for a stack of others."""
+    stack = another_stack()
+    ops = stack.client("ops")
     coupon = await_job(stack, new(ops, generate=True, codes={"source": "generated"}))["id"]
     ops.post(f"/coupons/{coupon}/slots/retire", {"count": 40}, idempotency_key="less").expect(202)
     wait_until(lambda: stack.counts(coupon), lambda: stack.counts(coupon)["slots"] == 60)
