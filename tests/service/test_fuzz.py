@@ -12,14 +12,14 @@ from test_openapi import ADDRESS
 HERE = pathlib.Path(__file__).parent
 SECONDS = int(seconds("COUPONS_SCHEMATHESIS_S", 5, 20, 60))
 # A PATCH without If-Match is a 428; that of a version that is gone is told so before its body is read.
-# A code may be called "export": so the addresses whose last part could also be an id answer to the id's GET too, and say so in Allow.
+# A code may be called "export", a user "erase": so the addresses whose last part could also be an id answer to the id's GET too, and say so in Allow.
 SETTINGS = """\
 [checks]
 positive_data_acceptance.enabled = false
 missing_required_header.expected-statuses = [400, 401, 403, 404, 415, 428]
 negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 409, 412, 413, 415, 422, 428, 429]
 [[operations]]
-include-operation-id = ["redemption_batch", "slots_retire", "codes_export"]
+include-operation-id = ["redemption_batch", "slots_retire", "codes_export", "user_erase_named"]
 checks.allow_header_conformance.enabled = false
 [generation]
 allow-x00 = false
