@@ -293,6 +293,7 @@ static void read_header(struct request *r)
         ROW("REMOTE_ADDR", remote_addr),
         ROW("METRICS_OPEN", metrics_open),
         ROW("KEY_ONLY", key_only),
+        ROW("ASKED_BEFORE", asked_before),
 #undef ROW
     };
     const char *front = NULL;

@@ -317,6 +317,7 @@ static void write_item(struct request *r, struct json *j, const struct item *i)
 
     if (i->errors)
         p = (struct problem){.result = CPN_BAD_REQUEST, .errors = i->errors};
+    problem_doubt(r, &p);
 
     json_object(j);
     json_key_int(j, "status", fine ? o->created ? 201 : 200 : result_info(p.result)->status);

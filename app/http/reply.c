@@ -101,12 +101,23 @@ void problem_write(struct json *j, const char *request_id, const struct problem 
     json_end_object(j);
 }
 
+void problem_doubt(const struct request *r, struct problem *p)
+{
+    bool unseen = p->result == CPN_BUSY || p->result == CPN_RATE_LIMITED || p->result == CPN_UNAUTHORIZED ||
+                  p->result == CPN_FORBIDDEN;
+
+    if (r->header.asked_before && unseen)
+        *p = (struct problem){.result = CPN_OUTCOME_UNKNOWN, .retry = true};
+}
+
 /* errors of r are shown with 400 and 409. */
 static enum handled problem(struct request *r, struct problem p, int64_t retry_ms)
 {
-    const struct result_info *info = result_info(p.result);
+    const struct result_info *info;
     struct json j = reply_body(r);
 
+    problem_doubt(r, &p);
+    info = result_info(p.result);
     if (info->status >= 500)
         log_event(info->status == 500 ? LOG_ERROR : LOG_WARNING, "request.failed", "code=%s", info->name);
     if (info->status == 401)

@@ -46,6 +46,8 @@ struct problem {
     const struct errors *errors; /* NULL: none */
     struct misfit misfit;        /* of ORDER_NOT_ELIGIBLE */
 };
+/* Where a worker that died may have done what r asks for, what was refused without a look at it is an unknown outcome. */
+void problem_doubt(const struct request *r, struct problem *p);
 /* A problem document as a JSON object, for a reply or an item of a batch. */
 void problem_write(struct json *j, const char *request_id, const struct problem *p);
 /* The members reason and missing_minor, of ORDER_NOT_ELIGIBLE. */

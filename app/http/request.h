@@ -36,7 +36,7 @@ enum method { METHOD_GET, METHOD_POST, METHOD_PATCH, METHOD_DELETE, METHOD_OTHER
 /* What of the caller's header we look at; NULL: absent. They die with FCGX_Finish_r(). */
 struct request_header {
     const char *method, *target, *content_type, *content_length, *authorization, *idempotency_key, *if_match,
-        *if_none_match, *accept, *request_id, *remote_addr, *metrics_open, *key_only;
+        *if_none_match, *accept, *request_id, *remote_addr, *metrics_open, *key_only, *asked_before;
 };
 
 struct reply {

@@ -268,10 +268,11 @@ class HttpOverSocket(Http):
 
 
 class Direct(Caller):
-    """Straight to a worker's socket, as nginx would, so that its choice of a worker is ours; as who has the address."""
+    """Straight to a worker's socket, as nginx would, so that its choice of a worker is ours; as who has the address. `more`: FastCGI
+    parameters that are no header fields."""
 
-    def __init__(self, path, key=None, address="127.0.0.1", patience_s=TIMEOUT_S):
-        self.path, self.key, self.address, self.patience_s = str(path), key, address, patience_s
+    def __init__(self, path, key=None, address="127.0.0.1", patience_s=TIMEOUT_S, more=()):
+        self.path, self.key, self.address, self.patience_s, self.more = str(path), key, address, patience_s, [*more]
         self.socket = None
 
     def connect(self):
@@ -287,7 +288,7 @@ class Direct(Caller):
 
     def _send(self, method, target, headers, body):
         asked = f"{self.path}: {method} {target} {headers} {(body or b'')[:1000]!r}"
-        data = fastcgi.request(fastcgi.params_of(method, target, headers, body, address=self.address), body or b"")
+        data = fastcgi.request(fastcgi.params_of(method, target, headers, body, address=self.address) + self.more, body or b"")
         for kept in (self.socket is not None, False):
             self.socket = self.socket or self.connect()
             decoder = fastcgi.Decoder()
