@@ -10,7 +10,7 @@ import pymongo
 import pymongo.errors
 
 from client import fields, http_request
-from fault import Fault, NotNow, Row
+from fault import Fault, Row
 from stack import wait_until
 
 SLOW = 150  # connections
@@ -122,14 +122,7 @@ class Cut(Crowd):
 
     def __init__(self, stack):
         super().__init__(stack)
-        self.coupon, self.users, self.whole = None, itertools.count(), []
-
-    def prepare(self):
-        if not self.coupon:
-            try:
-                self.coupon = self.stack.coupon(slots=TAKINGS)
-            except (AssertionError, OSError) as e:
-                raise NotNow from e
+        self.coupon, self.users, self.whole = stack.coupon(slots=TAKINGS), itertools.count(), []
 
     def act(self, chance):
         request = self.taking(self.coupon, f"cut-{next(self.users)}")
@@ -145,9 +138,8 @@ class Cut(Crowd):
         self.show(f"{end} of {len(request)} bytes")
 
     def end(self):
-        if self.coupon:
-            takers = wait_until("the database to count them", self.takers, COUNT_S)
-            assert takers["n"] <= len(self.whole), f"{takers} users took something, {len(self.whole)} had asked to the end"
+        takers = wait_until("the database to count them", self.takers, COUNT_S)
+        assert takers["n"] <= len(self.whole), f"{takers} users took something, {len(self.whole)} had asked to the end"
 
     def takers(self):
         """None: the database is away at present."""

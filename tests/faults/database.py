@@ -21,6 +21,7 @@ SOCKET_TIMEOUT = "[mongodb]\nsocket_timeout_ms = 1500\n"
 CALLED = ["insert", "update", "find", "aggregate"]  # what the service's requests send
 WRITES = ["insert", "update"]
 OURS = "coupons"  # the appName of the service's connections
+OFF_S = 120  # for a fail point to be off again, once its member answers
 NOT_PRIMARY, SHUTDOWN, CONCERN_FAILED = 10107, 91, 64
 
 
@@ -62,6 +63,8 @@ class StepDown(SetFault):
             primary.admin("replSetStepDown", 3, secondaryCatchUpPeriodSecs=1, force=True)
         except pymongo.errors.AutoReconnect:
             pass  # it closes connections of clients
+        except pymongo.errors.OperationFailure as e:  # it had no time for it
+            raise NotNow from e
         wait_until(f"{primary.name} to step down", lambda: (primary.hello() or {}).get("secondary"), 10, 0.01)
         self.happened(primary.name, at)
 
@@ -174,7 +177,7 @@ class FailPoint(SetFault):
                 pass  # it was not entered, or the primary is gone
         self.ending.wait()
         wait_until(f"{self.point} to be off at {member.name}",
-                   lambda: not member.alive or member.pid != pid or self._configure(member, "off"), 120, 0.1)
+                   lambda: not member.alive or member.pid != pid or self._configure(member, "off"), OFF_S, 0.1)
 
     def _configure(self, member, mode, **more):
         try:
@@ -186,6 +189,10 @@ class FailPoint(SetFault):
         self.ending.set()
         for thread in self.running:
             thread.join(0.5)  # not longer: who sleeps is woken by the same thread that heals
+
+    def end(self):
+        for thread in self.running:
+            thread.join(OFF_S + 10)
 
 
 def fails(probability, commands, settings="", **what):

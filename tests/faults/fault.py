@@ -71,7 +71,7 @@ class NotNow(Exception):
 
 @dataclasses.dataclass
 class Spell:
-    """One start of a fault, until it was healed; `moments`: those of its fault that came meanwhile."""
+    """One start of a fault, until it was healed. `moments`: those of its fault until its next start; one may be seen late."""
     name: str
     started: float
     heals: float
@@ -109,11 +109,14 @@ class Scheduler(threading.Thread):
             self._end()
 
     def _end(self):
-        for _, fault in self.faults.values():
+        for name, (_, fault) in self.faults.items():
             try:
                 fault.end()
             except Exception as e:  # told to whoever joins
                 self.failure = self.failure or e
+            spells = [spell for spell in self.spells if spell.name == name]
+            for spell, until in zip(spells, [*(after.before for after in spells[1:]), None]):
+                spell.moments = fault.moments[spell.before:until]
 
     def _missing(self):
         """Faults that never happened yet."""
@@ -175,7 +178,6 @@ class Scheduler(threading.Thread):
                 self.failure = self.failure or e
                 self.ending.set()
             spell.healed = time.monotonic()
-            spell.moments = self.faults[name][1].moments[spell.before:]
 
     def end(self):
         self.ending.set()
@@ -183,7 +185,7 @@ class Scheduler(threading.Thread):
 
     def result(self):
         """The spells, once all is healed."""
-        self.join(self.seconds + 300)
+        self.join(self.seconds + 900)
         assert not self.is_alive(), "the faults do not come to their end"
         if self.failure:
             raise self.failure

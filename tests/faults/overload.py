@@ -16,7 +16,6 @@ BATCH = 64
 PEAK_CONNECTIONS = 256
 CONNECTIONS = 6000  # of the open loop: more than would ever wait if the rest is refused at once
 TIMES = 2
-STEADY = 0.1  # the two peaks differ by no more, where the machine had nothing else to do
 FAST_MS = 500  # for a refusal, also on a busy machine; who is accepted waits for seconds
 
 
@@ -35,10 +34,6 @@ class Figures:
     @property
     def peak(self):
         return (self.before + self.after) / 2
-
-    @property
-    def steady(self):
-        return abs(self.before - self.after) <= STEADY * self.peak
 
     def __str__(self):
         return (f"peak {self.peak:.0f}/s; offered {self.offered:.0f}/s: accepted {self.accepted:.0f}/s "

@@ -14,6 +14,7 @@ from fault import Fault, NotNow, Row
 from halves import SLOTS, dies_half_way
 from stack import ROOT, age_s, children, state_of, wait_until
 
+GONE_S = 60  # for the kernel to do it, on a busy machine
 LIVED_S = 1.1  # who lived so long is replaced at once when it dies
 SLEEP_S = (2.5, 6.0)  # longer than the workload's holds live
 GROUPS = ("worker", "reporter", "runner", "deliverer")
@@ -39,7 +40,17 @@ def grown_up(stack, group):
     return found
 
 
-class Kill(Fault):
+class ProcessFault(Fault):
+    """One at processes of the service, which may die of another fault at any moment."""
+
+    def signal(self, pid, number):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError as e:
+            raise NotNow from e
+
+
+class Kill(ProcessFault):
     """kill -9 of one, or all, of a group."""
 
     def __init__(self, stack, group, every=False):
@@ -53,9 +64,10 @@ class Kill(Fault):
         chosen = ready if self.every else [chance.choice(ready)]
         at = time.monotonic()
         for _, pid in chosen:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has died of another fault
+                os.kill(pid, signal.SIGKILL)
         for name, pid in chosen:
-            wait_until(f"{name} to be gone", lambda: state_of(pid) is None, 10, every=0.001)
+            wait_until(f"{name} to be gone", lambda: state_of(pid) is None, GONE_S, every=0.001)
             self.happened(name, at)
 
 
@@ -80,11 +92,8 @@ class KillAtWork(Kill):
         except AssertionError as e:
             raise NotNow from e
         at = time.monotonic()
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError as e:
-            raise NotNow from e
-        wait_until("the job runner to be gone", lambda: state_of(pid) is None, 10, every=0.001)
+        self.signal(pid, signal.SIGKILL)
+        wait_until("the job runner to be gone", lambda: state_of(pid) is None, GONE_S, every=0.001)
         for job in set(told("claimed")) - set(told("finished")) - set(told("lost")):
             if self.was_put_off(job.decode()) is False:
                 self.happened(f"in job {job.decode()}", at)
@@ -98,7 +107,7 @@ class KillAtWork(Kill):
             return None
 
 
-class Sleep(Fault):
+class Sleep(ProcessFault):
     """SIGSTOP of one of a group; it wakes, by SIGCONT, when others have long taken over what it was about to do."""
 
     def __init__(self, stack, group):
@@ -110,10 +119,10 @@ class Sleep(Fault):
         if not ready:
             raise NotNow
         name, self.pid = chance.choice(ready)
-        os.kill(self.pid, signal.SIGSTOP)
+        self.signal(self.pid, signal.SIGSTOP)
         at = time.monotonic()
         self.until = at + SLEEP_S[0]
-        wait_until(f"{name} to stand still", lambda: state_of(self.pid) in ("T", None), 10, every=0.001)
+        wait_until(f"{name} to stand still", lambda: state_of(self.pid) in ("T", None), GONE_S, every=0.001)
         if state_of(self.pid) == "T":
             self.happened(name, at)
 
@@ -161,7 +170,7 @@ class Reload(Fault):
         self.happened(at=at)
 
 
-class KillFront(Fault):
+class KillFront(ProcessFault):
     """kill -9 of one of nginx's workers: its clients lose their connections, and do not learn what they got."""
 
     def start(self, chance):
@@ -172,9 +181,9 @@ class KillFront(Fault):
             raise NotNow
         pid = chance.choice(serving)
         at = time.monotonic()
-        os.kill(pid, signal.SIGKILL)
-        wait_until("a worker of nginx to be gone", lambda: state_of(pid) is None, 10, every=0.001)
-        wait_until("its successor", lambda: set(children(master)) - set(before), 10, every=0.001)
+        self.signal(pid, signal.SIGKILL)
+        wait_until("a worker of nginx to be gone", lambda: state_of(pid) is None, GONE_S, every=0.001)
+        wait_until("its successor", lambda: set(children(master)) - set(before), GONE_S, every=0.001)
         self.happened(at=at)
 
 

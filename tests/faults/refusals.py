@@ -17,8 +17,9 @@ class Refusals:
 
     def __init__(self, whole):
         self.whole, self.definition = whole, whole.first.replay.definition
-        self.slot_of_code = {a.reply["code"]: a.reply["slot"] for e in whole.lanes for call in e.calls.values()
-                             for a in call.oks}
+        # Of a list everybody knows the codes, and of some nobody was told who has them: those stand in what is stored alone.
+        self.slot_of_code = {**(whole.state.get("slots_of_codes") or {}),
+                             **{a.reply["code"]: a.reply["slot"] for e in whole.lanes for call in e.calls.values() for a in call.oks}}
         self.ids_of_slot = collections.defaultdict(list)  # {(lane, slot)}: one after the other
         for e, rid in ((e, rid) for e in whole.lanes for rid in e.replay.redemptions):
             if not rid.startswith("L"):

@@ -22,7 +22,7 @@ from stack import ROOT, Stack, free_port, wait_until
 
 ELECTION_MS = 1000
 HEARTBEAT_MS = 200
-START_S = 60  # the machine may be busy
+START_S = 180  # the machine may be busy
 # Checkpoints every few seconds, not each minute: members that are killed so often come back sooner, and a rollback, which
 # goes to a checkpoint, does not go to the first second of the set (for which mongod 6.0.5 took more than a minute).
 OPTIONS = ["--syncdelay", "3", "--nounixsocket", "--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "256",

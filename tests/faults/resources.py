@@ -30,7 +30,7 @@ class Limit(Fault):
         try:
             self.before, self.limit = resource.prlimit(self.pid, self.kind), self.used() + self.more
             resource.prlimit(self.pid, self.kind, (self.limit, self.before[1]))
-        except (ProcessLookupError, FileNotFoundError) as e:
+        except (ProcessLookupError, FileNotFoundError, TypeError) as e:  # it has just died, or waits to be reaped
             raise NotNow from e
         self.ending = threading.Event()
         self.pressing = threading.Thread(target=self._press, daemon=True)

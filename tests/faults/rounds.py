@@ -21,8 +21,9 @@ from swarm import Call, swarm
 from workload import Importer, Load, Stocker, make_coupons
 
 WARM_UP_S = 2
-CAUGHT_UP_S = 90  # for reporter and webhook sender, when all is healed
+CAUGHT_UP_S = 300  # for reporter and webhook sender, when all is healed
 TOLD = ("few", "holds", "codes", "lanes", "lists")  # courses whose webhooks are received
+SWEPT_S = 4  # what has ended is in the ledger by then, so that nothing changes while all is read
 LOOKED_AT = 300  # users of a coupon who are looked at when all is over
 ERASABLE = re.compile(rb"e-\d+-\d+-e")  # the names of those who come and go
 
@@ -68,6 +69,7 @@ def play(name, mix, seed, seconds, path, say):
             time.sleep(WARM_UP_S)
             scheduler.start()
             spells = scheduler.result()
+            wait_until(lambda: f"all processes: {stack.pids()}", lambda: all(stack.pids().values()))
             time.sleep(CALM_DOWN_S)
         finally:
             load.end()
@@ -76,9 +78,8 @@ def play(name, mix, seed, seconds, path, say):
         for spell in spells:
             for at, note in spell.moments:
                 recorder.fault(at, spell.name, note, spell.healed)
-        wait_until(lambda: f"all processes: {stack.pids()}", lambda: all(stack.pids().values()), 30)
         say(f"{load.settle()} calls resolved")
-        time.sleep(HOLD_S)
+        time.sleep(HOLD_S + SWEPT_S)
         states = {coupon: {**state_of(stack, course, coupon, asked, receiver), **lists.get(coupon, {})}
                   for course, coupon in coupons.items()}
         recorder.end(coupons=states, names=names_left(stack), verify=verified(stack))
@@ -104,6 +105,7 @@ def state_of(stack, course, coupon, asked, receiver):
     state["report"] = report_of(stack, coupon, seqs_of(state["counts"]))
     state["events"] = [events_of(stack, receiver, coupon, lane) for lane in lanes] if course in TOLD else None
     state["codes"] = codes_of(stack, coupon) if COURSES[course].lists else None
+    state["slots_of_codes"] = slots_of_codes(stack, coupon) if COURSES[course].lists else None
     ledgers = [ledger.read(stack, coupon, lane=lane) for lane in lanes]
     state["users"] = users_of(stack, coupon)
     return {**state, "ledgers": [[line.decode() for line in lines] for lines in ledgers]}
@@ -112,6 +114,11 @@ def state_of(stack, course, coupon, asked, receiver):
 def codes_of(stack, coupon):
     text = stack.client("ops").get(f"/coupons/{coupon}/codes").expect(200).body.decode()
     return [(row["code"], row["state"], row["user"]) for row in csv.DictReader(io.StringIO(text))]
+
+
+def slots_of_codes(stack, coupon):
+    """{code: slot}, of a coupon whose codes match exactly."""
+    return {row["_id"]["code"]: row["n"] for row in stack.database.codes.find({"_id.c": coupon})}
 
 
 def names_left(stack):

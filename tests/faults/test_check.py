@@ -344,6 +344,22 @@ def test_i7_what_is_told_of_another_user_s_code(claim, how, right):
         assert found(s.history()) == (set() if code == right else {"I7"}), code
 
 
+@pytest.mark.parametrize("late", [True, False])
+def test_i7_a_code_of_a_list_may_have_been_given_to_somebody_who_was_not_told(late):
+    """Who was erased meanwhile is not asked again."""
+    s = Story({**capped(total=3), "codes": {"claim": "any"}})
+    s.generate(3)
+    first = s.ask("take", "u-1", "k-1")
+    s.told(first, "unknown", None, "TimeoutError")
+    s.again("u-1", "k-1", s.taking("u-1", "k-1", 0, code="CODE-0"), replayed=False)
+    s.erase("u-1")
+    if late:
+        s.taking("u-1", "k-1", 1, code="CODE-1")
+    s.told(s.ask("take", "u-2", "k-2", code="CODE-1"), "refused", 404, "code_not_found")
+    assert found(s.history(slots_of_codes={"CODE-0": 0, "CODE-1": 1})) == (set() if late else {"I7"})
+
+
+
 def test_i7_a_code_that_was_issued_and_spent_is_another_user_s():
     s = Story({**capped(total=3), "codes": {"claim": "present"}})
     s.generate(3)

@@ -54,7 +54,7 @@ def run(rows, times=5, together=2):
 
 
 def test_every_fault_comes_and_is_healed(hurry):
-    rows = {name: Row(Pretended, lasts_s=(0.001, 0.01)) for name in "abcde"}
+    rows = {name: Row(Pretended, lasts_s=(0.02, 0.05)) for name in "abcde"}
     scheduler, faults, spells = run(rows)
     times = [fault.times for _, fault in faults.values()]
     assert max(times) - min(times) <= 2, times
@@ -90,6 +90,6 @@ def test_a_failure_is_told_and_the_others_are_healed(hurry):
 def test_it_ends_early_when_told(hurry):
     scheduler = Scheduler({"a": (Row(Pretended), Pretended())}, random.Random(1), 60)
     scheduler.start()
-    time.sleep(0.05)
+    wait_until("a fault", lambda: scheduler.spells)
     began = time.monotonic()
-    assert scheduler.end() and time.monotonic() - began < 1
+    assert scheduler.end() and time.monotonic() - began < 30

@@ -11,7 +11,7 @@ from problems import TRY_AGAIN
 from scenarios import COURSES, REMEMBERED, TRIES, Client
 from stack import wait_until
 
-SETTLE_S = 60
+SETTLE_S = 180
 JOB_S = 120  # for one to be accepted, or done
 
 
@@ -146,7 +146,7 @@ class Stocker(Jobs):
         """The slots that were asked for, once all of them are there."""
         self.stop()
         for job in self.jobs:
-            self.stack.job_at(job)
+            self.done(job)
         return self.asked
 
 
