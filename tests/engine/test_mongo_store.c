@@ -236,7 +236,7 @@ static void a_single_door_can_be_opened_again(void **state)
     for (int i = 0; i < 2; i++) {
         struct store *d = mongo_door(m);
 
-        assert_int_equal(mongo_ping(d, 1000), STORE_OK);
+        assert_int_equal(mongo_ping(d, 60000), STORE_OK);
         d->ops->close(d);
     }
     mongo_close(m);
@@ -1092,16 +1092,25 @@ static void a_step_of_65536_slots_is_written_quickly(void **state)
 {
     NEEDS_SERVER();
 
-    enum { BUCKETS = 1024 };
+    enum { BUCKETS = 1024, ALONE = 64 };
     struct bucket *k = calloc(BUCKETS, sizeof *k);
     struct view_write *views = calloc(BUCKETS, sizeof *views);
-    int64_t ms[2];
+    int64_t ms[2], alone_ms;
+    struct mono start = mono_now();
+    struct store_time when;
 
+    for (int i = 0; i < ALONE; i++) {
+        struct view_write one;
+
+        fill_bucket(&k[i], i, 0, 1);
+        one = bucket_view("one by one", &k[i]);
+        write_all(&one, 1, &when);
+    }
+    alone_ms = mono_ms_between(start, mono_now()) * (BUCKETS / ALONE);
     for (int round = 0; round < 2; round++) { /* new, then again: as a restarted job does */
         const char *coupon = "slots";
-        struct mono start = mono_now();
-        struct store_time when;
 
+        start = mono_now();
         for (int i = 0; i < BUCKETS; i++) {
             fill_bucket(&k[i], i, 0, 1 + round);
             views[i] = bucket_view(coupon, &k[i]);
@@ -1109,8 +1118,8 @@ static void a_step_of_65536_slots_is_written_quickly(void **state)
         write_all(views, BUCKETS, &when);
         ms[round] = mono_ms_between(start, mono_now());
     }
-    printf("# 65,536 new slots in %" PRId64 " ms, again in %" PRId64 " ms\n", ms[0], ms[1]);
-    assert_in_range(ms[0], 0, 10000); /* one by one it would be a minute; the machine may be busy */
+    printf("# 65,536 new slots in %" PRId64 " ms, again in %" PRId64 " ms; one by one in %" PRId64 " ms\n", ms[0], ms[1], alone_ms);
+    assert_true(ms[0] < alone_ms / 2 + 10000); /* the machine may be busy */
     free(k);
     free(views);
 }

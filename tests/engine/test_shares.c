@@ -38,7 +38,7 @@ static struct {
     struct arena arenas[2];
     const struct scarce *scarce;
     atomic_int questions; /* before so many more the other engine comes; 0: it has been, or is not to come */
-    bool dies;
+    atomic_bool dies;
     atomic_int users;
 } t;
 

@@ -6,7 +6,7 @@ import shutil
 import time
 
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -71,6 +71,7 @@ class Browser:
         if key:
             self.type("API key", key + Keys.ENTER)
             self.button("Forget the key")
+            self.until("the page to be read", lambda: not self.all('main > .loading, main [aria-busy="true"]'))
 
     def go(self, page):
         self.run("location.hash = arguments[0]", page)
@@ -96,7 +97,7 @@ class Browser:
         while True:
             try:
                 seen = condition()
-            except (NoSuchElementException, StaleElementReferenceException):
+            except (ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException):
                 seen = None
             if seen:
                 return seen
@@ -114,7 +115,8 @@ class Browser:
             self.until(f"{text!r} in {css}", lambda t=text: t in self.text(css), seconds)
 
     def lacks(self, text, css="body"):
-        assert text not in self.text(css), f"{text!r} stands there:\n{self.text(css)[:2000]}"
+        shown = self.until(css, lambda: [self.text(css)])[0]
+        assert text not in shown, f"{text!r} stands there:\n{shown[:2000]}"
 
     def gone(self, css):
         self.until(f"{css} to go", lambda: not self.all(css))
@@ -188,7 +190,7 @@ class Browser:
 
     def press(self, *keys):
         for key in keys:
-            self.focused().send_keys(key)
+            self.until("the focus", lambda k=key: self.focused().send_keys(k) or True)
 
     def panel(self, name):
         """The CSS of the section with this heading."""

@@ -18,8 +18,10 @@ serial = itertools.count(1)
 
 @contextlib.contextmanager
 def asleep(stack, names):
-    pids = [stack.signal(name, signal.SIGSTOP) for name in names]
+    pids = []
     try:
+        for name in names:
+            pids.append(stack.signal(name, signal.SIGSTOP))
         for pid in pids:
             wait_until(f"{pid} to stand still", lambda: state_of(pid) in ("T", None), 10)
         yield

@@ -106,7 +106,7 @@ class Receiver:
     def close(self):
         self.server.shutdown()
         self.server.server_close()
-        for connection in self.connections:  # those that are kept
+        for connection in list(self.connections):  # those that are kept
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         self.thread.join()

@@ -5,6 +5,8 @@ import urllib.parse
 
 import pytest
 
+from stack import wait_until
+
 DEFAULTS = {
     "description": "", "state": "draft", "starts_at": None, "ends_at": None, "time_zone": "UTC",
     "cap": {"policy": "exact", "per_day": None, "per_user": 1, "per_user_per_day": None, "discount_minor": None},
@@ -199,7 +201,7 @@ def test_a_coupon_without_redemptions_can_be_deleted(stack, ops, storefront):
     ops.delete(f"/coupons/{coupon}").problem("coupon_not_found")
     storefront.take(coupon, "u").problem("coupon_not_found")
     ops.post(f"/coupons/{coupon}/slots", {"count": 1}).problem("coupon_not_found")
-    assert coupon not in [c["id"] for c in ops.get("/coupons?limit=1000").json()["items"]]
+    wait_until("the list to be without it", lambda: coupon not in ids(ops))
     stack.verify(coupon)
 
 
@@ -233,8 +235,14 @@ def walk(client, target):
     return items, pages
 
 
+def ids(client):
+    """Of all coupons that are listed: a list may be a moment behind."""
+    return {c["id"] for c in walk(client, "/coupons?limit=1000")[0]}
+
+
 def test_a_list_is_newest_first_and_its_pages_join_without_gap(stack, ops):
     made = [make(ops, id=f"listed-{i}").ok(201)["id"] for i in range(7)]
+    wait_until("the list to have them", lambda: set(made) <= ids(ops))
     everything, _ = walk(ops, "/coupons?limit=1000")
     seen, pages = walk(ops, "/coupons?limit=2")
     assert [c["id"] for c in seen] == [c["id"] for c in everything]
@@ -251,6 +259,7 @@ def test_a_list_can_be_of_one_state_or_of_what_is_active_now(ops):
     states = {state: make(ops, state=state).ok(201)["id"] for state in ("draft", "active", "paused", "ended")}
     future = make(ops, state="active", starts_at="2126-01-01T00:00:00Z").ok(201)["id"]
     past = make(ops, state="active", ends_at="2020-01-01T00:00:00Z").ok(201)["id"]
+    wait_until("the list to have them", lambda: {*states.values(), future, past} <= ids(ops))
     for state, coupon in states.items():
         listed = [c for c in walk(ops, f"/coupons?limit=100&state={state}")[0]]
         assert coupon in [c["id"] for c in listed] and {c["state"] for c in listed} == {state}

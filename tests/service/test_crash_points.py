@@ -22,7 +22,7 @@ def test_a_worker_that_dies_at_a_point_loses_nothing(monkeypatch, another_stack,
     monkeypatch.setenv("COUPONS_CRASH_POINT", f"{point}:{POINTS[point]}")
     stack = another_stack(OFTEN)
     coupon = stack.coupon(slots=150)
-    calls = swarm([stack.way()], [take(coupon, f"u-{i}", f"k-{i}") for i in range(200)], connections=4, pause_s=0.02)
+    calls = swarm([stack.way()], [take(coupon, f"u-{i}", f"k-{i}") for i in range(200)], connections=2, pause_s=0.02)
     deaths = stack.log().count("signal=9")
     at_the_point = len(re.findall(rf"event=crash\.point .*name={point}\n", stack.log()))
     got = taken(calls)

@@ -13,6 +13,7 @@ import ledger
 from browser import Browser
 from lanes import users_of
 from stack import ROOT, Stack, wait_until
+from within import within
 
 PAGE = "/coupons/-/dashboard/"
 FILES = ROOT / "app" / "static" / "dashboard"
@@ -286,8 +287,9 @@ def test_whose_a_code_is_and_how_it_is_typed_is_chosen_with_the_coupon(board, pa
         page.choose(CODED[name], option)
     page.shot("codes")
     page.click("Create")
-    page.sees("Flyers", "Draft")
-    [made] = [c for c in board.client("ops").get("/coupons").ok()["items"] if c["id"] not in before]
+    page.sees("Flyers", "Draft", css=".title-row")
+    [made] = wait_until("the list to have it", lambda: [c for c in board.client("ops").get("/coupons").ok()["items"]
+                                                        if c["id"] not in before])
     assert {name: made["codes"][name] for name in want} == want
 
 
@@ -485,9 +487,9 @@ def shows_head(board, page, coupon, lane, least):
 
 
 def drawn(page, name):
-    """What the last bar of a chart shows."""
-    return page.run("return Chart.getChart(document.querySelector(arguments[0]))?.data.datasets[0].data.at(-1)",
-                    page.panel(name) + " canvas")
+    """What the last two bars of a chart show together: its hour may end meanwhile."""
+    bars = page.run("return Chart.getChart(document.querySelector(arguments[0]))?.data.datasets[0].data", page.panel(name) + " canvas")
+    return sum(bars[-2:]) if bars else None
 
 
 def test_without_chart_js_the_numbers_stand_as_a_table(board, page, signed_in):
@@ -595,7 +597,7 @@ def test_all_of_it_works_with_the_keyboard_alone(board, page):
 def tab_to(page, what, is_it):
     for _ in range(60):
         page.press(Keys.TAB)
-        if is_it(page.focused()):
+        if page.until("the focus", lambda: [is_it(page.focused())])[0]:
             return
     raise AssertionError(f"60 tabs do not lead to {what}")
 
@@ -672,9 +674,8 @@ def test_two_thousand_coupons_are_paged_searched_and_opened(board, page, signed_
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(make, range(8)))
-    began = time.monotonic()
-    signed_in().sees("Page 1 of", "no slots yet")
-    assert time.monotonic() - began < 60
+    with within(60, "the list of 2,000", board.all_pids):
+        signed_in().sees("Page 1 of", "no slots yet")
     assert len(page.all("tbody tr")) == 50
     page.shot("many")
     page.click("Next")

@@ -236,7 +236,7 @@ def test_a_runner_that_sleeps_past_its_lease_does_nothing_twice(stack, ops):
     finally:
         os.kill(pid, signal.SIGCONT)
     job = stack.job_at(at)
-    assert before["done"] < job["done"] == 500_000, (before, job)
+    assert before["done"] <= job["done"] == 500_000, (before, job)
     assert stack.counts(coupon)["slots"] == 500_000
     stack.verify(coupon)
 

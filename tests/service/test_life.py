@@ -12,6 +12,7 @@ import ledger
 from effort import effort
 from stack import WORKERS, wait_until
 from swarm import Swarm, by_code, step, swarm, take, taken
+from within import within
 
 ROUNDS = effort(60, 200)
 
@@ -52,7 +53,12 @@ def one_won(calls, won, lost):
 
 def monotonic_of(text):
     """The time.monotonic() of a time of the service, whose clock is this machine's."""
-    return time.monotonic() + datetime.datetime.fromisoformat(text).timestamp() - time.time()
+    def look():
+        before, wall, after = time.monotonic(), time.time(), time.monotonic()
+        return after - before, (before + after) / 2 - wall
+
+    _, difference = min(look() for _ in range(5))  # of that look between whose halves least time has passed
+    return datetime.datetime.fromisoformat(text).timestamp() + difference
 
 
 def for_orders(coupon, user, state, **members):
@@ -217,7 +223,7 @@ def test_of_redeeming_cancelling_and_expiring_one_hold_exactly_one_wins(stack):
     holds = taken(calls)
     races = []
     for number, hold in enumerate(holds):
-        when = monotonic_of(hold["reserved_until"]) + (chance.uniform(-0.15, 0.03) if number % 5 else -0.7)
+        when = monotonic_of(hold["reserved_until"]) + (chance.uniform(-0.15, 0.03) if number % 5 else -2)
         for verb, key in (("redeem", "spend"), ("cancel", None)):
             races.append(step(coupon, hold["id"], verb, key, when=when + chance.uniform(0, 0.003)))
     done = swarm(stack.ways(), races, connections=len(races))
@@ -272,8 +278,8 @@ def test_a_checkout_that_crashed_gives_back_what_it_held_to_where_it_came_from(s
     stack.patch(coupon, {"cap": {"total": 3}})
     stack.generate(coupon, 1)
     at = f"/coupons/{coupon}/redemptions"
-    hold = storefront.post(f"{at}/{ids['u-0']}/reserve", {"reserve_s": 6, "order": {"id": "lost"}}, idempotency_key="h").ok(201)
-    free = storefront.take(coupon, "crashed", state="reserved", reserve_s=6).ok(201)
+    hold = storefront.post(f"{at}/{ids['u-0']}/reserve", {"reserve_s": 12, "order": {"id": "lost"}}, idempotency_key="h").ok(201)
+    free = storefront.take(coupon, "crashed", state="reserved", reserve_s=12).ok(201)
     counts = stack.counts(coupon)
     assert (counts["free"], counts["issued"], counts["reserved"], counts["taken_total"]) == (0, 1, 2, 3), counts
     time.sleep(max(0, monotonic_of(free["reserved_until"]) - time.monotonic()) + 0.02)
@@ -338,7 +344,8 @@ def test_ten_thousand_users_get_five_thousand_codes_and_nobody_two(stack, figure
     users = list(range(10_000))
     random.Random(1).shuffle(users)
     began = time.monotonic()
-    first = swarm([stack.way()], [take(coupon, f"user-{u}", f"first-{u}", state="issued") for u in users], connections=500)
+    with within(120, "10,000 users; the published system took 30 s, this one some seconds where nothing else runs", stack.all_pids):
+        first = swarm([stack.way()], [take(coupon, f"user-{u}", f"first-{u}", state="issued") for u in users], connections=500)
     seconds = time.monotonic() - began
     figure(f"10,000 users for 5,000 codes: {seconds:.1f} s")
     assert by_code(first) == {"201": 5000, "sold_out": 5000}
@@ -353,7 +360,6 @@ def test_ten_thousand_users_get_five_thousand_codes_and_nobody_two(stack, figure
     assert len(told.taken) == 5000
     stored = {row["_id"]["code"]: row["n"] for row in stack.database.codes.find({"_id.c": coupon})}
     assert all(stored[b["code"]] == b["slot"] for b in given.values()), "the look-up finds the slot of each code"
-    assert seconds < 120, f"{seconds:.1f} s; the published system took 30 s, and this one some seconds where nothing else runs"
 
 
 @pytest.mark.parametrize("codes", [{"source": "none"}, {"source": "generated"}], ids=lambda c: c["source"])

@@ -358,8 +358,8 @@ def seconds_until_closed(port, data, reads=True):
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         s.settimeout(PATIENCE_S)
-        s.connect(("127.0.0.1", port))
         began = time.monotonic()
+        s.connect(("127.0.0.1", port))
         s.sendall(data)
         if not reads:
             # reset: what was not sent yet is thrown away

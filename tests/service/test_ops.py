@@ -84,7 +84,8 @@ def finds(stack, check, *words):
 def test_doctor_is_content_with_a_fresh_copy(stack):
     lines = doctor(stack)
     assert [check for _, check, _ in lines] == CHECKS
-    worse = [check for level, check, _ in lines if level != "ok" and check not in ("disk", "libfcgi")]
+    of_the_machine = ("disk", "libfcgi", "majority", "clock")  # how full, how old and how slow it is
+    worse = [check for level, check, _ in lines if level != "ok" and check not in of_the_machine]
     version = int(re.search(r"MongoDB (\d+)\.", lines[0][2])[1])
     assert worse == (["database", "replicas"] if version < 7 else ["replicas"]), lines
     assert "libmongoc 1." in lines[0][2] and ("no security fixes" in lines[0][2]) == (version < 7), lines[0]
@@ -201,7 +202,8 @@ def test_top_prints_rates_and_counts_once_without_a_terminal(stack):
     crowd = Swarm([stack.way()], endless(coupon), connections=2, pause_s=0.02)
     crowd.start()
     try:
-        text = run(stack, "top", "--once", "--interval", 1, coupon)
+        wait_until("takings", lambda: len(crowd.done) > 5)
+        text = run(stack, "top", "--once", "--interval", 3, coupon)
     finally:
         crowd.end()
     assert "\x1b" not in text, "no escapes where there is no terminal"
@@ -342,7 +344,7 @@ def test_a_newer_database_is_refused_with_what_to_do(another_stack):
     (stack.var / "second").mkdir()
     again = subprocess.run([BUILD / "coupond", "-c", stack.environment["COUPONS_CONFIG"], "-o", f"coupond.run_dir={stack.var}/second"],
                            env={**stack.environment, "MONGODB_URI": (stack.var / "run" / "mongodb_uri").read_text().strip()},
-                           text=True, timeout=30, capture_output=True)
+                           text=True, timeout=120, capture_output=True)
     assert again.returncode == 78, again.stderr
     assert "has schema 7" in again.stderr and "Start the newer version" in again.stderr, again.stderr
 

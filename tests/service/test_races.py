@@ -12,6 +12,7 @@ from effort import effort
 from lanes import lane_of
 from stack import WORKERS, wait_until
 from swarm import Call, Swarm, by_code, lower_cap, step, swarm, take, taken
+from within import within
 
 
 def exact(stack, coupon, calls, slots):
@@ -37,12 +38,12 @@ def test_ten_thousand_users_ask_at_once_for_five_thousand_slots(stack, figure):
     users = list(range(10_000))
     random.Random(1).shuffle(users)
     began = time.monotonic()
-    calls = swarm([stack.way()], [take(coupon, f"user-{u}", f"key-{u}") for u in users], connections=1000)
+    with within(120, "10,000 users; the published system took 30 s, this one some seconds where nothing else runs", stack.all_pids):
+        calls = swarm([stack.way()], [take(coupon, f"user-{u}", f"key-{u}") for u in users], connections=1000)
     seconds = time.monotonic() - began
     figure(f"10,000 users for 5,000 slots: {seconds:.1f} s, {sum(c.tries - 1 for c in calls)} tries again")
     assert by_code(calls) == {"201": 5000, "sold_out": 5000}
     exact(stack, coupon, calls, 5000)
-    assert seconds < 120, f"{seconds:.1f} s; the published system took 30 s, and this one some seconds where nothing else runs"
 
 
 @pytest.mark.heavy
@@ -283,8 +284,8 @@ def test_many_coupons_at_two_workers_and_neither_side_starves(stack):
     slowest = [max(c.answered_at - c.asked_at for c in calls if c.via == w) for w in range(WORKERS)]
     middle = [sorted(c.answered_at - c.asked_at for c in calls if c.via == w)[len(calls) // WORKERS // 2] for w in range(WORKERS)]
     print(f"slowest {slowest}, median {middle}")
-    assert max(slowest) < max(10, 5 * min(slowest)), f"somebody starved: {slowest}"
-    assert max(middle) < 5 * min(middle), f"one side waits longer: {middle}"
+    assert max(slowest) < max(30, 5 * min(slowest)), f"somebody starved: {slowest}"
+    assert max(middle) < max(1, 5 * min(middle)), f"one side waits longer: {middle}"
     for name in names[::50]:
         got = [b for b in taken([c for c in calls if c.target == f"/coupons/{name}/redemptions"])]
         assert sorted(b["ordinal"] for b in got) == list(range(1, 9)), got
@@ -296,7 +297,7 @@ def test_many_coupons_at_two_workers_and_neither_side_starves(stack):
 @pytest.mark.heavy
 def test_whoever_asks_after_a_patch_was_answered_is_served_by_the_new_definition(stack):
     """The discount grows with every PATCH under load: who asked after the answer gets at least that much; a pause lets nobody through."""
-    coupon = stack.coupon(slots=30_000, cap={"total": 30_000}, discount={"kind": "amount", "amount_minor": 1, "currency": "EUR"})
+    coupon = stack.coupon(slots=100_000, cap={"total": 100_000}, discount={"kind": "amount", "amount_minor": 1, "currency": "EUR"})
     ops = stack.client("ops")
     crowd = Swarm(stack.ways(), (take(coupon, f"u-{i}", f"k-{i}") for i in range(10**9)), connections=48)
     crowd.start()

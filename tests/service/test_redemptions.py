@@ -462,8 +462,14 @@ def test_a_wallet_holds_what_was_taken_and_what_may_still_be(stack, storefront):
     storefront.take(held, user).expect(201)
     storefront.take(spent, user).expect(201)
     stack.patch(spent, {"state": "ended"})
+
+    def wallet():
+        return walk(storefront, f"/coupons/-/users/{user}?limit=1000")[0]
+
+    wait_until("the views", lambda: {held, spent} <= {item["coupon"] for item in wallet() if item["held"]} and
+               open_ in {item["coupon"] for item in wallet()})
     items = {}
-    for item in walk(storefront, f"/coupons/-/users/{user}?limit=1000")[0]:
+    for item in wallet():
         assert set(item) == {"coupon", "held", "remaining", "remaining_today"}, item
         assert item["coupon"] not in items, f"{item['coupon']} stands twice"
         items[item["coupon"]] = item

@@ -163,6 +163,7 @@ def test_every_kind_of_entry_of_a_redemption_comes_signed_and_in_order(stack, st
     storefront.post(f"{path}/{over['id']}/cancel").ok()
     short = storefront.take(coupon, "e", state="reserved", reserve_s=1).ok(201)
     wait_until("the hold to expire", lambda: "expire" in [kind for _, _, kind in ids_of_ledger(stack, coupon)])
+    wait_for_all(stack, receiver, coupon)  # before the name goes
     stack.client("ops").delete("/coupons/-/users/i").expect(204)
     wait_for_all(stack, receiver, coupon)
     entries = receiver.entries(coupon)
@@ -208,12 +209,15 @@ def test_what_was_before_the_subscription_is_not_sent_and_all_after_it_is(stack,
     hook(receiver, coupons=[coupon])
     hook(receiver.url + "/all")
     after = [storefront.take(coupon, f"after-{i}").ok(201)["id"] for i in range(20)]
-    wait_until("all", lambda: len([e for e in receiver.events if e.data["coupon"] == coupon]) >= 40)
+
+    def of(path):
+        """By id, so that what was sent twice counts once."""
+        return {event.id: event for event in receiver.events if event.path == path and event.data["coupon"] == coupon}
+
+    wait_until("all", lambda: len(of("/hook")) + len(of("/hook/all")) >= 40)
     time.sleep(0.3)
     for path in ("/hook", "/hook/all"):
-        ids = [e["id"] for event in receiver.events if event.path == path and event.data["coupon"] == coupon
-               for e in event.data["entries"]]
-        assert ids == after, path
+        assert [e["id"] for event in of(path).values() for e in event.data["entries"]] == after, path
 
 
 def test_a_batch_of_a_thousand_is_cut_into_events_of_at_most_20_kB(stack, storefront, receiver, hook):
@@ -324,14 +328,14 @@ def test_what_came_while_there_was_no_deliverer_is_found_above_the_watermark(sta
             wait_for_all(stack, receiver, coupon)
         newest = stack.database["ledger"].find_one({"_id.c": coupons[1]}, sort=[("_id", -1)])["arrived"]
         storefront.take(coupons[0], "u").expect(201)  # the watermark comes as far as the last but one
-        wait_until("the watermark to move", lambda: watermark(stack, made) > max(first, newest), seconds=120)
+        wait_until("the watermark to move", lambda: watermark(stack, made) > max(first, newest))
         stack.signal("deliverer", signal.SIGSTOP)
         storefront.take(coupons[1], "u").expect(201)
         if of_before:
             stack.database["webhooks"].update_one({"_id": made["id"]}, {"$unset": {"arrived": 1}})
         stack.kill("deliverer")
         wait_for_all(stack, receiver, coupons[1])
-    wait_until("a watermark again", lambda: watermark(stack, made), seconds=120)
+    wait_until("a watermark again", lambda: watermark(stack, made))
     stack.verify()
 
 
@@ -356,7 +360,7 @@ def test_two_deliverers_for_a_while_keep_the_order(stack, receiver, hook):
         stack.signal("coupond", signal.SIGHUP)
         wait_until("the successor", lambda: stack.pid("deliverer") not in (before, None))
         more = len(taken) + 100
-        wait_until("more takings", lambda: len(taken) > more)
+        wait_until("more takings", lambda: len(taken) > more or not crowd.is_alive())
         done = stack.script("restart")
         assert done.returncode == 0, done.stdout
         wait_until("takings enough", lambda: len(taken) > 200 or not crowd.is_alive())
@@ -437,13 +441,13 @@ def test_slow_and_dead_receivers_delay_nobody(stack, storefront, receiver, hook)
             wait_until("it", lambda: len(received(receiver, coupon)) > i, every=0.002)
             took.append(time.time() - taken)
         wait_for_all(stack, receiver, coupon)
-        assert sorted(took)[len(took) // 2] < 1.5, f"who waits for the others waits 2 s for each; it came after {took} s"
+        assert sorted(took)[len(took) // 2] < 1.5, f"who waits for the others waits 5 s for each; it came after {took} s"
     slow.close()
 
 
 def test_a_receiver_that_disappears_and_comes_back_gets_all(stack, storefront, hook):
     coupon = stack.coupon(30)
-    first = Receiver()
+    first = Receiver(port=free_port())  # which nobody else gets while it is away
     hook(first, coupons=[coupon])
     storefront.take(coupon, "u0").expect(201)
     wait_for_all(stack, first, coupon)
