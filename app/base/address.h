@@ -1,6 +1,6 @@
 /*
  * base/address.h -- which addresses the service may call on somebody's behalf (webhooks): public ones, and those that
- * the configuration names.
+ * the configuration names; and from which a key may be used.
  *
  * Why     whoever may enter an address could else make the service reach what only it can reach: itself, the database,
  *         the machine's network, a cloud's metadata. A name says nothing: what counts is the address that is
@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 
 #define ADDRESS_URL_MAX 2000
+#define ADDRESS_OWNER_SIZE 64
 
 struct address_rules {
     bool http;            /* http:// too, not only https:// */
@@ -25,6 +26,13 @@ struct address_rules {
 /* True when every word of the list is a network. *wrong: the first one that is not (borrowed; ends at a blank or
  * comma). */
 bool address_networks_valid(const char *networks, const char **wrong);
+
+/* Whose an address is, as text: an IPv6 network gives its customer 2^64 addresses and more, which are one. An IPv4 address is
+ * itself, however it is written; what is none is copied. */
+void address_owner(const char *address, char out[ADDRESS_OWNER_SIZE]);
+
+/* Is this address, as text, in one of the networks? An IPv4 address is itself, however it is written; what is none is in none. */
+bool address_is_in(const char *address, const char *networks);
 
 /* May this be connected to? Only IPv4 and IPv6 ever; of IPv6 global unicast alone, so that an IPv4 address in the
  * clothes of an IPv6 one (mapped, 6to4, NAT64, Teredo) is none. */

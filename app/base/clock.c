@@ -37,6 +37,11 @@ void clock_init(void)
     test_shift_ms = shift ? strtoll(shift, NULL, 10) * 1000 : 0;
 }
 
+int64_t clock_shift_s(void)
+{
+    return test_shift_ms / 1000;
+}
+
 void clock_set(int64_t utc_ms, struct mono asked, struct mono answered)
 {
     int64_t least = utc_ms - answered.ns / NS_PER_MS - 1, most = utc_ms - asked.ns / NS_PER_MS + 1;

@@ -33,6 +33,8 @@ void clock_set(int64_t utc_ms, struct mono asked, struct mono answered);
 
 /* Read COUPONS_CLOCK_OFFSET_S from the environment (tests only). Call once, before threads. */
 void clock_init(void);
+/* The seconds by which it shifts the service's time; 0: not at all. */
+int64_t clock_shift_s(void);
 
 #define CLOCK_TEXT_SIZE 32
 /* utc_ms as "2026-11-21T10:00:00.000Z" into text; returns text. Years 0000-9999. */

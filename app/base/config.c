@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 #define ROW_COUNT (sizeof rows / sizeof rows[0])
 
 static const struct config_row rows[] = {
@@ -351,44 +353,81 @@ int config_keep_fixed(struct config *fresh, const struct config *running, char *
 
 /* Of a URI the scheme, hosts and database: before the @ and after the ? there may be secrets. Where it is not clear which part
  * an @ belongs to, the scheme alone. */
-static void print_masked(const char *uri, FILE *out)
+static void put_masked(const char *uri, struct buf *out)
 {
     const char *scheme = strstr(uri, "://"), *rest = scheme ? scheme + 3 : uri;
     const char *at = strrchr(rest, '@'), *query = strchr(rest, '?');
 
-    fprintf(out, "%.*s%s", (int)(rest - uri), uri, at ? "***" : "");
+    buf_printf(out, "%.*s%s", (int)(rest - uri), uri, at ? "***" : "");
     if (at && query && at > query)
         return;
     rest = at ? at : rest;
-    fprintf(out, "%.*s%s", (int)strcspn(rest, "?"), rest, query ? "?***" : "");
+    buf_printf(out, "%.*s%s", (int)strcspn(rest, "?"), rest, query ? "?***" : "");
 }
 
-static void print_choice(const char *choices, int index, FILE *out)
+static void put_choice(const char *choices, int index, struct buf *out)
 {
     while (index-- > 0)
         choices = strchr(choices, '|') + 1;
-    fprintf(out, "%.*s", (int)strcspn(choices, "|"), choices);
+    buf_printf(out, "%.*s", (int)strcspn(choices, "|"), choices);
+}
+
+/* The value of row i, as text that a file would have. */
+static void put_value(const struct config *c, size_t i, struct buf *out)
+{
+    const char *value = (const char *)c + offsets[i];
+
+    buf_puts(out, ""); /* so that there is a text, also of nothing */
+    if (rows[i].type == CONFIG_INT)
+        buf_printf(out, "%d", *(const int *)(const void *)value);
+    else if (rows[i].type == CONFIG_CHOICE)
+        put_choice(rows[i].choices, *(const int *)(const void *)value, out);
+    else if (value == c->mongodb_uri)
+        put_masked(value, out);
+    else
+        buf_puts(out, value);
 }
 
 void config_print(const struct config *c, FILE *out)
 {
+    struct buf value = BUF_INIT;
     const char *section = "";
 
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        const char *value = (const char *)c + offsets[i];
-
         if (strcmp(section, rows[i].section) != 0)
             fprintf(out, "%s[%s]\n", i ? "\n" : "", rows[i].section);
         section = rows[i].section;
-        fprintf(out, "%s = ", rows[i].name);
-        if (rows[i].type == CONFIG_INT)
-            fprintf(out, "%d", *(const int *)(const void *)value);
-        else if (rows[i].type == CONFIG_CHOICE)
-            print_choice(rows[i].choices, *(const int *)(const void *)value, out);
-        else if (value == c->mongodb_uri)
-            print_masked(value, out);
-        else
-            fputs(value, out);
-        fputc('\n', out);
+        buf_clear(&value);
+        put_value(c, i, &value);
+        fprintf(out, "%s = %s\n", rows[i].name, value.data);
     }
+    buf_free(&value);
+}
+
+void config_put_json(const struct config *c, struct buf *out)
+{
+    struct json j = json_to(out);
+    struct buf value = BUF_INIT;
+
+    json_begin_object(&j);
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        bool first = i == 0 || strcmp(rows[i].section, rows[i - 1].section) != 0;
+
+        if (first && i > 0)
+            json_end_object(&j);
+        if (first) {
+            json_key(&j, rows[i].section);
+            json_begin_object(&j);
+        }
+        buf_clear(&value);
+        put_value(c, i, &value);
+        json_key(&j, rows[i].name);
+        if (rows[i].type == CONFIG_INT)
+            json_raw(&j, value.data);
+        else
+            json_string(&j, value.data);
+    }
+    json_end_object(&j);
+    json_end_object(&j);
+    buf_free(&value);
 }

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/buf.h"
+#include "base/metrics.h"
 #include "base/result.h"
 
 #define RUNNER_JOBS_MAX 16
@@ -54,7 +56,8 @@
       "the same in MiB: memory held by such entries and the states of their users")                                    \
     X(worker, filters_mb, INT, "64", 0, 65536, NULL, true,                                                             \
       "MiB per process to remember which users a coupon has, so that new users need no read; 0: read every user")      \
-    X(worker, bucket_flush_ms, INT, "500", 1, 1000, NULL, true, "how long changes to buckets are collected")           \
+    X(worker, bucket_flush_ms, INT, "1000", 1, 10000, NULL, true,                                                      \
+      "how long changes to buckets and marks are collected; views that a dead worker left behind are written after five times that") \
     X(mongodb, uri, TEXT, "", 0, CONFIG_TEXT_SIZE - 1, NULL, true,                                                     \
       "replica set or sharded cluster; empty: the one that scripts/run wrote to run_dir/mongodb_uri")                  \
     X(mongodb, database, TEXT, "coupons", 1, 38, NULL, false, "name of the database")                                  \
@@ -78,6 +81,9 @@
     X(reporter, backstop_ms, INT, "500", 50, 60000, NULL, true, "how often to look for lanes whose views were left behind") \
     X(reporter, fold_max, INT, "500", 1, 10000, NULL, true, "batches folded into totals together")                     \
     X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "how often a quiet lane whose reports are read gets an empty batch") \
+    X(metrics, coupons, INT, "100", 0, METRICS_STOCKS, NULL, true,                                                     \
+      "active coupons, the newest first, of which the metrics tell what is free, taken and refused; 0: none")          \
+    X(refusals, keep_days, INT, "90", 1, 3650, NULL, true, "days that counts of refusals are kept, for reports")       \
     X(runner, poll_ms, INT, "200", 10, 60000, NULL, true, "how often to look for new jobs")                            \
     X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job is taken over when its runner has been silent this long") \
     X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job generates in one step; a multiple of 64") \
@@ -141,5 +147,7 @@ int config_keep_fixed(struct config *fresh, const struct config *running, char *
 
 /* Write the settings in force as an INI file; of the database's URI only scheme, hosts and database. */
 void config_print(const struct config *c, FILE *out);
+/* The same as a JSON object: an object for each section, whose numbers are numbers. */
+void config_put_json(const struct config *c, struct buf *out);
 
 #endif

@@ -1,17 +1,15 @@
 /*
- * base/crash.h -- named points at which a worker can be made to die, as by kill -9, so that tests see what it leaves behind.
+ * base/crash.h -- named points at which tests make a worker die, as by kill -9, to see what it leaves behind.
  *
- * Usage    COUPONS_CRASH_POINT=NAME:N in coupond's environment: each worker dies when it reaches the point for the Nth time
- * Cost     off, as always but in tests: one comparison
+ * Shipped  programs do nothing here: crash.c has empty functions, and no setting changes that
+ * Tests    of crash points run a coupond that has tests/hooks/crash.c in its place (`make hooks`): with
+ *          COUPONS_CRASH_POINT=NAME:N each worker dies when it reaches the point for the Nth time
  * Adding   a point: a row here, and crash_at() where it is
  */
 #ifndef BASE_CRASH_H
 #define BASE_CRASH_H
 
 #include <stdbool.h>
-#include <stddef.h>
-
-#include "base/result.h"
 
 /* In the order in which a request passes them. */
 #define CRASH_POINTS(X)                                                                                                \
@@ -29,25 +27,11 @@ enum crash_point {
 #undef X
 };
 
-/* Read the environment, once, before the first fork. False: message (size bytes) says what is wrong with it. */
-bool crash_init(char *message, size_t size) CPN_CHECKED;
-/* This process is one of those that die. After the fork, before threads. */
+/* This process is one of those that die: after the fork, before threads. */
 void crash_arm(void);
-
-/* Of crash_armed() and crash_at() alone. */
-extern enum crash_point crash_chosen;
-void crash_count(void);
-
-static inline bool crash_armed(enum crash_point point)
-{
-    return crash_chosen == point;
-}
-
+/* Workers are to die at this point. */
+bool crash_armed(enum crash_point point);
 /* Die here, if it is this point's turn. */
-static inline void crash_at(enum crash_point point)
-{
-    if (crash_armed(point))
-        crash_count();
-}
+void crash_at(enum crash_point point);
 
 #endif

@@ -1,19 +1,19 @@
 /* base/guesses.c -- see guesses.h. */
 #include "base/guesses.h"
 
-#include <arpa/inet.h>
 #include <sodium.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/address.h"
 #include "base/clock.h"
 
 #define ENTRIES 65536
 #define PROBES 16 /* entries where an owner may stand, from its hash on */
-#define MINUTE_US 60000000
-#define OWNER_SIZE 64
+#define SECOND_US INT64_C(1000000)
+#define MINUTE_US (60 * SECOND_US)
 
 /* Two processes may give one owner an entry each, and a look-up may be put down to whoever got an entry that has just
  * run out: both take a coincidence of microseconds, and cost a guess. */
@@ -38,33 +38,16 @@ int guesses_create(void)
     return 0;
 }
 
-/* An IPv6 network gives its customer 2^64 addresses and more: these are one. An IPv4 address is itself, however it is
- * written. */
-static void network_of(const char *address, char out[OWNER_SIZE])
-{
-    struct in6_addr six;
-
-    snprintf(out, OWNER_SIZE, "%s", address);
-    if (inet_pton(AF_INET6, address, &six) != 1)
-        return;
-    if (IN6_IS_ADDR_V4MAPPED(&six)) {
-        inet_ntop(AF_INET, &six.s6_addr[12], out, OWNER_SIZE);
-        return;
-    }
-    memset(&six.s6_addr[8], 0, 8);
-    inet_ntop(AF_INET6, &six, out, OWNER_SIZE);
-}
-
 static uint64_t owner_of(enum guesser kind, const char *who)
 {
-    char text[OWNER_SIZE + 1] = {(char)('0' + kind)};
+    char text[ADDRESS_OWNER_SIZE + 1] = {(char)('0' + kind)};
     unsigned char hash[crypto_shorthash_BYTES];
     uint64_t owner;
 
-    if (kind != GUESSER_KEY)
-        network_of(who, text + 1);
+    if (kind == GUESSER_ADDRESS || kind == GUESSER_OF_KEYS)
+        address_owner(who, text + 1);
     else
-        snprintf(text + 1, OWNER_SIZE, "%s", who);
+        snprintf(text + 1, ADDRESS_OWNER_SIZE, "%s", who);
     crypto_shorthash(hash, (const unsigned char *)text, strlen(text), hash_key);
     memcpy(&owner, hash, sizeof owner);
     return owner ? owner : 1;
@@ -108,37 +91,42 @@ static struct entry *take(uint64_t owner)
     }
 }
 
-/* What so many codes cost. */
-static int64_t price_us(int per_minute, int count)
+static int64_t window_us(enum guesser kind)
 {
-    int64_t us = (int64_t)count * (MINUTE_US / per_minute);
+    return kind == GUESSER_CALLER ? SECOND_US : MINUTE_US;
+}
+
+/* What so many codes cost, or calls. */
+static int64_t price_us(enum guesser kind, int most, int count)
+{
+    int64_t us = count * (window_us(kind) / most);
 
     return us < GUESSES_WAIT_MAX_MS * INT64_C(1000) ? us : GUESSES_WAIT_MAX_MS * INT64_C(1000);
 }
 
-int64_t guesses_owe(enum guesser kind, const char *who, int per_minute, int count)
+int64_t guesses_owe(enum guesser kind, const char *who, int most, int count)
 {
     struct entry *e;
     int64_t before, after, free_us, now = now_us();
 
-    if (per_minute <= 0 || count <= 0)
+    if (most <= 0 || count <= 0)
         return 0;
-    free_us = MINUTE_US - price_us(per_minute, 1); /* who owes no more is within the limit with one more */
+    free_us = window_us(kind) - price_us(kind, most, 1); /* who owes no more is within the limit with one more */
     e = take(owner_of(kind, who));
     before = atomic_load(&e->paid_us);
     do {
         if (before - now > free_us)
             return (before - now - free_us + 999) / 1000;
-        after = (before > now ? before : now) + price_us(per_minute, count);
+        after = (before > now ? before : now) + price_us(kind, most, count);
     } while (!atomic_compare_exchange_weak(&e->paid_us, &before, after));
     return 0;
 }
 
-void guesses_settle(enum guesser kind, const char *who, int per_minute, int count, int missed)
+void guesses_settle(enum guesser kind, const char *who, int most, int count, int missed)
 {
-    struct entry *e = per_minute > 0 && count > missed ? find(owner_of(kind, who)) : NULL;
+    struct entry *e = most > 0 && count > missed ? find(owner_of(kind, who)) : NULL;
 
     /* what is in the past is nothing owed; another owner may have got the entry only where little was owed */
     if (e)
-        atomic_fetch_sub(&e->paid_us, price_us(per_minute, count) - (missed ? price_us(per_minute, missed) : 0));
+        atomic_fetch_sub(&e->paid_us, price_us(kind, most, count) - (missed ? price_us(kind, most, missed) : 0));
 }

@@ -1,5 +1,6 @@
 /*
- * base/guesses.h -- how often a key, or an address, may look for a code that is not there: all workers count together.
+ * base/guesses.h -- how often a key, or an address, may look for a code that is not there, and how often a key with a rate of its own
+ *                   may call: all workers count together.
  *
  * Shape    a table in shared memory, made by the master before it forks. An entry is when its owner's debt is paid: each
  *          look-up adds a minute / per_minute to it before it is made, and takes that back if it finds something. Who owes
@@ -8,6 +9,7 @@
  *          sent at once. A request that names several codes is let in or refused as a whole: what it misses is all owed
  * Bounds   nobody waits longer than GUESSES_WAIT_MAX_MS. When all entries near an owner's are taken, the one that owes
  *          least goes
+ * Rates    the same by the second: each call is owed and never forgiven
  * Threads  any, of any process; no locks, so that whoever dies leaves none behind
  */
 #ifndef BASE_GUESSES_H
@@ -19,16 +21,16 @@
 
 #define GUESSES_WAIT_MAX_MS 3600000
 
-/* Of codes: a key, and an address; of keys, an address. */
-enum guesser { GUESSER_KEY, GUESSER_ADDRESS, GUESSER_COUNT, GUESSER_OF_KEYS = GUESSER_COUNT };
+/* Of codes: a key, and an address; of keys, an address; a key that calls, by the second. */
+enum guesser { GUESSER_KEY, GUESSER_ADDRESS, GUESSER_COUNT, GUESSER_OF_KEYS = GUESSER_COUNT, GUESSER_CALLER };
 
 /* Make the shared memory, once, before the first fork. Without it (tools, unit tests) this process counts alone.
  * 0, or -1 with errno. */
 int guesses_create(void) CPN_CHECKED;
-/* `who` is about to look for so many codes. 0: may, and owes them; else nothing is owed, and how many ms `who` has to wait.
- * per_minute 0: there is no limit. */
-int64_t guesses_owe(enum guesser kind, const char *who, int per_minute, int count);
+/* `who` is about to look for so many codes, or to call. 0: may, and owes them; else nothing is owed, and how many ms `who` has to wait.
+ * most: in a minute, of GUESSER_CALLER in a second; 0: there is no limit. */
+int64_t guesses_owe(enum guesser kind, const char *who, int most, int count);
 /* Of the `count` codes that `who` owes since guesses_owe(), `missed` were not found: forgive the others. */
-void guesses_settle(enum guesser kind, const char *who, int per_minute, int count, int missed);
+void guesses_settle(enum guesser kind, const char *who, int most, int count, int missed);
 
 #endif

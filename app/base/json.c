@@ -12,7 +12,7 @@ static void before_value(struct json *j)
     j->comma = true;
 }
 
-void json_object(struct json *j)
+void json_begin_object(struct json *j)
 {
     before_value(j);
     buf_putc(j->out, '{');
@@ -25,7 +25,7 @@ void json_end_object(struct json *j)
     j->comma = true;
 }
 
-void json_array(struct json *j)
+void json_begin_array(struct json *j)
 {
     before_value(j);
     buf_putc(j->out, '[');
@@ -93,7 +93,7 @@ void json_int(struct json *j, int64_t value)
     buf_int(j->out, value);
 }
 
-void json_bool(struct json *j, bool value)
+void json_boolean(struct json *j, bool value)
 {
     json_raw(j, value ? "true" : "false");
 }
@@ -131,13 +131,22 @@ void json_key_int(struct json *j, const char *name, int64_t value)
 void json_key_bool(struct json *j, const char *name, bool value)
 {
     json_key(j, name);
-    json_bool(j, value);
+    json_boolean(j, value);
 }
 
 void json_key_time(struct json *j, const char *name, int64_t utc_ms)
 {
     json_key(j, name);
     json_time(j, utc_ms);
+}
+
+void json_key_int_or_null(struct json *j, const char *name, bool there, int64_t value)
+{
+    json_key(j, name);
+    if (there)
+        json_int(j, value);
+    else
+        json_null(j);
 }
 
 void json_key_time_or_null(struct json *j, const char *name, int64_t utc_ms)

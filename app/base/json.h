@@ -3,7 +3,7 @@
  *
  * Form    RFC 8785 for what it writes itself: no white space, shortest escapes, integers in decimal.
  *         Members come out in the order in which they are written: who needs RFC 8785 writes them sorted.
- * Usage   json_object(&j); json_key(&j, "a"); json_int(&j, 1); json_end_object(&j);
+ * Usage   json_begin_object(&j); json_key(&j, "a"); json_int(&j, 1); json_end_object(&j);
  */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -23,16 +23,16 @@ static inline struct json json_to(struct buf *out)
     return (struct json){out, false};
 }
 
-void json_object(struct json *j);
+void json_begin_object(struct json *j);
 void json_end_object(struct json *j);
-void json_array(struct json *j);
+void json_begin_array(struct json *j);
 void json_end_array(struct json *j);
 /* name must be plain ASCII that needs no escape. */
 void json_key(struct json *j, const char *name);
 /* text is valid UTF-8; NULL writes null. */
 void json_string(struct json *j, const char *text);
 void json_int(struct json *j, int64_t value);
-void json_bool(struct json *j, bool value);
+void json_boolean(struct json *j, bool value);
 void json_null(struct json *j);
 /* text is JSON already. */
 void json_raw(struct json *j, const char *text);
@@ -44,6 +44,8 @@ void json_key_string(struct json *j, const char *name, const char *text);
 void json_key_int(struct json *j, const char *name, int64_t value);
 void json_key_bool(struct json *j, const char *name, bool value);
 void json_key_time(struct json *j, const char *name, int64_t utc_ms);
+/* null where it is not there */
+void json_key_int_or_null(struct json *j, const char *name, bool there, int64_t value);
 /* 0: null */
 void json_key_time_or_null(struct json *j, const char *name, int64_t utc_ms);
 

@@ -166,11 +166,11 @@ void jws_keys_put_set(const struct jws_keys *k, struct buf *out)
 {
     struct json j = json_to(out);
 
-    json_object(&j);
+    json_begin_object(&j);
     json_key(&j, "keys");
-    json_array(&j);
+    json_begin_array(&j);
     for (size_t i = 0; i < k->count; i++) {
-        json_object(&j);
+        json_begin_object(&j);
         json_key_string(&j, "kty", "OKP");
         json_key_string(&j, "crv", "Ed25519");
         json_key_string(&j, "x", k->keys[i].x);
@@ -202,7 +202,7 @@ void jws_sign(const struct jws_keys *k, const char *payload, size_t len, struct 
     struct json j = json_to(&header);
 
     assert(k->count);
-    json_object(&j);
+    json_begin_object(&j);
     json_key_string(&j, "alg", "EdDSA");
     json_key_string(&j, "kid", k->keys[0].kid);
     json_end_object(&j);

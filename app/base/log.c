@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 #define LINE_SIZE 4096 /* a line of text is cut there */
 #define KINDS_MAX 128  /* events that are counted; further ones are always written */
@@ -165,20 +166,6 @@ static bool may_write(const char *event, long long *left_out)
 
 /* ---- a line ---- */
 
-/* The bytes of a character of UTF-8 at text, 1 to 4; 0: there is none. */
-static size_t character_len(const unsigned char *text)
-{
-    size_t len = *text < 0x80 ? 1 : *text < 0xc2 ? 0 : *text < 0xe0 ? 2 : *text < 0xf0 ? 3 : *text < 0xf5 ? 4 : 0;
-
-    for (size_t i = 1; i < len; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    if ((*text == 0xe0 && text[1] < 0xa0) || (*text == 0xed && text[1] > 0x9f) || (*text == 0xf0 && text[1] < 0x90) ||
-        (*text == 0xf4 && text[1] > 0x8f))
-        return 0;
-    return len;
-}
-
 /* Details as text of one line: what is no character, or one that controls, becomes '?'. */
 __attribute__((format(printf, 2, 0)))
 static void format_details(char out[LINE_SIZE], const char *details, va_list args)
@@ -190,7 +177,7 @@ static void format_details(char out[LINE_SIZE], const char *details, va_list arg
     if (vsnprintf(out, LINE_SIZE, details, args) < 0)
         return;
     while (*at) {
-        len = character_len(at);
+        len = utf8_character(at, NULL, NULL);
         if (len <= 1 && (len == 0 || *at < ' ' || *at == 0x7f))
             *at = '?';
         at += len ? len : 1;
@@ -298,7 +285,7 @@ void log_event(enum log_level level, const char *event, const char *details, ...
     if (atomic_load_explicit(&log_format, memory_order_relaxed) == LOG_JSON) {
         struct json j = json_to(&line);
 
-        json_object(&j);
+        json_begin_object(&j);
         json_key_string(&j, "time", when);
         json_key_string(&j, "level", level_names[level]);
         json_key_string(&j, "role", role_name);
@@ -339,7 +326,7 @@ void log_audit(const char *details, ...)
     if (atomic_load_explicit(&log_format, memory_order_relaxed) == LOG_JSON) {
         struct json j = json_to(&line);
 
-        json_object(&j);
+        json_begin_object(&j);
         json_key_string(&j, "time", when);
         write_members(&j, NULL, details, text);
         json_end_object(&j);

@@ -2,11 +2,16 @@
 #include "base/metrics.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
 
 enum kind { COUNTER, GAUGE, HISTOGRAM };
 enum scale { NONE, MILLI, OUTCOME, RESULT, REQUEST, SIZE, TIME };
@@ -39,30 +44,63 @@ static const int statuses[] = {
 struct refused {
     atomic_int state; /* enum refused_state */
     char coupon[METRICS_COUPON_SIZE];
-    _Atomic int64_t counts[CPN_RESULT_COUNT];
+    _Atomic int64_t counts[CPN_REFUSAL_COUNT];
 };
 enum refused_state { REFUSED_FREE, REFUSED_TAKING, REFUSED_TAKEN };
+
+#define COUPON_FREE "coupons_coupon_free"
+#define COUPON_TAKEN "coupons_coupon_taken"
+#define COUPON_REFUSED "coupons_coupon_refused_total"
 
 #define REFUSED_PROBES 64 /* entries where a coupon may stand, from its hash on */
 
 static struct refused private_refused[METRICS_REFUSED];
 static struct refused *refused = private_refused;
 
+/* What was told of coupons. */
+struct stocks {
+    _Atomic int64_t asked_ns; /* when the metrics were read last, by the monotonic clock; 0: never */
+    pthread_mutex_t lock;
+    struct mono told;
+    size_t count;
+    struct coupon_stock rows[METRICS_STOCKS];
+};
+
+#define WANTED_MS 300000 /* whoever reads the metrics comes again within so long */
+
+static struct stocks private_stocks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct stocks *stocks = &private_stocks;
+
 static struct metrics_slot private_slots[METRICS_SLOTS];
 static struct metrics_slot *slots = private_slots;
 static struct metrics_slot *own = &private_slots[METRICS_SLOT_MASTER];
 static struct metrics_bank *own_bank = &private_slots[METRICS_SLOT_MASTER].banks[0];
 
+static void init_stocks_lock(void)
+{
+    pthread_mutexattr_t shared;
+
+    pthread_mutexattr_init(&shared);
+    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&stocks->lock, &shared);
+    pthread_mutexattr_destroy(&shared);
+}
+
 int metrics_create(void)
 {
-    size_t slots_size = sizeof *slots * METRICS_SLOTS;
-    char *memory = mmap(NULL, slots_size + sizeof *refused * METRICS_REFUSED, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared {
+        struct metrics_slot slots[METRICS_SLOTS];
+        struct refused refused[METRICS_REFUSED];
+        struct stocks stocks;
+    } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    if (memory == MAP_FAILED)
+    if (shared == MAP_FAILED)
         return -1;
-    slots = (void *)memory;
-    refused = (void *)(memory + slots_size);
+    slots = shared->slots;
+    refused = shared->refused;
+    stocks = &shared->stocks;
+    init_stocks_lock();
     metrics_attach(METRICS_SLOT_MASTER);
     metrics_set(METRIC_START_TIME, time(NULL));
     return 0;
@@ -74,15 +112,15 @@ struct metrics_slot *metrics_slot(int slot)
     return &slots[slot];
 }
 
-struct metrics_slot *metrics_own(void)
+struct metrics_bank *metrics_own(void)
 {
-    return own;
+    return own_bank;
 }
 
 void metrics_attach(int slot)
 {
     own = metrics_slot(slot);
-    own_bank = &own->banks[0];
+    own_bank = &private_slots[slot].banks[0];
     for (int i = 0; i < METRICS_BANKS; i++) {
         int nobody = 0;
 
@@ -103,15 +141,9 @@ void metrics_leave(int slot, int pid)
             continue;
         for (int m = 0; m < METRIC_COUNT; m++)
             atomic_store(&s->banks[i].gauges[m], 0);
+        atomic_store(&s->banks[i].views_written, atomic_load(&s->banks[i].appended));
         atomic_store(&s->banks[i].pid, 0);
     }
-}
-
-void metrics_settle(int slot)
-{
-    struct metrics_slot *s = metrics_slot(slot);
-
-    atomic_store(&s->views_written, atomic_load(&s->appended));
 }
 
 static void add(int cell, int64_t n)
@@ -158,19 +190,10 @@ static int64_t sum_gauge(enum metric m)
 
 /* ---- refusals ---- */
 
-/* FNV-1a. */
-static uint32_t hash_of(const char *text)
+/* The i-th place where the coupon with this hash may have an entry. */
+static struct refused *probe(uint64_t hash, uint32_t i)
 {
-    uint32_t hash = 2166136261u;
-
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    return hash;
-}
-
-static struct refused *probe(const char *coupon, uint32_t i)
-{
-    return &refused[(hash_of(coupon) + i) % METRICS_REFUSED];
+    return &refused[(hash + i) % METRICS_REFUSED];
 }
 
 static bool is_of(const struct refused *e, const char *coupon)
@@ -178,19 +201,19 @@ static bool is_of(const struct refused *e, const char *coupon)
     return atomic_load(&e->state) == REFUSED_TAKEN && strcmp(e->coupon, coupon) == 0;
 }
 
-/* The coupon's entry; where it has none and take is set, a new one. NULL: there is none. */
-static struct refused *entry_of(const char *coupon, bool take)
+/* The coupon's entry; where it has none, a new one. NULL: there is no room. */
+static struct refused *entry_of(const char *coupon)
 {
+    const uint64_t hash = hash_text(HASH_NONE, coupon);
+
     for (uint32_t i = 0; i < REFUSED_PROBES; i++) {
-        struct refused *e = probe(coupon, i);
+        struct refused *e = probe(hash, i);
         int expected = REFUSED_FREE;
 
         if (is_of(e, coupon))
             return e;
         if (atomic_load(&e->state) != REFUSED_FREE)
             continue;
-        if (!take)
-            return NULL;
         if (!atomic_compare_exchange_strong(&e->state, &expected, REFUSED_TAKING))
             continue;
         strcpy(e->coupon, coupon);
@@ -200,35 +223,59 @@ static struct refused *entry_of(const char *coupon, bool take)
     return NULL;
 }
 
-void metrics_refused(const char *coupon, enum cpn_result r)
+void metrics_refused(const char *coupon, enum cpn_refusal r)
 {
     struct refused *e;
 
-    assert((unsigned)r < CPN_RESULT_COUNT);
+    assert((unsigned)r < CPN_REFUSAL_COUNT);
     if (strlen(coupon) >= METRICS_COUPON_SIZE)
         return;
-    e = entry_of(coupon, true);
+    e = entry_of(coupon);
     if (e)
         atomic_fetch_add_explicit(&e->counts[r], 1, memory_order_relaxed);
 }
 
-bool metrics_refusals(const char *coupon, int64_t counts[CPN_RESULT_COUNT], int64_t *since_ms)
+/* All its entries together: two processes may have made one each. */
+static void refusals_of(const char *coupon, int64_t counts[CPN_REFUSAL_COUNT])
 {
-    bool room = false, found = false;
+    const uint64_t hash = hash_text(HASH_NONE, coupon);
 
-    memset(counts, 0, sizeof *counts * CPN_RESULT_COUNT);
-    *since_ms = sum_gauge(METRIC_START_TIME) * 1000;
+    memset(counts, 0, CPN_REFUSAL_COUNT * sizeof *counts);
     for (uint32_t i = 0; i < REFUSED_PROBES; i++) {
-        struct refused *e = probe(coupon, i);
+        struct refused *e = probe(hash, i);
 
-        room = room || atomic_load(&e->state) == REFUSED_FREE;
-        if (!is_of(e, coupon))
-            continue;
-        found = true;
-        for (int k = 0; k < CPN_RESULT_COUNT; k++)
-            counts[k] += atomic_load_explicit(&e->counts[k], memory_order_relaxed);
+        for (int r = 0; is_of(e, coupon) && r < CPN_REFUSAL_COUNT; r++)
+            counts[r] += atomic_load_explicit(&e->counts[r], memory_order_relaxed);
     }
-    return room || found;
+}
+
+/* ---- stocks ---- */
+
+/* A process that dies with the lock may leave half of a writing: then there is none. */
+static void lock_stocks(void)
+{
+    if (pthread_mutex_lock(&stocks->lock) != EOWNERDEAD)
+        return;
+    stocks->count = 0;
+    pthread_mutex_consistent(&stocks->lock);
+}
+
+bool metrics_stocks_wanted(void)
+{
+    int64_t asked_ns = atomic_load(&stocks->asked_ns);
+
+    return asked_ns && mono_ms_between((struct mono){asked_ns}, mono_now()) < WANTED_MS;
+}
+
+void metrics_tell_stocks(const struct coupon_stock *told, size_t count)
+{
+    assert(count <= METRICS_STOCKS);
+    lock_stocks();
+    for (size_t i = 0; i < count; i++)
+        stocks->rows[i] = told[i];
+    stocks->count = count;
+    stocks->told = mono_now();
+    pthread_mutex_unlock(&stocks->lock);
 }
 
 static const int64_t *bounds_of(const struct row *row, int *count)
@@ -350,6 +397,42 @@ static void render_plain(struct buf *out, const struct row *row)
     buf_putc(out, '\n');
 }
 
+static void head(struct buf *out, const char *name, const char *help, const char *kind)
+{
+    buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
+}
+
+static void render_refusals(struct buf *out, const struct coupon_stock *s)
+{
+    int64_t counts[CPN_REFUSAL_COUNT];
+
+    refusals_of(s->coupon, counts);
+    for (int i = 0; i < CPN_REFUSAL_COUNT; i++)
+        if (counts[i])
+            buf_printf(out, COUPON_REFUSED "{coupon=\"%s\",code=\"%s\"} %" PRId64 "\n", s->coupon,
+                       refusal_name((enum cpn_refusal)i), counts[i]);
+}
+
+static void render_stocks(struct buf *out)
+{
+    size_t count;
+
+    atomic_store(&stocks->asked_ns, mono_now().ns);
+    lock_stocks();
+    count = mono_ms_between(stocks->told, mono_now()) < METRICS_STOCKS_MS ? stocks->count : 0;
+    head(out, COUPON_FREE, "Free slots of the active coupon.", "gauge");
+    for (size_t i = 0; i < count; i++)
+        if (stocks->rows[i].has_slots)
+            buf_printf(out, COUPON_FREE "{coupon=\"%s\"} %" PRId64 "\n", stocks->rows[i].coupon, stocks->rows[i].free);
+    head(out, COUPON_TAKEN, "What is taken of the active coupon: issued, held and redeemed.", "gauge");
+    for (size_t i = 0; i < count; i++)
+        buf_printf(out, COUPON_TAKEN "{coupon=\"%s\"} %" PRId64 "\n", stocks->rows[i].coupon, stocks->rows[i].taken);
+    head(out, COUPON_REFUSED, "Requests of the active coupon that this front refused.", "counter");
+    for (size_t i = 0; i < count; i++)
+        render_refusals(out, &stocks->rows[i]);
+    pthread_mutex_unlock(&stocks->lock);
+}
+
 void metrics_render(struct buf *out, const char *const *route_names, size_t route_count)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
@@ -358,7 +441,7 @@ void metrics_render(struct buf *out, const char *const *route_names, size_t rout
     for (int m = 0; m < METRIC_COUNT; m++) {
         const struct row *row = &rows[m];
 
-        buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", row->wire, row->help, row->wire, kinds[row->kind]);
+        head(out, row->wire, row->help, kinds[row->kind]);
         if (row->kind == HISTOGRAM)
             render_histogram(out, row);
         else if (row->scale == RESULT)
@@ -370,4 +453,5 @@ void metrics_render(struct buf *out, const char *const *route_names, size_t rout
         else
             render_plain(out, row);
     }
+    render_stocks(out);
 }

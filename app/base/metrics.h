@@ -2,8 +2,9 @@
  * base/metrics.h -- what all processes count, in memory that they share.
  *
  * Shape    one slot per process: workers by index, then reporter, runner, deliverer and master. The master makes the memory
- *          before it forks; a process that takes another's place takes over its slot, so counters never go back. Gauges
- *          stand in a bank per process: what one of them left behind goes with it, also where two share the slot for a while
+ *          before it forks; a process that takes another's place takes over its slot, so counters never go back. Gauges,
+ *          and how far views are written, stand in a bank per process: what one of them left behind goes with it, also where
+ *          two share the slot for a while
  * Usage    metrics_create() in the master; metrics_attach(slot) after the fork; then count from any thread
  *          Without them (tools, unit tests) the calls count into memory of this process
  * Units    histograms of time take microseconds and show seconds; gauges of time take milliseconds and show seconds
@@ -28,7 +29,7 @@
 #define METRICS_SLOT_MASTER (METRICS_WORKERS_MAX + 3)
 #define METRICS_SLOTS (METRICS_WORKERS_MAX + 4)
 
-#define METRICS_BANKS 4 /* processes that a slot has at a time: one, its successor, and who still drains; more share the first */
+#define METRICS_BANKS 4 /* processes that a slot has at a time: one, its successor, and who still drains; more have none to be seen */
 #define METRICS_ROUTES_MAX 96
 /* Statuses that are counted by themselves; others are status="other". */
 #define METRICS_STATUSES(X)                                                                                            \
@@ -103,17 +104,20 @@ enum metric {
     METRIC_COUNT
 };
 
+/* appended and views_written are a read barrier for others: whoever needs every view of what was appended before now notes
+ * `appended`, says so in views_wanted and waits, with a time limit, until views_written has reached it. They go on where the bank's
+ * process before stopped. */
 struct metrics_bank {
     atomic_int pid; /* 0: nobody's */
+    _Atomic uint64_t appended;      /* batches that were appended */
+    _Atomic uint64_t views_written; /* of those, how many have their users' views written */
+    _Atomic uint64_t views_wanted;  /* and how many of them somebody waits for */
     _Atomic int64_t gauges[METRIC_COUNT];
 };
 
-/* One process's part. appended and views_written are a read barrier for others: whoever needs every view of what was
- * appended before now notes `appended` and waits, with a time limit, until views_written has reached it. */
+/* One place's part, whichever processes have it. */
 struct metrics_slot {
-    atomic_bool used;               /* somebody has counted into it: the others need not be added up */
-    _Atomic uint64_t appended;      /* batches that were appended */
-    _Atomic uint64_t views_written; /* of those, how many have their users' views written */
+    atomic_bool used; /* somebody has counted into it: the others need not be added up */
     _Atomic int64_t cells[METRIC_CELLS]; /* of counters and histograms */
     struct metrics_bank banks[METRICS_BANKS];
 };
@@ -122,14 +126,12 @@ struct metrics_slot {
 int metrics_create(void) CPN_CHECKED;
 /* Count into this slot from now on. After the fork, before threads. */
 void metrics_attach(int slot);
-/* The process pid has ended: its gauges go with it. */
+/* The process pid has ended: its gauges go with it, and nobody waits for views that it has not written. */
 void metrics_leave(int slot, int pid);
-/* No process has this slot any more: let no reader wait for views that its successor will not count. */
-void metrics_settle(int slot);
 /* A slot, for reading. 0 <= slot < METRICS_SLOTS. */
 struct metrics_slot *metrics_slot(int slot);
-/* The slot of this process. */
-struct metrics_slot *metrics_own(void);
+/* The bank of this process. */
+struct metrics_bank *metrics_own(void);
 
 /* Add n (gauges: may be negative) to a metric without labels. */
 void metrics_add(enum metric m, int64_t n);
@@ -144,14 +146,25 @@ void metrics_observe(enum metric m, int64_t value);
 /* Count a reply: route's row number and HTTP status. Also METRIC_REQUEST_TIME. */
 void metrics_request(unsigned route, int status, int64_t microseconds);
 
-/* ---- refusals by coupon: a table of METRICS_REFUSED coupons, of all processes. Who comes when it is full is not counted ---- */
-#define METRICS_REFUSED 4096
+/* ---- single coupons ---- */
 #define METRICS_COUPON_SIZE 65 /* of an id, with its NUL */
 
-/* Count a refusal of a coupon's. Any thread, any process. */
-void metrics_refused(const char *coupon, enum cpn_result r);
-/* What was counted of a coupon since *since_ms (UTC), when the master started. False: the table had no room for it. */
-bool metrics_refusals(const char *coupon, int64_t counts[CPN_RESULT_COUNT], int64_t *since_ms);
+/* Count a refusal of a coupon's: in a table of METRICS_REFUSED coupons, of all processes. Who comes when it is full is not counted.
+ * Any thread, any process. */
+#define METRICS_REFUSED 4096
+void metrics_refused(const char *coupon, enum cpn_refusal r);
+
+struct coupon_stock {
+    char coupon[METRICS_COUPON_SIZE];
+    bool has_slots; /* else nothing is free */
+    int64_t free, taken;
+};
+#define METRICS_STOCKS 1000
+/* Somebody reads the metrics: else nobody need tell the stocks. */
+bool metrics_stocks_wanted(void);
+/* These are the coupons that the metrics show, until METRICS_STOCKS_MS later. At most METRICS_STOCKS. Any process. */
+void metrics_tell_stocks(const struct coupon_stock *told, size_t count);
+#define METRICS_STOCKS_MS 60000
 
 /* Append all metrics, summed over the slots, to out as Prometheus text (version 0.0.4). route_names[i] is shown for route i. */
 void metrics_render(struct buf *out, const char *const *route_names, size_t route_count);

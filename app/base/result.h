@@ -2,7 +2,7 @@
  * base/result.h -- every outcome a caller of the service can be told, in one table.
  *
  * Order     is precedence: where several apply, the first row that applies is the answer
- * Numbers   are for logs and metrics only, and are never reused
+ * Numbers   are for logs and metrics only, without gaps, and are never reused: a new row gets the next one, wherever it stands
  * Columns   number, name, wire code, HTTP status, retry (may the same request later succeed), title, explanation
  */
 #ifndef BASE_RESULT_H
@@ -13,16 +13,23 @@
 #define CPN_CHECKED __attribute__((warn_unused_result))
 
 #define CPN_RESULTS(X)                                                                                                 \
+    CPN_RESULTS_BEFORE(X)                                                                                              \
+    CPN_REFUSALS(X)                                                                                                    \
+    CPN_RESULTS_BEHIND(X)
+
+#define CPN_RESULTS_BEFORE(X)                                                                                          \
     X(0, OK, "ok", 200, false, "OK", "The request was carried out.")                                                   \
     /* general checks, in the order in which they are made */                                                          \
     X(1, UNAUTHORIZED, "unauthorized", 401, false, "No valid key",                                                     \
-      "The request carries no API key, or one that is unknown or revoked. Send Authorization: Bearer KEY.")            \
-    X(2, FORBIDDEN, "forbidden", 403, false, "The key's role does not allow this",                                     \
-      "The API key is valid, but its role does not allow this call. Use a key with a role that does.")                 \
+      "The request carries no API key, or one that is unknown, expired or revoked. Send Authorization: Bearer KEY.")   \
+    X(2, FORBIDDEN, "forbidden", 403, false, "The key does not allow this",                                            \
+      "The API key is valid, but its role or its limits do not allow this call. Use another key.")                     \
     X(3, NOT_FOUND, "not_found", 404, false, "No such path",                                                           \
       "Nothing is served at this path. Check the path, and that ids in it are percent-encoded.")                       \
     X(4, METHOD_NOT_ALLOWED, "method_not_allowed", 405, false, "Method not allowed",                                   \
       "The path exists, but not with this method. The Allow field lists its methods.")                                 \
+    X(42, NOT_ACCEPTABLE, "not_acceptable", 406, false, "Not acceptable",                                              \
+      "The Accept field excludes every form that this call can answer in. Name one of them, or send no Accept.")       \
     X(5, UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415, false, "Unsupported media type",                       \
       "The body's Content-Type is not one that this call reads. Send application/json unless the call says otherwise.") \
     X(6, TOO_LARGE, "too_large", 413, false, "Body too large",                                                         \
@@ -31,6 +38,8 @@
       "This call needs an Idempotency-Key of 1 to 64 printable ASCII characters, so that it can be repeated safely.")  \
     X(8, COUPON_NOT_FOUND, "coupon_not_found", 404, false, "No such coupon",                                           \
       "There is no coupon with this id, or it was deleted, or your key's role may not see it.")                        \
+    X(43, COUPON_ARCHIVED, "coupon_archived", 410, false, "The coupon is archived",                                    \
+      "The coupon was archived: it is closed for good, and nothing of it can be taken or changed any longer.")         \
     X(9, PRECONDITION_REQUIRED, "precondition_required", 428, false, "If-Match required",                              \
       "Changing a coupon needs If-Match with the ETag that you read, or *, so that no change is lost.")                \
     X(10, VERSION_CHANGED, "version_changed", 412, false, "Changed since you read it",                                 \
@@ -43,8 +52,9 @@
       "This coupon is claimed by presenting a code. Send it in the field code.")                                       \
     X(14, COUPON_EXISTS, "coupon_exists", 409, false, "The coupon id is taken",                                        \
       "A coupon with this id exists or existed; ids are never reused. Choose another one.")                            \
-    X(15, COUPON_IN_USE, "coupon_in_use", 409, false, "The coupon has redemptions",                                    \
-      "A coupon with redemptions cannot be deleted. Set its state to ended instead.")                                  \
+    X(15, COUPON_IN_USE, "coupon_in_use", 409, false, "The coupon is in use",                                          \
+      "A coupon with redemptions cannot be deleted; set its state to ended instead. To be archived, it must have "     \
+      "ended, without holds.")                                                                                         \
     X(16, CAP_EXCEEDED, "cap_exceeded", 409, false, "More slots than cap.total",                                       \
       "The requested slots would exceed cap.total. Raise the cap first.")                                              \
     X(17, CAP_BELOW_TAKEN, "cap_below_taken", 409, false, "The cap is below what is taken",                            \
@@ -55,8 +65,10 @@
       "This coupon never had a redemption with this id.")                                                              \
     X(20, SLOT_NOT_FOUND, "slot_not_found", 404, false, "No such slot",                                                \
       "This coupon has no slot with this number.")                                                                     \
-    X(21, JOB_NOT_FOUND, "job_not_found", 404, false, "No such job", "There is no job with this id.")                  \
-    /* the table of refusals */                                                                                        \
+    X(21, JOB_NOT_FOUND, "job_not_found", 404, false, "No such job", "There is no job with this id.")
+
+/* The refusals of what was decided: these are counted by coupon. */
+#define CPN_REFUSALS(X)                                                                                                \
     X(22, TOO_MANY_ATTEMPTS, "too_many_attempts", 429, true, "Too many redemptions kept for this user",                \
       "At most 1,000 redemptions of any state are kept per user and coupon. Ended ones leave after 7 days.")           \
     X(23, IDEMPOTENCY_KEY_REUSED, "idempotency_key_reused", 422, false, "Idempotency-Key used for another body",       \
@@ -89,8 +101,10 @@
     X(36, RESERVATION_EXPIRED, "reservation_expired", 409, false, "The hold has expired",                              \
       "The hold expired before it was redeemed, and its slot was released. Take a new one.")                           \
     X(37, INVALID_TRANSITION, "invalid_transition", 409, false, "Not possible in this state",                          \
-      "The redemption's current state does not allow this step.")                                                      \
-    /* what the service says of itself */                                                                              \
+      "The redemption's current state does not allow this step.")
+
+/* What the service says of itself. */
+#define CPN_RESULTS_BEHIND(X)                                                                                          \
     X(38, RATE_LIMITED, "rate_limited", 429, true, "Too many requests",                                                \
       "This key or address has exceeded its limit. Retry after the time in Retry-After.")                              \
     X(39, BUSY, "busy", 503, true, "Busy",                                                                             \
@@ -105,7 +119,17 @@ enum cpn_result {
 #define X(number, name, wire, status, retry, title, explanation) CPN_##name = (number),
     CPN_RESULTS(X)
 #undef X
-    CPN_RESULT_COUNT
+#define X(...) +1
+    CPN_RESULT_COUNT = CPN_RESULTS(X)
+#undef X
+};
+
+/* The refusals by themselves, in the table's order. */
+enum cpn_refusal {
+#define X(number, name, ...) CPN_REFUSAL_##name,
+    CPN_REFUSALS(X)
+#undef X
+    CPN_REFUSAL_COUNT
 };
 
 /* One row of the table above; static, never freed. */
@@ -119,6 +143,11 @@ struct result_info {
 
 /* The row of r. r must be a value of the enum. */
 const struct result_info *result_info(enum cpn_result r);
+
+/* Which refusal r is; CPN_REFUSAL_COUNT: none. */
+enum cpn_refusal result_refusal(enum cpn_result r);
+/* Its wire code. */
+const char *refusal_name(enum cpn_refusal r);
 
 /* The result whose wire code is name, or CPN_RESULT_COUNT if there is none. */
 enum cpn_result result_of_name(const char *name);

@@ -1,5 +1,6 @@
 /* coupond/main.c -- the command line. Everything else is the supervisor's. */
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
-#include "base/crash.h"
+#include "base/version.h"
 #include "coupond/reload.h"
 #include "coupond/supervisor.h"
 #include "http/pages.h"
@@ -20,15 +21,16 @@ extern const char *malloc_conf;
 const char *malloc_conf = "narenas:4";
 
 static const char usage[] =
-    "usage: coupond [-c FILE] [-o SECTION.NAME=VALUE]... [-t | -T | -r | -p DIR]\n  -c FILE   the configuration (default: "
+    "usage: coupond [-c FILE] [-o SECTION.NAME=VALUE]... [-t | -T | -r | -p DIR | -V]\n  -c FILE   the configuration (default: "
     "conf/coupond.ini)\n  -o ...    a setting that overrides the file's\n  -t        check the configuration and "
     "exit\n  -T        check it, print what is in force, and exit\n  -r        reload the one that runs "
     "in coupond.run_dir, and exit when all its\n            processes have the new settings, or with the reason why "
     "not\n  -p DIR    write the static pages that nginx "
-    "serves to DIR, and exit\nSignals: TERM drains and stops, HUP reloads, USR1 reopens the logs.\n";
+    "serves to DIR, and exit\n  -V        print the version (--version), and exit\nSignals: TERM drains and stops, HUP reloads, USR1 reopens the logs.\n";
 
 int main(int argc, char **argv)
 {
+    static const struct option words[] = {{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
     static struct start start;
     const char *overrides[OVERRIDES_MAX + 1] = {NULL};
     const char *pages = NULL;
@@ -39,7 +41,7 @@ int main(int argc, char **argv)
 
     mongo_drop_counters();
     start.config_path = "conf/coupond.ini";
-    while ((option = getopt(argc, argv, "c:o:tTrp:h")) != -1) {
+    while ((option = getopt_long(argc, argv, "c:o:tTrp:hV", words, NULL)) != -1) {
         if (option == 'c')
             start.config_path = optarg;
         else if (option == 'o' && count < OVERRIDES_MAX)
@@ -50,7 +52,10 @@ int main(int argc, char **argv)
             reload = true;
         else if (option == 'p')
             pages = optarg;
-        else {
+        else if (option == 'V') {
+            puts("coupond " COUPONS_VERSION);
+            return EXIT_SUCCESS;
+        } else {
             fputs(usage, option == 'h' ? stdout : stderr);
             return option == 'h' ? EXIT_SUCCESS : EX_USAGE;
         }
@@ -77,9 +82,5 @@ int main(int argc, char **argv)
     if (reload)
         return reload_run(&start.config);
     config_hide_uri();
-    if (!crash_init(message, sizeof message)) {
-        fprintf(stderr, "coupond: %s\n", message);
-        return EX_USAGE;
-    }
     return supervisor_run(&start);
 }

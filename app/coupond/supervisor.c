@@ -22,9 +22,10 @@
 #include "base/guesses.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/view_barrier.h"
 #include "coupond/reload.h"
 #include "deliver/deliverer.h"
-#include "http/worker.h"
+#include "http/worker_main.h"
 #include "reporter/reporter.h"
 #include "runner/runner.h"
 #include "store/mongo.h"
@@ -463,15 +464,6 @@ static void on_checker_exit(int status)
         stop_everything(WIFEXITED(status) ? EX_CONFIG : EX_SOFTWARE);
 }
 
-/* Whether a process that was told to drain still counts into the seat's slot. */
-static bool seat_has_leavers(const struct seat *s)
-{
-    for (int i = 0; i < master.leaver_count; i++)
-        if (master.leavers[i].seat == s)
-            return true;
-    return false;
-}
-
 static void on_seat_exit(struct seat *s, int status)
 {
     struct mono now = mono_now();
@@ -482,13 +474,18 @@ static void on_seat_exit(struct seat *s, int status)
         stop_everything(EX_CONFIG);
         return;
     }
-    if (!s->successor && !seat_has_leavers(s))
-        metrics_settle(s->slot);
     if (mono_ms_between(s->started, now) >= HEALTHY_MS || !s->backoff_ms)
         s->backoff_ms = BACKOFF_MS_MIN;
     else if ((s->backoff_ms *= 2) > BACKOFF_MS_MAX)
         s->backoff_ms = BACKOFF_MS_MAX;
     s->respawn_at = mono_add_ms(now, s->backoff_ms);
+}
+
+/* In this order: once nobody waits for its views, all know whether some were lost. */
+static void note_end(int slot, pid_t pid)
+{
+    view_barrier_left(slot, pid);
+    metrics_leave(slot, pid);
 }
 
 static void on_exit_of(pid_t pid, int status)
@@ -500,7 +497,7 @@ static void on_exit_of(pid_t pid, int status)
     for (int i = 0; i < master.leaver_count; i++)
         if (master.leavers[i].pid == pid) {
             log_exit(master.leavers[i].seat->name, pid, status);
-            metrics_leave(master.leavers[i].seat->slot, pid);
+            note_end(master.leavers[i].seat->slot, pid);
             master.leavers[i] = master.leavers[--master.leaver_count];
             return;
         }
@@ -510,7 +507,7 @@ static void on_exit_of(pid_t pid, int status)
         if (s->pid != pid && s->successor != pid)
             continue;
         log_exit(s->name, pid, status);
-        metrics_leave(s->slot, pid);
+        note_end(s->slot, pid);
         if (s->pid == pid)
             on_seat_exit(s, status);
         else {
@@ -675,6 +672,8 @@ static int start_up(sigset_t *all)
     remove_file(RELOAD_FILE, ""); /* of a master that was killed */
     if (metrics_create() != 0)
         return give_up(EX_OSERR, "cannot create shared memory for the metrics: %s", strerror(errno));
+    if (view_barrier_create() != 0)
+        return give_up(EX_OSERR, "cannot create shared memory for the views: %s", strerror(errno));
     if (guesses_create() != 0)
         return give_up(EX_OSERR, "cannot create shared memory for the guesses: %s", strerror(errno));
     return make_seats();
@@ -691,6 +690,8 @@ int supervisor_run(const struct start *start)
     if (failed)
         return failed;
     log_event(LOG_INFO, "master.started", "workers=%d config=\"%s\"", master.config.coupond_workers, start->config_path);
+    if (clock_shift_s())
+        log_event(LOG_WARNING, "clock.shifted", "offset_s=%lld", (long long)clock_shift_s());
     (void)start_checker(&master.config);
     run_loop(&all);
     for (int i = 0; i < master.seat_count; i++) {

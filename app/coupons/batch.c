@@ -29,20 +29,21 @@ static const char *const kind_names[ENTRY_KIND_COUNT] = {
 const unsigned entry_members[ENTRY_KIND_COUNT] = {
     [ENTRY_DEFINE] = HAS_DEFINITION | HAS_BY | HAS_JOB | HAS_WISH,
     [ENTRY_DELETE] = HAS_BY,
-    [ENTRY_GENERATE] = HAS_RANGE | HAS_JOB | HAS_GIFT,
-    [ENTRY_DUE] = HAS_COUNT | HAS_JOB,
-    [ENTRY_RETIRE] = HAS_RANGE,
-    [ENTRY_ISSUE] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY,
-    [ENTRY_RESERVE] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY | HAS_MONEY,
-    [ENTRY_REDEEM] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY | HAS_MONEY,
-    [ENTRY_HOLD] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_MONEY | HAS_SINCE,
-    [ENTRY_EXTEND] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_SINCE,
-    [ENTRY_SPEND] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_MONEY | HAS_SINCE | HAS_WAS,
-    [ENTRY_CANCEL] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE | HAS_WAS,
+    [ENTRY_ARCHIVE] = HAS_BY,
+    [ENTRY_GENERATE] = HAS_RANGE | HAS_JOB | HAS_GIFT | HAS_BY,
+    [ENTRY_DUE] = HAS_COUNT | HAS_JOB | HAS_BY,
+    [ENTRY_RETIRE] = HAS_RANGE | HAS_BY,
+    [ENTRY_ISSUE] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY | HAS_BY,
+    [ENTRY_RESERVE] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY | HAS_MONEY | HAS_BY,
+    [ENTRY_REDEEM] = HAS_SLOT | HAS_USER | HAS_TAKING | HAS_KEY | HAS_MONEY | HAS_BY,
+    [ENTRY_HOLD] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_MONEY | HAS_SINCE | HAS_BY,
+    [ENTRY_EXTEND] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_SINCE | HAS_BY,
+    [ENTRY_SPEND] = HAS_SLOT | HAS_USER | HAS_KEY | HAS_MONEY | HAS_SINCE | HAS_WAS | HAS_BY,
+    [ENTRY_CANCEL] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE | HAS_WAS | HAS_BY,
     [ENTRY_EXPIRE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE | HAS_WAS,
-    [ENTRY_REVERSE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE,
+    [ENTRY_REVERSE] = HAS_SLOT | HAS_USER | HAS_MONEY | HAS_SAME_DAY | HAS_SINCE | HAS_BY,
     [ENTRY_FORGET] = HAS_SLOT | HAS_USER,
-    [ENTRY_ERASE] = HAS_USER,
+    [ENTRY_ERASE] = HAS_USER | HAS_BY,
     [ENTRY_TURN] = HAS_JOB,
     [ENTRY_TURN_END] = HAS_JOB,
     [ENTRY_LOW_STOCK] = HAS_COUNT,
@@ -292,7 +293,13 @@ static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
 
 static void totals_write(struct pen *p, const struct head *h)
 {
-    PUT(p, ",\"totals\":{\"discount_minor\":");
+    PUT(p, ",\"totals\":{");
+    if (h->archived) {
+        PUT(p, "\"archived\":");
+        put_int(p, h->archived);
+        *p->at++ = ',';
+    }
+    PUT(p, "\"discount_minor\":");
     put_int(p, h->discount_minor);
     PUT_INT(p, "due", h->due);
     if (h->elsewhere)
@@ -310,6 +317,13 @@ static void totals_write(struct pen *p, const struct head *h)
     PUT_INT(p, "sold_out", h->sold_out);
     PUT_INT(p, "turn", h->turn);
     *p->at++ = '}';
+}
+
+void entry_line(const struct entry *e, struct buf *out)
+{
+    struct pen p = {.at = NULL};
+
+    entry_write(&p, e, out);
 }
 
 void batch_line(const struct batch *b, struct buf *out, bool with_hash)
@@ -394,7 +408,7 @@ const struct entry *batch_find_end(const struct batch *b, int64_t n, uint32_t g)
     return NULL;
 }
 
-const struct entry *batch_find_making(const struct batch *b, int64_t n, uint32_t g)
+const struct entry *batch_find_origin(const struct batch *b, int64_t n, uint32_t g)
 {
     for (size_t i = 0; i < b->count; i++)
         if (entry_makes(b->entries[i].kind) && is_of(&b->entries[i], n, g))
@@ -418,8 +432,7 @@ const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t
     return NULL;
 }
 
-/* The state into which an entry of this kind puts its redemption; SLOT_STATE_COUNT: none. */
-static enum slot_state state_after(enum entry_kind k)
+enum slot_state entry_state(enum entry_kind k)
 {
     switch (k) {
     case ENTRY_ISSUE:
@@ -447,7 +460,7 @@ const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t 
         const struct entry *e = &b->entries[i];
         bool through = e->kind == ENTRY_SPEND || e->kind == ENTRY_REVERSE;
 
-        if (state_after(e->kind) == state && (is_of(e, n, g) || (through && is_on(e, n, g))))
+        if (entry_state(e->kind) == state && (is_of(e, n, g) || (through && is_on(e, n, g))))
             return e;
     }
     return NULL;

@@ -17,6 +17,8 @@
 #include "base/buf.h"
 #include "base/ids.h"
 #include "coupons/coupon.h"
+#include "coupons/job_progress.h"
+#include "coupons/lane_account.h"
 #include "coupons/use.h"
 
 #define HASH_LEN 32
@@ -42,6 +44,7 @@ struct head {
     int64_t low_stock;       /* 1: the event was raised since slots were last added; else 0 */
     int64_t sold_out;        /* likewise */
     int64_t replenish_until; /* slots are being added until so many exist; 0: not now */
+    int64_t archived;        /* 1: nothing is decided any longer but erasures; else 0 */
     uint8_t hash[HASH_LEN];
 };
 
@@ -66,6 +69,7 @@ static inline int64_t head_free(const struct head *h)
 #define ENTRY_KINDS(X)                                                                                                 \
     X(ENTRY_DEFINE, "define")     /* the coupon was made or changed: definition; count slots were asked for with it */  \
     X(ENTRY_DELETE, "delete")     /* the coupon is gone; its id stays taken */                                         \
+    X(ENTRY_ARCHIVE, "archive")   /* the lane is closed for good: after it nothing is decided but erasures */           \
     X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step unless made with the definition */ \
     X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if a job asked */                   \
     X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free and due, are retired */                                \
@@ -112,7 +116,7 @@ enum entry_member {
     HAS_SINCE = 512,    /* since: seq of the batch that last said something of this redemption; of a hold: of the issued one */
     HAS_KEY = 1024,     /* key; in who[] fingerprint, order */
     HAS_WAS = 2048,     /* was: the state that it leaves, issued or reserved; held_minor: the discount that was held */
-    HAS_BY = 4096,      /* by: the id of the API key that asked, if one did */
+    HAS_BY = 4096,      /* by: the id of the API key of the operator who asked, if one did */
     HAS_GIFT = 8192,    /* gift_*: what goes from lane to lane; fresh: the slots were never numbered here */
     HAS_WISH = 16384    /* count: slots asked for with a new coupon, made by the job, else in this batch; key; each if there is one */
 };
@@ -134,14 +138,14 @@ struct entry {
     int64_t valid_until_ms; /* of the end of a hold: the issued one's, which is then issued as before. 0: none */
     uint8_t was;            /* enum slot_state */
     bool same_day;
-    bool by_name;           /* not stored: the slot was free and named, not the next of the stash */
+    bool by_name;           /* not stored: the slot was free and named, not the next of the free pool */
     int64_t since;
     int64_t before; /* seq of the last batch before that has this alias; 0: none. So a user's entries can be found */
     struct gift gift;       /* of a generation: what went to other lanes of it, with entries of their own */
     bool fresh;
     int64_t step;
-    const char *job;
-    const char *by; /* NULL: nobody outside */
+    const char *job; /* of a transfer: the account's name, see lane_account.h */
+    const char *by; /* NULL: no operator */
     char alias[ID_ALIAS_LEN + 1];
     uint8_t key[KEY_HASH_LEN];
     const struct coupon *definition;
@@ -170,10 +174,14 @@ struct batch {
     uint8_t prev[HASH_LEN];
     struct entry *entries;
     size_t count, capacity;
-    /* The states after this batch of the users it touched, where this process knows them (its own batches): so that
-     * their views need not be folded again. In the arena. */
+    /* The states after this batch of the users, jobs and accounts that it touched, where this process knows them (its own
+     * batches): so that their views need not be folded again. In the arena. */
     struct use **uses;
     size_t use_count;
+    struct job_progress **jobs;
+    size_t job_count;
+    struct lane_account **accounts;
+    size_t account_count;
 };
 
 /* A batch without entries, whose id is new. */
@@ -184,6 +192,8 @@ struct entry *batch_add(struct batch *b, enum entry_kind kind);
 
 /* Append the batch's line of GET /ledger to out: RFC 8785, without a newline; with_hash adds the member "hash". */
 void batch_line(const struct batch *b, struct buf *out, bool with_hash);
+/* Append one of its entries, as it stands in that line. */
+void entry_line(const struct entry *e, struct buf *out);
 
 /* SHA-256 of the line without hash. scratch is cleared first. */
 void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LEN]);
@@ -191,9 +201,11 @@ void batch_hash(const struct batch *b, struct buf *scratch, uint8_t hash[HASH_LE
 /* The entry that ends (n, g), a reversal of the hold on it included; that makes it; the first that says anything of it, or of
  * a hold on it; the last about it alone, before entries[end]. Or NULL. */
 const struct entry *batch_find_end(const struct batch *b, int64_t n, uint32_t g);
-const struct entry *batch_find_making(const struct batch *b, int64_t n, uint32_t g);
+const struct entry *batch_find_origin(const struct batch *b, int64_t n, uint32_t g);
 const struct entry *batch_find_first(const struct batch *b, int64_t n, uint32_t g);
 const struct entry *batch_find_before(const struct batch *b, size_t end, int64_t n, uint32_t g);
+/* The state into which an entry of this kind puts its redemption; SLOT_STATE_COUNT: none. */
+enum slot_state entry_state(enum entry_kind k);
 /* The entry that puts (n, g) into this state: its own, or the spending or reversal of a hold on it. Or NULL. */
 const struct entry *batch_find_state(const struct batch *b, int64_t n, uint32_t g, enum slot_state state);
 

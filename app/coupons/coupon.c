@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/utf8.h"
 
-#define MONEY_MAX ((INT64_C(1) << 53) - 1)           /* exact in every JSON reader */
 #define COUNT_MAX INT64_C(1000000000)
 #define SECONDS_MAX INT64_C(315360000)               /* ten years */
 #define TIME_MIN INT64_C(-62167219200000)            /* 0000-01-01, what RFC 3339 can write */
@@ -306,7 +306,7 @@ bool code_text_valid(const char *text, size_t least)
     return len >= least && len <= CODE_MAX;
 }
 
-static bool is_currency(const char *text)
+bool currency_valid(const char *text)
 {
     return strlen(text) == 3 && strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 3;
 }
@@ -341,7 +341,7 @@ static void check_rules(struct errors *e, const struct coupon *c)
 {
     if (c->cap.total == COUPON_NULL && c->cap.policy != CAP_NONE && c->codes.source != CODES_IMPORTED)
         wrong(e, "/cap/total", "is required");
-    if (c->discount.kind != DISCOUNT_NONE && c->discount.currency && !is_currency(c->discount.currency))
+    if (c->discount.kind != DISCOUNT_NONE && c->discount.currency && !currency_valid(c->discount.currency))
         wrong(e, "/discount/currency", "must be three upper-case letters, such as EUR");
     if (!c->discount.currency && needs_currency(c))
         wrong(e, "/discount/currency", "is required with an amount of money");
@@ -402,7 +402,7 @@ static void go_to(struct place *p, const char *pointer, struct json *j)
         memcpy(part, pointer + p->len + 1, part_len);
         part[part_len] = '\0';
         json_key(j, part);
-        json_object(j);
+        json_begin_object(j);
         p->len = end;
     }
     p->pointer = pointer;
@@ -421,7 +421,7 @@ static void write_number(const struct coupon_field *f, int64_t value, struct jso
         json_int(j, value);
 }
 
-static void write_value(const struct coupon_field *f, const struct coupon *c, struct json *j)
+void coupon_write_value(const struct coupon *c, const struct coupon_field *f, struct json *j)
 {
     const struct string_list *list;
 
@@ -439,7 +439,7 @@ static void write_value(const struct coupon_field *f, const struct coupon *c, st
         break;
     case FIELD_STRINGS:
         list = list_of(f, c);
-        json_array(j);
+        json_begin_array(j);
         for (size_t i = 0; i < list->count; i++)
             json_string(j, list->items[i]);
         json_end_array(j);
@@ -463,13 +463,13 @@ void coupon_write_members(const struct coupon *c, struct json *j)
         if (!belongs(f, c->discount.kind))
             continue;
         go_to(&place, f->pointer, j);
-        write_value(f, c, j);
+        coupon_write_value(c, f, j);
     }
 }
 
 void coupon_write(const struct coupon *c, struct json *j, bool with_version)
 {
-    json_object(j);
+    json_begin_object(j);
     coupon_write_members(c, j);
     if (with_version) /* sorts after every field there is, and no group is open: tests hold it to that */
         json_key_int(j, "version", c->version);
@@ -490,62 +490,20 @@ bool coupon_id_valid(const char *text)
     return len >= 1 && len <= COUPON_ID_MAX && text[0] != '-' && consists_of(text, "_-");
 }
 
-/* Decode one character at *p and move on; its code point, or -1 when it is malformed. Source: RFC 3629, section 4. */
-static int32_t utf8_next(const unsigned char **p)
-{
-    const unsigned char *s = *p;
-    int32_t point, least;
-    int more;
-
-    if (*s < 0x80) {
-        *p = s + 1;
-        return *s;
-    }
-    if (*s >= 0xC2 && *s <= 0xDF) {
-        more = 1, least = 0x80, point = *s & 0x1F;
-    } else if (*s >= 0xE0 && *s <= 0xEF) {
-        more = 2, least = 0x800, point = *s & 0x0F;
-    } else if (*s >= 0xF0 && *s <= 0xF4) {
-        more = 3, least = 0x10000, point = *s & 0x07;
-    } else {
-        return -1;
-    }
-    for (int i = 1; i <= more; i++) {
-        if ((s[i] & 0xC0) != 0x80) /* also the NUL at the end */
-            return -1;
-        point = point << 6 | (s[i] & 0x3F);
-    }
-    if (point < least || point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF))
-        return -1;
-    *p = s + 1 + more;
-    return point;
-}
-
-bool utf8_valid(const char *text, size_t *characters)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    size_t count = 0;
-
-    for (; *p; count++)
-        if (utf8_next(&p) < 0)
-            return false;
-    if (characters)
-        *characters = count;
-    return true;
-}
-
 bool coupon_user_valid(const char *text)
 {
-    const unsigned char *p = (const unsigned char *)text;
+    const unsigned char *at = (const unsigned char *)text;
     size_t len = strlen(text);
 
     if (len < 1 || len > 128)
         return false;
-    while (*p) {
-        int32_t point = utf8_next(&p);
+    while (*at) {
+        int32_t point;
+        size_t bytes = utf8_character(at, NULL, &point);
 
-        if (point < 0x20 || (point >= 0x7F && point <= 0x9F))
+        if (!bytes || point < 0x20 || (point >= 0x7F && point <= 0x9F))
             return false;
+        at += bytes;
     }
     return true;
 }

@@ -19,6 +19,7 @@
 #include "base/result.h"
 
 #define COUPON_NULL INT64_MIN
+#define MONEY_MAX ((INT64_C(1) << 53) - 1) /* minor units; exact in every JSON reader */
 #define COUPON_ID_MAX 64
 #define COUPON_LANES_MAX 64
 #define CODE_MIN 4
@@ -145,6 +146,8 @@ const char *coupon_fixed_difference(const struct coupon *a, const struct coupon 
 void coupon_write(const struct coupon *c, struct json *j, bool with_version);
 /* Its members alone: the object is the caller's. */
 void coupon_write_members(const struct coupon *c, struct json *j);
+/* The value of one that it has, with its kind of discount. */
+void coupon_write_value(const struct coupon *c, const struct coupon_field *f, struct json *j);
 
 /* The lane to which a user belongs, of so many: for ever, in every process. */
 int64_t coupon_lane_of(const char *user, int64_t lanes);
@@ -158,7 +161,7 @@ bool code_text_valid(const char *text, size_t least);
 /* True when text is a user: 1-128 bytes of UTF-8 without control characters. */
 bool coupon_user_valid(const char *text);
 
-/* True when text is well-formed UTF-8 (no surrogates, no overlong forms). *characters, if not NULL, gets its length. */
-bool utf8_valid(const char *text, size_t *characters);
+/* True when text has the form of a currency's code (ISO 4217): three capital letters. */
+bool currency_valid(const char *text);
 
 #endif

@@ -62,52 +62,52 @@ const struct policy_row policies[] = {
     [CAP_NONE]        = {false, false, never_exhausted},
 };
 
-/* ---- shares ---- */
+/* ---- quotas ---- */
 
-/* True when the lane may take no more than its share of the caps: it asks the other lanes for more. Without slots it counts
+/* True when the lane may take no more than its quota of the caps: it asks the other lanes for more. Without slots it counts
  * what it heard of them instead. */
-static bool has_shares(const struct decision *d)
+static bool has_quotas(const struct decision *d)
 {
     return d->coupon->lanes > 1 && policy_of(d->coupon)->slots;
 }
 
-int64_t share_left(const struct coupon *c, int64_t lane, const struct head *h, enum share share)
+int64_t quota_left(const struct coupon *c, int64_t lane, const struct head *h, enum quota quota)
 {
-    int64_t cap = share == SHARE_DAY ? c->cap.per_day : c->cap.discount_minor;
+    int64_t cap = quota == QUOTA_DAY ? c->cap.per_day : c->cap.discount_minor;
 
-    if (share == SHARE_SLOTS)
+    if (quota == QUOTA_SLOTS)
         return head_free(h);
     if (cap == COUPON_NULL)
         return INT64_MAX;
     if (lane != 0) /* it all begins in lane 0 */
         cap = 0;
-    return share == SHARE_DAY ? cap - h->day_elsewhere - h->day_taken : cap - h->minor_elsewhere - h->discount_minor;
+    return quota == QUOTA_DAY ? cap - h->day_elsewhere - h->day_taken : cap - h->minor_elsewhere - h->discount_minor;
 }
 
 /* Takings that the day's cap still permits here. */
 static int64_t day_left(const struct decision *d)
 {
-    int64_t left = share_left(d->coupon, has_shares(d) ? d->batch->lane : 0, &d->head, SHARE_DAY);
+    int64_t left = quota_left(d->coupon, has_quotas(d) ? d->batch->lane : 0, &d->head, QUOTA_DAY);
 
-    return left == INT64_MAX ? left : left - d->others.day_taken * !has_shares(d);
+    return left == INT64_MAX || has_quotas(d) ? left : left - d->others.day_taken;
 }
 
 /* Discount that the budget still permits here. Without a cap the sum of all discounts still has to be written exactly, in JSON
  * too. */
 static int64_t budget_left(const struct decision *d)
 {
-    int64_t left = share_left(d->coupon, has_shares(d) ? d->batch->lane : 0, &d->head, SHARE_BUDGET);
+    int64_t left = quota_left(d->coupon, has_quotas(d) ? d->batch->lane : 0, &d->head, QUOTA_BUDGET);
 
     if (left == INT64_MAX)
-        return ((INT64_C(1) << 53) - 1) / d->coupon->lanes - d->head.discount_minor;
-    return left - d->others.discount_minor * !has_shares(d);
+        return MONEY_MAX / d->coupon->lanes - d->head.discount_minor;
+    return has_quotas(d) ? left : left - d->others.discount_minor;
 }
 
-static void refuse_for_lack(const struct decision *d, enum cpn_result result, enum share lacks, int64_t need,
+static void refuse_for_lack(const struct decision *d, enum cpn_result result, enum quota lacks, int64_t need,
                             struct outcome *out)
 {
     refuse(out, result);
-    if (!has_shares(d))
+    if (!has_quotas(d))
         return;
     out->lacks = lacks;
     out->need = need;
@@ -132,10 +132,19 @@ static struct named_slot *find_named(const struct decision *d, int64_t n)
     return NULL;
 }
 
+static struct entry *add(struct decision *d, enum entry_kind kind)
+{
+    struct entry *e = batch_add(d->batch, kind);
+
+    if (entry_members[kind] & HAS_BY)
+        e->by = arena_strdup(&d->batch->arena, d->by);
+    return e;
+}
+
 /* An entry about u. */
 static struct entry *add_entry(struct decision *d, const struct use *u, enum entry_kind kind)
 {
-    struct entry *e = batch_add(d->batch, kind);
+    struct entry *e = add(d, kind);
 
     memcpy(e->alias, u->alias, sizeof e->alias);
     e->user = arena_strdup(&d->batch->arena, u->user);
@@ -378,7 +387,7 @@ static bool budget_refuses(const struct decision *d, int64_t more_minor, struct 
     if (d->coupon->cap.discount_minor == COUPON_NULL)
         refuse(out, CPN_BUDGET_REACHED);
     else
-        refuse_for_lack(d, CPN_BUDGET_REACHED, SHARE_BUDGET, more_minor, out);
+        refuse_for_lack(d, CPN_BUDGET_REACHED, QUOTA_BUDGET, more_minor, out);
     return true;
 }
 
@@ -406,7 +415,7 @@ static void refuse_sold_out(const struct decision *d, struct outcome *out)
     int64_t total = d->coupon->cap.total, stock = d->batch->lane == 0 ? head_stock(h) : d->others.stock;
     bool slots = policy_of(d->coupon)->slots, held = h->reserved + d->others.reserved > 0;
 
-    refuse_for_lack(d, CPN_SOLD_OUT, SHARE_SLOTS, 1, out);
+    refuse_for_lack(d, CPN_SOLD_OUT, QUOTA_SLOTS, 1, out);
     out->retry = held || (slots && (total == COUPON_NULL || stock < total));
     if (held)
         out->retry_at_ms = sooner_ms(d->next_due_ms, d->others.due_ms);
@@ -425,7 +434,7 @@ static bool caps_refuse(const struct decision *d, const struct use *u, struct ou
         refuse(out, CPN_USER_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
     } else if (day_left(d) <= 0) {
-        refuse_for_lack(d, CPN_DAILY_CAP_REACHED, SHARE_DAY, 1 - day_left(d), out);
+        refuse_for_lack(d, CPN_DAILY_CAP_REACHED, QUOTA_DAY, 1 - day_left(d), out);
         out->retry_at_ms = d->day_end_ms;
     }
     return out->result != CPN_OK;
@@ -646,11 +655,11 @@ static void refusal(const struct decision *d, const struct use *u, const struct 
         refuse_sold_out(d, out);
 }
 
-/* The next free slot of the stash, past those that this decision took by their code; NULL: none is left. */
+/* The next free slot of the free pool, past those that this decision took by their code; NULL: none is left. */
 static const struct free_slot *next_free(struct decision *d)
 {
-    for (; d->stash_used < d->stash_count; d->stash_used++) {
-        const struct free_slot *f = &d->stash[d->stash_used];
+    for (; d->free_pool_used < d->free_pool_count; d->free_pool_used++) {
+        const struct free_slot *f = &d->free_pool[d->free_pool_used];
         const struct named_slot *named = find_named(d, f->n);
 
         if (!named || (named->slot.state == SLOT_FREE && named->slot.generation == f->g))
@@ -659,7 +668,7 @@ static const struct free_slot *next_free(struct decision *d)
     return NULL;
 }
 
-/* Give e its slot. False: the stash is empty. */
+/* Give e its slot. False: the free pool is empty. */
 static bool give_slot(struct decision *d, struct entry *e, const struct named_slot *named)
 {
     const struct free_slot *f;
@@ -679,7 +688,7 @@ static bool give_slot(struct decision *d, struct entry *e, const struct named_sl
         e->n = f->n;
         e->g = f->g + 1;
         e->code = arena_strdup(&d->batch->arena, f->code);
-        d->stash_used++;
+        d->free_pool_used++;
     }
     return true;
 }
@@ -814,57 +823,77 @@ void decide_check(struct decision *d, struct use *u, const struct take *t, struc
 
 /* ---- what changes a coupon ---- */
 
-static struct entry *define(struct decision *d, const struct coupon *next, int64_t version, const char *by)
+static struct entry *define(struct decision *d, const struct coupon *next, int64_t version)
 {
-    struct entry *e = batch_add(d->batch, ENTRY_DEFINE);
+    struct entry *e = add(d, ENTRY_DEFINE);
     struct coupon *copy = coupon_copy(next, &d->batch->arena);
 
     copy->version = version;
     e->definition = copy;
-    e->by = arena_strdup(&d->batch->arena, by);
     fold_head_entry(&d->head, e);
     d->coupon = copy;
     return e;
 }
 
-static void set_job(struct decision *d, struct entry *e, const struct use *job, int64_t step)
+static void set_job(struct decision *d, struct entry *e, const struct job_progress *job, int64_t step)
 {
-    e->job = arena_strdup(&d->batch->arena, job->user + sizeof JOB_USER_PREFIX - 1);
+    e->job = arena_strdup(&d->batch->arena, job->id);
     e->step = step;
-    memcpy(e->alias, job->alias, sizeof e->alias);
 }
 
 /* job NULL: a call asked for it. */
-static struct entry *add_job_entry(struct decision *d, const struct use *job, enum entry_kind kind, int64_t step)
+static struct entry *add_job_entry(struct decision *d, const struct job_progress *job, enum entry_kind kind, int64_t step)
 {
-    struct entry *e = batch_add(d->batch, kind);
+    struct entry *e = add(d, kind);
 
     if (job)
         set_job(d, e, job, step);
     return e;
 }
 
-static void add_due(struct decision *d, int64_t count, struct use *job, int64_t step)
+static void lay_of_job(struct decision *d, struct job_progress *job, struct entry *e)
+{
+    lay(d, NULL, e);
+    if (job)
+        fold_job_entry(job, e, &d->head);
+}
+
+static struct entry *add_transfer(struct decision *d, const struct lane_account *account, enum entry_kind kind)
+{
+    struct entry *e = add(d, kind);
+    char name[ACCOUNT_NAME_SIZE];
+
+    e->job = arena_strdup(&d->batch->arena, account_name(account->lane, account->peer, name));
+    return e;
+}
+
+static void lay_transfer(struct decision *d, struct lane_account *account, struct entry *e)
+{
+    lay(d, NULL, e);
+    fold_account_entry(account, e, &d->head);
+}
+
+static void add_due(struct decision *d, int64_t count, struct job_progress *job, int64_t step)
 {
     struct entry *e = add_job_entry(d, job, ENTRY_DUE, step);
 
     e->count = count;
-    lay(d, job, e);
+    lay_of_job(d, job, e);
 }
 
 /* New slots of which each other lane gets its part, before they are numbered. */
-static void give_fresh(struct decision *d, struct use *const *accounts, int64_t part)
+static void give_fresh(struct decision *d, struct lane_account *const *accounts, int64_t part)
 {
     for (int64_t lane = 1; lane < d->coupon->lanes && part > 0; lane++) {
-        struct entry *e = add_job_entry(d, accounts[lane], ENTRY_GIVE, 0);
+        struct entry *e = add_transfer(d, accounts[lane], ENTRY_GIVE);
 
         e->gift.slots = part;
         e->fresh = true;
-        lay(d, accounts[lane], e);
+        lay_transfer(d, accounts[lane], e);
     }
 }
 
-static void add_slots(struct decision *d, struct use *job, struct use *const *accounts, int64_t step, int64_t count)
+static void add_slots(struct decision *d, struct job_progress *job, struct lane_account *const *accounts, int64_t step, int64_t count)
 {
     int64_t part = count / d->coupon->lanes, parts = part * (d->coupon->lanes - 1);
     struct entry *e = add_job_entry(d, job, ENTRY_GENERATE, step);
@@ -872,11 +901,11 @@ static void add_slots(struct decision *d, struct use *job, struct use *const *ac
     e->n = fold_next_n(&d->head, d->batch->lane);
     e->count = count - parts;
     e->gift.slots = parts;
-    lay(d, job, e);
+    lay_of_job(d, job, e);
     give_fresh(d, accounts, part);
 }
 
-void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, const char *by, struct outcome *out)
+void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, struct outcome *out)
 {
     static const struct wish nothing;
     const struct wish *w = wish ? wish : &nothing;
@@ -887,14 +916,16 @@ void decide_create(struct decision *d, const struct coupon *next, const struct w
         refuse(out, CPN_COUPON_EXISTS);
         return;
     }
-    e = define(d, next, 1, by);
+    e = define(d, next, 1);
     e->count = w->slots;
     if (w->key)
         key_hash(KEY_OF_COUPON, w->key, e->key);
-    if (w->job)
+    if (w->job) {
         set_job(d, e, w->job, 0);
-    else if (w->slots)
+        fold_job_entry(w->job, e, &d->head);
+    } else if (w->slots) {
         add_slots(d, NULL, w->accounts, 0, w->slots);
+    }
 }
 
 /* Other lanes may have redemptions, or make some while this is decided. */
@@ -903,8 +934,7 @@ static bool others_in_use(const struct decision *d)
     return d->coupon->lanes > 1 && (d->others.ordinal > 0 || d->coupon->state == COUPON_ACTIVE);
 }
 
-void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, const char *by,
-                   struct outcome *out)
+void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out)
 {
     const struct head *h = &d->head;
     bool in_use = h->next_n > 0 || h->ordinal > 0 || h->turn != 0 || others_in_use(d); /* with a turn, codes are being made */
@@ -925,28 +955,49 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
         out->detail = fixed;
         return;
     }
-    if (has_shares(d) ? excess > head_free(h) : lowered && total < head_taken(h) + d->others.taken) {
-        refuse_for_lack(d, CPN_CAP_BELOW_TAKEN, SHARE_SLOTS, excess, out);
+    if (has_quotas(d) ? excess > head_free(h) : lowered && total < head_taken(h) + d->others.taken) {
+        refuse_for_lack(d, CPN_CAP_BELOW_TAKEN, QUOTA_SLOTS, excess, out);
         return;
     }
-    define(d, next, d->coupon->version + 1, by);
+    define(d, next, d->coupon->version + 1);
     if (excess > 0)
         add_due(d, excess, NULL, 0);
 }
 
-void decide_delete(struct decision *d, const char *by, struct outcome *out)
+void decide_delete(struct decision *d, struct outcome *out)
 {
-    struct entry *e;
-
     *out = (struct outcome){.result = CPN_OK};
     if (d->head.ordinal > 0 || d->others.ordinal > 0) {
         refuse(out, CPN_COUPON_IN_USE);
         return;
     }
-    e = batch_add(d->batch, ENTRY_DELETE);
-    e->by = arena_strdup(&d->batch->arena, by);
-    fold_head_entry(&d->head, e);
+    fold_head_entry(&d->head, add(d, ENTRY_DELETE));
     d->coupon = fold_definition(d->coupon, d->batch, &d->batch->arena);
+}
+
+void decide_archive(struct decision *d, int64_t expected_version, struct outcome *out)
+{
+    const char *why = NULL;
+
+    *out = (struct outcome){.result = CPN_OK};
+    if (d->head.archived)
+        return;
+    if (expected_version != d->coupon->version) {
+        refuse(out, CPN_VERSION_CHANGED);
+        return;
+    }
+    if (d->coupon->state != COUPON_ENDED)
+        why = "Its state is not ended.";
+    else if (d->head.issued || d->head.reserved)
+        why = "Something of it is issued or held. Cancel it, or wait until it expires.";
+    else if (d->head.turn)
+        why = "A job is making codes.";
+    if (why) {
+        refuse(out, CPN_COUPON_IN_USE);
+        out->detail = why;
+        return;
+    }
+    fold_head_entry(&d->head, add(d, ENTRY_ARCHIVE));
 }
 
 /* ---- between lanes ---- */
@@ -960,10 +1011,10 @@ void decide_follow(struct decision *d, const struct coupon *definition)
         return;
     last.state = deleted ? COUPON_ENDED : last.state;
     if (d->head.version < definition->version - deleted)
-        define(d, &last, definition->version - deleted, NULL);
+        define(d, &last, definition->version - deleted);
     if (!deleted)
         return;
-    fold_head_entry(&d->head, batch_add(d->batch, ENTRY_DELETE));
+    fold_head_entry(&d->head, add(d, ENTRY_DELETE));
     d->coupon = fold_definition(d->coupon, d->batch, &d->batch->arena);
 }
 
@@ -977,14 +1028,14 @@ static int64_t part_for(const struct decision *d, int64_t want, int64_t here)
     return part < here ? part : here;
 }
 
-void decide_give(struct decision *d, struct use *account, const struct gift *want, struct outcome *out)
+void decide_give(struct decision *d, struct lane_account *account, const struct gift *want, struct outcome *out)
 {
     const struct coupon *c = d->coupon;
     struct gift gift = {0, 0, 0};
     struct entry *e;
 
     *out = (struct outcome){.result = CPN_OK};
-    if (!has_shares(d))
+    if (!has_quotas(d))
         return;
     gift.slots = part_for(d, want->slots, head_free(&d->head));
     if (c->cap.per_day != COUPON_NULL)
@@ -993,12 +1044,12 @@ void decide_give(struct decision *d, struct use *account, const struct gift *wan
         gift.minor = part_for(d, want->minor, budget_left(d));
     if (!gift.slots && !gift.day && !gift.minor)
         return;
-    e = add_job_entry(d, account, ENTRY_GIVE, 0);
+    e = add_transfer(d, account, ENTRY_GIVE);
     e->gift = gift;
-    lay(d, account, e);
+    lay_transfer(d, account, e);
 }
 
-void decide_get(struct decision *d, struct use *account, const struct gift *given, int64_t given_day_ms, int64_t most,
+void decide_get(struct decision *d, struct lane_account *account, const struct gift *given, int64_t given_day_ms, int64_t most,
                 struct outcome *out)
 {
     bool today = given_day_ms == d->head.day_ms;
@@ -1016,21 +1067,21 @@ void decide_get(struct decision *d, struct use *account, const struct gift *give
     gift.minor = gift.minor > 0 ? gift.minor : 0;
     if (!gift.slots && !gift.day && !gift.minor)
         return;
-    e = add_job_entry(d, account, ENTRY_GET, 0);
+    e = add_transfer(d, account, ENTRY_GET);
     e->gift = gift;
     e->n = fold_next_n(&d->head, d->batch->lane);
     e->count = gift.slots;
-    lay(d, account, e);
+    lay_transfer(d, account, e);
 }
 
 /* ---- slots ---- */
 
-void decide_generate(struct decision *d, struct use *job, struct use *const *accounts, int64_t step, int64_t count,
+void decide_generate(struct decision *d, struct job_progress *job, struct lane_account *const *accounts, int64_t step, int64_t count,
                      int64_t turn, struct outcome *out)
 {
     int64_t total = d->coupon->cap.total;
 
-    *out = (struct outcome){.result = CPN_OK, .replayed = job->job_step >= step};
+    *out = (struct outcome){.result = CPN_OK, .replayed = job->step >= step};
     if (out->replayed)
         return;
     if (!policy_of(d->coupon)->slots) {
@@ -1058,34 +1109,34 @@ static bool turn_was_given(const struct decision *d)
     return false;
 }
 
-void decide_turn(struct decision *d, struct use *job, int64_t fence, int64_t *turn, struct outcome *out)
+void decide_turn(struct decision *d, struct job_progress *job, int64_t fence, int64_t *turn, struct outcome *out)
 {
-    bool own = d->head.turn != 0 && job->job_turn == d->head.turn;
-    bool again = own && fence == job->job_fence;
+    bool own = d->head.turn != 0 && job->turn == d->head.turn;
+    bool again = own && fence == job->fence;
 
     *out = (struct outcome){.result = CPN_OK};
     *turn = 0;
-    if ((d->head.turn != 0 && !own) || (own && fence < job->job_fence) || (!again && turn_was_given(d))) {
+    if ((d->head.turn != 0 && !own) || (own && fence < job->fence) || (!again && turn_was_given(d))) {
         refuse(out, CPN_BUSY);
         return;
     }
     if (!again)
-        lay(d, job, add_job_entry(d, job, ENTRY_TURN, fence));
+        lay_of_job(d, job, add_job_entry(d, job, ENTRY_TURN, fence));
     *turn = d->head.turn;
 }
 
-void decide_turn_end(struct decision *d, struct use *job, struct outcome *out)
+void decide_turn_end(struct decision *d, struct job_progress *job, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK};
-    if (d->head.turn != 0 && job->job_turn == d->head.turn)
-        lay(d, job, add_job_entry(d, job, ENTRY_TURN_END, job->job_fence));
+    if (d->head.turn != 0 && job->turn == d->head.turn)
+        lay_of_job(d, job, add_job_entry(d, job, ENTRY_TURN_END, job->fence));
 }
 
-void decide_due(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t *done, struct outcome *out)
+void decide_due(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t *done, struct outcome *out)
 {
     int64_t free_slots = head_free(&d->head);
 
-    *out = (struct outcome){.result = CPN_OK, .replayed = job->job_step >= step};
+    *out = (struct outcome){.result = CPN_OK, .replayed = job->step >= step};
     if (!out->replayed)
         add_due(d, count < free_slots ? count : free_slots, job, step);
     *done = job->total;
@@ -1105,11 +1156,11 @@ void decide_retire(struct decision *d, int64_t most)
         if (named)
             fold_slot(&named->slot, &one, d->head.at_ms);
         if (!e || e->n + e->count != slot->n) {
-            e = batch_add(d->batch, ENTRY_RETIRE);
+            e = add(d, ENTRY_RETIRE);
             e->n = slot->n;
         }
         e->count++;
-        d->stash_used++;
+        d->free_pool_used++;
         fold_head_entry(&d->head, &one);
     }
 }
@@ -1139,7 +1190,7 @@ void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outc
         add_end(d, u, r, ENTRY_CANCEL);
     if (head_free(&d->head) > 0) /* else it is one of those that are due already */
         add_due(d, 1, NULL, 0);
-    e = batch_add(d->batch, ENTRY_RETIRE);
+    e = add(d, ENTRY_RETIRE);
     e->n = n;
     e->by_name = true;
     e->count = 1;
@@ -1171,12 +1222,12 @@ static void forget(struct decision *d, struct use *u, const struct redemption *r
     lay(d, u, e);
 }
 
-void decide_erase(struct decision *d, struct use *u, struct outcome *out)
+void decide_erase(struct decision *d, struct use *u, const char *alias, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK};
     if (!u->alias[0] || u->erased_ms || (u->seq == 0 && u->count == 0))
         return;
-    if (!slots_are_named(d, u)) {
+    if ((alias && strcmp(u->alias, alias) != 0) || !slots_are_named(d, u)) {
         refuse(out, CPN_BUSY);
         return;
     }
@@ -1195,7 +1246,7 @@ void decide_erase(struct decision *d, struct use *u, struct outcome *out)
 
 static void add_counted(struct decision *d, enum entry_kind kind, int64_t count)
 {
-    struct entry *e = batch_add(d->batch, kind);
+    struct entry *e = add(d, kind);
 
     e->count = count;
     fold_head_entry(&d->head, e);
@@ -1238,7 +1289,7 @@ static void raise_events(struct decision *d, int64_t left, int64_t most)
     if (!h->low_stock && left <= low && most > low)
         add_counted(d, ENTRY_LOW_STOCK, left);
     if (!h->sold_out && left <= 0 && most > 0)
-        fold_head_entry(&d->head, batch_add(d->batch, ENTRY_SOLD_OUT));
+        fold_head_entry(&d->head, add(d, ENTRY_SOLD_OUT));
     if (more > 0)
         add_counted(d, ENTRY_REPLENISH, head_stock(h) + more);
 }
@@ -1248,7 +1299,7 @@ void decide_events(struct decision *d)
     const struct coupon *c = d->coupon;
     int64_t left = head_free(&d->head);
 
-    if (!decide_changed(d) || !decide_exists(d) || !policy_of(c)->slots || c->lanes > 1)
+    if (!decide_changed(d) || !decide_exists(d) || d->head.archived || !policy_of(c)->slots || c->lanes > 1)
         return;
     raise_events(d, left, d->free_most);
 }
@@ -1257,11 +1308,11 @@ void decide_events_of_all(struct decision *d, int64_t taken)
 {
     int64_t left = head_stock(&d->head) - taken;
 
-    if (has_shares(d))
+    if (has_quotas(d))
         raise_events(d, left > 0 ? left : 0, d->head.next_n > 0 ? INT64_MAX : 0);
 }
 
 void decide_tick(struct decision *d)
 {
-    batch_add(d->batch, ENTRY_TICK);
+    add(d, ENTRY_TICK);
 }

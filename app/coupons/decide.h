@@ -19,8 +19,8 @@
 #include "coupons/discount.h"
 #include "coupons/use.h"
 
-/* What a lane owns a share of, where a coupon with slots has several. */
-enum share { SHARE_NONE, SHARE_SLOTS, SHARE_DAY, SHARE_BUDGET, SHARE_COUNT };
+/* What a lane has a quota of, where a coupon with slots has several. */
+enum quota { QUOTA_NONE, QUOTA_SLOTS, QUOTA_DAY, QUOTA_BUDGET, QUOTA_COUNT };
 
 struct free_slot {
     int64_t n;
@@ -49,14 +49,15 @@ struct decision {
     struct head head;            /* the totals, moving as requests are decided */
     int64_t day_end_ms;          /* the coupon's next midnight, for Retry-After */
     struct batch *batch;         /* what will be appended */
-    const struct free_slot *stash; /* free slots, in the order in which they go out */
-    size_t stash_count;
-    size_t stash_used;           /* how many this decision took, or passed over */
+    const struct free_slot *free_pool; /* free slots, in the order in which they go out */
+    size_t free_pool_count;
+    size_t free_pool_used;       /* how many this decision took, or passed over */
     struct named_slot *named;    /* ascending by n */
     size_t named_count;
     struct others others;        /* zeros where there is one lane */
     int64_t next_due_ms;         /* when the lane's next hold ends, for Retry-After; 0: none, or not known */
     int64_t free_most;           /* the most free slots that there were since decide_begin() */
+    const char *by;              /* the operator's API key on whose behalf is decided what comes next; NULL: nobody's */
 };
 
 /* A row per cap policy: what a coupon of this policy has, and when its total is reached. */
@@ -72,8 +73,8 @@ static inline const struct policy_row *policy_of(const struct coupon *c)
     return &policies[c->cap.policy];
 }
 
-/* What is left of a share in a lane that stands at *h, of a coupon with slots and several lanes: INT64_MAX where there is no cap. */
-int64_t share_left(const struct coupon *c, int64_t lane, const struct head *h, enum share share);
+/* What is left of a quota in a lane that stands at *h, of a coupon with slots and several lanes: INT64_MAX where there is no cap. */
+int64_t quota_left(const struct coupon *c, int64_t lane, const struct head *h, enum quota quota);
 
 /* The most free slots at which an event of this coupon may be due. */
 int64_t decide_low_mark(const struct coupon *c);
@@ -127,7 +128,7 @@ struct step {
 
 struct outcome {
     enum cpn_result result;
-    enum share lacks;   /* refused for want of this lane's share, of which it needs `need`: the other lanes may have more */
+    enum quota lacks;   /* refused for want of this lane's quota, of which it needs `need`: the other lanes may have more */
     int64_t need;
     bool replayed;      /* the first answer again */
     bool created;       /* 201 rather than 200 */
@@ -139,7 +140,7 @@ struct outcome {
     struct redemption redemption; /* when result is OK; its strings live as long as the use's */
 };
 
-/* Not decided now: the stash is empty although slots are free. Ask again in the next batch, with a new stash. */
+/* Not decided now: the free pool is empty although slots are free. Ask again in the next batch, with a new free pool. */
 #define DECIDE_AGAIN false
 
 /* Take a slot for u, which is the working copy of the user's use at the tail, laid over with what this decision already did.
@@ -170,60 +171,63 @@ void decide_expire(struct decision *d, struct use *u, int64_t n, uint32_t g);
 void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outcome *out);
 
 /* Erase the user: what is issued or held ends, redeemed slots forget the name, the use starts anew. The slots that u holds
- * must be among the named: else BUSY. OK also when there is nothing to erase. */
-void decide_erase(struct decision *d, struct use *u, struct outcome *out);
+ * must be among the named, and alias, if any, u's: else BUSY. OK also when there is nothing to erase. */
+void decide_erase(struct decision *d, struct use *u, const char *alias, struct outcome *out);
 
 /* What is asked for with a new coupon. It stands in the entry that defines it. */
 struct wish {
     const char *key;             /* Idempotency-Key, or NULL */
     int64_t slots;               /* 0: none */
-    struct use *job;             /* the pseudo-use of the job that will make them; NULL: they are made at once */
-    struct use *const *accounts; /* made at once: as of decide_generate() */
+    struct job_progress *job;       /* that will make them; NULL: they are made at once */
+    struct lane_account *const *accounts; /* made at once: as of decide_generate() */
 };
 #define KEY_OF_COUPON "" /* in place of the alias, for key_hash() */
 
 /* Make the coupon (COUPON_EXISTS when there is or was one; wish NULL: none), or change it: expected_version is the version that
- * the change was made from, else VERSION_CHANGED. by: the API key's id, or NULL. The version is made here. Then FIELD_FIXED
+ * the change was made from, else VERSION_CHANGED. The version is made here. Then FIELD_FIXED
  * (out->detail is the pointer), CAP_BELOW_TAKEN. Lowering cap.total makes free slots due for retirement.
- * Several lanes: a new cap, or a lower one, is less than what lanes have of the old one; share_left() is then below 0 in lane
+ * Several lanes: a new cap, or a lower one, is less than what lanes have of the old one; quota_left() is then below 0 in lane
  * 0, and where more was taken while there was none. Before it is answered, until no lane is below 0, or none above it:
  * all follow, get what lane 0 gave them, and give it all that they have; then it gives those below 0 what they lack. */
-void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, const char *by, struct outcome *out);
-void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, const char *by,
-                   struct outcome *out);
+void decide_create(struct decision *d, const struct coupon *next, const struct wish *wish, struct outcome *out);
+void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out);
 /* Delete it: COUPON_IN_USE when it ever had a redemption. */
-void decide_delete(struct decision *d, const char *by, struct outcome *out);
+void decide_delete(struct decision *d, struct outcome *out);
+/* Close the lane for good: the coupon as of expected_version has ended, else VERSION_CHANGED, COUPON_IN_USE; and nothing of it is issued or
+ * held, and no codes are being made, else COUPON_IN_USE. OK also when it was closed before. Of several lanes lane 0 comes first: then the
+ * definition changes no longer, and what the others have not issued by then they never will. */
+void decide_archive(struct decision *d, int64_t expected_version, struct outcome *out);
 
 /* ---- between lanes; all of it may be asked again at any time ---- */
 
 /* The lane takes over the definition of lane 0, if that is newer. */
 void decide_follow(struct decision *d, const struct coupon *definition);
 /* Give the lane of this account what it wants, and a fair part of what is here; less where less is here. want: -1: nothing.
- * u->given then says how much it ever was, and u->day_ms for which day. */
-void decide_give(struct decision *d, struct use *account, const struct gift *want, struct outcome *out);
+ * account->given then says how much it ever was, and account->day_ms for which day. */
+void decide_give(struct decision *d, struct lane_account *account, const struct gift *want, struct outcome *out);
 /* Take what the lane of this account ever gave, and was not taken yet; of slots no more than `most` now. */
-void decide_get(struct decision *d, struct use *account, const struct gift *given, int64_t given_day_ms, int64_t most,
+void decide_get(struct decision *d, struct lane_account *account, const struct gift *given, int64_t given_day_ms, int64_t most,
                 struct outcome *out);
 /* Raise the events of a coupon with several lanes, in which `taken` slots were taken when they were asked. In lane 0, which knows how
  * many there are by now: what was added since is not missed. */
 void decide_events_of_all(struct decision *d, int64_t taken);
 
 /* Step `step` (from 1) of a job's generation: count new slots. accounts: of lane 0 with each other lane, by its number, which
- * get their part at once; NULL where there is one lane. job is the pseudo-use of the job: a step that it has
+ * get their part at once; NULL where there is one lane. A step that the job has
  * passed is a replay and changes nothing. turn: where the coupon has codes, the job's turn in which they were made; if it is
  * another's by now, BUSY. CAP_EXCEEDED when the coupon would have more than cap.total. */
-void decide_generate(struct decision *d, struct use *job, struct use *const *accounts, int64_t step, int64_t count,
+void decide_generate(struct decision *d, struct job_progress *job, struct lane_account *const *accounts, int64_t step, int64_t count,
                      int64_t turn, struct outcome *out);
 /* Give the job its turn at making codes, as its runner with this fence; *turn gets it. While it lasts no other job, and no
  * earlier runner of this one, can announce codes: what they wrote is not valid. BUSY: another job has its turn, or this batch
  * gave one already. */
-void decide_turn(struct decision *d, struct use *job, int64_t fence, int64_t *turn, struct outcome *out);
+void decide_turn(struct decision *d, struct job_progress *job, int64_t fence, int64_t *turn, struct outcome *out);
 /* End the job's turn, if it has it. */
-void decide_turn_end(struct decision *d, struct use *job, struct outcome *out);
+void decide_turn_end(struct decision *d, struct job_progress *job, struct outcome *out);
 /* Step `step` of a job that retires: count free slots become due; fewer when fewer are free. *done gets how many
  * the job's steps made due in all. */
-void decide_due(struct decision *d, struct use *job, int64_t step, int64_t count, int64_t *done, struct outcome *out);
-/* Retire up to `most` slots that are due, out of the stash. */
+void decide_due(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t *done, struct outcome *out);
+/* Retire up to `most` slots that are due, out of the free pool. */
 void decide_retire(struct decision *d, int64_t most);
 /* The events that follow from what was decided, where there is one lane: low stock, sold out, slots to be added. */
 void decide_events(struct decision *d);

@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define MONEY_MAX ((INT64_C(1) << 53) - 1)
 #define BP 10000
 
 static bool lists(const struct string_list *list, const char *text)

@@ -9,22 +9,23 @@
 #define USER_BYTES 256     /* 128 bytes, all of them escaped */
 #define ORDER_BYTES 768    /* 128 characters, all of them control characters */
 
-static const char *const type_names[EVENT_TYPE_COUNT] = {
+static const char *const type_names[EVENT_NONE] = {
 #define X(type, name) [type] = name,
     EVENT_TYPES(X)
 #undef X
+    [EVENT_TEST] = "webhook.test",
 };
 
 const char *event_type_name(enum event_type t)
 {
-    return (unsigned)t < EVENT_TYPE_COUNT ? type_names[t] : NULL;
+    return (unsigned)t < EVENT_NONE ? type_names[t] : NULL;
 }
 
 enum event_type event_type_of_name(const char *name)
 {
     unsigned t = 0;
 
-    while (t < EVENT_TYPE_COUNT && strcmp(type_names[t], name) != 0)
+    while (t < EVENT_NONE && strcmp(type_names[t], name) != 0)
         t++;
     return (enum event_type)t;
 }
@@ -57,7 +58,7 @@ static void put_entry(struct json *j, const struct entry *e, int64_t lane, bool 
 {
     unsigned has = entry_members[e->kind];
 
-    json_object(j);
+    json_begin_object(j);
     json_key_string(j, "kind", entry_kind_name(e->kind));
     put_id(j, "id", e->n, e->g, lane);
     put_int_or_null(j, "slot", e->n, e->n < 0);
@@ -156,7 +157,7 @@ size_t events_of(const struct batch *b, const struct head *before, struct arena 
 static void put_entries(struct json *j, const struct batch *b, const struct event *e)
 {
     json_key(j, "entries");
-    json_array(j);
+    json_begin_array(j);
     for (size_t i = e->first; i < e->first + e->count; i++)
         if (concerns_redemption(&b->entries[i]))
             put_entry(j, &b->entries[i], b->lane, true);
@@ -179,11 +180,11 @@ static void put_event(struct json *j, const struct batch *b, const struct event 
 {
     const struct entry *entry = &b->entries[e->first];
 
-    json_object(j);
+    json_begin_object(j);
     json_key_string(j, "type", event_type_name(e->type));
     json_key_time(j, "timestamp", b->head.at_ms);
     json_key(j, "data");
-    json_object(j);
+    json_begin_object(j);
     json_key_string(j, "coupon", b->coupon);
     json_key_int(j, "lane", b->lane);
     json_key_int(j, "seq", b->head.seq);
@@ -201,7 +202,8 @@ static void put_event(struct json *j, const struct batch *b, const struct event 
         put_change(j, b, entry, whole);
         break;
     case EVENT_SOLD_OUT:
-    case EVENT_TYPE_COUNT:
+    case EVENT_TEST:
+    case EVENT_NONE:
         break;
     }
     json_end_object(j);

@@ -33,12 +33,14 @@ enum event_type {
 #define X(type, name) type,
     EVENT_TYPES(X)
 #undef X
-    EVENT_TYPE_COUNT
+    EVENT_TYPE_COUNT,
+    EVENT_TEST = EVENT_TYPE_COUNT, /* of no batch: sent because somebody asks for it, whatever the webhook subscribes to */
+    EVENT_NONE
 };
 #define EVENT_TYPES_ALL ((1u << EVENT_TYPE_COUNT) - 1)
 
 const char *event_type_name(enum event_type t);
-enum event_type event_type_of_name(const char *name); /* EVENT_TYPE_COUNT: none */
+enum event_type event_type_of_name(const char *name); /* EVENT_NONE: none */
 
 struct event {
     enum event_type type;

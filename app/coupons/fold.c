@@ -6,15 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool entry_is_of(const struct entry *e, const char *user)
-{
-    static const size_t prefix = sizeof JOB_USER_PREFIX - 1;
-
-    if (e->user)
-        return strcmp(e->user, user) == 0;
-    return e->job && strncmp(user, JOB_USER_PREFIX, prefix) == 0 && strcmp(e->job, user + prefix) == 0;
-}
-
 /* ---- uses ---- */
 
 static void move_to_day(struct use *u, int64_t day_ms)
@@ -26,7 +17,7 @@ static void move_to_day(struct use *u, int64_t day_ms)
 }
 
 /* What an entry that makes a redemption says of it. */
-static struct redemption *lay_making(struct use *u, const struct entry *e, const struct head *head, int64_t lane,
+static struct redemption *lay_origin(struct use *u, const struct entry *e, const struct head *head, int64_t lane,
                                      enum slot_state state, struct arena *a)
 {
     struct redemption *r = use_add(u, a);
@@ -50,13 +41,13 @@ static void lay_taking(struct use *u, const struct entry *e, const struct head *
     move_to_day(u, head->day_ms);
     u->total++;
     u->today++;
-    lay_making(u, e, head, lane, state, a);
+    lay_origin(u, e, head, lane, state, a);
 }
 
 /* A hold on an issued one is no taking: it has the ordinal, the day and the counts of the taking beneath it. */
 static void lay_hold(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
-    struct redemption *r = lay_making(u, e, head, lane, SLOT_RESERVED, a);
+    struct redemption *r = lay_origin(u, e, head, lane, SLOT_RESERVED, a);
     struct redemption *base = use_by_slot(u, e->from_n, e->from);
 
     if (!base)
@@ -162,17 +153,6 @@ static void lay_erasure(struct use *u, const struct head *head, int64_t lane)
     u->erased_lane = lane;
 }
 
-/* A lane's account with another. Shares of a day's cap are good for that day. */
-static void lay_gift(struct use *u, struct gift *sum, const struct entry *e, const struct head *head)
-{
-    if (u->day_ms != head->day_ms)
-        u->given.day = u->got.day = 0;
-    move_to_day(u, head->day_ms);
-    sum->slots += e->gift.slots;
-    sum->day += e->gift.day;
-    sum->minor += e->gift.minor;
-}
-
 void fold_use_entry(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
     unsigned has = entry_members[e->kind];
@@ -219,21 +199,6 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
     case ENTRY_ERASE:
         lay_erasure(u, head, lane);
         break;
-    case ENTRY_GENERATE:
-    case ENTRY_DUE:
-        u->job_step = e->step;
-        u->total += e->count + e->gift.slots;
-        break;
-    case ENTRY_GIVE:
-        lay_gift(u, &u->given, e, head);
-        break;
-    case ENTRY_GET:
-        lay_gift(u, &u->got, e, head);
-        break;
-    case ENTRY_TURN:
-        u->job_turn = head->seq;
-        u->job_fence = e->step;
-        break;
     default:
         break;
     }
@@ -268,7 +233,7 @@ bool fold_use(struct use *u, const struct batch *b, struct arena *a)
     if (b->head.seq <= u->seq)
         return false;
     for (size_t i = 0; i < b->count; i++) {
-        if (!entry_is_of(&b->entries[i], u->user))
+        if (!b->entries[i].user || strcmp(b->entries[i].user, u->user) != 0)
             continue;
         fold_use_entry(u, &b->entries[i], &b->head, b->lane, a);
         laid = true;
@@ -276,6 +241,71 @@ bool fold_use(struct use *u, const struct batch *b, struct arena *a)
     if (laid)
         fold_use_done(u, &b->head);
     return laid;
+}
+
+/* ---- jobs, and accounts between lanes ---- */
+
+static bool is_transfer(const struct entry *e)
+{
+    return e->kind == ENTRY_GIVE || e->kind == ENTRY_GET;
+}
+
+const char *entry_job(const struct entry *e)
+{
+    return is_transfer(e) ? NULL : e->job;
+}
+
+void fold_job_entry(struct job_progress *j, const struct entry *e, const struct head *head)
+{
+    j->version += j->seq != head->seq;
+    j->seq = head->seq;
+    if (e->kind == ENTRY_GENERATE || e->kind == ENTRY_DUE) {
+        j->step = e->step;
+        j->total += e->count + e->gift.slots;
+    } else if (e->kind == ENTRY_TURN) {
+        j->turn = head->seq;
+        j->fence = e->step;
+    }
+}
+
+void fold_job(struct job_progress *j, const struct batch *b)
+{
+    const char *job;
+
+    if (b->head.seq <= j->seq)
+        return;
+    for (size_t i = 0; i < b->count; i++)
+        if ((job = entry_job(&b->entries[i])) && strcmp(job, j->id) == 0)
+            fold_job_entry(j, &b->entries[i], &b->head);
+}
+
+int64_t entry_peer(const struct entry *e, int64_t lane)
+{
+    return is_transfer(e) ? account_peer(e->job, lane, COUPON_LANES_MAX) : -1;
+}
+
+/* A quota of a day's cap is good for that day. */
+void fold_account_entry(struct lane_account *a, const struct entry *e, const struct head *head)
+{
+    struct gift *sum = e->kind == ENTRY_GIVE ? &a->given : &a->got;
+
+    a->version += a->seq != head->seq;
+    a->seq = head->seq;
+    if (a->day_ms != head->day_ms)
+        a->given.day = a->got.day = 0;
+    a->day_ms = head->day_ms;
+    sum->slots += e->gift.slots;
+    sum->day += e->gift.day;
+    sum->minor += e->gift.minor;
+}
+
+void fold_account(struct lane_account *a, const struct batch *b)
+{
+    if (b->head.seq <= a->seq)
+        return;
+    for (size_t i = 0; i < b->count; i++)
+        if (entry_peer(&b->entries[i], b->lane) == a->peer)
+            fold_account_entry(a, &b->entries[i], &b->head);
 }
 
 /* ---- totals ---- */
@@ -358,6 +388,9 @@ void fold_head_entry(struct head *h, const struct entry *e)
         break;
     case ENTRY_DELETE:
         h->version++;
+        break;
+    case ENTRY_ARCHIVE:
+        h->archived = 1;
         break;
     case ENTRY_GENERATE:
         fold_generation(h, e);
@@ -674,6 +707,7 @@ static const char *head_difference(const struct head *want, const struct head *h
         {"low_stock", offsetof(struct head, low_stock)},
         {"sold_out", offsetof(struct head, sold_out)},
         {"replenish_until", offsetof(struct head, replenish_until)},
+        {"archived", offsetof(struct head, archived)},
     };
 
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)

@@ -12,11 +12,10 @@
 #include <stdint.h>
 
 #include "coupons/batch.h"
+#include "coupons/job_progress.h"
+#include "coupons/lane_account.h"
 #include "coupons/slot.h"
 #include "coupons/use.h"
-
-/* True when e is about `user`: a user's entry by name, a job's by its pseudo-user. */
-bool entry_is_of(const struct entry *e, const char *user);
 
 /* Lay entry e of a batch (its seq, at and day taken from *head, the lane and coupon zone day) into u.
  * Strings are shared with e; new redemptions come from a. Does not move u->seq or u->version: fold_use_done does. */
@@ -27,6 +26,18 @@ void fold_use_done(struct use *u, const struct head *head);
 bool redemption_is_stale(const struct redemption *r, int64_t at_ms);
 /* Both, for all of u's entries in b, if b is newer than u. True when anything was laid. */
 bool fold_use(struct use *u, const struct batch *b, struct arena *a);
+
+/* The job whose progress e is; NULL: none's. */
+const char *entry_job(const struct entry *e);
+/* The same, for jobs: their seq and version move with the batch's first entry. */
+void fold_job_entry(struct job_progress *j, const struct entry *e, const struct head *head);
+void fold_job(struct job_progress *j, const struct batch *b);
+
+/* With which lane e, of a batch of `lane`, is a transfer; -1: none. */
+int64_t entry_peer(const struct entry *e, int64_t lane);
+/* The same, for accounts. */
+void fold_account_entry(struct lane_account *a, const struct entry *e, const struct head *head);
+void fold_account(struct lane_account *a, const struct batch *b);
 
 /* Lay e into the totals. The day is the caller's work: see fold_day. */
 void fold_head_entry(struct head *h, const struct entry *e);
@@ -54,6 +65,12 @@ void fold_report(struct report_counts *r, const struct batch *b);
 void report_counts_add(struct report_counts *to, const struct report_counts *more);
 
 #define QUARTER_MS (INT64_C(15) * 60 * 1000)
+
+/* When the quarter hour began. */
+static inline int64_t quarter_of(int64_t at_ms)
+{
+    return at_ms - at_ms % QUARTER_MS;
+}
 
 /* What differs between the totals that a batch carries and those that follow from the batch before it; NULL if nothing.
  * For verify. before: the head of the batch before (zeroed for the first). */

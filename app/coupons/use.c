@@ -7,11 +7,6 @@
 
 #include "coupons/coupon.h"
 
-bool user_is_job(const char *user)
-{
-    return strncmp(user, JOB_USER_PREFIX, sizeof JOB_USER_PREFIX - 1) == 0;
-}
-
 void use_init(struct use *u, const char *user, const char *alias)
 {
     assert(strlen(alias) <= ID_ALIAS_LEN);

@@ -9,7 +9,6 @@
 #ifndef COUPONS_USE_H
 #define COUPONS_USE_H
 
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -70,13 +69,6 @@ struct redemption {
     const char *code;     /* or NULL */
 };
 
-/* What a coupon's lanes hand each other: the right to slots, and shares of the day's cap and of the budget. */
-struct gift {
-    int64_t slots;
-    int64_t day;   /* takings of one day, the coupon's */
-    int64_t minor; /* discount */
-};
-
 struct use {
     const char *user;
     char alias[ID_ALIAS_LEN + 1];
@@ -89,24 +81,12 @@ struct use {
     size_t count;
     size_t capacity;
     bool stored;     /* it was read from a view: an update, not an insert */
+    bool orders_unfound;    /* not stored: it was read from a view that its orders do not lead to */
     bool renamed;    /* not stored: its alias is new in the batch that is being laid */
     bool touched;    /* not stored: by the batch that is being laid */
     int64_t erased_ms; /* when the user was erased, and has not come back since; 0: never */
     int64_t erased_lane; /* and in which lane: without the name nothing else says it */
-    /* for the pseudo-user of a job (see JOB_USER_PREFIX): its progress in this coupon */
-    int64_t job_step;
-    int64_t job_turn;  /* seq of its last turn at making codes; 0: none */
-    int64_t job_fence; /* of the runner that took that turn */
-    /* for the account that a lane keeps with another (see ACCOUNT_FORMAT): what it ever gave it, and got from it. Of `day`
-     * what belongs to day_ms alone. Sums that only grow: a gift counts once, however often it is told of */
-    struct gift given, got;
 };
-
-/* Users never hold control characters, so this cannot be one. */
-#define JOB_USER_PREFIX "\x01job:"
-bool user_is_job(const char *user);
-/* The name, as if of a job, under which a lane keeps its account with another: its own number, the other's. */
-#define ACCOUNT_FORMAT "lane-%" PRId64 "-%" PRId64
 
 /* A use of `user` who never took anything; alias is random and given by the caller. */
 void use_init(struct use *u, const char *user, const char *alias);

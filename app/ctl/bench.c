@@ -1,4 +1,6 @@
-/* ctl/bench.c -- couponctl bench: takings per second of a coupon of its own, and their latencies. */
+/* ctl/bench.c -- couponctl bench: takings per second of a coupon of its own, and their latencies.
+ *
+ * For who sizes a machine on which the service is installed; tests/bench, which measures changes of the code, is not there. */
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -13,6 +15,7 @@
 #include "base/ids.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
+#include "ctl/print.h"
 
 #define SECONDS 5
 #define SECONDS_MOST 3600
@@ -159,21 +162,18 @@ static int ask_leave(struct ctl *c)
 
 static int make_coupon(struct bench *b, int64_t slots)
 {
-    char made[NAME_LEN + 1], body[256], count[24];
+    char made[NAME_LEN + 1], body[256];
     int code;
 
     id_random(made, NAME_LEN);
     snprintf(b->coupon, sizeof b->coupon, "bench-%s", made);
     snprintf(body, sizeof body,
-             "{\"id\": \"%s\", \"title\": \"couponctl bench\", \"state\": \"active\", \"cap\": {\"total\": %" PRId64 "}}",
+             "{\"id\": \"%s\", \"title\": \"couponctl bench\", \"state\": \"active\", \"cap\": {\"total\": %" PRId64 "}, \"generate\": true}",
              b->coupon, slots);
     code = call(b, "POST", client_path("/coupons"), body, NULL);
-    if (code != CTL_OK)
-        return code;
-    snprintf(count, sizeof count, "%" PRId64, slots);
-    b->ctl->args.words[0] = b->coupon;
-    b->ctl->args.words[1] = count;
-    return ctl_slots_generate(b->ctl);
+    if (code == CTL_OK && !ctl_json(b->ctl))
+        printf("%s: %" PRId64 " slots generated\n", b->coupon, slots);
+    return code;
 }
 
 /* End it, and retire what is free; deleted it can only be while nothing was taken. */
@@ -190,7 +190,8 @@ static int clean_up(struct bench *b, size_t taken, int64_t slots)
         snprintf(body, sizeof body, "{\"count\": %" PRId64 "}", slots - (int64_t)taken);
         code = call(b, "POST", client_path("/coupons/%s/slots/retire", b->coupon), body, NULL);
     }
-    printf("%s is ended; its %zu redemptions stay in the ledger, its free slots are being retired\n", b->coupon, taken);
+    if (!ctl_json(b->ctl))
+        printf("%s is ended; its %zu redemptions stay in the ledger, its free slots are being retired\n", b->coupon, taken);
     return code;
 }
 
@@ -208,34 +209,79 @@ static double percentile_ms(const int64_t *sorted_us, size_t count, double share
     return (double)sorted_us[(size_t)((double)(count - 1) * share)] / 1000;
 }
 
-/* Print what the clients saw; returns how many takings there were. */
-static size_t print_result(const struct client *clients, int count, double seconds)
+/* What all clients saw together. */
+struct sum {
+    size_t taken, refused, failed;
+    long failed_status;
+    int64_t *all_us; /* of each taking, sorted */
+    int connections;
+    double seconds;
+};
+
+static void say_sum(const struct sum *s)
 {
-    size_t taken = 0, refused = 0, failed = 0;
-    long failed_status = 0;
-    int64_t *all;
+    printf("%zu takings in %.1f s over %d connections: %.0f/s\n", s->taken, s->seconds, s->connections, (double)s->taken / s->seconds);
+    if (s->taken)
+        printf("latency  p50 %.1f ms  p90 %.1f ms  p99 %.1f ms  slowest %.1f ms\n", percentile_ms(s->all_us, s->taken, 0.5),
+               percentile_ms(s->all_us, s->taken, 0.9), percentile_ms(s->all_us, s->taken, 0.99), percentile_ms(s->all_us, s->taken, 1));
+    if (s->refused)
+        printf("sold out early; raise --slots\n");
+}
+
+static json_object *rounded(double value)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%.6g", value);
+    return json_object_new_double_s(value, text);
+}
+
+static void print_sum(const struct bench *b, const struct sum *s)
+{
+    static const struct {
+        const char *name;
+        double share;
+    } latencies[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"slowest", 1}};
+    json_object *o = json_object_new_object(), *latency = json_object_new_object();
+
+    for (size_t i = 0; s->taken && i < sizeof latencies / sizeof *latencies; i++)
+        json_object_object_add(latency, latencies[i].name, rounded(percentile_ms(s->all_us, s->taken, latencies[i].share)));
+    json_object_object_add(o, "coupon", json_object_new_string(b->coupon));
+    json_object_object_add(o, "takings", json_object_new_int64((int64_t)s->taken));
+    json_object_object_add(o, "seconds", rounded(s->seconds));
+    json_object_object_add(o, "connections", json_object_new_int(s->connections));
+    json_object_object_add(o, "per_second", rounded((double)s->taken / s->seconds));
+    json_object_object_add(o, "latency_ms", latency);
+    json_object_object_add(o, "sold_out", json_object_new_boolean(s->refused > 0));
+    json_object_object_add(o, "failed", json_object_new_int64((int64_t)s->failed));
+    print_json(o, stdout);
+    json_object_put(o);
+}
+
+/* Print what the clients saw; returns how many takings there were. */
+static size_t print_result(const struct bench *b, const struct client *clients, int count, double seconds)
+{
+    struct sum s = {.connections = count, .seconds = seconds};
 
     for (int i = 0; i < count; i++) {
-        taken += clients[i].taken;
-        refused += clients[i].refused;
-        failed += clients[i].failed;
-        failed_status = clients[i].failed ? clients[i].failed_status : failed_status;
+        s.taken += clients[i].taken;
+        s.refused += clients[i].refused;
+        s.failed += clients[i].failed;
+        s.failed_status = clients[i].failed ? clients[i].failed_status : s.failed_status;
     }
-    all = checked(calloc(taken + 1, sizeof *all));
+    s.all_us = checked(calloc(s.taken + 1, sizeof *s.all_us));
     for (int i = 0, at = 0; i < count; at += (int)clients[i++].taken)
         if (clients[i].taken)
-            memcpy(all + at, clients[i].taken_us, clients[i].taken * sizeof *all);
-    qsort(all, taken, sizeof *all, by_size);
-    printf("%zu takings in %.1f s over %d connections: %.0f/s\n", taken, seconds, count, (double)taken / seconds);
-    if (taken)
-        printf("latency  p50 %.1f ms  p90 %.1f ms  p99 %.1f ms  slowest %.1f ms\n", percentile_ms(all, taken, 0.5),
-               percentile_ms(all, taken, 0.9), percentile_ms(all, taken, 0.99), percentile_ms(all, taken, 1));
-    if (refused)
-        printf("sold out early; raise --slots\n");
-    if (failed)
-        ctl_complain("%zu calls failed, the last with status %ld", failed, failed_status);
-    free(all);
-    return taken;
+            memcpy(s.all_us + at, clients[i].taken_us, clients[i].taken * sizeof *s.all_us);
+    qsort(s.all_us, s.taken, sizeof *s.all_us, by_size);
+    if (ctl_json(b->ctl))
+        print_sum(b, &s);
+    else
+        say_sum(&s);
+    if (s.failed)
+        ctl_complain("%zu calls failed, the last with status %ld", s.failed, s.failed_status);
+    free(s.all_us);
+    return s.taken;
 }
 
 static void on_interrupt(int number)
@@ -259,7 +305,7 @@ static size_t run_load(struct bench *b, int connections, int64_t seconds)
     }
     for (int i = 0; i < connections; i++)
         pthread_join(clients[i].thread, NULL);
-    taken = print_result(clients, connections, (double)(mono_now().ns - start.ns) / 1e9);
+    taken = print_result(b, clients, connections, (double)(mono_now().ns - start.ns) / 1e9);
     for (int i = 0; i < connections; i++)
         free(clients[i].taken_us);
     free(clients);

@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "ctl/print.h"
 #include "ctl/table.h"
 
@@ -338,21 +339,108 @@ int64_t json_int_at(json_object *o, const char *pointer)
     return member ? json_object_get_int64(member) : 0;
 }
 
-void answer_tell_items(const struct ctl *c, json_object *items, const char *const *heads, const char *const *columns)
+int client_tell(struct ctl *c, struct call call, tell_answer *tell)
 {
-    size_t count = items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
-    struct table t;
+    struct answer a;
+    int code = client_call(c, call, &a);
 
-    table_init(&t, heads);
-    for (size_t i = 0; i < count; i++) {
-        json_object *item = json_object_array_get_idx(items, i);
-
-        if (ctl_option(c, OPT_JSON))
-            print_json(item, stdout);
-        for (size_t k = 0; columns[k]; k++)
-            table_add(&t, json_text_at(item, columns[k]));
+    if (code != CTL_OK)
+        return code;
+    if (!answer_ok(&a)) {
+        code = answer_code(&a);
+    } else if (ctl_json(c)) {
+        if (a.json)
+            print_json(a.json, stdout);
+    } else if (tell) {
+        tell(c, &a);
+    } else {
+        print_json_pretty(a.json, stdout);
     }
-    if (!ctl_option(c, OPT_JSON))
-        table_print(&t, stdout);
-    table_release(&t);
+    answer_release(&a);
+    return code;
+}
+
+size_t json_count(json_object *items)
+{
+    return items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
+}
+
+/* path, from that cursor on; NULL: from the start. */
+static char *page_path(const char *path, const char *cursor)
+{
+    char *escaped = cursor ? client_path("%s", cursor) : NULL, *page = NULL;
+
+    if (asprintf(&page, "%s%s%s", path, !cursor ? "" : strchr(path, '?') ? "&cursor=" : "?cursor=", cursor ? escaped : "") < 0)
+        abort();
+    free(escaped);
+    return page;
+}
+
+int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *context, json_object *item), void *context)
+{
+    char *cursor = NULL;
+    int64_t told = 0;
+    struct answer a;
+    int code;
+
+    do {
+        json_object *items;
+
+        code = client_call(c, (struct call){.method = "GET", .path = page_path(path, cursor)}, &a);
+        free(cursor);
+        cursor = NULL;
+        if (code != CTL_OK)
+            break;
+        if (!answer_ok(&a))
+            code = answer_code(&a);
+        items = json_at(a.json, "/items");
+        for (size_t i = 0; code == CTL_OK && i < json_count(items) && (most == 0 || told < most); i++, told++)
+            tell(context, json_object_array_get_idx(items, i));
+        if (code == CTL_OK && (most == 0 || told < most) && json_text_at(a.json, "/next"))
+            cursor = checked(strdup(json_text_at(a.json, "/next")));
+        answer_release(&a);
+    } while (cursor);
+    free(path);
+    return code;
+}
+
+struct item_table {
+    struct table table;
+    add_item *add;
+    const char *const *columns; /* of add */
+    bool json;
+};
+
+static void tell_item(void *context, json_object *item)
+{
+    struct item_table *t = context;
+
+    if (t->json)
+        print_json(item, stdout);
+    else
+        t->add(&t->table, item, t->columns);
+}
+
+int client_tell_rows(struct ctl *c, char *path, int64_t most, const char *const *heads, add_item *add, const char *const *columns)
+{
+    struct item_table t = {.add = add, .columns = columns, .json = ctl_json(c)};
+    int code;
+
+    table_init(&t.table, heads);
+    code = client_each(c, path, most, tell_item, &t);
+    if (code == CTL_OK && !t.json)
+        table_print(&t.table, stdout);
+    table_release(&t.table);
+    return code;
+}
+
+static void add_members(struct table *t, json_object *item, const char *const *columns)
+{
+    for (size_t i = 0; columns[i]; i++)
+        table_add(t, json_text_at(item, columns[i]));
+}
+
+int client_tell_items(struct ctl *c, char *path, int64_t most, const char *const *heads, const char *const *columns)
+{
+    return client_tell_rows(c, path, most, heads, add_members, columns);
 }

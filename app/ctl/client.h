@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "ctl/ctl.h"
+#include "ctl/table.h"
 
 struct answer {
     long status;
@@ -68,8 +69,21 @@ json_object *json_at(json_object *o, const char *pointer);
 /* Its text (numbers too), or NULL. Borrowed from o. */
 const char *json_text_at(json_object *o, const char *pointer);
 int64_t json_int_at(json_object *o, const char *pointer);
+/* How many items it has; 0: it is no array. */
+size_t json_count(json_object *items);
 
-/* A list's items as a table, a member of theirs per column (columns is NULL-terminated); or, with --json, a line each. */
-void answer_tell_items(const struct ctl *c, json_object *items, const char *const *heads, const char *const *columns);
+/* Make the call, and print what it answers: with --json its body on one line, if it has one; else by tell, or (NULL) the object. */
+typedef void tell_answer(struct ctl *c, const struct answer *a);
+int client_tell(struct ctl *c, struct call call, tell_answer *tell);
+
+/* Get the list at path (freed here) page by page, and tell of each item, of `most` at the most; 0: of all. A page of a list with a filter
+ * may be short, or empty, and not the last. */
+int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *context, json_object *item), void *context);
+
+/* Print these items: as a table, a member of theirs per column (columns is NULL-terminated); or, with --json, a line each. */
+int client_tell_items(struct ctl *c, char *path, int64_t most, const char *const *heads, const char *const *columns);
+/* The same, whose rows `add` adds: one or more of an item. */
+typedef void add_item(struct table *t, json_object *item, const char *const *columns);
+int client_tell_rows(struct ctl *c, char *path, int64_t most, const char *const *heads, add_item *add, const char *const *columns);
 
 #endif

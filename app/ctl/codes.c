@@ -16,8 +16,9 @@
 
 #include "ctl/client.h"
 #include "ctl/job.h"
-#include "ctl/progress.h"
 #include "ctl/print.h"
+#include "ctl/progress.h"
+#include "ctl/save.h"
 #include "ctl/table.h"
 
 #define REQUEST_MOST (INT64_C(256) * 1024 * 1024) /* bytes that the service takes at once */
@@ -28,12 +29,7 @@
 const struct argp_option ctl_codes_import_options[] = {
     {"csv", OPT_CSV, NULL, 0, "Read FILE as CSV with a column code (default: if its name ends in .csv)", 0},
     {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the jobs' ids and do not wait", 0},
-    {"json", OPT_JSON, NULL, 0, "Print the result as JSON", 0},
     {"request-bytes", OPT_REQUEST_BYTES, "N", OPTION_HIDDEN, "Size of one request", 0},
-    {0},
-};
-const struct argp_option ctl_codes_show_options[] = {
-    {"json", OPT_JSON, NULL, 0, "Print JSON", 0},
     {0},
 };
 
@@ -234,9 +230,9 @@ static int send_slice(struct ctl *c, const struct list *l, const struct slice *s
 static void tell_bad_rows(const struct ctl *c, struct sums *sums, json_object *job, const struct slice *s)
 {
     json_object *bad = json_at(job, "/result/bad_rows");
-    size_t count = bad && json_object_is_type(bad, json_type_array) ? json_object_array_length(bad) : 0;
+    size_t count = json_count(bad);
 
-    for (size_t i = 0; i < count && sums->bad_shown < BAD_SHOWN && !ctl_option(c, OPT_JSON); i++, sums->bad_shown++) {
+    for (size_t i = 0; i < count && sums->bad_shown < BAD_SHOWN && !ctl_json(c); i++, sums->bad_shown++) {
         json_object *row = json_object_array_get_idx(bad, i);
         int64_t line = s->line - 1 + json_int_at(row, "/line") - s->headed;
 
@@ -291,11 +287,15 @@ static int import_slice(struct ctl *c, const struct list *l, const struct slice 
         code = answer_code(&a);
     else
         id = strdup(json_text_at(a.json, "/id"));
-    answer_release(&a);
-    if (id && ctl_option(c, OPT_NO_WAIT))
-        puts(id);
-    else if (id)
+    if (id && ctl_option(c, OPT_NO_WAIT)) {
+        if (ctl_json(c))
+            print_json(a.json, stdout);
+        else
+            puts(id);
+    } else if (id) {
         code = finish_slice(c, id, sums, s);
+    }
+    answer_release(&a);
     free(id);
     return code;
 }
@@ -304,7 +304,7 @@ static void tell_sums(const struct ctl *c, const struct sums *sums)
 {
     json_object *o;
 
-    if (!ctl_option(c, OPT_JSON)) {
+    if (!ctl_json(c)) {
         printf("%s: %" PRId64 " rows: %" PRId64 " imported, %" PRId64 " twice in the file, %" PRId64
                " already there, %" PRId64 " invalid\n", c->args.words[0], sums->rows, sums->imported,
                sums->duplicates_in_file, sums->duplicates_in_coupon, sums->invalid);
@@ -351,95 +351,43 @@ int ctl_codes_import(struct ctl *c)
 
 /* ---- export ---- */
 
-static int save_codes(struct ctl *c, FILE *to)
-{
-    struct answer a;
-    int code = client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/codes", c->args.words[0]),
-                                            .accept = "text/csv", .save = to}, &a);
-
-    if (code == CTL_OK && !answer_ok(&a))
-        code = answer_code(&a);
-    if (code == CTL_OK && fflush(to) != 0) {
-        complain_of(c->args.count > 1 ? c->args.words[1] : "standard output");
-        code = CTL_USAGE;
-    }
-    answer_release(&a);
-    return code;
-}
-
-/* Into a new file beside `name`, which takes its place when it is whole. */
-static int save_to_file(struct ctl *c, const char *name)
-{
-    char *temporary = NULL;
-    int code = CTL_USAGE, fd;
-    FILE *to;
-
-    if (asprintf(&temporary, "%s.XXXXXX", name) < 0)
-        abort();
-    fd = mkostemp(temporary, O_CLOEXEC); /* mode 0600: codes are worth money */
-    to = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (to) {
-        code = save_codes(c, to);
-        if ((fclose(to) != 0 || (code == CTL_OK && rename(temporary, name) != 0)) && code == CTL_OK) {
-            complain_of(name);
-            code = CTL_USAGE;
-        }
-    } else {
-        complain_of(name);
-    }
-    if (fd >= 0 && code != CTL_OK)
-        unlink(temporary);
-    free(temporary);
-    return code;
-}
-
 int ctl_codes_export(struct ctl *c)
 {
-    bool named = c->args.count > 1 && strcmp(c->args.words[1], "-") != 0;
+    char *path = client_path("/coupons/%s/codes", c->args.words[0]);
+    const char *file = c->args.count > 1 ? c->args.words[1] : NULL;
 
-    return named ? save_to_file(c, c->args.words[1]) : save_codes(c, stdout);
+    return ctl_json(c) ? save_rows(c, path, file) : save_answer(c, (struct call){.method = "GET", .path = path, .accept = "text/csv"}, file);
 }
 
 /* ---- one code ---- */
 
-static int tell_code(struct ctl *c, struct call call)
+static void tell_code(struct ctl *c, const struct answer *a)
 {
     static const char *const members[] = {"code", "state", "user", "at", "due", "slot", "generation"};
     static const char *const heads[] = {"MEMBER", "NOW", NULL};
-    struct answer a;
     struct table t;
-    int code = client_call(c, call, &a);
 
-    if (code != CTL_OK)
-        return code;
-    if (!answer_ok(&a)) {
-        code = answer_code(&a);
-    } else if (ctl_option(c, OPT_JSON)) {
-        print_json(a.json, stdout);
-    } else {
-        table_init(&t, heads);
-        for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-            char pointer[32];
+    (void)c;
+    table_init(&t, heads);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        char pointer[32];
 
-            snprintf(pointer, sizeof pointer, "/%s", members[i]);
-            table_add(&t, members[i]);
-            table_add(&t, json_text_at(a.json, pointer));
-        }
-        table_print(&t, stdout);
-        table_release(&t);
+        snprintf(pointer, sizeof pointer, "/%s", members[i]);
+        table_add(&t, members[i]);
+        table_add(&t, json_text_at(a->json, pointer));
     }
-    answer_release(&a);
-    return code;
+    table_print(&t, stdout);
+    table_release(&t);
 }
 
 int ctl_codes_show(struct ctl *c)
 {
-    return tell_code(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/codes/%s", c->args.words[0],
-                                                                           c->args.words[1])});
+    return client_tell(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/codes/%s", c->args.words[0],
+                                                                             c->args.words[1])}, tell_code);
 }
 
 int ctl_codes_retire(struct ctl *c)
 {
-    return tell_code(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/codes/%s/retire",
-                                                                            c->args.words[0], c->args.words[1])});
+    return client_tell(c, (struct call){.method = "POST", .path = client_path("/coupons/%s/codes/%s/retire",
+                                                                              c->args.words[0], c->args.words[1])}, tell_code);
 }

@@ -1,5 +1,6 @@
-/* ctl/coupons.c -- couponctl coupon create, show, list: by the API. */
+/* ctl/coupons.c -- couponctl coupon: made, cloned, changed, deleted, shown and listed, by the API; and who changed it. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,43 +14,45 @@
 
 #define FILE_MOST (64 * 1024)
 #define LIST_PAGE 200
+#define HISTORY_DEFAULT 20
+#define HISTORY_MOST 1000
 
-const struct argp_option ctl_coupon_create_options[] = {
-    {"id", OPT_ID, "ID", 0, "The coupon's id (default: generated)", 0},
-    {"title", OPT_TITLE, "TEXT", 0, "Its title (required, here or in FILE)", 0},
-    {"description", OPT_DESCRIPTION, "TEXT", 0, "Its description", 0},
-    {"state", OPT_STATE, "STATE", 0, "draft (default), active, paused or ended", 0},
-    {"starts-at", OPT_STARTS_AT, "TIME", 0, "RFC 3339, for example 2026-11-01T00:00:00+01:00", 0},
-    {"ends-at", OPT_ENDS_AT, "TIME", 0, "RFC 3339, excluded (default: never)", 0},
-    {"time-zone", OPT_TIME_ZONE, "ZONE", 0, "IANA time zone in which days begin (default UTC)", 0},
-    {"idempotency-key", OPT_IDEMPOTENCY_KEY, "KEY", 0, "Repeating the call with the same KEY does not create a "
-                                                       "second coupon", 0},
-    {"total", OPT_TOTAL, "N", 0, "Maximum number of slots", 1},
-    {"per-day", OPT_PER_DAY, "N", 0, "Maximum per day", 1},
-    {"per-user", OPT_PER_USER, "N", 0, "Maximum per user (default 1)", 1},
-    {"per-user-per-day", OPT_PER_USER_PER_DAY, "N", 0, "Maximum per user and day", 1},
-    {"budget", OPT_BUDGET, "MINOR", 0, "Total discount budget, in minor units", 1},
-    {"generate", OPT_GENERATE, "N", OPTION_ARG_OPTIONAL, "Generate N slots with it (default: as many as the total)", 1},
-    {"no-wait", OPT_NO_WAIT, NULL, 0, "Do not wait for a job that generates slots", 1},
-    {"low-stock", OPT_LOW_STOCK, "N", 0, "Warn when no more than N are free", 1},
-    {"lanes", OPT_LANES, "N", 0, "Number of parallel lanes, 1-64 (default 1); cannot change later", 1},
-    {"amount", OPT_AMOUNT, "MINOR", 0, "Discount in minor units; requires --currency", 2},
-    {"percent-bp", OPT_PERCENT_BP, "N", 0, "Discount in hundredths of a percent", 2},
-    {"max", OPT_MAX, "MINOR", 0, "With --percent-bp: the maximum discount", 2},
-    {"currency", OPT_CURRENCY, "CODE", 0, "EUR, for example", 2},
-    {"min-spend", OPT_MIN_SPEND, "MINOR", 0, "Minimum order amount", 2},
+#define CHANGE_OPTIONS                                                                                                 \
+    {"title", OPT_TITLE, "TEXT", 0, "Its title", 0},                                                                   \
+    {"description", OPT_DESCRIPTION, "TEXT", 0, "Its description", 0},                                                 \
+    {"state", OPT_STATE, "STATE", 0, "draft, active, paused or ended", 0},                                             \
+    {"starts-at", OPT_STARTS_AT, "TIME", 0, "RFC 3339, for example 2026-11-01T00:00:00+01:00", 0},                     \
+    {"ends-at", OPT_ENDS_AT, "TIME", 0, "RFC 3339, excluded (default: never)", 0},                                     \
+    {"time-zone", OPT_TIME_ZONE, "ZONE", 0, "IANA time zone in which days begin (default UTC)", 0},                    \
+    {"total", OPT_TOTAL, "N", 0, "Maximum number of slots", 1},                                                        \
+    {"per-day", OPT_PER_DAY, "N", 0, "Maximum per day", 1},                                                            \
+    {"per-user", OPT_PER_USER, "N", 0, "Maximum per user (default 1)", 1},                                             \
+    {"per-user-per-day", OPT_PER_USER_PER_DAY, "N", 0, "Maximum per user and day", 1},                                 \
+    {"budget", OPT_BUDGET, "MINOR", 0, "Total discount budget, in minor units", 1},                                    \
+    {"low-stock", OPT_LOW_STOCK, "N", 0, "Warn when no more than N are free", 1},                                      \
+    {"amount", OPT_AMOUNT, "MINOR", 0, "Discount in minor units; requires --currency", 2},                             \
+    {"percent-bp", OPT_PERCENT_BP, "N", 0, "Discount in hundredths of a percent", 2},                                  \
+    {"max", OPT_MAX, "MINOR", 0, "With --percent-bp: the maximum discount", 2},                                        \
+    {"currency", OPT_CURRENCY, "CODE", 0, "EUR, for example", 2},                                                      \
+    {"min-spend", OPT_MIN_SPEND, "MINOR", 0, "Minimum order amount", 2}
+#define CREATE_OPTIONS                                                                                                 \
+    {"id", OPT_ID, "ID", 0, "The coupon's id (default: generated)", 0},                                                \
+    {"idempotency-key", OPT_IDEMPOTENCY_KEY, "KEY", 0, "Repeating the call with the same KEY does not create a "       \
+                                                       "second coupon", 0},                                            \
+    {"generate", OPT_GENERATE, "N", OPTION_ARG_OPTIONAL, "Generate N slots with it (default: as many as the total)", 1}, \
+    {"no-wait", OPT_NO_WAIT, NULL, 0, "Do not wait for a job that generates slots", 1},                                \
+    {"lanes", OPT_LANES, "N", 0, "Number of parallel lanes, 1-64 (default 1); cannot change later", 1}
+
+const struct argp_option ctl_coupon_create_options[] = {CREATE_OPTIONS, CHANGE_OPTIONS, {0}};
+const struct argp_option ctl_coupon_change_options[] = {CHANGE_OPTIONS, {0}};
+
+const struct argp_option ctl_coupon_history_options[] = {
+    {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
     {0},
 };
-
-const struct argp_option ctl_coupon_show_options[] = {
-    {"json", OPT_JSON, NULL, 0, "As JSON: {\"definition\": ..., \"counts\": ...}", 0},
-    {0},
-};
-
 const struct argp_option ctl_coupon_list_options[] = {
     {"state", OPT_STATE, "STATE", 0, "Only coupons in this state: draft, active, paused or ended", 0},
     {"active", OPT_ACTIVE, NULL, 0, "Only coupons that can be redeemed now", 0},
-    {"json", OPT_JSON, NULL, 0, "Print JSON, one definition per line", 0},
     {0},
 };
 
@@ -58,29 +61,29 @@ const struct argp_option ctl_coupon_list_options[] = {
 /* Which member an option sets. */
 static const struct {
     enum opt option;
-    bool number;
+    bool number, nullable; /* nullable: "default" stands for null */
     const char *outer, *name; /* outer NULL: at the top */
 } members[] = {
-    {OPT_ID, false, NULL, "id"},
-    {OPT_TITLE, false, NULL, "title"},
-    {OPT_DESCRIPTION, false, NULL, "description"},
-    {OPT_STATE, false, NULL, "state"},
-    {OPT_STARTS_AT, false, NULL, "starts_at"},
-    {OPT_ENDS_AT, false, NULL, "ends_at"},
-    {OPT_TIME_ZONE, false, NULL, "time_zone"},
-    {OPT_TOTAL, true, "cap", "total"},
-    {OPT_PER_DAY, true, "cap", "per_day"},
-    {OPT_PER_USER, true, "cap", "per_user"},
-    {OPT_PER_USER_PER_DAY, true, "cap", "per_user_per_day"},
-    {OPT_BUDGET, true, "cap", "discount_minor"},
-    {OPT_LOW_STOCK, true, NULL, "low_stock"},
-    {OPT_GENERATE, true, NULL, "generate"}, /* "": as many as the total */
-    {OPT_LANES, true, NULL, "lanes"},
-    {OPT_AMOUNT, true, "discount", "amount_minor"},
-    {OPT_PERCENT_BP, true, "discount", "percent_bp"},
-    {OPT_MAX, true, "discount", "max_minor"},
-    {OPT_CURRENCY, false, "discount", "currency"},
-    {OPT_MIN_SPEND, true, "discount", "min_spend_minor"},
+    {OPT_ID, false, false, NULL, "id"},
+    {OPT_TITLE, false, false, NULL, "title"},
+    {OPT_DESCRIPTION, false, false, NULL, "description"},
+    {OPT_STATE, false, false, NULL, "state"},
+    {OPT_STARTS_AT, false, true, NULL, "starts_at"},
+    {OPT_ENDS_AT, false, true, NULL, "ends_at"},
+    {OPT_TIME_ZONE, false, false, NULL, "time_zone"},
+    {OPT_TOTAL, true, true, "cap", "total"},
+    {OPT_PER_DAY, true, true, "cap", "per_day"},
+    {OPT_PER_USER, true, true, "cap", "per_user"},
+    {OPT_PER_USER_PER_DAY, true, true, "cap", "per_user_per_day"},
+    {OPT_BUDGET, true, true, "cap", "discount_minor"},
+    {OPT_LOW_STOCK, true, true, NULL, "low_stock"},
+    {OPT_GENERATE, true, true, NULL, "generate"}, /* "": as many as the total */
+    {OPT_LANES, true, true, NULL, "lanes"},
+    {OPT_AMOUNT, true, true, "discount", "amount_minor"},
+    {OPT_PERCENT_BP, true, true, "discount", "percent_bp"},
+    {OPT_MAX, true, true, "discount", "max_minor"},
+    {OPT_CURRENCY, false, false, "discount", "currency"},
+    {OPT_MIN_SPEND, true, true, "discount", "min_spend_minor"},
 };
 #define MEMBERS (sizeof members / sizeof *members)
 
@@ -131,6 +134,10 @@ static bool set_members(const struct ctl *c, json_object *o)
             json_object_object_add(o, members[i].name, json_object_new_boolean(true));
             continue;
         }
+        if (strcmp(text, "default") == 0 && members[i].nullable) {
+            json_object_object_add(object_in(o, members[i].outer), members[i].name, NULL);
+            continue;
+        }
         if (members[i].number && !ctl_number(members[i].name, text, 0, INT64_C(9007199254740991), &number))
             return false;
         json_object_object_add(object_in(o, members[i].outer), members[i].name,
@@ -151,18 +158,18 @@ static bool any_member(const struct ctl *c)
 }
 
 /* The request's body; NULL, and the complaint is made. A file alone is sent as it is: the service says what is wrong in it. */
-static char *definition_text(const struct ctl *c)
+static char *definition_text(const struct ctl *c, const char *file)
 {
-    char *text = c->args.count ? read_file(c->args.words[0]) : NULL;
+    char *text = file ? read_file(file) : NULL;
     json_object *o;
 
-    if (c->args.count && (!text || !any_member(c)))
+    if (file && (!text || !any_member(c)))
         return text;
     o = text ? json_tokener_parse(text) : json_object_new_object();
     free(text);
     text = NULL;
     if (!o || !json_object_is_type(o, json_type_object))
-        ctl_complain("%s does not hold a JSON object", c->args.words[0]);
+        ctl_complain("%s does not hold a JSON object", file);
     else if (set_members(c, o))
         text = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
     json_object_put(o);
@@ -180,32 +187,26 @@ static int await_slots(struct ctl *c, const struct answer *made)
         return CTL_OK;
     code = job_watch(c, job, id, "slots", &a);
     if (code == CTL_OK)
-        code = job_slots_end(job, &a);
+        code = job_slots_end(job, "generated", &a);
     answer_release(&a);
     return code;
 }
 
-int ctl_coupon_create(struct ctl *c)
+static int create(struct ctl *c, const char *body)
 {
     const char *key = ctl_option(c, OPT_IDEMPOTENCY_KEY);
     struct answer a;
-    char *body;
-    int code;
+    int code = job_start(c, (struct call){.method = "POST", .body = body, .key = key}, "/coupons", &a);
 
-    if (!c->args.count && !ctl_option(c, OPT_TITLE)) {
-        ctl_complain("coupon create needs a FILE, or --title and more; see --help");
-        return CTL_USAGE;
-    }
-    body = definition_text(c);
-    if (!body)
-        return CTL_USAGE;
-    code = job_start(c, (struct call){.method = "POST", .body = body, .key = key}, "/coupons", &a);
-    free(body);
     if (code != CTL_OK)
         return code;
     if (answer_ok(&a)) {
-        print_safely(json_text_at(a.json, "/id") ? json_text_at(a.json, "/id") : "", stdout);
-        putchar('\n');
+        if (ctl_json(c)) {
+            print_json(a.json, stdout);
+        } else {
+            print_safely(json_text_at(a.json, "/id") ? json_text_at(a.json, "/id") : "", stdout);
+            putchar('\n');
+        }
         fflush(stdout);
         code = await_slots(c, &a);
     } else {
@@ -213,6 +214,110 @@ int ctl_coupon_create(struct ctl *c)
     }
     answer_release(&a);
     return code;
+}
+
+int ctl_coupon_create(struct ctl *c)
+{
+    char *body;
+    int code;
+
+    if (!c->args.count && !ctl_option(c, OPT_TITLE)) {
+        ctl_complain("coupon create needs a FILE, or --title and more; see --help");
+        return CTL_USAGE;
+    }
+    body = definition_text(c, c->args.count ? c->args.words[0] : NULL);
+    if (!body)
+        return CTL_USAGE;
+    code = create(c, body);
+    free(body);
+    return code;
+}
+
+/* Where the options name a discount, what belongs to the old one's kind goes. */
+static void drop_discount(const struct ctl *c, json_object *definition)
+{
+    static const char *const of_kinds[] = {"amount_minor", "percent_bp", "max_minor", "label"};
+
+    if (!ctl_option(c, OPT_AMOUNT) && !ctl_option(c, OPT_PERCENT_BP))
+        return;
+    for (size_t i = 0; i < sizeof of_kinds / sizeof *of_kinds; i++)
+        json_object_object_del(object_in(definition, "discount"), of_kinds[i]);
+}
+
+/* Its definition, without its id, as a draft; options override it. */
+int ctl_coupon_clone(struct ctl *c)
+{
+    struct answer a;
+    int code = client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s", c->args.words[0])}, &a);
+
+    if (code != CTL_OK)
+        return code;
+    if (!answer_ok(&a)) {
+        code = answer_code(&a);
+    } else {
+        json_object_object_del(a.json, "id");
+        json_object_object_add(a.json, "state", json_object_new_string("draft"));
+        drop_discount(c, a.json);
+        code = set_members(c, a.json) ? create(c, json_object_to_json_string_ext(a.json, JSON_C_TO_STRING_PLAIN)) : CTL_USAGE;
+    }
+    answer_release(&a);
+    return code;
+}
+
+/* ---- change, delete ---- */
+
+static struct call patch(const struct ctl *c, const char *body)
+{
+    return (struct call){
+        .method = "PATCH", .path = client_path("/coupons/%s", c->args.words[0]), .body = body, .match = "*"};
+}
+
+int ctl_coupon_change(struct ctl *c)
+{
+    char *body;
+    int code;
+
+    if (c->args.count < 2 && !any_member(c)) {
+        ctl_complain("coupon change needs a FILE or options; see --help");
+        return CTL_USAGE;
+    }
+    body = definition_text(c, c->args.count > 1 ? c->args.words[1] : NULL);
+    if (!body)
+        return CTL_USAGE;
+    code = client_tell(c, patch(c, body), NULL);
+    free(body);
+    return code;
+}
+
+static void tell_state(struct ctl *c, const struct answer *a)
+{
+    print_fact(c->args.words[0], json_text_at(a->json, "/state"));
+}
+
+int ctl_coupon_pause(struct ctl *c)
+{
+    return client_tell(c, patch(c, "{\"state\":\"paused\"}"), tell_state);
+}
+
+int ctl_coupon_resume(struct ctl *c)
+{
+    return client_tell(c, patch(c, "{\"state\":\"active\"}"), tell_state);
+}
+
+int ctl_coupon_end(struct ctl *c)
+{
+    return client_tell(c, patch(c, "{\"state\":\"ended\"}"), tell_state);
+}
+
+static void tell_deletion(struct ctl *c, const struct answer *a)
+{
+    (void)a;
+    print_fact(c->args.words[0], "deleted");
+}
+
+int ctl_coupon_delete(struct ctl *c)
+{
+    return client_tell(c, (struct call){.method = "DELETE", .path = client_path("/coupons/%s", c->args.words[0])}, tell_deletion);
 }
 
 /* ---- show ---- */
@@ -233,7 +338,7 @@ static void print_counts(json_object *counts)
 
 static void print_coupon(const struct ctl *c, json_object *definition, json_object *counts)
 {
-    if (ctl_option(c, OPT_JSON)) {
+    if (ctl_json(c)) {
         json_object *both = json_object_new_object();
 
         json_object_object_add(both, "definition", json_object_get(definition));
@@ -272,15 +377,7 @@ int ctl_coupon_show(struct ctl *c)
 
 /* ---- list ---- */
 
-static void add_coupon(struct table *t, json_object *o)
-{
-    static const char *const columns[] = {"/id", "/state", "/cap/total", "/cap/per_user", "/starts_at", "/ends_at", "/title"};
-
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        table_add(t, json_text_at(o, columns[i]));
-}
-
-static char *list_path(const struct ctl *c, const char *cursor)
+static char *list_path(const struct ctl *c)
 {
     const char *state = ctl_option(c, OPT_STATE);
     struct buf path = BUF_INIT;
@@ -294,54 +391,55 @@ static char *list_path(const struct ctl *c, const char *cursor)
         buf_puts(&path, part);
         free(part);
     }
-    if (cursor) {
-        part = client_path("&cursor=%s", cursor);
-        buf_puts(&path, part);
-        free(part);
-    }
     return path.data;
-}
-
-static void take_page(const struct ctl *c, json_object *page, struct table *t)
-{
-    json_object *items = json_at(page, "/items");
-    size_t count = items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
-
-    for (size_t i = 0; i < count; i++) {
-        json_object *o = json_object_array_get_idx(items, i);
-
-        if (ctl_option(c, OPT_JSON))
-            print_json(o, stdout);
-        else
-            add_coupon(t, o);
-    }
 }
 
 int ctl_coupon_list(struct ctl *c)
 {
     static const char *const heads[] = {"ID", "STATE", ">TOTAL", ">PER USER", "STARTS", "ENDS", "TITLE", NULL};
-    struct answer a;
-    struct table t;
-    char *cursor = NULL;
-    int code;
+    static const char *const columns[] = {"/id", "/state", "/cap/total", "/cap/per_user", "/starts_at", "/ends_at", "/title", NULL};
 
-    table_init(&t, heads);
+    return client_tell_items(c, list_path(c), 0, heads, columns);
+}
+
+/* ---- history ---- */
+
+/* A row per change; what it is a change of stands in the first one. */
+static void add_deed(struct table *t, json_object *item, const char *const *columns)
+{
+    json_object *changes = json_at(item, "/changes");
+    const char *label = json_text_at(item, "/label"), *on = json_text_at(item, "/redemption");
+    size_t count = json_count(changes), i = 0;
+
+    (void)columns;
+    table_add(t, json_text_at(item, "/at"));
+    table_add(t, label ? label : json_text_at(item, "/key"));
+    table_add(t, json_text_at(item, "/kind"));
+    table_add(t, on ? on : json_text_at(item, "/slot"));
+    table_add(t, json_text_at(item, "/count"));
     do {
-        code = client_call(c, (struct call){.method = "GET", .path = list_path(c, cursor)}, &a);
-        free(cursor);
-        cursor = NULL;
-        if (code != CTL_OK)
-            break;
-        if (!answer_ok(&a))
-            code = answer_code(&a);
-        else
-            take_page(c, a.json, &t);
-        if (code == CTL_OK && json_text_at(a.json, "/next"))
-            cursor = strdup(json_text_at(a.json, "/next"));
-        answer_release(&a);
-    } while (cursor);
-    if (code == CTL_OK && !ctl_option(c, OPT_JSON))
-        table_print(&t, stdout);
-    table_release(&t);
-    return code;
+        json_object *change = i < count ? json_object_array_get_idx(changes, i) : NULL;
+
+        for (int blank = 0; i > 0 && blank < 5; blank++)
+            table_add(t, "");
+        table_add(t, json_text_at(change, "/path"));
+        table_add(t, json_text_at(change, "/from"));
+        table_add(t, json_text_at(change, "/to"));
+    } while (++i < count);
+}
+
+int ctl_coupon_history(struct ctl *c)
+{
+    static const char *const heads[] = {"AT", "KEY", "KIND", "ON", ">COUNT", "FIELD", "FROM", "TO", NULL};
+    const char *most = ctl_option(c, OPT_LIMIT);
+    int64_t limit = HISTORY_DEFAULT;
+    struct buf path = BUF_INIT;
+    char *piece;
+
+    if (most && !ctl_number("--limit", most, 1, HISTORY_MOST, &limit))
+        return CTL_USAGE;
+    piece = client_path("/coupons/%s/history", c->args.words[0]);
+    buf_printf(&path, "%s?limit=%" PRId64, piece, limit);
+    free(piece);
+    return client_tell_rows(c, path.data, limit, heads, add_deed, NULL);
 }

@@ -4,6 +4,8 @@
  * Shape    struct ctl: the settings shared by all; struct args: what this call gave; struct command: a row of the table
  * Exit     enum exit_code, the same for every subcommand
  * Output   what was asked for goes to standard output, everything else to standard error
+ * --json   every command has it: what the service answered, else an object of the command's own, on one line; of a list a line for
+ *          each item; where an answer has no body, nothing. Complaints and exit codes are the same
  */
 #ifndef CTL_CTL_H
 #define CTL_CTL_H
@@ -25,17 +27,17 @@ enum exit_code {
 
 /* Options, beyond the range of characters; global ones first. */
 enum opt {
-    OPT_CONFIG = 256, OPT_URL, OPT_KEY, OPT_KEY_FILE, OPT_MONGODB,
+    OPT_CONFIG = 256, OPT_URL, OPT_KEY, OPT_KEY_FILE, OPT_MONGODB, OPT_JSON,
     OPT_UNTIL, OPT_NO_WAIT, OPT_NOT_BEFORE, OPT_IDEMPOTENCY_KEY,
-    OPT_JSON, OPT_STATE, OPT_ACTIVE, OPT_LIMIT,
+    OPT_STATE, OPT_ACTIVE, OPT_LIMIT, OPT_USER, OPT_ORDER,
     OPT_ID, OPT_TITLE, OPT_DESCRIPTION, OPT_STARTS_AT, OPT_ENDS_AT, OPT_TIME_ZONE, OPT_TOTAL, OPT_PER_DAY, OPT_PER_USER,
     OPT_PER_USER_PER_DAY, OPT_BUDGET, OPT_AMOUNT, OPT_PERCENT_BP, OPT_MAX, OPT_CURRENCY, OPT_MIN_SPEND, OPT_LOW_STOCK, OPT_LANES,
     OPT_GENERATE,
-    OPT_ROLE, OPT_LABEL, OPT_OUTPUT, OPT_REQUEST_BYTES,
-    OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV, OPT_GROUP, OPT_CHART,
+    OPT_ROLE, OPT_LABEL, OPT_EXPIRES, OPT_COUPONS, OPT_NETWORKS, OPT_ORIGIN, OPT_RATE, OPT_OUTPUT, OPT_REQUEST_BYTES,
+    OPT_PERIOD, OPT_FROM, OPT_TO, OPT_TZ, OPT_CSV, OPT_GROUP,
     OPT_EVENTS,
     OPT_KEYS, OPT_LEDGER, OPT_ANNOUNCE,
-    OPT_PARTS, OPT_APPLY, OPT_ONLINE,
+    OPT_PARTS, OPT_APPLY, OPT_ONLINE, OPT_CHECKPOINTS, OPT_SIGN_KEY, OPT_FROM_START, OPT_KEEP, OPT_NAMES,
     OPT_ONCE, OPT_INTERVAL, OPT_SECONDS, OPT_CONNECTIONS, OPT_SLOTS, OPT_YES,
     OPT_END
 };
@@ -68,6 +70,11 @@ static inline const char *ctl_option(const struct ctl *c, enum opt o)
     return c->args.options[o - OPT_CONFIG];
 }
 
+static inline bool ctl_json(const struct ctl *c)
+{
+    return ctl_option(c, OPT_JSON) != NULL;
+}
+
 /* "couponctl: message" on standard error. */
 void ctl_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -87,23 +94,38 @@ bool ctl_write_secret(const char *path, const char *text);
 
 /* The subcommands, by file. */
 int ctl_coupon_create(struct ctl *c);
+int ctl_coupon_clone(struct ctl *c);
+int ctl_coupon_change(struct ctl *c);
+int ctl_coupon_pause(struct ctl *c);
+int ctl_coupon_resume(struct ctl *c);
+int ctl_coupon_end(struct ctl *c);
+int ctl_coupon_delete(struct ctl *c);
 int ctl_coupon_show(struct ctl *c);
 int ctl_coupon_list(struct ctl *c);
+int ctl_coupon_history(struct ctl *c);
 int ctl_slots_generate(struct ctl *c);
+int ctl_slots_retire(struct ctl *c);
 int ctl_codes_import(struct ctl *c);
 int ctl_codes_export(struct ctl *c);
 int ctl_codes_show(struct ctl *c);
 int ctl_codes_retire(struct ctl *c);
+int ctl_redemptions_list(struct ctl *c);
+int ctl_redemptions_show(struct ctl *c);
+int ctl_redemptions_cancel(struct ctl *c);
+int ctl_redemptions_reverse(struct ctl *c);
+int ctl_redemptions_export(struct ctl *c);
 int ctl_jobs_list(struct ctl *c);
 int ctl_jobs_show(struct ctl *c);
 int ctl_jobs_cancel(struct ctl *c);
 int ctl_users_erase(struct ctl *c);
+int ctl_users_export(struct ctl *c);
 int ctl_webhooks_list(struct ctl *c);
 int ctl_webhooks_create(struct ctl *c);
 int ctl_webhooks_rotate(struct ctl *c);
 int ctl_webhooks_delete(struct ctl *c);
 int ctl_webhooks_deliveries(struct ctl *c);
 int ctl_webhooks_redeliver(struct ctl *c);
+int ctl_webhooks_test(struct ctl *c);
 int ctl_keys_create(struct ctl *c);
 int ctl_keys_list(struct ctl *c);
 int ctl_keys_revoke(struct ctl *c);
@@ -111,14 +133,15 @@ int ctl_receipt_verify(struct ctl *c);
 int ctl_receipt_rotate(struct ctl *c);
 int ctl_report(struct ctl *c);
 int ctl_verify(struct ctl *c);
+int ctl_archive(struct ctl *c);
 int ctl_reconcile(struct ctl *c);
 int ctl_top(struct ctl *c);
 int ctl_doctor(struct ctl *c);
 int ctl_bench(struct ctl *c);
-extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_show_options[], ctl_coupon_list_options[],
-    ctl_slots_generate_options[], ctl_codes_import_options[], ctl_codes_show_options[], ctl_jobs_list_options[],
-    ctl_jobs_show_options[], ctl_keys_create_options[], ctl_receipt_verify_options[], ctl_receipt_rotate_options[],
-    ctl_report_options[], ctl_verify_options[], ctl_reconcile_options[], ctl_top_options[], ctl_bench_options[],
-    ctl_webhooks_list_options[], ctl_webhooks_create_options[], ctl_webhooks_deliveries_options[];
+extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_change_options[], ctl_coupon_list_options[],
+    ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[],
+    ctl_redemptions_list_options[], ctl_redemptions_export_options[], ctl_jobs_list_options[], ctl_keys_create_options[],
+    ctl_receipt_verify_options[], ctl_receipt_rotate_options[], ctl_report_options[], ctl_verify_options[], ctl_archive_options[],
+    ctl_reconcile_options[], ctl_top_options[], ctl_bench_options[], ctl_webhooks_create_options[], ctl_webhooks_deliveries_options[];
 
 #endif

@@ -23,9 +23,9 @@ int direct_open(struct ctl *c, struct direct *d)
         ctl_complain("%s", message);
         return CTL_USAGE;
     }
-    d->door = mongo_door(d->mongo);
+    d->session = mongo_session(d->mongo);
     d->config = config;
-    if (mongo_ping(d->door, PING_TIMEOUT_MS) == STORE_OK)
+    if (mongo_ping(d->session, PING_TIMEOUT_MS) == STORE_OK)
         return CTL_OK;
     ctl_complain("the database cannot be reached");
     direct_close(d);
@@ -34,7 +34,7 @@ int direct_open(struct ctl *c, struct direct *d)
 
 int direct_names(struct direct *d)
 {
-    enum store_status s = mongo_name_key(d->door, &d->name_key);
+    enum store_status s = mongo_name_key(d->session, &d->name_key);
 
     if (s == STORE_OK)
         return CTL_OK;
@@ -57,9 +57,9 @@ struct store *direct_another(struct direct *d)
 
     if (d->more_count == DIRECT_MORE || !(m->mongo = mongo_open_single(d->config, message, sizeof message)))
         return NULL;
-    m->door = mongo_door(m->mongo);
+    m->session = mongo_session(m->mongo);
     d->more_count++;
-    return m->door;
+    return m->session;
 }
 
 void direct_close(struct direct *d)
@@ -67,10 +67,10 @@ void direct_close(struct direct *d)
     while (d->more_count > 0) {
         const struct direct_more *m = &d->more[--d->more_count];
 
-        m->door->ops->close(m->door);
+        m->session->ops->close(m->session);
         mongo_close(m->mongo);
     }
-    d->door->ops->close(d->door);
+    d->session->ops->close(d->session);
     mongo_close(d->mongo);
     *d = (struct direct){.mongo = NULL};
 }

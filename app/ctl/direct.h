@@ -8,19 +8,19 @@
 
 #include "ctl/ctl.h"
 #include "store/mongo.h"
-#include "store/names.h"
+#include "store/name_key.h"
 
 #define DIRECT_MORE 16
 
 struct direct {
     struct mongo *mongo;
-    struct store *door;
+    struct store *session;
     const struct name_key *name_key; /* by which users are to be found: direct_names() */
     struct name_key new_key;         /* where the database has none */
     bool without_key;
     struct direct_more {
         struct mongo *mongo;
-        struct store *door;
+        struct store *session;
     } more[DIRECT_MORE]; /* by direct_another() */
     size_t more_count;
     const struct config *config;
@@ -30,7 +30,7 @@ int direct_open(struct ctl *c, struct direct *d);
 /* Read by which key users are found: where the database has none, which is told, a new one is taken for it, and no user is found.
  * Errors as direct_open()'s; then it is closed. */
 int direct_names(struct direct *d);
-/* Another door, for a thread of its own: closed with d. NULL: there are enough, or it cannot be opened. */
+/* Another session, for a thread of its own: closed with d. NULL: there are enough, or it cannot be opened. */
 struct store *direct_another(struct direct *d);
 void direct_close(struct direct *d);
 

@@ -38,9 +38,19 @@ void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, 
     if (vasprintf(&line, format, args) < 0)
         abort();
     va_end(args);
-    printf("%-4s  %-10s  ", words[level], d->check);
-    print_safely(line, stdout);
-    putchar('\n');
+    if (ctl_json(d->ctl)) {
+        json_object *o = json_object_new_object();
+
+        json_object_object_add(o, "check", json_object_new_string(d->check));
+        json_object_object_add(o, "level", json_object_new_string(words[level]));
+        json_object_object_add(o, "text", json_object_new_string(line));
+        print_json(o, stdout);
+        json_object_put(o);
+    } else {
+        printf("%-4s  %-10s  ", words[level], d->check);
+        print_safely(line, stdout);
+        putchar('\n');
+    }
     free(line);
     if (level > d->worst)
         d->worst = level;
@@ -301,6 +311,8 @@ static const struct {
 } checks[] = {
     {"database", false, doctor_connect},
     {"replicas", true, doctor_replica_set},
+    {"shards", true, doctor_shards},
+    {"reads", true, doctor_reads},
     {"majority", true, doctor_majority},
     {"schema", true, doctor_schema},
     {"indexes", true, doctor_indexes},

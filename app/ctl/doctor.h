@@ -27,6 +27,9 @@ void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64
 /* The database. The first one connects; the others want d->database. */
 void doctor_connect(struct doctor *d);
 void doctor_replica_set(struct doctor *d);
+/* These two say nothing of a replica set. */
+void doctor_shards(struct doctor *d);
+void doctor_reads(struct doctor *d);
 void doctor_majority(struct doctor *d);
 void doctor_schema(struct doctor *d);
 void doctor_indexes(struct doctor *d);

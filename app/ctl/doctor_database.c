@@ -19,7 +19,7 @@
 
 struct doctor_database {
     struct mongo *mongo;
-    struct store *door;
+    struct store *session;
     struct server_facts server;
 };
 
@@ -36,9 +36,9 @@ void doctor_connect(struct doctor *d)
     } else if (!(base->mongo = mongo_open_single(d->config, message, sizeof message))) {
         doctor_tell(d, DOCTOR_FAIL, "%s", message);
     } else {
-        base->door = mongo_door(base->mongo);
+        base->session = mongo_session(base->mongo);
         snprintf(message, sizeof message, "the server answers but does not identify itself; see its log");
-        if (mongo_check(base->door, message, sizeof message) == 0 && server_facts(base->door, &base->server) == STORE_OK) {
+        if (mongo_check(base->session, message, sizeof message) == 0 && server_facts(base->session, &base->server) == STORE_OK) {
             bool outdated = strtol(base->server.version, NULL, 10) < MAINTAINED_FROM;
 
             doctor_tell(d, outdated ? DOCTOR_WARN : DOCTOR_OK, "MongoDB %s at %s, database %s; libmongoc %s%s",
@@ -56,8 +56,8 @@ void doctor_disconnect(struct doctor *d)
 {
     struct doctor_database *base = d->database;
 
-    if (base && base->door)
-        base->door->ops->close(base->door);
+    if (base && base->session)
+        base->session->ops->close(base->session);
     if (base && base->mongo)
         mongo_close(base->mongo);
     free(base);
@@ -69,7 +69,7 @@ void doctor_replica_set(struct doctor *d)
     const struct server_facts *s = &d->database->server;
 
     if (!s->set[0])
-        doctor_tell(d, DOCTOR_OK, "a sharded cluster: ask sh.status() for its shards");
+        doctor_tell(d, DOCTOR_OK, "a sharded cluster: rs.status() on each shard says how many members it has");
     else if (s->members < 3)
         doctor_tell(d, DOCTOR_WARN,
                     "%s has %d member%s that hold%s data: nothing takes over if the primary is lost; add members "
@@ -79,11 +79,55 @@ void doctor_replica_set(struct doctor *d)
         doctor_tell(d, DOCTOR_OK, "%s has %d members that hold data", s->set, s->members);
 }
 
+static void tell_shards(struct doctor *d, const struct shard_facts *f)
+{
+    if (f->other[0])
+        doctor_tell(d, DOCTOR_FAIL,
+                    "%s: commands name other keys, so they ask all shards or fail; see Sharded clusters in app/store/README.md, and "
+                    "reshardCollection, or a new database", f->other);
+    if (f->whole[0])
+        doctor_tell(d, DOCTOR_WARN,
+                    "%s: not sharded, so all of it is on one shard; coupond shards what is empty when it starts, if its user has the "
+                    "role clusterManager, else use sh.shardCollection()", f->whole);
+    if (f->still[0])
+        doctor_tell(d, DOCTOR_WARN, "%s: not balanced, so a shard that is added gets none of it; use sh.enableBalancing()", f->still);
+    if (!f->balances)
+        doctor_tell(d, DOCTOR_WARN, "the balancer is off, so a shard that is added stays empty; use sh.startBalancer()");
+    if (!f->other[0] && !f->whole[0] && !f->still[0] && f->balances)
+        doctor_tell(d, DOCTOR_OK, "%d, all keys are as they should be, the balancer is on", f->shards);
+}
+
+void doctor_shards(struct doctor *d)
+{
+    struct shard_facts facts;
+
+    if (d->database->server.set[0])
+        return;
+    if (server_shards(d->database->session, &facts) != STORE_OK)
+        doctor_tell(d, DOCTOR_WARN, "keys and balancer are not known: let the user of MONGODB_URI read the database config");
+    else
+        tell_shards(d, &facts);
+}
+
+void doctor_reads(struct doctor *d)
+{
+    int64_t majority_us, linearizable_us;
+
+    if (d->database->server.set[0])
+        return;
+    if (server_reads(d->database->session, &majority_us, &linearizable_us) != STORE_OK)
+        doctor_tell(d, DOCTOR_FAIL, "no majority or linearizable read is answered, so nothing can be refused or read: look at rs.status() of "
+                                    "each shard for members that are down or far behind");
+    else
+        doctor_tell(d, DOCTOR_OK, "a majority read took %.1f ms, a linearizable one %.1f ms", (double)majority_us / 1000,
+                    (double)linearizable_us / 1000);
+}
+
 void doctor_majority(struct doctor *d)
 {
     int64_t us;
 
-    if (server_majority(d->database->door, &us) != STORE_OK)
+    if (server_majority(d->database->session, &us) != STORE_OK)
         doctor_tell(d, DOCTOR_FAIL,
                     "no majority acknowledged a write, so nothing can be redeemed: look at rs.status() for members "
                     "that are down or far behind, and check that the user of MONGODB_URI may write");
@@ -99,7 +143,7 @@ void doctor_schema(struct doctor *d)
 {
     int64_t version, known = schema_steps[schema_steps_count - 1].version;
 
-    if (schema_version(d->database->door, &version) != STORE_OK)
+    if (schema_version(d->database->session, &version) != STORE_OK)
         doctor_tell(d, DOCTOR_FAIL, "cannot read the version: check that the user of MONGODB_URI may read the database");
     else if (version > schema_newest_read)
         doctor_tell(d, DOCTOR_FAIL, "version %" PRId64 " was written by a newer version; this one reads %d: install the newer one", version,
@@ -119,7 +163,7 @@ void doctor_indexes(struct doctor *d)
 {
     char faults[2048];
 
-    if (server_index_faults(d->database->door, faults, sizeof faults) != STORE_OK)
+    if (server_index_faults(d->database->session, faults, sizeof faults) != STORE_OK)
         doctor_tell(d, DOCTOR_FAIL, "cannot list them: check that the user of MONGODB_URI may read the database");
     else if (faults[0])
         doctor_tell(d, DOCTOR_FAIL, "%s; start coupond, or send it SIGHUP: it creates them", faults);
@@ -131,7 +175,7 @@ void doctor_totals(struct doctor *d)
 {
     char coupons[1024];
 
-    if (server_totals_faults(d->database->door, coupons, sizeof coupons) != STORE_OK)
+    if (server_totals_faults(d->database->session, coupons, sizeof coupons) != STORE_OK)
         doctor_tell(d, DOCTOR_FAIL, "cannot read them: check that the user of MONGODB_URI may read the database, and "
                                     "that it answers in time");
     else if (coupons[0])
@@ -146,7 +190,7 @@ void doctor_clock(struct doctor *d)
     struct mono asked = mono_now();
     int64_t server_ms, off_ms;
 
-    if (d->database->door->ops->now(d->database->door, &server_ms) != STORE_OK) {
+    if (d->database->session->ops->now(d->database->session, &server_ms) != STORE_OK) {
         doctor_tell(d, DOCTOR_FAIL, "the primary does not report its time");
         return;
     }
@@ -198,8 +242,8 @@ void doctor_receipts(struct doctor *d)
     else
         buf_putc(&ours, '\0');
     jws_keys_forget(&keys);
-    if (d->database->door->ops->now(d->database->door, &now_ms) != STORE_OK ||
-        mongo_fronts(d->database->door, &a, &fronts, &count) != STORE_OK) {
+    if (d->database->session->ops->now(d->database->session, &now_ms) != STORE_OK ||
+        mongo_fronts(d->database->session, &a, &fronts, &count, NULL) != STORE_OK) {
         doctor_tell(d, DOCTOR_FAIL, "cannot list the fronts: check that the user of MONGODB_URI may read the database");
     } else {
         for (size_t i = 0; i < count; i++) {

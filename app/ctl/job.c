@@ -79,7 +79,7 @@ bool job_is_done(const struct answer *a)
     return state && strcmp(state, "done") == 0;
 }
 
-int job_slots_end(const char *id, const struct answer *a)
+int job_slots_end(const char *id, const char *done, const struct answer *a)
 {
     const char *state = json_text_at(a->json, "/state"), *error = json_text_at(a->json, "/error");
 
@@ -87,7 +87,7 @@ int job_slots_end(const char *id, const struct answer *a)
         return answer_code(a);
     if (job_is_done(a))
         return CTL_OK;
-    ctl_complain("job %s %s: %s; %" PRId64 " slots were generated, and stay", id, state ? state : "ended",
-                 error ? error : "no reason given", json_int_at(a->json, "/done"));
+    ctl_complain("job %s %s: %s; %" PRId64 " slots were %s, and stay so", id, state ? state : "ended",
+                 error ? error : "no reason given", json_int_at(a->json, "/done"), done);
     return CTL_REFUSED;
 }

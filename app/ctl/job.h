@@ -15,7 +15,7 @@ int job_start(struct ctl *c, struct call call, const char *path, struct answer *
 int job_watch(struct ctl *c, const char *id, const char *what, const char *unit, struct answer *a);
 /* True when a, of job_watch(), says that the job is done. */
 bool job_is_done(const struct answer *a);
-/* The exit code for job `id`, which generated slots and ended as a, of job_watch(), says; the complaint is made. */
-int job_slots_end(const char *id, const struct answer *a);
+/* The exit code for job `id`, by which slots are `done` ("generated"), as its end in a, of job_watch(), says; the complaint is made. */
+int job_slots_end(const char *id, const char *done, const struct answer *a);
 
 #endif

@@ -1,45 +1,44 @@
 /* ctl/keys.c -- couponctl keys create, list, revoke: on the database, so that there can be a first key. */
+#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/clock.h"
+#include "base/json.h"
+#include "base/new_file.h"
+#include "coupons/coupon.h"
 #include "ctl/ctl.h"
 #include "ctl/direct.h"
+#include "ctl/print.h"
 #include "ctl/table.h"
 
 #define LABEL_MOST 200
 
 const struct argp_option ctl_keys_create_options[] = {
-    {"role", OPT_ROLE, "ROLE", 0, "storefront, reporting or ops (required)", 0},
+    {"role", OPT_ROLE, "ROLE", 0, "The same as the argument ROLE", 0},
     {"label", OPT_LABEL, "TEXT", 0, "A label that says what the key is for", 0},
+    {"expires", OPT_EXPIRES, "WHEN", 0, "When it ends: a time (RFC 3339), or a span from now such as 90d, 12h, 30m or 60s", 0},
+    {"coupons", OPT_COUPONS, "PREFIX", 0, "Only for coupons whose ids begin with PREFIX; others do not exist for it", 0},
+    {"networks", OPT_NETWORKS, "LIST", 0, "Only from these addresses or networks, such as 10.0.0.0/8,2001:db8::/32; may be repeated", 0},
+    {"origin", OPT_ORIGIN, "ORIGIN", 0, "Of the role public: only for pages of ORIGIN, such as https://shop.example; may be repeated", 0},
+    {"rate", OPT_RATE, "N", 0, "At most N requests a second, on each machine that runs the service", 0},
     {"output", OPT_OUTPUT, "FILE", 0, "Write the key to FILE, readable by its owner alone, instead of printing it", 0},
     {0},
 };
 
 bool ctl_write_secret(const char *path, const char *text)
 {
-    char *temporary = NULL;
-    bool written;
-    int fd;
+    struct new_file f;
 
-    if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
-        abort();
-    fd = mkostemp(temporary, O_CLOEXEC); /* mode 0600 */
-    written = fd >= 0 && dprintf(fd, "%s\n", text) > 0 && fsync(fd) == 0;
-    if (fd >= 0 && close(fd) != 0)
-        written = false;
-    written = written && rename(temporary, path) == 0;
-    if (!written) {
+    if (!new_file_open(&f, path) || (fprintf(f.to, "%s\n", text), !new_file_keep(&f))) {
         ctl_complain("%s: %s", path, strerror(errno));
-        if (fd >= 0)
-            unlink(temporary);
+        return false;
     }
-    free(temporary);
-    return written;
+    return true;
 }
 
 /* Nothing must be stored that cannot be handed over. */
@@ -60,32 +59,221 @@ static bool is_writable_place(const char *path)
     return ok;
 }
 
+/* A time, or a span from now: "90d". */
+static bool read_expiry(const char *text, int64_t *expires_ms)
+{
+    static const struct {
+        char unit;
+        int64_t ms;
+    } units[] = {{'s', 1000}, {'m', 60 * 1000}, {'h', 3600 * 1000}, {'d', 24 * 3600 * INT64_C(1000)}};
+    const int64_t now_ms = clock_now_ms();
+    char *end;
+    long long count;
+
+    if (clock_parse(text, expires_ms)) {
+        if (*expires_ms > now_ms)
+            return true;
+        ctl_complain("--expires must be in the future");
+        return false;
+    }
+    errno = 0;
+    count = strtoll(text, &end, 10);
+    for (size_t i = 0; i < sizeof units / sizeof *units && errno == 0 && count > 0 && count <= 1000000; i++)
+        if (end[0] == units[i].unit && end[1] == '\0') {
+            *expires_ms = now_ms + count * units[i].ms;
+            return true;
+        }
+    ctl_complain("--expires must be a time such as 2027-01-01T00:00:00Z, or a span such as 90d, not \"%s\"", text);
+    return false;
+}
+
+static bool are_networks(const char *list)
+{
+    const char *wrong;
+
+    if (address_networks_valid(list, &wrong) && list[strspn(list, ", \t")])
+        return true;
+    ctl_complain("--networks must be addresses or networks such as 10.0.0.0/8, separated by commas, not \"%s\"", wrong);
+    return false;
+}
+
+/* The length of the host at the beginning of text: a name, an IPv4 address, or an IPv6 address in brackets. 0: there is none. */
+static size_t host_length(const char *text)
+{
+    static const char name[] = "abcdefghijklmnopqrstuvwxyz0123456789.-_", of_ipv6[] = "abcdef0123456789:.";
+    char address[INET6_ADDRSTRLEN];
+    struct in6_addr parsed;
+    size_t len;
+
+    if (*text != '[') {
+        len = strspn(text, name);
+        return *text == '.' || memmem(text, len, "..", 2) ? 0 : len;
+    }
+    len = strspn(text + 1, of_ipv6);
+    if (text[1 + len] != ']' || len >= sizeof address)
+        return 0;
+    memcpy(address, text + 1, len);
+    address[len] = '\0';
+    return inet_pton(AF_INET6, address, &parsed) == 1 ? len + 2 : 0;
+}
+
+/* ":8443", as browsers write it: without leading zeros. */
+static bool is_port(const char *text, size_t len)
+{
+    return len >= 2 && len <= 6 && text[0] == ':' && text[1] != '0' && strspn(text + 1, "0123456789") == len - 1 &&
+           strtol(text + 1, NULL, 10) <= UINT16_MAX;
+}
+
+/* "https://shop.example:8443", as browsers write it: they leave out a scheme's own port. */
+static bool is_origin(const char *text, size_t len)
+{
+    size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyz"), host;
+
+    if (scheme == 0 || strncmp(text + scheme, "://", 3) != 0)
+        return false;
+    host = host_length(text + scheme + 3);
+    if (host == 0 || scheme + 3 + host > len)
+        return false;
+    if (scheme + 3 + host < len && !is_port(text + scheme + 3 + host, len - scheme - 3 - host))
+        return false;
+    return !(strncmp(text, "https:", 6) == 0 && strncmp(text + len - 4, ":443", 4) == 0) &&
+           !(strncmp(text, "http:", 5) == 0 && strncmp(text + len - 3, ":80", 3) == 0);
+}
+
+static bool are_origins(const char *list)
+{
+    for (list += strspn(list, ", "); *list; list += strspn(list, ", ")) {
+        size_t len = strcspn(list, ", ");
+
+        if (!is_origin(list, len)) {
+            ctl_complain("--origin must be an origin as browsers send it, such as https://shop.example or http://localhost:3000, in lower "
+                         "case and without a path, not \"%.*s\"", (int)len, list);
+            return false;
+        }
+        list += len;
+    }
+    return true;
+}
+
+/* A key of the role public has origins, and no other has. */
+static bool read_origins(struct ctl *c, struct api_key *key)
+{
+    const char *origins = ctl_option(c, OPT_ORIGIN);
+    bool some = origins && origins[strspn(origins, ", ")];
+
+    if (some != (key->role == ROLE_PUBLIC) || (origins && !some)) {
+        ctl_complain(key->role == ROLE_PUBLIC ? "a key of the role public needs an --origin whose pages may use it"
+                                              : "--origin is only for keys of the role public: all others belong on a server");
+        return false;
+    }
+    key->limits.origins = origins;
+    return !origins || are_origins(origins);
+}
+
+/* What the options say of the key's limits. False: one is wrong, and that is said. */
+static bool read_limits(struct ctl *c, struct api_key *key)
+{
+    const char *expires = ctl_option(c, OPT_EXPIRES), *coupons = ctl_option(c, OPT_COUPONS);
+    const char *networks = ctl_option(c, OPT_NETWORKS), *rate = ctl_option(c, OPT_RATE);
+
+    key->limits.coupons = coupons;
+    key->limits.networks = networks;
+    if (!read_origins(c, key))
+        return false;
+    if (expires && !read_expiry(expires, &key->expires_ms))
+        return false;
+    if (coupons && (!coupon_id_valid(coupons) || strlen(coupons) > KEY_COUPONS_MAX)) {
+        ctl_complain("--coupons must be what ids of coupons begin with, at most %d characters, not \"%s\"", KEY_COUPONS_MAX, coupons);
+        return false;
+    }
+    return (!networks || are_networks(networks)) && (!rate || ctl_number("--rate", rate, 1, KEY_RATE_MAX, &key->limits.rate));
+}
+
+static bool read_key(struct ctl *c, struct api_key *key)
+{
+    const char *word = c->args.count ? c->args.words[0] : NULL, *option = ctl_option(c, OPT_ROLE), *role = word ? word : option;
+
+    if (word && option && strcmp(word, option) != 0) {
+        ctl_complain("the role is given twice: %s, and --role %s", word, option);
+        return false;
+    }
+    key->role = role ? role_of_name(role) : ROLE_NONE;
+    key->label = ctl_option(c, OPT_LABEL);
+    if (key->role == ROLE_NONE) {
+        ctl_complain("the role must be storefront, reporting, ops or public");
+        return false;
+    }
+    if (key->label && strlen(key->label) > LABEL_MOST) {
+        ctl_complain("--label may have %d bytes", LABEL_MOST);
+        return false;
+    }
+    return read_limits(c, key);
+}
+
+/* ---- telling ---- */
+
+/* A line of JSON; text: the key itself, or NULL. */
+static void print_key(const struct api_key *key, const char *text)
+{
+    struct buf line = BUF_INIT;
+    struct json j = json_to(&line);
+
+    json_begin_object(&j);
+    api_key_write(key, &j);
+    if (text)
+        json_key_string(&j, "key", text);
+    json_end_object(&j);
+    print_json_text(line.data, stdout);
+    explicit_bzero(line.data, line.len);
+    buf_free(&line);
+}
+
+static void tell_created(const struct api_key *key, bool json, const char *text)
+{
+    if (json)
+        print_key(key, text);
+    else if (text)
+        puts(text);
+}
+
+static int print_stored(struct direct *d, const char *id)
+{
+    struct api_key *keys;
+    struct arena a;
+    size_t count;
+    int code = CTL_OK;
+
+    arena_init(&a, 0);
+    if (mongo_keys(d->session, &a, &keys, &count) != STORE_OK)
+        code = direct_failed();
+    for (size_t i = 0; code == CTL_OK && i < count; i++)
+        if (strcmp(keys[i].id, id) == 0)
+            print_key(&keys[i], NULL);
+    arena_free(&a);
+    return code;
+}
+
+/* ---- the commands ---- */
+
 int ctl_keys_create(struct ctl *c)
 {
-    const char *role = ctl_option(c, OPT_ROLE), *label = ctl_option(c, OPT_LABEL), *output = ctl_option(c, OPT_OUTPUT);
+    const char *output = ctl_option(c, OPT_OUTPUT);
+    struct api_key key = {.role = ROLE_NONE};
     struct direct d;
     char text[64];
     int code;
 
-    if (!role || role_of_name(role) == ROLE_NONE) {
-        ctl_complain("--role must be storefront, reporting or ops");
-        return CTL_USAGE;
-    }
-    if (label && strlen(label) > LABEL_MOST) {
-        ctl_complain("--label may have %d bytes", LABEL_MOST);
-        return CTL_USAGE;
-    }
-    if (output && !is_writable_place(output))
+    if (!read_key(c, &key) || (output && !is_writable_place(output)))
         return CTL_USAGE;
     code = direct_open(c, &d);
     if (code != CTL_OK)
         return code;
-    if (mongo_key_create(d.door, role_of_name(role), label ? label : "", text) != STORE_OK)
+    if (mongo_key_create(d.session, &key, text) != STORE_OK)
         code = direct_failed();
-    else if (!output)
-        puts(text);
-    else if (!ctl_write_secret(output, text))
+    else if (output && !ctl_write_secret(output, text))
         code = CTL_REFUSED;
+    else
+        tell_created(&key, ctl_json(c), output ? NULL : text);
     explicit_bzero(text, sizeof text);
     direct_close(&d);
     return code;
@@ -93,8 +281,8 @@ int ctl_keys_create(struct ctl *c)
 
 static void print_keys(const struct api_key *keys, size_t count)
 {
-    static const char *const heads[] = {"ID", "ROLE", "CREATED", "REVOKED", "LABEL", NULL};
-    char text[CLOCK_TEXT_SIZE];
+    static const char *const heads[] = {"ID", "ROLE", "CREATED", "EXPIRES", "REVOKED", "COUPONS", "RATE", "NETWORKS", "ORIGINS", "LABEL", NULL};
+    char text[CLOCK_TEXT_SIZE], rate[24];
     struct table t;
 
     table_init(&t, heads);
@@ -102,7 +290,13 @@ static void print_keys(const struct api_key *keys, size_t count)
         table_add(&t, keys[i].id);
         table_add(&t, role_name(keys[i].role));
         table_add(&t, clock_text(keys[i].created_ms, text));
+        table_add(&t, keys[i].expires_ms ? clock_text(keys[i].expires_ms, text) : NULL);
         table_add(&t, keys[i].revoked_ms ? clock_text(keys[i].revoked_ms, text) : NULL);
+        table_add(&t, keys[i].limits.coupons);
+        snprintf(rate, sizeof rate, "%lld", (long long)keys[i].limits.rate);
+        table_add(&t, keys[i].limits.rate ? rate : NULL);
+        table_add(&t, keys[i].limits.networks);
+        table_add(&t, keys[i].limits.origins);
         table_add(&t, keys[i].label);
     }
     table_print(&t, stdout);
@@ -120,10 +314,12 @@ int ctl_keys_list(struct ctl *c)
     if (code != CTL_OK)
         return code;
     arena_init(&a, 0);
-    if (mongo_keys(d.door, &a, &keys, &count) == STORE_OK)
-        print_keys(keys, count);
-    else
+    if (mongo_keys(d.session, &a, &keys, &count) != STORE_OK)
         code = direct_failed();
+    else if (!ctl_json(c))
+        print_keys(keys, count);
+    for (size_t i = 0; code == CTL_OK && ctl_json(c) && i < count; i++)
+        print_key(&keys[i], NULL);
     arena_free(&a);
     direct_close(&d);
     return code;
@@ -138,14 +334,16 @@ int ctl_keys_revoke(struct ctl *c)
 
     if (code != CTL_OK)
         return code;
-    status = mongo_key_revoke(d.door, id);
+    status = mongo_key_revoke(d.session, id);
     if (status == STORE_NOT_FOUND) {
         ctl_complain("no key has the id \"%s\"; use an id that keys list shows, not the key itself", id);
         code = CTL_REFUSED;
     } else if (status != STORE_OK) {
         code = direct_failed();
+    } else if (ctl_json(c)) {
+        code = print_stored(&d, id);
     } else {
-        printf("%s is revoked\n", id);
+        print_fact(id, "revoked");
     }
     direct_close(&d);
     return code;

@@ -10,9 +10,10 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "ctl/ctl.h"
-#include "ctl/replset.h"
 #include "ctl/print.h"
+#include "ctl/replset.h"
 #include "store/mongo.h"
 
 #define DEFAULT_CONFIG "conf/coupond.ini"
@@ -22,17 +23,38 @@ static int show_config(struct ctl *c);
 static const struct command commands[] = {
     {"coupon", "create", ctl_coupon_create, "[FILE]", 0, 1, ctl_coupon_create_options, "create a coupon",
      "Create a coupon from a JSON file (- for standard input), from options, or both; options override the "
-     "file.\nPrints the coupon's id. With --generate its slots are made with it, else it has none: see slots generate. "
+     "file. Without a state it is a draft.\nPrints the coupon's id. With --generate its slots are made with it, else it has none: see slots generate. "
      "Without codes they exist at once; a job makes many with codes: the service continues it if couponctl is "
      "interrupted.", NULL},
-    {"coupon", "show", ctl_coupon_show, "COUPON", 1, 1, ctl_coupon_show_options, "print its definition and counts",
+    {"coupon", "clone", ctl_coupon_clone, "COUPON", 1, 1, ctl_coupon_create_options, "create another one like it",
+     "Create a coupon with the definition of another one, as a draft; options override it. Codes, slots and "
+     "redemptions are not copied.\nPrints the new coupon's id.", NULL},
+    {"coupon", "change", ctl_coupon_change, "COUPON [FILE]", 1, 2, ctl_coupon_change_options, "change a coupon",
+     "Change a coupon by options, by a JSON merge patch (FILE; - for standard input), or both; options override the "
+     "file. Of a number or a time, the value default restores the default. Prints the definition.\nOther fields are "
+     "left alone, even if they change at the same time.", NULL},
+    {"coupon", "pause", ctl_coupon_pause, "COUPON", 1, 1, NULL, "stop new redemptions",
+     "Set a coupon's state to paused. What is held can still be redeemed.", NULL},
+    {"coupon", "resume", ctl_coupon_resume, "COUPON", 1, 1, NULL, "make it active",
+     "Set a coupon's state to active.", NULL},
+    {"coupon", "end", ctl_coupon_end, "COUPON", 1, 1, NULL, "end it",
+     "Set a coupon's state to ended. What is held can still be redeemed.", NULL},
+    {"coupon", "delete", ctl_coupon_delete, "COUPON", 1, 1, NULL, "delete a coupon without redemptions",
+     "Delete a coupon that has no redemptions. Its id is never used again.", NULL},
+    {"coupon", "show", ctl_coupon_show, "COUPON", 1, 1, NULL, "print its definition and counts",
      "Print a coupon's definition and its current counts.", NULL},
     {"coupon", "list", ctl_coupon_list, "", 0, 0, ctl_coupon_list_options, "list coupons",
      "List coupons, the newest first.", NULL},
+    {"coupon", "history", ctl_coupon_history, "COUPON", 1, 1, ctl_coupon_history_options, "who changed what",
+     "List what was done to a coupon with keys of the role ops, newest first: with which key (its label, or its id), and what it "
+     "changed.", NULL},
     {"slots", "generate", ctl_slots_generate, "COUPON COUNT", 2, 2, ctl_slots_generate_options, "generate slots, "
                                                                                                 "with a progress bar",
      "Generate COUNT slots for a coupon, and wait until they exist.\nThe service does the work: it continues if "
      "couponctl is interrupted, and resumes if a process dies.", NULL},
+    {"slots", "retire", ctl_slots_retire, "COUPON COUNT", 2, 2, ctl_slots_retire_options, "retire free slots",
+     "Retire COUNT free slots of a coupon, and wait until they are gone. What is taken stays as it is; of a coupon with fewer "
+     "free slots all of them go.\nThe service does the work: it continues if couponctl is interrupted.", NULL},
     {"codes", "import", ctl_codes_import, "COUPON FILE", 2, 2, ctl_codes_import_options, "import a list of codes",
      "Import a list of codes, one a line, or CSV with a column code; - for standard input. Each code becomes a slot "
      "once, however often the list is sent. Prints a summary of all rows; the first bad rows go to standard error, "
@@ -44,20 +66,37 @@ static const struct command commands[] = {
     {"codes", "export", ctl_codes_export, "COUPON [FILE]", 1, 2, NULL, "write all codes, with states, as CSV",
      "Write all codes of a coupon as CSV with the columns code, state, user, at, to standard output, or to FILE once "
      "it is complete. To export as a job, also later: POST /coupons/COUPON/codes/export.", NULL},
-    {"codes", "show", ctl_codes_show, "COUPON CODE", 2, 2, ctl_codes_show_options, "one code's state",
+    {"codes", "show", ctl_codes_show, "COUPON CODE", 2, 2, NULL, "one code's state",
      "Print one code's state: who has it, and since when.", NULL},
-    {"codes", "retire", ctl_codes_retire, "COUPON CODE", 2, 2, ctl_codes_show_options, "retire a code for good",
+    {"codes", "retire", ctl_codes_retire, "COUPON CODE", 2, 2, NULL, "retire a code for good",
      "Make a code unusable for good, even if it was issued to a user.", NULL},
+    {"redemptions", "list", ctl_redemptions_list, "[COUPON]", 0, 1, ctl_redemptions_list_options, "list redemptions",
+     "List redemptions of a coupon, or of a user or an order over all coupons, the newest first.", NULL},
+    {"redemptions", "show", ctl_redemptions_show, "COUPON REDEMPTION", 2, 2, NULL,
+     "print one redemption", "Print one redemption as it stands now.", NULL},
+    {"redemptions", "cancel", ctl_redemptions_cancel, "COUPON REDEMPTION", 2, 2, NULL,
+     "cancel what is issued or held", "Cancel a redemption that is issued or held, and print it.", NULL},
+    {"redemptions", "reverse", ctl_redemptions_reverse, "COUPON REDEMPTION", 2, 2, NULL,
+     "give back what is redeemed",
+     "Reverse a redemption, and print it: its slot is free again, and the user may take another. The ledger keeps both "
+     "entries. It cannot be undone.", NULL},
+    {"redemptions", "export", ctl_redemptions_export, "COUPON [FILE]", 1, 2, ctl_redemptions_export_options,
+     "write all redemptions as CSV",
+     "Write all redemptions of a coupon as CSV, the newest first, to standard output, or to FILE once it is complete. "
+     "Its columns are those of GET /coupons/COUPON/redemptions with Accept: text/csv; with --json a line for each.", NULL},
     {"jobs", "list", ctl_jobs_list, "[COUPON]", 0, 1, ctl_jobs_list_options, "list background jobs",
      "List background jobs, of one coupon or all, newest first.", NULL},
-    {"jobs", "show", ctl_jobs_show, "JOB", 1, 1, ctl_jobs_show_options, "show a job and its result",
+    {"jobs", "show", ctl_jobs_show, "JOB", 1, 1, NULL, "show a job and its result",
      "Print one job, with its result.", NULL},
-    {"jobs", "cancel", ctl_jobs_cancel, "JOB", 1, 1, ctl_jobs_show_options, "stop a job",
+    {"jobs", "cancel", ctl_jobs_cancel, "JOB", 1, 1, NULL, "stop a job",
      "Ask a job to stop. What it has done stays.", NULL},
     {"users", "erase", ctl_users_erase, "USER", 1, 1, NULL, "erase a user's name everywhere",
      "Erase a user: what they hold ends, their name is removed everywhere, their caps start again, and the ledger "
      "still verifies.", NULL},
-    {"webhooks", "list", ctl_webhooks_list, "", 0, 0, ctl_webhooks_list_options, "list webhooks",
+    {"users", "export", ctl_users_export, "USER [FILE]", 1, 2, NULL, "write all that is stored under a name",
+     "Write everything that is stored under a name, one JSON line each, to standard output, or to FILE once it is complete: "
+     "of each coupon the user's counts, redemptions, slots and entries of the ledger.", NULL},
+    {"webhooks", "list", ctl_webhooks_list, "", 0, 0, NULL, "list webhooks",
      "List webhooks: subscriptions to events.", NULL},
     {"webhooks", "create", ctl_webhooks_create, "URL [COUPON...]", 1, ARGS_MOST, ctl_webhooks_create_options, "send events to a URL",
      "Send the events of all coupons, or of those named, to a URL. Prints the webhook's id and the secret that signs "
@@ -71,9 +110,14 @@ static const struct command commands[] = {
      "list delivery attempts", "List attempts to deliver events to a webhook, newest first.", NULL},
     {"webhooks", "redeliver", ctl_webhooks_redeliver, "WEBHOOK DELIVERY", 2, 2, NULL, "send an event again",
      "Send the event of a delivery again, with the same id.", NULL},
-    {"keys", "create", ctl_keys_create, "", 0, 0, ctl_keys_create_options, "create an API key and print it",
-     "Create an API key and print it; it is never shown again.\nWorks on the database directly.", NULL},
-    {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys, without their secrets.", NULL},
+    {"webhooks", "test", ctl_webhooks_test, "WEBHOOK", 1, 1, NULL, "send a test event",
+     "Send an event of the type webhook.test, also to a webhook that is disabled. What became of it is in its deliveries.", NULL},
+    {"keys", "create", ctl_keys_create, "[ROLE]", 0, 1, ctl_keys_create_options, "create an API key and print it",
+     "Create an API key of the role storefront, reporting, ops or public, and print it; it is never shown again. A key of the "
+     "role public may stand in web pages: it may ask whether a code is good, from pages of the origins that --origin names; "
+     "all other keys belong on a server.\nWorks on the database directly.", NULL},
+    {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys with their limits, without their "
+                                                                    "secrets.", NULL},
     {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "revoke an API key", "Revoke an API key for good.", NULL},
     {"receipt", "verify", ctl_receipt_verify, "RECEIPT", 1, 1, ctl_receipt_verify_options, "check a receipt against "
                                                                                            "its key and a ledger",
@@ -90,15 +134,29 @@ static const struct command commands[] = {
      "front sees a receipt whose key it does not publish.", NULL},
     {"report", NULL, ctl_report, "COUPON...", 1, ARGS_MOST, ctl_report_options, "totals per hour, day, week or month",
      "Print a coupon's totals per period; of several coupons, their sum. COUPON - means all coupons.", NULL},
-    {"verify", NULL, ctl_verify, "[COUPON...]", 0, ARGS_MOST, ctl_verify_options, "check everything stored against "
+    {"archive", NULL, ctl_archive, "COUPON", 1, 1, ctl_archive_options, "close a coupon, and write its ledger to a file",
+     "Close a coupon that has ended for good, and write its ledger to a compressed file that can be checked without a "
+     "database: couponctl verify FILE. Nothing of it may be issued or held. It cannot be undone: takings and changes are "
+     "refused from then on, and everything can still be read. With --keep only the file is written, of any coupon, also "
+     "while it sells.\nThe file is gzip, with a line of JSON for each batch, as GET /coupons/COUPON/ledger has them, and "
+     "a last one, the manifest. It is read back and replayed before it gets its name; if anything differs, there is no "
+     "file. It holds aliases; names, orders, metadata and codes go to the file of --names, if it is given. --sign-key FILE "
+     "signs the manifest: make the key as for verify.\nReads the database directly.", NULL},
+    {"verify", NULL, ctl_verify, "[COUPON...|FILE...]", 0, ARGS_MOST, ctl_verify_options, "check everything stored against "
                                                                                   "the ledger",
-     "Check that everything stored agrees with the ledger, for all coupons or those named.\nReads the database "
+     "Check that everything stored agrees with the ledger, for all coupons or those named; or check archives. A FILE "
+     "has a dot or a slash in its name, and needs no database; with --sign-key it must be signed by that key.\nReads the database "
      "directly, changes nothing, and may run while the service does. It replays the ledger from the first batch: "
      "sequence, hashes, chain and running totals, every slot's moves and owner, the caps and window in force, users' "
      "chains, events, turns and codes. Then it compares users, buckets, definitions, the reporter's totals, marks "
      "and the code directory with the replay. Each difference is one line: coupon, what, where, field, expected, "
-     "found. Memory: users and buckets of one coupon, or of a part of it (--parts):\nby default as few parts as fit "
-     "into an eighth of the available memory, at least 512 MiB.", NULL},
+     "found.\nWith --checkpoints DIR the state of each coupon without a difference is kept in DIR, where the service "
+     "must not be able to write, and the next run goes on from there: it reads all views, but only the batches that "
+     "came after. --from-start reads everything: run it now and then, for changes to batches before a checkpoint "
+     "are found by that alone. A checkpoint that does not agree is a difference; to start over, remove its file. "
+     "--sign-key FILE signs checkpoints and refuses others; make the key by (umask 077; "
+     "openssl rand -hex 32 > FILE), as a user that the service does not run as.\nMemory: less than 512 MiB; users and "
+     "buckets of a large coupon are processed in parts (--parts).", NULL},
     {"reconcile", NULL, ctl_reconcile, "[COUPON...]", 0, ARGS_MOST, ctl_reconcile_options, "rebuild everything "
                                                                                            "stored from the ledger",
      "Rebuild users, buckets, definitions, the reporter's totals, marks and the code directory from the ledger and "
@@ -109,7 +167,8 @@ static const struct command commands[] = {
      "--online. With --online a view is written only if it has not changed since it was read; marks, and what the "
      "service is about to write, are left to the service. Processes keep their memory of a view that was wrong: "
      "reload coupond (SIGHUP) and verify afterwards.\nMemory: users and buckets of one coupon, or of a part of it "
-     "(--parts), as for verify; of codes, a few thousand.", NULL},
+     "(--parts), as for verify; of codes, a few thousand.\nWith --checkpoints DIR, and --sign-key FILE as for verify, "
+     "a coupon of which nothing is to be changed is not read from the start; any other is.", NULL},
     {"top", NULL, ctl_top, "[COUPON...]", 0, ARGS_MOST, ctl_top_options, "live rates, latencies and counts",
      "Show what the service is doing, from its metrics: requests, decisions, batches, the reporter and jobs, as "
      "rates between two updates; and the counts of the named coupons (default: the newest active ones). On a "
@@ -185,10 +244,17 @@ bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, in
 static int show_config(struct ctl *c)
 {
     const struct config *config = ctl_config(c);
+    struct buf json = BUF_INIT;
 
     if (!config)
         return CTL_USAGE;
-    config_print(config, stdout);
+    if (ctl_json(c)) {
+        config_put_json(config, &json);
+        print_json_text(json.data, stdout);
+        buf_free(&json);
+    } else {
+        config_print(config, stdout);
+    }
     return CTL_OK;
 }
 
@@ -201,6 +267,7 @@ static const struct argp_option global_options[] = {
     {"key", OPT_KEY, "KEY", 0, "The API key itself; other users of this machine can see it in the process list", 90},
     {"mongodb", OPT_MONGODB, "URI", 0,
      "The database (default: $MONGODB_URI, else the configuration's, else $COUPONS_VAR/run/mongodb_uri)", 90},
+    {"json", OPT_JSON, NULL, 0, "Print JSON: an object on one line, of a list a line for each item", 90},
     {0},
 };
 
@@ -218,9 +285,9 @@ static error_t parse_global(int key, char *value, struct argp_state *state)
     struct ctl *c = state->input;
     int option = key == 'c' ? OPT_CONFIG : key;
 
-    if (option < OPT_CONFIG || option > OPT_MONGODB)
+    if (option < OPT_CONFIG || option > OPT_JSON)
         return ARGP_ERR_UNKNOWN;
-    c->args.options[option - OPT_CONFIG] = option == OPT_KEY || option == OPT_MONGODB ? hidden(value) : value;
+    c->args.options[option - OPT_CONFIG] = option == OPT_KEY || option == OPT_MONGODB ? hidden(value) : value ? value : "";
     return 0;
 }
 
@@ -233,6 +300,23 @@ static const struct command *parsed_command;
 static bool is_number(const char *word)
 {
     return word && *word && word[strspn(word, "0123456789")] == '\0';
+}
+
+/* May be given several times. */
+static bool is_list(int option)
+{
+    return option == OPT_NETWORKS || option == OPT_ORIGIN;
+}
+
+static const char *joined(const char *former, char *value)
+{
+    char *both;
+
+    if (!former)
+        return value;
+    if (asprintf(&both, "%s, %s", former, value) < 0)
+        abort();
+    return both;
 }
 
 static error_t parse_command(int key, char *value, struct argp_state *state)
@@ -251,7 +335,7 @@ static error_t parse_command(int key, char *value, struct argp_state *state)
     } else if (key >= OPT_CONFIG && key < OPT_END) {
         if (key == OPT_GENERATE && !value && is_number(state->argv[state->next]))
             value = state->argv[state->next++];
-        c->args.options[key - OPT_CONFIG] = value ? value : "";
+        c->args.options[key - OPT_CONFIG] = is_list(key) ? joined(c->args.options[key - OPT_CONFIG], value) : value ? value : "";
     } else {
         return ARGP_ERR_UNKNOWN;
     }
@@ -357,6 +441,7 @@ int main(int argc, char **argv)
     int code;
 
     mongo_drop_counters();
+    argp_program_version = "couponctl " COUPONS_VERSION;
     argp_err_exit_status = CTL_USAGE;
     if (log_init(NULL, LOG_ERROR) != 0)
         return CTL_USAGE;

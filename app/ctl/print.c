@@ -32,12 +32,18 @@ void print_safely(const char *text, FILE *out)
         fputc(unsafe_at(text, &len) ? '?' : *text, out);
 }
 
-/* json-c escapes what is below U+0020 in strings, and breaks lines between them. */
-static void put_json(struct json_object *o, int flags, FILE *out)
+void print_fact(const char *subject, const char *fact)
+{
+    print_safely(subject, stdout);
+    printf(" is %s\n", fact);
+}
+
+/* What is below U+0020 is escaped in JSON's strings already; between them it breaks lines. */
+void print_json_text(const char *json, FILE *out)
 {
     size_t len;
 
-    for (const char *text = json_object_to_json_string_ext(o, flags); *text; text += len) {
+    for (const char *text = json; *text; text += len) {
         unsigned c = unsafe_at(text, &len);
 
         if (c > 0x20)
@@ -50,10 +56,22 @@ static void put_json(struct json_object *o, int flags, FILE *out)
 
 void print_json(struct json_object *o, FILE *out)
 {
-    put_json(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, out);
+    print_json_text(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE), out);
 }
 
 void print_json_pretty(struct json_object *o, FILE *out)
 {
-    put_json(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE, out);
+    print_json_text(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE),
+                    out);
+}
+
+void print_line(struct buf *line, bool json)
+{
+    if (json) {
+        print_json_text(line->data, stdout);
+    } else {
+        print_safely(line->data, stdout);
+        putchar('\n');
+    }
+    buf_free(line);
 }

@@ -365,10 +365,8 @@ static int verify_token(const struct ctl *c, const char *token, json_object *set
         code = refuse("it has no claims");
     else if (ctl_option(c, OPT_LEDGER))
         code = verify_ledger(claims, ctl_option(c, OPT_LEDGER));
-    if (code == CTL_OK) {
+    if (code == CTL_OK)
         print_json(claims, stdout);
-        putchar('\n');
-    }
     json_object_put(claims);
     return code;
 }
@@ -439,6 +437,21 @@ static bool replace(const char *path, const struct jws_keys *k)
     return good;
 }
 
+static void tell_change(const struct ctl *c, const char *kid, bool announced)
+{
+    json_object *o;
+
+    if (!ctl_json(c)) {
+        printf("%s %s once coupond is reloaded (SIGHUP)\n", kid, announced ? "is published" : "signs");
+        return;
+    }
+    o = json_object_new_object();
+    json_object_object_add(o, "kid", json_object_new_string(kid));
+    json_object_object_add(o, "signs", json_object_new_boolean(!announced));
+    print_json(o, stdout);
+    json_object_put(o);
+}
+
 int ctl_receipt_rotate(struct ctl *c)
 {
     bool announce = ctl_option(c, OPT_ANNOUNCE) != NULL;
@@ -458,7 +471,7 @@ int ctl_receipt_rotate(struct ctl *c)
     else if (replace(config->receipts_seed_file, &k))
         code = CTL_OK;
     if (code == CTL_OK)
-        printf("%s %s once coupond is reloaded (SIGHUP)\n", k.keys[announce].kid, announce ? "is published" : "signs");
+        tell_change(c, k.keys[announce].kid, announce);
     jws_keys_forget(&k);
     return code;
 }

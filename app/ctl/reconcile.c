@@ -7,6 +7,8 @@
  * Online   views are only written where still stands what was read, and those that the service is about to write are
  *          left to it; marks are its own. What a process holds in memory of a view that was wrong is not mended
  * No key   to find users by: all are written under another one, once every ledger was seen to be whole
+ * Shorter  from a checkpoint it can see whether anything is to be changed, but not write it, since names and orders of before are not
+ *          in there: a coupon of which anything is, is told again from the start
  * Never    changes ledger (but for names of erased users, without a key) or code buckets; believes a ledger whose chain is broken; moves the mark of totals forward,
  *          by which the reporter knows what it has yet to tell -- unless there is none
  */
@@ -16,6 +18,8 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/json.h"
+#include "ctl/checkpoint.h"
 #include "ctl/ctl.h"
 #include "ctl/direct.h"
 #include "ctl/print.h"
@@ -30,6 +34,7 @@
 const struct argp_option ctl_reconcile_options[] = {
     {"apply", OPT_APPLY, NULL, 0, "Make the changes (default: only report them)", 0},
     {"online", OPT_ONLINE, NULL, 0, "Make the changes that are safe while the service runs", 0},
+    CHECKPOINT_OPTIONS,
     {"parts", OPT_PARTS, "N", 0, "Process users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
     {0},
 };
@@ -43,7 +48,7 @@ static const char *const fault_names[FAULT_COUNT] = {
 
 struct finding {
     int64_t count;
-    struct buf names; /* of the first few */
+    char *names[NAMES_MOST]; /* of the first few */
 };
 
 struct reconcile {
@@ -52,9 +57,13 @@ struct reconcile {
     struct progress progress;
     bool apply, online;
     bool looking; /* for broken ledgers alone: nothing else is told */
+    bool json;
+    struct checkpoints checkpoints;
     /* of the coupon at hand */
     struct finding found[OF_COUNT][FAULT_COUNT];
     int64_t changes, lost, broken;
+    struct checkpoint from;        /* it is told from there, to see whether anything is to be changed; or of use to nobody */
+    int64_t drifts;                /* found on the way */
     int64_t lane, broken_before;   /* the lane at hand; broken: of those before it */
     struct head tail;              /* of the lane that was told last */
     struct coupon *definition;     /* as the ledger has it, from lane 0; NULL: none */
@@ -74,12 +83,10 @@ static void note(struct reconcile *v, enum view_of of, enum fault fault, const c
 {
     struct finding *f = &v->found[of][fault];
 
+    if (f->count < NAMES_MOST)
+        f->names[f->count] = checked(strdup(where));
     f->count++;
     v->changes++;
-    if (f->count <= NAMES_MOST)
-        buf_printf(&f->names, "%s%s", f->count > 1 ? ", " : "", where);
-    else if (f->count == NAMES_MOST + 1)
-        buf_puts(&f->names, ", ...");
 }
 
 static void say(struct reconcile *v, const char *text)
@@ -91,27 +98,93 @@ static void say(struct reconcile *v, const char *text)
     putchar('\n');
 }
 
-static void tell_finding(struct reconcile *v, enum view_of of, enum fault fault)
+static void say_finding(struct reconcile *v, enum view_of of, enum fault fault)
 {
-    struct finding *f = &v->found[of][fault];
+    const struct finding *f = &v->found[of][fault];
     struct buf line = BUF_INIT;
 
-    if (f->count && !v->looking) {
-        buf_printf(&line, "%s: %" PRId64 " %s: %s", view_names[of], f->count, fault_names[fault], f->names.data);
-        say(v, line.data);
-    }
+    buf_printf(&line, "%s: %" PRId64 " %s: ", view_names[of], f->count, fault_names[fault]);
+    for (int64_t i = 0; i < f->count && i < NAMES_MOST; i++)
+        buf_printf(&line, "%s%s", i ? ", " : "", f->names[i]);
+    if (f->count > NAMES_MOST)
+        buf_puts(&line, ", ...");
+    say(v, line.data);
     buf_free(&line);
-    buf_free(&f->names);
-    *f = (struct finding){.names = BUF_INIT};
 }
 
-static void tell_coupon(struct reconcile *v)
+static void put_finding(const struct reconcile *v, enum view_of of, enum fault fault, struct json *j)
+{
+    const struct finding *f = &v->found[of][fault];
+
+    json_begin_object(j);
+    json_key_string(j, "view", view_names[of]);
+    json_key_string(j, "fault", fault_names[fault]);
+    json_key_int(j, "count", f->count);
+    json_key(j, "first");
+    json_begin_array(j);
+    for (int64_t i = 0; i < f->count && i < NAMES_MOST; i++)
+        json_string(j, f->names[i]);
+    json_end_array(j);
+    json_end_object(j);
+}
+
+/* The coupon as a line of JSON. */
+static void print_result(struct reconcile *v)
+{
+    struct buf line = BUF_INIT;
+    struct json j = json_to(&line);
+
+    progress_end(&v->progress);
+    json_begin_object(&j);
+    json_key_string(&j, "coupon", v->scan.coupon);
+    json_key(&j, "found");
+    json_begin_array(&j);
+    for (int of = 0; of < OF_COUNT; of++)
+        for (int fault = 0; fault < FAULT_COUNT; fault++)
+            if (v->found[of][fault].count)
+                put_finding(v, (enum view_of)of, (enum fault)fault, &j);
+    json_end_array(&j);
+    json_key_int(&j, "to_change", v->changes);
+    json_key_int(&j, "changed", (int64_t)v->done);
+    json_key_int(&j, "codes_lost", v->lost);
+    json_key_int(&j, "ledger_faults", v->broken);
+    checkpoint_put_json(&v->from, &j);
+    json_end_object(&j);
+    print_json_text(line.data, stdout);
+    buf_free(&line);
+}
+
+static void free_findings(struct reconcile *v)
+{
+    for (int of = 0; of < OF_COUNT; of++)
+        for (int fault = 0; fault < FAULT_COUNT; fault++) {
+            struct finding *f = &v->found[of][fault];
+
+            for (int i = 0; i < NAMES_MOST; i++)
+                free(f->names[i]);
+            *f = (struct finding){.count = 0};
+        }
+}
+
+static void say_nothing(struct reconcile *v)
+{
+    struct buf line = BUF_INIT;
+
+    buf_puts(&line, "nothing to change");
+    checkpoint_say(&v->from, &line);
+    say(v, line.data);
+    buf_free(&line);
+}
+
+/* The coupon in sentences. */
+static void say_result(struct reconcile *v)
 {
     char text[160];
 
     for (int of = 0; of < OF_COUNT; of++)
         for (int fault = 0; fault < FAULT_COUNT; fault++)
-            tell_finding(v, (enum view_of)of, (enum fault)fault);
+            if (v->found[of][fault].count && !v->looking)
+                say_finding(v, (enum view_of)of, (enum fault)fault);
     if (v->broken) {
         snprintf(text, sizeof text, "its ledger is broken (%" PRId64 " differences, see couponctl verify): skipped",
                  v->broken);
@@ -119,7 +192,7 @@ static void tell_coupon(struct reconcile *v)
     } else if (v->looking) {
         progress_end(&v->progress);
     } else if (!v->changes) {
-        say(v, "nothing to change");
+        say_nothing(v);
     } else if (!v->apply) {
         snprintf(text, sizeof text, "%" PRId64 " to change; --apply changes them", v->changes);
         say(v, text);
@@ -133,12 +206,21 @@ static void tell_coupon(struct reconcile *v)
                  v->lost);
         say(v, text);
     }
+}
+
+static void tell_coupon(struct reconcile *v)
+{
+    if (!v->json)
+        say_result(v);
+    else if (!v->looking || v->broken)
+        print_result(v);
+    free_findings(v);
     v->any_change = v->any_change || v->changes;
     v->any_left = v->any_left || v->broken || v->lost || v->done < v->sent;
     v->any_undone = v->any_undone || v->broken || v->done < v->sent;
 }
 
-static struct store *another_door(void *context)
+static struct store *another_session(void *context)
 {
     struct reconcile *v = context;
 
@@ -163,7 +245,7 @@ static void flush(struct reconcile *v, struct store_time *when)
         return;
     do {
         done = 0; /* what was done before a failure is done again */
-        v->status = mongo_mend(v->db.door, v->mends, v->mend_count, &done, when);
+        v->status = mongo_mend(v->db.session, v->mends, v->mend_count, &done, when);
     } while (scan_again(v->status, &tries));
     v->sent += v->mend_count;
     v->done += done;
@@ -202,9 +284,14 @@ static void take_repair(void *context, const struct repair *p)
     enum view_of of = view_of(p->what);
     struct mend m = {.kind = kinds[of], .remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq,
                      .hash = p->hash, .alias = p->alias, .b = p->b, .quarter_ms = p->quarter_ms, .use = p->use,
-                     .bucket = p->bucket, .definition = p->definition, .seq = p->seq, .created_ms = p->created_ms,
-                     .changed_ms = p->changed_ms};
+                     .job = p->job, .account = p->account,
+                     .name_key = v->scan.name_key, .bucket = p->bucket, .definition = p->definition, .seq = p->seq,
+                     .created_ms = p->created_ms, .changed_ms = p->changed_ms};
 
+    if (p->job)
+        m.kind = MEND_JOB;
+    if (p->account)
+        m.kind = MEND_ACCOUNT;
     if (p->totals) {
         m.lane = p->totals->lane;
         m.counts = p->totals->counts;
@@ -217,8 +304,10 @@ static void take_repair(void *context, const struct repair *p)
 /* What the ledger says against itself is verify's to tell. */
 static void pass_drift(void *context, const struct drift *d)
 {
-    (void)context;
+    struct reconcile *v = context;
+
     (void)d;
+    v->drifts++;
 }
 
 /* A part, or in the end the lane itself, was told. */
@@ -254,7 +343,7 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     if (s != STORE_OK)
         return s;
     do
-        s = mongo_operation_time(v->db.door, &now);
+        s = mongo_operation_time(v->db.session, &now);
     while (scan_again(s, &tries));
     if (s != STORE_OK)
         return s;
@@ -271,10 +360,17 @@ static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const
     return v->status;
 }
 
+static bool next_record(void *context, struct buf *record)
+{
+    struct reconcile *v = context;
+
+    return checkpoint_next(&v->from, record);
+}
+
 static enum store_status reconcile_lane(struct reconcile *v, int64_t lane, int64_t lanes)
 {
-    const struct scan_lane how = {
-        .lane = lane, .lanes = lanes, .rebuild = !v->online, .report = pass_drift, .told = note_told, .context = v};
+    const struct scan_lane how = {.lane = lane, .lanes = lanes, .rebuild = !v->online, .from = checkpoint_lane(&v->from, lane),
+                                  .record = next_record, .report = pass_drift, .told = note_told, .context = v};
     enum store_status s;
 
     v->lane = lane;
@@ -321,20 +417,87 @@ static void take_code(void *context, const struct code_finding *f)
 
 /* ---- one coupon ---- */
 
+static void print_orphan(const struct reconcile *v, bool removed)
+{
+    struct buf line = BUF_INIT;
+    struct json j = json_to(&line);
+
+    json_begin_object(&j);
+    json_key_string(&j, "coupon", v->scan.coupon);
+    json_key_bool(&j, "no_ledger", true);
+    json_key_bool(&j, "removed", removed);
+    json_end_object(&j);
+    print_json_text(line.data, stdout);
+    buf_free(&line);
+}
+
 /* Views of a coupon that has no ledger: if the ledger was lost, they are all there is, so they go only when it is
  * named. */
 static enum store_status reconcile_orphan(struct reconcile *v, bool named)
 {
+    bool remove;
+
     if (v->looking)
         return STORE_OK;
-    if (!named || v->online || !v->apply) {
-        say(v, named ? "it has views, but no ledger; --apply removes them"
-                     : "it has views, but no ledger: left alone, unless it is named");
-        v->any_left = true;
-        return STORE_OK;
+    remove = named && !v->online && v->apply;
+    v->any_left = v->any_left || !remove;
+    if (v->json)
+        print_orphan(v, remove);
+    else
+        say(v, remove  ? "it has views, but no ledger: removed"
+               : named ? "it has views, but no ledger; --apply removes them"
+                       : "it has views, but no ledger: left alone, unless it is named");
+    return remove ? mongo_remove_views(v->db.session, v->scan.coupon) : STORE_OK;
+}
+
+static enum store_status reconcile_lanes(struct reconcile *v, int64_t lanes)
+{
+    enum store_status s = reconcile_lane(v, 0, lanes);
+
+    if (s == STORE_OK && !v->broken && v->definition && v->definition->codes.source != CODES_NONE) {
+        s = scan_codes(&v->scan, v->definition, v->tail.next_n, !v->online, take_code, v);
+        flush(v, NULL);
+        s = s == STORE_OK ? v->status : s;
     }
-    say(v, "it has views, but no ledger: removed");
-    return mongo_remove_views(v->db.door, v->scan.coupon);
+    for (int64_t lane = 1; s == STORE_OK && !v->broken && lane < lanes; lane++)
+        s = reconcile_lane(v, lane, lanes);
+    return s;
+}
+
+static void tell_refusal(void *context, const struct drift *d)
+{
+    struct reconcile *v = context;
+    struct buf line = BUF_INIT;
+
+    buf_printf(&line, "%s %s: %s: expected %s, found %s", d->what, d->where, d->field, d->expected, d->found);
+    if (v->json)
+        ctl_complain("%s: %s", v->scan.coupon, line.data);
+    else
+        say(v, line.data);
+    buf_free(&line);
+    v->any_left = true;
+}
+
+/* True: nothing is to be changed, as far as can be seen from the checkpoint. Else all is to be told from the start. */
+static bool is_settled(struct reconcile *v, int64_t lanes, enum store_status *s)
+{
+    bool apply = v->apply, settled;
+
+    if (v->looking || v->db.without_key)
+        return false;
+    *s = checkpoint_open(&v->from, &v->checkpoints, &v->scan, lanes, &v->arena, tell_refusal, v);
+    if (*s != STORE_OK || v->from.use != CHECKPOINT_USED)
+        return false;
+    v->apply = false;
+    *s = reconcile_lanes(v, lanes);
+    v->apply = apply;
+    settled = *s == STORE_OK && !v->changes && !v->lost && !v->broken && !v->drifts;
+    if (settled)
+        return true;
+    v->from.use = CHECKPOINT_NONE;
+    free_findings(v);
+    v->changes = v->lost = v->broken = v->drifts = 0;
+    return false;
 }
 
 static enum store_status reconcile_coupon(struct reconcile *v, const char *coupon, bool named)
@@ -345,26 +508,23 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
 
     v->scan.coupon = coupon;
     v->definition = NULL;
-    v->changes = v->lost = v->broken = 0;
+    v->changes = v->lost = v->broken = v->drifts = 0;
     v->sent = v->done = v->mend_count = 0;
+    v->from = (struct checkpoint){.use = CHECKPOINT_NONE};
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);
+    if (!v->looking && !coupon_id_valid(coupon))
+        tell_refusal(v, &drift_coupon_id);
     progress_begin(&v->progress, coupon, "steps", false);
     arena_init(&v->arena, 0);
     arena_init(&v->codes, 0);
     if (s == STORE_OK)
         s = scan_lanes(&v->scan, &lanes);
-    if (s == STORE_OK)
-        s = reconcile_lane(v, 0, lanes);
-    if (s == STORE_OK && !v->broken && v->definition && v->definition->codes.source != CODES_NONE) {
-        s = scan_codes(&v->scan, v->definition, v->tail.next_n, !v->online, take_code, v);
-        flush(v, NULL);
-        s = s == STORE_OK ? v->status : s;
-    }
-    for (int64_t lane = 1; s == STORE_OK && !v->broken && lane < lanes; lane++)
-        s = reconcile_lane(v, lane, lanes);
+    if (s == STORE_OK && !is_settled(v, lanes, &s) && s == STORE_OK)
+        s = reconcile_lanes(v, lanes);
     tell_coupon(v);
+    checkpoint_close(&v->from);
     arena_free(&v->codes);
     arena_free(&v->arena);
     return s;
@@ -382,13 +542,16 @@ static int reconcile_named(struct reconcile *v, const struct args *args)
 
 static int reconcile_all(struct reconcile *v)
 {
-    char id[COUPON_ID_MAX + 1] = "";
+    struct buf id = BUF_INIT;
+    enum store_status s;
 
-    do
-        if (scan_next_coupon(&v->scan, id, id) != STORE_OK || (id[0] && reconcile_coupon(v, id, false) != STORE_OK))
-            return direct_failed();
-    while (id[0]);
-    return CTL_OK;
+    do {
+        s = scan_next_coupon(&v->scan, &id);
+        if (s == STORE_OK && id.len)
+            s = reconcile_coupon(v, id.data, false);
+    } while (s == STORE_OK && id.len);
+    buf_free(&id);
+    return s == STORE_OK ? CTL_OK : direct_failed();
 }
 
 /* While the service runs only --online changes anything, and what would be changed is told as by that. */
@@ -401,7 +564,7 @@ static int look_for_service(struct reconcile *v)
     int code = CTL_OK;
 
     arena_init(&a, 0);
-    s = mongo_others(v->db.door, &a, &count, &where);
+    s = mongo_others(v->db.session, &a, &count, &where);
     if (s != STORE_OK && v->apply) {
         ctl_complain("the database does not report who is connected: grant its user the privilege \"inprog\", or "
                      "stop the service and use --online anyway");
@@ -451,12 +614,12 @@ static int reconcile_without_key(struct reconcile *v)
     code = look_for_broken(v);
     if (code != CTL_OK)
         return code;
-    if (mongo_erasures_finish(v->db.door) != STORE_OK)
+    if (mongo_erasures_finish(v->db.session) != STORE_OK)
         return direct_failed();
     code = reconcile_all(v);
     if (code != CTL_OK || v->any_undone)
         return code;
-    s = mongo_name_key_put(v->db.door, v->db.name_key);
+    s = mongo_name_key_put(v->db.session, v->db.name_key);
     if (s == STORE_EXISTS) {
         ctl_complain("the database got another key meanwhile, which does not find these users: make sure that "
                      "nothing else writes to it, remove \"names\" from its collection secrets, and run this again");
@@ -477,15 +640,18 @@ int ctl_reconcile(struct ctl *c)
         free(v);
         return CTL_USAGE;
     }
-    code = direct_open(c, &v->db);
+    code = checkpoints_open(c, &v->checkpoints);
+    if (code == CTL_OK)
+        code = direct_open(c, &v->db);
     if (code == CTL_OK)
         code = direct_names(&v->db);
     if (code == CTL_OK) {
-        v->scan.door = v->db.door;
+        v->scan.session = v->db.session;
         v->scan.name_key = v->db.name_key;
-        v->scan.another_door = another_door;
+        v->scan.another_session = another_session;
         v->scan.progress = show_progress;
         v->scan.context = v;
+        v->json = ctl_json(c);
         if (!v->online)
             code = look_for_service(v);
         if (code == CTL_OK && c->args.count)
@@ -496,6 +662,7 @@ int ctl_reconcile(struct ctl *c)
     }
     if (code == CTL_OK && (v->any_left || (v->any_change && !v->apply)))
         code = CTL_REFUSED;
+    checkpoints_close(&v->checkpoints);
     free(v);
     return code;
 }

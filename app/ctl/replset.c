@@ -1,10 +1,10 @@
 /*
- * ctl/replset.c -- make a mongod a replica set of one with one user, for scripts/run (there is no mongosh on a fresh machine).
+ * ctl/replset.c -- make one mongod, or several, a replica set with one user, for scripts/run (there is no mongosh on a fresh machine).
  *
- * Usage    couponctl replset-init KEYFILE PASSWORD-FILE NAME HOST:PORT
+ * Usage    couponctl replset-init KEYFILE PASSWORD-FILE NAME HOST:PORT...
  *          KEYFILE: the server's own; who knows what it holds is the server's internal user __system, so that a server which
  *          lets nobody in from its first moment on still gets its first user. PASSWORD-FILE: of that user, DATABASE_USER.
- * Repeats  are harmless; a set that knows itself by another HOST:PORT (the port changed) is given the new one, a user with
+ * Repeats  are harmless; a set of one that knows itself by another HOST:PORT (the port changed) is given the new one, a user with
  *          another password this one
  * Errors   exit 1, with a sentence on standard error
  * The one place outside store/ that speaks to MongoDB itself: store/ wants a replica set, and here is none yet.
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "ctl/replset.h"
 
 #define ALREADY_INITIALIZED 23
@@ -39,59 +40,94 @@ static bool run(mongoc_client_t *client, const char *json, bson_t *reply, bson_e
     return ok;
 }
 
+/* The set to be: its name, and HOST:PORT of each member. */
+struct set {
+    const char *name;
+    char *const *hosts;
+    int count;
+};
+
+/* [{"_id": 0, "host": "..."}, ...] */
+static void put_members(struct buf *json, const struct set *set)
+{
+    for (int i = 0; i < set->count; i++)
+        buf_printf(json, "%s{\"_id\": %d, \"host\": \"%s\"}", i ? ", " : "[", i, set->hosts[i]);
+    buf_puts(json, "]");
+}
+
+/* False: these are not the members that the configuration has. */
+static bool has_these_members(const bson_t *reply, const struct set *set)
+{
+    bson_iter_t iter, at, member, host;
+    int i = 0;
+
+    if (!bson_iter_init(&iter, reply) || !bson_iter_find_descendant(&iter, "config.members", &at) || !bson_iter_recurse(&at, &member))
+        return false;
+    while (bson_iter_next(&member)) {
+        if (i == set->count || !bson_iter_recurse(&member, &host) || !bson_iter_find(&host, "host") || !BSON_ITER_HOLDS_UTF8(&host) ||
+            strcmp(bson_iter_utf8(&host, NULL), set->hosts[i]) != 0)
+            return false;
+        i++;
+    }
+    return i == set->count;
+}
+
 /* Give the set's only member its new address. A set of several is its operator's: by force it would lose what others acknowledged. */
-static bool rename_member(mongoc_client_t *client, const char *name, const char *address, bson_error_t *error)
+static bool rename_member(mongoc_client_t *client, const struct set *set, bson_error_t *error)
 {
     bson_t reply;
     bson_iter_t iter, at;
-    char json[512];
+    struct buf json = BUF_INIT;
     bool ok = run(client, "{\"replSetGetConfig\": 1}", &reply, error);
 
-    if (ok && bson_iter_init(&iter, &reply) && bson_iter_find_descendant(&iter, "config.members.1.host", &at)) {
-        bson_set_error(error, MONGOC_ERROR_SERVER, 0,
-                       "it has several members; set this one's address with rs.reconfig(), or set MONGODB_URI to the "
-                       "replica set");
-        ok = false;
-    }
-    if (ok && bson_iter_init(&iter, &reply) && bson_iter_find_descendant(&iter, "config.members.0.host", &at) &&
-        strcmp(bson_iter_utf8(&at, NULL), address) != 0) {
+    if (ok && !has_these_members(&reply, set)) {
         int64_t version = 1;
 
         if (bson_iter_init(&iter, &reply) && bson_iter_find_descendant(&iter, "config.version", &at))
             version = bson_iter_as_int64(&at) + 1;
-        bson_destroy(&reply);
-        snprintf(json, sizeof json,
-                 "{\"replSetReconfig\": {\"_id\": \"%s\", \"version\": %lld, \"protocolVersion\": 1, "
-                 "\"members\": [{\"_id\": 0, \"host\": \"%s\"}]}, \"force\": true}",
-                 name, (long long)version, address);
-        ok = run(client, json, &reply, error);
+        ok = set->count == 1 && !(bson_iter_init(&iter, &reply) && bson_iter_find_descendant(&iter, "config.members.1.host", &at));
+        if (ok) {
+            buf_printf(&json, "{\"replSetReconfig\": {\"_id\": \"%s\", \"version\": %lld, \"protocolVersion\": 1, \"members\": ", set->name,
+                       (long long)version);
+            put_members(&json, set);
+            buf_puts(&json, "}, \"force\": true}");
+            bson_destroy(&reply);
+            ok = run(client, json.data, &reply, error);
+        } else {
+            bson_set_error(error, MONGOC_ERROR_SERVER, 0,
+                           "it has several members, or is to have them; set their addresses with rs.reconfig(), or set MONGODB_URI to the "
+                           "replica set");
+        }
     }
     bson_destroy(&reply);
+    buf_free(&json);
     return ok;
 }
 
 /* Make the set, or give it its address; once. */
-static bool initiate_once(mongoc_client_t *client, const char *name, const char *address, bson_error_t *error)
+static bool initiate_once(mongoc_client_t *client, const struct set *set, bson_error_t *error)
 {
     bson_t reply;
-    char json[512];
+    struct buf json = BUF_INIT;
     bool ok;
 
-    snprintf(json, sizeof json,
-             "{\"replSetInitiate\": {\"_id\": \"%s\", \"members\": [{\"_id\": 0, \"host\": \"%s\"}]}}", name, address);
-    ok = run(client, json, &reply, error);
+    buf_printf(&json, "{\"replSetInitiate\": {\"_id\": \"%s\", \"members\": ", set->name);
+    put_members(&json, set);
+    buf_puts(&json, "}}");
+    ok = run(client, json.data, &reply, error);
     bson_destroy(&reply);
-    return ok || (error->code == ALREADY_INITIALIZED && rename_member(client, name, address, error));
+    buf_free(&json);
+    return ok || (error->code == ALREADY_INITIALIZED && rename_member(client, set, error));
 }
 
 /* A server that finds itself by another address than its set knows drops connections, at any step: all of them are repeated. */
-static bool initiate(mongoc_client_t *client, const char *name, const char *address, bson_error_t *error)
+static bool initiate(mongoc_client_t *client, const struct set *set, bson_error_t *error)
 {
-    bool ok = initiate_once(client, name, address, error);
+    bool ok = initiate_once(client, set, error);
 
     for (int waited = 0; !ok && error->domain != MONGOC_ERROR_SERVER && waited < DROPPED_WAIT_MS; waited += POLL_MS) {
         usleep(POLL_MS * 1000);
-        ok = initiate_once(client, name, address, error);
+        ok = initiate_once(client, set, error);
     }
     return ok;
 }
@@ -159,44 +195,54 @@ static bool make_user(mongoc_client_t *client, const char *password, bson_error_
     return ok;
 }
 
-static bool becomes_primary(mongoc_client_t *client)
+/* The member that is primary, as soon as one is. NULL: none becomes it. */
+static mongoc_client_t *wait_for_primary(const char *key, const struct set *set)
 {
-    int waited = 0;
+    for (int waited = 0; waited < PRIMARY_WAIT_MS; waited += POLL_MS) {
+        for (int i = 0; i < set->count; i++) {
+            mongoc_client_t *client = connect_as_system(key, set->hosts[i]);
 
-    while (!is_primary(client) && waited < PRIMARY_WAIT_MS) {
+            if (client && is_primary(client))
+                return client;
+            if (client)
+                mongoc_client_destroy(client);
+        }
         usleep(POLL_MS * 1000);
-        waited += POLL_MS;
     }
-    return waited < PRIMARY_WAIT_MS;
+    return NULL;
 }
 
 int ctl_replset_init(int argc, char **argv)
 {
     char key[SECRET_SIZE], password[SECRET_SIZE];
-    mongoc_client_t *client = NULL;
+    mongoc_client_t *first = NULL, *primary = NULL;
     bson_error_t error = {0};
+    struct set set;
     int code = 1;
 
-    if (argc != 5) {
-        fprintf(stderr, "usage: couponctl replset-init KEYFILE PASSWORD-FILE NAME HOST:PORT\n");
+    if (argc < 5) {
+        fprintf(stderr, "usage: couponctl replset-init KEYFILE PASSWORD-FILE NAME HOST:PORT...\n");
         return 64;
     }
+    set = (struct set){.name = argv[3], .hosts = argv + 4, .count = argc - 4};
     mongoc_init();
-    if (!read_secret(argv[1], key) || !read_secret(argv[2], password) || !(client = connect_as_system(key, argv[4])))
+    if (!read_secret(argv[1], key) || !read_secret(argv[2], password) || !(first = connect_as_system(key, set.hosts[0])))
         goto out;
-    if (!initiate(client, argv[3], argv[4], &error))
-        fprintf(stderr, "couponctl: cannot create the replica set %s at %s: %s\n", argv[3], argv[4], error.message);
-    else if (!becomes_primary(client))
-        fprintf(stderr, "couponctl: the server at %s did not become primary within %d s\n", argv[4], PRIMARY_WAIT_MS / 1000);
-    else if (!make_user(client, password, &error))
-        fprintf(stderr, "couponctl: the user " DATABASE_USER " cannot be made at %s: %s\n", argv[4], error.message);
+    if (!initiate(first, &set, &error))
+        fprintf(stderr, "couponctl: cannot create the replica set %s at %s: %s\n", set.name, set.hosts[0], error.message);
+    else if (!(primary = wait_for_primary(key, &set)))
+        fprintf(stderr, "couponctl: the server at %s did not become primary within %d s\n", set.hosts[0], PRIMARY_WAIT_MS / 1000);
+    else if (!make_user(primary, password, &error))
+        fprintf(stderr, "couponctl: the user " DATABASE_USER " cannot be made at %s: %s\n", set.hosts[0], error.message);
     else
         code = 0;
 out:
     explicit_bzero(key, sizeof key);
     explicit_bzero(password, sizeof password);
-    if (client)
-        mongoc_client_destroy(client);
+    if (first)
+        mongoc_client_destroy(first);
+    if (primary)
+        mongoc_client_destroy(primary);
     mongoc_cleanup();
     return code;
 }

@@ -1,18 +1,15 @@
-/* ctl/report.c -- couponctl report: what happened to coupons, per period, by the API: as a table, CSV, or bars. */
+/* ctl/report.c -- couponctl report: what happened to coupons, per period, by the API: as a table or CSV. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "ctl/chart.h"
+#include "base/result.h"
 #include "ctl/client.h"
 #include "ctl/ctl.h"
+#include "ctl/print.h"
 #include "ctl/table.h"
-
-#define DATE_LEN 10   /* 2026-11-01 */
-#define MINUTE_LEN 16 /* 2026-11-01T13:00 */
-#define OFFSET_AT 23  /* where the zone's offset begins in a start */
 
 const struct argp_option ctl_report_options[] = {
     {"period", OPT_PERIOD, "PERIOD", 0, "hour, day (default), week, month or total", 0},
@@ -21,7 +18,6 @@ const struct argp_option ctl_report_options[] = {
     {"tz", OPT_TZ, "ZONE", 0, "IANA time zone (default: the coupon's; UTC for several)", 0},
     {"group", OPT_GROUP, NULL, 0, "Print rows for each coupon, not their sum", 0},
     {"csv", OPT_CSV, NULL, 0, "Print CSV", 0},
-    {"chart", OPT_CHART, "COLUMN", OPTION_ARG_OPTIONAL, "Draw bars of a column (default: redeemed)", 0},
     {0},
 };
 
@@ -30,14 +26,13 @@ static const struct {
     const char *name, *head;
 } columns[] = {
     {"issued", ">ISSUED"},   {"reserved", ">RESERVED"}, {"redeemed", ">REDEEMED"},       {"cancelled", ">CANCELLED"},
-    {"expired", ">EXPIRED"}, {"reversed", ">REVERSED"}, {"discount_minor", ">DISCOUNT"},
+    {"expired", ">EXPIRED"}, {"reversed", ">REVERSED"}, {"discount_minor", ">DISCOUNT"}, {"refused", ">REFUSED"},
 };
 #define COLUMNS (sizeof columns / sizeof *columns)
 
 /* What was asked for. */
 struct wish {
     bool several, grouped, csv;
-    const char *chart; /* a column's name; NULL: none */
 };
 
 /* Append a piece of the path and free it. */
@@ -69,11 +64,6 @@ static char *report_path(const struct ctl *c, const struct wish *w)
     return path.data;
 }
 
-static size_t count_of(json_object *items)
-{
-    return items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
-}
-
 static const char *member(json_object *row, const char *name)
 {
     json_object *value = json_object_object_get(row, name);
@@ -94,7 +84,7 @@ static void print_table(json_object *items, const struct wish *w)
         heads[head++] = columns[k].head;
     heads[head] = NULL;
     table_init(&t, heads);
-    for (size_t i = 0; i < count_of(items); i++) {
+    for (size_t i = 0; i < json_count(items); i++) {
         json_object *row = json_object_array_get_idx(items, i);
 
         if (w->grouped)
@@ -107,45 +97,31 @@ static void print_table(json_object *items, const struct wish *w)
     table_release(&t);
 }
 
-/* The coupon, where there are several, and the start: as much of it as the period needs. */
-static char *bar_label(json_object *row, const struct wish *w, bool hours)
+/* "refused: 4 sold_out, 1 user_cap_reached", of all rows. */
+static void print_refusals(json_object *items)
 {
-    const char *start = member(row, "start"), *coupon = member(row, "coupon"), *offset;
-    char *label = NULL;
+    int64_t sums[CPN_REFUSAL_COUNT] = {0};
+    const char *before = "refused: ";
 
-    if (!start)
-        start = "";
-    offset = hours && strlen(start) > OFFSET_AT ? start + OFFSET_AT : "";
-    if (asprintf(&label, "%s%s%.*s%s", w->grouped && coupon ? coupon : "", w->grouped ? "  " : "",
-                 hours ? MINUTE_LEN : DATE_LEN, start, offset) < 0)
-        abort();
-    return label;
-}
+    for (size_t i = 0; i < json_count(items); i++) {
+        json_object *refusals = json_object_object_get(json_object_array_get_idx(items, i), "refusals");
 
-static void print_chart(json_object *items, const struct wish *w, bool hours)
-{
-    size_t count = count_of(items);
-    struct chart_row *rows = checked(calloc(count + 1, sizeof *rows));
-    char **labels = checked(calloc(count + 1, sizeof *labels));
-
-    for (size_t i = 0; i < count; i++) {
-        json_object *row = json_object_array_get_idx(items, i);
-
-        labels[i] = bar_label(row, w, hours);
-        rows[i] = (struct chart_row){labels[i], json_object_get_int64(json_object_object_get(row, w->chart))};
+        for (int k = 0; k < CPN_REFUSAL_COUNT; k++)
+            sums[k] += json_object_get_int64(json_object_object_get(refusals, refusal_name((enum cpn_refusal)k)));
     }
-    chart_print(rows, count, chart_width(), chart_blocks(), stdout);
-    for (size_t i = 0; i < count; i++)
-        free(labels[i]);
-    free(labels);
-    free(rows);
+    for (int k = 0; k < CPN_REFUSAL_COUNT; k++) {
+        if (!sums[k])
+            continue;
+        printf("%s%" PRId64 " %s", before, sums[k], refusal_name((enum cpn_refusal)k));
+        before = ", ";
+    }
+    if (*before == ',')
+        putchar('\n');
 }
 
 /* Read the options. False: the complaint is made. */
 static bool read_wish(const struct ctl *c, struct wish *w)
 {
-    const char *chart = ctl_option(c, OPT_CHART);
-
     *w = (struct wish){.csv = ctl_option(c, OPT_CSV), .grouped = ctl_option(c, OPT_GROUP)};
     w->several = c->args.count > 1 || strcmp(c->args.words[0], "-") == 0 || w->grouped;
     for (int i = 0; i < c->args.count; i++)
@@ -153,24 +129,15 @@ static bool read_wish(const struct ctl *c, struct wish *w)
             ctl_complain("- (all coupons) cannot be combined with coupon ids");
             return false;
         }
-    if (!chart)
-        return true;
-    if (!*chart)
-        chart = "redeemed";
-    for (size_t k = 0; k < COLUMNS; k++)
-        if (strcmp(columns[k].name, chart) == 0)
-            w->chart = columns[k].name;
-    if (!w->chart)
-        ctl_complain("--chart: unknown column \"%s\"; the columns are issued, reserved, redeemed, cancelled, "
-                     "expired, reversed and discount_minor", chart);
-    else if (w->csv)
-        ctl_complain("--chart and --csv cannot be combined");
-    return w->chart && !w->csv;
+    if (w->csv && ctl_json(c)) {
+        ctl_complain("--csv and --json cannot be combined");
+        return false;
+    }
+    return true;
 }
 
 int ctl_report(struct ctl *c)
 {
-    const char *period = ctl_option(c, OPT_PERIOD);
     struct answer a;
     struct wish w;
     int code;
@@ -185,11 +152,11 @@ int ctl_report(struct ctl *c)
         code = answer_code(&a);
     } else if (w.csv) {
         fwrite(a.body.data, 1, a.body.len, stdout);
+    } else if (ctl_json(c)) {
+        print_json(a.json, stdout);
     } else {
-        if (w.chart)
-            print_chart(json_at(a.json, "/items"), &w, period && strcmp(period, "hour") == 0);
-        else
-            print_table(json_at(a.json, "/items"), &w);
+        print_table(json_at(a.json, "/items"), &w);
+        print_refusals(json_at(a.json, "/items"));
         if (json_text_at(a.json, "/as_of/at"))
             printf("as of %s (%" PRId64 " ms ago)\n", json_text_at(a.json, "/as_of/at"), json_int_at(a.json, "/as_of/lag_ms"));
     }

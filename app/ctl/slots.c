@@ -1,4 +1,4 @@
-/* ctl/slots.c -- couponctl slots generate: ask the service for a job, and watch it. */
+/* ctl/slots.c -- couponctl slots generate, retire: ask the service for a job, and watch it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,17 +8,22 @@
 #include "ctl/client.h"
 #include "ctl/ctl.h"
 #include "ctl/job.h"
+#include "ctl/print.h"
 
 #define COUNT_MOST INT64_C(1000000000)
 
+#define JOB_OPTIONS                                                                                                    \
+    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the job's id and do not wait", 0},                                        \
+    {"not-before", OPT_NOT_BEFORE, "TIME", 0, "Begin then (RFC 3339); implies --no-wait", 0},                          \
+    {"idempotency-key", OPT_IDEMPOTENCY_KEY, "KEY", 0, "Repeating the call with the same KEY does not create a "       \
+                                                       "second job", 0}
+
 const struct argp_option ctl_slots_generate_options[] = {
     {"until", OPT_UNTIL, NULL, 0, "Generate only what is missing until COUNT slots exist", 0},
-    {"no-wait", OPT_NO_WAIT, NULL, 0, "Print the job's id and do not wait", 0},
-    {"not-before", OPT_NOT_BEFORE, "TIME", 0, "Begin then (RFC 3339); implies --no-wait", 0},
-    {"idempotency-key", OPT_IDEMPOTENCY_KEY, "KEY", 0, "Repeating the call with the same KEY does not create a "
-                                                       "second job", 0},
+    JOB_OPTIONS,
     {0},
 };
+const struct argp_option ctl_slots_retire_options[] = {JOB_OPTIONS, {0}};
 
 static char *request_body(const struct ctl *c, int64_t count)
 {
@@ -34,9 +39,10 @@ static char *request_body(const struct ctl *c, int64_t count)
     return text;
 }
 
-static int start_job(struct ctl *c, int64_t count, struct answer *a)
+/* path is freed. */
+static int start_job(struct ctl *c, int64_t count, char *path, struct answer *a)
 {
-    char *body = request_body(c, count), *path = client_path("/coupons/%s/slots", c->args.words[0]);
+    char *body = request_body(c, count);
     const struct call call = {.method = "POST", .body = body, .key = ctl_option(c, OPT_IDEMPOTENCY_KEY)};
     int code = job_start(c, call, path, a);
 
@@ -45,25 +51,31 @@ static int start_job(struct ctl *c, int64_t count, struct answer *a)
     return code;
 }
 
-static int tell_end(const struct ctl *c, const char *id, const struct answer *a)
+/* The job is over: a is its last state. */
+static int tell_end(const struct ctl *c, const char *id, const char *done, const struct answer *a)
 {
-    int code = job_slots_end(id, a);
+    int code = job_slots_end(id, done, a);
 
-    if (code == CTL_OK)
-        printf("%s: %" PRId64 " slots generated (job %s)\n", c->args.words[0], json_int_at(a->json, "/done"), id);
+    if (ctl_json(c) && a->status == 200)
+        print_json(a->json, stdout);
+    else if (code == CTL_OK)
+        printf("%s: %" PRId64 " slots %s (job %s)\n", c->args.words[0], json_int_at(a->json, "/done"), done, id);
     return code;
 }
 
-int ctl_slots_generate(struct ctl *c)
+/* Ask for a job at path (freed here), and watch it; done: what it has done to slots at its end. */
+static int run_job(struct ctl *c, char *path, const char *done)
 {
     struct answer a;
     int64_t count;
     char *id;
     int code;
 
-    if (!ctl_number("COUNT", c->args.words[1], 1, COUNT_MOST, &count))
+    if (!ctl_number("COUNT", c->args.words[1], 1, COUNT_MOST, &count)) {
+        free(path);
         return CTL_USAGE;
-    code = start_job(c, count, &a);
+    }
+    code = start_job(c, count, path, &a);
     if (code != CTL_OK)
         return code;
     if (!answer_ok(&a) || !json_text_at(a.json, "/id")) {
@@ -72,15 +84,27 @@ int ctl_slots_generate(struct ctl *c)
         return code;
     }
     id = checked(strdup(json_text_at(a.json, "/id")));
-    answer_release(&a);
-    if (ctl_option(c, OPT_NO_WAIT) || ctl_option(c, OPT_NOT_BEFORE)) {
-        puts(id);
-    } else {
+    if (!ctl_option(c, OPT_NO_WAIT) && !ctl_option(c, OPT_NOT_BEFORE)) {
+        answer_release(&a);
         code = job_watch(c, id, c->args.words[0], "slots", &a);
         if (code == CTL_OK)
-            code = tell_end(c, id, &a);
-        answer_release(&a);
+            code = tell_end(c, id, done, &a);
+    } else if (ctl_json(c)) {
+        print_json(a.json, stdout);
+    } else {
+        puts(id);
     }
+    answer_release(&a);
     free(id);
     return code;
+}
+
+int ctl_slots_generate(struct ctl *c)
+{
+    return run_job(c, client_path("/coupons/%s/slots", c->args.words[0]), "generated");
+}
+
+int ctl_slots_retire(struct ctl *c)
+{
+    return run_job(c, client_path("/coupons/%s/slots/retire", c->args.words[0]), "retired");
 }

@@ -1,11 +1,13 @@
 /* ctl/top.c -- couponctl top: live rates from the service's metrics, and the counts of coupons. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "ctl/client.h"
 #include "ctl/ctl.h"
+#include "ctl/print.h"
 #include "ctl/samples.h"
 #include "ctl/table.h"
 
@@ -71,25 +73,37 @@ static const struct {
       {"respawns", "coupons_respawns_total", NULL, VALUE}}},
 };
 
-static void print_cell(const struct cell *cell, const struct samples *before, const struct samples *now)
+static bool is_quantile(enum shape shape)
+{
+    return shape != RATE && shape != VALUE;
+}
+
+/* A rate per second, a value, or a quantile, of times in ms; -1: a quantile of nothing. */
+static double value_of(const struct cell *cell, const struct samples *before, const struct samples *now)
 {
     static const double quantiles[] = {[P50] = 0.5, [P99] = 0.99, [SIZE_P50] = 0.5};
     double value;
 
+    if (cell->shape == RATE)
+        return samples_rate(before, now, cell->name, cell->labels);
+    if (cell->shape == VALUE)
+        return samples_sum(now, cell->name, cell->labels);
+    value = samples_quantile(before, now, cell->name, quantiles[cell->shape]);
+    return value < 0 ? -1 : cell->shape == SIZE_P50 ? value : value * 1000;
+}
+
+static void print_cell(const struct cell *cell, const struct samples *before, const struct samples *now)
+{
+    static const char *const units[] = {[RATE] = "/s", [P50] = " ms", [P99] = " ms", [SIZE_P50] = ""};
+    double value = value_of(cell, before, now);
+
     printf("  %s%s", cell->label, *cell->label ? " " : "");
-    if (cell->shape == RATE) {
-        printf("%.1f/s", samples_rate(before, now, cell->name, cell->labels));
-    } else if (cell->shape == VALUE) {
-        printf("%g", samples_sum(now, cell->name, cell->labels));
-    } else {
-        value = samples_quantile(before, now, cell->name, quantiles[cell->shape]);
-        if (value < 0)
-            putchar('-');
-        else if (cell->shape == SIZE_P50)
-            printf("%.0f", value);
-        else
-            printf("%.1f ms", value * 1000);
-    }
+    if (is_quantile(cell->shape) && value < 0)
+        putchar('-');
+    else if (cell->shape == VALUE)
+        printf("%g", value);
+    else
+        printf("%.*f%s", cell->shape == SIZE_P50 ? 0 : 1, value, units[cell->shape]);
 }
 
 static void print_rates(const struct samples *before, const struct samples *now)
@@ -99,6 +113,29 @@ static void print_rates(const struct samples *before, const struct samples *now)
         for (int k = 0; k < CELLS_MOST && lines[i].cells[k].name; k++)
             print_cell(&lines[i].cells[k], before, now);
         putchar('\n');
+    }
+}
+
+/* "in flight" as "in_flight", "" as "all", and what is in ms says so. */
+static void add_cell(json_object *line, const struct cell *cell, double value)
+{
+    char name[32], text[32];
+
+    snprintf(name, sizeof name, "%s%s", *cell->label ? cell->label : "all", cell->shape == P50 || cell->shape == P99 ? "_ms" : "");
+    for (char *at = name; (at = strchr(at, ' '));)
+        *at = '_';
+    snprintf(text, sizeof text, "%.6g", value);
+    json_object_object_add(line, name, is_quantile(cell->shape) && value < 0 ? NULL : json_object_new_double_s(value, text));
+}
+
+static void add_rates(json_object *frame, const struct samples *before, const struct samples *now)
+{
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        json_object *line = json_object_new_object();
+
+        for (int k = 0; k < CELLS_MOST && lines[i].cells[k].name; k++)
+            add_cell(line, &lines[i].cells[k], value_of(&lines[i].cells[k], before, now));
+        json_object_object_add(frame, lines[i].title, line);
     }
 }
 
@@ -117,43 +154,66 @@ static void add_batches(struct table *t, json_object *counts)
     table_add(t, text);
 }
 
-static void add_coupon(struct ctl *c, struct table *t, const char *id)
+static void add_coupon(struct table *t, const char *id, json_object *counts)
 {
     static const char *const columns[] = {"/slots", "/free", "/issued", "/reserved", "/redeemed", "/today", "/taken_total"};
+
+    table_add(t, id);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        table_add(t, json_text_at(counts, columns[i]));
+    if (counts)
+        add_batches(t, counts);
+    else
+        table_add(t, NULL);
+}
+
+/* Add a coupon and its counts, null where they cannot be read; nothing, where nobody answers. */
+static void add_counts(struct ctl *c, json_object *coupons, const char *id)
+{
+    json_object *o;
     struct answer a;
 
     if (client_call(c, (struct call){.method = "GET", .path = client_path("/coupons/%s/counts", id), .quiet = true}, &a) !=
         CTL_OK)
         return;
-    table_add(t, id);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        table_add(t, a.status == 200 ? json_text_at(a.json, columns[i]) : NULL);
-    if (a.status == 200)
-        add_batches(t, a.json);
-    else
-        table_add(t, NULL);
+    o = json_object_new_object();
+    json_object_object_add(o, "coupon", json_object_new_string(id));
+    json_object_object_add(o, "counts", a.status == 200 ? json_object_get(a.json) : NULL);
+    json_object_array_add(coupons, o);
     answer_release(&a);
 }
 
-static void print_coupons(struct ctl *c)
+/* Those that were named, or the newest active ones; the caller's. */
+static json_object *read_coupons(struct ctl *c)
 {
-    static const char *const heads[] = {"COUPON",    ">SLOTS", ">FREE",        ">ISSUED",  ">RESERVED",
-                                        ">REDEEMED", ">TODAY", ">TAKEN TOTAL", ">BATCHES", NULL};
+    json_object *coupons = json_object_new_array(), *items;
     struct answer a;
-    json_object *items;
-    struct table t;
     char path[64];
 
-    table_init(&t, heads);
     for (int i = 0; i < c->args.count; i++)
-        add_coupon(c, &t, c->args.words[i]);
+        add_counts(c, coupons, c->args.words[i]);
     snprintf(path, sizeof path, "/coupons?active=true&limit=%d", COUPONS_SHOWN);
     if (!c->args.count &&
         client_call(c, (struct call){.method = "GET", .path = client_path(path), .quiet = true}, &a) == CTL_OK) {
         items = json_at(a.json, "/items");
         for (size_t i = 0; items && i < json_object_array_length(items); i++)
-            add_coupon(c, &t, json_text_at(json_object_array_get_idx(items, i), "/id"));
+            add_counts(c, coupons, json_text_at(json_object_array_get_idx(items, i), "/id"));
         answer_release(&a);
+    }
+    return coupons;
+}
+
+static void print_coupons(json_object *coupons)
+{
+    static const char *const heads[] = {"COUPON",    ">SLOTS", ">FREE",        ">ISSUED",  ">RESERVED",
+                                        ">REDEEMED", ">TODAY", ">TAKEN TOTAL", ">BATCHES", NULL};
+    struct table t;
+
+    table_init(&t, heads);
+    for (size_t i = 0; i < json_object_array_length(coupons); i++) {
+        json_object *o = json_object_array_get_idx(coupons, i);
+
+        add_coupon(&t, json_text_at(o, "/coupon"), json_at(o, "/counts"));
     }
     if (t.count) {
         putchar('\n');
@@ -180,13 +240,41 @@ static int look(struct ctl *c, struct samples *s)
     return code;
 }
 
+static int64_t uptime_s(const struct samples *now)
+{
+    return (int64_t)time(NULL) - (int64_t)samples_sum(now, "coupons_start_time_seconds", NULL);
+}
+
 static void print_head(const struct samples *now)
 {
-    int64_t up_s = (int64_t)time(NULL) - (int64_t)samples_sum(now, "coupons_start_time_seconds", NULL);
+    int64_t up_s = uptime_s(now);
     char text[CLOCK_TEXT_SIZE];
 
     printf("coupons  %s  up %" PRId64 "d %02" PRId64 ":%02" PRId64 ":%02" PRId64 "\n", clock_text(clock_now_ms(), text),
            up_s / 86400, up_s / 3600 % 24, up_s / 60 % 60, up_s % 60);
+}
+
+static void print_frame(struct ctl *c, const struct samples *before, const struct samples *now)
+{
+    json_object *coupons = read_coupons(c);
+
+    print_head(now);
+    print_rates(before, now);
+    print_coupons(coupons);
+    json_object_put(coupons);
+}
+
+static void print_json_frame(struct ctl *c, const struct samples *before, const struct samples *now)
+{
+    json_object *frame = json_object_new_object();
+    char text[CLOCK_TEXT_SIZE];
+
+    json_object_object_add(frame, "at", json_object_new_string(clock_text(clock_now_ms(), text)));
+    json_object_object_add(frame, "up_s", json_object_new_int64(uptime_s(now)));
+    add_rates(frame, before, now);
+    json_object_object_add(frame, "coupons", read_coupons(c));
+    print_json(frame, stdout);
+    json_object_put(frame);
 }
 
 int ctl_top(struct ctl *c)
@@ -205,16 +293,17 @@ int ctl_top(struct ctl *c)
         code = look(c, &now);
         if (code != CTL_OK)
             break;
-        if (terminal && !once)
+        if (terminal && !once && !ctl_json(c))
             fputs(CLEAR, stdout);
-        print_head(&now);
-        print_rates(&before, &now);
-        print_coupons(c);
+        if (ctl_json(c))
+            print_json_frame(c, &before, &now);
+        else
+            print_frame(c, &before, &now);
         samples_release(&before);
         before = now;
         if (once || fflush(stdout) != 0)
             break;
-        if (!terminal)
+        if (!terminal && !ctl_json(c))
             putchar('\n');
     }
     samples_release(&before);

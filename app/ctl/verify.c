@@ -6,8 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "ctl/archive_verify.h"
+#include "ctl/checkpoint.h"
 #include "ctl/ctl.h"
 #include "ctl/direct.h"
+#include "ctl/finding.h"
 #include "ctl/print.h"
 #include "ctl/progress.h"
 #include "verify/replay.h"
@@ -16,6 +20,8 @@
 
 const struct argp_option ctl_verify_options[] = {
     {"parts", OPT_PARTS, "N", 0, "Process users and buckets in N parts (default: as many as keep a large coupon below 512 MiB)", 0},
+    CHECKPOINT_OPTIONS,
+    {"from-start", OPT_FROM_START, NULL, 0, "Read everything, and replace the checkpoints that agree with it", 0},
     {0},
 };
 
@@ -23,12 +29,17 @@ struct verify {
     struct direct db;
     struct scan scan;
     struct progress progress;
+    struct checkpoints checkpoints;
+    struct checkpoint from;           /* of the coupon at hand */
+    struct checkpoint_writer writer;
+    struct lane_checkpoint told;      /* the lane, when it was told */
     int64_t batches, entries, drifts; /* of the coupon at hand */
     int64_t lane, lanes;
     struct coupon *definition; /* as the ledger has it, from lane 0; NULL: none */
     struct arena arena;        /* the definition's */
     struct lane_sums sums[COUPON_LANES_MAX];
-    bool any_drift;
+    bool any_drift, json;
+    bool any_unwritten; /* a checkpoint */
 };
 
 /* ---- telling ---- */
@@ -36,30 +47,46 @@ struct verify {
 static void tell_drift(void *context, const struct drift *d)
 {
     struct verify *v = context;
-    struct buf line = BUF_INIT;
 
     progress_end(&v->progress);
-    buf_printf(&line, "%s", v->scan.coupon);
-    if (v->lane)
-        buf_printf(&line, " lane %" PRId64, v->lane);
-    buf_printf(&line, ": %s %s: %s", d->what, d->where, d->field);
-    if (d->expected)
-        buf_printf(&line, ": expected %s, found %s", d->expected, d->found);
-    print_safely(line.data, stdout);
-    putchar('\n');
-    buf_free(&line);
     v->drifts++;
+    finding_print(v->scan.coupon, v->lane, d, v->json);
+}
+
+static void print_result(const struct verify *v)
+{
+    struct buf line = BUF_INIT;
+    struct json j = json_to(&line);
+
+    json_begin_object(&j);
+    json_key_string(&j, "coupon", v->scan.coupon);
+    json_key_bool(&j, "ok", !v->drifts);
+    json_key_int(&j, "batches", v->batches);
+    json_key_int(&j, "entries", v->entries);
+    json_key_int(&j, "drifts", v->drifts);
+    checkpoint_put_json(&v->from, &j);
+    json_end_object(&j);
+    print_json_text(line.data, stdout);
+    buf_free(&line);
 }
 
 static void tell_coupon(struct verify *v)
 {
+    struct buf from = BUF_INIT;
+
     progress_end(&v->progress);
-    printf("%s: %s, %" PRId64 " batches, %" PRId64 " entries, %" PRId64 " drift%s\n", v->scan.coupon,
-           v->drifts ? "DRIFT" : "ok", v->batches, v->entries, v->drifts, v->drifts == 1 ? "" : "s");
+    buf_puts(&from, "");
+    checkpoint_say(&v->from, &from);
+    if (v->json)
+        print_result(v);
+    else
+        printf("%s: %s, %" PRId64 " batches, %" PRId64 " entries, %" PRId64 " drift%s%s\n", v->scan.coupon,
+               v->drifts ? "DRIFT" : "ok", v->batches, v->entries, v->drifts, v->drifts == 1 ? "" : "s", from.data);
     v->any_drift = v->any_drift || v->drifts;
+    buf_free(&from);
 }
 
-static struct store *another_door(void *context)
+static struct store *another_session(void *context)
 {
     struct verify *v = context;
 
@@ -106,18 +133,28 @@ static void note_told(void *context, struct replay *r)
 {
     struct verify *v = context;
 
+    if (v->writer.file.to)
+        checkpoint_put(r, checkpoint_record, &v->writer);
     if (!replay_is_trunk(r))
         return;
+    v->told = checkpoint_of(r);
     v->batches += replay_sums(r).batches;
     v->entries += replay_sums(r).entries;
     if (v->lane == 0 && replay_definition(r))
         v->definition = coupon_copy(replay_definition(r), &v->arena);
 }
 
+static bool next_record(void *context, struct buf *record)
+{
+    struct verify *v = context;
+
+    return checkpoint_next(&v->from, record);
+}
+
 static enum store_status verify_lane(struct verify *v, int64_t lane)
 {
-    const struct scan_lane how = {
-        .lane = lane, .lanes = v->lanes, .sums = &v->sums[lane], .report = tell_drift, .told = note_told, .context = v};
+    const struct scan_lane how = {.lane = lane, .lanes = v->lanes, .sums = &v->sums[lane], .from = checkpoint_lane(&v->from, lane),
+                                  .record = next_record, .report = tell_drift, .told = note_told, .context = v};
     enum store_status s;
     struct head tail;
 
@@ -125,6 +162,8 @@ static enum store_status verify_lane(struct verify *v, int64_t lane)
     s = scan_tail(&v->scan, lane, &tail);
     if (s == STORE_OK)
         s = scan_lane(&v->scan, &how);
+    if (s == STORE_OK && v->writer.file.to)
+        checkpoint_lane_end(&v->writer, &v->told);
     if (s == STORE_OK && v->definition && v->definition->codes.source != CODES_NONE)
         s = scan_codes(&v->scan, v->definition, tail.next_n, false, tell_code, v);
     v->lane = 0;
@@ -142,6 +181,20 @@ static enum store_status verify_across(struct verify *v)
     return s;
 }
 
+/* Where nothing was found, and the one that is there says less, or says it unsigned or by an older key. */
+static void end_checkpoint(struct verify *v, bool good)
+{
+    bool same = v->from.use == CHECKPOINT_USED && v->batches == 0 &&
+                (!v->checkpoints.has_keys || strcmp(v->from.kid, v->checkpoints.keys.keys[0].kid) == 0);
+
+    if (!v->writer.file.to)
+        return;
+    if (!good || v->drifts || same)
+        checkpoint_abandon(&v->writer);
+    else if (!checkpoint_commit(&v->writer, &v->checkpoints, v->scan.coupon))
+        v->any_unwritten = true;
+}
+
 static enum store_status verify_coupon(struct verify *v, const char *coupon)
 {
     enum store_status s;
@@ -151,13 +204,21 @@ static enum store_status verify_coupon(struct verify *v, const char *coupon)
     v->batches = v->entries = v->drifts = v->lane = 0;
     progress_begin(&v->progress, coupon, "steps", false);
     arena_init(&v->arena, 0);
+    if (!coupon_id_valid(coupon))
+        tell_drift(v, &drift_coupon_id);
     s = scan_lanes(&v->scan, &v->lanes);
+    if (s == STORE_OK)
+        s = checkpoint_open(&v->from, &v->checkpoints, &v->scan, v->lanes, &v->arena, tell_drift, v);
+    if (s == STORE_OK && !checkpoint_begin(&v->writer, &v->checkpoints, coupon))
+        v->any_unwritten = true;
     for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
         s = verify_lane(v, lane);
     if (s == STORE_OK && v->lanes > 1)
         s = verify_across(v);
     if (s == STORE_OK)
         tell_coupon(v);
+    end_checkpoint(v, s == STORE_OK);
+    checkpoint_close(&v->from);
     for (int64_t lane = 0; lane < v->lanes; lane++)
         lane_sums_release(&v->sums[lane]);
     arena_free(&v->arena);
@@ -176,7 +237,7 @@ static int exists(struct verify *v, const char *coupon)
 
     v->scan.coupon = coupon;
     arena_init(&a, 0);
-    s = mongo_stored_coupon(v->db.door, coupon, &a, &found);
+    s = mongo_stored_coupon(v->db.session, coupon, &a, &found);
     arena_free(&a);
     if (s == STORE_OK && !found.is_there)
         s = scan_tail(&v->scan, 0, &tail);
@@ -198,41 +259,80 @@ static int verify_named(struct verify *v, const struct args *args)
     return CTL_OK;
 }
 
-/* Every coupon that has a ledger, or any view. */
+/* There is a checkpoint of a coupon that scan_next_coupon() did not come to. */
+static enum store_status verify_kept(struct verify *v, const char *coupon)
+{
+    static const struct drift gone = {"checkpoint", "file", "the ledger has none of it", NULL, NULL};
+    int there = exists(v, coupon);
+
+    if (there != 0)
+        return there < 0 ? STORE_FAILED : verify_coupon(v, coupon);
+    v->batches = v->entries = v->drifts = v->lane = 0;
+    v->from = (struct checkpoint){.use = CHECKPOINT_NONE};
+    tell_drift(v, &gone);
+    tell_coupon(v);
+    return STORE_OK;
+}
+
+/* The next coupon, and before it those that only have a checkpoint. */
+static enum store_status verify_next(struct verify *v, struct checkpoint_list *kept, struct buf *id)
+{
+    enum store_status s = scan_next_coupon(&v->scan, id);
+    const char *coupon;
+
+    while (s == STORE_OK && (coupon = checkpoint_list_before(kept, id->len ? id->data : NULL)))
+        s = verify_kept(v, coupon);
+    return s == STORE_OK && id->len ? verify_coupon(v, id->data) : s;
+}
+
+/* Every coupon that has a ledger, any view, or a checkpoint. */
 static int verify_all(struct verify *v)
 {
-    char id[COUPON_ID_MAX + 1] = "";
+    struct buf id = BUF_INIT;
+    struct checkpoint_list kept;
+    enum store_status s;
 
+    if (!checkpoint_list_open(&kept, &v->checkpoints))
+        return CTL_USAGE;
     do
-        if (scan_next_coupon(&v->scan, id, id) != STORE_OK || (id[0] && verify_coupon(v, id) != STORE_OK))
-            return direct_failed();
-    while (id[0]);
-    return CTL_OK;
+        s = verify_next(v, &kept, &id);
+    while (s == STORE_OK && id.len);
+    checkpoint_list_close(&kept);
+    buf_free(&id);
+    return s == STORE_OK ? CTL_OK : direct_failed();
 }
 
 int ctl_verify(struct ctl *c)
 {
-    struct verify *v = calloc(1, sizeof *v);
+    struct verify *v;
     const char *parts = ctl_option(c, OPT_PARTS);
     int code = CTL_USAGE;
 
+    for (int i = 0; i < c->args.count; i++)
+        if (archive_is_named(c->args.words[i]))
+            return archive_verify(c);
+    v = calloc(1, sizeof *v);
     if (!v)
         abort();
     if (!parts || ctl_number("--parts", parts, 1, PARTS_MOST, &v->scan.parts_asked))
+        code = checkpoints_open(c, &v->checkpoints);
+    if (code == CTL_OK)
         code = direct_open(c, &v->db);
     if (code == CTL_OK)
         code = direct_names(&v->db);
     if (code == CTL_OK) {
-        v->scan.door = v->db.door;
+        v->scan.session = v->db.session;
         v->scan.name_key = v->db.name_key;
-        v->scan.another_door = another_door;
+        v->scan.another_session = another_session;
         v->scan.progress = show_progress;
         v->scan.context = v;
+        v->json = ctl_json(c);
         code = c->args.count ? verify_named(v, &c->args) : verify_all(v);
         direct_close(&v->db);
-        if (code == CTL_OK && v->any_drift)
+        if (code == CTL_OK && (v->any_drift || v->any_unwritten))
             code = CTL_REFUSED;
     }
+    checkpoints_close(&v->checkpoints);
     free(v);
     return code;
 }

@@ -9,10 +9,6 @@
 #define LIST_DEFAULT 20
 #define LIST_MOST 1000
 
-const struct argp_option ctl_webhooks_list_options[] = {
-    {"json", OPT_JSON, NULL, 0, "Print JSON, one webhook per line", 0},
-    {0},
-};
 const struct argp_option ctl_webhooks_create_options[] = {
     {"events", OPT_EVENTS, "TYPE,...", 0, "Only these event types (default: all)", 0},
     {0},
@@ -20,39 +16,17 @@ const struct argp_option ctl_webhooks_create_options[] = {
 const struct argp_option ctl_webhooks_deliveries_options[] = {
     {"limit", OPT_LIMIT, "N", 0, "Only the newest N (default: 20)", 0},
     {"state", OPT_STATE, "STATE", 0, "Only attempts that failed, or succeeded", 0},
-    {"json", OPT_JSON, NULL, 0, "Print JSON, one delivery per line", 0},
     {0},
 };
 
-/* Make the call, and tell of its answer. */
-static int call(struct ctl *c, struct call call, void (*tell)(struct ctl *c, const struct answer *a))
-{
-    struct answer a;
-    int code = client_call(c, call, &a);
-
-    if (code != CTL_OK)
-        return code;
-    if (answer_ok(&a))
-        tell(c, &a);
-    else
-        code = answer_code(&a);
-    answer_release(&a);
-    return code;
-}
-
-static void tell_list(struct ctl *c, const struct answer *a)
+int ctl_webhooks_list(struct ctl *c)
 {
     static const char *const heads[] = {"ID",      "STATE",  "REASON", "FAILING SINCE", "CREATED",
                                         "COUPONS", "EVENTS", "URL",    NULL};
     static const char *const columns[] = {"/id",      "/state",  "/reason", "/failing_since", "/created_at",
                                           "/coupons", "/events", "/url",    NULL};
 
-    answer_tell_items(c, json_at(a->json, "/items"), heads, columns);
-}
-
-int ctl_webhooks_list(struct ctl *c)
-{
-    return call(c, (struct call){.method = "GET", .path = client_path("/coupons/-/webhooks?limit=1000")}, tell_list);
+    return client_tell_items(c, client_path("/coupons/-/webhooks?limit=1000"), 0, heads, columns);
 }
 
 /* ---- making ---- */
@@ -90,7 +64,7 @@ int ctl_webhooks_create(struct ctl *c)
             json_object_array_add(coupons, json_object_new_string(c->args.words[i]));
         json_object_object_add(body, "coupons", coupons);
     }
-    code = call(c,
+    code = client_tell(c,
                 (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks"),
                               .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)},
                 tell_secret);
@@ -100,7 +74,7 @@ int ctl_webhooks_create(struct ctl *c)
 
 int ctl_webhooks_rotate(struct ctl *c)
 {
-    return call(c,
+    return client_tell(c,
                 (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/rotate", c->args.words[0]),
                               .body = "{}"},
                 tell_secret);
@@ -109,30 +83,23 @@ int ctl_webhooks_rotate(struct ctl *c)
 static void tell_deletion(struct ctl *c, const struct answer *a)
 {
     (void)a;
-    print_safely(c->args.words[0], stdout);
-    puts(" is deleted");
+    print_fact(c->args.words[0], "deleted");
 }
 
 int ctl_webhooks_delete(struct ctl *c)
 {
-    return call(c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/webhooks/%s", c->args.words[0])},
+    return client_tell(c, (struct call){.method = "DELETE", .path = client_path("/coupons/-/webhooks/%s", c->args.words[0])},
                 tell_deletion);
 }
 
 /* ---- deliveries ---- */
 
-static void tell_deliveries(struct ctl *c, const struct answer *a)
+int ctl_webhooks_deliveries(struct ctl *c)
 {
     static const char *const heads[] = {"ID",  "AT",    "STATE", ">STATUS", ">ATTEMPT",
                                         ">MS", "EVENT", "TYPE",  "ERROR",   NULL};
     static const char *const columns[] = {"/id",      "/at",    "/state", "/status", "/attempt",
                                           "/took_ms", "/event", "/type",  "/error",  NULL};
-
-    answer_tell_items(c, json_at(a->json, "/items"), heads, columns);
-}
-
-int ctl_webhooks_deliveries(struct ctl *c)
-{
     const char *most = ctl_option(c, OPT_LIMIT), *state = ctl_option(c, OPT_STATE);
     struct buf path = BUF_INIT;
     int64_t limit = LIST_DEFAULT;
@@ -148,7 +115,20 @@ int ctl_webhooks_deliveries(struct ctl *c)
         buf_puts(&path, part);
         free(part);
     }
-    return call(c, (struct call){.method = "GET", .path = path.data}, tell_deliveries);
+    return client_tell_items(c, path.data, limit, heads, columns);
+}
+
+static void tell_test(struct ctl *c, const struct answer *a)
+{
+    (void)c;
+    printf("%s will be sent\n", json_text_at(a->json, "/event"));
+}
+
+int ctl_webhooks_test(struct ctl *c)
+{
+    return client_tell(c,
+                (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/test", c->args.words[0])},
+                tell_test);
 }
 
 static void tell_wish(struct ctl *c, const struct answer *a)
@@ -159,7 +139,7 @@ static void tell_wish(struct ctl *c, const struct answer *a)
 
 int ctl_webhooks_redeliver(struct ctl *c)
 {
-    return call(c,
+    return client_tell(c,
                 (struct call){.method = "POST", .path = client_path("/coupons/-/webhooks/%s/deliveries/%s/redeliver",
                                                                    c->args.words[0], c->args.words[1])},
                 tell_wish);

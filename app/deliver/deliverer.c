@@ -16,7 +16,7 @@
 #include "store/schema_watch.h"
 
 #define HOOKS_MOST 1000
-#define BELLS_MOST 512
+#define BATCH_KEYS_MOST 512
 #define SWEEP_PAGE 50           /* coupons that are looked at in one round of a whole sweep */
 #define LATE_MS 15000           /* as the reporter's */
 #define FLUSH_MS 100            /* attempts and positions are gathered for so long */
@@ -61,6 +61,14 @@ static void pass_over(struct deliverer *d, const char *coupon)
 
 /* ---- noting what was done ---- */
 
+/* What was asked for is done. */
+static bool note_wish(struct deliverer *d, const struct delivery *made)
+{
+    if (made->again_of)
+        return mongo_delivery_made(d->session, made->again_of) != STORE_FAILED;
+    return made->type != EVENT_TEST || mongo_hook_tested(d->session, made->hook, made->seq) != STORE_FAILED;
+}
+
 /* Write the attempts that ended. False: later. */
 static bool note_attempts(struct deliverer *d)
 {
@@ -71,10 +79,10 @@ static bool note_attempts(struct deliverer *d)
 
     DL_FOREACH(d->ended, p)
         rows[count++] = p->delivery;
-    good = mongo_deliveries_insert(d->door, rows, count) == STORE_OK;
+    good = mongo_deliveries_insert(d->session, rows, count) == STORE_OK;
     free(rows);
     DL_FOREACH_SAFE(d->ended, p, next) {
-        if (!good || (p->delivery.again_of && mongo_delivery_made(d->door, p->delivery.again_of) == STORE_FAILED))
+        if (!good || !note_wish(d, &p->delivery))
             return false;
         DL_DELETE(d->ended, p);
         d->ended_count--;
@@ -85,18 +93,18 @@ static bool note_attempts(struct deliverer *d)
 
 static bool note_positions(struct deliverer *d, struct endpoint *e)
 {
-    struct hook_position *rows = checked(calloc(HASH_COUNT(e->streams) + 1, sizeof *rows));
+    struct hook_position *rows = checked(calloc(HASH_COUNT(e->cursors) + 1, sizeof *rows));
     size_t count = 0;
     bool good = true;
 
-    for (const struct stream *s = e->streams; s; s = s->hh.next)
+    for (const struct cursor *s = e->cursors; s; s = s->hh.next)
         if (s->moved)
             rows[count++] = (struct hook_position){
                 e->hook->id, s->key.coupon, s->key.lane, s->seq, s->part, s->attempts, s->not_before_ms};
     for (size_t at = 0; good && at < count; at += NOTED_MOST)
-        good = mongo_positions_write(d->door, rows + at, count - at < NOTED_MOST ? count - at : NOTED_MOST) == STORE_OK;
+        good = mongo_positions_write(d->session, rows + at, count - at < NOTED_MOST ? count - at : NOTED_MOST) == STORE_OK;
     free(rows);
-    for (struct stream *s = e->streams; good && s; s = s->hh.next) {
+    for (struct cursor *s = e->cursors; good && s; s = s->hh.next) {
         if (s->moved && s->awaited && s->seq >= s->awaited) {
             s->awaited = 0;
             e->awaited--;
@@ -108,29 +116,47 @@ static bool note_positions(struct deliverer *d, struct endpoint *e)
 }
 
 /* Everything that was heard of by now: once it is delivered, and nothing can come any more that arrived before it, that is the
- * watermark. */
+ * watermark. While it holds lanes this goes on though nothing comes. */
 static void aim_watermark(const struct deliverer *d, struct endpoint *e)
 {
-    if (e->goal || d->latest <= e->watermark || d->sweeping || d->passed_over)
+    uint64_t goal = d->latest > e->watermark.arrived ? d->latest : e->watermark.arrived;
+
+    if (e->goal || (goal == e->watermark.arrived && !e->watermark.held_count) || d->sweeping)
         return;
-    e->goal = d->latest;
+    e->goal = goal;
     e->goal_at = mono_add_ms(mono_now(), LATE_MS);
     e->awaited = 0;
-    for (struct stream *s = e->streams; s; s = s->hh.next) {
+    for (struct cursor *s = e->cursors; s; s = s->hh.next) {
         s->awaited = s->seq < s->tail || s->moved ? s->tail : 0;
         e->awaited += s->awaited > 0;
     }
 }
 
+/* What was waited for is delivered: hold the lanes that wait for another attempt. False: there are too many, or others are not
+ * delivered yet. */
+static bool hold_waiting(const struct endpoint *e, struct watermark *w)
+{
+    const struct cursor *s;
+
+    if (e->awaited > HELD_MOST)
+        return false;
+    DL_FOREACH(e->waiting, s)
+        if (s->awaited && !watermark_hold(w, s->key.coupon, s->key.lane))
+            return false;
+    return w->held_count == e->awaited;
+}
+
 static void move_watermark(struct deliverer *d, struct endpoint *e)
 {
-    if (e->goal && e->awaited == 0 && !mono_before(mono_now(), e->goal_at)) {
-        e->watermark = e->goal;
+    struct watermark next = {.arrived = e->goal};
+
+    if (e->goal && !mono_before(mono_now(), e->goal_at) && hold_waiting(e, &next)) {
+        e->watermark = next;
         e->goal = 0;
         e->told = false;
     }
-    if (!e->told && e->watermark)
-        e->told = mongo_hook_arrived(d->door, e->hook->id, d->owner, e->watermark) == STORE_OK;
+    if (!e->told && e->watermark.arrived)
+        e->told = mongo_hook_arrived(d->session, e->hook->id, d->owner, &e->watermark) == STORE_OK;
     aim_watermark(d, e);
 }
 
@@ -145,8 +171,8 @@ static void note_arrival(struct deliverer *d, uint64_t arrived)
     DL_FOREACH(d->endpoints, e) {
         if (arrived < e->goal)
             e->goal = arrived;
-        if (arrived < e->watermark) {
-            e->watermark = arrived;
+        if (arrived < e->watermark.arrived) {
+            e->watermark.arrived = arrived;
             e->told = false;
         }
     }
@@ -173,7 +199,7 @@ static void close_endpoint(struct deliverer *d, struct endpoint *e)
     struct post *p, *next;
 
     DL_FOREACH_SAFE(d->posts, p, next)
-        if (p->stream && p->stream->of == e)
+        if (p->cursor && p->cursor->of == e)
             posts_abort(d, p);
     DL_DELETE(d->endpoints, e);
     log_event(LOG_INFO, "webhook.left", "webhook=%s", e->hook->id);
@@ -189,17 +215,17 @@ static void open_endpoint(struct deliverer *d, const struct hook *h, int64_t now
     struct arena a;
     size_t count;
 
-    if (mongo_hook_claim(d->door, h->id, d->owner, now_ms, until_ms) != STORE_OK)
+    if (mongo_hook_claim(d->session, h->id, d->owner, now_ms, until_ms) != STORE_OK)
         return;
     arena_init(&a, 0);
-    if (mongo_positions(d->door, h->id, &a, &positions, &count) == STORE_OK) {
+    if (mongo_positions(d->session, h->id, &a, &positions, &count) == STORE_OK) {
         e = endpoint_new(h);
         e->lease_ms = until_ms;
-        e->watermark = h->arrived;
+        e->watermark = h->watermark;
         e->told = true;
         for (size_t i = 0; i < count; i++) {
-            struct stream *s =
-                stream_add(e, positions[i].coupon, positions[i].lane, positions[i].seq, positions[i].part);
+            struct cursor *s =
+                cursor_add(e, positions[i].coupon, positions[i].lane, positions[i].seq, positions[i].part);
 
             s->attempts = positions[i].attempts;
             s->not_before_ms = positions[i].not_before_ms;
@@ -225,7 +251,7 @@ struct endpoint *deliverer_endpoint(const struct deliverer *d, const char *id)
 /* It was changed: what failed is tried again at once. */
 static void renew_endpoint(struct endpoint *e, const struct hook *h)
 {
-    struct stream *s;
+    struct cursor *s;
 
     endpoint_set(e, h);
     e->disable = NULL;
@@ -252,14 +278,14 @@ static void follow(struct deliverer *d, const struct hook *h, int64_t now_ms)
     e->seen = true;
     if (h->changed_ms != e->hook->changed_ms)
         renew_endpoint(e, h);
-    if (e->disable && mongo_hook_disable(d->door, h, e->disable, now_ms) == STORE_OK) {
+    if (e->disable && mongo_hook_disable(d->session, h, e->disable, now_ms) == STORE_OK) {
         log_event(LOG_WARNING, "webhook.disabled", "webhook=%s reason=%s", h->id, e->disable);
         close_endpoint(d, e);
         return;
     }
     if (e->lease_ms - now_ms < d->config->webhooks_lease_ms / 2) {
         int64_t until_ms = now_ms + d->config->webhooks_lease_ms;
-        enum store_status status = mongo_hook_claim(d->door, h->id, d->owner, now_ms, until_ms);
+        enum store_status status = mongo_hook_claim(d->session, h->id, d->owner, now_ms, until_ms);
 
         if (status == STORE_OK)
             e->lease_ms = until_ms;
@@ -274,7 +300,7 @@ static void leave_unseen(struct deliverer *d)
     struct endpoint *e, *next;
 
     DL_FOREACH_SAFE(d->endpoints, e, next) {
-        if (e->seen || mongo_hook_sweep(d->door, e->hook->id) != STORE_OK)
+        if (e->seen || mongo_hook_sweep(d->session, e->hook->id) != STORE_OK)
             continue;
         close_endpoint(d, e);
     }
@@ -289,80 +315,77 @@ static void look_at_hooks(struct deliverer *d)
     size_t count;
 
     arena_init(&a, 0);
-    if (mongo_hooks(d->door, NULL, HOOKS_MOST, &a, &hooks, &count) == STORE_OK) {
+    if (mongo_hooks(d->session, NULL, HOOKS_MOST, &a, &hooks, &count) == STORE_OK) {
         DL_FOREACH(d->endpoints, e)
             e->seen = false;
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             follow(d, hooks[i], now_ms);
+            if (hooks[i]->test_ms)
+                posts_test(d, hooks[i]);
+        }
         leave_unseen(d);
     }
     arena_free(&a);
-    doorbell_listen(&d->bell, d->endpoints != NULL);
+    change_feed_listen(&d->feed, d->endpoints != NULL);
 }
 
 /* ---- which lanes have something ---- */
 
-/* Put a stream that has something to its place. */
-static void wake(struct stream *s)
+/* Put a cursor that has something to its place. */
+static void wake(struct cursor *s)
 {
-    if (s->state == STREAM_IDLE && s->seq < s->tail)
-        stream_to(s, s->not_before_ms > clock_now_ms() ? STREAM_WAITING : STREAM_READY);
+    if (s->state == CURSOR_IDLE && s->seq < s->tail)
+        cursor_to(s, s->not_before_ms > clock_now_ms() ? CURSOR_WAITING : CURSOR_READY);
 }
 
-/* The lane has batches up to tail, the last one from at_ms (0: not known). False: it cannot be looked at now, by all who want
- * it. */
-static bool ring(struct deliverer *d, const char *coupon, int64_t lane, int64_t tail, int64_t at_ms)
+/* The lane has batches up to tail, the last one from at_ms (0: not known). */
+static void ring(struct deliverer *d, const char *coupon, int64_t lane, int64_t tail, int64_t at_ms)
 {
     struct endpoint *e;
-    bool good = true;
 
     DL_FOREACH(d->endpoints, e) {
-        struct stream *s = endpoint_wants(e, coupon) ? stream_find(e, coupon, lane) : NULL;
+        struct cursor *s = endpoint_wants(e, coupon) ? cursor_find(e, coupon, lane) : NULL;
 
-        if (!s && endpoint_wants(e, coupon) && (!at_ms || at_ms >= e->hook->created_ms)) {
-            int64_t start = stream_start(d->door, coupon, lane, tail, e->hook->created_ms);
-
-            good = good && start >= 0;
-            s = start >= 0 ? stream_add(e, coupon, lane, start, 0) : NULL;
-        }
+        if (!s && endpoint_wants(e, coupon) && (!at_ms || at_ms >= e->hook->created_ms))
+            s = cursor_add(e, coupon, lane, -1, 0);
         if (!s)
             continue;
         if (tail > s->tail)
             s->tail = tail;
         wake(s);
     }
-    return good;
 }
 
-static void take_bells(struct deliverer *d)
+static void take_batch_keys(struct deliverer *d)
 {
-    struct bell bells[BELLS_MOST];
+    struct batch_key batch_keys[BATCH_KEYS_MOST];
     size_t count;
     bool sweep;
 
-    count = doorbell_take(&d->bell, bells, BELLS_MOST, &sweep);
+    count = change_feed_take(&d->feed, batch_keys, BATCH_KEYS_MOST, &sweep);
     for (size_t i = 0; i < count; i++) {
-        const struct bell *next = i + 1 < count ? &bells[i + 1] : NULL;
-        bool more = next && next->lane == bells[i].lane && strcmp(next->coupon, bells[i].coupon) == 0;
+        const struct batch_key *next = i + 1 < count ? &batch_keys[i + 1] : NULL;
+        bool more = next && next->lane == batch_keys[i].lane && strcmp(next->coupon, batch_keys[i].coupon) == 0;
 
-        if (!more && !ring(d, bells[i].coupon, bells[i].lane, bells[i].seq, 0))
-            pass_over(d, bells[i].coupon);
-        note_arrival(d, bells[i].arrived);
+        if (!more)
+            ring(d, batch_keys[i].coupon, batch_keys[i].lane, batch_keys[i].seq, 0);
+        note_arrival(d, batch_keys[i].arrived);
     }
     if (sweep)
         begin_sweep(d);
-    else if (d->passed_over && !d->sweeping)
-        end_sweep(d);
 }
 
 static bool sweep_lane(struct deliverer *d, const char *coupon, int64_t lane)
 {
     struct batch *tail = NULL;
     size_t count = 0;
-    bool good = mongo_ledger_back(d->door, coupon, lane, INT64_MAX, 1, &tail, &count) == STORE_OK;
+    bool good = mongo_ledger_back(d->session, coupon, lane, INT64_MAX, 1, &tail, &count) == STORE_OK;
+    int64_t seq = good && count ? tail->head.seq : 0, at_ms = good && count ? tail->head.at_ms : 0;
 
-    if (good && count)
-        good = ring(d, coupon, lane, tail->head.seq, tail->head.at_ms);
+    if (!good) /* that one may be damaged: the lane then waits by itself, and is held, so that the sweep comes to its end */
+        good = mongo_lane_tail(d->session, coupon, lane, &seq) == STORE_OK;
+    if (good && seq > 0)
+        ring(d, coupon, lane, seq, at_ms);
     batch_free(tail);
     return good;
 }
@@ -371,7 +394,7 @@ static bool sweep_lane(struct deliverer *d, const char *coupon, int64_t lane)
 static bool sweep_coupon(struct deliverer *d, const char *coupon)
 {
     int64_t lanes;
-    bool known = mongo_coupon_lanes(d->door, coupon, &lanes) == STORE_OK, good = known;
+    bool known = mongo_coupon_lanes(d->session, coupon, &lanes) == STORE_OK, good = known;
 
     for (int64_t lane = 0; known && lane < lanes; lane++)
         good = sweep_lane(d, coupon, lane) && good;
@@ -389,7 +412,7 @@ static int sweep_all(struct deliverer *d)
     bool good;
 
     arena_init(&a, 0);
-    good = mongo_ledger_coupons(d->door, d->swept[0] ? d->swept : NULL, SWEEP_PAGE, &a, &ids, &count) == STORE_OK;
+    good = mongo_ledger_coupons(d->session, d->swept[0] ? d->swept : NULL, SWEEP_PAGE, &a, &ids, &count) == STORE_OK;
     for (size_t i = 0; good && i < count; i++) {
         good = sweep_coupon(d, ids[i]);
         snprintf(d->swept, sizeof d->swept, "%s", ids[i]);
@@ -415,30 +438,49 @@ static int sweep_arrivals(struct deliverer *d)
     bool good;
 
     arena_init(&a, 0);
-    good = mongo_arrivals(d->door, &d->at, &a, &arrivals, &count) == STORE_OK;
+    good = mongo_arrivals(d->session, &d->at, &a, &arrivals, &count) == STORE_OK;
     for (size_t i = 0; i < count; i++)
-        if (is_last_of_lane(arrivals, count, i) && !ring(d, arrivals[i].coupon, arrivals[i].lane, arrivals[i].seq, 0)) {
-            pass_over(d, arrivals[i].coupon);
-            good = false;
-        }
+        if (is_last_of_lane(arrivals, count, i))
+            ring(d, arrivals[i].coupon, arrivals[i].lane, arrivals[i].seq, 0);
     arena_free(&a);
     return good ? d->at.more : -1;
 }
 
-/* From the lowest of the watermarks on, or all coupons. False: the database does not answer. */
-static bool aim_sweep(struct deliverer *d)
+/* The lanes that the watermarks hold. False: the database does not answer. */
+static bool sweep_held(struct deliverer *d)
 {
-    uint64_t reporters, lowest = UINT64_MAX;
     const struct endpoint *e;
 
-    if (mongo_watermark(d->door, &reporters, &d->sweep_now) == STORE_FAILED)
+    DL_FOREACH(d->endpoints, e)
+        for (size_t i = 0; i < e->watermark.held_count; i++) {
+            const struct held_lane *held = &e->watermark.held[i];
+            int64_t tail;
+
+            if (mongo_lane_tail(d->session, held->coupon, held->lane, &tail) != STORE_OK)
+                return false;
+            if (tail > 0)
+                ring(d, held->coupon, held->lane, tail, 0);
+        }
+    return true;
+}
+
+/* These, and from the lowest of the watermarks on, or all coupons. False: the database does not answer. */
+static bool aim_sweep(struct deliverer *d)
+{
+    struct watermark reporters;
+    uint64_t lowest = UINT64_MAX;
+    const struct endpoint *e;
+
+    if (mongo_watermark(d->session, &reporters, &d->sweep_now) == STORE_FAILED)
         return false;
     DL_FOREACH(d->endpoints, e)
-        if (e->watermark < lowest)
-            lowest = e->watermark;
+        if (e->watermark.arrived < lowest)
+            lowest = e->watermark.arrived;
     d->whole = lowest == 0;
     d->at = (struct arrivals_at){.from = lowest};
-    return true;
+    if (!sweep_held(d))
+        d->sweep_now = 0;
+    return d->sweep_now != 0;
 }
 
 /* Look at the next few lanes. Where that does not succeed it may be the database: it is given a while. */
@@ -462,8 +504,8 @@ static void count_pending(const struct deliverer *d)
     int64_t pending = 0;
 
     DL_FOREACH(d->endpoints, e)
-        for (const struct stream *s = e->streams; s; s = s->hh.next)
-            pending += s->tail - s->seq; /* batches: mostly an event each */
+        for (const struct cursor *s = e->cursors; s; s = s->hh.next)
+            pending += s->seq < 0 ? 1 : s->tail - s->seq; /* batches: mostly an event each */
     metrics_set(METRIC_DELIVERIES_PENDING, pending);
 }
 
@@ -477,7 +519,7 @@ static void look(struct deliverer *d)
     count_pending(d);
     if (mono_before(d->clean_at, now)) {
         d->clean_at = mono_add_ms(now, CLEAN_MS);
-        mongo_deliveries_clean(d->door, clock_now_ms() - (int64_t)d->config->webhooks_keep_days * 24 * 3600 * 1000);
+        mongo_deliveries_clean(d->session, clock_now_ms() - (int64_t)d->config->webhooks_keep_days * 24 * 3600 * 1000);
     }
 }
 
@@ -486,7 +528,7 @@ static bool sweep_is_due(const struct deliverer *d)
     return d->sweeping && !mono_before(mono_now(), d->sweep_at);
 }
 
-/* How long there is nothing to do but to wait for receivers and bells. */
+/* How long there is nothing to do but to wait for receivers and the change feed. */
 static int rest_ms(const struct deliverer *d)
 {
     int64_t ms = mono_ms_between(mono_now(), d->look_at);
@@ -509,7 +551,7 @@ static void round_of(struct deliverer *d, bool start)
     if (start) {
         if (!mono_before(mono_now(), d->look_at))
             look(d);
-        take_bells(d);
+        take_batch_keys(d);
         if (sweep_is_due(d))
             sweep_some(d);
         if (d->ended_count < NOTED_MOST)
@@ -540,7 +582,7 @@ static void finish(struct deliverer *d)
     while (d->posts)
         posts_abort(d, d->posts);
     flush(d);
-    if (mongo_hooks_release(d->door, d->owner) != STORE_OK)
+    if (mongo_hooks_release(d->session, d->owner) != STORE_OK)
         log_event(LOG_INFO, "webhooks.not_released", "%s", "");
     while (d->endpoints)
         close_endpoint(d, d->endpoints);
@@ -556,7 +598,7 @@ static void *post_thread(void *context)
 {
     struct deliverer *d = context;
 
-    d->door = mongo_door(d->mongo);
+    d->session = mongo_session(d->mongo);
     id_random(d->owner, HOOK_OWNER_LEN);
     d->look_at = d->flush_at = d->clean_at = mono_now();
     while (!stop_asked(&d->stop)) {
@@ -564,7 +606,7 @@ static void *post_thread(void *context)
         curl_multi_poll(d->multi, NULL, 0, rest_ms(d), NULL);
     }
     finish(d);
-    d->door->ops->close(d->door);
+    d->session->ops->close(d->session);
     return NULL;
 }
 
@@ -572,7 +614,7 @@ static void *post_thread(void *context)
 
 static void run_threads(struct deliverer *d)
 {
-    doorbell_start(&d->bell, d->mongo, &d->stop, wake_up, d);
+    change_feed_start(&d->feed, d->mongo, &d->stop, wake_up, d);
     if (pthread_create(&d->thread, NULL, post_thread, d) != 0)
         abort();
     log_event(LOG_INFO, "deliverer.started", "%s", "");
@@ -580,7 +622,7 @@ static void run_threads(struct deliverer *d)
     stop_ask(&d->stop);
     curl_multi_wakeup(d->multi);
     pthread_join(d->thread, NULL);
-    doorbell_join(&d->bell);
+    change_feed_join(&d->feed);
     log_event(LOG_INFO, "deliverer.stopped", "%s", "");
 }
 

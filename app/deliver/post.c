@@ -11,8 +11,11 @@
 
 #include "base/ids.h"
 #include "base/signature.h"
+#include "base/utf8.h"
 
 #define RECEIVED_MAX (64 * 1024) /* of an answer; then we hang up */
+#define LOOKED_AT_MAX (3 * POST_SNIPPET_SIZE) /* of it, for names: one that begins in what is kept ends in this */
+#define NOT_KEPT "(not kept: it repeats a name that was sent)"
 #define BACKOFF_FACTOR 3
 #define AGENT "coupons-webhooks/1"
 
@@ -21,7 +24,7 @@
 static size_t take_body(char *data, size_t size, size_t count, void *context)
 {
     struct post *p = context;
-    size_t len = size * count, room = POST_SNIPPET_SIZE - 1 - p->snippet.len;
+    size_t len = size * count, room = LOOKED_AT_MAX - p->snippet.len;
 
     buf_put(&p->snippet, data, len < room ? len : room);
     p->received += len;
@@ -59,7 +62,65 @@ static const char *clean(struct buf *text)
     return text->data;
 }
 
+/* Append text in ASCII, the characters beyond it as JSON may write them. unescaped: without a backslash that escapes itself, a quote or
+ * a slash. */
+static void put_ascii(struct buf *out, const char *text, bool unescaped)
+{
+    for (size_t len = 1; *text; text += len) {
+        int32_t point = '?';
+
+        if (unescaped && text[0] == '\\' && text[1] && strchr("\\\"/", text[1]))
+            text++;
+        len = utf8_character((const unsigned char *)text, NULL, &point);
+        if (point < 0x80)
+            buf_putc(out, (char)point);
+        else if (point < 0x10000)
+            buf_printf(out, "\\u%04x", (unsigned)point);
+        else
+            buf_printf(out, "\\u%04x\\u%04x", 0xD800 + ((unsigned)(point - 0x10000) >> 10), 0xDC00 + ((unsigned)point & 0x3FF));
+        if (len == 0)
+            len = 1;
+    }
+}
+
+/* Does text have one of the event's names in it, as it is or as JSON writes it? */
+static bool names_somebody(const struct post *p, const char *text)
+{
+    bool found = false;
+
+    for (int unescaped = 0; unescaped < 2; unescaped++) {
+        struct buf ascii = BUF_INIT;
+
+        buf_reserve(&ascii, LOOKED_AT_MAX);
+        put_ascii(&ascii, text, unescaped);
+        for (size_t at = 0; at < p->names.len && !found; at += strlen(p->names.data + at) + 1)
+            found = strcasestr(ascii.data, p->names.data + at) != NULL;
+        buf_free(&ascii);
+    }
+    return found;
+}
+
+/* Its beginning, or NULL: there is none. */
+static const char *answered(struct post *p)
+{
+    const char *text = clean(&p->snippet);
+
+    if (!text || names_somebody(p, text))
+        return text ? NOT_KEPT : NULL;
+    if (p->snippet.len >= POST_SNIPPET_SIZE)
+        p->snippet.data[p->snippet.len = POST_SNIPPET_SIZE - 1] = '\0';
+    return clean(&p->snippet);
+}
+
 /* ---- what is sent ---- */
+
+static void add_name(struct post *p, const char *name)
+{
+    if (!name || !*name)
+        return;
+    put_ascii(&p->names, name, false);
+    buf_putc(&p->names, '\0');
+}
 
 static void add_header(struct post *p, const char *name, const char *value)
 {
@@ -139,6 +200,10 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
     d->at_ms = now_ms;
     p->changed_ms = h->changed_ms;
 
+    for (size_t i = e->first; i < e->first + e->count; i++) {
+        add_name(p, b->entries[i].user);
+        add_name(p, b->entries[i].order);
+    }
     event_write(b, e, &p->body);
     event_id(b->coupon, b->lane, b->head.seq, e->part, &id);
     add_header(p, "Content-Type", "application/json");
@@ -148,6 +213,14 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
     set_options(p, config, h->url);
     p->started = mono_now();
     return p;
+}
+
+struct post *post_new_test(const struct config *config, const struct hook *h, int64_t asked_ms, int64_t now_ms)
+{
+    const struct batch b = {.coupon = "-", .head = {.seq = asked_ms, .at_ms = asked_ms}};
+    const struct event e = {.type = EVENT_TEST};
+
+    return post_new(config, h, &b, &e, now_ms);
 }
 
 struct post_result post_end(struct post *p, CURLcode code)
@@ -162,7 +235,7 @@ struct post_result post_end(struct post *p, CURLcode code)
     if (code == CURLE_WRITE_ERROR && p->received > RECEIVED_MAX) /* it answered, at length */
         code = CURLE_OK;
     d->status = code == CURLE_OK ? status : 0;
-    d->snippet = d->status ? clean(&p->snippet) : NULL;
+    d->snippet = d->status ? answered(p) : NULL;
     if (p->forbidden && code != CURLE_OK)
         d->error = "the address is not public (see webhooks.networks)";
     else if (code != CURLE_OK)
@@ -179,6 +252,7 @@ void post_free(struct post *p)
     curl_easy_cleanup(p->curl);
     curl_slist_free_all(p->headers);
     buf_free(&p->body);
+    buf_free(&p->names);
     buf_free(&p->snippet);
     free(p);
 }

@@ -1,4 +1,4 @@
-/* deliver/posts.c -- see state.h: posts under way, what becomes of a stream by their answers, and redeliveries. */
+/* deliver/posts.c -- see state.h: posts under way, what becomes of a cursor by their answers, redeliveries and tests. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 
 #define ASKED_MOST 20 /* redeliveries at a time */
 
-/* ---- posts of streams ---- */
+/* ---- posts of cursors ---- */
 
 void posts_abort(struct deliverer *d, struct post *p)
 {
     DL_DELETE(d->posts, p);
     curl_multi_remove_handle(d->multi, p->curl);
-    if (p->stream)
-        stream_to(p->stream, STREAM_READY);
+    if (p->cursor)
+        cursor_to(p->cursor, CURSOR_READY);
     post_free(p);
 }
 
@@ -29,33 +29,33 @@ static void start_post(struct deliverer *d, struct post *p)
         abort();
 }
 
-static void wait_until(struct stream *s, int64_t ms)
+static void wait_until(struct cursor *s, int64_t ms)
 {
     s->not_before_ms = ms;
-    stream_to(s, STREAM_WAITING);
+    cursor_to(s, CURSOR_WAITING);
 }
 
-static void start_next(struct deliverer *d, struct stream *s)
+static void start_next(struct deliverer *d, struct cursor *s)
 {
     const struct event *event = NULL;
     const struct batch *b = NULL;
     struct post *p;
 
-    switch (stream_next(s, d->door, &b, &event)) {
-    case STREAM_ENDS:
-        stream_to(s, STREAM_IDLE);
+    switch (cursor_next(s, d->session, &b, &event)) {
+    case CURSOR_ENDS:
+        cursor_to(s, CURSOR_IDLE);
         break;
-    case STREAM_HAS_MORE:
-        stream_to(s, STREAM_READY);
+    case CURSOR_HAS_MORE:
+        cursor_to(s, CURSOR_READY);
         break;
-    case STREAM_FAILS:
+    case CURSOR_FAILS:
         wait_until(s, clock_now_ms() + DELIVER_AGAIN_MS);
         break;
-    case STREAM_HAS:
+    case CURSOR_HAS:
         p = post_new(d->config, s->of->hook, b, event, clock_now_ms());
-        p->stream = s;
+        p->cursor = s;
         p->delivery.attempt = s->attempts + 1;
-        stream_to(s, STREAM_SENDING);
+        cursor_to(s, CURSOR_SENDING);
         start_post(d, p);
         break;
     }
@@ -69,7 +69,7 @@ bool posts_may_start(const struct deliverer *d, const struct endpoint *e)
 void posts_start(struct deliverer *d)
 {
     int64_t now_ms = clock_now_ms();
-    struct stream *s, *next;
+    struct cursor *s, *next;
     struct endpoint *e = NULL;
 
     DL_FOREACH(d->endpoints, e) {
@@ -77,7 +77,7 @@ void posts_start(struct deliverer *d)
 
         DL_FOREACH_SAFE(e->waiting, s, next)
             if (s->not_before_ms <= now_ms)
-                stream_to(s, STREAM_READY);
+                cursor_to(s, CURSOR_READY);
         for (; turns > 0 && posts_may_start(d, e); turns--)
             start_next(d, e->ready);
     }
@@ -86,7 +86,7 @@ void posts_start(struct deliverer *d)
 /* What was sent before the webhook was changed says nothing of it as it is now. */
 static bool is_current(const struct post *p)
 {
-    return p->changed_ms == p->stream->of->hook->changed_ms;
+    return p->changed_ms == p->cursor->of->hook->changed_ms;
 }
 
 /* Nothing reaches the receiver, or something does again. */
@@ -105,23 +105,23 @@ static void judge(struct deliverer *d, struct endpoint *e, const struct post *p,
     if (since_ms)
         log_event(LOG_INFO, "webhook.failing", "webhook=%s status=%" PRId64 " coupon=%s lane=%" PRId64 " seq=%" PRId64,
                   e->hook->id, p->delivery.status, p->delivery.coupon, p->delivery.lane, p->delivery.seq);
-    if (mongo_hook_failing(d->door, e->hook, since_ms) != STORE_FAILED)
+    if (mongo_hook_failing(d->session, e->hook, since_ms) != STORE_FAILED)
         e->hook->failing_ms = since_ms;
 }
 
-static void go_on(struct deliverer *d, struct stream *s, const struct post *p, const struct post_result *r)
+static void go_on(struct deliverer *d, struct cursor *s, const struct post *p, const struct post_result *r)
 {
     int64_t most = (int64_t)d->config->webhooks_retry_most_s * 1000, wait;
 
     if (r->succeeded) {
-        stream_taken(s);
-        stream_to(s, s->batch_at < s->batch_count || s->seq < s->tail ? STREAM_READY : STREAM_IDLE);
+        cursor_taken(s);
+        cursor_to(s, s->batch_at < s->batch_count || s->seq < s->tail ? CURSOR_READY : CURSOR_IDLE);
         return;
     }
     s->attempts++;
     s->moved = s->of->moved = true;
     if (!is_current(p)) { /* nothing has been tried yet */
-        stream_to(s, STREAM_READY);
+        cursor_to(s, CURSOR_READY);
         return;
     }
     wait = post_backoff_ms(d->config, s->attempts);
@@ -138,11 +138,11 @@ static void end_post(struct deliverer *d, struct post *p, CURLcode code)
     curl_multi_remove_handle(d->multi, p->curl);
     metrics_add_outcome(METRIC_DELIVERIES, r.succeeded, 1);
     metrics_observe(METRIC_DELIVERY_TIME, p->delivery.took_ms * 1000);
-    if (p->stream) {
+    if (p->cursor) {
         if (is_current(p))
-            judge(d, p->stream->of, p, &r);
-        go_on(d, p->stream, p, &r);
-        p->stream = NULL;
+            judge(d, p->cursor->of, p, &r);
+        go_on(d, p->cursor, p, &r);
+        p->cursor = NULL;
     }
     DL_APPEND(d->ended, p);
     d->ended_count++;
@@ -163,7 +163,7 @@ void posts_end(struct deliverer *d)
     }
 }
 
-/* ---- redeliveries: once, whatever becomes of it, and beside the streams ---- */
+/* ---- redeliveries: once, whatever becomes of it, and beside the cursors ---- */
 
 static bool is_under_way(const struct deliverer *d, const char *id)
 {
@@ -178,29 +178,32 @@ static bool is_under_way(const struct deliverer *d, const char *id)
     return false;
 }
 
+static void start_again(struct deliverer *d, struct post *p, const struct delivery *of)
+{
+    snprintf(p->again_of, sizeof p->again_of, "%s", of->id);
+    p->delivery.again_of = p->again_of;
+    start_post(d, p);
+}
+
 /* The event as the ledger has it, sent to h. False: it cannot be read now. */
 static bool repeat(struct deliverer *d, const struct hook *h, const struct delivery *of)
 {
     struct batch *b = NULL, *before = NULL;
     static const struct head first;
-    enum store_status status = mongo_ledger_at(d->door, of->coupon, of->lane, of->seq, &b);
+    enum store_status status = mongo_ledger_at(d->session, of->coupon, of->lane, of->seq, &b);
     struct event *events = NULL;
     struct arena a;
     size_t count;
 
     if (status == STORE_OK && of->seq > 1)
-        status = mongo_ledger_at(d->door, of->coupon, of->lane, of->seq - 1, &before);
+        status = mongo_ledger_at(d->session, of->coupon, of->lane, of->seq - 1, &before);
     arena_init(&a, 0);
     count = status == STORE_OK ? events_of(b, before ? &before->head : &first, &a, &events) : 0;
     if (of->part < (int64_t)count) {
-        struct post *p = post_new(d->config, h, b, &events[of->part], clock_now_ms());
-
-        snprintf(p->again_of, sizeof p->again_of, "%s", of->id);
-        p->delivery.again_of = p->again_of;
-        start_post(d, p);
+        start_again(d, post_new(d->config, h, b, &events[of->part], clock_now_ms()), of);
     } else if (status != STORE_FAILED) {
         log_event(LOG_ERROR, "webhook.no_such_event", "delivery=%s", of->id);
-        status = mongo_delivery_made(d->door, of->id);
+        status = mongo_delivery_made(d->session, of->id);
     }
     arena_free(&a);
     batch_free(b);
@@ -208,20 +211,30 @@ static bool repeat(struct deliverer *d, const struct hook *h, const struct deliv
     return status != STORE_FAILED;
 }
 
-/* Ours when we serve its webhook; a disabled one is served by whoever claims it first. */
+/* We serve it; a disabled one is served by whoever claims it first. */
+static bool is_ours(struct deliverer *d, const struct hook *h)
+{
+    const int64_t now_ms = clock_now_ms(), until_ms = now_ms + d->config->webhooks_lease_ms + d->config->webhooks_timeout_ms;
+
+    if (deliverer_endpoint(d, h->id))
+        return true;
+    /* nobody renews it: it lasts for longer than the post takes */
+    return !h->enabled && mongo_hook_claim(d->session, h->id, d->owner, now_ms, until_ms) == STORE_OK;
+}
+
 static void repeat_asked(struct deliverer *d, const struct delivery *asked, struct arena *a)
 {
     struct endpoint *e = deliverer_endpoint(d, asked->hook);
-    int64_t now_ms = clock_now_ms();
     struct hook *h = e ? e->hook : NULL;
-    enum store_status status = e ? STORE_OK : mongo_hook(d->door, asked->hook, a, &h);
+    enum store_status status = e ? STORE_OK : mongo_hook(d->session, asked->hook, a, &h);
 
-    if (status == STORE_OK && !e)
-        status = h->enabled ? STORE_FAILED
-                            : mongo_hook_claim(d->door, h->id, d->owner, now_ms, now_ms + d->config->webhooks_lease_ms);
-    else if (status == STORE_NOT_FOUND)
-        mongo_delivery_made(d->door, asked->id);
-    if (status == STORE_OK)
+    if (status == STORE_NOT_FOUND)
+        mongo_delivery_made(d->session, asked->id);
+    if (status != STORE_OK || !is_ours(d, h))
+        return;
+    if (asked->type == EVENT_TEST)
+        start_again(d, post_new_test(d->config, h, asked->seq, clock_now_ms()), asked);
+    else
         repeat(d, h, asked);
 }
 
@@ -232,9 +245,27 @@ void posts_repeat_asked(struct deliverer *d)
     size_t count;
 
     arena_init(&a, 0);
-    if (mongo_deliveries_asked(d->door, ASKED_MOST, &a, &asked, &count) == STORE_OK)
+    if (mongo_deliveries_asked(d->session, ASKED_MOST, &a, &asked, &count) == STORE_OK)
         for (size_t i = 0; i < count; i++)
             if (!is_under_way(d, asked[i]->id))
                 repeat_asked(d, asked[i], &a);
     arena_free(&a);
+}
+
+/* ---- tests: likewise ---- */
+
+static const struct post *find_test(const struct post *posts, const struct hook *h)
+{
+    const struct post *p;
+
+    DL_FOREACH(posts, p)
+        if (p->delivery.type == EVENT_TEST && !p->delivery.again_of && strcmp(p->delivery.hook, h->id) == 0)
+            return p;
+    return NULL;
+}
+
+void posts_test(struct deliverer *d, const struct hook *h)
+{
+    if (!find_test(d->posts, h) && !find_test(d->ended, h) && is_ours(d, h))
+        start_post(d, post_new_test(d->config, h, h->test_ms, clock_now_ms()));
 }

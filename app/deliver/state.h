@@ -10,9 +10,9 @@
 #include <pthread.h>
 
 #include "base/stop.h"
-#include "deliver/doorbell.h"
+#include "deliver/change_feed.h"
+#include "deliver/cursor.h"
 #include "deliver/post.h"
-#include "deliver/stream.h"
 
 #define DELIVER_AGAIN_MS 1000 /* until a ledger that could not be read is read again */
 #define SWEEP_AGAIN_MOST_MS 30000
@@ -21,12 +21,12 @@ struct deliverer {
     const struct config *config;
     struct mongo *mongo;
     struct schema_watch *schema;
-    struct doorbell bell;
+    struct change_feed feed;
     CURLM *multi;
     struct stop stop;
     pthread_t thread;
     /* the posting thread's alone */
-    struct store *door;
+    struct store *session;
     char owner[HOOK_OWNER_LEN + 1];
     struct endpoint *endpoints;
     struct post *posts;         /* under way */
@@ -58,6 +58,8 @@ void posts_start(struct deliverer *d);
 void posts_end(struct deliverer *d);
 /* Give it up, as if it had not been sent. */
 void posts_abort(struct deliverer *d, struct post *p);
+/* Send the test event that was asked for of h, if it is ours to send. */
+void posts_test(struct deliverer *d, const struct hook *h);
 /* Send once more what somebody asks for. */
 void posts_repeat_asked(struct deliverer *d);
 

@@ -21,6 +21,8 @@
 #include "engine/round.h"
 #include "engine/route.h"
 
+#define FLUSH_ENTRIES 4096 /* of a lane: then its buckets and its mark are written, however young they are */
+
 /* ---- answering ---- */
 
 static void answer(struct committer *c, struct op *op)
@@ -173,7 +175,9 @@ static void submit_own(struct committer *c, struct lane *l)
         job->definition = coupon_copy(l->definition, &job->arena);
         job->definition_seq = l->definition_seq;
     }
+    job->wanted = job->definition != NULL;
     views_submit(c->views, job);
+    l->unflushed_entries += job->own->batch->count;
     note_unflushed(c, l);
 }
 
@@ -192,8 +196,8 @@ static void copy_dirty_buckets(struct lane *l, struct view_job *job)
     }
 }
 
-/* Hand over everything that is not written yet; when it is, the mark moves to the present tail. */
-static void flush_lane(struct committer *c, struct lane *l)
+/* Hand over everything that is not written yet; when it is, the mark moves to the present tail. wanted: somebody waits for that. */
+static void flush_lane(struct committer *c, struct lane *l, bool wanted)
 {
     struct view_job *job = new_job(c, l);
     struct window_batch *w;
@@ -201,6 +205,7 @@ static void flush_lane(struct committer *c, struct lane *l)
     bool foreign = false;
 
     l->unflushed = false;
+    l->unflushed_entries = 0;
     DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
     DL_FOREACH(l->window, w) {
         most++;
@@ -215,6 +220,7 @@ static void flush_lane(struct committer *c, struct lane *l)
         }
     }
     copy_dirty_buckets(l, job);
+    job->wanted = wanted || foreign;
     job->upto = l->tail.seq;
     if (!l->pending) /* its batch will be laid into the buckets that it read */
         lane_evict_buckets(l);
@@ -274,7 +280,7 @@ static void hold(struct committer *c, struct lane *l)
     if (!l->window || (l->jobs && !l->unflushed))
         return;
     note_unflushed(c, l);
-    flush_lane(c, l);
+    flush_lane(c, l, true);
 }
 
 static void finish_job(struct committer *c, struct view_job *job)
@@ -382,7 +388,7 @@ static void tell_filters(struct committer *c)
 
 /* ---- a round: what it is about ---- */
 
-static void part_free_users(struct part *p)
+static void work_free_users(struct lane_work *p)
 {
     struct loaded_user *u, *next;
 
@@ -390,28 +396,28 @@ static void part_free_users(struct part *p)
         HASH_DEL(p->users, u);
 }
 
-void defer(struct committer *c, struct part *p, int64_t ms)
+void defer(struct committer *c, struct lane_work *p, int64_t ms)
 {
-    if (p->state == PART_DEFERRED)
+    if (p->state == WORK_DEFERRED)
         return;
     if (p->sweeping)
         p->lane->next_due_ms = INT64_MIN; /* what was found to have ended is not in the ledger yet */
-    part_free_users(p);
+    work_free_users(p);
     op_list_prepend(&p->lane->queue, &p->left);
     op_list_prepend(&p->lane->queue, &p->again);
-    if (p->state == PART_RETRY) {
+    if (p->state == WORK_RETRY) {
         p->lane->pending = p->batch;
         p->lane->pending_ops = p->ops;
-        p->lane->pending_stash_used = p->d.stash_used;
+        p->lane->pending_free_pool_used = p->d.free_pool_used;
     } else {
         batch_free(p->batch);
         op_list_prepend(&p->lane->queue, &p->ops);
     }
-    p->state = PART_DEFERRED;
+    p->state = WORK_DEFERRED;
     make_ready_in(c, p->lane, ms);
 }
 
-static void pick_ops(struct committer *c, struct round *r, struct part *p)
+static void pick_ops(struct committer *c, struct round *r, struct lane_work *p)
 {
     struct lane *l = p->lane;
     struct mono now = mono_now();
@@ -439,16 +445,16 @@ static bool has_chores(const struct lane *l)
 /* Take one lane into the round. False: not now. */
 static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
 {
-    struct part *p = &r->parts[r->count];
+    struct lane_work *p = &r->work[r->count];
 
-    *p = (struct part){.lane = l};
+    *p = (struct lane_work){.lane = l};
     if (l->pending) {
         answer_late(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN, false);
         answer_late(c, &l->queue, CPN_BUSY, false);
-        p->state = PART_RETRY;
+        p->state = WORK_RETRY;
         p->batch = l->pending;
         p->ops = l->pending_ops;
-        p->d.stash_used = l->pending_stash_used;
+        p->d.free_pool_used = l->pending_free_pool_used;
         l->pending = NULL;
         l->pending_ops = (struct op_list){0};
         r->count++;
@@ -473,7 +479,7 @@ static void pick(struct committer *c, struct round *r)
     int cold = 0;
 
     DL_FOREACH_SAFE2(c->ready, l, next, ready_next) {
-        if (r->count == ROUND_PARTS_MAX || r->ops >= c->ops_most)
+        if (r->count == ROUND_LANES_MAX || r->ops >= c->ops_most)
             return;
         if (mono_before(now, l->not_before) || (!l->loaded && cold == ROUND_COLD_MAX))
             continue;
@@ -495,15 +501,15 @@ static void watch(struct committer *c, struct lane *l, struct op *op)
     if (!l->watchers.count)
         return;
     note_unflushed(c, l);
-    flush_lane(c, l);
+    flush_lane(c, l, true);
 }
 
-static void answer_part(struct committer *c, struct part *p)
+static void answer_work(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
     struct op *op;
 
-    p->state = PART_DONE;
+    p->state = WORK_DONE;
     while ((op = op_list_take(&p->ops))) {
         if (op->kind == OP_CATCH_UP && op->outcome.result == CPN_OK)
             watch(c, l, op);
@@ -538,7 +544,7 @@ static bool has_others(const struct lane *l)
 static void tell_others(struct committer *c, const struct lane *l)
 {
     if (has_others(l))
-        heard_note(engine_heard(c->engine), l->coupon, l->number, &l->tail);
+        peers_note(engine_peers(c->engine), l->coupon, l->number, &l->tail);
 }
 
 /* Of a coupon with several lanes: few slots are left here, and perhaps in all of them. */
@@ -561,15 +567,15 @@ static void count_expired(const struct committer *c, const struct batch *b)
         c->hooks->expired(count);
 }
 
-static void part_committed(struct committer *c, const struct round *r, struct part *p)
+static void work_committed(struct committer *c, const struct round *r, struct lane_work *p)
 {
     struct lane *l = p->lane;
 
     if (c->hooks->batch)
         c->hooks->batch((int)p->ops.count, (int)p->batch->count, r->append_us, r->load_us);
     count_expired(c, p->batch);
-    part_free_users(p);
-    lane_commit(l, p->batch, p->d.stash_used);
+    work_free_users(p);
+    lane_commit(l, p->batch, p->d.free_pool_used);
     note_users(c, l);
     if (c->hooks->appended)
         c->hooks->appended();
@@ -577,11 +583,13 @@ static void part_committed(struct committer *c, const struct round *r, struct pa
     tell_others(c, l);
     tell_of_few(c, l);
     submit_own(c, l);
-    answer_part(c, p);
+    if (l->unflushed_entries >= FLUSH_ENTRIES)
+        flush_lane(c, l, false);
+    answer_work(c, p);
 }
 
 /* Somebody else appended: read it, and decide again -- with jitter after the second time. */
-static void part_lost(struct committer *c, struct part *p)
+static void work_lost(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
     int64_t ms = 0;
@@ -595,30 +603,30 @@ static void part_lost(struct committer *c, struct part *p)
         c->random = c->random * 1664525u + 1013904223u;
         ms = (int64_t)((c->random >> 16) % (uint32_t)spread);
     }
-    if (p->state == PART_RETRY)
-        p->state = PART_OPEN; /* its requests are decided anew */
+    if (p->state == WORK_RETRY)
+        p->state = WORK_OPEN; /* its requests are decided anew */
     defer(c, p, ms);
 }
 
-static void part_unknown(struct committer *c, struct part *p)
+static void work_unknown(struct committer *c, struct lane_work *p)
 {
     if (c->hooks->retry)
         c->hooks->retry();
-    p->state = PART_RETRY;
+    p->state = WORK_RETRY;
     defer(c, p, c->config.backoff_ms);
 }
 
 static void append_parts(struct committer *c, struct round *r)
 {
     struct append *appends = arena_array(&r->arena, r->count, sizeof *appends);
-    struct part **whose = arena_array(&r->arena, r->count, sizeof *whose);
+    struct lane_work **whose = arena_array(&r->arena, r->count, sizeof *whose);
     struct mono started;
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
 
-        if (p->state != PART_RETRY && !(p->state == PART_DECIDED && decide_changed(&p->d)))
+        if (p->state != WORK_RETRY && !(p->state == WORK_DECIDED && decide_changed(&p->d)))
             continue;
         appends[count] = (struct append){.batch = p->batch, .result = APPEND_UNKNOWN};
         whose[count++] = p;
@@ -631,37 +639,37 @@ static void append_parts(struct committer *c, struct round *r)
     r->append_us = (mono_now().ns - started.ns) / 1000;
     for (size_t i = 0; i < count; i++) {
         if (appends[i].result == APPEND_OURS)
-            part_committed(c, r, whose[i]);
+            work_committed(c, r, whose[i]);
         else if (appends[i].result == APPEND_THEIRS)
-            part_lost(c, whose[i]);
+            work_lost(c, whose[i]);
         else
-            part_unknown(c, whose[i]);
+            work_unknown(c, whose[i]);
     }
 }
 
-static void part_unchanged(struct committer *c, struct part *p)
+static void work_unchanged(struct committer *c, struct lane_work *p)
 {
-    part_free_users(p);
+    work_free_users(p);
     batch_free(p->batch);
     tell_others(c, p->lane);
-    answer_part(c, p);
+    answer_work(c, p);
 }
 
 /* Parts with nothing to append: their answers count only if the tail has not moved. */
 static void confirm_parts(struct committer *c, struct round *r)
 {
     struct confirm *confirms = arena_array(&r->arena, r->count, sizeof *confirms);
-    struct part **whose = arena_array(&r->arena, r->count, sizeof *whose);
+    struct lane_work **whose = arena_array(&r->arena, r->count, sizeof *whose);
     enum store_status status;
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
 
-        if (p->state != PART_DECIDED || decide_changed(&p->d))
+        if (p->state != WORK_DECIDED || decide_changed(&p->d))
             continue;
         if (!p->ops.count) {
-            part_unchanged(c, p);
+            work_unchanged(c, p);
             continue;
         }
         confirms[count] = (struct confirm){p->lane->coupon, p->lane->number, p->lane->tail.seq, false};
@@ -671,14 +679,14 @@ static void confirm_parts(struct committer *c, struct round *r)
         return;
     status = c->store->ops->confirm(c->store, confirms, count);
     for (size_t i = 0; i < count; i++) {
-        struct part *p = whose[i];
+        struct lane_work *p = whose[i];
 
         if (status != STORE_OK) {
             defer(c, p, c->config.backoff_ms);
         } else if (!confirms[i].unmoved) {
-            part_lost(c, p);
+            work_lost(c, p);
         } else {
-            part_unchanged(c, p);
+            work_unchanged(c, p);
         }
     }
 }
@@ -705,14 +713,14 @@ static void run_round(struct committer *c, struct round *r)
         return;
     load_round(c, r);
     for (size_t i = 0; i < r->count; i++)
-        if (r->parts[i].state == PART_OPEN)
-            decide_part(c, &r->parts[i]);
+        if (r->work[i].state == WORK_OPEN)
+            decide_work(c, &r->work[i]);
     confirm_parts(c, r);
     append_parts(c, r);
     for (size_t i = 0; i < r->count; i++) {
-        count_window(c, r->parts[i].lane);
-        if (wants_fill(c, r->parts[i].lane))
-            begin_fill(c, r->parts[i].lane);
+        count_window(c, r->work[i].lane);
+        if (wants_fill(c, r->work[i].lane))
+            begin_fill(c, r->work[i].lane);
     }
     users_fit(c, r);
     tell_filters(c);
@@ -727,7 +735,7 @@ static void flush_due(struct committer *c, bool all)
     struct mono now = mono_now();
 
     while (c->unflushed && (all || !mono_before(now, c->unflushed->flush_at)))
-        flush_lane(c, c->unflushed);
+        flush_lane(c, c->unflushed, false);
 }
 
 #define CHORES_EVERY_MS 500
@@ -803,7 +811,7 @@ static bool await_company(struct committer *c)
 /* Take what has come in, waiting for it if there is nothing to do. True: stop. */
 static bool take_in(struct committer *c)
 {
-    struct op_list inbox;
+    struct op_list queue;
     struct view_job *finished;
     struct fill *filled, *fill, *next;
     struct op *op;
@@ -812,12 +820,12 @@ static bool take_in(struct committer *c)
     bool stop;
 
     pthread_mutex_lock(&c->lock);
-    if (!c->inbox.count && !c->finished && !c->filled && !c->stop && ms > 0)
+    if (!c->queue.count && !c->finished && !c->filled && !c->stop && ms > 0)
         sleep_until_some(c, 0, until);
-    else if (c->stop && !c->inbox.count && ms > 0 && c->ready)
+    else if (c->stop && !c->queue.count && ms > 0 && c->ready)
         sleep_until_some(c, 0, until);
-    inbox = c->inbox;
-    c->inbox = (struct op_list){0};
+    queue = c->queue;
+    c->queue = (struct op_list){0};
     finished = c->finished;
     c->finished = NULL;
     filled = c->filled;
@@ -832,7 +840,7 @@ static bool take_in(struct committer *c)
     }
     LL_FOREACH_SAFE(filled, fill, next)
         finish_fill(c, fill);
-    while ((op = op_list_take(&inbox)))
+    while ((op = op_list_take(&queue)))
         enqueue(c, op);
     return stop;
 }
@@ -905,7 +913,7 @@ struct committer *committer_start(const struct engine_config *config, struct sto
 void committer_submit(struct committer *c, struct op *op)
 {
     pthread_mutex_lock(&c->lock);
-    op_list_add(&c->inbox, op);
+    op_list_add(&c->queue, op);
     if (atomic_fetch_add(&c->waiting, 1) + 1 >= c->awaited && c->sleeping)
         pthread_cond_signal(&c->some);
     pthread_mutex_unlock(&c->lock);

@@ -6,8 +6,8 @@
 #ifndef ENGINE_COMMITTER_H
 #define ENGINE_COMMITTER_H
 
-#include "engine/engine.h"
 #include "engine/fill.h"
+#include "engine/op.h"
 #include "engine/views.h"
 
 struct committer;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/latch.h"
 #include "engine/committer.h"
 #include "engine/fill.h"
@@ -19,21 +20,17 @@ struct engine {
     struct engine_hooks hooks;
     struct views *views;
     struct fills *fills;
-    struct heard_table *heard;
+    struct peers *peers;
     struct lanes *lanes;
     struct history *history;
     struct committer *committers[COMMITTERS_MOST];
 };
 
 /* All lanes of a coupon live in one committer: what they wait for is read at once, and their batches go in one insert. Spread over
- * several threads they were slower at every load (tests/bench/README.md). FNV-1a. */
+ * several threads they were slower at every load (tests/bench/README.md). */
 static struct committer *owner(struct engine *e, const char *coupon)
 {
-    uint32_t hash = 2166136261u;
-
-    for (; *coupon; coupon++)
-        hash = (hash ^ (unsigned char)*coupon) * 16777619u;
-    return e->committers[hash % (uint32_t)e->config.committers];
+    return e->committers[hash_part(coupon, e->config.committers)];
 }
 
 struct engine *engine_start(const struct engine_config *config, struct store_source *source,
@@ -52,8 +49,8 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
         e->config.committers = COMMITTERS_MOST;
     e->views = views_start(source, &e->hooks, e->config.backoff_ms);
     e->fills = fills_start(source, e->config.backoff_ms);
-    e->heard = heard_new();
-    e->lanes = lanes_start(e, e->heard, source, &e->hooks);
+    e->peers = peers_new();
+    e->lanes = lanes_start(e, e->peers, source, &e->hooks);
     e->history = history_start(e, source, &e->hooks, e->config.backoff_ms);
     for (int i = 0; i < e->config.committers; i++)
         e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->views, e->fills,
@@ -64,7 +61,7 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
 /* To its lane; or, if it takes more than one, to who asks them all. Where it is not known how many the coupon has, lane 0 knows. */
 static void send_to_lane(struct engine *e, struct op *op)
 {
-    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : heard_lanes(e->heard, op->coupon);
+    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : peers_lanes(e->peers, op->coupon);
 
     op->lane = lanes_route(op, lanes);
     if ((lanes > 1 && lanes_does(op->kind)) || op->kind == OP_FOLLOW)
@@ -119,9 +116,9 @@ void engine_poke(struct engine *e, const char *coupon)
     lanes_poke(e->lanes, coupon);
 }
 
-struct heard_table *engine_heard(struct engine *e)
+struct peers *engine_peers(struct engine *e)
 {
-    return e->heard;
+    return e->peers;
 }
 
 void engine_stop(struct engine *e)
@@ -137,7 +134,7 @@ void engine_stop(struct engine *e)
     fills_free(e->fills);
     lanes_free(e->lanes);
     history_free(e->history);
-    heard_free(e->heard);
+    peers_free(e->peers);
     free(e);
 }
 

@@ -159,7 +159,7 @@ bool filter_lacks(const struct filter *f, struct store *s, int64_t tail, const c
 {
     uint64_t hash;
 
-    if (f->state != FILTER_COMPLETE || f->seq != tail || user_is_job(user))
+    if (f->state != FILTER_COMPLETE || f->seq != tail)
         return false;
     return s->ops->user_hash(s, user, &hash) == STORE_OK && !filter_users_may_have(&f->users, hash);
 }

@@ -3,7 +3,6 @@
  *
  * Says     "not there" of a user only if no batch up to `seq` names them; that holds for the tail where seq is the tail's. What it says
  *          wrongly is that they may be there: then they are read, and nothing is lost but time
- * Of whom  people alone. Jobs, and accounts between lanes, are never asked for here: they are few, and read
  * Begins   empty, up to seq 0: true of a lane that this process follows from its first batch. Each batch after seq is laid in. Where
  *          one is missing, or has entries whose names were emptied, the filter is dropped: nothing is said any more
  * Filled   anew from the users that the views have, see fill.h: then it stands beside what is laid in meanwhile, from the mark on as it

@@ -24,6 +24,12 @@ struct foreign_user {
     UT_hash_handle hh;
 };
 
+struct foreign_job {
+    const char *id;
+    bool foreign; /* as of touches */
+    struct foreign_job *next;
+};
+
 struct foreign_bucket {
     int64_t b; /* the hash key */
     struct touches touches;
@@ -62,18 +68,45 @@ static void add_touch(struct foreign *f, struct touches *t, const struct window_
 
 static void index_user(struct foreign *f, const struct window_batch *w, const struct entry *e)
 {
-    const char *user = e->user ? e->user : e->job ? arena_printf(&f->arena, JOB_USER_PREFIX "%s", e->job) : NULL;
     struct foreign_user *u;
 
-    if (!user)
+    if (!e->user)
         return;
-    HASH_FIND_STR(f->users, user, u);
+    HASH_FIND_STR(f->users, e->user, u);
     if (!u) {
         u = arena_alloc(&f->arena, sizeof *u);
-        u->user = user;
+        u->user = e->user;
         HASH_ADD_KEYPTR(hh, f->users, u->user, strlen(u->user), u);
     }
     add_touch(f, &u->touches, w);
+}
+
+static void index_job(struct foreign *f, const struct window_batch *w, const struct entry *e)
+{
+    const char *job = entry_job(e);
+    struct foreign_job *j = f->jobs;
+
+    if (!job)
+        return;
+    while (j && strcmp(j->id, job) != 0)
+        j = j->next;
+    if (!j) {
+        j = arena_alloc(&f->arena, sizeof *j);
+        *j = (struct foreign_job){.id = job, .next = f->jobs};
+        f->jobs = j;
+    }
+    j->foreign = j->foreign || !w->own;
+    f->jobs_due = f->jobs_due || j->foreign;
+}
+
+static void index_account(struct foreign *f, const struct window_batch *w, const struct entry *e)
+{
+    int64_t peer = entry_peer(e, f->lane);
+
+    if (peer < 0 || w->own)
+        return;
+    f->accounts[peer] = true;
+    f->accounts_due = true;
 }
 
 static void index_buckets(struct foreign *f, const struct window_batch *w, const struct entry *e)
@@ -108,6 +141,8 @@ struct foreign *foreign_new(const char *coupon, int64_t lane, struct window_batc
             bool defines = e->kind == ENTRY_DEFINE || e->kind == ENTRY_DELETE;
 
             index_user(f, batches[i], e);
+            index_job(f, batches[i], e);
+            index_account(f, batches[i], e);
             index_buckets(f, batches[i], e);
             if (defines && lane == 0 && !batches[i]->own) /* the others follow lane 0 */
                 f->definition_due = true;
@@ -240,6 +275,59 @@ static enum store_status write_users(struct foreign *f, struct store *s, struct 
     return status;
 }
 
+/* Jobs and accounts are few, and so are their batches: all of them at once, each over all batches. */
+static enum store_status write_jobs(struct foreign *f, struct store *s, struct arena *a, struct store_time *when)
+{
+    enum store_status status = STORE_OK;
+
+    for (const struct foreign_job *j = f->jobs; status == STORE_OK && j; j = j->next) {
+        struct view_write write = {.kind = VIEW_JOB, .coupon = f->coupon};
+        struct job_progress *state = NULL;
+
+        if (!j->foreign)
+            continue;
+        status = s->ops->job(s, f->coupon, j->id, f->after, a, &state);
+        if (!state)
+            state = arena_alloc(a, sizeof *state);
+        state->id = j->id;
+        for (size_t i = 0; i < f->batch_count; i++)
+            fold_job(state, f->batches[i]->batch);
+        write.job = state;
+        if (status == STORE_OK)
+            status = write_all_views(s, &write, 1, when);
+    }
+    f->jobs_due = status != STORE_OK;
+    return status;
+}
+
+static enum store_status write_accounts(struct foreign *f, struct store *s, struct arena *a, struct store_time *when)
+{
+    struct account_read reads[COUPON_LANES_MAX];
+    struct view_write writes[COUPON_LANES_MAX];
+    enum store_status status;
+    size_t count = 0;
+
+    for (int64_t peer = 0; peer < COUPON_LANES_MAX; peer++)
+        if (f->accounts[peer])
+            reads[count++] = (struct account_read){.coupon = f->coupon, .lane = f->lane, .peer = peer};
+    status = s->ops->accounts(s, f->after, a, reads, count);
+    for (size_t k = 0; k < count && status == STORE_OK; k++) {
+        struct lane_account *account = reads[k].account;
+
+        if (!account) {
+            account = arena_alloc(a, sizeof *account);
+            *account = (struct lane_account){.lane = f->lane, .peer = reads[k].peer};
+        }
+        for (size_t i = 0; i < f->batch_count; i++)
+            fold_account(account, f->batches[i]->batch);
+        writes[k] = (struct view_write){.kind = VIEW_ACCOUNT, .coupon = f->coupon, .account = account};
+    }
+    if (status == STORE_OK)
+        status = write_all_views(s, writes, count, when);
+    f->accounts_due = status != STORE_OK;
+    return status;
+}
+
 static size_t list_buckets(const struct foreign *f, struct foreign_bucket **chunk, struct foreign_bucket **next)
 {
     size_t count = 0;
@@ -294,9 +382,13 @@ enum store_status foreign_step(struct foreign *f, struct store *s, struct store_
         status = write_definition(f, s, &a, when);
     else if (f->next_user)
         status = write_users(f, s, &a, when);
+    else if (f->jobs_due)
+        status = write_jobs(f, s, &a, when);
+    else if (f->accounts_due)
+        status = write_accounts(f, s, &a, when);
     else if (f->next_bucket)
         status = write_buckets(f, s, &a, when);
     arena_free(&a);
-    *done = status == STORE_OK && !f->definition_due && !f->next_user && !f->next_bucket;
+    *done = status == STORE_OK && !f->definition_due && !f->next_user && !f->jobs_due && !f->accounts_due && !f->next_bucket;
     return status;
 }

@@ -1,7 +1,7 @@
 /*
  * engine/foreign.h -- writing the views of batches that somebody else appended: another worker, or one that died.
  *
- * Shape    an index says once which batches touch which user and which bucket; then, a chunk at a time, some views are read, the
+ * Shape    an index says once which batches touch which user and which bucket, and which jobs and accounts they touch; then, a chunk at a time, some views are read, the
  *          batches that touch them folded over, and written. A chunk is bounded in views and in bytes of names, and whoever calls
  *          may do other things between two chunks
  * Cost     linear: a batch is folded once for every user and bucket that it touches
@@ -19,6 +19,7 @@
 #define FOREIGN_BUCKETS_MAX 512
 
 struct foreign_user;
+struct foreign_job;
 struct foreign_bucket;
 
 struct foreign {
@@ -29,6 +30,9 @@ struct foreign {
     struct store_time after; /* for the reads: the mark's, on which the window stands */
     struct arena arena;
     struct foreign_user *users, *next_user;
+    struct foreign_job *jobs;
+    bool accounts[COUPON_LANES_MAX]; /* by the other lane: a batch of another writer tells of the account with it */
+    bool jobs_due, accounts_due;
     struct foreign_bucket *buckets, *next_bucket;
     bool definition_due;
     size_t folds; /* how often a batch was folded over a user or a bucket */

@@ -130,7 +130,7 @@ static enum store_status find_maker(struct store *s, struct op *op, int64_t n, u
     *old = false;
     if (status != STORE_OK || !count)
         return status == STORE_OK ? STORE_FAILED : status; /* the lane has that batch: this read is older, ask again */
-    e = b->head.seq == -n ? batch_find_making(b, n, g) : NULL;
+    e = b->head.seq == -n ? batch_find_origin(b, n, g) : NULL;
     if (e) {
         op->holder = arena_strdup(op->arena, e->user);
         *old = b->head.at_ms < clock_now_ms() - OLD_MS;

@@ -10,7 +10,7 @@
 #ifndef ENGINE_HISTORY_H
 #define ENGINE_HISTORY_H
 
-#include "engine/engine.h"
+#include "engine/op.h"
 
 #define HISTORY_WAITING_MAX 1024
 

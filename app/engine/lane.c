@@ -133,7 +133,7 @@ static void unload(struct lane *l)
     filter_restart(&l->filter);
     l->window_entries = l->window_bytes = l->window_ranges = 0;
     l->next_due_ms = INT64_MIN;
-    l->stash_first = l->stash_count = 0;
+    l->free_pool_first = l->free_pool_count = 0;
     l->definition = NULL;
     l->definition_seq = 0;
     l->cursor = 0;
@@ -146,30 +146,30 @@ static void unload(struct lane *l)
 void lane_free(struct lane *l)
 {
     unload(l);
-    free(l->stash);
+    free(l->free_pool);
     free(l);
 }
 
-/* ---- the stash ---- */
+/* ---- the free pool ---- */
 
-static void stash_add(struct lane *l, int64_t n, uint32_t g, const char *code)
+static void free_pool_add(struct lane *l, int64_t n, uint32_t g, const char *code)
 {
-    if (l->stash_first + l->stash_count == l->stash_capacity) {
-        if (l->stash_first > l->stash_capacity / 2) {
-            memmove(l->stash, l->stash + l->stash_first, l->stash_count * sizeof *l->stash);
+    if (l->free_pool_first + l->free_pool_count == l->free_pool_capacity) {
+        if (l->free_pool_first > l->free_pool_capacity / 2) {
+            memmove(l->free_pool, l->free_pool + l->free_pool_first, l->free_pool_count * sizeof *l->free_pool);
         } else {
             struct free_slot *larger;
 
-            l->stash_capacity = l->stash_capacity ? l->stash_capacity * 2 : 256;
-            larger = checked(malloc(l->stash_capacity * sizeof *larger));
-            if (l->stash_count)
-                memcpy(larger, l->stash + l->stash_first, l->stash_count * sizeof *larger);
-            free(l->stash);
-            l->stash = larger;
+            l->free_pool_capacity = l->free_pool_capacity ? l->free_pool_capacity * 2 : 256;
+            larger = checked(malloc(l->free_pool_capacity * sizeof *larger));
+            if (l->free_pool_count)
+                memcpy(larger, l->free_pool + l->free_pool_first, l->free_pool_count * sizeof *larger);
+            free(l->free_pool);
+            l->free_pool = larger;
         }
-        l->stash_first = 0;
+        l->free_pool_first = 0;
     }
-    l->stash[l->stash_first + l->stash_count++] = (struct free_slot){n, g, code};
+    l->free_pool[l->free_pool_first + l->free_pool_count++] = (struct free_slot){n, g, code};
 }
 
 static bool has_codes(const struct lane *l)
@@ -177,65 +177,65 @@ static bool has_codes(const struct lane *l)
     return l->definition && l->definition->codes.source != CODES_NONE;
 }
 
-static void stash_slot(struct lane *l, struct cached_bucket *c, int i)
+static void free_pool_slot(struct lane *l, struct cached_bucket *c, int i)
 {
     const struct slot *slot = &c->bucket.slots[i];
 
     if (slot->state != SLOT_FREE || lane_wants_codes(l, c))
         return;
-    stash_add(l, c->bucket.b * BUCKET_SLOTS + i, slot->generation, c->codes ? c->codes[i] : NULL);
-    c->stash_left++;
+    free_pool_add(l, c->bucket.b * BUCKET_SLOTS + i, slot->generation, c->codes ? c->codes[i] : NULL);
+    c->free_pool_left++;
 }
 
-static void stash_bucket(struct lane *l, struct cached_bucket *c)
+static void free_pool_bucket(struct lane *l, struct cached_bucket *c)
 {
     for (int i = 0; i < c->bucket.size; i++)
-        stash_slot(l, c, i);
+        free_pool_slot(l, c, i);
 }
 
 /* Slot n was taken by its name: it is not free any more. */
-static void stash_drop(struct lane *l, struct cached_bucket *c, int64_t n)
+static void free_pool_drop(struct lane *l, struct cached_bucket *c, int64_t n)
 {
-    struct free_slot *stash = l->stash + l->stash_first;
+    struct free_slot *free_pool = l->free_pool + l->free_pool_first;
     size_t i = 0;
 
-    if (c->stash_left == 0)
+    if (c->free_pool_left == 0)
         return;
-    while (i < l->stash_count && stash[i].n != n)
+    while (i < l->free_pool_count && free_pool[i].n != n)
         i++;
-    if (i == l->stash_count)
+    if (i == l->free_pool_count)
         return;
-    memmove(stash + i, stash + i + 1, (l->stash_count - i - 1) * sizeof *stash);
-    l->stash_count--;
-    c->stash_left--;
+    memmove(free_pool + i, free_pool + i + 1, (l->free_pool_count - i - 1) * sizeof *free_pool);
+    l->free_pool_count--;
+    c->free_pool_left--;
 }
 
-/* All slots of the bucket leave the stash. */
-static void stash_drop_bucket(struct lane *l, struct cached_bucket *c)
+/* All slots of the bucket leave the free pool. */
+static void free_pool_drop_bucket(struct lane *l, struct cached_bucket *c)
 {
-    struct free_slot *stash = l->stash + l->stash_first;
+    struct free_slot *free_pool = l->free_pool + l->free_pool_first;
     size_t kept = 0;
 
-    if (c->stash_left == 0)
+    if (c->free_pool_left == 0)
         return;
-    for (size_t i = 0; i < l->stash_count; i++)
-        if (bucket_of(stash[i].n) != c->bucket.b)
-            stash[kept++] = stash[i];
-    l->stash_count = kept;
-    c->stash_left = 0;
+    for (size_t i = 0; i < l->free_pool_count; i++)
+        if (bucket_of(free_pool[i].n) != c->bucket.b)
+            free_pool[kept++] = free_pool[i];
+    l->free_pool_count = kept;
+    c->free_pool_left = 0;
 }
 
 /* So that what stands side by side in the list of codes does not go out side by side. */
-static void stash_shuffle(struct lane *l, size_t from)
+static void free_pool_shuffle(struct lane *l, size_t from)
 {
-    struct free_slot *stash = l->stash + l->stash_first;
+    struct free_slot *free_pool = l->free_pool + l->free_pool_first;
 
-    for (size_t i = l->stash_count; i-- > from + 1;) {
+    for (size_t i = l->free_pool_count; i-- > from + 1;) {
         size_t k = from + randombytes_uniform((uint32_t)(i - from + 1));
-        struct free_slot moved = stash[i];
+        struct free_slot moved = free_pool[i];
 
-        stash[i] = stash[k];
-        stash[k] = moved;
+        free_pool[i] = free_pool[k];
+        free_pool[k] = moved;
     }
 }
 
@@ -250,31 +250,31 @@ static int by_number(struct cached_bucket *a, struct cached_bucket *b)
 }
 
 /* After somebody else's batch: whatever is free in the cached buckets, and nothing else. */
-static void stash_rebuild(struct lane *l)
+static void free_pool_rebuild(struct lane *l)
 {
     struct cached_bucket *c, *next;
 
-    l->stash_first = l->stash_count = 0;
+    l->free_pool_first = l->free_pool_count = 0;
     HASH_SORT(l->buckets, by_number);
     HASH_ITER(hh, l->buckets, c, next) {
-        c->stash_left = 0;
-        stash_bucket(l, c);
+        c->free_pool_left = 0;
+        free_pool_bucket(l, c);
     }
     if (picks_at_random(l))
-        stash_shuffle(l, 0);
+        free_pool_shuffle(l, 0);
 }
 
-static void stash_use(struct lane *l, size_t used)
+static void free_pool_use(struct lane *l, size_t used)
 {
-    assert(used <= l->stash_count);
+    assert(used <= l->free_pool_count);
     for (size_t i = 0; i < used; i++) {
-        struct cached_bucket *c = lane_bucket(l, bucket_of(l->stash[l->stash_first + i].n));
+        struct cached_bucket *c = lane_bucket(l, bucket_of(l->free_pool[l->free_pool_first + i].n));
 
-        assert(c && c->stash_left > 0);
-        c->stash_left--;
+        assert(c && c->free_pool_left > 0);
+        c->free_pool_left--;
     }
-    l->stash_first += used;
-    l->stash_count -= used;
+    l->free_pool_first += used;
+    l->free_pool_count -= used;
 }
 
 /* ---- buckets ---- */
@@ -356,7 +356,7 @@ void lane_evict_buckets(struct lane *l)
     struct cached_bucket *c, *next;
 
     HASH_ITER(hh, l->buckets, c, next)
-        if (!c->dirty && c->stash_left == 0)
+        if (!c->dirty && c->free_pool_left == 0)
             forget_bucket(l, c);
 }
 
@@ -455,7 +455,7 @@ struct found_list {
     size_t count;
 };
 
-/* What codes they lack. A damaged one leaves its bucket without: no slot of it goes to the stash. */
+/* What codes they lack. A damaged one leaves its bucket without: no slot of it goes to the free pool. */
 static enum store_status read_codes(struct store *s, const struct found_bucket *found, size_t count)
 {
     struct bucket_codes_read *reads = checked(calloc(count + 1, sizeof *reads));
@@ -489,7 +489,7 @@ static enum store_status read_codes(struct store *s, const struct found_bucket *
 
 static void add_found(struct found_list *found, struct top_up *t, struct cached_bucket *c)
 {
-    if (!c || c->stash_left > 0 || !bucket_has_free(&c->bucket))
+    if (!c || c->free_pool_left > 0 || !bucket_has_free(&c->bucket))
         return;
     found->items[found->count++] = (struct found_bucket){t, c};
     t->found++;
@@ -652,21 +652,21 @@ static enum store_status find_untouched(struct store *s, struct top_up **open, s
     return status;
 }
 
-static void stash_found(const struct found_list *found)
+static void free_pool_found(const struct found_list *found)
 {
     for (size_t first = 0, next; first < found->count; first = next) {
         struct top_up *t = found->items[first].whose;
-        size_t before = t->lane->stash_count;
+        size_t before = t->lane->free_pool_count;
 
         for (next = first; next < found->count && found->items[next].whose == t; next++) {
             struct cached_bucket *c = found->items[next].bucket;
 
             t->damaged = t->damaged || lane_wants_codes(t->lane, c);
-            if (c->stash_left == 0) /* else it was found twice */
-                stash_bucket(t->lane, c);
+            if (c->free_pool_left == 0) /* else it was found twice */
+                free_pool_bucket(t->lane, c);
         }
         if (picks_at_random(t->lane))
-            stash_shuffle(t->lane, before);
+            free_pool_shuffle(t->lane, before);
     }
 }
 
@@ -690,7 +690,7 @@ static void top_up_once(struct store *s, struct top_up **open, size_t count, siz
     if (status == STORE_OK)
         status = read_codes(s, found.items, found.count);
     if (status == STORE_OK)
-        stash_found(&found);
+        free_pool_found(&found);
     for (size_t i = 0; i < count; i++)
         open[i]->status = status;
     free(found.items);
@@ -701,7 +701,7 @@ static bool is_topped_up(struct top_up *t)
 {
     int64_t end;
 
-    return t->status != STORE_OK || t->lane->stash_count >= t->want || (t->searched && !walks(t->lane, &end)) ||
+    return t->status != STORE_OK || t->lane->free_pool_count >= t->want || (t->searched && !walks(t->lane, &end)) ||
            t->looks == LOOKS_MOST;
 }
 
@@ -758,7 +758,7 @@ void lane_top_up(struct store *s, struct top_up *tops, size_t count)
         tops[i].status = STORE_OK;
         if (most >= 0 && tops[i].want > (size_t)most)
             tops[i].want = (size_t)most;
-        if (most > 0 && tops[i].lane->stash_count < tops[i].want)
+        if (most > 0 && tops[i].lane->free_pool_count < tops[i].want)
             open[left++] = &tops[i];
     }
     found_ends = find_ends(s, open, left);
@@ -1009,17 +1009,6 @@ static struct window_user *window_user(struct lane *l, const char *user)
     return wu;
 }
 
-/* Whom e is about, as a use's key; NULL: nobody. scratch holds a job's pseudo-user. */
-static const char *entry_key(const struct entry *e, char scratch[64])
-{
-    if (e->user)
-        return e->user;
-    if (!e->job)
-        return NULL;
-    snprintf(scratch, 64, JOB_USER_PREFIX "%s", e->job);
-    return scratch;
-}
-
 /* An entry whose name was emptied: another worker erased who had this alias, and what we know of them is no more so. Their view
  * says it: it was written before the names went. */
 static void forget_alias(struct lane *l, const char *alias)
@@ -1033,15 +1022,13 @@ static void forget_alias(struct lane *l, const char *alias)
 
 static void index_entry(struct lane *l, struct window_batch *w, const struct entry *e)
 {
-    char scratch[64];
-    const char *user = entry_key(e, scratch);
     struct window_user *wu;
 
-    if (!user && entry_members[e->kind] & HAS_USER)
+    if (!e->user && entry_members[e->kind] & HAS_USER)
         forget_alias(l, e->alias);
-    if (!user)
+    if (!e->user)
         return;
-    wu = window_user(l, user);
+    wu = window_user(l, e->user);
     wu->state = NULL;
     if (wu->count && wu->batches[wu->count - 1] == w)
         return;
@@ -1125,6 +1112,7 @@ static struct window_batch *window_add(struct lane *l, struct batch *b, bool own
     for (size_t i = 0; i < b->count; i++) {
         note_buckets(l, w, &b->entries[i]);
         index_entry(l, w, &b->entries[i]);
+        w->has_jobs = w->has_jobs || b->entries[i].job;
         note_due(l, entry_due(&b->entries[i]));
     }
     for (size_t i = 0; own && i < b->use_count; i++)
@@ -1134,12 +1122,10 @@ static struct window_batch *window_add(struct lane *l, struct batch *b, bool own
 
 static void unindex_entry(struct lane *l, struct window_batch *w, const struct entry *e)
 {
-    char scratch[64];
-    const char *user = entry_key(e, scratch);
     struct window_user *wu = NULL;
 
-    if (user)
-        HASH_FIND_STR(l->users, user, wu);
+    if (e->user)
+        HASH_FIND_STR(l->users, e->user, wu);
     if (!wu || wu->batches[0] != w)
         return;
     if (wu->count == 1) {
@@ -1219,6 +1205,72 @@ const struct use *lane_known_use(const struct lane *l, const char *user)
     return wu ? wu->state : NULL;
 }
 
+/* Of jobs and accounts there is no index: few batches tell of any. */
+
+bool lane_overlay_job(const struct lane *l, struct job_progress *j)
+{
+    if (j->seq > l->tail.seq)
+        return false;
+    for (const struct window_batch *w = l->window; w; w = w->next)
+        if (w->has_jobs)
+            fold_job(j, w->batch);
+    return true;
+}
+
+static bool tells_of_job(const struct batch *b, const char *job)
+{
+    const char *other;
+
+    for (size_t i = 0; i < b->count; i++)
+        if ((other = entry_job(&b->entries[i])) && strcmp(other, job) == 0)
+            return true;
+    return false;
+}
+
+const struct job_progress *lane_known_job(const struct lane *l, const char *job)
+{
+    const struct batch *last = NULL;
+
+    for (const struct window_batch *w = l->window; w; w = w->next)
+        if (w->has_jobs && tells_of_job(w->batch, job))
+            last = w->batch;
+    for (size_t i = 0; last && i < last->job_count; i++)
+        if (strcmp(last->jobs[i]->id, job) == 0)
+            return last->jobs[i];
+    return NULL;
+}
+
+bool lane_overlay_account(const struct lane *l, struct lane_account *account)
+{
+    if (account->seq > l->tail.seq)
+        return false;
+    for (const struct window_batch *w = l->window; w; w = w->next)
+        if (w->has_jobs)
+            fold_account(account, w->batch);
+    return true;
+}
+
+static bool tells_of_account(const struct batch *b, int64_t peer)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (entry_peer(&b->entries[i], b->lane) == peer)
+            return true;
+    return false;
+}
+
+const struct lane_account *lane_known_account(const struct lane *l, int64_t peer)
+{
+    const struct batch *last = NULL;
+
+    for (const struct window_batch *w = l->window; w; w = w->next)
+        if (w->has_jobs && tells_of_account(w->batch, peer))
+            last = w->batch;
+    for (size_t i = 0; last && i < last->account_count; i++)
+        if (last->accounts[i]->peer == peer)
+            return last->accounts[i];
+    return NULL;
+}
+
 /* ---- moving the tail ---- */
 
 static void move_definition(struct lane *l, const struct batch *b)
@@ -1287,7 +1339,7 @@ static void move_tail(struct lane *l, const struct head *h)
     if (c) {
         bucket_fit(&c->bucket, h->next_n);
         if (has_codes(l)) { /* what was read of the new slots' codes was a draft */
-            stash_drop_bucket(l, c); /* it points to them; what is free is found again by whoever tops it up */
+            free_pool_drop_bucket(l, c); /* it points to them; what is free is found again by whoever tops it up */
             free(c->codes);
             c->codes = NULL;
         }
@@ -1298,17 +1350,17 @@ static void move_tail(struct lane *l, const struct head *h)
 #define STASHED_MOST 8192
 
 /* Slots that came from another lane are wanted at once. */
-static void stash_got(struct lane *l, const struct batch *b)
+static void free_pool_got(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
-        for (int64_t n = e->n; e->kind == ENTRY_GET && n < e->n + e->count && l->stash_count < STASHED_MOST; n++) {
+        for (int64_t n = e->n; e->kind == ENTRY_GET && n < e->n + e->count && l->free_pool_count < STASHED_MOST; n++) {
             bool is_new = bucket_of(n) * BUCKET_SLOTS >= e->n; /* else it had slots before: whoever tops up finds it */
             struct cached_bucket *c = is_new ? untouched_bucket(l, bucket_of(n)) : lane_bucket(l, bucket_of(n));
 
             if (c)
-                stash_slot(l, c, (int)(n % BUCKET_SLOTS));
+                free_pool_slot(l, c, (int)(n % BUCKET_SLOTS));
         }
     }
 }
@@ -1319,8 +1371,8 @@ static bool gives_back(const struct entry *e)
     return entry_ends(e) && (!e->from || e->kind == ENTRY_REVERSE);
 }
 
-/* What the batch did to slots that it named: they leave the stash; those that came back go to its end. */
-static void stash_named(struct lane *l, const struct batch *b)
+/* What the batch did to slots that it named: they leave the free pool; those that came back go to its end. */
+static void free_pool_named(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
@@ -1330,9 +1382,9 @@ static void stash_named(struct lane *l, const struct batch *b)
         if (!c || e->n < 0)
             continue;
         if (e->by_name)
-            stash_drop(l, c, e->n);
+            free_pool_drop(l, c, e->n);
         if (gives_back(e) && c->bucket.slots[at].state == SLOT_FREE) /* else it was taken again in this batch */
-            stash_slot(l, c, at);
+            free_pool_slot(l, c, at);
     }
 }
 
@@ -1354,26 +1406,26 @@ static bool own_buckets_laid(struct lane *l, const struct batch *b)
     return true;
 }
 
-void lane_commit(struct lane *l, struct batch *b, size_t stash_used)
+void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
 {
     struct window_batch *w;
 
     assert(b->head.seq == l->tail.seq + 1);
-    stash_use(l, stash_used);
+    free_pool_use(l, free_pool_used);
     w = window_add(l, b, true);
     move_buckets(l, w);
     assert(own_buckets_laid(l, b));
-    stash_named(l, b);
+    free_pool_named(l, b);
     move_definition(l, b);
     move_tail(l, &b->head);
-    stash_got(l, b);
+    free_pool_got(l, b);
 }
 
-static void lay_foreign(struct lane *l, struct batch *b, bool *stash_changed)
+static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed)
 {
     struct window_batch *w = window_add(l, b, false);
 
-    *stash_changed = move_buckets(l, w) || *stash_changed;
+    *free_pool_changed = move_buckets(l, w) || *free_pool_changed;
     move_definition(l, b);
     move_tail(l, &b->head);
 }
@@ -1382,11 +1434,11 @@ static void lay_foreign(struct lane *l, struct batch *b, bool *stash_changed)
 static enum store_status lay_all(struct lane *l, struct batch **batches, size_t count)
 {
     enum store_status status = STORE_OK;
-    bool stash_changed = false;
+    bool free_pool_changed = false;
 
     for (size_t i = 0; i < count; i++) {
         if (status == STORE_OK && batches[i]->head.seq == l->tail.seq + 1) {
-            lay_foreign(l, batches[i], &stash_changed);
+            lay_foreign(l, batches[i], &free_pool_changed);
             continue;
         }
         if (status == STORE_OK)
@@ -1395,8 +1447,8 @@ static enum store_status lay_all(struct lane *l, struct batch **batches, size_t 
         status = STORE_FAILED;
         batch_free(batches[i]);
     }
-    if (stash_changed)
-        stash_rebuild(l);
+    if (free_pool_changed)
+        free_pool_rebuild(l);
     return status;
 }
 

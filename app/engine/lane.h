@@ -1,5 +1,5 @@
 /*
- * engine/lane.h -- a lane in memory: its tail, its definition, the window, the stash of free slots.
+ * engine/lane.h -- a lane in memory: its tail, its definition, the window, the pool of free slots.
  *
  * Rule     view + window = the state at the tail. The window holds every batch after the mark; a view that was read,
  *          with the window's newer batches laid over it, is what the ledger says
@@ -13,15 +13,16 @@
 #include <uthash.h>
 
 #include "base/clock.h"
-#include "engine/engine.h"
 #include "engine/filter.h"
+#include "engine/op.h"
 #include "store/store.h"
 
 /* A batch after the mark. */
 struct window_batch {
     struct batch *batch;
     int refs;             /* the window's, and one per view job that names it; counted by the committer alone */
-    bool own;             /* appended here: batch->uses are known, and its buckets are cached */
+    bool own;             /* appended here: batch->uses and its like are known, and its buckets are cached */
+    bool has_jobs;        /* some of its entries are of jobs, or of accounts */
     bool ensured;         /* a view job that writes its views is under way */
     size_t bytes;         /* of memory */
     int64_t first_b, end_b; /* buckets that it touches lie in [first_b, end_b) */
@@ -50,7 +51,7 @@ struct cached_bucket {
     struct bucket bucket;
     const char **codes; /* [BUCKET_SLOTS], one block of memory, owned; NULL: not read, or the coupon has none */
     bool dirty;     /* its view is not written yet */
-    int stash_left; /* its slots in the stash */
+    int free_pool_left; /* its slots in the free pool */
     UT_hash_handle hh; /* by bucket.b */
 };
 
@@ -91,11 +92,11 @@ struct lane {
     struct filter filter;        /* of whom it surely knows nothing */
 
     struct cached_bucket *buckets;
-    struct free_slot *stash; /* [stash_first, stash_first + stash_count) */
-    size_t stash_first, stash_count, stash_capacity;
-    int64_t cursor;          /* bucket number, or pick, from which the stash is topped up next with touched buckets */
+    struct free_slot *free_pool; /* [free_pool_first, free_pool_first + free_pool_count) */
+    size_t free_pool_first, free_pool_count, free_pool_capacity;
+    int64_t cursor;          /* bucket number, or pick, from which the free pool is topped up next with touched buckets */
     int64_t touched_end;     /* no bucket from here on was touched; -1: not known */
-    int64_t walk;            /* where untouched buckets are looked for next; -1: none is left that was not in the stash */
+    int64_t walk;            /* where untouched buckets are looked for next; -1: none is left that was not in the free pool */
     int64_t walk_stop;       /* up to there, or to the lane's end; */
     int64_t walk_rest;       /* then from the lane's first bucket up to there */
     size_t topup;            /* buckets to read next time: grows while they are used up fast */
@@ -107,7 +108,7 @@ struct lane {
     struct op_list watchers; /* OP_CATCH_UP: wait until mark.seq == tail */
     struct batch *pending;   /* sent, outcome unknown: inserted again until it is known */
     struct op_list pending_ops;
-    size_t pending_stash_used;
+    size_t pending_free_pool_used;
 
     bool ready;              /* in the committer's list of lanes with work */
     struct lane *ready_prev, *ready_next;
@@ -116,6 +117,7 @@ struct lane {
     bool unflushed;          /* batches since the last flush */
     struct lane *unflushed_prev, *unflushed_next;
     struct mono flush_at;
+    size_t unflushed_entries; /* of own batches since the last flush */
     int jobs;                /* view jobs under way */
 };
 
@@ -139,8 +141,8 @@ enum store_status lane_refresh(struct lane *l, struct store *s);
 /* A lane that has no definition of its own yet takes over that of lane 0. STORE_NOT_FOUND: its view is not written yet. */
 enum store_status lane_adopt(struct lane *l, struct store *s);
 /* Lay a batch that this process appended: tail, definition, window, buckets; used slots, and those that were taken by their
- * name, leave the stash. Takes b. */
-void lane_commit(struct lane *l, struct batch *b, size_t stash_used);
+ * name, leave the free pool. Takes b. */
+void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used);
 /* Views are written up to m: forget what the window need not hold any more. */
 void lane_trim(struct lane *l, const struct mark *m);
 void window_release(struct window_batch *w);
@@ -151,6 +153,11 @@ bool lane_note_users(struct lane *l, struct store *s) CPN_CHECKED;
 bool lane_overlay_use(const struct lane *l, struct use *u, struct arena *a);
 /* The user's state at the tail where the window knows it without a view, or NULL. */
 const struct use *lane_known_use(const struct lane *l, const char *user);
+/* The same of a job, and of the lane's account with a peer. */
+bool lane_overlay_job(const struct lane *l, struct job_progress *j);
+const struct job_progress *lane_known_job(const struct lane *l, const char *job);
+bool lane_overlay_account(const struct lane *l, struct lane_account *account);
+const struct lane_account *lane_known_account(const struct lane *l, int64_t peer);
 /* The cached bucket, or NULL. */
 struct cached_bucket *lane_bucket(struct lane *l, int64_t b);
 /* Lay the window over a bucket that was read and cache it; takes it. NULL: it is ahead of the tail. */
@@ -175,7 +182,7 @@ struct due_look {
 /* Look through lanes, each once; their next_due_ms move on. All that have slots in the same reads. */
 void lane_find_due(struct store *s, struct due_look *looks, size_t count);
 
-/* A stash to be filled, when it holds less than `want` although more are free. */
+/* A free pool to be filled, when it holds less than `want` although more are free. */
 struct top_up {
     struct lane *lane;
     size_t want;
@@ -186,9 +193,9 @@ struct top_up {
     bool from_start, wrapped, searched; /* the touched buckets */
     size_t found, looks;
 };
-/* Fill stashes of different lanes, all in the same reads. A bucket ahead of the tail makes its lane stale. */
+/* Fill free pools of different lanes, all in the same reads. A bucket ahead of the tail makes its lane stale. */
 void lane_top_up(struct store *s, struct top_up *tops, size_t count);
-/* Drop cached buckets that are written and hold nothing for the stash. */
+/* Drop cached buckets that are written and hold nothing for the free pool. */
 void lane_evict_buckets(struct lane *l);
 
 static inline bool lane_idle(const struct lane *l)

@@ -16,10 +16,10 @@
 
 #include "base/checked.h"
 #include "base/cond.h"
-#include "engine/asks.h"
+#include "engine/fanout.h"
 #include "engine/lane.h"
+#include "engine/quotas.h"
 #include "engine/route.h"
-#include "engine/shares.h"
 
 #define LOOK_MS 2000        /* how long what nobody waits for may take */
 #define FETCH_TRIES 50      /* to get what a lane lacks, while other lanes move */
@@ -34,10 +34,10 @@ struct group {
     struct lanes *all;
     /* of the thread that has it */
     struct asker asker; /* until: when what is done now must be over */
-    struct shares shares;
+    struct quotas quotas;
     struct op_list lacking;
     /* under the lock */
-    struct op_list inbox;
+    struct op_list queue;
     bool queued, running; /* it waits for a thread, or has one */
     bool poked;           /* few slots are left */
     struct mono not_before; /* to look at that again */
@@ -48,7 +48,7 @@ struct group {
 
 struct lanes {
     struct engine *engine;
-    struct heard_table *heard;
+    struct peers *peers;
     struct store_source *source;
     const struct engine_hooks *hooks;
     pthread_t listener;
@@ -72,13 +72,8 @@ struct lanes {
 
 bool lanes_does(enum op_kind kind)
 {
-    return kind == OP_CREATE || kind == OP_CHANGE || kind == OP_DELETE || kind == OP_GENERATE || kind == OP_DUE ||
-           kind == OP_FOLLOW;
-}
-
-static int64_t lane_of_user(const char *user, int64_t lanes)
-{
-    return user_is_job(user) ? 0 : coupon_lane_of(user, lanes);
+    return kind == OP_CREATE || kind == OP_CHANGE || kind == OP_DELETE || kind == OP_ARCHIVE || kind == OP_GENERATE ||
+           kind == OP_DUE || kind == OP_FOLLOW;
 }
 
 int64_t lanes_route(const struct op *op, int64_t lanes)
@@ -90,7 +85,7 @@ int64_t lanes_route(const struct op *op, int64_t lanes)
     case OP_CHECK:
     case OP_USE:
     case OP_ERASE:
-        lane = lane_of_user(op->user, lanes);
+        lane = coupon_lane_of(op->user, lanes);
         break;
     case OP_STEP:
         lane = op->transition.n < 0 ? op->asked_lane : lane_of_slot(op->transition.n);
@@ -147,7 +142,7 @@ static enum cpn_result ask_as(struct group *g, struct op *op, enum op_kind kind,
 static void raise_events(struct group *g, const char *coupon, int64_t lanes, bool *raised)
 {
     enum cpn_result r;
-    struct asks *heads = ask_heads(&g->asker, coupon, lanes, &r);
+    struct fanout *heads = ask_heads(&g->asker, coupon, lanes, &r);
     struct op *events = &heads->ops[0];
     struct head sum;
 
@@ -160,29 +155,29 @@ static void raise_events(struct group *g, const char *coupon, int64_t lanes, boo
         if (!*raised)
             (void)ask(&g->asker, events, 1);
     }
-    asks_free(heads);
+    fanout_free(heads);
 }
 
 /* ---- definitions ---- */
 
-/* Have every lane follow lane 0's definition, and give back its shares of caps that may have changed. */
+/* Have every lane follow lane 0's definition, and give back its quotas of caps that may have changed. */
 static enum cpn_result follow(struct group *g, const struct coupon *definition)
 {
     int64_t lanes = definition->lanes;
-    struct asks *a = asks_new(definition->id, (size_t)lanes);
+    struct fanout *a = fanout_new(definition->id, (size_t)lanes);
     enum cpn_result r;
 
     for (int64_t lane = 1; lane < lanes; lane++) {
-        struct op *op = asks_add(a, OP_FOLLOW, lane);
+        struct op *op = fanout_add(a, OP_FOLLOW, lane);
 
         op->definition = coupon_copy(definition, op->arena);
     }
     r = ask(&g->asker, a->ops, a->count);
-    asks_free(a);
+    fanout_free(a);
     if (r != CPN_OK || definition->state == COUPON_DELETED || !policy_of(definition)->slots ||
         (definition->cap.per_day == COUPON_NULL && definition->cap.discount_minor == COUPON_NULL))
         return r;
-    return shares_settle(&g->shares, definition);
+    return quotas_settle(&g->quotas, definition);
 }
 
 /* The lanes must follow what lane 0 has: until the op's time is up, when nobody knows whether all of them do. */
@@ -203,12 +198,12 @@ static void follow_or_unknown(struct group *g, struct op *op, const struct coupo
 static enum cpn_result sum_heads(struct group *g, struct op *op, int64_t lanes)
 {
     enum cpn_result r;
-    struct asks *heads = ask_heads(&g->asker, op->coupon, lanes, &r);
+    struct fanout *heads = ask_heads(&g->asker, op->coupon, lanes, &r);
 
     op->outcome = (struct outcome){.result = r, .retry = r != CPN_OK};
     if (r == CPN_OK)
         heads_add_up(&op->head, heads->ops, lanes);
-    asks_free(heads);
+    fanout_free(heads);
     return r;
 }
 
@@ -218,10 +213,10 @@ static void create(struct group *g, struct op *op, int64_t lanes)
 
     if (r != CPN_OK)
         return;
-    heard_know(g->all->heard, op->coupon, lanes);
+    peers_know(g->all->peers, op->coupon, lanes);
     follow_or_unknown(g, op, op->coupon_now);
     if (op->count && op->outcome.result == CPN_OK)
-        (void)shares_spread(&g->shares, op->coupon, lanes);
+        (void)quotas_spread(&g->quotas, op->coupon, lanes);
 }
 
 /* At least so much all lanes together had taken at one moment: after each was asked once, and before any is asked again. What a
@@ -229,13 +224,13 @@ static void create(struct group *g, struct op *op, int64_t lanes)
 static enum cpn_result ask_taken(struct group *g, const char *coupon, int64_t lanes, int64_t *taken)
 {
     enum cpn_result r, r_after;
-    struct asks *before = ask_heads(&g->asker, coupon, lanes, &r), *after = ask_heads(&g->asker, coupon, lanes, &r_after);
+    struct fanout *before = ask_heads(&g->asker, coupon, lanes, &r), *after = ask_heads(&g->asker, coupon, lanes, &r_after);
 
     *taken = 0;
     for (int64_t i = 0; i < lanes; i++)
         *taken += head_taken(&after->ops[i].head) - (after->ops[i].head.ordinal - before->ops[i].head.ordinal);
-    asks_free(before);
-    asks_free(after);
+    fanout_free(before);
+    fanout_free(after);
     return r == CPN_OK ? r_after : r;
 }
 
@@ -255,7 +250,7 @@ static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
             return CPN_BUSY;
         }
         /* one try: then it may be known that the cap is passed */
-        found = shares_fetch(&g->shares, op->coupon, lanes, 0, &op->outcome, 1, &due_ms);
+        found = quotas_fetch(&g->quotas, op->coupon, lanes, 0, &op->outcome, 1, &due_ms);
         r = ask_as(g, op, OP_CHANGE, 0);
     }
     return r;
@@ -292,11 +287,11 @@ static bool move_state(struct group *g, struct op *op, enum coupon_state from, e
     return r == CPN_OK;
 }
 
-/* The outcome is OK, or COUPON_IN_USE when it ever had a redemption, or what refuses the question. */
+/* The outcome is OK, COUPON_ARCHIVED, COUPON_IN_USE when it ever had a redemption, or what refuses the question. */
 static enum cpn_result ask_whether_used(struct group *g, struct op *op, int64_t lanes)
 {
-    if (sum_heads(g, op, lanes) == CPN_OK && op->head.ordinal > 0)
-        op->outcome = (struct outcome){.result = CPN_COUPON_IN_USE};
+    if (sum_heads(g, op, lanes) == CPN_OK && (op->head.archived || op->head.ordinal > 0))
+        op->outcome = (struct outcome){.result = op->head.archived ? CPN_COUPON_ARCHIVED : CPN_COUPON_IN_USE};
     return op->outcome.result;
 }
 
@@ -327,12 +322,48 @@ static void delete_coupon(struct group *g, struct op *op, int64_t lanes)
         activate_again(g, op);
 }
 
+/* Close the lanes that follow lane 0, which is closed. Nothing refuses it but a failure: what is begun is to be repeated. */
+static void archive_others(struct group *g, struct op *op, int64_t lanes)
+{
+    struct fanout *a = fanout_new(op->coupon, (size_t)lanes);
+
+    for (int64_t lane = 1; lane < lanes; lane++) {
+        struct op *one = fanout_add(a, OP_ARCHIVE, lane);
+
+        one->expected_version = op->expected_version;
+        one->by = op->by;
+    }
+    if (ask(&g->asker, a->ops, a->count) != CPN_OK)
+        op->outcome = (struct outcome){.result = CPN_OUTCOME_UNKNOWN, .retry = true};
+    fanout_free(a);
+}
+
+/* When all lanes have followed the definition by which it ended, and none has anything issued or held, none ever will, unless the
+ * definition changes: lane 0 is closed by that same version. */
+static void archive(struct group *g, struct op *op, int64_t lanes)
+{
+    if (ask_as(g, op, OP_HEAD, 0) != CPN_OK)
+        return;
+    if (op->expected_version != op->coupon_now->version) {
+        op->outcome = (struct outcome){.result = CPN_VERSION_CHANGED};
+        return;
+    }
+    follow_or_unknown(g, op, op->coupon_now);
+    if (op->outcome.result != CPN_OK || sum_heads(g, op, lanes) != CPN_OK)
+        return;
+    if (op->head.issued || op->head.reserved)
+        op->outcome = (struct outcome){.result = CPN_COUPON_IN_USE,
+                                       .detail = "Something of it is issued or held. Cancel it, or wait until it expires."};
+    else if (ask_as(g, op, OP_ARCHIVE, 0) == CPN_OK)
+        archive_others(g, op, lanes);
+}
+
 /* ---- jobs ---- */
 
 static void generate(struct group *g, struct op *op, int64_t lanes)
 {
     if (ask_as(g, op, OP_GENERATE, 0) == CPN_OK)
-        (void)shares_spread(&g->shares, op->coupon, lanes); /* else a lane gets its part when it has nothing left */
+        (void)quotas_spread(&g->quotas, op->coupon, lanes); /* else a lane gets its quota when it has nothing left */
 }
 
 /* Free slots are retired in lane 0: those of the other lanes come there first. */
@@ -341,7 +372,7 @@ static void retire(struct group *g, struct op *op, int64_t lanes)
     enum cpn_result r = ask_as(g, op, OP_HEAD, 0);
 
     if (r == CPN_OK && head_free(&op->head) < op->count)
-        r = shares_collect(&g->shares, op->coupon, lanes, op->count);
+        r = quotas_collect(&g->quotas, op->coupon, lanes, op->count);
     if (r == CPN_OK)
         ask_as(g, op, OP_DUE, 0);
     else
@@ -375,31 +406,31 @@ static void hear_all(struct group *g, const char *coupon, int64_t lanes)
     enum cpn_result r;
 
     listen_to_others(g->all);
-    asks_free(ask_heads(&g->asker, coupon, lanes, &r));
+    fanout_free(ask_heads(&g->asker, coupon, lanes, &r));
 }
 
 /* Settle what the first of those that lack something lacks, for all of them that lack the same. The rest stays. */
 static void look_around(struct group *g)
 {
     struct op *first = g->lacking.first, *op;
-    int64_t lanes = heard_lanes(g->all->heard, g->coupon), lane = first->lane, due_ms = 0;
-    enum share share = first->outcome.lacks;
+    int64_t lanes = peers_lanes(g->all->peers, g->coupon), lane = first->lane, due_ms = 0;
+    enum quota quota = first->outcome.lacks;
     enum found found = FOUND_SOME;
     struct op_list rest = {0}, same = {0};
     bool raised;
 
     g->asker.until = first->deadline;
     while ((op = op_list_take(&g->lacking)))
-        op_list_add(op->outcome.lacks == share && (op->lane == lane || share != SHARE_BUDGET) ? &same : &rest, op);
+        op_list_add(op->outcome.lacks == quota && (op->lane == lane || quota != QUOTA_BUDGET) ? &same : &rest, op);
     g->lacking = rest;
-    if (share == SHARE_NONE)
+    if (quota == QUOTA_NONE)
         hear_all(g, g->coupon, lanes);
     else
-        found = shares_fetch(&g->shares, g->coupon, lanes, lane, &first->outcome, FETCH_TRIES, &due_ms);
-    if (found == FOUND_NOTHING && share == SHARE_SLOTS)
+        found = quotas_fetch(&g->quotas, g->coupon, lanes, lane, &first->outcome, FETCH_TRIES, &due_ms);
+    if (found == FOUND_NOTHING && quota == QUOTA_SLOTS)
         raise_events(g, g->coupon, lanes, &raised);
     while ((op = op_list_take(&same))) {
-        op->looked[share] = found == FOUND_NOTHING || share == SHARE_NONE;
+        op->looked[quota] = found == FOUND_NOTHING || quota == QUOTA_NONE;
         op->others_due_ms = due_ms;
         ask_again(g, op);
     }
@@ -410,19 +441,19 @@ static void look_around(struct group *g)
 static void *listen_main(void *argument)
 {
     struct lanes *s = argument;
-    struct store *door = s->source->open(s->source);
+    struct store *session = s->source->open(s->source);
     struct heard heard;
 
     while (!atomic_load(&s->stopping)) {
-        int got = door->ops->hear(door, &heard);
+        int got = session->ops->hear(session, &heard);
 
         atomic_store(&s->hearing, got >= 0);
         if (got > 0)
-            heard_note(s->heard, heard.coupon, heard.lane, &heard.head);
+            peers_note(s->peers, heard.coupon, heard.lane, &heard.head);
         else if (got < 0)
-            heard_missed(s->heard);
+            peers_missed(s->peers);
     }
-    door->ops->close(door);
+    session->ops->close(session);
     return NULL;
 }
 
@@ -445,7 +476,7 @@ static void listen_to_others(struct lanes *s)
 
 static void do_op(struct group *g, struct op *op)
 {
-    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : heard_lanes(g->all->heard, op->coupon);
+    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : peers_lanes(g->all->peers, op->coupon);
 
     g->asker.until = op->deadline;
     switch (op->kind) {
@@ -457,6 +488,9 @@ static void do_op(struct group *g, struct op *op)
         break;
     case OP_DELETE:
         delete_coupon(g, op, lanes);
+        break;
+    case OP_ARCHIVE:
+        archive(g, op, lanes);
         break;
     case OP_GENERATE:
         generate(g, op, lanes);
@@ -470,20 +504,20 @@ static void do_op(struct group *g, struct op *op)
             follow_or_unknown(g, op, op->coupon_now);
         break;
     default:
-        assert(!"not for this part");
+        assert(!"not for several lanes");
     }
     finish(g->all, op);
 }
 
 /* What came in; one thing that lanes lack; and whether few slots are left. */
-static void work(struct group *g, struct op_list *inbox, bool poked)
+static void work(struct group *g, struct op_list *queue, bool poked)
 {
     struct lanes *s = g->all;
     struct mono not_before;
     struct op *op;
     bool raised;
 
-    while ((op = op_list_take(inbox))) {
+    while ((op = op_list_take(queue))) {
         if (lanes_does(op->kind))
             do_op(g, op);
         else
@@ -496,7 +530,7 @@ static void work(struct group *g, struct op_list *inbox, bool poked)
     if (!poked)
         return;
     g->asker.until = mono_add_ms(mono_now(), LOOK_MS);
-    raise_events(g, g->coupon, heard_lanes(s->heard, g->coupon), &raised);
+    raise_events(g, g->coupon, peers_lanes(s->peers, g->coupon), &raised);
     not_before = mono_add_ms(mono_now(), raised ? POKE_RAISED_MS : POKE_MS);
     pthread_mutex_lock(&s->lock);
     g->not_before = not_before;
@@ -507,7 +541,7 @@ static void work(struct group *g, struct op_list *inbox, bool poked)
 
 static void group_free(struct group *g)
 {
-    shares_release(&g->shares);
+    quotas_release(&g->quotas);
     free(g);
 }
 
@@ -522,14 +556,14 @@ static struct group *find_group(struct lanes *s, const char *coupon)
     memcpy(g->coupon, coupon, strnlen(coupon, COUPON_ID_MAX));
     g->all = s;
     g->asker.engine = s->engine;
-    shares_init(&g->shares, &g->asker, &s->stopping);
+    quotas_init(&g->quotas, &g->asker, &s->stopping);
     HASH_ADD_STR(s->groups, coupon, g);
     return g;
 }
 
 static bool has_ops(const struct group *g)
 {
-    return g->inbox.count || g->lacking.count;
+    return g->queue.count || g->lacking.count;
 }
 
 static bool pokes_now(const struct group *g, struct mono now)
@@ -569,7 +603,7 @@ static void put_away(struct lanes *s, struct group *g)
 
     if (g->queued)
         return;
-    if (!g->shares.empties && !g->not_before.ns) {
+    if (!g->quotas.empties && !g->not_before.ns) {
         forget_group(s, g);
         return;
     }
@@ -629,7 +663,7 @@ static void keep_one_idle(struct lanes *s)
 static void *lanes_main(void *argument)
 {
     struct lanes *s = argument;
-    struct op_list inbox;
+    struct op_list queue;
     struct group *g;
     bool poked;
 
@@ -640,12 +674,12 @@ static void *lanes_main(void *argument)
             continue;
         }
         keep_one_idle(s);
-        inbox = g->inbox;
-        g->inbox = (struct op_list){0};
+        queue = g->queue;
+        g->queue = (struct op_list){0};
         poked = pokes_now(g, mono_now());
         g->poked = g->poked && !poked;
         pthread_mutex_unlock(&s->lock);
-        work(g, &inbox, poked);
+        work(g, &queue, poked);
         pthread_mutex_lock(&s->lock);
         g->running = false;
         queue_group(s, g);
@@ -660,7 +694,7 @@ static void *lanes_main(void *argument)
 struct gather {
     struct lanes *lanes;
     struct op *parent;
-    struct asks *asks;
+    struct fanout *fanout;
     atomic_size_t left;
 };
 
@@ -668,42 +702,42 @@ static void gathered_one(struct op *one)
 {
     struct gather *g = one->context;
     struct op *op = g->parent;
-    size_t count = g->asks->count;
+    size_t count = g->fanout->count;
 
     if (atomic_fetch_sub(&g->left, 1) != 1)
         return;
     op->outcome = (struct outcome){.result = CPN_OK};
     for (size_t i = 0; i < count && op->outcome.result == CPN_OK; i++)
-        op->outcome = g->asks->ops[i].outcome;
-    one = &g->asks->ops[0];
+        op->outcome = g->fanout->ops[i].outcome;
+    one = &g->fanout->ops[0];
     if (op->outcome.result == CPN_OK) {
-        heads_add_up(&op->head, g->asks->ops, (int64_t)count);
+        heads_add_up(&op->head, g->fanout->ops, (int64_t)count);
         op->coupon_now = coupon_copy(one->coupon_now, op->arena);
         op->seq = one->seq;
         op->seqs = arena_array(op->arena, count, sizeof *op->seqs);
         for (size_t i = 0; i < count; i++)
-            op->seqs[i] = g->asks->ops[i].seq;
+            op->seqs[i] = g->fanout->ops[i].seq;
         op->at_ms = op->head.at_ms > one->at_ms ? op->head.at_ms : one->at_ms;
     }
-    asks_free(g->asks);
+    fanout_free(g->fanout);
     finish(g->lanes, op);
     free(g);
 }
 
 void lanes_gather(struct lanes *s, struct op *op)
 {
-    int64_t lanes = heard_lanes(s->heard, op->coupon);
+    int64_t lanes = peers_lanes(s->peers, op->coupon);
     struct gather *g = checked(calloc(1, sizeof *g));
     struct op *ops;
 
     g->lanes = s;
     g->parent = op;
-    g->asks = asks_new(op->coupon, (size_t)lanes);
-    ops = g->asks->ops;
+    g->fanout = fanout_new(op->coupon, (size_t)lanes);
+    ops = g->fanout->ops;
     atomic_init(&g->left, (size_t)lanes);
     atomic_fetch_add(&s->waiting, 1);
     for (int64_t i = 0; i < lanes; i++) {
-        struct op *one = asks_add(g->asks, OP_HEAD, i);
+        struct op *one = fanout_add(g->fanout, OP_HEAD, i);
 
         one->done = gathered_one;
         one->context = g;
@@ -715,13 +749,13 @@ void lanes_gather(struct lanes *s, struct op *op)
 
 /* ---- from outside ---- */
 
-struct lanes *lanes_start(struct engine *e, struct heard_table *heard, struct store_source *source,
+struct lanes *lanes_start(struct engine *e, struct peers *peers, struct store_source *source,
                           const struct engine_hooks *hooks)
 {
     struct lanes *s = checked(calloc(1, sizeof *s));
 
     s->engine = e;
-    s->heard = heard;
+    s->peers = peers;
     s->source = source;
     s->hooks = hooks;
     pthread_mutex_init(&s->lock, NULL);
@@ -744,7 +778,7 @@ void lanes_submit(struct lanes *s, struct op *op)
     stop = s->stop;
     if (!stop) {
         g = find_group(s, op->coupon);
-        op_list_add(&g->inbox, op);
+        op_list_add(&g->queue, op);
         queue_group(s, g);
         if (g->queued)
             pthread_cond_signal(&s->some); /* it may have been there for a poke whose time has not come */

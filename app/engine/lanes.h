@@ -12,14 +12,14 @@
 #ifndef ENGINE_LANES_H
 #define ENGINE_LANES_H
 
-#include "engine/engine.h"
-#include "engine/heard.h"
+#include "engine/op.h"
+#include "engine/peers.h"
 
 struct lanes;
 
-struct lanes *lanes_start(struct engine *e, struct heard_table *heard, struct store_source *source,
+struct lanes *lanes_start(struct engine *e, struct peers *peers, struct store_source *source,
                           const struct engine_hooks *hooks);
-/* True when it is for this part to do the op, if the coupon has several lanes. */
+/* True when the op is done here, if the coupon has several lanes. */
 bool lanes_does(enum op_kind kind);
 /* The one lane that the op is for, of a coupon with so many. */
 int64_t lanes_route(const struct op *op, int64_t lanes);

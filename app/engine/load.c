@@ -1,9 +1,9 @@
 /*
  * engine/load.c -- see round.h: reads what a round's requests are about, each kind of document in one read for all lanes.
  *
- * Order    lane, day, stash, what ended by itself, codes, buckets, users: each step may need what the one before it found. What
+ * Order    lane, day, free pool, what ended by itself, codes, buckets, users: each step may need what the one before it found. What
  *          is past goes to history.c before its user would be read, and comes again in another round
- * Errors   a part whose read failed is deferred; of one for which a document cannot be decoded, the requests that are about it are
+ * Errors   the work of a lane whose read failed is deferred; where a document cannot be decoded, the requests that are about it are
  *          set aside. The others go on
  */
 #include <assert.h>
@@ -18,9 +18,9 @@
 #include "engine/round.h"
 #include "engine/route.h"
 
-/* The part's requests that are about what was not read go to a list of their own; the others go on. False: none is. */
-static bool move_ops(struct part *p, struct op_list *to, bool (*is_about)(const struct part *p, const struct op *op, const void *what),
-                     const void *what)
+/* The lane's requests that are about what was not read go to a list of their own; the others go on. False: none is. */
+static bool move_ops(struct lane_work *p, struct op_list *to,
+                     bool (*is_about)(const struct lane_work *p, const struct op *op, const void *what), const void *what)
 {
     struct op_list kept = {0};
     struct op *op;
@@ -33,24 +33,24 @@ static bool move_ops(struct part *p, struct op_list *to, bool (*is_about)(const 
 }
 
 /* What they are about cannot be read. */
-static bool set_aside(struct part *p, bool (*is_about)(const struct part *p, const struct op *op, const void *what),
+static bool set_aside(struct lane_work *p, bool (*is_about)(const struct lane_work *p, const struct op *op, const void *what),
                       const void *what)
 {
     return move_ops(p, &p->lane->aside, is_about, what);
 }
 
-/* What these requests are about was not read: where nothing can be read now, or no request is about it alone, the part waits. */
-static void miss(struct committer *c, struct part *p, enum store_status status,
-                 bool (*is_about)(const struct part *p, const struct op *op, const void *what), const void *what)
+/* What these requests are about was not read: where nothing can be read now, or no request is about it alone, the lane waits. */
+static void miss(struct committer *c, struct lane_work *p, enum store_status status,
+                 bool (*is_about)(const struct lane_work *p, const struct op *op, const void *what), const void *what)
 {
-    if (p->state == PART_OPEN && !(status == STORE_UNREADABLE && set_aside(p, is_about, what)))
+    if (p->state == WORK_OPEN && !(status == STORE_UNREADABLE && set_aside(p, is_about, what)))
         defer(c, p, c->config.backoff_ms);
 }
 
 /* ---- lanes ---- */
 
 /* True when the first request brings the definition. */
-static bool is_told(const struct part *p)
+static bool is_told(const struct lane_work *p)
 {
     return p->ops.first && p->ops.first->kind == OP_FOLLOW;
 }
@@ -61,13 +61,13 @@ static void leave_chores(struct committer *c, struct round *r)
 {
     struct ledger_read *reads = arena_array(&r->arena, r->count + 1, sizeof *reads);
     struct batch **next = arena_array(&r->arena, r->count + 1, sizeof(struct batch *));
-    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    struct lane_work **whose = arena_array(&r->arena, r->count + 1, sizeof(struct lane_work *));
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
 
-        if (p->state != PART_OPEN || p->ops.count)
+        if (p->state != WORK_OPEN || p->ops.count)
             continue;
         reads[count] = (struct ledger_read){.coupon = p->lane->coupon, .lane = p->lane->number, .after = p->lane->tail.seq,
                                             .most = 1, .batches = &next[count]};
@@ -76,7 +76,7 @@ static void leave_chores(struct committer *c, struct round *r)
     if (count)
         c->store->ops->ledgers(c->store, reads, count);
     for (size_t i = 0; i < count; i++) {
-        struct part *p = whose[i];
+        struct lane_work *p = whose[i];
 
         if (reads[i].status != STORE_OK)
             defer(c, p, c->config.backoff_ms);
@@ -85,7 +85,7 @@ static void leave_chores(struct committer *c, struct round *r)
         batch_free(next[i]);
         batch_free(p->batch);
         p->lane->stale = true;
-        p->state = PART_DONE;
+        p->state = WORK_DONE;
     }
 }
 
@@ -93,14 +93,14 @@ static void leave_chores(struct committer *c, struct round *r)
 static void find_unknown(struct committer *c, struct round *r)
 {
     struct confirm *looks = arena_array(&r->arena, r->count + 1, sizeof *looks);
-    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    struct lane_work **whose = arena_array(&r->arena, r->count + 1, sizeof(struct lane_work *));
     enum store_status status;
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
 
-        if (p->state != PART_OPEN || p->lane->loaded || p->lane->number > 0)
+        if (p->state != WORK_OPEN || p->lane->loaded || p->lane->number > 0)
             continue;
         looks[count] = (struct confirm){.coupon = p->lane->coupon, .lane = 0, .tail = 0};
         whose[count++] = p;
@@ -122,21 +122,21 @@ static void bound_loads(struct committer *c, struct round *r)
     size_t loads = 0;
 
     for (size_t i = 0; i < r->count; i++)
-        if (r->parts[i].state == PART_OPEN && !r->parts[i].lane->loaded && ++loads > ROUND_LOADS_MAX)
-            defer(c, &r->parts[i], 0);
+        if (r->work[i].state == WORK_OPEN && !r->work[i].lane->loaded && ++loads > ROUND_LOADS_MAX)
+            defer(c, &r->work[i], 0);
 }
 
 static void load_cold(struct committer *c, struct round *r)
 {
     struct lane_loading *loads = arena_array(&r->arena, r->count + 1, sizeof *loads);
-    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    struct lane_work **whose = arena_array(&r->arena, r->count + 1, sizeof(struct lane_work *));
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        if (r->parts[i].state != PART_OPEN || r->parts[i].lane->loaded)
+        if (r->work[i].state != WORK_OPEN || r->work[i].lane->loaded)
             continue;
-        loads[count] = (struct lane_loading){.lane = r->parts[i].lane};
-        whose[count++] = &r->parts[i];
+        loads[count] = (struct lane_loading){.lane = r->work[i].lane};
+        whose[count++] = &r->work[i];
     }
     lane_load(c->store, loads, count);
     for (size_t i = 0; i < count; i++) {
@@ -151,7 +151,7 @@ static void load_cold(struct committer *c, struct round *r)
 }
 
 /* What others appended, and the definition of lane 0. */
-static void follow_others(struct committer *c, struct part *p)
+static void follow_others(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
     enum store_status status = STORE_OK;
@@ -184,12 +184,12 @@ static bool belongs_elsewhere(const struct lane *l, const struct op *op)
 /* Without slots a lane decides only when it has heard of all others. */
 static bool has_to_listen(const struct committer *c, const struct lane *l, const struct op *op)
 {
-    return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked[SHARE_NONE] && !policy_of(l->definition)->slots &&
-           !heard_all(engine_heard(c->engine), l->coupon);
+    return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked[QUOTA_NONE] && !policy_of(l->definition)->slots &&
+           !peers_all(engine_peers(c->engine), l->coupon);
 }
 
 /* Now that it is known how many lanes the coupon has, each request goes where it belongs. */
-static void sort_by_lanes(struct committer *c, struct part *p)
+static void sort_by_lanes(struct committer *c, struct lane_work *p)
 {
     const struct lane *l = p->lane;
     struct op_list kept = {0};
@@ -197,7 +197,7 @@ static void sort_by_lanes(struct committer *c, struct part *p)
 
     if (!l->definition || l->definition->lanes == 1)
         return;
-    heard_know(engine_heard(c->engine), l->coupon, l->definition->lanes);
+    peers_know(engine_peers(c->engine), l->coupon, l->definition->lanes);
     while ((op = op_list_take(&p->ops))) {
         bool elsewhere = belongs_elsewhere(l, op);
 
@@ -217,7 +217,7 @@ static void sort_by_lanes(struct committer *c, struct part *p)
 
 /* ---- days ---- */
 
-static enum store_status find_day(struct committer *c, const char *zone, struct part *p)
+static enum store_status find_day(struct committer *c, const char *zone, struct lane_work *p)
 {
     struct zone_day *z;
     enum store_status status;
@@ -240,7 +240,7 @@ static enum store_status find_day(struct committer *c, const char *zone, struct 
     return STORE_OK;
 }
 
-static void load_day(struct committer *c, struct part *p)
+static void load_day(struct committer *c, struct lane_work *p)
 {
     const struct lane *l = p->lane;
     int64_t now = clock_now_ms();
@@ -264,8 +264,8 @@ static bool takes_any_slot(const struct op *op)
     return op->kind == OP_TAKE && !op->take.code;
 }
 
-/* How many free slots p's requests want in its stash. */
-static size_t wanted_slots(const struct part *p)
+/* How many free slots p's requests want in its free pool. */
+static size_t wanted_slots(const struct lane_work *p)
 {
     const struct lane *l = p->lane;
     size_t want = 0;
@@ -279,17 +279,17 @@ static size_t wanted_slots(const struct part *p)
     return want;
 }
 
-static void load_stashes(struct committer *c, struct round *r)
+static void load_free_pools(struct committer *c, struct round *r)
 {
     struct top_up *tops = arena_array(&r->arena, r->count + 1, sizeof *tops);
-    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    struct lane_work **whose = arena_array(&r->arena, r->count + 1, sizeof(struct lane_work *));
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
-        size_t want = p->state == PART_OPEN ? wanted_slots(p) : 0;
+        struct lane_work *p = &r->work[i];
+        size_t want = p->state == WORK_OPEN ? wanted_slots(p) : 0;
 
-        if (want <= p->lane->stash_count)
+        if (want <= p->lane->free_pool_count)
             continue;
         lane_evict_buckets(p->lane);
         tops[count] = (struct top_up){.lane = p->lane, .want = want};
@@ -305,7 +305,7 @@ static void load_stashes(struct committer *c, struct round *r)
     }
 }
 
-static void take_due(struct committer *c, struct part *p, const struct due_look *look)
+static void take_due(struct committer *c, struct lane_work *p, const struct due_look *look)
 {
     p->due_users = look->users;
     p->due_user_count = look->user_count;
@@ -320,19 +320,19 @@ static void take_due(struct committer *c, struct part *p, const struct due_look 
 static void load_due(struct committer *c, struct round *r)
 {
     struct due_look *looks = arena_array(&r->arena, r->count + 1, sizeof *looks);
-    struct part **whose = arena_array(&r->arena, r->count + 1, sizeof(struct part *));
+    struct lane_work **whose = arena_array(&r->arena, r->count + 1, sizeof(struct lane_work *));
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
 
-        if (p->state != PART_OPEN)
+        if (p->state != WORK_OPEN)
             continue;
         if (!p->lane->definition)
             p->lane->next_due_ms = INT64_MAX; /* until somebody makes the coupon */
         if (p->lane->next_due_ms > p->at_ms)
             continue;
-        p->sweeping = true; /* from here on: a part that is deferred has the lane looked through again */
+        p->sweeping = true; /* from here on: a lane that is deferred is looked through again */
         looks[count] = (struct due_look){.lane = p->lane, .at_ms = p->at_ms, .arena = &p->batch->arena};
         whose[count++] = p;
     }
@@ -362,7 +362,7 @@ static bool has_codes(const struct lane *l)
     return l->definition && l->definition->codes.source != CODES_NONE;
 }
 
-static bool is_this(const struct part *p, const struct op *op, const void *what)
+static bool is_this(const struct lane_work *p, const struct op *op, const void *what)
 {
     (void)p;
     return op == what;
@@ -373,14 +373,14 @@ static void find_slots(struct committer *c, struct round *r)
 {
     struct code_read *reads = arena_array(&r->arena, r->ops + 1, sizeof *reads);
     struct op **whose = arena_array(&r->arena, r->ops + 1, sizeof(struct op *));
-    struct part **parts = arena_array(&r->arena, r->ops + 1, sizeof(struct part *));
+    struct lane_work **work = arena_array(&r->arena, r->ops + 1, sizeof(struct lane_work *));
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
         const struct lane *l = p->lane;
 
-        for (struct op *op = p->state == PART_OPEN ? p->ops.first : NULL; op; op = op->next) {
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next) {
             char normal[CODE_MAX + 1];
 
             op->named_n = slot_in_id(op);
@@ -390,7 +390,7 @@ static void find_slots(struct committer *c, struct round *r)
                 !code_normalise(code_of(op), (enum codes_match)l->definition->codes.match, normal))
                 continue;
             whose[count] = op;
-            parts[count] = p;
+            work[count] = p;
             reads[count++] = (struct code_read){.coupon = l->coupon, .code = arena_strdup(&r->arena, normal), .n = -1};
         }
     }
@@ -400,7 +400,7 @@ static void find_slots(struct committer *c, struct round *r)
         if (reads[i].status == STORE_OK)
             whose[i]->named_n = reads[i].n;
         else
-            miss(c, parts[i], reads[i].status, is_this, whose[i]);
+            miss(c, work[i], reads[i].status, is_this, whose[i]);
     }
 }
 
@@ -413,19 +413,19 @@ static int64_t needed_bucket(const struct lane *l, const struct op *op)
 }
 
 struct wanted_bucket {
-    struct part *part;
+    struct lane_work *work;
     struct bucket bucket;
 };
 
-static bool is_wanted(const struct wanted_bucket *wanted, size_t count, const struct part *p, int64_t b)
+static bool is_wanted(const struct wanted_bucket *wanted, size_t count, const struct lane_work *p, int64_t b)
 {
-    for (size_t i = count; i-- > 0 && wanted[i].part == p;)
+    for (size_t i = count; i-- > 0 && wanted[i].work == p;)
         if (wanted[i].bucket.b == b)
             return true;
     return false;
 }
 
-static bool needs_bucket(const struct part *p, const struct op *op, const void *b)
+static bool needs_bucket(const struct lane_work *p, const struct op *op, const void *b)
 {
     return needed_bucket(p->lane, op) == *(const int64_t *)b;
 }
@@ -433,10 +433,10 @@ static bool needs_bucket(const struct part *p, const struct op *op, const void *
 static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, const struct bucket_read *reads, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct part *p = wanted[i].part;
+        struct lane_work *p = wanted[i].work;
         struct lane *l = p->lane;
 
-        if (p->state != PART_OPEN) {
+        if (p->state != WORK_OPEN) {
             bucket_release(&wanted[i].bucket);
         } else if (reads[i].status != STORE_OK) {
             bucket_release(&wanted[i].bucket);
@@ -455,7 +455,7 @@ static void read_wanted(struct committer *c, struct round *r, struct wanted_buck
     struct store_time after = {0, 0};
 
     for (size_t i = 0; i < count; i++) {
-        const struct lane *l = wanted[i].part->lane;
+        const struct lane *l = wanted[i].work->lane;
 
         reads[i] = (struct bucket_read){.coupon = l->coupon, .b = wanted[i].bucket.b, .bucket = &wanted[i].bucket};
         after = store_time_later(after, l->mark.when);
@@ -465,11 +465,11 @@ static void read_wanted(struct committer *c, struct round *r, struct wanted_buck
     cache_wanted(c, wanted, reads, count);
 }
 
-static size_t want_bucket(struct wanted_bucket *wanted, size_t count, struct part *p, int64_t b)
+static size_t want_bucket(struct wanted_bucket *wanted, size_t count, struct lane_work *p, int64_t b)
 {
     if (b < 0 || lane_bucket(p->lane, b) || is_wanted(wanted, count, p, b))
         return count;
-    wanted[count].part = p;
+    wanted[count].work = p;
     bucket_init(&wanted[count].bucket, b);
     return count + 1;
 }
@@ -480,9 +480,9 @@ static void load_buckets(struct committer *c, struct round *r)
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
 
-        for (struct op *op = p->state == PART_OPEN ? p->ops.first : NULL; op; op = op->next)
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next)
             count = want_bucket(wanted, count, p, needed_bucket(p->lane, op));
     }
     read_wanted(c, r, wanted, count);
@@ -493,13 +493,13 @@ static void load_bucket_codes(struct committer *c, struct round *r)
 {
     struct bucket_codes_read *reads = arena_array(&r->arena, r->ops + 1, sizeof *reads);
     struct cached_bucket **wanting = arena_array(&r->arena, r->ops + 1, sizeof(struct cached_bucket *));
-    struct part **parts = arena_array(&r->arena, r->ops + 1, sizeof(struct part *));
+    struct lane_work **work = arena_array(&r->arena, r->ops + 1, sizeof(struct lane_work *));
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
 
-        for (struct op *op = p->state == PART_OPEN ? p->ops.first : NULL; op; op = op->next) {
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next) {
             bool shows = code_of(op) || op->kind == OP_SLOT;
             int64_t b = shows ? needed_bucket(p->lane, op) : -1;
             struct cached_bucket *k = b >= 0 ? lane_bucket(p->lane, b) : NULL;
@@ -507,7 +507,7 @@ static void load_bucket_codes(struct committer *c, struct round *r)
             if (!k || !lane_wants_codes(p->lane, k) || (count && wanting[count - 1] == k))
                 continue;
             wanting[count] = k;
-            parts[count] = p;
+            work[count] = p;
             reads[count++] = (struct bucket_codes_read){.coupon = p->lane->coupon, .b = b};
         }
     }
@@ -516,7 +516,7 @@ static void load_bucket_codes(struct committer *c, struct round *r)
     c->store->ops->bucket_codes(c->store, &r->arena, reads, count);
     for (size_t i = 0; i < count; i++) {
         if (reads[i].status != STORE_OK)
-            miss(c, parts[i], reads[i].status, needs_bucket, &reads[i].b);
+            miss(c, work[i], reads[i].status, needs_bucket, &reads[i].b);
         else if (!wanting[i]->codes) /* two requests may want the same */
             cached_bucket_set_codes(wanting[i], &reads[i]);
     }
@@ -526,9 +526,9 @@ static void load_bucket_codes(struct committer *c, struct round *r)
 static void check_codes(struct round *r)
 {
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
 
-        for (struct op *op = p->state == PART_OPEN ? p->ops.first : NULL; op; op = op->next) {
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next) {
             int64_t b = code_of(op) ? needed_bucket(p->lane, op) : -1;
             const struct cached_bucket *k = b >= 0 ? lane_bucket(p->lane, b) : NULL;
             const char *code = k && k->codes ? k->codes[op->named_n % BUCKET_SLOTS] : NULL;
@@ -547,7 +547,7 @@ static void check_codes(struct round *r)
 
 /* ---- users ---- */
 
-static struct loaded_user *want_user(struct part *p, const char *user, bool writable)
+static struct loaded_user *want_user(struct lane_work *p, const char *user, bool writable)
 {
     struct loaded_user *u;
 
@@ -561,7 +561,7 @@ static struct loaded_user *want_user(struct part *p, const char *user, bool writ
     return u;
 }
 
-struct loaded_user *part_user(const struct part *p, const char *user)
+struct loaded_user *work_user(const struct lane_work *p, const char *user)
 {
     struct loaded_user *u;
 
@@ -570,7 +570,7 @@ struct loaded_user *part_user(const struct part *p, const char *user)
 }
 
 /* The slot in which the redemption that op names stands, or may stand; NULL: it has none, or none that there is. */
-static const struct slot *slot_of(const struct part *p, const struct op *op)
+static const struct slot *slot_of(const struct lane_work *p, const struct op *op)
 {
     const struct cached_bucket *k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
 
@@ -583,7 +583,7 @@ static bool stands(const struct slot *s, uint32_t g)
 }
 
 /* Only the ledger can tell of it: it has ended, or has no slot. */
-static bool is_past(const struct part *p, const struct op *op)
+static bool is_past(const struct lane_work *p, const struct op *op)
 {
     int64_t n = op->kind == OP_STEP ? op->transition.n : op->n;
     uint32_t g = op->kind == OP_STEP ? op->transition.g : op->g;
@@ -597,7 +597,7 @@ static bool is_past(const struct part *p, const struct op *op)
 }
 
 /* That takes reads for each of them: not on this thread. */
-static void look_back(struct committer *c, struct part *p)
+static void look_back(struct committer *c, struct lane_work *p)
 {
     struct op_list kept = {0};
     struct op *op;
@@ -614,7 +614,7 @@ static void look_back(struct committer *c, struct part *p)
 }
 
 /* Whose use a redemption, named by its id, is in; NULL: nobody's that stands. What has ended goes to op->working. */
-static const char *find_holder(const struct part *p, struct op *op, uint32_t g)
+static const char *find_holder(const struct lane_work *p, struct op *op, uint32_t g)
 {
     const struct slot *s = slot_of(p, op);
 
@@ -625,7 +625,7 @@ static const char *find_holder(const struct part *p, struct op *op, uint32_t g)
 }
 
 /* NULL: nobody. */
-static const char *user_of(const struct part *p, struct op *op)
+static const char *user_of(const struct lane_work *p, struct op *op)
 {
     const struct slot *s;
 
@@ -636,15 +636,6 @@ static const char *user_of(const struct part *p, struct op *op)
     case OP_USE:
     case OP_ERASE:
         return op->user;
-    case OP_CREATE:
-        return op->job ? arena_printf(&p->batch->arena, JOB_USER_PREFIX "%s", op->job) : NULL;
-    case OP_GENERATE:
-    case OP_DUE:
-    case OP_TURN:
-    case OP_TURN_END:
-    case OP_GIVE:
-    case OP_GET:
-        return arena_printf(&p->batch->arena, JOB_USER_PREFIX "%s", op->job);
     case OP_STEP:
         return find_holder(p, op, op->transition.g);
     case OP_REDEMPTION:
@@ -658,7 +649,7 @@ static const char *user_of(const struct part *p, struct op *op)
 }
 
 /* The users of what ended by itself. */
-static void want_due_users(struct part *p)
+static void want_due_users(struct lane_work *p)
 {
     struct cached_bucket *k, *next;
 
@@ -670,53 +661,42 @@ static void want_due_users(struct part *p)
                 want_user(p, k->bucket.slots[i].user, true);
 }
 
-/* Of slots that are made in lane 0 every other lane gets its part. */
-static void want_accounts(struct part *p, const struct coupon *definition)
-{
-    for (int64_t lane = 1; definition && lane < definition->lanes; lane++)
-        want_user(p, arena_printf(&p->batch->arena, JOB_USER_PREFIX ACCOUNT_FORMAT, INT64_C(0), lane), true);
-}
-
-static void want_users(struct part *p)
+static void want_users(struct lane_work *p)
 {
     for (struct op *op = p->ops.first; op; op = op->next) {
         const char *user = user_of(p, op);
 
         op->loaded = user ? want_user(p, user, !op_reads_only(op->kind)) : NULL;
-        if (op->kind == OP_GENERATE)
-            want_accounts(p, p->lane->definition);
-        if (op->kind == OP_CREATE && op->count && !op->job)
-            want_accounts(p, op->definition);
     }
     if (p->sweeping)
         want_due_users(p);
 }
 
-static bool is_of_user(const struct part *p, const struct op *op, const void *loaded)
+static bool is_of_user(const struct lane_work *p, const struct op *op, const void *loaded)
 {
     (void)p;
     return op->loaded == loaded;
 }
 
 /* A user whose view was not read. Of whom something may have ended: that is not settled, and what seems to be taken may be free. */
-static void miss_user(struct committer *c, struct part *p, struct loaded_user *u, enum store_status status)
+static void miss_user(struct committer *c, struct lane_work *p, struct loaded_user *u, enum store_status status)
 {
-    if (status != STORE_UNREADABLE || user_is_job(u->user) || !p->sweeping) {
+    if (status != STORE_UNREADABLE || !p->sweeping) {
         miss(c, p, status, is_of_user, u);
     } else {
         set_aside(p, is_of_user, u);
         p->more = p->damaged = true;
         p->lane->next_due_ms = INT64_MIN;
     }
-    if (p->state == PART_OPEN)
+    if (p->state == WORK_OPEN)
         HASH_DEL(p->users, u);
 }
 
 /* A user whom the store left unread, since it had read as much as it may: another round reads on. */
-static void leave_user(struct committer *c, struct round *r, struct part *p, struct loaded_user *u)
+static void leave_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u)
 {
     r->left = true;
-    if (!move_ops(p, &p->left, is_of_user, u) && (user_is_job(u->user) || !p->sweeping)) {
+    if (!move_ops(p, &p->left, is_of_user, u) && !p->sweeping) {
         defer(c, p, 0);
         return;
     }
@@ -729,7 +709,7 @@ static void leave_user(struct committer *c, struct round *r, struct part *p, str
 
 /* What was read, with the window laid over it, becomes the working copy. One that may be written owns all that it points to: the
  * window's batches may go before the batch that is decided now. */
-static void settle_use(struct committer *c, struct round *r, struct part *p, struct loaded_user *u, struct use_read *read,
+static void settle_use(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u, struct use_read *read,
                        bool shared)
 {
     struct arena *a = &p->batch->arena;
@@ -737,7 +717,7 @@ static void settle_use(struct committer *c, struct round *r, struct part *p, str
     char alias[ID_ALIAS_LEN + 1];
     int64_t seq;
 
-    if (p->state != PART_OPEN)
+    if (p->state != WORK_OPEN)
         return;
     if (read->status == STORE_LEFT) {
         leave_user(c, r, p, u);
@@ -767,13 +747,13 @@ static void settle_use(struct committer *c, struct round *r, struct part *p, str
 struct user_reads {
     struct use_read *reads;
     struct loaded_user **loaded;
-    struct part **whose;
+    struct lane_work **whose;
     size_t count;
     struct store_time after;
 };
 
 /* What the window knows is at hand; who is surely new has done nothing; the rest is to be read. */
-static void list_reads(struct committer *c, struct round *r, struct part *p, struct user_reads *list)
+static void list_reads(struct committer *c, struct round *r, struct lane_work *p, struct user_reads *list)
 {
     struct loaded_user *u, *next;
 
@@ -782,6 +762,7 @@ static void list_reads(struct committer *c, struct round *r, struct part *p, str
 
         if (known && u->writable) {
             u->use = use_copy(known, &p->batch->arena, true);
+            u->use->stored = true; /* by then: views are written in their order */
             continue;
         }
         if (known) {
@@ -804,25 +785,25 @@ static void list_reads(struct committer *c, struct round *r, struct part *p, str
 static void load_users(struct committer *c, struct round *r)
 {
     struct user_reads list = {.count = 0};
-    struct part *only = NULL;
+    struct lane_work *only = NULL;
     struct arena *a;
     size_t most = 0;
 
     for (size_t i = 0; i < r->count; i++) {
-        if (r->parts[i].state != PART_OPEN)
+        if (r->work[i].state != WORK_OPEN)
             continue;
-        want_users(&r->parts[i]);
-        most += HASH_COUNT(r->parts[i].users);
+        want_users(&r->work[i]);
+        most += HASH_COUNT(r->work[i].users);
     }
     list.reads = arena_array(&r->arena, most + 1, sizeof *list.reads);
     list.loaded = arena_array(&r->arena, most + 1, sizeof(struct loaded_user *));
-    list.whose = arena_array(&r->arena, most + 1, sizeof(struct part *));
+    list.whose = arena_array(&r->arena, most + 1, sizeof(struct lane_work *));
     for (size_t i = 0; i < r->count; i++)
-        if (r->parts[i].state == PART_OPEN)
-            list_reads(c, r, &r->parts[i], &list);
+        if (r->work[i].state == WORK_OPEN)
+            list_reads(c, r, &r->work[i], &list);
     if (!list.count)
         return;
-    /* read into the part's own arena where there is one part: what is read there need not be copied */
+    /* read into the lane's own arena where there is one lane: what is read there need not be copied */
     only = list.whose[0] == list.whose[list.count - 1] ? list.whose[0] : NULL;
     a = only ? &only->batch->arena : &r->arena;
     c->store->ops->uses(c->store, list.after, a, list.reads, list.count);
@@ -832,6 +813,150 @@ static void load_users(struct committer *c, struct round *r)
     }
 }
 
+/* ---- jobs, and accounts with other lanes: few, and of few requests ---- */
+
+static bool is_of_job(const struct lane_work *p, const struct op *op, const void *job)
+{
+    (void)p;
+    return op->job && strcmp(op->job, job) == 0;
+}
+
+static void load_job(struct committer *c, struct lane_work *p, const char *job)
+{
+    const struct job_progress *known = lane_known_job(p->lane, job);
+    struct arena *a = &p->batch->arena;
+    struct job_progress *read = NULL;
+    struct loaded_job *j;
+    enum store_status status = STORE_OK;
+
+    if (!known)
+        status = c->store->ops->job(c->store, p->lane->coupon, job, p->lane->mark.when, a, &read);
+    if (status != STORE_OK) {
+        miss(c, p, status, is_of_job, job);
+        return;
+    }
+    j = arena_alloc(a, sizeof *j);
+    j->state = known ? *known : read ? *read : (struct job_progress){0};
+    j->state.id = arena_strdup(a, job);
+    if (!known && !lane_overlay_job(p->lane, &j->state)) {
+        p->lane->stale = true;
+        defer(c, p, 0);
+        return;
+    }
+    j->next = p->jobs;
+    p->jobs = j;
+}
+
+static struct job_progress *job_of(const struct lane_work *p, const char *job)
+{
+    for (struct loaded_job *j = p->jobs; j; j = j->next)
+        if (strcmp(j->state.id, job) == 0)
+            return &j->state;
+    return NULL;
+}
+
+/* A job that cannot be read takes the requests about it out of the list: begin again. */
+static bool load_next_job(struct committer *c, struct lane_work *p)
+{
+    for (struct op *op = p->ops.first; op; op = op->next) {
+        if (!op->job || job_of(p, op->job))
+            continue;
+        load_job(c, p, op->job);
+        return p->state == WORK_OPEN;
+    }
+    return false;
+}
+
+static void load_jobs(struct committer *c, struct lane_work *p)
+{
+    while (load_next_job(c, p))
+        ;
+    for (struct op *op = p->ops.first; op; op = op->next)
+        op->working_job = op->job ? job_of(p, op->job) : NULL;
+}
+
+/* Slots that are made in lane 0 are shared out to all lanes at once. */
+static const struct coupon *shared_out(const struct lane_work *p, const struct op *op)
+{
+    if (op->kind == OP_GENERATE)
+        return p->lane->definition;
+    return op->kind == OP_CREATE && op->count && !op->job ? op->definition : NULL;
+}
+
+static bool is_of_accounts(const struct lane_work *p, const struct op *op, const void *unused)
+{
+    (void)unused;
+    return op->kind == OP_GIVE || op->kind == OP_GET || shared_out(p, op);
+}
+
+static size_t want_account(const struct lane_work *p, struct account_read *reads, size_t count, int64_t peer)
+{
+    for (size_t i = 0; i < count; i++)
+        if (reads[i].peer == peer)
+            return count;
+    reads[count] = (struct account_read){.coupon = p->lane->coupon, .lane = p->lane->number, .peer = peer};
+    return count + 1;
+}
+
+static size_t want_accounts(const struct lane_work *p, struct account_read reads[COUPON_LANES_MAX])
+{
+    size_t count = 0;
+
+    for (const struct op *op = p->ops.first; op; op = op->next) {
+        const struct coupon *definition = shared_out(p, op);
+
+        if (op->kind == OP_GIVE || op->kind == OP_GET)
+            count = want_account(p, reads, count, op->peer);
+        for (int64_t lane = 1; definition && lane < definition->lanes; lane++)
+            count = want_account(p, reads, count, lane);
+    }
+    return count;
+}
+
+/* False: the view is ahead of the tail. */
+static bool settle_account(struct lane_work *p, const struct account_read *read)
+{
+    struct lane_account *own = arena_alloc(&p->batch->arena, sizeof *own);
+
+    *own = read->account ? *read->account : (struct lane_account){.lane = read->lane, .peer = read->peer};
+    p->accounts[read->peer] = own;
+    return lane_overlay_account(p->lane, own);
+}
+
+static void load_accounts(struct committer *c, struct lane_work *p)
+{
+    struct account_read wanted[COUPON_LANES_MAX];
+    size_t count = want_accounts(p, wanted), unknown = 0;
+    struct arena *a = &p->batch->arena;
+    enum store_status status = STORE_OK;
+
+    if (!count)
+        return;
+    p->accounts = arena_array(a, COUPON_LANES_MAX, sizeof(struct lane_account *));
+    for (size_t i = 0; i < count; i++) {
+        const struct lane_account *known = lane_known_account(p->lane, wanted[i].peer);
+
+        if (!known) {
+            wanted[unknown++] = wanted[i];
+            continue;
+        }
+        p->accounts[known->peer] = arena_alloc(a, sizeof *known);
+        *p->accounts[known->peer] = *known;
+    }
+    if (unknown)
+        c->store->ops->accounts(c->store, p->lane->mark.when, a, wanted, unknown);
+    for (size_t i = 0; i < unknown && status == STORE_OK; i++)
+        status = wanted[i].status;
+    for (size_t i = 0; i < unknown && status == STORE_OK; i++)
+        if (!settle_account(p, &wanted[i])) {
+            p->lane->stale = true;
+            defer(c, p, 0);
+            return;
+        }
+    if (status != STORE_OK)
+        miss(c, p, status, is_of_accounts, NULL);
+}
+
 /* The slots in which users stand that are to be erased. */
 static void load_erased(struct committer *c, struct round *r)
 {
@@ -839,15 +964,15 @@ static void load_erased(struct committer *c, struct round *r)
     size_t most = 0, count = 0;
 
     for (size_t i = 0; i < r->count; i++)
-        for (struct op *op = r->parts[i].state == PART_OPEN ? r->parts[i].ops.first : NULL; op; op = op->next)
+        for (struct op *op = r->work[i].state == WORK_OPEN ? r->work[i].ops.first : NULL; op; op = op->next)
             most += op->kind == OP_ERASE ? op->loaded->use->count : 0;
     if (!most)
         return;
     wanted = arena_array(&r->arena, most, sizeof *wanted);
     for (size_t i = 0; i < r->count; i++) {
-        struct part *p = &r->parts[i];
+        struct lane_work *p = &r->work[i];
 
-        for (struct op *op = p->state == PART_OPEN ? p->ops.first : NULL; op; op = op->next)
+        for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next)
             for (size_t k = 0; op->kind == OP_ERASE && k < op->loaded->use->count; k++) {
                 const struct redemption *d = &op->loaded->use->redemptions[k];
 
@@ -860,11 +985,11 @@ static void load_erased(struct committer *c, struct round *r)
 
 /* ---- all of it ---- */
 
-static void each_open(struct committer *c, struct round *r, void (*load)(struct committer *c, struct part *p))
+static void each_open(struct committer *c, struct round *r, void (*load)(struct committer *c, struct lane_work *p))
 {
     for (size_t i = 0; i < r->count; i++)
-        if (r->parts[i].state == PART_OPEN)
-            load(c, &r->parts[i]);
+        if (r->work[i].state == WORK_OPEN)
+            load(c, &r->work[i]);
 }
 
 void load_round(struct committer *c, struct round *r)
@@ -878,13 +1003,15 @@ void load_round(struct committer *c, struct round *r)
     each_open(c, r, follow_others);
     each_open(c, r, sort_by_lanes);
     each_open(c, r, load_day);
-    load_stashes(c, r);
-    load_due(c, r); /* after load_stashes(), which may drop cached buckets */
+    load_free_pools(c, r);
+    load_due(c, r); /* after load_free_pools(), which may drop cached buckets */
     find_slots(c, r);
     load_buckets(c, r);
     load_bucket_codes(c, r);
     check_codes(r);
     each_open(c, r, look_back);
+    each_open(c, r, load_jobs);
+    each_open(c, r, load_accounts);
     load_users(c, r);
     load_erased(c, r);
     r->load_us = (mono_now().ns - started.ns) / 1000;

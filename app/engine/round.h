@@ -1,8 +1,8 @@
 /*
  * engine/round.h -- what a committer thread works on at a time: some lanes, and of each the requests that wait.
  *
- * Path     committer.c picks lanes and requests; load.c reads what they are about; part.c decides each lane's part;
- *          committer.c appends, confirms and answers. A part that cannot go on is deferred: its requests go back to the lane
+ * Path     committer.c picks lanes and requests; load.c reads what they are about; lane_work.c decides what each lane has to do;
+ *          committer.c appends, confirms and answers. A lane that cannot go on is deferred: its requests go back to the lane
  * Memory   a round reads no more of users than STORE_USES_BYTES: requests about the others wait for the next round, which is the
  *          smaller (users_fit())
  * Damage   what cannot be read sets aside the requests that are about it; the others of its lane go on
@@ -14,11 +14,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/committer.h"
+#include "engine/fill.h"
 #include "engine/gather.h"
 #include "engine/lane.h"
+#include "engine/op.h"
+#include "engine/views.h"
 
-#define ROUND_PARTS_MAX 512    /* lanes in a round */
+#define ROUND_LANES_MAX 512    /* lanes in a round */
 #define ROUND_OPS_MAX 2048     /* requests in a round */
 #define ROUND_COLD_MAX 256     /* lanes in a round that are not in memory */
 #define ROUND_LOADS_MAX 32     /* and of them those loaded, so that cold ones do not hold up the warm */
@@ -46,7 +48,7 @@ struct committer {
     /* under lock */
     pthread_mutex_t lock;
     pthread_cond_t some;
-    struct op_list inbox;
+    struct op_list queue;
     struct view_job *finished;
     struct fill *filled;
     bool sleeping, stop;
@@ -71,7 +73,7 @@ struct committer {
     struct mono looked_for_chores;
 };
 
-/* A user whom a part of a round is about. */
+/* A user whom a lane's requests are about. */
 struct loaded_user {
     const char *user;
     struct use *use; /* as it stands, shared by all requests about it; NULL until loaded */
@@ -80,16 +82,22 @@ struct loaded_user {
     UT_hash_handle hh;
 };
 
-enum part_state {
-    PART_OPEN,     /* to be decided */
-    PART_RETRY,    /* an append whose outcome is unknown */
-    PART_DECIDED,  /* decided: to be appended, or confirmed */
-    PART_DEFERRED, /* given back to its lane */
-    PART_DONE      /* answered; its batch is the lane's, or gone */
+/* A job that the lane's requests are about, as it stands; their own copy. */
+struct loaded_job {
+    struct job_progress state;
+    struct loaded_job *next;
 };
 
-/* One lane's share of a round. */
-struct part {
+enum part_state {
+    WORK_OPEN,     /* to be decided */
+    WORK_RETRY,    /* an append whose outcome is unknown */
+    WORK_DECIDED,  /* decided: to be appended, or confirmed */
+    WORK_DEFERRED, /* given back to its lane */
+    WORK_DONE      /* answered; its batch is the lane's, or gone */
+};
+
+/* What one lane has to do in a round. */
+struct lane_work {
     struct lane *lane;
     enum part_state state;
     struct op_list ops;     /* decided, or to be */
@@ -98,6 +106,8 @@ struct part {
     struct batch *batch;
     struct decision d;
     struct loaded_user *users;
+    struct loaded_job *jobs;
+    struct lane_account **accounts; /* own copies, by the other lane, as they stand; NULL: not loaded, none is */
     const char **due_users; /* policies without slots: whose redemptions may have ended by themselves */
     size_t due_user_count;
     bool sweeping;          /* the lane was looked through for what ended by itself */
@@ -107,7 +117,7 @@ struct part {
 };
 
 struct round {
-    struct part parts[ROUND_PARTS_MAX];
+    struct lane_work work[ROUND_LANES_MAX];
     size_t count;
     size_t ops;
     bool left; /* users were left unread */
@@ -115,8 +125,8 @@ struct round {
     int64_t load_us, append_us; /* how long its loading and its append took */
 };
 
-/* Give the part's requests back to its lane, to be decided in another round, in ms milliseconds. */
-void defer(struct committer *c, struct part *p, int64_t ms);
+/* Give the requests back to their lane, to be decided in another round, in ms milliseconds. */
+void defer(struct committer *c, struct lane_work *p, int64_t ms);
 /* The lane has something whose views are to be written within a while. */
 void note_unflushed(struct committer *c, struct lane *l);
 /* After whatever moved the lane's tail: its filter of users follows, or is dropped. Where there is no room, those that were used
@@ -124,13 +134,13 @@ void note_unflushed(struct committer *c, struct lane *l);
 void note_users(struct committer *c, struct lane *l);
 /* Answer those who wait for views that are written by now. */
 void answer_watchers(struct committer *c, struct lane *l);
-/* Read everything that the open parts' requests are about. */
+/* Read everything that the open requests are about. */
 void load_round(struct committer *c, struct round *r);
 /* Whom p is about, as loaded; NULL: not loaded. */
-struct loaded_user *part_user(const struct part *p, const char *user);
+struct loaded_user *work_user(const struct lane_work *p, const char *user);
 /* What such a request is about is not changed by it. */
 bool op_reads_only(enum op_kind k);
 /* Decide p's requests: its batch, and what is to be answered once that is in the ledger. */
-void decide_part(struct committer *c, struct part *p);
+void decide_work(struct committer *c, struct lane_work *p);
 
 #endif

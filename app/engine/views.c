@@ -13,7 +13,8 @@
 #include "engine/foreign.h"
 
 #define CLOCK_EVERY_MS 5000
-#define ROUND_EVERY_MS 20 /* a majority write costs the server the same whatever its size: under load, fewer and larger */
+#define ROUND_EVERY_MS 100 /* a majority write costs the server the same whatever its size: under load, fewer and larger */
+#define WANTED_EVERY_MS 20 /* while somebody waits for views */
 #define IDLE_MS 900
 #define WRITE_CHUNK 1024
 #define FOREIGN_MS 50       /* of a round, for others' batches, while our own wait */
@@ -39,7 +40,8 @@ struct views {
     pthread_cond_t some;
     struct view_job *first, *last; /* submitted */
     bool stop;
-    bool idle; /* waits for the first job, not for company */
+    bool idle;   /* waits for the first job, not for company */
+    bool wanted; /* somebody waits for one of those submitted */
     struct mono give_up; /* when stop is set */
     /* the thread's own */
     struct view_lane *lanes; /* that have jobs; whose turn is next comes first */
@@ -55,7 +57,7 @@ struct views {
 struct written_use {
     char *key; /* coupon, line feed, user; the hash key; in the round's arena */
     const char *coupon;
-    const struct use *use;
+    struct use use; /* what it points to is the batch's */
     UT_hash_handle hh;
 };
 
@@ -95,12 +97,16 @@ static void add_use(struct round *r, const char *coupon, const struct use *u)
 
     HASH_FIND_STR(r->uses, key, known);
     if (known) {
-        if (u->seq > known->use->seq)
-            known->use = u;
+        if (u->seq > known->use.seq) {
+            bool stored = known->use.stored; /* before any of the round's */
+
+            known->use = *u;
+            known->use.stored = stored;
+        }
         return;
     }
     known = arena_alloc(&r->arena, sizeof *known);
-    *known = (struct written_use){.key = key, .coupon = coupon, .use = u};
+    *known = (struct written_use){.key = key, .coupon = coupon, .use = *u};
     HASH_ADD_KEYPTR(hh, r->uses, known->key, strlen(known->key), known);
 }
 
@@ -267,6 +273,11 @@ static void collect(struct round *r, struct view_lane *l)
     for (; job && (!job->batch_count || job->foreign_written); job = job->next) {
         for (size_t i = 0; job->own && i < job->own->batch->use_count; i++)
             add_use(r, l->lane->coupon, job->own->batch->uses[i]);
+        for (size_t i = 0; job->own && i < job->own->batch->job_count; i++)
+            *add_write(r) = (struct view_write){.kind = VIEW_JOB, .coupon = l->lane->coupon, .job = job->own->batch->jobs[i]};
+        for (size_t i = 0; job->own && i < job->own->batch->account_count; i++)
+            *add_write(r) = (struct view_write){
+                .kind = VIEW_ACCOUNT, .coupon = l->lane->coupon, .account = job->own->batch->accounts[i]};
         if (job->definition)
             add_definition(r, l->lane->coupon, job->definition, job->definition_seq);
         for (size_t i = 0; i < job->bucket_count; i++)
@@ -285,7 +296,7 @@ static enum store_status write_all(struct views *v, struct round *r)
     enum store_status status = STORE_OK;
 
     for (struct written_use *u = r->uses; u; u = u->hh.next)
-        *add_write(r) = (struct view_write){.kind = VIEW_USE, .coupon = u->coupon, .use = u->use};
+        *add_write(r) = (struct view_write){.kind = VIEW_USE, .coupon = u->coupon, .use = &u->use};
     if (crash_armed(CRASH_VIEWS) && r->count > 1 && write_some(v, r, 0, r->count / 2) == STORE_OK)
         crash_at(CRASH_VIEWS);
     for (size_t first = 0; first < r->count && status == STORE_OK; first += WRITE_CHUNK)
@@ -395,6 +406,12 @@ static struct mono sooner(struct mono a, struct mono b)
     return mono_before(a, b) ? a : b;
 }
 
+/* Under the lock. */
+static bool is_wanted(const struct views *v)
+{
+    return v->wanted || (v->hooks->wanted && v->hooks->wanted());
+}
+
 /* When something that was left is to be done. */
 static struct mono next_work(const struct views *v)
 {
@@ -405,21 +422,35 @@ static struct mono next_work(const struct views *v)
     return at;
 }
 
+/* Under the lock: let jobs gather, for a shorter while where somebody waits for views. Other processes say so without a signal. */
+static void await_company(struct views *v, struct mono at)
+{
+    struct mono soonest = mono_add_ms(v->round_started, WANTED_EVERY_MS), paced = mono_add_ms(v->round_started, ROUND_EVERY_MS);
+    struct mono now = mono_now();
+
+    while (!v->stop && mono_before(now, sooner(at, paced)) && (mono_before(now, soonest) || !is_wanted(v))) {
+        struct mono look = mono_before(now, soonest) ? soonest : mono_add_ms(now, WANTED_EVERY_MS);
+
+        cond_wait_until(&v->some, &v->lock, sooner(look, sooner(at, paced)));
+        now = mono_now();
+    }
+}
+
 /* Queue everything that was submitted; wait where there is nothing to do. False: told to stop, and nothing is left. */
 static bool take_jobs(struct views *v)
 {
-    struct mono at = next_work(v), paced = mono_add_ms(v->round_started, ROUND_EVERY_MS);
+    struct mono at = next_work(v);
     struct view_job *job, *next;
 
     pthread_mutex_lock(&v->lock);
-    while (!v->stop && mono_before(mono_now(), at) && mono_before(mono_now(), paced))
-        cond_wait_until(&v->some, &v->lock, sooner(at, paced));
+    await_company(v, at);
     v->idle = true;
     if (!v->first && !v->stop && mono_before(mono_now(), at))
         cond_wait_until(&v->some, &v->lock, at);
     v->idle = false;
     job = v->first;
     v->first = v->last = NULL;
+    v->wanted = false;
     v->stopping = v->stop;
     pthread_mutex_unlock(&v->lock);
     if (job)
@@ -490,7 +521,8 @@ void views_submit(struct views *v, struct view_job *job)
     else
         v->first = job;
     v->last = job;
-    if (v->idle)
+    v->wanted = v->wanted || job->wanted;
+    if (v->idle || job->wanted)
         pthread_cond_signal(&v->some);
     pthread_mutex_unlock(&v->lock);
 }

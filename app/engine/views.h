@@ -2,7 +2,8 @@
  * engine/views.h -- the thread that writes views: users', buckets', definitions, and then the mark.
  *
  * Shape    committers hand it jobs; it does what has come in one round: one write of all lanes' views, then one of their marks.
- *          A lane's jobs are done in their order. Others' batches are written before that, in chunks, a lane at a time
+ *          Rounds are 100 ms apart, or 20 while somebody waits for views. A lane's jobs are done in their order. Others' batches are
+ *          written before that, in chunks, a lane at a time
  * Errors   what could not be written is tried again until it is, with back-off, each lane alone: where one cannot be written at
  *          all, the others go on, and their marks move
  * Owns     a job from views_submit() until its done(); the batches that a job names stay alive for as long
@@ -11,8 +12,8 @@
 #ifndef ENGINE_VIEWS_H
 #define ENGINE_VIEWS_H
 
-#include "engine/engine.h"
 #include "engine/lane.h"
+#include "engine/op.h"
 
 struct view_job {
     struct view_job *next;
@@ -29,6 +30,7 @@ struct view_job {
     struct coupon *definition;
     int64_t definition_seq;
     struct arena arena;   /* of the definition */
+    bool wanted;          /* somebody waits for it */
     int64_t upto;         /* 0: none; else: when all jobs up to this are done, the mark of the lane */
     struct store_time after; /* for the reads: the mark's */
     struct store_time when;  /* out: the new mark's: not before `after`, nor before the writing of any view up to upto */

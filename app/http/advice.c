@@ -13,6 +13,9 @@ static const char *const advice[CPN_RESULT_COUNT] = {
         "Compare the path with the documentation, and percent-encode what you put into it.",
     [CPN_METHOD_NOT_ALLOWED] =
         "Use one of the methods in the Allow field.",
+    [CPN_NOT_ACCEPTABLE] =
+        "Let Accept name a form that detail lists: mostly application/json; text/csv for reports, redemptions and codes. "
+        "A weight of 0 (q=0) excludes a form. Without Accept, the call answers in its usual form.",
     [CPN_UNSUPPORTED_MEDIA_TYPE] =
         "Set Content-Type to what the call reads, in UTF-8: mostly application/json; text/plain or text/csv for "
         "lists of codes.",
@@ -22,6 +25,8 @@ static const char *const advice[CPN_RESULT_COUNT] = {
         "Make a random key for each new request, keep it, and send the same one whenever you repeat that request.",
     [CPN_COUPON_NOT_FOUND] =
         "Check the id. A storefront sees only active coupons: treat it as gone.",
+    [CPN_COUPON_ARCHIVED] =
+        "Treat it as gone. What was taken can still be read, and is in its archive; for a new campaign make another coupon.",
     [CPN_PRECONDITION_REQUIRED] =
         "Read the coupon, and send its ETag as If-Match. Send * only if you mean to overwrite whatever is there.",
     [CPN_VERSION_CHANGED] =
@@ -38,7 +43,8 @@ static const char *const advice[CPN_RESULT_COUNT] = {
         "Choose another id, or omit it to get a generated one. If this was a repeat after a lost answer, read the "
         "coupon: it may be yours. With an Idempotency-Key such a repeat gets the first answer.",
     [CPN_COUPON_IN_USE] =
-        "Change its state to ended instead: it can then no longer be taken, and its history stays.",
+        "Change its state to ended: it can then no longer be taken, and its history stays. Before archiving it, cancel what "
+        "is issued or held, or wait until it expires.",
     [CPN_CAP_EXCEEDED] =
         "Ask for fewer slots, or raise cap.total first.",
     [CPN_CAP_BELOW_TAKEN] =

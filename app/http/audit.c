@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "http/router.h"
+#include "http/route.h"
 
 #define LOCATION "Location: "
 

@@ -56,9 +56,32 @@ static const char *bearer(const char *authorization)
     return authorization + 7 + strspn(authorization + 7, " ");
 }
 
-enum auth_answer auth_check(struct auth *a, const char *authorization, enum role *role, char id[KEY_ID_LEN + 1])
+/* The snapshot goes while the request is under way. */
+static const struct key_limits *limits_of(const struct api_key *key, struct arena *a)
 {
-    const char *text = bearer(authorization);
+    struct key_limits *copy;
+
+    if (!key->limited)
+        return NULL;
+    copy = arena_alloc(a, sizeof *copy);
+    *copy = key->limits;
+    if (copy->coupons)
+        copy->coupons = arena_strdup(a, copy->coupons);
+    if (copy->networks)
+        copy->networks = arena_strdup(a, copy->networks);
+    if (copy->origins)
+        copy->origins = arena_strdup(a, copy->origins);
+    return copy;
+}
+
+static bool is_valid(const struct api_key *key)
+{
+    return !key->revoked_ms && (!key->expires_ms || clock_now_ms() < key->expires_ms);
+}
+
+enum auth_answer auth_check(struct auth *a, struct request *r)
+{
+    const char *text = bearer(r->header.authorization);
     enum auth_answer answer = AUTH_UNKNOWN;
     const struct api_key *found = NULL;
     struct api_key wanted = {.role = ROLE_NONE};
@@ -70,9 +93,10 @@ enum auth_answer auth_check(struct auth *a, const char *authorization, enum role
     if (a->snapshot && a->snapshot->count)
         found = bsearch(&wanted, a->snapshot->keys, a->snapshot->count, sizeof wanted, by_id);
     if (found) {
-        answer = sodium_memcmp(found->hash, hash, sizeof hash) == 0 && !found->revoked_ms ? AUTH_OK : AUTH_NO;
-        *role = found->role;
-        memcpy(id, found->id, KEY_ID_LEN + 1);
+        answer = sodium_memcmp(found->hash, hash, sizeof hash) == 0 && is_valid(found) ? AUTH_OK : AUTH_NO;
+        r->role = found->role;
+        memcpy(r->by, found->id, sizeof r->by);
+        r->limits = limits_of(found, &r->arena);
     }
     pthread_rwlock_unlock(&a->keys_lock);
     return answer;
@@ -95,14 +119,14 @@ enum handled auth_wait(struct auth *a, struct request *r)
     return PENDING;
 }
 
-static bool renew(struct auth *a, struct store *door)
+static bool renew(struct auth *a, struct store *session)
 {
     struct snapshot *fresh = calloc(1, sizeof *fresh), *old;
 
     if (!fresh)
         abort();
     arena_init(&fresh->arena, 0);
-    if (mongo_keys(door, &fresh->arena, &fresh->keys, &fresh->count) != STORE_OK) {
+    if (mongo_keys(session, &fresh->arena, &fresh->keys, &fresh->count) != STORE_OK) {
         snapshot_free(fresh);
         return false;
     }
@@ -138,7 +162,7 @@ static struct request *next_waiters(struct auth *a, struct mono last)
 static void *auth_main(void *argument)
 {
     struct auth *a = argument;
-    struct store *door = mongo_door(a->worker->mongo);
+    struct store *session = mongo_session(a->worker->mongo);
     struct mono last = {0};
     bool fine = true;
 
@@ -147,7 +171,7 @@ static void *auth_main(void *argument)
         bool was_fine = fine;
 
         last = mono_now();
-        fine = renew(a, door);
+        fine = renew(a, session);
         if (fine)
             atomic_store(&a->read_ns, mono_now().ns);
         if (was_fine && !fine)
@@ -158,7 +182,7 @@ static void *auth_main(void *argument)
             reactor_push(a->worker->reactor, list);
         }
     }
-    door->ops->close(door);
+    session->ops->close(session);
     return NULL;
 }
 

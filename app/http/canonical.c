@@ -98,7 +98,7 @@ static int by_name(const void *a, const void *b)
     return canonical_compare(*(const char *const *)a, *(const char *const *)b);
 }
 
-static const char *write_value(struct jsonc_object *o, struct json *j, size_t most);
+static const char *write_value(struct json_object *o, struct json *j, size_t most);
 
 /* 1e20 is written as an integer, which could then not be read again; from 1e21 on they have an exponent. */
 static const char *write_double(double value, struct json *j)
@@ -114,7 +114,7 @@ static const char *write_double(double value, struct json *j)
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): bounded by JSON_DEPTH_MAX */
-static const char *write_object(struct jsonc_object *o, struct json *j, size_t most)
+static const char *write_object(struct json_object *o, struct json *j, size_t most)
 {
     size_t count = (size_t)json_object_object_length(o), i = 0;
     const char **names = calloc(count + 1, sizeof *names);
@@ -125,7 +125,7 @@ static const char *write_object(struct jsonc_object *o, struct json *j, size_t m
     JSONC_FOREACH(o, member)
         names[i++] = jsonc_name(member);
     qsort(names, count, sizeof *names, by_name);
-    json_object(j);
+    json_begin_object(j);
     for (i = 0; i < count && !problem; i++) {
         json_string(j, names[i]);
         buf_putc(j->out, ':');
@@ -138,11 +138,11 @@ static const char *write_object(struct jsonc_object *o, struct json *j, size_t m
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion) */
-static const char *write_array(struct jsonc_object *o, struct json *j, size_t most)
+static const char *write_array(struct json_object *o, struct json *j, size_t most)
 {
     const char *problem = NULL;
 
-    json_array(j);
+    json_begin_array(j);
     for (size_t i = 0; i < json_object_array_length(o) && !problem; i++)
         problem = write_value(json_object_array_get_idx(o, i), j, most);
     json_end_array(j);
@@ -150,7 +150,7 @@ static const char *write_array(struct jsonc_object *o, struct json *j, size_t mo
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion) */
-static const char *write_value(struct jsonc_object *o, struct json *j, size_t most)
+static const char *write_value(struct json_object *o, struct json *j, size_t most)
 {
     const char *problem = NULL;
 
@@ -159,7 +159,7 @@ static const char *write_value(struct jsonc_object *o, struct json *j, size_t mo
         json_null(j);
         break;
     case json_type_boolean:
-        json_bool(j, json_object_get_boolean(o));
+        json_boolean(j, json_object_get_boolean(o));
         break;
     case json_type_int:
         if (json_object_get_int64(o) > INTEGER_MAX || json_object_get_int64(o) < -INTEGER_MAX)
@@ -182,7 +182,7 @@ static const char *write_value(struct jsonc_object *o, struct json *j, size_t mo
     return problem ? problem : j->out->len > most ? "too long" : NULL;
 }
 
-const char *canonical_write(struct jsonc_object *o, struct buf *out, size_t most)
+const char *canonical_write(struct json_object *o, struct buf *out, size_t most)
 {
     struct json j = json_to(out);
 

@@ -11,7 +11,7 @@
 
 /* Append o to out. NULL; or a static sentence that says why not: longer than `most` bytes, or an integer beyond 2^53
  * (RFC 8785 knows only doubles, and would change it silently). */
-const char *canonical_write(struct jsonc_object *o, struct buf *out, size_t most);
+const char *canonical_write(struct json_object *o, struct buf *out, size_t most);
 
 /* Append value as ECMAScript's Number::toString does. value is finite. */
 void canonical_number(double value, struct buf *out);

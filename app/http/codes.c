@@ -68,12 +68,12 @@ enum handled codes_import(struct request *r)
     char digest[UPLOAD_DIGEST_SIZE];
     struct job *job;
 
-    if (!request_coupon(r) || !query_time(r, "not_before", &in.not_before_ms))
+    if (!request_open_coupon(r) || !query_time(r, "not_before", &in.not_before_ms))
         return ANSWERED;
     if (r->op.coupon_now->codes.source != CODES_IMPORTED)
         return reply_problem(r, CPN_BAD_REQUEST, "This coupon does not import codes: its codes.source is not "
                                                  "imported.");
-    upload_begin(u, r->door, r->header.content_type && router_has_type(r->header.content_type, "text/csv"));
+    upload_begin(u, r->session, r->header.content_type && router_has_type(r->header.content_type, "text/csv"));
     if (!store_body(r, u, digest))
         return refuse_import(r, u);
     in.digest = digest;
@@ -123,7 +123,7 @@ static bool send_codes(struct export *x)
 
         to = end - from < BUCKETS_AT_ONCE ? end : from + BUCKETS_AT_ONCE;
         x->count = (size_t)(to - from);
-        if (mongo_codes_from(r->door, r->coupon, from, to, next_n, &x->arena, x->buckets, reads) != STORE_OK)
+        if (mongo_codes_from(r->session, r->coupon, from, to, next_n, &x->arena, x->buckets, reads) != STORE_OK)
             return false;
         there = send_buckets(x, reads);
         for (size_t i = 0; i < x->count; i++)
@@ -168,7 +168,7 @@ static enum handled got(struct request *r)
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
     j = reply_body(r);
-    json_object(&j);
+    json_begin_object(&j);
     slot_write(&j, r, r->op.n);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");

@@ -25,7 +25,7 @@ static bool is_group(const char *pointer)
     return false;
 }
 
-static void read_strings(struct jsonc_object *o, const char *pointer, struct string_list *list, struct errors *e)
+static void read_strings(struct json_object *o, const char *pointer, struct string_list *list, struct errors *e)
 {
     size_t count;
 
@@ -45,7 +45,7 @@ static void read_strings(struct jsonc_object *o, const char *pointer, struct str
 }
 
 /* Types only; the bounds are coupon_check()'s. */
-static void read_field(const struct coupon_field *f, struct jsonc_object *o, struct coupon *c, struct errors *e)
+static void read_field(const struct coupon_field *f, struct json_object *o, struct coupon *c, struct errors *e)
 {
     void *member = (char *)c + f->offset;
     const char *text;
@@ -87,7 +87,7 @@ static void read_field(const struct coupon_field *f, struct jsonc_object *o, str
     }
 }
 
-static void read_id(struct jsonc_object *o, struct coupon *c, struct errors *e)
+static void read_id(struct json_object *o, struct coupon *c, struct errors *e)
 {
     if (!value_string(o, 1, COUPON_ID_MAX, "/id", e, &c->id))
         return;
@@ -96,7 +96,7 @@ static void read_id(struct jsonc_object *o, struct coupon *c, struct errors *e)
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): three levels */
-static void read_group(struct jsonc_object *o, const char *base, struct coupon *c, struct errors *e)
+static void read_group(struct json_object *o, const char *base, struct coupon *c, struct errors *e)
 {
     JSONC_FOREACH(o, member) {
         const char *pointer = pointer_to(e->arena, base, jsonc_name(member));
@@ -116,9 +116,9 @@ static void read_group(struct jsonc_object *o, const char *base, struct coupon *
 }
 
 /* Imported codes are on paper: they are presented, not handed out. */
-static void default_claim(struct jsonc_object *o, struct coupon *c)
+static void default_claim(struct json_object *o, struct coupon *c)
 {
-    struct jsonc_object *codes = json_object_object_get(o, "codes");
+    struct json_object *codes = json_object_object_get(o, "codes");
 
     if (c->codes.source == CODES_IMPORTED && !json_object_object_get_ex(codes, "claim", NULL))
         c->codes.claim = CLAIM_PRESENT;
@@ -132,7 +132,7 @@ static bool is_noted(const struct errors *e, const char *pointer)
     return false;
 }
 
-void coupon_read(struct jsonc_object *o, struct coupon *c, struct errors *e)
+void coupon_read(struct json_object *o, struct coupon *c, struct errors *e)
 {
     struct field_error *found;
     size_t count;
@@ -148,11 +148,11 @@ void coupon_read(struct jsonc_object *o, struct coupon *c, struct errors *e)
 /* ---- patches ---- */
 
 /* RFC 7396. NOLINTNEXTLINE(misc-no-recursion): bounded by JSON_DEPTH_MAX */
-static void merge(struct jsonc_object *target, struct jsonc_object *patch)
+static void merge(struct json_object *target, struct json_object *patch)
 {
     JSONC_FOREACH(patch, member) {
         const char *name = jsonc_name(member);
-        struct jsonc_object *value = jsonc_value(member), *old;
+        struct json_object *value = jsonc_value(member), *old;
 
         if (!value) {
             json_object_object_del(target, name);
@@ -172,9 +172,9 @@ static void merge(struct jsonc_object *target, struct jsonc_object *patch)
 }
 
 /* Remove what a discount of that kind does not have. */
-static void drop_other_kinds(struct jsonc_object *discount, int64_t kind)
+static void drop_other_kinds(struct json_object *discount, int64_t kind)
 {
-    struct jsonc_object *only = json_object_object_get(discount, "only");
+    struct json_object *only = json_object_object_get(discount, "only");
 
     for (size_t i = 0; i < coupon_fields_count; i++) {
         const struct coupon_field *f = &coupon_fields[i];
@@ -191,11 +191,11 @@ static void drop_other_kinds(struct jsonc_object *discount, int64_t kind)
     }
 }
 
-static void change_kind(const struct coupon *now, struct jsonc_object *target, struct jsonc_object *patch)
+static void change_kind(const struct coupon *now, struct json_object *target, struct json_object *patch)
 {
     const struct coupon_field *f = find_field("/discount/kind");
-    struct jsonc_object *kind = json_object_object_get(json_object_object_get(patch, "discount"), "kind");
-    struct jsonc_object *discount = json_object_object_get(target, "discount");
+    struct json_object *kind = json_object_object_get(json_object_object_get(patch, "discount"), "kind");
+    struct json_object *discount = json_object_object_get(target, "discount");
 
     if (!json_object_is_type(kind, json_type_string) || !discount)
         return;
@@ -205,10 +205,10 @@ static void change_kind(const struct coupon *now, struct jsonc_object *target, s
 }
 
 /* Another source has another default. target: merged. */
-static void change_source(const struct coupon *now, struct jsonc_object *target, struct jsonc_object *patch)
+static void change_source(const struct coupon *now, struct json_object *target, struct json_object *patch)
 {
     const char *before = find_field("/codes/source")->names[now->codes.source];
-    struct jsonc_object *codes = json_object_object_get(target, "codes"), *source = json_object_object_get(codes, "source");
+    struct json_object *codes = json_object_object_get(target, "codes"), *source = json_object_object_get(codes, "source");
 
     if (!json_object_is_type(codes, json_type_object) || (source && strcmp(json_object_get_string(source), before) == 0))
         return;
@@ -216,12 +216,12 @@ static void change_source(const struct coupon *now, struct jsonc_object *target,
         json_object_object_del(codes, "claim");
 }
 
-struct coupon *coupon_patch(const struct coupon *now, struct jsonc_object *patch, struct errors *e)
+struct coupon *coupon_patch(const struct coupon *now, struct json_object *patch, struct errors *e)
 {
     struct coupon *next = arena_alloc(e->arena, sizeof *next);
     struct buf text = BUF_INIT;
     struct json j = json_to(&text);
-    struct jsonc_object *target JSON_IN_AUTO = NULL;
+    struct json_object *target JSON_IN_AUTO = NULL;
 
     coupon_init(next);
     coupon_write(now, &j, false);

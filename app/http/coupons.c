@@ -3,13 +3,14 @@
 #include <time.h>
 
 #include "base/ids.h"
-#include "http/aux.h"
 #include "http/coupon_body.h"
 #include "http/fields.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
+#include "http/limits.h"
 #include "http/list.h"
 #include "http/reply.h"
+#include "http/seen.h"
 
 #define CHANGE_TRIES 16 /* of a PATCH with If-Match: * that loses to others */
 #define SLOTS_MAX INT64_C(1000000000)
@@ -23,7 +24,7 @@ static enum handled reply_definition(struct request *r, const struct coupon *c, 
 {
     struct json j = reply_body(r);
 
-    json_object(&j);
+    json_begin_object(&j);
     coupon_write_members(c, &j);
     if (job)
         json_key_string(&j, "job", job);
@@ -38,7 +39,7 @@ static enum handled reply_definition(struct request *r, const struct coupon *c, 
 static bool zone_exists(struct request *r, const char *zone, bool *answered)
 {
     int64_t start_ms, end_ms;
-    enum store_status s = r->door->ops->day(r->door, zone, clock_now_ms(), &start_ms, &end_ms);
+    enum store_status s = r->session->ops->day(r->session, zone, clock_now_ms(), &start_ms, &end_ms);
 
     *answered = s != STORE_OK && s != STORE_NO_ZONE;
     if (*answered)
@@ -51,9 +52,9 @@ static bool zone_exists(struct request *r, const char *zone, bool *answered)
 /* ---- making ---- */
 
 /* What "generate" asks for, and take it out of o: so many slots, or AS_MANY_AS_TOTAL; 0: none. */
-static int64_t take_generate(struct jsonc_object *o, struct errors *e)
+static int64_t take_generate(struct json_object *o, struct errors *e)
 {
-    struct jsonc_object *value;
+    struct json_object *value;
     int64_t count = 0;
 
     if (!json_object_object_get_ex(o, "generate", &value))
@@ -85,17 +86,19 @@ static int64_t slots_to_make(const struct coupon *c, int64_t generate, struct er
 /* Of a call with a key its repeat makes the same. */
 static const char *new_id(struct request *r)
 {
-    char *id = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
+    const char *prefix = limits_prefix(r);
     uint8_t hash[KEY_HASH_LEN];
+    char id[ID_SHORT_LEN + 1];
 
     _Static_assert(sizeof hash >= ID_SHORT_LEN, "a byte for each character");
-    if (!r->key) {
+    _Static_assert(KEY_COUPONS_MAX + ID_SHORT_LEN <= COUPON_ID_MAX, "the prefix leaves room");
+    if (r->key) {
+        key_hash(KEY_OF_COUPON, r->key, hash);
+        id_of_bytes(hash, id, ID_SHORT_LEN);
+    } else {
         id_random(id, ID_SHORT_LEN);
-        return id;
     }
-    key_hash(KEY_OF_COUPON, r->key, hash);
-    id_of_bytes(hash, id, ID_SHORT_LEN);
-    return id;
+    return arena_printf(&r->arena, "%s%s", prefix ? prefix : "", id);
 }
 
 /* True: the job has made all its slots, in CODES_AWAITED_MS and the time that the request has. */
@@ -108,7 +111,7 @@ static bool job_is_done_in_time(struct request *r, const char *id)
     if (mono_before(r->op.deadline, until))
         until = r->op.deadline;
     while (s != STORE_FAILED && mono_before(mono_now(), until)) {
-        s = mongo_job(r->door, id, &r->arena, &job);
+        s = mongo_job(r->session, id, &r->arena, &job);
         if (s == STORE_OK && job->state != JOB_QUEUED && job->state != JOB_RUNNING)
             return job->state == JOB_DONE;
         nanosleep(&(struct timespec){0, LOOK_NS}, NULL);
@@ -116,10 +119,11 @@ static bool job_is_done_in_time(struct request *r, const char *id)
     return false;
 }
 
-/* c is in the ledger, and `job` is to make its slots; NULL: they are there. */
-static enum handled reply_created(struct request *r, const struct coupon *c, int64_t slots, const char *job, bool replayed)
+/* c is in the ledger, by that key, and `job` is to make its slots; NULL: they are there. */
+static enum handled reply_created(struct request *r, const struct coupon *c, int64_t slots, const char *job, const char *by,
+                                  bool replayed)
 {
-    if (job && mongo_job_of_wish(r->door, c->id, job, slots) != STORE_OK)
+    if (job && mongo_job_of_wish(r->session, c->id, job, slots, by) != STORE_OK)
         return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
     if (job && slots <= CODES_AWAITED && job_is_done_in_time(r, job))
         job = NULL;
@@ -145,7 +149,7 @@ static const char *definition_text(struct request *r, const struct coupon *c)
 static enum handled reply_repeated(struct request *r, const struct coupon *c, int64_t slots)
 {
     struct batch *first = NULL;
-    enum store_status s = mongo_ledger_at(r->door, c->id, 0, 1, &first);
+    enum store_status s = mongo_ledger_at(r->session, c->id, 0, 1, &first);
     const struct entry *e = NULL;
     uint8_t key[KEY_HASH_LEN];
     enum handled handled;
@@ -160,7 +164,7 @@ static enum handled reply_repeated(struct request *r, const struct coupon *c, in
     else if (e->count != slots || strcmp(definition_text(r, c), definition_text(r, e->definition)) != 0)
         handled = reply_problem(r, CPN_IDEMPOTENCY_KEY_REUSED, NULL);
     else
-        handled = reply_created(r, e->definition, e->count, e->job, true);
+        handled = reply_created(r, e->definition, e->count, e->job, e->by, true);
     batch_free(first);
     return handled;
 }
@@ -181,12 +185,12 @@ static enum handled create(struct request *r, struct coupon *c, int64_t slots)
     result = request_call(r);
     if (result == CPN_COUPON_EXISTS && r->key)
         return reply_repeated(r, c, slots);
-    return result == CPN_OK ? reply_created(r, r->op.coupon_now, slots, r->op.job, false) : reply_refusal(r);
+    return result == CPN_OK ? reply_created(r, r->op.coupon_now, slots, r->op.job, r->op.by, false) : reply_refusal(r);
 }
 
 enum handled coupon_create(struct request *r)
 {
-    struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+    struct json_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
     struct coupon *c = arena_alloc(&r->arena, sizeof *c);
     int64_t generate, slots = 0;
     bool answered;
@@ -203,6 +207,9 @@ enum handled coupon_create(struct request *r)
         return reply_problem(r, CPN_BAD_REQUEST, NULL);
     if (!c->id)
         c->id = new_id(r);
+    if (!limits_cover(r, c->id))
+        return reply_problem(r, CPN_COUPON_NOT_FOUND, arena_printf(&r->arena, "This key is limited to coupons whose ids begin with %s.",
+                                                                   limits_prefix(r)));
     r->coupon = c->id;
     return create(r, c, slots);
 }
@@ -231,15 +238,6 @@ enum handled coupon_get(struct request *r)
     return request_submit(r, got);
 }
 
-static void key_int_or_null(struct json *j, const char *name, bool there, int64_t value)
-{
-    json_key(j, name);
-    if (there)
-        json_int(j, value);
-    else
-        json_null(j);
-}
-
 /* Taken above the total, which can be passed where there are no slots. */
 static int64_t taken_over(const struct coupon *c, const struct head *h)
 {
@@ -258,9 +256,9 @@ static enum handled counted(struct request *r)
         return reply_refusal(r);
     slots = policy_of(r->op.coupon_now)->slots;
     j = reply_body(r);
-    json_object(&j);
-    key_int_or_null(&j, "slots", slots, h->slots - h->due);
-    key_int_or_null(&j, "free", slots, head_free(h));
+    json_begin_object(&j);
+    json_key_int_or_null(&j, "slots", slots, h->slots - h->due);
+    json_key_int_or_null(&j, "free", slots, head_free(h));
     json_key_int(&j, "issued", h->issued);
     json_key_int(&j, "reserved", h->reserved);
     json_key_int(&j, "redeemed", h->redeemed);
@@ -271,7 +269,7 @@ static enum handled counted(struct request *r)
     json_key_int(&j, "seq", r->op.seq);
     if (r->op.seqs) {
         json_key(&j, "seqs");
-        json_array(&j);
+        json_begin_array(&j);
         for (int64_t lane = 0; lane < r->op.coupon_now->lanes; lane++)
             json_int(&j, r->op.seqs[lane]);
         json_end_array(&j);
@@ -305,9 +303,9 @@ enum handled coupon_list(struct request *r)
     nothing = r->role == ROLE_STOREFRONT && state >= 0 && state != COUPON_ACTIVE;
     if (r->role == ROLE_STOREFRONT)
         state = COUPON_ACTIVE;
-    aux_barrier();
+    (void)seen_views(r);
     if (!nothing)
-        s = mongo_coupons(r->door, state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons, &count,
+        s = mongo_coupons(r->session, limits_prefix(r), state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons, &count,
                           &next);
     if (s != STORE_OK)
         return reply_problem(r, s == STORE_NOT_FOUND ? CPN_BAD_CURSOR : CPN_BUSY, NULL);
@@ -332,13 +330,13 @@ static enum handled reply_change_refusal(struct request *r)
 }
 
 /* One try: the definition as it is now, patched, sent. True: answered. */
-static bool try_change(struct request *r, struct jsonc_object *patch)
+static bool try_change(struct request *r, struct json_object *patch)
 {
     const struct coupon *now;
     struct coupon *next;
     bool any, answered = false;
 
-    if (!request_coupon(r))
+    if (!request_open_coupon(r))
         return true;
     now = r->op.coupon_now;
     if (!if_match_passes(r->header.if_match, now->version, &any)) {
@@ -372,7 +370,7 @@ static bool try_change(struct request *r, struct jsonc_object *patch)
 
 enum handled coupon_change(struct request *r)
 {
-    struct jsonc_object *patch JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+    struct json_object *patch JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
 
     for (int i = 0; i < CHANGE_TRIES; i++)
         if (try_change(r, patch))
@@ -398,6 +396,8 @@ static enum handled delete_if_matched(struct request *r)
 
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
+    if (r->op.head.archived)
+        return reply_problem(r, CPN_COUPON_ARCHIVED, NULL);
     if (!if_match_passes(r->header.if_match, r->op.coupon_now->version, &any))
         return reply_problem(r, CPN_VERSION_CHANGED, NULL);
     return send_delete(r);
@@ -409,4 +409,23 @@ enum handled coupon_delete(struct request *r)
         return send_delete(r);
     request_op(r, OP_COUPON);
     return request_submit(r, delete_if_matched);
+}
+
+/* As it is now; again, if somebody changes it meanwhile. */
+enum handled coupon_archive(struct request *r)
+{
+    for (int i = 0; i < CHANGE_TRIES; i++) {
+        int64_t version;
+
+        if (!request_coupon(r))
+            return ANSWERED;
+        version = r->op.coupon_now->version;
+        request_op(r, OP_ARCHIVE);
+        r->op.expected_version = version;
+        if (request_call(r) == CPN_OK)
+            return reply_empty(r, 204);
+        if (r->op.outcome.result != CPN_VERSION_CHANGED)
+            return reply_refusal(r);
+    }
+    return reply_problem(r, CPN_BUSY, NULL);
 }

@@ -35,9 +35,9 @@ const char *pointer_to_index(struct arena *a, const char *base, size_t index)
 
 void errors_write(const struct errors *e, struct json *j)
 {
-    json_array(j);
+    json_begin_array(j);
     for (size_t i = 0; i < e->count && i < ERRORS_MAX; i++) {
-        json_object(j);
+        json_begin_object(j);
         json_key_string(j, "pointer", e->rows[i].pointer);
         json_key_string(j, "detail", e->rows[i].detail);
         json_end_object(j);

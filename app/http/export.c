@@ -51,16 +51,16 @@ enum handled codes_export(struct request *r)
 struct sending {
     struct request *request;
     const struct job *job;
-    struct arena arena; /* a part's */
+    struct arena arena; /* a chunk's */
     struct buf out;
     struct bucket buckets[EXPORT_BUCKETS];
     size_t count;
 };
 
-/* The rows of a part, whose buckets were read. False: it is unreadable. */
-static bool write_part(struct sending *x, const struct part_text *part)
+/* The rows of a chunk, whose buckets were read. False: it is unreadable. */
+static bool write_chunk(struct sending *x, const struct upload_chunk *chunk)
 {
-    const char *at = part->text, *end = part->text + part->len;
+    const char *at = chunk->text, *end = chunk->text + chunk->len;
     struct export_line line;
 
     while (at && at < end && export_line_next(&at, end, &line)) {
@@ -76,21 +76,21 @@ static bool write_part(struct sending *x, const struct part_text *part)
 static bool send_part(struct sending *x, int64_t number)
 {
     struct request *r = x->request;
-    struct part_text part = {.upload = NULL};
+    struct upload_chunk chunk = {.upload = NULL};
     int64_t from = number * EXPORT_BUCKETS;
-    bool there = mongo_part(r->door, x->job->upload, number, &x->arena, &part) == STORE_OK &&
-                 mongo_buckets(r->door, x->job->coupon, from, from + EXPORT_BUCKETS, x->job->total, x->buckets) == STORE_OK;
+    bool there = mongo_chunk(r->session, x->job->upload, number, &x->arena, &chunk) == STORE_OK &&
+                 mongo_buckets(r->session, x->job->coupon, from, from + EXPORT_BUCKETS, x->job->total, x->buckets) == STORE_OK;
 
     if (!there)
         return false;
     buf_clear(&x->out);
-    there = write_part(x, &part) && (x->out.len == 0 || reply_stream(r, x->out.data, x->out.len));
+    there = write_chunk(x, &chunk) && (x->out.len == 0 || reply_stream(r, x->out.data, x->out.len));
     for (int i = 0; i < EXPORT_BUCKETS; i++)
         bucket_release(&x->buckets[i]);
     return there;
 }
 
-/* All parts. False: one could not be sent. */
+/* All chunks. False: one could not be sent. */
 static bool send_parts(struct request *r, const struct job *job)
 {
     struct sending *x = checked(calloc(1, sizeof *x));
@@ -112,7 +112,7 @@ static bool send_parts(struct request *r, const struct job *job)
 enum handled export_send(struct request *r, const struct job *job)
 {
     enum store_status s = STORE_OK;
-    struct part_text first;
+    struct upload_chunk first;
 
     if (r->role != ROLE_OPS)
         return reply_problem(r, CPN_FORBIDDEN, "Only keys of the role ops may read codes.");
@@ -121,7 +121,7 @@ enum handled export_send(struct request *r, const struct job *job)
                              arena_printf(&r->arena, "The export is %s: it has rows once it is done.",
                                           job_state_name(job->state)));
     if (job->total > 0)
-        s = mongo_part(r->door, job->upload, 0, &r->arena, &first);
+        s = mongo_chunk(r->session, job->upload, 0, &r->arena, &first);
     if (s != STORE_OK)
         return s == STORE_NOT_FOUND
                    ? reply_problem(r, CPN_JOB_NOT_FOUND, "The rows of this export are gone: they are kept for a month.")

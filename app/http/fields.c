@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "http/canonical.h"
 
 /* Units of 0000-01-01 and 10000-01-01: what can be written as RFC 3339 again. */
@@ -20,7 +21,7 @@ static bool wrong(struct errors *e, const char *pointer, const char *detail)
     return false;
 }
 
-bool value_string(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to)
+bool value_string(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to)
 {
     size_t len, characters;
     const char *text;
@@ -39,7 +40,7 @@ bool value_string(struct jsonc_object *o, int64_t min, int64_t max, const char *
 }
 
 /* An integer, however it is written: 5, 5.0 and 5e0 are one number (JSON Schema, RFC 8259). *value: exact to 2^53. */
-static bool is_integer(struct jsonc_object *o, int64_t *value)
+static bool is_integer(struct json_object *o, int64_t *value)
 {
     double number;
 
@@ -56,7 +57,7 @@ static bool is_integer(struct jsonc_object *o, int64_t *value)
     return true;
 }
 
-bool value_int(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to)
+bool value_int(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to)
 {
     int64_t value;
 
@@ -84,7 +85,7 @@ static const char *choices(struct arena *a, const char *const *names)
     return copy;
 }
 
-bool value_enum(struct jsonc_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to)
+bool value_enum(struct json_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to)
 {
     if (!json_object_is_type(o, json_type_string))
         return wrong(e, pointer, "must be a string");
@@ -97,7 +98,7 @@ bool value_enum(struct jsonc_object *o, const char *const *names, const char *po
     return wrong(e, pointer, choices(e->arena, names));
 }
 
-bool value_time(struct jsonc_object *o, const char *pointer, struct errors *e, int64_t *to)
+bool value_time(struct json_object *o, const char *pointer, struct errors *e, int64_t *to)
 {
     int64_t ms;
 
@@ -108,7 +109,7 @@ bool value_time(struct jsonc_object *o, const char *pointer, struct errors *e, i
     return true;
 }
 
-bool value_json(struct jsonc_object *o, int64_t max, const char *pointer, struct errors *e, const char **to)
+bool value_json(struct json_object *o, int64_t max, const char *pointer, struct errors *e, const char **to)
 {
     struct buf text = BUF_INIT;
     const char *problem;
@@ -127,7 +128,7 @@ bool value_json(struct jsonc_object *o, int64_t max, const char *pointer, struct
 
 /* ---- rows ---- */
 
-static void read_object(const struct field_row *row, struct jsonc_object *o, const char *pointer, void *member,
+static void read_object(const struct field_row *row, struct json_object *o, const char *pointer, void *member,
                         struct errors *e)
 {
     void *to;
@@ -141,7 +142,7 @@ static void read_object(const struct field_row *row, struct jsonc_object *o, con
     memcpy(member, &to, sizeof to);
 }
 
-static void read_array(const struct field_row *row, struct jsonc_object *o, const char *pointer, void *base,
+static void read_array(const struct field_row *row, struct json_object *o, const char *pointer, void *base,
                        struct errors *e)
 {
     size_t count;
@@ -158,7 +159,7 @@ static void read_array(const struct field_row *row, struct jsonc_object *o, cons
     }
     items = arena_array(e->arena, count, row->table->size);
     for (size_t i = 0; i < count; i++) {
-        struct jsonc_object *item = json_object_array_get_idx(o, i);
+        struct json_object *item = json_object_array_get_idx(o, i);
         const char *at = pointer_to_index(e->arena, pointer, i);
 
         if (json_object_is_type(item, json_type_object))
@@ -170,7 +171,7 @@ static void read_array(const struct field_row *row, struct jsonc_object *o, cons
     memcpy((char *)base + row->count_offset, &count, sizeof count);
 }
 
-static void read_row(const struct field_row *row, struct jsonc_object *o, const char *pointer, void *base, struct errors *e)
+static void read_row(const struct field_row *row, struct json_object *o, const char *pointer, void *base, struct errors *e)
 {
     void *member = (char *)base + row->offset;
     const char *text = NULL;
@@ -216,7 +217,7 @@ static const struct field_row *find_row(const struct field_table *table, const c
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): as deep as the tables are nested */
-void fields_read(const struct field_table *table, struct jsonc_object *o, const char *pointer, void *to, struct errors *e)
+void fields_read(const struct field_table *table, struct json_object *o, const char *pointer, void *to, struct errors *e)
 {
     uint64_t seen = 0;
 
@@ -275,7 +276,7 @@ static void write_row(const struct field_row *row, const void *base, struct json
         break;
     case ROW_ARRAY:
         memcpy(&count, (const char *)base + row->count_offset, sizeof count);
-        json_array(j);
+        json_begin_array(j);
         for (size_t i = 0; i < count; i++)
             fields_canonical(row->table, pointer + i * row->table->size, j);
         json_end_array(j);
@@ -301,7 +302,7 @@ static bool given(const struct field_table *table, const struct field_row *row, 
 /* NOLINTNEXTLINE(misc-no-recursion) */
 void fields_canonical(const struct field_table *table, const void *from, struct json *j)
 {
-    json_object(j);
+    json_begin_object(j);
     for (size_t i = 0; i < table->count; i++)
         if (given(table, &table->rows[i], from))
             write_row(&table->rows[i], from, j);

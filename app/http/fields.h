@@ -38,7 +38,6 @@ struct field_row {
     const char *const *names; /* ROW_ENUM: NULL-terminated */
     bool (*valid)(const char *text); /* ROW_STRING: further rule, or NULL */
     const char *rule;                /* its sentence */
-    const char *pattern;             /* the same as a regular expression, for the OpenAPI document */
     const struct field_table *table;
     size_t count_offset;
 };
@@ -52,7 +51,7 @@ struct field_table {
 };
 
 /* Read object o, which stands at pointer, into *to (table->size bytes); strings go to the arena of e. */
-void fields_read(const struct field_table *table, struct jsonc_object *o, const char *pointer, void *to, struct errors *e);
+void fields_read(const struct field_table *table, struct json_object *o, const char *pointer, void *to, struct errors *e);
 
 /* Append what was given in RFC 8785 form: members that differ from the start, sorted. Equal text = same request. */
 void fields_canonical(const struct field_table *table, const void *from, struct json *j);
@@ -60,10 +59,10 @@ void fields_canonical(const struct field_table *table, const void *from, struct 
 /* ---- single values, for readers with tables of their own ---- */
 
 /* Each returns false, with the fault noted, when o is not of that type or out of bounds. */
-bool value_string(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to);
-bool value_int(struct jsonc_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to);
-bool value_enum(struct jsonc_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to);
-bool value_time(struct jsonc_object *o, const char *pointer, struct errors *e, int64_t *to);
-bool value_json(struct jsonc_object *o, int64_t max, const char *pointer, struct errors *e, const char **to);
+bool value_string(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to);
+bool value_int(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to);
+bool value_enum(struct json_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to);
+bool value_time(struct json_object *o, const char *pointer, struct errors *e, int64_t *to);
+bool value_json(struct json_object *o, int64_t max, const char *pointer, struct errors *e, const char **to);
 
 #endif

@@ -5,7 +5,7 @@
 #define HTTP_HANDLERS_H
 
 #include "http/fields.h"
-#include "http/request.h"
+#include "http/request_calls.h"
 
 /* What is wrong with a {user} that coupon_user_valid() does not take. */
 #define BAD_USER "The user in the address must be 1 to 128 bytes of UTF-8 without control characters."
@@ -13,15 +13,12 @@
 /* Of a service without keys for receipts. */
 #define NO_RECEIPTS "This service signs no receipts: it has no receipts.seed_file."
 
-/* What secret_valid() takes, for the OpenAPI document: the base64 of 24 to 64 bytes. */
-#define BASE64 "[A-Za-z0-9+/]"
-#define SECRET_PATTERN                                                                                                 \
-    "^whsec_(?:" BASE64 "{4}){8,20}(?:(?:" BASE64 "{4})?" BASE64 "[AQgw]==|" BASE64 "{2}[AEIMQUYcgkosw048]=|" BASE64 "{4})?$"
-
 /* coupons.c */
-handler coupon_create, coupon_list, coupon_get, coupon_change, coupon_delete, coupon_counts;
+handler coupon_create, coupon_list, coupon_get, coupon_change, coupon_delete, coupon_archive, coupon_counts;
 /* ledger.c */
 handler ledger_get;
+/* coupon_history.c */
+handler coupon_history;
 /* slots.c */
 handler slots_add, slots_list, slot_get, slots_retire;
 extern const struct field_table slots_add_table, slots_retire_table;
@@ -33,15 +30,18 @@ handler codes_import, codes_list, code_get, code_retire;
 handler codes_export;
 extern const struct field_table codes_export_table;
 /* resolve.c */
-handler code_resolve;
+handler code_resolve, code_find;
 /* erasure.c */
 handler user_erase, user_erase_named;
-extern const struct field_table erase_table;
 /* redemptions.c */
 handler redemption_take, redemption_batch, redemption_check, redemption_get, redemption_receipt,
     redemption_reserve, redemption_redeem, redemption_cancel, redemption_reverse;
 /* redemption_list.c */
 handler redemption_list;
+/* redemption_search.c */
+handler redemption_search;
+/* user_export.c */
+handler user_export, user_export_named;
 /* users.c */
 handler user_get, user_wallet;
 /* reports.c */
@@ -50,10 +50,10 @@ handler report_get, report_several;
 handler refusals_get;
 /* webhooks.c */
 handler webhook_list, webhook_create, webhook_get, webhook_change, webhook_delete, webhook_rotate, webhook_deliveries,
-    webhook_redeliver;
+    webhook_redeliver, webhook_test;
 extern const struct field_table webhook_rotate_table;
-/* openapi.c */
-handler openapi_get;
+/* keys.c */
+handler key_list;
 /* service.c */
 handler service_health, service_ready, service_metrics, service_problem, service_receipt_keys;
 

@@ -1,7 +1,7 @@
 /*
  * http/job_body.h -- how a call asks for a job.
  *
- * Usage   job_new(), fill in what the kind needs, job_insert(). For aux and stream threads
+ * Usage   job_new(), fill in what the kind needs, job_insert(). For blocking and stream threads
  */
 #ifndef HTTP_JOB_BODY_H
 #define HTTP_JOB_BODY_H

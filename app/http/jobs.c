@@ -1,9 +1,11 @@
 /* http/jobs.c -- background work: asking for it, the list, one job, its rows, and cancelling it. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "http/export.h"
 #include "http/handlers.h"
 #include "http/job_body.h"
+#include "http/limits.h"
 #include "http/list.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
@@ -11,7 +13,7 @@
 
 static void write_job(struct json *j, const struct job *job)
 {
-    json_object(j);
+    json_begin_object(j);
     json_key_string(j, "id", job->id);
     json_key_string(j, "kind", job_kind_name(job->kind));
     json_key_string(j, "coupon", job->coupon);
@@ -22,6 +24,7 @@ static void write_job(struct json *j, const struct job *job)
     json_raw(j, job->result ? job->result : "null");
     json_key_string(j, "error", job->error);
     json_key_string(j, "error_detail", job->error_detail);
+    json_key_string(j, "by", job->by);
     json_key_time_or_null(j, "created_at", job->created_ms);
     json_key_time_or_null(j, "started_at", job->started_ms);
     json_key_time_or_null(j, "finished_at", job->finished_ms);
@@ -53,7 +56,7 @@ enum handled job_insert(struct request *r, struct job *job)
 {
     struct job *existing = NULL;
 
-    switch (mongo_job_insert(r->door, job, &r->arena, &existing)) {
+    switch (mongo_job_insert(r->session, job, &r->arena, &existing)) {
     case STORE_OK:
         return reply_accepted(r, job, false);
     case STORE_EXISTS:
@@ -69,7 +72,8 @@ struct job *job_new(struct request *r, enum job_kind kind, int64_t total, const 
     char *id = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
 
     id_random(id, ID_SHORT_LEN);
-    *job = (struct job){.id = id, .kind = kind, .coupon = r->coupon, .state = JOB_QUEUED, .total = total, .key = r->key};
+    *job = (struct job){.id = id, .kind = kind, .coupon = r->coupon, .state = JOB_QUEUED, .total = total, .key = r->key,
+                         .by = request_operator(r)};
     job->created_ms = clock_now_ms();
     fingerprint_of(r->route->name, table, in, job->fingerprint);
     return job;
@@ -82,7 +86,7 @@ void job_set_time(struct job *job, int64_t not_before_ms)
 
 bool job_find_by_key(struct request *r, struct job **found)
 {
-    enum store_status s = r->key ? mongo_job_by_key(r->door, r->coupon, r->key, &r->arena, found) : STORE_NOT_FOUND;
+    enum store_status s = r->key ? mongo_job_by_key(r->session, r->coupon, r->key, &r->arena, found) : STORE_NOT_FOUND;
 
     if (s == STORE_OK)
         return true;
@@ -100,8 +104,10 @@ static struct job *find(struct request *r)
     struct job *job = NULL;
     enum store_status s = strlen(r->params[0]) > 64 || !utf8_valid(r->params[0], NULL)
                               ? STORE_NOT_FOUND
-                              : mongo_job(r->door, r->params[0], &r->arena, &job);
+                              : mongo_job(r->session, r->params[0], &r->arena, &job);
 
+    if (s == STORE_OK && !limits_cover(r, job->coupon))
+        s = STORE_NOT_FOUND;
     if (s == STORE_OK)
         return job;
     reply_problem(r, s == STORE_NOT_FOUND ? CPN_JOB_NOT_FOUND : CPN_BUSY, NULL);
@@ -132,7 +138,7 @@ enum handled job_cancel(struct request *r)
         return ANSWERED;
     if (job->state == JOB_DONE || job->state == JOB_FAILED)
         return reply_problem(r, CPN_INVALID_TRANSITION, "The job has ended; it can no longer be cancelled.");
-    if (job->state != JOB_CANCELLED && mongo_job_cancel(r->door, job->id) == STORE_FAILED)
+    if (job->state != JOB_CANCELLED && mongo_job_cancel(r->session, job->id) == STORE_FAILED)
         return reply_problem(r, CPN_BUSY, NULL);
     job = find(r);
     return job ? reply_job(r, job) : ANSWERED;
@@ -172,11 +178,11 @@ enum handled job_rows(struct request *r)
         return ANSWERED;
     there = reply_stream(r, "line,kind,reason\r\n", strlen("line,kind,reason\r\n"));
     for (int64_t i = 0; there && s == STORE_OK && job->kind == JOB_IMPORT && job->upload; i++) {
-        struct part_text part = {.upload = NULL};
+        struct upload_chunk part = {.upload = NULL};
         struct arena arena;
 
         arena_init(&arena, 0);
-        s = mongo_part(r->door, job->upload, i, &arena, &part);
+        s = mongo_chunk(r->session, job->upload, i, &arena, &part);
         if (s == STORE_OK)
             there = send_rows(r, part.bad, kind >= 0 ? kinds[kind] : NULL);
         arena_free(&arena);
@@ -198,7 +204,9 @@ enum handled job_list(struct request *r)
         return ANSWERED;
     if (coupon && !coupon_id_valid(coupon))
         return reply_problem(r, CPN_BAD_REQUEST, "The query parameter coupon must be a coupon's id.");
-    s = mongo_jobs(r->door, coupon, l.position, l.limit, &r->arena, &jobs, &count);
+    if (coupon && !limits_cover(r, coupon))
+        coupon = "-"; /* nobody's id */
+    s = mongo_jobs(r->session, coupon, limits_prefix(r), l.position, l.limit, &r->arena, &jobs, &count);
     if (s == STORE_NOT_FOUND)
         return reply_problem(r, CPN_BAD_CURSOR, "The job where this page starts is gone. Start again without the "
                                                 "cursor.");

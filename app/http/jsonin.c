@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 struct cursor {
     const unsigned char *start, *at, *end;
     struct json_scan *scan;
@@ -35,32 +37,6 @@ static void skip_blanks(struct cursor *c)
 }
 
 /* ---- strings ---- */
-
-/* The length of the well-formed UTF-8 sequence at p (not ASCII), or 0. Table 3-7 of the Unicode standard. */
-static size_t utf8_sequence(const unsigned char *p, const unsigned char *end)
-{
-    static const struct {
-        unsigned char first, last, second_min, second_max, length;
-    } rows[] = {
-        {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3}, {0xE1, 0xEC, 0x80, 0xBF, 3},
-        {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3}, {0xF0, 0xF0, 0x90, 0xBF, 4},
-        {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
-    };
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        size_t length = rows[i].length;
-
-        if (*p < rows[i].first || *p > rows[i].last)
-            continue;
-        if ((size_t)(end - p) < length || p[1] < rows[i].second_min || p[1] > rows[i].second_max)
-            return 0;
-        for (size_t k = 2; k < length; k++)
-            if (p[k] < 0x80 || p[k] > 0xBF)
-                return 0;
-        return length;
-    }
-    return 0;
-}
 
 /* Four hex digits at c->at into *unit. */
 static bool hex4(struct cursor *c, unsigned *unit)
@@ -130,7 +106,7 @@ static bool scan_string(struct cursor *c)
         } else if (ch < 0x80) {
             c->at++;
         } else {
-            size_t length = utf8_sequence(c->at, c->end);
+            size_t length = utf8_character(c->at, c->end, NULL);
 
             if (!length)
                 return fault(c, "not UTF-8");
@@ -313,7 +289,7 @@ bool json_scan(const char *text, size_t len, struct json_scan *scan)
 /* ---- parsing ---- */
 
 /* Members of all objects in o. NOLINTNEXTLINE(misc-no-recursion): bounded by JSON_DEPTH_MAX */
-static size_t count_members(struct jsonc_object *o)
+static size_t count_members(struct json_object *o)
 {
     size_t count = 0;
 
@@ -327,11 +303,11 @@ static size_t count_members(struct jsonc_object *o)
     return count;
 }
 
-struct jsonc_object *json_in(const char *text, size_t len, struct errors *e)
+struct json_object *json_in(const char *text, size_t len, struct errors *e)
 {
     struct json_scan scan = {.start = 0};
     struct json_tokener *t;
-    struct jsonc_object *o;
+    struct json_object *o;
     bool complete;
 
     if (!json_scan(text, len, &scan)) {

@@ -32,9 +32,9 @@ bool json_scan(const char *text, size_t len, struct json_scan *scan);
 
 /* Parse a body whose top level is an object. NULL, with an error added, when it is none, is not JSON, or names a member twice.
  * The caller puts it: JSON_IN_AUTO. */
-struct jsonc_object *json_in(const char *text, size_t len, struct errors *e);
+struct json_object *json_in(const char *text, size_t len, struct errors *e);
 
-static inline void json_in_release(struct jsonc_object **o)
+static inline void json_in_release(struct json_object **o)
 {
     json_object_put(*o);
 }

@@ -14,7 +14,7 @@ static bool send_ledger(struct request *r, int64_t lane, int64_t after)
     bool there = true;
 
     while (there && count == BATCHES_AT_ONCE) {
-        if (r->door->ops->ledger(r->door, r->coupon, lane, after, BATCHES_AT_ONCE, batches, &count) != STORE_OK) {
+        if (r->session->ops->ledger(r->session, r->coupon, lane, after, BATCHES_AT_ONCE, batches, &count) != STORE_OK) {
             there = false;
             count = 0;
         }

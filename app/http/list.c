@@ -67,7 +67,7 @@ bool list_begin(struct request *r, struct list *l)
     if (!query_int(r, "limit", 1, LIST_LIMIT_MAX, &limit))
         return false;
     *l = (struct list){.limit = (size_t)limit};
-    if (mongo_cursor_key(r->door, &key) != STORE_OK) {
+    if (mongo_cursor_key(r->session, &key) != STORE_OK) {
         reply_problem(r, CPN_BUSY, NULL);
         return false;
     }
@@ -105,9 +105,9 @@ struct json list_items(struct request *r)
 {
     struct json j = reply_body(r);
 
-    json_object(&j);
+    json_begin_object(&j);
     json_key(&j, "items");
-    json_array(&j);
+    json_begin_array(&j);
     return j;
 }
 
@@ -118,7 +118,7 @@ enum handled list_end(struct request *r, struct json *j, const char *position)
     size_t len = position ? strlen(position) : 0;
     const struct secret *key;
 
-    if (mongo_cursor_key(r->door, &key) != STORE_OK) /* never: the door has it since list_begin() */
+    if (mongo_cursor_key(r->session, &key) != STORE_OK) /* never: the session has it since list_begin() */
         return reply_problem(r, CPN_BUSY, NULL);
     json_key(j, "next");
     if (position && len <= LIST_POSITION_MAX) {

@@ -4,7 +4,7 @@
  * Cursor  base64url of a 64-bit keyed checksum and a position. The checksum binds it to the service, to the list's address
  *         and to its filters: another list's cursor, or a forged one, is bad_cursor. The key stands in the database, so that every
  *         front takes what another gave. Who can read it can make a cursor for any position: its characters alone are trusted
- * Threads aux and stream: both need the request's door
+ * Threads blocking and stream: both need the request's session
  * Usage   list_begin(); then list_items(), and a value an item; list_end()
  */
 #ifndef HTTP_LIST_H

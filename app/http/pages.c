@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "http/advice.h"
-#include "http/openapi.h"
 
 static void put_html(struct buf *out, const char *text)
 {
@@ -57,7 +56,7 @@ static bool write_file(const char *dir, const char *name, const struct buf *text
     return fclose(file) == 0 && written;
 }
 
-static bool write_problems(const char *dir)
+bool pages_write(const char *dir)
 {
     struct buf path = BUF_INIT, text = BUF_INIT;
     bool fine;
@@ -72,17 +71,6 @@ static bool write_problems(const char *dir)
         fine = write_file(dir, path.data, &text);
     }
     buf_free(&path);
-    buf_free(&text);
-    return fine;
-}
-
-bool pages_write(const char *dir)
-{
-    struct buf text = BUF_INIT;
-    bool fine;
-
-    openapi_write(&text);
-    fine = write_file(dir, "openapi.json", &text) && write_problems(dir);
     buf_free(&text);
     return fine;
 }

@@ -1,7 +1,7 @@
 /*
  * http/pages.h -- what never changes while a build runs, as files: nginx serves them without asking a worker.
  *
- * Files   openapi.json, and problems/CODE.html for each problem. A worker that is asked past nginx says the same
+ * Files   problems/CODE.html for each problem. A worker that is asked past nginx says the same
  */
 #ifndef HTTP_PAGES_H
 #define HTTP_PAGES_H

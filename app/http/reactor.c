@@ -21,12 +21,8 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "http/audit.h"
-#include "http/aux.h"
-#include "http/guess.h"
 #include "http/records.h"
 #include "http/reply.h"
-#include "http/router.h"
 
 #define EVENTS_AT_ONCE 8
 #define COMPLETED_AT_ONCE 16
@@ -49,6 +45,7 @@ enum { CONN_BUSY, CONN_IDLE, CONN_PIECES, CONN_CLOSING };
 
 struct reactor {
     struct worker *worker;
+    struct reactor_calls calls;
     int listen_fd, epoll_fd, event_fd;
     int threads;
     pthread_t thread[16];
@@ -98,7 +95,7 @@ void reactor_push(struct reactor *rx, struct request *r)
     bool wanted;
 
     r->next = NULL;
-    r->door = NULL; /* an io thread has none */
+    r->session = NULL; /* an io thread has none */
     pthread_mutex_lock(&rx->lock);
     if (rx->last)
         rx->last->next = r;
@@ -285,6 +282,7 @@ static void read_header(struct request *r)
         ROW("CONTENT_TYPE", content_type),
         ROW("CONTENT_LENGTH", content_length),
         ROW("HTTP_AUTHORIZATION", authorization),
+        ROW("HTTP_ORIGIN", origin),
         ROW("HTTP_IDEMPOTENCY_KEY", idempotency_key),
         ROW("HTTP_IF_MATCH", if_match),
         ROW("HTTP_IF_NONE_MATCH", if_none_match),
@@ -442,23 +440,18 @@ static void finish(struct request *r)
     int fd;
     bool keep;
 
-    if (r->unread && r->slow && !r->door)
+    if (r->unread && r->slow && !r->session)
         r->broken = true; /* nobody waits for the rest */
     else if (r->unread)
         discard(r);
     keep = !r->broken && !r->reply.cut && !atomic_load(&rx->draining);
     if (r->coupon)
         crash_at(CRASH_ANSWERING);
-    guess_end(r); /* before the caller can send the next */
-    aux_answered(r);
-    if (!r->permitted)
-        audit_request(r);
+    rx->calls.end(r);
     if (!r->reply.streamed)
         reply_send(r, false);
     if (!r->reply.cut)
         FCGX_Finish_r(&r->fcgx);
-    if (!r->permitted)
-        metrics_request(router_number(r->route), r->reply.status, (mono_now().ns - r->arrived.ns) / 1000);
     metrics_add(METRIC_REQUESTS_IN_FLIGHT, -1);
     if (r->arena.bytes > ARENA_KEPT)
         arena_free(&r->arena);
@@ -508,7 +501,7 @@ static void request_runs(struct request *r)
     atomic_fetch_add(&rx->in_flight, 1);
     metrics_add(METRIC_REQUESTS_IN_FLIGHT, 1);
     r->arrived = mono_now();
-    reactor_run(r, router_begin);
+    reactor_run(r, rx->calls.begin);
 }
 
 /* Give libfcgi the head, as a file that ends with it: it takes what there is, and of the socket nothing may be taken but the head. */
@@ -733,13 +726,14 @@ static void *io_main(void *argument)
     return NULL;
 }
 
-struct reactor *reactor_start(struct worker *w, int listen_fd)
+struct reactor *reactor_start(struct worker *w, int listen_fd, const struct reactor_calls *calls)
 {
     struct reactor *rx = calloc(1, sizeof *rx);
 
     if (!rx)
         return NULL;
     rx->worker = w;
+    rx->calls = *calls;
     rx->listen_fd = listen_fd;
     rx->connections_max = w->config->worker_connections_max;
     rx->threads = w->config->worker_io_threads;

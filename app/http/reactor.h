@@ -16,8 +16,13 @@
 
 #include "http/request.h"
 
+struct reactor_calls {
+    handler *begin;                /* a request is here, its body unread */
+    void (*end)(struct request *); /* its reply is complete, and will be sent */
+};
+
 /* Serve listen_fd (non-blocking; owned from now on) with the threads and connections that w->config says. NULL: errno. */
-struct reactor *reactor_start(struct worker *w, int listen_fd);
+struct reactor *reactor_start(struct worker *w, int listen_fd, const struct reactor_calls *calls);
 
 /* Let an io thread run r->then. Any thread; does not block. */
 void reactor_push(struct reactor *rx, struct request *r);

@@ -1,6 +1,7 @@
 /* http/receipt.c -- see receipt.h. */
 #include "http/receipt.h"
 
+#include <inttypes.h>
 #include <sodium.h>
 
 #include "base/jws.h"
@@ -57,7 +58,7 @@ static enum cpn_result find(const struct request *r, const struct redemption *d,
         *b = NULL;
         count = 0;
         if (mono_before(r->op.deadline, mono_now()) ||
-            r->door->ops->ledger(r->door, r->coupon, d->lane, seq - 1, 1, b, &count) != STORE_OK || !count)
+            r->session->ops->ledger(r->session, r->coupon, d->lane, seq - 1, 1, b, &count) != STORE_OK || !count)
             return CPN_BUSY;
         if ((*b)->head.seq != seq)
             break;
@@ -80,7 +81,7 @@ static void write_payload(const struct request *r, const struct redemption *d, c
 {
     char id[REDEMPTION_ID_SIZE], hash[2 * HASH_LEN + 1];
 
-    json_object(j);
+    json_begin_object(j);
     json_key_time(j, "at", b->head.at_ms);
     json_key_string(j, "coupon", r->coupon);
     json_key_int(j, "discount_minor", e->discount_minor);
@@ -92,11 +93,7 @@ static void write_payload(const struct request *r, const struct redemption *d, c
     json_key_string(j, "order", d->order);
     json_key_int(j, "ordinal", d->ordinal);
     json_key_int(j, "seq", b->head.seq);
-    json_key(j, "slot");
-    if (d->n >= 0)
-        json_int(j, d->n);
-    else
-        json_null(j);
+    json_key_int_or_null(j, "slot", d->n >= 0, d->n);
     json_key_string(j, "state", slot_state_name((enum slot_state)d->state));
     json_key_string(j, "user", e->alias);
     json_end_object(j);

@@ -12,7 +12,7 @@
 
 #include "http/request.h"
 
-/* On an aux thread: the receipt of r->coupon's redemption `of` in the state that it has, into r->receipt. A state that came by
+/* On a blocking thread: the receipt of r->coupon's redemption `of` in the state that it has, into r->receipt. A state that came by
  * itself, and has no entry yet, is entered first. name: as the call gave it, or NULL.
  * CPN_OK; CPN_NOT_FOUND: no key signs here; CPN_BUSY: not now; CPN_INTERNAL: the ledger does not say how it came into that state. */
 enum cpn_result receipt_make(struct request *r, const struct redemption *of, const char *name);

@@ -4,17 +4,15 @@
 #include <sodium.h>
 #include <string.h>
 
-#define MONEY_MAX ((INT64_C(1) << 53) - 1)
+#include "http/csv.h"
+#include "http/reply.h"
+
 #define LABEL_MAX 128
 #define RESOLVE_CODE_MAX 1000
+#define NO_USERS 1024 /* many times the lanes of a coupon, and few enough to be remembered */
 #define LINES_MAX 500 /* so that their sum stays within 64 bits */
 
 /* ---- in ---- */
-
-static bool is_currency(const char *text)
-{
-    return strlen(text) == 3 && strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 3;
-}
 
 static bool is_printable(const char *text)
 {
@@ -38,8 +36,8 @@ static const struct field_table line_table = {line_rows, sizeof line_rows / size
 #define ORDER(member) offsetof(struct order, member)
 static const struct field_row order_rows[] = {
     {"amount_minor", ROW_INT, ORDER(amount_minor), 0, MONEY_MAX, .flags = ROW_NULLABLE},
-    {"currency", ROW_STRING, ORDER(currency), 3, 3, .flags = ROW_NULLABLE, .valid = is_currency,
-     .rule = "must be three upper-case letters, such as EUR", .pattern = "^[A-Z]{3}$"},
+    {"currency", ROW_STRING, ORDER(currency), 3, 3, .flags = ROW_NULLABLE, .valid = currency_valid,
+     .rule = "must be three upper-case letters, such as EUR"},
     {"id", ROW_STRING, ORDER(id), 1, LABEL_MAX, .flags = ROW_NULLABLE},
     {"items", ROW_ARRAY, ORDER(lines), 0, LINES_MAX, .table = &line_table, .count_offset = ORDER(line_count)},
 };
@@ -56,7 +54,7 @@ static const enum slot_state states_of[] = {
 #define TAKE(member) offsetof(struct take_in, member)
 #define ROW_CODE                                                                                                       \
     {"code", ROW_STRING, TAKE(code), 1, 64, .flags = ROW_NULLABLE, .valid = is_printable,                              \
-     .rule = "must be 1 to 64 printable ASCII characters", .pattern = "^[ -~]+$"}
+     .rule = "must be 1 to 64 printable ASCII characters"}
 #define ROWS_AFTER_KEY                                                                                                 \
     {"metadata", ROW_JSON, TAKE(metadata), 0, COUPON_METADATA_MAX, .flags = 0},                                        \
     ROW_ORDER(TAKE(order)),                                                                                            \
@@ -68,7 +66,7 @@ static const struct field_row take_rows[] = {ROW_CODE, ROWS_AFTER_KEY};
 static const struct field_row item_rows[] = {
     ROW_CODE,
     {"key", ROW_STRING, TAKE(key), 1, 64, .flags = ROW_REQUIRED, .valid = is_printable,
-     .rule = "must be 1 to 64 printable ASCII characters", .pattern = "^[ -~]+$"},
+     .rule = "must be 1 to 64 printable ASCII characters"},
     ROWS_AFTER_KEY,
 };
 static const struct take_in take_start = {.state = TAKE_REDEEMED, .reserve_s = COUPON_NULL};
@@ -94,15 +92,35 @@ static const struct step_in step_start = {.reserve_s = COUPON_NULL};
 const struct field_table step_table = {step_rows, sizeof step_rows / sizeof step_rows[0], sizeof(struct step_in), &step_start,
                                        NULL};
 
+static const struct field_row user_rows[] = {ROW_USER(offsetof(struct user_in, user))};
+static const struct user_in user_start = {.user = NULL};
+const struct field_table user_table = {user_rows, sizeof user_rows / sizeof user_rows[0], sizeof(struct user_in), &user_start, NULL};
+
 /* A code of any form is read: one that can be no code is answered as one that is unknown. */
+#define ROW_RESOLVED {"code", ROW_STRING, offsetof(struct resolve_in, code), 0, RESOLVE_CODE_MAX, .flags = ROW_REQUIRED}
 static const struct field_row resolve_rows[] = {
-    {"code", ROW_STRING, offsetof(struct resolve_in, code), 0, RESOLVE_CODE_MAX, .flags = ROW_REQUIRED},
+    ROW_RESOLVED,
     ROW_ORDER(offsetof(struct resolve_in, order)),
     ROW_USER(offsetof(struct resolve_in, user)),
 };
 static const struct resolve_in resolve_start = {.code = NULL};
 const struct field_table resolve_table = {resolve_rows, sizeof resolve_rows / sizeof resolve_rows[0], sizeof(struct resolve_in),
                                           &resolve_start, NULL};
+
+static const struct field_row public_take_rows[] = {ROW_CODE, ROW_ORDER(TAKE(order))};
+static const struct take_in public_take_start = {.user = NO_USER, .state = TAKE_REDEEMED, .reserve_s = COUPON_NULL};
+const struct field_table public_take_table = {public_take_rows, sizeof public_take_rows / sizeof public_take_rows[0],
+                                              sizeof(struct take_in), &public_take_start, NULL};
+
+static const struct field_row public_resolve_rows[] = {ROW_RESOLVED, ROW_ORDER(offsetof(struct resolve_in, order))};
+static const struct resolve_in public_resolve_start = {.user = NO_USER};
+const struct field_table public_resolve_table = {public_resolve_rows, sizeof public_resolve_rows / sizeof public_resolve_rows[0],
+                                                 sizeof(struct resolve_in), &public_resolve_start, NULL};
+
+const char *no_user(struct arena *a)
+{
+    return arena_printf(a, NO_USER "-%u", (unsigned)randombytes_uniform(NO_USERS));
+}
 
 void fingerprint_of(const char *call, const struct field_table *table, const void *in, uint8_t out[FINGERPRINT_LEN])
 {
@@ -128,38 +146,59 @@ void take_fill(struct op *op, const struct take_in *in, const char *key)
 
 /* ---- out ---- */
 
+void check_write_members(struct json *j, const struct op *op)
+{
+    const struct outcome *o = &op->outcome;
+
+    json_key_bool(j, "ok", o->result == CPN_OK);
+    json_key_string(j, "code", o->result == CPN_OK ? NULL : result_info(o->result)->name);
+    if (o->result == CPN_ORDER_NOT_ELIGIBLE)
+        misfit_write(j, &o->misfit);
+    json_key_int(j, "discount_minor", op->discount_minor);
+}
+
+void public_write_members(struct json *j, const struct op *op)
+{
+    bool ok = op->outcome.result == CPN_OK, misfits = op->outcome.result == CPN_ORDER_NOT_ELIGIBLE;
+
+    json_key_bool(j, "ok", ok);
+    if (misfits) {
+        misfit_write(j, &op->outcome.misfit);
+    } else {
+        json_key_string(j, "reason", NULL);
+        json_key_string(j, "missing_minor", NULL);
+    }
+    json_key_int(j, "discount_minor", ok ? op->discount_minor : 0);
+}
+
 static void write_after(struct json *j, const struct redemption *d)
 {
     json_key(j, "after");
-    json_object(j);
-    json_key(j, "left");
-    if (d->left == COUPON_NULL)
-        json_null(j);
-    else
-        json_int(j, d->left);
+    json_begin_object(j);
+    json_key_int_or_null(j, "left", d->left != COUPON_NULL, d->left);
     json_key_int(j, "day", d->day);
     json_key_int(j, "user", d->user);
     json_key_int(j, "user_day", d->user_day);
     json_end_object(j);
 }
 
+static const char *shown_code(const struct request *r, const struct redemption *d)
+{
+    return r->role == ROLE_REPORTING && d->state != SLOT_REDEEMED ? NULL : d->code;
+}
+
 void redemption_write(struct json *j, const struct request *r, const char *user, const struct redemption *d)
 {
-    bool hidden = r->role == ROLE_REPORTING && d->state != SLOT_REDEEMED;
     char id[REDEMPTION_ID_SIZE], from[REDEMPTION_ID_SIZE];
 
     redemption_id_text(d->n, d->g, d->lane, id);
-    json_object(j);
+    json_begin_object(j);
     json_key_string(j, "id", id);
     json_key_string(j, "coupon", r->coupon);
     json_key_string(j, "user", user && *user ? user : NULL);
-    json_key(j, "slot");
-    if (d->n >= 0)
-        json_int(j, d->n);
-    else
-        json_null(j);
+    json_key_int_or_null(j, "slot", d->n >= 0, d->n);
     json_key_int(j, "lane", d->lane);
-    json_key_string(j, "code", hidden ? NULL : d->code);
+    json_key_string(j, "code", shown_code(r, d));
     json_key_string(j, "state", slot_state_name((enum slot_state)d->state));
     json_key_string(j, "from", d->from ? redemption_id_text(d->from_n, d->from, d->lane, from) : NULL);
     json_key_int(j, "ordinal", d->ordinal);
@@ -177,10 +216,66 @@ void redemption_write(struct json *j, const struct request *r, const char *user,
     json_end_object(j);
 }
 
-void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *d, int64_t at_ms)
+/* d in the state that it has at at_ms. */
+static struct redemption stands(const struct redemption *d, int64_t at_ms)
 {
     struct redemption now = *d;
 
     now.state = (uint8_t)redemption_state(d, at_ms);
+    return now;
+}
+
+void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *d, int64_t at_ms)
+{
+    struct redemption now = stands(d, at_ms);
+
     redemption_write(j, r, user, &now);
+}
+
+static void put_int(struct buf *out, bool there, int64_t value)
+{
+    if (there)
+        buf_int(out, value);
+    buf_putc(out, ',');
+}
+
+static void put_text(struct buf *out, const char *text)
+{
+    csv_field(out, text);
+    buf_putc(out, ',');
+}
+
+static void put_time(struct buf *out, int64_t ms)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    put_text(out, ms ? clock_text(ms, text) : NULL);
+}
+
+void redemption_csv_at(struct buf *out, const struct request *r, const char *user, const struct redemption *d, int64_t at_ms)
+{
+    struct redemption now = stands(d, at_ms);
+    char id[REDEMPTION_ID_SIZE], from[REDEMPTION_ID_SIZE];
+
+    put_text(out, redemption_id_text(d->n, d->g, d->lane, id));
+    put_text(out, r->coupon);
+    put_text(out, user);
+    put_int(out, d->n >= 0, d->n);
+    put_int(out, true, d->lane);
+    put_text(out, shown_code(r, &now));
+    put_text(out, slot_state_name((enum slot_state)now.state));
+    put_text(out, d->from ? redemption_id_text(d->from_n, d->from, d->lane, from) : NULL);
+    put_int(out, true, d->ordinal);
+    put_int(out, true, d->seq);
+    put_time(out, d->at_ms);
+    put_time(out, d->reserved_until_ms);
+    put_time(out, d->valid_until_ms);
+    put_text(out, d->order);
+    put_int(out, true, d->discount_minor);
+    put_text(out, d->metadata ? d->metadata : "{}");
+    put_int(out, d->left != COUPON_NULL, d->left);
+    put_int(out, true, d->day);
+    put_int(out, true, d->user);
+    buf_int(out, d->user_day);
+    buf_puts(out, "\r\n");
 }

@@ -5,6 +5,7 @@
  *             shown as it stands now, from its user's view; where that is gone, from the entry that ended it
  * Lanes       are merged by the times of their batches, which never run backwards in a lane. The cursor says for each where it
  *             stands; of one batch alone, the one under way, also how much of it is left
+ * CSV         is the whole list, streamed: a walk without a limit, of what was taken until it began
  * Bounds      a page looks at LOOKED_AT_MAX takings and batches at the most, each look into the ledger for one that has ended
  *             counted too, and ends with the TAKINGS_AT_ONCE among which it passes that; with a filter it may be short, or
  *             empty, and still have a next. Of users' views no more than STORE_USES_BYTES are in memory at a time
@@ -13,49 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/view_barrier.h"
 #include "coupons/fold.h"
-#include "http/aux.h"
 #include "http/handlers.h"
 #include "http/list.h"
-#include "http/making.h"
+#include "http/origin.h"
 #include "http/redemption_body.h"
+#include "http/redemption_filter.h"
 #include "http/reply.h"
 
 #define BATCHES_AT_ONCE 16 /* read ahead, in all lanes together */
 #define TAKINGS_AT_ONCE 256
 #define LOOKED_AT_MAX 5000
-
-struct filter {
-    const char *user, *order;
-    int state; /* index into states, or -1 */
-    int64_t from_ms, to_ms;
-};
-
-static const char *const state_names[] = {"issued", "reserved", "redeemed", "cancelled", "expired", "reversed", NULL};
-
-static bool read_filter(struct request *r, struct filter *f)
-{
-    *f = (struct filter){.user = path_query(&r->path, "user"), .order = path_query(&r->path, "order"), .state = -1,
-                         .from_ms = INT64_MIN, .to_ms = INT64_MAX};
-    if (!query_enum(r, "state", state_names, &f->state) || !query_time(r, "from", &f->from_ms) ||
-        !query_time(r, "to", &f->to_ms))
-        return false;
-    if (f->user && !coupon_user_valid(f->user)) {
-        reply_problem(r, CPN_BAD_REQUEST, "The query parameter user must be 1 to 128 bytes of UTF-8 without control characters.");
-        return false;
-    }
-    if (f->order && !f->user) {
-        reply_problem(r, CPN_BAD_REQUEST, "The query parameter order requires user.");
-        return false;
-    }
-    return true;
-}
-
-static bool passes(const struct filter *f, const struct redemption *d, int64_t at_ms)
-{
-    return (f->state < 0 || strcmp(slot_state_name(redemption_state(d, at_ms)), state_names[f->state]) == 0) &&
-           (!f->order || (d->order && strcmp(d->order, f->order) == 0)) && d->at_ms >= f->from_ms && d->at_ms < f->to_ms;
-}
 
 /* ---- one user ---- */
 
@@ -99,7 +69,18 @@ static bool pass(struct place *p, int64_t *met, const struct redemption *d)
     return true;
 }
 
-static enum handled list_of_user(struct request *r, const struct filter *f, const struct list *l)
+/* What the user did, into r->op.use. False: answered. */
+static bool read_use(struct request *r, const struct redemption_filter *f)
+{
+    request_op(r, OP_USE);
+    r->op.user = f->user;
+    if (request_call(r) == CPN_OK)
+        return true;
+    reply_refusal(r);
+    return false;
+}
+
+static enum handled list_of_user(struct request *r, const struct redemption_filter *f, const struct list *l)
 {
     const struct use *u;
     struct place place = read_place(l), last = place;
@@ -108,16 +89,14 @@ static enum handled list_of_user(struct request *r, const struct filter *f, cons
     bool more = false;
     struct json j;
 
-    request_op(r, OP_USE);
-    r->op.user = f->user;
-    if (request_call(r) != CPN_OK)
-        return reply_refusal(r);
+    if (!read_use(r, f))
+        return ANSWERED;
     u = r->op.use;
     j = list_items(r);
-    for (size_t i = u->count; i-- > 0 && !more;) {
+    for (size_t i = u->count; i-- > 0;) {
         const struct redemption *d = &u->redemptions[i];
 
-        if (!pass(&place, &met, d) || !passes(f, d, r->op.at_ms))
+        if (!pass(&place, &met, d) || !redemption_filter_passes(f, d, r->op.at_ms))
             continue;
         more = room == 0;
         if (more)
@@ -128,6 +107,23 @@ static enum handled list_of_user(struct request *r, const struct filter *f, cons
     }
     json_end_array(&j);
     return list_end(r, &j, more ? arena_printf(&r->arena, "%" PRId64 ".%" PRId64, last.seq, last.passed) : NULL);
+}
+
+static enum handled csv_of_user(struct request *r, const struct redemption_filter *f)
+{
+    struct buf *out = &r->reply.body;
+    const struct use *u;
+
+    if (!read_use(r, f))
+        return ANSWERED;
+    u = r->op.use;
+    buf_clear(out);
+    buf_puts(out, CSV_REDEMPTIONS);
+    for (size_t i = u->count; i-- > 0;)
+        if (redemption_filter_passes(f, &u->redemptions[i], r->op.at_ms))
+            redemption_csv_at(out, r, f->user, &u->redemptions[i], r->op.at_ms);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_text(r, 200, TYPE_CSV);
 }
 
 /* ---- everybody: the ledger, walked back ---- */
@@ -147,14 +143,15 @@ struct lane_walk {
 
 struct walk {
     struct request *request;
-    const struct filter *filter;
-    struct json *json;
+    const struct redemption_filter *filter;
+    struct json *json;  /* the page; NULL: CSV is sent, through csv */
+    struct buf csv;
     size_t room;        /* items that fit on the page */
-    size_t looked_at;
+    size_t looked_at, looked_at_max;
     struct lane_walk *lanes;
     int64_t lane_count;
     int64_t lane, index; /* index > 0: of this lane's next batch the entries below index are still to come; 0: of each, all */
-    bool failed;
+    bool failed;         /* the database did not answer, or nobody reads what is sent */
     struct taking *takings;
     size_t count;
     struct arena arena; /* theirs, until they are settled */
@@ -186,12 +183,12 @@ static bool find_ordinal(struct walk *w, struct taking *t)
 {
     struct request *r = w->request;
     struct redemption *d = &t->redemption;
-    struct making m;
+    struct origin m;
     enum store_status s;
 
     if (!d->from)
         return true;
-    s = making_of(r->door, r->coupon, d->lane, t->since, d->from_n, d->from, &m, &w->looked_at);
+    s = origin_of(r->session, r->coupon, d->lane, t->since, d->from_n, d->from, &m, &w->looked_at);
     d->ordinal = m.ordinal;
     return s != STORE_FAILED;
 }
@@ -204,7 +201,7 @@ static void find_ended(struct walk *w, struct taking *t, bool read)
     struct redemption *d = &t->redemption;
     struct batch *b = NULL;
     const struct entry *e;
-    enum store_status s = r->door->ops->ended(r->door, r->coupon, d->lane, d->n, d->g, &b);
+    enum store_status s = r->session->ops->ended(r->session, r->coupon, d->lane, d->n, d->g, &b);
 
     w->looked_at++;
     if (s == STORE_NOT_FOUND && read) {
@@ -242,7 +239,7 @@ static void stand_some(struct walk *w, struct taking **takings, size_t *count)
     reads = arena_array(&a, *count, sizeof *reads);
     for (size_t i = 0; i < *count; i++)
         reads[i] = (struct use_read){.coupon = r->coupon, .user = takings[i]->user};
-    if (r->door->ops->uses(r->door, (struct store_time){0, 0}, &a, reads, *count) != STORE_OK)
+    if (r->session->ops->uses(r->session, (struct store_time){0, 0}, &a, reads, *count) != STORE_OK)
         w->failed = true;
     for (size_t i = 0; i < *count && !w->failed; i++) {
         if (reads[i].status == STORE_LEFT)
@@ -252,6 +249,23 @@ static void stand_some(struct walk *w, struct taking **takings, size_t *count)
     }
     *count = left;
     arena_free(&a);
+}
+
+static void write_one(struct walk *w, const struct taking *t)
+{
+    struct request *r = w->request;
+
+    if (w->json)
+        redemption_write_at(w->json, r, t->user, &t->redemption, r->op.at_ms);
+    else
+        redemption_csv_at(&w->csv, r, t->user, &t->redemption, r->op.at_ms);
+}
+
+static void send_csv(struct walk *w)
+{
+    if (!w->failed && w->csv.len && !reply_stream(w->request, w->csv.data, w->csv.len))
+        w->failed = true;
+    buf_clear(&w->csv);
 }
 
 /* Find out how the takings stand now, with as few reads of their users' views as may be, and write those that pass. */
@@ -272,11 +286,12 @@ static void settle(struct walk *w)
     for (size_t i = 0; i < w->count && !w->failed; i++) {
         const struct taking *t = &w->takings[i];
 
-        if (!passes(w->filter, &t->redemption, r->op.at_ms))
+        if (!redemption_filter_passes(w->filter, &t->redemption, r->op.at_ms))
             continue;
-        redemption_write_at(w->json, r, t->user, &t->redemption, r->op.at_ms);
+        write_one(w, t);
         w->room--;
     }
+    send_csv(w);
     w->count = 0;
     arena_reset(&w->arena);
 }
@@ -298,7 +313,7 @@ static const struct batch *peek(struct walk *w, int64_t lane)
 
     if (l->next == l->count && l->before > 1) {
         l->next = l->count = 0;
-        if (mongo_ledger_back(w->request->door, w->request->coupon, lane, l->before, most, l->ahead, &l->count) != STORE_OK)
+        if (mongo_ledger_back(w->request->session, w->request->coupon, lane, l->before, most, l->ahead, &l->count) != STORE_OK)
             w->failed = true;
         else if (l->count == 0)
             l->before = 1;
@@ -352,7 +367,7 @@ static bool walk_batch(struct walk *w, int64_t lane)
         /* each of them may become an item: never more than there is room for */
         if (w->count == TAKINGS_AT_ONCE || w->count == w->room)
             settle(w);
-        if (w->room == 0 || w->failed || w->looked_at >= LOOKED_AT_MAX)
+        if (w->room == 0 || w->failed || w->looked_at >= w->looked_at_max)
             return false;
         w->index--;
         if (entry_makes(e->kind)) {
@@ -375,8 +390,6 @@ static bool walk(struct walk *w)
     left = lane >= 0;
     if (!w->failed)
         settle(w);
-    for (lane = 0; lane < w->lane_count; lane++)
-        forget_ahead(&w->lanes[lane]);
     return left;
 }
 
@@ -393,7 +406,7 @@ static void skip_to(struct walk *w, int64_t lane, int64_t to_ms)
         int64_t middle = low + (high - low) / 2;
         struct batch *b = NULL;
 
-        if (mongo_ledger_at(w->request->door, w->request->coupon, lane, middle, &b) != STORE_OK) {
+        if (mongo_ledger_at(w->request->session, w->request->coupon, lane, middle, &b) != STORE_OK) {
             w->failed = true;
             return;
         }
@@ -450,36 +463,90 @@ static void begin_walk(struct walk *w)
     }
 }
 
-static enum handled list_of_all(struct request *r, const struct filter *f, const struct list *l)
+static struct walk new_walk(struct request *r, const struct redemption_filter *f)
 {
-    struct json j;
-    struct walk w = {.request = r, .filter = f, .json = &j, .room = l->limit, .lane_count = r->op.coupon_now->lanes};
-    bool left;
+    struct walk w = {.request = r, .filter = f, .csv = BUF_INIT, .lane_count = r->op.coupon_now->lanes};
 
     w.lanes = arena_array(&r->arena, (size_t)w.lane_count, sizeof *w.lanes);
     memset(w.lanes, 0, (size_t)w.lane_count * sizeof *w.lanes);
     w.takings = arena_array(&r->arena, TAKINGS_AT_ONCE, sizeof *w.takings);
     arena_init(&w.arena, 64 * 1024);
-    if (!l->position)
+    return w;
+}
+
+static void end_walk(struct walk *w)
+{
+    for (int64_t lane = 0; lane < w->lane_count; lane++)
+        forget_ahead(&w->lanes[lane]);
+    arena_free(&w->arena);
+    buf_free(&w->csv);
+}
+
+static enum handled list_of_all(struct request *r, const struct redemption_filter *f, const struct list *l)
+{
+    struct json j;
+    struct walk w = new_walk(r, f);
+    bool left;
+
+    w.json = &j;
+    w.room = l->limit;
+    w.looked_at_max = LOOKED_AT_MAX;
+    if (!l->position) {
         begin_walk(&w);
-    else if (!read_position(&w, l->position))
+    } else if (!read_position(&w, l->position)) {
+        end_walk(&w);
         return reply_problem(r, CPN_BAD_CURSOR, NULL);
-    aux_barrier();
+    }
+    (void)view_barrier();
     j = list_items(r);
     left = walk(&w);
-    arena_free(&w.arena);
+    end_walk(&w);
     json_end_array(&j);
     if (w.failed)
         return reply_problem(r, CPN_BUSY, NULL);
     return list_end(r, &j, left ? write_position(&w) : NULL);
 }
 
+static enum handled csv_of_all(struct request *r, const struct redemption_filter *f)
+{
+    struct walk w;
+
+    if (!request_catch_up_all(r))
+        return reply_problem(r, CPN_BUSY, NULL);
+    w = new_walk(r, f);
+    w.room = w.looked_at_max = SIZE_MAX;
+    begin_walk(&w);
+    if (w.failed) {
+        end_walk(&w);
+        return reply_problem(r, CPN_BUSY, NULL);
+    }
+    reply_text(r, 200, TYPE_CSV);
+    reply_header(r, "Cache-Control", "no-store");
+    reply_send(r, true);
+    if (!r->head) {
+        buf_puts(&w.csv, CSV_REDEMPTIONS);
+        send_csv(&w);
+        walk(&w);
+        r->reply.cut = w.failed; /* a list that ends early must not look whole */
+    }
+    end_walk(&w);
+    return ANSWERED;
+}
+
 enum handled redemption_list(struct request *r)
 {
-    struct filter f;
+    bool csv = accept_prefers_csv(r);
+    struct redemption_filter f;
     struct list l;
 
-    if (!request_coupon(r) || !read_filter(r, &f) || !list_begin(r, &l))
+    if (!request_coupon(r) || !redemption_filter_read(r, &f))
+        return ANSWERED;
+    if (f.order && !f.user)
+        return reply_problem(r, CPN_BAD_REQUEST, "The query parameter order requires user.");
+    reply_header(r, "Vary", "Accept");
+    if (csv)
+        return f.user ? csv_of_user(r, &f) : csv_of_all(r, &f);
+    if (!list_begin(r, &l))
         return ANSWERED;
     return f.user ? list_of_user(r, &f, &l) : list_of_all(r, &f, &l);
 }

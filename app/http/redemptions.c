@@ -2,14 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/guess.h"
+#include "http/allowance.h"
+#include "http/guess_limit.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
 #include "http/list.h"
 #include "http/reactor.h"
 #include "http/receipt.h"
 #include "http/redemption_body.h"
-#include "http/remains.h"
 #include "http/reply.h"
 #include "http/router.h"
 
@@ -41,10 +41,12 @@ static enum handled submit_take(struct request *r, enum op_kind kind, const char
 {
     const struct take_in *in = r->in;
 
-    if (in->code && !guess_may(r, 1))
+    if (in->code && !guess_limit_may(r, 1))
         return ANSWERED;
     request_op(r, kind);
     take_fill(&r->op, in, key);
+    if (r->role == ROLE_PUBLIC)
+        r->op.user = no_user(&r->arena);
     if (key && r->header.if_match)
         r->op.take.versions = if_match_versions(r->header.if_match, &r->arena, &r->op.take.version_count);
     return request_submit(r, then);
@@ -92,11 +94,11 @@ static enum handled sign_decided(struct request *r)
 /* Of a taking, or of a step of one that is there. */
 static enum handled decided(struct request *r)
 {
-    guess_failed(r, r->op.outcome.not_theirs);
+    guess_limit_failed(r, r->op.outcome.not_theirs);
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
     if (r->receipt_asked) {
-        if (request_to_aux(r, sign_decided) == PENDING)
+        if (request_to_blocking_pool(r, sign_decided) == PENDING)
             return PENDING;
         buf_clear(&r->reply.header); /* too many wait */
     }
@@ -123,20 +125,33 @@ static int64_t coupon_left(const struct coupon *c, const struct head *h)
     return policy_of(c)->total && c->cap.total != COUPON_NULL ? c->cap.total - head_taken(h) : INT64_MAX;
 }
 
+static enum handled reply_public(struct request *r)
+{
+    struct json j = reply_body(r);
+
+    json_begin_object(&j);
+    public_write_members(&j, &r->op);
+    json_end_object(&j);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
+}
+
 static enum handled checked(struct request *r)
 {
     const struct outcome *o = &r->op.outcome;
     const struct coupon *c = r->op.coupon_now;
     const struct head *h = &r->op.head;
-    struct remains left;
+    struct allowance left;
     struct json j;
 
-    guess_failed(r, r->op.outcome.not_theirs);
+    guess_limit_failed(r, r->op.outcome.not_theirs);
     /* what is no refusal by the coupon's rules is an error like any other */
     if (!c || o->result == CPN_BUSY || o->result == CPN_OUTCOME_UNKNOWN || o->result == CPN_INTERNAL ||
-        o->result == CPN_CODE_REQUIRED)
+        o->result == CPN_CODE_REQUIRED || o->result == CPN_COUPON_ARCHIVED)
         return reply_refusal(r);
-    left = use_remains(c, r->op.use, r->op.at_ms, h->day_ms);
+    if (r->role == ROLE_PUBLIC)
+        return reply_public(r);
+    left = use_allowance(c, r->op.use, r->op.at_ms, h->day_ms);
     left.in_all = least(left.in_all, coupon_left(c, h));
     left.today = least(left.today, left.in_all);
     if (c->cap.per_day != COUPON_NULL)
@@ -146,12 +161,8 @@ static enum handled checked(struct request *r)
     if (o->result == CPN_SOLD_OUT)
         left.in_all = 0;
     j = reply_body(r);
-    json_object(&j);
-    json_key_bool(&j, "ok", o->result == CPN_OK);
-    json_key_string(&j, "code", o->result == CPN_OK ? NULL : result_info(o->result)->name);
-    if (o->result == CPN_ORDER_NOT_ELIGIBLE)
-        misfit_write(&j, &o->misfit);
-    json_key_int(&j, "discount_minor", r->op.discount_minor);
+    json_begin_object(&j);
+    check_write_members(&j, &r->op);
     json_key_int(&j, "remaining", left.in_all < 0 ? 0 : left.in_all);
     json_key_int(&j, "remaining_today", left.today < 0 ? 0 : left.today);
     json_end_object(&j);
@@ -195,7 +206,7 @@ static enum handled got(struct request *r)
 {
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
-    return r->receipt_asked ? request_to_aux(r, sign_got) : reply_got(r);
+    return r->receipt_asked ? request_to_blocking_pool(r, sign_got) : reply_got(r);
 }
 
 /* Read the redemption that the path names, for `then`. */
@@ -226,7 +237,7 @@ static enum handled reply_receipt(struct request *r)
     if (result != CPN_OK)
         return reply_problem(r, result, result == CPN_NOT_FOUND ? NO_RECEIPTS : NULL);
     j = reply_body(r);
-    json_object(&j);
+    json_begin_object(&j);
     json_key_string(&j, "receipt", r->receipt);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");
@@ -235,7 +246,7 @@ static enum handled reply_receipt(struct request *r)
 
 static enum handled got_for_receipt(struct request *r)
 {
-    return r->op.outcome.result == CPN_OK ? request_to_aux(r, reply_receipt) : reply_refusal(r);
+    return r->op.outcome.result == CPN_OK ? request_to_blocking_pool(r, reply_receipt) : reply_refusal(r);
 }
 
 enum handled redemption_receipt(struct request *r)
@@ -319,7 +330,7 @@ static void write_item(struct request *r, struct json *j, const struct item *i)
         p = (struct problem){.result = CPN_BAD_REQUEST, .errors = i->errors};
     problem_doubt(r, &p);
 
-    json_object(j);
+    json_begin_object(j);
     json_key_int(j, "status", fine ? o->created ? 201 : 200 : result_info(p.result)->status);
     json_key_bool(j, "replayed", fine && o->replayed);
     json_key(j, "body");
@@ -330,7 +341,7 @@ static void write_item(struct request *r, struct json *j, const struct item *i)
     json_end_object(j);
 }
 
-/* On an aux thread: a thousand answers take longer than an io thread should. */
+/* On a blocking thread: a thousand answers take longer than an io thread should. */
 static enum handled write_batch(struct request *r)
 {
     struct batch_state *b = r->state;
@@ -350,15 +361,17 @@ static enum handled batch_decided(struct request *r)
     int guesses = 0;
 
     for (size_t i = 0; i < b->count; i++) {
-        if (!b->items[i].errors && b->items[i].op.outcome.result == CPN_COUPON_NOT_FOUND) {
+        enum cpn_result result = b->items[i].errors ? CPN_OK : b->items[i].op.outcome.result;
+
+        if (result == CPN_COUPON_NOT_FOUND || result == CPN_COUPON_ARCHIVED) {
             free_items(b);
-            return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
+            return reply_problem(r, result, NULL);
         }
         guesses += !b->items[i].errors && b->items[i].op.outcome.not_theirs;
     }
-    guess_failed(r, guesses);
+    guess_limit_failed(r, guesses);
     if (b->count > BATCH_AT_ONCE) {
-        if (request_to_aux(r, write_batch) == PENDING)
+        if (request_to_blocking_pool(r, write_batch) == PENDING)
             return PENDING;
         buf_clear(&r->reply.header); /* too many wait: then it is written here, for it is decided */
     }
@@ -424,14 +437,14 @@ static enum handled all_bad(struct request *r)
 }
 
 /* Read the items. Returns how many are fit to be decided. */
-static size_t read_items(struct request *r, struct jsonc_object *items)
+static size_t read_items(struct request *r, struct json_object *items)
 {
     struct batch_state *b = r->state;
     size_t fit = 0;
 
     b->items = arena_array(&r->arena, json_object_array_length(items), sizeof *b->items);
     for (b->count = 0; b->count < json_object_array_length(items); b->count++) {
-        struct jsonc_object *o = json_object_array_get_idx(items, b->count);
+        struct json_object *o = json_object_array_get_idx(items, b->count);
         struct item *item = &b->items[b->count];
         struct errors errors;
 
@@ -459,7 +472,7 @@ static bool may_look(struct request *r)
 
     for (size_t i = 0; i < b->count; i++)
         codes += !b->items[i].errors && b->items[i].in.code;
-    if (guess_may(r, codes))
+    if (guess_limit_may(r, codes))
         return true;
     free_items(b);
     return false;
@@ -467,8 +480,8 @@ static bool may_look(struct request *r)
 
 static enum handled read_batch(struct request *r)
 {
-    struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
-    struct jsonc_object *items = o ? json_object_object_get(o, "items") : NULL;
+    struct json_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+    struct json_object *items = o ? json_object_object_get(o, "items") : NULL;
 
     if (o) {
         JSONC_FOREACH(o, member)
@@ -490,5 +503,5 @@ static enum handled read_batch(struct request *r)
 
 enum handled redemption_batch(struct request *r)
 {
-    return r->body_len > BATCH_READ_AT_ONCE ? request_to_aux(r, read_batch) : read_batch(r);
+    return r->body_len > BATCH_READ_AT_ONCE ? request_to_blocking_pool(r, read_batch) : read_batch(r);
 }

@@ -7,6 +7,9 @@
 #include <strings.h>
 
 #include "base/log.h"
+#include "http/route.h"
+
+#define CORS_EXPOSED "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id" /* nginx.conf.in has it too */
 
 struct json reply_body(struct request *r)
 {
@@ -65,21 +68,15 @@ enum handled reply_empty(struct request *r, int status)
 
 void misfit_write(struct json *j, const struct misfit *misfit)
 {
-    bool is_short = misfit->reason == MISFIT_MIN_SPEND;
-
     json_key_string(j, "reason", misfit_name((int)misfit->reason));
-    json_key(j, "missing_minor");
-    if (is_short)
-        json_int(j, misfit->missing_minor);
-    else
-        json_null(j);
+    json_key_int_or_null(j, "missing_minor", misfit->reason == MISFIT_MIN_SPEND, misfit->missing_minor);
 }
 
 void problem_write(struct json *j, const char *request_id, const struct problem *p)
 {
     const struct result_info *info = result_info(p->result);
 
-    json_object(j);
+    json_begin_object(j);
     json_key(j, "type");
     j->comma = false;
     buf_puts(j->out, "\"/coupons/-/problems/");
@@ -261,19 +258,31 @@ static int weight(const char *text)
     return q >= 1 ? 1000 : q > 0 ? (int)(q * 1000) : 0;
 }
 
+/* The weight of a range, of which name characters are its type, the rest its parameters. */
+static int weight_of(const char *range, size_t name, size_t len)
+{
+    for (size_t i = name; i < len; i++) {
+        if (range[i] != ';')
+            continue;
+        i += 1 + strspn(range + i + 1, " \t");
+        if (i + 2 < len && strncasecmp(range + i, "q=", 2) == 0)
+            return weight(range + i + 2);
+        i--; /* it may be the next one's semicolon */
+    }
+    return 1000;
+}
+
 /* The quality (0..1000) that accept gives to type: the most specific range that covers it; -1: none does. */
 static int quality(const char *accept, const char *type)
 {
-    size_t major = strcspn(type, "/") + 1, best_len = 0;
+    size_t major = strcspn(type, "/") + 1, best_match = 0;
     int best = -1;
 
     while (*accept) {
-        size_t part, name;
-        int q = 1000;
-        size_t match = 0;
+        size_t len, name, match = 0;
 
         accept += strspn(accept, " \t,");
-        part = strcspn(accept, ",");
+        len = strcspn(accept, ",");
         name = strcspn(accept, " \t;,");
         if (name == strlen(type) && strncasecmp(accept, type, name) == 0)
             match = 3;
@@ -281,14 +290,11 @@ static int quality(const char *accept, const char *type)
             match = 2;
         else if (name == 3 && strncmp(accept, "*/*", 3) == 0)
             match = 1;
-        for (size_t i = name; match && i + 2 < part; i++)
-            if (accept[i] == 'q' && accept[i + 1] == '=')
-                q = weight(accept + i + 2);
-        if (match > best_len) {
-            best_len = match;
-            best = q;
+        if (match > best_match) {
+            best_match = match;
+            best = weight_of(accept, name, len);
         }
-        accept += part;
+        accept += len;
     }
     return best;
 }
@@ -296,6 +302,21 @@ static int quality(const char *accept, const char *type)
 bool accept_prefers(const char *accept, const char *type, const char *other)
 {
     return accept && quality(accept, type) > 0 && quality(accept, type) > quality(accept, other);
+}
+
+bool accept_prefers_csv(const struct request *r)
+{
+    return accept_prefers(r->header.accept, "text/csv", TYPE_JSON);
+}
+
+bool accept_admits(const char *accept, const char *type)
+{
+    int q;
+
+    if (!accept || !accept[strspn(accept, " \t,")])
+        return true;
+    q = quality(accept, type);
+    return q < 0 ? quality(accept, TYPE_PROBLEM) > 0 : q > 0;
 }
 
 /* ---- sending ---- */
@@ -308,7 +329,7 @@ static const char *reason(int status)
     } rows[] = {
         {200, "OK"}, {201, "Created"}, {202, "Accepted"}, {204, "No Content"}, {304, "Not Modified"},
         {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"}, {404, "Not Found"},
-        {405, "Method Not Allowed"}, {409, "Conflict"}, {412, "Precondition Failed"}, {413, "Content Too Large"},
+        {405, "Method Not Allowed"}, {406, "Not Acceptable"}, {409, "Conflict"}, {412, "Precondition Failed"}, {413, "Content Too Large"},
         {415, "Unsupported Media Type"}, {422, "Unprocessable Content"}, {428, "Precondition Required"},
         {429, "Too Many Requests"}, {500, "Internal Server Error"}, {503, "Service Unavailable"},
     };
@@ -319,6 +340,17 @@ static const char *reason(int status)
     return "Unknown";
 }
 
+/* The lines by which a browser shows the answer to the page that asked, or does not: for paths of calls that pages may make. */
+static void put_origin(const struct request *r, struct buf *h)
+{
+    buf_puts(h, "Vary: Origin\r\n");
+    if (!r->shown || !r->header.origin)
+        return;
+    buf_puts(h, "Access-Control-Allow-Origin: ");
+    buf_puts(h, r->header.origin);
+    buf_puts(h, "\r\nAccess-Control-Expose-Headers: " CORS_EXPOSED "\r\n");
+}
+
 void reply_send(struct request *r, bool stream)
 {
     FCGX_Stream *out = r->fcgx.out;
@@ -326,6 +358,8 @@ void reply_send(struct request *r, bool stream)
     struct buf *h = &p->header;
 
     /* our own lines go behind the handler's, so that one buffer and one write do */
+    if (r->of_pages)
+        put_origin(r, h);
     buf_puts(h, "Status: ");
     buf_int(h, p->status);
     buf_putc(h, ' ');

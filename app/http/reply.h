@@ -58,7 +58,13 @@ void reply_send(struct request *r, bool stream);
 /* Send a piece of a stream. False: nobody is there any more. */
 bool reply_stream(struct request *r, const char *bytes, size_t len);
 
-/* True when the Accept header prefers type (e.g. "text/csv") to `other`, which is the default. */
+/* ---- Accept: NULL, or without any range, admits everything ---- */
+
+/* True when it prefers type (e.g. "text/csv") to `other`, which is the default. */
 bool accept_prefers(const char *accept, const char *type, const char *other);
+/* The same for CSV and JSON. */
+bool accept_prefers_csv(const struct request *r);
+/* True when it admits type. Of one that no range covers it is what it says of problem documents, which every call may answer. */
+bool accept_admits(const char *accept, const char *type);
 
 #endif

@@ -4,16 +4,19 @@
  *
  * Exact  the lanes' marks are read before the totals, so the rows hold all that as_of promises. Of one coupon they hold no more
  *        either: where the reporter wrote in between, both are read again. Of several, rows that ended before as_of.at are exact
+ * Beside refusals, which no ledger has: they come within seconds, and as_of says nothing of them
  * Quiet  a lane's time moves on by empty batches, which a reader asks for and does not wait for
  */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "http/aux.h"
 #include "http/handlers.h"
+#include "http/limits.h"
 #include "http/list.h"
+#include "http/refusals.h"
 #include "http/reply.h"
+#include "http/seen.h"
 
 #define PERIODS_DEFAULT 30
 #define PERIODS_MAX 10000
@@ -93,17 +96,27 @@ static bool read_names(struct request *r, struct report *p)
     return true;
 }
 
-/* The name that is no coupon's, or NULL. */
-static const char *unknown_name(const struct report *p)
+/* The name that is no coupon's, as far as the key sees, or NULL. */
+static const char *unknown_name(const struct request *r, const struct report *p)
 {
     size_t k = 0;
 
     for (size_t i = 0; i < p->id_count; i++) {
-        if (k == p->coupon_count || strcmp(p->ids[i], p->coupons[k].id) != 0 || p->coupons[k].deleted)
+        if (!limits_cover(r, p->ids[i]) || k == p->coupon_count || strcmp(p->ids[i], p->coupons[k].id) != 0 || p->coupons[k].deleted)
             return p->ids[i];
         k++;
     }
     return NULL;
+}
+
+/* All that a key sees which is limited to some: as if they had been named. Where there is none, so is what is no coupon's id. */
+static void name_all(struct request *r, struct report *p)
+{
+    p->ids = arena_array(&r->arena, p->coupon_count + 1, sizeof *p->ids);
+    p->ids[0] = "-";
+    p->id_count = p->coupon_count ? p->coupon_count : 1;
+    for (size_t i = 0; i < p->coupon_count; i++)
+        p->ids[i] = p->coupons[i].id;
 }
 
 static bool read_coupons(struct request *r, struct report *p)
@@ -119,10 +132,10 @@ static bool read_coupons(struct request *r, struct report *p)
             reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
             return false;
         }
-    aux_barrier(); /* what a finished call has made is among them */
-    if (mongo_report_coupons(r->door, p->ids, p->id_count, &r->arena, &p->coupons, &p->coupon_count) != STORE_OK)
+    (void)seen_views(r); /* what a finished call has made is among them */
+    if (mongo_report_coupons(r->session, p->ids, p->id_count, limits_prefix(r), &r->arena, &p->coupons, &p->coupon_count) != STORE_OK)
         return busy(r);
-    unknown = unknown_name(p);
+    unknown = unknown_name(r, p);
     if (unknown) {
         reply_problem(r, CPN_COUPON_NOT_FOUND, arena_printf(&r->arena, "No such coupon: %s.", unknown));
         return false;
@@ -130,6 +143,8 @@ static bool read_coupons(struct request *r, struct report *p)
     if (!query_enum(r, "group", groups, &group))
         return false;
     p->grouped = group == 0;
+    if (limits_prefix(r) && !p->id_count)
+        name_all(r, p);
     return true;
 }
 
@@ -147,19 +162,14 @@ static bool read_coupon(struct request *r, struct report *p)
 
 /* ---- which periods ---- */
 
-static int64_t quarter_down(int64_t ms)
-{
-    return ms - ms % QUARTER_MS;
-}
-
 /* Since when there is anything to count. */
 static bool read_beginning(struct request *r, struct report *p)
 {
     if (!p->several &&
-        mongo_report_coupons(r->door, p->ids, p->id_count, &r->arena, &p->coupons, &p->coupon_count) != STORE_OK)
+        mongo_report_coupons(r->session, p->ids, p->id_count, NULL, &r->arena, &p->coupons, &p->coupon_count) != STORE_OK)
         return busy(r);
     p->from_ms = p->to_ms - 1;
-    if (mongo_report_oldest(r->door, p->ids, p->id_count, &p->from_ms) != STORE_OK)
+    if (mongo_report_oldest(r->session, p->ids, p->id_count, &p->from_ms) != STORE_OK)
         return busy(r);
     for (size_t i = 0; i < p->coupon_count; i++)
         if (p->coupons[i].created_ms < p->from_ms)
@@ -203,7 +213,7 @@ static bool read_zone(struct request *r, struct report *p)
     const char *zone = path_query(&r->path, "tz");
 
     p->zone_name = zone ? zone : p->several ? "UTC" : r->op.coupon_now->time_zone;
-    switch (mongo_zone(r->door, p->zone_name, p->from_ms, p->to_ms, &r->arena, &p->zone)) {
+    switch (mongo_zone(r->session, p->zone_name, p->from_ms, p->to_ms, &r->arena, &p->zone)) {
     case STORE_OK:
         return true;
     case STORE_NO_ZONE:
@@ -232,8 +242,8 @@ static bool make_columns(struct request *r, struct report *p)
         return false;
     p->starts = arena_array(&r->arena, PERIODS_MAX + 2, sizeof *p->starts);
     if (p->period == PERIOD_TOTAL) {
-        p->starts[0] = quarter_down(p->from_ms);
-        p->starts[1] = quarter_down(p->to_ms + QUARTER_MS - 1);
+        p->starts[0] = quarter_of(p->from_ms);
+        p->starts[1] = quarter_of(p->to_ms + QUARTER_MS - 1);
         p->columns = 1;
     } else {
         p->starts[0] = period_start(p->period, &p->zone, p->from_ms);
@@ -268,7 +278,7 @@ static bool read_sums(struct request *r, struct report *p)
     const struct report_query q = {.ids = p->ids, .count = p->id_count, .grouped = p->grouped, .starts = p->starts,
                                    .columns = p->columns, .cells_max = p->grouped ? ROWS_MAX : p->columns};
 
-    if (mongo_report(r->door, &q, &p->sums) != STORE_OK)
+    if (mongo_report(r->session, &q, &p->sums) != STORE_OK)
         return busy(r);
     if (!p->sums.too_many)
         return true;
@@ -278,7 +288,7 @@ static bool read_sums(struct request *r, struct report *p)
 
 static bool read_lanes(struct request *r, struct report *p)
 {
-    return mongo_report_lanes(r->door, p->ids, p->id_count, &r->arena, &p->lanes, &p->lane_count) == STORE_OK || busy(r);
+    return mongo_report_lanes(r->session, p->ids, p->id_count, &r->arena, &p->lanes, &p->lane_count) == STORE_OK || busy(r);
 }
 
 /* Those of one coupon begin at p->lanes[*at]: append them to all[], also those of which nothing is in the totals yet; moves *at
@@ -304,7 +314,7 @@ static bool is_exact(struct report *p)
     for (size_t i = 0; i < p->lane_count; i++) {
         const struct report_latest *latest = &p->sums.latest[p->lanes[i].lane];
 
-        if (latest->seq > p->lanes[i].seq && latest->quarter_ms != quarter_down(p->lanes[i].at_ms))
+        if (latest->seq > p->lanes[i].seq && latest->quarter_ms != quarter_of(p->lanes[i].at_ms))
             return false;
     }
     for (size_t i = 0; i < p->lane_count; i++)
@@ -462,19 +472,23 @@ static void send_piece(struct rows *w, size_t least)
     buf_clear(&r->reply.body);
 }
 
-static void write_row(struct rows *w, const char *coupon, size_t column, const struct report_counts *counts)
+static void write_row(struct rows *w, const char *coupon, size_t column, const struct report_counts *counts,
+                      const struct refusal_counts *refused)
 {
     struct buf *out = &w->request->reply.body;
     struct json *j = &w->json;
 
     if (!w->csv) {
-        json_object(j);
+        json_begin_object(j);
         if (coupon)
             json_key_string(j, "coupon", coupon);
         json_key_string(j, "start", w->report->texts[column]);
 #define X(name) json_key_int(j, #name, counts->name);
         COUNTS(X)
 #undef X
+        json_key_int(j, "refused", refusals_total(refused));
+        json_key(j, "refusals");
+        refusals_put(j, refused);
         json_end_object(j);
     } else {
         if (coupon) {
@@ -485,19 +499,29 @@ static void write_row(struct rows *w, const char *coupon, size_t column, const s
 #define X(name) buf_putc(out, ','); buf_int(out, counts->name);
         COUNTS(X)
 #undef X
+        buf_putc(out, ',');
+        buf_int(out, refusals_total(refused));
+        for (int i = 0; i < CPN_REFUSAL_COUNT; i++) {
+            buf_putc(out, ',');
+            buf_int(out, refused->of[i]);
+        }
         buf_puts(out, "\r\n");
     }
     send_piece(w, PIECE_BYTES);
 }
 
-static void write_group(struct rows *w, const char *coupon, const struct report_counts *counts)
+/* g NULL: there is nothing of it. */
+static void write_group(struct rows *w, const char *coupon, const struct report_group *g)
 {
+    static const struct report_counts no_counts;
+    static const struct refusal_counts no_refusals;
+
     for (size_t i = 0; i < w->report->columns && !w->gone; i++)
-        write_row(w, coupon, i, &counts[i]);
+        write_row(w, coupon, i, g ? &g->counts[i] : &no_counts, g && g->refused ? &g->refused[i] : &no_refusals);
 }
 
 /* The coupons that there are, and those of which there are totals: both ascend. */
-static void write_groups(struct rows *w, const struct report_counts *none)
+static void write_groups(struct rows *w)
 {
     const struct report *p = w->report;
     size_t c = 0;
@@ -508,25 +532,24 @@ static void write_groups(struct rows *w, const struct report_counts *none)
 
         while (c < p->coupon_count && (order = g ? strcmp(p->coupons[c].id, g->coupon) : -1) < 0 && !w->gone) {
             if (!p->coupons[c].deleted)
-                write_group(w, p->coupons[c].id, none);
+                write_group(w, p->coupons[c].id, NULL);
             c++;
         }
         if (c < p->coupon_count && order == 0)
             c++;
         if (g)
-            write_group(w, g->coupon, g->counts);
+            write_group(w, g->coupon, g);
     }
 }
 
 static void write_rows(struct rows *w)
 {
     const struct report *p = w->report;
-    const struct report_counts *none = arena_array(&w->request->arena, p->columns, sizeof *none);
 
     if (p->grouped)
-        write_groups(w, none);
+        write_groups(w);
     else
-        write_group(w, NULL, p->sums.count ? p->sums.groups[0].counts : none);
+        write_group(w, NULL, p->sums.count ? &p->sums.groups[0] : NULL);
 }
 
 static void write_as_of(struct json *j, const struct report *p)
@@ -534,24 +557,16 @@ static void write_as_of(struct json *j, const struct report *p)
     int64_t lag_ms = clock_now_ms() - p->at_ms;
 
     json_key(j, "as_of");
-    json_object(j);
+    json_begin_object(j);
     if (!p->several) {
         json_key(j, "seq");
-        json_array(j);
+        json_begin_array(j);
         for (size_t i = 0; i < p->lane_count; i++)
             json_int(j, p->lanes[i].seq);
         json_end_array(j);
     }
-    json_key(j, "at");
-    if (p->at_ms)
-        json_time(j, p->at_ms);
-    else
-        json_null(j);
-    json_key(j, "lag_ms");
-    if (p->at_ms)
-        json_int(j, lag_ms > 0 ? lag_ms : 0);
-    else
-        json_null(j);
+    json_key_time_or_null(j, "at", p->at_ms);
+    json_key_int_or_null(j, "lag_ms", p->at_ms, lag_ms > 0 ? lag_ms : 0);
     json_end_object(j);
 }
 
@@ -560,9 +575,9 @@ static void write_json(struct rows *w)
     struct json *j = &w->json;
 
     *j = reply_body(w->request);
-    json_object(j);
+    json_begin_object(j);
     json_key(j, "items");
-    json_array(j);
+    json_begin_array(j);
     write_rows(w);
     json_end_array(j);
     write_as_of(j, w->report);
@@ -578,13 +593,16 @@ static void write_csv(struct rows *w)
 #define X(name) buf_puts(out, "," #name);
     COUNTS(X)
 #undef X
+    buf_puts(out, ",refused");
+    for (int i = 0; i < CPN_REFUSAL_COUNT; i++)
+        buf_printf(out, ",%s", refusal_name((enum cpn_refusal)i));
     buf_puts(out, "\r\n");
     write_rows(w);
 }
 
 static enum handled reply_report(struct request *r, const struct report *p)
 {
-    struct rows w = {.request = r, .report = p, .csv = accept_prefers(r->header.accept, "text/csv", TYPE_JSON)};
+    struct rows w = {.request = r, .report = p, .csv = accept_prefers_csv(r)};
     char text[CLOCK_TEXT_SIZE];
 
     reply_header(r, "Vary", "Accept");

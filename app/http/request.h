@@ -2,8 +2,8 @@
  * http/request.h -- one request on its way through the worker. There is one per kept connection, used again and again.
  *
  * Path     an io thread reads it, checks it (router) and starts its handler. A handler answers at once (ANSWERED), or hands the
- *          request to somebody else and returns PENDING: to the engine (request_submit), or to an aux thread, which may block.
- *          From then on the request belongs to them; whoever is done lets an io thread, or the aux thread itself, go on with
+ *          request to somebody else and returns PENDING: to the engine, or to a blocking thread, which may block (request_calls.h).
+ *          From then on the request belongs to them; whoever is done lets an io thread, or the blocking thread itself, go on with
  *          `then`. The last one writes the reply
  * Memory   everything of the request is in its arena, which is emptied when the reply is written
  */
@@ -36,7 +36,7 @@ enum method { METHOD_GET, METHOD_POST, METHOD_PATCH, METHOD_DELETE, METHOD_OTHER
 /* What of the caller's header we look at; NULL: absent. They die with FCGX_Finish_r(). */
 struct request_header {
     const char *method, *target, *content_type, *content_length, *authorization, *idempotency_key, *if_match,
-        *if_none_match, *accept, *request_id, *remote_addr, *metrics_open, *key_only, *asked_before;
+        *if_none_match, *accept, *request_id, *remote_addr, *metrics_open, *key_only, *asked_before, *origin;
 };
 
 struct reply {
@@ -88,10 +88,13 @@ struct request {
     const char *coupon;          /* {coupon}, or NULL */
     enum role role;
     char by[KEY_ID_LEN + 1];     /* the id of the API key; "": none */
+    const struct key_limits *limits; /* of that key; NULL: none */
+    bool of_pages;               /* pages may make a call of this path: the answer depends on Origin */
+    bool shown;                  /* to the page that sent Origin, by its browser */
     const char *key;             /* Idempotency-Key, or NULL */
     char *body;
     size_t body_len;
-    int codes_owed, codes_missed; /* codes that it may look for, and those that were not found: see guess.h */
+    int codes_owed, codes_missed; /* codes that it may look for, and those that were not found: see guess_limit.h */
     size_t held;                 /* bytes of a large body, as the reactor counts them */
     void *in;                    /* what the route's table read from the body */
     struct errors errors;
@@ -101,27 +104,10 @@ struct request {
     bool receipt_asked;          /* ?receipt=true */
     const char *receipt;         /* receipt_make() */
     void *state;                 /* the handler's */
-    struct store *door;          /* on an aux or stream thread */
-    struct aux *aux;             /* whose threads it waited for, or NULL */
+    struct store *session;       /* on a blocking or stream thread */
+    struct blocking_pool *blocking_pool; /* whose threads it waited for, or NULL */
 };
 
 #define REQUEST_ZEROED offsetof(struct request, next)
-
-/* Prepare r->op for a coupon call of that kind: coupon, arena, deadline. */
-void request_op(struct request *r, enum op_kind kind);
-/* Submit r->op; `then` runs on an io thread when it is done. Returns what the handler returns. */
-enum handled request_submit(struct request *r, handler *then);
-/* On an aux thread: submit r->op and wait. */
-enum cpn_result request_call(struct request *r);
-/* On an aux thread: read the definition and totals into r->op; false: answered already (coupon_not_found, busy). */
-bool request_coupon(struct request *r);
-/* On an aux thread: let the views of a lane stand where its ledger does. False: not by r->op.deadline, the database is slow. */
-bool request_catch_up(struct request *r, int64_t lane);
-/* Let an aux thread run `then`, with r->door set. */
-enum handled request_to_aux(struct request *r, handler *then);
-/* The same on a thread for long streams, which may also wait for the caller. */
-enum handled request_to_stream(struct request *r, handler *then);
-/* Answer with this result and detail (NULL: the table's), but with coupon_not_found if there is no such coupon. */
-enum handled request_refuse(struct request *r, enum cpn_result result, const char *detail);
 
 #endif

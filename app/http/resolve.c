@@ -1,5 +1,6 @@
 /*
- * http/resolve.c -- POST /coupons/-/resolve: the box at checkout, where the shop knows only the code.
+ * http/resolve.c -- POST /coupons/-/resolve: the box at checkout, where the shop knows only the code. GET /coupons/-/codes?code=: an
+ * operator knows only the code; nothing is silent there.
  *
  * Silent  a code that is unknown, malformed, or somebody else's is of no coupon: the list is empty. Every coupon that may have
  *         the code is asked the same, whatever it says
@@ -8,8 +9,9 @@
 #include <string.h>
 
 #include "coupons/code.h"
-#include "http/guess.h"
+#include "http/guess_limit.h"
 #include "http/handlers.h"
+#include "http/limits.h"
 #include "http/list.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
@@ -28,7 +30,7 @@ static bool is_theirs(const struct request *r, const char *user)
 
 static bool is_visible(const struct request *r)
 {
-    return r->role != ROLE_STOREFRONT || (r->op.coupon_now && r->op.coupon_now->state == COUPON_ACTIVE);
+    return r->role == ROLE_OPS || (r->op.coupon_now && r->op.coupon_now->state == COUPON_ACTIVE);
 }
 
 static bool is_failure(enum cpn_result result)
@@ -62,44 +64,79 @@ static bool write_item(struct request *r, struct json *j, const char *coupon, si
         !is_visible(r))
         return true;
     *found += theirs;
-    json_object(j);
+    if (r->role == ROLE_PUBLIC && !theirs)
+        return true; /* it is as if it were unknown */
+    json_begin_object(j);
     json_key_string(j, "coupon", coupon);
-    json_key_bool(j, "ok", r->op.outcome.result == CPN_OK);
-    json_key_string(j, "code", r->op.outcome.result == CPN_OK ? NULL : result_info(r->op.outcome.result)->name);
-    json_key_int(j, "discount_minor", r->op.discount_minor);
+    if (r->role == ROLE_PUBLIC)
+        public_write_members(j, &r->op);
+    else
+        check_write_members(j, &r->op);
     json_end_object(j);
     return true;
 }
 
 /* The coupons whose look-up has the code in one of its forms. False: the database did not answer. */
-static bool find_coupons(struct request *r, const char ***coupons, size_t *count)
+static bool find_coupons(struct request *r, const char *code, const char ***coupons, size_t *count)
 {
-    const struct resolve_in *in = r->in;
     char exact[CODE_MAX + 1], loose[CODE_MAX + 1];
-    bool is_exact = code_normalise(in->code, MATCH_EXACT, exact), is_loose = code_normalise(in->code, MATCH_LOOSE, loose);
+    bool is_exact = code_normalise(code, MATCH_EXACT, exact), is_loose = code_normalise(code, MATCH_LOOSE, loose);
 
     *count = 0;
     if (!is_exact && !is_loose)
         return true;
-    return mongo_codes_coupons(r->door, is_exact ? exact : loose, is_loose ? loose : exact, COUPONS_MAX, &r->arena, coupons,
+    return mongo_codes_coupons(r->session, is_exact ? exact : loose, is_loose ? loose : exact, COUPONS_MAX, &r->arena, coupons,
                                count) == STORE_OK;
 }
 
 enum handled code_resolve(struct request *r)
 {
+    const struct resolve_in *in = r->in;
     const char **coupons = NULL;
     size_t count, found = 0;
     struct json j;
 
-    if (!guess_may(r, 1))
+    if (!guess_limit_may(r, 1))
         return ANSWERED;
-    if (!find_coupons(r, &coupons, &count))
+    if (!find_coupons(r, in->code, &coupons, &count))
         return reply_problem(r, CPN_BUSY, NULL);
     j = list_items(r);
     for (size_t i = 0; i < count; i++)
-        if (!write_item(r, &j, coupons[i], &found))
+        if (limits_cover(r, coupons[i]) && !write_item(r, &j, coupons[i], &found))
             return reply_refusal(r);
-    guess_failed(r, found == 0);
+    guess_limit_failed(r, found == 0);
+    json_end_array(&j);
+    json_end_object(&j);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
+}
+
+enum handled code_find(struct request *r)
+{
+    const char **coupons = NULL, *code = path_query(&r->path, "code");
+    size_t count;
+    struct json j;
+
+    if (!code || !*code)
+        return reply_problem(r, CPN_BAD_REQUEST, "The query parameter code is required.");
+    if (!find_coupons(r, code, &coupons, &count))
+        return reply_problem(r, CPN_BUSY, NULL);
+    j = list_items(r);
+    for (size_t i = 0; i < count; i++) {
+        if (!limits_cover(r, coupons[i]))
+            continue;
+        r->coupon = coupons[i];
+        request_op(r, OP_CODE);
+        r->op.code = code;
+        if (request_call(r) == CPN_OK) {
+            json_begin_object(&j);
+            json_key_string(&j, "coupon", coupons[i]);
+            slot_write(&j, r, r->op.n);
+            json_end_object(&j);
+        } else if (is_failure(r->op.outcome.result)) {
+            return reply_refusal(r);
+        }
+    }
     json_end_array(&j);
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");

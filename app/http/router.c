@@ -8,10 +8,13 @@
 #include <strings.h>
 
 #include "base/metrics.h"
+#include "http/audit.h"
 #include "http/auth.h"
-#include "http/guess.h"
+#include "http/blocking_pool.h"
+#include "http/guess_limit.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
+#include "http/limits.h"
 #include "http/reactor.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
@@ -25,74 +28,90 @@
 #define S ROLE_BIT(ROLE_STOREFRONT)
 #define R ROLE_BIT(ROLE_REPORTING)
 #define O ROLE_BIT(ROLE_OPS)
-#define AUX ROUTE_AUX
+#define P ROLE_BIT(ROLE_PUBLIC)
+#define BLOCKS ROUTE_BLOCKS
 #define STREAM ROUTE_STREAM
 #define KEY ROUTE_KEY
 #define OPEN ROUTE_OPEN
+#define WITHIN ROUTE_WITHIN
 
 /* Columns: name, method, pattern, handler, roles, flags, body, its limit, its table. The literal "-" stands before
- * {coupon}: what is not one coupon's. A row here needs one of the same name in calls.c. docs/ and dashboard/ are nginx's. */
+ * {coupon}: what is not one coupon's. A row here is an operation of app/static/docs/openapi.json,
+ * under the same name. That document, docs/ and dashboard/ are nginx's. */
 const struct route routes[] = {
-    {"coupon_list", METHOD_GET, "/coupons", coupon_list, S | R | O, AUX, BODY_NONE, 0, NULL},
-    {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, AUX | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX, NULL},
+    {"coupon_list", METHOD_GET, "/coupons", coupon_list, S | R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, BLOCKS | WITHIN | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX, NULL},
 
     {"health", METHOD_GET, "/coupons/-/health", service_health, 0, OPEN, BODY_NONE, 0, NULL},
     {"ready", METHOD_GET, "/coupons/-/ready", service_ready, 0, OPEN, BODY_NONE, 0, NULL},
-    {"metrics", METHOD_GET, "/coupons/-/metrics", service_metrics, O, ROUTE_METRICS, BODY_NONE, 0, NULL},
-    {"problem", METHOD_GET, "/coupons/-/problems/{code}", service_problem, 0, OPEN, BODY_NONE, 0, NULL},
-    {"openapi", METHOD_GET, "/coupons/-/openapi.json", openapi_get, 0, OPEN, BODY_NONE, 0, NULL},
-    {"receipt_keys", METHOD_GET, "/coupons/-/receipt-keys", service_receipt_keys, S | R | O, 0, BODY_NONE, 0, NULL},
-    {"job_list", METHOD_GET, "/coupons/-/jobs", job_list, R | O, AUX, BODY_NONE, 0, NULL},
-    {"job_get", METHOD_GET, "/coupons/-/jobs/{job}", job_get, R | O, AUX, BODY_NONE, 0, NULL},
-    {"job_cancel", METHOD_POST, "/coupons/-/jobs/{job}/cancel", job_cancel, O, AUX, BODY_NONE, 0, NULL},
-    {"job_rows", METHOD_GET, "/coupons/-/jobs/{job}/rows", job_rows, R | O, STREAM, BODY_NONE, 0, NULL},
-    {"report_several", METHOD_GET, "/coupons/-/reports", report_several, R | O, STREAM, BODY_NONE, 0, NULL},
-    {"wallet", METHOD_GET, "/coupons/-/users/{user}", user_wallet, S | R | O, AUX, BODY_NONE, 0, NULL},
-    {"user_erase", METHOD_DELETE, "/coupons/-/users/{user}", user_erase, O, AUX, BODY_NONE, 0, NULL},
-    {"user_erase_named", METHOD_POST, "/coupons/-/users/erase", user_erase_named, O, AUX, BODY_JSON, BODY_MAX, &erase_table},
-    {"resolve", METHOD_POST, "/coupons/-/resolve", code_resolve, S | O, AUX, BODY_JSON, BODY_MAX, &resolve_table},
+    {"metrics", METHOD_GET, "/coupons/-/metrics", service_metrics, O, ROUTE_METRICS | ROUTE_PLAIN, BODY_NONE, 0, NULL},
+    {"problem", METHOD_GET, "/coupons/-/problems/{code}", service_problem, 0, OPEN | ROUTE_FILE, BODY_NONE, 0, NULL},
+    {"receipt_keys", METHOD_GET, "/coupons/-/receipt-keys", service_receipt_keys, S | R | O, WITHIN, BODY_NONE, 0, NULL},
+    {"job_list", METHOD_GET, "/coupons/-/jobs", job_list, R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    {"job_get", METHOD_GET, "/coupons/-/jobs/{job}", job_get, R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    {"job_cancel", METHOD_POST, "/coupons/-/jobs/{job}/cancel", job_cancel, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    {"job_rows", METHOD_GET, "/coupons/-/jobs/{job}/rows", job_rows, R | O, STREAM | WITHIN | ROUTE_CSV, BODY_NONE, 0, NULL},
+    {"report_several", METHOD_GET, "/coupons/-/reports", report_several, R | O, STREAM | WITHIN | ROUTE_OR_CSV, BODY_NONE, 0, NULL},
+    {"redemption_search", METHOD_GET, "/coupons/-/redemptions", redemption_search, S | R | O,
+     BLOCKS | WITHIN | ROUTE_OR_CSV | ROUTE_CSV_STREAM, BODY_NONE, 0, NULL},
+    {"user_export", METHOD_GET, "/coupons/-/users/{user}/export", user_export, O, STREAM | ROUTE_NDJSON, BODY_NONE, 0, NULL},
+    {"user_export_named", METHOD_POST, "/coupons/-/users/export", user_export_named, O, STREAM | ROUTE_NDJSON, BODY_JSON, BODY_MAX,
+     &user_table},
+    {"wallet", METHOD_GET, "/coupons/-/users/{user}", user_wallet, S | R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    {"user_erase", METHOD_DELETE, "/coupons/-/users/{user}", user_erase, O, BLOCKS | ROUTE_EMPTY, BODY_NONE, 0, NULL},
+    {"user_erase_named", METHOD_POST, "/coupons/-/users/erase", user_erase_named, O, BLOCKS | ROUTE_EMPTY, BODY_JSON, BODY_MAX,
+     &user_table},
+    {"code_find", METHOD_GET, "/coupons/-/codes", code_find, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    {"resolve", METHOD_POST, "/coupons/-/resolve", code_resolve, S | O | P, BLOCKS | WITHIN, BODY_JSON, BODY_MAX, &resolve_table},
 
-    {"webhook_list", METHOD_GET, "/coupons/-/webhooks", webhook_list, O, AUX, BODY_NONE, 0, NULL},
-    {"webhook_create", METHOD_POST, "/coupons/-/webhooks", webhook_create, O, AUX, BODY_JSON, BODY_MAX, NULL},
-    {"webhook_get", METHOD_GET, "/coupons/-/webhooks/{webhook}", webhook_get, O, AUX, BODY_NONE, 0, NULL},
-    {"webhook_change", METHOD_PATCH, "/coupons/-/webhooks/{webhook}", webhook_change, O, AUX, BODY_PATCH, BODY_MAX, NULL},
-    {"webhook_delete", METHOD_DELETE, "/coupons/-/webhooks/{webhook}", webhook_delete, O, AUX, BODY_NONE, 0, NULL},
-    {"webhook_rotate", METHOD_POST, "/coupons/-/webhooks/{webhook}/rotate", webhook_rotate, O, AUX | ROUTE_BODY_OPTIONAL,
+    {"webhook_list", METHOD_GET, "/coupons/-/webhooks", webhook_list, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    {"webhook_create", METHOD_POST, "/coupons/-/webhooks", webhook_create, O, BLOCKS | WITHIN, BODY_JSON, BODY_MAX, NULL},
+    {"webhook_get", METHOD_GET, "/coupons/-/webhooks/{webhook}", webhook_get, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    {"webhook_change", METHOD_PATCH, "/coupons/-/webhooks/{webhook}", webhook_change, O, BLOCKS | WITHIN, BODY_PATCH, BODY_MAX, NULL},
+    {"webhook_delete", METHOD_DELETE, "/coupons/-/webhooks/{webhook}", webhook_delete, O, BLOCKS | WITHIN | ROUTE_EMPTY, BODY_NONE, 0,
+     NULL},
+    {"webhook_rotate", METHOD_POST, "/coupons/-/webhooks/{webhook}/rotate", webhook_rotate, O, BLOCKS | WITHIN | ROUTE_BODY_OPTIONAL,
      BODY_JSON, BODY_MAX, &webhook_rotate_table},
-    {"webhook_deliveries", METHOD_GET, "/coupons/-/webhooks/{webhook}/deliveries", webhook_deliveries, O, AUX, BODY_NONE, 0,
+    {"webhook_deliveries", METHOD_GET, "/coupons/-/webhooks/{webhook}/deliveries", webhook_deliveries, O, BLOCKS | WITHIN, BODY_NONE, 0,
      NULL},
     {"webhook_redeliver", METHOD_POST, "/coupons/-/webhooks/{webhook}/deliveries/{delivery}/redeliver", webhook_redeliver, O,
-     AUX, BODY_NONE, 0, NULL},
+     BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+    {"webhook_test", METHOD_POST, "/coupons/-/webhooks/{webhook}/test", webhook_test, O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
+
+    {"key_list", METHOD_GET, "/coupons/-/keys", key_list, O, BLOCKS, BODY_NONE, 0, NULL},
 
     {"coupon_get", METHOD_GET, "/coupons/{coupon}", coupon_get, S | R | O, 0, BODY_NONE, 0, NULL},
-    {"coupon_change", METHOD_PATCH, "/coupons/{coupon}", coupon_change, O, AUX | ROUTE_IF_MATCH, BODY_PATCH, BODY_MAX, NULL},
-    {"coupon_delete", METHOD_DELETE, "/coupons/{coupon}", coupon_delete, O, 0, BODY_NONE, 0, NULL},
+    {"coupon_change", METHOD_PATCH, "/coupons/{coupon}", coupon_change, O, BLOCKS | ROUTE_IF_MATCH, BODY_PATCH, BODY_MAX, NULL},
+    {"coupon_delete", METHOD_DELETE, "/coupons/{coupon}", coupon_delete, O, ROUTE_EMPTY, BODY_NONE, 0, NULL},
+    {"coupon_archive", METHOD_POST, "/coupons/{coupon}/archive", coupon_archive, O, BLOCKS | ROUTE_EMPTY, BODY_NONE, 0, NULL},
     {"counts", METHOD_GET, "/coupons/{coupon}/counts", coupon_counts, R | O, 0, BODY_NONE, 0, NULL},
-    {"ledger", METHOD_GET, "/coupons/{coupon}/ledger", ledger_get, R | O, STREAM, BODY_NONE, 0, NULL},
-    {"report", METHOD_GET, "/coupons/{coupon}/reports", report_get, R | O, AUX, BODY_NONE, 0, NULL},
-    {"refusals", METHOD_GET, "/coupons/{coupon}/refusals", refusals_get, R | O, 0, BODY_NONE, 0, NULL},
+    {"ledger", METHOD_GET, "/coupons/{coupon}/ledger", ledger_get, R | O, STREAM | ROUTE_NDJSON, BODY_NONE, 0, NULL},
+    {"coupon_history", METHOD_GET, "/coupons/{coupon}/history", coupon_history, R | O, BLOCKS, BODY_NONE, 0, NULL},
+    {"report", METHOD_GET, "/coupons/{coupon}/reports", report_get, R | O, BLOCKS | ROUTE_OR_CSV, BODY_NONE, 0, NULL},
+    {"refusals", METHOD_GET, "/coupons/{coupon}/refusals", refusals_get, R | O, BLOCKS, BODY_NONE, 0, NULL},
 
-    {"slots_list", METHOD_GET, "/coupons/{coupon}/slots", slots_list, R | O, AUX, BODY_NONE, 0, NULL},
-    {"slots_add", METHOD_POST, "/coupons/{coupon}/slots", slots_add, O, AUX | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX,
+    {"slots_list", METHOD_GET, "/coupons/{coupon}/slots", slots_list, R | O, BLOCKS, BODY_NONE, 0, NULL},
+    {"slots_add", METHOD_POST, "/coupons/{coupon}/slots", slots_add, O, BLOCKS | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX,
      &slots_add_table},
-    {"slots_retire", METHOD_POST, "/coupons/{coupon}/slots/retire", slots_retire, O, AUX | KEY, BODY_JSON, BODY_MAX,
+    {"slots_retire", METHOD_POST, "/coupons/{coupon}/slots/retire", slots_retire, O, BLOCKS | KEY, BODY_JSON, BODY_MAX,
      &slots_retire_table},
-    {"slot_get", METHOD_GET, "/coupons/{coupon}/slots/{slot}", slot_get, R | O, AUX, BODY_NONE, 0, NULL},
+    {"slot_get", METHOD_GET, "/coupons/{coupon}/slots/{slot}", slot_get, R | O, BLOCKS, BODY_NONE, 0, NULL},
 
     {"codes_import", METHOD_POST, "/coupons/{coupon}/codes", codes_import, O, STREAM | ROUTE_KEY_OPTIONAL, BODY_TEXT, IMPORT_MAX,
      NULL},
     {"codes_export", METHOD_POST, "/coupons/{coupon}/codes/export", codes_export, O,
-     AUX | ROUTE_KEY_OPTIONAL | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &codes_export_table},
-    {"codes_list", METHOD_GET, "/coupons/{coupon}/codes", codes_list, O, STREAM, BODY_NONE, 0, NULL},
+     BLOCKS | ROUTE_KEY_OPTIONAL | ROUTE_BODY_OPTIONAL, BODY_JSON, BODY_MAX, &codes_export_table},
+    {"codes_list", METHOD_GET, "/coupons/{coupon}/codes", codes_list, O, STREAM | ROUTE_CSV, BODY_NONE, 0, NULL},
     {"code_get", METHOD_GET, "/coupons/{coupon}/codes/{code}", code_get, O, 0, BODY_NONE, 0, NULL},
     {"code_retire", METHOD_POST, "/coupons/{coupon}/codes/{code}/retire", code_retire, O, 0, BODY_NONE, 0, NULL},
 
     {"redemption_take", METHOD_POST, "/coupons/{coupon}/redemptions", redemption_take, S | O, KEY, BODY_JSON, BODY_MAX,
      &take_table},
-    {"redemption_list", METHOD_GET, "/coupons/{coupon}/redemptions", redemption_list, S | R | O, AUX, BODY_NONE, 0, NULL},
+    {"redemption_list", METHOD_GET, "/coupons/{coupon}/redemptions", redemption_list, S | R | O,
+     BLOCKS | ROUTE_OR_CSV | ROUTE_CSV_STREAM, BODY_NONE, 0, NULL},
     {"redemption_batch", METHOD_POST, "/coupons/{coupon}/redemptions/batch", redemption_batch, S | O, 0, BODY_JSON,
      BATCH_MAX, NULL},
-    {"redemption_check", METHOD_POST, "/coupons/{coupon}/check", redemption_check, S | O, 0, BODY_JSON, BODY_MAX,
+    {"redemption_check", METHOD_POST, "/coupons/{coupon}/check", redemption_check, S | O | P, 0, BODY_JSON, BODY_MAX,
      &take_table},
     {"redemption_get", METHOD_GET, "/coupons/{coupon}/redemptions/{redemption}", redemption_get, S | R | O, 0, BODY_NONE, 0,
      NULL},
@@ -154,11 +173,41 @@ unsigned router_number(const struct route *route)
     return route ? (unsigned)(route - routes) : (unsigned)routes_count;
 }
 
+void router_end(struct request *r)
+{
+    guess_limit_end(r);
+    blocking_pool_answered(r);
+    if (r->permitted)
+        return;
+    audit_request(r);
+    metrics_request(router_number(r->route), r->reply.status, (mono_now().ns - r->arrived.ns) / 1000);
+}
+
 const char *const *router_names(size_t *count)
 {
     prepare_once();
     *count = routes_count + 1;
     return names;
+}
+
+const char *const *router_offers(const struct route *route)
+{
+    static const struct {
+        unsigned flag;
+        const char *types[3];
+    } rows[] = {
+        {ROUTE_OR_CSV, {TYPE_JSON, "text/csv", NULL}},
+        {ROUTE_CSV, {"text/csv", NULL}},
+        {ROUTE_NDJSON, {TYPE_NDJSON, NULL}},
+        {ROUTE_PLAIN, {"text/plain", NULL}},
+        {ROUTE_EMPTY | ROUTE_FILE, {NULL}},
+        {0, {TYPE_JSON, NULL}},
+    };
+    size_t i = 0;
+
+    while (rows[i].flag && !(route->flags & rows[i].flag))
+        i++;
+    return rows[i].types;
 }
 
 /* ---- which route ---- */
@@ -213,6 +262,7 @@ unsigned router_find(struct request *r)
             continue;
         r->allowed |= 1u << routes[i].method;
         flags |= routes[i].flags;
+        r->of_pages |= (routes[i].roles & ROLE_BIT(ROLE_PUBLIC)) != 0;
         if (!r->route && routes[i].method == r->method) {
             r->route = &routes[i];
             take_params(r, &patterns[i]);
@@ -242,6 +292,19 @@ static enum handled early(struct request *r, enum cpn_result result, const char 
     return request_to_stream(r, refuse_slowly);
 }
 
+static enum handled stay_answered(struct request *r)
+{
+    (void)r;
+    return ANSWERED;
+}
+
+/* It is answered already, likewise. */
+static enum handled answered_early(struct request *r)
+{
+    r->unread = true;
+    return r->slow ? request_to_stream(r, stay_answered) : ANSWERED;
+}
+
 static enum handled not_allowed(struct request *r)
 {
     static const char *const texts_of[METHOD_OTHER] = {"GET, HEAD", "POST", "PATCH", "DELETE"};
@@ -255,6 +318,29 @@ static enum handled not_allowed(struct request *r)
     reply_header(r, "Allow", allow.data);
     buf_free(&allow);
     return early(r, CPN_METHOD_NOT_ALLOWED, NULL);
+}
+
+/* False: Accept admits none of them. */
+static bool is_acceptable(const struct request *r, const char *const *types)
+{
+    bool admitted = !*types;
+
+    for (; *types && !admitted; types++)
+        admitted = accept_admits(r->header.accept, *types);
+    return admitted;
+}
+
+static enum handled not_acceptable(struct request *r, const char *const *types)
+{
+    struct buf detail = BUF_INIT;
+    const char *text;
+
+    buf_puts(&detail, "This call answers with ");
+    for (; *types; types++)
+        buf_printf(&detail, "%s%s", *types, types[1] ? " or " : ", and Accept does not admit that.");
+    text = arena_strdup(&r->arena, detail.data);
+    buf_free(&detail);
+    return early(r, CPN_NOT_ACCEPTABLE, text);
 }
 
 bool router_has_type(const char *content_type, const char *type)
@@ -312,17 +398,29 @@ static const char *parse_key(struct request *r)
     return to > key ? key : NULL;
 }
 
+/* What a page may not say, its tables do not have. */
+static const struct field_table *table_of(const struct request *r)
+{
+    const struct field_table *table = r->route->table;
+
+    if (r->role != ROLE_PUBLIC)
+        return table;
+    assert(table == &take_table || table == &resolve_table);
+    return table == &take_table ? &public_take_table : &public_resolve_table;
+}
+
 /* Read the body by the route's table. False: r->errors says what is wrong. */
 static bool read_table(struct request *r)
 {
+    const struct field_table *table = table_of(r);
     bool none = (r->route->flags & ROUTE_BODY_OPTIONAL) && r->body_len == 0;
-    struct jsonc_object *o JSON_IN_AUTO = none ? json_in("{}", 2, &r->errors)
+    struct json_object *o JSON_IN_AUTO = none ? json_in("{}", 2, &r->errors)
                                                : json_in(r->body ? r->body : "", r->body_len, &r->errors);
 
     if (!o)
         return false;
-    r->in = arena_alloc(&r->arena, r->route->table->size);
-    fields_read(r->route->table, o, "", r->in, &r->errors);
+    r->in = arena_alloc(&r->arena, table->size);
+    fields_read(table, o, "", r->in, &r->errors);
     return r->errors.count == 0;
 }
 
@@ -335,17 +433,17 @@ static enum handled start(struct request *r)
         return reply_problem(r, CPN_BAD_REQUEST, "The body's length does not match its Content-Length.");
     if (r->crowded)
         return reply_problem(r, CPN_BUSY, "Too many large request bodies are in progress.");
-    if (r->coupon && !coupon_id_valid(r->coupon))
+    if (r->coupon && (!coupon_id_valid(r->coupon) || !limits_cover(r, r->coupon)))
         return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
     if ((route->flags & ROUTE_IF_MATCH) && !r->header.if_match)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
     if (route->table && !read_table(r))
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
-    if (r->door) /* its body has brought it to such a thread */
+    if (r->session) /* its body has brought it to such a thread */
         return route->start(r);
-    if (route->flags & ROUTE_STREAM)
+    if ((route->flags & ROUTE_STREAM) || ((route->flags & ROUTE_CSV_STREAM) && accept_prefers_csv(r)))
         return request_to_stream(r, route->start);
-    return route->flags & ROUTE_AUX ? request_to_aux(r, route->start) : route->start(r);
+    return route->flags & ROUTE_BLOCKS ? request_to_blocking_pool(r, route->start) : route->start(r);
 }
 
 /* The caller is known, if it need be. */
@@ -357,6 +455,8 @@ static enum handled check(struct request *r)
     if (!route)
         return r->bad_target ? early(r, CPN_BAD_REQUEST, "The path contains an invalid percent-escape or a NUL byte.")
                : r->allowed ? not_allowed(r) : early(r, CPN_NOT_FOUND, NULL);
+    if (!is_acceptable(r, router_offers(route)))
+        return not_acceptable(r, router_offers(route));
     if (!type_fits(r)) {
         if (route->body == BODY_PATCH)
             reply_header(r, "Accept-Patch", "application/merge-patch+json, application/json");
@@ -381,6 +481,8 @@ static enum handled check(struct request *r)
 /* Its role is known. */
 static enum handled permit(struct request *r)
 {
+    if (!limits_admit(r))
+        return answered_early(r);
     if (r->route && !(r->route->roles & ROLE_BIT(r->role)))
         return early(r, CPN_FORBIDDEN, NULL);
     r->permitted = r->header.key_only;
@@ -389,24 +491,23 @@ static enum handled permit(struct request *r)
 
 static enum handled authorize(struct request *r)
 {
-    enum auth_answer answer = auth_check(r->worker->auth, r->header.authorization, &r->role, r->by);
+    enum auth_answer answer = auth_check(r->worker->auth, r);
 
+    r->shown = true; /* any page may hear that its key is none */
     if (answer == AUTH_OK) {
         if (r->auth_waited)
-            guess_key_end(r);
+            guess_limit_key_end(r);
         return permit(r);
     }
-    if (!r->auth_waited && !guess_key(r)) {
-        r->unread = true; /* to be thrown away */
-        return ANSWERED;
-    }
+    if (!r->auth_waited && !guess_limit_key(r))
+        return answered_early(r);
     if (answer == AUTH_UNKNOWN && !r->auth_waited) {
         r->auth_waited = true;
         r->then = authorize;
         return auth_wait(r->worker->auth, r);
     }
     if (answer == AUTH_UNKNOWN && r->auth_failed) {
-        guess_key_end(r);
+        guess_limit_key_end(r);
         return early(r, CPN_BUSY, "The key cannot be checked now: the database does not answer.");
     }
     return early(r, CPN_UNAUTHORIZED, NULL);

@@ -1,6 +1,7 @@
 /* http/service.c -- the service itself: alive, ready, metrics, the pages that explain problems, the keys of receipts. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/metrics.h"
 #include "http/advice.h"
 #include "http/auth.h"
@@ -11,27 +12,31 @@
 
 #define READY_MS 3000 /* the keys are read every half second */
 
-static enum handled reply_status(struct request *r, const char *status)
+enum handled service_health(struct request *r)
 {
     struct json j = reply_body(r);
 
-    json_object(&j);
-    json_key_string(&j, "status", status);
+    json_begin_object(&j);
+    json_key_string(&j, "status", "alive");
     json_end_object(&j);
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
 }
 
-enum handled service_health(struct request *r)
-{
-    return reply_status(r, "alive");
-}
-
 enum handled service_ready(struct request *r)
 {
+    struct json j;
+
     if (!auth_fresh(r->worker->auth, READY_MS))
         return reply_problem(r, CPN_BUSY, "The database does not answer.");
-    return reply_status(r, "ready");
+    j = reply_body(r);
+    json_begin_object(&j);
+    json_key_string(&j, "status", "ready");
+    if (clock_shift_s())
+        json_key_int(&j, "clock_offset_s", clock_shift_s());
+    json_end_object(&j);
+    reply_header(r, "Cache-Control", "no-store");
+    return reply_json(r, 200);
 }
 
 enum handled service_metrics(struct request *r)
@@ -63,7 +68,7 @@ enum handled service_problem(struct request *r)
         reply_header(r, "Content-Security-Policy", "default-src 'none'");
         return reply_text(r, 200, TYPE_HTML);
     }
-    json_object(&j);
+    json_begin_object(&j);
     json_key_string(&j, "code", info->name);
     json_key_string(&j, "title", info->title);
     json_key_int(&j, "status", info->status);

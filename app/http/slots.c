@@ -5,11 +5,11 @@
 
 #include "base/checked.h"
 #include "coupons/fold.h"
-#include "http/aux.h"
+#include "http/blocking_pool.h"
 #include "http/handlers.h"
 #include "http/job_body.h"
 #include "http/list.h"
-#include "http/making.h"
+#include "http/origin.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
 #include "http/router.h"
@@ -75,7 +75,7 @@ enum handled slots_add(struct request *r)
     struct job *job, *existing;
     int64_t have, count, total;
 
-    if (!request_coupon(r) || !has_slots(r))
+    if (!request_open_coupon(r) || !has_slots(r))
         return ANSWERED;
     if (r->op.coupon_now->codes.source == CODES_IMPORTED)
         return reply_problem(r, CPN_BAD_REQUEST, "This coupon's slots come with its codes: POST them to /coupons/{id}/codes.");
@@ -100,7 +100,7 @@ enum handled slots_retire(struct request *r)
     const struct retire_in *in = r->in;
     struct job *job;
 
-    if (!request_coupon(r) || !has_slots(r))
+    if (!request_open_coupon(r) || !has_slots(r))
         return ANSWERED;
     job = job_new(r, JOB_RETIRE, in->count, r->route->table, in);
     job_set_time(job, in->not_before_ms);
@@ -121,7 +121,7 @@ static void write_bucket(struct json *j, const struct bucket *k)
 
     for (int i = 0; i < k->size; i++)
         counts[k->slots[i].state]++;
-    json_object(j);
+    json_begin_object(j);
     json_key_int(j, "bucket", k->b);
     json_key_int(j, "first", k->b * BUCKET_SLOTS);
     json_key_int(j, "size", k->size);
@@ -152,7 +152,7 @@ static bool read_made(struct request *r, struct made *m)
         struct batch *tail;
         size_t count;
 
-        if (mongo_ledger_back(r->door, r->coupon, lane, INT64_MAX, 1, &tail, &count) != STORE_OK)
+        if (mongo_ledger_back(r->session, r->coupon, lane, INT64_MAX, 1, &tail, &count) != STORE_OK)
             return false;
         m->next_n[lane] = lane * LANE_SLOTS;
         if (!count)
@@ -179,7 +179,7 @@ static bool read_page(struct request *r, const struct list *l, const struct made
         first = first < *from ? *from : first;
         all = end - first <= most;
         end = all ? end : first + most;
-        if (first < end && mongo_buckets(r->door, r->coupon, first, end, m->next_n[lane], buckets + *count) != STORE_OK)
+        if (first < end && mongo_buckets(r->session, r->coupon, first, end, m->next_n[lane], buckets + *count) != STORE_OK)
             return false;
         *count += first < end ? (size_t)(end - first) : 0;
         *from = end;
@@ -219,14 +219,14 @@ enum handled slots_list(struct request *r)
     buckets = checked(calloc(l.limit, sizeof *buckets));
     read = read_page(r, &l, &made, &from, buckets, &count);
     j = reply_body(r);
-    json_object(&j);
+    json_begin_object(&j);
     json_key(&j, "slots");
-    json_object(&j);
+    json_begin_object(&j);
     write_counts(&j, counts);
     json_key_int(&j, "due", made.due);
     json_end_object(&j);
     json_key(&j, "items");
-    json_array(&j);
+    json_begin_array(&j);
     for (size_t i = 0; i < count; i++) {
         write_bucket(&j, &buckets[i]);
         bucket_release(&buckets[i]);
@@ -245,7 +245,7 @@ static void write_generation(struct json *j, int64_t n, uint32_t g, const char *
 {
     char id[REDEMPTION_ID_SIZE];
 
-    json_object(j);
+    json_begin_object(j);
     json_key_string(j, "id", redemption_id_text(n, g, 0, id));
     json_key_string(j, "user", user);
     json_key_string(j, "state", slot_state_name(state));
@@ -258,16 +258,16 @@ static void write_generation(struct json *j, int64_t n, uint32_t g, const char *
 static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g, size_t *reads)
 {
     struct batch *ended = NULL;
-    enum store_status s = r->door->ops->ended(r->door, r->coupon, 0, n, g, &ended);
+    enum store_status s = r->session->ops->ended(r->session, r->coupon, 0, n, g, &ended);
     const struct entry *end;
-    struct making m = {.at_ms = 0};
+    struct origin m = {.at_ms = 0};
 
     *reads += 1;
     if (s != STORE_OK)
         return s == STORE_NOT_FOUND;
     end = batch_find_end(ended, n, g);
     if (end)
-        s = making_of(r->door, r->coupon, ended->lane, end->since, n, g, &m, reads);
+        s = origin_of(r->session, r->coupon, ended->lane, end->since, n, g, &m, reads);
     if (end && s != STORE_FAILED)
         write_generation(j, n, g, end->user, redemption_ended_as(end), m.at_ms, ended->head.at_ms);
     batch_free(ended);
@@ -283,7 +283,7 @@ static bool write_history(struct request *r, struct json *j, int64_t n)
     bool fine = true;
 
     json_key(j, "history");
-    json_array(j);
+    json_begin_array(j);
     for (uint32_t g = s->generation, shown = 0; g > 0 && fine && shown < HISTORY_MAX && reads < HISTORY_READS_MAX; g--, shown++) {
         if (g == s->current && s->state != SLOT_RETIRED)
             write_generation(j, n, g, s->user, now == SLOT_FREE || (now == SLOT_ISSUED && s->from) ? SLOT_EXPIRED : now,
@@ -325,7 +325,7 @@ enum handled slot_get(struct request *r)
     if (request_call(r) != CPN_OK)
         return reply_refusal(r);
     j = reply_body(r);
-    json_object(&j);
+    json_begin_object(&j);
     slot_write(&j, r, n);
     if (!write_history(r, &j, n))
         return reply_problem(r, CPN_BUSY, NULL);

@@ -5,9 +5,9 @@
 
 #include "coupons/rows.h"
 
-void upload_begin(struct upload *u, struct store *door, bool csv)
+void upload_begin(struct upload *u, struct store *session, bool csv)
 {
-    *u = (struct upload){.put = mongo_part_put, .door = door, .csv = csv, .line = 1};
+    *u = (struct upload){.put = mongo_chunk_put, .session = session, .csv = csv, .line = 1};
     id_random(u->id, ID_SHORT_LEN);
     crypto_hash_sha256_init(&u->hash);
 }
@@ -33,16 +33,16 @@ static void look_for_row(struct upload *u, size_t len)
 /* Store the first len bytes, so many lines; the others move to the front. */
 static void put_part(struct upload *u, size_t len, int64_t lines)
 {
-    const struct part_text part = {.upload = u->id, .part = u->part, .first_line = u->line, .text = u->buf, .len = len};
+    const struct upload_chunk chunk = {.upload = u->id, .number = u->number, .first_line = u->line, .text = u->buf, .len = len};
 
-    if (u->csv && u->part == 0)
+    if (u->csv && u->number == 0)
         read_header(u, len);
     if (u->no_column)
         return;
     if (!u->has_row)
         look_for_row(u, len);
-    u->failed = u->put(u->door, &part) != STORE_OK;
-    u->part++;
+    u->failed = u->put(u->session, &chunk) != STORE_OK;
+    u->number++;
     u->line += lines;
     memmove(u->buf, u->buf + len, u->len - len);
     u->len -= len;
@@ -71,7 +71,7 @@ static size_t skip(struct upload *u, const char *bytes, size_t len)
     return end ? (size_t)(end - bytes) + 1 : len;
 }
 
-/* Take what there is room for; a full buffer becomes a part. How many bytes. */
+/* Take what there is room for; a full buffer becomes a chunk. How many bytes. */
 static size_t keep(struct upload *u, const char *bytes, size_t len)
 {
     size_t room = sizeof u->buf - u->len, some = len < room ? len : room;

@@ -2,14 +2,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "http/aux.h"
+#include "http/allowance.h"
 #include "http/handlers.h"
+#include "http/limits.h"
 #include "http/list.h"
 #include "http/redemption_body.h"
-#include "http/remains.h"
 #include "http/reply.h"
+#include "http/seen.h"
 
-/* Redemptions that an io thread writes (and signs) itself. More are read and written by aux threads: not more uses than there are
+/* Redemptions that an io thread writes (and signs) itself. More are read and written by blocking threads: not more uses than there are
  * of these are in memory at a time, however many ask. */
 #define WRITTEN_AT_ONCE 16
 
@@ -29,17 +30,17 @@ static bool is_settled(const struct request *r)
 static enum handled write_user(struct request *r)
 {
     const struct use *u = r->op.use;
-    const struct remains left = use_remains(r->op.coupon_now, u, r->op.at_ms, r->op.head.day_ms);
+    const struct allowance left = use_allowance(r->op.coupon_now, u, r->op.at_ms, r->op.head.day_ms);
     struct json j = reply_body(r);
 
-    json_object(&j);
+    json_begin_object(&j);
     json_key_string(&j, "user", r->op.user);
     json_key_int(&j, "total", left.total);
     json_key_int(&j, "today", left.took_today);
     json_key_int(&j, "remaining", left.in_all);
     json_key_int(&j, "remaining_today", left.today);
     json_key(&j, "redemptions");
-    json_array(&j);
+    json_begin_array(&j);
     for (size_t i = u->count; i-- > 0;)
         redemption_write_at(&j, r, r->op.user, &u->redemptions[i], r->op.at_ms);
     json_end_array(&j);
@@ -76,7 +77,7 @@ static enum handled get_whole(struct request *r)
 
 static enum handled got_some(struct request *r)
 {
-    return r->op.outcome.result == CPN_OK && r->op.left_out ? request_to_aux(r, get_whole) : got(r);
+    return r->op.outcome.result == CPN_OK && r->op.left_out ? request_to_blocking_pool(r, get_whole) : got(r);
 }
 
 enum handled user_get(struct request *r)
@@ -108,21 +109,21 @@ static bool is_open(const struct coupon *c, int64_t now_ms)
 /* Write an item; all: also when nothing remains. */
 static void write_item(struct wallet *w, const struct coupon *c, const struct use *u, bool all)
 {
-    struct store *door = w->request->door;
+    struct store *session = w->request->session;
     int64_t now_ms = clock_now_ms(), start_ms = 0, end_ms;
-    struct remains left = {.total = u->total};
+    struct allowance left = {.total = u->total};
 
     if (is_open(c, now_ms)) {
         if (c->cap.per_user_per_day != COUPON_NULL &&
-            door->ops->day(door, c->time_zone, now_ms, &start_ms, &end_ms) != STORE_OK) {
+            session->ops->day(session, c->time_zone, now_ms, &start_ms, &end_ms) != STORE_OK) {
             w->failed = true;
             return;
         }
-        left = use_remains(c, u, now_ms, start_ms);
+        left = use_allowance(c, u, now_ms, start_ms);
     }
     if (!all && left.today == 0)
         return;
-    json_object(w->json);
+    json_begin_object(w->json);
     json_key_string(w->json, "coupon", c->id);
     json_key_int(w->json, "held", left.total);
     json_key_int(w->json, "remaining", left.in_all);
@@ -140,9 +141,9 @@ static const char *write_held(struct wallet *w, const char *after)
         struct coupon *c = NULL;
         int64_t seq;
 
-        if (strcmp(w->ids[i], after) <= 0 || w->uses[i]->total <= 0)
+        if (strcmp(w->ids[i], after) <= 0 || w->uses[i]->total <= 0 || !limits_cover(r, w->ids[i]))
             continue;
-        if (r->door->ops->coupon(r->door, w->ids[i], (struct store_time){0, 0}, &r->arena, &c, &seq) != STORE_OK)
+        if (r->session->ops->coupon(r->session, w->ids[i], (struct store_time){0, 0}, &r->arena, &c, &seq) != STORE_OK)
             w->failed = true;
         else if (c && c->state != COUPON_DELETED)
             write_item(w, c, w->uses[i], true);
@@ -171,8 +172,8 @@ static const char *write_active(struct wallet *w, const char *position)
     size_t count;
 
     do {
-        enum store_status s = mongo_coupons(r->door, COUPON_ACTIVE, clock_now_ms(), next && *next ? next : NULL, w->room,
-                                            &r->arena, &coupons, &count, &next);
+        enum store_status s = mongo_coupons(r->session, limits_prefix(r), COUPON_ACTIVE, clock_now_ms(), next && *next ? next : NULL,
+                                            w->room, &r->arena, &coupons, &count, &next);
 
         if (s != STORE_OK) {
             w->failed = true;
@@ -224,8 +225,9 @@ enum handled user_wallet(struct request *r)
         return reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
     if (!list_begin(r, &l))
         return ANSWERED;
-    aux_barrier();
-    if (mongo_user_uses(r->door, r->params[0], clock_now_ms(), &r->arena, &w.ids, &w.uses, &w.count) != STORE_OK)
+    if (!seen_views(r) && !seen_all(r, r->params[0], NULL))
+        return ANSWERED;
+    if (mongo_user_uses(r->session, r->params[0], clock_now_ms(), &r->arena, &w.ids, &w.uses, &w.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     sort(&w, &r->arena);
     w.room = l.limit;

@@ -5,9 +5,11 @@
 #include "base/address.h"
 #include "base/ids.h"
 #include "base/signature.h"
+#include "base/utf8.h"
 #include "http/fields.h"
 #include "http/handlers.h"
 #include "http/jsonin.h"
+#include "http/limits.h"
 #include "http/list.h"
 #include "http/reply.h"
 #include "store/hooks.h"
@@ -34,18 +36,18 @@ static const char *const states[] = {"enabled", "disabled", NULL};
 /* secret NULL: it is not shown. */
 static void write_hook(struct json *j, const struct hook *h, const char *secret)
 {
-    json_object(j);
+    json_begin_object(j);
     json_key_string(j, "id", h->id);
     json_key_string(j, "url", h->url);
     json_key(j, "events");
-    json_array(j);
+    json_begin_array(j);
     for (unsigned t = 0; t < EVENT_TYPE_COUNT; t++)
         if (h->events & (1u << t))
             json_string(j, event_names[t]);
     json_end_array(j);
     json_key(j, "coupons");
     if (h->coupons.count) {
-        json_array(j);
+        json_begin_array(j);
         for (size_t i = 0; i < h->coupons.count; i++)
             json_string(j, h->coupons.items[i]);
         json_end_array(j);
@@ -72,12 +74,26 @@ static enum handled reply_hook(struct request *r, int status, const struct hook 
     return reply_json(r, status);
 }
 
+static enum handled reply_test(struct request *r, int64_t asked_ms)
+{
+    struct buf event = BUF_INIT;
+    struct json j = reply_body(r);
+
+    event_id("-", 0, asked_ms, 0, &event);
+    json_begin_object(&j);
+    json_key_string(&j, "event", event.data);
+    json_key_time(&j, "asked_at", asked_ms);
+    json_end_object(&j);
+    buf_free(&event);
+    return reply_json(r, 202);
+}
+
 static void write_delivery(struct json *j, const struct delivery *d)
 {
     struct buf event = BUF_INIT;
 
     event_id(d->coupon, d->lane, d->seq, d->part, &event);
-    json_object(j);
+    json_begin_object(j);
     json_key_string(j, "id", d->id);
     json_key_string(j, "event", event.data);
     json_key_string(j, "type", event_type_name((enum event_type)d->type));
@@ -88,11 +104,7 @@ static void write_delivery(struct json *j, const struct delivery *d)
     json_key_int(j, "attempt", d->attempt);
     json_key_time(j, "at", d->at_ms);
     json_key_int(j, "took_ms", d->took_ms);
-    json_key(j, "status");
-    if (d->status)
-        json_int(j, d->status);
-    else
-        json_null(j);
+    json_key_int_or_null(j, "status", d->status, d->status);
     json_key_string(j, "response", d->snippet);
     json_key_string(j, "error", d->error);
     json_key_string(j, "redelivery_of", d->again_of);
@@ -103,7 +115,7 @@ static void write_delivery(struct json *j, const struct delivery *d)
 
 /* ---- bodies ---- */
 
-static void read_url(struct request *r, struct jsonc_object *o, struct hook *h)
+static void read_url(struct request *r, struct json_object *o, struct hook *h)
 {
     const struct config *c = r->worker->config;
     const struct address_rules rules = {c->webhooks_http != 0, c->webhooks_networks};
@@ -117,8 +129,8 @@ static void read_url(struct request *r, struct jsonc_object *o, struct hook *h)
 }
 
 /* The array's items; NULL: it is none, or too long. */
-static struct jsonc_object *array_of(struct request *r, struct jsonc_object *o, const char *pointer, size_t most,
-                                     size_t *count)
+static struct json_object *array_of(struct request *r, struct json_object *o, const char *pointer, size_t most,
+                                    size_t *count)
 {
     *count = json_object_is_type(o, json_type_array) ? json_object_array_length(o) : 0;
     if (*count > 0 && *count <= most)
@@ -128,7 +140,7 @@ static struct jsonc_object *array_of(struct request *r, struct jsonc_object *o, 
     return NULL;
 }
 
-static void read_events(struct request *r, struct jsonc_object *o, struct hook *h)
+static void read_events(struct request *r, struct json_object *o, struct hook *h)
 {
     size_t count;
 
@@ -146,7 +158,7 @@ static void read_events(struct request *r, struct jsonc_object *o, struct hook *
     }
 }
 
-static void read_coupons(struct request *r, struct jsonc_object *o, struct hook *h)
+static void read_coupons(struct request *r, struct json_object *o, struct hook *h)
 {
     size_t count;
 
@@ -165,7 +177,7 @@ static void read_coupons(struct request *r, struct jsonc_object *o, struct hook 
     }
 }
 
-static void read_secret(struct request *r, struct jsonc_object *o, struct hook *h)
+static void read_secret(struct request *r, struct json_object *o, struct hook *h)
 {
     if (!o)
         return;
@@ -173,7 +185,7 @@ static void read_secret(struct request *r, struct jsonc_object *o, struct hook *
         errors_add(&r->errors, "/secret", "must be whsec_ followed by the base64 of 24 to 64 bytes");
 }
 
-static void read_state(struct request *r, struct jsonc_object *o, struct hook *h)
+static void read_state(struct request *r, struct json_object *o, struct hook *h)
 {
     int64_t state = 0;
 
@@ -188,7 +200,7 @@ enum { FOR_CREATION = 1, FOR_CHANGE = 2 };
 static const struct {
     const char *name;
     unsigned when;
-    void (*read)(struct request *r, struct jsonc_object *o, struct hook *h);
+    void (*read)(struct request *r, struct json_object *o, struct hook *h);
 } members[] = {
     {"url", FOR_CREATION | FOR_CHANGE, read_url},
     {"events", FOR_CREATION | FOR_CHANGE, read_events},
@@ -200,7 +212,7 @@ static const struct {
 /* Lay what the body gives into h. False: r->errors says what is wrong. */
 static bool read_hook(struct request *r, unsigned when, struct hook *h)
 {
-    struct jsonc_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
+    struct json_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
 
     if (!o)
         return false;
@@ -242,6 +254,15 @@ static void wait_for_start(const struct hook *h)
         nanosleep(&pause, NULL);
 }
 
+/* Does r's key see all that it is about? */
+static bool is_within(const struct request *r, const struct hook *h)
+{
+    for (size_t i = 0; i < h->coupons.count; i++)
+        if (!limits_cover(r, h->coupons.items[i]))
+            return false;
+    return h->coupons.count || !limits_prefix(r);
+}
+
 enum handled webhook_create(struct request *r)
 {
     struct hook h = {.enabled = true, .events = EVENT_TYPES_ALL, .created_ms = clock_now_ms() + SKEW_MS}, **others;
@@ -250,9 +271,13 @@ enum handled webhook_create(struct request *r)
 
     if (read_hook(r, FOR_CREATION, &h) && !h.url)
         errors_add(&r->errors, "/url", "is required");
+    if (limits_prefix(r) && !h.coupons.count)
+        errors_add(&r->errors, "/coupons", "is required: this key is limited to some coupons");
     if (r->errors.count)
         return reply_problem(r, CPN_BAD_REQUEST, NULL);
-    if (mongo_hooks(r->door, NULL, HOOKS_MOST, &r->arena, &others, &count) != STORE_OK)
+    if (!is_within(r, &h))
+        return reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
+    if (mongo_hooks(r->session, NULL, HOOKS_MOST, &r->arena, &others, &count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     if (count == HOOKS_MOST)
         return reply_problem(r, CPN_BAD_REQUEST, "There are already 100 webhooks, the maximum: delete one first.");
@@ -261,7 +286,7 @@ enum handled webhook_create(struct request *r)
     h.changed_ms = h.created_ms;
     if (!h.secret)
         h.secret = new_secret(r);
-    if (mongo_hook_insert(r->door, &h) != STORE_OK)
+    if (mongo_hook_insert(r->session, &h) != STORE_OK)
         return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
     wait_for_start(&h);
     reply_header(r, "Location", arena_printf(&r->arena, "/coupons/-/webhooks/%s", id));
@@ -278,8 +303,10 @@ static struct hook *find(struct request *r)
 {
     struct hook *h = NULL;
     enum store_status s =
-        id_is_possible(r->params[0]) ? mongo_hook(r->door, r->params[0], &r->arena, &h) : STORE_NOT_FOUND;
+        id_is_possible(r->params[0]) ? mongo_hook(r->session, r->params[0], &r->arena, &h) : STORE_NOT_FOUND;
 
+    if (s == STORE_OK && !is_within(r, h))
+        s = STORE_NOT_FOUND;
     if (s == STORE_OK)
         return h;
     if (s == STORE_NOT_FOUND)
@@ -306,7 +333,7 @@ enum handled webhook_list(struct request *r)
 
     if (!list_begin(r, &l))
         return ANSWERED;
-    s = mongo_hooks(r->door, l.position, l.limit, &r->arena, &hooks, &count);
+    s = mongo_hooks(r->session, l.position, l.limit, &r->arena, &hooks, &count);
     if (s == STORE_NOT_FOUND)
         return reply_problem(r, CPN_BAD_CURSOR, "The webhook where this page starts is gone. Start again without the "
                                                 "cursor.");
@@ -314,7 +341,8 @@ enum handled webhook_list(struct request *r)
         return reply_problem(r, CPN_BUSY, NULL);
     j = list_items(r);
     for (size_t i = 0; i < count; i++)
-        write_hook(&j, hooks[i], NULL);
+        if (is_within(r, hooks[i]))
+            write_hook(&j, hooks[i], NULL);
     json_end_array(&j);
     return list_end(r, &j, count == l.limit ? hooks[count - 1]->id : NULL);
 }
@@ -335,9 +363,9 @@ static struct hook *change(struct request *r, bool (*apply)(struct request *r, s
             reply_problem(r, CPN_BAD_REQUEST, NULL);
             return NULL;
         }
-        if (h->enabled && mongo_positions_restart(r->door, h->id) != STORE_OK)
+        if (h->enabled && mongo_positions_restart(r->session, h->id) != STORE_OK)
             break;
-        s = mongo_hook_change(r->door, h, was_ms);
+        s = mongo_hook_change(r->session, h, was_ms);
         if (s == STORE_OK)
             return h;
         if (s == STORE_FAILED)
@@ -369,7 +397,7 @@ enum handled webhook_delete(struct request *r)
 
     if (!h)
         return ANSWERED;
-    if (mongo_hook_remove(r->door, h->id) == STORE_FAILED)
+    if (mongo_hook_remove(r->session, h->id) == STORE_FAILED)
         return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
     return reply_empty(r, 204);
 }
@@ -384,8 +412,7 @@ struct rotation {
 static const struct field_row rotation_rows[] = {
     {"keep_s", ROW_INT, offsetof(struct rotation, keep_s), 0, KEEP_S_MAX, .flags = 0},
     {"secret", ROW_STRING, offsetof(struct rotation, secret), 1, SECRET_TEXT_SIZE - 1, .flags = ROW_NULLABLE,
-     .valid = secret_valid, .rule = "must be whsec_ followed by the base64 of 24 to 64 bytes",
-     .pattern = SECRET_PATTERN},
+     .valid = secret_valid, .rule = "must be whsec_ followed by the base64 of 24 to 64 bytes"},
 };
 static const struct rotation rotation_start = {NULL, KEEP_S};
 const struct field_table webhook_rotate_table = {rotation_rows, sizeof rotation_rows / sizeof *rotation_rows,
@@ -409,6 +436,29 @@ enum handled webhook_rotate(struct request *r)
     return h ? reply_hook(r, 200, h, h->secret) : ANSWERED;
 }
 
+/* ---- tests ---- */
+
+/* Ask for one, or for the one that is still to come. */
+enum handled webhook_test(struct request *r)
+{
+    for (int attempt = 0; attempt < CHANGE_ATTEMPTS; attempt++) {
+        const int64_t now_ms = clock_now_ms();
+        struct hook *h = find(r);
+        enum store_status s;
+
+        if (!h)
+            return ANSWERED;
+        if (h->test_ms)
+            return reply_test(r, h->test_ms);
+        s = mongo_hook_ask_test(r->session, h->id, now_ms);
+        if (s == STORE_OK)
+            return reply_test(r, now_ms);
+        if (s == STORE_FAILED)
+            break;
+    }
+    return reply_problem(r, CPN_OUTCOME_UNKNOWN, NULL);
+}
+
 /* ---- deliveries ---- */
 
 enum handled webhook_deliveries(struct request *r)
@@ -423,7 +473,7 @@ enum handled webhook_deliveries(struct request *r)
 
     if (!list_begin(r, &l) || !query_enum(r, "state", outcomes, &outcome) || !find(r))
         return ANSWERED;
-    s = mongo_deliveries(r->door, r->params[0], outcome, l.position, l.limit, &r->arena, &deliveries, &count);
+    s = mongo_deliveries(r->session, r->params[0], outcome, l.position, l.limit, &r->arena, &deliveries, &count);
     if (s == STORE_NOT_FOUND)
         return reply_problem(r, CPN_BAD_CURSOR, "The delivery where this page starts is gone. Start again without "
                                                 "the cursor.");
@@ -445,10 +495,10 @@ enum handled webhook_redeliver(struct request *r)
 
     if (!h)
         return ANSWERED;
-    s = id_is_possible(r->params[1]) ? mongo_delivery(r->door, h->id, r->params[1], &r->arena, &d) : STORE_NOT_FOUND;
+    s = id_is_possible(r->params[1]) ? mongo_delivery(r->session, h->id, r->params[1], &r->arena, &d) : STORE_NOT_FOUND;
     if (s == STORE_OK && !d->asked_ms) {
         d->asked_ms = clock_now_ms();
-        s = mongo_delivery_ask(r->door, d->id, d->asked_ms);
+        s = mongo_delivery_ask(r->session, d->id, d->asked_ms);
     }
     if (s == STORE_NOT_FOUND)
         return reply_problem(r, CPN_NOT_FOUND, "This webhook has no delivery with this id.");

@@ -1,12 +1,14 @@
-/* reporter/reporter.c -- see reporter.h: the three threads, and the folding. */
+/* reporter/reporter.c -- see reporter.h: the threads, and the folding. */
 #include "reporter/reporter.h"
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <unistd.h>
 #include <uthash.h>
 #include <utlist.h>
 
@@ -17,15 +19,16 @@
 #include "base/metrics.h"
 #include "base/stop.h"
 #include "engine/engine.h"
-#include "reporter/follow.h"
-#include "reporter/inbox.h"
-#include "reporter/tally.h"
-#include "reporter/watch.h"
+#include "reporter/batch_counts.h"
+#include "reporter/definition_sync.h"
+#include "reporter/queue.h"
+#include "reporter/view_lag.h"
+#include "store/fronts.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 50
-#define INBOX_WAIT_MS 1000
+#define QUEUE_WAIT_MS 1000
 #define SWEEP_PAGE 100     /* coupons that are looked at between two rounds of folding */
 #define CATCH_UP_BATCHES 200
 #define AGAIN_FIRST_MS 1000 /* until a ledger that could not be read is read again; then twice as long each time */
@@ -34,12 +37,15 @@
 #define SWEEP_AGAIN_MS 10000 /* until the next sweep, where one passed a coupon over */
 #define BACKSTOP_LANES 200 /* at most, in one round of the backstop */
 #define FOLLOW_DEADLINE_MS 10000
+#define LEASE_MS 5000       /* after which another front's reporter takes over */
+#define RENEW_MS 1000
+#define WORKERS 3           /* threads that the lease starts */
 #define VIEWS "views"
 #define TOTALS "totals"
 
 /* A lane in the fold's table. */
 struct known {
-    struct tally_lane lane; /* its coupon and lane are the key: zeroed beyond the text */
+    struct counted_lane lane; /* its coupon and lane are the key: zeroed beyond the text */
     bool behind;            /* its ledger has to be read; it stands in the list of those */
     struct known *next_behind;
     int64_t again_ms;       /* it waits for so long, since its ledger could not be read; 0: it could */
@@ -48,37 +54,39 @@ struct known {
     int64_t at_ms;          /* of the batch at which it then stands */
     UT_hash_handle hh;
 };
-#define KNOWN_KEY_SIZE (offsetof(struct tally_lane, lane) + sizeof(int64_t))
+#define KNOWN_KEY_SIZE (offsetof(struct counted_lane, lane) + sizeof(int64_t))
 
 struct reporter {
     const struct config *config;
     struct mongo *mongo;
     struct schema_watch *schema;
     struct engine *engine;
-    struct inbox inbox;
-    struct watch *watch;
+    struct queue queue;
+    struct view_lag *view_lag;
     struct stop stop;
-    struct follow *follow;
+    struct definition_sync *definition_sync;
+    pthread_t workers[WORKERS]; /* the lease's alone */
+    bool working;
     /* the fold's alone */
-    struct store *door;
+    struct store *session;
     struct known *lanes;
     struct known *behind;
-    size_t round_most; /* tallies in one round */
-    struct tally *tallies;
+    size_t round_most; /* batches in one round */
+    struct batch_counts *batches;
     struct run *runs;
     struct totals_write *writes;
     struct mark_write *marks;
     bool sweeping;
     uint64_t sweep_now;     /* a time before it began; 0: it does not know yet what it has to look at */
     bool whole;             /* it looks at every coupon: there is no watermark */
-    struct arrivals_at at;  /* else: what it looks at next */
+    struct arrivals_at at;  /* else: what it looks at next, when it has looked at the lanes that were held */
     char swept[COUPON_ID_MAX + 1]; /* the last coupon that the whole sweep has looked at */
     bool passed_over;              /* one could not be looked at: another sweep is to follow */
     struct mono sweep_at;
     uint64_t latest;        /* when the last batch arrived that was taken in; 0: not known */
-    uint64_t watermark;     /* as it is written; 0: not known */
-    uint64_t next;          /* what it is to be; 0: nothing is waited for */
-    struct mono next_at;    /* not before */
+    struct watermark watermark; /* as it is written */
+    struct watermark next;      /* what it is to be; arrived 0: nothing is waited for */
+    struct mono next_at;        /* not before */
 };
 
 /* ---- feed thread ---- */
@@ -91,19 +99,23 @@ static void read_stream(struct reporter *r, struct feed *f, struct feed_position
 
     while (!stop_asked(&r->stop)) {
         struct batch *b = NULL;
-        struct tally t;
+        struct batch_key unread;
+        struct batch_counts t;
 
-        status = feed_next(f, &b);
+        status = feed_next(f, &b, &unread);
         if (status < 0)
             break;
         if (fresh)
-            inbox_ask_sweep(&r->inbox);
+            queue_ask_sweep(&r->queue);
         fresh = false;
         *pause_ms = 0;
         if (status > 0) {
-            tally_of_batch(&t, b);
+            if (b)
+                batch_counts_of(&t, b);
+            else
+                batch_counts_of_unread(&t, &unread, clock_now_ms());
             batch_free(b);
-            if (!inbox_put(&r->inbox, &t))
+            if (!queue_put(&r->queue, &t))
                 break;
         }
         feed_keep(f, p);
@@ -117,12 +129,12 @@ static void read_stream(struct reporter *r, struct feed *f, struct feed_position
 static void *feed_thread(void *context)
 {
     struct reporter *r = context;
-    struct store *door = mongo_door(r->mongo);
+    struct store *session = mongo_session(r->mongo);
     struct feed_position p = {NULL, 0};
     int64_t pause_ms = 0;
 
     while (!stop_asked(&r->stop)) {
-        struct feed *f = feed_open(door, &p);
+        struct feed *f = feed_open(session, &p);
 
         read_stream(r, f, &p, &pause_ms);
         feed_close(f);
@@ -130,7 +142,7 @@ static void *feed_thread(void *context)
             stop_back_off(&r->stop, &pause_ms);
     }
     feed_forget(&p);
-    door->ops->close(door);
+    session->ops->close(session);
     return NULL;
 }
 
@@ -138,7 +150,7 @@ static void *feed_thread(void *context)
 
 static struct known *lane_of(struct reporter *r, const char *coupon, int64_t lane)
 {
-    struct tally_lane key;
+    struct counted_lane key;
     struct known *k;
 
     memset(&key, 0, sizeof key);
@@ -178,7 +190,7 @@ static void put_off(struct reporter *r, struct known *k)
 }
 
 /* The totals' row of run's quarter hour cannot be read: leave run's lane out of this round. */
-static void leave_out_lane(struct reporter *r, const struct run *run, struct tally *tallies, size_t count)
+static void leave_out_lane(struct reporter *r, const struct run *run, struct batch_counts *batches, size_t count)
 {
     struct known *k = (struct known *)run->of;
     char quarter[CLOCK_TEXT_SIZE];
@@ -187,13 +199,13 @@ static void leave_out_lane(struct reporter *r, const struct run *run, struct tal
         log_event(LOG_ERROR, "totals.unreadable", "coupon=%s lane=%" PRId64 " at=%s", k->lane.coupon, k->lane.lane,
                   clock_text(run->quarter_ms, quarter));
     for (size_t i = 0; i < count; i++)
-        if (tallies[i].of == &k->lane)
-            tallies[i].of = NULL;
+        if (batches[i].of == &k->lane)
+            batches[i].of = NULL;
     put_off(r, k);
 }
 
-/* Write runs[count], made of tallies; returns when all are in or left out, or when stopping (then false). */
-static bool write_runs(struct reporter *r, size_t count, struct tally *tallies, size_t tally_count)
+/* Write runs[count], made of batches; returns when all are in or left out, or when stopping (then false). */
+static bool write_runs(struct reporter *r, size_t count, struct batch_counts *batches, size_t batch_count)
 {
     int64_t pause_ms = 0;
 
@@ -203,15 +215,15 @@ static bool write_runs(struct reporter *r, size_t count, struct tally *tallies, 
 
         for (size_t i = 0; i < count; i++)
             r->writes[i] = run_write(&r->runs[i]);
-        failed = mongo_totals_add(r->door, r->writes, count) != STORE_OK;
+        failed = mongo_totals_add(r->session, r->writes, count) != STORE_OK;
         for (size_t i = 0; i < count; i++) {
             const struct totals_write *w = &r->writes[i];
             bool again = failed;
 
             if (!failed && w->unreadable)
-                leave_out_lane(r, &r->runs[i], tallies, tally_count);
+                leave_out_lane(r, &r->runs[i], batches, batch_count);
             else if (!failed && !w->applied)
-                again = run_trim(&r->runs[i], w->held_seq, tallies, tally_count);
+                again = run_trim(&r->runs[i], w->held_seq, batches, batch_count);
             if (again)
                 r->runs[left++] = r->runs[i];
         }
@@ -226,24 +238,24 @@ static void write_marks(struct reporter *r, size_t count)
 {
     int64_t pause_ms = 0;
 
-    while (count > 0 && !stop_asked(&r->stop) && r->door->ops->write_marks(r->door, r->marks, count) != STORE_OK)
+    while (count > 0 && !stop_asked(&r->stop) && r->session->ops->write_marks(r->session, r->marks, count) != STORE_OK)
         stop_back_off(&r->stop, &pause_ms);
 }
 
-static void note_folded(const struct tally *tallies, size_t count)
+static void note_folded(const struct batch_counts *batches, size_t count)
 {
     int64_t folded = 0;
 
     for (size_t i = 0; i < count; i++)
-        folded += tallies[i].of != NULL;
+        folded += batches[i].of != NULL;
     if (!folded)
         return;
     metrics_add(METRIC_BATCHES_FOLDED, folded);
-    metrics_set(METRIC_REPORTER_LAG_MS, clock_now_ms() - tallies[count - 1].at_ms);
+    metrics_set(METRIC_REPORTER_LAG_MS, clock_now_ms() - batches[count - 1].at_ms);
 }
 
 /* Ask for the slots that t's batch wants. False: stopping. */
-static bool replenish(struct reporter *r, const struct tally *t)
+static bool replenish(struct reporter *r, const struct batch_counts *t)
 {
     enum store_status s = STORE_FAILED;
     char id[ID_SHORT_LEN + 1];
@@ -257,7 +269,7 @@ static bool replenish(struct reporter *r, const struct tally *t)
 
         arena_init(&a, 0);
         job.key = arena_printf(&a, JOB_KEY_REPLENISH "%" PRId64 "-%" PRId64, t->lane, t->seq);
-        s = mongo_job_insert(r->door, &job, &a, &existing);
+        s = mongo_job_insert(r->session, &job, &a, &existing);
         arena_free(&a);
         if (s == STORE_FAILED)
             stop_back_off(&r->stop, &pause_ms);
@@ -269,13 +281,13 @@ static bool replenish(struct reporter *r, const struct tally *t)
 }
 
 /* Ask for the slots that were wanted with t's coupon, where whoever made it did not live to do so. False: stopping. */
-static bool fulfil(struct reporter *r, const struct tally *t)
+static bool fulfil(struct reporter *r, const struct batch_counts *t)
 {
     enum store_status s = STORE_FAILED;
     int64_t pause_ms = 0;
 
     while (s == STORE_FAILED && !stop_asked(&r->stop)) {
-        s = mongo_job_of_wish(r->door, t->coupon, t->job, t->wished);
+        s = mongo_job_of_wish(r->session, t->coupon, t->job, t->wished, *t->by ? t->by : NULL);
         if (s == STORE_FAILED)
             stop_back_off(&r->stop, &pause_ms);
     }
@@ -286,7 +298,7 @@ static bool fulfil(struct reporter *r, const struct tally *t)
 static bool ask_for_slots(struct reporter *r, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct tally *t = &r->tallies[i];
+        const struct batch_counts *t = &r->batches[i];
 
         if ((t->of && t->wished && !fulfil(r, t)) || (t->of && t->replenish_until && !replenish(r, t)))
             return false;
@@ -294,16 +306,16 @@ static bool ask_for_slots(struct reporter *r, size_t count)
     return true;
 }
 
-/* Write the totals of r->tallies[count], all of which have a lane or are left out, then the marks of the lanes that moved. */
+/* Write the totals of r->batches[count], all of which have a lane or are left out, then the marks of the lanes that moved. */
 static bool fold_round(struct reporter *r, size_t count)
 {
-    size_t run_count = runs_build(r->tallies, count, r->runs), mark_count = 0;
+    size_t run_count = runs_build(r->batches, count, r->runs), mark_count = 0;
 
-    if (!ask_for_slots(r, count) || !write_runs(r, run_count, r->tallies, count))
+    if (!ask_for_slots(r, count) || !write_runs(r, run_count, r->batches, count))
         return false;
-    note_folded(r->tallies, count);
+    note_folded(r->batches, count);
     for (size_t i = 0; i < count; i++) {
-        struct known *k = (struct known *)r->tallies[i].of;
+        struct known *k = (struct known *)r->batches[i].of;
 
         if (!k || !k->moved)
             continue;
@@ -317,14 +329,14 @@ static bool fold_round(struct reporter *r, size_t count)
 }
 
 /* Claim t for the round, if it is the next of its lane. One that comes too early makes its lane be read from the ledger. */
-static void claim(struct reporter *r, struct tally *t)
+static void claim(struct reporter *r, struct batch_counts *t)
 {
     struct known *k = lane_of(r, t->coupon, t->lane);
 
     t->of = NULL;
     if (k->lane.folded < 0 && t->seq == 1)
         k->lane.folded = 0;
-    if (k->lane.folded < 0 || t->seq > k->lane.folded + 1) {
+    if (k->lane.folded < 0 || t->seq > k->lane.folded + 1 || (t->unread && t->seq > k->lane.folded)) {
         put_behind(r, k);
         return;
     }
@@ -335,7 +347,7 @@ static void claim(struct reporter *r, struct tally *t)
     k->moved = true;
     t->of = &k->lane;
     if (t->leads)
-        follow_changed(r->follow, t->coupon, mono_now());
+        definition_sync_changed(r->definition_sync, t->coupon, mono_now());
 }
 
 /* ---- fold thread: catching up ---- */
@@ -347,19 +359,19 @@ static bool read_mark(struct reporter *r, struct known *k)
 
     if (k->lane.folded >= 0)
         return true;
-    if (r->door->ops->mark(r->door, k->lane.coupon, k->lane.lane, TOTALS, &mark) != STORE_OK)
+    if (r->session->ops->mark(r->session, k->lane.coupon, k->lane.lane, TOTALS, &mark) != STORE_OK)
         return false;
     k->lane.folded = mark.seq;
     return true;
 }
 
-/* Take batches[count] of k's ledger into r->tallies. */
+/* Take batches[count] of k's ledger into r->batches. */
 static size_t take_batches(struct reporter *r, struct known *k, struct batch **batches, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct tally *t = &r->tallies[i];
+        struct batch_counts *t = &r->batches[i];
 
-        tally_of_batch(t, batches[i]);
+        batch_counts_of(t, batches[i]);
         batch_free(batches[i]);
         if (t->seq != k->lane.folded + 1) { /* verify reports it; the rest still counts */
             log_event(LOG_ERROR, "ledger.gap", "coupon=%s lane=%" PRId64 " after=%" PRId64 " next=%" PRId64,
@@ -380,13 +392,13 @@ static bool read_on(struct reporter *r, struct known *k)
     if (!read_mark(r, k))
         return false;
     do {
-        if (r->door->ops->ledger(r->door, k->lane.coupon, k->lane.lane, k->lane.folded, most, batches, &count) != STORE_OK)
+        if (r->session->ops->ledger(r->session, k->lane.coupon, k->lane.lane, k->lane.folded, most, batches, &count) != STORE_OK)
             return false;
         if (count > 0 && !fold_round(r, take_batches(r, k, batches, count)))
             return true; /* stopping */
     } while (count > 0 && !k->behind && !stop_asked(&r->stop));
     if (k->lane.folded > 0)
-        watch_seen(r->watch, k->lane.coupon, k->lane.lane, k->lane.folded, mono_now());
+        view_lag_seen(r->view_lag, k->lane.coupon, k->lane.lane, k->lane.folded, mono_now());
     return true;
 }
 
@@ -424,7 +436,7 @@ static bool sweep_coupon(struct reporter *r, const char *coupon)
 {
     int64_t lanes;
 
-    if (mongo_coupon_lanes(r->door, coupon, &lanes) != STORE_OK)
+    if (mongo_coupon_lanes(r->session, coupon, &lanes) != STORE_OK)
         return false;
     for (int64_t lane = 0; lane < lanes; lane++) {
         struct known *k = lane_of(r, coupon, lane);
@@ -433,7 +445,7 @@ static bool sweep_coupon(struct reporter *r, const char *coupon)
             catch_up(r, k);
     }
     if (lanes > 1)
-        follow_changed(r->follow, coupon, mono_now());
+        definition_sync_changed(r->definition_sync, coupon, mono_now());
     return true;
 }
 
@@ -441,20 +453,42 @@ static void begin_sweep(struct reporter *r)
 {
     r->sweeping = true;
     r->sweep_now = 0;
-    r->next = 0; /* what was missed is not waited for */
+    r->next.arrived = 0; /* what was missed is not waited for */
     r->swept[0] = '\0';
     r->passed_over = false;
+}
+
+/* One lane, unless it waits; leads: the coupon's others are to follow it. */
+static void sweep_lane(struct reporter *r, struct known *k, int64_t seq, bool leads)
+{
+    if (!k->behind && k->lane.folded < seq)
+        catch_up(r, k);
+    if (leads)
+        definition_sync_changed(r->definition_sync, k->lane.coupon, mono_now());
+}
+
+/* Lanes that are held: those of a coupon that cannot be asked how many it has may have to follow. */
+static void sweep_held(struct reporter *r)
+{
+    for (size_t i = 0; i < r->watermark.held_count && !stop_asked(&r->stop); i++) {
+        const struct held_lane *held = &r->watermark.held[i];
+        int64_t lanes = 0;
+        bool alone = mongo_coupon_lanes(r->session, held->coupon, &lanes) == STORE_OK && lanes == 1;
+
+        sweep_lane(r, lane_of(r, held->coupon, held->lane), INT64_MAX, held->lane == 0 && !alone);
+    }
 }
 
 /* All coupons from the watermark on, or all that there are. False: the database does not answer. */
 static bool aim_sweep(struct reporter *r)
 {
-    enum store_status status = mongo_watermark(r->door, &r->watermark, &r->sweep_now);
+    enum store_status status = mongo_watermark(r->session, &r->watermark, &r->sweep_now);
 
     if (status == STORE_FAILED)
         return false;
     r->whole = status == STORE_NOT_FOUND;
-    r->at = (struct arrivals_at){.from = r->watermark};
+    r->at = (struct arrivals_at){.from = r->watermark.arrived};
+    sweep_held(r);
     return true;
 }
 
@@ -465,7 +499,7 @@ static bool sweep_coupons(struct reporter *r, struct arena *a, bool *more)
     size_t count = 0;
     int64_t pause_ms = 0;
 
-    if (mongo_ledger_coupons(r->door, r->swept[0] ? r->swept : NULL, SWEEP_PAGE, a, &ids, &count) != STORE_OK)
+    if (mongo_ledger_coupons(r->session, r->swept[0] ? r->swept : NULL, SWEEP_PAGE, a, &ids, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&r->stop); i++) {
         bool good = sweep_coupon(r, ids[i]);
@@ -488,16 +522,11 @@ static bool sweep_arrivals(struct reporter *r, struct arena *a, bool *more)
     struct arrival *arrivals;
     size_t count;
 
-    if (mongo_arrivals(r->door, &r->at, a, &arrivals, &count) != STORE_OK)
+    if (mongo_arrivals(r->session, &r->at, a, &arrivals, &count) != STORE_OK)
         return false;
-    for (size_t i = 0; i < count && !stop_asked(&r->stop); i++) {
-        struct known *k = lane_of(r, arrivals[i].coupon, arrivals[i].lane);
-
-        if (!k->behind && k->lane.folded < arrivals[i].seq)
-            catch_up(r, k);
-        if (arrivals[i].lanes > 1 && arrivals[i].lane == 0)
-            follow_changed(r->follow, arrivals[i].coupon, mono_now());
-    }
+    for (size_t i = 0; i < count && !stop_asked(&r->stop); i++)
+        sweep_lane(r, lane_of(r, arrivals[i].coupon, arrivals[i].lane), arrivals[i].seq,
+                   arrivals[i].lanes > 1 && arrivals[i].lane == 0);
     *more = r->at.more;
     return true;
 }
@@ -534,31 +563,69 @@ static void note_arrival(struct reporter *r, uint64_t arrived)
     if (!arrived)
         return;
     r->latest = arrived;
-    if (arrived < r->next)
-        r->next = arrived;
-    if (arrived >= r->watermark)
+    if (arrived < r->next.arrived)
+        r->next.arrived = arrived;
+    if (arrived >= r->watermark.arrived)
         return;
-    while (!stop_asked(&r->stop) && mongo_watermark_write(r->door, arrived) != STORE_OK)
+    r->watermark.arrived = arrived;
+    while (!stop_asked(&r->stop) && mongo_watermark_write(r->session, &r->watermark) != STORE_OK)
         stop_back_off(&r->stop, &pause_ms);
-    r->watermark = arrived;
 }
 
-/* Everything that was taken in by now is folded. Once its views are written too, and nothing can come any more that arrived before it,
- * that is the watermark. A lane that is damaged holds it up. */
+/* Hold the lanes that cannot be folded now, and those of coupons that cannot be made to follow. False: there are too many, or others
+ * are to follow yet. */
+static bool hold_behind(struct reporter *r, struct watermark *w)
+{
+    definition_sync_coupon failed[HELD_MOST];
+    bool good = true;
+    size_t count;
+
+    for (const struct known *k = r->behind; good && k; k = k->next_behind)
+        good = watermark_hold(w, k->lane.coupon, k->lane.lane);
+    good = good && definition_sync_is_done(r->definition_sync, failed, HELD_MOST, &count);
+    for (size_t i = 0; good && i < count; i++)
+        good = watermark_hold(w, failed[i], 0);
+    return good;
+}
+
+/* The views that were waited for are written: hold the lanes of those that cannot be. False: there are too many, or others are to be
+ * written yet. */
+static bool hold_unwritten(const struct reporter *r, struct watermark *w)
+{
+    struct view_lag_due failed[HELD_MOST];
+    size_t count;
+    bool good = view_lag_is_done(r->view_lag, failed, HELD_MOST, &count);
+
+    for (size_t i = 0; good && i < count; i++)
+        good = watermark_hold(w, failed[i].coupon, failed[i].lane);
+    return good;
+}
+
+/* Everything that was taken in by now is folded, but for lanes that are held from now on. While some are, this goes on though nothing
+ * comes: they may have been mended. */
+static void aim_watermark(struct reporter *r)
+{
+    struct watermark next = {.arrived = r->latest > r->watermark.arrived ? r->latest : r->watermark.arrived};
+
+    if (r->sweeping || r->passed_over || (next.arrived == r->watermark.arrived && !r->watermark.held_count) || !hold_behind(r, &next))
+        return;
+    r->next = next;
+    r->next_at = mono_add_ms(mono_now(), LATE_MS);
+    view_lag_begin(r->view_lag);
+}
+
+/* Once the views of that are written too, and nothing can come any more that arrived before it, it is the watermark. */
 static void move_watermark(struct reporter *r)
 {
-    struct mono now = mono_now();
+    struct watermark next;
 
-    if (r->next && !mono_before(now, r->next_at) && watch_is_done(r->watch) &&
-        mongo_watermark_write(r->door, r->next) == STORE_OK) {
-        r->watermark = r->next;
-        r->next = 0;
-    }
-    if (r->next || r->latest <= r->watermark || r->sweeping || r->passed_over || r->behind || !follow_is_done(r->follow))
+    if (mono_before(mono_now(), r->next_at))
         return;
-    r->next = r->latest;
-    r->next_at = mono_add_ms(now, LATE_MS);
-    watch_begin(r->watch);
+    next = r->next;
+    if (!hold_unwritten(r, &next) || mongo_watermark_write(r->session, &next) != STORE_OK)
+        return;
+    r->watermark = next;
+    r->next.arrived = 0;
 }
 
 /* ---- fold thread ---- */
@@ -569,12 +636,12 @@ static void fold_once(struct reporter *r)
     bool asked;
     struct mono now;
 
-    count = inbox_take(&r->inbox, r->tallies, r->round_most, r->sweeping ? 0 : INBOX_WAIT_MS, &asked);
+    count = queue_take(&r->queue, r->batches, r->round_most, r->sweeping ? 0 : QUEUE_WAIT_MS, &asked);
     now = mono_now();
     for (size_t i = 0; i < count; i++) {
-        watch_seen(r->watch, r->tallies[i].coupon, r->tallies[i].lane, r->tallies[i].seq, now);
-        note_arrival(r, r->tallies[i].arrived);
-        claim(r, &r->tallies[i]);
+        view_lag_seen(r->view_lag, r->batches[i].coupon, r->batches[i].lane, r->batches[i].seq, now);
+        note_arrival(r, r->batches[i].arrived);
+        claim(r, &r->batches[i]);
     }
     if (count > 0 && !fold_round(r, count))
         return;
@@ -583,7 +650,12 @@ static void fold_once(struct reporter *r)
         begin_sweep(r);
     if (r->sweeping)
         sweep_some(r);
-    move_watermark(r);
+    if (stop_asked(&r->stop)) /* a lane that was put off may be on no list */
+        return;
+    if (r->next.arrived)
+        move_watermark(r);
+    if (!r->next.arrived)
+        aim_watermark(r);
 }
 
 static void *fold_thread(void *context)
@@ -591,18 +663,18 @@ static void *fold_thread(void *context)
     struct reporter *r = context;
     size_t most;
 
-    r->door = mongo_door(r->mongo);
+    r->session = mongo_session(r->mongo);
     r->round_most = (size_t)r->config->reporter_fold_max;
     most = r->round_most;
-    r->tallies = calloc(most, sizeof *r->tallies);
+    r->batches = calloc(most, sizeof *r->batches);
     r->runs = calloc(most, sizeof *r->runs);
     r->writes = calloc(most, sizeof *r->writes);
     r->marks = calloc(most, sizeof *r->marks);
-    if (!r->tallies || !r->runs || !r->writes || !r->marks)
+    if (!r->batches || !r->runs || !r->writes || !r->marks)
         abort();
     while (!stop_asked(&r->stop))
         fold_once(r);
-    r->door->ops->close(r->door);
+    r->session->ops->close(r->session);
     return NULL;
 }
 
@@ -615,7 +687,7 @@ static void free_fold(struct reporter *r)
         HASH_DEL(r->lanes, k);
         free(k);
     }
-    free(r->tallies);
+    free(r->batches);
     free(r->runs);
     free(r->writes);
     free(r->marks);
@@ -623,24 +695,26 @@ static void free_fold(struct reporter *r)
 
 /* ---- backstop thread ---- */
 
-static void look_after(struct reporter *r, struct store *door, const struct watch_due *due)
+static void look_after(struct reporter *r, struct store *session, const struct view_lag_due *due)
 {
-    struct mark mark;
+    struct mark_read read = {.coupon = due->coupon, .lane = due->lane, .kind = VIEWS};
+    const struct mark *mark = &read.mark;
 
-    if (door->ops->mark(door, due->coupon, due->lane, VIEWS, &mark) != STORE_OK) {
-        watch_failed(r->watch, due->coupon, due->lane, mono_now());
+    if (session->ops->marks(session, &read, 1) != STORE_OK) {
+        if (read.status == STORE_UNREADABLE) /* else it is the database: no lane is to wait longer for that */
+            view_lag_failed(r->view_lag, due->coupon, due->lane, mono_now());
         return;
     }
-    if (!watch_marked(r->watch, due->coupon, due->lane, mark.seq, mono_now()))
+    if (!view_lag_marked(r->view_lag, due->coupon, due->lane, mark->seq, mono_now()))
         return;
     if (engine_catch_up(r->engine, due->coupon, due->lane, ENGINE_CATCH_UP_MS) == STORE_OK) {
         metrics_add(METRIC_BACKSTOPS, 1);
         log_event(LOG_INFO, "backstop.written", "coupon=%s lane=%" PRId64 " from=%" PRId64, due->coupon, due->lane,
-                  mark.seq);
+                  mark->seq);
     } else {
-        watch_failed(r->watch, due->coupon, due->lane, mono_now());
+        view_lag_failed(r->view_lag, due->coupon, due->lane, mono_now());
         log_event(LOG_WARNING, "backstop.failed", "coupon=%s lane=%" PRId64 " from=%" PRId64, due->coupon, due->lane,
-                  mark.seq);
+                  mark->seq);
     }
 }
 
@@ -649,53 +723,89 @@ static void have_lanes_follow(struct reporter *r)
     char coupon[COUPON_ID_MAX + 1];
     int failures;
 
-    while (!stop_asked(&r->stop) && follow_due(r->follow, mono_now(), coupon, &failures)) {
+    while (!stop_asked(&r->stop) && definition_sync_due(r->definition_sync, mono_now(), coupon, &failures)) {
         struct op op = {.kind = OP_FOLLOW, .coupon = coupon};
         enum cpn_result result = engine_call_within(r->engine, &op, FOLLOW_DEADLINE_MS);
 
         if (result_info(result)->retry) {
-            follow_failed(r->follow, coupon, failures + 1, mono_now());
+            definition_sync_failed(r->definition_sync, coupon, failures + 1, mono_now());
             log_event(LOG_WARNING, "follow.failed", "coupon=%s result=%s", coupon, result_info(result)->name);
         }
-        follow_ended(r->follow);
+        definition_sync_ended(r->definition_sync);
     }
 }
 
 static void *backstop_thread(void *context)
 {
     struct reporter *r = context;
-    struct store *door = mongo_door(r->mongo);
-    struct watch_due due[BACKSTOP_LANES];
+    struct store *session = mongo_session(r->mongo);
+    struct view_lag_due due[BACKSTOP_LANES];
 
     while (!stop_asked(&r->stop)) {
-        size_t count = watch_due(r->watch, mono_now(), due, BACKSTOP_LANES);
+        size_t count = view_lag_due(r->view_lag, mono_now(), due, BACKSTOP_LANES);
         struct mono next = mono_add_ms(mono_now(), r->config->reporter_backstop_ms);
 
         for (size_t i = 0; i < count && !stop_asked(&r->stop); i++)
-            look_after(r, door, &due[i]);
+            look_after(r, session, &due[i]);
         have_lanes_follow(r);
         stop_rest(&r->stop, mono_ms_between(mono_now(), next));
     }
-    door->ops->close(door);
+    session->ops->close(session);
     return NULL;
 }
 
 /* ---- the process ---- */
 
+static void start_work(struct reporter *r)
+{
+    void *(*const bodies[WORKERS])(void *) = {feed_thread, fold_thread, backstop_thread};
+
+    for (size_t i = 0; i < WORKERS; i++)
+        if (pthread_create(&r->workers[i], NULL, bodies[i], r) != 0)
+            abort();
+    r->working = true;
+    log_event(LOG_INFO, "reporter.started", "%s", "");
+}
+
+/* Where the database does not answer, nobody else gets the lease either. */
+static void *lease_thread(void *context)
+{
+    struct reporter *r = context;
+    struct store *session = mongo_session(r->mongo);
+    char front[FRONT_ID_SIZE];
+
+    front_id(r->config->coupond_run_dir, front);
+    while (!stop_asked(&r->stop)) {
+        int64_t now_ms = clock_now_ms();
+        enum store_status status = mongo_reporter_claim(session, front, now_ms, now_ms + LEASE_MS);
+
+        if (status == STORE_OK && !r->working)
+            start_work(r);
+        if (status == STORE_EXISTS && r->working) {
+            log_event(LOG_WARNING, "reporter.succeeded", "%s", "");
+            kill(getpid(), SIGTERM);
+            break;
+        }
+        stop_rest(&r->stop, RENEW_MS);
+    }
+    for (size_t i = 0; r->working && i < WORKERS; i++)
+        pthread_join(r->workers[i], NULL);
+    if (r->working)
+        mongo_reporter_release(session, front);
+    session->ops->close(session);
+    return NULL;
+}
+
 static void run_threads(struct reporter *r)
 {
-    void *(*const bodies[])(void *) = {feed_thread, fold_thread, backstop_thread};
-    pthread_t threads[sizeof bodies / sizeof *bodies];
+    pthread_t lease;
 
-    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
-        if (pthread_create(&threads[i], NULL, bodies[i], r) != 0)
-            abort();
-    log_event(LOG_INFO, "reporter.started", "%s", "");
+    if (pthread_create(&lease, NULL, lease_thread, r) != 0)
+        abort();
     stop_await_signal();
     stop_ask(&r->stop);
-    inbox_close(&r->inbox);
-    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
-        pthread_join(threads[i], NULL);
+    queue_close(&r->queue);
+    pthread_join(lease, NULL);
     log_event(LOG_INFO, "reporter.stopped", "%s", "");
 }
 
@@ -717,16 +827,16 @@ int reporter_run(const struct config *config)
         return EX_CONFIG;
     }
     stop_init(&r.stop);
-    inbox_init(&r.inbox);
-    r.watch = watch_new();
-    r.follow = follow_new();
+    queue_init(&r.queue);
+    r.view_lag = view_lag_new(config->worker_bucket_flush_ms);
+    r.definition_sync = definition_sync_new();
     r.schema = schema_watch_start(r.mongo);
     r.engine = engine_start(&engine_config, mongo_source(r.mongo), NULL);
     run_threads(&r);
     engine_stop(r.engine);
-    follow_free(r.follow);
-    watch_free(r.watch);
-    inbox_release(&r.inbox);
+    definition_sync_free(r.definition_sync);
+    view_lag_free(r.view_lag);
+    queue_release(&r.queue);
     stop_release(&r.stop);
     free_fold(&r);
     schema_watch_stop(r.schema);

@@ -33,7 +33,7 @@ static enum ending retire_free(struct work *w, int64_t free_slots)
         look = (struct op){.kind = OP_COUPON};
         if (e == ENDING_DONE)
             e = work_ask(w, &look);
-        if (e != ENDING_DONE || look.head.due == 0)
+        if (e != ENDING_DONE || look.head.due == 0 || look.head.archived) /* nothing is retired any longer */
             break;
         stop_rest(&w->runner->stop, LOOK_MS);
         e = work_between_steps(w);
@@ -50,7 +50,7 @@ static enum ending drop_codes(struct work *w)
 
     for (int64_t b = 0; e == ENDING_DONE && more; b += CLEAN_BUCKETS) {
         e = work_between_steps(w);
-        while (e == ENDING_DONE && mongo_codes_clean(w->door, w->job->coupon, b, CLEAN_BUCKETS, &more) != STORE_OK)
+        while (e == ENDING_DONE && mongo_codes_clean(w->session, w->job->coupon, b, CLEAN_BUCKETS, &more) != STORE_OK)
             e = work_rest(w, &pause_ms);
         pause_ms = 0;
     }
@@ -70,6 +70,8 @@ enum ending run_cleanup(struct work *w)
     if (e != ENDING_DONE || !is_over(op.coupon_now, clock_now_ms()) || !policy_of(op.coupon_now)->slots)
         return e;
     codes = op.coupon_now->codes.source != CODES_NONE;
+    if (op.head.archived) /* nothing is retired any longer */
+        return ENDING_DONE;
     e = retire_free(w, head_free(&op.head));
     if (e == ENDING_DONE && codes)
         e = work_catch_up(w);

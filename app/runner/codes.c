@@ -22,9 +22,9 @@ static enum ending whose_turn(struct work *w)
 
     if (e != ENDING_DONE || op.head.turn == 0)
         return e;
-    if (op.use->job_turn != op.head.turn)
+    if (op.job_now->turn != op.head.turn)
         return ENDING_POSTPONED;
-    return op.use->job_fence > w->job->fence ? ENDING_LOST : ENDING_DONE;
+    return op.job_now->fence > w->job->fence ? ENDING_LOST : ENDING_DONE;
 }
 
 static enum ending take_turn(struct work *w)
@@ -115,32 +115,32 @@ enum ending codes_turn_end(struct work *w)
 
 /* ---- drafts ---- */
 
-static void add_to_sieve(void *context, const char *code)
+static void add_to_code_bloom(void *context, const char *code)
 {
     struct work *w = context;
     char normal[CODE_MAX + 1];
 
     if (code_normalise(code, (enum codes_match)w->coupon->codes.match, normal))
-        sieve_add(&w->sieve, normal);
+        code_bloom_add(&w->code_bloom, normal);
 }
 
-/* Have the sieve of this turn. Where codes are unique in the service others' count too, and all are looked for. */
-static enum ending fill_sieve(struct work *w)
+/* Have the Bloom filter of this turn. Where codes are unique in the service others' count too, and all are looked for. */
+static enum ending fill_code_bloom(struct work *w)
 {
     bool wanted = w->coupon->codes.unique != UNIQUE_SERVICE && w->head.next_n / READ_PER_LOOK <= w->job->total;
     int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
-    if (w->sieve_turn == w->turn)
+    if (w->code_bloom_turn == w->turn)
         return ENDING_DONE;
-    sieve_release(&w->sieve);
+    code_bloom_release(&w->code_bloom);
     if (wanted)
-        sieve_init(&w->sieve, w->head.next_n + w->job->total);
+        code_bloom_init(&w->code_bloom, w->head.next_n + w->job->total);
     while (e == ENDING_DONE && wanted &&
-           mongo_codes_each(w->door, w->job->coupon, w->head.next_n, add_to_sieve, w) != STORE_OK)
+           mongo_codes_each(w->session, w->job->coupon, w->head.next_n, add_to_code_bloom, w) != STORE_OK)
         e = work_rest(w, &pause_ms);
     if (e == ENDING_DONE)
-        w->sieve_turn = w->turn;
+        w->code_bloom_turn = w->turn;
     return e;
 }
 
@@ -150,7 +150,7 @@ static enum ending look_for_all(struct work *w, struct code_draft *codes, size_t
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE && count > 0 &&
-           mongo_codes_look(w->door, w->coupon, w->head.next_n, w->job->id, codes, count) != STORE_OK)
+           mongo_codes_look(w->session, w->coupon, w->head.next_n, w->job->id, codes, count) != STORE_OK)
         e = work_rest(w, &pause_ms);
     return e;
 }
@@ -159,11 +159,11 @@ enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
 {
     struct code_draft *asked = arena_array(&w->arena, count + 1, sizeof *asked);
     size_t *places = arena_array(&w->arena, count + 1, sizeof *places), asked_count = 0;
-    enum ending e = fill_sieve(w);
+    enum ending e = fill_code_bloom(w);
 
     for (size_t i = 0; e == ENDING_DONE && i < count; i++) {
         codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
-        if (!sieve_may_have(&w->sieve, codes[i].normal))
+        if (!code_bloom_may_have(&w->code_bloom, codes[i].normal))
             continue;
         asked[asked_count] = codes[i];
         places[asked_count++] = i;
@@ -181,10 +181,10 @@ static enum store_status write_drafts(struct work *w, struct code_draft *codes, 
     enum store_status s = STORE_OK;
 
     if (w->clean_turn != w->turn)
-        s = mongo_codes_forget_drafts(w->door, w->coupon, w->head.next_n, w->turn);
+        s = mongo_codes_forget_drafts(w->session, w->coupon, w->head.next_n, w->turn);
     w->clean_turn = 0;
     if (s == STORE_OK)
-        s = mongo_codes_draft(w->door, w->coupon, w->head.next_n, w->turn, w->job->id, codes, count);
+        s = mongo_codes_draft(w->session, w->coupon, w->head.next_n, w->turn, w->job->id, codes, count);
     if (s == STORE_OK)
         w->clean_turn = w->turn;
     return s;
@@ -243,7 +243,7 @@ static enum ending read_step(struct work *w)
     enum ending e = work_standing(w, &op);
 
     if (e == ENDING_DONE)
-        w->step = op.use->job_step;
+        w->step = op.job_now->step;
     return e;
 }
 
@@ -254,7 +254,7 @@ enum announced codes_announce(struct work *w, struct code_draft *codes, size_t c
     enum announced a;
 
     for (size_t i = 0; i < count; i++) /* before there is any doubt whether it has them */
-        sieve_add(&w->sieve, codes[i].normal);
+        code_bloom_add(&w->code_bloom, codes[i].normal);
     *made = 0;
     a = draft(w, codes, count, e);
     if (a != ANNOUNCED)

@@ -1,7 +1,7 @@
 /*
- * runner/export.c -- all codes of a coupon as a text in parts, for those who fetch it later.
+ * runner/export.c -- all codes of a coupon as a text in chunks, for those who fetch it later.
  *
- * Parts  part k has the codes of a fixed range of buckets. So whoever goes on begins with the first part that is not
+ * Parts  chunk k has the codes of a fixed range of buckets. So whoever goes on begins with the first chunk that is not
  *        known to be written, and to write one twice changes nothing
  */
 #include "coupons/export.h"
@@ -12,7 +12,7 @@ static enum ending note_total(struct work *w, int64_t total)
     int64_t pause_ms = 0;
 
     for (;;) {
-        enum store_status s = mongo_job_total(w->door, w->job->id, w->job->fence, total);
+        enum store_status s = mongo_job_total(w->session, w->job->id, w->job->fence, total);
         enum ending e;
 
         if (s != STORE_FAILED)
@@ -23,7 +23,7 @@ static enum ending note_total(struct work *w, int64_t total)
     }
 }
 
-/* The lines of the part's slots before `end`. False: the database did not answer. */
+/* The lines of the chunk's slots before `end`. False: the database did not answer. */
 static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_ms, struct buf *text)
 {
     struct bucket *buckets = arena_array(&w->arena, EXPORT_BUCKETS, sizeof *buckets);
@@ -31,7 +31,7 @@ static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_m
     int64_t first_b = number * EXPORT_BUCKETS, end_b = bucket_of(end + BUCKET_SLOTS - 1);
     struct export_line line;
 
-    if (mongo_codes_from(w->door, w->job->coupon, first_b, end_b, end, &w->arena, buckets, reads) != STORE_OK)
+    if (mongo_codes_from(w->session, w->job->coupon, first_b, end_b, end, &w->arena, buckets, reads) != STORE_OK)
         return false;
     for (size_t i = 0; i < (size_t)(end_b - first_b); i++) {
         for (int k = 0; k < buckets[i].size; k++) {
@@ -47,7 +47,7 @@ static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_m
 
 static enum ending export_part(struct work *w, int64_t number, int64_t end, int64_t at_ms)
 {
-    struct part_text part = {.upload = w->job->upload, .part = number};
+    struct upload_chunk chunk = {.upload = w->job->upload, .number = number};
     struct buf text = BUF_INIT;
     enum ending e = ENDING_DONE;
     int64_t pause_ms = 0;
@@ -55,9 +55,9 @@ static enum ending export_part(struct work *w, int64_t number, int64_t end, int6
     while (e == ENDING_DONE) {
         buf_clear(&text);
         if (read_lines(w, number, end, at_ms, &text)) {
-            part.text = text.data ? text.data : "";
-            part.len = text.len;
-            if (mongo_part_put(w->door, &part) == STORE_OK)
+            chunk.text = text.data ? text.data : "";
+            chunk.len = text.len;
+            if (mongo_chunk_put(w->session, &chunk) == STORE_OK)
                 break;
         }
         e = work_rest(w, &pause_ms);

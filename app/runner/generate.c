@@ -16,8 +16,8 @@ static enum ending read_progress(struct work *w)
 
     if (e != ENDING_DONE)
         return e;
-    w->step = op.use->job_step;
-    w->done = op.use->total;
+    w->step = op.job_now->step;
+    w->done = op.job_now->total;
     return ENDING_DONE;
 }
 
@@ -163,7 +163,7 @@ static enum ending await_first_slots(struct work *w)
     e = work_between_steps(w);
     if (e != ENDING_DONE)
         return e;
-    s = mongo_job_by_key(w->door, w->job->coupon, JOB_KEY_WISH, &w->arena, &first);
+    s = mongo_job_by_key(w->session, w->job->coupon, JOB_KEY_WISH, &w->arena, &first);
     if (s == STORE_NOT_FOUND)
         return ENDING_DONE;
     return s == STORE_OK && first->state != JOB_QUEUED && first->state != JOB_RUNNING ? ENDING_DONE : ENDING_POSTPONED;

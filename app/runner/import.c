@@ -1,7 +1,7 @@
 /*
- * runner/import.c -- a list of codes becomes slots, each row once: a part of its text is a step.
+ * runner/import.c -- a list of codes becomes slots, each row once: a chunk of its text is a step.
  *
- * Once   what a row became is read from the coupon's codes, which know their job and row: so a part that was broken off,
+ * Once   what a row became is read from the coupon's codes, which know their job and row: so a chunk that was broken off,
  *        or whose announcement's reply was lost, is simply read again. Its counts are written when all of it is known
  * Cap    rows that do not fit are passed over, the rest of the text is still read: the result tells of every row
  */
@@ -31,15 +31,15 @@ enum fate {
 
 static const struct {
     const char *kind, *reason; /* of a bad row; NULL: it is not bad */
-    size_t count;              /* where it is counted in struct part_text; 0: nowhere */
+    size_t count;              /* where it is counted in struct upload_chunk; 0: nowhere */
 } fates[FATE_COUNT] = {
     [FATE_NEW] = {NULL, NULL, 0},
-    [FATE_IMPORTED] = {NULL, NULL, offsetof(struct part_text, new_codes)},
+    [FATE_IMPORTED] = {NULL, NULL, offsetof(struct upload_chunk, new_codes)},
     [FATE_BEYOND] = {NULL, NULL, 0},
-    [FATE_IN_FILE] = {"duplicate", "an earlier row has this code", offsetof(struct part_text, duplicates_in_file)},
-    [FATE_IN_COUPON] = {"duplicate", "the coupon has this code", offsetof(struct part_text, duplicates_in_coupon)},
-    [FATE_ELSEWHERE] = {"duplicate", "another coupon has this code", offsetof(struct part_text, duplicates_in_coupon)},
-    [FATE_INVALID] = {"invalid", NULL, offsetof(struct part_text, invalid)},
+    [FATE_IN_FILE] = {"duplicate", "an earlier row has this code", offsetof(struct upload_chunk, duplicates_in_file)},
+    [FATE_IN_COUPON] = {"duplicate", "the coupon has this code", offsetof(struct upload_chunk, duplicates_in_coupon)},
+    [FATE_ELSEWHERE] = {"duplicate", "another coupon has this code", offsetof(struct upload_chunk, duplicates_in_coupon)},
+    [FATE_INVALID] = {"invalid", NULL, offsetof(struct upload_chunk, invalid)},
 };
 
 /* A row, in the order of the text. */
@@ -49,7 +49,7 @@ struct row {
     size_t code;       /* its place among the codes; NO_CODE */
 };
 
-/* A part while it is imported; everything in the step's arena. */
+/* A chunk while it is imported; everything in the step's arena. */
 struct sheet {
     struct row *rows;
     size_t row_count;
@@ -61,7 +61,7 @@ struct sheet {
     size_t fresh_count;
 };
 
-/* ---- reading a part ---- */
+/* ---- reading a chunk ---- */
 
 static void take_row(struct work *w, struct sheet *s, const struct code_row *read)
 {
@@ -89,9 +89,9 @@ static size_t count_lines(const char *text, size_t len)
     return lines;
 }
 
-static void read_sheet(struct work *w, struct sheet *s, const struct part_text *part)
+static void read_sheet(struct work *w, struct sheet *s, const struct upload_chunk *chunk)
 {
-    size_t most = count_lines(part->text, part->len);
+    size_t most = count_lines(chunk->text, chunk->len);
     struct code_rows rows;
     struct code_row row;
 
@@ -100,7 +100,7 @@ static void read_sheet(struct work *w, struct sheet *s, const struct part_text *
                         .fates = arena_array(&w->arena, most, sizeof *s->fates),
                         .fresh = arena_array(&w->arena, most, sizeof *s->fresh),
                         .fresh_code = arena_array(&w->arena, most, sizeof *s->fresh_code)};
-    code_rows_begin(&rows, part->text, part->len, part->first_line, w->job->column);
+    code_rows_begin(&rows, chunk->text, chunk->len, chunk->first_line, w->job->column);
     while (code_rows_next(&rows, &row))
         take_row(w, s, &row);
 }
@@ -194,35 +194,35 @@ static enum ending announce(struct work *w, struct sheet *s, bool *again)
     return e;
 }
 
-/* ---- parts ---- */
+/* ---- chunks ---- */
 
-static void count_fates(const struct sheet *s, struct part_text *part, struct buf *bad)
+static void count_fates(const struct sheet *s, struct upload_chunk *chunk, struct buf *bad)
 {
-    part->rows = (int64_t)s->row_count;
-    part->new_codes = part->duplicates_in_file = part->duplicates_in_coupon = part->invalid = 0;
+    chunk->rows = (int64_t)s->row_count;
+    chunk->new_codes = chunk->duplicates_in_file = chunk->duplicates_in_coupon = chunk->invalid = 0;
     for (size_t i = 0; i < s->row_count; i++) {
         const struct row *row = &s->rows[i];
         enum fate f = row->wrong ? FATE_INVALID : s->fates[row->code];
 
         if (fates[f].count)
-            ++*(int64_t *)(void *)((char *)part + fates[f].count);
+            ++*(int64_t *)(void *)((char *)chunk + fates[f].count);
         if (fates[f].kind)
             manifest_bad_row(bad, row->line, fates[f].kind, row->wrong ? row->wrong : fates[f].reason);
     }
 }
 
-static enum ending note_part(struct work *w, const struct part_text *part)
+static enum ending note_chunk(struct work *w, const struct upload_chunk *chunk)
 {
     int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
-    while (e == ENDING_DONE && mongo_part_done(w->door, part) != STORE_OK)
+    while (e == ENDING_DONE && mongo_chunk_done(w->session, chunk) != STORE_OK)
         e = work_rest(w, &pause_ms);
     return e;
 }
 
-/* Import a part; *part gets its counts. */
-static enum ending import_part(struct work *w, struct part_text *part)
+/* Import a chunk; *chunk gets its counts. */
+static enum ending import_chunk(struct work *w, struct upload_chunk *chunk)
 {
     struct buf bad = BUF_INIT;
     enum ending e = codes_ready(w);
@@ -230,7 +230,7 @@ static enum ending import_part(struct work *w, struct part_text *part)
     bool again = true;
 
     if (e == ENDING_DONE)
-        read_sheet(w, &s, part);
+        read_sheet(w, &s, chunk);
     while (e == ENDING_DONE && again) {
         e = codes_ready(w);
         if (e == ENDING_DONE)
@@ -239,23 +239,23 @@ static enum ending import_part(struct work *w, struct part_text *part)
             e = announce(w, &s, &again);
     }
     if (e == ENDING_DONE) {
-        count_fates(&s, part, &bad);
-        part->imported = true;
-        part->bad = bad.data ? arena_memdup(&w->arena, bad.data, bad.len) : NULL;
-        e = note_part(w, part);
+        count_fates(&s, chunk, &bad);
+        chunk->imported = true;
+        chunk->bad = bad.data ? arena_memdup(&w->arena, bad.data, bad.len) : NULL;
+        e = note_chunk(w, chunk);
     }
     buf_free(&bad);
     return e;
 }
 
-/* The next part; *found: there is one. */
-static enum ending read_part(struct work *w, int64_t number, struct part_text *part, bool *found)
+/* The next chunk; *found: there is one. */
+static enum ending read_chunk(struct work *w, int64_t number, struct upload_chunk *chunk, bool *found)
 {
     int64_t pause_ms = 0;
     enum ending e = ENDING_DONE;
 
     while (e == ENDING_DONE) {
-        enum store_status s = mongo_part(w->door, w->job->upload, number, &w->arena, part);
+        enum store_status s = mongo_chunk(w->session, w->job->upload, number, &w->arena, chunk);
 
         *found = s == STORE_OK;
         if (s == STORE_OK || s == STORE_NOT_FOUND)
@@ -265,26 +265,26 @@ static enum ending read_part(struct work *w, int64_t number, struct part_text *p
     return e;
 }
 
-/* All parts, from the first on; those that were imported before are added up only. */
-static enum ending import_parts(struct work *w, struct manifest *m)
+/* All chunks, from the first on; those that were imported before are added up only. */
+static enum ending import_chunks(struct work *w, struct manifest *m)
 {
     enum ending e = ENDING_DONE;
     bool found = true;
 
     for (int64_t number = 0; e == ENDING_DONE; number++) {
-        struct part_text part = {0};
+        struct upload_chunk chunk = {0};
 
-        e = read_part(w, number, &part, &found);
+        e = read_chunk(w, number, &chunk, &found);
         if (e != ENDING_DONE || !found)
             break;
-        w->done = part.first_line - 1;
-        if (!part.imported) {
+        w->done = chunk.first_line - 1;
+        if (!chunk.imported) {
             e = work_between_steps(w);
             if (e == ENDING_DONE)
-                e = import_part(w, &part);
+                e = import_chunk(w, &chunk);
         }
         if (e == ENDING_DONE)
-            manifest_add(m, &part);
+            manifest_add(m, &chunk);
         arena_reset(&w->arena);
     }
     return e;
@@ -307,7 +307,7 @@ enum ending run_import(struct work *w)
     enum ending e = check_source(w);
 
     if (e == ENDING_DONE)
-        e = import_parts(w, &m);
+        e = import_chunks(w, &m);
     if (e == ENDING_DONE) {
         w->done = w->job->total;
         if (manifest_beyond(&m) > 0)

@@ -84,13 +84,13 @@ void leases_let_go(struct leases *l, struct work *w)
 }
 
 /* What does not succeed is tried again the next time; a job that is lost is noticed by its thread. */
-static void renew(struct runner *r, struct store *door, struct seat *s)
+static void renew(struct runner *r, struct store *session, struct seat *s)
 {
     bool cancel;
 
     pthread_mutex_lock(&s->lock);
     if (s->work)
-        (void)mongo_job_progress(door, s->work->job->id, s->work->job->fence, s->work->done, clock_now_ms(),
+        (void)mongo_job_progress(session, s->work->job->id, s->work->job->fence, s->work->done, clock_now_ms(),
                                  r->config->runner_lease_ms, &cancel);
     pthread_mutex_unlock(&s->lock);
 }
@@ -98,13 +98,13 @@ static void renew(struct runner *r, struct store *door, struct seat *s)
 void *leases_thread(void *context)
 {
     struct runner *r = context;
-    struct store *door = mongo_door(r->mongo);
+    struct store *session = mongo_session(r->mongo);
 
     while (!stop_asked(&r->stop)) {
         for (int i = 0; i < RUNNER_JOBS_MAX; i++)
-            renew(r, door, &r->leases->seats[i]);
+            renew(r, session, &r->leases->seats[i]);
         stop_rest(&r->stop, r->config->runner_lease_ms / RENEWALS);
     }
-    door->ops->close(door);
+    session->ops->close(session);
     return NULL;
 }

@@ -2,7 +2,7 @@
  * runner/lease.h -- keeps the leases of the jobs in our hands, while their threads wait for something that takes long.
  *
  * Why      a step that lasts longer than a lease would else be begun anew by the next runner, and by the one after it
- * Threads  the keeper is one of its own, with a door of its own; a process that stands still loses its leases
+ * Threads  the keeper is one of its own, with a session of its own; a process that stands still loses its leases
  */
 #ifndef RUNNER_LEASE_H
 #define RUNNER_LEASE_H

@@ -12,7 +12,7 @@ void manifest_bad_row(struct buf *bad, int64_t line, const char *kind, const cha
     buf_printf(bad, "%" PRId64 ",%s,%s\n", line, kind, reason);
 }
 
-/* One line of a part's list, [at, end) without its end, as a member of the result. */
+/* One line of a chunk's list, [at, end) without its end, as a member of the result. */
 static void add_bad(struct manifest *m, const char *at, const char *end)
 {
     const char *kind = memchr(at, ',', (size_t)(end - at));
@@ -24,14 +24,14 @@ static void add_bad(struct manifest *m, const char *at, const char *end)
                (int64_t)strtoll(at, NULL, 10), (int)(reason - kind - 1), kind + 1, (int)(end - reason - 1), reason + 1);
 }
 
-void manifest_add(struct manifest *m, const struct part_text *part)
+void manifest_add(struct manifest *m, const struct upload_chunk *chunk)
 {
-    m->rows += part->rows;
-    m->new_codes += part->new_codes;
-    m->duplicates_in_file += part->duplicates_in_file;
-    m->duplicates_in_coupon += part->duplicates_in_coupon;
-    m->invalid += part->invalid;
-    for (const char *at = part->bad, *end; at && (end = strchr(at, '\n')); at = end + 1)
+    m->rows += chunk->rows;
+    m->new_codes += chunk->new_codes;
+    m->duplicates_in_file += chunk->duplicates_in_file;
+    m->duplicates_in_coupon += chunk->duplicates_in_coupon;
+    m->invalid += chunk->invalid;
+    for (const char *at = chunk->bad, *end; at && (end = strchr(at, '\n')); at = end + 1)
         add_bad(m, at, end);
 }
 
@@ -51,7 +51,7 @@ void manifest_write(const struct manifest *m, const char *digest, struct buf *ou
     json_key_int(&j, "duplicates_in_coupon", m->duplicates_in_coupon);
     json_key_int(&j, "invalid", m->invalid);
     json_key(&j, "bad_rows");
-    json_array(&j);
+    json_begin_array(&j);
     json_raw(&j, m->bad.data ? m->bad.data : "");
     json_end_array(&j);
 }

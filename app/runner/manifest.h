@@ -1,7 +1,7 @@
 /*
- * runner/manifest.h -- what became of an import's rows: sums over its parts, and the first bad rows. Pure.
+ * runner/manifest.h -- what became of an import's rows: sums over its chunks, and the first bad rows. Pure.
  *
- * Bad rows  of a part are lines "line,kind,reason"; kind is duplicate or invalid
+ * Bad rows  of a chunk are lines "line,kind,reason"; kind is duplicate or invalid
  */
 #ifndef RUNNER_MANIFEST_H
 #define RUNNER_MANIFEST_H
@@ -19,11 +19,11 @@ struct manifest {
     int64_t bad_count;
 };
 
-/* Add one bad row to a part's list. */
+/* Add one bad row to a chunk's list. */
 void manifest_bad_row(struct buf *bad, int64_t line, const char *kind, const char *reason);
 
-/* Add an imported part. */
-void manifest_add(struct manifest *m, const struct part_text *part);
+/* Add an imported chunk. */
+void manifest_add(struct manifest *m, const struct upload_chunk *chunk);
 /* Rows that were fit to be imported, and were beyond the cap. */
 int64_t manifest_beyond(const struct manifest *m);
 /* Append the members of the job's result, in JSON. */

@@ -41,7 +41,7 @@ static void write_result(struct work *w, struct buf *out)
     const char *counts = kinds[w->job->kind].counts;
     struct json j = json_to(out);
 
-    json_object(&j);
+    json_begin_object(&j);
     if (counts)
         json_key_int(&j, counts, w->done);
     if (w->result.len) {
@@ -62,7 +62,7 @@ static void finish(struct work *w, enum job_state state)
 
     write_result(w, &result);
     while (!stop_asked(&w->runner->stop)) {
-        enum store_status s = mongo_job_finish(w->door, w->job->id, w->job->fence, state, w->done, result.data,
+        enum store_status s = mongo_job_finish(w->session, w->job->id, w->job->fence, state, w->done, result.data,
                                                error ? error->name : NULL, detail, clock_now_ms());
 
         if (s == STORE_OK || s == STORE_NOT_FOUND)
@@ -80,13 +80,13 @@ static void let_go(struct work *w)
 {
     bool cancel;
 
-    if (mongo_job_progress(w->door, w->job->id, w->job->fence, w->done, clock_now_ms(), 0, &cancel) != STORE_OK)
+    if (mongo_job_progress(w->session, w->job->id, w->job->fence, w->done, clock_now_ms(), 0, &cancel) != STORE_OK)
         log_event(LOG_INFO, "job.not_released", "job=%s", w->job->id);
 }
 
 static void postpone(struct work *w)
 {
-    if (mongo_job_postpone(w->door, w->job->id, w->job->fence, clock_now_ms() + POSTPONE_MS) == STORE_FAILED)
+    if (mongo_job_postpone(w->session, w->job->id, w->job->fence, clock_now_ms() + POSTPONE_MS) == STORE_FAILED)
         log_event(LOG_INFO, "job.not_postponed", "job=%s", w->job->id);
 }
 
@@ -127,9 +127,9 @@ static void conclude(struct work *w, enum ending e)
 
 /* ---- a thread that takes jobs ---- */
 
-static void run_job(struct runner *r, struct store *door, const struct job *job)
+static void run_job(struct runner *r, struct store *session, const struct job *job)
 {
-    struct work w = {.runner = r, .door = door, .job = job, .done = job->done, .result = BUF_INIT};
+    struct work w = {.runner = r, .session = session, .job = job, .done = job->done, .result = BUF_INIT};
     enum ending (*run)(struct work *) = kinds[job->kind].run;
     enum ending e = ENDING_POSTPONED;
 
@@ -146,19 +146,19 @@ static void run_job(struct runner *r, struct store *door, const struct job *job)
     }
     conclude(&w, e);
     buf_free(&w.result);
-    sieve_release(&w.sieve);
+    code_bloom_release(&w.code_bloom);
     arena_free(&w.keep);
     arena_free(&w.arena);
 }
 
-static void take_job(struct runner *r, struct store *door, struct arena *a, int64_t *pause_ms)
+static void take_job(struct runner *r, struct store *session, struct arena *a, int64_t *pause_ms)
 {
     struct job *job = NULL;
-    enum store_status s = mongo_job_claim(door, clock_now_ms(), r->config->runner_lease_ms, a, &job);
+    enum store_status s = mongo_job_claim(session, clock_now_ms(), r->config->runner_lease_ms, a, &job);
 
     if (s == STORE_OK) {
         *pause_ms = 0;
-        run_job(r, door, job);
+        run_job(r, session, job);
     } else if (s == STORE_NOT_FOUND) {
         *pause_ms = 0;
         stop_rest(&r->stop, r->config->runner_poll_ms);
@@ -171,15 +171,15 @@ static void take_job(struct runner *r, struct store *door, struct arena *a, int6
 static void *job_thread(void *context)
 {
     struct runner *r = context;
-    struct store *door = mongo_door(r->mongo);
+    struct store *session = mongo_session(r->mongo);
     int64_t pause_ms = 0;
     struct arena a;
 
     arena_init(&a, 0);
     while (!stop_asked(&r->stop))
-        take_job(r, door, &a, &pause_ms);
+        take_job(r, session, &a, &pause_ms);
     arena_free(&a);
-    door->ops->close(door);
+    session->ops->close(session);
     return NULL;
 }
 
@@ -187,7 +187,7 @@ static void *job_thread(void *context)
 
 static void run_threads(struct runner *r)
 {
-    void *(*const others[])(void *) = {sweeper_thread, leases_thread};
+    void *(*const others[])(void *) = {sweeper_thread, leases_thread, front_thread};
     pthread_t threads[RUNNER_JOBS_MAX + sizeof others / sizeof *others];
     int jobs = r->config->runner_jobs, count = jobs + (int)(sizeof others / sizeof *others);
 

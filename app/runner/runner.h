@@ -1,9 +1,9 @@
 /*
- * runner/runner.h -- background jobs: takes one after another, and carries it out step by step; and the sweeper.
+ * runner/runner.h -- background jobs: takes one after another, and carries it out step by step; the sweeper; and what tells of this front.
  *
  * Process  its own, forked by the master with signals blocked; TERM ends it between two steps, USR1 reopens the log
- * Threads  config->runner_jobs that take jobs (runner.c), the sweeper (sweeper.c), and the keeper of leases (lease.c);
- *          each with a door of its own
+ * Threads  config->runner_jobs that take jobs (runner.c), the sweeper (sweeper.c), the keeper of leases (lease.c), and
+ *          what tells of this front (front.c); each with a session of its own
  * Jobs     claimed by a lease with a fence: any number of runners may stand by, and one that died is taken over from.
  *          A step is noted in the ledger by the append that carries it out, so a repeated step changes nothing
  * Errors   of the database: the same step again, with back-off, for as long as it takes; of the job: state failed

@@ -4,22 +4,23 @@
  * Holds    that ended by themselves go back within seconds: lanes that are at work do that in their own rounds, the
  *          others are asked to, a moment later, so that the owner is normally first. Only a lane of which the indexes still
  *          say so is loaded for it
+ * Erasures that were cut short are finished
  * Coupons  that have been over for long enough get a job that cleans up, once for each end that they have
- * Front    this one says every half minute that it is at work, and with which keys of receipts
- * Texts    of uploads that broke off a day ago, or whose job ended a month ago, and day-old tombstones of erased users, go
+ * Metrics  get what is free and taken of active coupons, while somebody reads them
+ * Old      texts of uploads that broke off a day ago, or whose job ended a month ago, day-old tombstones of erased users, and
+ *          counts of refusals past refusals.keep_days, go
  */
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "base/jws.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "runner/work.h"
-#include "store/fronts.h"
 
 #define ROUND_MS 1000
 #define OWNER_FIRST_MS 2000 /* what ended may be taken back by its lane's own rounds for so long */
+#define ERASURES_MS 2000
 #define SWEEP_MOST 100      /* coupons in one round */
 #define SWEEP_DEADLINE_MS 5000
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
@@ -27,11 +28,8 @@
 
 struct sweeper {
     struct runner *runner;
-    struct store *door;
+    struct store *session;
     struct arena arena; /* for one round */
-    char front_id[FRONT_ID_SIZE];
-    struct buf receipts; /* kids */
-    struct front front;  /* as it was told last */
 };
 
 /* ---- what ended by itself ---- */
@@ -55,13 +53,13 @@ static enum store_status is_due(struct sweeper *s, const char *coupon, int64_t l
     struct use *use;
     enum store_status status;
 
-    status = s->door->ops->due_buckets(s->door, any, &search, 1);
+    status = s->session->ops->due_buckets(s->session, any, &search, 1);
     *due = search.count || search.left_out;
     if (search.count)
         bucket_release(&bucket);
     if (status != STORE_OK || *due)
         return status;
-    status = s->door->ops->due_uses(s->door, any, &search, &s->arena, &use);
+    status = s->session->ops->due_uses(s->session, any, &search, &s->arena, &use);
     *due = search.count || search.left_out;
     return status;
 }
@@ -70,7 +68,7 @@ static bool sweep_coupon(struct sweeper *s, const char *coupon, int64_t before_m
 {
     int64_t lanes;
 
-    if (mongo_coupon_lanes(s->door, coupon, &lanes) != STORE_OK)
+    if (mongo_coupon_lanes(s->session, coupon, &lanes) != STORE_OK)
         return false;
     for (int64_t lane = 0; lane < lanes && !stop_asked(&s->runner->stop); lane++) {
         bool due;
@@ -90,12 +88,41 @@ static bool sweep_due(struct sweeper *s, int64_t now_ms)
     size_t count = 0;
     bool fine = true;
 
-    if (mongo_due_coupons(s->door, before_ms, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
+    if (mongo_due_coupons(s->session, before_ms, SWEEP_MOST, &s->arena, &ids, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
         fine = sweep_coupon(s, ids[i], before_ms) && fine;
     if (count)
         metrics_add(METRIC_SWEEPS, 1);
+    return fine;
+}
+
+/* ---- erasures that were cut short ---- */
+
+/* The note does not say the lane: it is the one in which the batch has the alias. */
+static bool finish_erasure(struct sweeper *s, const struct erasure *e)
+{
+    enum store_status status = STORE_NOT_FOUND;
+    int64_t lanes;
+
+    if (mongo_coupon_lanes(s->session, e->coupon, &lanes) != STORE_OK)
+        return false;
+    for (int64_t lane = 0; lane < lanes && status == STORE_NOT_FOUND; lane++)
+        status = mongo_erasure_empty(s->session, lane, e);
+    return status == STORE_OK && mongo_erasure_end(s->session, e) == STORE_OK;
+}
+
+static bool finish_erasures(struct sweeper *s, int64_t now_ms)
+{
+    struct erasure *left;
+    size_t count;
+    bool fine = true;
+
+    (void)now_ms;
+    if (mongo_erasures_left(s->session, &s->arena, &left, &count) != STORE_OK)
+        return false;
+    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
+        fine = finish_erasure(s, &left[i]) && fine;
     return fine;
 }
 
@@ -110,10 +137,10 @@ static bool ask_for_cleanup(struct sweeper *s, const struct over_coupon *over, i
 
     id_random(id, ID_SHORT_LEN);
     job.key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, over->cleanup_ms);
-    status = mongo_job_insert(s->door, &job, &s->arena, &existing);
+    status = mongo_job_insert(s->session, &job, &s->arena, &existing);
     if (status == STORE_OK)
         log_event(LOG_INFO, "cleanup.asked_for", "coupon=%s job=%s", over->id, id);
-    return status != STORE_FAILED && mongo_over_seen(s->door, over) == STORE_OK;
+    return status != STORE_FAILED && mongo_over_seen(s->session, over) == STORE_OK;
 }
 
 static bool find_over(struct sweeper *s, int64_t now_ms)
@@ -122,7 +149,7 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
     size_t count = 0;
     bool fine = true;
 
-    if (mongo_over_coupons(s->door, now_ms, SWEEP_MOST, &s->arena, &over, &count) != STORE_OK)
+    if (mongo_over_coupons(s->session, now_ms, SWEEP_MOST, &s->arena, &over, &count) != STORE_OK)
         return false;
     for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
         fine = ask_for_cleanup(s, &over[i], now_ms) && fine;
@@ -131,33 +158,35 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
 
 /* ---- what is left behind ---- */
 
-static bool clean_parts(struct sweeper *s, int64_t now_ms)
+static bool clean_chunks(struct sweeper *s, int64_t now_ms)
 {
-    return mongo_parts_clean(s->door, now_ms - DAY_MS, now_ms - MANIFEST_KEPT_MS) == STORE_OK;
+    return mongo_chunks_clean(s->session, now_ms - DAY_MS, now_ms - MANIFEST_KEPT_MS) == STORE_OK;
 }
 
 static bool clean_tombstones(struct sweeper *s, int64_t now_ms)
 {
-    return mongo_tombstones_clean(s->door, now_ms - DAY_MS) == STORE_OK;
+    return mongo_tombstones_clean(s->session, now_ms - DAY_MS) == STORE_OK;
 }
 
-/* ---- this front ---- */
-
-static bool tell_front(struct sweeper *s, int64_t now_ms)
+static bool clean_refusals(struct sweeper *s, int64_t now_ms)
 {
-    s->front = (struct front){.id = s->front_id, .receipts = s->receipts.data ? s->receipts.data : "", .seen_ms = now_ms};
-    return mongo_front_tell(s->door, &s->front) == STORE_OK;
+    return mongo_refusals_clean(s->session, now_ms - s->runner->config->refusals_keep_days * DAY_MS) == STORE_OK;
 }
 
-/* As its workers, which were started together with this process, have read them. */
-static void read_receipt_keys(struct sweeper *s)
-{
-    struct jws_keys keys;
-    const char *message;
+/* ---- what the metrics tell of coupons ---- */
 
-    if (jws_keys_load(&keys, s->runner->config->receipts_seed_file, &message))
-        jws_keys_put_kids(&keys, &s->receipts);
-    jws_keys_forget(&keys);
+static bool tell_stocks(struct sweeper *s, int64_t now_ms)
+{
+    size_t most = (size_t)s->runner->config->metrics_coupons, count;
+    struct coupon_stock *stocks;
+
+    if (!metrics_stocks_wanted())
+        return true;
+    stocks = arena_array(&s->arena, most + 1, sizeof *stocks);
+    if (mongo_stocks(s->session, now_ms, most, &s->arena, stocks, &count) != STORE_OK)
+        return false;
+    metrics_tell_stocks(stocks, count);
+    return true;
 }
 
 /* ---- the thread ---- */
@@ -168,10 +197,12 @@ static const struct duty {
     int64_t every_ms;
 } duties[] = {
     {sweep_due, "due", ROUND_MS},
+    {finish_erasures, "erasures", ERASURES_MS},
     {find_over, "over", INT64_C(10) * 1000},
-    {tell_front, "front", FRONT_TELLS_MS},
-    {clean_parts, "parts", INT64_C(600) * 1000},
+    {tell_stocks, "stocks", INT64_C(10) * 1000},
+    {clean_chunks, "parts", INT64_C(600) * 1000},
     {clean_tombstones, "tombstones", INT64_C(600) * 1000},
+    {clean_refusals, "refusals", INT64_C(600) * 1000},
 };
 #define DUTIES (sizeof duties / sizeof *duties)
 
@@ -198,10 +229,8 @@ void *sweeper_thread(void *context)
     struct sweeper s = {.runner = context};
     struct mono due[DUTIES];
 
-    s.door = mongo_door(s.runner->mongo);
+    s.session = mongo_session(s.runner->mongo);
     arena_init(&s.arena, 0);
-    front_id(s.runner->config->coupond_run_dir, s.front_id);
-    read_receipt_keys(&s);
     for (size_t i = 0; i < DUTIES; i++)
         due[i] = mono_now();
     while (!stop_asked(&s.runner->stop)) {
@@ -210,10 +239,7 @@ void *sweeper_thread(void *context)
 
         stop_rest(&s.runner->stop, left > 0 ? left + 1 : 1);
     }
-    if (s.front.seen_ms)
-        (void)mongo_front_gone(s.door, &s.front); /* else it is, after a while */
     arena_free(&s.arena);
-    buf_free(&s.receipts);
-    s.door->ops->close(s.door);
+    s.session->ops->close(s.session);
     return NULL;
 }

@@ -16,7 +16,7 @@ enum ending work_progress(struct work *w)
 
     for (;;) {
         bool cancel = false;
-        enum store_status s = mongo_job_progress(w->door, w->job->id, w->job->fence, w->done, clock_now_ms(),
+        enum store_status s = mongo_job_progress(w->session, w->job->id, w->job->fence, w->done, clock_now_ms(),
                                                  w->runner->config->runner_lease_ms, &cancel);
 
         if (s == STORE_OK)
@@ -39,6 +39,7 @@ enum ending work_between_steps(struct work *w)
 enum cpn_result work_try(struct work *w, struct op *op)
 {
     op->coupon = w->job->coupon;
+    op->by = w->job->by;
     op->arena = &w->arena;
     op->deadline = mono_add_ms(mono_now(), STEP_DEADLINE_MS);
     return engine_call(w->runner->engine, op);
@@ -86,8 +87,7 @@ enum ending work_ask(struct work *w, struct op *op)
 
 enum ending work_standing(struct work *w, struct op *op)
 {
-    *op = (struct op){.kind = OP_USE};
-    op->user = arena_printf(&w->arena, JOB_USER_PREFIX "%s", w->job->id);
+    *op = (struct op){.kind = OP_JOB, .job = w->job->id};
     return work_ask(w, op);
 }
 

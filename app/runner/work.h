@@ -18,7 +18,7 @@
 #include "base/config.h"
 #include "base/stop.h"
 #include "engine/engine.h"
-#include "runner/sieve.h"
+#include "runner/code_bloom.h"
 #include "store/mongo.h"
 
 struct runner {
@@ -42,7 +42,7 @@ enum ending {
 
 struct work {
     struct runner *runner;
-    struct store *door;
+    struct store *session;
     const struct job *job;
     struct arena arena;    /* for one step */
     struct arena keep;     /* as long as the job is in our hands */
@@ -57,8 +57,8 @@ struct work {
     bool known;            /* what follows is as of our last batch */
     struct head head;
     const struct coupon *coupon;
-    struct sieve sieve;    /* what the coupon may have of codes; without blocks where that is not worth its while */
-    int64_t sieve_turn;    /* in which it was filled */
+    struct code_bloom code_bloom; /* what the coupon may have of codes; without blocks where that is not worth its while */
+    int64_t code_bloom_turn; /* in which it was filled */
     int64_t clean_turn;    /* in which the last drafts were written whole: 0: they may be there in part */
 };
 
@@ -93,5 +93,6 @@ enum ending run_cleanup(struct work *w);
 
 /* The sweeper's thread; context is the struct runner. */
 void *sweeper_thread(void *context);
+void *front_thread(void *context);
 
 #endif

@@ -1,18 +1,29 @@
 /*
  * store/arrivals.c -- batches of all lanes in the order in which the server took them in, and the watermark below which everything that
- * follows from them is written: {_id: "reporter", arrived}.
+ * follows from them is written, but for the lanes that it holds: {_id: "reporter", arrived, held: [{c, l}]}.
  *
  * Why      marks say exactly what of a lane is written, but to ask which lanes have more than that is to look at all of them. What came
  *          since the watermark is little, however many lanes there are
  * Time     `arrived` is the cluster time that the server gives a batch when it takes it in, whenever that batch was decided. So the one
  *          that a worker decided long ago and sends now, or sends again, does not come below the watermark
+ * Held     a lane that is damaged would keep the watermark where it is, and what came since would grow: the watermark names it and goes
+ *          on without it. {c, 0} also stands for the coupon's lanes, which cannot be made to follow their definition
+ * Whole    nothing is missed, for
+ *          - `arrived` and `held` are one document: whoever reads it reads both as they were written together
+ *          - what is done stays done: a watermark that was true when it was read is true for as long as it is looked above
+ *          - a reporter begins with the watermark that it reads, looks at the lanes above it and at the held ones, and writes what it
+ *            knows itself. So with two at once the one that writes last is right, and so is its successor
+ *          - a lane that is held when a move begins is held when it ends: it leaves the list by a later move, which has waited for its
+ *            views, too, and so for whatever was read of it meanwhile
+ *          - one that arrived below the watermark has it go back, held lanes and all
  */
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/session.h"
 
 #define WATERMARKS "watermarks"
 #define WATERMARK "reporter"
+#define REPORTER_LEASE "reporter-lease"
 #define PAGE 200
 
 /* ---- a page of batches ---- */
@@ -59,8 +70,8 @@ enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct
         "cursor", "{", "batchSize", BCON_INT64((int64_t)most), "}");
     /* clang-format on */
 
-    door_read_options(door_of(s), command, (struct store_time){0}, 0);
-    status = door_read(door_of(s), command, arrival_row, &list);
+    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    status = session_read(session_of(s), command, arrival_row, &list);
     *arrivals = list.items;
     *count = status == STORE_OK ? list.count : 0;
     if (status != STORE_OK)
@@ -71,6 +82,30 @@ enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct
     else if (at->more)
         at->from = list.items[most - 1].arrived;
     return STORE_OK;
+}
+
+static bool tail_row(const bson_t *doc, void *context)
+{
+    bson_t id;
+
+    return find_document(doc, "_id", &id) && find_exact(&id, "seq", context);
+}
+
+enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t lane, int64_t *seq)
+{
+    AUTO_BSON range = BSON_INITIALIZER;
+
+    ledger_range(&range, coupon, lane, 0, INT64_MAX);
+    session_add_coupon(session_of(s), &range, coupon);
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "find", "ledger", "filter", BCON_DOCUMENT(&range), "projection", "{", "_id", BCON_INT32(1), "}",
+        "sort", "{", "_id", BCON_INT32(-1), "}", "limit", BCON_INT32(1));
+    /* clang-format on */
+
+    *seq = 0;
+    session_read_options(session_of(s), command, (struct store_time){0}, 1);
+    return session_read(session_of(s), command, tail_row, seq);
 }
 
 /* ---- who is in the ledger, and perhaps in no view yet ---- */
@@ -96,15 +131,38 @@ static bool coupon_row(const bson_t *doc, void *context)
 #define MARK_ID "{", "c", "$$c", "l", "$$l", "kind", "views", "}"
 #define LEDGER_ID(seq) "{", "c", "$$c", "l", "$$l", "seq", seq, "}"
 
-/* Of the lanes of what came since, the batches behind the marks of their views. */
-static enum store_status find_behind(struct door *d, uint64_t since, const char *user, struct coupon_list *list)
+/* The held lanes as rows of the question below: whatever their marks say, they may be behind. */
+static void put_held(bson_t *rows, const struct watermark *w)
 {
+    char buffer[16];
+    bson_t row, id;
+
+    for (size_t i = 0; i < w->held_count; i++) {
+        bson_append_document_begin(rows, array_key(i, buffer), -1, &row);
+        BSON_APPEND_DOCUMENT_BEGIN(&row, "_id", &id);
+        BSON_APPEND_UTF8(&id, "c", w->held[i].coupon);
+        BSON_APPEND_INT64(&id, "l", w->held[i].lane);
+        bson_append_document_end(&row, &id);
+        BSON_APPEND_INT64(&row, "seq", INT64_MAX);
+        bson_append_document_end(rows, &row);
+    }
+}
+
+/* Of the lanes of what came since, and of the held ones, the batches behind the marks of their views. */
+static enum store_status find_behind(struct session *d, const struct watermark *w, const char *user, const char *order,
+                                     struct coupon_list *list)
+{
+    AUTO_BSON held = BSON_INITIALIZER;
+
+    put_held(&held, w);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "aggregate", "ledger",
         "pipeline", "[",
-            "{", "$match", "{", "arrived", "{", "$gte", BCON_TIMESTAMP((uint32_t)(since >> 32), (uint32_t)since), "}", "}", "}",
+            "{", "$match", "{", "arrived", "{", "$gte",
+                BCON_TIMESTAMP((uint32_t)(w->arrived >> 32), (uint32_t)w->arrived), "}", "}", "}",
             "{", "$group", "{", "_id", "{", "c", "$_id.c", "l", "$_id.l", "}", "seq", "{", "$max", "$_id.seq", "}", "}", "}",
+            "{", "$unionWith", "{", "pipeline", "[", "{", "$documents", BCON_ARRAY(&held), "}", "]", "}", "}",
             "{", "$lookup", "{", "from", "marks", "as", "mark",
                 "let", "{", "c", "$_id.c", "l", "$_id.l", "}",
                 "pipeline", "[",
@@ -121,7 +179,7 @@ static enum store_status find_behind(struct door *d, uint64_t since, const char 
                         "{", "$eq", "[", "$_id.c", "$$c", "]", "}",
                         "{", "$gt", "[", "$_id", LEDGER_ID("$$mark"), "]", "}",
                         "{", "$lt", "[", "$_id", LEDGER_ID(BCON_MAXKEY), "]", "}", "]", "}", "}", "}",
-                    "{", "$match", "{", "who.u", BCON_UTF8(user), "}", "}",
+                    "{", "$match", "{", user ? "who.u" : "who.o", BCON_UTF8(user ? user : order), "}", "}",
                     "{", "$limit", BCON_INT32(1), "}",
                     "{", "$project", "{", "_id", BCON_INT32(1), "}", "}",
                 "]", "}", "}",
@@ -132,18 +190,19 @@ static enum store_status find_behind(struct door *d, uint64_t since, const char 
         "cursor", "{", "}");
     /* clang-format on */
 
-    door_read_options(d, command, (struct store_time){0}, 0);
-    return door_read(d, command, coupon_row, list);
+    session_read_options(d, command, (struct store_time){0}, 0);
+    return session_read(d, command, coupon_row, list);
 }
 
-enum store_status mongo_user_unseen(struct store *s, const char *user, size_t most, struct arena *a, const char ***ids, size_t *count)
+enum store_status mongo_unseen(struct store *s, const char *user, const char *order, size_t most, struct arena *a,
+                               const char ***ids, size_t *count)
 {
     struct coupon_list list = {arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
-    uint64_t since;
-    enum store_status status = mongo_watermark(s, &since, NULL);
+    struct watermark w;
+    enum store_status status = mongo_watermark(s, &w, NULL);
 
     if (status == STORE_OK && most > 0)
-        status = find_behind(door_of(s), since, user, &list);
+        status = find_behind(session_of(s), &w, user, order, &list);
     *ids = list.ids;
     *count = status == STORE_OK ? list.count : 0;
     return status == STORE_OK ? STORE_OK : STORE_FAILED;
@@ -153,44 +212,92 @@ enum store_status mongo_user_unseen(struct store *s, const char *user, size_t mo
 
 static bool watermark_row(const bson_t *doc, void *context)
 {
-    *(uint64_t *)context = codec_arrived_get(doc); /* one that cannot be read is none: it will be written again */
+    codec_watermark_get(doc, context);
     return true;
 }
 
-enum store_status mongo_watermark(struct store *s, uint64_t *arrived, uint64_t *now)
+enum store_status mongo_watermark(struct store *s, struct watermark *w, uint64_t *now)
 {
     AUTO_BCON command = BCON_NEW("find", WATERMARKS, "filter", "{", "_id", WATERMARK, "}");
     enum store_status status;
 
-    *arrived = 0;
-    door_read_options(door_of(s), command, (struct store_time){0}, 1);
-    status = door_read(door_of(s), command, watermark_row, arrived);
+    *w = (struct watermark){.arrived = 0};
+    session_read_options(session_of(s), command, (struct store_time){0}, 1);
+    status = session_read(session_of(s), command, watermark_row, w);
     if (now) {
-        struct store_time when = door_time(door_of(s));
+        struct store_time when = session_time(session_of(s));
 
-        *now = (uint64_t)when.seconds << 32 | when.increment;
+        *now = status == STORE_OK ? (uint64_t)when.seconds << 32 | when.increment : 0;
     }
-    return status == STORE_OK && !*arrived ? STORE_NOT_FOUND : status;
+    return status == STORE_OK && !w->arrived ? STORE_NOT_FOUND : status;
 }
 
-static enum store_status set_watermark(struct store *s, const char *operator, uint64_t arrived)
+static enum store_status set_watermark(struct store *s, const char *operator, const struct watermark *w)
 {
+    AUTO_BSON members = BSON_INITIALIZER;
+
+    codec_watermark_put(&members, w);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", WATERMARKS,
         "updates", "[", "{",
             "q", "{", "_id", WATERMARK, "}",
-            "u", "{", operator, "{", "arrived", BCON_TIMESTAMP((uint32_t)(arrived >> 32), (uint32_t)arrived), "}", "}",
+            "u", "{", operator, BCON_DOCUMENT(&members), "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
     /* clang-format on */
 
-    return door_write(door_of(s), command, NULL);
+    return session_write(session_of(s), command, NULL);
 }
 
-enum store_status mongo_watermark_write(struct store *s, uint64_t arrived)
+enum store_status mongo_watermark_write(struct store *s, const struct watermark *w)
 {
-    return set_watermark(s, "$set", arrived);
+    return set_watermark(s, "$set", w);
+}
+
+enum store_status mongo_reporter_claim(struct store *s, const char *front, int64_t now_ms, int64_t until_ms)
+{
+    struct session *d = session_of(s);
+    int64_t index, code;
+    bson_iter_t errors;
+
+    /* One that somebody else has is not found, and found to be there by the insert. */
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "update", WATERMARKS,
+        "updates", "[", "{",
+            "q", "{", "_id", REPORTER_LEASE,
+                "$or", "[",
+                    "{", "by", BCON_UTF8(front), "}",
+                    "{", "until", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
+                "]",
+            "}",
+            "u", "{", "$set", "{", "by", BCON_UTF8(front), "until", BCON_DATE_TIME(until_ms), "}", "}",
+            "upsert", BCON_BOOL(true),
+        "}", "]");
+    /* clang-format on */
+    session_write_options(d, command);
+
+    AUTO_BSON reply;
+    if (!session_run(d, command, &reply) || !reply_is_clean(&reply))
+        return STORE_FAILED;
+    if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code))
+        return STORE_OK;
+    return code == CODE_DUPLICATE_KEY ? STORE_EXISTS : STORE_FAILED;
+}
+
+enum store_status mongo_reporter_release(struct store *s, const char *front)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "delete", WATERMARKS,
+        "deletes", "[", "{",
+            "q", "{", "_id", REPORTER_LEASE, "by", BCON_UTF8(front), "}",
+            "limit", BCON_INT32(1),
+        "}", "]");
+    /* clang-format on */
+
+    return session_write(session_of(s), command, NULL);
 }
 
 static bool any_row(const bson_t *doc, void *context)
@@ -204,18 +311,19 @@ static bool any_row(const bson_t *doc, void *context)
 enum store_status mongo_watermark_begin(struct store *s)
 {
     AUTO_BCON command = BCON_NEW("find", "ledger", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
+    const struct watermark first = {.arrived = 1};
     bool any = false;
-    uint64_t arrived;
-    enum store_status status = mongo_watermark(s, &arrived, NULL);
+    struct watermark w;
+    enum store_status status = mongo_watermark(s, &w, NULL);
 
     if (status != STORE_NOT_FOUND)
         return status;
-    door_read_options(door_of(s), command, (struct store_time){0}, 1);
-    status = door_read(door_of(s), command, any_row, &any);
+    session_read_options(session_of(s), command, (struct store_time){0}, 1);
+    status = session_read(session_of(s), command, any_row, &any);
     if (status != STORE_OK || any)
         return status;
     for (int attempt = 1; attempt <= 2; attempt++) {
-        status = set_watermark(s, "$setOnInsert", 1);
+        status = set_watermark(s, "$setOnInsert", &first);
         if (status == STORE_OK)
             break;
     }

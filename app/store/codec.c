@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "store/members.h"
+#include "store/bson_fields.h"
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
@@ -73,14 +73,28 @@ void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_
     bson_append_document_end(filter, &range);
 }
 
-void codec_user_filter(bson_t *filter, const struct name_hash *hash)
+/* Whatever it is, or none; the index is read part by part all the same. */
+static void put_any_part(bson_t *filter)
 {
     bson_t any;
 
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "view.part", &any); /* whatever it is, or none; the index is read part by part all the same */
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "view.part", &any);
     BSON_APPEND_MINKEY(&any, "$gte");
     bson_append_document_end(filter, &any);
+}
+
+void codec_user_filter(bson_t *filter, const struct name_hash *hash)
+{
+    put_any_part(filter);
     BSON_APPEND_BINARY(filter, "_id.h", BSON_SUBTYPE_BINARY, hash->bytes, sizeof hash->bytes);
+}
+
+void codec_order_filter(bson_t *filter, const struct name_key *key, const char *order)
+{
+    const struct order_key orders = order_key(key);
+
+    put_any_part(filter);
+    BSON_APPEND_INT64(filter, "view.orders", order_hash(&orders, order));
 }
 
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text)
@@ -92,10 +106,10 @@ bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, con
 
 bool codec_use_id_get(const bson_t *doc, const char **coupon, struct name_hash *hash)
 {
-    static const struct member rows[] = {MEMBER("h", MEMBER_BYTES, struct name_hash, bytes, false, 0)};
+    static const struct bson_field rows[] = {BSON_FIELD("h", BSON_FIELD_BYTES, struct name_hash, bytes, false, 0)};
     bson_t id;
 
-    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && members_read(&id, ROWS(rows), 0, hash, NULL);
+    return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && bson_fields_read(&id, ROWS(rows), 0, hash, NULL);
 }
 
 bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int64_t *value)
@@ -107,64 +121,65 @@ bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int6
 
 /* ---- batches ---- */
 
-static const struct member totals_rows[] = {
-    MEMBER("slots", MEMBER_INT, struct head, slots, false, 0),
-    MEMBER("due", MEMBER_INT, struct head, due, false, 0),
-    MEMBER("next_n", MEMBER_INT, struct head, next_n, false, 0),
-    MEMBER("issued", MEMBER_INT, struct head, issued, false, 0),
-    MEMBER("reserved", MEMBER_INT, struct head, reserved, false, 0),
-    MEMBER("redeemed", MEMBER_INT, struct head, redeemed, false, 0),
-    MEMBER("ordinal", MEMBER_INT, struct head, ordinal, false, 0),
-    MEMBER("discount", MEMBER_INT, struct head, discount_minor, false, 0),
-    MEMBER("elsewhere", MEMBER_INT, struct head, elsewhere, true, 0),
-    MEMBER("minor_elsewhere", MEMBER_INT, struct head, minor_elsewhere, true, 0),
-    MEMBER("turn", MEMBER_INT, struct head, turn, true, 0),
-    MEMBER("low_stock", MEMBER_INT, struct head, low_stock, true, 0),
-    MEMBER("sold_out", MEMBER_INT, struct head, sold_out, true, 0),
-    MEMBER("replenish", MEMBER_INT, struct head, replenish_until, true, 0),
+static const struct bson_field totals_rows[] = {
+    BSON_FIELD("slots", BSON_FIELD_INT, struct head, slots, false, 0),
+    BSON_FIELD("due", BSON_FIELD_INT, struct head, due, false, 0),
+    BSON_FIELD("next_n", BSON_FIELD_INT, struct head, next_n, false, 0),
+    BSON_FIELD("issued", BSON_FIELD_INT, struct head, issued, false, 0),
+    BSON_FIELD("reserved", BSON_FIELD_INT, struct head, reserved, false, 0),
+    BSON_FIELD("redeemed", BSON_FIELD_INT, struct head, redeemed, false, 0),
+    BSON_FIELD("ordinal", BSON_FIELD_INT, struct head, ordinal, false, 0),
+    BSON_FIELD("discount", BSON_FIELD_INT, struct head, discount_minor, false, 0),
+    BSON_FIELD("elsewhere", BSON_FIELD_INT, struct head, elsewhere, true, 0),
+    BSON_FIELD("minor_elsewhere", BSON_FIELD_INT, struct head, minor_elsewhere, true, 0),
+    BSON_FIELD("turn", BSON_FIELD_INT, struct head, turn, true, 0),
+    BSON_FIELD("low_stock", BSON_FIELD_INT, struct head, low_stock, true, 0),
+    BSON_FIELD("sold_out", BSON_FIELD_INT, struct head, sold_out, true, 0),
+    BSON_FIELD("replenish", BSON_FIELD_INT, struct head, replenish_until, true, 0),
+    BSON_FIELD("archived", BSON_FIELD_INT, struct head, archived, true, 0),
 };
 
-static const struct member day_rows[] = {
-    MEMBER("start", MEMBER_TIME, struct head, day_ms, false, 0),
-    MEMBER("taken", MEMBER_INT, struct head, day_taken, false, 0),
-    MEMBER("elsewhere", MEMBER_INT, struct head, day_elsewhere, true, 0),
+static const struct bson_field day_rows[] = {
+    BSON_FIELD("start", BSON_FIELD_TIME, struct head, day_ms, false, 0),
+    BSON_FIELD("taken", BSON_FIELD_INT, struct head, day_taken, false, 0),
+    BSON_FIELD("elsewhere", BSON_FIELD_INT, struct head, day_elsewhere, true, 0),
 };
 
-static const struct member entry_rows[] = {
-    MEMBER("n", MEMBER_INT, struct entry, n, false, HAS_SLOT | HAS_RANGE),
-    MEMBER("g", MEMBER_U32, struct entry, g, false, HAS_SLOT),
-    MEMBER("from", MEMBER_U32, struct entry, from, true, 0),
-    MEMBER("count", MEMBER_INT, struct entry, count, false, HAS_RANGE | HAS_COUNT),
-    MEMBER("a", MEMBER_CHARS, struct entry, alias, false, HAS_USER),
-    MEMBER("before", MEMBER_INT, struct entry, before, true, HAS_USER),
-    MEMBER("key", MEMBER_BYTES, struct entry, key, false, HAS_KEY),
-    MEMBER("o", MEMBER_INT, struct entry, ordinal, false, HAS_TAKING),
-    MEMBER("left", MEMBER_WIDE, struct entry, left, false, HAS_TAKING),
-    MEMBER("day", MEMBER_INT, struct entry, day, false, HAS_TAKING),
-    MEMBER("discount", MEMBER_INT, struct entry, discount_minor, false, HAS_MONEY),
-    MEMBER("until", MEMBER_TIME, struct entry, reserved_until_ms, true, 0),
-    MEMBER("valid", MEMBER_TIME, struct entry, valid_until_ms, true, 0),
-    MEMBER("was", MEMBER_STATE, struct entry, was, false, HAS_WAS),
-    MEMBER("held", MEMBER_INT, struct entry, held_minor, true, HAS_WAS),
-    MEMBER("same_day", MEMBER_BOOL, struct entry, same_day, false, HAS_SAME_DAY),
-    MEMBER("since", MEMBER_INT, struct entry, since, false, HAS_SINCE),
-    MEMBER("job", MEMBER_TEXT, struct entry, job, true, HAS_JOB), /* none: a call asked for it */
-    MEMBER("step", MEMBER_INT, struct entry, step, true, HAS_JOB),
-    MEMBER("by", MEMBER_TEXT, struct entry, by, true, HAS_BY),
-    MEMBER("slots", MEMBER_INT, struct entry, count, true, HAS_WISH),
-    MEMBER("call", MEMBER_BYTES, struct entry, key, true, HAS_WISH),
-    MEMBER("gift_slots", MEMBER_INT, struct entry, gift.slots, true, HAS_GIFT),
-    MEMBER("gift_day", MEMBER_INT, struct entry, gift.day, true, HAS_GIFT),
-    MEMBER("gift_minor", MEMBER_INT, struct entry, gift.minor, true, HAS_GIFT),
-    MEMBER("fresh", MEMBER_BOOL, struct entry, fresh, true, HAS_GIFT),
+static const struct bson_field entry_rows[] = {
+    BSON_FIELD("n", BSON_FIELD_INT, struct entry, n, false, HAS_SLOT | HAS_RANGE),
+    BSON_FIELD("g", BSON_FIELD_U32, struct entry, g, false, HAS_SLOT),
+    BSON_FIELD("from", BSON_FIELD_U32, struct entry, from, true, 0),
+    BSON_FIELD("count", BSON_FIELD_INT, struct entry, count, false, HAS_RANGE | HAS_COUNT),
+    BSON_FIELD("a", BSON_FIELD_CHARS, struct entry, alias, false, HAS_USER),
+    BSON_FIELD("before", BSON_FIELD_INT, struct entry, before, true, HAS_USER),
+    BSON_FIELD("key", BSON_FIELD_BYTES, struct entry, key, false, HAS_KEY),
+    BSON_FIELD("o", BSON_FIELD_INT, struct entry, ordinal, false, HAS_TAKING),
+    BSON_FIELD("left", BSON_FIELD_WIDE, struct entry, left, false, HAS_TAKING),
+    BSON_FIELD("day", BSON_FIELD_INT, struct entry, day, false, HAS_TAKING),
+    BSON_FIELD("discount", BSON_FIELD_INT, struct entry, discount_minor, false, HAS_MONEY),
+    BSON_FIELD("until", BSON_FIELD_TIME, struct entry, reserved_until_ms, true, 0),
+    BSON_FIELD("valid", BSON_FIELD_TIME, struct entry, valid_until_ms, true, 0),
+    BSON_FIELD("was", BSON_FIELD_STATE, struct entry, was, false, HAS_WAS),
+    BSON_FIELD("held", BSON_FIELD_INT, struct entry, held_minor, true, HAS_WAS),
+    BSON_FIELD("same_day", BSON_FIELD_BOOL, struct entry, same_day, false, HAS_SAME_DAY),
+    BSON_FIELD("since", BSON_FIELD_INT, struct entry, since, false, HAS_SINCE),
+    BSON_FIELD("job", BSON_FIELD_TEXT, struct entry, job, true, HAS_JOB), /* none: a call asked for it */
+    BSON_FIELD("step", BSON_FIELD_INT, struct entry, step, true, HAS_JOB),
+    BSON_FIELD("by", BSON_FIELD_TEXT, struct entry, by, true, HAS_BY),
+    BSON_FIELD("slots", BSON_FIELD_INT, struct entry, count, true, HAS_WISH),
+    BSON_FIELD("call", BSON_FIELD_BYTES, struct entry, key, true, HAS_WISH),
+    BSON_FIELD("gift_slots", BSON_FIELD_INT, struct entry, gift.slots, true, HAS_GIFT),
+    BSON_FIELD("gift_day", BSON_FIELD_INT, struct entry, gift.day, true, HAS_GIFT),
+    BSON_FIELD("gift_minor", BSON_FIELD_INT, struct entry, gift.minor, true, HAS_GIFT),
+    BSON_FIELD("fresh", BSON_FIELD_BOOL, struct entry, fresh, true, HAS_GIFT),
 };
 
-static const struct member who_rows[] = {
-    MEMBER("u", MEMBER_TEXT, struct entry, user, true, 0), /* gone once the user is erased */
-    MEMBER("o", MEMBER_TEXT, struct entry, order, true, 0),
-    MEMBER("m", MEMBER_TEXT, struct entry, metadata, true, 0),
-    MEMBER("c", MEMBER_TEXT, struct entry, code, true, 0),
-    MEMBER("f", MEMBER_BYTES, struct entry, fingerprint, true, 0),
+static const struct bson_field who_rows[] = {
+    BSON_FIELD("u", BSON_FIELD_TEXT, struct entry, user, true, 0), /* gone once the user is erased */
+    BSON_FIELD("o", BSON_FIELD_TEXT, struct entry, order, true, 0),
+    BSON_FIELD("m", BSON_FIELD_TEXT, struct entry, metadata, true, 0),
+    BSON_FIELD("c", BSON_FIELD_TEXT, struct entry, code, true, 0),
+    BSON_FIELD("f", BSON_FIELD_BYTES, struct entry, fingerprint, true, 0),
 };
 
 /* from_n beside `from`: with slots it is always the slot itself, and left out. */
@@ -204,7 +219,7 @@ static void put_entries(bson_t *doc, const struct batch *b)
 
         bson_append_document_begin(&array, array_key(i, buffer), -1, &entry);
         bson_append_utf8(&entry, "k", 1, entry_kind_name(e->kind), -1);
-        members_write(&entry, ROWS(entry_rows), entry_members[e->kind], e);
+        bson_fields_write(&entry, ROWS(entry_rows), entry_members[e->kind], e);
         put_from_n(&entry, e->from, e->from_n, e->n);
         if (entry_members[e->kind] & HAS_DEFINITION)
             put_definition(&entry, e);
@@ -258,7 +273,7 @@ static void put_who(bson_t *doc, const struct batch *b)
         bson_append_document_begin(&array, array_key(count++, buffer), -1, &row);
         bson_append_int32(&row, "i", 1, (int32_t)i);
         bson_append_utf8(&row, "a", 1, e->alias, -1);
-        members_write(&row, ROWS(who_rows), 0, e);
+        bson_fields_write(&row, ROWS(who_rows), 0, e);
         bson_append_document_end(&array, &row);
     }
     if (count)
@@ -274,10 +289,10 @@ void codec_batch_put(bson_t *doc, const struct batch *b)
     bson_append_date_time(doc, "at", 2, b->head.at_ms);
     put_int(doc, "v", b->head.version);
     bson_append_document_begin(doc, "totals", 6, &sub);
-    members_write(&sub, ROWS(totals_rows), 0, &b->head);
+    bson_fields_write(&sub, ROWS(totals_rows), 0, &b->head);
     bson_append_document_end(doc, &sub);
     bson_append_document_begin(doc, "day", 3, &sub);
-    members_write(&sub, ROWS(day_rows), 0, &b->head);
+    bson_fields_write(&sub, ROWS(day_rows), 0, &b->head);
     bson_append_document_end(doc, &sub);
     put_entries(doc, b);
     put_ended(doc, b);
@@ -318,7 +333,7 @@ static bool get_entry(const bson_t *doc, const char *coupon, struct entry *e, st
     if (!find_text(doc, "k", &kind))
         return false;
     e->kind = entry_kind_of_name(kind);
-    if (e->kind == ENTRY_KIND_COUNT || !members_read(doc, ROWS(entry_rows), entry_members[e->kind], e, a) ||
+    if (e->kind == ENTRY_KIND_COUNT || !bson_fields_read(doc, ROWS(entry_rows), entry_members[e->kind], e, a) ||
         !get_from_n(doc, e->from, &e->from_n, e->n))
         return false;
     return !(entry_members[e->kind] & HAS_DEFINITION) || get_entry_definition(doc, coupon, e, a);
@@ -352,7 +367,7 @@ static bool get_who(const bson_t *doc, struct batch *b)
     while (bson_iter_next(&it)) {
         if (!get_document(&it, &row) || !find_int(&row, "i", &i) || i <= last || (uint64_t)i >= b->count)
             return false;
-        if (!members_read(&row, ROWS(who_rows), 0, &b->entries[i], &b->arena))
+        if (!bson_fields_read(&row, ROWS(who_rows), 0, &b->entries[i], &b->arena))
             return false;
         last = i;
     }
@@ -361,27 +376,27 @@ static bool get_who(const bson_t *doc, struct batch *b)
 
 static bool get_totals(const bson_t *doc, struct head *h)
 {
-    static const struct member rows[] = {
-        MEMBER("at", MEMBER_TIME, struct head, at_ms, false, 0),
-        MEMBER("v", MEMBER_INT, struct head, version, false, 0),
+    static const struct bson_field rows[] = {
+        BSON_FIELD("at", BSON_FIELD_TIME, struct head, at_ms, false, 0),
+        BSON_FIELD("v", BSON_FIELD_INT, struct head, version, false, 0),
     };
     bson_t totals, day;
 
-    return members_read(doc, ROWS(rows), 0, h, NULL) && find_document(doc, "totals", &totals) &&
-           members_read(&totals, ROWS(totals_rows), 0, h, NULL) && find_document(doc, "day", &day) &&
-           members_read(&day, ROWS(day_rows), 0, h, NULL);
+    return bson_fields_read(doc, ROWS(rows), 0, h, NULL) && find_document(doc, "totals", &totals) &&
+           bson_fields_read(&totals, ROWS(totals_rows), 0, h, NULL) && find_document(doc, "day", &day) &&
+           bson_fields_read(&day, ROWS(day_rows), 0, h, NULL);
 }
 
 static bool get_batch(const bson_t *doc, struct batch *b)
 {
-    static const struct member rows[] = {
-        MEMBER("batch", MEMBER_CHARS, struct batch, id, false, 0),
-        MEMBER("prev", MEMBER_BYTES, struct batch, prev, false, 0),
-        MEMBER("hash", MEMBER_BYTES, struct batch, head.hash, false, 0),
-        MEMBER("k", MEMBER_INT, struct batch, lanes, true, 0),
+    static const struct bson_field rows[] = {
+        BSON_FIELD("batch", BSON_FIELD_CHARS, struct batch, id, false, 0),
+        BSON_FIELD("prev", BSON_FIELD_BYTES, struct batch, prev, false, 0),
+        BSON_FIELD("hash", BSON_FIELD_BYTES, struct batch, head.hash, false, 0),
+        BSON_FIELD("k", BSON_FIELD_INT, struct batch, lanes, true, 0),
     };
 
-    return members_read(doc, ROWS(rows), 0, b, &b->arena) && get_totals(doc, &b->head) && get_entries(doc, b) &&
+    return bson_fields_read(doc, ROWS(rows), 0, b, &b->arena) && get_totals(doc, &b->head) && get_entries(doc, b) &&
            get_who(doc, b);
 }
 
@@ -406,7 +421,14 @@ bool codec_heard_get(const bson_t *doc, struct heard *heard)
     return get_totals(doc, &heard->head);
 }
 
-struct batch *codec_batch_get(const bson_t *doc)
+bool codec_head_get(const bson_t *doc, struct head *h)
+{
+    *h = (struct head){0};
+    return get_totals(doc, h);
+}
+
+/* A batch of which no more is known than its _id. */
+static struct batch *begin_batch(const bson_t *doc)
 {
     const char *coupon;
     int64_t lane, seq;
@@ -416,73 +438,84 @@ struct batch *codec_batch_get(const bson_t *doc)
         return NULL;
     b = batch_new(coupon, lane);
     b->head.seq = seq;
-    b->arrived = codec_arrived_get(doc);
-    if (get_batch(doc, b))
+    return b;
+}
+
+static struct batch *end_batch(struct batch *b, bool good)
+{
+    if (good)
         return b;
     batch_free(b);
     return NULL;
 }
 
+struct batch *codec_batch_get(const bson_t *doc)
+{
+    struct batch *b = begin_batch(doc);
+
+    if (b)
+        b->arrived = codec_arrived_get(doc);
+    return end_batch(b, b && get_batch(doc, b));
+}
+
+struct batch *codec_entries_get(const bson_t *doc)
+{
+    struct batch *b = begin_batch(doc);
+
+    return end_batch(b, b && find_time(doc, "at", &b->head.at_ms) && get_entries(doc, b));
+}
+
 /* ---- uses ---- */
 
-static const struct member use_rows[] = {
-    MEMBER("seq", MEMBER_INT, struct use, seq, false, 0), /* first: it orders */
-    MEMBER("version", MEMBER_INT, struct use, version, false, 0),
-    MEMBER("alias", MEMBER_CHARS, struct use, alias, false, 0),
-    MEMBER("total", MEMBER_INT, struct use, total, false, 0),
-    MEMBER("day", MEMBER_TIME, struct use, day_ms, false, 0),
-    MEMBER("today", MEMBER_INT, struct use, today, false, 0),
-    MEMBER("erased", MEMBER_TIME, struct use, erased_ms, true, 0),
-    MEMBER("erased_lane", MEMBER_INT, struct use, erased_lane, true, 0),
-    MEMBER("step", MEMBER_INT, struct use, job_step, true, 0),
-    MEMBER("turn", MEMBER_INT, struct use, job_turn, true, 0),
-    MEMBER("fence", MEMBER_INT, struct use, job_fence, true, 0),
-    MEMBER("given_slots", MEMBER_INT, struct use, given.slots, true, 0),
-    MEMBER("given_day", MEMBER_INT, struct use, given.day, true, 0),
-    MEMBER("given_minor", MEMBER_WIDE, struct use, given.minor, true, 0), /* the whole budget may go to and fro for ever */
-    MEMBER("got_slots", MEMBER_INT, struct use, got.slots, true, 0),
-    MEMBER("got_day", MEMBER_INT, struct use, got.day, true, 0),
-    MEMBER("got_minor", MEMBER_WIDE, struct use, got.minor, true, 0),
+static const struct bson_field use_rows[] = {
+    BSON_FIELD("seq", BSON_FIELD_INT, struct use, seq, false, 0), /* first: it orders */
+    BSON_FIELD("version", BSON_FIELD_INT, struct use, version, false, 0),
+    BSON_FIELD("alias", BSON_FIELD_CHARS, struct use, alias, false, 0),
+    BSON_FIELD("total", BSON_FIELD_INT, struct use, total, false, 0),
+    BSON_FIELD("day", BSON_FIELD_TIME, struct use, day_ms, false, 0),
+    BSON_FIELD("today", BSON_FIELD_INT, struct use, today, false, 0),
+    BSON_FIELD("erased", BSON_FIELD_TIME, struct use, erased_ms, true, 0),
+    BSON_FIELD("erased_lane", BSON_FIELD_INT, struct use, erased_lane, true, 0),
 };
 
-static const struct member redemption_rows[] = {
-    MEMBER("n", MEMBER_INT, struct redemption, n, false, 0),
-    MEMBER("g", MEMBER_U32, struct redemption, g, false, 0),
-    MEMBER("from", MEMBER_U32, struct redemption, from, true, 0),
-    MEMBER("lane", MEMBER_INT, struct redemption, lane, true, 0),
-    MEMBER("seq", MEMBER_INT, struct redemption, seq, false, 0),
-    MEMBER_LIKE("last_seq", MEMBER_INT, struct redemption, last_seq, seq),
-    MEMBER("ordinal", MEMBER_INT, struct redemption, ordinal, true, 0),
-    MEMBER("at", MEMBER_TIME, struct redemption, at_ms, false, 0),
-    MEMBER("counts_on", MEMBER_TIME, struct redemption, day_ms, false, 0),
-    MEMBER("ended", MEMBER_TIME, struct redemption, ended_ms, true, 0),
-    MEMBER("until", MEMBER_TIME, struct redemption, reserved_until_ms, true, 0),
-    MEMBER("valid", MEMBER_TIME, struct redemption, valid_until_ms, true, 0),
-    MEMBER("discount", MEMBER_INT, struct redemption, discount_minor, true, 0),
-    MEMBER("state", MEMBER_STATE, struct redemption, state, false, 0),
-    MEMBER_LIKE("first", MEMBER_STATE, struct redemption, first_state, state),
-    MEMBER_LIKE("first_until", MEMBER_TIME, struct redemption, first_until_ms, reserved_until_ms),
-    MEMBER_LIKE("first_discount", MEMBER_INT, struct redemption, first_discount_minor, discount_minor),
-    MEMBER("first_order", MEMBER_TEXT, struct redemption, first_order, true, 0),
-    MEMBER("left", MEMBER_WIDE, struct redemption, left, false, 0),
-    MEMBER("day", MEMBER_INT, struct redemption, day, false, 0),
-    MEMBER("user", MEMBER_INT, struct redemption, user, false, 0),
-    MEMBER("user_day", MEMBER_INT, struct redemption, user_day, false, 0),
-    MEMBER("key", MEMBER_BYTES, struct redemption, key, false, 0),
-    MEMBER("f", MEMBER_BYTES, struct redemption, fingerprint, false, 0),
-    MEMBER("extended_key", MEMBER_BYTES, struct redemption, extended_key, true, 0),
-    MEMBER("extended_f", MEMBER_BYTES, struct redemption, extended_fingerprint, true, 0),
-    MEMBER("spent_key", MEMBER_BYTES, struct redemption, spent_key, true, 0),
-    MEMBER("spent_f", MEMBER_BYTES, struct redemption, spent_fingerprint, true, 0),
-    MEMBER("order", MEMBER_TEXT, struct redemption, order, true, 0),
-    MEMBER("metadata", MEMBER_TEXT, struct redemption, metadata, true, 0),
-    MEMBER("code", MEMBER_TEXT, struct redemption, code, true, 0),
+static const struct bson_field redemption_rows[] = {
+    BSON_FIELD("n", BSON_FIELD_INT, struct redemption, n, false, 0),
+    BSON_FIELD("g", BSON_FIELD_U32, struct redemption, g, false, 0),
+    BSON_FIELD("from", BSON_FIELD_U32, struct redemption, from, true, 0),
+    BSON_FIELD("lane", BSON_FIELD_INT, struct redemption, lane, true, 0),
+    BSON_FIELD("seq", BSON_FIELD_INT, struct redemption, seq, false, 0),
+    BSON_FIELD_LIKE("last_seq", BSON_FIELD_INT, struct redemption, last_seq, seq),
+    BSON_FIELD("ordinal", BSON_FIELD_INT, struct redemption, ordinal, true, 0),
+    BSON_FIELD("at", BSON_FIELD_TIME, struct redemption, at_ms, false, 0),
+    BSON_FIELD("counts_on", BSON_FIELD_TIME, struct redemption, day_ms, false, 0),
+    BSON_FIELD("ended", BSON_FIELD_TIME, struct redemption, ended_ms, true, 0),
+    BSON_FIELD("until", BSON_FIELD_TIME, struct redemption, reserved_until_ms, true, 0),
+    BSON_FIELD("valid", BSON_FIELD_TIME, struct redemption, valid_until_ms, true, 0),
+    BSON_FIELD("discount", BSON_FIELD_INT, struct redemption, discount_minor, true, 0),
+    BSON_FIELD("state", BSON_FIELD_STATE, struct redemption, state, false, 0),
+    BSON_FIELD_LIKE("first", BSON_FIELD_STATE, struct redemption, first_state, state),
+    BSON_FIELD_LIKE("first_until", BSON_FIELD_TIME, struct redemption, first_until_ms, reserved_until_ms),
+    BSON_FIELD_LIKE("first_discount", BSON_FIELD_INT, struct redemption, first_discount_minor, discount_minor),
+    BSON_FIELD("first_order", BSON_FIELD_TEXT, struct redemption, first_order, true, 0),
+    BSON_FIELD("left", BSON_FIELD_WIDE, struct redemption, left, false, 0),
+    BSON_FIELD("day", BSON_FIELD_INT, struct redemption, day, false, 0),
+    BSON_FIELD("user", BSON_FIELD_INT, struct redemption, user, false, 0),
+    BSON_FIELD("user_day", BSON_FIELD_INT, struct redemption, user_day, false, 0),
+    BSON_FIELD("key", BSON_FIELD_BYTES, struct redemption, key, false, 0),
+    BSON_FIELD("f", BSON_FIELD_BYTES, struct redemption, fingerprint, false, 0),
+    BSON_FIELD("extended_key", BSON_FIELD_BYTES, struct redemption, extended_key, true, 0),
+    BSON_FIELD("extended_f", BSON_FIELD_BYTES, struct redemption, extended_fingerprint, true, 0),
+    BSON_FIELD("spent_key", BSON_FIELD_BYTES, struct redemption, spent_key, true, 0),
+    BSON_FIELD("spent_f", BSON_FIELD_BYTES, struct redemption, spent_fingerprint, true, 0),
+    BSON_FIELD("order", BSON_FIELD_TEXT, struct redemption, order, true, 0),
+    BSON_FIELD("metadata", BSON_FIELD_TEXT, struct redemption, metadata, true, 0),
+    BSON_FIELD("code", BSON_FIELD_TEXT, struct redemption, code, true, 0),
 };
 
-static const struct member extension_rows[] = {
-    MEMBER("key", MEMBER_BYTES, struct extension, key, false, 0),
-    MEMBER("f", MEMBER_BYTES, struct extension, fingerprint, false, 0),
-    MEMBER("until", MEMBER_TIME, struct extension, until_ms, false, 0),
+static const struct bson_field extension_rows[] = {
+    BSON_FIELD("key", BSON_FIELD_BYTES, struct extension, key, false, 0),
+    BSON_FIELD("f", BSON_FIELD_BYTES, struct extension, fingerprint, false, 0),
+    BSON_FIELD("until", BSON_FIELD_TIME, struct extension, until_ms, false, 0),
 };
 
 static void put_earlier(bson_t *doc, const struct redemption *r)
@@ -495,7 +528,7 @@ static void put_earlier(bson_t *doc, const struct redemption *r)
     bson_append_array_begin(doc, "earlier", 7, &array);
     for (size_t i = 0; i < r->earlier_count; i++) {
         bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
-        members_write(&row, ROWS(extension_rows), 0, &r->earlier[i]);
+        bson_fields_write(&row, ROWS(extension_rows), 0, &r->earlier[i]);
         bson_append_document_end(&array, &row);
     }
     bson_append_array_end(doc, &array);
@@ -510,13 +543,34 @@ static int64_t due_without_slots(const struct use *u)
     return 0;
 }
 
-void codec_use_put(bson_t *view, const char *coupon, const struct use *u)
+/* The last member: of two views that stand at one seq the one that has it is the greater, and so replaces the other. */
+static void put_orders(bson_t *view, const struct use *u, const struct name_key *key)
+{
+    struct order_key orders;
+    char buffer[16];
+    size_t count = 0;
+    bson_t array;
+
+    for (size_t i = 0; i < u->count; i++) {
+        if (!u->redemptions[i].order)
+            continue;
+        if (count == 0) {
+            orders = order_key(key);
+            bson_append_array_begin(view, "orders", 6, &array);
+        }
+        bson_append_int64(&array, array_key(count++, buffer), -1, order_hash(&orders, u->redemptions[i].order));
+    }
+    if (count)
+        bson_append_array_end(view, &array);
+}
+
+void codec_use_put(bson_t *view, const char *coupon, const struct use *u, const struct name_key *key)
 {
     int64_t due_ms = due_without_slots(u);
     bson_t array, row;
     char buffer[16];
 
-    members_write(view, ROWS(use_rows), 0, u);
+    bson_fields_write(view, ROWS(use_rows), 0, u);
     put_int(view, "part", hash_part(coupon, USE_PARTS));
     if (!u->erased_ms)
         bson_append_utf8(view, "user", 4, u->user, -1);
@@ -527,12 +581,26 @@ void codec_use_put(bson_t *view, const char *coupon, const struct use *u)
         const struct redemption *r = &u->redemptions[i];
 
         bson_append_document_begin(&array, array_key(i, buffer), -1, &row);
-        members_write(&row, ROWS(redemption_rows), 0, r);
+        bson_fields_write(&row, ROWS(redemption_rows), 0, r);
         put_from_n(&row, r->from, r->from_n, r->n);
         put_earlier(&row, r);
         bson_append_document_end(&array, &row);
     }
     bson_append_array_end(view, &array);
+    put_orders(view, u, key);
+}
+
+bool codec_use_orders_fit(const bson_t *doc, const struct use *u, const struct name_key *key)
+{
+    bson_t expected = BSON_INITIALIZER, view, stored, own;
+    bool has, had, fit;
+
+    put_orders(&expected, u, key);
+    has = find_array(&expected, "orders", &own);
+    had = find_document(doc, "view", &view) && bson_has_field(&view, "orders");
+    fit = has == had && (!has || (find_array(&view, "orders", &stored) && bson_equal(&own, &stored)));
+    bson_destroy(&expected);
+    return fit;
 }
 
 static bool get_earlier(const bson_t *doc, struct redemption *r, struct arena *a)
@@ -547,14 +615,14 @@ static bool get_earlier(const bson_t *doc, struct redemption *r, struct arena *a
         return false;
     r->earlier = all = arena_array(a, USE_EXTENSIONS_MAX, sizeof *all);
     while (bson_iter_next(&it))
-        if (!get_document(&it, &row) || !members_read(&row, ROWS(extension_rows), 0, &all[r->earlier_count++], a))
+        if (!get_document(&it, &row) || !bson_fields_read(&row, ROWS(extension_rows), 0, &all[r->earlier_count++], a))
             return false;
     return it.err_off == 0;
 }
 
 static bool get_redemption(const bson_t *row, struct redemption *r, struct arena *a)
 {
-    return members_read(row, ROWS(redemption_rows), 0, r, a) && get_from_n(row, r->from, &r->from_n, r->n) &&
+    return bson_fields_read(row, ROWS(redemption_rows), 0, r, a) && get_from_n(row, r->from, &r->from_n, r->n) &&
            get_earlier(row, r, a);
 }
 
@@ -586,7 +654,7 @@ struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupo
         return NULL;
     u = arena_alloc(a, sizeof *u);
     u->stored = true;
-    if (!members_read(&view, ROWS(use_rows), 0, u, a) || !get_redemptions(&view, u, a))
+    if (!bson_fields_read(&view, ROWS(use_rows), 0, u, a) || !get_redemptions(&view, u, a))
         return NULL;
     if (bson_has_field(&view, "user") && !find_text(&view, "user", &user))
         return NULL;
@@ -610,20 +678,20 @@ struct use *codec_use_of(const bson_t *doc, const char *user, struct arena *a, c
 
 /* ---- buckets ---- */
 
-static const struct member bucket_rows[] = {
-    MEMBER("hops", MEMBER_INT, struct bucket, hops, false, 0), /* these two first: they order */
-    MEMBER("seq", MEMBER_INT, struct bucket, seq, false, 0),
-    MEMBER("lane", MEMBER_INT, struct bucket, lane, false, 0),
-    MEMBER("pick", MEMBER_WIDE, struct bucket, pick, false, 0),
+static const struct bson_field bucket_rows[] = {
+    BSON_FIELD("hops", BSON_FIELD_INT, struct bucket, hops, false, 0), /* these two first: they order */
+    BSON_FIELD("seq", BSON_FIELD_INT, struct bucket, seq, false, 0),
+    BSON_FIELD("lane", BSON_FIELD_INT, struct bucket, lane, false, 0),
+    BSON_FIELD("pick", BSON_FIELD_WIDE, struct bucket, pick, false, 0),
 };
 
-static const struct member slot_rows[] = {
-    MEMBER("s", MEMBER_STATE, struct slot, state, false, 0),
-    MEMBER("u", MEMBER_TEXT, struct slot, user, true, 0),
-    MEMBER("at", MEMBER_TIME, struct slot, at_ms, true, 0),
-    MEMBER("due", MEMBER_TIME, struct slot, due_ms, true, 0),
-    MEMBER("from", MEMBER_U32, struct slot, from, true, 0),
-    MEMBER("issued", MEMBER_BOOL, struct slot, issued, true, 0),
+static const struct bson_field slot_rows[] = {
+    BSON_FIELD("s", BSON_FIELD_STATE, struct slot, state, false, 0),
+    BSON_FIELD("u", BSON_FIELD_TEXT, struct slot, user, true, 0),
+    BSON_FIELD("at", BSON_FIELD_TIME, struct slot, at_ms, true, 0),
+    BSON_FIELD("due", BSON_FIELD_TIME, struct slot, due_ms, true, 0),
+    BSON_FIELD("from", BSON_FIELD_U32, struct slot, from, true, 0),
+    BSON_FIELD("issued", BSON_FIELD_BOOL, struct slot, issued, true, 0),
 };
 
 /* All generations up to the last that is not 0. Absent when all are: of most buckets while they are generated. */
@@ -667,7 +735,7 @@ static void put_touched(bson_t *doc, const struct bucket *k)
             bson_append_array_begin(doc, "t", 1, &array);
         bson_append_document_begin(&array, array_key(count++, buffer), -1, &row);
         bson_append_int32(&row, "i", 1, i);
-        members_write(&row, ROWS(slot_rows), 0, &k->slots[i]);
+        bson_fields_write(&row, ROWS(slot_rows), 0, &k->slots[i]);
         if (k->slots[i].current != usual_current(&k->slots[i]))
             put_int(&row, "current", k->slots[i].current);
         bson_append_document_end(&array, &row);
@@ -680,7 +748,7 @@ void codec_bucket_put(bson_t *view, const struct bucket *k)
 {
     int64_t due_ms = bucket_due(k);
 
-    members_write(view, ROWS(bucket_rows), 0, k);
+    bson_fields_write(view, ROWS(bucket_rows), 0, k);
     put_int(view, "free", bucket_free_count(k));
     if (due_ms)
         bson_append_date_time(view, "due", 3, due_ms);
@@ -730,7 +798,7 @@ static bool get_touched(const bson_t *doc, struct bucket *k)
     while (bson_iter_next(&it)) {
         if (!get_document(&it, &row) || !find_int(&row, "i", &i) || i <= last || i >= BUCKET_SLOTS)
             return false;
-        if (!members_read(&row, ROWS(slot_rows), 0, &k->slots[i], NULL) || !get_current(&row, &k->slots[i]))
+        if (!bson_fields_read(&row, ROWS(slot_rows), 0, &k->slots[i], NULL) || !get_current(&row, &k->slots[i]))
             return false;
         last = i;
     }
@@ -750,7 +818,7 @@ bool codec_bucket_get(const bson_t *doc, struct bucket *k)
     k->b = b;
     k->stored = true;
     k->stored_free = (int)free_slots;
-    if (members_read(&view, ROWS(bucket_rows), 0, k, NULL) && get_generations(&view, k) && get_touched(&view, k))
+    if (bson_fields_read(&view, ROWS(bucket_rows), 0, k, NULL) && get_generations(&view, k) && get_touched(&view, k))
         return true;
     bucket_release(k);
     return false;
@@ -758,13 +826,13 @@ bool codec_bucket_get(const bson_t *doc, struct bucket *k)
 
 /* ---- totals ---- */
 
-const struct member report_members[] = {
-    MEMBER("issued", MEMBER_INT, struct report_counts, issued, false, 0),
-    MEMBER("reserved", MEMBER_INT, struct report_counts, reserved, false, 0),
-    MEMBER("redeemed", MEMBER_INT, struct report_counts, redeemed, false, 0),
-    MEMBER("cancelled", MEMBER_INT, struct report_counts, cancelled, false, 0),
-    MEMBER("expired", MEMBER_INT, struct report_counts, expired, false, 0),
-    MEMBER("reversed", MEMBER_INT, struct report_counts, reversed, false, 0),
-    MEMBER("discount_minor", MEMBER_INT, struct report_counts, discount_minor, false, 0),
+const struct bson_field report_members[] = {
+    BSON_FIELD("issued", BSON_FIELD_INT, struct report_counts, issued, false, 0),
+    BSON_FIELD("reserved", BSON_FIELD_INT, struct report_counts, reserved, false, 0),
+    BSON_FIELD("redeemed", BSON_FIELD_INT, struct report_counts, redeemed, false, 0),
+    BSON_FIELD("cancelled", BSON_FIELD_INT, struct report_counts, cancelled, false, 0),
+    BSON_FIELD("expired", BSON_FIELD_INT, struct report_counts, expired, false, 0),
+    BSON_FIELD("reversed", BSON_FIELD_INT, struct report_counts, reversed, false, 0),
+    BSON_FIELD("discount_minor", BSON_FIELD_INT, struct report_counts, discount_minor, false, 0),
 };
 const size_t report_members_count = sizeof report_members / sizeof *report_members;

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/members.h"
 
 #define DELETED "deleted" /* a tombstone's state; not a name on the wire */
 #define LEVELS 3

@@ -6,7 +6,8 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
-#include "store/members.h"
+#include "base/hash_index.h"
+#include "store/bson_fields.h"
 
 #define BUCKETS_PER_READ 1024
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
@@ -23,59 +24,38 @@ void codes_put_id(bson_t *doc, const char *name, const char *coupon, const char 
 
 /* ---- look-ups ---- */
 
-/* The items by coupon and code: an open table of indices, since an import asks for thousands. */
 struct look_table {
     struct look_up *items;
-    uint32_t *slots; /* index + 1; 0: empty */
-    size_t mask;
+    struct hash_index index; /* of items[], by coupon and code */
 };
 
-static size_t look_hash(const char *coupon, const char *code)
+static uint64_t look_hash(const char *coupon, const char *code)
 {
-    uint64_t h = hash_text(hash_text(HASH_NONE, code), coupon);
-
-    return (size_t)(h ^ h >> 32);
-}
-
-static void look_table_init(struct look_table *t, struct look_up *items, size_t count)
-{
-    size_t size = 8;
-
-    while (size < count * 2)
-        size *= 2;
-    *t = (struct look_table){items, calloc(size, sizeof *t->slots), size - 1};
-    if (!t->slots)
-        abort();
-    for (size_t i = 0; i < count; i++) {
-        size_t at = look_hash(items[i].coupon, items[i].code) & t->mask;
-
-        while (t->slots[at])
-            at = (at + 1) & t->mask;
-        t->slots[at] = (uint32_t)i + 1;
-    }
+    return hash_text(hash_text(HASH_NONE, code), coupon);
 }
 
 /* The same code may have been asked for more than once: all get it. */
 static bool look_row(const bson_t *doc, void *context)
 {
-    static const struct member rows[] = {
-        MEMBER("n", MEMBER_INT, struct look_up, n, true, 0),
-        MEMBER("j", MEMBER_CHARS, struct look_up, job, true, 0),
-        MEMBER("r", MEMBER_INT, struct look_up, row, true, 0),
-        MEMBER("w", MEMBER_WIDE, struct look_up, writing, true, 0),
-        MEMBER("o", MEMBER_CHARS, struct look_up, owner, true, 0),
+    static const struct bson_field rows[] = {
+        BSON_FIELD("n", BSON_FIELD_INT, struct look_up, n, true, 0),
+        BSON_FIELD("j", BSON_FIELD_CHARS, struct look_up, job, true, 0),
+        BSON_FIELD("r", BSON_FIELD_INT, struct look_up, row, true, 0),
+        BSON_FIELD("w", BSON_FIELD_WIDE, struct look_up, writing, true, 0),
+        BSON_FIELD("o", BSON_FIELD_CHARS, struct look_up, owner, true, 0),
     };
     const struct look_table *t = context;
     const char *coupon, *code;
 
     if (!codec_id_text(doc, "code", &coupon, &code))
         return false;
-    for (size_t at = look_hash(coupon, code) & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
-        struct look_up *item = &t->items[t->slots[at] - 1];
+    for (size_t at = hash_index_begin(&t->index, look_hash(coupon, code)), i;
+         (i = hash_index_item(&t->index, at)) != HASH_INDEX_END; at++) {
+        struct look_up *item = &t->items[i];
 
         if (strcmp(item->code, code) != 0 || strcmp(item->coupon, coupon) != 0)
             continue;
-        item->found = members_read(doc, ROWS(rows), 0, item, NULL);
+        item->found = bson_fields_read(doc, ROWS(rows), 0, item, NULL);
         if (item->found)
             continue;
         item->status = STORE_UNREADABLE;
@@ -91,28 +71,25 @@ static const char *look_coupon(const void *context, size_t i)
     return items[i].coupon;
 }
 
-static void put_look_filter(struct door *d, bson_t *filter, const struct look_up *items, size_t count)
+static void put_look_filter(struct session *d, bson_t *filter, const struct look_up *items, size_t count)
 {
-    bson_t clause, list;
-    char buffer[16];
+    struct in_clause in;
 
     if (count == 1) {
         codes_put_id(filter, "_id", items[0].coupon, items[0].code);
         return;
     }
-    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &clause);
-    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
+    in_begin(&in, filter, "_id");
     for (size_t i = 0; i < count; i++)
-        codes_put_id(&list, array_key(i, buffer), items[i].coupon, items[i].code);
-    bson_append_array_end(&clause, &list);
-    bson_append_document_end(filter, &clause);
-    door_add_coupons(d, filter, look_coupon, items, count);
+        codes_put_id(&in.values, in_next(&in), items[i].coupon, items[i].code);
+    in_end(&in, filter);
+    session_add_coupons(d, filter, look_coupon, items, count);
 }
 
-static enum store_status find_some(struct door *d, struct store_time after, struct look_up *items, size_t count)
+static enum store_status find_some(struct session *d, struct store_time after, struct look_up *items, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct look_table table;
+    struct look_table table = {.items = items};
     enum store_status status;
     bson_t filter;
 
@@ -120,15 +97,17 @@ static enum store_status find_some(struct door *d, struct store_time after, stru
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     put_look_filter(d, &filter, items, count);
     bson_append_document_end(&command, &filter);
-    door_read_options(d, &command, after, count + 1);
-    look_table_init(&table, items, count);
-    status = door_read(d, &command, look_row, &table);
-    free(table.slots);
+    session_read_options(d, &command, after, count + 1);
+    hash_index_init(&table.index, count);
+    for (size_t i = 0; i < count; i++)
+        hash_index_add(&table.index, look_hash(items[i].coupon, items[i].code), i);
+    status = session_read(d, &command, look_row, &table);
+    hash_index_free(&table.index);
     SETTLE_READS(status, items, count);
     return status;
 }
 
-enum store_status codes_find(struct door *d, struct store_time after, struct look_up *items, size_t count)
+enum store_status codes_find(struct session *d, struct store_time after, struct look_up *items, size_t count)
 {
     enum store_status status = STORE_OK;
 
@@ -140,16 +119,16 @@ enum store_status codes_find(struct door *d, struct store_time after, struct loo
     return status;
 }
 
-/* Not before what this door has read and appended: the mark, and the batches after it that announced the codes. */
+/* Not before what this session has read and appended: the mark, and the batches after it that announced the codes. */
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     struct look_up *items = checked(calloc(count + 1, sizeof *items));
     enum store_status status;
 
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = reads[i].coupon, .code = reads[i].code};
-    status = codes_find(d, door_time(d), items, count);
+    status = codes_find(d, session_time(d), items, count);
     for (size_t i = 0; i < count; i++) {
         reads[i].n = items[i].found ? items[i].n : -1;
         reads[i].status = items[i].status;
@@ -174,7 +153,7 @@ bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS])
     return it.err_off == 0;
 }
 
-void code_buckets_find(struct door *d, bson_t *command, struct store_time after, const char *coupon, int64_t from_b,
+void code_buckets_find(struct session *d, bson_t *command, struct store_time after, const char *coupon, int64_t from_b,
                        int64_t to_b, size_t limit)
 {
     bson_t filter, sort;
@@ -182,13 +161,13 @@ void code_buckets_find(struct door *d, bson_t *command, struct store_time after,
     BSON_APPEND_UTF8(command, "find", "code_buckets");
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
     codec_bucket_range(&filter, coupon, from_b, to_b);
-    door_add_coupon(d, &filter, coupon);
+    session_add_coupon(d, &filter, coupon);
     bson_append_document_end(command, &filter);
     BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
     BSON_APPEND_INT32(&sort, "_id", 1);
     bson_append_document_end(command, &sort);
     BSON_APPEND_INT64(command, "limit", (int64_t)limit);
-    door_read_options(d, command, after, limit);
+    session_read_options(d, command, after, limit);
 }
 
 struct bucket_codes_list {
@@ -233,28 +212,26 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
 {
     struct bucket_codes_list list = {reads, count, a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
-    bson_t filter, clause, ids;
+    struct session *d = session_of(s);
     enum store_status status;
-    char buffer[16];
+    struct in_clause in;
+    bson_t filter;
 
     if (count == 0)
         return STORE_OK;
     BSON_APPEND_UTF8(&command, "find", "code_buckets");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
-    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+    in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
-        codec_bucket_id(&ids, array_key(i, buffer), reads[i].coupon, reads[i].b);
+        codec_bucket_id(&in.values, in_next(&in), reads[i].coupon, reads[i].b);
         memset(reads[i].codes, 0, sizeof reads[i].codes);
         reads[i].status = STORE_OK;
     }
-    bson_append_array_end(&clause, &ids);
-    bson_append_document_end(&filter, &clause);
-    door_add_coupons(d, &filter, bucket_codes_coupon, reads, count);
+    in_end(&in, &filter);
+    session_add_coupons(d, &filter, bucket_codes_coupon, reads, count);
     bson_append_document_end(&command, &filter);
-    door_read_options(d, &command, door_time(d), count + 1);
-    status = door_read(d, &command, bucket_codes_row, &list);
+    session_read_options(d, &command, session_time(d), count + 1);
+    status = session_read(d, &command, bucket_codes_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
 }
@@ -306,16 +283,16 @@ enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t 
     int64_t end = bucket_of(next_n + BUCKET_SLOTS - 1), from = -1;
     enum store_status status = STORE_OK;
     struct store_time after = {0};
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
 
-    if (end > 0 && !door_pulse(d, &after))
+    if (end > 0 && !session_pulse(d, &after))
         return STORE_FAILED;
     while (status == STORE_OK && all.next_b < end && from != all.next_b) { /* what was cleaned up is not there */
         AUTO_BSON command = BSON_INITIALIZER;
 
         from = all.next_b;
         code_buckets_find(d, &command, after, coupon, from, end, BUCKETS_PER_READ);
-        status = door_read(d, &command, all_codes_row, &all);
+        status = session_read(d, &command, all_codes_row, &all);
     }
     return status;
 }
@@ -369,38 +346,35 @@ static bool claims_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status codes_check(struct door *d, struct store_time after, const char *coupon, code_form *form,
+enum store_status codes_check(struct session *d, struct store_time after, const char *coupon, code_form *form,
                               struct look_up **items, size_t count)
 {
     struct claims claims = {form, items, count};
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, clause, ids;
-    char buffer[16];
+    struct in_clause in;
     int64_t last = -1;
-    size_t k = 0;
+    bson_t filter;
 
     if (count == 0)
         return STORE_OK;
     qsort(items, count, sizeof *items, by_n);
     BSON_APPEND_UTF8(&command, "find", "code_buckets");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
-    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+    in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
         int64_t b = bucket_of(items[i]->n);
 
         items[i]->found = false;
         if (b == last)
             continue;
-        codec_bucket_id(&ids, array_key(k++, buffer), coupon, b);
+        codec_bucket_id(&in.values, in_next(&in), coupon, b);
         last = b;
     }
-    bson_append_array_end(&clause, &ids);
-    bson_append_document_end(&filter, &clause);
-    door_add_coupon(d, &filter, coupon);
+    in_end(&in, &filter);
+    session_add_coupon(d, &filter, coupon);
     bson_append_document_end(&command, &filter);
-    door_read_options(d, &command, after, k + 1);
-    return door_read(d, &command, claims_row, &claims);
+    session_read_options(d, &command, after, in.count + 1);
+    return session_read(d, &command, claims_row, &claims);
 }
 
 static bool exact_form(const char *code, char form[CODE_MAX + 1])
@@ -413,7 +387,7 @@ static bool loose_form(const char *code, char form[CODE_MAX + 1])
     return code_normalise(code, MATCH_LOOSE, form);
 }
 
-static enum store_status look_in_coupon(struct door *d, struct store_time after, const struct coupon *c, int64_t next_n,
+static enum store_status look_in_coupon(struct session *d, struct store_time after, const struct coupon *c, int64_t next_n,
                                         const char *job, struct code_draft *codes, size_t count, struct look_up *items)
 {
     struct look_up **claims = calloc(count + 1, sizeof *claims);
@@ -442,7 +416,7 @@ static enum store_status look_in_coupon(struct door *d, struct store_time after,
     return status;
 }
 
-static enum store_status look_in_directory(struct door *d, struct store_time after, const struct coupon *c,
+static enum store_status look_in_directory(struct session *d, struct store_time after, const struct coupon *c,
                                            int64_t next_n, struct code_draft *codes, size_t count,
                                            struct look_up *items)
 {
@@ -473,14 +447,14 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
     bool service = c->codes.unique == UNIQUE_SERVICE;
     struct look_up *items = calloc(count + 1, sizeof *items);
     enum store_status status = STORE_OK;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     struct store_time after = {0};
 
     if (!items)
         abort();
     for (size_t i = 0; i < count; i++)
         codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
-    if (count > 0 && (next_n > 0 || service) && !door_pulse(d, &after))
+    if (count > 0 && (next_n > 0 || service) && !session_pulse(d, &after))
         status = STORE_FAILED;
     if (status == STORE_OK && count > 0 && next_n > 0)
         status = look_in_coupon(d, after, c, next_n, job, codes, count, items);
@@ -518,9 +492,9 @@ enum store_status mongo_codes_coupons(struct store *s, const char *exact, const 
 {
     struct coupon_ids list = {arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     enum store_status status;
-    bson_t filter, sub, forms;
+    bson_t filter, sub;
 
     *coupons = list.items;
     *count = 0;
@@ -528,19 +502,14 @@ enum store_status mongo_codes_coupons(struct store *s, const char *exact, const 
         return STORE_OK;
     BSON_APPEND_UTF8(&command, "find", "codes");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.code", &sub);
-    BSON_APPEND_ARRAY_BEGIN(&sub, "$in", &forms);
-    BSON_APPEND_UTF8(&forms, "0", exact);
-    BSON_APPEND_UTF8(&forms, "1", loose);
-    bson_append_array_end(&sub, &forms);
-    bson_append_document_end(&filter, &sub);
+    in_texts(&filter, "_id.code", (const char *const[]){exact, loose}, 2);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id.c", &sub);
     BSON_APPEND_UTF8(&sub, "$ne", DIRECTORY);
     bson_append_document_end(&filter, &sub);
     bson_append_document_end(&command, &filter);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most * 2); /* one coupon may have both forms */
-    door_read_options(d, &command, (struct store_time){0}, most * 2);
-    status = door_read(d, &command, coupon_id_row, &list);
+    session_read_options(d, &command, (struct store_time){0}, most * 2);
+    status = session_read(d, &command, coupon_id_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }

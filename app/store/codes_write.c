@@ -14,8 +14,8 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "store/bson_fields.h"
 #include "store/codes.h"
-#include "store/members.h"
 
 #define TURN_MAX (INT64_C(1) << (62 - ATTEMPT_BITS))
 
@@ -86,7 +86,7 @@ static bool note_found(struct documents *list, const bson_t *reply, size_t first
 }
 
 /* One insert of as many as fit, from *next on. */
-static bool insert_some(struct door *d, struct documents *list, size_t *next)
+static bool insert_some(struct session *d, struct documents *list, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     size_t first = *next;
@@ -94,7 +94,7 @@ static bool insert_some(struct door *d, struct documents *list, size_t *next)
     char buffer[16];
 
     BSON_APPEND_UTF8(&command, "insert", list->type->collection);
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &docs);
     for (; *next < list->count && *next - first < CODES_PER_COMMAND && docs.len < COMMAND_BYTES_MAX; ++*next) {
         bson_append_document_begin(&docs, array_key(*next - first, buffer), -1, &doc);
@@ -105,10 +105,10 @@ static bool insert_some(struct door *d, struct documents *list, size_t *next)
     bson_append_array_end(&command, &docs);
 
     AUTO_BSON reply;
-    return door_run(d, &command, &reply) && reply_is_clean(&reply) && note_found(list, &reply, first);
+    return session_run(d, &command, &reply) && reply_is_clean(&reply) && note_found(list, &reply, first);
 }
 
-static enum store_status insert_new(struct door *d, struct documents *list)
+static enum store_status insert_new(struct session *d, struct documents *list)
 {
     for (size_t next = 0; next < list->count;)
         if (!insert_some(d, list, &next))
@@ -135,7 +135,7 @@ static void put_replacement(bson_t *updates, size_t k, const struct documents *l
 }
 
 /* Replace as many as fit of those found, from *next on. STORE_EXISTS: one has a higher w. */
-static enum store_status replace_some(struct door *d, const struct documents *list, size_t *next)
+static enum store_status replace_some(struct session *d, const struct documents *list, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     size_t first = *next;
@@ -143,19 +143,19 @@ static enum store_status replace_some(struct door *d, const struct documents *li
     bson_t updates;
 
     BSON_APPEND_UTF8(&command, "update", list->type->collection);
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (; *next < list->found_count && *next - first < CODES_PER_UPDATE && updates.len < COMMAND_BYTES_MAX; ++*next)
         put_replacement(&updates, *next - first, list, list->found[*next]);
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return STORE_FAILED;
     return reply_count(&reply) == (int64_t)(*next - first) ? STORE_OK : STORE_EXISTS;
 }
 
-static enum store_status write_documents(struct door *d, const struct document_type *type, const struct draft *draft,
+static enum store_status write_documents(struct session *d, const struct document_type *type, const struct draft *draft,
                                          size_t count)
 {
     struct documents list;
@@ -204,7 +204,7 @@ static void put_takeover(bson_t *updates, size_t k, const struct documents *list
 }
 
 /* Take those of the first CODES_PER_UPDATE from *next on that nobody announced. */
-static enum store_status take_some(struct door *d, const struct documents *list, const struct look_up *met,
+static enum store_status take_some(struct session *d, const struct documents *list, const struct look_up *met,
                                    const enum standing *standings, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -213,7 +213,7 @@ static enum store_status take_some(struct door *d, const struct documents *list,
     size_t k = 0;
 
     BSON_APPEND_UTF8(&command, "update", "codes");
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (; *next < list->found_count && k < CODES_PER_UPDATE; ++*next)
         if (standings[*next] == STANDING_ABANDONED || standings[*next] == STANDING_OWN_DRAFT)
@@ -223,14 +223,14 @@ static enum store_status take_some(struct door *d, const struct documents *list,
         return STORE_OK;
 
     AUTO_BSON reply;
-    return door_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) &&
+    return session_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) &&
                    reply_count(&reply) == (int64_t)k
                ? STORE_OK
                : STORE_FAILED;
 }
 
 /* Take what nobody announced, unless it has changed: then STORE_FAILED, and whoever asks again sees how it is. */
-static enum store_status take_over(struct door *d, const struct documents *list, const struct look_up *met,
+static enum store_status take_over(struct session *d, const struct documents *list, const struct look_up *met,
                                    const enum standing *standings)
 {
     enum store_status status = STORE_OK;
@@ -241,7 +241,7 @@ static enum store_status take_over(struct door *d, const struct documents *list,
 }
 
 /* Those that were there already: read and judged behind the insert that met them. */
-static enum store_status settle_met(struct door *d, const struct documents *list, bool *elsewhere)
+static enum store_status settle_met(struct session *d, const struct documents *list, bool *elsewhere)
 {
     const struct draft *draft = list->draft;
     struct look_up *met = calloc(list->found_count + 1, sizeof *met);
@@ -270,7 +270,7 @@ static enum store_status settle_met(struct door *d, const struct documents *list
     return status;
 }
 
-static enum store_status claim_directory(struct door *d, struct draft *draft, bool *elsewhere)
+static enum store_status claim_directory(struct session *d, struct draft *draft, bool *elsewhere)
 {
     struct look_up *items = calloc(draft->count + 1, sizeof *items);
     char(*forms)[CODE_MAX + 1] = calloc(draft->count + 1, sizeof *forms);
@@ -382,7 +382,7 @@ static void put_begun_update(bson_t *updates, const struct draft *d, int begun)
 }
 
 /* The bucket whose first slots were announced before is gone, cleaned up, and its coupon goes on after its end. */
-static enum store_status insert_begun_bucket(struct door *d, const struct draft *draft)
+static enum store_status insert_begun_bucket(struct session *d, const struct draft *draft)
 {
     struct documents list;
     enum store_status status;
@@ -395,25 +395,25 @@ static enum store_status insert_begun_bucket(struct door *d, const struct draft 
     return status;
 }
 
-static enum store_status write_begun_bucket(struct door *d, const struct draft *draft)
+static enum store_status write_begun_bucket(struct session *d, const struct draft *draft)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_iter_t errors;
     bson_t updates;
 
     BSON_APPEND_UTF8(&command, "update", bucket_type.collection);
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     put_begun_update(&updates, draft, (int)(draft->next_n % BUCKET_SLOTS));
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return STORE_FAILED;
     return reply_count(&reply) == 1 ? STORE_OK : insert_begun_bucket(d, draft);
 }
 
-static enum store_status write_buckets(struct door *d, struct draft *draft)
+static enum store_status write_buckets(struct session *d, struct draft *draft)
 {
     enum store_status status = STORE_OK;
 
@@ -452,7 +452,7 @@ enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int
 {
     struct draft draft = {.coupon = c, .next_n = next_n, .writing = new_writing(turn), .job = job, .codes = codes,
                           .count = count};
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     enum store_status status = STORE_OK;
     bool elsewhere = false;
 
@@ -472,7 +472,7 @@ enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int
 
 /* Look-ups of drafts, as many as one command deletes. */
 struct leftovers {
-    struct door *door;
+    struct session *session;
     const struct coupon *coupon;
     int64_t next_n, writing;
     char (*forms)[CODE_MAX + 1]; /* room for CODES_PER_UPDATE */
@@ -500,42 +500,40 @@ static bool leftovers_row(const bson_t *doc, void *context)
 static enum store_status delete_leftovers(struct leftovers *l)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t deletes, one, filter, sub, list;
+    bson_t deletes, one, filter, sub;
+    struct in_clause in;
     bson_iter_t errors;
-    char buffer[16];
 
     BSON_APPEND_UTF8(&command, "delete", look_up_type.collection);
-    door_write_options(l->door, &command);
+    session_write_options(l->session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
     BSON_APPEND_DOCUMENT_BEGIN(&deletes, "0", &one);
     BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &sub);
-    BSON_APPEND_ARRAY_BEGIN(&sub, "$in", &list);
+    in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < l->count; i++)
-        codes_put_id(&list, array_key(i, buffer), l->coupon->id, l->forms[i]);
-    bson_append_array_end(&sub, &list);
-    bson_append_document_end(&filter, &sub);
+        codes_put_id(&in.values, in_next(&in), l->coupon->id, l->forms[i]);
+    in_end(&in, &filter);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "n", &sub);
     BSON_APPEND_INT64(&sub, "$gte", l->next_n);
     bson_append_document_end(&filter, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "w", &sub);
     BSON_APPEND_INT64(&sub, "$lt", l->writing);
     bson_append_document_end(&filter, &sub);
-    door_add_coupon(l->door, &filter, l->coupon->id);
+    session_add_coupon(l->session, &filter, l->coupon->id);
     bson_append_document_end(&one, &filter);
     BSON_APPEND_INT32(&one, "limit", 0);
     bson_append_document_end(&deletes, &one);
     bson_append_array_end(&command, &deletes);
 
     AUTO_BSON reply;
-    return door_run(l->door, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors)
+    return session_run(l->session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors)
                ? STORE_OK
                : STORE_FAILED;
 }
 
 enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon *c, int64_t next_n, int64_t turn)
 {
-    struct leftovers l = {.door = door_of(s), .coupon = c, .next_n = next_n, .writing = new_writing(turn),
+    struct leftovers l = {.session = session_of(s), .coupon = c, .next_n = next_n, .writing = new_writing(turn),
                           .next_b = bucket_of(next_n)};
     enum store_status status = STORE_OK;
     int64_t from = -1;
@@ -546,9 +544,9 @@ enum store_status mongo_codes_forget_drafts(struct store *s, const struct coupon
 
         from = l.next_b;
         l.count = 0;
-        code_buckets_find(l.door, &command, (struct store_time){0}, c->id, from, INT64_MAX,
+        code_buckets_find(l.session, &command, (struct store_time){0}, c->id, from, INT64_MAX,
                           CODES_PER_UPDATE / BUCKET_SLOTS);
-        status = door_read(l.door, &command, leftovers_row, &l);
+        status = session_read(l.session, &command, leftovers_row, &l);
         if (status == STORE_OK && l.count > 0)
             status = delete_leftovers(&l);
     }

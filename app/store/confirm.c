@@ -14,21 +14,21 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/session.h"
 
 #define HELPERS 15 /* linearizable reads at a time, beside the caller's own */
-#define PULSES 256 /* documents to write to; bounded, and so many that doors seldom share one */
+#define PULSES 256 /* documents to write to; bounded, and so many that sessions seldom share one */
 
-static bool pulse_once(struct door *d, struct store_time *after)
+static bool pulse_once(struct session *d, struct store_time *after)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t updates, update, sub, inner;
     bson_iter_t errors;
 
     BSON_APPEND_UTF8(&command, "update", "pulses");
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
@@ -44,14 +44,14 @@ static bool pulse_once(struct door *d, struct store_time *after)
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return false;
     reply_time(&reply, after);
     return after->seconds != 0;
 }
 
-/* Twice, since two doors may race to insert their document. */
-bool door_pulse(struct door *d, struct store_time *after)
+/* Twice, since two sessions may race to insert their document. */
+bool session_pulse(struct session *d, struct store_time *after)
 {
     bool taken = false;
 
@@ -84,20 +84,18 @@ static bool moved_row(const bson_t *doc, void *context)
 
 static void put_followers(bson_t *command, const struct confirm *confirms, size_t count)
 {
-    bson_t filter, clause, ids, projection;
-    char buffer[16];
+    bson_t filter, projection;
+    struct in_clause in;
 
     BSON_APPEND_UTF8(command, "find", "ledger");
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
     if (count == 1) {
         codec_ledger_id(&filter, "_id", confirms[0].coupon, confirms[0].lane, confirms[0].tail + 1);
     } else {
-        BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
-        BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+        in_begin(&in, &filter, "_id");
         for (size_t i = 0; i < count; i++)
-            codec_ledger_id(&ids, array_key(i, buffer), confirms[i].coupon, confirms[i].lane, confirms[i].tail + 1);
-        bson_append_array_end(&clause, &ids);
-        bson_append_document_end(&filter, &clause);
+            codec_ledger_id(&in.values, in_next(&in), confirms[i].coupon, confirms[i].lane, confirms[i].tail + 1);
+        in_end(&in, &filter);
     }
     bson_append_document_end(command, &filter);
     BSON_APPEND_DOCUMENT_BEGIN(command, "projection", &projection);
@@ -105,20 +103,20 @@ static void put_followers(bson_t *command, const struct confirm *confirms, size_
     bson_append_document_end(command, &projection);
 }
 
-static enum store_status find_followers(struct door *d, const bson_t *command, struct confirm *confirms, size_t count)
+static enum store_status find_followers(struct session *d, const bson_t *command, struct confirm *confirms, size_t count)
 {
     struct confirms list = {confirms, count};
     enum store_status status;
 
     for (size_t i = 0; i < count; i++)
         confirms[i].unmoved = true;
-    status = door_read(d, command, moved_row, &list);
+    status = session_read(d, command, moved_row, &list);
     for (size_t i = 0; i < count && status != STORE_OK; i++)
         confirms[i].unmoved = false;
     return status;
 }
 
-static enum store_status confirm_linearizable(struct door *d, struct confirm *c)
+static enum store_status confirm_linearizable(struct session *d, struct confirm *c)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t concern;
@@ -140,7 +138,7 @@ struct readings {
     atomic_bool failed;
 };
 
-static void read_next(struct readings *r, struct door *d)
+static void read_next(struct readings *r, struct session *d)
 {
     size_t i;
 
@@ -153,17 +151,17 @@ static void read_next(struct readings *r, struct door *d)
 static void *help(void *argument)
 {
     struct readings *r = argument;
-    struct door *d = door_try_open(r->mongo);
+    struct session *d = session_try_open(r->mongo);
 
     if (!d)
         return NULL;
     read_next(r, d);
-    door_close(&d->store);
+    session_close(&d->store);
     return NULL;
 }
 
 /* All together take no longer than one command may. */
-static enum store_status confirm_each(struct door *d, struct confirm *confirms, size_t count)
+static enum store_status confirm_each(struct session *d, struct confirm *confirms, size_t count)
 {
     struct readings r = {.mongo = d->mongo, .items = confirms, .count = count,
                          .until = mono_add_ms(mono_now(), d->mongo->server_limit_ms)};
@@ -180,7 +178,7 @@ static enum store_status confirm_each(struct door *d, struct confirm *confirms, 
 
 enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t count)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     struct store_time after = {0};
 
@@ -188,13 +186,13 @@ enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t
         confirms[i].unmoved = false;
     if (count == 0)
         return STORE_OK;
-    if (!door_ready(d))
+    if (!session_ready(d))
         return STORE_FAILED;
     if (d->mongo->sharded)
         return confirm_each(d, confirms, count);
-    if (!door_pulse(d, &after))
+    if (!session_pulse(d, &after))
         return STORE_FAILED;
     put_followers(&command, confirms, count);
-    door_read_options(d, &command, after, count + 1);
+    session_read_options(d, &command, after, count + 1);
     return find_followers(d, &command, confirms, count);
 }

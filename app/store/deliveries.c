@@ -1,33 +1,34 @@
 /*
  * store/deliveries.c -- attempts to deliver events: {_id, h, c, l, seq, part, type, attempt, at, took, status, ...}.
  *
- * No body  what was sent is made anew from the ledger when it is asked for again, so that no user's name stands here
+ * No body  what was sent is made anew from the ledger when it is asked for again, and an answer that repeats a name is not kept, so that
+ *          no user's name stands here
  */
 #include <string.h>
 
-#include "store/door.h"
+#include "store/bson_fields.h"
 #include "store/hooks.h"
-#include "store/members.h"
+#include "store/session.h"
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 #define DELIVERIES "deliveries"
 
-static const struct member delivery_rows[] = {
-    MEMBER("_id", MEMBER_CHARS, struct delivery, id, false, 0),
-    MEMBER("h", MEMBER_CHARS, struct delivery, hook, false, 0),
-    MEMBER("c", MEMBER_CHARS, struct delivery, coupon, false, 0),
-    MEMBER("l", MEMBER_INT, struct delivery, lane, false, 0),
-    MEMBER("seq", MEMBER_INT, struct delivery, seq, false, 0),
-    MEMBER("part", MEMBER_INT, struct delivery, part, false, 0),
-    MEMBER("attempt", MEMBER_INT, struct delivery, attempt, false, 0),
-    MEMBER("at", MEMBER_TIME, struct delivery, at_ms, false, 0),
-    MEMBER("took", MEMBER_INT, struct delivery, took_ms, false, 0),
-    MEMBER("status", MEMBER_INT, struct delivery, status, true, 0),
-    MEMBER("succeeded", MEMBER_BOOL, struct delivery, succeeded, false, 0),
-    MEMBER("snippet", MEMBER_TEXT, struct delivery, snippet, true, 0),
-    MEMBER("error", MEMBER_TEXT, struct delivery, error, true, 0),
-    MEMBER("again_of", MEMBER_TEXT, struct delivery, again_of, true, 0),
-    MEMBER("asked", MEMBER_TIME, struct delivery, asked_ms, true, 0),
+static const struct bson_field delivery_rows[] = {
+    BSON_FIELD("_id", BSON_FIELD_CHARS, struct delivery, id, false, 0),
+    BSON_FIELD("h", BSON_FIELD_CHARS, struct delivery, hook, false, 0),
+    BSON_FIELD("c", BSON_FIELD_CHARS, struct delivery, coupon, false, 0),
+    BSON_FIELD("l", BSON_FIELD_INT, struct delivery, lane, false, 0),
+    BSON_FIELD("seq", BSON_FIELD_INT, struct delivery, seq, false, 0),
+    BSON_FIELD("part", BSON_FIELD_INT, struct delivery, part, false, 0),
+    BSON_FIELD("attempt", BSON_FIELD_INT, struct delivery, attempt, false, 0),
+    BSON_FIELD("at", BSON_FIELD_TIME, struct delivery, at_ms, false, 0),
+    BSON_FIELD("took", BSON_FIELD_INT, struct delivery, took_ms, false, 0),
+    BSON_FIELD("status", BSON_FIELD_INT, struct delivery, status, true, 0),
+    BSON_FIELD("succeeded", BSON_FIELD_BOOL, struct delivery, succeeded, false, 0),
+    BSON_FIELD("snippet", BSON_FIELD_TEXT, struct delivery, snippet, true, 0),
+    BSON_FIELD("error", BSON_FIELD_TEXT, struct delivery, error, true, 0),
+    BSON_FIELD("again_of", BSON_FIELD_TEXT, struct delivery, again_of, true, 0),
+    BSON_FIELD("asked", BSON_FIELD_TIME, struct delivery, asked_ms, true, 0),
 };
 
 struct delivery_list {
@@ -46,10 +47,10 @@ static bool delivery_row(const bson_t *doc, void *context)
         return true;
     d = arena_alloc(list->arena, sizeof *d);
     list->items[list->count++] = d;
-    if (!members_read(doc, ROWS(delivery_rows), 0, d, list->arena) || !find_text(doc, "type", &type))
+    if (!bson_fields_read(doc, ROWS(delivery_rows), 0, d, list->arena) || !find_text(doc, "type", &type))
         return false;
     d->type = event_type_of_name(type);
-    return d->type < EVENT_TYPE_COUNT;
+    return d->type != EVENT_NONE;
 }
 
 /* ---- writing ---- */
@@ -57,7 +58,7 @@ static bool delivery_row(const bson_t *doc, void *context)
 enum store_status mongo_deliveries_insert(struct store *s, const struct delivery *d, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *door = door_of(s);
+    struct session *session = session_of(s);
     int64_t index, code;
     bson_iter_t errors;
     char buffer[16];
@@ -66,20 +67,20 @@ enum store_status mongo_deliveries_insert(struct store *s, const struct delivery
     if (count == 0)
         return STORE_OK;
     BSON_APPEND_UTF8(&command, "insert", DELIVERIES);
-    door_write_options(door, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
     for (size_t i = 0; i < count; i++) {
         bson_t doc;
 
         bson_append_document_begin(&list, array_key(i, buffer), -1, &doc);
-        members_write(&doc, ROWS(delivery_rows), 0, &d[i]);
+        bson_fields_write(&doc, ROWS(delivery_rows), 0, &d[i]);
         BSON_APPEND_UTF8(&doc, "type", event_type_name((enum event_type)d[i].type));
         bson_append_document_end(&list, &doc);
     }
     bson_append_array_end(&command, &list);
 
     AUTO_BSON reply;
-    if (!door_run(door, &command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     /* one that is there already is of an earlier try whose reply was lost */
     for (bool more = reply_errors(&reply, &errors); more && (more = reply_next_error(&errors, &index, &code));)
@@ -93,7 +94,7 @@ static enum store_status update(struct store *s, const char *id, const bson_t *u
     AUTO_BCON command = BCON_NEW("update", DELIVERIES, "updates", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}", "u",
                                  BCON_DOCUMENT(u), "}", "]");
     int64_t matched = 0;
-    enum store_status status = door_write(door_of(s), command, &matched);
+    enum store_status status = session_write(session_of(s), command, &matched);
 
     return status == STORE_OK && matched == 0 ? STORE_NOT_FOUND : status;
 }
@@ -117,7 +118,7 @@ enum store_status mongo_deliveries_clean(struct store *s, int64_t before_ms)
     AUTO_BCON command = BCON_NEW("delete", DELIVERIES, "deletes", "[", "{", "q", "{", "at", "{", "$lt",
                                  BCON_DATE_TIME(before_ms), "}", "}", "limit", BCON_INT32(0), "}", "]");
 
-    return door_write(door_of(s), command, NULL);
+    return session_write(session_of(s), command, NULL);
 }
 
 /* ---- reading ---- */
@@ -128,8 +129,8 @@ static enum store_status find(struct store *s, bson_t *command, struct delivery_
     enum store_status status;
 
     BSON_APPEND_INT64(command, "limit", (int64_t)list->most);
-    door_read_options(door_of(s), command, (struct store_time){0}, list->most);
-    status = door_read(door_of(s), command, delivery_row, list);
+    session_read_options(session_of(s), command, (struct store_time){0}, list->most);
+    status = session_read(session_of(s), command, delivery_row, list);
     if (status != STORE_OK)
         list->count = 0;
     return status;
@@ -164,7 +165,7 @@ enum store_status mongo_deliveries(struct store *s, const char *hook, int succee
     if (succeeded >= 0)
         BSON_APPEND_BOOL(&sub, "succeeded", succeeded);
     if (last)
-        door_add_older(&sub, "at", last->at_ms, last->id);
+        session_add_older(&sub, "at", last->at_ms, last->id);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
     BSON_APPEND_INT32(&sub, "at", -1);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/bson_fields.h"
 #include "store/codes.h"
-#include "store/members.h"
 
 bool directory_form(const char *code, char form[CODE_MAX + 1])
 {
@@ -35,7 +35,7 @@ static bool tail_row(const bson_t *doc, void *context)
            (find_int(&totals, "turn", &tail->turn) || !bson_has_field(&totals, "turn"));
 }
 
-static enum store_status read_tail(struct door *d, struct store_time after, const char *coupon, struct tail *tail)
+static enum store_status read_tail(struct session *d, struct store_time after, const char *coupon, struct tail *tail)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub;
@@ -44,7 +44,7 @@ static enum store_status read_tail(struct door *d, struct store_time after, cons
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
     ledger_range(&sub, coupon, 0, 0, INT64_MAX);
-    door_add_coupon(d, &sub, coupon);
+    session_add_coupon(d, &sub, coupon);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
     BSON_APPEND_INT32(&sub, "totals", 1);
@@ -53,8 +53,8 @@ static enum store_status read_tail(struct door *d, struct store_time after, cons
     BSON_APPEND_INT32(&sub, "_id", -1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", 1);
-    door_read_options(d, &command, after, 1);
-    return door_read(d, &command, tail_row, tail);
+    session_read_options(d, &command, after, 1);
+    return session_read(d, &command, tail_row, tail);
 }
 
 static int by_owner(const void *a, const void *b)
@@ -65,7 +65,7 @@ static int by_owner(const void *a, const void *b)
 }
 
 /* The entries of one owner, of which `found` then says which were announced. */
-static enum store_status judge_owner(struct door *d, struct store_time after, const char *owner,
+static enum store_status judge_owner(struct session *d, struct store_time after, const char *owner,
                                      const struct tail *tail, struct look_up **entries, size_t count)
 {
     struct look_up **announced = calloc(count + 1, sizeof *announced);
@@ -91,7 +91,7 @@ static enum standing standing_of(const struct look_up *entry, bool own, const st
     return entry->found || turn_of(entry->writing) == tail->turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
 }
 
-enum store_status directory_judge(struct door *d, struct store_time after, const char *coupon, int64_t next_n,
+enum store_status directory_judge(struct session *d, struct store_time after, const char *coupon, int64_t next_n,
                                   struct look_up *items, enum standing *standings, size_t count)
 {
     struct look_up **entries = calloc(count + 1, sizeof *entries);

@@ -3,17 +3,18 @@
  *
  * Unfinished  stands in the user's document, beside the view: {_id: {c, h}, view, erasing: [{a: alias, seq}]}. Nothing else
  *             leads to the alias of somebody who took again before their erasure was finished
+ * Finished    by whoever asked, by the user's next erasure, or by the sweeper
  */
 #include "base/checked.h"
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/session.h"
 
 /* ---- the ledger ---- */
 
 /* Empty the names of the rows with this alias in the batches of filter. The fingerprint goes too: whoever guesses the request
  * could check the guess by it. */
-static enum store_status erase_names(struct door *d, const bson_t *filter, const char *alias, bool many)
+static enum store_status erase_names(struct session *d, const bson_t *filter, const char *alias, bool many)
 {
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -27,42 +28,56 @@ static enum store_status erase_names(struct door *d, const bson_t *filter, const
         "}", "]");
     /* clang-format on */
 
-    return door_write(d, command, NULL);
+    return session_write(d, command, NULL);
 }
 
-enum store_status mongo_erase_names(struct store *s, const char *coupon, int64_t lane, int64_t seq, const char *alias)
-{
-    AUTO_BSON filter = BSON_INITIALIZER;
-
-    codec_ledger_id(&filter, "_id", coupon, lane, seq);
-    BSON_APPEND_UTF8(&filter, "who.a", alias);
-    return erase_names(door_of(s), &filter, alias, false);
-}
-
-enum store_status mongo_erase_names_after(struct store *s, const char *coupon, int64_t lane, int64_t seq, const char *alias)
+/* In all batches after seq, which the server has to look through. */
+static enum store_status erase_names_after(struct session *d, const char *coupon, int64_t lane, int64_t seq, const char *alias)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
 
     ledger_range(&filter, coupon, lane, seq, INT64_MAX);
-    door_add_coupon(door_of(s), &filter, coupon);
+    session_add_coupon(d, &filter, coupon);
     BSON_APPEND_UTF8(&filter, "who.a", alias);
-    return erase_names(door_of(s), &filter, alias, true);
+    return erase_names(d, &filter, alias, true);
+}
+
+struct emptying {
+    struct session *session;
+    const char *alias;
+};
+
+static enum store_status erase_names_of(void *emptying, const struct batch *b)
+{
+    const struct emptying *of = emptying;
+    AUTO_BSON filter = BSON_INITIALIZER;
+
+    codec_ledger_id(&filter, "_id", b->coupon, b->lane, b->head.seq);
+    BSON_APPEND_UTF8(&filter, "who.a", of->alias);
+    return erase_names(of->session, &filter, of->alias, false);
+}
+
+enum store_status mongo_erasure_empty(struct store *s, int64_t lane, const struct erasure *e)
+{
+    struct emptying of = {session_of(s), e->alias};
+    enum store_status status = mongo_chain(s, e->coupon, lane, e->seq, e->alias, erase_names_of, &of);
+
+    return status == STORE_OK ? erase_names_after(of.session, e->coupon, lane, e->seq, e->alias) : status;
 }
 
 /* ---- what is not finished ---- */
 
-enum store_status mongo_erasure_begin(struct store *s, const char *user, const struct erasure *e, bool *noted)
+enum store_status mongo_erasure_begin(struct store *s, const char *user, struct erasure *e, bool *noted)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
-    struct name_hash hash;
     enum store_status status;
     int64_t matched = 0;
 
     *noted = false;
-    if (!door_finds_names(door_of(s)))
+    if (!session_finds_names(session_of(s)))
         return STORE_FAILED;
-    hash = door_name_hash(door_of(s), user);
-    codec_use_id(&filter, "_id", e->coupon, &hash);
+    e->user = session_name_hash(session_of(s), user);
+    codec_use_id(&filter, "_id", e->coupon, &e->user);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", "users",
@@ -72,20 +87,16 @@ enum store_status mongo_erasure_begin(struct store *s, const char *user, const s
         "}", "]");
     /* clang-format on */
 
-    status = door_write(door_of(s), command, &matched);
+    status = session_write(session_of(s), command, &matched);
     *noted = matched > 0;
     return status;
 }
 
-enum store_status mongo_erasure_end(struct store *s, const char *user, const struct erasure *e)
+enum store_status mongo_erasure_end(struct store *s, const struct erasure *e)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
-    struct name_hash hash;
 
-    if (!door_finds_names(door_of(s)))
-        return STORE_FAILED;
-    hash = door_name_hash(door_of(s), user);
-    codec_use_id(&filter, "_id", e->coupon, &hash);
+    codec_use_id(&filter, "_id", e->coupon, &e->user);
     BSON_APPEND_UTF8(&filter, "erasing.a", e->alias);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -100,7 +111,7 @@ enum store_status mongo_erasure_end(struct store *s, const char *user, const str
         "}", "]");
     /* clang-format on */
 
-    return door_write(door_of(s), command, NULL);
+    return session_write(session_of(s), command, NULL);
 }
 
 struct erasure_list {
@@ -112,16 +123,15 @@ struct erasure_list {
 static bool erasure_row(const bson_t *doc, void *context)
 {
     struct erasure_list *list = context;
-    const char *coupon, *alias;
-    bson_t id, erasing, one;
+    struct erasure e;
+    bson_t erasing, one;
     bson_iter_t it;
-    int64_t seq;
 
     if (!bson_has_field(doc, "erasing"))
         return true;
-    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &coupon) || !find_array(doc, "erasing", &erasing) ||
-        !bson_iter_init(&it, &erasing))
+    if (!codec_use_id_get(doc, &e.coupon, &e.user) || !find_array(doc, "erasing", &erasing) || !bson_iter_init(&it, &erasing))
         return false;
+    e.coupon = arena_strdup(list->arena, e.coupon);
     while (bson_iter_next(&it)) {
         const uint8_t *data;
         uint32_t len;
@@ -129,11 +139,11 @@ static bool erasure_row(const bson_t *doc, void *context)
         if (!BSON_ITER_HOLDS_DOCUMENT(&it))
             return false;
         bson_iter_document(&it, &len, &data);
-        if (!bson_init_static(&one, data, len) || !find_text(&one, "a", &alias) || !find_exact(&one, "seq", &seq))
+        if (!bson_init_static(&one, data, len) || !find_text(&one, "a", &e.alias) || !find_exact(&one, "seq", &e.seq))
             return false;
+        e.alias = arena_strdup(list->arena, e.alias);
         list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
-        list->items[list->count++] =
-            (struct erasure){arena_strdup(list->arena, coupon), arena_strdup(list->arena, alias), seq};
+        list->items[list->count++] = e;
     }
     return true;
 }
@@ -146,9 +156,9 @@ enum store_status mongo_erasures(struct store *s, const char *user, struct arena
     struct name_hash hash;
 
     *count = 0;
-    if (!door_finds_names(door_of(s)))
+    if (!session_finds_names(session_of(s)))
         return STORE_FAILED;
-    hash = door_name_hash(door_of(s), user);
+    hash = session_name_hash(session_of(s), user);
     codec_user_filter(&filter, &hash);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -157,14 +167,58 @@ enum store_status mongo_erasures(struct store *s, const char *user, struct arena
         "projection", "{", "erasing", BCON_INT32(1), "}");
     /* clang-format on */
 
-    door_read_options(door_of(s), command, (struct store_time){0}, 0);
-    status = door_read(door_of(s), command, erasure_row, &list);
+    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    status = session_read(session_of(s), command, erasure_row, &list);
     *erasures = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
 
 /* ---- all users' at once ---- */
+
+/* Those of them whose alias has been erased by the view: it says so, or it is later than the note and has another alias. */
+static bool left_row(const bson_t *doc, void *context)
+{
+    struct erasure_list *list = context;
+    size_t count = list->count;
+    const char *alias;
+    bson_t view;
+    int64_t seq;
+
+    if (!erasure_row(doc, list) || !find_document(doc, "view", &view) || !find_exact(&view, "seq", &seq) ||
+        !find_text(&view, "alias", &alias))
+        return false;
+    for (size_t i = list->count; i-- > count;) {
+        struct erasure *e = &list->items[i];
+        bool same = strcmp(e->alias, alias) == 0;
+
+        if (same ? !bson_has_field(&view, "erased") : seq <= e->seq)
+            *e = list->items[--list->count];
+        else if (same)
+            e->seq = seq; /* of the erasure: nothing of the alias comes after it */
+    }
+    return true;
+}
+
+enum store_status mongo_erasures_left(struct store *s, struct arena *a, struct erasure **erasures, size_t *count)
+{
+    struct erasure_list list = {.arena = a};
+    enum store_status status;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "find", "users",
+        "filter", "{", "erasing", "{", "$exists", BCON_BOOL(true), "}", "}",
+        "projection", "{", "erasing", BCON_INT32(1), "view.seq", BCON_INT32(1), "view.alias", BCON_INT32(1),
+            "view.erased", BCON_INT32(1), "}",
+        "hint", "erasing");
+    /* clang-format on */
+
+    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    status = session_read(session_of(s), command, left_row, &list);
+    *erasures = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
 
 static bool any_row(const bson_t *doc, void *context)
 {
@@ -174,14 +228,14 @@ static bool any_row(const bson_t *doc, void *context)
 }
 
 /* Whether the lane's ledger has the erasure of this alias. */
-static enum store_status is_erased(struct door *d, const struct erasure *e, int64_t lane, bool *erased)
+static enum store_status is_erased(struct session *d, const struct erasure *e, int64_t lane, bool *erased)
 {
     AUTO_BSON filter = BSON_INITIALIZER, command = BSON_INITIALIZER;
     bson_t entries, entry, projection;
 
     *erased = false;
     ledger_range(&filter, e->coupon, lane, 0, INT64_MAX);
-    door_add_coupon(d, &filter, e->coupon);
+    session_add_coupon(d, &filter, e->coupon);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "e", &entries);
     BSON_APPEND_DOCUMENT_BEGIN(&entries, "$elemMatch", &entry);
     BSON_APPEND_UTF8(&entry, "k", entry_kind_name(ENTRY_ERASE));
@@ -194,8 +248,8 @@ static enum store_status is_erased(struct door *d, const struct erasure *e, int6
     BSON_APPEND_INT32(&projection, "_id", 1);
     bson_append_document_end(&command, &projection);
     BSON_APPEND_INT64(&command, "limit", 1);
-    door_read_options(d, &command, (struct store_time){0}, 1);
-    return door_read(d, &command, any_row, erased);
+    session_read_options(d, &command, (struct store_time){0}, 1);
+    return session_read(d, &command, any_row, erased);
 }
 
 static enum store_status finish(struct store *s, const struct erasure *e)
@@ -206,9 +260,9 @@ static enum store_status finish(struct store *s, const struct erasure *e)
     for (int64_t lane = 0; lane < lanes && status == STORE_OK; lane++) {
         bool erased;
 
-        status = is_erased(door_of(s), e, lane, &erased);
+        status = is_erased(session_of(s), e, lane, &erased);
         if (status == STORE_OK && erased)
-            status = mongo_erase_names_after(s, e->coupon, lane, 0, e->alias);
+            status = erase_names_after(session_of(s), e->coupon, lane, 0, e->alias);
     }
     return status;
 }
@@ -227,8 +281,8 @@ enum store_status mongo_erasures_finish(struct store *s)
 
     arena_init(&a, 0);
     list.arena = &a;
-    door_read_options(door_of(s), command, (struct store_time){0}, 0);
-    status = door_read(door_of(s), command, erasure_row, &list);
+    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    status = session_read(session_of(s), command, erasure_row, &list);
     for (size_t i = 0; i < list.count && status == STORE_OK; i++)
         status = finish(s, &list.items[i]);
     arena_free(&a);

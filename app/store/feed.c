@@ -12,9 +12,9 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/session.h"
 
 #define WAIT_MS 1000
 #define WORK_MS 10   /* after so long */
@@ -35,14 +35,14 @@ static const uint32_t lost[] = {
 #define ASSERTIONS_FROM 40000 /* without a name: where the decoding of a token stops. Primaries that step down have older numbers */
 
 struct feed {
-    struct door *door;
+    struct session *session;
     mongoc_collection_t *ledger;
     mongoc_change_stream_t *stream;
     struct mono gathered; /* when it was last left alone */
     long gather_ms;
 };
 
-static struct feed *open_on(struct door *d, long gather_ms, const struct feed_position *p, const bson_t *pipeline)
+static struct feed *open_on(struct session *d, long gather_ms, const struct feed_position *p, const bson_t *pipeline)
 {
     struct feed *f = checked(calloc(1, sizeof *f));
     AUTO_BSON options = BSON_INITIALIZER;
@@ -51,19 +51,19 @@ static struct feed *open_on(struct door *d, long gather_ms, const struct feed_po
     BSON_APPEND_INT64(&options, "maxAwaitTimeMS", WAIT_MS);
     if (p && p->size && bson_init_static(&after, p->token, p->size))
         BSON_APPEND_DOCUMENT(&options, "startAfter", &after);
-    f->door = d;
+    f->session = d;
     f->gather_ms = gather_ms;
-    f->ledger = mongoc_client_get_collection(f->door->client, f->door->mongo->database, "ledger");
+    f->ledger = mongoc_client_get_collection(f->session->client, f->session->mongo->database, "ledger");
     f->stream = mongoc_collection_watch(f->ledger, pipeline, &options);
     return f;
 }
 
 static struct feed *open_with(struct store *s, const struct feed_position *after, const bson_t *pipeline)
 {
-    return open_on(door_open(door_of(s)->mongo), GATHER_MS, after, pipeline);
+    return open_on(session_open(session_of(s)->mongo), GATHER_MS, after, pipeline);
 }
 
-/* Leaves the door open. */
+/* Leaves the session open. */
 static void close_on(struct feed *f)
 {
     mongoc_change_stream_destroy(f->stream);
@@ -111,7 +111,20 @@ static void gather(struct feed *f)
     f->gathered = mono_now();
 }
 
-int feed_next(struct feed *f, struct batch **batch)
+static bool get_batch_key(const bson_t *event, struct batch_key *batch_key)
+{
+    const char *coupon;
+    bson_t key, id, doc;
+
+    if (!find_document(event, "documentKey", &key) || !find_document(&key, "_id", &id) || !find_text(&id, "c", &coupon) ||
+        !find_int(&id, "l", &batch_key->lane) || !find_int(&id, "seq", &batch_key->seq) || strlen(coupon) >= sizeof batch_key->coupon)
+        return false;
+    memcpy(batch_key->coupon, coupon, strlen(coupon) + 1);
+    batch_key->arrived = find_document(event, "fullDocument", &doc) ? codec_arrived_get(&doc) : 0;
+    return true;
+}
+
+int feed_next(struct feed *f, struct batch **batch, struct batch_key *unread)
 {
     const bson_t *event;
     bson_t doc;
@@ -122,9 +135,8 @@ int feed_next(struct feed *f, struct batch **batch)
     *batch = find_document(event, "fullDocument", &doc) ? codec_batch_get(&doc) : NULL;
     if (*batch)
         return 1;
-    /* passed over here: whoever follows the seqs sees the gap */
     log_unreadable("ledger", event);
-    return 0;
+    return get_batch_key(event, unread);
 }
 
 void feed_keep(const struct feed *f, struct feed_position *p)
@@ -146,15 +158,15 @@ void feed_forget(struct feed_position *p)
 
 void feed_close(struct feed *f)
 {
-    struct door *d = f->door;
+    struct session *d = f->session;
 
     close_on(f);
-    door_close(&d->store);
+    session_close(&d->store);
 }
 
-/* ---- the doorbell ---- */
+/* ---- the change feed ---- */
 
-struct feed *bells_open(struct store *s, const struct feed_position *after)
+struct feed *feed_open_keys(struct store *s, const struct feed_position *after)
 {
     /* clang-format off */
     AUTO_BCON pipeline = BCON_NEW(
@@ -167,28 +179,22 @@ struct feed *bells_open(struct store *s, const struct feed_position *after)
     return open_with(s, after, pipeline);
 }
 
-int bells_next(struct feed *f, struct bell *bell)
+int feed_next_key(struct feed *f, struct batch_key *batch_key)
 {
-    const char *coupon;
     const bson_t *event;
-    bson_t key, id, doc;
 
     gather(f);
     if (!mongoc_change_stream_next(f->stream, &event))
         return explain(f);
-    if (find_document(event, "documentKey", &key) && find_document(&key, "_id", &id) && find_text(&id, "c", &coupon) &&
-        find_int(&id, "l", &bell->lane) && find_int(&id, "seq", &bell->seq) && strlen(coupon) < sizeof bell->coupon) {
-        memcpy(bell->coupon, coupon, strlen(coupon) + 1);
-        bell->arrived = find_document(event, "fullDocument", &doc) ? codec_arrived_get(&doc) : 0;
+    if (get_batch_key(event, batch_key))
         return 1;
-    }
     log_unreadable("ledger", event);
     return 0;
 }
 
 /* ---- lanes of one coupon, of each other ---- */
 
-void feed_stop_hearing(struct door *d)
+void feed_stop_hearing(struct session *d)
 {
     if (d->hearing)
         close_on(d->hearing);
@@ -196,7 +202,7 @@ void feed_stop_hearing(struct door *d)
 }
 
 /* Only totals, and only of coupons that have several lanes. */
-static struct feed *begin_hearing(struct door *d)
+static struct feed *begin_hearing(struct session *d)
 {
     /* clang-format off */
     AUTO_BCON pipeline = BCON_NEW(
@@ -213,7 +219,7 @@ static struct feed *begin_hearing(struct door *d)
 }
 
 /* The stream is resumed by the driver where that is possible; else it is at an end. */
-static int stop_if_broken(struct door *d)
+static int stop_if_broken(struct session *d)
 {
     if (explain(d->hearing) == 0)
         return 0;
@@ -223,7 +229,7 @@ static int stop_if_broken(struct door *d)
 
 int feed_hear(struct store *s, struct heard *heard)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     const bson_t *event;
     bson_t doc;
 

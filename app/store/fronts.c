@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "store/door.h"
-#include "store/members.h"
+#include "store/bson_fields.h"
+#include "store/session.h"
 
 #define FRONTS "fronts"
+#define QUESTIONS "-" /* no front's id: that has a colon */
 
 void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
 {
@@ -18,6 +19,56 @@ void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
     snprintf(id, FRONT_ID_SIZE, "%s:%s", host, run_dir);
 }
 
+/* What the document was before, or is after, in *value; false: there was none. */
+static enum store_status modify(struct store *s, bson_t *command, bson_t *reply, bson_t *value, bool *found)
+{
+    struct session *d = session_of(s);
+
+    BSON_APPEND_INT64(command, "maxTimeMS", d->mongo->server_limit_ms);
+    session_write_concern(d, command);
+    if (!session_run(d, command, reply) || !reply_is_clean(reply))
+        return STORE_FAILED;
+    *found = reply_value(reply, value);
+    return STORE_OK;
+}
+
+enum store_status mongo_front_serves(struct store *s, const char *id, int64_t run, int64_t now_ms, bool *former)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "findAndModify", FRONTS,
+        "query", "{", "_id", BCON_UTF8(id), "}",
+        "update", "{", "$set", "{", "run", BCON_INT64(run), "serves", BCON_DATE_TIME(now_ms), "}", "}",
+        "upsert", BCON_BOOL(true));
+    /* clang-format on */
+    AUTO_BSON reply;
+    bson_t before;
+    int64_t other = 0;
+    enum store_status status = modify(s, command, &reply, &before, former);
+
+    if (status == STORE_OK && *former)
+        *former = !find_exact(&before, "run", &other) || other != run;
+    return status;
+}
+
+enum store_status mongo_fronts_ask(struct store *s, int64_t *number)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "findAndModify", FRONTS,
+        "query", "{", "_id", QUESTIONS, "}",
+        "update", "{", "$inc", "{", "asked", BCON_INT64(1), "}", "}",
+        "upsert", BCON_BOOL(true), "new", BCON_BOOL(true));
+    /* clang-format on */
+    AUTO_BSON reply;
+    bson_t after;
+    bool found;
+
+    if (modify(s, command, &reply, &after, &found) != STORE_OK || !found || !find_exact(&after, "asked", number))
+        return STORE_FAILED;
+    return STORE_OK;
+}
+
 enum store_status mongo_front_tell(struct store *s, const struct front *front)
 {
     /* clang-format off */
@@ -25,12 +76,13 @@ enum store_status mongo_front_tell(struct store *s, const struct front *front)
         "update", FRONTS,
         "updates", "[", "{",
             "q", "{", "_id", BCON_UTF8(front->id), "}",
-            "u", "{", "$set", "{", "receipts", BCON_UTF8(front->receipts), "seen", BCON_DATE_TIME(front->seen_ms), "}", "}",
+            "u", "{", "$set", "{", "receipts", BCON_UTF8(front->receipts), "seen", BCON_DATE_TIME(front->seen_ms),
+                "heard", BCON_INT64(front->heard), "sure", BCON_BOOL(front->sure), "}", "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
     /* clang-format on */
 
-    return door_write(door_of(s), command, NULL);
+    return session_write(session_of(s), command, NULL);
 }
 
 enum store_status mongo_front_gone(struct store *s, const struct front *front)
@@ -44,40 +96,53 @@ enum store_status mongo_front_gone(struct store *s, const struct front *front)
         "}", "]");
     /* clang-format on */
 
-    return door_write(door_of(s), command, NULL);
+    return session_write(session_of(s), command, NULL);
 }
 
 struct front_list {
     struct front *items;
     size_t count, capacity;
     struct arena *arena;
+    int64_t asked;
 };
 
 static bool front_row(const bson_t *doc, void *context)
 {
-    static const struct member rows[] = {
-        MEMBER("_id", MEMBER_TEXT, struct front, id, false, 0),
-        MEMBER("receipts", MEMBER_TEXT, struct front, receipts, false, 0),
-        MEMBER("seen", MEMBER_TIME, struct front, seen_ms, false, 0),
+    static const struct bson_field rows[] = {
+        BSON_FIELD("_id", BSON_FIELD_TEXT, struct front, id, false, 0),
+        BSON_FIELD("receipts", BSON_FIELD_TEXT, struct front, receipts, true, 0),
+        BSON_FIELD("seen", BSON_FIELD_TIME, struct front, seen_ms, true, 0),
+        BSON_FIELD("serves", BSON_FIELD_TIME, struct front, serves_ms, true, 0),
+        BSON_FIELD("heard", BSON_FIELD_INT, struct front, heard, true, 0),
+        BSON_FIELD("sure", BSON_FIELD_BOOL, struct front, sure, true, 0),
     };
     struct front_list *list = context;
     struct front *front;
 
+    if (find_exact(doc, "asked", &list->asked))
+        return true;
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     front = &list->items[list->count++];
-    *front = (struct front){.id = NULL};
-    return members_read(doc, rows, sizeof rows / sizeof *rows, 0, front, list->arena);
+    *front = (struct front){.receipts = ""};
+    return bson_fields_read(doc, rows, sizeof rows / sizeof *rows, 0, front, list->arena);
 }
 
-enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count)
+enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count, int64_t *asked)
 {
-    struct front_list list = {NULL, 0, 0, a};
+    struct front_list list = {.arena = a};
     AUTO_BCON command = BCON_NEW("find", FRONTS, "sort", "{", "_id", BCON_INT32(1), "}");
     enum store_status status;
 
-    door_read_options(door_of(s), command, (struct store_time){0, 0}, 0);
-    status = door_read(door_of(s), command, front_row, &list);
+    session_read_options(session_of(s), command, (struct store_time){0, 0}, 0);
+    status = session_read(session_of(s), command, front_row, &list);
     *fronts = list.items;
     *count = status == STORE_OK ? list.count : 0;
+    if (asked)
+        *asked = list.asked;
     return status;
+}
+
+bool front_is_here(const struct front *front, int64_t now_ms)
+{
+    return front->seen_ms >= now_ms - FRONT_GONE_MS || front->serves_ms >= now_ms - FRONT_GONE_MS;
 }

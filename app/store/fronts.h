@@ -1,8 +1,15 @@
 /*
- * store/fronts.h -- the fronts that are at work, and which keys of receipts each has: so that couponctl doctor can compare them.
+ * store/fronts.h -- the fronts that are at work: which keys of receipts each has, so that couponctl doctor can compare them; and how one
+ * asks the others to write views.
  *
- * Shape   collection `fronts`: {_id: front_id(), receipts, seen}; a front's runner writes it again and again, and removes it when it
- *         stops
+ * Shape    collection `fronts`: {_id: front_id(), run, serves, receipts, seen, heard, sure}, and {_id: "-", asked}
+ * Rows     a worker writes its front's before it serves (run, serves). The front's runner writes the rest again and again, and removes
+ *          the row when the front stops, after the last worker
+ * Asking   `asked` counts questions. A front that has seen one waits until the views of what its workers had appended by then are
+ *          written, and puts the question's number into `heard`; sure: they are. So whoever reads, after a question of its own, what the
+ *          views say, misses nothing that was answered before by a front that is sure. A front that cannot reach the database can
+ *          neither say so nor append
+ * Reads    have read concern majority: a question that could be rolled back would give its number to another one
  */
 #ifndef STORE_FRONTS_H
 #define STORE_FRONTS_H
@@ -11,20 +18,30 @@
 
 #define FRONT_ID_SIZE 1280
 #define FRONT_TELLS_MS (INT64_C(30) * 1000)  /* how often it is written */
-#define FRONT_GONE_MS (4 * FRONT_TELLS_MS)   /* after so long without, the front is at work no more */
+#define FRONT_GONE_MS (4 * FRONT_TELLS_MS)   /* after so long without, the front is at work no more, and others have written its views */
 
 struct front {
     const char *id;
     const char *receipts; /* the kids of its keys, the one that signs first; a space between them. "": none */
     int64_t seen_ms;
+    int64_t serves_ms;    /* when one of its workers began; 0: not known */
+    int64_t heard;        /* the last question that it has answered */
+    bool sure;            /* of the views that were asked for there */
 };
 
 /* "host:run_dir", of this machine. */
 void front_id(const char *run_dir, char id[FRONT_ID_SIZE]);
+/* A worker of this run of the front begins to serve. *former: the front was at work before, in another run that did not stop. */
+enum store_status mongo_front_serves(struct store *s, const char *id, int64_t run, int64_t now_ms, bool *former);
+/* Write receipts, seen, heard and sure. */
 enum store_status mongo_front_tell(struct store *s, const struct front *front);
 /* It is at work no more, unless somebody else has told of it since. */
 enum store_status mongo_front_gone(struct store *s, const struct front *front);
-/* All of them, by id. Strings are in a. */
-enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count);
+/* All of them, by id. Strings are in a. asked, if not NULL: the last question. */
+enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count, int64_t *asked);
+/* True: it was at work lately. */
+bool front_is_here(const struct front *front, int64_t now_ms);
+/* Ask all fronts for views: number is this question's. */
+enum store_status mongo_fronts_ask(struct store *s, int64_t *number);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * store/hooks.c -- webhooks: {_id, url, events[], coupons[], enabled, reason, secret, ..., owner, lease, arrived}.
+ * store/hooks.c -- webhooks: {_id, url, events[], coupons[], enabled, reason, secret, ..., owner, lease, arrived, held}.
  *
  * Positions  {_id: {h, c, l}, at: {seq, part}, attempts, not_before}: `at` only ever grows, by $max
  * Attempts   see store/deliveries.c
  */
 
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
 #include "store/hooks.h"
-#include "store/members.h"
+#include "store/session.h"
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 #define HOOKS "webhooks"
@@ -17,19 +17,20 @@
 
 /* ---- documents ---- */
 
-static const struct member hook_rows[] = {
-    MEMBER("_id", MEMBER_TEXT, struct hook, id, false, 0),
-    MEMBER("url", MEMBER_TEXT, struct hook, url, false, 0),
-    MEMBER("enabled", MEMBER_BOOL, struct hook, enabled, false, 0),
-    MEMBER("reason", MEMBER_TEXT, struct hook, reason, true, 0),
-    MEMBER("secret", MEMBER_TEXT, struct hook, secret, false, 0),
-    MEMBER("old_secret", MEMBER_TEXT, struct hook, old_secret, true, 0),
-    MEMBER("old_until", MEMBER_TIME, struct hook, old_until_ms, true, 0),
-    MEMBER("created", MEMBER_TIME, struct hook, created_ms, false, 0),
-    MEMBER("changed", MEMBER_TIME, struct hook, changed_ms, false, 0),
-    MEMBER("failing", MEMBER_TIME, struct hook, failing_ms, true, 0),
-    MEMBER("owner", MEMBER_TEXT, struct hook, owner, true, 0),
-    MEMBER("lease", MEMBER_TIME, struct hook, lease_ms, true, 0),
+static const struct bson_field hook_rows[] = {
+    BSON_FIELD("_id", BSON_FIELD_TEXT, struct hook, id, false, 0),
+    BSON_FIELD("url", BSON_FIELD_TEXT, struct hook, url, false, 0),
+    BSON_FIELD("enabled", BSON_FIELD_BOOL, struct hook, enabled, false, 0),
+    BSON_FIELD("reason", BSON_FIELD_TEXT, struct hook, reason, true, 0),
+    BSON_FIELD("secret", BSON_FIELD_TEXT, struct hook, secret, false, 0),
+    BSON_FIELD("old_secret", BSON_FIELD_TEXT, struct hook, old_secret, true, 0),
+    BSON_FIELD("old_until", BSON_FIELD_TIME, struct hook, old_until_ms, true, 0),
+    BSON_FIELD("created", BSON_FIELD_TIME, struct hook, created_ms, false, 0),
+    BSON_FIELD("changed", BSON_FIELD_TIME, struct hook, changed_ms, false, 0),
+    BSON_FIELD("failing", BSON_FIELD_TIME, struct hook, failing_ms, true, 0),
+    BSON_FIELD("owner", BSON_FIELD_TEXT, struct hook, owner, true, 0),
+    BSON_FIELD("lease", BSON_FIELD_TIME, struct hook, lease_ms, true, 0),
+    BSON_FIELD("test", BSON_FIELD_TIME, struct hook, test_ms, true, 0),
 };
 
 static void put_events(bson_t *doc, unsigned events)
@@ -105,8 +106,8 @@ static bool hook_row(const bson_t *doc, void *context)
         return true;
     h = arena_alloc(list->arena, sizeof *h);
     list->items[list->count++] = h;
-    h->arrived = codec_arrived_get(doc);
-    return members_read(doc, ROWS(hook_rows), 0, h, list->arena) && get_events(doc, &h->events) &&
+    codec_watermark_get(doc, &h->watermark);
+    return bson_fields_read(doc, ROWS(hook_rows), 0, h, list->arena) && get_events(doc, &h->events) &&
            get_coupons(doc, &h->coupons, list->arena);
 }
 
@@ -120,13 +121,13 @@ enum store_status mongo_hook_insert(struct store *s, const struct hook *h)
     BSON_APPEND_UTF8(&command, "insert", HOOKS);
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
     BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &doc);
-    members_write(&doc, ROWS(hook_rows), 0, h);
+    bson_fields_write(&doc, ROWS(hook_rows), 0, h);
     put_events(&doc, h->events);
     put_coupons(&doc, &h->coupons);
     BSON_APPEND_TIMESTAMP(&doc, "arrived", (uint32_t)(h->created_ms / 1000 - CLOCKS_APART_S), 1);
     bson_append_document_end(&list, &doc);
     bson_append_array_end(&command, &list);
-    return door_write(door_of(s), &command, NULL);
+    return session_write(session_of(s), &command, NULL);
 }
 
 enum store_status mongo_hook(struct store *s, const char *id, struct arena *a, struct hook **h)
@@ -136,8 +137,8 @@ enum store_status mongo_hook(struct store *s, const char *id, struct arena *a, s
     enum store_status status;
 
     *h = NULL;
-    door_read_options(door_of(s), command, (struct store_time){0}, 1);
-    status = door_read(door_of(s), command, hook_row, &list);
+    session_read_options(session_of(s), command, (struct store_time){0}, 1);
+    status = session_read(session_of(s), command, hook_row, &list);
     return status == STORE_OK && !*h ? STORE_NOT_FOUND : status;
 }
 
@@ -157,15 +158,15 @@ enum store_status mongo_hooks(struct store *s, const char *before, size_t most, 
     BSON_APPEND_UTF8(&command, "find", HOOKS);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
     if (last)
-        door_add_older(&sub, "created", last->created_ms, last->id);
+        session_add_older(&sub, "created", last->created_ms, last->id);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
     BSON_APPEND_INT32(&sub, "created", -1);
     BSON_APPEND_INT32(&sub, "_id", -1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    door_read_options(door_of(s), &command, (struct store_time){0}, most);
-    status = door_read(door_of(s), &command, hook_row, &list);
+    session_read_options(session_of(s), &command, (struct store_time){0}, most);
+    status = session_read(session_of(s), &command, hook_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
@@ -176,7 +177,7 @@ static enum store_status update(struct store *s, const bson_t *filter, const bso
     AUTO_BCON command = BCON_NEW("update", HOOKS, "updates", "[", "{", "q", BCON_DOCUMENT(filter), "u",
                                  BCON_DOCUMENT(u), "}", "]");
     int64_t matched = 0;
-    enum store_status status = door_write(door_of(s), command, &matched);
+    enum store_status status = session_write(session_of(s), command, &matched);
 
     return status == STORE_OK && matched == 0 ? STORE_NOT_FOUND : status;
 }
@@ -215,13 +216,21 @@ enum store_status mongo_hook_change(struct store *s, const struct hook *h, int64
     return update(s, filter, &u);
 }
 
+enum store_status mongo_hook_ask_test(struct store *s, const char *id, int64_t now_ms)
+{
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id), "test", "{", "$exists", BCON_BOOL(false), "}");
+    AUTO_BCON u = BCON_NEW("$set", "{", "test", BCON_DATE_TIME(now_ms), "}");
+
+    return update(s, filter, u);
+}
+
 static enum store_status remove_all(struct store *s, const char *collection, const char *member, const char *value,
                                     int64_t *removed)
 {
     AUTO_BCON command = BCON_NEW("delete", BCON_UTF8(collection), "deletes", "[", "{", "q", "{", member,
                                  BCON_UTF8(value), "}", "limit", BCON_INT32(0), "}", "]");
 
-    return door_write(door_of(s), command, removed);
+    return session_write(session_of(s), command, removed);
 }
 
 enum store_status mongo_hook_sweep(struct store *s, const char *id)
@@ -244,6 +253,14 @@ enum store_status mongo_hook_remove(struct store *s, const char *id)
 }
 
 /* ---- the deliverer's ---- */
+
+enum store_status mongo_hook_tested(struct store *s, const char *id, int64_t test_ms)
+{
+    AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id), "test", BCON_DATE_TIME(test_ms));
+    AUTO_BCON u = BCON_NEW("$unset", "{", "test", BCON_INT32(1), "}");
+
+    return update(s, filter, u);
+}
 
 enum store_status mongo_hook_claim(struct store *s, const char *id, const char *owner, int64_t now_ms, int64_t until_ms)
 {
@@ -273,13 +290,16 @@ enum store_status mongo_hooks_release(struct store *s, const char *owner)
         "}", "]");
     /* clang-format on */
 
-    return door_write(door_of(s), command, NULL);
+    return session_write(session_of(s), command, NULL);
 }
 
-enum store_status mongo_hook_arrived(struct store *s, const char *id, const char *owner, uint64_t arrived)
+enum store_status mongo_hook_arrived(struct store *s, const char *id, const char *owner, const struct watermark *w)
 {
+    AUTO_BSON members = BSON_INITIALIZER;
+
+    codec_watermark_put(&members, w);
     AUTO_BCON filter = BCON_NEW("_id", BCON_UTF8(id), "owner", BCON_UTF8(owner));
-    AUTO_BCON u = BCON_NEW("$set", "{", "arrived", BCON_TIMESTAMP((uint32_t)(arrived >> 32), (uint32_t)arrived), "}");
+    AUTO_BCON u = BCON_NEW("$set", BCON_DOCUMENT(&members));
 
     return update(s, filter, u);
 }
@@ -332,7 +352,7 @@ enum store_status mongo_positions_write(struct store *s, const struct hook_posit
     for (size_t i = 0; i < count; i++)
         put_position(&updates, i, &p[i]);
     bson_append_array_end(&command, &updates);
-    return door_write(door_of(s), &command, NULL);
+    return session_write(session_of(s), &command, NULL);
 }
 
 enum store_status mongo_positions_restart(struct store *s, const char *hook)
@@ -347,7 +367,7 @@ enum store_status mongo_positions_restart(struct store *s, const char *hook)
         "}", "]");
     /* clang-format on */
 
-    return door_write(door_of(s), command, NULL);
+    return session_write(session_of(s), command, NULL);
 }
 
 struct position_list {
@@ -381,8 +401,8 @@ enum store_status mongo_positions(struct store *s, const char *hook, struct aren
     AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id.h", BCON_UTF8(hook), "}");
     enum store_status status;
 
-    door_read_options(door_of(s), command, (struct store_time){0}, 0);
-    status = door_read(door_of(s), command, position_row, &list);
+    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    status = session_read(session_of(s), command, position_row, &list);
     *p = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;

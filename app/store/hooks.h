@@ -1,7 +1,7 @@
 /*
  * store/hooks.h -- webhooks: subscriptions, how far each lane's events are delivered, and the attempts.
  *
- * Usage   as store/mongo.h: every function takes a door
+ * Usage   as store/mongo.h: every function takes a session
  * Owner   a subscription is served by one deliverer at a time, which holds it for a lease and renews it in time
  * Errors  as store/store.h
  */
@@ -10,6 +10,7 @@
 
 #include "coupons/event.h"
 #include "store/store.h"
+#include "store/watermark.h"
 
 #define HOOK_ID_LEN 16
 #define HOOK_OWNER_LEN 16
@@ -25,11 +26,12 @@ struct hook {
     const char *old_secret;     /* signs too, until old_until_ms; or NULL */
     int64_t old_until_ms;
     int64_t created_ms;         /* batches from this time on are delivered */
-    uint64_t arrived;           /* what arrived before it is delivered, or is not to be (arrivals.c); 0: not known */
+    struct watermark watermark; /* what arrived before it is delivered, or is not to be, but for lanes that it holds */
     int64_t changed_ms;
     int64_t failing_ms;         /* since when no delivery has succeeded; 0: the last one did */
     const char *owner;          /* of the deliverer; or NULL */
     int64_t lease_ms;           /* until when it has it */
+    int64_t test_ms;            /* when a test event was asked for, that is to come; 0: none was */
 };
 
 /* Made by the caller whole; id is new. */
@@ -41,6 +43,8 @@ enum store_status mongo_hooks(struct store *s, const char *before, size_t most, 
 /* Write url, events, enabled, reason, secrets, and changed_ms, if it was last changed at was_ms; enabled forgets
  * failing_ms. STORE_NOT_FOUND: it is gone, or somebody changed it since. */
 enum store_status mongo_hook_change(struct store *s, const struct hook *h, int64_t was_ms);
+/* Ask for a test event. STORE_NOT_FOUND: it is gone, or one is still to come. */
+enum store_status mongo_hook_ask_test(struct store *s, const char *id, int64_t now_ms);
 /* With everything that is kept of it. */
 enum store_status mongo_hook_remove(struct store *s, const char *id);
 /* What is left of one that is gone: positions and attempts. */
@@ -50,10 +54,12 @@ enum store_status mongo_hook_sweep(struct store *s, const char *id);
 /* Hold it until until_ms. STORE_NOT_FOUND: another one does, or it is gone. */
 enum store_status mongo_hook_claim(struct store *s, const char *id, const char *owner, int64_t now_ms,
                                    int64_t until_ms);
+/* The test event that was asked for at test_ms was sent. */
+enum store_status mongo_hook_tested(struct store *s, const char *id, int64_t test_ms);
 /* Give back all that this owner holds. */
 enum store_status mongo_hooks_release(struct store *s, const char *owner);
 /* Note up to where everything that arrived is delivered, as its owner. STORE_NOT_FOUND: it has another one, or is gone. */
-enum store_status mongo_hook_arrived(struct store *s, const char *id, const char *owner, uint64_t arrived);
+enum store_status mongo_hook_arrived(struct store *s, const char *id, const char *owner, const struct watermark *w);
 /* Note since when it has been failing (0: it is not), and that it is disabled. STORE_NOT_FOUND: it is gone, or was changed since
  * h was read. */
 enum store_status mongo_hook_failing(struct store *s, const struct hook *h, int64_t since_ms);
@@ -87,7 +93,7 @@ struct delivery {
     int64_t took_ms;
     int64_t status;       /* HTTP's; 0: there was no answer */
     bool succeeded;
-    const char *snippet;  /* the beginning of the answer's body, or NULL */
+    const char *snippet;  /* the beginning of the answer's body, without names; or NULL */
     const char *error;    /* why there was no answer, or NULL */
     const char *again_of; /* a redelivery: of which attempt; or NULL */
     int64_t asked_ms;     /* a redelivery of this was asked for, and is to come; 0: not */

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/bson_fields.h"
+#include "store/session.h"
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
@@ -32,26 +32,27 @@ const char *job_state_name(enum job_state s)
 
 /* ---- documents ---- */
 
-static const struct member job_rows[] = {
-    MEMBER("_id", MEMBER_TEXT, struct job, id, false, 0),
-    MEMBER("coupon", MEMBER_TEXT, struct job, coupon, false, 0),
-    MEMBER("done", MEMBER_INT, struct job, done, false, 0),
-    MEMBER("total", MEMBER_INT, struct job, total, false, 0),
-    MEMBER("until", MEMBER_INT, struct job, until, false, 0),
-    MEMBER("upload", MEMBER_TEXT, struct job, upload, true, 0),
-    MEMBER("column", MEMBER_INT, struct job, column, true, 0),
-    MEMBER("digest", MEMBER_TEXT, struct job, digest, true, 0),
-    MEMBER("result", MEMBER_TEXT, struct job, result, true, 0),
-    MEMBER("error", MEMBER_TEXT, struct job, error, true, 0),
-    MEMBER("error_detail", MEMBER_TEXT, struct job, error_detail, true, 0),
-    MEMBER("created", MEMBER_TIME, struct job, created_ms, false, 0),
-    MEMBER("started", MEMBER_TIME, struct job, started_ms, true, 0),
-    MEMBER("finished", MEMBER_TIME, struct job, finished_ms, true, 0),
-    MEMBER("not_before", MEMBER_TIME, struct job, not_before_ms, false, 0),
-    MEMBER("cancel", MEMBER_BOOL, struct job, cancel, false, 0),
-    MEMBER("fence", MEMBER_INT, struct job, fence, false, 0),
-    MEMBER("key", MEMBER_TEXT, struct job, key, true, 0),
-    MEMBER("f", MEMBER_BYTES, struct job, fingerprint, true, 0),
+static const struct bson_field job_rows[] = {
+    BSON_FIELD("_id", BSON_FIELD_TEXT, struct job, id, false, 0),
+    BSON_FIELD("coupon", BSON_FIELD_TEXT, struct job, coupon, false, 0),
+    BSON_FIELD("done", BSON_FIELD_INT, struct job, done, false, 0),
+    BSON_FIELD("total", BSON_FIELD_INT, struct job, total, false, 0),
+    BSON_FIELD("until", BSON_FIELD_INT, struct job, until, false, 0),
+    BSON_FIELD("upload", BSON_FIELD_TEXT, struct job, upload, true, 0),
+    BSON_FIELD("column", BSON_FIELD_INT, struct job, column, true, 0),
+    BSON_FIELD("digest", BSON_FIELD_TEXT, struct job, digest, true, 0),
+    BSON_FIELD("result", BSON_FIELD_TEXT, struct job, result, true, 0),
+    BSON_FIELD("error", BSON_FIELD_TEXT, struct job, error, true, 0),
+    BSON_FIELD("error_detail", BSON_FIELD_TEXT, struct job, error_detail, true, 0),
+    BSON_FIELD("created", BSON_FIELD_TIME, struct job, created_ms, false, 0),
+    BSON_FIELD("started", BSON_FIELD_TIME, struct job, started_ms, true, 0),
+    BSON_FIELD("finished", BSON_FIELD_TIME, struct job, finished_ms, true, 0),
+    BSON_FIELD("not_before", BSON_FIELD_TIME, struct job, not_before_ms, false, 0),
+    BSON_FIELD("cancel", BSON_FIELD_BOOL, struct job, cancel, false, 0),
+    BSON_FIELD("fence", BSON_FIELD_INT, struct job, fence, false, 0),
+    BSON_FIELD("key", BSON_FIELD_TEXT, struct job, key, true, 0),
+    BSON_FIELD("by", BSON_FIELD_TEXT, struct job, by, true, 0),
+    BSON_FIELD("f", BSON_FIELD_BYTES, struct job, fingerprint, true, 0),
 };
 
 static int index_of(const char *const *names, int count, const char *name)
@@ -68,7 +69,7 @@ static struct job *get_job(const bson_t *doc, struct arena *a)
     struct job *job = arena_alloc(a, sizeof *job);
     const char *kind, *state;
 
-    if (!members_read(doc, ROWS(job_rows), 0, job, a) || !find_text(doc, "kind", &kind) ||
+    if (!bson_fields_read(doc, ROWS(job_rows), 0, job, a) || !find_text(doc, "kind", &kind) ||
         !find_text(doc, "state", &state))
         return NULL;
     job->kind = (enum job_kind)index_of(kind_names, JOB_KIND_COUNT, kind);
@@ -102,8 +103,8 @@ static enum store_status find_one(struct store *s, bson_t *command, struct arena
 
     *job = NULL;
     BSON_APPEND_INT64(command, "limit", 1);
-    door_read_options(door_of(s), command, (struct store_time){0}, 0);
-    status = door_read(door_of(s), command, job_row, &list);
+    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    status = session_read(session_of(s), command, job_row, &list);
     return status == STORE_OK && !*job ? STORE_NOT_FOUND : status;
 }
 
@@ -125,23 +126,23 @@ enum store_status mongo_job_by_key(struct store *s, const char *coupon, const ch
 enum store_status mongo_job_insert(struct store *s, const struct job *job, struct arena *a, struct job **existing)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     int64_t index, code;
     bson_t list, doc;
     bson_iter_t errors;
 
     BSON_APPEND_UTF8(&command, "insert", "jobs");
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
     BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &doc);
-    members_write(&doc, ROWS(job_rows), 0, job);
+    bson_fields_write(&doc, ROWS(job_rows), 0, job);
     BSON_APPEND_UTF8(&doc, "kind", job_kind_name(job->kind));
     BSON_APPEND_UTF8(&doc, "state", job_state_name(JOB_QUEUED));
     bson_append_document_end(&list, &doc);
     bson_append_array_end(&command, &list);
 
     AUTO_BSON reply;
-    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code))
         return STORE_OK;
@@ -154,9 +155,9 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
                : STORE_FAILED;
 }
 
-enum store_status mongo_job_of_wish(struct store *s, const char *coupon, const char *id, int64_t count)
+enum store_status mongo_job_of_wish(struct store *s, const char *coupon, const char *id, int64_t count, const char *by)
 {
-    struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = coupon, .total = count, .key = JOB_KEY_WISH,
+    struct job job = {.id = id, .kind = JOB_GENERATE, .coupon = coupon, .total = count, .key = JOB_KEY_WISH, .by = by,
                       .created_ms = clock_now_ms()}, *existing;
     struct arena a;
     enum store_status status;
@@ -198,12 +199,12 @@ static void put_older(bson_t *filter, const struct job *than)
     bson_append_array_end(filter, &any);
 }
 
-enum store_status mongo_jobs(struct store *s, const char *coupon, const char *before, size_t most, struct arena *a,
-                             struct job ***jobs, size_t *count)
+enum store_status mongo_jobs(struct store *s, const char *coupon, const char *prefix, const char *before, size_t most,
+                             struct arena *a, struct job ***jobs, size_t *count)
 {
     struct job_list list = {arena_array(a, most + 1, sizeof(struct job *)), 0, most, a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     struct job *last = NULL;
     enum store_status status;
     bson_t sub;
@@ -218,6 +219,8 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *be
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
     if (coupon)
         BSON_APPEND_UTF8(&sub, "coupon", coupon);
+    else if (prefix)
+        session_add_prefix(&sub, "coupon", prefix);
     if (last)
         put_older(&sub, last);
     bson_append_document_end(&command, &sub);
@@ -226,8 +229,8 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *be
     BSON_APPEND_INT32(&sub, "_id", -1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    door_read_options(d, &command, (struct store_time){0}, most);
-    status = door_read(d, &command, job_row, &list);
+    session_read_options(d, &command, (struct store_time){0}, most);
+    status = session_read(d, &command, job_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
@@ -237,14 +240,14 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *be
 /* command holds all but the tail. NOT_FOUND: nothing matched. */
 static enum store_status modify(struct store *s, bson_t *command, struct arena *a, struct job **job)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     AUTO_BSON reply;
     bson_t value;
 
     BSON_APPEND_BOOL(command, "new", true);
     BSON_APPEND_INT64(command, "maxTimeMS", d->mongo->server_limit_ms);
-    door_write_concern(d, command);
-    if (!door_run(d, command, &reply) || !reply_is_clean(&reply))
+    session_write_concern(d, command);
+    if (!session_run(d, command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     if (!reply_value(&reply, &value))
         return STORE_NOT_FOUND;

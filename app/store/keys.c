@@ -1,5 +1,6 @@
 /*
- * store/keys.c -- API keys: {_id, role, hash, label, created, revoked}.
+ * store/keys.c -- API keys: {_id, role, hash, label, created, expires, revoked, coupons, networks, origins,
+ *                 rate}.
  *
  * Form     "cpn_" id "_" secret, both in the letters of ids.h; the id is looked up, the secret is known by its hash alone
  */
@@ -9,13 +10,15 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "base/json.h"
+#include "store/bson_fields.h"
+#include "store/session.h"
 
 #define KEY_PREFIX "cpn_"
 
 static const char *const role_names[] = {
-    [ROLE_NONE] = "none", [ROLE_STOREFRONT] = "storefront", [ROLE_REPORTING] = "reporting", [ROLE_OPS] = "ops"};
+    [ROLE_NONE] = "none", [ROLE_STOREFRONT] = "storefront", [ROLE_REPORTING] = "reporting", [ROLE_OPS] = "ops",
+    [ROLE_PUBLIC] = "public"};
 
 const char *role_name(enum role r)
 {
@@ -24,7 +27,7 @@ const char *role_name(enum role r)
 
 enum role role_of_name(const char *name)
 {
-    for (enum role r = ROLE_STOREFRONT; r <= ROLE_OPS; r++)
+    for (enum role r = ROLE_STOREFRONT; r < ROLE_COUNT; r++)
         if (strcmp(role_names[r], name) == 0)
             return r;
     return ROLE_NONE;
@@ -53,34 +56,83 @@ bool api_key_parse(const char *text, char id[KEY_ID_LEN + 1], uint8_t hash[32])
     return true;
 }
 
-enum store_status mongo_key_create(struct store *s, enum role role, const char *label, char text[64])
+static const struct bson_field rows[] = {
+    BSON_FIELD("_id", BSON_FIELD_CHARS, struct api_key, id, false, 0),
+    BSON_FIELD("hash", BSON_FIELD_BYTES, struct api_key, hash, false, 0),
+    BSON_FIELD("label", BSON_FIELD_TEXT, struct api_key, label, false, 0),
+    BSON_FIELD("created", BSON_FIELD_TIME, struct api_key, created_ms, false, 0),
+    BSON_FIELD("expires", BSON_FIELD_TIME, struct api_key, expires_ms, true, 0),
+    BSON_FIELD("revoked", BSON_FIELD_TIME, struct api_key, revoked_ms, true, 0),
+    BSON_FIELD("coupons", BSON_FIELD_TEXT, struct api_key, limits.coupons, true, 0),
+    BSON_FIELD("networks", BSON_FIELD_TEXT, struct api_key, limits.networks, true, 0),
+    BSON_FIELD("origins", BSON_FIELD_TEXT, struct api_key, limits.origins, true, 0),
+    BSON_FIELD("rate", BSON_FIELD_INT, struct api_key, limits.rate, true, 0),
+};
+
+/* The parts of list, which commas and blanks separate; NULL: null. */
+static void put_list(struct json *j, const char *name, const char *list)
 {
-    char id[KEY_ID_LEN + 1], secret[KEY_SECRET_LEN + 1];
+    static const char between[] = ", \t";
+
+    json_key(j, name);
+    if (!list) {
+        json_null(j);
+        return;
+    }
+    json_begin_array(j);
+    for (list += strspn(list, between); *list; list += strspn(list, between)) {
+        size_t len = strcspn(list, between);
+        struct buf part = BUF_INIT;
+
+        buf_put(&part, list, len);
+        json_string(j, part.data);
+        buf_free(&part);
+        list += len;
+    }
+    json_end_array(j);
+}
+
+void api_key_write(const struct api_key *key, struct json *j)
+{
+    json_key_string(j, "id", key->id);
+    json_key_string(j, "role", role_name(key->role));
+    json_key_time(j, "created_at", key->created_ms);
+    json_key_time_or_null(j, "expires_at", key->expires_ms);
+    json_key_time_or_null(j, "revoked_at", key->revoked_ms);
+    json_key_string(j, "coupons", key->limits.coupons);
+    json_key_int_or_null(j, "rate", key->limits.rate, key->limits.rate);
+    put_list(j, "networks", key->limits.networks);
+    put_list(j, "origins", key->limits.origins);
+    json_key_string(j, "label", key->label);
+}
+
+enum store_status mongo_key_create(struct store *s, struct api_key *key, char text[64])
+{
+    char secret[KEY_SECRET_LEN + 1];
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     bson_t documents, doc;
     bson_iter_t errors;
-    uint8_t hash[32];
 
-    id_random(id, KEY_ID_LEN);
+    id_random(key->id, KEY_ID_LEN);
     id_random(secret, KEY_SECRET_LEN);
-    hash_secret(secret, hash);
+    hash_secret(secret, key->hash);
+    key->created_ms = clock_now_ms();
+    if (!key->label)
+        key->label = "";
     BSON_APPEND_UTF8(&command, "insert", "keys");
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
     BSON_APPEND_DOCUMENT_BEGIN(&documents, "0", &doc);
-    BSON_APPEND_UTF8(&doc, "_id", id);
-    BSON_APPEND_UTF8(&doc, "role", role_name(role));
-    BSON_APPEND_BINARY(&doc, "hash", BSON_SUBTYPE_BINARY, hash, sizeof hash);
-    BSON_APPEND_UTF8(&doc, "label", label ? label : "");
-    BSON_APPEND_DATE_TIME(&doc, "created", clock_now_ms());
+    BSON_APPEND_UTF8(&doc, "role", role_name(key->role));
+    bson_fields_write(&doc, rows, sizeof rows / sizeof *rows, 0, key);
     bson_append_document_end(&documents, &doc);
     bson_append_array_end(&command, &documents);
 
     AUTO_BSON reply;
-    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return STORE_FAILED;
-    snprintf(text, 64, KEY_PREFIX "%s_%s", id, secret);
+    snprintf(text, 64, KEY_PREFIX "%s_%s", key->id, secret);
     sodium_memzero(secret, sizeof secret);
     return STORE_OK;
 }
@@ -93,13 +145,6 @@ struct key_list {
 
 static bool key_row(const bson_t *doc, void *context)
 {
-    static const struct member rows[] = {
-        MEMBER("_id", MEMBER_CHARS, struct api_key, id, false, 0),
-        MEMBER("hash", MEMBER_BYTES, struct api_key, hash, false, 0),
-        MEMBER("label", MEMBER_TEXT, struct api_key, label, false, 0),
-        MEMBER("created", MEMBER_TIME, struct api_key, created_ms, false, 0),
-        MEMBER("revoked", MEMBER_TIME, struct api_key, revoked_ms, true, 0),
-    };
     struct key_list *list = context;
     struct api_key *key;
     const char *role;
@@ -110,7 +155,10 @@ static bool key_row(const bson_t *doc, void *context)
     if (!find_text(doc, "role", &role))
         return false;
     key->role = role_of_name(role);
-    return members_read(doc, rows, sizeof rows / sizeof *rows, 0, key, list->arena);
+    if (!bson_fields_read(doc, rows, sizeof rows / sizeof *rows, 0, key, list->arena))
+        return false;
+    key->limited = key->limits.coupons || key->limits.networks || key->limits.origins || key->limits.rate;
+    return true;
 }
 
 enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **keys, size_t *count)
@@ -124,8 +172,8 @@ enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **
     BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sort);
     BSON_APPEND_INT32(&sort, "_id", 1);
     bson_append_document_end(&command, &sort);
-    door_read_options(door_of(s), &command, (struct store_time){0}, 0);
-    status = door_read(door_of(s), &command, key_row, &list);
+    session_read_options(session_of(s), &command, (struct store_time){0}, 0);
+    status = session_read(session_of(s), &command, key_row, &list);
     *keys = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -135,11 +183,11 @@ enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **
 enum store_status mongo_key_revoke(struct store *s, const char *id)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     bson_t updates, update, sub, inner;
 
     BSON_APPEND_UTF8(&command, "update", "keys");
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
@@ -154,7 +202,7 @@ enum store_status mongo_key_revoke(struct store *s, const char *id)
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     return reply_count(&reply) ? STORE_OK : STORE_NOT_FOUND;
 }

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/session.h"
 
 /* Open a find on a collection; the caller fills *filter and closes it. */
 static void begin_find(bson_t *command, const char *collection, bson_t *filter)
@@ -16,7 +16,7 @@ static void begin_find(bson_t *command, const char *collection, bson_t *filter)
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", filter);
 }
 
-static void end_find(struct door *d, bson_t *command, bson_t *filter, const char *sort, int direction, size_t most)
+static void end_find(struct session *d, bson_t *command, bson_t *filter, const char *sort, int direction, size_t most)
 {
     bson_t sub;
 
@@ -28,7 +28,7 @@ static void end_find(struct door *d, bson_t *command, bson_t *filter, const char
     }
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    door_read_options(d, command, (struct store_time){0}, most);
+    session_read_options(d, command, (struct store_time){0}, most);
 }
 
 /* ---- coupons ---- */
@@ -155,12 +155,12 @@ static void put_state(bson_t *all, size_t *k, const char *state)
     bson_append_document_end(all, &clause);
 }
 
-enum store_status mongo_coupons(struct store *s, int state, int64_t active_at_ms, const char *after, size_t most,
+enum store_status mongo_coupons(struct store *s, const char *prefix, int state, int64_t active_at_ms, const char *after, size_t most,
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next)
 {
     struct coupon_list list = {arena_array(a, most + 1, sizeof(struct coupon *)), 0, most, 0, false, a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     int64_t created_ms = 0;
     const char *id = NULL;
     enum store_status status;
@@ -175,6 +175,8 @@ enum store_status mongo_coupons(struct store *s, int state, int64_t active_at_ms
     if (after && !parse_position(after, &created_ms, &id))
         return STORE_NOT_FOUND;
     begin_find(&command, "coupons", &filter);
+    if (prefix)
+        session_add_prefix(&filter, "_id", prefix);
     BSON_APPEND_ARRAY_BEGIN(&filter, "$and", &all);
     put_state(&all, &k, state >= 0 ? state_text(state) : NULL);
     if (active_at_ms) {
@@ -190,9 +192,9 @@ enum store_status mongo_coupons(struct store *s, int state, int64_t active_at_ms
     BSON_APPEND_INT32(&sort, "_id", -1);
     bson_append_document_end(&command, &sort);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most + 1);
-    door_read_options(d, &command, (struct store_time){0}, most + 1);
+    session_read_options(d, &command, (struct store_time){0}, most + 1);
 
-    status = door_read(d, &command, coupon_row, &list);
+    status = session_read(d, &command, coupon_row, &list);
     if (status != STORE_OK)
         return status;
     *count = list.count;
@@ -246,28 +248,73 @@ enum store_status mongo_user_uses(struct store *s, const char *user, int64_t at_
 {
     struct use_list list = {.user = user, .at_ms = at_ms, .arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     enum store_status status = STORE_OK;
     struct name_hash hash;
     bson_t filter, without;
 
     arena_init(&list.whole, 0);
-    if (!door_finds_names(d)) {
+    if (!session_finds_names(d)) {
         status = STORE_FAILED;
-    } else if (user[0] != JOB_USER_PREFIX[0]) { /* not a person's */
-        hash = door_name_hash(d, user);
+    } else if (name_parse(user).kind == NAMED_USER) {
+        hash = session_name_hash(d, user);
         begin_find(&command, "users", &filter);
         codec_user_filter(&filter, &hash);
         end_find(d, &command, &filter, NULL, 0, 0);
         BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &without);
         BSON_APPEND_INT32(&without, "view.redemptions.metadata", 0);
         bson_append_document_end(&command, &without);
-        status = door_read(d, &command, use_row, &list);
+        status = session_read(d, &command, use_row, &list);
     }
     arena_free(&list.whole);
     *uses = list.uses;
     *coupon_ids = list.coupons;
     *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+struct each_use {
+    const char *user; /* NULL: whoever's */
+    bool (*take)(void *context, const char *coupon, const struct use *u);
+    void *context;
+    struct arena whole; /* one use, with its redemptions */
+};
+
+static bool each_row(const bson_t *doc, void *context)
+{
+    struct each_use *each = context;
+    const char *coupon;
+    const struct use *u = each->user ? codec_use_of(doc, each->user, &each->whole, &coupon)
+                                     : codec_use_get(doc, &each->whole, &coupon);
+    bool good = u && (!u->user || u->erased_ms || each->take(each->context, coupon, u));
+
+    arena_reset(&each->whole);
+    return good;
+}
+
+enum store_status mongo_each_use(struct store *s, const char *user, const char *order,
+                                 bool (*take)(void *context, const char *coupon, const struct use *u), void *context)
+{
+    struct each_use each = {.user = user, .take = take, .context = context};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct session *d = session_of(s);
+    enum store_status status;
+    struct name_hash hash;
+    bson_t filter;
+
+    if (!session_finds_names(d))
+        return STORE_FAILED;
+    begin_find(&command, "users", &filter);
+    if (user) {
+        hash = session_name_hash(d, user);
+        codec_user_filter(&filter, &hash);
+    } else {
+        codec_order_filter(&filter, &d->name_key, order);
+    }
+    end_find(d, &command, &filter, NULL, 0, 0);
+    arena_init(&each.whole, 0);
+    status = session_read(d, &command, each_row, &each);
+    arena_free(&each.whole);
     return status;
 }
 
@@ -277,7 +324,7 @@ enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t fro
                                 struct bucket *buckets)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     enum store_status status;
     bson_t filter;
     size_t count;
@@ -286,7 +333,7 @@ enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t fro
         return STORE_OK;
     begin_find(&command, "buckets", &filter);
     codec_bucket_range(&filter, coupon, from, end);
-    door_add_coupon(d, &filter, coupon);
+    session_add_coupon(d, &filter, coupon);
     end_find(d, &command, &filter, "_id", 1, (size_t)(end - from));
     status = buckets_read(d, &command, buckets, (size_t)(end - from), &count);
     if (status != STORE_OK)
@@ -312,7 +359,7 @@ enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t
     return ledger_page(s, coupon, lane, 0, before, -1, most, batches, count);
 }
 
-static enum store_status one_batch(struct door *d, bson_t *command, bson_t *filter, struct batch **batch)
+static enum store_status one_batch(struct session *d, bson_t *command, bson_t *filter, struct batch **batch)
 {
     enum store_status status;
     size_t count;
@@ -332,7 +379,7 @@ enum store_status lane_ended(struct store *s, const char *coupon, int64_t lane, 
     begin_find(&command, "ledger", &filter);
     BSON_APPEND_UTF8(&filter, "_id.c", coupon);
     BSON_APPEND_UTF8(&filter, "ended", redemption_id_text(n, g, lane, text));
-    return one_batch(door_of(s), &command, &filter, batch);
+    return one_batch(session_of(s), &command, &filter, batch);
 }
 
 enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t lane, int64_t seq, struct batch **batch)
@@ -342,7 +389,166 @@ enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t l
 
     begin_find(&command, "ledger", &filter);
     codec_ledger_id(&filter, "_id", coupon, lane, seq);
-    return one_batch(door_of(s), &command, &filter, batch);
+    return one_batch(session_of(s), &command, &filter, batch);
+}
+
+/* The batch before b in the alias's chain; 0: b is the oldest; -1: b has nothing of it. */
+static int64_t chain_before(const struct batch *b, const char *alias)
+{
+    int64_t before = -1;
+
+    for (size_t i = 0; i < b->count; i++) {
+        const struct entry *e = &b->entries[i];
+        int64_t of_entry = e->before < b->head.seq ? e->before : 0;
+
+        if (entry_members[e->kind] & HAS_USER && strcmp(e->alias, alias) == 0 && of_entry > before)
+            before = of_entry;
+    }
+    return before;
+}
+
+enum store_status mongo_chain(struct store *s, const char *coupon, int64_t lane, int64_t seq, const char *alias, chain_visit *visit,
+                              void *context)
+{
+    enum store_status status = STORE_OK;
+
+    while (seq > 0 && status == STORE_OK) {
+        struct batch *b;
+
+        status = mongo_ledger_at(s, coupon, lane, seq, &b);
+        if (status != STORE_OK)
+            break;
+        seq = chain_before(b, alias);
+        status = seq < 0 ? STORE_NOT_FOUND : visit(context, b);
+        batch_free(b);
+    }
+    return status;
+}
+
+/* ---- what operators asked for: by an index that has their batches alone ---- */
+
+static void put_asked(bson_t *filter, const char *coupon)
+{
+    bson_t there;
+
+    BSON_APPEND_UTF8(filter, "_id.c", coupon);
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "e.by", &there);
+    BSON_APPEND_BOOL(&there, "$exists", true);
+    bson_append_document_end(filter, &there);
+}
+
+static void put_int_until(bson_t *filter, const char *name, const char *how, int64_t value)
+{
+    bson_t bound;
+
+    bson_append_document_begin(filter, name, -1, &bound);
+    bson_append_int64(&bound, how, -1, value);
+    bson_append_document_end(filter, &bound);
+}
+
+static void put_at_until(bson_t *filter, const char *how, int64_t at_ms)
+{
+    bson_t bound;
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "at", &bound);
+    bson_append_date_time(&bound, how, -1, at_ms);
+    bson_append_document_end(filter, &bound);
+}
+
+/* Not before this place in the order of the history. */
+static void put_from(bson_t *filter, const struct history_place *from)
+{
+    bson_t any, one;
+
+    put_at_until(filter, "$lte", from->at_ms); /* so that the index leads to where the page begins */
+    BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
+    BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &one);
+    put_at_until(&one, "$lt", from->at_ms);
+    bson_append_document_end(&any, &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&any, "1", &one);
+    put_int_until(&one, "_id.l", "$lt", from->lane);
+    bson_append_document_end(&any, &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&any, "2", &one);
+    BSON_APPEND_INT64(&one, "_id.l", from->lane);
+    put_int_until(&one, "_id.seq", "$lte", from->seq);
+    bson_append_document_end(&any, &one);
+    bson_append_array_end(filter, &any);
+}
+
+static void put_newest_first(bson_t *command)
+{
+    bson_t sort;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
+    BSON_APPEND_INT32(&sort, "at", -1);
+    BSON_APPEND_INT32(&sort, "_id.l", -1);
+    BSON_APPEND_INT32(&sort, "_id.seq", -1);
+    bson_append_document_end(command, &sort);
+}
+
+struct history_read {
+    struct batch **batches; /* room for `most` */
+    size_t count, most;
+};
+
+static bool history_row(const bson_t *doc, void *context)
+{
+    struct history_read *read = context;
+    struct batch *b = read->count < read->most ? codec_entries_get(doc) : NULL;
+
+    if (b)
+        read->batches[read->count++] = b;
+    return b != NULL;
+}
+
+enum store_status mongo_history(struct store *s, const char *coupon, const struct history_place *from, size_t most,
+                                struct batch **batches, size_t *count)
+{
+    /* clang-format off */
+    AUTO_BCON theirs = BCON_NEW("at", BCON_INT32(1),
+                                "e", "{", "$filter", "{", "input", "$e", "as", "e", "cond", "$$e.by", "}", "}");
+    /* clang-format on */
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct history_read read = {batches, 0, most};
+    struct session *d = session_of(s);
+    enum store_status status;
+    bson_t filter;
+
+    begin_find(&command, "ledger", &filter);
+    put_asked(&filter, coupon);
+    if (from)
+        put_from(&filter, from);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT(&command, "projection", theirs);
+    put_newest_first(&command);
+    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    session_read_options(d, &command, (struct store_time){0}, most);
+    status = session_read(d, &command, history_row, &read);
+    while (status != STORE_OK && read.count > 0)
+        batch_free(batches[--read.count]);
+    *count = read.count;
+    return status;
+}
+
+enum store_status mongo_defined(struct store *s, const char *coupon, int64_t version, int64_t at_ms, struct batch **batch)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct session *d = session_of(s);
+    enum store_status status;
+    bson_t filter;
+    size_t count;
+
+    begin_find(&command, "ledger", &filter);
+    put_asked(&filter, coupon);
+    put_at_until(&filter, "$lte", at_ms);
+    BSON_APPEND_INT64(&filter, "_id.l", 0);
+    BSON_APPEND_INT64(&filter, "e.def.version", version);
+    bson_append_document_end(&command, &filter);
+    put_newest_first(&command);
+    BSON_APPEND_INT64(&command, "limit", 1);
+    session_read_options(d, &command, (struct store_time){0}, 1);
+    status = ledger_read(d, &command, batch, 1, &count);
+    return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
 struct id_read {
@@ -362,7 +568,7 @@ static bool id_row(const bson_t *doc, void *context)
 }
 
 /* The first coupon in the ledger after `last` (NULL: at all): a jump over its batches, by the index on _id. */
-static enum store_status next_coupon(struct door *d, const char *last, struct id_read *read)
+static enum store_status next_coupon(struct session *d, const char *last, struct id_read *read)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, sub, id;
@@ -385,8 +591,8 @@ static enum store_status next_coupon(struct door *d, const char *last, struct id
     BSON_APPEND_INT32(&sub, "_id", 1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", 1);
-    door_read_options(d, &command, (struct store_time){0}, 1);
-    return door_read(d, &command, id_row, read);
+    session_read_options(d, &command, (struct store_time){0}, 1);
+    return session_read(d, &command, id_row, read);
 }
 
 enum store_status mongo_ledger_coupons(struct store *s, const char *after, size_t most, struct arena *a,
@@ -396,7 +602,7 @@ enum store_status mongo_ledger_coupons(struct store *s, const char *after, size_
 
     *ids = arena_array(a, most + 1, sizeof **ids);
     for (*count = 0; *count < most; after = read.id) {
-        enum store_status status = next_coupon(door_of(s), after, &read);
+        enum store_status status = next_coupon(session_of(s), after, &read);
 
         if (status != STORE_OK)
             return status;

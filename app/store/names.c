@@ -1,17 +1,17 @@
 /* store/names.c -- see names.h. */
 #include "store/names.h"
 
-#include <assert.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "store/door.h"
-
-#define NAMES "names" /* the id of its secret */
+#include "coupons/coupon.h"
+#include "coupons/lane_account.h"
 
 _Static_assert(SECRET_LEN == crypto_generichash_KEYBYTES, "libsodium's size");
 _Static_assert(NAME_HASH_LEN >= crypto_generichash_BYTES_MIN, "libsodium's size");
+_Static_assert(NAME_HASH_LEN == crypto_shorthash_KEYBYTES, "libsodium's size");
+_Static_assert(crypto_shorthash_BYTES == sizeof(int64_t), "libsodium's size");
 
 struct name_hash name_hash(const struct name_key *key, const char *name)
 {
@@ -21,78 +21,61 @@ struct name_hash name_hash(const struct name_key *key, const char *name)
     return hash;
 }
 
+#define ORDERS "\x01orders" /* no user's name: those have no control characters */
+
+struct order_key order_key(const struct name_key *key)
+{
+    const struct name_hash hash = name_hash(key, ORDERS);
+    struct order_key orders;
+
+    memcpy(orders.bytes, hash.bytes, sizeof orders.bytes);
+    return orders;
+}
+
+int64_t order_hash(const struct order_key *key, const char *order)
+{
+    uint8_t bytes[crypto_shorthash_BYTES];
+    uint64_t hash = 0;
+
+    crypto_shorthash(bytes, (const unsigned char *)order, strlen(order), key->bytes);
+    for (size_t i = sizeof bytes; i-- > 0;)
+        hash = hash << 8 | bytes[i];
+    return (int64_t)hash;
+}
+
+#define JOB "\x01job:"
+#define JOB_LEN (sizeof JOB - 1)
+
+char *name_of_job(const char *job, char name[STORED_NAME_SIZE])
+{
+    snprintf(name, STORED_NAME_SIZE, JOB "%s", job);
+    return name;
+}
+
+char *name_of_account(int64_t lane, int64_t peer, char name[STORED_NAME_SIZE])
+{
+    char account[ACCOUNT_NAME_SIZE];
+
+    return name_of_job(account_name(lane, peer, account), name);
+}
+
+struct named_key name_parse(const char *name)
+{
+    struct named_key key = {.kind = NAMED_USER};
+
+    if (strncmp(name, JOB, JOB_LEN) != 0)
+        return key;
+    for (key.lane = 0; key.lane < COUPON_LANES_MAX; key.lane++) {
+        key.peer = account_peer(name + JOB_LEN, key.lane, COUPON_LANES_MAX);
+        if (key.peer >= 0) {
+            key.kind = NAMED_ACCOUNT;
+            return key;
+        }
+    }
+    return (struct named_key){.kind = NAMED_JOB, .job = name + JOB_LEN};
+}
+
 bool name_hash_same(const struct name_hash *a, const struct name_hash *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
-}
-
-/* ---- the key ---- */
-
-enum store_status mongo_name_key(struct store *s, const struct name_key **key)
-{
-    struct door *d = door_of(s);
-    enum store_status status;
-
-    *key = &d->name_key;
-    if (d->has_name_key)
-        return STORE_OK;
-    status = secrets_read(s, NAMES, &d->name_key.secret);
-    d->has_name_key = status == STORE_OK;
-    if (status == STORE_NOT_FOUND)
-        log_event(LOG_ERROR, "store.no_name_key", "database=%s collection=secrets", d->mongo->database);
-    return status;
-}
-
-bool door_finds_names(struct door *d)
-{
-    const struct name_key *key;
-
-    return mongo_name_key(&d->store, &key) == STORE_OK;
-}
-
-struct name_hash door_name_hash(const struct door *d, const char *name)
-{
-    assert(d->has_name_key);
-    return name_hash(&d->name_key, name);
-}
-
-struct name_key name_key_random(void)
-{
-    return (struct name_key){.secret = secrets_random()};
-}
-
-enum store_status mongo_name_key_put(struct store *s, const struct name_key *key)
-{
-    struct secret there = {{0}};
-    enum store_status status = secrets_put(s, NAMES, &key->secret);
-
-    if (status == STORE_OK)
-        status = secrets_read(s, NAMES, &there);
-    return status == STORE_OK && memcmp(&there, &key->secret, sizeof there) != 0 ? STORE_EXISTS : status;
-}
-
-static bool any_row(const bson_t *doc, void *context)
-{
-    (void)doc;
-    *(bool *)context = true;
-    return true;
-}
-
-enum store_status names_make_key(struct store *s)
-{
-    const struct name_key fresh = name_key_random(), *found;
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW("find", "users", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
-    /* clang-format on */
-    bool any = false;
-    enum store_status status;
-
-    door_read_options(door_of(s), command, (struct store_time){0, 0}, 1);
-    status = door_read(door_of(s), command, any_row, &any);
-    if (status != STORE_OK)
-        return status;
-    if (any) /* another key would find none of those users */
-        return mongo_name_key(s, &found);
-    status = mongo_name_key_put(s, &fresh);
-    return status == STORE_EXISTS ? STORE_OK : status; /* who was first has made it */
 }

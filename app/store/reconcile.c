@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/codes.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/session.h"
 
 #define ALL_KEYS 0
 
@@ -37,7 +37,7 @@ enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, 
     *count = 0;
     *where = NULL;
     AUTO_BSON reply;
-    if (!door_run_on(door_of(s), "admin", command, &reply, &error) || !find_document(&reply, "cursor", &cursor) ||
+    if (!session_run_on(session_of(s), "admin", command, &reply, &error) || !find_document(&reply, "cursor", &cursor) ||
         !find_array(&cursor, "firstBatch", &page) || !bson_iter_init(&it, &page))
         return STORE_FAILED;
     for (; bson_iter_next(&it); ++*count)
@@ -52,7 +52,7 @@ enum store_status mongo_operation_time(struct store *s, struct store_time *now)
     AUTO_BSON reply;
 
     *now = (struct store_time){0};
-    if (!door_run(door_of(s), command, &reply))
+    if (!session_run(session_of(s), command, &reply))
         return STORE_FAILED;
     reply_time(&reply, now);
     return STORE_OK;
@@ -60,20 +60,20 @@ enum store_status mongo_operation_time(struct store *s, struct store_time *now)
 
 /* ---- finding what a collection has of a coupon ---- */
 
-/* See door_add_range(). */
-static void begin_find(bson_t *command, struct door *d, const char *collection, const char *coupon, const char *name,
+/* See session_add_range(). */
+static void begin_find(bson_t *command, struct session *d, const char *collection, const char *coupon, const char *name,
                        const char *text, const int64_t *number)
 {
     bson_t filter;
 
     BSON_APPEND_UTF8(command, "find", collection);
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
-    door_add_range(&filter, coupon, name, text, number);
-    door_add_coupon(d, &filter, coupon);
+    session_add_range(&filter, coupon, name, text, number);
+    session_add_coupon(d, &filter, coupon);
     bson_append_document_end(command, &filter);
 }
 
-static enum store_status find_sorted(struct door *d, bson_t *command, size_t most, door_row *row, void *context)
+static enum store_status find_sorted(struct session *d, bson_t *command, size_t most, session_row *row, void *context)
 {
     bson_t sort;
 
@@ -82,8 +82,8 @@ static enum store_status find_sorted(struct door *d, bson_t *command, size_t mos
     bson_append_document_end(command, &sort);
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    door_read_options(d, command, (struct store_time){0}, most);
-    return door_read(d, command, row, context);
+    session_read_options(d, command, (struct store_time){0}, most);
+    return session_read(d, command, row, context);
 }
 
 struct use_list {
@@ -110,15 +110,24 @@ static const char *name_in(const bson_t *doc, const struct name_key *key, const 
 static bool use_row(const bson_t *doc, void *context)
 {
     struct use_list *list = context;
-    struct stored_use item;
+    struct stored_use item = {.user = NULL};
     const char *coupon;
 
     if (!codec_use_id_get(doc, &coupon, &item.hash))
         return true;
     item.user = arena_strdup(list->arena, name_in(doc, list->key, &item.hash));
-    item.use = codec_use_get(doc, list->arena, NULL);
+    if (item.user)
+        item.key = name_parse(item.user);
+    if (item.key.kind == NAMED_JOB)
+        item.job = codec_job_get(doc, item.key.job, list->arena);
+    else if (item.key.kind == NAMED_ACCOUNT)
+        item.account = codec_account_get(doc, item.key.lane, item.key.peer, list->arena);
+    else
+        item.use = codec_use_get(doc, list->arena, NULL);
     if (item.use && item.use->user && !item.user)
         item.use = NULL;
+    if (item.use)
+        item.use->orders_unfound = !codec_use_orders_fit(doc, item.use, list->key);
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = item;
     return true;
@@ -134,10 +143,10 @@ enum store_status mongo_stored_uses(struct store *s, const struct name_key *key,
 
     BSON_APPEND_UTF8(&command, "find", "users");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    door_add_users(&filter, coupon, after);
-    door_add_coupon(door_of(s), &filter, coupon);
+    session_add_users(&filter, coupon, after);
+    session_add_coupon(session_of(s), &filter, coupon);
     bson_append_document_end(&command, &filter);
-    status = find_sorted(door_of(s), &command, most, use_row, &list);
+    status = find_sorted(session_of(s), &command, most, use_row, &list);
     *items = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -168,8 +177,8 @@ enum store_status mongo_stored_buckets(struct store *s, const char *coupon, int6
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
 
-    begin_find(&command, door_of(s), "buckets", coupon, "b", NULL, &from);
-    status = find_sorted(door_of(s), &command, most, bucket_row, &list);
+    begin_find(&command, session_of(s), "buckets", coupon, "b", NULL, &from);
+    status = find_sorted(session_of(s), &command, most, bucket_row, &list);
     while (status != STORE_OK && list.count > 0)
         if (items[--list.count].readable)
             bucket_release(&items[list.count].bucket);
@@ -207,8 +216,8 @@ enum store_status mongo_stored_codes(struct store *s, const char *coupon, int64_
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
 
-    begin_find(&command, door_of(s), "code_buckets", coupon, "b", NULL, &from);
-    status = find_sorted(door_of(s), &command, most, codes_row, &list);
+    begin_find(&command, session_of(s), "code_buckets", coupon, "b", NULL, &from);
+    status = find_sorted(session_of(s), &command, most, codes_row, &list);
     *items = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -241,8 +250,8 @@ enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struc
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", coupon);
     bson_append_document_end(&command, &filter);
-    door_read_options(door_of(s), &command, (struct store_time){0}, 0);
-    return door_read(door_of(s), &command, coupon_row, &read);
+    session_read_options(session_of(s), &command, (struct store_time){0}, 0);
+    return session_read(session_of(s), &command, coupon_row, &read);
 }
 
 struct totals_list {
@@ -260,7 +269,7 @@ static bool totals_row(const bson_t *doc, void *context)
 
     if (!find_document(doc, "_id", &id) || !find_int(&id, "l", &row.lane) || !find_time(&id, "at", &row.quarter_ms))
         return true;
-    if (find_int(doc, "seq", &row.seq) && members_read(doc, report_members, report_members_count, 0, &counts, NULL)) {
+    if (find_int(doc, "seq", &row.seq) && bson_fields_read(doc, report_members, report_members_count, 0, &counts, NULL)) {
         row.counts = arena_alloc(list->arena, sizeof *row.counts);
         *row.counts = counts;
     }
@@ -276,8 +285,8 @@ enum store_status mongo_stored_totals(struct store *s, const char *coupon, struc
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
 
-    begin_find(&command, door_of(s), "totals", coupon, "l", NULL, NULL);
-    status = find_sorted(door_of(s), &command, ALL_KEYS, totals_row, &list);
+    begin_find(&command, session_of(s), "totals", coupon, "l", NULL, NULL);
+    status = find_sorted(session_of(s), &command, ALL_KEYS, totals_row, &list);
     *rows = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -303,8 +312,8 @@ enum store_status mongo_stored_mark(struct store *s, const char *coupon, int64_t
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     codec_mark_id(&filter, "_id", coupon, lane, kind);
     bson_append_document_end(&command, &filter);
-    door_read_options(door_of(s), &command, (struct store_time){0}, 0);
-    return door_read(door_of(s), &command, mark_row, out);
+    session_read_options(session_of(s), &command, (struct store_time){0}, 0);
+    return session_read(session_of(s), &command, mark_row, out);
 }
 
 /* ---- look-ups of codes ---- */
@@ -317,7 +326,7 @@ enum store_status mongo_stored_look_ups(struct store *s, const char *coupon, str
 
     for (size_t i = 0; i < count; i++)
         found[i] = (struct look_up){.coupon = coupon, .code = items[i].code};
-    status = codes_find(door_of(s), (struct store_time){0}, found, count);
+    status = codes_find(session_of(s), (struct store_time){0}, found, count);
     for (size_t i = 0; i < count; i++) {
         items[i].n = found[i].found ? found[i].n : -1;
         items[i].owner = found[i].found && found[i].owner[0] ? arena_strdup(a, found[i].owner) : NULL;
@@ -355,8 +364,8 @@ enum store_status mongo_stored_look_ups_from(struct store *s, const char *coupon
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
 
-    begin_find(&command, door_of(s), "codes", coupon, "code", after, NULL);
-    status = find_sorted(door_of(s), &command, most, look_up_row, &list);
+    begin_find(&command, session_of(s), "codes", coupon, "code", after, NULL);
+    status = find_sorted(session_of(s), &command, most, look_up_row, &list);
     *items = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -376,7 +385,7 @@ enum store_status mongo_count_look_ups(struct store *s, const char *coupon, int6
         "{", "$count", BCON_UTF8("count"), "}", "]");
 
     *count = 0;
-    return door_read(door_of(s), command, count_row, count);
+    return session_read(session_of(s), command, count_row, count);
 }
 
 void mongo_directory_form(const char *code, char form[CODE_MAX + 1])
@@ -418,20 +427,18 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 
     BSON_APPEND_UTF8(&command, "find", collection);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    if (after) {
-        BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
-        if (whole) {
-            BSON_APPEND_UTF8(&range, "$gt", after);
-        } else {
-            BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &key);
-            BSON_APPEND_UTF8(&key, "c", after);
-            BSON_APPEND_MAXKEY(&key, "x");
-            bson_append_document_end(&range, &key);
-        }
-        bson_append_document_end(&filter, &range);
+    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &range);
+    if (whole) {
+        BSON_APPEND_UTF8(&range, "$gt", after);
+    } else {
+        BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &key);
+        BSON_APPEND_UTF8(&key, "c", after);
+        BSON_APPEND_MAXKEY(&key, "x");
+        bson_append_document_end(&range, &key);
     }
+    bson_append_document_end(&filter, &range);
     bson_append_document_end(&command, &filter);
-    status = find_sorted(door_of(s), &command, 1, next_row, &read);
+    status = find_sorted(session_of(s), &command, 1, next_row, &read);
     *id = read.id;
     return status;
 }
@@ -484,7 +491,25 @@ static void set_use(bson_t *set, const struct mend *m)
     bson_t view;
 
     BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
-    codec_use_put(&view, m->coupon, m->use);
+    codec_use_put(&view, m->coupon, m->use, m->name_key);
+    bson_append_document_end(set, &view);
+}
+
+static void set_job(bson_t *set, const struct mend *m)
+{
+    bson_t view;
+
+    BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
+    codec_job_put(&view, m->coupon, m->job);
+    bson_append_document_end(set, &view);
+}
+
+static void set_account(bson_t *set, const struct mend *m)
+{
+    bson_t view;
+
+    BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
+    codec_account_put(&view, m->coupon, m->account);
     bson_append_document_end(set, &view);
 }
 
@@ -510,7 +535,7 @@ static void set_coupon(bson_t *set, const struct mend *m)
 static void set_totals(bson_t *set, const struct mend *m)
 {
     BSON_APPEND_INT64(set, "seq", m->seq);
-    members_write(set, report_members, report_members_count, 0, m->counts);
+    bson_fields_write(set, report_members, report_members_count, 0, m->counts);
 }
 
 static void set_mark(bson_t *set, const struct mend *m)
@@ -545,6 +570,8 @@ static const struct mend_row {
     const char *guard; /* the field that must still be found_seq */
 } mend_rows[MEND_KIND_COUNT] = {
     [MEND_USE] = {"users", use_id, set_use, "view.seq"},
+    [MEND_JOB] = {"users", use_id, set_job, "view.seq"},
+    [MEND_ACCOUNT] = {"users", use_id, set_account, "view.seq"},
     [MEND_BUCKET] = {"buckets", bucket_id, set_bucket, "view.seq"},
     [MEND_COUPON] = {"coupons", coupon_id, set_coupon, "view.seq"},
     [MEND_TOTALS] = {"totals", totals_id, set_totals, "seq"},
@@ -598,7 +625,7 @@ static void put_delete(bson_t *one, const struct mend *m)
 }
 
 /* One command for those of one kind, removals or not, from *next on, as many as fit. */
-static enum store_status send_some(struct door *d, enum mend_kind kind, bool remove, const struct mend *mends,
+static enum store_status send_some(struct session *d, enum mend_kind kind, bool remove, const struct mend *mends,
                                    size_t count, size_t *next, size_t *done, struct store_time *when)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -609,7 +636,7 @@ static enum store_status send_some(struct door *d, enum mend_kind kind, bool rem
     bson_iter_t errors;
 
     bson_append_utf8(&command, remove ? "delete" : "update", 6, mend_rows[kind].collection, -1);
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     bson_append_array_begin(&command, remove ? "deletes" : "updates", 7, &list);
     for (; *next < count && sent < CODES_PER_COMMAND && list.len < COMMAND_BYTES_MAX; ++*next) {
         const struct mend *m = &mends[*next];
@@ -625,7 +652,7 @@ static enum store_status send_some(struct door *d, enum mend_kind kind, bool rem
         return STORE_OK;
 
     AUTO_BSON reply;
-    if (!door_run(d, &command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     *done += (size_t)reply_count(&reply);
     if (when)
@@ -645,19 +672,19 @@ enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t c
     for (int kind = 0; kind < MEND_KIND_COUNT; kind++)
         for (int write = 0; write < 2; write++)
             for (size_t next = 0; next < count && status == STORE_OK;)
-                status = send_some(door_of(s), (enum mend_kind)kind, !write, mends, count, &next, done, when);
+                status = send_some(session_of(s), (enum mend_kind)kind, !write, mends, count, &next, done, when);
     return status;
 }
 
 /* {delete: collection, deletes: [{q: what has this coupon, limit: 0}]} */
-static enum store_status remove_all(struct door *d, const char *collection, const char *coupon)
+static enum store_status remove_all(struct session *d, const char *collection, const char *coupon)
 {
     bool whole = strcmp(collection, mongo_view_collections[0]) == 0;
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t list, one, filter;
 
     BSON_APPEND_UTF8(&command, "delete", collection);
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &list);
     BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &one);
     BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
@@ -668,7 +695,7 @@ static enum store_status remove_all(struct door *d, const char *collection, cons
     bson_append_array_end(&command, &list);
 
     AUTO_BSON reply;
-    return door_run(d, &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
+    return session_run(d, &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
 }
 
 enum store_status mongo_remove_views(struct store *s, const char *coupon)
@@ -676,6 +703,6 @@ enum store_status mongo_remove_views(struct store *s, const char *coupon)
     enum store_status status = STORE_OK;
 
     for (size_t i = 0; i < mongo_view_collections_count && status == STORE_OK; i++)
-        status = remove_all(door_of(s), mongo_view_collections[i], coupon);
+        status = remove_all(session_of(s), mongo_view_collections[i], coupon);
     return status;
 }

@@ -24,7 +24,11 @@ enum store_status mongo_operation_time(struct store *s, struct store_time *now);
 struct stored_use {
     struct name_hash hash;
     const char *user; /* NULL: not known. A tombstone has none, and what has another's name than its hash is nobody's */
-    struct use *use;  /* NULL: it cannot be read */
+    struct named_key key; /* of whom, or of what, that is the name */
+    /* One of these, by the key; NULL: it cannot be read */
+    struct use *use;
+    struct job_progress *job;
+    struct lane_account *account;
 };
 /* With hash > after (NULL: all), ascending. key: by which they should stand there. */
 enum store_status mongo_stored_uses(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
@@ -87,13 +91,13 @@ void mongo_directory_form(const char *code, char form[CODE_MAX + 1]);
 /* The collections of views, which have a coupon in their _id; the first is "coupons". */
 extern const char *const mongo_view_collections[];
 extern const size_t mongo_view_collections_count;
-/* The first coupon after `after` (NULL: at all) of which the collection has something; NULL: none. */
+/* The first coupon after `after` ("": at all) of which the collection has something; NULL: none. */
 enum store_status mongo_next_coupon(struct store *s, const char *collection, const char *after, struct arena *a,
                                     const char **id);
 
 /* ---- writing ---- */
 enum mend_kind {
-    MEND_USE, MEND_BUCKET, MEND_COUPON, MEND_TOTALS, MEND_MARK, MEND_LOOK_UP, MEND_DIRECTORY, MEND_KIND_COUNT
+    MEND_USE, MEND_JOB, MEND_ACCOUNT, MEND_BUCKET, MEND_COUPON, MEND_TOTALS, MEND_MARK, MEND_LOOK_UP, MEND_DIRECTORY, MEND_KIND_COUNT
 };
 
 struct mend {
@@ -110,6 +114,9 @@ struct mend {
     const char *code;
     /* what is to stand there */
     const struct use *use;
+    const struct job_progress *job;
+    const struct lane_account *account;
+    const struct name_key *name_key; /* of a use: by which its orders are found */
     const struct bucket *bucket;
     const struct coupon *definition;
     int64_t created_ms, changed_ms; /* of the batches that made it, and that changed it last */

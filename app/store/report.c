@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/session.h"
 
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define QUARTERS_PER_DAY (DAY_MS / QUARTER_MS)
@@ -20,17 +20,8 @@
 /* {name: {$in: ids}}; of all: nothing. */
 static void put_ids(bson_t *filter, const char *name, const char *const *ids, size_t count)
 {
-    bson_t clause, list;
-    char buffer[16];
-
-    if (!count)
-        return;
-    bson_append_document_begin(filter, name, -1, &clause);
-    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
-    for (size_t i = 0; i < count; i++)
-        bson_append_utf8(&list, array_key(i, buffer), -1, ids[i], -1);
-    bson_append_array_end(&clause, &list);
-    bson_append_document_end(filter, &clause);
+    if (count)
+        in_texts(filter, name, ids, count);
 }
 
 static void put_flag(bson_t *command, const char *name, const char *const *fields, size_t count)
@@ -70,24 +61,26 @@ static bool coupon_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, struct arena *a,
+enum store_status mongo_report_coupons(struct store *s, const char *const *ids, size_t count, const char *prefix, struct arena *a,
                                        struct report_coupon **coupons, size_t *coupon_count)
 {
     static const char *const fields[] = {"created", "view.seq", "view.def.state", "view.def.lanes"}, *const by_id[] = {"_id"};
     struct coupon_list list = {.arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     enum store_status status;
     bson_t filter;
 
     BSON_APPEND_UTF8(&command, "find", "coupons");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     put_ids(&filter, "_id", ids, count);
+    if (!count && prefix)
+        session_add_prefix(&filter, "_id", prefix);
     bson_append_document_end(&command, &filter);
     put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
     put_flag(&command, "sort", by_id, 1);
-    door_read_options(d, &command, (struct store_time){0}, BATCH_ROWS);
-    status = door_read(d, &command, coupon_row, &list);
+    session_read_options(d, &command, (struct store_time){0}, BATCH_ROWS);
+    status = session_read(d, &command, coupon_row, &list);
     *coupons = list.items;
     *coupon_count = status == STORE_OK ? list.count : 0;
     return status;
@@ -118,7 +111,7 @@ static bool mark_row(const bson_t *doc, void *context)
 }
 
 /* Both orders are the same. */
-static enum store_status read_marks(struct door *d, const char *const *ids, size_t count, struct lane_list *list)
+static enum store_status read_marks(struct session *d, const char *const *ids, size_t count, struct lane_list *list)
 {
     static const char *const fields[] = {"seq", "at"}, *const by_id[] = {"_id"}, *const by_lane[] = {"_id.c", "_id.l"};
     AUTO_BSON command = BSON_INITIALIZER;
@@ -134,7 +127,7 @@ static enum store_status read_marks(struct door *d, const char *const *ids, size
         BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &any);
         for (size_t i = 0; i < count; i++) {
             bson_append_document_begin(&any, array_key(i, buffer), -1, &one);
-            door_add_range(&one, ids[i], "l", NULL, NULL);
+            session_add_range(&one, ids[i], "l", NULL, NULL);
             bson_append_document_end(&any, &one);
         }
         bson_append_array_end(&filter, &any);
@@ -143,8 +136,8 @@ static enum store_status read_marks(struct door *d, const char *const *ids, size
     put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
     put_flag(&command, "sort", count ? by_id : by_lane, count ? 1 : 2);
     BSON_APPEND_UTF8(&command, "hint", count ? "_id_" : REPORT_MARKS);
-    door_read_options(d, &command, (struct store_time){0}, BATCH_ROWS);
-    return door_read(d, &command, mark_row, list);
+    session_read_options(d, &command, (struct store_time){0}, BATCH_ROWS);
+    return session_read(d, &command, mark_row, list);
 }
 
 static int by_coupon_and_lane(const void *key, const void *item)
@@ -191,33 +184,31 @@ static const char *silent_coupon(const void *context, size_t i)
     return silent->lanes[i]->coupon;
 }
 
-static enum store_status read_stands(struct door *d, struct lane_list *list, const struct silent *silent)
+static enum store_status read_stands(struct session *d, struct lane_list *list, const struct silent *silent)
 {
     static const char *const fields[] = {"at"};
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, clause, ids;
-    char buffer[16];
+    struct in_clause in;
+    bson_t filter;
 
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
-    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &ids);
+    in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < silent->count; i++)
-        codec_ledger_id(&ids, array_key(i, buffer), silent->lanes[i]->coupon, silent->lanes[i]->lane, silent->lanes[i]->seq);
-    bson_append_array_end(&clause, &ids);
-    bson_append_document_end(&filter, &clause);
-    door_add_coupons(d, &filter, silent_coupon, silent, silent->count);
+        codec_ledger_id(&in.values, in_next(&in), silent->lanes[i]->coupon, silent->lanes[i]->lane, silent->lanes[i]->seq);
+    in_end(&in, &filter);
+    session_add_coupons(d, &filter, silent_coupon, silent, silent->count);
     bson_append_document_end(&command, &filter);
     put_flag(&command, "projection", fields, 1);
-    door_read_options(d, &command, (struct store_time){0}, silent->count + 1);
-    return door_read(d, &command, stand_row, list);
+    session_read_options(d, &command, (struct store_time){0}, silent->count + 1);
+    return session_read(d, &command, stand_row, list);
 }
 
 enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, struct arena *a,
                                      struct report_lane **lanes, size_t *lane_count)
 {
     struct lane_list list = {.arena = a};
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     enum store_status status = read_marks(d, ids, count, &list);
     struct silent silent = {.next = 0};
 
@@ -245,7 +236,7 @@ enum store_status mongo_report_oldest(struct store *s, const char *const *ids, s
 {
     static const char *const fields[] = {"_id"}, *const by_at[] = {"_id.at"};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     bson_t filter;
 
     BSON_APPEND_UTF8(&command, "find", "totals");
@@ -255,8 +246,8 @@ enum store_status mongo_report_oldest(struct store *s, const char *const *ids, s
     put_flag(&command, "projection", fields, 1);
     put_flag(&command, "sort", by_at, 1);
     BSON_APPEND_INT64(&command, "limit", 1);
-    door_read_options(d, &command, (struct store_time){0}, 0);
-    return door_read(d, &command, oldest_row, at_ms);
+    session_read_options(d, &command, (struct store_time){0}, 0);
+    return session_read(d, &command, oldest_row, at_ms);
 }
 
 /* ---- zones ---- */
@@ -284,7 +275,7 @@ static bool offset_row(const bson_t *doc, void *context)
 }
 
 /* The offsets at each of firsts[], and at steps - 1 more moments behind each. */
-static enum store_status read_offsets(struct door *d, const char *time_zone, const int64_t *firsts, size_t count,
+static enum store_status read_offsets(struct session *d, const char *time_zone, const int64_t *firsts, size_t count,
                                       int64_t step_ms, int64_t steps, struct offset_list *list)
 {
     AUTO_BSON times = BSON_INITIALIZER;
@@ -310,7 +301,7 @@ static enum store_status read_offsets(struct door *d, const char *time_zone, con
         "maxTimeMS", BCON_INT64(d->mongo->server_limit_ms));
     /* clang-format on */
 
-    return door_read(d, command, offset_row, list);
+    return session_read(d, command, offset_row, list);
 }
 
 enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t from_ms, int64_t to_ms, struct arena *a,
@@ -319,7 +310,7 @@ enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t fro
     int64_t begin_ms = from_ms - from_ms % DAY_MS - 2 * period_most_ms(PERIOD_MONTH);
     int64_t days = (to_ms + 2 * period_most_ms(PERIOD_MONTH) - begin_ms) / DAY_MS + 1;
     struct offset_list rough = {.arena = a}, fine = {.arena = a};
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     enum store_status status = read_offsets(d, time_zone, &begin_ms, 1, DAY_MS, days, &rough);
 
     assert(status != STORE_OK || rough.count > 0);

@@ -1,9 +1,9 @@
 /*
- * store/report_sum.c -- the reporter's totals added up by columns of time, and by coupon where asked for.
+ * store/report_sum.c -- the reporter's totals, and refusals, added up by columns of time, and by coupon where asked for.
  *
  * Why     rows are added up here, not by the server's $group: per row that costs it four times as much as to send it, and
  *         a year of 1,000 coupons is hundreds of thousands
- * Slices  what is much is read by several threads, each with a door of its own and a slice of the time; a quarter hour is
+ * Slices  what is much is read by several threads, each with a session of its own and a slice of the time; a quarter hour is
  *         in one slice, a column may be in two
  */
 #include <malloc.h>
@@ -14,7 +14,7 @@
 
 #include "base/checked.h"
 #include "store/codec.h"
-#include "store/door.h"
+#include "store/session.h"
 
 #define BATCH_ROWS 5000
 #define SLICES 4
@@ -27,12 +27,13 @@
 struct sum {
     char coupon[COUPON_ID_MAX + 1];
     UT_hash_handle hh;
+    struct refusal_counts *refused; /* likewise; NULL: none were */
     struct report_counts counts[];
 };
 
 struct slice {
     const struct report_query *query;
-    struct door *door;
+    struct session *session;
     int64_t from_ms, to_ms;
     size_t first, columns;   /* of the query's columns */
     struct sum *sums, *last; /* the table; the one found last */
@@ -58,6 +59,16 @@ static size_t column_of(const struct report_query *q, int64_t at_ms)
             high = middle;
     }
     return low;
+}
+
+/* The same among the slice's. */
+static size_t column_at(struct slice *s, int64_t at_ms)
+{
+    const int64_t *starts = s->query->starts;
+
+    if (at_ms < starts[s->column] || at_ms >= starts[s->column + 1])
+        s->column = column_of(s->query, at_ms);
+    return s->column - s->first;
 }
 
 static struct sum *sum_of(struct slice *s, const char *coupon)
@@ -100,35 +111,60 @@ static bool totals_row(const bson_t *doc, void *context)
     sum = sum_of(s, q->grouped ? t.coupon : "");
     if (!sum)
         return true;
-    if (t.quarter_ms < q->starts[s->column] || t.quarter_ms >= q->starts[s->column + 1])
-        s->column = column_of(q, t.quarter_ms);
-    report_counts_add(&sum->counts[s->column - s->first], &t.counts);
+    report_counts_add(&sum->counts[column_at(s, t.quarter_ms)], &t.counts);
     note_latest(&s->latest[t.lane], (struct report_latest){t.seq, t.quarter_ms});
     return true;
+}
+
+static bool refusals_row(const bson_t *doc, void *context)
+{
+    struct slice *s = context;
+    struct refusals_doc row;
+    struct sum *sum;
+
+    if (!refusals_doc_read(doc, &row)) {
+        log_unreadable("refusals", doc);
+        return true;
+    }
+    sum = s->too_many ? NULL : sum_of(s, s->query->grouped ? row.coupon : "");
+    if (!sum)
+        return true;
+    if (!sum->refused)
+        sum->refused = checked(calloc(s->columns, sizeof *sum->refused));
+    refusal_counts_add(&sum->refused[column_at(s, row.quarter_ms)], &row.counts);
+    return true;
+}
+
+static enum store_status read_quarters(struct slice *s, const char *collection, session_row *row)
+{
+    const struct report_query *q = s->query;
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter;
+
+    BSON_APPEND_UTF8(&command, "find", collection);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    quarters_filter(&filter, q->ids, q->count, s->from_ms, s->to_ms);
+    bson_append_document_end(&command, &filter);
+    session_read_options(s->session, &command, (struct store_time){0}, BATCH_ROWS);
+    return session_read(s->session, &command, row, s);
 }
 
 static void *read_slice(void *context)
 {
     struct slice *s = context;
-    const struct report_query *q = s->query;
-    AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter;
 
-    s->first = s->column = column_of(q, s->from_ms);
-    s->columns = column_of(q, s->to_ms - 1) + 1 - s->first;
-    BSON_APPEND_UTF8(&command, "find", "totals");
-    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    totals_range(&filter, q->ids, q->count, s->from_ms, s->to_ms);
-    bson_append_document_end(&command, &filter);
-    door_read_options(s->door, &command, (struct store_time){0}, BATCH_ROWS);
-    s->status = door_read(s->door, &command, totals_row, s);
+    s->first = s->column = column_of(s->query, s->from_ms);
+    s->columns = column_of(s->query, s->to_ms - 1) + 1 - s->first;
+    s->status = read_quarters(s, "totals", totals_row);
+    if (s->status == STORE_OK)
+        s->status = read_quarters(s, "refusals", refusals_row);
     return NULL;
 }
 
 /* ---- slices ---- */
 
 /* Cut the query's time into slices that begin on quarter hours; returns how many. */
-static size_t cut(struct door *d, const struct report_query *q, struct slice slices[SLICES])
+static size_t cut(struct session *d, const struct report_query *q, struct slice slices[SLICES])
 {
     int64_t from_ms = q->starts[0], to_ms = q->starts[q->columns];
     bool much = (q->count == 0 || q->count >= SLICED_COUPONS) && to_ms - from_ms >= SLICED_MS;
@@ -137,10 +173,10 @@ static size_t cut(struct door *d, const struct report_query *q, struct slice sli
     for (size_t i = 0; i < count; i++) {
         int64_t begin_ms = from_ms + (to_ms - from_ms) / (int64_t)count * (int64_t)i;
 
-        slices[i] = (struct slice){.query = q, .from_ms = begin_ms - (i ? begin_ms % QUARTER_MS : 0), .to_ms = to_ms};
+        slices[i] = (struct slice){.query = q, .from_ms = i ? quarter_of(begin_ms) : begin_ms, .to_ms = to_ms};
         if (i)
             slices[i - 1].to_ms = slices[i].from_ms;
-        slices[i].door = i ? door_open(d->mongo) : d;
+        slices[i].session = i ? session_open(d->mongo) : d;
     }
     return count;
 }
@@ -158,7 +194,7 @@ static void read_slices(struct slice *slices, size_t count)
             pthread_join(slices[i].thread, NULL);
         else
             read_slice(&slices[i]);
-        door_close(&slices[i].door->store);
+        session_close(&slices[i].session->store);
     }
 }
 
@@ -169,6 +205,14 @@ static int by_coupon(const void *a, const void *b)
     const struct sum *const *x = a, *const *y = b;
 
     return strcmp((*x)->coupon, (*y)->coupon);
+}
+
+static void merge_refused(struct report_group *group, const struct report_query *q, const struct slice *s, const struct sum *sum)
+{
+    if (sum->refused && !group->refused)
+        group->refused = checked(calloc(q->columns, sizeof *group->refused));
+    for (size_t column = 0; sum->refused && column < s->columns; column++)
+        refusal_counts_add(&group->refused[s->first + column], &sum->refused[column]);
 }
 
 /* Add what slice s has to the groups, in the order of coupons, and free it. */
@@ -194,7 +238,9 @@ static void merge(struct report_sums *sums, const struct report_query *q, struct
         }
         for (size_t column = 0; column < s->columns; column++)
             report_counts_add(&merged[count].counts[s->first + column], &order[i]->counts[column]);
+        merge_refused(&merged[count], q, s, order[i]);
         count++;
+        free(order[i]->refused);
         free(order[i]);
     }
     while (old < sums->count)
@@ -209,7 +255,7 @@ enum store_status mongo_report(struct store *s, const struct report_query *q, st
 {
     struct slice slices[SLICES];
     enum store_status status = STORE_OK;
-    size_t count = cut(door_of(s), q, slices);
+    size_t count = cut(session_of(s), q, slices);
 
     *sums = (struct report_sums){.count = 0};
     read_slices(slices, count);
@@ -229,8 +275,10 @@ enum store_status mongo_report(struct store *s, const struct report_query *q, st
 
 void report_sums_free(struct report_sums *sums)
 {
-    for (size_t i = 0; i < sums->count; i++)
+    for (size_t i = 0; i < sums->count; i++) {
         free(sums->groups[i].counts);
+        free(sums->groups[i].refused);
+    }
     free(sums->groups);
     if (sums->count > TRIMMED_GROUPS)
         malloc_trim(0); /* jemalloc gives back by itself */

@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
-#include "store/names.h"
+#include "store/name_key.h"
+#include "store/session.h"
 
 #define SCHEMA "schema" /* the collection, and its document's _id */
 
@@ -36,7 +36,7 @@ static bool version_row(const bson_t *doc, void *context)
 enum store_status schema_version(struct store *s, int64_t *version)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     bson_t filter;
 
     *version = 0;
@@ -44,14 +44,14 @@ enum store_status schema_version(struct store *s, int64_t *version)
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", SCHEMA);
     bson_append_document_end(&command, &filter);
-    door_read_options(d, &command, (struct store_time){0, 0}, 1);
-    return door_read(d, &command, version_row, version);
+    session_read_options(d, &command, (struct store_time){0, 0}, 1);
+    return session_read(d, &command, version_row, version);
 }
 
 /* $max: of two who upgrade at once the slower one takes nothing back. */
 static bool note_version(struct store *s, int version)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", SCHEMA,
@@ -62,12 +62,12 @@ static bool note_version(struct store *s, int version)
         "}", "]");
     /* clang-format on */
 
-    door_write_options(d, command);
+    session_write_options(d, command);
     for (int attempt = 1; attempt <= 2; attempt++) { /* a rival's first note is a duplicate key */
         bson_iter_t errors;
         AUTO_BSON reply;
 
-        if (door_run(d, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors))
+        if (session_run(d, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors))
             return true;
     }
     return false;
@@ -93,15 +93,15 @@ static enum store_status stored_version(struct store *s, int64_t *version)
 
     if (status != STORE_OK || *version > 0)
         return status;
-    door_read_options(door_of(s), command, (struct store_time){0, 0}, 1);
-    status = door_read(door_of(s), command, user_row, &old);
+    session_read_options(session_of(s), command, (struct store_time){0, 0}, 1);
+    status = session_read(session_of(s), command, user_row, &old);
     *version = old;
     return status;
 }
 
 int schema_upgrade(struct store *s, const struct schema_step *steps, size_t count, char *message, size_t size)
 {
-    const char *database = door_of(s)->mongo->database;
+    const char *database = session_of(s)->mongo->database;
     int oldest = steps[0].version;
     int64_t version = 0;
 

@@ -54,4 +54,18 @@ enum store_status server_index_faults(struct store *s, char *text, size_t size);
 /* The coupons of whose totals a row cannot be read, the first few, into text: "a, b"; "" when all can. */
 enum store_status server_totals_faults(struct store *s, char *text, size_t size);
 
+/* Of a sharded cluster. A list is "a, b"; "" where there is none. */
+#define SHARDS_TEXT_SIZE 1024
+struct shard_facts {
+    int shards;
+    char other[SHARDS_TEXT_SIZE]; /* sharded by another key than that of connect.c's table: "users by { \"_id\" : 1 }" */
+    char whole[SHARDS_TEXT_SIZE]; /* to be sharded, and on one shard */
+    char still[SHARDS_TEXT_SIZE]; /* which the balancer is to leave alone */
+    bool balances;                /* the balancer is on */
+};
+/* STORE_FAILED also where the user may not read the database `config`. */
+enum store_status server_shards(struct store *s, struct shard_facts *facts);
+/* Read from the ledger as the service does there, by a key of one shard; how long each read took. */
+enum store_status server_reads(struct store *s, int64_t *majority_us, int64_t *linearizable_us);
+
 #endif

@@ -4,10 +4,10 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
 #include "store/schema.h"
+#include "store/session.h"
 
 static void copy_text(const bson_t *doc, const char *name, char text[SERVER_TEXT_SIZE])
 {
@@ -26,18 +26,18 @@ static int64_t whole_number(const bson_t *doc, const char *name)
 }
 
 /* {name: 1} on a database; the reply is the caller's to destroy. */
-static bool ask(struct door *d, const char *database, const char *name, bson_t *reply)
+static bool ask(struct session *d, const char *database, const char *name, bson_t *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_error_t error;
 
     BSON_APPEND_INT32(&command, name, 1);
-    return door_run_on(d, database, &command, reply, &error);
+    return session_run_on(d, database, &command, reply, &error);
 }
 
 enum store_status server_facts(struct store *s, struct server_facts *facts)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     AUTO_BSON hello;
     AUTO_BSON build;
     AUTO_BSON stats;
@@ -60,18 +60,18 @@ enum store_status server_facts(struct store *s, struct server_facts *facts)
 }
 
 /* An insert or a delete of the document {_id: id} in the collection schema. */
-static bool write_probe(struct door *d, bson_t *command)
+static bool write_probe(struct session *d, bson_t *command)
 {
     bson_iter_t errors;
     AUTO_BSON reply;
 
-    door_write_options(d, command);
-    return door_run(d, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
+    session_write_options(d, command);
+    return session_run(d, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
 }
 
 enum store_status server_majority(struct store *s, int64_t *us)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     char id[ID_SHORT_LEN + 1];
     bool written, removed;
     struct mono start;
@@ -82,7 +82,7 @@ enum store_status server_majority(struct store *s, int64_t *us)
     AUTO_BCON delete = BCON_NEW("delete", "schema", "deletes", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}",
                                 "limit", BCON_INT32(1), "}", "]");
     /* clang-format on */
-    if (!door_ready(d)) /* so that connecting is not counted */
+    if (!session_ready(d)) /* so that connecting is not counted */
         return STORE_FAILED;
     start = mono_now();
     written = write_probe(d, insert);
@@ -164,7 +164,7 @@ static bool judge_index(const bson_t *doc, void *context)
 
 enum store_status server_index_faults(struct store *s, char *text, size_t size)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     const struct index_row *rows;
     size_t len = 0, count = mongo_indexes(&rows);
 
@@ -174,7 +174,7 @@ enum store_status server_index_faults(struct store *s, char *text, size_t size)
         AUTO_BSON command = BSON_INITIALIZER;
 
         BSON_APPEND_UTF8(&command, "listIndexes", rows[i].collection);
-        if (door_read(d, &command, judge_index, &w) != STORE_OK && d->code != CODE_NO_NAMESPACE)
+        if (session_read(d, &command, judge_index, &w) != STORE_OK && d->code != CODE_NO_NAMESPACE)
             return STORE_FAILED;
         if (w.fault && len < size)
             len += (size_t)snprintf(text + len, size - len, "%s%s.%s %s", len ? ", " : "", rows[i].collection, rows[i].name,
@@ -240,6 +240,6 @@ enum store_status server_totals_faults(struct store *s, char *text, size_t size)
     BSON_APPEND_INT32(&projection, "_id", 1);
     bson_append_document_end(&command, &projection);
     BSON_APPEND_INT64(&command, "limit", FAULTS_MOST);
-    door_read_options(door_of(s), &command, (struct store_time){0}, FAULTS_MOST);
-    return door_read(door_of(s), &command, fault_row, &list);
+    session_read_options(session_of(s), &command, (struct store_time){0}, FAULTS_MOST);
+    return session_read(session_of(s), &command, fault_row, &list);
 }

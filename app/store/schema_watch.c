@@ -24,17 +24,17 @@ struct schema_watch {
 static void *watch_main(void *argument)
 {
     struct schema_watch *w = argument;
-    struct store *door = mongo_door(w->mongo);
+    struct store *session = mongo_session(w->mongo);
     int64_t version;
 
     while (!stop_asked(&w->stop)) {
-        if (schema_version(door, &version) == STORE_OK && version > schema_newest_read) {
+        if (schema_version(session, &version) == STORE_OK && version > schema_newest_read) {
             log_event(LOG_ERROR, "schema.newer", "version=%" PRId64 " newest_read=%d", version, schema_newest_read);
             _exit(EX_CONFIG);
         }
         stop_rest(&w->stop, LOOK_MS);
     }
-    door->ops->close(door);
+    session->ops->close(session);
     return NULL;
 }
 

@@ -4,8 +4,8 @@
 #include <sodium.h>
 
 #include "base/clock.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/bson_fields.h"
+#include "store/session.h"
 
 #define SECRETS "secrets"
 #define CURSORS "cursors"
@@ -17,16 +17,16 @@ struct reading {
 
 static bool secret_row(const bson_t *doc, void *context)
 {
-    static const struct member rows[] = {MEMBER("key", MEMBER_BYTES, struct secret, bytes, false, 0)};
+    static const struct bson_field rows[] = {BSON_FIELD("key", BSON_FIELD_BYTES, struct secret, bytes, false, 0)};
     struct reading *r = context;
 
-    r->found = members_read(doc, rows, 1, 0, r->secret, NULL);
+    r->found = bson_fields_read(doc, rows, 1, 0, r->secret, NULL);
     return r->found;
 }
 
 enum store_status secrets_read(struct store *s, const char *id, struct secret *secret)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     struct reading reading = {.secret = secret};
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
@@ -36,14 +36,14 @@ enum store_status secrets_read(struct store *s, const char *id, struct secret *s
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", id);
     bson_append_document_end(&command, &filter);
-    door_read_options(d, &command, (struct store_time){0, 0}, 1);
-    status = door_read(d, &command, secret_row, &reading);
+    session_read_options(d, &command, (struct store_time){0, 0}, 1);
+    status = session_read(d, &command, secret_row, &reading);
     return status == STORE_OK && !reading.found ? STORE_NOT_FOUND : status;
 }
 
 enum store_status secrets_put(struct store *s, const char *id, const struct secret *secret)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     int64_t index, code;
     bson_iter_t errors;
 
@@ -56,10 +56,10 @@ enum store_status secrets_put(struct store *s, const char *id, const struct secr
             "at", BCON_DATE_TIME(clock_now_ms()),
         "}", "]");
     /* clang-format on */
-    door_write_options(d, command);
+    session_write_options(d, command);
 
     AUTO_BSON reply;
-    if (!door_run(d, command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(d, command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     if (reply_errors(&reply, &errors))
         while (reply_next_error(&errors, &index, &code))
@@ -78,7 +78,7 @@ struct secret secrets_random(void)
 
 enum store_status mongo_cursor_key(struct store *s, const struct secret **key)
 {
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     enum store_status status;
 
     *key = &d->cursor_key;

@@ -7,15 +7,8 @@
 #ifndef STORE_SECRETS_H
 #define STORE_SECRETS_H
 
-#include <stdint.h>
-
+#include "store/secret.h"
 #include "store/store.h"
-
-#define SECRET_LEN 32
-
-struct secret {
-    uint8_t bytes[SECRET_LEN];
-};
 
 /* The one of this id; STORE_NOT_FOUND. */
 enum store_status secrets_read(struct store *s, const char *id, struct secret *secret);
@@ -24,7 +17,7 @@ enum store_status secrets_put(struct store *s, const char *id, const struct secr
 /* Another one than any. */
 struct secret secrets_random(void);
 
-/* The key of cursors, which the door keeps; made where there is none. */
+/* The key of cursors, which the session keeps; made where there is none. */
 enum store_status mongo_cursor_key(struct store *s, const struct secret **key);
 
 #endif

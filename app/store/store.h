@@ -1,8 +1,8 @@
 /*
- * store/store.h -- the only door to the database: what the engine needs of it, as a table of operations, so that the
+ * store/store.h -- the only session to the database: what the engine needs of it, as a table of operations, so that the
  * engine runs against MongoDB and against a fake with seeded faults alike.
  *
- * Shape    struct store: one thread's door. Every call blocks
+ * Shape    struct store: one thread's session. Every call blocks
  * Reads    see only what a majority has, and not less than `after` (the operation time of a mark) where it is given
  * Writes   are acknowledged by a majority, journalled
  * Errors   STORE_FAILED: the database did not answer properly; for reads ask again, for append see there. A call with several reads
@@ -87,6 +87,14 @@ struct use_read {
     const char *coupon;
     const char *user;
     struct use *use; /* out, in the call's arena; NULL: there is no view */
+    enum store_status status; /* out */
+};
+
+/* Of one lane, with another. */
+struct account_read {
+    const char *coupon;
+    int64_t lane, peer;
+    struct lane_account *account; /* out, in the call's arena; NULL: there is no view */
     enum store_status status; /* out */
 };
 
@@ -180,16 +188,18 @@ struct confirm {
     bool unmoved; /* out: nothing stands at tail + 1 */
 };
 
-enum view_kind { VIEW_USE, VIEW_BUCKET, VIEW_COUPON };
+enum view_kind { VIEW_USE, VIEW_JOB, VIEW_ACCOUNT, VIEW_BUCKET, VIEW_COUPON };
 
 /* One view to be written whole, if the stored one is older than its seq (buckets: hops, seq). */
 struct view_write {
     enum view_kind kind;
     const char *coupon;
     const struct use *use;
+    const struct job_progress *job;
+    const struct lane_account *account;
     const struct bucket *bucket;
     const struct coupon *definition;
-    int64_t seq;  /* of the definition; uses and buckets carry their own */
+    int64_t seq;  /* of the definition; the others carry their own */
     bool written; /* out: it, or something newer, is there and a majority has it */
 };
 
@@ -241,6 +251,14 @@ struct store_ops {
     enum store_status (*uses)(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
                               size_t count);
 
+    /* The view of a job's progress, into a; *state NULL: there is none. STORE_UNREADABLE. */
+    enum store_status (*job)(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
+                             struct job_progress **state);
+
+    /* Views of accounts between lanes in one read, into a. */
+    enum store_status (*accounts)(struct store *s, struct store_time after, struct arena *a, struct account_read *reads,
+                                  size_t count);
+
     /* By which walk_users() tells of the user: 64 bits, as good as random, and the same in every process. */
     enum store_status (*user_hash)(struct store *s, const char *user, uint64_t *hash);
 
@@ -289,13 +307,13 @@ struct store_ops {
 
     /* Wait, for at most a second, for the next batch that anybody appends to a coupon with several lanes, in the order of each
      * lane. 1: *heard is it; 0: none yet; -1: broken: batches may have been missed; the next call begins anew. The call
-     * that begins returns 0 at once: what is appended after it is heard. Such a door is used for nothing else. */
+     * that begins returns 0 at once: what is appended after it is heard. Such a session is used for nothing else. */
     int (*hear)(struct store *s, struct heard *heard);
 
     /* The primary's clock, UTC. */
     enum store_status (*now)(struct store *s, int64_t *utc_ms);
 
-    /* Give the door back. */
+    /* Give the session back. */
     void (*close)(struct store *s);
 };
 
@@ -303,7 +321,7 @@ struct store {
     const struct store_ops *ops;
 };
 
-/* Where doors come from: one per process. */
+/* Where sessions come from: one per process. */
 struct store_source {
     struct store *(*open)(struct store_source *source); /* never NULL */
 };

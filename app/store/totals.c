@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/session.h"
 
 #define ROUNDS_MAX 4
 
@@ -24,7 +24,7 @@ struct addition {
 };
 
 struct additions {
-    struct door *door;
+    struct session *session;
     struct addition *items;
     size_t count;
 };
@@ -56,7 +56,7 @@ static void put_insert(bson_t *documents, size_t k, const struct totals_write *w
     bson_append_document_begin(documents, array_key(k, buffer), -1, &doc);
     put_totals_id(&doc, "_id", w);
     BSON_APPEND_INT64(&doc, "seq", w->last_seq);
-    members_write(&doc, report_members, report_members_count, 0, w->counts);
+    bson_fields_write(&doc, report_members, report_members_count, 0, w->counts);
     bson_append_document_end(documents, &doc);
 }
 
@@ -74,7 +74,7 @@ static void put_update(bson_t *updates, size_t k, const struct totals_write *w)
     bson_append_document_end(&update, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$inc", &inner);
-    members_write(&inner, report_members, report_members_count, 0, w->counts);
+    bson_fields_write(&inner, report_members, report_members_count, 0, w->counts);
     bson_append_document_end(&sub, &inner);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
     BSON_APPEND_INT64(&inner, "seq", w->last_seq);
@@ -91,7 +91,7 @@ static bool send_some(struct additions *g, enum todo todo)
     bson_t list;
 
     bson_append_utf8(&command, inserts ? "insert" : "update", 6, "totals", -1);
-    door_write_options(g->door, &command);
+    session_write_options(g->session, &command);
     bson_append_array_begin(&command, inserts ? "documents" : "updates", -1, &list);
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo == todo)
@@ -101,7 +101,7 @@ static bool send_some(struct additions *g, enum todo todo)
         return true;
 
     AUTO_BSON reply;
-    return door_run(g->door, &command, &reply) && reply_is_clean(&reply);
+    return session_run(g->session, &command, &reply) && reply_is_clean(&reply);
 }
 
 /* What stands there says what became of an addition, whatever the replies said. What cannot be read takes no addition, and none
@@ -139,33 +139,30 @@ static const char *addition_coupon(const void *context, size_t i)
 static bool read_back(struct additions *g)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    bson_t filter, clause, list;
-    char buffer[16];
-    size_t k = 0;
+    struct in_clause in;
+    bson_t filter;
 
     BSON_APPEND_UTF8(&command, "find", "totals");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    BSON_APPEND_DOCUMENT_BEGIN(&filter, "_id", &clause);
-    BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
+    in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo != TODO_NOTHING)
-            put_totals_id(&list, array_key(k++, buffer), g->items[i].write);
-    bson_append_array_end(&clause, &list);
-    bson_append_document_end(&filter, &clause);
-    door_add_coupons(g->door, &filter, addition_coupon, g->items, g->count);
+            put_totals_id(&in.values, in_next(&in), g->items[i].write);
+    in_end(&in, &filter);
+    session_add_coupons(g->session, &filter, addition_coupon, g->items, g->count);
     bson_append_document_end(&command, &filter);
-    door_read_options(g->door, &command, (struct store_time){0}, k + 1);
+    session_read_options(g->session, &command, (struct store_time){0}, in.count + 1);
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo != TODO_NOTHING)
             g->items[i].todo = TODO_INSERT; /* unless the row says more */
-    return door_read(g->door, &command, stored_row, g) == STORE_OK;
+    return session_read(g->session, &command, stored_row, g) == STORE_OK;
 }
 
 /* Each round adds what is still to do, then looks. Additions of one call to one document must come in the order of seq, of
  * which an update that ran is no longer to do. */
 enum store_status mongo_totals_add(struct store *s, struct totals_write *writes, size_t count)
 {
-    struct additions g = {door_of(s), calloc(count + 1, sizeof(struct addition)), count};
+    struct additions g = {session_of(s), calloc(count + 1, sizeof(struct addition)), count};
     bool good = true, left = count > 0;
 
     if (!g.items)
@@ -190,22 +187,15 @@ bool totals_doc_read(const bson_t *doc, struct totals_doc *t)
 {
     *t = (struct totals_doc){.coupon = NULL};
     return get_totals_id(doc, &t->coupon, &t->lane, &t->quarter_ms) && find_int(doc, "seq", &t->seq) &&
-           members_read(doc, report_members, report_members_count, 0, &t->counts, NULL);
+           bson_fields_read(doc, report_members, report_members_count, 0, &t->counts, NULL);
 }
 
-void totals_range(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms)
+void quarters_filter(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms)
 {
-    bson_t clause, list;
-    char buffer[16];
+    bson_t clause;
 
-    if (count) {
-        BSON_APPEND_DOCUMENT_BEGIN(filter, "_id.c", &clause);
-        BSON_APPEND_ARRAY_BEGIN(&clause, "$in", &list);
-        for (size_t i = 0; i < count; i++)
-            bson_append_utf8(&list, array_key(i, buffer), -1, ids[i], -1);
-        bson_append_array_end(&clause, &list);
-        bson_append_document_end(filter, &clause);
-    }
+    if (count)
+        in_texts(filter, "_id.c", ids, count);
     BSON_APPEND_DOCUMENT_BEGIN(filter, "_id.at", &clause);
     BSON_APPEND_DATE_TIME(&clause, "$gte", from_ms);
     BSON_APPEND_DATE_TIME(&clause, "$lt", to_ms);

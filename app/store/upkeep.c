@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "store/bson_fields.h"
 #include "store/codes.h"
-#include "store/members.h"
 
 /* ---- ids of coupons, from aggregations whose rows are {_id: id} ---- */
 
@@ -38,7 +38,7 @@ static void id_list_init(struct id_list *list, size_t most, struct arena *a)
 }
 
 /* Both kinds of views: with slots it is buckets that are due, without them uses. By the indexes due_all. */
-static enum store_status find_due(struct door *d, const char *collection, int64_t before_ms, struct id_list *list)
+static enum store_status find_due(struct session *d, const char *collection, int64_t before_ms, struct id_list *list)
 {
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -52,8 +52,8 @@ static enum store_status find_due(struct door *d, const char *collection, int64_
         "cursor", "{", "}", "hint", "due_all");
     /* clang-format on */
 
-    door_read_options(d, command, (struct store_time){0}, 0);
-    return door_read(d, command, id_row, list);
+    session_read_options(d, command, (struct store_time){0}, 0);
+    return session_read(d, command, id_row, list);
 }
 
 enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, const char ***ids,
@@ -64,9 +64,9 @@ enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t m
 
     id_list_init(&list, most, a);
     if (most > 0)
-        status = find_due(door_of(s), "buckets", before_ms, &list);
+        status = find_due(session_of(s), "buckets", before_ms, &list);
     if (status == STORE_OK && most > 0)
-        status = find_due(door_of(s), "users", before_ms, &list);
+        status = find_due(session_of(s), "users", before_ms, &list);
     *ids = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -107,9 +107,9 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
         "limit", BCON_INT64((int64_t)most));
     /* clang-format on */
 
-    door_read_options(door_of(s), command, (struct store_time){0}, 0);
+    session_read_options(session_of(s), command, (struct store_time){0}, 0);
     if (most > 0)
-        status = door_read(door_of(s), command, over_row, &list);
+        status = session_read(session_of(s), command, over_row, &list);
     *coupons = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -127,7 +127,7 @@ enum store_status mongo_over_seen(struct store *s, const struct over_coupon *ove
         "}", "]");
     /* clang-format on */
 
-    return door_write(door_of(s), command, NULL);
+    return session_write(session_of(s), command, NULL);
 }
 
 /* ---- erased users ---- */
@@ -139,11 +139,12 @@ enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms)
     AUTO_BCON command = BCON_NEW(
         "delete", "users",
         "deletes", "[", "{",
-            "q", "{", "view.erased", "{", "$lt", BCON_DATE_TIME(before_ms), "}", "}", "limit", BCON_INT32(0),
+            "q", "{", "view.erased", "{", "$lt", BCON_DATE_TIME(before_ms), "}",
+                "erasing", "{", "$exists", BCON_BOOL(false), "}", "}", "limit", BCON_INT32(0),
         "}", "]");
     /* clang-format on */
 
-    return door_write(door_of(s), command, NULL);
+    return session_write(session_of(s), command, NULL);
 }
 
 /* ---- the codes of a coupon that is over ---- */
@@ -255,7 +256,7 @@ static bool one_more_row(const bson_t *doc, void *context)
 }
 
 /* The statements, if any, as one command. */
-static enum store_status run_statements(struct door *d, const char *verb, const char *collection, const char *list,
+static enum store_status run_statements(struct session *d, const char *verb, const char *collection, const char *list,
                                         const bson_t *statements, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -264,16 +265,16 @@ static enum store_status run_statements(struct door *d, const char *verb, const 
     if (count == 0)
         return STORE_OK;
     bson_append_utf8(&command, verb, -1, collection, -1);
-    door_write_options(d, &command);
+    session_write_options(d, &command);
     bson_append_array(&command, list, -1, statements);
 
     AUTO_BSON reply;
-    return door_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
+    return session_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
                                                                                                      : STORE_FAILED;
 }
 
 /* The look-ups first: as long as a code bucket has its codes, they can be cleaned up again. */
-static enum store_status clean_buckets(struct door *d, struct cleaning *c, int64_t from_b, int64_t to_b)
+static enum store_status clean_buckets(struct session *d, struct cleaning *c, int64_t from_b, int64_t to_b)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
@@ -282,7 +283,7 @@ static enum store_status clean_buckets(struct door *d, struct cleaning *c, int64
     bson_init(&c->updates);
     bson_init(&c->deletes);
     code_buckets_find(d, &command, (struct store_time){0}, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
-    status = door_read(d, &command, cleaning_row, c);
+    status = session_read(d, &command, cleaning_row, c);
     if (status == STORE_OK)
         status = run_statements(d, "delete", "codes", "deletes", &c->look_ups, c->look_up_count);
     if (status == STORE_OK)
@@ -300,7 +301,7 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     struct bucket *buckets = checked(calloc(most + 1, sizeof *buckets));
     int64_t to_b = from_b + (int64_t)most;
     AUTO_BSON command = BSON_INITIALIZER;
-    struct door *d = door_of(s);
+    struct session *d = session_of(s);
     enum store_status status;
 
     *more = false;
@@ -316,5 +317,5 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     if (status != STORE_OK)
         return status;
     code_buckets_find(d, &command, (struct store_time){0}, coupon, to_b, INT64_MAX, 1);
-    return door_read(d, &command, one_more_row, more);
+    return session_read(d, &command, one_more_row, more);
 }

@@ -14,9 +14,9 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "store/bson_fields.h"
 #include "store/codec.h"
-#include "store/door.h"
-#include "store/members.h"
+#include "store/session.h"
 
 #define ROUNDS_MAX 4
 #define COMMAND_VIEWS_MAX 10000
@@ -30,22 +30,22 @@ struct times {
 
 struct view_type {
     const char *collection;
-    void (*put_id)(const struct door *d, bson_t *doc, const char *name, const struct view_write *v);
-    void (*put_view)(bson_t *view, const struct view_write *v, const struct times *times);
+    void (*put_id)(const struct session *d, bson_t *doc, const char *name, const struct view_write *v);
+    void (*put_view)(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times);
     bool (*is_new)(const struct view_write *v);
 };
 
-static void use_put_id(const struct door *d, bson_t *doc, const char *name, const struct view_write *v)
+static void use_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
 {
-    const struct name_hash hash = door_name_hash(d, v->use->user);
+    const struct name_hash hash = session_name_hash(d, v->use->user);
 
     codec_use_id(doc, name, v->coupon, &hash);
 }
 
-static void use_put_view(bson_t *view, const struct view_write *v, const struct times *times)
+static void use_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
 {
     (void)times;
-    codec_use_put(view, v->coupon, v->use);
+    codec_use_put(view, v->coupon, v->use, &d->name_key);
 }
 
 static bool use_is_new(const struct view_write *v)
@@ -53,14 +53,55 @@ static bool use_is_new(const struct view_write *v)
     return !v->use->stored;
 }
 
-static void bucket_put_id(const struct door *d, bson_t *doc, const char *name, const struct view_write *v)
+static void job_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
+{
+    char own[STORED_NAME_SIZE];
+    const struct name_hash hash = session_name_hash(d, name_of_job(v->job->id, own));
+
+    codec_use_id(doc, name, v->coupon, &hash);
+}
+
+static void job_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
+{
+    (void)d;
+    (void)times;
+    codec_job_put(view, v->coupon, v->job);
+}
+
+static bool job_is_new(const struct view_write *v)
+{
+    return v->job->version == 1;
+}
+
+static void account_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
+{
+    char own[STORED_NAME_SIZE];
+    const struct name_hash hash = session_name_hash(d, name_of_account(v->account->lane, v->account->peer, own));
+
+    codec_use_id(doc, name, v->coupon, &hash);
+}
+
+static void account_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
+{
+    (void)d;
+    (void)times;
+    codec_account_put(view, v->coupon, v->account);
+}
+
+static bool account_is_new(const struct view_write *v)
+{
+    return v->account->version == 1;
+}
+
+static void bucket_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
 {
     (void)d;
     codec_bucket_id(doc, name, v->coupon, v->bucket->b);
 }
 
-static void bucket_put_view(bson_t *view, const struct view_write *v, const struct times *times)
+static void bucket_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
 {
+    (void)d;
     (void)times;
     codec_bucket_put(view, v->bucket);
 }
@@ -70,14 +111,15 @@ static bool bucket_is_new(const struct view_write *v)
     return !v->bucket->stored;
 }
 
-static void coupon_put_id(const struct door *d, bson_t *doc, const char *name, const struct view_write *v)
+static void coupon_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
 {
     (void)d;
     bson_append_utf8(doc, name, -1, v->definition->id, -1);
 }
 
-static void coupon_put_view(bson_t *view, const struct view_write *v, const struct times *times)
+static void coupon_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
 {
+    (void)d;
     codec_coupon_put(view, v->definition, v->seq, times->changed_ms);
 }
 
@@ -88,6 +130,8 @@ static bool coupon_is_new(const struct view_write *v)
 
 static const struct view_type view_types[] = {
     [VIEW_USE] = {"users", use_put_id, use_put_view, use_is_new},
+    [VIEW_JOB] = {"users", job_put_id, job_put_view, job_is_new},
+    [VIEW_ACCOUNT] = {"users", account_put_id, account_put_view, account_is_new},
     [VIEW_BUCKET] = {"buckets", bucket_put_id, bucket_put_view, bucket_is_new},
     [VIEW_COUPON] = {"coupons", coupon_put_id, coupon_put_view, coupon_is_new},
 };
@@ -102,7 +146,7 @@ struct item {
 };
 
 struct group {
-    struct door *door;
+    struct session *session;
     const struct view_type *type;
     struct item *items;
     size_t count;
@@ -129,8 +173,8 @@ static bool read_at(struct group *g, const char *coupon, int64_t seq, int64_t *a
     BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
     BSON_APPEND_INT32(&sub, "at", 1);
     bson_append_document_end(&command, &sub);
-    door_read_options(g->door, &command, (struct store_time){0}, 0);
-    return door_read(g->door, &command, at_row, at_ms) == STORE_OK;
+    session_read_options(g->session, &command, (struct store_time){0}, 0);
+    return session_read(g->session, &command, at_row, at_ms) == STORE_OK;
 }
 
 static bool read_times(struct group *g, const struct view_write *v, struct times *times)
@@ -148,7 +192,7 @@ static void put_view(struct group *g, bson_t *doc, const struct view_write *v, c
     bson_t view;
 
     bson_append_document_begin(doc, "view", 4, &view);
-    g->type->put_view(&view, v, times);
+    g->type->put_view(g->session, &view, v, times);
     bson_append_document_end(doc, &view);
 }
 
@@ -158,7 +202,7 @@ static void put_insert(struct group *g, bson_t *documents, const struct view_wri
     bson_t doc;
 
     bson_append_document_begin(documents, array_key(g->sent_count, buffer), -1, &doc);
-    g->type->put_id(g->door, &doc, "_id", v);
+    g->type->put_id(g->session, &doc, "_id", v);
     if (v->kind == VIEW_COUPON)
         BSON_APPEND_DATE_TIME(&doc, "created", times->created_ms);
     put_view(g, &doc, v, times);
@@ -172,7 +216,7 @@ static void put_update(struct group *g, bson_t *updates, const struct view_write
 
     bson_append_document_begin(updates, array_key(g->sent_count, buffer), -1, &update);
     bson_append_document_begin(&update, "q", 1, &sub);
-    g->type->put_id(g->door, &sub, "_id", v);
+    g->type->put_id(g->session, &sub, "_id", v);
     bson_append_document_end(&update, &sub);
     bson_append_document_begin(&update, "u", 1, &sub);
     bson_append_document_begin(&sub, "$max", 4, &inner);
@@ -225,7 +269,7 @@ static bool send_some(struct group *g, enum todo todo, size_t *next)
     bson_t list;
 
     bson_append_utf8(&command, inserts ? "insert" : "update", 6, g->type->collection, -1);
-    door_write_options(g->door, &command);
+    session_write_options(g->session, &command);
     bson_append_array_begin(&command, inserts ? "documents" : "updates", -1, &list);
     g->sent_count = 0;
     for (; *next < g->count && g->sent_count < COMMAND_VIEWS_MAX && list.len < COMMAND_BYTES_MAX; ++*next) {
@@ -244,7 +288,7 @@ static bool send_some(struct group *g, enum todo todo, size_t *next)
         return true;
 
     AUTO_BSON reply;
-    return door_run(g->door, &command, &reply) && reply_is_clean(&reply) && take_reply(g, &reply);
+    return session_run(g->session, &command, &reply) && reply_is_clean(&reply) && take_reply(g, &reply);
 }
 
 /* A second round only where an update that inserts met another, and the server did not settle it itself. */
@@ -272,12 +316,12 @@ enum store_status views_write(struct store *s, struct view_write *views, size_t 
     *when = (struct store_time){0};
     for (size_t i = 0; i < count; i++)
         views[i].written = false;
-    if (!door_finds_names(door_of(s)))
+    if (!session_finds_names(session_of(s)))
         return STORE_FAILED;
     items = checked(calloc(count + 1, sizeof *items));
     sent = checked(calloc(count + 1, sizeof *sent));
     for (size_t kind = 0; kind < sizeof view_types / sizeof *view_types; kind++) {
-        struct group g = {door_of(s), &view_types[kind], items, 0, sent, 0, when};
+        struct group g = {session_of(s), &view_types[kind], items, 0, sent, 0, when};
 
         for (size_t i = 0; i < count; i++)
             if (views[i].kind == (enum view_kind)kind)

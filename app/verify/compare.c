@@ -16,13 +16,22 @@ struct field {
 #define ROW(struct_name, type, member) {#member, type, offsetof(struct struct_name, member)}
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
-/* The alias of a job's pseudo-user is nowhere in the ledger, and a user's is how it is found: so it is no field here. */
+/* The alias is how a user is found: so it is no field here. */
 static const struct field use_fields[] = {
     ROW(use, TEXT, user),      ROW(use, INT64, version),  ROW(use, INT64, seq),      ROW(use, INT64, total),
-    ROW(use, INT64, day_ms),   ROW(use, INT64, today),    ROW(use, INT64, erased_ms), ROW(use, INT64, erased_lane), ROW(use, INT64, job_step),
-    ROW(use, INT64, job_turn), ROW(use, INT64, job_fence),
-    ROW(use, INT64, given.slots), ROW(use, INT64, given.day), ROW(use, INT64, given.minor),
-    ROW(use, INT64, got.slots),   ROW(use, INT64, got.day),   ROW(use, INT64, got.minor),
+    ROW(use, INT64, day_ms),   ROW(use, INT64, today),    ROW(use, INT64, erased_ms), ROW(use, INT64, erased_lane),
+    ROW(use, BOOL, orders_unfound),
+};
+
+static const struct field job_fields[] = {
+    ROW(job_progress, INT64, version), ROW(job_progress, INT64, seq),  ROW(job_progress, INT64, total),
+    ROW(job_progress, INT64, step),    ROW(job_progress, INT64, turn), ROW(job_progress, INT64, fence),
+};
+
+static const struct field account_fields[] = {
+    ROW(lane_account, INT64, version),     ROW(lane_account, INT64, seq),       ROW(lane_account, INT64, day_ms),
+    ROW(lane_account, INT64, given.slots), ROW(lane_account, INT64, given.day), ROW(lane_account, INT64, given.minor),
+    ROW(lane_account, INT64, got.slots),   ROW(lane_account, INT64, got.day),   ROW(lane_account, INT64, got.minor),
 };
 
 static const struct field redemption_fields[] = {
@@ -88,6 +97,7 @@ static const struct field head_fields[] = {
     ROW(head, INT64, redeemed),  ROW(head, INT64, ordinal),  ROW(head, INT64, discount_minor),
     ROW(head, INT64, day_ms),    ROW(head, INT64, day_taken), ROW(head, INT64, turn),
     ROW(head, INT64, low_stock), ROW(head, INT64, sold_out), ROW(head, INT64, replenish_until),
+    ROW(head, INT64, archived),
     ROW(head, INT64, elsewhere), ROW(head, INT64, day_elsewhere), ROW(head, INT64, minor_elsewhere),
 };
 
@@ -193,6 +203,16 @@ static void compare_redemption(const struct redemption *expected, const struct r
     for (size_t i = 0; i < expected->earlier_count && expected->earlier_count == found->earlier_count; i++)
         compare_rows(extension_fields, COUNT(extension_fields), &expected->earlier[i], &found->earlier[i], prefix, differ,
                      context);
+}
+
+void compare_job(const struct job_progress *expected, const struct job_progress *found, differ_fn *differ, void *context)
+{
+    compare_rows(job_fields, COUNT(job_fields), expected, found, "", differ, context);
+}
+
+void compare_account(const struct lane_account *expected, const struct lane_account *found, differ_fn *differ, void *context)
+{
+    compare_rows(account_fields, COUNT(account_fields), expected, found, "", differ, context);
 }
 
 void compare_use(const struct use *expected, const struct use *found, differ_fn *differ, void *context)

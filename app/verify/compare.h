@@ -17,6 +17,8 @@
 /* Told of each field that differs. */
 typedef void differ_fn(void *context, const char *field, const char *expected, const char *found);
 
+void compare_job(const struct job_progress *expected, const struct job_progress *found, differ_fn *differ, void *context);
+void compare_account(const struct lane_account *expected, const struct lane_account *found, differ_fn *differ, void *context);
 void compare_use(const struct use *expected, const struct use *found, differ_fn *differ, void *context);
 void compare_bucket(const struct bucket *expected, const struct bucket *found, differ_fn *differ, void *context);
 void compare_coupon(const struct coupon *expected, const struct coupon *found, differ_fn *differ, void *context);

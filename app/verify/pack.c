@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum kind { PACKED_ENTRY, PACKED_USE, PACKED_BUCKET, PACKED_UNREADABLE_BUCKET, PACKED_CODES };
+enum kind { PACKED_ENTRY, PACKED_USE, PACKED_BUCKET, PACKED_UNREADABLE_BUCKET, PACKED_CODES, PACKED_RECORD };
 
 #define WORD 8
 
@@ -87,10 +87,9 @@ void pack_entry(struct buf *out, const struct told_entry *t)
     struct entry *e = &bare.entry;
 
     e->job = e->by = e->user = e->order = e->metadata = e->code = NULL;
-    e->definition = NULL; /* a part has no use for it */
+    e->definition = NULL; /* a part has no use for it, nor for its job */
     buf_putc(out, PACKED_ENTRY);
     put_bytes(out, &bare, sizeof bare);
-    put_text(out, t->entry.job);
     put_text(out, t->entry.user);
     put_text(out, t->entry.order);
     put_text(out, t->entry.metadata);
@@ -102,7 +101,6 @@ static void unpack_entry(struct input *in, unsigned part, const struct replay_si
     struct told_entry t;
 
     get_bytes(in, &t, sizeof t);
-    t.entry.job = get_text(in);
     t.entry.user = get_text(in);
     t.entry.order = get_text(in);
     t.entry.metadata = get_text(in);
@@ -227,6 +225,25 @@ static void unpack_codes(struct input *in, unsigned part, const struct replay_si
     sink->codes(sink->context, part, b, codes);
 }
 
+/* ---- records of a checkpoint ---- */
+
+void pack_record(struct buf *out, const char *bytes, size_t len)
+{
+    buf_putc(out, PACKED_RECORD);
+    put_bytes(out, &len, sizeof len);
+    buf_put(out, bytes, len);
+}
+
+static void unpack_record(struct input *in, unsigned part, const struct replay_sink *sink)
+{
+    size_t len;
+
+    get_bytes(in, &len, sizeof len);
+    assert(len <= (size_t)(in->end - in->at));
+    sink->record(sink->context, part, (const char *)in->at, len);
+    in->at += len;
+}
+
 /* ---- all of it ---- */
 
 void unpack_all(const char *bytes, size_t len, unsigned part, const struct replay_sink *sink)
@@ -247,6 +264,8 @@ void unpack_all(const char *bytes, size_t len, unsigned part, const struct repla
             unpack_use(&in, part, sink);
         else if (kind == PACKED_CODES)
             unpack_codes(&in, part, sink);
+        else if (kind == PACKED_RECORD)
+            unpack_record(&in, part, sink);
         else
             unpack_bucket(&in, part, sink, kind == PACKED_BUCKET);
         arena_reset(&a);

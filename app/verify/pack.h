@@ -15,6 +15,8 @@ void pack_entry(struct buf *out, const struct told_entry *t);
 void pack_use(struct buf *out, const struct name_hash *hash, const char *user, const struct use *view);
 /* view NULL: it cannot be read. */
 void pack_bucket(struct buf *out, int64_t b, const struct bucket *view);
+/* Of a checkpoint. */
+void pack_record(struct buf *out, const char *bytes, size_t len);
 void pack_codes(struct buf *out, int64_t b, const char *const codes[BUCKET_SLOTS]);
 
 /* Send each of the packed things to sink, in order, as the part's. */

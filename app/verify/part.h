@@ -10,6 +10,19 @@
 #include "coupons/coupon.h"
 #include "coupons/slot.h"
 
+#define PARTS_MOST 100000
+#define PART_USER_BYTES INT64_C(2000) /* of a replay, for each taking: a user and its view, without metadata */
+#define PART_SLOT_BYTES INT64_C(150)
+#define PARTS_MEMORY (INT64_C(64) << 20) /* of all parts that are told at a time */
+
+/* As many parts as keep those that so many threads tell at a time below PARTS_MEMORY. */
+static inline unsigned parts_for(int64_t takings, int64_t slots, unsigned threads)
+{
+    int64_t bytes = takings * PART_USER_BYTES + slots * PART_SLOT_BYTES, parts = 1 + (bytes > PARTS_MEMORY ? bytes * threads / PARTS_MEMORY : 0);
+
+    return parts > 0 && parts < PARTS_MOST ? (unsigned)parts : PARTS_MOST;
+}
+
 /* What belongs to no lane is the last one's. */
 struct replay_parts {
     unsigned parts;

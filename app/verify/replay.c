@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "verify/compare.h"
 #include "verify/replay_check.h"
+#include "verify/replay_jobs.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_state.h"
 #include "verify/replay_totals.h"
@@ -82,6 +83,7 @@ void replay_free(struct replay *r)
         HASH_DELETE(hh, r->shelves, s);
         free_shelf(s);
     }
+    jobs_free(r);
     buf_free(&r->scratch);
     arena_free(&r->arena);
     pthread_mutex_destroy(&r->odd);
@@ -93,7 +95,7 @@ struct replay_sums replay_sums(const struct replay *r)
 {
     struct replay_sums sums = r->sums;
 
-    sums.users = (int64_t)HASH_COUNT(r->users);
+    sums.users = (int64_t)HASH_COUNT(r->users) + jobs_count(r);
     sums.buckets = (int64_t)HASH_COUNT(r->shelves);
     return sums;
 }
@@ -118,13 +120,9 @@ void replay_sum(struct replay *r, struct lane_sums *sums)
     r->lane_sums = sums;
 }
 
-static void touch(struct standing **list, struct standing *s, int64_t seq)
+void replay_nameless(struct replay *r)
 {
-    if (s->touched == seq)
-        return;
-    s->touched = seq;
-    s->next_touched = *list;
-    *list = s;
+    r->nameless = true;
 }
 
 /* ---- entries: buckets ---- */
@@ -153,7 +151,8 @@ static void replay_slot(struct replay *r, const struct batch *b, const struct en
     fold_one(s, b, e);
     s->owners[i] = s->bucket.slots[i].state == SLOT_FREE ? 0 : replay_hash(e->alias);
     s->forgotten = e->kind == ENTRY_FORGET ? s->forgotten | bit : s->forgotten & ~bit;
-    touch(&r->touched_shelves, &s->standing, b->head.seq);
+    s->unnamed = e->kind == ENTRY_EXTEND ? s->unnamed : s->unnamed & ~bit;
+    standing_touch(&r->touched_shelves, &s->standing, b->head.seq);
 }
 
 /* Slots that are retired, within one bucket. */
@@ -168,7 +167,7 @@ static void replay_range_in(struct replay *r, struct shelf *s, const struct batc
     for (int64_t n = first; n < end; n++)
         check_slot(r, s, b, e, n);
     fold_one(s, b, e);
-    touch(&r->touched_shelves, &s->standing, b->head.seq);
+    standing_touch(&r->touched_shelves, &s->standing, b->head.seq);
 }
 
 /* A range that is made touches no bucket: where it begins is a matter of the totals. */
@@ -176,8 +175,12 @@ static bool range_is_sound(struct replay *r, const struct batch *b, const struct
 {
     char where[WHERE_SIZE];
 
-    if (e->kind == ENTRY_GET && e->count == 0) /* of shares alone */
+    if (e->kind == ENTRY_GET && e->count == 0) /* of quotas alone */
         return false;
+    if (e->kind == ENTRY_RETIRE && (e->n < 0 || e->count < 1 || e->n > r->next_n - e->count)) { /* told once, not slot by slot */
+        replay_drift(r, "ledger", replay_entry_place(r, where, b), "slots", "generated before", "never generated");
+        return false;
+    }
     if (e->n >= 0 && e->count >= 1 && e->count <= RANGE_MOST && e->n <= INT64_MAX - RANGE_MOST - BUCKET_SLOTS)
         return true;
     replay_drift_int(r, "ledger", replay_entry_place(r, where, b), "count", 1, e->count);
@@ -211,10 +214,6 @@ static void note_name(struct replay *r, struct user *u, const struct entry *e, i
 {
     if (u->standing.touched == 0)
         u->maybe_back = r->erasures > 0;
-    if (user_is_job(u->key)) {
-        u->use.user = u->key;
-        return;
-    }
     u->nameless = u->nameless || !e->user;
     u->named_seq = e->user ? seq : u->named_seq;
     if (!u->use.user && e->user)
@@ -237,29 +236,13 @@ static void replay_user(struct replay *r, const struct batch *b, const struct en
     check_user_caps(r, u, b, e);
     if (e->kind == ENTRY_ERASE)
         u->erased_seq = b->head.seq;
-    touch(&r->touched_users, &u->standing, b->head.seq);
+    standing_touch(&r->touched_users, &u->standing, b->head.seq);
 }
 
-#define USER_KEY_SIZE (sizeof JOB_USER_PREFIX + 64)
-
-/* By what its user or job is found: text has room for it. NULL: it is about neither. */
-static const char *user_key(const struct entry *e, char text[USER_KEY_SIZE])
+/* By what its user is found; NULL: it is about none. */
+static const char *user_key(const struct entry *e)
 {
-    if (entry_members[e->kind] & HAS_USER)
-        return e->alias;
-    if (!e->job)
-        return NULL;
-    snprintf(text, USER_KEY_SIZE, JOB_USER_PREFIX "%s", e->job);
-    return text;
-}
-
-static void replay_entry_of_user(struct replay *r, const struct batch *b, const struct entry *e)
-{
-    char text[USER_KEY_SIZE];
-    const char *key = user_key(e, text);
-
-    if (key)
-        replay_user(r, b, e, key);
+    return entry_members[e->kind] & HAS_USER ? e->alias : NULL;
 }
 
 /* ---- entries: parts ---- */
@@ -276,8 +259,7 @@ static void send_to_parts(const struct replay *r, const struct batch *b, const s
 {
     struct told_entry t = {.seq = b->head.seq, .at_ms = b->head.at_ms, .day_ms = b->head.day_ms, .at = r->at, .next_n = r->next_n,
                      .after_erasure = r->erasures > 0, .definition = r->definition, .entry = *e};
-    char text[USER_KEY_SIZE];
-    const char *key = user_key(e, text);
+    const char *key = user_key(e);
     unsigned users = key ? replay_part_of_user(r, key) : r->parts.parts, first, last;
     int64_t from, end;
 
@@ -315,8 +297,8 @@ static void lay_entry(struct replay *r, const struct batch *b, const struct entr
         replay_range(r, b, e);
     else if (of_slot)
         replay_slot(r, b, e);
-    if (of_user)
-        replay_entry_of_user(r, b, e);
+    if (of_user && user_key(e))
+        replay_user(r, b, e, user_key(e));
 }
 
 static bool says_of_slots(struct replay *r, const struct batch *b, const struct entry *e)
@@ -345,6 +327,7 @@ static void replay_entries(struct replay *r, const struct batch *b, bool follows
             check_turn(r, b, e);
             check_lane(r, b, e);
         }
+        jobs_entry(r, b, e);
         of_slot = says_of_slots(r, b, e);
         if (replay_has_leaves(r))
             lay_entry(r, b, e, of_slot, true);
@@ -399,15 +382,40 @@ static void check_batch(struct replay *r, const struct batch *b, const uint8_t h
     r->sums.broken += r->sums.drifts - before;
 }
 
+/* What a checkpoint has to say of batches of before. */
+static void note_batch(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
+{
+    bool erases = false;
+
+    for (size_t i = 0; i < b->count; i++) {
+        struct known_batch *known = b->entries[i].kind == ENTRY_DEFINE   ? &r->defined
+                                    : b->entries[i].kind == ENTRY_DELETE ? &r->deleted
+                                                                         : NULL;
+
+        erases = erases || b->entries[i].kind == ENTRY_ERASE;
+        if (!known)
+            continue;
+        known->seq = b->head.seq;
+        memcpy(known->hash, hash, HASH_LEN);
+    }
+    if (!erases)
+        return;
+    r->erasures_told = arena_grown(&r->arena, r->erasures_told, r->erasures_told_count, &r->erasures_told_capacity,
+                                   sizeof *r->erasures_told);
+    r->erasures_told[r->erasures_told_count++] = (struct told_erasure){b->head.seq, b->head.at_ms};
+}
+
 void replay_hashed(struct replay *r, const struct batch *b, const uint8_t hash[HASH_LEN])
 {
-    if (r->sums.batches++ == 0)
+    r->sums.batches++;
+    if (r->head.seq == 0)
         r->first_ms = b->head.at_ms;
     r->sums.entries += (int64_t)b->count;
     check_batch(r, b, hash);
     replay_entries(r, b, b->head.seq == r->head.seq + 1);
     views_batch(r, b);
     totals_batch(r, b);
+    note_batch(r, b, hash);
     if (r->lane_sums)
         lane_sums_batch(r->lane_sums, b);
     r->head = b->head;

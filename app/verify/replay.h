@@ -35,6 +35,8 @@ void replay_send(struct replay *whole, const struct replay_sink *sink);
 struct replay *replay_part(struct replay *whole, unsigned part, drift_fn *report, void *context);
 void replay_entry(struct replay *r, const struct told_entry *t);
 
+/* Before the first batch: names are not told, so none is missed. */
+void replay_nameless(struct replay *r);
 /* Before the first batch: what other lanes must agree with is summed up in *sums, the caller's. */
 struct lane_sums;
 void replay_sum(struct replay *r, struct lane_sums *sums);

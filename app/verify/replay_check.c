@@ -256,13 +256,14 @@ static void check_key(struct replay *r, const struct user *u, const struct batch
         entry_drift(r, b, "key", "used once", "used for another call");
 }
 
+void check_job(struct replay *r, const struct job_progress *progress, const struct batch *b, const struct entry *e)
+{
+    if ((e->kind == ENTRY_GENERATE || e->kind == ENTRY_DUE) && e->step <= progress->step)
+        entry_drift(r, b, "step", "a later one of the job", "one that was made before");
+}
+
 void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e)
 {
-    if (user_is_job(u->key)) {
-        if ((e->kind == ENTRY_GENERATE || e->kind == ENTRY_DUE) && e->step <= u->use.job_step)
-            entry_drift(r, b, "step", "a later one of the job", "one that was made before");
-        return;
-    }
     if (u->erased_seq)
         entry_drift(r, b, "alias", "of nobody: erased before", e->alias);
     expect_int(r, b, "before", u->use.seq, e->before);
@@ -326,14 +327,27 @@ static void check_validity(struct replay *r, const struct batch *b, const struct
     expect_int(r, b, "valid_until", until_ms, e->valid_until_ms);
 }
 
-/* The lane's share of a cap: it all begins in lane 0. Without slots there are none, and each lane is below the cap by itself. */
-static int64_t share_of(const struct replay *r, int64_t cap, int64_t elsewhere)
+/* The lane's quota of a cap: it all begins in lane 0. Without slots there are none, and each lane is below the cap by itself. */
+static int64_t quota_of(const struct replay *r, int64_t cap, int64_t elsewhere)
 {
-    bool shares = policy_of(r->definition)->slots;
+    bool has_quotas = policy_of(r->definition)->slots;
 
     if (cap == COUPON_NULL)
         return cap;
-    return (r->lane == 0 || !shares ? cap : 0) - elsewhere;
+    return (r->lane == 0 || !has_quotas ? cap : 0) - elsewhere;
+}
+
+/* What is closed had nothing open; after that only a user may be forgotten. */
+static void check_archived(struct replay *r, const struct head *before, const struct batch *b, const struct entry *e)
+{
+    if (e->kind == ENTRY_ARCHIVE) {
+        expect_int(r, b, "issued", 0, before->issued);
+        expect_int(r, b, "reserved", 0, before->reserved);
+        if (!r->definition || r->definition->state != COUPON_ENDED)
+            entry_drift(r, b, "state", "ended", "another");
+    }
+    if (before->archived && e->kind != ENTRY_ERASE && e->kind != ENTRY_FORGET)
+        entry_drift(r, b, "archived", "nothing but an erasure after it", entry_kind_name(e->kind));
 }
 
 void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,
@@ -342,6 +356,7 @@ void check_coupon(struct replay *r, const struct head *before, const struct head
     const struct coupon *c = r->definition;
     bool gives = e->kind == ENTRY_GIVE;
 
+    check_archived(r, before, b, e);
     check_window(r, b, e);
     check_validity(r, b, e);
     if (!c)
@@ -353,9 +368,9 @@ void check_coupon(struct replay *r, const struct head *before, const struct head
     if (policy_of(c)->total && !policy_of(c)->slots && is_taking(e)) /* this lane's own are counted exactly */
         most(r, b, "total", c->cap.total, head_taken(after));
     if (is_taking(e) || (gives && e->gift.day))
-        most(r, b, "per_day", share_of(r, c->cap.per_day, after->day_elsewhere), after->day_taken);
+        most(r, b, "per_day", quota_of(r, c->cap.per_day, after->day_elsewhere), after->day_taken);
     if (after->discount_minor > before->discount_minor || (gives && e->gift.minor))
-        most(r, b, "discount_minor", share_of(r, c->cap.discount_minor, after->minor_elsewhere),
+        most(r, b, "discount_minor", quota_of(r, c->cap.discount_minor, after->minor_elsewhere),
              after->discount_minor);
 }
 
@@ -375,7 +390,7 @@ void check_lane(struct replay *r, const struct batch *b, const struct entry *e)
         entry_drift(r, b, "lane", "a slot of this lane", "of another");
     if (e->user && (has & HAS_USER) && coupon_lane_of(e->user, lanes_of(r)) != r->lane)
         entry_drift(r, b, "lane", "a user of this lane", "of another");
-    if (gift && lane_peer_of(e->job, r->lane, lanes_of(r)) < 0)
+    if (gift && account_peer(e->job, r->lane, lanes_of(r)) < 0)
         entry_drift(r, b, "account", "of this lane with one that it knows", e->job ? e->job : "none");
     if (r->at == 0)
         expect_int(r, b, "lanes of the coupon", lanes_of(r), b->lanes > 1 ? b->lanes : 1);

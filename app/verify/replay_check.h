@@ -4,10 +4,13 @@
 #ifndef VERIFY_REPLAY_CHECK_H
 #define VERIFY_REPLAY_CHECK_H
 
+#include "coupons/job_progress.h"
 #include "verify/replay_state.h"
 
 void check_slot(struct replay *r, const struct shelf *s, const struct batch *b, const struct entry *e, int64_t n);
 void check_user(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e);
+/* progress: of the job of e. */
+void check_job(struct replay *r, const struct job_progress *progress, const struct batch *b, const struct entry *e);
 void check_user_caps(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e); /* after */
 /* before, after: the totals around e, as they follow from the entries; r->definition is in force for e. */
 void check_coupon(struct replay *r, const struct head *before, const struct head *after, const struct batch *b,

@@ -15,41 +15,7 @@
 #define PLACE_SIZE 64
 #define NUMBER_SIZE 48
 
-int64_t lane_peer_of(const char *job, int64_t lane, int64_t lanes)
-{
-    static const char middle[] = "lane-0-";
-    char name[PLACE_SIZE];
-    int64_t peer = 0;
-
-    if (!job)
-        return -1;
-    if (lane == 0 && strncmp(job, middle, sizeof middle - 1) == 0)
-        peer = strtoll(job + sizeof middle - 1, NULL, 10);
-    snprintf(name, sizeof name, ACCOUNT_FORMAT, lane, peer);
-    if (strcmp(name, job) != 0 || peer < 0 || peer >= lanes || (lane == 0) == (peer == 0))
-        return -1;
-    return peer;
-}
-
 /* ---- one lane ---- */
-
-static void sum_gift(struct lane_sums *s, const struct batch *b, const struct entry *e)
-{
-    int64_t peer = lane_peer_of(e->job, b->lane, COUPON_LANES_MAX);
-    struct lane_account *a;
-    struct gift *sum;
-
-    if (peer < 0)
-        return;
-    a = &s->peers[peer];
-    if (a->day_ms != b->head.day_ms)
-        a->given.day = a->got.day = 0;
-    a->day_ms = b->head.day_ms;
-    sum = e->kind == ENTRY_GIVE ? &a->given : &a->got;
-    sum->slots += e->gift.slots;
-    sum->day += e->gift.day;
-    sum->minor += e->gift.minor;
-}
 
 static void sum_day(struct lane_sums *s, const struct head *h)
 {
@@ -74,8 +40,10 @@ void lane_sums_batch(struct lane_sums *s, const struct batch *b)
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
-        if (e->kind == ENTRY_GIVE || e->kind == ENTRY_GET)
-            sum_gift(s, b, e);
+        int64_t peer = entry_peer(e, b->lane);
+
+        if (peer >= 0)
+            fold_account_entry(&s->peers[peer], e, &b->head);
         else if (e->kind == ENTRY_DEFINE)
             sum_definition(s, b, e->definition);
     }

@@ -15,13 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "verify/replay.h"
-
-/* One lane's account with another, as its entries say. */
-struct lane_account {
-    struct gift given, got;
-    int64_t day_ms;
-};
+#include "coupons/batch.h"
+#include "coupons/coupon.h"
+#include "verify/drift.h"
 
 struct lane_day {
     int64_t day_ms, taken;
@@ -34,7 +30,7 @@ struct lane_caps {
 
 struct lane_sums {
     struct head head;
-    struct lane_account peers[COUPON_LANES_MAX]; /* by the other lane */
+    struct lane_account peers[COUPON_LANES_MAX]; /* by the other lane, as its entries say */
     struct lane_account before[COUPON_LANES_MAX]; /* of lane 0: as they stood when its own replay ended */
     struct lane_day *days;                       /* ascending */
     size_t day_count, day_capacity;
@@ -49,9 +45,5 @@ void lane_sums_release(struct lane_sums *s);
 
 /* Compare lanes 0 to count - 1. still: none has moved since it was told, so that they are of one time. */
 void lane_sums_compare(const struct lane_sums *lanes, size_t count, bool still, drift_fn *report, void *context);
-
-/* The peer of an account's name, if it is one of `lane` among `lanes`: lane 0 keeps one with each other lane, and each of
- * them one with lane 0. -1: it is not. */
-int64_t lane_peer_of(const char *job, int64_t lane, int64_t lanes);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "verify/replay_jobs.h"
 #include "verify/replay_state.h"
 
 struct telling {
@@ -76,13 +77,21 @@ static void repair_user(const struct telling *t, struct user *u)
     struct odd_view *odd;
     char where[WHERE_SIZE];
 
+    if (u->resumed && !u->use.user && s.stored)
+        u->use.user = u->view->user; /* there is no other word on it */
     if (s.stored && (u->erased_seq || !s.touched || !u->use.user || strcmp(u->view->user, u->use.user) != 0)) {
         stored = name_hash(t->replay->name_key, u->view->user);
         tell_superfluous_use(t, &stored, u->view->user, u->view->alias, s.view_seq);
         s.stored = false; /* it is not this user's own */
     }
-    if (u->erased_seq || !s.touched || !u->use.user) /* without a name nothing can be written */
+    if (u->erased_seq || !s.touched || (!u->use.user && !u->resumed)) /* without a name nothing can be written */
         return;
+    if (!u->use.user) {
+        repair.fault = fault_of(&s, t->all);
+        repair.where = replay_user_place(where, u, NULL);
+        tell_one(t, &repair);
+        return;
+    }
     repair.hash = name_hash(t->replay->name_key, u->use.user);
     repair.fault = fault_of(&s, t->all);
     repair.found_seq = found_seq(&s);
@@ -111,6 +120,31 @@ static void repair_odd(const struct telling *t)
     for (const struct odd_view *o = t->replay->odd_views; o; o = o->next)
         if (!o->settled && is_nobodys(&t->replay->parts, o))
             tell_superfluous_use(t, &o->hash, o->user, o->alias, o->seq);
+}
+
+/* ---- jobs and accounts ---- */
+
+static void repair_named(const struct telling *t, struct repair *repair, const struct standing *s, const char *name)
+{
+    char where[WHERE_SIZE];
+
+    repair->what = "users";
+    repair->where = replay_name_place(where, name);
+    repair->hash = name_hash(t->replay->name_key, name);
+    repair->fault = fault_of(s, t->all);
+    repair->found_seq = found_seq(s);
+    tell_one(t, repair);
+}
+
+static void repair_jobs(const struct telling *t)
+{
+    char name[STORED_NAME_SIZE];
+
+    for (const struct job_row *row = t->replay->jobs; row; row = row->hh.next)
+        repair_named(t, &(struct repair){.job = &row->progress}, &row->standing, name_of_job(row->progress.id, name));
+    for (const struct account_row *row = t->replay->accounts; row; row = row->next)
+        repair_named(t, &(struct repair){.account = &row->account}, &row->standing,
+                     name_of_account(row->account.lane, row->account.peer, name));
 }
 
 /* ---- the others ---- */
@@ -164,6 +198,7 @@ void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context)
         for (const struct shelf *s = r->shelves; s; s = s->hh.next)
             repair_shelf(&t, s);
         if (replay_is_trunk(r)) {
+            repair_jobs(&t);
             repair_definition(&t);
             repair_totals(&t);
         }

@@ -10,7 +10,7 @@
 
 struct replay;
 
-/* A view as it should be: exactly one of use, bucket, definition and totals, or for a superfluous one none. */
+/* A view as it should be: exactly one of use, job, account, bucket, definition and totals, or for a superfluous one none. */
 struct repair {
     enum fault fault;
     const char *what;  /* "users", "buckets", "coupons", "totals" */
@@ -21,6 +21,8 @@ struct repair {
     int64_t quarter_ms;
     int64_t found_seq; /* at which the stored one stands; -1: there is none, or it cannot be read */
     const struct use *use;
+    const struct job_progress *job;
+    const struct lane_account *account;
     const struct bucket *bucket;
     const struct coupon *definition;
     int64_t seq, created_ms, changed_ms; /* of the definition */
@@ -30,7 +32,7 @@ typedef void repair_fn(void *context, const struct repair *repair);
 
 /* After replay_end(): what is to be done, the superfluous first. all: whatever is not as of the tail; else only what is
  * wrong, or missing below the mark: the service writes the rest. Of a replay in parts: of each part, then of the whole, which
- * has what no part claimed. */
+ * has what no part claimed. From a checkpoint: to be counted, not carried out, for names and orders of before are lacking. */
 void replay_repairs(struct replay *r, bool all, repair_fn *tell, void *context);
 
 /* What is wrong with the mark of a lane whose last batch is `tail`; catch_up: also that it is behind. The mark of another cluster's

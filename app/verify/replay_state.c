@@ -9,6 +9,9 @@
 #include "base/checked.h"
 #include "base/hash.h"
 
+const char replay_unknown[] = "\x01unknown";
+const uint8_t replay_unknown_fingerprint[FINGERPRINT_LEN] = "\x01unknown       "; /* as hashes go, of no request */
+
 /* ---- reporting ---- */
 
 void replay_drift(struct replay *r, const char *what, const char *where, const char *field, const char *expected,
@@ -46,10 +49,13 @@ const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], c
 
 const char *replay_name_place(char where[WHERE_SIZE], const char *user)
 {
-    if (user_is_job(user))
-        snprintf(where, WHERE_SIZE, "job %s", user + sizeof JOB_USER_PREFIX - 1);
-    else
+    struct named_key key = name_parse(user);
+    char account[ACCOUNT_NAME_SIZE];
+
+    if (key.kind == NAMED_USER)
         snprintf(where, WHERE_SIZE, "%s", user);
+    else
+        snprintf(where, WHERE_SIZE, "job %s", key.kind == NAMED_JOB ? key.job : account_name(key.lane, key.peer, account));
     return where;
 }
 
@@ -69,10 +75,35 @@ const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, cons
 {
     const char *name = stored ? stored : u->use.user;
 
-    if (name || user_is_job(u->key))
-        return replay_name_place(where, name ? name : u->key);
+    if (name)
+        return replay_name_place(where, name);
     snprintf(where, WHERE_SIZE, "alias %s", u->key);
     return where;
+}
+
+/* ---- views ---- */
+
+bool standing_passes(const struct replay *r, struct standing *s, int64_t seq)
+{
+    if (seq <= r->views_mark)
+        s->needed = seq;
+    if (!s->stored || s->unreadable || s->view_seq != seq)
+        return false;
+    s->compared = true;
+    return true;
+}
+
+void standing_end(struct replay *r, const struct standing *s, const char *what, const char *where)
+{
+    if (s->unreadable) /* told when it was read */
+        return;
+    if (s->stored && !s->compared)
+        replay_drift_int(r, what, where, s->touched ? "seq" : "seq of a view of nothing in the ledger", s->touched,
+                         s->view_seq);
+    else if (!s->stored && s->needed)
+        replay_drift_int(r, what, where, "seq of a view that is missing", s->needed, 0);
+    else if (s->view_seq < s->needed)
+        replay_drift_int(r, what, where, "seq, below the mark", s->needed, s->view_seq);
 }
 
 /* ---- rows ---- */

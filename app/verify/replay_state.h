@@ -15,6 +15,7 @@
 #include "store/mongo.h"
 #include "store/names.h"
 #include "verify/drift.h"
+#include "verify/lane_checkpoint.h"
 #include "verify/part.h"
 
 #define WHERE_SIZE 192
@@ -34,13 +35,14 @@ struct standing {
 
 struct user {
     struct standing standing; /* first: see replay_views.c */
-    const char *key; /* alias; for a job its pseudo-user's name */
+    const char *key; /* alias */
     struct use use;
     const struct use *view;
     int64_t erased_seq;  /* of the batch that erased the user; 0: none */
     bool nameless;       /* the ledger has entries of it without its name */
     int64_t named_seq;   /* the last batch with its name; 0: none has it */
     bool maybe_back;     /* somebody was erased before it began: this may be the same person, whose version went on */
+    bool resumed;        /* from a checkpoint, which has no names, orders and fingerprints: see replay_unknown */
     UT_hash_handle hh;
 };
 
@@ -51,6 +53,7 @@ struct shelf {
     struct bucket *view;
     uint64_t owners[BUCKET_SLOTS]; /* hash of the alias that has the slot; 0: nobody */
     uint64_t forgotten;            /* bit i: slot i is redeemed, and its user was erased */
+    uint64_t unnamed;              /* bit i: slot i is taken, and a checkpoint does not say by whom */
     uint64_t *codes;               /* hash of each slot's code, 0: none; NULL: no codes were read */
     UT_hash_handle hh;
 };
@@ -74,14 +77,24 @@ struct totals_repair {
     struct totals_repair *next;
 };
 
+/* A quarter hour as its batches have it. */
+struct told_quarter {
+    int64_t quarter_ms;
+    int64_t last, end; /* the last seq in it that counts; and of all */
+    struct report_counts sum;
+};
+
 struct totals_state {
     struct totals_row *rows; /* by quarter hour; counts NULL: not readable */
     size_t count, next;      /* next: the first row that the replay has not passed */
     int64_t quarter_ms;      /* at hand; -1: none yet */
     int64_t needed, last;    /* the last seq in it that counts and is below the mark; and of all */
+    int64_t end;             /* the last seq in it */
     struct report_counts sum, sum_needed, sum_row; /* all; up to needed; up to the row's seq */
     bool compared, differs;
     struct totals_repair *repairs, **repairs_end;
+    struct told_quarter *quarters; /* those that are closed, in order */
+    size_t quarter_count, quarter_capacity;
 };
 
 struct lane_sums;
@@ -104,12 +117,17 @@ struct replay_sink {
     void (*use)(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct use *view);
     void (*bucket)(void *context, unsigned part, int64_t b, const struct bucket *view);
     void (*codes)(void *context, unsigned part, int64_t b, const char *const codes[BUCKET_SLOTS]);
+    void (*record)(void *context, unsigned part, const char *bytes, size_t len); /* of a checkpoint */
     void *context;
 };
 
 struct replay_sums {
     int64_t batches, entries, users, buckets, drifts; /* users and buckets: of this part */
     int64_t broken; /* of them, in the ledger's chain: what follows from it cannot be trusted */
+};
+
+struct told_erasure {
+    int64_t seq, at_ms;
 };
 
 struct replay {
@@ -121,6 +139,7 @@ struct replay {
     struct replay_sink sink; /* of a trunk with parts */
     struct batch open;       /* of a part: its batch at hand, without entries */
     bool is_open;
+    bool nameless;           /* of a trunk: it is told no names */
     int64_t at;              /* the place of the entry at hand in its batch */
     pthread_mutex_t odd;     /* guards odd_views while views are told */
     drift_fn *report;
@@ -135,9 +154,15 @@ struct replay {
     int64_t codes_next_n;
     const char *turn_job; /* whose turn at making codes it is; NULL: nobody's */
     int64_t turn_fence;
+    struct known_batch defined, deleted; /* the last batches that did */
     int64_t erasures;
+    struct told_erasure *erasures_told; /* by batch */
+    size_t erasures_told_count, erasures_told_capacity;
     struct user *users;
     struct shelf *shelves;
+    struct job_row *jobs; /* of the trunk: see replay_jobs.h */
+    struct account_row *accounts;
+    struct standing *touched_jobs, *touched_accounts;
     struct odd_view *odd_views;
     uint64_t *erased_later; /* hashes of the aliases: few, as they come while a part is read */
     size_t erased_later_count, erased_later_capacity;
@@ -153,6 +178,10 @@ struct replay {
     struct lane_sums *lane_sums; /* or NULL */
 };
 
+/* What a checkpoint does not say: it equals whatever a view has. */
+extern const char replay_unknown[];
+extern const uint8_t replay_unknown_fingerprint[FINGERPRINT_LEN];
+
 /* ---- reporting ---- */
 void replay_drift(struct replay *r, const char *what, const char *where, const char *field, const char *expected,
                   const char *found);
@@ -166,7 +195,7 @@ struct place {
 };
 void replay_differ(void *context, const char *field, const char *expected, const char *found);
 const char *replay_entry_place(const struct replay *r, char where[WHERE_SIZE], const struct batch *b);
-/* How a user or job is named to people. */
+/* How a user, a job or an account is named to people, by its name among the users. */
 const char *replay_name_place(char where[WHERE_SIZE], const char *user);
 /* The same of a view, whose user (or NULL) stands under that hash. */
 const char *replay_view_place(char where[WHERE_SIZE], const struct name_hash *hash, const char *user);
@@ -174,6 +203,21 @@ const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, cons
 /* FNV-1a; never 0. */
 uint64_t replay_hash(const char *text);
 unsigned replay_part_of_user(const struct replay *r, const char *key);
+
+/* b touches s: it goes to the list of those that it touches. */
+static inline void standing_touch(struct standing **list, struct standing *s, int64_t seq)
+{
+    if (s->touched == seq)
+        return;
+    s->touched = seq;
+    s->next_touched = *list;
+    *list = s;
+}
+
+/* Note that the replay came by seq, which touched s, and say whether its view stands there. */
+bool standing_passes(const struct replay *r, struct standing *s, int64_t seq);
+/* What is to be told of s in the end. */
+void standing_end(struct replay *r, const struct standing *s, const char *what, const char *where);
 
 /* ---- rows: that of this key, made if need be; NULL: the bucket is of another lane ---- */
 struct user *replay_user_of(struct replay *r, const char *key);

@@ -14,6 +14,9 @@ struct replay;
 /* The reporter's rows, those that cannot be read without counts; those of other lanes are left out. */
 void replay_totals(struct replay *r, const struct totals_row *rows, size_t count);
 
+/* A quarter hour that a checkpoint has, the last of which may go on; in order. */
+struct told_quarter;
+void totals_go_on(struct replay *r, const struct told_quarter *q);
 void totals_batch(struct replay *r, const struct batch *b);
 void totals_end(struct replay *r);
 

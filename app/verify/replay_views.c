@@ -4,10 +4,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "verify/compare.h"
-#include "verify/replay_lanes.h"
+#include "verify/replay_jobs.h"
 #include "verify/replay_state.h"
 
 /* ---- what was read beforehand ---- */
@@ -44,22 +45,14 @@ static void add_tombstone(struct replay *r, const struct name_hash *hash, const 
         replay_drift(r, "users", replay_view_place(where, hash, NULL), "redemptions", "none: an erased user's", "some");
 }
 
-/* Jobs live in lane 0, a lane's accounts in that lane. So does what says nothing of its lane. */
+/* What says nothing of its lane is told of in lane 0. */
 static bool is_of_lane(const struct replay *r, const char *user, const struct use *view)
 {
-    int64_t lanes = r->parts.lanes, lane = 0;
-    const char *job;
-
-    if (lanes <= 1)
+    if (r->parts.lanes <= 1)
         return true;
     if (!user)
         return r->lane == (view ? view->erased_lane : 0);
-    if (!user_is_job(user))
-        return coupon_lane_of(user, lanes) == r->lane;
-    job = user + sizeof JOB_USER_PREFIX - 1;
-    for (int64_t i = 1; i < lanes; i++)
-        lane = lane_peer_of(job, i, lanes) >= 0 ? i : lane;
-    return lane == r->lane;
+    return coupon_lane_of(user, r->parts.lanes) == r->lane;
 }
 
 /* What cannot be read, and what no alias leads to, is kept apart. Views may be told from several threads. */
@@ -96,7 +89,7 @@ static void keep_use(struct replay *r, const struct name_hash *hash, const char 
 void replay_view_use(struct replay *r, const struct name_hash *hash, const char *user, const struct use *view)
 {
     bool mine = is_of_lane(r, user, view);
-    const char *key = user && view ? user_is_job(user) ? user : view->alias : NULL;
+    const char *key = user && view ? view->alias : NULL;
 
     if (!view && (mine || !user)) /* of whoever's hash it is: in any lane */
         keep_odd(r, hash, user, NULL, mine);
@@ -170,15 +163,50 @@ void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SL
 
 /* ---- when a batch reaches them ---- */
 
-/* Note that s was touched by b, and say whether its view stands at b. */
-static bool passes_view(const struct replay *r, struct standing *s, int64_t seq)
+static void pass_text(const char *expected, const char **found)
 {
-    if (seq <= r->views_mark)
-        s->needed = seq;
-    if (!s->stored || s->unreadable || s->view_seq != seq)
-        return false;
-    s->compared = true;
-    return true;
+    if (expected == replay_unknown)
+        *found = expected;
+}
+
+static void pass_fingerprint(const uint8_t *expected, uint8_t *found)
+{
+    if (memcmp(expected, replay_unknown_fingerprint, FINGERPRINT_LEN) == 0)
+        memcpy(found, expected, FINGERPRINT_LEN);
+}
+
+static void pass_redemption(const struct redemption *expected, struct redemption *found, struct arena *a)
+{
+    struct extension *earlier = arena_array(a, found->earlier_count + 1, sizeof *earlier);
+
+    pass_text(expected->first_order, &found->first_order);
+    pass_text(expected->order, &found->order);
+    pass_text(expected->metadata, &found->metadata);
+    pass_text(expected->code, &found->code);
+    pass_fingerprint(expected->fingerprint, found->fingerprint);
+    pass_fingerprint(expected->extended_fingerprint, found->extended_fingerprint);
+    pass_fingerprint(expected->spent_fingerprint, found->spent_fingerprint);
+    for (size_t i = 0; i < found->earlier_count; i++) {
+        earlier[i] = found->earlier[i];
+        if (i < expected->earlier_count)
+            pass_fingerprint(expected->earlier[i].fingerprint, earlier[i].fingerprint);
+    }
+    found->earlier = earlier;
+}
+
+/* What the checkpoint did not say is taken as the view has it. */
+static void pass_unknown(const struct use *expected, struct use *view, struct arena *a)
+{
+    struct redemption *redemptions = arena_array(a, view->count + 1, sizeof *redemptions);
+
+    if (!expected->user)
+        view->user = NULL;
+    for (size_t i = 0; i < view->count; i++) {
+        redemptions[i] = view->redemptions[i];
+        if (i < expected->count)
+            pass_redemption(&expected->redemptions[i], &redemptions[i], a);
+    }
+    view->redemptions = redemptions;
 }
 
 /* Whoever came back after an erasure has the versions of before beneath: the ledger no longer says whose they were. */
@@ -187,12 +215,25 @@ static void compare_user(struct replay *r, struct user *u)
     struct use view = *u->view;
     char where[WHERE_SIZE];
     struct place place = {r, "users", where, false};
+    struct arena a;
 
+    arena_init(&a, 0);
     replay_user_place(where, u, u->view->user);
+    if (u->resumed)
+        pass_unknown(&u->use, &view, &a);
     if (u->maybe_back && view.version > u->use.version)
         view.version = u->use.version;
     compare_use(&u->use, &view, replay_differ, &place);
     u->standing.differs = place.differed;
+    arena_free(&a);
+}
+
+/* The view, if it stands at seq, against what was told up to there. */
+static void reach_user(struct replay *r, struct user *u, int64_t seq)
+{
+    /* of an erased user the ledger lacks what the view had before; that it is gone is asked for in the end */
+    if (standing_passes(r, &u->standing, seq) && !u->nameless && !u->erased_seq)
+        compare_user(r, u);
 }
 
 static void close_users(struct replay *r, const struct batch *b)
@@ -202,9 +243,7 @@ static void close_users(struct replay *r, const struct batch *b)
 
         next = s->next_touched;
         fold_use_done(&u->use, &b->head);
-        /* of an erased user the ledger lacks what the view had before; that it is gone is asked for in the end */
-        if (passes_view(r, s, b->head.seq) && !u->nameless && !u->erased_seq)
-            compare_user(r, u);
+        reach_user(r, u, b->head.seq);
     }
     r->touched_users = NULL;
 }
@@ -222,23 +261,27 @@ static void pass_names(const struct shelf *s)
     }
 }
 
+static void reach_shelf(struct replay *r, struct shelf *shelf, int64_t seq)
+{
+    char where[WHERE_SIZE];
+    struct place place = {r, "buckets", where, false};
+
+    if (!standing_passes(r, &shelf->standing, seq))
+        return;
+    snprintf(where, sizeof where, "bucket %" PRId64, shelf->b);
+    pass_names(shelf);
+    compare_bucket(&shelf->bucket, shelf->view, replay_differ, &place);
+    shelf->standing.differs = place.differed;
+    bucket_release(shelf->view);
+    free(shelf->view);
+    shelf->view = NULL;
+}
+
 static void close_shelves(struct replay *r, const struct batch *b)
 {
     for (struct standing *s = r->touched_shelves, *next; s; s = next) {
-        struct shelf *shelf = (struct shelf *)s; /* its first member */
-        char where[WHERE_SIZE];
-        struct place place = {r, "buckets", where, false};
-
         next = s->next_touched;
-        if (!passes_view(r, s, b->head.seq))
-            continue;
-        snprintf(where, sizeof where, "bucket %" PRId64, shelf->b);
-        pass_names(shelf);
-        compare_bucket(&shelf->bucket, shelf->view, replay_differ, &place);
-        s->differs = place.differed;
-        bucket_release(shelf->view);
-        free(shelf->view);
-        shelf->view = NULL;
+        reach_shelf(r, (struct shelf *)s, b->head.seq); /* its first member */
     }
     r->touched_shelves = NULL;
 }
@@ -251,16 +294,13 @@ static bool has_entry(const struct batch *b, enum entry_kind one, enum entry_kin
     return false;
 }
 
-static void close_definition(struct replay *r, const struct batch *b)
+static void reach_definition(struct replay *r, int64_t seq)
 {
     struct place place = {r, "coupons", "definition", false};
     struct standing *s = &r->definition_view.standing;
 
-    if (r->lane > 0 || !has_entry(b, ENTRY_DEFINE, ENTRY_DELETE)) /* the view is lane 0's */
-        return;
-    s->touched = b->head.seq;
-    r->changed_ms = b->head.at_ms;
-    if (!passes_view(r, s, b->head.seq) || !r->definition)
+    s->touched = seq;
+    if (!standing_passes(r, s, seq) || !r->definition)
         return;
     compare_coupon(r->definition, r->definition_view.view, replay_differ, &place);
     if (r->definition_view.created_ms != r->first_ms) {
@@ -270,12 +310,18 @@ static void close_definition(struct replay *r, const struct batch *b)
     s->differs = place.differed;
 }
 
-static void close_tombstones(struct replay *r, const struct batch *b)
+static void close_definition(struct replay *r, const struct batch *b)
 {
-    if (!has_entry(b, ENTRY_ERASE, ENTRY_ERASE))
+    if (r->lane > 0 || !has_entry(b, ENTRY_DEFINE, ENTRY_DELETE)) /* the view is lane 0's */
         return;
+    r->changed_ms = b->head.at_ms;
+    reach_definition(r, b->head.seq);
+}
+
+static void settle_tombstones(struct replay *r, int64_t seq, int64_t at_ms)
+{
     for (struct odd_view *o = r->odd_views; o; o = o->next)
-        if (o->odd == ODD_TOMBSTONE && !o->wrong && o->seq == b->head.seq && o->erased_ms == b->head.at_ms)
+        if (o->odd == ODD_TOMBSTONE && !o->wrong && o->seq == seq && o->erased_ms == at_ms)
             o->settled = true;
 }
 
@@ -283,9 +329,39 @@ void views_batch(struct replay *r, const struct batch *b)
 {
     close_users(r, b);
     close_shelves(r, b);
-    close_tombstones(r, b);
-    if (replay_is_trunk(r))
-        close_definition(r, b);
+    if (has_entry(b, ENTRY_ERASE, ENTRY_ERASE))
+        settle_tombstones(r, b->head.seq, b->head.at_ms);
+    if (!replay_is_trunk(r))
+        return;
+    jobs_batch(r, b);
+    close_definition(r, b);
+}
+
+/* ---- from a checkpoint ---- */
+
+void views_go_on_user(struct replay *r, struct user *u)
+{
+    u->standing.touched = u->use.seq;
+    reach_user(r, u, u->use.seq);
+}
+
+void views_go_on_shelf(struct replay *r, struct shelf *s)
+{
+    s->standing.touched = s->bucket.seq;
+    reach_shelf(r, s, s->bucket.seq);
+}
+
+void views_go_on_definition(struct replay *r)
+{
+    int64_t seq = r->defined.seq > r->deleted.seq ? r->defined.seq : r->deleted.seq;
+
+    if (r->lane == 0 && seq)
+        reach_definition(r, seq);
+}
+
+void views_go_on_erasure(struct replay *r, int64_t seq, int64_t at_ms)
+{
+    settle_tombstones(r, seq, at_ms);
 }
 
 /* ---- users who are erased meanwhile ---- */
@@ -320,26 +396,13 @@ void replay_look_again(struct replay *r, name_stays_fn *stays, void *context)
 
 /* ---- the end ---- */
 
-static void check_standing(struct replay *r, const struct standing *s, const char *what, const char *where)
-{
-    if (s->unreadable) /* told when it was read */
-        return;
-    if (s->stored && !s->compared)
-        replay_drift_int(r, what, where, s->touched ? "seq" : "seq of a view of nothing in the ledger", s->touched,
-                         s->view_seq);
-    else if (!s->stored && s->needed)
-        replay_drift_int(r, what, where, "seq of a view that is missing", s->needed, 0);
-    else if (s->view_seq < s->needed)
-        replay_drift_int(r, what, where, "seq, below the mark", s->needed, s->view_seq);
-}
-
 /* An alias without a name is an erased user's; an erased user has no name, and no view by it. */
 static void check_erased(struct replay *r, const struct user *u)
 {
     char where[WHERE_SIZE];
 
     snprintf(where, sizeof where, "alias %s", u->key);
-    if (u->nameless && !u->erased_seq && !is_erased_later(r, replay_hash(u->key)))
+    if (u->nameless && !u->erased_seq && !r->trunk->nameless && !is_erased_later(r, replay_hash(u->key)))
         replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
     if (u->erased_seq && u->named_seq)
         replay_drift(r, "ledger", where, "user", "no name: erased", "one");
@@ -352,10 +415,9 @@ static void end_users(struct replay *r)
     char where[WHERE_SIZE];
 
     for (struct user *u = r->users; u; u = u->hh.next) {
-        if (!user_is_job(u->key))
-            check_erased(r, u);
+        check_erased(r, u);
         if (!u->erased_seq)
-            check_standing(r, &u->standing, "users", replay_user_place(where, u, u->view ? u->view->user : NULL));
+            standing_end(r, &u->standing, "users", replay_user_place(where, u, u->view ? u->view->user : NULL));
     }
     for (const struct odd_view *o = r->odd_views; o; o = o->next)
         if (o->odd == ODD_TOMBSTONE && !o->settled && !o->wrong)
@@ -373,7 +435,7 @@ static void end_slots(struct replay *r, const struct shelf *s)
         bool taken = slot->state != SLOT_FREE && slot->state != SLOT_RETIRED;
 
         snprintf(where, sizeof where, "slot %" PRId64, s->b * BUCKET_SLOTS + i);
-        if (taken && !slot->user && !(s->forgotten >> i & 1) && !is_erased_later(r, s->owners[i]))
+        if (taken && !slot->user && !r->trunk->nameless && !((s->forgotten | s->unnamed) >> i & 1) && !is_erased_later(r, s->owners[i]))
             replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
     }
 }
@@ -409,12 +471,14 @@ void views_end(struct replay *r)
     for (struct shelf *s = r->shelves; s; s = s->hh.next) {
         if (s->standing.touched || s->standing.stored) { /* codes alone make no bucket */
             snprintf(where, sizeof where, "bucket %" PRId64, s->b);
-            check_standing(r, &s->standing, "buckets", where);
+            standing_end(r, &s->standing, "buckets", where);
         }
         end_slots(r, s);
     }
     if (replay_has_leaves(r))
         end_codes(r);
-    if (replay_is_trunk(r))
-        check_standing(r, &r->definition_view.standing, "coupons", "definition");
+    if (!replay_is_trunk(r))
+        return;
+    jobs_end(r);
+    standing_end(r, &r->definition_view.standing, "coupons", "definition");
 }

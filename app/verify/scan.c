@@ -1,4 +1,4 @@
-/* verify/scan.c -- see scan.h: tails, marks, lanes, coupons. A lane: scan_lane.c; codes: scan_codes.c. */
+/* verify/scan.c -- see scan.h: tails, marks, checkpoints, lanes, coupons. A lane: scan_lane.c; codes: scan_codes.c. */
 #include "verify/scan.h"
 
 #include <stdio.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "coupons/fold.h"
 #include "verify/replay_lanes.h"
 
 #define TRIES 8 /* of one read */
@@ -30,7 +31,7 @@ enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
     enum store_status s;
 
     do
-        s = mongo_ledger_back(v->door, v->coupon, lane, INT64_MAX, 1, &b, &count);
+        s = mongo_ledger_back(v->session, v->coupon, lane, INT64_MAX, 1, &b, &count);
     while (scan_again(s, &tries));
     *tail = (struct head){.seq = 0};
     if (s == STORE_OK && count) {
@@ -46,7 +47,7 @@ enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, stru
     enum store_status s;
 
     do
-        s = mongo_stored_mark(v->door, v->coupon, lane, kind, mark);
+        s = mongo_stored_mark(v->session, v->coupon, lane, kind, mark);
     while (scan_again(s, &tries));
     return s;
 }
@@ -59,7 +60,7 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
     enum store_status s;
 
     do
-        s = v->door->ops->ledger(v->door, v->coupon, 0, 0, 1, &b, &count);
+        s = v->session->ops->ledger(v->session, v->coupon, 0, 0, 1, &b, &count);
     while (scan_again(s, &tries));
     *lanes = 1;
     for (size_t i = 0; s == STORE_OK && count && i < b->count; i++)
@@ -72,6 +73,85 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
     return s;
 }
 
+/* ---- checkpoints ---- */
+
+struct looking {
+    struct scan *scan;
+    int64_t lane;
+    struct lane_checkpoint *checkpoint;
+    struct arena *arena;
+    enum checkpoint_fault fault;
+};
+
+/* What the batch says is taken over, if it is the one that is known. */
+static enum store_status look_at(struct looking *l, const struct known_batch *known, bool defines)
+{
+    struct buf scratch = BUF_INIT;
+    uint8_t hash[HASH_LEN];
+    struct batch *b = NULL;
+    int tries = 0;
+    enum store_status s;
+
+    if (!known->seq || l->fault)
+        return STORE_OK;
+    do
+        s = mongo_ledger_at(l->scan->session, l->scan->coupon, l->lane, known->seq, &b);
+    while (scan_again(s, &tries));
+    if (s == STORE_NOT_FOUND)
+        l->fault = CHECKPOINT_DIFFERENT;
+    if (s != STORE_OK)
+        return s == STORE_NOT_FOUND ? STORE_OK : s;
+    batch_hash(b, &scratch, hash);
+    if (memcmp(hash, known->hash, HASH_LEN) != 0 || memcmp(b->head.hash, known->hash, HASH_LEN) != 0)
+        l->fault = CHECKPOINT_DIFFERENT;
+    else if (defines)
+        l->checkpoint->definition = fold_definition(l->checkpoint->definition, b, l->arena);
+    else
+        l->checkpoint->head = b->head;
+    batch_free(b);
+    buf_free(&scratch);
+    return STORE_OK;
+}
+
+static enum store_status look_at_marks(struct looking *l)
+{
+    static const char *const kinds[] = {"views", "totals"};
+    enum store_status s = STORE_OK;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && s == STORE_OK && !l->fault && l->checkpoint->tail.seq; i++) {
+        struct stored_mark m;
+
+        s = scan_mark(l->scan, l->lane, kinds[i], &m);
+        if (s == STORE_OK && (!m.is_there || !m.readable || m.mark.seq < l->checkpoint->tail.seq))
+            l->fault = CHECKPOINT_MARKS;
+    }
+    return s;
+}
+
+enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct lane_checkpoint *c, struct arena *a,
+                                  enum checkpoint_fault *fault)
+{
+    struct looking l = {v, lane, c, a, CHECKPOINT_GOOD};
+    struct head tail = {.seq = 0};
+    enum store_status s = scan_tail(v, lane, &tail);
+
+    c->definition = NULL;
+    if (s == STORE_OK && tail.seq < c->tail.seq)
+        l.fault = CHECKPOINT_AHEAD;
+    if (s == STORE_OK)
+        s = look_at(&l, &c->tail, false);
+    if (s == STORE_OK)
+        s = look_at(&l, &c->defined, true);
+    if (s == STORE_OK)
+        s = look_at(&l, &c->deleted, true);
+    if (s == STORE_OK)
+        s = look_at_marks(&l);
+    *fault = l.fault;
+    return s;
+}
+
+/* ---- several lanes ---- */
+
 /* A page of lane 0's batches after those told. */
 static enum store_status read_rest(struct scan *v, struct lane_sums *zero, size_t *count)
 {
@@ -81,7 +161,7 @@ static enum store_status read_rest(struct scan *v, struct lane_sums *zero, size_
 
     *count = 0;
     do
-        s = v->door->ops->ledger(v->door, v->coupon, 0, zero->head.seq, PAGE_BATCHES, batches, count);
+        s = v->session->ops->ledger(v->session, v->coupon, 0, zero->head.seq, PAGE_BATCHES, batches, count);
     while (scan_again(s, &tries));
     for (size_t i = 0; s == STORE_OK && i < *count; i++) {
         lane_sums_batch(zero, batches[i]);
@@ -113,28 +193,33 @@ enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t cou
     return s;
 }
 
-/* The least of what each collection has next. */
-enum store_status scan_next_coupon(struct scan *v, const char *after, char id[COUPON_ID_MAX + 1])
-{
-    char last[COUPON_ID_MAX + 1];
-    enum store_status s = STORE_OK;
+/* ---- coupons ---- */
 
-    snprintf(last, sizeof last, "%s", after);
-    id[0] = '\0';
+const struct drift drift_coupon_id = {"coupon", "id", "form", "1 to 64 letters, digits, _ and -", "another"};
+
+/* The least of what each collection has next. */
+enum store_status scan_next_coupon(struct scan *v, struct buf *id)
+{
+    const char *after = id->len ? id->data : "", *least = NULL;
+    enum store_status s = STORE_OK;
+    struct arena a;
+
+    arena_init(&a, 0);
     for (size_t i = 0; i <= mongo_view_collections_count && s == STORE_OK; i++) {
         const char *collection = i < mongo_view_collections_count ? mongo_view_collections[i] : "ledger", *next = NULL;
-        struct arena a;
         int tries = 0;
 
-        arena_init(&a, 256);
         do
-            s = mongo_next_coupon(v->door, collection, last[0] ? last : NULL, &a, &next);
+            s = mongo_next_coupon(v->session, collection, after, &a, &next);
         while (scan_again(s, &tries));
         if (s == STORE_OK && next && strcmp(next, DIRECTORY_OF_CODES) == 0) /* no coupon: what comes after it? */
-            s = mongo_next_coupon(v->door, collection, DIRECTORY_OF_CODES, &a, &next);
-        if (s == STORE_OK && next && (!id[0] || strcmp(next, id) < 0))
-            snprintf(id, COUPON_ID_MAX + 1, "%s", next);
-        arena_free(&a);
+            s = mongo_next_coupon(v->session, collection, DIRECTORY_OF_CODES, &a, &next);
+        if (s == STORE_OK && next && (!least || strcmp(next, least) < 0))
+            least = next;
     }
+    buf_clear(id);
+    if (least)
+        buf_puts(id, least);
+    arena_free(&a);
     return s;
 }

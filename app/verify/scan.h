@@ -5,17 +5,18 @@
  *          stands after them: so no view is ahead of what is replayed, and traffic makes no drift
  * Memory   constant: of a large lane users and buckets are told in parts (replay.h). Everything is read once, and put away for
  *          its part in a temporary file (spill.h)
- * Threads  of a large lane as many as there are processors, each with a door of its own
+ * Threads  of a large lane as many as there are processors, each with a session of its own
  * Errors   as store/store.h; each read is tried for some seconds
  */
 #ifndef VERIFY_SCAN_H
 #define VERIFY_SCAN_H
 
+#include "base/buf.h"
 #include "store/mongo.h"
 #include "store/reconcile.h"
+#include "verify/checkpoint.h"
 #include "verify/drift.h"
-
-#define PARTS_MOST 100000
+#include "verify/part.h"
 
 /* How far it is, in steps of any size. */
 typedef void scan_progress_fn(void *context, int64_t done, int64_t total);
@@ -25,11 +26,11 @@ struct replay;
 
 /* The caller's; what it does not set is zero. */
 struct scan {
-    struct store *door;
-    struct store *(*another_door)(void *context); /* for another thread; stays open. NULL: there is none */
+    struct store *session;
+    struct store *(*another_session)(void *context); /* for another thread; stays open. NULL: there is none */
     const struct name_key *name_key; /* by which users are to be found */
     const char *coupon;  /* at hand */
-    int64_t parts_asked; /* 0: by the size of the lane */
+    int64_t parts_asked; /* 1 to PARTS_MOST; 0: by the size of the lane */
     scan_progress_fn *progress;
     void *context; /* of both */
 };
@@ -49,19 +50,36 @@ struct scan_lane {
     int64_t lane, lanes;
     bool rebuild;           /* totals whose mark is of no use are wanted up to the tail */
     struct lane_sums *sums; /* filled for lane_sums_compare(); or NULL */
+    const struct lane_checkpoint *from; /* good by scan_checkpoint(); NULL: from the start */
+    bool (*record)(void *context, struct buf *record); /* its next one; false: that was all */
     drift_fn *report;
     /* Each part when it was told and ended, then the replay itself; or NULL. Neither this nor report is called twice at a time. */
     void (*told)(void *context, struct replay *r);
     void *context;
 };
+/* What keeps a lane from being told from a checkpoint. */
+enum checkpoint_fault {
+    CHECKPOINT_GOOD,
+    CHECKPOINT_AHEAD,     /* the ledger ends before it */
+    CHECKPOINT_DIFFERENT, /* one of its batches is missing, or another */
+    CHECKPOINT_MARKS      /* views or totals are not written up to it: nothing is wrong with that */
+};
+/* Read the batches that c names, and set its head and, in a, its definition, if they are as it says. */
+enum store_status scan_checkpoint(struct scan *v, int64_t lane, struct lane_checkpoint *c, struct arena *a,
+                                  enum checkpoint_fault *fault);
+
 /* Tell the lane again, and compare its views. */
 enum store_status scan_lane(struct scan *v, const struct scan_lane *how);
 
 /* Tell sums what lane 0 appended since; *still: no lane of lanes[] moved since it was told. */
 enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still);
 
-/* The next coupon after `after` ("": the first) that has a ledger or any view, into id; "": there is none. */
-enum store_status scan_next_coupon(struct scan *v, const char *after, char id[COUPON_ID_MAX + 1]);
+/* What a coupon has whose id is not one that the service permits. */
+extern const struct drift drift_coupon_id;
+
+/* The next coupon after *id (empty: the first) that has a ledger or any view, into *id; empty: there is none. What stands there may be
+ * no valid id, and longer. */
+enum store_status scan_next_coupon(struct scan *v, struct buf *id);
 
 /* What is wrong with the code of a slot, or with what leads to it. */
 enum code_fault {

@@ -63,7 +63,7 @@ static bool slot_has(struct code_scan *c, int64_t n, form_fn *is, const char *fo
     int tries = 0;
 
     do
-        *s = c->scan->door->ops->bucket_codes(c->scan->door, &c->arena, &read, 1);
+        *s = c->scan->session->ops->bucket_codes(c->scan->session, &c->arena, &read, 1);
     while (scan_again(*s, &tries));
     return *s == STORE_OK && is(c, read.codes[n % BUCKET_SLOTS], form);
 }
@@ -117,7 +117,7 @@ static enum store_status check_look_ups(struct code_scan *c)
     enum store_status s;
 
     do
-        s = mongo_stored_look_ups(c->scan->door, c->coupon->id, &c->arena, c->look_ups, c->count);
+        s = mongo_stored_look_ups(c->scan->session, c->coupon->id, &c->arena, c->look_ups, c->count);
     while (scan_again(s, &tries));
     for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
         struct code_finding *f = &c->found[i];
@@ -147,7 +147,7 @@ static enum store_status check_directory(struct code_scan *c)
         c->found[i].code = c->look_ups[i].code = arena_strdup(&c->arena, form);
     }
     do
-        s = mongo_stored_look_ups(c->scan->door, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count);
+        s = mongo_stored_look_ups(c->scan->session, DIRECTORY_OF_CODES, &c->arena, c->look_ups, c->count);
     while (scan_again(s, &tries));
     for (size_t i = 0; i < c->count && s == STORE_OK; i++) {
         struct code_finding *f = &c->found[i];
@@ -177,7 +177,7 @@ static enum store_status check_codes(struct code_scan *c)
         arena_reset(&c->arena);
         count = c->count = 0;
         do
-            s = mongo_stored_codes(c->scan->door, c->coupon->id, from, PAGE_BUCKETS, &c->arena, &buckets, &count);
+            s = mongo_stored_codes(c->scan->session, c->coupon->id, from, PAGE_BUCKETS, &c->arena, &buckets, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
@@ -203,7 +203,7 @@ static enum store_status check_stale_page(struct code_scan *c, const struct stor
     for (size_t i = 0; i < count; i++)
         reads[i] = (struct bucket_codes_read){.coupon = c->coupon->id, .b = items[i].n < 0 ? 0 : bucket_of(items[i].n)};
     do
-        s = c->scan->door->ops->bucket_codes(c->scan->door, &c->arena, reads, count);
+        s = c->scan->session->ops->bucket_codes(c->scan->session, &c->arena, reads, count);
     while (scan_again(s, &tries));
     for (size_t i = 0; i < count && s == STORE_OK; i++) {
         struct code_finding f = {.n = items[i].n, .other = items[i].n, .code = items[i].code};
@@ -222,7 +222,7 @@ static enum store_status check_stale(struct code_scan *c)
     char after[CODE_MAX + 1] = "";
     int64_t all;
     size_t count;
-    enum store_status s = mongo_count_look_ups(c->scan->door, c->coupon->id, c->next_n, &all);
+    enum store_status s = mongo_count_look_ups(c->scan->session, c->coupon->id, c->next_n, &all);
 
     if (s != STORE_OK || all <= c->matched + (int64_t)c->different_count)
         return s;
@@ -235,7 +235,7 @@ static enum store_status check_stale(struct code_scan *c)
         arena_reset(&c->arena);
         count = 0;
         do
-            s = mongo_stored_look_ups_from(c->scan->door, c->coupon->id, after[0] ? after : NULL, PAGE_BUCKETS,
+            s = mongo_stored_look_ups_from(c->scan->session, c->coupon->id, after[0] ? after : NULL, PAGE_BUCKETS,
                                            &c->arena, &items, &count);
         while (scan_again(s, &tries));
         if (count)

@@ -16,14 +16,12 @@
 #include "base/log.h"
 #include "verify/pack.h"
 #include "verify/replay.h"
+#include "verify/replay_jobs.h"
 #include "verify/replay_totals.h"
 #include "verify/replay_views.h"
 #include "verify/scan.h"
 #include "verify/spill.h"
 
-#define USER_BYTES INT64_C(2000) /* of a replay, for each taking: a user and its view, without metadata */
-#define SLOT_BYTES INT64_C(150)
-#define MEMORY (INT64_C(64) << 20) /* of all parts that are told at a time */
 #define THREADS_MOST 16
 #define PAGE_BATCHES 50
 #define PAGE_USES 500
@@ -42,7 +40,7 @@ struct reading {
     struct replay *whole;
     struct spill *spill; /* NULL: there is one part */
     unsigned threads;
-    struct store *doors[THREADS_MOST];
+    struct store *sessions[THREADS_MOST];
     struct head before, tail; /* the lane's last batch before, and after its views were read */
     atomic_uint next;         /* range, page or part that nobody took yet */
     pthread_mutex_t lock;     /* guards what follows, reports and progress */
@@ -148,14 +146,23 @@ static void spill_codes(void *context, unsigned part, int64_t b, const char *con
     buf_free(&packed);
 }
 
+static void spill_record(void *context, unsigned part, const char *bytes, size_t len)
+{
+    struct buf packed = BUF_INIT;
+
+    pack_record(&packed, bytes, len);
+    put_away(context, part, &packed);
+    buf_free(&packed);
+}
+
 /* ---- threads ---- */
 
-typedef void work_fn(struct reading *g, struct store *door);
+typedef void work_fn(struct reading *g, struct store *session);
 
 struct worker {
     struct reading *reading;
     work_fn *work;
-    struct store *door;
+    struct store *session;
     pthread_t id;
 };
 
@@ -163,7 +170,7 @@ static void *work(void *argument)
 {
     struct worker *w = argument;
 
-    w->work(w->reading, w->door);
+    w->work(w->reading, w->session);
     return NULL;
 }
 
@@ -176,11 +183,11 @@ static enum store_status run(struct reading *g, int phase, work_fn *fn)
     g->phase = phase;
     g->done = 0;
     for (unsigned i = 1; i < g->threads; i++) {
-        workers[i] = (struct worker){.reading = g, .work = fn, .door = g->doors[i]};
+        workers[i] = (struct worker){.reading = g, .work = fn, .session = g->sessions[i]};
         if (pthread_create(&workers[i].id, NULL, work, &workers[i]) != 0)
             abort();
     }
-    fn(g, g->doors[0]);
+    fn(g, g->sessions[0]);
     for (unsigned i = 1; i < g->threads; i++)
         pthread_join(workers[i].id, NULL);
     return g->status;
@@ -198,7 +205,7 @@ static enum store_status read_totals(struct reading *g)
 
     arena_init(&a, 0);
     do
-        s = mongo_stored_totals(g->scan->door, g->scan->coupon, &a, &rows, &count);
+        s = mongo_stored_totals(g->scan->session, g->scan->coupon, &a, &rows, &count);
     while (scan_again(s, &tries));
     if (s == STORE_OK)
         replay_totals(g->whole, rows, count);
@@ -215,7 +222,7 @@ static enum store_status read_definition(struct reading *g)
 
     arena_init(&a, 0);
     do
-        s = mongo_stored_coupon(g->scan->door, g->scan->coupon, &a, &found);
+        s = mongo_stored_coupon(g->scan->session, g->scan->coupon, &a, &found);
     while (scan_again(s, &tries));
     if (s == STORE_OK)
         replay_view_coupon(g->whole, found.definition, found.is_there, found.seq, found.created_ms);
@@ -223,8 +230,18 @@ static enum store_status read_definition(struct reading *g)
     return s;
 }
 
+static void tell_stored(struct replay *whole, const struct stored_use *u)
+{
+    if (u->key.kind == NAMED_JOB)
+        replay_view_job(whole, u->key.job, u->job);
+    else if (u->key.kind == NAMED_ACCOUNT)
+        replay_view_account(whole, u->key.lane, u->key.peer, u->account);
+    else
+        replay_view_use(whole, &u->hash, u->user, u->use);
+}
+
 /* Range `range` of USE_RANGES: the hashes whose first byte is [first, end). */
-static enum store_status read_uses(struct reading *g, struct store *door, unsigned range)
+static enum store_status read_uses(struct reading *g, struct store *session, unsigned range)
 {
     unsigned width = 256 / USE_RANGES, first = range * width, end = first + width;
     struct name_hash last;
@@ -243,10 +260,10 @@ static enum store_status read_uses(struct reading *g, struct store *door, unsign
 
         count = 0;
         do
-            s = mongo_stored_uses(door, g->scan->name_key, g->scan->coupon, any ? &last : NULL, PAGE_USES, &page, &uses, &count);
+            s = mongo_stored_uses(session, g->scan->name_key, g->scan->coupon, any ? &last : NULL, PAGE_USES, &page, &uses, &count);
         while (scan_again(s, &tries));
         for (; mine < count && uses[mine].hash.bytes[0] < end; mine++)
-            replay_view_use(g->whole, &uses[mine].hash, uses[mine].user, uses[mine].use);
+            tell_stored(g->whole, &uses[mine]);
         if (count)
             last = uses[count - 1].hash;
         any = true;
@@ -266,7 +283,7 @@ static int64_t bucket_range(const struct reading *g, unsigned range)
     return range == BUCKET_RANGES ? part_end_bucket(&g->parts, g->parts.parts - 1) : from + made * range / BUCKET_RANGES;
 }
 
-static enum store_status read_buckets(struct reading *g, struct store *door, unsigned range)
+static enum store_status read_buckets(struct reading *g, struct store *session, unsigned range)
 {
     struct stored_bucket *buckets = checked(calloc(PAGE_BUCKETS, sizeof *buckets));
     int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
@@ -278,7 +295,7 @@ static enum store_status read_buckets(struct reading *g, struct store *door, uns
 
         count = 0;
         do
-            s = mongo_stored_buckets(door, g->scan->coupon, from, PAGE_BUCKETS, buckets, &count);
+            s = mongo_stored_buckets(session, g->scan->coupon, from, PAGE_BUCKETS, buckets, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             from = buckets[i].b + 1;
@@ -292,7 +309,7 @@ static enum store_status read_buckets(struct reading *g, struct store *door, uns
     return s;
 }
 
-static enum store_status read_codes(struct reading *g, struct store *door, unsigned range)
+static enum store_status read_codes(struct reading *g, struct store *session, unsigned range)
 {
     int64_t from = bucket_range(g, range), end = bucket_range(g, range + 1);
     size_t count = 1;
@@ -306,7 +323,7 @@ static enum store_status read_codes(struct reading *g, struct store *door, unsig
         arena_init(&a, 0);
         count = 0;
         do
-            s = mongo_stored_codes(door, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
+            s = mongo_stored_codes(session, g->scan->coupon, from, PAGE_BUCKETS, &a, &codes, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             from = codes[i].b + 1;
@@ -318,18 +335,18 @@ static enum store_status read_codes(struct reading *g, struct store *door, unsig
     return s;
 }
 
-static void read_views(struct reading *g, struct store *door)
+static void read_views(struct reading *g, struct store *session)
 {
     for (;;) {
         unsigned range = g->next++;
         enum store_status s;
 
         if (range < USE_RANGES)
-            s = read_uses(g, door, range);
+            s = read_uses(g, session, range);
         else if (range < USE_RANGES + BUCKET_RANGES)
-            s = read_buckets(g, door, range - USE_RANGES);
+            s = read_buckets(g, session, range - USE_RANGES);
         else if (range < USE_RANGES + 2 * BUCKET_RANGES)
-            s = read_codes(g, door, range - USE_RANGES - BUCKET_RANGES);
+            s = read_codes(g, session, range - USE_RANGES - BUCKET_RANGES);
         else
             return;
         if (s != STORE_OK)
@@ -352,7 +369,7 @@ static void free_page(struct page *p)
 }
 
 /* The batches after `after` and up to `until`, with their hashes. */
-static enum store_status read_page(struct reading *g, struct store *door, int64_t after, int64_t until, struct buf *scratch,
+static enum store_status read_page(struct reading *g, struct store *session, int64_t after, int64_t until, struct buf *scratch,
                                    struct page *p)
 {
     int tries = 0;
@@ -360,7 +377,7 @@ static enum store_status read_page(struct reading *g, struct store *door, int64_
 
     p->count = 0;
     do
-        s = door->ops->ledger(door, g->scan->coupon, g->how->lane, after, (size_t)(until - after), p->batches, &p->count);
+        s = session->ops->ledger(session, g->scan->coupon, g->how->lane, after, (size_t)(until - after), p->batches, &p->count);
     while (scan_again(s, &tries));
     while (p->count > 0 && p->batches[p->count - 1]->head.seq > until) /* some are missing */
         batch_free(p->batches[--p->count]);
@@ -390,22 +407,23 @@ static void end_turn(struct reading *g)
     pthread_mutex_unlock(&g->lock);
 }
 
-static void read_ledger(struct reading *g, struct store *door)
+static void read_ledger(struct reading *g, struct store *session)
 {
     struct page *p = checked(calloc(1, sizeof *p));
     struct buf scratch = BUF_INIT;
+    int64_t start = g->how->from ? g->how->from->tail.seq : 0;
     bool good = true;
 
     while (good) {
         unsigned page = g->next++;
-        int64_t after = (int64_t)page * PAGE_BATCHES, until = after + PAGE_BATCHES;
+        int64_t after = start + (int64_t)page * PAGE_BATCHES, until = after + PAGE_BATCHES;
         enum store_status s;
 
         if (until > g->tail.seq)
             until = g->tail.seq;
         if (after >= until)
             break;
-        s = read_page(g, door, after, until, &scratch, p);
+        s = read_page(g, session, after, until, &scratch, p);
         if (s != STORE_OK)
             fail(g, s);
         good = wait_for_turn(g, page);
@@ -413,7 +431,7 @@ static void read_ledger(struct reading *g, struct store *door)
             replay_hashed(g->whole, p->batches[i], p->hashes[i]);
         end_turn(g);
         free_page(p);
-        advance(g, (until - after) * phase_total(g) / g->tail.seq);
+        advance(g, (until - after) * phase_total(g) / (g->tail.seq - start));
     }
     buf_free(&scratch);
     free(p);
@@ -423,7 +441,7 @@ static void read_ledger(struct reading *g, struct store *door)
 static enum store_status peek(struct reading *g)
 {
     struct batch *batches[PAGE_BATCHES];
-    struct store *door = g->scan->door;
+    struct store *session = g->scan->session;
     int64_t after = g->tail.seq;
     enum store_status s;
     size_t count;
@@ -433,7 +451,7 @@ static enum store_status peek(struct reading *g)
 
         count = 0;
         do
-            s = door->ops->ledger(door, g->scan->coupon, g->how->lane, after, PAGE_BATCHES, batches, &count);
+            s = session->ops->ledger(session, g->scan->coupon, g->how->lane, after, PAGE_BATCHES, batches, &count);
         while (scan_again(s, &tries));
         for (size_t i = 0; i < count; i++) {
             after = batches[i]->head.seq;
@@ -457,7 +475,7 @@ static bool name_stays(void *context, const char *alias, int64_t seq)
 
         if (look)
             nanosleep(&(struct timespec){0, LOOK_PAUSE_MS * 1000000}, NULL);
-        if (mongo_ledger_at(g->scan->door, g->scan->coupon, g->how->lane, seq, &b) != STORE_OK)
+        if (mongo_ledger_at(g->scan->session, g->scan->coupon, g->how->lane, seq, &b) != STORE_OK)
             continue;
         stays = false;
         for (size_t i = 0; i < b->count; i++)
@@ -467,7 +485,7 @@ static bool name_stays(void *context, const char *alias, int64_t seq)
     return stays;
 }
 
-/* What goes through the caller's own door, here and in its told(), goes one after another. */
+/* What goes through the caller's own session, here and in its told(), goes one after another. */
 static void end_replay(struct reading *g, struct replay *r)
 {
     pthread_mutex_lock(&g->lock);
@@ -504,9 +522,15 @@ static void tell_codes(void *context, unsigned part, int64_t b, const char *cons
     replay_codes(context, b, codes);
 }
 
-static void tell_parts(struct reading *g, struct store *door)
+static void tell_record(void *context, unsigned part, const char *bytes, size_t len)
 {
-    (void)door;
+    (void)part;
+    replay_record(context, bytes, len);
+}
+
+static void tell_parts(struct reading *g, struct store *session)
+{
+    (void)session;
     while (!has_failed(g)) {
         unsigned part = g->next++;
         struct replay *r;
@@ -522,7 +546,7 @@ static void tell_parts(struct reading *g, struct store *door)
             return;
         }
         r = replay_part(g->whole, part, report, g);
-        unpack_all(bytes, len, part, &(struct replay_sink){tell_entry, tell_use, tell_bucket, tell_codes, r});
+        unpack_all(bytes, len, part, &(struct replay_sink){tell_entry, tell_use, tell_bucket, tell_codes, tell_record, r});
         free(bytes);
         end_replay(g, r);
         replay_free(r);
@@ -532,23 +556,18 @@ static void tell_parts(struct reading *g, struct store *door)
 
 /* ---- a lane ---- */
 
-/* As many parts as keep the memory of those that are told at a time below MEMORY. */
 static unsigned parts_of(const struct reading *g, unsigned threads)
 {
-    int64_t bytes = g->before.ordinal * USER_BYTES + g->before.next_n % LANE_SLOTS * SLOT_BYTES;
-    int64_t parts = 1 + (bytes > MEMORY ? bytes * threads / MEMORY : 0);
-
-    if (g->scan->parts_asked)
-        parts = g->scan->parts_asked;
-    return parts > 0 && parts < PARTS_MOST ? (unsigned)parts : PARTS_MOST;
+    return g->scan->parts_asked ? (unsigned)g->scan->parts_asked
+                                : parts_for(g->before.ordinal, g->before.next_n % LANE_SLOTS, threads);
 }
 
-/* A thread for each processor, as far as there are doors. */
-static void open_doors(struct reading *g, unsigned threads)
+/* A thread for each processor, as far as there are sessions. */
+static void open_sessions(struct reading *g, unsigned threads)
 {
-    g->doors[0] = g->scan->door;
+    g->sessions[0] = g->scan->session;
     g->threads = 1;
-    while (g->threads < threads && g->scan->another_door && (g->doors[g->threads] = g->scan->another_door(g->scan->context)))
+    while (g->threads < threads && g->scan->another_session && (g->sessions[g->threads] = g->scan->another_session(g->scan->context)))
         g->threads++;
 }
 
@@ -569,7 +588,7 @@ static bool begin(struct reading *g)
 
     parts = parts_of(g, threads);
     g->parts = (struct replay_parts){parts, 0, g->how->lane, g->how->lanes};
-    open_doors(g, parts > 1 ? threads : 1);
+    open_sessions(g, parts > 1 ? threads : 1);
     if (parts > 1) {
         g->parts.buckets = bucket_of(g->before.next_n % LANE_SLOTS) / parts + 1;
         g->spill = spill_new(parts);
@@ -580,7 +599,7 @@ static bool begin(struct reading *g)
     }
     g->whole = replay_new(g->parts, g->scan->name_key, report, g);
     replay_sum(g->whole, g->how->sums);
-    replay_send(g->whole, &(struct replay_sink){spill_entry, spill_use, spill_bucket, spill_codes, g});
+    replay_send(g->whole, &(struct replay_sink){spill_entry, spill_use, spill_bucket, spill_codes, spill_record, g});
     replay_codes_until(g->whole, g->before.next_n);
     return true;
 }
@@ -594,10 +613,24 @@ static enum store_status tell_views(struct reading *g)
     return s == STORE_OK ? run(g, VIEWS, read_views) : s;
 }
 
+/* What the batches up to the checkpoint came to. */
+static void tell_checkpoint(struct reading *g)
+{
+    struct buf record = BUF_INIT;
+
+    replay_go_on(g->whole, g->how->from);
+    while (g->how->record(g->how->context, &record) && !has_failed(g))
+        replay_record(g->whole, record.data, record.len);
+    buf_free(&record);
+}
+
 static enum store_status tell_ledger(struct reading *g)
 {
-    enum store_status s = run(g, LEDGER, read_ledger);
+    enum store_status s;
 
+    if (g->how->from)
+        tell_checkpoint(g);
+    s = run(g, LEDGER, read_ledger);
     return s == STORE_OK ? peek(g) : s;
 }
 

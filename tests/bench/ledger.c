@@ -1,6 +1,7 @@
 /*
  * bench/ledger.c -- a coupon with N takings, written straight to the database: its ledger, and every view of it, as the service
- * would have left them. PROGRAM HOST:PORT DATABASE COUPON TAKINGS; the server is, or becomes, a replica set of one
+ * would have left them. PROGRAM HOST:PORT DATABASE COUPON TAKINGS [MORE]; the server is, or becomes, a replica set of one. With MORE it
+ * says "written" when TAKINGS are (rounded up to whole buckets), waits for a line, and goes on by so many
  *
  * Each batch has ENTRIES takings, decided by the service's own functions, of users who take once each; time goes on by some
  * milliseconds a batch, so days and quarter hours pass. The database is prepared as the service does it
@@ -20,7 +21,7 @@
 #include "coupons/fold.h"
 #include "store/codec.h"
 #include "store/mongo.h"
-#include "store/names.h"
+#include "store/name_key.h"
 #include "store/reconcile.h"
 
 #define ENTRIES 64
@@ -30,7 +31,7 @@
 #define DOCUMENTS 2000
 
 static struct config config;
-static struct store *door;
+static struct store *session;
 static const struct name_key *name_key;
 static const char *coupon_id;
 static mongoc_client_t *client;
@@ -102,7 +103,20 @@ static void put_use(const struct use *u)
 
     codec_use_id(&doc, "_id", coupon_id, &hash);
     BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
-    codec_use_put(&view, coupon_id, u);
+    codec_use_put(&view, coupon_id, u, name_key);
+    bson_append_document_end(&doc, &view);
+    pile_add(&users, &doc);
+}
+
+static void put_job(const struct job_progress *j)
+{
+    bson_t doc = BSON_INITIALIZER, view;
+    char name[STORED_NAME_SIZE];
+    const struct name_hash hash = name_hash(name_key, name_of_job(j->id, name));
+
+    codec_use_id(&doc, "_id", coupon_id, &hash);
+    BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
+    codec_job_put(&view, coupon_id, j);
     bson_append_document_end(&doc, &view);
     pile_add(&users, &doc);
 }
@@ -127,10 +141,8 @@ static void put_totals(void)
                      .seq = lane.row.seq};
     size_t done;
 
-    if (lane.row.seq && mongo_mend(door, &m, 1, &done, NULL) != STORE_OK)
+    if (lane.row.seq && mongo_mend(session, &m, 1, &done, NULL) != STORE_OK)
         die("totals cannot be written");
-    lane.counts = (struct report_counts){0};
-    lane.row.seq = 0;
 }
 
 static void append(struct decision *d)
@@ -148,6 +160,8 @@ static void append(struct decision *d)
     if (b->head.at_ms - b->head.at_ms % QUARTER_MS != lane.row.quarter_ms) {
         put_totals();
         lane.row.quarter_ms = b->head.at_ms - b->head.at_ms % QUARTER_MS;
+        lane.counts = (struct report_counts){0};
+        lane.row.seq = 0;
     }
     fold_report(&counts, b);
     if (memcmp(&counts, &none, sizeof counts) != 0) {
@@ -167,7 +181,7 @@ static void define(int64_t takings)
 {
     struct outcome out;
     struct decision d = {.coupon = NULL};
-    struct use job;
+    struct job_progress job = {.id = "made"};
     char alias[ID_ALIAS_LEN + 1];
     struct coupon c;
 
@@ -178,7 +192,7 @@ static void define(int64_t takings)
     c.cap.total = takings;
     c.cap.per_user = 1;
     begin(&d);
-    decide_create(&d, &c, NULL, NULL, &out);
+    decide_create(&d, &c, NULL, &out);
     if (out.result != CPN_OK)
         die("the coupon cannot be made");
     append(&d);
@@ -186,15 +200,12 @@ static void define(int64_t takings)
     lane.made_ms = lane.tail.at_ms;
     batch_free(d.batch);
     id_random(alias, ID_ALIAS_LEN);
-    use_init(&job, JOB_USER_PREFIX "made", alias);
     begin(&d);
     decide_generate(&d, &job, NULL, 1, takings, 0, &out);
     if (out.result != CPN_OK)
         die("the slots cannot be made");
     append(&d);
-    use_init(&job, job.user, alias); /* decided on: its view follows from the batch */
-    fold_use(&job, d.batch, &lane.arena);
-    put_use(&job);
+    put_job(&job);
     batch_free(d.batch);
     bucket_init(&lane.bucket, 0);
     bucket_fit(&lane.bucket, lane.tail.next_n);
@@ -218,7 +229,7 @@ static void take(struct decision *d, struct use *u, int64_t number, struct arena
 /* The next takings, and their views. */
 static int64_t live(int64_t from, int64_t until)
 {
-    struct free_slot stash[ENTRIES];
+    struct free_slot free_pool[ENTRIES];
     struct use uses[ENTRIES];
     struct decision d = {.coupon = NULL};
     struct arena a;
@@ -227,9 +238,9 @@ static int64_t live(int64_t from, int64_t until)
     arena_init(&a, 0);
     begin(&d);
     for (int64_t i = 0; i < count; i++)
-        stash[i] = (struct free_slot){.n = from + i};
-    d.stash = stash;
-    d.stash_count = (size_t)count;
+        free_pool[i] = (struct free_slot){.n = from + i};
+    d.free_pool = free_pool;
+    d.free_pool_count = (size_t)count;
     for (int64_t i = 0; i < count; i++)
         take(&d, &uses[i], from + i, &a);
     decide_events(&d);
@@ -265,7 +276,7 @@ static void finish(void)
     pile_send(&users);
     pile_send(&buckets);
     put_totals();
-    if (mongo_mend(door, mends, sizeof mends / sizeof *mends, &done, NULL) != STORE_OK)
+    if (mongo_mend(session, mends, sizeof mends / sizeof *mends, &done, NULL) != STORE_OK)
         die("the marks cannot be written");
 }
 
@@ -300,10 +311,12 @@ int main(int argc, char **argv)
 {
     char message[1024];
     struct mongo *mongo;
-    int64_t takings = argc == 5 ? strtoll(argv[4], NULL, 10) : 0;
+    int64_t takings = argc >= 5 ? strtoll(argv[4], NULL, 10) : 0, more = argc == 6 ? strtoll(argv[5], NULL, 10) : 0, done = 0;
 
-    if (takings < 1)
-        die("usage: ledger HOST:PORT DATABASE COUPON TAKINGS");
+    if (takings < 1 || more < 0)
+        die("usage: ledger HOST:PORT DATABASE COUPON TAKINGS [MORE]");
+    if (more)
+        takings = (takings + BUCKET_SLOTS - 1) / BUCKET_SLOTS * BUCKET_SLOTS;
     if (sodium_init() < 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
         die("cannot begin");
     snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "mongodb://%s/?replicaSet=rs0", argv[1]);
@@ -314,16 +327,24 @@ int main(int argc, char **argv)
     mongo = mongo_open(&config, message, sizeof message);
     if (!mongo || mongo_prepare(mongo, message, sizeof message) != 0)
         die(message);
-    door = mongo_door(mongo);
-    if (mongo_name_key(door, &name_key) != STORE_OK || !(client = mongoc_client_new(config.mongodb_uri)))
+    session = mongo_session(mongo);
+    if (mongo_name_key(session, &name_key) != STORE_OK || !(client = mongoc_client_new(config.mongodb_uri)))
         die("the database cannot be reached");
     arena_init(&lane.arena, 0);
     ledger = pile_of("ledger");
     users = pile_of("users");
     buckets = pile_of("buckets");
-    define(takings);
-    for (int64_t done = 0; done < takings;)
+    define(takings + more);
+    while (done < takings)
         done = live(done, takings);
     finish();
+    if (more) {
+        puts("written");
+        fflush(stdout);
+        getchar();
+        while (done < takings + more)
+            done = live(done, takings + more);
+        finish();
+    }
     return 0;
 }

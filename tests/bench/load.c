@@ -2,12 +2,12 @@
  * tests/bench/load.c -- a closed- or open-loop HTTP/1.1 load generator that counts what was accepted and what was refused.
  *
  * Usage   load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] [--seed X]
- *              [--coupons M] [--state STATE] [--pairs] [--rate R] --path PATH
+ *              [--coupons M] [--state STATE] [--orders] [--pairs] [--rate R] --path PATH
  * Open    --rate R sends R requests a second whatever becomes of them, over up to N connections, and counts 503s apart (`busy`).
  *         Times are then taken from when a request was due, also where it had to wait for a connection
  * Request POST PATH with {"user": ...} and an Idempotency-Key; user and key are distinct for every request of a seed and in
  *         random order. An '@' in PATH becomes the request's number modulo M. --get sends neither body nor key
- * State   --state adds "state" to the body. --pairs holds (state reserved) and then redeems what it was given: the two count as
+ * State   --state adds "state" to the body, --orders an order of its own. --pairs holds (state reserved) and then redeems what it was given: the two count as
  *         one request, which is accepted when the second is
  * Rate    replies that came between warm-up and end; `all_*` counts every reply, warm-up and last ones included, so that the
  *         caller can compare it with the stock. Every request is waited for (30 s at most)
@@ -49,7 +49,7 @@ static struct {
     int port, connections, coupons;
     double seconds, warmup, rate;
     int64_t requests;
-    bool get, pairs;
+    bool get, pairs, orders;
     const char *key, *path, *state;
     uint64_t seed;
 } option = {.connections = 16, .coupons = 1, .path = "/", .key = ""};
@@ -139,15 +139,20 @@ static size_t write_post(char *out, const char *path, const char *key, const cha
 
 static size_t write_request(char *out, int64_t number)
 {
-    char path[256], key[24], body[128];
+    char path[256], key[24], body[160];
+    size_t len;
     write_path(path, sizeof path, number);
     if (option.get)
         return written(snprintf(out, REQUEST_MAX, "GET %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n\r\n", path,
                                 option.key));
     unsigned long long id = (unsigned long long)scatter(option.seed + (uint64_t)number);
     snprintf(key, sizeof key, "k-%016llx", id);
-    snprintf(body, sizeof body, option.state ? "{\"user\":\"u-%016llx\",\"state\":\"%s\"}" : "{\"user\":\"u-%016llx\"}", id,
-             option.state);
+    len = (size_t)snprintf(body, sizeof body, "{\"user\":\"u-%016llx\"", id);
+    if (option.state)
+        len += (size_t)snprintf(body + len, sizeof body - len, ",\"state\":\"%s\"", option.state);
+    if (option.orders)
+        len += (size_t)snprintf(body + len, sizeof body - len, ",\"order\":{\"id\":\"o-%016llx\"}", id);
+    snprintf(body + len, sizeof body - len, "}");
     return write_post(out, path, key, body);
 }
 
@@ -361,7 +366,7 @@ static void read_options(int argc, char **argv)
 {
     static const struct option names[] = {
         {"port", 1, NULL, 'p'},    {"connections", 1, NULL, 'c'}, {"seconds", 1, NULL, 's'}, {"requests", 1, NULL, 'n'},
-        {"state", 1, NULL, 't'},   {"pairs", 0, NULL, 'r'},       {"rate", 1, NULL, 'a'},
+        {"state", 1, NULL, 't'},   {"pairs", 0, NULL, 'r'}, {"orders", 0, NULL, 'o'},       {"rate", 1, NULL, 'a'},
         {"warmup", 1, NULL, 'w'},  {"coupons", 1, NULL, 'm'},     {"get", 0, NULL, 'g'},     {"key", 1, NULL, 'k'},
         {"seed", 1, NULL, 'x'},    {"path", 1, NULL, 'u'},        {NULL, 0, NULL, 0}};
     for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -374,6 +379,7 @@ static void read_options(int argc, char **argv)
         case 'w': option.warmup = atof(optarg); break;
         case 'm': option.coupons = atoi(optarg); break;
         case 'g': option.get = true; break;
+        case 'o': option.orders = true; break;
         case 'r': option.pairs = true; option.state = "reserved"; break;
         case 't': option.state = optarg; break;
         case 'k': option.key = optarg; break;
@@ -384,7 +390,7 @@ static void read_options(int argc, char **argv)
     }
     if (!option.port || option.connections < 1 || option.coupons < 1 || (option.pairs && option.coupons > 1) || (option.seconds <= 0) == (option.requests <= 0)) {
         fprintf(stderr, "usage: load --port P --connections N (--seconds S | --requests R) [--warmup W] [--get] [--key BEARER] "
-                        "[--seed X] [--coupons M] [--state STATE] [--pairs] [--rate R] --path PATH\n");
+                        "[--seed X] [--coupons M] [--state STATE] [--orders] [--pairs] [--rate R] --path PATH\n");
         exit(2);
     }
 }

@@ -31,10 +31,12 @@ struct stored_view {
     enum view_kind kind;
     uint32_t time;
     char *coupon;
-    char *user;
+    char *user; /* or the job's id, or the account's name */
     struct bucket bucket;
     struct arena arena;
     struct use *use;
+    struct job_progress job;
+    struct lane_account account;
     struct coupon *definition;
     int64_t seq;
     bool damaged;
@@ -84,7 +86,7 @@ struct fake_source {
     bool cut;
 };
 
-struct fake_door {
+struct fake_session {
     struct store store;
     struct fake_source *source;
     bool hearing;
@@ -220,11 +222,11 @@ static void pass_time(struct fake *f)
 
 static struct fake *enter(struct store *store)
 {
-    struct fake_door *door = (struct fake_door *)store;
+    struct fake_session *session = (struct fake_session *)store;
 
-    pthread_mutex_lock(&door->source->fake->lock);
-    pass_time(door->source->fake);
-    return door->source->fake;
+    pthread_mutex_lock(&session->source->fake->lock);
+    pass_time(session->source->fake);
+    return session->source->fake;
 }
 
 static enum store_status leave(struct fake *f, enum store_status status)
@@ -235,7 +237,7 @@ static enum store_status leave(struct fake *f, enum store_status status)
 
 static bool is_cut(const struct store *store)
 {
-    return ((const struct fake_door *)store)->source->cut;
+    return ((const struct fake_session *)store)->source->cut;
 }
 
 static enum append_result append_one(struct fake *f, const struct batch *b)
@@ -379,23 +381,23 @@ static const struct stored_batch *next_told(const struct fake *f, uint64_t place
 }
 
 /* Whoever begins anew has missed what was told meanwhile. */
-static int hear_next(struct fake *f, struct fake_door *door, struct heard *heard)
+static int hear_next(struct fake *f, struct fake_session *session, struct heard *heard)
 {
     const struct stored_batch *s;
 
-    if (door->source->cut || fault(f)) {
-        door->hearing = false;
+    if (session->source->cut || fault(f)) {
+        session->hearing = false;
         return -1;
     }
-    if (!door->hearing) {
-        door->hearing = true;
-        door->heard = f->told;
+    if (!session->hearing) {
+        session->hearing = true;
+        session->heard = f->told;
         return 0;
     }
-    s = next_told(f, door->heard);
+    s = next_told(f, session->heard);
     if (!s)
         return 0;
-    door->heard = s->told;
+    session->heard = s->told;
     *heard = (struct heard){.lane = s->batch->lane, .lanes = s->batch->lanes, .head = s->batch->head};
     memset(heard->head.hash, 0, sizeof heard->head.hash);
     snprintf(heard->coupon, sizeof heard->coupon, "%s", s->batch->coupon);
@@ -405,9 +407,9 @@ static int hear_next(struct fake *f, struct fake_door *door, struct heard *heard
 static int fake_hear(struct store *store, struct heard *heard)
 {
     struct timespec pause = {0, HEAR_WAIT_MS * 1000000L};
-    struct fake_door *door = (struct fake_door *)store;
+    struct fake_session *session = (struct fake_session *)store;
     struct fake *f = enter(store);
-    int result = hear_next(f, door, heard);
+    int result = hear_next(f, session, heard);
 
     leave(f, STORE_OK);
     if (result <= 0)
@@ -422,7 +424,7 @@ static struct stored_view *find_view(struct fake *f, enum view_kind kind, const 
     struct stored_view *v = f->views;
 
     while (v && !(v->kind == kind && strcmp(v->coupon, coupon) == 0 &&
-                  (kind != VIEW_USE || strcmp(v->user, user) == 0) && (kind != VIEW_BUCKET || v->bucket.b == b)))
+                  (!v->user || strcmp(v->user, user) == 0) && (kind != VIEW_BUCKET || v->bucket.b == b)))
         v = v->next;
     return v;
 }
@@ -454,11 +456,29 @@ static void show_views(struct fake *f, struct store_time after)
         v->shown = seen(f, v, after);
 }
 
+static int64_t seq_of_view(const struct view_write *w)
+{
+    return w->kind == VIEW_USE       ? w->use->seq
+           : w->kind == VIEW_JOB     ? w->job->seq
+           : w->kind == VIEW_ACCOUNT ? w->account->seq
+           : w->kind == VIEW_BUCKET  ? w->bucket->seq
+                                     : w->seq;
+}
+
+static const char *user_of_view(const struct view_write *w, char account[ACCOUNT_NAME_SIZE])
+{
+    return w->kind == VIEW_USE       ? w->use->user
+           : w->kind == VIEW_JOB     ? w->job->id
+           : w->kind == VIEW_ACCOUNT ? account_name(w->account->lane, w->account->peer, account)
+                                     : NULL;
+}
+
 static void write_view(struct fake *f, const struct view_write *w)
 {
-    int64_t seq = w->kind == VIEW_USE ? w->use->seq : w->kind == VIEW_BUCKET ? w->bucket->seq : w->seq;
-    struct stored_view *old = find_view(f, w->kind, w->coupon, w->kind == VIEW_USE ? w->use->user : NULL,
-                                        w->kind == VIEW_BUCKET ? w->bucket->b : 0);
+    char account[ACCOUNT_NAME_SIZE];
+    const char *user = user_of_view(w, account);
+    int64_t seq = seq_of_view(w);
+    struct stored_view *old = find_view(f, w->kind, w->coupon, user, w->kind == VIEW_BUCKET ? w->bucket->b : 0);
     struct stored_view *v;
 
     if (old && old->seq >= seq)
@@ -468,7 +488,7 @@ static void write_view(struct fake *f, const struct view_write *w)
     v->kind = w->kind;
     v->time = f->time;
     v->coupon = strdup(w->coupon);
-    v->user = w->kind == VIEW_USE ? strdup(w->use->user) : NULL;
+    v->user = user ? strdup(user) : NULL;
     v->seq = seq;
     arena_init(&v->arena, 1024);
     supersede(f, v, old);
@@ -477,6 +497,11 @@ static void write_view(struct fake *f, const struct view_write *w)
     if (w->kind == VIEW_USE) {
         v->use = use_copy(w->use, &v->arena, true);
         v->use->stored = true;
+    } else if (w->kind == VIEW_JOB) {
+        v->job = *w->job;
+        v->job.id = v->user;
+    } else if (w->kind == VIEW_ACCOUNT) {
+        v->account = *w->account;
     } else if (w->kind == VIEW_COUPON) {
         v->definition = coupon_copy(w->definition, &v->arena);
     }
@@ -528,6 +553,47 @@ static enum store_status fake_uses(struct store *store, struct store_time after,
         v = seen(f, find_view(f, VIEW_USE, reads[i].coupon, reads[i].user, 0), after);
         reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
         reads[i].use = v && reads[i].status == STORE_OK ? use_copy(v->use, a, true) : NULL;
+    }
+    return leave(f, status);
+}
+
+static enum store_status fake_job(struct store *store, const char *coupon, const char *job, struct store_time after, struct arena *a,
+                                  struct job_progress **progress)
+{
+    struct fake *f = enter(store);
+    enum store_status status = is_cut(store) || fault(f) ? STORE_FAILED : STORE_OK, call;
+    const struct stored_view *v = seen(f, find_view(f, VIEW_JOB, coupon, job, 0), after);
+
+    *progress = NULL;
+    if (status == STORE_OK)
+        status = read_of(v, &call);
+    if (v && status == STORE_OK) {
+        *progress = arena_alloc(a, sizeof **progress);
+        **progress = v->job;
+        (*progress)->id = arena_strdup(a, job);
+    }
+    return leave(f, status);
+}
+
+static enum store_status fake_accounts(struct store *store, struct store_time after, struct arena *a, struct account_read *reads,
+                                       size_t count)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+    enum store_status status = failed ? STORE_FAILED : STORE_OK;
+    char name[ACCOUNT_NAME_SIZE];
+
+    for (size_t i = 0; i < count; i++) {
+        struct account_read *r = &reads[i];
+        const struct stored_view *v =
+            seen(f, find_view(f, VIEW_ACCOUNT, r->coupon, account_name(r->lane, r->peer, name), 0), after);
+
+        r->status = failed ? STORE_FAILED : read_of(v, &status);
+        r->account = NULL;
+        if (!v || r->status != STORE_OK)
+            continue;
+        r->account = arena_alloc(a, sizeof *r->account);
+        *r->account = v->account;
     }
     return leave(f, status);
 }
@@ -945,11 +1011,11 @@ static void fake_close(struct store *store)
 
 /* ---- outside ---- */
 
-static struct store *open_door(struct store_source *source)
+static struct store *open_session(struct store_source *source)
 {
     static const struct store_ops ops = {
         .mark = fake_mark, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers, .ended = fake_ended,
-        .coupon = fake_coupon, .coupons = fake_coupons, .uses = fake_uses,
+        .coupon = fake_coupon, .coupons = fake_coupons, .uses = fake_uses, .job = fake_job, .accounts = fake_accounts,
         .user_hash = fake_user_hash, .walk_users = fake_walk_users,
         .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
         .due_buckets = fake_due_buckets, .due_uses = fake_due_uses,
@@ -957,12 +1023,12 @@ static struct store *open_door(struct store_source *source)
         .write_views = fake_write_views, .write_marks = fake_write_marks, .day = fake_day,
         .hear = fake_hear, .now = fake_now, .close = fake_close,
     };
-    struct fake_door *door = calloc(1, sizeof *door);
+    struct fake_session *session = calloc(1, sizeof *session);
 
-    assert(door);
-    door->store.ops = &ops;
-    door->source = (struct fake_source *)source;
-    return &door->store;
+    assert(session);
+    session->store.ops = &ops;
+    session->source = (struct fake_source *)source;
+    return &session->store;
 }
 
 struct fake *fake_new(uint32_t seed, int fault_percent)
@@ -1074,7 +1140,7 @@ struct store_source *fake_connect(struct fake *f)
     struct fake_source *s = calloc(1, sizeof *s);
 
     assert(s);
-    s->source.open = open_door;
+    s->source.open = open_session;
     s->fake = f;
     return &s->source;
 }

@@ -6,7 +6,7 @@
  * Age      a read gets any version of a view that is not older than what stood at its `after`
  * Stream   hear() tells of batches in the order in which a majority got them; broken, it has missed what came until the
  *          next call
- * Threads  any number of doors; one lock
+ * Threads  any number of sessions; one lock
  */
 #ifndef FAKE_STORE_H
 #define FAKE_STORE_H

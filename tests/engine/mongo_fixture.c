@@ -10,7 +10,7 @@
 
 struct config config;
 struct mongo *mongo;
-struct store *door;
+struct store *session;
 struct arena arena;
 static int coupons;
 
@@ -32,7 +32,7 @@ int mongo_group_setup(void **state)
         printf("# %s\n", message);
         return -1;
     }
-    door = mongo_door(mongo);
+    session = mongo_session(mongo);
     return 0;
 }
 
@@ -64,14 +64,14 @@ void damage(const char *collection, const char *coupon, const char *name, int64_
 int mongo_group_teardown(void **state)
 {
     (void)state;
-    if (door) {
+    if (session) {
         mongoc_client_t *client = own_client();
         mongoc_database_t *database = mongoc_client_get_database(client, config.mongodb_database);
 
         mongoc_database_drop(database, NULL);
         mongoc_database_destroy(database);
         mongoc_client_destroy(client);
-        door->ops->close(door);
+        session->ops->close(session);
         mongo_close(mongo);
     }
     mongod_stop_all();

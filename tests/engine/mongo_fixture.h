@@ -14,7 +14,7 @@
 
 extern struct config config;
 extern struct mongo *mongo;
-extern struct store *door; /* NULL: there is no server */
+extern struct store *session; /* NULL: there is no server */
 extern struct arena arena; /* the test's */
 static const struct store_time no_time = {0, 0};
 
@@ -34,7 +34,7 @@ const char *new_coupon(void);
 
 #define NEEDS_SERVER()                                                                                                 \
     (void)state;                                                                                                       \
-    if (!door)                                                                                                         \
+    if (!session)                                                                                                      \
         skip()
 
 #endif

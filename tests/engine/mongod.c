@@ -4,10 +4,13 @@
 #include <arpa/inet.h>
 #include <mongoc/mongoc.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,18 +29,24 @@
 #endif
 #define PATH_SIZE 512
 
-static bool is_free(int port)
+/* Whether the port is ours to the end of this process, also while no server listens there: an abstract name tells other tests of this
+ * machine, tests/service/ports.py too. */
+static bool reserve(int port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    bool is = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int size = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "coupons-test-port-%d", port);
+    int holder = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool ours = bind(holder, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)size)) == 0 &&
+                bind(listener, (struct sockaddr *)&address, sizeof address) == 0;
 
-    close(fd);
-    return is;
+    close(listener);
+    if (!ours)
+        close(holder);
+    return ours;
 }
 
-/* Below the range from which the system gives ports to whoever connects: they come and go between this look and the start, and
- * while a server is started again. Programs that run side by side begin at ports of their own. */
+/* Below the range from which the system gives ports to whoever connects. */
 static int free_port(void)
 {
     static int tried;
@@ -45,7 +54,7 @@ static int free_port(void)
 
     do
         port = 10000 + (getpid() * 16 + tried++) % 10000;
-    while (!is_free(port));
+    while (!reserve(port));
     return port;
 }
 

@@ -27,7 +27,7 @@
 #define COLD_CALLS_MOST 24 /* the first one's too, which is alone in its round */
 
 static struct {
-    /* doors that are counted, and held */
+    /* sessions that are counted, and held */
     struct store_source counted;
     const struct store_ops *plain;
     struct store_ops ops;
@@ -107,19 +107,19 @@ static enum store_status counted_append(struct store *s, struct append *appends,
 
 static struct store *open_counted(struct store_source *source)
 {
-    struct store *door = one.source->open(one.source);
+    struct store *session = one.source->open(one.source);
 
     (void)source;
-    door->ops = &t.ops;
-    return door;
+    session->ops = &t.ops;
+    return session;
 }
 
 static void count_calls(void)
 {
-    struct store *door = one.source->open(one.source);
+    struct store *session = one.source->open(one.source);
 
-    t.plain = door->ops;
-    t.ops = *door->ops;
+    t.plain = session->ops;
+    t.ops = *session->ops;
     t.ops.marks = counted_marks;
     t.ops.ledgers = counted_ledgers;
     t.ops.ledger = counted_ledger;
@@ -131,7 +131,7 @@ static void count_calls(void)
     t.ops.bucket_codes = counted_bucket_codes;
     t.ops.append = counted_append;
     t.counted.open = open_counted;
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 static atomic_int expired;

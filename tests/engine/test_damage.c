@@ -93,7 +93,7 @@ static int64_t taken(void)
 
 /* ---- free slots ---- */
 
-/* As many damaged ones in front as are read at first: the stash is filled from behind them. */
+/* As many damaged ones in front as are read at first: the free pool is filled from behind them. */
 static void what_is_free_behind_damaged_buckets_is_taken(void **state)
 {
     struct coupon c;

@@ -160,6 +160,14 @@ static void record(struct client *c, struct told *t, const struct op *op)
         tell(c->s, t);
 }
 
+#define OPERATOR "ops"
+
+/* The API key of whoever asks with this Idempotency-Key: some are operators. */
+static const char *operator_of(const char *key)
+{
+    return key[strlen(key) - 1] % 2 ? key : NULL;
+}
+
 static void take(struct client *c, struct arena *a, const char *key, int user)
 {
     static const enum slot_state states[] = {SLOT_REDEEMED, SLOT_ISSUED, SLOT_RESERVED, SLOT_RESERVED};
@@ -170,6 +178,7 @@ static void take(struct client *c, struct arena *a, const char *key, int user)
     snprintf(t.key, sizeof t.key, "%s", key);
     snprintf(t.user, sizeof t.user, "u%d", user);
     op.user = t.user;
+    op.by = operator_of(t.key);
     op.take.key = t.key;
     op.take.state = states[shape % 4];
     op.take.reserve_s = shape % 8 == 2 ? 0 : COUPON_NULL; /* 0: it ends in the next round */
@@ -188,6 +197,7 @@ static void take_once(struct client *c, struct arena *a, const char *key, int us
 
     snprintf(t.key, sizeof t.key, "%s", key);
     snprintf(t.user, sizeof t.user, "u%d", user);
+    op.by = operator_of(t.key);
     op.deadline = mono_add_ms(mono_now(), next_random(&c->random) % 4);
     t.result = engine_call(pick_engine(c), &op);
     if (t.result == CPN_BUSY)
@@ -216,6 +226,7 @@ static void step(struct client *c, struct arena *a, const char *key)
                                   .reserve_s = next_random(&c->random) % 2 ? 0 : COUPON_NULL};
     if (op.transition.move == MOVE_RESERVE || op.transition.move == MOVE_REDEEM)
         op.transition.key = key;
+    op.by = op.transition.key ? operator_of(key) : op.transition.move == MOVE_REVERSE ? OPERATOR : NULL;
     snprintf(t.key, sizeof t.key, "%s", key);
     t.kind = OP_STEP;
     t.doubtful = false;
@@ -234,7 +245,7 @@ static void step(struct client *c, struct arena *a, const char *key)
 
 static void erase(struct client *c, struct arena *a)
 {
-    struct op op = {.kind = OP_ERASE, .coupon = COUPON, .arena = a, .user = "u8"};
+    struct op op = {.kind = OP_ERASE, .coupon = COUPON, .arena = a, .user = "u8", .by = OPERATOR};
     bool doubtful = false;
     enum cpn_result r = ask(c, &op, &doubtful);
 
@@ -250,7 +261,7 @@ static void set_cap(struct client *c, struct arena *a, int64_t total, bool until
 
     do {
         struct op read = {.kind = OP_COUPON, .coupon = COUPON, .arena = a};
-        struct op op = {.kind = OP_CHANGE, .coupon = COUPON, .arena = a};
+        struct op op = {.kind = OP_CHANGE, .coupon = COUPON, .arena = a, .by = OPERATOR};
         bool ignored = false;
 
         r = ask(c, &read, &ignored);
@@ -299,7 +310,7 @@ static void tick(struct client *c, struct arena *a)
 /* A few slots more, if the cap permits it: by a job of its own. */
 static void add_slots(struct client *c, struct arena *a, const char *job)
 {
-    struct op op = {.kind = OP_GENERATE, .coupon = COUPON, .arena = a, .job = job, .step = 1,
+    struct op op = {.kind = OP_GENERATE, .coupon = COUPON, .arena = a, .job = job, .step = 1, .by = OPERATOR,
                     .count = 1 + next_random(&c->random) % 4};
     bool doubtful;
     enum cpn_result r = ask(c, &op, &doubtful);
@@ -367,7 +378,8 @@ static void generate(struct client *c, struct arena *a, int64_t n, int64_t count
 
     for (int repeat = 0; repeat < 2; repeat++) {
         struct op turn = {.kind = OP_TURN, .coupon = COUPON, .arena = a, .job = "j", .fence = n};
-        struct op more = {.kind = OP_GENERATE, .coupon = COUPON, .arena = a, .job = "j", .step = n, .count = count};
+        struct op more = {.kind = OP_GENERATE, .coupon = COUPON, .arena = a, .job = "j", .step = n, .count = count,
+                          .by = OPERATOR};
 
         r = c->s->flavour.codes ? ask(c, &turn, &doubtful) : CPN_OK;
         if (r != CPN_OK)
@@ -386,7 +398,7 @@ static void set_up_coupon(struct scenario *s)
     struct client c = {s, 0, s->seed};
     struct coupon coupon;
     struct arena a;
-    struct op op = {.kind = OP_CREATE, .coupon = COUPON, .arena = &a};
+    struct op op = {.kind = OP_CREATE, .coupon = COUPON, .arena = &a, .by = OPERATOR};
     int64_t at_first = s->seed % 2 ? SLOTS : SLOTS_AT_FIRST;
     bool with_slots = s->seed / 2 % 2 && !s->flavour.slotless && !s->flavour.codes;
     bool doubtful = false;
@@ -469,6 +481,21 @@ static bool may_be_without(const struct told *t)
     return t->kind == OP_TAKE && t->r.state == SLOT_ISSUED;
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* Of what has no Idempotency-Key. What a lane does by itself, and what it takes over from lane 0, is by nobody. */
+static void check_operator(const struct scenario *s, const struct batch *b, const struct entry *e)
+{
+    bool free_choice = entry_members[e->kind] & HAS_KEY || (e->kind == ENTRY_CANCEL && !e->by); /* the user's own */
+    bool theirs = entry_members[e->kind] & HAS_BY && e->kind != ENTRY_RETIRE && (b->lane == 0 || entry_members[e->kind] & HAS_USER);
+
+    if (!free_choice && !same_text(e->by, theirs ? OPERATOR : NULL))
+        fail(s->seed, "batch %lld: %s is by %s", (long long)b->head.seq, entry_kind_name(e->kind), e->by ? e->by : "nobody");
+}
+
 static void check_told(const struct scenario *s, const struct replay *r)
 {
     for (size_t i = 0; i < s->told_count; i++) {
@@ -486,6 +513,8 @@ static void check_told(const struct scenario *s, const struct replay *r)
         if (count != 1 || e->n != t->r.n || e->g != t->r.g || strcmp(e->user, t->user) != 0)
             fail(s->seed, "key %s was given %lld-%u %s: %zu times in the ledger, as %lld-%u", t->key, (long long)t->r.n,
                  t->r.g, slot_state_name(t->r.state), count, e ? (long long)e->n : 0, e ? e->g : 0);
+        else if (!same_text(e->by, operator_of(t->key)))
+            fail(s->seed, "key %s: the ledger has it by %s", t->key, e->by ? e->by : "nobody");
     }
 }
 
@@ -517,6 +546,8 @@ static void check_lane(const struct scenario *s, const struct replay *r, size_t 
             fail(s->seed, "batch %lld: more taken than there are", (long long)r->batches[i]->head.seq);
         events += count_kind(r->batches[i], ENTRY_LOW_STOCK);
         additions += count_kind(r->batches[i], ENTRY_GENERATE) + count_kind(r->batches[i], ENTRY_GET);
+        for (size_t k = 0; k < r->batches[i]->count; k++)
+            check_operator(s, r->batches[i], &r->batches[i]->entries[k]);
         for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++)
             atomic_fetch_add(&shared->kinds[k], count_kind(r->batches[i], (enum entry_kind)k));
         before = r->batches[i]->head;
@@ -579,7 +610,7 @@ static void compare_use(const struct scenario *s, const struct use *want, const 
         fail(s->seed, "%s has %lld", want->user, (long long)want->total);
 }
 
-static void check_uses(const struct scenario *s, struct replay *r, struct store *door)
+static void check_uses(const struct scenario *s, struct replay *r, struct store *session)
 {
     for (int u = 0; u < USERS; u++) {
         char name[16];
@@ -593,7 +624,7 @@ static void check_uses(const struct scenario *s, struct replay *r, struct store 
         for (size_t i = 0; i < r->count; i++)
             if (r->batches[i]->lane == lane)
                 fold_use(&want, r->batches[i], &r->arena);
-        door->ops->uses(door, r->when[lane], &r->arena, &read, 1);
+        session->ops->uses(session, r->when[lane], &r->arena, &read, 1);
         if (want.seq)
             compare_use(s, &want, read.use, r->batches[r->starts[lane + 1] - 1]->head.at_ms);
         else if (read.use)
@@ -601,7 +632,7 @@ static void check_uses(const struct scenario *s, struct replay *r, struct store 
     }
 }
 
-static void check_bucket(const struct scenario *s, const struct replay *r, struct store *door, int64_t b)
+static void check_bucket(const struct scenario *s, const struct replay *r, struct store *session, int64_t b)
 {
     struct bucket want, have;
     struct bucket_read read = {.coupon = COUPON, .b = b, .bucket = &have};
@@ -611,7 +642,7 @@ static void check_bucket(const struct scenario *s, const struct replay *r, struc
     for (size_t i = 0; i < r->count; i++)
         if (r->batches[i]->lane == lane_of_slot(b * BUCKET_SLOTS))
             fold_bucket(&want, r->batches[i]);
-    door->ops->buckets(door, r->when[lane_of_slot(b * BUCKET_SLOTS)], &read, 1);
+    session->ops->buckets(session, r->when[lane_of_slot(b * BUCKET_SLOTS)], &read, 1);
     if (read.found != (want.seq > 0) || have.seq != want.seq || have.pick != want.pick)
         fail(s->seed, "bucket %lld: have %s of seq %lld, want seq %lld", (long long)b, read.found ? "a view" : "none", (long long)have.seq,
              (long long)want.seq);
@@ -631,14 +662,14 @@ static void check_bucket(const struct scenario *s, const struct replay *r, struc
 
 /* The ledger and the mark of a lane, after its views were written and every engine was stopped: a lane that is loaded may
  * still retire slots that it gave away. */
-static void read_lane(const struct scenario *s, struct store *door, struct replay *r, int64_t lane)
+static void read_lane(const struct scenario *s, struct store *session, struct replay *r, int64_t lane)
 {
     struct mark mark;
     size_t count = 0;
 
     r->starts[lane] = r->count;
-    door->ops->ledger(door, COUPON, lane, 0, 4096, r->batches + r->count, &count);
-    door->ops->mark(door, COUPON, lane, "views", &mark);
+    session->ops->ledger(session, COUPON, lane, 0, 4096, r->batches + r->count, &count);
+    session->ops->mark(session, COUPON, lane, "views", &mark);
     if (!count || mark.seq != r->batches[r->count + count - 1]->head.seq)
         fail(s->seed, "the mark of lane %lld is %lld of %zu batches", (long long)lane, (long long)mark.seq, count);
     r->when[lane] = mark.when;
@@ -646,17 +677,17 @@ static void read_lane(const struct scenario *s, struct store *door, struct repla
     r->starts[lane + 1] = r->count;
 }
 
-static void check_buckets(const struct scenario *s, const struct replay *r, struct store *door)
+static void check_buckets(const struct scenario *s, const struct replay *r, struct store *session)
 {
     for (int64_t lane = 0; lane < s->flavour.lanes && !s->flavour.slotless; lane++)
         for (int64_t n = lane * LANE_SLOTS; n < r->batches[r->starts[lane + 1] - 1]->head.next_n; n += BUCKET_SLOTS)
-            check_bucket(s, r, door, bucket_of(n));
+            check_bucket(s, r, session, bucket_of(n));
 }
 
 static void check(struct scenario *s)
 {
     struct store_source *source = fake_connect(s->fake);
-    struct store *door = source->open(source);
+    struct store *session = source->open(source);
     struct engine *fresh = start(source);
     struct replay r = {.batches = calloc(4096 * LANES, sizeof *r.batches)};
 
@@ -666,19 +697,19 @@ static void check(struct scenario *s)
             fail(s->seed, "catch up of lane %lld failed", (long long)lane);
     engine_stop(fresh);
     for (int64_t lane = 0; lane < s->flavour.lanes; lane++)
-        read_lane(s, door, &r, lane);
+        read_lane(s, session, &r, lane);
     for (int64_t lane = 0; lane < s->flavour.lanes; lane++)
         check_lane(s, &r, (size_t)lane);
     if (s->flavour.lanes > 1)
         check_lanes(s, &r);
     check_told(s, &r);
-    check_uses(s, &r, door);
-    check_buckets(s, &r, door);
+    check_uses(s, &r, session);
+    check_buckets(s, &r, session);
     for (size_t i = 0; i < r.count; i++)
         batch_free(r.batches[i]);
     free(r.batches);
     arena_free(&r.arena);
-    door->ops->close(door);
+    session->ops->close(session);
     fake_disconnect(source);
 }
 
@@ -736,7 +767,7 @@ static int run(uint32_t seed)
 
 static bool everything_happened(void)
 {
-    static const enum entry_kind elsewhere[] = {ENTRY_DELETE, ENTRY_TURN_END, ENTRY_REPLENISH};
+    static const enum entry_kind elsewhere[] = {ENTRY_DELETE, ENTRY_ARCHIVE, ENTRY_TURN_END, ENTRY_REPLENISH};
     bool all = true;
 
     for (unsigned k = 0; k < ENTRY_KIND_COUNT; k++) {

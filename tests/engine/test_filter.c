@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/asks.h"
 #include "engine/engine.h"
+#include "engine/fanout.h"
 #include "engine/filter.h"
 #include "fake_store.h"
 
@@ -33,7 +33,7 @@
 #define ROOM ((int64_t)64 << 10)
 
 struct box {
-    struct store_source doors; /* the first member: it is what an engine is given */
+    struct store_source sessions; /* the first member: it is what an engine is given */
     struct store_source *source;
     struct store_ops ops;
     struct arena arena;
@@ -48,7 +48,7 @@ struct box {
 
 static struct {
     struct fake *fake;
-    struct store *door;
+    struct store *session;
     const struct store_ops *plain;
     struct box boxes[ENGINES];
     atomic_size_t unread;
@@ -63,7 +63,7 @@ static void pause_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* ---- doors that are watched ---- */
+/* ---- sessions that are watched ---- */
 
 static struct box *box_of(const struct store *s)
 {
@@ -73,16 +73,24 @@ static struct box *box_of(const struct store *s)
     abort();
 }
 
-static bool is_job(const char *user)
-{
-    return strncmp(user, JOB_USER_PREFIX, strlen(JOB_USER_PREFIX)) == 0;
-}
-
 static enum store_status watched_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        atomic_fetch_add(is_job(reads[i].user) ? &box_of(s)->jobs : &box_of(s)->people, 1);
+    atomic_fetch_add(&box_of(s)->people, count);
     return t.plain->uses(s, after, a, reads, count);
+}
+
+static enum store_status watched_job(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
+                                     struct job_progress **progress)
+{
+    atomic_fetch_add(&box_of(s)->jobs, 1);
+    return t.plain->job(s, coupon, job, after, a, progress);
+}
+
+static enum store_status watched_accounts(struct store *s, struct store_time after, struct arena *a, struct account_read *reads,
+                                          size_t count)
+{
+    atomic_fetch_add(&box_of(s)->jobs, count);
+    return t.plain->accounts(s, after, a, reads, count);
 }
 
 static enum store_status watched_walk(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
@@ -131,10 +139,10 @@ static enum store_status watched_ledgers(struct store *s, struct ledger_read *re
 static struct store *open_watched(struct store_source *source)
 {
     struct box *b = (struct box *)source;
-    struct store *door = b->source->open(b->source);
+    struct store *session = b->source->open(b->source);
 
-    door->ops = &b->ops;
-    return door;
+    session->ops = &b->ops;
+    return session;
 }
 
 static void on_filters(int64_t more)
@@ -156,7 +164,7 @@ static const struct engine_hooks hooks = {.filters = on_filters, .unread = on_un
 
 static void start(int i)
 {
-    t.boxes[i].engine = engine_start(&t.config, &t.boxes[i].doors, &hooks);
+    t.boxes[i].engine = engine_start(&t.config, &t.boxes[i].sessions, &hooks);
 }
 
 static int two_engines_with(int64_t filter_bytes)
@@ -171,16 +179,18 @@ static int two_engines_with(int64_t filter_bytes)
         struct box *b = &t.boxes[i];
 
         b->source = fake_connect(t.fake);
-        b->doors.open = open_watched;
+        b->sessions.open = open_watched;
         arena_init(&b->arena, 0);
     }
-    t.door = t.boxes[0].source->open(t.boxes[0].source);
-    t.plain = t.door->ops;
+    t.session = t.boxes[0].source->open(t.boxes[0].source);
+    t.plain = t.session->ops;
     for (int i = 0; i < ENGINES; i++) {
         struct store_ops *ops = &t.boxes[i].ops;
 
         *ops = *t.plain;
         ops->uses = watched_uses;
+        ops->job = watched_job;
+        ops->accounts = watched_accounts;
         ops->walk_users = watched_walk;
         ops->write_marks = watched_marks;
         ops->ledger = watched_ledger;
@@ -212,7 +222,7 @@ static int stop_engines(void **state)
         arena_free(&t.boxes[i].arena);
         fake_disconnect(t.boxes[i].source);
     }
-    t.door->ops->close(t.door);
+    t.session->ops->close(t.session);
     fake_free(t.fake);
     return 0;
 }
@@ -584,24 +594,23 @@ static void steps_of_jobs_are_repeated_over_an_empty_filter(void **state)
 
 static void accounts_between_lanes_are_read(void **state)
 {
-    struct asks *gets = asks_new(COUPON, 3);
+    struct fanout *gets = fanout_new(COUPON, 3);
     const struct asker asker = {t.boxes[0].engine, mono_add_ms(mono_now(), PATIENCE_MS)};
     size_t before = atomic_load(&t.boxes[0].jobs);
 
     (void)state;
     create_of(COUPON, 2);
     for (int i = 0; i < 3; i++) { /* what lane 0 ever gave is got once, however often it is told */
-        struct op *get = asks_add(gets, OP_GET, 1);
+        struct op *get = fanout_add(gets, OP_GET, 1);
 
-        get->job = "lane-1-0";
         get->gift = (struct gift){.slots = 501}; /* 500 came when they were made */
         assert_int_equal(ask(&asker, get, 1), CPN_OK);
-        assert_int_equal(get->use->got.slots, 501);
+        assert_int_equal(get->account->got.slots, 501);
         assert_int_equal(get->made, i == 0);
         assert_int_equal(engine_catch_up(t.boxes[0].engine, COUPON, 1, PATIENCE_MS), STORE_OK);
     }
     assert_true(atomic_load(&t.boxes[0].jobs) > before);
-    asks_free(gets);
+    fanout_free(gets);
 }
 
 /* ---- memory ---- */

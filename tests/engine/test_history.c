@@ -1,7 +1,7 @@
 /*
  * tests/engine/test_history.c -- redemptions that stand in nobody's slot any more: read with a bound, and by no thread that commits.
  *
- * Watched  a door counts what it reads of the ledger, by whether its thread ever appended or confirmed
+ * Watched  a session counts what it reads of the ledger, by whether its thread ever appended or confirmed
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static struct {
 
 static _Thread_local bool commits;
 
-/* ---- a door that is watched ---- */
+/* ---- a session that is watched ---- */
 
 static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
 {
@@ -82,11 +82,11 @@ static enum store_status watched_ended(struct store *s, const char *coupon, int6
 
 static struct store *open_watched(struct store_source *source)
 {
-    struct store *door = t.source->open(t.source);
+    struct store *session = t.source->open(t.source);
 
     (void)source;
-    door->ops = &t.ops;
-    return door;
+    session->ops = &t.ops;
+    return session;
 }
 
 static int start(void **state)
@@ -95,22 +95,22 @@ static int start(void **state)
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 200,
         .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
-    struct store *door;
+    struct store *session;
 
     (void)state;
     memset(&t, 0, sizeof t);
     t.fake = fake_new(1, 0);
     t.source = fake_connect(t.fake);
     arena_init(&t.arena, 0);
-    door = t.source->open(t.source);
-    t.plain = door->ops;
-    t.ops = *door->ops;
+    session = t.source->open(t.source);
+    t.plain = session->ops;
+    t.ops = *session->ops;
     t.ops.append = watched_append;
     t.ops.confirm = watched_confirm;
     t.ops.ledger = watched_ledger;
     t.ops.ended = watched_ended;
     t.watched.open = open_watched;
-    door->ops->close(door);
+    session->ops->close(session);
     t.engine = engine_start(&config, &t.watched, NULL);
     return 0;
 }

@@ -2,7 +2,7 @@
  * tests/engine/test_lanes.c -- what takes all lanes of a coupon: with short queues, with another engine that comes between, with
  * views that are late, or cannot be written.
  *
- * Between  before it appends, or reads a lane's ledger, a door of the first engine may have the second one do something
+ * Between  before it appends, or reads a lane's ledger, a session of the first engine may have the second one do something
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static struct {
     struct store_source *sources[2];
     struct engine *engines[2];
     struct arena arenas[2];
-    /* the first engine's doors */
+    /* the first engine's sessions */
     struct store_source watched;
     const struct store_ops *plain;
     struct store_ops ops;
@@ -50,7 +50,7 @@ static struct {
 static void (*const no_append_hook)(const struct batch *b) = NULL;
 static void (*const no_ledger_hook)(int64_t lane) = NULL;
 
-/* ---- doors that are watched ---- */
+/* ---- sessions that are watched ---- */
 
 static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
 {
@@ -150,19 +150,19 @@ static enum store_status watched_day(struct store *s, const char *zone, int64_t 
 
 static struct store *open_watched(struct store_source *source)
 {
-    struct store *door = t.sources[0]->open(t.sources[0]);
+    struct store *session = t.sources[0]->open(t.sources[0]);
 
     (void)source;
-    door->ops = &t.ops;
-    return door;
+    session->ops = &t.ops;
+    return session;
 }
 
 static void watch(void)
 {
-    struct store *door = t.sources[0]->open(t.sources[0]);
+    struct store *session = t.sources[0]->open(t.sources[0]);
 
-    t.plain = door->ops;
-    t.ops = *door->ops;
+    t.plain = session->ops;
+    t.ops = *session->ops;
     t.ops.append = watched_append;
     t.ops.ledger = watched_ledger;
     t.ops.ledgers = watched_ledgers;
@@ -171,7 +171,7 @@ static void watch(void)
     t.ops.day = watched_day;
     t.ops.write_views = watched_write_views;
     t.watched.open = open_watched;
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 /* ---- two engines, and what is asked of them ---- */
@@ -314,7 +314,7 @@ static void a_lane_waits_for_the_definition_that_it_follows(void **state)
     struct filter_room room = {.bytes_max = 0};
     struct lane *l = lane_new(COUPON, 1, &room);
     struct lane_loading load = {.lane = l};
-    struct store *door = t.watched.open(&t.watched);
+    struct store *session = t.watched.open(&t.watched);
 
     (void)state;
     create(2, COUPON_NULL);
@@ -322,15 +322,15 @@ static void a_lane_waits_for_the_definition_that_it_follows(void **state)
     for (int64_t lane = 0; lane < 2; lane++)
         assert_int_equal(engine_catch_up(t.engines[0], COUPON, lane, ENGINE_CATCH_UP_MS), STORE_OK);
     t.view_is_late = true;
-    lane_load(door, &load, 1);
+    lane_load(session, &load, 1);
     assert_int_equal(load.status, STORE_FAILED);
     assert_false(l->loaded);
     t.view_is_late = false;
-    lane_load(door, &load, 1);
+    lane_load(session, &load, 1);
     assert_int_equal(load.status, STORE_OK);
     assert_int_equal(l->definition->version, 2);
     lane_free(l);
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 /* ---- several coupons ---- */
@@ -382,13 +382,13 @@ static void what_one_coupon_waits_for_is_not_in_another_ones_way(void **state)
 /* ---- days ---- */
 
 /* Somebody else's batch: nothing but that it is later. */
-static void pass_time(struct store *door, int64_t at_ms, int64_t day_ms)
+static void pass_time(struct store *session, int64_t at_ms, int64_t day_ms)
 {
     struct batch *last[16], *b = batch_new(COUPON, 0);
     struct append append = {.batch = b};
     size_t count;
 
-    assert_int_equal(door->ops->ledger(door, COUPON, 0, 0, sizeof last / sizeof *last, last, &count), STORE_OK);
+    assert_int_equal(session->ops->ledger(session, COUPON, 0, 0, sizeof last / sizeof *last, last, &count), STORE_OK);
     b->head = last[count - 1]->head;
     memcpy(b->prev, b->head.hash, HASH_LEN);
     b->head.seq++;
@@ -399,7 +399,7 @@ static void pass_time(struct store *door, int64_t at_ms, int64_t day_ms)
     b->head.day_ms = day_ms;
     b->id[0] = (uint8_t)b->head.seq;
     batch_add(b, ENTRY_TICK);
-    door->ops->append(door, &append, 1);
+    session->ops->append(session, &append, 1);
     assert_int_equal(append.result, APPEND_OURS);
     for (size_t i = 0; i < count; i++)
         batch_free(last[i]);
@@ -408,21 +408,21 @@ static void pass_time(struct store *door, int64_t at_ms, int64_t day_ms)
 
 static void a_day_ends_with_its_last_millisecond(void **state)
 {
-    struct store *door = t.sources[0]->open(t.sources[0]);
+    struct store *session = t.sources[0]->open(t.sources[0]);
     int64_t day_ms = day_of("UTC", clock_now_ms()) + DAY_MS, end_ms = day_ms + DAY_MS; /* tomorrow: a lane's time is its last batch's */
 
     (void)state;
     create(1, 1);
     generate(10);
-    pass_time(door, day_ms, day_ms);
+    pass_time(session, day_ms, day_ms);
     assert_int_equal(take(0, "ann"), CPN_OK);
-    pass_time(door, end_ms - 1, day_ms);
+    pass_time(session, end_ms - 1, day_ms);
     t.between = take(0, "bob");
     assert_int_not_equal(t.between, CPN_OK);
-    pass_time(door, end_ms, day_ms); /* it does not say itself that another day has begun */
+    pass_time(session, end_ms, day_ms); /* it does not say itself that another day has begun */
     assert_int_equal(take(0, "cyd"), CPN_OK);
     assert_int_equal(take(0, "dan"), CPN_DAILY_CAP_REACHED);
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 static struct op zone_change, zone_take;
@@ -525,7 +525,7 @@ static void take_with_its_code(const char *user)
                         arena_printf(&t.arenas[0], "CODE%lld", (long long)op.outcome.redemption.n));
 }
 
-/* The stash held slots of a bucket whose codes are read again, since it has grown. Half of it before, half of it after. */
+/* The free pool held slots of a bucket whose codes are read again, since it has grown. Half of it before, half of it after. */
 static void slots_go_out_with_their_codes_also_when_their_bucket_has_grown(void **state)
 {
     (void)state;
@@ -781,6 +781,102 @@ static void what_is_taken_before_it_can_be_deleted_leaves_it_active(void **state
     assert_int_equal(take(1, "bob"), CPN_OK);
 }
 
+/* ---- closing ---- */
+
+static enum cpn_result set_state(int engine, enum coupon_state state)
+{
+    struct op op = {.kind = OP_CHANGE, .definition = coupon_copy(look(engine), &t.arenas[engine])};
+
+    op.definition->state = state;
+    op.expected_version = op.definition->version;
+    return call(engine, &op);
+}
+
+static enum cpn_result archive(int engine, int64_t version)
+{
+    struct op op = {.kind = OP_ARCHIVE, .expected_version = version};
+
+    return call(engine, &op);
+}
+
+static bool closes(const struct batch *b, int64_t lane)
+{
+    return b->lane == lane && b->entries[b->count - 1].kind == ENTRY_ARCHIVE;
+}
+
+static void open_again_before_it_is_closed(const struct batch *b)
+{
+    if (!closes(b, 0))
+        return;
+    t.before_append = no_append_hook;
+    t.between = set_state(1, COUPON_ACTIVE);
+}
+
+/* A user of each lane, and one batch in each. */
+static void take_in_each(int engine, int64_t lanes, enum cpn_result expected)
+{
+    for (int64_t lane = 0; lane < lanes; lane++)
+        for (int i = 0;; i++) {
+            const char *user = arena_printf(&t.arenas[engine], "user-%d-%d", engine, i);
+
+            if (coupon_lane_of(user, lanes) != lane)
+                continue;
+            assert_int_equal(take(engine, user), expected);
+            break;
+        }
+}
+
+/* An engine that has every lane in memory, and slept while another one closed them, does not know: only an occupied seq tells it. */
+static void who_slept_while_it_was_closed_is_told_by_every_lane(void **state)
+{
+    (void)state;
+    create(3, 100);
+    generate(30);
+    take_in_each(0, 3, CPN_OK);
+    assert_int_equal(archive(1, look(1)->version), CPN_COUPON_IN_USE);
+    assert_int_equal(set_state(1, COUPON_ENDED), CPN_OK);
+    take_in_each(1, 3, CPN_COUPON_ENDED);
+    assert_int_equal(archive(1, look(1)->version), CPN_OK);
+    take_in_each(0, 3, CPN_COUPON_ARCHIVED);
+    take_in_each(1, 3, CPN_COUPON_ARCHIVED);
+    assert_int_equal(set_state(0, COUPON_ACTIVE), CPN_COUPON_ARCHIVED);
+    assert_int_equal(archive(0, look(0)->version), CPN_OK);
+}
+
+static void what_opens_again_before_it_is_closed_stays_open(void **state)
+{
+    int64_t version;
+
+    (void)state;
+    create(3, COUPON_NULL);
+    generate(30);
+    assert_int_equal(set_state(0, COUPON_ENDED), CPN_OK);
+    version = look(0)->version;
+    t.between = CPN_BUSY;
+    t.before_append = open_again_before_it_is_closed;
+    assert_int_equal(archive(0, version), CPN_VERSION_CHANGED);
+    assert_null(t.before_append);
+    assert_int_equal(t.between, CPN_OK);
+    take_in_each(0, 3, CPN_OK);
+    take_in_each(1, 3, CPN_OK);
+}
+
+/* Who closed lane 0 may have died then. */
+static void a_repeat_closes_the_lanes_that_are_left(void **state)
+{
+    struct op inner = {.kind = OP_ARCHIVE, .inner = true, .lane = 0};
+
+    (void)state;
+    create(3, COUPON_NULL);
+    generate(30);
+    assert_int_equal(set_state(0, COUPON_ENDED), CPN_OK);
+    inner.expected_version = look(0)->version;
+    assert_int_equal(call(0, &inner), CPN_OK); /* lane 0 alone */
+    assert_int_equal(set_state(1, COUPON_ACTIVE), CPN_COUPON_ARCHIVED);
+    assert_int_equal(archive(1, inner.expected_version), CPN_OK);
+    take_in_each(0, 3, CPN_COUPON_ARCHIVED);
+}
+
 /* ---- what is remembered ---- */
 
 static struct latch followed;
@@ -798,7 +894,7 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
     enum { GROUPS = LANES_KEPT_MOST + 200 };
     static const struct engine_hooks none;
     static struct op ops[GROUPS];
-    struct heard_table *heard = heard_new();
+    struct peers *heard = peers_new();
     struct lanes *lanes = lanes_start(t.engines[0], heard, &t.watched, &none);
     struct arena a;
 
@@ -815,7 +911,7 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
     lanes_stop(lanes);
     assert_int_equal(lanes_kept(lanes), LANES_KEPT_MOST);
     lanes_free(lanes);
-    heard_free(heard);
+    peers_free(heard);
     arena_free(&a);
 }
 
@@ -836,6 +932,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_always_free_in_some_lane_is_never_sold_out, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_change_that_comes_between_is_not_in_the_way_of_a_deletion, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_taken_before_it_can_be_deleted_leaves_it_active, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(who_slept_while_it_was_closed_is_told_by_every_lane, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_opens_again_before_it_is_closed_stays_open, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(a_repeat_closes_the_lanes_that_are_left, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_is_remembered_of_coupons_is_bounded, two_engines, stop_engines),
     };
 

@@ -49,7 +49,7 @@ static struct code_draft *make_codes(const char *name, int from, int count)
 
 static void draft(const struct coupon *c, int64_t next_n, int64_t turn, const char *name, int from, int count)
 {
-    assert_int_equal(mongo_codes_draft(door, c, next_n, turn, JOB, make_codes(name, from, count), (size_t)count),
+    assert_int_equal(mongo_codes_draft(session, c, next_n, turn, JOB, make_codes(name, from, count), (size_t)count),
                      STORE_OK);
 }
 
@@ -61,7 +61,7 @@ static void append_tail(const struct coupon *c, int64_t seq, int64_t next_n, int
 
     b->head = (struct head){.seq = seq, .at_ms = DAY, .version = 1, .slots = next_n, .next_n = next_n, .turn = turn};
     batch_add(b, ENTRY_TICK);
-    assert_int_equal(door->ops->append(door, &a, 1), STORE_OK);
+    assert_int_equal(session->ops->append(session, &a, 1), STORE_OK);
     batch_free(b);
 }
 
@@ -69,7 +69,7 @@ static const char *code_at(const struct coupon *c, int64_t n)
 {
     struct bucket_codes_read read = {.coupon = c->id, .b = n / BUCKET_SLOTS};
 
-    assert_int_equal(door->ops->bucket_codes(door, &arena, &read, 1), STORE_OK);
+    assert_int_equal(session->ops->bucket_codes(session, &arena, &read, 1), STORE_OK);
     return read.codes[n % BUCKET_SLOTS];
 }
 
@@ -77,7 +77,7 @@ static int64_t slot_of(const struct coupon *c, const char *code)
 {
     struct code_read read = {.coupon = c->id, .code = code};
 
-    assert_int_equal(door->ops->codes(door, &read, 1), STORE_OK);
+    assert_int_equal(session->ops->codes(session, &read, 1), STORE_OK);
     return read.n;
 }
 
@@ -130,19 +130,19 @@ static void many_are_read_at_once_of_several_coupons(void **state)
     draft(c[1], 0, 1, "x", 50, 70);
     for (int i = 0; i < 300; i++)
         reads[i] = (struct code_read){c[i % 2]->id, arena_printf(&arena, "x-%d", i / 2), 7, STORE_OK};
-    assert_int_equal(door->ops->codes(door, reads, 300), STORE_OK);
+    assert_int_equal(session->ops->codes(session, reads, 300), STORE_OK);
     for (int i = 0; i < 300; i++) {
         int k = i / 2;
         int64_t want = i % 2 ? (k >= 50 && k < 120 ? k - 50 : -1) : (k < 70 ? k : -1);
 
         assert_int_equal(reads[i].n, want);
     }
-    assert_int_equal(door->ops->bucket_codes(door, &arena, buckets, 3), STORE_OK);
+    assert_int_equal(session->ops->bucket_codes(session, &arena, buckets, 3), STORE_OK);
     assert_string_equal(buckets[0].codes[63], "x-63");
     assert_string_equal(buckets[1].codes[63], "x-113");
     assert_null(buckets[2].codes[0]);
-    assert_int_equal(door->ops->codes(door, reads, 0), STORE_OK);
-    assert_int_equal(door->ops->bucket_codes(door, &arena, buckets, 0), STORE_OK);
+    assert_int_equal(session->ops->codes(session, reads, 0), STORE_OK);
+    assert_int_equal(session->ops->bucket_codes(session, &arena, buckets, 0), STORE_OK);
 }
 
 static void codes_that_cannot_be_decoded_fail_their_own_reads_only(void **state)
@@ -156,12 +156,12 @@ static void codes_that_cannot_be_decoded_fail_their_own_reads_only(void **state)
     draft(c, 0, 1, "x", 0, 128);
     damage("codes", c->id, "_id.code", 0, "x-0", "n");
     damage("code_buckets", c->id, "_id.b", 0, NULL, "codes");
-    assert_int_equal(door->ops->codes(door, codes, 3), STORE_FAILED);
+    assert_int_equal(session->ops->codes(session, codes, 3), STORE_FAILED);
     assert_int_equal(codes[0].status, STORE_UNREADABLE);
     assert_int_equal(codes[1].status, STORE_OK);
     assert_int_equal(codes[2].status, STORE_OK);
     assert_true(codes[0].n == -1 && codes[1].n == 1 && codes[2].n == -1);
-    assert_int_equal(door->ops->bucket_codes(door, &arena, buckets, 3), STORE_FAILED);
+    assert_int_equal(session->ops->bucket_codes(session, &arena, buckets, 3), STORE_FAILED);
     assert_int_equal(buckets[0].status, STORE_UNREADABLE);
     assert_int_equal(buckets[1].status, STORE_OK);
     assert_int_equal(buckets[2].status, STORE_OK);
@@ -200,10 +200,10 @@ static void a_late_writer_changes_nothing(void **state)
 
     draft(c, 0, 3, "old", 0, 10);
     draft(c, 10, 9, "new", 0, 100); /* announced: 110 there are */
-    assert_int_equal(mongo_codes_draft(door, c, 10, 3, JOB, late, 100), STORE_EXISTS);
-    assert_int_equal(mongo_codes_draft(door, c, 64, 3, JOB, late, 40), STORE_EXISTS); /* whole buckets alone */
+    assert_int_equal(mongo_codes_draft(session, c, 10, 3, JOB, late, 100), STORE_EXISTS);
+    assert_int_equal(mongo_codes_draft(session, c, 64, 3, JOB, late, 40), STORE_EXISTS); /* whole buckets alone */
     /* buckets are new, look-ups not */
-    assert_int_equal(mongo_codes_draft(door, c, 128, 3, JOB, same, 100), STORE_EXISTS);
+    assert_int_equal(mongo_codes_draft(session, c, 128, 3, JOB, same, 100), STORE_EXISTS);
     for (int k = 0; k < 10; k++)
         stands_at(c, "old", k, k);
     for (int k = 0; k < 100; k++)
@@ -290,7 +290,7 @@ static void what_was_announced_stays_however_turns_are_interleaved(void **state)
     int tries = 0, owner = 0;
 
     for (int i = 0; i < 2; i++) {
-        writers[i] = (struct turn_writer){.own = mongo_door(mongo), .coupon = c, .lock = &lock, .turn = &turn,
+        writers[i] = (struct turn_writer){.own = mongo_session(mongo), .coupon = c, .lock = &lock, .turn = &turn,
                                           .next_n = &next_n, .owner = &owner, .announced_by = announced_by,
                                           .tries = &tries, .id = i, .seed = 7u + (unsigned)i};
         pthread_create(&writers[i].thread, NULL, draft_in_turns, &writers[i]);
@@ -321,20 +321,20 @@ static void an_import_that_goes_on_knows_its_rows(void **state)
     draft(c, 0, 3, "aaa", 0, 100);   /* announced */
     draft(c, 100, 3, "aaa", 100, 50); /* a draft */
     codes[1].row = 1000;           /* the same code further down in the text */
-    assert_int_equal(mongo_codes_look(door, c, 100, JOB, codes, 300), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 100, JOB, codes, 300), STORE_OK);
     for (int i = 0; i < 300; i++) {
         assert_int_equal(codes[i].announced, i < 100);
         assert_int_equal(codes[i].by_this_job, i < 100);
         assert_int_equal(codes[i].by_this_row, i < 100 && i != 1);
         assert_false(codes[i].elsewhere);
     }
-    assert_int_equal(mongo_codes_look(door, c, 100, "job-2", codes, 300), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 100, "job-2", codes, 300), STORE_OK);
     assert_true(codes[99].announced && !codes[99].by_this_job && !codes[99].by_this_row);
-    assert_int_equal(mongo_codes_look(door, c, 0, JOB, codes, 300), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 0, JOB, codes, 300), STORE_OK);
     assert_false(codes[0].announced);
     /* a later draft took slot 99's look-up's place in the bucket: the bucket decides */
     draft(c, 99, 4, "zzz", 0, 1);
-    assert_int_equal(mongo_codes_look(door, c, 100, JOB, codes, 300), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 100, JOB, codes, 300), STORE_OK);
     assert_true(codes[98].announced);
     assert_false(codes[99].announced);
 }
@@ -356,12 +356,12 @@ static void all_codes_below_a_slot_are_read_and_none_behind(void **state)
     static const int64_t ends[] = {0, 1, 63, 64, 65, 65536, 65537, 70000};
     int *seen = arena_array(&arena, 70000, sizeof *seen);
 
-    assert_int_equal(mongo_codes_each(door, c->id, 0, count_code, seen), STORE_OK);
+    assert_int_equal(mongo_codes_each(session, c->id, 0, count_code, seen), STORE_OK);
     for (int from = 0; from < 70000; from += 10000) /* more than are read at a time */
         draft(c, from, 3, "each", from, 10000);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         memset(seen, 0, 70000 * sizeof *seen);
-        assert_int_equal(mongo_codes_each(door, c->id, ends[i], count_code, seen), STORE_OK);
+        assert_int_equal(mongo_codes_each(session, c->id, ends[i], count_code, seen), STORE_OK);
         for (int k = 0; k < 70000; k++)
             assert_int_equal(seen[k], k < ends[i]);
     }
@@ -375,10 +375,10 @@ static void drafts_are_forgotten_but_nothing_that_was_announced_or_is_of_a_later
 
     draft(c, 0, 3, "old", 0, 100);   /* announced */
     draft(c, 100, 3, "old", 100, 200); /* a draft, from the middle of a bucket on */
-    assert_int_equal(mongo_codes_forget_drafts(door, c, 100, 2), STORE_OK); /* of an earlier turn */
+    assert_int_equal(mongo_codes_forget_drafts(session, c, 100, 2), STORE_OK); /* of an earlier turn */
     for (int k = 0; k < 300; k++)
         stands_at(c, "old", k, k);
-    assert_int_equal(mongo_codes_forget_drafts(door, c, 100, 4), STORE_OK);
+    assert_int_equal(mongo_codes_forget_drafts(session, c, 100, 4), STORE_OK);
     for (int k = 0; k < 100; k++)
         stands_at(c, "old", k, k);
     for (int k = 100; k < 300; k++)
@@ -386,11 +386,11 @@ static void drafts_are_forgotten_but_nothing_that_was_announced_or_is_of_a_later
     draft(c, 100, 4, "old", 150, 50);
     for (int k = 150; k < 200; k++)
         stands_at(c, "old", k, k - 50);
-    assert_int_equal(mongo_codes_forget_drafts(door, c, 150, 4), STORE_OK); /* what is announced by now stays */
+    assert_int_equal(mongo_codes_forget_drafts(session, c, 150, 4), STORE_OK); /* what is announced by now stays */
     for (int k = 150; k < 200; k++)
         stands_at(c, "old", k, k - 50);
     c = coded_coupon(new_coupon(), UNIQUE_COUPON, MATCH_EXACT);
-    assert_int_equal(mongo_codes_forget_drafts(door, c, 0, 1), STORE_OK);
+    assert_int_equal(mongo_codes_forget_drafts(session, c, 0, 1), STORE_OK);
 }
 
 static void loose_codes_are_compared_in_their_form(void **state)
@@ -401,8 +401,8 @@ static void loose_codes_are_compared_in_their_form(void **state)
     struct code_draft written = {.code = "ab-12 x", .normal = "AB12X", .row = 1},
                       other = {.code = "AB12x", .normal = "AB12X"};
 
-    assert_int_equal(mongo_codes_draft(door, c, 0, 1, JOB, &written, 1), STORE_OK);
-    assert_int_equal(mongo_codes_look(door, c, 1, JOB, &other, 1), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 1, JOB, &written, 1), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, c, 1, JOB, &other, 1), STORE_OK);
     assert_true(other.announced);
     assert_string_equal(code_at(c, 0), "ab-12 x");
     assert_int_equal(slot_of(c, "AB12X"), 0);
@@ -411,7 +411,7 @@ static void loose_codes_are_compared_in_their_form(void **state)
 /* What `second` is told of dir-50 to dir-149, of which `first` wrote the first fifty. */
 static void are_elsewhere(const struct coupon *second, struct code_draft *codes, bool elsewhere)
 {
-    assert_int_equal(mongo_codes_look(door, second, 0, JOB, codes, 100), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 100), STORE_OK);
     for (int i = 0; i < 100; i++)
         if (codes[i].elsewhere != (elsewhere && i < 50))
             fail_msg("%s is%s elsewhere", codes[i].code, codes[i].elsewhere ? "" : " not");
@@ -434,11 +434,11 @@ static void a_code_of_the_service_belongs_to_one_coupon(void **state)
     draft(first, 0, 2, "dir", 0, 100); /* its own are no obstacle */
     append_tail(first, 3, 100, 0);
     are_elsewhere(second, codes, true); /* it has them */
-    assert_int_equal(mongo_codes_draft(door, second, 0, 1, JOB, codes, 100), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes, 100), STORE_OK);
     for (int i = 0; i < 100; i++)
         assert_int_equal(codes[i].elsewhere, i < 50);
     assert_null(code_at(second, 0)); /* nothing was drafted */
-    assert_int_equal(mongo_codes_draft(door, second, 0, 1, JOB, codes + 50, 50), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, second, 0, 1, JOB, codes + 50, 50), STORE_OK);
     assert_string_equal(code_at(second, 0), "dir-100");
     stands_at(first, "dir", 99, 99);
 }
@@ -455,15 +455,15 @@ static void a_code_of_the_service_that_was_given_up_is_anybodys(void **state)
     draft(first, 0, 5, "up", 0, 100);
     append_tail(first, 6, 40, 0); /* 40 were announced when the job was cancelled */
     append_tail(second, 7, 0, 7);
-    assert_int_equal(mongo_codes_look(door, second, 0, JOB, codes, 100), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, second, 0, JOB, codes, 100), STORE_OK);
     for (int i = 0; i < 100; i++)
         assert_int_equal(codes[i].elsewhere, i < 40);
-    assert_int_equal(mongo_codes_draft(door, second, 0, 7, JOB, codes + 40, 60), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, second, 0, 7, JOB, codes + 40, 60), STORE_OK);
     for (int i = 40; i < 100; i++)
         assert_false(codes[i].elsewhere);
     append_tail(second, 8, 60, 0);
     /* the first one again: too late */
-    assert_int_equal(mongo_codes_draft(door, first, 40, 9, JOB, codes + 40, 60), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, first, 40, 9, JOB, codes + 40, 60), STORE_OK);
     for (int i = 40; i < 100; i++)
         assert_true(codes[i].elsewhere);
     stands_at(second, "up", 99, 59);
@@ -479,9 +479,9 @@ static void a_late_writer_does_not_touch_the_directory(void **state)
 
     append_tail(c, 9, 0, 9);
     draft(c, 0, 9, "tardy", 5, 10);
-    assert_int_equal(mongo_codes_draft(door, c, 0, 3, JOB, late, 10), STORE_EXISTS);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 3, JOB, late, 10), STORE_EXISTS);
     append_tail(c, 10, 10, 0);
-    assert_int_equal(mongo_codes_look(door, other, 0, JOB, late, 10), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, other, 0, JOB, late, 10), STORE_OK);
     for (int i = 0; i < 10; i++)
         assert_int_equal(late[i].elsewhere, i >= 5);
 }
@@ -497,14 +497,14 @@ static void a_code_is_resolved_to_its_coupons(void **state)
     const char **ids;
     size_t count;
 
-    assert_int_equal(mongo_codes_draft(door, exact, 0, 1, JOB, both, 2), STORE_OK);
-    assert_int_equal(mongo_codes_draft(door, loose, 0, 1, JOB, &one, 1), STORE_OK);
-    assert_int_equal(mongo_codes_coupons(door, "res-1", "RES1", 10, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, exact, 0, 1, JOB, both, 2), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, loose, 0, 1, JOB, &one, 1), STORE_OK);
+    assert_int_equal(mongo_codes_coupons(session, "res-1", "RES1", 10, &arena, &ids, &count), STORE_OK);
     assert_int_equal(count, 2);
     assert_string_not_equal(ids[0], ids[1]);
-    assert_int_equal(mongo_codes_coupons(door, "res-1", "RES1", 1, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(mongo_codes_coupons(session, "res-1", "RES1", 1, &arena, &ids, &count), STORE_OK);
     assert_int_equal(count, 1);
-    assert_int_equal(mongo_codes_coupons(door, "res-2", "RES2", 10, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(mongo_codes_coupons(session, "res-2", "RES2", 10, &arena, &ids, &count), STORE_OK);
     assert_int_equal(count, 0);
 }
 
@@ -522,7 +522,7 @@ static void write_bucket(const char *coupon, struct bucket *k, int64_t b, int re
         k->slots[i] = i < retired_to ? (struct slot){.state = SLOT_RETIRED, .at_ms = DAY}
                                      : (struct slot){.state = SLOT_REDEEMED, .generation = 1, .current = 1,
                                                      .at_ms = DAY};
-    assert_int_equal(door->ops->write_views(door, &view, 1, &when), STORE_OK);
+    assert_int_equal(session->ops->write_views(session, &view, 1, &when), STORE_OK);
     bucket_release(k);
 }
 
@@ -542,9 +542,9 @@ static void only_the_codes_of_retired_slots_are_cleaned_up(void **state)
     write_bucket(c->id, &k, 1, 10);
     write_bucket(c->id, &k, 2, 0);
     for (int round = 0; round < 2; round++) { /* once more changes nothing */
-        assert_int_equal(mongo_codes_clean(door, c->id, 0, 2, &more), STORE_OK);
+        assert_int_equal(mongo_codes_clean(session, c->id, 0, 2, &more), STORE_OK);
         assert_true(more);
-        assert_int_equal(mongo_codes_clean(door, c->id, 2, 2, &more), STORE_OK);
+        assert_int_equal(mongo_codes_clean(session, c->id, 2, 2, &more), STORE_OK);
         assert_false(more);
         for (int n = 0; n < 74; n++) {
             assert_null(code_at(c, n));
@@ -553,7 +553,7 @@ static void only_the_codes_of_retired_slots_are_cleaned_up(void **state)
         for (int n = 74; n < 192; n++)
             stands_at(c, "clean", n, n);
     }
-    assert_int_equal(mongo_codes_look(door, other, 0, JOB, again, 80), STORE_OK);
+    assert_int_equal(mongo_codes_look(session, other, 0, JOB, again, 80), STORE_OK);
     for (int i = 0; i < 80; i++)
         assert_int_equal(again[i].elsewhere, i >= 74);
     draft(c, 192, 2, "more", 0, 10); /* the coupon goes on */
@@ -579,9 +579,9 @@ static void codes_are_drafted_fast(void **state)
     for (int p = 0; p < PARTS; p++) {
         struct mono start = mono_now(), looked;
 
-        assert_int_equal(mongo_codes_look(door, c, p * PART, JOB, codes[p], PART), STORE_OK);
+        assert_int_equal(mongo_codes_look(session, c, p * PART, JOB, codes[p], PART), STORE_OK);
         looked = mono_now();
-        assert_int_equal(mongo_codes_draft(door, c, p * PART, 1, JOB, codes[p], PART), STORE_OK);
+        assert_int_equal(mongo_codes_draft(session, c, p * PART, 1, JOB, codes[p], PART), STORE_OK);
         draft_ms += mono_ms_between(looked, mono_now());
         look_ms += mono_ms_between(start, looked);
     }
@@ -602,12 +602,12 @@ static void drafts_left_behind_are_written_over_fast(void **state)
     struct mono start = mono_now(), fresh;
     int64_t fresh_ms, again_ms;
 
-    assert_int_equal(mongo_codes_draft(door, c, 0, 1, JOB, codes, LEFT), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 1, JOB, codes, LEFT), STORE_OK);
     fresh = mono_now();
-    assert_int_equal(mongo_codes_forget_drafts(door, c, 0, 2), STORE_OK);
+    assert_int_equal(mongo_codes_forget_drafts(session, c, 0, 2), STORE_OK);
     assert_int_equal(slot_of(c, "left-0"), -1);
     assert_int_equal(slot_of(c, codes[LEFT - 1].code), -1);
-    assert_int_equal(mongo_codes_draft(door, c, 0, 2, JOB, codes, LEFT), STORE_OK);
+    assert_int_equal(mongo_codes_draft(session, c, 0, 2, JOB, codes, LEFT), STORE_OK);
     fresh_ms = mono_ms_between(start, fresh);
     again_ms = mono_ms_between(fresh, mono_now());
     printf("# %d codes drafted in %" PRId64 " ms, and over again in %" PRId64 " ms\n", LEFT, fresh_ms, again_ms);

@@ -48,9 +48,9 @@ static struct batch *next_batch(int64_t seq)
 }
 
 /* Insert it until it is known whose seq it is. False: stopped before. */
-static bool settle(struct store *door, struct append *a)
+static bool settle(struct store *session, struct append *a)
 {
-    while (door->ops->append(door, a, 1) != STORE_OK) {
+    while (session->ops->append(session, a, 1) != STORE_OK) {
         repeated++;
         if (stopping)
             return false;
@@ -59,13 +59,13 @@ static bool settle(struct store *door, struct append *a)
     return true;
 }
 
-static int64_t tail_of(struct store *door, int64_t tail)
+static int64_t tail_of(struct store *session, int64_t tail)
 {
     struct batch *batches[100];
     size_t count;
 
     do {
-        if (door->ops->ledger(door, COUPON, 0, tail, 100, batches, &count) != STORE_OK)
+        if (session->ops->ledger(session, COUPON, 0, tail, 100, batches, &count) != STORE_OK)
             return tail;
         for (size_t i = 0; i < count; i++) {
             tail = batches[i]->head.seq;
@@ -89,13 +89,13 @@ static void note(const struct batch *b)
 /* Append at the tail, as a committer does; and write a view that stands at that seq. */
 static void *write_batches(void *context)
 {
-    struct store *door = mongo_door(mongo);
+    struct store *session = mongo_session(mongo);
     int64_t tail = 0;
 
     (void)context;
     while (!stopping) {
         struct append a = {next_batch(tail + 1), APPEND_UNKNOWN};
-        bool settled = settle(door, &a);
+        bool settled = settle(session, &a);
 
         if (settled && a.result == APPEND_OURS) {
             struct use u;
@@ -107,28 +107,28 @@ static void *write_batches(void *context)
             tail++;
             use_init(&u, "u", "alias");
             u.seq = tail;
-            while (door->ops->write_views(door, &v, 1, &when) != STORE_OK && !stopping)
+            while (session->ops->write_views(session, &v, 1, &when) != STORE_OK && !stopping)
                 usleep(20000);
         } else if (settled) {
             refused++;
-            tail = tail_of(door, tail);
+            tail = tail_of(session, tail);
         }
         batch_free((struct batch *)a.batch);
     }
-    door->ops->close(door);
+    session->ops->close(session);
     return NULL;
 }
 
 /* A tail that an acknowledged batch follows must never be confirmed, whichever server answers. */
 static void *ask_tails(void *context)
 {
-    struct store *door = mongo_door(mongo);
+    struct store *session = mongo_session(mongo);
 
     (void)context;
     while (!stopping) {
         struct confirm c = {COUPON, 0, newest - 1, false};
 
-        if (c.tail < 0 || door->ops->confirm(door, &c, 1) != STORE_OK) {
+        if (c.tail < 0 || session->ops->confirm(session, &c, 1) != STORE_OK) {
             usleep(20000);
             continue;
         }
@@ -136,13 +136,13 @@ static void *ask_tails(void *context)
             wrong = true;
         confirmed_moved++;
     }
-    door->ops->close(door);
+    session->ops->close(session);
     return NULL;
 }
 
 static void check_everything(void)
 {
-    struct store *door = mongo_door(mongo);
+    struct store *session = mongo_session(mongo);
     struct batch *batches[100];
     struct use_read read = {COUPON, "u", NULL, STORE_OK};
     struct arena arena;
@@ -150,7 +150,7 @@ static void check_everything(void)
     size_t count;
 
     do {
-        while (door->ops->ledger(door, COUPON, 0, seq, 100, batches, &count) != STORE_OK) /* a member may not be back yet */
+        while (session->ops->ledger(session, COUPON, 0, seq, 100, batches, &count) != STORE_OK) /* a member may not be back yet */
             usleep(50000);
         for (size_t i = 0; i < count; i++) {
             assert_int_equal(batches[i]->head.seq, ++seq);
@@ -161,12 +161,12 @@ static void check_everything(void)
     } while (count == 100);
     assert_true(seq >= newest);
     arena_init(&arena, 0);
-    while (door->ops->uses(door, (struct store_time){0}, &arena, &read, 1) != STORE_OK)
+    while (session->ops->uses(session, (struct store_time){0}, &arena, &read, 1) != STORE_OK)
         usleep(50000);
     assert_non_null(read.use);
     assert_true(read.use->seq >= newest);
     arena_free(&arena);
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 static void wait_for_progress(void)
@@ -207,28 +207,28 @@ static bool majority_writes(void)
 static void no_tail_is_confirmed_while_no_majority_takes_a_write(void **state)
 {
     struct confirm both[] = {{COUPON, 0, 0, false}, {"another", 0, 0, false}};
-    struct store *door;
+    struct store *session;
 
     (void)state;
     if (!mongo)
         skip();
-    door = mongo_door(mongo);
-    while (door->ops->confirm(door, both, 2) != STORE_OK) /* the set has just begun */
+    session = mongo_session(mongo);
+    while (session->ops->confirm(session, both, 2) != STORE_OK) /* the set has just begun */
         usleep(50000);
     assert_true(both[0].unmoved && both[1].unmoved);
     hold_members(true);
     while (majority_writes())
         usleep(50000);
     for (size_t count = 1; count <= 2; count++) {
-        (void)door->ops->confirm(door, both, count);
+        (void)session->ops->confirm(session, both, count);
         assert_false(both[0].unmoved);
         assert_false(count == 2 && both[1].unmoved);
     }
     hold_members(false);
-    while (door->ops->confirm(door, both, 2) != STORE_OK)
+    while (session->ops->confirm(session, both, 2) != STORE_OK)
         usleep(50000);
     assert_true(both[0].unmoved && both[1].unmoved);
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 /* ---- fail-overs ---- */

@@ -17,7 +17,7 @@ static void add_quarter(const char *coupon, const char *at, int64_t seq)
     struct totals_write w = {.coupon = coupon, .first_seq = seq, .last_seq = seq, .counts = &one};
 
     assert_true(clock_parse(at, &w.quarter_ms));
-    assert_int_equal(mongo_totals_add(door, &w, 1), STORE_OK);
+    assert_int_equal(mongo_totals_add(session, &w, 1), STORE_OK);
     assert_true(w.applied);
 }
 
@@ -50,14 +50,14 @@ static void totals_are_added_up_by_column_and_coupon(void **state)
     add_quarter(ids[0], "2026-03-29T22:00:00Z", 4);
     add_quarter(ids[0], "2026-03-30T22:00:00Z", 5); /* behind the last one */
     add_quarter(ids[2], "2026-03-29T12:00:00Z", 1);
-    assert_int_equal(mongo_report(door, &q, &sums), STORE_OK);
+    assert_int_equal(mongo_report(session, &q, &sums), STORE_OK);
     assert_int_equal(sums.count, 1);
     assert_int_equal(sums.latest[0].seq, 4);
     assert_int_equal(sums.groups[0].counts[0].redeemed, 3);
     assert_int_equal(sums.groups[0].counts[1].redeemed, 1);
     report_sums_free(&sums);
     q.grouped = true;
-    assert_int_equal(mongo_report(door, &q, &sums), STORE_OK);
+    assert_int_equal(mongo_report(session, &q, &sums), STORE_OK);
     assert_int_equal(sums.count, 2);
     assert_string_equal(sums.groups[0].coupon, ids[0]);
     assert_string_equal(sums.groups[1].coupon, ids[2]);
@@ -66,7 +66,7 @@ static void totals_are_added_up_by_column_and_coupon(void **state)
     assert_int_equal(sums.groups[1].counts[1].redeemed, 0);
     report_sums_free(&sums);
     q.cells_max = 3;
-    assert_int_equal(mongo_report(door, &q, &sums), STORE_OK);
+    assert_int_equal(mongo_report(session, &q, &sums), STORE_OK);
     assert_true(sums.too_many);
     report_sums_free(&sums);
 }
@@ -78,7 +78,7 @@ static void append_batch(const char *coupon, int64_t lane, int64_t at_ms)
 
     b->head.seq = 1;
     b->head.at_ms = at_ms;
-    assert_int_equal(door->ops->append(door, &a, 1), STORE_OK);
+    assert_int_equal(session->ops->append(session, &a, 1), STORE_OK);
     batch_free(b);
 }
 
@@ -95,14 +95,14 @@ static void a_lane_stands_where_its_mark_says_or_else_its_ledger(void **state)
 
     append_batch(coupon, 0, in_ledger);
     append_batch(coupon, 1, other);
-    assert_int_equal(door->ops->write_marks(door, marks, 2), STORE_OK);
-    assert_int_equal(mongo_report_lanes(door, &coupon, 1, &arena, &lanes, &count), STORE_OK);
+    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
+    assert_int_equal(mongo_report_lanes(session, &coupon, 1, &arena, &lanes, &count), STORE_OK);
     assert_int_equal(count, 2);
     assert_true(lanes[0].lane == 0 && lanes[0].seq == 1 && lanes[0].at_ms == in_mark);
     assert_true(lanes[1].lane == 1 && lanes[1].seq == 1 && lanes[1].at_ms == other);
-    assert_int_equal(mongo_mend(door, &mend, 1, &done, NULL), STORE_OK); /* which may take it back */
+    assert_int_equal(mongo_mend(session, &mend, 1, &done, NULL), STORE_OK); /* which may take it back */
     assert_int_equal(done, 1);
-    assert_int_equal(mongo_report_lanes(door, &coupon, 1, &arena, &lanes, &count), STORE_OK);
+    assert_int_equal(mongo_report_lanes(session, &coupon, 1, &arena, &lanes, &count), STORE_OK);
     assert_int_equal(lanes[0].at_ms, in_ledger);
 }
 
@@ -126,10 +126,10 @@ static void slices_add_up(void **state)
     for (int i = 0; i < 700; i++) /* ten a day */
         writes[i] = (struct totals_write){ids[i * 7 % 40], 0, starts[0] + i * INT64_C(96) * QUARTER_MS / 10 / QUARTER_MS * QUARTER_MS,
                                           1, 1, &one, false, 0, false};
-    assert_int_equal(mongo_totals_add(door, writes, 700), STORE_OK);
+    assert_int_equal(mongo_totals_add(session, writes, 700), STORE_OK);
     q.starts = starts;
     q.columns = 7;
-    assert_int_equal(mongo_report(door, &q, &sums), STORE_OK);
+    assert_int_equal(mongo_report(session, &q, &sums), STORE_OK);
     assert_false(sums.too_many);
     assert_int_equal(sums.count, 40);
     for (size_t i = 0; i < sums.count; i++) {
@@ -153,7 +153,7 @@ static void a_zone_is_told_by_its_changes(void **state)
     struct zone z;
 
     NEEDS_SERVER();
-    assert_int_equal(mongo_zone(door, "Europe/Berlin", time_of("2026-01-20T00:00:00Z"), time_of("2026-12-01T00:00:00Z"),
+    assert_int_equal(mongo_zone(session, "Europe/Berlin", time_of("2026-01-20T00:00:00Z"), time_of("2026-12-01T00:00:00Z"),
                                 &arena, &z), STORE_OK);
     assert_int_equal(z.count, 3);
     for (size_t i = 0; i < 3; i++) {
@@ -161,10 +161,10 @@ static void a_zone_is_told_by_its_changes(void **state)
         if (i)
             assert_int_equal(z.offsets[i].from_ms, expected[i].from_ms);
     }
-    assert_int_equal(mongo_zone(door, "Asia/Kathmandu", 0, 1, &arena, &z), STORE_OK);
+    assert_int_equal(mongo_zone(session, "Asia/Kathmandu", 0, 1, &arena, &z), STORE_OK);
     assert_int_equal(z.offsets[0].minutes, 330); /* until 1986 */
-    assert_int_equal(mongo_zone(door, "No/Where", 0, 1, &arena, &z), STORE_NO_ZONE);
-    assert_int_equal(mongo_zone(door, "UTC", 0, time_of("2200-01-01T00:00:00Z"), &arena, &z), STORE_OK);
+    assert_int_equal(mongo_zone(session, "No/Where", 0, 1, &arena, &z), STORE_NO_ZONE);
+    assert_int_equal(mongo_zone(session, "UTC", 0, time_of("2200-01-01T00:00:00Z"), &arena, &z), STORE_OK);
     assert_int_equal(z.count, 1);
 }
 

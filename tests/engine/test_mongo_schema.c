@@ -17,12 +17,12 @@
 #include "base/log.h"
 #include "mongod.h"
 #include "store/mongo.h"
-#include "store/names.h"
+#include "store/name_key.h"
 #include "store/schema.h"
 
 static struct config config;
 static struct mongo *mongo;
-static struct store *door;
+static struct store *session;
 static char message[1024];
 
 static atomic_int runs[4];  /* of each step */
@@ -72,16 +72,16 @@ static int group_setup(void **state)
     mongo = mongo_open(&config, message, sizeof message);
     if (!mongo)
         return -1;
-    door = mongo_door(mongo);
+    session = mongo_session(mongo);
     return 0;
 }
 
 static int group_teardown(void **state)
 {
     (void)state;
-    if (door) {
+    if (session) {
         drop_database();
-        door->ops->close(door);
+        session->ops->close(session);
         mongo_close(mongo);
     }
     mongod_stop_all();
@@ -92,7 +92,7 @@ static int group_teardown(void **state)
 static int setup(void **state)
 {
     (void)state;
-    if (door)
+    if (session)
         drop_database();
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         runs[i] = 0;
@@ -102,14 +102,14 @@ static int setup(void **state)
 
 #define NEEDS_SERVER()                                                                                                 \
     (void)state;                                                                                                       \
-    if (!door)                                                                                                         \
+    if (!session)                                                                                                      \
         skip()
 
 static void assert_version(int64_t expected)
 {
     int64_t version;
 
-    assert_int_equal(schema_version(door, &version), STORE_OK);
+    assert_int_equal(schema_version(session, &version), STORE_OK);
     assert_int_equal(version, expected);
 }
 
@@ -129,12 +129,12 @@ static void a_new_database_gets_the_newest_version(void **state)
 static void steps_run_once_and_in_order_from_where_the_database_stands(void **state)
 {
     NEEDS_SERVER();
-    assert_int_equal(schema_upgrade(door, steps, 1, message, sizeof message), 0);
+    assert_int_equal(schema_upgrade(session, steps, 1, message, sizeof message), 0);
     assert_version(1);
-    assert_int_equal(schema_upgrade(door, steps, 2, message, sizeof message), 0);
+    assert_int_equal(schema_upgrade(session, steps, 2, message, sizeof message), 0);
     assert_version(2);
-    assert_int_equal(schema_upgrade(door, steps, 3, message, sizeof message), 0);
-    assert_int_equal(schema_upgrade(door, steps, 3, message, sizeof message), 0);
+    assert_int_equal(schema_upgrade(session, steps, 3, message, sizeof message), 0);
+    assert_int_equal(schema_upgrade(session, steps, 3, message, sizeof message), 0);
     assert_version(3);
     assert_int_equal(runs[2], 1);
     assert_int_equal(runs[3], 1);
@@ -144,11 +144,11 @@ static void a_step_that_fails_is_named_and_repeated(void **state)
 {
     NEEDS_SERVER();
     failing_step = 3;
-    assert_int_equal(schema_upgrade(door, steps, 3, message, sizeof message), -1);
+    assert_int_equal(schema_upgrade(session, steps, 3, message, sizeof message), -1);
     assert_non_null(strstr(message, "schema 3 (the third)"));
     assert_version(2);
     failing_step = 0;
-    assert_int_equal(schema_upgrade(door, steps, 3, message, sizeof message), 0);
+    assert_int_equal(schema_upgrade(session, steps, 3, message, sizeof message), 0);
     assert_version(3);
     assert_int_equal(runs[2], 1);
     assert_int_equal(runs[3], 2);
@@ -165,14 +165,14 @@ static void a_newer_database_is_refused_and_left_alone(void **state)
     assert_true(schema_steps_count < NEWER_MAX);
     for (int i = 0; i <= (int)schema_steps_count; i++)
         newer[i] = (struct schema_step){schema_steps[0].version + i, "of a later program", NULL};
-    assert_int_equal(schema_upgrade(door, newer, schema_steps_count + 1, message, sizeof message), 0);
+    assert_int_equal(schema_upgrade(session, newer, schema_steps_count + 1, message, sizeof message), 0);
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
     snprintf(expected, sizeof expected, "has schema %d, which a newer version of this service has written; this one reads %d.",
              newest() + 1, newest());
     assert_non_null(strstr(message, expected));
     assert_non_null(strstr(message, "Start the newer version"));
     assert_version(newest() + 1);
-    assert_int_equal(server_index_faults(door, names, sizeof names), STORE_OK);
+    assert_int_equal(server_index_faults(session, names, sizeof names), STORE_OK);
     assert_non_null(strstr(names, "ledger.ended"));
 }
 
@@ -193,7 +193,7 @@ static void a_database_of_before_the_first_release_is_refused(void **state)
     char names[1024];
 
     NEEDS_SERVER();
-    assert_int_equal(schema_upgrade(door, steps, 1, message, sizeof message), 0);
+    assert_int_equal(schema_upgrade(session, steps, 1, message, sizeof message), 0);
     assert_version(1);
     for (int noted = 1; noted >= 0; noted--) {
         if (!noted) {
@@ -204,7 +204,7 @@ static void a_database_of_before_the_first_release_is_refused(void **state)
         assert_non_null(strstr(message, "has schema 1, from before the first release"));
         assert_non_null(strstr(message, "Name another database"));
         assert_version(noted);
-        assert_int_equal(server_index_faults(door, names, sizeof names), STORE_OK);
+        assert_int_equal(server_index_faults(session, names, sizeof names), STORE_OK);
         assert_non_null(strstr(names, "ledger.ended"));
     }
 }
@@ -217,7 +217,7 @@ static void *prepare(void *key)
 
     if (mongo_prepare(mongo, text, sizeof text) != 0)
         return NULL;
-    own = mongo_door(mongo);
+    own = mongo_session(mongo);
     if (mongo_name_key(own, &found) == STORE_OK)
         memcpy(key, found, sizeof *found);
     own->ops->close(own);
@@ -253,7 +253,7 @@ static void the_key_of_names_is_made_once_and_its_loss_is_told(void **state)
                  BCON_BIN(BSON_SUBTYPE_BINARY, keys[0].secret.bytes, NAME_HASH_LEN), "}", "}", "]"));
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
     assert_non_null(strstr(message, "could not be upgraded to schema 4"));
-    assert_int_equal(mongo_name_key(door, &found), STORE_NOT_FOUND);
+    assert_int_equal(mongo_name_key(session, &found), STORE_NOT_FOUND);
 }
 
 static void a_key_of_names_never_gives_way_to_another(void **state)
@@ -261,16 +261,16 @@ static void a_key_of_names_never_gives_way_to_another(void **state)
     const struct name_key first = name_key_random(), second = name_key_random(), *found;
 
     NEEDS_SERVER();
-    assert_int_equal(mongo_name_key_put(door, &first), STORE_OK);
-    assert_int_equal(mongo_name_key_put(door, &first), STORE_OK); /* an answer was lost */
-    assert_int_equal(mongo_name_key_put(door, &second), STORE_EXISTS);
-    assert_int_equal(mongo_name_key(door, &found), STORE_OK);
+    assert_int_equal(mongo_name_key_put(session, &first), STORE_OK);
+    assert_int_equal(mongo_name_key_put(session, &first), STORE_OK); /* an answer was lost */
+    assert_int_equal(mongo_name_key_put(session, &second), STORE_EXISTS);
+    assert_int_equal(mongo_name_key(session, &found), STORE_OK);
     assert_memory_equal(found, &first, sizeof first);
 }
 
 static void *upgrade(void *failed)
 {
-    struct store *own = mongo_door(mongo);
+    struct store *own = mongo_session(mongo);
     char text[1024];
 
     if (schema_upgrade(own, steps, 3, text, sizeof text) != 0)
@@ -305,13 +305,13 @@ static void the_server_tells_what_doctor_asks(void **state)
 
     NEEDS_SERVER();
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
-    assert_int_equal(server_facts(door, &facts), STORE_OK);
+    assert_int_equal(server_facts(session, &facts), STORE_OK);
     assert_true(facts.version[0] >= '6' && facts.driver[0] == '1' && facts.members >= 1);
     assert_true(facts.disk_total > facts.disk_used && facts.disk_used > 0);
-    assert_int_equal(server_majority(door, &us), STORE_OK);
+    assert_int_equal(server_majority(session, &us), STORE_OK);
     assert_true(us > 0);
     assert_version(newest());
-    assert_int_equal(server_index_faults(door, names, sizeof names), STORE_OK);
+    assert_int_equal(server_index_faults(session, names, sizeof names), STORE_OK);
     assert_string_equal(names, "");
 }
 
@@ -331,7 +331,7 @@ static void an_index_is_more_than_its_name(void **state)
     NEEDS_SERVER();
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
     make_otherwise("totals", "at", BCON_NEW("key", "{", "_id.at", BCON_DOUBLE(1), "}")); /* the same to the server */
-    assert_int_equal(server_index_faults(door, faults, sizeof faults), STORE_OK);
+    assert_int_equal(server_index_faults(session, faults, sizeof faults), STORE_OK);
     assert_string_equal(faults, "");
     make_otherwise("ledger", "ended", BCON_NEW("key", "{", "_id.c", BCON_INT32(1), "ended", BCON_INT32(1), "}"));
     make_otherwise("users", "user", BCON_NEW("key", "{", "_id.h", BCON_INT32(1), "view.part", BCON_INT32(1), "}"));
@@ -342,13 +342,42 @@ static void an_index_is_more_than_its_name(void **state)
     make_otherwise("jobs", "key", BCON_NEW("key", "{", "coupon", BCON_INT32(1), "key", BCON_INT32(1), "}",
                                            "partialFilterExpression", "{", "key", "{", "$exists", BCON_BOOL(true), "}", "}"));
     run(BCON_NEW("dropIndexes", "deliveries", "index", "at"));
-    assert_int_equal(server_index_faults(door, faults, sizeof faults), STORE_OK);
+    assert_int_equal(server_index_faults(session, faults, sizeof faults), STORE_OK);
     assert_string_equal(faults, "ledger.ended has a different filter, users.user has a different key, users.erased "
                                 "has a different filter, parts.at has different options, jobs.key is not unique, "
                                 "jobs.created has a different key, deliveries.at is missing");
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0); /* as doctor says, coupond mends them */
-    assert_int_equal(server_index_faults(door, faults, sizeof faults), STORE_OK);
+    assert_int_equal(server_index_faults(session, faults, sizeof faults), STORE_OK);
     assert_string_equal(faults, "");
+}
+
+static bool has_index(const char *collection, const char *name)
+{
+    mongoc_client_t *client = mongoc_client_new(config.mongodb_uri);
+    mongoc_collection_t *of = mongoc_client_get_collection(client, config.mongodb_database, collection);
+    mongoc_cursor_t *cursor = mongoc_collection_find_indexes_with_opts(of, NULL);
+    const bson_t *doc;
+    bool found = false;
+    bson_iter_t it;
+
+    while (mongoc_cursor_next(cursor, &doc))
+        found = found || (bson_iter_init_find(&it, doc, "name") && strcmp(bson_iter_utf8(&it, NULL), name) == 0);
+    assert_false(mongoc_cursor_error(cursor, NULL));
+    mongoc_cursor_destroy(cursor);
+    mongoc_collection_destroy(of);
+    mongoc_client_destroy(client);
+    return found;
+}
+
+static void an_index_that_nobody_reads_any_more_is_dropped(void **state)
+{
+    NEEDS_SERVER();
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+    run(BCON_NEW("createIndexes", "marks", "indexes", "[", "{", "name", "views", "key", "{", "_id.kind", BCON_INT32(1), "}", "}", "]"));
+    assert_true(has_index("marks", "views"));
+    assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
+    assert_false(has_index("marks", "views"));
+    assert_true(has_index("marks", "totals"));
 }
 
 int main(void)
@@ -365,6 +394,7 @@ int main(void)
         T(many_may_upgrade_at_once),
         T(the_server_tells_what_doctor_asks),
         T(an_index_is_more_than_its_name),
+        T(an_index_that_nobody_reads_any_more_is_dropped),
     };
 
     return cmocka_run_group_tests_name("schema", tests, group_setup, group_teardown);

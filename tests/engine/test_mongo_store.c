@@ -20,6 +20,7 @@
 #include "engine/lane.h"
 #include "mongo_fixture.h"
 #include "mongod.h"
+#include "store/name_key.h"
 #include "store/reconcile.h"
 
 #define DAY INT64_C(1795132800000) /* 2026-11-20T00:00Z */
@@ -94,7 +95,7 @@ static struct batch *make_batch(const char *coupon, int64_t lane, int64_t seq, c
 static enum append_result append_one(const struct batch *b)
 {
     struct append a = {b, APPEND_UNKNOWN};
-    enum store_status status = door->ops->append(door, &a, 1);
+    enum store_status status = session->ops->append(session, &a, 1);
 
     assert_int_equal(status == STORE_FAILED, a.result == APPEND_UNKNOWN);
     return a.result;
@@ -127,7 +128,7 @@ static struct view_write view_of(const char *coupon, const struct use *u)
 
 static void write_all(struct view_write *views, size_t count, struct store_time *when)
 {
-    assert_int_equal(door->ops->write_views(door, views, count, when), STORE_OK);
+    assert_int_equal(session->ops->write_views(session, views, count, when), STORE_OK);
     for (size_t i = 0; i < count; i++)
         assert_true(views[i].written);
 }
@@ -136,7 +137,7 @@ static struct use *read_use(const char *coupon, const char *user, struct store_t
 {
     struct use_read read = {coupon, user, NULL, STORE_OK};
 
-    assert_int_equal(door->ops->uses(door, after, &arena, &read, 1), STORE_OK);
+    assert_int_equal(session->ops->uses(session, after, &arena, &read, 1), STORE_OK);
     return read.use;
 }
 
@@ -149,7 +150,7 @@ static void a_second_preparing_changes_nothing(void **state)
     char message[1024];
 
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), 0);
-    assert_int_equal(mongo_ping(door, 60000), STORE_OK);
+    assert_int_equal(mongo_ping(session, 60000), STORE_OK);
 }
 
 typedef struct mongo *opening(const struct config *config, char *message, size_t size);
@@ -217,7 +218,7 @@ static void a_server_that_is_gone_is_not_ready(void **state)
     other.mongodb_server_selection_timeout_ms = 300;
     for (size_t i = 0; i < OPENINGS; i++) {
         struct mongo *m = openings[i](&other, message, sizeof message);
-        struct store *d = mongo_door(m);
+        struct store *d = mongo_session(m);
 
         assert_int_equal(mongo_ping(d, 100), STORE_FAILED);
         assert_int_equal(d->ops->now(d, &(int64_t){0}), STORE_FAILED);
@@ -226,7 +227,7 @@ static void a_server_that_is_gone_is_not_ready(void **state)
     }
 }
 
-static void a_single_door_can_be_opened_again(void **state)
+static void a_single_session_can_be_opened_again(void **state)
 {
     NEEDS_SERVER();
 
@@ -234,7 +235,7 @@ static void a_single_door_can_be_opened_again(void **state)
     struct mongo *m = mongo_open_single(&config, message, sizeof message);
 
     for (int i = 0; i < 2; i++) {
-        struct store *d = mongo_door(m);
+        struct store *d = mongo_session(m);
 
         assert_int_equal(mongo_ping(d, 60000), STORE_OK);
         d->ops->close(d);
@@ -255,7 +256,7 @@ static void a_batch_is_appended_once_and_recognised_again(void **state)
     assert_int_equal(append_one(ours), APPEND_OURS);
     assert_int_equal(append_one(ours), APPEND_OURS);
     assert_int_equal(append_one(theirs), APPEND_THEIRS);
-    assert_int_equal(door->ops->ledger(door, coupon, 0, 0, 2, read, &count), STORE_OK);
+    assert_int_equal(session->ops->ledger(session, coupon, 0, 0, 2, read, &count), STORE_OK);
     assert_int_equal(count, 1);
     assert_string_equal(read[0]->id, ours->id);
     assert_memory_equal(read[0]->head.hash, ours->head.hash, HASH_LEN);
@@ -279,10 +280,10 @@ static void lanes_in_one_insert_stand_or_fall_alone(void **state)
             append_chain(names[i], 0, 1, 1);
         appends[i] = (struct append){make_batch(names[i], 0, 1, "u-9"), APPEND_UNKNOWN};
     }
-    assert_int_equal(door->ops->append(door, appends, 40), STORE_OK);
+    assert_int_equal(session->ops->append(session, appends, 40), STORE_OK);
     for (int i = 0; i < 40; i++) {
         assert_int_equal(appends[i].result, i % 3 == 0 ? APPEND_THEIRS : APPEND_OURS);
-        assert_int_equal(door->ops->ledger(door, names[i], 0, 0, 1, read, &count), STORE_OK);
+        assert_int_equal(session->ops->ledger(session, names[i], 0, 0, 1, read, &count), STORE_OK);
         assert_string_equal(read[0]->entries[0].user, i % 3 == 0 ? "u-1" : "u-9");
         batch_free(read[0]);
         batch_free((struct batch *)appends[i].batch);
@@ -301,10 +302,10 @@ static void a_write_concern_error_leaves_every_lane_unknown_until_asked_again(vo
         skip();
     appends[0] = (struct append){make_batch(taken, 0, 1, "u-2"), APPEND_OURS};
     appends[1] = (struct append){make_batch(fresh, 0, 1, "u-2"), APPEND_THEIRS};
-    assert_int_equal(door->ops->append(door, appends, 2), STORE_FAILED);
+    assert_int_equal(session->ops->append(session, appends, 2), STORE_FAILED);
     assert_int_equal(appends[0].result, APPEND_UNKNOWN);
     assert_int_equal(appends[1].result, APPEND_UNKNOWN);
-    assert_int_equal(door->ops->append(door, appends, 2), STORE_OK);
+    assert_int_equal(session->ops->append(session, appends, 2), STORE_OK);
     assert_int_equal(appends[0].result, APPEND_THEIRS);
     assert_int_equal(appends[1].result, APPEND_OURS);
     batch_free((struct batch *)appends[0].batch);
@@ -338,7 +339,7 @@ static void an_append_whose_reply_is_lost_is_found_to_be_ours(void **state)
     hasty.mongodb_socket_timeout_ms = 1000;
     m = mongo_open(&hasty, message, sizeof message);
     assert_non_null(m);
-    s = mongo_door(m);
+    s = mongo_session(m);
     if (!fail_command("insert", 1, "blockTimeMS", 4000)) /* it is carried out after our socket gave up */
         skip();
     assert_int_equal(s->ops->append(s, &late, 1), STORE_FAILED);
@@ -354,7 +355,7 @@ static void an_append_whose_reply_is_lost_is_found_to_be_ours(void **state)
 }
 
 struct racer {
-    struct store *door;
+    struct store *session;
     const char *coupon;
     pthread_t thread;
     int64_t won;
@@ -368,7 +369,7 @@ static void *race_appends(void *context)
         struct batch *b = make_batch(r->coupon, 0, seq, "u");
         struct append a = {b, APPEND_UNKNOWN};
 
-        r->door->ops->append(r->door, &a, 1);
+        r->session->ops->append(r->session, &a, 1);
         r->won += a.result == APPEND_OURS;
         batch_free(b);
     }
@@ -384,13 +385,13 @@ static void two_writers_never_both_win_a_seq(void **state)
     int64_t won = 0;
 
     for (int i = 0; i < 4; i++) {
-        racers[i] = (struct racer){.door = mongo_door(mongo), .coupon = coupon};
+        racers[i] = (struct racer){.session = mongo_session(mongo), .coupon = coupon};
         pthread_create(&racers[i].thread, NULL, race_appends, &racers[i]);
     }
     for (int i = 0; i < 4; i++) {
         pthread_join(racers[i].thread, NULL);
         won += racers[i].won;
-        racers[i].door->ops->close(racers[i].door);
+        racers[i].session->ops->close(racers[i].session);
     }
     assert_int_equal(won, 50);
 }
@@ -406,29 +407,29 @@ static void the_ledger_is_read_by_lane_from_any_seq_in_either_direction(void **s
     append_chain(coupon, 0, 1, 20);
     append_chain(coupon, 1, 1, 3);
     append_chain(longer, 0, 1, 3);
-    assert_int_equal(door->ops->ledger(door, coupon, 0, 15, 30, read, &count), STORE_OK);
+    assert_int_equal(session->ops->ledger(session, coupon, 0, 15, 30, read, &count), STORE_OK);
     assert_int_equal(count, 5);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(read[i]->head.seq, 16 + (int64_t)i);
         assert_int_equal(read[i]->lane, 0);
         batch_free(read[i]);
     }
-    assert_int_equal(door->ops->ledger(door, coupon, 0, 20, 30, read, &count), STORE_OK);
+    assert_int_equal(session->ops->ledger(session, coupon, 0, 20, 30, read, &count), STORE_OK);
     assert_int_equal(count, 0);
-    assert_int_equal(mongo_ledger_back(door, coupon, 0, INT64_MAX, 4, read, &count), STORE_OK);
+    assert_int_equal(mongo_ledger_back(session, coupon, 0, INT64_MAX, 4, read, &count), STORE_OK);
     assert_int_equal(count, 4);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(read[i]->head.seq, 20 - (int64_t)i);
         batch_free(read[i]);
     }
-    assert_int_equal(mongo_ledger_back(door, coupon, 0, 3, 30, read, &count), STORE_OK);
+    assert_int_equal(mongo_ledger_back(session, coupon, 0, 3, 30, read, &count), STORE_OK);
     assert_int_equal(count, 2);
     batch_free(read[0]);
     batch_free(read[1]);
-    assert_int_equal(mongo_ledger_at(door, coupon, 0, 7, &one), STORE_OK);
+    assert_int_equal(mongo_ledger_at(session, coupon, 0, 7, &one), STORE_OK);
     assert_int_equal(one->head.seq, 7);
     batch_free(one);
-    assert_int_equal(mongo_ledger_at(door, coupon, 0, 21, &one), STORE_NOT_FOUND);
+    assert_int_equal(mongo_ledger_at(session, coupon, 0, 21, &one), STORE_NOT_FOUND);
 }
 
 static void the_batch_that_ended_a_generation_is_found(void **state)
@@ -442,10 +443,10 @@ static void the_batch_that_ended_a_generation_is_found(void **state)
     e->n = 1042;
     e->g = 3;
     assert_int_equal(append_one(b), APPEND_OURS);
-    assert_int_equal(door->ops->ended(door, coupon, 0, 1042, 3, &found), STORE_OK);
+    assert_int_equal(session->ops->ended(session, coupon, 0, 1042, 3, &found), STORE_OK);
     assert_string_equal(found->id, b->id);
-    assert_int_equal(door->ops->ended(door, coupon, 0, 1042, 2, &(struct batch *){NULL}), STORE_NOT_FOUND);
-    assert_int_equal(door->ops->ended(door, "other", 0, 1042, 3, &(struct batch *){NULL}), STORE_NOT_FOUND);
+    assert_int_equal(session->ops->ended(session, coupon, 0, 1042, 2, &(struct batch *){NULL}), STORE_NOT_FOUND);
+    assert_int_equal(session->ops->ended(session, "other", 0, 1042, 3, &(struct batch *){NULL}), STORE_NOT_FOUND);
     batch_free(b);
     batch_free(found);
 }
@@ -503,12 +504,12 @@ static void a_tail_is_confirmed_only_while_nothing_follows_it(void **state)
         confirms[i] = (struct confirm){.coupon = new_coupon(), .lane = 0, .tail = i % 2};
         append_chain(confirms[i].coupon, 0, 1, 1);
     }
-    assert_int_equal(door->ops->confirm(door, confirms, 20), STORE_OK);
+    assert_int_equal(session->ops->confirm(session, confirms, 20), STORE_OK);
     for (int i = 0; i < 20; i++)
         assert_int_equal(confirms[i].unmoved, i % 2 == 1);
-    assert_int_equal(door->ops->confirm(door, confirms, 1), STORE_OK);
+    assert_int_equal(session->ops->confirm(session, confirms, 1), STORE_OK);
     assert_false(confirms[0].unmoved);
-    assert_int_equal(door->ops->confirm(door, confirms + 1, 1), STORE_OK);
+    assert_int_equal(session->ops->confirm(session, confirms + 1, 1), STORE_OK);
     assert_true(confirms[1].unmoved);
 }
 
@@ -522,23 +523,23 @@ static void marks_never_go_back(void **state)
                                  {coupon, 1, "views", {7, {100, 2}}, 0}};
     struct mark mark;
 
-    assert_int_equal(door->ops->mark(door, coupon, 0, "views", &mark), STORE_OK);
+    assert_int_equal(session->ops->mark(session, coupon, 0, "views", &mark), STORE_OK);
     assert_int_equal(mark.seq, 0);
-    assert_int_equal(door->ops->write_marks(door, marks, 3), STORE_OK);
+    assert_int_equal(session->ops->write_marks(session, marks, 3), STORE_OK);
     marks[0].mark = (struct mark){4, {200, 1}};
     marks[1].mark = (struct mark){3, {300, 1}};
-    assert_int_equal(door->ops->write_marks(door, marks, 2), STORE_OK);
-    assert_int_equal(door->ops->mark(door, coupon, 0, "views", &mark), STORE_OK);
+    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
+    assert_int_equal(session->ops->mark(session, coupon, 0, "views", &mark), STORE_OK);
     assert_int_equal(mark.seq, 5);
     assert_int_equal(mark.when.seconds, 100);
     assert_int_equal(mark.when.increment, 1);
-    assert_int_equal(door->ops->mark(door, coupon, 0, "totals", &mark), STORE_OK);
+    assert_int_equal(session->ops->mark(session, coupon, 0, "totals", &mark), STORE_OK);
     assert_int_equal(mark.seq, 3);
-    assert_int_equal(door->ops->mark(door, coupon, 1, "views", &mark), STORE_OK);
+    assert_int_equal(session->ops->mark(session, coupon, 1, "views", &mark), STORE_OK);
     assert_int_equal(mark.seq, 7);
     marks[0].mark = (struct mark){6, {0, 0}};
-    assert_int_equal(door->ops->write_marks(door, marks, 1), STORE_OK);
-    assert_int_equal(door->ops->mark(door, coupon, 0, "views", &mark), STORE_OK);
+    assert_int_equal(session->ops->write_marks(session, marks, 1), STORE_OK);
+    assert_int_equal(session->ops->mark(session, coupon, 0, "views", &mark), STORE_OK);
     assert_int_equal(mark.seq, 6);
     assert_int_equal(mark.when.seconds, 100);
     assert_int_equal(mark.when.increment, 1);
@@ -562,7 +563,7 @@ static void uses_are_read_in_one_go_also_absent_doubled_and_of_several_coupons(v
     for (int i = 0; i < 600; i++)
         reads[i] = (struct use_read){i % 2 ? a : b, arena_printf(&arena, "u-%d", i % 300), NULL, STORE_OK};
     reads[600] = (struct use_read){a, "u-0", NULL, STORE_OK}; /* b has that one */
-    assert_int_equal(door->ops->uses(door, when, &arena, reads, 601), STORE_OK);
+    assert_int_equal(session->ops->uses(session, when, &arena, reads, 601), STORE_OK);
     for (int i = 0; i < 600; i++) {
         assert_int_equal(reads[i].use != NULL, i % 300 < 200);
         if (reads[i].use)
@@ -607,7 +608,7 @@ static int64_t walk(const char *coupon, struct store_time after, const uint64_t 
     for (; !w.done; calls++) {
         size_t got = 0;
 
-        assert_int_equal(door->ops->walk_users(door, coupon, after, &w, 64, hashes, &got), STORE_OK);
+        assert_int_equal(session->ops->walk_users(session, coupon, after, &w, 64, hashes, &got), STORE_OK);
         for (size_t i = 0; i < got; i++) {
             size_t k = 0;
 
@@ -626,18 +627,22 @@ static void all_users_are_told_of_once_and_by_the_index_alone(void **state)
 
     const char *a = new_coupon(), *b = new_coupon();
     struct use *uses[300];
+    const struct job_progress job = {.id = "j", .version = 1, .seq = 1};
     struct view_write views[301];
+    char name[STORED_NAME_SIZE];
     struct store_time when;
     uint64_t hashes[300];
     int times[300] = {0};
     int64_t finds, documents, calls;
 
     for (int i = 0; i < 300; i++) {
-        uses[i] = make_use(i ? arena_printf(&arena, "u-%d", i) : JOB_USER_PREFIX "j", i + 1);
+        uses[i] = make_use(arena_printf(&arena, "u-%d", i), i + 1);
         views[i] = view_of(a, uses[i]);
-        assert_int_equal(door->ops->user_hash(door, uses[i]->user, &hashes[i]), STORE_OK);
+        assert_int_equal(session->ops->user_hash(session, uses[i]->user, &hashes[i]), STORE_OK);
     }
     uses[7]->erased_ms = DAY; /* a tombstone */
+    views[0] = (struct view_write){.kind = VIEW_JOB, .coupon = a, .job = &job};
+    assert_int_equal(session->ops->user_hash(session, name_of_job(job.id, name), &hashes[0]), STORE_OK);
     views[300] = view_of(b, make_use("another's", 1));
     write_all(views, 301, &when);
     profile(2, &finds, &documents);
@@ -683,7 +688,7 @@ static void uses_that_fill_more_than_one_reply_are_all_read(void **state)
     struct store_time when;
 
     write_users_with_much(coupon, reads, 45, &when); /* 20 MB: also more than one command */
-    assert_int_equal(door->ops->uses(door, when, &arena, reads, 45), STORE_OK);
+    assert_int_equal(session->ops->uses(session, when, &arena, reads, 45), STORE_OK);
     for (int i = 0; i < 45; i++) {
         assert_int_equal(reads[i].status, STORE_OK);
         assert_non_null(reads[i].use);
@@ -708,7 +713,7 @@ static void uses_past_the_bound_are_left_for_the_next_calls(void **state)
 
         assert_in_range(calls, 0, 10);
         arena_init(&own, 0);
-        assert_int_equal(door->ops->uses(door, when, &own, reads, count), STORE_OK);
+        assert_int_equal(session->ops->uses(session, when, &own, reads, count), STORE_OK);
         assert_in_range(own.bytes, 0, STORE_USES_BYTES + (STORE_USES_BYTES >> 4));
         for (size_t i = 0; i < count; i++) {
             if (reads[i].status == STORE_LEFT) {
@@ -756,7 +761,7 @@ static void an_older_view_never_replaces_a_newer_one(void **state)
 }
 
 struct view_racer {
-    struct store *door;
+    struct store *session;
     const char *coupon;
     pthread_t thread;
     int64_t first;
@@ -780,7 +785,7 @@ static void *race_views(void *context)
             u->seq = r->first + round % 4 * 2;
             views[i] = (struct view_write){.kind = VIEW_USE, .coupon = r->coupon, .use = u};
         }
-        if (r->door->ops->write_views(r->door, views, 8, &when) != STORE_OK)
+        if (r->session->ops->write_views(r->session, views, 8, &when) != STORE_OK)
             r->failed = true;
     }
     arena_free(&own);
@@ -795,13 +800,13 @@ static void of_two_that_race_to_write_a_view_the_newer_wins(void **state)
     struct view_racer racers[2];
 
     for (int i = 0; i < 2; i++) {
-        racers[i] = (struct view_racer){.door = mongo_door(mongo), .coupon = coupon, .first = 1 + i};
+        racers[i] = (struct view_racer){.session = mongo_session(mongo), .coupon = coupon, .first = 1 + i};
         pthread_create(&racers[i].thread, NULL, race_views, &racers[i]);
     }
     for (int i = 0; i < 2; i++) {
         pthread_join(racers[i].thread, NULL);
         assert_false(racers[i].failed);
-        racers[i].door->ops->close(racers[i].door);
+        racers[i].session->ops->close(racers[i].session);
     }
     for (int i = 0; i < 80; i++)
         assert_int_equal(read_use(coupon, arena_printf(&arena, "u-%d-%d", i / 8, i % 8), no_time)->seq, 8);
@@ -843,7 +848,7 @@ static void buckets_with_free_slots_are_found_in_order_and_full_ones_are_not(voi
 
         search.random = random;
         search.from = random ? 92 : 1;
-        assert_int_equal(door->ops->free_buckets(door, when, &search, 1), STORE_OK);
+        assert_int_equal(session->ops->free_buckets(session, when, &search, 1), STORE_OK);
         assert_int_equal(search.count, 5);
         assert_false(search.left_out);
         assert_int_equal(search.next, random ? 98 : 8);
@@ -880,7 +885,7 @@ static void many_searches_in_one_call_find_what_each_finds_alone(void **state)
             bucket_release(&k);
         }
     }
-    assert_int_equal(door->ops->free_buckets(door, when, searches, SEARCHES), STORE_OK);
+    assert_int_equal(session->ops->free_buckets(session, when, searches, SEARCHES), STORE_OK);
     for (int i = 0; i < SEARCHES; i++) {
         const struct free_search *search = &searches[i];
         size_t want = search->most < 2 ? search->most : 2;
@@ -894,7 +899,7 @@ static void many_searches_in_one_call_find_what_each_finds_alone(void **state)
             bucket_release(&found[i][n]);
         }
     }
-    assert_int_equal(door->ops->free_buckets(door, when, searches, 0), STORE_OK);
+    assert_int_equal(session->ops->free_buckets(session, when, searches, 0), STORE_OK);
 }
 
 /* The place behind it is known all the same: the next search goes on there. */
@@ -922,7 +927,7 @@ static void a_damaged_bucket_is_left_out_of_a_search(void **state)
 
         for (int i = 0; i < 2; i++)
             searches[i] = (struct free_search){.coupon = coupons[i], .random = random, .most = 3, .buckets = found[i]};
-        assert_int_equal(door->ops->free_buckets(door, when, searches, 2), STORE_OK);
+        assert_int_equal(session->ops->free_buckets(session, when, searches, 2), STORE_OK);
         for (int i = 0; i < 2; i++) {
             assert_int_equal(searches[i].count, i == 0 ? 1 : 3);
             assert_int_equal(searches[i].left_out, i == 0);
@@ -931,7 +936,7 @@ static void a_damaged_bucket_is_left_out_of_a_search(void **state)
                 bucket_release(&found[i][--searches[i].count]);
         }
         searches[0].from = searches[0].next;
-        assert_int_equal(door->ops->free_buckets(door, when, searches, 1), STORE_OK);
+        assert_int_equal(session->ops->free_buckets(session, when, searches, 1), STORE_OK);
         assert_int_equal(searches[0].count, 1);
         assert_int_equal(found[0][0].b, 3);
         assert_false(searches[0].left_out);
@@ -960,7 +965,7 @@ static void a_damaged_bucket_is_left_out_of_what_is_due(void **state)
     damage("buckets", coupons[1], "_id.b", 3, NULL, "view.seq"); /* not due yet */
     for (int i = 0; i < 2; i++)
         searches[i] = (struct due_search){.coupon = coupons[i], .at_ms = DAY + 2, .most = 3, .buckets = found[i]};
-    assert_int_equal(door->ops->due_buckets(door, when, searches, 2), STORE_OK);
+    assert_int_equal(session->ops->due_buckets(session, when, searches, 2), STORE_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(searches[i].count, i == 0 ? 2 : 3);
         assert_int_equal(searches[i].left_out, i == 0);
@@ -988,7 +993,7 @@ static void a_list_of_buckets_has_those_that_nobody_touched(void **state)
         views[i] = bucket_view(coupon, &k[i]);
     }
     write_all(views, 3, &when);
-    assert_int_equal(mongo_buckets(door, coupon, 0, 6, 5 * BUCKET_SLOTS + 10, found), STORE_OK);
+    assert_int_equal(mongo_buckets(session, coupon, 0, 6, 5 * BUCKET_SLOTS + 10, found), STORE_OK);
     for (int64_t b = 0; b < 6; b++) {
         bool was_touched = b == 1 || b == 2 || b == 4;
 
@@ -998,19 +1003,19 @@ static void a_list_of_buckets_has_those_that_nobody_touched(void **state)
         assert_int_equal(found[b].size, b < 5 ? BUCKET_SLOTS : 10);
         bucket_release(&found[b]);
     }
-    assert_int_equal(door->ops->touched(door, when, &search, 1), STORE_OK);
+    assert_int_equal(session->ops->touched(session, when, &search, 1), STORE_OK);
     assert_int_equal(search.count, 2);
     assert_memory_equal(numbers, touched, 2 * sizeof *numbers);
     search.end = INT64_MAX;
     search.last = true;
-    assert_int_equal(door->ops->touched(door, when, &search, 1), STORE_OK);
+    assert_int_equal(session->ops->touched(session, when, &search, 1), STORE_OK);
     assert_int_equal(search.count, 1);
     assert_int_equal(numbers[0], 4);
     searches[0] = searches[1] = search; /* several go in one command */
     searches[0].from = 5;
     searches[1].last = false;
     searches[1].most = 2;
-    assert_int_equal(door->ops->touched(door, when, searches, 2), STORE_OK);
+    assert_int_equal(session->ops->touched(session, when, searches, 2), STORE_OK);
     assert_int_equal(searches[0].count, 0);
     assert_int_equal(searches[1].count, 2);
     assert_memory_equal(numbers, touched, 2 * sizeof *numbers);
@@ -1038,7 +1043,7 @@ static void a_bucket_follows_its_hops_before_its_seq(void **state)
     k.hops = 0;
     k.seq = 200;
     write_all(&view, 1, &when);
-    assert_int_equal(door->ops->buckets(door, when, reads, 2), STORE_OK);
+    assert_int_equal(session->ops->buckets(session, when, reads, 2), STORE_OK);
     assert_true(reads[0].found);
     assert_false(reads[1].found);
     assert_int_equal(read.lane, 1);
@@ -1063,7 +1068,7 @@ static void a_document_that_cannot_be_decoded_fails_its_own_read_only(void **sta
 
     write_all(views, 3, &when);
     damage("users", a, "view.user", 0, "ann", "view.seq");
-    assert_int_equal(door->ops->uses(door, when, &arena, uses, 5), STORE_FAILED);
+    assert_int_equal(session->ops->uses(session, when, &arena, uses, 5), STORE_FAILED);
     assert_int_equal(uses[0].status, STORE_OK);
     assert_string_equal(uses[0].use->user, "bob");
     assert_int_equal(uses[2].status, STORE_OK);
@@ -1078,7 +1083,7 @@ static void a_document_that_cannot_be_decoded_fails_its_own_read_only(void **sta
     }
     write_all(views, 2, &when);
     damage("buckets", a, "_id.b", 7, NULL, "view.seq");
-    assert_int_equal(door->ops->buckets(door, when, buckets, 3), STORE_FAILED);
+    assert_int_equal(session->ops->buckets(session, when, buckets, 3), STORE_FAILED);
     assert_int_equal(buckets[0].status, STORE_UNREADABLE);
     assert_int_equal(buckets[1].status, STORE_OK);
     assert_int_equal(buckets[2].status, STORE_OK);
@@ -1155,13 +1160,13 @@ static void a_definition_is_kept_with_the_newest_version(void **state)
     struct coupon *read;
     int64_t seq;
 
-    assert_int_equal(door->ops->coupon(door, id, no_time, &arena, &read, &seq), STORE_OK);
+    assert_int_equal(session->ops->coupon(session, id, no_time, &arena, &read, &seq), STORE_OK);
     assert_null(read);
     append_chain(id, 0, 1, 1);
     write_coupon(make_coupon(id, 1, COUPON_ACTIVE), 1);
     write_coupon(make_coupon(id, 3, COUPON_PAUSED), 9);
     write_coupon(make_coupon(id, 2, COUPON_ENDED), 5);
-    assert_int_equal(door->ops->coupon(door, id, no_time, &arena, &read, &seq), STORE_OK);
+    assert_int_equal(session->ops->coupon(session, id, no_time, &arena, &read, &seq), STORE_OK);
     assert_int_equal(read->state, COUPON_PAUSED);
     assert_int_equal(read->version, 3);
     assert_int_equal(seq, 9);
@@ -1207,12 +1212,12 @@ static void lanes_are_loaded_together_and_each_fails_alone(void **state)
             append_chain(ids[i], lane, 20, 21);
         write_all(&view, 1, &when);
         if (i != SHORT)
-            assert_int_equal(door->ops->write_marks(door, &mark, 1), STORE_OK);
+            assert_int_equal(session->ops->write_marks(session, &mark, 1), STORE_OK);
     }
     damage("ledger", ids[BAD_BATCH], "_id.seq", 3, NULL, "at");
     damage("marks", ids[BAD_MARK], "_id.kind", 0, "views", "seq");
     damage_definition(ids[BAD_DEFINITION]);
-    lane_load(door, loads, KINDS);
+    lane_load(session, loads, KINDS);
     for (int i = 0; i < KINDS; i++) {
         const struct lane *l = loads[i].lane;
 
@@ -1233,7 +1238,7 @@ static size_t list_all(int coupon_state, int64_t active_at_ms, size_t page, cons
     struct coupon **items;
 
     do {
-        assert_int_equal(mongo_coupons(door, coupon_state, active_at_ms, after, page, &arena, &items, &count, &after),
+        assert_int_equal(mongo_coupons(session, NULL, coupon_state, active_at_ms, after, page, &arena, &items, &count, &after),
                          STORE_OK);
         for (size_t i = 0; i < count; i++)
             if (strncmp(items[i]->id, "list-", 5) == 0)
@@ -1273,7 +1278,7 @@ static void coupons_are_listed_newest_first_page_by_page(void **state)
     assert_string_equal(ids[1], "list-7");
     assert_int_equal(list_all(-1, DAY + 10, 10, ids), 4);
     assert_string_equal(ids[1], "list-6");
-    assert_int_equal(mongo_coupons(door, -1, 0, "garbage", 5, &arena, &(struct coupon **){NULL}, &(size_t){0},
+    assert_int_equal(mongo_coupons(session, NULL, -1, 0, "garbage", 5, &arena, &(struct coupon **){NULL}, &(size_t){0},
                                    &(const char *){NULL}),
                      STORE_NOT_FOUND);
 }
@@ -1283,7 +1288,9 @@ static void a_wallet_has_a_persons_uses_and_no_jobs(void **state)
     NEEDS_SERVER();
 
     const char *a = new_coupon(), *b = new_coupon(), *after, **ids;
+    const struct job_progress job = {.id = "j", .version = 1, .seq = 4};
     struct view_write views[4];
+    char name[STORED_NAME_SIZE];
     struct store_time when;
     struct stored_use *stored;
     const struct name_key *key;
@@ -1291,23 +1298,23 @@ static void a_wallet_has_a_persons_uses_and_no_jobs(void **state)
     struct use **uses;
     size_t count;
 
-    assert_int_equal(mongo_name_key(door, &key), STORE_OK);
+    assert_int_equal(mongo_name_key(session, &key), STORE_OK);
     views[0] = view_of(a, make_use("wallet", 1));
     views[1] = view_of(b, make_use("wallet", 2));
     views[2] = view_of(a, make_use("wallet2", 3));
-    views[3] = view_of(a, make_use(JOB_USER_PREFIX "j", 4));
+    views[3] = (struct view_write){.kind = VIEW_JOB, .coupon = a, .job = &job};
     write_all(views, 4, &when);
-    assert_int_equal(mongo_user_uses(door, "wallet", 0, &arena, &ids, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_user_uses(session, "wallet", 0, &arena, &ids, &uses, &count), STORE_OK);
     assert_int_equal(count, 2);
     assert_int_equal(strcmp(ids[0], a) == 0 ? uses[0]->seq : uses[1]->seq, 1);
-    assert_int_equal(mongo_user_uses(door, JOB_USER_PREFIX "j", 0, &arena, &ids, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_user_uses(session, name_of_job("j", name), 0, &arena, &ids, &uses, &count), STORE_OK);
     assert_int_equal(count, 0);
-    assert_int_equal(mongo_stored_uses(door, key, a, NULL, 10, &arena, &stored, &count), STORE_OK);
+    assert_int_equal(mongo_stored_uses(session, key, a, NULL, 10, &arena, &stored, &count), STORE_OK);
     assert_int_equal(count, 3);
     second = stored[1].hash;
     assert_true(memcmp(&stored[0].hash, &second, sizeof second) < 0);
     after = stored[2].user;
-    assert_int_equal(mongo_stored_uses(door, key, a, &second, 10, &arena, &stored, &count), STORE_OK);
+    assert_int_equal(mongo_stored_uses(session, key, a, &second, 10, &arena, &stored, &count), STORE_OK);
     assert_int_equal(count, 1);
     assert_string_equal(stored[0].user, after);
 }
@@ -1324,7 +1331,7 @@ static void coupons_with_a_ledger_are_found_in_order(void **state)
     append_chain("zz-10", 0, 1, 1);
     append_chain("zz-2", 0, 1, 2);
     do {
-        assert_int_equal(mongo_ledger_coupons(door, after, 3, &arena, &ids, &count), STORE_OK);
+        assert_int_equal(mongo_ledger_coupons(session, after, 3, &arena, &ids, &count), STORE_OK);
         for (size_t i = 0; i < count; i++) {
             assert_true(!after || strcmp(after, ids[i]) < 0);
             after = ids[i];
@@ -1356,12 +1363,12 @@ static void days_have_the_length_of_their_zone(void **state)
 
         assert_true(clock_parse(cases[i].at, &at_ms) && clock_parse(cases[i].start, &want[0]) &&
                     clock_parse(cases[i].end, &want[1]));
-        assert_int_equal(door->ops->day(door, cases[i].zone, at_ms, &got[0], &got[1]), STORE_OK);
+        assert_int_equal(session->ops->day(session, cases[i].zone, at_ms, &got[0], &got[1]), STORE_OK);
         if (got[0] != want[0] || got[1] != want[1])
             fail_msg("%s %s: %" PRId64 "..%" PRId64, cases[i].zone, cases[i].at, got[0] - want[0], got[1] - want[1]);
     }
-    assert_int_equal(door->ops->day(door, "Mars/Olympus", DAY, &(int64_t){0}, &(int64_t){0}), STORE_NO_ZONE);
-    assert_int_equal(door->ops->day(door, "$x", DAY, &(int64_t){0}, &(int64_t){0}), STORE_NO_ZONE);
+    assert_int_equal(session->ops->day(session, "Mars/Olympus", DAY, &(int64_t){0}, &(int64_t){0}), STORE_NO_ZONE);
+    assert_int_equal(session->ops->day(session, "$x", DAY, &(int64_t){0}, &(int64_t){0}), STORE_NO_ZONE);
 }
 
 static void the_primarys_clock_is_read(void **state)
@@ -1370,7 +1377,7 @@ static void the_primarys_clock_is_read(void **state)
 
     int64_t now_ms;
 
-    assert_int_equal(door->ops->now(door, &now_ms), STORE_OK);
+    assert_int_equal(session->ops->now(session, &now_ms), STORE_OK);
     assert_in_range(now_ms, clock_now_ms() - 5000, clock_now_ms() + 5000);
 }
 
@@ -1380,29 +1387,63 @@ static void a_key_is_known_by_its_hash_until_revoked(void **state)
 {
     NEEDS_SERVER();
 
+    struct api_key key = {.role = ROLE_OPS, .label = "till 5", .expires_ms = 1800000000000,
+                          .limits = {.coupons = "till-", .networks = "10.0.0.0/8", .rate = 5}};
     char text[64], id[KEY_ID_LEN + 1];
     struct api_key *keys;
     uint8_t hash[32];
     size_t count;
 
-    assert_int_equal(mongo_key_create(door, ROLE_OPS, "till 5", text), STORE_OK);
+    assert_int_equal(mongo_key_create(session, &key, text), STORE_OK);
     assert_true(api_key_parse(text, id, hash));
-    assert_int_equal(mongo_keys(door, &arena, &keys, &count), STORE_OK);
+    assert_int_equal(mongo_keys(session, &arena, &keys, &count), STORE_OK);
     assert_int_equal(count, 1);
     assert_string_equal(keys[0].id, id);
+    assert_string_equal(key.id, id);
+    assert_int_equal(keys[0].created_ms, key.created_ms);
     assert_string_equal(keys[0].label, "till 5");
     assert_int_equal(keys[0].role, ROLE_OPS);
+    assert_int_equal(keys[0].expires_ms, key.expires_ms);
+    assert_string_equal(keys[0].limits.coupons, "till-");
+    assert_string_equal(keys[0].limits.networks, "10.0.0.0/8");
+    assert_int_equal(keys[0].limits.rate, 5);
+    assert_true(keys[0].limited);
     assert_memory_equal(keys[0].hash, hash, 32);
     assert_int_equal(keys[0].revoked_ms, 0);
-    assert_int_equal(mongo_key_revoke(door, id), STORE_OK);
-    assert_int_equal(mongo_key_revoke(door, "000000000000"), STORE_NOT_FOUND);
-    assert_int_equal(mongo_keys(door, &arena, &keys, &count), STORE_OK);
+    assert_int_equal(mongo_key_revoke(session, id), STORE_OK);
+    assert_int_equal(mongo_key_revoke(session, "000000000000"), STORE_NOT_FOUND);
+    assert_int_equal(mongo_keys(session, &arena, &keys, &count), STORE_OK);
     assert_true(keys[0].revoked_ms > 0);
     text[10]++;
     assert_true(!api_key_parse(text, id, hash) || memcmp(keys[0].hash, hash, 32) == 0);
     assert_false(api_key_parse("", id, hash));
     assert_false(api_key_parse("cpn_", id, hash));
     assert_false(api_key_parse("cpn_0123456789ab-0123456789abcdefghjkmnpqrstvwxyz", id, hash));
+}
+
+static void a_key_without_limits_has_none(void **state)
+{
+    NEEDS_SERVER();
+
+    struct api_key key = {.role = ROLE_STOREFRONT};
+    char text[64], id[KEY_ID_LEN + 1];
+    const struct api_key *found = NULL;
+    struct api_key *keys;
+    uint8_t hash[32];
+    size_t count;
+
+    assert_int_equal(mongo_key_create(session, &key, text), STORE_OK);
+    assert_true(api_key_parse(text, id, hash));
+    assert_int_equal(mongo_keys(session, &arena, &keys, &count), STORE_OK);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(keys[i].id, id) == 0)
+            found = &keys[i];
+    assert_non_null(found);
+    assert_string_equal(found->label, "");
+    assert_int_equal(found->expires_ms, 0);
+    assert_null(found->limits.coupons);
+    assert_null(found->limits.networks);
+    assert_false(found->limited);
 }
 
 static struct job make_job(const char *id, const char *coupon, const char *key, int64_t created_ms)
@@ -1421,26 +1462,26 @@ static void a_job_is_made_once_per_key(void **state)
     size_t count;
 
     first.not_before_ms = other.not_before_ms = INT64_C(1) << 41; /* in 2039 */
-    assert_int_equal(mongo_job_insert(door, &first, &arena, &existing), STORE_OK);
-    assert_int_equal(mongo_job_insert(door, &second, &arena, &existing), STORE_EXISTS);
+    assert_int_equal(mongo_job_insert(session, &first, &arena, &existing), STORE_OK);
+    assert_int_equal(mongo_job_insert(session, &second, &arena, &existing), STORE_EXISTS);
     assert_string_equal(existing->id, "job-a");
     assert_memory_equal(existing->fingerprint, first.fingerprint, FINGERPRINT_LEN);
-    assert_int_equal(mongo_job_insert(door, &other, &arena, &existing), STORE_OK);
-    assert_int_equal(mongo_job(door, "none", &arena, &existing), STORE_NOT_FOUND);
-    assert_int_equal(mongo_jobs(door, coupon, NULL, 1, &arena, &list, &count), STORE_OK);
+    assert_int_equal(mongo_job_insert(session, &other, &arena, &existing), STORE_OK);
+    assert_int_equal(mongo_job(session, "none", &arena, &existing), STORE_NOT_FOUND);
+    assert_int_equal(mongo_jobs(session, coupon, NULL, NULL, 1, &arena, &list, &count), STORE_OK);
     assert_int_equal(count, 1);
     assert_string_equal(list[0]->id, "job-c");
-    assert_int_equal(mongo_jobs(door, coupon, "job-c", 5, &arena, &list, &count), STORE_OK);
+    assert_int_equal(mongo_jobs(session, coupon, NULL, "job-c", 5, &arena, &list, &count), STORE_OK);
     assert_int_equal(count, 1);
     assert_string_equal(list[0]->id, "job-a");
     assert_int_equal(list[0]->state, JOB_QUEUED);
-    assert_int_equal(mongo_job_claim(door, 1000, 100, &arena, &existing), STORE_NOT_FOUND);
-    assert_int_equal(mongo_job_cancel(door, "job-a"), STORE_OK);
-    assert_int_equal(mongo_job_cancel(door, "job-c"), STORE_OK);
-    assert_int_equal(mongo_job(door, "job-a", &arena, &existing), STORE_OK);
+    assert_int_equal(mongo_job_claim(session, 1000, 100, &arena, &existing), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_cancel(session, "job-a"), STORE_OK);
+    assert_int_equal(mongo_job_cancel(session, "job-c"), STORE_OK);
+    assert_int_equal(mongo_job(session, "job-a", &arena, &existing), STORE_OK);
     assert_int_equal(existing->state, JOB_CANCELLED);
     assert_true(existing->finished_ms > 0);
-    assert_int_equal(mongo_job_cancel(door, "none"), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_cancel(session, "none"), STORE_NOT_FOUND);
 }
 
 static void a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go(void **state)
@@ -1450,32 +1491,32 @@ static void a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go(void **s
     struct job made = make_job("job-r", new_coupon(), NULL, 50), *slow, *quick, *done;
     bool cancel;
 
-    assert_int_equal(mongo_job_insert(door, &made, &arena, &slow), STORE_OK);
-    assert_int_equal(mongo_job_claim(door, 1000, 100, &arena, &slow), STORE_OK);
+    assert_int_equal(mongo_job_insert(session, &made, &arena, &slow), STORE_OK);
+    assert_int_equal(mongo_job_claim(session, 1000, 100, &arena, &slow), STORE_OK);
     assert_string_equal(slow->id, "job-r");
     assert_int_equal(slow->state, JOB_RUNNING);
     assert_int_equal(slow->started_ms, 1000);
-    assert_int_equal(mongo_job_claim(door, 1099, 100, &arena, &quick), STORE_NOT_FOUND);
-    assert_int_equal(mongo_job_progress(door, "job-r", slow->fence, 10, 1099, 100, &cancel), STORE_OK);
+    assert_int_equal(mongo_job_claim(session, 1099, 100, &arena, &quick), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_progress(session, "job-r", slow->fence, 10, 1099, 100, &cancel), STORE_OK);
     assert_false(cancel);
-    assert_int_equal(mongo_job_claim(door, 1150, 100, &arena, &quick), STORE_NOT_FOUND);
-    assert_int_equal(mongo_job_claim(door, 1200, 100, &arena, &quick), STORE_OK);
+    assert_int_equal(mongo_job_claim(session, 1150, 100, &arena, &quick), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_claim(session, 1200, 100, &arena, &quick), STORE_OK);
     assert_int_equal(quick->fence, slow->fence + 1);
     assert_int_equal(quick->done, 10);
     assert_int_equal(quick->started_ms, 1000);
-    assert_int_equal(mongo_job_progress(door, "job-r", slow->fence, 20, 1201, 100, &cancel), STORE_NOT_FOUND);
-    assert_int_equal(mongo_job_finish(door, "job-r", slow->fence, JOB_FAILED, 20, NULL, "x", NULL, 1202),
+    assert_int_equal(mongo_job_progress(session, "job-r", slow->fence, 20, 1201, 100, &cancel), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_finish(session, "job-r", slow->fence, JOB_FAILED, 20, NULL, "x", NULL, 1202),
                      STORE_NOT_FOUND);
-    assert_int_equal(mongo_job_cancel(door, "job-r"), STORE_OK);
-    assert_int_equal(mongo_job_progress(door, "job-r", quick->fence, 30, 1203, 100, &cancel), STORE_OK);
+    assert_int_equal(mongo_job_cancel(session, "job-r"), STORE_OK);
+    assert_int_equal(mongo_job_progress(session, "job-r", quick->fence, 30, 1203, 100, &cancel), STORE_OK);
     assert_true(cancel);
-    assert_int_equal(mongo_job_finish(door, "job-r", quick->fence, JOB_DONE, 40, "{\"a\":1}", NULL, NULL, 1204), STORE_OK);
-    assert_int_equal(mongo_job(door, "job-r", &arena, &done), STORE_OK);
+    assert_int_equal(mongo_job_finish(session, "job-r", quick->fence, JOB_DONE, 40, "{\"a\":1}", NULL, NULL, 1204), STORE_OK);
+    assert_int_equal(mongo_job(session, "job-r", &arena, &done), STORE_OK);
     assert_int_equal(done->state, JOB_DONE);
     assert_int_equal(done->done, 40);
     assert_string_equal(done->result, "{\"a\":1}");
     assert_int_equal(done->finished_ms, 1204);
-    assert_int_equal(mongo_job_claim(door, 99999, 100, &arena, &done), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_claim(session, 99999, 100, &arena, &done), STORE_NOT_FOUND);
 }
 
 static void a_job_that_was_claimed_once_is_cancelled_by_whoever_claims_it_next(void **state)
@@ -1484,20 +1525,20 @@ static void a_job_that_was_claimed_once_is_cancelled_by_whoever_claims_it_next(v
 
     struct job made = make_job("job-p", new_coupon(), NULL, 40), *first, *job;
 
-    assert_int_equal(mongo_job_insert(door, &made, &arena, &job), STORE_OK);
-    assert_int_equal(mongo_job_claim(door, 1000, 100, &arena, &first), STORE_OK);
+    assert_int_equal(mongo_job_insert(session, &made, &arena, &job), STORE_OK);
+    assert_int_equal(mongo_job_claim(session, 1000, 100, &arena, &first), STORE_OK);
     assert_string_equal(first->id, "job-p");
     assert_false(first->cancel);
-    assert_int_equal(mongo_job_postpone(door, "job-p", first->fence, 1500), STORE_OK);
-    assert_int_equal(mongo_job_cancel(door, "job-p"), STORE_OK);
-    assert_int_equal(mongo_job(door, "job-p", &arena, &job), STORE_OK);
+    assert_int_equal(mongo_job_postpone(session, "job-p", first->fence, 1500), STORE_OK);
+    assert_int_equal(mongo_job_cancel(session, "job-p"), STORE_OK);
+    assert_int_equal(mongo_job(session, "job-p", &arena, &job), STORE_OK);
     assert_int_equal(job->state, JOB_QUEUED);
     assert_int_equal(job->finished_ms, 0);
-    assert_int_equal(mongo_job_claim(door, 1500, 100, &arena, &job), STORE_OK);
+    assert_int_equal(mongo_job_claim(session, 1500, 100, &arena, &job), STORE_OK);
     assert_string_equal(job->id, "job-p");
     assert_true(job->cancel);
     assert_int_equal(job->fence, first->fence + 1);
-    assert_int_equal(mongo_job_finish(door, "job-p", job->fence, JOB_CANCELLED, 0, NULL, NULL, NULL, 1501), STORE_OK);
+    assert_int_equal(mongo_job_finish(session, "job-p", job->fence, JOB_CANCELLED, 0, NULL, NULL, NULL, 1501), STORE_OK);
 }
 
 /* ---- totals ---- */
@@ -1516,17 +1557,17 @@ static void batches_count_once_in_the_totals(void **state)
     size_t count;
 
     for (int i = 0; i < 3; i++) { /* all again: a reporter that lost its replies */
-        assert_int_equal(mongo_totals_add(door, writes, 3), STORE_OK);
+        assert_int_equal(mongo_totals_add(session, writes, 3), STORE_OK);
         for (int k = 0; k < 3; k++)
             assert_true(writes[k].applied);
     }
-    assert_int_equal(mongo_totals_add(door, &overlap, 1), STORE_OK);
+    assert_int_equal(mongo_totals_add(session, &overlap, 1), STORE_OK);
     assert_false(overlap.applied);
     assert_int_equal(overlap.held_seq, 9);
     overlap.first_seq = 10;
-    assert_int_equal(mongo_totals_add(door, &overlap, 1), STORE_OK);
+    assert_int_equal(mongo_totals_add(session, &overlap, 1), STORE_OK);
     assert_true(overlap.applied);
-    assert_int_equal(mongo_stored_totals(door, coupon, &arena, &rows, &count), STORE_OK);
+    assert_int_equal(mongo_stored_totals(session, coupon, &arena, &rows, &count), STORE_OK);
     assert_int_equal(count, 2);
     assert_int_equal(rows[0].counts->redeemed, 6);
     assert_int_equal(rows[0].seq, 6);
@@ -1547,11 +1588,11 @@ static void totals_that_cannot_be_read_say_so_and_the_others_are_added(void **st
         struct totals_write writes[] = {{.coupon = damaged, .quarter_ms = QUARTER(0), .first_seq = 1, .last_seq = 1, .counts = &one},
                                         {.coupon = new_coupon(), .quarter_ms = QUARTER(0), .first_seq = 1, .last_seq = 1, .counts = &one}};
 
-        assert_int_equal(mongo_totals_add(door, writes, 2), STORE_OK);
+        assert_int_equal(mongo_totals_add(session, writes, 2), STORE_OK);
         damage("totals", damaged, "_id.l", 0, NULL, members[i]);
         for (int k = 0; k < 2; k++)
             writes[k].first_seq = writes[k].last_seq = 2;
-        assert_int_equal(mongo_totals_add(door, writes, 2), STORE_OK);
+        assert_int_equal(mongo_totals_add(session, writes, 2), STORE_OK);
         assert_true(writes[0].unreadable);
         assert_false(writes[0].applied);
         assert_false(writes[1].unreadable);
@@ -1567,7 +1608,7 @@ static void *race_totals(void *context)
     for (int64_t seq = 1; seq <= 60; seq++) {
         struct totals_write w = {r->coupon, 0, QUARTER(seq / 20), seq, seq, &one, false, 0, false};
 
-        if (mongo_totals_add(r->door, &w, 1) != STORE_OK)
+        if (mongo_totals_add(r->session, &w, 1) != STORE_OK)
             r->won = -1;
     }
     return NULL;
@@ -1584,15 +1625,15 @@ static void a_second_reporter_is_harmless(void **state)
     size_t count;
 
     for (int i = 0; i < 3; i++) {
-        racers[i] = (struct racer){.door = mongo_door(mongo), .coupon = coupon};
+        racers[i] = (struct racer){.session = mongo_session(mongo), .coupon = coupon};
         pthread_create(&racers[i].thread, NULL, race_totals, &racers[i]);
     }
     for (int i = 0; i < 3; i++) {
         pthread_join(racers[i].thread, NULL);
         assert_int_equal(racers[i].won, 0);
-        racers[i].door->ops->close(racers[i].door);
+        racers[i].session->ops->close(racers[i].session);
     }
-    assert_int_equal(mongo_stored_totals(door, coupon, &arena, &rows, &count), STORE_OK);
+    assert_int_equal(mongo_stored_totals(session, coupon, &arena, &rows, &count), STORE_OK);
     for (size_t i = 0; i < count; i++)
         sum += rows[i].counts->redeemed;
     assert_int_equal(sum, 60);
@@ -1615,7 +1656,7 @@ static void refuse(const char *member)
 static bool in_ledger(const struct batch *b)
 {
     struct batch *found = NULL;
-    enum store_status status = mongo_ledger_at(door, b->coupon, b->lane, b->head.seq, &found);
+    enum store_status status = mongo_ledger_at(session, b->coupon, b->lane, b->head.seq, &found);
 
     if (status == STORE_OK)
         batch_free(found);
@@ -1632,10 +1673,10 @@ static void what_the_server_refuses_was_not_appended(void **state)
     struct append appends[] = {{refused, APPEND_UNKNOWN}, {taken, APPEND_UNKNOWN}, {refused, APPEND_UNKNOWN}};
 
     refuse("who"); /* DocumentValidationFailure: a batch with a user's name */
-    assert_int_equal(door->ops->append(door, appends, 2), STORE_FAILED);
+    assert_int_equal(session->ops->append(session, appends, 2), STORE_FAILED);
     assert_int_equal(appends[0].result, APPEND_UNKNOWN);
     assert_int_equal(appends[1].result, APPEND_OURS);
-    assert_int_equal(door->ops->append(door, appends + 1, 2), STORE_FAILED); /* beside a duplicate key */
+    assert_int_equal(session->ops->append(session, appends + 1, 2), STORE_FAILED); /* beside a duplicate key */
     assert_int_equal(appends[1].result, APPEND_OURS);
     assert_int_equal(appends[2].result, APPEND_UNKNOWN);
     assert_false(in_ledger(refused));
@@ -1666,12 +1707,14 @@ static void what_is_larger_than_a_document_may_be_was_not_appended(void **state)
 
 /* ---- the feed ---- */
 
+static struct batch_key unread;
+
 static struct batch *next_batch(struct feed *f)
 {
     struct batch *b = NULL;
 
     for (int i = 0; i < 10; i++) {
-        int status = feed_next(f, &b);
+        int status = feed_next(f, &b, &unread);
 
         assert_true(status >= 0);
         if (status == 1)
@@ -1688,9 +1731,9 @@ static void the_feed_gives_each_batch_and_goes_on_after_its_token(void **state)
     const char *coupon = new_coupon();
     struct batch *b = NULL;
     struct feed_position p = {NULL, 0}, garbage = {"garbage!", 8};
-    struct feed *f = feed_open(door, &p);
+    struct feed *f = feed_open(session, &p);
 
-    assert_int_equal(feed_next(f, &b), 0);
+    assert_int_equal(feed_next(f, &b, &unread), 0);
     append_chain(coupon, 0, 1, 3);
     b = next_batch(f);
     assert_string_equal(b->coupon, coupon);
@@ -1699,7 +1742,7 @@ static void the_feed_gives_each_batch_and_goes_on_after_its_token(void **state)
     feed_keep(f, &p);
     assert_true(p.size > 0);
     feed_close(f);
-    f = feed_open(door, &p);
+    f = feed_open(session, &p);
     for (int64_t seq = 2; seq <= 3; seq++) {
         b = next_batch(f);
         assert_int_equal(b->head.seq, seq);
@@ -1709,7 +1752,39 @@ static void the_feed_gives_each_batch_and_goes_on_after_its_token(void **state)
     feed_close(f);
     feed_forget(&p);
     assert_true(!p.token && !p.size);
-    feed_close(feed_open(door, &garbage));
+    feed_close(feed_open(session, &garbage));
+}
+
+static void the_feed_names_a_batch_that_cannot_be_read(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *ledger = mongoc_client_get_collection(client, config.mongodb_database, "ledger");
+    bson_t *doc = BCON_NEW("_id", "{", "c", BCON_UTF8(coupon), "l", BCON_INT64(3), "seq", BCON_INT64(7), "}", "arrived",
+                           BCON_TIMESTAMP(0, 0), "e", BCON_UTF8("of a later version"));
+    struct feed_position p = {NULL, 0};
+    struct feed *f = feed_open(session, &p);
+    struct batch *b = NULL;
+    int status;
+
+    assert_int_equal(feed_next(f, &b, &unread), 0);
+    assert_true(mongoc_collection_insert_one(ledger, doc, NULL, NULL, NULL));
+    append_chain(coupon, 0, 1, 1);
+    while ((status = feed_next(f, &b, &unread)) == 0)
+        ;
+    assert_true(status == 1 && !b);
+    assert_string_equal(unread.coupon, coupon);
+    assert_true(unread.lane == 3 && unread.seq == 7 && unread.arrived > 0);
+    b = next_batch(f);
+    assert_int_equal(b->head.seq, 1);
+    batch_free(b);
+    assert_true(mongoc_collection_delete_one(ledger, doc, NULL, NULL, NULL));
+    feed_close(f);
+    bson_destroy(doc);
+    mongoc_collection_destroy(ledger);
+    mongoc_client_destroy(client);
 }
 
 static void a_token_that_the_server_does_not_find_is_as_history_that_is_lost(void **state)
@@ -1717,21 +1792,21 @@ static void a_token_that_the_server_does_not_find_is_as_history_that_is_lost(voi
     NEEDS_SERVER();
 
     struct feed_position p = {NULL, 0};
-    struct feed *f = feed_open(door, &p);
+    struct feed *f = feed_open(session, &p);
     struct batch *b = NULL;
     int status = 0;
     char *digit;
 
-    assert_int_equal(feed_next(f, &b), 0);
+    assert_int_equal(feed_next(f, &b, &unread), 0);
     append_chain(new_coupon(), 0, 1, 2);
     batch_free(next_batch(f));
     feed_keep(f, &p);
     feed_close(f);
     digit = (char *)p.token + 55; /* {_data: "..."}: of the collection's id */
     *digit = *digit == '0' ? '1' : '0';
-    f = feed_open(door, &p);
+    f = feed_open(session, &p);
     for (int i = 0; i < 10 && status == 0; i++)
-        status = feed_next(f, &b);
+        status = feed_next(f, &b, &unread);
     assert_int_equal(status, -2);
     feed_close(f);
     feed_forget(&p);
@@ -1747,9 +1822,9 @@ static int status_after(const char *text, size_t length)
     int status = 0;
 
     memcpy(&p.size, p.token, sizeof(int32_t)); /* a document begins with its size */
-    f = feed_open(door, &p);
+    f = feed_open(session, &p);
     for (int i = 0; i < 10 && status == 0; i++)
-        status = feed_next(f, &b);
+        status = feed_next(f, &b, &unread);
     feed_close(f);
     bson_free(p.token);
     return status;
@@ -1763,10 +1838,10 @@ static void a_token_that_the_server_cannot_read_is_as_history_that_is_lost(void 
     static const char *const garbage[] = {"garbage", "", "00", "82", "FF00"};
     static const size_t lengths[] = {18, 22, 30, 70, 74};
     struct feed_position p = {NULL, 0};
-    struct feed *f = feed_open(door, &p);
+    struct feed *f = feed_open(session, &p);
     struct batch *b = NULL;
 
-    assert_int_equal(feed_next(f, &b), 0);
+    assert_int_equal(feed_next(f, &b, &unread), 0);
     append_chain(new_coupon(), 0, 1, 1);
     batch_free(next_batch(f));
     feed_keep(f, &p);
@@ -1814,7 +1889,7 @@ static void what_lanes_append_is_heard_by_others_and_nothing_else(void **state)
     NEEDS_SERVER();
 
     const char *coupon = new_coupon(), *alone = new_coupon();
-    struct store *ear = mongo_door(mongo);
+    struct store *ear = mongo_session(mongo);
     struct heard heard;
 
     append_of(coupon, 3, 0, 1); /* before anybody hears */
@@ -1848,13 +1923,32 @@ static void how_many_lanes_a_coupon_has_is_known_from_its_ledger_or_not_at_all(v
 
     append_of(single, 1, 0, 1);
     append_of(several, 3, 0, 1);
-    assert_int_equal(mongo_coupon_lanes(door, single, &lanes), STORE_OK);
+    assert_int_equal(mongo_coupon_lanes(session, single, &lanes), STORE_OK);
     assert_int_equal(lanes, 1);
-    assert_int_equal(mongo_coupon_lanes(door, several, &lanes), STORE_OK);
+    assert_int_equal(mongo_coupon_lanes(session, several, &lanes), STORE_OK);
     assert_int_equal(lanes, 3);
     if (!fail_command("find", 1, "errorCode", 50)) /* it took too long */
         skip();
-    assert_int_equal(mongo_coupon_lanes(door, several, &lanes), STORE_FAILED);
+    assert_int_equal(mongo_coupon_lanes(session, several, &lanes), STORE_FAILED);
+}
+
+/* A sweep that could not be aimed would else take that time for the sign that it was. */
+static void a_watermark_that_cannot_be_read_gives_no_time(void **state)
+{
+    NEEDS_SERVER();
+
+    struct watermark w;
+    uint64_t now = 0;
+
+    assert_int_equal(mongo_watermark_write(session, &(struct watermark){.arrived = 1}), STORE_OK);
+    assert_int_equal(mongo_watermark(session, &w, &now), STORE_OK);
+    assert_true(now > 0);
+    if (!fail_command("find", 1, "errorCode", 96))
+        skip();
+    assert_int_equal(mongo_watermark(session, &w, &now), STORE_FAILED);
+    assert_true(now == 0);
+    assert_int_equal(mongo_watermark(session, &w, &now), STORE_OK);
+    assert_true(now > 0);
 }
 
 static void whoever_no_longer_hears_is_told_and_hears_again(void **state)
@@ -1862,7 +1956,7 @@ static void whoever_no_longer_hears_is_told_and_hears_again(void **state)
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct store *ear = mongo_door(mongo);
+    struct store *ear = mongo_session(mongo);
     struct heard heard;
     int status = 0;
 
@@ -1888,7 +1982,7 @@ int main(void)
         T(what_breaks_while_it_is_prepared_is_repeated),
         T(a_server_that_will_not_do_is_refused_with_what_to_do),
         T(a_server_that_is_gone_is_not_ready),
-        T(a_single_door_can_be_opened_again),
+        T(a_single_session_can_be_opened_again),
         T(a_batch_is_appended_once_and_recognised_again),
         T(lanes_in_one_insert_stand_or_fall_alone),
         T(a_write_concern_error_leaves_every_lane_unknown_until_asked_again),
@@ -1921,6 +2015,7 @@ int main(void)
         T(days_have_the_length_of_their_zone),
         T(the_primarys_clock_is_read),
         T(a_key_is_known_by_its_hash_until_revoked),
+        T(a_key_without_limits_has_none),
         T(a_job_is_made_once_per_key),
         T(a_job_has_one_runner_at_a_time_and_the_slow_one_must_let_go),
         T(a_job_that_was_claimed_once_is_cancelled_by_whoever_claims_it_next),
@@ -1928,10 +2023,12 @@ int main(void)
         T(totals_that_cannot_be_read_say_so_and_the_others_are_added),
         T(a_second_reporter_is_harmless),
         T(the_feed_gives_each_batch_and_goes_on_after_its_token),
+        T(the_feed_names_a_batch_that_cannot_be_read),
         T(a_token_that_the_server_does_not_find_is_as_history_that_is_lost),
         T(a_token_that_the_server_cannot_read_is_as_history_that_is_lost),
         T(what_lanes_append_is_heard_by_others_and_nothing_else),
         T(how_many_lanes_a_coupon_has_is_known_from_its_ledger_or_not_at_all),
+        T(a_watermark_that_cannot_be_read_gives_no_time),
         T(whoever_no_longer_hears_is_told_and_hears_again),
         T(what_is_larger_than_a_document_may_be_was_not_appended),
         T(what_the_server_refuses_was_not_appended), /* the last: cut short, it leaves the ledger's validator */

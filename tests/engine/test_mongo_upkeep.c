@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "mongo_fixture.h"
 #include "store/codec.h"
+#include "store/name_key.h"
 #include "store/reconcile.h"
 
 #define DAY INT64_C(1795132800000)
@@ -24,7 +25,7 @@ static void write_view(struct view_write view)
 {
     struct store_time when;
 
-    assert_int_equal(door->ops->write_views(door, &view, 1, &when), STORE_OK);
+    assert_int_equal(session->ops->write_views(session, &view, 1, &when), STORE_OK);
     assert_true(view.written);
 }
 
@@ -76,7 +77,7 @@ static void append_batch(const struct batch *b)
 {
     struct append a = {b, APPEND_UNKNOWN};
 
-    assert_int_equal(door->ops->append(door, &a, 1), STORE_OK);
+    assert_int_equal(session->ops->append(session, &a, 1), STORE_OK);
     assert_int_equal(a.result, APPEND_OURS);
 }
 
@@ -107,7 +108,7 @@ static enum store_status due_buckets(const char *coupon, int64_t lane, int64_t a
                                      size_t *count, int64_t *next_ms)
 {
     struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most, .buckets = found};
-    enum store_status status = door->ops->due_buckets(door, no_time, &search, 1);
+    enum store_status status = session->ops->due_buckets(session, no_time, &search, 1);
 
     *count = search.count;
     *next_ms = search.next_due_ms;
@@ -118,7 +119,7 @@ static enum store_status due_uses(const char *coupon, int64_t lane, int64_t at_m
                                   size_t *count, int64_t *next_ms)
 {
     struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most};
-    enum store_status status = door->ops->due_uses(door, no_time, &search, &arena, found);
+    enum store_status status = session->ops->due_uses(session, no_time, &search, &arena, found);
 
     *count = search.count;
     *next_ms = search.next_due_ms;
@@ -192,7 +193,7 @@ static void a_damaged_use_is_left_out_of_what_is_due(void **state)
     write_use(coupon, holding_use("u-2", 2, -2, DAY + MINUTE));
     write_use(coupon, holding_use("u-3", 3, -3, DAY + 2 * MINUTE));
     damage("users", coupon, "view.user", 0, "u-1", "view.seq");
-    assert_int_equal(door->ops->due_uses(door, no_time, &search, &arena, found), STORE_OK);
+    assert_int_equal(session->ops->due_uses(session, no_time, &search, &arena, found), STORE_OK);
     assert_int_equal(search.count, 1);
     assert_string_equal(found[0]->user, "u-2");
     assert_int_equal(search.next_due_ms, DAY + 2 * MINUTE);
@@ -245,7 +246,7 @@ static void what_is_known_better_is_not_looked_for(void **state)
 
     for (int64_t b = 0; b < 8; b++)
         write_bucket(coupon, 0, b, 1, DAY + (10 - b) * MINUTE);
-    assert_int_equal(door->ops->due_buckets(door, no_time, &search, 1), STORE_OK);
+    assert_int_equal(session->ops->due_buckets(session, no_time, &search, 1), STORE_OK);
     assert_int_equal(search.count, 1);
     assert_int_equal(found[0].b, 6);
     assert_int_equal(search.next_due_ms, DAY + 6 * MINUTE);
@@ -254,7 +255,7 @@ static void what_is_known_better_is_not_looked_for(void **state)
         write_use(coupon, holding_use(i == 0 ? "u-0" : i == 1 ? "u-1" : "u-2", i + 1, -i - 1, DAY + i * MINUTE));
     search.but_users = users;
     search.but_count = 2;
-    assert_int_equal(door->ops->due_uses(door, no_time, &search, &arena, uses), STORE_OK);
+    assert_int_equal(session->ops->due_uses(session, no_time, &search, &arena, uses), STORE_OK);
     assert_int_equal(search.count, 2);
     assert_string_equal(uses[0]->user, "u-0");
     assert_string_equal(uses[1]->user, "u-2");
@@ -281,7 +282,7 @@ static void users_that_are_due_come_as_far_as_memory_goes(void **state)
         write_use(coupon, u);
     }
     arena_init(&own, 0);
-    assert_int_equal(door->ops->due_uses(door, no_time, &search, &own, uses), STORE_OK);
+    assert_int_equal(session->ops->due_uses(session, no_time, &search, &own, uses), STORE_OK);
     assert_in_range(own.bytes, 0, STORE_USES_BYTES + (STORE_USES_BYTES >> 4));
     assert_in_range(search.count, 1, 63);
     assert_string_equal(uses[search.count - 1]->user, arena_printf(&arena, "u-%d", (int)search.count - 1));
@@ -309,12 +310,12 @@ static void coupons_with_something_due_are_found_once(void **state)
         write_bucket(slots, 0, b, 1, past);
     write_use(without, holding_use("u-1", 1, -1, past));
     write_bucket(later, 0, 0, 1, past + 2 * MINUTE);
-    assert_int_equal(mongo_due_coupons(door, past + MINUTE, 10, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(mongo_due_coupons(session, past + MINUTE, 10, &arena, &ids, &count), STORE_OK);
     assert_int_equal(count, 2);
     assert_true(is_among(slots, ids, count) && is_among(without, ids, count));
-    assert_int_equal(mongo_due_coupons(door, past + MINUTE, 1, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(mongo_due_coupons(session, past + MINUTE, 1, &arena, &ids, &count), STORE_OK);
     assert_int_equal(count, 1);
-    assert_int_equal(mongo_due_coupons(door, past, 10, &arena, &ids, &count), STORE_OK);
+    assert_int_equal(mongo_due_coupons(session, past, 10, &arena, &ids, &count), STORE_OK);
     assert_int_equal(count, 0);
 }
 
@@ -426,22 +427,22 @@ static void coupons_are_over_until_they_were_seen_to(void **state)
     write_coupon(seen, COUPON_ENDED, COUPON_NULL, 60, DAY);
     write_coupon(gone, COUPON_DELETED, DAY, 60, DAY);
     write_coupon(anew, COUPON_ENDED, COUPON_NULL, 60, DAY + 50 * MINUTE); /* it was over before, and cleaned up */
-    assert_int_equal(mongo_over_coupons(door, now_ms, 100, &arena, &over, &count), STORE_OK);
+    assert_int_equal(mongo_over_coupons(session, now_ms, 100, &arena, &over, &count), STORE_OK);
     assert_int_equal(count, 4);
     assert_true(cleanup_of(ended, over, count) == DAY + MINUTE);
     assert_true(cleanup_of(past, over, count) == DAY + 11 * MINUTE);
     for (size_t i = 0; i < count; i++)
         if (strcmp(over[i].id, seen) == 0 || strcmp(over[i].id, anew) == 0)
-            assert_int_equal(mongo_over_seen(door, &over[i]), STORE_OK);
+            assert_int_equal(mongo_over_seen(session, &over[i]), STORE_OK);
     write_definition(anew, 2, COUPON_ENDED, COUPON_NULL, 60); /* its definition changed */
-    assert_int_equal(mongo_over_coupons(door, now_ms, 100, &arena, &over, &count), STORE_OK);
+    assert_int_equal(mongo_over_coupons(session, now_ms, 100, &arena, &over, &count), STORE_OK);
     assert_int_equal(count, 3);
     assert_true(cleanup_of(anew, over, count) == DAY + 51 * MINUTE);
     over[0].cleanup_ms++; /* who saw another time has not seen to this one */
-    assert_int_equal(mongo_over_seen(door, &over[0]), STORE_OK);
-    assert_int_equal(mongo_over_coupons(door, now_ms, 100, &arena, &over, &count), STORE_OK);
+    assert_int_equal(mongo_over_seen(session, &over[0]), STORE_OK);
+    assert_int_equal(mongo_over_coupons(session, now_ms, 100, &arena, &over, &count), STORE_OK);
     assert_int_equal(count, 3);
-    assert_int_equal(mongo_over_coupons(door, now_ms, 1, &arena, &over, &count), STORE_OK);
+    assert_int_equal(mongo_over_coupons(session, now_ms, 1, &arena, &over, &count), STORE_OK);
     assert_int_equal(count, 1);
 }
 
@@ -458,28 +459,28 @@ static void a_tombstone_says_so_and_goes_after_its_time(void **state)
     struct stored_use *stored;
     size_t count;
 
-    assert_int_equal(mongo_name_key(door, &key), STORE_OK);
+    assert_int_equal(mongo_name_key(session, &key), STORE_OK);
     u->alias[0] = '\0';
     u->erased_ms = DAY;
     write_use(coupon, u);
     write_use(coupon, make_use("erased-1", 4)); /* a late writer does not bring it back */
     write_use(other, holding_use("erased-1", 1, 1, DAY));
-    assert_int_equal(mongo_user_uses(door, "erased-1", 0, &arena, &coupons, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_user_uses(session, "erased-1", 0, &arena, &coupons, &uses, &count), STORE_OK);
     assert_int_equal(count, 2);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(uses[i]->erased_ms, strcmp(coupons[i], other) == 0 ? 0 : DAY);
-    assert_int_equal(mongo_stored_uses(door, key, coupon, NULL, 10, &arena, &stored, &count), STORE_OK);
+    assert_int_equal(mongo_stored_uses(session, key, coupon, NULL, 10, &arena, &stored, &count), STORE_OK);
     assert_int_equal(count, 1); /* for verify it is there, without its name */
     assert_null(stored[0].user);
     assert_null(stored[0].use->user);
 
-    assert_int_equal(mongo_tombstones_clean(door, DAY), STORE_OK);
-    assert_int_equal(door->ops->uses(door, no_time, &arena, &read, 1), STORE_OK);
+    assert_int_equal(mongo_tombstones_clean(session, DAY), STORE_OK);
+    assert_int_equal(session->ops->uses(session, no_time, &arena, &read, 1), STORE_OK);
     assert_int_equal(read.use->erased_ms, DAY);
-    assert_int_equal(mongo_tombstones_clean(door, DAY + 1), STORE_OK);
-    assert_int_equal(door->ops->uses(door, no_time, &arena, &read, 1), STORE_OK);
+    assert_int_equal(mongo_tombstones_clean(session, DAY + 1), STORE_OK);
+    assert_int_equal(session->ops->uses(session, no_time, &arena, &read, 1), STORE_OK);
     assert_null(read.use);
-    assert_int_equal(mongo_user_uses(door, "erased-1", 0, &arena, &coupons, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_user_uses(session, "erased-1", 0, &arena, &coupons, &uses, &count), STORE_OK);
     assert_int_equal(count, 1);
 }
 
@@ -494,8 +495,8 @@ static void one_who_came_back_after_erasure_stays(void **state)
     u->erased_ms = DAY;
     write_use(coupon, u);
     write_use(coupon, holding_use("back-1", 6, 1, DAY));
-    assert_int_equal(mongo_tombstones_clean(door, DAY + 1), STORE_OK);
-    assert_int_equal(door->ops->uses(door, no_time, &arena, &read, 1), STORE_OK);
+    assert_int_equal(mongo_tombstones_clean(session, DAY + 1), STORE_OK);
+    assert_int_equal(session->ops->uses(session, no_time, &arena, &read, 1), STORE_OK);
     assert_int_equal(read.use->seq, 6);
     assert_int_equal(read.use->erased_ms, 0);
 }
@@ -508,11 +509,12 @@ static void one_who_came_back_after_erasure_stays(void **state)
 static uint64_t time_now(void)
 {
     struct batch *b = make_batch(new_coupon(), 0, 1, DAY);
-    uint64_t watermark, now;
+    struct watermark watermark;
+    uint64_t now;
 
     append_batch(b);
     batch_free(b);
-    assert_int_equal(mongo_watermark(door, &watermark, &now), STORE_OK);
+    assert_int_equal(mongo_watermark(session, &watermark, &now), STORE_OK);
     return now;
 }
 
@@ -531,7 +533,7 @@ static void append_fillers(const char *coupon)
 
     for (int64_t lane = 0; lane < FILLERS; lane++)
         appends[lane] = (struct append){make_batch(coupon, lane, 1, DAY), APPEND_UNKNOWN};
-    assert_int_equal(door->ops->append(door, appends, FILLERS), STORE_OK);
+    assert_int_equal(session->ops->append(session, appends, FILLERS), STORE_OK);
     for (size_t i = 0; i < FILLERS; i++)
         batch_free((struct batch *)appends[i].batch);
 }
@@ -553,7 +555,7 @@ static void batches_of_all_lanes_come_in_the_order_of_their_arrival(void **state
     append_batch(b);
     batch_free(b);
     do {
-        assert_int_equal(mongo_arrivals(door, &at, &arena, &arrivals, &count), STORE_OK);
+        assert_int_equal(mongo_arrivals(session, &at, &arena, &arrivals, &count), STORE_OK);
         assert_true(count > 0 && count < FILLERS);
         for (size_t i = 0; i < count; i++) {
             rows += arrivals[i].arrived > before;
@@ -572,8 +574,13 @@ static size_t unseen(const char *user, size_t most, const char ***ids)
 {
     size_t count;
 
-    assert_int_equal(mongo_user_unseen(door, user, most, &arena, ids, &count), STORE_OK);
+    assert_int_equal(mongo_unseen(session, user, NULL, most, &arena, ids, &count), STORE_OK);
     return count;
+}
+
+static void set_watermark(uint64_t arrived)
+{
+    assert_int_equal(mongo_watermark_write(session, &(struct watermark){.arrived = arrived}), STORE_OK);
 }
 
 static void who_is_named_above_the_watermark_is_found(void **state)
@@ -581,35 +588,89 @@ static void who_is_named_above_the_watermark_is_found(void **state)
     NEEDS_SERVER();
 
     const char *old = new_coupon(), *one = new_coupon(), *other = new_coupon(), **ids;
-    uint64_t now, none, unused;
+    struct watermark none;
     size_t count;
+    uint64_t now;
 
-    assert_int_equal(mongo_watermark_begin(door), STORE_OK);
+    assert_int_equal(mongo_watermark_begin(session), STORE_OK);
     append_named(old, 0, "unseen-1");
     now = time_now();
     append_named(one, 0, "unseen-1");
     append_named(one, 1, "unseen-1");
     append_fillers(new_coupon());
     append_named(other, 2, "unseen-1");
-    assert_int_equal(mongo_watermark_write(door, 1), STORE_OK);
+    set_watermark(1);
     assert_int_equal(unseen("unseen-1", 10, &ids), 3);
     assert_int_equal(unseen("unseen-1", 1, &ids), 1);
     assert_int_equal(unseen("unseen", 10, &ids), 0);
     assert_int_equal(unseen("$who.u", 10, &ids), 0);
-    assert_int_equal(mongo_watermark_write(door, now), STORE_OK);
+    set_watermark(now);
     assert_int_equal(unseen("unseen-1", 10, &ids), 2);
     assert_true(is_among(one, ids, 2) && is_among(other, ids, 2));
 
-    assert_int_equal(door->ops->write_marks(door, &(struct mark_write){other, 2, "views", {.seq = 1}, 0}, 1), STORE_OK);
+    assert_int_equal(session->ops->write_marks(session, &(struct mark_write){other, 2, "views", {.seq = 1}, 0}, 1), STORE_OK);
     assert_int_equal(unseen("unseen-1", 10, &ids), 1); /* the other one is in its views */
     assert_string_equal(ids[0], one);
 
-    assert_int_equal(mongo_watermark_write(door, 0), STORE_OK); /* none: nothing is known */
-    assert_int_equal(mongo_watermark(door, &none, &unused), STORE_NOT_FOUND);
-    assert_int_equal(mongo_watermark_begin(door), STORE_OK);
-    assert_int_equal(mongo_watermark(door, &none, &unused), STORE_NOT_FOUND); /* for the ledger is not empty */
-    assert_int_equal(mongo_user_unseen(door, "unseen-1", 10, &arena, &ids, &count), STORE_FAILED);
-    assert_int_equal(mongo_watermark_write(door, 1), STORE_OK);
+    set_watermark(0); /* none: nothing is known */
+    assert_int_equal(mongo_watermark(session, &none, NULL), STORE_NOT_FOUND);
+    assert_int_equal(mongo_watermark_begin(session), STORE_OK);
+    assert_int_equal(mongo_watermark(session, &none, NULL), STORE_NOT_FOUND); /* for the ledger is not empty */
+    assert_int_equal(mongo_unseen(session, "unseen-1", NULL, 10, &arena, &ids, &count), STORE_FAILED);
+    set_watermark(1);
+}
+
+static void who_is_named_in_a_lane_that_is_held_is_found_below_the_watermark(void **state)
+{
+    NEEDS_SERVER();
+
+    struct watermark w = {.arrived = 1}, read;
+    const char *held = new_coupon(), *written = new_coupon(), *other = new_coupon(), **ids;
+
+    append_named(held, 3, "held-1");
+    append_named(written, 0, "held-1");
+    append_named(other, 0, "held-1");
+    assert_int_equal(session->ops->write_marks(session, &(struct mark_write){written, 0, "views", {.seq = 1}, 0}, 1), STORE_OK);
+    assert_true(watermark_hold(&w, held, 3));
+    assert_true(watermark_hold(&w, held, 2)); /* of which there is nothing */
+    assert_true(watermark_hold(&w, written, 0) && watermark_hold(&w, written, 0));
+    w.arrived = time_now();
+    assert_int_equal(mongo_watermark_write(session, &w), STORE_OK);
+    assert_int_equal(mongo_watermark(session, &read, NULL), STORE_OK);
+    assert_true(read.arrived == w.arrived && read.held_count == 3);
+    assert_true(watermark_holds(&read, held, 3) && watermark_holds(&read, held, 2) && watermark_holds(&read, written, 0));
+    assert_false(watermark_holds(&read, other, 0) || watermark_holds(&read, held, 0));
+    assert_int_equal(unseen("held-1", 10, &ids), 1); /* the written one is in its views; the other was never held */
+    assert_string_equal(ids[0], held);
+    set_watermark(w.arrived);
+    assert_int_equal(unseen("held-1", 10, &ids), 0);
+    set_watermark(1);
+}
+
+static void a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none(void **state)
+{
+    NEEDS_SERVER();
+
+    struct watermark w = {.arrived = 1}, read;
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *watermarks = mongoc_client_get_collection(client, config.mongodb_database, "watermarks");
+    bson_t *all = bson_new(), *one_more = BCON_NEW("$push", "{", "held", "{", "c", "one-more", "l", BCON_INT64(0), "}", "}");
+
+    for (int64_t lane = 0; lane < HELD_MOST; lane++)
+        assert_true(watermark_hold(&w, "full", lane));
+    assert_false(watermark_hold(&w, "full", HELD_MOST));
+    assert_true(watermark_hold(&w, "full", 0));
+    assert_int_equal(mongo_watermark_write(session, &w), STORE_OK);
+    assert_int_equal(mongo_watermark(session, &read, NULL), STORE_OK);
+    assert_int_equal(read.held_count, HELD_MOST);
+    assert_true(mongoc_collection_update_one(watermarks, all, one_more, NULL, NULL, NULL));
+    assert_int_equal(mongo_watermark(session, &read, NULL), STORE_NOT_FOUND);
+    assert_int_equal(read.held_count, 0);
+    set_watermark(1);
+    mongoc_collection_destroy(watermarks);
+    mongoc_client_destroy(client);
+    bson_destroy(all);
+    bson_destroy(one_more);
 }
 
 static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(void **state)
@@ -618,6 +679,7 @@ static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(
 
     const char *coupon = new_coupon();
     struct batch *b = make_batch(coupon, 3, 1, DAY), *plain = make_batch(coupon, 3, 2, DAY), *back;
+    struct erasure erasure = {.coupon = coupon, .alias = ALIAS, .seq = 1};
     struct buf scratch = BUF_INIT;
     uint8_t hash[HASH_LEN];
     struct entry *e;
@@ -634,10 +696,12 @@ static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(
     batch_add(plain, ENTRY_TICK);
     append_batch(plain);
 
-    assert_int_equal(mongo_erase_names(door, coupon, 3, 1, ALIAS), STORE_OK);
-    assert_int_equal(mongo_erase_names(door, coupon, 3, 1, ALIAS), STORE_OK); /* again */
-    assert_int_equal(mongo_erase_names(door, coupon, 3, 2, ALIAS), STORE_OK); /* nobody is in it */
-    assert_int_equal(mongo_ledger_at(door, coupon, 3, 1, &back), STORE_OK);
+    assert_int_equal(mongo_erasure_empty(session, 2, &erasure), STORE_NOT_FOUND);
+    assert_int_equal(mongo_erasure_empty(session, 3, &erasure), STORE_OK);
+    assert_int_equal(mongo_erasure_empty(session, 3, &erasure), STORE_OK); /* again */
+    erasure.seq = 2;
+    assert_int_equal(mongo_erasure_empty(session, 3, &erasure), STORE_NOT_FOUND); /* nobody is in it */
+    assert_int_equal(mongo_ledger_at(session, coupon, 3, 1, &back), STORE_OK);
     for (int i = 0; i < 3; i += 2) {
         assert_null(back->entries[i].user);
         assert_null(back->entries[i].order);
@@ -672,16 +736,16 @@ static void an_ended_redemption_without_a_slot_is_found_in_its_lane(void **state
         append_batch(b[lane]);
     }
     for (int lane = 0; lane < 2; lane++) {
-        assert_int_equal(door->ops->ended(door, coupon, lane, -8, 1, &found), STORE_OK);
+        assert_int_equal(session->ops->ended(session, coupon, lane, -8, 1, &found), STORE_OK);
         assert_string_equal(found->id, b[lane]->id);
         batch_free(found);
-        assert_int_equal(door->ops->ended(door, coupon, lane, -5, 4, &found), STORE_OK); /* the issued one beneath it */
+        assert_int_equal(session->ops->ended(session, coupon, lane, -5, 4, &found), STORE_OK); /* the issued one beneath it */
         assert_string_equal(found->id, b[lane]->id);
         batch_free(found);
         batch_free(b[lane]);
     }
-    assert_int_equal(door->ops->ended(door, coupon, 2, -8, 1, &found), STORE_NOT_FOUND);
-    assert_int_equal(door->ops->ended(door, coupon, 0, 8, 1, &found), STORE_NOT_FOUND);
+    assert_int_equal(session->ops->ended(session, coupon, 2, -8, 1, &found), STORE_NOT_FOUND);
+    assert_int_equal(session->ops->ended(session, coupon, 0, 8, 1, &found), STORE_NOT_FOUND);
 }
 
 /* ---- jobs and their texts ---- */
@@ -697,20 +761,20 @@ static void a_postponed_job_waits_and_its_runner_has_it_no_more(void **state)
     int64_t now_ms = DAY - 899 * MINUTE; /* those of other tests are not due */
     bool cancel;
 
-    assert_int_equal(mongo_job_insert(door, &made, &arena, &job), STORE_OK);
-    while (mongo_job_claim(door, now_ms, 10000 * MINUTE, &arena, &job) == STORE_OK && strcmp(job->id, "postponed") != 0)
+    assert_int_equal(mongo_job_insert(session, &made, &arena, &job), STORE_OK);
+    while (mongo_job_claim(session, now_ms, 10000 * MINUTE, &arena, &job) == STORE_OK && strcmp(job->id, "postponed") != 0)
         ; /* a job of another test */
     assert_non_null(job);
     assert_int_equal(job->kind, JOB_IMPORT);
     assert_string_equal(job->upload, "up-1");
-    assert_int_equal(mongo_job_progress(door, job->id, job->fence, 77, now_ms, 10000 * MINUTE, &cancel), STORE_OK);
-    assert_int_equal(mongo_job_postpone(door, job->id, job->fence + 1, now_ms), STORE_NOT_FOUND);
-    assert_int_equal(mongo_job_postpone(door, job->id, job->fence, now_ms + MINUTE), STORE_OK);
-    assert_int_equal(mongo_job_progress(door, job->id, job->fence, 78, now_ms, 10000 * MINUTE, &cancel),
+    assert_int_equal(mongo_job_progress(session, job->id, job->fence, 77, now_ms, 10000 * MINUTE, &cancel), STORE_OK);
+    assert_int_equal(mongo_job_postpone(session, job->id, job->fence + 1, now_ms), STORE_NOT_FOUND);
+    assert_int_equal(mongo_job_postpone(session, job->id, job->fence, now_ms + MINUTE), STORE_OK);
+    assert_int_equal(mongo_job_progress(session, job->id, job->fence, 78, now_ms, 10000 * MINUTE, &cancel),
                      STORE_NOT_FOUND);
-    while (mongo_job_claim(door, now_ms, 10000 * MINUTE, &arena, &job) == STORE_OK)
+    while (mongo_job_claim(session, now_ms, 10000 * MINUTE, &arena, &job) == STORE_OK)
         assert_string_not_equal(job->id, "postponed");
-    assert_int_equal(mongo_job_claim(door, now_ms + MINUTE, 10000 * MINUTE, &arena, &job), STORE_OK);
+    assert_int_equal(mongo_job_claim(session, now_ms + MINUTE, 10000 * MINUTE, &arena, &job), STORE_OK);
     assert_string_equal(job->id, "postponed");
     assert_int_equal(job->fence, 2);
     assert_int_equal(job->done, 77);
@@ -718,11 +782,11 @@ static void a_postponed_job_waits_and_its_runner_has_it_no_more(void **state)
     assert_string_equal(job_kind_name(JOB_CLEANUP), "cleanup");
 }
 
-static void put_part(const char *upload, int64_t part, const char *text, size_t len)
+static void put_part(const char *upload, int64_t number, const char *text, size_t len)
 {
-    struct part_text p = {.upload = upload, .part = part, .first_line = part * 10 + 1, .text = text, .len = len};
+    struct upload_chunk p = {.upload = upload, .number = number, .first_line = number * 10 + 1, .text = text, .len = len};
 
-    assert_int_equal(mongo_part_put(door, &p), STORE_OK);
+    assert_int_equal(mongo_chunk_put(session, &p), STORE_OK);
 }
 
 static void a_part_is_kept_byte_for_byte_until_it_was_imported(void **state)
@@ -730,19 +794,19 @@ static void a_part_is_kept_byte_for_byte_until_it_was_imported(void **state)
     NEEDS_SERVER();
 
     static const char bytes[] = "AB\0\xff\xfe\r\n";
-    struct part_text read, done = {.upload = "text-1", .part = 1, .rows = 10, .new_codes = 6, .duplicates_in_file = 1,
-                                   .duplicates_in_coupon = 2, .invalid = 1, .bad = "12,invalid,too short\n"};
+    struct upload_chunk read, done = {.upload = "text-1", .number = 1, .rows = 10, .new_codes = 6, .duplicates_in_file = 1,
+                                      .duplicates_in_coupon = 2, .invalid = 1, .bad = "12,invalid,too short\n"};
 
     put_part("text-1", 0, "old\n", 4);
     put_part("text-1", 0, bytes, sizeof bytes);
     put_part("text-1", 1, "second\n", 7);
-    assert_int_equal(mongo_part(door, "text-1", 0, &arena, &read), STORE_OK);
+    assert_int_equal(mongo_chunk(session, "text-1", 0, &arena, &read), STORE_OK);
     assert_int_equal(read.len, sizeof bytes);
     assert_memory_equal(read.text, bytes, sizeof bytes);
     assert_int_equal(read.first_line, 1);
     assert_false(read.imported);
-    assert_int_equal(mongo_part_done(door, &done), STORE_OK);
-    assert_int_equal(mongo_part(door, "text-1", 1, &arena, &read), STORE_OK);
+    assert_int_equal(mongo_chunk_done(session, &done), STORE_OK);
+    assert_int_equal(mongo_chunk(session, "text-1", 1, &arena, &read), STORE_OK);
     assert_true(read.imported && !read.text && read.len == 0);
     assert_int_equal(read.first_line, 11);
     assert_int_equal(read.rows, 10);
@@ -751,16 +815,16 @@ static void a_part_is_kept_byte_for_byte_until_it_was_imported(void **state)
     assert_int_equal(read.duplicates_in_coupon, 2);
     assert_int_equal(read.invalid, 1);
     assert_string_equal(read.bad, "12,invalid,too short\n");
-    assert_int_equal(mongo_part(door, "text-1", 2, &arena, &read), STORE_NOT_FOUND);
-    assert_int_equal(mongo_part(door, "text-2", 0, &arena, &read), STORE_NOT_FOUND);
-    done.part = 2;
-    assert_int_equal(mongo_part_done(door, &done), STORE_NOT_FOUND);
+    assert_int_equal(mongo_chunk(session, "text-1", 2, &arena, &read), STORE_NOT_FOUND);
+    assert_int_equal(mongo_chunk(session, "text-2", 0, &arena, &read), STORE_NOT_FOUND);
+    done.number = 2;
+    assert_int_equal(mongo_chunk_done(session, &done), STORE_NOT_FOUND);
 }
 
-static bool has_part(const char *upload, int64_t part)
+static bool has_part(const char *upload, int64_t number)
 {
-    struct part_text read;
-    enum store_status status = mongo_part(door, upload, part, &arena, &read);
+    struct upload_chunk read;
+    enum store_status status = mongo_chunk(session, upload, number, &arena, &read);
 
     assert_true(status == STORE_OK || status == STORE_NOT_FOUND);
     return status == STORE_OK;
@@ -780,16 +844,16 @@ static void parts_go_when_nobody_needs_them(void **state)
         put_part("ended", i, "x\n", 2);
     }
     job.id = "job-needed", job.upload = "needed";
-    assert_int_equal(mongo_job_insert(door, &job, &arena, &claimed), STORE_OK);
+    assert_int_equal(mongo_job_insert(session, &job, &arena, &claimed), STORE_OK);
     job.id = "job-ended", job.upload = "ended";
-    assert_int_equal(mongo_job_insert(door, &job, &arena, &claimed), STORE_OK);
-    assert_int_equal(mongo_job_cancel(door, "job-ended"), STORE_OK); /* from now on it has ended */
-    assert_int_equal(mongo_parts_clean(door, now_ms - MINUTE, now_ms - MINUTE), STORE_OK);
+    assert_int_equal(mongo_job_insert(session, &job, &arena, &claimed), STORE_OK);
+    assert_int_equal(mongo_job_cancel(session, "job-ended"), STORE_OK); /* from now on it has ended */
+    assert_int_equal(mongo_chunks_clean(session, now_ms - MINUTE, now_ms - MINUTE), STORE_OK);
     assert_true(has_part("broken", 0) && has_part("needed", 0) && has_part("ended", 0));
-    assert_int_equal(mongo_parts_clean(door, clock_now_ms() + MINUTE, now_ms - MINUTE), STORE_OK);
+    assert_int_equal(mongo_chunks_clean(session, clock_now_ms() + MINUTE, now_ms - MINUTE), STORE_OK);
     assert_false(has_part("broken", 0));
     assert_true(has_part("ended", 0));
-    assert_int_equal(mongo_parts_clean(door, clock_now_ms() + MINUTE, clock_now_ms() + MINUTE), STORE_OK);
+    assert_int_equal(mongo_chunks_clean(session, clock_now_ms() + MINUTE, clock_now_ms() + MINUTE), STORE_OK);
     for (int i = 0; i < 3; i++) {
         assert_false(has_part("broken", i));
         assert_true(has_part("needed", i));
@@ -814,6 +878,8 @@ int main(void)
         T(one_who_came_back_after_erasure_stays),
         T(batches_of_all_lanes_come_in_the_order_of_their_arrival),
         T(who_is_named_above_the_watermark_is_found),
+        T(who_is_named_in_a_lane_that_is_held_is_found_below_the_watermark),
+        T(a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none),
         T(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies),
         T(an_ended_redemption_without_a_slot_is_found_in_its_lane),
         T(a_postponed_job_waits_and_its_runner_has_it_no_more),

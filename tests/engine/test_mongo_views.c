@@ -40,7 +40,7 @@ static enum store_status refuse_views(struct store *s, struct view_write *views,
 
 static struct store *open_mute(struct store_source *source)
 {
-    struct store *s = mongo_door(mongo);
+    struct store *s = mongo_session(mongo);
 
     (void)source;
     mute.ops = *s->ops;
@@ -133,8 +133,8 @@ static bool has_view(const char *coupon, int64_t i, int length)
     struct mark mark;
     struct use_read read = {.coupon = coupon, .user = user_name(i, length)};
 
-    assert_int_equal(door->ops->mark(door, coupon, 0, "views", &mark), STORE_OK);
-    assert_int_equal(door->ops->uses(door, mark.when, &arena, &read, 1), STORE_OK);
+    assert_int_equal(session->ops->mark(session, coupon, 0, "views", &mark), STORE_OK);
+    assert_int_equal(session->ops->uses(session, mark.when, &arena, &read, 1), STORE_OK);
     return read.use && read.use->total == 1;
 }
 

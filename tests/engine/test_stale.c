@@ -32,8 +32,8 @@ static struct {
     struct store_source *sources[2];
     struct engine *engines[2];
     struct arena arenas[2];
-    struct store *door;
-    /* the second engine's doors */
+    struct store *session;
+    /* the second engine's sessions */
     struct store_source watched;
     const struct store_ops *plain;
     struct store_ops ops;
@@ -42,7 +42,7 @@ static struct {
     atomic_bool views_fail;
 } t;
 
-/* ---- doors that are watched ---- */
+/* ---- sessions that are watched ---- */
 
 static enum store_status watched_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
                                         struct batch **batches, size_t *count)
@@ -77,16 +77,16 @@ static enum store_status watched_write_views(struct store *s, struct view_write 
 
 static struct store *open_watched(struct store_source *source)
 {
-    struct store *door = t.sources[1]->open(t.sources[1]);
+    struct store *session = t.sources[1]->open(t.sources[1]);
 
     (void)source;
-    door->ops = &t.ops;
-    return door;
+    session->ops = &t.ops;
+    return session;
 }
 
 static void watch(void)
 {
-    t.plain = t.door->ops;
+    t.plain = t.session->ops;
     t.ops = *t.plain;
     t.ops.ledger = watched_ledger;
     t.ops.ledgers = watched_ledgers;
@@ -111,7 +111,7 @@ static int two_engines(void **state)
         arena_init(&t.arenas[i], 0);
         t.sources[i] = fake_connect(t.fake);
     }
-    t.door = t.sources[0]->open(t.sources[0]);
+    t.session = t.sources[0]->open(t.sources[0]);
     watch();
     for (int i = 0; i < 2; i++)
         t.engines[i] = engine_start(&config, i == 1 ? &t.watched : t.sources[i], NULL);
@@ -125,7 +125,7 @@ static int stop_engines(void **state)
         engine_stop(t.engines[i]);
         arena_free(&t.arenas[i]);
     }
-    t.door->ops->close(t.door);
+    t.session->ops->close(t.session);
     for (int i = 0; i < 2; i++)
         fake_disconnect(t.sources[i]);
     fake_free(t.fake);
@@ -276,9 +276,9 @@ static void views_that_others_wrote_are_owed_no_more(void **state)
     take(1, "bob");
     atomic_store(&t.views_fail, false);
     catch_up(1);
-    assert_int_equal(t.door->ops->mark(t.door, COUPON, 0, "views", &mark), STORE_OK);
+    assert_int_equal(t.session->ops->mark(t.session, COUPON, 0, "views", &mark), STORE_OK);
     assert_int_equal(mark.seq, head_of(0).seq);
-    assert_int_equal(t.door->ops->uses(t.door, mark.when, &t.arenas[0], &read, 1), STORE_OK);
+    assert_int_equal(t.session->ops->uses(t.session, mark.when, &t.arenas[0], &read, 1), STORE_OK);
     assert_int_equal(read.use->total, 1);
     assert_int_equal(head_of(0).redeemed, 2);
 }
@@ -290,7 +290,7 @@ static size_t count_expired(void)
     static struct batch *batches[MANY];
     size_t count = 0, expired = 0;
 
-    assert_int_equal(t.door->ops->ledger(t.door, COUPON, 0, 0, MANY, batches, &count), STORE_OK);
+    assert_int_equal(t.session->ops->ledger(t.session, COUPON, 0, 0, MANY, batches, &count), STORE_OK);
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < batches[i]->count; k++)
             expired += batches[i]->entries[k].kind == ENTRY_EXPIRE;

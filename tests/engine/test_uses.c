@@ -212,25 +212,25 @@ static enum store_status watched_uses(struct store *s, struct store_time after, 
 
 static struct store *open_watched(struct store_source *source)
 {
-    struct store *door = t.source->open(t.source);
+    struct store *session = t.source->open(t.source);
 
     (void)source;
-    door->ops = &m.ops;
-    return door;
+    session->ops = &m.ops;
+    return session;
 }
 
-/* Before any thread opens a door. */
+/* Before any thread opens a session. */
 static void watch(void)
 {
-    struct store *door = t.source->open(t.source);
+    struct store *session = t.source->open(t.source);
 
     memset(&m, 0, sizeof m);
-    m.plain = door->ops;
-    m.ops = *door->ops;
+    m.plain = session->ops;
+    m.ops = *session->ops;
     m.ops.uses = watched_uses;
     m.ops.write_views = watched_write_views;
     m.watched.open = open_watched;
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 static void create(const char *id)
@@ -253,7 +253,7 @@ static void create(const char *id)
 /* As the ledger's first batch left them: views alone, whose takings are of no matter here. */
 static void write_heavy_users(int redemptions)
 {
-    struct store *door = t.source->open(t.source);
+    struct store *session = t.source->open(t.source);
     struct use u;
     struct store_time when;
 
@@ -272,9 +272,9 @@ static void write_heavy_users(int redemptions)
         struct view_write write = {.kind = VIEW_USE, .coupon = COUPON, .use = &u};
 
         u.user = arena_printf(&t.arena, "heavy-%d", i);
-        assert_int_equal(door->ops->write_views(door, &write, 1, &when), STORE_OK);
+        assert_int_equal(session->ops->write_views(session, &write, 1, &when), STORE_OK);
     }
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 static int start_with_users_of(int redemptions)

@@ -1,6 +1,6 @@
 /*
- * tests/engine/test_views.c -- writing views: those that another process left unwritten, in chunks and each once; and those of one
- * coupon while another's cannot be written.
+ * tests/engine/test_views.c -- writing views: those that another process left unwritten, in chunks and each once; those of one coupon
+ * while another's cannot be written; and how often.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <sodium.h>
 
@@ -37,9 +38,21 @@ static struct {
     atomic_int refused;
     /* reads of uses */
     size_t read, most, most_bytes;
+    atomic_int rounds, users, new_users, marks; /* written */
+    struct mono wrote;
+    atomic_llong least_ms; /* between two of them */
+    atomic_bool waits;     /* writing does */
+    atomic_bool wanted;
 } t;
 
-/* ---- doors that are watched ---- */
+static void nap(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    nanosleep(&pause, NULL);
+}
+
+/* ---- sessions that are watched ---- */
 
 static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
@@ -48,11 +61,25 @@ static enum store_status watched_write_views(struct store *s, struct view_write 
     for (size_t i = 0; i < count; i++) {
         bad = bad || strcmp(views[i].coupon, BAD) == 0;
         views[i].written = false;
+        atomic_fetch_add(&t.users, views[i].kind == VIEW_USE);
+        atomic_fetch_add(&t.new_users, views[i].kind == VIEW_USE && !views[i].use->stored);
     }
+    atomic_fetch_add(&t.rounds, 1);
+    if (mono_ms_between(t.wrote, mono_now()) < t.least_ms)
+        t.least_ms = mono_ms_between(t.wrote, mono_now());
+    t.wrote = mono_now();
+    while (atomic_load(&t.waits))
+        nap();
     if (!bad || !atomic_load(&t.refuses))
         return t.plain->write_views(s, views, count, when);
     atomic_fetch_add(&t.refused, 1);
     return STORE_FAILED;
+}
+
+static enum store_status watched_write_marks(struct store *s, const struct mark_write *marks, size_t count)
+{
+    atomic_fetch_add(&t.marks, (int)count);
+    return t.plain->write_marks(s, marks, count);
 }
 
 static enum store_status watched_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
@@ -70,27 +97,28 @@ static enum store_status watched_uses(struct store *s, struct store_time after, 
 
 static struct store *open_watched(struct store_source *source)
 {
-    struct store *door = t.source->open(t.source);
+    struct store *session = t.source->open(t.source);
 
     (void)source;
-    door->ops = &t.ops;
-    return door;
+    session->ops = &t.ops;
+    return session;
 }
 
 static int set_up(void **state)
 {
-    struct store *door;
+    struct store *session;
 
     (void)state;
     memset(&t, 0, sizeof t);
     t.fake = fake_new(1, 0);
     t.source = fake_connect(t.fake);
     arena_init(&t.arena, 0);
-    door = t.source->open(t.source);
-    t.plain = door->ops;
-    door->ops->close(door);
+    session = t.source->open(t.source);
+    t.plain = session->ops;
+    session->ops->close(session);
     t.ops = *t.plain;
     t.ops.write_views = watched_write_views;
+    t.ops.write_marks = watched_write_marks;
     t.ops.uses = watched_uses;
     t.watched.open = open_watched;
     return 0;
@@ -107,14 +135,25 @@ static int tear_down(void **state)
 
 /* ---- engines, and what is asked of them ---- */
 
-static struct engine *start(void)
+static bool is_wanted(void)
 {
+    return atomic_load(&t.wanted);
+}
+
+static struct engine *start_with(int flush_ms)
+{
+    static const struct engine_hooks hooks = {.wanted = is_wanted};
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 10 * USERS,
-        .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
+        .flush_ms = flush_ms, .backoff_ms = 1, .patience_ms = 50,
     };
 
-    return engine_start(&config, &t.watched, NULL);
+    return engine_start(&config, &t.watched, &hooks);
+}
+
+static struct engine *start(void)
+{
+    return start_with(3);
 }
 
 static void call(struct engine *e, const char *coupon, struct op *op)
@@ -136,26 +175,32 @@ static void create(struct engine *e, const char *id, int64_t slots)
     coupon.title = "t";
     coupon.state = COUPON_ACTIVE;
     coupon.cap.total = slots;
+    coupon.cap.per_user = 3;
     call(e, id, &op);
     call(e, id, &more);
     assert_int_equal(engine_catch_up(e, id, 0, PATIENCE_MS), STORE_OK);
 }
 
-static void take(struct engine *e, const char *coupon, const char *user)
+static void take_by(struct engine *e, const char *coupon, const char *user, const char *key)
 {
     struct op op = {.kind = OP_TAKE, .user = user};
 
-    op.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    op.take = (struct take){.key = key, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     call(e, coupon, &op);
+}
+
+static void take(struct engine *e, const char *coupon, const char *user)
+{
+    take_by(e, coupon, user, user);
 }
 
 static int64_t mark_of(const char *coupon, struct store_time *when)
 {
-    struct store *door = t.source->open(t.source);
+    struct store *session = t.source->open(t.source);
     struct mark mark;
 
-    assert_int_equal(t.plain->mark(door, coupon, 0, "views", &mark), STORE_OK);
-    door->ops->close(door);
+    assert_int_equal(t.plain->mark(session, coupon, 0, "views", &mark), STORE_OK);
+    session->ops->close(session);
     *when = mark.when;
     return mark.seq;
 }
@@ -181,13 +226,13 @@ static void leave_unwritten(int users)
 }
 
 /* The ledger after the mark, as a window of batches that somebody else appended. */
-static struct window_batch **read_window(struct store *door, int64_t mark, size_t *count, size_t *entries)
+static struct window_batch **read_window(struct store *session, int64_t mark, size_t *count, size_t *entries)
 {
     struct batch **batches = checked(calloc(USERS + 16, sizeof *batches));
     struct window_batch **window = arena_array(&t.arena, USERS + 16, sizeof *window);
 
     *entries = 0;
-    assert_int_equal(door->ops->ledger(door, BAD, 0, mark, USERS + 16, batches, count), STORE_OK);
+    assert_int_equal(session->ops->ledger(session, BAD, 0, mark, USERS + 16, batches, count), STORE_OK);
     for (size_t i = 0; i < *count; i++) {
         window[i] = arena_alloc(&t.arena, sizeof **window);
         *window[i] = (struct window_batch){.batch = batches[i]};
@@ -199,7 +244,7 @@ static struct window_batch **read_window(struct store *door, int64_t mark, size_
 
 static void each_view_that_another_left_unwritten_is_read_once_and_each_batch_folded_where_it_touches(void **state)
 {
-    struct store *door = open_watched(&t.watched);
+    struct store *session = open_watched(&t.watched);
     struct store_time when;
     struct window_batch **window;
     size_t count, entries, read_before;
@@ -208,12 +253,12 @@ static void each_view_that_another_left_unwritten_is_read_once_and_each_batch_fo
 
     (void)state;
     leave_unwritten(USERS);
-    window = read_window(door, mark_of(BAD, &when), &count, &entries);
+    window = read_window(session, mark_of(BAD, &when), &count, &entries);
     read_before = t.read;
     t.most = t.most_bytes = 0;
     f = foreign_new(BAD, 0, window, count, when);
     while (!done)
-        assert_int_equal(foreign_step(f, door, &when, &done), STORE_OK);
+        assert_int_equal(foreign_step(f, session, &when, &done), STORE_OK);
     assert_int_equal(t.read - read_before, USERS);
     assert_int_equal(t.most, FOREIGN_USERS_MAX);
     assert_in_range(t.most_bytes, FOREIGN_BYTES_MAX - 2 * LONG_NAME, FOREIGN_BYTES_MAX);
@@ -221,13 +266,13 @@ static void each_view_that_another_left_unwritten_is_read_once_and_each_batch_fo
     foreign_free(f);
     for (size_t i = 0; i < count; i++)
         batch_free(window[i]->batch);
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 static void who_loads_a_lane_writes_what_another_left_unwritten(void **state)
 {
     struct engine *e;
-    struct store *door = t.source->open(t.source);
+    struct store *session = t.source->open(t.source);
     struct store_time when;
     struct use_read reads[40];
 
@@ -239,10 +284,10 @@ static void who_loads_a_lane_writes_what_another_left_unwritten(void **state)
     mark_of(BAD, &when);
     for (int i = 0; i < 40; i++)
         reads[i] = (struct use_read){.coupon = BAD, .user = user_name(i)};
-    assert_int_equal(t.plain->uses(door, when, &t.arena, reads, 40), STORE_OK);
+    assert_int_equal(t.plain->uses(session, when, &t.arena, reads, 40), STORE_OK);
     for (int i = 0; i < 40; i++)
         assert_true(reads[i].use && reads[i].use->total == 1);
-    door->ops->close(door);
+    session->ops->close(session);
 }
 
 /* ---- beside a coupon whose views cannot be written ---- */
@@ -304,6 +349,111 @@ static void what_another_left_unwritten_and_cannot_be_written_delays_no_other(vo
     engine_stop(e);
 }
 
+/* ---- how often ---- */
+
+#define NEVER_MS 1000000
+#define ROUND_MS 100       /* as in views.c */
+#define FLUSH_ENTRIES 4096 /* as in committer.c */
+
+static void await_view(const char *user, int64_t total)
+{
+    struct store *session = t.source->open(t.source);
+    struct use_read read;
+
+    do {
+        read = (struct use_read){.coupon = GOOD, .user = user};
+        assert_int_equal(t.plain->uses(session, (struct store_time){0}, &t.arena, &read, 1), STORE_OK);
+    } while (!read.use || read.use->total < total);
+    assert_int_equal(read.use->total, total);
+    session->ops->close(session);
+}
+
+static void a_user_who_comes_again_is_no_new_view(void **state)
+{
+    struct engine *e = start_with(NEVER_MS);
+
+    (void)state;
+    create(e, GOOD, 64);
+    atomic_store(&t.new_users, 0);
+    for (int i = 1; i <= 3; i++) {
+        take_by(e, GOOD, "again", user_name(i)); /* the window knows who that is: the mark does not move */
+        await_view("again", i);
+    }
+    assert_int_equal(t.new_users, 1);
+    engine_stop(e);
+}
+
+static void a_new_user_who_comes_twice_in_a_round_is_one_new_view(void **state)
+{
+    struct engine *e = start_with(NEVER_MS);
+    int rounds;
+
+    (void)state;
+    create(e, GOOD, 64);
+    rounds = t.rounds;
+    atomic_store(&t.new_users, 0);
+    atomic_store(&t.users, 0);
+    atomic_store(&t.waits, true);
+    take(e, GOOD, "first");
+    while (t.rounds == rounds) /* it is under way, so what follows gathers for the next one */
+        nap();
+    take_by(e, GOOD, "twice", "one");
+    take_by(e, GOOD, "twice", "two");
+    atomic_store(&t.waits, false);
+    await_view("twice", 2);
+    assert_int_equal(t.users, 2);
+    assert_int_equal(t.new_users, 2);
+    engine_stop(e);
+}
+
+static void rounds_are_apart(void **state)
+{
+    struct engine *e = start_with(NEVER_MS);
+    int before, rounds = 4;
+    struct mono started;
+
+    (void)state;
+    create(e, GOOD, 64000);
+    before = t.rounds;
+    started = mono_now();
+    for (int i = 0; t.rounds - before < rounds; i++, nap())
+        take(e, GOOD, arena_printf(&t.arena, "%d", i));
+    assert_true(mono_ms_between(started, mono_now()) >= (rounds - 1) * ROUND_MS);
+    engine_stop(e);
+}
+
+static void rounds_come_sooner_while_somebody_waits(void **state)
+{
+    struct engine *e = start_with(NEVER_MS);
+    struct mono started = mono_now();
+
+    (void)state;
+    create(e, GOOD, 64000);
+    atomic_store(&t.wanted, true);
+    atomic_store(&t.least_ms, ROUND_MS);
+    for (int i = 0; t.least_ms >= ROUND_MS / 2; i++, nap()) {
+        take(e, GOOD, arena_printf(&t.arena, "%d", i));
+        assert_true(mono_ms_between(started, mono_now()) < PATIENCE_MS);
+    }
+    engine_stop(e);
+}
+
+static void thousands_of_entries_move_the_mark_however_young_they_are(void **state)
+{
+    struct engine *e = start_with(NEVER_MS);
+    int users = 0;
+
+    (void)state;
+    create(e, GOOD, 10000);
+    atomic_store(&t.marks, 0);
+    while (t.marks == 0) {
+        take(e, GOOD, arena_printf(&t.arena, "%d", users++));
+        assert_in_range(users, 1, FLUSH_ENTRIES + 1000);
+    }
+    assert_in_range(users, FLUSH_ENTRIES, FLUSH_ENTRIES + 1000);
+    engine_stop(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +462,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_loads_a_lane_writes_what_another_left_unwritten, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_coupon_whose_views_cannot_be_written_delays_no_other, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_another_left_unwritten_and_cannot_be_written_delays_no_other, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_user_who_comes_again_is_no_new_view, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_new_user_who_comes_twice_in_a_round_is_one_new_view, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rounds_are_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rounds_come_sooner_while_somebody_waits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(thousands_of_entries_move_the_mark_however_young_they_are, set_up, tear_down),
     };
 
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)

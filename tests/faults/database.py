@@ -188,23 +188,41 @@ class FailPoint(SetFault):
     def heal(self):
         self.ending.set()
         for thread in self.running:
-            thread.join(0.5)  # not longer: who sleeps is woken by the same thread that heals
+            thread.join(0.5)  # not longer: a member may sleep
 
     def end(self):
         for thread in self.running:
             thread.join(OFF_S + 10)
 
 
-def fails(probability, commands, settings="", **what):
+class ShutdownPlanted(FailPoint):
+    """Clients are told that the primary shuts down, and it does not. A driver then sends it nothing until its next hello, which
+    comes when the set changes, or after ten seconds. A new configuration is such a change."""
+
+    def heal(self):
+        super().heal()
+        wait_until("a new configuration", self._reconfigure, OFF_S, 0.1)
+
+    def _reconfigure(self):
+        primary = self.set.find_primary()
+        try:
+            config = primary and primary.admin("replSetGetConfig")["config"]
+            anew = config and {**config, "version": config["version"] + 1}
+            return anew and primary.admin("replSetReconfig", anew, maxTimeMS=1000)
+        except pymongo.errors.PyMongoError:
+            return None
+
+
+def fails(probability, commands, settings="", make=FailPoint, **what):
     """A row: these commands of the service fail so often."""
     data = {"failCommands": commands, "appName": OURS, **what}
     options = {"point": "failCommand", "mode": {"activationProbability": probability}, "data": data}
-    return Row(FailPoint, options, (1, 3), frozenset(["failCommand"]), 1, settings)
+    return Row(make, options, (1, 3), frozenset(["failCommand"]), 1, settings)
 
 
-def concern_fails(code):
+def concern_fails(code, make=FailPoint):
     """A row: writes are done, and their reply says that nobody knows whether a majority has them."""
-    return fails(0.3, WRITES, writeConcernError={"code": code, "errmsg": "planted"})
+    return fails(0.3, WRITES, make=make, writeConcernError={"code": code, "errmsg": "planted"})
 
 
 # ---- disk and clock ----
@@ -274,7 +292,7 @@ COMMANDS = {
     "connections drop": fails(0.1, CALLED, closeConnection=True),
     "commands are refused": fails(0.2, CALLED, errorCode=NOT_PRIMARY),
     "write concerns fail": concern_fails(CONCERN_FAILED),
-    "write concerns meet a shutdown": concern_fails(SHUTDOWN),
+    "write concerns meet a shutdown": concern_fails(SHUTDOWN, ShutdownPlanted),
     "commands wait": fails(0.1, CALLED, blockConnection=True, blockTimeMS=400),
     "appends land late": fails(0.05, WRITES, SOCKET_TIMEOUT, blockConnection=True, blockTimeMS=2500),
     "replies are lost": Row(FailPoint, LOST_REPLIES, (2, 3.5), frozenset(["a fail point"]), 1, SOCKET_TIMEOUT),

@@ -59,7 +59,8 @@ class Fault:
         raise NotImplementedError
 
     def heal(self):
-        """Undo it, whatever state it is in; called once after each start that returned, also when a run ends early."""
+        """Undo it, whatever state it is in; called once after each start that returned, also when a run ends early. Others are
+        started and healed meanwhile."""
 
     def end(self):
         """Called once, when all is healed: what can only then be seen. What must not be is an AssertionError."""
@@ -74,9 +75,10 @@ class Spell:
     """One start of a fault, until it was healed. `moments`: those of its fault until its next start; one may be seen late."""
     name: str
     started: float
-    heals: float
     before: int  # moments of the fault that came earlier
     healed: float = None
+    over: threading.Event = dataclasses.field(default_factory=threading.Event)  # to be healed now
+    healer: threading.Thread = None
     moments: list = dataclasses.field(default_factory=list)
 
 
@@ -84,7 +86,8 @@ class Scheduler(threading.Thread):
     """Starts faults of {name: (Row, Fault)} until `seconds` are over and each has come, then heals what is left.
 
     A shuffled deck is dealt, so that each comes as often as the others, and every one before any comes again. They
-    come for a while, a few at a time; then all are healed, and there is quiet, so that recovery can be seen.
+    come for a while, a few at a time; then all are healed, and there is quiet, so that recovery can be seen. A thread of
+    its own heals each when its time is up, however long another takes to start or to be healed: it may wait for just that.
     `spells`: what was started when; `lulls`: the quiet periods (from, to). What went wrong is told by result().
     """
 
@@ -105,7 +108,7 @@ class Scheduler(threading.Thread):
         except BaseException as e:  # told to whoever joins
             self.failure = e
         finally:
-            self._heal(lambda spell: True)
+            self._heal_all()
             self._end()
 
     def _end(self):
@@ -124,13 +127,13 @@ class Scheduler(threading.Thread):
 
     def _active(self, until, end):
         while time.monotonic() < until and not self.ending.is_set() and (time.monotonic() < end or self._missing()):
-            self._heal(lambda spell: spell.heals <= time.monotonic())
+            self.running = {name: spell for name, spell in self.running.items() if spell.healed is None}
             if len(self.running) < self.together:
                 self._start_one()
             self.ending.wait(self.chance.uniform(*self.pause_s))
 
     def _lull(self):
-        self._heal(lambda spell: True)
+        self._heal_all()
         begin = time.monotonic()
         self.ending.wait(self.chance.uniform(*LULL_S))
         self.lulls.append((begin, time.monotonic()))
@@ -145,7 +148,7 @@ class Scheduler(threading.Thread):
             row, fault = self.faults[name]
             if name in self.running or row.holds & held:
                 continue
-            spell = Spell(name, time.monotonic(), 0, len(fault.moments))
+            spell = Spell(name, time.monotonic(), len(fault.moments))
             try:
                 fault.start(self.chance)
             except NotNow:
@@ -153,9 +156,9 @@ class Scheduler(threading.Thread):
             self._dealt(name)
             self.spells.append(spell)
             self.running[name] = spell
-            spell.heals = time.monotonic() + self.chance.uniform(*row.lasts_s)
             self.log(f"start {name}")
-            self._heal(lambda one: one is spell and row.lasts_s[1] == 0)
+            spell.healer = threading.Thread(target=self._heal, args=(spell, self.chance.uniform(*row.lasts_s)), daemon=True)
+            spell.healer.start()
             return
 
     def _dealt(self, name):
@@ -164,20 +167,23 @@ class Scheduler(threading.Thread):
             self.deck += self.chance.sample(others, len(others))
         self.deck.remove(name)
 
-    def _heal(self, due):
-        """All are tried, whatever becomes of one."""
-        for name, spell in list(self.running.items()):
-            if not due(spell):
-                continue
-            del self.running[name]
-            try:
-                self.faults[name][1].heal()
-                if self.faults[name][0].lasts_s[1]:
-                    self.log(f"heal  {name}")
-            except Exception as e:  # told to whoever joins
-                self.failure = self.failure or e
-                self.ending.set()
-            spell.healed = time.monotonic()
+    def _heal(self, spell, lasts_s):
+        spell.over.wait(lasts_s)
+        try:
+            self.faults[spell.name][1].heal()
+            if lasts_s:
+                self.log(f"heal  {spell.name}")
+        except Exception as e:  # told to whoever joins
+            self.failure = self.failure or e
+            self.ending.set()
+        spell.healed = time.monotonic()
+
+    def _heal_all(self):
+        for spell in self.running.values():
+            spell.over.set()
+        for spell in self.running.values():
+            spell.healer.join()
+        self.running = {}
 
     def end(self):
         self.ending.set()

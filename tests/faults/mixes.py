@@ -6,6 +6,7 @@ import clocks
 import database
 import processes
 import resources
+from effort import effort
 from fault import PAUSE_S, TOGETHER
 
 FAULTS = {**processes.ROWS, **processes.CRASHES, **database.ROWS, **clocks.ROWS, **clients.ROWS, **resources.ROWS}
@@ -15,8 +16,9 @@ SLOW = {"coupond is replaced", "kill coupond"}  # take many seconds
 
 @dataclasses.dataclass(frozen=True)
 class Mix:
-    """faults: names of FAULTS; short: seconds of it in the everyday run, 0 if it is in the long run alone; together: so
-    many at a time; pause_s: between their starts; workers: of coupond; slack_ms: how far its clock may be from ours."""
+    """faults: names of FAULTS; short: seconds of it without --long, 0 if it is in the long run alone; however few they are, each fault
+    comes; together: so many at a time; pause_s: between their starts; workers: of coupond; slack_ms: how far its clock may be from
+    ours."""
     faults: tuple
     short: int
     long: int
@@ -31,7 +33,7 @@ QUICK = tuple(name for name in PROCESSES if name not in SLOW)
 EVERYDAY = (*QUICK, *database.MEMBERS, *COMMANDS, *clients.ROWS, *resources.ROWS)
 
 MIXES = {
-    "everyday": Mix(EVERYDAY, short=100, long=600),
+    "everyday": Mix(EVERYDAY, short=effort(40, 100), long=600),
     "processes": Mix(PROCESSES, short=0, long=300),
     "crash points": Mix((*processes.CRASHES, "kill the reporter", "kill a worker of nginx"), short=0, long=300),
     "workers": Mix(("kill a worker", "kill all workers"), short=0, long=400, pause_s=(0.02, 0.5), workers=4),

@@ -18,7 +18,8 @@ import pymongo
 import pymongo.errors
 
 from interpose import Interpose
-from stack import ROOT, Stack, free_port, wait_until
+from ports import free_port
+from stack import ROOT, Stack, wait_until
 
 ELECTION_MS = 1000
 HEARTBEAT_MS = 200

@@ -28,6 +28,32 @@ class Unwilling(Pretended):
         raise NotNow
 
 
+class Settling(Pretended):
+    """It is healed only when the other is."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def heal(self):
+        wait_until("the other to be healed", lambda: not self.other.on)
+        super().heal()
+
+
+class Delayed(Pretended):
+    """It starts only when the other, which was on before, is healed."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def start(self, chance):
+        if not self.other.on:
+            raise NotNow
+        wait_until("the other to be healed", lambda: not self.other.on)
+        super().start(chance)
+
+
 class Broken(Pretended):
     def heal(self):
         super().heal()
@@ -70,6 +96,15 @@ def test_what_holds_the_same_never_overlaps(hurry):
     rows = {name: Row(Pretended, lasts_s=(0.001, 0.01), holds=frozenset(["it"])) for name in "abc"}
     _, _, spells = run(rows, together=3)
     assert all(a.healed <= b.started for a, b in zip(spells, spells[1:]))
+
+
+@pytest.mark.parametrize("waiting", [Settling, Delayed])
+def test_a_fault_is_healed_in_time_whatever_waits_for_that(hurry, waiting):
+    other = Pretended()
+    rows = {"waiting": Row(lambda: waiting(other), lasts_s=(0.001, 0.01)), "other": Row(lambda: other, lasts_s=(0.05, 0.1))}
+    _, _, spells = run(rows)
+    of = {name: [spell for spell in spells if spell.name == name] for name in rows}
+    assert any(a.started < b.healed and b.started < a.healed for a in of["waiting"] for b in of["other"]), "they should overlap"
 
 
 def test_one_that_cannot_start_does_not_hold_up_the_others(hurry):

@@ -7,8 +7,9 @@
 #include "http/reactor.c"
 
 #include "fuzz/fuzz.h"
-#include "http/aux.h"
 #include "http/auth.h"
+#include "http/blocking_pool.h"
+#include "http/router.h"
 
 #define FCGI_HEADER 8
 #define FCGI_BEGIN 1
@@ -21,14 +22,16 @@ static struct front *front;
 
 /* ---- stand-ins ---- */
 
-enum auth_answer auth_check(struct auth *a, const char *authorization, enum role *role, char id[KEY_ID_LEN + 1])
+enum auth_answer auth_check(struct auth *a, struct request *r)
 {
+    const char *authorization = r->header.authorization;
+
     (void)a;
     if (!authorization || strncmp(authorization, "Bearer ", 7) != 0)
         return AUTH_NO;
-    *role = role_of_name(authorization + 7);
-    memcpy(id, "0123456789ab", KEY_ID_LEN + 1);
-    return *role == ROLE_NONE ? AUTH_UNKNOWN : AUTH_OK;
+    r->role = role_of_name(authorization + 7);
+    memcpy(r->by, "0123456789ab", KEY_ID_LEN + 1);
+    return r->role == ROLE_NONE ? AUTH_UNKNOWN : AUTH_OK;
 }
 
 bool auth_fresh(const struct auth *a, int64_t ms)
@@ -45,20 +48,16 @@ enum handled auth_wait(struct auth *a, struct request *r)
     return PENDING;
 }
 
-enum turns_answer aux_push(struct aux *a, struct request *r)
+enum fair_queue_answer blocking_pool_push(struct blocking_pool *a, struct request *r)
 {
     (void)a;
     (void)r;
-    return TURNS_FULL;
+    return FAIR_QUEUE_FULL;
 }
 
-void aux_answered(struct request *r)
+void blocking_pool_answered(struct request *r)
 {
     (void)r;
-}
-
-void aux_barrier(void)
-{
 }
 
 static void find(struct op *op)
@@ -102,7 +101,7 @@ enum cpn_result engine_call(struct engine *e, struct op *op)
 {
     (void)e;
     (void)op;
-    abort(); /* only aux threads call it, and there are none */
+    abort(); /* only blocking threads call it, and there are none */
 }
 
 enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane, int64_t ms)
@@ -125,6 +124,7 @@ static struct reactor *the_reactor(void)
     if (rx.worker)
         return &rx;
     rx.worker = &worker;
+    rx.calls = (struct reactor_calls){.begin = router_begin, .end = router_end};
     rx.listen_fd = -1;
     rx.connections_max = 4;
     pthread_mutex_init(&rx.lock, NULL);

@@ -1,6 +1,6 @@
 /*
  * fuzz/front.h -- the worker's front in this process and thread: the real reactor, libfcgi, router and handlers; the engine,
- * the keys and the aux threads are stand-ins.
+ * the keys and the blocking threads are stand-ins.
  *
  * Stand-ins  engine: an op is done at once, and ends as front.outcome says (a refused body as it was refused); what it found is
  *            made up from what was asked. Keys: "Bearer ROLE" has that role; any other key is asked for, and is none.

@@ -15,7 +15,8 @@
 
 static const struct field_table *const tables[] = {&take_table, &take_item_table, &step_table, &resolve_table,
                                                    &slots_add_table, &slots_retire_table,
-                                                   &codes_export_table, &webhook_rotate_table, &erase_table};
+                                                   &codes_export_table, &webhook_rotate_table, &user_table,
+                                                   &public_take_table, &public_resolve_table};
 #define TABLES (sizeof tables / sizeof *tables)
 
 /* A call whose body's table nobody fuzzes is a finding too. */
@@ -33,7 +34,7 @@ static void require_all_tables(void)
 /* What the table made of the body; NULL: it has faults. */
 static void *read_body(const struct field_table *table, const char *text, size_t len, struct errors *e)
 {
-    struct jsonc_object *o JSON_IN_AUTO = json_in(text, len, e);
+    struct json_object *o JSON_IN_AUTO = json_in(text, len, e);
     void *in = arena_alloc(e->arena, table->size);
 
     REQUIRE((o == NULL) == (e->count > 0));

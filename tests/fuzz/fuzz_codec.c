@@ -31,6 +31,8 @@ static bool copy_batch(const bson_t *doc, bson_t *copy, struct arena *a)
     return true;
 }
 
+static const struct name_key name_key = {{{0}}};
+
 static bool copy_use(const bson_t *doc, bson_t *copy, struct arena *a)
 {
     const char *coupon;
@@ -42,7 +44,7 @@ static bool copy_use(const bson_t *doc, bson_t *copy, struct arena *a)
         return false;
     codec_use_id(copy, "_id", coupon, &hash);
     bson_append_document_begin(copy, "view", 4, &view);
-    codec_use_put(&view, coupon, u);
+    codec_use_put(&view, coupon, u, &name_key);
     bson_append_document_end(copy, &view);
     return true;
 }

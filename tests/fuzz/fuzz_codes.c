@@ -1,8 +1,8 @@
 /*
  * fuzz/fuzz_codes.c -- lists of codes: a byte says plain or CSV and how long the pieces are in which the text comes.
  *
- * Why     parts are made small here, so that every text is cut into several
- * Holds   the parts together are the text, but for the rest of a line that is longer than a part; each row of the text is found
+ * Why     chunks are made small here, so that every text is cut into several
+ * Holds   the chunks together are the text, but for the rest of a line that is longer than a chunk; each row of the text is found
  *         once, under its line; a row is a code, or says what is wrong
  */
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "fuzz/fuzz.h"
 #include "store/mongo.h"
 
-#undef PART_SIZE
-#define PART_SIZE 192
+#undef CHUNK_SIZE
+#define CHUNK_SIZE 192
 #include "http/upload.c"
 
 #define ROWS_MAX 4096
@@ -44,16 +44,16 @@ static bool next_row(struct code_rows *rows, struct code_row *row)
     return true;
 }
 
-static enum store_status put(struct store *door, const struct part_text *part)
+static enum store_status put(struct store *session, const struct upload_chunk *chunk)
 {
-    char *text = malloc(part->len);
+    char *text = malloc(chunk->len);
     struct code_rows rows;
     struct code_row row;
 
-    (void)door;
-    REQUIRE(part->len > 0 && part->len <= PART_SIZE);
-    memcpy(text, part->text, part->len); /* so that reading past it is seen */
-    code_rows_begin(&rows, text, part->len, part->first_line, column);
+    (void)session;
+    REQUIRE(chunk->len > 0 && chunk->len <= CHUNK_SIZE);
+    memcpy(text, chunk->text, chunk->len); /* so that reading past it is seen */
+    code_rows_begin(&rows, text, chunk->len, chunk->first_line, column);
     while (next_row(&rows, &row)) {
         if (!line_was_cut) {
             REQUIRE_OR(found_count < expected_count, "line %d", (int)row.line);
@@ -76,15 +76,15 @@ static void read_whole(const char *text, size_t len)
         expected_count++;
 }
 
-/* A line that no part can hold is cut, and is then another one. */
+/* A line that no chunk can hold is cut, and is then another one. */
 static bool has_long_line(const char *text, size_t len)
 {
     const char *end = text + len, *newline;
 
     for (; (newline = memchr(text, '\n', (size_t)(end - text))); text = newline + 1)
-        if (newline - text + 1 >= PART_SIZE)
+        if (newline - text + 1 >= CHUNK_SIZE)
             return true;
-    return end - text >= PART_SIZE;
+    return end - text >= CHUNK_SIZE;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

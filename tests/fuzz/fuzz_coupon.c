@@ -30,7 +30,7 @@ static void check_faults(const struct errors *e)
 /* The definition in text, in the arena of e; NULL: it has faults. */
 static struct coupon *read_coupon(const char *text, size_t len, struct errors *e)
 {
-    struct jsonc_object *o JSON_IN_AUTO = NULL;
+    struct json_object *o JSON_IN_AUTO = NULL;
     struct coupon *c = arena_alloc(e->arena, sizeof *c);
 
     errors_init(e, e->arena);
@@ -88,7 +88,7 @@ static void check_coupon(const struct coupon *c, struct arena *a)
 /* What becomes of c by the patch; NULL: it has faults. */
 static struct coupon *patch(const struct coupon *c, const char *text, size_t len, struct errors *e)
 {
-    struct jsonc_object *o JSON_IN_AUTO = NULL;
+    struct json_object *o JSON_IN_AUTO = NULL;
     struct coupon *next = NULL;
 
     errors_init(e, e->arena);

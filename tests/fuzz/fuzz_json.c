@@ -18,7 +18,7 @@ static bool canonical_of(const char *text, size_t len, struct buf *out)
 {
     struct arena a;
     struct errors e;
-    struct jsonc_object *o;
+    struct json_object *o;
     bool made = false;
 
     arena_init(&a, 0);

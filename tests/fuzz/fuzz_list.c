@@ -11,10 +11,10 @@
 #include "fuzz/fuzz.h"
 #include "http/list.h"
 #include "http/router.h"
-#include "store/door.h"
+#include "store/session.h"
 
 static struct worker worker;
-static struct door door = {.has_cursor_key = true}; /* of zeros */
+static struct session session = {.has_cursor_key = true}; /* of zeros */
 
 static void begin(struct request *r, const char *method, const char *target)
 {
@@ -24,7 +24,7 @@ static void begin(struct request *r, const char *method, const char *target)
     arena_init(&r->arena, 0);
     errors_init(&r->errors, &r->arena);
     r->worker = &worker;
-    r->door = &door.store;
+    r->session = &session.store;
     r->id = id;
     r->header.method = method;
     r->header.target = target;
@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_parameters(&r);
     if (!r.bad_target && !path_query(&r.path, "cursor") && !path_query(&r.path, "limit") && list_begin(&r, &l)) {
         j = reply_body(&r);
-        json_object(&j);
+        json_begin_object(&j);
         list_end(&r, &j, *position && strspn(position, LIST_POSITION_CHARS) == strlen(position) ? position : NULL);
         require_json(r.reply.body.data, r.reply.body.len);
         cursor = given(&r);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "coupons/code.h"
 #include "coupons/use.h"
 #include "fuzz/fuzz.h"
@@ -95,7 +96,7 @@ static void check_header_fields(const char *text)
 
     api_key_parse(text, id, hash);
     if_match_passes(text, 17, &any);
-    accept_prefers(text, "text/csv", "application/json");
+    REQUIRE_OR(!accept_prefers(text, "text/csv", "application/json") || accept_admits(text, "text/csv"), "%s", text);
     router_has_type(text, "application/json");
 }
 

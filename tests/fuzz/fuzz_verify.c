@@ -12,11 +12,11 @@
 #include "coupons/fold.h"
 #include "fuzz/fuzz.h"
 #include "store/codec.h"
+#include "unit/parts.h"
 #include "verify/replay.h"
 #include "verify/replay_repair.h"
 #include "verify/replay_totals.h"
 #include "verify/replay_views.h"
-#include "unit/parts.h"
 
 #define DOCUMENTS_MAX 64
 #define PARTS_MAX 3

@@ -2,15 +2,19 @@
 import json
 import os
 import pathlib
+import re
 import shutil
+import tempfile
 import time
 
 from selenium import webdriver
-from selenium.common.exceptions import ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import (ElementClickInterceptedException, ElementNotInteractableException, NoSuchElementException,
+                                        StaleElementReferenceException)
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from stack import PATIENCE_S
+from ports import free_port
+from stack import PATIENCE_S, wait_until
 
 # What happens in the page and should not: kept in the page, asked for after every test.
 WATCH = """
@@ -21,6 +25,23 @@ addEventListener("error", (e) => seen.errors.push(String(e.message)));
 addEventListener("unhandledrejection", (e) => seen.errors.push(String(e.reason)));
 for (const name of ["alert", "confirm", "prompt"])
   window[name] = (text) => { seen.alerts.push(String(text)); };
+"""
+# What comes of pages that are drawn anew at any moment.
+NOT_YET = (ElementClickInterceptedException, ElementNotInteractableException, NoSuchElementException, StaleElementReferenceException)
+# The driver's own ways to read a page and to see what is shown cost fifty times as much.
+SHOWN = """
+const shown = (e) => e.checkVisibility({visibilityProperty: true, opacityProperty: true}) && e.getClientRects().length > 0;
+const within = document.querySelector("dialog") ? ["//dialog", "dialog *"] : ["", "*"];
+"""
+FIND = SHOWN + """
+const found = document.evaluate(within[0] + arguments[0], document, null, XPathResult.ORDERED_NODE_SNAPSHOT_TYPE);
+return Array.from({length: found.snapshotLength}, (_, i) => found.snapshotItem(i)).find(shown) ?? null;
+"""
+FIELD = SHOWN + """
+const [name] = arguments, all = (css) => [...document.querySelectorAll(css)];
+const labels = all("label[for]").filter((l) => [name, `${name} *`].includes(l.textContent.replace(/\\s+/g, " ").trim()));
+const ids = new Set(labels.map((l) => l.htmlFor));
+return all(within[1]).find((e) => (ids.has(e.id) || e.getAttribute("aria-label") === name) && shown(e)) ?? null;
 """
 PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
 
@@ -38,13 +59,18 @@ class Browser:
                          "--hide-scrollbars", "--lang=en", *(["--no-sandbox"] if os.geteuid() == 0 else [])):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+        # its profile and sockets: it leaves some behind when it is closed
+        self.own = tempfile.TemporaryDirectory(prefix="coupons-browser-", ignore_cleanup_errors=True)
+        service = webdriver.ChromeService(shutil.which("chromedriver"), port=free_port(), env={**os.environ, "TMPDIR": self.own.name})
+        self.driver = webdriver.Chrome(options=options, service=service)
+        assert self.driver.capabilities["chrome"]["userDataDir"].startswith(self.own.name)
         self.url, self.shots = url, pathlib.Path(shots)
         self.shots.mkdir(parents=True, exist_ok=True)
         self.cdp("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
 
     def quit(self):
         self.driver.quit()
+        wait_until("the browser's files to be gone", lambda: self.own.cleanup() or not os.path.exists(self.own.name))
 
     def cdp(self, name, **parameters):
         return self.driver.execute_cdp_cmd(name, parameters)
@@ -58,6 +84,7 @@ class Browser:
         """As a new tab on a large light screen."""
         self.cdp("Emulation.clearDeviceMetricsOverride")
         self.cdp("Network.setBlockedURLs", urls=[])
+        self.cdp("Emulation.setTimezoneOverride", timezoneId="")
         self.dark(False)
         self.online(True)
         self.driver.get(self.url + "/coupons/-/health")
@@ -97,7 +124,7 @@ class Browser:
         while True:
             try:
                 seen = condition()
-            except (ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException):
+            except NOT_YET:
                 seen = None
             if seen:
                 return seen
@@ -107,7 +134,11 @@ class Browser:
             time.sleep(0.03)
 
     def text(self, css="body"):
-        return self.driver.find_element(By.CSS_SELECTOR, css).text
+        """A line for each row and paragraph."""
+        text = self.run("const e = document.querySelector(arguments[0]); return e && (e.checkVisibility() ? e.innerText : '')", css)
+        if text is None:
+            raise NoSuchElementException(css)
+        return re.sub(r"\s*\n\s*", "\n", re.sub("[\t\xa0]", " ", text)).strip()
 
     def sees(self, *texts, css="body", seconds=PATIENCE_S):
         """Wait until all of these stand there."""
@@ -129,8 +160,7 @@ class Browser:
 
     def find(self, xpath):
         """The first shown one; in the dialog, where there is one."""
-        within = "//dialog" if self.all("dialog") else ""
-        return next((e for e in self.driver.find_elements(By.XPATH, within + xpath) if e.is_displayed()), None)
+        return self.run(FIND, xpath)
 
     def button(self, words):
         return self.until(f"the button {words!r}", lambda: self.find(f"//button[normalize-space()={literal(words)}]"))
@@ -157,8 +187,7 @@ class Browser:
         return self.until(f"the field {label!r}", lambda: self.find_field(label))
 
     def find_field(self, label):
-        name, needed = literal(label), literal(label + " *")
-        return self.find(f"//*[@id=//label[normalize-space()={name} or normalize-space()={needed}]/@for or @aria-label={name}]")
+        return self.run(FIELD, label)
 
     def has_field(self, label):
         return self.find_field(label) is not None

@@ -1,12 +1,16 @@
-"""Holds every answer that a test gets against the service's own OpenAPI document, and every request that was accepted."""
+"""Holds every answer that a test gets against the OpenAPI document, every request that was accepted, and every event."""
+import functools
 import json
+import pathlib
 import re
 
 import jsonschema_rs
 
+DOCUMENT = pathlib.Path(__file__).parents[2] / "app" / "static" / "docs" / "openapi.json"
 ADDRESS = "/coupons/-/openapi.json"
 # What the front server may answer to any call, whatever the call is.
 OF_THE_FRONT = {408, 413, 414}
+LINES = "application/x-ndjson"
 LARGEST = 1 << 20  # bytes of a body that is looked at
 
 
@@ -22,34 +26,56 @@ def closed(schema):
     return out
 
 
+def resolved(document, value):
+    """What a reference leads to."""
+    while "$ref" in value:
+        at = document
+        for part in value["$ref"].removeprefix("#/").split("/"):
+            at = at[part]
+        value = at
+    return value
+
+
+def validator(schema, components):
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "components": components, "allOf": [schema]}
+    return jsonschema_rs.validator_for(whole, validate_formats=True)
+
+
+def faults(checks, value):
+    return [f"{'/'.join(map(str, e.instance_path))}: {e.message}"[:500] for e in checks.iter_errors(value)][:5]
+
+
 class Operation:
-    def __init__(self, method, template, body, components):
+    """A call of a path; `public`: the same as keys of the role public make it, where they may."""
+
+    def __init__(self, method, template, body, document, components):
+        self.public = None
+        if "x-public" in body:
+            self.public = Operation(method, template, resolved(document, body["x-public"])[method], document, components)
         self.name, self.method, self.template, self.body = body["operationId"], method, template, body
+        self.responses = {status: resolved(document, answer) for status, answer in body["responses"].items()}
         parts = [r"(?!-(?:/|$))[^/]+" if part == "{coupon}" else r"[^/]+" if part.startswith("{") else re.escape(part)
                  for part in template.split("/")]
         self.path = re.compile("/".join(parts))
         self.components, self.validators = components, {}
 
-    def validator(self, schema):
+    def faults(self, schema, value):
         key = json.dumps(schema)
         if key not in self.validators:
-            whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "components": self.components, "allOf": [schema]}
-            self.validators[key] = jsonschema_rs.validator_for(whole, validate_formats=True)
-        return self.validators[key]
-
-    def faults(self, schema, value):
-        return [f"{'/'.join(map(str, e.instance_path))}: {e.message}"[:500] for e in self.validator(schema).iter_errors(value)][:5]
+            self.validators[key] = validator(schema, self.components)
+        return faults(self.validators[key], value)
 
     def check_reply(self, reply):
-        answer = self.body["responses"].get(str(reply.status))
+        answer = self.responses.get(str(reply.status))
         if answer is None:
             assert reply.status in OF_THE_FRONT | {405}, f"{self.name} has no answer {reply.status}\n{reply}"
             return
         assert len(reply.header("X-Request-Id") or "") > 0, f"X-Request-Id\n{reply}"
+        headers = answer.get("headers", {})
         for name in ("Location", "ETag", "Link", "Idempotent-Replayed", "Coupons-As-Of", "Retry-After", "WWW-Authenticate", "RateLimit",
                      "RateLimit-Policy"):
-            assert reply.header(name) is None or name in answer["headers"], f"{self.name} does not say that it answers {name}\n{reply}"
-        if "Location" in answer["headers"]:
+            assert reply.header(name) is None or name in headers, f"{self.name} does not say that it answers {name}\n{reply}"
+        if "Location" in headers:
             assert reply.header("Location"), f"Location\n{reply}"
         kind = (reply.header("Content-Type") or "").split(";")[0]
         if "content" not in answer:
@@ -59,12 +85,14 @@ class Operation:
         if reply.body and kind in ("application/json", "application/problem+json") and len(reply.body) < LARGEST:
             wrong = self.faults(answer["content"][kind]["schema"], reply.json())
             assert not wrong, f"{self.name} answers what it does not say: {wrong}\n{reply}"
+            if kind == "application/problem+json":
+                assert reply.code() in answer["content"][kind]["examples"], f"{self.name} does not say that it answers {reply.code()}\n{reply}"
 
     def check_lines(self, reply):
-        """Of a ledger: each line is a batch."""
+        """Each is what the document says of a line."""
         lines = reply.body[:LARGEST].split(b"\n")[:-1]
         for line in lines[:50]:
-            wrong = self.faults({"$ref": "#/components/schemas/Batch"}, json.loads(line))
+            wrong = self.faults(self.responses["200"]["content"][LINES]["schema"]["contentSchema"], json.loads(line))
             assert not wrong, f"{self.name}: {wrong}\n{line[:1000]}"
 
     def check_accepted(self, body, reply):
@@ -72,34 +100,44 @@ class Operation:
         content = self.body.get("requestBody", {}).get("content", {}).get("application/json")
         if not content or not body or len(body) > LARGEST:
             return
-        wrong = self.faults(content["schema"], json.loads(body))
+        asked = json.loads(body)
+        if self.name == "redemption_batch":  # an item that is malformed is refused in its place
+            asked["items"] = [item for item, answer in zip(asked["items"], reply.json()["items"])
+                              if answer["body"].get("code") != "bad_request"] or [{"user": "u", "key": "k"}]
+        wrong = self.faults(content["schema"], asked)
         assert not wrong, f"{self.name} took a body that it says it does not take: {wrong}\n{reply}"
 
 
 class Contract:
     def __init__(self, document):
-        self.document = document
-        components = {"schemas": {name: s if is_asked(name, document) else closed(s)
-                                  for name, s in document["components"]["schemas"].items()}}
-        self.operations = [Operation(method, template, body, components)
+        self.components = {"schemas": {name: s if is_asked(name, document) else closed(s)
+                                       for name, s in document["components"]["schemas"].items()}}
+        self.operations = [Operation(method, template, body, document, self.components)
                            for template, methods in document["paths"].items() for method, body in methods.items()]
-        self.seen = set()
+        self.events = {type_: validator(event["post"]["requestBody"]["content"]["application/json"]["schema"], self.components)
+                       for type_, event in document["webhooks"].items()}
 
-    def find(self, method, target):
+    def find(self, method, target, public=False):
         method = "get" if method == "HEAD" else method.lower()
         path = target.split("?")[0]
-        return next((o for o in self.operations if o.method == method and o.path.fullmatch(path)), None)
+        found = next((o for o in self.operations if o.method == method and o.path.fullmatch(path)), None)
+        return found.public if found and found.public and public else found
 
-    def check(self, method, target, body, reply):
-        operation = self.find(method, target)
+    def check(self, method, target, body, reply, public=False):
+        """public: it was sent with a key of that role."""
+        operation = self.find(method, target, public)
         if not operation:
             return
         operation.check_reply(reply)
-        self.seen.add((operation.name, reply.status, reply.code() if method != "HEAD" else None))
-        if operation.name == "ledger" and reply.status == 200 and method != "HEAD":
+        if reply.header("Content-Type") == LINES and method != "HEAD":
             operation.check_lines(reply)
         if 200 <= reply.status < 300:
             operation.check_accepted(body, reply)
+
+    def check_event(self, type_, body):
+        """What was delivered to a webhook is what the document says of its type."""
+        wrong = faults(self.events[type_], json.loads(body))
+        assert not wrong, f"an event that is not as the document says: {wrong}\n{body}"
 
 
 def is_asked(name, document):
@@ -107,12 +145,6 @@ def is_asked(name, document):
     return "additionalProperties" in document["components"]["schemas"][name]
 
 
-contract = None  # of the service under test: fetched once
-
-
-def check(caller, method, target, body, reply):
-    """Of any answer; the caller's _send() fetches the document before the first one."""
-    global contract
-    if contract is None:
-        contract = Contract(json.loads(caller._send("GET", ADDRESS, [], None).expect(200).body))
-    contract.check(method, target, body, reply)
+@functools.cache
+def contract():
+    return Contract(json.loads(DOCUMENT.read_bytes()))

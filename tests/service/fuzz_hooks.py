@@ -18,7 +18,8 @@ BETWEEN = re.compile("|".join([
     r"codes need cap.policy exact", r"requires the cap.policy exact", r"cannot be combined with imported codes",
     r"must be at most cap.total", r"present requires codes", r"must have both below and add", r"is not the name of an IANA time zone",
     r"must be the name of an IANA time zone", r"does not belong to this discount.kind", r"is required$", r"must have at most \d+ bytes",
-    r"must be 1 to 128 bytes of UTF-8", r"query parameter order requires user", r"from must be earlier than to",
+    r"must be 1 to 128 bytes of UTF-8", r"query parameter order requires user", r"query parameters user and order is required",
+    r"from must be earlier than to", r"must have either count or until", r"only allowed with state reserved", r"^cannot change",
     r"from and to must be between the years", r"more than \d+ (periods|rows)", r"query parameter lane must be",
     r"contains no codes", r"has no column named code", r"does not import codes", r"has no codes", r"slots come with its codes", r"has no slots",
     r"must be 1 for a coupon with codes", r"integer does not fit into 64 bits", r"an integer beyond 2\^53",
@@ -37,6 +38,14 @@ def valid_data_is_accepted(ctx, response, case):
     if problem["code"] in OF_THE_STATE or all(BETWEEN.search(detail) for detail in details):
         return
     raise AssertionError(f"valid data was refused: {problem['code']} {details}")
+
+
+@schemathesis.check
+def a_503_is_busy(ctx, response, case):
+    """It may be tried again, and nothing was done. Any other is an error of the server's."""
+    if response.status_code == 503 and response.content:
+        problem = response.json()
+        assert problem["code"] == "busy" and problem["retry"], problem
 
 
 @schemathesis.hook

@@ -523,13 +523,12 @@ class Coupon:
         return True, None, answer.misfit, 0 if how.get("state") == "issued" else discount_of(self.d["discount"], how.get("order"))
 
     def resolve(self, at, user, code):
-        """(ok, code, discount_minor or None) of a code that the user may know of; None: it is of no coupon for them."""
+        """What check says, of a code that the user may know of; None: it is of no coupon for them."""
         slot = self.by_code.get(self.normal(code))
         holder = slot and slot.holder
         if not slot or slot.retired or holder and holder.user != user and not self.is_bearers(holder) or self.d["state"] != "active":
             return None
-        ok, why, _, given = self.check(at, user, state="redeemed", code=code)
-        return ok, why, given
+        return self.check(at, user, state="redeemed", code=code)
 
     def remaining(self, user):
         """(in all, today)."""

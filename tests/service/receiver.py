@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 
+import contract
+
 Event = collections.namedtuple("Event", "id type data timestamp signatures headers body at size path")
 
 
@@ -86,6 +88,7 @@ class Receiver:
         assert set(document) == {"type", "timestamp", "data"}, document
         headers = {name.lower(): value for name, value in handler.headers.items()}
         assert headers["content-type"] == "application/json", headers
+        contract.contract().check_event(document["type"], body)
         return Event(headers["webhook-id"], document["type"], document["data"], int(headers["webhook-timestamp"]),
                      headers["webhook-signature"].split(" "), headers, body, time.time(), len(body), handler.path)
 

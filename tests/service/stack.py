@@ -5,11 +5,9 @@ import datetime
 import itertools
 import os
 import pathlib
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,20 +16,21 @@ import zoneinfo
 import bson
 import pymongo
 
-from client import Direct, Http
+import exposition
+from client import Direct, Http, public_keys
+from ports import free_port
 from swarm import DirectWay, HttpWay
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("COUPONS_BUILD", "build")  # scripts/run takes the programs from there, too
 WORKERS = 2
-PORTS = 325  # for each process of pytest
 PATIENCE_S = 180  # that something comes is what is tested, not when: the machine may have much other work
 # A caller's patience is long likewise: nobody is to be told `busy` because of other work.
 SETTINGS = """\
 [worker]
 request_deadline_ms = 20000
 [runner]
-poll_ms = 20
+poll_ms = 100
 lease_ms = 2000
 step_slots = 4096
 [reporter]
@@ -44,7 +43,7 @@ networks = 127.0.0.0/8
 timeout_ms = 5000
 retry_first_ms = 50
 retry_most_s = 1
-poll_ms = 50
+poll_ms = 100
 lease_ms = 1000
 """
 # Of the copy that most tests share, and with it one key and one address: together they may look for more codes than one caller.
@@ -54,6 +53,8 @@ per_key = 0
 per_address = 0
 keys_per_address = 0
 """
+# What only a coupond with tests/hooks/ in it obeys: a copy with these in its environment runs that one.
+HOOKS = ("COUPONS_CRASH_POINT", "COUPONS_TEST_SHARDED")
 # What is counted of executed lines goes with a process that is killed: under that build it is asked to end.
 KILL = signal.SIGTERM if BUILD.name == "build-coverage" else signal.SIGKILL
 # Processes that ended by themselves: an assertion failed (SIGABRT), they went astray (SIGSEGV and its like), or UBSan has
@@ -63,15 +64,17 @@ OTHERS = ["reporter", "runner", "deliverer"]
 PROCESSES = [f"worker-{i}" for i in range(WORKERS)] + OTHERS
 
 
-def wait_until(what, condition, seconds=PATIENCE_S, every=0.01):
-    """Poll until the condition holds, and return what it gave; `what` may be a callable that tells the last thing seen."""
-    end = time.monotonic() + seconds
+def wait_until(what, condition, seconds=PATIENCE_S, every=None):
+    """Poll until the condition holds, and return what it gave; `what` may be a callable that tells the last thing seen. Without `every` it
+    is asked the less often the longer it takes: asking costs those who are waited for."""
+    began = time.monotonic()
     while True:
         seen = condition()
         if seen:
             return seen
-        assert time.monotonic() < end, f"waited {seconds} s for {what() if callable(what) else what}"
-        time.sleep(every)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"waited {seconds} s for {what() if callable(what) else what}"
+        time.sleep(min(max(0.01, waited / 20), 0.1) if every is None else every)
 
 
 def age_s(pid):
@@ -99,17 +102,8 @@ def children(pid):
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def free_port():
-    """Below the range from which the system gives ports to whoever connects: they come and go between this look and the start. Each
-    process of pytest has ports of its own, as seconds pass until somebody listens at this one."""
-    first = 30100 + PORTS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8)
-    while True:
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", random.randrange(first, first + PORTS)))
-                return s.getsockname()[1]
-            except OSError:
-                continue
+def held_by(watermark):
+    return {(lane["c"], lane["l"]) for lane in watermark.get("held", [])}
 
 
 def shortly_before_midnight(start, zone="UTC"):
@@ -136,6 +130,13 @@ def write_settings(path, settings):
         table.write(file)
 
 
+def hooked():
+    """The folder of the programs with tests/hooks/ in them."""
+    folder = BUILD / "hooks"
+    assert (folder / "coupond").exists(), f"{folder}/coupond does not exist: run make hooks, with what {BUILD.name} was made with"
+    return folder
+
+
 class Stack:
     def __init__(self, settings=SETTINGS + WEBHOOKS + GUESSES, clock_offset_s=0, workers=WORKERS):
         self.workers = workers
@@ -156,6 +157,7 @@ class Stack:
             self.environment["COUPONS_CLOCK_OFFSET_S"] = str(clock_offset_s)
         self.excused = set()  # pids that a test lets run out of memory
         self.own_transactions = 0  # that a test started
+        self.options = ()  # of scripts/run
         self.names = itertools.count(1)
         self.database = None
         self.mongo = None
@@ -175,7 +177,7 @@ class Stack:
         self.undo.close()
 
     def start(self):
-        done = self.script("run", "--detach")
+        done = self.script("run", "--detach", *self.options)
         assert done.returncode == 0, f"scripts/run --detach: exit {done.returncode}\n{done.stdout}"
         self.connect()
         return self
@@ -220,7 +222,10 @@ class Stack:
 
     def script(self, name, *arguments, timeout=300):
         """scripts/name, for this copy; standard output and error together."""
-        done = subprocess.run([ROOT / "scripts" / name, *map(str, arguments)], env=self.environment, text=True, timeout=timeout,
+        environment = self.environment
+        if any(hook in environment for hook in HOOKS):
+            environment = environment | {"COUPONS_BUILD": hooked().relative_to(ROOT)}
+        done = subprocess.run([ROOT / "scripts" / name, *map(str, arguments)], env=environment, text=True, timeout=timeout,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert ": runtime error: " not in done.stdout, f"scripts/{name}: UBSan has spoken\n{done.stdout}"
         return done
@@ -237,14 +242,15 @@ class Stack:
 
     def below_watermarks(self):
         """Lanes of which a batch arrived before the reporter's watermark that a mark has not reached; or, of those since a webhook was
-        made, before that one's, and its position has not reached it."""
+        made, before that one's, and its position has not reached it. Those that a watermark holds are not meant."""
         reporters = self.database.watermarks.find_one({"_id": "reporter", "arrived": {"$exists": True}})
         hooks = list(self.database.webhooks.find({"arrived": {"$exists": True}}))
         wanted = [((*lane, kind), seq) for kind in ("views", "totals") if reporters
-                  for lane, seq in self.newest({"arrived": {"$lt": reporters["arrived"]}}).items()]
+                  for lane, seq in self.newest({"arrived": {"$lt": reporters["arrived"]}}).items() if lane not in held_by(reporters)]
         for hook in hooks:
             since = {"arrived": {"$lt": hook["arrived"]}, "at": {"$gte": hook["created"]}}
-            wanted += [((*lane, hook["_id"]), seq) for lane, seq in self.newest(since).items() if lane[0] in (hook["coupons"] or lane)]
+            wanted += [((*lane, hook["_id"]), seq) for lane, seq in self.newest(since).items()
+                       if lane[0] in (hook["coupons"] or lane) and lane not in held_by(hook)]
         done = {(d["_id"]["c"], d["_id"]["l"], d["_id"]["kind"]): d["seq"] for d in self.database.marks.find()}
         done |= {(d["_id"]["c"], d["_id"]["l"], d["_id"]["h"]): d["at"]["seq"] for d in self.database.webhook_positions.find()}
         return [lane for lane, seq in wanted if done.get(lane, 0) < seq]
@@ -309,11 +315,14 @@ class Stack:
     def key(self, role):
         return (self.var / "keys" / role).read_text().strip()
 
-    def new_key(self, role):
+    def new_key(self, role, *options):
         """A key that no other test has."""
-        made = self.couponctl("keys", "create", "--role", role)
+        made = self.couponctl("keys", "create", role, *options)
         assert made.returncode == 0, made.stdout
-        return made.stdout.split()[-1]
+        key = made.stdout.split()[-1]
+        if role == "public":
+            public_keys.add(key)
+        return key
 
     def client(self, role=None):
         return Http(self.port, self.key(role) if role else None)
@@ -371,6 +380,12 @@ class Stack:
 
     def counts(self, coupon):
         return self.client("reporting").get(f"/coupons/{coupon}/counts").ok()
+
+    def metric(self, name, **labels):
+        """The sum of its samples that have these labels."""
+        with contextlib.closing(self.client("ops")) as ops:
+            families = exposition.read(ops.get("/coupons/-/metrics").expect(200).body.decode())
+        return int(exposition.total(families, name, **labels))
 
     def log(self):
         path = self.var / "log" / "coupond.log"

@@ -11,22 +11,25 @@ from within import within
 
 ROLES = ("storefront", "reporting", "ops")
 S, R, O = ROLES
+P, SHOP = "public", "https://shop.example"  # of keys that are made for the test
 TRIES = 7
 NOBODY = frozenset({"nobody"})
 
 # Who may make each call of the service, by the contract; nobody: without a key too. The rest gets 403.
 MAY = {
-    "coupon_list": {S, R, O}, "coupon_create": {O}, "coupon_get": {S, R, O}, "coupon_change": {O}, "coupon_delete": {O},
+    "coupon_list": {S, R, O}, "coupon_history": {R, O}, "coupon_create": {O}, "coupon_get": {S, R, O}, "coupon_change": {O}, "coupon_delete": {O},
+    "coupon_archive": {O},
     "counts": {R, O}, "ledger": {R, O}, "report": {R, O}, "report_several": {R, O}, "refusals": {R, O},
     "slots_list": {R, O}, "slots_add": {O}, "slots_retire": {O}, "slot_get": {R, O},
-    "codes_import": {O}, "codes_export": {O}, "codes_list": {O}, "code_get": {O}, "code_retire": {O},
-    "redemption_take": {S, O}, "redemption_list": {S, R, O}, "redemption_batch": {S, O}, "redemption_check": {S, O},
+    "codes_import": {O}, "codes_export": {O}, "codes_list": {O}, "code_find": {O}, "code_get": {O}, "code_retire": {O},
+    "redemption_take": {S, O}, "redemption_list": {S, R, O}, "redemption_batch": {S, O}, "redemption_check": {S, O, P},
     "redemption_get": {S, R, O}, "redemption_receipt": {S, R, O}, "redemption_reserve": {S, O}, "redemption_redeem": {S, O},
     "redemption_cancel": {S, O}, "redemption_reverse": {S, O},
-    "user_get": {S, R, O}, "wallet": {S, R, O}, "user_erase": {O}, "user_erase_named": {O}, "resolve": {S, O},
+    "redemption_search": {S, R, O}, "user_export": {O}, "user_export_named": {O},
+    "user_get": {S, R, O}, "wallet": {S, R, O}, "user_erase": {O}, "user_erase_named": {O}, "resolve": {S, O, P},
     "job_list": {R, O}, "job_get": {R, O}, "job_cancel": {O}, "job_rows": {R, O},
     "webhook_list": {O}, "webhook_create": {O}, "webhook_get": {O}, "webhook_change": {O}, "webhook_delete": {O},
-    "webhook_rotate": {O}, "webhook_deliveries": {O}, "webhook_redeliver": {O},
+    "webhook_rotate": {O}, "webhook_deliveries": {O}, "webhook_redeliver": {O}, "webhook_test": {O}, "key_list": {O},
     "health": NOBODY, "ready": NOBODY, "problem": NOBODY, "openapi": NOBODY, "receipt_keys": {S, R, O},
     "metrics": {O},
 }
@@ -44,6 +47,12 @@ def revoked(stack):
     wait_until("the key to be refused", lambda: all(
         door.get("/coupons").status == 401 for door in doors_of(stack, key)))
     return key
+
+
+@pytest.fixture(scope="module")
+def keys(stack):
+    """{role: key} of all roles."""
+    return {**{role: stack.key(role) for role in ROLES}, P: stack.new_key(P, "--origin", SHOP)}
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +94,7 @@ def what_there_is(stack, things):
             stack.client("ops").get(f"/coupons/{things['coupon']}/ledger").expect(200).body]
 
 
-def test_no_role_can_do_another_s_work(stack, things, revoked):
+def test_no_role_can_do_another_s_work(stack, things, revoked, keys):
     """Every call that there is, by every role, without a key, and with a revoked one: those who may not are told so, through
     nginx and by each worker, with a body that would do; and nothing is changed by them."""
     document = stack.client().get("/coupons/-/openapi.json").json()
@@ -98,13 +107,13 @@ def test_no_role_can_do_another_s_work(stack, things, revoked):
         target = re.sub(r"\{(\w+)\}", lambda m: things.get(m[1], "sold_out"), path)
         refused = []
         if MAY[name] is not NOBODY:
-            refused += [(role, stack.key(role), "forbidden") for role in ROLES if role not in MAY[name]]
+            refused += [(role, key, "forbidden") for role, key in keys.items() if role not in MAY[name]]
             refused += [("revoked", revoked, "unauthorized"), ("forged", revoked[:-1], "unauthorized")]
             refused.append(("nobody", None, "unauthorized"))
         for who, key, code in refused:
             for door in doors_of(stack, key):
                 for verb in [method, "HEAD"] if method == "GET" else [method]:
-                    reply = door.request(verb, target, body, idempotency_key="matrix", headers={"If-Match": "*"})
+                    reply = door.request(verb, target, body, idempotency_key="matrix", headers={"If-Match": "*", "Origin": SHOP})
                     assert reply.status == {"forbidden": 403, "unauthorized": 401}[code], f"{who}: {name}\n{reply}"
                     if verb != "HEAD":
                         reply.problem(code)
@@ -113,12 +122,13 @@ def test_no_role_can_do_another_s_work(stack, things, revoked):
     assert what_there_is(stack, things) == before
 
 
-def test_every_role_can_do_its_own_work(stack, things):
+def test_every_role_can_do_its_own_work(stack, things, keys):
     """The other half: who may is not refused. With bodies and ids that do nothing."""
     for name, method, path, _ in operations(stack.client().get("/coupons/-/openapi.json").json()):
         target = re.sub(r"\{(\w+)\}", lambda m: "never-made" if m[1] != "code" else "sold_out", path)
         for role in ROLES if MAY[name] is NOBODY else MAY[name]:
-            reply = stack.client(role).request(method, target, {} if method in ("POST", "PATCH") else None)
+            reply = Http(stack.port, keys[role]).request(method, target, {} if method in ("POST", "PATCH") else None,
+                                                         headers={"Origin": SHOP})
             assert reply.status not in (401, 403), f"{role} may {name}\n{reply}"
         if MAY[name] is NOBODY:
             stack.client().request(method, target).expect(200)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import ledger
+from effort import effort
 from stack import shortly_before_midnight, wait_until
 from swarm import Swarm, by_code, take, taken
 
@@ -21,7 +22,7 @@ def test_daily_caps_are_exact_across_midnight(another_stack):
     text = midnight.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     assert early["at"] < text, f"{left_s} s were not enough for a first taking: {early['at']}, midnight is {text}"
 
-    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i % 40}", f"k-{i}") for i in range(10**9)), connections=32)
+    crowd = Swarm(stack.ways(), (take(coupon, f"u-{i % 40}", f"k-{i}") for i in range(10**9)), connections=32, pause_s=effort(0.1, 0))
     crowd.start()
     try:
         wait_until("the first day's cap", lambda: any(c.reply.code() == "daily_cap_reached" for c in crowd.done[-20:]))

@@ -42,6 +42,31 @@ def of(client, coupon, code):
     return client.get(f"/coupons/{coupon}/codes/{urllib.parse.quote(code, safe='')}")
 
 
+# ---- one code, in all coupons ----
+
+def test_a_code_is_found_in_every_coupon_that_has_it_whatever_became_of_it(stack, ops, storefront, reporting):
+    exact, loose, other = (imported(stack, codes={"claim": "any", "match": match}) for match in ("exact", "loose", "exact"))
+    for coupon, codes in ((exact, ["FIND-ME", "GONE"]), (loose, ["find me"]), (other, ["NOT-ME"])):
+        stack.import_codes(coupon, codes)
+    storefront.take(exact, "owner", code="FIND-ME", state="issued").expect(201)
+    ops.post(f"/coupons/{exact}/codes/GONE/retire").expect(200)
+
+    def found(code):
+        items = ops.get(f"/coupons/-/codes?{urllib.parse.urlencode({'code': code})}").ok()["items"]
+        for item in items:
+            assert of(ops, item["coupon"], item["code"]).ok() == {name: item[name] for name in item if name != "coupon"}
+        return {item["coupon"]: (item["code"], item["state"], item["user"]) for item in items if item["coupon"] in (exact, loose, other)}
+
+    assert found("FIND-ME") == {exact: ("FIND-ME", "issued", "owner"), loose: ("find me", "free", None)}
+    assert found("findme") == {loose: ("find me", "free", None)}
+    assert found("GONE") == {exact: ("GONE", "retired", None)}
+    assert found("no/such") == found("x" * 100) == {}
+    for client in (storefront, reporting):
+        client.get("/coupons/-/codes?code=FIND-ME").problem("forbidden")
+    for query in ("", "?code="):
+        assert "code" in ops.get("/coupons/-/codes" + query).problem("bad_request")["detail"]
+
+
 # ---- import ----
 
 def test_each_row_becomes_a_slot_and_the_result_says_so(stack, ops):
@@ -463,7 +488,10 @@ def test_a_code_alone_finds_its_coupons(stack, storefront, ops):
     assert items(storefront, "ONLY-1") == [{"coupon": one, "ok": True, "code": None, "discount_minor": 300}]
     found = {i["coupon"]: i for i in items(storefront, "IN-TWO-1")}
     assert found == {one: {"coupon": one, "ok": True, "code": None, "discount_minor": 300},
-                     two: {"coupon": two, "ok": False, "code": "order_not_eligible", "discount_minor": 0}}
+                     two: {"coupon": two, "ok": False, "code": "order_not_eligible", "reason": "no_order", "missing_minor": None,
+                           "discount_minor": 0}}
+    short = {i["coupon"]: i for i in items(storefront, "IN-TWO-1", order={"amount_minor": 580, "currency": "EUR"})}
+    assert (short[two]["reason"], short[two]["missing_minor"]) == ("min_spend", 420) and "reason" not in short[one], short
     with_order = items(storefront, "IN-TWO-1", order={"amount_minor": 1000, "currency": "EUR"})
     assert {i["coupon"]: (i["ok"], i["discount_minor"]) for i in with_order} == {one: (True, 300), two: (True, 300)}
     storefront.take(one, "me", code="ONLY-1").expect(201)

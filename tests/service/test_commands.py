@@ -12,7 +12,7 @@ from receiver import Receiver
 from stack import WEBHOOKS, wait_until
 
 PROFILE_BYTES = 64 * 1024 * 1024
-KEYED = {"ledger", "users", "buckets", "codes", "code_buckets", "marks", "totals"}  # sharded by hashed `_id.c`
+KEYED = {"ledger", "users", "buckets", "codes", "code_buckets", "marks", "totals", "refusals"}  # sharded by hashed `_id.c`
 KEYED_BY_ID = {"coupons"}  # by their hashed `_id`
 ORDER = {"id": "o-1", "amount_minor": 4200, "currency": "EUR"}
 
@@ -26,11 +26,17 @@ def by(*members):
 # What looks over all coupons on purpose, never on the way of a taking: collection, which filters, why.
 ACROSS = [
     ("users", by("_id.h", "view.part"), "the wallet, and erasure: whatever a user has"),
-    ("ledger", by("arrived"), "erasure, and the start of the reporter or for a webhook: what came lately"),
+    ("users", by("view.orders", "view.part"), "whose an order is"),
+    ("ledger", by("arrived"), "erasure, what is done before a search, and the start of the reporter or for a webhook: what came lately"),
     ("users", by("view.due"), "the sweeper: what is due anywhere"),
+    ("users", by("erasing"), "the sweeper: erasures that were cut short"),
     ("buckets", by("view.due"), "the sweeper"),
     ("coupons", by("cleaned", "view.cleanup"), "the sweeper: which coupons are over"),
     ("coupons", by("$and"), "lists of coupons, and the wallet's"),
+    ("coupons", by(), "a report over all coupons: which there are"),
+    ("marks", by("_id.kind"), "a report over all coupons: how far their totals are"),
+    ("totals", by("_id.at"), "a report over all coupons"),
+    ("refusals", by("_id.at"), "a report over all coupons; and the sweeper: those that are to go"),
     ("codes", by("_id.code", "_id.c"), "resolve: the shop knows only the code; all coupons but the directory"),
     ("ledger", by("$changeStream"), "the reporter's doorbell"),
 ]
@@ -70,7 +76,9 @@ def live(stack, coupon, code=None):
         shop.get(base + target).ok()
     for target in ("/counts", "/ledger", "/reports?period=day", "/refusals"):
         reporting.get(base + target).expect(200)
-    shop.get("/coupons/-/users/u1").ok()
+    for target in ("/users/u1", "/redemptions?user=u1", "/redemptions?order=o-1"):
+        shop.get(f"/coupons/-{target}").ok()
+    stack.client("ops").get("/coupons/-/users/u1/export").expect(200)
     stack.patch(coupon, {"title": "another"})
     return base
 
@@ -113,6 +121,11 @@ def live_with_lanes(stack, coupon):
     return Lanes(stack, coupon).check()
 
 
+def tells_of(stack, coupon):
+    """The metrics do, once the runner has heard that somebody reads them."""
+    return f'coupons_coupon_taken{{coupon="{coupon}"}}' in stack.client("ops").get("/coupons/-/metrics").body.decode()
+
+
 def live_whole(stack, receiver):
     """All kinds of coupons, all kinds of calls, the background work, and a worker that starts anew."""
     ops, shop = stack.client("ops"), stack.client("storefront")
@@ -136,8 +149,11 @@ def live_whole(stack, receiver):
     wait_until("a hold to expire", lambda: stack.client("reporting").get(f"/coupons/{short}/counts").ok()["reserved"] == 0)
     shop.get(f"/coupons/{short}/redemptions/{held}").ok()
     ops.get("/coupons").ok()
+    for coupons in ("", "&group=coupon", f"&coupon={slots},{typed}"):
+        ops.get(f"/coupons/-/reports?period=day{coupons}").ok()
     ops.delete(f"/coupons/{stack.coupon(0)}").expect(204)
     ops.delete("/coupons/-/users/u1").expect(204)
+    wait_until("the metrics to tell of a coupon", lambda: tells_of(stack, slots), every=0.5)
     wait_until("the marks of all lanes", lambda: marks(stack) >= tails(stack))
     for worker in ("worker-0", "worker-1"):
         stack.kill(worker)
@@ -294,7 +310,7 @@ def test_commands_name_their_shard_and_their_concerns_and_none_starts_a_transact
     assert not missed, f"the log has no writing of {missed}: {written.commands}"
     missed = (NOT_BEFORE_A_MARK | KEYED_BY_ID) - {c for c, count in seen.after.items() if count}
     assert not missed, f"no lane has read {missed} not before its mark: {seen.after}"
-    missed = {(c, op) for c in KEYED for op in ("query", "insert")} - set(seen.commands) - {("marks", "insert")}  # those are upserts
+    missed = {(c, op) for c in KEYED for op in ("query", "insert")} - set(seen.commands) - {("marks", "insert"), ("refusals", "insert")}  # those are upserts
     assert not missed, f"the profiler saw none of {missed}: {seen.commands}"
     started = stack.mongo.admin.command("serverStatus")["transactions"]["totalStarted"]
     assert started == 0, f"{started} transactions were started"

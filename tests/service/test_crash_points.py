@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from halves import SLOTS, dies_half_way, views_of
-from stack import BUILD, ROOT, wait_until
+from stack import BUILD, HOOKS, ROOT, hooked, wait_until
 from swarm import by_code, swarm, take, taken
 
 # The points in the order in which a request passes them, and at which of their times a worker dies. Views are written for
@@ -48,8 +48,16 @@ def test_views_are_half_written_when_a_worker_dies_there_and_become_what_the_led
 @pytest.mark.parametrize("wrong", ["viewed:3", "views", "views:0", "views:3x", ":1", "decided:-1"])
 def test_a_point_that_there_is_not_is_refused_before_anything_starts(wrong, tmp_path):
     """With the names of all that there are: those of this test."""
-    done = subprocess.run([BUILD / "coupond", "-o", f"coupond.run_dir={tmp_path}"], cwd=ROOT, text=True, timeout=30,
+    done = subprocess.run([hooked() / "coupond", "-o", f"coupond.run_dir={tmp_path}"], cwd=ROOT, text=True, timeout=30,
                           env={**os.environ, "COUPONS_CRASH_POINT": wrong}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == os.EX_USAGE, done
     assert f'COUPONS_CRASH_POINT is "{wrong}"' in done.stdout and f"one of {' '.join(POINTS)}\n" in done.stdout, done.stdout
     assert not list(tmp_path.iterdir()), "it has begun all the same"
+
+
+def test_programs_that_ship_know_no_hooks():
+    """The names stand in those with hooks in them, so it would be seen."""
+    for hook in map(str.encode, HOOKS):
+        assert hook in (hooked() / "coupond").read_bytes()
+        for program in ("coupond", "couponctl"):
+            assert hook not in (BUILD / program).read_bytes(), (program, hook)

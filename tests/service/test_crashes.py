@@ -5,6 +5,7 @@ the worker as soon as a batch of it shows. Views are written within milliseconds
 gap; over many kills some do, and the marks (looked at while the worker is dead) count how many.
 """
 import contextlib
+import functools
 import os
 import random
 import signal
@@ -232,6 +233,31 @@ def test_a_reload_under_load_loses_no_request(stack):
         calls = crowd.end()
     assert by_code(calls) == {"201": len(calls)}
     nothing_lost_nothing_doubled(stack, coupon, calls, 100_000)
+
+
+def test_nobody_waits_for_views_that_a_killed_predecessor_left_behind(monkeypatch, another_stack):
+    """It drains, cannot write them, and dies, while its successor has its place: wallets are as quick as ever."""
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    stack = another_stack()
+    coupon, before = stack.coupon(slots=20), stack.pids()
+    fail = functools.partial(stack.mongo.admin.command, "configureFailPoint", "failCommand")
+    fail(mode="alwaysOn", data={"failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.users", "errorCode": 96})
+    for i in range(stack.workers):
+        stack.direct(i).take(coupon, f"u-{i}").expect(201)
+    stack.signal("coupond", signal.SIGHUP)
+    wait_until("successors", lambda: all(p and p != before[n] for n, p in stack.pids().items()))
+    for i in range(stack.workers):
+        with contextlib.suppress(ProcessLookupError):  # it has given up by itself
+            os.kill(before[f"worker-{i}"], signal.SIGKILL)
+    fail(mode="off")
+
+    def is_quick():
+        began = time.monotonic()
+        reply = stack.client("storefront").request("GET", "/coupons/-/users/u", may_fail=True)  # nginx may ask one that was killed
+        return reply.status == 200 and time.monotonic() - began < 0.2
+
+    wait_until("a wallet that did not wait until it was too late (250 ms)", is_quick, every=0.1)
+    stack.verify()
 
 
 def test_a_bad_configuration_keeps_the_old_one(another_stack):

@@ -1,17 +1,26 @@
 """couponctl: its commands, their exit codes, and that verify finds what is wrong."""
+import configparser
 import copy
 import datetime
 import json
+import re
+import subprocess
 
 import pytest
 
-from stack import wait_until
+from crowd import issued_before
+from stack import BUILD, ROOT, wait_until
 
 
 def run(stack, *arguments, status=0):
     done = stack.couponctl(*arguments)
     assert done.returncode == status, f"couponctl {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout}"
     return done.stdout
+
+
+def commands(stack):
+    """As --help lists them: "coupon create", ..., "report"."""
+    return re.findall(r"^  ([a-z]+(?: [a-z]+)?)(?= |$)", run(stack, "--help").split("Commands")[1].split("Exit codes")[0], re.M)
 
 
 def test_help_tells_every_command(stack):
@@ -22,8 +31,59 @@ def test_help_tells_every_command(stack):
     assert "COUPON" in run(stack, "verify", "--help")
 
 
+def test_the_programs_tell_their_version(stack):
+    newest = re.search(r"^(\d+\.\d+)", (ROOT / "conf" / "CHANGELOG").read_text(), re.M)[1]
+    version = stack.client().get("/coupons/-/openapi.json").ok()["info"]["version"]
+    assert re.fullmatch(rf"{newest}\.\d+", version), (newest, version)
+    for arguments in (["--version"], ["-V"], ["coupon", "list", "--version"]):
+        assert run(stack, *arguments) == f"couponctl {version}\n"
+    for option in ("--version", "-V"):
+        assert subprocess.run([BUILD / "coupond", option], text=True, capture_output=True, check=True).stdout == f"coupond {version}\n"
+
+
+# ---- completion ----
+
+COMPLETE = r"""source "$1" && shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_couponctl
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+def completed(*words):
+    """What bash offers for the last of these words, the others being there."""
+    done = subprocess.run(["bash", "-u", "-c", COMPLETE, "bash", ROOT / "conf/completion/couponctl", BUILD / "couponctl", *words],
+                          text=True, capture_output=True, check=True)
+    assert not done.stderr, done.stderr
+    return sorted(done.stdout.split())
+
+
+def test_completion_offers_the_commands_that_there_are(stack):
+    listed = [command.split() for command in commands(stack)]
+    assert completed("") == sorted({words[0] for words in listed})
+    assert completed("c") == ["codes", "config", "coupon"]
+    for group in {words[0] for words in listed if len(words) > 1}:
+        assert completed(group, "") == sorted(words[1] for words in listed if words[0] == group)
+    assert completed("--url", "http://x", "-c", "slots", "--json", "slots", "r") == ["retire"], "after options and their values"
+    assert completed("--key", "=", "coupon", "slots", "") == ["generate", "retire"]
+    assert completed("fly", "") == completed("coupon", "fly", "") == completed("slots", "retire", "") == [], "names of files"
+
+
+def test_completion_offers_the_options_that_a_command_has(stack):
+    for command in ["", *commands(stack)]:
+        told = subprocess.run([BUILD / "couponctl", *command.split(), "--help"], text=True, capture_output=True, check=True).stdout
+        options = set(re.findall(r"^ +(?:-\S, )?(--[a-z-]+)", told, re.M))
+        assert {"--json", "--help", "--url"} <= options, told
+        assert completed(*command.split(), "-") == sorted(options), command
+    assert completed("jobs", "--js") == ["--json"]
+    assert completed("slots", "generate", "x", "--unt") == ["--until"]
+    assert completed("keys", "create", "--label", "--r") == [], "the label's text"
+    assert completed("keys", "create", "--label", "x", "--r") == ["--rate", "--role"]
+
+
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["coupon"], ["coupon", "fly"], ["coupon", "show"], ["slots", "generate", "x"],
                                        ["slots", "generate", "x", "many"], ["keys", "create"], ["keys", "create", "--role", "king"],
+                                       ["keys", "create", "ops", "--role", "storefront"],
                                        ["report"], ["verify", "--fly"], ["coupon", "show", "a", "b"]], ids=" ".join)
 def test_a_command_that_is_none_says_so_and_fails(stack, arguments):
     done = stack.couponctl(*arguments)
@@ -46,6 +106,90 @@ def test_a_coupon_can_be_made_filled_shown_listed_and_reported(stack):
     run(stack, "verify", name)
     assert run(stack, "slots", "generate", name, 1, status=1), "above the cap"
     assert run(stack, "coupon", "show", "never-made", status=1)
+
+
+def test_a_list_with_a_filter_goes_on_where_a_page_of_it_is_empty(stack):
+    """A page looks at 5,000 takings at the most."""
+    coupon = issued_before(stack, 5_500)
+    page = stack.client("ops").get(f"/coupons/{coupon}/redemptions?state=issued&limit=10").ok()
+    assert page["items"] == [] and page["next"], page
+    told = run(stack, "redemptions", "list", coupon, "--state", "issued", "--json")
+    assert [json.loads(line)["user"] for line in told.splitlines()] == ["first"], told
+    assert len(run(stack, "redemptions", "list", coupon, "--limit", 1000, "--json").splitlines()) == 1000
+
+
+def definition(stack, name):
+    return stack.client("ops").get(f"/coupons/{name}").ok()
+
+
+def test_a_coupon_is_changed_by_options_and_by_a_file(stack, tmp_path):
+    name, path = stack.coupon(slots=5, cap={"total": 5, "per_day": 3}, ends_at="2999-01-01T00:00:00Z",
+                              discount={"kind": "amount", "amount_minor": 50, "currency": "EUR"}), tmp_path / "patch.json"
+    before = definition(stack, name)
+    told = json.loads(run(stack, "coupon", "change", name, "--title", "Anew", "--per-day", "default", "--ends-at", "default", "--json"))
+    assert told == definition(stack, name) == {**before, "title": "Anew", "ends_at": None, "cap": {**before["cap"], "per_day": None}}
+    path.write_text('{"title": "By file", "metadata": {"channel": "shop"}}')
+    run(stack, "coupon", "change", name, path, "--low-stock", 2, "--percent-bp", 500)
+    told = definition(stack, name)
+    assert (told["title"], told["metadata"], told["low_stock"]) == ("By file", {"channel": "shop"}, 2), told
+    assert (told["discount"]["kind"], told["discount"]["percent_bp"]) == ("percent", 500), told
+    run(stack, "coupon", "change", name, "--amount", 100)
+    assert definition(stack, name)["discount"]["amount_minor"] == 100
+    assert "/cap/total" in run(stack, "coupon", "change", name, "--total", 0, status=1)
+    assert run(stack, "coupon", "change", name, status=2) and run(stack, "coupon", "change", name, "--total", "many", status=2)
+    run(stack, "coupon", "change", "never-made", "--title", "x", status=1)
+
+
+def test_a_coupon_is_paused_resumed_ended_and_deleted(stack, storefront):
+    name = stack.coupon(slots=5)
+    for verb, state, refused in (("pause", "paused", "coupon_not_active"), ("resume", "active", None), ("end", "ended", "coupon_ended")):
+        assert run(stack, "coupon", verb, name) == f"{name} is {state}\n"
+        assert definition(stack, name)["state"] == state
+        reply = storefront.take(name, f"u-{verb}")
+        assert reply.status == 201 if refused is None else reply.problem(refused), reply
+        assert "coupon_not_found" in run(stack, "coupon", verb, "never-made", status=1)
+    assert "coupon_in_use" in run(stack, "coupon", "delete", name, status=1)
+    unused = stack.coupon()
+    assert run(stack, "coupon", "delete", unused) == f"{unused} is deleted\n"
+    stack.client("ops").get(f"/coupons/{unused}").problem("coupon_not_found")
+    stack.verify(name)
+
+
+def test_a_clone_is_a_draft_with_the_same_definition(stack):
+    one = stack.coupon(slots=5, cap={"total": 5, "per_user": 3}, metadata={"channel": "shop"}, starts_at="2026-01-01T00:00:00Z",
+                       discount={"kind": "amount", "amount_minor": 250, "currency": "EUR", "only": {"skus": ["A1"]}})
+    before = definition(stack, one)
+    name = run(stack, "coupon", "clone", one).strip()
+    assert definition(stack, name) == {**before, "id": name, "state": "draft"} and stack.counts(name)["slots"] == 0
+    other = f"clone-{next(stack.names)}"
+    assert run(stack, "coupon", "clone", one, "--id", other, "--percent-bp", 500, "--state", "active", "--generate").strip() == other
+    told = definition(stack, other)
+    assert (told["state"], told["discount"]["percent_bp"], told["discount"]["only"]["skus"]) == ("active", 500, ["A1"]), told
+    assert stack.counts(other)["slots"] == 5
+    assert "coupon_exists" in run(stack, "coupon", "clone", one, "--id", other, status=1)
+    assert run(stack, "coupon", "clone", one, "--total", "many", status=2)
+    assert "coupon_not_found" in run(stack, "coupon", "clone", "never-made", status=1)
+
+
+def test_redemptions_are_listed_shown_and_given_back(stack, storefront):
+    name = stack.coupon(slots=5)
+    spent, held = storefront.take(name, "u 1", order={"id": "o-1"}).ok(201), storefront.take(name, "u 2", state="reserved").ok(201)
+    listed = run(stack, "redemptions", "list", name).splitlines()
+    assert len(listed) == 3 and held["id"] in listed[1] and "u 2" in listed[1] and spent["id"] in listed[2] and "o-1" in listed[2], listed
+    lines = [json.loads(line) for line in run(stack, "redemptions", "list", name, "--json").splitlines()]
+    assert lines == [held, spent]
+    for options, want in ((["--user", "u 1", "--order", "o-1"], [spent]), (["--state", "reserved"], [held]), (["--limit", 1], [held]),
+                          (["--to", "2000-01-01T00:00:00Z", "--limit", 5], [])):
+        assert [json.loads(line) for line in run(stack, "redemptions", "list", name, *options, "--json").splitlines()] == want, options
+    assert json.loads(run(stack, "redemptions", "show", name, spent["id"])) == spent
+    assert json.loads(run(stack, "redemptions", "cancel", name, held["id"], "--json"))["state"] == "cancelled"
+    assert json.loads(run(stack, "redemptions", "reverse", name, spent["id"]))["state"] == "reversed"
+    assert stack.counts(name)["free"] == 5
+    assert "invalid_transition" in run(stack, "redemptions", "cancel", name, spent["id"], status=1)
+    assert "redemption_not_found" in run(stack, "redemptions", "show", name, "4-9", status=1)
+    assert "bad_request" in run(stack, "redemptions", "list", name, "--state", "gone", status=1)
+    assert run(stack, "redemptions", "list", name, "--limit", 0, status=2)
+    stack.verify(name)
 
 
 @pytest.mark.parametrize("arguments, slots", [
@@ -91,6 +235,199 @@ def test_keys_can_be_made_listed_and_revoked(stack):
     assert name in listed and "a till" in listed and secret not in listed
     run(stack, "keys", "revoke", name)
     assert run(stack, "keys", "revoke", "nosuchkey000", status=1)
+
+
+def test_slots_are_retired(stack, storefront):
+    name = stack.coupon(slots=10)
+    storefront.take(name, "u").expect(201)
+    assert re.fullmatch(rf"{name}: 4 slots retired \(job \w+\)", run(stack, "slots", "retire", name, 4).splitlines()[-1])
+    counts = stack.counts(name)
+    assert (counts["slots"], counts["free"], counts["redeemed"]) == (6, 5, 1), counts
+    [job] = run(stack, "slots", "retire", name, 2, "--no-wait", "--idempotency-key", "once").split()
+    assert run(stack, "slots", "retire", name, 2, "--no-wait", "--idempotency-key", "once").split() == [job], "the same one"
+    stack.job_at(f"/coupons/-/jobs/{job}")
+    assert stack.counts(name)["free"] == 3
+    run(stack, "slots", "retire", name, 1, "--not-before", "2100-01-01T00:00:00Z")
+    assert " 3 slots retired" in run(stack, "slots", "retire", name, 50), "no more than there are"
+    assert "coupon_not_found" in run(stack, "slots", "retire", "never-made", 1, status=1)
+    assert run(stack, "slots", "retire", name, 0, status=2)
+    stack.verify(name)
+
+
+# ---- --json ----
+
+class Lines:
+    """What commands print with --json, and which commands they were."""
+
+    def __init__(self, stack):
+        self.stack, self.seen = stack, set()
+
+    def __call__(self, command, *arguments, status=0, silent=False):
+        """The lines of `command`, parsed; a refusal is told on standard error, but findings (silent) are not."""
+        self.seen.add(command)
+        words = [*command.split(), *map(str, arguments), "--json"]
+        done = subprocess.run([ROOT / "scripts" / "couponctl", *words], env=self.stack.environment, text=True, capture_output=True)
+        assert done.returncode == status, f"couponctl {' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        assert silent or not status or done.stderr.startswith("couponctl: "), done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def one(self, command, *arguments):
+        [line] = self(command, *arguments)
+        return line
+
+
+def json_of_coupons(stack, api, lines):
+    made = lines.one("coupon create", "--id", "one", "--title", "On\u0085e \u202e", "--total", 20, "--state", "active", "--generate")
+    assert made == api("/coupons/one")
+    shown = lines.one("coupon show", "one")
+    assert shown["definition"] == made and shown["counts"] | {"as_of": 0} == api("/coupons/one/counts") | {"as_of": 0}, shown
+    assert lines.one("coupon change", "one", "--low-stock", 3) == api("/coupons/one")
+    for verb, state in (("pause", "paused"), ("end", "ended"), ("resume", "active")):
+        told = lines.one(f"coupon {verb}", "one")
+        assert told == api("/coupons/one") and told["state"] == state
+    history = lines("coupon history", "one")
+    assert history == api("/coupons/one/history")["items"] and history, history
+    clone = lines.one("coupon clone", "one", "--id", "two")
+    assert clone == api("/coupons/two") and clone["state"] == "draft"
+    assert lines("coupon list") == api("/coupons")["items"] and len(lines("coupon list", "--state", "draft")) == 1
+    assert lines("coupon delete", "two") == [], "the answer has no body"
+    assert lines("coupon delete", "two", status=1) == lines("coupon show", "two", status=1) == []
+
+
+def json_of_slots_and_jobs(stack, api, lines):
+    stack.client("ops").patch("/coupons/one", {"cap": {"total": 30}}).expect(200)
+    for verb in ("generate", "retire"):
+        job = lines.one(f"slots {verb}", "one", 5)
+        assert (job["state"], job["done"]) == ("done", 5) and job == api(f"/coupons/-/jobs/{job['id']}"), job
+    later = lines.one("slots retire", "one", 1, "--not-before", "2100-01-01T00:00:00Z")
+    assert later == lines.one("jobs show", later["id"]) == api(f"/coupons/-/jobs/{later['id']}")
+    assert lines.one("jobs cancel", later["id"])["state"] == "cancelled"
+    assert lines("jobs list") == api("/coupons/-/jobs")["items"]
+
+
+def json_of_redemptions_and_users(stack, api, lines, tmp_path):
+    ops, storefront = stack.client("ops"), stack.client("storefront")
+    taken = [storefront.take("one", user, order={"id": f"o-{user}"}).ok(201) for user in ("u 1", "u,2")]
+    assert lines("redemptions list", "one") == lines("redemptions export", "one") == taken[::-1]
+    assert lines("redemptions export", "one", tmp_path / "export", "--user", "u 1") == []
+    assert [json.loads(line) for line in (tmp_path / "export").read_text().splitlines()] == taken[:1]
+    assert lines.one("redemptions show", "one", taken[0]["id"]) == taken[0]
+    assert lines.one("redemptions reverse", "one", taken[0]["id"])["state"] == "reversed"
+    held = storefront.take("one", "u-3", state="reserved").ok(201)
+    assert lines.one("redemptions cancel", "one", held["id"])["state"] == "cancelled"
+    exported = ops.get("/coupons/-/users/u-3/export").expect(200).body.decode().splitlines()
+    assert lines("users export", "u-3") == [json.loads(line) for line in exported]
+    assert lines("users erase", "u-3") == []
+    return taken
+
+
+def json_of_codes(stack, api, lines, tmp_path):
+    stack.client("ops").post("/coupons", {"id": "coded", "title": "Codes", "state": "active", "codes": {"source": "imported"}}).expect(201)
+    codes = [f'A"{i:04},"B' for i in range(2000)]
+    (tmp_path / "codes").write_text("\n".join(codes) + "\n")
+    told = lines.one("codes import", "coded", tmp_path / "codes")
+    assert (told["imported"], told["jobs"]) == (2000, [api(f"/coupons/-/jobs/{told['jobs'][0]['id']}")]), told
+    queued = lines.one("codes import", "coded", tmp_path / "codes", "--no-wait")
+    assert (queued["kind"], stack.job_at(f"/coupons/-/jobs/{queued['id']}")["result"]["duplicates_in_coupon"]) == ("import", 2000)
+    spent = stack.client("storefront").take("coded", 'u,"4"', code=codes[7]).ok(201)
+    assert lines.one("codes show", "coded", codes[7])["user"] == 'u,"4"'
+    assert lines.one("codes retire", "coded", codes[8])["state"] == "retired"
+    states = {codes[7]: {"state": "redeemed", "user": 'u,"4"', "at": spent["at"]}, codes[8]: {"state": "retired", "user": None}}
+    for line in lines("codes export", "coded"):
+        code = codes.pop(codes.index(line["code"]))
+        assert line | states.get(code, {"state": "free", "user": None, "at": None}) == line, line
+    assert not codes
+
+
+def json_of_webhooks(stack, api, lines):
+    hook = lines.one("webhooks create", "https://shop.example/hook", "one", "--events", "coupon.changed")
+    assert hook["secret"].startswith("whsec_") and hook | {"secret": 0} == api(f"/coupons/-/webhooks/{hook['id']}") | {"secret": 0}
+    assert lines.one("webhooks rotate", hook["id"])["secret"] != hook["secret"]
+    assert lines("webhooks list") == api("/coupons/-/webhooks")["items"]
+    lines("coupon change", "one", "--title", "Changed")
+    wait_until("an attempt to deliver", lambda: api(f"/coupons/-/webhooks/{hook['id']}/deliveries")["items"])
+    first = lines("webhooks deliveries", hook["id"])[-1]
+    assert first == api(f"/coupons/-/webhooks/{hook['id']}/deliveries")["items"][-1]
+    assert lines.one("webhooks redeliver", hook["id"], first["id"])["event"] == first["event"]
+    assert lines.one("webhooks test", hook["id"])["event"].startswith("evt_-_0_")
+    assert lines("webhooks delete", hook["id"]) == []
+
+
+def json_of_keys_and_receipts(stack, taken, lines, tmp_path):
+    key = lines.one("keys create", "public", "--origin", "https://a.example, https://b.example", "--networks", "127.0.0.0/8", "--rate", 9)
+    assert key["key"].startswith(f"cpn_{key['id']}_") and key["origins"] == ["https://a.example", "https://b.example"], key
+    assert (key["role"], key["networks"], key["rate"], key["revoked_at"], key["expires_at"]) == ("public", ["127.0.0.0/8"], 9, None, None)
+    kept = lines.one("keys create", "ops", "--output", tmp_path / "key", "--expires", "1d")
+    assert "key" not in kept and kept["id"] in (tmp_path / "key").read_text() and kept["expires_at"], kept
+    listed = lines("keys list")
+    assert kept in listed and {name: value for name, value in key.items() if name != "key"} in listed, listed
+    revoked = lines.one("keys revoke", kept["id"])
+    assert revoked == kept | {"revoked_at": revoked["revoked_at"]} and revoked["revoked_at"]
+    token = stack.client("ops").get(f"/coupons/one/redemptions/{taken[1]['id']}/receipt").ok()["receipt"]
+    assert lines.one("receipt verify", token)["id"] == taken[1]["id"]
+
+
+def json_of_reports(api, lines):
+    told = {}
+
+    def reported():
+        told.update(lines.one("report", "one", "--period", "total"))
+        return told["items"][0]["redeemed"] == 2
+
+    wait_until(lambda: f"the report: {told}", reported)
+    assert told["items"] == api("/coupons/one/reports?period=total")["items"] and told["as_of"]["seq"], told
+    assert lines("report", "one", "--csv", status=2) == []
+
+
+def json_of_what_is_stored(stack, lines, tmp_path):
+    assert [(line["coupon"], line["ok"], line["drifts"]) for line in lines("verify")] == [
+        ("coded", True, 0), ("one", True, 0), ("two", True, 0)], "a deleted one has its ledger"
+    settled(stack, "one")
+    assert lines("reconcile", "one", "--online") == [
+        {"coupon": "one", "found": [], "to_change": 0, "changed": 0, "codes_lost": 0, "ledger_faults": 0, "checkpoint": None}]
+    stack.database.users.update_one({"_id.c": "one", "view.user": "u 1"}, {"$inc": {"view.total": 7}})
+    drift, result = lines("verify", "one", status=1, silent=True)
+    assert (drift["coupon"], drift["lane"], drift["what"], drift["where"], drift["field"]) == ("one", 0, "users", "u 1", "total"), drift
+    assert int(drift["found"]) == int(drift["expected"]) + 7 and (result["ok"], result["drifts"]) == (False, 1), (drift, result)
+    [result] = lines("reconcile", "one", "--online", status=1, silent=True)
+    assert (result["found"], result["to_change"], result["changed"]) == (
+        [{"view": "users", "fault": "different", "count": 1, "first": ["u 1"]}], 1, 0), result
+    assert lines.one("reconcile", "one", "--online", "--apply")["changed"] == 1
+    assert lines.one("verify", "one")["ok"]
+    kept = lines.one("archive", "--keep", "one", "--output", tmp_path / "one.gz")
+    assert (kept["coupon"], kept["file"], kept["kid"], kept["names"]) == ("one", str(tmp_path / "one.gz"), None, None), kept
+    told = lines.one("verify", kept["file"])
+    assert (told["coupon"], told["ok"], told["batches"], told["archive"]["kid"]) == ("one", True, kept["batches"], None), told
+
+
+def test_every_command_prints_json(another_stack, tmp_path):
+    """What the API answers, unchanged; of a list an item a line; the tool's own findings likewise."""
+    stack = another_stack()
+    lines = Lines(stack)
+
+    def api(path):
+        return stack.client("ops").get(path).ok()
+
+    json_of_coupons(stack, api, lines)
+    json_of_slots_and_jobs(stack, api, lines)
+    taken = json_of_redemptions_and_users(stack, api, lines, tmp_path)
+    json_of_codes(stack, api, lines, tmp_path)
+    json_of_webhooks(stack, api, lines)
+    json_of_keys_and_receipts(stack, taken, lines, tmp_path)
+    json_of_reports(api, lines)
+    json_of_what_is_stored(stack, lines, tmp_path)
+    frame = lines.one("top", "one", "--once", "--interval", 1)
+    assert frame["coupons"] == [{"coupon": "one", "counts": frame["coupons"][0]["counts"]}] and frame["requests"]["all"] >= 0, frame
+    checks = lines("doctor")
+    assert {c["level"] for c in checks} <= {"ok", "warn"} and "database" in [c["check"] for c in checks], checks
+    assert (lines.one("receipt rotate", "--announce")["signs"], lines.one("receipt rotate")["signs"]) == (False, True)
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read_string(run(stack, "config"))
+    assert {section: {name: str(value) for name, value in told.items()} for section, told in lines.one("config").items()} == {
+        section: dict(settings[section]) for section in settings.sections()}
+    bench = lines.one("bench", "--yes", "--seconds", 5, "--slots", 50, "--connections", 2)
+    assert (bench["takings"], bench["sold_out"], bench["failed"]) == (50, True, 0) and bench["latency_ms"]["p50"] > 0, bench
+    assert lines.seen == set(commands(stack)), "commands that were not tried, or do not exist"
 
 
 def test_config_prints_what_is_in_force(stack):

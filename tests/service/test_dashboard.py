@@ -1,5 +1,7 @@
 """The dashboard in a real Chromium: every form and state, hostile texts, the keyboard alone, a phone, the dark."""
 import concurrent.futures
+import csv
+import datetime
 import json
 import os
 import re
@@ -11,7 +13,10 @@ from selenium.webdriver.common.keys import Keys
 
 import ledger
 from browser import Browser
+from client import Http
+from crowd import issued_before
 from lanes import users_of
+from receiver import Receiver, assert_signed
 from stack import ROOT, Stack, wait_until
 from within import within
 
@@ -141,7 +146,7 @@ def test_a_reporting_key_sees_everything_and_changes_nothing(board, page, signed
     page.go(at(coupon))
     page.sees("1 of 2 free", css=page.panel("Now"))
     page.sees("redeemed", css=page.panel("Latest redemptions"))
-    for words in ("Pause", "Change caps", "Generate slots", "Reverse", "Words, window"):
+    for words in ("Pause", "Change caps", "Generate slots", "Reverse", "Words, window", "Discount", "Metadata", "Clone", "Delete"):
         assert not page.has_button(words), words
 
 
@@ -356,6 +361,84 @@ def test_a_state_that_somebody_changed_first_is_not_overwritten(board, page, sig
     page.sees("Ended", css=".title-row")
 
 
+def test_the_discount_and_the_metadata_are_changed(board, page, signed_in):
+    coupon = board.coupon(slots=1, discount={"kind": "amount", "amount_minor": 500, "currency": "EUR"},
+                          metadata={"campaign": "spring", "shops": {"north": 1, "south": 2}})
+    signed_in(at(coupon))
+    page.click("Discount")
+    page.choose("Kind", "Percent")
+    page.type("Percent", "12.5")
+    page.type("From an order of", "20")
+    page.type("Only for categories", "shoes, boots")
+    page.click("Save")
+    page.sees("12.5 %, from an order of €20.00, only for shoes, boots", css=page.panel("Caps and window"))
+    page.click("Metadata")
+    for wrong, said in (("{", "That is no JSON"), ("[1]", "It must be an object"), ('{"a": {"b": null}}', "A member cannot be null")):
+        page.type("Metadata", wrong)
+        page.click("Save")
+        page.until(said, lambda said=said: page.error_at("Metadata").startswith(said))
+    page.type("Metadata", '{"campaign": "autumn", "shops": {"south": 2, "west": 3}, "owner": "Ana"}')
+    page.click("Save")
+    page.gone("dialog")
+    made = board.client("ops").get(f"/coupons/{coupon}").ok()
+    assert made["discount"] == {"kind": "percent", "percent_bp": 1250, "max_minor": None, "currency": "EUR", "min_spend_minor": 2000,
+                                "only": {"categories": ["shoes", "boots"], "skus": []}}, made
+    assert made["metadata"] == {"campaign": "autumn", "shops": {"south": 2, "west": 3}, "owner": "Ana"}, made
+
+
+def test_a_clone_is_like_its_source_and_a_draft(board, page, signed_in):
+    source = board.coupon(title="Source", description="Two\nlines", time_zone="Asia/Tokyo", starts_at="2026-11-01T00:00:00.123Z",
+                          ends_at="2099-01-01T00:00:00Z", on_user_cap="existing", valid_for_s=86400, reserve_s=600, low_stock=3,
+                          cap={"total": 7, "per_day": 5, "per_user": 2, "per_user_per_day": 1, "discount_minor": 900},
+                          discount={"kind": "percent", "percent_bp": 1250, "max_minor": 700, "currency": "JPY", "min_spend_minor": 3,
+                                    "only": {"categories": ["a", "b"], "skus": ["c"]}},
+                          codes={"source": "generated", "length": 12, "prefix": "T-", "pick": "random", "claim": "present",
+                                 "match": "loose", "unique": "service"},
+                          replenish={"below": 2, "add": 1}, cleanup_after_s=86400 * 3, metadata={"campaign": "spring"})
+    signed_in(at(source))
+    page.click("Clone")
+    page.type("Id", "cloned")
+    page.click("Create")
+    page.sees("Copy of Source", "Draft", css=".title-row")
+    ops = board.client("ops")
+    a, b = (ops.get(f"/coupons/{c}").ok() for c in (source, "cloned"))
+    other = {name for name in a if a[name] != b[name]}
+    assert other <= {"id", "title", "state", "created_at", "changed_at", "version"} and {"id", "title", "state"} <= other, (a, b)
+
+
+def test_what_a_clone_s_fields_are_read_by_may_be_changed_with_them(board, page, signed_in):
+    """The wall's time stays in another zone, and the amount in another currency."""
+    source = board.coupon(time_zone="Asia/Tokyo", starts_at="2026-11-01T00:00:00Z", discount={"kind": "amount", "amount_minor": 500,
+                                                                                              "currency": "EUR"})
+    signed_in(at(source))
+    page.click("Clone")
+    page.type("Id", "elsewhere")
+    page.type("Time zone", "Europe/Berlin")
+    page.type("Currency", "JPY")
+    page.click("Create")
+    page.sees("Draft", css=".title-row")
+    made = board.client("ops").get("/coupons/elsewhere").ok()
+    assert (made["starts_at"], made["discount"]["amount_minor"]) == ("2026-11-01T08:00:00.000Z", 5), made
+
+
+def test_a_coupon_is_deleted_unless_somebody_took_it(board, page, signed_in):
+    coupon = board.coupon(slots=1)
+    taken = board.client("storefront").take(coupon, "u").ok(201)["id"]
+    signed_in(at(coupon))
+    page.click("Delete")
+    page.button("Delete").click()
+    page.sees("What this means", css="dialog .failure")
+    board.client("ops").get(f"/coupons/{coupon}/redemptions/{taken}").expect(200)
+    page.click("Keep it as it is")
+    untouched = board.coupon()
+    page.go(at(untouched))
+    page.click("Delete")
+    page.sees("It cannot be undone", css="dialog")
+    page.button("Delete").click()
+    page.sees("was deleted", "New coupon")
+    board.client("ops").get(f"/coupons/{untouched}").problem("coupon_not_found")
+
+
 # ---- imports ----
 
 def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page, signed_in, tmp_path):
@@ -388,12 +471,38 @@ def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page
                                          "30003,invalid,not", "printable", "ASCII"]
     page.click("Close")
     page.sees("30,000 of 30,000 free", css=page.panel("Now"))
+    saved.unlink()
+    page.click("Save its rows")
+    page.until("the same file", lambda: saved.exists())
+
+
+@pytest.mark.parametrize("role", ["ops", "reporting"])
+def test_all_redemptions_are_saved_as_a_file(board, page, signed_in, tmp_path, role):
+    """More than the panel shows; what fails is told, and makes no file."""
+    coupon = board.coupon(slots=40)
+    for i in range(30):
+        board.client("storefront").take(coupon, f"u-{i}", metadata={"channel": "shop, Köln"}).expect(201)
+    page.cdp("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
+    signed_in(at(coupon), role).sees("u-29", css=page.panel("Latest redemptions"))
+    page.online(False)
+    page.click("Save all as CSV")
+    page.sees("The service does not answer")
+    page.online(True)
+    page.click("Save all as CSV")
+    saved = page.until("the file", lambda: list((tmp_path / "saved").glob("*.csv")))
+    page.sees("Import the columns as text")
+    assert [p.name for p in saved] == [f"{coupon}-redemptions.csv"]
+    with saved[0].open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, strict=True))
+    assert [r["user"] for r in rows] == [f"u-{i}" for i in reversed(range(30))]
+    assert {r["metadata"] for r in rows} == {'{"channel":"shop, Köln"}'}
 
 
 def test_a_job_that_waits_is_seen_and_stopped(board, page, signed_in):
     coupon = board.coupon(cap={"total": 9})
     asked = board.client("ops").post(f"/coupons/{coupon}/slots", {"count": 9, "not_before": "2099-01-01T00:00:00Z"}).expect(202)
     signed_in(at(coupon)).sees("queued, 0 of 9", css=page.panel("Jobs"))
+    page.sees("UTC", css=page.panel("Jobs"))
     page.click("Stop it")
     page.sees("cancelled", css=page.panel("Jobs"))
     assert board.client("ops").get(asked.header("Location")).ok()["state"] == "cancelled"
@@ -401,20 +510,27 @@ def test_a_job_that_waits_is_seen_and_stopped(board, page, signed_in):
 
 # ---- looking up, reversing ----
 
-def test_users_and_codes_are_looked_up_and_a_redemption_reversed(board, page, signed_in):
+BOX, WITHIN = "User, order, code or id", "Coupon ID (needed for an id)"
+
+
+def test_a_coupon_s_box_finds_users_orders_codes_and_ids_and_a_redemption_is_reversed(board, page, signed_in):
     coupon = board.coupon(cap={"total": 10}, codes={"source": "generated"})
     board.generate(coupon, 5)
-    taken = board.client("storefront").take(coupon, "Ana Müller/№ 7", state="redeemed").ok(201)
+    taken = board.client("storefront").take(coupon, "Ana Müller/№ 7", order={"id": "Order of Ana/7"}).ok(201)
+    elsewhere = board.coupon(slots=1)
+    board.client("storefront").take(elsewhere, "somebody else", order={"id": "Order of Ana/7"}).ok(201)
     signed_in(at(coupon))
-    page.type("Name or code", "Ana Müller/№ 7" + Keys.ENTER)
     look = page.panel("Look up")
-    page.sees("Holds 1, 1 of them from today", taken["id"], taken["code"], css=look)
-    page.type("Name or code", "nobody" + Keys.ENTER)
-    page.sees("never took this coupon", css=look)
-    page.choose("What", "Code")
-    page.type("Name or code", "NO-SUCH" + Keys.ENTER)
-    page.sees("There is no such code", css=look)
-    page.type("Name or code", taken["code"] + Keys.ENTER)
+    page.type(BOX, "Ana Müller/№ 7" + Keys.ENTER)
+    page.sees("User Ana Müller/№ 7", "Holds 1, 1 of them from today", taken["id"], taken["code"], css=look)
+    page.type(BOX, "Order of Ana/7" + Keys.ENTER)
+    page.sees("Order Order of Ana/7", taken["code"], css=look)
+    page.lacks("somebody else", css=look)
+    page.type(BOX, "nobody" + Keys.ENTER)
+    page.sees("No match in this coupon", css=look)
+    page.type(BOX, taken["id"] + Keys.ENTER)
+    page.sees(f"Redemption {taken['id']}", "Ana Müller/№ 7", css=look)
+    page.type(BOX, f" {taken['code']} " + Keys.ENTER)
     page.sees("Slot 0", "of Ana Müller/№ 7", css=look)
     page.shot("code")
     page.one(f'{look} button[aria-label="Reverse {taken["id"]}"]').click()
@@ -426,15 +542,273 @@ def test_users_and_codes_are_looked_up_and_a_redemption_reversed(board, page, si
     assert board.client("ops").get(f"/coupons/{coupon}/redemptions/{taken['id']}").ok()["state"] == "reversed"
 
 
-def test_a_user_is_looked_up_over_all_coupons(board, page, signed_in):
-    coupon = board.coupon(slots=1)
-    board.client("storefront").take(coupon, "walker").expect(201)
+def test_the_box_finds_users_and_orders_in_all_coupons_and_what_they_hold_is_redeemed_and_cancelled(board, page, signed_in):
+    coupon, other = board.coupon(slots=2, title="One"), board.coupon(slots=2, time_zone="Asia/Tokyo")
+    shop, order = board.client("storefront"), "care/№ 8"
+    held = shop.take(coupon, "walker", state="reserved", order={"id": order}).ok(201)
+    issued = shop.take(other, "walker", state="issued").ok(201)
+    friend = shop.take(other, "walker's friend", order={"id": order}).ok(201)
     signed_in("#/lookup")
+    look = page.panel("Look up")
     page.click("Look up")
-    page.sees("Type a user or a code.")
-    page.type("Name or code", "walker" + Keys.ENTER)
+    page.sees("Type a user, an order, a code or an id.")
+    page.type(BOX, f" {order} " + Keys.ENTER)  # as it was pasted
+    page.sees(f"Order {order}", coupon, other, "walker's friend", "Asia/Tokyo", css=look)
+    page.type(BOX, "nobody" + Keys.ENTER)
+    page.sees("No match.", "An id is found with its coupon", css=look)
+    page.type(BOX, "walker" + Keys.ENTER)
+    page.sees("User walker", held["id"], issued["id"], css=look)
+    page.lacks("walker's friend", css=look)
+    row = f'//tr[.//a[normalize-space()="{{}}"]]//button[@aria-label="{{}} {held["id"]}"]'  # the same id in both
+    page.until("Redeem", lambda: (one := page.find(row.format(coupon, "Redeem"))) and (one.click() or True))
+    page.sees("it is spent", css="dialog")
+    page.button("Redeem").click()
+    page.gone("dialog")
+    page.until("what can be done then", lambda: page.find(row.format(coupon, "Reverse")))
+    page.until("Cancel", lambda: (one := page.find(row.format(other, "Cancel"))) and (one.click() or True))
+    page.sees("its slot returns to its previous state", css="dialog")
+    page.button("Cancel").click()
+    page.gone("dialog")
+    page.sees("cancelled", css=look)
+    states = [shop.get(f"/coupons/{t['coupon']}/redemptions/{t['id']}").ok()["state"] for t in (held, issued, friend)]
+    assert states == ["redeemed", "cancelled", "redeemed"], states
+    page.shot("lookup")
+    page.type(WITHIN, other)
+    page.type(BOX, friend["id"] + Keys.ENTER)
+    page.sees(f"Redemption {friend['id']}", "walker's friend", css=look)
+    page.type(WITHIN, "no-such")
+    page.click("Look up")
+    page.sees("There is no coupon with this id", css=look)
+    page.type(WITHIN, "")
+    page.type(BOX, "walker" + Keys.ENTER)
     page.follow(coupon)
-    page.sees("0 of 1 free")
+    page.sees("1 of 2 free")
+
+
+def test_the_box_finds_a_code_in_all_coupons_whatever_became_of_it(board, page, signed_in):
+    coupons = [board.coupon(cap={"total": None}, codes={"source": "imported", "claim": "any"}) for _ in range(3)]
+    for coupon in coupons[:2]:
+        board.import_codes(coupon, ["ON-A-FLYER"])
+    board.import_codes(coupons[2], ["ON-ANOTHER"])
+    board.client("storefront").take(coupons[0], "holder of the flyer", code="ON-A-FLYER").expect(201)
+    signed_in("#/lookup")
+    look = page.panel("Look up")
+    page.type(BOX, " ON-A-FLYER " + Keys.ENTER)
+    page.sees(f"Code ON-A-FLYER in {coupons[0]}", f"Code ON-A-FLYER in {coupons[1]}", "holder of the flyer", "redeemed", "free", css=look)
+    page.lacks(coupons[2], css=look)
+    page.button("Reverse").click()
+    page.sees("the capacity comes back", css="dialog")
+
+
+def test_a_reporting_key_looks_and_does_nothing(board, page, signed_in):
+    coupon = board.coupon(slots=1)
+    taken = board.client("storefront").take(coupon, "only-looked-at", state="reserved").ok(201)
+    signed_in("#/lookup", "reporting")
+    page.type("User, order or id", "only-looked-at" + Keys.ENTER)
+    page.sees(taken["id"], "reserved", css=page.panel("Look up"))
+    assert not page.all('button[aria-label^="Redeem"], button[aria-label^="Cancel"]')
+
+
+def test_a_coupon_s_list_is_filtered(board, page, signed_in, tmp_path):
+    """By user, order, state and date, the file too; an order alone is of no file, which would have other coupons in it."""
+    coupon, shop = board.coupon(slots=30, cap={"total": 30, "per_user": 9}, time_zone="Europe/Berlin"), board.client("storefront")
+    for i in range(12):
+        shop.take(coupon, f"of-list-{i}", state="issued" if i % 2 else "redeemed", order={"id": f"list-{i}"}).expect(201)
+    shop.take(coupon, "of-list-3", order={"id": "list-again"}).expect(201)
+    shop.take(board.coupon(slots=1), "of-another", order={"id": "list-3"}).expect(201)
+    page.cdp("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
+    signed_in(at(coupon))
+    panel = page.panel("Latest redemptions")
+    page.sees("of-list-11", css=panel)
+    page.one(f"{panel} summary").click()
+
+    def users():
+        return [e.text for e in page.all(f'{panel} td[data-column="User"]')]
+
+    def shows(*want):
+        page.until(f"{want}", lambda: users() == list(want))
+
+    page.type("Order", "list-3" + Keys.TAB)
+    shows("of-list-3")
+    assert not page.has_button("Save all as CSV")
+    page.type("User", "of-list-3" + Keys.TAB)
+    page.type("Order", "" + Keys.TAB)
+    shows("of-list-3", "of-list-3")
+    page.choose("State", "issued")
+    shows("of-list-3")
+    page.click("Save all as CSV")
+    saved = page.until("the file", lambda: list((tmp_path / "saved").glob("*.csv")))
+    with saved[0].open(encoding="utf-8", newline="") as file:
+        assert [(r["user"], r["state"]) for r in csv.DictReader(file)] == [("of-list-3", "issued")]
+    page.type("User", "" + Keys.TAB)
+    shows(*[f"of-list-{i}" for i in (11, 9, 7, 5, 3, 1)])
+    page.run("""const input = arguments[0]; input.value = "2099-01-01T00:00"; input.dispatchEvent(new Event("change"))""", page.field("Taken from"))
+    page.sees("No redemptions match.", css=panel)
+
+
+def test_a_filtered_list_goes_on_behind_what_does_not_match_and_says_where_it_stopped(board, page, signed_in):
+    """A page of the list looks at 5,000 takings; the panel reads two, until it is told to look further."""
+    coupon = issued_before(board, 10_500)
+    signed_in(at(coupon))
+    panel = page.panel("Latest redemptions")
+    page.sees("u-10499", css=panel)
+    page.one(f"{panel} summary").click()
+    page.choose("State", "issued")
+    page.sees("No redemptions match among the newest.", css=panel)
+    page.click("Look further")
+    page.until("the one that was issued", lambda: [e.text for e in page.all(f'{panel} td[data-column="User"]')] == ["first"])
+
+
+def test_what_is_saved_is_what_the_filter_says_now(board, page, signed_in, tmp_path):
+    """Also while the panel has not read it yet."""
+    coupon, shop = board.coupon(slots=9), board.client("storefront")
+    shop.take(coupon, "issued-to", state="issued").expect(201)
+    shop.take(coupon, "redeemed-by").expect(201)
+    page.cdp("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
+    signed_in(at(coupon)).sees("redeemed-by", css=page.panel("Latest redemptions"))
+    page.one(f'{page.panel("Latest redemptions")} summary').click()
+    page.run("""const [state, save] = arguments;
+                state.value = "issued";
+                state.dispatchEvent(new Event("change"));
+                save.click();""", page.field("State"), page.button("Save all as CSV"))
+    saved = page.until("the file", lambda: list((tmp_path / "saved").glob("*.csv")))
+    with saved[0].open(encoding="utf-8", newline="") as file:
+        assert [r["user"] for r in csv.DictReader(file)] == ["issued-to"]
+
+
+# ---- groups, calendar ----
+
+def test_coupons_are_grouped_by_a_member_of_their_metadata_with_their_sums(board, page, signed_in):
+    def make(title, season, currency, takings):
+        name = board.coupon(slots=3, title=title, cap={"total": 3}, metadata={"season": season, "tags": ["not", "scalar"]},
+                            discount={"kind": "amount", "amount_minor": 250, "currency": currency})
+        order = {"id": "o", "amount_minor": 900, "currency": currency}
+        return name, [board.client("storefront").take(name, f"u{i}", order=order).ok(201) for i in range(takings)]
+
+    make("Spring in euros", "spring", "EUR", 3)
+    make("Spring in yen", "spring", "JPY", 2)
+    winter, taken = make("Winter in euros", "winter", "EUR", 2)
+    board.client("ops").post(f"/coupons/{winter}/redemptions/{taken[0]['id']}/reverse").expect(200)
+    signed_in()
+    page.until("the names", lambda: "By season" in page.field("Group by").text)
+    assert "By tags" not in page.field("Group by").text
+    page.choose("Group by", "By season")
+
+    def rows():
+        return [row.text.split("\n")[-1] for row in page.all("tbody tr")]
+
+    page.until("the sums", lambda: {"spring 2 5 0 €7.50 + ¥500", "winter 1 2 1 €2.50"} <= set(rows()))
+    page.shot("groups")
+    page.click("spring")
+    page.sees("season: spring", "Spring in euros", "Spring in yen", "2 coupons of")
+    page.lacks("Winter in euros")
+    page.until("the focus on the way back", lambda: page.focused().text == "← All groups")
+    page.press(Keys.ENTER)
+    page.sees("winter")
+    page.until("the focus on the group", lambda: page.focused().text == "spring")
+    page.choose("Group by", "No groups")
+    page.sees("Winter in euros", "Spring in yen")
+
+
+def test_the_calendar_has_each_window_on_the_days_of_its_coupon_s_zone(board, page, signed_in):
+    """What begins on the 1st in Tokyo begins on the 1st, though that is the last day of a month elsewhere."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    first = (now.replace(day=1) + datetime.timedelta(days=32)).replace(day=1, hour=0, minute=30, second=0, microsecond=0)
+    starts, ends = (day - datetime.timedelta(hours=9) for day in (first, first + datetime.timedelta(days=1)))
+    coupon = board.coupon(title="First in Tokyo", time_zone="Asia/Tokyo", starts_at=starts.isoformat(), ends_at=ends.isoformat())
+    signed_in("#/calendar").sees(f"{now:%B %Y}")
+    page.lacks("First in Tokyo", css="main")
+    page.click("Next month")
+    page.sees(f"{first:%B %Y}", "First in Tokyo", f"from {first:%Y-%m}-01 00:30 until {first:%Y-%m}-02 00:30 (Asia/Tokyo)")
+    page.type("Search by title or id", "in tokyo")
+    page.sees(f"{first:%B %Y}: 1 window")
+    left, width = page.run("const {left, width} = document.querySelector('.open').style; return [parseFloat(left), parseFloat(width)]")
+    days = ((first + datetime.timedelta(days=32)).replace(day=1) - first).days
+    assert abs(width - 100 / days) < 0.01 and abs(left - 100 / days / 48) < 0.01, (left, width)
+    page.shot("calendar")
+    page.follow("First in Tokyo")
+    page.sees("Not started", css=".title-row")
+    page.driver.back()
+    page.sees(f"{first:%B %Y}: 1 window")
+    page.click("Next month")
+    page.sees("No window in")
+    page.click("This month")
+    page.sees(f"{now:%B %Y}: 0 windows")
+    board.client("ops").delete(f"/coupons/{coupon}").expect(204)
+
+
+def test_a_new_coupon_is_in_the_browser_s_zone_unless_another_is_named(page, signed_in):
+    page.cdp("Emulation.setTimezoneOverride", timezoneId="Australia/Perth")
+    signed_in()
+    page.click("New coupon")
+    assert page.field("Time zone").get_attribute("value") == "Australia/Perth"
+    page.click("Cancel")
+
+
+# ---- webhooks, keys ----
+
+def test_a_webhook_is_made_tested_changed_and_deleted(board, page, signed_in):
+    with Receiver() as receiver:
+        signed_in("#/webhooks").sees("No webhook yet")
+        page.click("New webhook")
+        page.type("URL", "ftp://shop.example/")
+        page.click("Create")
+        page.until("the service's word at the field", lambda: page.error_at("URL"))
+        page.type("URL", receiver.url)
+        page.tick("A coupon was made, changed or deleted", False)
+        page.click("Create")
+        page.sees("It is never shown again", css="dialog")
+        secret = page.text("dialog pre")
+        page.click("I have copied it")
+        page.gone("dialog")
+        page.sees(receiver.url, "Enabled", "redemption.batch, coupon.low_stock, coupon.sold_out, coupon.refilled", css=page.panel("Webhook"))
+        page.click("Send a test event")
+        page.sees("Delivered: the receiver answered 200", css=page.panel("Webhook"))
+        page.sees("webhook.test", "succeeded", css=page.panel("Latest deliveries"))
+        assert_signed(receiver.events[0], secret)
+        receiver.answer = lambda event: 500
+        page.click("Send a test event")
+        page.sees("Not delivered: the receiver answered 500", css=page.panel("Webhook"))
+        receiver.answer = lambda event: 200
+        page.one(f'{page.panel("Latest deliveries")} [aria-label="Send {receiver.events[0].id} again"]').click()
+        page.sees("It will be sent again", "sent again")
+        assert len({e.id for e in receiver.attempts}) == 2
+        page.shot("webhook")
+        page.click("Change")
+        page.tick("Few slots are free", False)
+        page.click("Save")
+        page.sees("redemption.batch, coupon.sold_out, coupon.refilled", css=page.panel("Webhook"))
+        page.click("New secret")
+        page.button("New secret").click()
+        page.until("another secret", lambda: page.text("dialog pre") not in ("", secret))
+        page.click("I have copied it")
+        page.click("Disable")
+        page.button("Disable").click()
+        page.sees("Disabled", "somebody disabled it", css=page.panel("Webhook"))
+    page.click("Delete")
+    page.button("Delete").click()
+    page.sees("The webhook was deleted", "No webhook yet")
+    assert board.client("ops").get("/coupons/-/webhooks").ok()["items"] == []
+
+
+def test_keys_are_listed_with_their_limits_to_ops_alone(board, page, signed_in):
+    label = f"The shop {HOSTILE}"[:200]
+    limits = ("--rate", "9", "--networks", "10.0.0.0/8", "--expires", "5d")
+    board.new_key("public", "--origin", "https://shop.example", *limits, "--label", label)
+    revoked = board.new_key("storefront", "--label", "Former", "--coupons", "old-").split("_")[1]
+    assert board.couponctl("keys", "revoke", revoked).returncode == 0
+    signed_in("#/keys").sees(label, "the key of this tab", css=page.panel("API keys"))
+    rows = {row.text.split("\n")[0]: row.text for row in page.all("tbody tr")}
+    for text in ("public", "Expires soon", "for pages of https://shop.example", "9 requests a second", "from 10.0.0.0/8"):
+        assert text in rows[label], rows[label]
+    assert "Revoked" in rows["Former"] and "coupons old-" in rows["Former"], rows
+    page.follow("Webhooks")
+    page.sees("New webhook")
+    page.fresh()
+    for address in ("#/keys", "#/webhooks"):
+        signed_in(address, "reporting").sees("There is no such page")
+        assert page.text("#nav").split() == ["Coupons", "Calendar", "Look", "up", "Jobs", "API"]
+        page.fresh()
 
 
 # ---- one coupon, live ----
@@ -453,9 +827,49 @@ def test_one_coupon_shows_what_the_service_says(board, page, signed_in):
     page.until("the ledger's head", lambda: shows_head(board, page, coupon, 0, seq))
     for name in ("Redemptions per hour", "Redemptions per day"):
         page.until(f"{name}: 4", lambda n=name: drawn(page, n) == 4)
+        page.until(f"{name}: 3 refused", lambda n=name: drawn(page, n, "Refused") == 3)
     page.run("for (const d of document.querySelectorAll('details')) d.open = true")
     page.sees('"owner": "Ana"', css=page.panel("Caps and window"))
     page.shot("coupon")
+
+
+def test_the_range_of_a_chart_is_chosen_and_the_period_before_laid_beside_it(board, page, signed_in):
+    noon = datetime.datetime.now(datetime.timezone.utc).hour - 12  # where it is about noon, no day ends meanwhile
+    coupon = board.coupon(slots=5, cap={"total": 5}, time_zone=f"Etc/GMT{noon:+d}")
+    days = page.panel("Redemptions per day")
+    for user in "abc":
+        board.client("storefront").take(coupon, user).expect(201)
+    signed_in(at(coupon))
+    page.until("three", lambda: drawn(page, "Redemptions per day") == 3)
+    page.one(f"{days} summary").click()
+    [today] = [row["start"][:10] for row in board.client("ops").get(f"/coupons/{coupon}/reports").ok()["items"] if row["redeemed"]]
+    tomorrow = str(datetime.date.fromisoformat(today) + datetime.timedelta(days=1))
+
+    def bars(name="Redemptions per day"):
+        return page.run("return Chart.getChart(document.querySelector(arguments[0]))?.data.datasets.map((d) => [d.label, d.data])",
+                        page.panel(name) + " canvas")
+
+    def choose(label, day):
+        page.run("arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))", page.field(label), day)
+
+    choose("From", tomorrow)
+    page.sees("The range begins in the future.", css=days)
+    choose("To", today)
+    page.sees("The range ends before it begins.", css=days)
+    choose("To", tomorrow)
+    page.until("an empty day", lambda: bars() == [["Redeemed", [0]]])
+    page.tick("Compare with the period before")
+    page.until("today beside it", lambda: bars() == [["Redeemed", [0]], ["Redeemed in the period before", [3]]])
+    page.sees("0 redeemed, 3 in the period before", css=days)
+    page.shot("range")
+    choose("From", today)
+    page.until("two days", lambda: bars() == [["Redeemed", [3, 0]], ["Redeemed in the period before", [0, 0]]])
+    page.choose("Bars", "Months")
+    page.until("the month", lambda: (seen := bars("Redemptions per month")) and sum(seen[0][1]) == 3)
+    page.choose("Bars", "Days")
+    page.sees("Redemptions per day")
+    choose("From", "1971-01-01")
+    page.sees("That is more than 1,000 bars", css=days)
 
 
 def test_a_coupon_without_slots_has_neither_stock_nor_a_button_for_it(board, page, signed_in):
@@ -478,6 +892,27 @@ def test_each_lane_of_a_coupon_has_a_ledger_to_look_at(board, page, signed_in):
     page.until("the head of lane 2", lambda: shows_head(board, page, coupon, 2, body["seq"]))
 
 
+def test_the_history_shows_who_changed_what(board, page, signed_in):
+    anna = Http(board.port, board.new_key("ops", "--label", f"Anna {HOSTILE}"))
+    body = {"title": "Mine", "state": "active", "cap": {"total": 5}, "generate": 2}
+    coupon = anna.post("/coupons", body).ok(201)["id"]
+    history = page.panel("History")
+    signed_in(at(coupon), "reporting").sees(f"Anna {HOSTILE}", "Created", "title: Mine", "Slots added: 2 slots", css=history)
+    board.client("ops").patch(f"/coupons/{coupon}", {"cap": {"total": 1250}, "ends_at": "2030-01-01T00:00:00Z"}).expect(200)
+    ops = board.key("ops").split("_")[1]
+    label = next(k["label"] for k in board.database.keys.find({"_id": ops}))
+    page.sees(label or ops, "Changed", "cap.total: 5 \u2192 1,250", "ends_at: 2030-01-01 00:00:00", css=history)
+    taken = board.client("storefront").take(coupon, "u").ok(201)["id"]
+    anna.post(f"/coupons/{coupon}/redemptions/{taken}/reverse").expect(200)
+    page.sees(f"Reversed {taken}", "state: redeemed \u2192 reversed", css=history)
+    for i in range(8):
+        anna.patch(f"/coupons/{coupon}", {"title": f"Mine {i}"}).expect(200)
+    page.sees("title: Mine 6 \u2192 Mine 7", css=history)
+    page.until("the oldest behind the page", lambda: "Created" not in page.text(history))
+    page.click("Show more")
+    page.sees("Created", "title: Mine 6 \u2192 Mine 7", css=history)
+
+
 def shows_head(board, page, coupon, lane, least):
     """What the page shows as the lane's head is a batch of its ledger, and not before this seq. It may move on meanwhile."""
     rows = page.all(page.panel("The ledger's head") + " tbody td")
@@ -486,9 +921,10 @@ def shows_head(board, page, coupon, lane, least):
     return line and line["hash"] in page.text(".hash") and line["prev"] in page.text(".hash")
 
 
-def drawn(page, name):
+def drawn(page, name, label="Redeemed"):
     """What the last two bars of a chart show together: its hour may end meanwhile."""
-    bars = page.run("return Chart.getChart(document.querySelector(arguments[0]))?.data.datasets[0].data", page.panel(name) + " canvas")
+    bars = page.run("return Chart.getChart(document.querySelector(arguments[0]))?.data.datasets.find((s) => s.label === arguments[1])?.data",
+                    page.panel(name) + " canvas", label)
     return sum(bars[-2:]) if bars else None
 
 
@@ -509,8 +945,8 @@ def test_hostile_texts_are_shown_and_never_executed(board, page, signed_in):
     page.sees(HOSTILE, css="h1")
     page.sees(HOSTILE[:100], css=page.panel("Latest redemptions"))
     page.run("for (const d of document.querySelectorAll('details')) d.open = true")
-    page.type("Name or code", HOSTILE[:100] + Keys.ENTER)
-    page.sees(HOSTILE[:100], css=page.panel("Look up"))
+    page.type(BOX, HOSTILE[:100] + Keys.ENTER)
+    page.sees(f"User {HOSTILE[:100]}", f"Order {HOSTILE[:100]}", css=page.panel("Look up"))
     page.click("Words, window")
     assert page.field("Title").get_attribute("value") == HOSTILE
     page.click("Cancel")
@@ -579,7 +1015,7 @@ def test_all_of_it_works_with_the_keyboard_alone(board, page):
     page.press(Keys.ENTER)
     page.until("the focus to be on what changes nothing", lambda: page.focused().text == "Keep it as it is")
     page.press(Keys.TAB)
-    assert page.focused().text == "Pause"
+    page.until("the focus on what changes something", lambda: page.focused().text == "Pause")
     page.press(Keys.ESCAPE)
     page.gone("dialog")
     page.until("the focus to be back", lambda: page.focused().text == "Pause")
@@ -605,11 +1041,13 @@ def tab_to(page, what, is_it):
 # ---- phone, dark ----
 
 def test_a_phone_needs_no_scrolling_sideways_and_fingers_find_the_buttons(board, page, signed_in):
-    coupon = board.coupon(slots=2, title="A title that is so long that no phone has room for it " + "x" * 60)
+    coupon = board.coupon(slots=2, title="A title that is so long that no phone has room for it " + "x" * 60,
+                          time_zone="America/Argentina/ComodRivadavia")
     board.client("storefront").take(coupon, "user-with-a-name-without-any-space-" + "y" * 80).expect(201)
     page.phone()
     signed_in()
-    for address, text in (("#/", coupon), (at(coupon), "1 of 2 free"), ("#/jobs", "Slots generated"), ("#/lookup", "Look up")):
+    for address, text in (("#/", coupon), (at(coupon), "1 of 2 free"), ("#/jobs", "Slots generated"), ("#/lookup", "Look up"),
+                          ("#/webhooks", "New webhook"), ("#/keys", "the key of this tab"), ("#/calendar", "always")):
         page.go(address)
         page.sees(text)
         page.shot("phone-" + re.sub(r"\W", "", address)[:12])
@@ -617,11 +1055,21 @@ def test_a_phone_needs_no_scrolling_sideways_and_fingers_find_the_buttons(board,
             [...document.querySelectorAll("button, nav a")].filter((b) => b.checkVisibility()
                 && b.getBoundingClientRect().height < 32).map((b) => b.textContent)]""")
         assert wide <= 0 and small == [], f"{address}: {wide} pixels too wide; too low: {small}"
+        assert page.run(OVERPRINTING) == [], f"{address}: names of columns lie over what follows"
     page.go("#/")
     page.click("New coupon")
     assert page.run("return document.querySelector('dialog').scrollWidth <= innerWidth")
+    page.field("Id").send_keys(Keys.TAB, Keys.SHIFT, Keys.TAB)
+    assert page.run("""const [field] = arguments, ring = getComputedStyle(field), edge = (e) => e.getBoundingClientRect();
+        return field.matches(":focus-visible") &&
+            edge(field).bottom + parseFloat(ring.outlineWidth) + parseFloat(ring.outlineOffset)
+                <= edge(field.parentElement.querySelector(".hint")).top""", page.field("Id")), "the ring covers no hint"
 
 
+OVERPRINTING = """
+return [...document.querySelectorAll(".cards td")].filter((td) => td.checkVisibility()
+    && parseFloat(getComputedStyle(td, "::before").height) > td.clientHeight).map((td) => td.dataset.column);
+"""
 CONTRASTS = """
 const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
 const luminance = (colour) => {
@@ -652,6 +1100,12 @@ def test_everything_can_be_read_in_the_light_and_in_the_dark(board, page, signed
     signed_in().sees(coupon, "Sold out")
     assert page.run(CONTRASTS) == []
     page.shot(f"list-{dark}")
+    page.go("#/keys")
+    page.sees("the key of this tab")
+    assert page.run(CONTRASTS) == []
+    page.go("#/calendar")
+    page.sees(coupon)
+    assert page.run(CONTRASTS) == []
     page.go(at(coupon))
     page.sees("Sold out", "issued", "reserved", "redeemed")
     page.until("a chart", lambda: drawn(page, "Redemptions per day"))

@@ -59,9 +59,21 @@ def test_every_call_of_the_document_is_shown_whole(page, stack):
     assert {e.get_attribute("id") for e in page.all("details.call")} == names
     page.run("for (const call of document.querySelectorAll('details.call')) call.open = true")
     page.until("every form", lambda: len(page.all("details.call form.try")) == len(names))
+    page.run("for (const event of document.querySelectorAll('details.event')) event.open = true")
+    page.sees(*document["webhooks"], *(item["post"]["summary"] for item in document["components"]["pathItems"].values()))
     page.run("for (const fold of document.querySelectorAll('details details')) fold.open = true")
     page.lacks("undefined")
     page.lacks("[object")
+
+
+def test_what_is_required_is_said_of_what_the_caller_sends_alone(page):
+    show(page, "redemption_take")
+    page.run("for (const fold of document.querySelectorAll('#redemption_take details')) fold.open = true")
+    wanted = [e.text for e in page.all("#redemption_take .members > li") if e.find_elements("css selector", ":scope > .needed")]
+    assert [text.split()[0] for text in wanted][:3] == ["coupon", "Idempotency-Key", "user"], wanted
+    assert page.all("#redemption_take details .members") and not page.all("#redemption_take details .members .needed")
+    show(page, "on_redemptions")
+    assert not page.all("#on_redemptions .inside > div .needed")
 
 
 def test_a_coupon_is_made_and_taken_with_the_key_of_the_tab(page, stack):
@@ -112,6 +124,20 @@ def test_on_a_phone_and_in_the_dark_nothing_sticks_out(page):
         show(page, "redemption_take")
         page.shot(f"docs-phone-{'dark' if dark else 'light'}")
         assert page.run("return document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the phone"
+
+
+def test_the_checkout_guide_is_a_page_beside_it(page, stack):
+    page.follow("Checkout guide")
+    page.sees("reservation_expired", "outcome_unknown")
+    page.phone()
+    for dark in (False, True):
+        page.dark(dark)
+        page.shot(f"docs-checkout-{'dark' if dark else 'light'}")
+        assert page.run("return document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the phone"
+    names = {e.get_attribute("id") for e in page.all("main [id]")}
+    assert {e.get_dom_attribute("href") for e in page.all("nav a")} == {f"#{name}" for name in names}
+    for address in {e.get_attribute("href") for e in page.all("main a, footer a")}:
+        stack.client().get(address.removeprefix(page.url).split("#")[0], headers={"Accept": "text/html"}).expect(200)
 
 
 @pytest.mark.parametrize("call", ["%", "%C3%28", "no-such-call"])

@@ -1,9 +1,11 @@
 """DELETE /coupons/-/users/{user}, POST /coupons/-/users/erase: no trace of the name is left, the ledger still verifies, the caps start anew."""
+import concurrent.futures
 import contextlib
 import os
 import signal
 import urllib.parse
 
+import bson
 import pytest
 
 import ledger
@@ -13,7 +15,10 @@ from halves import asleep
 from lanes import Lanes
 from names import use_id
 from stack import Stack, state_of, wait_until
+from profiler import examined, profiled
 from swarm import Call, by_code, swarm, take
+
+BATCHES = 300  # many times what an erasure looks at
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +102,8 @@ def test_an_erasure_that_was_cut_short_is_finished_by_the_next(stack, storefront
         named = [{**row, "u": "cut-short"} for row in document["who"]]
         stack.database.ledger.update_one({"_id": document["_id"]}, {"$set": {"who": named}})
     assert traces(stack, "cut-short")
+    stack.database.users.update_one({"_id": use_id(stack.database, coupon, "cut-short")}, {"$set": {"erasing": [
+        {"a": named[0]["a"], "seq": bson.Int64(seqs[-2])}]}})
     erase(stack, "cut-short")
     assert traces(stack, "cut-short") == []
     stack.verify(coupon)
@@ -203,6 +210,59 @@ def test_a_worker_that_slept_through_the_erasure_brings_no_name_back(monkeypatch
     wait_until("the view", lambda: stack.database.users.find_one({"_id.c": coupon, "view.user": "after"}))
     assert stack.database.users.find_one({"_id": use_id(stack.database, coupon, user), "view.erased": {"$exists": True}})
     assert traces(stack, user) == []
+    stack.verify(coupon)
+
+
+def names_cannot_be_emptied(stack, how):
+    stack.mongo.admin.command("configureFailPoint", "failCommand", mode=how, data={
+        "failCommands": ["update"], "namespace": f"{stack.database.name}.ledger", "errorCode": 96})
+
+
+def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(monkeypatch, another_stack):
+    """One is kept from its note; another is through, and the user takes again. Should the first erase that, too, and not empty the names,
+    they are found though the user comes back once more."""
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    stack = another_stack()
+    coupon, user = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}), "late-one"
+    stack.direct(0).take(coupon, user).expect(201)
+    wait_until("the view", lambda: stack.database.users.find_one({"_id": use_id(stack.database, coupon, user)}))
+    entered = stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data={
+        "failCommands": ["update"], "namespace": f"{stack.database.name}.users", "blockConnection": True, "blockTimeMS": 3000})["count"]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        late = pool.submit(stack.direct(0, "ops").request, "DELETE", f"/coupons/-/users/{user}", may_fail=True)
+        stack.mongo.admin.command("waitForFailPoint", "failCommand", timesEntered=entered + 1, maxTimeMS=60000)
+        stack.direct(1, "ops").delete(f"/coupons/-/users/{user}").expect(204)
+        stack.direct(1).take(coupon, user, metadata={"note": "of-life-2"}).expect(201)
+        names_cannot_be_emptied(stack, "alwaysOn")
+        late.result().problem("outcome_unknown")
+    stack.direct(1).take(coupon, user).expect(201)
+    assert traces(stack, "of-life-2"), "the names went all the same"
+    names_cannot_be_emptied(stack, "off")
+    erase(stack, user)
+    assert traces(stack, user, "of-life-2") == []
+    assert stack.database.users.count_documents({"erasing": {"$exists": True}}) == 0
+    stack.verify(coupon)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_an_erasure_that_nobody_asks_for_again_is_finished(monkeypatch, another_stack, lanes, comes_back):
+    monkeypatch.setenv("COUPONS_TEST", "1")
+    stack = another_stack()
+    coupon, note = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}, lanes=lanes), "of-somebody"
+    for user in ("erased-1", "erased-2", "erased-3"):
+        stack.direct(0).take(coupon, user, metadata={"note": note}).expect(201)
+        stack.direct(0).take(coupon, user.replace("erased", "stays")).expect(201)
+        stack.direct(0).take(coupon, user, metadata={"note": note}).expect(201)
+        names_cannot_be_emptied(stack, "alwaysOn")
+        stack.direct(0, "ops").request("DELETE", f"/coupons/-/users/{user}", may_fail=True).problem("outcome_unknown")
+        if comes_back:
+            assert stack.direct(0).take(coupon, user).ok(201)["after"]["user"] == 1, "it was not erased"
+        assert traces(stack, note), "the names went all the same"
+        names_cannot_be_emptied(stack, "off")
+        wait_until("the names to go", lambda: traces(stack, note) == [])
+        wait_until("the note to go", lambda: stack.database.users.count_documents({"erasing": {"$exists": True}}) == 0)
+    assert bool(traces(stack, "erased-")) is comes_back
     stack.verify(coupon)
 
 
@@ -315,3 +375,74 @@ def test_what_a_worker_left_behind_when_it_died_is_erased_too(another_stack, mon
         stack.direct(1, "ops").delete(f"/coupons/-/users/{user}").expect(204)
         assert traces(stack, user) == []
     stack.verify(*coupons)
+
+
+def watermark(stack):
+    return stack.database.watermarks.find_one({"_id": "reporter"})
+
+
+def cost_of_nobody(stack):
+    """What the database examines to know that nothing is behind of a user whom nobody knows."""
+    with profiled(stack.database) as entries:
+        stack.direct(1, "ops").delete("/coupons/-/users/nobody").expect(204)
+    return sum(examined(entry) for entry in entries if "nobody" in str(entry["command"].get("pipeline")))
+
+
+def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_it(another_stack, monkeypatch):
+    """A worker dies before it has written the views of its last batch, which is damaged then: neither views nor totals of the lane can
+    be written. What comes to others is not looked through for it, and whoever is in that batch alone is found all the same."""
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    stack = another_stack()
+    damaged, other = (stack.coupon(slots=1000, id=name, cap={"per_user": 1000}) for name in ("a-damaged", "b-other"))
+    wait_until("the marks of both", lambda: stack.database.marks.count_documents({"_id.kind": "views"}) == 2)
+    with asleep(stack, ["reporter"]):
+        with asleep(stack, ("worker-1", "runner", "coupond")):
+            views_are_refused(stack, "alwaysOn")
+            stack.direct(0).take(damaged, "hidden").expect(201)
+            os.kill(stack.pid("worker-0"), signal.SIGKILL)
+            views_are_refused(stack, "off")
+            assert {name for name, _ in traces(stack, "hidden")} == {"ledger"}, traces(stack, "hidden")
+            whole = stack.database.ledger.find_one({"who.u": "hidden"})
+            stack.database.ledger.update_one({"_id": whole["_id"]}, {"$set": {"e.0.k": "future"}})
+        for _ in range(BATCHES):
+            stack.direct(1).take(other, "many-times").expect(201)
+        above = cost_of_nobody(stack)
+        newest = stack.database.ledger.find_one({}, sort=[("arrived", -1)])["arrived"]
+        os.kill(stack.pid("reporter"), signal.SIGKILL)  # its successor reads the ledger
+    stack.direct(1).take(other, "late").expect(201)
+    wait_until("the watermark to pass them", lambda: watermark(stack)["arrived"] > newest)
+    assert watermark(stack)["held"] == [{"c": damaged, "l": 0}]
+    below = cost_of_nobody(stack)
+    assert below < above / 4 and above > BATCHES, (below, above)
+    for name, answer in (("many-times", 204), ("hidden", 503)):
+        told = stack.direct(1, "ops").request("DELETE", f"/coupons/-/users/{name}", may_fail=True)
+        assert told.status == answer, told
+        assert bool(traces(stack, name)) == (answer == 503)
+    stack.kill("reporter")
+    wait_until("a successor that looks at it, too", lambda: stack.log().count("event=reporter.put_off") == 2)
+
+    stack.database.ledger.replace_one({"_id": whole["_id"]}, whole)
+    wait_until("the lane to leave the list", lambda: watermark(stack)["held"] == [])
+    erase(stack, "hidden")
+    assert traces(stack, "hidden") == []
+    stack.verify()
+
+
+def test_a_coupon_whose_lanes_cannot_be_made_to_follow_is_named_until_they_can(another_stack):
+    """One of them cannot be read, so nobody knows whether it follows."""
+    stack = another_stack()
+    coupon, other = stack.coupon(slots=8, lanes=4), stack.coupon(slots=9, cap={"per_user": 9})
+    settled = {"_id.c": coupon, "_id.kind": "views"}
+    wait_until("the marks of all lanes", lambda: stack.database.marks.count_documents(settled) == 4)
+    whole = list(stack.database.ledger.find({"_id.c": coupon, "_id.l": 2}))
+    stack.database.ledger.update_many({"_id.c": coupon, "_id.l": 2}, {"$set": {"e.0.k": "future"}})
+    stack.kill("reporter")
+    newest = stack.database.ledger.find_one({}, sort=[("arrived", -1)])["arrived"]
+    stack.direct(0).take(other, "late").expect(201)
+    wait_until("the watermark to pass it", lambda: watermark(stack)["arrived"] > newest)
+    assert watermark(stack)["held"] == [{"c": coupon, "l": 0}]
+    stack.kill("reporter")
+    for batch in whole:
+        stack.database.ledger.replace_one({"_id": batch["_id"]}, batch)
+    wait_until("it to leave the list", lambda: watermark(stack)["held"] == [])
+    stack.verify()

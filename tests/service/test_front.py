@@ -9,9 +9,18 @@ from stack import WORKERS
 
 
 def test_the_service_says_that_it_lives_and_is_ready(nobody):
-    for path in ("/coupons/-/health", "/coupons/-/ready"):
-        assert nobody.get(path).expect(200).header("Content-Type") == "application/json"
+    for path, told in (("/coupons/-/health", {"status": "alive"}), ("/coupons/-/ready", {"status": "ready"})):
+        reply = nobody.get(path).expect(200)
+        assert (reply.header("Content-Type"), reply.json()) == ("application/json", told), reply
         assert nobody.request("HEAD", path).expect(200).body == b""
+
+
+def test_a_shifted_clock_is_told(stack, another_stack):
+    """Meant for tests alone: it would not go unnoticed elsewhere."""
+    assert "clock.shifted" not in stack.log()
+    shifted = another_stack(clock_offset_s=-3600)
+    assert shifted.client().get("/coupons/-/ready").ok() == {"status": "ready", "clock_offset_s": -3600}
+    assert re.findall(r"level=(\w+) role=(\w+) .* event=clock\.shifted (.*)", shifted.log()) == [("warning", "master", "offset_s=-3600")]
 
 
 def test_metrics_count_what_happens(stack, ops, storefront):
@@ -39,18 +48,17 @@ def test_every_problem_has_a_page_that_explains_it(nobody, code):
     assert told["explanation"] and told["advice"] and "What to do" in page.body.decode(), page
 
 
-def requests_counted(stack, route):
-    """How many requests of this route the workers have answered."""
-    text = stack.client("ops").get("/coupons/-/metrics").expect(200).body.decode()
-    return sum(int(n) for n in re.findall(rf'^coupons_requests_total{{[^}}]*route="{route}"[^}}]*}} (\d+)', text, re.M))
+def requests_counted(stack):
+    """How many requests for problem pages, or for nothing that they know, the workers have answered."""
+    return sum(stack.metric("coupons_requests_total", route=route) for route in ("problem", "none"))
 
 
-@pytest.mark.parametrize("path, route, kept", [("openapi.json", "openapi", "no-cache"), ("problems/sold_out", "problem", "max-age=3600")])
-def test_what_never_changes_costs_no_worker_anything(stack, nobody, path, route, kept):
-    """nginx has it as a file, compressed beforehand; it is what a worker says past nginx."""
+@pytest.mark.parametrize("path, kept", [("openapi.json", "no-cache"), ("problems/sold_out", "max-age=3600")])
+def test_what_never_changes_costs_no_worker_anything(stack, nobody, path, kept):
+    """nginx has it as a file, compressed beforehand."""
     path = f"/coupons/-/{path}"
     plain = nobody.get(path).expect(200)
-    before = requests_counted(stack, route)
+    before = requests_counted(stack)
     packed = nobody.get(path, headers={"Accept-Encoding": "gzip"}).expect(200)
     assert packed.header("Content-Encoding") == "gzip" and gzip.decompress(packed.body) == plain.body, packed
     assert packed.header("Content-Length"), "it was compressed beforehand, so its length is known"
@@ -64,9 +72,12 @@ def test_what_never_changes_costs_no_worker_anything(stack, nobody, path, route,
         nobody.get(path, headers={**how, "If-Match": '"another"'}).problem("version_changed")
     assert nobody.get(path, headers={"Range": "bytes=0-9"}).expect(200).body == plain.body
     assert nobody.post(path).header("Allow") == "GET, HEAD"
-    assert requests_counted(stack, route) == before, "a worker was asked"
-    of_worker = stack.direct(0).get(path).expect(200)
-    assert of_worker.body == plain.body and of_worker.header("Content-Type") == plain.header("Content-Type"), of_worker
+    assert requests_counted(stack) == before, "a worker was asked"
+
+
+def test_a_page_of_a_problem_is_what_a_worker_says_past_nginx(stack, nobody):
+    of_nginx, of_worker = (door.get("/coupons/-/problems/sold_out").expect(200) for door in (nobody, stack.direct(0)))
+    assert of_worker.body == of_nginx.body and of_worker.header("Content-Type") == of_nginx.header("Content-Type"), of_worker
 
 
 def test_a_problem_that_does_not_exist_has_none(nobody):

@@ -12,14 +12,21 @@ from test_openapi import ADDRESS
 HERE = pathlib.Path(__file__).parent
 SECONDS = int(seconds("COUPONS_SCHEMATHESIS_S", 5, 20, 60))
 # A PATCH without If-Match is a 428; that of a version that is gone is told so before its body is read.
+# A batch answers a malformed item in its place, and 200.
+# A 503 is looked at by fuzz_hooks.py: a user whose erasure is under way, or of whom other tests left a damaged view, is busy.
 # A code may be called "export", a user "erase": so the addresses whose last part could also be an id answer to the id's GET too, and say so in Allow.
 SETTINGS = """\
 [checks]
 positive_data_acceptance.enabled = false
+not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "503"]
 missing_required_header.expected-statuses = [400, 401, 403, 404, 415, 428]
 negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 409, 412, 413, 415, 422, 428, 429]
 [[operations]]
-include-operation-id = ["redemption_batch", "slots_retire", "codes_export", "user_erase_named"]
+include-operation-id = "redemption_batch"
+checks.allow_header_conformance.enabled = false
+checks.negative_data_rejection.enabled = false
+[[operations]]
+include-operation-id = ["slots_retire", "codes_export", "user_erase_named", "user_export_named"]
 checks.allow_header_conformance.enabled = false
 [generation]
 allow-x00 = false

@@ -74,6 +74,14 @@ def test_who_may_not_is_refused_before_the_list_is_sent_and_no_file_is_made(stac
         answer(s, b"CODE-0001\n" * (sent // 10), lambda: body_files(stack)).problem(code)
 
 
+@pytest.mark.parametrize("method, coupon_named", [("PUT", True), ("GET", True), ("POST", False)])
+def test_only_an_import_may_send_a_list(stack, coupon, method, coupon_named):
+    """By whatever key: where nothing is imported, a body has the bound of all others."""
+    with socket.create_connection(("127.0.0.1", stack.port), PATIENCE_S) as s:
+        s.sendall(head_of(stack, coupon if coupon_named else "-", "storefront", method, Content_Length=str(LIST)))
+        answer(s, b"CODE-0001\n" * MIB, lambda: body_files(stack)).problem("too_large")
+
+
 @STRANGERS
 def test_nobody_is_asked_for_a_list_that_is_not_wanted(stack, coupon, role, code):
     """A client that waits for 100 Continue, and one that does not know how long its list is."""

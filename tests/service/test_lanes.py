@@ -15,6 +15,7 @@ import urllib.parse
 import pytest
 
 import ledger
+from effort import effort
 from erasure import erase, traces
 from lanes import LANE_SLOTS, Lanes, check_lanes, lane_of, users_of
 from receiver import Receiver
@@ -282,15 +283,16 @@ def test_a_check_does_not_promise_what_other_lanes_have_taken(stack, storefront,
 def test_workers_die_in_the_midst_of_gifts_and_every_slot_still_goes_out(monkeypatch, another_stack, point):
     """All users are of one lane, so that most slots have to come from the others. Every worker dies at its 15th batch, and so do
     its successors: also between what one lane gives and another gets."""
+    slots = effort(60, 120)
     monkeypatch.setenv("COUPONS_CRASH_POINT", f"{point}:15")
     stack = another_stack()
-    coupon = laned(stack, 120)
-    users = list(itertools.islice(users_of(2, 4), 150))
+    coupon = laned(stack, slots)
+    users = list(itertools.islice(users_of(2, 4), slots + 30))
     calls = swarm([stack.way()], [take(coupon, user, f"k-{user}") for user in users], connections=4, pause_s=0.02)
     deaths = stack.log().count("signal=9")
     assert deaths >= 2, f"the workers died {deaths} times; the log:\n{stack.log()[-3000:]}"
     assert by_code(calls).get("sold_out") == 30, by_code(calls)
-    told = all_went_out_once(stack, coupon, calls, 120)
+    told = all_went_out_once(stack, coupon, calls, slots)
     assert len(told.entries("get")) > 3 and not any(told.on_their_way(name) for name in ("gift_slots", "gift_minor"))
 
 
@@ -403,18 +405,18 @@ def test_no_name_is_left_in_any_lane_after_an_erasure(stack, ops, storefront):
 
 @pytest.mark.parametrize("lanes", [3, 64])
 def test_the_list_goes_over_all_lanes_the_newest_first(stack, storefront, lanes):
-    coupon = laned(stack, 400, lanes=lanes)
-    calls = swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}", state=["issued", "redeemed"][i % 2]) for i in range(300)], connections=16)
+    coupon, count = laned(stack, 400, lanes=lanes), effort(120, 300)
+    calls = swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}", state=["issued", "redeemed"][i % 2]) for i in range(count)], connections=16)
     got = {b["id"]: b for b in taken(calls)}
-    assert len(got) == 300
+    assert len(got) == count
     at = f"/coupons/{coupon}/redemptions"
     for limit in (7, 1000):
         items, pages = walk(storefront, f"{at}?limit={limit}")
         assert [i["at"] for i in items] == sorted((i["at"] for i in items), reverse=True), "newest first"
-        assert {i["id"]: i for i in items} == got and len(items) == 300, f"{len(items)} items"
-        assert pages >= 300 / limit
+        assert {i["id"]: i for i in items} == got and len(items) == count, f"{len(items)} items"
+        assert pages >= count / limit
     times = sorted(b["at"] for b in got.values())
-    since, until = times[50], times[200]
+    since, until = times[count // 6], times[count * 2 // 3]
     window = urllib.parse.urlencode({"from": since, "to": until, "limit": 11})
     items = walk(storefront, f"{at}?{window}")[0]
     assert {i["id"] for i in items} == {i for i, b in got.items() if since <= b["at"] < until}

@@ -1,13 +1,12 @@
 """What a call and a chore cost where there are many coupons, by what the database examined for it: never all of them."""
 import collections
-import contextlib
 import time
 
-import pymongo
 import pytest
 
 from effort import effort
 from many import Many, start_service, stop_service
+from profiler import examined, profiled, shape
 from receiver import Receiver
 from stack import WEBHOOKS, wait_until
 
@@ -15,46 +14,10 @@ FEW, MANY = effort((100, 5000), (100, 5000), (1000, 100_000))
 ACTIVE = 20  # one of so many is
 PAGE = 100   # of a list
 REPORT = "a report over all"
-PROFILE_BYTES = 1 << 30
-NAMESPACE_EXISTS = 48
 # Keys and documents that a call may examine: a page or two, whatever there is; and all commands of one kind in a start, which
 # finds what reports have ticked. To look at each of MANY coupons takes many times that.
 MOST, MOST_IN_A_START = 500, 4000
 OVER = ("coupons", "query", "cleaned view.cleanup")  # the sweeper's look for what is over
-
-
-def examined(entry):
-    return entry.get("keysExamined", 0) + entry.get("docsExamined", 0)
-
-
-def shape(entry):
-    """What a command is, without its values."""
-    command = entry["originatingCommand"] if entry["op"] == "getmore" else entry["command"]
-    query = command["pipeline"][0] if "pipeline" in command else command.get("filter") or command.get("q") or command.get("query") or {}
-    return entry["ns"].partition(".")[2], entry["op"], " ".join(query)
-
-
-def has_empty_profile(database):
-    """A command that began under the last one may have made it anew, in between."""
-    database.drop_collection("system.profile")
-    try:
-        database.command("create", "system.profile", capped=True, size=PROFILE_BYTES)
-    except pymongo.errors.OperationFailure as e:
-        assert e.code == NAMESPACE_EXISTS, e
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def profiled(database):
-    """What the service's commands were, once the block has ended."""
-    entries = []
-    wait_until("an empty profile", lambda: has_empty_profile(database))
-    database.command("profile", 2)
-    yield entries
-    database.command("profile", 0)
-    assert database.command("collstats", "system.profile")["size"] < 0.9 * PROFILE_BYTES, "the first entries may be gone"
-    entries += database["system.profile"].find({"appName": "coupons"})
 
 
 def costs(entries):

@@ -3,7 +3,9 @@ conf/ says of metrics names only what is there."""
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -193,6 +195,53 @@ def test_who_is_killed_while_it_drains_leaves_nothing_in_the_gauges(another_stac
     wait_until("the gauge to forget its connections", lambda: exposition.total(look(stack), "coupons_connections") < 15)
 
 
+# ---- single coupons ----
+
+def told(families, coupon):
+    """What the metrics say of a coupon: {} nothing."""
+    of = (("coupon", coupon),)
+    stock = {name: families[f"coupons_coupon_{name}"].samples.get((f"coupons_coupon_{name}", of)) for name in ("free", "taken")}
+    refused = {dict(labels)["code"]: n for (_, labels), n in families["coupons_coupon_refused_total"].samples.items()
+               if dict(labels)["coupon"] == coupon}
+    return {name: n for name, n in {**stock, **refused}.items() if n is not None}
+
+
+def await_told(stack, coupon, expected):
+    wait_until(lambda: f"{expected} of {coupon}: {told(look(stack), coupon)}", lambda: told(look(stack), coupon) == expected, every=0.5)
+
+
+def test_active_coupons_are_told_with_what_is_free_taken_and_refused(stack, storefront):
+    coupon, spread, free_for_all, draft = (
+        stack.coupon(slots=3), stack.coupon(slots=40, lanes=3), stack.coupon(cap={"policy": "none", "total": None}),
+        stack.coupon(slots=1, state="draft"))
+    for user in ("a", "b", "a"):
+        storefront.take(coupon, user)
+    storefront.take(coupon, "c", state="reserved").expect(201)
+    storefront.take(coupon, "d").problem("sold_out")
+    storefront.take(draft, "a").problem("coupon_not_active")
+    for i in range(20):
+        storefront.take(spread, f"u-{i}").expect(201)
+        storefront.take(free_for_all, f"u-{i}").expect(201)
+    await_told(stack, coupon, {"free": 0, "taken": 3, "user_cap_reached": 1, "sold_out": 1})
+    await_told(stack, spread, {"free": 20, "taken": 20})
+    await_told(stack, free_for_all, {"taken": 20})
+    assert told(look(stack), draft) == {}
+    every = [told(look(stack, stack.direct(i, "ops")), coupon) for i in range(WORKERS)]
+    assert every == [every[0]] * WORKERS, "whichever worker is asked"
+    stack.patch(coupon, {"state": "paused"})
+    await_told(stack, coupon, {})
+
+
+def test_so_many_coupons_are_told_as_the_setting_says(another_stack):
+    stack = another_stack("[metrics]\ncoupons = 2\n")
+    coupons = [stack.coupon(slots=1, id=f"c-{i}") for i in range(4)]
+
+    def names():
+        return {dict(labels)["coupon"] for _, labels in look(stack)["coupons_coupon_free"].samples}
+
+    wait_until(lambda: f"the two newest: {names()}", lambda: names() == set(coupons[2:]), every=0.5)
+
+
 # ---- conf/ ----
 
 SELECTOR = re.compile(r"\b(coupons_[a-z_]+)(?:\{([^}]*)\})?")
@@ -256,5 +305,42 @@ def test_the_alerts_are_yaml_of_the_right_shape():
     for group in yaml.safe_load((ROOT / "conf/prometheus/coupons-alerts.yml").read_text())["groups"]:
         for rule in group["rules"]:
             assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"} and rule["annotations"]["summary"], rule
-    (scrape,) = yaml.safe_load((ROOT / "conf/prometheus/scrape.yml").read_text())
-    assert scrape["metrics_path"] == METRICS
+    (scrape,) = yaml.safe_load((ROOT / "conf/prometheus/scrape.yml").read_text())["scrape_configs"]
+    assert (scrape["job_name"], scrape["metrics_path"]) == ("coupons", METRICS)
+
+
+# ---- what Prometheus itself says ----
+
+def promtool(*words, stdin=None):
+    """Its exit code, and what it said."""
+    done = subprocess.run(["promtool", *map(str, words)], input=stdin, text=True, capture_output=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def configuration(tmp_path):
+    """Prometheus's files as an operator has them, with a key."""
+    shutil.copytree(ROOT / "conf/prometheus", tmp_path / "prometheus")
+    scrape, key = tmp_path / "prometheus/scrape.yml", tmp_path / "prometheus/coupons.key"
+    key.write_text("cpn_key")
+    text = scrape.read_text()
+    assert text.count("/etc/prometheus/coupons.key") == 2, "in the comment, and where it is used"
+    scrape.write_text(text.replace("/etc/prometheus/coupons.key", str(key)))
+    return scrape
+
+
+def test_promtool_accepts_the_configuration_and_its_alerts(configuration):
+    code, said = promtool("check", "config", configuration)
+    assert code == 0 and re.search(r"SUCCESS: \d\d rules found", said) and "FAILED" not in said, said
+    alerts = configuration.parent / "coupons-alerts.yml"
+    alerts.write_text(alerts.read_text().replace("rate(", "rates(", 1))
+    assert promtool("check", "config", configuration)[0] != 0, "it would accept an alert that it cannot read"
+
+
+def test_promtool_accepts_the_metrics(stack, storefront):
+    coupon = stack.coupon(slots=1)
+    storefront.take(coupon, "u").expect(201)
+    storefront.take(coupon, "v").problem("sold_out")
+    wait_until("the coupon to be told of", lambda: told(look(stack), coupon))
+    code, said = promtool("check", "metrics", stdin=stack.client("ops").get(METRICS).body.decode())
+    assert code == 0 and not said, said

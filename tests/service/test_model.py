@@ -240,8 +240,9 @@ class Driver:
         told = self.call(c, "POST", "/coupons/-/resolve", {"code": code, "user": user}).ok()["items"]
         same("the code's coupons", [item["coupon"] for item in told], [c.id] if want else [])
         if want:
-            same("ok and why not", (told[0]["ok"], told[0]["code"]), want[:2])
-            assert not want[0] or told[0]["discount_minor"] == want[2], (told, want)
+            why = (told[0].get("reason"), told[0].get("missing_minor"))
+            same("ok and why not", (told[0]["ok"], told[0]["code"], why), want[:3])
+            assert not want[0] or told[0]["discount_minor"] == want[3], (told, want)
 
     # ---- reads ----
 

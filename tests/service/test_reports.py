@@ -1,6 +1,7 @@
 """The reporter's totals by day: equal to the ledger, in any zone, whatever happens to the reporter."""
 import csv
 import datetime
+import functools
 import io
 import json
 import random
@@ -16,7 +17,10 @@ from effort import effort
 from stack import WORKERS, processor_s, wait_until
 from swarm import Swarm, take
 
-ROW = {"start", "issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor"}
+ROW = {"start", "issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor", "refused", "refusals"}
+REFUSALS = ["too_many_attempts", "idempotency_key_reused", "coupon_not_active", "coupon_not_started", "coupon_ended", "code_not_found",
+            "code_taken", "transaction_in_progress", "order_not_eligible", "user_cap_reached", "user_daily_cap_reached",
+            "daily_cap_reached", "budget_reached", "sold_out", "reservation_expired", "invalid_transition"]
 COUNTS = ["issued", "reserved", "redeemed", "cancelled", "expired", "reversed", "discount_minor"]
 UTC = datetime.timezone.utc
 QUARTER = datetime.timedelta(minutes=15)
@@ -47,6 +51,12 @@ def caught_up(stack, coupon, query="period=day"):
 
 def total(told, name):
     return sum(row[name] for row in told["items"])
+
+
+def as_csv(row):
+    """A row of a report as CSV has it."""
+    plain = {name: str(value) for name, value in row.items() if name != "refusals"}
+    return {**plain, **{code: str(row["refusals"].get(code, 0)) for code in REFUSALS}}
 
 
 def equals_ledger(stack, coupon):
@@ -99,7 +109,7 @@ def test_csv_holds_the_same_rows(stack, storefront, reporting):
         reply = reporting.get(f"/coupons/{coupon}/reports?period=day", headers={"Accept": accept}).expect(200)
         assert reply.header("Content-Type").startswith("text/csv") and "accept" in reply.header("Vary").lower(), reply
         rows = list(csv.DictReader(io.StringIO(reply.body.decode())))
-        assert [{n: str(v) for n, v in row.items()} for row in told["items"]] == rows
+        assert [as_csv(row) for row in told["items"]] == rows
     for accept in ("application/json", "*/*", "text/csv;q=0.1, application/json"):
         reply = reporting.get(f"/coupons/{coupon}/reports?period=day", headers={"Accept": accept}).expect(200)
         assert reply.header("Content-Type") == "application/json" and "accept" in reply.header("Vary").lower(), reply
@@ -247,7 +257,7 @@ def test_several_coupons_are_added_up_or_told_apart(stack, reporting, seeded):
     assert [r for r in everyone if r["coupon"] in names] == told, "all coupons, when none is named"
     reply = reporting.get(f"/coupons/-/reports?period=day&group=coupon&coupon={','.join(names)}&{span}",
                           headers={"Accept": "text/csv"}).expect(200)
-    assert list(csv.DictReader(io.StringIO(reply.body.decode()))) == [{n: str(v) for n, v in r.items()} for r in told]
+    assert list(csv.DictReader(io.StringIO(reply.body.decode()))) == [as_csv(r) for r in told]
     assert reply.header("Coupons-As-Of")
 
 
@@ -470,8 +480,13 @@ def test_time_moves_on_over_many_coupons_a_few_at_a_time(another_stack):
 
 # ---- refusals ----
 
-def refusals(stack, coupon):
-    return stack.client("reporting").get(f"/coupons/{coupon}/refusals").ok()
+def refusals(stack, coupon, query=""):
+    return stack.client("reporting").get(f"/coupons/{coupon}/refusals{query}").ok()
+
+
+def await_refusals(stack, coupon, expected):
+    wait_until(lambda: f"{expected} of {coupon}: {refusals(stack, coupon)['counts']}",
+               lambda: refusals(stack, coupon)["counts"] == expected, every=0.1)
 
 
 def test_refusals_are_counted_by_code_over_all_workers_and_their_deaths(stack, storefront, reporting):
@@ -485,21 +500,100 @@ def test_refusals_are_counted_by_code_over_all_workers_and_their_deaths(stack, s
             stack.direct(i).take(coupon, user).problem("sold_out")
     storefront.post(f"/coupons/{coupon}/check", {"user": "u"}).expect(200)
     expected = {"user_cap_reached": 3, "sold_out": 4}
+    await_refusals(stack, coupon, expected)
     told = refusals(stack, coupon)
-    assert told["counts"] == expected and told["total"] == 7 and told["complete"] is True, told
-    assert datetime.datetime.fromisoformat(told["since"].replace("Z", "+00:00")) < datetime.datetime.now(UTC)
+    assert told["total"] == 7 and set(told) == {"since", "counts", "total"}, told
+    ago = datetime.datetime.now(UTC) - datetime.datetime.fromisoformat(told["since"].replace("Z", "+00:00"))
+    assert datetime.timedelta(89) < ago < datetime.timedelta(91), told
     stack.kill("worker-0")
     stack.kill("worker-1")
     assert refusals(stack, coupon)["counts"] == expected, "they outlive the workers"
     storefront.take(coupon, "x").problem("sold_out")
-    assert refusals(stack, coupon)["counts"]["sold_out"] == 5
+    await_refusals(stack, coupon, {**expected, "sold_out": 5})
     assert refusals(stack, other)["counts"] == {}
     reporting.get("/coupons/never-made/refusals").problem("coupon_not_found")
 
 
+def test_reports_hold_the_refusals_of_each_period(stack, storefront, reporting):
+    coupon, other = stack.coupon(slots=1), stack.coupon()
+    storefront.take(coupon, "u").expect(201)
+    for user in ("u", "v", "w"):
+        storefront.take(coupon, user)
+    storefront.take(other, "v").problem("sold_out")
+    expected = {"user_cap_reached": 1, "sold_out": 2}
+    await_refusals(stack, coupon, expected)
+    await_refusals(stack, other, {"sold_out": 1})
+    await_names(reporting, [coupon, other])
+    long_ago = datetime.datetime(2026, 3, 1, 12, 20)
+    for i, counts in enumerate(({"sold_out": 4, "of_a_later_version": 9}, {"sold_out": 1, "code_taken": 2}, {"sold_out": "?"})):
+        stack.database.refusals.insert_one({"_id": {"c": coupon, "at": long_ago.replace(minute=15 * i), "w": f"w-{i}"}, **counts})
+    try:
+        now = [row for row in report(stack, coupon, "period=day&tz=UTC")["items"] if row["refused"]]
+        assert sum(row["refused"] for row in now) == 3 and 1 <= len(now) <= 2, now
+        (hour,) = report(stack, coupon, "period=hour&from=2026-03-01T12:00:00Z&to=2026-03-01T13:00:00Z&tz=UTC")["items"]
+        assert (hour["refused"], hour["refusals"]) == (7, {"sold_out": 5, "code_taken": 2}), "what cannot be read is passed over"
+        (whole,) = report(stack, coupon, "period=total")["items"]
+        assert whole["refusals"] == expected and whole["redeemed"] == 1, whole
+        query = f"/coupons/-/reports?period=total&coupon={coupon},{other}"
+        (both,) = reporting.get(query).ok()["items"]
+        assert both["refusals"] == {**expected, "sold_out": 3}, both
+        told = {row["coupon"]: row["refusals"] for row in reporting.get(f"{query}&group=coupon").ok()["items"]}
+        assert told == {coupon: expected, other: {"sold_out": 1}}
+        assert refusals(stack, coupon, "?from=2026-03-01T12:10:00Z&to=2026-03-01T12:15:00Z")["counts"] == {"sold_out": 4}
+        assert refusals(stack, coupon, "?from=2026-03-01T12:10:00Z&to=2026-03-01T12:15:00.001Z")["total"] == 7
+    finally:
+        stack.database.refusals.delete_many({"_id.c": coupon, "_id.at": {"$lt": datetime.datetime(2026, 3, 2)}})
+    for query in ("?from=2026-03-02T00:00:00Z&to=2026-03-01T00:00:00Z", "?from=yesterday"):
+        reporting.get(f"/coupons/{coupon}/refusals{query}").problem("bad_request")
+
+
+def test_a_worker_that_stops_writes_what_it_refused(another_stack):
+    stack = another_stack()
+    coupon = stack.coupon(slots=1)
+    for i in range(WORKERS):
+        stack.direct(i).take(coupon, f"u-{i}")
+    stack.direct(0).take(coupon, "last").problem("sold_out")
+    stack.signal("coupond", signal.SIGTERM)
+    wait_until("coupond's end", lambda: stack.pid("coupond") is None)
+    assert sum(row.get("sold_out", 0) for row in stack.database.refusals.find({"_id.c": coupon})) == WORKERS
+
+
+def test_what_was_refused_is_counted_once_however_often_it_is_written(monkeypatch, another_stack):
+    """It takes what is written, and says that this may not last: the same is written again."""
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    stack = another_stack("[mongodb]\nsocket_timeout_ms = 1500\n")
+    coupon = stack.coupon(slots=1)
+    storefront = stack.direct(0)
+    storefront.take(coupon, "u").expect(201)
+    fail = functools.partial(stack.mongo.admin.command, "configureFailPoint", "failCommand")
+    data = {"failCommands": ["update"], "namespace": f"{stack.database.name}.refusals"}
+    seen = len(stack.log())
+    fail(mode="alwaysOn", data={**data, "writeConcernError": {"code": 64, "errmsg": "waiting for replication timed out"}})
+    storefront.take(coupon, "v").problem("sold_out")
+
+    def failures():
+        return stack.log()[seen:].count("store.unknown code=64")
+
+    wait_until("two writings of unknown outcome", lambda: failures() >= 2)
+    fail(mode="off")
+    storefront.take(coupon, "w").problem("sold_out")
+    await_refusals(stack, coupon, {"sold_out": 2})
+
+
+def test_what_was_refused_is_forgotten_after_so_many_days(another_stack):
+    stack = another_stack("[refusals]\nkeep_days = 3\n")
+    coupon = stack.coupon()
+    now = datetime.datetime.now(UTC).replace(minute=0, second=0, microsecond=0, tzinfo=None)
+    stack.database.refusals.insert_many([{"_id": {"c": coupon, "at": now - datetime.timedelta(days), "w": "w"}, "sold_out": days}
+                                         for days in (2, 4, 5)])
+    stack.kill("runner")  # whose successor begins with all that is to be done
+    wait_until("what is older to be gone", lambda: stack.database.refusals.count_documents({"_id.c": coupon}) == 1)
+    assert refusals(stack, coupon)["counts"] == {"sold_out": 2}
+
+
 # ---- couponctl report ----
 
-def test_couponctl_prints_tables_csv_and_bars(stack, seeded):
+def test_couponctl_prints_tables_and_csv(stack, seeded):
     start = datetime.datetime(2026, 5, 1)
     coupon = seeded([(start + datetime.timedelta(i), {**dict.fromkeys(COUNTS, 0), "redeemed": n, "discount_minor": 50 - n})
                      for i, n in enumerate((100, 50, 0))])
@@ -511,21 +605,18 @@ def test_couponctl_prints_tables_csv_and_bars(stack, seeded):
         return done.stdout.splitlines()
 
     table = lines(coupon, *span)
-    assert table[0].split() == ["START", "ISSUED", "RESERVED", "REDEEMED", "CANCELLED", "EXPIRED", "REVERSED", "DISCOUNT"]
-    assert table[1].split() == ["2026-05-01T00:00:00.000+00:00", "0", "0", "100", "0", "0", "0", "-50"]
+    assert table[0].split() == ["START", "ISSUED", "RESERVED", "REDEEMED", "CANCELLED", "EXPIRED", "REVERSED", "DISCOUNT", "REFUSED"]
+    assert table[1].split() == ["2026-05-01T00:00:00.000+00:00", "0", "0", "100", "0", "0", "0", "-50", "0"]
     assert table[-1].startswith("as of ") and len(table) == 5
-    assert lines(coupon, *span, "--csv")[1] == "2026-05-01T00:00:00.000+00:00,0,0,100,0,0,0,-50"
-    bars = lines(coupon, *span, "--chart")
-    sizes = [sum(bar.count(c) for c in "#█") for bar in bars[:3]]
-    assert sizes[0] > 40 and abs(sizes[0] / 2 - sizes[1]) <= 1 and sizes[2] == 0, bars
-    assert bars[0].split()[:2] == ["2026-05-01", "100"]
-    assert lines(coupon, *span, "--chart=discount_minor")[0].split()[1] == "-50"
+    assert lines(coupon, *span, "--csv")[1] == "2026-05-01T00:00:00.000+00:00,0,0,100,0,0,0,-50" + ",0" * (1 + len(REFUSALS))
     other = stack.coupon()
     grouped = lines(coupon, other, "--group", *span)
     assert grouped[0].split()[0] == "COUPON" and len(grouped) == 8 and {row.split()[0] for row in grouped[1:7]} == {coupon, other}
     assert lines(coupon, other, *span, "--period", "total")[1].split()[3] == "150"
     assert lines("-", "--period", "total")[0].split()[0] == "START"
-    lines(coupon, "--chart=nonsense", status=2)
+    stack.client("storefront").take(coupon, "u").problem("sold_out")
+    await_refusals(stack, coupon, {"sold_out": 1})
+    assert lines(coupon, "--period", "total")[2] == "refused: 1 sold_out"
     lines(coupon, "-", status=2)
     lines(coupon, "--tz", "Mars/Olympus", status=1)
 
@@ -562,6 +653,28 @@ def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(another_stack
     for batch in unread:
         batches.replace_one({"_id": batch["_id"]}, batch)
     assert total(caught_up(stack, damaged), "redeemed") == 3
+    stack.verify()
+
+
+def test_marks_that_the_database_does_not_give_are_asked_for_as_often_as_before(monkeypatch, another_stack):
+    """That is no lane's failure: none is left alone for longer and longer, and all are looked after once it answers again."""
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    stack = another_stack("[worker]\nbucket_flush_ms = 1\n")
+    coupon = stack.coupon(slots=9)
+    stack.direct(0).take(coupon, "before").expect(201)
+    fail = functools.partial(stack.mongo.admin.command, "configureFailPoint", "failCommand")
+    fail(mode="alwaysOn", data={"failCommands": ["find", "update"], "namespace": f"{stack.database.name}.marks", "errorCode": 96})
+    before = len(stack.log())
+    stack.direct(0).take(coupon, "u").expect(201)
+
+    def looks():
+        return [line for line in stack.log()[before:].splitlines() if "role=reporter" in line and "store.failed command=find" in line]
+
+    wait_until("the tenth look, after which it would be alone for minutes", lambda: len(looks()) >= 10)
+    fail(mode="off")
+    seq = stack.counts(coupon)["seq"]
+    reached = {"_id": {"c": coupon, "l": 0, "kind": "views"}, "seq": {"$gte": seq}}
+    wait_until("the mark", lambda: stack.database["marks"].find_one(reached))
     stack.verify()
 
 

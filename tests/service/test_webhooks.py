@@ -14,8 +14,9 @@ import time
 
 import pytest
 
+from ports import free_port
 from receiver import Receiver, assert_signed, is_signed
-from stack import PATIENCE_S, WEBHOOKS, WORKERS, free_port, wait_until
+from stack import PATIENCE_S, WEBHOOKS, WORKERS, wait_until
 from test_coupons import walk
 
 HOOKS = "/coupons/-/webhooks"
@@ -136,6 +137,7 @@ def test_bad_changes_are_refused(ops, hook):
     ops.get(f"{at}/deliveries?state=maybe").problem("bad_request")
     ops.get(f"{at}/deliveries?cursor=AAAA").problem("bad_cursor")
     ops.post(f"{at}/deliveries/none/redeliver").problem("not_found")
+    ops.post(f"{HOOKS}/none/test").problem("not_found")
 
 
 def test_webhooks_are_for_ops_alone(ops, reporting, storefront, nobody, hook):
@@ -256,6 +258,21 @@ def test_an_erased_user_is_not_named_again(stack, ops, storefront, receiver, hoo
         assert "to-be-erased" not in str(list(stack.database[collection].find())), collection
 
 
+@pytest.mark.parametrize("echo", [lambda body: body, lambda body: json.dumps(json.loads(body)).encode(), lambda body: body.upper(),
+                                  lambda body: body.replace(b"/", b"\\/"), lambda body: b"x" * 1018 + b"echoed-me/\xc3\xbc is unknown",
+                                  lambda body: b"no such order: ORDER-OF-ECHOED-ME"],
+                         ids=["as it is", "in ASCII", "upper case", "slashes escaped", "across the end", "an order"])
+def test_an_answer_that_repeats_a_name_is_not_kept(stack, ops, storefront, receiver, hook, echo):
+    coupon = stack.coupon(5)
+    receiver.answer = lambda event: (200, {}, echo(event.body))
+    made = hook(receiver, events=["redemption.batch"], coupons=[coupon])
+    storefront.take(coupon, "echoed-me/ü", order={"id": "order-of-echoed-me"}).expect(201)
+    wait_until("the note of it", lambda: deliveries(ops, made))
+    [one] = deliveries(ops, made)
+    assert one["status"] == 200 and one["response"] == "(not kept: it repeats a name that was sent)", one
+    assert "echoed-me" not in str(list(stack.database.deliveries.find())).lower()
+
+
 # ---- at least once, in order ----
 
 def test_kills_of_the_deliverer_lose_nothing(stack, receiver, hook):
@@ -336,6 +353,95 @@ def test_what_came_while_there_was_no_deliverer_is_found_above_the_watermark(sta
         stack.kill("deliverer")
         wait_for_all(stack, receiver, coupons[1])
     wait_until("a watermark again", lambda: watermark(stack, made))
+    stack.verify()
+
+
+@pytest.mark.parametrize("how", ["unreadable", "refused"])
+def test_the_watermark_goes_on_without_a_lane_that_cannot(another_stack, receiver, how):
+    """Its batch cannot be read, or its receiver refuses it: the watermark names the lane, and whoever comes next begins there, too."""
+    stack = another_stack(WEBHOOKS)
+    storefront, batches, hooks = stack.direct(0), stack.database["ledger"], stack.database["webhooks"]
+    coupons = stuck, other = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in ("a-stuck", "b-other")]
+    made = stack.client("ops").post(HOOKS, {"url": receiver.url}).ok(201)
+    for coupon in coupons:
+        storefront.take(coupon, "u").expect(201)
+        wait_for_all(stack, receiver, coupon)
+    stack.signal("deliverer", signal.SIGSTOP)
+    for coupon in coupons:
+        storefront.take(coupon, "u").expect(201)
+    last = batches.find_one({"_id.c": stuck}, sort=[("_id", -1)])
+    if how == "unreadable":
+        batches.update_one({"_id": last["_id"]}, {"$set": {"e.0.k": "future"}})
+    else:
+        receiver.answer = lambda event: 503 if event.data["coupon"] == stuck else 200
+    stack.kill("deliverer")
+    wait_for_all(stack, receiver, other)
+    newest = batches.find_one({}, sort=[("arrived", -1)])["arrived"]
+    storefront.take(other, "u").expect(201)
+    wait_until("the watermark to pass them", lambda: watermark(stack, made) > newest)
+    assert hooks.find_one({"_id": made["id"]})["held"] == [{"c": stuck, "l": 0}]
+
+    stack.signal("deliverer", signal.SIGSTOP)
+    if how == "unreadable":
+        batches.replace_one({"_id": last["_id"]}, last)
+    receiver.answer = lambda event: 200
+    stack.kill("deliverer")
+    wait_for_all(stack, receiver, stuck)
+    wait_until("the lane to leave the list", lambda: hooks.find_one({"_id": made["id"]})["held"] == [])
+    stack.verify()
+
+
+def test_a_sweep_that_could_not_begin_looks_at_the_held_lanes_when_it_can(monkeypatch, another_stack, receiver):
+    """Its first read fails: it may not take for its own what the sweep before it was to look at."""
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    stack = another_stack(WEBHOOKS)
+    ops, storefront, admin = stack.client("ops"), stack.direct(0), stack.mongo.admin
+    stuck, other = stack.coupon(slots=9), stack.coupon(slots=9)
+    made = ops.post(HOOKS, {"url": receiver.url, "coupons": [stuck]}).ok(201)
+    always = ops.post(HOOKS, {"url": receiver.url, "coupons": ["never"]}).ok(201)  # for it the doorbell stays open
+    receiver.answer = lambda event: 503
+    storefront.take(stuck, "u").expect(201)
+    newest = stack.database["ledger"].find_one({"_id.c": stuck}, sort=[("_id", -1)])["arrived"]
+    storefront.take(other, "u").expect(201)
+    wait_until("the watermarks to pass the lane, which one holds", lambda: all(watermark(stack, h) > newest for h in (made, always)))
+    before = stack.log().count("event=webhook.taken")
+    stack.kill("deliverer")
+    wait_until("a new deliverer to take both", lambda: stack.log().count("event=webhook.taken") == before + 2)
+    tried = len(receiver.attempts)
+    wait_until("it to have looked around", lambda: len(receiver.attempts) > tried + 3)
+
+    at, left = f"{HOOKS}/{made['id']}", f"event=webhook.left webhook={made['id']}"
+    before = stack.log().count(left)
+    ops.patch(at, {"state": "disabled"}, match=None).ok()
+    wait_until("it to be left", lambda: stack.log().count(left) > before)
+    receiver.answer = lambda event: 200
+    entered = admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data={
+        "failCommands": ["find"], "namespace": f"{stack.database.name}.watermarks", "errorCode": 96})["count"]
+    ops.patch(at, {"state": "enabled"}, match=None).ok()
+    admin.command("waitForFailPoint", "failCommand", timesEntered=entered + 1, maxTimeMS=PATIENCE_S * 1000)
+    wait_for_all(stack, receiver, stuck)
+    stack.verify()
+
+
+def test_a_sweep_of_all_coupons_ends_though_one_cannot_be_read(another_stack, receiver):
+    """A webhook of before has no watermark: it gets one, which holds the lane."""
+    stack = another_stack(WEBHOOKS)
+    storefront, batches, hooks = stack.direct(0), stack.database["ledger"], stack.database["webhooks"]
+    coupons = damaged, _ = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in ("a-damaged", "b-other")]
+    made = stack.client("ops").post(HOOKS, {"url": receiver.url}).ok(201)
+    for coupon in coupons:
+        storefront.take(coupon, "u").expect(201)
+        wait_for_all(stack, receiver, coupon)
+    stack.signal("deliverer", signal.SIGSTOP)
+    storefront.take(damaged, "u").expect(201)
+    unread = batches.find_one({"_id.c": damaged}, sort=[("_id", -1)])
+    batches.update_one({"_id": unread["_id"]}, {"$set": {"e.0.k": "future"}})
+    hooks.update_one({"_id": made["id"]}, {"$unset": {"arrived": 1, "held": 1}})
+    stack.kill("deliverer")
+    wait_until("a watermark", lambda: watermark(stack, made))
+    assert hooks.find_one({"_id": made["id"]})["held"] == [{"c": damaged, "l": 0}]
+    batches.replace_one({"_id": unread["_id"]}, unread)
+    wait_for_all(stack, receiver, damaged)
     stack.verify()
 
 
@@ -588,6 +694,41 @@ def test_a_wish_survives_a_kill_and_reaches_a_disabled_one_too(stack, ops, store
     wait_until("the repeat", lambda: len([e for e in receiver.events if e.id == one["event"]]) >= 2)
 
 
+def test_a_test_event_reaches_whoever_subscribes_to_something_else_and_a_disabled_one(stack, ops, receiver, hook):
+    made = hook(receiver, events=["coupon.changed"], coupons=[stack.coupon()])
+    for state in ("enabled", "disabled"):
+        ops.patch(f"{HOOKS}/{made['id']}", {"state": state}, match=None).ok()
+        event = ops.post(f"{HOOKS}/{made['id']}/test").ok(202)["event"]
+        noted = wait_until("its note", lambda event=event: [d for d in deliveries(ops, made) if d["event"] == event])[0]
+        assert (noted["type"], noted["coupon"], noted["state"], noted["status"]) == ("webhook.test", "-", "succeeded", 200), noted
+        sent = next(e for e in receiver.events if e.id == event)
+        assert_signed(sent, made["secret"])
+        assert json.loads(sent.body)["type"] == "webhook.test"
+        wait_until("the wish to be over", lambda: "test" not in stack.database.webhooks.find_one({"_id": made["id"]}))
+    again = f"{HOOKS}/{made['id']}/deliveries/{noted['id']}/redeliver"
+    ops.post(again).ok(202)
+    wait_until("the same once more", lambda: len([e.body for e in receiver.events if e.id == event]) >= 2)
+
+
+def test_a_test_that_fails_is_told_and_neither_repeated_nor_held_against_the_webhook(stack, ops, receiver, hook):
+    """Asked for twice before it is sent, it is one."""
+    receiver.answer = lambda event: (410, {}, b"gone")
+    made = hook(receiver, events=["coupon.sold_out"])
+    stack.signal("deliverer", signal.SIGSTOP)
+    try:
+        first, second = (ops.post(f"{HOOKS}/{made['id']}/test").ok(202) for _ in range(2))
+    finally:
+        stack.signal("deliverer", signal.SIGCONT)
+    assert first == second
+    wait_until("its note", lambda: [d for d in deliveries(ops, made) if (d["state"], d["status"]) == ("failed", 410)])
+    wait_until("the wish to be over", lambda: "test" not in stack.database.webhooks.find_one({"_id": made["id"]}))
+    third = ops.post(f"{HOOKS}/{made['id']}/test").ok(202)
+    wait_until("another", lambda: third["event"] in [d["event"] for d in deliveries(ops, made)])
+    assert {d["event"] for d in deliveries(ops, made)} == {first["event"], third["event"]}
+    hook = ops.get(f"{HOOKS}/{made['id']}").ok()
+    assert (hook["state"], hook["failing_since"]) == ("enabled", None)
+
+
 def test_couponctl_webhooks(stack, storefront, receiver):
     coupon = stack.coupon(9)
     done = stack.couponctl("webhooks", "create", receiver.url, "--events", "redemption.batch", coupon)
@@ -694,8 +835,7 @@ def test_metrics_count_deliveries(stack, storefront, receiver, hook):
     coupon = stack.coupon(9)
 
     def seen():
-        text = stack.client("ops").get("/coupons/-/metrics").expect(200).body.decode()
-        return int(float(re.search(r'^coupons_deliveries_total\{outcome="succeeded"\} (\S+)$', text, re.M)[1]))
+        return stack.metric("coupons_deliveries_total", outcome="succeeded")
 
     before = seen()
     hook(receiver, coupons=[coupon], events=["redemption.batch"])

@@ -21,7 +21,7 @@
 #define DAY_MS (24 * HOUR_MS)
 #define MIDNIGHT (INT64_C(20000) * DAY_MS)
 #define NOON (MIDNIGHT + DAY_MS / 2)
-#define USES 3
+#define USES 2
 
 static struct arena arena;
 static struct buf scratch;
@@ -31,9 +31,11 @@ static struct batch *batch;
 static struct decision d;
 static struct bucket shelf;
 static struct named_slot named[BUCKET_SLOTS];
-static struct free_slot stash[BUCKET_SLOTS];
+static struct free_slot free_pool[BUCKET_SLOTS];
 static struct use uses[USES], uses_before[USES];
-static struct use *const ana = &uses[0], *const bob = &uses[1], *const job = &uses[2];
+static struct use *const ana = &uses[0], *const bob = &uses[1];
+static struct job_progress the_job, job_before;
+static struct job_progress *const job = &the_job;
 static struct outcome out;
 static int64_t now_ms;
 
@@ -55,7 +57,7 @@ static inline int lane_fresh(void **state)
     shelf.size = BUCKET_SLOTS;
     use_init(ana, "ana", "");
     use_init(bob, "bob", "");
-    use_init(job, JOB_USER_PREFIX "j1", "");
+    *job = (struct job_progress){.id = "j1"};
     now_ms = NOON;
     batch = NULL;
     return 0;
@@ -108,16 +110,17 @@ static inline void lane_open(void)
         if (named[i].slot.user)
             named[i].slot.user = strdup(named[i].slot.user);
         if (shelf.slots[i].state == SLOT_FREE)
-            stash[free_count++] = (struct free_slot){i, shelf.slots[i].generation, named[i].code};
+            free_pool[free_count++] = (struct free_slot){i, shelf.slots[i].generation, named[i].code};
     }
     d.named = named;
     d.named_count = (size_t)shelf.size;
-    d.stash = stash;
-    d.stash_count = free_count;
+    d.free_pool = free_pool;
+    d.free_pool_count = free_count;
     for (int i = 0; i < USES; i++) {
         uses_before[i] = *use_copy(&uses[i], &arena, true);
         uses[i] = *use_copy(&uses[i], &arena, true);
     }
+    job_before = *job;
 }
 
 static inline void close_use(int i)
@@ -137,6 +140,17 @@ static inline void close_use(int i)
     uses[i] = *use_copy(&uses[i], &arena, true);
 }
 
+static inline void close_job(void)
+{
+    struct job_progress folded = job_before;
+    const char *wrong;
+
+    fold_job(&folded, batch);
+    wrong = job_difference(&folded, job);
+    if (wrong)
+        fail_msg("folding differs in %s of job %s", wrong, job->id);
+}
+
 /* Append what was decided. */
 static inline void lane_close(void)
 {
@@ -150,6 +164,7 @@ static inline void lane_close(void)
         fail_msg("contradiction in %s", wrong);
     for (int i = 0; i < USES; i++)
         close_use(i);
+    close_job();
     fold_bucket(&shelf, batch);
     bucket_fit(&shelf, batch->head.next_n);
     for (int i = 0; i < slots; i++) {
@@ -169,6 +184,7 @@ static inline void lane_drop(void)
     assert_false(decide_changed(&d));
     for (int i = 0; i < USES; i++)
         uses[i] = uses_before[i];
+    *job = job_before;
 }
 
 static inline void expect(enum cpn_result want)

@@ -80,6 +80,29 @@ static void a_network_permits_what_is_in_it_alone(void **state)
     assert_true(may_call("8.8.8.8", &rules));
 }
 
+static void who_calls_is_in_a_network_however_the_address_is_written(void **state)
+{
+    static const char list[] = "10.1.0.0/16, 192.0.2.7 ,2001:db8:1::/48";
+
+    (void)state;
+    assert_true(address_is_in("10.1.2.3", list));
+    assert_true(address_is_in("::ffff:10.1.2.3", list));
+    assert_true(address_is_in("192.0.2.7", list));
+    assert_true(address_is_in("2001:db8:1:2::9", list));
+    assert_false(address_is_in("10.2.0.1", list));
+    assert_false(address_is_in("192.0.2.8", list));
+    assert_false(address_is_in("2001:db8:2::9", list));
+    assert_false(address_is_in("unix:", list));
+    assert_false(address_is_in("", list));
+    assert_true(address_is_in("::1", "0.0.0.0/0, ::/0"));
+    assert_false(address_is_in("::1", "0.0.0.0/0"));
+    assert_true(address_is_in("127.0.0.2", "::ffff:127.0.0.0/104"));
+    assert_true(address_is_in("::ffff:127.0.0.2", "::ffff:127.0.0.0/104, 10.0.0.0/8"));
+    assert_false(address_is_in("128.0.0.2", "::ffff:127.0.0.0/104"));
+    assert_true(address_is_in("192.0.2.7", "::ffff:192.0.2.7"));
+    assert_true(address_is_in("192.0.2.7", "::ffff:0:0/96"));
+}
+
 static void words_that_are_no_networks_are_told(void **state)
 {
     static const char *const wrong[] = {"10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/8x",
@@ -150,6 +173,7 @@ int main(void)
         cmocka_unit_test(what_is_no_address_of_a_network_is_not_called),
         cmocka_unit_test(a_network_permits_what_is_in_it_alone),
         cmocka_unit_test(words_that_are_no_networks_are_told),
+        cmocka_unit_test(who_calls_is_in_a_network_however_the_address_is_written),
         cmocka_unit_test(urls_that_lead_outside_are_good),
         cmocka_unit_test(urls_that_do_not_are_refused),
         cmocka_unit_test(settings_permit_more),

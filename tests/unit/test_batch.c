@@ -116,38 +116,40 @@ static void each_kind_of_entry_has_its_members(void **state)
     } rows[] = {
         {ENTRY_DELETE,
          "\"by\":\"key\\\"1\",\"kind\":\"delete\""},
+        {ENTRY_ARCHIVE,
+         "\"by\":\"key\\\"1\",\"kind\":\"archive\""},
         {ENTRY_GENERATE,
-         "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"generate\",\"n\":1042,\"step\":9"},
+         "\"by\":\"key\\\"1\",\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"generate\",\"n\":1042,\"step\":9"},
         {ENTRY_DUE,
-         "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"due\",\"step\":9"},
+         "\"by\":\"key\\\"1\",\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"due\",\"step\":9"},
         {ENTRY_RETIRE,
-         "\"count\":64,\"kind\":\"retire\",\"n\":1042"},
+         "\"by\":\"key\\\"1\",\"count\":64,\"kind\":\"retire\",\"n\":1042"},
         {ENTRY_ISSUE,
-         "\"alias\":\"0123456789abcdef\",\"before\":77,\"day\":12,\"g\":3,"
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"by\":\"key\\\"1\",\"day\":12,\"g\":3,"
          "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"issue\",\"left\":4683,"
          "\"n\":1042,\"ordinal\":317"},
         {ENTRY_RESERVE,
-         "\"alias\":\"0123456789abcdef\",\"before\":77,\"day\":12,\"discount_minor\":500,"
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"by\":\"key\\\"1\",\"day\":12,\"discount_minor\":500,"
          "\"g\":3,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"reserve\","
          "\"left\":4683,\"n\":1042,\"ordinal\":317"},
         {ENTRY_REDEEM,
-         "\"alias\":\"0123456789abcdef\",\"before\":77,\"day\":12,\"discount_minor\":500,"
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"by\":\"key\\\"1\",\"day\":12,\"discount_minor\":500,"
          "\"g\":3,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"redeem\","
          "\"left\":4683,\"n\":1042,\"ordinal\":317"},
         {ENTRY_HOLD,
-         "\"alias\":\"0123456789abcdef\",\"before\":77,\"discount_minor\":500,\"g\":3,"
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"by\":\"key\\\"1\",\"discount_minor\":500,\"g\":3,"
          "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"hold\",\"n\":1042,"
          "\"since\":88"},
         {ENTRY_EXTEND,
-         "\"alias\":\"0123456789abcdef\",\"before\":77,\"g\":3,"
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"by\":\"key\\\"1\",\"g\":3,"
          "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"extend\",\"n\":1042,"
          "\"since\":88"},
         {ENTRY_SPEND,
-         "\"alias\":\"0123456789abcdef\",\"before\":77,\"discount_minor\":500,\"g\":3,"
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"by\":\"key\\\"1\",\"discount_minor\":500,\"g\":3,"
          "\"held_minor\":400,\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"spend\","
          "\"n\":1042,\"since\":88,\"was\":\"reserved\""},
         {ENTRY_CANCEL,
-         "\"alias\":\"0123456789abcdef\",\"before\":77,\"discount_minor\":500,\"g\":3,"
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"by\":\"key\\\"1\",\"discount_minor\":500,\"g\":3,"
          "\"held_minor\":400,\"kind\":\"cancel\",\"n\":1042,\"same_day\":true,\"since\":88,"
          "\"was\":\"reserved\""},
         {ENTRY_EXPIRE,
@@ -155,12 +157,12 @@ static void each_kind_of_entry_has_its_members(void **state)
          "\"held_minor\":400,\"kind\":\"expire\",\"n\":1042,\"same_day\":true,\"since\":88,"
          "\"was\":\"reserved\""},
         {ENTRY_REVERSE,
-         "\"alias\":\"0123456789abcdef\",\"before\":77,\"discount_minor\":500,\"g\":3,"
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"by\":\"key\\\"1\",\"discount_minor\":500,\"g\":3,"
          "\"kind\":\"reverse\",\"n\":1042,\"same_day\":true,\"since\":88"},
         {ENTRY_FORGET,
          "\"alias\":\"0123456789abcdef\",\"before\":77,\"g\":3,\"kind\":\"forget\",\"n\":1042"},
         {ENTRY_ERASE,
-         "\"alias\":\"0123456789abcdef\",\"before\":77,\"kind\":\"erase\""},
+         "\"alias\":\"0123456789abcdef\",\"before\":77,\"by\":\"key\\\"1\",\"kind\":\"erase\""},
         {ENTRY_TURN,
          "\"job\":\"j\\\"1\",\"kind\":\"turn\",\"step\":9"},
         {ENTRY_TURN_END,
@@ -189,6 +191,19 @@ static void each_kind_of_entry_has_its_members(void **state)
         e->reserved_until_ms = e->valid_until_ms = 0;
         snprintf(want, sizeof want, "{%s}", rows[i].text);
         assert_string_equal(entry_text(b), want);
+        batch_free(b);
+    }
+}
+
+/* So that lines of before, and of what no operator asked for, are as they always were. */
+static void an_entry_without_an_operator_does_not_speak_of_one(void **state)
+{
+    (void)state;
+    for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
+        struct batch *b = new_batch();
+
+        add_full(b, (enum entry_kind)kind)->by = NULL;
+        assert_null(strstr(entry_text(b), "\"by\""));
         batch_free(b);
     }
 }
@@ -239,13 +254,14 @@ static void what_is_elsewhere_stands_in_the_totals_and_the_day(void **state)
     batch_free(b);
 }
 
-static void members_that_are_not_set_are_left_out(void **state)
+static void bson_fields_that_are_not_set_are_left_out(void **state)
 {
     struct batch *b = new_batch();
     struct entry *e = add_full(b, ENTRY_RESERVE);
 
     (void)state;
     e->left = COUPON_NULL;
+    e->by = NULL;
     assert_string_equal(entry_text(b), "{\"alias\":\"0123456789abcdef\",\"before\":77,\"day\":12,\"discount_minor\":500,\"from\":2,\"g\":3,"
                                        "\"key\":\"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5\",\"kind\":\"reserve\",\"left\":null,"
                                        "\"n\":1042,\"ordinal\":317,\"reserved_until\":\"2026-11-21T10:01:00.123Z\","
@@ -459,9 +475,9 @@ static void entries_are_found_by_what_they_say(void **state)
         e->g = rows[i].g;
         e->from = rows[i].from;
     }
-    assert_ptr_equal(batch_find_making(b, 5, 1), &b->entries[0]);
-    assert_ptr_equal(batch_find_making(b, 5, 2), &b->entries[1]);
-    assert_null(batch_find_making(b, 5, 3));
+    assert_ptr_equal(batch_find_origin(b, 5, 1), &b->entries[0]);
+    assert_ptr_equal(batch_find_origin(b, 5, 2), &b->entries[1]);
+    assert_null(batch_find_origin(b, 5, 3));
     assert_ptr_equal(batch_find_end(b, 5, 2), &b->entries[4]);
     assert_ptr_equal(batch_find_end(b, 5, 1), &b->entries[4]); /* the issued one beneath it too */
     assert_null(batch_find_end(b, 6, 1));
@@ -495,10 +511,11 @@ int main(void)
         cmocka_unit_test_setup(a_new_batch_is_empty_and_has_a_name_of_its_own, fresh),
         cmocka_unit_test_setup(the_line_of_an_empty_batch, fresh),
         cmocka_unit_test_setup(each_kind_of_entry_has_its_members, fresh),
-        cmocka_unit_test_setup(members_that_are_not_set_are_left_out, fresh),
+        cmocka_unit_test_setup(bson_fields_that_are_not_set_are_left_out, fresh),
         cmocka_unit_test_setup(what_is_held_is_named_by_number_only_where_it_differs, fresh),
         cmocka_unit_test_setup(a_definition_stands_in_its_entry_with_its_version, fresh),
         cmocka_unit_test_setup(what_was_asked_for_with_a_definition_stands_beside_it, fresh),
+        cmocka_unit_test_setup(an_entry_without_an_operator_does_not_speak_of_one, fresh),
         cmocka_unit_test_setup(gifts_stand_in_their_entries_and_nowhere_else, fresh),
         cmocka_unit_test_setup(what_is_elsewhere_stands_in_the_totals_and_the_day, fresh),
         cmocka_unit_test_setup(names_orders_and_metadata_do_not_reach_the_line, fresh),

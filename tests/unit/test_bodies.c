@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "http/allowance.h"
 #include "http/coupon_body.h"
 #include "http/jsonin.h"
 #include "http/redemption_body.h"
-#include "http/remains.h"
 
 static struct arena arena;
 static struct errors errors;
@@ -45,7 +45,7 @@ static bool has_error(const char *pointer)
 static struct take_in *read_take(const char *text)
 {
     struct take_in *in = arena_alloc(&arena, sizeof *in);
-    struct jsonc_object *o JSON_IN_AUTO = NULL;
+    struct json_object *o JSON_IN_AUTO = NULL;
 
     errors_init(&errors, &arena);
     o = json_in(text, strlen(text), &errors);
@@ -205,7 +205,7 @@ static void a_key_is_no_part_of_the_request(void **state)
 {
     static const char text[] = "{\"user\":\"u\",\"key\":\"k1\"}";
     struct take_in item;
-    struct jsonc_object *o JSON_IN_AUTO = json_in(text, sizeof text - 1, &errors);
+    struct json_object *o JSON_IN_AUTO = json_in(text, sizeof text - 1, &errors);
     uint8_t a[FINGERPRINT_LEN], b[FINGERPRINT_LEN];
     struct op op = {.coupon = "c"};
 
@@ -226,7 +226,7 @@ static void a_key_is_no_part_of_the_request(void **state)
 static struct step_in *read_step(const char *text)
 {
     struct step_in *in = arena_alloc(&arena, sizeof *in);
-    struct jsonc_object *o JSON_IN_AUTO = NULL;
+    struct json_object *o JSON_IN_AUTO = NULL;
 
     errors_init(&errors, &arena);
     o = json_in(text, strlen(text), &errors);
@@ -283,7 +283,7 @@ static void every_state_can_be_asked_for(void **state)
 static struct coupon *read_coupon(const char *text)
 {
     struct coupon *c = arena_alloc(&arena, sizeof *c);
-    struct jsonc_object *o JSON_IN_AUTO = NULL;
+    struct json_object *o JSON_IN_AUTO = NULL;
 
     errors_init(&errors, &arena);
     o = json_in(text, strlen(text), &errors);
@@ -392,7 +392,7 @@ static void faults_of_a_definition_are_pointed_at(void **state)
 
 static const struct coupon *patched(const struct coupon *c, const char *patch)
 {
-    struct jsonc_object *o JSON_IN_AUTO = NULL;
+    struct json_object *o JSON_IN_AUTO = NULL;
 
     errors_init(&errors, &arena);
     o = json_in(patch, strlen(patch), &errors);
@@ -578,21 +578,35 @@ static void what_remains_leaves_out_what_has_lapsed(void **state)
                                  {.n = 2, .g = 1, .state = SLOT_REDEEMED, .day_ms = 100}};
     const struct use u = {.total = 2, .day_ms = 100, .today = 2, .redemptions = holds, .count = 2};
     struct coupon c;
-    struct remains r;
+    struct allowance r;
 
     (void)state;
     coupon_init(&c);
     c.cap.per_user = 5;
     c.cap.per_user_per_day = 2;
-    r = use_remains(&c, &u, 999, 100);
+    r = use_allowance(&c, &u, 999, 100);
     assert_int_equal(r.total, 2);
     assert_int_equal(r.in_all, 3);
     assert_int_equal(r.today, 0);
-    r = use_remains(&c, &u, 1000, 100);
+    r = use_allowance(&c, &u, 1000, 100);
     assert_int_equal(r.total, 1);
     assert_int_equal(r.took_today, 1);
     assert_int_equal(r.in_all, 4);
     assert_int_equal(r.today, 1);
+}
+
+static void pages_ask_as_many_so_that_all_lanes_answer_them(void **state)
+{
+    bool asked[4] = {false};
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        const char *user = no_user(&arena);
+
+        assert_int_equal(strncmp(user, NO_USER, strlen(NO_USER)), 0);
+        asked[coupon_lane_of(user, 4)] = true;
+    }
+    assert_true(asked[0] && asked[1] && asked[2] && asked[3]);
 }
 
 int main(void)
@@ -618,6 +632,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_without_a_slot_has_an_id_of_its_lane_and_batch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_hold_whose_time_has_passed_is_shown_as_expired, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_remains_leaves_out_what_has_lapsed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pages_ask_as_many_so_that_all_lanes_answer_them, set_up, tear_down),
     };
 
     return sodium_init() < 0 ? 1 : cmocka_run_group_tests_name("bodies", tests, NULL, NULL);

@@ -16,7 +16,7 @@ static void check(const char *text, const char *wanted)
     struct arena arena;
     struct errors e;
     struct buf out = BUF_INIT;
-    struct jsonc_object *o;
+    struct json_object *o;
 
     arena_init(&arena, 0);
     errors_init(&e, &arena);
@@ -29,7 +29,7 @@ static void check(const char *text, const char *wanted)
     arena_free(&arena);
 }
 
-static void members_are_sorted_and_blanks_dropped(void **state)
+static void bson_fields_are_sorted_and_blanks_dropped(void **state)
 {
     (void)state;
     check("{}", "{}");
@@ -38,7 +38,7 @@ static void members_are_sorted_and_blanks_dropped(void **state)
 }
 
 /* RFC 8785, 3.2.3: sorted by UTF-16, where a surrogate pair comes before U+FB33. */
-static void members_are_sorted_by_utf16(void **state)
+static void bson_fields_are_sorted_by_utf16(void **state)
 {
     (void)state;
     check("{\"\\u20ac\":1,\"\\r\":2,\"\\ufb33\":3,\"1\":4,\"\\ud83d\\ude00\":5,\"\\u0080\":6,\"\\u00f6\":7}",
@@ -109,7 +109,7 @@ static void what_would_change_is_refused(void **state)
     struct arena arena;
     struct errors e;
     struct buf out = BUF_INIT;
-    struct jsonc_object *o;
+    struct json_object *o;
 
     (void)state;
     arena_init(&arena, 0);
@@ -157,8 +157,8 @@ static void numbers_round_trip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_are_sorted_and_blanks_dropped),
-        cmocka_unit_test(members_are_sorted_by_utf16),
+        cmocka_unit_test(bson_fields_are_sorted_and_blanks_dropped),
+        cmocka_unit_test(bson_fields_are_sorted_by_utf16),
         cmocka_unit_test(strings_have_the_shortest_escapes),
         cmocka_unit_test(numbers_are_as_ecmascript_writes_them),
         cmocka_unit_test(numbers_of_a_text_are_normal),

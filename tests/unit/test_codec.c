@@ -12,6 +12,7 @@
 #include "coupons/fold.h"
 #include "store/codec.h"
 #include "unit/in_arena.h"
+#include "unit/views.h"
 
 #define AUTO_BSON __attribute__((cleanup(bson_destroy))) bson_t
 #define DAY INT64_C(1795132800000)
@@ -88,6 +89,7 @@ static struct batch *sample_batch(void)
     for (int k = 0; k < ENTRY_KIND_COUNT; k++)
         fill_entry(batch_add(b, (enum entry_kind)k), k);
     b->entries[ENTRY_DEFINE].definition = sample_coupon();
+    b->entries[ENTRY_CANCEL].by = NULL; /* a customer's, or of a version that did not say it */
     b->entries[ENTRY_DUE].job = NULL;
     b->entries[ENTRY_DUE].step = 0;
     b->entries[ENTRY_RESERVE].reserved_until_ms = DAY + 900000;
@@ -102,7 +104,7 @@ static struct batch *sample_batch(void)
                             .discount_minor = INT64_C(1) << 50,
                             .day_ms = DAY, .day_taken = 17, .elsewhere = -5000000000, .day_elsewhere = -8,
                             .minor_elsewhere = 9, .turn = 66, .low_stock = 1, .sold_out = 1,
-                            .replenish_until = 7000};
+                            .replenish_until = 7000, .archived = 1};
     memset(b->prev, 0xab, sizeof b->prev);
     b->lanes = 4;
     batch_hash(b, &scratch, b->head.hash);
@@ -159,11 +161,6 @@ static struct use *sample_use(void)
     u->total = 3;
     u->day_ms = DAY;
     u->today = 2;
-    u->job_step = 9;
-    u->job_turn = 8;
-    u->job_fence = 7;
-    u->given = (struct gift){.slots = 5000000000, .day = 0, .minor = INT64_MAX};
-    u->got = (struct gift){.slots = 0, .day = 6, .minor = (INT64_C(1) << 53) + 1};
     for (int i = 0; i < 5; i++)
         sample_redemption(u, i);
     return u;
@@ -190,11 +187,6 @@ static void sample_bucket(struct bucket *k)
 }
 
 /* ---- round trips ---- */
-
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
 
 static void a_batch_comes_back_with_the_same_line_and_names(void **state)
 {
@@ -275,12 +267,12 @@ static void only_batches_that_end_generations_have_ended(void **state)
     (void)state;
     codec_batch_put(&with, b);
     assert_true(bson_iter_init_find(&it, &with, "ended") && bson_iter_recurse(&it, &item) && bson_iter_next(&item));
-    assert_int_equal(ENTRY_CANCEL, 11);
-    assert_string_equal(bson_iter_utf8(&item, NULL), "11-12");
-    assert_true(bson_iter_next(&item));
+    assert_int_equal(ENTRY_CANCEL, 12);
     assert_string_equal(bson_iter_utf8(&item, NULL), "12-13");
+    assert_true(bson_iter_next(&item));
+    assert_string_equal(bson_iter_utf8(&item, NULL), "13-14");
     assert_true(bson_iter_next(&item)); /* a reversal without slots, and the issued one beneath it */
-    assert_string_equal(bson_iter_utf8(&item, NULL), "L2-80-14");
+    assert_string_equal(bson_iter_utf8(&item, NULL), "L2-80-15");
     assert_true(bson_iter_next(&item));
     assert_string_equal(bson_iter_utf8(&item, NULL), "L2-70-1");
     assert_false(bson_iter_next(&item));
@@ -403,7 +395,7 @@ static void put_use(bson_t *doc, const char *coupon, const struct use *u)
 
     codec_use_id(doc, "_id", coupon, &hash);
     BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
-    codec_use_put(&view, coupon, u);
+    codec_use_put(&view, coupon, u, &name_key);
     bson_append_document_end(doc, &view);
 }
 
@@ -443,13 +435,78 @@ static void a_use_comes_back(void **state)
         assert_memory_equal(&a, &b, sizeof a);
     }
     assert_string_equal(back->user, u->user);
-    assert_int_equal(back->job_step, u->job_step);
-    assert_int_equal(back->job_turn, u->job_turn);
-    assert_int_equal(back->job_fence, u->job_fence);
-    assert_memory_equal(&back->given, &u->given, sizeof u->given);
-    assert_memory_equal(&back->got, &u->got, sizeof u->got);
     put_use(&again, coupon, back);
     assert_true(bson_equal(&doc, &again));
+}
+
+/* A document of the collection users, by its name; view: what is in it. */
+static void begin_named(bson_t *doc, const char *name, bson_t *view)
+{
+    const struct name_hash hash = name_hash(&name_key, name);
+
+    codec_use_id(doc, "_id", "summer-sale", &hash);
+    BSON_APPEND_DOCUMENT_BEGIN(doc, "view", view);
+}
+
+static void jobs_and_accounts_are_read_as_written(void **state)
+{
+    const struct job_progress j = {.id = "j1", .version = 4, .seq = 88, .total = 12, .step = 9, .turn = 8, .fence = 7};
+    const struct lane_account account = {.lane = 0, .peer = 63, .version = 3, .seq = 87, .day_ms = DAY,
+                                         .given = {.slots = 5000000000, .day = 0, .minor = INT64_MAX},
+                                         .got = {.slots = 0, .day = 6, .minor = (INT64_C(1) << 53) + 1}};
+    AUTO_BSON job_doc = BSON_INITIALIZER, account_doc = BSON_INITIALIZER;
+    struct lane_account *account_back;
+    struct job_progress *job_back;
+    char name[STORED_NAME_SIZE];
+    const char *wrong;
+    bson_t view;
+
+    (void)state;
+    begin_named(&job_doc, name_of_job("j1", name), &view);
+    codec_job_put(&view, "summer-sale", &j);
+    bson_append_document_end(&job_doc, &view);
+    begin_named(&account_doc, name_of_account(0, 63, name), &view);
+    codec_account_put(&view, "summer-sale", &account);
+    bson_append_document_end(&account_doc, &view);
+    job_back = codec_job_get(&job_doc, "j1", &arena);
+    account_back = codec_account_get(&account_doc, 0, 63, &arena);
+    assert_non_null(job_back);
+    assert_non_null(account_back);
+    wrong = job_difference(job_back, &j);
+    assert_null(wrong);
+    wrong = account_difference(account_back, &account);
+    assert_null(wrong);
+    assert_null(codec_job_get(&job_doc, "j2", &arena));
+    assert_null(codec_job_get(&account_doc, "j1", &arena));
+    assert_null(codec_account_get(&account_doc, 0, 62, &arena));
+    assert_non_null(codec_use_get(&job_doc, &arena, NULL)); /* whoever reads users alone can read it */
+}
+
+/* As versions before this one have written them: never to change. */
+static void jobs_and_accounts_are_stored_as_ever(void **state)
+{
+    char name[STORED_NAME_SIZE];
+    struct named_key key;
+
+    (void)state;
+    assert_string_equal(name_of_job("abc", name), "\x01job:" "abc");
+    key = name_parse(name);
+    assert_int_equal(key.kind, NAMED_JOB);
+    assert_string_equal(key.job, "abc");
+    assert_string_equal(name_of_account(0, 12, name), "\x01job:lane-0-12");
+    key = name_parse(name);
+    assert_int_equal(key.kind, NAMED_ACCOUNT);
+    assert_int_equal(key.lane, 0);
+    assert_int_equal(key.peer, 12);
+    key = name_parse("\x01job:lane-7-0");
+    assert_int_equal(key.kind, NAMED_ACCOUNT);
+    assert_int_equal(key.lane, 7);
+    assert_int_equal(name_parse("\x01job:lane-7-1").kind, NAMED_JOB);
+    assert_int_equal(name_parse("\x01job:lane-0-64").kind, NAMED_JOB);
+    assert_int_equal(name_parse("\x01job:lane-0--5").kind, NAMED_JOB);
+    assert_int_equal(name_parse("lane-0-1").kind, NAMED_USER);
+    assert_int_equal(name_parse("\x01jo").kind, NAMED_USER);
+    assert_int_equal(name_parse("").kind, NAMED_USER);
 }
 
 static bool has_text(const bson_t *doc, const char *text)
@@ -494,6 +551,59 @@ static void a_use_of_another_name_than_it_is_asked_for_is_unreadable(void **stat
     assert_null(codec_use_of(&doc, "u-18", &arena, NULL));
 }
 
+/* doc, whose view has these orders; NULL: none. */
+static void with_orders(const bson_t *doc, const bson_t *orders, bson_t *copy)
+{
+    AUTO_BSON view = BSON_INITIALIZER;
+    bson_t whole;
+
+    assert_true(find_document(doc, "view", &whole));
+    bson_copy_to_excluding_noinit(&whole, &view, "orders", NULL);
+    if (orders)
+        BSON_APPEND_ARRAY(&view, "orders", orders);
+    bson_copy_to_excluding_noinit(doc, copy, "view", NULL);
+    BSON_APPEND_DOCUMENT(copy, "view", &view);
+}
+
+static void a_view_leads_from_its_orders(void **state)
+{
+    AUTO_BSON doc = BSON_INITIALIZER, before = BSON_INITIALIZER, wrong = BSON_INITIALIZER, none = BSON_INITIALIZER;
+    const struct name_key other = {{{1, 2, 4}}};
+    struct use *u = sample_use(), *bare = sample_use();
+    bson_t view, orders;
+    size_t count = 0;
+
+    (void)state;
+    put_use(&doc, "summer-sale", u);
+    assert_true(find_document(&doc, "view", &view) && find_array(&view, "orders", &orders));
+    for (size_t i = 0; i < u->count; i++)
+        count += u->redemptions[i].order != NULL;
+    assert_int_equal(array_count(&orders), count);
+    assert_true(codec_use_orders_fit(&doc, u, &name_key));
+    assert_false(codec_use_orders_fit(&doc, u, &other));
+    with_orders(&doc, NULL, &before); /* as 1.0 wrote it */
+    assert_false(codec_use_orders_fit(&before, u, &name_key));
+    assert_non_null(codec_use_get(&before, &arena, NULL));
+    for (size_t i = 0; i < bare->count; i++)
+        bare->redemptions[i].order = NULL;
+    put_use(&none, "summer-sale", bare);
+    assert_false(has_text(&none, "orders"));
+    assert_true(codec_use_orders_fit(&none, bare, &name_key) && !codec_use_orders_fit(&doc, bare, &name_key));
+    with_orders(&none, &orders, &wrong);
+    assert_false(codec_use_orders_fit(&wrong, bare, &name_key));
+}
+
+static void orders_are_hashed_by_the_key(void **state)
+{
+    const struct name_key next = {{{1, 2, 4}}};
+    const struct order_key key = order_key(&name_key), another = order_key(&next);
+
+    (void)state;
+    assert_true((uint64_t)order_hash(&key, "o-99") == UINT64_C(0xcffdc9b20e32583f)); /* stored: never to change */
+    assert_true(order_hash(&key, "o-99") != order_hash(&key, "o-98"));
+    assert_true(order_hash(&key, "o-99") != order_hash(&another, "o-99"));
+}
+
 static void names_are_hashed_by_the_key(void **state)
 {
     static const struct name_hash expected = {{0x62, 0xfd, 0xbd, 0x5e, 0x7b, 0xf0, 0xa1, 0x17, 0xe7, 0xe8, 0x3a, 0x95, 0x25, 0xae, 0x2f, 0x25}};
@@ -515,7 +625,7 @@ static void a_use_that_is_not_in_its_coupons_part_is_unreadable(void **state)
     (void)state;
     codec_use_id(&doc, "_id", "summer-sale", &hash);
     BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
-    codec_use_put(&view, "winter-sale", sample_use());
+    codec_use_put(&view, "winter-sale", sample_use(), &name_key);
     bson_append_document_end(&doc, &view);
     assert_null(codec_use_get(&doc, &arena, NULL));
 }
@@ -598,6 +708,7 @@ static void a_plain_taking_stores_nothing_of_what_it_did_not_have(void **state)
 
     fill_entry(batch_add(b, ENTRY_REDEEM), 0);
     b->entries[0].before = 0;
+    b->entries[0].by = NULL;
     b->head.seq = 1;
     codec_batch_put(&ledger, b);
     /* k n g a key o left day discount */
@@ -695,7 +806,7 @@ static bool may_be_absent(const char *name)
 {
     static const char *const names[] = {"ended",     "who",         "step",      "g",       "t",         "due",
                                         "free",      "turn",        "fence",     "erased",  "changed",   "k",
-                                        "given_slots", "given_minor", "got_day", "got_minor", "arrived"};
+                                        "given_slots", "given_minor", "got_day", "got_minor", "arrived", "orders"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0)
@@ -746,7 +857,8 @@ static void check_each_field(enum shape shape, const bson_t *doc, const bson_t *
         if (readable(is_view ? &less_doc : &less, shape) && !may_be_absent(name))
             fail_msg("shape %d is readable without %s", (int)shape, name);
         if (readable(is_view ? &other_doc : &other, shape) && strcmp(name, "ended") != 0 &&
-            strcmp(name, "free") != 0 && strcmp(name, "due") != 0 && strcmp(name, "changed") != 0 && strcmp(name, "arrived") != 0)
+            strcmp(name, "free") != 0 && strcmp(name, "due") != 0 && strcmp(name, "changed") != 0 && strcmp(name, "arrived") != 0 &&
+            strcmp(name, "orders") != 0)
             fail_msg("shape %d is readable though %s has another type", (int)shape, name);
     }
 }
@@ -847,9 +959,13 @@ int main(void)
         cmocka_unit_test(a_choice_that_is_null_is_refused),
         cmocka_unit_test(a_number_out_of_its_bounds_is_refused),
         cmocka_unit_test(a_use_comes_back),
+        cmocka_unit_test(jobs_and_accounts_are_read_as_written),
+        cmocka_unit_test(jobs_and_accounts_are_stored_as_ever),
         cmocka_unit_test(a_tombstone_has_no_name),
         cmocka_unit_test(a_use_of_another_name_than_it_is_asked_for_is_unreadable),
         cmocka_unit_test(names_are_hashed_by_the_key),
+        cmocka_unit_test(a_view_leads_from_its_orders),
+        cmocka_unit_test(orders_are_hashed_by_the_key),
         cmocka_unit_test(a_use_that_is_not_in_its_coupons_part_is_unreadable),
         cmocka_unit_test(a_bucket_comes_back),
         cmocka_unit_test(a_plain_taking_stores_nothing_of_what_it_did_not_have),

@@ -25,7 +25,7 @@ static struct coupon c;
 static struct head tail;
 static struct batch *batch;
 static struct decision d;
-static struct free_slot stash[MANY];
+static struct free_slot free_pool[MANY];
 static struct named_slot named;
 static char ana_name[] = "ana";
 static struct use ana;
@@ -48,7 +48,7 @@ static int fresh(void **state)
     tail = (struct head){.seq = 7, .at_ms = NOON - 1000, .version = 1, .slots = 100, .next_n = 100, .day_ms = NOON - DAY_MS / 2};
     memset(tail.hash, 0x33, HASH_LEN);
     for (int i = 0; i < MANY; i++)
-        stash[i] = (struct free_slot){.n = i, .g = (uint32_t)i % 3};
+        free_pool[i] = (struct free_slot){.n = i, .g = (uint32_t)i % 3};
     use_init(&ana, "ana", ALIAS);
     order = (struct order){.amount_minor = COUPON_NULL};
     take = (struct take){.key = "k1", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
@@ -72,14 +72,14 @@ static int64_t day_start(int64_t at_ms)
     return at_ms - at_ms % DAY_MS;
 }
 
-/* A new decision at now_ms on the tail as it stands, with `free_slots` in the stash. */
+/* A new decision at now_ms on the tail as it stands, with `free_slots` in the free pool. */
 static void begin(size_t free_slots)
 {
     batch_free(batch);
     batch = batch_new("sale", 0);
     decide_begin(&d, batch, &c, &tail, now_ms, day_start(now_ms), day_start(now_ms) + DAY_MS);
-    d.stash = stash;
-    d.stash_count = free_slots;
+    d.free_pool = free_pool;
+    d.free_pool_count = free_slots;
     d.named = &named;
     d.named_count = named.n >= 0;
 }
@@ -363,8 +363,8 @@ static void a_taking_says_where_it_stands(void **state)
     take_now(&ana, CPN_OK);
     assert_true(out.created);
     assert_false(out.replayed);
-    assert_int_equal(out.redemption.n, stash[0].n);
-    assert_int_equal(out.redemption.g, stash[0].g + 1);
+    assert_int_equal(out.redemption.n, free_pool[0].n);
+    assert_int_equal(out.redemption.g, free_pool[0].g + 1);
     assert_int_equal(out.redemption.seq, 8);
     assert_int_equal(out.redemption.ordinal, 18);
     assert_int_equal(out.redemption.at_ms, NOON);
@@ -377,7 +377,7 @@ static void a_taking_says_where_it_stands(void **state)
     assert_int_equal(out.redemption.state, SLOT_REDEEMED);
     assert_string_equal(out.redemption.order, "o-1");
     assert_string_equal(out.redemption.metadata, "{\"a\":1}");
-    assert_int_equal(d.stash_used, 1);
+    assert_int_equal(d.free_pool_used, 1);
     e = &batch->entries[0];
     assert_int_equal(e->kind, ENTRY_REDEEM);
     assert_string_equal(e->alias, ALIAS);
@@ -390,21 +390,21 @@ static void a_taking_says_where_it_stands(void **state)
     assert_int_equal(ana.seq, 8);
 }
 
-static void slots_go_out_in_the_order_of_the_stash_and_each_once(void **state)
+static void slots_go_out_in_the_order_of_the_free_pool_and_each_once(void **state)
 {
     (void)state;
     begin(20);
     take_times(&ana, 20);
     for (size_t i = 0; i < 20; i++) {
-        assert_int_equal(batch->entries[i].n, stash[i].n);
-        assert_int_equal(batch->entries[i].g, stash[i].g + 1);
+        assert_int_equal(batch->entries[i].n, free_pool[i].n);
+        assert_int_equal(batch->entries[i].g, free_pool[i].g + 1);
         assert_int_equal(batch->entries[i].ordinal, i + 1);
         assert_int_equal(batch->entries[i].left, 99 - (int64_t)i);
     }
     commit(&ana);
 }
 
-static void an_empty_stash_asks_again_and_changes_nothing(void **state)
+static void an_empty_free_pool_asks_again_and_changes_nothing(void **state)
 {
     (void)state;
     begin(2);
@@ -503,8 +503,8 @@ static void a_day_is_what_the_zone_says_it_is(void **state)
             batch_free(batch);
             batch = batch_new("sale", 0);
             decide_begin(&d, batch, &c, &tail, at, step < 2 ? start : end, step < 2 ? end : end + DAY_MS);
-            d.stash = stash;
-            d.stash_count = 1;
+            d.free_pool = free_pool;
+            d.free_pool_count = 1;
             if (step == 1) {
                 take_now(&ana, CPN_DAILY_CAP_REACHED);
                 assert_int_equal(out.retry_at_ms, end);
@@ -770,7 +770,7 @@ static void a_check_changes_nothing(void **state)
     c.discount.currency = "EUR";
     take.key = NULL;
     before = ana;
-    begin(0); /* not even a stash */
+    begin(0); /* not even a free pool */
     decide_check(&d, &ana, &take, &out, &discount_minor);
     assert_result(CPN_OK);
     assert_int_equal(discount_minor, 500);
@@ -795,7 +795,7 @@ static void a_return_gives_everything_back(void **state)
         snprintf(key, sizeof key, "r%d", round);
         take.key = key;
         begin(1);
-        stash[0] = (struct free_slot){.n = 0, .g = (uint32_t)round};
+        free_pool[0] = (struct free_slot){.n = 0, .g = (uint32_t)round};
         take_now(&ana, CPN_OK);
         assert_int_equal(out.redemption.g, round + 1);
         assert_int_equal(out.redemption.ordinal, round + 1); /* never given twice */
@@ -896,28 +896,28 @@ static void a_coupon_is_made_once_and_its_id_never_again(void **state)
     begin(0);
     d.coupon = NULL;
     assert_false(decide_exists(&d));
-    decide_create(&d, &first, NULL, NULL, &out);
+    decide_create(&d, &first, NULL, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.coupon->version, 1);
     assert_int_equal(d.head.version, 1);
     assert_true(decide_exists(&d));
-    decide_create(&d, &first, NULL, NULL, &out); /* raced in one batch */
+    decide_create(&d, &first, NULL, &out); /* raced in one batch */
     assert_result(CPN_COUPON_EXISTS);
     commit(NULL);
     begin(0);
-    decide_create(&d, &first, NULL, NULL, &out);
+    decide_create(&d, &first, NULL, &out);
     assert_result(CPN_COUPON_EXISTS);
-    decide_delete(&d, NULL, &out);
+    decide_delete(&d, &out);
     assert_result(CPN_OK);
     assert_false(decide_exists(&d));
-    decide_create(&d, &first, NULL, NULL, &out);
+    decide_create(&d, &first, NULL, &out);
     assert_result(CPN_COUPON_EXISTS);
     commit(NULL);
     assert_int_equal(tail.version, 2);
     assert_int_equal(c.state, COUPON_DELETED);
     assert_int_equal(c.version, 2);
     begin(0);
-    decide_create(&d, &first, NULL, NULL, &out);
+    decide_create(&d, &first, NULL, &out);
     assert_result(CPN_COUPON_EXISTS);
 }
 
@@ -932,7 +932,7 @@ static void a_coupon_can_come_with_its_slots(void **state)
     tail = (struct head){.at_ms = 0};
     begin(0);
     d.coupon = NULL;
-    decide_create(&d, &first, &wish, NULL, &out);
+    decide_create(&d, &first, &wish, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->count, 2);
     key_hash(KEY_OF_COUPON, "k-1", key);
@@ -942,7 +942,7 @@ static void a_coupon_can_come_with_its_slots(void **state)
     assert_null(batch->entries[1].job);
     assert_int_equal(d.head.next_n, 40);
     assert_int_equal(head_free(&d.head), 40);
-    decide_create(&d, &first, &wish, NULL, &out); /* raced in one batch */
+    decide_create(&d, &first, &wish, &out); /* raced in one batch */
     assert_result(CPN_COUPON_EXISTS);
     assert_int_equal(batch->count, 2);
     commit(NULL);
@@ -952,15 +952,14 @@ static void a_coupon_can_come_with_its_slots(void **state)
 static void a_coupon_can_name_the_job_that_makes_its_slots(void **state)
 {
     struct coupon first = c;
-    struct use job;
+    struct job_progress job = {.id = "j-1"};
     struct wish wish = {.slots = 40, .job = &job};
 
     (void)state;
-    use_init(&job, JOB_USER_PREFIX "j-1", "");
     tail = (struct head){.at_ms = 0};
     begin(0);
     d.coupon = NULL;
-    decide_create(&d, &first, &wish, NULL, &out);
+    decide_create(&d, &first, &wish, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->count, 1);
     assert_int_equal(batch->entries[0].count, 40);
@@ -975,10 +974,42 @@ static void a_change_says_who_asked_for_it(void **state)
 
     (void)state;
     begin(0);
-    decide_change(&d, &next, 1, "key-1", &out);
-    decide_delete(&d, "key-2", &out);
+    d.by = "key-1";
+    decide_change(&d, &next, 1, &out);
+    d.by = "key-2";
+    decide_delete(&d, &out);
     assert_string_equal(batch->entries[0].by, "key-1");
     assert_string_equal(batch->entries[1].by, "key-2");
+}
+
+/* What ends by itself meanwhile, and what follows from it, nobody asked for. */
+static void what_an_operator_asks_for_says_so_and_nothing_else_does(void **state)
+{
+    (void)state;
+    take.state = SLOT_RESERVED;
+    take.reserve_s = 1;
+    begin(1);
+    take_now(&ana, CPN_OK);
+    assert_null(batch->entries[0].by);
+    commit(&ana);
+    named = (struct named_slot){.n = 0, .slot = {.state = SLOT_RESERVED, .generation = 1, .current = 1}};
+    now_ms += 2000;
+    c.low_stock = 1;
+    tail.slots = 2;
+    begin(1);
+    d.free_pool++; /* slot 0 is not among those that were free */
+    d.by = "key-1";
+    take.key = "k2";
+    take_now(&ana, CPN_OK);
+    d.by = NULL;
+    decide_events(&d);
+    assert_int_equal(batch->count, 3);
+    assert_int_equal(batch->entries[0].kind, ENTRY_EXPIRE);
+    assert_null(batch->entries[0].by);
+    assert_int_equal(batch->entries[1].kind, ENTRY_RESERVE);
+    assert_string_equal(batch->entries[1].by, "key-1");
+    assert_int_equal(batch->entries[2].kind, ENTRY_LOW_STOCK);
+    assert_null(batch->entries[2].by);
 }
 
 static void a_coupon_with_redemptions_stays(void **state)
@@ -986,12 +1017,48 @@ static void a_coupon_with_redemptions_stays(void **state)
     (void)state;
     begin(1);
     take_now(&ana, CPN_OK);
-    decide_delete(&d, NULL, &out);
+    decide_delete(&d, &out);
     assert_result(CPN_COUPON_IN_USE);
     reverse(0, 1);
-    decide_delete(&d, NULL, &out); /* it had one */
+    decide_delete(&d, &out); /* it had one */
     assert_result(CPN_COUPON_IN_USE);
     assert_int_equal(batch->count, 2);
+}
+
+static void what_has_ended_with_nothing_standing_is_closed_for_good(void **state)
+{
+    struct coupon next = c;
+
+    (void)state;
+    begin(5);
+    decide_archive(&d, c.version, &out);
+    assert_result(CPN_COUPON_IN_USE); /* it has not ended */
+    assert_non_null(out.detail);
+    take.state = SLOT_ISSUED;
+    take_now(&ana, CPN_OK);
+    next.state = COUPON_ENDED;
+    decide_change(&d, &next, c.version, &out);
+    assert_result(CPN_OK);
+    decide_archive(&d, d.coupon->version, &out);
+    assert_result(CPN_COUPON_IN_USE); /* one is issued */
+    decide_archive(&d, d.coupon->version - 1, &out);
+    assert_result(CPN_VERSION_CHANGED);
+    decide_step(&d, &ana, &(struct step){.n = 0, .g = 1, .move = MOVE_CANCEL}, &out);
+    assert_result(CPN_OK);
+    d.head.turn = 3;
+    decide_archive(&d, d.coupon->version, &out);
+    assert_result(CPN_COUPON_IN_USE); /* a job makes codes */
+    d.head.turn = 0;
+    d.by = "key-1";
+    decide_archive(&d, d.coupon->version, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(d.head.archived, 1);
+    assert_int_equal(batch->entries[batch->count - 1].kind, ENTRY_ARCHIVE);
+    assert_string_equal(batch->entries[batch->count - 1].by, "key-1");
+    decide_archive(&d, 1, &out); /* it was before: whatever the version */
+    assert_result(CPN_OK);
+    decide_events(&d);
+    assert_int_equal(batch->entries[batch->count - 1].kind, ENTRY_ARCHIVE);
 }
 
 static void a_change_rules_from_the_next_request_on(void **state)
@@ -1002,15 +1069,15 @@ static void a_change_rules_from_the_next_request_on(void **state)
     next.state = COUPON_PAUSED;
     begin(5);
     take_times(&ana, 1);
-    decide_change(&d, &next, 1, NULL, &out);
+    decide_change(&d, &next, 1, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.head.version, 2);
     assert_int_equal(d.coupon->version, 2);
     take_now(&ana, CPN_COUPON_NOT_ACTIVE);
-    decide_change(&d, &next, 1, NULL, &out); /* made from the version before */
+    decide_change(&d, &next, 1, &out); /* made from the version before */
     assert_result(CPN_VERSION_CHANGED);
     next.state = COUPON_ACTIVE;
-    decide_change(&d, &next, 2, NULL, &out);
+    decide_change(&d, &next, 2, &out);
     assert_result(CPN_OK);
     take_times(&ana, 1);
     assert_int_equal(d.head.version, 3);
@@ -1034,7 +1101,7 @@ static void refusals_of_a_change_come_in_their_order(void **state)
             next.time_zone = "Europe/Berlin";
         next.cap.total = set & 4 ? 49 : 50;
         begin(0);
-        decide_change(&d, &next, set & 1 ? 2 : 1, NULL, &out);
+        decide_change(&d, &next, set & 1 ? 2 : 1, &out);
         assert_result(want);
         assert_int_equal(decide_changed(&d), set == 0);
         if (want == CPN_FIELD_FIXED)
@@ -1052,16 +1119,16 @@ static void fields_are_fixed_once_slots_or_redemptions_exist(void **state)
     next.time_zone = "Europe/Berlin";
     tail.slots = tail.next_n = 0;
     begin(0);
-    decide_change(&d, &next, 1, NULL, &out);
+    decide_change(&d, &next, 1, &out);
     assert_result(CPN_OK);
     tail.next_n = 1; /* there was a slot, though it is retired */
     begin(0);
-    decide_change(&d, &next, 1, NULL, &out);
+    decide_change(&d, &next, 1, &out);
     assert_result(CPN_FIELD_FIXED);
     next.time_zone = c.time_zone;
     next.title = "Another";
     next.cap.per_user = 7;
-    decide_change(&d, &next, 1, NULL, &out);
+    decide_change(&d, &next, 1, &out);
     assert_result(CPN_OK);
 }
 
@@ -1074,12 +1141,12 @@ static void codes_are_fixed_while_they_are_made(void **state)
     tail.slots = tail.next_n = 0;
     tail.turn = 5;
     begin(0);
-    decide_change(&d, &next, 1, NULL, &out);
+    decide_change(&d, &next, 1, &out);
     assert_result(CPN_FIELD_FIXED);
     assert_string_equal(out.detail, "/codes/length");
     tail.turn = 0;
     begin(0);
-    decide_change(&d, &next, 1, NULL, &out);
+    decide_change(&d, &next, 1, &out);
     assert_result(CPN_OK);
 }
 
@@ -1093,20 +1160,20 @@ static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
     next = c;
     next.cap.total = 32;
     begin(50);
-    decide_change(&d, &next, 1, NULL, &out);
+    decide_change(&d, &next, 1, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.head.due, 68);
     assert_int_equal(head_free(&d.head), 2);
     take_times(&ana, 2);
-    take_now(&ana, CPN_SOLD_OUT); /* although the stash has more */
+    take_now(&ana, CPN_SOLD_OUT); /* although the free pool has more */
     assert_false(out.retry);
     next.cap.total = 31;
-    decide_change(&d, &next, 2, NULL, &out);
+    decide_change(&d, &next, 2, &out);
     assert_result(CPN_CAP_BELOW_TAKEN);
     decide_retire(&d, 10);
     assert_int_equal(d.head.due, 58);
     assert_int_equal(d.head.slots, 90);
-    decide_retire(&d, 1000); /* the stash has 38 more */
+    decide_retire(&d, 1000); /* the free pool has 38 more */
     assert_int_equal(d.head.due, 20);
     decide_retire(&d, 1000);
     assert_int_equal(d.head.due, 20);
@@ -1121,7 +1188,7 @@ static void lowering_the_cap_makes_free_slots_due_at_once(void **state)
     decide_retire(&d, 1000);
     assert_false(decide_changed(&d));
     next.cap.total = 40;
-    decide_change(&d, &next, 2, NULL, &out);
+    decide_change(&d, &next, 2, &out);
     assert_result(CPN_OK);
     assert_int_equal(d.head.due, 0);
     take_now(&ana, CPN_SOLD_OUT);
@@ -1138,7 +1205,7 @@ static void what_a_return_frees_after_the_cap_was_lowered_can_be_taken(void **st
     next.cap.total = 1;
     begin(2);
     take_times(&ana, 1);
-    decide_change(&d, &next, 1, NULL, &out);
+    decide_change(&d, &next, 1, &out);
     assert_int_equal(d.head.due, 1);
     take_now(&ana, CPN_SOLD_OUT);
     reverse(ana.redemptions[0].n, ana.redemptions[0].g);
@@ -1154,7 +1221,7 @@ static void retired_slots_next_to_each_other_are_one_entry(void **state)
     (void)state;
     tail.due = 50;
     for (int i = 0; i < 10; i++)
-        stash[i] = (struct free_slot){.n = i < 4 ? 10 + i : i < 8 ? 60 + i : 5 - i, .g = 0};
+        free_pool[i] = (struct free_slot){.n = i < 4 ? 10 + i : i < 8 ? 60 + i : 5 - i, .g = 0};
     begin(10);
     decide_retire(&d, 10);
     assert_int_equal(batch->count, 4); /* 10-13, 64-67, -3 and -4 apart */
@@ -1162,7 +1229,7 @@ static void retired_slots_next_to_each_other_are_one_entry(void **state)
     assert_int_equal(batch->entries[0].count, 4);
     assert_int_equal(batch->entries[1].n, 64);
     assert_int_equal(batch->entries[1].count, 4);
-    assert_int_equal(d.stash_used, 10);
+    assert_int_equal(d.free_pool_used, 10);
     commit(NULL);
 }
 
@@ -1170,11 +1237,10 @@ static void retired_slots_next_to_each_other_are_one_entry(void **state)
 
 static void a_generation_is_done_once_per_step(void **state)
 {
-    struct use job;
+    struct job_progress job = {.id = "j1"};
 
     (void)state;
     tail.slots = tail.next_n = 0;
-    use_init(&job, JOB_USER_PREFIX "j1", ALIAS);
     begin(0);
     decide_generate(&d, &job, NULL, 1, 40, 0, &out);
     assert_result(CPN_OK);
@@ -1189,7 +1255,7 @@ static void a_generation_is_done_once_per_step(void **state)
     assert_int_equal(batch->entries[1].count, 60);
     assert_string_equal(batch->entries[1].job, "j1");
     assert_int_equal(batch->entries[1].step, 2);
-    commit(&job);
+    commit(NULL);
     assert_int_equal(tail.slots, 100);
     assert_int_equal(tail.next_n, 100);
     begin(0);
@@ -1198,15 +1264,14 @@ static void a_generation_is_done_once_per_step(void **state)
     decide_generate(&d, &job, NULL, 3, 1, 0, &out);
     assert_result(CPN_CAP_EXCEEDED);
     assert_false(decide_changed(&d));
-    assert_int_equal(job.job_step, 2);
+    assert_int_equal(job.step, 2);
 }
 
 static void a_generation_counts_what_exists_not_what_was_numbered(void **state)
 {
-    struct use job;
+    struct job_progress job = {.id = "j1"};
 
     (void)state;
-    use_init(&job, JOB_USER_PREFIX "j1", ALIAS);
     tail.slots = 90;
     tail.due = 5;
     tail.next_n = 1000;
@@ -1216,17 +1281,16 @@ static void a_generation_counts_what_exists_not_what_was_numbered(void **state)
     decide_generate(&d, &job, NULL, 1, 15, 0, &out);
     assert_result(CPN_OK);
     assert_int_equal(batch->entries[0].n, 1000);
-    commit(&job);
+    commit(NULL);
 }
 
 static void retiring_takes_no_more_than_is_free(void **state)
 {
-    struct use job;
+    struct job_progress job = {.id = "j1"};
     int64_t done = -1;
 
     (void)state;
     tail.redeemed = 95;
-    use_init(&job, JOB_USER_PREFIX "j1", ALIAS);
     begin(5);
     decide_due(&d, &job, 1, 3, &done, &out);
     assert_result(CPN_OK);
@@ -1236,7 +1300,7 @@ static void retiring_takes_no_more_than_is_free(void **state)
     assert_true(out.replayed);
     assert_int_equal(d.head.due, 3);
     assert_int_equal(done, 3);
-    commit(&job);
+    commit(NULL);
     begin(5);
     decide_due(&d, &job, 2, 50, &done, &out);
     assert_result(CPN_OK);
@@ -1244,7 +1308,7 @@ static void retiring_takes_no_more_than_is_free(void **state)
     assert_int_equal(head_free(&d.head), 0);
     assert_int_equal(done, 5); /* of the whole job */
     take_now(&ana, CPN_SOLD_OUT);
-    commit(&job);
+    commit(NULL);
 }
 
 static void a_tick_moves_time_and_nothing_else(void **state)
@@ -1291,8 +1355,8 @@ int main(void)
         TEST(a_thousand_redemptions_are_too_many),
         TEST(what_ended_long_ago_does_not_count_as_an_attempt),
         TEST(a_taking_says_where_it_stands),
-        TEST(slots_go_out_in_the_order_of_the_stash_and_each_once),
-        TEST(an_empty_stash_asks_again_and_changes_nothing),
+        TEST(slots_go_out_in_the_order_of_the_free_pool_and_each_once),
+        TEST(an_empty_free_pool_asks_again_and_changes_nothing),
         TEST(each_cap_lets_exactly_as_many_through),
         TEST(the_total_is_the_slots_there_are),
         TEST(daily_caps_open_again_at_the_coupons_midnight),
@@ -1318,7 +1382,9 @@ int main(void)
         TEST(a_coupon_can_come_with_its_slots),
         TEST(a_coupon_can_name_the_job_that_makes_its_slots),
         TEST(a_change_says_who_asked_for_it),
+        TEST(what_an_operator_asks_for_says_so_and_nothing_else_does),
         TEST(a_coupon_with_redemptions_stays),
+        TEST(what_has_ended_with_nothing_standing_is_closed_for_good),
         TEST(a_change_rules_from_the_next_request_on),
         TEST(refusals_of_a_change_come_in_their_order),
         TEST(fields_are_fixed_once_slots_or_redemptions_exist),

@@ -77,7 +77,8 @@ struct world {
     int64_t now_ms, others_taken;
     struct head tail;
     const struct coupon *coupon;
-    struct use *uses[USERS + JOBS];
+    struct use *uses[USERS];
+    struct job_progress jobs[JOBS];
     struct bucket buckets[BUCKETS];
     struct batch *chain[BATCHES];
     size_t chain_count;
@@ -88,9 +89,10 @@ struct world {
 struct trial {
     struct batch *batch;
     struct decision d;
-    struct use *uses[USERS + JOBS];
+    struct use *uses[USERS];
+    struct job_progress jobs[JOBS];
     int64_t day_ms, day_end_ms;
-    struct free_slot stash[SLOTS_MAX];
+    struct free_slot free_pool[SLOTS_MAX];
     struct named_slot named[SLOTS_MAX];
     size_t looked; /* entries that the model knows */
     bool turned;
@@ -286,8 +288,10 @@ static size_t look_at_entries(void)
 
     for (; t.looked < t.batch->count; t.looked++) {
         const struct entry *e = &t.batch->entries[t.looked];
+        const char *by = entry_members[e->kind] & HAS_BY ? t.d.by : NULL;
         int i = NONE;
 
+        CHECK(e->by ? by && strcmp(e->by, by) == 0 : !by, "%s is by %s", entry_kind_name(e->kind), e->by ? e->by : "nobody");
         if (e->kind != ENTRY_EXPIRE) {
             others++;
             continue;
@@ -669,7 +673,7 @@ static void do_take(void)
     want = refusal(&q, &own, &discount_minor);
     if (!decided) {
         CHECK(!call && repeat == NONE && want == CPN_OK && own == NONE && !q.code && has_slots() && entries == 0 &&
-                  t.d.stash_used == t.d.stash_count, "asked again for nothing");
+                  t.d.free_pool_used == t.d.free_pool_count, "asked again for nothing");
         return;
     }
     w.seen[out.result]++;
@@ -922,7 +926,7 @@ static void do_erase(void)
     struct outcome out;
     size_t entries;
 
-    decide_erase(&t.d, t.uses[user], &out);
+    decide_erase(&t.d, t.uses[user], NULL, &out);
     entries = look_at_entries();
     CHECK(out.result == CPN_OK, "erase: %s", result_info(out.result)->name);
     CHECK((entries > 0) == known, "%zu entries erase", entries);
@@ -976,7 +980,7 @@ static void do_change(void)
            : fixed                                                            ? CPN_FIELD_FIXED
            : lowered && next.cap.total < taken() + t.d.others.taken ? CPN_CAP_BELOW_TAKEN
                                                                               : CPN_OK;
-    decide_change(&t.d, &next, version, chance(50) ? "key" : NULL, &out);
+    decide_change(&t.d, &next, version, &out);
     look_at_entries();
     w.seen[out.result]++;
     CHECK(out.result == want, "change: %s instead of %s", result_info(out.result)->name, result_info(want)->name);
@@ -999,7 +1003,7 @@ static void do_turn(void)
     bool busy = (m.turn && !own) || (own && fence < m.job_fence[job]) || (!again && t.turned);
     struct outcome out;
 
-    decide_turn(&t.d, t.uses[USERS + job], fence, &turn, &out);
+    decide_turn(&t.d, &t.jobs[job], fence, &turn, &out);
     CHECK(out.result == (busy ? CPN_BUSY : CPN_OK), "turn: %s", result_info(out.result)->name);
     CHECK(look_at_entries() == (!busy && !again), "entries of a turn");
     if (!busy && !again) {
@@ -1017,7 +1021,7 @@ static void do_turn_end(void)
     bool own = m.turn && m.turn_job == job;
     struct outcome out;
 
-    decide_turn_end(&t.d, t.uses[USERS + job], &out);
+    decide_turn_end(&t.d, &t.jobs[job], &out);
     CHECK(out.result == CPN_OK && look_at_entries() == own, "end of a turn");
     if (own)
         m.turn = 0;
@@ -1035,7 +1039,7 @@ static void do_generate(void)
 
     if (m.generated + count > SLOTS_MAX)
         return;
-    decide_generate(&t.d, t.uses[USERS + job], NULL, step, count, turn, &out);
+    decide_generate(&t.d, &t.jobs[job], NULL, step, count, turn, &out);
     CHECK(out.replayed == replay && out.result == (replay ? CPN_OK : want), "generate: %s", result_info(out.result)->name);
     CHECK(look_at_entries() == (!replay && want == CPN_OK), "entries of a generation");
     w.seen[out.result]++;
@@ -1058,7 +1062,7 @@ static void do_due(void)
 
     if (!has_slots())
         return;
-    decide_due(&t.d, t.uses[USERS + job], step, count, &done, &out);
+    decide_due(&t.d, &t.jobs[job], step, count, &done, &out);
     CHECK(out.result == CPN_OK && out.replayed == replay, "due: %s", result_info(out.result)->name);
     CHECK(look_at_entries() == !replay, "entries of what is due");
     if (!replay) {
@@ -1069,11 +1073,11 @@ static void do_due(void)
     CHECK(done == m.job_total[job], "done %lld", (long long)done);
 }
 
-/* Slots of the stash that the batch takes out of the world, as its entries say. */
+/* Slots of the free pool that the batch takes out of the world, as its entries say. */
 static void do_retire(void)
 {
     int64_t due = m.due, most = pick(50);
-    size_t first = t.batch->count, used = t.d.stash_used;
+    size_t first = t.batch->count, used = t.d.free_pool_used;
 
     decide_retire(&t.d, most);
     for (size_t i = first; i < t.batch->count; i++)
@@ -1085,8 +1089,8 @@ static void do_retire(void)
         }
     look_at_entries();
     CHECK(m.due >= 0 && due - m.due <= most, "retired too many");
-    CHECK(t.d.stash_used - used >= (size_t)(due - m.due), "stash");
-    CHECK(m.due == 0 || due - m.due == most || t.d.stash_used == t.d.stash_count, "retired too few");
+    CHECK(t.d.free_pool_used - used >= (size_t)(due - m.due), "free pool");
+    CHECK(m.due == 0 || due - m.due == most || t.d.free_pool_used == t.d.free_pool_count, "retired too few");
 }
 
 static void do_retire_one(void)
@@ -1197,7 +1201,7 @@ static void forget_named(void)
 }
 
 /* Free slots as the buckets know them, from a random place on, sometimes only a few. */
-static size_t fill_stash(void)
+static size_t fill_free_pool(void)
 {
     size_t count = 0;
     int start = pick(SLOTS_MAX);
@@ -1207,8 +1211,8 @@ static size_t fill_stash(void)
         const struct bucket *k = &w.buckets[n / BUCKET_SLOTS];
 
         if (n % BUCKET_SLOTS < k->size && k->slots[n % BUCKET_SLOTS].state == SLOT_FREE)
-            t.stash[count++] = (struct free_slot){n, k->slots[n % BUCKET_SLOTS].generation,
-                                                  m.coupon.codes.source ? name("CODE-", n) : NULL};
+            t.free_pool[count++] = (struct free_slot){n, k->slots[n % BUCKET_SLOTS].generation,
+                                                      m.coupon.codes.source ? name("CODE-", n) : NULL};
     }
     return chance(20) && count ? (size_t)pick((int)count) : count;
 }
@@ -1230,35 +1234,39 @@ static void begin_batch(bool exists)
     pass_time();
     t.batch = batch_new("sale", 0);
     decide_begin(&t.d, t.batch, exists ? w.coupon : NULL, &w.tail, w.now_ms, t.day_ms, t.day_end_ms);
-    t.d.stash = t.stash;
-    t.d.stash_count = fill_stash();
+    t.d.free_pool = t.free_pool;
+    t.d.free_pool_count = fill_free_pool();
     t.d.others.taken = m.coupon.cap.policy == CAP_APPROXIMATE ? w.others_taken : 0;
     m.most_free = free_slots();
     name_slots();
-    for (int i = 0; i < USERS + JOBS; i++)
+    for (int i = 0; i < USERS; i++)
         t.uses[i] = use_copy(w.uses[i], &t.batch->arena, true);
+    memcpy(t.jobs, w.jobs, sizeof t.jobs);
+}
+
+static void do_tick(void)
+{
+    decide_tick(&t.d);
+    look_at_entries();
 }
 
 static void decide_one(void)
 {
     static const struct {
-        int share;
+        int quota;
         void (*run)(void);
     } rows[] = {
         {40, do_take}, {34, do_step}, {5, do_check}, {3, do_erase}, {4, do_change}, {4, do_generate},
         {3, do_turn}, {2, do_turn_end}, {2, do_due}, {2, do_retire_one},
     };
     int kind = pick(100);
+    size_t i = 0;
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (kind < rows[i].share) {
-            rows[i].run();
-            return;
-        }
-        kind -= rows[i].share;
-    }
-    decide_tick(&t.d);
-    look_at_entries();
+    while (i < sizeof rows / sizeof *rows && kind >= rows[i].quota)
+        kind -= rows[i++].quota;
+    t.d.by = chance(30) ? name("key-", pick(3)) : NULL;
+    (i < sizeof rows / sizeof *rows ? rows[i].run : do_tick)();
+    t.d.by = NULL;
 }
 
 static void decide_batch(void)
@@ -1318,6 +1326,15 @@ static void settle_buckets(void)
     }
 }
 
+static void settle_job(int i)
+{
+    const char *wrong;
+
+    fold_job(&w.jobs[i], t.batch);
+    wrong = job_difference(&w.jobs[i], &t.jobs[i]);
+    CHECK(!wrong, "folding differs in %s of job %s", wrong, w.jobs[i].id);
+}
+
 static void commit_batch(void)
 {
     uint8_t hash[HASH_LEN];
@@ -1328,8 +1345,10 @@ static void commit_batch(void)
     CHECK(!wrong, "contradiction in %s", wrong);
     batch_hash(t.batch, &w.scratch, hash);
     CHECK(memcmp(hash, t.batch->head.hash, HASH_LEN) == 0, "hash");
-    for (int i = 0; i < USERS + JOBS; i++)
+    for (int i = 0; i < USERS; i++)
         settle_use(i);
+    for (int i = 0; i < JOBS; i++)
+        settle_job(i);
     settle_buckets();
     for (size_t i = 0; i < t.batch->count; i++)
         w.kinds[t.batch->entries[i].kind]++;
@@ -1401,13 +1420,17 @@ static const char *definition_text(const struct coupon *c)
     return arena_strdup(&w.arena, w.scratch.data);
 }
 
-static void compare_views(const struct use *uses, struct bucket *buckets)
+static void compare_views(const struct use *uses, const struct job_progress *jobs, struct bucket *buckets)
 {
     const char *wrong;
 
-    for (int i = 0; i < USERS + JOBS; i++) {
+    for (int i = 0; i < USERS; i++) {
         wrong = use_difference(&uses[i], w.uses[i]);
         CHECK(!wrong, "replaying %s differs in %s", w.uses[i]->user, wrong);
+    }
+    for (int i = 0; i < JOBS; i++) {
+        wrong = job_difference(&jobs[i], &w.jobs[i]);
+        CHECK(!wrong, "replaying job %s differs in %s", w.jobs[i].id, wrong);
     }
     for (int i = 0; i < BUCKETS; i++) {
         CHECK(buckets[i].size == w.buckets[i].size && buckets[i].seq == w.buckets[i].seq &&
@@ -1443,12 +1466,15 @@ static void check_chain_of_aliases(size_t at)
 static void replay(void)
 {
     const struct coupon *definition = NULL;
-    struct use uses[USERS + JOBS];
+    struct use uses[USERS];
+    struct job_progress jobs[JOBS] = {{0}};
     struct bucket buckets[BUCKETS];
     struct head before = {0};
 
-    for (int i = 0; i < USERS + JOBS; i++)
+    for (int i = 0; i < USERS; i++)
         use_init(&uses[i], w.uses[i]->user, "");
+    for (int i = 0; i < JOBS; i++)
+        jobs[i].id = w.jobs[i].id;
     for (int i = 0; i < BUCKETS; i++)
         bucket_init(&buckets[i], i);
     for (size_t s = 0; s < w.chain_count; s++) {
@@ -1458,9 +1484,11 @@ static void replay(void)
         CHECK(!batch_contradiction(&before, b), "contradiction in %s of batch %zu", batch_contradiction(&before, b), s);
         batch_hash(b, &w.scratch, hash);
         CHECK(memcmp(hash, b->head.hash, HASH_LEN) == 0, "hash of batch %zu as it is stored", s);
-        for (int i = 0; i < USERS + JOBS; i++)
+        for (int i = 0; i < USERS; i++)
             if (fold_use(&uses[i], b, &w.arena)) /* strings are the batch's */
                 uses[i] = *use_copy(&uses[i], &w.arena, true);
+        for (int i = 0; i < JOBS; i++)
+            fold_job(&jobs[i], b);
         for (int i = 0; i < BUCKETS; i++)
             fold_bucket(&buckets[i], b);
         definition = fold_definition(definition, b, &w.arena);
@@ -1468,7 +1496,7 @@ static void replay(void)
         batch_free(b);
         check_chain_of_aliases(s);
     }
-    compare_views(uses, buckets);
+    compare_views(uses, jobs, buckets);
     CHECK(strcmp(definition_text(definition), definition_text(w.coupon)) == 0, "definition");
 }
 
@@ -1505,10 +1533,12 @@ static void begin_world(void)
         w.days[i] = w.days[i - 1] + (chance(90) ? 24 : chance(50) ? 23 : 25) * HOUR_MS;
     w.now_ms = w.days[0] + pick(24 * 3600) * SECOND_MS;
     w.others_taken = pick(10);
-    for (int i = 0; i < USERS + JOBS; i++) {
+    for (int i = 0; i < USERS; i++) {
         w.uses[i] = arena_alloc(&w.arena, sizeof **w.uses);
-        use_init(w.uses[i], i < USERS ? name("user-", i) : name(JOB_USER_PREFIX "j", i - USERS), "");
+        use_init(w.uses[i], name("user-", i), "");
     }
+    for (int i = 0; i < JOBS; i++)
+        w.jobs[i].id = name("j", i);
     for (int i = 0; i < BUCKETS; i++)
         bucket_init(&w.buckets[i], i);
     begin_model();
@@ -1519,7 +1549,7 @@ static void create(void)
     struct outcome out;
 
     begin_batch(false);
-    decide_create(&t.d, &m.coupon, NULL, "key", &out);
+    decide_create(&t.d, &m.coupon, NULL, &out);
     CHECK(out.result == CPN_OK, "create: %s", result_info(out.result)->name);
     m.coupon.version = 1;
     look_at_entries();
@@ -1592,7 +1622,7 @@ static void every_answer_is_the_models_and_the_ledger_gives_the_same(void **stat
         if (w.seen[met[i]] < 20)
             fail_msg("%s was met %zu times: the lives are not wild enough", result_info(met[i])->name, w.seen[met[i]]);
     for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++)
-        if (kind != ENTRY_DELETE && kind != ENTRY_GIVE && kind != ENTRY_GET && w.kinds[kind] < 20)
+        if (kind != ENTRY_DELETE && kind != ENTRY_ARCHIVE && kind != ENTRY_GIVE && kind != ENTRY_GET && w.kinds[kind] < 20)
             fail_msg("%s was made %zu times: the lives are not wild enough", entry_kind_name((enum entry_kind)kind), w.kinds[kind]);
 }
 

@@ -438,55 +438,66 @@ static void a_job_that_has_its_turn_knows_it(void **state)
 {
     struct batch *b = batch_at(9, NOON);
     struct entry *e = batch_add(b, ENTRY_TURN);
-    struct use u;
+    struct job_progress j = {.id = "j1"};
 
     (void)state;
     e->job = "j1";
     e->step = 4;
-    use_init(&u, JOB_USER_PREFIX "j1", "");
-    assert_true(fold_use(&u, b, &arena));
-    assert_int_equal(u.job_turn, 9);
-    assert_int_equal(u.job_fence, 4);
-    assert_int_equal(u.total, 0);
+    fold_job(&j, b);
+    assert_int_equal(j.seq, 9);
+    assert_int_equal(j.turn, 9);
+    assert_int_equal(j.fence, 4);
+    assert_int_equal(j.total, 0);
 }
 
-static void a_jobs_progress_is_laid_into_its_pseudo_use(void **state)
+static void a_jobs_progress_is_laid_into_its_own_view(void **state)
 {
     struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON);
     struct entry *e = range(b, ENTRY_GENERATE, 0, 64), *f = range(next, ENTRY_GENERATE, 64, 36);
-    struct use u, other, user;
+    struct job_progress j = {.id = "j1"}, other = {.id = "j2"};
+    struct use user;
 
     (void)state;
     e->job = f->job = "j1";
     e->step = 1;
     f->step = 2;
-    use_init(&u, JOB_USER_PREFIX "j1", "");
-    use_init(&other, JOB_USER_PREFIX "j2", "");
     use_init(&user, "j1", "");
-    assert_true(fold_use(&u, b, &arena));
-    assert_int_equal(u.job_step, 1);
-    assert_true(fold_use(&u, next, &arena));
-    assert_int_equal(u.job_step, 2);
-    assert_int_equal(u.total, 100);
-    assert_false(fold_use(&other, b, &arena));
+    fold_job(&j, b);
+    assert_int_equal(j.step, 1);
+    fold_job(&j, b); /* what it holds already changes nothing */
+    assert_int_equal(j.total, 64);
+    fold_job(&j, next);
+    assert_int_equal(j.step, 2);
+    assert_int_equal(j.total, 100);
+    assert_int_equal(j.seq, 2);
+    assert_int_equal(j.version, 2);
+    fold_job(&other, b);
+    assert_int_equal(other.seq, 0);
     assert_false(fold_use(&user, b, &arena));
 }
 
-static void an_entry_is_of_the_user_or_job_it_names(void **state)
+static void an_entry_is_of_the_user_job_or_lane_it_names(void **state)
 {
-    struct entry named = {.kind = ENTRY_REDEEM, .user = "ana"}, job = {.kind = ENTRY_DUE, .job = "j1"};
-    struct entry erased = {.kind = ENTRY_REDEEM}, tick = {.kind = ENTRY_TICK};
+    struct entry erased = {.kind = ENTRY_REDEEM}, job = {.kind = ENTRY_DUE, .job = "j1"}, tick = {.kind = ENTRY_TICK};
+    struct entry gift = {.kind = ENTRY_GIVE, .job = "lane-0-3"}, got = {.kind = ENTRY_GET, .job = "lane-3-0"};
+    struct batch *b = batch_at(1, NOON);
+    struct use user;
 
     (void)state;
-    assert_true(entry_is_of(&named, "ana"));
-    assert_false(entry_is_of(&named, "an"));
-    assert_false(entry_is_of(&named, JOB_USER_PREFIX "ana"));
-    assert_true(entry_is_of(&job, JOB_USER_PREFIX "j1"));
-    assert_false(entry_is_of(&job, JOB_USER_PREFIX "j"));
-    assert_false(entry_is_of(&job, "j1"));
-    assert_false(entry_is_of(&erased, "ana"));
-    assert_false(entry_is_of(&erased, ""));
-    assert_false(entry_is_of(&tick, JOB_USER_PREFIX));
+    redeem(b, "ana", 1, 1);
+    use_init(&user, "an", "");
+    assert_false(fold_use(&user, b, &arena));
+    use_init(&user, "ana", "");
+    assert_true(fold_use(&user, b, &arena));
+    assert_string_equal(entry_job(&job), "j1");
+    assert_null(entry_job(&gift));
+    assert_null(entry_job(&erased));
+    assert_null(entry_job(&tick));
+    assert_int_equal(entry_peer(&gift, 0), 3);
+    assert_int_equal(entry_peer(&gift, 3), -1);
+    assert_int_equal(entry_peer(&got, 3), 0);
+    assert_int_equal(entry_peer(&got, 2), -1);
+    assert_int_equal(entry_peer(&job, 0), -1);
 }
 
 /* ---- totals ---- */
@@ -990,6 +1001,7 @@ static void a_lie_in_the_head_is_found(void **state)
         offsetof(struct head, reserved), offsetof(struct head, redeemed), offsetof(struct head, ordinal),
         offsetof(struct head, discount_minor), offsetof(struct head, day_taken), offsetof(struct head, turn),
         offsetof(struct head, low_stock), offsetof(struct head, sold_out), offsetof(struct head, replenish_until),
+        offsetof(struct head, archived),
     };
     static const size_t overwritten[] = { /* the honest batch says them anew, whatever they were */
         offsetof(struct head, version), offsetof(struct head, low_stock), offsetof(struct head, sold_out),
@@ -1139,8 +1151,8 @@ int main(void)
         TEST(what_is_spent_or_reversed_through_a_hold_is_so_beneath_it),
         TEST(an_erased_use_starts_anew_under_another_alias),
         TEST(a_job_that_has_its_turn_knows_it),
-        TEST(a_jobs_progress_is_laid_into_its_pseudo_use),
-        TEST(an_entry_is_of_the_user_or_job_it_names),
+        TEST(a_jobs_progress_is_laid_into_its_own_view),
+        TEST(an_entry_is_of_the_user_job_or_lane_it_names),
         TEST(each_kind_moves_the_totals),
         TEST(holds_move_between_the_totals),
         TEST(events_and_turns_are_remembered_until_they_are_over),

@@ -49,6 +49,17 @@ static void as_many_as_the_limit_may_fail_at_once(void **state)
     assert_in_range(miss(GUESSER_KEY, "k", 60, 1), 1, 1000);
 }
 
+static void a_rate_is_by_the_second_and_beside_what_is_guessed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(guesses_owe(GUESSER_CALLER, "rated", 5, 1), 0);
+    assert_in_range(guesses_owe(GUESSER_CALLER, "rated", 5, 1), 1, 200);
+    assert_int_equal(guesses_owe(GUESSER_KEY, "rated", 5, 1), 0);
+    pause_ms(210);
+    assert_int_equal(guesses_owe(GUESSER_CALLER, "rated", 5, 1), 0);
+}
+
 static void who_waited_may_look_again(void **state)
 {
     (void)state;
@@ -168,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(as_many_as_the_limit_may_fail_at_once, fresh),
+        cmocka_unit_test_setup(a_rate_is_by_the_second_and_beside_what_is_guessed, fresh),
         cmocka_unit_test_setup(who_waited_may_look_again, fresh),
         cmocka_unit_test_setup(what_is_under_way_is_owed_and_what_is_found_forgiven, fresh),
         cmocka_unit_test_setup(what_is_forgiven_late_is_no_credit, fresh),

@@ -28,18 +28,18 @@ static void commas_stand_between_and_nowhere_else(void **state)
     struct json j = json_to(&out);
 
     (void)state;
-    json_object(&j);
+    json_begin_object(&j);
     json_key(&j, "a");
-    json_array(&j);
+    json_begin_array(&j);
     json_end_array(&j);
     json_key(&j, "b");
-    json_array(&j);
+    json_begin_array(&j);
     json_int(&j, 1);
-    json_object(&j);
+    json_begin_object(&j);
     json_end_object(&j);
     json_null(&j);
-    json_bool(&j, true);
-    json_bool(&j, false);
+    json_boolean(&j, true);
+    json_boolean(&j, false);
     json_raw(&j, "[2,3]");
     json_end_array(&j);
     json_key_string(&j, "c", "x");

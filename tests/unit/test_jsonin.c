@@ -131,7 +131,7 @@ static void every_cut_of_a_text_is_refused(void **state)
         assert_false(scan(text, len, &s));
 }
 
-static void members_and_range_are_told(void **state)
+static void bson_fields_and_range_are_told(void **state)
 {
     static const char text[] = "  {\"a\":{\"b\":1,\"c\":[{\"d\":2}]}}\n";
     struct json_scan s;
@@ -143,7 +143,7 @@ static void members_and_range_are_told(void **state)
     assert_int_equal(s.end, sizeof text - 2);
 }
 
-static struct jsonc_object *parse(const char *text, struct errors *e)
+static struct json_object *parse(const char *text, struct errors *e)
 {
     errors_init(e, &arena);
     return json_in(text, strlen(text), e);
@@ -152,7 +152,7 @@ static struct jsonc_object *parse(const char *text, struct errors *e)
 static void an_object_is_parsed(void **state)
 {
     struct errors e;
-    struct jsonc_object *o JSON_IN_AUTO = parse(" {\"a\":[1,{\"b\":null}], \"c\":\"x\"} ", &e);
+    struct json_object *o JSON_IN_AUTO = parse(" {\"a\":[1,{\"b\":null}], \"c\":\"x\"} ", &e);
 
     (void)state;
     assert_non_null(o);
@@ -216,7 +216,7 @@ int main(void)
         in_arena(depth_is_bounded),
         in_arena(the_number_of_objects_and_arrays_is_bounded),
         in_arena(every_cut_of_a_text_is_refused),
-        in_arena(members_and_range_are_told),
+        in_arena(bson_fields_and_range_are_told),
         in_arena(an_object_is_parsed),
         in_arena(what_is_no_object_is_refused),
         in_arena(a_member_named_twice_is_refused),

@@ -1,5 +1,5 @@
 /*
- * unit/test_lanes -- the lanes of one coupon in memory: how they hand each other slots and shares, and random lives of them.
+ * unit/test_lanes -- the lanes of one coupon in memory: how they hand each other slots and quotas, and random lives of them.
  *
  * Lives      by seed: takings and steps, gifts, gifts told of twice, late, out of order or never, decisions that are never
  *            appended, midnights, which no two lanes reach together, and changes of every cap
@@ -19,13 +19,14 @@
 
 #include "coupons/decide.h"
 #include "coupons/fold.h"
+#include "unit/parts.h"
 #include "unit/views.h"
 #include "verify/replay.h"
+#include "verify/replay_jobs.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_repair.h"
 #include "verify/replay_totals.h"
 #include "verify/replay_views.h"
-#include "unit/parts.h"
 
 #define SEEDS 400
 #define OPS 400
@@ -47,9 +48,9 @@ struct one_lane {
     const struct coupon *c; /* NULL: it does not follow yet */
     struct head tail;
     struct bucket buckets[BUCKETS];
-    struct use accounts[LANES_MOST]; /* by the other lane */
+    struct lane_account accounts[LANES_MOST]; /* by the other lane */
     struct use users[USERS];         /* those who belong to it */
-    struct use job;
+    struct job_progress job;
     int64_t day_before_ms, day_before_taken; /* the day before its tail's */
     struct batch *ledger[BATCHES_MOST];
     size_t count;
@@ -74,7 +75,7 @@ static struct world {
     int64_t changed_day_ms, changed_day_most; /* the day on which that of a day changed last */
     bool changes;
     int events;                 /* of low stock and sold out since slots were made */
-    size_t seen[CPN_RESULT_COUNT], lacked[SHARE_COUNT], crashes, settled;
+    size_t seen[CPN_RESULT_COUNT], lacked[QUOTA_COUNT], crashes, settled;
 } w;
 
 /* The decision that is being made, and the working copies. */
@@ -84,8 +85,10 @@ static struct {
     const struct batch *appended; /* the last one */
     struct decision d;
     struct named_slot named[NAMED_MOST];
-    struct free_slot stash[BUCKETS * BUCKET_SLOTS];
-    struct use users[USERS], accounts[LANES_MOST], job;
+    struct free_slot free_pool[BUCKETS * BUCKET_SLOTS];
+    struct use users[USERS];
+    struct lane_account accounts[LANES_MOST];
+    struct job_progress job;
 } t;
 
 static struct buf scratch;
@@ -129,16 +132,14 @@ static void world_init(int64_t lanes)
         *l = (struct one_lane){.number = i};
         for (int64_t k = 0; k < BUCKETS; k++)
             bucket_init(&l->buckets[k], i * LANE_SLOTS / BUCKET_SLOTS + k);
-        for (int64_t k = 0; k < lanes; k++) {
-            snprintf(name, sizeof name, JOB_USER_PREFIX ACCOUNT_FORMAT, i, k);
-            use_init(&l->accounts[k], arena_strdup(&w.arena, name), "");
-        }
+        for (int64_t k = 0; k < lanes; k++)
+            l->accounts[k] = (struct lane_account){.lane = i, .peer = k};
         for (int k = 0, number = 0; k < USERS; number++) {
             snprintf(name, sizeof name, "user-%d", number);
             if (coupon_lane_of(name, lanes) == i)
                 use_init(&l->users[k++], arena_strdup(&w.arena, name), "");
         }
-        use_init(&l->job, JOB_USER_PREFIX "j1", "");
+        l->job.id = "j1";
     }
 }
 
@@ -218,7 +219,7 @@ static void name_slots(void)
     t.d.named = t.named;
 }
 
-static void fill_stash(void)
+static void fill_free_pool(void)
 {
     int64_t first = up_to(BUCKETS - 1);
 
@@ -227,9 +228,9 @@ static void fill_stash(void)
 
         for (int i = 0; i < k->size; i++)
             if (k->slots[i].state == SLOT_FREE)
-                t.stash[t.d.stash_count++] = (struct free_slot){k->b * BUCKET_SLOTS + i, k->slots[i].generation, NULL};
+                t.free_pool[t.d.free_pool_count++] = (struct free_slot){k->b * BUCKET_SLOTS + i, k->slots[i].generation, NULL};
     }
-    t.d.stash = t.stash;
+    t.d.free_pool = t.free_pool;
 }
 
 static int64_t start_of_day(int64_t at_ms)
@@ -268,11 +269,11 @@ static void begin(int64_t lane)
     for (int i = 0; i < USERS; i++)
         t.users[i] = *use_copy(&l->users[i], &w.arena, true);
     for (int64_t i = 0; i < w.lanes; i++)
-        t.accounts[i] = *use_copy(&l->accounts[i], &w.arena, true);
-    t.job = *use_copy(&l->job, &w.arena, true);
+        t.accounts[i] = l->accounts[i];
+    t.job = l->job;
     others_of(l, &t.d.others);
     name_slots();
-    fill_stash();
+    fill_free_pool();
 }
 
 /* The view, folded over the batch, is the working copy. */
@@ -286,8 +287,28 @@ static void close_use(struct use *view, struct use *working)
     fold_use_done(working, &t.d.head);
     wrong = use_difference(&folded, working);
     if (wrong)
-        FAIL("folding differs in %s of %s", wrong, view->user + (view->user[0] == '\x01'));
+        FAIL("folding differs in %s of %s", wrong, view->user);
     *view = *use_copy(working, &w.arena, true);
+}
+
+static void close_account(struct lane_account *view, const struct lane_account *working)
+{
+    const char *wrong;
+
+    fold_account(view, t.batch);
+    wrong = account_difference(view, working);
+    if (wrong)
+        FAIL("folding differs in %s of the account of lane %d with %d", wrong, (int)view->lane, (int)view->peer);
+}
+
+static void close_job(struct job_progress *view, const struct job_progress *working)
+{
+    const char *wrong;
+
+    fold_job(view, t.batch);
+    wrong = job_difference(view, working);
+    if (wrong)
+        FAIL("folding differs in %s of job %s", wrong, view->id);
 }
 
 static void close_buckets(struct one_lane *l)
@@ -314,10 +335,10 @@ static void check_sums(void);
 
 static void remember_account(const struct one_lane *l, int64_t peer)
 {
-    const struct use *u = &l->accounts[peer];
-    struct told told = {l->number, peer, u->day_ms, u->given};
+    const struct lane_account *a = &l->accounts[peer];
+    struct told told = {l->number, peer, a->day_ms, a->given};
 
-    if (u->seq && w.told_count < TOLD_MOST)
+    if (a->seq && w.told_count < TOLD_MOST)
         w.told[w.told_count++] = told;
 }
 
@@ -346,8 +367,8 @@ static bool append_or_crash(int crash_percent)
     for (int i = 0; i < USERS; i++)
         close_use(&l->users[i], &t.users[i]);
     for (int64_t i = 0; i < w.lanes; i++)
-        close_use(&l->accounts[i], &t.accounts[i]);
-    close_use(&l->job, &t.job);
+        close_account(&l->accounts[i], &t.accounts[i]);
+    close_job(&l->job, &t.job);
     close_buckets(l);
     if (t.d.coupon != l->c)
         l->c = coupon_copy(t.d.coupon, &w.arena);
@@ -366,7 +387,7 @@ static bool append_or_crash(int crash_percent)
 /* What `giver` gave `taker` and was not taken: never less than nothing. */
 static struct gift under_way(int64_t giver, int64_t taker)
 {
-    const struct use *from = &w.lane[giver].accounts[taker], *to = &w.lane[taker].accounts[giver];
+    const struct lane_account *from = &w.lane[giver].accounts[taker], *to = &w.lane[taker].accounts[giver];
     struct gift g = {from->given.slots - to->got.slots, 0, from->given.minor - to->got.minor};
 
     if (from->day_ms == to->day_ms)
@@ -414,9 +435,9 @@ static void check_caps(void)
     if (w.changes)
         return;
     for (int64_t i = 0; i < w.lanes; i++)
-        for (enum share share = SHARE_SLOTS; share < SHARE_COUNT; share++)
-            if (w.lane[i].c && share_left(w.lane[i].c, i, &w.lane[i].tail, share) < 0)
-                FAIL("lane %d has less than nothing of share %d", (int)i, (int)share);
+        for (enum quota quota = QUOTA_SLOTS; quota < QUOTA_COUNT; quota++)
+            if (w.lane[i].c && quota_left(w.lane[i].c, i, &w.lane[i].tail, quota) < 0)
+                FAIL("lane %d has less than nothing of quota %d", (int)i, (int)quota);
 }
 
 static void check_sums(void)
@@ -521,11 +542,11 @@ static bool get(const struct told *told, int64_t most, int crash_percent)
 /* All that was ever given. True: something was new. */
 static bool get_now(int64_t giver, int64_t taker)
 {
-    const struct use *u = &w.lane[giver].accounts[taker];
-    struct told told = {giver, taker, u->day_ms, u->given};
+    const struct lane_account *a = &w.lane[giver].accounts[taker];
+    struct told told = {giver, taker, a->day_ms, a->given};
     bool moved = false;
 
-    if (!u->seq || !w.lane[taker].c)
+    if (!a->seq || !w.lane[taker].c)
         return false;
     while (get(&told, 64, 0))
         moved = true;
@@ -566,7 +587,7 @@ static void get_somewhere(void)
 
 static void generate(int64_t count)
 {
-    struct use *accounts[LANES_MOST];
+    struct lane_account *accounts[LANES_MOST];
     bool again = w.job_step > 0 && chance(20);
     int64_t step = again ? w.job_step : w.job_step + 1;
     struct outcome out;
@@ -650,11 +671,11 @@ static void collect(struct gift want, int64_t but)
     }
 }
 
-static void fetch(int64_t lane, enum share share, int64_t need)
+static void fetch(int64_t lane, enum quota quota, int64_t need)
 {
     struct gift want = {-1, -1, -1};
 
-    *(share == SHARE_SLOTS ? &want.slots : share == SHARE_DAY ? &want.day : &want.minor) = need;
+    *(quota == QUOTA_SLOTS ? &want.slots : quota == QUOTA_DAY ? &want.day : &want.minor) = need;
     collect(want, lane);
     if (lane == 0)
         return;
@@ -663,20 +684,20 @@ static void fetch(int64_t lane, enum share share, int64_t need)
 }
 
 /* Today, though the lane may not have been told of it. */
-static int64_t left_of(int64_t lane, enum share share)
+static int64_t left_of(int64_t lane, enum quota quota)
 {
     struct head h = w.lane[lane].tail;
 
     fold_day(&h, w.now_ms, start_of_day(w.now_ms));
-    return share_left(w.lane[lane].c, lane, &h, share);
+    return quota_left(w.lane[lane].c, lane, &h, quota);
 }
 
-static int64_t left_in_all(enum share share)
+static int64_t left_in_all(enum quota quota)
 {
     int64_t sum = 0;
 
     for (int64_t i = 0; i < w.lanes; i++) {
-        int64_t left = left_of(i, share);
+        int64_t left = left_of(i, quota);
 
         if (left == INT64_MAX) /* there is no cap */
             return left;
@@ -685,14 +706,14 @@ static int64_t left_in_all(enum share share)
     return sum;
 }
 
-/* Some lane is below 0 of a share, and another one above. */
-static bool is_unsettled(enum share share)
+/* Some lane is below 0 of a quota, and another one above. */
+static bool is_unsettled(enum quota quota)
 {
     bool below = false, above = false;
 
     for (int64_t i = 0; i < w.lanes; i++) {
-        below = below || left_of(i, share) < 0;
-        above = above || left_of(i, share) > 0;
+        below = below || left_of(i, quota) < 0;
+        above = above || left_of(i, quota) > 0;
     }
     return below && above;
 }
@@ -703,7 +724,7 @@ static void take_somewhere(void)
     int64_t lane = up_to(w.lanes - 1), day_ms = start_of_day(w.now_ms), left;
     int user = (int)up_to(USERS - 1);
     struct outcome out;
-    enum share lacked;
+    enum quota lacked;
     bool appended;
 
     if (!w.lane[lane].c)
@@ -718,8 +739,8 @@ static void take_somewhere(void)
     fetch(lane, lacked, out.need);
     out = take(lane, user, 0, &appended);
     left = left_in_all(lacked);
-    if (out.lacks == lacked && !is_unsettled(lacked) && left >= (lacked == SHARE_BUDGET ? AMOUNT : 1))
-        FAIL("%s, with %d left of share %d", result_info(out.result)->name, (int)left, (int)lacked);
+    if (out.lacks == lacked && !is_unsettled(lacked) && left >= (lacked == QUOTA_BUDGET ? AMOUNT : 1))
+        FAIL("%s, with %d left of quota %d", result_info(out.result)->name, (int)left, (int)lacked);
 }
 
 /* After a change, before it is answered: see decide.h. Meanwhile users go on. */
@@ -738,14 +759,14 @@ static void settle(void)
         if (chance(50))
             take_somewhere();
         for (int64_t i = 1; i < w.lanes; i++) {
-            int64_t day = -left_of(i, SHARE_DAY), minor = -left_of(i, SHARE_BUDGET);
+            int64_t day = -left_of(i, QUOTA_DAY), minor = -left_of(i, QUOTA_BUDGET);
 
             if (day > 0 || minor > 0)
                 give(0, i, (struct gift){-1, day > 0 ? day : -1, minor > 0 ? minor : -1}, 0);
             get_now(0, i);
         }
         w.now_ms += 500;
-    } while (is_unsettled(SHARE_DAY) || is_unsettled(SHARE_BUDGET));
+    } while (is_unsettled(QUOTA_DAY) || is_unsettled(QUOTA_BUDGET));
     w.settled++;
 }
 
@@ -771,9 +792,9 @@ static void change(void)
     w.changed_day_ms = start_of_day(w.now_ms);
     for (int tries = 0; tries < 3; tries++) {
         begin(0);
-        decide_change(&t.d, next, version, "ops", &out);
+        decide_change(&t.d, next, version, &out);
         count_outcome(&out);
-        if (out.lacks != SHARE_SLOTS)
+        if (out.lacks != QUOTA_SLOTS)
             break;
         collect((struct gift){out.need, -1, -1}, 0);
     }
@@ -878,9 +899,9 @@ static void come_to_rest(void)
         assert_int_equal(head_free(&w.lane[i].tail), 0);
     }
     if (c->cap.discount_minor != COUPON_NULL && !w.changes)
-        assert_int_equal(left_in_all(SHARE_BUDGET), c->cap.discount_minor - discount_of_all());
-    for (int64_t left = head_free(&w.lane[0].tail); left > 0 && left_in_all(SHARE_DAY) > 0 &&
-                                                  left_in_all(SHARE_BUDGET) >= AMOUNT; left--) {
+        assert_int_equal(left_in_all(QUOTA_BUDGET), c->cap.discount_minor - discount_of_all());
+    for (int64_t left = head_free(&w.lane[0].tail); left > 0 && left_in_all(QUOTA_DAY) > 0 &&
+                                                  left_in_all(QUOTA_BUDGET) >= AMOUNT; left--) {
         assert_int_equal(take(0, (int)up_to(USERS - 1), 0, &appended).result, CPN_OK);
         assert_true(appended);
     }
@@ -888,7 +909,7 @@ static void come_to_rest(void)
 
 static void live(void)
 {
-    struct use *accounts[LANES_MOST];
+    struct lane_account *accounts[LANES_MOST];
     struct wish wish = {.accounts = accounts};
     struct coupon *c;
     struct outcome out;
@@ -909,7 +930,7 @@ static void live(void)
         w.stock = wish.slots = 1 + up_to(100);
     for (int64_t i = 0; i < w.lanes; i++)
         accounts[i] = &t.accounts[i];
-    decide_create(&t.d, c, &wish, NULL, &out);
+    decide_create(&t.d, c, &wish, &out);
     assert_true(append_or_crash(0));
     for (int64_t i = 0; i < w.lanes; i++)
         w.lane[i].skew_ms = chance(30) ? up_to(SKEW_MS) : 0;
@@ -969,9 +990,9 @@ static void give_views(struct replay *r)
                 give_use(r, &l->users[k]);
         for (int64_t k = 0; k < w.lanes; k++)
             if (l->accounts[k].seq)
-                give_use(r, &l->accounts[k]);
+                replay_view_account(r, i, k, &l->accounts[k]);
         if (l->job.seq)
-            give_use(r, &l->job);
+            replay_view_job(r, l->job.id, &l->job);
         for (int k = 0; k < BUCKETS; k++)
             if (l->buckets[k].seq)
                 replay_view_bucket(r, l->buckets[k].b, &l->buckets[k]);
@@ -1033,14 +1054,14 @@ static void nothing_is_lost_or_doubled_in_random_lives(void **state)
 {
     const char *only = getenv("LANES_SEED"), *count = getenv("LANES_SEEDS");
     unsigned last = only ? (unsigned)strtoul(only, NULL, 10) : count ? (unsigned)strtoul(count, NULL, 10) : SEEDS;
-    size_t lacked[SHARE_COUNT] = {0}, crashes = 0, settled = 0, below = 0;
+    size_t lacked[QUOTA_COUNT] = {0}, crashes = 0, settled = 0, below = 0;
 
     (void)state;
     for (seed = only ? last : 1; seed <= last; seed++) {
         live();
         expect_no_drift();
         forget_sums();
-        for (int i = 0; i < SHARE_COUNT; i++)
+        for (int i = 0; i < QUOTA_COUNT; i++)
             lacked[i] += w.lacked[i];
         crashes += w.crashes;
         settled += w.settled;
@@ -1049,8 +1070,8 @@ static void nothing_is_lost_or_doubled_in_random_lives(void **state)
     }
     if (only)
         return;
-    for (enum share share = SHARE_SLOTS; share < SHARE_COUNT; share++)
-        assert_in_range(lacked[share], last, 1000000);
+    for (enum quota quota = QUOTA_SLOTS; quota < QUOTA_COUNT; quota++)
+        assert_in_range(lacked[quota], last, 1000000);
     assert_in_range(crashes, last, 1000000);
     assert_in_range(settled, last, 1000000);
     assert_in_range(below, last / 10, 1000000);
@@ -1070,7 +1091,7 @@ static int three_lanes(void **state)
     world_init(3);
     definition = new_coupon();
     begin(0);
-    decide_create(&t.d, definition, NULL, NULL, &out);
+    decide_create(&t.d, definition, NULL, &out);
     assert_true(append_or_crash(0));
     for (int64_t i = 1; i < 3; i++)
         follow(i, 0);
@@ -1079,7 +1100,7 @@ static int three_lanes(void **state)
 
 static void make(int64_t count)
 {
-    struct use *accounts[] = {NULL, &t.accounts[1], &t.accounts[2]};
+    struct lane_account *accounts[] = {NULL, &t.accounts[1], &t.accounts[2]};
     struct outcome out;
 
     begin(0);
@@ -1129,7 +1150,7 @@ static void a_lane_says_what_it_lacks(void **state)
     (void)state;
     out = take(1, 0, 0, &appended);
     assert_int_equal(out.result, CPN_SOLD_OUT);
-    assert_int_equal(out.lacks, SHARE_SLOTS);
+    assert_int_equal(out.lacks, QUOTA_SLOTS);
     assert_int_equal(out.need, 1);
     assert_non_null(out.detail); /* none were made */
     make(30);
@@ -1141,13 +1162,13 @@ static void a_lane_says_what_it_lacks(void **state)
     definition = coupon_copy(w.lane[0].c, &w.arena);
     definition->cap.per_day = 20;
     begin(0);
-    decide_change(&t.d, definition, 1, NULL, &out);
+    decide_change(&t.d, definition, 1, &out);
     w.changes = true;
     assert_true(append_or_crash(0));
     follow(1, 0);
     out = take(1, 0, 0, &appended);
     assert_int_equal(out.result, CPN_DAILY_CAP_REACHED);
-    assert_int_equal(out.lacks, SHARE_DAY);
+    assert_int_equal(out.lacks, QUOTA_DAY);
     assert_int_equal(out.need, 6); /* five were taken while there was no cap */
     give(0, 1, (struct gift){-1, out.need, -1}, 0);
     get_now(0, 1);
@@ -1165,7 +1186,7 @@ static void slots_that_come_while_the_lanes_are_asked_are_not_missed(void **stat
     definition->replenish.below = 20;
     definition->replenish.add = 30;
     begin(0);
-    decide_change(&t.d, definition, 1, NULL, &out);
+    decide_change(&t.d, definition, 1, &out);
     assert_true(append_or_crash(0));
     make(30);
     make(30); /* of 30, 25 were taken */
@@ -1194,14 +1215,14 @@ static void a_follower_takes_each_version_once_and_the_end_too(void **state)
     assert_int_equal(l->tail.seq, seq);
     next->title = "Another";
     begin(0);
-    decide_change(&t.d, next, 1, NULL, &out);
+    decide_change(&t.d, next, 1, &out);
     assert_true(append_or_crash(0));
     follow(1, 0);
     assert_int_equal(l->tail.version, 2);
     assert_string_equal(l->c->title, "Another");
     assert_null(t.appended->entries[0].by);
     begin(0);
-    decide_delete(&t.d, NULL, &out);
+    decide_delete(&t.d, &out);
     assert_int_equal(out.result, CPN_OK);
     assert_true(append_or_crash(0));
     follow(1, 0); /* which has what came before */
@@ -1279,7 +1300,7 @@ static int a_life(void **state)
     w.day_most = w.changed_day_most = 50;
     w.minor_most = definition->cap.discount_minor;
     begin(0);
-    decide_create(&t.d, definition, NULL, NULL, &out);
+    decide_create(&t.d, definition, NULL, &out);
     assert_true(append_or_crash(0));
     for (int i = 0; i < OPS; i++)
         live_a_moment();
@@ -1344,7 +1365,7 @@ static void what_is_of_another_lane_is_found(void **state)
     assert_string_equal(found, "ledger|seq 3 entry 0|lanes of the coupon|3|4\n");
 }
 
-static void a_share_that_nobody_had_is_found(void **state)
+static void a_quota_that_nobody_had_is_found(void **state)
 {
     struct entry *gift = entry_of(0, ENTRY_GIVE);
 
@@ -1475,7 +1496,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_gift_that_does_not_add_up_is_found, three_lanes, world_teardown),
         cmocka_unit_test_setup_teardown(no_lane_has_drift_in_parts_either, a_life, end_life),
         cmocka_unit_test_setup_teardown(what_is_of_another_lane_is_found, a_life, end_life),
-        cmocka_unit_test_setup_teardown(a_share_that_nobody_had_is_found, a_life, end_life),
+        cmocka_unit_test_setup_teardown(a_quota_that_nobody_had_is_found, a_life, end_life),
         cmocka_unit_test_setup_teardown(an_event_that_is_not_lane_0s_is_found, a_life, end_life),
         cmocka_unit_test_setup_teardown(an_account_that_says_something_else_is_found, a_life, end_life),
         cmocka_unit_test_setup_teardown(a_lane_that_lost_what_it_gave_is_found, a_life, end_life),

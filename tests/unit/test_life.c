@@ -418,7 +418,7 @@ static void a_free_code_is_taken_whatever_comes_next(void **state)
     assert_id(&out.redemption, 1, 1, 0, SLOT_REDEEMED);
     assert_string_equal(out.redemption.code, "CODE-1");
     assert_true(out.created);
-    for (int i = 0; i < 3; i++) { /* the stash passes it over */
+    for (int i = 0; i < 3; i++) { /* the free pool passes it over */
         struct redemption r = take(bob, SLOT_ISSUED, arena_printf(&arena, "b%d", i), NULL);
 
         assert_int_equal(r.n, i == 0 ? 0 : i + 1);
@@ -587,7 +587,7 @@ static void a_bearer_code_is_nobodys_until_it_is_spent(void **state)
     told_by(ana, 1, CPN_CODE_TAKEN, false);
     lane_close();
     lane_open();
-    decide_erase(&d, bob, &out);
+    decide_erase(&d, bob, NULL, &out);
     lane_close();
     lane_open();
     told_by(ana, 1, CPN_CODE_TAKEN, false);
@@ -633,7 +633,7 @@ static void an_issued_code_stays_its_users(void **state)
     told_by(ana, 2, CPN_CODE_NOT_FOUND, false);
     lane_close();
     lane_open();
-    decide_erase(&d, bob, &out);
+    decide_erase(&d, bob, NULL, &out);
     lane_close();
     lane_open();
     told_by(ana, 1, CPN_CODE_NOT_FOUND, false);

@@ -21,9 +21,9 @@ static void assert_result(const struct manifest *m, const char *expected)
 
 static void parts_add_up(void **state)
 {
-    const struct part_text one = {.rows = 10, .new_codes = 7, .duplicates_in_file = 1, .duplicates_in_coupon = 1, .invalid = 1,
-                                  .bad = "2,invalid,too short\n4,duplicate,an earlier row has this code\n"};
-    const struct part_text two = {.rows = 5, .new_codes = 1, .bad = NULL};
+    const struct upload_chunk one = {.rows = 10, .new_codes = 7, .duplicates_in_file = 1, .duplicates_in_coupon = 1, .invalid = 1,
+                                     .bad = "2,invalid,too short\n4,duplicate,an earlier row has this code\n"};
+    const struct upload_chunk two = {.rows = 5, .new_codes = 1, .bad = NULL};
     struct manifest m = {.bad = BUF_INIT};
 
     (void)state;
@@ -57,8 +57,8 @@ static void the_result_shows_the_first_hundred_bad_rows(void **state)
     (void)state;
     for (int64_t line = 1; line <= 150; line++)
         manifest_bad_row(&bad, line, "invalid", "too long");
-    manifest_add(&m, &(struct part_text){.rows = 150, .invalid = 150, .bad = bad.data});
-    manifest_add(&m, &(struct part_text){.rows = 150, .invalid = 150, .bad = bad.data});
+    manifest_add(&m, &(struct upload_chunk){.rows = 150, .invalid = 150, .bad = bad.data});
+    manifest_add(&m, &(struct upload_chunk){.rows = 150, .invalid = 150, .bad = bad.data});
     assert_int_equal(m.bad_count, 100);
     assert_int_equal(m.invalid, 300);
     last = strrchr(m.bad.data, '{');

@@ -4,12 +4,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/metrics.h"
+#include "base/view_barrier.h"
 
 static const char *const routes[] = {"/coupons", "/coupons/{id}"};
 
@@ -88,12 +90,52 @@ static void a_successor_counts_on_but_gauges_start_anew(void **state)
 
     (void)state;
     pid = in_child(3, count_some);
-    assert_int_equal(atomic_load(&metrics_slot(3)->views_written), 3);
     metrics_leave(3, pid);
-    metrics_settle(3);
     assert_shows("\ncoupons_queue_requests 0\n");
     assert_shows("\ncoupons_conflicts_total 2\n");
-    assert_int_equal(atomic_load(&metrics_slot(3)->views_written), 4);
+}
+
+/* Nobody waits for what a process has left unwritten, though its successor has views of its own to write, or has not come yet. */
+static void views_that_a_process_left_unwritten_are_waited_for_no_longer(void **state)
+{
+    const struct metrics_bank *banks = metrics_slot(3)->banks;
+    int first, second;
+
+    (void)state;
+    first = in_child(3, count_some);
+    second = in_child(3, count_some);
+    metrics_leave(3, first);
+    assert_int_equal(atomic_load(&banks[0].appended), 4);
+    assert_int_equal(atomic_load(&banks[0].views_written), 4);
+    assert_int_equal(atomic_load(&banks[1].views_written), 3);
+    in_child(3, count_some); /* in the first one's bank, from there on */
+    assert_int_equal(atomic_load(&banks[0].appended), 8);
+    assert_int_equal(atomic_load(&banks[0].views_written), 7);
+    metrics_leave(3, second);
+    assert_int_equal(atomic_load(&banks[1].views_written), 4);
+}
+
+/* What it counts for nobody to see is not settled with another's. */
+static void a_process_that_finds_no_bank_has_none_of_anothers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < METRICS_BANKS + 1; i++)
+        in_child(3, count_some);
+    for (int i = 0; i < METRICS_BANKS; i++)
+        assert_int_equal(atomic_load(&metrics_slot(3)->banks[i].appended), 4);
+    assert_shows("\ncoupons_queue_requests 20\n");
+    assert_shows("\ncoupons_conflicts_total 10\n");
+}
+
+/* Whoever waits asks all of them before the first has written: they write side by side. */
+static void all_who_have_views_to_write_are_asked_at_once(void **state)
+{
+    (void)state;
+    in_child(0, count_some);
+    in_child(5, count_some);
+    (void)view_barrier(); /* in vain: they are gone, and nobody has said so */
+    assert_int_equal(atomic_load(&metrics_slot(0)->banks[0].views_wanted), 4);
+    assert_int_equal(atomic_load(&metrics_slot(5)->banks[0].views_wanted), 4);
 }
 
 /* While a successor is at work already, what its predecessor leaves behind goes with that one alone. */
@@ -188,61 +230,126 @@ static void names_are_conventional(void **state)
     }
 }
 
-/* ---- refusals ---- */
+/* ---- single coupons ---- */
 
-static int64_t refusals_of(const char *coupon, enum cpn_result r)
+static void assert_shows_nothing_of(const char *unexpected)
 {
-    int64_t counts[CPN_RESULT_COUNT], since_ms;
+    struct buf out = BUF_INIT;
 
-    assert_true(metrics_refusals(coupon, counts, &since_ms));
-    assert_true(since_ms > 0);
-    return counts[r];
+    metrics_render(&out, routes, 2);
+    if (strstr(out.data, unexpected))
+        fail_msg("unexpected \"%s\" within:\n%s", unexpected, out.data);
+    buf_free(&out);
 }
 
 static void refuse_some(void)
 {
-    metrics_refused("a", CPN_SOLD_OUT);
-    metrics_refused("a", CPN_SOLD_OUT);
-    metrics_refused("b", CPN_DAILY_CAP_REACHED);
+    metrics_refused("a", CPN_REFUSAL_SOLD_OUT);
+    metrics_refused("a", CPN_REFUSAL_SOLD_OUT);
+    metrics_refused("b", CPN_REFUSAL_DAILY_CAP_REACHED);
 }
 
-static void refusals_are_of_a_coupon_and_outlive_processes(void **state)
+static void tell_some(void)
+{
+    static const struct coupon_stock some[] = {{"a", true, 7, 3}, {"b", false, 0, 12}, {"c", true, 0, 5}};
+
+    metrics_tell_stocks(some, 3);
+}
+
+static void coupons_are_shown_that_somebody_tells_of(void **state)
 {
     (void)state;
     in_child(0, refuse_some);
     in_child(1, refuse_some);
     refuse_some();
-    assert_int_equal(refusals_of("a", CPN_SOLD_OUT), 6);
-    assert_int_equal(refusals_of("a", CPN_DAILY_CAP_REACHED), 0);
-    assert_int_equal(refusals_of("b", CPN_DAILY_CAP_REACHED), 3);
-    assert_int_equal(refusals_of("c", CPN_SOLD_OUT), 0);
+    assert_shows_nothing_of("{coupon=");
+    in_child(METRICS_SLOT_RUNNER, tell_some);
+    assert_shows("# TYPE coupons_coupon_free gauge\n"
+                 "coupons_coupon_free{coupon=\"a\"} 7\n"
+                 "coupons_coupon_free{coupon=\"c\"} 0\n"
+                 "# HELP coupons_coupon_taken");
+    assert_shows("# TYPE coupons_coupon_taken gauge\n"
+                 "coupons_coupon_taken{coupon=\"a\"} 3\n"
+                 "coupons_coupon_taken{coupon=\"b\"} 12\n"
+                 "coupons_coupon_taken{coupon=\"c\"} 5\n"
+                 "# HELP coupons_coupon_refused_total");
+    assert_shows("# TYPE coupons_coupon_refused_total counter\n"
+                 "coupons_coupon_refused_total{coupon=\"a\",code=\"sold_out\"} 6\n"
+                 "coupons_coupon_refused_total{coupon=\"b\",code=\"daily_cap_reached\"} 3\n");
+    metrics_tell_stocks(NULL, 0);
+    assert_shows_nothing_of("{coupon=");
 }
 
-/* More coupons than there is room for: what is counted is right, and what is not says so. */
-static void a_full_table_of_refusals_says_so(void **state)
+static void stocks_are_wanted_once_somebody_has_read_the_metrics(void **state)
 {
-    int64_t counts[CPN_RESULT_COUNT], since_ms;
-    int counted = 0, full = 0;
-    char coupon[16];
+    (void)state;
+    assert_false(metrics_stocks_wanted());
+    assert_shows("coupons_coupon_free");
+    assert_true(metrics_stocks_wanted());
+}
+
+/* The stocks are told again and again, until the process is killed: maybe within. */
+static void who_dies_while_telling_leaves_the_others_to_tell(void **state)
+{
+    static struct coupon_stock many[METRICS_STOCKS];
+
+    (void)state;
+    for (int i = 0; i < METRICS_STOCKS; i++) {
+        snprintf(many[i].coupon, sizeof many[i].coupon, "m-%d", i);
+        many[i].taken = 1;
+    }
+    for (int round = 0; round < 20; round++) {
+        int begun[2], status;
+        pid_t pid;
+
+        assert_int_equal(pipe(begun), 0);
+        pid = fork();
+        if (pid == 0) {
+            for (bool told = false;; told = true) {
+                metrics_tell_stocks(many, METRICS_STOCKS);
+                if (!told && write(begun[1], "x", 1) != 1)
+                    _exit(1);
+            }
+        }
+        assert_int_equal(read(begun[0], &status, 1), 1);
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        close(begun[0]);
+        close(begun[1]);
+        assert_shows("coupons_coupon_taken");
+        tell_some();
+        assert_shows("coupons_coupon_taken{coupon=\"a\"} 3\n");
+        assert_shows_nothing_of("m-1");
+    }
+}
+
+/* More coupons than there is room for: what is counted is right. */
+static void a_full_table_of_refusals_counts_those_that_it_has(void **state)
+{
+    int counted = 0;
+    char coupon[METRICS_COUPON_SIZE];
 
     (void)state;
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < 2 * METRICS_REFUSED; i++) {
             snprintf(coupon, sizeof coupon, "c-%d", i);
-            metrics_refused(coupon, CPN_SOLD_OUT);
+            metrics_refused(coupon, CPN_REFUSAL_SOLD_OUT);
         }
     for (int i = 0; i < 2 * METRICS_REFUSED; i++) {
-        snprintf(coupon, sizeof coupon, "c-%d", i);
-        if (metrics_refusals(coupon, counts, &since_ms)) {
-            assert_int_equal(counts[CPN_SOLD_OUT], 2);
-            counted++;
-        } else {
-            assert_int_equal(counts[CPN_SOLD_OUT], 0);
-            full++;
-        }
+        struct coupon_stock stock = {.taken = 1};
+        struct buf out = BUF_INIT;
+        const char *at;
+
+        snprintf(stock.coupon, sizeof stock.coupon, "c-%d", i);
+        metrics_tell_stocks(&stock, 1);
+        metrics_render(&out, routes, 0);
+        at = strstr(out.data, "code=\"sold_out\"} ");
+        assert_true(!at || strcmp(at, "code=\"sold_out\"} 2\n") == 0);
+        counted += at != NULL;
+        buf_free(&out);
     }
     assert_true(counted > METRICS_REFUSED * 9 / 10 && counted <= METRICS_REFUSED);
-    assert_int_equal(counted + full, 2 * METRICS_REFUSED);
 }
 
 int main(void)
@@ -252,13 +359,18 @@ int main(void)
         cmocka_unit_test_setup(histograms_are_cumulative, fresh),
         cmocka_unit_test_setup(a_successor_counts_on_but_gauges_start_anew, fresh),
         cmocka_unit_test_setup(of_two_in_one_slot_each_has_gauges_of_its_own, fresh),
+        cmocka_unit_test_setup(views_that_a_process_left_unwritten_are_waited_for_no_longer, fresh),
+        cmocka_unit_test_setup(a_process_that_finds_no_bank_has_none_of_anothers, fresh),
+        cmocka_unit_test_setup(all_who_have_views_to_write_are_asked_at_once, fresh),
         cmocka_unit_test_setup(values_past_the_last_bound_are_counted, fresh),
         cmocka_unit_test_setup(a_lag_is_shown_in_seconds, fresh),
         cmocka_unit_test_setup(a_status_that_has_no_row_is_other, fresh),
         cmocka_unit_test_setup(both_outcomes_are_always_shown, fresh),
         cmocka_unit_test(names_are_conventional),
-        cmocka_unit_test_setup(refusals_are_of_a_coupon_and_outlive_processes, fresh),
-        cmocka_unit_test_setup(a_full_table_of_refusals_says_so, fresh),
+        cmocka_unit_test_setup(coupons_are_shown_that_somebody_tells_of, fresh),
+        cmocka_unit_test_setup(stocks_are_wanted_once_somebody_has_read_the_metrics, fresh),
+        cmocka_unit_test_setup(who_dies_while_telling_leaves_the_others_to_tell, fresh),
+        cmocka_unit_test_setup(a_full_table_of_refusals_counts_those_that_it_has, fresh),
     };
 
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

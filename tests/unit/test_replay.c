@@ -14,12 +14,14 @@
 
 #include "coupons/decide.h"
 #include "coupons/fold.h"
+#include "unit/parts.h"
+#include "verify/checkpoint.h"
 #include "verify/replay.h"
+#include "verify/replay_jobs.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_repair.h"
 #include "verify/replay_totals.h"
 #include "verify/replay_views.h"
-#include "unit/parts.h"
 
 #define BATCHES 160
 #define USERS 20
@@ -33,7 +35,7 @@ struct world {
     struct head tail;
     const struct coupon *coupon;
     struct use uses[USERS];
-    struct use job;
+    struct job_progress job;
     struct bucket buckets[SLOTS / BUCKET_SLOTS + 1];
     struct totals_row rows[BATCHES];
     struct report_counts counts[BATCHES];
@@ -118,7 +120,7 @@ static void append(struct decision *d)
         w.coupon_seq = b->head.seq;
     for (int i = 0; i < USERS; i++)
         fold_use(&w.uses[i], b, &w.arena);
-    fold_use(&w.job, b, &w.arena);
+    fold_job(&w.job, b);
     for (int k = 0; k < BUCKETS; k++) {
         fold_bucket(&w.buckets[k], b);
         bucket_fit(&w.buckets[k], w.tail.next_n);
@@ -140,11 +142,11 @@ static const char *code_of(int64_t n)
     return codes[n];
 }
 
-/* ---- deciding a batch: every slot is named, and all that are free are in the stash ---- */
+/* ---- deciding a batch: every slot is named, and all that are free are in the free pool ---- */
 
 static struct {
     struct decision d;
-    struct free_slot stash[SLOTS];
+    struct free_slot free_pool[SLOTS];
     struct named_slot named[SLOTS];
     struct use *working[USERS];
 } round_;
@@ -168,7 +170,7 @@ static void begin_round(void)
 
     memset(round_.working, 0, sizeof round_.working);
     begin(d);
-    d->stash = round_.stash;
+    d->free_pool = round_.free_pool;
     d->named = round_.named;
     for (int k = 0; k < BUCKETS; k++)
         for (int i = 0; i < w.buckets[k].size; i++, n++) {
@@ -177,7 +179,7 @@ static void begin_round(void)
             round_.named[n] = (struct named_slot){(int64_t)n, *s, code_of((int64_t)n)};
             round_.named[n].slot.user = s->user ? strdup(s->user) : NULL;
             if (s->state == SLOT_FREE)
-                round_.stash[d->stash_count++] = (struct free_slot){(int64_t)n, s->generation, code_of((int64_t)n)};
+                round_.free_pool[d->free_pool_count++] = (struct free_slot){(int64_t)n, s->generation, code_of((int64_t)n)};
         }
     d->named_count = n;
     for (size_t i = 0; i < n; i++)
@@ -197,8 +199,8 @@ static void define_coupon(void)
 {
     struct coupon c;
     struct outcome out;
-    struct use *job = copy_of(&w.job);
-    const struct wish wish = {.key = "k", .slots = SLOTS, .job = job};
+    struct job_progress job = w.job;
+    const struct wish wish = {.key = "k", .slots = SLOTS, .job = &job};
     int64_t turn;
 
     coupon_init(&c);
@@ -218,19 +220,22 @@ static void define_coupon(void)
     c.discount.currency = "EUR";
     c.discount.min_spend_minor = 0;
     begin(&round_.d);
-    decide_create(&round_.d, &c, &wish, "k1", &out);
+    decide_create(&round_.d, &c, &wish, &out);
     assert_int_equal(out.result, CPN_OK);
     append(&round_.d);
     begin(&round_.d);
-    decide_turn(&round_.d, copy_of(&w.job), 1, &turn, &out);
+    job = w.job;
+    decide_turn(&round_.d, &job, 1, &turn, &out);
     assert_int_equal(out.result, CPN_OK);
     append(&round_.d);
     begin(&round_.d);
-    decide_generate(&round_.d, copy_of(&w.job), NULL, 1, SLOTS, turn, &out);
+    job = w.job;
+    decide_generate(&round_.d, &job, NULL, 1, SLOTS, turn, &out);
     assert_int_equal(out.result, CPN_OK);
     append(&round_.d);
     begin(&round_.d);
-    decide_turn_end(&round_.d, copy_of(&w.job), &out);
+    job = w.job;
+    decide_turn_end(&round_.d, &job, &out);
     append(&round_.d);
 }
 
@@ -286,7 +291,7 @@ static void change(const struct coupon *next)
     struct outcome out;
 
     begin(&round_.d);
-    decide_change(&round_.d, next, w.coupon->version, NULL, &out);
+    decide_change(&round_.d, next, w.coupon->version, &out);
     assert_int_equal(out.result, CPN_OK);
     decide_events(&round_.d);
     append(&round_.d);
@@ -322,7 +327,7 @@ static void erase(int who, bool names_too)
 
     memcpy(alias, w.uses[who].alias, sizeof alias);
     begin_round();
-    decide_erase(&round_.d, working(who), &out);
+    decide_erase(&round_.d, working(who), NULL, &out);
     assert_int_equal(out.result, CPN_OK);
     end_round();
     if (names_too)
@@ -346,7 +351,7 @@ static int make_world(void **state)
         id_random(alias, ID_ALIAS_LEN);
         use_init(&w.uses[i], arena_printf(&w.arena, "u-%d", i), alias);
     }
-    use_init(&w.job, JOB_USER_PREFIX "j1", "");
+    w.job = (struct job_progress){.id = "j1"};
     for (int k = 0; k < BUCKETS; k++)
         bucket_init(&w.buckets[k], k);
     define_coupon();
@@ -382,6 +387,7 @@ struct options {
     int64_t views_mark, totals_mark; /* -1: the tail */
     size_t skip;                     /* 1-based seq of a batch that is left out; 0: none */
     size_t until;                    /* the last batch told; 0: all */
+    size_t from;                     /* seq of the checkpoint from which it is told; 0: from the start */
 };
 
 static void give_codes(struct replay *r)
@@ -407,6 +413,76 @@ static void give_use(struct replay *r, const struct use *u)
     replay_view_use(r, &hash, stored.user, &stored);
 }
 
+/* ---- checkpoints ---- */
+
+struct records {
+    struct buf bytes[600];
+    size_t count;
+    struct lane_checkpoint at;
+};
+
+static void keep_record(void *context, const char *bytes, size_t len)
+{
+    struct records *k = context;
+
+    assert_true(k->count < sizeof k->bytes / sizeof *k->bytes);
+    buf_put(&k->bytes[k->count++], bytes, len);
+}
+
+static void forget_records(struct records *k)
+{
+    while (k->count)
+        buf_free(&k->bytes[--k->count]);
+}
+
+/* At its end r has this checkpoint; what it points to is w's. */
+static void keep_checkpoint(const struct replay *r, struct records *k)
+{
+    k->at = checkpoint_of(r);
+    k->at.definition = r->definition ? coupon_copy(r->definition, &w.arena) : NULL;
+    checkpoint_put(r, keep_record, k);
+}
+
+static void ignore(void *context, const struct drift *d)
+{
+    (void)context;
+    (void)d;
+}
+
+/* What a replay of the first `seq` batches leaves to a later one. */
+static void checkpoint_at(size_t seq, struct records *k)
+{
+    struct replay *r = replay_new((struct replay_parts){1, 0, 0, 1}, &name_key, ignore, NULL);
+
+    for (size_t i = 0; i < seq; i++)
+        replay_batch(r, w.ledger[i]);
+    replay_end(r);
+    keep_checkpoint(r, k);
+    replay_free(r);
+}
+
+static void go_on_from(struct replay *r, size_t seq)
+{
+    struct records k = {.count = 0};
+
+    checkpoint_at(seq, &k);
+    replay_go_on(r, &k.at);
+    for (size_t i = 0; i < k.count; i++)
+        replay_record(r, k.bytes[i].data, k.bytes[i].len);
+    forget_records(&k);
+}
+
+static bool name_stays(void *context, const char *alias, int64_t seq)
+{
+    const struct batch *b = w.ledger[seq - 1];
+
+    (void)context;
+    for (size_t i = 0; i < b->count; i++)
+        if (b->entries[i].user && strcmp(b->entries[i].alias, alias) == 0)
+            return true;
+    return false;
+}
+
 /* tell: NULL, or gets the repairs of each part, and of what all have in common. */
 static struct replay *told(const struct options *o, unsigned parts, bool all, repair_fn *tell)
 {
@@ -422,17 +498,21 @@ static struct replay *told(const struct options *o, unsigned parts, bool all, re
         if (w.uses[i].seq)
             give_use(r, &w.uses[i]);
     if (w.job.seq)
-        give_use(r, &w.job);
+        replay_view_job(r, w.job.id, &w.job);
     for (int k = 0; k < BUCKETS; k++)
         if (w.buckets[k].seq)
             replay_view_bucket(r, k, &w.buckets[k]);
     if (w.codes_read)
         give_codes(r);
-    for (size_t i = 0; i < until; i++)
+    if (o->from)
+        go_on_from(r, o->from);
+    for (size_t i = o->from; i < until; i++)
         if (i + 1 != o->skip)
             replay_batch(r, w.ledger[i]);
     if (parts > 1)
-        parts_end(&p, r, note, NULL, NULL, all, tell);
+        parts_end(&p, r, note, NULL, o->from ? name_stays : NULL, all, tell);
+    else if (o->from)
+        replay_look_again(r, name_stays, NULL);
     replay_end(r);
     if (tell)
         replay_repairs(r, all, tell, NULL);
@@ -444,7 +524,7 @@ static void tell_in(const struct options *o, unsigned parts)
     replay_free(told(o, parts, false, NULL));
 }
 
-static const struct options whole = {-1, -1, 0, 0};
+static const struct options whole = {-1, -1, 0, 0, 0};
 
 static void tell(void)
 {
@@ -483,7 +563,7 @@ static void a_sound_world_has_no_drift(void **state)
     tell();
     assert_string_equal(found, "");
     for (enum entry_kind kind = 0; kind < ENTRY_KIND_COUNT; kind++)
-        if (kind != ENTRY_DELETE && kind != ENTRY_TICK && kind != ENTRY_SOLD_OUT && kind != ENTRY_REPLENISH &&
+        if (kind != ENTRY_DELETE && kind != ENTRY_ARCHIVE && kind != ENTRY_TICK && kind != ENTRY_SOLD_OUT && kind != ENTRY_REPLENISH &&
             kind != ENTRY_GIVE && kind != ENTRY_GET && /* it has one lane */
             count_entries(kind) == 0)
             fail_msg("the world has no %s", entry_kind_name(kind));
@@ -530,7 +610,7 @@ static struct use earlier(int i, int64_t seq)
 
 static void views_may_stand_anywhere_behind_the_tail_and_before_the_mark(void **state)
 {
-    struct options o = {30, 20, 0, 0};
+    struct options o = {30, 20, 0, 0, 0};
 
     (void)state;
     for (int i = 0; i < USERS; i++)
@@ -627,7 +707,7 @@ static void changed_running_totals_are_drifts_even_with_a_right_hash(void **stat
 
 static void a_deleted_batch_is_a_drift(void **state)
 {
-    struct options o = {-1, -1, 30, 0};
+    struct options o = {-1, -1, 30, 0, 0};
 
     (void)state;
     tell_in(&o, 1);
@@ -636,7 +716,7 @@ static void a_deleted_batch_is_a_drift(void **state)
 
 static void a_deleted_end_of_the_ledger_is_a_drift(void **state)
 {
-    struct options o = {-1, -1, 0, 50};
+    struct options o = {-1, -1, 0, 50, 0};
 
     (void)state;
     tell_in(&o, 1);
@@ -720,7 +800,7 @@ static void seal(bool with_views)
         w.coupon_seq = b->head.seq;
     for (int i = 0; i < USERS; i++)
         fold_use(&w.uses[i], b, &w.arena);
-    fold_use(&w.job, b, &w.arena);
+    fold_job(&w.job, b);
     for (int k = 0; k < BUCKETS; k++) {
         fold_bucket(&w.buckets[k], b);
         bucket_fit(&w.buckets[k], w.tail.next_n);
@@ -908,6 +988,24 @@ static void a_return_by_somebody_else_is_found(void **state)
     tell();
     expect("|owner|");
     expect("|redemption|one that stands|none");
+}
+
+static void closing_what_is_open_is_found_and_so_is_what_comes_after(void **state)
+{
+    char issued[64];
+
+    (void)state;
+    open_batch(1);
+    snprintf(issued, sizeof issued, "|issued|0|%" PRId64, w.tail.issued);
+    batch_add(forged, ENTRY_ARCHIVE);
+    seal(true);
+    open_batch(1);
+    forge_taking(ENTRY_REDEEM, 0, slot_in_state(SLOT_FREE));
+    seal(true);
+    tell();
+    expect(issued);
+    expect("|state|ended|another");
+    expect("|archived|nothing but an erasure after it|redeem");
 }
 
 static void generating_what_is_there_is_found_and_harmless(void **state)
@@ -1337,7 +1435,7 @@ static void create_with(int64_t wished, int64_t made)
     c->codes.source = CODES_NONE;
     c->cap.total = 5;
     begin(&round_.d);
-    decide_create(&round_.d, c, &wish, NULL, &out);
+    decide_create(&round_.d, c, &wish, &out);
     assert_int_equal(out.result, CPN_OK);
     for (size_t i = 1; i < round_.d.batch->count; i++)
         round_.d.batch->entries[i].count = made;
@@ -1625,7 +1723,7 @@ static void a_coupon_without_slots_is_told_by_its_places(void **state)
     c->codes.source = CODES_NONE;
     c->cap.total = 5;
     begin(&round_.d);
-    decide_create(&round_.d, c, NULL, NULL, &out);
+    decide_create(&round_.d, c, NULL, &out);
     append(&round_.d);
     for (int64_t number = 0; number < 5; number++) {
         memset(round_.working, 0, sizeof round_.working);
@@ -1647,12 +1745,279 @@ static void a_coupon_without_slots_is_told_by_its_places(void **state)
         fail_msg("more than two in:\n%s", found);
 }
 
+/* ---- from a checkpoint ---- */
+
+#define AT 40 /* erasures, a changed definition and many steps come after it */
+
+static int64_t tell_from(size_t seq, unsigned parts)
+{
+    struct options o = whole;
+
+    found[0] = '\0';
+    found_count = 0;
+    o.from = seq;
+    tell_in(&o, parts);
+    return found_count;
+}
+
+static void a_sound_world_has_no_drift_from_any_checkpoint(void **state)
+{
+    (void)state;
+    for (size_t seq = 1; seq <= w.count; seq++)
+        for (unsigned parts = 1; parts < 4; parts++)
+            if (tell_from(seq, parts))
+                fail_msg("from %zu in %u parts:\n%s", seq, parts, found);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct buf *x = a, *y = b;
+    int order = memcmp(x->data, y->data, x->len < y->len ? x->len : y->len);
+
+    return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+static void a_checkpoint_made_from_a_checkpoint_is_the_same(void **state)
+{
+    struct records straight = {.count = 0}, again = {.count = 0};
+
+    (void)state;
+    checkpoint_at(w.count, &straight);
+    for (size_t seq = 1; seq < w.count; seq++) {
+        struct options o = {-1, -1, 0, 0, seq};
+        struct replay *r = told(&o, 1, false, NULL);
+
+        keep_checkpoint(r, &again);
+        replay_free(r);
+        assert_int_equal(again.count, straight.count);
+        assert_memory_equal(&again.at.tail, &straight.at.tail, sizeof again.at.tail);
+        assert_memory_equal(&again.at.defined, &straight.at.defined, sizeof again.at.defined);
+        qsort(straight.bytes, straight.count, sizeof *straight.bytes, by_bytes);
+        qsort(again.bytes, again.count, sizeof *again.bytes, by_bytes);
+        for (size_t i = 0; i < again.count; i++)
+            if (by_bytes(&again.bytes[i], &straight.bytes[i]) != 0)
+                fail_msg("from %zu record %zu differs", seq, i);
+        forget_records(&again);
+    }
+    forget_records(&straight);
+}
+
+/* Each thing that a view says, but for what no hash covers, is compared wherever the checkpoint stands. */
+static void changed_views_are_found_from_any_checkpoint(void **state)
+{
+    (void)state;
+    for (size_t seq = 1; seq <= w.count; seq++) {
+        w.uses[6].redemptions[0].discount_minor++;
+        assert_int_equal(tell_from(seq, 1), 1);
+        expect("discount_minor|");
+        w.uses[6].redemptions[0].discount_minor--;
+        w.uses[6].redemptions[0].key[3] ^= 1;
+        assert_int_equal(tell_from(seq, 3), 1);
+        expect(" key|");
+        w.uses[6].redemptions[0].key[3] ^= 1;
+        w.uses[2].total++;
+        w.buckets[0].slots[9].generation++;
+        w.buckets[1].pick++;
+        w.counts[3].redeemed--;
+        assert_int_equal(tell_from(seq, 1), 4);
+        expect("users|u-2|total|");
+        expect("buckets|bucket 0|slot 9 generation|");
+        expect("|pick|");
+        expect("totals|quarter hour ");
+        w.uses[2].total--;
+        w.buckets[0].slots[9].generation--;
+        w.buckets[1].pick--;
+        w.counts[3].redeemed++;
+    }
+    assert_int_equal(tell_from(AT, 1), 0);
+}
+
+static void missing_views_and_those_behind_are_found_from_a_checkpoint(void **state)
+{
+    (void)state;
+    for (size_t seq = AT; seq <= w.count; seq += w.count - AT) {
+        struct use before = w.uses[3];
+
+        w.uses[3] = earlier(3, w.uses[3].seq);
+        assert_int_equal(tell_from(seq, 1), 1);
+        expect("users|u-3|seq");
+        w.uses[3] = before;
+        w.uses[4].seq = 0;
+        assert_int_equal(tell_from(seq, 1), 1);
+        expect("|seq of a view that is missing|");
+        w.uses[4] = earlier(4, w.tail.seq + 1);
+        w.row_count--;
+        assert_int_equal(tell_from(seq, 1), 1);
+        expect("totals|");
+        w.row_count++;
+    }
+    memset(w.uses[5].alias, 'z', ID_ALIAS_LEN);
+    tell_from(AT, 1);
+    expect("users|u-5|seq of a view of nothing in the ledger|0|");
+}
+
+static void a_changed_definition_is_found_from_a_checkpoint(void **state)
+{
+    struct coupon *c = coupon_copy(w.coupon, &w.arena);
+
+    (void)state;
+    c->cap.total = 5;
+    w.coupon = c;
+    assert_int_equal(tell_from(w.count, 1), 1);
+    expect("coupons|definition|/cap/total|180|5");
+}
+
+/* Why there is --from-start. */
+static void a_changed_batch_is_found_only_behind_the_checkpoint(void **state)
+{
+    (void)state;
+    w.ledger[20]->entries[0].g += 7;
+    tell();
+    expect("ledger|seq 21|hash|");
+    tell_from(20, 1);
+    expect("ledger|seq 21|hash|");
+    w.ledger[20]->entries[0].g -= 7;
+    w.ledger[60]->entries[0].g += 7;
+    assert_true(tell_from(60, 1) > 0);
+    expect("ledger|seq 61|hash|");
+}
+
+static void a_batch_that_does_not_follow_on_the_checkpoint_is_found(void **state)
+{
+    struct options o = {-1, -1, AT + 1, 0, AT};
+
+    (void)state;
+    tell_in(&o, 1);
+    expect("ledger|seq 41|batches missing|0|1");
+    w.ledger[AT]->prev[0] ^= 1;
+    batch_hash(w.ledger[AT], &w.scratch, w.ledger[AT]->head.hash);
+    tell_from(AT, 1);
+    expect("ledger|seq 41|");
+}
+
+/* Names and orders of before are as the views have them; those of after are compared. */
+static void names_are_compared_from_the_checkpoint_on(void **state)
+{
+    int who = 0;
+    struct redemption *last;
+
+    (void)state;
+    while (!w.uses[who].count || w.uses[who].redemptions[w.uses[who].count - 1].seq <= AT)
+        who++;
+    last = &w.uses[who].redemptions[w.uses[who].count - 1];
+    last->order = "another";
+    assert_int_equal(tell_from(w.count, 1), 0);
+    assert_int_equal(tell_from(AT, 1), 1);
+    expect(" order|");
+}
+
+static void an_erasure_after_the_checkpoint_must_have_emptied_what_was_before(void **state)
+{
+    size_t before = w.count;
+
+    (void)state;
+    erase(3, false);
+    assert_int_equal(tell_from(before, 1), 1);
+    expect("|user|no name: erased|one");
+    w.uses[3].erased_ms++;
+    tell_from(w.count, 1);
+    expect("seq of a view of nothing in the ledger"); /* a tombstone of no erasure */
+}
+
+/* What is forged after it is found as it is from the start: the rules go by what was before. */
+static void rules_are_kept_from_the_checkpoint_on(void **state)
+{
+    size_t before = w.count;
+    const struct redemption *r;
+    int64_t n;
+    int who;
+
+    (void)state;
+    n = slot_in_state(SLOT_REDEEMED);
+    r = standing_in(SLOT_ISSUED, &who);
+    open_batch(0);
+    forge_taking(ENTRY_REDEEM, 0, n);
+    forge_taking(ENTRY_REDEEM, 1, slot_in_state(SLOT_FREE))->before--;
+    forge_step(ENTRY_CANCEL, who, r)->since++;
+    memcpy(forge_taking(ENTRY_REDEEM, 2, slot_in_state(SLOT_FREE))->key, w.uses[2].redemptions[0].key, KEY_HASH_LEN);
+    seal(true);
+    tell();
+    assert_true(found_count >= 4);
+    {
+        char straight[sizeof found];
+
+        memcpy(straight, found, sizeof found);
+        tell_from(before, 1);
+        assert_string_equal(found, straight);
+    }
+}
+
+static void repairs_are_the_same_from_a_checkpoint(void **state)
+{
+    static const size_t seqs[] = {AT, 0};
+    char straight[sizeof repairs];
+
+    (void)state;
+    w.uses[4].total++;
+    w.buckets[0].slots[5].generation++;
+    w.counts[3].redeemed--;
+    repairs[0] = '\0';
+    replay_free(told(&whole, 1, true, note_repair_of));
+    memcpy(straight, repairs, sizeof repairs);
+    for (int i = 0; i < 2; i++) {
+        struct options o = {-1, -1, 0, 0, seqs[i] ? seqs[i] : w.count};
+
+        repairs[0] = '\0';
+        replay_free(told(&o, 1, true, note_repair_of));
+        expect_lines(straight);
+    }
+    w.uses[3] = earlier(3, w.uses[3].seq);
+    w.uses[5].seq = 0; /* by its alias: its name stands nowhere else */
+    repairs[0] = '\0';
+    replay_free(told(&(struct options){-1, -1, 0, 0, w.count}, 1, true, note_repair_of));
+    assert_non_null(strstr(repairs, "different users u-3\n")); /* how it stood before is not known */
+    assert_non_null(strstr(repairs, "missing users alias "));
+}
+
+static void records_that_cannot_be_read_are_told(void **state)
+{
+    struct records k = {.count = 0};
+
+    (void)state;
+    checkpoint_at(AT, &k);
+    for (size_t i = 0; i < k.count; i++)
+        for (size_t len = 0; len < k.bytes[i].len; len++) {
+            struct replay *r = replay_new((struct replay_parts){1, 0, 0, 1}, &name_key, note, NULL);
+
+            found_count = 0;
+            found[0] = '\0';
+            replay_go_on(r, &k.at);
+            replay_record(r, k.bytes[i].data, len);
+            replay_free(r);
+            assert_int_equal(found_count, 1);
+            expect("checkpoint|state|record|one that can be read|unreadable");
+        }
+    forget_records(&k);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_world, end_world)
     const struct CMUnitTest tests[] = {
         TEST(a_sound_world_has_no_drift),
         TEST(nor_has_it_in_parts),
+        TEST(a_sound_world_has_no_drift_from_any_checkpoint),
+        TEST(a_checkpoint_made_from_a_checkpoint_is_the_same),
+        TEST(changed_views_are_found_from_any_checkpoint),
+        TEST(missing_views_and_those_behind_are_found_from_a_checkpoint),
+        TEST(a_changed_definition_is_found_from_a_checkpoint),
+        TEST(a_changed_batch_is_found_only_behind_the_checkpoint),
+        TEST(a_batch_that_does_not_follow_on_the_checkpoint_is_found),
+        TEST(names_are_compared_from_the_checkpoint_on),
+        TEST(an_erasure_after_the_checkpoint_must_have_emptied_what_was_before),
+        TEST(rules_are_kept_from_the_checkpoint_on),
+        TEST(repairs_are_the_same_from_a_checkpoint),
+        TEST(records_that_cannot_be_read_are_told),
         TEST(parts_find_together_what_the_whole_finds),
         TEST(views_may_stand_anywhere_behind_the_tail_and_before_the_mark),
         TEST(a_view_behind_the_mark_is_a_drift),
@@ -1675,6 +2040,7 @@ int main(void)
         TEST(a_hold_on_another_generation_is_found),
         TEST(a_state_that_it_was_not_in_is_found),
         TEST(a_return_by_somebody_else_is_found),
+        TEST(closing_what_is_open_is_found_and_so_is_what_comes_after),
         TEST(generating_what_is_there_is_found_and_harmless),
         TEST(a_key_that_called_twice_is_found),
         TEST(a_broken_chain_of_a_user_is_found),

@@ -25,6 +25,18 @@ static void every_row_is_filled_and_found_by_its_name(void **state)
     assert_int_equal(result_of_name(""), CPN_RESULT_COUNT);
 }
 
+static void refusals_are_the_part_of_the_table_that_is_decided(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < CPN_REFUSAL_COUNT; i++)
+        assert_int_equal(result_refusal(result_of_name(refusal_name((enum cpn_refusal)i))), i);
+    assert_int_equal(result_refusal(CPN_TOO_MANY_ATTEMPTS), 0);
+    assert_int_equal(result_refusal(CPN_INVALID_TRANSITION), CPN_REFUSAL_COUNT - 1);
+    assert_int_equal(result_refusal(CPN_OK), CPN_REFUSAL_COUNT);
+    assert_int_equal(result_refusal(CPN_COUPON_NOT_FOUND), CPN_REFUSAL_COUNT);
+    assert_int_equal(result_refusal(CPN_BUSY), CPN_REFUSAL_COUNT);
+}
+
 /* The contract's two lists, in the order in which they are checked. */
 static void precedence_is_the_order_of_the_contract(void **state)
 {
@@ -33,7 +45,7 @@ static void precedence_is_the_order_of_the_contract(void **state)
         int status;
     } order[] = {
         {"unauthorized", 401}, {"forbidden", 403}, {"not_found", 404}, {"method_not_allowed", 405},
-        {"unsupported_media_type", 415}, {"too_large", 413}, {"idempotency_key_required", 400},
+        {"not_acceptable", 406}, {"unsupported_media_type", 415}, {"too_large", 413}, {"idempotency_key_required", 400},
         {"coupon_not_found", 404}, {"precondition_required", 428}, {"version_changed", 412}, {"bad_request", 400},
         {"idempotency_key_reused", 422}, {"coupon_not_active", 409}, {"coupon_not_started", 409}, {"coupon_ended", 409},
         {"code_not_found", 404}, {"code_taken", 409}, {"transaction_in_progress", 409}, {"order_not_eligible", 409},
@@ -41,16 +53,24 @@ static void precedence_is_the_order_of_the_contract(void **state)
         {"sold_out", 409}, {"reservation_expired", 409}, {"invalid_transition", 409}, {"busy", 503},
         {"outcome_unknown", 503},
     };
-    unsigned last = 0;
+    static const char *const names[] = {
+#define X(number, name, wire, ...) wire,
+        CPN_RESULTS(X)
+#undef X
+    };
+    size_t last = 0;
 
     (void)state;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         unsigned r = result_of_name(order[i].name);
+        size_t row = 0;
 
-        if (r == CPN_RESULT_COUNT || r <= last)
+        while (row < CPN_RESULT_COUNT && strcmp(names[row], order[i].name) != 0)
+            row++;
+        if (r == CPN_RESULT_COUNT || row <= last)
             fail_msg("%s stands in the wrong place", order[i].name);
         assert_int_equal(result_info((enum cpn_result)r)->status, order[i].status);
-        last = r;
+        last = row;
     }
 }
 
@@ -76,6 +96,7 @@ static void retry_is_said_where_the_contract_says_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusals_are_the_part_of_the_table_that_is_decided),
         cmocka_unit_test(every_row_is_filled_and_found_by_its_name),
         cmocka_unit_test(precedence_is_the_order_of_the_contract),
         cmocka_unit_test(retry_is_said_where_the_contract_says_it),

@@ -12,10 +12,10 @@
 #include "http/list.h"
 #include "http/reply.h"
 #include "http/router.h"
-#include "store/door.h"
+#include "store/session.h"
 
 static struct worker worker;
-static struct door door = {.has_cursor_key = true, .cursor_key = {{7}}};
+static struct session session = {.has_cursor_key = true, .cursor_key = {{7}}};
 static struct request *request;
 
 /* A request as the reactor would have read it. */
@@ -27,7 +27,7 @@ static struct request *make(const char *method, const char *target)
     buf_clear(&request->reply.body);
     errors_init(&request->errors, &request->arena);
     request->worker = &worker;
-    request->door = &door.store;
+    request->session = &session.store;
     request->id = "r-1";
     request->header.method = method;
     request->header.target = target;
@@ -100,7 +100,8 @@ static void every_route_is_whole(void **state)
         assert_true((r->roles & ROLE_BIT(ROLE_OPS)) || (r->flags & ROUTE_OPEN)); /* ops may do everything */
         assert_true((r->body == BODY_NONE) == (r->body_max == 0));
         assert_true(r->body != BODY_TEXT || (r->flags & ROUTE_STREAM)); /* nobody else may wait for the caller */
-        assert_false((r->flags & ROUTE_STREAM) && (r->flags & ROUTE_AUX));
+        assert_false((r->flags & ROUTE_STREAM) && (r->flags & ROUTE_BLOCKS));
+        assert_true(!(r->flags & ROUTE_CSV_STREAM) || (r->flags & ROUTE_BLOCKS));
         assert_true(!(r->flags & ROUTE_BODY_OPTIONAL) || r->table);
         assert_true(r->method == METHOD_GET ? r->body == BODY_NONE : true);
         for (size_t k = 0; k < i; k++)
@@ -306,12 +307,60 @@ static void accept_is_weighed(void **state)
         {"application/json, text/csv", false}, {"application/json;q=0.5, text/csv", true}, {"text/csv;q=0", false},
         {"text/csv; q=0.1, */*;q=0.2", false}, {"TEXT/CSV", true}, {"text/csvx", false}, {"text/html,*/*;q=0.8", false},
         {"text/csv;q=1e300", true}, {"text/csv;q=nan", false}, {"text/csv;q=-1e300", false},
+        {"text/csv;Q=0", false}, {"text/csv;faq=0", true}, {"text/csv; charset=utf-8 ; q=0.000", false}, {"text/csv;;q=0", false},
+        {"application/json;q=0, */*", true},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (accept_prefers(rows[i].accept, "text/csv", "application/json") != rows[i].csv)
             fail_msg("Accept: %s", rows[i].accept);
+}
+
+static void accept_admits_what_it_does_not_exclude(void **state)
+{
+    static const struct {
+        const char *accept;
+        bool json, csv;
+    } rows[] = {
+        {NULL, true, true}, {"", true, true}, {" ,\t, ", true, true}, {"*/*", true, true}, {"*/*;q=0.001", true, true},
+        {"application/json", true, false}, {"APPLICATION/JSON; charset=utf-8", true, false}, {"text/csv", false, true},
+        {"text/*", false, true}, {"text/html, image/png;q=0.8", false, false}, {"text/html, */*;q=0.1", true, true},
+        {"*/*;q=0", false, false}, {"application/json;q=0", false, false}, {"text/csv;q=0, */*", true, false},
+        {"application/json;q=0, */*", false, true}, {"text/*;q=0, text/csv;q=0.5", false, true},
+        /* who reads problems reads what we answer: nobody is turned away for half an Accept */
+        {"application/problem+json", true, true}, {"application/*", true, true}, {"application/*;q=0, text/csv", false, true},
+        {"application/jsonx", false, false}, {"json", false, false}, {"*", false, false}, {"application", false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (accept_admits(rows[i].accept, TYPE_JSON) != rows[i].json || accept_admits(rows[i].accept, "text/csv") != rows[i].csv)
+            fail_msg("Accept: %s", rows[i].accept);
+}
+
+/* What the call of such a request may answer with, as "a b". */
+static const char *offered(const char *method, const char *target)
+{
+    const char *text = "";
+
+    make(method, target);
+    for (const char *const *type = router_offers(request->route); *type; type++)
+        text = arena_printf(&request->arena, "%s%s%s", text, *text ? " " : "", *type);
+    return text;
+}
+
+static void a_route_offers_what_its_call_answers_with(void **state)
+{
+    (void)state;
+    assert_string_equal(offered("GET", "/coupons/c/redemptions"), "application/json text/csv");
+    assert_string_equal(offered("POST", "/coupons/c/redemptions"), "application/json");
+    assert_string_equal(offered("GET", "/coupons/-/reports"), "application/json text/csv");
+    assert_string_equal(offered("GET", "/coupons/c/codes"), "text/csv");
+    assert_string_equal(offered("GET", "/coupons/c/ledger"), TYPE_NDJSON);
+    assert_string_equal(offered("GET", "/coupons/-/metrics"), "text/plain");
+    assert_string_equal(offered("DELETE", "/coupons/c"), "");
+    assert_string_equal(offered("GET", "/coupons/-/problems/busy"), "");
 }
 
 /* ---- lists ---- */
@@ -324,7 +373,7 @@ static char *cursor_of(const char *target, const char *position)
 
     make("GET", target);
     j = reply_body(request);
-    json_object(&j);
+    json_begin_object(&j);
     list_end(request, &j, position);
     from = strstr(request->reply.body.data, "\"next\":\"");
     assert_non_null(from);
@@ -465,6 +514,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_versions_of_if_match_are_the_strong_tags_of_ours, set_up, tear_down),
         cmocka_unit_test(a_long_if_match_is_walked_once),
         cmocka_unit_test_setup_teardown(accept_is_weighed, set_up, tear_down),
+        cmocka_unit_test(accept_admits_what_it_does_not_exclude),
+        cmocka_unit_test_setup_teardown(a_route_offers_what_its_call_answers_with, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cursor_leads_on_in_its_own_list, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_parameter_is_never_taken_for_a_position, set_up, tear_down),
         cmocka_unit_test_setup_teardown(positions_of_other_characters_are_refused, set_up, tear_down),

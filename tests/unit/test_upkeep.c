@@ -182,9 +182,9 @@ static void a_coupon_without_slots_has_no_stock_to_be_low(void **state)
 
 /* ---- turns ---- */
 
-static struct use other;
+static struct job_progress other;
 
-static void turn(struct use *of, int64_t fence, enum cpn_result want, int64_t want_turn)
+static void turn(struct job_progress *of, int64_t fence, enum cpn_result want, int64_t want_turn)
 {
     int64_t given = -1;
 
@@ -198,7 +198,7 @@ static void one_job_at_a_time_makes_codes(void **state)
     int64_t first;
 
     (void)state;
-    use_init(&other, JOB_USER_PREFIX "j2", "");
+    other = (struct job_progress){.id = "j2"};
     c.cap.total = 1000;
     lane_open();
     turn(job, 1, CPN_OK, 8);
@@ -239,7 +239,7 @@ static void one_job_at_a_time_makes_codes(void **state)
 static void a_batch_gives_one_turn_at_the_most(void **state)
 {
     (void)state;
-    use_init(&other, JOB_USER_PREFIX "j2", "");
+    other = (struct job_progress){.id = "j2"};
     lane_open();
     turn(job, 1, CPN_OK, 8);
     turn(job, 2, CPN_BUSY, 0); /* the number would not tell the runners apart */
@@ -286,7 +286,7 @@ static void a_slot_is_retired_once_from_free_or_issued(void **state)
     lane_drop();
     lane_open();
     retire(ana, issued.n, CPN_OK);
-    retire(NULL, 3, CPN_OK); /* the next of the stash */
+    retire(NULL, 3, CPN_OK); /* the next of the free pool */
     retire(NULL, 3, CPN_OK);
     assert_int_equal(take(bob, SLOT_ISSUED, "b", NULL).n, 4);
     step(ana, issued, MOVE_REDEEM, "late", NULL, CPN_INVALID_TRANSITION);
@@ -337,7 +337,7 @@ static void a_slot_that_is_due_is_not_counted_twice(void **state)
         assert_int_equal(shelf.slots[i].state, SLOT_RETIRED);
 }
 
-static void a_slot_retired_from_the_stash_cannot_be_taken_by_its_code(void **state)
+static void a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code(void **state)
 {
     (void)state;
     tail.due = 1;
@@ -380,13 +380,13 @@ static void an_erased_user_leaves_no_name_and_starts_anew(void **state, bool slo
     lane_close();
     memcpy(alias, ana->alias, sizeof alias);
     lane_open();
-    decide_erase(&d, ana, &out);
+    decide_erase(&d, ana, NULL, &out);
     expect(CPN_OK);
     assert_int_equal(last_of(ENTRY_ERASE)->before, 8);
     assert_string_equal(last_of(ENTRY_ERASE)->alias, alias);
     assert_int_equal(count_of(ENTRY_FORGET), slots ? 2 : 0); /* what was redeemed stays redeemed, by nobody */
     assert_int_equal(count_of(ENTRY_CANCEL), 4);
-    decide_erase(&d, ana, &out); /* once */
+    decide_erase(&d, ana, NULL, &out); /* once */
     expect(CPN_OK);
     assert_int_equal(count_of(ENTRY_ERASE), 1);
     /* the same user comes back in the same batch, and nothing links the two */
@@ -426,13 +426,13 @@ static void an_erased_user_who_comes_back_later_is_not_linked_either(void **stat
     take(ana, SLOT_REDEEMED, "k", NULL);
     lane_close();
     lane_open();
-    decide_erase(&d, ana, &out);
+    decide_erase(&d, ana, NULL, &out);
     lane_close();
     assert_string_equal(ana->alias, "");
     assert_true(ana->erased_ms > 0);
     lane_open();
     post(ana, SLOT_REDEEMED, "k", NULL, "no such code", -1, CPN_CODE_NOT_FOUND); /* gives a name, but writes nothing */
-    decide_erase(&d, ana, &out);
+    decide_erase(&d, ana, NULL, &out);
     expect(CPN_OK);
     assert_false(decide_changed(&d));
     take(ana, SLOT_REDEEMED, "k", NULL); /* the old key is nobody's */
@@ -440,7 +440,7 @@ static void an_erased_user_who_comes_back_later_is_not_linked_either(void **stat
     take(ana, SLOT_REDEEMED, "k2", NULL);
     assert_int_equal(batch->entries[0].before, 0);
     assert_int_equal(batch->entries[1].before, 0);
-    decide_erase(&d, ana, &out); /* and goes again, in the same batch */
+    decide_erase(&d, ana, NULL, &out); /* and goes again, in the same batch */
     take(ana, SLOT_REDEEMED, "k", NULL);
     assert_true(out.created);
     for (size_t i = 0; i < batch->count; i++)
@@ -454,10 +454,10 @@ static void who_was_never_there_is_erased_without_a_trace(void **state)
 {
     (void)state;
     lane_open();
-    decide_erase(&d, ana, &out);
+    decide_erase(&d, ana, NULL, &out);
     expect(CPN_OK);
     post(ana, SLOT_REDEEMED, "k", NULL, "no such code", -1, CPN_CODE_NOT_FOUND);
-    decide_erase(&d, ana, &out);
+    decide_erase(&d, ana, NULL, &out);
     expect(CPN_OK);
     lane_drop();
 }
@@ -470,7 +470,7 @@ static void the_slots_of_an_erased_user_must_be_at_hand(void **state)
     lane_close();
     lane_open();
     d.named_count = 1;
-    decide_erase(&d, ana, &out);
+    decide_erase(&d, ana, NULL, &out);
     expect(CPN_BUSY);
     lane_drop();
 }
@@ -527,13 +527,13 @@ static void an_approximate_cap_adds_what_others_were_heard_to_have_taken(void **
     d.others.taken = 12; /* heard late: more than the cap; what was taken stays */
     next = c;
     next.title = "Another";
-    decide_change(&d, &next, 1, NULL, &out);
+    decide_change(&d, &next, 1, &out);
     expect(CPN_OK);
     next.cap.total = 9;
-    decide_change(&d, &next, 2, NULL, &out);
+    decide_change(&d, &next, 2, &out);
     expect(CPN_CAP_BELOW_TAKEN);
     next.cap.total = 16;
-    decide_change(&d, &next, 2, NULL, &out);
+    decide_change(&d, &next, 2, &out);
     expect(CPN_OK);
     take(ana, SLOT_REDEEMED, "k", NULL);
     post(ana, SLOT_REDEEMED, "l", NULL, NULL, -1, CPN_SOLD_OUT);
@@ -580,7 +580,7 @@ int main(void)
         TEST(a_slot_is_retired_once_from_free_or_issued),
         TEST(what_lapsed_can_be_retired),
         TEST(a_slot_that_is_due_is_not_counted_twice),
-        TEST(a_slot_retired_from_the_stash_cannot_be_taken_by_its_code),
+        TEST(a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code),
         TEST(an_erased_user_starts_anew_with_and_without_slots),
         TEST(an_erased_user_who_comes_back_later_is_not_linked_either),
         TEST(who_was_never_there_is_erased_without_a_trace),

@@ -1,4 +1,4 @@
-/* Unit tests of http/upload (a text in pieces becomes parts of whole lines) and http/csv. */
+/* Unit tests of http/upload (a text in pieces becomes chunks of whole lines) and http/csv. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,30 +11,30 @@
 #include "http/csv.h"
 #include "http/upload.h"
 
-#define PARTS_MAX 16
+#define CHUNKS_MAX 16
 
 static struct {
     char *text;
     size_t len;
     int64_t first_line;
-} parts[PARTS_MAX];
+} chunks[CHUNKS_MAX];
 static size_t count, fail_at;
 static char id[ID_SHORT_LEN + 1];
 static struct upload upload;
 
-static enum store_status put(struct store *door, const struct part_text *part)
+static enum store_status put(struct store *session, const struct upload_chunk *chunk)
 {
-    (void)door;
+    (void)session;
     if (count == fail_at)
         return STORE_FAILED;
-    assert_true(count < PARTS_MAX);
-    assert_int_equal(part->part, (int64_t)count);
-    assert_string_equal(part->upload, id);
-    assert_true(part->len > 0 && part->len <= PART_SIZE);
-    parts[count].text = strndup(part->text, part->len);
-    assert_non_null(parts[count].text);
-    parts[count].len = part->len;
-    parts[count++].first_line = part->first_line;
+    assert_true(count < CHUNKS_MAX);
+    assert_int_equal(chunk->number, (int64_t)count);
+    assert_string_equal(chunk->upload, id);
+    assert_true(chunk->len > 0 && chunk->len <= CHUNK_SIZE);
+    chunks[count].text = strndup(chunk->text, chunk->len);
+    assert_non_null(chunks[count].text);
+    chunks[count].len = chunk->len;
+    chunks[count++].first_line = chunk->first_line;
     return STORE_OK;
 }
 
@@ -42,14 +42,14 @@ static int tear_down(void **state)
 {
     (void)state;
     while (count)
-        free(parts[--count].text);
+        free(chunks[--count].text);
     return 0;
 }
 
 static void begin(bool csv)
 {
     tear_down(NULL);
-    fail_at = PARTS_MAX;
+    fail_at = CHUNKS_MAX;
     upload_begin(&upload, NULL, csv);
     upload.put = put;
     memcpy(id, upload.id, sizeof id);
@@ -75,8 +75,8 @@ static void a_short_text_is_one_part_however_it_comes(void **state)
         begin(false);
         assert_true(feed(text, sizeof text - 1, piece));
         assert_int_equal(count, 1);
-        assert_string_equal(parts[0].text, text);
-        assert_int_equal(parts[0].first_line, 1);
+        assert_string_equal(chunks[0].text, text);
+        assert_int_equal(chunks[0].first_line, 1);
         assert_int_equal(upload.line - 1, 4);
         assert_true(upload.has_row);
     }
@@ -109,11 +109,11 @@ static void parts_hold_whole_lines_and_know_their_number(void **state)
     assert_true(feed(text, LINES * WIDTH, 1000));
     assert_true(count > 1);
     for (size_t i = 0; i < count; i++) {
-        assert_int_equal(parts[i].first_line, line);
-        assert_memory_equal(parts[i].text, text + all, parts[i].len);
-        assert_int_equal(parts[i].text[parts[i].len - 1], '\n');
-        all += parts[i].len;
-        line += (int64_t)(parts[i].len / WIDTH);
+        assert_int_equal(chunks[i].first_line, line);
+        assert_memory_equal(chunks[i].text, text + all, chunks[i].len);
+        assert_int_equal(chunks[i].text[chunks[i].len - 1], '\n');
+        all += chunks[i].len;
+        line += (int64_t)(chunks[i].len / WIDTH);
     }
     assert_int_equal(all, LINES * WIDTH);
     assert_int_equal(upload.line - 1, LINES);
@@ -122,8 +122,8 @@ static void parts_hold_whole_lines_and_know_their_number(void **state)
 
 static void a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number(void **state)
 {
-    static char text[2 * PART_SIZE + 100];
-    size_t len = 2 * PART_SIZE;
+    static char text[2 * CHUNK_SIZE + 100];
+    size_t len = 2 * CHUNK_SIZE;
 
     (void)state;
     memset(text, 'x', len);
@@ -132,11 +132,11 @@ static void a_line_longer_than_a_part_is_cut_and_the_next_keeps_its_number(void 
     begin(false);
     assert_true(feed(text, len + 6, 777));
     assert_int_equal(count, 3);
-    assert_string_equal(parts[0].text, "AAAA\n");
-    assert_int_equal(parts[1].first_line, 2);
-    assert_int_equal(parts[1].len, PART_SIZE);
-    assert_string_equal(parts[2].text, "BBBB\n");
-    assert_int_equal(parts[2].first_line, 3);
+    assert_string_equal(chunks[0].text, "AAAA\n");
+    assert_int_equal(chunks[1].first_line, 2);
+    assert_int_equal(chunks[1].len, CHUNK_SIZE);
+    assert_string_equal(chunks[2].text, "BBBB\n");
+    assert_int_equal(chunks[2].first_line, 3);
     assert_int_equal(upload.line - 1, 3);
 }
 
@@ -169,7 +169,7 @@ static void blank_lines_and_a_header_are_no_rows(void **state)
 
 static void nothing_is_taken_after_the_database_failed(void **state)
 {
-    static char text[3 * PART_SIZE];
+    static char text[3 * CHUNK_SIZE];
 
     (void)state;
     for (size_t i = 0; i < sizeof text; i++)

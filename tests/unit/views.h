@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "coupons/slot.h"
+#include "coupons/job_progress.h"
+#include "coupons/lane_account.h"
 #include "coupons/use.h"
 
 static inline bool same_text(const char *a, const char *b)
@@ -76,21 +78,40 @@ static inline const char *use_difference(const struct use *a, const struct use *
     DIFFERENT(count);
     DIFFERENT(renamed);
     DIFFERENT(erased_ms);
-    DIFFERENT(job_step);
-    DIFFERENT(job_turn);
-    DIFFERENT(job_fence);
-    DIFFERENT(given.slots);
-    DIFFERENT(given.day);
-    DIFFERENT(given.minor);
-    DIFFERENT(got.slots);
-    DIFFERENT(got.day);
-    DIFFERENT(got.minor);
     for (size_t i = 0; i < a->count; i++) {
         const char *wrong = redemption_difference(&a->redemptions[i], &b->redemptions[i]);
 
         if (wrong)
             return wrong;
     }
+    return NULL;
+}
+
+static inline const char *job_difference(const struct job_progress *a, const struct job_progress *b)
+{
+    DIFFERENT_TEXT(id);
+    DIFFERENT(version);
+    DIFFERENT(seq);
+    DIFFERENT(total);
+    DIFFERENT(step);
+    DIFFERENT(turn);
+    DIFFERENT(fence);
+    return NULL;
+}
+
+static inline const char *account_difference(const struct lane_account *a, const struct lane_account *b)
+{
+    DIFFERENT(lane);
+    DIFFERENT(peer);
+    DIFFERENT(version);
+    DIFFERENT(seq);
+    DIFFERENT(day_ms);
+    DIFFERENT(given.slots);
+    DIFFERENT(given.day);
+    DIFFERENT(given.minor);
+    DIFFERENT(got.slots);
+    DIFFERENT(got.day);
+    DIFFERENT(got.minor);
     return NULL;
 }
 

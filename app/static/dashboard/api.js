@@ -74,10 +74,11 @@ function problemOf(status, text, requestId) {
   return new Problem(status, parse(text), requestId);
 }
 
-async function send(method, address, {body, headers = {}, signal, key = session.key} = {}) {
-  const limit = AbortSignal.timeout(TIMEOUT_MS);
+/* as: "text", or "blob" for what may be long: it is waited for as long as it takes. */
+async function send(method, address, {body, headers = {}, signal, key = session.key, as = "text"} = {}) {
+  const ends = [signal, as === "text" ? AbortSignal.timeout(TIMEOUT_MS) : null].filter(Boolean);
   const json = body === undefined ? {} : {"Content-Type": "application/json"};
-  let reply, text;
+  let reply, content;
 
   try {
     reply = await fetch(address, {
@@ -87,36 +88,39 @@ async function send(method, address, {body, headers = {}, signal, key = session.
       redirect: "error",
       headers: {Authorization: `Bearer ${key}`, Accept: "application/json", ...json, ...headers},
       body: body === undefined ? undefined : JSON.stringify(body),
-      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+      signal: AbortSignal.any(ends),
     });
-    text = await reply.text();
+    content = await (reply.ok ? reply[as]() : reply.text());
   } catch (error) {
     throw signal?.aborted ? error : unreachable(!["GET", "HEAD"].includes(method));
   }
-  if (!reply.ok) throw problemOf(reply.status, text, reply.headers.get("X-Request-Id"));
-  return {reply, text};
+  if (!reply.ok) throw problemOf(reply.status, content, reply.headers.get("X-Request-Id"));
+  return {reply, content};
 }
 
 /* The body of the answer. */
 export async function call(method, address, options) {
-  return parse((await send(method, address, options)).text);
+  return parse((await send(method, address, options)).content);
 }
 
 export const get = (address, signal) => call("GET", address, {signal});
 
 /* {value, etag}: what a PATCH needs. */
 export async function getTagged(address, signal) {
-  const {reply, text} = await send("GET", address, {signal});
+  const {reply, content} = await send("GET", address, {signal});
 
-  return {value: parse(text), etag: reply.headers.get("ETag")};
+  return {value: parse(content), etag: reply.headers.get("ETag")};
 }
 
 export async function getLines(address, signal) {
-  return (await send("GET", address, {signal})).text.split("\n").filter(Boolean).map(parse);
+  const headers = {Accept: "application/x-ndjson"};
+
+  return (await send("GET", address, {signal, headers})).content.split("\n").filter(Boolean).map(parse);
 }
 
-export async function getText(address, signal) {
-  return (await send("GET", address, {signal, headers: {Accept: "text/csv"}})).text;
+/* As a Blob: it is not taken apart, and may be long. */
+export async function getCsv(address, signal) {
+  return (await send("GET", address, {signal, headers: {Accept: "text/csv"}, as: "blob"})).content;
 }
 
 export const patch = (address, etag, body) => call("PATCH", address, {body, headers: {"If-Match": etag}});
@@ -124,16 +128,17 @@ export const patch = (address, etag, body) => call("PATCH", address, {body, head
 /* A key for a call that must not happen twice, however often its button is pressed. */
 export const newKey = () => crypto.randomUUID();
 
-/* What a list holds, up to `most`; {items, more}. */
-export async function getAll(address, parameters, most, signal) {
+/* What a list holds, up to `most`, on so many of its pages: with a filter a page may be empty and still have a next; {items, more}. */
+export async function getAll(address, parameters, most, signal, pages = Infinity) {
   const items = [];
-  let cursor = null;
+  let cursor = null,
+    left = pages;
 
   do {
     const page = await get(query(address, {...parameters, limit: Math.min(1000, most - items.length), cursor}), signal);
     items.push(...page.items);
     cursor = page.next;
-  } while (cursor && items.length < most);
+  } while (cursor && items.length < most && --left > 0);
   return {items, more: Boolean(cursor)};
 }
 
@@ -176,7 +181,8 @@ export async function signIn(key) {
   try {
     await call("GET", "/coupons/-/jobs?limit=1", {key});
   } catch (problem) {
-    if (problem.status === 401) return "The service does not know this key, or it was revoked.";
+    if (problem.status === 401) return "The service does not know this key, or it was revoked or has expired.";
+    if (problem.status === 403 && problem.detail.startsWith("This key ")) return problem.detail;
     if (problem.status === 403)
       return "This is a storefront's key. The dashboard needs one of the role reporting (to look) or ops (to change).";
     return `${problem.message}. ${problem.detail}`;

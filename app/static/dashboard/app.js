@@ -1,21 +1,29 @@
 /*
  * dashboard/app.js -- the frame: asks for the key once per tab, and shows the page that the address names (#/coupon/ID).
  *
- * Reading order  app.js, list.js, coupon.js, change.js; below them panel.js, form.js, api.js, dom.js
+ * Reading order  app.js, list.js, calendar.js, coupon.js, reports.js, change.js, webhooks.js; below them panel.js, form.js, api.js, dom.js
  */
 import {session, signIn} from "./api.js";
+import {showCalendar} from "./calendar.js";
 import {showCoupon} from "./coupon.js";
 import {button, el, replace} from "./dom.js";
 import {showJobs} from "./jobs.js";
+import {showKeys} from "./keys.js";
 import {showList} from "./list.js";
 import {showLookup} from "./lookup.js";
+import {showWebhook, showWebhooks} from "./webhooks.js";
 
-/* Columns: address, name in the navigation, what draws it. What stands in parentheses is given to it. */
+/* Columns: address, name in the navigation, what draws it, the link to it, and if only keys of the role ops see it. What stands in
+ * parentheses is given to what draws it. */
 const PAGES = [
   [/^#?\/?$/, "Coupons", showList, "#/"],
+  [/^#\/calendar$/, "Calendar", showCalendar, "#/calendar"],
   [/^#\/lookup$/, "Look up", showLookup, "#/lookup"],
   [/^#\/jobs$/, "Jobs", showJobs, "#/jobs"],
+  [/^#\/webhooks$/, "Webhooks", showWebhooks, "#/webhooks", true],
+  [/^#\/keys$/, "Keys", showKeys, "#/keys", true],
   [/^#\/coupon\/([^/]+)$/, null, showCoupon, null],
+  [/^#\/webhook\/([^/]+)$/, null, showWebhook, null, true],
 ];
 
 const main = document.getElementById("main");
@@ -26,7 +34,7 @@ function drawFrame(current) {
     document.getElementById("nav"),
     session.key
       ? [
-          ...PAGES.filter(([, name]) => name).map(([, name, , address]) =>
+          ...PAGES.filter(([, name, , , opsOnly]) => name && (session.isOps || !opsOnly)).map(([, name, , address]) =>
             el("a", {href: address, "aria-current": name === current ? "page" : null}, name),
           ),
           el("a", {href: "/coupons/-/docs/"}, "API"),
@@ -109,7 +117,7 @@ function show(message) {
   document.title = page?.[1] ? `${page[1]} \u2013 Coupons` : "Coupons";
   drawFrame(page?.[1]);
   if (!session.key) return showKeyForm(message);
-  if (!page) return showNothing();
+  if (!page || (page[4] && !session.isOps)) return showNothing();
   page[2](main, location.hash.match(page[0]).slice(1).map(decoded), leave.signal);
   return undefined;
 }
@@ -122,7 +130,7 @@ async function start() {
   show(why);
 }
 
-session.onKeyLost = () => show("The service does not know the key any more: it was revoked, or the service was set up anew.");
+session.onKeyLost = () => show("The service does not know the key any more: it was revoked, it expired, or the service was set up anew.");
 addEventListener("hashchange", () => {
   show();
   if (session.key) main.focus({preventScroll: true});

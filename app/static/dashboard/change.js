@@ -1,12 +1,12 @@
 /*
- * dashboard/change.js -- the forms that create and change a coupon.
+ * dashboard/change.js -- the forms that create, clone and change a coupon, and the buttons that move and delete it.
  *
  * Change  sends only what was changed, with If-Match: who was overtaken sees what the other one did, and decides
  */
 import {call, getTagged, newKey, patch, path} from "./api.js";
 import {button, el, replace, table, toast} from "./dom.js";
 import {confirm, moneyScale, openForm, setAt, valueAt} from "./form.js";
-import {number, time} from "./format.js";
+import {browserZone, number, time} from "./format.js";
 import {STATE_OPTIONS} from "./parts.js";
 
 const has = (at, ...values) => (texts) => values.includes(texts[at]);
@@ -43,6 +43,8 @@ const DISCOUNT = [
    when: has("/discount/kind", "percent")},
   {at: "/discount/label", label: "What it is", when: has("/discount/kind", "other"), most: 200},
   {at: "/discount/min_spend_minor", label: "From an order of", type: "scaled", scale: moneyScale, when: discounted},
+  {at: "/discount/only/categories", label: "Only for categories", type: "list", hint: "By commas. Empty: for all", when: discounted},
+  {at: "/discount/only/skus", label: "Only for SKUs", type: "list", hint: "By commas. Empty: for all", when: discounted},
 ];
 const generated = has("/codes/source", "generated"), imported = has("/codes/source", "imported");
 const coded = has("/codes/source", "generated", "imported");
@@ -81,13 +83,17 @@ const RARE = [
   {at: "/valid_for_s", label: "Valid for (days) once issued", type: "scaled", scale: 86400, hint: "Empty: no limit"},
   {at: "/lanes", label: "Lanes", type: "whole", when: has("/codes/source", "none"),
    hint: "More than 1 for a coupon that very many want at once; cannot be changed"},
+  {at: "/cleanup_after_s", label: "Free slots are retired (days) after its end", type: "scaled", scale: 86400},
 ].map((field) => ({...field, more: true}));
 
+const METADATA = [
+  {at: "/metadata", label: "Metadata", type: "json", hint: 'A JSON object, such as {"campaign": "spring"}. The list groups by it'},
+];
 const DEFAULTS = {id: "", title: "", description: "", state: "draft", time_zone: "UTC", starts_at: null, ends_at: null,
   cap: {policy: "exact", total: null, per_user: 1}, discount: {kind: "none"}, codes: {source: "none", length: 10},
-  on_user_cap: "refuse", reserve_s: 900, lanes: 1, generate: true};
+  on_user_cap: "refuse", reserve_s: 900, lanes: 1, cleanup_after_s: 2592000, generate: true};
 
-/* ---- create ---- */
+/* ---- create, clone ---- */
 
 function definition(values) {
   const body = {};
@@ -96,15 +102,17 @@ function definition(values) {
   return body;
 }
 
-export function openCreate(signal) {
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+const copyOf = (coupon) => ({...coupon, id: "", title: [...`Copy of ${coupon.title}`].slice(0, 200).join(""), state: "draft", generate: true});
+
+/* of: the coupon that it is to be like; none: a new one begins with what is usual. */
+export function openCreate(signal, of = null) {
   let sent, key;
 
   openForm({
-    title: "New coupon",
+    title: of ? `Clone ${of.title}` : "New coupon",
     verb: "Create",
     signal,
-    values: {...DEFAULTS, time_zone: zone},
+    values: of ? copyOf(of) : {...DEFAULTS, time_zone: browserZone()},
     fields: [
       ...WORDS,
       ...START,
@@ -119,6 +127,7 @@ export function openCreate(signal) {
       ...SLOTS,
       ...STOCK,
       ...RARE,
+      ...METADATA.map((field) => ({...field, more: true})),
     ],
     async submit(values) {
       const body = definition(values),
@@ -147,7 +156,19 @@ function shown(field, value, coupon) {
     return String(
       value / (typeof field.scale === "function" ? field.scale({"/discount/currency": coupon.discount.currency}) : field.scale),
     );
+  if (field.type === "json") return JSON.stringify(value);
   return typeof value === "number" ? number(value) : String(value);
+}
+
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/* What makes `to` of `from` by RFC 7396: members that are gone are null. */
+function mergePatch(from, to) {
+  if (!isObject(from) || !isObject(to)) return to;
+  const gone = Object.keys(from).filter((name) => !(name in to));
+  const others = Object.keys(to).filter((name) => !same(from[name], to[name]));
+
+  return Object.fromEntries([...gone.map((name) => [name, null]), ...others.map((name) => [name, mergePatch(from[name], to[name])])]);
 }
 
 /* Somebody else was faster: show what they did to what this form shows, and let the user choose. */
@@ -216,7 +237,7 @@ function openChange(title, fields, held, done, signal) {
         toast("Nothing was changed.");
         return true;
       }
-      differences.forEach(([at, value]) => setAt(body, at, value));
+      differences.forEach(([at, value]) => setAt(body, at, mergePatch(valueAt(held.value, at), value)));
       try {
         await patch(address, held.etag, body);
       } catch (problem) {
@@ -246,6 +267,27 @@ export function openCaps(held, done, signal) {
 
 export function openDetails(held, done, signal) {
   openChange("Change words and window", [...WORDS, ...WINDOW], copy(held), done, signal);
+}
+
+export function openDiscount(held, done, signal) {
+  openChange("Change the discount", DISCOUNT, copy(held), done, signal);
+}
+
+export function openMetadata(held, done, signal) {
+  openChange("Change metadata", METADATA, copy(held), done, signal);
+}
+
+/* ---- delete ---- */
+
+export function deleteButton({id, title}, signal) {
+  const act = async () => {
+    await call("DELETE", path(id));
+    toast(`${title} was deleted.`);
+    location.hash = "#/";
+  };
+  const means = "Only a coupon that nobody has ever taken can be deleted. It cannot be undone.";
+
+  return button("Delete", () => confirm("Delete this coupon?", means, "Delete", act, signal), {data: {key: "delete"}});
 }
 
 /* ---- state ---- */

@@ -9,18 +9,23 @@ const KINDS = [
   ["issued", "Issued"],
   ["reserved", "Held"],
   ["reversed", "Reversed"],
+  ["refused", "Refused"],
 ];
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/* Of kinds that never happened nothing is drawn; redeemed always. */
-function datasets(rows) {
-  return KINDS.filter(([kind]) => kind === "redeemed" || rows.some((row) => row[kind] > 0)).map(([kind, label]) => ({
-    label,
-    data: rows.map((row) => row[kind]),
-    backgroundColor: colour(kind),
-    maxBarThickness: 40,
-  }));
+const EARLIER = "Redeemed in the period before";
+
+const dataset = (label, data, name) => ({label, data, backgroundColor: colour(name), maxBarThickness: 40});
+
+/* Of kinds that never happened nothing is drawn; redeemed always. Beside it, what was redeemed in earlier rows. */
+function datasets(rows, earlier) {
+  const sets = KINDS.filter(([kind]) => kind === "redeemed" || rows.some((row) => row[kind] > 0)).map(([kind, label]) =>
+    dataset(label, rows.map((row) => row[kind]), kind),
+  );
+
+  if (earlier) sets.splice(1, 0, dataset(EARLIER, earlier.map((row) => row.redeemed), "earlier"));
+  return sets;
 }
 
 function options(several) {
@@ -40,11 +45,12 @@ function options(several) {
 }
 
 /*
- * rows: a report's items; label(row): what stands below a bar; signal: when the page is left. Returns {node, update(rows)}.
+ * title(period), label(row, period): what stands above all of them, and below a bar; signal: when the page is left.
+ * Returns {node, update(rows, earlier, period)}: a report's items, and as many from before them, or null.
  * Without Chart.js (its file is missing on the server) the table stands alone, and says why.
  */
 export function bars(title, label, signal) {
-  const canvas = el("canvas", {role: "img", "aria-label": title});
+  const canvas = el("canvas", {role: "img"});
   const numbersBox = el("div", {class: "scroll"});
   const drawn = typeof globalThis.Chart === "function";
   const details = el("details", {open: !drawn}, el("summary", {}, "As a table"), numbersBox);
@@ -57,13 +63,15 @@ export function bars(title, label, signal) {
     details,
   );
   let chart = null,
-    shown = [];
+    shown = {rows: [], earlier: null, period: null};
 
   function draw() {
-    const sets = datasets(shown);
+    const {rows, earlier, period} = shown,
+      sets = datasets(rows, earlier);
+
     if (!drawn) return;
     chart ??= new Chart(canvas, {type: "bar", data: {}, options: {}});
-    chart.data = {labels: shown.map(label), datasets: sets};
+    chart.data = {labels: rows.map((row) => label(row, period)), datasets: sets};
     chart.options = options(sets.length > 1);
     chart.update("none");
   }
@@ -72,17 +80,22 @@ export function bars(title, label, signal) {
   signal.addEventListener("abort", () => chart?.destroy());
   return {
     node,
-    update(rows) {
+    update(rows, earlier, period) {
       const total = rows.reduce((sum, row) => sum + row.redeemed, 0);
+      const lines = rows.map((row, i) => [
+        label(row, period),
+        ...KINDS.map(([kind]) => number(row[kind])),
+        ...(earlier ? [number(earlier[i]?.redeemed)] : []),
+      ]);
 
-      shown = rows;
-      canvas.setAttribute("aria-label", `${title}: ${number(total)} redeemed in ${rows.length} periods`);
+      shown = {rows, earlier, period};
+      canvas.setAttribute("aria-label", `${title(period)}: ${number(total)} redeemed in ${rows.length} periods`);
       replace(
         numbersBox,
         table(
-          title,
-          ["From", ...KINDS.map(([, text]) => text)],
-          rows.toReversed().map((row) => [label(row), ...KINDS.map(([kind]) => number(row[kind]))]),
+          title(period),
+          ["From", ...KINDS.map(([, text]) => text), ...(earlier ? [EARLIER] : [])],
+          lines.reverse(),
           "numbers",
         ),
       );

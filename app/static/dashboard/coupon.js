@@ -1,18 +1,16 @@
-/* dashboard/coupon.js -- one coupon: live counts, charts, caps and window, refusals, redemptions, the ledger's head. */
+/* dashboard/coupon.js -- one coupon: live counts, charts, caps and window, refusals, redemptions, the ledger's head, its history. */
 import {get, getLines, getTagged, path, query, session} from "./api.js";
-import {bars} from "./charts.js";
-import {openCaps, openDetails, stateButtons} from "./change.js";
+import {deleteButton, openCaps, openCreate, openDetails, openDiscount, openMetadata, stateButtons} from "./change.js";
 import {button, el, replace, table} from "./dom.js";
 import {money, number, plural, share, time} from "./format.js";
+import {historyPanel} from "./history.js";
 import {jobsPanel, openImport, openSlots} from "./jobs.js";
 import {latestPanel, lookup} from "./lookup.js";
 import {empty, failure, panel} from "./panel.js";
 import {legend, stateBadge, stock, stockText, warnings} from "./parts.js";
+import {reportPanel} from "./reports.js";
 
-const HOURS = 48,
-  DAYS = 30,
-  HOUR_MS = 3600000,
-  HEADS = 5;
+const HEADS = 5;
 
 /* ---- counts ---- */
 
@@ -68,31 +66,6 @@ function countsPanel(page) {
   });
 }
 
-/* ---- charts ---- */
-
-function chartPanel(page, title, period, from, label) {
-  const chart = bars(title, label, page.signal);
-  const foot = el("p", {class: "small"});
-
-  return panel(title, {
-    signal: page.signal,
-    every: 5,
-    load: async (s) => ({
-      zone: (await page.definition()).value.time_zone,
-      ...(await get(query(path(page.id, "reports"), {period, from: from()}), s)),
-    }),
-    draw(body, {items, as_of, zone}) {
-      if (!body.contains(chart.node)) replace(body, chart.node, foot);
-      foot.textContent = as_of?.at ? `Exact up to ${time(as_of.at, zone)} (${zone})` : "Nothing was counted yet";
-      chart.update(items);
-    },
-  });
-}
-
-const hourLabel = (row) => `${row.start.slice(8, 10)}. ${row.start.slice(11, 16)}`;
-const dayLabel = (row) => row.start.slice(5, 10);
-const before = (ms) => () => new Date(Date.now() - ms).toISOString();
-
 /* ---- the definition ---- */
 
 const capText = (value) => (value === null ? "no cap" : number(value));
@@ -105,6 +78,7 @@ function discountText({
   max_minor: most,
   min_spend_minor: least,
   label,
+  only,
 }) {
   const words = {
     none: "none",
@@ -113,7 +87,11 @@ function discountText({
     percent: `${percent / 100} %${most ? `, at most ${money(most, currency)}` : ""}`,
   }[kind];
 
-  return least ? `${words}, from an order of ${money(least, currency)}` : words;
+  const of = [...(only?.categories ?? []), ...(only?.skus ?? [])];
+
+  return [words, least ? `from an order of ${money(least, currency)}` : null, of.length ? `only for ${of.join(", ")}` : null]
+    .filter(Boolean)
+    .join(", ");
 }
 
 function definitionRows(c) {
@@ -167,6 +145,8 @@ function definitionPanel(page) {
     p.head.append(
       button("Change caps", () => openCaps(page.held, page.refresh, page.signal), {data: {key: "caps"}}),
       button("Words, window", () => openDetails(page.held, page.refresh, page.signal), {data: {key: "details"}}),
+      button("Discount", () => openDiscount(page.held, page.refresh, page.signal), {data: {key: "discount"}}),
+      button("Metadata", () => openMetadata(page.held, page.refresh, page.signal), {data: {key: "change-metadata"}}),
     );
   return p;
 }
@@ -176,16 +156,15 @@ function definitionPanel(page) {
 function refusalsPanel(page) {
   return panel("Refusals", {
     signal: page.signal,
-    every: 5,
-    load: (s) => get(path(page.id, "refusals"), s),
-    draw(body, {counts, since, total, complete}) {
+    every: 30,
+    load: async (s) => ({
+      zone: (await page.definition()).value.time_zone,
+      ...(await get(path(page.id, "refusals"), s)),
+    }),
+    draw(body, {counts, since, total, zone}) {
       const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]),
         most = rows[0]?.[1] ?? 0;
-      const since_ = el(
-        "p",
-        {class: "small"},
-        `Of this node, since ${time(since)} (UTC)${complete ? "" : "; not all of them were counted"}`,
-      );
+      const since_ = el("p", {class: "small"}, `Since ${time(since, zone)} (${zone})`);
 
       if (total === 0) return replace(body, empty("Nobody was refused."), since_);
       replace(
@@ -344,24 +323,31 @@ class Page {
       slots && imported
         ? button("Import codes", () => openImport(held.value, this.refresh, this.signal), {data: {key: "import"}})
         : null,
+      button("Clone", () => openCreate(this.signal, held.value), {data: {key: "clone"}}),
+      deleteButton(held.value, this.signal),
     );
   }
 
   draw(main) {
     const {signal} = this;
     const now = countsPanel(this),
-      latest = latestPanel(this.id, () => this.definition(), this.refresh, signal);
+      latest = latestPanel(this.id, () => this.definition(), this.refresh, signal),
+      history = historyPanel(this);
     const columns = [
-      [chartPanel(this, "Redemptions per hour", "hour", before((HOURS - 1) * HOUR_MS), hourLabel), definitionPanel(this)],
+      [reportPanel(this, [["hour", "Hours", "Redemptions per hour"]]), definitionPanel(this)],
       [
-        chartPanel(this, "Redemptions per day", "day", before((DAYS - 1) * 24 * HOUR_MS), dayLabel),
+        reportPanel(this, [
+          ["day", "Days", "Redemptions per day"],
+          ["week", "Weeks", "Redemptions per week"],
+          ["month", "Months", "Redemptions per month"],
+        ]),
         refusalsPanel(this),
         ledgerPanel(this),
         jobsPanel(this.id, signal),
       ],
     ];
 
-    this.panels = [now, ...columns.flat(), latest];
+    this.panels = [now, ...columns.flat(), latest, history];
     replace(
       main,
       el("p", {class: "small"}, el("a", {href: "#/"}, "\u2190 All coupons")),
@@ -377,7 +363,7 @@ class Page {
             column.map((p) => p.node),
           ),
         ),
-        [latest.node, lookup(this.id, this.refresh, signal)].map((node) => el("div", {class: "wide"}, node)),
+        [latest.node, lookup(this.id, this.refresh, signal), history.node].map((node) => el("div", {class: "wide"}, node)),
       ),
     );
   }

@@ -4,7 +4,7 @@
  * Field  a heading as text, or {at: "/cap/total", label, type, hint, options, scale, required, when(values), more}
  *        Several may share a pointer, if no more than one of them is shown at a time.
  *        type: text (default), area, check, whole, scaled (scale: how many of the service's units are one of ours, or a function of
- *        all texts), select, time (in the zone of field "/time_zone"), zone, list (by commas)
+ *        all texts), select, time (in the zone of field "/time_zone"), zone, list (by commas), json (an object)
  */
 import {button, el, replace, uniqueId} from "./dom.js";
 import {digitsOf, fromScaled, fromWall, isZone, toScaled, toWall, zones} from "./format.js";
@@ -34,6 +34,24 @@ const TICKED = "yes";
 const scaleOf = (field, texts) => (typeof field.scale === "function" ? field.scale(texts) : field.scale);
 export const moneyScale = (texts) => 10 ** digitsOf(texts["/discount/currency"]);
 
+/* A member that is null is none: a change by RFC 7396 says so. */
+const hasNull = (value) =>
+  value === null || (typeof value === "object" && !Array.isArray(value) && Object.values(value).some(hasNull));
+
+function readObject(text) {
+  let value;
+
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Invalid('That is no JSON, such as {"campaign": "spring"}.');
+  }
+  if (typeof value !== "object" || Array.isArray(value) || value === null)
+    throw new Invalid('It must be an object, such as {"campaign": "spring"}.');
+  if (hasNull(value)) throw new Invalid("A member cannot be null: leave it out.");
+  return value;
+}
+
 const TYPES = {
   text: {read: (text) => text, write: (value) => value},
   area: {read: (text) => text, write: (value) => value},
@@ -54,6 +72,7 @@ const TYPES = {
         .filter(Boolean),
     write: (value) => value.join(", "),
   },
+  json: {read: readObject, write: (value) => (Object.keys(value).length ? JSON.stringify(value, null, 2) : "")},
   whole: {
     read(text) {
       if (!/^\d+$/.test(text) || !Number.isSafeInteger(Number(text))) throw new Invalid("A whole number, please.");
@@ -77,6 +96,11 @@ const TYPES = {
 
 const typeOf = (field) => TYPES[field.type ?? "text"];
 
+/* What the text of a field is read by besides: as long as it is the same, the same text is the same value. */
+function basis(field, texts) {
+  return field.type === "time" ? texts["/time_zone"] || "UTC" : field.scale && scaleOf(field, texts);
+}
+
 /* ---- controls ---- */
 
 function control(field, id) {
@@ -90,6 +114,7 @@ function control(field, id) {
     );
   if (field.type === "check") return el("input", {...common, type: "checkbox"});
   if (field.type === "area") return el("textarea", {...common, rows: 3, maxlength: field.most});
+  if (field.type === "json") return el("textarea", {...common, rows: 5, spellcheck: "false", class: "code"});
   if (field.type === "time") return el("input", {...common, type: "datetime-local", step: 1});
   return el("input", {
     ...common,
@@ -191,6 +216,7 @@ export class Fields {
     );
     row.filled = typed(row.input);
     row.value = value ?? null;
+    row.basis = basis(row.field, this.hidden(values));
   }
 
   /* What other fields are read by, also where it is no field of this form. */
@@ -230,7 +256,7 @@ export class Fields {
 
   /* What nobody touched is what it was, to the millisecond. */
   value(row, text, texts) {
-    if (typed(row.input) === row.filled && row.value !== null) return row.value;
+    if (typed(row.input) === row.filled && row.value !== null && basis(row.field, texts) === row.basis) return row.value;
     return text || row.field.type === "area" ? typeOf(row.field).read(text, row.field, texts) : null;
   }
 

@@ -2,7 +2,7 @@
  * dashboard/format.js -- how numbers, money and times are shown and read.
  *
  * Money  minor units in the service; here the currency's own, with as many digits as it has
- * Times  UTC in the service; here in the coupon's zone, which always stands beside it
+ * Times  UTC in the service; here in the coupon's zone, or the browser's where they are of no coupon. It always stands beside them
  */
 
 const numbers = new Intl.NumberFormat("en");
@@ -83,6 +83,8 @@ export function toScaled(text, scale) {
 export function fromScaled(value, scale) {
   return value === null || value === undefined ? "" : String(value / scale);
 }
+
+export const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
 export function zones() {
   return ["UTC", ...(Intl.supportedValuesOf?.("timeZone") ?? [])];

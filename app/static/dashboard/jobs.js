@@ -3,11 +3,12 @@
  *
  * Once  a form has one idempotency key from its opening on: pressing twice, or again after a failure, makes one job
  */
-import {call, get, getText, newKey, path, query, session, upload} from "./api.js";
+import {call, get, newKey, path, query, session, several, upload} from "./api.js";
 import {button, el, replace, table, toast} from "./dom.js";
 import {openDialog, openForm} from "./form.js";
 import {number, plural, share, time} from "./format.js";
 import {empty, failure, panel} from "./panel.js";
+import {saveButton} from "./save.js";
 
 const ENDED = ["done", "failed", "cancelled"];
 const KINDS = {
@@ -56,23 +57,12 @@ export function progress(job) {
   return el("div", {class: "job"}, bar, el("span", {class: "small"}, `${job.state}, ${text}`));
 }
 
-/* All rows of a job -- an import's bad ones, an export's codes -- as a file. */
-async function saveRows(job) {
-  const link = el("a", {download: `${job.coupon}-${job.id}.csv`});
-
-  try {
-    link.href = URL.createObjectURL(
-      new Blob([await getText(`/coupons/-/jobs/${encodeURIComponent(job.id)}/rows`)], {type: "text/csv"}),
-    );
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-  } catch (problem) {
-    toast(`${problem.message}. ${problem.detail}`, "bad");
-  }
-}
-
 function hasBadRows({kind, result}) {
   return kind === "import" && (result?.duplicates_in_file || result?.duplicates_in_coupon || result?.invalid);
+}
+
+function rowsButton(words, {id, coupon}, attributes) {
+  return saveButton(words, () => path("-", "jobs", id, "rows"), `${coupon}-${id}.csv`, undefined, attributes);
 }
 
 function badRows(job) {
@@ -95,7 +85,7 @@ function badRows(job) {
           ),
         )
       : null,
-    button("Save all of them as a file", () => saveRows(job)),
+    rowsButton("Save all of them as a file", job),
   );
 }
 
@@ -137,12 +127,29 @@ export async function follow(box, job, done, signal) {
 
 /* ---- all jobs, or one coupon's ---- */
 
+const zones = new Map(); // by coupon, once they are known: what has jobs keeps its zone
+
+async function knowZones(items, signal) {
+  const unknown = [...new Set(items.map((job) => job.coupon))].filter((id) => !zones.has(id));
+
+  await several(
+    unknown.map((id) => async () => {
+      try {
+        zones.set(id, (await get(path(id), signal)).time_zone);
+      } catch (problem) {
+        if (problem.status === 404) zones.set(id, "UTC"); // it was deleted
+        else throw problem;
+      }
+    }),
+  );
+}
+
 /* What can be done about a job now. */
 function action(job) {
   if (!ENDED.includes(job.state))
     return session.isOps ? button("Stop it", () => cancel(job), {data: {key: `stop-${job.id}`}}) : null;
   if (hasBadRows(job) || (job.kind === "export" && job.state === "done" && session.isOps))
-    return button("Save its rows", () => saveRows(job), {data: {key: `rows-${job.id}`}});
+    return rowsButton("Save its rows", job, {data: {key: `rows-${job.id}`}});
   return null;
 }
 
@@ -151,20 +158,25 @@ export function jobsPanel(coupon, signal, level = "h2") {
     signal,
     every: 3,
     level,
-    load: (s) => get(query("/coupons/-/jobs", {coupon, limit: coupon ? 5 : 50}), s),
+    async load(s) {
+      const {items} = await get(query("/coupons/-/jobs", {coupon, limit: coupon ? 5 : 50}), s);
+
+      await knowZones(items, s);
+      return {items};
+    },
     draw(body, {items}) {
       if (items.length === 0) return replace(body, empty("No job yet: generating slots and importing codes are jobs."));
       replace(
         body,
         table(
           "Jobs",
-          ["What", ...(coupon ? [] : ["Coupon"]), "Asked for (UTC)", "How far", ""],
+          ["What", ...(coupon ? [] : ["Coupon"]), "Asked for", "How far", ""],
           items.map((job) => [
             KINDS[job.kind] ?? job.kind,
             ...(coupon
               ? []
               : [el("a", {href: `#/coupon/${encodeURIComponent(job.coupon)}`, data: {key: `c-${job.id}`}}, job.coupon)]),
-            time(job.created_at),
+            [time(job.created_at, zones.get(job.coupon)), el("div", {class: "small"}, zones.get(job.coupon))],
             ENDED.includes(job.state)
               ? [`${job.state} `, el("span", {class: "small"}, resultText(job)), trouble(job)]
               : progress(job),

@@ -1,10 +1,12 @@
 /*
- * dashboard/list.js -- all coupons. Definitions are read whole and searched here; counts and rates only of the page shown.
+ * dashboard/list.js -- all coupons, or groups of them by a member of their metadata, with their sums.
+ *
+ * Read  definitions whole, and searched here; counts and rates only of the page shown; sums of all, as long as groups are shown
  */
 import {get, getAll, path, query, several, session} from "./api.js";
 import {sparkline} from "./charts.js";
 import {button, el, replace, table} from "./dom.js";
-import {number, plural, time} from "./format.js";
+import {money, number, plural, time} from "./format.js";
 import {openCreate} from "./change.js";
 import {empty, panel} from "./panel.js";
 import {STATE_OPTIONS, stateBadge, stock, stockText, warnings} from "./parts.js";
@@ -13,8 +15,9 @@ const PAGE = 50,
   MOST = 20000,
   HOURS = 24,
   HOUR_MS = 3600000,
-  MINUTE_MS = 60000;
-const view = {text: "", state: "", order: "new", page: 0}; // kept while one looks at a coupon
+  MINUTE_MS = 60000,
+  NAMES_MOST = 50;
+const view = {text: "", state: "", order: "new", group: "", within: null, page: 0}; // kept while one looks at a coupon
 
 const ORDERS = {
   new: ["Newest first", null],
@@ -22,12 +25,65 @@ const ORDERS = {
   end: ["Ends soonest", (a, b) => (a.ends_at ?? "9").localeCompare(b.ends_at ?? "9")],
 };
 
+/* ---- groups: by a member of the metadata that is neither object nor array ---- */
+
+const isScalar = (value) => value !== null && typeof value !== "object";
+const groupOf = ({metadata}, name) => (Object.hasOwn(metadata, name) && isScalar(metadata[name]) ? String(metadata[name]) : null);
+
+const groupKey = (value) => `g-${JSON.stringify(value)}`;
+
+/* The names that there are, the most usual first. */
+function groupNames(coupons) {
+  const uses = new Map();
+
+  for (const {metadata} of coupons)
+    for (const [name, value] of Object.entries(metadata)) if (isScalar(value)) uses.set(name, (uses.get(name) ?? 0) + 1);
+  return [...uses].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0])).map(([name]) => name).slice(0, NAMES_MOST);
+}
+
+/* Of each coupon, since there are totals: a Map by id. */
+async function readTotals(signal) {
+  const {items} = await get(query("/coupons/-/reports", {group: "coupon", period: "total"}), signal);
+
+  return new Map(items.map((row) => [row.coupon, row]));
+}
+
+/* [value or null, {coupons, redeemed, reversed, discount by currency}] of each group, the largest first. */
+function sums(coupons, name, totals) {
+  const groups = new Map();
+
+  for (const coupon of coupons) {
+    const value = groupOf(coupon, name),
+      row = totals?.get(coupon.id);
+    const sum = groups.get(value) ?? {coupons: 0, redeemed: 0, reversed: 0, discount: new Map()};
+
+    groups.set(value, sum);
+    sum.coupons++;
+    sum.redeemed += row?.redeemed ?? 0;
+    sum.reversed += row?.reversed ?? 0;
+    if (row?.discount_minor)
+      sum.discount.set(coupon.discount.currency, (sum.discount.get(coupon.discount.currency) ?? 0) + row.discount_minor);
+  }
+  return [...groups].sort(
+    (a, b) => b[1].redeemed - a[1].redeemed || b[1].coupons - a[1].coupons || (a[0] ?? "").localeCompare(b[0] ?? ""),
+  );
+}
+
+function discountText(discount) {
+  const parts = [...discount].sort(([a], [b]) => (a ?? "").localeCompare(b ?? ""));
+
+  return parts.map(([currency, minor]) => money(minor, currency)).join(" + ") || "\u2013";
+}
+
+/* ---- which are shown ---- */
+
 function found(coupons) {
   const words = view.text.toLowerCase(),
     order = ORDERS[view.order][1];
   const right = coupons.filter(
     (c) =>
       (!view.state || c.state === view.state) &&
+      (!view.within || groupOf(c, view.group) === view.within.value) &&
       (!words || c.title.toLowerCase().includes(words) || c.id.toLowerCase().includes(words)),
   );
 
@@ -88,6 +144,8 @@ function row(coupon, counts, hours) {
   ];
 }
 
+const isGrouped = () => view.group !== "" && !view.within;
+
 /* Draws the page of the list, first without figures, then with them, again and again. */
 class List {
   constructor(signal) {
@@ -98,12 +156,14 @@ class List {
     this.counts = {};
     this.hours = {};
     this.hoursOf = ""; // whose hours, and in which minute: more often they are not read
+    this.totals = null;
     this.turn = 0;
   }
 
   take({items, more}) {
     this.coupons = items;
     this.more = more;
+    this.onNames(groupNames(items));
     this.draw();
     this.figure();
   }
@@ -122,24 +182,60 @@ class List {
     this.status.textContent =
       `${plural(all.length, "coupon")}${all.length < this.coupons.length ? ` of ${number(this.coupons.length)}` : ""}` +
       (this.more ? `. Only the newest ${number(MOST)} are looked through.` : "");
-    const next =
-      all.length === 0
-        ? el("div", {}, this.nothing())
-        : el(
-            "div",
-            {},
-            table(
-              "Coupons",
-              ["Coupon", "State", "Stock", "Redeemed", "Ends"],
-              shown.map((c) => row(c, this.counts[c.id] ?? null, this.hours[c.id])),
-              "cards coupons",
-            ),
-            this.pager(all.length),
-          );
+    const next = all.length === 0 ? el("div", {}, this.nothing()) : isGrouped() ? this.groups(all) : this.rows(all, shown);
+
     if (this.box.firstChild?.isEqualNode(next)) return;
     replace(this.box, next);
     if (key && !document.activeElement?.dataset.key)
       this.box.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
+  }
+
+  rows(all, shown) {
+    return el(
+      "div",
+      {},
+      view.within
+        ? el(
+            "p",
+            {},
+            button("\u2190 All groups", () => this.enter(null), {data: {key: "all-groups"}}),
+            ` ${view.group}: ${view.within.value ?? "none"}`,
+          )
+        : null,
+      table(
+        "Coupons",
+        ["Coupon", "State", "Stock", "Redeemed", "Ends"],
+        shown.map((c) => row(c, this.counts[c.id] ?? null, this.hours[c.id])),
+        "cards coupons",
+      ),
+      this.pager(all.length),
+    );
+  }
+
+  groups(all) {
+    return el(
+      "div",
+      {},
+      table(
+        `Coupons by ${view.group}`,
+        [view.group, "Coupons", "Redeemed", "Reversed", "Discount given"],
+        sums(all, view.group, this.totals).map(([value, sum]) => [
+          button(value ?? el("em", {}, "none"), () => this.enter({value}), {data: {key: groupKey(value)}}),
+          number(sum.coupons),
+          ...(this.totals ? [number(sum.redeemed), number(sum.reversed), discountText(sum.discount)] : ["\u2026", "\u2026", "\u2026"]),
+        ]),
+        "cards numbers",
+      ),
+    );
+  }
+
+  /* A group: its coupons; null: all groups. */
+  enter(within) {
+    const key = within ? "all-groups" : groupKey(view.within.value);
+
+    Object.assign(view, {within, page: 0});
+    this.change();
+    this.box.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
   }
 
   nothing() {
@@ -157,7 +253,7 @@ class List {
   }
 
   reset() {
-    Object.assign(view, {text: "", state: "", page: 0});
+    Object.assign(view, {text: "", state: "", group: "", within: null, page: 0});
     this.onReset();
     this.change();
   }
@@ -188,6 +284,14 @@ class List {
     const turn = ++this.turn,
       {shown} = this.page();
     if (shown.length === 0) return;
+    if (isGrouped()) {
+      const totals = await readTotals(this.signal).catch(() => this.totals);
+
+      if (turn !== this.turn || this.signal.aborted) return;
+      this.totals = totals;
+      this.draw();
+      return;
+    }
     const hoursOf = `${Math.floor(Date.now() / MINUTE_MS)} ${shown.map((c) => c.id)}`;
     const [counts, hours] = await Promise.all([
       readCounts(shown, this.signal),
@@ -212,22 +316,36 @@ function filters(list) {
     {"aria-label": "Order"},
     Object.entries(ORDERS).map(([value, [name]]) => el("option", {value}, name)),
   );
+  const group = el("select", {"aria-label": "Group by"});
+  let names = null;
   const set = () => {
     text.value = view.text;
     state.value = view.state;
     order.value = view.order;
+    group.value = view.group;
   };
   const read = () => {
-    Object.assign(view, {text: text.value.trim(), state: state.value, order: order.value, page: 0});
+    const within = group.value === view.group ? view.within : null;
+
+    Object.assign(view, {text: text.value.trim(), state: state.value, order: order.value, group: group.value, within, page: 0});
     list.change();
   };
 
   set();
   list.onReset = set;
+  list.onNames = (found) => {
+    if (names?.join("\n") === found.join("\n")) return;
+    names = found;
+    if (!names.includes(view.group)) Object.assign(view, {group: "", within: null});
+    replace(group, el("option", {value: ""}, "No groups"), names.map((name) => el("option", {value: name}, `By ${name}`)));
+    group.hidden = names.length === 0;
+    group.value = view.group;
+  };
   text.addEventListener("input", read);
   state.addEventListener("change", read);
   order.addEventListener("change", read);
-  return el("div", {class: "filters", role: "search"}, text, state, order);
+  group.addEventListener("change", read);
+  return el("div", {class: "filters", role: "search"}, text, state, order, group);
 }
 
 export function showList(main, parameters, signal) {

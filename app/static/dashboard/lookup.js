@@ -1,36 +1,63 @@
-/* dashboard/lookup.js -- what one user holds, what one code is, the latest redemptions; and giving one back. */
-import {call, get, path, query, session} from "./api.js";
+/* dashboard/lookup.js -- what goes by a user, an order, a code or an id; a coupon's redemptions; and what can be done with one. */
+import {call, get, getAll, newKey, path, query, session, several} from "./api.js";
 import {button, el, replace, table, toast, uniqueId} from "./dom.js";
 import {confirm} from "./form.js";
-import {money, number, plural, time} from "./format.js";
+import {fromWall, money, number, plural, time} from "./format.js";
 import {empty, failure, panel} from "./panel.js";
+import {saveButton} from "./save.js";
 
 const LATEST = 10,
   MORE = 50,
-  MOST = 1000;
+  MOST = 1000,
+  REACH = 2; /* pages that are read of a list with a filter, which each look at some thousand takings */
+
+/* Why a user or an order may not be found. */
+const ENDED =
+  "What ended more than 7 days ago is found by its code or id, or in its coupon's list without a user and an order.";
 
 const state = (text) => el("span", {class: `badge ${text}`}, text);
 
-/* ---- giving back ---- */
+/* ---- what can be done with one ---- */
 
-function reverseButton(coupon, id, user, done, signal) {
-  const act = async () => {
-    await call("POST", path(coupon, "redemptions", id, "reverse"));
-    toast(`${id} was reversed: the slot is free again.`);
-    done();
+/* By its state: [verb, name, what it asks, what is said when it is done]. */
+const ACTIONS = {
+  issued: ["redeem", "cancel"],
+  reserved: ["redeem", "cancel"],
+  redeemed: ["reverse"],
+};
+const VERBS = {
+  redeem: ["Redeem", "it is spent. It can be reversed.", "was redeemed."],
+  cancel: ["Cancel", "it ends, and its slot returns to its previous state.", "was cancelled."],
+  reverse: [
+    "Reverse",
+    "the capacity comes back, also to the user. The ledger keeps both. It cannot be undone.",
+    "was reversed: the slot is free again.",
+  ],
+};
+
+function actionButton(verb, {coupon, id, user}, done, signal) {
+  const [name, means, told] = VERBS[verb];
+  const ask = () => {
+    const headers = verb === "redeem" ? {"Idempotency-Key": newKey()} : {}; // pressed twice, it happens once
+    const act = async () => {
+      await call("POST", path(coupon, "redemptions", id, verb), {headers});
+      toast(`${id} ${told}`);
+      done();
+    };
+
+    confirm(`${name} this redemption?`, `${id}${user ? ` of ${user}` : ""}: ${means}`, name, act, signal);
   };
 
-  return button(
-    "Reverse",
-    () =>
-      confirm(
-        "Reverse this redemption?",
-        `${id}${user ? ` of ${user}` : ""}: the capacity comes back, also to the user. The ledger keeps both. It cannot be undone.`,
-        "Reverse",
-        act,
-        signal,
-      ),
-    {data: {key: `reverse-${id}`}, "aria-label": `Reverse ${id}`},
+  return button(name, ask, {data: {key: `${verb}-${coupon}-${id}`}, "aria-label": `${name} ${id}`});
+}
+
+/* redemption: at least its coupon, id, state and user. */
+function actions(redemption, done, signal) {
+  if (!session.isOps) return null;
+  return el(
+    "div",
+    {class: "actions"},
+    (ACTIONS[redemption.state] ?? []).map((verb) => actionButton(verb, redemption, done, signal)),
   );
 }
 
@@ -43,51 +70,135 @@ function metadata(redemption) {
     : el("details", {class: "small", data: {key}}, el("summary", {}, "Metadata"), el("code", {}, text));
 }
 
-/* coupon: its definition. */
-export function redemptionTable(coupon, items, done, signal) {
-  const zone = coupon.time_zone,
-    currency = coupon.discount.currency;
-  const discounted = items.some((r) => r.discount_minor > 0);
-  const columns = ["Id", "User", "State", `Taken (${zone})`, "Order", ...(discounted ? ["Discount"] : []), ""];
+const couponLink = (id) => el("a", {href: `#/coupon/${encodeURIComponent(id)}`}, id);
+
+/* coupons: the definitions of all that the items are of; with `one` they are of that one alone, whose name goes without saying. */
+export function redemptionTable(coupons, items, done, signal, one = null) {
+  const discounted = items.some((r) => r.discount_minor > 0),
+    zoneOf = (r) => coupons[r.coupon]?.time_zone ?? "UTC";
+  const columns = [
+    ...(one ? [] : ["Coupon"]),
+    "Id",
+    "User",
+    "State",
+    one ? `Taken (${one.time_zone})` : "Taken",
+    "Order",
+    ...(discounted ? ["Discount"] : []),
+    "",
+  ];
 
   return table(
     "Redemptions",
     columns,
     items.map((r) => [
+      ...(one ? [] : [couponLink(r.coupon)]),
       [el("code", {}, r.id), r.code ? el("div", {class: "small"}, r.code) : null],
       r.user === null ? el("em", {}, "erased") : r.user,
       [
         state(r.state),
         r.reserved_until && r.state === "reserved"
-          ? el("div", {class: "small"}, `until ${time(r.reserved_until, zone)}`)
+          ? el("div", {class: "small"}, `until ${time(r.reserved_until, zoneOf(r))}`)
           : null,
       ],
-      time(r.at, zone),
+      [time(r.at, zoneOf(r)), one ? null : el("div", {class: "small"}, zoneOf(r))],
       [r.order ?? "\u2013", metadata(r)],
-      ...(discounted ? [money(r.discount_minor, currency)] : []),
-      r.state === "redeemed" && session.isOps ? reverseButton(coupon.id, r.id, r.user, done, signal) : null,
+      ...(discounted ? [money(r.discount_minor, coupons[r.coupon]?.discount.currency)] : []),
+      actions(r, done, signal),
     ]),
     "cards",
   );
 }
 
+/* ---- a coupon's, by user, order, state and time ---- */
+
+const STATES = ["issued", "reserved", "redeemed", "cancelled", "expired", "reversed"];
+
+/* Where the list that passes stands. A coupon's own list has orders only with their users: an order alone is looked for in all coupons. */
+function listAddress(id, filter) {
+  return filter.order && !filter.user ? path("-", "redemptions") : path(id, "redemptions");
+}
+
+function filterForm(changed) {
+  const inputs = {
+    user: el("input", {type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off"}),
+    order: el("input", {type: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "off"}),
+    state: el("select", {}, el("option", {value: ""}, "Any"), STATES.map((name) => el("option", {value: name}, name))),
+    from: el("input", {type: "datetime-local"}),
+    to: el("input", {type: "datetime-local"}),
+  };
+  const labels = {user: "User", order: "Order", state: "State", from: "Taken from", to: "Taken before"};
+  const fields = Object.entries(inputs).map(([name, input]) => {
+    input.id = uniqueId(name);
+    return el("div", {class: "field"}, el("label", {for: input.id}, labels[name]), input);
+  });
+
+  for (const input of Object.values(inputs))
+    input.addEventListener("change", () =>
+      changed(Object.fromEntries(Object.entries(inputs).map(([name, {value}]) => [name, value]))),
+    );
+  return el("details", {}, el("summary", {}, "Filter"), el("div", {class: "filters", role: "search"}, fields));
+}
+
+/* The texts of the form as the service's parameters; times are of the coupon's zone. */
+const parametersOf = ({from, to, ...rest}, zone) => ({
+  ...rest,
+  from: from ? fromWall(from, zone) : null,
+  to: to ? fromWall(to, zone) : null,
+});
+
+function whyNone(filter, more) {
+  if (more) return "No redemptions match among the newest.";
+  if (filter.user || filter.order) return `No redemptions match. ${ENDED}`;
+  return Object.values(filter).some(Boolean) ? "No redemptions match." : "Nobody has taken one yet.";
+}
+
 export function latestPanel(id, definition, done, signal) {
-  let limit = LATEST;
+  let limit = LATEST,
+    reach = REACH,
+    filter = {};
   const p = panel("Latest redemptions", {
     signal,
     every: 5,
-    load: async (s) => ({coupon: (await definition()).value, ...(await get(query(path(id, "redemptions"), {limit}), s))}),
-    draw(body, {coupon, items, next}) {
+    async load(s) {
+      const chosen = filter,
+        coupon = (await definition()).value;
+      const parameters = parametersOf(chosen, coupon.time_zone);
+      const {items, more} = await getAll(listAddress(id, chosen), parameters, limit, s, reach);
+
+      return {coupon, items: items.filter((r) => r.coupon === id), more, limit, chosen};
+    },
+    draw(body, {coupon, items, more, chosen}) {
       replace(
         body,
-        items.length ? redemptionTable(coupon, items, done, signal) : empty("Nobody has taken one yet."),
-        next && limit < MOST ? el("p", {class: "older"}, button("Show older ones", older, {data: {key: "older"}})) : null,
+        items.length ? redemptionTable({[id]: coupon}, items, done, signal, coupon) : empty(whyNone(chosen, more)),
+        more && limit < MOST
+          ? el("p", {class: "older"}, button(items.length ? "Show older ones" : "Look further", older, {data: {key: "older"}}))
+          : null,
       );
     },
   });
+  const save = saveButton(
+    "Save all as CSV",
+    async () => query(path(id, "redemptions"), parametersOf(filter, (await definition()).value.time_zone)),
+    `${id}-redemptions.csv`,
+    signal,
+    {data: {key: "save"}},
+  );
+
+  p.head.append(save);
+  p.head.after(
+    filterForm((chosen) => {
+      filter = chosen;
+      limit = LATEST;
+      reach = REACH;
+      save.hidden = Boolean(filter.order && !filter.user);
+      p.refresh();
+    }),
+  );
 
   function older() {
     limit = Math.min(MOST, limit + MORE);
+    reach += REACH;
     p.refresh();
   }
   return p;
@@ -95,49 +206,83 @@ export function latestPanel(id, definition, done, signal) {
 
 /* ---- looking up ---- */
 
+/* What is there, or null where there is no such thing. */
+const getIfThere = (address, signal) =>
+  get(address, signal).catch((problem) => {
+    if (problem.status === 404) return null;
+    throw problem;
+  });
+
+/* The definitions of the coupons that redemptions are of. */
+async function couponsOf(items, signal) {
+  const coupons = {};
+
+  await several(
+    [...new Set(items.map((r) => r.coupon))].map((id) => async () => {
+      coupons[id] = await getIfThere(path(id), signal);
+    }),
+  );
+  return coupons;
+}
+
 async function findUser(coupon, user, done, signal) {
-  const [use, definition] = await Promise.all([get(path(coupon, "users", user), signal), get(path(coupon), signal)]);
-  const {redemptions} = use;
+  const use = await get(path(coupon.id, "users", user), signal);
   const left = use.remaining === null ? "" : `; ${number(use.remaining)} more may be taken`;
 
+  if (!use.redemptions.length) return null;
   return [
-    el("h3", {}, user),
+    el("h3", {}, `User ${user}`),
     el("p", {}, `Holds ${number(use.total)}, ${number(use.today)} of them from today${left}.`),
-    redemptions.length
-      ? redemptionTable(definition, redemptions, done, signal)
-      : empty("This user never took this coupon, or it is long over."),
+    redemptionTable({[coupon.id]: coupon}, use.redemptions, done, signal, coupon),
   ];
 }
 
-async function findWallet(user, signal) {
+async function wallet(user, signal) {
   const {items, next} = await get(path("-", "users", user), signal);
 
+  if (!items.length) return null;
   return [
-    el("h3", {}, user),
-    items.length
-      ? table(
-          "Wallet",
-          ["Coupon", "Holds", "May still take", "Today"],
-          items.map((i) => [
-            el("a", {href: `#/coupon/${encodeURIComponent(i.coupon)}`}, i.coupon),
-            number(i.held),
-            number(i.remaining),
-            number(i.remaining_today),
-          ]),
-          "cards",
-        )
-      : empty("This user holds nothing, and there is nothing active to take."),
+    table(
+      "Wallet",
+      ["Coupon", "Holds", "May still take", "Today"],
+      items.map((i) => [couponLink(i.coupon), number(i.held), number(i.remaining), number(i.remaining_today)]),
+      "cards",
+    ),
     next ? el("p", {class: "small"}, `The first ${plural(items.length, "coupon")}; there are more.`) : null,
   ];
 }
 
-async function findCode(coupon, code, done, signal) {
-  const found = await get(path(coupon, "codes", code), signal);
-  const slot = await get(path(coupon, "slots", String(found.slot)), signal);
-  const zone = (await get(path(coupon), signal)).time_zone;
+/* Of a user or an order, in all coupons, or in `one`. */
+async function findAll(name, by, one, done, signal) {
+  const {items, more} = await getAll(path("-", "redemptions"), by, MOST, signal);
+  const found = one ? items.filter((r) => r.coupon === one.id) : items;
+
+  if (!found.length) return null;
+  return [
+    el("h3", {}, name),
+    redemptionTable(one ? {[one.id]: one} : await couponsOf(found, signal), found, done, signal, one),
+    more ? el("p", {class: "small"}, `The newest ${number(MOST)}; there are more.`) : null,
+    by.user ? await wallet(by.user, signal) : null,
+  ];
+}
+
+async function findId(coupon, id, done, signal) {
+  const redemption = /^(L\d+-)?\d+-[1-9]\d*$/.test(id) && (await getIfThere(path(coupon.id, "redemptions", id), signal));
+
+  if (!redemption) return null;
+  return [el("h3", {}, `Redemption ${id}`), redemptionTable({[coupon.id]: coupon}, [redemption], done, signal, coupon)];
+}
+
+/* all: it is looked for in all coupons, and told of which one it is. */
+async function findCode(coupon, code, all, done, signal) {
+  const found = session.isOps && coupon.codes.source !== "none" && (await getIfThere(path(coupon.id, "codes", code), signal));
+
+  if (!found) return null;
+  const slot = await get(path(coupon.id, "slots", String(found.slot)), signal);
+  const zone = coupon.time_zone;
 
   return [
-    el("h3", {}, code),
+    el("h3", {}, `Code ${code}`, all ? [" in ", couponLink(coupon.id)] : null),
     el(
       "p",
       {},
@@ -156,7 +301,7 @@ async function findCode(coupon, code, done, signal) {
             state(h.state),
             time(h.at, zone),
             time(h.ended_at, zone),
-            h.state === "redeemed" && session.isOps ? reverseButton(coupon, h.id, h.user, done, signal) : null,
+            actions({...h, coupon: coupon.id}, done, signal),
           ]),
           "cards",
         )
@@ -164,62 +309,74 @@ async function findCode(coupon, code, done, signal) {
   ];
 }
 
+async function findCodes(code, done, signal) {
+  const {items} = session.isOps ? await get(query(path("-", "codes"), {code}), signal) : {items: []};
+  const found = items.map(async (item) => findCode(await get(path(item.coupon), signal), code, true, done, signal));
+
+  return items.length ? Promise.all(found) : null;
+}
+
+/* Whatever goes by this text. An id is found in its coupon alone: many have the same. Names may have spaces around them, and so may what
+ * was pasted. */
+async function findAnything(id, text, done, signal) {
+  const coupon = id ? await get(path(id), signal) : null,
+    trimmed = text.trim();
+  const asItIs = async (find) => (await find(text)) ?? (trimmed === text ? null : find(trimmed));
+  const found = await Promise.all([
+    asItIs((user) =>
+      coupon ? findUser(coupon, user, done, signal) : findAll(`User ${user}`, {user}, null, done, signal),
+    ),
+    asItIs((order) => findAll(`Order ${order}`, {order}, coupon, done, signal)),
+    coupon ? findCode(coupon, trimmed, false, done, signal) : findCodes(trimmed, done, signal),
+    coupon ? findId(coupon, trimmed, done, signal) : null,
+  ]);
+
+  if (found.some(Boolean)) return found;
+  return empty(coupon ? `No match in this coupon. ${ENDED}` : `No match. ${ENDED} An id is found with its coupon.`);
+}
+
 const WHY = {
-  code_not_found: "There is no such code in this coupon.",
   coupon_not_found: "There is no coupon with this id.",
-  forbidden: "Codes are for keys of the role ops alone.",
 };
 
-/* coupon: an id; null: the form asks for one (a user is looked up everywhere without). changed(): something was reversed. */
+/* coupon: an id; null: the form asks for one (all but ids is found without). changed(): something was redeemed or given back. */
 export function lookup(coupon, changed, signal, level = "h2") {
-  const ids = ["value", "what", "coupon"].map((name) => uniqueId(name));
+  const ids = ["value", "coupon"].map((name) => uniqueId(name));
   const value = el("input", {
     id: ids[0],
-    type: "text",
+    type: "search",
     autocomplete: "off",
     spellcheck: "false",
     required: true,
     autocapitalize: "off",
   });
-  const what = el(
-    "select",
-    {id: ids[1]},
-    el("option", {value: "user"}, "User"),
-    session.isOps ? el("option", {value: "code"}, "Code") : null,
-  );
-  const where = el("input", {id: ids[2], type: "text", autocomplete: "off", spellcheck: "false", placeholder: "all"});
+  const where = el("input", {id: ids[1], type: "text", autocomplete: "off", spellcheck: "false", placeholder: "all"});
   const box = el("div", {role: "status"});
-  const field = (id, text, input) => el("div", {class: "field"}, el("label", {for: id}, text), input);
+  const field = (id, text, input) => el("div", {class: "field wide"}, el("label", {for: id}, text), input);
   const form = el(
     "form",
     {class: "filters", novalidate: true},
-    field(ids[1], "What", what),
-    field(ids[0], "Name or code", value),
-    coupon ? null : field(ids[2], "Coupon's id", where),
+    field(ids[0], session.isOps ? "User, order, code or id" : "User, order or id", value),
+    coupon ? null : field(ids[1], "Coupon ID (needed for an id)", where),
     el("button", {type: "submit"}, "Look up"),
   );
+  let turn = 0;
 
   async function run() {
-    const text = what.value === "code" ? value.value.trim() : value.value,
-      id = coupon ?? where.value.trim();
+    const text = value.value,
+      mine = ++turn,
+      show = (...what) => mine === turn && replace(box, ...what); // of several only the last one counts
     const again = () => {
       changed();
       run();
     };
-    if (!text || (what.value === "code" && !id))
-      return replace(box, el("p", {class: "error"}, text ? "A code needs its coupon's id." : "Type a user or a code."));
-    replace(box, el("p", {class: "loading"}, "Looking\u2026"));
+
+    if (!text.trim()) return show(el("p", {class: "error"}, "Type a user, an order, a code or an id."));
+    show(el("p", {class: "loading"}, "Looking\u2026"));
     try {
-      replace(
-        box,
-        what.value === "code"
-          ? await findCode(id, text, again, signal)
-          : id
-            ? await findUser(id, text, again, signal)
-            : await findWallet(text, signal),
-      );
+      show(await findAnything(coupon ?? where.value.trim(), text, again, signal));
     } catch (problem) {
-      if (!signal.aborted) replace(box, problem.code in WHY ? empty(WHY[problem.code]) : failure(problem, run));
+      if (!signal.aborted) show(problem.code in WHY ? empty(WHY[problem.code]) : failure(problem, run));
     }
   }
 
@@ -230,7 +387,7 @@ export function lookup(coupon, changed, signal, level = "h2") {
   return el(
     "section",
     {class: "panel", "aria-label": "Look up"},
-    el("div", {class: "head"}, el(level, {}, "Look up a user or a code")),
+    el("div", {class: "head"}, el(level, {}, "Look up")),
     form,
     box,
   );

@@ -2,12 +2,14 @@
  * dashboard/panel.js -- a part of a page that reads something now and then, and says honestly how that goes.
  *
  * States  loading, failed (with why, and a button), shown, and stale: shown, but the last reading failed, and since when
- * Quiet   a hidden tab reads nothing; failures are repeated ever more slowly; what has not changed is not drawn again
+ * Quiet   a hidden tab reads nothing; failures are repeated ever more slowly, and what takes long more seldom; what has not changed is
+ *         not drawn again
  */
 import {button, el, replace} from "./dom.js";
 import {clock} from "./format.js";
 
-const SLOWEST_S = 60;
+const SLOWEST_S = 60,
+  REST = 3; /* as many times as long as a reading took */
 
 /* What went wrong, for people; retry: what a button "Try again" does. */
 export function failure(problem, retry) {
@@ -105,7 +107,10 @@ class Panel {
     while (!this.signal.aborted) {
       this.again = false;
       try {
+        const began = Date.now();
+
         this.show(await this.load(this.signal));
+        this.wait = Math.min(SLOWEST_S, Math.max(this.every, (REST * (Date.now() - began)) / 1000));
       } catch (error) {
         if (this.signal.aborted) return;
         if (error.status === undefined) console.error(error);
@@ -126,7 +131,7 @@ class Panel {
 
 /*
  * A section with a heading. load(signal) gives what draw(body, value) shows, every so many seconds.
- * Returns {node, refresh, head}: head is there for buttons.
+ * Returns {node, refresh, rename, head}: head is there for buttons.
  */
 export function panel(title, {load, draw, every = 10, signal, level = "h2", kind = ""}) {
   const p = new Panel({load, draw, every, signal});
@@ -134,5 +139,9 @@ export function panel(title, {load, draw, every = 10, signal, level = "h2", kind
   const node = el("section", {class: `panel ${kind}`, "aria-label": title}, head, p.note, p.body);
 
   p.run();
-  return {node, head, refresh: () => p.refresh()};
+  const rename = (text) => {
+    head.firstChild.textContent = text;
+    node.setAttribute("aria-label", text);
+  };
+  return {node, head, rename, refresh: () => p.refresh()};
 }

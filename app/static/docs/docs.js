@@ -3,7 +3,7 @@
  *
  * Safe    text becomes text nodes: nothing that the document or an answer says is ever taken for HTML
  * Key     kept in sessionStorage: for this tab, until it is closed or told to forget
- * Order   helpers, schemas, trying a call, one call, the page
+ * Order   helpers, schemas, trying a call, one call, events, the page
  */
 const KEY = 'coupons-key';
 const METHODS = ['get', 'post', 'patch', 'delete'];
@@ -46,7 +46,6 @@ function bounds(schema) {
   if ('minLength' in schema || 'maxLength' in schema) words.push(`${schema.minLength ?? 0} to ${schema.maxLength ?? '∞'} characters`);
   if ('minItems' in schema || 'maxItems' in schema) words.push(`${schema.minItems ?? 0} to ${schema.maxItems ?? '∞'} items`);
   if (schema.pattern) words.push(`matches ${schema.pattern}`);
-  if ('default' in schema) words.push(`default ${JSON.stringify(schema.default)}`);
   return words.join(', ');
 }
 
@@ -67,32 +66,33 @@ function objectsIn(schema) {
   return [to.oneOf ?? to.anyOf ?? to.allOf ?? []].flat().flatMap(objectsIn);
 }
 
-function showMembers(schema, depth) {
+/** asked: the caller sends it, and is told what must be there. */
+function showMembers(schema, asked) {
   return h('ul', { class: 'members' }, Object.entries(schema.properties).map(([name, member]) => {
-    const needed = (schema.required ?? []).includes(name) && depth >= 0;
+    const needed = asked && (schema.required ?? []).includes(name);
     const to = resolve(member);
     return h('li', {}, h('code', { class: 'name' }, name), ' ', h('span', { class: 'kind' }, kindOf(member)),
       needed ? h('span', { class: 'needed' }, ' required') : null,
       h('div', { class: 'soft' }, [member.description ?? to.description, bounds(to)].filter(Boolean).join(' · ')),
-      showInner(member, depth + 1));
+      showInner(member, asked));
   }));
 }
 
 /** Members of what a member is: folded, and made when they are first looked at, because schemas can hold themselves. */
-function showInner(schema, depth) {
+function showInner(schema, asked) {
   const objects = objectsIn(schema);
   if (!objects.length) return null;
   const inside = h('div', { class: 'inside' });
   const fold = h('details', {
-    toggle: () => { if (fold.open && !inside.childElementCount) inside.append(...objects.map(([, to]) => showMembers(to, depth))); },
+    toggle: () => { if (fold.open && !inside.childElementCount) inside.append(...objects.map(([, to]) => showMembers(to, asked))); },
   }, h('summary', {}, `members of ${kindOf(schema)}`), inside);
   return fold;
 }
 
-function showSchema(schema) {
+function showSchema(schema, asked) {
   const objects = objectsIn(schema);
   if (!objects.length) return h('p', { class: 'kind' }, kindOf(schema));
-  return h('div', {}, objects.map(([, to]) => [to.description ? h('p', { class: 'soft' }, to.description) : null, showMembers(to, 0)]));
+  return h('div', {}, objects.map(([, to]) => [to.description ? h('p', { class: 'soft' }, to.description) : null, showMembers(to, asked)]));
 }
 
 function showExample(caption, value) {
@@ -205,13 +205,14 @@ function showProblemList(examples) {
     h('a', { href: `../problems/${code}` }, h('code', {}, code)), ' ', resolve(example).value.detail)));
 }
 
-function showAnswer([status, answer]) {
+function showAnswer([status, reference]) {
+  const answer = resolve(reference);
   const content = Object.entries(answer.content ?? {});
   return h('details', {}, h('summary', {}, h('strong', {}, status), ' ', answer.description),
     h('div', { class: 'inside' },
-      h('p', { class: 'soft' }, 'Fields: ', listOf(Object.keys(answer.headers ?? {}))),
+      answer.headers ? h('p', { class: 'soft' }, 'Fields: ', listOf(Object.keys(answer.headers))) : null,
       content.map(([type, one]) => [h('h3', {}, h('code', {}, type)),
-        one.examples ? showProblemList(one.examples) : showSchema(one.schema),
+        one.examples ? showProblemList(one.examples) : showSchema(one.schema, false),
         one.example === undefined ? null : showExample('Example', one.example)])));
 }
 
@@ -223,12 +224,20 @@ function showParameters(call) {
     h('div', { class: 'soft' }, [parameter.description, bounds(resolve(parameter.schema))].filter(Boolean).join(' · ')))))];
 }
 
-function showBody(call) {
+function showBody(call, asked) {
   const body = call.operation.requestBody;
   if (!body) return null;
   const types = Object.entries(body.content);
   return [h('h3', {}, 'Body'), h('p', { class: 'soft' }, `${body.description} ${body.required ? '' : 'It may be absent.'}`),
-    h('p', {}, listOf(types.map(([type]) => type))), showSchema(types[0][1].schema), showExample('Example', types[0][1].example)];
+    h('p', {}, listOf(types.map(([type]) => type))), showSchema(types[0][1].schema, asked), showExample('Example', types[0][1].example)];
+}
+
+/** The same call as keys of the role public make it: another body, another answer. */
+function showPublic(call) {
+  const post = resolve(call.operation['x-public'])?.post;
+  if (!post) return null;
+  return [h('h3', {}, 'With a key of the role public'), h('details', {}, h('summary', {}, post.summary),
+    h('div', { class: 'inside' }, h('p', {}, post.description), showBody({ operation: post }, true), showAnswer(['200', post.responses['200']])))];
 }
 
 function showRoles(call) {
@@ -245,10 +254,25 @@ function showCall(call) {
   /* made when it is opened: 40 forms at once would be slow on a phone */
   function fill() {
     if (inside.childElementCount) return;
-    inside.append(...[operation.description ? h('p', {}, operation.description) : null, showRoles(call), showParameters(call), showBody(call),
-      h('h3', {}, 'Answers'), Object.entries(operation.responses).map(showAnswer), showTry(call)].flat(Infinity).filter(Boolean));
+    inside.append(...[operation.description ? h('p', {}, operation.description) : null, showRoles(call), showParameters(call), showBody(call, true),
+      h('h3', {}, 'Answers'), Object.entries(operation.responses).map(showAnswer), showPublic(call), showTry(call)].flat(Infinity).filter(Boolean));
   }
   return call.element;
+}
+
+// ---- events ----
+
+/** What a webhook is sent: shown as a call is, without a form. */
+function showEvent([type, { post }]) {
+  return h('details', { class: 'event', id: post.operationId },
+    h('summary', {}, h('span', { class: 'method post' }, 'POST'), h('code', { class: 'path' }, type), h('span', { class: 'what' }, post.summary)),
+    h('div', { class: 'inside' }, h('p', {}, post.description), showParameters({ parameters: post.parameters.map(resolve) }), showBody({ operation: post }, false),
+      h('h3', {}, 'Your answer'), Object.entries(post.responses).map(showAnswer)));
+}
+
+function showEvents() {
+  return h('section', { id: 'events', 'aria-labelledby': 'events-name' }, h('h2', { id: 'events-name' }, 'Events'),
+    h('p', { class: 'soft' }, 'What a webhook sends to its address.'), Object.entries(api.webhooks).map(showEvent));
 }
 
 // ---- the page ----
@@ -304,10 +328,10 @@ function addressed() {
   }
 }
 
-/** The call that the address names is opened. */
+/** The call or event that the address names is opened. */
 function followAddress() {
   const element = byId(addressed());
-  if (!element || !element.matches('.call')) return;
+  if (!element || !element.matches('.call, .event')) return;
   element.open = true;
   element.querySelector('summary').focus();
   element.scrollIntoView();
@@ -320,8 +344,9 @@ function showAll() {
     calls.filter((call) => call.operation.tags[0] === tag.name).map(showCall)));
   byId('version').textContent = api.info.version;
   byId('about').textContent = api.info.description;
-  byId('tags').replaceChildren(h('ul', {}, api.tags.map((tag, i) => h('li', {}, h('a', { href: `#group-${i}` }, tag.name)))));
-  byId('calls').replaceChildren(...sections);
+  byId('tags').replaceChildren(h('ul', {}, api.tags.map((tag, i) => h('li', {}, h('a', { href: `#group-${i}` }, tag.name))),
+    h('li', {}, h('a', { href: '#events' }, 'Events'))));
+  byId('calls').replaceChildren(...sections, showEvents());
   watchFilter(calls, sections);
   addEventListener('hashchange', followAddress);
   followAddress();

@@ -1,0 +1,79 @@
+/* base/new_file.c -- see new_file.h. */
+#include "base/new_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool new_file_open(struct new_file *f, const char *path)
+{
+    int fd;
+
+    *f = (struct new_file){.path = strdup(path)};
+    if (!f->path || asprintf(&f->temporary, "%s.XXXXXX", path) < 0)
+        abort();
+    fd = mkostemp(f->temporary, O_CLOEXEC); /* mode 0600 */
+    if (fd < 0) {
+        free(f->path);
+        free(f->temporary);
+        return false;
+    }
+    f->to = fdopen(fd, "w");
+    if (!f->to)
+        abort();
+    return true;
+}
+
+/* So that a crash of the machine keeps its name, too, where the file system does that. */
+static void sync_directory(char *path)
+{
+    char *slash = strrchr(path, '/');
+    int fd;
+
+    if (slash)
+        slash[slash == path] = '\0';
+    fd = open(slash ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd);
+    close(fd);
+}
+
+static void release(struct new_file *f)
+{
+    const int why = errno;
+
+    fclose(f->to);
+    free(f->path);
+    free(f->temporary);
+    *f = (struct new_file){0};
+    errno = why;
+}
+
+bool new_file_keep(struct new_file *f)
+{
+    bool kept = false;
+
+    if (fflush(f->to) == 0 && ferror(f->to))
+        errno = EIO; /* an earlier write failed, and what it said is gone */
+    else if (!ferror(f->to) && fsync(fileno(f->to)) == 0)
+        kept = rename(f->temporary, f->path) == 0;
+    if (!kept) {
+        new_file_drop(f);
+        return false;
+    }
+    sync_directory(f->path);
+    release(f);
+    return true;
+}
+
+void new_file_drop(struct new_file *f)
+{
+    const int why = errno;
+
+    unlink(f->temporary);
+    errno = why;
+    release(f);
+}

@@ -1,0 +1,34 @@
+/*
+ * coupons/lane_account.h -- what one lane of a coupon ever gave another, and got from it: a view of the ledger.
+ *
+ * Key     the lane that keeps it, and its peer: lane 0 keeps one with each other lane, and each of those one with lane 0
+ * Sums    only grow, so a gift counts once, however often it is told of; of given.day and got.day only what belongs to day_ms
+ * Units   *_ms: UTC milliseconds since 1970
+ */
+#ifndef COUPONS_LANE_ACCOUNT_H
+#define COUPONS_LANE_ACCOUNT_H
+
+#include <stdint.h>
+
+/* What a coupon's lanes hand each other: the right to slots, and quotas of the day's cap and of the budget. */
+struct gift {
+    int64_t slots;
+    int64_t day;   /* takings of one day, the coupon's */
+    int64_t minor; /* discount */
+};
+
+struct lane_account {
+    int64_t lane, peer;
+    int64_t version; /* grows by one with every batch that touched it */
+    int64_t seq;     /* of the last batch that touched it; 0: none has */
+    int64_t day_ms;  /* start of the day to which the sums of the day's cap belong */
+    struct gift given, got;
+};
+
+/* "lane-<lane>-<peer>": how entries of the ledger name it, where others name a job. Returns name. */
+#define ACCOUNT_NAME_SIZE 64
+char *account_name(int64_t lane, int64_t peer, char name[ACCOUNT_NAME_SIZE]);
+/* The peer, if it is the name of an account of `lane` among `lanes`. -1: it is not. */
+int64_t account_peer(const char *name, int64_t lane, int64_t lanes);
+
+#endif

@@ -1,0 +1,261 @@
+/*
+ * ctl/archive.c -- couponctl archive: a coupon is closed for good, and its ledger goes into a file, which is read back and replayed before
+ * it gets its name.
+ *
+ * Order    of several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to there. So no lane has in the file got
+ *          what lane 0 did not say there that it gave, whatever is appended meanwhile
+ */
+#include "ctl/archive_file.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/archive_close.h"
+#include "ctl/archive_verify.h"
+#include "ctl/direct.h"
+#include "ctl/print.h"
+#include "ctl/progress.h"
+#include "ctl/statement.h"
+#include "verify/scan.h"
+
+#define PAGE_BATCHES 50
+#define SUFFIX ".archive.gz"
+
+const struct argp_option ctl_archive_options[] = {
+    {"keep", OPT_KEEP, NULL, 0, "Write the file alone: the coupon goes on", 0},
+    {"output", OPT_OUTPUT, "FILE", 0, "Write it to FILE (default: COUPON" SUFFIX ")", 0},
+    {"names", OPT_NAMES, "FILE", 0, "Write names, orders, metadata and codes to FILE", 0},
+    SIGN_KEY_OPTION,
+    {0},
+};
+
+struct archiving {
+    struct direct db;
+    struct scan scan;
+    struct jws_keys keys;
+    const char *path;
+    char *made_path; /* where none was given */
+    struct archive_writer file;
+    struct names {
+        const char *path; /* NULL: they are not wanted */
+        struct gz_file file;
+        struct buf line;
+    } names;
+    struct progress progress;
+    int64_t lanes, first, done, total;
+    bool still;
+    struct head tails[COUPON_LANES_MAX];
+};
+
+/* ---- names ---- */
+
+static void put_name(struct names *n, const struct batch *b, size_t i)
+{
+    const struct entry *e = &b->entries[i];
+    struct json j = json_to(&n->line);
+
+    buf_clear(&n->line);
+    json_begin_object(&j);
+    json_key_int(&j, "lane", b->lane);
+    json_key_int(&j, "seq", b->head.seq);
+    json_key_int(&j, "entry", (int64_t)i);
+    json_key_string(&j, "alias", e->alias);
+    json_key_string(&j, "user", e->user);
+    json_key_string(&j, "order", e->order);
+    json_key_string(&j, "code", e->code);
+    json_key(&j, "metadata");
+    json_raw(&j, e->metadata ? e->metadata : "{}");
+    json_end_object(&j);
+    buf_putc(&n->line, '\n');
+    gz_file_put(&n->file, n->line.data, n->line.len);
+}
+
+static void names_put(struct names *n, const struct batch *b)
+{
+    for (size_t i = 0; n->path && i < b->count; i++)
+        if (b->entries[i].user)
+            put_name(n, b, i);
+}
+
+/* ---- the ledger ---- */
+
+/* How far each lane is to be read. */
+static enum store_status read_tails(struct archiving *g)
+{
+    struct head tail = {.seq = 0};
+    enum store_status s = scan_lanes(&g->scan, &g->lanes);
+
+    if (s == STORE_OK)
+        s = scan_tail(&g->scan, 0, &tail);
+    g->first = tail.seq;
+    for (int64_t i = g->lanes; s == STORE_OK && i-- > 0;) /* lane 0 at last */
+        s = scan_tail(&g->scan, i, &g->tails[i]);
+    g->still = g->first == g->tails[0].seq;
+    for (int64_t i = 1; s == STORE_OK && i < g->lanes; i++) {
+        s = scan_tail(&g->scan, i, &tail);
+        g->still = g->still && tail.seq == g->tails[i].seq;
+    }
+    for (int64_t i = 0; i < g->lanes; i++)
+        g->total += g->tails[i].seq;
+    return s;
+}
+
+static enum store_status write_page(struct archiving *g, int64_t lane, struct head *last, size_t *count)
+{
+    struct batch *batches[PAGE_BATCHES];
+    int64_t until = g->tails[lane].seq;
+    int tries = 0;
+    enum store_status s;
+
+    do
+        s = g->db.session->ops->ledger(g->db.session, g->scan.coupon, lane, last->seq, PAGE_BATCHES, batches, count);
+    while (scan_again(s, &tries));
+    for (size_t i = 0; s == STORE_OK && i < *count; i++) {
+        if (batches[i]->head.seq <= until) {
+            archive_put(&g->file, batches[i]);
+            names_put(&g->names, batches[i]);
+            *last = batches[i]->head;
+        }
+        batch_free(batches[i]);
+    }
+    g->done += (int64_t)*count;
+    progress_show(&g->progress, g->done, g->total);
+    return s;
+}
+
+static enum store_status write_lane(struct archiving *g, int64_t lane)
+{
+    struct head last = {.seq = 0};
+    enum store_status s = STORE_OK;
+    size_t count = 1;
+
+    while (s == STORE_OK && count > 0 && last.seq < g->tails[lane].seq) {
+        count = 0;
+        s = write_page(g, lane, &last, &count);
+    }
+    archive_lane_end(&g->file, &last);
+    return s;
+}
+
+static enum store_status write_lanes(struct archiving *g)
+{
+    enum store_status s = STORE_OK;
+
+    progress_begin(&g->progress, g->scan.coupon, "batches", false);
+    for (int64_t lane = 0; s == STORE_OK && lane < g->lanes; lane++)
+        s = write_lane(g, lane);
+    progress_end(&g->progress);
+    return s;
+}
+
+/* ---- the command ---- */
+
+static void print_result(const struct archiving *g, const struct archive_result *r, bool json)
+{
+    struct buf line = BUF_INIT;
+    struct json j = json_to(&line);
+
+    if (json) {
+        json_begin_object(&j);
+        json_key_string(&j, "coupon", g->scan.coupon);
+        json_key_string(&j, "file", g->path);
+        json_key_int(&j, "batches", r->batches);
+        json_key_int(&j, "entries", r->entries);
+        json_key_string(&j, "kid", r->manifest.kid[0] ? r->manifest.kid : NULL);
+        json_key_string(&j, "names", g->names.path);
+        json_end_object(&j);
+    } else {
+        buf_printf(&line, "%s: %" PRId64 " batches, %" PRId64 " entries, in %s", g->scan.coupon, r->batches, r->entries, g->path);
+        if (r->manifest.kid[0])
+            buf_printf(&line, ", signed by %s", r->manifest.kid);
+    }
+    print_line(&line, json);
+}
+
+/* It gets its name when it was read back, and nothing was found. */
+static int check_and_commit(struct archiving *g, bool json)
+{
+    struct archive_result result;
+    int64_t drifts;
+    int code = archive_check_printing(g->file.file.place.temporary, g->path, &g->keys, json, &result, &drifts);
+
+    fflush(stdout);
+    if (code == CTL_REFUSED)
+        ctl_complain("nothing was written: the ledger has differences; see couponctl verify %s", g->scan.coupon);
+    if (code != CTL_OK)
+        return code;
+    if ((g->names.path && !gz_file_keep(&g->names.file)) || !gz_file_keep(&g->file.file))
+        return CTL_USAGE;
+    print_result(g, &result, json);
+    return CTL_OK;
+}
+
+static int write_archive(struct archiving *g, bool json)
+{
+    enum store_status s = read_tails(g);
+
+    if (s == STORE_OK && g->tails[0].seq == 0) {
+        ctl_complain("no such coupon: \"%s\"", g->scan.coupon);
+        return CTL_REFUSED;
+    }
+    if (s != STORE_OK)
+        return direct_failed();
+    if (!gz_file_open(&g->file.file, g->path) || (g->names.path && !gz_file_open(&g->names.file, g->names.path)))
+        return CTL_USAGE;
+    archive_begin(&g->file);
+    if (write_lanes(g) != STORE_OK)
+        return direct_failed();
+    archive_end(&g->file, g->scan.coupon, g->first, g->still, &g->keys);
+    if (!gz_file_close(&g->file.file) || (g->names.path && !gz_file_close(&g->names.file)))
+        return CTL_USAGE;
+    return check_and_commit(g, json);
+}
+
+static int begin(struct ctl *c, struct archiving *g)
+{
+    const char *coupon = c->args.words[0];
+
+    g->path = ctl_option(c, OPT_OUTPUT);
+    g->names.path = ctl_option(c, OPT_NAMES);
+    if (!coupon_id_valid(coupon)) {
+        ctl_complain("no such coupon: \"%s\"", coupon);
+        return CTL_REFUSED;
+    }
+    if (!g->path && asprintf(&g->made_path, "%s" SUFFIX, coupon) < 0)
+        abort();
+    g->path = g->path ? g->path : g->made_path;
+    if (g->names.path && strcmp(g->names.path, g->path) == 0) {
+        ctl_complain("the archive and the names must be two files, not both \"%s\"", g->path);
+        return CTL_USAGE;
+    }
+    return statement_keys(ctl_option(c, OPT_SIGN_KEY), &g->keys) ? direct_open(c, &g->db) : CTL_USAGE;
+}
+
+int ctl_archive(struct ctl *c)
+{
+    struct archiving *g = calloc(1, sizeof *g);
+    int code;
+
+    if (!g)
+        abort();
+    code = begin(c, g);
+    if (code == CTL_OK && !ctl_option(c, OPT_KEEP)) {
+        code = archive_close(c, c->args.words[0]);
+        if (code != CTL_OK)
+            direct_close(&g->db);
+    }
+    if (code == CTL_OK) {
+        g->scan = (struct scan){.session = g->db.session, .coupon = c->args.words[0]};
+        code = write_archive(g, ctl_json(c));
+        gz_file_release(&g->names.file);
+        gz_file_release(&g->file.file);
+        buf_free(&g->names.line);
+        archive_release(&g->file);
+        direct_close(&g->db);
+    }
+    jws_keys_forget(&g->keys);
+    free(g->made_path);
+    free(g);
+    return code;
+}

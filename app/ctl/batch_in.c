@@ -1,0 +1,290 @@
+/*
+ * ctl/batch_in.c -- see batch_in.h.
+ *
+ * Members   are read by one table, whatever the entry's kind: who has which is said by batch_line() alone, for in the end the batch is
+ *           written again, and must be the line that was read
+ */
+#include "ctl/batch_in.h"
+
+#include <sodium.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "http/coupon_body.h"
+#include "http/jsonin.h"
+
+enum member_type { MEMBER_INT, MEMBER_INT_OR_NULL, MEMBER_GENERATION, MEMBER_TIME, MEMBER_BOOL, MEMBER_TEXT, MEMBER_ALIAS, MEMBER_KEY, MEMBER_STATE,
+                   MEMBER_KIND, MEMBER_DEFINITION };
+
+struct member_row {
+    const char *name;
+    enum member_type type;
+    size_t offset;
+};
+
+#define ENTRY(name, type, field) {name, type, offsetof(struct entry, field)}
+static const struct member_row entry_rows[] = {
+    ENTRY("alias", MEMBER_ALIAS, alias),
+    ENTRY("before", MEMBER_INT, before),
+    ENTRY("by", MEMBER_TEXT, by),
+    ENTRY("count", MEMBER_INT, count),
+    ENTRY("day", MEMBER_INT, day),
+    ENTRY("definition", MEMBER_DEFINITION, definition),
+    ENTRY("discount_minor", MEMBER_INT, discount_minor),
+    ENTRY("fresh", MEMBER_BOOL, fresh),
+    ENTRY("from", MEMBER_GENERATION, from),
+    ENTRY("from_n", MEMBER_INT, from_n),
+    ENTRY("g", MEMBER_GENERATION, g),
+    ENTRY("gift_day", MEMBER_INT, gift.day),
+    ENTRY("gift_minor", MEMBER_INT, gift.minor),
+    ENTRY("gift_slots", MEMBER_INT, gift.slots),
+    ENTRY("held_minor", MEMBER_INT, held_minor),
+    ENTRY("job", MEMBER_TEXT, job),
+    ENTRY("key", MEMBER_KEY, key),
+    ENTRY("kind", MEMBER_KIND, kind),
+    ENTRY("left", MEMBER_INT_OR_NULL, left),
+    ENTRY("n", MEMBER_INT, n),
+    ENTRY("ordinal", MEMBER_INT, ordinal),
+    ENTRY("reserved_until", MEMBER_TIME, reserved_until_ms),
+    ENTRY("same_day", MEMBER_BOOL, same_day),
+    ENTRY("since", MEMBER_INT, since),
+    ENTRY("step", MEMBER_INT, step),
+    ENTRY("valid_until", MEMBER_TIME, valid_until_ms),
+    ENTRY("was", MEMBER_STATE, was),
+};
+
+#define HEAD(name, field) {name, MEMBER_INT, offsetof(struct head, field)}
+static const struct member_row totals_rows[] = {
+    HEAD("archived", archived),
+    HEAD("discount_minor", discount_minor),
+    HEAD("due", due),
+    HEAD("elsewhere", elsewhere),
+    HEAD("issued", issued),
+    HEAD("low_stock", low_stock),
+    HEAD("minor_elsewhere", minor_elsewhere),
+    HEAD("next_n", next_n),
+    HEAD("ordinal", ordinal),
+    HEAD("redeemed", redeemed),
+    HEAD("replenish_until", replenish_until),
+    HEAD("reserved", reserved),
+    HEAD("slots", slots),
+    HEAD("sold_out", sold_out),
+    HEAD("turn", turn),
+};
+static const struct member_row day_rows[] = {
+    HEAD("elsewhere", day_elsewhere),
+    {"start", MEMBER_TIME, offsetof(struct head, day_ms)},
+    HEAD("taken", day_taken),
+};
+#define ROWS(table) (table), sizeof(table) / sizeof *(table)
+
+/* ---- values ---- */
+
+static const char *text_of(struct json_object *o)
+{
+    return json_object_is_type(o, json_type_string) ? json_object_get_string(o) : NULL;
+}
+
+static bool read_hex(struct json_object *o, uint8_t *bytes, size_t size)
+{
+    const char *text = text_of(o);
+    size_t len;
+
+    return text && strlen(text) == 2 * size && sodium_hex2bin(bytes, size, text, 2 * size, NULL, &len, NULL) == 0 && len == size;
+}
+
+/* No batch has a number that is not exact in every reader of JSON. */
+static bool read_int(struct json_object *o, int64_t *to)
+{
+    if (!json_object_is_type(o, json_type_int))
+        return false;
+    *to = json_object_get_int64(o);
+    return *to >= -MONEY_MAX && *to <= MONEY_MAX;
+}
+
+static bool read_generation(struct json_object *o, uint32_t *to)
+{
+    int64_t number;
+
+    if (!read_int(o, &number) || number < 0 || number > UINT32_MAX)
+        return false;
+    *to = (uint32_t)number;
+    return true;
+}
+
+static bool read_time(struct json_object *o, int64_t *to)
+{
+    return text_of(o) && clock_parse(text_of(o), to);
+}
+
+/* At most size - 1 bytes, into an array that has them. */
+static bool read_short(struct json_object *o, char *to, size_t size)
+{
+    const char *text = text_of(o);
+
+    if (!text || strlen(text) >= size)
+        return false;
+    memcpy(to, text, strlen(text) + 1);
+    return true;
+}
+
+static bool read_definition(struct json_object *o, struct arena *a, const struct coupon **to)
+{
+    struct coupon *c = arena_alloc(a, sizeof *c);
+    struct errors errors;
+    int64_t version;
+
+    if (!json_object_is_type(o, json_type_object) || !read_int(json_object_object_get(o, "version"), &version))
+        return false;
+    json_object_object_del(o, "version");
+    coupon_init(c);
+    errors_init(&errors, a);
+    coupon_read(o, c, &errors);
+    c->version = version;
+    *to = c;
+    return errors.count == 0 && c->id;
+}
+
+static bool read_state(struct json_object *o, uint8_t *to)
+{
+    const char *text = text_of(o);
+    enum slot_state state = text ? slot_state_of_name(text) : SLOT_STATE_COUNT;
+
+    *to = (uint8_t)state;
+    return state != SLOT_STATE_COUNT;
+}
+
+static bool read_kind(struct json_object *o, enum entry_kind *to)
+{
+    *to = text_of(o) ? entry_kind_of_name(text_of(o)) : ENTRY_KIND_COUNT;
+    return *to != ENTRY_KIND_COUNT;
+}
+
+static bool read_value(enum member_type type, struct json_object *o, void *to, struct arena *a)
+{
+    switch (type) {
+    case MEMBER_INT_OR_NULL:
+        if (!o) {
+            *(int64_t *)to = COUPON_NULL;
+            return true;
+        }
+        return read_int(o, to);
+    case MEMBER_INT:
+        return read_int(o, to);
+    case MEMBER_GENERATION:
+        return read_generation(o, to);
+    case MEMBER_TIME:
+        return read_time(o, to);
+    case MEMBER_BOOL:
+        *(bool *)to = json_object_get_boolean(o);
+        return json_object_is_type(o, json_type_boolean);
+    case MEMBER_TEXT:
+        *(const char **)to = arena_strdup(a, text_of(o));
+        return text_of(o) != NULL;
+    case MEMBER_ALIAS:
+        return read_short(o, to, ID_ALIAS_LEN + 1);
+    case MEMBER_KEY:
+        return read_hex(o, to, KEY_HASH_LEN);
+    case MEMBER_STATE:
+        return read_state(o, to);
+    case MEMBER_KIND:
+        return read_kind(o, to);
+    case MEMBER_DEFINITION:
+        return read_definition(o, a, to);
+    }
+    return false;
+}
+
+static const struct member_row *find_row(const struct member_row *rows, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+static bool read_members(struct json_object *o, const struct member_row *rows, size_t count, void *to, struct arena *a)
+{
+    if (!json_object_is_type(o, json_type_object))
+        return false;
+    JSONC_FOREACH(o, member) {
+        const struct member_row *row = find_row(rows, count, jsonc_name(member));
+
+        if (!row || !read_value(row->type, jsonc_value(member), (char *)to + row->offset, a))
+            return false;
+    }
+    return true;
+}
+
+/* ---- a line ---- */
+
+static bool read_entry(struct json_object *o, struct batch *b)
+{
+    struct entry *e = batch_add(b, ENTRY_KIND_COUNT);
+
+    if (!read_members(o, ROWS(entry_rows), e, &b->arena) || e->kind == ENTRY_KIND_COUNT)
+        return false;
+    if (e->from && !json_object_object_get(o, "from_n"))
+        e->from_n = e->n;
+    if (entry_members[e->kind] & HAS_WAS && e->was >= SLOT_STATE_COUNT)
+        return false;
+    return !(entry_members[e->kind] & HAS_DEFINITION) || e->definition;
+}
+
+static bool read_entries(struct json_object *list, struct batch *b)
+{
+    size_t count = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (!read_entry(json_object_array_get_idx(list, i), b))
+            return false;
+    return count > 0;
+}
+
+static bool read_batch(struct json_object *o, struct batch *b)
+{
+    struct head *h = &b->head;
+
+    return read_time(json_object_object_get(o, "at"), &h->at_ms) && read_short(json_object_object_get(o, "batch"), b->id, sizeof b->id) &&
+           read_members(json_object_object_get(o, "day"), ROWS(day_rows), h, &b->arena) &&
+           read_entries(json_object_object_get(o, "entries"), b) && read_hex(json_object_object_get(o, "hash"), h->hash, HASH_LEN) &&
+           read_int(json_object_object_get(o, "lane"), &b->lane) && read_hex(json_object_object_get(o, "prev"), b->prev, HASH_LEN) &&
+           read_int(json_object_object_get(o, "seq"), &h->seq) &&
+           read_members(json_object_object_get(o, "totals"), ROWS(totals_rows), h, &b->arena) &&
+           read_int(json_object_object_get(o, "version"), &h->version) && b->lane >= 0 && b->lane < COUPON_LANES_MAX &&
+           h->seq >= 1;
+}
+
+/* Written again, it is this line. */
+static bool is_line(const struct batch *b, const char *line, size_t len)
+{
+    struct buf again = BUF_INIT;
+    bool same;
+
+    batch_line(b, &again, true);
+    same = again.len == len && memcmp(again.data, line, len) == 0;
+    buf_free(&again);
+    return same;
+}
+
+struct batch *batch_in(const char *line, size_t len)
+{
+    JSON_IN_AUTO struct json_object *o = NULL;
+    struct errors errors;
+    struct batch *b;
+    const char *coupon;
+    struct arena a;
+
+    arena_init(&a, 0);
+    errors_init(&errors, &a);
+    o = json_in(line, len, &errors);
+    arena_free(&a);
+    coupon = o ? text_of(json_object_object_get(o, "coupon")) : NULL;
+    if (!coupon)
+        return NULL;
+    b = batch_new(coupon, 0);
+    if (read_batch(o, b) && is_line(b, line, len))
+        return b;
+    batch_free(b);
+    return NULL;
+}

@@ -1,0 +1,70 @@
+/* ctl/gz_file.c -- see gz_file.h. */
+#include "ctl/gz_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/ctl.h"
+
+bool gz_file_open(struct gz_file *f, const char *path)
+{
+    int fd;
+
+    *f = (struct gz_file){.failed = false};
+    if (!new_file_open(&f->place, path)) {
+        ctl_complain("%s: %s", path, strerror(errno));
+        return false;
+    }
+    fd = fcntl(fileno(f->place.to), F_DUPFD_CLOEXEC, 0); /* gzclose() closes it */
+    f->file = fd >= 0 ? gzdopen(fd, "wb") : NULL;
+    if (!f->file)
+        abort();
+    return true;
+}
+
+void gz_file_put(struct gz_file *f, const char *bytes, size_t len)
+{
+    f->failed = f->failed || (len && gzfwrite(bytes, 1, len, f->file) != len);
+}
+
+static bool complain(const struct gz_file *f, int why)
+{
+    ctl_complain("%s: %s", f->place.path, why ? strerror(why) : "it cannot be written");
+    return false;
+}
+
+bool gz_file_close(struct gz_file *f)
+{
+    int code;
+
+    errno = 0;
+    code = gzclose(f->file);
+    f->file = NULL;
+    f->failed = f->failed || code != Z_OK;
+    return !f->failed || complain(f, errno);
+}
+
+bool gz_file_keep(struct gz_file *f)
+{
+    char *path = strdup(f->place.path);
+    bool kept;
+
+    if (!path)
+        abort();
+    kept = new_file_keep(&f->place);
+    if (!kept)
+        ctl_complain("%s: %s", path, strerror(errno));
+    free(path);
+    return kept;
+}
+
+void gz_file_release(struct gz_file *f)
+{
+    if (f->file)
+        gzclose(f->file);
+    if (f->place.to)
+        new_file_drop(&f->place);
+    *f = (struct gz_file){.failed = false};
+}

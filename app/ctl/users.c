@@ -1,0 +1,41 @@
+/* ctl/users.c -- couponctl users: a name erased, or all that is stored under it. In the body of a call: no path carries every name. */
+#include "ctl/client.h"
+#include "ctl/print.h"
+#include "ctl/save.h"
+
+/* {"user": the first word} */
+static json_object *named_user(const struct ctl *c)
+{
+    json_object *body = json_object_new_object();
+
+    json_object_object_add(body, "user", json_object_new_string(c->args.words[0]));
+    return body;
+}
+
+static void tell_erasure(struct ctl *c, const struct answer *a)
+{
+    (void)a;
+    print_fact(c->args.words[0], "erased");
+}
+
+int ctl_users_erase(struct ctl *c)
+{
+    json_object *body = named_user(c);
+    int code = client_tell(c, (struct call){.method = "POST", .path = client_path("/coupons/-/users/erase"),
+                                            .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)}, tell_erasure);
+
+    json_object_put(body);
+    return code;
+}
+
+int ctl_users_export(struct ctl *c)
+{
+    json_object *body = named_user(c);
+    int code = save_answer(c, (struct call){.method = "POST", .path = client_path("/coupons/-/users/export"),
+                                            .accept = "application/x-ndjson",
+                                            .body = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN)},
+                           c->args.count > 1 ? c->args.words[1] : NULL);
+
+    json_object_put(body);
+    return code;
+}

@@ -1,0 +1,41 @@
+/*
+ * deliver/change_feed.h -- a thread that listens at the ledger's change stream, and the bounded queue of what it heard.
+ *
+ * Bound    while the queue is full the stream is read later: nothing is lost
+ * Sweep    a stream without a past may have missed batches: once it stands, the listener is told to look at every lane
+ * Threads  one listens, until the process is told to stop; one takes
+ */
+#ifndef DELIVER_CHANGE_FEED_H
+#define DELIVER_CHANGE_FEED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/stop.h"
+#include "store/mongo.h"
+
+#define CHANGE_FEED_SIZE 8192
+
+struct change_feed {
+    struct mongo *mongo;
+    struct stop *stop;
+    void (*heard)(void *context); /* called by the thread when there is something to take */
+    void *context;
+    pthread_t thread;
+    atomic_bool listening; /* somebody wants to hear; else the stream is closed */
+    pthread_mutex_t lock;
+    struct batch_key ring[CHANGE_FEED_SIZE];
+    size_t first, count;
+    bool sweep;
+};
+
+/* d is zeroed. */
+void change_feed_start(struct change_feed *d, struct mongo *m, struct stop *stop, void (*heard)(void *context), void *context);
+/* Wait for the thread; the stop was asked for. */
+void change_feed_join(struct change_feed *d);
+void change_feed_listen(struct change_feed *d, bool listening);
+/* Take up to `most`; *sweep: every lane is to be looked at (the wish is taken, too). */
+size_t change_feed_take(struct change_feed *d, struct batch_key *batch_keys, size_t most, bool *sweep);
+
+#endif

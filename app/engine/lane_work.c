@@ -1,0 +1,580 @@
+/*
+ * engine/lane_work.c -- see round.h: decides what one lane has to do in a round, from what was loaded. Pure but for the memory it takes.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "coupons/fold.h"
+#include "engine/round.h"
+#include "engine/route.h"
+
+#define GET_MOST 16384 /* slots that a lane gets by one batch */
+/* A batch is one document, which the database takes up to 16 MiB, and store/ sends with others (COMMAND_BYTES_MAX). A request makes an
+ * entry of up to 5.5 kB, and with it may end all 1,000 redemptions of its user, each by one of up to 0.5 kB. So 1,000 requests make
+ * 8 MiB at the most, if none is decided behind so many entries. */
+#define ENTRIES_MOST 4096
+#define EXPIRES_MOST 2048 /* of them, what has ended by itself before any request */
+
+bool op_reads_only(enum op_kind k)
+{
+    return k == OP_CHECK || k == OP_COUPON || k == OP_USE || k == OP_JOB || k == OP_REDEMPTION || k == OP_SLOT || k == OP_CODE ||
+           k == OP_REFUSE || k == OP_CATCH_UP || k == OP_HEAD;
+}
+
+static void own_strings(struct op *op, struct redemption *r)
+{
+    r->order = arena_strdup(op->arena, r->order);
+    r->metadata = arena_strdup(op->arena, r->metadata);
+    r->code = arena_strdup(op->arena, r->code);
+}
+
+/* As many as are asked for; with until, no more than are missing. */
+static void generate(struct lane_work *p, struct op *op)
+{
+    struct decision *d = &p->d;
+    int64_t missing = op->until - head_stock(&d->head);
+
+    op->made = op->until && missing < op->count ? missing : op->count;
+    if (op->made > 0 || op->working_job->step >= op->step) {
+        decide_generate(d, op->working_job, p->accounts, op->step, op->made, op->turn, &op->outcome);
+        return;
+    }
+    op->made = 0;
+    op->outcome = (struct outcome){.result = CPN_OK};
+}
+
+static void create(struct lane_work *p, struct op *op)
+{
+    const struct wish wish = {.key = op->key, .slots = op->count, .job = op->working_job, .accounts = p->accounts};
+
+    decide_create(&p->d, op->definition, &wish, &op->outcome);
+}
+
+/* True: decided. False: ask again. */
+static bool decide_write(struct lane_work *p, struct op *op)
+{
+    struct decision *d = &p->d;
+    bool decided = true;
+
+    d->by = op->by;
+    switch (op->kind) {
+    case OP_TAKE:
+        op->take.code_n = op->named_n;
+        d->others.due_ms = op->others_due_ms;
+        decided = decide_take(d, op->working, &op->take, &op->outcome);
+        break;
+    case OP_STEP:
+        if (op->working)
+            decide_step(d, op->working, &op->transition, &op->outcome);
+        else
+            op->outcome = (struct outcome){.result = CPN_REDEMPTION_NOT_FOUND};
+        break;
+    case OP_RETIRE_ONE:
+        if (op->named_n >= 0)
+            decide_retire_one(d, op->working, op->named_n, &op->outcome);
+        else
+            op->outcome = (struct outcome){.result = CPN_CODE_NOT_FOUND};
+        break;
+    case OP_ERASE:
+        decide_erase(d, op->working, op->alias, &op->outcome);
+        break;
+    case OP_TURN:
+        decide_turn(d, op->working_job, op->fence, &op->turn, &op->outcome);
+        break;
+    case OP_TURN_END:
+        decide_turn_end(d, op->working_job, &op->outcome);
+        break;
+    case OP_SWEEP: /* done before any request */
+        op->outcome = (struct outcome){.result = CPN_OK};
+        break;
+    case OP_CREATE:
+        create(p, op);
+        break;
+    case OP_CHANGE:
+        decide_change(d, op->definition, op->expected_version, &op->outcome);
+        break;
+    case OP_DELETE:
+        if (op->inner && op->expected_version != d->coupon->version)
+            op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
+        else
+            decide_delete(d, &op->outcome);
+        break;
+    case OP_ARCHIVE:
+        decide_archive(d, op->expected_version, &op->outcome);
+        break;
+    case OP_FOLLOW:
+        decide_follow(d, op->definition);
+        op->outcome = (struct outcome){.result = CPN_OK};
+        break;
+    case OP_GIVE:
+        decide_give(d, p->accounts[op->peer], &op->gift, &op->outcome);
+        break;
+    case OP_GET:
+        op->made = (int64_t)d->batch->count;
+        decide_get(d, p->accounts[op->peer], &op->gift, op->gift_day_ms, GET_MOST, &op->outcome);
+        op->made = (int64_t)d->batch->count - op->made;
+        break;
+    case OP_EVENTS:
+        decide_events_of_all(d, op->count);
+        op->outcome = (struct outcome){.result = CPN_OK};
+        break;
+    case OP_GENERATE:
+        generate(p, op);
+        break;
+    case OP_DUE:
+        decide_due(d, op->working_job, op->step, op->count, &op->made, &op->outcome);
+        break;
+    case OP_TICK:
+        decide_tick(d);
+        op->outcome = (struct outcome){.result = CPN_OK};
+        break;
+    default:
+        assert(!"not a write");
+    }
+    d->by = NULL;
+    return decided;
+}
+
+static void read_slot(struct lane_work *p, struct op *op, enum cpn_result unknown)
+{
+    struct cached_bucket *k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
+    int at = (int)(op->named_n % BUCKET_SLOTS);
+
+    if (!k) {
+        op->outcome.result = unknown;
+        return;
+    }
+    op->n = op->named_n;
+    op->slot = k->bucket.slots[at];
+    op->slot.user = arena_strdup(op->arena, op->slot.user);
+    op->code_now = arena_strdup(op->arena, k->codes ? k->codes[at] : NULL);
+}
+
+static void read_redemption(const struct lane_work *p, struct op *op)
+{
+    struct redemption *r = op->working ? use_by_slot(op->working, op->n, op->g) : NULL;
+
+    if (!r) {
+        op->outcome.result = CPN_REDEMPTION_NOT_FOUND;
+        return;
+    }
+    op->outcome.redemption = *r;
+    op->outcome.redemption.state = (uint8_t)redemption_state(r, p->d.head.at_ms);
+}
+
+static void decide_read(struct lane_work *p, struct op *op)
+{
+    op->outcome = (struct outcome){.result = CPN_OK};
+    switch (op->kind) {
+    case OP_CHECK:
+        op->take.code_n = op->named_n;
+        p->d.others.due_ms = op->others_due_ms;
+        decide_check(&p->d, op->working, &op->take, &op->outcome, &op->discount_minor);
+        break;
+    case OP_SLOT:
+        read_slot(p, op, CPN_SLOT_NOT_FOUND);
+        break;
+    case OP_CODE:
+        read_slot(p, op, CPN_CODE_NOT_FOUND);
+        break;
+    case OP_REDEMPTION:
+        read_redemption(p, op);
+        break;
+    case OP_REFUSE:
+        op->outcome.result = op->refusal;
+        break;
+    default:
+        break;
+    }
+}
+
+/* The working copy is the work's. An answer has no more of it than is wanted: a user may have 1,000 redemptions of 4 kB, and as
+ * many requests may ask about them. */
+static struct use *copy_use(const struct lane_work *p, struct op *op)
+{
+    const struct use *u = op->working;
+
+    if (op->kind == OP_CHECK)
+        return use_counts(u, p->d.head.at_ms, p->d.head.day_ms, op->arena);
+    op->left_out = op->kind == OP_USE && op->most && u->count > op->most;
+    return op->kind == OP_USE && !op->left_out ? use_copy(u, op->arena, true) : use_without_redemptions(u, op->arena);
+}
+
+static const struct job_progress *copy_job(const struct op *op)
+{
+    struct job_progress *copy = arena_alloc(op->arena, sizeof *copy);
+
+    *copy = *op->working_job;
+    copy->id = arena_strdup(op->arena, copy->id);
+    return copy;
+}
+
+static const struct lane_account *copy_account(const struct lane_work *p, const struct op *op)
+{
+    struct lane_account *copy = arena_alloc(op->arena, sizeof *copy);
+
+    *copy = *p->accounts[op->peer];
+    return copy;
+}
+
+/* What every answer carries. */
+static void fill(struct lane_work *p, struct op *op)
+{
+    const struct decision *d = &p->d;
+
+    op->head = d->head;
+    if (!decide_changed(d))
+        op->head.seq = p->lane->tail.seq;
+    op->definition_seq = p->lane->number > 0 ? INT64_MAX : d->coupon != p->lane->definition ? d->head.seq : p->lane->definition_seq;
+    op->seq = op->head.seq;
+    op->at_ms = d->head.at_ms;
+    op->due_ms = d->next_due_ms;
+    op->use = op->working && op->kind != OP_TAKE ? copy_use(p, op) : NULL;
+    op->job_now = op->kind == OP_JOB ? copy_job(op) : NULL;
+    op->account = op->kind == OP_GIVE || op->kind == OP_GET ? copy_account(p, op) : NULL;
+    if (op->outcome.result == CPN_OK)
+        own_strings(op, &op->outcome.redemption);
+}
+
+/* The definition goes with all answers but those that are many, as it is when op was decided: what comes behind in the same
+ * batch may change or delete it. What follows lane 0 follows its tombstone, too. */
+static void tell_definition(const struct decision *d, struct op *op)
+{
+    bool told = op->kind == OP_HEAD || op->kind == OP_DELETE ? d->coupon != NULL
+                                                             : decide_exists(d) && op->kind != OP_TAKE && op->kind != OP_STEP;
+
+    op->coupon_now = told ? coupon_copy(d->coupon, op->arena) : NULL;
+}
+
+static void note_change(const struct lane_work *p, struct op *op, size_t before)
+{
+    if (op->loaded && p->batch->count > before)
+        op->loaded->changed = true;
+}
+
+/* What was loaded -- the day, each request's own lane -- was found by the definition before the batch. Where the batch has made
+ * another that they would be others by, what comes behind waits for the next one. */
+static bool is_outdated(const struct lane_work *p)
+{
+    const struct coupon *before = p->lane->definition, *now = p->d.coupon;
+
+    return now && now != before && (!before || strcmp(before->time_zone, now->time_zone) != 0);
+}
+
+/* The batch may hold no more. */
+static bool is_full(const struct lane_work *p)
+{
+    return p->batch->count >= ENTRIES_MOST;
+}
+
+/* A redemption that the batch has moved out of its user's list -- the user was erased, or took anew -- is found by the next. */
+static bool was_moved(const struct op *op)
+{
+    return (op->kind == OP_REDEMPTION || op->kind == OP_STEP) && op->outcome.result == CPN_REDEMPTION_NOT_FOUND &&
+           op->loaded && op->loaded->changed;
+}
+
+/* It was told that something is taken, or how much: perhaps of what has ended by itself, and was not looked at yet. */
+static bool is_early(const struct lane_work *p, const struct op *op)
+{
+    switch (op->outcome.result) {
+    case CPN_SOLD_OUT:
+    case CPN_DAILY_CAP_REACHED:
+    case CPN_BUDGET_REACHED:
+    case CPN_CAP_BELOW_TAKEN:
+        return p->more;
+    case CPN_CODE_NOT_FOUND: /* another user's, who held it */
+    case CPN_TRANSACTION_IN_PROGRESS:
+        return p->more && op->named_n >= 0;
+    default:
+        return p->more && op->kind == OP_HEAD;
+    }
+}
+
+/* False: there is no such coupon, and op was told so. */
+static bool finds_coupon(const struct lane_work *p, struct op *op)
+{
+    if (op->kind == OP_CREATE || op->kind == OP_FOLLOW || decide_exists(&p->d))
+        return true;
+    op->outcome = (struct outcome){.result = CPN_COUPON_NOT_FOUND};
+    return false;
+}
+
+/* True: the lane is closed, and op was told so, or has nothing to do there. Erasures go on. */
+static bool is_closed(const struct lane_work *p, struct op *op)
+{
+    bool chore = op->kind == OP_SWEEP || op->kind == OP_TICK || op->kind == OP_FOLLOW || op->kind == OP_EVENTS ||
+                 op->kind == OP_TURN_END || op->kind == OP_GIVE || op->kind == OP_GET;
+
+    if (!p->d.head.archived || op->kind == OP_CREATE || op->kind == OP_ERASE || op->kind == OP_ARCHIVE ||
+        (op_reads_only(op->kind) && op->kind != OP_CHECK && !(op->kind == OP_REFUSE && op->changes)))
+        return false;
+    op->outcome = (struct outcome){.result = chore ? CPN_OK : CPN_COUPON_ARCHIVED};
+    return true;
+}
+
+/* True: decided. False: it is to be asked again, in a later batch. */
+static bool decide_one(struct lane_work *p, struct op *op)
+{
+    bool reads_only = op_reads_only(op->kind);
+
+    if (is_outdated(p) || (!reads_only && is_full(p)))
+        return false;
+    if (!finds_coupon(p, op) || is_closed(p, op))
+        return true;
+    if (reads_only)
+        decide_read(p, op);
+    else if ((p->again.count && op->kind == OP_TAKE) /* none overtakes one that waits */ || !decide_write(p, op))
+        return false;
+    return !is_early(p, op) && !was_moved(op);
+}
+
+/* Those that may write, or those that read only: the others stay as they are. */
+static void decide_ops(struct lane_work *p, bool reads_only)
+{
+    struct op_list ops = p->ops;
+    struct op *op;
+
+    p->ops = (struct op_list){0};
+    while ((op = op_list_take(&ops))) {
+        size_t before = p->batch->count;
+
+        if (op_reads_only(op->kind) != reads_only) {
+            op_list_add(&p->ops, op);
+            continue;
+        }
+        if (decide_one(p, op)) {
+            tell_definition(&p->d, op);
+            op_list_add(&p->ops, op);
+        } else {
+            op_list_add(&p->again, op);
+        }
+        note_change(p, op, before); /* also of one that asks again: what its user held and has lapsed may be settled */
+    }
+}
+
+static void close_uses(struct lane_work *p)
+{
+    struct loaded_user *u, *next;
+
+    p->batch->uses = arena_array(&p->batch->arena, HASH_COUNT(p->users) + 1, sizeof(struct use *));
+    HASH_ITER(hh, p->users, u, next) {
+        if (!u->changed) // cppcheck-suppress uninitvar
+            continue;
+        fold_use_done(u->use, &p->d.head);
+        p->batch->uses[p->batch->use_count++] = u->use;
+    }
+}
+
+static void close_jobs(struct lane_work *p)
+{
+    size_t most = 0;
+
+    for (const struct loaded_job *j = p->jobs; j; j = j->next)
+        most++;
+    p->batch->jobs = arena_array(&p->batch->arena, most + 1, sizeof(struct job_progress *));
+    for (struct loaded_job *j = p->jobs; j; j = j->next)
+        if (j->state.seq == p->d.head.seq)
+            p->batch->jobs[p->batch->job_count++] = &j->state;
+}
+
+static void close_accounts(struct lane_work *p)
+{
+    if (!p->accounts)
+        return;
+    p->batch->accounts = arena_array(&p->batch->arena, COUPON_LANES_MAX, sizeof(struct lane_account *));
+    for (int64_t peer = 0; peer < COUPON_LANES_MAX; peer++)
+        if (p->accounts[peer] && p->accounts[peer]->seq == p->d.head.seq)
+            p->batch->accounts[p->batch->account_count++] = p->accounts[peer];
+}
+
+/* ---- slots that are named ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    const struct named_slot *x = a, *y = b;
+
+    return x->n < y->n ? -1 : x->n > y->n;
+}
+
+static void name_slot(struct lane_work *p, size_t *capacity, int64_t n)
+{
+    struct cached_bucket *k = n >= 0 ? lane_bucket(p->lane, bucket_of(n)) : NULL;
+    struct named_slot *named;
+    int at = (int)(n % BUCKET_SLOTS);
+
+    if (!k || at >= k->bucket.size)
+        return;
+    if (p->d.named_count == *capacity) {
+        *capacity = *capacity ? *capacity * 2 : 64;
+        p->d.named = checked(realloc(p->d.named, *capacity * sizeof *p->d.named));
+    }
+    named = &p->d.named[p->d.named_count++];
+    *named = (struct named_slot){n, k->bucket.slots[at], k->codes ? k->codes[at] : NULL};
+    named->slot.user = named->slot.user ? checked(strdup(named->slot.user)) : NULL;
+}
+
+static void name_due_slots(struct lane_work *p, size_t *capacity)
+{
+    struct cached_bucket *k, *next;
+
+    HASH_ITER(hh, p->lane->buckets, k, next)
+        for (int i = 0; i < k->bucket.size; i++)
+            if (slot_is_due(&k->bucket.slots[i], p->at_ms))
+                name_slot(p, capacity, k->bucket.b * BUCKET_SLOTS + i);
+}
+
+/* Working copies of every slot that a request names, or that ended by itself. */
+static void name_slots(struct lane_work *p)
+{
+    size_t capacity = 0, distinct = 0;
+
+    for (struct op *op = p->ops.first; op; op = op->next) {
+        name_slot(p, &capacity, op->named_n);
+        for (size_t i = 0; op->kind == OP_ERASE && i < op->working->count; i++)
+            if (!op->working->redemptions[i].ended_ms)
+                name_slot(p, &capacity, op->working->redemptions[i].n);
+    }
+    if (p->sweeping)
+        name_due_slots(p, &capacity);
+    if (!p->d.named_count)
+        return;
+    qsort(p->d.named, p->d.named_count, sizeof *p->d.named, by_number);
+    for (size_t i = 0; i < p->d.named_count; i++) {
+        if (i && p->d.named[i].n == p->d.named[distinct - 1].n)
+            free(p->d.named[i].slot.user);
+        else
+            p->d.named[distinct++] = p->d.named[i];
+    }
+    p->d.named_count = distinct;
+}
+
+static void forget_named(struct lane_work *p)
+{
+    for (size_t i = 0; i < p->d.named_count; i++)
+        free(p->d.named[i].slot.user);
+    free(p->d.named);
+    p->d.named = NULL;
+    p->d.named_count = 0;
+}
+
+/* ---- what ended by itself ---- */
+
+static void expire(struct lane_work *p, const char *user, int64_t n, uint32_t g)
+{
+    struct loaded_user *u = user ? work_user(p, user) : NULL;
+    size_t before = p->batch->count;
+
+    if (!u || !u->use)
+        return;
+    decide_expire(&p->d, u->use, n, g);
+    u->changed = u->changed || p->batch->count > before;
+}
+
+/* So much has ended that the rest waits for the next batch. */
+static bool leaves_some(struct lane_work *p)
+{
+    if (p->batch->count < EXPIRES_MOST)
+        return false;
+    p->more = true;
+    p->lane->next_due_ms = INT64_MIN;
+    return true;
+}
+
+static void expire_due(struct lane_work *p)
+{
+    for (size_t i = 0; i < p->d.named_count && !leaves_some(p); i++) {
+        struct named_slot *named = &p->d.named[i];
+        const char *user = named->slot.user ? arena_strdup(&p->batch->arena, named->slot.user) : NULL;
+
+        if (slot_is_due(&named->slot, p->at_ms))
+            expire(p, user, named->n, 0);
+    }
+    for (size_t i = 0; i < p->due_user_count; i++) {
+        const struct loaded_user *u = work_user(p, p->due_users[i]);
+
+        for (size_t k = 0; u && u->use && k < u->use->count && !leaves_some(p); k++)
+            expire(p, u->user, u->use->redemptions[k].n, u->use->redemptions[k].g);
+    }
+}
+
+/* ---- one lane's work ---- */
+
+static bool is_named(const struct lane_work *p, int64_t n)
+{
+    struct named_slot key = {.n = n};
+
+    return p->d.named_count && bsearch(&key, p->d.named, p->d.named_count, sizeof key, by_number);
+}
+
+/* The last look before the ledger: every slot that goes out of the free pool is free, and goes out once. */
+static bool free_pool_was_free(const struct lane_work *p)
+{
+    for (size_t i = 0; i < p->batch->count; i++) {
+        const struct entry *e = &p->batch->entries[i];
+        const struct cached_bucket *k;
+
+        if (!(entry_members[e->kind] & HAS_TAKING) || e->n < 0 || is_named(p, e->n))
+            continue;
+        k = lane_bucket(p->lane, bucket_of(e->n));
+        if (!k || k->bucket.slots[e->n % BUCKET_SLOTS].state != SLOT_FREE ||
+            k->bucket.slots[e->n % BUCKET_SLOTS].generation + 1 != e->g)
+            return false;
+    }
+    return true;
+}
+
+/* A redemption that was rebuilt from the ledger gives way to its user's use, if that still has it. */
+static struct use *use_of(const struct op *op)
+{
+    bool named = op->kind == OP_STEP || op->kind == OP_REDEMPTION;
+    int64_t n = op->kind == OP_STEP ? op->transition.n : op->n;
+    uint32_t g = op->kind == OP_STEP ? op->transition.g : op->g;
+
+    return named && op->working && !use_by_slot(op->loaded->use, n, g) ? op->working : op->loaded->use;
+}
+
+static void begin(struct committer *c, struct lane_work *p)
+{
+    struct lane *l = p->lane;
+
+    decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
+    if (l->definition && l->definition->lanes > 1)
+        peers_others(engine_peers(c->engine), l->coupon, l->number, p->day_ms, &p->d.others);
+    if (l->definition && l->number > 0)
+        decide_follow(&p->d, l->definition); /* where whoever changed it died before telling this lane */
+    p->d.free_pool = l->free_pool + l->free_pool_first;
+    p->d.free_pool_count = l->free_pool_count;
+    p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < INT64_MAX ? l->next_due_ms : 0;
+    for (struct op *op = p->ops.first; op; op = op->next)
+        if (op->loaded)
+            op->working = use_of(op);
+    name_slots(p);
+}
+
+void decide_work(struct committer *c, struct lane_work *p)
+{
+    struct lane *l = p->lane;
+
+    begin(c, p);
+    if (p->sweeping)
+        expire_due(p);
+    decide_ops(p, false);
+    if (l->tail.due > 0 && !p->d.head.archived)
+        decide_retire(&p->d, RETIRE_STEP);
+    decide_events(&p->d);
+    close_uses(p);
+    close_jobs(p);
+    close_accounts(p);
+    assert(free_pool_was_free(p));
+    if (decide_changed(&p->d))
+        decide_end(&p->d, &l->tail, &c->scratch);
+    decide_ops(p, true);
+    for (struct op *op = p->ops.first; op; op = op->next)
+        fill(p, op);
+    forget_named(p);
+    p->state = WORK_DECIDED;
+}

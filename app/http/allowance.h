@@ -1,0 +1,22 @@
+/*
+ * http/allowance.h -- what a user has of a coupon now, and may still take by the caps of their own.
+ *
+ * Now   what has ended by itself counts as ended, whether or not the ledger says so yet
+ */
+#ifndef HTTP_ALLOWANCE_H
+#define HTTP_ALLOWANCE_H
+
+#include "coupons/coupon.h"
+#include "coupons/use.h"
+
+struct allowance {
+    int64_t total;  /* takings that count */
+    int64_t took_today;
+    int64_t in_all; /* that may still be taken: in all, and today */
+    int64_t today;
+};
+
+/* u at at_ms, which lies in the coupon's day that starts at day_ms. */
+struct allowance use_allowance(const struct coupon *c, const struct use *u, int64_t at_ms, int64_t day_ms);
+
+#endif

@@ -1,0 +1,30 @@
+/* http/redemption_filter.c -- see redemption_filter.h. */
+#include "http/redemption_filter.h"
+
+#include <string.h>
+
+#include "coupons/fold.h"
+#include "http/list.h"
+#include "http/reply.h"
+
+static const char *const state_names[] = {"issued", "reserved", "redeemed", "cancelled", "expired", "reversed", NULL};
+
+bool redemption_filter_read(struct request *r, struct redemption_filter *f)
+{
+    *f = (struct redemption_filter){.user = path_query(&r->path, "user"), .order = path_query(&r->path, "order"), .state = -1,
+                                    .from_ms = INT64_MIN, .to_ms = INT64_MAX};
+    if (!query_enum(r, "state", state_names, &f->state) || !query_time(r, "from", &f->from_ms) ||
+        !query_time(r, "to", &f->to_ms))
+        return false;
+    if (f->user && !coupon_user_valid(f->user)) {
+        reply_problem(r, CPN_BAD_REQUEST, "The query parameter user must be 1 to 128 bytes of UTF-8 without control characters.");
+        return false;
+    }
+    return true;
+}
+
+bool redemption_filter_passes(const struct redemption_filter *f, const struct redemption *d, int64_t at_ms)
+{
+    return (f->state < 0 || strcmp(slot_state_name(redemption_state(d, at_ms)), state_names[f->state]) == 0) &&
+           (!f->order || (d->order && strcmp(d->order, f->order) == 0)) && d->at_ms >= f->from_ms && d->at_ms < f->to_ms;
+}

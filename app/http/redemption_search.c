@@ -1,0 +1,248 @@
+/*
+ * http/redemption_search.c -- GET /coupons/-/redemptions: what a user took, or an order, over all coupons, the newest first.
+ *
+ * Source  users' views: by the name's hash, or by that of the order. What ended more than USE_KEY_KEPT_MS ago is not in them
+ * Pages   each looks at all that was found, and keeps the newest that come after the cursor: as many as fit, as text
+ * CSV     is the whole list, streamed page by page
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "http/handlers.h"
+#include "http/limits.h"
+#include "http/list.h"
+#include "http/redemption_body.h"
+#include "http/redemption_filter.h"
+#include "http/reply.h"
+#include "http/seen.h"
+
+struct found {
+    int64_t at_ms, lane, n; /* these, in this order, say where in the list it stands */
+    uint32_t g;
+    char coupon[COUPON_ID_MAX + 1];
+    struct buf text; /* the item */
+};
+
+struct search {
+    struct request *request;
+    struct redemption_filter filter;
+    bool csv;
+    int64_t now_ms;
+    struct found after; /* the last one of the page before, where there is one */
+    bool goes_on;
+    struct found *items; /* limit + 1 places: the last one is of the next page */
+    size_t limit, count;
+};
+
+static int compare(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* <0: a stands before b. */
+static int by_place(const struct found *a, const struct found *b)
+{
+    int order = compare(b->at_ms, a->at_ms);
+
+    if (order == 0)
+        order = strcmp(a->coupon, b->coupon);
+    if (order == 0)
+        order = compare(a->lane, b->lane);
+    if (order == 0)
+        order = compare(b->n, a->n);
+    return order ? order : compare(b->g, a->g);
+}
+
+static void write_text(struct search *s, struct found *item, const char *user, const struct redemption *d)
+{
+    struct request *r = s->request;
+    struct json j = json_to(&item->text);
+
+    r->coupon = item->coupon;
+    if (s->csv)
+        redemption_csv_at(&item->text, r, user, d, s->now_ms);
+    else
+        redemption_write_at(&j, r, user, d, s->now_ms);
+    r->coupon = NULL;
+}
+
+/* Where among the items it belongs; limit + 1: nowhere. */
+static size_t place_of(const struct search *s, const struct found *item)
+{
+    size_t low = 0, high = s->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (by_place(&s->items[middle], item) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void add(struct search *s, struct found *item, const char *user, const struct redemption *d)
+{
+    size_t at = place_of(s, item);
+
+    if (at > s->limit)
+        return;
+    write_text(s, item, user, d);
+    if (s->count > s->limit)
+        buf_free(&s->items[--s->count].text);
+    memmove(&s->items[at + 1], &s->items[at], (s->count - at) * sizeof *s->items);
+    s->items[at] = *item;
+    s->count++;
+}
+
+static bool take_use(void *context, const char *coupon, const struct use *u)
+{
+    struct search *s = context;
+
+    if (!limits_cover(s->request, coupon))
+        return true;
+    for (size_t i = u->count; i-- > 0;) { /* newest first: what no longer fits is then not even written */
+        const struct redemption *d = &u->redemptions[i];
+        struct found item = {.at_ms = d->at_ms, .lane = d->lane, .n = d->n, .g = d->g, .text = BUF_INIT};
+
+        snprintf(item.coupon, sizeof item.coupon, "%s", coupon);
+        if (redemption_filter_passes(&s->filter, d, s->now_ms) && (!s->goes_on || by_place(&s->after, &item) < 0))
+            add(s, &item, u->user, d);
+    }
+    return true;
+}
+
+static void drop_items(struct search *s)
+{
+    while (s->count > 0)
+        buf_free(&s->items[--s->count].text);
+}
+
+/* Find the page that comes after the last one. False: the database did not answer. */
+static bool find_page(struct search *s)
+{
+    drop_items(s);
+    return mongo_each_use(s->request->session, s->filter.user, s->filter.order, take_use, s) == STORE_OK;
+}
+
+/* True: there is a page after this one. */
+static bool has_next(const struct search *s)
+{
+    return s->count > s->limit;
+}
+
+static size_t shown(const struct search *s)
+{
+    return has_next(s) ? s->limit : s->count;
+}
+
+/* ---- where a page ended: "at.coupon.lane.n.g" ---- */
+
+static const char *write_position(const struct search *s)
+{
+    const struct found *last = &s->items[s->limit - 1];
+
+    return arena_printf(&s->request->arena, "%" PRId64 ".%s.%" PRId64 ".%" PRId64 ".%" PRIu32, last->at_ms, last->coupon,
+                        last->lane, last->n, last->g);
+}
+
+/* False: it is of another version of this service, or made up. */
+static bool read_position(struct search *s, const char *at)
+{
+    char *end;
+    size_t len;
+
+    s->goes_on = true;
+    s->after.at_ms = strtoll(at, &end, 10);
+    at = end + (*end == '.');
+    len = strcspn(at, ".");
+    if (len > COUPON_ID_MAX || at[len] != '.')
+        return false;
+    memcpy(s->after.coupon, at, len);
+    s->after.lane = strtoll(at + len + 1, &end, 10);
+    s->after.n = *end == '.' ? strtoll(end + 1, &end, 10) : 0;
+    s->after.g = *end == '.' ? (uint32_t)strtoul(end + 1, &end, 10) : 0;
+    return *end == '\0' && s->after.g > 0;
+}
+
+/* ---- answers ---- */
+
+static enum handled answer_json(struct search *s, const struct list *l)
+{
+    struct request *r = s->request;
+    struct json j;
+
+    if (l->position && !read_position(s, l->position))
+        return reply_problem(r, CPN_BAD_CURSOR, NULL);
+    if (!find_page(s))
+        return reply_problem(r, CPN_BUSY, NULL);
+    j = list_items(r);
+    for (size_t i = 0; i < shown(s); i++)
+        json_raw(&j, s->items[i].text.data);
+    json_end_array(&j);
+    return list_end(r, &j, has_next(s) ? write_position(s) : NULL);
+}
+
+/* Send this page, and those after it. False: the database, or the caller, is gone. */
+static bool send_csv(struct search *s)
+{
+    struct request *r = s->request;
+    bool sent = reply_stream(r, CSV_REDEMPTIONS, strlen(CSV_REDEMPTIONS)), more;
+
+    do {
+        for (size_t i = 0; i < shown(s) && sent; i++)
+            sent = reply_stream(r, s->items[i].text.data, s->items[i].text.len);
+        more = has_next(s);
+        if (more) {
+            s->goes_on = true;
+            s->after = s->items[s->limit - 1];
+            sent = sent && find_page(s);
+        }
+    } while (more && sent);
+    return sent;
+}
+
+static enum handled answer_csv(struct search *s)
+{
+    struct request *r = s->request;
+
+    if (!find_page(s))
+        return reply_problem(r, CPN_BUSY, NULL);
+    reply_text(r, 200, TYPE_CSV);
+    reply_header(r, "Cache-Control", "no-store");
+    reply_send(r, true);
+    if (!r->head && !send_csv(s))
+        r->reply.cut = true; /* a list that ends early must not look whole */
+    return ANSWERED;
+}
+
+enum handled redemption_search(struct request *r)
+{
+    struct search s = {.request = r, .csv = accept_prefers_csv(r)};
+    struct list l = {.limit = LIST_LIMIT_MAX};
+
+    if (!redemption_filter_read(r, &s.filter))
+        return ANSWERED;
+    if (!s.filter.user && !s.filter.order)
+        return reply_problem(r, CPN_BAD_REQUEST, "One of the query parameters user and order is required.");
+    if (s.filter.order && !*s.filter.order)
+        return reply_problem(r, CPN_BAD_REQUEST, "The query parameter order must not be empty.");
+    if (!s.csv && !list_begin(r, &l))
+        return ANSWERED;
+    reply_header(r, "Vary", "Accept");
+    if (!seen_all(r, s.filter.user, s.filter.order))
+        return ANSWERED;
+    s.now_ms = clock_now_ms();
+    s.limit = l.limit;
+    s.items = checked(calloc(s.limit + 1, sizeof *s.items));
+    if (s.csv)
+        answer_csv(&s);
+    else
+        answer_json(&s, &l);
+    drop_items(&s);
+    free(s.items);
+    return ANSWERED;
+}

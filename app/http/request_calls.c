@@ -1,0 +1,132 @@
+/* http/request_calls.c -- see request_calls.h. */
+#include "http/request_calls.h"
+
+#include "base/crash.h"
+#include "http/blocking_pool.h"
+#include "http/reactor.h"
+#include "http/reply.h"
+#include "http/route.h"
+
+static void op_done(struct op *op)
+{
+    struct request *r = op->context;
+
+    reactor_push(r->worker->reactor, r);
+}
+
+const char *request_operator(const struct request *r)
+{
+    return r->role == ROLE_OPS ? r->by : NULL;
+}
+
+void request_op(struct request *r, enum op_kind kind)
+{
+    r->op.kind = kind;
+    r->op.coupon = r->coupon;
+    r->op.by = request_operator(r);
+    r->op.arena = &r->arena;
+    r->op.deadline = mono_add_ms(r->arrived, r->worker->config->worker_request_deadline_ms);
+    r->op.done = op_done;
+    r->op.context = r;
+}
+
+enum handled request_submit(struct request *r, handler *then)
+{
+    r->then = then;
+    crash_at(CRASH_PARSED);
+    return engine_submit(r->worker->engine, &r->op) == CPN_OK ? PENDING : reply_problem(r, CPN_BUSY, NULL);
+}
+
+enum cpn_result request_call(struct request *r)
+{
+    return engine_call(r->worker->engine, &r->op);
+}
+
+bool request_coupon(struct request *r)
+{
+    request_op(r, OP_COUPON);
+    if (request_call(r) == CPN_OK)
+        return true;
+    reply_refusal(r);
+    return false;
+}
+
+bool request_open_coupon(struct request *r)
+{
+    if (!request_coupon(r))
+        return false;
+    if (r->op.head.archived)
+        reply_problem(r, CPN_COUPON_ARCHIVED, NULL);
+    return !r->op.head.archived;
+}
+
+bool request_catch_up(struct request *r, int64_t lane)
+{
+    return engine_catch_up(r->worker->engine, r->coupon, lane, mono_ms_between(mono_now(), r->op.deadline)) == STORE_OK;
+}
+
+bool request_catch_up_all(struct request *r)
+{
+    int64_t lanes = r->op.coupon_now->lanes, lane = 0;
+
+    while (lane < lanes && request_catch_up(r, lane))
+        lane++;
+    return lane == lanes;
+}
+
+static enum handled refuse_share(struct request *r)
+{
+    int share = r->worker->config->worker_reads_per_key;
+
+    reply_header(r, "RateLimit-Policy", arena_printf(&r->arena, "\"reads\";q=%d", share));
+    reply_header(r, "RateLimit", "\"reads\";r=0");
+    return reply_problem(r, CPN_RATE_LIMITED, "This key has reached its limit of concurrent lists, reports and other "
+                                              "long reads. Retry after the time in Retry-After.");
+}
+
+static enum handled hand_to(struct blocking_pool *a, struct request *r, handler *then)
+{
+    r->then = then;
+    switch (blocking_pool_push(a, r)) {
+    case FAIR_QUEUE_WAITS:
+        return PENDING;
+    case FAIR_QUEUE_SHARE:
+        return refuse_share(r);
+    case FAIR_QUEUE_FULL:
+        break;
+    }
+    return reply_problem(r, CPN_BUSY, NULL);
+}
+
+enum handled request_to_blocking_pool(struct request *r, handler *then)
+{
+    return hand_to(r->worker->blocking_pool, r, then);
+}
+
+enum handled request_to_stream(struct request *r, handler *then)
+{
+    return hand_to(r->worker->streams, r, then);
+}
+
+static enum handled refused(struct request *r)
+{
+    struct outcome *o = &r->op.outcome;
+
+    if (o->result == r->op.refusal)
+        return reply_problem(r, o->result, r->detail);
+    return reply_refusal(r);
+}
+
+enum handled request_refuse(struct request *r, enum cpn_result result, const char *detail)
+{
+    if (!r->coupon)
+        return reply_problem(r, result, detail);
+    r->detail = detail;
+    request_op(r, OP_REFUSE);
+    r->op.refusal = result;
+    r->op.changes = r->route->method != METHOD_GET;
+    if (!r->session)
+        return request_submit(r, refused);
+    request_call(r); /* on a blocking thread */
+    return refused(r);
+}

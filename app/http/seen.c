@@ -1,0 +1,133 @@
+/* http/seen.c -- see seen.h. */
+#include "http/seen.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/view_barrier.h"
+#include "http/reply.h"
+#include "http/request_calls.h"
+#include "store/fronts.h"
+
+#define AT_ONCE 100 /* coupons */
+#define LOOK_MS 3   /* for the answers of other fronts */
+
+/* ---- the views of all fronts ---- */
+
+/* All who wait share rounds: each needs one that begins after it has come. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool running, sure;
+    uint64_t begun, done;
+} rounds = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+
+/* What the other fronts say. */
+enum fronts_say { FRONTS_ALONE, FRONTS_SURE, FRONTS_UNSURE, FRONTS_SILENT /* one has not heard this question yet */ };
+
+static enum fronts_say what_fronts_say(struct request *r, int64_t number)
+{
+    char own[FRONT_ID_SIZE];
+    enum fronts_say said = FRONTS_ALONE;
+    struct front *fronts;
+    size_t count;
+    int64_t now_ms = clock_now_ms();
+
+    front_id(r->worker->config->coupond_run_dir, own);
+    if (mongo_fronts(r->session, &r->arena, &fronts, &count, NULL) != STORE_OK)
+        return FRONTS_UNSURE;
+    for (size_t i = 0; i < count; i++) {
+        enum fronts_say says = fronts[i].heard < number ? FRONTS_SILENT : fronts[i].sure ? FRONTS_SURE : FRONTS_UNSURE;
+
+        if (strcmp(fronts[i].id, own) != 0 && front_is_here(&fronts[i], now_ms) && says > said)
+            said = says;
+    }
+    return said;
+}
+
+static bool run_round(struct request *r)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
+    enum fronts_say said = what_fronts_say(r, 0);
+    bool sure = true;
+    struct mono until;
+    int64_t number;
+
+    if (said != FRONTS_ALONE)
+        sure = mongo_fronts_ask(r->session, &number) == STORE_OK;
+    until = mono_add_ms(mono_now(), VIEW_BARRIER_MS);
+    if (!view_barrier() || !sure)
+        return false;
+    while (said != FRONTS_ALONE && (said = what_fronts_say(r, number)) == FRONTS_SILENT && mono_before(mono_now(), until))
+        nanosleep(&pause, NULL);
+    return said == FRONTS_ALONE || said == FRONTS_SURE;
+}
+
+bool seen_views(struct request *r)
+{
+    uint64_t mine;
+    bool sure;
+
+    pthread_mutex_lock(&rounds.lock);
+    mine = rounds.begun + 1;
+    while (rounds.done < mine) {
+        uint64_t round;
+
+        if (rounds.running) {
+            pthread_cond_wait(&rounds.ended, &rounds.lock);
+            continue;
+        }
+        rounds.running = true;
+        round = ++rounds.begun;
+        pthread_mutex_unlock(&rounds.lock);
+        sure = run_round(r);
+        pthread_mutex_lock(&rounds.lock);
+        rounds.running = false;
+        rounds.done = round;
+        rounds.sure = sure;
+        pthread_cond_broadcast(&rounds.ended);
+    }
+    sure = rounds.sure;
+    pthread_mutex_unlock(&rounds.lock);
+    return sure;
+}
+
+/* ---- what one user, or one order, has in the ledger ---- */
+
+static bool catch_up(struct request *r, const char *coupon, const void *context)
+{
+    enum cpn_result result;
+    bool seen;
+
+    (void)context;
+    r->coupon = coupon;
+    request_op(r, OP_COUPON);
+    result = request_call(r);
+    seen = result == CPN_OK ? request_catch_up_all(r) : result == CPN_COUPON_NOT_FOUND; /* deleted: nobody ever took anything of it */
+    r->coupon = NULL;
+    if (!seen)
+        reply_problem(r, CPN_BUSY, NULL);
+    return seen;
+}
+
+bool seen_each_unseen(struct request *r, const char *user, const char *order, seen_visit *visit, const void *context)
+{
+    const char **coupons;
+    size_t count;
+    bool done;
+
+    do {
+        done = mongo_unseen(r->session, user, order, AT_ONCE, &r->arena, &coupons, &count) == STORE_OK;
+        if (!done)
+            reply_problem(r, CPN_BUSY, NULL);
+        for (size_t i = 0; i < count && done; i++)
+            done = visit(r, coupons[i], context);
+    } while (count == AT_ONCE && done);
+    return done;
+}
+
+bool seen_all(struct request *r, const char *user, const char *order)
+{
+    return seen_each_unseen(r, user, order, catch_up, NULL);
+}

@@ -1,0 +1,25 @@
+/*
+ * http/seen.h -- all that was done of a user or an order: in which coupons the views do not say it yet, and how they come to say it.
+ */
+#ifndef HTTP_SEEN_H
+#define HTTP_SEEN_H
+
+#include "coupons/batch.h"
+#include "http/request.h"
+
+/* False: answered. */
+typedef bool seen_visit(struct request *r, const char *coupon, const void *context);
+
+/* On a blocking or stream thread: wait, half a second at most, until the views say what calls did that were answered before, at whatever
+ * front. False: of some they may not. */
+bool seen_views(struct request *r);
+
+/* On a blocking or stream thread: visit each coupon in which something of this user (NULL: of this order) was done that the views may not say
+ * yet: it is behind a mark, of a worker that is at work, or died before it had written them. visit lets them say it. False: answered. */
+bool seen_each_unseen(struct request *r, const char *user, const char *order, seen_visit *visit, const void *context);
+
+/* On a blocking or stream thread: wait until the views say all that was done of this user (NULL: of this order), in whatever coupon, by
+ * calls that were answered before. False: answered with busy. */
+bool seen_all(struct request *r, const char *user, const char *order);
+
+#endif

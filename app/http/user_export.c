@@ -1,0 +1,270 @@
+/*
+ * http/user_export.c -- GET /coupons/-/users/{user}/export, POST /coupons/-/users/export: everything that is stored under a name, for the
+ * person who asks: a line each.
+ *
+ * Lines   of each coupon its use, the redemptions in it, the slots that name the user, and the user's entries of the ledger, the newest
+ *         first. Those are a chain (entry.before), walked back from the batch at which the view stands
+ * Not     what an earlier erasure has left: it says who nobody is. Of one that is not finished there are still names, and nothing
+ *         but itself finds them: it goes first
+ * Memory  one use, and one batch, at a time
+ */
+#include <sodium.h>
+#include <string.h>
+
+#include "http/handlers.h"
+#include "http/redemption_body.h"
+#include "http/reply.h"
+#include "http/seen.h"
+
+#define SENT_AT_ONCE ((size_t)64 * 1024)
+
+struct lines {
+    struct request *request;
+    const char *user;
+    const char *coupon;
+    const struct use *use;
+    struct buf out;
+    bool failed; /* the database did not answer, or nobody reads what is sent */
+};
+
+static void send(struct lines *l)
+{
+    if (!l->failed && l->out.len && !reply_stream(l->request, l->out.data, l->out.len))
+        l->failed = true;
+    buf_clear(&l->out);
+}
+
+static struct json begin_line(struct lines *l, const char *type)
+{
+    struct json j = json_to(&l->out);
+
+    json_begin_object(&j);
+    json_key_string(&j, "type", type);
+    json_key_string(&j, "coupon", l->coupon);
+    return j;
+}
+
+static void end_line(struct lines *l, struct json *j)
+{
+    json_end_object(j);
+    buf_putc(&l->out, '\n');
+    if (l->out.len >= SENT_AT_ONCE)
+        send(l);
+}
+
+static void write_hex(struct json *j, const char *name, const uint8_t *bytes, size_t len)
+{
+    char text[2 * FINGERPRINT_LEN + 1];
+
+    sodium_bin2hex(text, sizeof text, bytes, len);
+    json_key_string(j, name, text);
+}
+
+/* ---- the use and its redemptions ---- */
+
+static void write_use(struct lines *l)
+{
+    struct json j = begin_line(l, "use");
+
+    json_key_string(&j, "user", l->use->user);
+    json_key_string(&j, "alias", l->use->alias);
+    json_key_int(&j, "version", l->use->version);
+    json_key_int(&j, "seq", l->use->seq);
+    json_key_int(&j, "total", l->use->total);
+    json_key_time_or_null(&j, "day", l->use->day_ms);
+    json_key_int(&j, "today", l->use->today);
+    end_line(l, &j);
+}
+
+/* A key of zeros: there was no such call. */
+static void write_call(struct json *j, const uint8_t key[KEY_HASH_LEN], const uint8_t fingerprint[FINGERPRINT_LEN])
+{
+    if (sodium_is_zero(key, KEY_HASH_LEN))
+        return;
+    json_begin_object(j);
+    write_hex(j, "key", key, KEY_HASH_LEN);
+    write_hex(j, "fingerprint", fingerprint, FINGERPRINT_LEN);
+    json_end_object(j);
+}
+
+/* Of each call that made it what it is: its Idempotency-Key and its body, hashed. */
+static void write_redemption(struct lines *l, const struct redemption *d)
+{
+    struct json j = begin_line(l, "redemption");
+
+    json_key(&j, "redemption");
+    redemption_write(&j, l->request, l->use->user, d);
+    if (d->first_order && *d->first_order)
+        json_key_string(&j, "first_order", d->first_order);
+    json_key(&j, "calls");
+    json_begin_array(&j);
+    write_call(&j, d->key, d->fingerprint);
+    for (size_t i = 0; i < d->earlier_count; i++)
+        write_call(&j, d->earlier[i].key, d->earlier[i].fingerprint);
+    write_call(&j, d->extended_key, d->extended_fingerprint);
+    write_call(&j, d->spent_key, d->spent_fingerprint);
+    json_end_array(&j);
+    end_line(l, &j);
+}
+
+/* ---- slots ---- */
+
+static void write_slot(struct lines *l, int64_t n, const struct slot *s)
+{
+    struct json j = begin_line(l, "slot");
+
+    json_key_int(&j, "slot", n);
+    json_key_string(&j, "user", s->user);
+    json_key_string(&j, "state", slot_state_name((enum slot_state)s->state));
+    json_key_time_or_null(&j, "at", s->at_ms);
+    json_key_time_or_null(&j, "due", s->due_ms);
+    end_line(l, &j);
+}
+
+/* Whether another redemption, before this one, is of the same slot. */
+static bool is_again(const struct use *u, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (u->redemptions[i].n == u->redemptions[index].n)
+            return true;
+    return false;
+}
+
+static void write_slots(struct lines *l)
+{
+    struct request *r = l->request;
+
+    for (size_t i = 0; i < l->use->count && !l->failed; i++) {
+        int64_t n = l->use->redemptions[i].n;
+        struct bucket k = {.b = 0};
+        struct bucket_read read = {.coupon = l->coupon, .bucket = &k};
+        const struct slot *s;
+
+        if (n < 0 || is_again(l->use, i))
+            continue;
+        read.b = bucket_of(n);
+        s = &k.slots[n % BUCKET_SLOTS];
+        if (r->session->ops->buckets(r->session, (struct store_time){0, 0}, &read, 1) != STORE_OK)
+            l->failed = true;
+        else if (s->user && strcmp(s->user, l->user) == 0)
+            write_slot(l, n, s);
+        bucket_release(&k);
+    }
+}
+
+/* ---- the ledger ---- */
+
+static void write_entry(struct lines *l, const struct batch *b, const struct entry *e)
+{
+    struct json j = begin_line(l, "entry");
+    struct buf text = BUF_INIT;
+
+    json_key_int(&j, "lane", b->lane);
+    json_key_int(&j, "seq", b->head.seq);
+    json_key_time(&j, "at", b->head.at_ms);
+    json_key(&j, "entry");
+    entry_line(e, &text);
+    json_raw(&j, text.data);
+    buf_free(&text);
+    json_key_string(&j, "user", e->user);
+    json_key_string(&j, "order", e->order);
+    json_key(&j, "metadata");
+    json_raw(&j, e->metadata ? e->metadata : "{}");
+    json_key_string(&j, "code", e->code);
+    if (!sodium_is_zero(e->fingerprint, sizeof e->fingerprint))
+        write_hex(&j, "fingerprint", e->fingerprint, sizeof e->fingerprint);
+    end_line(l, &j);
+}
+
+static enum store_status write_batch(void *lines, const struct batch *b)
+{
+    struct lines *l = lines;
+
+    for (size_t i = b->count; i-- > 0;) {
+        const struct entry *e = &b->entries[i];
+
+        if (entry_members[e->kind] & HAS_USER && strcmp(e->alias, l->use->alias) == 0)
+            write_entry(l, b, e);
+    }
+    return l->failed ? STORE_FAILED : STORE_OK;
+}
+
+static void write_entries(struct lines *l, int64_t lane)
+{
+    if (!l->failed && mongo_chain(l->request->session, l->coupon, lane, l->use->seq, l->use->alias, write_batch, l) != STORE_OK)
+        l->failed = true;
+}
+
+/* ---- all ---- */
+
+static void write_coupon(struct lines *l)
+{
+    struct request *r = l->request;
+    struct use_read read = {.coupon = l->coupon, .user = l->user};
+    int64_t lanes = 1;
+    struct arena a;
+
+    arena_init(&a, 0);
+    if (r->session->ops->uses(r->session, (struct store_time){0, 0}, &a, &read, 1) != STORE_OK ||
+        mongo_coupon_lanes(r->session, l->coupon, &lanes) != STORE_OK)
+        l->failed = true;
+    l->use = read.use;
+    if (!l->failed && l->use && !l->use->erased_ms) {
+        r->coupon = l->coupon;
+        write_use(l);
+        for (size_t i = l->use->count; i-- > 0;)
+            write_redemption(l, &l->use->redemptions[i]);
+        write_slots(l);
+        write_entries(l, coupon_lane_of(l->user, lanes));
+        r->coupon = NULL;
+    }
+    arena_free(&a);
+}
+
+static bool send_lines(struct request *r, const char *user, const char *const *coupons, size_t count)
+{
+    struct lines l = {.request = r, .user = user, .out = BUF_INIT};
+
+    for (size_t i = 0; i < count && !l.failed; i++) {
+        l.coupon = coupons[i];
+        write_coupon(&l);
+    }
+    send(&l);
+    buf_free(&l.out);
+    return !l.failed;
+}
+
+static enum handled export_user(struct request *r, const char *user)
+{
+    struct erasure *unfinished;
+    const char **coupons;
+    struct use **uses;
+    size_t count;
+
+    if (!seen_all(r, user, NULL))
+        return ANSWERED;
+    if (mongo_erasures(r->session, user, &r->arena, &unfinished, &count) != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
+    if (count)
+        return reply_problem(r, CPN_BUSY, "An erasure of this user has begun and is not finished: repeat it until it answers 204.");
+    if (mongo_user_uses(r->session, user, clock_now_ms(), &r->arena, &coupons, &uses, &count) != STORE_OK)
+        return reply_problem(r, CPN_BUSY, NULL);
+    reply_text(r, 200, TYPE_NDJSON);
+    reply_header(r, "Cache-Control", "no-store");
+    reply_send(r, true);
+    if (!r->head && !send_lines(r, user, coupons, count))
+        r->reply.cut = true; /* what ends early must not look whole */
+    return ANSWERED;
+}
+
+enum handled user_export(struct request *r)
+{
+    return coupon_user_valid(r->params[0]) ? export_user(r, r->params[0]) : reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
+}
+
+enum handled user_export_named(struct request *r)
+{
+    const struct user_in *in = r->in;
+
+    return export_user(r, in->user);
+}

@@ -1,0 +1,227 @@
+/* http/worker_main.c -- see worker_main.h: wiring, signals, and the order in which things stop. */
+#include "http/worker_main.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "base/crash.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/stop.h"
+#include "base/view_barrier.h"
+#include "engine/engine.h"
+#include "http/auth.h"
+#include "http/blocking_pool.h"
+#include "http/reactor.h"
+#include "http/refusal_counter.h"
+#include "http/router.h"
+#include "store/fronts.h"
+#include "store/mongo.h"
+#include "store/schema_watch.h"
+
+#define BACKOFF_MS 20
+#define TELL_ATTEMPTS 3
+#define FILL_AFTER 8 /* new users of a coupon who were read, before all it has are */
+#define STREAM_THREADS 3
+#define STREAMS_OF_ONE_KEY 2 /* one is left: a long export of one key holds up no other */
+#define MALLOC_ARENAS 4 /* glibc would make one per thread, and keep what each ever held */
+
+/* ---- what the engine counts ---- */
+
+static struct refusal_counter *refusals;
+
+static void on_batch(int requests, int entries, int64_t append_us, int64_t load_us)
+{
+    metrics_add(METRIC_BATCHES, 1);
+    metrics_add(METRIC_ENTRIES, entries);
+    metrics_observe(METRIC_BATCH_SIZE, requests);
+    metrics_observe(METRIC_COMMIT_TIME, append_us);
+    metrics_observe(METRIC_LOAD_TIME, load_us);
+}
+
+static void on_decided(const struct op *op)
+{
+    enum cpn_result result = op->outcome.result;
+    enum cpn_refusal refusal = result_refusal(result);
+
+    if (op->kind == OP_TAKE || op->kind == OP_STEP)
+        metrics_add_result(METRIC_DECISIONS, result, 1);
+    if (refusal == CPN_REFUSAL_COUNT || op->kind == OP_CHECK)
+        return;
+    metrics_refused(op->coupon, refusal);
+    refusal_counter_add(refusals, op->coupon, refusal);
+}
+
+static void on_expired(int holds)
+{
+    metrics_add(METRIC_HOLDS_EXPIRED, holds);
+}
+
+static void on_conflict(void)
+{
+    metrics_add(METRIC_CONFLICTS, 1);
+}
+
+static void on_retry(void)
+{
+    metrics_add(METRIC_APPEND_RETRIES, 1);
+}
+
+static void on_queue(int waiting)
+{
+    metrics_set(METRIC_QUEUE, waiting);
+}
+
+static void on_appended(void)
+{
+    atomic_fetch_add(&metrics_own()->appended, 1);
+}
+
+static void on_viewed(void)
+{
+    atomic_fetch_add(&metrics_own()->views_written, 1);
+}
+
+static bool is_wanted(void)
+{
+    struct metrics_bank *own = metrics_own();
+
+    return atomic_load(&own->views_written) < atomic_load(&own->views_wanted);
+}
+
+static void on_windows(int64_t more)
+{
+    metrics_add(METRIC_WINDOW_ENTRIES, more);
+}
+
+static void on_filters(int64_t more)
+{
+    metrics_add(METRIC_FILTER_BYTES, more);
+}
+
+static void on_unread(int users)
+{
+    metrics_add(METRIC_USERS_UNREAD, users);
+}
+
+static const struct engine_hooks hooks = {
+    .batch = on_batch, .decided = on_decided, .expired = on_expired, .conflict = on_conflict, .retry = on_retry,
+    .queue = on_queue, .windows = on_windows, .filters = on_filters, .unread = on_unread, .appended = on_appended, .viewed = on_viewed,
+    .wanted = is_wanted,
+};
+
+/* ---- starting ---- */
+
+static void read_receipt_keys(struct worker *w)
+{
+    const char *path = w->config->receipts_seed_file, *message;
+
+    if (!jws_keys_load(&w->receipt_keys, path, &message))
+        log_event(LOG_WARNING, "receipts.off", "path=\"%s\" reason=\"%s\"", path, message);
+}
+
+/* Before any call is answered, so that other fronts know whom to ask. In one that is started in place of another, somebody has. */
+static void tell_of_front(const struct worker *w)
+{
+    struct store *session = mongo_session(w->mongo);
+    const struct metrics_bank *master = &metrics_slot(METRICS_SLOT_MASTER)->banks[0];
+    int64_t run = (atomic_load(&master->gauges[METRIC_START_TIME]) & 0xFFFFFFF) << 22 | (getppid() & 0x3FFFFF);
+    char id[FRONT_ID_SIZE];
+    enum store_status status = STORE_FAILED;
+    bool former;
+
+    front_id(w->config->coupond_run_dir, id);
+    for (int attempt = 0; attempt < TELL_ATTEMPTS && status != STORE_OK; attempt++)
+        status = mongo_front_serves(session, id, run, clock_now_ms(), &former);
+    if (status != STORE_OK)
+        log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
+    else if (former)
+        view_barrier_lost();
+    session->ops->close(session);
+}
+
+static struct engine *start_engine(struct worker *w)
+{
+    const struct config *c = w->config;
+    const struct engine_config config = {
+        .committers = c->worker_committers,
+        .batch_max = c->worker_batch_max,
+        .queue_max = c->worker_queue_max,
+        .requests_max = c->worker_requests_max,
+        .lanes_max = c->worker_lanes_max,
+        .window_max = c->worker_window_max,
+        .windows_max = c->worker_windows_max,
+        .windows_mb = c->worker_windows_mb,
+        .filter_bytes = (int64_t)c->worker_filters_mb << 20,
+        .fill_after = FILL_AFTER,
+        .flush_ms = c->worker_bucket_flush_ms,
+        .backoff_ms = BACKOFF_MS,
+        .patience_ms = c->coupond_drain_s * 1000 / 4,
+    };
+
+    return engine_start(&config, mongo_source(w->mongo), &hooks);
+}
+
+/* SIGTERM has come. Half of the time is for what is in flight, a quarter for the engine; past the rest the master kills us. */
+static void stop(struct worker *w)
+{
+    bool drained;
+
+    log_event(LOG_INFO, "worker.draining", "limit_s=%d", w->config->coupond_drain_s);
+    drained = reactor_drain(w->reactor, (int64_t)w->config->coupond_drain_s * 1000 / 2);
+    if (!drained)
+        log_event(LOG_WARNING, "worker.not_drained", "connections are still open");
+    blocking_pool_stop(w->blocking_pool);
+    blocking_pool_stop(w->streams);
+    auth_stop(w->auth);
+    reactor_stop(w->reactor);
+    blocking_pool_free(w->blocking_pool);
+    blocking_pool_free(w->streams);
+    engine_stop(w->engine); /* after the last submit; what it still answers nobody sends any more */
+    refusal_counter_stop(refusals);
+    reactor_free(w->reactor);
+    schema_watch_stop(w->schema);
+    mongo_close(w->mongo);
+    log_event(LOG_INFO, "worker.stopped", "drained=%s", drained ? "true" : "false");
+}
+
+int worker_run(const struct config *config, int index, int listen_fd)
+{
+    static const struct reactor_calls calls = {.begin = router_begin, .end = router_end};
+    struct worker w = {.config = config, .index = index};
+    char message[512];
+
+    mallopt(M_ARENA_MAX, MALLOC_ARENAS); /* without jemalloc; see coupond/main.c */
+    signal(SIGPIPE, SIG_IGN);
+    crash_arm();
+    if (sodium_init() < 0)
+        return EX_SOFTWARE;
+    read_receipt_keys(&w);
+    w.mongo = mongo_open(config, message, sizeof message);
+    if (!w.mongo) {
+        log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", message);
+        return EX_CONFIG;
+    }
+    w.schema = schema_watch_start(w.mongo);
+    refusals = refusal_counter_start(w.mongo);
+    tell_of_front(&w);
+    w.engine = start_engine(&w);
+    w.auth = auth_start(&w);
+    w.blocking_pool = blocking_pool_start(&w, config->worker_aux_threads, config->worker_aux_threads, "http-aux");
+    w.streams = blocking_pool_start(&w, STREAM_THREADS, STREAMS_OF_ONE_KEY, "http-stream");
+    if (!reactor_start(&w, listen_fd, &calls)) {
+        log_event(LOG_ERROR, "worker.start_failed", "reason=\"%s\"", strerror(errno));
+        return EX_OSERR;
+    }
+    log_event(LOG_INFO, "worker.started", "index=%d", index);
+    stop_await_signal();
+    stop(&w);
+    return 0;
+}

@@ -1,0 +1,76 @@
+/* reporter/queue.c -- see queue.h. */
+#include "reporter/queue.h"
+
+#include <stdlib.h>
+
+#include "base/cond.h"
+
+void queue_init(struct queue *in)
+{
+    *in = (struct queue){.ring = calloc(QUEUE_SIZE, sizeof *in->ring)};
+    if (!in->ring)
+        abort();
+    pthread_mutex_init(&in->lock, NULL);
+    cond_init(&in->filled);
+    cond_init(&in->emptied);
+}
+
+void queue_release(struct queue *in)
+{
+    pthread_cond_destroy(&in->filled);
+    pthread_cond_destroy(&in->emptied);
+    pthread_mutex_destroy(&in->lock);
+    free(in->ring);
+}
+
+bool queue_put(struct queue *in, const struct batch_counts *t)
+{
+    bool put;
+
+    pthread_mutex_lock(&in->lock);
+    while (in->count == QUEUE_SIZE && !in->closed)
+        pthread_cond_wait(&in->emptied, &in->lock);
+    put = !in->closed;
+    if (put)
+        in->ring[(in->first + in->count++) % QUEUE_SIZE] = *t;
+    pthread_cond_signal(&in->filled);
+    pthread_mutex_unlock(&in->lock);
+    return put;
+}
+
+void queue_ask_sweep(struct queue *in)
+{
+    pthread_mutex_lock(&in->lock);
+    in->sweep = true;
+    pthread_cond_signal(&in->filled);
+    pthread_mutex_unlock(&in->lock);
+}
+
+size_t queue_take(struct queue *in, struct batch_counts *batches, size_t most, int wait_ms, bool *sweep)
+{
+    struct mono until = mono_add_ms(mono_now(), wait_ms);
+    size_t taken = 0;
+    bool in_time = wait_ms > 0;
+
+    pthread_mutex_lock(&in->lock);
+    while (in_time && in->count == 0 && !in->sweep && !in->closed)
+        in_time = cond_wait_until(&in->filled, &in->lock, until);
+    *sweep = in->sweep;
+    in->sweep = false;
+    for (; taken < most && in->count > 0; in->count--) {
+        batches[taken++] = in->ring[in->first];
+        in->first = (in->first + 1) % QUEUE_SIZE;
+    }
+    pthread_cond_signal(&in->emptied);
+    pthread_mutex_unlock(&in->lock);
+    return taken;
+}
+
+void queue_close(struct queue *in)
+{
+    pthread_mutex_lock(&in->lock);
+    in->closed = true;
+    pthread_cond_broadcast(&in->filled);
+    pthread_cond_broadcast(&in->emptied);
+    pthread_mutex_unlock(&in->lock);
+}

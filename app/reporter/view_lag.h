@@ -1,0 +1,51 @@
+/*
+ * reporter/view_lag.h -- which lanes may have views left behind: those whose mark "views" is below their last seq.
+ *
+ * Rule     marks move at a certain age. Once a lane has been quiet for twice that its mark is looked at, then every three ages; a lane
+ *          that stays busy has a writer that works, and is looked at every ten seconds. A mark that stands still for three ages: its
+ *          views were left behind. However short the age is, a writer is left time to write.
+ *          A lane whose mark reached its last seq is forgotten
+ * Threads  any; times are given by the caller
+ */
+#ifndef REPORTER_VIEW_LAG_H
+#define REPORTER_VIEW_LAG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "coupons/coupon.h"
+
+#define WATCH_QUIET_AGES 2
+#define WATCH_STILL_AGES 3
+#define WATCH_QUIET_LEAST_MS 400
+#define WATCH_STILL_LEAST_MS 1000
+#define WATCH_BUSY_MS 10000
+#define WATCH_RETRY_MOST_MS 60000
+
+struct view_lag;
+
+struct view_lag_due {
+    char coupon[COUPON_ID_MAX + 1];
+    int64_t lane;
+};
+
+/* age_ms: at which marks move. */
+struct view_lag *view_lag_new(int64_t age_ms);
+void view_lag_free(struct view_lag *w);
+/* The lane has a batch `seq`. */
+void view_lag_seen(struct view_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
+/* The lanes to look at now, into due[most]; where there are more, the next call goes on with the others. */
+size_t view_lag_due(struct view_lag *w, struct mono now, struct view_lag_due *due, size_t most);
+/* The lane's mark was read. True: it stands still, and the views have to be written. */
+bool view_lag_marked(struct view_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
+/* From now on wait for those views that are not known to be written now. */
+void view_lag_begin(struct view_lag *w);
+/* They are, but for those of failed[*count], which could not be written when that was tried last. False: others are waited for, or
+ * more than `most` failed. */
+bool view_lag_is_done(struct view_lag *w, struct view_lag_due *failed, size_t most, size_t *count);
+/* Writing them failed: wait longer before the lane is due again. */
+void view_lag_failed(struct view_lag *w, const char *coupon, int64_t lane, struct mono now);
+
+#endif

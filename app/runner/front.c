@@ -1,0 +1,138 @@
+/*
+ * runner/front.c -- this front among the others: a thread that tells of it, and answers when another front asks for views.
+ *
+ * Told     every half minute, and with each answer: that the front is at work, and with which keys of receipts
+ * Asked    by a number in the database, which is looked at every 20 ms while there are other fronts: see store/fronts.h
+ * End      after the last worker of this machine: until then somebody may ask for its views. The row stays where some were lost: then
+ *          nobody takes them for written
+ */
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/jws.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/view_barrier.h"
+#include "runner/work.h"
+#include "store/fronts.h"
+
+#define LOOK_MS 20
+#define LOOK_ALONE_MS 1000
+
+struct teller {
+    struct runner *runner;
+    struct store *session;
+    struct arena arena; /* for one look */
+    char id[FRONT_ID_SIZE];
+    struct buf receipts; /* kids */
+    struct front front;  /* as it was told last */
+    struct mono told;
+    bool failing;
+};
+
+/* As the workers, which were started together with this process, have read them. */
+static void read_receipt_keys(struct teller *t)
+{
+    struct jws_keys keys;
+    const char *message;
+
+    if (jws_keys_load(&keys, t->runner->config->receipts_seed_file, &message))
+        jws_keys_put_kids(&keys, &t->receipts);
+    jws_keys_forget(&keys);
+}
+
+static bool answer(struct teller *t, int64_t asked)
+{
+    struct front front = {.id = t->id, .receipts = t->receipts.data ? t->receipts.data : "", .heard = asked, .sure = view_barrier(),
+                          .seen_ms = clock_now_ms()};
+
+    if (mongo_front_tell(t->session, &front) != STORE_OK)
+        return false;
+    t->front = front;
+    t->told = mono_now();
+    return true;
+}
+
+/* *others: there are other fronts. *ours: nobody else has told of this one since. False: the database did not answer. */
+static bool look(struct teller *t, bool *others, bool *ours)
+{
+    struct front *fronts;
+    size_t count;
+    int64_t asked, now_ms = clock_now_ms();
+
+    *others = *ours = false;
+    if (mongo_fronts(t->session, &t->arena, &fronts, &count, &asked) != STORE_OK)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        bool own = strcmp(fronts[i].id, t->id) == 0;
+
+        *others = *others || (!own && front_is_here(&fronts[i], now_ms));
+        *ours = *ours || (own && fronts[i].seen_ms == t->front.seen_ms);
+    }
+    if (t->told.ns && asked <= t->front.heard && mono_ms_between(t->told, mono_now()) < FRONT_TELLS_MS)
+        return true;
+    *ours = *ours || !stop_asked(&t->runner->stop);
+    return !*ours || answer(t, asked);
+}
+
+static bool any_worker(void)
+{
+    for (int slot = 0; slot < METRICS_WORKERS_MAX; slot++)
+        for (int k = 0; k < METRICS_BANKS; k++) {
+            int pid = atomic_load(&metrics_slot(slot)->banks[k].pid);
+
+            if (pid && kill(pid, 0) == 0)
+                return true;
+        }
+    return false;
+}
+
+static bool look_once(struct teller *t, bool *others, bool *ours)
+{
+    bool good = look(t, others, ours);
+
+    if (!good && !t->failing)
+        log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
+    t->failing = !good;
+    arena_reset(&t->arena);
+    return good;
+}
+
+/* The workers are told to stop when this process is; after a reload there are others, of whom another process tells. */
+static void see_workers_off(struct teller *t)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
+    struct mono until = mono_add_ms(mono_now(), (int64_t)t->runner->config->coupond_drain_s * 1000 * 7 / 8); /* then all are killed */
+    bool others, ours = t->told.ns != 0;
+
+    while (ours && any_worker() && mono_before(mono_now(), until)) {
+        if (!look_once(t, &others, &ours))
+            ours = true;
+        nanosleep(&pause, NULL);
+    }
+    if (ours && !any_worker() && view_barrier())
+        (void)mongo_front_gone(t->session, &t->front); /* else it is, after a while */
+}
+
+void *front_thread(void *context)
+{
+    struct teller t = {.runner = context};
+
+    t.session = mongo_session(t.runner->mongo);
+    arena_init(&t.arena, 0);
+    front_id(t.runner->config->coupond_run_dir, t.id);
+    read_receipt_keys(&t);
+    while (!stop_asked(&t.runner->stop)) {
+        bool others, ours;
+
+        (void)look_once(&t, &others, &ours);
+        stop_rest(&t.runner->stop, others ? LOOK_MS : LOOK_ALONE_MS);
+    }
+    see_workers_off(&t);
+    arena_free(&t.arena);
+    buf_free(&t.receipts);
+    t.session->ops->close(t.session);
+    return NULL;
+}

@@ -1,0 +1,30 @@
+/* dashboard/save.js -- a button that saves CSV of the service as a file. */
+import {getCsv} from "./api.js";
+import {button, el, toast} from "./dom.js";
+
+const KEEP_MS = 60000; // until then the browser has begun to write it
+
+async function save(address, name, signal) {
+  const href = URL.createObjectURL(await getCsv(await address(), signal));
+
+  el("a", {download: name, href}).click();
+  setTimeout(() => URL.revokeObjectURL(href), KEEP_MS);
+  toast("Saved. Import the columns as text: a spreadsheet takes a name or code that begins with = for a formula.");
+}
+
+/* address(): or a promise of it. What ends early is no file: it is told instead. */
+export function saveButton(words, address, name, signal, attributes) {
+  const pressed = button(
+    words,
+    async () => {
+      pressed.disabled = true;
+      await save(address, name, signal).catch((problem) => {
+        if (!signal?.aborted) toast(`${problem.message}. ${problem.detail ?? ""}`, "bad");
+      });
+      pressed.disabled = false;
+    },
+    attributes,
+  );
+
+  return pressed;
+}

@@ -1,0 +1,601 @@
+/*
+ * store/connect.c -- of mongo.h: connecting, checking the server, and the table of collections and indexes.
+ */
+#include "store/mongo.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/bson_fields.h"
+#include "store/name_key.h"
+#include "store/schema.h"
+#include "store/session.h"
+
+#define WIRE_VERSION_MIN 17 /* MongoDB 6.0 */
+#define CODE_NAMESPACE_EXISTS 48
+#define CODE_ALREADY_SHARDED 23
+#define CODE_INDEX_NOT_FOUND 27
+#define CODE_INDEX_OPTIONS_CONFLICT 85
+#define CODE_INDEX_KEYS_CONFLICT 86
+#define HOSTS_SIZE 256
+#define PREPARE_PATIENCE_MS 20000 /* with a database that is there, but slow, or changes its primary */
+#define PREPARE_PAUSE_MS 200
+
+/* ---- collections and indexes: only what is looked up by, since every one is written with every document ---- */
+
+/* New users come in no order: each dirties another page of the indexes by their hash, and once a coupon has many, most of them cost the
+ * writing of a whole page. With pages of 4 KiB, instead of 16, an insert into millions takes MongoDB a quarter less of the
+ * processor. Only a collection that is made new gets them. */
+#define SMALL_PAGES "{\"storageEngine\": {\"wiredTiger\": {\"configString\": \"leaf_page_max=4k\"}}}"
+
+static const struct collection_row collections[] = {
+    {"ledger", "{\"_id.c\": \"hashed\"}", NULL},
+    {"coupons", "{\"_id\": \"hashed\"}", NULL},
+    {"users", "{\"_id.c\": \"hashed\"}", SMALL_PAGES},
+    {"buckets", "{\"_id.c\": \"hashed\"}", NULL},
+    {"totals", "{\"_id.c\": \"hashed\"}", NULL},
+    {"refusals", "{\"_id.c\": \"hashed\"}", NULL},
+    {"marks", "{\"_id.c\": \"hashed\"}", NULL},
+    {"codes", "{\"_id.c\": \"hashed\"}", NULL},
+    {"code_buckets", "{\"_id.c\": \"hashed\"}", NULL},
+    {"pulses", NULL, NULL}, /* written to by those who confirm a tail: see confirm.c */
+    {"jobs", NULL, NULL},
+    {"parts", NULL, NULL},
+    {"keys", NULL, NULL},
+    {"webhooks", NULL, NULL},
+    {"webhook_positions", NULL, NULL},
+    {"deliveries", NULL, NULL},
+    {"secrets", NULL, NULL}, /* see secrets.h */
+    {"schema", NULL, NULL},
+    {"fronts", NULL, NULL},
+    {"watermarks", NULL, NULL}, /* see arrivals.c */
+};
+
+static const struct index_row indexes[] = {
+    /* an id whose generation ended; batches in which none did are not in it */
+    {"ledger", "ended", "{\"_id.c\": 1, \"ended\": 1}", "{\"ended\": {\"$exists\": true}}", false},
+    /* what operators asked for, of all lanes by time; batches without are not in it */
+    {"ledger", "asked", "{\"_id.c\": 1, \"at\": -1, \"_id.l\": -1, \"_id.seq\": -1}", "{\"e.by\": {\"$exists\": true}}", false},
+    /* what came lately, of all lanes, without a look at the batches: see arrivals.c */
+    {"ledger", "arrived", "{\"arrived\": 1, \"_id.c\": 1, \"_id.l\": 1, \"_id.seq\": 1, \"k\": 1}", NULL, false},
+    /* newest first */
+    {"coupons", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
+    {"coupons", "state", "{\"view.def.state\": 1, \"created\": -1, \"_id\": -1}", NULL, false},
+    /* what is active now; what is over, and was not cleaned up */
+    {"coupons", "live", "{\"view.live\": 1}", "{\"view.live\": {\"$exists\": true}}", false},
+    {"coupons", "cleanup", "{\"cleaned\": 1, \"view.cleanup\": 1}", "{\"view.cleanup\": {\"$exists\": true}}", false},
+    /* the wallet, in parts: see codec.h */
+    {"users", "user", "{\"view.part\": 1, \"_id.h\": 1}", NULL, false},
+    /* whose an order is, likewise; views without orders are not in it */
+    {"users", "order", "{\"view.part\": 1, \"view.orders\": 1}", "{\"view.orders\": {\"$exists\": true}}", false},
+    /* what ends by itself, of a coupon without slots and of all; and tombstones: few views are in these */
+    {"users", "due", "{\"_id.c\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
+    {"users", "due_all", "{\"view.due\": 1, \"_id.c\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
+    {"users", "erased", "{\"view.erased\": 1}", "{\"view.erased\": {\"$exists\": true}}", false},
+    /* erasures that are not finished */
+    {"users", "erasing", "{\"erasing\": 1}", "{\"erasing\": {\"$exists\": true}}", false},
+    /* the free pool, in order and at random */
+    {"buckets", "free", "{\"_id.c\": 1, \"view.lane\": 1, \"_id.b\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
+    {"buckets", "pick", "{\"_id.c\": 1, \"view.lane\": 1, \"view.pick\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
+    /* what ends by itself, of a lane and of all */
+    {"buckets", "due", "{\"_id.c\": 1, \"view.lane\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
+    {"buckets", "due_all", "{\"view.due\": 1, \"_id.c\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
+    /* the box at checkout */
+    {"codes", "code", "{\"_id.code\": 1}", NULL, false},
+    /* uploads that nobody needs any more */
+    {"parts", "at", "{\"at\": 1}", NULL, false},
+    {"jobs", "upload", "{\"upload\": 1}", "{\"upload\": {\"$exists\": true}}", false},
+    /* reports over all coupons: how far each lane is in the totals; and these */
+    {"marks", REPORT_MARKS, "{\"_id.kind\": 1, \"_id.c\": 1, \"_id.l\": 1}", "{\"_id.kind\": \"totals\"}", false},
+    {"totals", "at", "{\"_id.at\": 1}", NULL, false},
+    {"totals", "coupon_at", "{\"_id.c\": 1, \"_id.at\": 1}", NULL, false},
+    {"refusals", "at", "{\"_id.at\": 1}", NULL, false},
+    {"refusals", "coupon_at", "{\"_id.c\": 1, \"_id.at\": 1}", NULL, false},
+    {"jobs", "key", "{\"coupon\": 1, \"key\": 1}", "{\"key\": {\"$exists\": true}}", true},
+    {"jobs", "coupon_created", "{\"coupon\": 1, \"created\": -1, \"_id\": -1}", NULL, false},
+    {"jobs", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
+    {"jobs", "state", "{\"state\": 1, \"created\": 1}", NULL, false},
+    /* webhooks: the attempts of one, the wishes, what is old; and its positions */
+    {"deliveries", "newest", "{\"h\": 1, \"at\": -1, \"_id\": -1}", NULL, false},
+    {"deliveries", "asked", "{\"asked\": 1}", "{\"asked\": {\"$exists\": true}}", false},
+    {"deliveries", "at", "{\"at\": 1}", NULL, false},
+    {"webhook_positions", "hook", "{\"_id.h\": 1}", NULL, false},
+};
+
+/* Which an earlier version made, and nobody reads any more. */
+static const struct {
+    const char *collection, *name;
+} old_indexes[] = {
+    {"marks", "views"},
+};
+
+size_t mongo_indexes(const struct index_row **rows)
+{
+    *rows = indexes;
+    return sizeof indexes / sizeof *indexes;
+}
+
+size_t mongo_collections(const struct collection_row **rows)
+{
+    *rows = collections;
+    return sizeof collections / sizeof *collections;
+}
+
+/* ---- connecting ---- */
+
+static void log_driver(mongoc_log_level_t level, const char *domain, const char *message, void *context)
+{
+    (void)context;
+    if (level <= MONGOC_LOG_LEVEL_WARNING)
+        log_event(level == MONGOC_LOG_LEVEL_WARNING ? LOG_WARNING : LOG_ERROR, "store.driver",
+                  "domain=%s message=\"%s\"", domain, message);
+}
+
+static const struct store_ops mongo_ops = {
+    .mark = lane_mark,
+    .marks = lane_marks,
+    .ledger = lane_ledger,
+    .ledgers = lane_ledgers,
+    .ended = lane_ended,
+    .coupon = views_coupon,
+    .coupons = views_coupons,
+    .uses = views_uses,
+    .job = views_job,
+    .accounts = views_accounts,
+    .user_hash = views_user_hash,
+    .walk_users = views_walk_users,
+    .buckets = views_buckets,
+    .touched = views_touched,
+    .free_buckets = views_free_buckets,
+    .due_buckets = views_due_buckets,
+    .due_uses = views_due_uses,
+    .codes = codes_look_up,
+    .bucket_codes = codes_of_buckets,
+    .append = lane_append,
+    .confirm = lane_confirm,
+    .write_views = views_write,
+    .write_marks = lane_write_marks,
+    .day = time_day,
+    .hear = feed_hear,
+    .now = time_now,
+    .close = session_close,
+};
+
+struct store *mongo_session(struct mongo *m)
+{
+    struct session *d = session_open(m);
+
+    d->store.ops = &mongo_ops;
+    return &d->store;
+}
+
+static struct store *source_open(struct store_source *source)
+{
+    return mongo_session((struct mongo *)(void *)source);
+}
+
+struct store_source *mongo_source(struct mongo *m)
+{
+    return &m->source;
+}
+
+/* A URI with one host would be taken for that server alone, whatever its role: then a fail-over ends the service. */
+static void set_options(mongoc_uri_t *uri, const struct config *config)
+{
+    if (!mongoc_uri_has_option(uri, MONGOC_URI_DIRECTCONNECTION) && !mongoc_uri_get_srv_hostname(uri))
+        mongoc_uri_set_option_as_bool(uri, MONGOC_URI_DIRECTCONNECTION, false);
+    mongoc_uri_set_option_as_utf8(uri, MONGOC_URI_APPNAME, "coupons");
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_CONNECTTIMEOUTMS, config->mongodb_connect_timeout_ms);
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, config->mongodb_socket_timeout_ms);
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SERVERSELECTIONTIMEOUTMS,
+                                   config->mongodb_server_selection_timeout_ms);
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, false); /* a single client waits, too */
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_WAITQUEUETIMEOUTMS, config->mongodb_wait_queue_timeout_ms);
+    /* what is to be repeated is repeated above, where it is known to be safe; the server keeps no books for it */
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYWRITES, false);
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYREADS, false);
+}
+
+static bool make_client(struct mongo *m)
+{
+    m->client = mongoc_client_new_from_uri(m->uri);
+    return m->client && mongoc_client_set_error_api(m->client, MONGOC_ERROR_API_VERSION_2);
+}
+
+static bool make_pool(struct mongo *m, const struct config *config)
+{
+    m->pool = mongoc_client_pool_new(m->uri);
+    if (!m->pool)
+        return false;
+    mongoc_client_pool_max_size(m->pool, (uint32_t)config->mongodb_pool_size);
+    return mongoc_client_pool_set_error_api(m->pool, MONGOC_ERROR_API_VERSION_2);
+}
+
+void mongo_drop_counters(void)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "/mongoc-%d", (int)getpid());
+    shm_unlink(name);
+}
+
+static struct mongo *open_as(bool single, const struct config *config, char *message, size_t size)
+{
+    struct mongo *m = checked(calloc(1, sizeof *m));
+    bson_error_t error = {0};
+
+    mongoc_init();
+    mongoc_log_set_handler(log_driver, NULL);
+    m->uri = mongoc_uri_new_with_error(config->mongodb_uri, &error);
+    if (m->uri)
+        set_options(m->uri, config);
+    if (!m->uri || !(single ? make_client(m) : make_pool(m, config))) {
+        snprintf(message, size, "MONGODB_URI (or mongodb.uri) cannot be used: %s.",
+                 error.message[0] ? error.message : "its options contradict each other");
+        mongo_close(m);
+        return NULL;
+    }
+    m->source.open = source_open;
+    m->server_limit_ms = config->mongodb_socket_timeout_ms * INT64_C(4) / 5;
+    memcpy(m->database, config->mongodb_database, sizeof m->database);
+    return m;
+}
+
+struct mongo *mongo_open(const struct config *config, char *message, size_t size)
+{
+    return open_as(false, config, message, size);
+}
+
+struct mongo *mongo_open_single(const struct config *config, char *message, size_t size)
+{
+    return open_as(true, config, message, size);
+}
+
+void mongo_close(struct mongo *m)
+{
+    if (m->client)
+        mongoc_client_destroy(m->client);
+    if (m->pool)
+        mongoc_client_pool_destroy(m->pool);
+    if (m->uri)
+        mongoc_uri_destroy(m->uri);
+    free(m);
+}
+
+/* ---- checking ---- */
+
+/* "host:port, host:port": all that may be shown of a URI. */
+static void list_hosts(const mongoc_uri_t *uri, char hosts[HOSTS_SIZE])
+{
+    const mongoc_host_list_t *host = mongoc_uri_get_hosts(uri);
+    size_t len = 0;
+
+    hosts[0] = '\0';
+    if (!host && mongoc_uri_get_srv_hostname(uri))
+        snprintf(hosts, HOSTS_SIZE, "%s", mongoc_uri_get_srv_hostname(uri));
+    for (; host && len < HOSTS_SIZE; host = host->next)
+        len += (size_t)snprintf(hosts + len, HOSTS_SIZE - len, "%s%s", len ? ", " : "", host->host_and_port);
+}
+
+/* What a single server says of itself, whatever its role: to tell why there is no primary. */
+static bool ask_first_host(const struct mongo *m, bson_t *reply)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    mongoc_read_prefs_t *any = mongoc_read_prefs_new(MONGOC_READ_NEAREST);
+    mongoc_uri_t *uri = mongoc_uri_copy(m->uri);
+    const mongoc_host_list_t *host = mongoc_uri_get_hosts(uri);
+    mongoc_client_t *client = NULL;
+    bool good = false;
+
+    bson_init(reply);
+    BSON_APPEND_INT32(&command, "hello", 1);
+    if (host && !host->next && mongoc_uri_set_option_as_bool(uri, MONGOC_URI_DIRECTCONNECTION, true))
+        client = mongoc_client_new_from_uri(uri);
+    if (client) {
+        bson_destroy(reply);
+        good = mongoc_client_command_simple(client, "admin", &command, any, reply, NULL);
+        mongoc_client_destroy(client);
+    }
+    mongoc_uri_destroy(uri);
+    mongoc_read_prefs_destroy(any);
+    return good;
+}
+
+static void explain_no_primary(const struct mongo *m, const bson_error_t *error, char *message, size_t size)
+{
+    char hosts[HOSTS_SIZE];
+    const char *set = NULL;
+    AUTO_BSON reply;
+    bool answers = ask_first_host(m, &reply);
+
+    list_hosts(m->uri, hosts);
+    if (answers && bson_has_field(&reply, "isreplicaset"))
+        snprintf(message, size,
+                 "The MongoDB server at %s was started with --replSet, but its replica set was never initiated: "
+                 "run rs.initiate() on it once (mongosh --eval 'rs.initiate()').", hosts);
+    else if (answers && find_text(&reply, "setName", &set))
+        snprintf(message, size,
+                 "The MongoDB server at %s answers, but no primary of its replica set %s can be reached: %s. Check "
+                 "rs.status(), and that the host names in rs.conf() can be reached from here.", hosts, set,
+                 error->message);
+    else if (error->code == MONGOC_ERROR_CLIENT_AUTHENTICATE || error->code == 18)
+        snprintf(message, size,
+                 "The MongoDB server at %s refuses the user or password of MONGODB_URI: %s.", hosts, error->message);
+    else
+        snprintf(message, size,
+                 "No MongoDB server answers at %s: %s. Start one (scripts/run does, when MONGODB_URI is not set), or "
+                 "point MONGODB_URI to a replica set that runs.", hosts, error->message);
+}
+
+int mongo_check(struct store *s, char *message, size_t size)
+{
+    struct session *d = session_of(s);
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_error_t error = {0};
+    char hosts[HOSTS_SIZE];
+    int64_t wire = 0;
+    const char *text;
+    AUTO_BSON reply;
+
+    list_hosts(d->mongo->uri, hosts);
+    BSON_APPEND_INT32(&command, "hello", 1);
+    if (!session_run_on(d, "admin", &command, &reply, &error)) {
+        explain_no_primary(d->mongo, &error, message, size);
+        return -1;
+    }
+    if (!find_text(&reply, "setName", &text) && !d->mongo->sharded) {
+        snprintf(message, size,
+                 "The MongoDB server at %s is standalone, which has no change streams and no majority: start it with "
+                 "--replSet rs0 and run rs.initiate() on it once, or point MONGODB_URI to a replica set or a sharded "
+                 "cluster.", hosts);
+        return -1;
+    }
+    if (!find_int(&reply, "maxWireVersion", &wire) || wire < WIRE_VERSION_MIN) {
+        snprintf(message, size,
+                 "The MongoDB server at %s is older than 6.0 (wire version %" PRId64 "): upgrade it, or point "
+                 "MONGODB_URI to a newer one.", hosts, wire);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- preparing ---- */
+
+/* json is of the tables above. */
+static void append_json(bson_t *doc, const char *name, const char *json)
+{
+    AUTO_BCON parsed = bson_new_from_json((const uint8_t *)json, -1, NULL);
+
+    assert(parsed);
+    bson_append_document(doc, name, -1, parsed);
+}
+
+/* Not every hosted MongoDB takes options for its storage engine. */
+static bool refuses_option(const struct collection_row *row, const bson_error_t *error)
+{
+    static const uint32_t codes[] = {2, 9, 72, 115, 8000}; /* BadValue, FailedToParse, InvalidOptions, CommandNotSupported, of Atlas */
+
+    for (size_t i = 0; row->index_defaults && i < sizeof codes / sizeof *codes; i++)
+        if (error->code == codes[i]) {
+            log_event(LOG_WARNING, "store.option_refused", "collection=%s reason=\"%s\"", row->name, error->message);
+            return true;
+        }
+    return false;
+}
+
+static bool create_collection(struct session *d, const char *name, const char *index_defaults, bson_error_t *error)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON reply;
+
+    BSON_APPEND_UTF8(&command, "create", name);
+    if (index_defaults)
+        append_json(&command, "indexOptionDefaults", index_defaults);
+    return session_run_on(d, d->mongo->database, &command, &reply, error) || error->code == CODE_NAMESPACE_EXISTS;
+}
+
+static bool make_collection(struct session *d, const struct collection_row *row, bson_error_t *error)
+{
+    AUTO_BSON shard = BSON_INITIALIZER;
+    char name[sizeof d->mongo->database + 16];
+    bson_t reply;
+    bool good = create_collection(d, row->name, row->index_defaults, error) ||
+                (refuses_option(row, error) && create_collection(d, row->name, NULL, error));
+
+    if (!good || !d->mongo->sharded || !row->shard_key)
+        return good;
+
+    snprintf(name, sizeof name, "%s.%s", d->mongo->database, row->name);
+    BSON_APPEND_UTF8(&shard, "shardCollection", name);
+    append_json(&shard, "key", row->shard_key);
+    if (!session_run_on(d, "admin", &shard, &reply, error) && error->code != CODE_ALREADY_SHARDED)
+        log_event(LOG_WARNING, "store.not_sharded", "collection=%s reason=\"%s\"", row->name, error->message);
+    bson_destroy(&reply);
+    return true;
+}
+
+static bool drop_index(struct session *d, const char *collection, const char *name, bson_error_t *error)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON reply;
+
+    BSON_APPEND_UTF8(&command, "dropIndexes", collection);
+    BSON_APPEND_UTF8(&command, "index", name);
+    if (!session_run_on(d, d->mongo->database, &command, &reply, error))
+        return error->code == CODE_INDEX_NOT_FOUND;
+    log_event(LOG_INFO, "store.index_dropped", "collection=%s index=%s", collection, name);
+    return true;
+}
+
+static bool create_index(struct session *d, const struct index_row *row, bson_error_t *error)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t list, index;
+    AUTO_BSON reply;
+
+    BSON_APPEND_UTF8(&command, "createIndexes", row->collection);
+    BSON_APPEND_ARRAY_BEGIN(&command, "indexes", &list);
+    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &index);
+    BSON_APPEND_UTF8(&index, "name", row->name);
+    append_json(&index, "key", row->keys);
+    if (row->partial)
+        append_json(&index, "partialFilterExpression", row->partial);
+    if (row->unique)
+        BSON_APPEND_BOOL(&index, "unique", true);
+    bson_append_document_end(&list, &index);
+    bson_append_array_end(&command, &list);
+    session_write_concern(d, &command);
+    return session_run_on(d, d->mongo->database, &command, &reply, error);
+}
+
+static bool make_index(struct session *d, const struct index_row *row, bson_error_t *error)
+{
+    if (create_index(d, row, error))
+        return true;
+    return (error->code == CODE_INDEX_OPTIONS_CONFLICT || error->code == CODE_INDEX_KEYS_CONFLICT) &&
+           drop_index(d, row->collection, row->name, error) && create_index(d, row, error);
+}
+
+/* Where the connection is what failed, and there is time: wait a little. Both makings may be repeated. */
+static bool try_again(const bson_error_t *error, struct mono until)
+{
+    const struct timespec pause = {0, PREPARE_PAUSE_MS * 1000000L};
+
+    if ((error->domain != MONGOC_ERROR_STREAM && error->domain != MONGOC_ERROR_SERVER_SELECTION) || mono_before(until, mono_now()))
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+static bool ensure_collection(struct session *d, const struct collection_row *row, struct mono until, bson_error_t *error)
+{
+    while (!make_collection(d, row, error))
+        if (!try_again(error, until))
+            return false;
+    return true;
+}
+
+static bool ensure_index(struct session *d, const struct index_row *row, struct mono until, bson_error_t *error)
+{
+    while (!make_index(d, row, error))
+        if (!try_again(error, until))
+            return false;
+    return true;
+}
+
+/* Nothing depends on it: what does not succeed is for the next start. */
+static void drop_old_indexes(struct session *d)
+{
+    bson_error_t error = {0};
+
+    for (size_t i = 0; i < sizeof old_indexes / sizeof *old_indexes; i++)
+        if (!drop_index(d, old_indexes[i].collection, old_indexes[i].name, &error))
+            log_event(LOG_WARNING, "store.index_left", "collection=%s index=%s reason=\"%s\"", old_indexes[i].collection,
+                      old_indexes[i].name, error.message);
+}
+
+/* It was made with the database: where it is missing, somebody has lost it. */
+static int check_name_key(struct session *d, char *message, size_t size)
+{
+    const struct name_key *key;
+    enum store_status status = mongo_name_key(&d->store, &key);
+
+    if (status == STORE_NOT_FOUND)
+        snprintf(message, size,
+                 "The database %s has no key to look up its users: restore its collection secrets from the same "
+                 "backup as the rest, or run couponctl reconcile --apply to rebuild all users under a new key.",
+                 d->mongo->database);
+    else if (status != STORE_OK)
+        snprintf(message, size, "Cannot read the key by which the database %s looks up its users; see the log.", d->mongo->database);
+    return status == STORE_OK ? 0 : -1;
+}
+
+int mongo_prepare(struct mongo *m, char *message, size_t size)
+{
+    struct session *d = session_open(m);
+    int status = mongo_check(&d->store, message, size);
+    struct mono until = mono_add_ms(mono_now(), PREPARE_PATIENCE_MS);
+    bson_error_t error = {0};
+
+    if (status == 0)
+        status = schema_upgrade(&d->store, schema_steps, schema_steps_count, message, size);
+    if (status == 0)
+        status = check_name_key(d, message, size);
+    for (size_t i = 0; status == 0 && i < sizeof collections / sizeof *collections; i++)
+        if (!ensure_collection(d, &collections[i], until, &error)) {
+            snprintf(message, size, "Cannot create the collection %s.%s: %s.", m->database, collections[i].name,
+                     error.message);
+            status = -1;
+        }
+    for (size_t i = 0; status == 0 && i < sizeof indexes / sizeof *indexes; i++)
+        if (!ensure_index(d, &indexes[i], until, &error)) {
+            snprintf(message, size, "Cannot create the index %s of %s.%s: %s.", indexes[i].name, m->database,
+                     indexes[i].collection, error.message);
+            status = -1;
+        }
+    if (status == 0)
+        drop_old_indexes(d);
+    if (status == 0 && mongo_watermark_begin(&d->store) != STORE_OK) {
+        snprintf(message, size, "Cannot write to the collection %s.watermarks; see the log.", m->database);
+        status = -1;
+    }
+    session_close(&d->store);
+    return status;
+}
+
+int store_check(const struct config *config, char *message, size_t size)
+{
+    struct mongo *m = mongo_open_single(config, message, size);
+    int status;
+
+    if (!m)
+        return -1;
+    status = mongo_prepare(m, message, size);
+    mongo_close(m);
+    mongoc_cleanup();
+    return status;
+}
+
+/* ---- ping ---- */
+
+static bool has_primary(mongoc_client_t *client)
+{
+    static const char *const writable[] = {"RSPrimary", "Mongos", "Standalone", "LoadBalancer"};
+    size_t count;
+    mongoc_server_description_t **servers = mongoc_client_get_server_descriptions(client, &count);
+    bool found = false;
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < sizeof writable / sizeof *writable; k++)
+            found = found || strcmp(mongoc_server_description_type(servers[i]), writable[k]) == 0;
+    mongoc_server_descriptions_destroy_all(servers, count);
+    return found;
+}
+
+/* What the monitor knows is asked first: a command would wait for a primary as long as the driver is told to. A single client has
+ * no monitor. */
+enum store_status mongo_ping(struct store *s, int timeout_ms)
+{
+    static const struct timespec pause = {0, 10 * 1000000};
+    struct session *d = session_of(s);
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct mono start = mono_now();
+    AUTO_BSON reply = BSON_INITIALIZER;
+
+    while (d->mongo->pool && !has_primary(d->client)) {
+        if (mono_ms_between(start, mono_now()) >= timeout_ms)
+            return STORE_FAILED;
+        nanosleep(&pause, NULL);
+    }
+    BSON_APPEND_INT32(&command, "ping", 1);
+    BSON_APPEND_INT64(&command, "maxTimeMS", timeout_ms);
+    return session_run(d, &command, &reply) ? STORE_OK : STORE_FAILED;
+}

@@ -1,0 +1,428 @@
+/*
+ * store/ledger.c -- what a lane needs of the ledger: its mark, its batches, the append. (confirm.c: its tail)
+ *
+ * Append   one unordered insert; a batch whose seq is taken is looked at with majority, so that it is ours or theirs
+ *          for good. What the reply leaves open is UNKNOWN, never guessed
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/bson_fields.h"
+#include "store/codec.h"
+#include "store/session.h"
+
+#define TAKEN_WAIT_MS_MAX 2000 /* for a batch that took our seq to show with majority */
+
+/* ---- marks ---- */
+
+struct mark_reads {
+    struct mark_read *items;
+    size_t count;
+};
+
+static bool mark_row(const bson_t *doc, void *context)
+{
+    const struct mark_reads *list = context;
+    const char *coupon, *kind;
+    struct mark mark = {0};
+    int64_t lane;
+    bool good;
+
+    if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_text(doc, "kind", &coupon, &kind))
+        return false;
+    good = codec_mark_get(doc, &mark);
+    if (!good)
+        log_unreadable("marks", doc);
+    for (size_t i = 0; i < list->count; i++) {
+        struct mark_read *r = &list->items[i];
+
+        if (r->lane != lane || strcmp(r->kind, kind) != 0 || strcmp(r->coupon, coupon) != 0)
+            continue;
+        r->mark = good ? mark : (struct mark){0};
+        r->status = good ? STORE_OK : STORE_UNREADABLE;
+    }
+    return true;
+}
+
+static const char *mark_coupon(const void *context, size_t i)
+{
+    const struct mark_read *reads = context;
+
+    return reads[i].coupon;
+}
+
+enum store_status lane_marks(struct store *s, struct mark_read *reads, size_t count)
+{
+    struct mark_reads list = {reads, count};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct session *d = session_of(s);
+    enum store_status status;
+    struct in_clause in;
+    bson_t filter;
+
+    if (count == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "marks");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    if (count == 1) {
+        codec_mark_id(&filter, "_id", reads[0].coupon, reads[0].lane, reads[0].kind);
+    } else {
+        in_begin(&in, &filter, "_id");
+        for (size_t i = 0; i < count; i++)
+            codec_mark_id(&in.values, in_next(&in), reads[i].coupon, reads[i].lane, reads[i].kind);
+        in_end(&in, &filter);
+        session_add_coupons(d, &filter, mark_coupon, reads, count);
+    }
+    bson_append_document_end(&command, &filter);
+    for (size_t i = 0; i < count; i++) {
+        reads[i].mark = (struct mark){0};
+        reads[i].status = STORE_OK;
+    }
+    session_read_options(d, &command, (struct store_time){0}, count + 1);
+    status = session_read(d, &command, mark_row, &list);
+    SETTLE_READS(status, reads, count);
+    return status;
+}
+
+enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
+{
+    struct mark_read read = {.coupon = coupon, .lane = lane, .kind = kind};
+    enum store_status status = lane_marks(s, &read, 1);
+
+    *mark = read.mark;
+    return status;
+}
+
+static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *w, bool insert)
+{
+    bson_t update, sub, inner;
+    char buffer[16];
+
+    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    codec_mark_id(&sub, "_id", w->coupon, w->lane, w->kind);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "seq", &inner);
+    BSON_APPEND_INT64(&inner, "$lt", w->mark.seq);
+    bson_append_document_end(&sub, &inner);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$set", &inner);
+    BSON_APPEND_INT64(&inner, "seq", w->mark.seq);
+    if (w->at_ms)
+        BSON_APPEND_DATE_TIME(&inner, "at", w->at_ms);
+    bson_append_document_end(&sub, &inner);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$max", &inner);
+    BSON_APPEND_TIMESTAMP(&inner, "time", w->mark.when.seconds, w->mark.when.increment);
+    bson_append_document_end(&sub, &inner);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_BOOL(&update, "upsert", insert);
+    bson_append_document_end(updates, &update);
+}
+
+/* An update that inserts finds a duplicate key where the mark is newer already, or was inserted, older, at the same
+ * moment: the same update again, without insert, settles both. */
+enum store_status lane_write_marks(struct store *s, const struct mark_write *marks, size_t count)
+{
+    struct session *d = session_of(s);
+
+    for (int insert = 1; insert >= 0; insert--) {
+        AUTO_BSON command = BSON_INITIALIZER;
+        bson_t updates;
+        bson_iter_t errors;
+        bool good, clean;
+
+        BSON_APPEND_UTF8(&command, "update", "marks");
+        session_write_options(d, &command);
+        BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+        for (size_t i = 0; i < count; i++)
+            put_mark_update(&updates, i, &marks[i], insert);
+        bson_append_array_end(&command, &updates);
+
+        AUTO_BSON reply;
+        good = session_run(d, &command, &reply);
+        clean = good && reply_is_clean(&reply);
+        if (!clean)
+            return STORE_FAILED;
+        if (!reply_errors(&reply, &errors))
+            return STORE_OK;
+    }
+    return STORE_FAILED;
+}
+
+/* ---- the ledger ---- */
+
+struct batches {
+    struct batch **items;
+    size_t count, most;
+};
+
+static bool batch_row(const bson_t *doc, void *context)
+{
+    struct batches *list = context;
+    struct batch *b;
+
+    if (list->count == list->most)
+        return true;
+    b = codec_batch_get(doc);
+    if (!b)
+        return false;
+    list->items[list->count++] = b;
+    return true;
+}
+
+enum store_status ledger_read(struct session *d, const bson_t *command, struct batch **batches, size_t most, size_t *count)
+{
+    struct batches list = {batches, 0, most};
+    enum store_status status = session_read(d, command, batch_row, &list);
+
+    if (status != STORE_OK)
+        while (list.count > 0)
+            batch_free(list.items[--list.count]);
+    *count = list.count;
+    return status;
+}
+
+void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before)
+{
+    bson_t range, id;
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
+    codec_ledger_id(&range, "$gt", coupon, lane, after);
+    if (before != INT64_MAX) {
+        codec_ledger_id(&range, "$lt", coupon, lane, before);
+    } else {
+        BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
+        BSON_APPEND_UTF8(&id, "c", coupon);
+        BSON_APPEND_INT64(&id, "l", lane);
+        BSON_APPEND_MAXKEY(&id, "seq");
+        bson_append_document_end(&range, &id);
+    }
+    bson_append_document_end(filter, &range);
+}
+
+enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
+                              int direction, size_t most, struct batch **batches, size_t *count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct session *d = session_of(s);
+    bson_t sub;
+
+    *count = 0;
+    if (most == 0)
+        return STORE_OK;
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    ledger_range(&sub, coupon, lane, after, before);
+    session_add_coupon(d, &sub, coupon);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "_id", direction);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "limit", (int64_t)most);
+    session_read_options(d, &command, (struct store_time){0}, most);
+    return ledger_read(d, &command, batches, most, count);
+}
+
+enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                              struct batch **batches, size_t *count)
+{
+    return ledger_page(s, coupon, lane, after, INT64_MAX, 1, most, batches, count);
+}
+
+/* A batch that cannot be decoded fails its own read. */
+static bool ledgers_row(const bson_t *doc, size_t find, void *context)
+{
+    struct ledger_read *read = (struct ledger_read *)context + find;
+    struct batch *b = codec_batch_get(doc);
+
+    if (b) {
+        read->batches[read->count++] = b;
+    } else {
+        log_unreadable("ledger", doc);
+        read->status = STORE_UNREADABLE;
+    }
+    return true;
+}
+
+enum store_status lane_ledgers(struct store *s, struct ledger_read *reads, size_t count)
+{
+    struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
+    struct session *d = session_of(s);
+    enum store_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        reads[i].count = 0;
+        reads[i].status = STORE_OK;
+        finds[i].by = "_id";
+        finds[i].most = reads[i].most;
+        bson_init(&finds[i].filter);
+        ledger_range(&finds[i].filter, reads[i].coupon, reads[i].lane, reads[i].after, INT64_MAX);
+        session_add_coupon(d, &finds[i].filter, reads[i].coupon);
+    }
+    status = session_read_joined(d, "ledger", finds, count, (struct store_time){0}, ledgers_row, reads);
+    SETTLE_READS(status, reads, count);
+    for (size_t i = 0; i < count; i++)
+        while (reads[i].status != STORE_OK && reads[i].count > 0)
+            batch_free(reads[i].batches[--reads[i].count]);
+    free(finds);
+    return status;
+}
+
+/* ---- append ---- */
+
+/* Appends whose seq was found taken, and whose batches are to be looked at. */
+struct taken {
+    struct append *appends;
+    size_t count;
+    size_t open; /* still to be found */
+};
+
+/* Neither result yet: the insert met a duplicate key. */
+#define APPEND_TAKEN ((enum append_result)(APPEND_THEIRS + 1))
+
+static bool taken_row(const bson_t *doc, void *context)
+{
+    struct taken *t = context;
+    const char *coupon, *id;
+    int64_t lane, seq;
+
+    if (!codec_id_int(doc, "l", &coupon, &lane) || !codec_id_int(doc, "seq", &coupon, &seq) ||
+        !find_text(doc, "batch", &id))
+        return false;
+    for (size_t i = 0; i < t->count; i++) {
+        const struct batch *b = t->appends[i].batch;
+
+        if (t->appends[i].result != APPEND_TAKEN || b->lane != lane || b->head.seq != seq ||
+            strcmp(b->coupon, coupon) != 0)
+            continue;
+        t->appends[i].result = strcmp(b->id, id) == 0 ? APPEND_OURS : APPEND_THEIRS;
+        t->open--;
+    }
+    return true;
+}
+
+static const char *append_coupon(const void *context, size_t i)
+{
+    const struct append *appends = context;
+
+    return appends[i].batch->coupon;
+}
+
+static enum store_status read_taken(struct session *d, struct taken *t, struct store_time after)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter, projection;
+    struct in_clause in;
+
+    BSON_APPEND_UTF8(&command, "find", "ledger");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    in_begin(&in, &filter, "_id");
+    for (size_t i = 0; i < t->count; i++) {
+        const struct batch *b = t->appends[i].batch;
+
+        if (t->appends[i].result == APPEND_TAKEN)
+            codec_ledger_id(&in.values, in_next(&in), b->coupon, b->lane, b->head.seq);
+    }
+    in_end(&in, &filter);
+    session_add_coupons(d, &filter, append_coupon, t->appends, t->count);
+    bson_append_document_end(&command, &filter);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
+    BSON_APPEND_INT32(&projection, "batch", 1);
+    bson_append_document_end(&command, &projection);
+    session_read_options(d, &command, after, t->open);
+    return session_read(d, &command, taken_row, t);
+}
+
+/* A duplicate key can show before a majority has the document: ask again until it does. */
+static void look_at_taken(struct session *d, struct taken *t, struct store_time after)
+{
+    struct mono start = mono_now();
+    long wait_ms = 1;
+
+    while (t->open > 0 && mono_ms_between(start, mono_now()) < TAKEN_WAIT_MS_MAX) {
+        struct timespec pause = {0, wait_ms * 1000000};
+
+        if (read_taken(d, t, after) != STORE_OK)
+            break;
+        if (t->open > 0)
+            nanosleep(&pause, NULL);
+        wait_ms = wait_ms < 50 ? wait_ms * 2 : wait_ms;
+    }
+    for (size_t i = 0; i < t->count; i++)
+        if (t->appends[i].result == APPEND_TAKEN)
+            t->appends[i].result = APPEND_UNKNOWN;
+}
+
+/* The results of appends[0..count) by the reply of their insert. */
+static void settle(struct session *d, struct append *appends, size_t count, const bson_t *reply)
+{
+    struct taken taken = {appends, count, 0};
+    struct store_time after = {0};
+    int64_t index, code;
+    bson_iter_t it;
+
+    if (!reply_is_clean(reply))
+        return;
+    for (size_t i = 0; i < count; i++)
+        appends[i].result = APPEND_OURS;
+    if (!reply_errors(reply, &it))
+        return;
+    while (reply_next_error(&it, &index, &code)) {
+        bool duplicate = code == CODE_DUPLICATE_KEY;
+
+        if (index < 0 || (uint64_t)index >= count) { /* not a reply that we understand */
+            for (size_t i = 0; i < count; i++)
+                appends[i].result = APPEND_UNKNOWN;
+            return;
+        }
+        appends[index].result = duplicate ? APPEND_TAKEN : APPEND_UNKNOWN;
+        taken.open += duplicate;
+        if (!duplicate)
+            log_event(LOG_ERROR, "store.append_refused", "coupon=%s code=%lld", appends[index].batch->coupon,
+                      (long long)code);
+    }
+    reply_time(reply, &after);
+    look_at_taken(d, &taken, after);
+}
+
+/* One insert of as many as fit; returns how many. */
+static size_t append_some(struct session *d, struct append *appends, size_t count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t documents, doc;
+    char buffer[16];
+    size_t sent = 0;
+
+    BSON_APPEND_UTF8(&command, "insert", "ledger");
+    session_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
+    while (sent < count && documents.len < COMMAND_BYTES_MAX) {
+        bson_append_document_begin(&documents, array_key(sent, buffer), -1, &doc);
+        codec_batch_put(&doc, appends[sent].batch);
+        bson_append_document_end(&documents, &doc);
+        appends[sent++].result = APPEND_UNKNOWN;
+    }
+    bson_append_array_end(&command, &documents);
+
+    AUTO_BSON reply;
+    if (session_run(d, &command, &reply))
+        settle(d, appends, sent, &reply);
+    return sent;
+}
+
+enum store_status lane_append(struct store *s, struct append *appends, size_t count)
+{
+    enum store_status status = STORE_OK;
+
+    for (size_t done = 0; done < count;)
+        done += append_some(session_of(s), appends + done, count - done);
+    for (size_t i = 0; i < count; i++)
+        if (appends[i].result == APPEND_UNKNOWN)
+            status = STORE_FAILED;
+    return status;
+}

@@ -1,0 +1,16 @@
+/*
+ * store/mongos.h -- which kind of server answers: a sharded cluster's mongos, or a member of a replica set.
+ *
+ * Tests have no mongos. Those that look at the commands for a sharded cluster link tests/hooks/mongos.c in place of mongos.c, and send
+ * them to a replica set.
+ */
+#ifndef STORE_MONGOS_H
+#define STORE_MONGOS_H
+
+#include <bson/bson.h>
+#include <stdbool.h>
+
+/* By a server's answer to `hello`. */
+bool is_mongos(const bson_t *hello);
+
+#endif

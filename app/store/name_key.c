@@ -1,0 +1,80 @@
+/* store/name_key.c -- see name_key.h. */
+#include "store/name_key.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "store/secrets.h"
+#include "store/session.h"
+
+#define NAMES "names" /* the id of its secret */
+
+enum store_status mongo_name_key(struct store *s, const struct name_key **key)
+{
+    struct session *d = session_of(s);
+    enum store_status status;
+
+    *key = &d->name_key;
+    if (d->has_name_key)
+        return STORE_OK;
+    status = secrets_read(s, NAMES, &d->name_key.secret);
+    d->has_name_key = status == STORE_OK;
+    if (status == STORE_NOT_FOUND)
+        log_event(LOG_ERROR, "store.no_name_key", "database=%s collection=secrets", d->mongo->database);
+    return status;
+}
+
+bool session_finds_names(struct session *d)
+{
+    const struct name_key *key;
+
+    return mongo_name_key(&d->store, &key) == STORE_OK;
+}
+
+struct name_hash session_name_hash(const struct session *d, const char *name)
+{
+    assert(d->has_name_key);
+    return name_hash(&d->name_key, name);
+}
+
+struct name_key name_key_random(void)
+{
+    return (struct name_key){.secret = secrets_random()};
+}
+
+enum store_status mongo_name_key_put(struct store *s, const struct name_key *key)
+{
+    struct secret there = {{0}};
+    enum store_status status = secrets_put(s, NAMES, &key->secret);
+
+    if (status == STORE_OK)
+        status = secrets_read(s, NAMES, &there);
+    return status == STORE_OK && memcmp(&there, &key->secret, sizeof there) != 0 ? STORE_EXISTS : status;
+}
+
+static bool any_row(const bson_t *doc, void *context)
+{
+    (void)doc;
+    *(bool *)context = true;
+    return true;
+}
+
+enum store_status names_make_key(struct store *s)
+{
+    const struct name_key fresh = name_key_random(), *found;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW("find", "users", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));
+    /* clang-format on */
+    bool any = false;
+    enum store_status status;
+
+    session_read_options(session_of(s), command, (struct store_time){0, 0}, 1);
+    status = session_read(session_of(s), command, any_row, &any);
+    if (status != STORE_OK)
+        return status;
+    if (any) /* another key would find none of those users */
+        return mongo_name_key(s, &found);
+    status = mongo_name_key_put(s, &fresh);
+    return status == STORE_EXISTS ? STORE_OK : status; /* who was first has made it */
+}

@@ -1,0 +1,111 @@
+/*
+ * store/refusals.c -- what was refused, per coupon, quarter hour and writer.
+ *
+ * Shape    {_id: {c, at, w}, sold_out: 3, ...}: a count by code. w is who counted: a random id, of one process for one while
+ * Writing  says all that w has counted there, not what came since, and by $max: said twice, or late, it counts once
+ * Reading  adds up the writers. What cannot be read is passed over: nothing is decided by it
+ */
+#include <string.h>
+
+#include "store/bson_fields.h"
+#include "store/session.h"
+
+/* ---- writing ---- */
+
+static void put_write(bson_t *updates, size_t k, const char *writer, const struct refusals_write *w)
+{
+    bson_t update, sub, inner;
+    char buffer[16];
+
+    bson_append_document_begin(updates, array_key(k, buffer), -1, &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "_id", &inner);
+    BSON_APPEND_UTF8(&inner, "c", w->coupon);
+    BSON_APPEND_DATE_TIME(&inner, "at", w->quarter_ms);
+    BSON_APPEND_UTF8(&inner, "w", writer);
+    bson_append_document_end(&sub, &inner);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&sub, "$max", &inner);
+    for (int i = 0; i < CPN_REFUSAL_COUNT; i++)
+        if (w->counts.of[i])
+            put_int(&inner, refusal_name((enum cpn_refusal)i), w->counts.of[i]);
+    bson_append_document_end(&sub, &inner);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_BOOL(&update, "upsert", true);
+    bson_append_document_end(updates, &update);
+}
+
+enum store_status mongo_refusals_write(struct store *s, const char *writer, const struct refusals_write *writes, size_t count)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t updates;
+
+    BSON_APPEND_UTF8(&command, "update", "refusals");
+    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    for (size_t i = 0; i < count; i++)
+        put_write(&updates, i, writer, &writes[i]);
+    bson_append_array_end(&command, &updates);
+    return session_write(session_of(s), &command, NULL);
+}
+
+enum store_status mongo_refusals_clean(struct store *s, int64_t before_ms)
+{
+    AUTO_BCON command = BCON_NEW("delete", "refusals", "deletes", "[", "{", "q", "{", "_id.at", "{", "$lt",
+                                 BCON_DATE_TIME(before_ms), "}", "}", "limit", BCON_INT32(0), "}", "]");
+
+    return session_write(session_of(s), command, NULL);
+}
+
+/* ---- reading ---- */
+
+void refusal_counts_add(struct refusal_counts *to, const struct refusal_counts *more)
+{
+    for (int i = 0; i < CPN_REFUSAL_COUNT; i++)
+        to->of[i] += more->of[i];
+}
+
+/* A count by a name that this version does not know is a newer one's. */
+bool refusals_doc_read(const bson_t *doc, struct refusals_doc *out)
+{
+    bson_iter_t it;
+    bson_t id;
+
+    *out = (struct refusals_doc){.coupon = NULL};
+    if (!find_document(doc, "_id", &id) || !find_text(&id, "c", &out->coupon) || !find_time(&id, "at", &out->quarter_ms) ||
+        !bson_iter_init(&it, doc))
+        return false;
+    while (bson_iter_next(&it)) {
+        enum cpn_result result = result_of_name(bson_iter_key(&it));
+        enum cpn_refusal refusal = result == CPN_RESULT_COUNT ? CPN_REFUSAL_COUNT : result_refusal(result);
+
+        if (refusal != CPN_REFUSAL_COUNT && (!get_exact(&it, &out->counts.of[refusal]) || out->counts.of[refusal] < 0))
+            return false;
+    }
+    return true;
+}
+
+static bool counted_row(const bson_t *doc, void *context)
+{
+    struct refusals_doc row;
+
+    if (refusals_doc_read(doc, &row))
+        refusal_counts_add(context, &row.counts);
+    else
+        log_unreadable("refusals", doc);
+    return true;
+}
+
+enum store_status mongo_refusals(struct store *s, const char *coupon, int64_t from_ms, int64_t to_ms, struct refusal_counts *counts)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t filter;
+
+    *counts = (struct refusal_counts){{0}};
+    BSON_APPEND_UTF8(&command, "find", "refusals");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    quarters_filter(&filter, &coupon, 1, from_ms, to_ms);
+    bson_append_document_end(&command, &filter);
+    session_read_options(session_of(s), &command, (struct store_time){0}, 0);
+    return session_read(session_of(s), &command, counted_row, counts);
+}

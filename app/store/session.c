@@ -1,0 +1,487 @@
+/* store/session.c -- see session.h. */
+#include "store/session.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "store/bson_fields.h"
+#include "store/codec.h"
+#include "store/mongos.h"
+
+static mongoc_client_t *borrow_client(struct mongo *m)
+{
+    mongoc_client_t *client = m->client;
+
+    if (!m->pool) {
+        assert(client); /* one session at a time */
+        m->client = NULL;
+        return client;
+    }
+    while (!(client = mongoc_client_pool_pop(m->pool)))
+        log_event(LOG_WARNING, "store.pool_empty", "hint=\"raise mongodb.pool_size\"");
+    return client;
+}
+
+static void give_back(struct mongo *m, mongoc_client_t *client)
+{
+    if (m->pool)
+        mongoc_client_pool_push(m->pool, client);
+    else
+        m->client = client;
+}
+
+static struct session *new_session(struct mongo *m, mongoc_client_t *client)
+{
+    struct session *d = checked(calloc(1, sizeof *d));
+
+    d->mongo = m;
+    d->options = bson_new();
+    d->number = randombytes_random();
+    d->client = client;
+    return d;
+}
+
+struct session *session_open(struct mongo *m)
+{
+    return new_session(m, borrow_client(m));
+}
+
+struct session *session_try_open(struct mongo *m)
+{
+    mongoc_client_t *client = m->pool ? mongoc_client_pool_try_pop(m->pool) : NULL;
+
+    return client ? new_session(m, client) : NULL;
+}
+
+void session_close(struct store *s)
+{
+    struct session *d = session_of(s);
+
+    feed_stop_hearing(d);
+    if (d->session)
+        mongoc_client_session_destroy(d->session);
+    give_back(d->mongo, d->client);
+    bson_destroy(d->options);
+    free(d);
+}
+
+/* ---- commands ---- */
+
+static bool learn_kind(struct session *d, bson_error_t *error)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    AUTO_BSON reply;
+
+    BSON_APPEND_INT32(&command, "hello", 1);
+    if (!mongoc_client_command_with_opts(d->client, "admin", &command, NULL, NULL, &reply, error))
+        return false;
+    d->mongo->sharded = is_mongos(&reply);
+    return true;
+}
+
+/* Made late, since it needs a server. */
+static bool ensure_session(struct session *d, bson_error_t *error)
+{
+    mongoc_session_opt_t *plain;
+
+    if (d->session)
+        return true;
+    if (!learn_kind(d, error))
+        return false;
+    plain = mongoc_session_opts_new();
+    mongoc_session_opts_set_causal_consistency(plain, false);
+    d->session = mongoc_client_start_session(d->client, plain, error);
+    mongoc_session_opts_destroy(plain);
+    return d->session && mongoc_client_session_append(d->session, d->options, error);
+}
+
+bool session_ready(struct session *d)
+{
+    bson_error_t error = {0};
+
+    if (ensure_session(d, &error))
+        return true;
+    log_event(LOG_WARNING, "store.failed", "command=hello code=%" PRIu32 " reason=\"%s\"", error.code, error.message);
+    return false;
+}
+
+bool session_run_on(struct session *d, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error)
+{
+    if (!ensure_session(d, error)) {
+        bson_init(reply);
+        return false;
+    }
+    return mongoc_client_command_with_opts(d->client, database, command, NULL, d->options, reply, error);
+}
+
+/* The server's words go between quotes. */
+static void unquote(char *text)
+{
+    for (; *text; text++)
+        if (*text == '"')
+            *text = '\'';
+}
+
+bool session_run(struct session *d, const bson_t *command, bson_t *reply)
+{
+    bson_error_t error = {0};
+    bson_iter_t it;
+
+    if (session_run_on(d, d->mongo->database, command, reply, &error))
+        return true;
+    d->code = error.code;
+    if (error.code == CODE_UNKNOWN_ZONE) /* what was asked is at fault, not the server */
+        return false;
+    unquote(error.message);
+    log_event(LOG_WARNING, "store.failed", "command=%s code=%" PRIu32 " reason=\"%s\"",
+              bson_iter_init(&it, command) && bson_iter_next(&it) ? bson_iter_key(&it) : "", error.code, error.message);
+    return false;
+}
+
+void log_unreadable(const char *collection, const bson_t *doc)
+{
+    AUTO_BSON id = BSON_INITIALIZER;
+    bson_iter_t it, member;
+    char *text;
+
+    if (bson_iter_init_find(&it, doc, "_id") && BSON_ITER_HOLDS_DOCUMENT(&it) && bson_iter_recurse(&it, &member)) {
+        while (bson_iter_next(&member))
+            if (strcmp(bson_iter_key(&member), "code") != 0)
+                bson_append_iter(&id, NULL, -1, &member);
+    } else if (bson_iter_init_find(&it, doc, "_id")) {
+        bson_append_iter(&id, "_id", 3, &it);
+    }
+    text = bson_as_relaxed_extended_json(&id, NULL);
+    log_event(LOG_ERROR, "store.unreadable", "collection=%s id=%.200s", collection, text ? text : "");
+    bson_free(text);
+}
+
+/* ---- reading ---- */
+
+/* What a cursor's reply says. */
+struct page {
+    bson_t documents; /* static, within the reply */
+    int64_t cursor;   /* 0: there is no more */
+    const char *collection;
+};
+
+static bool page_of(const bson_t *reply, const char *member, struct page *p)
+{
+    const char *name;
+    bson_t cursor;
+
+    if (!find_document(reply, "cursor", &cursor) || !find_array(&cursor, member, &p->documents) ||
+        !find_int(&cursor, "id", &p->cursor) || !find_text(&cursor, "ns", &name))
+        return false;
+    name = strchr(name, '.');
+    p->collection = name ? name + 1 : "";
+    return true;
+}
+
+/* Who gets the documents, and whether it has enough of them. */
+struct reader {
+    session_row *row;
+    bool (*enough)(const void *context); /* NULL: never */
+    void *context;
+    bool left; /* it had enough, and there was more */
+};
+
+static bool hand_out(const struct page *p, struct reader *r)
+{
+    bson_iter_t it;
+    bson_t doc;
+
+    if (!bson_iter_init(&it, &p->documents))
+        return false;
+    while (bson_iter_next(&it)) {
+        r->left = r->enough && r->enough(r->context);
+        if (r->left)
+            return true;
+        if (!get_document(&it, &doc))
+            return false;
+        if (!r->row(&doc, r->context)) {
+            log_unreadable(p->collection, &doc);
+            return false;
+        }
+    }
+    r->left = p->cursor && r->enough && r->enough(r->context);
+    return it.err_off == 0;
+}
+
+/* The server forgets the cursor. Where it does not, it will in time. */
+static void end_cursor(struct session *d, const struct page *p)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t cursors, reply;
+
+    if (!p->cursor)
+        return;
+    BSON_APPEND_UTF8(&command, "killCursors", p->collection);
+    BSON_APPEND_ARRAY_BEGIN(&command, "cursors", &cursors);
+    BSON_APPEND_INT64(&cursors, "0", p->cursor);
+    bson_append_array_end(&command, &cursors);
+    session_run(d, &command, &reply);
+    bson_destroy(&reply);
+}
+
+/* How many documents a find's replies may have; 0: not said. */
+static int64_t batch_size(const bson_t *command)
+{
+    int64_t size;
+
+    return find_int(command, "batchSize", &size) ? size : 0;
+}
+
+static enum store_status read_with(struct session *d, const bson_t *command, struct reader *r)
+{
+    int64_t most = batch_size(command);
+    bson_t reply;
+    struct page p;
+    bool good;
+
+    if (!session_run(d, command, &reply)) {
+        bson_destroy(&reply);
+        return d->code == CODE_UNKNOWN_ZONE ? STORE_NO_ZONE : STORE_FAILED;
+    }
+    good = page_of(&reply, "firstBatch", &p) && hand_out(&p, r);
+
+    while (good && p.cursor && !r->left) {
+        AUTO_BSON more = BSON_INITIALIZER;
+        bson_t next;
+
+        BSON_APPEND_INT64(&more, "getMore", p.cursor);
+        BSON_APPEND_UTF8(&more, "collection", p.collection);
+        if (most)
+            BSON_APPEND_INT64(&more, "batchSize", most); /* else a reply is of 16 MiB */
+        good = session_run(d, &more, &next) && page_of(&next, "nextBatch", &p) && hand_out(&p, r);
+        bson_destroy(&reply);
+        bson_steal(&reply, &next);
+        /* p points into what has moved */
+        good = good && (p.cursor == 0 || page_of(&reply, "nextBatch", &p));
+    }
+    if (good)
+        end_cursor(d, &p);
+    bson_destroy(&reply);
+    return good ? STORE_OK : STORE_FAILED;
+}
+
+enum store_status session_read(struct session *d, const bson_t *command, session_row *row, void *context)
+{
+    return read_with(d, command, &(struct reader){.row = row, .context = context});
+}
+
+enum store_status session_read_until(struct session *d, const bson_t *command, session_row *row, bool (*enough)(const void *context),
+                                     void *context, bool *left)
+{
+    struct reader r = {.row = row, .enough = enough, .context = context};
+    enum store_status status = read_with(d, command, &r);
+
+    *left = r.left;
+    return status;
+}
+
+struct store_time session_time(const struct session *d)
+{
+    struct store_time when = {0};
+
+    if (d->session)
+        mongoc_client_session_get_operation_time(d->session, &when.seconds, &when.increment);
+    return when;
+}
+
+void session_read_options(struct session *d, bson_t *command, struct store_time after, size_t most)
+{
+    bson_t concern;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &concern);
+    BSON_APPEND_UTF8(&concern, "level", "majority");
+    if (after.seconds || after.increment)
+        BSON_APPEND_TIMESTAMP(&concern, "afterClusterTime", after.seconds, after.increment);
+    bson_append_document_end(command, &concern);
+    BSON_APPEND_INT64(command, "maxTimeMS", d->mongo->server_limit_ms);
+    if (most)
+        BSON_APPEND_INT64(command, "batchSize", (int64_t)most);
+}
+
+void session_add_coupons(struct session *d, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
+                         const void *context, size_t count)
+{
+    const char *last = NULL;
+    struct in_clause in;
+
+    if (!d->mongo->sharded)
+        return;
+    in_begin(&in, filter, "_id.c");
+    for (size_t i = 0; i < count; i++) {
+        const char *c = coupon(context, i);
+
+        if (last && strcmp(last, c) == 0)
+            continue;
+        bson_append_utf8(&in.values, in_next(&in), -1, c, -1);
+        last = c;
+    }
+    in_end(&in, filter);
+}
+
+void session_add_coupon(struct session *d, bson_t *filter, const char *coupon)
+{
+    if (d->mongo->sharded)
+        BSON_APPEND_UTF8(filter, "_id.c", coupon);
+}
+
+void session_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number)
+{
+    bson_t range, id;
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
+    bson_append_document_begin(&range, number ? "$gte" : "$gt", -1, &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    if (text)
+        bson_append_utf8(&id, name, -1, text, -1);
+    else if (number)
+        bson_append_int64(&id, name, -1, *number);
+    bson_append_document_end(&range, &id);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    bson_append_maxkey(&id, name, -1);
+    bson_append_document_end(&range, &id);
+    bson_append_document_end(filter, &range);
+}
+
+void session_add_prefix(bson_t *filter, const char *member, const char *prefix)
+{
+    char end[COUPON_ID_MAX + 2];
+    bson_t range;
+
+    snprintf(end, sizeof end, "%s\x7F", prefix); /* behind all characters of an id */
+    bson_append_document_begin(filter, member, -1, &range);
+    BSON_APPEND_UTF8(&range, "$gte", prefix);
+    BSON_APPEND_UTF8(&range, "$lt", end);
+    bson_append_document_end(filter, &range);
+}
+
+void session_add_users(bson_t *filter, const char *coupon, const struct name_hash *after)
+{
+    bson_t range, id;
+
+    if (!after) {
+        session_add_range(filter, coupon, "h", NULL, NULL);
+        return;
+    }
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
+    codec_use_id(&range, "$gt", coupon, after);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
+    BSON_APPEND_UTF8(&id, "c", coupon);
+    BSON_APPEND_MAXKEY(&id, "h");
+    bson_append_document_end(&range, &id);
+    bson_append_document_end(filter, &range);
+}
+
+/* ---- writing ---- */
+
+void session_write_concern(struct session *d, bson_t *command)
+{
+    bson_t concern;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "writeConcern", &concern);
+    BSON_APPEND_UTF8(&concern, "w", "majority");
+    BSON_APPEND_BOOL(&concern, "j", true);
+    BSON_APPEND_INT64(&concern, "wtimeout", d->mongo->server_limit_ms);
+    bson_append_document_end(command, &concern);
+}
+
+void session_write_options(struct session *d, bson_t *command)
+{
+    BSON_APPEND_BOOL(command, "ordered", false);
+    session_write_concern(d, command);
+}
+
+enum store_status session_write(struct session *d, bson_t *command, int64_t *matched)
+{
+    bson_iter_t errors;
+    AUTO_BSON reply;
+
+    session_write_options(d, command);
+    if (!session_run(d, command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+        return STORE_FAILED;
+    if (matched)
+        *matched = reply_count(&reply);
+    return STORE_OK;
+}
+
+void session_add_older(bson_t *filter, const char *time, int64_t ms, const char *id)
+{
+    AUTO_BCON any = BCON_NEW("0", "{", time, "{", "$lt", BCON_DATE_TIME(ms), "}", "}",
+                             "1", "{", time, BCON_DATE_TIME(ms), "_id", "{", "$lt", BCON_UTF8(id), "}", "}");
+
+    BSON_APPEND_ARRAY(filter, "$or", any);
+}
+
+bool reply_is_clean(const bson_t *reply)
+{
+    const char *message = "";
+    int64_t code = 0;
+    bson_iter_t it;
+    bson_t error;
+
+    if (!bson_iter_init_find(&it, reply, "writeConcernError"))
+        return true;
+    if (get_document(&it, &error)) {
+        find_int(&error, "code", &code);
+        find_text(&error, "errmsg", &message);
+    }
+    log_event(LOG_WARNING, "store.unknown", "code=%" PRId64 " reason=\"%s\"", code, message);
+    return false;
+}
+
+bool reply_errors(const bson_t *reply, bson_iter_t *it)
+{
+    bson_iter_t errors;
+
+    return bson_iter_init_find(&errors, reply, "writeErrors") && BSON_ITER_HOLDS_ARRAY(&errors) &&
+           bson_iter_recurse(&errors, it);
+}
+
+bool reply_next_error(bson_iter_t *it, int64_t *index, int64_t *code)
+{
+    bson_t error;
+
+    if (!bson_iter_next(it))
+        return false;
+    *index = *code = -1;
+    if (get_document(it, &error)) {
+        find_int(&error, "index", index);
+        find_int(&error, "code", code);
+    }
+    return true;
+}
+
+int64_t reply_count(const bson_t *reply)
+{
+    int64_t n;
+
+    return find_int(reply, "n", &n) ? n : 0;
+}
+
+void reply_time(const bson_t *reply, struct store_time *when)
+{
+    uint32_t seconds, increment;
+    bson_iter_t it;
+
+    if (!bson_iter_init_find(&it, reply, "operationTime") || !BSON_ITER_HOLDS_TIMESTAMP(&it))
+        return;
+    bson_iter_timestamp(&it, &seconds, &increment);
+    if (seconds > when->seconds || (seconds == when->seconds && increment > when->increment))
+        *when = (struct store_time){seconds, increment};
+}
+
+bool reply_value(const bson_t *reply, bson_t *value)
+{
+    return find_document(reply, "value", value);
+}

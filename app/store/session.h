@@ -1,0 +1,259 @@
+/*
+ * store/session.h -- within store/: one thread's client, and the commands that run through it.
+ *
+ * Shape    commands are sent as they are (find, insert, update, ...), not through the driver's helpers: what is sent is what is
+ *          written here, one command is one round trip, and its reply is read whole, operation time and errors
+ * Session  one per session, without causal consistency: so that a cursor's getMore has the session of its find
+ * Owns     a session gives its client back when closed
+ */
+#ifndef STORE_SESSION_H
+#define STORE_SESSION_H
+
+#include <mongoc/mongoc.h>
+#include <stdatomic.h>
+
+#include "base/config.h"
+#include "store/mongo.h"
+#include "store/names.h"
+
+#define CODE_NO_NAMESPACE 26
+#define CODE_DUPLICATE_KEY 11000
+#define CODE_UNKNOWN_ZONE 40485
+#define COMMAND_BYTES_MAX (8u << 20) /* a write is split beyond this; a document stays below the same */
+
+struct mongo {
+    struct store_source source; /* first: the source is the mongo */
+    mongoc_client_pool_t *pool; /* NULL: of mongo_open_single() */
+    mongoc_client_t *client;    /* then what its session borrows; NULL while there is one */
+    char database[CONFIG_TEXT_SIZE];
+    int64_t server_limit_ms; /* for maxTimeMS and wtimeout: the server gives up before our socket does */
+    mongoc_uri_t *uri;
+    atomic_bool sharded; /* behind mongos: known once a session is ready. An $in or a range also names _id.c */
+};
+
+struct session {
+    struct store store; /* first: the store is the session */
+    struct mongo *mongo;
+    mongoc_client_t *client;
+    mongoc_client_session_t *session; /* NULL until the first command */
+    bson_t *options;                  /* {sessionId} */
+    struct feed *hearing;             /* NULL until the first hear() */
+    uint32_t code;                    /* of the last command that failed */
+    uint32_t number;                  /* random */
+    struct name_key name_key;         /* once has_name_key */
+    bool has_name_key;
+    struct secret cursor_key;         /* once has_cursor_key */
+    bool has_cursor_key;
+};
+
+/* A collection, as connect.c's table has it. */
+struct collection_row {
+    const char *name;
+    const char *shard_key; /* on a sharded cluster; NULL: stays on one shard */
+    const char *index_defaults; /* of its indexes, where the server takes them; NULL: the server's */
+};
+
+size_t mongo_collections(const struct collection_row **rows);
+
+/* An index, as connect.c's table has it. */
+struct index_row {
+    const char *collection;
+    const char *name;
+    const char *keys;
+    const char *partial; /* NULL: of all documents */
+    bool unique;
+};
+
+size_t mongo_indexes(const struct index_row **rows);
+
+/* A document that is destroyed with its scope; AUTO_BCON: one made by BCON_NEW. */
+#define AUTO_BSON __attribute__((cleanup(bson_destroy))) bson_t
+#define AUTO_BCON __attribute__((cleanup(destroy_made))) bson_t *
+
+static inline void destroy_made(bson_t **made)
+{
+    bson_destroy(*made);
+}
+
+static inline struct session *session_of(struct store *s)
+{
+    return (struct session *)(void *)s;
+}
+
+/* A session that shares m's pool; never NULL, waits where the pool is used up. Of mongo_open_single(): the only one. */
+struct session *session_open(struct mongo *m);
+/* The same, or NULL where there would be a wait. Without operations: for commands alone. */
+struct session *session_try_open(struct mongo *m);
+void session_close(struct store *s);
+
+/* True once the server's kind is known (mongo->sharded): asks it where nothing was sent yet. */
+bool session_ready(struct session *d);
+
+/* Run command on the service's database (or on another one). False: no proper answer, which is logged; the reply is
+ * initialised either way, and the caller's to destroy. */
+bool session_run(struct session *d, const bson_t *command, bson_t *reply);
+bool session_run_on(struct session *d, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error);
+
+/* Called for every document of a result; false: it is unreadable, stop. */
+typedef bool session_row(const bson_t *doc, void *context);
+
+/* Run a find or an aggregation and hand out its documents. STORE_FAILED also when a row was unreadable, which is logged;
+ * STORE_NO_ZONE when it named a time zone that the server does not know. */
+enum store_status session_read(struct session *d, const bson_t *command, session_row *row, void *context);
+
+/* The same, until enough(context) after a row: what comes after it is left, and *left is true if there is any. */
+enum store_status session_read_until(struct session *d, const bson_t *command, session_row *row, bool (*enough)(const void *context),
+                                     void *context, bool *left);
+
+/* One of several finds of a collection that go in one command (joined.c). */
+struct joined_find {
+    bson_t filter;  /* initialised by the caller, destroyed by the call */
+    const char *by; /* in whose order, ascending */
+    size_t most;    /* 1 or more */
+    bool descending;
+    const char *const *members; /* these alone are read, up to NULL; NULL: all */
+};
+/* As a session_row, and which of the finds found it. The rows of each come in its order. */
+typedef bool joined_row(const bson_t *doc, size_t find, void *context);
+enum store_status session_read_joined(struct session *d, const char *collection, struct joined_find *finds, size_t count,
+                                      struct store_time after, joined_row *row, void *context);
+
+/* After a session_read() for several reads, whose rows set `status` where they could not be decoded: the reads fail with the call, and
+ * the call with any of them but those that are left. */
+#define SETTLE_READS(call, reads, count)                                                                               \
+    do {                                                                                                               \
+        bool settle_failed = (call) != STORE_OK;                                                                       \
+        for (size_t settle_i = 0; settle_i < (count); settle_i++) {                                                    \
+            if (settle_failed)                                                                                         \
+                (reads)[settle_i].status = STORE_FAILED;                                                               \
+            if ((reads)[settle_i].status != STORE_OK && (reads)[settle_i].status != STORE_LEFT)                        \
+                (call) = STORE_FAILED;                                                                                 \
+        }                                                                                                              \
+    } while (0)
+
+/* The operation time of the last that this session has read or written: a majority read not before it misses nothing of that, also
+ * from another primary. Zero: it has done nothing yet. */
+struct store_time session_time(const struct session *d);
+/* The tail of a find: {readConcern: majority, not before `after`; maxTimeMS; batchSize}. */
+void session_read_options(struct session *d, bson_t *command, struct store_time after, size_t most);
+/* The tail of a write: {ordered: false, writeConcern}. */
+void session_write_options(struct session *d, bson_t *command);
+void session_write_concern(struct session *d, bson_t *command);
+/* Run a write that holds all but its tail. STORE_FAILED also where any part of it failed. *matched, if not NULL: how many
+ * documents it matched, inserted or deleted. */
+enum store_status session_write(struct session *d, bson_t *command, int64_t *matched);
+
+/* Append to a filter that the member begins with prefix, which a coupon's id could. */
+void session_add_prefix(bson_t *filter, const char *member, const char *prefix);
+
+/* Append to a filter what comes after a document of this time and id in a list, the newest first. */
+void session_add_older(bson_t *filter, const char *time, int64_t ms, const char *id);
+
+/* A write that a majority takes: a read not before *after sees all that was acknowledged before the call (confirm.c). */
+bool session_pulse(struct session *d, struct store_time *after);
+
+/* The filter {_id: {$in: [...]}} behind mongos must name the shards' key too: append "_id.c" for those coupons.
+ * coupon(context, i) is the i-th of count. */
+void session_add_coupons(struct session *d, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
+                         const void *context, size_t count);
+/* The same for one coupon. */
+void session_add_coupon(struct session *d, bson_t *filter, const char *coupon);
+
+/* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: what one coupon has, in the order of `name`, after text. text NULL:
+ * from *number on; both NULL: all of it. */
+void session_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number);
+/* {_id: {$gt: {c, h: after}, $lt: {c, h: MaxKey}}}: a coupon's users, in the order of their hashes; after NULL: all of them. */
+void session_add_users(bson_t *filter, const char *coupon, const struct name_hash *after);
+
+/* The index of marks by which all lanes are found that have any totals. */
+#define REPORT_MARKS "totals"
+
+/* A row of totals, as it is stored; coupon is borrowed from it. */
+struct totals_doc {
+    const char *coupon;
+    int64_t lane, quarter_ms, seq;
+    struct report_counts counts;
+};
+bool totals_doc_read(const bson_t *doc, struct totals_doc *t);
+/* A row of refusals, likewise; false: unreadable. */
+struct refusals_doc {
+    const char *coupon;
+    int64_t quarter_ms;
+    struct refusal_counts counts;
+};
+bool refusals_doc_read(const bson_t *doc, struct refusals_doc *r);
+/* Append the filter of the totals, or refusals, of ids (count 0: all) in [from_ms, to_ms). */
+void quarters_filter(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms);
+
+/* True: session_name_hash() may be called; else the key was not read, which is logged. */
+bool session_finds_names(struct session *d);
+struct name_hash session_name_hash(const struct session *d, const char *name);
+
+/* ---- replies of writes ---- */
+/* A clean reply: no write concern error. What is not clean is unknown, and logged. */
+bool reply_is_clean(const bson_t *reply);
+/* Walk the write errors: begin, then next until false. */
+bool reply_errors(const bson_t *reply, bson_iter_t *it);
+bool reply_next_error(bson_iter_t *it, int64_t *index, int64_t *code);
+/* Documents matched or inserted. */
+int64_t reply_count(const bson_t *reply);
+/* The later of *when and the reply's operation time goes to *when. */
+void reply_time(const bson_t *reply, struct store_time *when);
+/* The document that a findAndModify returned; false: none. */
+bool reply_value(const bson_t *reply, bson_t *value);
+
+/* Log that a document of a collection is not readable: its _id, without the code that stands in a code's. */
+void log_unreadable(const char *collection, const bson_t *doc);
+
+/* ---- the ledger, for lanes and lists ---- */
+/* Append to filter: {_id: after < seq < before} of a lane; before INT64_MAX: no bound. */
+void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before);
+/* Run a find or an aggregation whose rows are batches; none are left to the caller unless STORE_OK. */
+enum store_status ledger_read(struct session *d, const bson_t *command, struct batch **batches, size_t most, size_t *count);
+/* At most `most` batches of that range, by seq in direction 1 or -1. */
+enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
+                              int direction, size_t most, struct batch **batches, size_t *count);
+
+/* Run a find whose rows are buckets; none are left to the caller unless STORE_OK. */
+enum store_status buckets_read(struct session *d, const bson_t *command, struct bucket *buckets, size_t most,
+                               size_t *count);
+
+/* End what hear() began on the session, if anything. */
+void feed_stop_hearing(struct session *d);
+
+/* The table of operations, from the files that implement them. */
+enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
+enum store_status lane_marks(struct store *s, struct mark_read *reads, size_t count);
+enum store_status lane_ledgers(struct store *s, struct ledger_read *reads, size_t count);
+enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                              struct batch **batches, size_t *count);
+enum store_status lane_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
+                             struct batch **batch);
+enum store_status lane_append(struct store *s, struct append *appends, size_t count);
+enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t count);
+enum store_status lane_write_marks(struct store *s, const struct mark_write *marks, size_t count);
+enum store_status views_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
+                               struct coupon **definition, int64_t *seq);
+enum store_status views_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count);
+enum store_status views_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
+                             size_t count);
+enum store_status views_job(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
+                            struct job_progress **state);
+enum store_status views_accounts(struct store *s, struct store_time after, struct arena *a, struct account_read *reads, size_t count);
+enum store_status views_user_hash(struct store *s, const char *user, uint64_t *hash);
+enum store_status views_walk_users(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
+                                   size_t most, uint64_t *hashes, size_t *count);
+enum store_status views_buckets(struct store *s, struct store_time after, struct bucket_read *reads, size_t count);
+enum store_status views_touched(struct store *s, struct store_time after, struct touched_search *searches, size_t count);
+enum store_status views_free_buckets(struct store *s, struct store_time after, struct free_search *searches, size_t count);
+enum store_status views_due_buckets(struct store *s, struct store_time after, struct due_search *searches, size_t count);
+enum store_status views_due_uses(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
+                                 struct use **uses);
+enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count);
+enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);
+enum store_status views_write(struct store *s, struct view_write *views, size_t count, struct store_time *when);
+enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms);
+enum store_status time_now(struct store *s, int64_t *utc_ms);
+int feed_hear(struct store *s, struct heard *heard);
+
+#endif

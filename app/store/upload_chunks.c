@@ -1,0 +1,241 @@
+/*
+ * store/upload_chunks.c -- texts in chunks: {_id: {u, p}, at, line, text, then rows, new, in_file, in_coupon, invalid, bad}.
+ *
+ * Text     bytes as they were sent, not necessarily UTF-8; it goes when the chunk was imported, and what became of it
+ *          stays as long as its job is of interest
+ */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "store/bson_fields.h"
+#include "store/session.h"
+
+#define ROWS(table) (table), sizeof(table) / sizeof *(table)
+#define UPLOADS_MAX 1000 /* cleaned up at a time */
+
+static const struct bson_field done_rows[] = {
+    BSON_FIELD("imported", BSON_FIELD_BOOL, struct upload_chunk, imported, true, 0),
+    BSON_FIELD("rows", BSON_FIELD_INT, struct upload_chunk, rows, true, 0),
+    BSON_FIELD("new", BSON_FIELD_INT, struct upload_chunk, new_codes, true, 0),
+    BSON_FIELD("in_file", BSON_FIELD_INT, struct upload_chunk, duplicates_in_file, true, 0),
+    BSON_FIELD("in_coupon", BSON_FIELD_INT, struct upload_chunk, duplicates_in_coupon, true, 0),
+    BSON_FIELD("invalid", BSON_FIELD_INT, struct upload_chunk, invalid, true, 0),
+    BSON_FIELD("bad", BSON_FIELD_TEXT, struct upload_chunk, bad, true, 0),
+};
+
+static void put_id(bson_t *doc, const char *upload, int64_t chunk)
+{
+    bson_t id;
+
+    BSON_APPEND_DOCUMENT_BEGIN(doc, "_id", &id);
+    BSON_APPEND_UTF8(&id, "u", upload);
+    BSON_APPEND_INT64(&id, "p", chunk);
+    bson_append_document_end(doc, &id);
+}
+
+/* ---- writing ---- */
+
+/* The update {q: {_id}, u: what the caller filled}, majority. */
+static enum store_status update_chunk(struct store *s, const struct upload_chunk *chunk, const bson_t *change, bool insert)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct session *d = session_of(s);
+    bson_t updates, update, sub;
+    bson_iter_t errors;
+
+    BSON_APPEND_UTF8(&command, "update", "parts");
+    session_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
+    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
+    put_id(&sub, chunk->upload, chunk->number);
+    bson_append_document_end(&update, &sub);
+    BSON_APPEND_DOCUMENT(&update, "u", change);
+    BSON_APPEND_BOOL(&update, "upsert", insert);
+    bson_append_document_end(&updates, &update);
+    bson_append_array_end(&command, &updates);
+
+    AUTO_BSON reply;
+    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+        return STORE_FAILED;
+    return reply_count(&reply) ? STORE_OK : STORE_NOT_FOUND;
+}
+
+enum store_status mongo_chunk_put(struct store *s, const struct upload_chunk *chunk)
+{
+    AUTO_BSON whole = BSON_INITIALIZER;
+
+    BSON_APPEND_DATE_TIME(&whole, "at", clock_now_ms());
+    BSON_APPEND_INT64(&whole, "line", chunk->first_line);
+    BSON_APPEND_BINARY(&whole, "text", BSON_SUBTYPE_BINARY, (const uint8_t *)chunk->text, (uint32_t)chunk->len);
+    return update_chunk(s, chunk, &whole, true);
+}
+
+enum store_status mongo_chunk_done(struct store *s, const struct upload_chunk *chunk)
+{
+    struct upload_chunk done = *chunk;
+    AUTO_BSON change = BSON_INITIALIZER;
+    bson_t sub;
+
+    done.imported = true;
+    BSON_APPEND_DOCUMENT_BEGIN(&change, "$set", &sub);
+    bson_fields_write(&sub, ROWS(done_rows), 0, &done);
+    bson_append_document_end(&change, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&change, "$unset", &sub);
+    BSON_APPEND_INT32(&sub, "text", 1);
+    bson_append_document_end(&change, &sub);
+    return update_chunk(s, chunk, &change, false);
+}
+
+/* ---- reading ---- */
+
+struct part_read {
+    struct upload_chunk *out;
+    struct arena *arena;
+    bool found;
+};
+
+static bool part_row(const bson_t *doc, void *context)
+{
+    struct part_read *r = context;
+    bson_subtype_t subtype;
+    const uint8_t *bytes;
+    bson_iter_t it;
+    uint32_t len;
+
+    if (!bson_fields_read(doc, ROWS(done_rows), 0, r->out, r->arena) || !find_int(doc, "line", &r->out->first_line))
+        return false;
+    if (bson_iter_init_find(&it, doc, "text")) {
+        if (!BSON_ITER_HOLDS_BINARY(&it))
+            return false;
+        bson_iter_binary(&it, &subtype, &len, &bytes);
+        r->out->text = arena_memdup(r->arena, bytes, len);
+        r->out->len = len;
+    }
+    r->found = true;
+    return true;
+}
+
+enum store_status mongo_chunk(struct store *s, const char *upload, int64_t chunk, struct arena *a, struct upload_chunk *out)
+{
+    struct part_read read = {out, a, false};
+    AUTO_BSON command = BSON_INITIALIZER;
+    struct session *d = session_of(s);
+    enum store_status status;
+    bson_t filter;
+
+    *out = (struct upload_chunk){.upload = upload, .number = chunk};
+    BSON_APPEND_UTF8(&command, "find", "parts");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
+    put_id(&filter, upload, chunk);
+    bson_append_document_end(&command, &filter);
+    session_read_options(d, &command, (struct store_time){0}, 0);
+    status = session_read(d, &command, part_row, &read);
+    return status == STORE_OK && !read.found ? STORE_NOT_FOUND : status;
+}
+
+/* ---- cleaning up ---- */
+
+struct upload_list {
+    const char *items[UPLOADS_MAX];
+    size_t count;
+    struct arena arena;
+};
+
+static bool upload_row(const bson_t *doc, void *context)
+{
+    struct upload_list *list = context;
+    const char *upload;
+
+    if (!find_text(doc, "_id", &upload))
+        return false;
+    if (list->count < UPLOADS_MAX)
+        list->items[list->count++] = arena_strdup(&list->arena, upload);
+    return true;
+}
+
+/* Uploads no chunk of which was written since before_ms, and which no job names that is still to be done or ended since
+ * ended_before_ms. */
+static enum store_status find_old_uploads(struct session *d, int64_t before_ms, int64_t ended_before_ms,
+                                          struct upload_list *list)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "aggregate", "parts",
+        "pipeline", "[",
+            "{", "$match", "{", "at", "{", "$lt", BCON_DATE_TIME(before_ms), "}", "}", "}",
+            "{", "$group", "{", "_id", "$_id.u", "}", "}",
+            "{", "$lookup", "{", "from", "jobs", "localField", "_id", "foreignField", "upload",
+                "pipeline", "[", "{", "$match", "{", "finished", "{", "$not", "{", "$lt",
+                    BCON_DATE_TIME(ended_before_ms), "}", "}", "}", "}", "{", "$limit", BCON_INT32(1), "}", "]",
+                "as", "needed", "}", "}",
+            "{", "$lookup", "{", "from", "parts", "let", "{", "u", "$_id", "}",
+                "pipeline", "[", "{", "$match", "{", "at", "{", "$gte", BCON_DATE_TIME(before_ms), "}",
+                    "$expr", "{", "$eq", "[", "$_id.u", "$$u", "]", "}", "}", "}",
+                    "{", "$limit", BCON_INT32(1), "}", "]",
+                "as", "newer", "}", "}",
+            "{", "$match", "{", "needed", "[", "]", "newer", "[", "]", "}", "}",
+            "{", "$limit", BCON_INT32(UPLOADS_MAX), "}",
+        "]",
+        "cursor", "{", "}");
+    /* clang-format on */
+
+    session_read_options(d, command, (struct store_time){0}, 0);
+    return session_read(d, command, upload_row, list);
+}
+
+/* {_id: {$gte: {u, p: MinKey}, $lte: {u, p: MaxKey}}} */
+static void put_parts_of(bson_t *filter, const char *upload)
+{
+    bson_t range, id;
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$gte", &id);
+    BSON_APPEND_UTF8(&id, "u", upload);
+    BSON_APPEND_MINKEY(&id, "p");
+    bson_append_document_end(&range, &id);
+    BSON_APPEND_DOCUMENT_BEGIN(&range, "$lte", &id);
+    BSON_APPEND_UTF8(&id, "u", upload);
+    BSON_APPEND_MAXKEY(&id, "p");
+    bson_append_document_end(&range, &id);
+    bson_append_document_end(filter, &range);
+}
+
+static bool delete_uploads(struct session *d, const struct upload_list *list)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t deletes, one, filter;
+    bson_iter_t errors;
+    char buffer[16];
+
+    BSON_APPEND_UTF8(&command, "delete", "parts");
+    session_write_options(d, &command);
+    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
+    for (size_t i = 0; i < list->count; i++) {
+        BSON_APPEND_DOCUMENT_BEGIN(&deletes, array_key(i, buffer), &one);
+        BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
+        put_parts_of(&filter, list->items[i]);
+        bson_append_document_end(&one, &filter);
+        BSON_APPEND_INT32(&one, "limit", 0);
+        bson_append_document_end(&deletes, &one);
+    }
+    bson_append_array_end(&command, &deletes);
+
+    AUTO_BSON reply;
+    return session_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
+}
+
+enum store_status mongo_chunks_clean(struct store *s, int64_t before_ms, int64_t ended_before_ms)
+{
+    struct upload_list *list = checked(calloc(1, sizeof *list));
+    enum store_status status;
+
+    arena_init(&list->arena, 0);
+    status = find_old_uploads(session_of(s), before_ms, ended_before_ms, list);
+    if (status == STORE_OK && list->count > 0 && !delete_uploads(session_of(s), list))
+        status = STORE_FAILED;
+    arena_free(&list->arena);
+    free(list);
+    return status;
+}

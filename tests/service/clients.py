@@ -1,0 +1,141 @@
+"""Clients that tools of others make from the OpenAPI document are used against the service, and linters find nothing to say of it.
+
+Named so that pytest runs it only when asked for: `COUPONS_TESTS=clients scripts/test`, which installs the tools that tests/clients pins.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+import shop
+from contract import DOCUMENT
+from stack import ROOT
+
+SOURCES = ROOT / "tests" / "clients"
+SITE = "https://shop.example"
+OFF = {"kind": "amount", "amount_minor": 500, "currency": "EUR", "min_spend_minor": 2000}
+TOOLS = pathlib.Path(os.environ.get("COUPONS_CLIENT_TOOLS", "/nowhere"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The sources of the clients, beside which they are generated."""
+    shutil.copytree(SOURCES, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "node_modules").symlink_to(TOOLS / "node_modules")
+    return tmp_path
+
+
+CHECK_OUT = """
+const [coupon, coded, holdS] = process.argv.slice(2) as [string, string, string];
+const ends: Record<string, [string, number]> = {};
+const taking = (user: string, id: string, amount_minor: number, code?: string): Taking =>
+  ({ user, order: { id, amount_minor, currency: 'EUR' }, ...(code && { code }) });
+
+async function buy(name: string, coupon: string, taking: Taking, attempt: number, pays = async () => true) {
+  let charged = 0;
+  const pay = async (amount: number) => {
+    if (!await pays()) return false;
+    charged += amount;
+    return true;
+  };
+  const { state } = await checkOut(coupon, taking, attempt, pay);
+  ends[name] = [state, charged];
+  return state;
+}
+
+async function paysLate() {
+  await new Promise((done) => setTimeout(done, 1000 * Number(holdS) + 100));
+  return true;
+}
+
+/** With the next attempt, where this machine is so slow that the hold ends before there is time to pay. */
+async function buyHeld(name: string, taking: Taking, attempt: number, pays?: () => Promise<boolean>) {
+  while (await buy(name, coded, taking, attempt, pays) === 'expired') attempt++;
+}
+
+await buy('paid', coupon, taking('o"neil', 'o"1', 4200), 1);
+await buy('unpaid', coupon, taking('u-2', 'o-2', 4200), 1, async () => false);
+await buy('unpaid_again', coupon, taking('u-2', 'o-2', 4200), 1);
+await buy('then_paid', coupon, taking('u-2', 'o-2', 4200), 2);
+await buy('paid_again', coupon, taking('u-2', 'o-2', 4200), 2);
+const problem: Problem = await buy('refused', coupon, taking('u-3', 'o-3', 1500), 1).then(() => { throw new Error('taken'); },
+  (error) => error.problem);
+ends.refused = [problem.code, problem.missing_minor ?? -1];
+const u4 = taking('u-4', 'o-4', 4200, 'FLYER-1'), u5 = taking('u-5', 'o-5', 4200, 'FLYER-2');
+await hold(coded, u5, 1);
+await buyHeld('late', u4, 1, paysLate);
+await buy('lapsed', coded, u5, 1);
+await buyHeld('after_lapse', u5, 2);
+console.log(JSON.stringify(ends));
+"""
+
+
+def run(folder, *command, **environment):
+    done = subprocess.run([str(word) for word in command], cwd=folder, env={**os.environ, **environment}, text=True, timeout=500,
+                          stdin=subprocess.DEVNULL, capture_output=True)
+    assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def node(folder, name, *words):
+    return run(folder, folder / "node_modules" / ".bin" / name, *words, NO_UPDATE_NOTIFIER="1", REDOCLY_TELEMETRY="off")
+
+
+def check_out(stack, folder, coupon, *client):
+    """The client made a coupon, changed it, checked and held one, redeemed it, gave it back, and understood refusals."""
+    paper = stack.coupon(cap={"total": None}, codes={"source": "imported"}, discount=OFF)
+    stack.import_codes(paper, [coupon])
+    seen = json.loads(run(folder, *client, f"http://127.0.0.1:{stack.port}", stack.key("ops"), stack.key("storefront"), coupon))
+    assert seen == {"title": "Changed", "discount_minor": 500, "states": ["reserved", "redeemed", "reversed"],
+                    "refused": "coupon_not_found", "campaign": {"n": 1}, "total": 5,
+                    "checked": [True, 500, 1], "found": ["order_not_eligible", "min_spend", 420]}
+
+
+def test_redocly_finds_nothing(folder):
+    told = json.loads(node(folder, "redocly", "lint", DOCUMENT, "--format", "json"))
+    assert told["totals"] == {"errors": 0, "warnings": 0, "ignored": 0}, told
+
+
+def test_spectral_finds_nothing(folder):
+    told = node(folder, "spectral", "lint", "-r", "spectral.yaml", "--fail-severity", "hint", DOCUMENT)
+    assert "No results" in told, told
+
+
+def test_python(stack, folder):
+    run(folder, "openapi-python-client", "generate", "--path", DOCUMENT, "--config", "python.yaml", "--meta", "none",
+        "--output-path", "api", "--fail-on-warning")
+    python = TOOLS / "venv" / "bin" / "python"
+    run(folder, python, "-c", "import api, importlib, pkgutil\n"
+        "for module in pkgutil.walk_packages(api.__path__, 'api.'): importlib.import_module(module.name)")
+    models = len(list((folder / "api" / "models").glob("*.py")))
+    assert models < 150, f"{models} files of models: schemas without a name?"
+    check_out(stack, folder, "by-python", python, "client.py")
+
+
+def test_typescript(stack, folder):
+    node(folder, "openapi-typescript", DOCUMENT, "-o", "api.ts")
+    node(folder, "tsc", "-p", ".")
+    check_out(stack, folder, "by-typescript", "node", "client.js")
+    coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"}, discount=OFF)
+    stack.import_codes(coupon, ["FROM-A-PAGE"])
+    key = stack.new_key("public", "--origin", SITE)
+    seen = json.loads(run(folder, "node", "page.js", f"http://127.0.0.1:{stack.port}", key, SITE, coupon, "FROM-A-PAGE"))
+    assert seen == {"good": True, "missing": 420, "coupon": coupon}
+
+
+def test_the_program_for_shops_in_typescript(stack, folder):
+    (folder / "checkout.ts").write_text("declare const process: { argv: string[]; env: Record<string, string | undefined> };\n"
+                                        + shop.program("ts") + CHECK_OUT)
+    (folder / "checkout.json").write_text(json.dumps({"extends": "./tsconfig.json", "files": ["checkout.ts"]}))
+    node(folder, "tsc", "-p", "checkout.json")
+    shop.check_out(stack, folder, "node", "checkout.js")
+
+
+def test_go(stack, folder):
+    (folder / "api").mkdir()
+    run(folder, TOOLS / "oapi-codegen", "-config", "go.yaml", DOCUMENT)
+    run(folder, "go", "build", "-o", "client", ".")
+    check_out(stack, folder, "by-go", folder / "client")

@@ -1,0 +1,221 @@
+"""make install: what it puts where, and the service that starts from there, with what was installed alone."""
+import contextlib
+import grp
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import urllib.request
+
+import pytest
+
+from client import Http
+from fronts import certificate
+from ports import free_port
+from stack import BUILD, ROOT, wait_until
+
+PROGRAMS = ["usr/bin/couponctl", "usr/bin/coupons-pregenerate", "usr/sbin/coupond", "usr/lib/coupons/first-keys"]
+
+
+def install(**where):
+    """make install with these variables, of the build that is tested, as it is."""
+    settings = [f"{name}={value}" for name, value in {**where, "B": BUILD.relative_to(ROOT)}.items()]
+    done = subprocess.run(["make", "-C", ROOT, "-o", "all", "install", *settings], cwd="/", text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def listed(root):
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir())
+
+
+def test_a_package_has_its_files_and_names_no_place_of_the_build(tmp_path):
+    install(DESTDIR=str(tmp_path), PREFIX="/usr")
+    there = listed(tmp_path)
+    assert {*PROGRAMS, "etc/coupons/coupond.ini", "etc/coupons/environment", "etc/logrotate.d/coupons", "etc/nginx/sites-available/coupons",
+            "usr/lib/systemd/system/coupond@.service", "usr/lib/sysusers.d/coupons.conf", "usr/lib/tmpfiles.d/coupons.conf",
+            "usr/share/bash-completion/completions/couponctl", "usr/share/man/man1/couponctl.1", "usr/share/man/man8/coupond.8",
+            "usr/share/coupons/pages/docs/openapi.json.gz", "usr/share/coupons/pages/dashboard/chart.js",
+            "usr/share/coupons/pages/problems/sold_out.html"} <= set(there), there
+    for name in set(there) - {"usr/bin/couponctl", "usr/sbin/coupond"}:
+        content = (tmp_path / name).read_bytes()
+        assert bytes(ROOT) not in content and bytes(tmp_path) not in content, name
+    for name in PROGRAMS:
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o755, name
+    assert (tmp_path / "etc/coupons/environment").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_was_changed_under_etc_stays(tmp_path):
+    install(DESTDIR=str(tmp_path), PREFIX="/usr")
+    changed = {name: f"# {name}\n" for name in ("coupons/coupond.ini", "coupons/environment", "logrotate.d/coupons", "nginx/sites-available/coupons")}
+    for name, text in changed.items():
+        (tmp_path / "etc" / name).write_text(text)
+    link = tmp_path / "etc/coupons/upstream.conf"
+    link.unlink()
+    link.symlink_to("upstream-green.conf")
+    before = listed(tmp_path)
+    install(DESTDIR=str(tmp_path), PREFIX="/usr")
+    assert listed(tmp_path) == before
+    assert {name: (tmp_path / "etc" / name).read_text() for name in changed} == changed
+    assert os.readlink(link) == "upstream-green.conf"
+
+
+@pytest.mark.skipif(not shutil.which("systemd-sysusers") or os.geteuid() != 0, reason="only root makes users")
+def test_systemd_makes_its_user_and_directories(tmp_path):
+    install(DESTDIR=str(tmp_path), PREFIX="/usr")
+    for command in (["systemd-sysusers"], ["systemd-tmpfiles", "--create"]):
+        done = subprocess.run([*command, f"--root={tmp_path}"], text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+    name, _, uid, gid, _, home, _ = (tmp_path / "etc/passwd").read_text().splitlines()[0].split(":")
+    assert (name, home) == ("coupons", "/var/lib/coupons")
+    for place, mode in (("var/lib/coupons", 0o750), ("var/lib/coupons/keys", 0o700), ("var/log/coupons", 0o750)):
+        found = (tmp_path / place).stat()
+        assert (found.st_mode & 0o777, str(found.st_uid), str(found.st_gid)) == (mode, uid, gid), place
+
+
+# ---- the service ----
+
+# As a distribution has it.
+NGINX = """{user}worker_processes auto;
+pid {run}/nginx.pid;
+error_log {var}/log/nginx/error.log;
+events {{ worker_connections 768; }}
+http {{
+    client_body_temp_path {run}/body; proxy_temp_path {run}/proxy; fastcgi_temp_path {run}/fastcgi;
+    uwsgi_temp_path {run}/uwsgi; scgi_temp_path {run}/scgi;
+    sendfile on;
+    tcp_nopush on;
+    types_hash_max_size 2048;
+    default_type application/octet-stream;
+    access_log {var}/log/nginx/access.log;
+    gzip on;
+    server {{ listen 127.0.0.1:{other}; return 200 "another site"; }}
+    include {etc}/nginx/sites-enabled/*;
+}}
+"""
+
+
+def test_the_site_of_several_fronts_is_one(tmp_path):
+    """nginx takes it; each coupon has a front, and each front that is gone has one that follows it, the same for all others."""
+    peers, prefix = [f"127.0.0.1:{free_port()}" for _ in range(4)], str(tmp_path / "usr")
+    followers = []
+    for i, peer in enumerate(peers):
+        etc, run = tmp_path / f"etc-{i}", tmp_path / f"run-{i}"
+        install(PREFIX=prefix, SYSCONFDIR=str(etc), LOCALSTATEDIR=str(tmp_path / "var"), RUNSTATEDIR=str(run), PEERS=" ".join(peers), PEER=peer,
+                LISTEN=f"127.0.0.1:{free_port()}", METRICS=f"127.0.0.1:{free_port()}")
+        certificate(etc / "coupons" / "peer")
+        (etc / "nginx/sites-enabled").mkdir()
+        (etc / "nginx/sites-enabled/coupons").symlink_to("../sites-available/coupons")
+        for place in (tmp_path / "var/log/nginx", run):
+            place.mkdir(parents=True, exist_ok=True)
+        (etc / "nginx/nginx.conf").write_text(NGINX.format(user="", run=run, var=tmp_path / "var", etc=etc, other=free_port()))
+        nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+        done = subprocess.run([nginx, "-t", "-p", run, "-e", run / "error.log", "-c", etc / "nginx/nginx.conf"], text=True, capture_output=True)
+        assert done.returncode == 0 and "test is successful" in done.stderr, done.stderr
+        site = (etc / "nginx/sites-available/coupons").read_text()
+        assert re.findall(r"^        (?:25.00%|\*) (\S+);$", site, re.M) == [f"coupons_front_{j}" if j != i else '""' for j in range(4)]
+        followers.append(dict(re.findall(r"upstream coupons_front_(\d) \{\n.*\n.*\n        server (\S+) .*backup;", site)))
+    for i in range(4):
+        assert {of.get(str(i)) for of in followers} == {None, peers[(i + 1) % 4]}, followers
+
+
+class Installed:
+    """A root of its own, below which everything was installed, and its unit, carried out."""
+
+    def __init__(self, root, uri):
+        self.root, self.port, self.metrics, self.other = root, free_port(), free_port(), free_port()
+        self.usr, self.etc, self.var, self.run = (root / name for name in ("usr", "etc", "var", "run"))
+        install(PREFIX=str(self.usr), SYSCONFDIR=str(self.etc), LOCALSTATEDIR=str(self.var), RUNSTATEDIR=str(self.run),
+                LISTEN=f"127.0.0.1:{self.port}", METRICS=f"127.0.0.1:{self.metrics}")
+        (self.etc / "coupons/environment").write_text(f"MONGODB_URI={uri}\n")
+        config = self.etc / "coupons/coupond.ini"
+        config.write_text(config.read_text() + "\n[mongodb]\ndatabase = installed\n")
+        self.unit = (self.usr / "lib/systemd/system/coupond@.service").read_text().replace("%i", "blue")
+        group = grp.getgrgid(os.getegid()).gr_name
+        self.unit = self.unit.replace("socket_group=www-data", f"socket_group={group}")
+        self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **dict(
+            line.split("=", 1) for line in self.of_unit("Environment") + (self.etc / "coupons/environment").read_text().splitlines())}
+        for place in (self.run / "coupond-blue", self.var / "lib/coupons", self.var / "log/coupons", self.var / "log/nginx"):
+            place.mkdir(parents=True)
+
+    def of_unit(self, name):
+        return re.findall(rf"^{name}=(.*)$", self.unit, re.M)
+
+    def start(self, undo):
+        for command in self.of_unit("ExecStartPre"):
+            done = self.call(*command.split())
+            assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        [command] = self.of_unit("ExecStart")
+        coupond = subprocess.Popen(command.split(), env=self.environment, cwd="/", stdin=subprocess.DEVNULL)
+        undo.callback(self.stop, coupond)
+        wait_until("the worker's socket", lambda: (self.run / "coupond-blue/worker-1.sock").exists())
+        (self.etc / "nginx/sites-enabled").mkdir()
+        (self.etc / "nginx/sites-enabled/coupons").symlink_to("../sites-available/coupons")
+        user = "user root;\n" if os.geteuid() == 0 else ""
+        (self.etc / "nginx/nginx.conf").write_text(NGINX.format(user=user, run=self.run, var=self.var, etc=self.etc, other=self.other))
+        nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+        done = self.call(nginx, "-p", self.run, "-e", self.var / "log/nginx/error.log", "-c", self.etc / "nginx/nginx.conf")
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        undo.callback(self.stop_nginx)
+        wait_until("the service to be ready", lambda: Http(self.port).get("/coupons/-/ready", may_fail=True).status == 200)
+        return coupond
+
+    def stop(self, coupond):
+        coupond.send_signal(signal.SIGTERM)
+        assert coupond.wait() == 0
+
+    def stop_nginx(self):
+        os.kill(int((self.run / "nginx.pid").read_text()), signal.SIGTERM)
+        wait_until("nginx to end", lambda: not (self.run / "nginx.pid").exists())
+
+    def call(self, *words):
+        return subprocess.run(list(map(str, words)), env=self.environment, cwd="/", text=True, capture_output=True)
+
+    def couponctl(self, *words):
+        done = self.call(self.usr / "bin/couponctl", "--config", self.etc / "coupons/coupond.ini", "--url", f"http://127.0.0.1:{self.port}", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def client(self, role=None):
+        return Http(self.port, (self.var / "lib/coupons/keys" / role).read_text().strip() if role else None)
+
+
+@pytest.fixture
+def installed(stack):
+    """On the database server of a copy, in a database of its own. Names of sockets are short."""
+    with contextlib.ExitStack() as undo:
+        root = undo.enter_context(tempfile.TemporaryDirectory(prefix="coupons-test-"))
+        undo.callback(stack.mongo.drop_database, "installed")
+        there = Installed(pathlib.Path(root), (stack.var / "run" / "mongodb_uri").read_text().strip())
+        there.coupond = there.start(undo)
+        yield there
+
+
+def test_the_installed_service_serves(installed):
+    """By its unit's commands, before a nginx that has another site too; nothing is of the source tree."""
+    exe = pathlib.Path(os.readlink(f"/proc/{installed.coupond.pid}/exe"))
+    assert exe == installed.usr / "sbin/coupond"
+    keys = {path.name: path for path in (installed.var / "lib/coupons/keys").iterdir()}
+    assert set(keys) == {"ops", "reporting", "storefront", "receipt_seed"}
+    assert {path.stat().st_mode & 0o777 for path in keys.values()} == {0o600}
+
+    assert installed.couponctl("coupon", "create", "--id", "one", "--title", "One", "--total", "5", "--generate", "--state", "active") == "one\n"
+    taken = installed.client("storefront").post("/coupons/one/redemptions?receipt=true", {"user": "u"}, idempotency_key="k").ok(201)
+    assert taken["receipt"] and installed.client("reporting").get("/coupons/one/counts").ok()["redeemed"] == 1
+    assert "one: ok" in installed.couponctl("verify")
+    for path in ("dashboard/", "dashboard/app.js", "dashboard/chart.js", "docs/", "openapi.json", "problems/sold_out"):
+        page = Http(installed.port).get(f"/coupons/-/{path}", headers={"Accept-Encoding": "gzip"}).expect(200)
+        assert page.header("Content-Encoding") == "gzip", path
+    Http(installed.port).get("/coupons/-/problems/never").problem("not_found")
+    assert b"coupons_requests_total" in Http(installed.metrics).get("/coupons/-/metrics").expect(200).body
+    with urllib.request.urlopen(f"http://127.0.0.1:{installed.other}/") as reply:
+        assert reply.read() == b"another site"
+    Http(installed.port).get("/elsewhere").problem("not_found")
+
+    before = {name: path.read_text() for name, path in keys.items()}
+    for command in installed.of_unit("ExecStartPre") + installed.of_unit("ExecReload"):
+        done = installed.call(*command.split())
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert {name: path.read_text() for name, path in keys.items()} == before, "what is there stays"

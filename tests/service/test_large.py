@@ -1,0 +1,118 @@
+"""What a call about a coupon with many takings costs, by what the database did for it: as much as of one with few."""
+import collections
+import signal
+
+import pytest
+
+from effort import effort
+from profiler import examined, profiled
+from stack import wait_until
+
+FEW, MANY = effort((1000, 8000), (2000, 20_000), (10_000, 300_000))
+BATCH = 100
+LEFT = 2000  # slots that nobody took
+# What chores may do beside a call, and beside a start: all MANY takings, or their buckets, are more.
+BESIDE = {"commands": 100, "examined": 250, "bytes": 200_000}
+BESIDE_A_START = {"commands": 500, "examined": 5000, "bytes": 400_000}
+
+
+def taken(stack, count):
+    """A coupon that so many have taken."""
+    coupon = stack.coupon(slots=count + LEFT, cap={"total": count + 2 * LEFT})
+    shop = stack.client("storefront")
+    for start in range(0, count, BATCH):
+        items = [{"key": f"u-{i}", "user": f"u-{i}"} for i in range(start, start + BATCH)]
+        told = shop.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
+        assert {item["status"] for item in told} == {201}, told
+    return coupon
+
+
+def written(stack, coupon):
+    """Its views and totals stand: a call need not wait for them, and whoever takes it over has nothing to write."""
+    seq = stack.counts(coupon)["seq"]
+    marks = {"_id.c": coupon, "_id.kind": {"$in": ["views", "totals"]}, "seq": {"$gte": seq}}
+    wait_until("views and totals", lambda: stack.database.marks.count_documents(marks) == 2)
+
+
+def calls(stack, coupon):
+    """Each kind of call about it, in an order in which all succeed."""
+    ops, shop, reporting = stack.client("ops"), stack.client("storefront"), stack.client("reporting")
+    at, held = f"/coupons/{coupon}", {}
+
+    def take(user, **more):
+        return shop.post(f"{at}/redemptions", {"user": user, **more}, idempotency_key=user)
+
+    def hold():
+        reply = take("holder", state="reserved")
+        held.update(reply.json())
+        return reply
+
+    def second_page():
+        cursor = reporting.get(f"{at}/redemptions?limit=20").ok()["next"]
+        return reporting.get(f"{at}/redemptions?limit=20&cursor={cursor}")
+
+    return {
+        "taking": lambda: take("new"),
+        "taking again": lambda: take("u-7"),
+        "a hold": hold,
+        "its redemption": lambda: shop.post(f"{at}/redemptions/{held['id']}/redeem", {}, idempotency_key="redeem"),
+        "its reversal": lambda: ops.post(f"{at}/redemptions/{held['id']}/reverse", {}, idempotency_key="reverse"),
+        "a redemption": lambda: reporting.get(f"{at}/redemptions/{held['id']}"),
+        "a user": lambda: shop.get(f"{at}/users/u-8"),
+        "an order that would fit": lambda: shop.post(f"{at}/check", {"user": "asks"}),
+        "counts": lambda: reporting.get(f"{at}/counts"),
+        "a page": lambda: reporting.get(f"{at}/redemptions?limit=20"),
+        "the page after it": second_page,
+        "a report": lambda: reporting.get(f"{at}/reports?period=total"),
+        "the history": lambda: ops.get(f"{at}/history"),
+        "more slots": lambda: ops.post(f"{at}/slots", {"count": LEFT}),
+    }
+
+
+def restart(stack):
+    """The whole service, but not its database."""
+    old = stack.signal("coupond", signal.SIGTERM)
+    wait_until("coupond to end", lambda: stack.pid("coupond") != old)
+    assert stack.script("run", "--detach").returncode == 0
+
+
+def kill_workers(stack):
+    for name in [f"worker-{i}" for i in range(stack.workers)]:
+        stack.kill(name)
+
+
+STARTS = {"a kill": kill_workers, "a restart": restart}
+
+
+def costs(stack, coupon):
+    """{what: Counter(commands, examined, bytes)}: also of a kill and a restart, with the first taking of who leads it then."""
+    found = {}
+
+    def cost(what, call):
+        written(stack, coupon)
+        with profiled(stack.database) as entries:
+            reply = call()
+        assert reply.status in (200, 201, 202), reply
+        found[what] = collections.Counter(commands=len(entries), examined=sum(map(examined, entries)),
+                                          bytes=sum(e.get("responseLength", 0) for e in entries))
+
+    for what, call in calls(stack, coupon).items():
+        cost(what, call)
+    for what, start in STARTS.items():
+        def take_over(what=what, start=start):
+            start(stack)
+            return stack.client("storefront").post(f"/coupons/{coupon}/redemptions", {"user": what}, idempotency_key=what)
+
+        cost(what, take_over)
+    return found
+
+
+@pytest.mark.heavy
+def test_what_a_call_costs_does_not_grow_with_the_takings(another_stack):
+    stack = another_stack()
+    few, many = costs(stack, taken(stack, FEW)), costs(stack, taken(stack, MANY))
+    for what in few:
+        print(f"figure: {what}, of {FEW} takings and of {MANY}:", *(f"{few[what][k]} / {many[what][k]} {k}" for k in BESIDE))
+    grown = {what: {k: (few[what][k], n) for k, n in cost.items() if n > few[what][k] + (BESIDE_A_START if what in STARTS else BESIDE)[k]}
+             for what, cost in many.items()}
+    assert {what: more for what, more in grown.items() if more} == {}

@@ -1,0 +1,615 @@
+/*
+ * tests/unit/test_mongos.c -- what a mongos answers that a replica set does not, through the store: batches of several shards of which a
+ * part fails, stale routing tables, shards that cannot be reached, errors in the middle of a result, tokens of change streams.
+ *
+ * Replies  have the form of MongoDB's manual ("Database Commands", "Error Codes", "Change Streams") and of jstests/sharding there
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/config.h"
+#include "ctl/doctor.h"
+#include "store/bson_fields.h"
+#include "store/mongo.h"
+#include "store/schema.h"
+#include "unit/fake_mongos.h"
+
+#define T0 INT64_C(1795132800000)
+#define BATCHES 4
+
+static struct config config;
+static struct mongo *mongo;
+static struct store *session;
+
+static int start(void **state)
+{
+    uint16_t port = mongos_start();
+    char message[1024];
+
+    (void)state;
+    if (sodium_init() < 0 || config_load(&config, NULL, NULL, message, sizeof message) != 0)
+        return -1;
+    snprintf(config.mongodb_uri, sizeof config.mongodb_uri, "mongodb://127.0.0.1:%u/", port);
+    config.mongodb_socket_timeout_ms = 60000; /* the machine may have much other work */
+    mongo = mongo_open(&config, message, sizeof message);
+    session = mongo ? mongo_session(mongo) : NULL;
+    return session ? 0 : -1;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    session->ops->close(session);
+    mongo_close(mongo);
+    mongos_stop();
+    return 0;
+}
+
+/* ---- an append of batches of several coupons, each on some shard ---- */
+
+static struct batch *batches[BATCHES];
+static struct append appends[BATCHES];
+
+static void make_batches(void)
+{
+    static const char *const coupons[BATCHES] = {"a", "b", "c", "d"};
+
+    for (size_t i = 0; i < BATCHES; i++) {
+        batches[i] = batch_new(coupons[i], 0);
+        batch_add(batches[i], ENTRY_TICK);
+        batches[i]->head.seq = 7;
+        batches[i]->head.at_ms = T0;
+        batches[i]->head.version = 1;
+        appends[i] = (struct append){batches[i], APPEND_THEIRS};
+    }
+}
+
+static void free_batches(void)
+{
+    for (size_t i = 0; i < BATCHES; i++)
+        batch_free(batches[i]);
+}
+
+/* An append of four that is answered so has these results. */
+static void append_is(enum store_status status, const enum append_result results[BATCHES])
+{
+    assert_int_equal(session->ops->append(session, appends, BATCHES), status);
+    for (size_t i = 0; i < BATCHES; i++)
+        assert_int_equal(appends[i].result, results[i]);
+    mongos_done();
+}
+
+static const enum append_result all_unknown[BATCHES] = {APPEND_UNKNOWN, APPEND_UNKNOWN, APPEND_UNKNOWN, APPEND_UNKNOWN};
+
+static void an_insert_names_majority_journal_and_no_order(void **state)
+{
+    const enum append_result ours[BATCHES] = {APPEND_OURS, APPEND_OURS, APPEND_OURS, APPEND_OURS};
+    bson_t concern;
+    const char *w;
+    bson_iter_t it;
+
+    (void)state;
+    make_batches();
+    mongos_will("insert", "{\"n\": 4}");
+    assert_int_equal(session->ops->append(session, appends, BATCHES), STORE_OK);
+    assert_true(bson_iter_init_find(&it, mongos_asked(0), "ordered") && !bson_iter_bool(&it));
+    assert_true(find_document(mongos_asked(0), "writeConcern", &concern));
+    assert_true(find_text(&concern, "w", &w) && strcmp(w, "majority") == 0);
+    assert_true(bson_iter_init_find(&it, &concern, "j") && bson_iter_bool(&it));
+    mongos_done();
+    for (size_t i = 0; i < BATCHES; i++)
+        assert_int_equal(appends[i].result, ours[i]);
+    free_batches();
+}
+
+/* One shard has taken its part, one has the seq already, one is not reached, and of one the routing stayed stale. */
+static void each_batch_of_an_insert_stands_for_itself(void **state)
+{
+    const enum append_result results[BATCHES] = {APPEND_OURS, APPEND_THEIRS, APPEND_UNKNOWN, APPEND_UNKNOWN};
+
+    (void)state;
+    make_batches();
+    mongos_will("insert",
+                "{\"n\": 1, \"writeErrors\": ["
+                "{\"index\": 1, \"code\": 11000, \"keyPattern\": {\"_id\": 1}, \"keyValue\": {\"_id\": {\"c\": \"b\", \"l\": 0, \"seq\": 7}},"
+                " \"errmsg\": \"E11000 duplicate key error collection: coupons.ledger index: _id_ dup key: { _id: { c: \\\"b\\\" } }\"},"
+                "{\"index\": 2, \"code\": 6, \"codeName\": \"HostUnreachable\","
+                " \"errmsg\": \"Write results unavailable from failing to target a host in the shard shard01 :: caused by :: Error connecting\"},"
+                "{\"index\": 3, \"code\": 13388, \"codeName\": \"StaleConfig\", \"errmsg\": \"epoch mismatch detected for coupons.ledger\","
+                " \"errInfo\": {\"ns\": \"coupons.ledger\", \"shardId\": \"shard02\"}}]}");
+    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": ["
+                        "{\"_id\": {\"c\": \"b\", \"l\": 0, \"seq\": 7}, \"batch\": \"another's\"}]}}");
+    append_is(STORE_FAILED, results);
+    free_batches();
+}
+
+/* A reply was lost on the way from a shard, and mongos has sent the batch again: the duplicate is its own. */
+static void a_duplicate_that_is_ours_counts_as_appended(void **state)
+{
+    const enum append_result results[BATCHES] = {APPEND_OURS, APPEND_OURS, APPEND_OURS, APPEND_OURS};
+    char reply[512];
+    bson_t filter, coupons;
+
+    (void)state;
+    make_batches();
+    snprintf(reply, sizeof reply, "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": ["
+             "{\"_id\": {\"c\": \"d\", \"l\": 0, \"seq\": 7}, \"batch\": \"%s\"}]}}", batches[3]->id);
+    mongos_will("insert", "{\"n\": 3, \"writeErrors\": [{\"index\": 3, \"code\": 11000, \"errmsg\": \"\"}]}");
+    /* It is not there with majority at once. */
+    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
+    mongos_will("find", reply);
+    assert_int_equal(session->ops->append(session, appends, BATCHES), STORE_OK);
+    assert_true(find_document(mongos_asked(1), "filter", &filter) && find_document(&filter, "_id.c", &coupons));
+    mongos_done();
+    for (size_t i = 0; i < BATCHES; i++)
+        assert_int_equal(appends[i].result, results[i]);
+    free_batches();
+}
+
+/* Of what a majority of some shard has not acknowledged nothing is known, duplicates and other errors included. */
+static const char *const open_replies[] = {
+    /* the write concerns of two shards failed, in one field */
+    "{\"n\": 4, \"writeConcernError\": {\"code\": 64, \"codeName\": \"WriteConcernFailed\", \"errmsg\": \"Multiple errors reported :: "
+    "{ shard01: waiting for replication timed out, shard02: waiting for replication timed out }\"}}",
+    "{\"n\": 3, \"writeErrors\": [{\"index\": 0, \"code\": 11000, \"errmsg\": \"E11000\"}],"
+    " \"writeConcernError\": {\"code\": 91, \"codeName\": \"ShutdownInProgress\", \"errmsg\": \"\", \"errInfo\": {}}}",
+    /* the whole command failed: nothing says which shards have done their part */
+    "{\"ok\": 0, \"code\": 6, \"codeName\": \"HostUnreachable\", \"errmsg\": \"connection refused\", \"errorLabels\": [\"RetryableWriteError\"]}",
+    "{\"ok\": 0, \"code\": 13388, \"codeName\": \"StaleConfig\", \"errmsg\": \"version mismatch detected for coupons.ledger\"}",
+    "{\"ok\": 0, \"code\": 249, \"codeName\": \"StaleDbVersion\", \"errmsg\": \"database version mismatch for coupons\"}",
+    "{\"ok\": 0, \"code\": 82, \"codeName\": \"NoProgressMade\", \"errmsg\": \"no progress was made executing batch write op in "
+    "coupons.ledger after 5 rounds (0 ops completed in 6 rounds total)\"}",
+    "{\"ok\": 0, \"code\": 133, \"codeName\": \"FailedToSatisfyReadPreference\", \"errmsg\": \"Could not find host matching read preference "
+    "{ mode: \\\"primary\\\" } for set shard01\"}",
+    "{\"ok\": 0, \"code\": 70, \"codeName\": \"ShardNotFound\", \"errmsg\": \"Shard shard01 not found\"}",
+    "{\"ok\": 0, \"code\": 202, \"codeName\": \"NetworkInterfaceExceededTimeLimit\", \"errmsg\": \"timed out\"}",
+    /* an error of a document that nobody sent */
+    "{\"n\": 3, \"writeErrors\": [{\"index\": 4, \"code\": 11000, \"errmsg\": \"E11000\"}]}",
+    "{\"n\": 3, \"writeErrors\": [{\"code\": 11000, \"errmsg\": \"E11000\"}]}",
+    /* and none at all: the router has ended */
+    NULL,
+};
+
+static void what_a_reply_leaves_open_is_unknown(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof open_replies / sizeof *open_replies; i++) {
+        make_batches();
+        mongos_will("insert", open_replies[i]);
+        append_is(STORE_FAILED, all_unknown);
+        free_batches();
+    }
+}
+
+/* ---- other writes ---- */
+
+static void a_mark_that_one_shard_refuses_is_not_moved(void **state)
+{
+    struct mark_write marks[] = {{.coupon = "a", .kind = "views", .mark = {.seq = 3, .when = {1, 1}}},
+                                 {.coupon = "b", .kind = "views", .mark = {.seq = 4, .when = {1, 1}}}};
+    static const char refused[] = "{\"n\": 1, \"nModified\": 1, \"writeErrors\": [{\"index\": 1, \"code\": 6, \"codeName\": "
+                                  "\"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}";
+
+    (void)state;
+    mongos_will("update", refused);
+    mongos_will("update", refused);
+    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_FAILED);
+    mongos_done();
+    /* Both are newer there already: the second time, without insert, nothing matches, and nothing need. */
+    mongos_will("update", "{\"n\": 0, \"nModified\": 0, \"writeErrors\": [{\"index\": 0, \"code\": 11000, \"errmsg\": \"E11000\"},"
+                          "{\"index\": 1, \"code\": 11000, \"errmsg\": \"E11000\"}]}");
+    mongos_will("update", "{\"n\": 0, \"nModified\": 0}");
+    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_OK);
+    mongos_done();
+    mongos_will("update", "{\"n\": 2, \"nModified\": 2, \"writeConcernError\": {\"code\": 64, \"errmsg\": \"timed out\"}}");
+    assert_int_equal(session->ops->write_marks(session, marks, 2), STORE_FAILED);
+    mongos_done();
+}
+
+/* Views of buckets that are new: of those refused, the one that exists is updated, the other one is the caller's to write again. */
+static void views_are_written_but_those_that_a_shard_refuses(void **state)
+{
+    struct bucket buckets[] = {{.b = 0}, {.b = 1}, {.b = 2}};
+    struct view_write views[] = {{.kind = VIEW_BUCKET, .coupon = "a", .bucket = &buckets[0]},
+                                 {.kind = VIEW_BUCKET, .coupon = "b", .bucket = &buckets[1]},
+                                 {.kind = VIEW_BUCKET, .coupon = "c", .bucket = &buckets[2]}};
+    struct store_time when;
+
+    (void)state;
+    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.secrets\", \"firstBatch\": [{\"_id\": \"names\", \"key\":"
+                        " {\"$binary\": {\"base64\": \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\", \"subType\": \"00\"}}}]}}");
+    mongos_will("insert", "{\"n\": 1, \"writeErrors\": [{\"index\": 1, \"code\": 11000, \"errmsg\": \"E11000\"},"
+                          "{\"index\": 2, \"code\": 6, \"codeName\": \"HostUnreachable\", \"errmsg\": \"Write results unavailable\"}]}");
+    mongos_will("update", "{\"n\": 1, \"nModified\": 1}");
+    assert_int_equal(session->ops->write_views(session, views, 3, &when), STORE_FAILED);
+    assert_true(views[0].written && views[1].written && !views[2].written);
+    assert_true(when.seconds > 0);
+    mongos_done();
+    /* What a majority of a shard has not acknowledged is not written, whichever shard it was. */
+    mongos_will("insert", "{\"n\": 3, \"writeConcernError\": {\"code\": 64, \"codeName\": \"WriteConcernFailed\", \"errmsg\": \"\"}}");
+    assert_int_equal(session->ops->write_views(session, views, 3, &when), STORE_FAILED);
+    assert_true(!views[0].written && !views[1].written && !views[2].written);
+    mongos_done();
+}
+
+/* ---- reads ---- */
+
+static const char *const failed_reads[] = {
+    "{\"ok\": 0, \"code\": 13388, \"codeName\": \"StaleConfig\", \"errmsg\": \"\"}",
+    "{\"ok\": 0, \"code\": 6, \"codeName\": \"HostUnreachable\", \"errmsg\": \"\"}",
+    "{\"ok\": 0, \"code\": 50, \"codeName\": \"MaxTimeMSExpired\", \"errmsg\": \"operation exceeded time limit\"}",
+    "{\"ok\": 0, \"code\": 134, \"codeName\": \"ReadConcernMajorityNotAvailableYet\", \"errmsg\": \"\"}",
+    NULL,
+};
+
+static void a_read_that_some_shard_fails_has_failed(void **state)
+{
+    struct mark_read reads[] = {{.coupon = "a", .kind = "views"}, {.coupon = "b", .kind = "views"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof failed_reads / sizeof *failed_reads; i++) {
+        mongos_will("find", failed_reads[i]);
+        assert_int_equal(session->ops->marks(session, reads, 2), STORE_FAILED);
+        assert_int_equal(reads[0].status, STORE_FAILED);
+        mongos_done();
+    }
+}
+
+/* mongos may have nothing yet and go on; and the shard that it waits for may go away. */
+static void a_result_comes_in_pieces_or_not_at_all(void **state)
+{
+    struct mark_read reads[] = {{.coupon = "a", .kind = "views"}, {.coupon = "b", .kind = "views"}};
+
+    (void)state;
+    mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"firstBatch\": []}}");
+    mongos_will("getMore", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"nextBatch\": ["
+                           "{\"_id\": {\"c\": \"b\", \"l\": 0, \"kind\": \"views\"}, \"seq\": 9, \"time\": {\"$timestamp\": {\"t\": 5, \"i\": 6}}}]}}");
+    mongos_will("getMore", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.marks\", \"nextBatch\": []}}");
+    assert_int_equal(session->ops->marks(session, reads, 2), STORE_OK);
+    assert_int_equal(reads[0].mark.seq, 0);
+    assert_int_equal(reads[1].mark.seq, 9);
+    mongos_done();
+    mongos_will("find", "{\"cursor\": {\"id\": 77, \"ns\": \"coupons.marks\", \"firstBatch\": []}}");
+    mongos_will("getMore", "{\"ok\": 0, \"code\": 43, \"codeName\": \"CursorNotFound\", \"errmsg\": \"cursor id 77 not found\"}");
+    assert_int_equal(session->ops->marks(session, reads, 2), STORE_FAILED);
+    assert_int_equal(reads[1].mark.seq, 0);
+    mongos_done();
+}
+
+/* ---- confirming a tail: one linearizable read of the shard that the lane is on ---- */
+
+static void a_tail_is_confirmed_by_a_linearizable_read(void **state)
+{
+    struct confirm c = {.coupon = "a", .lane = 0, .tail = 6};
+    const char *level;
+    bson_t concern;
+
+    (void)state;
+    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
+    assert_int_equal(session->ops->confirm(session, &c, 1), STORE_OK);
+    assert_true(c.unmoved);
+    assert_true(find_document(mongos_asked(0), "readConcern", &concern) && find_text(&concern, "level", &level));
+    assert_string_equal(level, "linearizable");
+    mongos_done();
+    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": [{\"_id\": {\"c\": \"a\", \"l\": 0, \"seq\": 7}}]}}");
+    assert_int_equal(session->ops->confirm(session, &c, 1), STORE_OK);
+    assert_false(c.unmoved);
+    mongos_done();
+    for (size_t i = 0; i < sizeof failed_reads / sizeof *failed_reads; i++) {
+        mongos_will("find", failed_reads[i]);
+        assert_int_equal(session->ops->confirm(session, &c, 1), STORE_FAILED);
+        assert_false(c.unmoved);
+        mongos_done();
+    }
+}
+
+/* ---- change streams ---- */
+
+#define EVENT(token, seq)                                                                                              \
+    "{\"_id\": {\"_data\": \"" token "\"}, \"operationType\": \"insert\", \"ns\": {\"db\": \"coupons\", \"coll\": \"ledger\"},"        \
+    " \"documentKey\": {\"_id\": {\"c\": \"a\", \"l\": 0, \"seq\": " #seq "}}}"
+#define PAGE(batch, token, events)                                                                                     \
+    "{\"cursor\": {\"id\": 99, \"ns\": \"coupons.ledger\", \"" batch "\": [" events "], \"postBatchResumeToken\": {\"_data\": \"" token "\"}}}"
+
+/* What the last `aggregate` that the k-th command was goes on from; NULL: from now. */
+static const char *begins_after(size_t k, const char *member)
+{
+    const char *token = NULL;
+    bson_t pipeline, first, stage, after;
+
+    assert_true(find_array(mongos_asked(k), "pipeline", &pipeline) && find_document(&pipeline, "0", &first));
+    assert_true(find_document(&first, "$changeStream", &stage));
+    if (find_document(&stage, member, &after))
+        assert_true(find_text(&after, "_data", &token));
+    return token;
+}
+
+static void assert_token(const struct feed *f, const char *wanted)
+{
+    struct feed_position p = {NULL, 0};
+    const char *data;
+    bson_t token;
+
+    feed_keep(f, &p);
+    assert_true(bson_init_static(&token, p.token, p.size) && find_text(&token, "_data", &data));
+    assert_string_equal(data, wanted);
+    feed_forget(&p);
+}
+
+/* The token of a quiet stream is mongos' own, of the time that all shards have reached. */
+static void a_quiet_stream_goes_on_from_the_token_of_all_shards(void **state)
+{
+    struct feed_position p = {NULL, 0};
+    struct batch_key key;
+    struct feed *f;
+
+    (void)state;
+    mongos_will("aggregate", PAGE("firstBatch", "8265AA01", ""));
+    mongos_will("getMore", PAGE("nextBatch", "8265AA02", ""));
+    f = feed_open_keys(session, NULL);
+    assert_null(begins_after(0, "startAfter"));
+    assert_int_equal(feed_next_key(f, &key), 0);
+    assert_token(f, "8265AA02");
+    mongos_will("getMore", PAGE("nextBatch", "8265AA09", EVENT("8265AA03", 5) ", " EVENT("8265AA04", 6)));
+    assert_int_equal(feed_next_key(f, &key), 1);
+    assert_int_equal(key.seq, 5);
+    assert_token(f, "8265AA03"); /* in the middle: that event's own */
+    assert_int_equal(feed_next_key(f, &key), 1);
+    assert_int_equal(key.seq, 6);
+    assert_token(f, "8265AA09");
+    feed_keep(f, &p);
+    feed_close(f);
+    mongos_done();
+    mongos_will("aggregate", PAGE("firstBatch", "8265AA0A", ""));
+    f = feed_open_keys(session, &p);
+    assert_string_equal(begins_after(0, "startAfter"), "8265AA09");
+    feed_close(f);
+    feed_forget(&p);
+    mongos_done();
+}
+
+/* A shard's primary changes, or a router ends: the driver goes on from the last event, and none comes twice. */
+static void a_stream_that_can_go_on_goes_on(void **state)
+{
+    static const char *const breaks[] = {
+        "{\"ok\": 0, \"code\": 10107, \"codeName\": \"NotWritablePrimary\", \"errmsg\": \"\", \"errorLabels\": [\"ResumableChangeStreamError\"]}",
+        "{\"ok\": 0, \"code\": 133, \"codeName\": \"FailedToSatisfyReadPreference\", \"errmsg\": \"\","
+        " \"errorLabels\": [\"ResumableChangeStreamError\"]}",
+        "{\"ok\": 0, \"code\": 13388, \"codeName\": \"StaleConfig\", \"errmsg\": \"\", \"errorLabels\": [\"ResumableChangeStreamError\"]}",
+        "{\"ok\": 0, \"code\": 43, \"codeName\": \"CursorNotFound\", \"errmsg\": \"\"}",
+        NULL,
+    };
+    struct batch_key key;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
+        struct feed *f;
+        int got;
+
+        mongos_will("aggregate", PAGE("firstBatch", "8265AA03", EVENT("8265AA03", 5)));
+        f = feed_open_keys(session, NULL);
+        assert_int_equal(feed_next_key(f, &key), 1);
+        mongos_will("getMore", breaks[i]);
+        mongos_will("aggregate", PAGE("firstBatch", "8265AA04", EVENT("8265AA04", 6)));
+        while ((got = feed_next_key(f, &key)) == 0) /* it resumes on the way */
+            ;
+        assert_int_equal(got, 1);
+        assert_int_equal(key.seq, 6);
+        assert_string_equal(begins_after(2, "resumeAfter"), "8265AA03");
+        feed_close(f);
+        mongos_done();
+    }
+}
+
+/* A token that no shard's history has any more: catch up from the ledger. */
+static void a_stream_whose_history_is_lost_says_so(void **state)
+{
+    static const char *const ends[] = {
+        "{\"ok\": 0, \"code\": 286, \"codeName\": \"ChangeStreamHistoryLost\", \"errmsg\": \"Executor error during getMore :: caused by :: "
+        "Resume of change stream was not possible, as the resume point may no longer be in the oplog.\","
+        " \"errorLabels\": [\"NonResumableChangeStreamError\"]}",
+        ("{\"ok\": 0, \"code\": 280, \"codeName\": \"ChangeStreamFatalError\", \"errmsg\": \"cannot resume stream; the resume token was not "
+        "found. {_data: \\\"8265AA03\\\"}\", \"errorLabels\": [\"NonResumableChangeStreamError\"]}"),
+        "{\"ok\": 0, \"code\": 260, \"codeName\": \"InvalidResumeToken\", \"errmsg\": \"\"}",
+    };
+    struct batch_key key;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct feed *f;
+
+        mongos_will("aggregate", PAGE("firstBatch", "8265AA03", ""));
+        mongos_will("getMore", ends[i]);
+        f = feed_open_keys(session, NULL);
+        assert_int_equal(feed_next_key(f, &key), -2);
+        feed_close(f);
+        mongos_done();
+    }
+}
+
+/* ---- what doctor asks ---- */
+
+#define SHARDED(collection) "{\"_id\": \"coupons." collection "\", \"key\": {\"_id.c\": \"hashed\"}, \"unique\": false}, "
+#define FOUND(collection, documents)                                                                                   \
+    "{\"cursor\": {\"id\": 0, \"ns\": \"config." collection "\", \"firstBatch\": [" documents "]}}"
+#define SHARDS FOUND("shards", "{\"_id\": \"shard01\", \"host\": \"a/a:1\", \"state\": 1}, {\"_id\": \"shard02\", \"host\": \"b/b:1\", \"state\": 1}")
+#define MOST SHARDED("ledger") SHARDED("buckets") SHARDED("totals") SHARDED("marks") SHARDED("codes") SHARDED("code_buckets") SHARDED("refusals")
+#define COUPONS "{\"_id\": \"coupons.coupons\", \"key\": {\"_id\": \"hashed\"}}"
+#define BALANCER(mode) "{\"mode\": \"" mode "\", \"inBalancerRound\": false, \"numBalancerRounds\": {\"$numberLong\": \"86\"}}"
+
+static const struct {
+    const char *collections, *balancer;
+    struct shard_facts facts;
+} clusters[] = {
+    {FOUND("collections", MOST SHARDED("users") COUPONS), BALANCER("full"), {.shards = 2, .balances = true}},
+    {FOUND("collections", MOST SHARDED("users") COUPONS), BALANCER("off"), {.shards = 2}},
+    {FOUND("collections", MOST COUPONS), BALANCER("full"), {.shards = 2, .balances = true, .whole = "users"}},
+    /* of MongoDB 8.0: it is known, and not sharded */
+    {FOUND("collections", MOST COUPONS ", {\"_id\": \"coupons.users\", \"key\": {\"_id\": 1}, \"unsplittable\": true},"
+           " {\"_id\": \"coupons.jobs\", \"key\": {\"_id\": 1}, \"unsplittable\": true}"), BALANCER("full"),
+     {.shards = 2, .balances = true, .whole = "users"}},
+    {FOUND("collections", MOST COUPONS ", {\"_id\": \"coupons.users\", \"key\": {\"_id.c\": 1}, \"noBalance\": true},"
+           " {\"_id\": \"coupons.jobs\", \"key\": {\"coupon\": 1}}"), BALANCER("full"),
+     {.shards = 2, .balances = true, .other = "users by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }", .still = "users"}},
+    {FOUND("collections", ""), BALANCER("full"),
+     {.shards = 2, .balances = true, .whole = "ledger, coupons, users, buckets, totals, refusals, marks, codes, code_buckets"}},
+};
+
+static void doctor_sees_keys_and_balancer(void **state)
+{
+    struct shard_facts facts;
+    const char *database;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++) {
+        mongos_will("find", SHARDS);
+        mongos_will("find", clusters[i].collections);
+        mongos_will("balancerStatus", clusters[i].balancer);
+        assert_int_equal(server_shards(session, &facts), STORE_OK);
+        assert_true(find_text(mongos_asked(1), "$db", &database) && strcmp(database, "config") == 0);
+        mongos_done();
+        assert_int_equal(facts.shards, clusters[i].facts.shards);
+        assert_string_equal(facts.other, clusters[i].facts.other);
+        assert_string_equal(facts.whole, clusters[i].facts.whole);
+        assert_string_equal(facts.still, clusters[i].facts.still);
+        assert_int_equal(facts.balances, clusters[i].facts.balances);
+    }
+    mongos_will("find", "{\"ok\": 0, \"code\": 13, \"codeName\": \"Unauthorized\", \"errmsg\": \"not authorized on config\"}");
+    assert_int_equal(server_shards(session, &facts), STORE_FAILED);
+    mongos_done();
+}
+
+static void doctor_reads_as_the_service_does(void **state)
+{
+    static const char *const levels[] = {"majority", "linearizable"};
+    int64_t majority_us, linearizable_us;
+    const char *level;
+    bson_t concern;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
+    assert_int_equal(server_reads(session, &majority_us, &linearizable_us), STORE_OK);
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(find_document(mongos_asked(i), "readConcern", &concern) && find_text(&concern, "level", &level));
+        assert_string_equal(level, levels[i]);
+    }
+    mongos_done();
+    for (size_t i = 0; i < sizeof failed_reads / sizeof *failed_reads; i++) {
+        mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
+        mongos_will("find", failed_reads[i]);
+        assert_int_equal(server_reads(session, &majority_us, &linearizable_us), STORE_FAILED);
+        mongos_done();
+    }
+}
+
+/* What doctor says, a line for each thing. */
+static struct buf told = BUF_INIT;
+
+void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, ...)
+{
+    static const char *const names[] = {"ok", "warn", "fail"};
+    char text[4096];
+    va_list values;
+
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    buf_printf(&told, "%s %s: %s\n", d->check, names[level], text);
+}
+
+void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64_t unused)
+{
+    (void)d;
+    (void)where;
+    (void)total;
+    (void)unused;
+    fail();
+}
+
+static void assert_told(const char *words)
+{
+    if (!strstr(told.data, words))
+        fail_msg("not told: %s\n%s", words, told.data);
+}
+
+/* The lines of doctor where the cluster has these answers. */
+static void let_doctor_look(const char *collections, const char *balancer, const char *linearizable)
+{
+    struct doctor d = {.config = &config, .check = "database"};
+
+    told.len = 0;
+    mongos_will("buildInfo", "{\"version\": \"7.0.14\"}");
+    mongos_will("dbStats", "{\"ok\": 0, \"code\": 13, \"codeName\": \"Unauthorized\", \"errmsg\": \"\"}");
+    mongos_will("find", SHARDS);
+    mongos_will("find", collections);
+    if (balancer)
+        mongos_will("balancerStatus", balancer);
+    mongos_will("find", "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}");
+    mongos_will("find", linearizable);
+    doctor_connect(&d);
+    assert_non_null(d.database);
+    d.check = "replicas";
+    doctor_replica_set(&d);
+    d.check = "shards";
+    doctor_shards(&d);
+    d.check = "reads";
+    doctor_reads(&d);
+    doctor_disconnect(&d);
+    mongos_done();
+    assert_told("database ok: MongoDB 7.0.14 at mongos, ");
+    assert_told("replicas ok: a sharded cluster");
+}
+
+static void doctor_says_what_is_wrong_with_a_cluster(void **state)
+{
+    static const char none[] = "{\"cursor\": {\"id\": 0, \"ns\": \"coupons.ledger\", \"firstBatch\": []}}";
+
+    (void)state;
+    let_doctor_look(clusters[0].collections, BALANCER("full"), none);
+    assert_told("shards ok: 2, all keys are as they should be, the balancer is on\n");
+    assert_told("reads ok: a majority read took ");
+    let_doctor_look(clusters[4].collections, BALANCER("off"), failed_reads[3]);
+    assert_told("shards fail: users by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }: commands name other keys");
+    assert_told("shards warn: users: not balanced");
+    assert_told("shards warn: the balancer is off");
+    assert_told("reads fail: no majority or linearizable read is answered");
+    let_doctor_look(clusters[2].collections, BALANCER("full"), none);
+    assert_told("shards warn: users: not sharded");
+    assert_null(strstr(told.data, "balancer"));
+    let_doctor_look("{\"ok\": 0, \"code\": 13, \"codeName\": \"Unauthorized\", \"errmsg\": \"\"}", NULL, none);
+    assert_told("shards warn: keys and balancer are not known");
+    buf_free(&told);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_insert_names_majority_journal_and_no_order, start, stop),
+        cmocka_unit_test_setup_teardown(each_batch_of_an_insert_stands_for_itself, start, stop),
+        cmocka_unit_test_setup_teardown(a_duplicate_that_is_ours_counts_as_appended, start, stop),
+        cmocka_unit_test_setup_teardown(what_a_reply_leaves_open_is_unknown, start, stop),
+        cmocka_unit_test_setup_teardown(a_mark_that_one_shard_refuses_is_not_moved, start, stop),
+        cmocka_unit_test_setup_teardown(views_are_written_but_those_that_a_shard_refuses, start, stop),
+        cmocka_unit_test_setup_teardown(a_read_that_some_shard_fails_has_failed, start, stop),
+        cmocka_unit_test_setup_teardown(a_result_comes_in_pieces_or_not_at_all, start, stop),
+        cmocka_unit_test_setup_teardown(a_tail_is_confirmed_by_a_linearizable_read, start, stop),
+        cmocka_unit_test_setup_teardown(a_quiet_stream_goes_on_from_the_token_of_all_shards, start, stop),
+        cmocka_unit_test_setup_teardown(a_stream_that_can_go_on_goes_on, start, stop),
+        cmocka_unit_test_setup_teardown(a_stream_whose_history_is_lost_says_so, start, stop),
+        cmocka_unit_test_setup_teardown(doctor_sees_keys_and_balancer, start, stop),
+        cmocka_unit_test_setup_teardown(doctor_reads_as_the_service_does, start, stop),
+        cmocka_unit_test_setup_teardown(doctor_says_what_is_wrong_with_a_cluster, start, stop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

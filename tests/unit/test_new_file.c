@@ -1,0 +1,137 @@
+/* Unit tests of base/new_file: a file is there whole or not at all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/new_file.h"
+
+static char dir[32], path[48];
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(dir, "/tmp/new_file.XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/file", dir);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(dir); /* which is empty, or something was left behind */
+}
+
+static void assert_text(const char *expected)
+{
+    char text[64] = "";
+    FILE *f = fopen(path, "re");
+
+    assert_non_null(f);
+    assert_int_equal(fread(text, 1, sizeof text - 1, f), strlen(expected));
+    fclose(f);
+    assert_string_equal(text, expected);
+}
+
+static void what_is_kept_takes_the_place_of_what_was_there(void **state)
+{
+    struct new_file f;
+    struct stat s;
+
+    (void)state;
+    assert_true(new_file_open(&f, path));
+    fputs("first", f.to);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_true(new_file_keep(&f));
+    assert_text("first");
+    assert_true(new_file_open(&f, path));
+    fputs("second", f.to);
+    fflush(f.to);
+    assert_text("first");
+    assert_true(new_file_keep(&f));
+    assert_text("second");
+    assert_int_equal(stat(path, &s), 0);
+    assert_int_equal(s.st_mode & 0777, 0600);
+}
+
+static void what_is_dropped_changes_nothing(void **state)
+{
+    struct new_file f;
+
+    (void)state;
+    assert_true(new_file_open(&f, path));
+    fputs("first", f.to);
+    assert_true(new_file_keep(&f));
+    assert_true(new_file_open(&f, path));
+    fputs("second", f.to);
+    new_file_drop(&f);
+    assert_text("first");
+}
+
+static void a_failed_write_is_seen_at_the_end(void **state)
+{
+    struct new_file f;
+    FILE *full = fopen("/dev/full", "we");
+
+    (void)state;
+    assert_non_null(full);
+    assert_true(new_file_open(&f, path));
+    assert_int_equal(dup2(fileno(full), fileno(f.to)), fileno(f.to)); /* the disk is full */
+    fclose(full);
+    fputs("first", f.to);
+    errno = 0;
+    assert_false(new_file_keep(&f));
+    assert_int_equal(errno, ENOSPC);
+    assert_int_equal(access(path, F_OK), -1);
+
+    assert_true(new_file_open(&f, path));
+    full = fopen("/dev/full", "we");
+    assert_int_equal(dup2(fileno(full), fileno(f.to)), fileno(f.to));
+    fclose(full);
+    fputs("first", f.to);
+    assert_int_equal(fflush(f.to), EOF);
+    full = fopen("/dev/null", "we"); /* there is room again, but a part is missing */
+    assert_int_equal(dup2(fileno(full), fileno(f.to)), fileno(f.to));
+    fclose(full);
+    assert_false(new_file_keep(&f));
+    assert_true(errno != 0);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void a_place_that_is_none_is_told(void **state)
+{
+    struct new_file f;
+    char nowhere[64];
+
+    (void)state;
+    snprintf(nowhere, sizeof nowhere, "%s/none/file", dir);
+    assert_false(new_file_open(&f, nowhere));
+    assert_int_equal(errno, ENOENT);
+
+    assert_int_equal(mkdir(path, 0700), 0); /* a directory stands in the place */
+    assert_true(new_file_open(&f, path));
+    assert_false(new_file_keep(&f));
+    assert_int_equal(errno, EISDIR);
+    assert_int_equal(rmdir(path), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_kept_takes_the_place_of_what_was_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_dropped_changes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_failed_write_is_seen_at_the_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_place_that_is_none_is_told, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
