@@ -35,17 +35,16 @@ struct job_row *job_row_of(struct replay *r, const char *job)
 
 struct account_row *account_row_of(struct replay *r, int64_t lane, int64_t peer)
 {
-    struct account_row **end = &r->accounts, *row; /* in the order of their first entries, as a checkpoint tells them */
+    struct account_row **end = &r->accounts; /* in the order of their first entries, as a checkpoint tells them */
 
     while (*end && ((*end)->account.lane != lane || (*end)->account.peer != peer))
         end = &(*end)->next;
-    if (*end)
-        return *end;
-    row = arena_alloc(&r->arena, sizeof *row);
-    row->account.lane = lane;
-    row->account.peer = peer;
-    *end = row;
-    return row;
+    if (!*end) {
+        *end = arena_alloc(&r->arena, sizeof **end);
+        (*end)->account.lane = lane;
+        (*end)->account.peer = peer;
+    }
+    return *end;
 }
 
 void jobs_free(struct replay *r)

@@ -297,7 +297,7 @@ def test_a_front_that_sleeps_is_followed_by_another(two, figure):
 @pytest.mark.full
 def test_a_call_that_a_front_is_late_with_is_sent_to_no_other(figure):
     """As with one front: whoever is slow has enough to do, and it may still be carried out."""
-    with fronts(settings=SETTINGS + GUESSES + "[worker]\nrequest_deadline_ms = 100\n") as (entered, slow):
+    with fronts(settings=SETTINGS + GUESSES + "[worker]\nrequest_deadline_ms = 3000\n") as (entered, slow):
         coupon = coupon_of([entered, slow], slow, slots=2)
         workers = [slow.signal(f"worker-{i}", signal.SIGSTOP) for i in range(slow.workers)]
 
