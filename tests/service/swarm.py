@@ -57,14 +57,14 @@ class HttpWay:
 
 
 class DirectWay:
-    """Straight to one worker."""
+    """Straight to one worker, for a caller with the address `source`."""
 
-    def __init__(self, path, bearer):
-        self.path, self.bearer = str(path), bearer
+    def __init__(self, path, bearer, source="127.0.0.1"):
+        self.path, self.bearer, self.source = str(path), bearer, source
 
     def encode(self, call):
         headers, body = fields(self.bearer, call.body, call.key, call.headers)
-        return fastcgi.request(fastcgi.params_of(call.method, call.target, headers, body), body or b"")
+        return fastcgi.request(fastcgi.params_of(call.method, call.target, headers, body, address=self.source), body or b"")
 
     def decoder(self):
         decoder = fastcgi.Decoder()

@@ -1,5 +1,6 @@
 """Guessing codes: what is not found is counted per key and per address, over all workers, and who guesses too much waits."""
 import collections
+import dataclasses
 import itertools
 import time
 
@@ -72,11 +73,11 @@ def refused_though_right(shop, coupon, first):
 
 @pytest.mark.parametrize("kind", ["take", "check", "resolve"])
 def test_a_thousand_guesses_with_one_key_are_stopped_wherever_they_come_from(guarded, coupon, kind):
-    """Through nginx from eight addresses, and past it to both workers."""
+    """Through nginx from eight addresses, and past it to both workers from two more. None of them reaches its own limit."""
     key = guarded.new_key("storefront")
     connections = 10
     ways = [HttpWay(guarded.port, key, next(sources)) for _ in range(8)]
-    ways += [DirectWay(guarded.var / "run" / f"worker-{i}.sock", key) for i in range(WORKERS)]
+    ways += [DirectWay(guarded.var / "run" / f"worker-{i}.sock", key, next(sources)) for i in range(WORKERS)]
     began = time.monotonic()
     calls = swarm(ways, [guess(kind, coupon, f"WRONG-{i}", i) for i in range(1000)], connections)
     told = sum(was_told(call.reply) for call in calls)
@@ -95,7 +96,7 @@ def test_one_address_is_stopped_whatever_keys_it_has(guarded, coupon):
     fresh, *keys = [guarded.new_key("storefront") for _ in range(5)]
     began = time.monotonic()
     calls = swarm([HttpWay(guarded.port, key, source) for key in keys],
-                  [guess("resolve", coupon, f"WRONG-{i}", i) for i in range(4 * (PER_KEY - 2))], connections)
+                  [dataclasses.replace(guess("resolve", coupon, f"WRONG-{i}", i), via=i % 4) for i in range(4 * (PER_KEY - 2))], connections)
     told = sum(was_told(call.reply) for call in calls)
     assert PER_ADDRESS <= told <= due(PER_ADDRESS, began) + connections, by_code(calls)
     refused, right = refused_though_right(Http(guarded.port, fresh, source), coupon, 10)
