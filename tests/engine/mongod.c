@@ -202,7 +202,8 @@ static bool run_on(const struct server *s, const char *json, int answer_ms, bson
     return good;
 }
 
-bool mongod_run(int pid, const char *json)
+/* False: it did not answer, or not with "ok". *concern_failed: nobody knows whether a majority has what was written. */
+static bool run(int pid, const char *json, bool *concern_failed)
 {
     for (struct server *s = servers; s < servers + sizeof servers / sizeof *servers; s++) {
         bson_t reply;
@@ -210,11 +211,28 @@ bool mongod_run(int pid, const char *json)
 
         if (s->pid != pid)
             continue;
-        good = run_on(s, json, 1000, &reply) && !bson_has_field(&reply, "writeConcernError");
+        good = run_on(s, json, 1000, &reply);
+        *concern_failed = bson_has_field(&reply, "writeConcernError");
         bson_destroy(&reply);
         return good;
     }
+    *concern_failed = false;
     return false;
+}
+
+bool mongod_run(int pid, const char *json)
+{
+    bool concern_failed;
+
+    return run(pid, json, &concern_failed) && !concern_failed;
+}
+
+bool mongod_concern_fails(int pid, const char *json)
+{
+    bool concern_failed;
+
+    (void)run(pid, json, &concern_failed);
+    return concern_failed;
 }
 
 int mongod_primary(void)

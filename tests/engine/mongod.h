@@ -27,6 +27,8 @@ int mongod_primary(void);
 /* Run a command, given as JSON, on the admin database of the one with that pid, whatever its role. False: it failed, or its
  * write concern did. */
 bool mongod_run(int pid, const char *json);
+/* The same; true: it was carried out, and its write concern failed. False also where no answer came. */
+bool mongod_concern_fails(int pid, const char *json);
 /* kill -9, and start again on the same files; the new pid. */
 int mongod_kill_and_restart(int pid);
 /* Stop all that were started here. */

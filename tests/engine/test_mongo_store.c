@@ -157,12 +157,13 @@ typedef struct mongo *opening(const struct config *config, char *message, size_t
 static opening *const openings[] = {mongo_open, mongo_open_single};
 #define OPENINGS (sizeof openings / sizeof *openings)
 
-static void says(const char *uri, const char *sentence)
+/* In time: of a server that is to answer, on a machine that may have much other work. */
+static void says(const char *uri, const char *sentence, int time_ms)
 {
     struct config other = config;
 
     snprintf(other.mongodb_uri, sizeof other.mongodb_uri, "%s", uri);
-    other.mongodb_server_selection_timeout_ms = 500;
+    other.mongodb_server_selection_timeout_ms = time_ms;
     for (size_t i = 0; i < OPENINGS; i++) {
         char message[1024] = "";
         struct mongo *m = openings[i](&other, message, sizeof message);
@@ -195,15 +196,15 @@ static void a_server_that_will_not_do_is_refused_with_what_to_do(void **state)
     char *uri;
     int pid;
 
-    says("nonsense://x", "MONGODB_URI");
-    says("mongodb://127.0.0.1:1/", "No MongoDB server answers at 127.0.0.1:1");
+    says("nonsense://x", "MONGODB_URI", 500);
+    says("mongodb://127.0.0.1:1/", "No MongoDB server answers at 127.0.0.1:1", 500);
     uri = mongod_start(MONGOD_STANDALONE, &pid);
     if (!uri)
         skip();
-    says(uri, "is standalone");
+    says(uri, "is standalone", 60000);
     mongod_stop(uri, pid);
     uri = mongod_start(MONGOD_UNINITIATED, &pid);
-    says(uri, "rs.initiate()");
+    says(uri, "rs.initiate()", 5000); /* all of it, until there is no primary */
     mongod_stop(uri, pid);
 }
 

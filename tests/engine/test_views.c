@@ -446,11 +446,11 @@ static void thousands_of_entries_move_the_mark_however_young_they_are(void **sta
     (void)state;
     create(e, GOOD, 10000);
     atomic_store(&t.marks, 0);
-    while (t.marks == 0) {
+    while (t.marks == 0 && users < FLUSH_ENTRIES + 1000)
         take(e, GOOD, arena_printf(&t.arena, "%d", users++));
-        assert_in_range(users, 1, FLUSH_ENTRIES + 1000);
-    }
-    assert_in_range(users, FLUSH_ENTRIES, FLUSH_ENTRIES + 1000);
+    assert_true(users >= FLUSH_ENTRIES);
+    while (t.marks == 0) /* who writes them may be late */
+        nap();
     engine_stop(e);
 }
 
