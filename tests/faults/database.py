@@ -65,7 +65,10 @@ class StepDown(SetFault):
             pass  # it closes connections of clients
         except pymongo.errors.OperationFailure as e:  # it had no time for it
             raise NotNow from e
-        wait_until(f"{primary.name} to step down", lambda: (primary.hello() or {}).get("secondary"), 10, 0.01)
+        try:
+            wait_until(f"{primary.name} to step down", lambda: (primary.hello() or {}).get("secondary"), 10, 0.01)
+        except AssertionError as e:  # nobody saw it: it may be primary again
+            raise NotNow from e
         self.happened(primary.name, at)
 
     def heal(self):

@@ -15,7 +15,7 @@ import time
 LULL_S = (2.0, 4.0)  # how long a quiet period lasts, everything healed
 ACTIVE_S = (6.0, 12.0)  # how long faults come before the next quiet period
 PAUSE_S = (0.05, 0.8)  # between one start and the next
-OVERTIME_S = 60  # after the end, for faults that could not be started yet
+OVERTIME_S = 300  # after the end, for faults that could not be started yet
 TOGETHER = 3  # so many at a time at the most
 
 

@@ -214,7 +214,7 @@ class KillMaster(Fault):
         at = time.monotonic()
         os.kill(master, signal.SIGKILL)
         everybody = [pid for pid in (master, *pids.values()) if pid]
-        wait_until("all of coupond to be gone", lambda: not any(map(state_of, everybody)), 20)
+        wait_until("all of coupond to be gone", lambda: not any(map(state_of, everybody)), GONE_S)
         done = self.stack.script("run", "--detach")
         assert done.returncode == 0, f"scripts/run --detach: exit {done.returncode}\n{done.stdout}"
         return at, pids

@@ -24,6 +24,7 @@ from stack import ROOT, Stack, wait_until
 ELECTION_MS = 1000
 HEARTBEAT_MS = 200
 START_S = 180  # the machine may be busy
+ALREADY_INITIALIZED = 23
 # Checkpoints every few seconds, not each minute: members that are killed so often come back sooner, and a rollback, which
 # goes to a checkpoint, does not go to the first second of the set (for which mongod 6.0.5 took more than a minute).
 OPTIONS = ["--syncdelay", "3", "--nounixsocket", "--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "256",
@@ -182,9 +183,18 @@ class ReplicaSet:
                     "catchUpTimeoutMillis": 2000}
         hosts = [{"_id": m.number, "host": m.name} for m in self.members]
         wait_until("all members to answer", lambda: all(m.hello() for m in self.members), START_S)
-        self.members[0].admin("replSetInitiate", {"_id": "rs0", "members": hosts, "settings": settings})
+        wait_until("the set to be initiated", lambda: self.initiate({"_id": "rs0", "members": hosts, "settings": settings}), START_S)
         self.settle()
         return self
+
+    def initiate(self, config):
+        """True: it is, perhaps by an attempt to which no answer came in time."""
+        try:
+            return bool(self.members[0].admin("replSetInitiate", config))
+        except pymongo.errors.OperationFailure as e:
+            return e.code == ALREADY_INITIALIZED
+        except pymongo.errors.PyMongoError:
+            return False
 
     def launch(self, member):
         """Start its mongod, on what it has on disk."""
@@ -266,7 +276,7 @@ class ReplicaSet:
         """The moment of it. The process is gone when this returns."""
         at = time.monotonic()
         os.kill(member.pid, number)
-        member.process.wait(60)
+        member.process.wait(START_S)
         return at
 
     def pause(self, member):

@@ -29,6 +29,7 @@ class Limit(Fault):
         self.name, self.pid = chance.choice(ready)
         try:
             self.before, self.limit = resource.prlimit(self.pid, self.kind), self.used() + self.more
+            self.excuse()
             resource.prlimit(self.pid, self.kind, (self.limit, self.before[1]))
         except (ProcessLookupError, FileNotFoundError, TypeError) as e:  # it has just died, or waits to be reaped
             raise NotNow from e
@@ -38,6 +39,9 @@ class Limit(Fault):
 
     def used(self):
         raise NotImplementedError
+
+    def excuse(self):
+        """From now on it may die of it, also before anybody presses it."""
 
     def _press(self):
         """Ask for more than there is, until the worker dies of it or there is enough again."""
@@ -86,9 +90,11 @@ class NoMemory(Limit):
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmData:\s+(\d+) kB", status)[1]) * 1024
 
+    def excuse(self):
+        self.stack.excused.add(self.pid)
+
     def press(self):
         body = b'{"items": [' + b'{"key": "k", "user": "u"},' * (BODY_BYTES // 26 - 1) + b'{"key": "k", "user": "u"}]}'
-        self.stack.excused.add(self.pid)
         headers, body = fields(self.stack.key("storefront"), body, None, {})
         data = request(params_of("POST", "/coupons/no-memory/redemptions/batch", headers, body), body)
         with contextlib.ExitStack() as stack:
@@ -135,7 +141,7 @@ class NoFiles(Limit):
 
     def heal(self):
         super().heal()
-        wait_until(f"{self.name} to serve again", self.serves, 60, 0.1)
+        wait_until(f"{self.name} to serve again", self.serves, every=0.1)
 
     def serves(self):
         if state_of(self.pid) in ("T", None):

@@ -23,7 +23,7 @@ from workload import Importer, Load, Stocker, make_coupons
 WARM_UP_S = 2
 CAUGHT_UP_S = 300  # for reporter and webhook sender, when all is healed
 TOLD = ("few", "holds", "codes", "lanes", "lists")  # courses whose webhooks are received
-SWEPT_S = 4  # what has ended is in the ledger by then, so that nothing changes while all is read
+SWEPT_S = 4  # what has ended is in the ledger soon after, so that nothing changes while all is read
 LOOKED_AT = 300  # users of a coupon who are looked at when all is over
 ERASABLE = re.compile(rb"e-\d+-\d+-e")  # the names of those who come and go
 
@@ -80,6 +80,7 @@ def play(name, mix, seed, seconds, path, say):
                 recorder.fault(at, spell.name, note, spell.healed)
         say(f"{load.settle()} calls resolved")
         time.sleep(HOLD_S + SWEPT_S)
+        wait_until("all holds to have ended", lambda: not any(stack.counts(coupon)["reserved"] for coupon in coupons.values()), every=0.5)
         states = {coupon: {**state_of(stack, course, coupon, asked, receiver), **lists.get(coupon, {})}
                   for course, coupon in coupons.items()}
         recorder.end(coupons=states, names=names_left(stack), verify=verified(stack))

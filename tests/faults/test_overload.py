@@ -1,19 +1,29 @@
-"""Overload. Other work of the machine may fall into a try, so there are three; what is wrong in all of them is ours."""
+"""Overload. Other work of the machine may fall into a try, so there are some; what is wrong in all of them is ours, unless other machines
+took much of this one's time in each."""
 import os
+import time
 
 import pytest
 
 from overload import measure, shortcomings
+from within import stolen_s
 
 SECONDS = float(os.environ.get("COUPONS_OVERLOAD_S", "8"))
-TRIES = 3
+TRIES = 5
+STOLEN_MOST = 0.1  # of the time of a try that counts
 
 
 @pytest.mark.timeout(1800)  # each try has a stack of its own
 def test_what_is_accepted_stays_at_its_peak_and_the_rest_is_refused_at_once(figure):
+    shares = []
     for _ in range(TRIES):
+        began, stolen = time.monotonic(), stolen_s()
         seen = measure(SECONDS)
+        shares.append((stolen_s() - stolen) / (time.monotonic() - began))
         figure(f"twice the load that the queue takes: {seen}")
         if not shortcomings(seen):
-            break
-    assert not shortcomings(seen), f"{seen}: {', '.join(shortcomings(seen))}"
+            return
+    told = f"{seen}: {', '.join(shortcomings(seen))}"
+    if min(shares) > STOLEN_MOST:
+        pytest.skip(f"not measured: other machines took {min(shares):.0%} and more: {told}")
+    raise AssertionError(told)

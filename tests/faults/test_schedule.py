@@ -115,7 +115,7 @@ def test_one_that_cannot_start_does_not_hold_up_the_others(hurry):
 def test_a_failure_is_told_and_the_others_are_healed(hurry):
     rows = {"a": Row(Pretended, lasts_s=(9, 9)), "b": Row(Broken)}
     faults = {name: (row, row.make()) for name, row in rows.items()}
-    scheduler = Scheduler(faults, random.Random(1), 0.5, pause_s=PAUSE_S)
+    scheduler = Scheduler(faults, random.Random(1), 60, pause_s=PAUSE_S)
     scheduler.start()
     with pytest.raises(OSError):
         scheduler.result()

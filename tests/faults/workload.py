@@ -12,7 +12,7 @@ from scenarios import COURSES, REMEMBERED, TRIES, Client
 from stack import wait_until
 
 SETTLE_S = 180
-JOB_S = 120  # for one to be accepted, or done
+JOB_S = 300  # for one to be accepted, or done
 
 
 def make_coupons(stack):
