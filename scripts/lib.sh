@@ -93,6 +93,7 @@ policy_is_left() {
 }
 
 APT_LOCK=/run/coupons-apt.lock
+APT=(apt-get -q -o DPkg::Lock::Timeout=600 -o Acquire::Retries=5)
 
 # apt_get WORDS... -- a shell of its own, so that the policy goes however it ends. A signal waits until apt-get is done. One at a
 # time: also where the shell was killed, its apt-get holds the lock until it is done.
@@ -107,10 +108,11 @@ apt_get() (
         chmod +x "$POLICY"
     fi
     export DEBIAN_FRONTEND=noninteractive
-    local apt=(apt-get -q -o DPkg::Lock::Timeout=600 -o Acquire::Retries=5)
-    "${apt[@]}" install -y --no-install-recommends "$@" ||
-        { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"; }
+    "${APT[@]}" install -y --no-install-recommends "$@" || up_to_thrice apt_get_anew "$@"
 )
+
+# By the lists of now. Whoever reads them at that moment has a lock for which apt-get does not wait; and what it cannot read it leaves out.
+apt_get_anew() { "${APT[@]}" update && "${APT[@]}" install -y --no-install-recommends "$@"; }
 
 # Install the packages, without letting their services start: we start our own. False: it says why not.
 apt_install() {
