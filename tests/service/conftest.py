@@ -12,7 +12,7 @@ import bad_input  # noqa: E402
 import within  # noqa: E402
 from effort import FULL  # noqa: E402
 from shown import figure, show  # noqa: E402,F401
-from stack import SETTINGS, WORKERS, Stack  # noqa: E402
+from stack import SETTINGS, WORKERS, Stack, wait_until  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def nobody(stack):
 @pytest.fixture
 def nothing_dies(stack):
     """No process of the service ends during the test."""
-    before = stack.pids()
+    before = wait_until("all processes to live", lambda: all((pids := stack.pids()).values()) and pids)
     yield
     assert stack.pids() == before, f"a process died: {before} before, {stack.pids()} after\n{stack.log()[-2000:]}"
 
@@ -86,7 +86,7 @@ def pytest_terminal_summary(terminalreporter):
 def pytest_runtest_setup():
     """No day of UTC ends in the midst of a test, unless it is about that."""
     left_s = 86400 - time.time() % 86400
-    if left_s < 60:
+    if left_s < 120:
         time.sleep(left_s + 0.5)
 
 

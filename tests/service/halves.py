@@ -23,7 +23,7 @@ def asleep(stack, names):
         for name in names:
             pids.append(stack.signal(name, signal.SIGSTOP))
         for pid in pids:
-            wait_until(f"{pid} to stand still", lambda: state_of(pid) in ("T", None), 10)
+            wait_until(f"{pid} to stand still", lambda: state_of(pid) in ("T", None))
         yield
     finally:
         for pid in reversed(pids):

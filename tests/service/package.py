@@ -59,7 +59,8 @@ class Machine(CleanRoot):
         """As an operator would: the database, and where nginx listens."""
         (self.root / "etc/coupons/environment").write_text(f"MONGODB_URI={self.uri}\n")
         config = self.root / "etc/coupons/coupond.ini"
-        config.write_text(config.read_text() + "\n[mongodb]\ndatabase = packaged\n")
+        # Nobody is to be told `busy` because of other work of the machine; the site waits for some seconds longer.
+        config.write_text(config.read_text() + "\n[mongodb]\ndatabase = packaged\n[worker]\nrequest_deadline_ms = 12000\n")
         site = self.root / "etc/nginx/sites-available/coupons"
         site.write_text(re.sub(r"(listen \S*?)\b(8080|9464)\b", lambda m: m[1] + str(self.port if m[2] == "8080" else self.metrics),
                                site.read_text()))
