@@ -289,6 +289,7 @@ def json_of_coupons(stack, api, lines):
     assert history == api("/coupons/one/history")["items"] and history, history
     clone = lines.one("coupon clone", "one", "--id", "two")
     assert clone == api("/coupons/two") and clone["state"] == "draft"
+    wait_until("the list to say so", lambda: {c["id"]: c["state"] for c in api("/coupons")["items"]} == {"one": "active", "two": "draft"})
     assert lines("coupon list") == api("/coupons")["items"] and len(lines("coupon list", "--state", "draft")) == 1
     assert lines("coupon delete", "two") == [], "the answer has no body"
     assert lines("coupon delete", "two", status=1) == lines("coupon show", "two", status=1) == []
@@ -368,11 +369,11 @@ def json_of_keys_and_receipts(stack, taken, lines, tmp_path):
 
 
 def json_of_reports(api, lines):
-    told = {}
+    told, seq = {}, api("/coupons/one/counts")["seq"]
 
     def reported():
         told.update(lines.one("report", "one", "--period", "total"))
-        return told["items"][0]["redeemed"] == 2
+        return told["items"][0]["redeemed"] == 2 and told["as_of"]["seq"][0] >= seq
 
     wait_until(lambda: f"the report: {told}", reported)
     assert told["items"] == api("/coupons/one/reports?period=total")["items"] and told["as_of"]["seq"], told
@@ -425,7 +426,7 @@ def test_every_command_prints_json(another_stack, tmp_path):
     settings.read_string(run(stack, "config"))
     assert {section: {name: str(value) for name, value in told.items()} for section, told in lines.one("config").items()} == {
         section: dict(settings[section]) for section in settings.sections()}
-    bench = lines.one("bench", "--yes", "--seconds", 5, "--slots", 50, "--connections", 2)
+    bench = lines.one("bench", "--yes", "--seconds", 30, "--slots", 50, "--connections", 2)
     assert (bench["takings"], bench["sold_out"], bench["failed"]) == (50, True, 0) and bench["latency_ms"]["p50"] > 0, bench
     assert lines.seen == set(commands(stack)), "commands that were not tried, or do not exist"
 

@@ -218,13 +218,13 @@ def test_a_runner_that_sleeps_past_its_lease_imports_nothing_twice(stack, ops, c
 
 
 def test_a_cancelled_import_says_what_it_did_and_leaves_the_coupon_free_for_others(stack, ops, coupon):
-    name, codes = coupon(), some_codes(200_000, seed=6)
+    name, codes = coupon(), some_codes(600_000, seed=6)
     at = send(stack, name, list_of(codes)).header("Location")
     wait_until("some progress", lambda: ops.get(at).ok()["done"] > 0)
     ops.post(f"{at}/cancel").expect(200)
     job = stack.job_at(at, "cancelled")
     imported = job["result"]["imported"]
-    assert 0 < imported < 200_000 and imported == stack.counts(name)["slots"], job
+    assert 0 < imported < 600_000 and imported == stack.counts(name)["slots"], job
     assert_has(stack, name, codes[:imported])
     assert counts_of(stack.job(send(stack, name, list_of(codes[imported:imported + 1000]))))[1] == 1000
 
@@ -232,7 +232,7 @@ def test_a_cancelled_import_says_what_it_did_and_leaves_the_coupon_free_for_othe
 @pytest.mark.parametrize("other", [False, True], ids=["alone", "while-another-waits"])
 def test_a_job_that_is_cancelled_while_it_is_put_off_gives_its_turn_back(stack, ops, coupon, other):
     """It had its turn when its runner died, and the next one put it back into the queue, having another job of this coupon."""
-    name, codes = coupon(), some_codes(200_000, seed=8)
+    name, codes = coupon(), some_codes(600_000, seed=8)
     at = send(stack, name, list_of(codes)).header("Location")
     wait_until("some progress", lambda: ops.get(at).ok()["done"] > 0)
     runner = stack.signal("runner", signal.SIGSTOP)
@@ -246,7 +246,7 @@ def test_a_job_that_is_cancelled_while_it_is_put_off_gives_its_turn_back(stack, 
     finally:
         os.kill(runner, signal.SIGCONT)
     imported = stack.job_at(at, "cancelled")["result"]["imported"]
-    assert 0 < imported < 200_000
+    assert 0 < imported < 600_000
     if other:
         assert counts_of(stack.job(waiting))[1] == 1000
     assert counts_of(stack.job(send(stack, name, list_of(codes[-2000:]))))[1] == (1000 if other else 2000)

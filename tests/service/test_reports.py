@@ -3,6 +3,7 @@ import csv
 import datetime
 import functools
 import io
+import itertools
 import json
 import random
 import signal
@@ -302,19 +303,21 @@ def test_each_answer_is_exact_for_its_seq_while_takings_come_in(stack):
     coupon = stack.coupon(slots=10_000, cap={"total": 10_000}, discount=DISCOUNT)
     crowd = Swarm([stack.way()], (take(coupon, f"u-{i}", f"k-{i}") for i in range(100_000)), connections=16)
     crowd.start()
-    seen = {}
-    for turn in range(200):
+    seen, turns = {}, itertools.count(1)
+
+    def looked():
         told = report(stack, coupon)
         seen[told["as_of"]["seq"][0]] = total(told, "redeemed")
-        if turn >= 40 and len(seen) > 5:
-            break
-        time.sleep(0.05)
-    crowd.end()
+        return next(turns) > 40 and len(seen) > 5
+
+    try:
+        wait_until(lambda: f"more than five of {seen}", looked, every=0.05)
+    finally:
+        crowd.end()
     truth, upto = {0: 0}, 0
     for batch in ledger.Told(stack, coupon).batches:
         upto += sum(e["kind"] == "redeem" for e in batch["entries"])
         truth[batch["seq"]] = upto
-    assert len(seen) > 5, seen
     wrong = {seq: (n, truth[seq]) for seq, n in seen.items() if n != truth[seq]}
     assert not wrong, f"seq: (told, ledger): {wrong}"
 
@@ -561,7 +564,7 @@ def test_a_worker_that_stops_writes_what_it_refused(another_stack):
 def test_what_was_refused_is_counted_once_however_often_it_is_written(monkeypatch, another_stack):
     """It takes what is written, and says that this may not last: the same is written again."""
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack("[mongodb]\nsocket_timeout_ms = 1500\n")
+    stack = another_stack()
     coupon = stack.coupon(slots=1)
     storefront = stack.direct(0)
     storefront.take(coupon, "u").expect(201)
@@ -610,6 +613,7 @@ def test_couponctl_prints_tables_and_csv(stack, seeded):
     assert table[-1].startswith("as of ") and len(table) == 5
     assert lines(coupon, *span, "--csv")[1] == "2026-05-01T00:00:00.000+00:00,0,0,100,0,0,0,-50" + ",0" * (1 + len(REFUSALS))
     other = stack.coupon()
+    await_names(stack.client("reporting"), [coupon, other])
     grouped = lines(coupon, other, "--group", *span)
     assert grouped[0].split()[0] == "COUPON" and len(grouped) == 8 and {row.split()[0] for row in grouped[1:7]} == {coupon, other}
     assert lines(coupon, other, *span, "--period", "total")[1].split()[3] == "150"
