@@ -175,6 +175,10 @@ class Browser:
             return True
         self.until(f"{words!r} to be pressed", pressed)
 
+    def click_at(self, css):
+        """What is shown there, which may be drawn anew likewise."""
+        self.until(f"{css} to be pressed", lambda: (one := next((e for e in self.all(css) if e.is_displayed()), None)) and (one.click() or True))
+
     def follow(self, words):
         """A link."""
         def pressed():

@@ -40,7 +40,7 @@ WEBHOOKS = """\
 [webhooks]
 http = allowed
 networks = 127.0.0.0/8
-timeout_ms = 5000
+timeout_ms = 15000
 retry_first_ms = 50
 retry_most_s = 1
 poll_ms = 100

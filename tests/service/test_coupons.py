@@ -275,6 +275,7 @@ def test_a_storefront_sees_active_definitions_only(ops, storefront):
             storefront.get(f"/coupons/{coupon}").expect(200)
         else:
             storefront.get(f"/coupons/{coupon}").problem("coupon_not_found")
+    wait_until("the list to have one", lambda: states["active"] in ids(storefront))
     seen = {c["state"] for c in walk(storefront, "/coupons?limit=1000")[0]}
     assert seen == {"active"}
 

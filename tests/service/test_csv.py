@@ -120,9 +120,9 @@ def test_an_erased_user_has_no_name(stack, ops, storefront):
 @pytest.mark.parametrize("lanes", [1, 4])
 def test_many_come_whole_while_more_are_taken(stack, lanes):
     """More than a page could hold, or look at. What was there when it was asked for comes once, the newest first."""
-    coupon = stack.coupon(slots=9000, cap={"total": 9000}, lanes=lanes)
+    coupon = stack.coupon(slots=30_000, cap={"total": 30_000}, lanes=lanes)
     before = fill(stack, coupon, 7000)
-    crowd = Swarm(stack.ways(), (take(coupon, f"late-{i}", f"late-{i}") for i in range(2000)), connections=8, pause_s=0.01)
+    crowd = Swarm(stack.ways(), (take(coupon, f"late-{i}", f"late-{i}") for i in range(23_000)), connections=8, pause_s=0.01)
     crowd.start()
     try:
         wait_until("somebody to take", lambda: len(crowd.done) > 20)

@@ -222,12 +222,12 @@ def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(monkeypatch, a
     """One is kept from its note; another is through, and the user takes again. Should the first erase that, too, and not empty the names,
     they are found though the user comes back once more."""
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
-    stack = another_stack()
+    stack = another_stack("[mongodb]\nsocket_timeout_ms = 60000\n")
     coupon, user = stack.coupon(slots=20, cap={"total": 20, "per_user": 5}), "late-one"
     stack.direct(0).take(coupon, user).expect(201)
     wait_until("the view", lambda: stack.database.users.find_one({"_id": use_id(stack.database, coupon, user)}))
     entered = stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data={
-        "failCommands": ["update"], "namespace": f"{stack.database.name}.users", "blockConnection": True, "blockTimeMS": 3000})["count"]
+        "failCommands": ["update"], "namespace": f"{stack.database.name}.users", "blockConnection": True, "blockTimeMS": 10000})["count"]
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         late = pool.submit(stack.direct(0, "ops").request, "DELETE", f"/coupons/-/users/{user}", may_fail=True)
         stack.mongo.admin.command("waitForFailPoint", "failCommand", timesEntered=entered + 1, maxTimeMS=60000)
@@ -432,8 +432,14 @@ def test_a_coupon_whose_lanes_cannot_be_made_to_follow_is_named_until_they_can(a
     """One of them cannot be read, so nobody knows whether it follows."""
     stack = another_stack()
     coupon, other = stack.coupon(slots=8, lanes=4), stack.coupon(slots=9, cap={"per_user": 9})
-    settled = {"_id.c": coupon, "_id.kind": "views"}
-    wait_until("the marks of all lanes", lambda: stack.database.marks.count_documents(settled) == 4)
+
+    def settled():
+        """Views and totals are written of whatever its lanes have."""
+        marks = {(m["_id"]["l"], m["_id"]["kind"]): m["seq"] for m in stack.database.marks.find({"_id.c": coupon})}
+        tails = stack.newest({"_id.c": coupon})
+        return len(tails) == 4 and all(marks.get((lane, kind), 0) >= seq for (_, lane), seq in tails.items() for kind in ("views", "totals"))
+
+    wait_until("the marks of all lanes", settled)
     whole = list(stack.database.ledger.find({"_id.c": coupon, "_id.l": 2}))
     stack.database.ledger.update_many({"_id.c": coupon, "_id.l": 2}, {"$set": {"e.0.k": "future"}})
     stack.kill("reporter")

@@ -16,6 +16,7 @@ SECONDS = int(seconds("COUPONS_SCHEMATHESIS_S", 5, 20, 60))
 # A 503 is looked at by fuzz_hooks.py: a user whose erasure is under way, or of whom other tests left a damaged view, is busy.
 # A code may be called "export", a user "erase": so the addresses whose last part could also be an id answer to the id's GET too, and say so in Allow.
 SETTINGS = """\
+request-timeout = 100
 [checks]
 positive_data_acceptance.enabled = false
 not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "503"]

@@ -547,16 +547,17 @@ def test_slow_and_dead_receivers_delay_nobody(stack, storefront, receiver, hook)
             wait_until("it", lambda: len(received(receiver, coupon)) > i, every=0.002)
             took.append(time.time() - taken)
         wait_for_all(stack, receiver, coupon)
-        assert sorted(took)[len(took) // 2] < 1.5, f"who waits for the others waits 5 s for each; it came after {took} s"
+        assert sorted(took)[len(took) // 2] < 1.5, f"who waits for the others waits 15 s for each; it came after {took} s"
     slow.close()
 
 
-def test_a_receiver_that_disappears_and_comes_back_gets_all(stack, storefront, hook):
+def test_a_receiver_that_disappears_and_comes_back_gets_all(stack, ops, storefront, hook):
     coupon = stack.coupon(30)
     first = Receiver(port=free_port())  # which nobody else gets while it is away
-    hook(first, coupons=[coupon])
+    made = hook(first, coupons=[coupon])
     storefront.take(coupon, "u0").expect(201)
     wait_for_all(stack, first, coupon)
+    wait_until("its answer to have come", lambda: deliveries(ops, made))
     first.close()
     for i in range(1, 20):
         storefront.take(coupon, f"u{i}").expect(201)
