@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import threading
-import time
 
 import fastcgi
 from client import HttpDecoder, Reply, fields, http_request
@@ -189,16 +188,6 @@ class Swarm(threading.Thread):
         """No further calls; what is out is answered."""
         self.ending = True
         return self.result()
-
-    def answered(self):
-        """Each call as soon as it is answered, until the load has come to its end."""
-        seen = 0
-        while self.is_alive() or seen < len(self.done):
-            if seen == len(self.done):
-                time.sleep(0.001)
-                continue
-            yield self.done[seen]
-            seen += 1
 
     def result(self):
         self.join(500)

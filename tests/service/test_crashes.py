@@ -6,6 +6,7 @@ gap; over many kills some do, and the marks (looked at while the worker is dead)
 """
 import contextlib
 import functools
+import itertools
 import os
 import random
 import signal
@@ -158,16 +159,18 @@ def test_returns_survive_kills_too(stack):
     coupon = stack.coupon(slots=3000)
     got = taken(swarm([stack.way()], endless(coupon, 3000), connections=32))
     assert len(got) == 3000
-    crowd = Swarm(stack.ways(), [Call("POST", f"/coupons/{coupon}/redemptions/{b['id']}/reverse") for b in got], connections=16, pause_s=0.03)
+    returns = (Call("POST", f"/coupons/{coupon}/redemptions/{b['id']}/reverse") for b in itertools.cycle(got))  # again is as once
+    crowd = Swarm(stack.ways(), returns, connections=16, pause_s=0.03)
     crowd.start()
-    killed = 0
-    while crowd.is_alive() and killed < 10:
-        target = len(crowd.done) + chance.randrange(10, 150)
-        wait_until("answers", lambda: len(crowd.done) >= target or not crowd.is_alive(), every=0.001)
-        stack.kill(f"worker-{chance.randrange(WORKERS)}")
-        killed += 1
-    calls = crowd.result()
-    assert killed >= 3 and by_code(calls) == {"200": 3000}, by_code(calls)
+    try:
+        for _ in range(effort(3, 5)):
+            target = len(crowd.done) + chance.randrange(10, 150)
+            wait_until("answers", lambda: len(crowd.done) >= target or not crowd.is_alive(), every=0.001)
+            stack.kill(f"worker-{chance.randrange(WORKERS)}")
+        wait_until("all to be returned", lambda: len(crowd.done) >= 3000)
+    finally:
+        calls = crowd.end()
+    assert by_code(calls) == {"200": len(calls)}, by_code(calls)
     truth = ledger.Told(stack, coupon)
     assert len(truth.reversed) == 3000 and len({(e["n"], e["g"]) for e in truth.reversed}) == 3000
     counts = stack.counts(coupon)
@@ -274,29 +277,36 @@ def test_a_bad_configuration_keeps_the_old_one(another_stack):
 
 
 def test_many_idle_connections_are_served_fairly(stack):
-    """A thousand kept connections, of which each asks now and then: the slowest answer stays near those of the slowest tenth, which
-    are what the machine makes all of them wait when it stalls."""
+    """A thousand kept connections, of which each asks now and then: the slowest answer stays near those of the slowest twentieth,
+    which are what the machine makes them wait when it stalls, or one of nginx's processes with its half of them."""
     coupon = stack.coupon(slots=10_000)
     calls = swarm([stack.way()], endless(coupon, 8000), connections=1000)
     waits = sorted(c.answered_at - c.asked_at for c in calls[1000:])  # the first ones also connect
     print(f"1,000 connections: median {waits[len(waits) // 2]:.3f} s, slowest {waits[-1]:.3f} s")
-    assert by_code(calls) == {"201": 8000} and waits[-1] < max(5, 5 * waits[len(waits) * 9 // 10]), waits[-1]
+    assert by_code(calls) == {"201": 8000} and waits[-1] < max(5, 5 * waits[len(waits) * 19 // 20]), waits[-1]
 
 
 def test_who_is_asked_after_a_death_does_not_say_busy(another_stack):
     """Nobody has looked whether the worker that died had done it: of a call, and of a batch's items, the outcome is unknown."""
     stack = another_stack("[worker]\nrequest_deadline_ms = 3000\n")
     first, socket, key = stack.direct(0, "ops"), stack.var / "run" / "worker-1.sock", stack.key("storefront")
+
+    def becomes(status, client, *call, **how):
+        """The call's answer: who has little patience may be busy at first."""
+        return wait_until(f"{call} to be {status}", lambda: (reply := client.request(*call, **how, may_fail=True)).status == status and reply)
+
+    taking = "POST", "/coupons/known/redemptions", {"user": "a"}, "k"
     for coupon in ("known", "other"):  # to worker-0 alone
-        first.post("/coupons", {"id": coupon, "title": "t", "state": "active", "cap": {"policy": "none"}}).expect(201)
-    first.take("known", "a", "k").expect(201)
-    stack.direct(1).get("/coupons/no-such").problem("coupon_not_found")  # it knows the key now
+        body = {"id": coupon, "title": "t", "state": "active", "cap": {"policy": "none"}}
+        becomes(201, first, "POST", "/coupons", body, coupon)
+    becomes(201, first, *taking)
+    becomes(404, stack.direct(1), "GET", "/coupons/no-such")  # it knows the key now
     database = int((stack.var / "run" / "mongod.pid").read_text())
     os.kill(database, signal.SIGSTOP)
     try:
         for told, more in (("busy", ()), ("outcome_unknown", [(b"ASKED_BEFORE", b"1")])):
             worker = Direct(socket, key, more=more)
-            one = worker.request("POST", "/coupons/known/redemptions", {"user": "a"}, idempotency_key="k", may_fail=True)
+            one = worker.request(*taking, may_fail=True)
             one.problem(told)
             assert one.header("Retry-After") == "1", one
             items = {"items": [{"key": "k", "user": user} for user in "ab"]}
@@ -304,17 +314,16 @@ def test_who_is_asked_after_a_death_does_not_say_busy(another_stack):
             assert [(item["status"], item["body"]["code"], item["body"]["retry"]) for item in batch] == 2 * [(503, told, True)], batch
     finally:
         os.kill(database, signal.SIGCONT)
-    wait_until("the database", lambda: worker.request("GET", "/coupons/known", may_fail=True).status == 200)
-    assert worker.take("known", "a", "k").expect(201).header("Idempotent-Replayed") == "true"
-    worker.take("known", "a").problem("user_cap_reached")
+    assert becomes(201, worker, *taking).header("Idempotent-Replayed") == "true"
+    becomes(409, worker, "POST", "/coupons/known/redemptions", {"user": "a"}, "another").problem("user_cap_reached")
 
 
 def test_a_batch_on_which_its_worker_died_is_answered_whole_by_the_successor(monkeypatch, another_stack):
     """nginx sends its body again, out of the file in which it stood."""
-    monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:6")
+    monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:42")
     stack = another_stack()
     coupon, shop = stack.coupon(cap={"policy": "none"}), stack.client("storefront")
-    for i in range(4):
+    for i in range(40):  # more than the successor needs, into however many batches of a lane the items come
         shop.take(coupon, f"first-{i}").expect(201)
     items = [{"key": "k", "user": f"u-{i}", "metadata": {"note": "x" * 100}} for i in range(1000)]
     told = shop.post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
@@ -322,5 +331,5 @@ def test_a_batch_on_which_its_worker_died_is_answered_whole_by_the_successor(mon
     assert [(item["status"], item["body"]["user"]) for item in told] == [(201, item["user"]) for item in items]
     replayed = sum(item["replayed"] for item in told)
     assert 0 < replayed < 1000, f"{replayed} were in the batch after which the worker died"
-    assert stack.counts(coupon)["redeemed"] == 1004
+    assert stack.counts(coupon)["redeemed"] == 1040
     stack.verify(coupon)

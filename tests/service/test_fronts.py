@@ -70,7 +70,9 @@ def test_what_is_not_one_coupons_is_served_where_it_came_in(two):
         for front in two:
             before = [f.answered(route) for f in two]
             for _ in range(8):
-                front.client("ops").get(path).expect(200)
+                reply = front.client("ops").request("GET", path, may_fail=True)
+                if reply.status != 200:  # the database was late
+                    reply.problem("busy")
             more = [f.answered(route) - count for f, count in zip(two, before)]
             assert more == [8 * (f is front) for f in two] or (route == "ready" and more[two.index(front)] >= 8), (path, more)
 
@@ -157,7 +159,8 @@ def test_a_wallet_misses_nothing_that_a_killed_front_had_not_written():
         with writing_of_views(stays, errorCode=96):
             stays.client("storefront").take(coupon, "anna").expect(201)
             for pid in [dies.pid("coupond"), *children(dies.pid("coupond"))]:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # its master has told it to end
+                    os.kill(pid, signal.SIGKILL)
             read_wallet(stays, "anna").problem("busy")
         assert wallet(stays, "anna") == {coupon: 1}
         back(dies)
@@ -297,21 +300,29 @@ def test_a_front_that_sleeps_is_followed_by_another(two, figure):
 @pytest.mark.full
 def test_a_call_that_a_front_is_late_with_is_sent_to_no_other(figure):
     """As with one front: whoever is slow has enough to do, and it may still be carried out."""
-    with fronts(settings=SETTINGS + GUESSES + "[worker]\nrequest_deadline_ms = 3000\n") as (entered, slow):
-        coupon = coupon_of([entered, slow], slow, slots=2)
+    with fronts(settings=SETTINGS + GUESSES + "[worker]\nrequest_deadline_ms = 10000\n") as (entered, slow):
+        coupon = coupon_of([entered, slow], slow, cap={"policy": "none"})
         workers = [slow.signal(f"worker-{i}", signal.SIGSTOP) for i in range(slow.workers)]
+        served = 0  # by the first front, which passes by one that takes too long to connect: nothing was sent to it
 
-        def taken_once():
-            return entered.client("storefront").request("POST", f"/coupons/{coupon}/redemptions", {"user": "anna"}, idempotency_key="once",
-                                                        may_fail=True)
+        def take_once():
+            return entered.client("storefront").request("POST", f"/coupons/{coupon}/redemptions", {"user": f"u-{served}"},
+                                                        idempotency_key="once", may_fail=True)
+
+        def late():
+            nonlocal served
+            reply = take_once()
+            served += reply.status == 201
+            return reply.status != 201 and reply
 
         try:
-            taken_once().problem("outcome_unknown")
+            wait_until("a call that the slow one has got", late).problem("outcome_unknown")
+            assert entered.answered("redemption_take") == served
         finally:
             for pid in workers:
                 os.kill(pid, signal.SIGCONT)
-        wait_until("the answer of the one that was slow", lambda: taken_once().status in (200, 201))
-        assert entered.answered("redemption_take") == 0
+        wait_until("the answer of the one that was slow", lambda: take_once().status == 201)
+        assert entered.counts(coupon)["redeemed"] == served + 1
         entered.verify()
 
 

@@ -215,15 +215,18 @@ def final_state(calls, body):
 
 @pytest.mark.heavy
 def test_of_redeeming_cancelling_and_expiring_one_hold_exactly_one_wins(stack):
-    """Both calls come at once, shortly before the hold's last moment or after it, at two workers; those of each fifth hold long
+    """Both calls come at once, shortly before the hold's last moment or after it, at two workers; those of each fifth hold minutes
     before it, so that some are in time on a machine that stalls."""
     coupon, chance = stack.coupon(slots=ROUNDS), random.Random(5)
-    calls = swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}", state="reserved", reserve_s=4 + i % 4) for i in range(ROUNDS)])
+    calls = swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}", state="reserved", reserve_s=4 + i % 4 if i % 5 else 600)
+                                 for i in range(ROUNDS)])
     assert by_code(calls) == {"201": ROUNDS}
     holds = taken(calls)
     races = []
-    for number, hold in enumerate(holds):
-        when = monotonic_of(hold["reserved_until"]) + (chance.uniform(-0.15, 0.03) if number % 5 else -2)
+    began = time.monotonic()
+    for hold in holds:
+        number = int(hold["user"].removeprefix("u-"))
+        when = monotonic_of(hold["reserved_until"]) + chance.uniform(-0.15, 0.03) if number % 5 else began + 2 + number / 100
         for verb, key in (("redeem", "spend"), ("cancel", None)):
             races.append(step(coupon, hold["id"], verb, key, when=when + chance.uniform(0, 0.003)))
     done = swarm(stack.ways(), races, connections=len(races))
@@ -330,9 +333,8 @@ def test_a_worker_that_heard_of_a_return_learns_that_the_slot_went_out_again(sta
     one.post(f"{at}/{taken_}/reverse").expect(200)
     assert other.get(f"{at}/{taken_}").ok()["state"] == "reversed"
     one.take(coupon, "second").expect(201)
-    began = time.monotonic()
-    other.take(coupon, "late").problem("sold_out")
-    assert time.monotonic() - began < 10, f"refused after {time.monotonic() - began:.1f} s; a caller's patience is 20 s"
+    with within(10, "refusing (a caller's patience is 20 s)", stack.all_pids):
+        other.take(coupon, "late").problem("sold_out")
     ledger.check_life(stack, coupon)
 
 
@@ -364,7 +366,7 @@ def test_ten_thousand_users_get_five_thousand_codes_and_nobody_two(stack, figure
 
 @pytest.mark.parametrize("codes", [{"source": "none"}, {"source": "generated"}], ids=lambda c: c["source"])
 def test_slots_picked_at_random_are_all_given_once_and_in_no_order(stack, codes):
-    slots = 64 * effort(8, 8, 20)
+    slots = 64 * effort(10, 10, 20)  # one order of ten in 3,628,800
     firsts = []
     for _ in range(3):
         coupon = stack.coupon(slots=slots, cap={"total": slots, "per_user": 1000}, codes={**codes, "pick": "random"})

@@ -116,7 +116,8 @@ def test_a_rate_that_is_none_is_refused_before_anything_starts(rate):
 READS = 16  # worker.reads_per_key
 # Nobody loses patience with a database that is made to sleep.
 # One thread, so that what is taken first is answered first.
-PATIENT = "[worker]\nrequest_deadline_ms = 60000\naux_threads = 1\n[mongodb]\nsocket_timeout_ms = 120000\n[audit]\npath = log/audit.log\n"
+PATIENT = "[worker]\nrequest_deadline_ms = 60000\naux_threads = 1\n[mongodb]\nsocket_timeout_ms = 120000\nconnect_timeout_ms = 60000\n" \
+    "server_selection_timeout_ms = 60000\n[audit]\npath = log/audit.log\n"
 
 
 def state(thread):
