@@ -109,7 +109,7 @@ def held_by(watermark):
 def shortly_before_midnight(start, zone="UTC"):
     """A copy, made by start(), whose clock shows that a day of the zone ends within seconds; that midnight; seconds until it comes.
     Where starting takes so long that too little of the day is left, the next copy gets more of it."""
-    for ahead_s in (12, 50, 200):
+    for ahead_s in (20, 60, 150):
         now = datetime.datetime.now(zoneinfo.ZoneInfo(zone))
         midnight = datetime.datetime.combine(now.date() + datetime.timedelta(1), datetime.time(), now.tzinfo)
         midnight = midnight.astimezone(datetime.timezone.utc)

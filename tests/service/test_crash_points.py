@@ -12,7 +12,7 @@ from swarm import by_code, swarm, take, taken
 
 # The points in the order in which a request passes them, and at which of their times a worker dies. Views are written for
 # many batches at once, and marks once in a while.
-POINTS = {"parsed": 70, "decided": 30, "appended": 30, "views": 10, "marked": 6, "answering": 70}
+POINTS = {"parsed": 70, "decided": 30, "appended": 30, "views": 5, "marked": 6, "answering": 70}
 OFTEN = "[worker]\nbucket_flush_ms = 50\n"
 
 
