@@ -563,8 +563,8 @@ mongod_stop() {
         ! pid=$(mongod_pid $i) || kill -TERM "$pid"
     done
     for ((i = $(members_there); i > 0; i--)); do
-        ! pid=$(mongod_pid $i) || wait_gone "$pid" 60 ||
-            die "mongod (pid $pid) has not stopped within 60 s; its log is $LOG/mongod$(suffix $i).log"
+        ! pid=$(mongod_pid $i) || wait_gone "$pid" 180 ||
+            die "mongod (pid $pid) has not stopped within 180 s; its log is $LOG/mongod$(suffix $i).log"
         rm -f "$RUN/mongod$(suffix $i).pid"
     done
 }

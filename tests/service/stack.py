@@ -179,6 +179,9 @@ class Stack:
     def start(self):
         done = self.script("run", "--detach", *self.options)
         assert done.returncode == 0, f"scripts/run --detach: exit {done.returncode}\n{done.stdout}"
+        for i in range(self.workers):  # one of them has said so
+            with contextlib.closing(Direct(self.var / "run" / f"worker-{i}.sock", None)) as door:
+                wait_until(f"worker-{i} to be ready", lambda: door.get("/coupons/-/ready", may_fail=True).status == 200)
         self.connect()
         return self
 
