@@ -19,7 +19,7 @@
 #include "coupons/coupon.h"
 #include "coupons/job_progress.h"
 #include "coupons/lane_account.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 
 #define HASH_LEN 32
 
@@ -176,8 +176,8 @@ struct batch {
     size_t count, capacity;
     /* The states after this batch of the users, jobs and accounts that it touched, where this process knows them (its own
      * batches): so that their views need not be folded again. In the arena. */
-    struct use **uses;
-    size_t use_count;
+    struct user_state **user_states;
+    size_t user_state_count;
     struct job_progress **jobs;
     size_t job_count;
     struct lane_account **accounts;

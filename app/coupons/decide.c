@@ -142,7 +142,7 @@ static struct entry *add(struct decision *d, enum entry_kind kind)
 }
 
 /* An entry about u. */
-static struct entry *add_entry(struct decision *d, const struct use *u, enum entry_kind kind)
+static struct entry *add_entry(struct decision *d, const struct user_state *u, enum entry_kind kind)
 {
     struct entry *e = add(d, kind);
 
@@ -152,8 +152,8 @@ static struct entry *add_entry(struct decision *d, const struct use *u, enum ent
     return e;
 }
 
-/* What follows from the entry at once: the totals, the slot if it is named, the use. */
-static void lay(struct decision *d, struct use *u, struct entry *e)
+/* What follows from the entry at once: the totals, the slot if it is named, the user state. */
+static void lay(struct decision *d, struct user_state *u, struct entry *e)
 {
     struct named_slot *named = entry_members[e->kind] & HAS_SLOT ? find_named(d, e->n) : NULL;
 
@@ -167,11 +167,11 @@ static void lay(struct decision *d, struct use *u, struct entry *e)
     if (named)
         fold_slot(&named->slot, e, d->head.at_ms);
     if (u)
-        fold_use_entry(u, e, &d->head, d->batch->lane, &d->batch->arena);
+        fold_user_state_entry(u, e, &d->head, d->batch->lane, &d->batch->arena);
 }
 
 /* The entry answers a call with this key. */
-static void set_call(struct decision *d, struct entry *e, const struct use *u, const char *key,
+static void set_call(struct decision *d, struct entry *e, const struct user_state *u, const char *key,
                      const uint8_t fingerprint[FINGERPRINT_LEN], const struct order *order)
 {
     key_hash(u->alias, key, e->key);
@@ -189,10 +189,10 @@ static void set_redemption(struct entry *e, const struct redemption *r)
     e->since = r->last_seq;
 }
 
-static void add_end(struct decision *d, struct use *u, const struct redemption *r, enum entry_kind kind)
+static void add_end(struct decision *d, struct user_state *u, const struct redemption *r, enum entry_kind kind)
 {
     struct entry *e = add_entry(d, u, kind);
-    const struct redemption *base = r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
+    const struct redemption *base = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
 
     set_redemption(e, r);
     e->discount_minor = r->discount_minor;
@@ -204,26 +204,26 @@ static void add_end(struct decision *d, struct use *u, const struct redemption *
 }
 
 /* What has ended by itself gets its entry: a hold on r, then r, then the issued one beneath it. Not if its slot was not read:
- * then it waits for a later batch, and only use_lapsed() speaks of it. */
-static void settle(struct decision *d, struct use *u, const struct redemption *r)
+ * then it waits for a later batch, and only user_state_lapsed() speaks of it. */
+static void settle(struct decision *d, struct user_state *u, const struct redemption *r)
 {
     int64_t at_ms = d->head.at_ms;
     const struct redemption *held;
 
     if (r->n >= 0 && !find_named(d, r->n))
         return;
-    held = r->state == SLOT_ISSUED && r->reserved_until_ms ? use_hold_on(u, r, INT64_MIN) : NULL;
+    held = r->state == SLOT_ISSUED && r->reserved_until_ms ? user_state_hold_on(u, r, INT64_MIN) : NULL;
     if (held && redemption_state(held, at_ms) == SLOT_EXPIRED)
         add_end(d, u, held, ENTRY_EXPIRE);
     while (r && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED) {
         add_end(d, u, r, ENTRY_EXPIRE);
-        r = r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
+        r = r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
     }
 }
 
-static void settle_all(struct decision *d, struct use *u)
+static void settle_all(struct decision *d, struct user_state *u)
 {
-    int64_t due_ms = use_due(u);
+    int64_t due_ms = user_state_due(u);
 
     if (!due_ms || due_ms > d->head.at_ms)
         return;
@@ -231,10 +231,10 @@ static void settle_all(struct decision *d, struct use *u)
         settle(d, u, &u->redemptions[i]);
 }
 
-void decide_expire(struct decision *d, struct use *u, int64_t n, uint32_t g)
+void decide_expire(struct decision *d, struct user_state *u, int64_t n, uint32_t g)
 {
     const struct named_slot *named = find_named(d, n);
-    const struct redemption *r = use_by_slot(u, n, named ? named->slot.current : g);
+    const struct redemption *r = user_state_by_slot(u, n, named ? named->slot.current : g);
 
     if (r)
         settle(d, u, r);
@@ -273,7 +273,7 @@ static const uint8_t *fingerprint_of(const struct redemption *r, enum key_of whi
 }
 
 /* True when the key was used before: *out is the answer. */
-static bool find_key(const struct use *u, const char *key, const uint8_t fingerprint[FINGERPRINT_LEN],
+static bool find_key(const struct user_state *u, const char *key, const uint8_t fingerprint[FINGERPRINT_LEN],
                      struct outcome *out)
 {
     uint8_t hash[KEY_HASH_LEN];
@@ -284,7 +284,7 @@ static bool find_key(const struct use *u, const char *key, const uint8_t fingerp
     if (!key)
         return false;
     key_hash(u->alias, key, hash);
-    r = use_by_key(u, hash, &which);
+    r = user_state_by_key(u, hash, &which);
     if (!r)
         return false;
     earlier = which == KEY_OF_EARLIER ? redemption_earlier(r, hash) : NULL;
@@ -307,7 +307,7 @@ static bool is_order(const struct redemption *r, const struct order *order)
 }
 
 /* u's redemption that stands for this order id; with a code, in the slot that has it. */
-static const struct redemption *find_order(const struct decision *d, const struct use *u, const struct take *t,
+static const struct redemption *find_order(const struct decision *d, const struct user_state *u, const struct take *t,
                                            const struct named_slot *named)
 {
     const struct redemption *r;
@@ -316,14 +316,14 @@ static const struct redemption *find_order(const struct decision *d, const struc
     if (!t->order || !t->order->id)
         return NULL;
     if (!t->code)
-        return use_by_order(u, t->order->id, d->head.at_ms);
-    r = named ? use_by_slot(u, named->n, named->slot.current) : NULL;
+        return user_state_by_order(u, t->order->id, d->head.at_ms);
+    r = named ? user_state_by_slot(u, named->n, named->slot.current) : NULL;
     state = r ? redemption_state(r, d->head.at_ms) : SLOT_FREE;
     return (state == SLOT_RESERVED || state == SLOT_REDEEMED) && is_order(r, t->order) ? r : NULL;
 }
 
 /* A redemption that this request repeats: by key, or by the order's id. True when *out is the answer. */
-static bool find_repeat(const struct decision *d, const struct use *u, const struct take *t,
+static bool find_repeat(const struct decision *d, const struct user_state *u, const struct take *t,
                         const struct named_slot *named, struct outcome *out)
 {
     const struct redemption *r;
@@ -356,18 +356,18 @@ static bool window_refuses(const struct decision *d, struct outcome *out)
 }
 
 /* Redemptions that u keeps; those that ended more than 7 days ago leave with the next batch that touches u. */
-static size_t kept_redemptions(const struct use *u, int64_t at_ms)
+static size_t kept_redemptions(const struct user_state *u, int64_t at_ms)
 {
     size_t kept = u->count;
 
-    for (size_t i = 0; i < u->count && kept >= USE_REDEMPTIONS_MAX; i++)
+    for (size_t i = 0; i < u->count && kept >= USER_STATE_REDEMPTIONS_MAX; i++)
         kept -= redemption_is_stale(&u->redemptions[i], at_ms);
     return kept;
 }
 
-static bool too_many(const struct decision *d, const struct use *u, struct outcome *out)
+static bool too_many(const struct decision *d, const struct user_state *u, struct outcome *out)
 {
-    if (kept_redemptions(u, d->head.at_ms) < USE_REDEMPTIONS_MAX)
+    if (kept_redemptions(u, d->head.at_ms) < USER_STATE_REDEMPTIONS_MAX)
         return false;
     refuse(out, CPN_TOO_MANY_ATTEMPTS);
     return true;
@@ -423,14 +423,14 @@ static void refuse_sold_out(const struct decision *d, struct outcome *out)
         out->detail = "No slots have been generated for this coupon yet.";
 }
 
-static bool caps_refuse(const struct decision *d, const struct use *u, struct outcome *out)
+static bool caps_refuse(const struct decision *d, const struct user_state *u, struct outcome *out)
 {
     const struct coupon *c = d->coupon;
     const struct head *h = &d->head;
 
-    if (reaches(u->total - use_lapsed(u, h->at_ms), c->cap.per_user)) {
+    if (reaches(u->total - user_state_lapsed(u, h->at_ms), c->cap.per_user)) {
         refuse(out, CPN_USER_CAP_REACHED);
-    } else if (reaches(use_today(u, h->day_ms) - use_lapsed_today(u, h->at_ms, h->day_ms), c->cap.per_user_per_day)) {
+    } else if (reaches(user_state_today(u, h->day_ms) - user_state_lapsed_today(u, h->at_ms, h->day_ms), c->cap.per_user_per_day)) {
         refuse(out, CPN_USER_DAILY_CAP_REACHED);
         out->retry_at_ms = d->day_end_ms;
     } else if (day_left(d) <= 0) {
@@ -446,7 +446,7 @@ bool decide_bearer_took(const struct coupon *c, const struct slot *s)
 }
 
 /* Whose is the slot that has the code? True: not this user's to take; *out says why. */
-static bool code_refuses(const struct decision *d, const struct use *u, const struct take *t,
+static bool code_refuses(const struct decision *d, const struct user_state *u, const struct take *t,
                          const struct named_slot *named, struct outcome *out)
 {
     const struct slot *s = named ? &named->slot : NULL;
@@ -467,7 +467,7 @@ static bool code_refuses(const struct decision *d, const struct use *u, const st
 
 /* ---- steps of a redemption that is there ---- */
 
-static void hold(struct decision *d, struct use *u, const struct redemption *base, const struct step *s,
+static void hold(struct decision *d, struct user_state *u, const struct redemption *base, const struct step *s,
                  int64_t discount_minor, struct outcome *out)
 {
     const struct named_slot *named = find_named(d, base->n);
@@ -486,12 +486,12 @@ static void hold(struct decision *d, struct use *u, const struct redemption *bas
     *out = (struct outcome){.result = CPN_OK, .created = true, .redemption = u->redemptions[u->count - 1]};
 }
 
-static void extend(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
+static void extend(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     int64_t until_ms = hold_until(d, s->reserve_s), most_ms = r->at_ms + HOLD_MOST_MS;
     struct entry *e;
 
-    if (redemption_extensions(r) >= USE_EXTENSIONS_MAX) {
+    if (redemption_extensions(r) >= USER_STATE_EXTENSIONS_MAX) {
         refuse(out, CPN_INVALID_TRANSITION);
         out->detail = "A hold can be extended 32 times.";
         return;
@@ -505,7 +505,7 @@ static void extend(struct decision *d, struct use *u, struct redemption *r, cons
     *out = (struct outcome){.result = CPN_OK, .redemption = *r};
 }
 
-static void spend(struct decision *d, struct use *u, struct redemption *r, const struct step *s, int64_t discount_minor,
+static void spend(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, int64_t discount_minor,
                   struct outcome *out)
 {
     struct entry *e = add_entry(d, u, ENTRY_SPEND);
@@ -520,7 +520,7 @@ static void spend(struct decision *d, struct use *u, struct redemption *r, const
 }
 
 /* Redeem a hold. It was made in time, so only a new order is looked at. */
-static void spend_hold(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
+static void spend_hold(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     int64_t discount_minor = r->discount_minor;
 
@@ -530,9 +530,9 @@ static void spend_hold(struct decision *d, struct use *u, struct redemption *r, 
         spend(d, u, r, s, discount_minor, out);
 }
 
-static void step_issued(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
+static void step_issued(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
-    struct redemption *held = use_hold_on(u, r, d->head.at_ms);
+    struct redemption *held = user_state_hold_on(u, r, d->head.at_ms);
     bool cancels = s->move == MOVE_CANCEL;
     int64_t discount_minor = 0;
 
@@ -563,7 +563,7 @@ static void step_issued(struct decision *d, struct use *u, struct redemption *r,
         spend(d, u, r, s, discount_minor, out);
 }
 
-static void step_reserved(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
+static void step_reserved(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
     if (s->move == MOVE_RESERVE) {
         extend(d, u, r, s, out);
@@ -575,9 +575,9 @@ static void step_reserved(struct decision *d, struct use *u, struct redemption *
     }
 }
 
-static void step_redeemed(struct decision *d, struct use *u, struct redemption *r, const struct step *s, struct outcome *out)
+static void step_redeemed(struct decision *d, struct user_state *u, struct redemption *r, const struct step *s, struct outcome *out)
 {
-    struct redemption *held = use_hold_on(u, r, d->head.at_ms); /* through which r was redeemed */
+    struct redemption *held = user_state_hold_on(u, r, d->head.at_ms); /* through which r was redeemed */
 
     if (s->move == MOVE_REVERSE) {
         add_end(d, u, held ? held : r, ENTRY_REVERSE);
@@ -611,9 +611,9 @@ static bool possible(enum slot_state state, enum slot_move move)
     return asked_again || slot_rule(state, move) != NULL;
 }
 
-void decide_step(struct decision *d, struct use *u, const struct step *s, struct outcome *out)
+void decide_step(struct decision *d, struct user_state *u, const struct step *s, struct outcome *out)
 {
-    struct redemption *r = use_by_slot(u, s->n, s->g);
+    struct redemption *r = user_state_by_slot(u, s->n, s->g);
     enum slot_state state = r ? redemption_state(r, d->head.at_ms) : SLOT_FREE;
 
     *out = (struct outcome){.result = CPN_OK};
@@ -638,7 +638,7 @@ void decide_step(struct decision *d, struct use *u, const struct step *s, struct
 /* ---- taking ---- */
 
 /* The first refusal of the table that applies, or OK with the discount. named: the slot that has the code, if one was given. */
-static void refusal(const struct decision *d, const struct use *u, const struct take *t, const struct named_slot *named,
+static void refusal(const struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
                     struct outcome *out, int64_t *discount_minor)
 {
     bool own = named && named->slot.state == SLOT_ISSUED; /* no new taking */
@@ -704,13 +704,13 @@ static int64_t valid_until(const struct decision *d)
 }
 
 /* Whoever was erased, or is new, gets a name for the ledger. */
-static void name_for_ledger(struct use *u)
+static void name_for_ledger(struct user_state *u)
 {
     if (!u->alias[0])
         id_random(u->alias, ID_ALIAS_LEN);
 }
 
-static bool take_slot(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named,
+static bool take_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
                       int64_t discount_minor)
 {
     static const enum entry_kind kinds[SLOT_STATE_COUNT] = {
@@ -719,7 +719,7 @@ static bool take_slot(struct decision *d, struct use *u, const struct take *t, c
 
     if (!give_slot(d, &slot, named))
         return false;
-    name_for_ledger(u); /* not before: a refusal leaves an erased use as it is */
+    name_for_ledger(u); /* not before: a refusal leaves an erased user's state as it is */
     e = add_entry(d, u, kinds[t->state]);
     e->n = slot.n;
     e->by_name = slot.by_name;
@@ -736,10 +736,10 @@ static bool take_slot(struct decision *d, struct use *u, const struct take *t, c
 }
 
 /* The code is of a slot issued to this user: the call acts on that. */
-static void take_own(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named,
+static void take_own(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
                      struct outcome *out)
 {
-    struct redemption *r = use_by_slot(u, named->n, named->slot.current);
+    struct redemption *r = user_state_by_slot(u, named->n, named->slot.current);
     struct step s = {.n = named->n, .key = t->key, .order = t->order, .reserve_s = t->reserve_s};
 
     memcpy(s.fingerprint, t->fingerprint, FINGERPRINT_LEN);
@@ -752,8 +752,8 @@ static void take_own(struct decision *d, struct use *u, const struct take *t, co
         step_issued(d, u, r, &s, out);
 }
 
-/* Is the use another one than the caller read? The batch may have touched it before. */
-static bool has_changed(const struct use *u, const struct take *t)
+/* Is the user state another one than the caller read? The batch may have touched it before. */
+static bool has_changed(const struct user_state *u, const struct take *t)
 {
     for (size_t i = 0; i < t->version_count && !u->touched; i++)
         if (t->versions[i] == u->version)
@@ -762,7 +762,7 @@ static bool has_changed(const struct use *u, const struct take *t)
 }
 
 /* Everything that comes before a slot is taken. True: *out is the answer. */
-static bool answered(struct decision *d, struct use *u, const struct take *t, const struct named_slot *named, bool changed,
+static bool answered(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named, bool changed,
                      struct outcome *out, int64_t *discount_minor)
 {
     const struct redemption *unspent;
@@ -783,20 +783,20 @@ static bool answered(struct decision *d, struct use *u, const struct take *t, co
     }
     refusal(d, u, t, named, out, discount_minor);
     if (out->result == CPN_USER_CAP_REACHED && t->state == SLOT_ISSUED &&
-        d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (unspent = use_unspent(u, d->head.at_ms)))
+        d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (unspent = user_state_unspent(u, d->head.at_ms)))
         answer_with(d, unspent, out);
     else if (out->result == CPN_OK)
         return false;
     return true;
 }
 
-bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out)
+bool decide_take(struct decision *d, struct user_state *u, const struct take *t, struct outcome *out)
 {
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
     bool changed = has_changed(u, t);
     int64_t discount_minor = 0;
 
-    settle_all(d, u); /* what others held was settled before, with their uses */
+    settle_all(d, u); /* what others held was settled before, with their states */
     if (answered(d, u, t, named, changed, out, &discount_minor))
         return true;
     if (named && named->slot.state == SLOT_ISSUED) {
@@ -810,7 +810,7 @@ bool decide_take(struct decision *d, struct use *u, const struct take *t, struct
     return true;
 }
 
-void decide_check(struct decision *d, struct use *u, const struct take *t, struct outcome *out, int64_t *discount_minor)
+void decide_check(struct decision *d, struct user_state *u, const struct take *t, struct outcome *out, int64_t *discount_minor)
 {
     const struct named_slot *named = t->code && t->code_n >= 0 ? find_named(d, t->code_n) : NULL;
     struct take keyless = *t;
@@ -1165,7 +1165,7 @@ void decide_retire(struct decision *d, int64_t most)
     }
 }
 
-void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outcome *out)
+void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, struct outcome *out)
 {
     struct named_slot *named = find_named(d, n);
     const struct slot *s = named ? &named->slot : NULL;
@@ -1174,7 +1174,7 @@ void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outc
 
     if (s && u)
         decide_expire(d, u, n, 0);
-    r = s && u ? use_by_slot(u, n, s->current) : NULL;
+    r = s && u ? user_state_by_slot(u, n, s->current) : NULL;
     *out = (struct outcome){.result = CPN_OK};
     if (!s)
         refuse(out, CPN_SLOT_NOT_FOUND);
@@ -1201,7 +1201,7 @@ void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outc
 /* ---- erasing a user ---- */
 
 /* Every slot that u stands in is among the named. */
-static bool slots_are_named(const struct decision *d, const struct use *u)
+static bool slots_are_named(const struct decision *d, const struct user_state *u)
 {
     for (size_t i = 0; i < u->count; i++)
         if (!u->redemptions[i].ended_ms && u->redemptions[i].n >= 0 && !find_named(d, u->redemptions[i].n))
@@ -1209,7 +1209,7 @@ static bool slots_are_named(const struct decision *d, const struct use *u)
     return true;
 }
 
-static void forget(struct decision *d, struct use *u, const struct redemption *r)
+static void forget(struct decision *d, struct user_state *u, const struct redemption *r)
 {
     const struct named_slot *named = find_named(d, r->n);
     struct entry *e;
@@ -1222,7 +1222,7 @@ static void forget(struct decision *d, struct use *u, const struct redemption *r
     lay(d, u, e);
 }
 
-void decide_erase(struct decision *d, struct use *u, const char *alias, struct outcome *out)
+void decide_erase(struct decision *d, struct user_state *u, const char *alias, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK};
     if (!u->alias[0] || u->erased_ms || (u->seq == 0 && u->count == 0))

@@ -17,7 +17,7 @@
 #include "coupons/batch.h"
 #include "coupons/coupon.h"
 #include "coupons/discount.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 
 /* What a lane has a quota of, where a coupon with slots has several. */
 enum quota { QUOTA_NONE, QUOTA_SLOTS, QUOTA_DAY, QUOTA_BUDGET, QUOTA_COUNT };
@@ -111,7 +111,7 @@ struct take {
     int64_t code_n;            /* the slot that has the code, among the named; -1: none has */
     enum slot_state state;     /* what the slot becomes: issued, reserved, redeemed */
     int64_t reserve_s;         /* COUPON_NULL: the coupon's */
-    const int64_t *versions;   /* of the user's use: it must be one of these, else VERSION_CHANGED; NULL: whatever it is */
+    const int64_t *versions;   /* of the user's state: it must be one of these, else VERSION_CHANGED; NULL: whatever it is */
     size_t version_count;
 };
 
@@ -137,42 +137,42 @@ struct outcome {
     int64_t retry_at_ms;/* for Retry-After; 0: unknown */
     const char *detail; /* static, or NULL */
     struct misfit misfit; /* of ORDER_NOT_ELIGIBLE */
-    struct redemption redemption; /* when result is OK; its strings live as long as the use's */
+    struct redemption redemption; /* when result is OK; its strings live as long as the user state's */
 };
 
 /* Not decided now: the free pool is empty although slots are free. Ask again in the next batch, with a new free pool. */
 #define DECIDE_AGAIN false
 
-/* Take a slot for u, which is the working copy of the user's use at the tail, laid over with what this decision already did.
+/* Take a slot for u, which is the working copy of the user's state at the tail, laid over with what this decision already did.
  * Returns DECIDE_AGAIN, or true with *out filled. Order of checks: a repeat, t->versions, the table of refusals. What u held
  * and has lapsed is taken back first, so that it is in the way of none of them, even if the request is then refused; for
  * t->versions that is not yet a change. */
-bool decide_take(struct decision *d, struct use *u, const struct take *t, struct outcome *out) CPN_CHECKED;
+bool decide_take(struct decision *d, struct user_state *u, const struct take *t, struct outcome *out) CPN_CHECKED;
 
 /* True when the slot is held or spent by whoever presented its code: until then the code belonged to nobody, so that others may
  * know what became of it. A code that was issued is its user's alone. */
 bool decide_bearer_took(const struct coupon *c, const struct slot *s);
 
 /* What decide_take would say, changing nothing; without key. *discount_minor gets the discount when it is OK. */
-void decide_check(struct decision *d, struct use *u, const struct take *t, struct outcome *out,
+void decide_check(struct decision *d, struct user_state *u, const struct take *t, struct outcome *out,
                   int64_t *discount_minor);
 
-/* Take the redemption a step further, by the contract's table of calls and states; u is its user's use.
+/* Take the redemption a step further, by the contract's table of calls and states; u is its user's state.
  * REDEMPTION_NOT_FOUND when u has no (n, g). Its slot must be among the named. */
-void decide_step(struct decision *d, struct use *u, const struct step *s, struct outcome *out);
+void decide_step(struct decision *d, struct user_state *u, const struct step *s, struct outcome *out);
 
 /* The redemption that stands in slot n, or (without slots) u's redemption (n, g), ends if its time has passed. u is its
- * user's use. A hold on an issued one falls back to issued, and that ends too if its time has passed. Before a request
+ * user's state. A hold on an issued one falls back to issued, and that ends too if its time has passed. Before a request
  * that names a slot by its code, so that what somebody else held is free again. */
-void decide_expire(struct decision *d, struct use *u, int64_t n, uint32_t g);
+void decide_expire(struct decision *d, struct user_state *u, int64_t n, uint32_t g);
 
-/* Slot n, named, is never usable again: retired from free, or from issued, which ends (u is its user's use, NULL when free).
+/* Slot n, named, is never usable again: retired from free, or from issued, which ends (u is its user's state, NULL when free).
  * SLOT_NOT_FOUND, TRANSACTION_IN_PROGRESS while held, CODE_TAKEN when redeemed; OK also when it was retired before. */
-void decide_retire_one(struct decision *d, struct use *u, int64_t n, struct outcome *out);
+void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, struct outcome *out);
 
-/* Erase the user: what is issued or held ends, redeemed slots forget the name, the use starts anew. The slots that u holds
+/* Erase the user: what is issued or held ends, redeemed slots forget the name, the user state starts anew. The slots that u holds
  * must be among the named, and alias, if any, u's: else BUSY. OK also when there is nothing to erase. */
-void decide_erase(struct decision *d, struct use *u, const char *alias, struct outcome *out);
+void decide_erase(struct decision *d, struct user_state *u, const char *alias, struct outcome *out);
 
 /* What is asked for with a new coupon. It stands in the entry that defines it. */
 struct wish {

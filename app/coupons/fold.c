@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- uses ---- */
+/* ---- user states ---- */
 
-static void move_to_day(struct use *u, int64_t day_ms)
+static void move_to_day(struct user_state *u, int64_t day_ms)
 {
     if (u->day_ms == day_ms)
         return;
@@ -17,10 +17,10 @@ static void move_to_day(struct use *u, int64_t day_ms)
 }
 
 /* What an entry that makes a redemption says of it. */
-static struct redemption *lay_origin(struct use *u, const struct entry *e, const struct head *head, int64_t lane,
+static struct redemption *lay_origin(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
                                      enum slot_state state, struct arena *a)
 {
-    struct redemption *r = use_add(u, a);
+    struct redemption *r = user_state_add(u, a);
 
     *r = (struct redemption){
         .n = e->n, .g = e->g, .from_n = e->from_n, .from = e->from, .lane = lane, .seq = head->seq, .last_seq = head->seq,
@@ -35,7 +35,7 @@ static struct redemption *lay_origin(struct use *u, const struct entry *e, const
     return r;
 }
 
-static void lay_taking(struct use *u, const struct entry *e, const struct head *head, int64_t lane,
+static void lay_taking(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
                        enum slot_state state, struct arena *a)
 {
     move_to_day(u, head->day_ms);
@@ -45,10 +45,10 @@ static void lay_taking(struct use *u, const struct entry *e, const struct head *
 }
 
 /* A hold on an issued one is no taking: it has the ordinal, the day and the counts of the taking beneath it. */
-static void lay_hold(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
+static void lay_hold(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
     struct redemption *r = lay_origin(u, e, head, lane, SLOT_RESERVED, a);
-    struct redemption *base = use_by_slot(u, e->from_n, e->from);
+    struct redemption *base = user_state_by_slot(u, e->from_n, e->from);
 
     if (!base)
         return;
@@ -63,9 +63,9 @@ static void lay_hold(struct use *u, const struct entry *e, const struct head *he
     base->reserved_until_ms = e->reserved_until_ms;
 }
 
-static struct redemption *beneath(const struct use *u, const struct redemption *r)
+static struct redemption *beneath(const struct user_state *u, const struct redemption *r)
 {
-    return r->from ? use_by_slot(u, r->from_n, r->from) : NULL;
+    return r->from ? user_state_by_slot(u, r->from_n, r->from) : NULL;
 }
 
 /* The last extension becomes an earlier one. */
@@ -86,7 +86,7 @@ static void keep_extension(struct redemption *r, struct arena *a)
     r->earlier_count = kept + 1;
 }
 
-static void lay_extension(struct use *u, struct redemption *r, const struct entry *e, struct arena *a)
+static void lay_extension(struct user_state *u, struct redemption *r, const struct entry *e, struct arena *a)
 {
     struct redemption *base = beneath(u, r);
 
@@ -98,7 +98,7 @@ static void lay_extension(struct use *u, struct redemption *r, const struct entr
     memcpy(r->extended_fingerprint, e->fingerprint, FINGERPRINT_LEN);
 }
 
-static void lay_spending(struct use *u, struct redemption *r, const struct entry *e, const struct head *head)
+static void lay_spending(struct user_state *u, struct redemption *r, const struct entry *e, const struct head *head)
 {
     struct redemption *base = beneath(u, r);
 
@@ -127,10 +127,10 @@ static void end_redemption(struct redemption *r, enum slot_state state, const st
 }
 
 /* A hold that ends unspent gives nothing back; a reversal ends the hold and the issued one beneath it. */
-static void lay_end(struct use *u, struct redemption *r, const struct entry *e, enum slot_state state,
+static void lay_end(struct user_state *u, struct redemption *r, const struct entry *e, enum slot_state state,
                     const struct head *head)
 {
-    struct redemption *base = e->from ? use_by_slot(u, e->from_n, e->from) : NULL;
+    struct redemption *base = e->from ? user_state_by_slot(u, e->from_n, e->from) : NULL;
 
     end_redemption(r, state, head);
     if (base && e->kind != ENTRY_REVERSE)
@@ -144,7 +144,7 @@ static void lay_end(struct use *u, struct redemption *r, const struct entry *e, 
         u->today--;
 }
 
-static void lay_erasure(struct use *u, const struct head *head, int64_t lane)
+static void lay_erasure(struct user_state *u, const struct head *head, int64_t lane)
 {
     u->alias[0] = '\0';
     u->total = u->today = 0;
@@ -153,10 +153,10 @@ static void lay_erasure(struct use *u, const struct head *head, int64_t lane)
     u->erased_lane = lane;
 }
 
-void fold_use_entry(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
+void fold_user_state_entry(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
     unsigned has = entry_members[e->kind];
-    struct redemption *r = has & HAS_SLOT ? use_by_slot(u, e->n, e->g) : NULL;
+    struct redemption *r = has & HAS_SLOT ? user_state_by_slot(u, e->n, e->g) : NULL;
 
     u->touched = true;
     if (has & HAS_USER) {
@@ -206,10 +206,10 @@ void fold_use_entry(struct use *u, const struct entry *e, const struct head *hea
 
 bool redemption_is_stale(const struct redemption *r, int64_t at_ms)
 {
-    return r->ended_ms && r->ended_ms < at_ms - USE_KEY_KEPT_MS;
+    return r->ended_ms && r->ended_ms < at_ms - USER_STATE_KEY_KEPT_MS;
 }
 
-void fold_use_done(struct use *u, const struct head *head)
+void fold_user_state_done(struct user_state *u, const struct head *head)
 {
     size_t kept = 0;
 
@@ -226,7 +226,7 @@ void fold_use_done(struct use *u, const struct head *head)
     u->count = kept;
 }
 
-bool fold_use(struct use *u, const struct batch *b, struct arena *a)
+bool fold_user_state(struct user_state *u, const struct batch *b, struct arena *a)
 {
     bool laid = false;
 
@@ -235,11 +235,11 @@ bool fold_use(struct use *u, const struct batch *b, struct arena *a)
     for (size_t i = 0; i < b->count; i++) {
         if (!b->entries[i].user || strcmp(b->entries[i].user, u->user) != 0)
             continue;
-        fold_use_entry(u, &b->entries[i], &b->head, b->lane, a);
+        fold_user_state_entry(u, &b->entries[i], &b->head, b->lane, a);
         laid = true;
     }
     if (laid)
-        fold_use_done(u, &b->head);
+        fold_user_state_done(u, &b->head);
     return laid;
 }
 

@@ -15,17 +15,17 @@
 #include "coupons/job_progress.h"
 #include "coupons/lane_account.h"
 #include "coupons/slot.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 
 /* Lay entry e of a batch (its seq, at and day taken from *head, the lane and coupon zone day) into u.
- * Strings are shared with e; new redemptions come from a. Does not move u->seq or u->version: fold_use_done does. */
-void fold_use_entry(struct use *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a);
+ * Strings are shared with e; new redemptions come from a. Does not move u->seq or u->version: fold_user_state_done does. */
+void fold_user_state_entry(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a);
 /* Close a batch for u: seq, version + 1, and drop redemptions that ended more than 7 days before at. */
-void fold_use_done(struct use *u, const struct head *head);
+void fold_user_state_done(struct user_state *u, const struct head *head);
 /* True when r ended more than 7 days before at_ms. */
 bool redemption_is_stale(const struct redemption *r, int64_t at_ms);
 /* Both, for all of u's entries in b, if b is newer than u. True when anything was laid. */
-bool fold_use(struct use *u, const struct batch *b, struct arena *a);
+bool fold_user_state(struct user_state *u, const struct batch *b, struct arena *a);
 
 /* The job whose progress e is; NULL: none's. */
 const char *entry_job(const struct entry *e);

@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/jws.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 #include "ctl/client.h"
 #include "ctl/print.h"
 

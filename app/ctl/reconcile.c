@@ -279,11 +279,11 @@ static enum view_of view_of(const char *what)
 static void take_repair(void *context, const struct repair *p)
 {
     static const enum mend_kind kinds[] = {
-        [OF_USERS] = MEND_USE, [OF_BUCKETS] = MEND_BUCKET, [OF_COUPONS] = MEND_COUPON, [OF_TOTALS] = MEND_TOTALS};
+        [OF_USERS] = MEND_USER_STATE, [OF_BUCKETS] = MEND_BUCKET, [OF_COUPONS] = MEND_COUPON, [OF_TOTALS] = MEND_TOTALS};
     struct reconcile *v = context;
     enum view_of of = view_of(p->what);
     struct mend m = {.kind = kinds[of], .remove = p->fault == FAULT_SUPERFLUOUS, .found_seq = p->found_seq,
-                     .hash = p->hash, .alias = p->alias, .b = p->b, .quarter_ms = p->quarter_ms, .use = p->use,
+                     .hash = p->hash, .alias = p->alias, .b = p->b, .quarter_ms = p->quarter_ms, .user_state = p->user_state,
                      .job = p->job, .account = p->account,
                      .name_key = v->scan.name_key, .bucket = p->bucket, .definition = p->definition, .seq = p->seq,
                      .created_ms = p->created_ms, .changed_ms = p->changed_ms};
@@ -486,7 +486,7 @@ static bool is_settled(struct reconcile *v, int64_t lanes, enum store_status *s)
     if (v->looking || v->db.without_key)
         return false;
     *s = checkpoint_open(&v->from, &v->checkpoints, &v->scan, lanes, &v->arena, tell_refusal, v);
-    if (*s != STORE_OK || v->from.use != CHECKPOINT_USED)
+    if (*s != STORE_OK || v->from.user_state != CHECKPOINT_USED)
         return false;
     v->apply = false;
     *s = reconcile_lanes(v, lanes);
@@ -494,7 +494,7 @@ static bool is_settled(struct reconcile *v, int64_t lanes, enum store_status *s)
     settled = *s == STORE_OK && !v->changes && !v->lost && !v->broken && !v->drifts;
     if (settled)
         return true;
-    v->from.use = CHECKPOINT_NONE;
+    v->from.user_state = CHECKPOINT_NONE;
     free_findings(v);
     v->changes = v->lost = v->broken = v->drifts = 0;
     return false;
@@ -510,7 +510,7 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
     v->definition = NULL;
     v->changes = v->lost = v->broken = v->drifts = 0;
     v->sent = v->done = v->mend_count = 0;
-    v->from = (struct checkpoint){.use = CHECKPOINT_NONE};
+    v->from = (struct checkpoint){.user_state = CHECKPOINT_NONE};
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);

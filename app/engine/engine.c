@@ -175,7 +175,7 @@ enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms)
     arena_free(&a);
     op->arena = NULL;
     op->coupon_now = NULL;
-    op->use = NULL;
+    op->user_state = NULL;
     return r;
 }
 

@@ -215,33 +215,33 @@ static size_t list_users(const struct foreign *f, struct foreign_user **chunk, s
     return count;
 }
 
-static struct use *fold_user(struct foreign *f, struct use_read *read, const struct foreign_user *u, struct arena *a)
+static struct user_state *fold_user(struct foreign *f, struct user_state_read *read, const struct foreign_user *u, struct arena *a)
 {
-    struct use *use = read->use;
+    struct user_state *user_state = read->user_state;
 
-    if (!use) {
-        use = arena_alloc(a, sizeof *use);
-        use_init(use, read->user, "");
+    if (!user_state) {
+        user_state = arena_alloc(a, sizeof *user_state);
+        user_state_init(user_state, read->user, "");
     }
     for (const struct touch *t = u->touches.first; t; t = t->next, f->folds++)
-        fold_use(use, t->batch, a);
-    return use;
+        fold_user_state(user_state, t->batch, a);
+    return user_state;
 }
 
 /* Write the views of those of the chunk that the store reads at once; the others, which it leaves, are the chunk's first *count then. */
 static enum store_status write_some_users(struct foreign *f, struct store *s, struct arena *a, struct foreign_user **chunk,
                                           size_t *count, struct store_time *when)
 {
-    struct use_read *reads = arena_array(a, *count + 1, sizeof *reads);
+    struct user_state_read *reads = arena_array(a, *count + 1, sizeof *reads);
     struct view_write *writes = arena_array(a, *count + 1, sizeof *writes);
     enum store_status status;
     size_t behind = 0, left = 0;
 
     for (size_t i = 0; i < *count; i++)
-        reads[i] = (struct use_read){.coupon = f->coupon, .user = chunk[i]->user};
-    status = *count ? s->ops->uses(s, f->after, a, reads, *count) : STORE_OK;
+        reads[i] = (struct user_state_read){.coupon = f->coupon, .user = chunk[i]->user};
+    status = *count ? s->ops->user_states(s, f->after, a, reads, *count) : STORE_OK;
     for (size_t i = 0; status == STORE_OK && i < *count; i++) {
-        const struct use *u;
+        const struct user_state *u;
 
         if (reads[i].status == STORE_LEFT) {
             chunk[left++] = chunk[i];
@@ -249,7 +249,7 @@ static enum store_status write_some_users(struct foreign *f, struct store *s, st
         }
         u = fold_user(f, &reads[i], chunk[i], a);
         if (u->seq > 0) /* written even where nothing is missing: the mark needs a time not before the view's */
-            writes[behind++] = (struct view_write){.kind = VIEW_USE, .coupon = f->coupon, .use = u};
+            writes[behind++] = (struct view_write){.kind = VIEW_USER_STATE, .coupon = f->coupon, .user_state = u};
     }
     if (status == STORE_OK)
         status = write_all_views(s, writes, behind, when);

@@ -11,9 +11,9 @@
 #include "engine/route.h"
 
 #define HISTORY_THREADS 2
-#define LINKS_MAX (USE_EXTENSIONS_MAX + 4) /* entries about one redemption: damage, if there are more */
-/* Made longer ago: its user's use may have dropped it. With a day's room for clocks. */
-#define OLD_MS (USE_KEY_KEPT_MS - INT64_C(24) * 3600 * 1000)
+#define LINKS_MAX (USER_STATE_EXTENSIONS_MAX + 4) /* entries about one redemption: damage, if there are more */
+/* Made longer ago: its user's state may have dropped it. With a day's room for clocks. */
+#define OLD_MS (USER_STATE_KEY_KEPT_MS - INT64_C(24) * 3600 * 1000)
 
 struct history {
     struct engine *engine;
@@ -89,12 +89,12 @@ static bool is_start(const struct entry *e)
     return entry_makes(e->kind) && e->kind != ENTRY_HOLD;
 }
 
-/* A use that holds only this redemption, and the one beneath it; NULL: it has not ended. */
-static enum store_status rebuild(struct store *s, const struct op *op, int64_t n, uint32_t g, struct use **found)
+/* A user state that holds only this redemption, and the one beneath it; NULL: it has not ended. */
+static enum store_status rebuild(struct store *s, const struct op *op, int64_t n, uint32_t g, struct user_state **found)
 {
     struct walk w = {.store = s, .arena = op->arena, .coupon = op->coupon};
     enum store_status status = s->ops->ended(s, op->coupon, op->lane, n, g, &w.batch);
-    struct use *u;
+    struct user_state *u;
 
     *found = NULL;
     if (status != STORE_OK)
@@ -110,9 +110,9 @@ static enum store_status rebuild(struct store *s, const struct op *op, int64_t n
     if (status != STORE_OK || !w.first || !is_start(&w.first->entry))
         return status;
     u = arena_alloc(op->arena, sizeof *u);
-    use_init(u, w.end->entry.user ? w.end->entry.user : "", w.end->entry.alias);
+    user_state_init(u, w.end->entry.user ? w.end->entry.user : "", w.end->entry.alias);
     for (const struct link *link = w.first; link; link = link->later)
-        fold_use_entry(u, &link->entry, &link->head, link->lane, op->arena);
+        fold_user_state_entry(u, &link->entry, &link->head, link->lane, op->arena);
     *found = u;
     return STORE_OK;
 }
@@ -153,7 +153,7 @@ static enum store_status look(struct store *s, struct op *op)
     if (status == STORE_OK && ended)
         status = rebuild(s, op, n, g, &op->ended);
     if (op->ended && op->ended->user[0])
-        op->holder = op->ended->user; /* whose use knows more, as long as it keeps it: every key, the counts after the taking */
+        op->holder = op->ended->user; /* whose state knows more, as long as it keeps it: every key, the counts after the taking */
     return status;
 }
 

@@ -264,7 +264,7 @@ static void free_pool_rebuild(struct lane *l)
         free_pool_shuffle(l, 0);
 }
 
-static void free_pool_use(struct lane *l, size_t used)
+static void free_pool_spend(struct lane *l, size_t used)
 {
     assert(used <= l->free_pool_count);
     for (size_t i = 0; i < used; i++) {
@@ -913,7 +913,7 @@ static void find_due_buckets(struct store *s, struct due_look **looks, size_t co
 
 /* The earliest end after at_ms among u's redemptions that is before next_ms, else next_ms (0: none): u's view tells only the
  * earliest of all, which is being dealt with. */
-static int64_t later_due(const struct use *u, int64_t at_ms, int64_t next_ms)
+static int64_t later_due(const struct user_state *u, int64_t at_ms, int64_t next_ms)
 {
     for (size_t i = 0; i < u->count; i++) {
         int64_t due_ms = redemption_due(&u->redemptions[i]);
@@ -925,7 +925,7 @@ static int64_t later_due(const struct use *u, int64_t at_ms, int64_t next_ms)
 }
 
 /* Something of u has ended by itself, and its view may not say so yet. */
-static bool has_expired(const struct lane *l, const struct use *u)
+static bool has_expired(const struct lane *l, const struct user_state *u)
 {
     for (size_t i = 0; i < u->count; i++)
         if (u->redemptions[i].state == SLOT_EXPIRED && u->redemptions[i].last_seq > l->mark.seq)
@@ -937,7 +937,7 @@ static void find_due_users(struct store *s, struct due_look *k)
 {
     struct lane *l = k->lane;
     struct due_search search = {.coupon = l->coupon, .lane = l->number, .at_ms = k->at_ms, .most = DUE_MOST};
-    struct use *uses[DUE_MOST];
+    struct user_state *user_states[DUE_MOST];
     const char *known[KNOWN_MOST];
     struct arena whole;
     struct window_user *wu, *next;
@@ -948,18 +948,18 @@ static void find_due_users(struct store *s, struct due_look *k)
         if (wu->state && has_expired(l, wu->state))
             known[search.but_count++] = wu->user;
     arena_init(&whole, 64 * 1024);
-    k->status = s->ops->due_uses(s, l->mark.when, &search, &whole, uses);
+    k->status = s->ops->due_user_states(s, l->mark.when, &search, &whole, user_states);
     k->users = arena_array(k->arena, search.count + HASH_COUNT(l->users) + 1, sizeof *k->users);
     for (size_t i = 0; k->status == STORE_OK && i < search.count && listed < LISTED_MOST; i++) {
-        k->users[k->user_count++] = arena_strdup(k->arena, uses[i]->user);
-        listed += uses[i]->count;
-        search.next_due_ms = later_due(uses[i], k->at_ms, search.next_due_ms);
+        k->users[k->user_count++] = arena_strdup(k->arena, user_states[i]->user);
+        listed += user_states[i]->count;
+        search.next_due_ms = later_due(user_states[i], k->at_ms, search.next_due_ms);
     }
     arena_free(&whole);
     if (k->status != STORE_OK)
         return;
     HASH_ITER(hh, l->users, wu, next) {
-        int64_t due_ms = wu->state ? use_due(wu->state) : k->at_ms;
+        int64_t due_ms = wu->state ? user_state_due(wu->state) : k->at_ms;
 
         if (!due_ms || due_ms > k->at_ms || listed >= LISTED_MOST) {
             search.next_due_ms = sooner_ms(search.next_due_ms, due_ms);
@@ -1115,8 +1115,8 @@ static struct window_batch *window_add(struct lane *l, struct batch *b, bool own
         w->has_jobs = w->has_jobs || b->entries[i].job;
         note_due(l, entry_due(&b->entries[i]));
     }
-    for (size_t i = 0; own && i < b->use_count; i++)
-        window_user(l, b->uses[i]->user)->state = b->uses[i];
+    for (size_t i = 0; own && i < b->user_state_count; i++)
+        window_user(l, b->user_states[i]->user)->state = b->user_states[i];
     return w;
 }
 
@@ -1185,7 +1185,7 @@ bool lane_note_users(struct lane *l, struct store *s)
     return true;
 }
 
-bool lane_overlay_use(const struct lane *l, struct use *u, struct arena *a)
+bool lane_overlay_user_state(const struct lane *l, struct user_state *u, struct arena *a)
 {
     struct window_user *wu;
 
@@ -1193,11 +1193,11 @@ bool lane_overlay_use(const struct lane *l, struct use *u, struct arena *a)
         return false;
     HASH_FIND_STR(l->users, u->user, wu);
     for (size_t i = 0; wu && i < wu->count; i++)
-        fold_use(u, wu->batches[i]->batch, a);
+        fold_user_state(u, wu->batches[i]->batch, a);
     return true;
 }
 
-const struct use *lane_known_use(const struct lane *l, const char *user)
+const struct user_state *lane_known_user_state(const struct lane *l, const char *user)
 {
     struct window_user *wu;
 
@@ -1411,7 +1411,7 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
     struct window_batch *w;
 
     assert(b->head.seq == l->tail.seq + 1);
-    free_pool_use(l, free_pool_used);
+    free_pool_spend(l, free_pool_used);
     w = window_add(l, b, true);
     move_buckets(l, w);
     assert(own_buckets_laid(l, b));

@@ -21,7 +21,7 @@
 struct window_batch {
     struct batch *batch;
     int refs;             /* the window's, and one per view job that names it; counted by the committer alone */
-    bool own;             /* appended here: batch->uses and its like are known, and its buckets are cached */
+    bool own;             /* appended here: batch->user_states and its like are known, and its buckets are cached */
     bool has_jobs;        /* some of its entries are of jobs, or of accounts */
     bool ensured;         /* a view job that writes its views is under way */
     size_t bytes;         /* of memory */
@@ -32,7 +32,7 @@ struct window_batch {
 /* A user whom the window touches. */
 struct window_user {
     char *user;                    /* owned; the hash key */
-    struct use *state;             /* at the tail, in the newest batch's arena; NULL: fold the batches over the view */
+    struct user_state *state;      /* at the tail, in the newest batch's arena; NULL: fold the batches over the view */
     struct window_batch **batches; /* ascending */
     size_t count, capacity;
     UT_hash_handle hh;
@@ -149,10 +149,10 @@ void window_release(struct window_batch *w);
 /* Lay what the window has since into the filter of users, after whatever moved the tail. False: there is no room for it. */
 bool lane_note_users(struct lane *l, struct store *s) CPN_CHECKED;
 
-/* Lay the window over a view that was read (or a fresh use). False: the view is ahead of the tail: refresh first. */
-bool lane_overlay_use(const struct lane *l, struct use *u, struct arena *a);
+/* Lay the window over a view that was read (or a fresh user state). False: the view is ahead of the tail: refresh first. */
+bool lane_overlay_user_state(const struct lane *l, struct user_state *u, struct arena *a);
 /* The user's state at the tail where the window knows it without a view, or NULL. */
-const struct use *lane_known_use(const struct lane *l, const char *user);
+const struct user_state *lane_known_user_state(const struct lane *l, const char *user);
 /* The same of a job, and of the lane's account with a peer. */
 bool lane_overlay_job(const struct lane *l, struct job_progress *j);
 const struct job_progress *lane_known_job(const struct lane *l, const char *job);

@@ -20,7 +20,7 @@
 
 bool op_reads_only(enum op_kind k)
 {
-    return k == OP_CHECK || k == OP_COUPON || k == OP_USE || k == OP_JOB || k == OP_REDEMPTION || k == OP_SLOT || k == OP_CODE ||
+    return k == OP_CHECK || k == OP_COUPON || k == OP_USER_STATE || k == OP_JOB || k == OP_REDEMPTION || k == OP_SLOT || k == OP_CODE ||
            k == OP_REFUSE || k == OP_CATCH_UP || k == OP_HEAD;
 }
 
@@ -155,7 +155,7 @@ static void read_slot(struct lane_work *p, struct op *op, enum cpn_result unknow
 
 static void read_redemption(const struct lane_work *p, struct op *op)
 {
-    struct redemption *r = op->working ? use_by_slot(op->working, op->n, op->g) : NULL;
+    struct redemption *r = op->working ? user_state_by_slot(op->working, op->n, op->g) : NULL;
 
     if (!r) {
         op->outcome.result = CPN_REDEMPTION_NOT_FOUND;
@@ -193,14 +193,14 @@ static void decide_read(struct lane_work *p, struct op *op)
 
 /* The working copy is the work's. An answer has no more of it than is wanted: a user may have 1,000 redemptions of 4 kB, and as
  * many requests may ask about them. */
-static struct use *copy_use(const struct lane_work *p, struct op *op)
+static struct user_state *copy_user_state(const struct lane_work *p, struct op *op)
 {
-    const struct use *u = op->working;
+    const struct user_state *u = op->working;
 
     if (op->kind == OP_CHECK)
-        return use_counts(u, p->d.head.at_ms, p->d.head.day_ms, op->arena);
-    op->left_out = op->kind == OP_USE && op->most && u->count > op->most;
-    return op->kind == OP_USE && !op->left_out ? use_copy(u, op->arena, true) : use_without_redemptions(u, op->arena);
+        return user_state_counts(u, p->d.head.at_ms, p->d.head.day_ms, op->arena);
+    op->left_out = op->kind == OP_USER_STATE && op->most && u->count > op->most;
+    return op->kind == OP_USER_STATE && !op->left_out ? user_state_copy(u, op->arena, true) : user_state_without_redemptions(u, op->arena);
 }
 
 static const struct job_progress *copy_job(const struct op *op)
@@ -232,7 +232,7 @@ static void fill(struct lane_work *p, struct op *op)
     op->seq = op->head.seq;
     op->at_ms = d->head.at_ms;
     op->due_ms = d->next_due_ms;
-    op->use = op->working && op->kind != OP_TAKE ? copy_use(p, op) : NULL;
+    op->user_state = op->working && op->kind != OP_TAKE ? copy_user_state(p, op) : NULL;
     op->job_now = op->kind == OP_JOB ? copy_job(op) : NULL;
     op->account = op->kind == OP_GIVE || op->kind == OP_GET ? copy_account(p, op) : NULL;
     if (op->outcome.result == CPN_OK)
@@ -356,16 +356,16 @@ static void decide_ops(struct lane_work *p, bool reads_only)
     }
 }
 
-static void close_uses(struct lane_work *p)
+static void close_user_states(struct lane_work *p)
 {
     struct loaded_user *u, *next;
 
-    p->batch->uses = arena_array(&p->batch->arena, HASH_COUNT(p->users) + 1, sizeof(struct use *));
+    p->batch->user_states = arena_array(&p->batch->arena, HASH_COUNT(p->users) + 1, sizeof(struct user_state *));
     HASH_ITER(hh, p->users, u, next) {
         if (!u->changed) // cppcheck-suppress uninitvar
             continue;
-        fold_use_done(u->use, &p->d.head);
-        p->batch->uses[p->batch->use_count++] = u->use;
+        fold_user_state_done(u->user_state, &p->d.head);
+        p->batch->user_states[p->batch->user_state_count++] = u->user_state;
     }
 }
 
@@ -468,9 +468,9 @@ static void expire(struct lane_work *p, const char *user, int64_t n, uint32_t g)
     struct loaded_user *u = user ? work_user(p, user) : NULL;
     size_t before = p->batch->count;
 
-    if (!u || !u->use)
+    if (!u || !u->user_state)
         return;
-    decide_expire(&p->d, u->use, n, g);
+    decide_expire(&p->d, u->user_state, n, g);
     u->changed = u->changed || p->batch->count > before;
 }
 
@@ -496,8 +496,8 @@ static void expire_due(struct lane_work *p)
     for (size_t i = 0; i < p->due_user_count; i++) {
         const struct loaded_user *u = work_user(p, p->due_users[i]);
 
-        for (size_t k = 0; u && u->use && k < u->use->count && !leaves_some(p); k++)
-            expire(p, u->user, u->use->redemptions[k].n, u->use->redemptions[k].g);
+        for (size_t k = 0; u && u->user_state && k < u->user_state->count && !leaves_some(p); k++)
+            expire(p, u->user, u->user_state->redemptions[k].n, u->user_state->redemptions[k].g);
     }
 }
 
@@ -527,14 +527,14 @@ static bool free_pool_was_free(const struct lane_work *p)
     return true;
 }
 
-/* A redemption that was rebuilt from the ledger gives way to its user's use, if that still has it. */
-static struct use *use_of(const struct op *op)
+/* A redemption that was rebuilt from the ledger gives way to its user's state, if that still has it. */
+static struct user_state *user_state_of(const struct op *op)
 {
     bool named = op->kind == OP_STEP || op->kind == OP_REDEMPTION;
     int64_t n = op->kind == OP_STEP ? op->transition.n : op->n;
     uint32_t g = op->kind == OP_STEP ? op->transition.g : op->g;
 
-    return named && op->working && !use_by_slot(op->loaded->use, n, g) ? op->working : op->loaded->use;
+    return named && op->working && !user_state_by_slot(op->loaded->user_state, n, g) ? op->working : op->loaded->user_state;
 }
 
 static void begin(struct committer *c, struct lane_work *p)
@@ -551,7 +551,7 @@ static void begin(struct committer *c, struct lane_work *p)
     p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < INT64_MAX ? l->next_due_ms : 0;
     for (struct op *op = p->ops.first; op; op = op->next)
         if (op->loaded)
-            op->working = use_of(op);
+            op->working = user_state_of(op);
     name_slots(p);
 }
 
@@ -566,7 +566,7 @@ void decide_work(struct committer *c, struct lane_work *p)
     if (l->tail.due > 0 && !p->d.head.archived)
         decide_retire(&p->d, RETIRE_STEP);
     decide_events(&p->d);
-    close_uses(p);
+    close_user_states(p);
     close_jobs(p);
     close_accounts(p);
     assert(free_pool_was_free(p));

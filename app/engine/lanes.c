@@ -83,7 +83,7 @@ int64_t lanes_route(const struct op *op, int64_t lanes)
     switch (op->kind) {
     case OP_TAKE:
     case OP_CHECK:
-    case OP_USE:
+    case OP_USER_STATE:
     case OP_ERASE:
         lane = coupon_lane_of(op->user, lanes);
         break;
@@ -130,7 +130,7 @@ static enum cpn_result ask_as(struct group *g, struct op *op, enum op_kind kind,
     op->made = inner.made;
     op->coupon_now = inner.coupon_now;
     op->head = inner.head;
-    op->use = inner.use;
+    op->user_state = inner.user_state;
     op->seq = inner.seq;
     op->at_ms = inner.at_ms;
     return r;

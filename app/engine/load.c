@@ -613,7 +613,7 @@ static void look_back(struct committer *c, struct lane_work *p)
     p->ops = kept;
 }
 
-/* Whose use a redemption, named by its id, is in; NULL: nobody's that stands. What has ended goes to op->working. */
+/* Whose state a redemption, named by its id, is in; NULL: nobody's that stands. What has ended goes to op->working. */
 static const char *find_holder(const struct lane_work *p, struct op *op, uint32_t g)
 {
     const struct slot *s = slot_of(p, op);
@@ -633,7 +633,7 @@ static const char *user_of(const struct lane_work *p, struct op *op)
     switch (op->kind) {
     case OP_TAKE:
     case OP_CHECK:
-    case OP_USE:
+    case OP_USER_STATE:
     case OP_ERASE:
         return op->user;
     case OP_STEP:
@@ -709,11 +709,11 @@ static void leave_user(struct committer *c, struct round *r, struct lane_work *p
 
 /* What was read, with the window laid over it, becomes the working copy. One that may be written owns all that it points to: the
  * window's batches may go before the batch that is decided now. */
-static void settle_use(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u, struct use_read *read,
-                       bool shared)
+static void settle_user_state(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u,
+                              struct user_state_read *read, bool shared)
 {
     struct arena *a = &p->batch->arena;
-    struct use *use = read->use;
+    struct user_state *user_state = read->user_state;
     char alias[ID_ALIAS_LEN + 1];
     int64_t seq;
 
@@ -727,25 +727,25 @@ static void settle_use(struct committer *c, struct round *r, struct lane_work *p
         miss_user(c, p, u, read->status);
         return;
     }
-    if (!use) {
-        use = arena_alloc(a, sizeof *use);
-        use_init(use, u->user, "");
+    if (!user_state) {
+        user_state = arena_alloc(a, sizeof *user_state);
+        user_state_init(user_state, u->user, "");
     }
-    seq = use->seq;
-    if (!lane_overlay_use(p->lane, use, a)) {
+    seq = user_state->seq;
+    if (!lane_overlay_user_state(p->lane, user_state, a)) {
         p->lane->stale = true;
         defer(c, p, 0);
         return;
     }
-    u->use = u->writable && (shared || use->seq != seq) ? use_copy(use, a, true) : use;
-    if (use->seq)
+    u->user_state = u->writable && (shared || user_state->seq != seq) ? user_state_copy(user_state, a, true) : user_state;
+    if (user_state->seq)
         return;
     id_random(alias, ID_ALIAS_LEN);
-    memcpy(u->use->alias, alias, sizeof alias);
+    memcpy(u->user_state->alias, alias, sizeof alias);
 }
 
 struct user_reads {
-    struct use_read *reads;
+    struct user_state_read *reads;
     struct loaded_user **loaded;
     struct lane_work **whose;
     size_t count;
@@ -758,24 +758,24 @@ static void list_reads(struct committer *c, struct round *r, struct lane_work *p
     struct loaded_user *u, *next;
 
     HASH_ITER(hh, p->users, u, next) {
-        const struct use *known = lane_known_use(p->lane, u->user); // cppcheck-suppress uninitvar
+        const struct user_state *known = lane_known_user_state(p->lane, u->user); // cppcheck-suppress uninitvar
 
         if (known && u->writable) {
-            u->use = use_copy(known, &p->batch->arena, true);
-            u->use->stored = true; /* by then: views are written in their order */
+            u->user_state = user_state_copy(known, &p->batch->arena, true);
+            u->user_state->stored = true; /* by then: views are written in their order */
             continue;
         }
         if (known) {
-            u->use = arena_alloc(&p->batch->arena, sizeof *u->use);
-            *u->use = *known; /* the window's redemptions: not to be changed */
+            u->user_state = arena_alloc(&p->batch->arena, sizeof *u->user_state);
+            *u->user_state = *known; /* the window's redemptions: not to be changed */
             continue;
         }
         if (filter_lacks(&p->lane->filter, c->store, p->lane->tail.seq, u->user)) {
-            settle_use(c, r, p, u, &(struct use_read){.status = STORE_OK}, false);
+            settle_user_state(c, r, p, u, &(struct user_state_read){.status = STORE_OK}, false);
             c->unread++;
             continue;
         }
-        list->reads[list->count] = (struct use_read){.coupon = p->lane->coupon, .user = u->user};
+        list->reads[list->count] = (struct user_state_read){.coupon = p->lane->coupon, .user = u->user};
         list->loaded[list->count] = u;
         list->whose[list->count++] = p;
         list->after = store_time_later(list->after, p->lane->mark.when);
@@ -806,10 +806,10 @@ static void load_users(struct committer *c, struct round *r)
     /* read into the lane's own arena where there is one lane: what is read there need not be copied */
     only = list.whose[0] == list.whose[list.count - 1] ? list.whose[0] : NULL;
     a = only ? &only->batch->arena : &r->arena;
-    c->store->ops->uses(c->store, list.after, a, list.reads, list.count);
+    c->store->ops->user_states(c->store, list.after, a, list.reads, list.count);
     for (size_t i = 0; i < list.count; i++) {
-        list.whose[i]->lane->filter.in_vain += list.reads[i].status == STORE_OK && !list.reads[i].use;
-        settle_use(c, r, list.whose[i], list.loaded[i], &list.reads[i], !only);
+        list.whose[i]->lane->filter.in_vain += list.reads[i].status == STORE_OK && !list.reads[i].user_state;
+        settle_user_state(c, r, list.whose[i], list.loaded[i], &list.reads[i], !only);
     }
 }
 
@@ -965,7 +965,7 @@ static void load_erased(struct committer *c, struct round *r)
 
     for (size_t i = 0; i < r->count; i++)
         for (struct op *op = r->work[i].state == WORK_OPEN ? r->work[i].ops.first : NULL; op; op = op->next)
-            most += op->kind == OP_ERASE ? op->loaded->use->count : 0;
+            most += op->kind == OP_ERASE ? op->loaded->user_state->count : 0;
     if (!most)
         return;
     wanted = arena_array(&r->arena, most, sizeof *wanted);
@@ -973,8 +973,8 @@ static void load_erased(struct committer *c, struct round *r)
         struct lane_work *p = &r->work[i];
 
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next)
-            for (size_t k = 0; op->kind == OP_ERASE && k < op->loaded->use->count; k++) {
-                const struct redemption *d = &op->loaded->use->redemptions[k];
+            for (size_t k = 0; op->kind == OP_ERASE && k < op->loaded->user_state->count; k++) {
+                const struct redemption *d = &op->loaded->user_state->redemptions[k];
 
                 if (!d->ended_ms && d->n >= 0)
                     count = want_bucket(wanted, count, p, bucket_of(d->n));

@@ -20,8 +20,8 @@ struct engine;
 
 enum op_kind {
     OP_TAKE,        /* user, take -> outcome */
-    OP_CHECK,       /* user, take -> outcome, discount_minor, use: the counts alone, as use_counts() has them; head */
-    OP_STEP,        /* transition -> outcome, use->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
+    OP_CHECK,       /* user, take -> outcome, discount_minor, user_state: the counts alone, as user_state_counts() has them; head */
+    OP_STEP,        /* transition -> outcome, user_state->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
     OP_CREATE,      /* definition, key, count, job: slots to be made with it, by a job if one is named -> outcome, coupon_now */
     OP_CHANGE,      /* definition, expected_version -> outcome, coupon_now */
     OP_DELETE,      /* -> outcome, coupon_now: of OK, the tombstone */
@@ -32,13 +32,13 @@ enum op_kind {
     OP_GENERATE,    /* job, step, count, until, turn -> outcome, made; head */
     OP_DUE,         /* job, step, count -> outcome, made */
     OP_RETIRE_ONE,  /* code -> outcome: CODE_NOT_FOUND, or what decide_retire_one() says */
-    OP_ERASE,       /* user, alias -> outcome: BUSY if they have another; use (as erased: its seq is where the erased names end) */
+    OP_ERASE,       /* user, alias -> outcome: BUSY if they have another; user_state (as erased: its seq is where the erased names end) */
     OP_SWEEP,       /* lane -> outcome: what has ended by itself is in the ledger */
     OP_TICK,        /* lane -> outcome */
     OP_FOLLOW,      /* -> outcome: every lane has the definition of lane 0, or is deleted as that is */
     OP_COUPON,      /* -> coupon_now, head: the definition as of the tail; the totals of all lanes, as of seqs */
-    OP_USE,         /* user, most -> use (never NULL), left_out, coupon_now, head */
-    OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, use->user */
+    OP_USER_STATE,  /* user, most -> user_state (never NULL), left_out, coupon_now, head */
+    OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, user_state->user */
     OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot, code_now */
     OP_CODE,        /* code -> outcome: CODE_NOT_FOUND, or n, slot, code_now */
     OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
@@ -81,7 +81,7 @@ struct op {
     int64_t until;           /* 0: none; else no more than make so many */
     enum cpn_result refusal;
     bool changes;            /* OP_REFUSE: what it refuses would have changed something */
-    size_t most;             /* OP_USE: of a user with more redemptions than that the answer has none; 0: it has all */
+    size_t most;             /* OP_USER_STATE: of a user with more redemptions than that the answer has none; 0: it has all */
     int64_t peer;            /* the other lane */
     struct gift gift;
     int64_t gift_day_ms;
@@ -91,13 +91,13 @@ struct op {
     int64_t made;                    /* OP_GENERATE: slots of this step; OP_DUE: of all the job's steps */
     const struct coupon *coupon_now; /* the definition as of the tail; NULL when there is none */
     struct head head;                /* the totals as of the tail after the batch */
-    struct use *use;                 /* of other kinds than OP_USE without its redemptions */
+    struct user_state *user_state;   /* of other kinds than OP_USER_STATE without its redemptions */
     const struct job_progress *job_now;
     const struct lane_account *account;
     bool left_out;                   /* so are these: there are more than `most` */
     struct slot slot;
     const char *code_now;            /* the slot's code, or NULL */
-    int64_t definition_seq;          /* OP_USE: of the batch with coupon_now; INT64_MAX: not known, in another lane than 0 */
+    int64_t definition_seq;          /* OP_USER_STATE: of the batch with coupon_now; INT64_MAX: not known, in another lane than 0 */
     int64_t seq;                     /* of the batch; the tail's for reads */
     int64_t *seqs;                   /* OP_COUPON of several lanes: the tail's in each; NULL: there is one lane */
     int64_t due_ms;                  /* when the lane's next hold ends; 0: none, or not known */
@@ -105,13 +105,13 @@ struct op {
     /* the engine's */
     struct op *next;
     struct loaded_user *loaded; /* whom it is about, in this round */
-    struct use *working;        /* the state of that use */
+    struct user_state *working; /* the state of that user */
     struct job_progress *working_job; /* of a request about a job: its state */
     int64_t named_n;            /* the slot that it names, by its id or a code; -1: none */
     int64_t until_seq;          /* OP_CATCH_UP: the mark that it waits for */
     bool sought;                /* the ledger was looked at for the redemption that it names: */
     const char *holder;         /* whose it is, or was; NULL: nobody's, or erased */
-    struct use *ended;          /* if it has ended: a use of it alone, and of the one beneath it. Not to be changed */
+    struct user_state *ended;   /* if it has ended: a user state of it alone, and of the one beneath it. Not to be changed */
     bool inner;                 /* asked by the engine: goes to this lane as it is */
     int64_t asked_lane;         /* `lane` as the caller gave it */
     bool looked[QUOTA_COUNT];   /* no lane had anything left of this quota, since it was asked for */

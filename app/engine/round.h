@@ -3,7 +3,7 @@
  *
  * Path     committer.c picks lanes and requests; load.c reads what they are about; lane_work.c decides what each lane has to do;
  *          committer.c appends, confirms and answers. A lane that cannot go on is deferred: its requests go back to the lane
- * Memory   a round reads no more of users than STORE_USES_BYTES: requests about the others wait for the next round, which is the
+ * Memory   a round reads no more of users than STORE_USER_STATES_BYTES: requests about the others wait for the next round, which is the
  *          smaller (users_fit())
  * Damage   what cannot be read sets aside the requests that are about it; the others of its lane go on
  * Threads  all of it belongs to the committer's thread
@@ -76,7 +76,7 @@ struct committer {
 /* A user whom a lane's requests are about. */
 struct loaded_user {
     const char *user;
-    struct use *use; /* as it stands, shared by all requests about it; NULL until loaded */
+    struct user_state *user_state; /* as it stands, shared by all requests about it; NULL until loaded */
     bool writable;   /* some may write: then it is a copy of the batch's own. Else it stands as long as the round does */
     bool changed;
     UT_hash_handle hh;

@@ -54,16 +54,16 @@ struct views {
 };
 
 /* A user's newest state among the jobs of a round. */
-struct written_use {
+struct written_user_state {
     char *key; /* coupon, line feed, user; the hash key; in the round's arena */
     const char *coupon;
-    struct use use; /* what it points to is the batch's */
+    struct user_state user_state; /* what it points to is the batch's */
     UT_hash_handle hh;
 };
 
 struct round {
     struct arena arena;
-    struct written_use *uses;
+    struct written_user_state *user_states;
     struct view_write *writes;
     size_t count, capacity;
 };
@@ -90,24 +90,24 @@ static struct view_write *add_write(struct round *r)
     return &r->writes[r->count++];
 }
 
-static void add_use(struct round *r, const char *coupon, const struct use *u)
+static void add_user_state(struct round *r, const char *coupon, const struct user_state *u)
 {
     char *key = arena_printf(&r->arena, "%s\n%s", coupon, u->user);
-    struct written_use *known;
+    struct written_user_state *known;
 
-    HASH_FIND_STR(r->uses, key, known);
+    HASH_FIND_STR(r->user_states, key, known);
     if (known) {
-        if (u->seq > known->use.seq) {
-            bool stored = known->use.stored; /* before any of the round's */
+        if (u->seq > known->user_state.seq) {
+            bool stored = known->user_state.stored; /* before any of the round's */
 
-            known->use = *u;
-            known->use.stored = stored;
+            known->user_state = *u;
+            known->user_state.stored = stored;
         }
         return;
     }
     known = arena_alloc(&r->arena, sizeof *known);
-    *known = (struct written_use){.key = key, .coupon = coupon, .use = *u};
-    HASH_ADD_KEYPTR(hh, r->uses, known->key, strlen(known->key), known);
+    *known = (struct written_user_state){.key = key, .coupon = coupon, .user_state = *u};
+    HASH_ADD_KEYPTR(hh, r->user_states, known->key, strlen(known->key), known);
 }
 
 static void add_definition(struct round *r, const char *coupon, const struct coupon *definition, int64_t seq)
@@ -271,8 +271,8 @@ static void collect(struct round *r, struct view_lane *l)
     struct view_job *job = l->first;
 
     for (; job && (!job->batch_count || job->foreign_written); job = job->next) {
-        for (size_t i = 0; job->own && i < job->own->batch->use_count; i++)
-            add_use(r, l->lane->coupon, job->own->batch->uses[i]);
+        for (size_t i = 0; job->own && i < job->own->batch->user_state_count; i++)
+            add_user_state(r, l->lane->coupon, job->own->batch->user_states[i]);
         for (size_t i = 0; job->own && i < job->own->batch->job_count; i++)
             *add_write(r) = (struct view_write){.kind = VIEW_JOB, .coupon = l->lane->coupon, .job = job->own->batch->jobs[i]};
         for (size_t i = 0; job->own && i < job->own->batch->account_count; i++)
@@ -295,8 +295,8 @@ static enum store_status write_all(struct views *v, struct round *r)
 {
     enum store_status status = STORE_OK;
 
-    for (struct written_use *u = r->uses; u; u = u->hh.next)
-        *add_write(r) = (struct view_write){.kind = VIEW_USE, .coupon = u->coupon, .use = &u->use};
+    for (struct written_user_state *u = r->user_states; u; u = u->hh.next)
+        *add_write(r) = (struct view_write){.kind = VIEW_USER_STATE, .coupon = u->coupon, .user_state = &u->user_state};
     if (crash_armed(CRASH_VIEWS) && r->count > 1 && write_some(v, r, 0, r->count / 2) == STORE_OK)
         crash_at(CRASH_VIEWS);
     for (size_t first = 0; first < r->count && status == STORE_OK; first += WRITE_CHUNK)
@@ -330,10 +330,10 @@ static enum store_status write_marks(struct views *v, struct arena *a, struct vi
 
 static void round_free(struct round *r)
 {
-    struct written_use *u, *next;
+    struct written_user_state *u, *next;
 
-    HASH_ITER(hh, r->uses, u, next)
-        HASH_DEL(r->uses, u);
+    HASH_ITER(hh, r->user_states, u, next)
+        HASH_DEL(r->user_states, u);
     free(r->writes);
     arena_free(&r->arena);
 }

@@ -18,7 +18,7 @@
 struct view_job {
     struct view_job *next;
     struct lane *lane; /* for done(); the view thread looks only at coupon and number, which never change */
-    /* Own batches: their uses are written as they stand. */
+    /* Own batches: their states are written as they stand. */
     struct window_batch *own; /* NULL: none */
     /* All of the window, ascending, where it holds other writers' batches: what those touch is read, folded and written. */
     struct window_batch **batches;

@@ -7,7 +7,7 @@
 #define HTTP_ALLOWANCE_H
 
 #include "coupons/coupon.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 
 struct allowance {
     int64_t total;  /* takings that count */
@@ -17,6 +17,6 @@ struct allowance {
 };
 
 /* u at at_ms, which lies in the coupon's day that starts at day_ms. */
-struct allowance use_allowance(const struct coupon *c, const struct use *u, int64_t at_ms, int64_t day_ms);
+struct allowance user_state_allowance(const struct coupon *c, const struct user_state *u, int64_t at_ms, int64_t day_ms);
 
 #endif

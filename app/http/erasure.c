@@ -49,12 +49,12 @@ static bool note(struct request *r, const char *user, struct erasure *own)
 /* Note the alias that the user has now, if any, in *own. */
 static enum cpn_result begin(struct request *r, const char *user, struct erasure *own)
 {
-    enum cpn_result result = ask(r, OP_USE, user, NULL);
+    enum cpn_result result = ask(r, OP_USER_STATE, user, NULL);
 
     *own = (struct erasure){.coupon = r->coupon, .alias = ""};
-    if (result != CPN_OK || r->op.use->seq == 0 || !r->op.use->alias[0])
+    if (result != CPN_OK || r->op.user_state->seq == 0 || !r->op.user_state->alias[0])
         return result;
-    *own = (struct erasure){.coupon = r->coupon, .alias = arena_strdup(&r->arena, r->op.use->alias), .seq = r->op.use->seq};
+    *own = (struct erasure){.coupon = r->coupon, .alias = arena_strdup(&r->arena, r->op.user_state->alias), .seq = r->op.user_state->seq};
     if (note(r, user, own))
         return CPN_OK;
     r->op.outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
@@ -83,7 +83,7 @@ static enum cpn_result append_erasure(struct request *r, const char *user, struc
         result = ask(r, OP_ERASE, user, own->alias);
     }
     if (result == CPN_OK)
-        own->seq = r->op.use->seq;
+        own->seq = r->op.user_state->seq;
     return result;
 }
 
@@ -126,7 +126,7 @@ static enum handled erase_user(struct request *r, const char *user)
 {
     struct erasing of = {.user = user};
     const char **coupons;
-    struct use **uses;
+    struct user_state **user_states;
     size_t count;
 
     (void)view_barrier(); /* what this machine can say is not looked for in the ledger */
@@ -134,7 +134,7 @@ static enum handled erase_user(struct request *r, const char *user)
         return reply_problem(r, CPN_BUSY, NULL);
     if (!seen_each_unseen(r, user, NULL, erase, &of))
         return ANSWERED;
-    if (mongo_user_uses(r->session, user, clock_now_ms(), &r->arena, &coupons, &uses, &count) != STORE_OK)
+    if (mongo_user_states(r->session, user, clock_now_ms(), &r->arena, &coupons, &user_states, &count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     for (size_t i = 0; i < count; i++)
         if (!erase(r, coupons[i], &of))

@@ -18,7 +18,7 @@ struct origin {
  * is damage. *reads grows by how many it took. */
 enum store_status origin_of(struct store *session, const char *coupon, int64_t lane, int64_t since, int64_t n, uint32_t g,
                             struct origin *m, size_t *reads);
-#define ORIGIN_READS_MAX (USE_EXTENSIONS_MAX + 4)
+#define ORIGIN_READS_MAX (USER_STATE_EXTENSIONS_MAX + 4)
 
 /* The state that a redemption got by the entry that ended it. */
 enum slot_state redemption_ended_as(const struct entry *end);

@@ -7,7 +7,7 @@
 #include "base/jws.h"
 #include "base/log.h"
 
-#define LINKS_MAX (2 * USE_EXTENSIONS_MAX) /* batches about one redemption: damage, if there are more */
+#define LINKS_MAX (2 * USER_STATE_EXTENSIONS_MAX) /* batches about one redemption: damage, if there are more */
 
 /* ---- a state without an entry ---- */
 

@@ -1,14 +1,14 @@
 /*
  * http/redemption_list.c -- GET /coupons/{id}/redemptions: by time of taking, newest first; holds are redemptions too.
  *
- * With user   the list is their use. Else the ledger is walked back: constant cost per page, however long it is. Each taking is
+ * With user   the list is their state. Else the ledger is walked back: constant cost per page, however long it is. Each taking is
  *             shown as it stands now, from its user's view; where that is gone, from the entry that ended it
  * Lanes       are merged by the times of their batches, which never run backwards in a lane. The cursor says for each where it
  *             stands; of one batch alone, the one under way, also how much of it is left
  * CSV         is the whole list, streamed: a walk without a limit, of what was taken until it began
  * Bounds      a page looks at LOOKED_AT_MAX takings and batches at the most, each look into the ledger for one that has ended
  *             counted too, and ends with the TAKINGS_AT_ONCE among which it passes that; with a filter it may be short, or
- *             empty, and still have a next. Of users' views no more than STORE_USES_BYTES are in memory at a time
+ *             empty, and still have a next. Of users' views no more than STORE_USER_STATES_BYTES are in memory at a time
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -69,10 +69,10 @@ static bool pass(struct place *p, int64_t *met, const struct redemption *d)
     return true;
 }
 
-/* What the user did, into r->op.use. False: answered. */
-static bool read_use(struct request *r, const struct redemption_filter *f)
+/* What the user did, into r->op.user_state. False: answered. */
+static bool read_user_state(struct request *r, const struct redemption_filter *f)
 {
-    request_op(r, OP_USE);
+    request_op(r, OP_USER_STATE);
     r->op.user = f->user;
     if (request_call(r) == CPN_OK)
         return true;
@@ -82,16 +82,16 @@ static bool read_use(struct request *r, const struct redemption_filter *f)
 
 static enum handled list_of_user(struct request *r, const struct redemption_filter *f, const struct list *l)
 {
-    const struct use *u;
+    const struct user_state *u;
     struct place place = read_place(l), last = place;
     int64_t met = 0;
     size_t room = l->limit;
     bool more = false;
     struct json j;
 
-    if (!read_use(r, f))
+    if (!read_user_state(r, f))
         return ANSWERED;
-    u = r->op.use;
+    u = r->op.user_state;
     j = list_items(r);
     for (size_t i = u->count; i-- > 0;) {
         const struct redemption *d = &u->redemptions[i];
@@ -112,11 +112,11 @@ static enum handled list_of_user(struct request *r, const struct redemption_filt
 static enum handled csv_of_user(struct request *r, const struct redemption_filter *f)
 {
     struct buf *out = &r->reply.body;
-    const struct use *u;
+    const struct user_state *u;
 
-    if (!read_use(r, f))
+    if (!read_user_state(r, f))
         return ANSWERED;
-    u = r->op.use;
+    u = r->op.user_state;
     buf_clear(out);
     buf_puts(out, CSV_REDEMPTIONS);
     for (size_t i = u->count; i-- > 0;)
@@ -170,10 +170,10 @@ static void add_taking(struct walk *w, const struct batch *b, const struct entry
 {
     struct arena *a = &w->arena;
     struct taking *t = &w->takings[w->count++];
-    struct use u;
+    struct user_state u;
 
-    use_init(&u, "", e->alias);
-    fold_use_entry(&u, e, &b->head, b->lane, a);
+    user_state_init(&u, "", e->alias);
+    fold_user_state_entry(&u, e, &b->head, b->lane, a);
     *t = (struct taking){.since = e->since, .user = arena_strdup(a, e->user)};
     set_redemption(t, &u.redemptions[0], a);
 }
@@ -217,9 +217,9 @@ static void find_ended(struct walk *w, struct taking *t, bool read)
 }
 
 /* How a taking stands now, by its user's view. u NULL: there is none. */
-static void stand(struct walk *w, struct taking *t, const struct use *u)
+static void stand(struct walk *w, struct taking *t, const struct user_state *u)
 {
-    const struct redemption *now = u ? use_by_slot(u, t->redemption.n, t->redemption.g) : NULL;
+    const struct redemption *now = u ? user_state_by_slot(u, t->redemption.n, t->redemption.g) : NULL;
 
     if (now)
         set_redemption(t, now, &w->arena);
@@ -231,21 +231,21 @@ static void stand(struct walk *w, struct taking *t, const struct use *u)
 static void stand_some(struct walk *w, struct taking **takings, size_t *count)
 {
     struct request *r = w->request;
-    struct use_read *reads;
+    struct user_state_read *reads;
     struct arena a;
     size_t left = 0;
 
     arena_init(&a, 64 * 1024);
     reads = arena_array(&a, *count, sizeof *reads);
     for (size_t i = 0; i < *count; i++)
-        reads[i] = (struct use_read){.coupon = r->coupon, .user = takings[i]->user};
-    if (r->session->ops->uses(r->session, (struct store_time){0, 0}, &a, reads, *count) != STORE_OK)
+        reads[i] = (struct user_state_read){.coupon = r->coupon, .user = takings[i]->user};
+    if (r->session->ops->user_states(r->session, (struct store_time){0, 0}, &a, reads, *count) != STORE_OK)
         w->failed = true;
     for (size_t i = 0; i < *count && !w->failed; i++) {
         if (reads[i].status == STORE_LEFT)
             takings[left++] = takings[i];
         else
-            stand(w, takings[i], reads[i].use);
+            stand(w, takings[i], reads[i].user_state);
     }
     *count = left;
     arena_free(&a);

@@ -1,7 +1,7 @@
 /*
  * http/redemption_search.c -- GET /coupons/-/redemptions: what a user took, or an order, over all coupons, the newest first.
  *
- * Source  users' views: by the name's hash, or by that of the order. What ended more than USE_KEY_KEPT_MS ago is not in them
+ * Source  users' views: by the name's hash, or by that of the order. What ended more than USER_STATE_KEY_KEPT_MS ago is not in them
  * Pages   each looks at all that was found, and keeps the newest that come after the cursor: as many as fit, as text
  * CSV     is the whole list, streamed page by page
  */
@@ -98,7 +98,7 @@ static void add(struct search *s, struct found *item, const char *user, const st
     s->count++;
 }
 
-static bool take_use(void *context, const char *coupon, const struct use *u)
+static bool take_user_state(void *context, const char *coupon, const struct user_state *u)
 {
     struct search *s = context;
 
@@ -125,7 +125,7 @@ static void drop_items(struct search *s)
 static bool find_page(struct search *s)
 {
     drop_items(s);
-    return mongo_each_use(s->request->session, s->filter.user, s->filter.order, take_use, s) == STORE_OK;
+    return mongo_each_user_state(s->request->session, s->filter.user, s->filter.order, take_user_state, s) == STORE_OK;
 }
 
 /* True: there is a page after this one. */

@@ -81,7 +81,7 @@ static enum handled reply_decided(struct request *r)
         location(r, &o->redemption);
     if (o->replayed)
         reply_header(r, "Idempotent-Replayed", "true");
-    return reply_redemption(r, r->op.kind == OP_TAKE ? r->op.user : r->op.use->user, o->created ? 201 : 200);
+    return reply_redemption(r, r->op.kind == OP_TAKE ? r->op.user : r->op.user_state->user, o->created ? 201 : 200);
 }
 
 /* It is decided: where no receipt can be made now, the answer goes without. */
@@ -151,7 +151,7 @@ static enum handled checked(struct request *r)
         return reply_refusal(r);
     if (r->role == ROLE_PUBLIC)
         return reply_public(r);
-    left = use_allowance(c, r->op.use, r->op.at_ms, h->day_ms);
+    left = user_state_allowance(c, r->op.user_state, r->op.at_ms, h->day_ms);
     left.in_all = least(left.in_all, coupon_left(c, h));
     left.today = least(left.today, left.in_all);
     if (c->cap.per_day != COUPON_NULL)
@@ -191,7 +191,7 @@ static enum handled reply_got(struct request *r)
 {
     struct json j = reply_body(r);
 
-    redemption_write_at(&j, r, r->op.use ? r->op.use->user : NULL, &r->op.outcome.redemption, r->op.at_ms);
+    redemption_write_at(&j, r, r->op.user_state ? r->op.user_state->user : NULL, &r->op.outcome.redemption, r->op.at_ms);
     reply_header(r, "Cache-Control", "no-store");
     return reply_json(r, 200);
 }

@@ -2,11 +2,11 @@
  * http/user_export.c -- GET /coupons/-/users/{user}/export, POST /coupons/-/users/export: everything that is stored under a name, for the
  * person who asks: a line each.
  *
- * Lines   of each coupon its use, the redemptions in it, the slots that name the user, and the user's entries of the ledger, the newest
+ * Lines   of each coupon the state, its redemptions, the slots that name the user, and the user's entries of the ledger, the newest
  *         first. Those are a chain (entry.before), walked back from the batch at which the view stands
  * Not     what an earlier erasure has left: it says who nobody is. Of one that is not finished there are still names, and nothing
  *         but itself finds them: it goes first
- * Memory  one use, and one batch, at a time
+ * Memory  one user state, and one batch, at a time
  */
 #include <sodium.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct lines {
     struct request *request;
     const char *user;
     const char *coupon;
-    const struct use *use;
+    const struct user_state *user_state;
     struct buf out;
     bool failed; /* the database did not answer, or nobody reads what is sent */
 };
@@ -60,19 +60,19 @@ static void write_hex(struct json *j, const char *name, const uint8_t *bytes, si
     json_key_string(j, name, text);
 }
 
-/* ---- the use and its redemptions ---- */
+/* ---- the user state and its redemptions ---- */
 
-static void write_use(struct lines *l)
+static void write_user_state(struct lines *l)
 {
     struct json j = begin_line(l, "use");
 
-    json_key_string(&j, "user", l->use->user);
-    json_key_string(&j, "alias", l->use->alias);
-    json_key_int(&j, "version", l->use->version);
-    json_key_int(&j, "seq", l->use->seq);
-    json_key_int(&j, "total", l->use->total);
-    json_key_time_or_null(&j, "day", l->use->day_ms);
-    json_key_int(&j, "today", l->use->today);
+    json_key_string(&j, "user", l->user_state->user);
+    json_key_string(&j, "alias", l->user_state->alias);
+    json_key_int(&j, "version", l->user_state->version);
+    json_key_int(&j, "seq", l->user_state->seq);
+    json_key_int(&j, "total", l->user_state->total);
+    json_key_time_or_null(&j, "day", l->user_state->day_ms);
+    json_key_int(&j, "today", l->user_state->today);
     end_line(l, &j);
 }
 
@@ -93,7 +93,7 @@ static void write_redemption(struct lines *l, const struct redemption *d)
     struct json j = begin_line(l, "redemption");
 
     json_key(&j, "redemption");
-    redemption_write(&j, l->request, l->use->user, d);
+    redemption_write(&j, l->request, l->user_state->user, d);
     if (d->first_order && *d->first_order)
         json_key_string(&j, "first_order", d->first_order);
     json_key(&j, "calls");
@@ -122,7 +122,7 @@ static void write_slot(struct lines *l, int64_t n, const struct slot *s)
 }
 
 /* Whether another redemption, before this one, is of the same slot. */
-static bool is_again(const struct use *u, size_t index)
+static bool is_again(const struct user_state *u, size_t index)
 {
     for (size_t i = 0; i < index; i++)
         if (u->redemptions[i].n == u->redemptions[index].n)
@@ -134,13 +134,13 @@ static void write_slots(struct lines *l)
 {
     struct request *r = l->request;
 
-    for (size_t i = 0; i < l->use->count && !l->failed; i++) {
-        int64_t n = l->use->redemptions[i].n;
+    for (size_t i = 0; i < l->user_state->count && !l->failed; i++) {
+        int64_t n = l->user_state->redemptions[i].n;
         struct bucket k = {.b = 0};
         struct bucket_read read = {.coupon = l->coupon, .bucket = &k};
         const struct slot *s;
 
-        if (n < 0 || is_again(l->use, i))
+        if (n < 0 || is_again(l->user_state, i))
             continue;
         read.b = bucket_of(n);
         s = &k.slots[n % BUCKET_SLOTS];
@@ -183,7 +183,7 @@ static enum store_status write_batch(void *lines, const struct batch *b)
     for (size_t i = b->count; i-- > 0;) {
         const struct entry *e = &b->entries[i];
 
-        if (entry_members[e->kind] & HAS_USER && strcmp(e->alias, l->use->alias) == 0)
+        if (entry_members[e->kind] & HAS_USER && strcmp(e->alias, l->user_state->alias) == 0)
             write_entry(l, b, e);
     }
     return l->failed ? STORE_FAILED : STORE_OK;
@@ -191,7 +191,8 @@ static enum store_status write_batch(void *lines, const struct batch *b)
 
 static void write_entries(struct lines *l, int64_t lane)
 {
-    if (!l->failed && mongo_chain(l->request->session, l->coupon, lane, l->use->seq, l->use->alias, write_batch, l) != STORE_OK)
+    if (!l->failed &&
+        mongo_chain(l->request->session, l->coupon, lane, l->user_state->seq, l->user_state->alias, write_batch, l) != STORE_OK)
         l->failed = true;
 }
 
@@ -200,20 +201,20 @@ static void write_entries(struct lines *l, int64_t lane)
 static void write_coupon(struct lines *l)
 {
     struct request *r = l->request;
-    struct use_read read = {.coupon = l->coupon, .user = l->user};
+    struct user_state_read read = {.coupon = l->coupon, .user = l->user};
     int64_t lanes = 1;
     struct arena a;
 
     arena_init(&a, 0);
-    if (r->session->ops->uses(r->session, (struct store_time){0, 0}, &a, &read, 1) != STORE_OK ||
+    if (r->session->ops->user_states(r->session, (struct store_time){0, 0}, &a, &read, 1) != STORE_OK ||
         mongo_coupon_lanes(r->session, l->coupon, &lanes) != STORE_OK)
         l->failed = true;
-    l->use = read.use;
-    if (!l->failed && l->use && !l->use->erased_ms) {
+    l->user_state = read.user_state;
+    if (!l->failed && l->user_state && !l->user_state->erased_ms) {
         r->coupon = l->coupon;
-        write_use(l);
-        for (size_t i = l->use->count; i-- > 0;)
-            write_redemption(l, &l->use->redemptions[i]);
+        write_user_state(l);
+        for (size_t i = l->user_state->count; i-- > 0;)
+            write_redemption(l, &l->user_state->redemptions[i]);
         write_slots(l);
         write_entries(l, coupon_lane_of(l->user, lanes));
         r->coupon = NULL;
@@ -238,7 +239,7 @@ static enum handled export_user(struct request *r, const char *user)
 {
     struct erasure *unfinished;
     const char **coupons;
-    struct use **uses;
+    struct user_state **user_states;
     size_t count;
 
     if (!seen_all(r, user, NULL))
@@ -247,7 +248,7 @@ static enum handled export_user(struct request *r, const char *user)
         return reply_problem(r, CPN_BUSY, NULL);
     if (count)
         return reply_problem(r, CPN_BUSY, "An erasure of this user has begun and is not finished: repeat it until it answers 204.");
-    if (mongo_user_uses(r->session, user, clock_now_ms(), &r->arena, &coupons, &uses, &count) != STORE_OK)
+    if (mongo_user_states(r->session, user, clock_now_ms(), &r->arena, &coupons, &user_states, &count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     reply_text(r, 200, TYPE_NDJSON);
     reply_header(r, "Cache-Control", "no-store");

@@ -10,27 +10,27 @@
 #include "http/reply.h"
 #include "http/seen.h"
 
-/* Redemptions that an io thread writes (and signs) itself. More are read and written by blocking threads: not more uses than there are
+/* Redemptions that an io thread writes (and signs) itself. More are read and written by blocking threads: no more states than there are
  * of these are in memory at a time, however many ask. */
 #define WRITTEN_AT_ONCE 16
 
 /* ---- one coupon ---- */
 
-/* The tag is the use's version, so that a taking can be bound to it. What is told moves with more than that: with the definition,
- * whose caps say what remains, with the day, and with what has ended by itself. True: none of that can have moved since the use
+/* The tag is the user state's version, so that a taking can be bound to it. What is told moves with more than that: with the definition,
+ * whose caps say what remains, with the day, and with what has ended by itself. True: none of that can have moved since the user state
  * did, so whoever has the tag has the answer. */
 static bool is_settled(const struct request *r)
 {
-    const struct use *u = r->op.use;
-    int64_t due_ms = use_due(u);
+    const struct user_state *u = r->op.user_state;
+    int64_t due_ms = user_state_due(u);
 
     return u->seq > r->op.definition_seq && u->day_ms == r->op.head.day_ms && (!due_ms || due_ms > r->op.at_ms);
 }
 
 static enum handled write_user(struct request *r)
 {
-    const struct use *u = r->op.use;
-    const struct allowance left = use_allowance(r->op.coupon_now, u, r->op.at_ms, r->op.head.day_ms);
+    const struct user_state *u = r->op.user_state;
+    const struct allowance left = user_state_allowance(r->op.coupon_now, u, r->op.at_ms, r->op.head.day_ms);
     struct json j = reply_body(r);
 
     json_begin_object(&j);
@@ -45,7 +45,7 @@ static enum handled write_user(struct request *r)
         redemption_write_at(&j, r, r->op.user, &u->redemptions[i], r->op.at_ms);
     json_end_array(&j);
     json_end_object(&j);
-    reply_etag(r, r->op.use->version);
+    reply_etag(r, r->op.user_state->version);
     reply_header(r, "Cache-Control", "no-cache");
     return reply_json(r, 200);
 }
@@ -54,8 +54,8 @@ static enum handled got(struct request *r)
 {
     if (r->op.outcome.result != CPN_OK)
         return reply_refusal(r);
-    if (is_settled(r) && reply_not_modified(r, r->op.use->version)) {
-        reply_etag(r, r->op.use->version);
+    if (is_settled(r) && reply_not_modified(r, r->op.user_state->version)) {
+        reply_etag(r, r->op.user_state->version);
         return ANSWERED;
     }
     return write_user(r);
@@ -63,7 +63,7 @@ static enum handled got(struct request *r)
 
 static void ask(struct request *r, size_t most)
 {
-    request_op(r, OP_USE);
+    request_op(r, OP_USER_STATE);
     r->op.user = r->params[0];
     r->op.most = most;
 }
@@ -93,8 +93,8 @@ enum handled user_get(struct request *r)
 struct wallet {
     struct request *request;
     struct json *json;
-    const char **ids; /* of uses[] */
-    struct use **uses; /* their counts alone */
+    const char **ids; /* of user_states[] */
+    struct user_state **user_states; /* their counts alone */
     size_t count;
     size_t room;
     bool failed, misplaced; /* misplaced: because of its position */
@@ -107,7 +107,7 @@ static bool is_open(const struct coupon *c, int64_t now_ms)
 }
 
 /* Write an item; all: also when nothing remains. */
-static void write_item(struct wallet *w, const struct coupon *c, const struct use *u, bool all)
+static void write_item(struct wallet *w, const struct coupon *c, const struct user_state *u, bool all)
 {
     struct store *session = w->request->session;
     int64_t now_ms = clock_now_ms(), start_ms = 0, end_ms;
@@ -119,7 +119,7 @@ static void write_item(struct wallet *w, const struct coupon *c, const struct us
             w->failed = true;
             return;
         }
-        left = use_allowance(c, u, now_ms, start_ms);
+        left = user_state_allowance(c, u, now_ms, start_ms);
     }
     if (!all && left.today == 0)
         return;
@@ -141,25 +141,25 @@ static const char *write_held(struct wallet *w, const char *after)
         struct coupon *c = NULL;
         int64_t seq;
 
-        if (strcmp(w->ids[i], after) <= 0 || w->uses[i]->total <= 0 || !limits_cover(r, w->ids[i]))
+        if (strcmp(w->ids[i], after) <= 0 || w->user_states[i]->total <= 0 || !limits_cover(r, w->ids[i]))
             continue;
         if (r->session->ops->coupon(r->session, w->ids[i], (struct store_time){0, 0}, &r->arena, &c, &seq) != STORE_OK)
             w->failed = true;
         else if (c && c->state != COUPON_DELETED)
-            write_item(w, c, w->uses[i], true);
+            write_item(w, c, w->user_states[i], true);
         if (w->room == 0)
             return w->ids[i];
     }
     return NULL;
 }
 
-static const struct use *use_of(const struct wallet *w, const char *coupon)
+static const struct user_state *user_state_of(const struct wallet *w, const char *coupon)
 {
-    static const struct use none = {.total = 0};
+    static const struct user_state none = {.total = 0};
 
     for (size_t i = 0; i < w->count; i++)
         if (strcmp(w->ids[i], coupon) == 0)
-            return w->uses[i];
+            return w->user_states[i];
     return &none;
 }
 
@@ -181,7 +181,7 @@ static const char *write_active(struct wallet *w, const char *position)
             return NULL;
         }
         for (size_t i = 0; i < count && !w->failed; i++) {
-            const struct use *u = use_of(w, coupons[i]->id);
+            const struct user_state *u = user_state_of(w, coupons[i]->id);
 
             if (u->total <= 0)
                 write_item(w, coupons[i], u, false);
@@ -201,17 +201,17 @@ static void sort(struct wallet *w, struct arena *a)
 {
     size_t *order = arena_array(a, w->count + 1, sizeof *order);
     const char **ids = arena_array(a, w->count + 1, sizeof *ids);
-    struct use **uses = arena_array(a, w->count + 1, sizeof *uses);
+    struct user_state **user_states = arena_array(a, w->count + 1, sizeof *user_states);
 
     for (size_t i = 0; i < w->count; i++)
         order[i] = i;
     qsort_r(order, w->count, sizeof *order, by_id, w);
     for (size_t i = 0; i < w->count; i++) {
         ids[i] = w->ids[order[i]];
-        uses[i] = w->uses[order[i]];
+        user_states[i] = w->user_states[order[i]];
     }
     w->ids = ids;
-    w->uses = uses;
+    w->user_states = user_states;
 }
 
 enum handled user_wallet(struct request *r)
@@ -227,7 +227,7 @@ enum handled user_wallet(struct request *r)
         return ANSWERED;
     if (!seen_views(r) && !seen_all(r, r->params[0], NULL))
         return ANSWERED;
-    if (mongo_user_uses(r->session, r->params[0], clock_now_ms(), &r->arena, &w.ids, &w.uses, &w.count) != STORE_OK)
+    if (mongo_user_states(r->session, r->params[0], clock_now_ms(), &r->arena, &w.ids, &w.user_states, &w.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     sort(&w, &r->arena);
     w.room = l.limit;

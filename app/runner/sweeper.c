@@ -50,7 +50,7 @@ static enum store_status is_due(struct sweeper *s, const char *coupon, int64_t l
     struct bucket bucket;
     struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = before_ms, .most = 1, .buckets = &bucket};
     struct store_time any = {0, 0};
-    struct use *use;
+    struct user_state *user_state;
     enum store_status status;
 
     status = s->session->ops->due_buckets(s->session, any, &search, 1);
@@ -59,7 +59,7 @@ static enum store_status is_due(struct sweeper *s, const char *coupon, int64_t l
         bucket_release(&bucket);
     if (status != STORE_OK || *due)
         return status;
-    status = s->session->ops->due_uses(s->session, any, &search, &s->arena, &use);
+    status = s->session->ops->due_user_states(s->session, any, &search, &s->arena, &user_state);
     *due = search.count || search.left_out;
     return status;
 }

@@ -76,7 +76,7 @@ bool work_may_repeat(enum cpn_result r);
 enum ending work_rest(struct work *w, int64_t *pause_ms);
 /* Ask the engine until it decides. A refusal fails the job. */
 enum ending work_ask(struct work *w, struct op *op);
-/* The job as the ledger has it: op->use, op->head, op->coupon_now. */
+/* The job as the ledger has it: op->user_state, op->head, op->coupon_now. */
 enum ending work_standing(struct work *w, struct op *op);
 /* Let the views of the job's coupon stand where its ledger does. */
 enum ending work_catch_up(struct work *w);

@@ -1,4 +1,4 @@
-/* store/codec.c -- see codec.h: batches, uses and buckets. */
+/* store/codec.c -- see codec.h: batches, user states and buckets. */
 #include "store/codec.h"
 
 #include <assert.h>
@@ -43,7 +43,7 @@ bool codec_mark_get(const bson_t *doc, struct mark *mark)
     return true;
 }
 
-void codec_use_id(bson_t *doc, const char *name, const char *coupon, const struct name_hash *hash)
+void codec_user_state_id(bson_t *doc, const char *name, const char *coupon, const struct name_hash *hash)
 {
     bson_t id;
 
@@ -104,7 +104,7 @@ bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, con
     return find_document(doc, "_id", &id) && find_text(&id, "c", coupon) && find_text(&id, name, text);
 }
 
-bool codec_use_id_get(const bson_t *doc, const char **coupon, struct name_hash *hash)
+bool codec_user_state_id_get(const bson_t *doc, const char **coupon, struct name_hash *hash)
 {
     static const struct bson_field rows[] = {BSON_FIELD("h", BSON_FIELD_BYTES, struct name_hash, bytes, false, 0)};
     bson_t id;
@@ -465,17 +465,17 @@ struct batch *codec_entries_get(const bson_t *doc)
     return end_batch(b, b && find_time(doc, "at", &b->head.at_ms) && get_entries(doc, b));
 }
 
-/* ---- uses ---- */
+/* ---- user states ---- */
 
-static const struct bson_field use_rows[] = {
-    BSON_FIELD("seq", BSON_FIELD_INT, struct use, seq, false, 0), /* first: it orders */
-    BSON_FIELD("version", BSON_FIELD_INT, struct use, version, false, 0),
-    BSON_FIELD("alias", BSON_FIELD_CHARS, struct use, alias, false, 0),
-    BSON_FIELD("total", BSON_FIELD_INT, struct use, total, false, 0),
-    BSON_FIELD("day", BSON_FIELD_TIME, struct use, day_ms, false, 0),
-    BSON_FIELD("today", BSON_FIELD_INT, struct use, today, false, 0),
-    BSON_FIELD("erased", BSON_FIELD_TIME, struct use, erased_ms, true, 0),
-    BSON_FIELD("erased_lane", BSON_FIELD_INT, struct use, erased_lane, true, 0),
+static const struct bson_field user_state_rows[] = {
+    BSON_FIELD("seq", BSON_FIELD_INT, struct user_state, seq, false, 0), /* first: it orders */
+    BSON_FIELD("version", BSON_FIELD_INT, struct user_state, version, false, 0),
+    BSON_FIELD("alias", BSON_FIELD_CHARS, struct user_state, alias, false, 0),
+    BSON_FIELD("total", BSON_FIELD_INT, struct user_state, total, false, 0),
+    BSON_FIELD("day", BSON_FIELD_TIME, struct user_state, day_ms, false, 0),
+    BSON_FIELD("today", BSON_FIELD_INT, struct user_state, today, false, 0),
+    BSON_FIELD("erased", BSON_FIELD_TIME, struct user_state, erased_ms, true, 0),
+    BSON_FIELD("erased_lane", BSON_FIELD_INT, struct user_state, erased_lane, true, 0),
 };
 
 static const struct bson_field redemption_rows[] = {
@@ -535,16 +535,16 @@ static void put_earlier(bson_t *doc, const struct redemption *r)
 }
 
 /* With slots, what ends by itself is found by its bucket. */
-static int64_t due_without_slots(const struct use *u)
+static int64_t due_without_slots(const struct user_state *u)
 {
     for (size_t i = 0; i < u->count; i++)
         if (u->redemptions[i].n < 0)
-            return use_due(u);
+            return user_state_due(u);
     return 0;
 }
 
 /* The last member: of two views that stand at one seq the one that has it is the greater, and so replaces the other. */
-static void put_orders(bson_t *view, const struct use *u, const struct name_key *key)
+static void put_orders(bson_t *view, const struct user_state *u, const struct name_key *key)
 {
     struct order_key orders;
     char buffer[16];
@@ -564,14 +564,14 @@ static void put_orders(bson_t *view, const struct use *u, const struct name_key 
         bson_append_array_end(view, &array);
 }
 
-void codec_use_put(bson_t *view, const char *coupon, const struct use *u, const struct name_key *key)
+void codec_user_state_put(bson_t *view, const char *coupon, const struct user_state *u, const struct name_key *key)
 {
     int64_t due_ms = due_without_slots(u);
     bson_t array, row;
     char buffer[16];
 
-    bson_fields_write(view, ROWS(use_rows), 0, u);
-    put_int(view, "part", hash_part(coupon, USE_PARTS));
+    bson_fields_write(view, ROWS(user_state_rows), 0, u);
+    put_int(view, "part", hash_part(coupon, USER_STATE_PARTS));
     if (!u->erased_ms)
         bson_append_utf8(view, "user", 4, u->user, -1);
     if (due_ms)
@@ -590,7 +590,7 @@ void codec_use_put(bson_t *view, const char *coupon, const struct use *u, const 
     put_orders(view, u, key);
 }
 
-bool codec_use_orders_fit(const bson_t *doc, const struct use *u, const struct name_key *key)
+bool codec_user_state_orders_fit(const bson_t *doc, const struct user_state *u, const struct name_key *key)
 {
     bson_t expected = BSON_INITIALIZER, view, stored, own;
     bool has, had, fit;
@@ -611,9 +611,9 @@ static bool get_earlier(const bson_t *doc, struct redemption *r, struct arena *a
 
     if (!bson_iter_init_find(&it, doc, "earlier"))
         return true;
-    if (!get_array(&it, &array) || array_count(&array) >= USE_EXTENSIONS_MAX || !bson_iter_init(&it, &array))
+    if (!get_array(&it, &array) || array_count(&array) >= USER_STATE_EXTENSIONS_MAX || !bson_iter_init(&it, &array))
         return false;
-    r->earlier = all = arena_array(a, USE_EXTENSIONS_MAX, sizeof *all);
+    r->earlier = all = arena_array(a, USER_STATE_EXTENSIONS_MAX, sizeof *all);
     while (bson_iter_next(&it))
         if (!get_document(&it, &row) || !bson_fields_read(&row, ROWS(extension_rows), 0, &all[r->earlier_count++], a))
             return false;
@@ -626,7 +626,7 @@ static bool get_redemption(const bson_t *row, struct redemption *r, struct arena
            get_earlier(row, r, a);
 }
 
-static bool get_redemptions(const bson_t *view, struct use *u, struct arena *a)
+static bool get_redemptions(const bson_t *view, struct user_state *u, struct arena *a)
 {
     bson_t array, row;
     bson_iter_t it;
@@ -641,20 +641,20 @@ static bool get_redemptions(const bson_t *view, struct use *u, struct arena *a)
     return it.err_off == 0;
 }
 
-struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupon)
+struct user_state *codec_user_state_get(const bson_t *doc, struct arena *a, const char **coupon)
 {
     const char *c, *user = NULL;
     struct name_hash hash;
     bson_t view;
     int64_t part;
-    struct use *u;
+    struct user_state *u;
 
-    if (!codec_use_id_get(doc, &c, &hash) || !find_document(doc, "view", &view) || !find_int(&view, "part", &part) ||
-        part != hash_part(c, USE_PARTS))
+    if (!codec_user_state_id_get(doc, &c, &hash) || !find_document(doc, "view", &view) || !find_int(&view, "part", &part) ||
+        part != hash_part(c, USER_STATE_PARTS))
         return NULL;
     u = arena_alloc(a, sizeof *u);
     u->stored = true;
-    if (!bson_fields_read(&view, ROWS(use_rows), 0, u, a) || !get_redemptions(&view, u, a))
+    if (!bson_fields_read(&view, ROWS(user_state_rows), 0, u, a) || !get_redemptions(&view, u, a))
         return NULL;
     if (bson_has_field(&view, "user") && !find_text(&view, "user", &user))
         return NULL;
@@ -666,9 +666,9 @@ struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupo
     return u;
 }
 
-struct use *codec_use_of(const bson_t *doc, const char *user, struct arena *a, const char **coupon)
+struct user_state *codec_user_state_of(const bson_t *doc, const char *user, struct arena *a, const char **coupon)
 {
-    struct use *u = codec_use_get(doc, a, coupon);
+    struct user_state *u = codec_user_state_get(doc, a, coupon);
 
     if (!u || (u->user && strcmp(u->user, user) != 0))
         return NULL;

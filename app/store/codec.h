@@ -13,7 +13,7 @@
  *          hashes of theirs when any have one}}. h is the name's hash (names.h); the emptied view of an erased user, its tombstone,
  *          has no name. A view without orders is one that 1.0 wrote: verify tells, and reconcile mends it
  * Jobs     and accounts between lanes stand among the users, under names of their own (names.h): step, turn, fence; given_*, got_*
- * Parts    coupons fall into USE_PARTS parts by their id, and users are found by part and hash: new users come in no order, and by
+ * Parts    coupons fall into USER_STATE_PARTS parts by their id, and users are found by part and hash: new users come in no order, and by
  *          hash alone each would dirty another page of an index of all that ever were; so it is one of a part of it. A view
  *          without its part counts as unreadable
  * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, free, due, g: [generations up to the last that is not 0],
@@ -32,18 +32,18 @@
 #include "coupons/coupon.h"
 #include "coupons/fold.h"
 #include "coupons/slot.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 #include "store/bson_fields.h"
 #include "store/names.h"
 #include "store/store.h"
 #include "store/watermark.h"
 
-#define USE_PARTS 64 /* stored: never to change */
+#define USER_STATE_PARTS 64 /* stored: never to change */
 
 /* `_id`s, under any name. Their order of fields is part of the key. */
 void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq);
 void codec_mark_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, const char *kind);
-void codec_use_id(bson_t *doc, const char *name, const char *coupon, const struct name_hash *hash);
+void codec_user_state_id(bson_t *doc, const char *name, const char *coupon, const struct name_hash *hash);
 void codec_bucket_id(bson_t *doc, const char *name, const char *coupon, int64_t b);
 /* A filter's {_id: {$gte: {c, b: from}, $lt: {c, b: end}}}. */
 void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_t end);
@@ -64,13 +64,13 @@ bool codec_heard_get(const bson_t *doc, struct heard *heard);
 bool codec_head_get(const bson_t *doc, struct head *h);
 
 /* The members of a view, without _id. key: by which its orders are found. */
-void codec_use_put(bson_t *view, const char *coupon, const struct use *u, const struct name_key *key);
+void codec_user_state_put(bson_t *view, const char *coupon, const struct user_state *u, const struct name_key *key);
 /* Whether a whole document has the hashes of the orders of u, which was read from it. */
-bool codec_use_orders_fit(const bson_t *doc, const struct use *u, const struct name_key *key);
+bool codec_user_state_orders_fit(const bson_t *doc, const struct user_state *u, const struct name_key *key);
 /* A whole document. In a; *coupon, if not NULL, too. The user of a tombstone is NULL. */
-struct use *codec_use_get(const bson_t *doc, struct arena *a, const char **coupon);
+struct user_state *codec_user_state_get(const bson_t *doc, struct arena *a, const char **coupon);
 /* The same of a document that stands under this user's hash: a tombstone gets the name. NULL also where it has another one. */
-struct use *codec_use_of(const bson_t *doc, const char *user, struct arena *a, const char **coupon);
+struct user_state *codec_user_state_of(const bson_t *doc, const char *user, struct arena *a, const char **coupon);
 
 /* NULL: it cannot be read, or is not the job's. In a. */
 void codec_job_put(bson_t *view, const char *coupon, const struct job_progress *j);
@@ -106,7 +106,7 @@ void codec_order_filter(bson_t *filter, const struct name_key *key, const char *
 
 /* What a document's _id says, borrowed from it: {c, <name>}. */
 bool codec_id_text(const bson_t *doc, const char *name, const char **coupon, const char **text);
-bool codec_use_id_get(const bson_t *doc, const char **coupon, struct name_hash *hash);
+bool codec_user_state_id_get(const bson_t *doc, const char **coupon, struct name_hash *hash);
 bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int64_t *value);
 
 #endif

@@ -44,7 +44,7 @@ static void put(bson_t *view, const char *coupon, const char *name, const struct
     bson_t none;
 
     bson_fields_write(view, ROWS(rows), 0, s);
-    bson_append_int64(view, "part", 4, hash_part(coupon, USE_PARTS));
+    bson_append_int64(view, "part", 4, hash_part(coupon, USER_STATE_PARTS));
     bson_append_utf8(view, "user", 4, name, -1);
     bson_append_array_begin(view, "redemptions", 11, &none);
     bson_append_array_end(view, &none);
@@ -75,8 +75,8 @@ static bool get(const bson_t *doc, const char *name, struct stored *s, struct ar
     bson_t view, redemptions;
 
     *s = (struct stored){0};
-    return codec_use_id_get(doc, &coupon, &hash) && find_document(doc, "view", &view) && find_int(&view, "part", &part) &&
-           part == hash_part(coupon, USE_PARTS) && find_text(&view, "user", &stored_name) && strcmp(stored_name, name) == 0 &&
+    return codec_user_state_id_get(doc, &coupon, &hash) && find_document(doc, "view", &view) && find_int(&view, "part", &part) &&
+           part == hash_part(coupon, USER_STATE_PARTS) && find_text(&view, "user", &stored_name) && strcmp(stored_name, name) == 0 &&
            bson_fields_read(&view, ROWS(rows), 0, s, a) && find_array(&view, "redemptions", &redemptions) &&
            bson_empty(&redemptions);
 }

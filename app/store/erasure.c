@@ -77,7 +77,7 @@ enum store_status mongo_erasure_begin(struct store *s, const char *user, struct 
     if (!session_finds_names(session_of(s)))
         return STORE_FAILED;
     e->user = session_name_hash(session_of(s), user);
-    codec_use_id(&filter, "_id", e->coupon, &e->user);
+    codec_user_state_id(&filter, "_id", e->coupon, &e->user);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", "users",
@@ -96,7 +96,7 @@ enum store_status mongo_erasure_end(struct store *s, const struct erasure *e)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
 
-    codec_use_id(&filter, "_id", e->coupon, &e->user);
+    codec_user_state_id(&filter, "_id", e->coupon, &e->user);
     BSON_APPEND_UTF8(&filter, "erasing.a", e->alias);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -129,7 +129,7 @@ static bool erasure_row(const bson_t *doc, void *context)
 
     if (!bson_has_field(doc, "erasing"))
         return true;
-    if (!codec_use_id_get(doc, &e.coupon, &e.user) || !find_array(doc, "erasing", &erasing) || !bson_iter_init(&it, &erasing))
+    if (!codec_user_state_id_get(doc, &e.coupon, &e.user) || !find_array(doc, "erasing", &erasing) || !bson_iter_init(&it, &erasing))
         return false;
     e.coupon = arena_strdup(list->arena, e.coupon);
     while (bson_iter_next(&it)) {

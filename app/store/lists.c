@@ -215,38 +215,38 @@ enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_
     return status;
 }
 
-/* ---- uses ---- */
+/* ---- user states ---- */
 
-struct use_list {
+struct user_state_list {
     const char *user;
-    struct use **uses;
+    struct user_state **user_states;
     const char **coupons;
     size_t count, capacity, coupon_capacity;
     int64_t at_ms;
     struct arena *arena;
-    struct arena whole; /* one use, with its redemptions */
+    struct arena whole; /* one user state, with its redemptions */
 };
 
-static bool use_row(const bson_t *doc, void *context)
+static bool user_state_row(const bson_t *doc, void *context)
 {
-    struct use_list *list = context;
+    struct user_state_list *list = context;
     const char *coupon;
-    const struct use *u = codec_use_of(doc, list->user, &list->whole, &coupon);
+    const struct user_state *u = codec_user_state_of(doc, list->user, &list->whole, &coupon);
 
     if (!u)
         return false;
-    list->uses = arena_grown(list->arena, list->uses, list->count, &list->capacity, sizeof *list->uses);
+    list->user_states = arena_grown(list->arena, list->user_states, list->count, &list->capacity, sizeof *list->user_states);
     list->coupons = arena_grown(list->arena, list->coupons, list->count, &list->coupon_capacity, sizeof *list->coupons);
     list->coupons[list->count] = arena_strdup(list->arena, coupon);
-    list->uses[list->count++] = use_counts(u, list->at_ms, u->day_ms, list->arena);
+    list->user_states[list->count++] = user_state_counts(u, list->at_ms, u->day_ms, list->arena);
     arena_reset(&list->whole);
     return true;
 }
 
-enum store_status mongo_user_uses(struct store *s, const char *user, int64_t at_ms, struct arena *a, const char ***coupon_ids,
-                                  struct use ***uses, size_t *count)
+enum store_status mongo_user_states(struct store *s, const char *user, int64_t at_ms, struct arena *a, const char ***coupon_ids,
+                                    struct user_state ***user_states, size_t *count)
 {
-    struct use_list list = {.user = user, .at_ms = at_ms, .arena = a};
+    struct user_state_list list = {.user = user, .at_ms = at_ms, .arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *d = session_of(s);
     enum store_status status = STORE_OK;
@@ -264,38 +264,38 @@ enum store_status mongo_user_uses(struct store *s, const char *user, int64_t at_
         BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &without);
         BSON_APPEND_INT32(&without, "view.redemptions.metadata", 0);
         bson_append_document_end(&command, &without);
-        status = session_read(d, &command, use_row, &list);
+        status = session_read(d, &command, user_state_row, &list);
     }
     arena_free(&list.whole);
-    *uses = list.uses;
+    *user_states = list.user_states;
     *coupon_ids = list.coupons;
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
 
-struct each_use {
+struct each_user_state {
     const char *user; /* NULL: whoever's */
-    bool (*take)(void *context, const char *coupon, const struct use *u);
+    bool (*take)(void *context, const char *coupon, const struct user_state *u);
     void *context;
-    struct arena whole; /* one use, with its redemptions */
+    struct arena whole; /* one user state, with its redemptions */
 };
 
 static bool each_row(const bson_t *doc, void *context)
 {
-    struct each_use *each = context;
+    struct each_user_state *each = context;
     const char *coupon;
-    const struct use *u = each->user ? codec_use_of(doc, each->user, &each->whole, &coupon)
-                                     : codec_use_get(doc, &each->whole, &coupon);
+    const struct user_state *u = each->user ? codec_user_state_of(doc, each->user, &each->whole, &coupon)
+                                     : codec_user_state_get(doc, &each->whole, &coupon);
     bool good = u && (!u->user || u->erased_ms || each->take(each->context, coupon, u));
 
     arena_reset(&each->whole);
     return good;
 }
 
-enum store_status mongo_each_use(struct store *s, const char *user, const char *order,
-                                 bool (*take)(void *context, const char *coupon, const struct use *u), void *context)
+enum store_status mongo_each_user_state(struct store *s, const char *user, const char *order,
+                                        bool (*take)(void *context, const char *coupon, const struct user_state *u), void *context)
 {
-    struct each_use each = {.user = user, .take = take, .context = context};
+    struct each_user_state each = {.user = user, .take = take, .context = context};
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *d = session_of(s);
     enum store_status status;

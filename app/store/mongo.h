@@ -273,14 +273,14 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
                                 struct arena *a, struct coupon ***coupons, size_t *count, const char **next);
 /* How many lanes a coupon has, as its ledger begins: the definition's view may not be written yet. */
 enum store_status mongo_coupon_lanes(struct store *s, const char *coupon, int64_t *lanes);
-/* Every use of a user, all coupons: the wallet. coupon_ids[i] belongs to uses[i]. Tombstones of an erased one too: erased_ms. Each
- * is without its redemptions, and its counts are those at at_ms: see use_counts(). */
-enum store_status mongo_user_uses(struct store *s, const char *user, int64_t at_ms, struct arena *a, const char ***coupon_ids,
-                                  struct use ***uses, size_t *count);
-/* Give take() every use of a user, all coupons, whole, one at a time, in no order; user NULL: every use that has this order, and few
+/* Every state of a user, all coupons: the wallet. coupon_ids[i] belongs to user_states[i]. Tombstones of an erased one too: erased_ms. Each
+ * is without its redemptions, and its counts are those at at_ms: see user_state_counts(). */
+enum store_status mongo_user_states(struct store *s, const char *user, int64_t at_ms, struct arena *a, const char ***coupon_ids,
+                                    struct user_state ***user_states, size_t *count);
+/* Give take() every state of a user, all coupons, whole, one at a time, in no order; user NULL: every one that has this order, and few
  * that have not. Tombstones are left out. take() copies what it keeps; false: it is broken off, and STORE_FAILED. */
-enum store_status mongo_each_use(struct store *s, const char *user, const char *order,
-                                 bool (*take)(void *context, const char *coupon, const struct use *u), void *context);
+enum store_status mongo_each_user_state(struct store *s, const char *user, const char *order,
+                                        bool (*take)(void *context, const char *coupon, const struct user_state *u), void *context);
 /* Batches with seq < before (INT64_MAX: from the tail), descending. Majority. */
 enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t lane, int64_t before, size_t most,
                                     struct batch **batches, size_t *count);

@@ -86,9 +86,9 @@ static enum store_status find_sorted(struct session *d, bson_t *command, size_t 
     return session_read(d, command, row, context);
 }
 
-struct use_list {
+struct user_state_list {
     const struct name_key *key;
-    struct stored_use *items;
+    struct stored_user_state *items;
     size_t count, capacity;
     struct arena *arena;
 };
@@ -107,13 +107,13 @@ static const char *name_in(const bson_t *doc, const struct name_key *key, const 
 }
 
 /* What has an _id that is none of ours cannot be named, nor written over: it is nobody's view, and passed over. */
-static bool use_row(const bson_t *doc, void *context)
+static bool user_state_row(const bson_t *doc, void *context)
 {
-    struct use_list *list = context;
-    struct stored_use item = {.user = NULL};
+    struct user_state_list *list = context;
+    struct stored_user_state item = {.user = NULL};
     const char *coupon;
 
-    if (!codec_use_id_get(doc, &coupon, &item.hash))
+    if (!codec_user_state_id_get(doc, &coupon, &item.hash))
         return true;
     item.user = arena_strdup(list->arena, name_in(doc, list->key, &item.hash));
     if (item.user)
@@ -123,20 +123,20 @@ static bool use_row(const bson_t *doc, void *context)
     else if (item.key.kind == NAMED_ACCOUNT)
         item.account = codec_account_get(doc, item.key.lane, item.key.peer, list->arena);
     else
-        item.use = codec_use_get(doc, list->arena, NULL);
-    if (item.use && item.use->user && !item.user)
-        item.use = NULL;
-    if (item.use)
-        item.use->orders_unfound = !codec_use_orders_fit(doc, item.use, list->key);
+        item.user_state = codec_user_state_get(doc, list->arena, NULL);
+    if (item.user_state && item.user_state->user && !item.user)
+        item.user_state = NULL;
+    if (item.user_state)
+        item.user_state->orders_unfound = !codec_user_state_orders_fit(doc, item.user_state, list->key);
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = item;
     return true;
 }
 
-enum store_status mongo_stored_uses(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
-                                    size_t most, struct arena *a, struct stored_use **items, size_t *count)
+enum store_status mongo_stored_user_states(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
+                                           size_t most, struct arena *a, struct stored_user_state **items, size_t *count)
 {
-    struct use_list list = {.key = key, .arena = a};
+    struct user_state_list list = {.key = key, .arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
     bson_t filter;
@@ -146,7 +146,7 @@ enum store_status mongo_stored_uses(struct store *s, const struct name_key *key,
     session_add_users(&filter, coupon, after);
     session_add_coupon(session_of(s), &filter, coupon);
     bson_append_document_end(&command, &filter);
-    status = find_sorted(session_of(s), &command, most, use_row, &list);
+    status = find_sorted(session_of(s), &command, most, user_state_row, &list);
     *items = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
@@ -445,9 +445,9 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 
 /* ---- writing ---- */
 
-static void use_id(bson_t *doc, const struct mend *m)
+static void user_state_id(bson_t *doc, const struct mend *m)
 {
-    codec_use_id(doc, "_id", m->coupon, &m->hash);
+    codec_user_state_id(doc, "_id", m->coupon, &m->hash);
 }
 
 static void bucket_id(bson_t *doc, const struct mend *m)
@@ -486,12 +486,12 @@ static void directory_id(bson_t *doc, const struct mend *m)
     codes_put_id(doc, "_id", DIRECTORY, m->code);
 }
 
-static void set_use(bson_t *set, const struct mend *m)
+static void set_user_state(bson_t *set, const struct mend *m)
 {
     bson_t view;
 
     BSON_APPEND_DOCUMENT_BEGIN(set, "view", &view);
-    codec_use_put(&view, m->coupon, m->use, m->name_key);
+    codec_user_state_put(&view, m->coupon, m->user_state, m->name_key);
     bson_append_document_end(set, &view);
 }
 
@@ -569,9 +569,9 @@ static const struct mend_row {
     void (*put_set)(bson_t *set, const struct mend *m);
     const char *guard; /* the field that must still be found_seq */
 } mend_rows[MEND_KIND_COUNT] = {
-    [MEND_USE] = {"users", use_id, set_use, "view.seq"},
-    [MEND_JOB] = {"users", use_id, set_job, "view.seq"},
-    [MEND_ACCOUNT] = {"users", use_id, set_account, "view.seq"},
+    [MEND_USER_STATE] = {"users", user_state_id, set_user_state, "view.seq"},
+    [MEND_JOB] = {"users", user_state_id, set_job, "view.seq"},
+    [MEND_ACCOUNT] = {"users", user_state_id, set_account, "view.seq"},
     [MEND_BUCKET] = {"buckets", bucket_id, set_bucket, "view.seq"},
     [MEND_COUPON] = {"coupons", coupon_id, set_coupon, "view.seq"},
     [MEND_TOTALS] = {"totals", totals_id, set_totals, "seq"},

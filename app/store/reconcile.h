@@ -21,18 +21,18 @@ enum store_status mongo_others(struct store *s, struct arena *a, size_t *count, 
 enum store_status mongo_operation_time(struct store *s, struct store_time *now);
 
 /* ---- reading; strings are in the arena ---- */
-struct stored_use {
+struct stored_user_state {
     struct name_hash hash;
     const char *user; /* NULL: not known. A tombstone has none, and what has another's name than its hash is nobody's */
     struct named_key key; /* of whom, or of what, that is the name */
     /* One of these, by the key; NULL: it cannot be read */
-    struct use *use;
+    struct user_state *user_state;
     struct job_progress *job;
     struct lane_account *account;
 };
 /* With hash > after (NULL: all), ascending. key: by which they should stand there. */
-enum store_status mongo_stored_uses(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
-                                    size_t most, struct arena *a, struct stored_use **items, size_t *count);
+enum store_status mongo_stored_user_states(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
+                                           size_t most, struct arena *a, struct stored_user_state **items, size_t *count);
 
 struct stored_bucket {
     int64_t b;
@@ -97,7 +97,7 @@ enum store_status mongo_next_coupon(struct store *s, const char *collection, con
 
 /* ---- writing ---- */
 enum mend_kind {
-    MEND_USE, MEND_JOB, MEND_ACCOUNT, MEND_BUCKET, MEND_COUPON, MEND_TOTALS, MEND_MARK, MEND_LOOK_UP, MEND_DIRECTORY, MEND_KIND_COUNT
+    MEND_USER_STATE, MEND_JOB, MEND_ACCOUNT, MEND_BUCKET, MEND_COUPON, MEND_TOTALS, MEND_MARK, MEND_LOOK_UP, MEND_DIRECTORY, MEND_KIND_COUNT
 };
 
 struct mend {
@@ -108,15 +108,15 @@ struct mend {
     int64_t found_seq;
     /* its key, by kind; values are not needed to remove */
     struct name_hash hash;
-    const char *alias; /* to remove a use: only if it has this alias; NULL: whatever it has */
+    const char *alias; /* to remove a user state: only if it has this alias; NULL: whatever it has */
     int64_t b, lane, quarter_ms;
     const char *mark_kind;
     const char *code;
     /* what is to stand there */
-    const struct use *use;
+    const struct user_state *user_state;
     const struct job_progress *job;
     const struct lane_account *account;
-    const struct name_key *name_key; /* of a use: by which its orders are found */
+    const struct name_key *name_key; /* of a user state: by which its orders are found */
     const struct bucket *bucket;
     const struct coupon *definition;
     int64_t created_ms, changed_ms; /* of the batches that made it, and that changed it last */

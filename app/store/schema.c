@@ -78,7 +78,7 @@ static bool user_row(const bson_t *doc, void *context)
     struct name_hash hash;
     const char *coupon;
 
-    *(bool *)context = !codec_use_id_get(doc, &coupon, &hash);
+    *(bool *)context = !codec_user_state_id_get(doc, &coupon, &hash);
     return true;
 }
 

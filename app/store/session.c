@@ -375,7 +375,7 @@ void session_add_users(bson_t *filter, const char *coupon, const struct name_has
         return;
     }
     BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
-    codec_use_id(&range, "$gt", coupon, after);
+    codec_user_state_id(&range, "$gt", coupon, after);
     BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
     BSON_APPEND_UTF8(&id, "c", coupon);
     BSON_APPEND_MAXKEY(&id, "h");

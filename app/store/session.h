@@ -235,8 +235,8 @@ enum store_status lane_write_marks(struct store *s, const struct mark_write *mar
 enum store_status views_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
                                struct coupon **definition, int64_t *seq);
 enum store_status views_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count);
-enum store_status views_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
-                             size_t count);
+enum store_status views_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
+                                    size_t count);
 enum store_status views_job(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
                             struct job_progress **state);
 enum store_status views_accounts(struct store *s, struct store_time after, struct arena *a, struct account_read *reads, size_t count);
@@ -247,8 +247,8 @@ enum store_status views_buckets(struct store *s, struct store_time after, struct
 enum store_status views_touched(struct store *s, struct store_time after, struct touched_search *searches, size_t count);
 enum store_status views_free_buckets(struct store *s, struct store_time after, struct free_search *searches, size_t count);
 enum store_status views_due_buckets(struct store *s, struct store_time after, struct due_search *searches, size_t count);
-enum store_status views_due_uses(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
-                                 struct use **uses);
+enum store_status views_due_user_states(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
+                                        struct user_state **user_states);
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count);
 enum store_status codes_of_buckets(struct store *s, struct arena *a, struct bucket_codes_read *reads, size_t count);
 enum store_status views_write(struct store *s, struct view_write *views, size_t count, struct store_time *when);

@@ -20,7 +20,7 @@
 #include "coupons/batch.h"
 #include "coupons/coupon.h"
 #include "coupons/slot.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 
 enum store_status {
     STORE_OK,
@@ -34,7 +34,7 @@ enum store_status {
 
 /* A user's view may have 1,000 redemptions of 4 kB each. A call that reads views of users ends with the one that takes it past so
  * much memory: it reads one at the least. */
-#define STORE_USES_BYTES ((size_t)32 << 20)
+#define STORE_USER_STATES_BYTES ((size_t)32 << 20)
 
 /* The database's operation time; {0, 0}: none. */
 struct store_time {
@@ -83,10 +83,10 @@ struct coupon_read {
     enum store_status status; /* out */
 };
 
-struct use_read {
+struct user_state_read {
     const char *coupon;
     const char *user;
-    struct use *use; /* out, in the call's arena; NULL: there is no view */
+    struct user_state *user_state; /* out, in the call's arena; NULL: there is no view */
     enum store_status status; /* out */
 };
 
@@ -188,13 +188,13 @@ struct confirm {
     bool unmoved; /* out: nothing stands at tail + 1 */
 };
 
-enum view_kind { VIEW_USE, VIEW_JOB, VIEW_ACCOUNT, VIEW_BUCKET, VIEW_COUPON };
+enum view_kind { VIEW_USER_STATE, VIEW_JOB, VIEW_ACCOUNT, VIEW_BUCKET, VIEW_COUPON };
 
 /* One view to be written whole, if the stored one is older than its seq (buckets: hops, seq). */
 struct view_write {
     enum view_kind kind;
     const char *coupon;
-    const struct use *use;
+    const struct user_state *user_state;
     const struct job_progress *job;
     const struct lane_account *account;
     const struct bucket *bucket;
@@ -247,9 +247,9 @@ struct store_ops {
     /* Definitions' views in one read. */
     enum store_status (*coupons)(struct store *s, struct store_time after, struct coupon_read *reads, size_t count);
 
-    /* Views of uses, of any coupons, in one read, as far as STORE_USES_BYTES go: the others are STORE_LEFT. */
-    enum store_status (*uses)(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
-                              size_t count);
+    /* Views of user states, of any coupons, in one read, as far as STORE_USER_STATES_BYTES go: the others are STORE_LEFT. */
+    enum store_status (*user_states)(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
+                                     size_t count);
 
     /* The view of a job's progress, into a; *state NULL: there is none. STORE_UNREADABLE. */
     enum store_status (*job)(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
@@ -278,10 +278,10 @@ struct store_ops {
     /* The same of those in which something ends by itself. */
     enum store_status (*due_buckets)(struct store *s, struct store_time after, struct due_search *searches, size_t count);
 
-    /* The same for coupons without slots, one lane at a time: uses, into search->most places, in a, of the users of the lane: those
-     * whose redemptions say that they were made in it. No more than STORE_USES_BYTES of them: what is left is due next. */
-    enum store_status (*due_uses)(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
-                                  struct use **uses);
+    /* The same for coupons without slots, one lane at a time: user states, into search->most places, in a, of the users of the lane: those
+     * whose redemptions say that they were made in it. No more than STORE_USER_STATES_BYTES of them: what is left is due next. */
+    enum store_status (*due_user_states)(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
+                                         struct user_state **user_states);
 
     /* Look up codes, of any coupons, in one read (majority). */
     enum store_status (*codes)(struct store *s, struct code_read *reads, size_t count);

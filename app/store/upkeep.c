@@ -37,7 +37,7 @@ static void id_list_init(struct id_list *list, size_t most, struct arena *a)
     *list = (struct id_list){arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
 }
 
-/* Both kinds of views: with slots it is buckets that are due, without them uses. By the indexes due_all. */
+/* Both kinds of views: with slots it is buckets that are due, without them user states. By the indexes due_all. */
 static enum store_status find_due(struct session *d, const char *collection, int64_t before_ms, struct id_list *list)
 {
     /* clang-format off */

@@ -1,5 +1,5 @@
 /*
- * store/views_read.c -- reading views: uses and buckets for a batch, the free pool, what is due, the definition. Writing them:
+ * store/views_read.c -- reading views: user states and buckets for a batch, the free pool, what is due, the definition. Writing them:
  * views_write.c.
  */
 #include <stdlib.h>
@@ -12,17 +12,17 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-/* ---- uses ---- */
+/* ---- user states ---- */
 
-struct use_table {
-    struct use_read *reads;
+struct user_state_table {
+    struct user_state_read *reads;
     struct name_hash *hashes; /* of reads[] */
     struct hash_index index;  /* of reads[], by coupon and the name's hash */
     struct arena *arena;
     size_t bytes_before; /* that the arena held */
 };
 
-static uint64_t use_hash(const char *coupon, const struct name_hash *hash)
+static uint64_t user_state_hash(const char *coupon, const struct name_hash *hash)
 {
     uint64_t h;
 
@@ -30,65 +30,66 @@ static uint64_t use_hash(const char *coupon, const struct name_hash *hash)
     return hash_text(h, coupon);
 }
 
-static void use_table_init(struct use_table *t, const struct session *d, struct use_read *reads, size_t count, struct arena *a)
+static void user_state_table_init(struct user_state_table *t, const struct session *d, struct user_state_read *reads, size_t count,
+                                  struct arena *a)
 {
-    *t = (struct use_table){.reads = reads, .hashes = arena_array(a, count, sizeof *t->hashes), .arena = a};
+    *t = (struct user_state_table){.reads = reads, .hashes = arena_array(a, count, sizeof *t->hashes), .arena = a};
     hash_index_init(&t->index, count);
     for (size_t i = 0; i < count; i++) {
         t->hashes[i] = session_name_hash(d, reads[i].user);
-        hash_index_add(&t->index, use_hash(reads[i].coupon, &t->hashes[i]), i);
+        hash_index_add(&t->index, user_state_hash(reads[i].coupon, &t->hashes[i]), i);
     }
     t->bytes_before = a->bytes;
 }
 
-static bool has_enough_uses(const void *context)
+static bool has_enough_user_states(const void *context)
 {
-    const struct use_table *t = context;
+    const struct user_state_table *t = context;
 
-    return t->arena->bytes - t->bytes_before >= STORE_USES_BYTES;
+    return t->arena->bytes - t->bytes_before >= STORE_USER_STATES_BYTES;
 }
 
-/* The same use may have been asked for more than once: all get it. */
-static bool use_row(const bson_t *doc, void *context)
+/* The same user state may have been asked for more than once: all get it. */
+static bool user_state_row(const bson_t *doc, void *context)
 {
-    struct use_table *t = context;
+    struct user_state_table *t = context;
     struct name_hash hash;
-    struct use *use = NULL;
+    struct user_state *user_state = NULL;
     const char *coupon;
     bool failed = false;
 
-    if (!codec_use_id_get(doc, &coupon, &hash))
+    if (!codec_user_state_id_get(doc, &coupon, &hash))
         return false;
-    for (size_t at = hash_index_begin(&t->index, use_hash(coupon, &hash)), i;
+    for (size_t at = hash_index_begin(&t->index, user_state_hash(coupon, &hash)), i;
          (i = hash_index_item(&t->index, at)) != HASH_INDEX_END; at++) {
-        struct use_read *r = &t->reads[i];
+        struct user_state_read *r = &t->reads[i];
 
         if (!name_hash_same(&t->hashes[i], &hash) || strcmp(r->coupon, coupon) != 0)
             continue;
-        if (!use && !failed)
-            use = codec_use_of(doc, r->user, t->arena, NULL);
-        failed = !use;
-        r->status = use ? STORE_OK : STORE_UNREADABLE;
-        r->use = use;
+        if (!user_state && !failed)
+            user_state = codec_user_state_of(doc, r->user, t->arena, NULL);
+        failed = !user_state;
+        r->status = user_state ? STORE_OK : STORE_UNREADABLE;
+        r->user_state = user_state;
     }
     if (failed)
         log_unreadable("users", doc);
     return true;
 }
 
-static const char *use_coupon(const void *context, size_t i)
+static const char *user_state_coupon(const void *context, size_t i)
 {
-    const struct use_read *reads = context;
+    const struct user_state_read *reads = context;
 
     return reads[i].coupon;
 }
 
-enum store_status views_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
-                             size_t count)
+enum store_status views_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
+                                    size_t count)
 {
     struct session *d = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
-    struct use_table table;
+    struct user_state_table table;
     enum store_status status;
     struct in_clause in;
     bson_t filter;
@@ -97,27 +98,27 @@ enum store_status views_uses(struct store *s, struct store_time after, struct ar
     if (count == 0)
         return STORE_OK;
     for (size_t i = 0; i < count; i++)
-        reads[i] = (struct use_read){.coupon = reads[i].coupon, .user = reads[i].user, .status = STORE_LEFT};
+        reads[i] = (struct user_state_read){.coupon = reads[i].coupon, .user = reads[i].user, .status = STORE_LEFT};
     if (!session_finds_names(d)) {
         status = STORE_FAILED;
         SETTLE_READS(status, reads, count);
         return status;
     }
-    use_table_init(&table, d, reads, count, a);
+    user_state_table_init(&table, d, reads, count, a);
     BSON_APPEND_UTF8(&command, "find", "users");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     if (count == 1) { /* the server's short way to one _id: a quarter less work than an $in of one */
-        codec_use_id(&filter, "_id", reads[0].coupon, &table.hashes[0]);
+        codec_user_state_id(&filter, "_id", reads[0].coupon, &table.hashes[0]);
     } else {
         in_begin(&in, &filter, "_id");
         for (size_t i = 0; i < count; i++)
-            codec_use_id(&in.values, in_next(&in), reads[i].coupon, &table.hashes[i]);
+            codec_user_state_id(&in.values, in_next(&in), reads[i].coupon, &table.hashes[i]);
         in_end(&in, &filter);
-        session_add_coupons(d, &filter, use_coupon, reads, count);
+        session_add_coupons(d, &filter, user_state_coupon, reads, count);
     }
     bson_append_document_end(&command, &filter);
     session_read_options(d, &command, after, count + 1);
-    status = session_read_until(d, &command, use_row, has_enough_uses, &table, &left);
+    status = session_read_until(d, &command, user_state_row, has_enough_user_states, &table, &left);
     hash_index_free(&table.index);
     for (size_t i = 0; i < count && !left; i++)
         if (reads[i].status == STORE_LEFT)
@@ -163,7 +164,7 @@ enum store_status views_job(struct store *s, const char *coupon, const char *job
     hash = session_name_hash(d, name_of_job(job, name));
     BSON_APPEND_UTF8(&command, "find", "users");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    codec_use_id(&filter, "_id", coupon, &hash);
+    codec_user_state_id(&filter, "_id", coupon, &hash);
     bson_append_document_end(&command, &filter);
     session_read_options(d, &command, after, 2);
     status = session_read(d, &command, job_row, &row);
@@ -185,7 +186,7 @@ static bool account_row(const bson_t *doc, void *context)
     struct name_hash hash;
     const char *coupon;
 
-    if (!codec_use_id_get(doc, &coupon, &hash))
+    if (!codec_user_state_id_get(doc, &coupon, &hash))
         return false;
     for (size_t i = 0; i < rows->count; i++) {
         struct account_read *r = &rows->reads[i];
@@ -231,7 +232,7 @@ enum store_status views_accounts(struct store *s, struct store_time after, struc
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
         rows.hashes[i] = session_name_hash(d, name_of_account(reads[i].lane, reads[i].peer, name));
-        codec_use_id(&in.values, in_next(&in), reads[i].coupon, &rows.hashes[i]);
+        codec_user_state_id(&in.values, in_next(&in), reads[i].coupon, &rows.hashes[i]);
     }
     in_end(&in, &filter);
     session_add_coupons(d, &filter, account_coupon, reads, count);
@@ -289,7 +290,7 @@ static bool walk_row(const bson_t *doc, void *context)
     struct walk_rows *rows = context;
     const char *coupon;
 
-    if (rows->count == rows->most || !codec_use_id_get(doc, &coupon, &rows->last))
+    if (rows->count == rows->most || !codec_user_state_id_get(doc, &coupon, &rows->last))
         return false;
     rows->hashes[rows->count++] = hash_bits(&rows->last);
     return true;
@@ -572,9 +573,9 @@ static void put_which_buckets(const struct session *d, bson_t *filter, const str
     bson_append_document_end(filter, &clause);
 }
 
-/* All redemptions of a use have its lane, which is left out when it is 0. Users hash evenly to lanes: of those that the index
+/* All redemptions of a user state have its lane, which is left out when it is 0. Users hash evenly to lanes: of those that the index
  * gives, as many are another lane's as there are lanes, so it needs no part in it. */
-static void put_which_uses(const struct session *d, bson_t *filter, const struct due_search *search)
+static void put_which_user_states(const struct session *d, bson_t *filter, const struct due_search *search)
 {
     bson_t clause, list;
     char buffer[16];
@@ -629,25 +630,25 @@ static bool due_bucket_row(const bson_t *doc, size_t find, void *context)
     return true;
 }
 
-struct due_uses {
+struct due_user_states {
     struct due_search *search;
-    struct use **uses;
+    struct user_state **user_states;
     struct arena *arena;
     size_t bytes_before; /* that the arena held */
 };
 
-static bool due_use_row(const bson_t *doc, size_t find, void *context)
+static bool due_user_state_row(const bson_t *doc, size_t find, void *context)
 {
-    const struct due_uses *list = context;
+    const struct due_user_states *list = context;
     struct due_search *search = list->search;
-    struct use *use;
+    struct user_state *user_state;
 
     (void)find;
-    if (!is_wanted(doc, search, list->arena->bytes - list->bytes_before >= STORE_USES_BYTES))
+    if (!is_wanted(doc, search, list->arena->bytes - list->bytes_before >= STORE_USER_STATES_BYTES))
         return true;
-    use = codec_use_get(doc, list->arena, NULL);
-    if (use && use->user) /* a tombstone is never due */
-        list->uses[search->count++] = use;
+    user_state = codec_user_state_get(doc, list->arena, NULL);
+    if (user_state && user_state->user) /* a tombstone is never due */
+        list->user_states[search->count++] = user_state;
     else
         leave_out(search, "users", doc);
     return true;
@@ -677,10 +678,10 @@ enum store_status views_due_buckets(struct store *s, struct store_time after, st
     return status;
 }
 
-enum store_status views_due_uses(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
-                                 struct use **uses)
+enum store_status views_due_user_states(struct store *s, struct store_time after, struct due_search *search, struct arena *a,
+                                        struct user_state **user_states)
 {
-    struct due_uses list = {search, uses, a, a->bytes};
+    struct due_user_states list = {search, user_states, a, a->bytes};
     struct session *d = session_of(s);
     struct joined_find find = {.descending = false};
     enum store_status status;
@@ -688,8 +689,8 @@ enum store_status views_due_uses(struct store *s, struct store_time after, struc
     begin_due_search(search);
     if (!session_finds_names(d))
         return STORE_FAILED;
-    put_due_search(d, &find, search, put_which_uses);
-    status = session_read_joined(d, "users", &find, 1, after, due_use_row, &list);
+    put_due_search(d, &find, search, put_which_user_states);
+    status = session_read_joined(d, "users", &find, 1, after, due_user_state_row, &list);
     search->count = status == STORE_OK ? search->count : 0;
     return status;
 }

@@ -35,22 +35,22 @@ struct view_type {
     bool (*is_new)(const struct view_write *v);
 };
 
-static void use_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
+static void user_state_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
 {
-    const struct name_hash hash = session_name_hash(d, v->use->user);
+    const struct name_hash hash = session_name_hash(d, v->user_state->user);
 
-    codec_use_id(doc, name, v->coupon, &hash);
+    codec_user_state_id(doc, name, v->coupon, &hash);
 }
 
-static void use_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
+static void user_state_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
 {
     (void)times;
-    codec_use_put(view, v->coupon, v->use, &d->name_key);
+    codec_user_state_put(view, v->coupon, v->user_state, &d->name_key);
 }
 
-static bool use_is_new(const struct view_write *v)
+static bool user_state_is_new(const struct view_write *v)
 {
-    return !v->use->stored;
+    return !v->user_state->stored;
 }
 
 static void job_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
@@ -58,7 +58,7 @@ static void job_put_id(const struct session *d, bson_t *doc, const char *name, c
     char own[STORED_NAME_SIZE];
     const struct name_hash hash = session_name_hash(d, name_of_job(v->job->id, own));
 
-    codec_use_id(doc, name, v->coupon, &hash);
+    codec_user_state_id(doc, name, v->coupon, &hash);
 }
 
 static void job_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
@@ -78,7 +78,7 @@ static void account_put_id(const struct session *d, bson_t *doc, const char *nam
     char own[STORED_NAME_SIZE];
     const struct name_hash hash = session_name_hash(d, name_of_account(v->account->lane, v->account->peer, own));
 
-    codec_use_id(doc, name, v->coupon, &hash);
+    codec_user_state_id(doc, name, v->coupon, &hash);
 }
 
 static void account_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
@@ -129,7 +129,7 @@ static bool coupon_is_new(const struct view_write *v)
 }
 
 static const struct view_type view_types[] = {
-    [VIEW_USE] = {"users", use_put_id, use_put_view, use_is_new},
+    [VIEW_USER_STATE] = {"users", user_state_put_id, user_state_put_view, user_state_is_new},
     [VIEW_JOB] = {"users", job_put_id, job_put_view, job_is_new},
     [VIEW_ACCOUNT] = {"users", account_put_id, account_put_view, account_is_new},
     [VIEW_BUCKET] = {"buckets", bucket_put_id, bucket_put_view, bucket_is_new},

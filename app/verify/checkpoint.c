@@ -160,11 +160,12 @@ static void put_account(struct buf *out, const struct lane_account *a)
 static void put_user(struct buf *out, const struct user *u)
 {
     put_recorded(out, u->key, u->erased_seq, u->maybe_back,
-                 &(struct recorded){.version = u->use.version, .seq = u->use.seq, .total = u->use.total, .day_ms = u->use.day_ms,
-                                    .today = u->use.today, .erased_ms = u->use.erased_ms, .erased_lane = u->use.erased_lane});
-    put_word(out, u->use.count);
-    for (size_t i = 0; i < u->use.count; i++)
-        put_redemption(out, &u->use.redemptions[i]);
+                 &(struct recorded){.version = u->user_state.version, .seq = u->user_state.seq, .total = u->user_state.total,
+                                    .day_ms = u->user_state.day_ms, .today = u->user_state.today, .erased_ms = u->user_state.erased_ms,
+                                    .erased_lane = u->user_state.erased_lane});
+    put_word(out, u->user_state.count);
+    for (size_t i = 0; i < u->user_state.count; i++)
+        put_redemption(out, &u->user_state.redemptions[i]);
 }
 
 static bool is_untouched(const struct slot *slot)
@@ -390,7 +391,7 @@ static void get_key(struct input *in, uint8_t key[KEY_HASH_LEN])
 
 static void get_extensions(struct input *in, struct redemption *r, struct arena *a)
 {
-    size_t count = get_word(in, USE_EXTENSIONS_MAX);
+    size_t count = get_word(in, USER_STATE_EXTENSIONS_MAX);
     struct extension *earlier = arena_array(a, count + 1, sizeof *earlier);
 
     for (size_t i = 0; i < count; i++) {
@@ -466,23 +467,23 @@ static bool get_user(struct replay *r, struct input *in, const char *key)
     if (u->standing.touched) /* told before */
         return false;
     u->resumed = true;
-    u->use.count = 0; /* of one that could not be read */
+    u->user_state.count = 0; /* of one that could not be read */
     u->erased_seq = get_positive(in);
     u->maybe_back = get_byte(in, 1);
     get_ints(in, &of, recorded_ints, COUNT(recorded_ints));
-    u->use.user = NULL;
-    u->use.version = of.version;
-    u->use.seq = of.seq;
-    u->use.total = of.total;
-    u->use.day_ms = of.day_ms;
-    u->use.today = of.today;
-    u->use.erased_ms = of.erased_ms;
-    u->use.erased_lane = of.erased_lane;
-    u->named_seq = u->erased_seq ? 0 : u->use.seq; /* if the user is erased now, it must go from there */
-    count = get_word(in, USE_REDEMPTIONS_MAX);
+    u->user_state.user = NULL;
+    u->user_state.version = of.version;
+    u->user_state.seq = of.seq;
+    u->user_state.total = of.total;
+    u->user_state.day_ms = of.day_ms;
+    u->user_state.today = of.today;
+    u->user_state.erased_ms = of.erased_ms;
+    u->user_state.erased_lane = of.erased_lane;
+    u->named_seq = u->erased_seq ? 0 : u->user_state.seq; /* if the user is erased now, it must go from there */
+    count = get_word(in, USER_STATE_REDEMPTIONS_MAX);
     for (size_t i = 0; i < count && !in->bad; i++)
-        get_redemption(in, use_add(&u->use, &r->arena), &r->arena);
-    if (in->bad || in->at != in->end || u->use.seq < 1)
+        get_redemption(in, user_state_add(&u->user_state, &r->arena), &r->arena);
+    if (in->bad || in->at != in->end || u->user_state.seq < 1)
         return false;
     views_go_on_user(r, u);
     return true;

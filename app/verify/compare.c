@@ -17,10 +17,10 @@ struct field {
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
 /* The alias is how a user is found: so it is no field here. */
-static const struct field use_fields[] = {
-    ROW(use, TEXT, user),      ROW(use, INT64, version),  ROW(use, INT64, seq),      ROW(use, INT64, total),
-    ROW(use, INT64, day_ms),   ROW(use, INT64, today),    ROW(use, INT64, erased_ms), ROW(use, INT64, erased_lane),
-    ROW(use, BOOL, orders_unfound),
+static const struct field user_state_fields[] = {
+    ROW(user_state, TEXT, user),       ROW(user_state, INT64, version),     ROW(user_state, INT64, seq),
+    ROW(user_state, INT64, total),     ROW(user_state, INT64, day_ms),      ROW(user_state, INT64, today),
+    ROW(user_state, INT64, erased_ms), ROW(user_state, INT64, erased_lane), ROW(user_state, BOOL, orders_unfound),
 };
 
 static const struct field job_fields[] = {
@@ -215,9 +215,9 @@ void compare_account(const struct lane_account *expected, const struct lane_acco
     compare_rows(account_fields, COUNT(account_fields), expected, found, "", differ, context);
 }
 
-void compare_use(const struct use *expected, const struct use *found, differ_fn *differ, void *context)
+void compare_user_state(const struct user_state *expected, const struct user_state *found, differ_fn *differ, void *context)
 {
-    compare_rows(use_fields, COUNT(use_fields), expected, found, "", differ, context);
+    compare_rows(user_state_fields, COUNT(user_state_fields), expected, found, "", differ, context);
     differ_count("redemptions", (int64_t)expected->count, (int64_t)found->count, differ, context);
     if (expected->count != found->count)
         return;

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum kind { PACKED_ENTRY, PACKED_USE, PACKED_BUCKET, PACKED_UNREADABLE_BUCKET, PACKED_CODES, PACKED_RECORD };
+enum kind { PACKED_ENTRY, PACKED_USER_STATE, PACKED_BUCKET, PACKED_UNREADABLE_BUCKET, PACKED_CODES, PACKED_RECORD };
 
 #define WORD 8
 
@@ -139,14 +139,14 @@ static void get_redemption(struct input *in, struct redemption *r)
         get_bytes(in, &earlier[i], sizeof earlier[i]);
 }
 
-void pack_use(struct buf *out, const struct name_hash *hash, const char *user, const struct use *view)
+void pack_user_state(struct buf *out, const struct name_hash *hash, const char *user, const struct user_state *view)
 {
-    struct use bare = *view;
+    struct user_state bare = *view;
 
     bare.user = NULL;
     bare.redemptions = NULL;
     bare.capacity = bare.count;
-    buf_putc(out, PACKED_USE);
+    buf_putc(out, PACKED_USER_STATE);
     put_bytes(out, hash, sizeof *hash);
     put_bytes(out, &bare, sizeof bare);
     put_text(out, user);
@@ -155,11 +155,11 @@ void pack_use(struct buf *out, const struct name_hash *hash, const char *user, c
         put_redemption(out, &view->redemptions[i]);
 }
 
-static void unpack_use(struct input *in, unsigned part, const struct replay_sink *sink)
+static void unpack_user_state(struct input *in, unsigned part, const struct replay_sink *sink)
 {
     struct name_hash hash;
     const char *user;
-    struct use u;
+    struct user_state u;
 
     get_bytes(in, &hash, sizeof hash);
     get_bytes(in, &u, sizeof u);
@@ -168,7 +168,7 @@ static void unpack_use(struct input *in, unsigned part, const struct replay_sink
     u.redemptions = arena_array(in->arena, u.count + 1, sizeof *u.redemptions);
     for (size_t i = 0; i < u.count; i++)
         get_redemption(in, &u.redemptions[i]);
-    sink->use(sink->context, part, &hash, user, &u);
+    sink->user_state(sink->context, part, &hash, user, &u);
 }
 
 /* ---- buckets and codes ---- */
@@ -260,8 +260,8 @@ void unpack_all(const char *bytes, size_t len, unsigned part, const struct repla
 
         if (kind == PACKED_ENTRY)
             unpack_entry(&in, part, sink);
-        else if (kind == PACKED_USE)
-            unpack_use(&in, part, sink);
+        else if (kind == PACKED_USER_STATE)
+            unpack_user_state(&in, part, sink);
         else if (kind == PACKED_CODES)
             unpack_codes(&in, part, sink);
         else if (kind == PACKED_RECORD)

@@ -12,7 +12,7 @@
 #include "verify/replay_state.h"
 
 void pack_entry(struct buf *out, const struct told_entry *t);
-void pack_use(struct buf *out, const struct name_hash *hash, const char *user, const struct use *view);
+void pack_user_state(struct buf *out, const struct name_hash *hash, const char *user, const struct user_state *view);
 /* view NULL: it cannot be read. */
 void pack_bucket(struct buf *out, int64_t b, const struct bucket *view);
 /* Of a checkpoint. */

@@ -216,8 +216,8 @@ static void note_name(struct replay *r, struct user *u, const struct entry *e, i
         u->maybe_back = r->erasures > 0;
     u->nameless = u->nameless || !e->user;
     u->named_seq = e->user ? seq : u->named_seq;
-    if (!u->use.user && e->user)
-        u->use.user = arena_strdup(&r->arena, e->user);
+    if (!u->user_state.user && e->user)
+        u->user_state.user = arena_strdup(&r->arena, e->user);
 }
 
 static void replay_user(struct replay *r, const struct batch *b, const struct entry *e, const char *key)
@@ -232,7 +232,7 @@ static void replay_user(struct replay *r, const struct batch *b, const struct en
     mine.order = arena_strdup(&r->arena, e->order);
     mine.metadata = arena_strdup(&r->arena, e->metadata);
     mine.code = arena_strdup(&r->arena, e->code);
-    fold_use_entry(&u->use, &mine, &b->head, b->lane, &r->arena);
+    fold_user_state_entry(&u->user_state, &mine, &b->head, b->lane, &r->arena);
     check_user_caps(r, u, b, e);
     if (e->kind == ENTRY_ERASE)
         u->erased_seq = b->head.seq;

@@ -185,7 +185,7 @@ static void check_hold(struct replay *r, const struct batch *b, const struct ent
 static void check_repeated(struct replay *r, const struct user *u, const struct batch *b, const struct entry *e,
                            const struct redemption *about)
 {
-    const struct redemption *base = about->from ? use_by_slot(&u->use, about->from_n, about->from) : NULL;
+    const struct redemption *base = about->from ? user_state_by_slot(&u->user_state, about->from_n, about->from) : NULL;
     bool falls_back = base && (e->kind == ENTRY_CANCEL || e->kind == ENTRY_EXPIRE);
 
     if (entry_members[e->kind] & HAS_SINCE)
@@ -201,7 +201,7 @@ static void check_repeated(struct replay *r, const struct user *u, const struct 
     if (e->kind != ENTRY_EXTEND)
         return;
     check_hold(r, b, e, about->at_ms);
-    if (redemption_extensions(about) >= USE_EXTENSIONS_MAX)
+    if (redemption_extensions(about) >= USER_STATE_EXTENSIONS_MAX)
         entry_drift(r, b, "extensions", "32 at most", "one more");
 }
 
@@ -210,7 +210,7 @@ static void check_about(struct replay *r, const struct user *u, const struct bat
 {
     bool holds = e->kind == ENTRY_HOLD;
     const struct redemption *about =
-        holds ? use_by_slot(&u->use, e->from_n, e->from) : use_by_slot(&u->use, e->n, e->g);
+        holds ? user_state_by_slot(&u->user_state, e->from_n, e->from) : user_state_by_slot(&u->user_state, e->n, e->g);
     bool issued = holds || (e->kind == ENTRY_SPEND && e->was == SLOT_ISSUED);
 
     if (!about || about->ended_ms) {
@@ -220,7 +220,7 @@ static void check_about(struct replay *r, const struct user *u, const struct bat
     if (!(redemption_from(e) & FROM(about->state)))
         entry_drift(r, b, "redemption", "in a state that permits it",
                     slot_state_name((enum slot_state)about->state));
-    if (issued && use_hold_on(&u->use, about, b->head.at_ms))
+    if (issued && user_state_hold_on(&u->user_state, about, b->head.at_ms))
         entry_drift(r, b, "redemption", "not held", "held by another checkout");
     check_time(r, b, e, about);
     check_repeated(r, u, b, e, about);
@@ -241,8 +241,8 @@ static void check_id(struct replay *r, const struct batch *b, const struct entry
 
 static void check_erasure(struct replay *r, const struct user *u, const struct batch *b)
 {
-    for (size_t i = 0; i < u->use.count; i++)
-        if (u->use.redemptions[i].state == SLOT_ISSUED || u->use.redemptions[i].state == SLOT_RESERVED) {
+    for (size_t i = 0; i < u->user_state.count; i++)
+        if (u->user_state.redemptions[i].state == SLOT_ISSUED || u->user_state.redemptions[i].state == SLOT_RESERVED) {
             entry_drift(r, b, "redemptions", "ended", "one that stands");
             return;
         }
@@ -252,7 +252,7 @@ static void check_key(struct replay *r, const struct user *u, const struct batch
 {
     enum key_of which;
 
-    if ((entry_members[e->kind] & HAS_KEY) && use_by_key(&u->use, e->key, &which))
+    if ((entry_members[e->kind] & HAS_KEY) && user_state_by_key(&u->user_state, e->key, &which))
         entry_drift(r, b, "key", "used once", "used for another call");
 }
 
@@ -266,7 +266,7 @@ void check_user(struct replay *r, const struct user *u, const struct batch *b, c
 {
     if (u->erased_seq)
         entry_drift(r, b, "alias", "of nobody: erased before", e->alias);
-    expect_int(r, b, "before", u->use.seq, e->before);
+    expect_int(r, b, "before", u->user_state.seq, e->before);
     check_key(r, u, b, e);
     if (entry_makes(e->kind))
         check_id(r, b, e);
@@ -286,9 +286,9 @@ void check_user_caps(struct replay *r, const struct user *u, const struct batch 
     if (!c || !is_taking(e))
         return;
     /* what has ended by itself counts no longer, even before the ledger says so */
-    most(r, b, "per_user", c->cap.per_user, u->use.total - use_lapsed(&u->use, at_ms));
+    most(r, b, "per_user", c->cap.per_user, u->user_state.total - user_state_lapsed(&u->user_state, at_ms));
     most(r, b, "per_user_per_day", c->cap.per_user_per_day,
-         use_today(&u->use, day_ms) - use_lapsed_today(&u->use, at_ms, day_ms));
+         user_state_today(&u->user_state, day_ms) - user_state_lapsed_today(&u->user_state, at_ms, day_ms));
 }
 
 /* ---- the coupon as a whole ---- */

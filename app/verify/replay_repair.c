@@ -58,8 +58,8 @@ static struct odd_view *odd_of(const struct replay *r, const struct name_hash *h
     return o || replay_is_trunk(r) ? o : find_odd(r, hash);
 }
 
-static void tell_superfluous_use(const struct telling *t, const struct name_hash *hash, const char *user, const char *alias,
-                                 int64_t seq)
+static void tell_superfluous_user_state(const struct telling *t, const struct name_hash *hash, const char *user, const char *alias,
+                                        int64_t seq)
 {
     struct repair repair = {
         .fault = FAULT_SUPERFLUOUS, .what = "users", .hash = *hash, .alias = alias, .found_seq = seq};
@@ -71,28 +71,28 @@ static void tell_superfluous_use(const struct telling *t, const struct name_hash
 
 static void repair_user(const struct telling *t, struct user *u)
 {
-    struct repair repair = {.what = "users", .use = &u->use};
+    struct repair repair = {.what = "users", .user_state = &u->user_state};
     struct standing s = u->standing;
     struct name_hash stored;
     struct odd_view *odd;
     char where[WHERE_SIZE];
 
-    if (u->resumed && !u->use.user && s.stored)
-        u->use.user = u->view->user; /* there is no other word on it */
-    if (s.stored && (u->erased_seq || !s.touched || !u->use.user || strcmp(u->view->user, u->use.user) != 0)) {
+    if (u->resumed && !u->user_state.user && s.stored)
+        u->user_state.user = u->view->user; /* there is no other word on it */
+    if (s.stored && (u->erased_seq || !s.touched || !u->user_state.user || strcmp(u->view->user, u->user_state.user) != 0)) {
         stored = name_hash(t->replay->name_key, u->view->user);
-        tell_superfluous_use(t, &stored, u->view->user, u->view->alias, s.view_seq);
+        tell_superfluous_user_state(t, &stored, u->view->user, u->view->alias, s.view_seq);
         s.stored = false; /* it is not this user's own */
     }
-    if (u->erased_seq || !s.touched || (!u->use.user && !u->resumed)) /* without a name nothing can be written */
+    if (u->erased_seq || !s.touched || (!u->user_state.user && !u->resumed)) /* without a name nothing can be written */
         return;
-    if (!u->use.user) {
+    if (!u->user_state.user) {
         repair.fault = fault_of(&s, t->all);
         repair.where = replay_user_place(where, u, NULL);
         tell_one(t, &repair);
         return;
     }
-    repair.hash = name_hash(t->replay->name_key, u->use.user);
+    repair.hash = name_hash(t->replay->name_key, u->user_state.user);
     repair.fault = fault_of(&s, t->all);
     repair.found_seq = found_seq(&s);
     repair.where = replay_user_place(where, u, NULL);
@@ -119,7 +119,7 @@ static void repair_odd(const struct telling *t)
 {
     for (const struct odd_view *o = t->replay->odd_views; o; o = o->next)
         if (!o->settled && is_nobodys(&t->replay->parts, o))
-            tell_superfluous_use(t, &o->hash, o->user, o->alias, o->seq);
+            tell_superfluous_user_state(t, &o->hash, o->user, o->alias, o->seq);
 }
 
 /* ---- jobs and accounts ---- */

@@ -10,17 +10,17 @@
 
 struct replay;
 
-/* A view as it should be: exactly one of use, job, account, bucket, definition and totals, or for a superfluous one none. */
+/* A view as it should be: exactly one of user state, job, account, bucket, definition and totals, or for a superfluous one none. */
 struct repair {
     enum fault fault;
     const char *what;  /* "users", "buckets", "coupons", "totals" */
     const char *where; /* as in struct drift */
     struct name_hash hash; /* its key, by kind */
-    const char *alias; /* of a use that is superfluous, as it stands; NULL: not known */
+    const char *alias; /* of a user state that is superfluous, as it stands; NULL: not known */
     int64_t b;
     int64_t quarter_ms;
     int64_t found_seq; /* at which the stored one stands; -1: there is none, or it cannot be read */
-    const struct use *use;
+    const struct user_state *user_state;
     const struct job_progress *job;
     const struct lane_account *account;
     const struct bucket *bucket;

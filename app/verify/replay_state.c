@@ -73,7 +73,7 @@ const char *replay_view_place(char where[WHERE_SIZE], const struct name_hash *ha
 
 const char *replay_user_place(char where[WHERE_SIZE], const struct user *u, const char *stored)
 {
-    const char *name = stored ? stored : u->use.user;
+    const char *name = stored ? stored : u->user_state.user;
 
     if (name)
         return replay_name_place(where, name);
@@ -124,10 +124,10 @@ struct user *replay_user_of(struct replay *r, const char *key)
         return u;
     u = arena_alloc(&r->arena, sizeof *u);
     u->key = arena_strdup(&r->arena, key);
-    use_init(&u->use, NULL, "");
+    user_state_init(&u->user_state, NULL, "");
     /* most users take once: room for one, then as it grows */
-    u->use.redemptions = arena_array(&r->arena, 1, sizeof *u->use.redemptions);
-    u->use.capacity = 1;
+    u->user_state.redemptions = arena_array(&r->arena, 1, sizeof *u->user_state.redemptions);
+    u->user_state.capacity = 1;
     HASH_ADD_KEYPTR(hh, r->users, u->key, strlen(u->key), u);
     return u;
 }

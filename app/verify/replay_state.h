@@ -36,8 +36,8 @@ struct standing {
 struct user {
     struct standing standing; /* first: see replay_views.c */
     const char *key; /* alias */
-    struct use use;
-    const struct use *view;
+    struct user_state user_state;
+    const struct user_state *view;
     int64_t erased_seq;  /* of the batch that erased the user; 0: none */
     bool nameless;       /* the ledger has entries of it without its name */
     int64_t named_seq;   /* the last batch with its name; 0: none has it */
@@ -114,7 +114,7 @@ struct told_entry {
 /* Where a replay in parts sends what is its parts'. Views may come from several threads at once. */
 struct replay_sink {
     void (*entry)(void *context, unsigned part, const struct told_entry *t);
-    void (*use)(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct use *view);
+    void (*user_state)(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct user_state *view);
     void (*bucket)(void *context, unsigned part, int64_t b, const struct bucket *view);
     void (*codes)(void *context, unsigned part, int64_t b, const char *const codes[BUCKET_SLOTS]);
     void (*record)(void *context, unsigned part, const char *bytes, size_t len); /* of a checkpoint */

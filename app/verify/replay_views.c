@@ -20,7 +20,7 @@ void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq)
 }
 
 static struct odd_view *add_odd(struct replay *r, enum odd odd, const struct name_hash *hash, const char *user,
-                                const struct use *view)
+                                const struct user_state *view)
 {
     struct odd_view *o = arena_alloc(&r->arena, sizeof *o);
 
@@ -35,7 +35,7 @@ static struct odd_view *add_odd(struct replay *r, enum odd odd, const struct nam
 }
 
 /* The emptied view of an erased user has no name, and no alias, by which it could be found: it is known by its seq. */
-static void add_tombstone(struct replay *r, const struct name_hash *hash, const struct use *view)
+static void add_tombstone(struct replay *r, const struct name_hash *hash, const struct user_state *view)
 {
     struct odd_view *o = add_odd(r, ODD_TOMBSTONE, hash, NULL, view);
     char where[WHERE_SIZE];
@@ -46,7 +46,7 @@ static void add_tombstone(struct replay *r, const struct name_hash *hash, const 
 }
 
 /* What says nothing of its lane is told of in lane 0. */
-static bool is_of_lane(const struct replay *r, const char *user, const struct use *view)
+static bool is_of_lane(const struct replay *r, const char *user, const struct user_state *view)
 {
     if (r->parts.lanes <= 1)
         return true;
@@ -56,7 +56,7 @@ static bool is_of_lane(const struct replay *r, const char *user, const struct us
 }
 
 /* What cannot be read, and what no alias leads to, is kept apart. Views may be told from several threads. */
-static void keep_odd(struct replay *r, const struct name_hash *hash, const char *user, const struct use *view, bool mine)
+static void keep_odd(struct replay *r, const struct name_hash *hash, const char *user, const struct user_state *view, bool mine)
 {
     char where[WHERE_SIZE];
 
@@ -71,7 +71,8 @@ static void keep_odd(struct replay *r, const struct name_hash *hash, const char 
     pthread_mutex_unlock(&r->odd);
 }
 
-static void keep_use(struct replay *r, const struct name_hash *hash, const char *user, const char *key, const struct use *view)
+static void keep_user_state(struct replay *r, const struct name_hash *hash, const char *user, const char *key,
+                            const struct user_state *view)
 {
     struct user *u = replay_user_of(r, key);
     char where[WHERE_SIZE];
@@ -81,12 +82,12 @@ static void keep_use(struct replay *r, const struct name_hash *hash, const char 
         replay_drift(r, "users", replay_name_place(where, user), "alias", "of one user", u->view->user);
         return;
     }
-    u->view = use_copy(view, &r->arena, true);
+    u->view = user_state_copy(view, &r->arena, true);
     u->standing.stored = true;
     u->standing.view_seq = view->seq;
 }
 
-void replay_view_use(struct replay *r, const struct name_hash *hash, const char *user, const struct use *view)
+void replay_view_user_state(struct replay *r, const struct name_hash *hash, const char *user, const struct user_state *view)
 {
     bool mine = is_of_lane(r, user, view);
     const char *key = user && view ? view->alias : NULL;
@@ -96,9 +97,9 @@ void replay_view_use(struct replay *r, const struct name_hash *hash, const char 
     else if (mine && (!key || !key[0]))
         keep_odd(r, hash, user, view, true);
     else if (mine && replay_has_leaves(r))
-        keep_use(r, hash, user, key, view);
+        keep_user_state(r, hash, user, key, view);
     else if (mine)
-        r->sink.use(r->sink.context, replay_part_of_user(r, key), hash, user, view);
+        r->sink.user_state(r->sink.context, replay_part_of_user(r, key), hash, user, view);
 }
 
 void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view)
@@ -195,7 +196,7 @@ static void pass_redemption(const struct redemption *expected, struct redemption
 }
 
 /* What the checkpoint did not say is taken as the view has it. */
-static void pass_unknown(const struct use *expected, struct use *view, struct arena *a)
+static void pass_unknown(const struct user_state *expected, struct user_state *view, struct arena *a)
 {
     struct redemption *redemptions = arena_array(a, view->count + 1, sizeof *redemptions);
 
@@ -212,7 +213,7 @@ static void pass_unknown(const struct use *expected, struct use *view, struct ar
 /* Whoever came back after an erasure has the versions of before beneath: the ledger no longer says whose they were. */
 static void compare_user(struct replay *r, struct user *u)
 {
-    struct use view = *u->view;
+    struct user_state view = *u->view;
     char where[WHERE_SIZE];
     struct place place = {r, "users", where, false};
     struct arena a;
@@ -220,10 +221,10 @@ static void compare_user(struct replay *r, struct user *u)
     arena_init(&a, 0);
     replay_user_place(where, u, u->view->user);
     if (u->resumed)
-        pass_unknown(&u->use, &view, &a);
-    if (u->maybe_back && view.version > u->use.version)
-        view.version = u->use.version;
-    compare_use(&u->use, &view, replay_differ, &place);
+        pass_unknown(&u->user_state, &view, &a);
+    if (u->maybe_back && view.version > u->user_state.version)
+        view.version = u->user_state.version;
+    compare_user_state(&u->user_state, &view, replay_differ, &place);
     u->standing.differs = place.differed;
     arena_free(&a);
 }
@@ -242,7 +243,7 @@ static void close_users(struct replay *r, const struct batch *b)
         struct user *u = (struct user *)s; /* its first member */
 
         next = s->next_touched;
-        fold_use_done(&u->use, &b->head);
+        fold_user_state_done(&u->user_state, &b->head);
         reach_user(r, u, b->head.seq);
     }
     r->touched_users = NULL;
@@ -341,8 +342,8 @@ void views_batch(struct replay *r, const struct batch *b)
 
 void views_go_on_user(struct replay *r, struct user *u)
 {
-    u->standing.touched = u->use.seq;
-    reach_user(r, u, u->use.seq);
+    u->standing.touched = u->user_state.seq;
+    reach_user(r, u, u->user_state.seq);
 }
 
 void views_go_on_shelf(struct replay *r, struct shelf *s)

@@ -8,7 +8,7 @@
 #include "coupons/batch.h"
 #include "coupons/coupon.h"
 #include "coupons/slot.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 #include "store/names.h"
 
 struct replay;
@@ -17,7 +17,7 @@ struct replay;
 /* The marks, read before the views; -1: one that cannot be read. */
 void replay_marks(struct replay *r, int64_t views_seq, int64_t totals_seq);
 /* The view that stands under this hash, and the name whose hash it is; NULL: none is there. view NULL: it cannot be read. */
-void replay_view_use(struct replay *r, const struct name_hash *hash, const char *user, const struct use *view);
+void replay_view_user_state(struct replay *r, const struct name_hash *hash, const char *user, const struct user_state *view);
 void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view);
 /* The definition's view, or nothing of it; is_there: one that cannot be read. created_ms: -1: it has no time of making. */
 void replay_view_coupon(struct replay *r, const struct coupon *view, bool is_there, int64_t seq, int64_t created_ms);

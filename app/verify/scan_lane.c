@@ -24,9 +24,9 @@
 
 #define THREADS_MOST 16
 #define PAGE_BATCHES 50
-#define PAGE_USES 500
+#define PAGE_USER_STATES 500
 #define PAGE_BUCKETS 200
-#define USE_RANGES 32    /* by the first byte of their hash */
+#define USER_STATE_RANGES 32    /* by the first byte of their hash */
 #define BUCKET_RANGES 16
 #define LOOKS 5 /* for a name that is about to go */
 #define LOOK_PAUSE_MS 200
@@ -119,11 +119,11 @@ static void spill_entry(void *context, unsigned part, const struct told_entry *t
     put_away(g, part, &g->packed);
 }
 
-static void spill_use(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct use *view)
+static void spill_user_state(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct user_state *view)
 {
     struct buf packed = BUF_INIT;
 
-    pack_use(&packed, hash, user, view);
+    pack_user_state(&packed, hash, user, view);
     put_away(context, part, &packed);
     buf_free(&packed);
 }
@@ -230,20 +230,20 @@ static enum store_status read_definition(struct reading *g)
     return s;
 }
 
-static void tell_stored(struct replay *whole, const struct stored_use *u)
+static void tell_stored(struct replay *whole, const struct stored_user_state *u)
 {
     if (u->key.kind == NAMED_JOB)
         replay_view_job(whole, u->key.job, u->job);
     else if (u->key.kind == NAMED_ACCOUNT)
         replay_view_account(whole, u->key.lane, u->key.peer, u->account);
     else
-        replay_view_use(whole, &u->hash, u->user, u->use);
+        replay_view_user_state(whole, &u->hash, u->user, u->user_state);
 }
 
-/* Range `range` of USE_RANGES: the hashes whose first byte is [first, end). */
-static enum store_status read_uses(struct reading *g, struct store *session, unsigned range)
+/* Range `range` of USER_STATE_RANGES: the hashes whose first byte is [first, end). */
+static enum store_status read_user_states(struct reading *g, struct store *session, unsigned range)
 {
-    unsigned width = 256 / USE_RANGES, first = range * width, end = first + width;
+    unsigned width = 256 / USER_STATE_RANGES, first = range * width, end = first + width;
     struct name_hash last;
     bool any = first > 0;
     struct arena page;
@@ -254,18 +254,19 @@ static enum store_status read_uses(struct reading *g, struct store *session, uns
     last.bytes[0] = (uint8_t)(first - 1);
     arena_init(&page, 0);
     do {
-        struct stored_use *uses = NULL;
+        struct stored_user_state *user_states = NULL;
         int tries = 0;
         size_t mine = 0;
 
         count = 0;
         do
-            s = mongo_stored_uses(session, g->scan->name_key, g->scan->coupon, any ? &last : NULL, PAGE_USES, &page, &uses, &count);
+            s = mongo_stored_user_states(session, g->scan->name_key, g->scan->coupon, any ? &last : NULL, PAGE_USER_STATES, &page,
+                                         &user_states, &count);
         while (scan_again(s, &tries));
-        for (; mine < count && uses[mine].hash.bytes[0] < end; mine++)
-            tell_stored(g->whole, &uses[mine]);
+        for (; mine < count && user_states[mine].hash.bytes[0] < end; mine++)
+            tell_stored(g->whole, &user_states[mine]);
         if (count)
-            last = uses[count - 1].hash;
+            last = user_states[count - 1].hash;
         any = true;
         advance(g, (int64_t)mine);
         count = mine == count ? count : 0;
@@ -341,12 +342,12 @@ static void read_views(struct reading *g, struct store *session)
         unsigned range = g->next++;
         enum store_status s;
 
-        if (range < USE_RANGES)
-            s = read_uses(g, session, range);
-        else if (range < USE_RANGES + BUCKET_RANGES)
-            s = read_buckets(g, session, range - USE_RANGES);
-        else if (range < USE_RANGES + 2 * BUCKET_RANGES)
-            s = read_codes(g, session, range - USE_RANGES - BUCKET_RANGES);
+        if (range < USER_STATE_RANGES)
+            s = read_user_states(g, session, range);
+        else if (range < USER_STATE_RANGES + BUCKET_RANGES)
+            s = read_buckets(g, session, range - USER_STATE_RANGES);
+        else if (range < USER_STATE_RANGES + 2 * BUCKET_RANGES)
+            s = read_codes(g, session, range - USER_STATE_RANGES - BUCKET_RANGES);
         else
             return;
         if (s != STORE_OK)
@@ -504,10 +505,10 @@ static void tell_entry(void *context, unsigned part, const struct told_entry *t)
     replay_entry(context, t);
 }
 
-static void tell_use(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct use *view)
+static void tell_user_state(void *context, unsigned part, const struct name_hash *hash, const char *user, const struct user_state *view)
 {
     (void)part;
-    replay_view_use(context, hash, user, view);
+    replay_view_user_state(context, hash, user, view);
 }
 
 static void tell_bucket(void *context, unsigned part, int64_t b, const struct bucket *view)
@@ -546,7 +547,7 @@ static void tell_parts(struct reading *g, struct store *session)
             return;
         }
         r = replay_part(g->whole, part, report, g);
-        unpack_all(bytes, len, part, &(struct replay_sink){tell_entry, tell_use, tell_bucket, tell_codes, tell_record, r});
+        unpack_all(bytes, len, part, &(struct replay_sink){tell_entry, tell_user_state, tell_bucket, tell_codes, tell_record, r});
         free(bytes);
         end_replay(g, r);
         replay_free(r);
@@ -599,7 +600,7 @@ static bool begin(struct reading *g)
     }
     g->whole = replay_new(g->parts, g->scan->name_key, report, g);
     replay_sum(g->whole, g->how->sums);
-    replay_send(g->whole, &(struct replay_sink){spill_entry, spill_use, spill_bucket, spill_codes, spill_record, g});
+    replay_send(g->whole, &(struct replay_sink){spill_entry, spill_user_state, spill_bucket, spill_codes, spill_record, g});
     replay_codes_until(g->whole, g->before.next_n);
     return true;
 }

@@ -96,14 +96,14 @@ static struct {
     struct report_counts counts;
 } lane;
 
-static void put_use(const struct use *u)
+static void put_user_state(const struct user_state *u)
 {
     const struct name_hash hash = name_hash(name_key, u->user);
     bson_t doc = BSON_INITIALIZER, view;
 
-    codec_use_id(&doc, "_id", coupon_id, &hash);
+    codec_user_state_id(&doc, "_id", coupon_id, &hash);
     BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
-    codec_use_put(&view, coupon_id, u, name_key);
+    codec_user_state_put(&view, coupon_id, u, name_key);
     bson_append_document_end(&doc, &view);
     pile_add(&users, &doc);
 }
@@ -114,7 +114,7 @@ static void put_job(const struct job_progress *j)
     char name[STORED_NAME_SIZE];
     const struct name_hash hash = name_hash(name_key, name_of_job(j->id, name));
 
-    codec_use_id(&doc, "_id", coupon_id, &hash);
+    codec_user_state_id(&doc, "_id", coupon_id, &hash);
     BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
     codec_job_put(&view, coupon_id, j);
     bson_append_document_end(&doc, &view);
@@ -211,7 +211,7 @@ static void define(int64_t takings)
     bucket_fit(&lane.bucket, lane.tail.next_n);
 }
 
-static void take(struct decision *d, struct use *u, int64_t number, struct arena *a)
+static void take(struct decision *d, struct user_state *u, int64_t number, struct arena *a)
 {
     struct take t = {.key = arena_printf(a, "key-%" PRId64, number), .state = SLOT_REDEEMED, .code_n = -1,
                      .reserve_s = COUPON_NULL};
@@ -221,7 +221,7 @@ static void take(struct decision *d, struct use *u, int64_t number, struct arena
 
     t.order = &order;
     id_random(alias, ID_ALIAS_LEN);
-    use_init(u, arena_printf(a, "user-%" PRId64, number), arena_strdup(a, alias));
+    user_state_init(u, arena_printf(a, "user-%" PRId64, number), arena_strdup(a, alias));
     if (!decide_take(d, u, &t, &out) || out.result != CPN_OK)
         die("a taking was refused");
 }
@@ -230,7 +230,7 @@ static void take(struct decision *d, struct use *u, int64_t number, struct arena
 static int64_t live(int64_t from, int64_t until)
 {
     struct free_slot free_pool[ENTRIES];
-    struct use uses[ENTRIES];
+    struct user_state user_states[ENTRIES];
     struct decision d = {.coupon = NULL};
     struct arena a;
     int64_t count = until - from < ENTRIES ? until - from : ENTRIES;
@@ -242,13 +242,13 @@ static int64_t live(int64_t from, int64_t until)
     d.free_pool = free_pool;
     d.free_pool_count = (size_t)count;
     for (int64_t i = 0; i < count; i++)
-        take(&d, &uses[i], from + i, &a);
+        take(&d, &user_states[i], from + i, &a);
     decide_events(&d);
     append(&d);
     for (int64_t i = 0; i < count; i++) {
-        use_init(&uses[i], uses[i].user, uses[i].alias);
-        fold_use(&uses[i], d.batch, &a);
-        put_use(&uses[i]);
+        user_state_init(&user_states[i], user_states[i].user, user_states[i].alias);
+        fold_user_state(&user_states[i], d.batch, &a);
+        put_user_state(&user_states[i]);
     }
     while (lane.bucket.b * BUCKET_SLOTS < from + count) {
         fold_bucket(&lane.bucket, d.batch);

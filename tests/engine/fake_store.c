@@ -34,7 +34,7 @@ struct stored_view {
     char *user; /* or the job's id, or the account's name */
     struct bucket bucket;
     struct arena arena;
-    struct use *use;
+    struct user_state *user_state;
     struct job_progress job;
     struct lane_account account;
     struct coupon *definition;
@@ -458,7 +458,7 @@ static void show_views(struct fake *f, struct store_time after)
 
 static int64_t seq_of_view(const struct view_write *w)
 {
-    return w->kind == VIEW_USE       ? w->use->seq
+    return w->kind == VIEW_USER_STATE       ? w->user_state->seq
            : w->kind == VIEW_JOB     ? w->job->seq
            : w->kind == VIEW_ACCOUNT ? w->account->seq
            : w->kind == VIEW_BUCKET  ? w->bucket->seq
@@ -467,7 +467,7 @@ static int64_t seq_of_view(const struct view_write *w)
 
 static const char *user_of_view(const struct view_write *w, char account[ACCOUNT_NAME_SIZE])
 {
-    return w->kind == VIEW_USE       ? w->use->user
+    return w->kind == VIEW_USER_STATE       ? w->user_state->user
            : w->kind == VIEW_JOB     ? w->job->id
            : w->kind == VIEW_ACCOUNT ? account_name(w->account->lane, w->account->peer, account)
                                      : NULL;
@@ -494,9 +494,9 @@ static void write_view(struct fake *f, const struct view_write *w)
     supersede(f, v, old);
     if (w->kind == VIEW_BUCKET)
         bucket_copy(&v->bucket, w->bucket);
-    if (w->kind == VIEW_USE) {
-        v->use = use_copy(w->use, &v->arena, true);
-        v->use->stored = true;
+    if (w->kind == VIEW_USER_STATE) {
+        v->user_state = user_state_copy(w->user_state, &v->arena, true);
+        v->user_state->stored = true;
     } else if (w->kind == VIEW_JOB) {
         v->job = *w->job;
         v->job.id = v->user;
@@ -534,8 +534,8 @@ static enum store_status read_of(const struct stored_view *v, enum store_status 
     return damaged ? STORE_UNREADABLE : STORE_OK;
 }
 
-static enum store_status fake_uses(struct store *store, struct store_time after, struct arena *a, struct use_read *reads,
-                                   size_t count)
+static enum store_status fake_user_states(struct store *store, struct store_time after, struct arena *a, struct user_state_read *reads,
+                                          size_t count)
 {
     struct fake *f = enter(store);
     bool failed = is_cut(store) || fault(f);
@@ -545,14 +545,14 @@ static enum store_status fake_uses(struct store *store, struct store_time after,
     for (size_t i = 0; i < count; i++) {
         const struct stored_view *v;
 
-        if (a->bytes - before >= STORE_USES_BYTES) {
+        if (a->bytes - before >= STORE_USER_STATES_BYTES) {
             reads[i].status = failed ? STORE_FAILED : STORE_LEFT;
-            reads[i].use = NULL;
+            reads[i].user_state = NULL;
             continue;
         }
-        v = seen(f, find_view(f, VIEW_USE, reads[i].coupon, reads[i].user, 0), after);
+        v = seen(f, find_view(f, VIEW_USER_STATE, reads[i].coupon, reads[i].user, 0), after);
         reads[i].status = failed ? STORE_FAILED : read_of(v, &status);
-        reads[i].use = v && reads[i].status == STORE_OK ? use_copy(v->use, a, true) : NULL;
+        reads[i].user_state = v && reads[i].status == STORE_OK ? user_state_copy(v->user_state, a, true) : NULL;
     }
     return leave(f, status);
 }
@@ -616,7 +616,7 @@ static bool next_user(const struct fake *f, const char *coupon, const uint64_t *
     bool found = false;
 
     for (const struct stored_view *v = f->views; v; v = v->next) {
-        uint64_t hash = v->shown && v->kind == VIEW_USE && strcmp(v->coupon, coupon) == 0 ? hash_of(v->user) : 0;
+        uint64_t hash = v->shown && v->kind == VIEW_USER_STATE && strcmp(v->coupon, coupon) == 0 ? hash_of(v->user) : 0;
 
         if (!hash || (last && hash <= *last) || (found && hash >= *next))
             continue;
@@ -816,7 +816,7 @@ static enum store_status fake_due_buckets(struct store *store, struct store_time
     return leave(f, failed ? STORE_FAILED : STORE_OK);
 }
 
-static bool is_of_lane(const struct use *u, int64_t lane)
+static bool is_of_lane(const struct user_state *u, int64_t lane)
 {
     return u->count > 0 && u->redemptions[0].lane == lane;
 }
@@ -829,8 +829,8 @@ static bool is_known_user(const struct due_search *search, const char *user)
     return false;
 }
 
-static enum store_status fake_due_uses(struct store *store, struct store_time after, struct due_search *search, struct arena *a,
-                                       struct use **uses)
+static enum store_status fake_due_user_states(struct store *store, struct store_time after, struct due_search *search, struct arena *a,
+                                              struct user_state **user_states)
 {
     struct fake *f = enter(store);
     size_t before = a->bytes;
@@ -843,16 +843,16 @@ static enum store_status fake_due_uses(struct store *store, struct store_time af
     show_views(f, after);
     for (const struct stored_view *newest = f->views; newest; newest = newest->next) {
         const struct stored_view *v = newest->shown;
-        bool wanted = v && v->kind == VIEW_USE && strcmp(v->coupon, search->coupon) == 0 && is_of_lane(v->use, search->lane) &&
-                      !is_known_user(search, v->user);
-        int64_t due_ms = wanted ? use_due(v->use) : 0;
+        bool wanted = v && v->kind == VIEW_USER_STATE && strcmp(v->coupon, search->coupon) == 0 &&
+                      is_of_lane(v->user_state, search->lane) && !is_known_user(search, v->user);
+        int64_t due_ms = wanted ? user_state_due(v->user_state) : 0;
 
-        if (!due_ms || due_ms > search->at_ms || search->count == search->most || a->bytes - before >= STORE_USES_BYTES)
+        if (!due_ms || due_ms > search->at_ms || search->count == search->most || a->bytes - before >= STORE_USER_STATES_BYTES)
             search->next_due_ms = sooner_ms(search->next_due_ms, due_ms);
         else if (v->damaged)
             search->left_out = true;
         else
-            uses[search->count++] = use_copy(v->use, a, true);
+            user_states[search->count++] = user_state_copy(v->user_state, a, true);
     }
     return leave(f, STORE_OK);
 }
@@ -1015,10 +1015,10 @@ static struct store *open_session(struct store_source *source)
 {
     static const struct store_ops ops = {
         .mark = fake_mark, .marks = fake_marks, .ledger = fake_ledger, .ledgers = fake_ledgers, .ended = fake_ended,
-        .coupon = fake_coupon, .coupons = fake_coupons, .uses = fake_uses, .job = fake_job, .accounts = fake_accounts,
+        .coupon = fake_coupon, .coupons = fake_coupons, .user_states = fake_user_states, .job = fake_job, .accounts = fake_accounts,
         .user_hash = fake_user_hash, .walk_users = fake_walk_users,
         .buckets = fake_buckets, .touched = fake_touched, .free_buckets = fake_free_buckets,
-        .due_buckets = fake_due_buckets, .due_uses = fake_due_uses,
+        .due_buckets = fake_due_buckets, .due_user_states = fake_due_user_states,
         .codes = fake_codes, .bucket_codes = fake_bucket_codes, .append = fake_append, .confirm = fake_confirm,
         .write_views = fake_write_views, .write_marks = fake_write_marks, .day = fake_day,
         .hear = fake_hear, .now = fake_now, .close = fake_close,

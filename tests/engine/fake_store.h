@@ -21,7 +21,7 @@ struct fake;
 struct fake *fake_new(uint32_t seed, int fault_percent);
 void fake_free(struct fake *f);
 void fake_set_faults(struct fake *f, int fault_percent);
-/* The view (of a use, or of a bucket) as it stands cannot be decoded any more, until it is written anew. */
+/* The view (of a user state, or of a bucket) as it stands cannot be decoded any more, until it is written anew. */
 void fake_damage(struct fake *f, enum view_kind kind, const char *coupon, const char *user, int64_t b);
 /* The same of a batch in the ledger, for good. */
 void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq);

@@ -75,10 +75,11 @@ static enum store_status counted_confirm(struct store *s, struct confirm *confir
     return t.plain->confirm(s, confirms, count);
 }
 
-static enum store_status counted_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads, size_t count)
+static enum store_status counted_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
+                                             size_t count)
 {
     count_call();
-    return t.plain->uses(s, after, a, reads, count);
+    return t.plain->user_states(s, after, a, reads, count);
 }
 
 static enum store_status counted_free_buckets(struct store *s, struct store_time after, struct free_search *searches, size_t count)
@@ -125,7 +126,7 @@ static void count_calls(void)
     t.ops.ledger = counted_ledger;
     t.ops.coupons = counted_coupons;
     t.ops.confirm = counted_confirm;
-    t.ops.uses = counted_uses;
+    t.ops.user_states = counted_user_states;
     t.ops.free_buckets = counted_free_buckets;
     t.ops.due_buckets = counted_due_buckets;
     t.ops.bucket_codes = counted_bucket_codes;
@@ -256,7 +257,7 @@ static void whose_document_is_damaged_waits_alone(void **state)
         create(coupon_id(i), 100);
     take(coupon_id(0), "ann", "k1");
     assert_int_equal(engine_catch_up(one.engine, coupon_id(0), 0, PATIENCE_MS), STORE_OK);
-    fake_damage(one.fake, VIEW_USE, coupon_id(0), "ann", 0);
+    fake_damage(one.fake, VIEW_USER_STATE, coupon_id(0), "ann", 0);
     latch_init(&all, COUPONS * 2);
     began = mono_now();
     for (size_t i = 0; i < COUPONS * 2; i++)

@@ -186,7 +186,7 @@ static void without_slots_beside_a_damaged_user(void **state)
     take("ann", SLOT_RESERVED);
     take("bob", SLOT_RESERVED);
     one_engine_restart_written(COUPON);
-    fake_damage(one.fake, VIEW_USE, COUPON, "ann", 0);
+    fake_damage(one.fake, VIEW_USER_STATE, COUPON, "ann", 0);
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_SOLD_OUT);
     let_holds_lapse();
     assert_int_equal(take_as("cid", SLOT_REDEEMED, PATIENCE_MS, NULL), CPN_OK);

@@ -283,14 +283,15 @@ static void set_cap(struct client *c, struct arena *a, int64_t total, bool until
 static void look(struct client *c, struct arena *a)
 {
     char user[16];
-    struct op op = {.kind = OP_USE, .coupon = COUPON, .arena = a, .user = user};
+    struct op op = {.kind = OP_USER_STATE, .coupon = COUPON, .arena = a, .user = user};
     bool doubtful;
     enum cpn_result r;
 
     snprintf(user, sizeof user, "u%u", next_random(&c->random) % USERS);
     r = ask(c, &op, &doubtful);
-    if (r != CPN_OK || !op.use || op.use->total - use_lapsed(op.use, op.at_ms) > PER_USER || op.use->total < 0)
-        fail(c->s->seed, "user %s: %s, total %lld", user, result_info(r)->name, op.use ? (long long)op.use->total : -1);
+    if (r != CPN_OK || !op.user_state || op.user_state->total - user_state_lapsed(op.user_state, op.at_ms) > PER_USER ||
+        op.user_state->total < 0)
+        fail(c->s->seed, "user %s: %s, total %lld", user, result_info(r)->name, op.user_state ? (long long)op.user_state->total : -1);
     if (r == CPN_OK && !c->s->flavour.slotless && (head_free(&op.head) < 0 || head_taken(&op.head) > SLOTS))
         fail(c->s->seed, "counts: free %lld, taken %lld", (long long)head_free(&op.head), (long long)head_taken(&op.head));
 }
@@ -587,7 +588,7 @@ static void check_lanes(const struct scenario *s, const struct replay *r)
              (long long)day_elsewhere, (long long)under_way);
 }
 
-static void compare_use(const struct scenario *s, const struct use *want, const struct use *have, int64_t at_ms)
+static void compare_user_state(const struct scenario *s, const struct user_state *want, const struct user_state *have, int64_t at_ms)
 {
     bool same = have && have->version == want->version && have->seq == want->seq && have->total == want->total &&
                 have->today == want->today && have->count == want->count && strcmp(have->alias, want->alias) == 0;
@@ -606,28 +607,28 @@ static void compare_use(const struct scenario *s, const struct use *want, const 
         fail(s->seed, "view of %s: have seq %lld total %lld count %zu, want seq %lld total %lld count %zu", want->user,
              have ? (long long)have->seq : -1, have ? (long long)have->total : -1, have ? have->count : 0,
              (long long)want->seq, (long long)want->total, want->count);
-    if (want->total - use_lapsed(want, at_ms) > PER_USER)
+    if (want->total - user_state_lapsed(want, at_ms) > PER_USER)
         fail(s->seed, "%s has %lld", want->user, (long long)want->total);
 }
 
-static void check_uses(const struct scenario *s, struct replay *r, struct store *session)
+static void check_user_states(const struct scenario *s, struct replay *r, struct store *session)
 {
     for (int u = 0; u < USERS; u++) {
         char name[16];
-        struct use want;
-        struct use_read read = {.coupon = COUPON, .user = name};
+        struct user_state want;
+        struct user_state_read read = {.coupon = COUPON, .user = name};
         int64_t lane;
 
         snprintf(name, sizeof name, "u%d", u);
         lane = coupon_lane_of(name, s->flavour.lanes);
-        use_init(&want, name, "");
+        user_state_init(&want, name, "");
         for (size_t i = 0; i < r->count; i++)
             if (r->batches[i]->lane == lane)
-                fold_use(&want, r->batches[i], &r->arena);
-        session->ops->uses(session, r->when[lane], &r->arena, &read, 1);
+                fold_user_state(&want, r->batches[i], &r->arena);
+        session->ops->user_states(session, r->when[lane], &r->arena, &read, 1);
         if (want.seq)
-            compare_use(s, &want, read.use, r->batches[r->starts[lane + 1] - 1]->head.at_ms);
-        else if (read.use)
+            compare_user_state(s, &want, read.user_state, r->batches[r->starts[lane + 1] - 1]->head.at_ms);
+        else if (read.user_state)
             fail(s->seed, "a view of %s, of whom the ledger knows nothing", name);
     }
 }
@@ -703,7 +704,7 @@ static void check(struct scenario *s)
     if (s->flavour.lanes > 1)
         check_lanes(s, &r);
     check_told(s, &r);
-    check_uses(s, &r, session);
+    check_user_states(s, &r, session);
     check_buckets(s, &r, session);
     for (size_t i = 0; i < r.count; i++)
         batch_free(r.batches[i]);

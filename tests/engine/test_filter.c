@@ -73,10 +73,11 @@ static struct box *box_of(const struct store *s)
     abort();
 }
 
-static enum store_status watched_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads, size_t count)
+static enum store_status watched_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
+                                             size_t count)
 {
     atomic_fetch_add(&box_of(s)->people, count);
-    return t.plain->uses(s, after, a, reads, count);
+    return t.plain->user_states(s, after, a, reads, count);
 }
 
 static enum store_status watched_job(struct store *s, const char *coupon, const char *job, struct store_time after, struct arena *a,
@@ -188,7 +189,7 @@ static int two_engines_with(int64_t filter_bytes)
         struct store_ops *ops = &t.boxes[i].ops;
 
         *ops = *t.plain;
-        ops->uses = watched_uses;
+        ops->user_states = watched_user_states;
         ops->job = watched_job;
         ops->accounts = watched_accounts;
         ops->walk_users = watched_walk;
@@ -330,10 +331,10 @@ static bool says_new(int engine)
 {
     static int strangers;
     size_t before = people(engine);
-    struct op op = {.kind = OP_USE, .user = name("stranger", strangers++)};
+    struct op op = {.kind = OP_USER_STATE, .user = name("stranger", strangers++)};
 
     assert_int_equal(call(engine, &op), CPN_OK);
-    assert_int_equal(op.use->total, 0);
+    assert_int_equal(op.user_state->total, 0);
     return people(engine) == before;
 }
 

@@ -183,7 +183,7 @@ static struct redemption long_hold(const char *user)
     char key[16];
 
     r = step(&r, MOVE_RESERVE, "hold").outcome.redemption;
-    for (int i = 0; i < USE_EXTENSIONS_MAX; i++) {
+    for (int i = 0; i < USER_STATE_EXTENSIONS_MAX; i++) {
         snprintf(key, sizeof key, "x%d", i);
         assert_int_equal(step(&r, MOVE_RESERVE, key).outcome.result, CPN_OK);
     }
@@ -217,7 +217,7 @@ static void what_has_ended_is_read_with_a_bound_and_by_nobody_who_commits(void *
     assert_int_equal(op.outcome.result, CPN_OK);
     assert_int_equal(op.outcome.redemption.state, SLOT_REVERSED);
     assert_int_equal(op.outcome.redemption.from, 1);
-    assert_string_equal(op.use->user, "ann");
+    assert_string_equal(op.user_state->user, "ann");
     assert_int_equal(t.by_committer, 0);
     assert_in_range(t.elsewhere, 1, READS_MOST);
     t.counting = true;
@@ -240,7 +240,7 @@ static void a_redemption_without_a_slot_is_found_by_nobody_who_commits(void **st
     op = read_again(&r);
     assert_int_equal(op.outcome.result, CPN_OK);
     assert_int_equal(op.outcome.redemption.state, SLOT_REDEEMED);
-    assert_string_equal(op.use->user, "ann");
+    assert_string_equal(op.user_state->user, "ann");
     assert_int_equal(t.by_committer, 0);
     r.n -= 1000; /* nobody's yet */
     assert_int_equal(read_again(&r).outcome.result, CPN_REDEMPTION_NOT_FOUND);

@@ -98,14 +98,14 @@ static void *write_batches(void *context)
         bool settled = settle(session, &a);
 
         if (settled && a.result == APPEND_OURS) {
-            struct use u;
-            struct view_write v = {.kind = VIEW_USE, .coupon = COUPON, .use = &u};
+            struct user_state u;
+            struct view_write v = {.kind = VIEW_USER_STATE, .coupon = COUPON, .user_state = &u};
             struct store_time when;
 
             note(a.batch);
             appended++;
             tail++;
-            use_init(&u, "u", "alias");
+            user_state_init(&u, "u", "alias");
             u.seq = tail;
             while (session->ops->write_views(session, &v, 1, &when) != STORE_OK && !stopping)
                 usleep(20000);
@@ -144,7 +144,7 @@ static void check_everything(void)
 {
     struct store *session = mongo_session(mongo);
     struct batch *batches[100];
-    struct use_read read = {COUPON, "u", NULL, STORE_OK};
+    struct user_state_read read = {COUPON, "u", NULL, STORE_OK};
     struct arena arena;
     int64_t seq = 0;
     size_t count;
@@ -161,10 +161,10 @@ static void check_everything(void)
     } while (count == 100);
     assert_true(seq >= newest);
     arena_init(&arena, 0);
-    while (session->ops->uses(session, (struct store_time){0}, &arena, &read, 1) != STORE_OK)
+    while (session->ops->user_states(session, (struct store_time){0}, &arena, &read, 1) != STORE_OK)
         usleep(50000);
-    assert_non_null(read.use);
-    assert_true(read.use->seq >= newest);
+    assert_non_null(read.user_state);
+    assert_true(read.user_state->seq >= newest);
     arena_free(&arena);
     session->ops->close(session);
 }

@@ -111,19 +111,19 @@ static void append_chain(const char *coupon, int64_t lane, int64_t from, int64_t
     }
 }
 
-static struct use *make_use(const char *user, int64_t seq)
+static struct user_state *make_user_state(const char *user, int64_t seq)
 {
-    struct use *u = arena_alloc(&arena, sizeof *u);
+    struct user_state *u = arena_alloc(&arena, sizeof *u);
 
-    use_init(u, user, "0123456789abcdef");
+    user_state_init(u, user, "0123456789abcdef");
     u->version = u->seq = u->total = seq;
     u->day_ms = DAY;
     return u;
 }
 
-static struct view_write view_of(const char *coupon, const struct use *u)
+static struct view_write view_of(const char *coupon, const struct user_state *u)
 {
-    return (struct view_write){.kind = VIEW_USE, .coupon = coupon, .use = u};
+    return (struct view_write){.kind = VIEW_USER_STATE, .coupon = coupon, .user_state = u};
 }
 
 static void write_all(struct view_write *views, size_t count, struct store_time *when)
@@ -133,12 +133,12 @@ static void write_all(struct view_write *views, size_t count, struct store_time 
         assert_true(views[i].written);
 }
 
-static struct use *read_use(const char *coupon, const char *user, struct store_time after)
+static struct user_state *read_user_state(const char *coupon, const char *user, struct store_time after)
 {
-    struct use_read read = {coupon, user, NULL, STORE_OK};
+    struct user_state_read read = {coupon, user, NULL, STORE_OK};
 
-    assert_int_equal(session->ops->uses(session, after, &arena, &read, 1), STORE_OK);
-    return read.use;
+    assert_int_equal(session->ops->user_states(session, after, &arena, &read, 1), STORE_OK);
+    return read.user_state;
 }
 
 /* ---- start ---- */
@@ -548,29 +548,29 @@ static void marks_never_go_back(void **state)
 
 /* ---- views ---- */
 
-static void uses_are_read_in_one_go_also_absent_doubled_and_of_several_coupons(void **state)
+static void user_states_are_read_in_one_go_also_absent_doubled_and_of_several_coupons(void **state)
 {
     NEEDS_SERVER();
 
     const char *a = new_coupon(), *b = new_coupon();
     struct view_write views[200];
-    struct use_read reads[601];
+    struct user_state_read reads[601];
     struct store_time when;
 
     for (int i = 0; i < 200; i++)
-        views[i] = view_of(i % 2 ? a : b, make_use(arena_printf(&arena, "u-%d", i), i + 1));
+        views[i] = view_of(i % 2 ? a : b, make_user_state(arena_printf(&arena, "u-%d", i), i + 1));
     write_all(views, 200, &when);
     assert_true(when.seconds > 0);
     for (int i = 0; i < 600; i++)
-        reads[i] = (struct use_read){i % 2 ? a : b, arena_printf(&arena, "u-%d", i % 300), NULL, STORE_OK};
-    reads[600] = (struct use_read){a, "u-0", NULL, STORE_OK}; /* b has that one */
-    assert_int_equal(session->ops->uses(session, when, &arena, reads, 601), STORE_OK);
+        reads[i] = (struct user_state_read){i % 2 ? a : b, arena_printf(&arena, "u-%d", i % 300), NULL, STORE_OK};
+    reads[600] = (struct user_state_read){a, "u-0", NULL, STORE_OK}; /* b has that one */
+    assert_int_equal(session->ops->user_states(session, when, &arena, reads, 601), STORE_OK);
     for (int i = 0; i < 600; i++) {
-        assert_int_equal(reads[i].use != NULL, i % 300 < 200);
-        if (reads[i].use)
-            assert_int_equal(reads[i].use->seq, i % 300 + 1);
+        assert_int_equal(reads[i].user_state != NULL, i % 300 < 200);
+        if (reads[i].user_state)
+            assert_int_equal(reads[i].user_state->seq, i % 300 + 1);
     }
-    assert_null(reads[600].use);
+    assert_null(reads[600].user_state);
 }
 
 /* What the server noted of its finds in `users` since it was told to: how many, and the documents that they looked at. */
@@ -627,7 +627,7 @@ static void all_users_are_told_of_once_and_by_the_index_alone(void **state)
     NEEDS_SERVER();
 
     const char *a = new_coupon(), *b = new_coupon();
-    struct use *uses[300];
+    struct user_state *user_states[300];
     const struct job_progress job = {.id = "j", .version = 1, .seq = 1};
     struct view_write views[301];
     char name[STORED_NAME_SIZE];
@@ -637,14 +637,14 @@ static void all_users_are_told_of_once_and_by_the_index_alone(void **state)
     int64_t finds, documents, calls;
 
     for (int i = 0; i < 300; i++) {
-        uses[i] = make_use(arena_printf(&arena, "u-%d", i), i + 1);
-        views[i] = view_of(a, uses[i]);
-        assert_int_equal(session->ops->user_hash(session, uses[i]->user, &hashes[i]), STORE_OK);
+        user_states[i] = make_user_state(arena_printf(&arena, "u-%d", i), i + 1);
+        views[i] = view_of(a, user_states[i]);
+        assert_int_equal(session->ops->user_hash(session, user_states[i]->user, &hashes[i]), STORE_OK);
     }
-    uses[7]->erased_ms = DAY; /* a tombstone */
+    user_states[7]->erased_ms = DAY; /* a tombstone */
     views[0] = (struct view_write){.kind = VIEW_JOB, .coupon = a, .job = &job};
     assert_int_equal(session->ops->user_hash(session, name_of_job(job.id, name), &hashes[0]), STORE_OK);
-    views[300] = view_of(b, make_use("another's", 1));
+    views[300] = view_of(b, make_user_state("another's", 1));
     write_all(views, 301, &when);
     profile(2, &finds, &documents);
     calls = walk(a, when, hashes, times, 300);
@@ -658,72 +658,72 @@ static void all_users_are_told_of_once_and_by_the_index_alone(void **state)
 }
 
 /* Users u-0 to u-<count - 1> with 400 redemptions each, half a megabyte; reads[] asks for them. */
-static void write_users_with_much(const char *coupon, struct use_read *reads, int count, struct store_time *when)
+static void write_users_with_much(const char *coupon, struct user_state_read *reads, int count, struct store_time *when)
 {
     struct view_write *views = arena_array(&arena, (size_t)count, sizeof *views);
     char *metadata = arena_alloc(&arena, 1024);
 
     memset(metadata, 'x', 1023);
     for (int i = 0; i < count; i++) {
-        struct use *u = make_use(arena_printf(&arena, "u-%d", i), 1);
+        struct user_state *u = make_user_state(arena_printf(&arena, "u-%d", i), 1);
 
         for (int k = 0; k < 400; k++) {
-            struct redemption *r = use_add(u, &arena);
+            struct redemption *r = user_state_add(u, &arena);
 
             r->n = k;
             r->state = r->first_state = SLOT_REDEEMED;
             r->metadata = metadata;
         }
         views[i] = view_of(coupon, u);
-        reads[i] = (struct use_read){coupon, u->user, NULL, STORE_OK};
+        reads[i] = (struct user_state_read){coupon, u->user, NULL, STORE_OK};
     }
     write_all(views, (size_t)count, when);
 }
 
-static void uses_that_fill_more_than_one_reply_are_all_read(void **state)
+static void user_states_that_fill_more_than_one_reply_are_all_read(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct use_read reads[45];
+    struct user_state_read reads[45];
     struct store_time when;
 
     write_users_with_much(coupon, reads, 45, &when); /* 20 MB: also more than one command */
-    assert_int_equal(session->ops->uses(session, when, &arena, reads, 45), STORE_OK);
+    assert_int_equal(session->ops->user_states(session, when, &arena, reads, 45), STORE_OK);
     for (int i = 0; i < 45; i++) {
         assert_int_equal(reads[i].status, STORE_OK);
-        assert_non_null(reads[i].use);
-        assert_int_equal(reads[i].use->count, 400);
+        assert_non_null(reads[i].user_state);
+        assert_int_equal(reads[i].user_state->count, 400);
     }
 }
 
-static void uses_past_the_bound_are_left_for_the_next_calls(void **state)
+static void user_states_past_the_bound_are_left_for_the_next_calls(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct use_read reads[201];
+    struct user_state_read reads[201];
     struct store_time when;
     size_t count = 201, calls = 0;
 
     write_users_with_much(coupon, reads, 200, &when); /* 100 MB */
-    reads[200] = (struct use_read){coupon, "nobody", NULL, STORE_OK};
+    reads[200] = (struct user_state_read){coupon, "nobody", NULL, STORE_OK};
     for (; count > 0; calls++) {
         size_t left = 0;
         struct arena own;
 
         assert_in_range(calls, 0, 10);
         arena_init(&own, 0);
-        assert_int_equal(session->ops->uses(session, when, &own, reads, count), STORE_OK);
-        assert_in_range(own.bytes, 0, STORE_USES_BYTES + (STORE_USES_BYTES >> 4));
+        assert_int_equal(session->ops->user_states(session, when, &own, reads, count), STORE_OK);
+        assert_in_range(own.bytes, 0, STORE_USER_STATES_BYTES + (STORE_USER_STATES_BYTES >> 4));
         for (size_t i = 0; i < count; i++) {
             if (reads[i].status == STORE_LEFT) {
-                assert_null(reads[i].use);
+                assert_null(reads[i].user_state);
                 reads[left++] = reads[i];
                 continue;
             }
             assert_int_equal(reads[i].status, STORE_OK);
-            assert_int_equal(reads[i].use != NULL, strcmp(reads[i].user, "nobody") != 0);
+            assert_int_equal(reads[i].user_state != NULL, strcmp(reads[i].user, "nobody") != 0);
         }
         assert_true(left < count);
         count = left;
@@ -737,28 +737,28 @@ static void an_older_view_never_replaces_a_newer_one(void **state)
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct use *uses[4];
+    struct user_state *user_states[4];
     struct view_write views[4];
     struct store_time when;
 
     /* first new at 5; then as if new at 3; then as an update at 4; then as an update of what is not there */
-    uses[0] = make_use("u", 5);
-    uses[1] = make_use("u", 3);
-    uses[2] = make_use("u", 4);
-    uses[2]->stored = true;
-    uses[3] = make_use("v", 9);
-    uses[3]->stored = true;
+    user_states[0] = make_user_state("u", 5);
+    user_states[1] = make_user_state("u", 3);
+    user_states[2] = make_user_state("u", 4);
+    user_states[2]->stored = true;
+    user_states[3] = make_user_state("v", 9);
+    user_states[3]->stored = true;
     for (int i = 0; i < 4; i++) {
-        views[i] = view_of(coupon, uses[i]);
+        views[i] = view_of(coupon, user_states[i]);
         write_all(&views[i], 1, &when);
     }
-    assert_int_equal(read_use(coupon, "u", when)->seq, 5);
-    assert_int_equal(read_use(coupon, "v", when)->seq, 9);
-    uses[1]->seq = 6;
+    assert_int_equal(read_user_state(coupon, "u", when)->seq, 5);
+    assert_int_equal(read_user_state(coupon, "v", when)->seq, 9);
+    user_states[1]->seq = 6;
     write_all(&views[1], 1, &when);
-    assert_int_equal(read_use(coupon, "u", when)->seq, 6);
+    assert_int_equal(read_user_state(coupon, "u", when)->seq, 6);
     write_all(views, 4, &when); /* all at once, the same user thrice */
-    assert_int_equal(read_use(coupon, "u", when)->seq, 6);
+    assert_int_equal(read_user_state(coupon, "u", when)->seq, 6);
 }
 
 struct view_racer {
@@ -780,11 +780,11 @@ static void *race_views(void *context)
         struct view_write views[8];
 
         for (int i = 0; i < 8; i++) {
-            struct use *u = arena_alloc(&own, sizeof *u);
+            struct user_state *u = arena_alloc(&own, sizeof *u);
 
-            use_init(u, arena_printf(&own, "u-%d-%d", (int)(round / 4), i), "a");
+            user_state_init(u, arena_printf(&own, "u-%d-%d", (int)(round / 4), i), "a");
             u->seq = r->first + round % 4 * 2;
-            views[i] = (struct view_write){.kind = VIEW_USE, .coupon = r->coupon, .use = u};
+            views[i] = (struct view_write){.kind = VIEW_USER_STATE, .coupon = r->coupon, .user_state = u};
         }
         if (r->session->ops->write_views(r->session, views, 8, &when) != STORE_OK)
             r->failed = true;
@@ -810,7 +810,7 @@ static void of_two_that_race_to_write_a_view_the_newer_wins(void **state)
         racers[i].session->ops->close(racers[i].session);
     }
     for (int i = 0; i < 80; i++)
-        assert_int_equal(read_use(coupon, arena_printf(&arena, "u-%d-%d", i / 8, i % 8), no_time)->seq, 8);
+        assert_int_equal(read_user_state(coupon, arena_printf(&arena, "u-%d-%d", i / 8, i % 8), no_time)->seq, 8);
 }
 
 static struct view_write bucket_view(const char *coupon, const struct bucket *k)
@@ -1059,9 +1059,10 @@ static void a_document_that_cannot_be_decoded_fails_its_own_read_only(void **sta
     NEEDS_SERVER();
 
     const char *a = new_coupon(), *b = new_coupon();
-    struct view_write views[] = {view_of(a, make_use("ann", 1)), view_of(b, make_use("ann", 1)), view_of(b, make_use("bob", 1))};
-    struct use_read uses[] = {{.coupon = b, .user = "bob"}, {.coupon = a, .user = "ann"}, {.coupon = b, .user = "ann"},
-                              {.coupon = a, .user = "ann"}, {.coupon = a, .user = "nobody"}};
+    struct view_write views[] = {view_of(a, make_user_state("ann", 1)), view_of(b, make_user_state("ann", 1)),
+                                 view_of(b, make_user_state("bob", 1))};
+    struct user_state_read user_states[] = {{.coupon = b, .user = "bob"}, {.coupon = a, .user = "ann"}, {.coupon = b, .user = "ann"},
+                                            {.coupon = a, .user = "ann"}, {.coupon = a, .user = "nobody"}};
     struct bucket k[2], have[3] = {0};
     struct bucket_read buckets[] = {{.coupon = a, .b = 7, .bucket = &have[0]}, {.coupon = a, .b = 8, .bucket = &have[1]},
                                     {.coupon = a, .b = 9, .bucket = &have[2]}};
@@ -1069,15 +1070,15 @@ static void a_document_that_cannot_be_decoded_fails_its_own_read_only(void **sta
 
     write_all(views, 3, &when);
     damage("users", a, "view.user", 0, "ann", "view.seq");
-    assert_int_equal(session->ops->uses(session, when, &arena, uses, 5), STORE_FAILED);
-    assert_int_equal(uses[0].status, STORE_OK);
-    assert_string_equal(uses[0].use->user, "bob");
-    assert_int_equal(uses[2].status, STORE_OK);
-    assert_non_null(uses[2].use);
-    assert_int_equal(uses[1].status, STORE_UNREADABLE);
-    assert_int_equal(uses[3].status, STORE_UNREADABLE);
-    assert_int_equal(uses[4].status, STORE_OK);
-    assert_true(!uses[1].use && !uses[3].use && !uses[4].use);
+    assert_int_equal(session->ops->user_states(session, when, &arena, user_states, 5), STORE_FAILED);
+    assert_int_equal(user_states[0].status, STORE_OK);
+    assert_string_equal(user_states[0].user_state->user, "bob");
+    assert_int_equal(user_states[2].status, STORE_OK);
+    assert_non_null(user_states[2].user_state);
+    assert_int_equal(user_states[1].status, STORE_UNREADABLE);
+    assert_int_equal(user_states[3].status, STORE_UNREADABLE);
+    assert_int_equal(user_states[4].status, STORE_OK);
+    assert_true(!user_states[1].user_state && !user_states[3].user_state && !user_states[4].user_state);
     for (int i = 0; i < 2; i++) {
         views[i] = bucket_view(a, &k[i]);
         fill_bucket(&k[i], 7 + i, 0, 1);
@@ -1284,7 +1285,7 @@ static void coupons_are_listed_newest_first_page_by_page(void **state)
                      STORE_NOT_FOUND);
 }
 
-static void a_wallet_has_a_persons_uses_and_no_jobs(void **state)
+static void a_wallet_has_a_persons_user_states_and_no_jobs(void **state)
 {
     NEEDS_SERVER();
 
@@ -1293,29 +1294,29 @@ static void a_wallet_has_a_persons_uses_and_no_jobs(void **state)
     struct view_write views[4];
     char name[STORED_NAME_SIZE];
     struct store_time when;
-    struct stored_use *stored;
+    struct stored_user_state *stored;
     const struct name_key *key;
     struct name_hash second;
-    struct use **uses;
+    struct user_state **user_states;
     size_t count;
 
     assert_int_equal(mongo_name_key(session, &key), STORE_OK);
-    views[0] = view_of(a, make_use("wallet", 1));
-    views[1] = view_of(b, make_use("wallet", 2));
-    views[2] = view_of(a, make_use("wallet2", 3));
+    views[0] = view_of(a, make_user_state("wallet", 1));
+    views[1] = view_of(b, make_user_state("wallet", 2));
+    views[2] = view_of(a, make_user_state("wallet2", 3));
     views[3] = (struct view_write){.kind = VIEW_JOB, .coupon = a, .job = &job};
     write_all(views, 4, &when);
-    assert_int_equal(mongo_user_uses(session, "wallet", 0, &arena, &ids, &uses, &count), STORE_OK);
+    assert_int_equal(mongo_user_states(session, "wallet", 0, &arena, &ids, &user_states, &count), STORE_OK);
     assert_int_equal(count, 2);
-    assert_int_equal(strcmp(ids[0], a) == 0 ? uses[0]->seq : uses[1]->seq, 1);
-    assert_int_equal(mongo_user_uses(session, name_of_job("j", name), 0, &arena, &ids, &uses, &count), STORE_OK);
+    assert_int_equal(strcmp(ids[0], a) == 0 ? user_states[0]->seq : user_states[1]->seq, 1);
+    assert_int_equal(mongo_user_states(session, name_of_job("j", name), 0, &arena, &ids, &user_states, &count), STORE_OK);
     assert_int_equal(count, 0);
-    assert_int_equal(mongo_stored_uses(session, key, a, NULL, 10, &arena, &stored, &count), STORE_OK);
+    assert_int_equal(mongo_stored_user_states(session, key, a, NULL, 10, &arena, &stored, &count), STORE_OK);
     assert_int_equal(count, 3);
     second = stored[1].hash;
     assert_true(memcmp(&stored[0].hash, &second, sizeof second) < 0);
     after = stored[2].user;
-    assert_int_equal(mongo_stored_uses(session, key, a, &second, 10, &arena, &stored, &count), STORE_OK);
+    assert_int_equal(mongo_stored_user_states(session, key, a, &second, 10, &arena, &stored, &count), STORE_OK);
     assert_int_equal(count, 1);
     assert_string_equal(stored[0].user, after);
 }
@@ -1994,10 +1995,10 @@ int main(void)
         T(a_tail_is_confirmed_only_while_nothing_follows_it),
         T(on_a_cluster_tails_are_confirmed_together),
         T(marks_never_go_back),
-        T(uses_are_read_in_one_go_also_absent_doubled_and_of_several_coupons),
+        T(user_states_are_read_in_one_go_also_absent_doubled_and_of_several_coupons),
         T(all_users_are_told_of_once_and_by_the_index_alone),
-        T(uses_that_fill_more_than_one_reply_are_all_read),
-        T(uses_past_the_bound_are_left_for_the_next_calls),
+        T(user_states_that_fill_more_than_one_reply_are_all_read),
+        T(user_states_past_the_bound_are_left_for_the_next_calls),
         T(an_older_view_never_replaces_a_newer_one),
         T(of_two_that_race_to_write_a_view_the_newer_wins),
         T(buckets_with_free_slots_are_found_in_order_and_full_ones_are_not),
@@ -2011,7 +2012,7 @@ int main(void)
         T(a_definition_is_kept_with_the_newest_version),
         T(lanes_are_loaded_together_and_each_fails_alone),
         T(coupons_are_listed_newest_first_page_by_page),
-        T(a_wallet_has_a_persons_uses_and_no_jobs),
+        T(a_wallet_has_a_persons_user_states_and_no_jobs),
         T(coupons_with_a_ledger_are_found_in_order),
         T(days_have_the_length_of_their_zone),
         T(the_primarys_clock_is_read),

@@ -46,21 +46,21 @@ static void write_bucket(const char *coupon, int64_t lane, int64_t b, int64_t se
     bucket_release(&k);
 }
 
-static struct use *make_use(const char *user, int64_t seq)
+static struct user_state *make_user_state(const char *user, int64_t seq)
 {
-    struct use *u = arena_alloc(&arena, sizeof *u);
+    struct user_state *u = arena_alloc(&arena, sizeof *u);
 
-    use_init(u, user, ALIAS);
+    user_state_init(u, user, ALIAS);
     u->version = u->seq = seq;
     u->day_ms = DAY;
     return u;
 }
 
-/* A use that holds (n, 1) until due_ms. */
-static struct use *holding_use(const char *user, int64_t seq, int64_t n, int64_t due_ms)
+/* A user state that holds (n, 1) until due_ms. */
+static struct user_state *holding_user_state(const char *user, int64_t seq, int64_t n, int64_t due_ms)
 {
-    struct use *u = make_use(user, seq);
-    struct redemption *r = use_add(u, &arena);
+    struct user_state *u = make_user_state(user, seq);
+    struct redemption *r = user_state_add(u, &arena);
 
     *r = (struct redemption){.n = n, .g = 1, .seq = seq, .last_seq = seq, .ordinal = seq, .at_ms = DAY, .day_ms = DAY,
                              .state = SLOT_RESERVED, .first_state = SLOT_RESERVED, .reserved_until_ms = due_ms,
@@ -68,9 +68,9 @@ static struct use *holding_use(const char *user, int64_t seq, int64_t n, int64_t
     return u;
 }
 
-static void write_use(const char *coupon, const struct use *u)
+static void write_user_state(const char *coupon, const struct user_state *u)
 {
-    write_view((struct view_write){.kind = VIEW_USE, .coupon = coupon, .use = u});
+    write_view((struct view_write){.kind = VIEW_USER_STATE, .coupon = coupon, .user_state = u});
 }
 
 static void append_batch(const struct batch *b)
@@ -115,11 +115,11 @@ static enum store_status due_buckets(const char *coupon, int64_t lane, int64_t a
     return status;
 }
 
-static enum store_status due_uses(const char *coupon, int64_t lane, int64_t at_ms, size_t most, struct use **found,
-                                  size_t *count, int64_t *next_ms)
+static enum store_status due_user_states(const char *coupon, int64_t lane, int64_t at_ms, size_t most, struct user_state **found,
+                                         size_t *count, int64_t *next_ms)
 {
     struct due_search search = {.coupon = coupon, .lane = lane, .at_ms = at_ms, .most = most};
-    enum store_status status = session->ops->due_uses(session, no_time, &search, &arena, found);
+    enum store_status status = session->ops->due_user_states(session, no_time, &search, &arena, found);
 
     *count = search.count;
     *next_ms = search.next_due_ms;
@@ -160,20 +160,20 @@ static void buckets_come_as_they_are_due_and_the_next_time_is_told(void **state)
     assert_int_equal(next_ms, DAY + 3 * MINUTE);
 }
 
-static void uses_are_due_only_without_slots(void **state)
+static void user_states_are_due_only_without_slots(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct use *found[10];
+    struct user_state *found[10];
     int64_t next_ms;
     size_t count;
 
-    write_use(coupon, holding_use("u-1", 1, -1, DAY + MINUTE));
-    write_use(coupon, holding_use("u-2", 2, 7, DAY + MINUTE)); /* of a slot */
-    write_use(coupon, holding_use("u-3", 3, -3, DAY));
-    write_use(coupon, holding_use("u-4", 4, -4, DAY + 2 * MINUTE));
-    assert_int_equal(due_uses(coupon, 0, DAY + MINUTE, 10, found, &count, &next_ms), STORE_OK);
+    write_user_state(coupon, holding_user_state("u-1", 1, -1, DAY + MINUTE));
+    write_user_state(coupon, holding_user_state("u-2", 2, 7, DAY + MINUTE)); /* of a slot */
+    write_user_state(coupon, holding_user_state("u-3", 3, -3, DAY));
+    write_user_state(coupon, holding_user_state("u-4", 4, -4, DAY + 2 * MINUTE));
+    assert_int_equal(due_user_states(coupon, 0, DAY + MINUTE, 10, found, &count, &next_ms), STORE_OK);
     assert_int_equal(count, 2);
     assert_string_equal(found[0]->user, "u-3");
     assert_string_equal(found[1]->user, "u-1");
@@ -181,54 +181,54 @@ static void uses_are_due_only_without_slots(void **state)
     assert_int_equal(next_ms, DAY + 2 * MINUTE);
 }
 
-static void a_damaged_use_is_left_out_of_what_is_due(void **state)
+static void a_damaged_user_state_is_left_out_of_what_is_due(void **state)
 {
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
     struct due_search search = {.coupon = coupon, .at_ms = DAY + MINUTE, .most = 2};
-    struct use *found[2];
+    struct user_state *found[2];
 
-    write_use(coupon, holding_use("u-1", 1, -1, DAY));
-    write_use(coupon, holding_use("u-2", 2, -2, DAY + MINUTE));
-    write_use(coupon, holding_use("u-3", 3, -3, DAY + 2 * MINUTE));
+    write_user_state(coupon, holding_user_state("u-1", 1, -1, DAY));
+    write_user_state(coupon, holding_user_state("u-2", 2, -2, DAY + MINUTE));
+    write_user_state(coupon, holding_user_state("u-3", 3, -3, DAY + 2 * MINUTE));
     damage("users", coupon, "view.user", 0, "u-1", "view.seq");
-    assert_int_equal(session->ops->due_uses(session, no_time, &search, &arena, found), STORE_OK);
+    assert_int_equal(session->ops->due_user_states(session, no_time, &search, &arena, found), STORE_OK);
     assert_int_equal(search.count, 1);
     assert_string_equal(found[0]->user, "u-2");
     assert_int_equal(search.next_due_ms, DAY + 2 * MINUTE);
     assert_true(search.left_out);
 }
 
-static struct use *holding_in(int64_t lane, const char *user, int64_t seq, int64_t due_ms)
+static struct user_state *holding_in(int64_t lane, const char *user, int64_t seq, int64_t due_ms)
 {
-    struct use *u = holding_use(user, seq, -seq, due_ms);
+    struct user_state *u = holding_user_state(user, seq, -seq, due_ms);
 
     for (size_t i = 0; i < u->count; i++)
         u->redemptions[i].lane = lane;
     return u;
 }
 
-static void a_lane_gets_the_due_uses_of_its_own_users(void **state)
+static void a_lane_gets_the_due_user_states_of_its_own_users(void **state)
 {
     NEEDS_SERVER();
 
     static const char *const users[] = {"u-0", "u-1", "u-2", "u-3"};
     const char *coupon = new_coupon();
-    struct use *found[1];
+    struct user_state *found[1];
     int64_t next_ms;
     size_t count;
 
     for (int64_t lane = 0; lane < 4; lane++)
-        write_use(coupon, holding_in(lane, users[lane], 1, DAY + lane * MINUTE));
-    write_use(coupon, holding_in(2, "u-2b", 2, DAY + 30 * MINUTE));
+        write_user_state(coupon, holding_in(lane, users[lane], 1, DAY + lane * MINUTE));
+    write_user_state(coupon, holding_in(2, "u-2b", 2, DAY + 30 * MINUTE));
     for (int64_t lane = 0; lane < 4; lane++) {
-        assert_int_equal(due_uses(coupon, lane, DAY + 10 * MINUTE, 1, found, &count, &next_ms), STORE_OK);
+        assert_int_equal(due_user_states(coupon, lane, DAY + 10 * MINUTE, 1, found, &count, &next_ms), STORE_OK);
         assert_int_equal(count, 1);
         assert_string_equal(found[0]->user, users[lane]);
         assert_int_equal(next_ms, lane == 2 ? DAY + 30 * MINUTE : 0);
     }
-    assert_int_equal(due_uses(coupon, 4, DAY * 2, 1, found, &count, &next_ms), STORE_OK);
+    assert_int_equal(due_user_states(coupon, 4, DAY * 2, 1, found, &count, &next_ms), STORE_OK);
     assert_int_equal(count, 0);
 }
 
@@ -242,7 +242,7 @@ static void what_is_known_better_is_not_looked_for(void **state)
     struct bucket found[2];
     struct due_search search = {.coupon = coupon, .at_ms = DAY + 4 * MINUTE, .most = 2, .but_buckets = buckets, .but_count = 3,
                                 .buckets = found};
-    struct use *uses[2];
+    struct user_state *user_states[2];
 
     for (int64_t b = 0; b < 8; b++)
         write_bucket(coupon, 0, b, 1, DAY + (10 - b) * MINUTE);
@@ -252,13 +252,13 @@ static void what_is_known_better_is_not_looked_for(void **state)
     assert_int_equal(search.next_due_ms, DAY + 6 * MINUTE);
     bucket_release(&found[0]);
     for (int64_t i = 0; i < 3; i++)
-        write_use(coupon, holding_use(i == 0 ? "u-0" : i == 1 ? "u-1" : "u-2", i + 1, -i - 1, DAY + i * MINUTE));
+        write_user_state(coupon, holding_user_state(i == 0 ? "u-0" : i == 1 ? "u-1" : "u-2", i + 1, -i - 1, DAY + i * MINUTE));
     search.but_users = users;
     search.but_count = 2;
-    assert_int_equal(session->ops->due_uses(session, no_time, &search, &arena, uses), STORE_OK);
+    assert_int_equal(session->ops->due_user_states(session, no_time, &search, &arena, user_states), STORE_OK);
     assert_int_equal(search.count, 2);
-    assert_string_equal(uses[0]->user, "u-0");
-    assert_string_equal(uses[1]->user, "u-2");
+    assert_string_equal(user_states[0]->user, "u-0");
+    assert_string_equal(user_states[1]->user, "u-2");
     assert_int_equal(search.next_due_ms, 0);
 }
 
@@ -268,24 +268,24 @@ static void users_that_are_due_come_as_far_as_memory_goes(void **state)
 
     const char *coupon = new_coupon();
     struct due_search search = {.coupon = coupon, .at_ms = DAY + MINUTE, .most = 64};
-    struct use *uses[64];
+    struct user_state *user_states[64];
     struct arena own;
     char metadata[1024];
 
     memset(metadata, 'x', sizeof metadata - 1);
     metadata[sizeof metadata - 1] = '\0';
     for (int64_t i = 0; i < 64; i++) { /* 50 MB */
-        struct use *u = holding_use(arena_printf(&arena, "u-%d", (int)i), 1, -i - 1, DAY + i);
+        struct user_state *u = holding_user_state(arena_printf(&arena, "u-%d", (int)i), 1, -i - 1, DAY + i);
 
         for (int k = 0; k < 600; k++)
-            use_add(u, &arena)->metadata = metadata;
-        write_use(coupon, u);
+            user_state_add(u, &arena)->metadata = metadata;
+        write_user_state(coupon, u);
     }
     arena_init(&own, 0);
-    assert_int_equal(session->ops->due_uses(session, no_time, &search, &own, uses), STORE_OK);
-    assert_in_range(own.bytes, 0, STORE_USES_BYTES + (STORE_USES_BYTES >> 4));
+    assert_int_equal(session->ops->due_user_states(session, no_time, &search, &own, user_states), STORE_OK);
+    assert_in_range(own.bytes, 0, STORE_USER_STATES_BYTES + (STORE_USER_STATES_BYTES >> 4));
     assert_in_range(search.count, 1, 63);
-    assert_string_equal(uses[search.count - 1]->user, arena_printf(&arena, "u-%d", (int)search.count - 1));
+    assert_string_equal(user_states[search.count - 1]->user, arena_printf(&arena, "u-%d", (int)search.count - 1));
     assert_int_equal(search.next_due_ms, DAY + (int64_t)search.count);
     arena_free(&own);
 }
@@ -308,7 +308,7 @@ static void coupons_with_something_due_are_found_once(void **state)
 
     for (int64_t b = 0; b < 5; b++)
         write_bucket(slots, 0, b, 1, past);
-    write_use(without, holding_use("u-1", 1, -1, past));
+    write_user_state(without, holding_user_state("u-1", 1, -1, past));
     write_bucket(later, 0, 0, 1, past + 2 * MINUTE);
     assert_int_equal(mongo_due_coupons(session, past + MINUTE, 10, &arena, &ids, &count), STORE_OK);
     assert_int_equal(count, 2);
@@ -364,7 +364,7 @@ static void searches_go_by_their_index(void **state)
 
     for (int64_t i = 1; i <= 200; i++) {
         write_bucket("plans", 0, i, 1, DAY + i * 31 % 200);
-        write_use("plans", holding_use(arena_printf(&arena, "u-%d", (int)i), i, -i, DAY + i));
+        write_user_state("plans", holding_user_state(arena_printf(&arena, "u-%d", (int)i), i, -i, DAY + i));
     }
     for (size_t i = 0; i < sizeof searches / sizeof *searches; i++) {
         const char *plan = plan_of(searches[i].collection, searches[i].filter, searches[i].sort);
@@ -453,34 +453,34 @@ static void a_tombstone_says_so_and_goes_after_its_time(void **state)
     NEEDS_SERVER();
 
     const char *coupon = new_coupon(), *other = new_coupon(), **coupons;
-    struct use *u = make_use("erased-1", 5), **uses;
-    struct use_read read = {coupon, "erased-1", NULL, STORE_OK};
+    struct user_state *u = make_user_state("erased-1", 5), **user_states;
+    struct user_state_read read = {coupon, "erased-1", NULL, STORE_OK};
     const struct name_key *key;
-    struct stored_use *stored;
+    struct stored_user_state *stored;
     size_t count;
 
     assert_int_equal(mongo_name_key(session, &key), STORE_OK);
     u->alias[0] = '\0';
     u->erased_ms = DAY;
-    write_use(coupon, u);
-    write_use(coupon, make_use("erased-1", 4)); /* a late writer does not bring it back */
-    write_use(other, holding_use("erased-1", 1, 1, DAY));
-    assert_int_equal(mongo_user_uses(session, "erased-1", 0, &arena, &coupons, &uses, &count), STORE_OK);
+    write_user_state(coupon, u);
+    write_user_state(coupon, make_user_state("erased-1", 4)); /* a late writer does not bring it back */
+    write_user_state(other, holding_user_state("erased-1", 1, 1, DAY));
+    assert_int_equal(mongo_user_states(session, "erased-1", 0, &arena, &coupons, &user_states, &count), STORE_OK);
     assert_int_equal(count, 2);
     for (size_t i = 0; i < count; i++)
-        assert_int_equal(uses[i]->erased_ms, strcmp(coupons[i], other) == 0 ? 0 : DAY);
-    assert_int_equal(mongo_stored_uses(session, key, coupon, NULL, 10, &arena, &stored, &count), STORE_OK);
+        assert_int_equal(user_states[i]->erased_ms, strcmp(coupons[i], other) == 0 ? 0 : DAY);
+    assert_int_equal(mongo_stored_user_states(session, key, coupon, NULL, 10, &arena, &stored, &count), STORE_OK);
     assert_int_equal(count, 1); /* for verify it is there, without its name */
     assert_null(stored[0].user);
-    assert_null(stored[0].use->user);
+    assert_null(stored[0].user_state->user);
 
     assert_int_equal(mongo_tombstones_clean(session, DAY), STORE_OK);
-    assert_int_equal(session->ops->uses(session, no_time, &arena, &read, 1), STORE_OK);
-    assert_int_equal(read.use->erased_ms, DAY);
+    assert_int_equal(session->ops->user_states(session, no_time, &arena, &read, 1), STORE_OK);
+    assert_int_equal(read.user_state->erased_ms, DAY);
     assert_int_equal(mongo_tombstones_clean(session, DAY + 1), STORE_OK);
-    assert_int_equal(session->ops->uses(session, no_time, &arena, &read, 1), STORE_OK);
-    assert_null(read.use);
-    assert_int_equal(mongo_user_uses(session, "erased-1", 0, &arena, &coupons, &uses, &count), STORE_OK);
+    assert_int_equal(session->ops->user_states(session, no_time, &arena, &read, 1), STORE_OK);
+    assert_null(read.user_state);
+    assert_int_equal(mongo_user_states(session, "erased-1", 0, &arena, &coupons, &user_states, &count), STORE_OK);
     assert_int_equal(count, 1);
 }
 
@@ -489,16 +489,16 @@ static void one_who_came_back_after_erasure_stays(void **state)
     NEEDS_SERVER();
 
     const char *coupon = new_coupon();
-    struct use *u = make_use("back-1", 5);
-    struct use_read read = {coupon, "back-1", NULL, STORE_OK};
+    struct user_state *u = make_user_state("back-1", 5);
+    struct user_state_read read = {coupon, "back-1", NULL, STORE_OK};
 
     u->erased_ms = DAY;
-    write_use(coupon, u);
-    write_use(coupon, holding_use("back-1", 6, 1, DAY));
+    write_user_state(coupon, u);
+    write_user_state(coupon, holding_user_state("back-1", 6, 1, DAY));
     assert_int_equal(mongo_tombstones_clean(session, DAY + 1), STORE_OK);
-    assert_int_equal(session->ops->uses(session, no_time, &arena, &read, 1), STORE_OK);
-    assert_int_equal(read.use->seq, 6);
-    assert_int_equal(read.use->erased_ms, 0);
+    assert_int_equal(session->ops->user_states(session, no_time, &arena, &read, 1), STORE_OK);
+    assert_int_equal(read.user_state->seq, 6);
+    assert_int_equal(read.user_state->erased_ms, 0);
 }
 
 /* ---- what came lately ---- */
@@ -867,9 +867,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(users_that_are_due_come_as_far_as_memory_goes),
         T(buckets_come_as_they_are_due_and_the_next_time_is_told),
-        T(uses_are_due_only_without_slots),
-        T(a_damaged_use_is_left_out_of_what_is_due),
-        T(a_lane_gets_the_due_uses_of_its_own_users),
+        T(user_states_are_due_only_without_slots),
+        T(a_damaged_user_state_is_left_out_of_what_is_due),
+        T(a_lane_gets_the_due_user_states_of_its_own_users),
         T(what_is_known_better_is_not_looked_for),
         T(coupons_with_something_due_are_found_once),
         T(searches_go_by_their_index),

@@ -131,11 +131,11 @@ static enum store_status catch_up(const char *coupon, int64_t count, int64_t *ms
 static bool has_view(const char *coupon, int64_t i, int length)
 {
     struct mark mark;
-    struct use_read read = {.coupon = coupon, .user = user_name(i, length)};
+    struct user_state_read read = {.coupon = coupon, .user = user_name(i, length)};
 
     assert_int_equal(session->ops->mark(session, coupon, 0, "views", &mark), STORE_OK);
-    assert_int_equal(session->ops->uses(session, mark.when, &arena, &read, 1), STORE_OK);
-    return read.use && read.use->total == 1;
+    assert_int_equal(session->ops->user_states(session, mark.when, &arena, &read, 1), STORE_OK);
+    return read.user_state && read.user_state->total == 1;
 }
 
 /* ---- tests ---- */

@@ -202,10 +202,10 @@ static void pause_ms(long ms)
 
 static int64_t total_of(int engine, const char *user)
 {
-    struct op op = {.kind = OP_USE, .user = user};
+    struct op op = {.kind = OP_USER_STATE, .user = user};
 
     assert_int_equal(call(engine, &op), CPN_OK);
-    return op.use->total;
+    return op.user_state->total;
 }
 
 /* Its views, up to its tail, are written. */
@@ -255,7 +255,7 @@ static void views_that_others_wrote_are_owed_no_more(void **state)
     struct latch done;
     struct arena arena;
     struct op wait = {.kind = OP_CATCH_UP, .coupon = COUPON, .arena = &arena, .done = answered, .context = &done};
-    struct use_read read = {.coupon = COUPON, .user = "ann"};
+    struct user_state_read read = {.coupon = COUPON, .user = "ann"};
     struct mark mark;
 
     (void)state;
@@ -278,8 +278,8 @@ static void views_that_others_wrote_are_owed_no_more(void **state)
     catch_up(1);
     assert_int_equal(t.session->ops->mark(t.session, COUPON, 0, "views", &mark), STORE_OK);
     assert_int_equal(mark.seq, head_of(0).seq);
-    assert_int_equal(t.session->ops->uses(t.session, mark.when, &t.arenas[0], &read, 1), STORE_OK);
-    assert_int_equal(read.use->total, 1);
+    assert_int_equal(t.session->ops->user_states(t.session, mark.when, &t.arenas[0], &read, 1), STORE_OK);
+    assert_int_equal(read.user_state->total, 1);
     assert_int_equal(head_of(0).redeemed, 2);
 }
 

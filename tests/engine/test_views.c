@@ -36,7 +36,7 @@ static struct {
     struct arena arena;
     atomic_bool refuses; /* whatever holds a view of BAD */
     atomic_int refused;
-    /* reads of uses */
+    /* reads of user states */
     size_t read, most, most_bytes;
     atomic_int rounds, users, new_users, marks; /* written */
     struct mono wrote;
@@ -61,8 +61,8 @@ static enum store_status watched_write_views(struct store *s, struct view_write 
     for (size_t i = 0; i < count; i++) {
         bad = bad || strcmp(views[i].coupon, BAD) == 0;
         views[i].written = false;
-        atomic_fetch_add(&t.users, views[i].kind == VIEW_USE);
-        atomic_fetch_add(&t.new_users, views[i].kind == VIEW_USE && !views[i].use->stored);
+        atomic_fetch_add(&t.users, views[i].kind == VIEW_USER_STATE);
+        atomic_fetch_add(&t.new_users, views[i].kind == VIEW_USER_STATE && !views[i].user_state->stored);
     }
     atomic_fetch_add(&t.rounds, 1);
     if (mono_ms_between(t.wrote, mono_now()) < t.least_ms)
@@ -82,8 +82,8 @@ static enum store_status watched_write_marks(struct store *s, const struct mark_
     return t.plain->write_marks(s, marks, count);
 }
 
-static enum store_status watched_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
-                                      size_t count)
+static enum store_status watched_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
+                                             size_t count)
 {
     size_t bytes = 0;
 
@@ -92,7 +92,7 @@ static enum store_status watched_uses(struct store *s, struct store_time after, 
     t.read += count;
     t.most = count > t.most ? count : t.most;
     t.most_bytes = bytes > t.most_bytes ? bytes : t.most_bytes;
-    return t.plain->uses(s, after, a, reads, count);
+    return t.plain->user_states(s, after, a, reads, count);
 }
 
 static struct store *open_watched(struct store_source *source)
@@ -119,7 +119,7 @@ static int set_up(void **state)
     t.ops = *t.plain;
     t.ops.write_views = watched_write_views;
     t.ops.write_marks = watched_write_marks;
-    t.ops.uses = watched_uses;
+    t.ops.user_states = watched_user_states;
     t.watched.open = open_watched;
     return 0;
 }
@@ -274,7 +274,7 @@ static void who_loads_a_lane_writes_what_another_left_unwritten(void **state)
     struct engine *e;
     struct store *session = t.source->open(t.source);
     struct store_time when;
-    struct use_read reads[40];
+    struct user_state_read reads[40];
 
     (void)state;
     leave_unwritten(40);
@@ -283,10 +283,10 @@ static void who_loads_a_lane_writes_what_another_left_unwritten(void **state)
     engine_stop(e);
     mark_of(BAD, &when);
     for (int i = 0; i < 40; i++)
-        reads[i] = (struct use_read){.coupon = BAD, .user = user_name(i)};
-    assert_int_equal(t.plain->uses(session, when, &t.arena, reads, 40), STORE_OK);
+        reads[i] = (struct user_state_read){.coupon = BAD, .user = user_name(i)};
+    assert_int_equal(t.plain->user_states(session, when, &t.arena, reads, 40), STORE_OK);
     for (int i = 0; i < 40; i++)
-        assert_true(reads[i].use && reads[i].use->total == 1);
+        assert_true(reads[i].user_state && reads[i].user_state->total == 1);
     session->ops->close(session);
 }
 
@@ -358,13 +358,13 @@ static void what_another_left_unwritten_and_cannot_be_written_delays_no_other(vo
 static void await_view(const char *user, int64_t total)
 {
     struct store *session = t.source->open(t.source);
-    struct use_read read;
+    struct user_state_read read;
 
     do {
-        read = (struct use_read){.coupon = GOOD, .user = user};
-        assert_int_equal(t.plain->uses(session, (struct store_time){0}, &t.arena, &read, 1), STORE_OK);
-    } while (!read.use || read.use->total < total);
-    assert_int_equal(read.use->total, total);
+        read = (struct user_state_read){.coupon = GOOD, .user = user};
+        assert_int_equal(t.plain->user_states(session, (struct store_time){0}, &t.arena, &read, 1), STORE_OK);
+    } while (!read.user_state || read.user_state->total < total);
+    assert_int_equal(read.user_state->total, total);
     session->ops->close(session);
 }
 

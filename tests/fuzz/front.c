@@ -72,9 +72,9 @@ static void find(struct op *op)
     c->version = 17;
     c->state = COUPON_ACTIVE;
     op->coupon_now = c;
-    op->use = arena_alloc(op->arena, sizeof *op->use);
-    use_init(op->use, op->user ? op->user : no_user, "0123456789abcdef");
-    op->use->version = 17;
+    op->user_state = arena_alloc(op->arena, sizeof *op->user_state);
+    user_state_init(op->user_state, op->user ? op->user : no_user, "0123456789abcdef");
+    op->user_state->version = 17;
     op->slot = (struct slot){.generation = 3};
     op->head.seq = 5;
     op->at_ms = INT64_C(1795132800000);

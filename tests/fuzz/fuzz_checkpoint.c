@@ -65,14 +65,14 @@ static void tell_views(struct replay *r)
     const struct name_hash hash = {{1}};
     struct extension earlier = {.until_ms = 5};
     struct redemption taken = {.n = 3, .g = 1, .seq = SEQ, .ordinal = 1, .state = SLOT_REDEEMED, .order = "o", .earlier = &earlier, .earlier_count = 1};
-    struct use u;
+    struct user_state u;
     struct bucket k;
 
-    use_init(&u, "u", "0000000000000000");
+    user_state_init(&u, "u", "0000000000000000");
     u.seq = SEQ;
     u.redemptions = &taken;
     u.count = u.capacity = 1;
-    replay_view_use(r, &hash, "u", &u);
+    replay_view_user_state(r, &hash, "u", &u);
     bucket_init(&k, 0);
     k.seq = SEQ;
     k.slots[3] = (struct slot){.generation = 1, .current = 1, .state = SLOT_REDEEMED, .user = (char[]){"u"}, .at_ms = 1};

@@ -33,18 +33,18 @@ static bool copy_batch(const bson_t *doc, bson_t *copy, struct arena *a)
 
 static const struct name_key name_key = {{{0}}};
 
-static bool copy_use(const bson_t *doc, bson_t *copy, struct arena *a)
+static bool copy_user_state(const bson_t *doc, bson_t *copy, struct arena *a)
 {
     const char *coupon;
-    struct use *u = codec_use_get(doc, a, &coupon);
+    struct user_state *u = codec_user_state_get(doc, a, &coupon);
     struct name_hash hash;
     bson_t view;
 
-    if (!u || !codec_use_id_get(doc, &coupon, &hash))
+    if (!u || !codec_user_state_id_get(doc, &coupon, &hash))
         return false;
-    codec_use_id(copy, "_id", coupon, &hash);
+    codec_user_state_id(copy, "_id", coupon, &hash);
     bson_append_document_begin(copy, "view", 4, &view);
-    codec_use_put(&view, coupon, u, &name_key);
+    codec_user_state_put(&view, coupon, u, &name_key);
     bson_append_document_end(copy, &view);
     return true;
 }
@@ -80,7 +80,7 @@ static bool copy_coupon(const bson_t *doc, bson_t *copy, struct arena *a)
     return true;
 }
 
-static copier *const copiers[] = {copy_batch, copy_use, copy_bucket, copy_coupon};
+static copier *const copiers[] = {copy_batch, copy_user_state, copy_bucket, copy_coupon};
 #define COPIERS (sizeof copiers / sizeof *copiers)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

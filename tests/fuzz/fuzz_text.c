@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "coupons/code.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 #include "fuzz/fuzz.h"
 #include "http/canonical.h"
 #include "http/path.h"

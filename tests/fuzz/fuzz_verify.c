@@ -1,6 +1,6 @@
 /*
  * fuzz/fuzz_verify.c -- a lane's documents as `couponctl verify` reads them: BSON documents one behind the other, first a byte
- * that says how many parts; each is taken for whichever of batch, use, bucket and definition it reads as.
+ * that says how many parts; each is taken for whichever of batch, user state, bucket and definition it reads as.
  *
  * Why     verify is what one runs on a database that is no longer trusted: whatever stands there, it must say so, not die
  * Holds   nothing but that; and a lane told twice gives the same number of drifts
@@ -62,12 +62,12 @@ static void tell_view(struct replay *r, const bson_t *doc, struct arena *a)
     const char *coupon;
     struct coupon *c;
     struct bucket k;
-    struct use *u;
+    struct user_state *u;
     int64_t seq = 0;
 
-    u = codec_use_get(doc, a, NULL);
-    if (u && codec_use_id_get(doc, &coupon, &hash))
-        replay_view_use(r, &hash, u->user, u);
+    u = codec_user_state_get(doc, a, NULL);
+    if (u && codec_user_state_id_get(doc, &coupon, &hash))
+        replay_view_user_state(r, &hash, u->user, u);
     if (codec_bucket_get(doc, &k)) {
         const char *codes[BUCKET_SLOTS] = {"CODE-1", NULL, "CODE-2"};
 

@@ -21,7 +21,7 @@
 #define DAY_MS (24 * HOUR_MS)
 #define MIDNIGHT (INT64_C(20000) * DAY_MS)
 #define NOON (MIDNIGHT + DAY_MS / 2)
-#define USES 2
+#define USER_STATES 2
 
 static struct arena arena;
 static struct buf scratch;
@@ -32,8 +32,8 @@ static struct decision d;
 static struct bucket shelf;
 static struct named_slot named[BUCKET_SLOTS];
 static struct free_slot free_pool[BUCKET_SLOTS];
-static struct use uses[USES], uses_before[USES];
-static struct use *const ana = &uses[0], *const bob = &uses[1];
+static struct user_state user_states[USER_STATES], user_states_before[USER_STATES];
+static struct user_state *const ana = &user_states[0], *const bob = &user_states[1];
 static struct job_progress the_job, job_before;
 static struct job_progress *const job = &the_job;
 static struct outcome out;
@@ -55,8 +55,8 @@ static inline int lane_fresh(void **state)
                          .day_ms = MIDNIGHT};
     bucket_init(&shelf, 0);
     shelf.size = BUCKET_SLOTS;
-    use_init(ana, "ana", "");
-    use_init(bob, "bob", "");
+    user_state_init(ana, "ana", "");
+    user_state_init(bob, "bob", "");
     *job = (struct job_progress){.id = "j1"};
     now_ms = NOON;
     batch = NULL;
@@ -116,28 +116,28 @@ static inline void lane_open(void)
     d.named_count = (size_t)shelf.size;
     d.free_pool = free_pool;
     d.free_pool_count = free_count;
-    for (int i = 0; i < USES; i++) {
-        uses_before[i] = *use_copy(&uses[i], &arena, true);
-        uses[i] = *use_copy(&uses[i], &arena, true);
+    for (int i = 0; i < USER_STATES; i++) {
+        user_states_before[i] = *user_state_copy(&user_states[i], &arena, true);
+        user_states[i] = *user_state_copy(&user_states[i], &arena, true);
     }
     job_before = *job;
 }
 
-static inline void close_use(int i)
+static inline void close_user_state(int i)
 {
-    struct use folded = *use_copy(&uses_before[i], &arena, true);
+    struct user_state folded = *user_state_copy(&user_states_before[i], &arena, true);
     const char *wrong;
 
-    if (!fold_use(&folded, batch, &arena)) {
-        assert_int_equal(uses[i].seq, uses_before[i].seq);
-        uses[i] = uses_before[i]; /* a name that was never written */
+    if (!fold_user_state(&folded, batch, &arena)) {
+        assert_int_equal(user_states[i].seq, user_states_before[i].seq);
+        user_states[i] = user_states_before[i]; /* a name that was never written */
         return;
     }
-    fold_use_done(&uses[i], &d.head);
-    wrong = use_difference(&folded, &uses[i]);
+    fold_user_state_done(&user_states[i], &d.head);
+    wrong = user_state_difference(&folded, &user_states[i]);
     if (wrong)
-        fail_msg("folding differs in %s of %s", wrong, uses[i].user);
-    uses[i] = *use_copy(&uses[i], &arena, true);
+        fail_msg("folding differs in %s of %s", wrong, user_states[i].user);
+    user_states[i] = *user_state_copy(&user_states[i], &arena, true);
 }
 
 static inline void close_job(void)
@@ -162,8 +162,8 @@ static inline void lane_close(void)
     wrong = batch_contradiction(&tail, batch);
     if (wrong)
         fail_msg("contradiction in %s", wrong);
-    for (int i = 0; i < USES; i++)
-        close_use(i);
+    for (int i = 0; i < USER_STATES; i++)
+        close_user_state(i);
     close_job();
     fold_bucket(&shelf, batch);
     bucket_fit(&shelf, batch->head.next_n);
@@ -182,8 +182,8 @@ static inline void lane_close(void)
 static inline void lane_drop(void)
 {
     assert_false(decide_changed(&d));
-    for (int i = 0; i < USES; i++)
-        uses[i] = uses_before[i];
+    for (int i = 0; i < USER_STATES; i++)
+        user_states[i] = user_states_before[i];
     *job = job_before;
 }
 
@@ -202,7 +202,7 @@ static inline struct order *order_of(const char *id)
     return order;
 }
 
-/* An answer's strings live as long as its use's batch; a test's, as long as the test. */
+/* An answer's strings live as long as its user state's batch; a test's, as long as the test. */
 static inline void keep_answer(void)
 {
     struct redemption *r = &out.redemption;
@@ -214,7 +214,7 @@ static inline void keep_answer(void)
 }
 
 /* A POST; key and order's id may be NULL, code too. */
-static inline void post(struct use *u, enum slot_state state, const char *key, const struct order *order, const char *code,
+static inline void post(struct user_state *u, enum slot_state state, const char *key, const struct order *order, const char *code,
                         int64_t code_n, enum cpn_result want)
 {
     struct take t = {.key = key, .order = order, .code = code, .code_n = code_n, .state = state, .reserve_s = COUPON_NULL};
@@ -225,13 +225,13 @@ static inline void post(struct use *u, enum slot_state state, const char *key, c
 }
 
 /* A POST without a code, which is carried out. */
-static inline struct redemption take(struct use *u, enum slot_state state, const char *key, const char *order)
+static inline struct redemption take(struct user_state *u, enum slot_state state, const char *key, const char *order)
 {
     post(u, state, key, order ? order_of(order) : NULL, NULL, -1, CPN_OK);
     return out.redemption;
 }
 
-static inline void step_with(struct use *u, const struct redemption *r, enum slot_move move, const char *key,
+static inline void step_with(struct user_state *u, const struct redemption *r, enum slot_move move, const char *key,
                              const struct order *order, int64_t reserve_s, enum cpn_result want)
 {
     struct step s = {.n = r->n, .g = r->g, .move = move, .key = key, .order = order, .reserve_s = reserve_s};
@@ -241,7 +241,7 @@ static inline void step_with(struct use *u, const struct redemption *r, enum slo
     keep_answer();
 }
 
-static inline struct redemption step(struct use *u, struct redemption r, enum slot_move move, const char *key,
+static inline struct redemption step(struct user_state *u, struct redemption r, enum slot_move move, const char *key,
                                      const char *order, enum cpn_result want)
 {
     step_with(u, &r, move, key, order ? order_of(order) : NULL, COUPON_NULL, want);

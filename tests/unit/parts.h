@@ -21,10 +21,10 @@ static inline void parts_keep_entry(void *context, unsigned part, const struct t
     pack_entry(&((struct parts *)context)->packed[part], t);
 }
 
-static inline void parts_keep_use(void *context, unsigned part, const struct name_hash *hash, const char *user,
-                                  const struct use *view)
+static inline void parts_keep_user_state(void *context, unsigned part, const struct name_hash *hash, const char *user,
+                                         const struct user_state *view)
 {
-    pack_use(&((struct parts *)context)->packed[part], hash, user, view);
+    pack_user_state(&((struct parts *)context)->packed[part], hash, user, view);
 }
 
 static inline void parts_keep_bucket(void *context, unsigned part, int64_t b, const struct bucket *view)
@@ -45,7 +45,8 @@ static inline void parts_keep_record(void *context, unsigned part, const char *b
 static inline void parts_begin(struct parts *p, struct replay *whole)
 {
     *p = (struct parts){.packed = {BUF_INIT}};
-    replay_send(whole, &(struct replay_sink){parts_keep_entry, parts_keep_use, parts_keep_bucket, parts_keep_codes, parts_keep_record, p});
+    replay_send(whole, &(struct replay_sink){parts_keep_entry, parts_keep_user_state, parts_keep_bucket, parts_keep_codes,
+                                             parts_keep_record, p});
 }
 
 static inline void parts_tell_entry(void *context, unsigned part, const struct told_entry *t)
@@ -54,11 +55,11 @@ static inline void parts_tell_entry(void *context, unsigned part, const struct t
     replay_entry(context, t);
 }
 
-static inline void parts_tell_use(void *context, unsigned part, const struct name_hash *hash, const char *user,
-                                  const struct use *view)
+static inline void parts_tell_user_state(void *context, unsigned part, const struct name_hash *hash, const char *user,
+                                         const struct user_state *view)
 {
     (void)part;
-    replay_view_use(context, hash, user, view);
+    replay_view_user_state(context, hash, user, view);
 }
 
 static inline void parts_tell_bucket(void *context, unsigned part, int64_t b, const struct bucket *view)
@@ -89,7 +90,8 @@ static inline int64_t parts_end(struct parts *p, struct replay *whole, drift_fn 
         struct replay *r = replay_part(whole, i, report, context);
 
         unpack_all(p->packed[i].data, p->packed[i].len, i,
-                   &(struct replay_sink){parts_tell_entry, parts_tell_use, parts_tell_bucket, parts_tell_codes, parts_tell_record, r});
+                   &(struct replay_sink){parts_tell_entry, parts_tell_user_state, parts_tell_bucket, parts_tell_codes, parts_tell_record,
+                                         r});
         buf_free(&p->packed[i]);
         if (stays)
             replay_look_again(r, stays, NULL);

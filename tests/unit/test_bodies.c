@@ -576,7 +576,7 @@ static void what_remains_leaves_out_what_has_lapsed(void **state)
 {
     struct redemption holds[] = {{.n = 1, .g = 1, .state = SLOT_RESERVED, .reserved_until_ms = 1000, .day_ms = 100},
                                  {.n = 2, .g = 1, .state = SLOT_REDEEMED, .day_ms = 100}};
-    const struct use u = {.total = 2, .day_ms = 100, .today = 2, .redemptions = holds, .count = 2};
+    const struct user_state u = {.total = 2, .day_ms = 100, .today = 2, .redemptions = holds, .count = 2};
     struct coupon c;
     struct allowance r;
 
@@ -584,11 +584,11 @@ static void what_remains_leaves_out_what_has_lapsed(void **state)
     coupon_init(&c);
     c.cap.per_user = 5;
     c.cap.per_user_per_day = 2;
-    r = use_allowance(&c, &u, 999, 100);
+    r = user_state_allowance(&c, &u, 999, 100);
     assert_int_equal(r.total, 2);
     assert_int_equal(r.in_all, 3);
     assert_int_equal(r.today, 0);
-    r = use_allowance(&c, &u, 1000, 100);
+    r = user_state_allowance(&c, &u, 1000, 100);
     assert_int_equal(r.total, 1);
     assert_int_equal(r.took_today, 1);
     assert_int_equal(r.in_all, 4);

@@ -113,10 +113,10 @@ static struct batch *sample_batch(void)
 }
 
 /* 0: a plain taking; 1: with everything; 2: without a slot; 3: as first answered but for one member each */
-static void sample_redemption(struct use *u, int64_t i)
+static void sample_redemption(struct user_state *u, int64_t i)
 {
     static const struct extension earlier[] = {{{8}, {9}, DAY + 1}, {{10}, {11}, DAY + 2}};
-    struct redemption *r = use_add(u, &arena);
+    struct redemption *r = user_state_add(u, &arena);
 
     *r = (struct redemption){.n = 1000 + i, .g = 4000000000u, .seq = 5, .last_seq = 5, .at_ms = DAY + i, .day_ms = DAY,
                              .state = SLOT_REDEEMED, .first_state = SLOT_REDEEMED, .left = 10, .day = 3,
@@ -151,11 +151,11 @@ static void sample_redemption(struct use *u, int64_t i)
 
 static const struct name_key name_key = {{{1, 2, 3}}};
 
-static struct use *sample_use(void)
+static struct user_state *sample_user_state(void)
 {
-    struct use *u = arena_alloc(&arena, sizeof *u);
+    struct user_state *u = arena_alloc(&arena, sizeof *u);
 
-    use_init(u, "u-17", "abcdefgh01234567");
+    user_state_init(u, "u-17", "abcdefgh01234567");
     u->version = 4;
     u->seq = 88;
     u->total = 3;
@@ -388,14 +388,14 @@ static void a_number_out_of_its_bounds_is_refused(void **state)
     }
 }
 
-static void put_use(bson_t *doc, const char *coupon, const struct use *u)
+static void put_user_state(bson_t *doc, const char *coupon, const struct user_state *u)
 {
     const struct name_hash hash = name_hash(&name_key, u->user);
     bson_t view;
 
-    codec_use_id(doc, "_id", coupon, &hash);
+    codec_user_state_id(doc, "_id", coupon, &hash);
     BSON_APPEND_DOCUMENT_BEGIN(doc, "view", &view);
-    codec_use_put(&view, coupon, u, &name_key);
+    codec_user_state_put(&view, coupon, u, &name_key);
     bson_append_document_end(doc, &view);
 }
 
@@ -409,15 +409,15 @@ static void put_bucket(bson_t *doc, const char *coupon, const struct bucket *k)
     bson_append_document_end(doc, &view);
 }
 
-static void a_use_comes_back(void **state)
+static void a_user_state_comes_back(void **state)
 {
     AUTO_BSON doc = BSON_INITIALIZER, again = BSON_INITIALIZER;
-    struct use *u = sample_use(), *back;
+    struct user_state *u = sample_user_state(), *back;
     const char *coupon;
 
     (void)state;
-    put_use(&doc, "summer-sale", u);
-    back = codec_use_get(&doc, &arena, &coupon);
+    put_user_state(&doc, "summer-sale", u);
+    back = codec_user_state_get(&doc, &arena, &coupon);
     assert_non_null(back);
     assert_string_equal(coupon, "summer-sale");
     assert_true(back->stored);
@@ -435,7 +435,7 @@ static void a_use_comes_back(void **state)
         assert_memory_equal(&a, &b, sizeof a);
     }
     assert_string_equal(back->user, u->user);
-    put_use(&again, coupon, back);
+    put_user_state(&again, coupon, back);
     assert_true(bson_equal(&doc, &again));
 }
 
@@ -444,7 +444,7 @@ static void begin_named(bson_t *doc, const char *name, bson_t *view)
 {
     const struct name_hash hash = name_hash(&name_key, name);
 
-    codec_use_id(doc, "_id", "summer-sale", &hash);
+    codec_user_state_id(doc, "_id", "summer-sale", &hash);
     BSON_APPEND_DOCUMENT_BEGIN(doc, "view", view);
 }
 
@@ -479,7 +479,7 @@ static void jobs_and_accounts_are_read_as_written(void **state)
     assert_null(codec_job_get(&job_doc, "j2", &arena));
     assert_null(codec_job_get(&account_doc, "j1", &arena));
     assert_null(codec_account_get(&account_doc, 0, 62, &arena));
-    assert_non_null(codec_use_get(&job_doc, &arena, NULL)); /* whoever reads users alone can read it */
+    assert_non_null(codec_user_state_get(&job_doc, &arena, NULL)); /* whoever reads users alone can read it */
 }
 
 /* As versions before this one have written them: never to change. */
@@ -517,38 +517,38 @@ static bool has_text(const bson_t *doc, const char *text)
 static void a_tombstone_has_no_name(void **state)
 {
     AUTO_BSON alive = BSON_INITIALIZER, doc = BSON_INITIALIZER, again = BSON_INITIALIZER;
-    struct use u, *back;
+    struct user_state u, *back;
     const char *coupon;
 
     (void)state;
-    use_init(&u, "name-to-go", "");
-    put_use(&alive, "summer-sale", &u);
+    user_state_init(&u, "name-to-go", "");
+    put_user_state(&alive, "summer-sale", &u);
     assert_true(has_text(&alive, "name-to-go"));
     u.seq = 9;
     u.erased_ms = DAY - 1;
     u.erased_lane = 2;
-    put_use(&doc, "summer-sale", &u);
+    put_user_state(&doc, "summer-sale", &u);
     assert_false(has_text(&doc, "name-to-go"));
-    back = codec_use_get(&doc, &arena, NULL);
+    back = codec_user_state_get(&doc, &arena, NULL);
     assert_non_null(back);
     assert_null(back->user);
-    back = codec_use_of(&doc, "name-to-go", &arena, &coupon);
+    back = codec_user_state_of(&doc, "name-to-go", &arena, &coupon);
     assert_non_null(back);
     assert_string_equal(back->user, "name-to-go");
     assert_int_equal(back->erased_ms, DAY - 1);
     assert_int_equal(back->erased_lane, 2);
-    put_use(&again, coupon, back);
+    put_user_state(&again, coupon, back);
     assert_true(bson_equal(&doc, &again));
 }
 
-static void a_use_of_another_name_than_it_is_asked_for_is_unreadable(void **state)
+static void a_user_state_of_another_name_than_it_is_asked_for_is_unreadable(void **state)
 {
     AUTO_BSON doc = BSON_INITIALIZER;
 
     (void)state;
-    put_use(&doc, "summer-sale", sample_use());
-    assert_non_null(codec_use_of(&doc, "u-17", &arena, NULL));
-    assert_null(codec_use_of(&doc, "u-18", &arena, NULL));
+    put_user_state(&doc, "summer-sale", sample_user_state());
+    assert_non_null(codec_user_state_of(&doc, "u-17", &arena, NULL));
+    assert_null(codec_user_state_of(&doc, "u-18", &arena, NULL));
 }
 
 /* doc, whose view has these orders; NULL: none. */
@@ -569,28 +569,28 @@ static void a_view_leads_from_its_orders(void **state)
 {
     AUTO_BSON doc = BSON_INITIALIZER, before = BSON_INITIALIZER, wrong = BSON_INITIALIZER, none = BSON_INITIALIZER;
     const struct name_key other = {{{1, 2, 4}}};
-    struct use *u = sample_use(), *bare = sample_use();
+    struct user_state *u = sample_user_state(), *bare = sample_user_state();
     bson_t view, orders;
     size_t count = 0;
 
     (void)state;
-    put_use(&doc, "summer-sale", u);
+    put_user_state(&doc, "summer-sale", u);
     assert_true(find_document(&doc, "view", &view) && find_array(&view, "orders", &orders));
     for (size_t i = 0; i < u->count; i++)
         count += u->redemptions[i].order != NULL;
     assert_int_equal(array_count(&orders), count);
-    assert_true(codec_use_orders_fit(&doc, u, &name_key));
-    assert_false(codec_use_orders_fit(&doc, u, &other));
+    assert_true(codec_user_state_orders_fit(&doc, u, &name_key));
+    assert_false(codec_user_state_orders_fit(&doc, u, &other));
     with_orders(&doc, NULL, &before); /* as 1.0 wrote it */
-    assert_false(codec_use_orders_fit(&before, u, &name_key));
-    assert_non_null(codec_use_get(&before, &arena, NULL));
+    assert_false(codec_user_state_orders_fit(&before, u, &name_key));
+    assert_non_null(codec_user_state_get(&before, &arena, NULL));
     for (size_t i = 0; i < bare->count; i++)
         bare->redemptions[i].order = NULL;
-    put_use(&none, "summer-sale", bare);
+    put_user_state(&none, "summer-sale", bare);
     assert_false(has_text(&none, "orders"));
-    assert_true(codec_use_orders_fit(&none, bare, &name_key) && !codec_use_orders_fit(&doc, bare, &name_key));
+    assert_true(codec_user_state_orders_fit(&none, bare, &name_key) && !codec_user_state_orders_fit(&doc, bare, &name_key));
     with_orders(&none, &orders, &wrong);
-    assert_false(codec_use_orders_fit(&wrong, bare, &name_key));
+    assert_false(codec_user_state_orders_fit(&wrong, bare, &name_key));
 }
 
 static void orders_are_hashed_by_the_key(void **state)
@@ -616,18 +616,18 @@ static void names_are_hashed_by_the_key(void **state)
     assert_false(name_hash_same(&own, &next));
 }
 
-static void a_use_that_is_not_in_its_coupons_part_is_unreadable(void **state)
+static void a_user_state_that_is_not_in_its_coupons_part_is_unreadable(void **state)
 {
     const struct name_hash hash = name_hash(&name_key, "ann");
     AUTO_BSON doc = BSON_INITIALIZER;
     bson_t view;
 
     (void)state;
-    codec_use_id(&doc, "_id", "summer-sale", &hash);
+    codec_user_state_id(&doc, "_id", "summer-sale", &hash);
     BSON_APPEND_DOCUMENT_BEGIN(&doc, "view", &view);
-    codec_use_put(&view, "winter-sale", sample_use(), &name_key);
+    codec_user_state_put(&view, "winter-sale", sample_user_state(), &name_key);
     bson_append_document_end(&doc, &view);
-    assert_null(codec_use_get(&doc, &arena, NULL));
+    assert_null(codec_user_state_get(&doc, &arena, NULL));
 }
 
 static void assert_same_bucket(const struct bucket *a, const struct bucket *b)
@@ -693,14 +693,14 @@ static void a_plain_taking_stores_nothing_of_what_it_did_not_have(void **state)
 {
     AUTO_BSON view = BSON_INITIALIZER, ledger = BSON_INITIALIZER;
     struct batch *b = batch_new("c", 0);
-    struct use u;
+    struct user_state u;
     bson_t totals;
 
     (void)state;
-    use_init(&u, "u-17", "abcdefgh01234567");
+    user_state_init(&u, "u-17", "abcdefgh01234567");
     sample_redemption(&u, 0);
     u.redemptions[0].ordinal = 1;
-    put_use(&view, "c", &u);
+    put_user_state(&view, "c", &u);
     /* n g seq ordinal at counts_on state left day user user_day key f */
     assert_int_equal(fields_of(&view, "redemptions"), 13);
     assert_false(has(&view, "due"));
@@ -719,29 +719,29 @@ static void a_plain_taking_stores_nothing_of_what_it_did_not_have(void **state)
     batch_free(b);
 }
 
-static void a_use_says_when_it_is_due_only_without_slots(void **state)
+static void a_user_state_says_when_it_is_due_only_without_slots(void **state)
 {
     AUTO_BSON with = BSON_INITIALIZER, without = BSON_INITIALIZER;
     struct redemption *r;
     int64_t due_ms = 0;
-    struct use u;
+    struct user_state u;
     bson_t view;
 
     (void)state;
-    use_init(&u, "u-17", "abcdefgh01234567");
-    r = use_add(&u, &arena);
+    user_state_init(&u, "u-17", "abcdefgh01234567");
+    r = user_state_add(&u, &arena);
     *r = (struct redemption){.n = 5, .g = 1, .seq = 5, .last_seq = 5, .state = SLOT_RESERVED, .reserved_until_ms = DAY};
-    put_use(&with, "c", &u);
+    put_user_state(&with, "c", &u);
     assert_false(has(&with, "due"));
     r->n = -5;
-    put_use(&without, "c", &u);
+    put_user_state(&without, "c", &u);
     assert_true(find_document(&without, "view", &view) && find_time(&view, "due", &due_ms));
     assert_int_equal(due_ms, DAY);
 }
 
 /* ---- documents that are not ours ---- */
 
-enum shape { SHAPE_BATCH, SHAPE_USE, SHAPE_BUCKET, SHAPE_COUPON, SHAPE_COUNT };
+enum shape { SHAPE_BATCH, SHAPE_USER_STATE, SHAPE_BUCKET, SHAPE_COUPON, SHAPE_COUNT };
 
 static void put_shape(bson_t *doc, enum shape shape)
 {
@@ -755,8 +755,8 @@ static void put_shape(bson_t *doc, enum shape shape)
         codec_batch_put(doc, b);
         batch_free(b);
         break;
-    case SHAPE_USE:
-        put_use(doc, "c", sample_use());
+    case SHAPE_USER_STATE:
+        put_user_state(doc, "c", sample_user_state());
         break;
     case SHAPE_BUCKET:
         sample_bucket(&k);
@@ -787,8 +787,8 @@ static bool readable(const bson_t *doc, enum shape shape)
         good = b != NULL;
         batch_free(b);
         break;
-    case SHAPE_USE:
-        good = codec_use_get(doc, &own, NULL) != NULL;
+    case SHAPE_USER_STATE:
+        good = codec_user_state_get(doc, &own, NULL) != NULL;
         break;
     case SHAPE_BUCKET:
         good = codec_bucket_get(doc, &k);
@@ -958,18 +958,18 @@ int main(void)
         cmocka_unit_test(a_tombstone_stays_one),
         cmocka_unit_test(a_choice_that_is_null_is_refused),
         cmocka_unit_test(a_number_out_of_its_bounds_is_refused),
-        cmocka_unit_test(a_use_comes_back),
+        cmocka_unit_test(a_user_state_comes_back),
         cmocka_unit_test(jobs_and_accounts_are_read_as_written),
         cmocka_unit_test(jobs_and_accounts_are_stored_as_ever),
         cmocka_unit_test(a_tombstone_has_no_name),
-        cmocka_unit_test(a_use_of_another_name_than_it_is_asked_for_is_unreadable),
+        cmocka_unit_test(a_user_state_of_another_name_than_it_is_asked_for_is_unreadable),
         cmocka_unit_test(names_are_hashed_by_the_key),
         cmocka_unit_test(a_view_leads_from_its_orders),
         cmocka_unit_test(orders_are_hashed_by_the_key),
-        cmocka_unit_test(a_use_that_is_not_in_its_coupons_part_is_unreadable),
+        cmocka_unit_test(a_user_state_that_is_not_in_its_coupons_part_is_unreadable),
         cmocka_unit_test(a_bucket_comes_back),
         cmocka_unit_test(a_plain_taking_stores_nothing_of_what_it_did_not_have),
-        cmocka_unit_test(a_use_says_when_it_is_due_only_without_slots),
+        cmocka_unit_test(a_user_state_says_when_it_is_due_only_without_slots),
         cmocka_unit_test(a_document_without_one_field_or_with_another_type_is_refused),
         cmocka_unit_test(no_damaged_document_does_harm),
         cmocka_unit_test(numbers_out_of_range_are_refused),

@@ -28,7 +28,7 @@ static struct decision d;
 static struct free_slot free_pool[MANY];
 static struct named_slot named;
 static char ana_name[] = "ana";
-static struct use ana;
+static struct user_state ana;
 static struct order order;
 static struct take take;
 static struct outcome out;
@@ -49,7 +49,7 @@ static int fresh(void **state)
     memset(tail.hash, 0x33, HASH_LEN);
     for (int i = 0; i < MANY; i++)
         free_pool[i] = (struct free_slot){.n = i, .g = (uint32_t)i % 3};
-    use_init(&ana, "ana", ALIAS);
+    user_state_init(&ana, "ana", ALIAS);
     order = (struct order){.amount_minor = COUPON_NULL};
     take = (struct take){.key = "k1", .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     named = (struct named_slot){.n = -1};
@@ -85,17 +85,17 @@ static void begin(size_t free_slots)
 }
 
 /* The decision is appended: the tail moves, and the next one stands on it. */
-static void commit(struct use *u)
+static void commit(struct user_state *u)
 {
     assert_true(decide_changed(&d));
     if (u)
-        fold_use_done(u, &d.head);
+        fold_user_state_done(u, &d.head);
     decide_end(&d, &tail, &scratch);
     assert_null(batch_contradiction(&tail, batch));
     tail = batch->head;
     if (d.coupon && d.coupon != &c)
         c = *coupon_copy(d.coupon, &arena);
-    ana = *use_copy(&ana, &arena, true);
+    ana = *user_state_copy(&ana, &arena, true);
 }
 
 static void assert_result(enum cpn_result want)
@@ -104,7 +104,7 @@ static void assert_result(enum cpn_result want)
         fail_msg("%s instead of %s", result_info(out.result)->name, result_info(want)->name);
 }
 
-static void take_now(struct use *u, enum cpn_result want)
+static void take_now(struct user_state *u, enum cpn_result want)
 {
     assert_true(decide_take(&d, u, &take, &out));
     assert_result(want);
@@ -118,7 +118,7 @@ static void reverse(int64_t n, uint32_t g)
 }
 
 /* As many takings as asked for, each with a key of its own. */
-static void take_times(struct use *u, int times)
+static void take_times(struct user_state *u, int times)
 {
     char key[32];
 
@@ -134,7 +134,7 @@ static void take_times(struct use *u, int times)
 
 static void make_key_reused(void)
 {
-    struct redemption *r = use_add(&ana, &arena);
+    struct redemption *r = user_state_add(&ana, &arena);
 
     r->state = SLOT_REDEEMED;
     key_hash(ana.alias, "k1", r->key);
@@ -289,7 +289,7 @@ static void a_coupon_in_each_state_and_outside_its_window(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        use_init(&ana, "ana", ALIAS);
+        user_state_init(&ana, "ana", ALIAS);
         c.state = rows[i].state;
         c.starts_at_ms = rows[i].starts;
         c.ends_at_ms = rows[i].ends;
@@ -302,8 +302,8 @@ static void a_coupon_in_each_state_and_outside_its_window(void **state)
 static void a_thousand_redemptions_are_too_many(void **state)
 {
     (void)state;
-    for (int i = 0; i < USE_REDEMPTIONS_MAX; i++) {
-        struct redemption *r = use_add(&ana, &arena);
+    for (int i = 0; i < USER_STATE_REDEMPTIONS_MAX; i++) {
+        struct redemption *r = user_state_add(&ana, &arena);
 
         r->state = SLOT_REVERSED;
         r->ended_ms = NOON - i;
@@ -323,11 +323,11 @@ static void a_thousand_redemptions_are_too_many(void **state)
 static void what_ended_long_ago_does_not_count_as_an_attempt(void **state)
 {
     (void)state;
-    for (int i = 0; i < USE_REDEMPTIONS_MAX; i++) {
-        struct redemption *r = use_add(&ana, &arena);
+    for (int i = 0; i < USER_STATE_REDEMPTIONS_MAX; i++) {
+        struct redemption *r = user_state_add(&ana, &arena);
 
         r->state = SLOT_REVERSED;
-        r->ended_ms = NOON - USE_KEY_KEPT_MS;
+        r->ended_ms = NOON - USER_STATE_KEY_KEPT_MS;
         memset(r->key, 0xEE, KEY_HASH_LEN);
     }
     begin(1);
@@ -336,7 +336,7 @@ static void what_ended_long_ago_does_not_count_as_an_attempt(void **state)
     begin(1);
     take_now(&ana, CPN_OK);
     commit(&ana);
-    assert_int_equal(ana.count, USE_REDEMPTIONS_MAX);
+    assert_int_equal(ana.count, USER_STATE_REDEMPTIONS_MAX);
 }
 
 /* ---- what a taking is ---- */
@@ -459,12 +459,12 @@ static void the_total_is_the_slots_there_are(void **state)
 
 static void daily_caps_open_again_at_the_coupons_midnight(void **state)
 {
-    struct use bob;
+    struct user_state bob;
 
     (void)state;
     c.cap.per_day = 2;
     c.cap.per_user_per_day = 1;
-    use_init(&bob, "bob", "fedcba9876543210");
+    user_state_init(&bob, "bob", "fedcba9876543210");
     now_ms = day_start(NOON) + DAY_MS - 1;
     begin(10);
     take_times(&ana, 1);
@@ -472,7 +472,7 @@ static void daily_caps_open_again_at_the_coupons_midnight(void **state)
     assert_int_equal(out.retry_at_ms, day_start(NOON) + DAY_MS);
     take_times(&bob, 1);
     take_now(&ana, CPN_USER_DAILY_CAP_REACHED);
-    use_init(&bob, "eve", "fedcba987654321x");
+    user_state_init(&bob, "eve", "fedcba987654321x");
     take_now(&bob, CPN_DAILY_CAP_REACHED);
     assert_int_equal(out.retry_at_ms, day_start(NOON) + DAY_MS);
     commit(&ana);
@@ -705,10 +705,10 @@ static void the_end_of_a_hold_is_no_change_until_the_ledger_has_it(void **state)
 
 static void a_key_is_its_users_own(void **state)
 {
-    struct use bob;
+    struct user_state bob;
 
     (void)state;
-    use_init(&bob, "bob", "fedcba9876543210");
+    user_state_init(&bob, "bob", "fedcba9876543210");
     begin(5);
     take_now(&ana, CPN_OK);
     take.fingerprint[0] ^= 1;
@@ -761,7 +761,7 @@ static void orders_without_id_never_repeat_each_other(void **state)
 
 static void a_check_changes_nothing(void **state)
 {
-    struct use before;
+    struct user_state before;
     int64_t discount_minor = -1;
 
     (void)state;
@@ -812,7 +812,7 @@ static void a_return_gives_everything_back(void **state)
         assert_int_equal(tail.discount_minor, 0);
         assert_int_equal(tail.day_taken, 0);
         assert_int_equal(ana.total, 0);
-        assert_int_equal(use_today(&ana, tail.day_ms), 0);
+        assert_int_equal(user_state_today(&ana, tail.day_ms), 0);
     }
 }
 
@@ -837,7 +837,7 @@ static void a_return_of_another_day_keeps_that_days_counts(void **state)
     commit(&ana);
     assert_int_equal(tail.day_taken, 2);
     assert_int_equal(ana.total, 2);
-    assert_int_equal(use_today(&ana, tail.day_ms), 2);
+    assert_int_equal(user_state_today(&ana, tail.day_ms), 2);
 }
 
 static void a_return_is_done_once(void **state)

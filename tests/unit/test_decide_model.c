@@ -77,7 +77,7 @@ struct world {
     int64_t now_ms, others_taken;
     struct head tail;
     const struct coupon *coupon;
-    struct use *uses[USERS];
+    struct user_state *user_states[USERS];
     struct job_progress jobs[JOBS];
     struct bucket buckets[BUCKETS];
     struct batch *chain[BATCHES];
@@ -89,7 +89,7 @@ struct world {
 struct trial {
     struct batch *batch;
     struct decision d;
-    struct use *uses[USERS];
+    struct user_state *user_states[USERS];
     struct job_progress jobs[JOBS];
     int64_t day_ms, day_end_ms;
     struct free_slot free_pool[SLOTS_MAX];
@@ -621,7 +621,7 @@ static void settle_named(int64_t n)
     int i = n >= 0 && n < (int64_t)t.d.named_count ? in_slot(n) : NONE;
 
     if (i != NONE && !m.records[i].erased)
-        decide_expire(&t.d, t.uses[m.records[i].user], n, 0);
+        decide_expire(&t.d, t.user_states[m.records[i].user], n, 0);
     CHECK(look_at_entries() == 0, "settling wrote more");
     CHECK(i == NONE || ended(&m.records[i]) || state_of(i) != SLOT_EXPIRED, "settling left something");
 }
@@ -666,7 +666,7 @@ static void do_take(void)
                          .state = q.state, .reserve_s = pick_reserve_s()};
     q.body += 16 + 2 * (int)q.state; /* the whole body is what the fingerprint is of */
     memset(take.fingerprint, q.body, sizeof take.fingerprint);
-    decided = decide_take(&t.d, t.uses[q.user], &take, &out);
+    decided = decide_take(&t.d, t.user_states[q.user], &take, &out);
     entries = look_at_entries();
     call = by_key(q.user, q.key);
     repeat = repeated(&q);
@@ -722,7 +722,7 @@ static void do_check(void)
         settle_named(q.code_n);
     take = (struct take){.order = q.amount_minor == COUPON_NULL ? NULL : &o, .code = q.code ? "X" : NULL, .code_n = q.code_n,
                          .state = q.state, .reserve_s = COUPON_NULL};
-    decide_check(&t.d, t.uses[q.user], &take, &out, &discount_minor);
+    decide_check(&t.d, t.user_states[q.user], &take, &out, &discount_minor);
     CHECK(look_at_entries() == 0, "a check wrote something");
     check_whose(&q, &out);
     want = refusal(&q, &own, &want_minor);
@@ -804,7 +804,7 @@ static enum cpn_result step_answer(const struct request *q, enum slot_move move,
     case SLOT_RESERVED:
         if (move == MOVE_REDEEM)
             return spend_answer(q, s->i, s);
-        s->writes = move == MOVE_CANCEL || (move == MOVE_RESERVE && extensions(s->i) < USE_EXTENSIONS_MAX);
+        s->writes = move == MOVE_CANCEL || (move == MOVE_RESERVE && extensions(s->i) < USER_STATE_EXTENSIONS_MAX);
         return s->writes ? CPN_OK : T;
     case SLOT_REDEEMED:
         held = hold_on(s->i);
@@ -890,7 +890,7 @@ static void do_step(void)
     }
     q.body += 32 + 2 * (int)move;
     memset(step.fingerprint, q.body, sizeof step.fingerprint);
-    decide_step(&t.d, t.uses[q.user], &step, &out);
+    decide_step(&t.d, t.user_states[q.user], &step, &out);
     entries = look_at_entries();
     w.seen[out.result]++;
     s.i = by_id(q.user, step.n, step.g);
@@ -922,11 +922,11 @@ static void do_step(void)
 static void do_erase(void)
 {
     int user = pick(USERS);
-    bool known = t.uses[user]->alias[0] && (t.uses[user]->seq || t.uses[user]->count);
+    bool known = t.user_states[user]->alias[0] && (t.user_states[user]->seq || t.user_states[user]->count);
     struct outcome out;
     size_t entries;
 
-    decide_erase(&t.d, t.uses[user], NULL, &out);
+    decide_erase(&t.d, t.user_states[user], NULL, &out);
     entries = look_at_entries();
     CHECK(out.result == CPN_OK, "erase: %s", result_info(out.result)->name);
     CHECK((entries > 0) == known, "%zu entries erase", entries);
@@ -939,7 +939,7 @@ static void do_erase(void)
     }
     for (size_t i = 0; i < m.call_count; i++)
         m.calls[i].gone = m.calls[i].gone || m.calls[i].user == user;
-    CHECK(!t.uses[user]->alias[0] && !t.uses[user]->total && !t.uses[user]->count, "something is left of a user");
+    CHECK(!t.user_states[user]->alias[0] && !t.user_states[user]->total && !t.user_states[user]->count, "something is left of a user");
 }
 
 /* ---- changes and jobs ---- */
@@ -1105,7 +1105,7 @@ static void do_retire_one(void)
     holder = in_slot(n);
     want = !there ? CPN_SLOT_NOT_FOUND : holder == NONE ? CPN_OK : m.records[holder].state == SLOT_REDEEMED ? CPN_CODE_TAKEN
            : m.records[holder].state == SLOT_RESERVED ? CPN_TRANSACTION_IN_PROGRESS : CPN_OK;
-    decide_retire_one(&t.d, holder == NONE || m.records[holder].erased ? NULL : t.uses[m.records[holder].user], n, &out);
+    decide_retire_one(&t.d, holder == NONE || m.records[holder].erased ? NULL : t.user_states[m.records[holder].user], n, &out);
     look_at_entries();
     w.seen[out.result]++;
     CHECK(out.result == want, "retire %lld: %s instead of %s", (long long)n, result_info(out.result)->name,
@@ -1221,8 +1221,8 @@ static size_t fill_free_pool(void)
 static void sweep(void)
 {
     for (int u = 0; u < USERS; u++)
-        for (size_t i = 0; i < t.uses[u]->count; i++)
-            decide_expire(&t.d, t.uses[u], t.uses[u]->redemptions[i].n, t.uses[u]->redemptions[i].g);
+        for (size_t i = 0; i < t.user_states[u]->count; i++)
+            decide_expire(&t.d, t.user_states[u], t.user_states[u]->redemptions[i].n, t.user_states[u]->redemptions[i].g);
     CHECK(look_at_entries() == 0, "sweeping wrote more");
     for (int i = 0; i < (int)m.count; i++)
         CHECK(ended(&m.records[i]) || state_of(i) != SLOT_EXPIRED, "sweeping left something");
@@ -1240,7 +1240,7 @@ static void begin_batch(bool exists)
     m.most_free = free_slots();
     name_slots();
     for (int i = 0; i < USERS; i++)
-        t.uses[i] = use_copy(w.uses[i], &t.batch->arena, true);
+        t.user_states[i] = user_state_copy(w.user_states[i], &t.batch->arena, true);
     memcpy(t.jobs, w.jobs, sizeof t.jobs);
 }
 
@@ -1285,19 +1285,19 @@ static void decide_batch(void)
 }
 
 /* Folding the batch onto the view as it was gives the working copy. */
-static void settle_use(int i)
+static void settle_user_state(int i)
 {
-    struct use *folded = use_copy(w.uses[i], &w.arena, true);
+    struct user_state *folded = user_state_copy(w.user_states[i], &w.arena, true);
     const char *wrong;
 
-    if (!fold_use(folded, t.batch, &w.arena))
+    if (!fold_user_state(folded, t.batch, &w.arena))
         return;
-    fold_use_done(t.uses[i], &t.d.head);
-    wrong = use_difference(folded, t.uses[i]);
-    CHECK(!wrong, "folding %s differs in %s", w.uses[i]->user, wrong);
-    w.uses[i] = use_copy(t.uses[i], &w.arena, true);
+    fold_user_state_done(t.user_states[i], &t.d.head);
+    wrong = user_state_difference(folded, t.user_states[i]);
+    CHECK(!wrong, "folding %s differs in %s", w.user_states[i]->user, wrong);
+    w.user_states[i] = user_state_copy(t.user_states[i], &w.arena, true);
     for (size_t k = 0; k < m.count; k++) /* what ended long ago leaves with the batch */
-        if (i < USERS && m.records[k].user == i && ended(&m.records[k]) && m.records[k].ended_ms < w.now_ms - USE_KEY_KEPT_MS)
+        if (i < USERS && m.records[k].user == i && ended(&m.records[k]) && m.records[k].ended_ms < w.now_ms - USER_STATE_KEY_KEPT_MS)
             m.records[k].forgotten = true;
     for (size_t k = 0; k < m.call_count; k++)
         m.calls[k].gone = m.calls[k].gone || m.records[m.calls[k].record].forgotten;
@@ -1346,7 +1346,7 @@ static void commit_batch(void)
     batch_hash(t.batch, &w.scratch, hash);
     CHECK(memcmp(hash, t.batch->head.hash, HASH_LEN) == 0, "hash");
     for (int i = 0; i < USERS; i++)
-        settle_use(i);
+        settle_user_state(i);
     for (int i = 0; i < JOBS; i++)
         settle_job(i);
     settle_buckets();
@@ -1420,13 +1420,13 @@ static const char *definition_text(const struct coupon *c)
     return arena_strdup(&w.arena, w.scratch.data);
 }
 
-static void compare_views(const struct use *uses, const struct job_progress *jobs, struct bucket *buckets)
+static void compare_views(const struct user_state *user_states, const struct job_progress *jobs, struct bucket *buckets)
 {
     const char *wrong;
 
     for (int i = 0; i < USERS; i++) {
-        wrong = use_difference(&uses[i], w.uses[i]);
-        CHECK(!wrong, "replaying %s differs in %s", w.uses[i]->user, wrong);
+        wrong = user_state_difference(&user_states[i], w.user_states[i]);
+        CHECK(!wrong, "replaying %s differs in %s", w.user_states[i]->user, wrong);
     }
     for (int i = 0; i < JOBS; i++) {
         wrong = job_difference(&jobs[i], &w.jobs[i]);
@@ -1466,13 +1466,13 @@ static void check_chain_of_aliases(size_t at)
 static void replay(void)
 {
     const struct coupon *definition = NULL;
-    struct use uses[USERS];
+    struct user_state user_states[USERS];
     struct job_progress jobs[JOBS] = {{0}};
     struct bucket buckets[BUCKETS];
     struct head before = {0};
 
     for (int i = 0; i < USERS; i++)
-        use_init(&uses[i], w.uses[i]->user, "");
+        user_state_init(&user_states[i], w.user_states[i]->user, "");
     for (int i = 0; i < JOBS; i++)
         jobs[i].id = w.jobs[i].id;
     for (int i = 0; i < BUCKETS; i++)
@@ -1485,8 +1485,8 @@ static void replay(void)
         batch_hash(b, &w.scratch, hash);
         CHECK(memcmp(hash, b->head.hash, HASH_LEN) == 0, "hash of batch %zu as it is stored", s);
         for (int i = 0; i < USERS; i++)
-            if (fold_use(&uses[i], b, &w.arena)) /* strings are the batch's */
-                uses[i] = *use_copy(&uses[i], &w.arena, true);
+            if (fold_user_state(&user_states[i], b, &w.arena)) /* strings are the batch's */
+                user_states[i] = *user_state_copy(&user_states[i], &w.arena, true);
         for (int i = 0; i < JOBS; i++)
             fold_job(&jobs[i], b);
         for (int i = 0; i < BUCKETS; i++)
@@ -1496,7 +1496,7 @@ static void replay(void)
         batch_free(b);
         check_chain_of_aliases(s);
     }
-    compare_views(uses, jobs, buckets);
+    compare_views(user_states, jobs, buckets);
     CHECK(strcmp(definition_text(definition), definition_text(w.coupon)) == 0, "definition");
 }
 
@@ -1534,8 +1534,8 @@ static void begin_world(void)
     w.now_ms = w.days[0] + pick(24 * 3600) * SECOND_MS;
     w.others_taken = pick(10);
     for (int i = 0; i < USERS; i++) {
-        w.uses[i] = arena_alloc(&w.arena, sizeof **w.uses);
-        use_init(w.uses[i], name("user-", i), "");
+        w.user_states[i] = arena_alloc(&w.arena, sizeof **w.user_states);
+        user_state_init(w.user_states[i], name("user-", i), "");
     }
     for (int i = 0; i < JOBS; i++)
         w.jobs[i].id = name("j", i);

@@ -97,14 +97,14 @@ static struct entry *range(struct batch *b, enum entry_kind kind, int64_t n, int
     return e;
 }
 
-/* ---- uses ---- */
+/* ---- user states ---- */
 
-static void a_taking_is_laid_into_its_users_use(void **state)
+static void a_taking_is_laid_into_its_users_user_state(void **state)
 {
     struct batch *b = batch_at(5, NOON);
     struct entry *e = redeem(b, "ana", 70, 3);
     struct redemption *r;
-    struct use u;
+    struct user_state u;
 
     (void)state;
     e->ordinal = 12;
@@ -115,13 +115,13 @@ static void a_taking_is_laid_into_its_users_use(void **state)
     e->metadata = "{\"a\":1}";
     memset(e->key, 7, sizeof e->key);
     memset(e->fingerprint, 8, sizeof e->fingerprint);
-    use_init(&u, "ana", "");
-    assert_true(fold_use(&u, b, &arena));
+    user_state_init(&u, "ana", "");
+    assert_true(fold_user_state(&u, b, &arena));
     assert_string_equal(u.alias, ALIAS);
     assert_int_equal(u.seq, 5);
     assert_int_equal(u.version, 1);
     assert_int_equal(u.total, 1);
-    assert_int_equal(use_today(&u, day_of(NOON)), 1);
+    assert_int_equal(user_state_today(&u, day_of(NOON)), 1);
     assert_int_equal(u.count, 1);
     r = &u.redemptions[0];
     assert_int_equal(r->n, 70);
@@ -144,35 +144,35 @@ static void a_taking_is_laid_into_its_users_use(void **state)
     assert_int_equal(r->fingerprint[0], 8);
 }
 
-static void others_entries_leave_a_use_alone(void **state)
+static void others_entries_leave_a_user_state_alone(void **state)
 {
     struct batch *b = batch_at(1, NOON);
-    struct use u;
+    struct user_state u;
 
     (void)state;
     redeem(b, "bob", 1, 1);
     redeem(b, "ana ", 2, 1);
     redeem(b, NULL, 3, 1); /* erased */
-    use_init(&u, "ana", ALIAS);
-    assert_false(fold_use(&u, b, &arena));
+    user_state_init(&u, "ana", ALIAS);
+    assert_false(fold_user_state(&u, b, &arena));
     assert_int_equal(u.seq, 0);
     assert_int_equal(u.version, 0);
     assert_int_equal(u.count, 0);
 }
 
-static void a_batch_counts_once_for_a_use(void **state)
+static void a_batch_counts_once_for_a_user_state(void **state)
 {
     struct batch *b = batch_at(4, NOON);
-    struct use u;
+    struct user_state u;
 
     (void)state;
     redeem(b, "ana", 1, 1);
     redeem(b, "ana", 2, 1);
-    use_init(&u, "ana", ALIAS);
-    assert_true(fold_use(&u, b, &arena));
-    assert_false(fold_use(&u, b, &arena));
+    user_state_init(&u, "ana", ALIAS);
+    assert_true(fold_user_state(&u, b, &arena));
+    assert_false(fold_user_state(&u, b, &arena));
     u.seq = 9; /* a view ahead of the batch */
-    assert_false(fold_use(&u, b, &arena));
+    assert_false(fold_user_state(&u, b, &arena));
     assert_int_equal(u.total, 2);
     assert_int_equal(u.version, 1); /* once for the batch */
     assert_int_equal(u.redemptions[1].user, 2);
@@ -182,26 +182,26 @@ static void a_batch_counts_once_for_a_use(void **state)
 static void todays_count_starts_anew_with_the_day(void **state)
 {
     struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON + DAY_MS);
-    struct use u;
+    struct user_state u;
 
     (void)state;
     redeem(b, "ana", 1, 1);
     redeem(b, "ana", 2, 1);
     redeem(next, "ana", 3, 1);
-    use_init(&u, "ana", ALIAS);
-    fold_use(&u, b, &arena);
-    assert_int_equal(use_today(&u, day_of(NOON)), 2);
-    fold_use(&u, next, &arena);
+    user_state_init(&u, "ana", ALIAS);
+    fold_user_state(&u, b, &arena);
+    assert_int_equal(user_state_today(&u, day_of(NOON)), 2);
+    fold_user_state(&u, next, &arena);
     assert_int_equal(u.total, 3);
-    assert_int_equal(use_today(&u, day_of(NOON)), 0);
-    assert_int_equal(use_today(&u, day_of(NOON + DAY_MS)), 1);
+    assert_int_equal(user_state_today(&u, day_of(NOON)), 0);
+    assert_int_equal(user_state_today(&u, day_of(NOON + DAY_MS)), 1);
     assert_int_equal(u.redemptions[2].user_day, 1);
 }
 
 static void a_return_gives_back_the_day_only_on_its_day(void **state)
 {
     struct batch *b = batch_at(1, NOON), *same = batch_at(2, NOON + 1), *later = batch_at(3, NOON + DAY_MS);
-    struct use u;
+    struct user_state u;
 
     (void)state;
     redeem(b, "ana", 1, 1);
@@ -210,26 +210,26 @@ static void a_return_gives_back_the_day_only_on_its_day(void **state)
     reverse(same, "ana", 2, 1, true);
     redeem(later, "ana", 4, 1);
     reverse(later, "ana", 1, 1, false);
-    use_init(&u, "ana", ALIAS);
-    fold_use(&u, b, &arena);
-    fold_use(&u, same, &arena);
+    user_state_init(&u, "ana", ALIAS);
+    fold_user_state(&u, b, &arena);
+    fold_user_state(&u, same, &arena);
     assert_int_equal(u.total, 2);
-    assert_int_equal(use_today(&u, day_of(NOON)), 2);
-    assert_int_equal(use_by_slot(&u, 2, 1)->state, SLOT_REVERSED);
-    assert_int_equal(use_by_slot(&u, 2, 1)->first_state, SLOT_REDEEMED);
-    assert_int_equal(use_by_slot(&u, 2, 1)->ended_ms, NOON + 1);
-    fold_use(&u, later, &arena);
+    assert_int_equal(user_state_today(&u, day_of(NOON)), 2);
+    assert_int_equal(user_state_by_slot(&u, 2, 1)->state, SLOT_REVERSED);
+    assert_int_equal(user_state_by_slot(&u, 2, 1)->first_state, SLOT_REDEEMED);
+    assert_int_equal(user_state_by_slot(&u, 2, 1)->ended_ms, NOON + 1);
+    fold_user_state(&u, later, &arena);
     assert_int_equal(u.total, 2);
-    assert_int_equal(use_today(&u, day_of(NOON + DAY_MS)), 1);
-    assert_int_equal(use_by_slot(&u, 1, 1)->ended_ms, NOON + DAY_MS);
-    assert_int_equal(use_by_slot(&u, 3, 1)->state, SLOT_REDEEMED);
+    assert_int_equal(user_state_today(&u, day_of(NOON + DAY_MS)), 1);
+    assert_int_equal(user_state_by_slot(&u, 1, 1)->ended_ms, NOON + DAY_MS);
+    assert_int_equal(user_state_by_slot(&u, 3, 1)->state, SLOT_REDEEMED);
 }
 
 static void ended_redemptions_leave_after_seven_days(void **state)
 {
     struct batch *b = batch_at(1, NOON), *end = batch_at(2, NOON);
-    struct batch *at_seven = batch_at(3, NOON + USE_KEY_KEPT_MS), *after = batch_at(4, NOON + USE_KEY_KEPT_MS + 1);
-    struct use u;
+    struct batch *at_seven = batch_at(3, NOON + USER_STATE_KEY_KEPT_MS), *after = batch_at(4, NOON + USER_STATE_KEY_KEPT_MS + 1);
+    struct user_state u;
 
     (void)state;
     for (int i = 0; i < 4; i++)
@@ -238,15 +238,15 @@ static void ended_redemptions_leave_after_seven_days(void **state)
     reverse(end, "ana", 2, 1, true);
     redeem(at_seven, "ana", 10, 1);
     redeem(after, "ana", 11, 1);
-    use_init(&u, "ana", ALIAS);
-    fold_use(&u, b, &arena);
-    fold_use(&u, end, &arena);
-    fold_use(&u, at_seven, &arena);
+    user_state_init(&u, "ana", ALIAS);
+    fold_user_state(&u, b, &arena);
+    fold_user_state(&u, end, &arena);
+    fold_user_state(&u, at_seven, &arena);
     assert_int_equal(u.count, 5);
-    fold_use(&u, after, &arena);
+    fold_user_state(&u, after, &arena);
     assert_int_equal(u.count, 4);
-    assert_null(use_by_slot(&u, 0, 1));
-    assert_null(use_by_slot(&u, 2, 1));
+    assert_null(user_state_by_slot(&u, 0, 1));
+    assert_null(user_state_by_slot(&u, 2, 1));
     assert_int_equal(u.redemptions[0].n, 1); /* the order of taking stays */
     assert_int_equal(u.redemptions[1].n, 3);
     assert_int_equal(u.redemptions[2].n, 10);
@@ -280,17 +280,17 @@ static void a_hold_is_no_new_taking(void **state)
 {
     struct batch *issue = batch_at(1, NOON), *hold = batch_at(2, NOON + DAY_MS), *extend = batch_at(3, NOON + DAY_MS + 1);
     struct redemption *base, *r;
-    struct use u;
+    struct user_state u;
 
     (void)state;
     issue_and_hold(issue, hold, extend);
-    use_init(&u, "ana", "");
-    fold_use(&u, issue, &arena);
-    fold_use(&u, hold, &arena);
-    base = use_by_slot(&u, 70, 1);
-    r = use_by_slot(&u, 70, 2);
+    user_state_init(&u, "ana", "");
+    fold_user_state(&u, issue, &arena);
+    fold_user_state(&u, hold, &arena);
+    base = user_state_by_slot(&u, 70, 1);
+    r = user_state_by_slot(&u, 70, 2);
     assert_int_equal(u.total, 1);
-    assert_int_equal(use_today(&u, day_of(NOON)), 1);
+    assert_int_equal(user_state_today(&u, day_of(NOON)), 1);
     assert_int_equal(r->state, SLOT_RESERVED);
     assert_int_equal(r->ordinal, 12);
     assert_int_equal(r->left, 88);
@@ -304,7 +304,7 @@ static void a_hold_is_no_new_taking(void **state)
     assert_string_equal(r->metadata, "{\"a\":1}");
     assert_int_equal(base->state, SLOT_ISSUED);
     assert_int_equal(base->reserved_until_ms, NOON + 500);
-    fold_use(&u, extend, &arena);
+    fold_user_state(&u, extend, &arena);
     assert_int_equal(r->reserved_until_ms, NOON + 950);
     assert_int_equal(base->reserved_until_ms, NOON + 950);
     assert_int_equal(r->first_until_ms, NOON + 500); /* as first answered */
@@ -320,23 +320,23 @@ static void all_of_a_holds_extensions_are_kept(void **state)
     const struct redemption *r;
     const struct extension *first;
     struct entry *e;
-    struct use u;
+    struct user_state u;
 
     (void)state;
     issue_and_hold(issue, hold, extend);
-    use_init(&u, "ana", "");
-    fold_use(&u, issue, &arena);
-    fold_use(&u, hold, &arena);
-    fold_use(&u, extend, &arena);
+    user_state_init(&u, "ana", "");
+    fold_user_state(&u, issue, &arena);
+    fold_user_state(&u, hold, &arena);
+    fold_user_state(&u, extend, &arena);
     r = &u.redemptions[1];
-    for (int i = 1; i < USE_EXTENSIONS_MAX; i++) {
+    for (int i = 1; i < USER_STATE_EXTENSIONS_MAX; i++) {
         more = batch_at(3 + i, NOON);
         e = of_slot(more, ENTRY_EXTEND, 70, 2, 1);
         memset(e->key, 100 + i, sizeof e->key);
         memset(e->fingerprint, 200 + i, sizeof e->fingerprint);
         e->reserved_until_ms = NOON + 1000 + i;
         first = r->earlier;
-        fold_use(&u, more, &arena);
+        fold_user_state(&u, more, &arena);
         assert_int_equal(r->extended_key[0], 100 + i);
         assert_int_equal(r->earlier_count, i);
         assert_int_equal(redemption_extensions(r), i + 1);
@@ -345,7 +345,7 @@ static void all_of_a_holds_extensions_are_kept(void **state)
     }
     assert_int_equal(r->earlier[0].key[0], 3);
     assert_int_equal(r->earlier[0].fingerprint[0], 4);
-    for (int i = 1; i < USE_EXTENSIONS_MAX - 1; i++) {
+    for (int i = 1; i < USER_STATE_EXTENSIONS_MAX - 1; i++) {
         assert_int_equal(r->earlier[i].key[0], 100 + i);
         assert_int_equal(r->earlier[i].fingerprint[0], 200 + i);
         assert_int_equal(r->earlier[i].until_ms, NOON + 1000 + i);
@@ -356,17 +356,17 @@ static void a_hold_that_ends_leaves_the_issued_one_as_before(void **state)
 {
     for (int kind = ENTRY_CANCEL; kind <= ENTRY_EXPIRE; kind++) {
         struct batch *issue = batch_at(1, NOON), *hold = batch_at(2, NOON), *extend = batch_at(3, NOON), *end = batch_at(4, NOON);
-        struct use u;
+        struct user_state u;
 
         issue_and_hold(issue, hold, extend);
         of_slot(end, (enum entry_kind)kind, 70, 2, 1)->same_day = true;
-        use_init(&u, "ana", "");
-        fold_use(&u, issue, &arena);
-        fold_use(&u, hold, &arena);
-        fold_use(&u, extend, &arena);
-        fold_use(&u, end, &arena);
+        user_state_init(&u, "ana", "");
+        fold_user_state(&u, issue, &arena);
+        fold_user_state(&u, hold, &arena);
+        fold_user_state(&u, extend, &arena);
+        fold_user_state(&u, end, &arena);
         assert_int_equal(u.total, 1);
-        assert_int_equal(use_today(&u, day_of(NOON)), 1);
+        assert_int_equal(user_state_today(&u, day_of(NOON)), 1);
         assert_int_equal(u.redemptions[0].state, SLOT_ISSUED);
         assert_int_equal(u.redemptions[0].reserved_until_ms, 0);
         assert_int_equal(u.redemptions[0].ended_ms, 0);
@@ -381,7 +381,7 @@ static void what_is_spent_or_reversed_through_a_hold_is_so_beneath_it(void **sta
     struct batch *issue = batch_at(1, NOON), *hold = batch_at(2, NOON), *extend = batch_at(3, NOON), *spend = batch_at(4, NOON);
     struct batch *back = batch_at(5, NOON + 1);
     struct entry *e = of_slot(spend, ENTRY_SPEND, 70, 2, 1);
-    struct use u;
+    struct user_state u;
 
     (void)state;
     issue_and_hold(issue, hold, extend);
@@ -389,10 +389,10 @@ static void what_is_spent_or_reversed_through_a_hold_is_so_beneath_it(void **sta
     e->order = "o2";
     memset(e->key, 5, sizeof e->key);
     of_slot(back, ENTRY_REVERSE, 70, 2, 1)->same_day = true;
-    use_init(&u, "ana", "");
-    fold_use(&u, issue, &arena);
-    fold_use(&u, hold, &arena);
-    fold_use(&u, spend, &arena);
+    user_state_init(&u, "ana", "");
+    fold_user_state(&u, issue, &arena);
+    fold_user_state(&u, hold, &arena);
+    fold_user_state(&u, spend, &arena);
     assert_int_equal(u.redemptions[0].state, SLOT_REDEEMED);
     assert_int_equal(u.redemptions[0].reserved_until_ms, 0);
     assert_int_equal(u.redemptions[1].state, SLOT_REDEEMED);
@@ -402,32 +402,32 @@ static void what_is_spent_or_reversed_through_a_hold_is_so_beneath_it(void **sta
     assert_string_equal(u.redemptions[1].order, "o2");
     assert_string_equal(u.redemptions[1].first_order, "o1");
     assert_int_equal(u.total, 1);
-    fold_use(&u, back, &arena);
+    fold_user_state(&u, back, &arena);
     assert_int_equal(u.redemptions[0].state, SLOT_REVERSED);
     assert_int_equal(u.redemptions[1].state, SLOT_REVERSED);
     assert_int_equal(u.redemptions[0].ended_ms, NOON + 1);
     assert_int_equal(u.total, 0);
-    assert_int_equal(use_today(&u, day_of(NOON)), 0);
+    assert_int_equal(user_state_today(&u, day_of(NOON)), 0);
 }
 
-static void an_erased_use_starts_anew_under_another_alias(void **state)
+static void an_erased_user_state_starts_anew_under_another_alias(void **state)
 {
     struct batch *b = batch_at(1, NOON), *gone = batch_at(2, NOON + 1), *again = batch_at(3, NOON + 2);
-    struct use u;
+    struct user_state u;
 
     (void)state;
     redeem(b, "ana", 1, 1);
     of_slot(gone, ENTRY_FORGET, 1, 1, 0);
     of_slot(gone, ENTRY_ERASE, 0, 0, 0);
     memcpy(redeem(again, "ana", 2, 1)->alias, "fedcba9876543210", sizeof ALIAS);
-    use_init(&u, "ana", "");
-    fold_use(&u, b, &arena);
-    fold_use(&u, gone, &arena);
+    user_state_init(&u, "ana", "");
+    fold_user_state(&u, b, &arena);
+    fold_user_state(&u, gone, &arena);
     assert_string_equal(u.alias, "");
     assert_int_equal(u.total + u.today + (int64_t)u.count, 0);
     assert_int_equal(u.erased_ms, NOON + 1);
     assert_int_equal(u.seq, 2);
-    fold_use(&u, again, &arena);
+    fold_user_state(&u, again, &arena);
     assert_string_equal(u.alias, "fedcba9876543210");
     assert_int_equal(u.erased_ms, 0);
     assert_int_equal(u.total, 1);
@@ -455,13 +455,13 @@ static void a_jobs_progress_is_laid_into_its_own_view(void **state)
     struct batch *b = batch_at(1, NOON), *next = batch_at(2, NOON);
     struct entry *e = range(b, ENTRY_GENERATE, 0, 64), *f = range(next, ENTRY_GENERATE, 64, 36);
     struct job_progress j = {.id = "j1"}, other = {.id = "j2"};
-    struct use user;
+    struct user_state user;
 
     (void)state;
     e->job = f->job = "j1";
     e->step = 1;
     f->step = 2;
-    use_init(&user, "j1", "");
+    user_state_init(&user, "j1", "");
     fold_job(&j, b);
     assert_int_equal(j.step, 1);
     fold_job(&j, b); /* what it holds already changes nothing */
@@ -473,7 +473,7 @@ static void a_jobs_progress_is_laid_into_its_own_view(void **state)
     assert_int_equal(j.version, 2);
     fold_job(&other, b);
     assert_int_equal(other.seq, 0);
-    assert_false(fold_use(&user, b, &arena));
+    assert_false(fold_user_state(&user, b, &arena));
 }
 
 static void an_entry_is_of_the_user_job_or_lane_it_names(void **state)
@@ -481,14 +481,14 @@ static void an_entry_is_of_the_user_job_or_lane_it_names(void **state)
     struct entry erased = {.kind = ENTRY_REDEEM}, job = {.kind = ENTRY_DUE, .job = "j1"}, tick = {.kind = ENTRY_TICK};
     struct entry gift = {.kind = ENTRY_GIVE, .job = "lane-0-3"}, got = {.kind = ENTRY_GET, .job = "lane-3-0"};
     struct batch *b = batch_at(1, NOON);
-    struct use user;
+    struct user_state user;
 
     (void)state;
     redeem(b, "ana", 1, 1);
-    use_init(&user, "an", "");
-    assert_false(fold_use(&user, b, &arena));
-    use_init(&user, "ana", "");
-    assert_true(fold_use(&user, b, &arena));
+    user_state_init(&user, "an", "");
+    assert_false(fold_user_state(&user, b, &arena));
+    user_state_init(&user, "ana", "");
+    assert_true(fold_user_state(&user, b, &arena));
     assert_string_equal(entry_job(&job), "j1");
     assert_null(entry_job(&gift));
     assert_null(entry_job(&erased));
@@ -1139,9 +1139,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fresh, release)
     const struct CMUnitTest tests[] = {
-        TEST(a_taking_is_laid_into_its_users_use),
-        TEST(others_entries_leave_a_use_alone),
-        TEST(a_batch_counts_once_for_a_use),
+        TEST(a_taking_is_laid_into_its_users_user_state),
+        TEST(others_entries_leave_a_user_state_alone),
+        TEST(a_batch_counts_once_for_a_user_state),
         TEST(todays_count_starts_anew_with_the_day),
         TEST(a_return_gives_back_the_day_only_on_its_day),
         TEST(ended_redemptions_leave_after_seven_days),
@@ -1149,7 +1149,7 @@ int main(void)
         TEST(all_of_a_holds_extensions_are_kept),
         TEST(a_hold_that_ends_leaves_the_issued_one_as_before),
         TEST(what_is_spent_or_reversed_through_a_hold_is_so_beneath_it),
-        TEST(an_erased_use_starts_anew_under_another_alias),
+        TEST(an_erased_user_state_starts_anew_under_another_alias),
         TEST(a_job_that_has_its_turn_knows_it),
         TEST(a_jobs_progress_is_laid_into_its_own_view),
         TEST(an_entry_is_of_the_user_job_or_lane_it_names),

@@ -49,7 +49,7 @@ struct one_lane {
     struct head tail;
     struct bucket buckets[BUCKETS];
     struct lane_account accounts[LANES_MOST]; /* by the other lane */
-    struct use users[USERS];         /* those who belong to it */
+    struct user_state users[USERS];         /* those who belong to it */
     struct job_progress job;
     int64_t day_before_ms, day_before_taken; /* the day before its tail's */
     struct batch *ledger[BATCHES_MOST];
@@ -86,7 +86,7 @@ static struct {
     struct decision d;
     struct named_slot named[NAMED_MOST];
     struct free_slot free_pool[BUCKETS * BUCKET_SLOTS];
-    struct use users[USERS];
+    struct user_state users[USERS];
     struct lane_account accounts[LANES_MOST];
     struct job_progress job;
 } t;
@@ -137,7 +137,7 @@ static void world_init(int64_t lanes)
         for (int k = 0, number = 0; k < USERS; number++) {
             snprintf(name, sizeof name, "user-%d", number);
             if (coupon_lane_of(name, lanes) == i)
-                use_init(&l->users[k++], arena_strdup(&w.arena, name), "");
+                user_state_init(&l->users[k++], arena_strdup(&w.arena, name), "");
         }
         l->job.id = "j1";
     }
@@ -267,7 +267,7 @@ static void begin(int64_t lane)
     t.batch = batch_new("sale", lane);
     decide_begin(&t.d, t.batch, l->c, &l->tail, at_ms, start_of_day(at_ms), start_of_day(at_ms) + DAY_MS);
     for (int i = 0; i < USERS; i++)
-        t.users[i] = *use_copy(&l->users[i], &w.arena, true);
+        t.users[i] = *user_state_copy(&l->users[i], &w.arena, true);
     for (int64_t i = 0; i < w.lanes; i++)
         t.accounts[i] = l->accounts[i];
     t.job = l->job;
@@ -277,18 +277,18 @@ static void begin(int64_t lane)
 }
 
 /* The view, folded over the batch, is the working copy. */
-static void close_use(struct use *view, struct use *working)
+static void close_user_state(struct user_state *view, struct user_state *working)
 {
-    struct use folded = *use_copy(view, &w.arena, true);
+    struct user_state folded = *user_state_copy(view, &w.arena, true);
     const char *wrong;
 
-    if (!fold_use(&folded, t.batch, &w.arena))
+    if (!fold_user_state(&folded, t.batch, &w.arena))
         return;
-    fold_use_done(working, &t.d.head);
-    wrong = use_difference(&folded, working);
+    fold_user_state_done(working, &t.d.head);
+    wrong = user_state_difference(&folded, working);
     if (wrong)
         FAIL("folding differs in %s of %s", wrong, view->user);
-    *view = *use_copy(working, &w.arena, true);
+    *view = *user_state_copy(working, &w.arena, true);
 }
 
 static void close_account(struct lane_account *view, const struct lane_account *working)
@@ -365,7 +365,7 @@ static bool append_or_crash(int crash_percent)
     }
     l->tail = t.batch->head;
     for (int i = 0; i < USERS; i++)
-        close_use(&l->users[i], &t.users[i]);
+        close_user_state(&l->users[i], &t.users[i]);
     for (int64_t i = 0; i < w.lanes; i++)
         close_account(&l->accounts[i], &t.accounts[i]);
     close_job(&l->job, &t.job);
@@ -502,7 +502,7 @@ static void step_somewhere(void)
     static const enum slot_move steps[] = {MOVE_RESERVE, MOVE_REDEEM, MOVE_CANCEL, MOVE_CANCEL, MOVE_REVERSE};
     int64_t lane = up_to(w.lanes - 1);
     int user = (int)up_to(USERS - 1);
-    const struct use *u = &w.lane[lane].users[user];
+    const struct user_state *u = &w.lane[lane].users[user];
     static int keys;
     struct outcome out;
     char key[32];
@@ -969,14 +969,14 @@ static int64_t seq_of_definition(void)
 }
 
 /* A tombstone has no name. */
-static void give_use(struct replay *r, const struct use *u)
+static void give_user_state(struct replay *r, const struct user_state *u)
 {
     const struct name_hash hash = name_hash(&name_key, u->user);
-    struct use stored = *u;
+    struct user_state stored = *u;
 
     if (u->erased_ms)
         stored.user = NULL;
-    replay_view_use(r, &hash, stored.user, &stored);
+    replay_view_user_state(r, &hash, stored.user, &stored);
 }
 
 /* All views of all lanes: which are the lane's is for the replay to know. */
@@ -987,7 +987,7 @@ static void give_views(struct replay *r)
 
         for (int k = 0; k < USERS; k++)
             if (l->users[k].seq)
-                give_use(r, &l->users[k]);
+                give_user_state(r, &l->users[k]);
         for (int64_t k = 0; k < w.lanes; k++)
             if (l->accounts[k].seq)
                 replay_view_account(r, i, k, &l->accounts[k]);

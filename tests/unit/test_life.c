@@ -244,7 +244,7 @@ static void check_cell(size_t i, enum slot_move move, bool next_batch)
         lane_close();
     assert_true(tail.issued >= 0 && tail.reserved >= 0 && tail.redeemed >= 0);
     assert_int_equal(ana->total, head_taken(&tail));
-    assert_int_equal(tail.day_taken, use_today(ana, tail.day_ms));
+    assert_int_equal(tail.day_taken, user_state_today(ana, tail.day_ms));
     assert_int_equal(tail.discount_minor, 500 * (tail.reserved + tail.redeemed));
 }
 
@@ -316,14 +316,14 @@ static void a_hold_is_a_redemption_of_its_own(void **state)
     lane_open();
     step(ana, hold, MOVE_CANCEL, NULL, NULL, CPN_OK);
     assert_int_equal(ana->total, 1);
-    assert_int_equal(use_by_slot(ana, 0, 1)->state, SLOT_ISSUED);
+    assert_int_equal(user_state_by_slot(ana, 0, 1)->state, SLOT_ISSUED);
     hold = step(ana, base, MOVE_RESERVE, "h2", "o2", CPN_OK);
     assert_id(&hold, 0, 3, 1, SLOT_RESERVED); /* the generation is never given twice */
     lane_close();
     lane_open();
     step(ana, hold, MOVE_REDEEM, "r", NULL, CPN_OK);
     assert_id(&out.redemption, 0, 3, 1, SLOT_REDEEMED);
-    assert_int_equal(use_by_slot(ana, 0, 1)->state, SLOT_REDEEMED);
+    assert_int_equal(user_state_by_slot(ana, 0, 1)->state, SLOT_REDEEMED);
     assert_int_equal(d.head.redeemed, 1);
     lane_close();
     assert_int_equal(shelf.slots[0].current, 3);
@@ -343,8 +343,8 @@ static void a_reversal_by_either_id_ends_both(void **state)
         step(ana, by_hold ? hold : base, MOVE_REVERSE, NULL, NULL, CPN_OK);
         assert_id(&out.redemption, 0, by_hold ? 2 : 1, by_hold, SLOT_REVERSED);
         assert_int_equal(batch->count, 1);
-        assert_int_equal(use_by_slot(ana, 0, 1)->state, SLOT_REVERSED);
-        assert_int_equal(use_by_slot(ana, 0, 2)->state, SLOT_REVERSED);
+        assert_int_equal(user_state_by_slot(ana, 0, 1)->state, SLOT_REVERSED);
+        assert_int_equal(user_state_by_slot(ana, 0, 2)->state, SLOT_REVERSED);
         assert_int_equal(ana->total, 0);
         lane_close();
         assert_int_equal(head_free(&tail), 64);
@@ -405,7 +405,7 @@ static void the_same_order_finds_its_hold_in_a_new_post(void **state)
 
 /* ---- codes ---- */
 
-static void post_code(struct use *u, enum slot_state state, const char *key, const char *order, int64_t n, enum cpn_result want)
+static void post_code(struct user_state *u, enum slot_state state, const char *key, const char *order, int64_t n, enum cpn_result want)
 {
     post(u, state, key, order ? order_of(order) : NULL, "CODE", n, want);
 }
@@ -551,7 +551,7 @@ static void a_coupon_may_ask_for_its_code(void **state)
 }
 
 /* Of whatever state is asked for; ana and bob alike are told of themselves as of others. */
-static void told_by(struct use *u, int64_t n, enum cpn_result want, bool theirs)
+static void told_by(struct user_state *u, int64_t n, enum cpn_result want, bool theirs)
 {
     for (int to = SLOT_ISSUED; to <= SLOT_REDEEMED; to++) {
         post_code(u, (enum slot_state)to, "t", NULL, n, want);
@@ -845,8 +845,8 @@ static void a_thousand_redemptions_are_too_many_for_a_hold_not_for_an_extension(
     lane_open();
     base = issued();
     r = reserved();
-    for (int i = 2; i < USE_REDEMPTIONS_MAX; i++) {
-        struct redemption *ended = use_add(ana, &arena);
+    for (int i = 2; i < USER_STATE_REDEMPTIONS_MAX; i++) {
+        struct redemption *ended = user_state_add(ana, &arena);
 
         ended->n = 1000 + i;
         ended->state = SLOT_CANCELLED;
@@ -855,7 +855,7 @@ static void a_thousand_redemptions_are_too_many_for_a_hold_not_for_an_extension(
     step(ana, base, MOVE_RESERVE, "h", NULL, CPN_TOO_MANY_ATTEMPTS);
     step(ana, r, MOVE_RESERVE, "x", NULL, CPN_OK);
     step(ana, base, MOVE_REDEEM, "r", NULL, CPN_OK);
-    assert_int_equal(ana->count, USE_REDEMPTIONS_MAX);
+    assert_int_equal(ana->count, USER_STATE_REDEMPTIONS_MAX);
 }
 
 /* ---- expiry ---- */
@@ -875,7 +875,7 @@ static void expiry_is_exact_to_the_millisecond(void **state)
     step(ana, r, MOVE_REDEEM, "r", NULL, CPN_OK);
     batch_free(batch); /* the race is lost */
     batch = NULL;
-    uses[0] = uses_before[0];
+    user_states[0] = user_states_before[0];
     now_ms++;
     lane_open();
     step(ana, r, MOVE_REDEEM, "r", NULL, CPN_RESERVATION_EXPIRED);
@@ -936,13 +936,13 @@ static void an_issued_one_past_its_time_ends_with_the_hold_on_it(void **state)
         decide_expire(&d, ana, base.n, base.g); /* the hold stands */
         step(ana, base, MOVE_RESERVE, "x", "o2", CPN_TRANSACTION_IN_PROGRESS);
         assert_false(decide_changed(&d));
-        assert_int_equal(use_lapsed(ana, now_ms), 0);
-        assert_int_equal(use_due(ana), hold.reserved_until_ms);
+        assert_int_equal(user_state_lapsed(ana, now_ms), 0);
+        assert_int_equal(user_state_due(ana), hold.reserved_until_ms);
         if (ends[i] == MOVE_EXPIRE) {
             lane_drop();
             now_ms = hold.reserved_until_ms;
             lane_open();
-            assert_int_equal(use_lapsed(ana, now_ms), 1);
+            assert_int_equal(user_state_lapsed(ana, now_ms), 1);
             decide_expire(&d, ana, base.n, base.g);
             assert_int_equal(batch->count, 2); /* the hold, then what is beneath it */
             assert_int_equal(batch->entries[0].from, base.g);
@@ -954,7 +954,7 @@ static void an_issued_one_past_its_time_ends_with_the_hold_on_it(void **state)
         lane_close();
         assert_int_equal(tail.issued + tail.reserved, 0);
         assert_int_equal(ana->total, ends[i] == MOVE_REDEEM);
-        assert_int_equal(use_by_slot(ana, base.n, base.g)->state, ends[i] == MOVE_REDEEM ? SLOT_REDEEMED : SLOT_EXPIRED);
+        assert_int_equal(user_state_by_slot(ana, base.n, base.g)->state, ends[i] == MOVE_REDEEM ? SLOT_REDEEMED : SLOT_EXPIRED);
         lane_release(state);
     }
     lane_fresh(state);
@@ -1015,7 +1015,7 @@ static void days_get_back_only_what_was_theirs(void **state)
             assert_int_equal(batch->entries[0].same_day, !days);
             lane_close();
             assert_int_equal(tail.day_taken, 1);
-            assert_int_equal(use_today(ana, tail.day_ms), 0);
+            assert_int_equal(user_state_today(ana, tail.day_ms), 0);
             assert_int_equal(ana->total, 0);
             lane_release(state);
         }
@@ -1029,7 +1029,7 @@ static void a_hold_that_ends_gives_no_days_count_back(void **state)
     cancelled_hold();
     lane_close();
     assert_int_equal(tail.day_taken, 1);
-    assert_int_equal(use_today(ana, tail.day_ms), 1);
+    assert_int_equal(user_state_today(ana, tail.day_ms), 1);
 }
 
 /* ---- budget ---- */

@@ -34,7 +34,7 @@ struct world {
     size_t count;
     struct head tail;
     const struct coupon *coupon;
-    struct use uses[USERS];
+    struct user_state user_states[USERS];
     struct job_progress job;
     struct bucket buckets[SLOTS / BUCKET_SLOTS + 1];
     struct totals_row rows[BATCHES];
@@ -119,7 +119,7 @@ static void append(struct decision *d)
     if (has_entry(b, ENTRY_DEFINE, ENTRY_DELETE))
         w.coupon_seq = b->head.seq;
     for (int i = 0; i < USERS; i++)
-        fold_use(&w.uses[i], b, &w.arena);
+        fold_user_state(&w.user_states[i], b, &w.arena);
     fold_job(&w.job, b);
     for (int k = 0; k < BUCKETS; k++) {
         fold_bucket(&w.buckets[k], b);
@@ -129,9 +129,9 @@ static void append(struct decision *d)
 }
 
 /* A copy to decide on: the world's own is folded from the batch. */
-static struct use *copy_of(const struct use *u)
+static struct user_state *copy_of(const struct user_state *u)
 {
-    return use_copy(u, &w.arena, true);
+    return user_state_copy(u, &w.arena, true);
 }
 
 static const char *code_of(int64_t n)
@@ -148,13 +148,13 @@ static struct {
     struct decision d;
     struct free_slot free_pool[SLOTS];
     struct named_slot named[SLOTS];
-    struct use *working[USERS];
+    struct user_state *working[USERS];
 } round_;
 
-static struct use *working(int who)
+static struct user_state *working(int who)
 {
     if (!round_.working[who])
-        round_.working[who] = copy_of(&w.uses[who]);
+        round_.working[who] = copy_of(&w.user_states[who]);
     return round_.working[who];
 }
 
@@ -248,7 +248,7 @@ static const struct order *order_of(int64_t number)
     return o;
 }
 
-static void take(struct use *u, int64_t number)
+static void take(struct user_state *u, int64_t number)
 {
     static const enum slot_state states[] = {SLOT_REDEEMED, SLOT_ISSUED, SLOT_RESERVED};
     struct take t = {.order = order_of(number), .state = states[rand() % 3], .code_n = -1};
@@ -260,7 +260,7 @@ static void take(struct use *u, int64_t number)
     assert_true(decide_take(&round_.d, u, &t, &out));
 }
 
-static void go_on(struct use *u, int64_t number)
+static void go_on(struct user_state *u, int64_t number)
 {
     static const enum slot_move steps[] = {MOVE_RESERVE, MOVE_REDEEM, MOVE_CANCEL, MOVE_REVERSE};
     const struct redemption *r = &u->redemptions[(size_t)rand() % u->count];
@@ -276,7 +276,7 @@ static void live(int64_t *number)
 {
     begin_round();
     for (int i = 0; i < 6; i++) {
-        struct use *u = working(rand() % USERS);
+        struct user_state *u = working(rand() % USERS);
 
         if (rand() % 2 || !u->count)
             take(u, (*number)++);
@@ -325,7 +325,7 @@ static void erase(int who, bool names_too)
     char alias[ID_ALIAS_LEN + 1];
     struct outcome out;
 
-    memcpy(alias, w.uses[who].alias, sizeof alias);
+    memcpy(alias, w.user_states[who].alias, sizeof alias);
     begin_round();
     decide_erase(&round_.d, working(who), NULL, &out);
     assert_int_equal(out.result, CPN_OK);
@@ -349,7 +349,7 @@ static int make_world(void **state)
         char alias[ID_ALIAS_LEN + 1];
 
         id_random(alias, ID_ALIAS_LEN);
-        use_init(&w.uses[i], arena_printf(&w.arena, "u-%d", i), alias);
+        user_state_init(&w.user_states[i], arena_printf(&w.arena, "u-%d", i), alias);
     }
     w.job = (struct job_progress){.id = "j1"};
     for (int k = 0; k < BUCKETS; k++)
@@ -403,14 +403,14 @@ static void give_codes(struct replay *r)
 }
 
 /* A tombstone has no name. */
-static void give_use(struct replay *r, const struct use *u)
+static void give_user_state(struct replay *r, const struct user_state *u)
 {
     const struct name_hash hash = name_hash(&name_key, u->user);
-    struct use stored = *u;
+    struct user_state stored = *u;
 
     if (u->erased_ms)
         stored.user = NULL;
-    replay_view_use(r, &hash, stored.user, &stored);
+    replay_view_user_state(r, &hash, stored.user, &stored);
 }
 
 /* ---- checkpoints ---- */
@@ -495,8 +495,8 @@ static struct replay *told(const struct options *o, unsigned parts, bool all, re
     replay_view_coupon(r, w.coupon, true, w.coupon_seq, time_of(0));
     replay_totals(r, w.rows, w.row_count);
     for (int i = 0; i < USERS; i++)
-        if (w.uses[i].seq)
-            give_use(r, &w.uses[i]);
+        if (w.user_states[i].seq)
+            give_user_state(r, &w.user_states[i]);
     if (w.job.seq)
         replay_view_job(r, w.job.id, &w.job);
     for (int k = 0; k < BUCKETS; k++)
@@ -567,8 +567,8 @@ static void a_sound_world_has_no_drift(void **state)
             kind != ENTRY_GIVE && kind != ENTRY_GET && /* it has one lane */
             count_entries(kind) == 0)
             fail_msg("the world has no %s", entry_kind_name(kind));
-    assert_true(w.uses[ERASED].alias[0]); /* is back */
-    assert_false(w.uses[STAYED_AWAY].alias[0]);
+    assert_true(w.user_states[ERASED].alias[0]); /* is back */
+    assert_false(w.user_states[STAYED_AWAY].alias[0]);
 }
 
 static void nor_has_it_in_parts(void **state)
@@ -585,7 +585,7 @@ static void parts_find_together_what_the_whole_finds(void **state)
 
     (void)state;
     for (int i = 0; i < USERS; i++)
-        w.uses[i].total++;
+        w.user_states[i].total++;
     for (int k = 0; k < BUCKETS; k++)
         w.buckets[k].slots[3].generation += 5;
     tell();
@@ -597,14 +597,14 @@ static void parts_find_together_what_the_whole_finds(void **state)
     assert_int_equal(found_count, all);
 }
 
-/* A use as it stood at the last batch before `seq` that touched it. */
-static struct use earlier(int i, int64_t seq)
+/* A user state as it stood at the last batch before `seq` that touched it. */
+static struct user_state earlier(int i, int64_t seq)
 {
-    struct use u;
+    struct user_state u;
 
-    use_init(&u, w.uses[i].user, w.uses[i].alias);
+    user_state_init(&u, w.user_states[i].user, w.user_states[i].alias);
     for (size_t k = 0; k < w.count && w.ledger[k]->head.seq < seq; k++)
-        fold_use(&u, w.ledger[k], &w.arena);
+        fold_user_state(&u, w.ledger[k], &w.arena);
     return u;
 }
 
@@ -614,7 +614,7 @@ static void views_may_stand_anywhere_behind_the_tail_and_before_the_mark(void **
 
     (void)state;
     for (int i = 0; i < USERS; i++)
-        w.uses[i] = earlier(i, 31 + i);
+        w.user_states[i] = earlier(i, 31 + i);
     tell_in(&o, 1);
     assert_string_equal(found, "");
 }
@@ -622,21 +622,21 @@ static void views_may_stand_anywhere_behind_the_tail_and_before_the_mark(void **
 static void a_view_behind_the_mark_is_a_drift(void **state)
 {
     (void)state;
-    w.uses[3] = earlier(3, w.uses[3].seq);
+    w.user_states[3] = earlier(3, w.user_states[3].seq);
     expect_only("users|u-3|seq, below the mark|");
 }
 
 static void a_missing_view_is_a_drift(void **state)
 {
     (void)state;
-    w.uses[4].seq = 0;
+    w.user_states[4].seq = 0;
     expect_only("users|u-4|seq of a view that is missing|");
 }
 
 static void a_view_that_the_ledger_does_not_know_is_a_drift(void **state)
 {
     (void)state;
-    memset(w.uses[5].alias, 'z', ID_ALIAS_LEN);
+    memset(w.user_states[5].alias, 'z', ID_ALIAS_LEN);
     tell();
     expect("users|u-5|seq of a view of nothing in the ledger|0|");
 }
@@ -644,16 +644,16 @@ static void a_view_that_the_ledger_does_not_know_is_a_drift(void **state)
 static void changed_counts_and_redemptions_are_drifts(void **state)
 {
     (void)state;
-    w.uses[6].total += 2;
+    w.user_states[6].total += 2;
     tell();
     expect("users|u-6|total|");
-    w.uses[6].total -= 2;
-    w.uses[6].version++;
+    w.user_states[6].total -= 2;
+    w.user_states[6].version++;
     expect_only("users|u-6|version|");
-    w.uses[6].version--;
-    w.uses[6].redemptions[0].discount_minor = 1;
+    w.user_states[6].version--;
+    w.user_states[6].redemptions[0].discount_minor = 1;
     expect_only("discount_minor|0|1");
-    w.uses[6].count--;
+    w.user_states[6].count--;
     expect_only("users|u-6|redemptions|");
 }
 
@@ -763,7 +763,7 @@ static void open_batch(int64_t later_ms)
 static struct entry *forge(enum entry_kind kind, int who)
 {
     struct entry *e = batch_add(forged, kind);
-    const struct use *u = &w.uses[who];
+    const struct user_state *u = &w.user_states[who];
 
     memcpy(e->alias, u->alias, sizeof e->alias);
     e->user = u->user;
@@ -799,7 +799,7 @@ static void seal(bool with_views)
     if (has_entry(b, ENTRY_DEFINE, ENTRY_DELETE))
         w.coupon_seq = b->head.seq;
     for (int i = 0; i < USERS; i++)
-        fold_use(&w.uses[i], b, &w.arena);
+        fold_user_state(&w.user_states[i], b, &w.arena);
     fold_job(&w.job, b);
     for (int k = 0; k < BUCKETS; k++) {
         fold_bucket(&w.buckets[k], b);
@@ -845,10 +845,10 @@ static struct entry *forge_taking(enum entry_kind kind, int who, int64_t n)
 static const struct redemption *standing_in(enum slot_state state, int *who)
 {
     for (*who = 0; *who < USERS; ++*who)
-        for (size_t i = 0; i < w.uses[*who].count; i++) {
-            const struct redemption *r = &w.uses[*who].redemptions[i];
+        for (size_t i = 0; i < w.user_states[*who].count; i++) {
+            const struct redemption *r = &w.user_states[*who].redemptions[i];
 
-            if (redemption_state(r, w.tail.at_ms) == state && !use_hold_on(&w.uses[*who], r, w.tail.at_ms) && !r->from)
+            if (redemption_state(r, w.tail.at_ms) == state && !user_state_hold_on(&w.user_states[*who], r, w.tail.at_ms) && !r->from)
                 return r;
         }
     fail_msg("nothing is %s", slot_state_name(state));
@@ -905,7 +905,7 @@ static void forgeries_without_a_mistake_are_none(void **state)
     forge_step(ENTRY_EXTEND, who, r);
     seal(true);
     open_batch(1);
-    forge_step(ENTRY_CANCEL, who, use_by_slot(&w.uses[who], r->n, r->g));
+    forge_step(ENTRY_CANCEL, who, user_state_by_slot(&w.user_states[who], r->n, r->g));
     seal(true);
     tell();
     assert_string_equal(found, "");
@@ -1038,7 +1038,7 @@ static void a_key_that_called_twice_is_found(void **state)
     (void)state;
     open_batch(0);
     e = forge_taking(ENTRY_REDEEM, 2, slot_in_state(SLOT_FREE));
-    memcpy(e->key, w.uses[2].redemptions[0].key, KEY_HASH_LEN);
+    memcpy(e->key, w.user_states[2].redemptions[0].key, KEY_HASH_LEN);
     expect_forgery("|key|used once|");
 }
 
@@ -1149,7 +1149,7 @@ static void two_holds_on_one_are_found(void **state)
     forge_hold(who, r);
     seal(true);
     open_batch(0);
-    forge_hold(who, use_by_slot(&w.uses[who], r->n, r->g));
+    forge_hold(who, user_state_by_slot(&w.user_states[who], r->n, r->g));
     seal(true);
     tell();
     expect("|redemption|not held|held by another checkout");
@@ -1196,7 +1196,7 @@ static void an_alias_that_lives_on_after_its_erasure_is_found(void **state)
     struct entry *e;
 
     (void)state;
-    memcpy(alias, w.uses[3].alias, sizeof alias);
+    memcpy(alias, w.user_states[3].alias, sizeof alias);
     erase(3, true);
     open_batch(0);
     e = forge_taking(ENTRY_REDEEM, 3, slot_in_state(SLOT_FREE));
@@ -1248,7 +1248,7 @@ static void names_that_go_while_the_ledger_is_read_are_not_missed(void **state)
 static void a_name_that_is_gone_without_an_erasure_is_found(void **state)
 {
     (void)state;
-    empty_names(w.uses[3].alias);
+    empty_names(w.user_states[3].alias);
     tell();
     expect("|user|a name: not erased|none");
     expect("|user|a name, or forgotten|neither");
@@ -1262,7 +1262,7 @@ static void an_erasure_that_left_something_standing_is_found(void **state)
     standing_in(SLOT_ISSUED, &who);
     open_batch(0);
     forge(ENTRY_ERASE, who);
-    empty_names(w.uses[who].alias);
+    empty_names(w.user_states[who].alias);
     seal(true);
     tell();
     expect("|redemptions|ended|one that stands");
@@ -1271,18 +1271,18 @@ static void an_erasure_that_left_something_standing_is_found(void **state)
 
 static void a_view_that_outlives_an_erasure_is_found(void **state)
 {
-    struct use before = *copy_of(&w.uses[3]);
+    struct user_state before = *copy_of(&w.user_states[3]);
 
     (void)state;
     erase(3, true);
-    w.uses[3] = before;
+    w.user_states[3] = before;
     expect_only("users|u-3|view|none: erased|one");
 }
 
 static void a_tombstone_of_no_erasure_is_found(void **state)
 {
     (void)state;
-    w.uses[STAYED_AWAY].seq--;
+    w.user_states[STAYED_AWAY].seq--;
     expect_only("users|the user of hash 05928271b5843cd3837a6aeccffaafd1|seq of a view of nothing in the ledger|");
 }
 
@@ -1417,7 +1417,7 @@ static void forget_all(void)
         char alias[ID_ALIAS_LEN + 1];
 
         id_random(alias, ID_ALIAS_LEN);
-        use_init(&w.uses[i], w.uses[i].user, alias);
+        user_state_init(&w.user_states[i], w.user_states[i].user, alias);
     }
     for (int k = 0; k < BUCKETS; k++)
         w.buckets[k].seq = 0;
@@ -1659,12 +1659,12 @@ static void a_sound_world_needs_no_repair(void **state)
 static void each_kind_of_fault_gets_its_repair(void **state)
 {
     (void)state;
-    w.uses[3] = earlier(3, w.uses[3].seq);
+    w.user_states[3] = earlier(3, w.user_states[3].seq);
     expect_repairs(true, "behind users u-3\n");
-    w.uses[3].seq = 0;
+    w.user_states[3].seq = 0;
     expect_repairs(true, "missing users u-3\n");
-    w.uses[4].total++;
-    w.uses[5].user = "ghost";
+    w.user_states[4].total++;
+    w.user_states[5].user = "ghost";
     slot_at(3)->generation += 9;
     w.counts[3].redeemed++;
     expect_repairs(true, "superfluous users ghost\nmissing users u-3\ndifferent users u-4\nmissing users u-5\n"
@@ -1673,12 +1673,12 @@ static void each_kind_of_fault_gets_its_repair(void **state)
 
 static void erased_users_need_no_view_but_what_is_left_of_them_goes(void **state)
 {
-    struct use before = *copy_of(&w.uses[3]);
+    struct user_state before = *copy_of(&w.user_states[3]);
 
     (void)state;
     erase(3, true);
-    w.uses[3] = before;
-    w.uses[STAYED_AWAY].seq = 0;
+    w.user_states[3] = before;
+    w.user_states[STAYED_AWAY].seq = 0;
     expect_repairs(true, "superfluous users u-3\n");
 }
 
@@ -1691,8 +1691,8 @@ static void what_cannot_be_read_is_a_drift_and_repaired(void **state)
     (void)state;
     replay_marks(r, -1, -1);
     replay_view_coupon(r, NULL, true, 0, -1);
-    replay_view_use(r, &known, "u-1", NULL);
-    replay_view_use(r, &nobody, NULL, NULL);
+    replay_view_user_state(r, &known, "u-1", NULL);
+    replay_view_user_state(r, &nobody, NULL, NULL);
     replay_view_bucket(r, 0, NULL);
     replay_totals(r, &row, 1);
     for (size_t i = 0; i < w.count; i++)
@@ -1807,15 +1807,15 @@ static void changed_views_are_found_from_any_checkpoint(void **state)
 {
     (void)state;
     for (size_t seq = 1; seq <= w.count; seq++) {
-        w.uses[6].redemptions[0].discount_minor++;
+        w.user_states[6].redemptions[0].discount_minor++;
         assert_int_equal(tell_from(seq, 1), 1);
         expect("discount_minor|");
-        w.uses[6].redemptions[0].discount_minor--;
-        w.uses[6].redemptions[0].key[3] ^= 1;
+        w.user_states[6].redemptions[0].discount_minor--;
+        w.user_states[6].redemptions[0].key[3] ^= 1;
         assert_int_equal(tell_from(seq, 3), 1);
         expect(" key|");
-        w.uses[6].redemptions[0].key[3] ^= 1;
-        w.uses[2].total++;
+        w.user_states[6].redemptions[0].key[3] ^= 1;
+        w.user_states[2].total++;
         w.buckets[0].slots[9].generation++;
         w.buckets[1].pick++;
         w.counts[3].redeemed--;
@@ -1824,7 +1824,7 @@ static void changed_views_are_found_from_any_checkpoint(void **state)
         expect("buckets|bucket 0|slot 9 generation|");
         expect("|pick|");
         expect("totals|quarter hour ");
-        w.uses[2].total--;
+        w.user_states[2].total--;
         w.buckets[0].slots[9].generation--;
         w.buckets[1].pick--;
         w.counts[3].redeemed++;
@@ -1836,22 +1836,22 @@ static void missing_views_and_those_behind_are_found_from_a_checkpoint(void **st
 {
     (void)state;
     for (size_t seq = AT; seq <= w.count; seq += w.count - AT) {
-        struct use before = w.uses[3];
+        struct user_state before = w.user_states[3];
 
-        w.uses[3] = earlier(3, w.uses[3].seq);
+        w.user_states[3] = earlier(3, w.user_states[3].seq);
         assert_int_equal(tell_from(seq, 1), 1);
         expect("users|u-3|seq");
-        w.uses[3] = before;
-        w.uses[4].seq = 0;
+        w.user_states[3] = before;
+        w.user_states[4].seq = 0;
         assert_int_equal(tell_from(seq, 1), 1);
         expect("|seq of a view that is missing|");
-        w.uses[4] = earlier(4, w.tail.seq + 1);
+        w.user_states[4] = earlier(4, w.tail.seq + 1);
         w.row_count--;
         assert_int_equal(tell_from(seq, 1), 1);
         expect("totals|");
         w.row_count++;
     }
-    memset(w.uses[5].alias, 'z', ID_ALIAS_LEN);
+    memset(w.user_states[5].alias, 'z', ID_ALIAS_LEN);
     tell_from(AT, 1);
     expect("users|u-5|seq of a view of nothing in the ledger|0|");
 }
@@ -1902,9 +1902,9 @@ static void names_are_compared_from_the_checkpoint_on(void **state)
     struct redemption *last;
 
     (void)state;
-    while (!w.uses[who].count || w.uses[who].redemptions[w.uses[who].count - 1].seq <= AT)
+    while (!w.user_states[who].count || w.user_states[who].redemptions[w.user_states[who].count - 1].seq <= AT)
         who++;
-    last = &w.uses[who].redemptions[w.uses[who].count - 1];
+    last = &w.user_states[who].redemptions[w.user_states[who].count - 1];
     last->order = "another";
     assert_int_equal(tell_from(w.count, 1), 0);
     assert_int_equal(tell_from(AT, 1), 1);
@@ -1919,7 +1919,7 @@ static void an_erasure_after_the_checkpoint_must_have_emptied_what_was_before(vo
     erase(3, false);
     assert_int_equal(tell_from(before, 1), 1);
     expect("|user|no name: erased|one");
-    w.uses[3].erased_ms++;
+    w.user_states[3].erased_ms++;
     tell_from(w.count, 1);
     expect("seq of a view of nothing in the ledger"); /* a tombstone of no erasure */
 }
@@ -1939,7 +1939,7 @@ static void rules_are_kept_from_the_checkpoint_on(void **state)
     forge_taking(ENTRY_REDEEM, 0, n);
     forge_taking(ENTRY_REDEEM, 1, slot_in_state(SLOT_FREE))->before--;
     forge_step(ENTRY_CANCEL, who, r)->since++;
-    memcpy(forge_taking(ENTRY_REDEEM, 2, slot_in_state(SLOT_FREE))->key, w.uses[2].redemptions[0].key, KEY_HASH_LEN);
+    memcpy(forge_taking(ENTRY_REDEEM, 2, slot_in_state(SLOT_FREE))->key, w.user_states[2].redemptions[0].key, KEY_HASH_LEN);
     seal(true);
     tell();
     assert_true(found_count >= 4);
@@ -1958,7 +1958,7 @@ static void repairs_are_the_same_from_a_checkpoint(void **state)
     char straight[sizeof repairs];
 
     (void)state;
-    w.uses[4].total++;
+    w.user_states[4].total++;
     w.buckets[0].slots[5].generation++;
     w.counts[3].redeemed--;
     repairs[0] = '\0';
@@ -1971,8 +1971,8 @@ static void repairs_are_the_same_from_a_checkpoint(void **state)
         replay_free(told(&o, 1, true, note_repair_of));
         expect_lines(straight);
     }
-    w.uses[3] = earlier(3, w.uses[3].seq);
-    w.uses[5].seq = 0; /* by its alias: its name stands nowhere else */
+    w.user_states[3] = earlier(3, w.user_states[3].seq);
+    w.user_states[5].seq = 0; /* by its alias: its name stands nowhere else */
     repairs[0] = '\0';
     replay_free(told(&(struct options){-1, -1, 0, 0, w.count}, 1, true, note_repair_of));
     assert_non_null(strstr(repairs, "different users u-3\n")); /* how it stood before is not known */

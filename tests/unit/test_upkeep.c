@@ -24,7 +24,7 @@ static const struct entry *last_of(enum entry_kind kind)
     return NULL;
 }
 
-static void take_times(struct use *u, int times)
+static void take_times(struct user_state *u, int times)
 {
     for (int i = 0; i < times; i++)
         take(u, SLOT_REDEEMED, arena_printf(&arena, "%d-%d", (int)d.head.seq, i), NULL);
@@ -262,7 +262,7 @@ static void where_there_are_no_codes_nobody_needs_a_turn(void **state)
 
 /* ---- one slot retired ---- */
 
-static void retire(struct use *u, int64_t n, enum cpn_result want)
+static void retire(struct user_state *u, int64_t n, enum cpn_result want)
 {
     decide_retire_one(&d, u, n, &out);
     expect(want);
@@ -350,7 +350,7 @@ static void a_slot_retired_from_the_free_pool_cannot_be_taken_by_its_code(void *
 /* ---- erasure ---- */
 
 /* Something in every state that there is. */
-static void live_a_little(struct use *u)
+static void live_a_little(struct user_state *u)
 {
     struct redemption r;
 

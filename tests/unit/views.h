@@ -8,7 +8,7 @@
 #include "coupons/slot.h"
 #include "coupons/job_progress.h"
 #include "coupons/lane_account.h"
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 
 static inline bool same_text(const char *a, const char *b)
 {
@@ -66,7 +66,7 @@ static inline const char *redemption_difference(const struct redemption *a, cons
     return NULL;
 }
 
-static inline const char *use_difference(const struct use *a, const struct use *b)
+static inline const char *user_state_difference(const struct user_state *a, const struct user_state *b)
 {
     DIFFERENT_TEXT(user);
     DIFFERENT_TEXT(alias);

@@ -1,5 +1,5 @@
-/* coupons/use.c -- see use.h. */
-#include "coupons/use.h"
+/* coupons/user_state.c -- see user_state.h. */
+#include "coupons/user_state.h"
 
 #include <assert.h>
 #include <sodium.h>
@@ -7,16 +7,16 @@
 
 #include "coupons/coupon.h"
 
-void use_init(struct use *u, const char *user, const char *alias)
+void user_state_init(struct user_state *u, const char *user, const char *alias)
 {
     assert(strlen(alias) <= ID_ALIAS_LEN);
-    *u = (struct use){.user = user};
+    *u = (struct user_state){.user = user};
     memcpy(u->alias, alias, strlen(alias) + 1);
 }
 
-struct use *use_copy(const struct use *u, struct arena *a, bool deep)
+struct user_state *user_state_copy(const struct user_state *u, struct arena *a, bool deep)
 {
-    struct use *copy = arena_alloc(a, sizeof *copy);
+    struct user_state *copy = arena_alloc(a, sizeof *copy);
 
     *copy = *u;
     copy->capacity = u->count + 1; /* most copies are made to add one */
@@ -40,9 +40,9 @@ struct use *use_copy(const struct use *u, struct arena *a, bool deep)
     return copy;
 }
 
-struct use *use_without_redemptions(const struct use *u, struct arena *a)
+struct user_state *user_state_without_redemptions(const struct user_state *u, struct arena *a)
 {
-    struct use *copy = arena_alloc(a, sizeof *copy);
+    struct user_state *copy = arena_alloc(a, sizeof *copy);
 
     *copy = *u;
     copy->user = arena_strdup(a, u->user);
@@ -51,17 +51,17 @@ struct use *use_without_redemptions(const struct use *u, struct arena *a)
     return copy;
 }
 
-struct use *use_counts(const struct use *u, int64_t at_ms, int64_t day_ms, struct arena *a)
+struct user_state *user_state_counts(const struct user_state *u, int64_t at_ms, int64_t day_ms, struct arena *a)
 {
-    struct use *counts = use_without_redemptions(u, a);
+    struct user_state *counts = user_state_without_redemptions(u, a);
 
-    counts->total -= use_lapsed(u, at_ms);
-    counts->today = use_today(u, day_ms) - use_lapsed_today(u, at_ms, day_ms);
+    counts->total -= user_state_lapsed(u, at_ms);
+    counts->today = user_state_today(u, day_ms) - user_state_lapsed_today(u, at_ms, day_ms);
     counts->day_ms = day_ms;
     return counts;
 }
 
-struct redemption *use_add(struct use *u, struct arena *a)
+struct redemption *user_state_add(struct user_state *u, struct arena *a)
 {
     struct redemption *r;
 
@@ -71,7 +71,7 @@ struct redemption *use_add(struct use *u, struct arena *a)
     return r;
 }
 
-int64_t use_today(const struct use *u, int64_t day_ms)
+int64_t user_state_today(const struct user_state *u, int64_t day_ms)
 {
     return u->day_ms == day_ms ? u->today : 0;
 }
@@ -96,7 +96,7 @@ size_t redemption_extensions(const struct redemption *r)
     return r->earlier_count + !sodium_is_zero(r->extended_key, KEY_HASH_LEN);
 }
 
-struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which)
+struct redemption *user_state_by_key(const struct user_state *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which)
 {
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *r = &u->redemptions[i];
@@ -113,7 +113,7 @@ struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LE
     return NULL;
 }
 
-struct redemption *use_by_order(const struct use *u, const char *order, int64_t at_ms)
+struct redemption *user_state_by_order(const struct user_state *u, const char *order, int64_t at_ms)
 {
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *r = &u->redemptions[i];
@@ -125,7 +125,7 @@ struct redemption *use_by_order(const struct use *u, const char *order, int64_t 
     return NULL;
 }
 
-struct redemption *use_by_slot(const struct use *u, int64_t n, uint32_t g)
+struct redemption *user_state_by_slot(const struct user_state *u, int64_t n, uint32_t g)
 {
     for (size_t i = u->count; i-- > 0;)
         if (u->redemptions[i].n == n && u->redemptions[i].g == g)
@@ -133,7 +133,7 @@ struct redemption *use_by_slot(const struct use *u, int64_t n, uint32_t g)
     return NULL;
 }
 
-struct redemption *use_hold_on(const struct use *u, const struct redemption *r, int64_t at_ms)
+struct redemption *user_state_hold_on(const struct user_state *u, const struct redemption *r, int64_t at_ms)
 {
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *hold = &u->redemptions[i];
@@ -145,7 +145,7 @@ struct redemption *use_hold_on(const struct use *u, const struct redemption *r, 
     return NULL;
 }
 
-struct redemption *use_unspent(const struct use *u, int64_t at_ms)
+struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms)
 {
     for (size_t i = u->count; i-- > 0;) {
         struct redemption *r = &u->redemptions[i];
@@ -162,7 +162,7 @@ static bool lapsed(const struct redemption *r, int64_t at_ms)
     return !r->from && r->state != SLOT_EXPIRED && redemption_state(r, at_ms) == SLOT_EXPIRED;
 }
 
-int64_t use_lapsed(const struct use *u, int64_t at_ms)
+int64_t user_state_lapsed(const struct user_state *u, int64_t at_ms)
 {
     int64_t count = 0;
 
@@ -171,7 +171,7 @@ int64_t use_lapsed(const struct use *u, int64_t at_ms)
     return count;
 }
 
-int64_t use_lapsed_today(const struct use *u, int64_t at_ms, int64_t day_ms)
+int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64_t day_ms)
 {
     int64_t count = 0;
 
@@ -180,7 +180,7 @@ int64_t use_lapsed_today(const struct use *u, int64_t at_ms, int64_t day_ms)
     return count;
 }
 
-int64_t use_due(const struct use *u)
+int64_t user_state_due(const struct user_state *u)
 {
     int64_t due_ms = 0;
 

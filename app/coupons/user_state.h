@@ -1,13 +1,13 @@
 /*
- * coupons/use.h -- what one user did with one coupon: a view of the ledger.
+ * coupons/user_state.h -- what one user did with one coupon: a view of the ledger.
  *
  * Shape   counts, and the redemptions with what rebuilds each one's first answer, in the order of taking
  * Units   *_ms: UTC milliseconds since 1970
  * Owns    nothing; strings and arrays are borrowed from an arena. Redemptions are never changed in place once a
- *         struct use is shared: use_copy() first
+ *         struct user_state is shared: user_state_copy() first
  */
-#ifndef COUPONS_USE_H
-#define COUPONS_USE_H
+#ifndef COUPONS_USER_STATE_H
+#define COUPONS_USER_STATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,10 +19,10 @@
 
 #define KEY_HASH_LEN 16
 #define FINGERPRINT_LEN 16
-#define USE_REDEMPTIONS_MAX 1000
-#define USE_KEY_KEPT_MS (INT64_C(7) * 24 * 3600 * 1000) /* after the end of a redemption */
+#define USER_STATE_REDEMPTIONS_MAX 1000
+#define USER_STATE_KEY_KEPT_MS (INT64_C(7) * 24 * 3600 * 1000) /* after the end of a redemption */
 
-#define USE_EXTENSIONS_MAX 32 /* of a hold; it keeps the keys of all */
+#define USER_STATE_EXTENSIONS_MAX 32 /* of a hold; it keeps the keys of all */
 
 /* A call that extended a hold. */
 struct extension {
@@ -69,7 +69,7 @@ struct redemption {
     const char *code;     /* or NULL */
 };
 
-struct use {
+struct user_state {
     const char *user;
     char alias[ID_ALIAS_LEN + 1];
     int64_t version; /* grows by one with every batch that touched it; 0: none has. Its ETag */
@@ -88,38 +88,38 @@ struct use {
     int64_t erased_lane; /* and in which lane: without the name nothing else says it */
 };
 
-/* A use of `user` who never took anything; alias is random and given by the caller. */
-void use_init(struct use *u, const char *user, const char *alias);
+/* A user state of `user` who never took anything; alias is random and given by the caller. */
+void user_state_init(struct user_state *u, const char *user, const char *alias);
 /* A copy of u in a that can be changed; strings are shared with u, so a must not outlive them -- or deep: copied too. */
-struct use *use_copy(const struct use *u, struct arena *a, bool deep);
+struct user_state *user_state_copy(const struct user_state *u, struct arena *a, bool deep);
 /* A copy in a without the redemptions: what is asked of a user, but for those, however much they have. */
-struct use *use_without_redemptions(const struct use *u, struct arena *a);
+struct user_state *user_state_without_redemptions(const struct user_state *u, struct arena *a);
 /* The same, whose total and today are what counts at at_ms, in the day that starts at day_ms: without what has lapsed by then. */
-struct use *use_counts(const struct use *u, int64_t at_ms, int64_t day_ms, struct arena *a);
+struct user_state *user_state_counts(const struct user_state *u, int64_t at_ms, int64_t day_ms, struct arena *a);
 /* Append an empty redemption. */
-struct redemption *use_add(struct use *u, struct arena *a);
+struct redemption *user_state_add(struct user_state *u, struct arena *a);
 /* The takings that count on the day that starts at day_ms. */
-int64_t use_today(const struct use *u, int64_t day_ms);
+int64_t user_state_today(const struct user_state *u, int64_t day_ms);
 /* Which of a redemption's calls a key belongs to. */
 enum key_of { KEY_OF_NONE, KEY_OF_FIRST, KEY_OF_EXTENSION, KEY_OF_EARLIER, KEY_OF_SPENDING };
-struct redemption *use_by_key(const struct use *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which);
+struct redemption *user_state_by_key(const struct user_state *u, const uint8_t key[KEY_HASH_LEN], enum key_of *which);
 /* r's earlier extension with this key, or NULL. */
 const struct extension *redemption_earlier(const struct redemption *r, const uint8_t key[KEY_HASH_LEN]);
 /* How often r, a hold, was extended. */
 size_t redemption_extensions(const struct redemption *r);
 /* The newest standing (reserved or redeemed) redemption for this order id at at_ms, or NULL. */
-struct redemption *use_by_order(const struct use *u, const char *order, int64_t at_ms);
-struct redemption *use_by_slot(const struct use *u, int64_t n, uint32_t g);
+struct redemption *user_state_by_order(const struct user_state *u, const char *order, int64_t at_ms);
+struct redemption *user_state_by_slot(const struct user_state *u, int64_t n, uint32_t g);
 /* The hold on the issued redemption r that stands at at_ms or was redeemed, or NULL. */
-struct redemption *use_hold_on(const struct use *u, const struct redemption *r, int64_t at_ms);
+struct redemption *user_state_hold_on(const struct user_state *u, const struct redemption *r, int64_t at_ms);
 /* The newest issued redemption that is neither spent, held nor past its time, or NULL. */
-struct redemption *use_unspent(const struct use *u, int64_t at_ms);
+struct redemption *user_state_unspent(const struct user_state *u, int64_t at_ms);
 /* Its takings that ended by themselves by at_ms, though no entry says so yet; and those of them that count on the day that
  * starts at day_ms. */
-int64_t use_lapsed(const struct use *u, int64_t at_ms);
-int64_t use_lapsed_today(const struct use *u, int64_t at_ms, int64_t day_ms);
+int64_t user_state_lapsed(const struct user_state *u, int64_t at_ms);
+int64_t user_state_lapsed_today(const struct user_state *u, int64_t at_ms, int64_t day_ms);
 /* The earliest time at which one of its redemptions ends by itself; 0: none does. */
-int64_t use_due(const struct use *u);
+int64_t user_state_due(const struct user_state *u);
 
 /* Of two times, where 0 is never. */
 static inline int64_t sooner_ms(int64_t a, int64_t b)

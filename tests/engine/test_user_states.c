@@ -1,5 +1,5 @@
 /*
- * tests/engine/test_uses.c -- users with many redemptions: what requests about them share, what their answers carry, and how much of
+ * tests/engine/test_user_states.c -- users with many redemptions: what requests about them share, what their answers carry, and how much of
  * them is in memory at a time.
  */
 #include <setjmp.h>
@@ -117,7 +117,7 @@ static size_t most_bytes(const struct op *one, enum cpn_result want)
     latch_wait(&done);
     for (int i = 0; i < ASKED; i++) {
         assert_int_equal(ops[i].outcome.result, want);
-        assert_string_equal(ops[i].use->user, "ann");
+        assert_string_equal(ops[i].user_state->user, "ann");
         most = arenas[i].bytes > most ? arenas[i].bytes : most;
         arena_free(&arenas[i]);
     }
@@ -128,7 +128,7 @@ static void an_answer_carries_only_what_is_asked_for(void **state)
 {
     struct redemption r = take(0); /* again */
     struct op check = {.kind = OP_CHECK, .user = "ann"}, get = {.kind = OP_REDEMPTION, .n = r.n, .g = r.g};
-    struct op some = {.kind = OP_USE, .user = "ann", .most = REDEMPTIONS - 1};
+    struct op some = {.kind = OP_USER_STATE, .user = "ann", .most = REDEMPTIONS - 1};
 
     (void)state;
     check.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
@@ -139,25 +139,25 @@ static void an_answer_carries_only_what_is_asked_for(void **state)
 
 static void the_counts_are_those_of_the_whole(void **state)
 {
-    struct op check = {.kind = OP_CHECK, .user = "ann"}, use = {.kind = OP_USE, .user = "ann"};
+    struct op check = {.kind = OP_CHECK, .user = "ann"}, user_state = {.kind = OP_USER_STATE, .user = "ann"};
 
     (void)state;
     check.take = (struct take){.code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
     assert_int_equal(call(&check), CPN_USER_CAP_REACHED);
-    assert_int_equal(check.use->total, REDEMPTIONS);
-    assert_int_equal(check.use->today, REDEMPTIONS);
-    assert_int_equal(check.use->count, 0);
-    assert_int_equal(call(&use), CPN_OK);
-    assert_false(use.left_out);
-    assert_int_equal(use.use->count, REDEMPTIONS);
-    assert_string_equal(use.use->redemptions[REDEMPTIONS - 1].metadata, t.metadata);
-    use.most = 1;
-    assert_int_equal(call(&use), CPN_OK);
-    assert_true(use.left_out);
-    assert_int_equal(use.use->count, 0);
-    use.most = REDEMPTIONS;
-    assert_int_equal(call(&use), CPN_OK);
-    assert_int_equal(use.use->count, REDEMPTIONS);
+    assert_int_equal(check.user_state->total, REDEMPTIONS);
+    assert_int_equal(check.user_state->today, REDEMPTIONS);
+    assert_int_equal(check.user_state->count, 0);
+    assert_int_equal(call(&user_state), CPN_OK);
+    assert_false(user_state.left_out);
+    assert_int_equal(user_state.user_state->count, REDEMPTIONS);
+    assert_string_equal(user_state.user_state->redemptions[REDEMPTIONS - 1].metadata, t.metadata);
+    user_state.most = 1;
+    assert_int_equal(call(&user_state), CPN_OK);
+    assert_true(user_state.left_out);
+    assert_int_equal(user_state.user_state->count, 0);
+    user_state.most = REDEMPTIONS;
+    assert_int_equal(call(&user_state), CPN_OK);
+    assert_int_equal(user_state.user_state->count, REDEMPTIONS);
 }
 
 /* ---- many such users ---- */
@@ -199,11 +199,11 @@ static void count_windows(int64_t more)
         m.held_most = held;
 }
 
-static enum store_status watched_uses(struct store *s, struct store_time after, struct arena *a, struct use_read *reads,
-                                      size_t count)
+static enum store_status watched_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
+                                             size_t count)
 {
     size_t before = a->bytes;
-    enum store_status status = m.plain->uses(s, after, a, reads, count);
+    enum store_status status = m.plain->user_states(s, after, a, reads, count);
 
     if (a->bytes - before > m.bytes_most)
         m.bytes_most = a->bytes - before;
@@ -227,7 +227,7 @@ static void watch(void)
     memset(&m, 0, sizeof m);
     m.plain = session->ops;
     m.ops = *session->ops;
-    m.ops.uses = watched_uses;
+    m.ops.user_states = watched_user_states;
     m.ops.write_views = watched_write_views;
     m.watched.open = open_watched;
     session->ops->close(session);
@@ -254,12 +254,12 @@ static void create(const char *id)
 static void write_heavy_users(int redemptions)
 {
     struct store *session = t.source->open(t.source);
-    struct use u;
+    struct user_state u;
     struct store_time when;
 
-    use_init(&u, "", "alias");
+    user_state_init(&u, "", "alias");
     for (int k = 0; k < redemptions; k++) {
-        struct redemption *r = use_add(&u, &t.arena);
+        struct redemption *r = user_state_add(&u, &t.arena);
 
         r->n = k;
         r->g = 1;
@@ -269,7 +269,7 @@ static void write_heavy_users(int redemptions)
     u.seq = u.version = 1;
     u.total = redemptions;
     for (int i = 0; i < USERS; i++) {
-        struct view_write write = {.kind = VIEW_USE, .coupon = COUPON, .use = &u};
+        struct view_write write = {.kind = VIEW_USER_STATE, .coupon = COUPON, .user_state = &u};
 
         u.user = arena_printf(&t.arena, "heavy-%d", i);
         assert_int_equal(session->ops->write_views(session, &write, 1, &when), STORE_OK);

@@ -1,4 +1,4 @@
-/* Unit tests of coupons/use: copies, look-ups, what ends by itself, the hash of a key, ids. */
+/* Unit tests of coupons/user_state: copies, look-ups, what ends by itself, the hash of a key, ids. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,15 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coupons/use.h"
+#include "coupons/user_state.h"
 #include "unit/in_arena.h"
 
 #define ALIAS "0123456789abcdef"
 #define NOW 1000000
 
-static struct redemption *add(struct use *u, int64_t n, enum slot_state now, const char *order, const char *key)
+static struct redemption *add(struct user_state *u, int64_t n, enum slot_state now, const char *order, const char *key)
 {
-    struct redemption *r = use_add(u, &arena);
+    struct redemption *r = user_state_add(u, &arena);
 
     r->n = n;
     r->g = 1;
@@ -25,69 +25,69 @@ static struct redemption *add(struct use *u, int64_t n, enum slot_state now, con
     return r;
 }
 
-static void a_new_use_took_nothing(void **state)
+static void a_new_user_state_took_nothing(void **state)
 {
-    struct use u;
+    struct user_state u;
 
     (void)state;
-    use_init(&u, "ana", ALIAS);
+    user_state_init(&u, "ana", ALIAS);
     assert_string_equal(u.user, "ana");
     assert_string_equal(u.alias, ALIAS);
     assert_int_equal(u.total + u.today + u.seq + u.version + (int64_t)u.count, 0);
-    assert_int_equal(use_today(&u, 0), 0);
-    assert_null(use_by_order(&u, "o", NOW));
-    assert_null(use_by_slot(&u, 0, 0));
+    assert_int_equal(user_state_today(&u, 0), 0);
+    assert_null(user_state_by_order(&u, "o", NOW));
+    assert_null(user_state_by_slot(&u, 0, 0));
 }
 
 static void many_redemptions_keep_their_order(void **state)
 {
-    struct use u;
+    struct user_state u;
 
     (void)state;
-    use_init(&u, "ana", ALIAS);
-    for (int i = 0; i < USE_REDEMPTIONS_MAX; i++) {
+    user_state_init(&u, "ana", ALIAS);
+    for (int i = 0; i < USER_STATE_REDEMPTIONS_MAX; i++) {
         char key[16];
 
         snprintf(key, sizeof key, "k%d", i);
         add(&u, i, SLOT_REDEEMED, NULL, key);
     }
-    assert_int_equal(u.count, USE_REDEMPTIONS_MAX);
-    for (int i = 0; i < USE_REDEMPTIONS_MAX; i++)
+    assert_int_equal(u.count, USER_STATE_REDEMPTIONS_MAX);
+    for (int i = 0; i < USER_STATE_REDEMPTIONS_MAX; i++)
         assert_int_equal(u.redemptions[i].n, i);
-    assert_int_equal(use_by_slot(&u, 517, 1)->n, 517);
-    assert_null(use_by_slot(&u, 517, 2));
+    assert_int_equal(user_state_by_slot(&u, 517, 1)->n, 517);
+    assert_null(user_state_by_slot(&u, 517, 2));
 }
 
 static void a_key_is_found_only_as_it_was_given(void **state)
 {
-    struct use u;
+    struct user_state u;
     uint8_t hash[KEY_HASH_LEN];
     enum key_of which = KEY_OF_SPENDING;
 
     (void)state;
-    use_init(&u, "ana", ALIAS);
+    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, NULL, "k1");
     add(&u, 2, SLOT_REVERSED, NULL, "k2");
     key_hash(u.alias, "k2", hash);
-    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_FIRST);
     key_hash(u.alias, "k3", hash);
-    assert_null(use_by_key(&u, hash, &which));
+    assert_null(user_state_by_key(&u, hash, &which));
     assert_int_equal(which, KEY_OF_NONE);
     key_hash("other alias", "k1", hash);
-    assert_null(use_by_key(&u, hash, &which));
+    assert_null(user_state_by_key(&u, hash, &which));
 }
 
 static void a_key_says_which_call_it_was(void **state)
 {
-    struct use u;
+    struct user_state u;
     uint8_t hash[KEY_HASH_LEN];
     enum key_of which;
     struct extension earlier[2] = {{.until_ms = 1}, {.until_ms = 2}};
     struct redemption *r;
 
     (void)state;
-    use_init(&u, "ana", ALIAS);
+    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, NULL, "other");
     r = add(&u, 2, SLOT_REDEEMED, NULL, "make");
     key_hash(u.alias, "extend", r->extended_key);
@@ -97,17 +97,17 @@ static void a_key_says_which_call_it_was(void **state)
     r->earlier_count = 2;
     key_hash(u.alias, "spend", r->spent_key);
     key_hash(u.alias, "make", hash);
-    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_FIRST);
     key_hash(u.alias, "extend", hash);
-    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_EXTENSION);
     key_hash(u.alias, "first", hash);
-    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_EARLIER);
     assert_int_equal(redemption_earlier(r, hash)->until_ms, 1);
     key_hash(u.alias, "spend", hash);
-    assert_int_equal(use_by_key(&u, hash, &which)->n, 2);
+    assert_int_equal(user_state_by_key(&u, hash, &which)->n, 2);
     assert_int_equal(which, KEY_OF_SPENDING);
 }
 
@@ -125,35 +125,35 @@ static void the_border_between_alias_and_key_is_hashed_too(void **state)
 
 static void an_order_is_found_while_its_redemption_stands(void **state)
 {
-    struct use u;
+    struct user_state u;
 
     (void)state;
-    use_init(&u, "ana", ALIAS);
+    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REVERSED, "o1", "a");
     add(&u, 2, SLOT_CANCELLED, "o1", "b");
     add(&u, 3, SLOT_EXPIRED, "o1", "c");
     add(&u, 4, SLOT_ISSUED, "o1", "d");
     add(&u, 5, SLOT_REDEEMED, NULL, "e");
-    assert_null(use_by_order(&u, "o1", NOW));
+    assert_null(user_state_by_order(&u, "o1", NOW));
     add(&u, 6, SLOT_REDEEMED, "o1", "f");
     add(&u, 7, SLOT_RESERVED, "o2", "g");
     add(&u, 8, SLOT_RESERVED, "o1", "h");
     add(&u, 9, SLOT_REVERSED, "o1", "i");
-    assert_int_equal(use_by_order(&u, "o1", NOW)->n, 8);
-    assert_int_equal(use_by_order(&u, "o2", NOW)->n, 7);
-    assert_null(use_by_order(&u, "o3", NOW));
-    assert_null(use_by_order(&u, "O1", NOW));
+    assert_int_equal(user_state_by_order(&u, "o1", NOW)->n, 8);
+    assert_int_equal(user_state_by_order(&u, "o2", NOW)->n, 7);
+    assert_null(user_state_by_order(&u, "o3", NOW));
+    assert_null(user_state_by_order(&u, "O1", NOW));
 }
 
 static void an_order_whose_hold_ran_out_stands_no_longer(void **state)
 {
-    struct use u;
+    struct user_state u;
 
     (void)state;
-    use_init(&u, "ana", ALIAS);
+    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_RESERVED, "o1", "a")->reserved_until_ms = NOW;
-    assert_int_equal(use_by_order(&u, "o1", NOW - 1)->n, 1);
-    assert_null(use_by_order(&u, "o1", NOW)); /* to the millisecond */
+    assert_int_equal(user_state_by_order(&u, "o1", NOW - 1)->n, 1);
+    assert_null(user_state_by_order(&u, "o1", NOW)); /* to the millisecond */
 }
 
 /* ---- what ends by itself ---- */
@@ -182,11 +182,11 @@ static void a_state_is_read_at_a_time(void **state)
 }
 
 /* One issued until 100, and a hold on it until 200; another one issued, without end. */
-static void issue_and_hold(struct use *u)
+static void issue_and_hold(struct user_state *u)
 {
     struct redemption *r;
 
-    use_init(u, "ana", ALIAS);
+    user_state_init(u, "ana", ALIAS);
     r = add(u, 1, SLOT_ISSUED, NULL, "a");
     r->valid_until_ms = 100;
     r->reserved_until_ms = 200;
@@ -200,77 +200,77 @@ static void issue_and_hold(struct use *u)
 
 static void a_hold_is_found_while_it_stands_or_was_redeemed(void **state)
 {
-    struct use u;
+    struct user_state u;
 
     (void)state;
     issue_and_hold(&u);
-    assert_ptr_equal(use_hold_on(&u, &u.redemptions[0], 199), &u.redemptions[2]);
-    assert_null(use_hold_on(&u, &u.redemptions[0], 200));
-    assert_null(use_hold_on(&u, &u.redemptions[1], 0));
-    assert_null(use_hold_on(&u, &u.redemptions[2], 0));
+    assert_ptr_equal(user_state_hold_on(&u, &u.redemptions[0], 199), &u.redemptions[2]);
+    assert_null(user_state_hold_on(&u, &u.redemptions[0], 200));
+    assert_null(user_state_hold_on(&u, &u.redemptions[1], 0));
+    assert_null(user_state_hold_on(&u, &u.redemptions[2], 0));
     u.redemptions[2].state = SLOT_REDEEMED;
-    assert_ptr_equal(use_hold_on(&u, &u.redemptions[0], 200), &u.redemptions[2]);
+    assert_ptr_equal(user_state_hold_on(&u, &u.redemptions[0], 200), &u.redemptions[2]);
     u.redemptions[2].state = SLOT_CANCELLED;
-    assert_null(use_hold_on(&u, &u.redemptions[0], 0));
+    assert_null(user_state_hold_on(&u, &u.redemptions[0], 0));
 }
 
 static void the_newest_unspent_one_is_not_held(void **state)
 {
-    struct use u;
+    struct user_state u;
 
     (void)state;
     issue_and_hold(&u);
-    assert_int_equal(use_unspent(&u, 50)->n, 2);
+    assert_int_equal(user_state_unspent(&u, 50)->n, 2);
     u.redemptions[1].state = SLOT_REDEEMED;
-    assert_null(use_unspent(&u, 50));
+    assert_null(user_state_unspent(&u, 50));
     u.redemptions[0].reserved_until_ms = 60; /* the hold runs out before it does */
     u.redemptions[2].reserved_until_ms = 60;
-    assert_null(use_unspent(&u, 59));
-    assert_int_equal(use_unspent(&u, 60)->n, 1);
-    assert_null(use_unspent(&u, 100));
+    assert_null(user_state_unspent(&u, 59));
+    assert_int_equal(user_state_unspent(&u, 60)->n, 1);
+    assert_null(user_state_unspent(&u, 100));
 }
 
 static void what_lapsed_is_counted_once_and_a_hold_not_at_all(void **state)
 {
-    struct use u;
+    struct user_state u;
 
     (void)state;
     issue_and_hold(&u);
     u.redemptions[0].day_ms = 50;
-    assert_int_equal(use_lapsed(&u, 199), 0); /* the hold puts it off */
-    assert_int_equal(use_lapsed(&u, 200), 1);
-    assert_int_equal(use_lapsed_today(&u, 200, 50), 1);
-    assert_int_equal(use_lapsed_today(&u, 200, 0), 0);
+    assert_int_equal(user_state_lapsed(&u, 199), 0); /* the hold puts it off */
+    assert_int_equal(user_state_lapsed(&u, 200), 1);
+    assert_int_equal(user_state_lapsed_today(&u, 200, 50), 1);
+    assert_int_equal(user_state_lapsed_today(&u, 200, 0), 0);
     add(&u, 3, SLOT_RESERVED, NULL, "d")->reserved_until_ms = 150;
-    assert_int_equal(use_lapsed(&u, 199), 1);
-    assert_int_equal(use_lapsed(&u, 200), 2);
-    assert_int_equal(use_due(&u), 150);
+    assert_int_equal(user_state_lapsed(&u, 199), 1);
+    assert_int_equal(user_state_lapsed(&u, 200), 2);
+    assert_int_equal(user_state_due(&u), 150);
     u.redemptions[3].state = SLOT_EXPIRED; /* the ledger says so now */
-    assert_int_equal(use_lapsed(&u, 199), 0);
-    assert_int_equal(use_due(&u), 200);
+    assert_int_equal(user_state_lapsed(&u, 199), 0);
+    assert_int_equal(user_state_due(&u), 200);
 }
 
 static void today_counts_only_its_own_day(void **state)
 {
-    struct use u;
+    struct user_state u;
 
     (void)state;
-    use_init(&u, "ana", ALIAS);
+    user_state_init(&u, "ana", ALIAS);
     u.day_ms = 1000;
     u.today = 3;
-    assert_int_equal(use_today(&u, 1000), 3);
-    assert_int_equal(use_today(&u, 2000), 0);
-    assert_int_equal(use_today(&u, 0), 0);
+    assert_int_equal(user_state_today(&u, 1000), 3);
+    assert_int_equal(user_state_today(&u, 2000), 0);
+    assert_int_equal(user_state_today(&u, 0), 0);
 }
 
 static void a_copy_can_be_changed_without_the_other_seeing_it(void **state)
 {
-    struct use u, *copy;
+    struct user_state u, *copy;
 
     (void)state;
-    use_init(&u, "ana", ALIAS);
+    user_state_init(&u, "ana", ALIAS);
     add(&u, 1, SLOT_REDEEMED, "o1", "a");
-    copy = use_copy(&u, &arena, false);
+    copy = user_state_copy(&u, &arena, false);
     copy->total = 9;
     copy->redemptions[0].state = SLOT_REVERSED;
     add(copy, 2, SLOT_REDEEMED, "o2", "b");
@@ -285,18 +285,18 @@ static void a_copy_can_be_changed_without_the_other_seeing_it(void **state)
 static void a_deep_copy_outlives_what_it_was_made_of(void **state)
 {
     struct arena first;
-    struct use u, *copy;
+    struct user_state u, *copy;
     struct redemption *r;
 
     (void)state;
     arena_init(&first, 0);
-    use_init(&u, arena_strdup(&first, "ana"), ALIAS);
-    r = use_add(&u, &first);
+    user_state_init(&u, arena_strdup(&first, "ana"), ALIAS);
+    r = user_state_add(&u, &first);
     r->order = arena_strdup(&first, "o1");
     r->metadata = arena_strdup(&first, "{\"a\":1}");
     r->code = arena_strdup(&first, "XY");
     r->first_order = arena_strdup(&first, "o0");
-    copy = use_copy(&u, &arena, true);
+    copy = user_state_copy(&u, &arena, true);
     arena_free(&first);
     assert_string_equal(copy->user, "ana");
     assert_string_equal(copy->redemptions[0].order, "o1");
@@ -305,13 +305,13 @@ static void a_deep_copy_outlives_what_it_was_made_of(void **state)
     assert_string_equal(copy->redemptions[0].first_order, "o0");
 }
 
-static void a_copy_of_an_empty_use_can_grow(void **state)
+static void a_copy_of_an_empty_user_state_can_grow(void **state)
 {
-    struct use u, *copy;
+    struct user_state u, *copy;
 
     (void)state;
-    use_init(&u, "ana", ALIAS);
-    copy = use_copy(&u, &arena, true);
+    user_state_init(&u, "ana", ALIAS);
+    copy = user_state_copy(&u, &arena, true);
     add(copy, 1, SLOT_REDEEMED, NULL, "a");
     add(copy, 2, SLOT_REDEEMED, NULL, "b");
     assert_int_equal(copy->count, 2);
@@ -369,7 +369,7 @@ static void what_is_no_id_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_use_took_nothing),
+        cmocka_unit_test(a_new_user_state_took_nothing),
         cmocka_unit_test(many_redemptions_keep_their_order),
         cmocka_unit_test(a_key_is_found_only_as_it_was_given),
         cmocka_unit_test(a_key_says_which_call_it_was),
@@ -383,7 +383,7 @@ int main(void)
         cmocka_unit_test(today_counts_only_its_own_day),
         cmocka_unit_test(a_copy_can_be_changed_without_the_other_seeing_it),
         cmocka_unit_test(a_deep_copy_outlives_what_it_was_made_of),
-        cmocka_unit_test(a_copy_of_an_empty_use_can_grow),
+        cmocka_unit_test(a_copy_of_an_empty_user_state_can_grow),
         cmocka_unit_test(an_id_says_its_slot_or_its_place),
         cmocka_unit_test(what_is_no_id_is_refused),
     };
