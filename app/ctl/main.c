@@ -267,7 +267,7 @@ static const struct argp_option global_options[] = {
     {"key", OPT_KEY, "KEY", 0, "The API key itself; other users of this machine can see it in the process list", 90},
     {"mongodb", OPT_MONGODB, "URI", 0,
      "The database (default: $MONGODB_URI, else the configuration's, else $COUPONS_VAR/run/mongodb_uri)", 90},
-    {"json", OPT_JSON, NULL, 0, "Print JSON: an object on one line, of a list a line for each item", 90},
+    {"json", OPT_JSON, NULL, 0, "Print JSON, one object per line; lists print one line per item", 90},
     {0},
 };
 
