@@ -34,7 +34,8 @@
     X(coupond, run_dir, PATH, "run", 1, 90, NULL, false, "sockets and pid files")                                      \
     X(coupond, socket_group, TEXT, "", 0, 32, NULL, false,                                                             \
       "group that may connect to the workers' sockets (nginx's); empty: coupond's own")                                \
-    X(coupond, drain_s, INT, "10", 1, 300, NULL, true, "seconds that a stopping process may take to finish requests in flight") \
+    X(coupond, drain_s, INT, "10", 1, 300, NULL, true,                                                                 \
+      "seconds that a stopping process may take to finish requests in flight, fewer than systemd's TimeoutStopSec")    \
     X(worker, io_threads, INT, "2", 1, 16, NULL, true, "threads that read requests and write replies")                 \
     X(worker, committers, INT, "2", 1, 8, NULL, true, "threads that decide and commit batches, each for its own lanes") \
     X(worker, aux_threads, INT, "2", 1, 16, NULL, true, "threads for lists, reports and other blocking reads")         \
