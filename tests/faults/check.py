@@ -17,7 +17,7 @@ import collections
 
 import codes
 import erased
-from evidence import ENDINGS, Violation, finds_its_order, seqs_of
+from evidence import ENDINGS, Violation, finds_its_own, seqs_of
 from ledger import check_chain
 from refusals import NOTHING_DONE, Refusals
 from replay import NEVER, ms
@@ -89,7 +89,7 @@ def check_order(e):
 
 def check_acknowledged(e):
     """Every call was answered in the end. Every ok has its entry, and says what the entry says; an order that is
-    repeated is answered with the one that stands."""
+    repeated, and a code that is issued to the same user again, is answered with what stands."""
     for call in e.patches():
         if not call.entry:
             e.complain("I2", f"a change was acknowledged, and is not in the ledger: {call.first}")
@@ -119,9 +119,9 @@ def check_told(e, a, call):
 
 
 def is_repeat(e, a, name):
-    """True when the answer names what there was already: of the same order; or what was to be cancelled had expired."""
+    """True when the answer names what there was already; or what was to be cancelled had expired."""
     if name[0] == "key":
-        return finds_its_order(a)
+        return finds_its_own(a)
     return a.reply["state"] == "expired" and (a.rid, "expired") in e.replay.ends
 
 

@@ -28,7 +28,7 @@ class Violation:
 class Call:
     """All attempts under one key, or of one step without a key; `entry`: what it did in the ledger, None: nothing.
     `entries`: with what an attempt did that came late, when the user was erased, and the key forgotten with them.
-    `found`: attempts that were answered with what its order had by another key. Such a key is not kept: an attempt that was
+    `found`: attempts that were answered with what there was by another key. Such a key is not kept: an attempt that was
     still on its way takes anew, where that has ended meanwhile."""
     attempts: list
     entry: dict = None
@@ -48,10 +48,13 @@ class Call:
         return min((a.told_at for a in self.oks), default=NEVER)
 
 
-def finds_its_order(a):
-    """The answer names what there was already, of the same order."""
-    order = ((a.body or {}).get("order") or {}).get("id")
-    return a.status == 200 and order is not None and a.reply["order"] == order
+def finds_its_own(a):
+    """The answer names what there was already: of the same order; or issued to that user with the code for which it is asked again."""
+    body = a.body or {}
+    order, code = (body.get("order") or {}).get("id"), body.get("code")
+    of_order = order is not None and a.reply["order"] == order
+    issued = code is not None and body.get("state") == "issued" and (a.reply["state"], a.reply["code"]) == ("issued", code)
+    return a.status == 200 and (of_order or issued)
 
 
 def key_hash(alias, key):
@@ -139,7 +142,7 @@ class Evidence:
                 told = {a.reply["id"] for a in call.oks}
                 call.entry, call.redemption = next((one for one in done if one[1].rid in told), done[0])
                 call.entries = [entry for entry, _ in done]
-                call.found = [a for a in call.oks if a.reply["id"] != call.redemption.rid and finds_its_order(a)]
+                call.found = [a for a in call.oks if a.reply["id"] != call.redemption.rid and finds_its_own(a)]
 
     def _done(self, alias, name):
         """What was done under this alias by the call's key: once."""

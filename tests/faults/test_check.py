@@ -403,6 +403,23 @@ def test_a_key_that_found_its_order_s_hold_is_not_kept():
     assert "I2" in found(two_keys_of_one_order(status=201))
 
 
+def issued_again(again="issued", **told):
+    """Somebody presents the code that they were given, to be given it once more."""
+    s = Story()
+    s.generate(2)
+    i = s.ask("take", "u-1", "k-1", state="issued", code="A")
+    body = s.taking("u-1", "k-1", 0, state="issued", code="A")
+    s.told(i, status=201, body=body)
+    s.told(s.ask("take", "u-1", "k-2", state=again, code="A"), **{"status": 200, "body": body, **told})
+    return s.history()
+
+
+def test_a_code_that_is_issued_to_the_same_user_again_is_what_there_is():
+    assert check(issued_again()) == []
+    assert found(issued_again(status=201)) == {"I2"}
+    assert found(issued_again(again="redeemed")) == {"I2"}
+
+
 def test_i8_an_order_that_real_time_contradicts():
     """The second was asked after the first was acknowledged, and stands before it."""
     s = Story(capped())
