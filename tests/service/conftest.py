@@ -12,7 +12,7 @@ import bad_input  # noqa: E402
 import within  # noqa: E402
 from effort import FULL  # noqa: E402
 from shown import figure, show  # noqa: E402,F401
-from stack import SETTINGS, WORKERS, Stack, wait_until  # noqa: E402
+from stack import SETTINGS, SLOW_DATABASE, WORKERS, Stack, wait_until  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def another_stack():
     """A function that starts a copy with settings, a clock or workers of its own; it is stopped after the test."""
     with contextlib.ExitStack() as ending:
         def start(settings="", clock_offset_s=0, workers=WORKERS):
-            return ending.enter_context(Stack(SETTINGS + settings, clock_offset_s, workers))
+            return ending.enter_context(Stack(SETTINGS + SLOW_DATABASE + settings, clock_offset_s, workers))
 
         yield start
 

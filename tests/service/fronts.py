@@ -5,14 +5,14 @@ import subprocess
 
 from client import Http
 from ports import free_port
-from stack import GUESSES, SETTINGS, Stack, wait_until
+from stack import GUESSES, SETTINGS, SLOW_DATABASE, Stack, wait_until
 
 
 class Front(Stack):
     """One of them. Its keys, and the certificate by which fronts know each other, are the first one's."""
 
     def __init__(self, peers, number, first=None, settings=SETTINGS + GUESSES):
-        super().__init__(settings)
+        super().__init__(SLOW_DATABASE + settings)
         self.first = first
         self.peer_port = int(peers[number].split(":")[1])
         self.environment |= {"COUPONS_PEERS": " ".join(peers), "COUPONS_PEER": peers[number]}
