@@ -24,6 +24,7 @@ WARM_UP_S = 2
 CAUGHT_UP_S = 300  # for reporter and webhook sender, when all is healed
 TOLD = ("few", "holds", "codes", "lanes", "lists")  # courses whose webhooks are received
 SWEPT_S = 4  # what has ended is in the ledger soon after, so that nothing changes while all is read
+PRIMARY = "[mongodb]\nserver_selection_timeout_ms = 3000\n"  # looked for as long as it is where the service runs
 LOOKED_AT = 300  # users of a coupon who are looked at when all is over
 ERASABLE = re.compile(rb"e-\d+-\d+-e")  # the names of those who come and go
 
@@ -39,7 +40,7 @@ def environment_of(names, stack):
 @contextlib.contextmanager
 def service(names, workers):
     """A running stack that these faults can be done to."""
-    settings = SETTINGS + WEBHOOKS + "".join(sorted({FAULTS[name].settings for name in names}))
+    settings = SETTINGS + WEBHOOKS + PRIMARY + "".join(sorted({FAULTS[name].settings for name in names}))
     nodes = max(FAULTS[name].nodes for name in names)
     how = {"settings": settings, "workers": workers}
     stack = SetStack(nodes, interposed=True, **how) if nodes else Stack(**how)

@@ -25,10 +25,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("COUPONS_BUILD", "build")  # scripts/run takes the programs from there, too
 WORKERS = 2
 PATIENCE_S = 180  # that something comes is what is tested, not when: the machine may have much other work
-# A caller's patience is long likewise: nobody is to be told `busy` because of other work.
+# A caller's patience is long likewise: nobody is to be told `busy` because of other work. So is that of couponctl with a database that
+# pauses.
 SETTINGS = """\
 [worker]
 request_deadline_ms = 20000
+[mongodb]
+server_selection_timeout_ms = 20000
 [runner]
 poll_ms = 100
 lease_ms = 2000

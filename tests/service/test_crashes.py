@@ -288,7 +288,7 @@ def test_many_idle_connections_are_served_fairly(stack):
 
 def test_who_is_asked_after_a_death_does_not_say_busy(another_stack):
     """Nobody has looked whether the worker that died had done it: of a call, and of a batch's items, the outcome is unknown."""
-    stack = another_stack("[worker]\nrequest_deadline_ms = 3000\n")
+    stack = another_stack("[worker]\nrequest_deadline_ms = 3000\n[mongodb]\nserver_selection_timeout_ms = 3000\n")
     first, socket, key = stack.direct(0, "ops"), stack.var / "run" / "worker-1.sock", stack.key("storefront")
 
     def becomes(status, client, *call, **how):

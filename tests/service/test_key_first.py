@@ -150,7 +150,7 @@ def test_a_list_is_one_request_for_the_metrics(stack, coupon):
 
 
 def test_while_keys_cannot_be_checked_the_answer_is_busy(another_stack):
-    stack = another_stack()
+    stack = another_stack("[mongodb]\nserver_selection_timeout_ms = 3000\n")
     database = int((stack.var / "run" / "mongod.pid").read_text())
     os.kill(database, signal.SIGSTOP)
     try:
