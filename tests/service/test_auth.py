@@ -246,6 +246,7 @@ def test_no_key_stands_in_the_log_or_the_database(stack, coupon):
 
 @pytest.mark.parametrize("path", ["/coupons/-/health", "/coupons/-/ready", "/coupons/-/problems/sold_out"])
 def test_some_addresses_need_no_key(nobody, path):
+    wait_until("the database not to be late", lambda: nobody.get(path, may_fail=True).status != 503)
     nobody.get(path).expect(200)
 
 
