@@ -15,7 +15,7 @@ import pytest
 from client import Http
 from fronts import certificate
 from ports import free_port
-from stack import BUILD, ROOT, wait_until
+from stack import BUILD, ROOT, SLOW_DATABASE, wait_until
 
 PROGRAMS = ["usr/bin/couponctl", "usr/bin/coupons-pregenerate", "usr/sbin/coupond", "usr/lib/coupons/first-keys"]
 
@@ -131,7 +131,8 @@ class Installed:
                 LISTEN=f"127.0.0.1:{self.port}", METRICS=f"127.0.0.1:{self.metrics}")
         (self.etc / "coupons/environment").write_text(f"MONGODB_URI={uri}\n")
         config = self.etc / "coupons/coupond.ini"
-        config.write_text(config.read_text() + "\n[mongodb]\ndatabase = installed\n")
+        # nginx waits for 15 s
+        config.write_text(f"{config.read_text()}\n{SLOW_DATABASE}database = installed\n[worker]\nrequest_deadline_ms = 12000\n")
         self.unit = (self.usr / "lib/systemd/system/coupond@.service").read_text().replace("%i", "blue")
         group = grp.getgrgid(os.getegid()).gr_name
         self.unit = self.unit.replace("socket_group=www-data", f"socket_group={group}")

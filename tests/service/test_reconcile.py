@@ -9,7 +9,7 @@ import threading
 import bson
 import pytest
 
-from stack import Stack, wait_until
+from stack import SLOW_DATABASE, Stack, wait_until, write_settings
 
 VIEWS = ("users", "buckets", "coupons", "totals", "marks", "codes")
 FAULT = re.compile(r"^(?P<coupon>[\w-]+): (?P<kind>\w+): (?P<count>\d+) (?P<fault>missing|behind|different|superfluous): (?P<names>.*)$")
@@ -343,7 +343,7 @@ class Restored:
         for name in collections:
             self.database[name].insert_many(list(quiet.database[name].find()))
         self.config = quiet.stack.var / "restored.ini"
-        self.config.write_text("[mongodb]\ndatabase = restored\n")
+        write_settings(self.config, SLOW_DATABASE + "[mongodb]\ndatabase = restored\n")
 
     def couponctl(self, *arguments):
         uri = (self.stack.var / "run" / "mongodb_uri").read_text().strip()

@@ -7,7 +7,7 @@ import zoneinfo
 import pytest
 
 from ledger import Told
-from stack import wait_until
+from stack import SETTINGS, SLOW_DATABASE, Stack, wait_until
 from test_reports import COUNTS, DISCOUNT, QUARTER, UTC, caught_up, moment, period_of, summed
 
 ZONES = ["Europe/Berlin", "Europe/London", "America/New_York", "America/St_Johns", "America/Havana", "America/Santiago", "Asia/Kathmandu",
@@ -101,9 +101,7 @@ def counted(told):
 @pytest.fixture(scope="module")
 def weeks():
     """A stack, and [(beginning, coupon)]. No verify: hashes are of other times."""
-    from stack import SETTINGS, Stack
-
-    with Stack(SETTINGS) as stack:
+    with Stack(SETTINGS + SLOW_DATABASE) as stack:
         chance = random.Random(20260329)
         coupon = stack.coupon(slots=ACTIONS + 5, cap={"total": ACTIONS + 5, "per_user": 1000}, discount=DISCOUNT)
         Shop(stack, coupon, chance).live()
