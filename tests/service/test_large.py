@@ -13,7 +13,8 @@ FEW, MANY = effort((1000, 8000), (2000, 20_000), (10_000, 300_000))
 BATCH = 100
 LEFT = 2000  # slots that nobody took
 # What chores may do beside a call in each second, and beside a start: all MANY takings, or their buckets, are more.
-BESIDE = {"commands": 100, "examined": 250, "bytes": 200_000}
+# A page is read out of 16 batches, which have as many takings each as happened to arrive together: 100 of them are 17 kB.
+BESIDE = {"commands": 100, "examined": 250, "bytes": 2 * 16 * 20_000}
 BESIDE_A_START = {"commands": 500, "examined": 5000, "bytes": 400_000}
 
 
