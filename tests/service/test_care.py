@@ -17,6 +17,7 @@ from test_coupons import walk
 from test_csv import rows_of, same, until_closed
 from test_erasure import views_are_refused
 from test_import import couponctl
+from test_receipts import now
 
 SEARCH, EXPORT = "/coupons/-/redemptions", "/coupons/-/users/export"
 AMOUNT = {"amount_minor": 4200, "currency": "EUR"}
@@ -61,10 +62,15 @@ def test_an_order_or_a_user_is_found_in_every_coupon_the_newest_first(stack, sto
     ann, bob = name("ann"), name("bob")
     slots, other = stack.coupon(slots=9, cap={"per_user": 9}), stack.coupon(slots=9, lanes=3, cap={"per_user": 9})
     slotless = stack.coupon(cap={"policy": "none", "per_user": 9})
-    taken = [storefront.take(slots, ann, order=order).ok(201), storefront.take(other, ann, order=order, metadata={"a": 1}).ok(201),
-             storefront.take(slotless, bob, state="reserved", order=order).ok(201),
-             storefront.take(slots, ann, state="issued").ok(201),
-             storefront.take(slotless, bob, order={**order, "id": order["id"] + "0"}).ok(201)]
+
+    def take(coupon, user, **members):
+        """Nobody is newer than who took in the same millisecond."""
+        body = storefront.take(coupon, user, **members).ok(201)
+        wait_until("the next millisecond", lambda: now() > body["at"])
+        return body
+
+    taken = [take(slots, ann, order=order), take(other, ann, order=order, metadata={"a": 1}), take(slotless, bob, state="reserved", order=order),
+             take(slots, ann, state="issued"), take(slotless, bob, order={**order, "id": order["id"] + "0"})]
     storefront.post(f"/coupons/{slots}/redemptions/{taken[0]['id']}/reverse").expect(200)
     stands = [storefront.get(f"/coupons/{t['coupon']}/redemptions/{t['id']}").ok() for t in taken]
     newest = [*reversed(stands)]
