@@ -69,8 +69,9 @@ def test_an_order_or_a_user_is_found_in_every_coupon_the_newest_first(stack, sto
         wait_until("the next millisecond", lambda: now() > body["at"])
         return body
 
-    taken = [take(slots, ann, order=order), take(other, ann, order=order, metadata={"a": 1}), take(slotless, bob, state="reserved", order=order),
-             take(slots, ann, state="issued"), take(slotless, bob, order={**order, "id": order["id"] + "0"})]
+    taken = [take(slots, ann, order=order), take(other, ann, order=order, metadata={"a": 1}),
+             take(slotless, bob, state="reserved", order=order), take(slots, ann, state="issued"),
+             take(slotless, bob, order={**order, "id": order["id"] + "0"})]
     storefront.post(f"/coupons/{slots}/redemptions/{taken[0]['id']}/reverse").expect(200)
     stands = [storefront.get(f"/coupons/{t['coupon']}/redemptions/{t['id']}").ok() for t in taken]
     newest = [*reversed(stands)]
