@@ -13,7 +13,7 @@ from swarm import by_code, swarm, take, taken
 # The points in the order in which a request passes them, and at which of their times a worker dies. Views are written for
 # many batches at once, and marks once in a while. A worker that dies, its successor and the other one have 3 * N - 2 times between them
 # before a second one must die: fewer than there are.
-POINTS = {"parsed": 60, "decided": 30, "appended": 25, "views": 5, "marked": 4, "answering": 60}
+POINTS = {"parsed": 60, "decided": 25, "appended": 25, "views": 5, "marked": 4, "answering": 60}
 OFTEN = "[worker]\nbucket_flush_ms = 50\n"
 
 
