@@ -29,7 +29,7 @@ B := build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-$(firstword $(subst
 B := $(B)$(if $(DEV),-dev)$(if $(COVERAGE),-coverage)
 
 # ---- what is built of what ----
-LAYERS := base coupons store engine http reporter runner deliver verify
+LAYERS := base coupons store engine lanes http reporter runner deliver verify
 LIB_SRC := $(sort $(wildcard $(LAYERS:%=app/%/*.c)))
 COUPOND_SRC := $(sort $(wildcard app/coupond/*.c))
 CTL_SRC := $(sort $(wildcard app/ctl/*.c))

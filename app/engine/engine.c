@@ -9,7 +9,7 @@
 #include "engine/committer.h"
 #include "engine/fill.h"
 #include "engine/history.h"
-#include "engine/lanes.h"
+#include "lanes/lanes.h"
 #include "engine/route.h"
 #include "engine/views.h"
 

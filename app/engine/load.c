@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "coupons/code.h"
 #include "coupons/fold.h"
-#include "engine/lanes.h"
+#include "lanes/lanes.h"
 #include "engine/round.h"
 #include "engine/route.h"
 

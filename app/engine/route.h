@@ -6,7 +6,7 @@
 #define ENGINE_ROUTE_H
 
 #include "engine/op.h"
-#include "engine/peers.h"
+#include "lanes/peers.h"
 
 /* Ask op->lane, as part of something that was let in: never BUSY for want of room. */
 void engine_ask(struct engine *e, struct op *op);

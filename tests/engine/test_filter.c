@@ -20,7 +20,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine.h"
-#include "engine/fanout.h"
+#include "lanes/fanout.h"
 #include "engine/filter.h"
 #include "fake_store.h"
 

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/lane.h"
-#include "engine/lanes.h"
+#include "lanes/lanes.h"
 #include "fake_store.h"
 
 #define COUPON "c1"

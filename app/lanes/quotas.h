@@ -1,17 +1,17 @@
 /*
- * engine/quotas.h -- what the lanes of a coupon have of its stock, of the day's cap and of its budget, and how that moves between them.
+ * lanes/quotas.h -- what the lanes of a coupon have of its stock, of the day's cap and of its budget, and how that moves between them.
  *
  * Shape    lane 0 in the middle: a lane that has nothing left asks lane 0; if that has nothing either, all others give to lane 0
  * Repeats  whoever comes next finds what was given and not taken
  * Owns     the lanes of coupons that had nothing left, as they stood then
  * Threads  one
  */
-#ifndef ENGINE_QUOTAS_H
-#define ENGINE_QUOTAS_H
+#ifndef LANES_QUOTAS_H
+#define LANES_QUOTAS_H
 
 #include <stdatomic.h>
 
-#include "engine/fanout.h"
+#include "lanes/fanout.h"
 
 struct empty;
 

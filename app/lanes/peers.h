@@ -1,13 +1,13 @@
 /*
- * engine/peers.h -- what this process knows of coupons with several lanes: how many, and the totals of each as last heard.
+ * lanes/peers.h -- what this process knows of coupons with several lanes: how many, and the totals of each as last heard.
  *
  * Sources  its own lanes, with every batch; what other processes append, by the listener
  * Use      where requests go; the counts of policies without slots, which add what they heard of the other lanes to their own.
  *          Everything here may be old: nothing exact depends on it
  * Threads  any
  */
-#ifndef ENGINE_PEERS_H
-#define ENGINE_PEERS_H
+#ifndef LANES_PEERS_H
+#define LANES_PEERS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /*
- * engine/lanes.h -- what takes more than one lane of a coupon: changing it, making slots, moving what is left between lanes.
+ * lanes/lanes.h -- what takes more than one lane of a coupon: changing it, making slots, moving what is left between lanes.
  *
  * Shape    everything is a sequence of ops of single lanes, each decided and appended as any other; a thread asks them one
  *          after the other, and may die between any two: then whoever comes next finds what was given and not taken, and who does not
@@ -9,11 +9,11 @@
  *          had moved since
  * Threads  any
  */
-#ifndef ENGINE_LANES_H
-#define ENGINE_LANES_H
+#ifndef LANES_LANES_H
+#define LANES_LANES_H
 
 #include "engine/op.h"
-#include "engine/peers.h"
+#include "lanes/peers.h"
 
 struct lanes;
 

@@ -1,5 +1,5 @@
-/* engine/fanout.c -- see fanout.h. */
-#include "engine/fanout.h"
+/* lanes/fanout.c -- see fanout.h. */
+#include "lanes/fanout.h"
 
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /*
- * engine/lanes.c -- see lanes.h. Reading order: lanes_main(), then what it calls, upwards.
+ * lanes/lanes.c -- see lanes.h. Reading order: lanes_main(), then what it calls, upwards.
  *
  * Repeats  what is asked here may be asked twice, by two processes at a time, or half: OP_FOLLOW speaks of a version
  */
-#include "engine/lanes.h"
+#include "lanes/lanes.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -16,9 +16,9 @@
 
 #include "base/checked.h"
 #include "base/cond.h"
-#include "engine/fanout.h"
+#include "lanes/fanout.h"
 #include "engine/lane.h"
-#include "engine/quotas.h"
+#include "lanes/quotas.h"
 #include "engine/route.h"
 
 #define LOOK_MS 2000        /* how long what nobody waits for may take */

@@ -1,5 +1,5 @@
-/* engine/peers.c -- see peers.h. */
-#include "engine/peers.h"
+/* lanes/peers.c -- see peers.h. */
+#include "lanes/peers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

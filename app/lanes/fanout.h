@@ -1,11 +1,11 @@
 /*
- * engine/fanout.h -- asking several lanes of a coupon something at once, and waiting for all of them.
+ * lanes/fanout.h -- asking several lanes of a coupon something at once, and waiting for all of them.
  *
  * Owns     each op has an arena of its own: the lanes may have different threads
  * Threads  the one that asks; asks that it made are its own
  */
-#ifndef ENGINE_FANOUT_H
-#define ENGINE_FANOUT_H
+#ifndef LANES_FANOUT_H
+#define LANES_FANOUT_H
 
 #include <stddef.h>
 #include <stdint.h>

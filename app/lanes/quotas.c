@@ -1,10 +1,10 @@
 /*
- * engine/quotas.c -- see quotas.h.
+ * lanes/quotas.c -- see quotas.h.
  *
  * Repeats  what is asked here may be asked twice, by two processes at a time, or half: OP_GIVE and OP_GET speak of sums that
  *          only grow
  */
-#include "engine/quotas.h"
+#include "lanes/quotas.h"
 
 #include <stdio.h>
 #include <stdlib.h>
