@@ -19,7 +19,7 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "engine/round.h"
-#include "engine/route.h"
+#include "engine/several.h"
 
 #define FLUSH_ENTRIES 4096 /* of a lane: then its buckets and its mark are written, however young they are */
 
@@ -34,13 +34,18 @@ static void answer(struct committer *c, struct op *op)
     op->done(op);
 }
 
+void let_go(struct committer *c)
+{
+    atomic_fetch_sub(&c->waiting, 1);
+}
+
 /* True when the op lacks what other lanes may have: it is theirs to answer. */
 static bool look_around(struct committer *c, struct op *op)
 {
     if (!op->outcome.lacks || op->inner || op->looked[op->outcome.lacks])
         return false;
-    atomic_fetch_sub(&c->waiting, 1);
-    engine_look_around(c->engine, op);
+    let_go(c);
+    c->several->hooks->lacks(c->several, op);
     return true;
 }
 
@@ -529,34 +534,6 @@ static void answer_work(struct committer *c, struct lane_work *p)
         make_ready_in(c, l, p->damaged ? AGAIN_DAMAGED_MS : AGAIN_MS);
 }
 
-/* The coupon is refilled from the beginning. */
-static bool awaits_first_slots(const struct lane *l)
-{
-    return l->number == 0 && l->tail.next_n == 0 && l->definition->replenish.below != COUPON_NULL;
-}
-
-static bool has_others(const struct lane *l)
-{
-    return l->definition && l->definition->lanes > 1;
-}
-
-/* Of a coupon with several lanes: the others hear how this one stands. */
-static void tell_others(struct committer *c, const struct lane *l)
-{
-    if (has_others(l))
-        peers_note(engine_peers(c->engine), l->coupon, l->number, &l->tail);
-}
-
-/* Of a coupon with several lanes: few slots are left here, and perhaps in all of them. */
-static void tell_of_few(struct committer *c, const struct lane *l)
-{
-    const struct coupon *d = l->definition;
-
-    if (has_others(l) && policy_of(d)->slots && (l->tail.ordinal > 0 || awaits_first_slots(l)) &&
-        head_free(&l->tail) <= decide_low_mark(d))
-        engine_poke(c->engine, l->coupon);
-}
-
 static void count_expired(const struct committer *c, const struct batch *b)
 {
     int count = 0;
@@ -580,8 +557,8 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     if (c->hooks->appended)
         c->hooks->appended();
     crash_at(CRASH_APPENDED);
-    tell_others(c, l);
-    tell_of_few(c, l);
+    if (several_of(c, l))
+        c->several->hooks->committed(c->several, l);
     submit_own(c, l);
     if (l->unflushed_entries >= FLUSH_ENTRIES)
         flush_lane(c, l, false);
@@ -651,7 +628,8 @@ static void work_unchanged(struct committer *c, struct lane_work *p)
 {
     work_free_users(p);
     batch_free(p->batch);
-    tell_others(c, p->lane);
+    if (several_of(c, p->lane))
+        c->several->hooks->confirmed(c->several, p->lane);
     answer_work(c, p);
 }
 
@@ -887,14 +865,15 @@ static void *committer_main(void *argument)
 /* ---- from outside ---- */
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
-                                  const struct engine_hooks *hooks, struct engine *engine, struct views *views,
-                                  struct fills *fills, int lanes_max)
+                                  const struct engine_hooks *hooks, struct engine *engine, struct several *several,
+                                  struct views *views, struct fills *fills, int lanes_max)
 {
     struct committer *c = checked(calloc(1, sizeof *c));
 
     c->config = *config;
     c->hooks = hooks;
     c->engine = engine;
+    c->several = several;
     c->views = views;
     c->fills = fills;
     c->filters.bytes_max = config->filter_bytes / config->committers;

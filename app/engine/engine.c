@@ -1,6 +1,7 @@
 /* engine/engine.c -- see engine.h: starting, stopping, and which committer owns a coupon. */
 #include "engine/engine.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +10,7 @@
 #include "engine/committer.h"
 #include "engine/fill.h"
 #include "engine/history.h"
-#include "lanes/lanes.h"
-#include "engine/route.h"
+#include "engine/inside.h"
 #include "engine/views.h"
 
 #define COMMITTERS_MOST 8
@@ -20,8 +20,7 @@ struct engine {
     struct engine_hooks hooks;
     struct views *views;
     struct fills *fills;
-    struct peers *peers;
-    struct lanes *lanes;
+    struct several *several; /* NULL: coupons have one lane */
     struct history *history;
     struct committer *committers[COMMITTERS_MOST];
 };
@@ -34,7 +33,7 @@ static struct committer *owner(struct engine *e, const char *coupon)
 }
 
 struct engine *engine_start(const struct engine_config *config, struct store_source *source,
-                            const struct engine_hooks *hooks)
+                            const struct engine_hooks *hooks, several_start *several)
 {
     struct engine *e = calloc(1, sizeof *e);
 
@@ -49,32 +48,31 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
         e->config.committers = COMMITTERS_MOST;
     e->views = views_start(source, &e->hooks, e->config.backoff_ms);
     e->fills = fills_start(source, e->config.backoff_ms);
-    e->peers = peers_new();
-    e->lanes = lanes_start(e, e->peers, source, &e->hooks);
+    e->several = several ? several(e, source, &e->hooks) : NULL;
     e->history = history_start(e, source, &e->hooks, e->config.backoff_ms);
     for (int i = 0; i < e->config.committers; i++)
-        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->views, e->fills,
+        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->several, e->views, e->fills,
                                            e->config.lanes_max / e->config.committers + 1);
     return e;
 }
 
-/* To its lane; or, if it takes more than one, to who asks them all. Where it is not known how many the coupon has, lane 0 knows. */
+/* To its lane: lane 0 where it is not known how many the coupon has, since that lane knows. */
 static void send_to_lane(struct engine *e, struct op *op)
 {
-    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : peers_lanes(e->peers, op->coupon);
+    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : several_lanes(e->several, op->coupon);
 
-    op->lane = lanes_route(op, lanes);
-    if ((lanes > 1 && lanes_does(op->kind)) || op->kind == OP_FOLLOW)
-        lanes_submit(e->lanes, op);
-    else if (lanes > 1 && op->kind == OP_COUPON)
-        lanes_gather(e->lanes, op);
-    else
-        committer_submit(owner(e, op->coupon), op);
+    op->lane = 0;
+    if (lanes > 1 || op->kind == OP_FOLLOW) {
+        assert(e->several);
+        if (e->several->hooks->takes(e->several, op, lanes))
+            return;
+    }
+    committer_submit(owner(e, op->coupon), op);
 }
 
 enum cpn_result engine_submit(struct engine *e, struct op *op)
 {
-    int waiting = lanes_waiting(e->lanes);
+    int waiting = e->several ? atomic_load(&e->several->waiting) : 0;
 
     for (int i = 0; i < e->config.committers; i++)
         waiting += committer_waiting(e->committers[i]);
@@ -101,29 +99,15 @@ void engine_reroute(struct engine *e, struct op *op)
     send_to_lane(e, op);
 }
 
-void engine_look_around(struct engine *e, struct op *op)
-{
-    lanes_submit(e->lanes, op);
-}
-
 void engine_look_back(struct engine *e, struct op *op)
 {
     history_submit(e->history, op);
 }
 
-void engine_poke(struct engine *e, const char *coupon)
-{
-    lanes_poke(e->lanes, coupon);
-}
-
-struct peers *engine_peers(struct engine *e)
-{
-    return e->peers;
-}
-
 void engine_stop(struct engine *e)
 {
-    lanes_stop(e->lanes);
+    if (e->several)
+        e->several->hooks->stop(e->several);
     history_stop(e->history);
     for (int i = 0; i < e->config.committers; i++)
         committer_stop(e->committers[i], e->config.patience_ms);
@@ -132,9 +116,9 @@ void engine_stop(struct engine *e)
     for (int i = 0; i < e->config.committers; i++)
         committer_free(e->committers[i]);
     fills_free(e->fills);
-    lanes_free(e->lanes);
+    if (e->several)
+        e->several->hooks->free(e->several);
     history_free(e->history);
-    peers_free(e->peers);
     free(e);
 }
 

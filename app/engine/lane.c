@@ -1629,16 +1629,3 @@ void lane_load_none(struct lane *l)
     assert(!l->loaded && !l->window && l->number == 0);
     l->loaded = true;
 }
-
-enum store_status lane_adopt(struct lane *l, struct store *s)
-{
-    struct coupon *definition = NULL;
-    int64_t seq;
-    enum store_status status;
-
-    if (l->number == 0 || l->definition)
-        return STORE_OK;
-    status = s->ops->coupon(s, l->coupon, l->mark.when, &l->definition_arena, &definition, &seq);
-    l->definition = definition;
-    return status == STORE_OK && !definition ? STORE_NOT_FOUND : status;
-}

@@ -138,8 +138,6 @@ void lane_load_none(struct lane *l);
  * memory and load anew, so that as much is read as the window may hold, however long nobody looked. Watchers may be due then.
  * STORE_FAILED may leave the lane not loaded. */
 enum store_status lane_refresh(struct lane *l, struct store *s);
-/* A lane that has no definition of its own yet takes over that of lane 0. STORE_NOT_FOUND: its view is not written yet. */
-enum store_status lane_adopt(struct lane *l, struct store *s);
 /* Lay a batch that this process appended: tail, definition, window, buckets; used slots, and those that were taken by their
  * name, leave the free pool. Takes b. */
 void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used);

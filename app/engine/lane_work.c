@@ -9,9 +9,7 @@
 #include "base/checked.h"
 #include "coupons/fold.h"
 #include "engine/round.h"
-#include "engine/route.h"
 
-#define GET_MOST 16384 /* slots that a lane gets by one batch */
 /* A batch is one document, which the database takes up to 16 MiB, and store/ sends with others (COMMAND_BYTES_MAX). A request makes an
  * entry of up to 5.5 kB, and with it may end all 1,000 redemptions of its user, each by one of up to 0.5 kB. So 1,000 requests make
  * 8 MiB at the most, if none is decided behind so many entries. */
@@ -97,7 +95,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
         decide_change(d, op->definition, op->expected_version, &op->outcome);
         break;
     case OP_DELETE:
-        if (op->inner && op->expected_version != d->coupon->version)
+        if (op->expected_version && op->expected_version != d->coupon->version)
             op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
         else
             decide_delete(d, &op->outcome);
@@ -106,20 +104,11 @@ static bool decide_write(struct lane_work *p, struct op *op)
         decide_archive(d, op->expected_version, &op->outcome);
         break;
     case OP_FOLLOW:
-        decide_follow(d, op->definition);
-        op->outcome = (struct outcome){.result = CPN_OK};
-        break;
     case OP_GIVE:
-        decide_give(d, p->accounts[op->peer], &op->gift, &op->outcome);
-        break;
     case OP_GET:
-        op->made = (int64_t)d->batch->count;
-        decide_get(d, p->accounts[op->peer], &op->gift, op->gift_day_ms, GET_MOST, &op->outcome);
-        op->made = (int64_t)d->batch->count - op->made;
-        break;
     case OP_EVENTS:
-        decide_events_of_all(d, op->count);
-        op->outcome = (struct outcome){.result = CPN_OK};
+        assert(p->several);
+        p->several->hooks->decide(p->several, p, op);
         break;
     case OP_GENERATE:
         generate(p, op);
@@ -212,14 +201,6 @@ static const struct job_progress *copy_job(const struct op *op)
     return copy;
 }
 
-static const struct lane_account *copy_account(const struct lane_work *p, const struct op *op)
-{
-    struct lane_account *copy = arena_alloc(op->arena, sizeof *copy);
-
-    *copy = *p->accounts[op->peer];
-    return copy;
-}
-
 /* What every answer carries. */
 static void fill(struct lane_work *p, struct op *op)
 {
@@ -234,7 +215,6 @@ static void fill(struct lane_work *p, struct op *op)
     op->due_ms = d->next_due_ms;
     op->user_state = op->working && op->kind != OP_TAKE ? copy_user_state(p, op) : NULL;
     op->job_now = op->kind == OP_JOB ? copy_job(op) : NULL;
-    op->account = op->kind == OP_GIVE || op->kind == OP_GET ? copy_account(p, op) : NULL;
     if (op->outcome.result == CPN_OK)
         own_strings(op, &op->outcome.redemption);
 }
@@ -379,16 +359,6 @@ static void close_jobs(struct lane_work *p)
     for (struct loaded_job *j = p->jobs; j; j = j->next)
         if (j->state.seq == p->d.head.seq)
             p->batch->jobs[p->batch->job_count++] = &j->state;
-}
-
-static void close_accounts(struct lane_work *p)
-{
-    if (!p->accounts)
-        return;
-    p->batch->accounts = arena_array(&p->batch->arena, COUPON_LANES_MAX, sizeof(struct lane_account *));
-    for (int64_t peer = 0; peer < COUPON_LANES_MAX; peer++)
-        if (p->accounts[peer] && p->accounts[peer]->seq == p->d.head.seq)
-            p->batch->accounts[p->batch->account_count++] = p->accounts[peer];
 }
 
 /* ---- slots that are named ---- */
@@ -537,15 +507,13 @@ static struct user_state *user_state_of(const struct op *op)
     return named && op->working && !user_state_by_slot(op->loaded->user_state, n, g) ? op->working : op->loaded->user_state;
 }
 
-static void begin(struct committer *c, struct lane_work *p)
+static void begin(struct lane_work *p)
 {
     struct lane *l = p->lane;
 
     decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
-    if (l->definition && l->definition->lanes > 1)
-        peers_others(engine_peers(c->engine), l->coupon, l->number, p->day_ms, &p->d.others);
-    if (l->definition && l->number > 0)
-        decide_follow(&p->d, l->definition); /* where whoever changed it died before telling this lane */
+    if (p->several)
+        p->several->hooks->begin(p->several, p);
     p->d.free_pool = l->free_pool + l->free_pool_first;
     p->d.free_pool_count = l->free_pool_count;
     p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < INT64_MAX ? l->next_due_ms : 0;
@@ -559,7 +527,7 @@ void decide_work(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
 
-    begin(c, p);
+    begin(p);
     if (p->sweeping)
         expire_due(p);
     decide_ops(p, false);
@@ -568,7 +536,8 @@ void decide_work(struct committer *c, struct lane_work *p)
     decide_events(&p->d);
     close_user_states(p);
     close_jobs(p);
-    close_accounts(p);
+    if (p->several)
+        p->several->hooks->end(p->several, p);
     assert(free_pool_was_free(p));
     if (decide_changed(&p->d))
         decide_end(&p->d, &l->tail, &c->scratch);

@@ -14,13 +14,11 @@
 #include "base/log.h"
 #include "coupons/code.h"
 #include "coupons/fold.h"
-#include "lanes/lanes.h"
+#include "engine/inside.h"
 #include "engine/round.h"
-#include "engine/route.h"
 
 /* The lane's requests that are about what was not read go to a list of their own; the others go on. False: none is. */
-static bool move_ops(struct lane_work *p, struct op_list *to,
-                     bool (*is_about)(const struct lane_work *p, const struct op *op, const void *what), const void *what)
+static bool move_ops(struct lane_work *p, struct op_list *to, about *is_about, const void *what)
 {
     struct op_list kept = {0};
     struct op *op;
@@ -33,15 +31,12 @@ static bool move_ops(struct lane_work *p, struct op_list *to,
 }
 
 /* What they are about cannot be read. */
-static bool set_aside(struct lane_work *p, bool (*is_about)(const struct lane_work *p, const struct op *op, const void *what),
-                      const void *what)
+static bool set_aside(struct lane_work *p, about *is_about, const void *what)
 {
     return move_ops(p, &p->lane->aside, is_about, what);
 }
 
-/* What these requests are about was not read: where nothing can be read now, or no request is about it alone, the lane waits. */
-static void miss(struct committer *c, struct lane_work *p, enum store_status status,
-                 bool (*is_about)(const struct lane_work *p, const struct op *op, const void *what), const void *what)
+void miss(struct committer *c, struct lane_work *p, enum store_status status, about *is_about, const void *what)
 {
     if (p->state == WORK_OPEN && !(status == STORE_UNREADABLE && set_aside(p, is_about, what)))
         defer(c, p, c->config.backoff_ms);
@@ -166,53 +161,39 @@ static void follow_others(struct committer *c, struct lane_work *p)
         note_users(c, l);
     if (status == STORE_OK)
         l->stale = false;
-    if (status == STORE_OK && !is_told(p))
-        status = lane_adopt(l, c->store);
+    if (status == STORE_OK && l->number > 0 && !l->definition && !is_told(p))
+        status = c->several->hooks->adopt(c->several, c->store, l);
     if (status != STORE_OK)
         defer(c, p, c->config.backoff_ms);
 }
 
 /* ---- coupons with several lanes ---- */
 
-static bool belongs_elsewhere(const struct lane *l, const struct op *op)
+/* The coupon has several lanes, or a request brings such a one. */
+static bool has_several(const struct lane_work *p)
 {
-    if (op->inner || op->kind == OP_CREATE)
-        return false;
-    return lanes_does(op->kind) || op->kind == OP_COUPON || lanes_route(op, l->definition->lanes) != l->number;
+    bool several = p->lane->number > 0;
+
+    if (p->lane->definition)
+        return p->lane->definition->lanes > 1;
+    for (const struct op *op = p->ops.first; op && !several; op = op->next)
+        several = op->kind == OP_CREATE && op->definition->lanes > 1;
+    return several;
 }
 
-/* Without slots a lane decides only when it has heard of all others. */
-static bool has_to_listen(const struct committer *c, const struct lane *l, const struct op *op)
+static void sort_several(struct committer *c, struct lane_work *p)
 {
-    return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked[QUOTA_NONE] && !policy_of(l->definition)->slots &&
-           !peers_all(engine_peers(c->engine), l->coupon);
-}
-
-/* Now that it is known how many lanes the coupon has, each request goes where it belongs. */
-static void sort_by_lanes(struct committer *c, struct lane_work *p)
-{
-    const struct lane *l = p->lane;
-    struct op_list kept = {0};
-    struct op *op;
-
-    if (!l->definition || l->definition->lanes == 1)
+    if (!has_several(p))
         return;
-    peers_know(engine_peers(c->engine), l->coupon, l->definition->lanes);
-    while ((op = op_list_take(&p->ops))) {
-        bool elsewhere = belongs_elsewhere(l, op);
+    assert(c->several);
+    p->several = c->several;
+    p->several->hooks->sort(p->several, c, p);
+}
 
-        if (!elsewhere && !has_to_listen(c, l, op)) {
-            op_list_add(&kept, op);
-            continue;
-        }
-        atomic_fetch_sub(&c->waiting, 1);
-        op->outcome = (struct outcome){.result = CPN_OK};
-        if (elsewhere)
-            engine_reroute(c->engine, op);
-        else
-            engine_look_around(c->engine, op);
-    }
-    p->ops = kept;
+static void load_several(struct committer *c, struct lane_work *p)
+{
+    if (p->several)
+        p->several->hooks->load(p->several, c, p);
 }
 
 /* ---- days ---- */
@@ -607,7 +588,7 @@ static void look_back(struct committer *c, struct lane_work *p)
             op_list_add(&kept, op);
             continue;
         }
-        atomic_fetch_sub(&c->waiting, 1);
+        let_go(c);
         engine_look_back(c->engine, op);
     }
     p->ops = kept;
@@ -813,7 +794,7 @@ static void load_users(struct committer *c, struct round *r)
     }
 }
 
-/* ---- jobs, and accounts with other lanes: few, and of few requests ---- */
+/* ---- jobs: few, and of few requests ---- */
 
 static bool is_of_job(const struct lane_work *p, const struct op *op, const void *job)
 {
@@ -875,88 +856,6 @@ static void load_jobs(struct committer *c, struct lane_work *p)
         op->working_job = op->job ? job_of(p, op->job) : NULL;
 }
 
-/* Slots that are made in lane 0 are shared out to all lanes at once. */
-static const struct coupon *shared_out(const struct lane_work *p, const struct op *op)
-{
-    if (op->kind == OP_GENERATE)
-        return p->lane->definition;
-    return op->kind == OP_CREATE && op->count && !op->job ? op->definition : NULL;
-}
-
-static bool is_of_accounts(const struct lane_work *p, const struct op *op, const void *unused)
-{
-    (void)unused;
-    return op->kind == OP_GIVE || op->kind == OP_GET || shared_out(p, op);
-}
-
-static size_t want_account(const struct lane_work *p, struct account_read *reads, size_t count, int64_t peer)
-{
-    for (size_t i = 0; i < count; i++)
-        if (reads[i].peer == peer)
-            return count;
-    reads[count] = (struct account_read){.coupon = p->lane->coupon, .lane = p->lane->number, .peer = peer};
-    return count + 1;
-}
-
-static size_t want_accounts(const struct lane_work *p, struct account_read reads[COUPON_LANES_MAX])
-{
-    size_t count = 0;
-
-    for (const struct op *op = p->ops.first; op; op = op->next) {
-        const struct coupon *definition = shared_out(p, op);
-
-        if (op->kind == OP_GIVE || op->kind == OP_GET)
-            count = want_account(p, reads, count, op->peer);
-        for (int64_t lane = 1; definition && lane < definition->lanes; lane++)
-            count = want_account(p, reads, count, lane);
-    }
-    return count;
-}
-
-/* False: the view is ahead of the tail. */
-static bool settle_account(struct lane_work *p, const struct account_read *read)
-{
-    struct lane_account *own = arena_alloc(&p->batch->arena, sizeof *own);
-
-    *own = read->account ? *read->account : (struct lane_account){.lane = read->lane, .peer = read->peer};
-    p->accounts[read->peer] = own;
-    return lane_overlay_account(p->lane, own);
-}
-
-static void load_accounts(struct committer *c, struct lane_work *p)
-{
-    struct account_read wanted[COUPON_LANES_MAX];
-    size_t count = want_accounts(p, wanted), unknown = 0;
-    struct arena *a = &p->batch->arena;
-    enum store_status status = STORE_OK;
-
-    if (!count)
-        return;
-    p->accounts = arena_array(a, COUPON_LANES_MAX, sizeof(struct lane_account *));
-    for (size_t i = 0; i < count; i++) {
-        const struct lane_account *known = lane_known_account(p->lane, wanted[i].peer);
-
-        if (!known) {
-            wanted[unknown++] = wanted[i];
-            continue;
-        }
-        p->accounts[known->peer] = arena_alloc(a, sizeof *known);
-        *p->accounts[known->peer] = *known;
-    }
-    if (unknown)
-        c->store->ops->accounts(c->store, p->lane->mark.when, a, wanted, unknown);
-    for (size_t i = 0; i < unknown && status == STORE_OK; i++)
-        status = wanted[i].status;
-    for (size_t i = 0; i < unknown && status == STORE_OK; i++)
-        if (!settle_account(p, &wanted[i])) {
-            p->lane->stale = true;
-            defer(c, p, 0);
-            return;
-        }
-    if (status != STORE_OK)
-        miss(c, p, status, is_of_accounts, NULL);
-}
-
 /* The slots in which users stand that are to be erased. */
 static void load_erased(struct committer *c, struct round *r)
 {
@@ -1001,7 +900,7 @@ void load_round(struct committer *c, struct round *r)
     bound_loads(c, r);
     load_cold(c, r);
     each_open(c, r, follow_others);
-    each_open(c, r, sort_by_lanes);
+    each_open(c, r, sort_several);
     each_open(c, r, load_day);
     load_free_pools(c, r);
     load_due(c, r); /* after load_free_pools(), which may drop cached buckets */
@@ -1011,7 +910,7 @@ void load_round(struct committer *c, struct round *r)
     check_codes(r);
     each_open(c, r, look_back);
     each_open(c, r, load_jobs);
-    each_open(c, r, load_accounts);
+    each_open(c, r, load_several);
     load_users(c, r);
     load_erased(c, r);
     r->load_us = (mono_now().ns - started.ns) / 1000;

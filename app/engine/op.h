@@ -24,7 +24,7 @@ enum op_kind {
     OP_STEP,        /* transition -> outcome, user_state->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
     OP_CREATE,      /* definition, key, count, job: slots to be made with it, by a job if one is named -> outcome, coupon_now */
     OP_CHANGE,      /* definition, expected_version -> outcome, coupon_now */
-    OP_DELETE,      /* -> outcome, coupon_now: of OK, the tombstone */
+    OP_DELETE,      /* expected_version, 0: whichever it has, else BUSY -> outcome, coupon_now: of OK, the tombstone */
     OP_ARCHIVE,     /* expected_version -> outcome: of OK, every lane is closed for good */
     OP_JOB,         /* job -> job_now (never NULL), head */
     OP_TURN,        /* job, fence -> outcome, turn */
@@ -43,7 +43,7 @@ enum op_kind {
     OP_CODE,        /* code -> outcome: CODE_NOT_FOUND, or n, slot, code_now */
     OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
     OP_CATCH_UP,    /* lane: the views of everything in its ledger are written */
-    /* between lanes, asked by the engine itself: see lanes.h */
+    /* between lanes, asked by lanes/ */
     OP_HEAD,        /* lane -> coupon_now, of a deleted one its tombstone; head */
     OP_GIVE,        /* lane, peer, gift -> outcome, account */
     OP_GET,         /* lane, peer, gift, gift_day_ms -> outcome, made: 1 if anything came; account */
@@ -112,7 +112,7 @@ struct op {
     bool sought;                /* the ledger was looked at for the redemption that it names: */
     const char *holder;         /* whose it is, or was; NULL: nobody's, or erased */
     struct user_state *ended;   /* if it has ended: a user state of it alone, and of the one beneath it. Not to be changed */
-    bool inner;                 /* asked by the engine: goes to this lane as it is */
+    bool inner;                 /* asked by lanes/: goes to this lane as it is */
     int64_t asked_lane;         /* `lane` as the caller gave it */
     bool looked[QUOTA_COUNT];   /* no lane had anything left of this quota, since it was asked for */
     int64_t others_due_ms;      /* when the first hold of any lane ends, as found then; 0: none, or not known */

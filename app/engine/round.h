@@ -18,6 +18,7 @@
 #include "engine/gather.h"
 #include "engine/lane.h"
 #include "engine/op.h"
+#include "engine/several.h"
 #include "engine/views.h"
 
 #define ROUND_LANES_MAX 512    /* lanes in a round */
@@ -40,6 +41,7 @@ struct committer {
     const struct engine_hooks *hooks;
     struct store *store;
     struct engine *engine;
+    struct several *several;
     struct views *views;
     struct fills *fills;
     struct filter_room filters;
@@ -99,6 +101,7 @@ enum part_state {
 /* What one lane has to do in a round. */
 struct lane_work {
     struct lane *lane;
+    struct several *several; /* the coupon has several lanes, or will have: whose hooks are called; else NULL */
     enum part_state state;
     struct op_list ops;     /* decided, or to be */
     struct op_list left;    /* back to the queue when the round is over: their users were left unread */
@@ -125,6 +128,14 @@ struct round {
     int64_t load_us, append_us; /* how long its loading and its append took */
 };
 
+/* Whose hooks are called for the lane; NULL: nobody's, its coupon has one. */
+static inline struct several *several_of(const struct committer *c, const struct lane *l)
+{
+    return l->definition && l->definition->lanes > 1 ? c->several : NULL;
+}
+
+/* A request of its lanes is somebody else's to answer. */
+void let_go(struct committer *c);
 /* Give the requests back to their lane, to be decided in another round, in ms milliseconds. */
 void defer(struct committer *c, struct lane_work *p, int64_t ms);
 /* The lane has something whose views are to be written within a while. */
@@ -134,6 +145,9 @@ void note_unflushed(struct committer *c, struct lane *l);
 void note_users(struct committer *c, struct lane *l);
 /* Answer those who wait for views that are written by now. */
 void answer_watchers(struct committer *c, struct lane *l);
+/* What requests are about was not read: where nothing can be read now, or no request is about it alone, the lane waits. */
+typedef bool about(const struct lane_work *p, const struct op *op, const void *what);
+void miss(struct committer *c, struct lane_work *p, enum store_status status, about *is_about, const void *what);
 /* Read everything that the open requests are about. */
 void load_round(struct committer *c, struct round *r);
 /* Whom p is about, as loaded; NULL: not loaded. */

@@ -22,6 +22,7 @@
 #include "http/reactor.h"
 #include "http/refusal_counter.h"
 #include "http/router.h"
+#include "lanes/lanes.h"
 #include "store/fronts.h"
 #include "store/mongo.h"
 #include "store/schema_watch.h"
@@ -166,7 +167,7 @@ static struct engine *start_engine(struct worker *w)
         .patience_ms = c->coupond_drain_s * 1000 / 4,
     };
 
-    return engine_start(&config, mongo_source(w->mongo), &hooks);
+    return engine_start(&config, mongo_source(w->mongo), &hooks, lanes_start);
 }
 
 /* SIGTERM has come. Half of the time is for what is in flight, a quarter for the engine; past the rest the master kills us. */

@@ -16,10 +16,11 @@
 
 #include "base/checked.h"
 #include "base/cond.h"
+#include "engine/inside.h"
 #include "lanes/fanout.h"
-#include "engine/lane.h"
+#include "lanes/member.h"
+#include "lanes/peers.h"
 #include "lanes/quotas.h"
-#include "engine/route.h"
 
 #define LOOK_MS 2000        /* how long what nobody waits for may take */
 #define FETCH_TRIES 50      /* to get what a lane lacks, while other lanes move */
@@ -47,6 +48,7 @@ struct group {
 };
 
 struct lanes {
+    struct several several; /* first */
     struct engine *engine;
     struct peers *peers;
     struct store_source *source;
@@ -55,7 +57,6 @@ struct lanes {
     atomic_bool listening; /* the listener was started */
     atomic_bool hearing;   /* it hears */
     atomic_bool stopping;
-    atomic_int waiting;
     pthread_mutex_t lock;
     pthread_cond_t some;
     /* under the lock */
@@ -70,13 +71,28 @@ struct lanes {
 
 /* ---- routes ---- */
 
-bool lanes_does(enum op_kind kind)
+static struct lanes *lanes_of(struct several *several)
+{
+    return (struct lanes *)several;
+}
+
+static void know(struct lanes *s, const char *coupon, int64_t lanes)
+{
+    if (several_lanes(&s->several, coupon) == lanes)
+        return;
+    peers_know(s->peers, coupon, lanes);
+    several_know(&s->several, coupon, lanes);
+}
+
+/* True when it is done for all lanes, one after the other. */
+static bool is_of_all(enum op_kind kind)
 {
     return kind == OP_CREATE || kind == OP_CHANGE || kind == OP_DELETE || kind == OP_ARCHIVE || kind == OP_GENERATE ||
            kind == OP_DUE || kind == OP_FOLLOW;
 }
 
-int64_t lanes_route(const struct op *op, int64_t lanes)
+/* The one lane that the op is for, of a coupon with so many. */
+static int64_t lane_for(const struct op *op, int64_t lanes)
 {
     int64_t lane = 0;
 
@@ -113,7 +129,7 @@ static void finish(struct lanes *s, struct op *op)
 {
     if (s->hooks->decided)
         s->hooks->decided(op);
-    atomic_fetch_sub(&s->waiting, 1);
+    atomic_fetch_sub(&s->several.waiting, 1);
     op->done(op);
 }
 
@@ -213,7 +229,7 @@ static void create(struct group *g, struct op *op, int64_t lanes)
 
     if (r != CPN_OK)
         return;
-    peers_know(g->all->peers, op->coupon, lanes);
+    know(g->all, op->coupon, lanes);
     follow_or_unknown(g, op, op->coupon_now);
     if (op->count && op->outcome.result == CPN_OK)
         (void)quotas_spread(&g->quotas, op->coupon, lanes);
@@ -396,7 +412,7 @@ static void ask_again(struct group *g, struct op *op)
         busy(g->all, op);
         return;
     }
-    atomic_fetch_sub(&g->all->waiting, 1);
+    atomic_fetch_sub(&g->all->several.waiting, 1);
     engine_reroute(g->all->engine, op);
 }
 
@@ -413,7 +429,7 @@ static void hear_all(struct group *g, const char *coupon, int64_t lanes)
 static void look_around(struct group *g)
 {
     struct op *first = g->lacking.first, *op;
-    int64_t lanes = peers_lanes(g->all->peers, g->coupon), lane = first->lane, due_ms = 0;
+    int64_t lanes = several_lanes(&g->all->several, g->coupon), lane = first->lane, due_ms = 0;
     enum quota quota = first->outcome.lacks;
     enum found found = FOUND_SOME;
     struct op_list rest = {0}, same = {0};
@@ -476,7 +492,7 @@ static void listen_to_others(struct lanes *s)
 
 static void do_op(struct group *g, struct op *op)
 {
-    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : peers_lanes(g->all->peers, op->coupon);
+    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : several_lanes(&g->all->several, op->coupon);
 
     g->asker.until = op->deadline;
     switch (op->kind) {
@@ -518,7 +534,7 @@ static void work(struct group *g, struct op_list *queue, bool poked)
     bool raised;
 
     while ((op = op_list_take(queue))) {
-        if (lanes_does(op->kind))
+        if (is_of_all(op->kind))
             do_op(g, op);
         else
             op_list_add(&g->lacking, op);
@@ -530,7 +546,7 @@ static void work(struct group *g, struct op_list *queue, bool poked)
     if (!poked)
         return;
     g->asker.until = mono_add_ms(mono_now(), LOOK_MS);
-    raise_events(g, g->coupon, peers_lanes(s->peers, g->coupon), &raised);
+    raise_events(g, g->coupon, several_lanes(&s->several, g->coupon), &raised);
     not_before = mono_add_ms(mono_now(), raised ? POKE_RAISED_MS : POKE_MS);
     pthread_mutex_lock(&s->lock);
     g->not_before = not_before;
@@ -691,7 +707,7 @@ static void *lanes_main(void *argument)
 
 /* ---- all lanes at once ---- */
 
-struct gather {
+struct gathering {
     struct lanes *lanes;
     struct op *parent;
     struct fanout *fanout;
@@ -700,7 +716,7 @@ struct gather {
 
 static void gathered_one(struct op *one)
 {
-    struct gather *g = one->context;
+    struct gathering *g = one->context;
     struct op *op = g->parent;
     size_t count = g->fanout->count;
 
@@ -724,10 +740,10 @@ static void gathered_one(struct op *one)
     free(g);
 }
 
-void lanes_gather(struct lanes *s, struct op *op)
+/* OP_COUPON: ask all lanes, and add up. */
+static void gather_heads(struct lanes *s, struct op *op, int64_t lanes)
 {
-    int64_t lanes = peers_lanes(s->peers, op->coupon);
-    struct gather *g = checked(calloc(1, sizeof *g));
+    struct gathering *g = checked(calloc(1, sizeof *g));
     struct op *ops;
 
     g->lanes = s;
@@ -735,7 +751,7 @@ void lanes_gather(struct lanes *s, struct op *op)
     g->fanout = fanout_new(op->coupon, (size_t)lanes);
     ops = g->fanout->ops;
     atomic_init(&g->left, (size_t)lanes);
-    atomic_fetch_add(&s->waiting, 1);
+    atomic_fetch_add(&s->several.waiting, 1);
     for (int64_t i = 0; i < lanes; i++) {
         struct op *one = fanout_add(g->fanout, OP_HEAD, i);
 
@@ -749,31 +765,13 @@ void lanes_gather(struct lanes *s, struct op *op)
 
 /* ---- from outside ---- */
 
-struct lanes *lanes_start(struct engine *e, struct peers *peers, struct store_source *source,
-                          const struct engine_hooks *hooks)
-{
-    struct lanes *s = checked(calloc(1, sizeof *s));
-
-    s->engine = e;
-    s->peers = peers;
-    s->source = source;
-    s->hooks = hooks;
-    pthread_mutex_init(&s->lock, NULL);
-    cond_init(&s->some);
-    pthread_mutex_lock(&s->lock);
-    keep_one_idle(s);
-    pthread_mutex_unlock(&s->lock);
-    if (!s->count)
-        abort();
-    return s;
-}
-
-void lanes_submit(struct lanes *s, struct op *op)
+/* Do it, or find more of what its lane lacks and ask it again; done() is called once. */
+static void submit(struct lanes *s, struct op *op)
 {
     struct group *g;
     bool stop;
 
-    atomic_fetch_add(&s->waiting, 1);
+    atomic_fetch_add(&s->several.waiting, 1);
     pthread_mutex_lock(&s->lock);
     stop = s->stop;
     if (!stop) {
@@ -788,8 +786,9 @@ void lanes_submit(struct lanes *s, struct op *op)
         busy(s, op);
 }
 
-void lanes_poke(struct lanes *s, const char *coupon)
+void lanes_poke(struct several *several, const char *coupon)
 {
+    struct lanes *s = lanes_of(several);
     struct group *g;
 
     pthread_mutex_lock(&s->lock);
@@ -799,8 +798,9 @@ void lanes_poke(struct lanes *s, const char *coupon)
     pthread_mutex_unlock(&s->lock);
 }
 
-int lanes_kept(struct lanes *s)
+int lanes_kept(struct several *several)
 {
+    struct lanes *s = lanes_of(several);
     int count;
 
     pthread_mutex_lock(&s->lock);
@@ -809,13 +809,121 @@ int lanes_kept(struct lanes *s)
     return count;
 }
 
-int lanes_waiting(const struct lanes *s)
+/* ---- hooks ---- */
+
+static bool takes(struct several *several, struct op *op, int64_t lanes)
 {
-    return atomic_load(&s->waiting);
+    op->lane = lane_for(op, lanes);
+    if (is_of_all(op->kind))
+        submit(lanes_of(several), op);
+    else if (op->kind == OP_COUPON)
+        gather_heads(lanes_of(several), op, lanes);
+    else
+        return false;
+    return true;
 }
 
-void lanes_stop(struct lanes *s)
+static bool belongs_elsewhere(const struct lane *l, const struct op *op)
 {
+    if (op->inner || op->kind == OP_CREATE)
+        return false;
+    return is_of_all(op->kind) || op->kind == OP_COUPON || lane_for(op, l->definition->lanes) != l->number;
+}
+
+/* Without slots a lane decides only when it has heard of all others. */
+static bool has_to_listen(struct lanes *s, const struct lane *l, const struct op *op)
+{
+    return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked[QUOTA_NONE] && !policy_of(l->definition)->slots &&
+           !peers_all(s->peers, l->coupon);
+}
+
+static void sort(struct several *several, struct committer *c, struct lane_work *p)
+{
+    struct lanes *s = lanes_of(several);
+    const struct lane *l = p->lane;
+    struct op_list kept = {0};
+    struct op *op;
+
+    if (!l->definition)
+        return;
+    know(s, l->coupon, l->definition->lanes);
+    while ((op = op_list_take(&p->ops))) {
+        bool elsewhere = belongs_elsewhere(l, op);
+
+        if (!elsewhere && !has_to_listen(s, l, op)) {
+            op_list_add(&kept, op);
+            continue;
+        }
+        let_go(c);
+        op->outcome = (struct outcome){.result = CPN_OK};
+        if (elsewhere)
+            engine_reroute(s->engine, op);
+        else
+            submit(s, op);
+    }
+    p->ops = kept;
+}
+
+static enum store_status adopt(struct several *several, struct store *store, struct lane *l)
+{
+    (void)several;
+    return member_adopt(l, store);
+}
+
+static void load(struct several *several, struct committer *c, struct lane_work *p)
+{
+    (void)several;
+    member_load(c, p);
+}
+
+static void begin(struct several *several, struct lane_work *p)
+{
+    member_begin(p, lanes_of(several)->peers);
+}
+
+static void decide(struct several *several, struct lane_work *p, struct op *op)
+{
+    (void)several;
+    member_decide(p, op);
+}
+
+static void end(struct several *several, struct lane_work *p)
+{
+    (void)several;
+    member_end(p);
+}
+
+/* The other lanes hear how this one stands. */
+static void confirmed(struct several *several, const struct lane *l)
+{
+    peers_note(lanes_of(several)->peers, l->coupon, l->number, &l->tail);
+}
+
+/* The coupon is refilled from the beginning. */
+static bool awaits_first_slots(const struct lane *l)
+{
+    return l->number == 0 && l->tail.next_n == 0 && l->definition->replenish.below != COUPON_NULL;
+}
+
+/* Where few slots are left here, few may be left in all lanes. */
+static void committed(struct several *several, const struct lane *l)
+{
+    const struct coupon *d = l->definition;
+
+    confirmed(several, l);
+    if (policy_of(d)->slots && (l->tail.ordinal > 0 || awaits_first_slots(l)) && head_free(&l->tail) <= decide_low_mark(d))
+        lanes_poke(several, l->coupon);
+}
+
+static void lacks(struct several *several, struct op *op)
+{
+    submit(lanes_of(several), op);
+}
+
+static void stop(struct several *several)
+{
+    struct lanes *s = lanes_of(several);
+
     atomic_store(&s->stopping, true);
     pthread_mutex_lock(&s->lock);
     s->stop = true; /* from now on there are no more threads */
@@ -827,15 +935,42 @@ void lanes_stop(struct lanes *s)
         pthread_join(s->listener, NULL);
 }
 
-void lanes_free(struct lanes *s)
+static void lanes_free(struct several *several)
 {
+    struct lanes *s = lanes_of(several);
     struct group *g, *next;
 
     HASH_ITER(hh, s->groups, g, next) {
         HASH_DEL(s->groups, g);
         group_free(g);
     }
+    peers_free(s->peers);
+    several_release(&s->several);
     pthread_cond_destroy(&s->some);
     pthread_mutex_destroy(&s->lock);
     free(s);
+}
+
+static const struct several_hooks lanes_hooks = {
+    .takes = takes, .adopt = adopt, .sort = sort, .load = load, .begin = begin, .decide = decide, .end = end, .committed = committed,
+    .confirmed = confirmed, .lacks = lacks, .stop = stop, .free = lanes_free,
+};
+
+struct several *lanes_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
+{
+    struct lanes *s = checked(calloc(1, sizeof *s));
+
+    several_init(&s->several, &lanes_hooks);
+    s->engine = e;
+    s->peers = peers_new();
+    s->source = source;
+    s->hooks = hooks;
+    pthread_mutex_init(&s->lock, NULL);
+    cond_init(&s->some);
+    pthread_mutex_lock(&s->lock);
+    keep_one_idle(s);
+    pthread_mutex_unlock(&s->lock);
+    if (!s->count)
+        abort();
+    return &s->several;
 }

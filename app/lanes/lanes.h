@@ -12,30 +12,16 @@
 #ifndef LANES_LANES_H
 #define LANES_LANES_H
 
-#include "engine/op.h"
-#include "lanes/peers.h"
+#include "engine/several.h"
 
-struct lanes;
+/* For engine_start(). */
+several_start lanes_start;
 
-struct lanes *lanes_start(struct engine *e, struct peers *peers, struct store_source *source,
-                          const struct engine_hooks *hooks);
-/* True when the op is done here, if the coupon has several lanes. */
-bool lanes_does(enum op_kind kind);
-/* The one lane that the op is for, of a coupon with so many. */
-int64_t lanes_route(const struct op *op, int64_t lanes);
-/* Do it, or find more of what its lane lacks and ask it again; done() is called once. */
-void lanes_submit(struct lanes *s, struct op *op);
-/* OP_COUPON: ask all lanes, and add up. */
-void lanes_gather(struct lanes *s, struct op *op);
+/* For tests, beside the hooks: */
 /* The coupon's slots are getting few: are there events to raise? */
-void lanes_poke(struct lanes *s, const char *coupon);
+void lanes_poke(struct several *several, const char *coupon);
 #define LANES_KEPT_MOST 1024
 /* Coupons of which something is remembered that nothing is to be done for: LANES_KEPT_MOST or less. It saves questions, no more. */
-int lanes_kept(struct lanes *s);
-/* Ops that wait here. */
-int lanes_waiting(const struct lanes *s);
-/* Answer what waits; before the committers are stopped. What is submitted from then on is answered BUSY. */
-void lanes_stop(struct lanes *s);
-void lanes_free(struct lanes *s);
+int lanes_kept(struct several *several);
 
 #endif

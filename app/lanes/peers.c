@@ -2,7 +2,6 @@
 #include "lanes/peers.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
@@ -28,7 +27,6 @@ struct peer_coupon {
 struct peers {
     pthread_mutex_t lock;
     struct peer_coupon *coupons;
-    atomic_bool any; /* so that whoever has no such coupon pays nothing */
     int64_t missed;
 };
 
@@ -62,20 +60,6 @@ static struct peer_coupon *find(struct peers *t, const char *coupon)
     return c;
 }
 
-int64_t peers_lanes(struct peers *t, const char *coupon)
-{
-    const struct peer_coupon *c;
-    int64_t lanes;
-
-    if (!atomic_load_explicit(&t->any, memory_order_acquire))
-        return 1;
-    pthread_mutex_lock(&t->lock);
-    c = find(t, coupon);
-    lanes = c ? c->lanes : 1;
-    pthread_mutex_unlock(&t->lock);
-    return lanes;
-}
-
 void peers_know(struct peers *t, const char *coupon, int64_t lanes)
 {
     struct peer_coupon *c;
@@ -89,7 +73,6 @@ void peers_know(struct peers *t, const char *coupon, int64_t lanes)
         for (int64_t lane = 0; lane < lanes; lane++)
             c->of[lane].missed = -1;
         HASH_ADD_STR(t->coupons, id, c);
-        atomic_store_explicit(&t->any, true, memory_order_release);
     }
     pthread_mutex_unlock(&t->lock);
 }

@@ -1,8 +1,8 @@
 /*
- * lanes/peers.h -- what this process knows of coupons with several lanes: how many, and the totals of each as last heard.
+ * lanes/peers.h -- what this process knows of coupons with several lanes: the totals of each lane as last heard.
  *
  * Sources  its own lanes, with every batch; what other processes append, by the listener
- * Use      where requests go; the counts of policies without slots, which add what they heard of the other lanes to their own.
+ * Use      the counts of policies without slots, which add what they heard of the other lanes to their own.
  *          Everything here may be old: nothing exact depends on it
  * Threads  any
  */
@@ -20,8 +20,6 @@ struct peers;
 struct peers *peers_new(void);
 void peers_free(struct peers *t);
 
-/* How many lanes the coupon has; 1: one, or not known. */
-int64_t peers_lanes(struct peers *t, const char *coupon);
 /* The coupon has so many lanes, for ever. */
 void peers_know(struct peers *t, const char *coupon, int64_t lanes);
 /* The lane stood like that. Coupons that are not known are left out. */

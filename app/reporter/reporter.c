@@ -19,6 +19,7 @@
 #include "base/metrics.h"
 #include "base/stop.h"
 #include "engine/engine.h"
+#include "lanes/lanes.h"
 #include "reporter/batch_counts.h"
 #include "reporter/definition_sync.h"
 #include "reporter/queue.h"
@@ -831,7 +832,7 @@ int reporter_run(const struct config *config)
     r.view_lag = view_lag_new(config->worker_bucket_flush_ms);
     r.definition_sync = definition_sync_new();
     r.schema = schema_watch_start(r.mongo);
-    r.engine = engine_start(&engine_config, mongo_source(r.mongo), NULL);
+    r.engine = engine_start(&engine_config, mongo_source(r.mongo), NULL, lanes_start);
     run_threads(&r);
     engine_stop(r.engine);
     definition_sync_free(r.definition_sync);

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "lanes/lanes.h"
 #include "runner/codes.h"
 #include "runner/lease.h"
 #include "runner/work.h"
@@ -228,7 +229,7 @@ int runner_run(const struct config *config)
     stop_init(&r.stop);
     r.leases = leases_new();
     r.schema = schema_watch_start(r.mongo);
-    r.engine = engine_start(&engine_config, mongo_source(r.mongo), &hooks);
+    r.engine = engine_start(&engine_config, mongo_source(r.mongo), &hooks, lanes_start);
     run_threads(&r);
     engine_stop(r.engine);
     schema_watch_stop(r.schema);

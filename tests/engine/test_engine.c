@@ -27,6 +27,7 @@
 #include "coupons/fold.h"
 #include "engine/engine.h"
 #include "fake_store.h"
+#include "lanes/lanes.h"
 
 #define COUPON "c1"
 #define CLIENTS 6
@@ -359,7 +360,8 @@ static void on_unread(int users)
     atomic_fetch_add(&shared->unread, users);
 }
 
-static struct engine *start(struct store_source *source)
+/* A coupon with one lane needs nothing of lanes/. */
+static struct engine *start(const struct scenario *s, struct store_source *source)
 {
     static const struct engine_hooks hooks = {.unread = on_unread};
     struct engine_config config = {
@@ -367,7 +369,7 @@ static struct engine *start(struct store_source *source)
         .filter_bytes = 1 << 16, .fill_after = 1, .flush_ms = 3, .backoff_ms = 1, .patience_ms = 50,
     };
 
-    return engine_start(&config, source, &hooks);
+    return engine_start(&config, source, &hooks, s->flavour.lanes > 1 ? lanes_start : NULL);
 }
 
 /* Twice: a step is made once, also where the window has forgotten it and no user is known yet. With codes the job takes its turn
@@ -689,7 +691,7 @@ static void check(struct scenario *s)
 {
     struct store_source *source = fake_connect(s->fake);
     struct store *session = source->open(source);
-    struct engine *fresh = start(source);
+    struct engine *fresh = start(s, source);
     struct replay r = {.batches = calloc(4096 * LANES, sizeof *r.batches)};
 
     arena_init(&r.arena, 0);
@@ -749,7 +751,7 @@ static int run(uint32_t seed)
     atomic_init(&s->alive, 3);
     for (int i = 0; i < 2; i++) {
         s->sources[i] = fake_connect(s->fake);
-        s->engines[i] = start(s->sources[i]);
+        s->engines[i] = start(s, s->sources[i]);
     }
     set_up_coupon(s);
     run_clients(s);

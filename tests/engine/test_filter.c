@@ -20,9 +20,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine.h"
-#include "lanes/fanout.h"
 #include "engine/filter.h"
 #include "fake_store.h"
+#include "lanes/fanout.h"
+#include "lanes/lanes.h"
 
 #define COUPON "c1"
 #define PATIENCE_MS 300000
@@ -165,7 +166,7 @@ static const struct engine_hooks hooks = {.filters = on_filters, .unread = on_un
 
 static void start(int i)
 {
-    t.boxes[i].engine = engine_start(&t.config, &t.boxes[i].sessions, &hooks);
+    t.boxes[i].engine = engine_start(&t.config, &t.boxes[i].sessions, &hooks, lanes_start);
 }
 
 static int two_engines_with(int64_t filter_bytes)

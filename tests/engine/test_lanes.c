@@ -201,7 +201,7 @@ static int start_two(int windows_max)
     }
     watch();
     for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, i == 0 ? &t.watched : t.sources[i], i == 0 ? &counting : NULL);
+        t.engines[i] = engine_start(&config, i == 0 ? &t.watched : t.sources[i], i == 0 ? &counting : NULL, lanes_start);
     return 0;
 }
 
@@ -894,8 +894,7 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
     enum { GROUPS = LANES_KEPT_MOST + 200 };
     static const struct engine_hooks none;
     static struct op ops[GROUPS];
-    struct peers *heard = peers_new();
-    struct lanes *lanes = lanes_start(t.engines[0], heard, &t.watched, &none);
+    struct several *lanes = lanes_start(t.engines[0], &t.watched, &none);
     struct arena a;
 
     (void)state;
@@ -905,13 +904,12 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
         ops[i] = (struct op){.kind = OP_FOLLOW, .coupon = arena_printf(&a, "few-%d", i), .arena = &a,
                              .deadline = mono_add_ms(mono_now(), PATIENCE_MS), .done = count_followed};
         lanes_poke(lanes, ops[i].coupon);
-        lanes_submit(lanes, &ops[i]);
+        assert_true(lanes->hooks->takes(lanes, &ops[i], 1));
     }
     latch_wait(&followed);
-    lanes_stop(lanes);
+    lanes->hooks->stop(lanes);
     assert_int_equal(lanes_kept(lanes), LANES_KEPT_MOST);
-    lanes_free(lanes);
-    peers_free(heard);
+    lanes->hooks->free(lanes);
     arena_free(&a);
 }
 

@@ -56,7 +56,7 @@ static struct engine *start(struct store_source *source, int64_t entries)
         .window_max = (int)entries * 2 + 1000, .flush_ms = 50, .backoff_ms = 20, .patience_ms = 1,
     };
 
-    return engine_start(&settings, source, NULL);
+    return engine_start(&settings, source, NULL, NULL);
 }
 
 static void create(struct engine *e, const char *coupon)

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "fake_store.h"
+#include "lanes/lanes.h"
 
 #define COUPON "c1"
 #define LANES 2
@@ -109,7 +110,7 @@ static void start_engines(void)
         watch(i);
     }
     for (int i = 0; i < 2; i++)
-        t.engines[i] = engine_start(&config, &t.watched[i], NULL);
+        t.engines[i] = engine_start(&config, &t.watched[i], NULL, lanes_start);
 }
 
 static void stop_engines(void)

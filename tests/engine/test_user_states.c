@@ -66,7 +66,7 @@ static int start(void **state)
     t.fake = fake_new(1, 0);
     t.source = fake_connect(t.fake);
     arena_init(&t.arena, 0);
-    t.engine = engine_start(&config, t.source, NULL);
+    t.engine = engine_start(&config, t.source, NULL, NULL);
     memset(t.metadata, 'x', METADATA_BYTES);
     coupon_init(&coupon);
     coupon.id = COUPON;
@@ -289,7 +289,7 @@ static int start_with_users_of(int redemptions)
     t.source = fake_connect(t.fake);
     arena_init(&t.arena, 0);
     watch();
-    t.engine = engine_start(&config, &m.watched, &counting);
+    t.engine = engine_start(&config, &m.watched, &counting, NULL);
     memset(t.metadata, 'x', METADATA_BYTES);
     write_heavy_users(redemptions);
     create(COUPON);

@@ -148,7 +148,7 @@ static struct engine *start_with(int flush_ms)
         .flush_ms = flush_ms, .backoff_ms = 1, .patience_ms = 50,
     };
 
-    return engine_start(&config, &t.watched, &hooks);
+    return engine_start(&config, &t.watched, &hooks, NULL);
 }
 
 static struct engine *start(void)

@@ -1,0 +1,64 @@
+/* engine/several.c -- see several.h: which coupons have several lanes. */
+#include "engine/several.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "base/checked.h"
+
+struct several_coupon {
+    char id[COUPON_ID_MAX + 1];
+    int64_t lanes;
+    UT_hash_handle hh;
+};
+
+void several_init(struct several *s, const struct several_hooks *hooks)
+{
+    s->hooks = hooks;
+    s->coupons = NULL;
+    atomic_init(&s->waiting, 0);
+    atomic_init(&s->any, false);
+    pthread_mutex_init(&s->lock, NULL);
+}
+
+void several_release(struct several *s)
+{
+    struct several_coupon *c, *next;
+
+    HASH_ITER(hh, s->coupons, c, next) {
+        HASH_DEL(s->coupons, c);
+        free(c);
+    }
+    pthread_mutex_destroy(&s->lock);
+}
+
+int64_t several_lanes(struct several *s, const char *coupon)
+{
+    const struct several_coupon *c;
+    int64_t lanes;
+
+    if (!s || !atomic_load_explicit(&s->any, memory_order_acquire))
+        return 1;
+    pthread_mutex_lock(&s->lock);
+    HASH_FIND_STR(s->coupons, coupon, c);
+    lanes = c ? c->lanes : 1;
+    pthread_mutex_unlock(&s->lock);
+    return lanes;
+}
+
+void several_know(struct several *s, const char *coupon, int64_t lanes)
+{
+    struct several_coupon *c;
+
+    pthread_mutex_lock(&s->lock);
+    HASH_FIND_STR(s->coupons, coupon, c);
+    if (!c) {
+        c = checked(calloc(1, sizeof *c));
+        memcpy(c->id, coupon, strnlen(coupon, COUPON_ID_MAX));
+        c->lanes = lanes;
+        HASH_ADD_STR(s->coupons, id, c);
+        atomic_store_explicit(&s->any, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
