@@ -228,7 +228,7 @@ static void flush_lane(struct committer *c, struct lane *l, bool wanted)
     job->wanted = wanted || foreign;
     job->upto = l->tail.seq;
     if (!l->pending) /* its batch will be laid into the buckets that it read */
-        lane_evict_buckets(l);
+        cached_bucket_evict(l);
     views_submit(c->views, job);
 }
 
@@ -297,7 +297,7 @@ static void finish_job(struct committer *c, struct view_job *job)
     for (size_t i = 0; i < job->batch_count; i++)
         window_release(job->batches[i]);
     if (job->upto) {
-        lane_trim(l, &(struct mark){job->upto, job->when});
+        window_trim(l, &(struct mark){job->upto, job->when});
         answer_watchers(c, l);
     }
     count_window(c, l);
@@ -324,7 +324,7 @@ static bool give_up_filter(struct committer *c, const struct lane *l)
 
 void note_users(struct committer *c, struct lane *l)
 {
-    while (!lane_note_users(l, c->store))
+    while (!window_note_users(l, c->store))
         if (!give_up_filter(c, l))
             filter_drop(&l->filter);
 }

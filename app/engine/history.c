@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "coupons/fold.h"
 #include "engine/inside.h"
-#include "engine/lane.h"
+#include "engine/op_list.h"
 
 #define HISTORY_THREADS 2
 #define LINKS_MAX (USER_STATE_EXTENSIONS_MAX + 4) /* entries about one redemption: damage, if there are more */

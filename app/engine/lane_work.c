@@ -129,7 +129,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
 
 static void read_slot(struct lane_work *p, struct op *op, enum cpn_result unknown)
 {
-    struct cached_bucket *k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
+    struct cached_bucket *k = op->named_n >= 0 ? cached_bucket_find(p->lane, bucket_of(op->named_n)) : NULL;
     int at = (int)(op->named_n % BUCKET_SLOTS);
 
     if (!k) {
@@ -372,7 +372,7 @@ static int by_number(const void *a, const void *b)
 
 static void name_slot(struct lane_work *p, size_t *capacity, int64_t n)
 {
-    struct cached_bucket *k = n >= 0 ? lane_bucket(p->lane, bucket_of(n)) : NULL;
+    struct cached_bucket *k = n >= 0 ? cached_bucket_find(p->lane, bucket_of(n)) : NULL;
     struct named_slot *named;
     int at = (int)(n % BUCKET_SLOTS);
 
@@ -489,7 +489,7 @@ static bool free_pool_was_free(const struct lane_work *p)
 
         if (!(entry_members[e->kind] & HAS_TAKING) || e->n < 0 || is_named(p, e->n))
             continue;
-        k = lane_bucket(p->lane, bucket_of(e->n));
+        k = cached_bucket_find(p->lane, bucket_of(e->n));
         if (!k || k->bucket.slots[e->n % BUCKET_SLOTS].state != SLOT_FREE ||
             k->bucket.slots[e->n % BUCKET_SLOTS].generation + 1 != e->g)
             return false;

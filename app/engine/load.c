@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "coupons/code.h"
 #include "coupons/fold.h"
+#include "engine/due.h"
+#include "engine/free_pool.h"
 #include "engine/inside.h"
 #include "engine/round.h"
 
@@ -272,11 +274,11 @@ static void load_free_pools(struct committer *c, struct round *r)
 
         if (want <= p->lane->free_pool_count)
             continue;
-        lane_evict_buckets(p->lane);
+        cached_bucket_evict(p->lane);
         tops[count] = (struct top_up){.lane = p->lane, .want = want};
         whose[count++] = p;
     }
-    lane_top_up(c->store, tops, count);
+    free_pool_top_up(c->store, tops, count);
     for (size_t i = 0; i < count; i++) {
         whose[i]->damaged = tops[i].damaged;
         if (tops[i].status != STORE_OK)
@@ -317,7 +319,7 @@ static void load_due(struct committer *c, struct round *r)
         looks[count] = (struct due_look){.lane = p->lane, .at_ms = p->at_ms, .arena = &p->batch->arena};
         whose[count++] = p;
     }
-    lane_find_due(c->store, looks, count);
+    due_find(c->store, looks, count);
     for (size_t i = 0; i < count; i++)
         take_due(c, whose[i], &looks[i]);
 }
@@ -336,11 +338,6 @@ static int64_t slot_in_id(const struct op *op)
     if (op->kind == OP_STEP)
         return op->transition.n;
     return op->kind == OP_REDEMPTION || op->kind == OP_SLOT ? op->n : -1;
-}
-
-static bool has_codes(const struct lane *l)
-{
-    return l->definition && l->definition->codes.source != CODES_NONE;
 }
 
 static bool is_this(const struct lane_work *p, const struct op *op, const void *what)
@@ -367,7 +364,7 @@ static void find_slots(struct committer *c, struct round *r)
             op->named_n = slot_in_id(op);
             if (op->named_n >= l->tail.next_n)
                 op->named_n = -1;
-            if (!code_of(op) || !has_codes(l) ||
+            if (!code_of(op) || !lane_has_codes(l) ||
                 !code_normalise(code_of(op), (enum codes_match)l->definition->codes.match, normal))
                 continue;
             whose[count] = op;
@@ -422,7 +419,7 @@ static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, cons
         } else if (reads[i].status != STORE_OK) {
             bucket_release(&wanted[i].bucket);
             miss(c, p, reads[i].status, needs_bucket, &reads[i].b);
-        } else if (!lane_cache_bucket(l, &wanted[i].bucket)) {
+        } else if (!cached_bucket_add(l, &wanted[i].bucket)) {
             l->stale = true;
             defer(c, p, 0);
         }
@@ -448,7 +445,7 @@ static void read_wanted(struct committer *c, struct round *r, struct wanted_buck
 
 static size_t want_bucket(struct wanted_bucket *wanted, size_t count, struct lane_work *p, int64_t b)
 {
-    if (b < 0 || lane_bucket(p->lane, b) || is_wanted(wanted, count, p, b))
+    if (b < 0 || cached_bucket_find(p->lane, b) || is_wanted(wanted, count, p, b))
         return count;
     wanted[count].work = p;
     bucket_init(&wanted[count].bucket, b);
@@ -483,9 +480,9 @@ static void load_bucket_codes(struct committer *c, struct round *r)
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next) {
             bool shows = code_of(op) || op->kind == OP_SLOT;
             int64_t b = shows ? needed_bucket(p->lane, op) : -1;
-            struct cached_bucket *k = b >= 0 ? lane_bucket(p->lane, b) : NULL;
+            struct cached_bucket *k = b >= 0 ? cached_bucket_find(p->lane, b) : NULL;
 
-            if (!k || !lane_wants_codes(p->lane, k) || (count && wanting[count - 1] == k))
+            if (!k || !cached_bucket_wants_codes(p->lane, k) || (count && wanting[count - 1] == k))
                 continue;
             wanting[count] = k;
             work[count] = p;
@@ -511,14 +508,14 @@ static void check_codes(struct round *r)
 
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next) {
             int64_t b = code_of(op) ? needed_bucket(p->lane, op) : -1;
-            const struct cached_bucket *k = b >= 0 ? lane_bucket(p->lane, b) : NULL;
+            const struct cached_bucket *k = b >= 0 ? cached_bucket_find(p->lane, b) : NULL;
             const char *code = k && k->codes ? k->codes[op->named_n % BUCKET_SLOTS] : NULL;
             char want[CODE_MAX + 1], have[CODE_MAX + 1];
             enum codes_match match;
 
             if (!code_of(op))
                 continue;
-            match = has_codes(p->lane) ? (enum codes_match)p->lane->definition->codes.match : MATCH_EXACT;
+            match = lane_has_codes(p->lane) ? (enum codes_match)p->lane->definition->codes.match : MATCH_EXACT;
             if (!code || !code_normalise(code_of(op), match, want) || !code_normalise(code, match, have) ||
                 strcmp(want, have) != 0)
                 op->named_n = -1;
@@ -553,7 +550,7 @@ struct loaded_user *work_user(const struct lane_work *p, const char *user)
 /* The slot in which the redemption that op names stands, or may stand; NULL: it has none, or none that there is. */
 static const struct slot *slot_of(const struct lane_work *p, const struct op *op)
 {
-    const struct cached_bucket *k = op->named_n >= 0 ? lane_bucket(p->lane, bucket_of(op->named_n)) : NULL;
+    const struct cached_bucket *k = op->named_n >= 0 ? cached_bucket_find(p->lane, bucket_of(op->named_n)) : NULL;
 
     return k ? &k->bucket.slots[op->named_n % BUCKET_SLOTS] : NULL;
 }
@@ -713,7 +710,7 @@ static void settle_user_state(struct committer *c, struct round *r, struct lane_
         user_state_init(user_state, u->user, "");
     }
     seq = user_state->seq;
-    if (!lane_overlay_user_state(p->lane, user_state, a)) {
+    if (!window_overlay_user_state(p->lane, user_state, a)) {
         p->lane->stale = true;
         defer(c, p, 0);
         return;
@@ -739,7 +736,7 @@ static void list_reads(struct committer *c, struct round *r, struct lane_work *p
     struct loaded_user *u, *next;
 
     HASH_ITER(hh, p->users, u, next) {
-        const struct user_state *known = lane_known_user_state(p->lane, u->user); // cppcheck-suppress uninitvar
+        const struct user_state *known = window_known_user_state(p->lane, u->user); // cppcheck-suppress uninitvar
 
         if (known && u->writable) {
             u->user_state = user_state_copy(known, &p->batch->arena, true);
@@ -804,7 +801,7 @@ static bool is_of_job(const struct lane_work *p, const struct op *op, const void
 
 static void load_job(struct committer *c, struct lane_work *p, const char *job)
 {
-    const struct job_progress *known = lane_known_job(p->lane, job);
+    const struct job_progress *known = window_known_job(p->lane, job);
     struct arena *a = &p->batch->arena;
     struct job_progress *read = NULL;
     struct loaded_job *j;
@@ -819,7 +816,7 @@ static void load_job(struct committer *c, struct lane_work *p, const char *job)
     j = arena_alloc(a, sizeof *j);
     j->state = known ? *known : read ? *read : (struct job_progress){0};
     j->state.id = arena_strdup(a, job);
-    if (!known && !lane_overlay_job(p->lane, &j->state)) {
+    if (!known && !window_overlay_job(p->lane, &j->state)) {
         p->lane->stale = true;
         defer(c, p, 0);
         return;

@@ -3,8 +3,6 @@
 
 #include <assert.h>
 
-#include "coupons/fold.h"
-
 #define GET_MOST 16384 /* slots that a lane gets by one batch */
 
 enum store_status member_adopt(struct lane *l, struct store *store)
@@ -64,7 +62,7 @@ static bool settle_account(struct lane_work *p, const struct account_read *read)
 
     *own = read->account ? *read->account : (struct lane_account){.lane = read->lane, .peer = read->peer};
     p->accounts[read->peer] = own;
-    return lane_overlay_account(p->lane, own);
+    return window_overlay_account(p->lane, own);
 }
 
 void member_load(struct committer *c, struct lane_work *p)
@@ -78,7 +76,7 @@ void member_load(struct committer *c, struct lane_work *p)
         return;
     p->accounts = arena_array(a, COUPON_LANES_MAX, sizeof(struct lane_account *));
     for (size_t i = 0; i < count; i++) {
-        const struct lane_account *known = lane_known_account(p->lane, wanted[i].peer);
+        const struct lane_account *known = window_known_account(p->lane, wanted[i].peer);
 
         if (!known) {
             wanted[unknown++] = wanted[i];

@@ -1,0 +1,34 @@
+/*
+ * engine/cached_bucket.h -- buckets that a lane keeps in memory, as they stand at its tail.
+ *
+ * Rule     one whose view is not written is kept, and so is one with slots in the free pool
+ * Threads  the lane's
+ */
+#ifndef ENGINE_CACHED_BUCKET_H
+#define ENGINE_CACHED_BUCKET_H
+
+#include "engine/lane_state.h"
+
+struct cached_bucket {
+    struct bucket bucket;
+    const char **codes; /* [BUCKET_SLOTS], one block of memory, owned; NULL: not read, or the coupon has none */
+    bool dirty;     /* its view is not written yet */
+    int free_pool_left; /* its slots in the free pool */
+    UT_hash_handle hh; /* by bucket.b */
+};
+
+/* The cached bucket, or NULL. */
+struct cached_bucket *cached_bucket_find(struct lane *l, int64_t b);
+/* Lay the window over a bucket that was read and cache it; takes it. NULL: it is ahead of the tail. */
+struct cached_bucket *cached_bucket_add(struct lane *l, struct bucket *k);
+/* The same of one that may be cached already; NULL: it is ahead of the tail, and the lane stale. */
+struct cached_bucket *cached_bucket_keep(struct lane *l, struct bucket *k);
+/* True when the bucket's codes have to be read before its slots can be named or given out. */
+bool cached_bucket_wants_codes(const struct lane *l, const struct cached_bucket *c);
+/* Keep a copy of the codes that were read. */
+void cached_bucket_set_codes(struct cached_bucket *c, const struct bucket_codes_read *read);
+/* Drop those that are written and hold nothing for the free pool. */
+void cached_bucket_evict(struct lane *l);
+void cached_bucket_forget_all(struct lane *l);
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * engine/lane_state.h -- what a lane has in memory: its tail, its definition, the window, cached buckets, free slots, its queues.
+ *
+ * Owns     each part by the file that is named for it; lane.c the rest
+ * Threads  a lane belongs to one committer thread; nothing here is shared
+ */
+#ifndef ENGINE_LANE_STATE_H
+#define ENGINE_LANE_STATE_H
+
+#include <uthash.h>
+
+#include "base/clock.h"
+#include "engine/filter.h"
+#include "engine/op_list.h"
+#include "store/store.h"
+
+struct window_batch;
+struct window_user;
+struct window_bucket;
+struct cached_bucket;
+
+#define LANE_KEY_SIZE (COUPON_ID_MAX + 24)
+
+struct lane {
+    char key[LANE_KEY_SIZE]; /* coupon, a line feed, number: the committer's hash key */
+    char coupon[COUPON_ID_MAX + 1];
+    int64_t number;
+    UT_hash_handle hh;
+    struct lane *lru_prev, *lru_next;
+
+    bool loaded;
+    bool stale;              /* somebody else appended: refresh before deciding; chores are theirs */
+    struct head tail;
+    const struct coupon *definition; /* NULL: none yet */
+    struct arena definition_arena;
+    int64_t definition_seq;
+
+    struct window_batch *window; /* ascending */
+    size_t window_entries;
+    size_t window_bytes;         /* of memory that its batches hold */
+    size_t counted_entries;      /* of them, those that the committer has counted */
+    size_t counted_bytes;        /* likewise, with those of `pending` */
+    struct window_user *users;
+    struct window_bucket *window_buckets;
+    size_t window_ranges;        /* batches in the window that touch ranges of slots: window_buckets leaves these out */
+    struct mark mark;            /* views up to mark.seq are written */
+    struct filter filter;        /* of whom it surely knows nothing */
+
+    struct cached_bucket *buckets;
+    struct free_slot *free_pool; /* [free_pool_first, free_pool_first + free_pool_count) */
+    size_t free_pool_first, free_pool_count, free_pool_capacity;
+    int64_t cursor;          /* bucket number, or pick, from which the free pool is topped up next with touched buckets */
+    int64_t touched_end;     /* no bucket from here on was touched; -1: not known */
+    int64_t walk;            /* where untouched buckets are looked for next; -1: none is left that was not in the free pool */
+    int64_t walk_stop;       /* up to there, or to the lane's end; */
+    int64_t walk_rest;       /* then from the lane's first bucket up to there */
+    size_t topup;            /* buckets to read next time: grows while they are used up fast */
+    struct mono topped_up;
+    int64_t next_due_ms;     /* nothing ends by itself before then; INT64_MAX: nothing will; INT64_MIN: not known, look again */
+
+    struct op_list queue;    /* waiting, in the order of arrival */
+    struct op_list aside;    /* what they are about cannot be read: they hold up nobody, and are tried again now and then */
+    struct op_list watchers; /* OP_CATCH_UP: wait until mark.seq == tail */
+    struct batch *pending;   /* sent, outcome unknown: inserted again until it is known */
+    struct op_list pending_ops;
+    size_t pending_free_pool_used;
+
+    bool ready;              /* in the committer's list of lanes with work */
+    struct lane *ready_prev, *ready_next;
+    struct mono not_before;  /* leave it alone until then (back-off) */
+    int conflicts;           /* in a row */
+    bool unflushed;          /* batches since the last flush */
+    struct lane *unflushed_prev, *unflushed_next;
+    struct mono flush_at;
+    size_t unflushed_entries; /* of own batches since the last flush */
+    int jobs;                /* view jobs under way */
+};
+
+/* Something ends by itself at due_ms; 0: nothing does. */
+static inline void lane_note_due(struct lane *l, int64_t due_ms)
+{
+    if (due_ms && due_ms < l->next_due_ms)
+        l->next_due_ms = due_ms;
+}
+
+/* When what e made, extended or left standing ends by itself; 0: never. */
+static inline int64_t entry_due(const struct entry *e)
+{
+    return e->reserved_until_ms ? e->reserved_until_ms : e->valid_until_ms;
+}
+
+static inline bool lane_has_codes(const struct lane *l)
+{
+    return l->definition && l->definition->codes.source != CODES_NONE;
+}
+
+static inline bool lane_picks_at_random(const struct lane *l)
+{
+    return l->definition && l->definition->codes.pick == PICK_RANDOM;
+}
+
+static inline bool lane_idle(const struct lane *l)
+{
+    return !l->queue.count && !l->aside.count && !l->watchers.count && !l->pending && !l->window && !l->jobs && !l->ready && !l->unflushed;
+}
+
+#endif
