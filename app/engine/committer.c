@@ -55,20 +55,25 @@ static void answer_unavailable(struct committer *c, struct op *op, enum cpn_resu
     answer(c, op);
 }
 
-/* Answer those of the list whose deadline has passed. */
-static void answer_late(struct committer *c, struct op_list *l, enum cpn_result result, bool all)
+static void answer_each(struct committer *c, struct op_list *l, enum cpn_result result)
 {
-    struct op_list kept = {0};
+    struct op *op;
+
+    while ((op = op_list_take(l)))
+        answer_unavailable(c, op, result);
+}
+
+/* Answer those of the list whose deadline has passed. */
+static void answer_late(struct committer *c, struct op_list *l, enum cpn_result result)
+{
+    struct op_list kept = {0}, late = {0};
     struct mono now = mono_now();
     struct op *op;
 
-    while ((op = op_list_take(l))) {
-        if (all || mono_before(op->deadline, now))
-            answer_unavailable(c, op, result);
-        else
-            op_list_add(&kept, op);
-    }
+    while ((op = op_list_take(l)))
+        op_list_add(mono_before(op->deadline, now) ? &late : &kept, op);
     *l = kept;
+    answer_each(c, &late, result);
 }
 
 /* ---- lanes and their lists ---- */
@@ -181,7 +186,7 @@ static void submit_own(struct committer *c, struct lane *l)
         job->definition_seq = l->definition_seq;
     }
     job->wanted = job->definition != NULL;
-    views_submit(c->views, job);
+    view_writer_submit(c->views, job);
     l->unflushed_entries += job->own->batch->count;
     note_unflushed(c, l);
 }
@@ -229,7 +234,7 @@ static void flush_lane(struct committer *c, struct lane *l, bool wanted)
     job->upto = l->tail.seq;
     if (!l->pending) /* its batch will be laid into the buckets that it read */
         cached_bucket_evict(l);
-    views_submit(c->views, job);
+    view_writer_submit(c->views, job);
 }
 
 void answer_watchers(struct committer *c, struct lane *l)
@@ -281,7 +286,7 @@ static bool is_held(const struct committer *c, const struct lane *l)
 /* What waits is answered when it is late. The views are written now, unless they are being written. */
 static void hold(struct committer *c, struct lane *l)
 {
-    answer_late(c, &l->queue, CPN_BUSY, false);
+    answer_late(c, &l->queue, CPN_BUSY);
     if (!l->window || (l->jobs && !l->unflushed))
         return;
     note_unflushed(c, l);
@@ -454,8 +459,8 @@ static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
 
     *p = (struct lane_work){.lane = l};
     if (l->pending) {
-        answer_late(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN, false);
-        answer_late(c, &l->queue, CPN_BUSY, false);
+        answer_late(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
+        answer_late(c, &l->queue, CPN_BUSY);
         p->state = WORK_RETRY;
         p->batch = l->pending;
         p->ops = l->pending_ops;
@@ -593,7 +598,7 @@ static void work_unknown(struct committer *c, struct lane_work *p)
     defer(c, p, c->config.backoff_ms);
 }
 
-static void append_parts(struct committer *c, struct round *r)
+static void append_decided(struct committer *c, struct round *r)
 {
     struct append *appends = arena_array(&r->arena, r->count, sizeof *appends);
     struct lane_work **whose = arena_array(&r->arena, r->count, sizeof *whose);
@@ -633,8 +638,8 @@ static void work_unchanged(struct committer *c, struct lane_work *p)
     answer_work(c, p);
 }
 
-/* Parts with nothing to append: their answers count only if the tail has not moved. */
-static void confirm_parts(struct committer *c, struct round *r)
+/* Lanes with nothing to append: their answers count only if the tail has not moved. */
+static void confirm_unchanged(struct committer *c, struct round *r)
 {
     struct confirm *confirms = arena_array(&r->arena, r->count, sizeof *confirms);
     struct lane_work **whose = arena_array(&r->arena, r->count, sizeof *whose);
@@ -693,8 +698,8 @@ static void run_round(struct committer *c, struct round *r)
     for (size_t i = 0; i < r->count; i++)
         if (r->work[i].state == WORK_OPEN)
             decide_work(c, &r->work[i]);
-    confirm_parts(c, r);
-    append_parts(c, r);
+    confirm_unchanged(c, r);
+    append_decided(c, r);
     for (size_t i = 0; i < r->count; i++) {
         count_window(c, r->work[i].lane);
         if (wants_fill(c, r->work[i].lane))
@@ -708,11 +713,17 @@ static void run_round(struct committer *c, struct round *r)
 
 /* ---- the thread ---- */
 
-static void flush_due(struct committer *c, bool all)
+static void flush_due(struct committer *c)
 {
     struct mono now = mono_now();
 
-    while (c->unflushed && (all || !mono_before(now, c->unflushed->flush_at)))
+    while (c->unflushed && !mono_before(now, c->unflushed->flush_at))
+        flush_lane(c, c->unflushed, false);
+}
+
+static void flush_all(struct committer *c)
+{
+    while (c->unflushed)
         flush_lane(c, c->unflushed, false);
 }
 
@@ -730,7 +741,7 @@ static void look_for_chores(struct committer *c)
     c->looked_for_chores = now;
     HASH_ITER(hh, c->lanes, l, next) {
         if (l->watchers.count)
-            answer_late(c, &l->watchers, CPN_BUSY, false);
+            answer_late(c, &l->watchers, CPN_BUSY);
         op_list_prepend(&l->queue, &l->aside);
         if (l->queue.count || (!l->pending && has_chores(l)))
             make_ready(c, l);
@@ -828,10 +839,10 @@ static void answer_all(struct committer *c)
     struct lane *l, *next;
 
     HASH_ITER(hh, c->lanes, l, next) {
-        answer_late(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN, true);
-        answer_late(c, &l->queue, CPN_BUSY, true);
-        answer_late(c, &l->aside, CPN_BUSY, true);
-        answer_late(c, &l->watchers, CPN_BUSY, true);
+        answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
+        answer_each(c, &l->queue, CPN_BUSY);
+        answer_each(c, &l->aside, CPN_BUSY);
+        answer_each(c, &l->watchers, CPN_BUSY);
     }
 }
 
@@ -850,13 +861,13 @@ static void *committer_main(void *argument)
             c->hooks->queue(atomic_load(&c->waiting));
         look_for_chores(c);
         run_round(c, r);
-        flush_due(c, false);
+        flush_due(c);
         evict_lanes(c);
         if (stop && mono_before(c->give_up, mono_now()))
             break;
     } while (!stop || c->ready);
     answer_all(c);
-    flush_due(c, true);
+    flush_all(c);
     arena_free(&r->arena);
     free(r);
     return NULL;
@@ -866,7 +877,7 @@ static void *committer_main(void *argument)
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
                                   const struct engine_hooks *hooks, struct engine *engine, struct several *several,
-                                  struct views *views, struct fills *fills, int lanes_max)
+                                  struct view_writer *views, struct fills *fills, int lanes_max)
 {
     struct committer *c = checked(calloc(1, sizeof *c));
 

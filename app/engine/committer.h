@@ -9,13 +9,13 @@
 #include "engine/fill.h"
 #include "engine/op.h"
 #include "engine/several.h"
-#include "engine/views.h"
+#include "engine/view_writer.h"
 
 struct committer;
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
                                   const struct engine_hooks *hooks, struct engine *engine, struct several *several,
-                                  struct views *views, struct fills *fills, int lanes_max);
+                                  struct view_writer *views, struct fills *fills, int lanes_max);
 void committer_submit(struct committer *c, struct op *op);
 /* Decide what waits, for at most patience_ms; hand the last views over; end the thread. */
 void committer_stop(struct committer *c, int patience_ms);

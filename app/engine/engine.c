@@ -11,14 +11,14 @@
 #include "engine/fill.h"
 #include "engine/history.h"
 #include "engine/inside.h"
-#include "engine/views.h"
+#include "engine/view_writer.h"
 
 #define COMMITTERS_MOST 8
 
 struct engine {
     struct engine_config config;
     struct engine_hooks hooks;
-    struct views *views;
+    struct view_writer *views;
     struct fills *fills;
     struct several *several; /* NULL: coupons have one lane */
     struct history *history;
@@ -46,7 +46,7 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
         e->config.committers = 1;
     if (e->config.committers > COMMITTERS_MOST)
         e->config.committers = COMMITTERS_MOST;
-    e->views = views_start(source, &e->hooks, e->config.backoff_ms);
+    e->views = view_writer_start(source, &e->hooks, e->config.backoff_ms);
     e->fills = fills_start(source, e->config.backoff_ms);
     e->several = several ? several(e, source, &e->hooks) : NULL;
     e->history = history_start(e, source, &e->hooks, e->config.backoff_ms);
@@ -111,7 +111,7 @@ void engine_stop(struct engine *e)
     history_stop(e->history);
     for (int i = 0; i < e->config.committers; i++)
         committer_stop(e->committers[i], e->config.patience_ms);
-    views_stop(e->views, e->config.patience_ms);
+    view_writer_stop(e->views, e->config.patience_ms);
     fills_stop(e->fills);
     for (int i = 0; i < e->config.committers; i++)
         committer_free(e->committers[i]);

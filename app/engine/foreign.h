@@ -2,8 +2,8 @@
  * engine/foreign.h -- writing the views of batches that somebody else appended: another worker, or one that died.
  *
  * Shape    an index says once which batches touch which user and which bucket, and which jobs and accounts they touch; then, a chunk at
- *          a time, some views are read, the batches that touch them folded over, and written. A chunk is bounded in views and in bytes of names, and whoever calls
- *          may do other things between two chunks
+ *          a time, some views are read, the batches that touch them folded over, and written. A chunk is bounded in views and in bytes
+ *          of names, and whoever calls may do other things between two chunks
  * Cost     linear: a batch is folded once for every user and bucket that it touches
  * Owns     its index; the batches stay the caller's, and alive
  * Threads  one at a time

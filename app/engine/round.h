@@ -19,7 +19,7 @@
 #include "engine/lane.h"
 #include "engine/op.h"
 #include "engine/several.h"
-#include "engine/views.h"
+#include "engine/view_writer.h"
 
 #define ROUND_LANES_MAX 512    /* lanes in a round */
 #define ROUND_OPS_MAX 2048     /* requests in a round */
@@ -42,7 +42,7 @@ struct committer {
     struct store *store;
     struct engine *engine;
     struct several *several;
-    struct views *views;
+    struct view_writer *views;
     struct fills *fills;
     struct filter_room filters;
     int lanes_max;
@@ -90,7 +90,7 @@ struct loaded_job {
     struct loaded_job *next;
 };
 
-enum part_state {
+enum work_state {
     WORK_OPEN,     /* to be decided */
     WORK_RETRY,    /* an append whose outcome is unknown */
     WORK_DECIDED,  /* decided: to be appended, or confirmed */
@@ -102,7 +102,7 @@ enum part_state {
 struct lane_work {
     struct lane *lane;
     struct several *several; /* the coupon has several lanes, or will have: whose hooks are called; else NULL */
-    enum part_state state;
+    enum work_state state;
     struct op_list ops;     /* decided, or to be */
     struct op_list left;    /* back to the queue when the round is over: their users were left unread */
     struct op_list again;   /* back to the queue when the round is over: not to be decided by what was loaded */

@@ -176,7 +176,7 @@ static enum store_status confirm_each(struct session *d, struct confirm *confirm
     return atomic_load(&r.failed) ? STORE_FAILED : STORE_OK;
 }
 
-enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t count)
+enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size_t count)
 {
     struct session *d = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;

@@ -56,7 +56,7 @@ static const char *mark_coupon(const void *context, size_t i)
     return reads[i].coupon;
 }
 
-enum store_status lane_marks(struct store *s, struct mark_read *reads, size_t count)
+enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count)
 {
     struct mark_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
@@ -89,10 +89,10 @@ enum store_status lane_marks(struct store *s, struct mark_read *reads, size_t co
     return status;
 }
 
-enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
+enum store_status ledger_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark)
 {
     struct mark_read read = {.coupon = coupon, .lane = lane, .kind = kind};
-    enum store_status status = lane_marks(s, &read, 1);
+    enum store_status status = ledger_marks(s, &read, 1);
 
     *mark = read.mark;
     return status;
@@ -126,7 +126,7 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
 
 /* An update that inserts finds a duplicate key where the mark is newer already, or was inserted, older, at the same
  * moment: the same update again, without insert, settles both. */
-enum store_status lane_write_marks(struct store *s, const struct mark_write *marks, size_t count)
+enum store_status ledger_write_marks(struct store *s, const struct mark_write *marks, size_t count)
 {
     struct session *d = session_of(s);
 
@@ -228,8 +228,8 @@ enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane,
     return ledger_read(d, &command, batches, most, count);
 }
 
-enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
-                              struct batch **batches, size_t *count)
+enum store_status ledger_after(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                               struct batch **batches, size_t *count)
 {
     return ledger_page(s, coupon, lane, after, INT64_MAX, 1, most, batches, count);
 }
@@ -249,7 +249,7 @@ static bool ledgers_row(const bson_t *doc, size_t find, void *context)
     return true;
 }
 
-enum store_status lane_ledgers(struct store *s, struct ledger_read *reads, size_t count)
+enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size_t count)
 {
     struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
     struct session *d = session_of(s);
@@ -415,7 +415,7 @@ static size_t append_some(struct session *d, struct append *appends, size_t coun
     return sent;
 }
 
-enum store_status lane_append(struct store *s, struct append *appends, size_t count)
+enum store_status ledger_append(struct store *s, struct append *appends, size_t count)
 {
     enum store_status status = STORE_OK;
 

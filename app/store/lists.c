@@ -369,8 +369,8 @@ static enum store_status one_batch(struct session *d, bson_t *command, bson_t *f
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
-enum store_status lane_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
-                             struct batch **batch)
+enum store_status ledger_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
+                               struct batch **batch)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     char text[REDEMPTION_ID_SIZE];

@@ -222,16 +222,16 @@ enum store_status buckets_read(struct session *d, const bson_t *command, struct 
 void feed_stop_hearing(struct session *d);
 
 /* The table of operations, from the files that implement them. */
-enum store_status lane_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
-enum store_status lane_marks(struct store *s, struct mark_read *reads, size_t count);
-enum store_status lane_ledgers(struct store *s, struct ledger_read *reads, size_t count);
-enum store_status lane_ledger(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
-                              struct batch **batches, size_t *count);
-enum store_status lane_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
-                             struct batch **batch);
-enum store_status lane_append(struct store *s, struct append *appends, size_t count);
-enum store_status lane_confirm(struct store *s, struct confirm *confirms, size_t count);
-enum store_status lane_write_marks(struct store *s, const struct mark_write *marks, size_t count);
+enum store_status ledger_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
+enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count);
+enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size_t count);
+enum store_status ledger_after(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
+                               struct batch **batches, size_t *count);
+enum store_status ledger_ended(struct store *s, const char *coupon, int64_t lane, int64_t n, uint32_t g,
+                               struct batch **batch);
+enum store_status ledger_append(struct store *s, struct append *appends, size_t count);
+enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size_t count);
+enum store_status ledger_write_marks(struct store *s, const struct mark_write *marks, size_t count);
 enum store_status views_coupon(struct store *s, const char *coupon, struct store_time after, struct arena *a,
                                struct coupon **definition, int64_t *seq);
 enum store_status views_coupons(struct store *s, struct store_time after, struct coupon_read *reads, size_t count);

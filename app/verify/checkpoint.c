@@ -485,7 +485,7 @@ static bool get_user(struct replay *r, struct input *in, const char *key)
         get_redemption(in, user_state_add(&u->user_state, &r->arena), &r->arena);
     if (in->bad || in->at != in->end || u->user_state.seq < 1)
         return false;
-    views_go_on_user(r, u);
+    replay_views_go_on_user(r, u);
     return true;
 }
 
@@ -520,7 +520,7 @@ static bool get_shelf(struct replay *r, struct input *in, int64_t b)
         get_slot(in, s, i);
     if (in->bad || in->at != in->end || s->bucket.seq < 1)
         return false;
-    views_go_on_shelf(r, s);
+    replay_views_go_on_shelf(r, s);
     return true;
 }
 
@@ -570,7 +570,7 @@ static bool get_lane(struct replay *r, struct input *in)
         get_or_skip_sums(r, in);
     if (in->bad || in->at != in->end)
         return false;
-    views_go_on_definition(r);
+    replay_views_go_on_definition(r);
     return true;
 }
 
@@ -585,7 +585,7 @@ static bool get_erasure(struct replay *r, struct input *in)
     r->erasures_told =
         arena_grown(&r->arena, r->erasures_told, r->erasures_told_count, &r->erasures_told_capacity, sizeof *r->erasures_told);
     r->erasures_told[r->erasures_told_count++] = e;
-    views_go_on_erasure(r, e.seq, e.at_ms);
+    replay_views_go_on_erasure(r, e.seq, e.at_ms);
     return true;
 }
 

@@ -413,7 +413,7 @@ void replay_hashed(struct replay *r, const struct batch *b, const uint8_t hash[H
     r->sums.entries += (int64_t)b->count;
     check_batch(r, b, hash);
     replay_entries(r, b, b->head.seq == r->head.seq + 1);
-    views_batch(r, b);
+    replay_views_batch(r, b);
     totals_batch(r, b);
     note_batch(r, b, hash);
     if (r->lane_sums)
@@ -434,7 +434,7 @@ void replay_batch(struct replay *r, const struct batch *b)
 static void close_open(struct replay *r)
 {
     if (r->is_open)
-        views_batch(r, &r->open);
+        replay_views_batch(r, &r->open);
     r->is_open = false;
 }
 
@@ -468,7 +468,7 @@ void replay_end(struct replay *r)
 {
     close_open(r);
     r->definition = r->trunk->definition;
-    views_end(r);
+    replay_views_end(r);
     if (!replay_is_trunk(r))
         return;
     totals_end(r);

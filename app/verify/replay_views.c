@@ -326,7 +326,7 @@ static void settle_tombstones(struct replay *r, int64_t seq, int64_t at_ms)
             o->settled = true;
 }
 
-void views_batch(struct replay *r, const struct batch *b)
+void replay_views_batch(struct replay *r, const struct batch *b)
 {
     close_users(r, b);
     close_shelves(r, b);
@@ -340,19 +340,19 @@ void views_batch(struct replay *r, const struct batch *b)
 
 /* ---- from a checkpoint ---- */
 
-void views_go_on_user(struct replay *r, struct user *u)
+void replay_views_go_on_user(struct replay *r, struct user *u)
 {
     u->standing.touched = u->user_state.seq;
     reach_user(r, u, u->user_state.seq);
 }
 
-void views_go_on_shelf(struct replay *r, struct shelf *s)
+void replay_views_go_on_shelf(struct replay *r, struct shelf *s)
 {
     s->standing.touched = s->bucket.seq;
     reach_shelf(r, s, s->bucket.seq);
 }
 
-void views_go_on_definition(struct replay *r)
+void replay_views_go_on_definition(struct replay *r)
 {
     int64_t seq = r->defined.seq > r->deleted.seq ? r->defined.seq : r->deleted.seq;
 
@@ -360,7 +360,7 @@ void views_go_on_definition(struct replay *r)
         reach_definition(r, seq);
 }
 
-void views_go_on_erasure(struct replay *r, int64_t seq, int64_t at_ms)
+void replay_views_go_on_erasure(struct replay *r, int64_t seq, int64_t at_ms)
 {
     settle_tombstones(r, seq, at_ms);
 }
@@ -464,7 +464,7 @@ static void end_codes(struct replay *r)
     }
 }
 
-void views_end(struct replay *r)
+void replay_views_end(struct replay *r)
 {
     char where[WHERE_SIZE];
 

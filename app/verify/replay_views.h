@@ -29,14 +29,14 @@ void replay_codes(struct replay *r, int64_t b, const char *const codes[BUCKET_SL
 /* ---- from a checkpoint: as they stood at its seq ---- */
 struct user;
 struct shelf;
-void views_go_on_user(struct replay *r, struct user *u);
-void views_go_on_shelf(struct replay *r, struct shelf *s);
-void views_go_on_definition(struct replay *r);
-void views_go_on_erasure(struct replay *r, int64_t seq, int64_t at_ms);
+void replay_views_go_on_user(struct replay *r, struct user *u);
+void replay_views_go_on_shelf(struct replay *r, struct shelf *s);
+void replay_views_go_on_definition(struct replay *r);
+void replay_views_go_on_erasure(struct replay *r, int64_t seq, int64_t at_ms);
 
 /* ---- batch by batch ---- */
 /* Compare what b reaches, after its entries were folded. */
-void views_batch(struct replay *r, const struct batch *b);
+void replay_views_batch(struct replay *r, const struct batch *b);
 
 /* ---- after the last ---- */
 /* Users may be erased while the ledger is read, by batches after the last one told: what follows it is peeked at, so
@@ -45,6 +45,6 @@ void replay_peek(struct replay *r, const struct batch *b);
 /* And of those whose names still stood there when they were read: does the batch at seq still have one of this alias? */
 typedef bool name_stays_fn(void *context, const char *alias, int64_t seq);
 void replay_look_again(struct replay *r, name_stays_fn *stays, void *context);
-void views_end(struct replay *r);
+void replay_views_end(struct replay *r);
 
 #endif

@@ -1,5 +1,5 @@
-/* engine/views.c -- see views.h. */
-#include "engine/views.h"
+/* engine/view_writer.c -- see view_writer.h. */
+#include "engine/view_writer.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct view_lane {
     UT_hash_handle hh;
 };
 
-struct views {
+struct view_writer {
     struct store *store;
     const struct engine_hooks *hooks;
     int backoff_ms;
@@ -122,7 +122,7 @@ static void add_bucket(struct round *r, const char *coupon, const struct bucket 
 
 /* ---- a lane's jobs ---- */
 
-static struct view_lane *view_lane_of(struct views *v, struct lane *lane)
+static struct view_lane *view_lane_of(struct view_writer *v, struct lane *lane)
 {
     struct view_lane *l;
 
@@ -135,7 +135,7 @@ static struct view_lane *view_lane_of(struct views *v, struct lane *lane)
     return l;
 }
 
-static void queue_job(struct views *v, struct view_job *job)
+static void queue_job(struct view_writer *v, struct view_job *job)
 {
     struct view_lane *l = view_lane_of(v, job->lane);
 
@@ -159,19 +159,19 @@ static bool is_troubled(const struct view_lane *l)
 }
 
 /* Of a troubled lane: time to try again. One that is told to stop does not wait. */
-static bool is_due(const struct views *v, const struct view_lane *l)
+static bool is_due(const struct view_writer *v, const struct view_lane *l)
 {
     return v->stopping || !mono_before(mono_now(), l->not_before);
 }
 
 /* To the end of the lanes: the others come first. */
-static void put_last(struct views *v, struct view_lane *l)
+static void put_last(struct view_writer *v, struct view_lane *l)
 {
     HASH_DELETE(hh, v->lanes, l);
     HASH_ADD_PTR(v->lanes, lane, l);
 }
 
-static void note_failure(struct views *v, struct view_lane *l)
+static void note_failure(struct view_writer *v, struct view_lane *l)
 {
     int64_t ms = v->backoff_ms;
 
@@ -185,13 +185,13 @@ static void note_failure(struct views *v, struct view_lane *l)
 }
 
 /* Not before the lane's mark until now: a batch without views needs no writing, and its mark still speaks of the older ones. */
-static struct store_time mark_time(const struct views *v, const struct view_job *job)
+static struct store_time mark_time(const struct view_writer *v, const struct view_job *job)
 {
     return store_time_later(v->when, job->after);
 }
 
 /* Give back the lane's jobs before `end`. */
-static void finish_jobs(struct views *v, struct view_lane *l, const struct view_job *end, bool written)
+static void finish_jobs(struct view_writer *v, struct view_lane *l, const struct view_job *end, bool written)
 {
     while (l->first != end) {
         struct view_job *job = l->first;
@@ -215,7 +215,7 @@ static void finish_jobs(struct views *v, struct view_lane *l, const struct view_
 
 /* ---- other writers' batches ---- */
 
-static enum store_status write_chunk(struct views *v, struct view_lane *l)
+static enum store_status write_chunk(struct view_writer *v, struct view_lane *l)
 {
     struct view_job *job = l->first;
     enum store_status status;
@@ -240,7 +240,7 @@ static enum store_status write_chunk(struct views *v, struct view_lane *l)
 
 /* A chunk of every lane that has some, in turn, for a while: what others wait for comes between. Where one fails, the next round
  * goes on: perhaps they all would. */
-static void write_foreign(struct views *v)
+static void write_foreign(struct view_writer *v)
 {
     struct mono started = mono_now();
     bool any;
@@ -286,12 +286,12 @@ static void collect(struct round *r, struct view_lane *l)
     l->end = job;
 }
 
-static enum store_status write_some(struct views *v, struct round *r, size_t first, size_t count)
+static enum store_status write_some(struct view_writer *v, struct round *r, size_t first, size_t count)
 {
     return write_all_views(v->store, r->writes + first, count, &v->when);
 }
 
-static enum store_status write_all(struct views *v, struct round *r)
+static enum store_status write_all(struct view_writer *v, struct round *r)
 {
     enum store_status status = STORE_OK;
 
@@ -305,7 +305,7 @@ static enum store_status write_all(struct views *v, struct round *r)
 }
 
 /* The latest mark that the jobs of the round permit, for each lane. */
-static enum store_status write_marks(struct views *v, struct arena *a, struct view_lane *const *lanes, size_t lane_count)
+static enum store_status write_marks(struct view_writer *v, struct arena *a, struct view_lane *const *lanes, size_t lane_count)
 {
     struct mark_write *marks = arena_array(a, lane_count + 1, sizeof *marks);
     enum store_status status;
@@ -339,7 +339,7 @@ static void round_free(struct round *r)
 }
 
 /* Write what those lanes' jobs bring, then their marks. */
-static enum store_status run_round(struct views *v, struct view_lane *const *lanes, size_t count)
+static enum store_status run_round(struct view_writer *v, struct view_lane *const *lanes, size_t count)
 {
     struct round r = {0};
     enum store_status status;
@@ -361,7 +361,7 @@ static enum store_status run_round(struct views *v, struct view_lane *const *lan
 }
 
 /* All lanes that are not troubled, in one round. If it fails, each is tried alone: what cannot be written holds up its own lane. */
-static void write_together(struct views *v)
+static void write_together(struct view_writer *v)
 {
     struct view_lane **lanes = checked(calloc(HASH_COUNT(v->lanes) + 1, sizeof *lanes));
     size_t count = 0;
@@ -375,7 +375,7 @@ static void write_together(struct views *v)
 }
 
 /* Each by itself, until one fails: the others wait for the next round, lest all that work wait for all that do not. */
-static void write_troubled(struct views *v)
+static void write_troubled(struct view_writer *v)
 {
     struct view_lane *l, *next;
     size_t left = HASH_COUNT(v->lanes); /* those that failed go to the end */
@@ -389,7 +389,7 @@ static void write_troubled(struct views *v)
 
 /* ---- the thread ---- */
 
-static void read_clock(struct views *v)
+static void read_clock(struct view_writer *v)
 {
     struct mono before = mono_now();
     int64_t utc_ms;
@@ -407,13 +407,13 @@ static struct mono sooner(struct mono a, struct mono b)
 }
 
 /* Under the lock. */
-static bool is_wanted(const struct views *v)
+static bool is_wanted(const struct view_writer *v)
 {
     return v->wanted || (v->hooks->wanted && v->hooks->wanted());
 }
 
 /* When something that was left is to be done. */
-static struct mono next_work(const struct views *v)
+static struct mono next_work(const struct view_writer *v)
 {
     struct mono now = mono_now(), at = mono_add_ms(now, IDLE_MS);
 
@@ -423,7 +423,7 @@ static struct mono next_work(const struct views *v)
 }
 
 /* Under the lock: let jobs gather, for a shorter while where somebody waits for views. Other processes say so without a signal. */
-static void await_company(struct views *v, struct mono at)
+static void await_company(struct view_writer *v, struct mono at)
 {
     struct mono soonest = mono_add_ms(v->round_started, WANTED_EVERY_MS), paced = mono_add_ms(v->round_started, ROUND_EVERY_MS);
     struct mono now = mono_now();
@@ -437,7 +437,7 @@ static void await_company(struct views *v, struct mono at)
 }
 
 /* Queue everything that was submitted; wait where there is nothing to do. False: told to stop, and nothing is left. */
-static bool take_jobs(struct views *v)
+static bool take_jobs(struct view_writer *v)
 {
     struct mono at = next_work(v);
     struct view_job *job, *next;
@@ -464,7 +464,7 @@ static bool take_jobs(struct views *v)
 
 /* Told to stop while the database keeps failing: the jobs are given back unwritten, as all that follow, and the reporter will do
  * it. Until then, try again in a moment. */
-static void give_up_in_time(struct views *v)
+static void give_up_in_time(struct view_writer *v)
 {
     struct timespec pause = {v->backoff_ms / 1000, v->backoff_ms % 1000 * 1000000L};
 
@@ -477,7 +477,7 @@ static void give_up_in_time(struct views *v)
 
 static void *views_main(void *argument)
 {
-    struct views *v = argument;
+    struct view_writer *v = argument;
 
     while (take_jobs(v)) {
         struct view_lane *l, *next;
@@ -497,9 +497,9 @@ static void *views_main(void *argument)
     return NULL;
 }
 
-struct views *views_start(struct store_source *source, const struct engine_hooks *hooks, int backoff_ms)
+struct view_writer *view_writer_start(struct store_source *source, const struct engine_hooks *hooks, int backoff_ms)
 {
-    struct views *v = checked(calloc(1, sizeof *v));
+    struct view_writer *v = checked(calloc(1, sizeof *v));
 
     v->store = source->open(source);
     v->hooks = hooks;
@@ -512,7 +512,7 @@ struct views *views_start(struct store_source *source, const struct engine_hooks
     return v;
 }
 
-void views_submit(struct views *v, struct view_job *job)
+void view_writer_submit(struct view_writer *v, struct view_job *job)
 {
     job->next = NULL;
     pthread_mutex_lock(&v->lock);
@@ -527,7 +527,7 @@ void views_submit(struct views *v, struct view_job *job)
     pthread_mutex_unlock(&v->lock);
 }
 
-void views_stop(struct views *v, int patience_ms)
+void view_writer_stop(struct view_writer *v, int patience_ms)
 {
     pthread_mutex_lock(&v->lock);
     v->stop = true;

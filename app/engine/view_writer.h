@@ -1,16 +1,16 @@
 /*
- * engine/views.h -- the thread that writes views: users', buckets', definitions, and then the mark.
+ * engine/view_writer.h -- the thread that writes views: users', buckets', definitions, and then the mark.
  *
  * Shape    committers hand it jobs; it does what has come in one round: one write of all lanes' views, then one of their marks.
  *          Rounds are 100 ms apart, or 20 while somebody waits for views. A lane's jobs are done in their order. Others' batches are
  *          written before that, in chunks, a lane at a time
  * Errors   what could not be written is tried again until it is, with back-off, each lane alone: where one cannot be written at
  *          all, the others go on, and their marks move
- * Owns     a job from views_submit() until its done(); the batches that a job names stay alive for as long
- * Threads  views_submit() from any thread; done() is called from the view thread
+ * Owns     a job from view_writer_submit() until its done(); the batches that a job names stay alive for as long
+ * Threads  view_writer_submit() from any thread; done() is called from the view thread
  */
-#ifndef ENGINE_VIEWS_H
-#define ENGINE_VIEWS_H
+#ifndef ENGINE_VIEW_WRITER_H
+#define ENGINE_VIEW_WRITER_H
 
 #include "engine/lane.h"
 #include "engine/op.h"
@@ -40,10 +40,10 @@ struct view_job {
 
 void view_job_free(struct view_job *job); /* not the batches' references */
 
-struct views;
-struct views *views_start(struct store_source *source, const struct engine_hooks *hooks, int backoff_ms);
-void views_submit(struct views *v, struct view_job *job);
+struct view_writer;
+struct view_writer *view_writer_start(struct store_source *source, const struct engine_hooks *hooks, int backoff_ms);
+void view_writer_submit(struct view_writer *v, struct view_job *job);
 /* Finish what was submitted -- for at most patience_ms while the database fails -- and end the thread. */
-void views_stop(struct views *v, int patience_ms);
+void view_writer_stop(struct view_writer *v, int patience_ms);
 
 #endif
