@@ -19,8 +19,9 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/lane.h"
-#include "lanes/lanes.h"
+#include "engine/round.h"
 #include "fake_store.h"
+#include "lanes/lanes.h"
 
 #define COUPON "c1"
 #define PATIENCE_MS 300000
@@ -913,11 +914,118 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
     arena_free(&a);
 }
 
+/* ---- coupons with one lane ---- */
+
+#define ALONE "alone"
+
+static const struct several_hooks *hooks_behind;
+static atomic_int hooked_alone, hooked_others;
+
+static void count_hook(const char *coupon)
+{
+    atomic_fetch_add(strcmp(coupon, ALONE) == 0 ? &hooked_alone : &hooked_others, 1);
+}
+
+static bool counted_takes(struct several *s, struct op *op, int64_t lanes)
+{
+    count_hook(op->coupon);
+    return hooks_behind->takes(s, op, lanes);
+}
+
+static void counted_sort(struct several *s, struct committer *c, struct lane_work *p)
+{
+    count_hook(p->lane->coupon);
+    hooks_behind->sort(s, c, p);
+}
+
+static void counted_load(struct several *s, struct committer *c, struct lane_work *p)
+{
+    count_hook(p->lane->coupon);
+    hooks_behind->load(s, c, p);
+}
+
+static void counted_begin(struct several *s, struct lane_work *p)
+{
+    count_hook(p->lane->coupon);
+    hooks_behind->begin(s, p);
+}
+
+static void counted_end(struct several *s, struct lane_work *p)
+{
+    count_hook(p->lane->coupon);
+    hooks_behind->end(s, p);
+}
+
+static void counted_committed(struct several *s, const struct lane *l)
+{
+    count_hook(l->coupon);
+    hooks_behind->committed(s, l);
+}
+
+static void counted_confirmed(struct several *s, const struct lane *l)
+{
+    count_hook(l->coupon);
+    hooks_behind->confirmed(s, l);
+}
+
+static void counted_lacks(struct several *s, struct op *op)
+{
+    count_hook(op->coupon);
+    hooks_behind->lacks(s, op);
+}
+
+static struct several *start_counted(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
+{
+    static struct several_hooks counted;
+    struct several *s = lanes_start(e, source, hooks);
+
+    hooks_behind = s->hooks;
+    counted = *s->hooks;
+    counted.takes = counted_takes;
+    counted.sort = counted_sort;
+    counted.load = counted_load;
+    counted.begin = counted_begin;
+    counted.end = counted_end;
+    counted.committed = counted_committed;
+    counted.confirmed = counted_confirmed;
+    counted.lacks = counted_lacks;
+    s->hooks = &counted;
+    return s;
+}
+
+static void what_several_lanes_need_is_not_asked_for_one(void **state)
+{
+    const struct engine_config config = {
+        .committers = 1, .batch_max = 16, .queue_max = QUEUE, .requests_max = QUEUE, .lanes_max = 8, .window_max = 200, .flush_ms = 3,
+        .backoff_ms = 1, .patience_ms = 50,
+    };
+    struct op delete = {.kind = OP_DELETE};
+
+    (void)state;
+    engine_stop(t.engines[0]);
+    t.engines[0] = engine_start(&config, t.sources[0], NULL, start_counted);
+    create(2, COUPON_NULL);
+    generate(10);
+    assert_int_equal(take(0, "ann"), CPN_OK);
+    assert_true(atomic_load(&hooked_others) > 0);
+    t.coupon = ALONE;
+    create(1, 2);
+    generate(3);
+    assert_int_equal(take(0, "ann"), CPN_OK);
+    assert_int_equal(take(0, "bob"), CPN_OK);
+    assert_int_equal(take(0, "cyd"), CPN_DAILY_CAP_REACHED);
+    assert_int_equal(retitle(0, "another"), CPN_OK);
+    assert_int_equal(call(0, &delete), CPN_COUPON_IN_USE);
+    assert_string_equal(look(0)->title, "another");
+    assert_int_equal(atomic_load(&hooked_alone), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(as_many_lanes_as_there_may_be_follow_though_queues_are_short, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_lane_waits_for_the_definition_that_it_follows, two_engines, stop_engines),
+        cmocka_unit_test_setup_teardown(what_several_lanes_need_is_not_asked_for_one, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(what_one_coupon_waits_for_is_not_in_another_ones_way, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_day_ends_with_its_last_millisecond, two_engines, stop_engines),
         cmocka_unit_test_setup_teardown(a_taking_behind_a_change_of_time_zone_is_of_the_new_ones_day, two_engines, stop_engines),
