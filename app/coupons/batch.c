@@ -52,6 +52,7 @@ const unsigned entry_members[ENTRY_KIND_COUNT] = {
     [ENTRY_GIVE] = HAS_JOB | HAS_GIFT,
     [ENTRY_GET] = HAS_RANGE | HAS_JOB | HAS_GIFT,
     [ENTRY_TICK] = 0,
+    [ENTRY_RESTORED] = HAS_COUNT,
 };
 
 const char *entry_kind_name(enum entry_kind k)
@@ -304,6 +305,8 @@ static void totals_write(struct pen *p, const struct head *h)
     PUT_INT(p, "due", h->due);
     if (h->elsewhere)
         PUT_INT(p, "elsewhere", h->elsewhere);
+    if (h->epoch)
+        PUT_INT(p, "epoch", h->epoch);
     PUT_INT(p, "issued", h->issued);
     PUT_INT(p, "low_stock", h->low_stock);
     if (h->minor_elsewhere)

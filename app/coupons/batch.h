@@ -32,7 +32,7 @@ struct head {
     int64_t due;     /* of them, free ones that are to be retired (a cap was lowered); they can no longer be taken */
     int64_t next_n;  /* the first number that was never generated */
     int64_t issued, reserved, redeemed;
-    int64_t ordinal; /* takings ever */
+    int64_t ordinal; /* of the last taking; 0: none yet. See head_takings() */
     int64_t discount_minor; /* given or held */
     int64_t day_ms;  /* start of the day, in the coupon's zone, to which at_ms belongs */
     int64_t day_taken;
@@ -45,6 +45,7 @@ struct head {
     int64_t sold_out;        /* likewise */
     int64_t replenish_until; /* slots are being added until so many exist; 0: not now */
     int64_t archived;        /* 1: nothing is decided any longer but erasures; else 0 */
+    int64_t epoch;           /* how often the database was restored from an older backup: see ENTRY_RESTORED */
     uint8_t hash[HASH_LEN];
 };
 
@@ -57,6 +58,32 @@ static inline int64_t head_taken(const struct head *h)
 static inline int64_t head_stock(const struct head *h)
 {
     return h->slots - h->due + h->elsewhere;
+}
+
+/*
+ * After a restore from an older backup what was lost may have given out any of the numbers that come next. So the next batch of each lane
+ * begins with ENTRY_RESTORED: its generations and ordinals go on above what the lost part can have used. Without slots an id ends with a
+ * generation, too: the entry's place in its batch, above the same floor; so what is given out for a `seq` again is another id.
+ */
+#define EPOCH_GENERATIONS INT64_C(100000000)   /* for each epoch: no slot is taken or held so often in one */
+#define EPOCH_ORDINALS INT64_C(1000000000000)  /* nor does a lane have so many takings */
+#define EPOCH_MOST 40                          /* then a generation would be more than 32 bits */
+
+/* Takings ever. */
+static inline int64_t head_takings(const struct head *h)
+{
+    return h->ordinal % EPOCH_ORDINALS;
+}
+
+static inline uint32_t head_floor(const struct head *h)
+{
+    return (uint32_t)((uint64_t)h->epoch * EPOCH_GENERATIONS);
+}
+
+/* What comes after generation g of a slot. */
+static inline uint32_t head_next_generation(const struct head *h, uint32_t g)
+{
+    return (g > head_floor(h) ? g : head_floor(h)) + 1;
 }
 
 /* Slots that may still be taken. */
@@ -91,7 +118,8 @@ static inline int64_t head_free(const struct head *h)
     X(ENTRY_REPLENISH, "replenish") /* slots are to be added until `count` exist */                                    \
     X(ENTRY_GIVE, "give")         /* to another lane: the account says which; slots become due here, unless they are fresh */ \
     X(ENTRY_GET, "get")           /* from another lane: slots [n, n + count) exist from now on */                      \
-    X(ENTRY_TICK, "tick")         /* nothing happened until now */
+    X(ENTRY_TICK, "tick")         /* nothing happened until now */                                                     \
+    X(ENTRY_RESTORED, "restored") /* the database is an older backup: what came before this may have been lost. count: the epoch */
 
 enum entry_kind {
 #define X(kind, name) kind,

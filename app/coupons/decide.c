@@ -132,10 +132,24 @@ static struct named_slot *find_named(const struct decision *d, int64_t n)
     return NULL;
 }
 
+/* The first thing that is said after a restore: before any entry, and before a number is taken from the lane. */
+static void tell_restored(struct decision *d)
+{
+    struct entry *e;
+
+    if (d->epoch <= d->head.epoch)
+        return;
+    e = batch_add(d->batch, ENTRY_RESTORED);
+    e->count = d->epoch;
+    fold_head_entry(&d->head, e);
+}
+
 static struct entry *add(struct decision *d, enum entry_kind kind)
 {
-    struct entry *e = batch_add(d->batch, kind);
+    struct entry *e;
 
+    tell_restored(d);
+    e = batch_add(d->batch, kind);
     if (entry_members[kind] & HAS_BY)
         e->by = arena_strdup(&d->batch->arena, d->by);
     return e;
@@ -476,7 +490,7 @@ static void hold(struct decision *d, struct user_state *u, const struct redempti
     assert(named || base->n < 0);
     set_redemption(e, base);
     e->n = named ? base->n : -d->head.seq;
-    e->g = named ? named->slot.generation + 1 : (uint32_t)d->batch->count;
+    e->g = named ? head_next_generation(&d->head, named->slot.generation) : head_floor(&d->head) + (uint32_t)d->batch->count;
     e->from_n = base->n;
     e->from = base->g;
     e->discount_minor = discount_minor;
@@ -675,18 +689,18 @@ static bool give_slot(struct decision *d, struct entry *e, const struct named_sl
 
     if (!policy_of(d->coupon)->slots) {
         e->n = -d->head.seq;
-        e->g = (uint32_t)d->batch->count + 1;
+        e->g = head_floor(&d->head) + (uint32_t)d->batch->count + 1;
     } else if (named) {
         e->n = named->n;
         e->by_name = true;
-        e->g = named->slot.generation + 1;
+        e->g = head_next_generation(&d->head, named->slot.generation);
         e->code = arena_strdup(&d->batch->arena, named->code);
     } else {
         f = next_free(d);
         if (!f)
             return false;
         e->n = f->n;
-        e->g = f->g + 1;
+        e->g = head_next_generation(&d->head, f->g);
         e->code = arena_strdup(&d->batch->arena, f->code);
         d->free_pool_used++;
     }
@@ -717,6 +731,7 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
         [SLOT_ISSUED] = ENTRY_ISSUE, [SLOT_RESERVED] = ENTRY_RESERVE, [SLOT_REDEEMED] = ENTRY_REDEEM};
     struct entry slot = {.n = 0}, *e;
 
+    tell_restored(d);
     if (!give_slot(d, &slot, named))
         return false;
     name_for_ledger(u); /* not before: a refusal leaves an erased user's state as it is */
@@ -931,13 +946,13 @@ void decide_create(struct decision *d, const struct coupon *next, const struct w
 /* Other lanes may have redemptions, or make some while this is decided. */
 static bool others_in_use(const struct decision *d)
 {
-    return d->coupon->lanes > 1 && (d->others.ordinal > 0 || d->coupon->state == COUPON_ACTIVE);
+    return d->coupon->lanes > 1 && (d->others.takings > 0 || d->coupon->state == COUPON_ACTIVE);
 }
 
 void decide_change(struct decision *d, const struct coupon *next, int64_t expected_version, struct outcome *out)
 {
     const struct head *h = &d->head;
-    bool in_use = h->next_n > 0 || h->ordinal > 0 || h->turn != 0 || others_in_use(d); /* with a turn, codes are being made */
+    bool in_use = h->next_n > 0 || head_takings(h) > 0 || h->turn != 0 || others_in_use(d); /* with a turn, codes are being made */
     const char *fixed = in_use ? coupon_fixed_difference(d->coupon, next) : NULL;
     int64_t total = next->cap.total, before = d->coupon->cap.total;
     bool lowered = total != COUPON_NULL && (before == COUPON_NULL || total < before);
@@ -967,7 +982,7 @@ void decide_change(struct decision *d, const struct coupon *next, int64_t expect
 void decide_delete(struct decision *d, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK};
-    if (d->head.ordinal > 0 || d->others.ordinal > 0) {
+    if (head_takings(&d->head) > 0 || d->others.takings > 0) {
         refuse(out, CPN_COUPON_IN_USE);
         return;
     }

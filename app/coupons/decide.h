@@ -24,7 +24,7 @@ enum quota { QUOTA_NONE, QUOTA_SLOTS, QUOTA_DAY, QUOTA_BUDGET, QUOTA_COUNT };
 
 struct free_slot {
     int64_t n;
-    uint32_t g;       /* as it stands: taking makes it g + 1 */
+    uint32_t g;       /* as it stands: taking makes it head_next_generation() */
     const char *code; /* NULL: none */
 };
 
@@ -37,7 +37,7 @@ struct named_slot {
 
 /* What the coupon's other lanes have, as last heard: it may be old. */
 struct others {
-    int64_t taken, reserved, ordinal;
+    int64_t taken, reserved, takings;
     int64_t day_taken; /* of the present day */
     int64_t discount_minor;
     int64_t stock;     /* slots of the whole coupon */
@@ -57,6 +57,7 @@ struct decision {
     struct others others;        /* zeros where there is one lane */
     int64_t next_due_ms;         /* when the lane's next hold ends, for Retry-After; 0: none, or not known */
     int64_t free_most;           /* the most free slots that there were since decide_begin() */
+    int64_t epoch;               /* how often the database was restored: a lane that does not say so yet says it first */
     const char *by;              /* the operator's API key on whose behalf is decided what comes next; NULL: nobody's */
 };
 

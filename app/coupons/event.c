@@ -223,9 +223,12 @@ void event_write(const struct batch *b, const struct event *e, struct buf *out)
     put_event(&j, b, e, false);
 }
 
-void event_id(const char *coupon, int64_t lane, int64_t seq, int64_t part, struct buf *out)
+void event_id(const char *coupon, int64_t lane, int64_t epoch, int64_t seq, int64_t part, struct buf *out)
 {
-    buf_puts(out, "evt_");
+    buf_puts(out, "evt");
+    if (epoch)
+        buf_int(out, epoch);
+    buf_putc(out, '_');
     buf_puts(out, coupon);
     for (const int64_t *number = (const int64_t[]){lane, seq, part, -1}; *number >= 0; number++) {
         buf_putc(out, '_');

@@ -3,7 +3,8 @@
  *
  * Shape   struct event: its type, and the run of the batch's entries that it tells of. In the order of the entries
  * Id      "evt_<coupon>_<lane>_<seq>_<part>": part counts the batch's events from 0, whoever subscribed to what. So a
- *         receiver can drop repeats by it
+ *         receiver can drop repeats by it. After a restore a lane gives out a `seq` again: then its ids begin with "evt1", "evt2", ...,
+ *         by the batch's epoch, and no receiver takes them for those that were lost
  * Size    at most EVENT_BYTES_MAX: the entries of a large batch become several events. Where they are cut does not
  *         depend on names: erasing a user changes no event's id, nor what it tells of
  * Names   of users and orders stand in the entries until the user is erased; codes, keys and metadata never do
@@ -55,6 +56,6 @@ size_t events_of(const struct batch *b, const struct head *before, struct arena 
 void event_write(const struct batch *b, const struct event *e, struct buf *out);
 
 /* Append the id of an event. */
-void event_id(const char *coupon, int64_t lane, int64_t seq, int64_t part, struct buf *out);
+void event_id(const char *coupon, int64_t lane, int64_t epoch, int64_t seq, int64_t part, struct buf *out);
 
 #endif

@@ -380,6 +380,14 @@ static void leave(struct head *h, const struct entry *e)
     h->reserved -= e->was == SLOT_RESERVED;
 }
 
+/* The ordinals of the epochs that are over are left out. */
+static void fold_restore(struct head *h, const struct entry *e)
+{
+    if (e->count > h->epoch && e->count <= EPOCH_MOST)
+        h->ordinal += (e->count - h->epoch) * EPOCH_ORDINALS;
+    h->epoch = e->count;
+}
+
 void fold_head_entry(struct head *h, const struct entry *e)
 {
     switch (e->kind) {
@@ -456,6 +464,9 @@ void fold_head_entry(struct head *h, const struct entry *e)
         break;
     case ENTRY_REPLENISH:
         h->replenish_until = e->count;
+        break;
+    case ENTRY_RESTORED:
+        fold_restore(h, e);
         break;
     default:
         break;
@@ -708,6 +719,7 @@ static const char *head_difference(const struct head *want, const struct head *h
         {"sold_out", offsetof(struct head, sold_out)},
         {"replenish_until", offsetof(struct head, replenish_until)},
         {"archived", offsetof(struct head, archived)},
+        {"epoch", offsetof(struct head, epoch)},
     };
 
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
@@ -772,7 +784,7 @@ const char *batch_contradiction(const struct head *before, const struct batch *b
         return "prev";
     if (b->head.at_ms < before->at_ms)
         return "at";
-    if (b->head.day_ms < before->day_ms && before->ordinal > 0)
+    if (b->head.day_ms < before->day_ms && head_takings(before) > 0)
         return "day.start";
     h.seq = b->head.seq;
     fold_day(&h, b->head.at_ms, b->head.day_ms);
@@ -784,6 +796,8 @@ const char *batch_contradiction(const struct head *before, const struct batch *b
             return "n";
         if ((entry_members[e->kind] & HAS_TAKING) && e->ordinal != h.ordinal + 1)
             return "ordinal";
+        if (e->kind == ENTRY_RESTORED && (i > 0 || e->count <= h.epoch || e->count > EPOCH_MOST))
+            return "epoch";
         fold_head_entry(&h, e);
         if (entry_members[e->kind] & HAS_TAKING)
             wrong = taking_contradiction(&h, e);

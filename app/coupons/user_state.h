@@ -34,7 +34,7 @@ struct extension {
 /* One generation of one slot, as its user sees it. */
 struct redemption {
     int64_t n;          /* its slot; without slots, minus the seq of its batch (see redemption_id_text()) */
-    uint32_t g;         /* the slot's generation; without slots, the entry's place in its batch, from 1 */
+    uint32_t g;         /* the slot's generation; without slots, the entry's place in its batch, from 1, above the epoch's floor */
     int64_t from_n;     /* the issued one that this holds, or held; from 0: none */
     uint32_t from;
     int64_t lane;

@@ -59,6 +59,7 @@ static const struct member_row totals_rows[] = {
     HEAD("discount_minor", discount_minor),
     HEAD("due", due),
     HEAD("elsewhere", elsewhere),
+    HEAD("epoch", epoch),
     HEAD("issued", issued),
     HEAD("low_stock", low_stock),
     HEAD("minor_elsewhere", minor_elsewhere),

@@ -38,7 +38,7 @@ enum opt {
     OPT_EVENTS,
     OPT_KEYS, OPT_LEDGER, OPT_ANNOUNCE,
     OPT_PARTS, OPT_APPLY, OPT_ONLINE, OPT_CHECKPOINTS, OPT_SIGN_KEY, OPT_FROM_START, OPT_KEEP, OPT_NAMES,
-    OPT_ONCE, OPT_INTERVAL, OPT_SECONDS, OPT_CONNECTIONS, OPT_SLOTS, OPT_YES,
+    OPT_ONCE, OPT_INTERVAL, OPT_SECONDS, OPT_CONNECTIONS, OPT_SLOTS, OPT_YES, OPT_FORCE,
     OPT_END
 };
 
@@ -135,6 +135,7 @@ int ctl_report(struct ctl *c);
 int ctl_verify(struct ctl *c);
 int ctl_archive(struct ctl *c);
 int ctl_reconcile(struct ctl *c);
+int ctl_restored(struct ctl *c);
 int ctl_top(struct ctl *c);
 int ctl_doctor(struct ctl *c);
 int ctl_bench(struct ctl *c);
@@ -142,6 +143,6 @@ extern const struct argp_option ctl_coupon_create_options[], ctl_coupon_change_o
     ctl_coupon_history_options[], ctl_slots_generate_options[], ctl_slots_retire_options[], ctl_codes_import_options[],
     ctl_redemptions_list_options[], ctl_redemptions_export_options[], ctl_jobs_list_options[], ctl_keys_create_options[],
     ctl_receipt_verify_options[], ctl_receipt_rotate_options[], ctl_report_options[], ctl_verify_options[], ctl_archive_options[],
-    ctl_reconcile_options[], ctl_top_options[], ctl_bench_options[], ctl_webhooks_create_options[], ctl_webhooks_deliveries_options[];
+    ctl_reconcile_options[], ctl_restored_options[], ctl_top_options[], ctl_bench_options[], ctl_webhooks_create_options[], ctl_webhooks_deliveries_options[];
 
 #endif

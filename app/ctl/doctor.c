@@ -315,6 +315,7 @@ static const struct {
     {"reads", true, doctor_reads},
     {"majority", true, doctor_majority},
     {"schema", true, doctor_schema},
+    {"restored", true, doctor_restored},
     {"indexes", true, doctor_indexes},
     {"totals", true, doctor_totals},
     {"clock", true, doctor_clock},

@@ -10,6 +10,7 @@
 #include "base/jws.h"
 #include "ctl/doctor.h"
 #include "store/fronts.h"
+#include "store/high_water.h"
 #include "store/mongo.h"
 #include "store/schema.h"
 
@@ -157,6 +158,29 @@ void doctor_schema(struct doctor *d)
                     known);
     else
         doctor_tell(d, DOCTOR_OK, "version %" PRId64, version);
+}
+
+void doctor_restored(struct doctor *d)
+{
+    const char *path = d->config->mongodb_high_water_file;
+    char have[HIGH_WATER_TEXT_SIZE], had[HIGH_WATER_TEXT_SIZE];
+    struct high_water file, now;
+    enum high_water_found found;
+
+    if (high_water_look(d->database->session, path, &file, &now, &found) != STORE_OK)
+        doctor_tell(d, DOCTOR_FAIL, "cannot read what is newest in the ledger");
+    else if (found == HIGH_WATER_OLDER)
+        doctor_tell(d, DOCTOR_FAIL,
+                    "the database is older than it was: its newest batch is of %s, %s knows of one of %s: restore a newer backup, or "
+                    "run couponctl restored",
+                    high_water_text(&now, have), path, high_water_text(&file, had));
+    else if (found == HIGH_WATER_BAD_FILE)
+        doctor_tell(d, DOCTOR_FAIL, "%s is no high-water mark, or cannot be read: remove it, and coupond writes a new one", path);
+    else if (found == HIGH_WATER_LEVEL || found == HIGH_WATER_RESTORED)
+        doctor_tell(d, DOCTOR_OK, "nothing is missing that %s knows of; epoch %" PRId64, path, now.epoch);
+    else
+        doctor_tell(d, DOCTOR_WARN, "%s is %s: an older database would not be noticed; coupond writes it when it starts", path,
+                    found == HIGH_WATER_NO_FILE ? "not there" : "of another database");
 }
 
 void doctor_indexes(struct doctor *d)

@@ -169,6 +169,14 @@ static const struct command commands[] = {
      "reload coupond (SIGHUP) and verify afterwards.\nMemory: users and buckets of one coupon, or of a part of it "
      "(--parts), as for verify; of codes, a few thousand.\nWith --checkpoints DIR, and --sign-key FILE as for verify, "
      "a coupon of which nothing is to be changed is not read from the start; any other is.", NULL},
+    {"restored", NULL, ctl_restored, "[FILE...]", 0, ARGS_MOST, ctl_restored_options, "go on after an older backup was restored",
+     "Say that the database was restored from an older backup: ids, ordinals and webhook-ids then go on above those that the lost "
+     "part can have given out. Without it coupond does not start on a database that is older than its high-water mark knows. Run it "
+     "once, while the service is stopped on all machines; a repeat changes nothing. Each lane's next batch begins with an entry "
+     "restored.\nWith FILEs it changes nothing, and may run at any time: it lists the redemptions, and what became of them, that "
+     "the files know of and the ledger lacks. A FILE, also compressed, has a line for each batch (an archive, or a saved GET "
+     "/coupons/COUPON/ledger), receipt, or body of a webhook. Signatures are not checked: receipt verify does. Exit code 1: "
+     "something is lost.\nWorks on the database directly.", NULL},
     {"top", NULL, ctl_top, "[COUPON...]", 0, ARGS_MOST, ctl_top_options, "live rates, latencies and counts",
      "Show what the service is doing, from its metrics: requests, decisions, batches, the reporter and jobs, as "
      "rates between two updates; and the counts of the named coupons (default: the newest active ones). On a "

@@ -195,6 +195,7 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
     snprintf(d->coupon, sizeof d->coupon, "%s", b->coupon);
     d->lane = b->lane;
     d->seq = b->head.seq;
+    d->epoch = b->head.epoch;
     d->part = e->part;
     d->type = e->type;
     d->at_ms = now_ms;
@@ -205,7 +206,7 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
         add_name(p, b->entries[i].order);
     }
     event_write(b, e, &p->body);
-    event_id(b->coupon, b->lane, b->head.seq, e->part, &id);
+    event_id(b->coupon, b->lane, b->head.epoch, b->head.seq, e->part, &id);
     add_header(p, "Content-Type", "application/json");
     add_header(p, "Expect", ""); /* no waiting for 100 Continue */
     sign(p, h, id.data, now_ms);

@@ -351,7 +351,7 @@ static bool wants_fill(const struct committer *c, const struct lane *l)
     const struct filter *f = &l->filter;
 
     return f->state == FILTER_NONE && c->filters.bytes_max && l->loaded && !l->stale && l->definition &&
-           f->in_vain >= c->config.fill_after && f->in_vain * FILL_PAYS >= l->tail.ordinal * l->definition->lanes;
+           f->in_vain >= c->config.fill_after && f->in_vain * FILL_PAYS >= head_takings(&l->tail) * l->definition->lanes;
 }
 
 /* The views have who is named up to the mark, the window has the others. */
@@ -891,6 +891,7 @@ struct committer *committer_start(const struct engine_config *config, struct sto
     c->lanes_max = lanes_max;
     gather_init(&c->gather, config->batch_max);
     c->store = source->open(source);
+    c->epoch = -1;
     c->ops_most = ROUND_OPS_MAX;
     c->random = (uint32_t)mono_now().ns;
     pthread_mutex_init(&c->lock, NULL);

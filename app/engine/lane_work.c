@@ -491,7 +491,7 @@ static bool free_pool_was_free(const struct lane_work *p)
             continue;
         k = cached_bucket_find(p->lane, bucket_of(e->n));
         if (!k || k->bucket.slots[e->n % BUCKET_SLOTS].state != SLOT_FREE ||
-            k->bucket.slots[e->n % BUCKET_SLOTS].generation + 1 != e->g)
+            head_next_generation(&p->d.head, k->bucket.slots[e->n % BUCKET_SLOTS].generation) != e->g)
             return false;
     }
     return true;
@@ -507,11 +507,12 @@ static struct user_state *user_state_of(const struct op *op)
     return named && op->working && !user_state_by_slot(op->loaded->user_state, n, g) ? op->working : op->loaded->user_state;
 }
 
-static void begin(struct lane_work *p)
+static void begin(const struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
 
     decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
+    p->d.epoch = c->epoch;
     if (p->several)
         p->several->hooks->begin(p->several, p);
     p->d.free_pool = l->free_pool + l->free_pool_first;
@@ -527,7 +528,7 @@ void decide_work(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
 
-    begin(p);
+    begin(c, p);
     if (p->sweeping)
         expire_due(p);
     decide_ops(p, false);

@@ -888,10 +888,22 @@ static void each_open(struct committer *c, struct round *r, void (*load)(struct 
             load(c, &r->work[i]);
 }
 
+/* It changes only while nobody is at work: see store/high_water.h. */
+static void learn_epoch(struct committer *c, struct round *r)
+{
+    if (c->epoch >= 0 || c->store->ops->epoch(c->store, &c->epoch) == STORE_OK)
+        return;
+    c->epoch = -1;
+    for (size_t i = 0; i < r->count; i++)
+        if (r->work[i].state == WORK_OPEN)
+            defer(c, &r->work[i], c->config.backoff_ms);
+}
+
 void load_round(struct committer *c, struct round *r)
 {
     struct mono started = mono_now();
 
+    learn_epoch(c, r);
     leave_chores(c, r);
     find_unknown(c, r);
     bound_loads(c, r);

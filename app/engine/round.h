@@ -73,6 +73,7 @@ struct committer {
     int answered;            /* requests answered in the last round */
     struct gather gather;
     struct mono looked_for_chores;
+    int64_t epoch;           /* of the database; -1: not read yet */
 };
 
 /* A user whom a lane's requests are about. */

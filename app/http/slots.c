@@ -274,7 +274,7 @@ static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g
     return s != STORE_FAILED;
 }
 
-/* The generations from the newest on. Two can stand: a hold, and the issued one beneath it, which is spent when the hold is. */
+/* The generations from the newest on, since the last restore. Two can stand: a hold, and the issued one beneath it, which is spent when the hold is. */
 static bool write_history(struct request *r, struct json *j, int64_t n)
 {
     const struct slot *s = &r->op.slot;
@@ -284,7 +284,7 @@ static bool write_history(struct request *r, struct json *j, int64_t n)
 
     json_key(j, "history");
     json_begin_array(j);
-    for (uint32_t g = s->generation, shown = 0; g > 0 && fine && shown < HISTORY_MAX && reads < HISTORY_READS_MAX; g--, shown++) {
+    for (uint32_t g = s->generation, shown = 0; g % EPOCH_GENERATIONS > 0 && fine && shown < HISTORY_MAX && reads < HISTORY_READS_MAX; g--, shown++) {
         if (g == s->current && s->state != SLOT_RETIRED)
             write_generation(j, n, g, s->user, now == SLOT_FREE || (now == SLOT_ISSUED && s->from) ? SLOT_EXPIRED : now,
                              s->at_ms, 0);

@@ -79,7 +79,7 @@ static enum handled reply_test(struct request *r, int64_t asked_ms)
     struct buf event = BUF_INIT;
     struct json j = reply_body(r);
 
-    event_id("-", 0, asked_ms, 0, &event);
+    event_id("-", 0, 0, asked_ms, 0, &event);
     json_begin_object(&j);
     json_key_string(&j, "event", event.data);
     json_key_time(&j, "asked_at", asked_ms);
@@ -92,7 +92,7 @@ static void write_delivery(struct json *j, const struct delivery *d)
 {
     struct buf event = BUF_INIT;
 
-    event_id(d->coupon, d->lane, d->seq, d->part, &event);
+    event_id(d->coupon, d->lane, d->epoch, d->seq, d->part, &event);
     json_begin_object(j);
     json_key_string(j, "id", d->id);
     json_key_string(j, "event", event.data);

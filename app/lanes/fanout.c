@@ -66,6 +66,7 @@ void heads_add_up(struct head *sum, const struct op *heads, int64_t lanes)
 {
     *sum = heads[0].head;
     sum->slots = head_stock(sum);
+    sum->ordinal = head_takings(sum);
     sum->due = sum->elsewhere = sum->day_elsewhere = sum->minor_elsewhere = 0;
     for (int64_t i = 1; i < lanes; i++) {
         const struct head *h = &heads[i].head;
@@ -73,7 +74,7 @@ void heads_add_up(struct head *sum, const struct op *heads, int64_t lanes)
         sum->issued += h->issued;
         sum->reserved += h->reserved;
         sum->redeemed += h->redeemed;
-        sum->ordinal += h->ordinal;
+        sum->ordinal += head_takings(h);
         sum->discount_minor += h->discount_minor;
         if (h->day_ms == sum->day_ms)
             sum->day_taken += h->day_taken;

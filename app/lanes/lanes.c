@@ -244,7 +244,7 @@ static enum cpn_result ask_taken(struct group *g, const char *coupon, int64_t la
 
     *taken = 0;
     for (int64_t i = 0; i < lanes; i++)
-        *taken += head_taken(&after->ops[i].head) - (after->ops[i].head.ordinal - before->ops[i].head.ordinal);
+        *taken += head_taken(&after->ops[i].head) - (head_takings(&after->ops[i].head) - head_takings(&before->ops[i].head));
     fanout_free(before);
     fanout_free(after);
     return r == CPN_OK ? r_after : r;
@@ -306,7 +306,7 @@ static bool move_state(struct group *g, struct op *op, enum coupon_state from, e
 /* The outcome is OK, COUPON_ARCHIVED, COUPON_IN_USE when it ever had a redemption, or what refuses the question. */
 static enum cpn_result ask_whether_used(struct group *g, struct op *op, int64_t lanes)
 {
-    if (sum_heads(g, op, lanes) == CPN_OK && (op->head.archived || op->head.ordinal > 0))
+    if (sum_heads(g, op, lanes) == CPN_OK && (op->head.archived || head_takings(&op->head) > 0))
         op->outcome = (struct outcome){.result = op->head.archived ? CPN_COUPON_ARCHIVED : CPN_COUPON_IN_USE};
     return op->outcome.result;
 }
@@ -911,7 +911,8 @@ static void committed(struct several *several, const struct lane *l)
     const struct coupon *d = l->definition;
 
     confirmed(several, l);
-    if (policy_of(d)->slots && (l->tail.ordinal > 0 || awaits_first_slots(l)) && head_free(&l->tail) <= decide_low_mark(d))
+    if (policy_of(d)->slots && (head_takings(&l->tail) > 0 || awaits_first_slots(l)) &&
+        head_free(&l->tail) <= decide_low_mark(d))
         lanes_poke(several, l->coupon);
 }
 

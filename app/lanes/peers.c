@@ -12,7 +12,7 @@
 struct peer_lane {
     int64_t missed; /* heard when the table had missed so often; -1: never */
     int64_t seq;
-    int64_t taken, reserved, ordinal, discount_minor;
+    int64_t taken, reserved, takings, discount_minor;
     int64_t day_ms, day_taken;
     int64_t stock;
 };
@@ -85,7 +85,7 @@ void peers_note(struct peers *t, const char *coupon, int64_t lane, const struct 
     c = find(t, coupon);
     if (c && lane < c->lanes && h->seq >= c->of[lane].seq)
         c->of[lane] = (struct peer_lane){
-            .missed = t->missed, .seq = h->seq, .taken = head_taken(h), .reserved = h->reserved, .ordinal = h->ordinal,
+            .missed = t->missed, .seq = h->seq, .taken = head_taken(h), .reserved = h->reserved, .takings = head_takings(h),
             .discount_minor = h->discount_minor, .day_ms = h->day_ms, .day_taken = h->day_taken, .stock = head_stock(h)};
     pthread_mutex_unlock(&t->lock);
 }
@@ -106,7 +106,7 @@ void peers_others(struct peers *t, const char *coupon, int64_t lane, int64_t day
             continue;
         sums->taken += of->taken;
         sums->reserved += of->reserved;
-        sums->ordinal += of->ordinal;
+        sums->takings += of->takings;
         sums->discount_minor += of->discount_minor;
         sums->day_taken += of->day_ms == day_ms ? of->day_taken : 0;
     }

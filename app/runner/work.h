@@ -94,5 +94,6 @@ enum ending run_cleanup(struct work *w);
 /* The sweeper's thread; context is the struct runner. */
 void *sweeper_thread(void *context);
 void *front_thread(void *context);
+void *water_gauge_thread(void *context);
 
 #endif

@@ -137,6 +137,7 @@ static const struct bson_field totals_rows[] = {
     BSON_FIELD("sold_out", BSON_FIELD_INT, struct head, sold_out, true, 0),
     BSON_FIELD("replenish", BSON_FIELD_INT, struct head, replenish_until, true, 0),
     BSON_FIELD("archived", BSON_FIELD_INT, struct head, archived, true, 0),
+    BSON_FIELD("epoch", BSON_FIELD_INT, struct head, epoch, true, 0),
 };
 
 static const struct bson_field day_rows[] = {

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/bson_fields.h"
+#include "store/high_water.h"
 #include "store/name_key.h"
 #include "store/schema.h"
 #include "store/session.h"
@@ -166,6 +167,7 @@ static const struct store_ops mongo_ops = {
     .day = time_day,
     .hear = feed_hear,
     .now = time_now,
+    .epoch = mongo_epoch,
     .close = session_close,
 };
 
@@ -559,6 +561,12 @@ int store_check(const struct config *config, char *message, size_t size)
     if (!m)
         return -1;
     status = mongo_prepare(m, message, size);
+    if (status == 0) {
+        struct store *s = mongo_session(m);
+
+        status = high_water_check(s, config->mongodb_high_water_file, message, size);
+        s->ops->close(s);
+    }
     mongo_close(m);
     mongoc_cleanup();
     return status;

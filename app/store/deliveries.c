@@ -19,6 +19,7 @@ static const struct bson_field delivery_rows[] = {
     BSON_FIELD("c", BSON_FIELD_CHARS, struct delivery, coupon, false, 0),
     BSON_FIELD("l", BSON_FIELD_INT, struct delivery, lane, false, 0),
     BSON_FIELD("seq", BSON_FIELD_INT, struct delivery, seq, false, 0),
+    BSON_FIELD("epoch", BSON_FIELD_INT, struct delivery, epoch, true, 0),
     BSON_FIELD("part", BSON_FIELD_INT, struct delivery, part, false, 0),
     BSON_FIELD("attempt", BSON_FIELD_INT, struct delivery, attempt, false, 0),
     BSON_FIELD("at", BSON_FIELD_TIME, struct delivery, at_ms, false, 0),

@@ -87,6 +87,7 @@ struct delivery {
     char hook[HOOK_ID_LEN + 1];
     char coupon[COUPON_ID_MAX + 1];
     int64_t lane, seq, part;
+    int64_t epoch;        /* the batch's */
     int64_t type;         /* enum event_type */
     int64_t attempt;      /* from 1; of a redelivery: 0 */
     int64_t at_ms;        /* when it began */

@@ -38,7 +38,7 @@ struct store *mongo_session(struct mongo *m);
 int mongo_check(struct store *s, char *message, size_t size);
 /* The same, and that what is stored is of no newer version; upgrade it (schema.h), and make the collections and indexes. */
 int mongo_prepare(struct mongo *m, char *message, size_t size);
-/* The same by URI alone, in a process that has not used mongoc yet (the master calls it in a short-lived child). */
+/* The same, and that it is not older than it was (high_water.h); by URI alone, in a process that has not used mongoc yet (the master calls it in a short-lived child). */
 int store_check(const struct config *config, char *message, size_t size);
 /* STORE_OK when a primary answers within timeout_ms; of mongo_open_single(): is found within mongodb.server_selection_timeout_ms
  * and then answers so soon. */

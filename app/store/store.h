@@ -310,6 +310,9 @@ struct store_ops {
      * that begins returns 0 at once: what is appended after it is heard. Such a session is used for nothing else. */
     int (*hear)(struct store *s, struct heard *heard);
 
+    /* How often the database was restored from an older backup: see high_water.h. */
+    enum store_status (*epoch)(struct store *s, int64_t *epoch);
+
     /* The primary's clock, UTC. */
     enum store_status (*now)(struct store *s, int64_t *utc_ms);
 

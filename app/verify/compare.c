@@ -97,8 +97,8 @@ static const struct field head_fields[] = {
     ROW(head, INT64, redeemed),  ROW(head, INT64, ordinal),  ROW(head, INT64, discount_minor),
     ROW(head, INT64, day_ms),    ROW(head, INT64, day_taken), ROW(head, INT64, turn),
     ROW(head, INT64, low_stock), ROW(head, INT64, sold_out), ROW(head, INT64, replenish_until),
-    ROW(head, INT64, archived),
-    ROW(head, INT64, elsewhere), ROW(head, INT64, day_elsewhere), ROW(head, INT64, minor_elsewhere),
+    ROW(head, INT64, archived),  ROW(head, INT64, elsewhere), ROW(head, INT64, day_elsewhere),
+    ROW(head, INT64, minor_elsewhere), ROW(head, INT64, epoch),
 };
 
 static size_t size_of(enum type t)

@@ -257,8 +257,8 @@ static void send_entry(const struct replay *r, struct told_entry *t, unsigned pa
 /* To the part of its user, and to each that has one of its buckets. */
 static void send_to_parts(const struct replay *r, const struct batch *b, const struct entry *e, bool of_slot)
 {
-    struct told_entry t = {.seq = b->head.seq, .at_ms = b->head.at_ms, .day_ms = b->head.day_ms, .at = r->at, .next_n = r->next_n,
-                     .after_erasure = r->erasures > 0, .definition = r->definition, .entry = *e};
+    struct told_entry t = {.seq = b->head.seq, .at_ms = b->head.at_ms, .day_ms = b->head.day_ms, .epoch = b->head.epoch, .at = r->at,
+                     .next_n = r->next_n, .after_erasure = r->erasures > 0, .definition = r->definition, .entry = *e};
     const char *key = user_key(e);
     unsigned users = key ? replay_part_of_user(r, key) : r->parts.parts, first, last;
     int64_t from, end;
@@ -445,7 +445,7 @@ void replay_entry(struct replay *r, const struct told_entry *t)
         r->is_open = true;
         memcpy(r->open.id, t->batch_id, sizeof r->open.id);
         r->open.lane = r->lane;
-        r->open.head = (struct head){.seq = t->seq, .at_ms = t->at_ms, .day_ms = t->day_ms};
+        r->open.head = (struct head){.seq = t->seq, .at_ms = t->at_ms, .day_ms = t->day_ms, .epoch = t->epoch};
     }
     r->at = t->at;
     r->next_n = t->next_n;

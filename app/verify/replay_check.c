@@ -100,6 +100,17 @@ static void slot_expect(const struct at_slot *at, const char *field, uint32_t ex
     slot_drift(at, field, a, b);
 }
 
+/* The most that a generation can be that was lost by restores. */
+static uint32_t lost_generations(const struct batch *b)
+{
+    return (uint32_t)((uint64_t)b->head.epoch * EPOCH_GENERATIONS);
+}
+
+static uint32_t generation_after(const struct batch *b, uint32_t last)
+{
+    return (last > lost_generations(b) ? last : lost_generations(b)) + 1;
+}
+
 /* Which redemption of the slot it speaks of, and of whom. */
 static void check_holder(const struct at_slot *at, const struct slot *slot, uint64_t owner)
 {
@@ -108,7 +119,7 @@ static void check_holder(const struct at_slot *at, const struct slot *slot, uint
 
     if (owner ? owner != replay_hash(e->alias) : slot->state != SLOT_FREE)
         slot_drift(at, "owner", owner ? "the user who has it" : "nobody", e->alias);
-    slot_expect(at, "generation", makes ? slot->generation + 1 : slot->current, e->g);
+    slot_expect(at, "generation", makes ? generation_after(at->batch, slot->generation) : slot->current, e->g);
     if (e->kind != ENTRY_FORGET)
         slot_expect(at, "from", e->kind == ENTRY_HOLD ? slot->current : makes ? 0 : slot->from, e->from);
     if (e->from && e->from_n != at->n)
@@ -235,7 +246,7 @@ static void check_id(struct replay *r, const struct batch *b, const struct entry
         entry_drift(r, b, "slot", slots ? "one" : "none", slots ? "none" : "one");
     } else if (!slots) {
         expect_int(r, b, "n", -b->head.seq, e->n);
-        expect_int(r, b, "g", r->at + 1, e->g);
+        expect_int(r, b, "g", lost_generations(b) + r->at + 1, e->g);
     }
 }
 
@@ -346,7 +357,7 @@ static void check_archived(struct replay *r, const struct head *before, const st
         if (!r->definition || r->definition->state != COUPON_ENDED)
             entry_drift(r, b, "state", "ended", "another");
     }
-    if (before->archived && e->kind != ENTRY_ERASE && e->kind != ENTRY_FORGET)
+    if (before->archived && e->kind != ENTRY_ERASE && e->kind != ENTRY_FORGET && e->kind != ENTRY_RESTORED)
         entry_drift(r, b, "archived", "nothing but an erasure after it", entry_kind_name(e->kind));
 }
 

@@ -101,7 +101,7 @@ struct lane_sums;
 
 /* An entry as a part is told it: what it needs of the batch, and of the lane as it stood. */
 struct told_entry {
-    int64_t seq, at_ms, day_ms;
+    int64_t seq, at_ms, day_ms, epoch;
     char batch_id[ID_BATCH_LEN + 1];
     int64_t at;           /* the entry's place in its batch */
     int64_t next_n;       /* the first slot that is not made yet */

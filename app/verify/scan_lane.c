@@ -76,7 +76,7 @@ static bool has_failed(struct reading *g)
 /* Each phase is as long as the lane has takings; at least one. */
 static int64_t phase_total(const struct reading *g)
 {
-    return g->before.ordinal + 1;
+    return head_takings(&g->before) + 1;
 }
 
 static void advance(struct reading *g, int64_t done)
@@ -560,7 +560,7 @@ static void tell_parts(struct reading *g, struct store *session)
 static unsigned parts_of(const struct reading *g, unsigned threads)
 {
     return g->scan->parts_asked ? (unsigned)g->scan->parts_asked
-                                : parts_for(g->before.ordinal, g->before.next_n % LANE_SLOTS, threads);
+                                : parts_for(head_takings(&g->before), g->before.next_n % LANE_SLOTS, threads);
 }
 
 /* A thread for each processor, as far as there are sessions. */

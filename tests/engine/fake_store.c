@@ -71,6 +71,7 @@ struct fake {
     uint64_t random;
     int fault_percent;
     int faults;
+    int64_t epoch;
     struct stored_batch *ledger;
     struct stored_view *views;
     struct stored_mark *marks;
@@ -1004,6 +1005,16 @@ static enum store_status fake_now(struct store *store, int64_t *utc_ms)
     return STORE_FAILED; /* the machine's clock will do */
 }
 
+static enum store_status fake_epoch(struct store *store, int64_t *epoch)
+{
+    struct fake *f = enter(store);
+    bool failed = is_cut(store) || fault(f);
+
+    *epoch = failed ? 0 : f->epoch;
+    pthread_mutex_unlock(&f->lock);
+    return failed ? STORE_FAILED : STORE_OK;
+}
+
 static void fake_close(struct store *store)
 {
     free(store);
@@ -1021,7 +1032,7 @@ static struct store *open_session(struct store_source *source)
         .due_buckets = fake_due_buckets, .due_user_states = fake_due_user_states,
         .codes = fake_codes, .bucket_codes = fake_bucket_codes, .append = fake_append, .confirm = fake_confirm,
         .write_views = fake_write_views, .write_marks = fake_write_marks, .day = fake_day,
-        .hear = fake_hear, .now = fake_now, .close = fake_close,
+        .hear = fake_hear, .now = fake_now, .epoch = fake_epoch, .close = fake_close,
     };
     struct fake_session *session = calloc(1, sizeof *session);
 
@@ -1082,6 +1093,13 @@ void fake_free(struct fake *f)
     }
     pthread_mutex_destroy(&f->lock);
     free(f);
+}
+
+void fake_set_epoch(struct fake *f, int64_t epoch)
+{
+    pthread_mutex_lock(&f->lock);
+    f->epoch = epoch;
+    pthread_mutex_unlock(&f->lock);
 }
 
 void fake_set_faults(struct fake *f, int fault_percent)

@@ -31,6 +31,8 @@ void fake_damage_codes(struct fake *f, const char *coupon, int64_t b);
 struct store_source *fake_connect(struct fake *f);
 void fake_cut(struct store_source *source);
 void fake_disconnect(struct store_source *source);
+/* So often it was restored, for processes that begin from now on. */
+void fake_set_epoch(struct fake *f, int64_t epoch);
 /* How many faults were dealt. */
 int fake_faults(const struct fake *f);
 

@@ -747,6 +747,7 @@ static int run(uint32_t seed)
                                   .lanes = seed % 3 != 1 && seed % 5 < 2 ? LANES : 1,
                                   .lopsided = seed % 4 < 2};
     s->fake = fake_new(seed, (int)(seed % 4) * 7);
+    fake_set_epoch(s->fake, seed % 11 < 3);
     pthread_mutex_init(&s->lock, NULL);
     atomic_init(&s->alive, 3);
     for (int i = 0; i < 2; i++) {

@@ -60,7 +60,7 @@ def test_what_run_prints_can_be_pasted(monkeypatch):
 
 # ---- doctor ----
 
-CHECKS = ["database", "replicas", "majority", "schema", "indexes", "totals", "clock", "disk", "disk", "processes", "files", "sockets",
+CHECKS = ["database", "replicas", "majority", "schema", "restored", "indexes", "totals", "clock", "disk", "disk", "processes", "files", "sockets",
           "service", "keys", "receipts", "libraries", "libfcgi"]
 
 

@@ -179,6 +179,8 @@ static void each_kind_of_entry_has_its_members(void **state)
          "\"count\":64,\"job\":\"j\\\"1\",\"kind\":\"get\",\"n\":1042,\"step\":9"},
         {ENTRY_TICK,
          "\"kind\":\"tick\""},
+        {ENTRY_RESTORED,
+         "\"count\":64,\"kind\":\"restored\""},
     };
 
     (void)state;
@@ -363,7 +365,8 @@ static void every_line_is_canonical_at_every_bound(void **state)
         b->head = (struct head){.seq = x, .at_ms = x % 200000000000000, .version = x, .slots = x, .due = x, .next_n = x,
                                 .issued = x, .reserved = x, .redeemed = x, .ordinal = x, .discount_minor = x,
                                 .day_ms = x % 200000000000000, .day_taken = x, .turn = x, .low_stock = x, .sold_out = x,
-                                .replenish_until = x, .elsewhere = -x, .day_elsewhere = -x, .minor_elsewhere = -x};
+                                .replenish_until = x, .elsewhere = -x, .day_elsewhere = -x, .minor_elsewhere = -x,
+                                .archived = x, .epoch = x};
         for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++) {
             struct entry *e = add_full(b, (enum entry_kind)kind);
 

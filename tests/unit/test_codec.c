@@ -104,7 +104,7 @@ static struct batch *sample_batch(void)
                             .discount_minor = INT64_C(1) << 50,
                             .day_ms = DAY, .day_taken = 17, .elsewhere = -5000000000, .day_elsewhere = -8,
                             .minor_elsewhere = 9, .turn = 66, .low_stock = 1, .sold_out = 1,
-                            .replenish_until = 7000, .archived = 1};
+                            .replenish_until = 7000, .archived = 1, .epoch = 2};
     memset(b->prev, 0xab, sizeof b->prev);
     b->lanes = 4;
     batch_hash(b, &scratch, b->head.hash);

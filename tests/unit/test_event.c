@@ -254,8 +254,11 @@ static void an_event_is_json_with_names_and_without_secrets(void **state)
                         "\"seq\":88,\"entries\":[{\"kind\":\"redeem\",\"id\":\"1042-1\",\"slot\":1042,\"user\":\"u-17\","
                         "\"order\":\"o-99\",\"ordinal\":1043,\"left\":null,\"day\":3,\"discount_minor\":500}]}}");
     buf_clear(&text);
-    event_id("a_1", 2, 88, 3, &text);
+    event_id("a_1", 2, 0, 88, 3, &text);
     assert_string_equal(text.data, "evt_a_1_2_88_3");
+    buf_clear(&text);
+    event_id("a_1", 2, 12, 88, 3, &text); /* after a restore */
+    assert_string_equal(text.data, "evt12_a_1_2_88_3");
     buf_free(&text);
     batch_free(b);
 }

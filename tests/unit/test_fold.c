@@ -14,7 +14,7 @@
 #define ALIAS "0123456789abcdef"
 
 static struct arena arena;
-static struct batch *made[64];
+static struct batch *made[80];
 static size_t made_count;
 
 static int fresh(void **state)
@@ -1001,7 +1001,7 @@ static void a_lie_in_the_head_is_found(void **state)
         offsetof(struct head, reserved), offsetof(struct head, redeemed), offsetof(struct head, ordinal),
         offsetof(struct head, discount_minor), offsetof(struct head, day_taken), offsetof(struct head, turn),
         offsetof(struct head, low_stock), offsetof(struct head, sold_out), offsetof(struct head, replenish_until),
-        offsetof(struct head, archived),
+        offsetof(struct head, archived), offsetof(struct head, epoch),
     };
     static const size_t overwritten[] = { /* the honest batch says them anew, whatever they were */
         offsetof(struct head, version), offsetof(struct head, low_stock), offsetof(struct head, sold_out),

@@ -249,7 +249,7 @@ static void others_of(const struct one_lane *l, struct others *others)
             continue;
         others->taken += head_taken(h);
         others->reserved += h->reserved;
-        others->ordinal += h->ordinal;
+        others->takings += head_takings(h);
         others->discount_minor += h->discount_minor;
         if (h->day_ms == start_of_day(w.now_ms))
             others->day_taken += h->day_taken;

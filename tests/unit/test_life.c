@@ -1253,6 +1253,70 @@ static void a_check_says_what_a_taking_would(void **state)
     lane_close();
 }
 
+/* ---- after a restore ---- */
+
+static void a_restore_lifts_what_a_lane_gives_out_next(void **state)
+{
+    struct redemption before, after;
+
+    (void)state;
+    lane_open();
+    before = take(ana, SLOT_REDEEMED, "k1", NULL);
+    lane_close();
+    lane_open();
+    d.epoch = 1;
+    after = take(ana, SLOT_ISSUED, "k2", NULL);
+    assert_int_equal(batch->entries[0].kind, ENTRY_RESTORED);
+    assert_int_equal(batch->entries[0].count, 1);
+    assert_int_equal(batch->count, 2);
+    assert_int_equal(after.g, EPOCH_GENERATIONS + 1);
+    assert_int_equal(after.ordinal, EPOCH_ORDINALS + before.ordinal + 1);
+    assert_int_equal(head_takings(&d.head), 2);
+    step(ana, before, MOVE_REVERSE, NULL, NULL, CPN_OK); /* what is not lost goes by its old id */
+    after = step(ana, after, MOVE_RESERVE, "hold", "o1", CPN_OK);
+    assert_int_equal(after.g, EPOCH_GENERATIONS + 2);
+    lane_close();
+    lane_open();
+    d.epoch = 1;
+    take(bob, SLOT_REDEEMED, "k1", NULL);
+    assert_int_equal(batch->count, 1); /* it was said */
+    lane_close();
+    lane_open();
+    d.epoch = 3; /* it was restored twice before anything happened here */
+    post(bob, SLOT_REDEEMED, "k2", NULL, named[9].code, 9, CPN_OK); /* by its code */
+    assert_int_equal(out.redemption.n, 9);
+    assert_int_equal(out.redemption.g, 3 * EPOCH_GENERATIONS + 1);
+    assert_int_equal(out.redemption.ordinal, 3 * EPOCH_ORDINALS + 4);
+    lane_close();
+}
+
+static void a_restore_lifts_ids_without_slots(void **state)
+{
+    (void)state;
+    without_slots(CAP_NONE);
+    for (int64_t epoch = 0; epoch <= 2; epoch++) {
+        lane_open();
+        d.epoch = epoch;
+        out.redemption = take(ana, SLOT_ISSUED, arena_printf(&arena, "take-%d", (int)epoch), NULL);
+        assert_int_equal(out.redemption.n, -tail.seq - 1);
+        assert_int_equal(out.redemption.g, epoch * EPOCH_GENERATIONS + (epoch ? 2 : 1)); /* its place in the batch */
+        step(ana, out.redemption, MOVE_RESERVE, arena_printf(&arena, "hold-%d", (int)epoch), "o", CPN_OK);
+        assert_int_equal(out.redemption.g, epoch * EPOCH_GENERATIONS + (epoch ? 3 : 2));
+        step(ana, out.redemption, MOVE_CANCEL, NULL, NULL, CPN_OK);
+        lane_close();
+    }
+}
+
+static void a_restore_is_not_told_where_nothing_happens(void **state)
+{
+    (void)state;
+    c.state = COUPON_PAUSED;
+    lane_open();
+    d.epoch = 1;
+    post(ana, SLOT_REDEEMED, "k1", NULL, NULL, -1, CPN_COUPON_NOT_ACTIVE);
+    lane_drop();
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, lane_fresh, lane_release)
@@ -1295,6 +1359,9 @@ int main(void)
         TEST(each_call_is_answered_as_first_whatever_happened_since),
         TEST(a_key_of_a_step_belongs_to_one_body),
         TEST(a_check_says_what_a_taking_would),
+        TEST(a_restore_lifts_what_a_lane_gives_out_next),
+        TEST(a_restore_lifts_ids_without_slots),
+        TEST(a_restore_is_not_told_where_nothing_happens),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

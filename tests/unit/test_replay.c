@@ -564,7 +564,7 @@ static void a_sound_world_has_no_drift(void **state)
     assert_string_equal(found, "");
     for (enum entry_kind kind = 0; kind < ENTRY_KIND_COUNT; kind++)
         if (kind != ENTRY_DELETE && kind != ENTRY_ARCHIVE && kind != ENTRY_TICK && kind != ENTRY_SOLD_OUT && kind != ENTRY_REPLENISH &&
-            kind != ENTRY_GIVE && kind != ENTRY_GET && /* it has one lane */
+            kind != ENTRY_RESTORED && kind != ENTRY_GIVE && kind != ENTRY_GET && /* it has one lane */
             count_entries(kind) == 0)
             fail_msg("the world has no %s", entry_kind_name(kind));
     assert_true(w.user_states[ERASED].alias[0]); /* is back */
@@ -1006,6 +1006,54 @@ static void closing_what_is_open_is_found_and_so_is_what_comes_after(void **stat
     expect(issued);
     expect("|state|ended|another");
     expect("|archived|nothing but an erasure after it|redeem");
+}
+
+static struct entry *forge_restored(int64_t epoch)
+{
+    struct entry *e = batch_add(forged, ENTRY_RESTORED);
+
+    e->count = epoch;
+    return e;
+}
+
+static void what_is_given_out_after_a_restore_as_before_it_is_found(void **state)
+{
+    int64_t n = slot_in_state(SLOT_FREE);
+    struct entry *e;
+
+    (void)state;
+    open_batch(1);
+    forge_restored(2);
+    e = forge_taking(ENTRY_REDEEM, 0, n);
+    e->g = 2 * EPOCH_GENERATIONS + 1;
+    seal(true);
+    tell();
+    assert_string_equal(found, "");
+    open_batch(1);
+    forge_taking(ENTRY_REDEEM, 0, slot_in_state(SLOT_FREE));
+    seal(true);
+    tell();
+    expect("|generation|200000001|");
+}
+
+static void a_restore_is_told_once_and_first(void **state)
+{
+    char where[64];
+
+    (void)state;
+    open_batch(1);
+    forge_restored(1);
+    seal(true);
+    tell();
+    assert_string_equal(found, "");
+    for (int64_t epoch = 1; epoch <= EPOCH_MOST + 1; epoch += EPOCH_MOST) { /* again; more often than can be */
+        open_batch(1);
+        forge_restored(epoch);
+        seal(true);
+        tell();
+        snprintf(where, sizeof where, "ledger|seq %" PRId64 "|epoch|", w.tail.seq);
+        expect(where);
+    }
 }
 
 static void generating_what_is_there_is_found_and_harmless(void **state)
@@ -2041,6 +2089,8 @@ int main(void)
         TEST(a_state_that_it_was_not_in_is_found),
         TEST(a_return_by_somebody_else_is_found),
         TEST(closing_what_is_open_is_found_and_so_is_what_comes_after),
+        TEST(what_is_given_out_after_a_restore_as_before_it_is_found),
+        TEST(a_restore_is_told_once_and_first),
         TEST(generating_what_is_there_is_found_and_harmless),
         TEST(a_key_that_called_twice_is_found),
         TEST(a_broken_chain_of_a_user_is_found),

@@ -1,0 +1,26 @@
+/*
+ * runner/water_gauge.c -- a thread that keeps this front's high-water mark: see store/high_water.h.
+ *
+ * Older    a database that was exchanged for an older one while the service runs is told of in the log, once: it is not stopped
+ */
+#include "base/log.h"
+#include "runner/work.h"
+#include "store/high_water.h"
+
+void *water_gauge_thread(void *context)
+{
+    struct runner *r = context;
+    struct store *session = mongo_session(r->mongo);
+    bool told = false, level;
+
+    do {
+        stop_rest(&r->stop, HIGH_WATER_MS);
+        level = high_water_note(session, r->config->mongodb_high_water_file);
+        if (!level && !told)
+            log_event(LOG_ERROR, "database.older", "database=%s path=\"%s\"", r->config->mongodb_database,
+                      r->config->mongodb_high_water_file);
+        told = !level;
+    } while (!stop_asked(&r->stop));
+    session->ops->close(session);
+    return NULL;
+}

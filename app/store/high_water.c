@@ -1,0 +1,217 @@
+/* store/high_water.c -- see high_water.h. */
+#include "store/high_water.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/new_file.h"
+#include "store/bson_fields.h"
+#include "store/codec.h"
+#include "store/name_key.h"
+#include "store/session.h"
+
+#define SCHEMA "schema"
+#define RESTORED "restored" /* the _id of its document */
+#define FILE_FORM "coupons-high-water 1 "
+
+/* ---- the epoch ---- */
+
+static bool epoch_row(const bson_t *doc, void *context)
+{
+    return find_int(doc, "epoch", context);
+}
+
+enum store_status mongo_epoch(struct store *s, int64_t *epoch)
+{
+    AUTO_BCON command = BCON_NEW("find", SCHEMA, "filter", "{", "_id", RESTORED, "}");
+
+    *epoch = 0;
+    session_read_options(session_of(s), command, (struct store_time){0, 0}, 1);
+    return session_read(session_of(s), command, epoch_row, epoch);
+}
+
+enum store_status mongo_epoch_raise(struct store *s, int64_t epoch)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "update", SCHEMA,
+        "updates", "[", "{",
+            "q", "{", "_id", RESTORED, "}",
+            "u", "{", "$max", "{", "epoch", BCON_INT64(epoch), "at", BCON_DATE_TIME(clock_now_ms()), "}", "}",
+            "upsert", BCON_BOOL(true),
+        "}", "]");
+    /* clang-format on */
+
+    return session_write(session_of(s), command, NULL);
+}
+
+/* ---- the database's mark ---- */
+
+static bool arrived_row(const bson_t *doc, void *context)
+{
+    *(uint64_t *)context = codec_arrived_get(doc);
+    return true;
+}
+
+static enum store_status newest_arrival(struct store *s, struct store_time after, uint64_t *arrived)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "find", "ledger", "filter", "{", "arrived", "{", "$gt", BCON_TIMESTAMP(0, 0), "}", "}",
+        "projection", "{", "_id", BCON_INT32(0), "arrived", BCON_INT32(1), "}",
+        "sort", "{", "arrived", BCON_INT32(-1), "}", "limit", BCON_INT32(1));
+    /* clang-format on */
+
+    *arrived = 0;
+    session_read_options(session_of(s), command, after, 1);
+    return session_read(session_of(s), command, arrived_row, arrived);
+}
+
+static enum store_status read_database(struct store *s, char database[HIGH_WATER_DATABASE_LEN + 1])
+{
+    static const unsigned char what[] = "high water";
+    unsigned char hash[HIGH_WATER_DATABASE_LEN / 2];
+    const struct name_key *key;
+    enum store_status status = mongo_name_key(s, &key);
+
+    if (status != STORE_OK)
+        return status;
+    crypto_generichash(hash, sizeof hash, what, sizeof what, key->secret.bytes, sizeof key->secret.bytes);
+    sodium_bin2hex(database, HIGH_WATER_DATABASE_LEN + 1, hash, sizeof hash);
+    return STORE_OK;
+}
+
+/* after: not before that. */
+static enum store_status read_mark(struct store *s, struct store_time after, struct high_water *w)
+{
+    enum store_status status = read_database(s, w->database);
+
+    if (status == STORE_OK)
+        status = mongo_epoch(s, &w->epoch);
+    return status == STORE_OK ? newest_arrival(s, after, &w->arrived) : status;
+}
+
+char *high_water_text(const struct high_water *w, char text[HIGH_WATER_TEXT_SIZE])
+{
+    if (w->arrived)
+        return clock_text((int64_t)(w->arrived >> 32) * 1000, text);
+    snprintf(text, HIGH_WATER_TEXT_SIZE, "none");
+    return text;
+}
+
+/* ---- the file's ---- */
+
+/* HIGH_WATER_LEVEL: *w is what it says. */
+static enum high_water_found read_file(const char *path, struct high_water *w)
+{
+    uint32_t seconds, increment;
+    char line[128], end;
+    FILE *f = fopen(path, "re");
+    bool read;
+
+    if (!f)
+        return errno == ENOENT ? HIGH_WATER_NO_FILE : HIGH_WATER_BAD_FILE;
+    read = fgets(line, sizeof line, f) != NULL;
+    fclose(f);
+    if (!read || sscanf(line, FILE_FORM "%32[0-9a-f] %" SCNd64 " %" SCNu32 ".%" SCNu32 "%c", w->database, &w->epoch, &seconds,
+                        &increment, &end) != 5 || end != '\n' || strlen(w->database) != HIGH_WATER_DATABASE_LEN || w->epoch < 0)
+        return HIGH_WATER_BAD_FILE;
+    w->arrived = (uint64_t)seconds << 32 | increment;
+    return HIGH_WATER_LEVEL;
+}
+
+static void write_file(const char *path, const struct high_water *w)
+{
+    struct new_file f;
+
+    if (new_file_open(&f, path)) {
+        fprintf(f.to, FILE_FORM "%s %" PRId64 " %" PRIu32 ".%" PRIu32 "\n", w->database, w->epoch, (uint32_t)(w->arrived >> 32),
+                (uint32_t)w->arrived);
+        if (new_file_keep(&f))
+            return;
+    }
+    log_event(LOG_WARNING, "high_water.not_written", "path=\"%s\" reason=\"%s\"", path, strerror(errno));
+}
+
+/* ---- both ---- */
+
+static enum high_water_found compare(const struct high_water *file, const struct high_water *now)
+{
+    if (strcmp(file->database, now->database) != 0)
+        return HIGH_WATER_OTHER;
+    if (now->epoch > file->epoch)
+        return HIGH_WATER_RESTORED;
+    return now->epoch < file->epoch || now->arrived < file->arrived ? HIGH_WATER_OLDER : HIGH_WATER_LEVEL;
+}
+
+static bool is_news(enum high_water_found found, const struct high_water *file, const struct high_water *now)
+{
+    return found == HIGH_WATER_LEVEL ? now->arrived > file->arrived : found != HIGH_WATER_OLDER && found != HIGH_WATER_BAD_FILE;
+}
+
+enum store_status high_water_look(struct store *s, const char *path, struct high_water *file, struct high_water *now,
+                                  enum high_water_found *found)
+{
+    struct store_time after = {0, 0};
+
+    *file = *now = (struct high_water){.epoch = 0};
+    /* A primary that has just taken over does not know at once what a majority has: as in confirm.c. */
+    if (!session_pulse(session_of(s), &after) || read_mark(s, after, now) != STORE_OK)
+        return STORE_FAILED;
+    *found = read_file(path, file);
+    if (*found == HIGH_WATER_LEVEL)
+        *found = compare(file, now);
+    if (*found == HIGH_WATER_OTHER)
+        *file = (struct high_water){.epoch = 0};
+    return STORE_OK;
+}
+
+int high_water_check(struct store *s, const char *path, char *message, size_t size)
+{
+    const char *database = session_of(s)->mongo->database;
+    char have[HIGH_WATER_TEXT_SIZE], had[HIGH_WATER_TEXT_SIZE];
+    struct high_water file, now;
+    enum high_water_found found;
+
+    if (high_water_look(s, path, &file, &now, &found) != STORE_OK) {
+        snprintf(message, size, "Cannot read what is newest in the database %s; see the log.", database);
+        return -1;
+    }
+    if (found == HIGH_WATER_OLDER) {
+        snprintf(message, size,
+                 "The database %s is older than it was: its newest batch is of %s, but %s knows of one of %s. It is a restored backup, "
+                 "and would give out ids, ordinals and webhook-ids a second time. Restore a newer backup; or run couponctl restored, by "
+                 "which they go on above those that are lost, and start again.",
+                 database, high_water_text(&now, have), path, high_water_text(&file, had));
+        return -1;
+    }
+    if (found == HIGH_WATER_BAD_FILE) {
+        snprintf(message, size, "%s is no high-water mark, or cannot be read: remove it, and a new one is written.", path);
+        return -1;
+    }
+    if (is_news(found, &file, &now))
+        write_file(path, &now);
+    return 0;
+}
+
+bool high_water_note(struct store *s, const char *path)
+{
+    struct high_water file, now = {.epoch = 0};
+    enum high_water_found found;
+
+    if (read_mark(s, (struct store_time){0, 0}, &now) != STORE_OK)
+        return true;
+    found = read_file(path, &file);
+    if (found == HIGH_WATER_LEVEL)
+        found = compare(&file, &now);
+    if (found == HIGH_WATER_OLDER && high_water_look(s, path, &file, &now, &found) != STORE_OK)
+        return true;
+    if (is_news(found, &file, &now))
+        write_file(path, &now);
+    return found != HIGH_WATER_OLDER;
+}
