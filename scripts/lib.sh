@@ -258,16 +258,12 @@ peers_text() {
         if [ "$address" = "$COUPONS_PEER" ]; then
             name='""'
         else
-            # All others ask the same one in its place. Where that is gone too, each asks itself: a thousandth does so before.
             fronts+="    upstream $name {
         zone $name 64k;
-        server $address max_fails=1 fail_timeout=5s;
-"
-            [ "$next" = "$COUPONS_PEER" ] || fronts+="        server $next max_fails=1 fail_timeout=5s weight=1000 backup;
-"
-            fronts+="        server $COUPONS_PEER max_fails=0 backup;
-        keepalive 256;
+        server $address max_fails=0;
+        keepalive 1024;
         keepalive_requests 10000000;
+        keepalive_timeout 30m;
     }
 "
         fi
