@@ -17,6 +17,8 @@ RUN=$COUPONS_VAR/run
 LOG=$COUPONS_VAR/log
 KEYS=$COUPONS_VAR/keys
 COUPONS_PEER_CERT=${COUPONS_PEER_CERT:-$KEYS/peer} # .pem and .key
+COUPONS_METRICS=${COUPONS_METRICS:-unix:$RUN/metrics.sock}
+FRONTS_DIR=$RUN/fronts # which other fronts are gone: coupond writes, nginx looks
 CACHE=${COUPONS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/coupons}
 # COUPONS_BUILD: run the programs of this folder as they are: of tests that have built them, also with a sanitizer or for coverage
 BUILD=$ROOT/${COUPONS_BUILD:-build}
@@ -247,11 +249,11 @@ port_is_open() { (exec 3<> "/dev/tcp/$1/$2") 2> /dev/null; }
 
 # peers_text HOP_TIMEOUT -- peers.conf.in for COUPONS_PEERS, of which COUPONS_PEER is this front
 peers_text() {
-    local text fronts='' shares='' all address next name i
+    local text fronts='' shares='' followers='' all address next name i
     read -ra all <<< "$COUPONS_PEERS"
     for ((i = 0; i < ${#all[@]}; i++)); do
         address=${all[i]}
-        next=${all[(i + 1) % ${#all[@]}]}
+        next=$(((i + 1) % ${#all[@]}))
         name=coupons_front_$i
         [[ $address =~ ^(unix:/[A-Za-z0-9./_-]+|[A-Za-z0-9.-]+:[0-9]+|\[[0-9a-f:]+\]:[0-9]+)$ ]] ||
             die "COUPONS_PEERS are HOST:PORT or unix:/PATH, with a space between them: $address"
@@ -266,6 +268,9 @@ peers_text() {
         keepalive_timeout 30m;
     }
 "
+            # All others ask the same one in its place.
+            [ "${all[next]}" = "$COUPONS_PEER" ] || followers+="        $name coupons_front_$next;
+"
         fi
         if ((i + 1 < ${#all[@]})); then
             shares+="        $((100 / ${#all[@]})).$(printf %02d $((10000 / ${#all[@]} % 100)))% $name;
@@ -277,22 +282,54 @@ peers_text() {
     text=$(cat "$ROOT/nginx/peers.conf.in")
     text=${text//@SHARES@/"$shares"}
     text=${text//@FRONTS@/"${fronts%$'\n'}"}
+    text=${text//@FOLLOWERS@$'\n'/"$followers"}
     text=${text//@PEER@/"$COUPONS_PEER"}
     text=${text//@PEER_CERT@/"$COUPONS_PEER_CERT.pem"}
     text=${text//@PEER_KEY@/"$COUPONS_PEER_CERT.key"}
     say "${text//@HOP_TIMEOUT@/"$1"}"
 }
 
+# peer_names -- as nginx has them, of all but this one
+peer_names() {
+    local all i
+    read -ra all <<< "$COUPONS_PEERS"
+    for ((i = 0; i < ${#all[@]}; i++)); do
+        [ "${all[i]}" = "$COUPONS_PEER" ] || printf 'coupons_front_%d\\n' $i
+    done
+}
+
 # nginx_text READ_TIMEOUT -- nginx.conf.in, with what it has more where there are several fronts
 nginx_text() {
-    local text peers='' elsewhere='' long=''
+    local text peers='' elsewhere='' long='' choice='' probes=''
     if [[ ${COUPONS_PEERS-} == *' '* ]]; then
         [[ " $COUPONS_PEERS " == *" ${COUPONS_PEER:-none} "* ]] || die "COUPONS_PEER must be one of COUPONS_PEERS: $COUPONS_PEERS"
         peers=$(peers_text $(($1 + 2)))$'\n'
         # shellcheck disable=SC2016 # nginx's variables
-        elsewhere='            if ($coupons_front) {
-                proxy_pass https://$coupons_front$request_uri;
+        choice='        set $coupons_at $coupons_front;
+        if (-f "@FRONTS_DIR@/$coupons_at") {
+            set $coupons_at $coupons_follower;
+        }
+        if (-f "@FRONTS_DIR@/$coupons_at") {
+            set $coupons_at "";
+        }
+'
+        # shellcheck disable=SC2016 # nginx's variables
+        elsewhere='            if ($coupons_at) {
+                proxy_pass https://$coupons_at$request_uri;
             }
+'
+        # shellcheck disable=SC2016 # nginx's variables
+        probes='
+        # For coupond: which other fronts there are, and whether a worker of one answers.
+        location = /coupons/-/fronts {
+            return 200 "'$(peer_names)'";
+        }
+        location ~ ^/coupons/-/fronts/(?<probed>coupons_front_[0-9]+)\z {
+            proxy_read_timeout 1s;
+            proxy_ignore_client_abort off;
+            proxy_ignore_headers X-Accel-Redirect;
+            proxy_pass https://$probed/coupons/-/health;
+        }
 '
         long="            proxy_read_timeout 130s;
             proxy_send_timeout 120s;
@@ -300,6 +337,9 @@ $elsewhere"
     fi
     text=$(cat "$ROOT/nginx/nginx.conf.in")
     text=${text//@PEERS@$'\n'/"$peers"}
+    text=${text//@CHOICE@$'\n'/"$choice"}
+    text=${text//@PROBES@$'\n'/"$probes"}
+    text=${text//@FRONTS_DIR@/"$FRONTS_DIR"}
     text=${text//@ELSEWHERE@$'\n'/"$elsewhere"}
     text=${text//@ELSEWHERE_LONG@$'\n'/"$long"}
     say "${text//@READ_TIMEOUT@/"$1"}"

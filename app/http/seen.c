@@ -26,6 +26,9 @@ static struct {
 /* What the other fronts say. */
 enum fronts_say { FRONTS_ALONE, FRONTS_SURE, FRONTS_UNSURE, FRONTS_SILENT /* one has not heard this question yet */ };
 
+/* One that has not heard of what was asked when waiting for it was given up is not waited for again: it may be gone. */
+static int64_t given_up;
+
 static enum fronts_say what_fronts_say(struct request *r, int64_t number)
 {
     char own[FRONT_ID_SIZE];
@@ -38,7 +41,8 @@ static enum fronts_say what_fronts_say(struct request *r, int64_t number)
     if (mongo_fronts(r->session, &r->arena, &fronts, &count, NULL) != STORE_OK)
         return FRONTS_UNSURE;
     for (size_t i = 0; i < count; i++) {
-        enum fronts_say says = fronts[i].heard < number ? FRONTS_SILENT : fronts[i].sure ? FRONTS_SURE : FRONTS_UNSURE;
+        enum fronts_say answer = fronts[i].sure && fronts[i].heard >= given_up ? FRONTS_SURE : FRONTS_UNSURE;
+        enum fronts_say says = fronts[i].heard >= given_up && fronts[i].heard < number ? FRONTS_SILENT : answer;
 
         if (strcmp(fronts[i].id, own) != 0 && front_is_here(&fronts[i], now_ms) && says > said)
             said = says;
@@ -61,6 +65,8 @@ static bool run_round(struct request *r)
         return false;
     while (said != FRONTS_ALONE && (said = what_fronts_say(r, number)) == FRONTS_SILENT && mono_before(mono_now(), until))
         nanosleep(&pause, NULL);
+    if (said == FRONTS_SILENT)
+        given_up = number;
     return said == FRONTS_ALONE || said == FRONTS_SURE;
 }
 

@@ -95,5 +95,6 @@ enum ending run_cleanup(struct work *w);
 void *sweeper_thread(void *context);
 void *front_thread(void *context);
 void *water_gauge_thread(void *context);
+void *peers_thread(void *context);
 
 #endif

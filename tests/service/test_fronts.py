@@ -280,6 +280,28 @@ def test_a_front_whose_workers_are_gone_says_so_to_the_others(two, figure):
     assert home_of(two, coupon) is gone
 
 
+def noted_as_gone(front):
+    """The others of which its coupond tells nginx that they are gone."""
+    return [path.name for path in (front.var / "run" / "fronts").iterdir()]
+
+
+def test_a_front_that_does_not_answer_is_passed_by_until_it_does(two):
+    """It is asked apart from calls: so the first call after that does not wait for it, either."""
+    entered, asleep = two
+    coupon = coupon_of(two, asleep)
+    pids = nginx_pids(asleep)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until("it to be noted as gone", lambda: noted_as_gone(entered))
+        assert serving([entered], coupon, entered) is entered
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    wait_until("it to be back", lambda: not noted_as_gone(entered))
+    assert home_of(two, coupon) is asleep
+
+
 @pytest.mark.full
 def test_a_front_that_sleeps_is_followed_by_another(two, figure):
     """Who waits for it when it falls asleep waits until its time is out, and hears that the outcome is unknown; no other call does."""

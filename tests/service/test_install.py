@@ -98,7 +98,8 @@ http {{
 
 
 def test_the_site_of_several_fronts_is_one(tmp_path):
-    """nginx takes it; each coupon has a front."""
+    """nginx takes it; each coupon has a front, and each front that is gone has one that follows it, the same for all others."""
+    followers = []
     peers, prefix = [f"127.0.0.1:{free_port()}" for _ in range(4)], str(tmp_path / "usr")
     for i, peer in enumerate(peers):
         etc, run = tmp_path / f"etc-{i}", tmp_path / f"run-{i}"
@@ -115,6 +116,10 @@ def test_the_site_of_several_fronts_is_one(tmp_path):
         assert done.returncode == 0 and "test is successful" in done.stderr, done.stderr
         site = (etc / "nginx/sites-available/coupons").read_text()
         assert re.findall(r"^        (?:25.00%|\*) (\S+);$", site, re.M) == [f"coupons_front_{j}" if j != i else '""' for j in range(4)]
+        rows = re.search(r"map \$coupons_front \$coupons_follower \{\n(.*?)\n    \}", site, re.S)[1]
+        followers.append(dict(re.findall(r"coupons_front_(\d) (\S+);", rows)))
+    for i in range(4):
+        assert {of.get(str(i)) for of in followers} == {None, f"coupons_front_{(i + 1) % 4}"}, followers
 
 
 class Installed:

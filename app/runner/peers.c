@@ -1,0 +1,273 @@
+/*
+ * runner/peers.c -- which other fronts answer: a thread that asks each of them by this machine's nginx, and notes for nginx which are
+ * gone. See nginx/README.md, "Several fronts".
+ *
+ * Asked    at fronts.at: /coupons/-/fronts lists the others, a name on each line, and /coupons/-/fronts/NAME is 200 where a worker of
+ *          that front answers. So the question goes the way that calls go, by the same certificate
+ * Gone     a front of which no answer came for GONE_MS, or that could not be reached for REFUSED_MS. Then there is a file fronts.dir/NAME,
+ *          until it answers again: nginx looks at each call whether there is
+ * Slow     an answer counts however late it is read: a machine that gave this thread no time loses no front
+ * End      the files are removed: who asks no more knows nothing
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "runner/work.h"
+
+#define PATH "/coupons/-/fronts"
+#define FRONTS_MAX 16
+#define NAME_SIZE 40
+#define EVERY_MS 100
+#define GONE_MS 700
+#define REFUSED_MS 300
+#define LIST_MS 2000       /* how often the list is read; nginx may have been started, or reloaded */
+#define REPLY_SIZE 4096
+
+struct peer {
+    char name[NAME_SIZE];
+    int fd;             /* of the question that is out; -1: none */
+    struct mono asked;
+    struct mono heard;  /* when it was answered last, or first asked */
+    bool gone;
+};
+
+struct prober {
+    struct runner *runner;
+    struct sockaddr_storage at;
+    socklen_t at_size;
+    struct peer peers[FRONTS_MAX];
+    int count;
+    struct mono listed;
+    bool knows; /* the list was read */
+};
+
+/* ---- asking nginx ---- */
+
+/* "unix:/PATH", "ADDRESS:PORT" or "[ADDRESS]:PORT". */
+static bool read_address(struct prober *p, const char *text)
+{
+    struct sockaddr_un *local = (struct sockaddr_un *)&p->at;
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *found;
+    char host[64];
+    const char *colon = strrchr(text, ':');
+    size_t brackets = text[0] == '[';
+
+    if (strncmp(text, "unix:", 5) == 0) {
+        local->sun_family = AF_UNIX;
+        p->at_size = sizeof *local;
+        return (size_t)snprintf(local->sun_path, sizeof local->sun_path, "%s", text + 5) < sizeof local->sun_path;
+    }
+    if (!colon || (size_t)(colon - text) >= sizeof host || (size_t)(colon - text) < 2 * brackets)
+        return false;
+    snprintf(host, sizeof host, "%.*s", (int)((size_t)(colon - text) - 2 * brackets), text + brackets);
+    if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
+        return false;
+    memcpy(&p->at, found->ai_addr, found->ai_addrlen);
+    p->at_size = found->ai_addrlen;
+    freeaddrinfo(found);
+    return true;
+}
+
+/* A connection on which this front's nginx was asked; -1: it was not. */
+static int ask(struct prober *p, const char *name)
+{
+    char request[160];
+    int len = snprintf(request, sizeof request, "GET " PATH "%s%s HTTP/1.0\r\nHost: coupons\r\n\r\n", *name ? "/" : "", name);
+    int fd = socket(p->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    /* One machine's sockets: they connect at once, or nobody is there. */
+    if ((connect(fd, (struct sockaddr *)&p->at, p->at_size) != 0 && errno != EINPROGRESS) ||
+        (poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, EVERY_MS) == 1 && send(fd, request, (size_t)len, MSG_NOSIGNAL) != len)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Its status; 0: none. The connection is closed. */
+static int read_status(int fd)
+{
+    char line[16] = "";
+    int status = 0;
+
+    if (recv(fd, line, sizeof line - 1, 0) > 12)
+        status = atoi(line + 9); /* HTTP/1.1 200 */
+    close(fd);
+    return status;
+}
+
+/* ---- who they are ---- */
+
+static void mark(const struct prober *p, const char *name, bool gone)
+{
+    const char *dir = p->runner->config->fronts_dir;
+    char path[CONFIG_TEXT_SIZE + NAME_SIZE + 1];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (!gone) {
+        (void)unlink(path);
+        return;
+    }
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        log_event(LOG_ERROR, "front.unmarked", "file=%s reason=\"%s\"", path, strerror(errno));
+    else
+        close(fd);
+}
+
+static void forget(struct prober *p)
+{
+    for (int i = 0; i < p->count; i++) {
+        if (p->peers[i].fd >= 0)
+            close(p->peers[i].fd);
+        mark(p, p->peers[i].name, false);
+    }
+    p->count = 0;
+}
+
+static bool is_name(const char *name)
+{
+    return *name && strlen(name) < NAME_SIZE && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(name);
+}
+
+/* The same names as before leave all as it is. */
+static void take_list(struct prober *p, char *list)
+{
+    char names[FRONTS_MAX][NAME_SIZE];
+    int count = 0;
+    bool same;
+
+    for (char *name = strtok(list, "\n"); name && count < FRONTS_MAX; name = strtok(NULL, "\n"))
+        if (is_name(name))
+            strcpy(names[count++], name);
+    same = count == p->count;
+    for (int i = 0; i < count && same; i++)
+        same = strcmp(names[i], p->peers[i].name) == 0;
+    if (same)
+        return;
+    forget(p);
+    for (int i = 0; i < count; i++) {
+        struct peer *peer = &p->peers[p->count++];
+
+        *peer = (struct peer){.fd = -1, .heard = mono_now()};
+        memcpy(peer->name, names[i], NAME_SIZE);
+        mark(p, peer->name, false);
+    }
+}
+
+static void read_list(struct prober *p)
+{
+    char reply[REPLY_SIZE];
+    size_t len = 0;
+    char *body;
+    int fd = ask(p, "");
+
+    p->listed = mono_now();
+    if (fd < 0)
+        return;
+    while (len < sizeof reply - 1 && poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, GONE_MS) == 1) {
+        ssize_t more = recv(fd, reply + len, sizeof reply - 1 - len, 0);
+
+        if (more <= 0)
+            break;
+        len += (size_t)more;
+    }
+    close(fd);
+    reply[len] = '\0';
+    body = strstr(reply, "\r\n\r\n");
+    if (body && strncmp(reply + 8, " 200", 4) == 0)
+        take_list(p, body + 4);
+    else if (body)
+        forget(p); /* of no other front */
+}
+
+/* ---- whether they answer ---- */
+
+static void judge(struct prober *p, struct peer *peer, bool gone)
+{
+    if (gone != peer->gone)
+        log_event(LOG_WARNING, gone ? "front.gone" : "front.back", "front=%s", peer->name);
+    peer->gone = gone;
+    mark(p, peer->name, gone);
+}
+
+/* One look: ask, or see what came of the question that is out. */
+static void look(struct prober *p, struct peer *peer)
+{
+    struct mono now = mono_now();
+    int64_t silent_ms;
+
+    if (peer->fd < 0) {
+        peer->fd = ask(p, peer->name);
+        peer->asked = now;
+        return;
+    }
+    silent_ms = mono_ms_between(peer->heard, now);
+    if (poll(&(struct pollfd){.fd = peer->fd, .events = POLLIN}, 1, 0) == 1) {
+        int status = read_status(peer->fd);
+
+        peer->fd = -1;
+        if (status == 200) {
+            peer->heard = now;
+            if (peer->gone)
+                judge(p, peer, false);
+        } else if (status && silent_ms >= REFUSED_MS) {
+            judge(p, peer, true);
+        }
+    } else if (mono_ms_between(peer->asked, now) >= GONE_MS) {
+        close(peer->fd);
+        peer->fd = -1;
+        judge(p, peer, true);
+    }
+}
+
+static void wait_for_answers(struct prober *p)
+{
+    struct pollfd waiting[FRONTS_MAX];
+    nfds_t count = 0;
+
+    for (int i = 0; i < p->count; i++)
+        if (p->peers[i].fd >= 0)
+            waiting[count++] = (struct pollfd){.fd = p->peers[i].fd, .events = POLLIN};
+    if (count)
+        (void)poll(waiting, count, EVERY_MS / 2);
+}
+
+void *peers_thread(void *context)
+{
+    struct prober p = {.runner = context};
+    struct stop *stop = &p.runner->stop;
+
+    if (!*p.runner->config->fronts_at)
+        return NULL;
+    if (!read_address(&p, p.runner->config->fronts_at)) {
+        log_event(LOG_ERROR, "front.unknown", "setting=fronts.at value=\"%s\"", p.runner->config->fronts_at);
+        return NULL;
+    }
+    (void)mkdir(p.runner->config->fronts_dir, 0755);
+    while (!stop_asked(stop)) {
+        if (!p.listed.ns || mono_ms_between(p.listed, mono_now()) >= LIST_MS)
+            read_list(&p);
+        for (int i = 0; i < p.count; i++)
+            look(&p, &p.peers[i]);
+        wait_for_answers(&p);
+        stop_rest(stop, EVERY_MS / 2);
+    }
+    forget(&p);
+    return NULL;
+}
