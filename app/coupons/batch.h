@@ -23,6 +23,12 @@
 
 #define HASH_LEN 32
 
+/* How far a lane is archived: each entry `archive` leads on. */
+enum {
+    LANE_CLOSED = 1, /* nothing is decided any longer but erasures */
+    LANE_REMOVED     /* nothing at all: what is before its last batch leaves, or has left */
+};
+
 /* The lane's running totals; each batch carries them as they stand after it. */
 struct head {
     int64_t seq;     /* 0: the lane has no batch yet */
@@ -44,7 +50,7 @@ struct head {
     int64_t low_stock;       /* 1: the event was raised since slots were last added; else 0 */
     int64_t sold_out;        /* likewise */
     int64_t replenish_until; /* slots are being added until so many exist; 0: not now */
-    int64_t archived;        /* 1: nothing is decided any longer but erasures; else 0 */
+    int64_t archived;        /* LANE_CLOSED, LANE_REMOVED; else 0 */
     int64_t epoch;           /* how often the database was restored from an older backup: see ENTRY_RESTORED */
     uint8_t hash[HASH_LEN];
 };
@@ -96,7 +102,7 @@ static inline int64_t head_free(const struct head *h)
 #define ENTRY_KINDS(X)                                                                                                 \
     X(ENTRY_DEFINE, "define")     /* the coupon was made or changed: definition; count slots were asked for with it */  \
     X(ENTRY_DELETE, "delete")     /* the coupon is gone; its id stays taken */                                         \
-    X(ENTRY_ARCHIVE, "archive")   /* the lane is closed for good: after it nothing is decided but erasures */           \
+    X(ENTRY_ARCHIVE, "archive")   /* the lane is closed; the second one: its archive is written, and it leaves */        \
     X(ENTRY_GENERATE, "generate") /* slots [n, n + count) exist from now on; job, step unless made with the definition */ \
     X(ENTRY_DUE, "due")           /* count free slots are to be retired; job, step if a job asked */                   \
     X(ENTRY_RETIRE, "retire")     /* slots [n, n + count), free and due, are retired */                                \
@@ -196,6 +202,7 @@ struct batch {
     const char *coupon;
     int64_t lane;
     int64_t lanes; /* that the coupon has; beside the hash, for whoever listens. 0 or 1: one */
+    bool left;     /* what was in it has left with an archived coupon: only its _id, time and lanes are known */
     uint64_t arrived; /* when the server took it in, by its own time; beside the hash. 0: not known */
     char id[ID_BATCH_LEN + 1]; /* random: says whose append it was */
     struct head head;          /* after it; head.hash is its hash */
@@ -211,6 +218,9 @@ struct batch {
     struct lane_account **accounts;
     size_t account_count;
 };
+
+/* The beginning of the SHA-256 of these hashes: which ledger it is that ends so, of all lanes in order. */
+void batch_tails_digest(const uint8_t (*hashes)[HASH_LEN], size_t lanes, uint8_t digest[FINGERPRINT_LEN]);
 
 /* A batch without entries, whose id is new. */
 struct batch *batch_new(const char *coupon, int64_t lane);

@@ -1015,6 +1015,19 @@ void decide_archive(struct decision *d, int64_t expected_version, struct outcome
     fold_head_entry(&d->head, add(d, ENTRY_ARCHIVE));
 }
 
+void decide_remove(struct decision *d, int64_t expected_seq, struct outcome *out)
+{
+    *out = (struct outcome){.result = CPN_OK};
+    if (d->head.archived == LANE_REMOVED)
+        return;
+    if (d->head.archived != LANE_CLOSED)
+        refuse(out, CPN_COUPON_IN_USE);
+    else if (d->head.seq != expected_seq + 1 || decide_changed(d))
+        refuse(out, CPN_VERSION_CHANGED);
+    else
+        fold_head_entry(&d->head, add(d, ENTRY_ARCHIVE));
+}
+
 /* ---- between lanes ---- */
 
 void decide_follow(struct decision *d, const struct coupon *definition)

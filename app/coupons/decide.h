@@ -198,6 +198,9 @@ void decide_delete(struct decision *d, struct outcome *out);
  * held, and no codes are being made, else COUPON_IN_USE. OK also when it was closed before. Of several lanes lane 0 comes first: then the
  * definition changes no longer, and what the others have not issued by then they never will. */
 void decide_archive(struct decision *d, int64_t expected_version, struct outcome *out);
+/* Let what is closed leave: nothing is decided after it. VERSION_CHANGED: its last batch is not expected_seq, up to which its archive was
+ * written; COUPON_IN_USE: it is not closed. OK also when it was let go before. */
+void decide_remove(struct decision *d, int64_t expected_seq, struct outcome *out);
 
 /* ---- between lanes; all of it may be asked again at any time ---- */
 

@@ -398,7 +398,7 @@ void fold_head_entry(struct head *h, const struct entry *e)
         h->version++;
         break;
     case ENTRY_ARCHIVE:
-        h->archived = 1;
+        h->archived++;
         break;
     case ENTRY_GENERATE:
         fold_generation(h, e);

@@ -207,7 +207,7 @@ static void pass_batch(struct cursor *s)
 
 static void make_events(struct cursor *s, const struct batch *b)
 {
-    if (b->head.seq != s->seq + 1) /* verify reports it; the rest is still delivered */
+    if (b->head.seq != s->seq + 1 && b->head.archived != LANE_REMOVED) /* verify reports it; the rest is still delivered */
         log_event(LOG_ERROR, "ledger.gap", "coupon=%s lane=%" PRId64 " after=%" PRId64 " next=%" PRId64, s->key.coupon,
                   s->key.lane, s->seq, b->head.seq);
     s->event_count = events_of(b, &s->before, &s->arena, &s->events);
@@ -250,12 +250,12 @@ void cursor_taken(struct cursor *s)
 
 /* ---- where to begin ---- */
 
-/* Is batch seq older than since_ms? -1: cannot be read. */
+/* Is batch seq older than since_ms? What is not there any more is: it left with an archived coupon. -1: cannot be read. */
 static int is_before(struct store *session, const char *coupon, int64_t lane, int64_t seq, int64_t since_ms)
 {
     struct batch *b = NULL;
     enum store_status status = mongo_ledger_at(session, coupon, lane, seq, &b);
-    int before = status == STORE_OK ? b->head.at_ms < since_ms : -1;
+    int before = status == STORE_OK ? b->head.at_ms < since_ms : status == STORE_NOT_FOUND ? 1 : -1;
 
     batch_free(b);
     return before;

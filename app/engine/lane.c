@@ -184,7 +184,7 @@ static enum store_status lay_all(struct lane *l, struct batch **batches, size_t 
     bool free_pool_changed = false;
 
     for (size_t i = 0; i < count; i++) {
-        if (status == STORE_OK && batches[i]->head.seq == l->tail.seq + 1) {
+        if (status == STORE_OK && batches[i]->head.seq == l->tail.seq + 1 && !batches[i]->left) {
             lay_foreign(l, batches[i], &free_pool_changed);
             continue;
         }
@@ -219,15 +219,27 @@ static enum store_status read_to_end(struct lane *l, struct store *s)
     return status;
 }
 
+/* What follows on the tail has left, with all else of an archived coupon but its lanes' last batches. */
+static bool has_left(const struct lane *l, const struct batch *next)
+{
+    return next->left || (next->head.archived == LANE_REMOVED && next->head.seq > l->tail.seq + 1);
+}
+
 enum store_status lane_refresh(struct lane *l, struct store *s)
 {
     struct lane_loading load = {.lane = l};
+    struct batch *batches[LOOK_FIRST];
     struct mark mark = {0};
-    bool more;
-    enum store_status status = read_on(l, s, LOOK_FIRST, &more);
+    size_t count = 0;
+    enum store_status status = s->ops->ledger(s, l->coupon, l->number, l->tail.seq, LOOK_FIRST, batches, &count);
+    bool left = status == STORE_OK && count && has_left(l, batches[0]);
 
     assert(l->loaded && !l->pending);
-    if (status != STORE_OK || !more)
+    for (size_t i = 0; left && i < count; i++)
+        batch_free(batches[i]);
+    if (status == STORE_OK && !left)
+        status = lay_all(l, batches, count);
+    if (status != STORE_OK || !(left || count == LOOK_FIRST))
         return status;
     status = s->ops->mark(s, l->coupon, l->number, "views", &mark);
     if (status != STORE_OK)
@@ -293,7 +305,7 @@ static enum store_status lay_first(struct lane *l, struct batch **batches, size_
 {
     size_t base = l->mark.seq > 0;
 
-    if (base && (!count || batches[0]->head.seq != l->mark.seq)) {
+    if (base && (!count || batches[0]->head.seq != l->mark.seq || batches[0]->left)) {
         log_event(LOG_ERROR, "lane.no_batch_at_mark", "coupon=%s lane=%lld mark=%lld", l->coupon,
                   (long long)l->number, (long long)l->mark.seq);
         while (count > 0)

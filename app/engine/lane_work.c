@@ -103,6 +103,9 @@ static bool decide_write(struct lane_work *p, struct op *op)
     case OP_ARCHIVE:
         decide_archive(d, op->expected_version, &op->outcome);
         break;
+    case OP_REMOVE:
+        decide_remove(d, op->expected_seq, &op->outcome);
+        break;
     case OP_FOLLOW:
     case OP_GIVE:
     case OP_GET:
@@ -283,14 +286,22 @@ static bool finds_coupon(const struct lane_work *p, struct op *op)
     return false;
 }
 
-/* True: the lane is closed, and op was told so, or has nothing to do there. Erasures go on. */
+/* Of what leaves, or has left, only the definition and the totals are there. */
+static bool is_told_of_what_left(enum op_kind kind)
+{
+    return kind == OP_COUPON || kind == OP_HEAD || kind == OP_CATCH_UP || kind == OP_CREATE || kind == OP_ARCHIVE || kind == OP_REMOVE;
+}
+
+/* True: the lane is closed, and op was told so, or has nothing to do there. Erasures go on until it leaves. */
 static bool is_closed(const struct lane_work *p, struct op *op)
 {
     bool chore = op->kind == OP_SWEEP || op->kind == OP_TICK || op->kind == OP_FOLLOW || op->kind == OP_EVENTS ||
                  op->kind == OP_TURN_END || op->kind == OP_GIVE || op->kind == OP_GET;
 
-    if (!p->d.head.archived || op->kind == OP_CREATE || op->kind == OP_ERASE || op->kind == OP_ARCHIVE ||
-        (op_reads_only(op->kind) && op->kind != OP_CHECK && !(op->kind == OP_REFUSE && op->changes)))
+    if (!p->d.head.archived || is_told_of_what_left(op->kind))
+        return false;
+    if (p->d.head.archived == LANE_CLOSED && op->kind != OP_CHECK && !(op->kind == OP_REFUSE && op->changes) &&
+        (op_reads_only(op->kind) || op->kind == OP_ERASE))
         return false;
     op->outcome = (struct outcome){.result = chore ? CPN_OK : CPN_COUPON_ARCHIVED};
     return true;

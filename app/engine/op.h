@@ -26,6 +26,7 @@ enum op_kind {
     OP_CHANGE,      /* definition, expected_version -> outcome, coupon_now */
     OP_DELETE,      /* expected_version, 0: whichever it has, else BUSY -> outcome, coupon_now: of OK, the tombstone */
     OP_ARCHIVE,     /* expected_version -> outcome: of OK, every lane is closed for good */
+    OP_REMOVE,      /* lane, expected_seq -> outcome: of OK, what the lane has may leave */
     OP_JOB,         /* job -> job_now (never NULL), head */
     OP_TURN,        /* job, fence -> outcome, turn */
     OP_TURN_END,    /* job -> outcome */
@@ -52,7 +53,8 @@ enum op_kind {
 };
 
 /* Every op whose coupon does not exist (or was deleted) ends with COUPON_NOT_FOUND, except OP_CREATE; where it is archived with
- * COUPON_ARCHIVED, except those that read, but for OP_CHECK and what refuses a change (changes), and OP_ERASE. */
+ * COUPON_ARCHIVED, except those that read, but for OP_CHECK and what refuses a change (changes), and OP_ERASE; where it has left, except
+ * OP_COUPON and OP_HEAD. */
 struct op {
     /* in; borrowed until done() */
     enum op_kind kind;
@@ -75,6 +77,7 @@ struct op {
     uint32_t g;
     struct coupon *definition;
     int64_t expected_version;
+    int64_t expected_seq;    /* OP_REMOVE: of its last batch */
     const char *job;
     int64_t step;
     int64_t count;

@@ -26,7 +26,8 @@ static const char *const advice[CPN_RESULT_COUNT] = {
     [CPN_COUPON_NOT_FOUND] =
         "Check the id. A storefront sees only active coupons: treat it as gone.",
     [CPN_COUPON_ARCHIVED] =
-        "Treat it as gone. What was taken can still be read, and is in its archive; for a new campaign make another coupon.",
+        "Treat it as gone. Its definition, counts and reports can still be read; what was taken is in its archive. For a new campaign "
+        "make another coupon.",
     [CPN_PRECONDITION_REQUIRED] =
         "Read the coupon, and send its ETag as If-Match. Send * only if you mean to overwrite whatever is there.",
     [CPN_VERSION_CHANGED] =

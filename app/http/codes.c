@@ -137,12 +137,12 @@ enum handled codes_list(struct request *r)
 {
     struct export *x;
 
-    if (!request_coupon(r))
+    if (!request_kept_coupon(r))
         return ANSWERED;
     /* The buckets are read as their views stand: first let these stand where the ledger does. */
     if (!request_catch_up(r, 0))
         return reply_problem(r, CPN_BUSY, NULL);
-    if (!request_coupon(r))
+    if (!request_kept_coupon(r))
         return ANSWERED;
     reply_text(r, 200, TYPE_CSV);
     reply_header(r, "Cache-Control", "no-store");

@@ -298,15 +298,19 @@ static bool write_items(struct request *r, struct json *j, const struct page *p)
     return true;
 }
 
-/* True: there is such a coupon, or was one. False: answered. */
+/* True: there is such a coupon, or was one that was deleted. False: answered. */
 static bool was_made(struct request *r)
 {
     struct batch *b;
     size_t count = 0;
 
     request_op(r, OP_COUPON);
-    if (request_call(r) == CPN_OK)
+    if (request_call(r) == CPN_OK && r->op.head.archived != LANE_REMOVED)
         return true;
+    if (r->op.outcome.result == CPN_OK) {
+        reply_problem(r, CPN_COUPON_ARCHIVED, NULL);
+        return false;
+    }
     if (r->op.outcome.result == CPN_COUPON_NOT_FOUND && mongo_history(r->session, r->coupon, NULL, 1, &b, &count) != STORE_OK)
         reply_problem(r, CPN_BUSY, NULL);
     else if (!count)

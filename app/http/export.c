@@ -35,7 +35,7 @@ enum handled codes_export(struct request *r)
     char *text = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
     struct job *job;
 
-    if (!request_coupon(r))
+    if (!request_kept_coupon(r))
         return ANSWERED;
     if (r->op.coupon_now->codes.source == CODES_NONE)
         return reply_problem(r, CPN_BAD_REQUEST, "This coupon has no codes: its codes.source is none.");

@@ -19,6 +19,10 @@ static bool send_ledger(struct request *r, int64_t lane, int64_t after)
             count = 0;
         }
         for (size_t i = 0; i < count && there; i++) {
+            if (batches[i]->left) { /* meanwhile, with the archived coupon */
+                there = false;
+                break;
+            }
             buf_clear(&line);
             batch_line(batches[i], &line, true);
             buf_putc(&line, '\n');
@@ -36,7 +40,7 @@ enum handled ledger_get(struct request *r)
 {
     int64_t lane = 0, after = 0;
 
-    if (!request_coupon(r))
+    if (!request_kept_coupon(r))
         return ANSWERED;
     if (!query_int(r, "lane", 0, r->op.coupon_now->lanes - 1, &lane) || !query_int(r, "after", 0, INT64_MAX, &after))
         return ANSWERED;

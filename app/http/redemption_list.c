@@ -539,7 +539,7 @@ enum handled redemption_list(struct request *r)
     struct redemption_filter f;
     struct list l;
 
-    if (!request_coupon(r) || !redemption_filter_read(r, &f))
+    if (!request_kept_coupon(r) || !redemption_filter_read(r, &f))
         return ANSWERED;
     if (f.order && !f.user)
         return reply_problem(r, CPN_BAD_REQUEST, "The query parameter order requires user.");

@@ -51,6 +51,15 @@ bool request_coupon(struct request *r)
     return false;
 }
 
+bool request_kept_coupon(struct request *r)
+{
+    if (!request_coupon(r))
+        return false;
+    if (r->op.head.archived == LANE_REMOVED)
+        reply_problem(r, CPN_COUPON_ARCHIVED, NULL);
+    return r->op.head.archived != LANE_REMOVED;
+}
+
 bool request_open_coupon(struct request *r)
 {
     if (!request_coupon(r))

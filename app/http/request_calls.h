@@ -16,6 +16,8 @@ enum handled request_submit(struct request *r, handler *then);
 enum cpn_result request_call(struct request *r);
 /* On a blocking thread: read the definition and totals into r->op; false: answered already (coupon_not_found, busy). */
 bool request_coupon(struct request *r);
+/* The same for a call that reads more of it than these; false also: coupon_archived, for that has left. */
+bool request_kept_coupon(struct request *r);
 /* The same for a call that would change it; false also: coupon_archived. */
 bool request_open_coupon(struct request *r);
 /* On a blocking thread: let the views of a lane stand where its ledger does. False: not by r->op.deadline, the database is slow. */

@@ -201,11 +201,11 @@ enum handled slots_list(struct request *r)
     struct list l;
     struct json j;
 
-    if (!request_coupon(r) || !list_begin(r, &l))
+    if (!request_kept_coupon(r) || !list_begin(r, &l))
         return ANSWERED;
     if (!catch_up(r))
         return reply_problem(r, CPN_BUSY, NULL);
-    if (!request_coupon(r))
+    if (!request_kept_coupon(r))
         return ANSWERED;
     if (l.position)
         from = strtoll(l.position, NULL, 10);

@@ -114,6 +114,7 @@ static int64_t lane_for(const struct op *op, int64_t lanes)
         break;
     case OP_SWEEP:
     case OP_TICK:
+    case OP_REMOVE:
     case OP_CATCH_UP:
         lane = op->asked_lane;
         break;

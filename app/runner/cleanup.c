@@ -7,6 +7,8 @@
  */
 #include "runner/work.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 
 #define CLEAN_BUCKETS 64 /* buckets whose codes are dropped at once */
@@ -67,6 +69,9 @@ enum ending run_cleanup(struct work *w)
         e = work_ask(w, &op);
     if (e == ENDING_FAILED && w->error == CPN_COUPON_NOT_FOUND)
         return ENDING_DONE;
+    if (e == ENDING_DONE && op.head.archived == LANE_REMOVED && w->job->key &&
+        strncmp(w->job->key, JOB_KEY_REMAINS, strlen(JOB_KEY_REMAINS)) == 0)
+        return run_remains(w);
     if (e != ENDING_DONE || !is_over(op.coupon_now, clock_now_ms()) || !policy_of(op.coupon_now)->slots)
         return e;
     codes = op.coupon_now->codes.source != CODES_NONE;

@@ -33,6 +33,7 @@ static const struct kind kinds[JOB_KIND_COUNT] = {
     [JOB_IMPORT] = {run_import, NULL, true},
     [JOB_EXPORT] = {run_export, "slots", false},
     [JOB_CLEANUP] = {run_cleanup, "retired", false},
+    [JOB_ARCHIVE] = {run_archive, "removed", false},
 };
 
 /* ---- a job's end ---- */

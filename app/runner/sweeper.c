@@ -6,6 +6,7 @@
  *          say so is loaded for it
  * Erasures that were cut short are finished
  * Coupons  that have been over for long enough get a job that cleans up, once for each end that they have
+ * Archived coupons leave _ids behind; a job removes these in the end
  * Metrics  get what is free and taken of active coupons, while somebody reads them
  * Old      texts of uploads that broke off a day ago, or whose job ended a month ago, day-old tombstones of erased users, and
  *          counts of refusals past refusals.keep_days, go
@@ -158,6 +159,31 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
 
 /* ---- what is left behind ---- */
 
+/* Of an archived coupon. The job's key is that of the time at which it is due: asked for twice it is there once. */
+static bool ask_for_remains(struct sweeper *s, const struct remains *due, int64_t now_ms)
+{
+    char id[ID_SHORT_LEN + 1];
+    struct job job = {.id = id, .kind = JOB_CLEANUP, .coupon = due->coupon, .created_ms = now_ms}, *existing;
+
+    id_random(id, ID_SHORT_LEN);
+    job.key = arena_printf(&s->arena, JOB_KEY_REMAINS "%" PRId64, due->until_ms);
+    return mongo_job_insert(s->session, &job, &s->arena, &existing) != STORE_FAILED &&
+           mongo_remains_gone(s->session, due->coupon) == STORE_OK;
+}
+
+static bool find_remains(struct sweeper *s, int64_t now_ms)
+{
+    struct remains *due = NULL;
+    size_t count = 0;
+    bool fine = true;
+
+    if (mongo_remains_due(s->session, now_ms, SWEEP_MOST, &s->arena, &due, &count) != STORE_OK)
+        return false;
+    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
+        fine = ask_for_remains(s, &due[i], now_ms) && fine;
+    return fine;
+}
+
 static bool clean_chunks(struct sweeper *s, int64_t now_ms)
 {
     return mongo_chunks_clean(s->session, now_ms - DAY_MS, now_ms - MANIFEST_KEPT_MS) == STORE_OK;
@@ -199,6 +225,7 @@ static const struct duty {
     {sweep_due, "due", ROUND_MS},
     {finish_erasures, "erasures", ERASURES_MS},
     {find_over, "over", INT64_C(10) * 1000},
+    {find_remains, "remains", INT64_C(10) * 1000},
     {tell_stocks, "stocks", INT64_C(10) * 1000},
     {clean_chunks, "parts", INT64_C(600) * 1000},
     {clean_tombstones, "tombstones", INT64_C(600) * 1000},

@@ -90,6 +90,9 @@ enum ending run_retire(struct work *w);
 enum ending run_import(struct work *w);
 enum ending run_export(struct work *w);
 enum ending run_cleanup(struct work *w);
+enum ending run_archive(struct work *w);
+/* What an archived coupon left behind goes: archive.c. */
+enum ending run_remains(struct work *w);
 
 /* The sweeper's thread; context is the struct runner. */
 void *sweeper_thread(void *context);

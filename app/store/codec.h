@@ -19,8 +19,9 @@
  * Buckets  {_id: {c, b}, view: {hops, seq, lane, pick, free, due, g: [generations up to the last that is not 0],
  *          t: [{i, s, u, at, due, from, issued, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, cleaned, view: {seq, version, changed, live, cleanup, def: the definition by coupon_fields[], metadata as
- *          text}}. live: until when it is active, where its state is; cleanup: when it is to be cleaned up, once it has an end;
- *          cleaned: the sweeper has seen to that, until the view is written again
+ *          text}, remains}. live: until when it is active, where its state is; cleanup: when it is to be cleaned up, once it has an end;
+ *          cleaned: the sweeper has seen to that, until the view is written again; remains: see removal.c
+ * Left     with an archived coupon: {_id, left: true, view: {seq or hops and seq: beyond all}}, of a batch {_id, left, batch, at, k}
  * Defaults what is as it mostly is, is left out: zeros, and what equals another member (last_seq: seq, first: state)
  */
 #ifndef STORE_CODEC_H
@@ -54,6 +55,8 @@ uint64_t codec_arrived_get(const bson_t *doc);
 /* The members arrived and held; one that cannot be read is none (arrived 0), whose owner looks at all lanes again. */
 void codec_watermark_put(bson_t *doc, const struct watermark *w);
 void codec_watermark_get(const bson_t *doc, struct watermark *w);
+/* What was in the document has left with an archived coupon (removal.c). */
+bool codec_has_left(const bson_t *doc);
 /* The caller's to free; NULL: not a batch. */
 struct batch *codec_batch_get(const bson_t *doc);
 /* The same of a document that has no more than _id, at and entries: the batch has these alone. */

@@ -73,6 +73,8 @@ static const struct index_row indexes[] = {
     /* what is active now; what is over, and was not cleaned up */
     {"coupons", "live", "{\"view.live\": 1}", "{\"view.live\": {\"$exists\": true}}", false},
     {"coupons", "cleanup", "{\"cleaned\": 1, \"view.cleanup\": 1}", "{\"view.cleanup\": {\"$exists\": true}}", false},
+    /* what archived coupons left behind */
+    {"coupons", "remains", "{\"remains\": 1}", "{\"remains\": {\"$exists\": true}}", false},
     /* the wallet, in parts: see codec.h */
     {"users", "user", "{\"view.part\": 1, \"_id.h\": 1}", NULL, false},
     /* whose an order is, likewise; views without orders are not in it */

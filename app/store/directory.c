@@ -4,7 +4,7 @@
  * Entry    belongs to its coupon for good once the code of slot n was announced. Until then it is a draft: its coupon's
  *          as long as the turn lasts in which it was written, and then anybody's, since nothing can be announced of
  *          that turn any more. The coupon itself writes it anew in a later turn before it announces it, so that of two
- *          who want it one finds it changed
+ *          who want it one finds it changed. What stands here of an archived coupon is its own for good
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ bool directory_form(const char *code, char form[CODE_MAX + 1])
 
 /* How far a coupon's ledger has announced codes, and who has the turn. */
 struct tail {
-    int64_t next_n, turn;
+    int64_t next_n, turn, archived;
 };
 
 static bool tail_row(const bson_t *doc, void *context)
@@ -32,7 +32,8 @@ static bool tail_row(const bson_t *doc, void *context)
     bson_t totals;
 
     return find_document(doc, "totals", &totals) && find_int(&totals, "next_n", &tail->next_n) &&
-           (find_int(&totals, "turn", &tail->turn) || !bson_has_field(&totals, "turn"));
+           (find_int(&totals, "turn", &tail->turn) || !bson_has_field(&totals, "turn")) &&
+           (find_int(&totals, "archived", &tail->archived) || !bson_has_field(&totals, "archived"));
 }
 
 static enum store_status read_tail(struct session *d, struct store_time after, const char *coupon, struct tail *tail)
@@ -40,7 +41,7 @@ static enum store_status read_tail(struct session *d, struct store_time after, c
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub;
 
-    *tail = (struct tail){0, 0};
+    *tail = (struct tail){0};
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
     ledger_range(&sub, coupon, 0, 0, INT64_MAX);
@@ -88,6 +89,8 @@ static enum standing standing_of(const struct look_up *entry, bool own, const st
 {
     if (own)
         return entry->found ? STANDING_OWN : STANDING_OWN_DRAFT;
+    if (tail->archived == LANE_REMOVED) /* which of them were announced, only its archive says */
+        return STANDING_ELSEWHERE;
     return entry->found || turn_of(entry->writing) == tail->turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
 }
 
@@ -109,7 +112,7 @@ enum store_status directory_judge(struct session *d, struct store_time after, co
     for (size_t first = 0, end; status == STORE_OK && first < found; first = end) {
         const char *owner = entries[first]->owner;
         bool own = strcmp(owner, coupon) == 0;
-        struct tail tail = {next_n, 0};
+        struct tail tail = {.next_n = next_n};
 
         for (end = first; end < found && strcmp(entries[end]->owner, owner) == 0; end++)
             ;

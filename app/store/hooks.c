@@ -13,6 +13,7 @@
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 #define HOOKS "webhooks"
 #define POSITIONS "webhook_positions"
+#define HOOKS_MOST 1000
 #define CLOCKS_APART_S 60 /* so much earlier than by a worker's clock a batch may have arrived at the most */
 
 /* ---- documents ---- */
@@ -405,5 +406,54 @@ enum store_status mongo_positions(struct store *s, const char *hook, struct aren
     status = session_read(session_of(s), command, position_row, &list);
     *p = list.items;
     *count = status == STORE_OK ? list.count : 0;
+    return status;
+}
+
+/* ---- who is behind ---- */
+
+static bool seq_row(const bson_t *doc, void *context)
+{
+    bson_t at;
+
+    return find_document(doc, "at", &at) && find_int(&at, "seq", context);
+}
+
+/* Up to which batch the lane's events are delivered; 0: nothing is noted. */
+static enum store_status read_position(struct session *d, const char *hook, const char *coupon, int64_t lane, int64_t *seq)
+{
+    AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id", "{", "h", BCON_UTF8(hook), "c", BCON_UTF8(coupon), "l",
+                                 BCON_INT64(lane), "}", "}");
+
+    *seq = 0;
+    session_read_options(d, command, (struct store_time){0}, 0);
+    return session_read(d, command, seq_row, seq);
+}
+
+static bool wants(const struct hook *h, const char *coupon)
+{
+    for (size_t i = 0; i < h->coupons.count; i++)
+        if (strcmp(h->coupons.items[i], coupon) == 0)
+            return true;
+    return h->coupons.count == 0;
+}
+
+enum store_status mongo_hook_behind(struct store *s, const struct batch *b, struct arena *a, const char **behind)
+{
+    struct hook **hooks;
+    size_t count;
+    enum store_status status = mongo_hooks(s, NULL, HOOKS_MOST, a, &hooks, &count);
+
+    *behind = NULL;
+    for (size_t i = 0; i < count && status == STORE_OK && !*behind; i++) {
+        const struct hook *h = hooks[i];
+        int64_t seq = 0;
+
+        if (!h->enabled || !wants(h, b->coupon) ||
+            (b->arrived && h->watermark.arrived > b->arrived && !watermark_holds(&h->watermark, b->coupon, b->lane)))
+            continue;
+        status = read_position(session_of(s), h->id, b->coupon, b->lane, &seq);
+        if (seq < b->head.seq)
+            *behind = h->id;
+    }
     return status;
 }

@@ -80,6 +80,8 @@ enum store_status mongo_positions_restart(struct store *s, const char *hook);
 /* All of a subscription. */
 enum store_status mongo_positions(struct store *s, const char *hook, struct arena *a, struct hook_position **p,
                                   size_t *count);
+/* An enabled subscription (in a) to which not all of the lane's events up to batch b are delivered, or NULL: none is. */
+enum store_status mongo_hook_behind(struct store *s, const struct batch *b, struct arena *a, const char **behind);
 
 /* One attempt. */
 struct delivery {

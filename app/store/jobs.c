@@ -15,7 +15,7 @@
 
 static const char *const kind_names[JOB_KIND_COUNT] = {[JOB_GENERATE] = "generate", [JOB_RETIRE] = "retire",
                                                        [JOB_IMPORT] = "import", [JOB_EXPORT] = "export",
-                                                       [JOB_CLEANUP] = "cleanup"};
+                                                       [JOB_CLEANUP] = "cleanup", [JOB_ARCHIVE] = "archive"};
 static const char *const state_names[JOB_STATE_COUNT] = {[JOB_QUEUED] = "queued", [JOB_RUNNING] = "running",
                                                          [JOB_DONE] = "done", [JOB_FAILED] = "failed",
                                                          [JOB_CANCELLED] = "cancelled"};

@@ -231,8 +231,11 @@ static bool user_state_row(const bson_t *doc, void *context)
 {
     struct user_state_list *list = context;
     const char *coupon;
-    const struct user_state *u = codec_user_state_of(doc, list->user, &list->whole, &coupon);
+    const struct user_state *u;
 
+    if (codec_has_left(doc))
+        return true;
+    u = codec_user_state_of(doc, list->user, &list->whole, &coupon);
     if (!u)
         return false;
     list->user_states = arena_grown(list->arena, list->user_states, list->count, &list->capacity, sizeof *list->user_states);
@@ -283,11 +286,14 @@ struct each_user_state {
 static bool each_row(const bson_t *doc, void *context)
 {
     struct each_user_state *each = context;
+    const struct user_state *u;
     const char *coupon;
-    const struct user_state *u = each->user ? codec_user_state_of(doc, each->user, &each->whole, &coupon)
-                                     : codec_user_state_get(doc, &each->whole, &coupon);
-    bool good = u && (!u->user || u->erased_ms || each->take(each->context, coupon, u));
+    bool good;
 
+    if (codec_has_left(doc))
+        return true;
+    u = each->user ? codec_user_state_of(doc, each->user, &each->whole, &coupon) : codec_user_state_get(doc, &each->whole, &coupon);
+    good = u && (!u->user || u->erased_ms || each->take(each->context, coupon, u));
     arena_reset(&each->whole);
     return good;
 }

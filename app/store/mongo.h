@@ -82,7 +82,7 @@ bool api_key_parse(const char *text, char id[KEY_ID_LEN + 1], uint8_t hash[32]);
 void api_key_write(const struct api_key *key, struct json *j);
 
 /* ---- jobs ---- */
-enum job_kind { JOB_GENERATE, JOB_RETIRE, JOB_IMPORT, JOB_EXPORT, JOB_CLEANUP, JOB_KIND_COUNT };
+enum job_kind { JOB_GENERATE, JOB_RETIRE, JOB_IMPORT, JOB_EXPORT, JOB_CLEANUP, JOB_ARCHIVE, JOB_KIND_COUNT };
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED, JOB_STATE_COUNT };
 const char *job_kind_name(enum job_kind k);
 const char *job_state_name(enum job_state s);
@@ -90,6 +90,7 @@ const char *job_state_name(enum job_state s);
 /* How the keys of jobs begin that the service asks for by itself: as no caller's Idempotency-Key can. */
 #define JOB_KEY_REPLENISH "\x01replenish-" /* lane, seq */
 #define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* when it was due */
+#define JOB_KEY_REMAINS "\x01remains-" /* when that was due */
 #define JOB_KEY_WISH "\x01wish"            /* of the slots that were asked for with a new coupon */
 
 struct job {
@@ -110,7 +111,7 @@ struct job {
     int64_t fence;            /* grows with every claim */
     const char *key;          /* Idempotency-Key, or one of JOB_KEY_*, or NULL */
     const char *by;           /* the id of the API key that asked for it, or NULL: nobody outside did */
-    uint8_t fingerprint[FINGERPRINT_LEN];
+    uint8_t fingerprint[FINGERPRINT_LEN]; /* of the request; of JOB_ARCHIVE: batch_tails_digest() of what its archive holds */
 };
 /* Insert a queued job; job->id is made by the caller (id_random). With key: one job per coupon and key. STORE_EXISTS: *existing
  * (in a) is the job that has that key. */
@@ -224,6 +225,35 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
 enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over);
 /* Delete the tombstones of users erased before before_ms. */
 enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms);
+
+/* ---- what an archived coupon had: see removal.c ---- */
+enum remains_kind { REMAINS_LEDGER, REMAINS_CODES, REMAINS_CODE_BUCKETS, REMAINS_BUCKETS, REMAINS_USERS, REMAINS_KIND_COUNT };
+#define REMAINS_ID_MOST 1024
+/* A walk through what there is of one kind; zeroed but for what the caller sets. */
+struct leaving {
+    const char *coupon;
+    enum remains_kind kind;
+    int64_t lane, end; /* of the ledger: batches of this lane before seq `end` */
+    bool whole;        /* what is left behind of it goes, too; but each lane's first _id */
+    /* out */
+    int64_t count;     /* that it has come by */
+    bool done;
+    uint8_t last[REMAINS_ID_MOST]; /* the store's own */
+    uint32_t size;
+};
+/* Let the next page leave. */
+enum store_status mongo_leave(struct store *s, struct leaving *l);
+/* Only come by the next page; *left grows by those that have left before. */
+enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *left);
+/* Note in the coupon's document until when what it leaves behind is to stay; and that it is gone. */
+enum store_status mongo_remains_note(struct store *s, const char *coupon, int64_t until_ms);
+enum store_status mongo_remains_gone(struct store *s, const char *coupon);
+struct remains {
+    const char *coupon;
+    int64_t until_ms;
+};
+/* Those of which it may go at now_ms, in a. */
+enum store_status mongo_remains_due(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct remains **due, size_t *count);
 
 /* ---- what operators asked for ---- */
 /* A batch in the order of a coupon's history: by time, then lane and seq. */

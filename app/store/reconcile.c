@@ -236,6 +236,8 @@ static bool coupon_row(const bson_t *doc, void *context)
     r->out->definition = codec_coupon_get(doc, r->arena, &r->out->seq);
     if (!find_time(doc, "created", &r->out->created_ms))
         r->out->created_ms = -1;
+    if (!find_time(doc, "remains", &r->out->remains_ms))
+        r->out->remains_ms = 0;
     return true;
 }
 

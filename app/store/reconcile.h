@@ -56,6 +56,7 @@ struct stored_coupon {
     struct coupon *definition; /* NULL: there is none, or it cannot be read */
     int64_t seq;
     int64_t created_ms; /* -1: none */
+    int64_t remains_ms; /* until when what has left of it leaves its _ids behind; 0: not, or no longer */
 };
 enum store_status mongo_stored_coupon(struct store *s, const char *coupon, struct arena *a, struct stored_coupon *out);
 

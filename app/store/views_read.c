@@ -60,6 +60,8 @@ static bool user_state_row(const bson_t *doc, void *context)
 
     if (!codec_user_state_id_get(doc, &coupon, &hash))
         return false;
+    if (codec_has_left(doc))
+        return true;
     for (size_t at = hash_index_begin(&t->index, user_state_hash(coupon, &hash)), i;
          (i = hash_index_item(&t->index, at)) != HASH_INDEX_END; at++) {
         struct user_state_read *r = &t->reads[i];
@@ -140,6 +142,8 @@ static bool job_row(const bson_t *doc, void *context)
 {
     struct job_row *row = context;
 
+    if (codec_has_left(doc))
+        return true;
     row->state = codec_job_get(doc, row->job, row->arena);
     row->unreadable = !row->state;
     if (row->unreadable)
@@ -188,6 +192,8 @@ static bool account_row(const bson_t *doc, void *context)
 
     if (!codec_user_state_id_get(doc, &coupon, &hash))
         return false;
+    if (codec_has_left(doc))
+        return true;
     for (size_t i = 0; i < rows->count; i++) {
         struct account_read *r = &rows->reads[i];
 
@@ -342,6 +348,8 @@ static bool bucket_row(const bson_t *doc, void *context)
 
     if (!codec_id_int(doc, "b", &coupon, &b))
         return false;
+    if (codec_has_left(doc))
+        return true;
     for (size_t i = 0; i < list->count; i++) {
         struct bucket_read *r = &list->items[i];
 
@@ -402,7 +410,7 @@ static bool listed_bucket_row(const bson_t *doc, void *context)
 {
     struct bucket_list *list = context;
 
-    if (list->count == list->most)
+    if (list->count == list->most || codec_has_left(doc))
         return true;
     if (!codec_bucket_get(doc, &list->items[list->count]))
         return false;

@@ -348,7 +348,7 @@ static int64_t quota_of(const struct replay *r, int64_t cap, int64_t elsewhere)
     return (r->lane == 0 || !has_quotas ? cap : 0) - elsewhere;
 }
 
-/* What is closed had nothing open; after that only a user may be forgotten. */
+/* What is closed had nothing open; after that only a user may be forgotten, and it may leave. */
 static void check_archived(struct replay *r, const struct head *before, const struct batch *b, const struct entry *e)
 {
     if (e->kind == ENTRY_ARCHIVE) {
@@ -357,7 +357,10 @@ static void check_archived(struct replay *r, const struct head *before, const st
         if (!r->definition || r->definition->state != COUPON_ENDED)
             entry_drift(r, b, "state", "ended", "another");
     }
-    if (before->archived && e->kind != ENTRY_ERASE && e->kind != ENTRY_FORGET && e->kind != ENTRY_RESTORED)
+    if (before->archived == LANE_REMOVED)
+        entry_drift(r, b, "archived", "nothing after it", entry_kind_name(e->kind));
+    else if (before->archived && e->kind != ENTRY_ERASE && e->kind != ENTRY_FORGET && e->kind != ENTRY_ARCHIVE &&
+             e->kind != ENTRY_RESTORED)
         entry_drift(r, b, "archived", "nothing but an erasure after it", entry_kind_name(e->kind));
 }
 

@@ -40,6 +40,7 @@ struct stored_view {
     struct coupon *definition;
     int64_t seq;
     bool damaged;
+    bool left; /* with an archived coupon */
     struct stored_view *older;       /* what stood before */
     const struct stored_view *shown; /* of the newest: the version that a search sees */
     struct stored_view *next;        /* of the newest: another view */
@@ -122,6 +123,7 @@ static struct batch *copy_batch(const struct batch *b)
     memcpy(copy->id, b->id, sizeof copy->id);
     copy->head = b->head;
     copy->lanes = b->lanes;
+    copy->left = b->left;
     memcpy(copy->prev, b->prev, HASH_LEN);
     for (size_t i = 0; i < b->count; i++) {
         struct entry *e = batch_add(copy, b->entries[i].kind);
@@ -447,7 +449,7 @@ static const struct stored_view *seen(struct fake *f, const struct stored_view *
 {
     while (v && v->time > after.seconds && chance(f, AGED_PERCENT))
         v = v->older;
-    return v;
+    return v && v->left ? NULL : v;
 }
 
 /* What a search, which looks at all of them, sees of each. */
@@ -1151,6 +1153,74 @@ void fake_damage_codes(struct fake *f, const char *coupon, int64_t b)
     d->next = f->damaged_codes;
     f->damaged_codes = d;
     pthread_mutex_unlock(&f->lock);
+}
+
+/* All but its _id, and whose append it was. */
+static void let_batch_leave(struct stored_batch *s)
+{
+    struct batch *rest = batch_new(s->batch->coupon, s->batch->lane);
+
+    memcpy(rest->id, s->batch->id, sizeof rest->id);
+    rest->head.seq = s->batch->head.seq;
+    rest->head.at_ms = s->batch->head.at_ms;
+    rest->lanes = s->batch->lanes;
+    rest->left = true;
+    batch_free(s->batch);
+    s->batch = rest;
+}
+
+static void let_view_leave(struct fake *f, struct stored_view *old)
+{
+    struct stored_view *v = calloc(1, sizeof *v);
+
+    assert(v);
+    v->kind = old->kind;
+    v->time = f->time;
+    v->coupon = strdup(old->coupon);
+    v->user = old->user ? strdup(old->user) : NULL;
+    v->seq = INT64_MAX;
+    v->left = true;
+    arena_init(&v->arena, 0);
+    bucket_init(&v->bucket, old->bucket.b);
+    supersede(f, v, old);
+}
+
+void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_t lanes)
+{
+    pthread_mutex_lock(&f->lock);
+    f->time++;
+    for (struct stored_batch *s = f->ledger; s; s = s->next)
+        if (strcmp(s->batch->coupon, coupon) == 0 && s->batch->lane < lanes && s->batch->head.seq < tails[s->batch->lane])
+            let_batch_leave(s);
+    for (struct stored_view *v = f->views, *next; v; v = next) {
+        next = v->next;
+        if (v->kind != VIEW_COUPON && strcmp(v->coupon, coupon) == 0)
+            let_view_leave(f, v);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+int fake_whole_views(struct fake *f, const char *coupon)
+{
+    int count = 0;
+
+    pthread_mutex_lock(&f->lock);
+    for (struct stored_view *v = f->views; v; v = v->next)
+        count += v->kind != VIEW_COUPON && !v->left && strcmp(v->coupon, coupon) == 0;
+    pthread_mutex_unlock(&f->lock);
+    return count;
+}
+
+bool fake_has_taking(struct fake *f, const char *coupon, const char *user)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&f->lock);
+    for (struct stored_batch *s = f->ledger; s; s = s->next)
+        for (size_t i = 0; strcmp(s->batch->coupon, coupon) == 0 && i < s->batch->count; i++)
+            found = found || (s->batch->entries[i].user && strcmp(s->batch->entries[i].user, user) == 0);
+    pthread_mutex_unlock(&f->lock);
+    return found;
 }
 
 struct store_source *fake_connect(struct fake *f)

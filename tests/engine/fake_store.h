@@ -27,6 +27,11 @@ void fake_damage(struct fake *f, enum view_kind kind, const char *coupon, const 
 void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t seq);
 /* The codes of a bucket cannot be decoded any more. */
 void fake_damage_codes(struct fake *f, const char *coupon, int64_t b);
+/* What an archived coupon had leaves, but for what its lanes end with. */
+void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_t lanes);
+/* Views of its users, buckets, jobs and accounts that say anything. */
+int fake_whole_views(struct fake *f, const char *coupon);
+bool fake_has_taking(struct fake *f, const char *coupon, const char *user);
 /* A process's connection; when it is cut, all its calls fail from then on and change nothing. */
 struct store_source *fake_connect(struct fake *f);
 void fake_cut(struct store_source *source);

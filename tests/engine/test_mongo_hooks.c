@@ -300,6 +300,54 @@ static void a_stream_passes_over_what_is_not_subscribed_to(void **state)
     endpoint_free(e);
 }
 
+static const char *behind(const struct batch *b)
+{
+    const char *hook;
+
+    assert_int_equal(mongo_hook_behind(session, b, &arena, &hook), STORE_OK);
+    return hook;
+}
+
+static void an_archive_waits_for_those_that_are_enabled_and_want_the_coupon(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon(), *others[] = {"another"};
+    struct hook *h = new_hook(), *off = new_hook(), *elsewhere = new_hook();
+    struct hook_position p = {.hook = h->id, .coupon = coupon, .lane = 0, .seq = 6};
+    struct watermark w = {.arrived = (uint64_t)(T0 / 1000) << 32 | 5};
+    struct batch *b = batch_new(coupon, 0);
+
+    b->head.seq = 7;
+    b->arrived = w.arrived - 1;
+    off->enabled = false;
+    elsewhere->coupons = (struct string_list){others, 1};
+    assert_int_equal(mongo_hook_insert(session, off), STORE_OK);
+    assert_int_equal(mongo_hook_insert(session, elsewhere), STORE_OK);
+    assert_null(behind(b));
+    assert_int_equal(mongo_hook_insert(session, h), STORE_OK);
+    h = read_hook(h->id);
+    b->arrived = h->watermark.arrived + 1;
+    assert_string_equal(behind(b), h->id); /* nothing is noted */
+    assert_int_equal(mongo_positions_write(session, &p, 1), STORE_OK);
+    assert_string_equal(behind(b), h->id);
+    p.seq = 7;
+    assert_int_equal(mongo_positions_write(session, &p, 1), STORE_OK);
+    assert_null(behind(b));
+    b->head.seq = 8;
+    assert_string_equal(behind(b), h->id);
+    w.arrived = b->arrived + 1;
+    assert_int_equal(mongo_hook_claim(session, h->id, "one", T0, T0 + 100), STORE_OK);
+    assert_int_equal(mongo_hook_arrived(session, h->id, "one", &w), STORE_OK);
+    assert_null(behind(b));
+    assert_true(watermark_hold(&w, coupon, 0));
+    assert_int_equal(mongo_hook_arrived(session, h->id, "one", &w), STORE_OK);
+    assert_string_equal(behind(b), h->id);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(mongo_hook_remove(session, (const struct hook *[]){h, off, elsewhere}[i]->id), STORE_OK);
+    batch_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +360,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_stream_begins_with_the_first_batch_since_then, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(the_tail_of_a_lane_is_known_though_it_cannot_be_read, mongo_setup, mongo_teardown),
         cmocka_unit_test_setup_teardown(a_stream_passes_over_what_is_not_subscribed_to, mongo_setup, mongo_teardown),
+        cmocka_unit_test_setup_teardown(an_archive_waits_for_those_that_are_enabled_and_want_the_coupon, mongo_setup, mongo_teardown),
     };
 
     return cmocka_run_group_tests_name("mongo hooks", tests, mongo_group_setup, mongo_group_teardown);

@@ -359,6 +359,7 @@ static void searches_go_by_their_index(void **state)
          "{\"view.due\":1}", "due"},
         {"users", "{\"view.erased\":{\"$lt\":{\"$date\":{\"$numberLong\":\"5\"}}}}", "{}", "erased"},
         {"coupons", "{\"cleaned\":null,\"view.cleanup\":{\"$lte\":{\"$date\":\"2026-01-01T00:00:00Z\"}}}", "{}", "cleanup"},
+        {"coupons", "{\"remains\":{\"$lte\":{\"$date\":\"2026-01-01T00:00:00Z\"}}}", "{}", "remains"},
         {"codes", "{\"_id.code\":{\"$in\":[\"a\",\"b\"]},\"_id.c\":{\"$ne\":\"-\"}}", "{}", "code"},
     };
 
@@ -861,6 +862,113 @@ static void parts_go_when_nobody_needs_them(void **state)
     }
 }
 
+/* ---- what leaves with an archived coupon ---- */
+
+#define LEAVERS 2500 /* more than two pages */
+
+static int64_t let_leave(const char *coupon, enum remains_kind kind, int64_t end, bool whole)
+{
+    struct leaving l = {.coupon = coupon, .kind = kind, .end = end, .whole = whole};
+
+    while (!l.done)
+        assert_int_equal(mongo_leave(session, &l), STORE_OK);
+    return l.count;
+}
+
+static int64_t count_left(const char *coupon, enum remains_kind kind, int64_t end)
+{
+    struct leaving l = {.coupon = coupon, .kind = kind, .end = end};
+    int64_t left = 0;
+
+    while (!l.done)
+        assert_int_equal(mongo_leave_look(session, &l, &left), STORE_OK);
+    assert_int_equal(left, l.count);
+    return left;
+}
+
+static void what_has_left_is_nowhere_and_nothing_late_brings_it_back(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon(), *other = new_coupon();
+    struct user_state *late = make_user_state("leaver-7", 1000);
+    struct user_state_read read = {.coupon = coupon, .user = "leaver-7"};
+    struct bucket bucket;
+    struct bucket_read bucket_read = {.coupon = coupon, .b = 3, .bucket = &bucket};
+    const char **coupons;
+    struct user_state **states;
+    size_t count;
+
+    for (int64_t i = 0; i < LEAVERS; i++)
+        write_user_state(coupon, make_user_state(arena_printf(&arena, "leaver-%d", (int)i), 5));
+    write_user_state(other, make_user_state("leaver-7", 5));
+    write_bucket(coupon, 0, 3, 1, DAY);
+    write_bucket(other, 0, 3, 1, DAY);
+    assert_int_equal(let_leave(coupon, REMAINS_USERS, 0, false), LEAVERS);
+    assert_int_equal(let_leave(coupon, REMAINS_USERS, 0, false), LEAVERS); /* again, as after a crash */
+    assert_int_equal(let_leave(coupon, REMAINS_BUCKETS, 0, false), 1);
+    write_user_state(coupon, late);
+    write_bucket(coupon, 0, 3, 1000, DAY);
+    assert_int_equal(session->ops->user_states(session, no_time, &arena, &read, 1), STORE_OK);
+    assert_null(read.user_state);
+    bucket_init(&bucket, 3);
+    assert_int_equal(session->ops->buckets(session, no_time, &bucket_read, 1), STORE_OK);
+    assert_false(bucket_read.found);
+    bucket_release(&bucket);
+    assert_int_equal(mongo_user_states(session, "leaver-7", DAY, &arena, &coupons, &states, &count), STORE_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(coupons[0], other);
+    assert_int_equal(count_left(coupon, REMAINS_USERS, 0), LEAVERS);
+    assert_int_equal(let_leave(coupon, REMAINS_USERS, 0, true), LEAVERS);
+    assert_int_equal(count_left(coupon, REMAINS_USERS, 0), 0);
+}
+
+static enum append_result append_again(const struct batch *b)
+{
+    struct append a = {b, APPEND_UNKNOWN};
+
+    assert_int_equal(session->ops->append(session, &a, 1), STORE_OK);
+    return a.result;
+}
+
+static void a_batch_that_has_left_still_says_whose_it_is(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *coupon = new_coupon();
+    struct batch *own = NULL, *foreign, *read[5];
+    size_t count;
+
+    for (int64_t seq = 1; seq <= 4; seq++) {
+        struct batch *b = make_batch(coupon, 0, seq, DAY + seq);
+
+        add(b, ENTRY_REDEEM, seq, ALIAS, "u");
+        append_batch(b);
+        if (seq == 2)
+            own = b;
+        else
+            batch_free(b);
+    }
+    assert_int_equal(let_leave(coupon, REMAINS_LEDGER, 4, false), 3);
+    assert_int_equal(append_again(own), APPEND_OURS);
+    foreign = make_batch(coupon, 0, 2, DAY);
+    add(foreign, ENTRY_REDEEM, 9, ALIAS, "late");
+    assert_int_equal(append_again(foreign), APPEND_THEIRS);
+    assert_int_equal(session->ops->ledger(session, coupon, 0, 0, 5, read, &count), STORE_OK);
+    assert_int_equal(count, 4);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(read[i]->head.seq, i + 1);
+        assert_int_equal(read[i]->head.at_ms, DAY + (int64_t)i + 1);
+        assert_int_equal(read[i]->left, i < 3);
+        assert_int_equal(read[i]->count, i < 3 ? 0 : 1);
+        batch_free(read[i]);
+    }
+    assert_int_equal(let_leave(coupon, REMAINS_LEDGER, 4, true), 2); /* the first says that there is such a ledger */
+    assert_int_equal(count_left(coupon, REMAINS_LEDGER, 4), 1);
+    batch_free(own);
+    batch_free(foreign);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, mongo_setup, mongo_teardown)
@@ -885,6 +993,8 @@ int main(void)
         T(a_postponed_job_waits_and_its_runner_has_it_no_more),
         T(a_part_is_kept_byte_for_byte_until_it_was_imported),
         T(parts_go_when_nobody_needs_them),
+        T(what_has_left_is_nowhere_and_nothing_late_brings_it_back),
+        T(a_batch_that_has_left_still_says_whose_it_is),
     };
 
     return cmocka_run_group_tests(tests, mongo_group_setup, mongo_group_teardown);

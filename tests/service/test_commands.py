@@ -32,6 +32,7 @@ ACROSS = [
     ("users", by("erasing"), "the sweeper: erasures that were cut short"),
     ("buckets", by("view.due"), "the sweeper"),
     ("coupons", by("cleaned", "view.cleanup"), "the sweeper: which coupons are over"),
+    ("coupons", by("remains"), "the sweeper: which archived coupons left something behind for long enough"),
     ("coupons", by("$and"), "lists of coupons, and the wallet's"),
     ("coupons", by(), "a report over all coupons: which there are"),
     ("marks", by("_id.kind"), "a report over all coupons: how far their totals are"),

@@ -1061,6 +1061,36 @@ static void what_has_ended_with_nothing_standing_is_closed_for_good(void **state
     assert_int_equal(batch->entries[batch->count - 1].kind, ENTRY_ARCHIVE);
 }
 
+static void what_is_closed_leaves_as_its_archive_has_it(void **state)
+{
+    (void)state;
+    begin(5);
+    decide_remove(&d, d.head.seq - 1, &out);
+    assert_result(CPN_COUPON_IN_USE); /* it is not closed */
+    d.head.archived = LANE_CLOSED;
+    decide_remove(&d, d.head.seq - 2, &out);
+    assert_result(CPN_VERSION_CHANGED); /* something came after its archive */
+    assert_int_equal(batch->count, 0);
+    decide_remove(&d, d.head.seq - 1, &out);
+    assert_result(CPN_OK);
+    assert_int_equal(d.head.archived, LANE_REMOVED);
+    assert_int_equal(batch->count, 1);
+    assert_int_equal(batch->entries[0].kind, ENTRY_ARCHIVE);
+    decide_remove(&d, 0, &out); /* it was let go before */
+    assert_result(CPN_OK);
+    assert_int_equal(batch->count, 1);
+}
+
+static void what_comes_before_it_in_the_batch_keeps_it_from_leaving(void **state)
+{
+    (void)state;
+    begin(5);
+    d.head.archived = LANE_CLOSED;
+    batch_add(batch, ENTRY_TICK);
+    decide_remove(&d, d.head.seq - 1, &out);
+    assert_result(CPN_VERSION_CHANGED);
+}
+
 static void a_change_rules_from_the_next_request_on(void **state)
 {
     struct coupon next = c;
@@ -1385,6 +1415,8 @@ int main(void)
         TEST(what_an_operator_asks_for_says_so_and_nothing_else_does),
         TEST(a_coupon_with_redemptions_stays),
         TEST(what_has_ended_with_nothing_standing_is_closed_for_good),
+        TEST(what_is_closed_leaves_as_its_archive_has_it),
+        TEST(what_comes_before_it_in_the_batch_keeps_it_from_leaving),
         TEST(a_change_rules_from_the_next_request_on),
         TEST(refusals_of_a_change_come_in_their_order),
         TEST(fields_are_fixed_once_slots_or_redemptions_exist),

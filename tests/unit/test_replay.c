@@ -1056,6 +1056,18 @@ static void a_restore_is_told_once_and_first(void **state)
     }
 }
 
+static void nothing_comes_after_what_left(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        open_batch(1);
+        batch_add(forged, ENTRY_ARCHIVE);
+        seal(true);
+    }
+    tell();
+    expect("|archived|nothing after it|archive");
+}
+
 static void generating_what_is_there_is_found_and_harmless(void **state)
 {
     struct entry *e;
@@ -2091,6 +2103,7 @@ int main(void)
         TEST(closing_what_is_open_is_found_and_so_is_what_comes_after),
         TEST(what_is_given_out_after_a_restore_as_before_it_is_found),
         TEST(a_restore_is_told_once_and_first),
+        TEST(nothing_comes_after_what_left),
         TEST(generating_what_is_there_is_found_and_harmless),
         TEST(a_key_that_called_twice_is_found),
         TEST(a_broken_chain_of_a_user_is_found),

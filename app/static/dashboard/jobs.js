@@ -17,6 +17,7 @@ const KINDS = {
   export: "Codes exported",
   retire: "Slots retired",
   cleanup: "Cleaned up",
+  archive: "Archived",
 };
 const POLL_MS = 400,
   IMPORT_MAX = 256 * 1024 * 1024;
@@ -31,6 +32,7 @@ const RESULTS = [
   ["duplicates_in_file", "double in the file"],
   ["duplicates_in_coupon", "already in the coupon"],
   ["invalid", "invalid"],
+  ["removed", "documents removed"],
 ];
 
 function resultText(job) {

@@ -1,0 +1,266 @@
+/*
+ * runner/archive.c -- what an archived coupon had leaves, once its archive is written (couponctl archive).
+ *
+ * Fits     the job names the ledger that is in the archive by batch_tails_digest(); whatever was appended since refuses it
+ * Order    views and totals are written, and webhooks told, up to the tail; each lane gets its second `archive`; the same up to that;
+ *          a pause, in which whoever read before has answered; ledger, codes, buckets and users leave
+ * Cut off  anywhere: the same again, by this job or by another one, finishes it
+ * Rest     what it leaves behind is noted before anything leaves, and goes after REMAINS_KEPT_MS
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "runner/work.h"
+#include "store/hooks.h"
+
+#define REMAINS_KEPT_MS (INT64_C(30) * 24 * 3600 * 1000)
+#define BEHIND_MS 60000 /* how long others may be behind */
+#define LOOK_MS 200
+
+struct archive {
+    struct work *work;
+    int64_t lanes;
+    struct batch *tails[COUPON_LANES_MAX]; /* each lane's last batch */
+};
+
+/* ---- the lanes' last batches ---- */
+
+static void forget_tails(struct archive *a)
+{
+    for (size_t i = 0; i < COUPON_LANES_MAX; i++) {
+        batch_free(a->tails[i]);
+        a->tails[i] = NULL;
+    }
+}
+
+static enum ending read_tails(struct archive *a)
+{
+    struct work *w = a->work;
+    int64_t pause_ms = 0;
+
+    forget_tails(a);
+    for (int64_t lane = 0; lane < a->lanes;) {
+        size_t count = 0;
+        enum ending e;
+
+        if (mongo_ledger_back(w->session, w->job->coupon, lane, INT64_MAX, 1, &a->tails[lane], &count) == STORE_OK) {
+            if (!count)
+                return work_fail(w, CPN_COUPON_IN_USE, "A lane has no batch.");
+            lane++;
+            continue;
+        }
+        e = work_rest(w, &pause_ms);
+        if (e != ENDING_DONE)
+            return e;
+    }
+    return ENDING_DONE;
+}
+
+static bool all_are(const struct archive *a, int64_t archived)
+{
+    for (int64_t i = 0; i < a->lanes; i++)
+        if (a->tails[i]->head.archived < archived)
+            return false;
+    return true;
+}
+
+/* The ledger is the one of which the archive was written. */
+static bool fits(const struct archive *a)
+{
+    uint8_t hashes[COUPON_LANES_MAX][HASH_LEN], digest[FINGERPRINT_LEN];
+
+    for (int64_t i = 0; i < a->lanes; i++) {
+        const struct batch *b = a->tails[i];
+
+        memcpy(hashes[i], b->head.archived == LANE_REMOVED ? b->prev : b->head.hash, HASH_LEN);
+    }
+    batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)a->lanes, digest);
+    return memcmp(digest, a->work->job->fingerprint, FINGERPRINT_LEN) == 0;
+}
+
+/* ---- who has to have come so far ---- */
+
+/* What is behind a lane's last batch, or NULL. */
+static enum store_status find_behind(struct archive *a, const struct batch *tail, const char **behind)
+{
+    static const char *const kinds[] = {"views", "totals"};
+    struct work *w = a->work;
+    enum store_status s = STORE_OK;
+    const char *hook = NULL;
+
+    *behind = NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && s == STORE_OK && !*behind; i++) {
+        struct mark mark;
+
+        s = w->session->ops->mark(w->session, w->job->coupon, tail->lane, kinds[i], &mark);
+        if (s == STORE_OK && mark.seq < tail->head.seq)
+            *behind = kinds[i];
+    }
+    if (s != STORE_OK || *behind)
+        return s;
+    s = mongo_hook_behind(w->session, tail, &w->arena, &hook);
+    if (s == STORE_OK && hook)
+        *behind = arena_printf(&w->arena, "webhook %s", hook);
+    return s;
+}
+
+static enum ending await_lane(struct archive *a, const struct batch *tail, struct mono until)
+{
+    struct work *w = a->work;
+
+    for (;;) {
+        const char *behind = NULL;
+        enum ending e = work_between_steps(w);
+
+        if (e != ENDING_DONE)
+            return e;
+        arena_reset(&w->arena);
+        if (find_behind(a, tail, &behind) == STORE_OK && !behind)
+            return ENDING_DONE;
+        if (mono_before(until, mono_now()))
+            return work_fail(w, CPN_BUSY, arena_printf(&w->keep, "Still behind the end of lane %" PRId64 ": %s. Nothing has left; archive it again "
+                                                                 "when that has come so far.",
+                                                       tail->lane, behind ? behind : "the database"));
+        engine_catch_up(w->runner->engine, w->job->coupon, tail->lane, LOOK_MS);
+        stop_rest(&w->runner->stop, LOOK_MS);
+    }
+}
+
+static enum ending await_others(struct archive *a)
+{
+    struct mono until = mono_add_ms(mono_now(), BEHIND_MS);
+    enum ending e = ENDING_DONE;
+
+    for (int64_t i = 0; i < a->lanes && e == ENDING_DONE; i++)
+        e = await_lane(a, a->tails[i], until);
+    return e;
+}
+
+/* Whoever found the coupon as it was before its last batches has answered. */
+static enum ending await_readers(struct archive *a)
+{
+    int64_t until_ms = 0;
+    enum ending e = ENDING_DONE;
+
+    for (int64_t i = 0; i < a->lanes; i++)
+        until_ms = a->tails[i]->head.at_ms > until_ms ? a->tails[i]->head.at_ms : until_ms;
+    until_ms += a->work->runner->config->worker_request_deadline_ms;
+    while (e == ENDING_DONE && clock_now_ms() < until_ms) {
+        stop_rest(&a->work->runner->stop, LOOK_MS);
+        e = work_between_steps(a->work);
+    }
+    return e;
+}
+
+/* ---- leaving ---- */
+
+static enum ending close_lanes(struct archive *a)
+{
+    enum ending e = ENDING_DONE;
+
+    for (int64_t i = 0; i < a->lanes && e == ENDING_DONE; i++) {
+        struct op op = {.kind = OP_REMOVE, .lane = i, .expected_seq = a->tails[i]->head.seq};
+
+        e = work_ask(a->work, &op);
+        arena_reset(&a->work->arena);
+    }
+    return e;
+}
+
+static enum ending leave(struct work *w, struct leaving *l)
+{
+    int64_t pause_ms = 0, before = w->done;
+    enum ending e = ENDING_DONE;
+
+    l->coupon = w->job->coupon;
+    while (e == ENDING_DONE && !l->done) {
+        e = mongo_leave(w->session, l) == STORE_OK ? work_between_steps(w) : work_rest(w, &pause_ms);
+        w->done = before + l->count;
+    }
+    return e;
+}
+
+/* Users last: as long as a name stands anywhere, an erasure finds the user. */
+static enum ending leave_all(struct archive *a, bool whole)
+{
+    enum ending e = ENDING_DONE;
+
+    for (int64_t i = 0; i < a->lanes && e == ENDING_DONE; i++)
+        e = leave(a->work, &(struct leaving){.kind = REMAINS_LEDGER, .lane = i, .end = a->tails[i]->head.seq, .whole = whole});
+    for (int kind = REMAINS_LEDGER + 1; kind < REMAINS_KIND_COUNT && e == ENDING_DONE; kind++)
+        e = leave(a->work, &(struct leaving){.kind = (enum remains_kind)kind, .whole = whole});
+    return e;
+}
+
+static enum ending note_remains(struct work *w)
+{
+    int64_t until_ms = clock_now_ms() + REMAINS_KEPT_MS, pause_ms = 0;
+    enum ending e = ENDING_DONE;
+
+    while (e == ENDING_DONE && mongo_remains_note(w->session, w->job->coupon, until_ms) != STORE_OK)
+        e = work_rest(w, &pause_ms);
+    return e;
+}
+
+/* ---- the jobs ---- */
+
+static enum ending begin(struct archive *a)
+{
+    struct op op = {.kind = OP_COUPON};
+    enum ending e = work_between_steps(a->work);
+
+    if (e == ENDING_DONE)
+        e = work_ask(a->work, &op);
+    if (e != ENDING_DONE)
+        return e;
+    a->lanes = op.coupon_now->lanes;
+    return read_tails(a);
+}
+
+static enum ending let_leave(struct archive *a)
+{
+    enum ending e = begin(a);
+
+    if (e == ENDING_DONE && !all_are(a, LANE_CLOSED))
+        return work_fail(a->work, CPN_COUPON_IN_USE, "It is not closed yet.");
+    if (e == ENDING_DONE && !fits(a))
+        return work_fail(a->work, CPN_VERSION_CHANGED, "Its ledger went on since the archive was written. Archive it again.");
+    if (e == ENDING_DONE && !all_are(a, LANE_REMOVED)) {
+        e = await_others(a);
+        if (e == ENDING_DONE)
+            e = close_lanes(a);
+        if (e == ENDING_DONE)
+            e = read_tails(a);
+    }
+    if (e == ENDING_DONE)
+        e = await_others(a);
+    if (e == ENDING_DONE)
+        e = note_remains(a->work);
+    if (e == ENDING_DONE)
+        e = await_readers(a);
+    return e == ENDING_DONE ? leave_all(a, false) : e;
+}
+
+enum ending run_archive(struct work *w)
+{
+    struct archive a = {.work = w};
+    enum ending e;
+
+    w->done = 0; /* who goes on after another comes by everything again */
+    e = let_leave(&a);
+    forget_tails(&a);
+    return e;
+}
+
+enum ending run_remains(struct work *w)
+{
+    struct archive a = {.work = w};
+    enum ending e = begin(&a);
+
+    if (e == ENDING_DONE && all_are(&a, LANE_REMOVED))
+        e = leave_all(&a, true);
+    forget_tails(&a);
+    return e;
+}

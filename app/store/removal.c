@@ -1,0 +1,257 @@
+/*
+ * store/removal.c -- of mongo.h: what an archived coupon had leaves, and later what that left behind.
+ *
+ * Leaves   users, buckets and batches keep their _ids and `left`, views also an age that nothing exceeds: whoever slept meanwhile finds
+ *          the seq of its append occupied, by whose batch, and its views newer. Codes go at once. All of it goes a page at a time, by
+ *          _id; twice is as good as once
+ * Stays    the definition, each lane's first _id (that there is such a ledger), its last batch, marks, totals, refusals, and the
+ *          directory of codes that are unique in the service
+ */
+#include <string.h>
+
+#include "store/bson_fields.h"
+#include "store/codec.h"
+#include "store/session.h"
+
+#define PAGE_MOST 1000
+
+static const struct kind {
+    const char *collection;
+    const char *member; /* of its _id, after the coupon; the ledger's is its lane */
+    bool deleted;       /* at once */
+} kinds[REMAINS_KIND_COUNT] = {
+    [REMAINS_LEDGER] = {"ledger", NULL, false},
+    [REMAINS_CODES] = {"codes", "code", true},
+    [REMAINS_CODE_BUCKETS] = {"code_buckets", "b", true},
+    [REMAINS_BUCKETS] = {"buckets", "b", false},
+    [REMAINS_USERS] = {"users", "h", false},
+};
+
+/* ---- a page ---- */
+
+struct page {
+    struct leaving *leaving;
+    bson_t last; /* the _id of the last one */
+    size_t count, left;
+};
+
+static bool page_row(const bson_t *doc, void *context)
+{
+    struct page *p = context;
+    bson_t id;
+
+    if (!find_document(doc, "_id", &id))
+        return false;
+    bson_reinit(&p->last);
+    bson_concat(&p->last, &id);
+    p->count++;
+    p->left += codec_has_left(doc);
+    return true;
+}
+
+/* {_id: {$gt: after, $lt or $lte: end}}: what is left of the walk, or up to `last`. */
+static void put_range(struct session *d, bson_t *filter, const struct leaving *l, const bson_t *last)
+{
+    const struct kind *k = &kinds[l->kind];
+    bson_t range, id, after;
+
+    BSON_APPEND_DOCUMENT_BEGIN(filter, "_id", &range);
+    if (l->size && bson_init_static(&after, l->last, l->size)) {
+        BSON_APPEND_DOCUMENT(&range, "$gt", &after);
+    } else if (l->kind == REMAINS_LEDGER) {
+        codec_ledger_id(&range, "$gt", l->coupon, l->lane, l->whole ? 1 : 0);
+    } else {
+        BSON_APPEND_DOCUMENT_BEGIN(&range, "$gt", &id);
+        BSON_APPEND_UTF8(&id, "c", l->coupon);
+        bson_append_document_end(&range, &id);
+    }
+    if (last) {
+        BSON_APPEND_DOCUMENT(&range, "$lte", last);
+    } else if (l->kind == REMAINS_LEDGER) {
+        codec_ledger_id(&range, "$lt", l->coupon, l->lane, l->end);
+    } else {
+        BSON_APPEND_DOCUMENT_BEGIN(&range, "$lt", &id);
+        BSON_APPEND_UTF8(&id, "c", l->coupon);
+        bson_append_maxkey(&id, k->member, -1);
+        bson_append_document_end(&range, &id);
+    }
+    bson_append_document_end(filter, &range);
+    session_add_coupon(d, filter, l->coupon);
+}
+
+static enum store_status find_page(struct session *d, struct page *p)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t sub;
+
+    BSON_APPEND_UTF8(&command, "find", kinds[p->leaving->kind].collection);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
+    put_range(d, &sub, p->leaving, NULL);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
+    BSON_APPEND_INT32(&sub, "left", 1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
+    BSON_APPEND_INT32(&sub, "_id", 1);
+    bson_append_document_end(&command, &sub);
+    BSON_APPEND_INT64(&command, "limit", PAGE_MOST);
+    session_read_options(d, &command, (struct store_time){0}, PAGE_MOST);
+    return session_read(d, &command, page_row, p);
+}
+
+static enum store_status delete_page(struct session *d, const struct page *p)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t list, one, filter;
+
+    BSON_APPEND_UTF8(&command, "delete", kinds[p->leaving->kind].collection);
+    BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &list);
+    BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &one);
+    BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
+    put_range(d, &filter, p->leaving, &p->last);
+    bson_append_document_end(&one, &filter);
+    BSON_APPEND_INT32(&one, "limit", 0);
+    bson_append_document_end(&list, &one);
+    bson_append_array_end(&command, &list);
+    return session_write(d, &command, NULL);
+}
+
+/* What stays in place of a document. */
+static bson_t *rest_of(enum remains_kind kind)
+{
+    if (kind == REMAINS_LEDGER)
+        return BCON_NEW("_id", "$_id", "batch", "$batch", "at", "$at", "k", "$k", "left", BCON_BOOL(true));
+    if (kind == REMAINS_BUCKETS)
+        return BCON_NEW("_id", "$_id", "view", "{", "hops", BCON_INT64(INT64_MAX), "seq", BCON_INT64(INT64_MAX), "}", "left",
+                        BCON_BOOL(true));
+    /* with its part, it stays where it is in the index of users */
+    return BCON_NEW("_id", "$_id", "view", "{", "seq", BCON_INT64(INT64_MAX), "part", "$view.part", "}", "left", BCON_BOOL(true));
+}
+
+static enum store_status empty_page(struct session *d, const struct page *p)
+{
+    AUTO_BCON rest = rest_of(p->leaving->kind);
+    AUTO_BSON filter = BSON_INITIALIZER;
+
+    put_range(d, &filter, p->leaving, &p->last);
+    BCON_APPEND(&filter, "left", "{", "$exists", BCON_BOOL(false), "}");
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "update", BCON_UTF8(kinds[p->leaving->kind].collection),
+        "updates", "[", "{",
+            "q", BCON_DOCUMENT(&filter),
+            "u", "[", "{", "$replaceWith", BCON_DOCUMENT(rest), "}", "]",
+            "multi", BCON_BOOL(true),
+        "}", "]");
+    /* clang-format on */
+
+    return session_write(d, command, NULL);
+}
+
+static void keep_place(struct leaving *l, const struct page *p)
+{
+    l->count += (int64_t)p->count;
+    l->done = p->count < PAGE_MOST || p->last.len > sizeof l->last;
+    if (l->done)
+        return;
+    l->size = p->last.len;
+    memcpy(l->last, bson_get_data(&p->last), l->size);
+}
+
+enum store_status mongo_leave(struct store *s, struct leaving *l)
+{
+    struct page p = {.leaving = l};
+    enum store_status status;
+
+    bson_init(&p.last);
+    status = find_page(session_of(s), &p);
+    if (status == STORE_OK && p.count)
+        status = (l->whole || kinds[l->kind].deleted ? delete_page : empty_page)(session_of(s), &p);
+    if (status == STORE_OK)
+        keep_place(l, &p);
+    bson_destroy(&p.last);
+    return status;
+}
+
+enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *left)
+{
+    struct page p = {.leaving = l};
+    enum store_status status;
+
+    bson_init(&p.last);
+    status = find_page(session_of(s), &p);
+    if (status == STORE_OK) {
+        keep_place(l, &p);
+        *left += (int64_t)p.left;
+    }
+    bson_destroy(&p.last);
+    return status;
+}
+
+/* ---- when the rest goes ---- */
+
+enum store_status mongo_remains_note(struct store *s, const char *coupon, int64_t until_ms)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "update", "coupons",
+        "updates", "[", "{",
+            "q", "{", "_id", BCON_UTF8(coupon), "}",
+            "u", "{", "$set", "{", "remains", BCON_DATE_TIME(until_ms), "}", "}",
+        "}", "]");
+    /* clang-format on */
+
+    return session_write(session_of(s), command, NULL);
+}
+
+enum store_status mongo_remains_gone(struct store *s, const char *coupon)
+{
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "update", "coupons",
+        "updates", "[", "{",
+            "q", "{", "_id", BCON_UTF8(coupon), "}",
+            "u", "{", "$unset", "{", "remains", BCON_INT32(1), "}", "}",
+        "}", "]");
+    /* clang-format on */
+
+    return session_write(session_of(s), command, NULL);
+}
+
+struct due_list {
+    struct remains *items; /* room for `most` */
+    size_t count, most;
+    struct arena *arena;
+};
+
+static bool due_row(const bson_t *doc, void *context)
+{
+    struct due_list *list = context;
+    struct remains due;
+
+    if (list->count == list->most || !find_text(doc, "_id", &due.coupon) || !find_time(doc, "remains", &due.until_ms))
+        return false;
+    due.coupon = arena_strdup(list->arena, due.coupon);
+    list->items[list->count++] = due;
+    return true;
+}
+
+enum store_status mongo_remains_due(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct remains **due, size_t *count)
+{
+    struct due_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
+    enum store_status status;
+    /* clang-format off */
+    AUTO_BCON command = BCON_NEW(
+        "find", "coupons",
+        "filter", "{", "remains", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
+        "projection", "{", "remains", BCON_INT32(1), "}",
+        "limit", BCON_INT64((int64_t)most),
+        "hint", "remains");
+    /* clang-format on */
+
+    session_read_options(session_of(s), command, (struct store_time){0}, 0);
+    status = session_read(session_of(s), command, due_row, &list);
+    *due = list.items;
+    *count = status == STORE_OK ? list.count : 0;
+    return status;
+}

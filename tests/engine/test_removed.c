@@ -1,0 +1,272 @@
+/*
+ * tests/engine/test_removed.c -- who slept while its coupon was archived, and while all that it had left the database.
+ *
+ * Sleeper  the first engine, at its append of a taking: before it was sent, or when it was and the reply is lost. Its views of earlier
+ *          takings are not written by then
+ * Seeds    COUPONS_SEEDS (200), each with faults of the database; test_removed SEED runs one
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "fake_store.h"
+#include "lanes/lanes.h"
+
+#define COUPON "c1"
+#define SLEEPER "the-sleeper"
+#define PATIENCE_MS 300000
+#define FAULT_PERCENT 10
+#define ENGINES 3 /* the sleeper, who archives, who comes afterwards */
+
+static struct {
+    int64_t lanes;
+    struct fake *fake;
+    struct store_source *sources[ENGINES];
+    struct engine *engines[ENGINES];
+    struct arena arenas[ENGINES];
+    struct store_source watched;
+    const struct store_ops *plain;
+    struct store_ops ops;
+    atomic_bool sleeps, sent, views_wait;
+    bool taken; /* by the sleeper, as the ledger has it */
+} t;
+
+static enum cpn_result call(int engine, struct op *op)
+{
+    op->coupon = COUPON;
+    op->arena = &t.arenas[engine];
+    op->deadline = mono_add_ms(mono_now(), PATIENCE_MS);
+    return engine_call(t.engines[engine], op);
+}
+
+static enum cpn_result take(int engine, const char *user)
+{
+    struct op op = {.kind = OP_TAKE, .user = user};
+
+    op.take = (struct take){.key = user, .code_n = -1, .state = SLOT_REDEEMED, .reserve_s = COUPON_NULL};
+    return call(engine, &op);
+}
+
+/* ---- what the second engine does while the first one sleeps ---- */
+
+static void catch_up(void)
+{
+    for (int64_t lane = 0; lane < t.lanes; lane++)
+        assert_int_equal(engine_catch_up(t.engines[1], COUPON, lane, ENGINE_CATCH_UP_MS), STORE_OK);
+}
+
+static void close_coupon(void)
+{
+    struct op now = {.kind = OP_COUPON}, ends = {.kind = OP_CHANGE}, closes = {.kind = OP_ARCHIVE};
+
+    assert_int_equal(call(1, &now), CPN_OK);
+    ends.definition = coupon_copy(now.coupon_now, &t.arenas[1]);
+    ends.definition->state = COUPON_ENDED;
+    ends.expected_version = now.coupon_now->version;
+    assert_int_equal(call(1, &ends), CPN_OK);
+    closes.expected_version = ends.coupon_now->version;
+    assert_int_equal(call(1, &closes), CPN_OK);
+}
+
+static void read_tails(int64_t *tails)
+{
+    struct op now = {.kind = OP_COUPON};
+
+    assert_int_equal(call(1, &now), CPN_OK);
+    for (int64_t lane = 0; lane < t.lanes; lane++)
+        tails[lane] = now.seqs ? now.seqs[lane] : now.seq;
+}
+
+static void remove_coupon(void)
+{
+    int64_t tails[COUPON_LANES_MAX];
+
+    close_coupon();
+    catch_up();
+    read_tails(tails);
+    for (int64_t lane = 0; lane < t.lanes; lane++) {
+        struct op early = {.kind = OP_REMOVE, .lane = lane, .expected_seq = tails[lane] - 1},
+                  op = {.kind = OP_REMOVE, .lane = lane, .expected_seq = tails[lane]};
+
+        assert_int_equal(call(1, &early), CPN_VERSION_CHANGED);
+        assert_int_equal(call(1, &op), CPN_OK);
+        assert_int_equal(call(1, &op), CPN_OK);
+    }
+    catch_up();
+    read_tails(tails);
+    t.taken = fake_has_taking(t.fake, COUPON, SLEEPER);
+    fake_leave(t.fake, COUPON, tails, t.lanes);
+}
+
+/* ---- the first engine's sessions ---- */
+
+static bool is_sleepers(const struct append *appends, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < appends[i].batch->count; k++) {
+            const char *user = appends[i].batch->entries[k].user;
+
+            if (user && strcmp(user, SLEEPER) == 0)
+                return true;
+        }
+    return false;
+}
+
+static enum store_status watched_append(struct store *s, struct append *appends, size_t count)
+{
+    if (!is_sleepers(appends, count) || !atomic_exchange(&t.sleeps, false))
+        return t.plain->append(s, appends, count);
+    if (t.sent)
+        t.plain->append(s, appends, count);
+    remove_coupon();
+    if (!t.sent)
+        return t.plain->append(s, appends, count);
+    for (size_t i = 0; i < count; i++)
+        appends[i].result = APPEND_UNKNOWN;
+    return STORE_FAILED;
+}
+
+static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
+{
+    return t.views_wait ? STORE_FAILED : t.plain->write_views(s, views, count, when);
+}
+
+static struct store *open_watched(struct store_source *source)
+{
+    struct store *session = t.sources[0]->open(t.sources[0]);
+
+    (void)source;
+    session->ops = &t.ops;
+    return session;
+}
+
+static void start(int engine, struct store_source *source)
+{
+    const struct engine_config config = {
+        .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 200, .flush_ms = 3,
+        .backoff_ms = 1, .patience_ms = 5000,
+    };
+
+    t.engines[engine] = engine_start(&config, source, NULL, lanes_start);
+}
+
+static void begin(uint32_t seed)
+{
+    struct store *session;
+
+    memset(&t, 0, sizeof t);
+    t.lanes = seed % 3 == 0 ? 2 : 1;
+    t.sent = seed % 2;
+    t.fake = fake_new(seed, FAULT_PERCENT);
+    for (int i = 0; i < ENGINES; i++) {
+        arena_init(&t.arenas[i], 0);
+        t.sources[i] = fake_connect(t.fake);
+    }
+    session = t.sources[0]->open(t.sources[0]);
+    t.plain = session->ops;
+    t.ops = *session->ops;
+    t.ops.append = watched_append;
+    t.ops.write_views = watched_write_views;
+    t.watched.open = open_watched;
+    session->ops->close(session);
+    for (int i = 0; i < ENGINES; i++)
+        start(i, i == 0 ? &t.watched : t.sources[i]);
+}
+
+static void create(void)
+{
+    struct coupon coupon;
+    struct op op = {.kind = OP_CREATE, .definition = &coupon}, slots = {.kind = OP_GENERATE, .job = "j", .step = 1, .count = 200};
+
+    coupon_init(&coupon);
+    coupon.id = COUPON;
+    coupon.title = "first";
+    coupon.state = COUPON_ACTIVE;
+    coupon.cap.total = 1000;
+    coupon.lanes = t.lanes;
+    assert_int_equal(call(0, &op), CPN_OK);
+    assert_int_equal(call(0, &slots), CPN_OK);
+}
+
+/* ---- what everybody is told ---- */
+
+static void is_told_that_it_left(int engine)
+{
+    struct op now = {.kind = OP_COUPON}, user = {.kind = OP_USER_STATE, .user = "early-1"}, slot = {.kind = OP_SLOT, .n = 1},
+              erase = {.kind = OP_ERASE, .user = "early-1"}, sweep = {.kind = OP_SWEEP};
+
+    assert_int_equal(take(engine, "new"), CPN_COUPON_ARCHIVED);
+    assert_int_equal(take(engine, "early-1"), CPN_COUPON_ARCHIVED);
+    assert_int_equal(call(engine, &user), CPN_COUPON_ARCHIVED);
+    assert_int_equal(call(engine, &slot), CPN_COUPON_ARCHIVED);
+    assert_int_equal(call(engine, &erase), CPN_COUPON_ARCHIVED);
+    assert_int_equal(call(engine, &sweep), CPN_OK);
+    assert_int_equal(call(engine, &now), CPN_OK);
+    assert_int_equal(now.head.archived, LANE_REMOVED);
+    assert_int_equal(now.coupon_now->state, COUPON_ENDED);
+}
+
+static void one_seed(uint32_t seed)
+{
+    char user[16];
+    enum cpn_result result;
+
+    begin(seed);
+    create();
+    for (int i = 0; i < 8; i++) {
+        snprintf(user, sizeof user, "early-%d", i);
+        assert_int_equal(take(i % 2, user), CPN_OK);
+    }
+    t.views_wait = true;
+    for (int i = 0; i < 4; i++) {
+        snprintf(user, sizeof user, "late-%d", i);
+        assert_int_equal(take(0, user), CPN_OK);
+    }
+    t.sleeps = true;
+    result = take(0, SLEEPER);
+    assert_false(t.sleeps);
+    if (result != (t.taken ? CPN_OK : CPN_COUPON_ARCHIVED))
+        fail_msg("seed %u: told %s, and its archive has %s", seed, result_info(result)->name, t.taken ? "it" : "nothing of it");
+    t.views_wait = false;
+    for (int i = 0; i < ENGINES; i++)
+        is_told_that_it_left(i);
+    for (int i = 0; i < ENGINES; i++)
+        engine_stop(t.engines[i]);
+    assert_int_equal(fake_whole_views(t.fake, COUPON), 0);
+    for (int i = 0; i < ENGINES; i++) {
+        fake_disconnect(t.sources[i]);
+        arena_free(&t.arenas[i]);
+    }
+    fake_free(t.fake);
+}
+
+static uint32_t only;
+
+static void who_slept_is_told_the_truth_and_brings_nothing_back(void **state)
+{
+    const char *seeds = getenv("COUPONS_SEEDS");
+    uint32_t count = seeds ? (uint32_t)strtoul(seeds, NULL, 10) : 200;
+
+    (void)state;
+    for (uint32_t seed = only ? only : 1; only ? seed == only : seed <= count; seed++)
+        one_seed(seed);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(who_slept_is_told_the_truth_and_brings_nothing_back)};
+
+    only = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
+    if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
