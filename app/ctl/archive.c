@@ -1,7 +1,9 @@
 /*
  * ctl/archive.c -- couponctl archive: a coupon is closed for good, and its ledger goes into a file, which is read back and replayed before
- * it gets its name.
+ * it gets its name; then what it holds leaves the database.
  *
+ * Steps    the service closes the coupon (archive_close.h); the file is written; a job of the service removes the rest
+ *          (archive_remove.h). What was cut short goes on where it stopped when the command is given again
  * Order    of several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to there. So no lane has in the file got
  *          what lane 0 did not say there that it gave, whatever is appended meanwhile
  */
@@ -12,6 +14,7 @@
 #include <string.h>
 
 #include "ctl/archive_close.h"
+#include "ctl/archive_remove.h"
 #include "ctl/archive_verify.h"
 #include "ctl/direct.h"
 #include "ctl/print.h"
@@ -23,7 +26,7 @@
 #define SUFFIX ".archive.gz"
 
 const struct argp_option ctl_archive_options[] = {
-    {"keep", OPT_KEEP, NULL, 0, "Write the file alone: the coupon goes on", 0},
+    {"keep", OPT_KEEP, NULL, 0, "Write the file alone: the coupon goes on, and nothing is removed", 0},
     {"output", OPT_OUTPUT, "FILE", 0, "Write it to FILE (default: COUPON" SUFFIX ")", 0},
     {"names", OPT_NAMES, "FILE", 0, "Write names, orders, metadata and codes to FILE", 0},
     SIGN_KEY_OPTION,
@@ -44,6 +47,7 @@ struct archiving {
     } names;
     struct progress progress;
     int64_t lanes, first, done, total;
+    int64_t removed; /* documents; -1: nothing is to be */
     bool still;
     struct head tails[COUPON_LANES_MAX];
 };
@@ -164,21 +168,23 @@ static void print_result(const struct archiving *g, const struct archive_result 
         json_key_int(&j, "entries", r->entries);
         json_key_string(&j, "kid", r->manifest.kid[0] ? r->manifest.kid : NULL);
         json_key_string(&j, "names", g->names.path);
+        json_key_int_or_null(&j, "removed", g->removed >= 0, g->removed);
         json_end_object(&j);
     } else {
         buf_printf(&line, "%s: %" PRId64 " batches, %" PRId64 " entries, in %s", g->scan.coupon, r->batches, r->entries, g->path);
         if (r->manifest.kid[0])
             buf_printf(&line, ", signed by %s", r->manifest.kid);
+        if (g->removed >= 0)
+            buf_printf(&line, ", %" PRId64 " documents removed", g->removed);
     }
     print_line(&line, json);
 }
 
 /* It gets its name when it was read back, and nothing was found. */
-static int check_and_commit(struct archiving *g, bool json)
+static int check_and_commit(struct archiving *g, bool json, struct archive_result *result)
 {
-    struct archive_result result;
     int64_t drifts;
-    int code = archive_check_printing(g->file.file.place.temporary, g->path, &g->keys, json, &result, &drifts);
+    int code = archive_check_printing(g->file.file.place.temporary, g->path, &g->keys, json, result, &drifts);
 
     fflush(stdout);
     if (code == CTL_REFUSED)
@@ -187,11 +193,10 @@ static int check_and_commit(struct archiving *g, bool json)
         return code;
     if ((g->names.path && !gz_file_keep(&g->names.file)) || !gz_file_keep(&g->file.file))
         return CTL_USAGE;
-    print_result(g, &result, json);
     return CTL_OK;
 }
 
-static int write_archive(struct archiving *g, bool json)
+static int write_archive(struct archiving *g, bool json, struct archive_result *result)
 {
     enum store_status s = read_tails(g);
 
@@ -209,7 +214,7 @@ static int write_archive(struct archiving *g, bool json)
     archive_end(&g->file, g->scan.coupon, g->first, g->still, &g->keys);
     if (!gz_file_close(&g->file.file) || (g->names.path && !gz_file_close(&g->names.file)))
         return CTL_USAGE;
-    return check_and_commit(g, json);
+    return check_and_commit(g, json, result);
 }
 
 static int begin(struct ctl *c, struct archiving *g)
@@ -232,6 +237,71 @@ static int begin(struct ctl *c, struct archiving *g)
     return statement_keys(ctl_option(c, OPT_SIGN_KEY), &g->keys) ? direct_open(c, &g->db) : CTL_USAGE;
 }
 
+/* The ledger ends as the file does: of this one the rest is asked to leave. */
+static void digest_of_file(const struct archiving *g, uint8_t digest[FINGERPRINT_LEN])
+{
+    uint8_t hashes[COUPON_LANES_MAX][HASH_LEN];
+
+    for (int64_t i = 0; i < g->lanes; i++)
+        memcpy(hashes[i], g->tails[i].hash, HASH_LEN);
+    batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)g->lanes, digest);
+}
+
+static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
+{
+    struct archive_result result;
+    uint8_t digest[FINGERPRINT_LEN];
+    int code = write_archive(g, ctl_json(c), &result);
+
+    if (code == CTL_OK && !keep) {
+        digest_of_file(g, digest);
+        code = archive_remove(c, &g->db, g->scan.coupon, digest, &g->removed);
+        if (code != CTL_OK)
+            ctl_complain("the archive is written, in %s", g->path);
+    }
+    if (code == CTL_OK)
+        print_result(g, &result, ctl_json(c));
+    return code;
+}
+
+/* Its archive was written before, and it began to leave. */
+static int go_on(struct ctl *c, struct archiving *g, const struct ends *ends)
+{
+    struct archive_result none = {.batches = 0};
+    int code = archive_remove(c, &g->db, g->scan.coupon, ends->digest, &g->removed);
+
+    if (code != CTL_OK)
+        return code;
+    if (ctl_json(c)) {
+        g->path = g->names.path = NULL;
+        print_result(g, &none, true);
+    } else {
+        printf("%s: its archive was written before; %" PRId64 " documents removed\n", g->scan.coupon, g->removed);
+    }
+    return CTL_OK;
+}
+
+static int archive(struct ctl *c, struct archiving *g, bool keep)
+{
+    struct ends ends = {.archived = 0};
+    enum store_status s = scan_lanes(&g->scan, &g->lanes);
+    int code = CTL_OK;
+
+    if (s == STORE_OK)
+        s = archive_ends(&g->scan, g->lanes, &ends);
+    if (s != STORE_OK)
+        return direct_failed();
+    if (ends.any_removed && keep) {
+        ctl_complain("coupon_archived: \"%s\" is no longer in the database; it is in its archive", g->scan.coupon);
+        return CTL_REFUSED;
+    }
+    if (ends.any_removed)
+        return go_on(c, g, &ends);
+    if (!keep && ends.archived == 0)
+        code = archive_close(c, g->scan.coupon);
+    return code == CTL_OK ? write_and_remove(c, g, keep) : code;
+}
+
 int ctl_archive(struct ctl *c)
 {
     struct archiving *g = calloc(1, sizeof *g);
@@ -239,15 +309,11 @@ int ctl_archive(struct ctl *c)
 
     if (!g)
         abort();
+    g->removed = -1;
     code = begin(c, g);
-    if (code == CTL_OK && !ctl_option(c, OPT_KEEP)) {
-        code = archive_close(c, c->args.words[0]);
-        if (code != CTL_OK)
-            direct_close(&g->db);
-    }
     if (code == CTL_OK) {
         g->scan = (struct scan){.session = g->db.session, .coupon = c->args.words[0]};
-        code = write_archive(g, ctl_json(c));
+        code = archive(c, g, ctl_option(c, OPT_KEEP) != NULL);
         gz_file_release(&g->names.file);
         gz_file_release(&g->file.file);
         buf_free(&g->names.line);

@@ -514,6 +514,11 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);
+    if (s == STORE_OK && tail.archived == LANE_REMOVED) { /* it is in its archive */
+        progress_begin(&v->progress, coupon, "steps", false);
+        tell_coupon(v);
+        return s;
+    }
     if (!v->looking && !coupon_id_valid(coupon))
         tell_refusal(v, &drift_coupon_id);
     progress_begin(&v->progress, coupon, "steps", false);

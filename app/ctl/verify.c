@@ -86,6 +86,30 @@ static void tell_coupon(struct verify *v)
     buf_free(&from);
 }
 
+static void tell_removed(struct verify *v, bool unfinished)
+{
+    struct buf line = BUF_INIT;
+    struct json j = json_to(&line);
+
+    progress_end(&v->progress);
+    v->any_drift = v->any_drift || v->drifts;
+    if (!v->json) {
+        printf("%s: %s, archived, %s, %" PRId64 " drift%s\n", v->scan.coupon, v->drifts ? "DRIFT" : "ok",
+               unfinished ? "not all of it has left: couponctl archive finishes that" : "and has left", v->drifts, v->drifts == 1 ? "" : "s");
+        return;
+    }
+    json_begin_object(&j);
+    json_key_string(&j, "coupon", v->scan.coupon);
+    json_key_bool(&j, "ok", !v->drifts);
+    json_key_int(&j, "batches", 0);
+    json_key_int(&j, "entries", 0);
+    json_key_int(&j, "drifts", v->drifts);
+    json_key_string(&j, "archived", unfinished ? "leaving" : "left");
+    json_end_object(&j);
+    print_json_text(line.data, stdout);
+    buf_free(&line);
+}
+
 static struct store *another_session(void *context)
 {
     struct verify *v = context;
@@ -195,20 +219,25 @@ static void end_checkpoint(struct verify *v, bool good)
         v->any_unwritten = true;
 }
 
-static enum store_status verify_coupon(struct verify *v, const char *coupon)
+/* True: the coupon has left for its archive, and was told; or *s is not OK. */
+static bool has_left(struct verify *v, enum store_status *s)
+{
+    struct head tail;
+    bool unfinished;
+
+    *s = scan_tail(&v->scan, 0, &tail);
+    if (*s == STORE_OK && tail.archived == LANE_REMOVED)
+        *s = scan_removed(&v->scan, v->lanes, &unfinished, tell_drift, v);
+    if (*s == STORE_OK && tail.archived == LANE_REMOVED)
+        tell_removed(v, unfinished);
+    return *s != STORE_OK || tail.archived == LANE_REMOVED;
+}
+
+static enum store_status verify_whole(struct verify *v, const char *coupon)
 {
     enum store_status s;
 
-    v->scan.coupon = coupon;
-    v->definition = NULL;
-    v->batches = v->entries = v->drifts = v->lane = 0;
-    progress_begin(&v->progress, coupon, "steps", false);
-    arena_init(&v->arena, 0);
-    if (!coupon_id_valid(coupon))
-        tell_drift(v, &drift_coupon_id);
-    s = scan_lanes(&v->scan, &v->lanes);
-    if (s == STORE_OK)
-        s = checkpoint_open(&v->from, &v->checkpoints, &v->scan, v->lanes, &v->arena, tell_drift, v);
+    s = checkpoint_open(&v->from, &v->checkpoints, &v->scan, v->lanes, &v->arena, tell_drift, v);
     if (s == STORE_OK && !checkpoint_begin(&v->writer, &v->checkpoints, coupon))
         v->any_unwritten = true;
     for (int64_t lane = 0; s == STORE_OK && lane < v->lanes; lane++)
@@ -221,6 +250,23 @@ static enum store_status verify_coupon(struct verify *v, const char *coupon)
     checkpoint_close(&v->from);
     for (int64_t lane = 0; lane < v->lanes; lane++)
         lane_sums_release(&v->sums[lane]);
+    return s;
+}
+
+static enum store_status verify_coupon(struct verify *v, const char *coupon)
+{
+    enum store_status s;
+
+    v->scan.coupon = coupon;
+    v->definition = NULL;
+    v->batches = v->entries = v->drifts = v->lane = 0;
+    progress_begin(&v->progress, coupon, "steps", false);
+    arena_init(&v->arena, 0);
+    if (!coupon_id_valid(coupon))
+        tell_drift(v, &drift_coupon_id);
+    s = scan_lanes(&v->scan, &v->lanes);
+    if (s == STORE_OK && !has_left(v, &s))
+        s = verify_whole(v, coupon);
     arena_free(&v->arena);
     return s;
 }

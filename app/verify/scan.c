@@ -23,21 +23,26 @@ bool scan_again(enum store_status status, int *tries)
     return true;
 }
 
-enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
+enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last)
 {
-    struct batch *b = NULL;
     size_t count = 0;
     int tries = 0;
     enum store_status s;
 
+    *last = NULL;
     do
-        s = mongo_ledger_back(v->session, v->coupon, lane, INT64_MAX, 1, &b, &count);
+        s = mongo_ledger_back(v->session, v->coupon, lane, INT64_MAX, 1, last, &count);
     while (scan_again(s, &tries));
-    *tail = (struct head){.seq = 0};
-    if (s == STORE_OK && count) {
-        *tail = b->head;
-        batch_free(b);
-    }
+    return s;
+}
+
+enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail)
+{
+    struct batch *b;
+    enum store_status s = scan_last(v, lane, &b);
+
+    *tail = b ? b->head : (struct head){.seq = 0};
+    batch_free(b);
     return s;
 }
 
@@ -62,7 +67,7 @@ enum store_status scan_lanes(struct scan *v, int64_t *lanes)
     do
         s = v->session->ops->ledger(v->session, v->coupon, 0, 0, 1, &b, &count);
     while (scan_again(s, &tries));
-    *lanes = 1;
+    *lanes = s == STORE_OK && count && b->left ? b->lanes : 1;
     for (size_t i = 0; s == STORE_OK && count && i < b->count; i++)
         if (b->entries[i].kind == ENTRY_DEFINE)
             *lanes = b->entries[i].definition->lanes;

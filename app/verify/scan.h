@@ -38,6 +38,8 @@ struct scan {
 /* True: the call, which gave status, is to be made again: after a pause that grows. *tries begins at 0. */
 bool scan_again(enum store_status status, int *tries);
 
+/* The lane's last batch, the caller's to free; NULL: it has none. */
+enum store_status scan_last(struct scan *v, int64_t lane, struct batch **last);
 /* The lane's last batch's totals; all zero when it has none. */
 enum store_status scan_tail(struct scan *v, int64_t lane, struct head *tail);
 enum store_status scan_mark(struct scan *v, int64_t lane, const char *kind, struct stored_mark *mark);
@@ -73,6 +75,10 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how);
 
 /* Tell sums what lane 0 appended since; *still: no lane of lanes[] moved since it was told. */
 enum store_status scan_rest(struct scan *v, struct lane_sums *lanes, int64_t count, bool *still);
+
+/* What is there of a coupon that has left for its archive: lanes' last batches, their marks, totals and definition, and what it left
+ * behind. *unfinished: something is still to leave. */
+enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, drift_fn *report, void *context);
 
 /* What a coupon has whose id is not one that the service permits. */
 extern const struct drift drift_coupon_id;

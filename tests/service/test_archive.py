@@ -204,8 +204,7 @@ def test_an_archived_coupon_is_closed_for_good_and_can_be_read(stack, tmp_path, 
     ops.post("/coupons", {"id": coupon, "title": "x", "cap": {"total": 1}}).problem("coupon_exists")
 
     path = tmp_path / "a.gz"
-    done = stack.couponctl("archive", "--output", path, coupon)
-    assert done.returncode == 0, done.stdout
+    archive(stack, coupon, path)
     check(path)
     erasure.erase(stack, "anna-7")
     assert not erasure.traces(stack, "anna-7"), "an erasure goes on"

@@ -1,0 +1,65 @@
+/* ctl/archive_remove.c -- see archive_remove.h. */
+#include "ctl/archive_remove.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "ctl/job.h"
+#include "verify/scan.h"
+
+enum store_status archive_ends(struct scan *v, int64_t lanes, struct ends *ends)
+{
+    uint8_t hashes[COUPON_LANES_MAX][HASH_LEN] = {{0}};
+    enum store_status s = STORE_OK;
+
+    *ends = (struct ends){.archived = LANE_REMOVED};
+    for (int64_t i = 0; i < lanes && s == STORE_OK; i++) {
+        struct batch *b = NULL;
+        bool removed;
+
+        s = scan_last(v, i, &b);
+        removed = b && b->head.archived == LANE_REMOVED;
+        if (!b || b->head.archived < ends->archived)
+            ends->archived = b ? b->head.archived : 0;
+        ends->any_removed = ends->any_removed || removed;
+        if (b)
+            memcpy(hashes[i], removed ? b->prev : b->head.hash, HASH_LEN);
+        batch_free(b);
+    }
+    batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)lanes, ends->digest);
+    return s;
+}
+
+int archive_remove(struct ctl *c, struct direct *db, const char *coupon, const uint8_t digest[FINGERPRINT_LEN], int64_t *removed)
+{
+    char id[ID_SHORT_LEN + 1];
+    struct job job = {.id = id, .kind = JOB_ARCHIVE, .coupon = coupon, .created_ms = clock_now_ms()}, *existing;
+    enum store_status s;
+    struct answer a;
+    struct arena arena;
+    int code;
+
+    *removed = 0;
+    id_random(id, ID_SHORT_LEN);
+    memcpy(job.fingerprint, digest, FINGERPRINT_LEN);
+    arena_init(&arena, 0);
+    s = mongo_job_insert(db->session, &job, &arena, &existing);
+    arena_free(&arena);
+    if (s != STORE_OK && s != STORE_EXISTS)
+        return direct_failed();
+    code = job_watch(c, id, coupon, "documents", &a);
+    if (code == CTL_OK && !answer_ok(&a)) {
+        code = answer_code(&a);
+    } else if (code == CTL_OK && !job_is_done(&a)) {
+        const char *state = json_text_at(a.json, "/state"), *error = json_text_at(a.json, "/error"),
+                   *detail = json_text_at(a.json, "/error_detail");
+
+        ctl_complain("job %s %s: %s. %s", id, state ? state : "ended", error ? error : "no reason given", detail ? detail : "");
+        code = CTL_REFUSED;
+    } else if (code == CTL_OK) {
+        *removed = json_int_at(a.json, "/done");
+    }
+    answer_release(&a);
+    return code;
+}

@@ -1,0 +1,23 @@
+/*
+ * ctl/archive_remove.h -- the end of couponctl archive: what is in the archive leaves the database.
+ */
+#ifndef CTL_ARCHIVE_REMOVE_H
+#define CTL_ARCHIVE_REMOVE_H
+
+#include "ctl/ctl.h"
+#include "ctl/direct.h"
+
+struct scan;
+
+/* Where a coupon's lanes end, before they leave. */
+struct ends {
+    int64_t archived; /* the least of all lanes */
+    bool any_removed;
+    uint8_t digest[FINGERPRINT_LEN]; /* batch_tails_digest(), of a removed lane up to what its archive holds */
+};
+enum store_status archive_ends(struct scan *v, int64_t lanes, struct ends *ends);
+
+/* Have a job remove what ends by this digest, and watch it. The exit code, with the complaint made; *removed: how many documents. */
+int archive_remove(struct ctl *c, struct direct *db, const char *coupon, const uint8_t digest[FINGERPRINT_LEN], int64_t *removed);
+
+#endif

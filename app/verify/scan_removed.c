@@ -1,0 +1,200 @@
+/* verify/scan_removed.c -- see scan.h: a coupon that has left for its archive. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coupons/fold.h"
+#include "verify/scan.h"
+
+struct look {
+    struct scan *scan;
+    drift_fn *report;
+    void *context;
+    bool remains;    /* what it left behind is still to be there */
+    bool unfinished;
+};
+
+static void differs(struct look *k, const char *view, int64_t lane, const char *field, const char *expected, const char *found)
+{
+    char where[32];
+
+    snprintf(where, sizeof where, "lane %" PRId64, lane);
+    k->report(k->context, &(struct drift){view, where, field, expected, found});
+}
+
+static void expect(struct look *k, const char *view, int64_t lane, const char *field, int64_t expected, int64_t found)
+{
+    char want[32], have[32];
+
+    snprintf(want, sizeof want, "%" PRId64, expected);
+    snprintf(have, sizeof have, "%" PRId64, found);
+    if (expected != found)
+        differs(k, view, lane, field, want, have);
+}
+
+/* ---- the last batch ---- */
+
+static void check_last(struct look *k, const struct batch *b)
+{
+    struct buf scratch = BUF_INIT;
+    uint8_t hash[HASH_LEN];
+
+    batch_hash(b, &scratch, hash);
+    if (memcmp(hash, b->head.hash, HASH_LEN) != 0)
+        differs(k, "ledger", b->lane, "hash of the last batch", "that of its line", "another");
+    if (b->count != 1 || b->entries[0].kind != ENTRY_ARCHIVE || b->head.archived != LANE_REMOVED)
+        differs(k, "ledger", b->lane, "last batch", "its second archive alone", "another");
+    expect(k, "ledger", b->lane, "issued", 0, b->head.issued);
+    expect(k, "ledger", b->lane, "reserved", 0, b->head.reserved);
+    buf_free(&scratch);
+}
+
+static enum store_status check_marks(struct look *k, const struct batch *b)
+{
+    static const char *const kinds[] = {"views", "totals"};
+    enum store_status s = STORE_OK;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && s == STORE_OK; i++) {
+        struct stored_mark m;
+
+        s = scan_mark(k->scan, b->lane, kinds[i], &m);
+        if (s == STORE_OK && (!m.is_there || !m.readable || m.mark.seq != b->head.seq))
+            expect(k, "marks", b->lane, kinds[i], b->head.seq, m.is_there && m.readable ? m.mark.seq : 0);
+    }
+    return s;
+}
+
+/* ---- what it left behind ---- */
+
+static enum store_status walk(struct look *k, struct leaving *l, int64_t *left)
+{
+    int tries = 0;
+    enum store_status s = STORE_OK;
+
+    l->coupon = k->scan->coupon;
+    *left = 0;
+    while (s == STORE_OK && !l->done) {
+        do
+            s = mongo_leave_look(k->scan->session, l, left);
+        while (scan_again(s, &tries));
+    }
+    k->unfinished = k->unfinished || *left < l->count;
+    return s;
+}
+
+static enum store_status check_views(struct look *k)
+{
+    enum store_status s = STORE_OK;
+    int64_t left;
+
+    for (int kind = REMAINS_LEDGER + 1; kind < REMAINS_KIND_COUNT && s == STORE_OK; kind++)
+        s = walk(k, &(struct leaving){.kind = (enum remains_kind)kind}, &left);
+    return s;
+}
+
+/* All before the last batch, without a gap; later the first alone. */
+static enum store_status check_ledger(struct look *k, const struct batch *last)
+{
+    struct leaving l = {.kind = REMAINS_LEDGER, .lane = last->lane, .end = last->head.seq};
+    struct batch *first = NULL;
+    int64_t left;
+    int tries = 0;
+    enum store_status s = walk(k, &l, &left);
+
+    if (s == STORE_OK && k->remains)
+        expect(k, "ledger", last->lane, "batches before the last", last->head.seq - 1, l.count);
+    if (s != STORE_OK)
+        return s;
+    do
+        s = mongo_ledger_at(k->scan->session, k->scan->coupon, last->lane, 1, &first);
+    while (scan_again(s, &tries));
+    if (s == STORE_NOT_FOUND)
+        differs(k, "ledger", last->lane, "seq 1", "its _id", "none");
+    batch_free(first);
+    return s == STORE_NOT_FOUND ? STORE_OK : s;
+}
+
+/* ---- totals, and the definition ---- */
+
+static enum store_status check_totals(struct look *k, const struct batch *const *last, int64_t lanes)
+{
+    struct report_counts sums[COUPON_LANES_MAX] = {{0}};
+    struct totals_row *rows;
+    size_t count = 0;
+    int tries = 0;
+    struct arena a;
+    enum store_status s;
+
+    arena_init(&a, 0);
+    do
+        s = mongo_stored_totals(k->scan->session, k->scan->coupon, &a, &rows, &count);
+    while (scan_again(s, &tries));
+    for (size_t i = 0; i < count && s == STORE_OK; i++) {
+        if (rows[i].counts && rows[i].lane >= 0 && rows[i].lane < lanes)
+            report_counts_add(&sums[rows[i].lane], rows[i].counts);
+        else
+            differs(k, "totals", rows[i].lane, "row", "one of a lane that can be read", "another");
+    }
+    for (int64_t i = 0; i < lanes && s == STORE_OK; i++) {
+        expect(k, "totals", i, "redeemed", last[i]->head.redeemed, sums[i].redeemed - sums[i].reversed);
+        expect(k, "totals", i, "discount_minor", last[i]->head.discount_minor, sums[i].discount_minor);
+    }
+    arena_free(&a);
+    return s;
+}
+
+static enum store_status check_definition(struct look *k, const struct batch *last)
+{
+    struct stored_coupon found;
+    int tries = 0;
+    struct arena a;
+    enum store_status s;
+
+    arena_init(&a, 0);
+    do
+        s = mongo_stored_coupon(k->scan->session, k->scan->coupon, &a, &found);
+    while (scan_again(s, &tries));
+    if (s == STORE_OK && !found.definition)
+        differs(k, "coupons", 0, "definition", "one that can be read", "none");
+    else if (s == STORE_OK)
+        expect(k, "coupons", 0, "version", last->head.version, found.definition->version);
+    k->remains = s == STORE_OK && found.remains_ms > 0;
+    arena_free(&a);
+    return s;
+}
+
+static enum store_status check_lane(struct look *k, const struct batch *last)
+{
+    enum store_status s;
+
+    check_last(k, last);
+    s = check_marks(k, last);
+    return s == STORE_OK ? check_ledger(k, last) : s;
+}
+
+enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, drift_fn *report, void *context)
+{
+    struct look k = {.scan = v, .report = report, .context = context};
+    struct batch *last[COUPON_LANES_MAX] = {NULL};
+    enum store_status s = STORE_OK;
+    bool all = true;
+
+    for (int64_t i = 0; i < lanes && s == STORE_OK; i++) {
+        s = scan_last(v, i, &last[i]);
+        all = all && last[i];
+        if (s == STORE_OK && !last[i])
+            differs(&k, "ledger", i, "last batch", "one", "none");
+    }
+    if (s == STORE_OK && all)
+        s = check_definition(&k, last[0]);
+    for (int64_t i = 0; i < lanes && s == STORE_OK && all; i++)
+        s = check_lane(&k, last[i]);
+    if (s == STORE_OK && all)
+        s = check_totals(&k, (const struct batch *const *)last, lanes);
+    if (s == STORE_OK)
+        s = check_views(&k);
+    for (int64_t i = 0; i < lanes; i++)
+        batch_free(last[i]);
+    *unfinished = k.unfinished;
+    return s;
+}

@@ -1,0 +1,178 @@
+"""couponctl archive: what is in the archive leaves the database, and what everything else says of it then."""
+import datetime
+import hashlib
+import json
+import os
+import secrets
+import signal
+import threading
+
+import bson
+import pytest
+
+import erasure
+from stack import wait_until
+from test_archive import a_life, check, end
+
+FINGERPRINT_LEN = 16
+HELD = ("users", "buckets", "codes", "code_buckets", "ledger")
+
+
+def left_of(stack, coupon):
+    """How many documents of it are whole, and how many have left, by collection."""
+    def count(name, query):
+        return stack.database[name].count_documents({"_id.c": coupon} | query)
+    return {name: (count(name, {"left": None}), count(name, {"left": True})) for name in HELD}
+
+
+def remove(stack, coupon, path, *options, status=0):
+    done = stack.couponctl("archive", "--output", path, *options, coupon)
+    assert done.returncode == status, f"couponctl archive {coupon}: exit {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def documents(stack, coupon):
+    return [doc for name in HELD for doc in stack.database[name].find({"_id.c": coupon})]
+
+
+LIVES = [{}, {"lanes": 3}, {"codes": {"source": "generated", "unique": "service"}}]
+
+
+@pytest.mark.parametrize("members", LIVES, ids=["plain", "lanes", "codes"])
+def test_what_is_archived_leaves(stack, tmp_path, members):
+    coupon, ops, path = a_life(stack, **members), stack.client("ops"), tmp_path / "a.gz"
+    target, lanes = f"/coupons/{coupon}", members.get("lanes", 1)
+    stack.patch(coupon, {"state": "ended"})
+    end(stack, coupon)
+    taken = next(i["id"] for i in ops.get(f"{target}/redemptions?user=anna-1").ok()["items"])
+    report = f"{target}/reports?period=day"
+    ops.post(f"{target}/archive").expect(204)
+    stays = {at: ops.get(at).ok() for at in (target, f"{target}/counts")}
+    told = remove(stack, coupon, path)
+    assert "documents removed" in told, told
+    check(path)
+
+    for at in ("redemptions", "redemptions?user=anna-1", f"redemptions/{taken}", f"redemptions/{taken}/receipt", "users/anna-1",
+               "slots", "slots/0", "ledger", "history", "codes", "codes/ABC"):
+        ops.get(f"{target}/{at}").problem("coupon_archived")
+    ops.post(f"{target}/codes/export").problem("coupon_archived")
+    stack.client("storefront").take(coupon, "anna-1", key="again").problem("coupon_archived")
+    now = ops.get(target).ok()
+    assert {k: v for k, v in now.items() if k != "counts"} == {k: v for k, v in stays[target].items() if k != "counts"}
+    then, now = stays[f"{target}/counts"], ops.get(f"{target}/counts").ok()
+    moving = {"seq", "seqs", "as_of", "today"}
+    assert {k: v for k, v in now.items() if k not in moving} == {k: v for k, v in then.items() if k not in moving}
+    assert ops.get(report).ok()["items"]
+    ops.post("/coupons", {"id": coupon, "title": "x", "cap": {"total": 1}}).problem("coupon_exists")
+    ops.delete(target).problem("coupon_archived")
+    ops.post(f"{target}/archive").expect(204)
+
+    found = left_of(stack, coupon)
+    assert found["codes"] == found["code_buckets"] == (0, 0), found
+    assert found["users"][0] == found["buckets"][0] == 0 and found["users"][1] and found["buckets"][1], found
+    assert found["ledger"][0] == lanes, f"each lane's last batch: {found}"
+    assert "anna-" not in repr(documents(stack, coupon)), "no name is left"
+    ops.delete("/coupons/-/users/anna-1").expect(204)
+    for across in ("users/anna-2", "users/anna-2/export", "redemptions?user=anna-2", "redemptions?order=ordered-2"):
+        assert coupon.encode() not in ops.get(f"/coupons/-/{across}").expect(200).body, across
+
+    told = stack.couponctl("verify", coupon)
+    assert told.returncode == 0 and f"{coupon}: ok, archived, and has left, 0 drifts" in told.stdout, told.stdout
+    assert json.loads(stack.couponctl("verify", "--json", coupon).stdout)["archived"] == "left"
+    assert stack.couponctl("reconcile", coupon).returncode == 0
+    assert "written before" in remove(stack, coupon, path)
+    assert "no longer in the database" in remove(stack, coupon, path, "--keep", status=1)
+    check(path)
+
+
+def test_what_it_leaves_behind_goes_in_the_end(stack, tmp_path):
+    coupon, ops = stack.coupon(slots=100, lanes=2), stack.client("ops")
+    for i in range(5):
+        stack.client("storefront").take(coupon, f"u-{i}").ok(201)
+    end(stack, coupon)
+    remove(stack, coupon, tmp_path / "a.gz")
+    until = stack.database.coupons.find_one(coupon)["remains"]
+    assert until > datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None) + datetime.timedelta(days=29), until
+    stack.database.coupons.update_one({"_id": coupon}, {"$set": {"remains": datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)}})
+    wait_until("what it left behind to go", lambda: stack.database.jobs.find_one({"coupon": coupon, "kind": "cleanup", "state": "done"}))
+    found = left_of(stack, coupon)
+    assert found == {"users": (0, 0), "buckets": (0, 0), "codes": (0, 0), "code_buckets": (0, 0), "ledger": (2, 2)}, found
+    told = stack.couponctl("verify", coupon)
+    assert told.returncode == 0 and "has left" in told.stdout, told.stdout
+    assert ops.get(f"/coupons/{coupon}/counts").ok()["redeemed"] == 5
+    ops.get(f"/coupons/{coupon}/users/u-1").problem("coupon_archived")
+    ops.post("/coupons", {"id": coupon, "title": "x", "cap": {"total": 1}}).problem("coupon_exists")
+    check(tmp_path / "a.gz")
+
+
+def digest_of(stack, coupon):
+    """By which a job knows what the archive holds, of a coupon with one lane."""
+    last = stack.database.ledger.find_one({"_id.c": coupon}, sort=[("_id.seq", -1)])
+    return hashlib.sha256(last["hash"]).digest()[:FINGERPRINT_LEN]
+
+
+def removal(stack, coupon, digest):
+    """The job that couponctl archive asks for, at its end."""
+    job = {"_id": secrets.token_hex(8), "coupon": coupon, "kind": "archive", "state": "queued", "done": 0, "total": 0, "until": 0,
+           "column": 0, "created": datetime.datetime.now(datetime.timezone.utc),
+           "not_before": datetime.datetime.fromtimestamp(0, datetime.timezone.utc), "cancel": False, "fence": 0, "f": bson.Binary(digest)}
+    stack.database.jobs.insert_one(job)
+    return wait_until("its removal", lambda: stack.database.jobs.find_one({"_id": job["_id"], "state": {"$nin": ["queued", "running"]}}))
+
+
+def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_back(stack):
+    """It has the coupon in memory, and views that are not written, when it falls asleep; a taking waits for it."""
+    coupon = stack.coupon(slots=100)
+    awake, asleep = 0, 1
+    sleeper, answers = stack.direct(asleep), []
+    stack.direct(awake).take(coupon, "early").ok(201)
+    for i in range(10):
+        sleeper.take(coupon, f"slept-{i}").ok(201)
+    pid = stack.signal(f"worker-{asleep}", signal.SIGSTOP)
+    waiting = threading.Thread(target=lambda: answers.append(stack.direct(asleep).take(coupon, "slept-new")))
+    waiting.start()
+    try:
+        ops = stack.direct(awake, "ops")  # nginx would ask the worker that sleeps
+        ops.patch(f"/coupons/{coupon}", {"state": "ended"}).ok()
+        ops.post(f"/coupons/{coupon}/archive").expect(204)
+        ended = removal(stack, coupon, digest_of(stack, coupon))
+        assert ended["state"] == "done", ended
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    waiting.join()
+    assert [(a.status, a.code()) for a in answers] == [(410, "coupon_archived")], answers
+    sleeper.get(f"/coupons/{coupon}/users/slept-1").problem("coupon_archived")
+    assert stack.direct(asleep, "ops").get(f"/coupons/{coupon}/counts").ok()["redeemed"] == 11
+    found = left_of(stack, coupon)
+    assert found["users"][0] == found["buckets"][0] == 0 and found["ledger"][0] == 1, found
+    assert not erasure.traces(stack, "slept-1", "slept-new"), "no name came back"
+    told = stack.couponctl("verify", coupon)
+    assert told.returncode == 0, told.stdout
+
+
+def test_a_code_of_what_left_is_not_given_again(stack, tmp_path):
+    made = stack.coupon(codes={"source": "imported", "unique": "service"})
+    stack.import_codes(made, ["WAS-HERE-ONCE"])
+    stack.client("storefront").take(made, "u", code="WAS-HERE-ONCE").ok(201)
+    end(stack, made)
+    remove(stack, made, tmp_path / "a.gz")
+    other = stack.coupon(cap={"total": 10}, codes={"source": "imported", "unique": "service"})
+    job = stack.import_codes(other, ["WAS-HERE-ONCE", "NEW-HERE"])
+    assert stack.counts(other)["slots"] == 1, job
+    assert stack.client("storefront").post("/coupons/-/resolve", {"code": "WAS-HERE-ONCE", "user": "u"}).ok()["items"] == []
+    assert stack.client("ops").get("/coupons/-/codes?code=WAS-HERE-ONCE").ok()["items"] == []
+
+
+def test_what_went_on_since_the_archive_stays(stack, tmp_path):
+    """The job removes nothing but what the archive holds."""
+    coupon, ops = stack.coupon(slots=10), stack.client("ops")
+    stack.client("storefront").take(coupon, "u").ok(201)
+    end(stack, coupon)
+    ops.post(f"/coupons/{coupon}/archive").expect(204)
+    old = digest_of(stack, coupon)
+    erasure.erase(stack, "u")
+    ended = removal(stack, coupon, old)
+    assert (ended["state"], ended["error"]) == ("failed", "version_changed"), ended
+    assert left_of(stack, coupon)["ledger"][1] == 0
+    stack.verify(coupon)
+    remove(stack, coupon, tmp_path / "a.gz")
