@@ -72,6 +72,7 @@ KILL = signal.SIGTERM if BUILD.name == "build-coverage" else signal.SIGKILL
 # spoken, whose words go to standard error whatever its options say, where ASan is in the same program.
 DEATHS = re.compile(r"event=process\.(?:died|exited) .*child=(\d+) (?:signal=(?:4|6|7|8|11)|code=1)$")
 OTHERS = ["reporter", "runner", "deliverer"]
+databases = itertools.count(1)  # of those copies that have one beside another's
 PROCESSES = [f"worker-{i}" for i in range(WORKERS)] + OTHERS
 
 
@@ -149,11 +150,15 @@ def hooked():
 
 
 class Stack:
-    def __init__(self, settings=SETTINGS + SLOW_DATABASE + WEBHOOKS + GUESSES, clock_offset_s=0, workers=WORKERS):
-        self.workers = workers
+    """beside: another one, on whose mongod this one has a database of its own."""
+
+    def __init__(self, settings=SETTINGS + SLOW_DATABASE + WEBHOOKS + GUESSES, clock_offset_s=0, workers=WORKERS, beside=None):
+        self.workers, self.beside = workers, beside
         self.var = pathlib.Path(tempfile.mkdtemp(prefix="coupons-test-", dir=os.environ.get("COUPONS_TEST_DIR")))
         config = self.var / "coupond.ini"
-        write_settings(config, f"{settings}[coupond]\nworkers = {workers}\n")
+        self.database_name = f"beside-{next(databases)}" if beside else "coupons"
+        own = f"[mongodb]\ndatabase = {self.database_name}\n" if beside else ""
+        write_settings(config, f"{settings}{own}[coupond]\nworkers = {workers}\n")
         self.port = free_port()
         # One key and one address send what many would: they are held where test_rate.py and test_limits.py say so.
         self.environment = {"COUPONS_RATE": "50000", "COUPONS_CONNECTIONS": "20000", **os.environ,
@@ -161,6 +166,8 @@ class Stack:
                             "COUPONS_CONFIG": str(config), "COUPONS_READY_S": str(PATIENCE_S)}
         for name in ("MONGODB_URI", "COUPONS_URL", "COUPONS_CLOCK_OFFSET_S"):
             self.environment.pop(name, None)
+        if beside:
+            self.environment["MONGODB_URI"] = (beside.var / "run" / "mongodb_uri").read_text().strip()
         for sanitizer in ("ASAN", "UBSAN", "TSAN"):  # what they find goes to files that stop() looks for
             given = os.environ.get(f"{sanitizer}_OPTIONS", "")
             self.environment[f"{sanitizer}_OPTIONS"] = f"{given}:log_path={self.var}/log/sanitizer"
@@ -199,7 +206,7 @@ class Stack:
     def connect(self):
         """To its database, as the service does."""
         self.mongo = pymongo.MongoClient((self.var / "run" / "mongodb_uri").read_text().strip())
-        self.database = self.mongo["coupons"]
+        self.database = self.mongo[self.database_name]
 
     def stop(self):
         transactions = self.transactions()
@@ -220,8 +227,8 @@ class Stack:
         return [found.string for found in told if int(found[1]) not in self.excused]
 
     def transactions(self):
-        """How many the database has seen, if it still answers; the service starts none."""
-        if not self.mongo:
+        """How many the mongod has seen, if it still answers; the service starts none. Those of a copy beside another count there."""
+        if not self.mongo or self.beside:
             return 0
         try:
             with pymongo.timeout(2):
@@ -233,6 +240,8 @@ class Stack:
         keep = os.environ.get("COUPONS_TEST_KEEP")
         if not keep:
             shutil.rmtree(self.var, ignore_errors=True)
+            if self.beside:
+                self.beside.mongo.drop_database(self.database_name)
 
     def script(self, name, *arguments, timeout=300):
         """scripts/name, for this copy; standard output and error together."""

@@ -184,6 +184,18 @@ class Swarm(threading.Thread):
                 via = next(ways) % len(self.ways)  # as a client that is sent to another front
             await asyncio.sleep(0.02)
 
+    def sees(self, wanted):
+        """A condition for wait_until: one of the calls that are answered from now on is as wanted. Each is looked at once."""
+        at = len(self.done)
+
+        def seen():
+            nonlocal at
+            new = self.done[at:]
+            at += len(new)
+            return any(map(wanted, new))
+
+        return seen
+
     def end(self):
         """No further calls; what is out is answered."""
         self.ending = True

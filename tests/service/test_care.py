@@ -341,10 +341,10 @@ def test_a_name_that_no_path_carries_is_exported_too(stack, ops, storefront, rep
     ops.post(EXPORT, {"user": "a\nb"}).problem("bad_request")
 
 
-def test_whose_erasure_is_not_finished_is_erased_first(monkeypatch, another_stack):
+def test_whose_erasure_is_not_finished_is_erased_first(monkeypatch, beside):
     """A worker dies at its 6th append: that is the erasure's entry. Names stand in the ledger to which nothing leads but its note."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:6")
-    stack = another_stack()
+    stack = beside()
     for worker, users in ((0, ["half-erased"] * 3), (1, ["stays"] * 4)):
         body = {"id": f"coupon-{worker}", "title": "t", "state": "active", "cap": {"policy": "none", "per_user": 9}}
         stack.direct(worker, "ops").post("/coupons", body).expect(201)
@@ -365,9 +365,9 @@ def test_whose_erasure_is_not_finished_is_erased_first(monkeypatch, another_stac
     stack.verify()
 
 
-def test_an_export_that_ends_early_does_not_look_whole(another_stack):
+def test_an_export_that_ends_early_does_not_look_whole(beside):
     """The user's oldest batch cannot be read: by then lines have been sent."""
-    stack, count = another_stack(), 30
+    stack, count = beside(), 30
     coupon = stack.coupon(slots=count, cap={"total": count, "per_user": count})
     for _ in range(count):
         stack.client("storefront").take(coupon, "u-early", metadata={"long": "x" * 4000}).expect(201)

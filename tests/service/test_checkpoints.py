@@ -373,9 +373,9 @@ def all_coupons(stack, directory, *options):
     return done.returncode, done.stdout
 
 
-def test_a_coupon_that_is_gone_from_the_database_is_missed_by_its_checkpoint(another_stack, tmp_path):
+def test_a_coupon_that_is_gone_from_the_database_is_missed_by_its_checkpoint(beside, tmp_path):
     """In a stack of its own: all coupons are verified, four times."""
-    stack = another_stack()
+    stack = beside()
     one, here = Checked(stack, tmp_path), Checked(stack, tmp_path)
     for kept in (one, here):
         kept.run()

@@ -13,9 +13,9 @@ ZONE = "Asia/Kathmandu"  # +05:45: its midnight is nobody else's
 
 
 @pytest.mark.heavy
-def test_daily_caps_are_exact_across_midnight(another_stack):
+def test_daily_caps_are_exact_across_midnight(beside):
     """Clients race a cap of 50 a day, and one of 2 a day for each user, from before the coupon's midnight until after it."""
-    stack, midnight, left_s = shortly_before_midnight(another_stack, ZONE)
+    stack, midnight, left_s = shortly_before_midnight(beside, ZONE)
     coupon = stack.coupon(slots=1000, time_zone=ZONE, cap={"total": 1000, "per_user": 1000, "per_day": 50, "per_user_per_day": 2})
     storefront = stack.client("storefront")
     early = storefront.take(coupon, "early", "early").ok(201)
@@ -31,11 +31,8 @@ def test_daily_caps_are_exact_across_midnight(another_stack):
         refused.problem("daily_cap_reached")
         assert 0 <= int(refused.header("Retry-After")) <= left_s + 1, refused
         assert stack.counts(coupon)["today"] == 50
-        seen = len(crowd.done)
-        wait_until("the second day's first taking", lambda: any(c.reply.status == 201 and json.loads(c.reply.body)["at"] >= text
-                                                                for c in crowd.done[seen:]))
-        seen = len(crowd.done)
-        wait_until("the second day's cap", lambda: any(c.reply.code() == "daily_cap_reached" for c in crowd.done[seen:]))
+        wait_until("the second day's first taking", crowd.sees(lambda c: c.reply.status == 201 and json.loads(c.reply.body)["at"] >= text))
+        wait_until("the second day's cap", crowd.sees(lambda c: c.reply.code() == "daily_cap_reached"))
     finally:
         calls = crowd.end()
     assert set(by_code(calls)) == {"201", "daily_cap_reached", "user_daily_cap_reached"}, by_code(calls)

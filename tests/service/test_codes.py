@@ -342,8 +342,8 @@ def test_another_source_brings_its_own_claim(stack, ops):
 
 @pytest.mark.parametrize("stored, claim", [({"$set": {"view.def.codes.claim": "any"}}, "any"), ({"$unset": {"view.def.codes.claim": 1}}, "any"),
                                            ({"$set": {"view.def.codes.claim": "present"}}, "present")])
-def test_a_definition_that_was_stored_before_keeps_its_claim(another_stack, stored, claim):
-    stack = another_stack()
+def test_a_definition_that_was_stored_before_keeps_its_claim(beside, stored, claim):
+    stack = beside()
     coupon = imported(stack, ["AAAA-1", "BBBB-2"], codes={"claim": claim})
     wait_until("the view", lambda: stack.database.coupons.find_one({"_id": coupon, "view.def.codes.claim": claim}))
     stack.stop()
@@ -428,8 +428,8 @@ def test_a_code_that_was_issued_is_unknown_to_others_whatever_became_of_it(stack
     stack.verify(coupon)
 
 
-def test_a_spent_code_on_paper_stays_taken_when_its_user_is_erased_and_the_service_begins_anew(another_stack):
-    stack = another_stack()
+def test_a_spent_code_on_paper_stays_taken_when_its_user_is_erased_and_the_service_begins_anew(beside):
+    stack = beside()
     storefront = stack.client("storefront")
     coupon = imported(stack, ["FLYER-1", "ISSUED-2"])
     storefront.take(coupon, "a", code="FLYER-1").expect(201)

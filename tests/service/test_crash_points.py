@@ -18,10 +18,10 @@ OFTEN = "[worker]\nbucket_flush_ms = 50\n"
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_worker_that_dies_at_a_point_loses_nothing(monkeypatch, another_stack, point):
+def test_a_worker_that_dies_at_a_point_loses_nothing(monkeypatch, beside, point):
     """Every worker dies when it passes the point for the Nth time, and so do its successors."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", f"{point}:{POINTS[point]}")
-    stack = another_stack(OFTEN)
+    stack = beside(OFTEN)
     coupon = stack.coupon(slots=150)
     calls = swarm([stack.way()], [take(coupon, f"u-{i}", f"k-{i}") for i in range(200)], connections=2, pause_s=0.02)
     deaths = stack.log().count("signal=9")
@@ -35,10 +35,10 @@ def test_a_worker_that_dies_at_a_point_loses_nothing(monkeypatch, another_stack,
     stack.verify(coupon)
 
 
-def test_views_are_half_written_when_a_worker_dies_there_and_become_what_the_ledger_says(monkeypatch, another_stack):
+def test_views_are_half_written_when_a_worker_dies_there_and_become_what_the_ledger_says(monkeypatch, beside):
     """Looked at from outside, while everybody who would repair them sleeps."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "views:5")
-    stack = another_stack(OFTEN)
+    stack = beside(OFTEN)
     coupon = stack.coupon(slots=SLOTS)
     written, missing = dies_half_way(stack, coupon)
     assert written and missing, (written, missing)

@@ -204,9 +204,9 @@ def test_the_whole_service_is_killed_and_started_again(another_stack):
     stack.verify()
 
 
-def test_stopping_drains_what_is_in_flight(another_stack):
+def test_stopping_drains_what_is_in_flight(beside):
     """scripts/stop under load: every call that was sent is answered, or its connection was closed before it was read."""
-    stack = another_stack()
+    stack = beside()
     coupon = stack.coupon(slots=20_000)
     crowd = Swarm([stack.way()], endless(coupon, 10**9), connections=32, repeat=False, pause_s=0.005)
     crowd.start()
@@ -263,8 +263,8 @@ def test_nobody_waits_for_views_that_a_killed_predecessor_left_behind(monkeypatc
     stack.verify()
 
 
-def test_a_bad_configuration_keeps_the_old_one(another_stack):
-    stack = another_stack()
+def test_a_bad_configuration_keeps_the_old_one(beside):
+    stack = beside()
     coupon = stack.coupon(slots=10)
     before, config = stack.pids(), stack.var / "coupond.ini"
     good = config.read_text()
@@ -318,10 +318,10 @@ def test_who_is_asked_after_a_death_does_not_say_busy(another_stack):
     becomes(409, worker, "POST", "/coupons/known/redemptions", {"user": "a"}, "another").problem("user_cap_reached")
 
 
-def test_a_batch_on_which_its_worker_died_is_answered_whole_by_the_successor(monkeypatch, another_stack):
+def test_a_batch_on_which_its_worker_died_is_answered_whole_by_the_successor(monkeypatch, beside):
     """nginx sends its body again, out of the file in which it stood."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:42")
-    stack = another_stack()
+    stack = beside()
     coupon, shop = stack.coupon(cap={"policy": "none"}), stack.client("storefront")
     for i in range(40):  # more than the successor needs, into however many batches of a lane the items come
         shop.take(coupon, f"first-{i}").expect(201)

@@ -149,9 +149,9 @@ def until_closed(stack, target, accept="text/csv"):
         return b"".join(iter(lambda: s.recv(1 << 20), b""))
 
 
-def test_what_ends_early_does_not_look_whole(another_stack, tmp_path):
+def test_what_ends_early_does_not_look_whole(beside, tmp_path):
     """The oldest batch cannot be read: by then rows have been sent."""
-    stack = another_stack()
+    stack = beside()
     coupon = stack.coupon(slots=1500)
     taken(swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}") for i in range(1500)], connections=8))
     target, ledger = f"/coupons/{coupon}/redemptions", stack.database.ledger

@@ -266,10 +266,10 @@ def test_an_erasure_that_nobody_asks_for_again_is_finished(monkeypatch, another_
     stack.verify(coupon)
 
 
-def test_an_erasure_whose_worker_died_is_finished_though_the_user_came_back(monkeypatch, another_stack):
+def test_an_erasure_whose_worker_died_is_finished_though_the_user_came_back(monkeypatch, beside):
     """A worker dies at its 6th append: that is the erasure's entry, and no name is emptied yet. Then the user takes again."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:6")
-    stack = another_stack()
+    stack = beside()
     for worker, users in ((0, ["gone-and-back"] * 3), (1, ["stays"] * 4)):
         body = {"id": f"coupon-{worker}", "title": "t", "state": "active", "cap": {"policy": "none", "per_user": 9}}
         stack.direct(worker, "ops").post("/coupons", body).expect(201)
@@ -286,10 +286,10 @@ def test_an_erasure_whose_worker_died_is_finished_though_the_user_came_back(monk
     stack.verify()
 
 
-def test_an_erasure_whose_worker_died_before_there_was_a_view_is_finished_too(monkeypatch, another_stack):
+def test_an_erasure_whose_worker_died_before_there_was_a_view_is_finished_too(monkeypatch, beside):
     """Worker 0 dies when it has appended the user's taking, worker 1 when it has appended their erasure. Then the user takes again."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:6")
-    stack = another_stack()
+    stack = beside()
     for worker in (0, 1):
         body = {"id": f"coupon-{worker}", "title": "t", "state": "active", "cap": {"policy": "none", "per_user": 9}}
         stack.direct(worker, "ops").post("/coupons", body).expect(201)
@@ -310,10 +310,10 @@ def test_an_erasure_whose_worker_died_before_there_was_a_view_is_finished_too(mo
     stack.verify()
 
 
-def test_a_database_of_before_has_all_its_ledgers_read_once(another_stack, monkeypatch):
+def test_a_database_of_before_has_all_its_ledgers_read_once(beside, monkeypatch):
     """Its batches do not say when they arrived. Until the reporter has seen to it that views are written, nobody knows where to look."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:25")
-    stack, user = another_stack(), "of-before"
+    stack, user = beside(), "of-before"
     coupon = stack.coupon(slots=50, lanes=4)
     worker = Direct(stack.var / "run" / "worker-0.sock", stack.key("storefront"), patience_s=2)
     with asleep(stack, ("reporter", "runner", "coupond", "worker-1")):
@@ -355,10 +355,10 @@ def test_an_erasure_races_takings_of_the_same_user(stack, lanes):
     stack.verify(coupon)
 
 
-def test_what_a_worker_left_behind_when_it_died_is_erased_too(another_stack, monkeypatch):
+def test_what_a_worker_left_behind_when_it_died_is_erased_too(beside, monkeypatch):
     """Its views are not written, and whoever would write them sleeps: the ledger alone knows that the user was there."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:25")
-    stack = another_stack()
+    stack = beside()
     coupons = [stack.coupon(slots=50, lanes=lanes) for lanes in (1, 4)]
     worker = Direct(stack.var / "run" / "worker-0.sock", stack.key("storefront"), patience_s=2)
     wait_until("the marks of all lanes", lambda: stack.database.marks.count_documents({"_id.kind": "views"}) == 5)
@@ -429,9 +429,9 @@ def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_i
     stack.verify()
 
 
-def test_a_coupon_whose_lanes_cannot_be_made_to_follow_is_named_until_they_can(another_stack):
+def test_a_coupon_whose_lanes_cannot_be_made_to_follow_is_named_until_they_can(beside):
     """One of them cannot be read, so nobody knows whether it follows."""
-    stack = another_stack()
+    stack = beside()
     coupon, other = stack.coupon(slots=8, lanes=4), stack.coupon(slots=9, cap={"per_user": 9})
 
     def settled():

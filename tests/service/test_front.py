@@ -21,10 +21,10 @@ def test_the_service_says_that_it_lives_and_is_ready(nobody):
         assert nobody.request("HEAD", path).expect(200).body == b""
 
 
-def test_a_shifted_clock_is_told(stack, another_stack):
+def test_a_shifted_clock_is_told(stack, beside):
     """Meant for tests alone: it would not go unnoticed elsewhere."""
     assert "clock.shifted" not in stack.log()
-    shifted = another_stack(clock_offset_s=-3600)
+    shifted = beside(clock_offset_s=-3600)
     assert ready(shifted.client()).json() == {"status": "ready", "clock_offset_s": -3600}
     assert re.findall(r"level=(\w+) role=(\w+) .* event=clock\.shifted (.*)", shifted.log()) == [("warning", "master", "offset_s=-3600")]
 

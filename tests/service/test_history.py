@@ -94,8 +94,8 @@ def test_a_lane_names_who_asked_and_the_others_only_follow(stack):
     stack.verify(coupon)
 
 
-def test_verify_tells_where_somebody_else_was_put_in_place_of_who_did_it(another_stack):
-    stack = another_stack()
+def test_verify_tells_where_somebody_else_was_put_in_place_of_who_did_it(beside):
+    stack = beside()
     coupon = stack.coupon(5)
     done = stack.database.ledger.update_one({"_id.c": coupon, "e.k": "generate"}, {"$set": {"e.0.by": "0" * 12}})
     assert done.modified_count == 1
@@ -164,8 +164,8 @@ def test_a_page_goes_on_where_the_last_one_ended_within_a_batch_too(stack, repor
     reporting.get(f"/coupons/{coupon}/history?cursor=x").problem("bad_cursor")
 
 
-def test_the_steps_of_a_job_are_one_item(another_stack):
-    stack = another_stack("[runner]\nstep_slots = 64\n")
+def test_the_steps_of_a_job_are_one_item(beside):
+    stack = beside("[runner]\nstep_slots = 64\n")
     owner = Operator(stack)
     coupon = owner.post("/coupons", {"title": "j", "cap": {"total": 1000}}).ok(201)["id"]
     job = stack.job(owner.post(f"/coupons/{coupon}/slots", {"count": 300}).expect(202))["id"]

@@ -278,12 +278,12 @@ def test_a_check_does_not_promise_what_other_lanes_have_taken(stack, storefront,
 # ---- what goes on around it ----
 
 @pytest.mark.parametrize("point", ["decided", "appended"])
-def test_workers_die_in_the_midst_of_gifts_and_every_slot_still_goes_out(monkeypatch, another_stack, point):
+def test_workers_die_in_the_midst_of_gifts_and_every_slot_still_goes_out(monkeypatch, beside, point):
     """All users are of one lane, so that most slots have to come from the others. Every worker dies at its 15th batch, and so do
     its successors: also between what one lane gives and another gets."""
     slots = effort(60, 120)
     monkeypatch.setenv("COUPONS_CRASH_POINT", f"{point}:15")
-    stack = another_stack()
+    stack = beside()
     coupon = laned(stack, slots)
     users = list(itertools.islice(users_of(2, 4), slots + 30))
     calls = swarm([stack.way()], [take(coupon, user, f"k-{user}") for user in users], connections=4, pause_s=0.02)
@@ -295,10 +295,10 @@ def test_workers_die_in_the_midst_of_gifts_and_every_slot_still_goes_out(monkeyp
 
 
 @pytest.mark.full
-def test_a_coupon_is_deleted_in_all_lanes_though_workers_die_while_they_delete_it(monkeypatch, another_stack):
+def test_a_coupon_is_deleted_in_all_lanes_though_workers_die_while_they_delete_it(monkeypatch, beside):
     """Every worker dies at its 7th append: over the coupons also between lane 0's end and that of the others."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:7")
-    stack = another_stack()
+    stack = beside()
     coupons = [f"mayfly-{i}" for i in range(14)]
 
     def asked_until_it_is(result, method, target, *body):

@@ -311,9 +311,9 @@ def test_half_sent_batches_cost_little_memory(stack, coupon):
         assert most < 50, f"{most:.0f} MiB"
 
 
-def test_an_address_has_only_so_many_requests_at_a_time(another_stack, monkeypatch):
+def test_an_address_has_only_so_many_requests_at_a_time(beside, monkeypatch):
     monkeypatch.setenv("COUPONS_CONNECTIONS", "20")
-    stack = another_stack()
+    stack = beside()
     half = b"POST /coupons/x/check HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"
     with contextlib.ExitStack() as slow:
         def begin():

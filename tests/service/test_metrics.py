@@ -123,9 +123,9 @@ def test_jobs_are_counted(stack):
     wait_until("none to run", lambda: exposition.total(look(stack), "coupons_jobs_running") == 0)
 
 
-def test_a_hold_that_ran_out_is_counted_once(another_stack):
+def test_a_hold_that_ran_out_is_counted_once(beside):
     """On a stack of its own: holds of others end at any time."""
-    stack = another_stack()
+    stack = beside()
     storefront = stack.client("storefront")
     coupon = stack.coupon(slots=1)
     grown = Growth(stack)
@@ -150,8 +150,8 @@ def test_every_worker_tells_the_sum_of_all(stack):
     assert all(g < wanted + 20 for g in grown()), grown()  # others may ask for health meanwhile
 
 
-def test_counters_survive_the_death_of_a_worker_and_gauges_do_not(another_stack):
-    stack = another_stack()
+def test_counters_survive_the_death_of_a_worker_and_gauges_do_not(beside):
+    stack = beside()
     coupon = stack.coupon(slots=50)
     direct = [stack.direct(i) for i in range(WORKERS)]
     for i in range(50):
@@ -172,8 +172,8 @@ def test_counters_survive_the_death_of_a_worker_and_gauges_do_not(another_stack)
     assert 0 <= exposition.total(after, "coupons_connections") <= 8
 
 
-def test_counters_go_on_over_a_reload(another_stack):
-    stack = another_stack()
+def test_counters_go_on_over_a_reload(beside):
+    stack = beside()
     coupon = stack.coupon(slots=20)
     storefront, before = stack.client("storefront"), stack.pids()
     for i in range(10):
@@ -185,8 +185,8 @@ def test_counters_go_on_over_a_reload(another_stack):
     assert exposition.total(look(stack), "coupons_decisions_total", code="ok") == 20
 
 
-def test_who_is_killed_while_it_drains_leaves_nothing_in_the_gauges(another_stack):
-    stack = another_stack("[coupond]\ndrain_s = 1\n")
+def test_who_is_killed_while_it_drains_leaves_nothing_in_the_gauges(beside):
+    stack = beside("[coupond]\ndrain_s = 1\n")
     kept = [stack.direct(0) for _ in range(30)]
     for client in kept:
         client.get("/coupons/-/health").expect(200)
@@ -235,8 +235,8 @@ def test_active_coupons_are_told_with_what_is_free_taken_and_refused(stack, stor
     await_told(stack, coupon, {})
 
 
-def test_so_many_coupons_are_told_as_the_setting_says(another_stack):
-    stack = another_stack("[metrics]\ncoupons = 2\n")
+def test_so_many_coupons_are_told_as_the_setting_says(beside):
+    stack = beside("[metrics]\ncoupons = 2\n")
     coupons = [stack.coupon(slots=1, id=f"c-{i}") for i in range(4)]
 
     def names():
