@@ -52,7 +52,7 @@ def literal(text):
 
 
 class Browser:
-    def __init__(self, url, shots):
+    def __init__(self, url):
         options = webdriver.ChromeOptions()
         options.binary_location = shutil.which("chromium")
         for argument in ("--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1280,900",
@@ -64,8 +64,7 @@ class Browser:
         service = webdriver.ChromeService(shutil.which("chromedriver"), port=free_port(), env={**os.environ, "TMPDIR": self.own.name})
         self.driver = webdriver.Chrome(options=options, service=service)
         assert self.driver.capabilities["chrome"]["userDataDir"].startswith(self.own.name)
-        self.url, self.shots = url, pathlib.Path(shots)
-        self.shots.mkdir(parents=True, exist_ok=True)
+        self.url, self.shots = url, os.environ.get("COUPONS_TEST_SHOTS")
         self.cdp("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
 
     def quit(self):
@@ -114,13 +113,17 @@ class Browser:
         self.cdp("Network.emulateNetworkConditions", offline=not on, latency=0, downloadThroughput=-1, uploadThroughput=-1)
 
     def shot(self, name):
-        self.driver.save_screenshot(str(self.shots / f"{name}.png"))
+        """A picture of the page, where somebody keeps them."""
+        if self.shots:
+            pathlib.Path(self.shots).mkdir(parents=True, exist_ok=True)
+            self.driver.save_screenshot(f"{self.shots}/{name}.png")
 
     # ---- what one sees and does ----
 
     def until(self, what, condition, seconds=PATIENCE_S):
-        """Poll until the condition holds, and return what it gave."""
-        end = time.monotonic() + seconds
+        """Poll until the condition holds, and return what it gave; as wait_until, the less often the longer it takes: each look costs the
+        browser as much as drawing the page."""
+        began = time.monotonic()
         while True:
             try:
                 seen = condition()
@@ -128,10 +131,11 @@ class Browser:
                 seen = None
             if seen:
                 return seen
-            if time.monotonic() > end:
+            waited = time.monotonic() - began
+            if waited > seconds:
                 self.shot("failed")
                 raise AssertionError(f"waited {seconds} s for {what}; the page says:\n{self.text()[:3000]}")
-            time.sleep(0.03)
+            time.sleep(min(max(0.03, waited / 20), 0.2))
 
     def text(self, css="body"):
         """A line for each row and paragraph."""

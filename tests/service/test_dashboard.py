@@ -3,9 +3,7 @@ import concurrent.futures
 import csv
 import datetime
 import json
-import os
 import re
-import tempfile
 import time
 
 import pytest
@@ -39,10 +37,9 @@ def board():
 
 @pytest.fixture(scope="module")
 def chromium(board):
-    with tempfile.TemporaryDirectory(prefix="coupons-shots-") as folder:
-        browser = Browser(f"http://127.0.0.1:{board.port}", os.environ.get("COUPONS_TEST_SHOTS", folder))
-        yield browser
-        browser.quit()
+    browser = Browser(f"http://127.0.0.1:{board.port}")
+    yield browser
+    browser.quit()
 
 
 @pytest.fixture

@@ -1,6 +1,4 @@
 """The page of the API in a real Chromium: it shows every call, sends what it is told, by keyboard, on a phone, in the dark."""
-import os
-import tempfile
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -14,10 +12,9 @@ FILES = ROOT / "app" / "static" / "docs"
 
 @pytest.fixture(scope="module")
 def chromium(stack):
-    with tempfile.TemporaryDirectory(prefix="coupons-shots-") as folder:
-        browser = Browser(f"http://127.0.0.1:{stack.port}", os.environ.get("COUPONS_TEST_SHOTS", folder))
-        yield browser
-        browser.quit()
+    browser = Browser(f"http://127.0.0.1:{stack.port}")
+    yield browser
+    browser.quit()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Publishable keys: pages of some origins ask whether a code is good, and hear nothing about people or stock."""
 import contextlib
 import http.server
-import tempfile
 import threading
 
 import pytest
@@ -265,10 +264,10 @@ fetch(url, {method: "POST", body: JSON.stringify(body), headers: {Authorization:
 
 
 def test_a_shop_s_page_asks_and_another_s_cannot(stack, coupon):
-    with site() as shop, site() as other, tempfile.TemporaryDirectory(prefix="coupons-shots-") as shots:
+    with site() as shop, site() as other:
         key = stack.new_key("public", "--origin", shop)
         target = f"http://127.0.0.1:{stack.port}/coupons/{coupon}/check"
-        browser = Browser(f"http://127.0.0.1:{stack.port}", shots)
+        browser = Browser(f"http://127.0.0.1:{stack.port}")
 
         def asked_from(origin, body, key=key, url=target):
             browser.driver.get(origin)
