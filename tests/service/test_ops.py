@@ -249,9 +249,9 @@ def test_a_command_that_is_killed_leaves_nothing_in_shared_memory(stack):
 
 # ---- restart, logs, schema ----
 
-def test_a_restart_under_load_refuses_nobody(another_stack):
+def test_a_restart_under_load_refuses_nobody(beside):
     """scripts/restart: two coupond side by side for a moment, and nginx from one to the other and back."""
-    stack = another_stack()
+    stack = beside()
     coupon = stack.coupon(slots=200_000)
     before, master = stack.pids(), stack.pid("coupond")
     crowd = Swarm([stack.way()], endless(coupon), connections=16, again=(), pause_s=0.01)

@@ -88,9 +88,9 @@ def test_four_clients_over_two_workers_are_refilled_up_to_the_cap(stack, codes):
     stack.verify(coupon)
 
 
-def test_four_workers_race_and_each_refill_is_made_once(another_stack):
+def test_four_workers_race_and_each_refill_is_made_once(beside):
     """With one lane, and with four, of which each worker may write any."""
-    stack = another_stack(workers=4)
+    stack = beside(workers=4)
     coupons = [stack.coupon(lanes=lanes, cap={"total": 600, "per_user": 1}, replenish={"below": 120, "add": 150})
                for lanes in (1, 4)]
 

@@ -690,9 +690,9 @@ def stored(stack, coupon):
     return sum(row.get("redeemed", 0) for row in stack.database["totals"].find({"_id.c": coupon}))
 
 
-def test_totals_that_cannot_be_read_hold_up_their_own_coupon_alone(another_stack):
+def test_totals_that_cannot_be_read_hold_up_their_own_coupon_alone(beside):
     """Damage in a row of totals: those coupons wait, which the log tells once; mended or removed, they are counted on."""
-    stack = another_stack()
+    stack = beside()
     storefront, rows = stack.direct(0), stack.database["totals"]
     damages = {"a-seq": {"seq": "?"}, "b-count": {"redeemed": "?"}, "c-removed": {"seq": "?"}}
     wait_until("a quarter hour that lasts a while yet", lambda: time.time() % QUARTER.total_seconds() < 660, seconds=300)

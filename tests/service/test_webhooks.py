@@ -477,9 +477,9 @@ def test_two_deliverers_for_a_while_keep_the_order(stack, receiver, hook):
     assert len(receiver.entries(coupon)) == len(taken) > 200
 
 
-def test_when_a_reload_returns_every_worker_has_the_new_settings(another_stack):
+def test_when_a_reload_returns_every_worker_has_the_new_settings(beside):
     """Each round another answer, from the first request on, of all workers and of nginx with its kept connections."""
-    stack = another_stack(WEBHOOKS)
+    stack = beside(WEBHOOKS)
     config, coupon = stack.var / "coupond.ini", stack.coupon(slots=1)
     text = config.read_text()
     body = {"url": "http://127.0.0.1:9/hook", "coupons": [coupon]}
