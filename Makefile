@@ -43,8 +43,8 @@ FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_HELP_SRC := tests/fuzz/fuzz.c tests/fuzz/front.c
 # libFuzzer has a main of its own
 FUZZ_MAIN_SRC := $(if $(FUZZ),,tests/fuzz/replay.c)
-# Bench and faults build these by themselves; here, for what compilers say of them.
-OTHER_SRC := $(sort $(wildcard tests/bench/*.c tests/faults/*.c))
+# Bench, faults and analysis build these by themselves; here, for what compilers say of them.
+OTHER_SRC := $(sort $(wildcard tests/bench/*.c tests/faults/*.c tests/analysis/*.c))
 ALL_SRC := $(LIB_SRC) $(COUPOND_SRC) $(CTL_SRC) $(UNIT_SRC) $(UNIT_HELP_SRC) $(ENGINE_SRC) $(ENGINE_HELP_SRC) $(HOOKS_SRC) $(FUZZ_SRC) \
 	$(FUZZ_HELP_SRC) $(FUZZ_MAIN_SRC) $(OTHER_SRC)
 
