@@ -263,7 +263,7 @@ peers_text() {
             fronts+="    upstream $name {
         zone $name 64k;
         server $address max_fails=0;
-        keepalive 1024;
+        keepalive 256;
         keepalive_requests 10000000;
         keepalive_timeout 30m;
     }

@@ -4,14 +4,15 @@
  *
  * Asked    at fronts.at: /coupons/-/fronts lists the others, a name on each line, and /coupons/-/fronts/NAME is 200 where a worker of
  *          that front answers. So the question goes the way that calls go, by the same certificate
- * Gone     a front of which no answer came for GONE_MS, or that could not be reached for REFUSED_MS. Then there is a file fronts.dir/NAME,
- *          until it answers again: nginx looks at each call whether there is
+ * Gone     a front that leaves a question unanswered for GONE_MS while this machine's nginx answers, or refuses each for REFUSED_MS. Then
+ *          there is a file fronts.dir/NAME until it answers again: nginx looks for it at each call
  * Slow     an answer counts however late it is read: a machine that gave this thread no time loses no front
- * End      the files are removed: who asks no more knows nothing
+ * End      the files are removed, as at the start: nobody would take them back
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -27,7 +28,8 @@
 #include "runner/work.h"
 
 #define PATH "/coupons/-/fronts"
-#define FRONTS_MAX 16
+#define FRONTS_MAX 64
+#define NAMES "coupons_front_" /* they begin with this */
 #define NAME_SIZE 40
 #define EVERY_MS 100
 #define GONE_MS 700
@@ -39,7 +41,7 @@ struct peer {
     char name[NAME_SIZE];
     int fd;             /* of the question that is out; -1: none */
     struct mono asked;
-    struct mono heard;  /* when it was answered last, or first asked */
+    struct mono refused; /* since when each answer is a refusal; 0: the last one was not */
     bool gone;
 };
 
@@ -50,7 +52,6 @@ struct prober {
     struct peer peers[FRONTS_MAX];
     int count;
     struct mono listed;
-    bool knows; /* the list was read */
 };
 
 /* ---- asking nginx ---- */
@@ -91,7 +92,7 @@ static int ask(struct prober *p, const char *name)
         return -1;
     /* One machine's sockets: they connect at once, or nobody is there. */
     if ((connect(fd, (struct sockaddr *)&p->at, p->at_size) != 0 && errno != EINPROGRESS) ||
-        (poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, EVERY_MS) == 1 && send(fd, request, (size_t)len, MSG_NOSIGNAL) != len)) {
+        poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, EVERY_MS) != 1 || send(fd, request, (size_t)len, MSG_NOSIGNAL) != len) {
         close(fd);
         return -1;
     }
@@ -112,37 +113,48 @@ static int read_status(int fd)
 
 /* ---- who they are ---- */
 
-static void mark(const struct prober *p, const char *name, bool gone)
+/* False: the file could not be made. */
+static bool mark(const struct prober *p, const char *name, bool gone)
 {
-    const char *dir = p->runner->config->fronts_dir;
     char path[CONFIG_TEXT_SIZE + NAME_SIZE + 1];
     int fd;
 
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    if (!gone) {
-        (void)unlink(path);
-        return;
-    }
+    snprintf(path, sizeof path, "%s/%s", p->runner->config->fronts_dir, name);
+    if (!gone)
+        return unlink(path) == 0 || errno == ENOENT;
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0)
-        log_event(LOG_ERROR, "front.unmarked", "file=%s reason=\"%s\"", path, strerror(errno));
-    else
+    if (fd >= 0)
         close(fd);
+    return fd >= 0;
+}
+
+/* Also of fronts that were listed once, by whoever ran here before. */
+static void remove_marks(const struct prober *p)
+{
+    char pattern[CONFIG_TEXT_SIZE + sizeof "/" NAMES "*"];
+    glob_t found;
+
+    snprintf(pattern, sizeof pattern, "%s/" NAMES "*", p->runner->config->fronts_dir);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        (void)unlink(found.gl_pathv[i]);
+    globfree(&found);
 }
 
 static void forget(struct prober *p)
 {
-    for (int i = 0; i < p->count; i++) {
+    for (int i = 0; i < p->count; i++)
         if (p->peers[i].fd >= 0)
             close(p->peers[i].fd);
-        mark(p, p->peers[i].name, false);
-    }
     p->count = 0;
+    remove_marks(p);
 }
 
 static bool is_name(const char *name)
 {
-    return *name && strlen(name) < NAME_SIZE && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(name);
+    return strncmp(name, NAMES, strlen(NAMES)) == 0 && strlen(name) < NAME_SIZE &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(name);
 }
 
 /* The same names as before leave all as it is. */
@@ -164,22 +176,33 @@ static void take_list(struct prober *p, char *list)
     for (int i = 0; i < count; i++) {
         struct peer *peer = &p->peers[p->count++];
 
-        *peer = (struct peer){.fd = -1, .heard = mono_now()};
+        *peer = (struct peer){.fd = -1};
         memcpy(peer->name, names[i], NAME_SIZE);
-        mark(p, peer->name, false);
     }
 }
 
-static void read_list(struct prober *p)
+/* The list's body; NULL: the reply is not whole. */
+static char *list_in(char *reply)
+{
+    char *body = strstr(reply, "\r\n\r\n");
+    const char *length = strcasestr(reply, "\r\nContent-Length:");
+
+    if (!body || !length || length > body || strtoul(length + strlen("\r\nContent-Length:"), NULL, 10) != strlen(body + 4))
+        return NULL;
+    return body + 4;
+}
+
+/* False: this machine's nginx does not answer. */
+static bool read_list(struct prober *p)
 {
     char reply[REPLY_SIZE];
     size_t len = 0;
-    char *body;
+    char *list;
     int fd = ask(p, "");
 
     p->listed = mono_now();
     if (fd < 0)
-        return;
+        return false;
     while (len < sizeof reply - 1 && poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, GONE_MS) == 1) {
         ssize_t more = recv(fd, reply + len, sizeof reply - 1 - len, 0);
 
@@ -189,51 +212,70 @@ static void read_list(struct prober *p)
     }
     close(fd);
     reply[len] = '\0';
-    body = strstr(reply, "\r\n\r\n");
-    if (body && strncmp(reply + 8, " 200", 4) == 0)
-        take_list(p, body + 4);
-    else if (body)
+    list = list_in(reply);
+    if (!list)
+        return false;
+    if (strncmp(reply + strlen("HTTP/1.1"), " 200", 4) == 0)
+        take_list(p, list);
+    else
         forget(p); /* of no other front */
+    return true;
 }
 
 /* ---- whether they answer ---- */
 
 static void judge(struct prober *p, struct peer *peer, bool gone)
 {
-    if (gone != peer->gone)
-        log_event(LOG_WARNING, gone ? "front.gone" : "front.back", "front=%s", peer->name);
+    bool marked = mark(p, peer->name, gone); /* again, in case somebody removed it */
+
+    if (gone == peer->gone)
+        return;
+    log_event(LOG_WARNING, gone ? "front.gone" : "front.back", "front=%s", peer->name);
+    if (!marked)
+        log_event(LOG_ERROR, "front.unmarked", "dir=%s front=%s reason=\"%s\"", p->runner->config->fronts_dir, peer->name, strerror(errno));
     peer->gone = gone;
-    mark(p, peer->name, gone);
 }
 
-/* One look: ask, or see what came of the question that is out. */
-static void look(struct prober *p, struct peer *peer)
+static void take_answer(struct prober *p, struct peer *peer)
 {
     struct mono now = mono_now();
-    int64_t silent_ms;
+    int status = read_status(peer->fd);
+
+    peer->fd = -1;
+    if (status == 200) {
+        peer->refused = (struct mono){0};
+        judge(p, peer, false);
+    } else if (status && !peer->refused.ns) {
+        peer->refused = now;
+    } else if (status && mono_ms_between(peer->refused, now) >= REFUSED_MS) {
+        judge(p, peer, true);
+    }
+}
+
+/* One look: ask, or see what came of the question that is out. False: the list is another one now, or this machine's nginx is silent. */
+static bool look(struct prober *p, struct peer *peer)
+{
+    struct mono now = mono_now();
+    char name[NAME_SIZE];
 
     if (peer->fd < 0) {
         peer->fd = ask(p, peer->name);
         peer->asked = now;
-        return;
+        return peer->fd >= 0;
     }
-    silent_ms = mono_ms_between(peer->heard, now);
     if (poll(&(struct pollfd){.fd = peer->fd, .events = POLLIN}, 1, 0) == 1) {
-        int status = read_status(peer->fd);
-
-        peer->fd = -1;
-        if (status == 200) {
-            peer->heard = now;
-            if (peer->gone)
-                judge(p, peer, false);
-        } else if (status && silent_ms >= REFUSED_MS) {
-            judge(p, peer, true);
-        }
-    } else if (mono_ms_between(peer->asked, now) >= GONE_MS) {
-        close(peer->fd);
-        peer->fd = -1;
-        judge(p, peer, true);
+        take_answer(p, peer);
+        return true;
     }
+    if (mono_ms_between(peer->asked, now) < GONE_MS)
+        return true;
+    close(peer->fd);
+    peer->fd = -1;
+    memcpy(name, peer->name, NAME_SIZE);
+    if (!read_list(p) || p->count == 0 || strcmp(name, peer->name) != 0) /* the silence may be nginx's own */
+        return false;
+    judge(p, peer, true);
+    return true;
 }
 
 static void wait_for_answers(struct prober *p)
@@ -253,20 +295,26 @@ void *peers_thread(void *context)
     struct prober p = {.runner = context};
     struct stop *stop = &p.runner->stop;
 
+    remove_marks(&p);
     if (!*p.runner->config->fronts_at)
         return NULL;
     if (!read_address(&p, p.runner->config->fronts_at)) {
         log_event(LOG_ERROR, "front.unknown", "setting=fronts.at value=\"%s\"", p.runner->config->fronts_at);
         return NULL;
     }
-    (void)mkdir(p.runner->config->fronts_dir, 0755);
+    if (mkdir(p.runner->config->fronts_dir, 0755) == 0)
+        (void)chmod(p.runner->config->fronts_dir, 0755); /* nginx's workers look into it */
+    else if (errno != EEXIST)
+        log_event(LOG_ERROR, "front.unmarked", "dir=%s reason=\"%s\"", p.runner->config->fronts_dir, strerror(errno));
     while (!stop_asked(stop)) {
+        bool asked = true;
+
         if (!p.listed.ns || mono_ms_between(p.listed, mono_now()) >= LIST_MS)
-            read_list(&p);
-        for (int i = 0; i < p.count; i++)
-            look(&p, &p.peers[i]);
+            (void)read_list(&p);
+        for (int i = 0; i < p.count && asked; i++)
+            asked = look(&p, &p.peers[i]);
         wait_for_answers(&p);
-        stop_rest(stop, EVERY_MS / 2);
+        stop_rest(stop, p.count ? EVERY_MS / 2 : LIST_MS);
     }
     forget(&p);
     return NULL;

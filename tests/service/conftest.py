@@ -74,9 +74,9 @@ def nothing_dies(stack):
 
 # Begun first where files run side by side, so that what ends last is short.
 LONGEST = ("test_webhooks.py", "test_reports.py", "test_erasure.py", "test_dashboard.py", "test_lanes.py", "test_ops.py", "test_care.py",
-           "test_life.py", "test_crashes.py", "test_import.py", "test_races.py", "test_crash_points.py", "test_receipts.py", "test_clock.py",
-           "test_metrics.py", "test_reconcile.py", "test_bad_input.py", "test_limits.py", "test_checkpoints.py", "test_database.py",
-           "test_ends.py")
+           "test_life.py", "test_crashes.py", "test_import.py", "test_races.py", "test_archive_removal.py", "test_crash_points.py",
+           "test_receipts.py", "test_clock.py", "test_metrics.py", "test_reconcile.py", "test_bad_input.py", "test_limits.py",
+           "test_checkpoints.py", "test_database.py", "test_ends.py")
 PLACES = {name: place for place, name in enumerate(LONGEST)}
 
 

@@ -241,7 +241,8 @@ class Stack:
         if not keep:
             shutil.rmtree(self.var, ignore_errors=True)
             if self.beside:
-                self.beside.mongo.drop_database(self.database_name)
+                with pymongo.timeout(60), contextlib.suppress(pymongo.errors.PyMongoError):  # it is one of many, and of no use to anybody
+                    self.beside.mongo.drop_database(self.database_name)
 
     def script(self, name, *arguments, timeout=300):
         """scripts/name, for this copy; standard output and error together."""

@@ -11,7 +11,8 @@ import bson
 import pytest
 
 import erasure
-from stack import wait_until
+from client import TIMEOUT_S, Direct
+from stack import PATIENCE_S, wait_until
 from test_archive import a_life, check, end
 
 FINGERPRINT_LEN = 16
@@ -26,7 +27,13 @@ def left_of(stack, coupon):
 
 
 def remove(stack, coupon, path, *options, status=0):
-    done = stack.couponctl("archive", "--output", path, *options, coupon)
+    def behind():
+        """On a slow machine whoever has to come first may take longer than the minute that the command waits."""
+        nonlocal done
+        done = stack.couponctl("archive", "--output", path, *options, coupon)
+        return done.returncode and "till behind" in done.stdout
+    done = None
+    wait_until("readers to come first", lambda: not behind())
     assert done.returncode == status, f"couponctl archive {coupon}: exit {done.returncode}\n{done.stdout}"
     return done.stdout
 
@@ -125,11 +132,12 @@ def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_b
     coupon = stack.coupon(slots=100)
     awake, asleep = 0, 1
     sleeper, answers = stack.direct(asleep), []
+    patient = Direct(sleeper.path, sleeper.key, patience_s=PATIENCE_S + TIMEOUT_S)
     stack.direct(awake).take(coupon, "early").ok(201)
     for i in range(10):
         sleeper.take(coupon, f"slept-{i}").ok(201)
     pid = stack.signal(f"worker-{asleep}", signal.SIGSTOP)
-    waiting = threading.Thread(target=lambda: answers.append(stack.direct(asleep).take(coupon, "slept-new")))
+    waiting = threading.Thread(target=lambda: answers.append(patient.take(coupon, "slept-new")))
     waiting.start()
     try:
         ops = stack.direct(awake, "ops")  # nginx would ask the worker that sleeps

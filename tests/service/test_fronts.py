@@ -282,7 +282,7 @@ def test_a_front_whose_workers_are_gone_says_so_to_the_others(two, figure):
 
 def noted_as_gone(front):
     """The others of which its coupond tells nginx that they are gone."""
-    return [path.name for path in (front.var / "run" / "fronts").iterdir()]
+    return [path.name for path in (front.var / "run" / "fronts").glob("*")]
 
 
 def test_a_front_that_does_not_answer_is_passed_by_until_it_does(two):
@@ -320,10 +320,39 @@ def test_a_front_that_sleeps_is_followed_by_another(two, figure):
 
 
 @pytest.mark.full
+def test_what_was_sent_to_nobody_is_sent_to_one_worker_and_no_more():
+    """The coupon's front is not reached, so the call is served where it came in; when that is late, too, it may have been carried out."""
+    with fronts(settings=SETTINGS + GUESSES + "[worker]\nrequest_deadline_ms = 1000\n") as (entered, away):
+        coupon = coupon_of([entered, away], away, slots=5)
+        calls, before = 0, entered.answered("redemption_check")
+        nginx = nginx_pids(away)
+
+        def check():
+            nonlocal calls
+            calls += 1
+            return entered.client("storefront").request("POST", f"/coupons/{coupon}/check", {"user": "u"}, may_fail=True)
+
+        stopped = [entered.signal("runner", signal.SIGSTOP), *(entered.signal(f"worker-{i}", signal.SIGSTOP) for i in range(entered.workers))]
+        try:
+            for pid in nginx:
+                os.kill(pid, signal.SIGSTOP)
+            check().problem("outcome_unknown")
+            for pid in stopped[1:]:
+                os.kill(pid, signal.SIGCONT)
+            wait_until("a worker that is awake", lambda: check().status == 200)  # it takes what was sent before first
+        finally:
+            for pid in (*stopped, *nginx):
+                os.kill(pid, signal.SIGCONT)
+        served = entered.answered("redemption_check") - before
+        assert served <= calls, f"{calls} calls were served {served} times"
+
+
+@pytest.mark.full
 def test_a_call_that_a_front_is_late_with_is_sent_to_no_other(figure):
     """As with one front: whoever is slow has enough to do, and it may still be carried out."""
     with fronts(settings=SETTINGS + GUESSES + "[worker]\nrequest_deadline_ms = 10000\n") as (entered, slow):
         coupon = coupon_of([entered, slow], slow, cap={"policy": "none"})
+        prober = entered.signal("runner", signal.SIGSTOP)  # which would have the slow one passed by
         workers = [slow.signal(f"worker-{i}", signal.SIGSTOP) for i in range(slow.workers)]
         served = 0  # by the first front, which passes by one that takes too long to connect: nothing was sent to it
 
@@ -341,7 +370,7 @@ def test_a_call_that_a_front_is_late_with_is_sent_to_no_other(figure):
             wait_until("a call that the slow one has got", late).problem("outcome_unknown")
             assert entered.answered("redemption_take") == served
         finally:
-            for pid in workers:
+            for pid in (*workers, prober):
                 os.kill(pid, signal.SIGCONT)
         wait_until("the answer of the one that was slow", lambda: take_once().status == 201)
         assert entered.counts(coupon)["redeemed"] == served + 1
