@@ -78,6 +78,7 @@ enum store_status mongo_erasure_begin(struct store *s, const char *user, struct 
         return STORE_FAILED;
     e->user = session_name_hash(session_of(s), user);
     codec_user_state_id(&filter, "_id", e->coupon, &e->user);
+    BCON_APPEND(&filter, "left", "{", "$exists", BCON_BOOL(false), "}"); /* of what left there is nothing to empty */
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", "users",
@@ -185,6 +186,8 @@ static bool left_row(const bson_t *doc, void *context)
     bson_t view;
     int64_t seq;
 
+    if (codec_has_left(doc))
+        return true;
     if (!erasure_row(doc, list) || !find_document(doc, "view", &view) || !find_exact(&view, "seq", &seq) ||
         !find_text(&view, "alias", &alias))
         return false;
@@ -208,7 +211,7 @@ enum store_status mongo_erasures_left(struct store *s, struct arena *a, struct e
     AUTO_BCON command = BCON_NEW(
         "find", "users",
         "filter", "{", "erasing", "{", "$exists", BCON_BOOL(true), "}", "}",
-        "projection", "{", "erasing", BCON_INT32(1), "view.seq", BCON_INT32(1), "view.alias", BCON_INT32(1),
+        "projection", "{", "erasing", BCON_INT32(1), "left", BCON_INT32(1), "view.seq", BCON_INT32(1), "view.alias", BCON_INT32(1),
             "view.erased", BCON_INT32(1), "}",
         "hint", "erasing");
     /* clang-format on */

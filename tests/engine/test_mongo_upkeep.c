@@ -721,6 +721,46 @@ static void erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies(
     batch_free(back);
 }
 
+/* Whoever slept through the removal notes it nowhere; and what was noted all the same stops no other erasure. */
+static void an_erasure_of_what_left_is_not_noted_and_hides_no_other(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *left = new_coupon(), *stays = new_coupon();
+    struct erasure erasure = {.coupon = left, .alias = ALIAS, .seq = 1}, *found;
+    struct leaving leaving = {.kind = REMAINS_USERS, .coupon = left};
+    mongoc_client_t *client = own_client();
+    mongoc_collection_t *users = mongoc_client_get_collection(client, config.mongodb_database, "users");
+    bson_t *all = BCON_NEW("_id.c", BCON_UTF8(left)),
+           *note = BCON_NEW("$set", "{", "erasing", "[", "{", "a", ALIAS, "seq", BCON_INT64(1), "}", "]", "}");
+    size_t count, found_here = 0;
+    bool noted;
+
+    write_user_state(left, make_user_state("u-left", 1));
+    write_user_state(stays, make_user_state("u-stays", 1));
+    assert_int_equal(mongo_erasure_begin(session, "u-left", &erasure, &noted), STORE_OK);
+    assert_true(noted);
+    while (!leaving.done)
+        assert_int_equal(mongo_leave(session, &leaving), STORE_OK);
+    assert_int_equal(mongo_erasure_begin(session, "u-left", &erasure, &noted), STORE_OK);
+    assert_false(noted);
+
+    erasure = (struct erasure){.coupon = stays, .alias = "abcdefgh01234567", .seq = 0}; /* of before the user took again */
+    assert_int_equal(mongo_erasure_begin(session, "u-stays", &erasure, &noted), STORE_OK);
+    assert_true(noted);
+    assert_true(mongoc_collection_update_many(users, all, note, NULL, NULL, NULL));
+    assert_int_equal(mongo_erasures_left(session, &arena, &found, &count), STORE_OK);
+    for (size_t i = 0; i < count; i++) {
+        assert_string_not_equal(found[i].coupon, left);
+        found_here += strcmp(found[i].coupon, stays) == 0;
+    }
+    assert_int_equal(found_here, 1);
+    bson_destroy(all);
+    bson_destroy(note);
+    mongoc_collection_destroy(users);
+    mongoc_client_destroy(client);
+}
+
 static void an_ended_redemption_without_a_slot_is_found_in_its_lane(void **state)
 {
     NEEDS_SERVER();
@@ -989,6 +1029,7 @@ int main(void)
         T(who_is_named_in_a_lane_that_is_held_is_found_below_the_watermark),
         T(a_watermark_holds_so_many_lanes_and_one_that_cannot_be_read_is_none),
         T(erasing_empties_the_names_of_one_alias_and_the_chain_still_verifies),
+        T(an_erasure_of_what_left_is_not_noted_and_hides_no_other),
         T(an_ended_redemption_without_a_slot_is_found_in_its_lane),
         T(a_postponed_job_waits_and_its_runner_has_it_no_more),
         T(a_part_is_kept_byte_for_byte_until_it_was_imported),
