@@ -682,8 +682,8 @@ static const struct free_slot *next_free(struct decision *d)
     return NULL;
 }
 
-/* Give e its slot. False: the free pool is empty. */
-static bool give_slot(struct decision *d, struct entry *e, const struct named_slot *named)
+/* Give e its slot, which is there. */
+static void give_slot(struct decision *d, struct entry *e, const struct named_slot *named)
 {
     const struct free_slot *f;
 
@@ -697,14 +697,12 @@ static bool give_slot(struct decision *d, struct entry *e, const struct named_sl
         e->code = arena_strdup(&d->batch->arena, named->code);
     } else {
         f = next_free(d);
-        if (!f)
-            return false;
+        assert(f);
         e->n = f->n;
         e->g = head_next_generation(&d->head, f->g);
         e->code = arena_strdup(&d->batch->arena, f->code);
         d->free_pool_used++;
     }
-    return true;
 }
 
 static int64_t valid_until(const struct decision *d)
@@ -724,6 +722,7 @@ static void name_for_ledger(struct user_state *u)
         id_random(u->alias, ID_ALIAS_LEN);
 }
 
+/* False: the free pool is empty, and nothing is done. */
 static bool take_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named,
                       int64_t discount_minor)
 {
@@ -731,9 +730,10 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
         [SLOT_ISSUED] = ENTRY_ISSUE, [SLOT_RESERVED] = ENTRY_RESERVE, [SLOT_REDEEMED] = ENTRY_REDEEM};
     struct entry slot = {.n = 0}, *e;
 
-    tell_restored(d);
-    if (!give_slot(d, &slot, named))
+    if (policy_of(d->coupon)->slots && !named && !next_free(d))
         return false;
+    tell_restored(d);
+    give_slot(d, &slot, named);
     name_for_ledger(u); /* not before: a refusal leaves an erased user's state as it is */
     e = add_entry(d, u, kinds[t->state]);
     e->n = slot.n;

@@ -415,6 +415,12 @@ static void an_empty_free_pool_asks_again_and_changes_nothing(void **state)
     assert_int_equal(d.head.ordinal, 2);
     c.state = COUPON_PAUSED; /* a refusal needs no slot */
     take_now(&ana, CPN_COUPON_NOT_ACTIVE);
+    c.state = COUPON_ACTIVE;
+    begin(0);
+    d.epoch = 1; /* nor is a restore told */
+    assert_int_equal(decide_take(&d, &ana, &take, &out), DECIDE_AGAIN);
+    assert_int_equal(batch->count, 0);
+    assert_int_equal(d.head.epoch, 0);
 }
 
 /* ---- caps ---- */
