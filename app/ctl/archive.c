@@ -84,6 +84,21 @@ static void names_put(struct names *n, const struct batch *b)
 
 /* ---- the ledger ---- */
 
+/* How far a lane is to be read: not what the removal said there, if it began and was cut short. */
+static enum store_status read_tail(struct archiving *g, int64_t lane, struct head *tail)
+{
+    struct batch *b;
+    enum store_status s = scan_last(&g->scan, lane, &b);
+
+    *tail = b ? b->head : (struct head){.seq = 0};
+    if (b && b->head.archived == LANE_REMOVED) {
+        tail->seq--;
+        memcpy(tail->hash, b->prev, HASH_LEN);
+    }
+    batch_free(b);
+    return s;
+}
+
 /* How far each lane is to be read. */
 static enum store_status read_tails(struct archiving *g)
 {
@@ -91,13 +106,13 @@ static enum store_status read_tails(struct archiving *g)
     enum store_status s = scan_lanes(&g->scan, &g->lanes);
 
     if (s == STORE_OK)
-        s = scan_tail(&g->scan, 0, &tail);
+        s = read_tail(g, 0, &tail);
     g->first = tail.seq;
     for (int64_t i = g->lanes; s == STORE_OK && i-- > 0;) /* lane 0 at last */
-        s = scan_tail(&g->scan, i, &g->tails[i]);
+        s = read_tail(g, i, &g->tails[i]);
     g->still = g->first == g->tails[0].seq;
     for (int64_t i = 1; s == STORE_OK && i < g->lanes; i++) {
-        s = scan_tail(&g->scan, i, &tail);
+        s = read_tail(g, i, &tail);
         g->still = g->still && tail.seq == g->tails[i].seq;
     }
     for (int64_t i = 0; i < g->lanes; i++)
@@ -264,7 +279,7 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
     return code;
 }
 
-/* Its archive was written before, and it began to leave. */
+/* Its archive was written before, and nothing comes after it any longer. */
 static int go_on(struct ctl *c, struct archiving *g, const struct ends *ends)
 {
     struct archive_result none = {.batches = 0};
@@ -291,11 +306,11 @@ static int archive(struct ctl *c, struct archiving *g, bool keep)
         s = archive_ends(&g->scan, g->lanes, &ends);
     if (s != STORE_OK)
         return direct_failed();
-    if (ends.any_removed && keep) {
+    if (ends.archived == LANE_REMOVED && keep) {
         ctl_complain("coupon_archived: \"%s\" is no longer in the database; it is in its archive", g->scan.coupon);
         return CTL_REFUSED;
     }
-    if (ends.any_removed)
+    if (ends.archived == LANE_REMOVED)
         return go_on(c, g, &ends);
     if (!keep && ends.archived == 0)
         code = archive_close(c, g->scan.coupon);

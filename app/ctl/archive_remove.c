@@ -22,7 +22,6 @@ enum store_status archive_ends(struct scan *v, int64_t lanes, struct ends *ends)
         removed = b && b->head.archived == LANE_REMOVED;
         if (!b || b->head.archived < ends->archived)
             ends->archived = b ? b->head.archived : 0;
-        ends->any_removed = ends->any_removed || removed;
         if (b)
             memcpy(hashes[i], removed ? b->prev : b->head.hash, HASH_LEN);
         batch_free(b);

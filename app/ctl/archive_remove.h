@@ -11,8 +11,7 @@ struct scan;
 
 /* Where a coupon's lanes end, before they leave. */
 struct ends {
-    int64_t archived; /* the least of all lanes */
-    bool any_removed;
+    int64_t archived; /* the least of all lanes: LANE_REMOVED, and nothing comes after what the archive holds */
     uint8_t digest[FINGERPRINT_LEN]; /* batch_tails_digest(), of a removed lane up to what its archive holds */
 };
 enum store_status archive_ends(struct scan *v, int64_t lanes, struct ends *ends);

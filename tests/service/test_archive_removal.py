@@ -12,8 +12,9 @@ import pytest
 
 import erasure
 from client import TIMEOUT_S, Direct
+from halves import asleep
 from stack import PATIENCE_S, wait_until
-from test_archive import a_life, check, end
+from test_archive import a_life, check, end, lines_of
 
 FINGERPRINT_LEN = 16
 HELD = ("users", "buckets", "codes", "code_buckets", "ledger")
@@ -109,22 +110,36 @@ def test_what_it_leaves_behind_goes_in_the_end(stack, tmp_path):
     assert ops.get(f"/coupons/{coupon}/counts").ok()["redeemed"] == 5
     ops.get(f"/coupons/{coupon}/users/u-1").problem("coupon_archived")
     ops.post("/coupons", {"id": coupon, "title": "x", "cap": {"total": 1}}).problem("coupon_exists")
+    remove(stack, coupon, tmp_path / "a.gz")
+    told = stack.couponctl("verify", coupon)
+    assert told.returncode == 0 and "0 drifts" in told.stdout, f"archived once more: {told.stdout}"
     check(tmp_path / "a.gz")
 
 
-def digest_of(stack, coupon):
-    """By which a job knows what the archive holds, of a coupon with one lane."""
-    last = stack.database.ledger.find_one({"_id.c": coupon}, sort=[("_id.seq", -1)])
-    return hashlib.sha256(last["hash"]).digest()[:FINGERPRINT_LEN]
+def last_of(stack, coupon, lane):
+    return stack.database.ledger.find_one({"_id.c": coupon, "_id.l": lane}, sort=[("_id.seq", -1)])
 
 
-def removal(stack, coupon, digest):
-    """The job that couponctl archive asks for, at its end."""
+def digest_of(stack, coupon, lanes=1):
+    """By which a job knows what the archive holds."""
+    return hashlib.sha256(b"".join(last_of(stack, coupon, lane)["hash"] for lane in range(lanes))).digest()[:FINGERPRINT_LEN]
+
+
+def ask_for_removal(stack, coupon, digest):
+    """The job that couponctl archive asks for, at its end; its id."""
     job = {"_id": secrets.token_hex(8), "coupon": coupon, "kind": "archive", "state": "queued", "done": 0, "total": 0, "until": 0,
            "column": 0, "created": datetime.datetime.now(datetime.timezone.utc),
            "not_before": datetime.datetime.fromtimestamp(0, datetime.timezone.utc), "cancel": False, "fence": 0, "f": bson.Binary(digest)}
     stack.database.jobs.insert_one(job)
-    return wait_until("its removal", lambda: stack.database.jobs.find_one({"_id": job["_id"], "state": {"$nin": ["queued", "running"]}}))
+    return job["_id"]
+
+
+def ended(stack, job):
+    return wait_until("its removal", lambda: stack.database.jobs.find_one({"_id": job, "state": {"$nin": ["queued", "running"]}}))
+
+
+def removal(stack, coupon, digest):
+    return ended(stack, ask_for_removal(stack, coupon, digest))
 
 
 def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_back(stack):
@@ -143,8 +158,8 @@ def test_a_worker_that_slept_meanwhile_acknowledges_nothing_and_brings_nothing_b
         ops = stack.direct(awake, "ops")  # nginx would ask the worker that sleeps
         ops.patch(f"/coupons/{coupon}", {"state": "ended"}).ok()
         ops.post(f"/coupons/{coupon}/archive").expect(204)
-        ended = removal(stack, coupon, digest_of(stack, coupon))
-        assert ended["state"] == "done", ended
+        job = removal(stack, coupon, digest_of(stack, coupon))
+        assert job["state"] == "done", job
     finally:
         os.kill(pid, signal.SIGCONT)
     waiting.join()
@@ -179,8 +194,39 @@ def test_what_went_on_since_the_archive_stays(stack, tmp_path):
     ops.post(f"/coupons/{coupon}/archive").expect(204)
     old = digest_of(stack, coupon)
     erasure.erase(stack, "u")
-    ended = removal(stack, coupon, old)
-    assert (ended["state"], ended["error"]) == ("failed", "version_changed"), ended
+    job = removal(stack, coupon, old)
+    assert (job["state"], job["error"]) == ("failed", "version_changed"), job
     assert left_of(stack, coupon)["ledger"][1] == 0
     stack.verify(coupon)
     remove(stack, coupon, tmp_path / "a.gz")
+
+
+def test_an_erasure_between_two_lanes_is_in_the_archive(beside, tmp_path):
+    """The removal has read the lanes' ends, and waits for totals, when a user of lane 1 is erased: lane 0 is removed, and lane 1 refuses."""
+    stack, path, taken = beside(), tmp_path / "a.gz", []
+    coupon, ops = stack.coupon(slots=100, lanes=2), stack.client("ops")
+    while {one["lane"] for one in taken} != {0, 1}:
+        taken.append(stack.client("storefront").take(coupon, f"u-{len(taken)}").ok(201))
+    user = next(one["user"] for one in taken if one["lane"] == 1)
+    stack.patch(coupon, {"state": "ended"})
+    with asleep(stack, ["reporter"]):
+        ops.post(f"/coupons/{coupon}/archive").expect(204)
+        job, leases = ask_for_removal(stack, coupon, digest_of(stack, coupon, 2)), set()
+
+        def waits():
+            """It renews its lease when it begins, then each time it has looked how far the others are."""
+            leases.add(stack.database.jobs.find_one(job).get("lease"))
+            return len(leases - {None}) > 4
+
+        wait_until("the removal to wait", waits)
+        erasure.erase(stack, user)
+    assert ended(stack, job)["error"] == "version_changed"
+    assert [last_of(stack, coupon, lane)["totals"]["archived"] for lane in (0, 1)] == [2, 1], "it was refused between the two"
+    told = stack.couponctl("verify", coupon)
+    assert told.returncode == 0 and "not all of it has left" in told.stdout, told.stdout
+    remove(stack, coupon, path)
+    told = [(line["lane"], entry["kind"]) for line in map(json.loads, lines_of(path)[:-1]) for entry in line["entries"]]
+    assert (1, "erase") in told, told
+    check(path)
+    told = stack.couponctl("verify", coupon)
+    assert told.returncode == 0 and "and has left" in told.stdout, told.stdout
