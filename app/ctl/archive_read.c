@@ -17,7 +17,7 @@
 
 #define LINE_MOST ((size_t)64 << 20) /* a batch's document has 16 MB at the most */
 #define PIECE (64 << 10)
-#define COUNT_MOST LANE_SLOTS
+#define ORDINAL_MOST ((EPOCH_MOST + 1) * EPOCH_ORDINALS)
 
 /* ---- lines ---- */
 
@@ -191,8 +191,12 @@ static struct json_object *read_statement(struct checking *c)
 
 static bool get_lane(struct json_object *o, struct archive_lane *l)
 {
-    return statement_count(o, "seq", &l->seq) && statement_hash(o, "hash", l->hash) && statement_count(o, "ordinal", &l->takings) &&
-           statement_count(o, "made", &l->slots) && l->takings < COUNT_MOST && l->slots < COUNT_MOST;
+    bool good = statement_count(o, "seq", &l->seq) && statement_hash(o, "hash", l->hash) &&
+                statement_count(o, "ordinal", &l->takings) && statement_count(o, "made", &l->slots) && l->takings < ORDINAL_MOST &&
+                l->slots < LANE_SLOTS;
+
+    l->takings %= EPOCH_ORDINALS; /* as head_takings() */
+    return good;
 }
 
 static bool get_manifest(struct json_object *o, struct archive_manifest *m, uint8_t sha256[HASH_LEN])

@@ -4,7 +4,8 @@
  *
  * Epoch    one write raises it, and is all: whoever is killed leaves it done or undone. Each lane says it with its next batch
  *          (coupons/decide.h), also one that the backup does not know
- * Again    the database's epoch is then above that of the high-water mark, until coupond starts: so a repeat finds nothing to do
+ * Again    the database's epoch is then above that of the high-water mark, until coupond starts: so a repeat without --force finds nothing
+ *          to do
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,7 +35,9 @@ const struct argp_option ctl_restored_options[] = {
 struct listing {
     struct store *session;
     bool json;
-    int64_t lost, unknown; /* lines that say nothing of a ledger */
+    int64_t lost;
+    int64_t unknown;  /* lines that say nothing of a ledger */
+    int64_t archived; /* of batches that have left for their archive */
 };
 
 /* What a line knows of: a batch, by its hash, or (of a webhook's body) by its time. */
@@ -70,16 +73,33 @@ static void tell_lost(struct listing *l, const struct known *k, const char *what
     print_line(&line, l->json);
 }
 
-/* Whether the ledger has the batch of which the line speaks. */
+/* What is before its lane's last batch has left for its archive. */
+static enum store_status find_removed(struct listing *l, const struct known *k, bool *removed)
+{
+    struct batch *last = NULL;
+    size_t count = 0;
+    enum store_status s = mongo_ledger_back(l->session, k->coupon, k->lane, INT64_MAX, 1, &last, &count);
+
+    *removed = s == STORE_OK && last && last->head.archived == LANE_REMOVED && k->seq < last->head.seq;
+    batch_free(last);
+    return s;
+}
+
+/* Whether the ledger has the batch of which the line speaks, or had it until that left for its archive. */
 static enum store_status look_up(struct listing *l, const struct known *k, bool *has)
 {
     char hash[2 * HASH_LEN + 1], at[CLOCK_TEXT_SIZE];
     struct batch *b = NULL;
     enum store_status s = mongo_ledger_at(l->session, k->coupon, k->lane, k->seq, &b);
 
-    *has = false;
-    if (s != STORE_OK)
-        return s == STORE_NOT_FOUND ? STORE_OK : s;
+    *has = s == STORE_OK && b->left;
+    if (s == STORE_NOT_FOUND)
+        s = find_removed(l, k, has);
+    l->archived += *has;
+    if (s != STORE_OK || !b || b->left) {
+        batch_free(b);
+        return s;
+    }
     for (int i = 0; i < HASH_LEN; i++)
         snprintf(hash + 2 * i, 3, "%02x", b->head.hash[i]);
     *has = k->hash ? strcmp(hash, k->hash) == 0 : strcmp(clock_text(b->head.at_ms, at), k->at) == 0;
@@ -160,7 +180,7 @@ static bool next_line(gzFile f, struct buf *line)
             errno = EFBIG;
             return false;
         }
-        if (line->data[line->len - 1] != '\n')
+        if (!line->len || line->data[line->len - 1] != '\n') /* none: it begins with a NUL */
             continue;
         while (line->len && strchr("\r\n", line->data[line->len - 1]))
             line->data[--line->len] = '\0';
@@ -199,6 +219,8 @@ static int list_lost(struct ctl *c, struct direct *d)
 
     for (int i = 0; code == CTL_OK && i < c->args.count; i++)
         code = list_file(&l, c->args.words[i]);
+    if (l.archived)
+        ctl_complain("%" PRId64 " lines are of coupons that were removed: look for them in their archives", l.archived);
     if (l.unknown)
         ctl_complain("%" PRId64 " lines are neither of a ledger nor a receipt nor an event of redemptions", l.unknown);
     return code == CTL_OK && l.lost ? CTL_REFUSED : code;
@@ -271,7 +293,7 @@ static int restore(struct ctl *c, struct direct *d)
     }
     if (high_water_look(d->session, path, &file, &now, &found) != STORE_OK)
         return direct_failed();
-    if (found == HIGH_WATER_RESTORED)
+    if (found == HIGH_WATER_RESTORED && !force)
         return tell_epoch(c, now.epoch, "it was done before");
     if (why_not(found) && !force) {
         ctl_complain("nothing says that the database is older than it was: %s (%s); if it was restored from a backup all the same, use "

@@ -274,25 +274,36 @@ static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g
     return s != STORE_FAILED;
 }
 
-/* The generations from the newest on, since the last restore. Two can stand: a hold, and the issued one beneath it, which is spent when the hold is. */
-static bool write_history(struct request *r, struct json *j, int64_t n)
+/* False: this generation does not stand. Two can: a hold, and the issued one beneath it, which is spent when the hold is. */
+static bool write_standing(const struct request *r, struct json *j, int64_t n, uint32_t g)
 {
     const struct slot *s = &r->op.slot;
     enum slot_state now = slot_state_at(s, r->op.at_ms);
+    bool current = g == s->current && s->state != SLOT_RETIRED, beneath = !current && s->from && g == s->from;
+
+    if (current)
+        write_generation(j, n, g, s->user, now == SLOT_FREE || (now == SLOT_ISSUED && s->from) ? SLOT_EXPIRED : now, s->at_ms, 0);
+    else if (beneath)
+        write_generation(j, n, g, s->user, s->state == SLOT_REDEEMED ? SLOT_REDEEMED : SLOT_ISSUED, 0, 0);
+    return current || beneath;
+}
+
+/* The generations from the newest on, since the last restore; of those before it, which stand. */
+static bool write_history(struct request *r, struct json *j, int64_t n)
+{
+    const struct slot *s = &r->op.slot;
+    uint32_t floor = s->generation - (uint32_t)(s->generation % EPOCH_GENERATIONS);
     size_t reads = 0;
     bool fine = true;
 
     json_key(j, "history");
     json_begin_array(j);
-    for (uint32_t g = s->generation, shown = 0; g % EPOCH_GENERATIONS > 0 && fine && shown < HISTORY_MAX && reads < HISTORY_READS_MAX; g--, shown++) {
-        if (g == s->current && s->state != SLOT_RETIRED)
-            write_generation(j, n, g, s->user, now == SLOT_FREE || (now == SLOT_ISSUED && s->from) ? SLOT_EXPIRED : now,
-                             s->at_ms, 0);
-        else if (s->from && g == s->from)
-            write_generation(j, n, g, s->user, s->state == SLOT_REDEEMED ? SLOT_REDEEMED : SLOT_ISSUED, 0, 0);
-        else
-            fine = write_ended(r, j, n, g, &reads);
-    }
+    for (uint32_t g = s->generation, shown = 0; g > floor && fine && shown < HISTORY_MAX && reads < HISTORY_READS_MAX; g--, shown++)
+        fine = write_standing(r, j, n, g) || write_ended(r, j, n, g, &reads);
+    if (s->current && s->current <= floor)
+        write_standing(r, j, n, s->current);
+    if (s->from && s->from <= floor)
+        write_standing(r, j, n, s->from);
     json_end_array(j);
     return fine;
 }

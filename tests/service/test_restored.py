@@ -201,3 +201,45 @@ def test_a_mark_of_another_database_judges_nobody(shop):
     assert done.returncode != 0 and "is no high-water mark" in done.stdout, done.stdout
     (stack.var / "high_water").unlink()
     stack.start()
+
+
+def test_what_a_restore_lifted_is_archived_and_removed(shop, tmp_path):
+    """One coupon was closed before the restore, one sells on after it; of a third something is issued before and held after."""
+    stack, ops = shop.stack, shop.stack.client("ops")
+    for name in ("closed", "goes-on", "held"):
+        shop.define(name)
+    kept = [shop.take(name) for name in ("closed", "goes-on") for _ in range(3)]
+    issued = shop.take("held", state="issued")["id"]
+    ops.patch("/coupons/closed", {"state": "ended"}).ok()
+    ops.post("/coupons/closed/archive").expect(204)
+    wait_until("the mark", lambda: mark(stack) == (0, newest(stack)))
+    shop.stop()
+    shop.database_alone()
+    assert "epoch 1" in shop.restored("--force")
+    assert "epoch 2" in shop.restored("--force"), "the backup lacked an earlier restore, too"
+    assert "done before: epoch 2" in shop.restored()
+    stack.mongo.close()
+    stack.start()
+
+    path = f"/coupons/held/redemptions/{issued}/reserve"
+    held = stack.client("storefront").post(path, idempotency_key=f"key-{next(keys)}").ok(201)["id"]
+    slot = issued.rsplit("-", 1)[0]
+    assert int(held.rsplit("-", 1)[1]) > 2 * GENERATIONS
+    assert [(one["id"], one["state"]) for one in ops.get(f"/coupons/held/slots/{slot}").ok()["history"]] == [
+        (held, "reserved"), (issued, "issued")]
+
+    kept.append(shop.take("goes-on"))
+    assert kept[-1]["ordinal"] > 2 * ORDINALS
+    ops.patch("/coupons/goes-on", {"state": "ended"}).ok()
+    (tmp_path / "receipts").write_text("".join(f"{r['receipt']}\n" for r in kept))
+    for name in ("closed", "goes-on"):
+        done = stack.couponctl("archive", "--output", tmp_path / name, name)
+        assert done.returncode == 0 and "documents removed" in done.stdout, done.stdout
+        for what in (tmp_path / name, name):
+            done = stack.couponctl("verify", what)
+            assert done.returncode == 0 and ": ok, " in done.stdout, done.stdout
+        assert "were removed: look for them in their archives" in shop.restored(tmp_path / name)
+    assert f"{len(kept)} lines" in shop.restored(tmp_path / "receipts")
+    stack.database.coupons.update_one({"_id": "closed"}, {"$currentDate": {"remains": True}})
+    wait_until("what it left behind to go", lambda: stack.database.jobs.find_one({"coupon": "closed", "kind": "cleanup", "state": "done"}))
+    assert f"{len(kept)} lines" in shop.restored(tmp_path / "receipts")
