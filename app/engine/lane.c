@@ -177,7 +177,7 @@ static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed
     move_tail(l, &b->head);
 }
 
-/* Lay `count` batches that follow the tail; takes them all. A gap is damage: STORE_FAILED. */
+/* Lay `count` batches that follow the tail; takes them all. STORE_FAILED: a gap, which is damage; or some left while they were read. */
 static enum store_status lay_all(struct lane *l, struct batch **batches, size_t count)
 {
     enum store_status status = STORE_OK;
@@ -188,7 +188,7 @@ static enum store_status lay_all(struct lane *l, struct batch **batches, size_t 
             lay_foreign(l, batches[i], &free_pool_changed);
             continue;
         }
-        if (status == STORE_OK)
+        if (status == STORE_OK && !batches[i]->left)
             log_event(LOG_ERROR, "lane.gap", "coupon=%s lane=%lld tail=%lld next=%lld", l->coupon,
                       (long long)l->number, (long long)l->tail.seq, (long long)batches[i]->head.seq);
         status = STORE_FAILED;
