@@ -71,7 +71,7 @@
     X(mongodb, server_selection_timeout_ms, INT, "3000", 100, 60000, NULL, true, "how long to look for a primary")     \
     X(mongodb, wait_queue_timeout_ms, INT, "3000", 100, 60000, NULL, true, "how long to wait for a free connection of the pool") \
     X(mongodb, high_water_file, PATH, "high_water", 1, 1000, NULL, true,                                               \
-      "what is the newest in the database, as seen here: by this coupond refuses one that was restored from an older backup") \
+      "file that records how new the database is; coupond refuses an older one") \
     X(log, path, PATH, "log/coupond.log", 0, 1000, NULL, false, "the log file; empty: standard error")                 \
     X(log, level, CHOICE, "info", 0, 0, CONFIG_LOG_LEVELS, true, "the least severe level to log")                \
     X(log, format, CHOICE, "text", 0, 0, CONFIG_LOG_FORMATS, true, "form of the log's lines, and of the audit log's")  \

@@ -39,8 +39,8 @@
     X(8, COUPON_NOT_FOUND, "coupon_not_found", 404, false, "No such coupon",                                           \
       "There is no coupon with this id, or it was deleted, or your key's role may not see it.")                        \
     X(43, COUPON_ARCHIVED, "coupon_archived", 410, false, "The coupon is archived",                                    \
-      "The coupon was archived: it is closed for good. Nothing of it can be taken or changed, and what was taken may " \
-      "be in its archive alone.")                                                                                      \
+      "The coupon was archived: it is closed for good. Nothing of it can be taken or changed, and its redemptions may " \
+      "exist only in its archive.")                                                                                    \
     X(9, PRECONDITION_REQUIRED, "precondition_required", 428, false, "If-Match required",                              \
       "Changing a coupon needs If-Match with the ETag that you read, or *, so that no change is lost.")                \
     X(10, VERSION_CHANGED, "version_changed", 412, false, "Changed since you read it",                                 \

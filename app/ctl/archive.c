@@ -3,7 +3,8 @@
  * it gets its name; then what it holds leaves the database.
  *
  * Steps    the service closes the coupon (archive_close.h); the file is written; a job of the service removes the rest
- *          (archive_remove.h). What was cut short goes on where it stopped when the command is given again
+ *          (archive_remove.h). What was cut short goes on where it stopped when the command is given again; until all lanes are removed
+ *          something may still be appended to them, so the file is written anew
  * Order    of several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to there. So no lane has in the file got
  *          what lane 0 did not say there that it gave, whatever is appended meanwhile
  */

@@ -177,7 +177,7 @@ void doctor_restored(struct doctor *d)
     else if (found == HIGH_WATER_BAD_FILE)
         doctor_tell(d, DOCTOR_FAIL, "%s is no high-water mark, or cannot be read: remove it, and coupond writes a new one", path);
     else if (found == HIGH_WATER_LEVEL || found == HIGH_WATER_RESTORED)
-        doctor_tell(d, DOCTOR_OK, "nothing is missing that %s knows of; epoch %" PRId64, path, now.epoch);
+        doctor_tell(d, DOCTOR_OK, "the database has everything that %s records; epoch %" PRId64, path, now.epoch);
     else
         doctor_tell(d, DOCTOR_WARN, "%s is %s: an older database would not be noticed; coupond writes it when it starts", path,
                     found == HIGH_WATER_NO_FILE ? "not there" : "of another database");
