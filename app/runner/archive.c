@@ -16,7 +16,7 @@
 #include "store/hooks.h"
 
 #define REMAINS_KEPT_MS (INT64_C(30) * 24 * 3600 * 1000)
-#define BEHIND_MS 60000 /* how long others may be behind */
+#define BEHIND_MS 180000 /* how long others may be behind */
 #define LOOK_MS 200
 
 struct archive {

@@ -29,7 +29,7 @@ def left_of(stack, coupon):
 
 def remove(stack, coupon, path, *options, status=0):
     def behind():
-        """On a slow machine whoever has to come first may take longer than the minute that the command waits."""
+        """On a slow machine whoever has to come first may take longer than the three minutes that the command waits."""
         nonlocal done
         done = stack.couponctl("archive", "--output", path, *options, coupon)
         return done.returncode and "till behind" in done.stdout
