@@ -399,6 +399,9 @@ def json_of_what_is_stored(stack, lines, tmp_path):
     assert (kept["coupon"], kept["file"], kept["kid"], kept["names"]) == ("one", str(tmp_path / "one.gz"), None, None), kept
     told = lines.one("verify", kept["file"])
     assert (told["coupon"], told["ok"], told["batches"], told["archive"]["kid"]) == ("one", True, kept["batches"], None), told
+    lost = {"coupon": "one", "id": "9-1", "user": "u 1", "ordinal": 7, "lane": 0, "seq": 999, "at": "2026-11-01T00:00:00.000Z"}
+    (tmp_path / "receipts").write_text(json.dumps({**lost, "state": "redeemed", "hash": "0" * 64}) + "\n")
+    assert lines("restored", tmp_path / "receipts", status=1, silent=True) == [{**lost, "what": "redeemed"}]
 
 
 def test_every_command_prints_json(another_stack, tmp_path):

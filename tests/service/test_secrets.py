@@ -290,7 +290,8 @@ def plain(stack):
     if os.getuid() == 0:
         os.chown(place, SOMEBODY, SOMEBODY)
     place.chmod(0o755)
-    options = [f"coupond.run_dir={place}", f"log.path={place}/log", f"receipts.seed_file={place}/none"]
+    options = [f"coupond.run_dir={place}", f"log.path={place}/log", f"receipts.seed_file={place}/none",
+               f"mongodb.high_water_file={place}/high_water"]
     command = [binary, "-c", place / "coupond.ini", *(word for option in options for word in ("-o", option))]
     with subprocess.Popen(command, cwd=place,
                           env={**stack.environment, "MONGODB_URI": uri}, preexec_fn=become) as master:
