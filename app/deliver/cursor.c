@@ -250,13 +250,16 @@ void cursor_taken(struct cursor *s)
 
 /* ---- where to begin ---- */
 
-/* Is batch seq older than since_ms? What is not there any more is: it left with an archived coupon. -1: cannot be read. */
-static int is_before(struct store *session, const char *coupon, int64_t lane, int64_t seq, int64_t since_ms)
+/* Is batch seq older than since_ms? What is no longer below the tail is: it left with an archived coupon, whose tail stays. -1: it cannot
+ * be read, or the tail is not known here yet. */
+static int is_before(struct store *session, const char *coupon, int64_t lane, int64_t seq, int64_t tail, int64_t since_ms)
 {
     struct batch *b = NULL;
     enum store_status status = mongo_ledger_at(session, coupon, lane, seq, &b);
-    int before = status == STORE_OK ? b->head.at_ms < since_ms : status == STORE_NOT_FOUND ? 1 : -1;
+    int before = status == STORE_NOT_FOUND && seq < tail ? 1 : -1;
 
+    if (status == STORE_OK)
+        before = b->head.at_ms < since_ms;
     batch_free(b);
     return before;
 }
@@ -267,7 +270,7 @@ int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, in
     int64_t old = tail, young = tail + 1, step = 1;
     int before;
 
-    while (old > 0 && (before = is_before(session, coupon, lane, old, since_ms)) != 1) {
+    while (old > 0 && (before = is_before(session, coupon, lane, old, tail, since_ms)) != 1) {
         if (before < 0)
             return -1;
         young = old;
@@ -277,7 +280,7 @@ int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, in
     while (young - old > 1) {
         int64_t middle = old + (young - old) / 2;
 
-        before = is_before(session, coupon, lane, middle, since_ms);
+        before = is_before(session, coupon, lane, middle, tail, since_ms);
         if (before < 0)
             return -1;
         *(before ? &old : &young) = middle;
