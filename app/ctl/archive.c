@@ -265,7 +265,7 @@ static void digest_of_file(const struct archiving *g, uint8_t digest[FINGERPRINT
 
 static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
 {
-    struct archive_result result;
+    struct archive_result result = {.batches = 0};
     uint8_t digest[FINGERPRINT_LEN];
     int code = write_archive(g, ctl_json(c), &result);
 

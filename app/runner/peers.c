@@ -106,7 +106,7 @@ static int read_status(int fd)
     int status = 0;
 
     if (recv(fd, line, sizeof line - 1, 0) > 12)
-        status = atoi(line + 9); /* HTTP/1.1 200 */
+        status = (int)strtol(line + 9, NULL, 10); /* HTTP/1.1 200 */
     close(fd);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -106,11 +107,41 @@ char *high_water_text(const struct high_water *w, char text[HIGH_WATER_TEXT_SIZE
 
 /* ---- the file's ---- */
 
+/* The number at *at, of which `end` is next; *at is then behind that. */
+static bool take_number(const char **at, char end, uint64_t most, uint64_t *number)
+{
+    char *after;
+
+    if (**at < '0' || **at > '9')
+        return false;
+    errno = 0;
+    *number = strtoull(*at, &after, 10);
+    *at = after + 1;
+    return errno == 0 && *number <= most && *after == end;
+}
+
+static bool parse(const char *line, struct high_water *w)
+{
+    const char *at = line + strlen(FILE_FORM);
+    uint64_t epoch, seconds, increment;
+
+    if (strncmp(line, FILE_FORM, strlen(FILE_FORM)) != 0 || strspn(at, "0123456789abcdef") != HIGH_WATER_DATABASE_LEN)
+        return false;
+    memcpy(w->database, at, HIGH_WATER_DATABASE_LEN);
+    w->database[HIGH_WATER_DATABASE_LEN] = '\0';
+    at += HIGH_WATER_DATABASE_LEN;
+    if (*at++ != ' ' || !take_number(&at, ' ', INT64_MAX, &epoch) || !take_number(&at, '.', UINT32_MAX, &seconds) ||
+        !take_number(&at, '\n', UINT32_MAX, &increment))
+        return false;
+    w->epoch = (int64_t)epoch;
+    w->arrived = seconds << 32 | increment;
+    return true;
+}
+
 /* HIGH_WATER_LEVEL: *w is what it says. */
 static enum high_water_found read_file(const char *path, struct high_water *w)
 {
-    uint32_t seconds, increment;
-    char line[128], end;
+    char line[128];
     FILE *f = fopen(path, "re");
     bool read;
 
@@ -118,11 +149,7 @@ static enum high_water_found read_file(const char *path, struct high_water *w)
         return errno == ENOENT ? HIGH_WATER_NO_FILE : HIGH_WATER_BAD_FILE;
     read = fgets(line, sizeof line, f) != NULL;
     fclose(f);
-    if (!read || sscanf(line, FILE_FORM "%32[0-9a-f] %" SCNd64 " %" SCNu32 ".%" SCNu32 "%c", w->database, &w->epoch, &seconds,
-                        &increment, &end) != 5 || end != '\n' || strlen(w->database) != HIGH_WATER_DATABASE_LEN || w->epoch < 0)
-        return HIGH_WATER_BAD_FILE;
-    w->arrived = (uint64_t)seconds << 32 | increment;
-    return HIGH_WATER_LEVEL;
+    return read && parse(line, w) ? HIGH_WATER_LEVEL : HIGH_WATER_BAD_FILE;
 }
 
 static void write_file(const char *path, const struct high_water *w)

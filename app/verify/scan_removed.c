@@ -188,7 +188,7 @@ enum store_status scan_removed(struct scan *v, int64_t lanes, bool *unfinished, 
     struct look k = {.scan = v, .report = report, .context = context};
     struct batch *last[COUPON_LANES_MAX] = {NULL};
     enum store_status s = STORE_OK;
-    bool all = true;
+    bool all = lanes > 0;
 
     for (int64_t i = 0; i < lanes && s == STORE_OK; i++) {
         s = scan_last(v, i, &last[i]);
