@@ -56,7 +56,7 @@ static enum store_status cache_due_of_window(struct store *s, struct due_look *k
     if (count)
         s->ops->buckets(s, l->mark.when, reads, count);
     for (size_t i = 0; i < count; i++) {
-        if (reads[i].status == STORE_OK) {
+        if (reads[i].status == STORE_OK) { // cppcheck-suppress uninitvar
             cached_bucket_keep(l, &buckets[i]);
             continue;
         }

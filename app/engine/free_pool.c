@@ -118,7 +118,7 @@ void free_pool_rebuild(struct lane *l)
     HASH_SORT(l->buckets, by_number);
     HASH_ITER(hh, l->buckets, c, next) {
         c->free_pool_left = 0;
-        free_pool_bucket(l, c);
+        free_pool_bucket(l, c); // cppcheck-suppress uninitvar
     }
     if (lane_picks_at_random(l))
         free_pool_shuffle(l, 0);
