@@ -173,9 +173,9 @@ def test_doctor_sees_totals_that_cannot_be_read(stack):
     doctor(stack)
 
 
-def test_doctor_sees_a_database_of_a_newer_version(another_stack):
+def test_doctor_sees_a_database_of_a_newer_version(beside):
     """Beside what it finds because nothing runs: a service would end."""
-    stack = another_stack()
+    stack = beside()
     stack.signal("coupond", signal.SIGTERM)
     wait_until("coupond's end", lambda: stack.pid("coupond") is None)
     stack.database.schema.update_one({"_id": "schema"}, {"$set": {"version": 99}})
@@ -276,8 +276,8 @@ def test_a_restart_under_load_refuses_nobody(beside):
     doctor(stack)
 
 
-def test_logs_are_rotated_without_losing_a_line(another_stack):
-    stack = another_stack()
+def test_logs_are_rotated_without_losing_a_line(beside):
+    stack = beside()
     log = stack.var / "log" / "coupond.log"
     log.rename(log.with_suffix(".log.1"))
     stack.signal("coupond", signal.SIGUSR1)
@@ -287,9 +287,9 @@ def test_logs_are_rotated_without_losing_a_line(another_stack):
     wait_until("the successor's line in it", lambda: re.search(r"role=worker-0 .*event=worker.started", log.read_text()))
 
 
-def test_a_reload_that_is_refused_does_not_speak_for_the_one_before(another_stack):
+def test_a_reload_that_is_refused_does_not_speak_for_the_one_before(beside):
     """Whose settings are in force hears so, though the next ones came, and were refused, while the processes of before drained."""
-    stack = another_stack("[coupond]\ndrain_s = 300\n")
+    stack = beside("[coupond]\ndrain_s = 300\n")
     config = stack.var / "coupond.ini"
     before = stack.signal("worker-0", signal.SIGSTOP)
     with subprocess.Popen([ROOT / "scripts" / "reload"], env=stack.environment, stdin=subprocess.DEVNULL, text=True,
@@ -303,9 +303,9 @@ def test_a_reload_that_is_refused_does_not_speak_for_the_one_before(another_stac
     wait_until("the next one to be refused", lambda: "event=reload.refused" in stack.log())
 
 
-def test_a_reload_makes_the_logs_json_and_as_quiet_as_set(another_stack):
+def test_a_reload_makes_the_logs_json_and_as_quiet_as_set(beside):
     """In every process, the successors as well as the master; what was written before stays as it is."""
-    stack = another_stack("[audit]\npath = log/audit.log\n")
+    stack = beside("[audit]\npath = log/audit.log\n")
     coupon, config = stack.coupon(slots=1), stack.var / "coupond.ini"
     audit, text = stack.var / "log" / "audit.log", config.read_text()
 

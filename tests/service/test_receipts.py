@@ -201,8 +201,8 @@ def test_a_receipt_of_before_stands_in_the_ledger_when_its_user_is_erased(stack,
     storefront.get(path(taken, "/receipt")).problem("redemption_not_found")
 
 
-def test_without_a_key_there_are_no_receipts(another_stack, tmp_path):
-    stack = another_stack(settings=f"[receipts]\nseed_file = {tmp_path}/none\n")
+def test_without_a_key_there_are_no_receipts(beside, tmp_path):
+    stack = beside(settings=f"[receipts]\nseed_file = {tmp_path}/none\n")
     storefront = stack.client("storefront")
     coupon = stack.coupon(slots=1)
     storefront.get("/coupons/-/receipt-keys").problem("not_found")
@@ -329,8 +329,8 @@ def test_couponctl_wants_a_receipt_and_a_key_for_it(stack, storefront, reporting
     assert stack.couponctl("receipt", "verify", token, "--url", "http://127.0.0.1:1").returncode == 3
 
 
-def test_the_key_of_receipts_changes_and_old_receipts_and_lists_stay_good(another_stack, tmp_path):
-    stack = another_stack()
+def test_the_key_of_receipts_changes_and_old_receipts_and_lists_stay_good(beside, tmp_path):
+    stack = beside()
     storefront, ops = stack.client("storefront"), stack.client("ops")
     coupon = stack.coupon(slots=9, cap={"per_user": 9})
     taken = [storefront.take(coupon, "u").ok(201) for _ in range(2)]

@@ -241,8 +241,8 @@ def test_a_batch_of_a_thousand_is_taken_and_one_more_is_not(stack, storefront):
     assert sorted(i["body"]["ordinal"] for i in replies) == list(range(1, 1001))
 
 
-def test_a_batch_that_is_larger_than_the_queue_is_taken_whole(another_stack):
-    stack = another_stack("[worker]\nqueue_max = 400\n")
+def test_a_batch_that_is_larger_than_the_queue_is_taken_whole(beside):
+    stack = beside("[worker]\nqueue_max = 400\n")
     coupon = stack.coupon(slots=1000)
     items = [{"key": "k", "user": f"u-{i}"} for i in range(1000)]
     replies = stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]

@@ -159,10 +159,10 @@ def test_a_refill_that_was_asked_for_while_the_reporter_was_dead_comes_when_it_i
     stack.verify(coupon)
 
 
-def test_an_old_wish_for_slots_is_not_answered_again(another_stack):
+def test_an_old_wish_for_slots_is_not_answered_again(beside):
     """The reporter reads the ledger from its beginning, its jobs being forgotten: nothing is added a second time. Without a watermark
     no erasure begins: that is not for a stack of others."""
-    stack = another_stack()
+    stack = beside()
     ops, storefront = stack.client("ops"), stack.client("storefront")
     coupon = filled(stack, 10, cap={"total": 100, "per_user": 100}, replenish={"below": 5, "add": 20})
     for i in range(7):

@@ -43,8 +43,8 @@ def at_work(stack, program, name):
 
 
 @pytest.mark.timed
-def test_a_process_that_meets_a_newer_schema_ends_and_one_that_reads_it_goes_on(another_stack, tmp_path):
-    stack = another_stack()
+def test_a_process_that_meets_a_newer_schema_ends_and_one_that_reads_it_goes_on(beside, tmp_path):
+    stack = beside()
     coupon = stack.coupon(slots=10)
     target = f"/coupons/{coupon}/redemptions"
     version = stack.database.schema.find_one({"_id": "schema"})["version"]

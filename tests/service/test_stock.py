@@ -249,10 +249,10 @@ def test_a_key_that_is_none_is_refused(ops, key):
 # ---- deaths ----
 
 @pytest.mark.parametrize("codes", [{"source": "none"}, {"source": "generated"}], ids=["slots", "codes"])
-def test_a_worker_that_dies_after_the_append_leaves_a_coupon_with_its_slots(monkeypatch, another_stack, codes):
+def test_a_worker_that_dies_after_the_append_leaves_a_coupon_with_its_slots(monkeypatch, beside, codes):
     """The ledger has the definition; nobody was told, and no job was asked for by the worker."""
     monkeypatch.setenv("COUPONS_CRASH_POINT", "appended:1")
-    stack = another_stack()
+    stack = beside()
     ops = stack.client("ops")
     lost = new(ops, key="k", id="died", generate=True, codes=codes, may_fail=True)
     assert lost.status >= 500, lost
@@ -266,9 +266,9 @@ def test_a_worker_that_dies_after_the_append_leaves_a_coupon_with_its_slots(monk
     stack.verify("died")
 
 
-def test_where_codes_are_not_made_soon_the_answer_names_their_job(another_stack):
+def test_where_codes_are_not_made_soon_the_answer_names_their_job(beside):
     """Long before the request's time is up: what waits there holds up others."""
-    stack = another_stack("[worker]\nrequest_deadline_ms = 60000\n")
+    stack = beside("[worker]\nrequest_deadline_ms = 60000\n")
     ops, body = stack.client("ops"), {"id": "waits", "generate": True, "codes": {"source": "generated"}}
     runner = stack.signal("runner", signal.SIGSTOP)
     try:
@@ -287,10 +287,10 @@ def test_where_codes_are_not_made_soon_the_answer_names_their_job(another_stack)
     stack.verify("waits")
 
 
-def test_a_wish_that_was_met_is_not_met_again(another_stack):
+def test_a_wish_that_was_met_is_not_met_again(beside):
     """The reporter reads the ledger from its beginning, its jobs being forgotten, after slots were retired. Without a watermark no
     erasure begins: that is not for a stack of others."""
-    stack = another_stack()
+    stack = beside()
     ops = stack.client("ops")
     coupon = await_job(stack, new(ops, generate=True, codes={"source": "generated"}))["id"]
     ops.post(f"/coupons/{coupon}/slots/retire", {"count": 40}, idempotency_key="less").expect(202)

@@ -94,10 +94,10 @@ def test_a_coupon_that_is_over_is_cleaned_up_once_and_no_other(stack, ops, store
 
 
 @pytest.mark.heavy
-def test_leftovers_are_deleted_in_time(another_stack):
+def test_leftovers_are_deleted_in_time(beside):
     """What lies there when the runner starts: parts without a job and tombstones go after a day, what became of an import's rows
     after a month."""
-    stack = another_stack()
+    stack = beside()
     ops, storefront = stack.client("ops"), stack.client("storefront")
     coupon = stack.coupon(cap={"total": None}, codes={"source": "imported"})
     stack.import_codes(coupon, ["AAAA", "BBBB"])

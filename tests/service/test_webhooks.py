@@ -309,9 +309,9 @@ def test_kills_of_the_deliverer_lose_nothing(stack, receiver, hook):
         assert len([e for e in receiver.entries(coupon) if e["kind"] == "redeem"]) == taken[coupon]
 
 
-def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(another_stack, receiver):
+def test_a_batch_that_cannot_be_read_holds_up_its_own_coupon_alone(beside, receiver):
     """A newer version's, or damage: a new deliverer looks through all coupons, and some come behind it."""
-    stack = another_stack(WEBHOOKS)
+    stack = beside(WEBHOOKS)
     storefront, batches = stack.direct(0), stack.database["ledger"]
     coupons = damaged, other = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in ("a-damaged", "b-other")]
     stack.client("ops").post(HOOKS, {"url": receiver.url}).expect(201)
@@ -357,9 +357,9 @@ def test_what_came_while_there_was_no_deliverer_is_found_above_the_watermark(sta
 
 
 @pytest.mark.parametrize("how", ["unreadable", "refused"])
-def test_the_watermark_goes_on_without_a_lane_that_cannot(another_stack, receiver, how):
+def test_the_watermark_goes_on_without_a_lane_that_cannot(beside, receiver, how):
     """Its batch cannot be read, or its receiver refuses it: the watermark names the lane, and whoever comes next begins there, too."""
-    stack = another_stack(WEBHOOKS)
+    stack = beside(WEBHOOKS)
     storefront, batches, hooks = stack.direct(0), stack.database["ledger"], stack.database["webhooks"]
     coupons = stuck, other = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in ("a-stuck", "b-other")]
     made = stack.client("ops").post(HOOKS, {"url": receiver.url}).ok(201)
@@ -423,9 +423,9 @@ def test_a_sweep_that_could_not_begin_looks_at_the_held_lanes_when_it_can(monkey
     stack.verify()
 
 
-def test_a_sweep_of_all_coupons_ends_though_one_cannot_be_read(another_stack, receiver):
+def test_a_sweep_of_all_coupons_ends_though_one_cannot_be_read(beside, receiver):
     """A webhook of before has no watermark: it gets one, which holds the lane."""
-    stack = another_stack(WEBHOOKS)
+    stack = beside(WEBHOOKS)
     storefront, batches, hooks = stack.direct(0), stack.database["ledger"], stack.database["webhooks"]
     coupons = damaged, _ = [stack.coupon(slots=9, id=name, cap={"per_user": 9}) for name in ("a-damaged", "b-other")]
     made = stack.client("ops").post(HOOKS, {"url": receiver.url}).ok(201)
@@ -616,8 +616,8 @@ def test_what_the_old_url_answers_late_is_no_word_of_the_new_one(stack, ops, sto
         assert (ops.get(at).ok()["state"], len(old.attempts)) == ("enabled", 1)
 
 
-def test_who_fails_for_too_long_is_disabled(another_stack):
-    stack = another_stack(WEBHOOKS + "give_up_s = 1\n")
+def test_who_fails_for_too_long_is_disabled(beside):
+    stack = beside(WEBHOOKS + "give_up_s = 1\n")
     ops, coupon = stack.client("ops"), stack.coupon(2)
     made = ops.post(HOOKS, {"url": f"http://127.0.0.1:{free_port()}/", "coupons": [coupon]}).ok(201)
     stack.client("storefront").take(coupon, "u").expect(201)
@@ -781,9 +781,9 @@ FORBIDDEN = ["https://127.0.0.1/", "https://127.1/", "https://2130706433/", "htt
              "gopher://8.8.8.8/", "file:///etc/passwd", "https://u@8.8.8.8/", "//8.8.8.8/", "https:8.8.8.8"]
 
 
-def test_what_is_not_public_is_not_called(another_stack):
+def test_what_is_not_public_is_not_called(beside):
     """With the settings that ship; also where a name leads there, and where it is found out only when it is connected to."""
-    stack = another_stack("[webhooks]\npoll_ms = 50\nretry_first_ms = 50\n")
+    stack = beside("[webhooks]\npoll_ms = 50\nretry_first_ms = 50\n")
     ops, coupon = stack.client("ops"), stack.coupon(9)
     taken = [url for url in FORBIDDEN if ops.post(HOOKS, {"url": url}).status != 400]
     assert taken == [], "these were accepted"
@@ -801,7 +801,7 @@ def test_what_is_not_public_is_not_called(another_stack):
     stack.verify()
 
 
-def test_https_with_a_certificate_that_is_trusted_and_one_that_is_not(another_stack, tmp_path):
+def test_https_with_a_certificate_that_is_trusted_and_one_that_is_not(beside, tmp_path):
     assert shutil.which("openssl"), "this test makes a certificate with openssl"
     names = {}
     for name in ("trusted", "unknown"):
@@ -809,7 +809,7 @@ def test_https_with_a_certificate_that_is_trusted_and_one_that_is_not(another_st
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
                         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", names[name][1], "-out", names[name][0]],
                        check=True, capture_output=True)
-    stack = another_stack(WEBHOOKS.replace("http = allowed", "http = refused") + f"ca_file = {names['trusted'][0]}\n")
+    stack = beside(WEBHOOKS.replace("http = allowed", "http = refused") + f"ca_file = {names['trusted'][0]}\n")
     ops, coupon = stack.client("ops"), stack.coupon(9)
     with Receiver() as good, Receiver() as bad:
         for receiver, name in ((good, "trusted"), (bad, "unknown")):
