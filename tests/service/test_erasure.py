@@ -2,6 +2,7 @@
 import concurrent.futures
 import contextlib
 import os
+import pathlib
 import signal
 import urllib.parse
 
@@ -188,6 +189,19 @@ def test_the_sweeper_leaves_no_name_behind(stack, storefront):
 def views_are_refused(stack, how):
     stack.mongo.admin.command("configureFailPoint", "failCommand", mode=how, data={
         "failCommands": ["insert", "update"], "namespace": f"{stack.database.name}.users", "errorCode": 96})
+
+
+def connections_of(pid):
+    """The local ports of its TCP sockets."""
+    sockets = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [row.split() for row in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[1].rsplit(":", 1)[1], 16) for row in rows if f"socket:[{row[9]}]" in sockets}
+
+
+def connections_to(stack):
+    """The ports from which mongod still reads."""
+    known = stack.mongo.admin.aggregate([{"$currentOp": {"allUsers": True, "idleConnections": True}}])
+    return {int(one["client"].rsplit(":", 1)[1]) for one in known if "client" in one}
 
 
 def test_a_worker_that_slept_through_the_erasure_brings_no_name_back(monkeypatch, another_stack):
@@ -400,7 +414,10 @@ def test_a_lane_that_cannot_be_read_is_named_and_the_watermark_goes_on_without_i
         with asleep(stack, ("worker-1", "runner", "coupond")):
             views_are_refused(stack, "alwaysOn")
             stack.direct(0).take(damaged, "hidden").expect(201)
+            connections = connections_of(stack.pid("worker-0"))
+            assert connections <= connections_to(stack) and connections
             os.kill(stack.pid("worker-0"), signal.SIGKILL)
+            wait_until("all that it sent to be refused", lambda: not connections & connections_to(stack))
             views_are_refused(stack, "off")
             assert {name for name, _ in traces(stack, "hidden")} == {"ledger"}, traces(stack, "hidden")
             whole = stack.database.ledger.find_one({"who.u": "hidden"})

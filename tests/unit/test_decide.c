@@ -406,6 +406,8 @@ static void slots_go_out_in_the_order_of_the_free_pool_and_each_once(void **stat
 
 static void an_empty_free_pool_asks_again_and_changes_nothing(void **state)
 {
+    struct user_state bob;
+
     (void)state;
     begin(2);
     take_times(&ana, 2);
@@ -417,8 +419,9 @@ static void an_empty_free_pool_asks_again_and_changes_nothing(void **state)
     take_now(&ana, CPN_COUPON_NOT_ACTIVE);
     c.state = COUPON_ACTIVE;
     begin(0);
-    d.epoch = 1; /* nor is a restore told */
-    assert_int_equal(decide_take(&d, &ana, &take, &out), DECIDE_AGAIN);
+    user_state_init(&bob, "bob", "fedcba9876543210"); /* Ana's ended with the batch */
+    d.epoch = 1;                                      /* nor is a restore told */
+    assert_int_equal(decide_take(&d, &bob, &take, &out), DECIDE_AGAIN);
     assert_int_equal(batch->count, 0);
     assert_int_equal(d.head.epoch, 0);
 }
