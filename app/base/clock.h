@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+
 struct mono {
     int64_t ns;
 };

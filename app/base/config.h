@@ -90,6 +90,9 @@
     X(metrics, coupons, INT, "100", 0, METRICS_STOCKS, NULL, true,                                                     \
       "active coupons, the newest first, of which the metrics tell what is free, taken and refused; 0: none")          \
     X(refusals, keep_days, INT, "90", 1, 3650, NULL, true, "days that counts of refusals are kept, for reports")       \
+    X(archive, after_days, INT, "0", 0, 36500, NULL, true,                                                             \
+      "days after a coupon's cleanup (its end and cleanup_after_s) before couponctl archive --due archives it; 0: never") \
+    X(archive, directory, PATH, "archives", 1, 1000, NULL, true, "where couponctl archive --due writes archives")      \
     X(runner, poll_ms, INT, "200", 10, 60000, NULL, true, "how often to look for new jobs")                            \
     X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job is taken over when its runner has been silent this long") \
     X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job generates in one step; a multiple of 64") \

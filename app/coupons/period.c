@@ -4,9 +4,10 @@
 #include <assert.h>
 #include <stdbool.h>
 
+#include "base/clock.h"
+
 #define MINUTE_MS (INT64_C(60) * 1000)
 #define HOUR_MS (60 * MINUTE_MS)
-#define DAY_MS (24 * HOUR_MS)
 #define MONDAY_MS (-3 * DAY_MS) /* the Monday before 1970 */
 
 const char *const period_names[PERIOD_COUNT + 1] = {"hour", "day", "week", "month", "total", NULL};

@@ -5,15 +5,22 @@
  * Steps    the service closes the coupon (archive_close.h); the file is written; a job of the service removes the rest
  *          (archive_remove.h). What was cut short goes on where it stopped when the command is given again; until all lanes are removed
  *          something may still be appended to them, so the file is written anew
+ * Due      those that have ended as long ago as a setting says, one after the other; one that is refused does not keep the others
  * Order    of several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to there. So no lane has in the file got
  *          what lane 0 did not say there that it gave, whatever is appended meanwhile
  */
 #include "ctl/archive_file.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/checked.h"
+#include "base/clock.h"
 #include "ctl/archive_close.h"
 #include "ctl/archive_remove.h"
 #include "ctl/archive_verify.h"
@@ -24,10 +31,14 @@
 #include "verify/scan.h"
 
 #define PAGE_BATCHES 50
+#define DUE_MOST 10000 /* coupons that are archived by one command */
+#define FAILURES_MOST 3 /* coupons in a row, before it is taken for more than theirs */
 #define SUFFIX ".archive.gz"
+#define OWN_PATH_SIZE (COUPON_ID_MAX + sizeof SUFFIX)
 
 const struct argp_option ctl_archive_options[] = {
     {"keep", OPT_KEEP, NULL, 0, "Write the file alone: the coupon goes on, and nothing is removed", 0},
+    {"due", OPT_DUE, NULL, 0, "Archive all coupons whose cleanup was archive.after_days ago", 0},
     {"output", OPT_OUTPUT, "FILE", 0, "Write it to FILE (default: COUPON" SUFFIX ")", 0},
     {"names", OPT_NAMES, "FILE", 0, "Write names, orders, metadata and codes to FILE", 0},
     SIGN_KEY_OPTION,
@@ -35,11 +46,10 @@ const struct argp_option ctl_archive_options[] = {
 };
 
 struct archiving {
-    struct direct db;
+    struct direct *db;
+    const struct jws_keys *keys;
     struct scan scan;
-    struct jws_keys keys;
     const char *path;
-    char *made_path; /* where none was given */
     struct archive_writer file;
     struct names {
         const char *path; /* NULL: they are not wanted */
@@ -129,7 +139,7 @@ static enum store_status write_page(struct archiving *g, int64_t lane, struct he
     enum store_status s;
 
     do
-        s = g->db.session->ops->ledger(g->db.session, g->scan.coupon, lane, last->seq, PAGE_BATCHES, batches, count);
+        s = g->db->session->ops->ledger(g->db->session, g->scan.coupon, lane, last->seq, PAGE_BATCHES, batches, count);
     while (scan_again(s, &tries));
     for (size_t i = 0; s == STORE_OK && i < *count; i++) {
         if (batches[i]->head.seq <= until) {
@@ -200,7 +210,7 @@ static void print_result(const struct archiving *g, const struct archive_result 
 static int check_and_commit(struct archiving *g, bool json, struct archive_result *result)
 {
     int64_t drifts;
-    int code = archive_check_printing(g->file.file.place.temporary, g->path, &g->keys, json, result, &drifts);
+    int code = archive_check_printing(g->file.file.place.temporary, g->path, g->keys, json, result, &drifts);
 
     fflush(stdout);
     if (code == CTL_REFUSED)
@@ -227,30 +237,10 @@ static int write_archive(struct archiving *g, bool json, struct archive_result *
     archive_begin(&g->file);
     if (write_lanes(g) != STORE_OK)
         return direct_failed();
-    archive_end(&g->file, g->scan.coupon, g->first, g->still, &g->keys);
+    archive_end(&g->file, g->scan.coupon, g->first, g->still, g->keys);
     if (!gz_file_close(&g->file.file) || (g->names.path && !gz_file_close(&g->names.file)))
         return CTL_USAGE;
     return check_and_commit(g, json, result);
-}
-
-static int begin(struct ctl *c, struct archiving *g)
-{
-    const char *coupon = c->args.words[0];
-
-    g->path = ctl_option(c, OPT_OUTPUT);
-    g->names.path = ctl_option(c, OPT_NAMES);
-    if (!coupon_id_valid(coupon)) {
-        ctl_complain("no such coupon: \"%s\"", coupon);
-        return CTL_REFUSED;
-    }
-    if (!g->path && asprintf(&g->made_path, "%s" SUFFIX, coupon) < 0)
-        abort();
-    g->path = g->path ? g->path : g->made_path;
-    if (g->names.path && strcmp(g->names.path, g->path) == 0) {
-        ctl_complain("the archive and the names must be two files, not both \"%s\"", g->path);
-        return CTL_USAGE;
-    }
-    return statement_keys(ctl_option(c, OPT_SIGN_KEY), &g->keys) ? direct_open(c, &g->db) : CTL_USAGE;
 }
 
 /* The ledger ends as the file does: of this one the rest is asked to leave. */
@@ -271,7 +261,7 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
 
     if (code == CTL_OK && !keep) {
         digest_of_file(g, digest);
-        code = archive_remove(c, &g->db, g->scan.coupon, digest, &g->removed);
+        code = archive_remove(c, g->db, g->scan.coupon, digest, &g->removed);
         if (code != CTL_OK)
             ctl_complain("the archive is written, in %s", g->path);
     }
@@ -284,7 +274,7 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
 static int go_on(struct ctl *c, struct archiving *g, const struct ends *ends)
 {
     struct archive_result none = {.batches = 0};
-    int code = archive_remove(c, &g->db, g->scan.coupon, ends->digest, &g->removed);
+    int code = archive_remove(c, g->db, g->scan.coupon, ends->digest, &g->removed);
 
     if (code != CTL_OK)
         return code;
@@ -318,26 +308,135 @@ static int archive(struct ctl *c, struct archiving *g, bool keep)
     return code == CTL_OK ? write_and_remove(c, g, keep) : code;
 }
 
-int ctl_archive(struct ctl *c)
+/* names: where they go, or NULL. */
+static int archive_one(struct ctl *c, struct direct *db, const struct jws_keys *keys, const char *coupon, const char *path, const char *names)
 {
-    struct archiving *g = calloc(1, sizeof *g);
+    struct archiving *g = checked(calloc(1, sizeof *g));
     int code;
 
-    if (!g)
-        abort();
+    g->db = db;
+    g->keys = keys;
+    g->scan = (struct scan){.session = db->session, .coupon = coupon};
+    g->path = path;
+    g->names.path = names;
     g->removed = -1;
-    code = begin(c, g);
-    if (code == CTL_OK) {
-        g->scan = (struct scan){.session = g->db.session, .coupon = c->args.words[0]};
-        code = archive(c, g, ctl_option(c, OPT_KEEP) != NULL);
-        gz_file_release(&g->names.file);
-        gz_file_release(&g->file.file);
-        buf_free(&g->names.line);
-        archive_release(&g->file);
-        direct_close(&g->db);
-    }
-    jws_keys_forget(&g->keys);
-    free(g->made_path);
+    code = archive(c, g, ctl_option(c, OPT_KEEP) != NULL);
+    gz_file_release(&g->names.file);
+    gz_file_release(&g->file.file);
+    buf_free(&g->names.line);
+    archive_release(&g->file);
     free(g);
+    return code;
+}
+
+/* ---- those that are due ---- */
+
+static int archive_old(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct old_coupon *old)
+{
+    char path[CONFIG_TEXT_SIZE + COUPON_ID_MAX + sizeof SUFFIX + 1];
+    int code = old->ended ? CTL_OK : coupon_end(c, old->id);
+
+    snprintf(path, sizeof path, "%s/%s" SUFFIX, db->config->archive_directory, old->id);
+    if (code == CTL_OK)
+        code = archive_one(c, db, keys, old->id, path, NULL);
+    fflush(stdout);
+    if (code != CTL_OK)
+        ctl_complain("%s is not archived", old->id);
+    return code;
+}
+
+/* The code is the highest. One coupon that is refused, busy or damaged does not keep the others; a directory that cannot be written does. */
+static int archive_all(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct old_coupon *old, size_t count)
+{
+    int worst = CTL_OK, failures = 0;
+
+    for (size_t i = 0; i < count && worst != CTL_USAGE && failures < FAILURES_MOST; i++) {
+        int code = archive_old(c, db, keys, &old[i]);
+
+        failures = code == CTL_UNREACHABLE ? failures + 1 : 0;
+        worst = code == CTL_USAGE || (worst != CTL_USAGE && code > worst) ? code : worst;
+    }
+    return worst;
+}
+
+static bool make_directory(const char *directory)
+{
+    if ((mkdir(directory, 0700) == 0 || errno == EEXIST) && access(directory, W_OK | X_OK) == 0)
+        return true;
+    ctl_complain("cannot write to the directory %s: %s", directory, strerror(errno));
+    return false;
+}
+
+static int archive_due(struct ctl *c, struct direct *db, const struct jws_keys *keys)
+{
+    int64_t days = db->config->archive_after_days;
+    struct old_coupon *old;
+    struct arena arena;
+    size_t count;
+    int code;
+
+    if (days == 0) {
+        ctl_complain("the setting archive.after_days is 0: nothing is ever due");
+        return CTL_OK;
+    }
+    if (!make_directory(db->config->archive_directory))
+        return CTL_USAGE;
+    arena_init(&arena, 0);
+    if (mongo_old_coupons(db->session, clock_now_ms() - days * DAY_MS, DUE_MOST, &arena, &old, &count) == STORE_OK)
+        code = archive_all(c, db, keys, old, count);
+    else
+        code = direct_failed();
+    arena_free(&arena);
+    return code;
+}
+
+/* ---- the command line ---- */
+
+/* CTL_OK: the words and options fit; own_path: of a coupon, the file that is written where none is named. */
+static int check_words(const struct ctl *c, char own_path[OWN_PATH_SIZE])
+{
+    const char *coupon = c->args.words[0], *path = ctl_option(c, OPT_OUTPUT), *names = ctl_option(c, OPT_NAMES);
+    bool due = ctl_option(c, OPT_DUE) != NULL;
+
+    if (due && (coupon || path || names || ctl_option(c, OPT_KEEP))) {
+        ctl_complain("--due takes no coupon, and cannot be combined with --output, --names or --keep");
+        return CTL_USAGE;
+    }
+    if (!due && !coupon) {
+        ctl_complain("archive needs a coupon, or --due; see --help");
+        return CTL_USAGE;
+    }
+    if (coupon && !coupon_id_valid(coupon)) {
+        ctl_complain("no such coupon: \"%s\"", coupon);
+        return CTL_REFUSED;
+    }
+    if (coupon)
+        snprintf(own_path, OWN_PATH_SIZE, "%s" SUFFIX, coupon);
+    path = path ? path : own_path;
+    if (names && strcmp(names, path) == 0) {
+        ctl_complain("the archive and the names must be two files, not both \"%s\"", path);
+        return CTL_USAGE;
+    }
+    return CTL_OK;
+}
+
+int ctl_archive(struct ctl *c)
+{
+    struct jws_keys keys = {.count = 0};
+    const char *path = ctl_option(c, OPT_OUTPUT);
+    char own_path[OWN_PATH_SIZE];
+    struct direct db;
+    int code = check_words(c, own_path);
+
+    if (code == CTL_OK && !statement_keys(ctl_option(c, OPT_SIGN_KEY), &keys))
+        code = CTL_USAGE;
+    if (code == CTL_OK)
+        code = direct_open(c, &db);
+    if (code == CTL_OK) {
+        code = ctl_option(c, OPT_DUE) ? archive_due(c, &db, &keys)
+                                      : archive_one(c, &db, &keys, c->args.words[0], path ? path : own_path, ctl_option(c, OPT_NAMES));
+        direct_close(&db);
+    }
+    jws_keys_forget(&keys);
     return code;
 }

@@ -6,7 +6,8 @@
 
 #include "ctl/ctl.h"
 
-/* The exit code; what refuses it is told. */
+/* The exit code; what refuses it is told. coupon_end(): its state becomes `ended`. */
+int coupon_end(struct ctl *c, const char *coupon);
 int archive_close(struct ctl *c, const char *coupon);
 
 #endif

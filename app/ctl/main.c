@@ -134,11 +134,14 @@ static const struct command commands[] = {
      "front sees a receipt whose key it does not publish.", NULL},
     {"report", NULL, ctl_report, "COUPON...", 1, ARGS_MOST, ctl_report_options, "totals per hour, day, week or month",
      "Print a coupon's totals per period; of several coupons, their sum. COUPON - means all coupons.", NULL},
-    {"archive", NULL, ctl_archive, "COUPON", 1, 1, ctl_archive_options, "move a coupon that has ended into a file",
+    {"archive", NULL, ctl_archive, "[COUPON]", 0, 1, ctl_archive_options, "move a coupon that has ended into a file",
      "Close a coupon that has ended for good, write its ledger to a compressed file that can be checked without a "
      "database (couponctl verify FILE), and have the service remove ledger, users, slots and codes. Nothing of it may be "
      "issued or held. It cannot be undone: only its definition, counts and reports can be read afterwards. Given again it "
-     "goes on where it was interrupted. With --keep only the file is written, of any coupon, also while it sells.\nThe file is gzip, with a line of JSON for each batch, as GET /coupons/COUPON/ledger has them, and "
+     "goes on where it was interrupted. With --keep only the file is written, of any coupon, also while it sells.\nWith --due "
+     "it archives all coupons whose cleanup (their end and cleanup_after_s) was archive.after_days ago, a setting, each to "
+     "a file in archive.directory; one that is refused does not keep the others.\nThe file is gzip, with a line of JSON for each batch, "
+     "as GET /coupons/COUPON/ledger has them, and "
      "a last one, the manifest. It is read back and replayed before it gets its name; if anything differs, there is no "
      "file. It holds aliases; names, orders, metadata and codes go to the file of --names, if it is given. --sign-key FILE "
      "signs the manifest: make the key as for verify.\nReads the database directly.", NULL},

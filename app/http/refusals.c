@@ -3,11 +3,10 @@
  */
 #include "http/refusals.h"
 
+#include "base/clock.h"
 #include "http/handlers.h"
 #include "http/list.h"
 #include "http/reply.h"
-
-#define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 void refusals_put(struct json *j, const struct refusal_counts *counts)
 {

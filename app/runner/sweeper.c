@@ -24,7 +24,6 @@
 #define ERASURES_MS 2000
 #define SWEEP_MOST 100      /* coupons in one round */
 #define SWEEP_DEADLINE_MS 5000
-#define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define MANIFEST_KEPT_MS (30 * DAY_MS) /* an import's bad rows can be fetched for so long; its sums for good */
 
 struct sweeper {

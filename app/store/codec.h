@@ -20,7 +20,7 @@
  *          t: [{i, s, u, at, due, from, issued, current}] of the slots that ever moved}}
  * Coupons  {_id: id, created, cleaned, view: {seq, version, changed, live, cleanup, def: the definition by coupon_fields[], metadata as
  *          text}, remains}. live: until when it is active, where its state is; cleanup: when it is to be cleaned up, once it has an end;
- *          cleaned: the sweeper has seen to that, until the view is written again; remains: see removal.c
+ *          cleaned: true once the sweeper has seen to that, until the view is written again, or "archived"; remains: see removal.c
  * Left     with an archived coupon: {_id, left: true, view: {seq or hops and seq: beyond all}}, of a batch {_id, left, batch, at, k}
  * Defaults what is as it mostly is, is left out: zeros, and what equals another member (last_seq: seq, first: state)
  */

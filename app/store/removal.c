@@ -197,7 +197,7 @@ enum store_status mongo_remains_note(struct store *s, const char *coupon, int64_
         "update", "coupons",
         "updates", "[", "{",
             "q", "{", "_id", BCON_UTF8(coupon), "}",
-            "u", "{", "$set", "{", "remains", BCON_DATE_TIME(until_ms), "}", "}",
+            "u", "{", "$set", "{", "remains", BCON_DATE_TIME(until_ms), "cleaned", BCON_UTF8("archived"), "}", "}",
         "}", "]");
     /* clang-format on */
 

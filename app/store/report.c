@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "store/bson_fields.h"
 #include "store/codec.h"
 #include "store/session.h"
 
-#define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define QUARTERS_PER_DAY (DAY_MS / QUARTER_MS)
 #define BATCH_ROWS 10000
 #define LANES_AT_ONCE 1000 /* whose batches are looked up by one find */

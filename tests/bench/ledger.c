@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/checked.h"
 #include "base/config.h"
 #include "base/ids.h"
@@ -26,7 +27,6 @@
 
 #define ENTRIES 64
 #define BATCH_MS 60
-#define DAY_MS INT64_C(86400000)
 #define START_MS INT64_C(1750000000000)
 #define DOCUMENTS 2000
 

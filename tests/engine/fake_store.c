@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-#define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define HEAR_WAIT_MS 5 /* a database waits for as long as a second */
 #define AGED_PERCENT 40 /* of views that may be read as they stood before */
 #define WALK_MOST 3     /* users that a call tells of, so that walks take several */

@@ -15,6 +15,7 @@
 
 #include <sodium.h>
 
+#include "base/clock.h"
 #include "base/latch.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -131,7 +132,6 @@ static enum store_status watched_write_views(struct store *s, struct view_write 
 }
 
 #define HOUR_MS (INT64_C(3600) * 1000)
-#define DAY_MS (24 * HOUR_MS)
 #define EARLIER_ZONE "Europe/Berlin" /* here its days begin an hour earlier than all others */
 
 static int64_t day_of(const char *zone, int64_t at_ms)

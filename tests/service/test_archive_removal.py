@@ -230,3 +230,101 @@ def test_an_erasure_between_two_lanes_is_in_the_archive(beside, tmp_path):
     check(path)
     told = stack.couponctl("verify", coupon)
     assert told.returncode == 0 and "and has left" in told.stdout, told.stdout
+
+
+def hold_up(stack, name):
+    """Whoever changes something in this collection waits for two seconds; a call that returns when somebody does."""
+    mongo = stack.mongo.admin
+    orders = {"failCommands": ["update", "delete"], "namespace": f"{stack.database.name}.{name}", "blockConnection": True, "blockTimeMS": 2000}
+    before = mongo.command("configureFailPoint", "failCommand", mode="alwaysOn", data=orders)["count"]
+    return lambda: mongo.command("waitForFailPoint", "failCommand", timesEntered=before + 1, maxTimeMS=1000 * PATIENCE_S)
+
+
+def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_whole(monkeypatch, another_stack, tmp_path):
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    stack, path = another_stack("[runner]\nlease_ms = 1000\n"), tmp_path / "a.gz"
+    coupon = stack.coupon(slots=300, codes={"source": "generated"})
+    for i in range(30):
+        stack.client("storefront").take(coupon, f"u-{i}").ok(201)
+    end(stack, coupon)
+    stack.client("ops").post(f"/coupons/{coupon}/archive").expect(204)
+    job = ask_for_removal(stack, coupon, digest_of(stack, coupon))
+    first, *others = "ledger", "codes", "code_buckets", "buckets", "users"
+    changed = hold_up(stack, first)
+    for following in [*others, None]:
+        changed()
+        assert stack.database.jobs.find_one(job)["state"] == "running"
+        with asleep(stack, ["coupond"]):  # no successor before the next collection is watched
+            os.kill(stack.pid("runner"), signal.SIGKILL)
+            if following:
+                changed = hold_up(stack, following)
+    stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")
+    ended(stack, job)
+    found = stack.database.jobs.find_one(job)
+    assert found["state"] == "done", found
+    left = left_of(stack, coupon)
+    assert left["codes"] == left["code_buckets"] == (0, 0) and left["users"][0] == left["buckets"][0] == 0, left
+    assert left["users"][1] >= 30 and left["ledger"][0] == 1, left
+    stack.verify(coupon)
+    told = stack.couponctl("archive", "--output", path, coupon)
+    assert told.returncode == 0 and "its archive was written before" in told.stdout and not path.exists(), told.stdout
+
+
+def test_what_ended_long_ago_is_archived_by_a_setting(beside):
+    """One that is active by its state alone, one that is ended, and one of which something is held, which does not keep the others."""
+    stack = beside("[archive]\nafter_days = 30\n")
+    long_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=40)
+    names = "held", "over", "ended", "young", "live"
+    for name in names:
+        stack.coupon(slots=10, id=name, cap={"total": 10}, cleanup_after_s=0)
+        stack.client("storefront").take(name, "anna").ok(201)
+    stack.client("storefront").take("held", "bert", state="issued").ok(201)
+    for name, days in (("held", 0), ("over", 0), ("ended", 0), ("young", 20)):
+        stack.patch(name, {"ends_at": (long_ago + datetime.timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")})
+    for name in ("held", "ended"):
+        stack.patch(name, {"state": "ended"})
+
+    def seen_to(*those):
+        wait_until("their cleanup", lambda: stack.database.coupons.count_documents({"_id": {"$in": those}, "cleaned": True}) == len(those))
+
+    def told():
+        """Readers may be behind for longer than the command waits."""
+        done = stack.couponctl("archive", "--due")
+        return "till behind" not in done.stdout and done
+
+    seen_to("held", "over", "ended", "young")
+    before = {name: stack.client("ops").get(f"/coupons/{name}").expect(200) for name in names}
+    done = wait_until("readers to come first", told)
+    assert done.returncode == 1, done.stdout
+    assert "coupon_in_use" in done.stdout and "held is not archived" in done.stdout and "young" not in done.stdout, done.stdout
+    archives = stack.var / "archives"
+    assert sorted(path.name for path in archives.iterdir()) == ["ended.archive.gz", "over.archive.gz"]
+    for path in archives.iterdir():
+        check(path)
+    now = {name: stack.client("ops").get(f"/coupons/{name}").expect(200) for name in names}
+    assert {name: one.ok()["state"] for name, one in now.items()} == {
+        "held": "ended", "over": "ended", "ended": "ended", "young": "active", "live": "active"}
+    changed = {name for name in names if now[name].header("ETag") != before[name].header("ETag")}
+    assert changed == {"over"}, "nothing is to be changed but a state"
+    stack.client("ops").get("/coupons/over/users/anna").problem("coupon_archived")
+    again = stack.couponctl("archive", "--due")
+    assert again.returncode == 1 and "over" not in again.stdout and "held is not archived" in again.stdout, again.stdout
+    for arguments in (("--due", "over"), ("--due", "--keep"), ()):
+        assert stack.couponctl("archive", *arguments).returncode == 2
+    stack.verify(*names)
+
+
+def test_without_the_setting_nothing_is_ever_due(stack):
+    done = stack.couponctl("archive", "--due")
+    assert done.returncode == 0 and "archive.after_days is 0" in done.stdout, done.stdout
+
+
+def test_where_the_directory_cannot_be_written_no_coupon_is_closed(beside):
+    stack = beside("[archive]\nafter_days = 1\ndirectory = high_water\n")  # which is a file
+    coupon = stack.coupon(slots=10, cleanup_after_s=0)
+    stack.patch(coupon, {"ends_at": "2026-01-01T00:00:00Z"})
+    wait_until("its cleanup", lambda: stack.database.coupons.find_one({"_id": coupon, "cleaned": True}))
+    wait_until("the high-water mark", (stack.var / "high_water").exists)
+    done = stack.couponctl("archive", "--due")
+    assert done.returncode == 2 and "cannot write to the directory" in done.stdout, done.stdout
+    assert stack.client("ops").get(f"/coupons/{coupon}").ok()["state"] == "active"

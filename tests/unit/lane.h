@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "coupons/decide.h"
 #include "coupons/fold.h"
 #include "unit/views.h"
 
 #define SECOND_MS INT64_C(1000)
 #define HOUR_MS (INT64_C(3600) * 1000)
-#define DAY_MS (24 * HOUR_MS)
 #define MIDNIGHT (INT64_C(20000) * DAY_MS)
 #define NOON (MIDNIGHT + DAY_MS / 2)
 #define USER_STATES 2

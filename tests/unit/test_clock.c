@@ -9,8 +9,6 @@
 
 #include "base/clock.h"
 
-#define DAY_MS INT64_C(86400000)
-
 static void times_are_read_with_any_offset(void **state)
 {
     static const struct {

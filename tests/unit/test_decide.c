@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "coupons/decide.h"
 #include "coupons/fold.h"
 
 #define HOUR_MS (INT64_C(3600) * 1000)
-#define DAY_MS (24 * HOUR_MS)
 #define NOON (INT64_C(20000) * DAY_MS + DAY_MS / 2)
 #define MONEY_MAX ((INT64_C(1) << 53) - 1)
 #define ALIAS "0123456789abcdef"

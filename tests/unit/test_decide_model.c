@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "coupons/decide.h"
 #include "coupons/fold.h"
 #include "unit/views.h"
@@ -34,7 +35,6 @@
 #define DAYS_MAX 1500
 #define SECOND_MS INT64_C(1000)
 #define HOUR_MS (3600 * SECOND_MS)
-#define DAY_MS (24 * HOUR_MS)
 #define AMOUNT 500
 #define NONE (-1)
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "coupons/fold.h"
 
-#define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define NOON (INT64_C(20000) * DAY_MS + DAY_MS / 2)
 #define ALIAS "0123456789abcdef"
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "coupons/decide.h"
 #include "coupons/fold.h"
 #include "unit/parts.h"
@@ -36,7 +37,6 @@
 #define NAMED_MOST 512
 #define TOLD_MOST 2000
 #define SECOND_MS INT64_C(1000)
-#define DAY_MS (INT64_C(86400) * SECOND_MS)
 #define MIDNIGHT (INT64_C(20000) * DAY_MS)
 #define AMOUNT 100
 #define SKEW_MS 2000

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "coupons/decide.h"
 #include "coupons/fold.h"
 #include "unit/parts.h"
@@ -26,7 +27,6 @@
 #define BATCHES 160
 #define USERS 20
 #define SLOTS 200
-#define DAY_MS INT64_C(86400000)
 
 struct world {
     struct arena arena;
