@@ -21,7 +21,6 @@
 #include "engine/round.h"
 #include "engine/several.h"
 
-#define TURN_MS_MAX 50
 #define FLUSH_ENTRIES 4096 /* of a lane: then its buckets and its mark are written, however young they are */
 
 /* ---- answering ---- */
@@ -550,18 +549,6 @@ static void count_expired(const struct committer *c, const struct batch *b)
         c->hooks->expired(count);
 }
 
-/* Two processes keep appending to this lane. Each rests for about a round after its append, and looks before the next one: so they take
- * turns, and seldom decide in vain. */
-static void leave_a_turn(struct lane *l, const struct round *r)
-{
-    int64_t round_ms = (r->load_us + r->append_us) / 1000 + 1;
-
-    if (l->met < MET_OFTEN)
-        return;
-    l->look = true;
-    l->not_before = mono_add_ms(mono_now(), round_ms < TURN_MS_MAX ? round_ms : TURN_MS_MAX);
-}
-
 static void work_committed(struct committer *c, const struct round *r, struct lane_work *p)
 {
     struct lane *l = p->lane;
@@ -581,7 +568,6 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     if (l->unflushed_entries >= FLUSH_ENTRIES)
         flush_lane(c, l, false);
     answer_work(c, p);
-    leave_a_turn(l, r);
 }
 
 /* Somebody else appended: read it, and decide again -- with jitter after the second time. */

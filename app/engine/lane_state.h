@@ -69,8 +69,6 @@ struct lane {
     struct lane *ready_prev, *ready_next;
     struct mono not_before;  /* leave it alone until then (back-off) */
     int conflicts;           /* in a row */
-    int met;                 /* so many looks at its end in a row found what somebody else appended */
-    bool look;               /* look before the next decision: somebody else may have had a turn */
     bool unflushed;          /* batches since the last flush */
     struct lane *unflushed_prev, *unflushed_next;
     struct mono flush_at;

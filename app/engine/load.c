@@ -152,11 +152,9 @@ static void follow_others(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
     enum store_status status = STORE_OK;
-    int64_t seq = l->tail.seq;
 
-    if (l->stale || l->look) {
+    if (l->stale) {
         status = lane_refresh(l, c->store);
-        l->met = l->tail.seq == seq ? 0 : l->met < MET_OFTEN ? l->met + 1 : MET_OFTEN;
         if (l->window)
             note_unflushed(c, l);
         answer_watchers(c, l);
@@ -164,7 +162,7 @@ static void follow_others(struct committer *c, struct lane_work *p)
     if (l->loaded)
         note_users(c, l);
     if (status == STORE_OK)
-        l->stale = l->look = false;
+        l->stale = false;
     if (status == STORE_OK && l->number > 0 && !l->definition && !is_told(p))
         status = c->several->hooks->adopt(c->several, c->store, l);
     if (status != STORE_OK)

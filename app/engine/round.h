@@ -26,7 +26,6 @@
 #define ROUND_COLD_MAX 256     /* lanes in a round that are not in memory */
 #define ROUND_LOADS_MAX 32     /* and of them those loaded, so that cold ones do not hold up the warm */
 #define RETIRE_STEP 4096       /* slots retired in a batch */
-#define MET_OFTEN 4            /* looks at the end of a lane in a row that found what somebody else appended: then both take turns */
 #define AGAIN_MS 2             /* slots are free, but their views not readable yet */
 #define AGAIN_DAMAGED_MS 100   /* perhaps they are, but a document that cannot be read says so */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */

@@ -296,7 +296,7 @@ def test_many_coupons_at_two_workers_and_neither_side_starves(stack):
 
 
 @pytest.mark.heavy
-def test_two_workers_that_meet_on_a_coupon_take_turns(stack, figure):
+def test_two_workers_that_meet_on_a_coupon_are_both_served(stack, figure):
     """As two fronts that do not reach each other: by the time the first has answered all its clients, the other has not been left behind."""
     coupon, each = stack.coupon(slots=5000), 2000
     crowds = [Swarm([way], [take(coupon, f"u-{side}-{i}", f"k-{side}-{i}") for i in range(each)], 16)
