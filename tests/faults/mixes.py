@@ -4,12 +4,14 @@ import dataclasses
 import clients
 import clocks
 import database
+import peers
 import processes
 import resources
 from effort import effort
 from fault import PAUSE_S, TOGETHER
 
-FAULTS = {**processes.ROWS, **processes.CRASHES, **database.ROWS, **clocks.ROWS, **clients.ROWS, **resources.ROWS}
+FAULTS = {**processes.ROWS, **processes.CRASHES, **database.ROWS, **clocks.ROWS, **clients.ROWS, **resources.ROWS,
+          **peers.ROWS}
 CALM_DOWN_S = 2  # of load, when the last one is healed
 SLOW = {"coupond is replaced", "kill coupond"}  # take many seconds
 
@@ -17,14 +19,15 @@ SLOW = {"coupond is replaced", "kill coupond"}  # take many seconds
 @dataclasses.dataclass(frozen=True)
 class Mix:
     """faults: names of FAULTS; short: seconds of it without --long, 0 if it is in the long run alone; however few they are, each fault
-    comes; together: so many at a time; pause_s: between their starts; workers: of coupond; slack_ms: how far its clock may be from
-    ours."""
+    comes; together: so many at a time; pause_s: between their starts; workers: of coupond; fronts: one, or two; slack_ms: how far
+    its clock may be from ours."""
     faults: tuple
     short: int
     long: int
     together: int = TOGETHER
     pause_s: tuple = PAUSE_S
     workers: int = 2
+    fronts: int = 1
     slack_ms: int = 100
 
 
@@ -43,4 +46,5 @@ MIXES = {
     "clients": Mix((*clients.ROWS, *resources.ROWS), short=0, long=300),
     "clocks": Mix((*clocks.ROWS, "the primary's clock jumps"), short=0, long=300, slack_ms=clocks.SLACK_MS),
     "fail-overs": Mix(("kill the primary", "kill a worker"), short=0, long=600),
+    "fronts": Mix(tuple(peers.ROWS), short=0, long=300, fronts=2),
 }

@@ -150,6 +150,10 @@ class Reload(Fault):
         self.master = master
 
     def start(self, chance):
+        self.happened(at=self.reload())
+
+    def reload(self):
+        """The moment of it."""
         pid = self.stack.pid(self.master)
         before, read = children(pid), len(self.stack.log())
 
@@ -167,7 +171,7 @@ class Reload(Fault):
             raise NotNow from e
         if how != "done":
             raise NotNow
-        self.happened(at=at)
+        return at
 
 
 class KillFront(ProcessFault):

@@ -8,6 +8,7 @@ import re
 import time
 
 import ledger
+from between import Pair
 from erasure import found
 from evidence import seqs_of
 from fault import Scheduler
@@ -38,12 +39,14 @@ def environment_of(names, stack):
 
 
 @contextlib.contextmanager
-def service(names, workers):
-    """A running stack that these faults can be done to."""
+def service(mix):
+    """A running stack that its faults can be done to."""
+    names = mix.faults
     settings = SETTINGS + WEBHOOKS + PRIMARY + "".join(sorted({FAULTS[name].settings for name in names}))
     nodes = max(FAULTS[name].nodes for name in names)
-    how = {"settings": settings, "workers": workers}
-    stack = SetStack(nodes, interposed=True, **how) if nodes else Stack(**how)
+    assert not nodes or mix.fronts == 1, "two fronts have a database that no fault is done to"
+    how = {"settings": settings, "workers": mix.workers}
+    stack = SetStack(nodes, interposed=True, **how) if nodes else Pair(**how) if mix.fronts == 2 else Stack(**how)
     stack.environment.update(environment_of(names, stack))
     try:
         yield stack.start()
@@ -54,7 +57,7 @@ def service(names, workers):
 
 def play(name, mix, seed, seconds, path, say):
     """Let the mix's faults happen to a loaded service for so long; the history is written to `path`."""
-    with service(mix.faults, mix.workers) as stack, Receiver() as receiver:
+    with service(mix) as stack, Receiver() as receiver:
         faults = {one: (FAULTS[one], FAULTS[one].make(stack, **FAULTS[one].options)) for one in mix.faults}
         coupons = make_coupons(stack)
         subscribe(stack, receiver, [coupons[course] for course in TOLD])
@@ -70,7 +73,8 @@ def play(name, mix, seed, seconds, path, say):
             time.sleep(WARM_UP_S)
             scheduler.start()
             spells = scheduler.result()
-            wait_until(lambda: f"all processes: {stack.pids()}", lambda: all(stack.pids().values()))
+            for front in stack.fronts:
+                wait_until(lambda: f"all processes: {front.pids()}", lambda: all(front.pids().values()))
             time.sleep(CALM_DOWN_S)
         finally:
             load.end()

@@ -121,14 +121,14 @@ class Client(Asker):
         return op
 
     async def insist(self, op):
-        """Until it is answered, or patience is at its end. A second try may go another way."""
+        """Until it is answered, or patience is at its end. A second try may go another way, and goes to another front."""
         via = self.number % len(self.ways)
         for tries in range(1, TRIES + 1):
             await self.ask(op, via)
             if op.told != "unknown" and op.code not in TRY_AGAIN or self.load.ending or self.chance.random() < 0.1:
                 break
             await asyncio.sleep(0.05 * tries)
-            via = self.chance.randrange(len(self.ways))
+            via = self.load.another(via, self.chance)
         self.leave(op)
 
     def leave(self, op):

@@ -21,12 +21,15 @@ def make_coupons(stack):
 
 
 class Load(threading.Thread):
-    """The crowd. It sends through nginx and, past it, straight to workers, so that two workers write to one coupon."""
+    """The crowd. It sends through nginx and, past it, straight to workers, so that two workers write to one coupon. `ways` are those of
+    each front in turn."""
 
     def __init__(self, stack, coupons, recorder, seed, clients=24, pause_s=0.02):
         super().__init__(daemon=True)
         self.recorder, self.seed, self.clients, self.pause_s = recorder, seed, clients, pause_s
-        self.ways = [stack.way("ops")] * 4 + stack.ways("ops")
+        past = zip(*(front.ways("ops") for front in stack.fronts))
+        self.ways = [front.way("ops") for front in stack.fronts] * 4 + list(itertools.chain(*past))
+        self.fronts = len(stack.fronts)
         self.coupons = coupons
         self.ending, self.failure, self.unresolved = False, None, []
         self.codes = collections.defaultdict(lambda: collections.deque(maxlen=REMEMBERED))  # issued, of each course
@@ -35,6 +38,10 @@ class Load(threading.Thread):
 
     def number(self):
         return next(self.numbers)
+
+    def another(self, via, chance):
+        """A way for another try: to another front, where there is one."""
+        return chance.choice([way for way in range(len(self.ways)) if self.fronts == 1 or (way - via) % self.fronts])
 
     def run(self):
         try:
@@ -76,11 +83,12 @@ class Load(threading.Thread):
 
 
 class Jobs(threading.Thread):
-    """Lets the job runner work, again and again; each job is asked for until it is accepted."""
+    """Lets the job runner work, again and again; each job is asked for, of each front in turn, until it is accepted."""
 
     def __init__(self, stack, every_s):
         super().__init__(daemon=True)
         self.stack, self.every_s, self.failure = stack, every_s, None
+        self.fronts = itertools.cycle(stack.fronts)
         self.ending = threading.Event()
 
     def run(self):
@@ -113,7 +121,7 @@ class Jobs(threading.Thread):
 
     def reply(self, method, target, body=None, **how):
         """None: the connection broke."""
-        ops = self.stack.client("ops")
+        ops = next(self.fronts).client("ops")
         try:
             return ops.request(method, target, body, may_fail=True, **how)
         except (OSError, AssertionError):

@@ -11,8 +11,8 @@ from stack import GUESSES, SETTINGS, SLOW_DATABASE, Stack, wait_until
 class Front(Stack):
     """One of them. Its keys, and the certificate by which fronts know each other, are the first one's."""
 
-    def __init__(self, peers, number, first=None, settings=SETTINGS + GUESSES):
-        super().__init__(SLOW_DATABASE + settings)
+    def __init__(self, peers, number, first=None, settings=SETTINGS + GUESSES, **how):
+        super().__init__(SLOW_DATABASE + settings, **how)
         self.first = first
         self.peer_port = int(peers[number].split(":")[1])
         self.environment |= {"COUPONS_PEERS": " ".join(peers), "COUPONS_PEER": peers[number]}

@@ -1,0 +1,175 @@
+"""Faults at one of two fronts, and at what is between them. All need `stack.fronts` and `stack.between` (see between.py)."""
+import contextlib
+import functools
+import os
+import signal
+import time
+
+from fault import Fault, NotNow, Row
+from processes import GONE_S, SLEEP_S, Kill, Reload
+from stack import children, state_of, wait_until, write_settings
+
+NOTICED_S = 4  # for a front to open another connection, where what is sent is lost
+BACK_S = 120
+OTHER_SETTINGS = {"batch_max": (1, 16, 1000), "bucket_flush_ms": (1, 100, 3000), "committers": (1, 4), "io_threads": (1, 4),
+                  "lanes_max": (8, 10000), "window_max": (1000, 100_000), "filters_mb": (0, 64)}
+
+
+class AtOne(Fault):
+    """A fault of another kind, at the front that chance chooses."""
+
+    def __init__(self, stack, kind, **options):
+        super().__init__(stack)
+        self.each, self.chosen = [kind(front, **options) for front in stack.fronts], None
+        for number, fault in enumerate(self.each, 1):
+            fault.happened = functools.partial(self.happened_at, number)
+
+    def happened_at(self, number, note="", at=None):
+        self.happened(f"front {number} {note}".strip(), at)
+
+    def start(self, chance):
+        self.chosen = chance.choice(self.each)
+        self.chosen.start(chance)
+
+    def heal(self):
+        self.chosen.heal()
+
+    def end(self):
+        for fault in self.each:
+            fault.end()
+
+
+class End(Fault):
+    """nginx or coupond of a front ends, with all its processes, and is started again later."""
+
+    def __init__(self, stack, master, number):
+        super().__init__(stack)
+        self.master, self.number = master, number
+
+    def start(self, chance):
+        pid = self.stack.pid(self.master)
+        if not pid:
+            raise NotNow
+        pids = [pid, *children(pid)]
+        at = time.monotonic()
+        for one in pids if self.number == signal.SIGKILL else [pid]:
+            with contextlib.suppress(ProcessLookupError):  # its master has gone, and it with it
+                os.kill(one, self.number)
+        wait_until(f"{self.master} to be gone", lambda: not any(map(state_of, pids)), GONE_S)
+        self.happened(at=at)
+
+    def heal(self):
+        done = self.stack.script("run", "--detach")
+        assert done.returncode == 0, f"scripts/run --detach: exit {done.returncode}\n{done.stdout}"
+
+
+class Sleep(Fault):
+    """SIGSTOP of all processes of a front, the masters first, so that none is started meanwhile; then all go on. Also where all is
+    healed early, it sleeps longer than holds live."""
+
+    def start(self, chance):
+        masters = [self.stack.pid(name) for name in ("nginx", "coupond")]
+        if not all(masters):
+            raise NotNow
+        at, self.pids = time.monotonic(), []
+        self.until = at + SLEEP_S[0]
+        for master in masters:
+            self.stop([master])
+            self.stop(children(master))
+        self.happened(at=at)
+
+    def stop(self, pids):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # it has died of another fault
+                os.kill(pid, signal.SIGSTOP)
+        wait_until(f"{pids} to stand still", lambda: all(state_of(pid) in ("T", None) for pid in pids), GONE_S, every=0.001)
+        self.pids += pids
+
+    def heal(self):
+        time.sleep(max(0, self.until - time.monotonic()))
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+class OtherSettings(Reload):
+    """coupond of a front gets settings that the other one has not, and later its own again."""
+
+    def __init__(self, stack):
+        super().__init__(stack, "coupond")
+        self.path = stack.var / "coupond.ini"
+        self.own = self.path.read_text()
+
+    def start(self, chance):
+        other = [f"{name} = {chance.choice(values)}\n" for name, values in OTHER_SETTINGS.items()]
+        write_settings(self.path, "".join([self.own, "[worker]\n", *other]))
+        try:
+            at = self.reload()
+        except NotNow:
+            self.path.write_text(self.own)
+            raise
+        self.happened(" ".join(line.replace(" ", "").strip() for line in other), at)
+
+    def heal(self):
+        self.path.write_text(self.own)
+        wait_until("the settings of before", self.is_reloaded, BACK_S, every=0.2)
+
+    def is_reloaded(self):
+        try:
+            return self.reload()
+        except NotNow:
+            return None
+
+
+class Cut(Fault):
+    """What fronts send to each other is lost, in one direction or in both, or they refuse each other. Clients and the database reach
+    both. It happened when a front has opened another connection, because the ones that it had are of no use."""
+
+    def __init__(self, stack, how):
+        super().__init__(stack)
+        self.how, self.between = how, stack.between
+
+    def start(self, chance):
+        came, at = self.between.came, time.monotonic()
+        note = getattr(self, self.how)(chance) or ""
+        try:
+            wait_until("a front to notice", lambda: self.between.came > came, NOTICED_S, every=0.02)
+        except AssertionError as e:  # neither calls the other at present
+            self.heal()
+            raise NotNow from e
+        self.happened(note, at)
+
+    def one_way(self, chance):
+        sender = chance.randrange(2)
+        self.between.lose(sender)
+        return f"what front {sender + 1} sends"
+
+    def both_ways(self, chance):
+        self.between.lose(0, 1)
+
+    def refused(self, chance):
+        self.between.refuse()
+
+    def heal(self):
+        self.between.heal()
+
+
+def at_one(kind, lasts_s=(0, 0), **options):
+    return Row(AtOne, {"kind": kind, **options}, lasts_s, frozenset(["a front"]))
+
+
+def cut(how):
+    return Row(Cut, {"how": how}, (1, 5), frozenset(["between"]))
+
+
+ROWS = {
+    "a front's nginx is killed": at_one(End, (1, 4), master="nginx", number=signal.SIGKILL),
+    "a front's coupond is killed": at_one(End, (1, 4), master="coupond", number=signal.SIGKILL),
+    "a front's coupond is stopped": at_one(End, (1, 4), master="coupond", number=signal.SIGTERM),
+    "a front's worker is killed": at_one(Kill, group="worker"),
+    "a front sleeps": at_one(Sleep, SLEEP_S),
+    "a front has other settings": at_one(OtherSettings, (2, 5)),
+    "a front is not heard by the other": cut("one_way"),
+    "fronts do not hear each other": cut("both_ways"),
+    "fronts refuse each other": cut("refused"),
+}
