@@ -11,7 +11,7 @@
 #include "base/version.h"
 #include "coupond/reload.h"
 #include "coupond/supervisor.h"
-#include "http/pages.h"
+#include "http/static_pages.h"
 #include "store/mongo.h"
 
 #define OVERRIDES_MAX 64

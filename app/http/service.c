@@ -6,9 +6,9 @@
 #include "http/advice.h"
 #include "http/auth.h"
 #include "http/handlers.h"
-#include "http/pages.h"
 #include "http/reply.h"
 #include "http/router.h"
+#include "http/static_pages.h"
 
 #define READY_MS 3000 /* the keys are read every half second */
 

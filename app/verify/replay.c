@@ -1,4 +1,4 @@
-/* verify/replay.c -- see replay.h: a lane's life told again. What entries must obey: replay_check.c;
+/* verify/replay.c -- see replay.h: a lane's life told again. What entries must obey: entry_check.c;
  * what is stored beside the ledger: replay_views.c. */
 #include "verify/replay.h"
 
@@ -9,7 +9,7 @@
 
 #include "base/checked.h"
 #include "verify/compare.h"
-#include "verify/replay_check.h"
+#include "verify/entry_check.h"
 #include "verify/replay_jobs.h"
 #include "verify/replay_lanes.h"
 #include "verify/replay_state.h"

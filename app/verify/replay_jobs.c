@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "verify/compare.h"
-#include "verify/replay_check.h"
+#include "verify/entry_check.h"
 
 static const char *job_place(char where[WHERE_SIZE], const struct job_row *row)
 {

@@ -1,9 +1,9 @@
 /*
- * verify/replay_check.c -- see replay_check.h: what an entry of the ledger must obey, as the slots, the users and the
+ * verify/entry_check.c -- see entry_check.h: what an entry of the ledger must obey, as the slots, the users and the
  * totals stand when it comes. What is due is said here in words of its own, not by the functions that decided it: or a
  * mistake of theirs would be found right.
  */
-#include "verify/replay_check.h"
+#include "verify/entry_check.h"
 
 #include <inttypes.h>
 #include <stdio.h>

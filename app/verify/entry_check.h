@@ -1,8 +1,8 @@
 /*
- * verify/replay_check.h -- what an entry must obey: each check is made before the entry is folded, unless it says otherwise. No I/O.
+ * verify/entry_check.h -- what an entry must obey: each check is made before the entry is folded, unless it says otherwise. No I/O.
  */
-#ifndef VERIFY_REPLAY_CHECK_H
-#define VERIFY_REPLAY_CHECK_H
+#ifndef VERIFY_ENTRY_CHECK_H
+#define VERIFY_ENTRY_CHECK_H
 
 #include "coupons/job_progress.h"
 #include "verify/replay_state.h"

@@ -1,10 +1,10 @@
 /*
- * http/pages.h -- what never changes while a build runs, as files: nginx serves them without asking a worker.
+ * http/static_pages.h -- what never changes while a build runs, as files: nginx serves them without asking a worker.
  *
  * Files   problems/CODE.html for each problem. A worker that is asked past nginx says the same
  */
-#ifndef HTTP_PAGES_H
-#define HTTP_PAGES_H
+#ifndef HTTP_STATIC_PAGES_H
+#define HTTP_STATIC_PAGES_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
-/* http/pages.c -- see pages.h. */
-#include "http/pages.h"
+/* http/static_pages.c -- see static_pages.h. */
+#include "http/static_pages.h"
 
 #include <errno.h>
 #include <stdio.h>
