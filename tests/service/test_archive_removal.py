@@ -93,7 +93,8 @@ def test_what_is_archived_leaves(stack, tmp_path, members):
     check(path)
 
 
-def test_what_it_leaves_behind_goes_in_the_end(stack, tmp_path):
+def test_what_it_leaves_behind_goes_in_the_end(beside, tmp_path):
+    stack = beside()
     coupon, ops = stack.coupon(slots=100, lanes=2), stack.client("ops")
     for i in range(5):
         stack.client("storefront").take(coupon, f"u-{i}").ok(201)
