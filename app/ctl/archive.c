@@ -331,7 +331,7 @@ static int archive_one(struct ctl *c, struct direct *db, const struct jws_keys *
 
 /* ---- those that are due ---- */
 
-static int archive_old(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct old_coupon *old)
+static int archive_old(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct over_coupon *old)
 {
     char path[CONFIG_TEXT_SIZE + COUPON_ID_MAX + sizeof SUFFIX + 1];
     int code = old->ended ? CTL_OK : coupon_end(c, old->id);
@@ -345,16 +345,18 @@ static int archive_old(struct ctl *c, struct direct *db, const struct jws_keys *
     return code;
 }
 
-/* The code is the highest. One coupon that is refused, busy or damaged does not keep the others; a directory that cannot be written does. */
-static int archive_all(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct old_coupon *old, size_t count)
+/* The highest code of all. One coupon that is refused, busy or damaged does not keep the others; a file that cannot be written does. */
+static int archive_all(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct over_coupon *old, size_t count)
 {
     int worst = CTL_OK, failures = 0;
 
-    for (size_t i = 0; i < count && worst != CTL_USAGE && failures < FAILURES_MOST; i++) {
+    for (size_t i = 0; i < count && failures < FAILURES_MOST; i++) {
         int code = archive_old(c, db, keys, &old[i]);
 
+        if (code == CTL_USAGE)
+            return code;
         failures = code == CTL_UNREACHABLE ? failures + 1 : 0;
-        worst = code == CTL_USAGE || (worst != CTL_USAGE && code > worst) ? code : worst;
+        worst = code > worst ? code : worst;
     }
     return worst;
 }
@@ -370,7 +372,7 @@ static bool make_directory(const char *directory)
 static int archive_due(struct ctl *c, struct direct *db, const struct jws_keys *keys)
 {
     int64_t days = db->config->archive_after_days;
-    struct old_coupon *old;
+    struct over_coupon *old;
     struct arena arena;
     size_t count;
     int code;

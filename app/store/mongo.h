@@ -217,18 +217,15 @@ enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t m
 struct over_coupon {
     const char *id;
     int64_t cleanup_ms;
+    bool ended; /* by its state, not by its time alone */
 };
 /* Those that are to be cleaned up at now_ms, and that nobody has seen to, in a. */
 enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t most, struct arena *a, struct over_coupon **coupons,
                                      size_t *count);
 /* Somebody has; until its definition changes. */
 enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over);
-struct old_coupon {
-    const char *id;
-    bool ended; /* by its state, not by its time alone */
-};
 /* Those that somebody has seen to, that were to be cleaned up before before_ms, and that have not left for their archive, the oldest first. */
-enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct old_coupon **coupons,
+enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct over_coupon **coupons,
                                     size_t *count);
 /* Delete the tombstones of users erased before before_ms. */
 enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms);

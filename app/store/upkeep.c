@@ -84,11 +84,13 @@ static bool over_row(const bson_t *doc, void *context)
 {
     struct over_list *list = context;
     struct over_coupon over;
-    bson_t view;
+    bson_t view, def;
+    const char *state;
 
     if (list->count == list->most || !find_text(doc, "_id", &over.id) || !find_document(doc, "view", &view) ||
-        !find_time(&view, "cleanup", &over.cleanup_ms))
+        !find_time(&view, "cleanup", &over.cleanup_ms) || !find_document(&view, "def", &def) || !find_text(&def, "state", &state))
         return false;
+    over.ended = strcmp(state, "ended") == 0;
     over.id = arena_strdup(list->arena, over.id);
     list->items[list->count++] = over;
     return true;
@@ -103,7 +105,7 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
     AUTO_BCON command = BCON_NEW(
         "find", "coupons",
         "filter", "{", "cleaned", BCON_NULL, "view.cleanup", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}",
-        "projection", "{", "view.cleanup", BCON_INT32(1), "}",
+        "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}",
         "limit", BCON_INT64((int64_t)most));
     /* clang-format on */
 
@@ -115,45 +117,23 @@ enum store_status mongo_over_coupons(struct store *s, int64_t now_ms, size_t mos
     return status;
 }
 
-struct old_list {
-    struct old_coupon *items; /* room for `most` */
-    size_t count, most;
-    struct arena *arena;
-};
-
-static bool old_row(const bson_t *doc, void *context)
-{
-    struct old_list *list = context;
-    struct old_coupon old;
-    bson_t view, def;
-    const char *state;
-
-    if (list->count == list->most || !find_text(doc, "_id", &old.id) || !find_document(doc, "view", &view) ||
-        !find_document(&view, "def", &def) || !find_text(&def, "state", &state))
-        return false;
-    old.id = arena_strdup(list->arena, old.id);
-    old.ended = strcmp(state, "ended") == 0;
-    list->items[list->count++] = old;
-    return true;
-}
-
-enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct old_coupon **coupons,
+enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, struct over_coupon **coupons,
                                     size_t *count)
 {
-    struct old_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
+    struct over_list list = {arena_array(a, most + 1, sizeof *list.items), 0, most, a};
     enum store_status status;
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "find", "coupons",
         "filter", "{", "cleaned", BCON_BOOL(true), "view.cleanup", "{", "$lt", BCON_DATE_TIME(before_ms), "}", "}",
-        "projection", "{", "view.def.state", BCON_INT32(1), "}",
+        "projection", "{", "view.cleanup", BCON_INT32(1), "view.def.state", BCON_INT32(1), "}",
         "sort", "{", "cleaned", BCON_INT32(1), "view.cleanup", BCON_INT32(1), "}",
         "limit", BCON_INT64((int64_t)most),
         "hint", "cleanup");
     /* clang-format on */
 
     session_read_options(session_of(s), command, (struct store_time){0}, 0);
-    status = session_read(session_of(s), command, old_row, &list);
+    status = session_read(session_of(s), command, over_row, &list);
     *coupons = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;

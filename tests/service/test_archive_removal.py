@@ -260,8 +260,7 @@ def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_w
             if following:
                 changed = hold_up(stack, following)
     stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")
-    ended(stack, job)
-    found = stack.database.jobs.find_one(job)
+    found = ended(stack, job)
     assert found["state"] == "done", found
     left = left_of(stack, coupon)
     assert left["codes"] == left["code_buckets"] == (0, 0) and left["users"][0] == left["buckets"][0] == 0, left
