@@ -30,6 +30,7 @@ ACROSS = [
     ("ledger", by("arrived"), "erasure, what is done before a search, and the start of the reporter or for a webhook: what came lately"),
     ("users", by("view.due"), "the sweeper: what is due anywhere"),
     ("users", by("erasing"), "the sweeper: erasures that were cut short"),
+    ("users", by("view.erased", "erasing"), "the sweeper: day-old tombstones"),
     ("buckets", by("view.due"), "the sweeper"),
     ("coupons", by("cleaned", "view.cleanup"), "the sweeper: which coupons are over"),
     ("coupons", by("remains"), "the sweeper: which archived coupons left something behind for long enough"),
@@ -130,6 +131,7 @@ def tells_of(stack, coupon):
 def live_whole(stack, receiver):
     """All kinds of coupons, all kinds of calls, the background work, and a worker that starts anew."""
     ops, shop = stack.client("ops"), stack.client("storefront")
+    stack.kill("runner")  # what it does each ten minutes, it does at its start
     ops.post("/coupons/-/webhooks", {"url": receiver.url}).expect(201)
     slots = stack.coupon(300)
     live_with_slots(stack, slots)
