@@ -669,6 +669,7 @@ static void confirm_unchanged(struct committer *c, struct round *r)
         } else if (!confirms[i].unmoved) {
             work_lost(c, p);
         } else {
+            p->lane->newest_ms = clock_now_ms();
             work_unchanged(c, p);
         }
     }
@@ -713,12 +714,40 @@ static void run_round(struct committer *c, struct round *r)
 
 /* ---- the thread ---- */
 
+/* Whether a seq is free, or a view absent, because nobody wrote it, or because it left the database since, this lane cannot tell. */
+static bool is_too_old(const struct committer *c, const struct lane *l)
+{
+    return l->loaded && c->config.trusted_ms && llabs(clock_now_ms() - l->newest_ms) > c->config.trusted_ms;
+}
+
+/* What it has in memory goes, like in a kill. */
+static void forget_lane(struct committer *c, struct lane *l)
+{
+    if (l->pending) {
+        answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
+        batch_free(l->pending);
+        l->pending = NULL;
+    }
+    if (l->unflushed)
+        DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
+    l->unflushed = false;
+    l->unflushed_entries = 0;
+    answer_each(c, &l->watchers, CPN_BUSY);
+    lane_unload(l);
+    l->stale = false;
+    count_window(c, l);
+}
+
 static void flush_due(struct committer *c)
 {
     struct mono now = mono_now();
 
-    while (c->unflushed && !mono_before(now, c->unflushed->flush_at))
-        flush_lane(c, c->unflushed, false);
+    while (c->unflushed && !mono_before(now, c->unflushed->flush_at)) {
+        if (is_too_old(c, c->unflushed))
+            forget_lane(c, c->unflushed);
+        else
+            flush_lane(c, c->unflushed, false);
+    }
 }
 
 static void flush_all(struct committer *c)
@@ -730,7 +759,7 @@ static void flush_all(struct committer *c)
 #define CHORES_EVERY_MS 500
 
 /* Lanes that nobody asks anything of, but in which redemptions end by themselves, requests were set aside, or who waits for views has
- * waited long enough. */
+ * waited long enough; and those that nobody asked anything of for too long. */
 static void look_for_chores(struct committer *c)
 {
     struct mono now = mono_now();
@@ -740,6 +769,8 @@ static void look_for_chores(struct committer *c)
         return;
     c->looked_for_chores = now;
     HASH_ITER(hh, c->lanes, l, next) {
+        if (is_too_old(c, l))
+            forget_lane(c, l);
         if (l->watchers.count)
             answer_late(c, &l->watchers, CPN_BUSY);
         op_list_prepend(&l->queue, &l->aside);

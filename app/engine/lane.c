@@ -34,8 +34,7 @@ struct lane *lane_new(const char *coupon, int64_t number, struct filter_room *ro
     return l;
 }
 
-/* Back to the state before loading; the queue stays. */
-static void unload(struct lane *l)
+void lane_unload(struct lane *l)
 {
     window_clear(l);
     cached_bucket_forget_all(l);
@@ -54,7 +53,7 @@ static void unload(struct lane *l)
 
 void lane_free(struct lane *l)
 {
-    unload(l);
+    lane_unload(l);
     free(l->free_pool);
     free(l);
 }
@@ -158,6 +157,7 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
     struct window_batch *w;
 
     assert(b->head.seq == l->tail.seq + 1);
+    l->newest_ms = clock_now_ms();
     free_pool_spend(l, free_pool_used);
     w = window_add(l, b, true);
     move_buckets(l, w);
@@ -246,7 +246,7 @@ enum store_status lane_refresh(struct lane *l, struct store *s)
         return status;
     if (mark.seq <= l->tail.seq)
         return read_to_end(l, s);
-    unload(l); /* nothing is owed: whoever moved the mark has written the views of our batches too */
+    lane_unload(l); /* nothing is owed: whoever moved the mark has written the views of our batches too */
     lane_load(s, &load, 1);
     return load.status;
 }
@@ -359,6 +359,7 @@ static enum store_status finish_load(struct lane *l)
     if (l->cursor < 0)
         l->cursor = -(l->cursor + 1);
     l->loaded = true;
+    l->newest_ms = clock_now_ms();
     return STORE_OK;
 }
 
@@ -378,7 +379,7 @@ void lane_load(struct store *s, struct lane_loading *loads, size_t count)
         if (loads[i].status == STORE_OK)
             loads[i].status = finish_load(loads[i].lane);
         if (loads[i].status != STORE_OK)
-            unload(loads[i].lane);
+            lane_unload(loads[i].lane);
     }
     free(open);
 }
@@ -387,4 +388,5 @@ void lane_load_none(struct lane *l)
 {
     assert(!l->loaded && !l->window && l->number == 0);
     l->loaded = true;
+    l->newest_ms = clock_now_ms();
 }

@@ -25,6 +25,8 @@ struct lane_loading {
 void lane_load(struct store *s, struct lane_loading *loads, size_t count);
 /* The ledger of lane 0 has no first batch: there is no such coupon. */
 void lane_load_none(struct lane *l);
+/* Back to the state before loading, like after a kill; the queues stay. Nothing is pending. */
+void lane_unload(struct lane *l);
 /* Follow what others appended after the tail: lay it into the window; or, where views are written past the tail, forget what is in
  * memory and load anew, so that as much is read as the window may hold, however long nobody looked. Watchers may be due then.
  * STORE_FAILED may leave the lane not loaded. */

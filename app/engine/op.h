@@ -132,6 +132,8 @@ struct engine_config {
     int windows_mb;      /* the same in MiB: what their batches hold in memory; 0: any number */
     int64_t filter_bytes; /* for the filters of users of all lanes together (filter.h); 0: there are none */
     int fill_after;      /* users who were read in vain before the views' are read for a filter; more where there are many */
+    int64_t trusted_ms;  /* a lane whose tail was not seen in the ledger for so long is loaded anew; 0: never. Far less than the
+                          * ids of what left the database stay (store/removal.c) */
     int flush_ms;        /* how long buckets' views, and with them the mark, are gathered */
     int backoff_ms;      /* after the database failed */
     int patience_ms;     /* how long engine_stop() tries to finish while the database fails */

@@ -162,6 +162,7 @@ static struct engine *start_engine(struct worker *w)
         .windows_mb = c->worker_windows_mb,
         .filter_bytes = (int64_t)c->worker_filters_mb << 20,
         .fill_after = FILL_AFTER,
+        .trusted_ms = DAY_MS,
         .flush_ms = c->worker_bucket_flush_ms,
         .backoff_ms = BACKOFF_MS,
         .patience_ms = c->coupond_drain_s * 1000 / 4,

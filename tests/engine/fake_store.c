@@ -1054,6 +1054,24 @@ struct fake *fake_new(uint32_t seed, int fault_percent)
     return f;
 }
 
+/* All its versions. */
+static void remove_view(struct fake *f, struct stored_view *v)
+{
+    struct stored_view **p = &f->views, *older;
+
+    while (*p != v)
+        p = &(*p)->next;
+    *p = v->next;
+    for (; v; v = older) {
+        older = v->older;
+        bucket_release(&v->bucket);
+        arena_free(&v->arena);
+        free(v->coupon);
+        free(v->user);
+        free(v);
+    }
+}
+
 void fake_free(struct fake *f)
 {
     while (f->ledger)
@@ -1065,18 +1083,8 @@ void fake_free(struct fake *f)
         batch_free(w->batch);
         free(w);
     }
-    while (f->views) {
-        struct stored_view *v = f->views;
-
-        f->views = v->older ? v->older : v->next;
-        if (v->older)
-            v->older->next = v->next;
-        bucket_release(&v->bucket);
-        arena_free(&v->arena);
-        free(v->coupon);
-        free(v->user);
-        free(v);
-    }
+    while (f->views)
+        remove_view(f, f->views);
     while (f->marks) {
         struct stored_mark *m = f->marks;
 
@@ -1197,6 +1205,33 @@ void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_
             let_view_leave(f, v);
     }
     pthread_mutex_unlock(&f->lock);
+}
+
+void fake_leave_nothing(struct fake *f, const char *coupon)
+{
+    pthread_mutex_lock(&f->lock);
+    for (struct stored_batch *s = f->ledger, *next; s; s = next) {
+        next = s->next;
+        if (s->batch->left && s->batch->head.seq > 1 && strcmp(s->batch->coupon, coupon) == 0)
+            remove_batch(f, s);
+    }
+    for (struct stored_view *v = f->views, *next; v; v = next) {
+        next = v->next;
+        if (v->left && strcmp(v->coupon, coupon) == 0)
+            remove_view(f, v);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+int fake_batches(struct fake *f, const char *coupon)
+{
+    int count = 0;
+
+    pthread_mutex_lock(&f->lock);
+    for (const struct stored_batch *s = f->ledger; s; s = s->next)
+        count += strcmp(s->batch->coupon, coupon) == 0;
+    pthread_mutex_unlock(&f->lock);
+    return count;
 }
 
 int fake_whole_views(struct fake *f, const char *coupon)

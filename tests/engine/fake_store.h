@@ -29,6 +29,9 @@ void fake_damage_batch(struct fake *f, const char *coupon, int64_t lane, int64_t
 void fake_damage_codes(struct fake *f, const char *coupon, int64_t b);
 /* What an archived coupon had leaves, but for what its lanes end with. */
 void fake_leave(struct fake *f, const char *coupon, const int64_t *tails, int64_t lanes);
+/* And what that left behind, but for each lane's first batch. */
+void fake_leave_nothing(struct fake *f, const char *coupon);
+int fake_batches(struct fake *f, const char *coupon);
 /* Views of its users, buckets, jobs and accounts that say anything. */
 int fake_whole_views(struct fake *f, const char *coupon);
 bool fake_has_taking(struct fake *f, const char *coupon, const char *user);

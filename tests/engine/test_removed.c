@@ -2,7 +2,8 @@
  * tests/engine/test_removed.c -- who slept while its coupon was archived, and while all that it had left the database.
  *
  * Sleeper  the first engine, at its append of a taking: before it was sent, or when it was and the reply is lost. Its views of earlier
- *          takings are not written by then
+ *          takings are not written by then. Or, for so long that even the _ids are gone: while it had nothing to do, or with an append
+ *          of which it does not know whether it arrived
  * Seeds    COUPONS_SEEDS (200), each with faults of the database; test_removed SEED runs one
  */
 #include <setjmp.h>
@@ -13,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sodium.h>
 
@@ -25,6 +27,8 @@
 #define SLEEPER "the-sleeper"
 #define PATIENCE_MS 300000
 #define FAULT_PERCENT 10
+#define TRUSTED_MS 50
+#define LONG_SEEDS 6 /* each takes two seconds */
 #define ENGINES 3 /* the sleeper, who archives, who comes afterwards */
 
 static struct {
@@ -36,7 +40,7 @@ static struct {
     struct store_source watched;
     const struct store_ops *plain;
     struct store_ops ops;
-    atomic_bool sleeps, sent, views_wait;
+    atomic_bool sleeps, sent, views_wait, long_sleep;
     bool taken; /* by the sleeper, as the ledger has it */
 } t;
 
@@ -58,10 +62,10 @@ static enum cpn_result take(int engine, const char *user)
 
 /* ---- what the second engine does while the first one sleeps ---- */
 
-static void catch_up(void)
+static void catch_up(int engine)
 {
     for (int64_t lane = 0; lane < t.lanes; lane++)
-        assert_int_equal(engine_catch_up(t.engines[1], COUPON, lane, ENGINE_CATCH_UP_MS), STORE_OK);
+        assert_int_equal(engine_catch_up(t.engines[engine], COUPON, lane, ENGINE_CATCH_UP_MS), STORE_OK);
 }
 
 static void close_coupon(void)
@@ -91,7 +95,7 @@ static void remove_coupon(void)
     int64_t tails[COUPON_LANES_MAX];
 
     close_coupon();
-    catch_up();
+    catch_up(1);
     read_tails(tails);
     for (int64_t lane = 0; lane < t.lanes; lane++) {
         struct op early = {.kind = OP_REMOVE, .lane = lane, .expected_seq = tails[lane] - 1},
@@ -101,10 +105,14 @@ static void remove_coupon(void)
         assert_int_equal(call(1, &op), CPN_OK);
         assert_int_equal(call(1, &op), CPN_OK);
     }
-    catch_up();
+    catch_up(1);
     read_tails(tails);
     t.taken = fake_has_taking(t.fake, COUPON, SLEEPER);
     fake_leave(t.fake, COUPON, tails, t.lanes);
+    if (t.long_sleep) {
+        fake_leave_nothing(t.fake, COUPON);
+        usleep((TRUSTED_MS + 1000) * 1000); /* it is looked at twice a second */
+    }
 }
 
 /* ---- the first engine's sessions ---- */
@@ -128,7 +136,7 @@ static enum store_status watched_append(struct store *s, struct append *appends,
     if (t.sent)
         t.plain->append(s, appends, count);
     remove_coupon();
-    if (!t.sent)
+    if (!t.sent && !t.long_sleep)
         return t.plain->append(s, appends, count);
     for (size_t i = 0; i < count; i++)
         appends[i].result = APPEND_UNKNOWN;
@@ -153,17 +161,18 @@ static void start(int engine, struct store_source *source)
 {
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 200, .flush_ms = 3,
-        .backoff_ms = 1, .patience_ms = 5000,
+        .backoff_ms = 1, .patience_ms = 5000, .trusted_ms = t.long_sleep ? TRUSTED_MS : 0,
     };
 
     t.engines[engine] = engine_start(&config, source, NULL, lanes_start);
 }
 
-static void begin(uint32_t seed)
+static void begin(uint32_t seed, bool long_sleep)
 {
     struct store *session;
 
     memset(&t, 0, sizeof t);
+    t.long_sleep = long_sleep;
     t.lanes = seed % 3 == 0 ? 2 : 1;
     t.sent = seed % 2;
     t.fake = fake_new(seed, FAULT_PERCENT);
@@ -215,17 +224,36 @@ static void is_told_that_it_left(int engine)
     assert_int_equal(now.coupon_now->state, COUPON_ENDED);
 }
 
-static void one_seed(uint32_t seed)
+static void create_and_take(void)
 {
     char user[16];
-    enum cpn_result result;
 
-    begin(seed);
     create();
     for (int i = 0; i < 8; i++) {
         snprintf(user, sizeof user, "early-%d", i);
         assert_int_equal(take(i % 2, user), CPN_OK);
     }
+}
+
+static void end(void)
+{
+    for (int i = 0; i < ENGINES; i++)
+        engine_stop(t.engines[i]);
+    assert_int_equal(fake_whole_views(t.fake, COUPON), 0);
+    for (int i = 0; i < ENGINES; i++) {
+        fake_disconnect(t.sources[i]);
+        arena_free(&t.arenas[i]);
+    }
+    fake_free(t.fake);
+}
+
+static void one_seed(uint32_t seed)
+{
+    char user[16];
+    enum cpn_result result;
+
+    begin(seed, false);
+    create_and_take();
     t.views_wait = true;
     for (int i = 0; i < 4; i++) {
         snprintf(user, sizeof user, "late-%d", i);
@@ -239,14 +267,28 @@ static void one_seed(uint32_t seed)
     t.views_wait = false;
     for (int i = 0; i < ENGINES; i++)
         is_told_that_it_left(i);
-    for (int i = 0; i < ENGINES; i++)
-        engine_stop(t.engines[i]);
-    assert_int_equal(fake_whole_views(t.fake, COUPON), 0);
-    for (int i = 0; i < ENGINES; i++) {
-        fake_disconnect(t.sources[i]);
-        arena_free(&t.arenas[i]);
+    end();
+}
+
+static void one_long_seed(uint32_t seed)
+{
+    int batches;
+
+    begin(seed, true);
+    create_and_take();
+    catch_up(0);
+    if (seed % 4 < 2) {
+        remove_coupon();
+    } else {
+        t.sleeps = true;
+        assert_int_equal(take(0, SLEEPER), CPN_OUTCOME_UNKNOWN);
+        assert_false(t.sleeps);
     }
-    fake_free(t.fake);
+    batches = fake_batches(t.fake, COUPON);
+    for (int i = 0; i < ENGINES; i++)
+        is_told_that_it_left(i);
+    assert_int_equal(fake_batches(t.fake, COUPON), batches);
+    end();
 }
 
 static uint32_t only;
@@ -261,9 +303,19 @@ static void who_slept_is_told_the_truth_and_brings_nothing_back(void **state)
         one_seed(seed);
 }
 
+static void who_slept_until_nothing_was_left_loads_anew(void **state)
+{
+    (void)state;
+    for (uint32_t seed = only ? only : 1; only ? seed == only : seed <= LONG_SEEDS; seed++)
+        one_long_seed(seed);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_slept_is_told_the_truth_and_brings_nothing_back)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_slept_is_told_the_truth_and_brings_nothing_back),
+        cmocka_unit_test(who_slept_until_nothing_was_left_loads_anew),
+    };
 
     only = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
     if (sodium_init() < 0 || log_init(NULL, LOG_ERROR) < 0)
