@@ -112,9 +112,13 @@ struct metrics_slot *metrics_slot(int slot)
     return &slots[slot];
 }
 
-struct metrics_bank *metrics_own(void)
+bool metrics_own_place(int *slot, int *bank)
 {
-    return own_bank;
+    *slot = (int)(own - slots);
+    for (*bank = 0; *bank < METRICS_BANKS; ++*bank)
+        if (own_bank == &own->banks[*bank])
+            return true;
+    return false;
 }
 
 void metrics_attach(int slot)
@@ -141,7 +145,6 @@ void metrics_leave(int slot, int pid)
             continue;
         for (int m = 0; m < METRIC_COUNT; m++)
             atomic_store(&s->banks[i].gauges[m], 0);
-        atomic_store(&s->banks[i].views_written, atomic_load(&s->banks[i].appended));
         atomic_store(&s->banks[i].pid, 0);
     }
 }

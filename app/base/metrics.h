@@ -104,14 +104,9 @@ enum metric {
     METRIC_COUNT
 };
 
-/* appended and views_written are a read barrier for others: whoever needs every view of what was appended before now notes
- * `appended`, says so in views_wanted and waits, with a time limit, until views_written has reached it. They go on where the bank's
- * process before stopped. */
+/* One process's part. */
 struct metrics_bank {
     atomic_int pid; /* 0: nobody's */
-    _Atomic uint64_t appended;      /* batches that were appended */
-    _Atomic uint64_t views_written; /* of those, how many have their users' views written */
-    _Atomic uint64_t views_wanted;  /* and how many of them somebody waits for */
     _Atomic int64_t gauges[METRIC_COUNT];
 };
 
@@ -126,12 +121,12 @@ struct metrics_slot {
 int metrics_create(void) CPN_CHECKED;
 /* Count into this slot from now on. After the fork, before threads. */
 void metrics_attach(int slot);
-/* The process pid has ended: its gauges go with it, and nobody waits for views that it has not written. */
+/* The process pid has ended: its gauges go with it. */
 void metrics_leave(int slot, int pid);
 /* A slot, for reading. 0 <= slot < METRICS_SLOTS. */
 struct metrics_slot *metrics_slot(int slot);
-/* The bank of this process. */
-struct metrics_bank *metrics_own(void);
+/* The slot and the bank of this process. False: it has none that others see. */
+bool metrics_own_place(int *slot, int *bank);
 
 /* Add n (gauges: may be negative) to a metric without labels. */
 void metrics_add(enum metric m, int64_t n);

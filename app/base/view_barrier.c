@@ -6,78 +6,137 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/metrics.h"
 
-static _Atomic int64_t private_lost_ns;
-static _Atomic int64_t *lost_ns = &private_lost_ns; /* when views were lost, by the monotonic clock; 0: never */
+#define AWAITED UINT32_C(0x80000000)
+
+/* A process's. */
+struct debts {
+    _Atomic uint32_t owed[VIEW_KEYS]; /* how many batches' views; and AWAITED */
+    atomic_bool asked;
+};
+
+struct shared {
+    _Atomic int64_t lost_ns; /* when views were lost, by the monotonic clock; 0: never */
+    struct debts debts[METRICS_WORKERS_MAX][METRICS_BANKS]; /* only what somebody counts into takes memory */
+};
+
+static struct debts own_debts; /* of a process that others cannot see */
+static struct shared *shared;
 
 int view_barrier_create(void)
 {
-    void *shared = mmap(NULL, sizeof *lost_ns, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    if (shared == MAP_FAILED)
+    if (memory == MAP_FAILED)
         return -1;
-    lost_ns = shared;
+    shared = memory;
     return 0;
 }
 
+static struct debts *own(void)
+{
+    int slot, bank;
+
+    return shared && metrics_own_place(&slot, &bank) && slot < METRICS_WORKERS_MAX ? &shared->debts[slot][bank] : &own_debts;
+}
+
+/* ---- who owes ---- */
+
+uint32_t view_key_of_user(const char *user)
+{
+    return VIEW_KEY_USERS + (uint32_t)hash_part(user, VIEW_KEYS - VIEW_KEY_USERS);
+}
+
+void view_barrier_owe(uint32_t key)
+{
+    atomic_fetch_add(&own()->owed[key], 1);
+}
+
+void view_barrier_written(uint32_t key)
+{
+    _Atomic uint32_t *owed = &own()->owed[key];
+
+    if ((atomic_fetch_sub(owed, 1) & ~AWAITED) == 1)
+        atomic_fetch_and(owed, ~AWAITED); /* who began to wait in between says so again */
+}
+
+bool view_barrier_asked(void)
+{
+    struct debts *d = own();
+
+    return atomic_load(&d->asked) && atomic_exchange(&d->asked, false);
+}
+
+bool view_barrier_awaited(uint32_t key)
+{
+    return atomic_load(&own()->owed[key]) & AWAITED;
+}
+
+/* ---- who died ---- */
+
 void view_barrier_lost(void)
 {
-    atomic_store(lost_ns, mono_now().ns);
+    atomic_store(&shared->lost_ns, mono_now().ns);
 }
 
 void view_barrier_left(int slot, int pid)
 {
-    for (int i = 0; i < METRICS_BANKS; i++) {
-        const struct metrics_bank *b = &metrics_slot(slot)->banks[i];
+    for (int i = 0; i < METRICS_BANKS && slot < METRICS_WORKERS_MAX; i++) {
+        struct debts *d = &shared->debts[slot][i];
 
-        if (atomic_load(&b->pid) == pid && atomic_load(&b->views_written) < atomic_load(&b->appended))
-            view_barrier_lost();
+        if (atomic_load(&metrics_slot(slot)->banks[i].pid) != pid || !(atomic_load(&d->owed[VIEW_KEY_ALL]) & ~AWAITED))
+            continue;
+        view_barrier_lost(); /* before anybody finds that nothing is owed */
+        for (size_t key = 0; key < VIEW_KEYS; key++)
+            atomic_store(&d->owed[key], 0);
     }
-}
-
-static void want_views(struct metrics_bank *b, uint64_t appended)
-{
-    if (atomic_load(&b->views_wanted) < appended) /* another may have put less there since */
-        atomic_store(&b->views_wanted, appended);
-}
-
-/* False: it is too late. */
-static bool await_views(struct metrics_bank *b, uint64_t appended, struct mono until)
-{
-    const struct timespec pause = {.tv_nsec = 1000000};
-
-    while (atomic_load(&b->views_written) < appended) {
-        if (mono_before(until, mono_now()))
-            return false;
-        want_views(b, appended);
-        nanosleep(&pause, NULL);
-    }
-    return true;
 }
 
 static bool were_lost(void)
 {
-    struct mono at = {atomic_load(lost_ns)};
+    struct mono at = {atomic_load(&shared->lost_ns)};
 
     return at.ns && mono_before(mono_now(), mono_add_ms(at, VIEWS_LOST_MS));
 }
 
-bool view_barrier(void)
+/* ---- who waits ---- */
+
+/* Say so, where any of these are owed. */
+static bool are_owed(struct debts *d, const uint32_t *keys, size_t count)
 {
-    struct mono until = mono_add_ms(mono_now(), VIEW_BARRIER_MS);
-    struct metrics_bank *banks[METRICS_WORKERS_MAX * METRICS_BANKS];
-    uint64_t appended[METRICS_WORKERS_MAX * METRICS_BANKS];
-    size_t count = 0, i = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < count; i++)
+        if (atomic_load(&d->owed[keys[i]]) & ~AWAITED) {
+            atomic_fetch_or(&d->owed[keys[i]], AWAITED);
+            any = true;
+        }
+    if (any)
+        atomic_store(&d->asked, true);
+    return any;
+}
+
+static bool any_owed(const uint32_t *keys, size_t count)
+{
+    bool any = false;
 
     for (int slot = 0; slot < METRICS_WORKERS_MAX; slot++)
-        for (int k = 0; k < METRICS_BANKS && atomic_load(&metrics_slot(slot)->used); k++) {
-            banks[count] = &metrics_slot(slot)->banks[k];
-            appended[count] = atomic_load(&banks[count]->appended);
-            want_views(banks[count], appended[count]); /* of all before the first is waited for: they write side by side */
-            count++;
-        }
-    while (i < count && await_views(banks[i], appended[i], until))
-        i++;
-    return i == count && !were_lost(); /* asked last: a worker may have died meanwhile */
+        for (int bank = 0; bank < METRICS_BANKS && atomic_load(&metrics_slot(slot)->used); bank++)
+            any = are_owed(&shared->debts[slot][bank], keys, count) || any; /* all are asked: they write side by side */
+    return any;
+}
+
+bool view_barrier(const uint32_t *keys, size_t count)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    struct mono until = mono_add_ms(mono_now(), VIEW_BARRIER_MS);
+
+    while (any_owed(keys, count)) {
+        if (mono_before(until, mono_now()))
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return !were_lost(); /* asked last: a worker may have died meanwhile */
 }

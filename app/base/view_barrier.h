@@ -1,18 +1,27 @@
 /*
- * base/view_barrier.h -- wait until the views of what this machine's workers have appended are written.
+ * base/view_barrier.h -- wait until those views are written that a reader needs, of what this machine's workers have appended.
  *
- * How      by what the workers count in shared memory: see struct metrics_bank
+ * How      each worker counts in shared memory, under the key of each user of a batch, which views it owes; a reader looks there under
+ *          the keys of what it is about to read. Where nothing is owed it reads at once; else it says that it waits, and is written for
+ * Keys     a user's is a hash, so that some share one: a reader may then wait for another's views, and never too short
  * Threads  any, of any process that the master started
  */
 #ifndef BASE_VIEW_BARRIER_H
 #define BASE_VIEW_BARRIER_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/result.h"
 
 #define VIEW_BARRIER_MS 250
 #define VIEWS_LOST_MS 120000 /* what a worker did not live to write is written by others long before */
+
+#define VIEW_KEYS 65536
+#define VIEW_KEY_ALL 0         /* any view at all */
+#define VIEW_KEY_DEFINITIONS 1 /* any definition */
+#define VIEW_KEY_USERS 2       /* the first of users */
 
 /* Make the shared memory. Once, in the master, before the first fork. 0, or -1 with errno. */
 int view_barrier_create(void) CPN_CHECKED;
@@ -21,8 +30,19 @@ void view_barrier_left(int slot, int pid);
 /* A process that is not of this master's ended like that. */
 void view_barrier_lost(void);
 
-/* Wait, at most VIEW_BARRIER_MS, until every view of what any worker of this machine had appended when this was called is written.
- * False: some may not be. A worker has not written them in time, or one died before it had, less than VIEWS_LOST_MS ago. */
-bool view_barrier(void);
+/* The key of a user's views, of all coupons: the same in all processes, at all fronts. */
+uint32_t view_key_of_user(const char *user);
+
+/* Of this process: views of this key are owed, before anybody is told of the batch they are of; later, they are written. */
+void view_barrier_owe(uint32_t key);
+void view_barrier_written(uint32_t key);
+/* Of this process: somebody has begun to wait since this was asked last. */
+bool view_barrier_asked(void);
+/* Of this process: somebody waits for views of this key. */
+bool view_barrier_awaited(uint32_t key);
+
+/* Wait, at most VIEW_BARRIER_MS, until no worker of this machine owes views of these keys.
+ * False: some may. A worker has not written them in time, or one died before it had, less than VIEWS_LOST_MS ago. */
+bool view_barrier(const uint32_t *keys, size_t count);
 
 #endif

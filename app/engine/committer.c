@@ -174,6 +174,12 @@ void note_unflushed(struct committer *c, struct lane *l)
     DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
 }
 
+/* The lane's last batch changed the definition. */
+static bool defines(const struct lane *l)
+{
+    return l->definition_seq == l->tail.seq;
+}
+
 /* The users' views of a batch that was just committed, and the definition if it changed. */
 static void submit_own(struct committer *c, struct lane *l)
 {
@@ -181,7 +187,7 @@ static void submit_own(struct committer *c, struct lane *l)
 
     job->own = l->window->prev; /* the list's tail: what was committed last */
     job->own->refs++;
-    if (l->definition_seq == l->tail.seq) {
+    if (defines(l)) {
         job->definition = coupon_copy(l->definition, &job->arena);
         job->definition_seq = l->definition_seq;
     }
@@ -560,7 +566,7 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     lane_commit(l, p->batch, p->d.free_pool_used);
     note_users(c, l);
     if (c->hooks->appended)
-        c->hooks->appended();
+        c->hooks->appended(p->batch, defines(l));
     crash_at(CRASH_APPENDED);
     if (several_of(c, l))
         c->several->hooks->committed(c->several, l);

@@ -150,9 +150,11 @@ struct engine_hooks {
     void (*windows)(int64_t more); /* entries that wait for their views: so many more, or fewer */
     void (*filters)(int64_t more); /* bytes of filters of users: so many more, or fewer */
     void (*unread)(int users);     /* so many were surely new, and not read */
-    void (*appended)(void);      /* a batch is in the ledger, before its answers: counts up to `viewed` */
-    void (*viewed)(void);        /* that batch's users' views are written */
-    bool (*wanted)(void);        /* somebody waits until they are */
+    /* A batch is in the ledger, before its answers; the views of its users, and of the definition where it defines, are written. */
+    void (*appended)(const struct batch *b, bool defines);
+    void (*viewed)(const struct batch *b, bool defines);
+    bool (*asked)(void);         /* somebody has begun to wait for views since this was asked last */
+    bool (*awaited)(const struct batch *b, bool defines); /* for those of this batch */
 };
 
 #endif

@@ -14,7 +14,8 @@
 
 #define CLOCK_EVERY_MS 5000
 #define ROUND_EVERY_MS 100 /* a majority write costs the server the same whatever its size: under load, fewer and larger */
-#define WANTED_EVERY_MS 20 /* while somebody waits for views */
+#define WANTED_EVERY_MS 20 /* where a job says that somebody waits */
+#define ASKED_EVERY_MS 50  /* where others do: of the lanes that have what they wait for */
 #define IDLE_MS 900
 #define WRITE_CHUNK 1024
 #define FOREIGN_MS 50       /* of a round, for others' batches, while our own wait */
@@ -42,14 +43,17 @@ struct view_writer {
     bool stop;
     bool idle;   /* waits for the first job, not for company */
     bool wanted; /* somebody waits for one of those submitted */
+    bool asked;  /* others wait for views */
     struct mono give_up; /* when stop is set */
     /* the thread's own */
     struct view_lane *lanes; /* that have jobs; whose turn is next comes first */
     bool stopping;
+    bool whole;   /* the round is of all lanes, else of those alone that have what others wait for */
     bool failed;  /* something, in this round */
     bool gave_up; /* some views were not written: no mark may pass them any more */
     struct mono clock_read;
-    struct mono round_started;
+    struct mono whole_started; /* the last such round; */
+    struct mono round_started; /* the last of any */
     struct store_time when; /* of the latest write: not before any view that a mark speaks of */
 };
 
@@ -158,6 +162,11 @@ static bool is_troubled(const struct view_lane *l)
     return l->failures > 0;
 }
 
+static bool has_own_work(const struct view_lane *l)
+{
+    return !is_troubled(l) && !has_foreign(l);
+}
+
 /* Of a troubled lane: time to try again. One that is told to stop does not wait. */
 static bool is_due(const struct view_writer *v, const struct view_lane *l)
 {
@@ -200,7 +209,7 @@ static void finish_jobs(struct view_writer *v, struct view_lane *l, const struct
         if (!written)
             job->upto = 0;
         else if (job->own && v->hooks->viewed)
-            v->hooks->viewed();
+            v->hooks->viewed(job->own->batch, job->definition != NULL);
         job->when = mark_time(v, job);
         job->done(job);
     }
@@ -360,14 +369,24 @@ static enum store_status run_round(struct view_writer *v, struct view_lane *cons
     return status;
 }
 
-/* All lanes that are not troubled, in one round. If it fails, each is tried alone: what cannot be written holds up its own lane. */
+/* It has something that others wait for. */
+static bool is_awaited(const struct view_writer *v, const struct view_lane *l)
+{
+    const struct view_job *job = l->first;
+
+    while (job && !(job->own && v->hooks->awaited && v->hooks->awaited(job->own->batch, job->definition != NULL)))
+        job = job->next;
+    return job != NULL;
+}
+
+/* All lanes of the round that are not troubled, together. If it fails, each is tried alone: what cannot be written holds up its own lane. */
 static void write_together(struct view_writer *v)
 {
     struct view_lane **lanes = checked(calloc(HASH_COUNT(v->lanes) + 1, sizeof *lanes));
     size_t count = 0;
 
     for (struct view_lane *l = v->lanes; l; l = l->hh.next)
-        if (!is_troubled(l) && !has_foreign(l))
+        if (has_own_work(l) && (v->whole || is_awaited(v, l)))
             lanes[count++] = l;
     if (count)
         run_round(v, lanes, count);
@@ -406,10 +425,10 @@ static struct mono sooner(struct mono a, struct mono b)
     return mono_before(a, b) ? a : b;
 }
 
-/* Under the lock. */
-static bool is_wanted(const struct view_writer *v)
+/* When a round of all lanes may begin. */
+static struct mono next_whole(const struct view_writer *v)
 {
-    return v->wanted || (v->hooks->wanted && v->hooks->wanted());
+    return mono_add_ms(v->whole_started, ROUND_EVERY_MS);
 }
 
 /* When something that was left is to be done. */
@@ -418,21 +437,41 @@ static struct mono next_work(const struct view_writer *v)
     struct mono now = mono_now(), at = mono_add_ms(now, IDLE_MS);
 
     for (const struct view_lane *l = v->lanes; l; l = l->hh.next)
-        at = sooner(at, is_troubled(l) ? l->not_before : now);
+        at = sooner(at, is_troubled(l) ? l->not_before : has_foreign(l) ? now : next_whole(v));
     return at;
 }
 
-/* Under the lock: let jobs gather, for a shorter while where somebody waits for views. Other processes say so without a signal. */
+/* Under the lock: others wait, and there may be a round for them. They say so without a signal. */
+static bool is_asked(struct view_writer *v, struct mono now)
+{
+    v->asked = v->asked || (v->hooks->asked && v->hooks->asked());
+    return v->asked && !mono_before(now, mono_add_ms(v->round_started, ASKED_EVERY_MS));
+}
+
+/* Under the lock: let jobs gather until `at` or until a whole round may begin; for a shorter while where somebody waits for views. */
 static void await_company(struct view_writer *v, struct mono at)
 {
-    struct mono soonest = mono_add_ms(v->round_started, WANTED_EVERY_MS), paced = mono_add_ms(v->round_started, ROUND_EVERY_MS);
+    struct mono end = sooner(at, next_whole(v)), soonest = mono_add_ms(v->whole_started, WANTED_EVERY_MS);
     struct mono now = mono_now();
 
-    while (!v->stop && mono_before(now, sooner(at, paced)) && (mono_before(now, soonest) || !is_wanted(v))) {
-        struct mono look = mono_before(now, soonest) ? soonest : mono_add_ms(now, WANTED_EVERY_MS);
-
-        cond_wait_until(&v->some, &v->lock, sooner(look, sooner(at, paced)));
+    v->whole = true;
+    while (!v->stop && mono_before(now, end) && (mono_before(now, soonest) || !v->wanted)) {
+        if (is_asked(v, now)) {
+            v->whole = false;
+            return;
+        }
+        cond_wait_until(&v->some, &v->lock, sooner(end, mono_before(now, soonest) ? soonest : mono_add_ms(now, WANTED_EVERY_MS)));
         now = mono_now();
+    }
+}
+
+static void queue_jobs(struct view_writer *v, struct view_job *job)
+{
+    struct view_job *next;
+
+    for (; job; job = next) {
+        next = job->next;
+        queue_job(v, job);
     }
 }
 
@@ -440,26 +479,34 @@ static void await_company(struct view_writer *v, struct mono at)
 static bool take_jobs(struct view_writer *v)
 {
     struct mono at = next_work(v);
-    struct view_job *job, *next;
+    struct view_job *jobs;
 
     pthread_mutex_lock(&v->lock);
     await_company(v, at);
-    v->idle = true;
-    if (!v->first && !v->stop && mono_before(mono_now(), at))
+    v->idle = v->whole;
+    if (v->idle && !v->first && !v->stop && mono_before(mono_now(), at))
         cond_wait_until(&v->some, &v->lock, at);
     v->idle = false;
-    job = v->first;
+    jobs = v->first;
     v->first = v->last = NULL;
-    v->wanted = false;
+    v->wanted = v->asked = false;
     v->stopping = v->stop;
     pthread_mutex_unlock(&v->lock);
-    if (job)
-        v->round_started = mono_now();
-    for (; job; job = next) {
-        next = job->next;
-        queue_job(v, job);
-    }
+    queue_jobs(v, jobs);
     return v->lanes || !v->stopping;
+}
+
+static void note_round(struct view_writer *v)
+{
+    bool any = false;
+
+    for (const struct view_lane *l = v->lanes; l && !any; l = l->hh.next)
+        any = has_own_work(l);
+    if (!any)
+        return; /* what comes next need not keep a distance from nothing */
+    v->round_started = mono_now();
+    if (v->whole)
+        v->whole_started = v->round_started;
 }
 
 /* Told to stop while the database keeps failing: the jobs are given back unwritten, as all that follow, and the reporter will do
@@ -483,9 +530,12 @@ static void *views_main(void *argument)
         struct view_lane *l, *next;
 
         v->failed = false;
-        if (!v->gave_up) {
+        note_round(v);
+        if (!v->gave_up && v->whole)
             write_foreign(v);
+        if (!v->gave_up)
             write_together(v);
+        if (!v->gave_up && v->whole) {
             write_troubled(v);
             give_up_in_time(v);
         }

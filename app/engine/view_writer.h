@@ -2,7 +2,8 @@
  * engine/view_writer.h -- the thread that writes views: users', buckets', definitions, and then the mark.
  *
  * Shape    committers hand it jobs; it does what has come in one round: one write of all lanes' views, then one of their marks.
- *          Rounds are 100 ms apart, or 20 while somebody waits for views. A lane's jobs are done in their order. Others' batches are
+ *          Rounds are 100 ms apart, or 20 where a job says that somebody waits. Where others wait for views there is a round between,
+ *          50 ms after the last, of those lanes alone that have them. A lane's jobs are done in their order. Others' batches are
  *          written before that, in chunks, a lane at a time
  * Errors   what could not be written is tried again until it is, with back-off, each lane alone: where one cannot be written at
  *          all, the others go on, and their marks move

@@ -303,7 +303,7 @@ enum handled coupon_list(struct request *r)
     nothing = r->role == ROLE_STOREFRONT && state >= 0 && state != COUPON_ACTIVE;
     if (r->role == ROLE_STOREFRONT)
         state = COUPON_ACTIVE;
-    (void)seen_views(r);
+    (void)seen_definitions(r);
     if (!nothing)
         s = mongo_coupons(r->session, limits_prefix(r), state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons, &count,
                           &next);

@@ -130,11 +130,12 @@ static bool erase(struct request *r, const char *coupon, const void *erasing)
 static enum handled erase_user(struct request *r, const char *user)
 {
     struct erasing of = {.user = user};
+    uint32_t key = view_key_of_user(user);
     const char **coupons;
     struct user_state **user_states;
     size_t count;
 
-    (void)view_barrier(); /* what this machine can say is not looked for in the ledger */
+    (void)view_barrier(&key, 1); /* what this machine can say is not looked for in the ledger */
     if (mongo_erasures(r->session, user, &r->arena, &of.before, &of.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     if (!seen_each_unseen(r, user, NULL, erase, &of))

@@ -268,6 +268,18 @@ static void send_csv(struct walk *w)
     buf_clear(&w->csv);
 }
 
+/* Wait until the views say what was done with these before; a page alone, for what is streamed waited for all before it began. */
+static void await_users(const struct walk *w, struct taking *const *takings, size_t count)
+{
+    uint32_t keys[TAKINGS_AT_ONCE];
+
+    if (!w->json || !count)
+        return;
+    for (size_t i = 0; i < count; i++)
+        keys[i] = view_key_of_user(takings[i]->user);
+    (void)view_barrier(keys, count);
+}
+
 /* Find out how the takings stand now, with as few reads of their users' views as may be, and write those that pass. */
 static void settle(struct walk *w)
 {
@@ -281,6 +293,7 @@ static void settle(struct walk *w)
         else
             stand(w, &w->takings[i], NULL);
     }
+    await_users(w, named, count);
     while (count && !w->failed)
         stand_some(w, named, &count);
     for (size_t i = 0; i < w->count && !w->failed; i++) {
@@ -497,7 +510,6 @@ static enum handled list_of_all(struct request *r, const struct redemption_filte
         end_walk(&w);
         return reply_problem(r, CPN_BAD_CURSOR, NULL);
     }
-    (void)view_barrier();
     j = list_items(r);
     left = walk(&w);
     end_walk(&w);

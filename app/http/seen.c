@@ -15,12 +15,14 @@
 
 /* ---- the views of all fronts ---- */
 
-/* All who wait share rounds: each needs one that begins after it has come. */
+/* All who wait share rounds: each needs one that begins after it has come, with its keys. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool running, sure;
     uint64_t begun, done;
+    uint32_t keys[FRONT_KEYS_MAX]; /* of the round that begins next */
+    size_t key_count;
 } rounds = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
 /* What the other fronts say. */
@@ -50,7 +52,7 @@ static enum fronts_say what_fronts_say(struct request *r, int64_t number)
     return said;
 }
 
-static bool run_round(struct request *r)
+static bool run_round(struct request *r, const uint32_t *keys, size_t count)
 {
     const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
     enum fronts_say said = what_fronts_say(r, 0);
@@ -59,9 +61,9 @@ static bool run_round(struct request *r)
     int64_t number;
 
     if (said != FRONTS_ALONE)
-        sure = mongo_fronts_ask(r->session, &number) == STORE_OK;
+        sure = mongo_fronts_ask(r->session, keys, count, &number) == STORE_OK;
     until = mono_add_ms(mono_now(), VIEW_BARRIER_MS);
-    if (!view_barrier() || !sure)
+    if (!view_barrier(keys, count) || !sure)
         return false;
     while (said != FRONTS_ALONE && (said = what_fronts_say(r, number)) == FRONTS_SILENT && mono_before(mono_now(), until))
         nanosleep(&pause, NULL);
@@ -70,12 +72,18 @@ static bool run_round(struct request *r)
     return said == FRONTS_ALONE || said == FRONTS_SURE;
 }
 
-bool seen_views(struct request *r)
+bool seen_views(struct request *r, const uint32_t *keys, size_t count)
 {
+    uint32_t asked[FRONT_KEYS_MAX];
+    size_t asked_count;
     uint64_t mine;
     bool sure;
 
     pthread_mutex_lock(&rounds.lock);
+    while (rounds.key_count + count > FRONT_KEYS_MAX) /* which begins when the one that runs has ended */
+        pthread_cond_wait(&rounds.ended, &rounds.lock);
+    memcpy(rounds.keys + rounds.key_count, keys, count * sizeof *keys);
+    rounds.key_count += count;
     mine = rounds.begun + 1;
     while (rounds.done < mine) {
         uint64_t round;
@@ -86,8 +94,11 @@ bool seen_views(struct request *r)
         }
         rounds.running = true;
         round = ++rounds.begun;
+        asked_count = rounds.key_count;
+        memcpy(asked, rounds.keys, asked_count * sizeof *asked);
+        rounds.key_count = 0;
         pthread_mutex_unlock(&rounds.lock);
-        sure = run_round(r);
+        sure = run_round(r, asked, asked_count);
         pthread_mutex_lock(&rounds.lock);
         rounds.running = false;
         rounds.done = round;
@@ -97,6 +108,13 @@ bool seen_views(struct request *r)
     sure = rounds.sure;
     pthread_mutex_unlock(&rounds.lock);
     return sure;
+}
+
+bool seen_definitions(struct request *r)
+{
+    static const uint32_t key = VIEW_KEY_DEFINITIONS;
+
+    return seen_views(r, &key, 1);
 }
 
 /* ---- what one user, or one order, has in the ledger ---- */

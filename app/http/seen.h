@@ -10,9 +10,11 @@
 /* False: answered. */
 typedef bool seen_visit(struct request *r, const char *coupon, const void *context);
 
-/* On a blocking or stream thread: wait, half a second at most, until the views say what calls did that were answered before, at whatever
- * front. False: of some they may not. */
-bool seen_views(struct request *r);
+/* On a blocking or stream thread: wait, half a second at most, until the views of these keys (base/view_barrier.h; not many) say what calls
+ * did that were answered before, at whatever front. False: of some they may not. */
+bool seen_views(struct request *r, const uint32_t *keys, size_t count);
+/* The same of all definitions. */
+bool seen_definitions(struct request *r);
 
 /* On a blocking or stream thread: visit each coupon in which something of this user (NULL: of this order) was done that the views may not say
  * yet: it is behind a mark, of a worker that is at work, or died before it had written them. visit lets them say it. False: answered. */

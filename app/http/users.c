@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/view_barrier.h"
 #include "http/allowance.h"
 #include "http/handlers.h"
 #include "http/limits.h"
@@ -219,13 +220,15 @@ enum handled user_wallet(struct request *r)
     struct json j;
     struct wallet w = {.request = r, .json = &j};
     const char *position, *last = NULL;
+    uint32_t keys[] = {0, VIEW_KEY_DEFINITIONS};
     struct list l;
 
     if (!coupon_user_valid(r->params[0]))
         return reply_problem(r, CPN_BAD_REQUEST, BAD_USER);
     if (!list_begin(r, &l))
         return ANSWERED;
-    if (!seen_views(r) && !seen_all(r, r->params[0], NULL))
+    keys[0] = view_key_of_user(r->params[0]);
+    if (!seen_views(r, keys, sizeof keys / sizeof *keys) && !seen_all(r, r->params[0], NULL))
         return ANSWERED;
     if (mongo_user_states(r->session, r->params[0], clock_now_ms(), &r->arena, &w.ids, &w.user_states, &w.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);

@@ -80,21 +80,31 @@ static void on_queue(int waiting)
     metrics_set(METRIC_QUEUE, waiting);
 }
 
-static void on_appended(void)
+static void on_appended(const struct batch *b, bool defines)
 {
-    atomic_fetch_add(&metrics_own()->appended, 1);
+    view_barrier_owe(VIEW_KEY_ALL);
+    if (defines)
+        view_barrier_owe(VIEW_KEY_DEFINITIONS);
+    for (size_t i = 0; i < b->user_state_count; i++)
+        view_barrier_owe(view_key_of_user(b->user_states[i]->user));
 }
 
-static void on_viewed(void)
+static void on_viewed(const struct batch *b, bool defines)
 {
-    atomic_fetch_add(&metrics_own()->views_written, 1);
+    for (size_t i = 0; i < b->user_state_count; i++)
+        view_barrier_written(view_key_of_user(b->user_states[i]->user));
+    if (defines)
+        view_barrier_written(VIEW_KEY_DEFINITIONS);
+    view_barrier_written(VIEW_KEY_ALL);
 }
 
-static bool is_wanted(void)
+static bool is_awaited(const struct batch *b, bool defines)
 {
-    struct metrics_bank *own = metrics_own();
+    bool awaited = view_barrier_awaited(VIEW_KEY_ALL) || (defines && view_barrier_awaited(VIEW_KEY_DEFINITIONS));
 
-    return atomic_load(&own->views_written) < atomic_load(&own->views_wanted);
+    for (size_t i = 0; i < b->user_state_count && !awaited; i++)
+        awaited = view_barrier_awaited(view_key_of_user(b->user_states[i]->user));
+    return awaited;
 }
 
 static void on_windows(int64_t more)
@@ -115,7 +125,7 @@ static void on_unread(int users)
 static const struct engine_hooks hooks = {
     .batch = on_batch, .decided = on_decided, .expired = on_expired, .conflict = on_conflict, .retry = on_retry,
     .queue = on_queue, .windows = on_windows, .filters = on_filters, .unread = on_unread, .appended = on_appended, .viewed = on_viewed,
-    .wanted = is_wanted,
+    .asked = view_barrier_asked, .awaited = is_awaited,
 };
 
 /* ---- starting ---- */

@@ -43,10 +43,30 @@ static void read_receipt_keys(struct teller *t)
     jws_keys_forget(&keys);
 }
 
-static bool answer(struct teller *t, int64_t asked)
+static const uint32_t all_views = VIEW_KEY_ALL;
+
+/* Wait for the views that the questions after the last one heard are about. False: some may not be written. */
+static bool heed(struct teller *t, const struct front_questions *questions)
 {
-    struct front front = {.id = t->id, .receipts = t->receipts.data ? t->receipts.data : "", .heard = asked, .sure = view_barrier(),
-                          .seen_ms = clock_now_ms()};
+    const struct front_question *items = questions->items;
+    size_t first = 0, count = 0;
+    uint32_t *keys;
+
+    while (first < questions->count && items[first].number <= t->front.heard)
+        first++;
+    if (questions->asked - t->front.heard > (int64_t)(questions->count - first))
+        return view_barrier(&all_views, 1); /* some are not kept any more */
+    keys = arena_array(&t->arena, (questions->count - first) * FRONT_KEYS_MAX + 1, sizeof *keys);
+    for (size_t i = first; i < questions->count; i++)
+        for (size_t k = 0; k < items[i].count; k++)
+            keys[count++] = items[i].keys[k];
+    return view_barrier(keys, count);
+}
+
+static bool answer(struct teller *t, const struct front_questions *questions)
+{
+    struct front front = {.id = t->id, .receipts = t->receipts.data ? t->receipts.data : "", .heard = questions->asked,
+                          .sure = heed(t, questions), .seen_ms = clock_now_ms()};
 
     if (mongo_front_tell(t->session, &front) != STORE_OK)
         return false;
@@ -60,10 +80,11 @@ static bool look(struct teller *t, bool *others, bool *ours)
 {
     struct front *fronts;
     size_t count;
-    int64_t asked, now_ms = clock_now_ms();
+    int64_t now_ms = clock_now_ms();
+    struct front_questions questions;
 
     *others = *ours = false;
-    if (mongo_fronts(t->session, &t->arena, &fronts, &count, &asked) != STORE_OK)
+    if (mongo_fronts(t->session, &t->arena, &fronts, &count, &questions) != STORE_OK)
         return false;
     for (size_t i = 0; i < count; i++) {
         bool own = strcmp(fronts[i].id, t->id) == 0;
@@ -71,10 +92,10 @@ static bool look(struct teller *t, bool *others, bool *ours)
         *others = *others || (!own && front_is_here(&fronts[i], now_ms));
         *ours = *ours || (own && fronts[i].seen_ms == t->front.seen_ms);
     }
-    if (t->told.ns && asked <= t->front.heard && mono_ms_between(t->told, mono_now()) < FRONT_TELLS_MS)
+    if (t->told.ns && questions.asked <= t->front.heard && mono_ms_between(t->told, mono_now()) < FRONT_TELLS_MS)
         return true;
     *ours = *ours || !stop_asked(&t->runner->stop);
-    return !*ours || answer(t, asked);
+    return !*ours || answer(t, &questions);
 }
 
 static bool any_worker(void)
@@ -112,7 +133,7 @@ static void see_workers_off(struct teller *t)
             ours = true;
         nanosleep(&pause, NULL);
     }
-    if (ours && !any_worker() && view_barrier())
+    if (ours && !any_worker() && view_barrier(&all_views, 1))
         (void)mongo_front_gone(t->session, &t->front); /* else it is, after a while */
 }
 

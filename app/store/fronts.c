@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/view_barrier.h"
 #include "store/bson_fields.h"
 #include "store/session.h"
 
@@ -51,19 +52,32 @@ enum store_status mongo_front_serves(struct store *s, const char *id, int64_t ru
     return status;
 }
 
-enum store_status mongo_fronts_ask(struct store *s, int64_t *number)
+#define QUESTIONS_KEPT 16 /* who comes too late for one takes it that everything was asked for */
+
+/* By a pipeline: the question stands under the number that it gets. */
+enum store_status mongo_fronts_ask(struct store *s, const uint32_t *keys, size_t count, int64_t *number)
 {
+    bson_t list = BSON_INITIALIZER;
+    char buffer[16];
+
+    for (size_t i = 0; i < count; i++)
+        BSON_APPEND_INT32(&list, array_key(i, buffer), (int32_t)keys[i]);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "findAndModify", FRONTS,
         "query", "{", "_id", QUESTIONS, "}",
-        "update", "{", "$inc", "{", "asked", BCON_INT64(1), "}", "}",
-        "upsert", BCON_BOOL(true), "new", BCON_BOOL(true));
+        "update", "[", "{", "$set", "{", "asked", "{", "$add", "[", "{", "$ifNull", "[", "$asked", BCON_INT64(0), "]", "}",
+                BCON_INT64(1), "]", "}", "}", "}",
+            "{", "$set", "{", "questions", "{", "$slice", "[", "{", "$concatArrays", "[",
+                "{", "$ifNull", "[", "$questions", "[", "]", "]", "}",
+                "[", "{", "n", "$asked", "keys", BCON_ARRAY(&list), "}", "]", "]", "}", BCON_INT32(-QUESTIONS_KEPT), "]", "}", "}", "}", "]",
+        "upsert", BCON_BOOL(true), "new", BCON_BOOL(true), "fields", "{", "asked", BCON_INT32(1), "}");
     /* clang-format on */
     AUTO_BSON reply;
     bson_t after;
     bool found;
 
+    bson_destroy(&list);
     if (modify(s, command, &reply, &after, &found) != STORE_OK || !found || !find_exact(&after, "asked", number))
         return STORE_FAILED;
     return STORE_OK;
@@ -103,8 +117,43 @@ struct front_list {
     struct front *items;
     size_t count, capacity;
     struct arena *arena;
-    int64_t asked;
+    struct front_questions questions;
 };
+
+static bool read_question(const bson_t *doc, struct front_question *q, struct arena *a)
+{
+    uint32_t *keys = arena_array(a, FRONT_KEYS_MAX, sizeof *keys);
+    bson_t list;
+    bson_iter_t it;
+    int64_t key;
+
+    *q = (struct front_question){.keys = keys};
+    if (!find_exact(doc, "n", &q->number) || !find_array(doc, "keys", &list) || !bson_iter_init(&it, &list))
+        return false;
+    while (bson_iter_next(&it)) {
+        if (q->count == FRONT_KEYS_MAX || !get_int(&it, &key) || key < 0 || key >= VIEW_KEYS)
+            return false;
+        keys[q->count++] = (uint32_t)key;
+    }
+    return true;
+}
+
+/* Of an earlier version's there is only the number. */
+static bool read_questions(const bson_t *doc, struct front_questions *all, struct arena *a)
+{
+    bson_t list, one;
+    bson_iter_t it;
+
+    all->items = arena_array(a, QUESTIONS_KEPT, sizeof *all->items);
+    if (!find_array(doc, "questions", &list))
+        return true;
+    if (!bson_iter_init(&it, &list))
+        return false;
+    while (bson_iter_next(&it))
+        if (all->count == QUESTIONS_KEPT || !get_document(&it, &one) || !read_question(&one, &all->items[all->count++], a))
+            return false;
+    return true;
+}
 
 static bool front_row(const bson_t *doc, void *context)
 {
@@ -119,15 +168,15 @@ static bool front_row(const bson_t *doc, void *context)
     struct front_list *list = context;
     struct front *front;
 
-    if (find_exact(doc, "asked", &list->asked))
-        return true;
+    if (find_exact(doc, "asked", &list->questions.asked))
+        return read_questions(doc, &list->questions, list->arena);
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     front = &list->items[list->count++];
     *front = (struct front){.receipts = ""};
     return bson_fields_read(doc, rows, sizeof rows / sizeof *rows, 0, front, list->arena);
 }
 
-enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count, int64_t *asked)
+enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count, struct front_questions *questions)
 {
     struct front_list list = {.arena = a};
     AUTO_BCON command = BCON_NEW("find", FRONTS, "sort", "{", "_id", BCON_INT32(1), "}");
@@ -137,8 +186,8 @@ enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **
     status = session_read(session_of(s), command, front_row, &list);
     *fronts = list.items;
     *count = status == STORE_OK ? list.count : 0;
-    if (asked)
-        *asked = list.asked;
+    if (questions)
+        *questions = list.questions;
     return status;
 }
 

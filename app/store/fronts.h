@@ -2,13 +2,13 @@
  * store/fronts.h -- the fronts that are at work: which keys of receipts each has, so that couponctl doctor can compare them; and how one
  * asks the others to write views.
  *
- * Shape    collection `fronts`: {_id: front_id(), run, serves, receipts, seen, heard, sure}, and {_id: "-", asked}
+ * Shape    collection `fronts`: {_id: front_id(), run, serves, receipts, seen, heard, sure}, and {_id: "-", asked, questions: [{n, keys}]}
  * Rows     a worker writes its front's before it serves (run, serves). The front's runner writes the rest again and again, and removes
  *          the row when the front stops, after the last worker
- * Asking   `asked` counts questions. A front that has seen one waits until the views of what its workers had appended by then are
- *          written, and puts the question's number into `heard`; sure: they are. So whoever reads, after a question of its own, what the
- *          views say, misses nothing that was answered before by a front that is sure. A front that cannot reach the database can
- *          neither say so nor append
+ * Asking   `asked` counts questions; the last ones stand beside it, with the keys of base/view_barrier.h that are asked for. A front
+ *          that has seen one waits until its workers owe no views of these, and puts the question's number into `heard`; sure: they do
+ *          not. So whoever reads, after a question of its own, what those views say, misses nothing that was answered before by a front
+ *          that is sure. A front that cannot reach the database can neither say so nor append
  * Reads    have read concern majority: a question that could be rolled back would give its number to another one
  */
 #ifndef STORE_FRONTS_H
@@ -37,11 +37,23 @@ enum store_status mongo_front_serves(struct store *s, const char *id, int64_t ru
 enum store_status mongo_front_tell(struct store *s, const struct front *front);
 /* It is at work no more, unless somebody else has told of it since. */
 enum store_status mongo_front_gone(struct store *s, const struct front *front);
-/* All of them, by id. Strings are in a. asked, if not NULL: the last question. */
-enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count, int64_t *asked);
+/* Questions of fronts, the oldest first. */
+struct front_questions {
+    int64_t asked; /* the number of the last one */
+    struct front_question {
+        int64_t number;
+        const uint32_t *keys; /* of base/view_barrier.h */
+        size_t count;
+    } *items;
+    size_t count;
+};
+
+/* All fronts, by id. Strings are in a. questions, if not NULL: those that are kept, in a. */
+enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count, struct front_questions *questions);
 /* True: it was at work lately. */
 bool front_is_here(const struct front *front, int64_t now_ms);
-/* Ask all fronts for views: number is this question's. */
-enum store_status mongo_fronts_ask(struct store *s, int64_t *number);
+/* Ask all fronts for views, by at most FRONT_KEYS_MAX keys: number is this question's. */
+#define FRONT_KEYS_MAX 64
+enum store_status mongo_fronts_ask(struct store *s, const uint32_t *keys, size_t count, int64_t *number);
 
 #endif

@@ -22,6 +22,8 @@
 
 #define BAD "bad"
 #define GOOD "good"
+#define OTHER "other"
+#define ASKED_MS 50 /* between rounds, where others wait */
 #define PATIENCE_MS 300000
 #define USERS 2200
 #define SHORT_NAMES 1200 /* the others' are so long that a chunk is full of their bytes before it is full of users */
@@ -39,10 +41,11 @@ static struct {
     /* reads of user states */
     size_t read, most, most_bytes;
     atomic_int rounds, users, new_users, marks; /* written */
-    struct mono wrote;
-    atomic_llong least_ms; /* between two of them */
     atomic_bool waits;     /* writing does */
-    atomic_bool wanted;
+    /* Others wait for views of GOOD. */
+    atomic_bool asked;
+    atomic_int owed;       /* batches of OTHER whose views are not written */
+    atomic_int alone;      /* writes of GOOD's users without OTHER's, which were owed */
 } t;
 
 static void nap(void)
@@ -56,18 +59,18 @@ static void nap(void)
 
 static enum store_status watched_write_views(struct store *s, struct view_write *views, size_t count, struct store_time *when)
 {
-    bool bad = false;
+    bool bad = false, good = false, other = false;
 
     for (size_t i = 0; i < count; i++) {
+        good = good || strcmp(views[i].coupon, GOOD) == 0;
+        other = other || strcmp(views[i].coupon, OTHER) == 0;
         bad = bad || strcmp(views[i].coupon, BAD) == 0;
         views[i].written = false;
         atomic_fetch_add(&t.users, views[i].kind == VIEW_USER_STATE);
         atomic_fetch_add(&t.new_users, views[i].kind == VIEW_USER_STATE && !views[i].user_state->stored);
     }
     atomic_fetch_add(&t.rounds, 1);
-    if (mono_ms_between(t.wrote, mono_now()) < t.least_ms)
-        t.least_ms = mono_ms_between(t.wrote, mono_now());
-    t.wrote = mono_now();
+    atomic_fetch_add(&t.alone, good && !other && atomic_load(&t.owed) > 0);
     while (atomic_load(&t.waits))
         nap();
     if (!bad || !atomic_load(&t.refuses))
@@ -135,14 +138,34 @@ static int tear_down(void **state)
 
 /* ---- engines, and what is asked of them ---- */
 
-static bool is_wanted(void)
+static void note_appended(const struct batch *b, bool defines)
 {
-    return atomic_load(&t.wanted);
+    (void)defines;
+    atomic_fetch_add(&t.owed, strcmp(b->coupon, OTHER) == 0);
+}
+
+static void note_viewed(const struct batch *b, bool defines)
+{
+    (void)defines;
+    atomic_fetch_sub(&t.owed, strcmp(b->coupon, OTHER) == 0);
+}
+
+static bool is_asked(void)
+{
+    return atomic_load(&t.asked);
+}
+
+static bool is_awaited(const struct batch *b, bool defines)
+{
+    (void)defines;
+    return strcmp(b->coupon, GOOD) == 0;
 }
 
 static struct engine *start_with(int flush_ms)
 {
-    static const struct engine_hooks hooks = {.wanted = is_wanted};
+    static const struct engine_hooks hooks = {
+        .appended = note_appended, .viewed = note_viewed, .asked = is_asked, .awaited = is_awaited,
+    };
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 10 * USERS,
         .flush_ms = flush_ms, .backoff_ms = 1, .patience_ms = 50,
@@ -422,19 +445,43 @@ static void rounds_are_apart(void **state)
     engine_stop(e);
 }
 
-static void rounds_come_sooner_while_somebody_waits(void **state)
+static void what_others_wait_for_is_written_sooner_and_nothing_else(void **state)
 {
     struct engine *e = start_with(NEVER_MS);
-    struct mono started = mono_now();
+    struct mono started;
+    int before;
 
     (void)state;
     create(e, GOOD, 64000);
-    atomic_store(&t.wanted, true);
-    atomic_store(&t.least_ms, ROUND_MS);
-    for (int i = 0; t.least_ms >= ROUND_MS / 2; i++, nap()) {
+    create(e, OTHER, 64000);
+    atomic_store(&t.asked, true);
+    before = t.rounds;
+    started = mono_now();
+    for (int i = 0; t.alone < 4; i++, nap()) {
+        take(e, OTHER, arena_printf(&t.arena, "%d", i));
         take(e, GOOD, arena_printf(&t.arena, "%d", i));
         assert_true(mono_ms_between(started, mono_now()) < PATIENCE_MS);
     }
+    assert_true(mono_ms_between(started, mono_now()) >= (t.rounds - before - 1) * ASKED_MS);
+    engine_stop(e);
+    assert_int_equal(t.owed, 0);
+}
+
+/* Others' waiting makes no more rounds than there are views of theirs. */
+static void what_nobody_waits_for_is_not_written_sooner(void **state)
+{
+    struct engine *e = start_with(NEVER_MS);
+    int before, rounds = 4;
+    struct mono started;
+
+    (void)state;
+    create(e, OTHER, 64000);
+    atomic_store(&t.asked, true);
+    before = t.rounds;
+    started = mono_now();
+    for (int i = 0; t.rounds - before < rounds; i++, nap())
+        take(e, OTHER, arena_printf(&t.arena, "%d", i));
+    assert_true(mono_ms_between(started, mono_now()) >= (rounds - 1) * ROUND_MS);
     engine_stop(e);
 }
 
@@ -465,7 +512,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_user_who_comes_again_is_no_new_view, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_user_who_comes_twice_in_a_round_is_one_new_view, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rounds_are_apart, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(rounds_come_sooner_while_somebody_waits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_others_wait_for_is_written_sooner_and_nothing_else, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_nobody_waits_for_is_not_written_sooner, set_up, tear_down),
         cmocka_unit_test_setup_teardown(thousands_of_entries_move_the_mark_however_young_they_are, set_up, tear_down),
     };
 

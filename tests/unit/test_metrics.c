@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/metrics.h"
-#include "base/view_barrier.h"
 
 static const char *const routes[] = {"/coupons", "/coupons/{id}"};
 
@@ -54,8 +53,6 @@ static void count_some(void)
     metrics_request(1, 201, 1500);
     metrics_observe(METRIC_BATCH_SIZE, 3);
     metrics_set(METRIC_QUEUE, 5);
-    atomic_fetch_add(&metrics_own()->appended, 4);
-    atomic_fetch_add(&metrics_own()->views_written, 3);
 }
 
 static void processes_are_added_up(void **state)
@@ -95,47 +92,14 @@ static void a_successor_counts_on_but_gauges_start_anew(void **state)
     assert_shows("\ncoupons_conflicts_total 2\n");
 }
 
-/* Nobody waits for what a process has left unwritten, though its successor has views of its own to write, or has not come yet. */
-static void views_that_a_process_left_unwritten_are_waited_for_no_longer(void **state)
-{
-    const struct metrics_bank *banks = metrics_slot(3)->banks;
-    int first, second;
-
-    (void)state;
-    first = in_child(3, count_some);
-    second = in_child(3, count_some);
-    metrics_leave(3, first);
-    assert_int_equal(atomic_load(&banks[0].appended), 4);
-    assert_int_equal(atomic_load(&banks[0].views_written), 4);
-    assert_int_equal(atomic_load(&banks[1].views_written), 3);
-    in_child(3, count_some); /* in the first one's bank, from there on */
-    assert_int_equal(atomic_load(&banks[0].appended), 8);
-    assert_int_equal(atomic_load(&banks[0].views_written), 7);
-    metrics_leave(3, second);
-    assert_int_equal(atomic_load(&banks[1].views_written), 4);
-}
-
 /* What it counts for nobody to see is not settled with another's. */
 static void a_process_that_finds_no_bank_has_none_of_anothers(void **state)
 {
     (void)state;
     for (int i = 0; i < METRICS_BANKS + 1; i++)
         in_child(3, count_some);
-    for (int i = 0; i < METRICS_BANKS; i++)
-        assert_int_equal(atomic_load(&metrics_slot(3)->banks[i].appended), 4);
     assert_shows("\ncoupons_queue_requests 20\n");
     assert_shows("\ncoupons_conflicts_total 10\n");
-}
-
-/* Whoever waits asks all of them before the first has written: they write side by side. */
-static void all_who_have_views_to_write_are_asked_at_once(void **state)
-{
-    (void)state;
-    in_child(0, count_some);
-    in_child(5, count_some);
-    (void)view_barrier(); /* in vain: they are gone, and nobody has said so */
-    assert_int_equal(atomic_load(&metrics_slot(0)->banks[0].views_wanted), 4);
-    assert_int_equal(atomic_load(&metrics_slot(5)->banks[0].views_wanted), 4);
 }
 
 /* While a successor is at work already, what its predecessor leaves behind goes with that one alone. */
@@ -359,9 +323,7 @@ int main(void)
         cmocka_unit_test_setup(histograms_are_cumulative, fresh),
         cmocka_unit_test_setup(a_successor_counts_on_but_gauges_start_anew, fresh),
         cmocka_unit_test_setup(of_two_in_one_slot_each_has_gauges_of_its_own, fresh),
-        cmocka_unit_test_setup(views_that_a_process_left_unwritten_are_waited_for_no_longer, fresh),
         cmocka_unit_test_setup(a_process_that_finds_no_bank_has_none_of_anothers, fresh),
-        cmocka_unit_test_setup(all_who_have_views_to_write_are_asked_at_once, fresh),
         cmocka_unit_test_setup(values_past_the_last_bound_are_counted, fresh),
         cmocka_unit_test_setup(a_lag_is_shown_in_seconds, fresh),
         cmocka_unit_test_setup(a_status_that_has_no_row_is_other, fresh),
