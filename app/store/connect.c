@@ -27,8 +27,6 @@
 #define CODE_INDEX_OPTIONS_CONFLICT 85
 #define CODE_INDEX_KEYS_CONFLICT 86
 #define HOSTS_SIZE 256
-#define PREPARE_PATIENCE_MS 20000 /* with a database that is there, but slow, or changes its primary */
-#define PREPARE_PAUSE_MS 200
 
 /* ---- collections and indexes: only what is looked up by, since every one is written with every document ---- */
 
@@ -471,12 +469,7 @@ static bool make_index(struct session *d, const struct index_row *row, bson_erro
 /* Where the connection is what failed, and there is time: wait a little. Both makings may be repeated. */
 static bool try_again(const bson_error_t *error, struct mono until)
 {
-    const struct timespec pause = {0, PREPARE_PAUSE_MS * 1000000L};
-
-    if ((error->domain != MONGOC_ERROR_STREAM && error->domain != MONGOC_ERROR_SERVER_SELECTION) || mono_before(until, mono_now()))
-        return false;
-    nanosleep(&pause, NULL);
-    return true;
+    return (error->domain == MONGOC_ERROR_STREAM || error->domain == MONGOC_ERROR_SERVER_SELECTION) && session_wait(until);
 }
 
 static bool ensure_collection(struct session *d, const struct collection_row *row, struct mono until, bson_error_t *error)
@@ -507,11 +500,14 @@ static void drop_old_indexes(struct session *d)
 }
 
 /* It was made with the database: where it is missing, somebody has lost it. */
-static int check_name_key(struct session *d, char *message, size_t size)
+static int check_name_key(struct session *d, struct mono until, char *message, size_t size)
 {
     const struct name_key *key;
-    enum store_status status = mongo_name_key(&d->store, &key);
+    enum store_status status;
 
+    do
+        status = mongo_name_key(&d->store, &key);
+    while (status == STORE_FAILED && session_wait(until));
     if (status == STORE_NOT_FOUND)
         snprintf(message, size,
                  "The database %s has no key to look up its users: restore its collection secrets from the same "
@@ -522,17 +518,27 @@ static int check_name_key(struct session *d, char *message, size_t size)
     return status == STORE_OK ? 0 : -1;
 }
 
+static int begin_watermark(struct session *d, struct mono until, char *message, size_t size)
+{
+    while (mongo_watermark_begin(&d->store) != STORE_OK)
+        if (!session_wait(until)) {
+            snprintf(message, size, "Cannot write to the collection %s.watermarks; see the log.", d->mongo->database);
+            return -1;
+        }
+    return 0;
+}
+
 int mongo_prepare(struct mongo *m, char *message, size_t size)
 {
     struct session *d = session_open(m);
     int status = mongo_check(&d->store, message, size);
-    struct mono until = mono_add_ms(mono_now(), PREPARE_PATIENCE_MS);
+    struct mono until = mono_add_ms(mono_now(), START_PATIENCE_MS);
     bson_error_t error = {0};
 
     if (status == 0)
         status = schema_upgrade(&d->store, schema_steps, schema_steps_count, message, size);
     if (status == 0)
-        status = check_name_key(d, message, size);
+        status = check_name_key(d, until, message, size);
     for (size_t i = 0; status == 0 && i < sizeof collections / sizeof *collections; i++)
         if (!ensure_collection(d, &collections[i], until, &error)) {
             snprintf(message, size, "Cannot create the collection %s.%s: %s.", m->database, collections[i].name,
@@ -547,10 +553,8 @@ int mongo_prepare(struct mongo *m, char *message, size_t size)
         }
     if (status == 0)
         drop_old_indexes(d);
-    if (status == 0 && mongo_watermark_begin(&d->store) != STORE_OK) {
-        snprintf(message, size, "Cannot write to the collection %s.watermarks; see the log.", m->database);
-        status = -1;
-    }
+    if (status == 0)
+        status = begin_watermark(d, until, message, size);
     session_close(&d->store);
     return status;
 }

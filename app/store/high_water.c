@@ -20,8 +20,6 @@
 #define SCHEMA "schema"
 #define RESTORED "restored" /* the _id of its document */
 #define FILE_FORM "coupons-high-water 1 "
-#define PATIENCE_MS 20000 /* at a start, with a database that is there, but slow, or has just changed its primary */
-#define PAUSE_MS 200
 
 /* ---- the epoch ---- */
 
@@ -203,16 +201,16 @@ enum store_status high_water_look(struct store *s, const char *path, struct high
 
 int high_water_check(struct store *s, const char *path, char *message, size_t size)
 {
-    static const struct timespec pause = {0, PAUSE_MS * 1000000L};
     const char *database = session_of(s)->mongo->database;
-    struct mono until = mono_add_ms(mono_now(), PATIENCE_MS);
+    struct mono until = mono_add_ms(mono_now(), START_PATIENCE_MS);
     char have[HIGH_WATER_TEXT_SIZE], had[HIGH_WATER_TEXT_SIZE];
     struct high_water file, now;
     enum high_water_found found;
     enum store_status status;
 
-    while ((status = high_water_look(s, path, &file, &now, &found)) != STORE_OK && mono_before(mono_now(), until))
-        nanosleep(&pause, NULL);
+    do
+        status = high_water_look(s, path, &file, &now, &found);
+    while (status != STORE_OK && session_wait(until));
     if (status != STORE_OK) {
         snprintf(message, size, "Cannot read what is newest in the database %s; see the log.", database);
         return -1;

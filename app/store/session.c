@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/checked.h"
 #include "base/log.h"
@@ -57,6 +58,16 @@ struct session *session_try_open(struct mongo *m)
     mongoc_client_t *client = m->pool ? mongoc_client_pool_try_pop(m->pool) : NULL;
 
     return client ? new_session(m, client) : NULL;
+}
+
+bool session_wait(struct mono until)
+{
+    const struct timespec pause = {0, 200 * 1000000L};
+
+    if (mono_before(until, mono_now()))
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
 }
 
 void session_close(struct store *s)

@@ -12,6 +12,7 @@
 #include <mongoc/mongoc.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/config.h"
 #include "store/mongo.h"
 #include "store/names.h"
@@ -85,6 +86,11 @@ struct session *session_open(struct mongo *m);
 /* The same, or NULL where there would be a wait. Without operations: for commands alone. */
 struct session *session_try_open(struct mongo *m);
 void session_close(struct store *s);
+
+/* How long a start has patience with a database that is there, but slow, or has just changed its primary. */
+#define START_PATIENCE_MS 20000
+/* Wait a little before the next attempt. False: it is past `until`. */
+bool session_wait(struct mono until);
 
 /* True once the server's kind is known (mongo->sharded): asks it where nothing was sent yet. */
 bool session_ready(struct session *d);

@@ -280,6 +280,17 @@ static void finish(void)
         die("the marks cannot be written");
 }
 
+/* It was written with what memory the machine has to spare; it is read with what a small server has. */
+static void shrink_cache(void)
+{
+    bson_t *command = BCON_NEW("setParameter", BCON_INT32(1), "wiredTigerEngineRuntimeConfig", "cache_size=1G");
+    bson_error_t error;
+
+    if (!mongoc_client_command_simple(client, "admin", command, NULL, NULL, &error))
+        die(error.message);
+    bson_destroy(command);
+}
+
 /* Of a server that was started with --replSet and no more. */
 static void initiate(const char *address)
 {
@@ -338,6 +349,7 @@ int main(int argc, char **argv)
     while (done < takings)
         done = live(done, takings);
     finish();
+    shrink_cache();
     if (more) {
         puts("written");
         fflush(stdout);

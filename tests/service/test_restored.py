@@ -245,14 +245,15 @@ def test_what_a_restore_lifted_is_archived_and_removed(shop, tmp_path):
     assert f"{len(kept)} lines" in shop.restored(tmp_path / "receipts")
 
 
-def test_a_start_has_patience_with_a_database_that_has_just_begun(another_stack, monkeypatch):
+@pytest.mark.parametrize("command, collection", [("update", "pulses"), ("find", "secrets"), ("find", "watermarks")])
+def test_a_start_has_patience_with_a_database_that_has_just_begun(another_stack, monkeypatch, command, collection):
     """As a new primary drops connections, or a slow machine lets them time out."""
     monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
     stack = another_stack()
     shop = Shop(stack, None)
     shop.stop()
     shop.database_alone()
-    drops, orders = 9, {"failCommands": ["update"], "namespace": f"{stack.database.name}.pulses", "closeConnection": True}
+    drops, orders = 9, {"failCommands": [command], "namespace": f"{stack.database.name}.{collection}", "closeConnection": True}
     stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": drops}, data=orders)
     stack.start()
     assert stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")["count"] == drops
