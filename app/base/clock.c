@@ -20,6 +20,14 @@ struct mono mono_now(void)
     return (struct mono){(int64_t)t.tv_sec * 1000 * NS_PER_MS + t.tv_nsec};
 }
 
+int64_t clock_boot_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
 struct mono mono_add_ms(struct mono m, int64_t ms)
 {
     return (struct mono){m.ns + ms * NS_PER_MS};

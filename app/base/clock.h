@@ -26,6 +26,9 @@ static inline bool mono_before(struct mono a, struct mono b)
     return a.ns < b.ns;
 }
 
+/* Milliseconds since this machine's start, those included in which it was suspended. */
+int64_t clock_boot_ms(void);
+
 /* The service's UTC time in ms. Before the first clock_set(): this machine's clock. Thread-safe. */
 int64_t clock_now_ms(void);
 

@@ -1,10 +1,13 @@
 /* base/view_barrier.c -- see view_barrier.h. */
 #include "base/view_barrier.h"
 
+#include <assert.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/metrics.h"
@@ -19,7 +22,7 @@ struct debts {
 
 struct shared {
     _Atomic int64_t lost_ns; /* when views were lost, by the monotonic clock; 0: never */
-    struct debts debts[METRICS_WORKERS_MAX][METRICS_BANKS]; /* only what somebody counts into takes memory */
+    struct debts debts[METRICS_WORKERS_MAX][METRICS_BANKS];
 };
 
 static struct debts own_debts; /* of a process that others cannot see */
@@ -54,12 +57,14 @@ void view_barrier_owe(uint32_t key)
     atomic_fetch_add(&own()->owed[key], 1);
 }
 
-void view_barrier_written(uint32_t key)
+/* Who waits for more than this one says so again. */
+void view_barrier_settle(uint32_t key)
 {
     _Atomic uint32_t *owed = &own()->owed[key];
 
-    if ((atomic_fetch_sub(owed, 1) & ~AWAITED) == 1)
-        atomic_fetch_and(owed, ~AWAITED); /* who began to wait in between says so again */
+    assert(atomic_load(owed) & ~AWAITED);
+    if (atomic_fetch_sub(owed, 1) & AWAITED)
+        atomic_fetch_and(owed, ~AWAITED);
 }
 
 bool view_barrier_asked(void)
@@ -81,16 +86,21 @@ void view_barrier_lost(void)
     atomic_store(&shared->lost_ns, mono_now().ns);
 }
 
+/* What it owed goes after that is known: nobody may find that nothing is owed before. */
 void view_barrier_left(int slot, int pid)
 {
     for (int i = 0; i < METRICS_BANKS && slot < METRICS_WORKERS_MAX; i++) {
-        struct debts *d = &shared->debts[slot][i];
+        _Atomic uint32_t *owed = shared->debts[slot][i].owed;
+        bool lost = false;
 
-        if (atomic_load(&metrics_slot(slot)->banks[i].pid) != pid || !(atomic_load(&d->owed[VIEW_KEY_ALL]) & ~AWAITED))
+        if (atomic_load(&metrics_slot(slot)->banks[i].pid) != pid)
             continue;
-        view_barrier_lost(); /* before anybody finds that nothing is owed */
-        for (size_t key = 0; key < VIEW_KEYS; key++)
-            atomic_store(&d->owed[key], 0);
+        for (size_t key = 0; key < VIEW_KEYS && !lost; key++)
+            lost = atomic_load(&owed[key]) & ~AWAITED;
+        if (lost)
+            view_barrier_lost();
+        for (size_t key = 0; key < VIEW_KEYS && lost; key++)
+            atomic_store(&owed[key], 0);
     }
 }
 
@@ -103,40 +113,83 @@ static bool were_lost(void)
 
 /* ---- who waits ---- */
 
-/* Say so, where any of these are owed. */
-static bool are_owed(struct debts *d, const uint32_t *keys, size_t count)
-{
-    bool any = false;
+/* What a reader waits for. */
+struct awaited {
+    struct debts *whose;
+    uint32_t key;
+};
 
-    for (size_t i = 0; i < count; i++)
-        if (atomic_load(&d->owed[keys[i]]) & ~AWAITED) {
-            atomic_fetch_or(&d->owed[keys[i]], AWAITED);
-            any = true;
-        }
-    if (any)
-        atomic_store(&d->asked, true);
-    return any;
+struct waiting {
+    struct awaited *items;
+    size_t count, capacity;
+};
+
+/* True, and that this is waited for is said, where it is owed. */
+static bool is_owed(const struct awaited *a)
+{
+    _Atomic uint32_t *owed = &a->whose->owed[a->key];
+
+    if (!(atomic_load(owed) & ~AWAITED))
+        return false;
+    atomic_fetch_or(owed, AWAITED);
+    atomic_store(&a->whose->asked, true);
+    return true;
 }
 
-static bool any_owed(const uint32_t *keys, size_t count)
+static void wait_for(struct waiting *w, struct debts *whose, uint32_t key)
 {
-    bool any = false;
+    struct awaited a = {whose, key};
 
+    if (!is_owed(&a))
+        return;
+    if (w->count == w->capacity) {
+        w->capacity = w->capacity ? 2 * w->capacity : 16;
+        w->items = checked(realloc(w->items, w->capacity * sizeof *w->items));
+    }
+    w->items[w->count++] = a;
+}
+
+static void wait_for_each(struct waiting *w, struct debts *whose, const uint32_t *keys, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool all = keys[i] == VIEW_KEY_ALL;
+        uint32_t end = all ? VIEW_KEYS : keys[i] + 1;
+
+        for (uint32_t key = all ? VIEW_KEY_DEFINITIONS : keys[i]; key < end; key++)
+            wait_for(w, whose, key);
+    }
+}
+
+/* All processes are asked before the first is waited for: they write side by side. */
+static void ask_all(struct waiting *w, const uint32_t *keys, size_t count)
+{
     for (int slot = 0; slot < METRICS_WORKERS_MAX; slot++)
-        for (int bank = 0; bank < METRICS_BANKS && atomic_load(&metrics_slot(slot)->used); bank++)
-            any = are_owed(&shared->debts[slot][bank], keys, count) || any; /* all are asked: they write side by side */
-    return any;
+        for (int bank = 0; bank < METRICS_BANKS; bank++)
+            if (atomic_load(&metrics_slot(slot)->banks[bank].pid)) /* who goes clears what it owed before this */
+                wait_for_each(w, &shared->debts[slot][bank], keys, count);
+}
+
+static void forget_settled(struct waiting *w)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < w->count; i++)
+        if (is_owed(&w->items[i]))
+            w->items[left++] = w->items[i];
+    w->count = left;
 }
 
 bool view_barrier(const uint32_t *keys, size_t count)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
     struct mono until = mono_add_ms(mono_now(), VIEW_BARRIER_MS);
+    struct waiting w = {.count = 0};
 
-    while (any_owed(keys, count)) {
-        if (mono_before(until, mono_now()))
-            return false;
+    ask_all(&w, keys, count);
+    while (w.count && mono_before(mono_now(), until)) {
         nanosleep(&pause, NULL);
+        forget_settled(&w);
     }
-    return !were_lost(); /* asked last: a worker may have died meanwhile */
+    free(w.items);
+    return !w.count && !were_lost(); /* asked last: a worker may have died meanwhile */
 }

@@ -2,8 +2,9 @@
  * base/view_barrier.h -- wait until those views are written that a reader needs, of what this machine's workers have appended.
  *
  * How      each worker counts in shared memory, under the key of each user of a batch, which views it owes; a reader looks there under
- *          the keys of what it is about to read. Where nothing is owed it reads at once; else it says that it waits, and is written for
- * Keys     a user's is a hash, so that some share one: a reader may then wait for another's views, and never too short
+ *          the keys of what it is about to read. Where nothing is owed it reads at once; else it says that it waits, and those views
+ *          are written sooner
+ * Keys     a user's is a hash, so that some share one: a reader may then wait for another's views
  * Threads  any, of any process that the master started
  */
 #ifndef BASE_VIEW_BARRIER_H
@@ -19,13 +20,13 @@
 #define VIEWS_LOST_MS 120000 /* what a worker did not live to write is written by others long before */
 
 #define VIEW_KEYS 65536
-#define VIEW_KEY_ALL 0         /* any view at all */
+#define VIEW_KEY_ALL 0         /* of a reader: all views */
 #define VIEW_KEY_DEFINITIONS 1 /* any definition */
 #define VIEW_KEY_USERS 2       /* the first of users */
 
 /* Make the shared memory. Once, in the master, before the first fork. 0, or -1 with errno. */
 int view_barrier_create(void) CPN_CHECKED;
-/* In the master, before metrics_leave(): the process pid has ended. What it had not written is lost. */
+/* In the master, before metrics_leave(): the process pid has ended. What it owed is lost. */
 void view_barrier_left(int slot, int pid);
 /* A process that is not of this master's ended like that. */
 void view_barrier_lost(void);
@@ -33,16 +34,17 @@ void view_barrier_lost(void);
 /* The key of a user's views, of all coupons: the same in all processes, at all fronts. */
 uint32_t view_key_of_user(const char *user);
 
-/* Of this process: views of this key are owed, before anybody is told of the batch they are of; later, they are written. */
+/* Of this process: views of this key are owed, from before the batch is sent that they are of; and are not any more: they are written, or the
+ * batch is not in the ledger. */
 void view_barrier_owe(uint32_t key);
-void view_barrier_written(uint32_t key);
+void view_barrier_settle(uint32_t key);
 /* Of this process: somebody has begun to wait since this was asked last. */
 bool view_barrier_asked(void);
 /* Of this process: somebody waits for views of this key. */
 bool view_barrier_awaited(uint32_t key);
 
-/* Wait, at most VIEW_BARRIER_MS, until no worker of this machine owes views of these keys.
- * False: some may. A worker has not written them in time, or one died before it had, less than VIEWS_LOST_MS ago. */
+/* Wait, at most VIEW_BARRIER_MS, until each worker of this machine has, since the call began, once owed no views of each of these keys.
+ * False: some may be missing. A worker has not written them in time, or one died before it had, less than VIEWS_LOST_MS ago. */
 bool view_barrier(const uint32_t *keys, size_t count);
 
 #endif

@@ -225,6 +225,8 @@ void batch_tails_digest(const uint8_t (*hashes)[HASH_LEN], size_t lanes, uint8_t
 /* A batch without entries, whose id is new. */
 struct batch *batch_new(const char *coupon, int64_t lane);
 void batch_free(struct batch *b);
+/* It changes the coupon's definition. */
+bool batch_defines(const struct batch *b);
 /* Append an entry. The pointer is good until the next batch_add(). */
 struct entry *batch_add(struct batch *b, enum entry_kind kind);
 

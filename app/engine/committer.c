@@ -174,12 +174,6 @@ void note_unflushed(struct committer *c, struct lane *l)
     DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
 }
 
-/* The lane's last batch changed the definition. */
-static bool defines(const struct lane *l)
-{
-    return l->definition_seq == l->tail.seq;
-}
-
 /* The users' views of a batch that was just committed, and the definition if it changed. */
 static void submit_own(struct committer *c, struct lane *l)
 {
@@ -187,7 +181,7 @@ static void submit_own(struct committer *c, struct lane *l)
 
     job->own = l->window->prev; /* the list's tail: what was committed last */
     job->own->refs++;
-    if (defines(l)) {
+    if (l->definition_seq == l->tail.seq) {
         job->definition = coupon_copy(l->definition, &job->arena);
         job->definition_seq = l->definition_seq;
     }
@@ -458,12 +452,46 @@ static bool has_chores(const struct lane *l)
     return l->loaded && !l->stale && (l->tail.due > 0 || l->next_due_ms <= clock_now_ms());
 }
 
+/* Of a batch that is not in the ledger. */
+static void settle_views(const struct committer *c, const struct batch *b)
+{
+    if (c->hooks->views_settled)
+        c->hooks->views_settled(b);
+}
+
+/* Whether a seq is free, or a view absent, because nobody wrote it, or because it left the database since, this lane cannot tell. */
+static bool is_too_old(const struct committer *c, const struct lane *l)
+{
+    return l->loaded && c->config.trusted_ms && clock_boot_ms() - l->newest_ms > c->config.trusted_ms;
+}
+
+/* What it has in memory goes, like in a kill. */
+static void forget_lane(struct committer *c, struct lane *l)
+{
+    if (l->pending) {
+        answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
+        settle_views(c, l->pending);
+        batch_free(l->pending);
+        l->pending = NULL;
+    }
+    if (l->unflushed)
+        DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
+    l->unflushed = false;
+    l->unflushed_entries = 0;
+    answer_each(c, &l->watchers, CPN_BUSY);
+    lane_unload(l);
+    l->stale = false;
+    count_window(c, l);
+}
+
 /* Take one lane into the round. False: not now. */
 static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
 {
     struct lane_work *p = &r->work[r->count];
 
     *p = (struct lane_work){.lane = l};
+    if (is_too_old(c, l))
+        forget_lane(c, l);
     if (l->pending) {
         answer_late(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
         answer_late(c, &l->queue, CPN_BUSY);
@@ -565,8 +593,6 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     work_free_users(p);
     lane_commit(l, p->batch, p->d.free_pool_used);
     note_users(c, l);
-    if (c->hooks->appended)
-        c->hooks->appended(p->batch, defines(l));
     crash_at(CRASH_APPENDED);
     if (several_of(c, l))
         c->several->hooks->committed(c->several, l);
@@ -616,6 +642,8 @@ static void append_decided(struct committer *c, struct round *r)
 
         if (p->state != WORK_RETRY && !(p->state == WORK_DECIDED && decide_changed(&p->d)))
             continue;
+        if (p->state != WORK_RETRY && c->hooks->views_owed)
+            c->hooks->views_owed(p->batch);
         appends[count] = (struct append){.batch = p->batch, .result = APPEND_UNKNOWN};
         whose[count++] = p;
     }
@@ -626,12 +654,14 @@ static void append_decided(struct committer *c, struct round *r)
     c->store->ops->append(c->store, appends, count);
     r->append_us = (mono_now().ns - started.ns) / 1000;
     for (size_t i = 0; i < count; i++) {
-        if (appends[i].result == APPEND_OURS)
+        if (appends[i].result == APPEND_OURS) {
             work_committed(c, r, whose[i]);
-        else if (appends[i].result == APPEND_THEIRS)
+        } else if (appends[i].result == APPEND_THEIRS) {
+            settle_views(c, whose[i]->batch);
             work_lost(c, whose[i]);
-        else
+        } else {
             work_unknown(c, whose[i]);
+        }
     }
 }
 
@@ -675,7 +705,7 @@ static void confirm_unchanged(struct committer *c, struct round *r)
         } else if (!confirms[i].unmoved) {
             work_lost(c, p);
         } else {
-            p->lane->newest_ms = clock_now_ms();
+            p->lane->newest_ms = clock_boot_ms();
             work_unchanged(c, p);
         }
     }
@@ -719,30 +749,6 @@ static void run_round(struct committer *c, struct round *r)
 }
 
 /* ---- the thread ---- */
-
-/* Whether a seq is free, or a view absent, because nobody wrote it, or because it left the database since, this lane cannot tell. */
-static bool is_too_old(const struct committer *c, const struct lane *l)
-{
-    return l->loaded && c->config.trusted_ms && llabs(clock_now_ms() - l->newest_ms) > c->config.trusted_ms;
-}
-
-/* What it has in memory goes, like in a kill. */
-static void forget_lane(struct committer *c, struct lane *l)
-{
-    if (l->pending) {
-        answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
-        batch_free(l->pending);
-        l->pending = NULL;
-    }
-    if (l->unflushed)
-        DL_DELETE2(c->unflushed, l, unflushed_prev, unflushed_next);
-    l->unflushed = false;
-    l->unflushed_entries = 0;
-    answer_each(c, &l->watchers, CPN_BUSY);
-    lane_unload(l);
-    l->stale = false;
-    count_window(c, l);
-}
 
 static void flush_due(struct committer *c)
 {

@@ -157,7 +157,7 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
     struct window_batch *w;
 
     assert(b->head.seq == l->tail.seq + 1);
-    l->newest_ms = clock_now_ms();
+    l->newest_ms = clock_boot_ms();
     free_pool_spend(l, free_pool_used);
     w = window_add(l, b, true);
     move_buckets(l, w);
@@ -359,7 +359,7 @@ static enum store_status finish_load(struct lane *l)
     if (l->cursor < 0)
         l->cursor = -(l->cursor + 1);
     l->loaded = true;
-    l->newest_ms = clock_now_ms();
+    l->newest_ms = clock_boot_ms();
     return STORE_OK;
 }
 
@@ -388,5 +388,5 @@ void lane_load_none(struct lane *l)
 {
     assert(!l->loaded && !l->window && l->number == 0);
     l->loaded = true;
-    l->newest_ms = clock_now_ms();
+    l->newest_ms = clock_boot_ms();
 }

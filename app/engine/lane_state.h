@@ -29,7 +29,7 @@ struct lane {
     struct lane *lru_prev, *lru_next;
 
     bool loaded;
-    int64_t newest_ms;       /* its tail was the newest in the ledger then */
+    int64_t newest_ms;       /* its tail was the newest in the ledger then, by clock_boot_ms() */
     bool stale;              /* somebody else appended: refresh before deciding; chores are theirs */
     struct head tail;
     const struct coupon *definition; /* NULL: none yet */

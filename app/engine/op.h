@@ -150,11 +150,12 @@ struct engine_hooks {
     void (*windows)(int64_t more); /* entries that wait for their views: so many more, or fewer */
     void (*filters)(int64_t more); /* bytes of filters of users: so many more, or fewer */
     void (*unread)(int users);     /* so many were surely new, and not read */
-    /* A batch is in the ledger, before its answers; the views of its users, and of the definition where it defines, are written. */
-    void (*appended)(const struct batch *b, bool defines);
-    void (*viewed)(const struct batch *b, bool defines);
-    bool (*asked)(void);         /* somebody has begun to wait for views since this was asked last */
-    bool (*awaited)(const struct batch *b, bool defines); /* for those of this batch */
+    /* A batch is about to be sent: the views of its users, and of the definition where it changes that, are owed. They are not any more: they
+     * are written, or the batch is not in the ledger. */
+    void (*views_owed)(const struct batch *b);
+    void (*views_settled)(const struct batch *b);
+    bool (*views_asked)(void);   /* somebody has begun to wait for views since this was asked last */
+    bool (*views_awaited)(const struct batch *b); /* somebody waits for those of this batch */
 };
 
 #endif

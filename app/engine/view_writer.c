@@ -208,8 +208,8 @@ static void finish_jobs(struct view_writer *v, struct view_lane *l, const struct
         l->first = job->next;
         if (!written)
             job->upto = 0;
-        else if (job->own && v->hooks->viewed)
-            v->hooks->viewed(job->own->batch, job->definition != NULL);
+        else if (job->own && v->hooks->views_settled)
+            v->hooks->views_settled(job->own->batch);
         job->when = mark_time(v, job);
         job->done(job);
     }
@@ -374,7 +374,7 @@ static bool is_awaited(const struct view_writer *v, const struct view_lane *l)
 {
     const struct view_job *job = l->first;
 
-    while (job && !(job->own && v->hooks->awaited && v->hooks->awaited(job->own->batch, job->definition != NULL)))
+    while (job && !(job->own && v->hooks->views_awaited && v->hooks->views_awaited(job->own->batch)))
         job = job->next;
     return job != NULL;
 }
@@ -444,7 +444,7 @@ static struct mono next_work(const struct view_writer *v)
 /* Under the lock: others wait, and there may be a round for them. They say so without a signal. */
 static bool is_asked(struct view_writer *v, struct mono now)
 {
-    v->asked = v->asked || (v->hooks->asked && v->hooks->asked());
+    v->asked = v->asked || (v->hooks->views_asked && v->hooks->views_asked());
     return v->asked && !mono_before(now, mono_add_ms(v->round_started, ASKED_EVERY_MS));
 }
 

@@ -151,6 +151,7 @@ struct walk {
     struct lane_walk *lanes;
     int64_t lane_count;
     int64_t lane, index; /* index > 0: of this lane's next batch the entries below index are still to come; 0: of each, all */
+    bool views_late; /* a page has waited for views in vain */
     bool failed;         /* the database did not answer, or nobody reads what is sent */
     struct taking *takings;
     size_t count;
@@ -268,16 +269,16 @@ static void send_csv(struct walk *w)
     buf_clear(&w->csv);
 }
 
-/* Wait until the views say what was done with these before; a page alone, for what is streamed waited for all before it began. */
-static void await_users(const struct walk *w, struct taking *const *takings, size_t count)
+/* Wait until the views say what was done with these before. A page waits in vain once at the most; a stream has caught up before it began. */
+static void await_users(struct walk *w, struct taking *const *takings, size_t count)
 {
     uint32_t keys[TAKINGS_AT_ONCE];
 
-    if (!w->json || !count)
+    if (!w->json || w->views_late || !count)
         return;
     for (size_t i = 0; i < count; i++)
         keys[i] = view_key_of_user(takings[i]->user);
-    (void)view_barrier(keys, count);
+    w->views_late = !view_barrier(keys, count);
 }
 
 /* Find out how the takings stand now, with as few reads of their users' views as may be, and write those that pass. */

@@ -1,6 +1,7 @@
 /* http/seen.c -- see seen.h. */
 #include "http/seen.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -19,9 +20,10 @@
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    bool running, sure;
+    bool running;
     uint64_t begun, done;
-    uint32_t keys[FRONT_KEYS_MAX]; /* of the round that begins next */
+    uint64_t unsure; /* the last one that was */
+    uint32_t keys[FRONT_KEYS_MAX]; /* of the round that begins next: those of as many requests as there are threads that wait */
     size_t key_count;
 } rounds = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
@@ -72,40 +74,52 @@ static bool run_round(struct request *r, const uint32_t *keys, size_t count)
     return said == FRONTS_ALONE || said == FRONTS_SURE;
 }
 
+/* Under the lock. */
+static void add_key(uint32_t key)
+{
+    for (size_t i = 0; i < rounds.key_count; i++)
+        if (rounds.keys[i] == key)
+            return;
+    assert(rounds.key_count < FRONT_KEYS_MAX);
+    rounds.keys[rounds.key_count++] = key;
+}
+
+/* Under the lock, which it leaves meanwhile. */
+static void run_next(struct request *r)
+{
+    uint32_t keys[FRONT_KEYS_MAX];
+    size_t count = rounds.key_count;
+    uint64_t round = ++rounds.begun;
+    bool sure;
+
+    memcpy(keys, rounds.keys, count * sizeof *keys);
+    rounds.key_count = 0;
+    rounds.running = true;
+    pthread_mutex_unlock(&rounds.lock);
+    sure = run_round(r, keys, count);
+    pthread_mutex_lock(&rounds.lock);
+    rounds.running = false;
+    rounds.done = round;
+    rounds.unsure = sure ? rounds.unsure : round;
+    pthread_cond_broadcast(&rounds.ended);
+}
+
 bool seen_views(struct request *r, const uint32_t *keys, size_t count)
 {
-    uint32_t asked[FRONT_KEYS_MAX];
-    size_t asked_count;
     uint64_t mine;
     bool sure;
 
     pthread_mutex_lock(&rounds.lock);
-    while (rounds.key_count + count > FRONT_KEYS_MAX) /* which begins when the one that runs has ended */
-        pthread_cond_wait(&rounds.ended, &rounds.lock);
-    memcpy(rounds.keys + rounds.key_count, keys, count * sizeof *keys);
-    rounds.key_count += count;
+    for (size_t i = 0; i < count; i++)
+        add_key(keys[i]);
     mine = rounds.begun + 1;
     while (rounds.done < mine) {
-        uint64_t round;
-
-        if (rounds.running) {
+        if (rounds.running)
             pthread_cond_wait(&rounds.ended, &rounds.lock);
-            continue;
-        }
-        rounds.running = true;
-        round = ++rounds.begun;
-        asked_count = rounds.key_count;
-        memcpy(asked, rounds.keys, asked_count * sizeof *asked);
-        rounds.key_count = 0;
-        pthread_mutex_unlock(&rounds.lock);
-        sure = run_round(r, asked, asked_count);
-        pthread_mutex_lock(&rounds.lock);
-        rounds.running = false;
-        rounds.done = round;
-        rounds.sure = sure;
-        pthread_cond_broadcast(&rounds.ended);
+        else
+            run_next(r);
     }
-    sure = rounds.sure;
+    sure = rounds.unsure < mine; /* later ones had other keys */
     pthread_mutex_unlock(&rounds.lock);
     return sure;
 }

@@ -10,8 +10,8 @@
 /* False: answered. */
 typedef bool seen_visit(struct request *r, const char *coupon, const void *context);
 
-/* On a blocking or stream thread: wait, half a second at most, until the views of these keys (base/view_barrier.h; not many) say what calls
- * did that were answered before, at whatever front. False: of some they may not. */
+/* On a blocking or stream thread: wait, at most a second where the database answers, until the views of these keys (base/view_barrier.h, two at
+ * most) say what calls did that were answered before, at whatever front. False: of some they may not. */
 bool seen_views(struct request *r, const uint32_t *keys, size_t count);
 /* The same of all definitions. */
 bool seen_definitions(struct request *r);

@@ -80,27 +80,31 @@ static void on_queue(int waiting)
     metrics_set(METRIC_QUEUE, waiting);
 }
 
-static void on_appended(const struct batch *b, bool defines)
+/* The definition's view is lane 0's. */
+static bool has_definition(const struct batch *b)
 {
-    view_barrier_owe(VIEW_KEY_ALL);
-    if (defines)
+    return b->lane == 0 && batch_defines(b);
+}
+
+static void on_views_owed(const struct batch *b)
+{
+    if (has_definition(b))
         view_barrier_owe(VIEW_KEY_DEFINITIONS);
     for (size_t i = 0; i < b->user_state_count; i++)
         view_barrier_owe(view_key_of_user(b->user_states[i]->user));
 }
 
-static void on_viewed(const struct batch *b, bool defines)
+static void on_views_settled(const struct batch *b)
 {
+    if (has_definition(b))
+        view_barrier_settle(VIEW_KEY_DEFINITIONS);
     for (size_t i = 0; i < b->user_state_count; i++)
-        view_barrier_written(view_key_of_user(b->user_states[i]->user));
-    if (defines)
-        view_barrier_written(VIEW_KEY_DEFINITIONS);
-    view_barrier_written(VIEW_KEY_ALL);
+        view_barrier_settle(view_key_of_user(b->user_states[i]->user));
 }
 
-static bool is_awaited(const struct batch *b, bool defines)
+static bool is_awaited(const struct batch *b)
 {
-    bool awaited = view_barrier_awaited(VIEW_KEY_ALL) || (defines && view_barrier_awaited(VIEW_KEY_DEFINITIONS));
+    bool awaited = has_definition(b) && view_barrier_awaited(VIEW_KEY_DEFINITIONS);
 
     for (size_t i = 0; i < b->user_state_count && !awaited; i++)
         awaited = view_barrier_awaited(view_key_of_user(b->user_states[i]->user));
@@ -124,8 +128,8 @@ static void on_unread(int users)
 
 static const struct engine_hooks hooks = {
     .batch = on_batch, .decided = on_decided, .expired = on_expired, .conflict = on_conflict, .retry = on_retry,
-    .queue = on_queue, .windows = on_windows, .filters = on_filters, .unread = on_unread, .appended = on_appended, .viewed = on_viewed,
-    .asked = view_barrier_asked, .awaited = is_awaited,
+    .queue = on_queue, .windows = on_windows, .filters = on_filters, .unread = on_unread, .views_owed = on_views_owed,
+    .views_settled = on_views_settled, .views_asked = view_barrier_asked, .views_awaited = is_awaited,
 };
 
 /* ---- starting ---- */

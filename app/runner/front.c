@@ -28,6 +28,7 @@ struct teller {
     char id[FRONT_ID_SIZE];
     struct buf receipts; /* kids */
     struct front front;  /* as it was told last */
+    int64_t sure_of;     /* the last question up to which the views were written */
     struct mono told;
     bool failing;
 };
@@ -45,16 +46,16 @@ static void read_receipt_keys(struct teller *t)
 
 static const uint32_t all_views = VIEW_KEY_ALL;
 
-/* Wait for the views that the questions after the last one heard are about. False: some may not be written. */
+/* Wait for the views that the questions are about, but for those of which it could be sure before. False: some may not be written. */
 static bool heed(struct teller *t, const struct front_questions *questions)
 {
     const struct front_question *items = questions->items;
     size_t first = 0, count = 0;
     uint32_t *keys;
 
-    while (first < questions->count && items[first].number <= t->front.heard)
+    while (first < questions->count && items[first].number <= t->sure_of)
         first++;
-    if (questions->asked - t->front.heard > (int64_t)(questions->count - first))
+    if (questions->asked - t->sure_of > (int64_t)(questions->count - first))
         return view_barrier(&all_views, 1); /* some are not kept any more */
     keys = arena_array(&t->arena, (questions->count - first) * FRONT_KEYS_MAX + 1, sizeof *keys);
     for (size_t i = first; i < questions->count; i++)
@@ -71,6 +72,7 @@ static bool answer(struct teller *t, const struct front_questions *questions)
     if (mongo_front_tell(t->session, &front) != STORE_OK)
         return false;
     t->front = front;
+    t->sure_of = front.sure ? front.heard : t->sure_of;
     t->told = mono_now();
     return true;
 }

@@ -52,7 +52,7 @@ enum store_status mongo_front_serves(struct store *s, const char *id, int64_t ru
     return status;
 }
 
-#define QUESTIONS_KEPT 16 /* who comes too late for one takes it that everything was asked for */
+#define QUESTIONS_KEPT 64 /* who comes too late for one takes it that everything was asked for */
 
 /* By a pipeline: the question stands under the number that it gets. */
 enum store_status mongo_fronts_ask(struct store *s, const uint32_t *keys, size_t count, int64_t *number)
@@ -117,7 +117,7 @@ struct front_list {
     struct front *items;
     size_t count, capacity;
     struct arena *arena;
-    struct front_questions questions;
+    struct front_questions *questions; /* NULL: nobody asks for them */
 };
 
 static bool read_question(const bson_t *doc, struct front_question *q, struct arena *a)
@@ -138,21 +138,20 @@ static bool read_question(const bson_t *doc, struct front_question *q, struct ar
     return true;
 }
 
-/* Of an earlier version's there is only the number. */
-static bool read_questions(const bson_t *doc, struct front_questions *all, struct arena *a)
+/* The last ones that can be read: the others are as if they were not kept. */
+static void read_questions(const bson_t *doc, struct front_questions *all, struct arena *a)
 {
     bson_t list, one;
     bson_iter_t it;
 
-    all->items = arena_array(a, QUESTIONS_KEPT, sizeof *all->items);
-    if (!find_array(doc, "questions", &list))
-        return true;
-    if (!bson_iter_init(&it, &list))
-        return false;
-    while (bson_iter_next(&it))
-        if (all->count == QUESTIONS_KEPT || !get_document(&it, &one) || !read_question(&one, &all->items[all->count++], a))
-            return false;
-    return true;
+    if (!find_array(doc, "questions", &list) || !bson_iter_init(&it, &list))
+        return;
+    all->items = arena_array(a, array_count(&list) + 1, sizeof *all->items);
+    while (bson_iter_next(&it)) {
+        bool good = get_document(&it, &one) && read_question(&one, &all->items[all->count], a);
+
+        all->count = good ? all->count + 1 : 0;
+    }
 }
 
 static bool front_row(const bson_t *doc, void *context)
@@ -167,9 +166,15 @@ static bool front_row(const bson_t *doc, void *context)
     };
     struct front_list *list = context;
     struct front *front;
+    int64_t asked;
 
-    if (find_exact(doc, "asked", &list->questions.asked))
-        return read_questions(doc, &list->questions, list->arena);
+    if (find_exact(doc, "asked", &asked)) {
+        if (list->questions) {
+            list->questions->asked = asked;
+            read_questions(doc, list->questions, list->arena);
+        }
+        return true;
+    }
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     front = &list->items[list->count++];
     *front = (struct front){.receipts = ""};
@@ -178,16 +183,18 @@ static bool front_row(const bson_t *doc, void *context)
 
 enum store_status mongo_fronts(struct store *s, struct arena *a, struct front **fronts, size_t *count, struct front_questions *questions)
 {
-    struct front_list list = {.arena = a};
+    struct front_list list = {.arena = a, .questions = questions};
     AUTO_BCON command = BCON_NEW("find", FRONTS, "sort", "{", "_id", BCON_INT32(1), "}");
     enum store_status status;
 
+    if (questions)
+        *questions = (struct front_questions){.asked = 0};
+    else
+        BCON_APPEND(command, "projection", "{", "questions", BCON_INT32(0), "}");
     session_read_options(session_of(s), command, (struct store_time){0, 0}, 0);
     status = session_read(session_of(s), command, front_row, &list);
     *fronts = list.items;
     *count = status == STORE_OK ? list.count : 0;
-    if (questions)
-        *questions = list.questions;
     return status;
 }
 

@@ -26,7 +26,7 @@ struct front {
     int64_t seen_ms;
     int64_t serves_ms;    /* when one of its workers began; 0: not known */
     int64_t heard;        /* the last question that it has answered */
-    bool sure;            /* of the views that were asked for there */
+    bool sure;            /* of the views that were asked for by it, and by those before */
 };
 
 /* "host:run_dir", of this machine. */

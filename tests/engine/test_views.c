@@ -138,15 +138,13 @@ static int tear_down(void **state)
 
 /* ---- engines, and what is asked of them ---- */
 
-static void note_appended(const struct batch *b, bool defines)
+static void note_owed(const struct batch *b)
 {
-    (void)defines;
     atomic_fetch_add(&t.owed, strcmp(b->coupon, OTHER) == 0);
 }
 
-static void note_viewed(const struct batch *b, bool defines)
+static void note_settled(const struct batch *b)
 {
-    (void)defines;
     atomic_fetch_sub(&t.owed, strcmp(b->coupon, OTHER) == 0);
 }
 
@@ -155,16 +153,15 @@ static bool is_asked(void)
     return atomic_load(&t.asked);
 }
 
-static bool is_awaited(const struct batch *b, bool defines)
+static bool is_awaited(const struct batch *b)
 {
-    (void)defines;
     return strcmp(b->coupon, GOOD) == 0;
 }
 
 static struct engine *start_with(int flush_ms)
 {
     static const struct engine_hooks hooks = {
-        .appended = note_appended, .viewed = note_viewed, .asked = is_asked, .awaited = is_awaited,
+        .views_owed = note_owed, .views_settled = note_settled, .views_asked = is_asked, .views_awaited = is_awaited,
     };
     const struct engine_config config = {
         .committers = 1, .batch_max = 16, .queue_max = 64, .requests_max = 64, .lanes_max = 8, .window_max = 10 * USERS,

@@ -45,19 +45,22 @@ static struct {
 
 /* ---- nginx ---- */
 
+/* Who has hung up by now misses it. */
 static void answer(int fd, const char *status, const char *body)
 {
     char reply[512];
     int len = snprintf(reply, sizeof reply, "HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n%s", status, strlen(body), body);
 
-    assert_int_equal(send(fd, reply, (size_t)len, MSG_NOSIGNAL), len);
+    (void)send(fd, reply, (size_t)len, MSG_NOSIGNAL);
     close(fd);
 }
 
 static void leave_silent(int fd)
 {
-    assert_true(t.silent_count < SILENT_MAX);
-    t.silent[t.silent_count++] = fd;
+    if (t.silent_count < SILENT_MAX)
+        t.silent[t.silent_count++] = fd;
+    else
+        close(fd);
 }
 
 static void answer_front(int fd, enum says says)
@@ -72,9 +75,9 @@ static void serve(int fd)
 {
     char request[256] = "";
 
-    assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, PATIENCE_MS), 1);
-    assert_true(recv(fd, request, sizeof request - 1, 0) > 0);
-    if (strstr(request, "/coupons/-/fronts ")) {
+    if (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, PATIENCE_MS) != 1 || recv(fd, request, sizeof request - 1, 0) <= 0)
+        close(fd);
+    else if (strstr(request, "/coupons/-/fronts ")) {
         t.asked_list++;
         if (t.list)
             answer(fd, "200 OK", t.list);
@@ -154,14 +157,14 @@ static int count_of(const int *counter)
     return count;
 }
 
-static bool any_marked(void)
+static bool is_marked_in_vain(const char *name)
 {
     bool excused;
 
     pthread_mutex_lock(&t.lock);
     excused = t.stood_still;
     pthread_mutex_unlock(&t.lock);
-    return !excused && (is_marked(FIRST) || is_marked(SECOND));
+    return !excused && is_marked(name);
 }
 
 /* None is marked until so many more have been counted. */
@@ -172,7 +175,7 @@ static void nobody_is_marked_until(const int *counter, int more)
 
     while (count_of(counter) < enough) {
         assert_true(mono_before(mono_now(), until));
-        assert_false(any_marked());
+        assert_false(is_marked_in_vain(FIRST) || is_marked_in_vain(SECOND));
         nap();
     }
 }
@@ -234,7 +237,7 @@ static void who_is_silent_is_gone_until_it_answers(void **state)
     (void)state;
     nginx_says(t.list, SAYS_NOTHING, SAYS_YES);
     await_mark(FIRST, true);
-    assert_false(is_marked(SECOND));
+    assert_false(is_marked_in_vain(SECOND));
     nginx_says(t.list, SAYS_YES, SAYS_YES);
     await_mark(FIRST, false);
 }
@@ -244,7 +247,7 @@ static void who_refuses_for_a_while_is_gone(void **state)
     (void)state;
     nginx_says(t.list, SAYS_YES, SAYS_NO);
     await_mark(SECOND, true);
-    assert_false(is_marked(FIRST));
+    assert_false(is_marked_in_vain(FIRST));
     nginx_says(t.list, SAYS_YES, SAYS_YES);
     await_mark(SECOND, false);
 }
