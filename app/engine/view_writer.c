@@ -489,7 +489,8 @@ static bool take_jobs(struct view_writer *v)
     v->idle = false;
     jobs = v->first;
     v->first = v->last = NULL;
-    v->wanted = v->asked = false;
+    v->wanted = v->wanted && !v->whole; /* they are in the next round of all */
+    v->asked = false;
     v->stopping = v->stop;
     pthread_mutex_unlock(&v->lock);
     queue_jobs(v, jobs);

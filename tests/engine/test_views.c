@@ -45,7 +45,8 @@ static struct {
     /* Others wait for views of GOOD. */
     atomic_bool asked;
     atomic_int owed;       /* batches of OTHER whose views are not written */
-    atomic_int alone;      /* writes of GOOD's users without OTHER's, which were owed */
+    atomic_bool told;      /* and the writer was told so, for this round */
+    atomic_int alone;      /* writes of GOOD's users without OTHER's, which were owed, in such a round */
 } t;
 
 static void nap(void)
@@ -70,7 +71,7 @@ static enum store_status watched_write_views(struct store *s, struct view_write 
         atomic_fetch_add(&t.new_users, views[i].kind == VIEW_USER_STATE && !views[i].user_state->stored);
     }
     atomic_fetch_add(&t.rounds, 1);
-    atomic_fetch_add(&t.alone, good && !other && atomic_load(&t.owed) > 0);
+    atomic_fetch_add(&t.alone, atomic_exchange(&t.told, false) && good && !other && atomic_load(&t.owed) > 0);
     while (atomic_load(&t.waits))
         nap();
     if (!bad || !atomic_load(&t.refuses))
@@ -155,7 +156,11 @@ static bool is_asked(void)
 
 static bool is_awaited(const struct batch *b)
 {
-    return strcmp(b->coupon, GOOD) == 0;
+    bool awaited = strcmp(b->coupon, GOOD) == 0;
+
+    if (awaited)
+        atomic_store(&t.told, true);
+    return awaited;
 }
 
 static struct engine *start_with(int flush_ms)
