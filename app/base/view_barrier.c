@@ -21,6 +21,7 @@ struct debts {
 };
 
 struct shared {
+    int64_t began_ns;
     _Atomic int64_t lost_ns; /* when views were lost, by the monotonic clock; 0: never */
     struct debts debts[METRICS_WORKERS_MAX][METRICS_BANKS];
 };
@@ -35,6 +36,8 @@ int view_barrier_create(void)
     if (memory == MAP_FAILED)
         return -1;
     shared = memory;
+    shared->began_ns = mono_now().ns;
+    atomic_store(&shared->lost_ns, shared->began_ns);
     return 0;
 }
 
@@ -80,6 +83,13 @@ bool view_barrier_awaited(uint32_t key)
 }
 
 /* ---- who died ---- */
+
+void view_barrier_none_lost(void)
+{
+    int64_t began_ns = shared->began_ns;
+
+    (void)atomic_compare_exchange_strong(&shared->lost_ns, &began_ns, 0); /* some may be by now */
+}
 
 void view_barrier_lost(void)
 {

@@ -24,11 +24,14 @@
 #define VIEW_KEY_DEFINITIONS 1 /* any definition */
 #define VIEW_KEY_USERS 2       /* the first of users */
 
-/* Make the shared memory. Once, in the master, before the first fork. 0, or -1 with errno. */
+/* Make the shared memory. Once, in the master, before the first fork. 0, or -1 with errno. Until somebody knows better, views count as lost: a
+ * master before this one may have died. */
 int view_barrier_create(void) CPN_CHECKED;
+/* It did not: nothing was lost before view_barrier_create(). */
+void view_barrier_none_lost(void);
 /* In the master, before metrics_leave(): the process pid has ended. What it owed is lost. */
 void view_barrier_left(int slot, int pid);
-/* A process that is not of this master's ended like that. */
+/* Some may be, by whatever has happened. */
 void view_barrier_lost(void);
 
 /* The key of a user's views, of all coupons: the same in all processes, at all fronts. */

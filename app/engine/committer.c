@@ -470,7 +470,8 @@ static void forget_lane(struct committer *c, struct lane *l)
 {
     if (l->pending) {
         answer_each(c, &l->pending_ops, CPN_OUTCOME_UNKNOWN);
-        settle_views(c, l->pending);
+        if (c->hooks->views_lost)
+            c->hooks->views_lost(l->pending);
         batch_free(l->pending);
         l->pending = NULL;
     }
@@ -635,6 +636,7 @@ static void append_decided(struct committer *c, struct round *r)
     struct append *appends = arena_array(&r->arena, r->count, sizeof *appends);
     struct lane_work **whose = arena_array(&r->arena, r->count, sizeof *whose);
     struct mono started;
+    int64_t boot_ms;
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
@@ -642,6 +644,10 @@ static void append_decided(struct committer *c, struct round *r)
 
         if (p->state != WORK_RETRY && !(p->state == WORK_DECIDED && decide_changed(&p->d)))
             continue;
+        if (p->state != WORK_RETRY && is_too_old(c, p->lane)) {
+            defer(c, p, 0);
+            continue;
+        }
         if (p->state != WORK_RETRY && c->hooks->views_owed)
             c->hooks->views_owed(p->batch);
         appends[count] = (struct append){.batch = p->batch, .result = APPEND_UNKNOWN};
@@ -651,10 +657,12 @@ static void append_decided(struct committer *c, struct round *r)
         return;
     crash_at(CRASH_DECIDED);
     started = mono_now();
+    boot_ms = clock_boot_ms();
     c->store->ops->append(c->store, appends, count);
     r->append_us = (mono_now().ns - started.ns) / 1000;
     for (size_t i = 0; i < count; i++) {
         if (appends[i].result == APPEND_OURS) {
+            whose[i]->lane->newest_ms = boot_ms;
             work_committed(c, r, whose[i]);
         } else if (appends[i].result == APPEND_THEIRS) {
             settle_views(c, whose[i]->batch);
@@ -680,6 +688,7 @@ static void confirm_unchanged(struct committer *c, struct round *r)
     struct confirm *confirms = arena_array(&r->arena, r->count, sizeof *confirms);
     struct lane_work **whose = arena_array(&r->arena, r->count, sizeof *whose);
     enum store_status status;
+    int64_t boot_ms;
     size_t count = 0;
 
     for (size_t i = 0; i < r->count; i++) {
@@ -696,6 +705,7 @@ static void confirm_unchanged(struct committer *c, struct round *r)
     }
     if (!count)
         return;
+    boot_ms = clock_boot_ms();
     status = c->store->ops->confirm(c->store, confirms, count);
     for (size_t i = 0; i < count; i++) {
         struct lane_work *p = whose[i];
@@ -705,7 +715,7 @@ static void confirm_unchanged(struct committer *c, struct round *r)
         } else if (!confirms[i].unmoved) {
             work_lost(c, p);
         } else {
-            p->lane->newest_ms = clock_boot_ms();
+            p->lane->newest_ms = boot_ms;
             work_unchanged(c, p);
         }
     }

@@ -157,7 +157,6 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
     struct window_batch *w;
 
     assert(b->head.seq == l->tail.seq + 1);
-    l->newest_ms = clock_boot_ms();
     free_pool_spend(l, free_pool_used);
     w = window_add(l, b, true);
     move_buckets(l, w);
@@ -348,7 +347,7 @@ static int64_t definition_version(const struct lane *l)
     return l->definition ? l->definition->version : 0;
 }
 
-static enum store_status finish_load(struct lane *l)
+static enum store_status finish_load(struct lane *l, int64_t boot_ms)
 {
     if (l->definition_seq > l->tail.seq)
         return STORE_FAILED; /* the view came after our look at the ledger: look again */
@@ -359,7 +358,7 @@ static enum store_status finish_load(struct lane *l)
     if (l->cursor < 0)
         l->cursor = -(l->cursor + 1);
     l->loaded = true;
-    l->newest_ms = clock_boot_ms();
+    l->newest_ms = boot_ms;
     return STORE_OK;
 }
 
@@ -367,6 +366,7 @@ static enum store_status finish_load(struct lane *l)
 void lane_load(struct store *s, struct lane_loading *loads, size_t count)
 {
     struct lane_loading **open = checked(calloc(count + 1, sizeof(struct lane_loading *)));
+    int64_t boot_ms = clock_boot_ms();
 
     for (size_t i = 0; i < count; i++) {
         assert(!loads[i].lane->loaded && !loads[i].lane->window && !loads[i].lane->pending);
@@ -377,7 +377,7 @@ void lane_load(struct store *s, struct lane_loading *loads, size_t count)
     load_ledgers(s, open, list_open(loads, count, open));
     for (size_t i = 0; i < count; i++) {
         if (loads[i].status == STORE_OK)
-            loads[i].status = finish_load(loads[i].lane);
+            loads[i].status = finish_load(loads[i].lane, boot_ms);
         if (loads[i].status != STORE_OK)
             lane_unload(loads[i].lane);
     }

@@ -132,7 +132,7 @@ struct engine_config {
     int windows_mb;      /* the same in MiB: what their batches hold in memory; 0: any number */
     int64_t filter_bytes; /* for the filters of users of all lanes together (filter.h); 0: there are none */
     int fill_after;      /* users who were read in vain before the views' are read for a filter; more where there are many */
-    int64_t trusted_ms;  /* a lane whose tail was not seen in the ledger for so long is loaded anew; 0: never. Far less than the
+    int64_t trusted_ms;  /* a lane whose tail was not seen in the ledger for so long is loaded again; 0: never. Far less than the
                           * ids of what left the database stay (store/removal.c) */
     int flush_ms;        /* how long buckets' views, and with them the mark, are gathered */
     int backoff_ms;      /* after the database failed */
@@ -154,6 +154,7 @@ struct engine_hooks {
      * are written, or the batch is not in the ledger. */
     void (*views_owed)(const struct batch *b);
     void (*views_settled)(const struct batch *b);
+    void (*views_lost)(const struct batch *b); /* they are not written here any more, and the batch may be in the ledger */
     bool (*views_asked)(void);   /* somebody has begun to wait for views since this was asked last */
     bool (*views_awaited)(const struct batch *b); /* somebody waits for those of this batch */
 };

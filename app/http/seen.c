@@ -45,7 +45,7 @@ static enum fronts_say what_fronts_say(struct request *r, int64_t number)
     if (mongo_fronts(r->session, &r->arena, &fronts, &count, NULL) != STORE_OK)
         return FRONTS_UNSURE;
     for (size_t i = 0; i < count; i++) {
-        enum fronts_say answer = fronts[i].sure && fronts[i].heard >= given_up ? FRONTS_SURE : FRONTS_UNSURE;
+        enum fronts_say answer = fronts[i].unsure < number && fronts[i].heard >= given_up ? FRONTS_SURE : FRONTS_UNSURE;
         enum fronts_say says = fronts[i].heard >= given_up && fronts[i].heard < number ? FRONTS_SILENT : answer;
 
         if (strcmp(fronts[i].id, own) != 0 && front_is_here(&fronts[i], now_ms) && says > said)
@@ -119,7 +119,7 @@ bool seen_views(struct request *r, const uint32_t *keys, size_t count)
         else
             run_next(r);
     }
-    sure = rounds.unsure < mine; /* later ones had other keys */
+    sure = rounds.unsure < mine; /* a later one says nothing of these keys */
     pthread_mutex_unlock(&rounds.lock);
     return sure;
 }

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #include "base/crash.h"
 #include "base/log.h"
@@ -28,7 +27,6 @@
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 20
-#define TELL_ATTEMPTS 3
 #define FILL_AFTER 8 /* new users of a coupon who were read, before all it has are */
 #define STREAM_THREADS 3
 #define STREAMS_OF_ONE_KEY 2 /* one is left: a long export of one key holds up no other */
@@ -102,6 +100,12 @@ static void on_views_settled(const struct batch *b)
         view_barrier_settle(view_key_of_user(b->user_states[i]->user));
 }
 
+static void on_views_lost(const struct batch *b)
+{
+    view_barrier_lost();
+    on_views_settled(b);
+}
+
 static bool is_awaited(const struct batch *b)
 {
     bool awaited = has_definition(b) && view_barrier_awaited(VIEW_KEY_DEFINITIONS);
@@ -129,7 +133,7 @@ static void on_unread(int users)
 static const struct engine_hooks hooks = {
     .batch = on_batch, .decided = on_decided, .expired = on_expired, .conflict = on_conflict, .retry = on_retry,
     .queue = on_queue, .windows = on_windows, .filters = on_filters, .unread = on_unread, .views_owed = on_views_owed,
-    .views_settled = on_views_settled, .views_asked = view_barrier_asked, .views_awaited = is_awaited,
+    .views_settled = on_views_settled, .views_lost = on_views_lost, .views_asked = view_barrier_asked, .views_awaited = is_awaited,
 };
 
 /* ---- starting ---- */
@@ -142,23 +146,12 @@ static void read_receipt_keys(struct worker *w)
         log_event(LOG_WARNING, "receipts.off", "path=\"%s\" reason=\"%s\"", path, message);
 }
 
-/* Before any call is answered, so that other fronts know whom to ask. In one that is started in place of another, somebody has. */
+/* Before any call is answered, so that other fronts know whom to ask. */
 static void tell_of_front(const struct worker *w)
 {
     struct store *session = mongo_session(w->mongo);
-    const struct metrics_bank *master = &metrics_slot(METRICS_SLOT_MASTER)->banks[0];
-    int64_t run = (atomic_load(&master->gauges[METRIC_START_TIME]) & 0xFFFFFFF) << 22 | (getppid() & 0x3FFFFF);
-    char id[FRONT_ID_SIZE];
-    enum store_status status = STORE_FAILED;
-    bool former;
 
-    front_id(w->config->coupond_run_dir, id);
-    for (int attempt = 0; attempt < TELL_ATTEMPTS && status != STORE_OK; attempt++)
-        status = mongo_front_serves(session, id, run, clock_now_ms(), &former);
-    if (status != STORE_OK)
-        log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
-    else if (former)
-        view_barrier_lost();
+    mongo_front_serves(session, w->config->coupond_run_dir);
     session->ops->close(session);
 }
 

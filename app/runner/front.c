@@ -28,8 +28,8 @@ struct teller {
     char id[FRONT_ID_SIZE];
     struct buf receipts; /* kids */
     struct front front;  /* as it was told last */
-    int64_t sure_of;     /* the last question up to which the views were written */
-    struct mono told;
+    struct mono told;    /* then; 0: it is to be told at once */
+    struct mono known;   /* when the others could see last that this front is here */
     bool failing;
 };
 
@@ -46,16 +46,16 @@ static void read_receipt_keys(struct teller *t)
 
 static const uint32_t all_views = VIEW_KEY_ALL;
 
-/* Wait for the views that the questions are about, but for those of which it could be sure before. False: some may not be written. */
+/* Wait for the views that the questions after the last one heard are about. False: some may not be written. */
 static bool heed(struct teller *t, const struct front_questions *questions)
 {
     const struct front_question *items = questions->items;
     size_t first = 0, count = 0;
     uint32_t *keys;
 
-    while (first < questions->count && items[first].number <= t->sure_of)
+    while (first < questions->count && items[first].number <= t->front.heard)
         first++;
-    if (questions->asked - t->sure_of > (int64_t)(questions->count - first))
+    if (questions->asked - t->front.heard > (int64_t)(questions->count - first))
         return view_barrier(&all_views, 1); /* some are not kept any more */
     keys = arena_array(&t->arena, (questions->count - first) * FRONT_KEYS_MAX + 1, sizeof *keys);
     for (size_t i = first; i < questions->count; i++)
@@ -66,14 +66,14 @@ static bool heed(struct teller *t, const struct front_questions *questions)
 
 static bool answer(struct teller *t, const struct front_questions *questions)
 {
+    bool sure = heed(t, questions);
     struct front front = {.id = t->id, .receipts = t->receipts.data ? t->receipts.data : "", .heard = questions->asked,
-                          .sure = heed(t, questions), .seen_ms = clock_now_ms()};
+                          .unsure = sure ? t->front.unsure : questions->asked, .seen_ms = clock_now_ms()};
 
     if (mongo_front_tell(t->session, &front) != STORE_OK)
         return false;
     t->front = front;
-    t->sure_of = front.sure ? front.heard : t->sure_of;
-    t->told = mono_now();
+    t->told = t->known = mono_now();
     return true;
 }
 
@@ -93,6 +93,10 @@ static bool look(struct teller *t, bool *others, bool *ours)
 
         *others = *others || (!own && front_is_here(&fronts[i], now_ms));
         *ours = *ours || (own && fronts[i].seen_ms == t->front.seen_ms);
+    }
+    if (questions.asked < t->front.heard) { /* somebody has removed them */
+        t->front.heard = t->front.unsure = 0;
+        t->told = (struct mono){0};
     }
     if (t->told.ns && questions.asked <= t->front.heard && mono_ms_between(t->told, mono_now()) < FRONT_TELLS_MS)
         return true;
@@ -116,6 +120,8 @@ static bool look_once(struct teller *t, bool *others, bool *ours)
 {
     bool good = look(t, others, ours);
 
+    if (!good && mono_ms_between(t->known, mono_now()) > 2 * FRONT_TELLS_MS)
+        view_barrier_lost(); /* soon the others take it that this front is gone, and do not ask it; nor could anybody write its views */
     if (!good && !t->failing)
         log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
     t->failing = !good;
@@ -147,6 +153,8 @@ void *front_thread(void *context)
     arena_init(&t.arena, 0);
     front_id(t.runner->config->coupond_run_dir, t.id);
     read_receipt_keys(&t);
+    mongo_front_serves(t.session, t.runner->config->coupond_run_dir);
+    t.known = mono_now();
     while (!stop_asked(&t.runner->stop)) {
         bool others, ours;
 

@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/view_barrier.h"
 #include "store/bson_fields.h"
 #include "store/session.h"
 
 #define FRONTS "fronts"
 #define QUESTIONS "-" /* no front's id: that has a colon */
+#define TELL_ATTEMPTS 3
 
 void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
 {
@@ -33,23 +36,30 @@ static enum store_status modify(struct store *s, bson_t *command, bson_t *reply,
     return STORE_OK;
 }
 
-enum store_status mongo_front_serves(struct store *s, const char *id, int64_t run, int64_t now_ms, bool *former)
+void mongo_front_serves(struct store *s, const char *run_dir)
 {
-    /* clang-format off */
-    AUTO_BCON command = BCON_NEW(
-        "findAndModify", FRONTS,
-        "query", "{", "_id", BCON_UTF8(id), "}",
-        "update", "{", "$set", "{", "run", BCON_INT64(run), "serves", BCON_DATE_TIME(now_ms), "}", "}",
-        "upsert", BCON_BOOL(true));
-    /* clang-format on */
-    AUTO_BSON reply;
-    bson_t before;
-    int64_t other = 0;
-    enum store_status status = modify(s, command, &reply, &before, former);
+    char id[FRONT_ID_SIZE];
+    enum store_status status = STORE_FAILED;
+    bool found = true;
 
-    if (status == STORE_OK && *former)
-        *former = !find_exact(&before, "run", &other) || other != run;
-    return status;
+    front_id(run_dir, id);
+    for (int attempt = 0; attempt < TELL_ATTEMPTS && status != STORE_OK; attempt++) {
+        /* clang-format off */
+        AUTO_BCON command = BCON_NEW(
+            "findAndModify", FRONTS,
+            "query", "{", "_id", BCON_UTF8(id), "}",
+            "update", "{", "$set", "{", "serves", BCON_DATE_TIME(clock_now_ms()), "}", "}",
+            "upsert", BCON_BOOL(true));
+        /* clang-format on */
+        AUTO_BSON reply;
+        bson_t before;
+
+        status = modify(s, command, &reply, &before, &found);
+    }
+    if (status != STORE_OK)
+        log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
+    else if (!found)
+        view_barrier_none_lost();
 }
 
 #define QUESTIONS_KEPT 64 /* who comes too late for one takes it that everything was asked for */
@@ -91,7 +101,7 @@ enum store_status mongo_front_tell(struct store *s, const struct front *front)
         "updates", "[", "{",
             "q", "{", "_id", BCON_UTF8(front->id), "}",
             "u", "{", "$set", "{", "receipts", BCON_UTF8(front->receipts), "seen", BCON_DATE_TIME(front->seen_ms),
-                "heard", BCON_INT64(front->heard), "sure", BCON_BOOL(front->sure), "}", "}",
+                "heard", BCON_INT64(front->heard), "unsure", BCON_INT64(front->unsure), "}", "}",
             "upsert", BCON_BOOL(true),
         "}", "]");
     /* clang-format on */
@@ -162,7 +172,7 @@ static bool front_row(const bson_t *doc, void *context)
         BSON_FIELD("seen", BSON_FIELD_TIME, struct front, seen_ms, true, 0),
         BSON_FIELD("serves", BSON_FIELD_TIME, struct front, serves_ms, true, 0),
         BSON_FIELD("heard", BSON_FIELD_INT, struct front, heard, true, 0),
-        BSON_FIELD("sure", BSON_FIELD_BOOL, struct front, sure, true, 0),
+        BSON_FIELD("unsure", BSON_FIELD_INT, struct front, unsure, true, 0),
     };
     struct front_list *list = context;
     struct front *front;

@@ -2,13 +2,13 @@
  * store/fronts.h -- the fronts that are at work: which keys of receipts each has, so that couponctl doctor can compare them; and how one
  * asks the others to write views.
  *
- * Shape    collection `fronts`: {_id: front_id(), run, serves, receipts, seen, heard, sure}, and {_id: "-", asked, questions: [{n, keys}]}
- * Rows     a worker writes its front's before it serves (run, serves). The front's runner writes the rest again and again, and removes
+ * Shape    collection `fronts`: {_id: front_id(), serves, receipts, seen, heard, unsure}, and {_id: "-", asked, questions: [{n, keys}]}
+ * Rows     each process writes its front's before it serves (serves). The front's runner writes the rest again and again, and removes
  *          the row when the front stops, after the last worker
  * Asking   `asked` counts questions; the last ones stand beside it, with the keys of base/view_barrier.h that are asked for. A front
- *          that has seen one waits until its workers owe no views of these, and puts the question's number into `heard`; sure: they do
- *          not. So whoever reads, after a question of its own, what those views say, misses nothing that was answered before by a front
- *          that is sure. A front that cannot reach the database can neither say so nor append
+ *          that has seen one waits until its workers owe no views of these, and puts the question's number into `heard`, and where they
+ *          still do into `unsure`. So whoever reads, after a question of its own, what those views say, misses nothing that was answered
+ *          before by a front that has heard it and is sure of it. A front that cannot reach the database can neither say so nor append
  * Reads    have read concern majority: a question that could be rolled back would give its number to another one
  */
 #ifndef STORE_FRONTS_H
@@ -26,14 +26,15 @@ struct front {
     int64_t seen_ms;
     int64_t serves_ms;    /* when one of its workers began; 0: not known */
     int64_t heard;        /* the last question that it has answered */
-    bool sure;            /* of the views that were asked for by it, and by those before */
+    int64_t unsure;       /* the last of them of which it was not sure */
 };
 
 /* "host:run_dir", of this machine. */
 void front_id(const char *run_dir, char id[FRONT_ID_SIZE]);
-/* A worker of this run of the front begins to serve. *former: the front was at work before, in another run that did not stop. */
-enum store_status mongo_front_serves(struct store *s, const char *id, int64_t run, int64_t now_ms, bool *former);
-/* Write receipts, seen, heard and sure. */
+/* A process of this front begins to serve. Where nobody had told of the front before, it stopped as it should the last time, or never ran: no
+ * views were lost. */
+void mongo_front_serves(struct store *s, const char *run_dir);
+/* Write receipts, seen, heard and unsure. */
 enum store_status mongo_front_tell(struct store *s, const struct front *front);
 /* It is at work no more, unless somebody else has told of it since. */
 enum store_status mongo_front_gone(struct store *s, const struct front *front);
