@@ -95,35 +95,20 @@ static void names_put(struct names *n, const struct batch *b)
 
 /* ---- the ledger ---- */
 
-/* How far a lane is to be read: not what the removal said there, if it began and was cut short. */
-static enum store_status read_tail(struct archiving *g, int64_t lane, struct head *tail)
-{
-    struct batch *b;
-    enum store_status s = scan_last(&g->scan, lane, &b);
-
-    *tail = b ? b->head : (struct head){.seq = 0};
-    if (b && b->head.archived == LANE_REMOVED) {
-        tail->seq--;
-        memcpy(tail->hash, b->prev, HASH_LEN);
-    }
-    batch_free(b);
-    return s;
-}
-
-/* How far each lane is to be read. */
+/* How far each lane is to be read: not what the removal said there, if it began and was cut short. */
 static enum store_status read_tails(struct archiving *g)
 {
     struct head tail = {.seq = 0};
     enum store_status s = scan_lanes(&g->scan, &g->lanes);
 
     if (s == STORE_OK)
-        s = read_tail(g, 0, &tail);
+        s = archive_tail(&g->scan, 0, &tail);
     g->first = tail.seq;
     for (int64_t i = g->lanes; s == STORE_OK && i-- > 0;) /* lane 0 at last */
-        s = read_tail(g, i, &g->tails[i]);
+        s = archive_tail(&g->scan, i, &g->tails[i]);
     g->still = g->first == g->tails[0].seq;
     for (int64_t i = 1; s == STORE_OK && i < g->lanes; i++) {
-        s = read_tail(g, i, &tail);
+        s = archive_tail(&g->scan, i, &tail);
         g->still = g->still && tail.seq == g->tails[i].seq;
     }
     for (int64_t i = 0; i < g->lanes; i++)

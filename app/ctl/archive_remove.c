@@ -8,6 +8,20 @@
 #include "ctl/job.h"
 #include "verify/scan.h"
 
+enum store_status archive_tail(struct scan *v, int64_t lane, struct head *tail)
+{
+    struct batch *b;
+    enum store_status s = scan_last(v, lane, &b);
+
+    *tail = b ? b->head : (struct head){.seq = 0};
+    if (b && b->head.archived == LANE_REMOVED) {
+        tail->seq--;
+        memcpy(tail->hash, b->prev, HASH_LEN);
+    }
+    batch_free(b);
+    return s;
+}
+
 enum store_status archive_ends(struct scan *v, int64_t lanes, struct ends *ends)
 {
     uint8_t hashes[COUPON_LANES_MAX][HASH_LEN] = {{0}};
@@ -15,16 +29,12 @@ enum store_status archive_ends(struct scan *v, int64_t lanes, struct ends *ends)
 
     *ends = (struct ends){.archived = LANE_REMOVED};
     for (int64_t i = 0; i < lanes && s == STORE_OK; i++) {
-        struct batch *b = NULL;
-        bool removed;
+        struct head tail;
 
-        s = scan_last(v, i, &b);
-        removed = b && b->head.archived == LANE_REMOVED;
-        if (!b || b->head.archived < ends->archived)
-            ends->archived = b ? b->head.archived : 0;
-        if (b)
-            memcpy(hashes[i], removed ? b->prev : b->head.hash, HASH_LEN);
-        batch_free(b);
+        s = archive_tail(v, i, &tail);
+        if (tail.archived < ends->archived)
+            ends->archived = tail.archived;
+        memcpy(hashes[i], tail.hash, HASH_LEN);
     }
     batch_tails_digest((const uint8_t (*)[HASH_LEN])hashes, (size_t)lanes, ends->digest);
     return s;

@@ -9,10 +9,14 @@
 
 struct scan;
 
+/* The last batch of a lane that its archive holds: of a removed one, that before the batch that says so, with that one's `archived`. seq 0: there
+ * is none. */
+enum store_status archive_tail(struct scan *v, int64_t lane, struct head *tail);
+
 /* Where a coupon's lanes end, before they leave. */
 struct ends {
     int64_t archived; /* the least of all lanes: LANE_REMOVED, and nothing comes after what the archive holds */
-    uint8_t digest[FINGERPRINT_LEN]; /* batch_tails_digest(), of a removed lane up to what its archive holds */
+    uint8_t digest[FINGERPRINT_LEN]; /* batch_tails_digest() of their tails */
 };
 enum store_status archive_ends(struct scan *v, int64_t lanes, struct ends *ends);
 

@@ -128,19 +128,18 @@ static bool finish_erasures(struct sweeper *s, int64_t now_ms)
 
 /* ---- coupons that are over ---- */
 
-/* The job's key is that of this end: asked for twice it is there once. */
-static bool ask_for_cleanup(struct sweeper *s, const struct over_coupon *over, int64_t now_ms)
+/* The key is that of what is asked for: twice it is there once. */
+static bool ask_for_cleanup(struct sweeper *s, const char *coupon, const char *key, int64_t now_ms)
 {
     char id[ID_SHORT_LEN + 1];
-    struct job job = {.id = id, .kind = JOB_CLEANUP, .coupon = over->id, .created_ms = now_ms}, *existing;
+    struct job job = {.id = id, .kind = JOB_CLEANUP, .coupon = coupon, .key = key, .created_ms = now_ms}, *existing;
     enum store_status status;
 
     id_random(id, ID_SHORT_LEN);
-    job.key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, over->cleanup_ms);
     status = mongo_job_insert(s->session, &job, &s->arena, &existing);
     if (status == STORE_OK)
-        log_event(LOG_INFO, "cleanup.asked_for", "coupon=%s job=%s", over->id, id);
-    return status != STORE_FAILED && mongo_over_seen(s->session, over) == STORE_OK;
+        log_event(LOG_INFO, "cleanup.asked_for", "coupon=%s job=%s", coupon, id);
+    return status != STORE_FAILED;
 }
 
 static bool find_over(struct sweeper *s, int64_t now_ms)
@@ -151,24 +150,16 @@ static bool find_over(struct sweeper *s, int64_t now_ms)
 
     if (mongo_over_coupons(s->session, now_ms, SWEEP_MOST, &s->arena, &over, &count) != STORE_OK)
         return false;
-    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
-        fine = ask_for_cleanup(s, &over[i], now_ms) && fine;
+    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
+        const char *key = arena_printf(&s->arena, JOB_KEY_CLEANUP "%" PRId64, over[i].cleanup_ms);
+
+        if (!ask_for_cleanup(s, over[i].id, key, now_ms) || mongo_over_seen(s->session, &over[i]) != STORE_OK)
+            fine = false;
+    }
     return fine;
 }
 
-/* ---- what is left behind ---- */
-
-/* Of an archived coupon. The job's key is that of the time at which it is due: asked for twice it is there once. */
-static bool ask_for_remains(struct sweeper *s, const struct remains *due, int64_t now_ms)
-{
-    char id[ID_SHORT_LEN + 1];
-    struct job job = {.id = id, .kind = JOB_CLEANUP, .coupon = due->coupon, .created_ms = now_ms}, *existing;
-
-    id_random(id, ID_SHORT_LEN);
-    job.key = arena_printf(&s->arena, JOB_KEY_REMAINS "%" PRId64, due->until_ms);
-    return mongo_job_insert(s->session, &job, &s->arena, &existing) != STORE_FAILED &&
-           mongo_remains_gone(s->session, due->coupon) == STORE_OK;
-}
+/* ---- what archived coupons left behind ---- */
 
 static bool find_remains(struct sweeper *s, int64_t now_ms)
 {
@@ -178,8 +169,12 @@ static bool find_remains(struct sweeper *s, int64_t now_ms)
 
     if (mongo_remains_due(s->session, now_ms, SWEEP_MOST, &s->arena, &due, &count) != STORE_OK)
         return false;
-    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++)
-        fine = ask_for_remains(s, &due[i], now_ms) && fine;
+    for (size_t i = 0; i < count && !stop_asked(&s->runner->stop); i++) {
+        const char *key = arena_printf(&s->arena, JOB_KEY_REMAINS "%" PRId64, due[i].until_ms);
+
+        if (!ask_for_cleanup(s, due[i].coupon, key, now_ms) || mongo_remains_gone(s->session, due[i].coupon) != STORE_OK)
+            fine = false;
+    }
     return fine;
 }
 
