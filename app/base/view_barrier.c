@@ -84,11 +84,22 @@ bool view_barrier_awaited(uint32_t key)
 
 /* ---- who died ---- */
 
-void view_barrier_none_lost(void)
+/* Where some were lost since, that stands. */
+static void know_lost(int64_t ns)
 {
     int64_t began_ns = shared->began_ns;
 
-    (void)atomic_compare_exchange_strong(&shared->lost_ns, &began_ns, 0); /* some may be by now */
+    (void)atomic_compare_exchange_strong(&shared->lost_ns, &began_ns, ns);
+}
+
+void view_barrier_none_lost(void)
+{
+    know_lost(0);
+}
+
+void view_barrier_some_lost(void)
+{
+    know_lost(mono_now().ns);
 }
 
 void view_barrier_lost(void)

@@ -27,8 +27,10 @@
 /* Make the shared memory. Once, in the master, before the first fork. 0, or -1 with errno. Until somebody knows better, views count as lost: a
  * master before this one may have died. */
 int view_barrier_create(void) CPN_CHECKED;
-/* It did not: nothing was lost before view_barrier_create(). */
+/* What is known now, by the first process that calls either: it did not, nothing was lost before view_barrier_create(); or it may have, and
+ * VIEWS_LOST_MS begin now, for nobody was there to write them. */
 void view_barrier_none_lost(void);
+void view_barrier_some_lost(void);
 /* In the master, before metrics_leave(): the process pid has ended. What it owed is lost. */
 void view_barrier_left(int slot, int pid);
 /* Some may be, by whatever has happened. */
@@ -47,7 +49,7 @@ bool view_barrier_asked(void);
 bool view_barrier_awaited(uint32_t key);
 
 /* Wait, at most VIEW_BARRIER_MS, until each worker of this machine has, since the call began, once owed no views of each of these keys.
- * False: some may be missing. A worker has not written them in time, or one died before it had, less than VIEWS_LOST_MS ago. */
+ * False: some may be missing. A worker has not written them in time, or some were lost less than VIEWS_LOST_MS ago. */
 bool view_barrier(const uint32_t *keys, size_t count);
 
 #endif

@@ -644,7 +644,7 @@ static void append_decided(struct committer *c, struct round *r)
 
         if (p->state != WORK_RETRY && !(p->state == WORK_DECIDED && decide_changed(&p->d)))
             continue;
-        if (p->state != WORK_RETRY && is_too_old(c, p->lane)) {
+        if (is_too_old(c, p->lane)) {
             defer(c, p, 0);
             continue;
         }
@@ -698,6 +698,10 @@ static void confirm_unchanged(struct committer *c, struct round *r)
             continue;
         if (!p->ops.count) {
             work_unchanged(c, p);
+            continue;
+        }
+        if (is_too_old(c, p->lane)) {
+            defer(c, p, 0);
             continue;
         }
         confirms[count] = (struct confirm){p->lane->coupon, p->lane->number, p->lane->tail.seq, false};

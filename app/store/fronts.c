@@ -58,8 +58,10 @@ void mongo_front_serves(struct store *s, const char *run_dir)
     }
     if (status != STORE_OK)
         log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
-    else if (!found)
+    if (status == STORE_OK && !found)
         view_barrier_none_lost();
+    else
+        view_barrier_some_lost();
 }
 
 #define QUESTIONS_KEPT 64 /* who comes too late for one takes it that everything was asked for */
