@@ -67,6 +67,8 @@ static bool run_round(struct request *r, const uint32_t *keys, size_t count)
     until = mono_add_ms(mono_now(), VIEW_BARRIER_MS);
     if (!view_barrier(keys, count) || !sure)
         return false;
+    if (said != FRONTS_ALONE && number < given_up)
+        given_up = 0; /* the questions were removed: their numbers begin again */
     while (said != FRONTS_ALONE && (said = what_fronts_say(r, number)) == FRONTS_SILENT && mono_before(mono_now(), until))
         nanosleep(&pause, NULL);
     if (said == FRONTS_SILENT)

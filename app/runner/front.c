@@ -68,7 +68,8 @@ static bool answer(struct teller *t, const struct front_questions *questions)
 {
     bool sure = heed(t, questions);
     struct front front = {.id = t->id, .receipts = t->receipts.data ? t->receipts.data : "", .heard = questions->asked,
-                          .unsure = sure ? t->front.unsure : questions->asked, .seen_ms = clock_now_ms()};
+                          .unsure = sure ? t->front.unsure : questions->asked, .seen_ms = clock_now_ms(),
+                          .serves_ms = t->front.serves_ms};
 
     if (mongo_front_tell(t->session, &front) != STORE_OK)
         return false;
@@ -93,6 +94,8 @@ static bool look(struct teller *t, bool *others, bool *ours)
 
         *others = *others || (!own && front_is_here(&fronts[i], now_ms));
         *ours = *ours || (own && fronts[i].seen_ms == t->front.seen_ms);
+        if (own)
+            t->front.serves_ms = fronts[i].serves_ms;
     }
     if (questions.asked < t->front.heard) { /* somebody has removed them */
         t->front.heard = t->front.unsure = 0;
@@ -155,12 +158,12 @@ void *front_thread(void *context)
     read_receipt_keys(&t);
     mongo_front_serves(t.session, t.runner->config->coupond_run_dir);
     t.known = mono_now();
-    while (!stop_asked(&t.runner->stop)) {
+    do { /* at least once: who has told of a front removes its row */
         bool others, ours;
 
         (void)look_once(&t, &others, &ours);
         stop_rest(&t.runner->stop, others ? LOOK_MS : LOOK_ALONE_MS);
-    }
+    } while (!stop_asked(&t.runner->stop));
     see_workers_off(&t);
     arena_free(&t.arena);
     buf_free(&t.receipts);

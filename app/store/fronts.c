@@ -117,7 +117,8 @@ enum store_status mongo_front_gone(struct store *s, const struct front *front)
     AUTO_BCON command = BCON_NEW(
         "delete", FRONTS,
         "deletes", "[", "{",
-            "q", "{", "_id", BCON_UTF8(front->id), "seen", BCON_DATE_TIME(front->seen_ms), "}",
+            "q", "{", "_id", BCON_UTF8(front->id), "seen", BCON_DATE_TIME(front->seen_ms),
+                "serves", BCON_DATE_TIME(front->serves_ms), "}",
             "limit", BCON_INT32(1),
         "}", "]");
     /* clang-format on */

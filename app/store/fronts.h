@@ -36,7 +36,7 @@ void front_id(const char *run_dir, char id[FRONT_ID_SIZE]);
 void mongo_front_serves(struct store *s, const char *run_dir);
 /* Write receipts, seen, heard and unsure. */
 enum store_status mongo_front_tell(struct store *s, const struct front *front);
-/* It is at work no more, unless somebody else has told of it since. */
+/* It is at work no more, unless somebody else has told of it, or begun to serve, since. */
 enum store_status mongo_front_gone(struct store *s, const struct front *front);
 /* Questions of fronts, the oldest first. */
 struct front_questions {
