@@ -137,14 +137,15 @@ static void see_workers_off(struct teller *t)
 {
     const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
     struct mono until = mono_add_ms(mono_now(), (int64_t)t->runner->config->coupond_drain_s * 1000 * 7 / 8); /* then all are killed */
-    bool others, ours = t->told.ns != 0;
+    bool others, ours, working, seen;
 
-    while (ours && any_worker() && mono_before(mono_now(), until)) {
-        if (!look_once(t, &others, &ours))
-            ours = true;
-        nanosleep(&pause, NULL);
-    }
-    if (ours && !any_worker() && view_barrier(&all_views, 1))
+    do {
+        working = any_worker();
+        seen = look_once(t, &others, &ours); /* once more after the last of them, who may have told that it serves */
+        if (working)
+            nanosleep(&pause, NULL);
+    } while (working && (ours || !seen) && mono_before(mono_now(), until));
+    if (ours && !working && view_barrier(&all_views, 1))
         (void)mongo_front_gone(t->session, &t->front); /* else it is, after a while */
 }
 

@@ -151,6 +151,15 @@ def test_doctor_sees_a_front_with_another_key_of_receipts(stack):
     assert not told(), "it has stopped"
 
 
+def test_a_front_that_stops_as_soon_as_it_serves_leaves_no_row(stack):
+    front = Stack()
+    front.environment["MONGODB_URI"] = (stack.var / "run" / "mongodb_uri").read_text().strip()
+    before = stack.database.fronts.count_documents({})
+    with front:
+        wait_until("the front to tell of itself", lambda: stack.database.fronts.count_documents({}) == before + 1)
+    assert stack.database.fronts.count_documents({}) == before
+
+
 def test_doctor_sees_a_missing_index(stack):
     users = stack.database.users
     users.drop_index("user")
