@@ -167,7 +167,7 @@ static struct entry *add_entry(struct decision *d, const struct user_state *u, e
 }
 
 /* What follows from the entry at once: the totals, the slot if it is named, the user state. */
-static void lay(struct decision *d, struct user_state *u, struct entry *e)
+static void apply(struct decision *d, struct user_state *u, struct entry *e)
 {
     struct named_slot *named = entry_members[e->kind] & HAS_SLOT ? find_named(d, e->n) : NULL;
 
@@ -214,12 +214,12 @@ static void add_end(struct decision *d, struct user_state *u, const struct redem
     e->same_day = r->day_ms == d->head.day_ms;
     if (base && kind != ENTRY_REVERSE)
         e->valid_until_ms = base->valid_until_ms;
-    lay(d, u, e);
+    apply(d, u, e);
 }
 
 /* What has ended by itself gets its entry: a hold on r, then r, then the issued one beneath it. Not if its slot was not read:
  * then it waits for a later batch, and only user_state_lapsed() speaks of it. */
-static void settle(struct decision *d, struct user_state *u, const struct redemption *r)
+static void expire_one(struct decision *d, struct user_state *u, const struct redemption *r)
 {
     int64_t at_ms = d->head.at_ms;
     const struct redemption *held;
@@ -235,14 +235,14 @@ static void settle(struct decision *d, struct user_state *u, const struct redemp
     }
 }
 
-static void settle_all(struct decision *d, struct user_state *u)
+static void expire_lapsed(struct decision *d, struct user_state *u)
 {
     int64_t due_ms = user_state_due(u);
 
     if (!due_ms || due_ms > d->head.at_ms)
         return;
     for (size_t i = 0; i < u->count; i++)
-        settle(d, u, &u->redemptions[i]);
+        expire_one(d, u, &u->redemptions[i]);
 }
 
 void decide_expire(struct decision *d, struct user_state *u, int64_t n, uint32_t g)
@@ -251,7 +251,7 @@ void decide_expire(struct decision *d, struct user_state *u, int64_t n, uint32_t
     const struct redemption *r = user_state_by_slot(u, n, named ? named->slot.current : g);
 
     if (r)
-        settle(d, u, r);
+        expire_one(d, u, r);
 }
 
 static int64_t hold_until(const struct decision *d, int64_t reserve_s)
@@ -262,7 +262,7 @@ static int64_t hold_until(const struct decision *d, int64_t reserve_s)
 /* ---- repeats ---- */
 
 /* The first answer of the call to which the key belongs. */
-static void replay(const struct redemption *r, enum key_of which, const struct extension *earlier, struct outcome *out)
+static void repeat_answer(const struct redemption *r, enum key_of which, const struct extension *earlier, struct outcome *out)
 {
     *out = (struct outcome){.result = CPN_OK, .replayed = true, .created = which == KEY_OF_FIRST, .redemption = *r};
     if (which == KEY_OF_SPENDING) {
@@ -305,7 +305,7 @@ static bool find_key(const struct user_state *u, const char *key, const uint8_t 
     if (memcmp(fingerprint_of(r, which, earlier), fingerprint, FINGERPRINT_LEN) != 0)
         refuse(out, CPN_IDEMPOTENCY_KEY_REUSED);
     else
-        replay(r, which, earlier, out);
+        repeat_answer(r, which, earlier, out);
     return true;
 }
 
@@ -353,7 +353,7 @@ static bool find_repeat(const struct decision *d, const struct user_state *u, co
 
 /* ---- refusals ---- */
 
-static bool window_refuses(const struct decision *d, struct outcome *out)
+static bool dates_refuse(const struct decision *d, struct outcome *out)
 {
     const struct coupon *c = d->coupon;
     int64_t at_ms = d->head.at_ms;
@@ -496,7 +496,7 @@ static void hold(struct decision *d, struct user_state *u, const struct redempti
     e->discount_minor = discount_minor;
     e->reserved_until_ms = hold_until(d, s->reserve_s);
     set_call(d, e, u, s->key, s->fingerprint, s->order);
-    lay(d, u, e);
+    apply(d, u, e);
     *out = (struct outcome){.result = CPN_OK, .created = true, .redemption = u->redemptions[u->count - 1]};
 }
 
@@ -515,7 +515,7 @@ static void extend(struct decision *d, struct user_state *u, struct redemption *
     set_call(d, e, u, s->key, s->fingerprint, NULL);
     until_ms = until_ms < most_ms ? until_ms : most_ms;
     e->reserved_until_ms = until_ms > r->reserved_until_ms ? until_ms : r->reserved_until_ms;
-    lay(d, u, e);
+    apply(d, u, e);
     *out = (struct outcome){.result = CPN_OK, .redemption = *r};
 }
 
@@ -529,7 +529,7 @@ static void spend(struct decision *d, struct user_state *u, struct redemption *r
     e->was = r->state;
     e->held_minor = r->discount_minor;
     e->discount_minor = discount_minor;
-    lay(d, u, e);
+    apply(d, u, e);
     answer_with(d, r, out);
 }
 
@@ -557,13 +557,13 @@ static void step_issued(struct decision *d, struct user_state *u, struct redempt
             spend_hold(d, u, held, s, out);
         return;
     }
-    if ((s->move == MOVE_RESERVE && too_many(d, u, out)) || (!cancels && window_refuses(d, out)))
+    if ((s->move == MOVE_RESERVE && too_many(d, u, out)) || (!cancels && dates_refuse(d, out)))
         return;
     if (held) {
         refuse_held(held->reserved_until_ms, out);
         return;
     }
-    settle(d, u, r); /* a hold on it whose time has passed */
+    expire_one(d, u, r); /* a hold on it whose time has passed */
     if (cancels) {
         add_end(d, u, r, ENTRY_CANCEL);
         answer_with(d, r, out);
@@ -652,12 +652,12 @@ void decide_step(struct decision *d, struct user_state *u, const struct step *s,
 /* ---- taking ---- */
 
 /* The first refusal of the table that applies, or OK with the discount. named: the slot that has the code, if one was given. */
-static void refusal(const struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
-                    struct outcome *out, int64_t *discount_minor)
+static void check_rules(const struct decision *d, const struct user_state *u, const struct take *t, const struct named_slot *named,
+                        struct outcome *out, int64_t *discount_minor)
 {
     bool own = named && named->slot.state == SLOT_ISSUED; /* no new taking */
 
-    if (window_refuses(d, out) || code_refuses(d, u, t, named, out))
+    if (dates_refuse(d, out) || code_refuses(d, u, t, named, out))
         return;
     if (t->state != SLOT_ISSUED && order_refuses(d, t->order, discount_minor, out))
         return;
@@ -746,7 +746,7 @@ static bool take_slot(struct decision *d, struct user_state *u, const struct tak
     e->metadata = arena_strdup(&d->batch->arena, t->metadata);
     e->reserved_until_ms = t->state == SLOT_RESERVED ? hold_until(d, t->reserve_s) : 0;
     e->valid_until_ms = t->state == SLOT_ISSUED ? valid_until(d) : 0;
-    lay(d, u, e);
+    apply(d, u, e);
     return true;
 }
 
@@ -777,8 +777,8 @@ static bool has_changed(const struct user_state *u, const struct take *t)
 }
 
 /* Everything that comes before a slot is taken. True: *out is the answer. */
-static bool answered(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named, bool changed,
-                     struct outcome *out, int64_t *discount_minor)
+static bool resolve_without_slot(struct decision *d, struct user_state *u, const struct take *t, const struct named_slot *named, bool changed,
+                                 struct outcome *out, int64_t *discount_minor)
 {
     const struct redemption *unspent;
 
@@ -796,7 +796,7 @@ static bool answered(struct decision *d, struct user_state *u, const struct take
         refuse(out, CPN_CODE_REQUIRED);
         return true;
     }
-    refusal(d, u, t, named, out, discount_minor);
+    check_rules(d, u, t, named, out, discount_minor);
     if (out->result == CPN_USER_CAP_REACHED && t->state == SLOT_ISSUED &&
         d->coupon->on_user_cap == ON_USER_CAP_EXISTING && (unspent = user_state_unspent(u, d->head.at_ms)))
         answer_with(d, unspent, out);
@@ -811,8 +811,8 @@ bool decide_take(struct decision *d, struct user_state *u, const struct take *t,
     bool changed = has_changed(u, t);
     int64_t discount_minor = 0;
 
-    settle_all(d, u); /* what others held was settled before, with their states */
-    if (answered(d, u, t, named, changed, out, &discount_minor))
+    expire_lapsed(d, u); /* what others held was settled before, with their states */
+    if (resolve_without_slot(d, u, t, named, changed, out, &discount_minor))
         return true;
     if (named && named->slot.state == SLOT_ISSUED) {
         take_own(d, u, t, named, out);
@@ -832,7 +832,7 @@ void decide_check(struct decision *d, struct user_state *u, const struct take *t
 
     keyless.key = NULL;
     *discount_minor = 0;
-    if (answered(d, u, &keyless, named, has_changed(u, t), out, discount_minor) && out->result == CPN_OK)
+    if (resolve_without_slot(d, u, &keyless, named, has_changed(u, t), out, discount_minor) && out->result == CPN_OK)
         *discount_minor = out->redemption.discount_minor;
 }
 
@@ -866,9 +866,9 @@ static struct entry *add_job_entry(struct decision *d, const struct job_progress
     return e;
 }
 
-static void lay_of_job(struct decision *d, struct job_progress *job, struct entry *e)
+static void apply_to_job(struct decision *d, struct job_progress *job, struct entry *e)
 {
-    lay(d, NULL, e);
+    apply(d, NULL, e);
     if (job)
         fold_job_entry(job, e, &d->head);
 }
@@ -882,9 +882,9 @@ static struct entry *add_transfer(struct decision *d, const struct lane_account 
     return e;
 }
 
-static void lay_transfer(struct decision *d, struct lane_account *account, struct entry *e)
+static void apply_transfer(struct decision *d, struct lane_account *account, struct entry *e)
 {
-    lay(d, NULL, e);
+    apply(d, NULL, e);
     fold_account_entry(account, e, &d->head);
 }
 
@@ -893,7 +893,7 @@ static void add_due(struct decision *d, int64_t count, struct job_progress *job,
     struct entry *e = add_job_entry(d, job, ENTRY_DUE, step);
 
     e->count = count;
-    lay_of_job(d, job, e);
+    apply_to_job(d, job, e);
 }
 
 /* New slots of which each other lane gets its part, before they are numbered. */
@@ -904,7 +904,7 @@ static void give_fresh(struct decision *d, struct lane_account *const *accounts,
 
         e->gift.slots = part;
         e->fresh = true;
-        lay_transfer(d, accounts[lane], e);
+        apply_transfer(d, accounts[lane], e);
     }
 }
 
@@ -916,7 +916,7 @@ static void add_slots(struct decision *d, struct job_progress *job, struct lane_
     e->n = fold_next_n(&d->head, d->batch->lane);
     e->count = count - parts;
     e->gift.slots = parts;
-    lay_of_job(d, job, e);
+    apply_to_job(d, job, e);
     give_fresh(d, accounts, part);
 }
 
@@ -1074,7 +1074,7 @@ void decide_give(struct decision *d, struct lane_account *account, const struct 
         return;
     e = add_transfer(d, account, ENTRY_GIVE);
     e->gift = gift;
-    lay_transfer(d, account, e);
+    apply_transfer(d, account, e);
 }
 
 void decide_get(struct decision *d, struct lane_account *account, const struct gift *given, int64_t given_day_ms, int64_t most,
@@ -1099,7 +1099,7 @@ void decide_get(struct decision *d, struct lane_account *account, const struct g
     e->gift = gift;
     e->n = fold_next_n(&d->head, d->batch->lane);
     e->count = gift.slots;
-    lay_transfer(d, account, e);
+    apply_transfer(d, account, e);
 }
 
 /* ---- slots ---- */
@@ -1149,7 +1149,7 @@ void decide_turn(struct decision *d, struct job_progress *job, int64_t fence, in
         return;
     }
     if (!again)
-        lay_of_job(d, job, add_job_entry(d, job, ENTRY_TURN, fence));
+        apply_to_job(d, job, add_job_entry(d, job, ENTRY_TURN, fence));
     *turn = d->head.turn;
 }
 
@@ -1157,7 +1157,7 @@ void decide_turn_end(struct decision *d, struct job_progress *job, struct outcom
 {
     *out = (struct outcome){.result = CPN_OK};
     if (d->head.turn != 0 && job->turn == d->head.turn)
-        lay_of_job(d, job, add_job_entry(d, job, ENTRY_TURN_END, job->fence));
+        apply_to_job(d, job, add_job_entry(d, job, ENTRY_TURN_END, job->fence));
 }
 
 void decide_due(struct decision *d, struct job_progress *job, int64_t step, int64_t count, int64_t *done, struct outcome *out)
@@ -1247,7 +1247,7 @@ static void forget(struct decision *d, struct user_state *u, const struct redemp
     e = add_entry(d, u, ENTRY_FORGET);
     e->n = r->n;
     e->g = r->g;
-    lay(d, u, e);
+    apply(d, u, e);
 }
 
 void decide_erase(struct decision *d, struct user_state *u, const char *alias, struct outcome *out)
@@ -1267,7 +1267,7 @@ void decide_erase(struct decision *d, struct user_state *u, const char *alias, s
         else if (r->state == SLOT_REDEEMED)
             forget(d, u, r);
     }
-    lay(d, u, add_entry(d, u, ENTRY_ERASE));
+    apply(d, u, add_entry(d, u, ENTRY_ERASE));
 }
 
 /* ---- events ---- */

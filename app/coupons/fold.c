@@ -17,8 +17,8 @@ static void move_to_day(struct user_state *u, int64_t day_ms)
 }
 
 /* What an entry that makes a redemption says of it. */
-static struct redemption *lay_origin(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
-                                     enum slot_state state, struct arena *a)
+static struct redemption *apply_origin(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
+                                       enum slot_state state, struct arena *a)
 {
     struct redemption *r = user_state_add(u, a);
 
@@ -35,19 +35,19 @@ static struct redemption *lay_origin(struct user_state *u, const struct entry *e
     return r;
 }
 
-static void lay_taking(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
-                       enum slot_state state, struct arena *a)
+static void apply_taking(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane,
+                         enum slot_state state, struct arena *a)
 {
     move_to_day(u, head->day_ms);
     u->total++;
     u->today++;
-    lay_origin(u, e, head, lane, state, a);
+    apply_origin(u, e, head, lane, state, a);
 }
 
 /* A hold on an issued one is no taking: it has the ordinal, the day and the counts of the taking beneath it. */
-static void lay_hold(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
+static void apply_hold(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a)
 {
-    struct redemption *r = lay_origin(u, e, head, lane, SLOT_RESERVED, a);
+    struct redemption *r = apply_origin(u, e, head, lane, SLOT_RESERVED, a);
     struct redemption *base = user_state_by_slot(u, e->from_n, e->from);
 
     if (!base)
@@ -86,7 +86,7 @@ static void keep_extension(struct redemption *r, struct arena *a)
     r->earlier_count = kept + 1;
 }
 
-static void lay_extension(struct user_state *u, struct redemption *r, const struct entry *e, struct arena *a)
+static void apply_extension(struct user_state *u, struct redemption *r, const struct entry *e, struct arena *a)
 {
     struct redemption *base = beneath(u, r);
 
@@ -98,7 +98,7 @@ static void lay_extension(struct user_state *u, struct redemption *r, const stru
     memcpy(r->extended_fingerprint, e->fingerprint, FINGERPRINT_LEN);
 }
 
-static void lay_spending(struct user_state *u, struct redemption *r, const struct entry *e, const struct head *head)
+static void apply_spending(struct user_state *u, struct redemption *r, const struct entry *e, const struct head *head)
 {
     struct redemption *base = beneath(u, r);
 
@@ -127,8 +127,8 @@ static void end_redemption(struct redemption *r, enum slot_state state, const st
 }
 
 /* A hold that ends unspent gives nothing back; a reversal ends the hold and the issued one beneath it. */
-static void lay_end(struct user_state *u, struct redemption *r, const struct entry *e, enum slot_state state,
-                    const struct head *head)
+static void apply_end(struct user_state *u, struct redemption *r, const struct entry *e, enum slot_state state,
+                      const struct head *head)
 {
     struct redemption *base = e->from ? user_state_by_slot(u, e->from_n, e->from) : NULL;
 
@@ -144,7 +144,7 @@ static void lay_end(struct user_state *u, struct redemption *r, const struct ent
         u->today--;
 }
 
-static void lay_erasure(struct user_state *u, const struct head *head, int64_t lane)
+static void apply_erasure(struct user_state *u, const struct head *head, int64_t lane)
 {
     u->alias[0] = '\0';
     u->total = u->today = 0;
@@ -168,36 +168,36 @@ void fold_user_state_entry(struct user_state *u, const struct entry *e, const st
         r->last_seq = head->seq;
     switch (e->kind) {
     case ENTRY_ISSUE:
-        lay_taking(u, e, head, lane, SLOT_ISSUED, a);
+        apply_taking(u, e, head, lane, SLOT_ISSUED, a);
         break;
     case ENTRY_RESERVE:
-        lay_taking(u, e, head, lane, SLOT_RESERVED, a);
+        apply_taking(u, e, head, lane, SLOT_RESERVED, a);
         break;
     case ENTRY_REDEEM:
-        lay_taking(u, e, head, lane, SLOT_REDEEMED, a);
+        apply_taking(u, e, head, lane, SLOT_REDEEMED, a);
         break;
     case ENTRY_HOLD:
-        lay_hold(u, e, head, lane, a);
+        apply_hold(u, e, head, lane, a);
         break;
     case ENTRY_EXTEND:
         if (r)
-            lay_extension(u, r, e, a);
+            apply_extension(u, r, e, a);
         break;
     case ENTRY_SPEND:
         if (r)
-            lay_spending(u, r, e, head);
+            apply_spending(u, r, e, head);
         break;
     case ENTRY_CANCEL:
-        lay_end(u, r, e, SLOT_CANCELLED, head);
+        apply_end(u, r, e, SLOT_CANCELLED, head);
         break;
     case ENTRY_EXPIRE:
-        lay_end(u, r, e, SLOT_EXPIRED, head);
+        apply_end(u, r, e, SLOT_EXPIRED, head);
         break;
     case ENTRY_REVERSE:
-        lay_end(u, r, e, SLOT_REVERSED, head);
+        apply_end(u, r, e, SLOT_REVERSED, head);
         break;
     case ENTRY_ERASE:
-        lay_erasure(u, head, lane);
+        apply_erasure(u, head, lane);
         break;
     default:
         break;

@@ -82,7 +82,7 @@ static void refuse(const struct opening *o, const char *where, const char *field
 {
     const struct drift d = {"checkpoint", where, field, expected, found};
 
-    o->file->user_state = CHECKPOINT_REFUSED;
+    o->file->status = CHECKPOINT_REFUSED;
     o->report(o->context, &d);
 }
 
@@ -219,7 +219,7 @@ static enum store_status check_lane(const struct opening *o, int64_t lane, struc
         return s;
     snprintf(where, sizeof where, lane ? "seq %" PRId64 " of lane %" PRId64 : "seq %" PRId64, at->tail.seq, lane);
     if (fault == CHECKPOINT_MARKS)
-        o->file->user_state = CHECKPOINT_LATER;
+        o->file->status = CHECKPOINT_LATER;
     else
         refuse(o, where, "batch", "the one that it names", faults[fault]);
     return s;
@@ -234,26 +234,26 @@ enum store_status checkpoint_open(struct checkpoint *f, const struct checkpoints
     int64_t end = 0;
     char *path;
 
-    *f = (struct checkpoint){.user_state = CHECKPOINT_NONE};
+    *f = (struct checkpoint){.status = CHECKPOINT_NONE};
     if (!is_kept(k, v->coupon))
         return s;
     path = path_of(k, v->coupon);
     f->file = fopen(path, "re");
     if (f->file) {
-        f->user_state = CHECKPOINT_USED;
+        f->status = CHECKPOINT_USED;
         if (!read_statement(f->file, &statement, &end))
             refuse(&o, "file", "form", "a checkpoint's", "another");
         else if (check_signature(&o, &statement, &payload))
             check_statement(&o, &payload, end, lanes);
-        else if (f->user_state == CHECKPOINT_USED)
+        else if (f->status == CHECKPOINT_USED)
             refuse(&o, "statement", "form", "a checkpoint's", "another");
     } else if (errno != ENOENT) {
         refuse(&o, "file", "form", "one that can be read", strerror(errno));
     }
-    for (int64_t lane = 0; s == STORE_OK && f->user_state >= CHECKPOINT_LATER && lane < lanes; lane++)
+    for (int64_t lane = 0; s == STORE_OK && f->status >= CHECKPOINT_LATER && lane < lanes; lane++)
         s = check_lane(&o, lane, a);
-    if (k->from_start && f->user_state != CHECKPOINT_REFUSED)
-        f->user_state = CHECKPOINT_NONE;
+    if (k->from_start && f->status != CHECKPOINT_REFUSED)
+        f->status = CHECKPOINT_NONE;
     buf_free(&payload);
     buf_free(&statement);
     free(path);
@@ -333,7 +333,7 @@ const struct lane_checkpoint *checkpoint_lane(struct checkpoint *f, int64_t lane
 {
     const struct checkpoint_section *s = &f->sections[lane];
 
-    if (f->user_state != CHECKPOINT_USED)
+    if (f->status != CHECKPOINT_USED)
         return NULL;
     f->left = fseeko(f->file, s->from, SEEK_SET) == 0 ? s->len : 0;
     return &s->at;
@@ -363,11 +363,11 @@ bool checkpoint_next(struct checkpoint *f, struct buf *record)
 
 void checkpoint_say(const struct checkpoint *f, struct buf *out)
 {
-    if (f->user_state == CHECKPOINT_REFUSED)
+    if (f->status == CHECKPOINT_REFUSED)
         buf_puts(out, ", from the start");
-    if (f->user_state == CHECKPOINT_LATER)
+    if (f->status == CHECKPOINT_LATER)
         buf_puts(out, ", from the start: views or totals have not reached its checkpoint");
-    if (f->user_state != CHECKPOINT_USED)
+    if (f->status != CHECKPOINT_USED)
         return;
     buf_printf(out, ", from %s checkpoint at seq ", f->kid[0] ? "a" : "an unsigned");
     for (int64_t i = 0; i < f->lanes; i++)
@@ -379,7 +379,7 @@ void checkpoint_say(const struct checkpoint *f, struct buf *out)
 void checkpoint_put_json(const struct checkpoint *f, struct json *j)
 {
     json_key(j, "checkpoint");
-    if (f->user_state != CHECKPOINT_USED) {
+    if (f->status != CHECKPOINT_USED) {
         json_null(j);
         return;
     }

@@ -53,12 +53,12 @@ struct checkpoint_section {
 };
 
 struct checkpoint {
-    enum checkpoint_user_state {
+    enum checkpoint_status {
         CHECKPOINT_NONE,    /* or it is good, and all is asked for from the start */
         CHECKPOINT_REFUSED, /* it is invalid: that was reported */
         CHECKPOINT_LATER,   /* views or totals are not written up to it yet */
         CHECKPOINT_USED
-    } user_state;
+    } status;
     FILE *file;
     char kid[JWS_TEXT_SIZE]; /* of the key that signed it; "": it is unsigned */
     struct checkpoint_section sections[COUPON_LANES_MAX];

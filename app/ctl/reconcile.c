@@ -486,7 +486,7 @@ static bool is_settled(struct reconcile *v, int64_t lanes, enum store_status *s)
     if (v->looking || v->db.without_key)
         return false;
     *s = checkpoint_open(&v->from, &v->checkpoints, &v->scan, lanes, &v->arena, tell_refusal, v);
-    if (*s != STORE_OK || v->from.user_state != CHECKPOINT_USED)
+    if (*s != STORE_OK || v->from.status != CHECKPOINT_USED)
         return false;
     v->apply = false;
     *s = reconcile_lanes(v, lanes);
@@ -494,7 +494,7 @@ static bool is_settled(struct reconcile *v, int64_t lanes, enum store_status *s)
     settled = *s == STORE_OK && !v->changes && !v->lost && !v->broken && !v->drifts;
     if (settled)
         return true;
-    v->from.user_state = CHECKPOINT_NONE;
+    v->from.status = CHECKPOINT_NONE;
     free_findings(v);
     v->changes = v->lost = v->broken = v->drifts = 0;
     return false;
@@ -510,7 +510,7 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
     v->definition = NULL;
     v->changes = v->lost = v->broken = v->drifts = 0;
     v->sent = v->done = v->mend_count = 0;
-    v->from = (struct checkpoint){.user_state = CHECKPOINT_NONE};
+    v->from = (struct checkpoint){.status = CHECKPOINT_NONE};
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);

@@ -208,7 +208,7 @@ static enum store_status verify_across(struct verify *v)
 /* Where nothing was found, and the one that is there says less, or says it unsigned or by an older key. */
 static void end_checkpoint(struct verify *v, bool good)
 {
-    bool same = v->from.user_state == CHECKPOINT_USED && v->batches == 0 &&
+    bool same = v->from.status == CHECKPOINT_USED && v->batches == 0 &&
                 (!v->checkpoints.has_keys || strcmp(v->from.kid, v->checkpoints.keys.keys[0].kid) == 0);
 
     if (!v->writer.file.to)
@@ -314,7 +314,7 @@ static enum store_status verify_kept(struct verify *v, const char *coupon)
     if (there != 0)
         return there < 0 ? STORE_FAILED : verify_coupon(v, coupon);
     v->batches = v->entries = v->drifts = v->lane = 0;
-    v->from = (struct checkpoint){.user_state = CHECKPOINT_NONE};
+    v->from = (struct checkpoint){.status = CHECKPOINT_NONE};
     tell_drift(v, &gone);
     tell_coupon(v);
     return STORE_OK;

@@ -1,7 +1,7 @@
 /*
  * deliver/state.h -- the deliverer from within: what the posting thread keeps, and its parts. Nobody else's.
  *
- * Parts   deliverer.c: the process, the thread's rounds, whose webhooks are ours, which lanes have something; sending.c: what is
+ * Parts   deliverer.c: the process, the thread's rounds, whose webhooks are ours, which lanes have something; delivery.c: what is
  *         sent, and what its answer means
  */
 #ifndef DELIVER_STATE_H
@@ -48,7 +48,7 @@ struct deliverer {
 /* The webhook of ours with this id, or NULL. */
 struct endpoint *deliverer_endpoint(const struct deliverer *d, const char *id);
 
-/* ---- sending.c ---- */
+/* ---- delivery.c ---- */
 
 /* It has an event to send, and may. */
 bool posts_may_start(const struct deliverer *d, const struct endpoint *e);

@@ -18,8 +18,8 @@
 #include "base/cond.h"
 #include "base/crash.h"
 #include "base/log.h"
+#include "engine/multilane.h"
 #include "engine/round.h"
-#include "engine/several.h"
 
 #define FLUSH_ENTRIES 4096 /* of a lane: then its buckets and its mark are written, however young they are */
 
@@ -34,7 +34,7 @@ static void answer(struct committer *c, struct op *op)
     op->done(op);
 }
 
-void let_go(struct committer *c)
+void hand_off(struct committer *c)
 {
     atomic_fetch_sub(&c->waiting, 1);
 }
@@ -44,8 +44,8 @@ static bool look_around(struct committer *c, struct op *op)
 {
     if (!op->outcome.lacks || op->inner || op->looked[op->outcome.lacks])
         return false;
-    let_go(c);
-    c->several->hooks->lacks(c->several, op);
+    hand_off(c);
+    c->multilane->hooks->lacks(c->multilane, op);
     return true;
 }
 
@@ -274,7 +274,7 @@ static bool has_most(size_t own, int64_t all, int64_t most)
 }
 
 /* True when the lane's appends wait for views: its window has as much as one may, or all together have, in entries or in memory. */
-static bool is_held(const struct committer *c, const struct lane *l)
+static bool is_throttled(const struct committer *c, const struct lane *l)
 {
     const struct engine_config *most = &c->config;
 
@@ -284,7 +284,7 @@ static bool is_held(const struct committer *c, const struct lane *l)
 }
 
 /* What waits is answered when it is late. The views are written now, unless they are being written. */
-static void hold(struct committer *c, struct lane *l)
+static void throttle(struct committer *c, struct lane *l)
 {
     answer_late(c, &l->queue, CPN_BUSY);
     if (!l->window || (l->jobs && !l->unflushed))
@@ -505,8 +505,8 @@ static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
         r->count++;
         return true;
     }
-    if (is_held(c, l)) {
-        hold(c, l);
+    if (is_throttled(c, l)) {
+        throttle(c, l);
         return false;
     }
     pick_ops(c, r, p);
@@ -595,8 +595,8 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     lane_commit(l, p->batch, p->d.free_pool_used);
     note_users(c, l);
     crash_at(CRASH_APPENDED);
-    if (several_of(c, l))
-        c->several->hooks->committed(c->several, l);
+    if (multilane_of(c, l))
+        c->multilane->hooks->committed(c->multilane, l);
     submit_own(c, l);
     if (l->unflushed_entries >= FLUSH_ENTRIES)
         flush_lane(c, l, false);
@@ -631,6 +631,7 @@ static void work_unknown(struct committer *c, struct lane_work *p)
     defer(c, p, c->config.backoff_ms);
 }
 
+/* What becomes of each: ours, committed; somebody else's, lost and decided again; not known, sent again. */
 static void append_decided(struct committer *c, struct round *r)
 {
     struct append *appends = arena_array(&r->arena, r->count, sizeof *appends);
@@ -677,8 +678,8 @@ static void work_unchanged(struct committer *c, struct lane_work *p)
 {
     work_free_users(p);
     batch_free(p->batch);
-    if (several_of(c, p->lane))
-        c->several->hooks->confirmed(c->several, p->lane);
+    if (multilane_of(c, p->lane))
+        c->multilane->hooks->confirmed(c->multilane, p->lane);
     answer_work(c, p);
 }
 
@@ -933,7 +934,7 @@ static void *committer_main(void *argument)
 /* ---- from outside ---- */
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
-                                  const struct engine_hooks *hooks, struct engine *engine, struct several *several,
+                                  const struct engine_hooks *hooks, struct engine *engine, struct multilane *multilane,
                                   struct view_writer *views, struct fills *fills, int lanes_max)
 {
     struct committer *c = checked(calloc(1, sizeof *c));
@@ -941,7 +942,7 @@ struct committer *committer_start(const struct engine_config *config, struct sto
     c->config = *config;
     c->hooks = hooks;
     c->engine = engine;
-    c->several = several;
+    c->multilane = multilane;
     c->views = views;
     c->fills = fills;
     c->filters.bytes_max = config->filter_bytes / config->committers;

@@ -6,15 +6,15 @@
 #ifndef ENGINE_COMMITTER_H
 #define ENGINE_COMMITTER_H
 
-#include "engine/fill.h"
+#include "engine/filter_fill.h"
+#include "engine/multilane.h"
 #include "engine/op.h"
-#include "engine/several.h"
 #include "engine/view_writer.h"
 
 struct committer;
 
 struct committer *committer_start(const struct engine_config *config, struct store_source *source,
-                                  const struct engine_hooks *hooks, struct engine *engine, struct several *several,
+                                  const struct engine_hooks *hooks, struct engine *engine, struct multilane *multilane,
                                   struct view_writer *views, struct fills *fills, int lanes_max);
 void committer_submit(struct committer *c, struct op *op);
 /* Decide what waits, for at most patience_ms; hand the last views over; end the thread. */

@@ -8,9 +8,9 @@
 #include "base/hash.h"
 #include "base/latch.h"
 #include "engine/committer.h"
-#include "engine/fill.h"
+#include "engine/filter_fill.h"
 #include "engine/history.h"
-#include "engine/inside.h"
+#include "engine/internal.h"
 #include "engine/view_writer.h"
 
 #define COMMITTERS_MOST 8
@@ -20,7 +20,7 @@ struct engine {
     struct engine_hooks hooks;
     struct view_writer *views;
     struct fills *fills;
-    struct several *several; /* NULL: coupons have one lane */
+    struct multilane *multilane; /* NULL: coupons have one lane */
     struct history *history;
     struct committer *committers[COMMITTERS_MOST];
 };
@@ -33,7 +33,7 @@ static struct committer *owner(struct engine *e, const char *coupon)
 }
 
 struct engine *engine_start(const struct engine_config *config, struct store_source *source,
-                            const struct engine_hooks *hooks, several_start *several)
+                            const struct engine_hooks *hooks, multilane_start *multilane)
 {
     struct engine *e = calloc(1, sizeof *e);
 
@@ -48,10 +48,10 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
         e->config.committers = COMMITTERS_MOST;
     e->views = view_writer_start(source, &e->hooks, e->config.backoff_ms);
     e->fills = fills_start(source, e->config.backoff_ms);
-    e->several = several ? several(e, source, &e->hooks) : NULL;
+    e->multilane = multilane ? multilane(e, source, &e->hooks) : NULL;
     e->history = history_start(e, source, &e->hooks, e->config.backoff_ms);
     for (int i = 0; i < e->config.committers; i++)
-        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->several, e->views, e->fills,
+        e->committers[i] = committer_start(&e->config, source, &e->hooks, e, e->multilane, e->views, e->fills,
                                            e->config.lanes_max / e->config.committers + 1);
     return e;
 }
@@ -59,12 +59,12 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
 /* To its lane: lane 0 where it is not known how many the coupon has, since that lane knows. */
 static void send_to_lane(struct engine *e, struct op *op)
 {
-    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : several_lanes(e->several, op->coupon);
+    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : multilane_lanes(e->multilane, op->coupon);
 
     op->lane = 0;
     if (lanes > 1 || op->kind == OP_FOLLOW) {
-        assert(e->several);
-        if (e->several->hooks->takes(e->several, op, lanes))
+        assert(e->multilane);
+        if (e->multilane->hooks->takes(e->multilane, op, lanes))
             return;
     }
     committer_submit(owner(e, op->coupon), op);
@@ -72,7 +72,7 @@ static void send_to_lane(struct engine *e, struct op *op)
 
 enum cpn_result engine_submit(struct engine *e, struct op *op)
 {
-    int waiting = e->several ? atomic_load(&e->several->waiting) : 0;
+    int waiting = e->multilane ? atomic_load(&e->multilane->waiting) : 0;
 
     for (int i = 0; i < e->config.committers; i++)
         waiting += committer_waiting(e->committers[i]);
@@ -106,8 +106,8 @@ void engine_look_back(struct engine *e, struct op *op)
 
 void engine_stop(struct engine *e)
 {
-    if (e->several)
-        e->several->hooks->stop(e->several);
+    if (e->multilane)
+        e->multilane->hooks->stop(e->multilane);
     history_stop(e->history);
     for (int i = 0; i < e->config.committers; i++)
         committer_stop(e->committers[i], e->config.patience_ms);
@@ -116,8 +116,8 @@ void engine_stop(struct engine *e)
     for (int i = 0; i < e->config.committers; i++)
         committer_free(e->committers[i]);
     fills_free(e->fills);
-    if (e->several)
-        e->several->hooks->free(e->several);
+    if (e->multilane)
+        e->multilane->hooks->free(e->multilane);
     history_free(e->history);
     free(e);
 }

@@ -11,12 +11,12 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
+#include "engine/multilane.h"
 #include "engine/op.h"
-#include "engine/several.h"
 
-/* several: for coupons with several lanes, lanes_start() of lanes/; NULL: there are none. */
+/* multilane: for coupons with several lanes, lanes_start() of lanes/; NULL: there are none. */
 struct engine *engine_start(const struct engine_config *config, struct store_source *source,
-                            const struct engine_hooks *hooks, several_start *several);
+                            const struct engine_hooks *hooks, multilane_start *multilane);
 /* OK, or BUSY: the queue is full, and done() will not be called. */
 enum cpn_result engine_submit(struct engine *e, struct op *op) CPN_CHECKED;
 /* Decide what waits, write the views and marks, stop the threads. After the last submit. */

@@ -5,7 +5,7 @@
  *          wrongly is that they may be there: then they are read, and nothing is lost but time
  * Begins   empty, up to seq 0: true of a lane that this process follows from its first batch. Each batch after seq is laid in. Where
  *          one is missing, or has entries whose names were emptied, the filter is dropped: nothing is said any more
- * Filled   anew from the users that the views have, see fill.h: then it stands beside what is laid in meanwhile, from the mark on as it
+ * Filled   anew from the users that the views have, see filter_fill.h: then it stands beside what is laid in meanwhile, from the mark on as it
  *          was before the first of them was read, and says nothing until that is all
  * Memory   Bloom filters, each twice as large as the one before it, with 12 bits for each user (16 in those below 1 MiB); out of a
  *          room that the lanes of a committer share

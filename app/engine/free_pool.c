@@ -22,7 +22,7 @@
 #define TOGETHER_MOST 512 /* buckets that are read at a time, of all lanes, but for the last one's */
 #define STASHED_MOST 8192
 
-static void free_pool_add(struct lane *l, int64_t n, uint32_t g, const char *code)
+static void append_slot(struct lane *l, int64_t n, uint32_t g, const char *code)
 {
     if (l->free_pool_first + l->free_pool_count == l->free_pool_capacity) {
         if (l->free_pool_first > l->free_pool_capacity / 2) {
@@ -42,24 +42,24 @@ static void free_pool_add(struct lane *l, int64_t n, uint32_t g, const char *cod
     l->free_pool[l->free_pool_first + l->free_pool_count++] = (struct free_slot){n, g, code};
 }
 
-static void free_pool_slot(struct lane *l, struct cached_bucket *c, int i)
+static void add_free_slot(struct lane *l, struct cached_bucket *c, int i)
 {
     const struct slot *slot = &c->bucket.slots[i];
 
     if (slot->state != SLOT_FREE || cached_bucket_wants_codes(l, c))
         return;
-    free_pool_add(l, c->bucket.b * BUCKET_SLOTS + i, slot->generation, c->codes ? c->codes[i] : NULL);
+    append_slot(l, c->bucket.b * BUCKET_SLOTS + i, slot->generation, c->codes ? c->codes[i] : NULL);
     c->free_pool_left++;
 }
 
-static void free_pool_bucket(struct lane *l, struct cached_bucket *c)
+static void add_free_slots_of(struct lane *l, struct cached_bucket *c)
 {
     for (int i = 0; i < c->bucket.size; i++)
-        free_pool_slot(l, c, i);
+        add_free_slot(l, c, i);
 }
 
 /* Slot n was taken by its name: it is not free any more. */
-static void free_pool_drop(struct lane *l, struct cached_bucket *c, int64_t n)
+static void drop_slot(struct lane *l, struct cached_bucket *c, int64_t n)
 {
     struct free_slot *free_pool = l->free_pool + l->free_pool_first;
     size_t i = 0;
@@ -91,7 +91,7 @@ void free_pool_drop_bucket(struct lane *l, struct cached_bucket *c)
 }
 
 /* So that what stands side by side in the list of codes does not go out side by side. */
-static void free_pool_shuffle(struct lane *l, size_t from)
+static void shuffle_from(struct lane *l, size_t from)
 {
     struct free_slot *free_pool = l->free_pool + l->free_pool_first;
 
@@ -118,10 +118,10 @@ void free_pool_rebuild(struct lane *l)
     HASH_SORT(l->buckets, by_number);
     HASH_ITER(hh, l->buckets, c, next) {
         c->free_pool_left = 0;
-        free_pool_bucket(l, c); // cppcheck-suppress uninitvar
+        add_free_slots_of(l, c); // cppcheck-suppress uninitvar
     }
     if (lane_picks_at_random(l))
-        free_pool_shuffle(l, 0);
+        shuffle_from(l, 0);
 }
 
 void free_pool_spend(struct lane *l, size_t used)
@@ -167,7 +167,7 @@ static void begin_walk(struct lane *l, int64_t touched_end)
 }
 
 /* Slots were made in buckets from `grows` on: the walk goes there next, and to what it has not seen after that. */
-void free_pool_grows(struct lane *l, int64_t grows)
+void free_pool_look_from(struct lane *l, int64_t grows)
 {
     if (l->touched_end < 0 || (l->walk >= 0 && l->walk <= grows && l->walk_stop == INT64_MAX))
         return;
@@ -415,7 +415,7 @@ static enum store_status find_untouched(struct store *s, struct top_up **open, s
     return status;
 }
 
-static void free_pool_found(const struct found_list *found)
+static void add_all_found(const struct found_list *found)
 {
     for (size_t first = 0, next; first < found->count; first = next) {
         struct top_up *t = found->items[first].whose;
@@ -426,10 +426,10 @@ static void free_pool_found(const struct found_list *found)
 
             t->damaged = t->damaged || cached_bucket_wants_codes(t->lane, c);
             if (c->free_pool_left == 0) /* else it was found twice */
-                free_pool_bucket(t->lane, c);
+                add_free_slots_of(t->lane, c);
         }
         if (lane_picks_at_random(t->lane))
-            free_pool_shuffle(t->lane, before);
+            shuffle_from(t->lane, before);
     }
 }
 
@@ -453,7 +453,7 @@ static void top_up_once(struct store *s, struct top_up **open, size_t count, siz
     if (status == STORE_OK)
         status = read_codes(s, found.items, found.count);
     if (status == STORE_OK)
-        free_pool_found(&found);
+        add_all_found(&found);
     for (size_t i = 0; i < count; i++)
         open[i]->status = status;
     free(found.items);
@@ -544,7 +544,7 @@ void free_pool_top_up(struct store *s, struct top_up *tops, size_t count)
 /* ---- what a batch of the lane's own did to slots ---- */
 
 /* Slots that came from another lane are wanted at once. */
-void free_pool_got(struct lane *l, const struct batch *b)
+void free_pool_add_received(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
@@ -554,7 +554,7 @@ void free_pool_got(struct lane *l, const struct batch *b)
             struct cached_bucket *c = is_new ? untouched_bucket(l, bucket_of(n)) : cached_bucket_find(l, bucket_of(n));
 
             if (c)
-                free_pool_slot(l, c, (int)(n % BUCKET_SLOTS));
+                add_free_slot(l, c, (int)(n % BUCKET_SLOTS));
         }
     }
 }
@@ -566,7 +566,7 @@ static bool gives_back(const struct entry *e)
 }
 
 /* What the batch did to slots that it named: they leave the free pool; those that came back go to its end. */
-void free_pool_named(struct lane *l, const struct batch *b)
+void free_pool_note_named(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
@@ -576,8 +576,8 @@ void free_pool_named(struct lane *l, const struct batch *b)
         if (!c || e->n < 0)
             continue;
         if (e->by_name)
-            free_pool_drop(l, c, e->n);
+            drop_slot(l, c, e->n);
         if (gives_back(e) && c->bucket.slots[at].state == SLOT_FREE) /* else it was taken again in this batch */
-            free_pool_slot(l, c, at);
+            add_free_slot(l, c, at);
     }
 }

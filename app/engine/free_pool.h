@@ -32,10 +32,10 @@ void free_pool_drop_bucket(struct lane *l, struct cached_bucket *c);
 /* After somebody else's batch: whatever is free in the cached buckets, and nothing else. */
 void free_pool_rebuild(struct lane *l);
 /* What an own batch did to slots that it named: they leave the free pool; those that came back go to its end. */
-void free_pool_named(struct lane *l, const struct batch *b);
+void free_pool_note_named(struct lane *l, const struct batch *b);
 /* Slots that came from another lane by an own batch are wanted at once. */
-void free_pool_got(struct lane *l, const struct batch *b);
+void free_pool_add_received(struct lane *l, const struct batch *b);
 /* Slots were made in buckets from `grows` on: they are looked for there next, and then where was not looked yet. */
-void free_pool_grows(struct lane *l, int64_t grows);
+void free_pool_look_from(struct lane *l, int64_t grows);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "coupons/fold.h"
-#include "engine/inside.h"
+#include "engine/internal.h"
 #include "engine/op_list.h"
 
 #define HISTORY_THREADS 2
@@ -143,8 +143,8 @@ static enum store_status find_maker(struct store *s, struct op *op, int64_t n, u
 
 static enum store_status look(struct store *s, struct op *op)
 {
-    int64_t n = op->kind == OP_STEP ? op->transition.n : op->n;
-    uint32_t g = op->kind == OP_STEP ? op->transition.g : op->g;
+    int64_t n = op->kind == OP_STEP ? op->redemption_step.n : op->n;
+    uint32_t g = op->kind == OP_STEP ? op->redemption_step.g : op->g;
     enum store_status status = STORE_OK;
     bool ended = true;
 

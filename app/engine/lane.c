@@ -131,7 +131,7 @@ static void move_tail(struct lane *l, const struct head *h)
             c->codes = NULL;
         }
     }
-    free_pool_grows(l, grows);
+    free_pool_look_from(l, grows);
 }
 
 /* What an own batch touches must have been cached, or its view would never be written, and the mark pass it. */
@@ -161,10 +161,10 @@ void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used)
     w = window_add(l, b, true);
     move_buckets(l, w);
     assert(own_buckets_laid(l, b));
-    free_pool_named(l, b);
+    free_pool_note_named(l, b);
     move_definition(l, b);
     move_tail(l, &b->head);
-    free_pool_got(l, b);
+    free_pool_add_received(l, b);
 }
 
 static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed)

@@ -21,7 +21,7 @@ struct engine;
 enum op_kind {
     OP_TAKE,        /* user, take -> outcome */
     OP_CHECK,       /* user, take -> outcome, discount_minor, user_state: the counts alone, as user_state_counts() has them; head */
-    OP_STEP,        /* transition -> outcome, user_state->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
+    OP_STEP,        /* redemption_step -> outcome, user_state->user: REDEMPTION_NOT_FOUND, or what decide_step() says */
     OP_CREATE,      /* definition, key, count, job: slots to be made with it, by a job if one is named -> outcome, coupon_now */
     OP_CHANGE,      /* definition, expected_version -> outcome, coupon_now */
     OP_DELETE,      /* expected_version, 0: whichever it has, else BUSY -> outcome, coupon_now: of OK, the tombstone */
@@ -68,7 +68,7 @@ struct op {
     const char *user;
     const char *alias;       /* OP_ERASE: the user's, as read before; NULL: whichever */
     struct take take;        /* take.code as the caller gave it; code_n is the engine's */
-    struct step transition; /* of OP_STEP */
+    struct step redemption_step; /* of OP_STEP */
     const char *code;        /* as the caller gave it */
     const char *by;          /* an operator's API key, by its id, or NULL: the entries that are made for it have it */
     const char *key;         /* OP_CREATE: its Idempotency-Key, or NULL */
@@ -107,8 +107,8 @@ struct op {
     int64_t at_ms;                   /* when it was decided */
     /* the engine's */
     struct op *next;
-    struct loaded_user *loaded; /* whom it is about, in this round */
-    struct user_state *working; /* the state of that user */
+    struct loaded_user *loaded; /* whom it is about, in this round: set when it is loaded */
+    struct user_state *working; /* the state of that user: when it is decided; of what has ended, when it is loaded */
     struct job_progress *working_job; /* of a request about a job: its state */
     int64_t named_n;            /* the slot that it names, by its id or a code; -1: none */
     int64_t until_seq;          /* OP_CATCH_UP: the mark that it waits for */

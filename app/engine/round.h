@@ -1,7 +1,7 @@
 /*
  * engine/round.h -- what a committer thread works on at a time: some lanes, and of each the requests that wait.
  *
- * Path     committer.c picks lanes and requests; load.c reads what they are about; lane_work.c decides what each lane has to do;
+ * Path     committer.c picks lanes and requests; round_load.c reads what they are about; round_decide.c decides what each lane has to do;
  *          committer.c appends, confirms and answers. A lane that cannot go on is deferred: its requests go back to the lane
  * Memory   a round reads no more of users than STORE_USER_STATES_BYTES: requests about the others wait for the next round, which is the
  *          smaller (users_fit())
@@ -14,11 +14,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/fill.h"
+#include "engine/filter_fill.h"
 #include "engine/gather.h"
 #include "engine/lane.h"
+#include "engine/multilane.h"
 #include "engine/op.h"
-#include "engine/several.h"
 #include "engine/view_writer.h"
 
 #define ROUND_LANES_MAX 512    /* lanes in a round */
@@ -41,7 +41,7 @@ struct committer {
     const struct engine_hooks *hooks;
     struct store *store;
     struct engine *engine;
-    struct several *several;
+    struct multilane *multilane;
     struct view_writer *views;
     struct fills *fills;
     struct filter_room filters;
@@ -102,7 +102,7 @@ enum work_state {
 /* What one lane has to do in a round. */
 struct lane_work {
     struct lane *lane;
-    struct several *several; /* the coupon has several lanes, or will have: whose hooks are called; else NULL */
+    struct multilane *multilane; /* the coupon has several lanes, or will have: whose hooks are called; else NULL */
     enum work_state state;
     struct op_list ops;     /* decided, or to be */
     struct op_list left;    /* back to the queue when the round is over: their users were left unread */
@@ -130,13 +130,13 @@ struct round {
 };
 
 /* Whose hooks are called for the lane; NULL: nobody's, its coupon has one. */
-static inline struct several *several_of(const struct committer *c, const struct lane *l)
+static inline struct multilane *multilane_of(const struct committer *c, const struct lane *l)
 {
-    return l->definition && l->definition->lanes > 1 ? c->several : NULL;
+    return l->definition && l->definition->lanes > 1 ? c->multilane : NULL;
 }
 
 /* A request of its lanes is somebody else's to answer. */
-void let_go(struct committer *c);
+void hand_off(struct committer *c);
 /* Give the requests back to their lane, to be decided in another round, in ms milliseconds. */
 void defer(struct committer *c, struct lane_work *p, int64_t ms);
 /* The lane has something whose views are to be written within a while. */

@@ -10,7 +10,7 @@
 #include "base/cond.h"
 #include "base/crash.h"
 #include "base/log.h"
-#include "engine/foreign.h"
+#include "engine/foreign_views.h"
 
 #define CLOCK_EVERY_MS 5000
 #define ROUND_EVERY_MS 100 /* a majority write costs the server the same whatever its size: under load, fewer and larger */
@@ -348,7 +348,7 @@ static void round_free(struct round *r)
 }
 
 /* Write what those lanes' jobs bring, then their marks. */
-static enum store_status run_round(struct view_writer *v, struct view_lane *const *lanes, size_t count)
+static enum store_status write_views_of(struct view_writer *v, struct view_lane *const *lanes, size_t count)
 {
     struct round r = {0};
     enum store_status status;
@@ -389,7 +389,7 @@ static void write_together(struct view_writer *v)
         if (has_own_work(l) && (v->whole || is_awaited(v, l)))
             lanes[count++] = l;
     if (count)
-        run_round(v, lanes, count);
+        write_views_of(v, lanes, count);
     free(lanes);
 }
 
@@ -401,7 +401,7 @@ static void write_troubled(struct view_writer *v)
 
     for (l = v->lanes; l && left > 0; l = next, left--) {
         next = l->hh.next;
-        if (is_troubled(l) && !has_foreign(l) && is_due(v, l) && run_round(v, &l, 1) != STORE_OK)
+        if (is_troubled(l) && !has_foreign(l) && is_due(v, l) && write_views_of(v, &l, 1) != STORE_OK)
             return;
     }
 }
@@ -449,7 +449,7 @@ static bool is_asked(struct view_writer *v, struct mono now)
 }
 
 /* Under the lock: let jobs gather until `at` or until a whole round may begin; for a shorter while where somebody waits for views. */
-static void await_company(struct view_writer *v, struct mono at)
+static void await_jobs(struct view_writer *v, struct mono at)
 {
     struct mono end = sooner(at, next_whole(v)), soonest = mono_add_ms(v->whole_started, WANTED_EVERY_MS);
     struct mono now = mono_now();
@@ -482,7 +482,7 @@ static bool take_jobs(struct view_writer *v)
     struct view_job *jobs;
 
     pthread_mutex_lock(&v->lock);
-    await_company(v, at);
+    await_jobs(v, at);
     v->idle = v->whole;
     if (v->idle && !v->first && !v->stop && mono_before(mono_now(), at))
         cond_wait_until(&v->some, &v->lock, at);

@@ -10,7 +10,7 @@
 #include "http/limits.h"
 #include "http/list.h"
 #include "http/reply.h"
-#include "http/seen.h"
+#include "http/view_wait.h"
 
 #define CHANGE_TRIES 16 /* of a PATCH with If-Match: * that loses to others */
 #define SLOTS_MAX INT64_C(1000000000)
@@ -303,7 +303,7 @@ enum handled coupon_list(struct request *r)
     nothing = r->role == ROLE_STOREFRONT && state >= 0 && state != COUPON_ACTIVE;
     if (r->role == ROLE_STOREFRONT)
         state = COUPON_ACTIVE;
-    (void)seen_definitions(r);
+    (void)view_wait_definitions(r);
     if (!nothing)
         s = mongo_coupons(r->session, limits_prefix(r), state, active ? clock_now_ms() : 0, l.position, l.limit, &r->arena, &coupons, &count,
                           &next);

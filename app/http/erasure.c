@@ -15,7 +15,7 @@
 #include "http/handlers.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
-#include "http/seen.h"
+#include "http/view_wait.h"
 
 #define BUSY_TRIES 50
 #define BUSY_PAUSE_MS 20
@@ -138,7 +138,7 @@ static enum handled erase_user(struct request *r, const char *user)
     (void)view_barrier(&key, 1); /* what this machine can say is not looked for in the ledger */
     if (mongo_erasures(r->session, user, &r->arena, &of.before, &of.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
-    if (!seen_each_unseen(r, user, NULL, erase, &of))
+    if (!view_wait_visit(r, user, NULL, erase, &of))
         return ANSWERED;
     if (mongo_user_states(r->session, user, clock_now_ms(), &r->arena, &coupons, &user_states, &count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);

@@ -21,7 +21,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "http/records.h"
+#include "http/fcgi_records.h"
 #include "http/reply.h"
 
 #define EVENTS_AT_ONCE 8
@@ -169,7 +169,7 @@ static void conn_free(struct request *r)
 }
 
 /* A large body needs its room no more. */
-static void let_go(struct request *r)
+static void release_body_room(struct request *r)
 {
     atomic_fetch_sub(&r->worker->reactor->held, r->held);
     r->held = 0;
@@ -177,7 +177,7 @@ static void let_go(struct request *r)
 
 static void conn_close(struct request *r)
 {
-    let_go(r);
+    release_body_room(r);
     if (r->fcgx.ipcFd >= 0) {
         int fd = r->fcgx.ipcFd;
 
@@ -354,7 +354,7 @@ static size_t discard(struct request *r)
 }
 
 /* Room for a body. False: large ones, which all wait for the same, have taken it. */
-static bool hold(struct request *r, size_t bytes)
+static bool reserve_body_room(struct request *r, size_t bytes)
 {
     atomic_size_t *held = &r->worker->reactor->held;
 
@@ -392,7 +392,7 @@ void reactor_read_body(struct request *r, size_t most)
         return;
     }
     r->too_large = declared > (int64_t)most;
-    r->crowded = declared > 0 && !r->too_large && !hold(r, (size_t)declared);
+    r->crowded = declared > 0 && !r->too_large && !reserve_body_room(r, (size_t)declared);
     if (declared > 0 && !r->too_large && !r->crowded) {
         r->body = arena_alloc(&r->arena, (size_t)declared + 1);
         r->body_len = (size_t)FCGX_GetStr(r->body, (int)declared, r->fcgx.in);
@@ -463,7 +463,7 @@ static void finish(struct request *r)
         buf_free(&r->reply.header);
     if (r->came.cap > BUFFER_KEPT)
         buf_free(&r->came);
-    let_go(r);
+    release_body_room(r);
     atomic_fetch_sub(&rx->in_flight, 1);
     fd = r->fcgx.ipcFd;
     if (!keep || fd < 0) {
@@ -539,7 +539,7 @@ static void hold_body(struct request *r)
     r->held += more;
     if (atomic_fetch_add(held, more) + more <= HELD_MAX)
         return;
-    let_go(r);
+    release_body_room(r);
     r->crowded = true;
     buf_free(&r->came);
 }

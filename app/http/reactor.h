@@ -17,8 +17,8 @@
 #include "http/request.h"
 
 struct reactor_calls {
-    handler *begin;                /* a request is here, its body unread */
-    void (*end)(struct request *); /* its reply is complete, and will be sent */
+    handler *begin;                /* a request is here, its body unread: router_begin() */
+    void (*end)(struct request *); /* its reply is complete, and will be sent: router_end() */
 };
 
 /* Serve listen_fd (non-blocking; owned from now on) with the threads and connections that w->config says. NULL: errno. */

@@ -18,9 +18,9 @@
 #include "coupons/fold.h"
 #include "http/handlers.h"
 #include "http/list.h"
-#include "http/origin.h"
 #include "http/redemption_body.h"
 #include "http/redemption_filter.h"
+#include "http/redemption_origin.h"
 #include "http/reply.h"
 
 #define BATCHES_AT_ONCE 16 /* read ahead, in all lanes together */

@@ -16,7 +16,7 @@
 #include "http/redemption_body.h"
 #include "http/redemption_filter.h"
 #include "http/reply.h"
-#include "http/seen.h"
+#include "http/view_wait.h"
 
 struct found {
     int64_t at_ms, lane, n; /* these, in this order, say where in the list it stands */
@@ -233,7 +233,7 @@ enum handled redemption_search(struct request *r)
     if (!s.csv && !list_begin(r, &l))
         return ANSWERED;
     reply_header(r, "Vary", "Accept");
-    if (!seen_all(r, s.filter.user, s.filter.order))
+    if (!view_wait_all(r, s.filter.user, s.filter.order))
         return ANSWERED;
     s.now_ms = clock_now_ms();
     s.limit = l.limit;

@@ -272,7 +272,7 @@ static enum handled submit_step(struct request *r, enum slot_move move)
     }
     request_op(r, OP_STEP);
     r->op.lane = lane;
-    r->op.transition = s;
+    r->op.redemption_step = s;
     return request_submit(r, decided);
 }
 

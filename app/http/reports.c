@@ -16,7 +16,7 @@
 #include "http/list.h"
 #include "http/refusals.h"
 #include "http/reply.h"
-#include "http/seen.h"
+#include "http/view_wait.h"
 
 #define PERIODS_DEFAULT 30
 #define PERIODS_MAX 10000
@@ -132,7 +132,7 @@ static bool read_coupons(struct request *r, struct report *p)
             reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
             return false;
         }
-    (void)seen_definitions(r); /* what a finished call has made is among them */
+    (void)view_wait_definitions(r); /* what a finished call has made is among them */
     if (mongo_report_coupons(r->session, p->ids, p->id_count, limits_prefix(r), &r->arena, &p->coupons, &p->coupon_count) != STORE_OK)
         return busy(r);
     unknown = unknown_name(r, p);

@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "http/errors.h"
+#include "http/fcgi_records.h"
 #include "http/path.h"
-#include "http/records.h"
 #include "http/worker.h"
 #include "store/mongo.h"
 

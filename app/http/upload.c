@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "coupons/rows.h"
+#include "coupons/code_list.h"
 
 void upload_begin(struct upload *u, struct store *session, bool csv)
 {

@@ -14,7 +14,7 @@
 #include "http/handlers.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
-#include "http/seen.h"
+#include "http/view_wait.h"
 
 #define SENT_AT_ONCE ((size_t)64 * 1024)
 
@@ -242,7 +242,7 @@ static enum handled export_user(struct request *r, const char *user)
     struct user_state **user_states;
     size_t count;
 
-    if (!seen_all(r, user, NULL))
+    if (!view_wait_all(r, user, NULL))
         return ANSWERED;
     if (mongo_erasures(r->session, user, &r->arena, &unfinished, &count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);

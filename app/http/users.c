@@ -9,7 +9,7 @@
 #include "http/list.h"
 #include "http/redemption_body.h"
 #include "http/reply.h"
-#include "http/seen.h"
+#include "http/view_wait.h"
 
 /* Redemptions that an io thread writes (and signs) itself. More are read and written by blocking threads: no more states than there are
  * of these are in memory at a time, however many ask. */
@@ -228,7 +228,7 @@ enum handled user_wallet(struct request *r)
     if (!list_begin(r, &l))
         return ANSWERED;
     keys[0] = view_key_of_user(r->params[0]);
-    if (!seen_views(r, keys, sizeof keys / sizeof *keys) && !seen_all(r, r->params[0], NULL))
+    if (!view_wait(r, keys, sizeof keys / sizeof *keys) && !view_wait_all(r, r->params[0], NULL))
         return ANSWERED;
     if (mongo_user_states(r->session, r->params[0], clock_now_ms(), &r->arena, &w.ids, &w.user_states, &w.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);

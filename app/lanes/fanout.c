@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "base/latch.h"
-#include "engine/inside.h"
+#include "engine/internal.h"
 
 struct fanout *fanout_new(const char *coupon, size_t most)
 {

@@ -16,10 +16,10 @@
 
 #include "base/checked.h"
 #include "base/cond.h"
-#include "engine/inside.h"
+#include "engine/internal.h"
 #include "lanes/fanout.h"
+#include "lanes/lane_totals.h"
 #include "lanes/member.h"
-#include "lanes/peers.h"
 #include "lanes/quotas.h"
 
 #define LOOK_MS 2000        /* how long what nobody waits for may take */
@@ -48,9 +48,9 @@ struct group {
 };
 
 struct lanes {
-    struct several several; /* first */
+    struct multilane multilane; /* first */
     struct engine *engine;
-    struct peers *peers;
+    struct lane_totals *totals;
     struct store_source *source;
     const struct engine_hooks *hooks;
     pthread_t listener;
@@ -71,17 +71,17 @@ struct lanes {
 
 /* ---- routes ---- */
 
-static struct lanes *lanes_of(struct several *several)
+static struct lanes *lanes_of(struct multilane *multilane)
 {
-    return (struct lanes *)several;
+    return (struct lanes *)multilane;
 }
 
 static void know(struct lanes *s, const char *coupon, int64_t lanes)
 {
-    if (several_lanes(&s->several, coupon) == lanes)
+    if (multilane_lanes(&s->multilane, coupon) == lanes)
         return;
-    peers_know(s->peers, coupon, lanes);
-    several_know(&s->several, coupon, lanes);
+    lane_totals_know(s->totals, coupon, lanes);
+    multilane_know(&s->multilane, coupon, lanes);
 }
 
 /* True when it is done for all lanes, one after the other. */
@@ -104,7 +104,7 @@ static int64_t lane_for(const struct op *op, int64_t lanes)
         lane = coupon_lane_of(op->user, lanes);
         break;
     case OP_STEP:
-        lane = op->transition.n < 0 ? op->asked_lane : lane_of_slot(op->transition.n);
+        lane = op->redemption_step.n < 0 ? op->asked_lane : lane_of_slot(op->redemption_step.n);
         break;
     case OP_REDEMPTION:
         lane = op->n < 0 ? op->asked_lane : lane_of_slot(op->n);
@@ -130,7 +130,7 @@ static void finish(struct lanes *s, struct op *op)
 {
     if (s->hooks->decided)
         s->hooks->decided(op);
-    atomic_fetch_sub(&s->several.waiting, 1);
+    atomic_fetch_sub(&s->multilane.waiting, 1);
     op->done(op);
 }
 
@@ -413,7 +413,7 @@ static void ask_again(struct group *g, struct op *op)
         busy(g->all, op);
         return;
     }
-    atomic_fetch_sub(&g->all->several.waiting, 1);
+    atomic_fetch_sub(&g->all->multilane.waiting, 1);
     engine_reroute(g->all->engine, op);
 }
 
@@ -430,7 +430,7 @@ static void hear_all(struct group *g, const char *coupon, int64_t lanes)
 static void look_around(struct group *g)
 {
     struct op *first = g->lacking.first, *op;
-    int64_t lanes = several_lanes(&g->all->several, g->coupon), lane = first->lane, due_ms = 0;
+    int64_t lanes = multilane_lanes(&g->all->multilane, g->coupon), lane = first->lane, due_ms = 0;
     enum quota quota = first->outcome.lacks;
     enum found found = FOUND_SOME;
     struct op_list rest = {0}, same = {0};
@@ -466,9 +466,9 @@ static void *listen_main(void *argument)
 
         atomic_store(&s->hearing, got >= 0);
         if (got > 0)
-            peers_note(s->peers, heard.coupon, heard.lane, &heard.head);
+            lane_totals_note(s->totals, heard.coupon, heard.lane, &heard.head);
         else if (got < 0)
-            peers_missed(s->peers);
+            lane_totals_missed(s->totals);
     }
     session->ops->close(session);
     return NULL;
@@ -493,7 +493,7 @@ static void listen_to_others(struct lanes *s)
 
 static void do_op(struct group *g, struct op *op)
 {
-    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : several_lanes(&g->all->several, op->coupon);
+    int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : multilane_lanes(&g->all->multilane, op->coupon);
 
     g->asker.until = op->deadline;
     switch (op->kind) {
@@ -547,7 +547,7 @@ static void work(struct group *g, struct op_list *queue, bool poked)
     if (!poked)
         return;
     g->asker.until = mono_add_ms(mono_now(), LOOK_MS);
-    raise_events(g, g->coupon, several_lanes(&s->several, g->coupon), &raised);
+    raise_events(g, g->coupon, multilane_lanes(&s->multilane, g->coupon), &raised);
     not_before = mono_add_ms(mono_now(), raised ? POKE_RAISED_MS : POKE_MS);
     pthread_mutex_lock(&s->lock);
     g->not_before = not_before;
@@ -752,7 +752,7 @@ static void gather_heads(struct lanes *s, struct op *op, int64_t lanes)
     g->fanout = fanout_new(op->coupon, (size_t)lanes);
     ops = g->fanout->ops;
     atomic_init(&g->left, (size_t)lanes);
-    atomic_fetch_add(&s->several.waiting, 1);
+    atomic_fetch_add(&s->multilane.waiting, 1);
     for (int64_t i = 0; i < lanes; i++) {
         struct op *one = fanout_add(g->fanout, OP_HEAD, i);
 
@@ -772,7 +772,7 @@ static void submit(struct lanes *s, struct op *op)
     struct group *g;
     bool stop;
 
-    atomic_fetch_add(&s->several.waiting, 1);
+    atomic_fetch_add(&s->multilane.waiting, 1);
     pthread_mutex_lock(&s->lock);
     stop = s->stop;
     if (!stop) {
@@ -787,9 +787,9 @@ static void submit(struct lanes *s, struct op *op)
         busy(s, op);
 }
 
-void lanes_poke(struct several *several, const char *coupon)
+void lanes_poke(struct multilane *multilane, const char *coupon)
 {
-    struct lanes *s = lanes_of(several);
+    struct lanes *s = lanes_of(multilane);
     struct group *g;
 
     pthread_mutex_lock(&s->lock);
@@ -799,9 +799,9 @@ void lanes_poke(struct several *several, const char *coupon)
     pthread_mutex_unlock(&s->lock);
 }
 
-int lanes_kept(struct several *several)
+int lanes_kept(struct multilane *multilane)
 {
-    struct lanes *s = lanes_of(several);
+    struct lanes *s = lanes_of(multilane);
     int count;
 
     pthread_mutex_lock(&s->lock);
@@ -812,13 +812,13 @@ int lanes_kept(struct several *several)
 
 /* ---- hooks ---- */
 
-static bool takes(struct several *several, struct op *op, int64_t lanes)
+static bool takes(struct multilane *multilane, struct op *op, int64_t lanes)
 {
     op->lane = lane_for(op, lanes);
     if (is_of_all(op->kind))
-        submit(lanes_of(several), op);
+        submit(lanes_of(multilane), op);
     else if (op->kind == OP_COUPON)
-        gather_heads(lanes_of(several), op, lanes);
+        gather_heads(lanes_of(multilane), op, lanes);
     else
         return false;
     return true;
@@ -835,12 +835,12 @@ static bool belongs_elsewhere(const struct lane *l, const struct op *op)
 static bool has_to_listen(struct lanes *s, const struct lane *l, const struct op *op)
 {
     return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked[QUOTA_NONE] && !policy_of(l->definition)->slots &&
-           !peers_all(s->peers, l->coupon);
+           !lane_totals_all(s->totals, l->coupon);
 }
 
-static void sort(struct several *several, struct committer *c, struct lane_work *p)
+static void sort(struct multilane *multilane, struct committer *c, struct lane_work *p)
 {
-    struct lanes *s = lanes_of(several);
+    struct lanes *s = lanes_of(multilane);
     const struct lane *l = p->lane;
     struct op_list kept = {0};
     struct op *op;
@@ -855,7 +855,7 @@ static void sort(struct several *several, struct committer *c, struct lane_work 
             op_list_add(&kept, op);
             continue;
         }
-        let_go(c);
+        hand_off(c);
         op->outcome = (struct outcome){.result = CPN_OK};
         if (elsewhere)
             engine_reroute(s->engine, op);
@@ -865,39 +865,39 @@ static void sort(struct several *several, struct committer *c, struct lane_work 
     p->ops = kept;
 }
 
-static enum store_status adopt(struct several *several, struct store *store, struct lane *l)
+static enum store_status adopt(struct multilane *multilane, struct store *store, struct lane *l)
 {
-    (void)several;
+    (void)multilane;
     return member_adopt(l, store);
 }
 
-static void load(struct several *several, struct committer *c, struct lane_work *p)
+static void load(struct multilane *multilane, struct committer *c, struct lane_work *p)
 {
-    (void)several;
+    (void)multilane;
     member_load(c, p);
 }
 
-static void begin(struct several *several, struct lane_work *p)
+static void begin(struct multilane *multilane, struct lane_work *p)
 {
-    member_begin(p, lanes_of(several)->peers);
+    member_begin(p, lanes_of(multilane)->totals);
 }
 
-static void decide(struct several *several, struct lane_work *p, struct op *op)
+static void decide(struct multilane *multilane, struct lane_work *p, struct op *op)
 {
-    (void)several;
+    (void)multilane;
     member_decide(p, op);
 }
 
-static void end(struct several *several, struct lane_work *p)
+static void end(struct multilane *multilane, struct lane_work *p)
 {
-    (void)several;
+    (void)multilane;
     member_end(p);
 }
 
 /* The other lanes hear how this one stands. */
-static void confirmed(struct several *several, const struct lane *l)
+static void confirmed(struct multilane *multilane, const struct lane *l)
 {
-    peers_note(lanes_of(several)->peers, l->coupon, l->number, &l->tail);
+    lane_totals_note(lanes_of(multilane)->totals, l->coupon, l->number, &l->tail);
 }
 
 /* The coupon is refilled from the beginning. */
@@ -907,24 +907,24 @@ static bool awaits_first_slots(const struct lane *l)
 }
 
 /* Where few slots are left here, few may be left in all lanes. */
-static void committed(struct several *several, const struct lane *l)
+static void committed(struct multilane *multilane, const struct lane *l)
 {
     const struct coupon *d = l->definition;
 
-    confirmed(several, l);
+    confirmed(multilane, l);
     if (policy_of(d)->slots && (head_takings(&l->tail) > 0 || awaits_first_slots(l)) &&
         head_free(&l->tail) <= decide_low_mark(d))
-        lanes_poke(several, l->coupon);
+        lanes_poke(multilane, l->coupon);
 }
 
-static void lacks(struct several *several, struct op *op)
+static void lacks(struct multilane *multilane, struct op *op)
 {
-    submit(lanes_of(several), op);
+    submit(lanes_of(multilane), op);
 }
 
-static void stop(struct several *several)
+static void stop(struct multilane *multilane)
 {
-    struct lanes *s = lanes_of(several);
+    struct lanes *s = lanes_of(multilane);
 
     atomic_store(&s->stopping, true);
     pthread_mutex_lock(&s->lock);
@@ -937,34 +937,34 @@ static void stop(struct several *several)
         pthread_join(s->listener, NULL);
 }
 
-static void lanes_free(struct several *several)
+static void lanes_free(struct multilane *multilane)
 {
-    struct lanes *s = lanes_of(several);
+    struct lanes *s = lanes_of(multilane);
     struct group *g, *next;
 
     HASH_ITER(hh, s->groups, g, next) {
         HASH_DEL(s->groups, g);
         group_free(g);
     }
-    peers_free(s->peers);
-    several_release(&s->several);
+    lane_totals_free(s->totals);
+    multilane_release(&s->multilane);
     pthread_cond_destroy(&s->some);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
-static const struct several_hooks lanes_hooks = {
+static const struct multilane_hooks lanes_hooks = {
     .takes = takes, .adopt = adopt, .sort = sort, .load = load, .begin = begin, .decide = decide, .end = end, .committed = committed,
     .confirmed = confirmed, .lacks = lacks, .stop = stop, .free = lanes_free,
 };
 
-struct several *lanes_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
+struct multilane *lanes_start(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
 {
     struct lanes *s = checked(calloc(1, sizeof *s));
 
-    several_init(&s->several, &lanes_hooks);
+    multilane_init(&s->multilane, &lanes_hooks);
     s->engine = e;
-    s->peers = peers_new();
+    s->totals = lane_totals_new();
     s->source = source;
     s->hooks = hooks;
     pthread_mutex_init(&s->lock, NULL);
@@ -974,5 +974,5 @@ struct several *lanes_start(struct engine *e, struct store_source *source, const
     pthread_mutex_unlock(&s->lock);
     if (!s->count)
         abort();
-    return &s->several;
+    return &s->multilane;
 }

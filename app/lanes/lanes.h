@@ -12,16 +12,16 @@
 #ifndef LANES_LANES_H
 #define LANES_LANES_H
 
-#include "engine/several.h"
+#include "engine/multilane.h"
 
 /* For engine_start(). */
-several_start lanes_start;
+multilane_start lanes_start;
 
 /* For tests, beside the hooks: */
 /* The coupon's slots are getting few: are there events to raise? */
-void lanes_poke(struct several *several, const char *coupon);
+void lanes_poke(struct multilane *multilane, const char *coupon);
 #define LANES_KEPT_MOST 1024
 /* Coupons of which something is remembered that nothing is to be done for: LANES_KEPT_MOST or less. It saves questions, no more. */
-int lanes_kept(struct several *several);
+int lanes_kept(struct multilane *multilane);
 
 #endif

@@ -117,13 +117,13 @@ static const struct lane_account *copy_account(const struct lane_work *p, const 
 
 /* ---- deciding ---- */
 
-void member_begin(struct lane_work *p, struct peers *peers)
+void member_begin(struct lane_work *p, struct lane_totals *totals)
 {
     const struct lane *l = p->lane;
 
     if (!l->definition)
         return;
-    peers_others(peers, l->coupon, l->number, p->day_ms, &p->d.others);
+    lane_totals_others(totals, l->coupon, l->number, p->day_ms, &p->d.others);
     if (l->number > 0)
         decide_follow(&p->d, l->definition); /* where whoever changed it died before telling this lane */
 }

@@ -1,20 +1,20 @@
 /*
  * lanes/member.h -- one lane of several, in a round of its committer: what it loads, decides and keeps that a single lane has not.
  *
- * Source   hooks of engine/several.h, which says when each is called
+ * Source   hooks of engine/multilane.h, which says when each is called
  * Threads  the committer's
  */
 #ifndef LANES_MEMBER_H
 #define LANES_MEMBER_H
 
 #include "engine/round.h"
-#include "lanes/peers.h"
+#include "lanes/lane_totals.h"
 
 /* Take over the definition of lane 0, if the lane has none. */
 enum store_status member_adopt(struct lane *l, struct store *store);
 /* Load the accounts that requests are about. */
 void member_load(struct committer *c, struct lane_work *p);
-void member_begin(struct lane_work *p, struct peers *peers);
+void member_begin(struct lane_work *p, struct lane_totals *totals);
 void member_decide(struct lane_work *p, struct op *op);
 void member_end(struct lane_work *p);
 

@@ -4,7 +4,7 @@
 
 #include "coupons/code.h"
 #include "coupons/decide.h"
-#include "runner/codes.h"
+#include "runner/code_drafts.h"
 
 #define DRAWS_MOST 20 /* how often codes that exist already are drawn anew */
 

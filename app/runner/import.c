@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "coupons/code.h"
-#include "coupons/rows.h"
-#include "runner/codes.h"
+#include "coupons/code_list.h"
+#include "runner/code_drafts.h"
 #include "runner/manifest.h"
 
 #define NO_CODE SIZE_MAX

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "lanes/lanes.h"
-#include "runner/codes.h"
+#include "runner/code_drafts.h"
 #include "runner/lease.h"
 #include "runner/work.h"
 #include "store/schema_watch.h"
@@ -189,7 +189,7 @@ static void *job_thread(void *context)
 
 static void run_threads(struct runner *r)
 {
-    void *(*const others[])(void *) = {sweeper_thread, leases_thread, front_thread, water_gauge_thread, peers_thread};
+    void *(*const others[])(void *) = {sweeper_thread, leases_thread, front_heartbeat_thread, high_water_thread, front_probe_thread};
     pthread_t threads[RUNNER_JOBS_MAX + sizeof others / sizeof *others];
     int jobs = r->config->runner_jobs, count = jobs + (int)(sizeof others / sizeof *others);
 

@@ -51,7 +51,7 @@ struct work {
     _Atomic int64_t done;  /* as struct job */
     enum cpn_result error; /* when ENDING_FAILED */
     const char *detail;    /* kept or static; NULL: the error's explanation */
-    /* jobs that make codes: see codes.h */
+    /* jobs that make codes: see code_drafts.h */
     bool turned;           /* it asked for its turn */
     int64_t turn;          /* 0: it has none */
     bool known;            /* what follows is as of our last batch */
@@ -96,8 +96,8 @@ enum ending run_remains(struct work *w);
 
 /* The sweeper's thread; context is the struct runner. */
 void *sweeper_thread(void *context);
-void *front_thread(void *context);
-void *water_gauge_thread(void *context);
-void *peers_thread(void *context);
+void *front_heartbeat_thread(void *context);
+void *high_water_thread(void *context);
+void *front_probe_thread(void *context);
 
 #endif

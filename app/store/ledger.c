@@ -16,7 +16,7 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-#define TAKEN_WAIT_MS_MAX 2000 /* for a batch that took our seq to show with majority */
+#define DUPLICATE_WAIT_MS_MAX 2000 /* for a batch that took our seq to show with majority */
 
 /* ---- marks ---- */
 
@@ -276,18 +276,18 @@ enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size
 /* ---- append ---- */
 
 /* Appends whose seq was found taken, and whose batches are to be looked at. */
-struct taken {
+struct duplicates {
     struct append *appends;
     size_t count;
     size_t open; /* still to be found */
 };
 
 /* Neither result yet: the insert met a duplicate key. */
-#define APPEND_TAKEN ((enum append_result)(APPEND_THEIRS + 1))
+#define APPEND_DUPLICATE ((enum append_result)(APPEND_THEIRS + 1))
 
-static bool taken_row(const bson_t *doc, void *context)
+static bool duplicate_row(const bson_t *doc, void *context)
 {
-    struct taken *t = context;
+    struct duplicates *t = context;
     const char *coupon, *id;
     int64_t lane, seq;
 
@@ -297,7 +297,7 @@ static bool taken_row(const bson_t *doc, void *context)
     for (size_t i = 0; i < t->count; i++) {
         const struct batch *b = t->appends[i].batch;
 
-        if (t->appends[i].result != APPEND_TAKEN || b->lane != lane || b->head.seq != seq ||
+        if (t->appends[i].result != APPEND_DUPLICATE || b->lane != lane || b->head.seq != seq ||
             strcmp(b->coupon, coupon) != 0)
             continue;
         t->appends[i].result = strcmp(b->id, id) == 0 ? APPEND_OURS : APPEND_THEIRS;
@@ -313,7 +313,7 @@ static const char *append_coupon(const void *context, size_t i)
     return appends[i].batch->coupon;
 }
 
-static enum store_status read_taken(struct session *d, struct taken *t, struct store_time after)
+static enum store_status read_duplicates(struct session *d, struct duplicates *t, struct store_time after)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, projection;
@@ -325,7 +325,7 @@ static enum store_status read_taken(struct session *d, struct taken *t, struct s
     for (size_t i = 0; i < t->count; i++) {
         const struct batch *b = t->appends[i].batch;
 
-        if (t->appends[i].result == APPEND_TAKEN)
+        if (t->appends[i].result == APPEND_DUPLICATE)
             codec_ledger_id(&in.values, in_next(&in), b->coupon, b->lane, b->head.seq);
     }
     in_end(&in, &filter);
@@ -335,33 +335,33 @@ static enum store_status read_taken(struct session *d, struct taken *t, struct s
     BSON_APPEND_INT32(&projection, "batch", 1);
     bson_append_document_end(&command, &projection);
     session_read_options(d, &command, after, t->open);
-    return session_read(d, &command, taken_row, t);
+    return session_read(d, &command, duplicate_row, t);
 }
 
 /* A duplicate key can show before a majority has the document: ask again until it does. */
-static void look_at_taken(struct session *d, struct taken *t, struct store_time after)
+static void resolve_duplicates(struct session *d, struct duplicates *t, struct store_time after)
 {
     struct mono start = mono_now();
     long wait_ms = 1;
 
-    while (t->open > 0 && mono_ms_between(start, mono_now()) < TAKEN_WAIT_MS_MAX) {
+    while (t->open > 0 && mono_ms_between(start, mono_now()) < DUPLICATE_WAIT_MS_MAX) {
         struct timespec pause = {0, wait_ms * 1000000};
 
-        if (read_taken(d, t, after) != STORE_OK)
+        if (read_duplicates(d, t, after) != STORE_OK)
             break;
         if (t->open > 0)
             nanosleep(&pause, NULL);
         wait_ms = wait_ms < 50 ? wait_ms * 2 : wait_ms;
     }
     for (size_t i = 0; i < t->count; i++)
-        if (t->appends[i].result == APPEND_TAKEN)
+        if (t->appends[i].result == APPEND_DUPLICATE)
             t->appends[i].result = APPEND_UNKNOWN;
 }
 
 /* The results of appends[0..count) by the reply of their insert. */
-static void settle(struct session *d, struct append *appends, size_t count, const bson_t *reply)
+static void classify(struct session *d, struct append *appends, size_t count, const bson_t *reply)
 {
-    struct taken taken = {appends, count, 0};
+    struct duplicates duplicates = {appends, count, 0};
     struct store_time after = {0};
     int64_t index, code;
     bson_iter_t it;
@@ -380,14 +380,14 @@ static void settle(struct session *d, struct append *appends, size_t count, cons
                 appends[i].result = APPEND_UNKNOWN;
             return;
         }
-        appends[index].result = duplicate ? APPEND_TAKEN : APPEND_UNKNOWN;
-        taken.open += duplicate;
+        appends[index].result = duplicate ? APPEND_DUPLICATE : APPEND_UNKNOWN;
+        duplicates.open += duplicate;
         if (!duplicate)
             log_event(LOG_ERROR, "store.append_refused", "coupon=%s code=%lld", appends[index].batch->coupon,
                       (long long)code);
     }
     reply_time(reply, &after);
-    look_at_taken(d, &taken, after);
+    resolve_duplicates(d, &duplicates, after);
 }
 
 /* One insert of as many as fit; returns how many. */
@@ -411,7 +411,7 @@ static size_t append_some(struct session *d, struct append *appends, size_t coun
 
     AUTO_BSON reply;
     if (session_run(d, &command, &reply))
-        settle(d, appends, sent, &reply);
+        classify(d, appends, sent, &reply);
     return sent;
 }
 

@@ -221,6 +221,7 @@ struct heard {
 
 struct store;
 
+/* Those of MongoDB are mongo_ops, in connect.c. */
 struct store_ops {
     /* The lane's mark of that kind; seq 0 when it has none. */
     enum store_status (*mark)(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);

@@ -223,22 +223,22 @@ static void step(struct client *c, struct arena *a, const char *key)
     if (!t.key[0] || t.result != CPN_OK)
         return;
     op.lane = t.r.n < 0 ? t.r.lane : 0;
-    op.transition = (struct step){.n = t.r.n, .g = t.r.g, .move = moves[next_random(&c->random) % 5],
+    op.redemption_step = (struct step){.n = t.r.n, .g = t.r.g, .move = moves[next_random(&c->random) % 5],
                                   .reserve_s = next_random(&c->random) % 2 ? 0 : COUPON_NULL};
-    if (op.transition.move == MOVE_RESERVE || op.transition.move == MOVE_REDEEM)
-        op.transition.key = key;
-    op.by = op.transition.key ? operator_of(key) : op.transition.move == MOVE_REVERSE ? OPERATOR : NULL;
+    if (op.redemption_step.move == MOVE_RESERVE || op.redemption_step.move == MOVE_REDEEM)
+        op.redemption_step.key = key;
+    op.by = op.redemption_step.key ? operator_of(key) : op.redemption_step.move == MOVE_REVERSE ? OPERATOR : NULL;
     snprintf(t.key, sizeof t.key, "%s", key);
     t.kind = OP_STEP;
     t.doubtful = false;
     t.result = ask(c, &op, &t.doubtful);
     if (t.result == CPN_REDEMPTION_NOT_FOUND)
         fail(s->seed, "%lld-%u of lane %lld is not found", (long long)t.r.n, t.r.g, (long long)t.r.lane);
-    if (op.transition.key) {
+    if (op.redemption_step.key) {
         record(c, &t, &op);
         return;
     }
-    ends = op.transition.move == MOVE_REVERSE ? SLOT_REVERSED : SLOT_CANCELLED;
+    ends = op.redemption_step.move == MOVE_REVERSE ? SLOT_REVERSED : SLOT_CANCELLED;
     if (t.result == CPN_OK && op.outcome.redemption.state != ends && op.outcome.redemption.state != SLOT_EXPIRED &&
         op.outcome.redemption.state != SLOT_REVERSED)
         fail(s->seed, "%lld-%u ended as %s", (long long)t.r.n, t.r.g, slot_state_name(op.outcome.redemption.state));

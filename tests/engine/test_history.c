@@ -171,7 +171,7 @@ static struct op step(const struct redemption *r, enum slot_move move, const cha
 {
     struct op op = {.kind = OP_STEP, .lane = r->lane};
 
-    op.transition = (struct step){.n = r->n, .g = r->g, .move = move, .key = key, .reserve_s = COUPON_NULL};
+    op.redemption_step = (struct step){.n = r->n, .g = r->g, .move = move, .key = key, .reserve_s = COUPON_NULL};
     call(&op);
     return op;
 }

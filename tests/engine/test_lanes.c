@@ -677,7 +677,7 @@ static void give_back(void)
 {
     struct op op = {.kind = OP_STEP};
 
-    op.transition = (struct step){.n = slot.held.n, .g = slot.held.g, .move = MOVE_REVERSE};
+    op.redemption_step = (struct step){.n = slot.held.n, .g = slot.held.g, .move = MOVE_REVERSE};
     assert_int_equal(call(1, &op), CPN_OK);
 }
 
@@ -895,7 +895,7 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
     enum { GROUPS = LANES_KEPT_MOST + 200 };
     static const struct engine_hooks none;
     static struct op ops[GROUPS];
-    struct several *lanes = lanes_start(t.engines[0], &t.watched, &none);
+    struct multilane *lanes = lanes_start(t.engines[0], &t.watched, &none);
     struct arena a;
 
     (void)state;
@@ -918,7 +918,7 @@ static void what_is_remembered_of_coupons_is_bounded(void **state)
 
 #define ALONE "alone"
 
-static const struct several_hooks *hooks_behind;
+static const struct multilane_hooks *hooks_behind;
 static atomic_int hooked_alone, hooked_others;
 
 static void count_hook(const char *coupon)
@@ -926,58 +926,58 @@ static void count_hook(const char *coupon)
     atomic_fetch_add(strcmp(coupon, ALONE) == 0 ? &hooked_alone : &hooked_others, 1);
 }
 
-static bool counted_takes(struct several *s, struct op *op, int64_t lanes)
+static bool counted_takes(struct multilane *s, struct op *op, int64_t lanes)
 {
     count_hook(op->coupon);
     return hooks_behind->takes(s, op, lanes);
 }
 
-static void counted_sort(struct several *s, struct committer *c, struct lane_work *p)
+static void counted_sort(struct multilane *s, struct committer *c, struct lane_work *p)
 {
     count_hook(p->lane->coupon);
     hooks_behind->sort(s, c, p);
 }
 
-static void counted_load(struct several *s, struct committer *c, struct lane_work *p)
+static void counted_load(struct multilane *s, struct committer *c, struct lane_work *p)
 {
     count_hook(p->lane->coupon);
     hooks_behind->load(s, c, p);
 }
 
-static void counted_begin(struct several *s, struct lane_work *p)
+static void counted_begin(struct multilane *s, struct lane_work *p)
 {
     count_hook(p->lane->coupon);
     hooks_behind->begin(s, p);
 }
 
-static void counted_end(struct several *s, struct lane_work *p)
+static void counted_end(struct multilane *s, struct lane_work *p)
 {
     count_hook(p->lane->coupon);
     hooks_behind->end(s, p);
 }
 
-static void counted_committed(struct several *s, const struct lane *l)
+static void counted_committed(struct multilane *s, const struct lane *l)
 {
     count_hook(l->coupon);
     hooks_behind->committed(s, l);
 }
 
-static void counted_confirmed(struct several *s, const struct lane *l)
+static void counted_confirmed(struct multilane *s, const struct lane *l)
 {
     count_hook(l->coupon);
     hooks_behind->confirmed(s, l);
 }
 
-static void counted_lacks(struct several *s, struct op *op)
+static void counted_lacks(struct multilane *s, struct op *op)
 {
     count_hook(op->coupon);
     hooks_behind->lacks(s, op);
 }
 
-static struct several *start_counted(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
+static struct multilane *start_counted(struct engine *e, struct store_source *source, const struct engine_hooks *hooks)
 {
-    static struct several_hooks counted;
-    struct several *s = lanes_start(e, source, hooks);
+    static struct multilane_hooks counted;
+    struct multilane *s = lanes_start(e, source, hooks);
 
     hooks_behind = s->hooks;
     counted = *s->hooks;

@@ -17,7 +17,7 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "engine/engine.h"
-#include "engine/foreign.h"
+#include "engine/foreign_views.h"
 #include "fake_store.h"
 
 #define BAD "bad"

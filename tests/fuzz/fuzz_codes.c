@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "coupons/code.h"
-#include "coupons/rows.h"
+#include "coupons/code_list.h"
 #include "fuzz/fuzz.h"
 #include "store/mongo.h"
 

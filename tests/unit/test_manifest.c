@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runner/codes.h"
+#include "runner/code_drafts.h"
 #include "runner/manifest.h"
 
 static void assert_result(const struct manifest *m, const char *expected)

@@ -1,13 +1,13 @@
 /*
- * runner/codes.h -- how a job makes slots with codes: its turn, drafts, and their announcement.
+ * runner/code_drafts.h -- how a job makes slots with codes: its turn, drafts, and their announcement.
  *
  * Turn     one job at a time makes a coupon's codes; see decide_turn(). It is taken when first needed, and given back
  *          by codes_turn_end() before the job's end is written, in whatever state it ends
  * Drafts   are written behind the announced slots, then announced by one append. What was drafted and never announced
  *          is nothing, and is written over
  */
-#ifndef RUNNER_CODES_H
-#define RUNNER_CODES_H
+#ifndef RUNNER_CODE_DRAFTS_H
+#define RUNNER_CODE_DRAFTS_H
 
 #include "runner/work.h"
 

@@ -1,5 +1,5 @@
-/* runner/codes.c -- see codes.h. */
-#include "runner/codes.h"
+/* runner/code_drafts.c -- see code_drafts.h. */
+#include "runner/code_drafts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

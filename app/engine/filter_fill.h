@@ -1,5 +1,5 @@
 /*
- * engine/fill.h -- the thread that reads which users the views have, for lanes whose filter was not kept from their first batch.
+ * engine/filter_fill.h -- the thread that reads which users the views have, for lanes whose filter was not kept from their first batch.
  *
  * Shape    committers hand it fills (filter.h); it reads a chunk of each in turn, and rests as long as each took, so that it takes half
  *          of the database's patience at the most
@@ -8,8 +8,8 @@
  * Owns     a fill from fills_submit() until its done()
  * Threads  fills_submit() from any thread; done() is called from the thread, or from fills_submit() after fills_stop()
  */
-#ifndef ENGINE_FILL_H
-#define ENGINE_FILL_H
+#ifndef ENGINE_FILTER_FILL_H
+#define ENGINE_FILTER_FILL_H
 
 #include "engine/filter.h"
 

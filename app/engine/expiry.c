@@ -1,5 +1,5 @@
-/* engine/due.c -- see due.h. */
-#include "engine/due.h"
+/* engine/expiry.c -- see expiry.h. */
+#include "engine/expiry.h"
 
 #include <stdlib.h>
 #include <utlist.h>
@@ -30,7 +30,7 @@ static void note_later_dues(struct lane *l, int64_t at_ms)
 }
 
 /* Entries of the window whose end has come, in buckets that are not cached: the views may not have it yet. */
-static enum store_status cache_due_of_window(struct store *s, struct due_look *k)
+static enum store_status cache_due_of_window(struct store *s, struct expiry_look *k)
 {
     struct bucket_read reads[DUE_MOST];
     struct bucket buckets[DUE_MOST];
@@ -76,7 +76,7 @@ static bool looks_again(const struct lane *l)
 }
 
 /* Something ends by itself at next_due_ms at the earliest, beside what was found. */
-static void found_due(struct due_look *k, int64_t next_due_ms)
+static void found_due(struct expiry_look *k, int64_t next_due_ms)
 {
     struct lane *l = k->lane;
 
@@ -86,7 +86,7 @@ static void found_due(struct due_look *k, int64_t next_due_ms)
     note_later_dues(l, k->at_ms);
 }
 
-static void begin_due_search(struct due_look *k, struct due_search *search, struct bucket *buckets)
+static void begin_due_search(struct expiry_look *k, struct due_search *search, struct bucket *buckets)
 {
     const struct lane *l = k->lane;
     int64_t *cached;
@@ -99,7 +99,7 @@ static void begin_due_search(struct due_look *k, struct due_search *search, stru
         cached[search->but_count++] = c->bucket.b;
 }
 
-static void keep_due(struct store *s, struct due_look *k, const struct due_search *search)
+static void keep_due(struct store *s, struct expiry_look *k, const struct due_search *search)
 {
     for (size_t i = 0; i < search->count; i++)
         cached_bucket_keep(k->lane, &search->buckets[i]);
@@ -109,7 +109,7 @@ static void keep_due(struct store *s, struct due_look *k, const struct due_searc
         found_due(k, search->next_due_ms);
 }
 
-static void find_due_buckets(struct store *s, struct due_look **looks, size_t count)
+static void find_due_buckets(struct store *s, struct expiry_look **looks, size_t count)
 {
     struct due_search *searches = checked(calloc(count + 1, sizeof *searches));
     struct bucket *buckets = checked(malloc((count + 1) * DUE_MOST * sizeof *buckets));
@@ -153,7 +153,7 @@ static bool has_expired(const struct lane *l, const struct user_state *u)
     return false;
 }
 
-static void find_due_users(struct store *s, struct due_look *k)
+static void find_due_users(struct store *s, struct expiry_look *k)
 {
     struct lane *l = k->lane;
     struct due_search search = {.coupon = l->coupon, .lane = l->number, .at_ms = k->at_ms, .most = DUE_MOST};
@@ -195,9 +195,9 @@ static void find_due_users(struct store *s, struct due_look *k)
 
 #define DUE_TOGETHER 32 /* lanes whose buckets are looked for at a time */
 
-void due_find(struct store *s, struct due_look *looks, size_t count)
+void expiry_find(struct store *s, struct expiry_look *looks, size_t count)
 {
-    struct due_look *slots[DUE_TOGETHER];
+    struct expiry_look *slots[DUE_TOGETHER];
     size_t together = 0;
 
     for (size_t i = 0; i < count; i++) {

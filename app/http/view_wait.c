@@ -1,5 +1,5 @@
-/* http/seen.c -- see seen.h. */
-#include "http/seen.h"
+/* http/view_wait.c -- see view_wait.h. */
+#include "http/view_wait.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -106,7 +106,7 @@ static void run_next(struct request *r)
     pthread_cond_broadcast(&rounds.ended);
 }
 
-bool seen_views(struct request *r, const uint32_t *keys, size_t count)
+bool view_wait(struct request *r, const uint32_t *keys, size_t count)
 {
     uint64_t mine;
     bool sure;
@@ -126,11 +126,11 @@ bool seen_views(struct request *r, const uint32_t *keys, size_t count)
     return sure;
 }
 
-bool seen_definitions(struct request *r)
+bool view_wait_definitions(struct request *r)
 {
     static const uint32_t key = VIEW_KEY_DEFINITIONS;
 
-    return seen_views(r, &key, 1);
+    return view_wait(r, &key, 1);
 }
 
 /* ---- what one user, or one order, has in the ledger ---- */
@@ -151,7 +151,7 @@ static bool catch_up(struct request *r, const char *coupon, const void *context)
     return seen;
 }
 
-bool seen_each_unseen(struct request *r, const char *user, const char *order, seen_visit *visit, const void *context)
+bool view_wait_visit(struct request *r, const char *user, const char *order, view_wait_visitor *visit, const void *context)
 {
     const char **coupons;
     size_t count;
@@ -167,7 +167,7 @@ bool seen_each_unseen(struct request *r, const char *user, const char *order, se
     return done;
 }
 
-bool seen_all(struct request *r, const char *user, const char *order)
+bool view_wait_all(struct request *r, const char *user, const char *order)
 {
-    return seen_each_unseen(r, user, order, catch_up, NULL);
+    return view_wait_visit(r, user, order, catch_up, NULL);
 }

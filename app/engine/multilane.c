@@ -1,5 +1,5 @@
-/* engine/several.c -- see several.h: which coupons have several lanes. */
-#include "engine/several.h"
+/* engine/multilane.c -- see multilane.h: which coupons have several lanes. */
+#include "engine/multilane.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 
 #include "base/checked.h"
 
-struct several_coupon {
+struct multilane_coupon {
     char id[COUPON_ID_MAX + 1];
     int64_t lanes;
     UT_hash_handle hh;
 };
 
-void several_init(struct several *s, const struct several_hooks *hooks)
+void multilane_init(struct multilane *s, const struct multilane_hooks *hooks)
 {
     s->hooks = hooks;
     s->coupons = NULL;
@@ -22,9 +22,9 @@ void several_init(struct several *s, const struct several_hooks *hooks)
     pthread_mutex_init(&s->lock, NULL);
 }
 
-void several_release(struct several *s)
+void multilane_release(struct multilane *s)
 {
-    struct several_coupon *c, *next;
+    struct multilane_coupon *c, *next;
 
     HASH_ITER(hh, s->coupons, c, next) {
         HASH_DEL(s->coupons, c);
@@ -33,9 +33,9 @@ void several_release(struct several *s)
     pthread_mutex_destroy(&s->lock);
 }
 
-int64_t several_lanes(struct several *s, const char *coupon)
+int64_t multilane_lanes(struct multilane *s, const char *coupon)
 {
-    const struct several_coupon *c;
+    const struct multilane_coupon *c;
     int64_t lanes;
 
     if (!s || !atomic_load_explicit(&s->any, memory_order_acquire))
@@ -47,9 +47,9 @@ int64_t several_lanes(struct several *s, const char *coupon)
     return lanes;
 }
 
-void several_know(struct several *s, const char *coupon, int64_t lanes)
+void multilane_know(struct multilane *s, const char *coupon, int64_t lanes)
 {
-    struct several_coupon *c;
+    struct multilane_coupon *c;
 
     pthread_mutex_lock(&s->lock);
     HASH_FIND_STR(s->coupons, coupon, c);

@@ -1,5 +1,5 @@
-/* engine/fill.c -- see fill.h. */
-#include "engine/fill.h"
+/* engine/filter_fill.c -- see filter_fill.h. */
+#include "engine/filter_fill.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /*
- * engine/lane_work.c -- see round.h: decides what one lane has to do in a round, from what was loaded. Pure but for the memory it takes.
+ * engine/round_decide.c -- see round.h: decides what one lane has to do in a round, from what was loaded. Pure but for the memory it takes.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
         break;
     case OP_STEP:
         if (op->working)
-            decide_step(d, op->working, &op->transition, &op->outcome);
+            decide_step(d, op->working, &op->redemption_step, &op->outcome);
         else
             op->outcome = (struct outcome){.result = CPN_REDEMPTION_NOT_FOUND};
         break;
@@ -110,8 +110,8 @@ static bool decide_write(struct lane_work *p, struct op *op)
     case OP_GIVE:
     case OP_GET:
     case OP_EVENTS:
-        assert(p->several);
-        p->several->hooks->decide(p->several, p, op);
+        assert(p->multilane);
+        p->multilane->hooks->decide(p->multilane, p, op);
         break;
     case OP_GENERATE:
         generate(p, op);
@@ -205,7 +205,7 @@ static const struct job_progress *copy_job(const struct op *op)
 }
 
 /* What every answer carries. */
-static void fill(struct lane_work *p, struct op *op)
+static void fill_answer(struct lane_work *p, struct op *op)
 {
     const struct decision *d = &p->d;
 
@@ -512,8 +512,8 @@ static bool free_pool_was_free(const struct lane_work *p)
 static struct user_state *user_state_of(const struct op *op)
 {
     bool named = op->kind == OP_STEP || op->kind == OP_REDEMPTION;
-    int64_t n = op->kind == OP_STEP ? op->transition.n : op->n;
-    uint32_t g = op->kind == OP_STEP ? op->transition.g : op->g;
+    int64_t n = op->kind == OP_STEP ? op->redemption_step.n : op->n;
+    uint32_t g = op->kind == OP_STEP ? op->redemption_step.g : op->g;
 
     return named && op->working && !user_state_by_slot(op->loaded->user_state, n, g) ? op->working : op->loaded->user_state;
 }
@@ -524,8 +524,8 @@ static void begin(const struct committer *c, struct lane_work *p)
 
     decide_begin(&p->d, p->batch, l->definition, &l->tail, p->at_ms, p->day_ms, p->day_end_ms);
     p->d.epoch = c->epoch;
-    if (p->several)
-        p->several->hooks->begin(p->several, p);
+    if (p->multilane)
+        p->multilane->hooks->begin(p->multilane, p);
     p->d.free_pool = l->free_pool + l->free_pool_first;
     p->d.free_pool_count = l->free_pool_count;
     p->d.next_due_ms = l->next_due_ms > p->at_ms && l->next_due_ms < INT64_MAX ? l->next_due_ms : 0;
@@ -548,14 +548,14 @@ void decide_work(struct committer *c, struct lane_work *p)
     decide_events(&p->d);
     close_user_states(p);
     close_jobs(p);
-    if (p->several)
-        p->several->hooks->end(p->several, p);
+    if (p->multilane)
+        p->multilane->hooks->end(p->multilane, p);
     assert(free_pool_was_free(p));
     if (decide_changed(&p->d))
         decide_end(&p->d, &l->tail, &c->scratch);
     decide_ops(p, true);
     for (struct op *op = p->ops.first; op; op = op->next)
-        fill(p, op);
+        fill_answer(p, op);
     forget_named(p);
     p->state = WORK_DECIDED;
 }

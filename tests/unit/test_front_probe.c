@@ -200,7 +200,7 @@ static int set_up(void **state)
     t.list = FIRST "\n" SECOND "\n";
     t.runner.config = &t.config;
     stop_init(&t.runner.stop);
-    return pthread_create(&t.nginx, NULL, nginx_thread, NULL) || pthread_create(&t.prober, NULL, peers_thread, &t.runner);
+    return pthread_create(&t.nginx, NULL, nginx_thread, NULL) || pthread_create(&t.prober, NULL, front_probe_thread, &t.runner);
 }
 
 static int tear_down(void **state)

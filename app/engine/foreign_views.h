@@ -1,5 +1,5 @@
 /*
- * engine/foreign.h -- writing the views of batches that somebody else appended: another worker, or one that died.
+ * engine/foreign_views.h -- writing the views of batches that somebody else appended: another worker, or one that died.
  *
  * Shape    an index says once which batches touch which user and which bucket, and which jobs and accounts they touch; then, a chunk at
  *          a time, some views are read, the batches that touch them folded over, and written. A chunk is bounded in views and in bytes
@@ -8,8 +8,8 @@
  * Owns     its index; the batches stay the caller's, and alive
  * Threads  one at a time
  */
-#ifndef ENGINE_FOREIGN_H
-#define ENGINE_FOREIGN_H
+#ifndef ENGINE_FOREIGN_VIEWS_H
+#define ENGINE_FOREIGN_VIEWS_H
 
 #include "engine/window.h"
 #include "store/store.h"

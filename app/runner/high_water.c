@@ -1,5 +1,5 @@
 /*
- * runner/water_gauge.c -- a thread that keeps this front's high-water mark: see store/high_water.h.
+ * runner/high_water.c -- a thread that keeps this front's high-water mark: see store/high_water.h.
  *
  * Older    a database that was exchanged for an older one while the service runs is told of in the log, once: it is not stopped
  */
@@ -7,7 +7,7 @@
 #include "runner/work.h"
 #include "store/high_water.h"
 
-void *water_gauge_thread(void *context)
+void *high_water_thread(void *context)
 {
     struct runner *r = context;
     struct store *session = mongo_session(r->mongo);

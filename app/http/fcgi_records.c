@@ -1,5 +1,5 @@
-/* http/records.c -- see records.h. */
-#include "http/records.h"
+/* http/fcgi_records.c -- see fcgi_records.h. */
+#include "http/fcgi_records.h"
 
 #include <sys/socket.h>
 

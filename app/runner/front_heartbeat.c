@@ -1,5 +1,5 @@
 /*
- * runner/front.c -- this front among the others: a thread that tells of it, and answers when another front asks for views.
+ * runner/front_heartbeat.c -- this front among the others: a thread that tells of it, and answers when another front asks for views.
  *
  * Told     every half minute, and with each answer: that the front is at work, and with which keys of receipts
  * Asked    by a number in the database, which is looked at every 20 ms while there are other fronts: see store/fronts.h
@@ -149,7 +149,7 @@ static void see_workers_off(struct teller *t)
         (void)mongo_front_gone(t->session, &t->front); /* else it is, after a while */
 }
 
-void *front_thread(void *context)
+void *front_heartbeat_thread(void *context)
 {
     struct teller t = {.runner = context};
 

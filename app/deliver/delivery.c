@@ -1,4 +1,4 @@
-/* deliver/sending.c -- see state.h: posts under way, what becomes of a cursor by their answers, redeliveries and tests. */
+/* deliver/delivery.c -- see state.h: posts under way, what becomes of a cursor by their answers, redeliveries and tests. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * runner/peers.c -- which other fronts answer: a thread that asks each of them by this machine's nginx, and notes for nginx which are
+ * runner/front_probe.c -- which other fronts answer: a thread that asks each of them by this machine's nginx, and notes for nginx which are
  * gone. See nginx/README.md, "Several fronts".
  *
  * Asked    at fronts.at: /coupons/-/fronts lists the others, a name on each line, and /coupons/-/fronts/NAME is 200 where a worker of
@@ -290,7 +290,7 @@ static void wait_for_answers(struct prober *p)
         (void)poll(waiting, count, EVERY_MS / 2);
 }
 
-void *peers_thread(void *context)
+void *front_probe_thread(void *context)
 {
     struct prober p = {.runner = context};
     struct stop *stop = &p.runner->stop;

@@ -1,5 +1,5 @@
 /*
- * coupons/rows.h -- lists of codes as texts: one a line, or CSV with a column `code`.
+ * coupons/code_list.h -- lists of codes as texts: one a line, or CSV with a column `code`.
  *
  * Lines    end with LF or CRLF; lines with nothing but spaces are passed over; a byte order mark at the beginning too
  * CSV      as RFC 4180, but a row is a line: quotes hold commas and doubled quotes, never a line's end. The first line is
@@ -7,8 +7,8 @@
  * Spaces   and tabs around a code are not its own
  * Owns     nothing; the text is borrowed
  */
-#ifndef COUPONS_ROWS_H
-#define COUPONS_ROWS_H
+#ifndef COUPONS_CODE_LIST_H
+#define COUPONS_CODE_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>

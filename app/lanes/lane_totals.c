@@ -1,5 +1,5 @@
-/* lanes/peers.c -- see peers.h. */
-#include "lanes/peers.h"
+/* lanes/lane_totals.c -- see lane_totals.h. */
+#include "lanes/lane_totals.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,30 +17,30 @@ struct peer_lane {
     int64_t stock;
 };
 
-struct peer_coupon {
+struct totals_of_coupon {
     char id[COUPON_ID_MAX + 1];
     int64_t lanes;
     struct peer_lane *of;
     UT_hash_handle hh;
 };
 
-struct peers {
+struct lane_totals {
     pthread_mutex_t lock;
-    struct peer_coupon *coupons;
+    struct totals_of_coupon *coupons;
     int64_t missed;
 };
 
-struct peers *peers_new(void)
+struct lane_totals *lane_totals_new(void)
 {
-    struct peers *t = checked(calloc(1, sizeof *t));
+    struct lane_totals *t = checked(calloc(1, sizeof *t));
 
     pthread_mutex_init(&t->lock, NULL);
     return t;
 }
 
-void peers_free(struct peers *t)
+void lane_totals_free(struct lane_totals *t)
 {
-    struct peer_coupon *c, *next;
+    struct totals_of_coupon *c, *next;
 
     HASH_ITER(hh, t->coupons, c, next) {
         HASH_DEL(t->coupons, c);
@@ -52,17 +52,17 @@ void peers_free(struct peers *t)
 }
 
 /* Under the lock. NULL: not known. */
-static struct peer_coupon *find(struct peers *t, const char *coupon)
+static struct totals_of_coupon *find(struct lane_totals *t, const char *coupon)
 {
-    struct peer_coupon *c;
+    struct totals_of_coupon *c;
 
     HASH_FIND_STR(t->coupons, coupon, c);
     return c;
 }
 
-void peers_know(struct peers *t, const char *coupon, int64_t lanes)
+void lane_totals_know(struct lane_totals *t, const char *coupon, int64_t lanes)
 {
-    struct peer_coupon *c;
+    struct totals_of_coupon *c;
 
     pthread_mutex_lock(&t->lock);
     if (!find(t, coupon)) {
@@ -77,9 +77,9 @@ void peers_know(struct peers *t, const char *coupon, int64_t lanes)
     pthread_mutex_unlock(&t->lock);
 }
 
-void peers_note(struct peers *t, const char *coupon, int64_t lane, const struct head *h)
+void lane_totals_note(struct lane_totals *t, const char *coupon, int64_t lane, const struct head *h)
 {
-    struct peer_coupon *c;
+    struct totals_of_coupon *c;
 
     pthread_mutex_lock(&t->lock);
     c = find(t, coupon);
@@ -90,9 +90,9 @@ void peers_note(struct peers *t, const char *coupon, int64_t lane, const struct 
     pthread_mutex_unlock(&t->lock);
 }
 
-void peers_others(struct peers *t, const char *coupon, int64_t lane, int64_t day_ms, struct others *sums)
+void lane_totals_others(struct lane_totals *t, const char *coupon, int64_t lane, int64_t day_ms, struct others *sums)
 {
-    const struct peer_coupon *c;
+    const struct totals_of_coupon *c;
 
     *sums = (struct others){0};
     pthread_mutex_lock(&t->lock);
@@ -113,9 +113,9 @@ void peers_others(struct peers *t, const char *coupon, int64_t lane, int64_t day
     pthread_mutex_unlock(&t->lock);
 }
 
-bool peers_all(struct peers *t, const char *coupon)
+bool lane_totals_all(struct lane_totals *t, const char *coupon)
 {
-    const struct peer_coupon *c;
+    const struct totals_of_coupon *c;
     bool all;
 
     pthread_mutex_lock(&t->lock);
@@ -127,7 +127,7 @@ bool peers_all(struct peers *t, const char *coupon)
     return all;
 }
 
-void peers_missed(struct peers *t)
+void lane_totals_missed(struct lane_totals *t)
 {
     pthread_mutex_lock(&t->lock);
     t->missed++;

@@ -1,5 +1,5 @@
 /*
- * engine/load.c -- see round.h: reads what a round's requests are about, each kind of document in one read for all lanes.
+ * engine/round_load.c -- see round.h: reads what a round's requests are about, each kind of document in one read for all lanes.
  *
  * Order    lane, day, free pool, what ended by itself, codes, buckets, users: each step may need what the one before it found. What
  *          is past goes to history.c before its user would be read, and comes again in another round
@@ -14,9 +14,9 @@
 #include "base/log.h"
 #include "coupons/code.h"
 #include "coupons/fold.h"
-#include "engine/due.h"
+#include "engine/expiry.h"
 #include "engine/free_pool.h"
-#include "engine/inside.h"
+#include "engine/internal.h"
 #include "engine/round.h"
 
 /* The lane's requests that are about what was not read go to a list of their own; the others go on. False: none is. */
@@ -164,7 +164,7 @@ static void follow_others(struct committer *c, struct lane_work *p)
     if (status == STORE_OK)
         l->stale = false;
     if (status == STORE_OK && l->number > 0 && !l->definition && !is_told(p))
-        status = c->several->hooks->adopt(c->several, c->store, l);
+        status = c->multilane->hooks->adopt(c->multilane, c->store, l);
     if (status != STORE_OK)
         defer(c, p, c->config.backoff_ms);
 }
@@ -172,30 +172,30 @@ static void follow_others(struct committer *c, struct lane_work *p)
 /* ---- coupons with several lanes ---- */
 
 /* The coupon has several lanes, or a request brings such a one. */
-static bool has_several(const struct lane_work *p)
+static bool is_multilane(const struct lane_work *p)
 {
-    bool several = p->lane->number > 0;
+    bool many = p->lane->number > 0;
 
     if (p->lane->definition)
         return p->lane->definition->lanes > 1;
-    for (const struct op *op = p->ops.first; op && !several; op = op->next)
-        several = op->kind == OP_CREATE && op->definition->lanes > 1;
-    return several;
+    for (const struct op *op = p->ops.first; op && !many; op = op->next)
+        many = op->kind == OP_CREATE && op->definition->lanes > 1;
+    return many;
 }
 
-static void sort_several(struct committer *c, struct lane_work *p)
+static void sort_multilane(struct committer *c, struct lane_work *p)
 {
-    if (!has_several(p))
+    if (!is_multilane(p))
         return;
-    assert(c->several);
-    p->several = c->several;
-    p->several->hooks->sort(p->several, c, p);
+    assert(c->multilane);
+    p->multilane = c->multilane;
+    p->multilane->hooks->sort(p->multilane, c, p);
 }
 
-static void load_several(struct committer *c, struct lane_work *p)
+static void load_multilane(struct committer *c, struct lane_work *p)
 {
-    if (p->several)
-        p->several->hooks->load(p->several, c, p);
+    if (p->multilane)
+        p->multilane->hooks->load(p->multilane, c, p);
 }
 
 /* ---- days ---- */
@@ -288,7 +288,7 @@ static void load_free_pools(struct committer *c, struct round *r)
     }
 }
 
-static void take_due(struct committer *c, struct lane_work *p, const struct due_look *look)
+static void take_due(struct committer *c, struct lane_work *p, const struct expiry_look *look)
 {
     p->due_users = look->users;
     p->due_user_count = look->user_count;
@@ -302,7 +302,7 @@ static void take_due(struct committer *c, struct lane_work *p, const struct due_
 
 static void load_due(struct committer *c, struct round *r)
 {
-    struct due_look *looks = arena_array(&r->arena, r->count + 1, sizeof *looks);
+    struct expiry_look *looks = arena_array(&r->arena, r->count + 1, sizeof *looks);
     struct lane_work **whose = arena_array(&r->arena, r->count + 1, sizeof(struct lane_work *));
     size_t count = 0;
 
@@ -316,10 +316,10 @@ static void load_due(struct committer *c, struct round *r)
         if (p->lane->next_due_ms > p->at_ms)
             continue;
         p->sweeping = true; /* from here on: a lane that is deferred is looked through again */
-        looks[count] = (struct due_look){.lane = p->lane, .at_ms = p->at_ms, .arena = &p->batch->arena};
+        looks[count] = (struct expiry_look){.lane = p->lane, .at_ms = p->at_ms, .arena = &p->batch->arena};
         whose[count++] = p;
     }
-    due_find(c->store, looks, count);
+    expiry_find(c->store, looks, count);
     for (size_t i = 0; i < count; i++)
         take_due(c, whose[i], &looks[i]);
 }
@@ -336,7 +336,7 @@ static const char *code_of(const struct op *op)
 static int64_t slot_in_id(const struct op *op)
 {
     if (op->kind == OP_STEP)
-        return op->transition.n;
+        return op->redemption_step.n;
     return op->kind == OP_REDEMPTION || op->kind == OP_SLOT ? op->n : -1;
 }
 
@@ -563,8 +563,8 @@ static bool stands(const struct slot *s, uint32_t g)
 /* Only the ledger can tell of it: it has ended, or has no slot. */
 static bool is_past(const struct lane_work *p, const struct op *op)
 {
-    int64_t n = op->kind == OP_STEP ? op->transition.n : op->n;
-    uint32_t g = op->kind == OP_STEP ? op->transition.g : op->g;
+    int64_t n = op->kind == OP_STEP ? op->redemption_step.n : op->n;
+    uint32_t g = op->kind == OP_STEP ? op->redemption_step.g : op->g;
     const struct slot *s = slot_of(p, op);
 
     if ((op->kind != OP_STEP && op->kind != OP_REDEMPTION) || op->sought || g < 1)
@@ -585,29 +585,29 @@ static void look_back(struct committer *c, struct lane_work *p)
             op_list_add(&kept, op);
             continue;
         }
-        let_go(c);
+        hand_off(c);
         engine_look_back(c->engine, op);
     }
     p->ops = kept;
 }
 
-/* Whose state a redemption, named by its id, is in; NULL: nobody's that stands. What has ended goes to op->working. */
-static const char *find_holder(const struct lane_work *p, struct op *op, uint32_t g)
+/* Whose state a redemption, named by its id, is in; NULL: nobody's that stands. What has ended goes to *working. */
+static const char *find_holder(const struct lane_work *p, const struct op *op, uint32_t g, struct user_state **working)
 {
     const struct slot *s = slot_of(p, op);
 
     if (s && stands(s, g))
         return s->user;
-    op->working = op->ended;
+    *working = op->ended;
     return op->holder;
 }
 
-/* NULL: nobody. */
-static const char *user_of(const struct lane_work *p, struct op *op)
+/* Whom op is about; NULL: nobody. *working becomes the state of what has ended, if it is about that. */
+static const char *resolve_user(const struct lane_work *p, const struct op *op, struct user_state **working)
 {
     const struct slot *s;
 
-    op->working = NULL;
+    *working = NULL;
     switch (op->kind) {
     case OP_TAKE:
     case OP_CHECK:
@@ -615,9 +615,9 @@ static const char *user_of(const struct lane_work *p, struct op *op)
     case OP_ERASE:
         return op->user;
     case OP_STEP:
-        return find_holder(p, op, op->transition.g);
+        return find_holder(p, op, op->redemption_step.g, working);
     case OP_REDEMPTION:
-        return find_holder(p, op, op->g);
+        return find_holder(p, op, op->g, working);
     case OP_RETIRE_ONE:
         s = slot_of(p, op);
         return s ? s->user : NULL;
@@ -642,7 +642,7 @@ static void want_due_users(struct lane_work *p)
 static void want_users(struct lane_work *p)
 {
     for (struct op *op = p->ops.first; op; op = op->next) {
-        const char *user = user_of(p, op);
+        const char *user = resolve_user(p, op, &op->working);
 
         op->loaded = user ? want_user(p, user, !op_reads_only(op->kind)) : NULL;
     }
@@ -687,8 +687,8 @@ static void leave_user(struct committer *c, struct round *r, struct lane_work *p
 
 /* What was read, with the window laid over it, becomes the working copy. One that may be written owns all that it points to: the
  * window's batches may go before the batch that is decided now. */
-static void settle_user_state(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u,
-                              struct user_state_read *read, bool shared)
+static void overlay_user_state(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u,
+                               struct user_state_read *read, bool shared)
 {
     struct arena *a = &p->batch->arena;
     struct user_state *user_state = read->user_state;
@@ -749,7 +749,7 @@ static void list_reads(struct committer *c, struct round *r, struct lane_work *p
             continue;
         }
         if (filter_lacks(&p->lane->filter, c->store, p->lane->tail.seq, u->user)) {
-            settle_user_state(c, r, p, u, &(struct user_state_read){.status = STORE_OK}, false);
+            overlay_user_state(c, r, p, u, &(struct user_state_read){.status = STORE_OK}, false);
             c->unread++;
             continue;
         }
@@ -787,7 +787,7 @@ static void load_users(struct committer *c, struct round *r)
     c->store->ops->user_states(c->store, list.after, a, list.reads, list.count);
     for (size_t i = 0; i < list.count; i++) {
         list.whose[i]->lane->filter.in_vain += list.reads[i].status == STORE_OK && !list.reads[i].user_state;
-        settle_user_state(c, r, list.whose[i], list.loaded[i], &list.reads[i], !only);
+        overlay_user_state(c, r, list.whose[i], list.loaded[i], &list.reads[i], !only);
     }
 }
 
@@ -899,28 +899,41 @@ static void learn_epoch(struct committer *c, struct round *r)
             defer(c, &r->work[i], c->config.backoff_ms);
 }
 
-void load_round(struct committer *c, struct round *r)
+/* Each lane as of its tail, with its definition. */
+static void load_lanes(struct committer *c, struct round *r)
 {
-    struct mono started = mono_now();
-
-    learn_epoch(c, r);
     leave_chores(c, r);
     find_unknown(c, r);
     bound_loads(c, r);
     load_cold(c, r);
     each_open(c, r, follow_others);
-    each_open(c, r, sort_several);
-    each_open(c, r, load_day);
-    load_free_pools(c, r);
-    load_due(c, r); /* after load_free_pools(), which may drop cached buckets */
+    each_open(c, r, sort_multilane);
+}
+
+/* op->named_n, and that slot's bucket and code in the cache. */
+static void load_named_slots(struct committer *c, struct round *r)
+{
     find_slots(c, r);
     load_buckets(c, r);
     load_bucket_codes(c, r);
     check_codes(r);
+}
+
+/* A plain taking of a warm lane needs its day, a free slot and its user: all else finds nothing to do. */
+void load_round(struct committer *c, struct round *r)
+{
+    struct mono started = mono_now();
+
+    learn_epoch(c, r);
+    load_lanes(c, r);
+    each_open(c, r, load_day); /* p->at_ms, by which it is known what has ended */
+    load_free_pools(c, r);
+    load_due(c, r); /* after load_free_pools(), which may drop cached buckets */
+    load_named_slots(c, r);
     each_open(c, r, look_back);
     each_open(c, r, load_jobs);
-    each_open(c, r, load_several);
-    load_users(c, r);
+    each_open(c, r, load_multilane);
+    load_users(c, r); /* of the requests, of the slots that they name, and of what has ended */
     load_erased(c, r);
     r->load_us = (mono_now().ns - started.ns) / 1000;
 }

@@ -1,8 +1,8 @@
 /*
- * http/origin.h -- where in the ledger a redemption was made: back from any batch that says something of it.
+ * http/redemption_origin.h -- where in the ledger a redemption was made: back from any batch that says something of it.
  */
-#ifndef HTTP_ORIGIN_H
-#define HTTP_ORIGIN_H
+#ifndef HTTP_REDEMPTION_ORIGIN_H
+#define HTTP_REDEMPTION_ORIGIN_H
 
 #include "coupons/batch.h"
 #include "store/store.h"

@@ -1,9 +1,9 @@
 /*
- * engine/inside.h -- what the engine's own threads, and lanes/, ask of the engine they are part of.
+ * engine/internal.h -- what the engine's own threads, and lanes/, ask of the engine they are part of.
  * Threads  any
  */
-#ifndef ENGINE_INSIDE_H
-#define ENGINE_INSIDE_H
+#ifndef ENGINE_INTERNAL_H
+#define ENGINE_INTERNAL_H
 
 #include "engine/op.h"
 

@@ -1,5 +1,5 @@
-/* http/origin.c -- see origin.h. */
-#include "http/origin.h"
+/* http/redemption_origin.c -- see redemption_origin.h. */
+#include "http/redemption_origin.h"
 
 #include "store/mongo.h"
 

@@ -1,14 +1,14 @@
 /*
- * engine/due.h -- what ends by itself in a lane: when the next one does, and which have.
+ * engine/expiry.h -- what ends by itself in a lane: when the next one does, and which have.
  * Threads  the lane's
  */
-#ifndef ENGINE_DUE_H
-#define ENGINE_DUE_H
+#ifndef ENGINE_EXPIRY_H
+#define ENGINE_EXPIRY_H
 
 #include "engine/lane_state.h"
 
 /* A look through a lane for what has ended by itself by at_ms. */
-struct due_look {
+struct expiry_look {
     struct lane *lane;
     int64_t at_ms;
     struct arena *arena;
@@ -20,6 +20,6 @@ struct due_look {
     enum store_status status;
 };
 /* Look through lanes, each once; their next_due_ms move on. All that have slots in the same reads. */
-void due_find(struct store *s, struct due_look *looks, size_t count);
+void expiry_find(struct store *s, struct expiry_look *looks, size_t count);
 
 #endif

@@ -1,5 +1,5 @@
-/* coupons/rows.c -- see rows.h. */
-#include "coupons/rows.h"
+/* coupons/code_list.c -- see code_list.h. */
+#include "coupons/code_list.h"
 
 #include <string.h>
 #include <strings.h>

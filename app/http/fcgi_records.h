@@ -1,13 +1,13 @@
 /*
- * http/records.h -- how far a FastCGI request has come: its head, then its body, in pieces of any size.
+ * http/fcgi_records.h -- how far a FastCGI request has come: its head, then its body, in pieces of any size.
  *
  * Why     libfcgi reads a request's records with blocking calls: of one that was sent by half, the rest would hold up its thread
  * Shape   BEGIN_REQUEST, PARAMS up to an empty one, STDIN up to an empty one, all of one request. Anything else is RECORDS_BAD,
  *         also what the protocol knows and nginx never sends (management records, ABORT_REQUEST)
  * Source  FastCGI Specification 1.0, 3.3 (records) and 5 (their order)
  */
-#ifndef HTTP_RECORDS_H
-#define HTTP_RECORDS_H
+#ifndef HTTP_FCGI_RECORDS_H
+#define HTTP_FCGI_RECORDS_H
 
 #include <fastcgi.h>
 #include <stdbool.h>

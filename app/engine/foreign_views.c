@@ -1,5 +1,5 @@
-/* engine/foreign.c -- see foreign.h. */
-#include "engine/foreign.h"
+/* engine/foreign_views.c -- see foreign_views.h. */
+#include "engine/foreign_views.h"
 
 #include <stdlib.h>
 #include <string.h>

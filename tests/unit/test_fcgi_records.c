@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "http/records.h"
+#include "http/fcgi_records.h"
 
 #define BEGIN 1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0
 #define PARAMS 1, 4, 0, 1, 0, 3, 5, 0, 1, 0, 'A', 0, 0, 0, 0, 0
