@@ -1119,6 +1119,24 @@ def test_everything_can_be_read_in_the_light_and_in_the_dark(board, page, signed
     assert (page.run("return getComputedStyle(document.body).backgroundColor") == "rgb(16, 20, 24)") is dark
 
 
+# ---- archived ----
+
+def test_an_archived_coupon_shows_what_is_left_of_it(board, page, signed_in, tmp_path):
+    coupon = board.coupon(slots=5)
+    board.client("storefront").take(coupon, "anna").ok(201)
+    board.patch(coupon, {"state": "ended"})
+    done = board.couponctl("archive", "--output", str(tmp_path / "a.gz"), coupon)
+    assert done.returncode == 0, done.stdout
+    signed_in(at(coupon)).sees("This coupon is archived", "4 of 5 free", "Caps and window", "Archived")
+    page.until("a chart", lambda: drawn(page, "Redemptions per day"))
+    assert not page.all(".failure"), page.text()
+    for words in ("Activate", "Generate slots", "Change caps", "Delete", "Look up"):
+        assert not page.has_button(words), words
+    assert page.has_button("Clone")
+    page.lacks("The ledger's head")
+    page.shot("archived")
+
+
 # ---- many ----
 
 @pytest.mark.full

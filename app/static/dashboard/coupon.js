@@ -141,7 +141,7 @@ function definitionPanel(page) {
     },
   });
 
-  if (session.isOps)
+  if (session.isOps && !page.archived)
     p.head.append(
       button("Change caps", () => openCaps(page.held, page.refresh, page.signal), {data: {key: "caps"}}),
       button("Words, window", () => openDetails(page.held, page.refresh, page.signal), {data: {key: "details"}}),
@@ -271,7 +271,7 @@ function ledgerPanel(page) {
 
 class Page {
   constructor(id, signal) {
-    Object.assign(this, {id, signal, held: null, reading: null, counts: null, panels: []});
+    Object.assign(this, {id, signal, held: null, reading: null, counts: null, archived: false, panels: []});
     this.head = el("div", {class: "title-row"}, el("h1", {}, id));
     this.refresh = async () => {
       await this.definition(true).catch(() => null); // its panel says so
@@ -289,6 +289,16 @@ class Page {
     return this.held;
   }
 
+  /* Whether the coupon has left for its archive: then definition, totals and reports are all there is to show. */
+  async look() {
+    await this.definition();
+    try {
+      await get(query(path(this.id, "history"), {limit: 1}), this.signal);
+    } catch (problem) {
+      this.archived = problem.code === "coupon_archived"; // anything else is told by the panel
+    }
+  }
+
   drawHead(held) {
     const {value} = held,
       key = document.activeElement?.dataset?.key;
@@ -302,6 +312,13 @@ class Page {
         el("h1", {}, value.title),
         el("p", {class: "small"}, el("code", {}, value.id), " ", stateBadge(value)),
         value.description ? el("p", {class: "description"}, value.description) : null,
+        this.archived
+          ? el(
+              "p",
+              {class: "warning low", role: "status"},
+              "This coupon is archived: it is closed for good, and its redemptions, ledger and history are in its archive file. What is below stays.",
+            )
+          : null,
       ),
       session.isOps ? this.actions(held) : null,
     );
@@ -312,7 +329,9 @@ class Page {
     const {cap, codes} = held.value;
     const imported = codes.source === "imported",
       slots = cap.policy === "exact";
+    const clone = button("Clone", () => openCreate(this.signal, held.value), {data: {key: "clone"}});
 
+    if (this.archived) return el("div", {class: "actions"}, clone);
     return el(
       "div",
       {class: "actions"},
@@ -323,16 +342,16 @@ class Page {
       slots && imported
         ? button("Import codes", () => openImport(held.value, this.refresh, this.signal), {data: {key: "import"}})
         : null,
-      button("Clone", () => openCreate(this.signal, held.value), {data: {key: "clone"}}),
+      clone,
       deleteButton(held.value, this.signal),
     );
   }
 
   draw(main) {
     const {signal} = this;
-    const now = countsPanel(this),
-      latest = latestPanel(this.id, () => this.definition(), this.refresh, signal),
-      history = historyPanel(this);
+    const now = countsPanel(this);
+    const latest = this.archived ? null : latestPanel(this.id, () => this.definition(), this.refresh, signal),
+      history = this.archived ? null : historyPanel(this);
     const columns = [
       [reportPanel(this, [["hour", "Hours", "Redemptions per hour"]]), definitionPanel(this)],
       [
@@ -342,12 +361,13 @@ class Page {
           ["month", "Months", "Redemptions per month"],
         ]),
         refusalsPanel(this),
-        ledgerPanel(this),
+        this.archived ? null : ledgerPanel(this),
         jobsPanel(this.id, signal),
-      ],
+      ].filter(Boolean),
     ];
+    const wide = this.archived ? [] : [latest.node, lookup(this.id, this.refresh, signal), history.node];
 
-    this.panels = [now, ...columns.flat(), latest, history];
+    this.panels = [now, ...columns.flat(), latest, history].filter(Boolean);
     replace(
       main,
       el("p", {class: "small"}, el("a", {href: "#/"}, "\u2190 All coupons")),
@@ -363,7 +383,7 @@ class Page {
             column.map((p) => p.node),
           ),
         ),
-        [latest.node, lookup(this.id, this.refresh, signal), history.node].map((node) => el("div", {class: "wide"}, node)),
+        wide.map((node) => el("div", {class: "wide"}, node)),
       ),
     );
   }
@@ -374,7 +394,7 @@ export async function showCoupon(main, [id], signal) {
   const open = async () => {
     replace(main, el("p", {class: "loading", role: "status"}, "Loading\u2026"));
     try {
-      await page.definition();
+      await page.look();
       page.draw(main);
     } catch (problem) {
       if (signal.aborted) return;
