@@ -133,7 +133,7 @@ need_packages() {
     local missing
     missing=$(packages_missing "$1" | sort -u | tr '\n' ' ')
     [ -n "$missing" ] || return 0
-    have apt-get || die "missing: ${missing}(these are Debian's package names; install what they hold)"
+    have apt-get || die "missing: ${missing}(these are Debian's package names; install them or their equivalents)"
     [ "$(id -u)" -eq 0 ] || die "missing packages; install them first: sudo apt-get install $missing"
     say "Installing $missing"
     # shellcheck disable=SC2086 # one word per package
@@ -533,7 +533,7 @@ member_start() {
     port=$(cat "$run.port" 2> /dev/null || true)
     # A lone member can get another address; where there are several, the others would not find it.
     [ -z "$port" ] || [ "$(members_there)" -eq 1 ] || ! port_is_open 127.0.0.1 "$port" ||
-        die "port $port, which member $1 of the replica set has, is taken"
+        die "port $port, which member $1 of the replica set uses, is taken"
     for try in 1 2 3 4 5; do
         if [ -z "$port" ] || port_is_open 127.0.0.1 "$port"; then port=$(free_port); fi
         if "${AS[@]}" "$mongod" --replSet rs0 --dbpath "$db" --bind_ip 127.0.0.1 --port "$port" --nounixsocket \

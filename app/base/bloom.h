@@ -1,11 +1,11 @@
 /*
- * base/bloom.h -- a set in little memory that says of some that they are surely not in it: a Bloom filter of a fixed size.
+ * base/bloom.h -- a set in little memory that can say for sure what is not in it: a Bloom filter of a fixed size.
  *
- * Shape   blocks of 32 bytes; what is added sets eight bits of one block, so that a question costs one line of the cache
+ * Shape   blocks of 32 bytes; each item sets eight bits of one block, so that a look-up touches one cache line
  * Source  "split block Bloom filter" of Apache Parquet's BloomFilter.md, after Putze, Sanders and Singler, "Cache-, Hash- and
  *         Space-Efficient Bloom Filters" (2007)
- * Errors  none. Of what was never added it says that it may be there: of 3.3 % at 8 bits for each that was added, 0.5 % at 12,
- *         0.13 % at 16 (measured)
+ * Errors  none. It wrongly says "may be there" for 3.3 % of other items with 8 bits per item added, 0.5 % with 12, 0.13 % with 16
+ *         (measured)
  */
 #ifndef BASE_BLOOM_H
 #define BASE_BLOOM_H
@@ -22,11 +22,11 @@ struct bloom {
     size_t count;                          /* of blocks */
 };
 
-/* Empty, of so many bytes: at least a block, at most 2^32 of them. */
+/* Empty, with this many bytes: at least one block, at most 2^32 blocks. */
 void bloom_init(struct bloom *b, size_t bytes);
 void bloom_release(struct bloom *b);
 size_t bloom_bytes(const struct bloom *b);
-/* hash: 64 bits, all of them as good as random. */
+/* hash: 64 bits, each as good as random. */
 void bloom_add(struct bloom *b, uint64_t hash);
 /* False: it was never added. */
 bool bloom_may_have(const struct bloom *b, uint64_t hash);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* p, which malloc or its like gave; aborts when it gave nothing. */
+/* p, which malloc or a similar function returned; aborts if that is NULL. */
 static inline void *checked(void *p)
 {
     if (!p)
@@ -15,7 +15,7 @@ static inline void *checked(void *p)
     return p;
 }
 
-/* How many items of size bytes a list gets room for that is full at `capacity`: twice as many; the first time 1 KiB of them. */
+/* The new capacity of a list of items of size bytes that is full at `capacity`: twice as many; at first, 1 KiB of them. */
 static inline size_t larger_capacity(size_t capacity, size_t size)
 {
     return capacity ? capacity * 2 : size < 256 ? 1024 / size : 4;

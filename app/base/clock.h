@@ -32,8 +32,8 @@ int64_t clock_boot_ms(void);
 /* The service's UTC time in ms. Before the first clock_set(): this machine's clock. Thread-safe. */
 int64_t clock_now_ms(void);
 
-/* Say that the primary's clock read utc_ms at some moment between `asked` and `answered`. The offset moves only as far as
- * that forces it to: an answer that took seconds (an election) says little, and spoils nothing. For one thread at a time. */
+/* Report that the primary's clock read utc_ms at some moment between `asked` and `answered`. The offset moves only as far as it must, so
+ * an answer that took seconds (an election) says little and does no harm. For one thread at a time. */
 void clock_set(int64_t utc_ms, struct mono asked, struct mono answered);
 
 /* Read COUPONS_CLOCK_OFFSET_S from the environment (tests only). Call once, before threads. */

@@ -1,7 +1,7 @@
 /*
  * base/cond.h -- waiting for a condition until a monotonic time.
  *
- * Threads  as pthread_cond_t; a wait may also end early, for nothing: look at what is waited for again
+ * Threads  as pthread_cond_t; a wait may also end early for no reason: check the condition again
  */
 #ifndef BASE_COND_H
 #define BASE_COND_H

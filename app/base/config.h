@@ -2,8 +2,8 @@
  * base/config.h -- the service's settings: one row per setting, read from an INI file.
  *
  * Shape     struct config: plain data, copied by assignment, nothing to free
- * Sources   the row's default, then the file, then overrides, then MONGODB_URI of the environment for mongodb.uri;
- *           where mongodb.uri is still empty, the first line of <coupond.run_dir>/mongodb_uri
+ * Sources   the row's default, then the file, then overrides, then MONGODB_URI of the environment for mongodb.uri; if mongodb.uri is
+ *           still empty, the first line of <coupond.run_dir>/mongodb_uri
  * Paths     (type PATH) that are relative are below $COUPONS_VAR (default: var), so that one file serves several copies
  * Adding    a setting: a row here and a commented line in conf/coupond.ini; a unit test compares the two
  * Errors    one sentence that names file, line, key and bound
@@ -35,7 +35,7 @@
     X(coupond, socket_group, TEXT, "", 0, 32, NULL, false,                                                             \
       "group that may connect to the workers' sockets (nginx's); empty: coupond's own")                                \
     X(coupond, drain_s, INT, "10", 1, 300, NULL, true,                                                                 \
-      "seconds that a stopping process may take to finish requests in flight, fewer than systemd's TimeoutStopSec")    \
+      "seconds that a stopping process may take to finish requests in flight; less than systemd's TimeoutStopSec")    \
     X(fronts, at, TEXT, "", 0, 112, NULL, false,                                                                       \
       "where this machine's nginx reports on the other fronts: its METRICS, HOST:PORT or unix:PATH; empty: they are not watched") \
     X(fronts, dir, PATH, "run/fronts", 1, 200, NULL, false, "where a file tells nginx of each front that is gone")     \
@@ -80,7 +80,7 @@
     X(receipts, seed_file, PATH, "keys/receipt_seed", 1, 1000, NULL, true,                                             \
       "keys for receipts, one per line: first the one that signs, 32 random bytes in hex; see couponctl receipt rotate") \
     X(guesses, per_key, INT, "600", 0, 1000000, NULL, true,                                                            \
-      "codes per minute from one key that are unknown or somebody else's; past it: 429 rate_limited; 0: unlimited")    \
+      "codes per minute from one key that are unknown or belong to somebody else; past it: 429 rate_limited; 0: unlimited")    \
     X(guesses, per_address, INT, "300", 0, 1000000, NULL, true, "the same for one client address, or IPv6 /64 network") \
     X(guesses, keys_per_address, INT, "600", 0, 1000000, NULL, true,                                                   \
       "invalid or revoked keys per minute from one address; past it: 429 rate_limited; 0: unlimited")                  \
@@ -88,13 +88,13 @@
     X(reporter, fold_max, INT, "500", 1, 10000, NULL, true, "batches folded into totals together")                     \
     X(reporter, tick_s, INT, "60", 1, 3600, NULL, true, "how often a quiet lane whose reports are read gets an empty batch") \
     X(metrics, coupons, INT, "100", 0, METRICS_STOCKS, NULL, true,                                                     \
-      "active coupons, the newest first, of which the metrics tell what is free, taken and refused; 0: none")          \
+      "active coupons, newest first, whose free, taken and refused counts are in the metrics; 0: none")          \
     X(refusals, keep_days, INT, "90", 1, 3650, NULL, true, "days that counts of refusals are kept, for reports")       \
     X(archive, after_days, INT, "0", 0, 36500, NULL, true,                                                             \
       "days after a coupon's cleanup (its end and cleanup_after_s) before couponctl archive --due archives it; 0: never") \
     X(archive, directory, PATH, "archives", 1, 1000, NULL, true, "where couponctl archive --due writes archives")      \
     X(runner, poll_ms, INT, "200", 10, 60000, NULL, true, "how often to look for new jobs")                            \
-    X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job is taken over when its runner has been silent this long") \
+    X(runner, lease_ms, INT, "10000", 1000, 600000, NULL, true, "a job is taken over if its runner has been silent this long") \
     X(runner, step_slots, INT, "65536", 64, 1048576, NULL, true, "slots that a job generates in one step; a multiple of 64") \
     X(runner, jobs, INT, "2", 1, RUNNER_JOBS_MAX, NULL, true, "jobs that a runner runs in parallel")                   \
     X(webhooks, http, CHOICE, "refused", 0, 0, "refused|allowed", true, "URLs that begin with http://")                \
@@ -112,7 +112,7 @@
     X(webhooks, keep_days, INT, "30", 1, 3650, NULL, true, "days that delivery attempts are listed")                   \
     X(webhooks, poll_ms, INT, "500", 10, 60000, NULL, true, "how often to look for new webhooks and redelivery requests") \
     X(webhooks, lease_ms, INT, "10000", 1000, 600000, NULL, true,                                                      \
-      "webhooks are taken over when their deliverer has been silent this long")
+      "webhooks are taken over if their deliverer has been silent this long")
 
 #define CONFIG_MEMBER_INT(member) int member;
 #define CONFIG_MEMBER_CHOICE(member) int member;
@@ -146,8 +146,8 @@ const struct config_row *config_rows(size_t *count);
  * 0; or -1, c undefined, and message (size bytes) says what is wrong, where, and what is allowed. */
 int config_load(struct config *c, const char *path, const char *const *overrides, char *message, size_t size) CPN_CHECKED;
 
-/* Note MONGODB_URI for later calls of config_load(), and blank it in the environment, which other processes of this user can
- * read. Before threads. */
+/* Remember MONGODB_URI for later calls of config_load(), and erase it from the environment, which other processes of this user can read.
+ * Call before threads. */
 void config_hide_uri(void);
 
 /* For a reload: give `fresh` the values of `running` in rows that are not reloadable. Returns how many rows differed;

@@ -1,5 +1,5 @@
 /*
- * base/hash.h -- hashes of texts, for tables and for parts of a whole; none that keeps secrets.
+ * base/hash.h -- hashes of texts, for tables and partitions; none is cryptographic.
  * Source  FNV-1a with 64 bits: www.isthe.com/chongo/tech/comp/fnv; SplitMix64's mixing
  */
 #ifndef BASE_HASH_H
@@ -9,7 +9,7 @@
 
 #define HASH_NONE UINT64_C(14695981039346656037) /* of nothing: what to begin with */
 
-/* The hash of what was hashed before, with the text behind it. */
+/* The hash of what was hashed so far, followed by the text. */
 static inline uint64_t hash_text(uint64_t hash, const char *text)
 {
     for (; *text; text++)
@@ -25,7 +25,7 @@ static inline uint64_t hash_mix(uint64_t hash)
     return hash ^ hash >> 31;
 }
 
-/* Which of so many parts the text is in: the same for ever, in every process. Mixed once more, so that the low bits are as good as
+/* Which of this many parts the text belongs to: always the same, in every process. Mixed once more, so that the low bits are as good as
  * the high ones. */
 static inline int64_t hash_part(const char *text, int64_t parts)
 {

@@ -1,8 +1,8 @@
 /*
  * base/jws.h -- compact JWS by Ed25519, and the file of keys for it.
  *
- * File    a key a line. The first one signs: its seed, 32 bytes in hex. Those below are published, too: seeds that will sign, or
- *         the public half, in base64url, of those that did
+ * File    one key per line. The first one signs: its seed, 32 bytes in hex. Those below it are only published: seeds that will sign
+ *         later, or the public halves, in base64url, of former ones
  * Kid     the thumbprint of the public key
  * Source  RFC 7515 (JWS), 7517 (JWK Set), 7638 (thumbprint), 8037 (EdDSA, OKP)
  */
@@ -34,11 +34,11 @@ struct jws_keys {
     unsigned char secret[JWS_SECRET_LEN]; /* its */
 };
 
-/* Read the file. False, *message (static) saying why: there is none, or a line is no key; k then has none. */
+/* Read the file. False if there is none or a line is not a key: *message (static) says which, and k has no keys. */
 bool jws_keys_load(struct jws_keys *k, const char *path, const char **message);
 /* Append the file's text. */
 void jws_keys_put(const struct jws_keys *k, struct buf *out);
-/* Put another one before those that are there, or behind the first. False: there are too many. */
+/* Add a key in front of the existing ones, or after the first. False: there are too many. */
 bool jws_keys_add(struct jws_keys *k, bool first);
 /* Of the public half alone. False: x is no such key. */
 bool jws_key_of(struct jws_key *key, const char *x);
@@ -52,7 +52,7 @@ void jws_keys_put_set(const struct jws_keys *k, struct buf *out);
 
 /* Append payload, signed by the first key. There must be one. */
 void jws_sign(const struct jws_keys *k, const char *payload, size_t len, struct buf *out);
-/* Append the header, or the payload, of a token. False: it has not the form of one. */
+/* Append the header, or the payload, of a token. False: it does not have the form of a token. */
 bool jws_header(const char *token, struct buf *out);
 bool jws_payload(const char *token, struct buf *out);
 /* True when the token is signed by this key. */

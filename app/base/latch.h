@@ -1,7 +1,7 @@
 /*
- * base/latch.h -- one thread waits until others have done so many things.
+ * base/latch.h -- one thread waits until others have finished a number of tasks.
  *
- * Threads  any count down; the last of them does not touch the latch after the waiting thread may go on
+ * Threads  any may count down; the last one does not touch the latch once the waiting thread can continue
  */
 #ifndef BASE_LATCH_H
 #define BASE_LATCH_H

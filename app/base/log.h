@@ -6,10 +6,10 @@
  *          what is formatted as an integer is a number, all else a string
  * Events   stable names, noun.verb; values with blanks are written quoted by the caller: reason="%s"
  * Audit    2026-11-21T10:00:00.000Z key=value ...: a file of its own, off unless it has a path; no line is left out
- * Storms   of one event a process writes LOG_SAME_MAX lines a second; its next line says left_out=N
+ * Storms   a process writes at most LOG_SAME_MAX lines per second of one event; the next line says left_out=N
  * Secrets  never: no API key, no code, no URI with a password, no body
  * Threads  log_event(), log_audit() and log_context() from any thread; init and reopen from one
- * Errors   a line that cannot be written is dropped, and the log says so of the audit log; control characters within a line become '?'
+ * Errors   a line that cannot be written is dropped, and for the audit log the log says so; control characters within a line become '?'
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H

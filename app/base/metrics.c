@@ -427,10 +427,10 @@ static void render_stocks(struct buf *out)
     for (size_t i = 0; i < count; i++)
         if (stocks->rows[i].has_slots)
             buf_printf(out, COUPON_FREE "{coupon=\"%s\"} %" PRId64 "\n", stocks->rows[i].coupon, stocks->rows[i].free);
-    head(out, COUPON_TAKEN, "What is taken of the active coupon: issued, held and redeemed.", "gauge");
+    head(out, COUPON_TAKEN, "Taken slots of the active coupon: issued, held and redeemed.", "gauge");
     for (size_t i = 0; i < count; i++)
         buf_printf(out, COUPON_TAKEN "{coupon=\"%s\"} %" PRId64 "\n", stocks->rows[i].coupon, stocks->rows[i].taken);
-    head(out, COUPON_REFUSED, "Requests of the active coupon that this front refused.", "counter");
+    head(out, COUPON_REFUSED, "Requests for the active coupon that this front refused.", "counter");
     for (size_t i = 0; i < count; i++)
         render_refusals(out, &stocks->rows[i]);
     pthread_mutex_unlock(&stocks->lock);

@@ -1,10 +1,9 @@
 /*
  * base/metrics.h -- what all processes count, in memory that they share.
  *
- * Shape    one slot per process: workers by index, then reporter, runner, deliverer and master. The master makes the memory
- *          before it forks; a process that takes another's place takes over its slot, so counters never go back. Gauges,
- *          and how far views are written, stand in a bank per process: what one of them left behind goes with it, also where
- *          two share the slot for a while
+ * Shape    one slot per process: workers by index, then reporter, runner, deliverer and master. The master makes the memory before it
+ *          forks; a process that takes another's place takes over its slot, so counters never go back. Gauges, and how far views are
+ *          written, stand in a bank per process: when a process ends, its own go with it, even if two share the slot for a while
  * Usage    metrics_create() in the master; metrics_attach(slot) after the fork; then count from any thread
  *          Without them (tools, unit tests) the calls count into memory of this process
  * Units    histograms of time take microseconds and show seconds; gauges of time take milliseconds and show seconds
@@ -29,7 +28,7 @@
 #define METRICS_SLOT_MASTER (METRICS_WORKERS_MAX + 3)
 #define METRICS_SLOTS (METRICS_WORKERS_MAX + 4)
 
-#define METRICS_BANKS 4 /* processes that a slot has at a time: one, its successor, and who still drains; more have none to be seen */
+#define METRICS_BANKS 4 /* processes per slot at a time: one, its successor, and one that still drains; the gauges of any more are not shown */
 #define METRICS_ROUTES_MAX 96
 /* Statuses that are counted by themselves; others are status="other". */
 #define METRICS_STATUSES(X)                                                                                            \
@@ -65,28 +64,28 @@ enum {
     X(REQUEST_TIME, HISTOGRAM, TIME, "coupons_request_duration_seconds", "From a request's arrival to its reply.")     \
     X(REQUESTS_IN_FLIGHT, GAUGE, NONE, "coupons_requests_in_flight", "Requests read and not yet answered.")            \
     X(DECISIONS, COUNTER, RESULT, "coupons_decisions_total", "Decided requests by outcome.")                           \
-    X(GUESSES, COUNTER, NONE, "coupons_codes_not_found_total", "Codes that were asked for and unknown or somebody else's; not those of ops.") \
-    X(GUESSES_REFUSED, COUNTER, NONE, "coupons_guesses_refused_total", "Requests refused because of too many of these.") \
+    X(GUESSES, COUNTER, NONE, "coupons_codes_not_found_total", "Codes asked for that are unknown or belong to somebody else, except with ops keys.") \
+    X(GUESSES_REFUSED, COUNTER, NONE, "coupons_guesses_refused_total", "Requests refused because of too many such codes.") \
     X(BATCHES, COUNTER, NONE, "coupons_batches_total", "Batches appended to the ledger.")                              \
     X(BATCH_SIZE, HISTOGRAM, SIZE, "coupons_batch_requests", "Requests decided together.")                             \
     X(ENTRIES, COUNTER, NONE, "coupons_ledger_entries_total", "Entries appended to the ledger.")                       \
-    X(LOAD_TIME, HISTOGRAM, TIME, "coupons_load_duration_seconds", "Reading what a batch needs.")                      \
-    X(COMMIT_TIME, HISTOGRAM, TIME, "coupons_commit_duration_seconds", "Appending a batch with majority.")             \
+    X(LOAD_TIME, HISTOGRAM, TIME, "coupons_load_duration_seconds", "Time to read what a batch needs.")                      \
+    X(COMMIT_TIME, HISTOGRAM, TIME, "coupons_commit_duration_seconds", "Time to append a batch with majority.")             \
     X(QUEUE, GAUGE, NONE, "coupons_queue_requests", "Requests waiting for their lane.")                                \
     X(WINDOW_ENTRIES, GAUGE, NONE, "coupons_window_entries", "Ledger entries in memory that wait for their views.")    \
-    X(FILTER_BYTES, GAUGE, NONE, "coupons_user_filter_bytes", "Memory in which is noted which users coupons have.")      \
-    X(USERS_UNREAD, COUNTER, NONE, "coupons_users_unread_total", "Users who were surely new to a coupon, and not read.") \
+    X(FILTER_BYTES, GAUGE, NONE, "coupons_user_filter_bytes", "Memory of the filters that know which users coupons have.")      \
+    X(USERS_UNREAD, COUNTER, NONE, "coupons_users_unread_total", "Users known to be new to a coupon, and so not read.") \
     X(CONFLICTS, COUNTER, NONE, "coupons_conflicts_total", "Batches decided again because another writer appended.")   \
     X(APPEND_RETRIES, COUNTER, NONE, "coupons_append_retries_total", "Appends repeated because the outcome was unknown.") \
-    X(HOLDS_EXPIRED, COUNTER, NONE, "coupons_holds_expired_total", "Holds and handed-out slots taken back after their time.") \
+    X(HOLDS_EXPIRED, COUNTER, NONE, "coupons_holds_expired_total", "Holds and issued slots that have expired.") \
     X(SWEEPS, COUNTER, NONE, "coupons_sweeps_total", "Rounds of the sweeper, which tidies up what has expired.")       \
     X(BATCHES_FOLDED, COUNTER, NONE, "coupons_reporter_batches_total", "Batches folded into totals.")                  \
     X(REPORTER_LAG_MS, GAUGE, MILLI, "coupons_reporter_lag_seconds", "Age of the last batch when it was folded.")      \
     X(BACKSTOPS, COUNTER, NONE, "coupons_reporter_backstops_total", "Lanes whose views the reporter had to write.")    \
     X(JOBS_FINISHED, COUNTER, NONE, "coupons_jobs_finished_total", "Background jobs that ended.")                      \
-    X(JOBS_RUNNING, GAUGE, NONE, "coupons_jobs_running", "Background jobs at work.")                                   \
+    X(JOBS_RUNNING, GAUGE, NONE, "coupons_jobs_running", "Background jobs running now.")                                   \
     X(DELIVERIES, COUNTER, OUTCOME, "coupons_deliveries_total", "Attempts to deliver an event to a webhook.")          \
-    X(DELIVERIES_PENDING, GAUGE, NONE, "coupons_deliveries_pending", "Events that wait for their delivery or its repeat.") \
+    X(DELIVERIES_PENDING, GAUGE, NONE, "coupons_deliveries_pending", "Events that wait for their delivery or a retry.") \
     X(DELIVERY_TIME, HISTOGRAM, TIME, "coupons_delivery_duration_seconds", "From a delivery's start to the receiver's answer.")
 
 /* First and last cell of each metric; METRIC_X is its name in calls. */
@@ -112,7 +111,7 @@ struct metrics_bank {
 
 /* One place's part, whichever processes have it. */
 struct metrics_slot {
-    atomic_bool used; /* somebody has counted into it: the others need not be added up */
+    atomic_bool used; /* somebody has counted into it: untouched ones need not be added up */
     _Atomic int64_t cells[METRIC_CELLS]; /* of counters and histograms */
     struct metrics_bank banks[METRICS_BANKS];
 };
@@ -144,8 +143,8 @@ void metrics_request(unsigned route, int status, int64_t microseconds);
 /* ---- single coupons ---- */
 #define METRICS_COUPON_SIZE 65 /* of an id, with its NUL */
 
-/* Count a refusal of a coupon's: in a table of METRICS_REFUSED coupons, of all processes. Who comes when it is full is not counted.
- * Any thread, any process. */
+/* Count a refusal of a coupon's: in a table of METRICS_REFUSED coupons, shared by all processes. Coupons that come when it is full are
+ * not counted. Any thread, any process. */
 #define METRICS_REFUSED 4096
 void metrics_refused(const char *coupon, enum cpn_refusal r);
 
@@ -155,7 +154,7 @@ struct coupon_stock {
     int64_t free, taken;
 };
 #define METRICS_STOCKS 1000
-/* Somebody reads the metrics: else nobody need tell the stocks. */
+/* Whether somebody reads the metrics: otherwise the stocks need not be updated. */
 bool metrics_stocks_wanted(void);
 /* These are the coupons that the metrics show, until METRICS_STOCKS_MS later. At most METRICS_STOCKS. Any process. */
 void metrics_tell_stocks(const struct coupon_stock *told, size_t count);

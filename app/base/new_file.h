@@ -1,7 +1,7 @@
 /*
- * base/new_file.h -- a file that is there whole or not at all: written beside its place, and moved there when it is on the disk.
+ * base/new_file.h -- a file that is written completely or not at all: written under another name, and renamed when it is on disk.
  *
- * Only its owner can read it. Whoever is killed meanwhile leaves a file "PATH.XXXXXX" behind, X being letters and digits.
+ * Only its owner can read it. A process that is killed meanwhile leaves a file "PATH.XXXXXX" behind, X being letters and digits.
  */
 #ifndef BASE_NEW_FILE_H
 #define BASE_NEW_FILE_H
@@ -10,13 +10,13 @@
 #include <stdio.h>
 
 struct new_file {
-    FILE *to; /* write here; what fails may be left to new_file_keep() */
+    FILE *to; /* write here; errors may be left to new_file_keep() */
     char *path, *temporary;
 };
 
 /* False: it cannot be written there, errno says why, and nothing is open. */
 bool new_file_open(struct new_file *f, const char *path);
-/* Put it into its place, over what was there. False: something could not be written, errno says why, and it is dropped. */
+/* Rename it to its final name, replacing what was there. False: something could not be written, errno says why, and it is dropped. */
 bool new_file_keep(struct new_file *f);
 void new_file_drop(struct new_file *f);
 

@@ -1,8 +1,8 @@
 /*
- * base/stop.h -- the end of a process that the master supervises: its signal, and threads that rest until it comes.
+ * base/stop.h -- stopping a process that the master supervises: its signal, and threads that sleep until it arrives.
  *
- * Signals  are blocked since before the fork, and waited for here: SIGTERM and SIGINT end, SIGUSR1 opens the log anew
- * Threads  any may rest and ask; every rest ends at once when the process is told to stop
+ * Signals  are blocked before the fork, and waited for here: SIGTERM and SIGINT stop the process, SIGUSR1 reopens the log
+ * Threads  any may sleep and ask; every sleep ends at once when the process is told to stop
  */
 #ifndef BASE_STOP_H
 #define BASE_STOP_H
@@ -33,7 +33,7 @@ static inline bool stop_asked(const struct stop *s)
     return atomic_load(&s->asked);
 }
 
-/* The pause after one of so many ms: the first where there was none (0), else twice as long, up to `most`. */
+/* The pause after one of this many ms: the first one if there was none (0), otherwise twice as long, up to `most`. */
 static inline int64_t longer_pause_ms(int64_t ms, int64_t first, int64_t most)
 {
     int64_t longer = ms ? ms * 2 : first;
@@ -41,9 +41,9 @@ static inline int64_t longer_pause_ms(int64_t ms, int64_t first, int64_t most)
     return longer < most ? longer : most;
 }
 
-/* Wait so long, which may be no time at all, or until the stop is asked for. */
+/* Wait this long, which may be no time at all, or until the process is told to stop. */
 void stop_rest(struct stop *s, int64_t ms);
-/* Rest *ms, longer each time; *ms is 0 at the first. */
+/* Sleep *ms, longer each time; *ms is 0 at first. */
 void stop_back_off(struct stop *s, int64_t *ms);
 
 #endif

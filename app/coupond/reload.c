@@ -89,7 +89,7 @@ int reload_run(const struct config *config)
     }
     while (!read_outcome(run_dir, since, outcome, sizeof outcome)) {
         if (find_master(run_dir) != master) {
-            fprintf(stderr, "coupond: it ended before it had reloaded; its log says why\n");
+            fprintf(stderr, "coupond: it exited before it had reloaded; its log says why\n");
             return EX_UNAVAILABLE;
         }
         nanosleep(&nap, NULL);

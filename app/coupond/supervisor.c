@@ -512,7 +512,7 @@ static void on_exit_of(pid_t pid, int status)
             on_seat_exit(s, status);
         else {
             s->successor = 0;
-            abandon_reload("a process that was started with the new settings ended");
+            abandon_reload("a process started with the new settings exited");
         }
         return;
     }

@@ -149,7 +149,7 @@ void coupon_write_members(const struct coupon *c, struct json *j);
 /* The value of one that it has, with its kind of discount. */
 void coupon_write_value(const struct coupon *c, const struct coupon_field *f, struct json *j);
 
-/* The lane to which a user belongs, of so many: for ever, in every process. */
+/* The lane to which a user belongs, out of this many: always the same, in every process. */
 int64_t coupon_lane_of(const char *user, int64_t lanes);
 
 /* True when text is a coupon id: [A-Za-z0-9_][A-Za-z0-9_-]{0,63}. */

@@ -787,7 +787,7 @@ static bool resolve_without_slot(struct decision *d, struct user_state *u, const
         return true;
     if (changed) {
         refuse(out, CPN_VERSION_CHANGED);
-        out->detail = "What the user has of this coupon has changed. Read it again.";
+        out->detail = "What the user has of this coupon has changed since it was read. Read it again.";
         return true;
     }
     if (too_many(d, u, out))
@@ -1004,7 +1004,7 @@ void decide_archive(struct decision *d, int64_t expected_version, struct outcome
     if (d->coupon->state != COUPON_ENDED)
         why = "Its state is not ended.";
     else if (d->head.issued || d->head.reserved)
-        why = "Something of it is issued or held. Cancel it, or wait until it expires.";
+        why = "Some of it is still issued or held. Cancel that, or wait until it expires.";
     else if (d->head.turn)
         why = "A job is making codes.";
     if (why) {

@@ -19,7 +19,7 @@
 #include "coupons/discount.h"
 #include "coupons/user_state.h"
 
-/* What a lane has a quota of, where a coupon with slots has several. */
+/* What a lane has a quota of, if a coupon with slots has several lanes. */
 enum quota { QUOTA_NONE, QUOTA_SLOTS, QUOTA_DAY, QUOTA_BUDGET, QUOTA_COUNT };
 
 struct free_slot {
@@ -57,8 +57,8 @@ struct decision {
     struct others others;        /* zeros where there is one lane */
     int64_t next_due_ms;         /* when the lane's next hold ends, for Retry-After; 0: none, or not known */
     int64_t free_most;           /* the most free slots that there were since decide_begin() */
-    int64_t epoch;               /* how often the database was restored: a lane that does not say so yet says it first */
-    const char *by;              /* the operator's API key on whose behalf is decided what comes next; NULL: nobody's */
+    int64_t epoch;               /* how often the database was restored: a lane that has not recorded it yet does so first */
+    const char *by;              /* the operator's API key for which the next request is decided; NULL: none */
 };
 
 /* A row per cap policy: what a coupon of this policy has, and when its total is reached. */
@@ -74,14 +74,13 @@ static inline const struct policy_row *policy_of(const struct coupon *c)
     return &policies[c->cap.policy];
 }
 
-/* What is left of a quota in a lane that stands at *h, of a coupon with slots and several lanes: INT64_MAX where there is no cap. */
+/* What is left of a quota in a lane with the totals *h, of a coupon with slots and several lanes: INT64_MAX if there is no cap. */
 int64_t quota_left(const struct coupon *c, int64_t lane, const struct head *h, enum quota quota);
 
 /* The most free slots at which an event of this coupon may be due. */
 int64_t decide_low_mark(const struct coupon *c);
 
-/* How many slots are to be added to the coupon, of which `left` are free; *h: its lane 0, or the sum of all. 0: none, or they are
- * being added. */
+/* How many slots to add to a coupon that has `left` free ones; *h: its lane 0, or the sum of all. 0: none, or they are being added. */
 int64_t decide_refill(const struct coupon *c, const struct head *h, int64_t left);
 
 /* True when there is a coupon that is not deleted. All but decide_create() need one. */
@@ -90,7 +89,7 @@ static inline bool decide_exists(const struct decision *d)
     return d->coupon && d->coupon->state != COUPON_DELETED;
 }
 
-/* Start: the lane stands at `tail` with `coupon`; now is at_ms (not before the tail's), in the day [day_ms, day_end_ms). */
+/* Start: the lane is at `tail` with `coupon`; now is at_ms (not before the tail's), in the day [day_ms, day_end_ms). */
 void decide_begin(struct decision *d, struct batch *batch, const struct coupon *coupon, const struct head *tail,
                   int64_t at_ms, int64_t day_ms, int64_t day_end_ms);
 
@@ -129,7 +128,7 @@ struct step {
 
 struct outcome {
     enum cpn_result result;
-    enum quota lacks;   /* refused for want of this lane's quota, of which it needs `need`: the other lanes may have more */
+    enum quota lacks;   /* refused for lack of this lane's quota, of which it needs `need`: the other lanes may have more */
     int64_t need;
     bool replayed;      /* the first answer again */
     bool created;       /* 201 rather than 200 */
@@ -144,10 +143,9 @@ struct outcome {
 /* Not decided now: the free pool is empty although slots are free. Ask again in the next batch, with a new free pool. */
 #define DECIDE_AGAIN false
 
-/* Take a slot for u, which is the working copy of the user's state at the tail, laid over with what this decision already did.
- * Returns DECIDE_AGAIN, or true with *out filled. Order of checks: a repeat, t->versions, the table of refusals. What u held
- * and has lapsed is taken back first, so that it is in the way of none of them, even if the request is then refused; for
- * t->versions that is not yet a change. */
+/* Take a slot for u, the working copy of the user's state at the tail, with this decision's changes so far. Returns DECIDE_AGAIN, or true
+ * with *out filled. Order of checks: a repeat, t->versions, the table of refusals. Holds of u that have expired are released first, so
+ * that they do not affect any check, even if the request is then refused; for t->versions that is not yet a change. */
 bool decide_take(struct decision *d, struct user_state *u, const struct take *t, struct outcome *out) CPN_CHECKED;
 
 /* True when the slot is held or spent by whoever presented its code: until then the code belonged to nobody, so that others may
@@ -162,20 +160,20 @@ void decide_check(struct decision *d, struct user_state *u, const struct take *t
  * REDEMPTION_NOT_FOUND when u has no (n, g). Its slot must be among the named. */
 void decide_step(struct decision *d, struct user_state *u, const struct step *s, struct outcome *out);
 
-/* The redemption that stands in slot n, or (without slots) u's redemption (n, g), ends if its time has passed. u is its
- * user's state. A hold on an issued one falls back to issued, and that ends too if its time has passed. Before a request
- * that names a slot by its code, so that what somebody else held is free again. */
+/* The redemption in slot n, or (without slots) u's redemption (n, g), ends if its time has passed. u is its user's state. A hold on an
+ * issued one falls back to issued, and that ends too if its time has passed. Called before a request that names a slot by its code, so
+ * that another user's expired hold is released. */
 void decide_expire(struct decision *d, struct user_state *u, int64_t n, uint32_t g);
 
 /* Slot n, named, is never usable again: retired from free, or from issued, which ends (u is its user's state, NULL when free).
- * SLOT_NOT_FOUND, TRANSACTION_IN_PROGRESS while held, CODE_TAKEN when redeemed; OK also when it was retired before. */
+ * SLOT_NOT_FOUND, TRANSACTION_IN_PROGRESS while held, CODE_TAKEN when redeemed; OK also if it was already retired. */
 void decide_retire_one(struct decision *d, struct user_state *u, int64_t n, struct outcome *out);
 
-/* Erase the user: what is issued or held ends, redeemed slots forget the name, the user state starts anew. The slots that u holds
- * must be among the named, and alias, if any, u's: else BUSY. OK also when there is nothing to erase. */
+/* Erase the user: what is issued or held ends, redeemed slots forget the name, the user state starts again. The slots that u holds must
+ * be among the named, and alias, if any, u's: else BUSY. OK also when there is nothing to erase. */
 void decide_erase(struct decision *d, struct user_state *u, const char *alias, struct outcome *out);
 
-/* What is asked for with a new coupon. It stands in the entry that defines it. */
+/* What is requested with a new coupon. It is stored in the entry that defines the coupon. */
 struct wish {
     const char *key;             /* Idempotency-Key, or NULL */
     int64_t slots;               /* 0: none */
@@ -198,28 +196,28 @@ void decide_delete(struct decision *d, struct outcome *out);
  * held, and no codes are being made, else COUPON_IN_USE. OK also when it was closed before. Of several lanes lane 0 comes first: then the
  * definition changes no longer, and what the others have not issued by then they never will. */
 void decide_archive(struct decision *d, int64_t expected_version, struct outcome *out);
-/* Let what is closed leave: nothing is decided after it. VERSION_CHANGED: its last batch is not expected_seq, up to which its archive was
- * written; COUPON_IN_USE: it is not closed. OK also when it was let go before. */
+/* Release a closed lane for removal: nothing is decided after it. VERSION_CHANGED: its last batch is not expected_seq, up to which its
+ * archive was written; COUPON_IN_USE: it is not closed. OK also if it was already released. */
 void decide_remove(struct decision *d, int64_t expected_seq, struct outcome *out);
 
-/* ---- between lanes; all of it may be asked again at any time ---- */
+/* ---- between lanes; any of these may be repeated at any time ---- */
 
 /* The lane takes over the definition of lane 0, if that is newer. */
 void decide_follow(struct decision *d, const struct coupon *definition);
-/* Give the lane of this account what it wants, and a fair part of what is here; less where less is here. want: -1: nothing.
- * account->given then says how much it ever was, and account->day_ms for which day. */
+/* Give the lane of this account what it wants, and a fair part of what is here; less if there is less. want: -1: nothing. account->given
+ * is then the total ever given, and account->day_ms the day it is for. */
 void decide_give(struct decision *d, struct lane_account *account, const struct gift *want, struct outcome *out);
-/* Take what the lane of this account ever gave, and was not taken yet; of slots no more than `most` now. */
+/* Take what the lane of this account has given and was not taken yet; of slots at most `most` now. */
 void decide_get(struct decision *d, struct lane_account *account, const struct gift *given, int64_t given_day_ms, int64_t most,
                 struct outcome *out);
 /* Raise the events of a coupon with several lanes, in which `taken` slots were taken when they were asked. In lane 0, which knows how
  * many there are by now: what was added since is not missed. */
 void decide_events_of_all(struct decision *d, int64_t taken);
 
-/* Step `step` (from 1) of a job's generation: count new slots. accounts: of lane 0 with each other lane, by its number, which
- * get their part at once; NULL where there is one lane. A step that the job has
- * passed is a replay and changes nothing. turn: where the coupon has codes, the job's turn in which they were made; if it is
- * another's by now, BUSY. CAP_EXCEEDED when the coupon would have more than cap.total. */
+/* Step `step` (from 1) of a job's generation: count new slots. accounts: of lane 0 with each other lane, by its number, which get their
+ * part at once; NULL where there is one lane. A step that the job has passed is a replay and changes nothing. turn: if the coupon has
+ * codes, the job's turn in which they were made; if another job has the turn by now, BUSY. CAP_EXCEEDED when the coupon would have more
+ * than cap.total. */
 void decide_generate(struct decision *d, struct job_progress *job, struct lane_account *const *accounts, int64_t step, int64_t count,
                      int64_t turn, struct outcome *out);
 /* Give the job its turn at making codes, as its runner with this fence; *turn gets it. While it lasts no other job, and no

@@ -41,7 +41,7 @@ enum misfit_reason {
 
 struct misfit {
     enum misfit_reason reason;
-    int64_t missing_minor; /* of MIN_SPEND: what they are worth too little; COUPON_NULL: no amount would do */
+    int64_t missing_minor; /* for MIN_SPEND: how much is missing; COUPON_NULL: no amount would be enough */
 };
 
 /* The word on the wire, and a sentence for people. NULL: MISFIT_NONE, or not in the enum. */

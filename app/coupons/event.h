@@ -1,12 +1,12 @@
 /*
  * coupons/event.h -- what a batch of the ledger tells the world: the events that webhooks deliver, as a function of it.
  *
- * Shape   struct event: its type, and the run of the batch's entries that it tells of. In the order of the entries
+ * Shape   struct event: its type, and the range of the batch's entries that it covers. In the order of the entries
  * Id      "evt_<coupon>_<lane>_<seq>_<part>": part counts the batch's events from 0, whoever subscribed to what. So a
  *         receiver can drop repeats by it. After a restore a lane gives out a `seq` again: then its ids begin with "evt1", "evt2", ...,
  *         by the batch's epoch, and no receiver takes them for those that were lost
- * Size    at most EVENT_BYTES_MAX: the entries of a large batch become several events. Where they are cut does not
- *         depend on names: erasing a user changes no event's id, nor what it tells of
+ * Size    at most EVENT_BYTES_MAX: the entries of a large batch become several events. Where they are cut does not depend on names:
+ *         erasing a user changes no event's id, nor which entries it covers
  * Names   of users and orders stand in the entries until the user is erased; codes, keys and metadata never do
  * Source  the HTTP contract, Types of webhooks; Standard Webhooks 1.0 for {type, timestamp, data}
  */
@@ -35,7 +35,7 @@ enum event_type {
     EVENT_TYPES(X)
 #undef X
     EVENT_TYPE_COUNT,
-    EVENT_TEST = EVENT_TYPE_COUNT, /* of no batch: sent because somebody asks for it, whatever the webhook subscribes to */
+    EVENT_TEST = EVENT_TYPE_COUNT, /* not from a batch: sent on request, whatever the webhook subscribes to */
     EVENT_NONE
 };
 #define EVENT_TYPES_ALL ((1u << EVENT_TYPE_COUNT) - 1)
@@ -46,7 +46,7 @@ enum event_type event_type_of_name(const char *name); /* EVENT_NONE: none */
 struct event {
     enum event_type type;
     int64_t part;
-    size_t first, count; /* of the batch's entries; what stands between that is not told of is passed over */
+    size_t first, count; /* of the batch's entries; entries in between that are not reported are skipped */
 };
 
 /* The events of b, in a; *events. before: the head of the batch before (zeroed for the first). Returns their number. */

@@ -17,14 +17,14 @@
 #include "coupons/slot.h"
 #include "coupons/user_state.h"
 
-/* Lay entry e of a batch (its seq, at and day taken from *head, the lane and coupon zone day) into u.
- * Strings are shared with e; new redemptions come from a. Does not move u->seq or u->version: fold_user_state_done does. */
+/* Apply entry e of a batch (its seq, at and day taken from *head, the lane and coupon zone day) to u. Strings are shared with e; new
+ * redemptions come from a. Does not move u->seq or u->version: fold_user_state_done does. */
 void fold_user_state_entry(struct user_state *u, const struct entry *e, const struct head *head, int64_t lane, struct arena *a);
 /* Close a batch for u: seq, version + 1, and drop redemptions that ended more than 7 days before at. */
 void fold_user_state_done(struct user_state *u, const struct head *head);
 /* True when r ended more than 7 days before at_ms. */
 bool redemption_is_stale(const struct redemption *r, int64_t at_ms);
-/* Both, for all of u's entries in b, if b is newer than u. True when anything was laid. */
+/* Both, for all of u's entries in b, if b is newer than u. True if anything was applied. */
 bool fold_user_state(struct user_state *u, const struct batch *b, struct arena *a);
 
 /* The job whose progress e is; NULL: none's. */
@@ -39,7 +39,7 @@ int64_t entry_peer(const struct entry *e, int64_t lane);
 void fold_account_entry(struct lane_account *a, const struct entry *e, const struct head *head);
 void fold_account(struct lane_account *a, const struct batch *b);
 
-/* Lay e into the totals. The day is the caller's work: see fold_day. */
+/* Apply e to the totals. The day is up to the caller: see fold_day. */
 void fold_head_entry(struct head *h, const struct entry *e);
 /* The number of the next slot that is made in the lane. */
 int64_t fold_next_n(const struct head *h, int64_t lane);
@@ -49,7 +49,7 @@ void fold_day(struct head *h, int64_t at_ms, int64_t day_ms);
 /* The definition after b, when it was `before` (NULL: none): before itself when b does not change it, else a copy in a. */
 const struct coupon *fold_definition(const struct coupon *before, const struct batch *b, struct arena *a);
 
-/* Lay all of b's entries that touch k into it, if b is newer than k. True when anything was laid. */
+/* Apply all of b's entries that touch k to it, if b is newer than k. True if anything was applied. */
 bool fold_bucket(struct bucket *k, const struct batch *b);
 /* Lay e, which names it, into one slot. */
 void fold_slot(struct slot *s, const struct entry *e, int64_t at_ms);

@@ -1,8 +1,8 @@
 /*
- * coupons/lane_account.h -- what one lane of a coupon ever gave another, and got from it: a view of the ledger.
+ * coupons/lane_account.h -- all that one lane of a coupon has given another, and got from it: a view of the ledger.
  *
  * Key     the lane that keeps it, and its peer: lane 0 keeps one with each other lane, and each of those one with lane 0
- * Sums    only grow, so a gift counts once, however often it is told of; of given.day and got.day only what belongs to day_ms
+ * Sums    only grow, so a gift counts once, however often it is reported; of given.day and got.day only what belongs to day_ms
  * Units   *_ms: UTC milliseconds since 1970
  */
 #ifndef COUPONS_LANE_ACCOUNT_H
@@ -25,7 +25,7 @@ struct lane_account {
     struct gift given, got;
 };
 
-/* "lane-<lane>-<peer>": how entries of the ledger name it, where others name a job. Returns name. */
+/* "lane-<lane>-<peer>": how ledger entries name it, in the place of a job's id. Returns name. */
 #define ACCOUNT_NAME_SIZE 64
 char *account_name(int64_t lane, int64_t peer, char name[ACCOUNT_NAME_SIZE]);
 /* The peer, if it is the name of an account of `lane` among `lanes`. -1: it is not. */

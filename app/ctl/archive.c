@@ -37,7 +37,7 @@
 #define OWN_PATH_SIZE (COUPON_ID_MAX + sizeof SUFFIX)
 
 const struct argp_option ctl_archive_options[] = {
-    {"keep", OPT_KEEP, NULL, 0, "Write the file alone: the coupon goes on, and nothing is removed", 0},
+    {"keep", OPT_KEEP, NULL, 0, "Only write the file: the coupon stays open, and nothing is removed", 0},
     {"due", OPT_DUE, NULL, 0, "Archive all coupons whose cleanup was archive.after_days ago", 0},
     {"output", OPT_OUTPUT, "FILE", 0, "Write it to FILE (default: COUPON" SUFFIX ")", 0},
     {"names", OPT_NAMES, "FILE", 0, "Write names, orders, metadata and codes to FILE", 0},
@@ -267,7 +267,7 @@ static int go_on(struct ctl *c, struct archiving *g, const struct ends *ends)
         g->path = g->names.path = NULL;
         print_result(g, &none, true);
     } else {
-        printf("%s: its archive was written before; %" PRId64 " documents removed\n", g->scan.coupon, g->removed);
+        printf("%s: its archive was already written; %" PRId64 " documents removed\n", g->scan.coupon, g->removed);
     }
     return CTL_OK;
 }

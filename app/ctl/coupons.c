@@ -22,7 +22,7 @@
     {"description", OPT_DESCRIPTION, "TEXT", 0, "Its description", 0},                                                 \
     {"state", OPT_STATE, "STATE", 0, "draft, active, paused or ended", 0},                                             \
     {"starts-at", OPT_STARTS_AT, "TIME", 0, "RFC 3339, for example 2026-11-01T00:00:00+01:00", 0},                     \
-    {"ends-at", OPT_ENDS_AT, "TIME", 0, "RFC 3339, excluded (default: never)", 0},                                     \
+    {"ends-at", OPT_ENDS_AT, "TIME", 0, "RFC 3339, exclusive (default: never)", 0},                                     \
     {"time-zone", OPT_TIME_ZONE, "ZONE", 0, "IANA time zone in which days begin (default UTC)", 0},                    \
     {"total", OPT_TOTAL, "N", 0, "Maximum number of slots", 1},                                                        \
     {"per-day", OPT_PER_DAY, "N", 0, "Maximum per day", 1},                                                            \

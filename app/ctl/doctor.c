@@ -73,7 +73,7 @@ static void check_local_disk(struct doctor *d)
     struct statvfs s;
 
     if (statvfs(place, &s) != 0)
-        doctor_tell(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR, or coupond.run_dir, to where the service lives", place,
+        doctor_tell(d, DOCTOR_FAIL, "%s: %s; set COUPONS_VAR, or coupond.run_dir, to the service's directory", place,
                     strerror(errno));
     else
         doctor_tell_space(d, place, (int64_t)(s.f_blocks * s.f_frsize), (int64_t)(s.f_bavail * s.f_frsize));
@@ -120,7 +120,7 @@ static void check_processes(struct doctor *d)
         doctor_tell(d, DOCTOR_FAIL, "coupond does not run in %s: start it (scripts/run, or systemctl start coupond@blue)",
                     d->config->coupond_run_dir);
     else
-        doctor_tell(d, DOCTOR_FAIL, "not running:%s; the master starts them again, so the log says why they end", missing.data);
+        doctor_tell(d, DOCTOR_FAIL, "not running:%s; the master restarts them, and the log says why they ended", missing.data);
     buf_free(&missing);
 }
 
@@ -173,7 +173,7 @@ static const char *socket_fault(const char *path, char text[PATH_SIZE])
     if (!S_ISSOCK(s.st_mode))
         return "not a socket: remove it and restart coupond";
     if ((s.st_mode & 0777) != SOCKET_MODE) {
-        snprintf(text, PATH_SIZE, "its mode is %04o, not %04o: chmod %04o it, and look for who changed it", s.st_mode & 0777u,
+        snprintf(text, PATH_SIZE, "its mode is %04o, not %04o: chmod %04o it, and find out who changed it", s.st_mode & 0777u,
                  SOCKET_MODE, SOCKET_MODE);
         return text;
     }
@@ -217,8 +217,7 @@ static void check_service(struct doctor *d)
     explicit_bzero(key, sizeof key);
     if (!keyed) {
         free(ready.path);
-        doctor_tell(d, DOCTOR_WARN, "not checked, because there is no key of the role ops: couponctl keys create "
-                                    "--role ops");
+        doctor_tell(d, DOCTOR_WARN, "not checked, because there is no key of the role ops: run couponctl keys create --role ops");
     } else if (client_call(d->ctl, ready, &a) != CTL_OK) {
         doctor_tell(d, DOCTOR_FAIL, "no answer from %s: check that nginx is running, and --url", url);
     } else {
@@ -237,8 +236,8 @@ static bool is_open_to_others(struct doctor *d, const char *path)
     if (stat(path, &s) != 0 || !(s.st_mode & 077))
         return false;
     doctor_tell(d, DOCTOR_FAIL,
-                "%s can be read by others (mode %04o): chmod go= it, and create new keys if anybody may have read "
-                "them (couponctl keys)", path, s.st_mode & 0777u);
+                "%s can be read by others (mode %04o): chmod go= it, and create new keys if somebody may have read them "
+                "(couponctl keys)", path, s.st_mode & 0777u);
     return true;
 }
 
@@ -268,7 +267,7 @@ static void check_keys(struct doctor *d)
     if (access(seed, F_OK) != 0)
         doctor_tell(d, DOCTOR_WARN, "%s: %s; without it receipts are not signed (receipts.seed_file)", seed, strerror(errno));
     else if (!faults)
-        doctor_tell(d, DOCTOR_OK, "%d files in %s, for their owner alone", count, place);
+        doctor_tell(d, DOCTOR_OK, "%d files in %s, readable by their owner only", count, place);
 }
 
 static void check_libraries(struct doctor *d)

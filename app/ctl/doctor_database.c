@@ -84,16 +84,16 @@ static void tell_shards(struct doctor *d, const struct shard_facts *f)
 {
     if (f->other[0])
         doctor_tell(d, DOCTOR_FAIL,
-                    "%s: commands name other keys, so they ask all shards or fail; see Sharded clusters in app/store/README.md, and "
-                    "reshardCollection, or a new database", f->other);
+                    "%s: commands use a different key, so they go to all shards or fail; see Sharded clusters in "
+                    "app/store/README.md, and reshardCollection, or a new database", f->other);
     if (f->whole[0])
         doctor_tell(d, DOCTOR_WARN,
-                    "%s: not sharded, so all of it is on one shard; coupond shards what is empty when it starts, if its user has the "
-                    "role clusterManager, else use sh.shardCollection()", f->whole);
+                    "%s: not sharded, so all of it is on one shard; coupond shards empty collections when it starts, if its "
+                    "user has the role clusterManager; otherwise use sh.shardCollection()", f->whole);
     if (f->still[0])
-        doctor_tell(d, DOCTOR_WARN, "%s: not balanced, so a shard that is added gets none of it; use sh.enableBalancing()", f->still);
+        doctor_tell(d, DOCTOR_WARN, "%s: not balanced, so new shards get none of it; use sh.enableBalancing()", f->still);
     if (!f->balances)
-        doctor_tell(d, DOCTOR_WARN, "the balancer is off, so a shard that is added stays empty; use sh.startBalancer()");
+        doctor_tell(d, DOCTOR_WARN, "the balancer is off, so new shards stay empty; use sh.startBalancer()");
     if (!f->other[0] && !f->whole[0] && !f->still[0] && f->balances)
         doctor_tell(d, DOCTOR_OK, "%d, all keys are as they should be, the balancer is on", f->shards);
 }
@@ -105,7 +105,7 @@ void doctor_shards(struct doctor *d)
     if (d->database->server.set[0])
         return;
     if (server_shards(d->database->session, &facts) != STORE_OK)
-        doctor_tell(d, DOCTOR_WARN, "keys and balancer are not known: let the user of MONGODB_URI read the database config");
+        doctor_tell(d, DOCTOR_WARN, "cannot read the shard keys and the balancer: let the user of MONGODB_URI read the database config");
     else
         tell_shards(d, &facts);
 }
@@ -117,8 +117,8 @@ void doctor_reads(struct doctor *d)
     if (d->database->server.set[0])
         return;
     if (server_reads(d->database->session, &majority_us, &linearizable_us) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "no majority or linearizable read is answered, so nothing can be refused or read: look at rs.status() of "
-                                    "each shard for members that are down or far behind");
+        doctor_tell(d, DOCTOR_FAIL, "majority or linearizable reads are not answered, so nothing can be refused or read: "
+                                    "look at rs.status() of each shard for members that are down or far behind");
     else
         doctor_tell(d, DOCTOR_OK, "a majority read took %.1f ms, a linearizable one %.1f ms", (double)majority_us / 1000,
                     (double)linearizable_us / 1000);
@@ -168,18 +168,18 @@ void doctor_restored(struct doctor *d)
     enum high_water_found found;
 
     if (high_water_look(d->database->session, path, &file, &now, &found) != STORE_OK)
-        doctor_tell(d, DOCTOR_FAIL, "cannot read what is newest in the ledger");
+        doctor_tell(d, DOCTOR_FAIL, "cannot read the newest batch of the ledger");
     else if (found == HIGH_WATER_OLDER)
         doctor_tell(d, DOCTOR_FAIL,
-                    "the database is older than it was: its newest batch is of %s, %s knows of one of %s: restore a newer backup, or "
-                    "run couponctl restored",
+                    "the database is older than it was: its newest batch is of %s, but %s records one of %s: restore a newer "
+                    "backup, or run couponctl restored",
                     high_water_text(&now, have), path, high_water_text(&file, had));
     else if (found == HIGH_WATER_BAD_FILE)
-        doctor_tell(d, DOCTOR_FAIL, "%s is no high-water mark, or cannot be read: remove it, and coupond writes a new one", path);
+        doctor_tell(d, DOCTOR_FAIL, "%s is not a high-water mark, or cannot be read: remove it, and coupond writes a new one", path);
     else if (found == HIGH_WATER_LEVEL || found == HIGH_WATER_RESTORED)
         doctor_tell(d, DOCTOR_OK, "the database has everything that %s records; epoch %" PRId64, path, now.epoch);
     else
-        doctor_tell(d, DOCTOR_WARN, "%s is %s: an older database would not be noticed; coupond writes it when it starts", path,
+        doctor_tell(d, DOCTOR_WARN, "%s is %s: an older database would go unnoticed; coupond writes the file when it starts", path,
                     found == HIGH_WATER_NO_FILE ? "not there" : "of another database");
 }
 
@@ -243,8 +243,8 @@ static void compare_front(struct doctor *d, const char *ours, const struct front
     const char *file = d->config->receipts_seed_file;
 
     if (has_kid(ours, f->receipts) && has_kid(f->receipts, ours))
-        doctor_tell(d, DOCTOR_WARN, "%s publishes other keys than %s has, though each has the one that signs: copy the file there, and send "
-                    "its coupond SIGHUP", f->id, file);
+        doctor_tell(d, DOCTOR_WARN, "%s publishes different keys than %s, though each has the one that signs: copy the file "
+                    "there, and send its coupond SIGHUP", f->id, file);
     else
         doctor_tell(d, DOCTOR_FAIL, "%s and %s have different keys: receipts signed by one do not verify at the "
                                     "other; copy the file to all fronts, and send each coupond SIGHUP", f->id, file);
@@ -281,7 +281,7 @@ void doctor_receipts(struct doctor *d)
             }
         }
         if (!others)
-            doctor_tell(d, DOCTOR_OK, "%zu front%s running, all with the keys of this one's file", alike, alike == 1 ? "" : "s");
+            doctor_tell(d, DOCTOR_OK, "%zu front%s running, all with the same keys as this one's file", alike, alike == 1 ? "" : "s");
     }
     buf_free(&ours);
     arena_free(&a);
@@ -293,6 +293,5 @@ void doctor_server_disk(struct doctor *d)
         doctor_tell_space(d, "of the database's primary", d->database->server.disk_total,
                           d->database->server.disk_total - d->database->server.disk_used);
     else
-        doctor_tell(d, DOCTOR_WARN, "the database's primary does not report its disk: grant the user dbStats, or "
-                                    "watch it there");
+        doctor_tell(d, DOCTOR_WARN, "the database's primary does not report its disk: grant the user dbStats, or monitor it there");
 }

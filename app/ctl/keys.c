@@ -21,12 +21,12 @@
 const struct argp_option ctl_keys_create_options[] = {
     {"role", OPT_ROLE, "ROLE", 0, "The same as the argument ROLE", 0},
     {"label", OPT_LABEL, "TEXT", 0, "A label that says what the key is for", 0},
-    {"expires", OPT_EXPIRES, "WHEN", 0, "When it ends: a time (RFC 3339), or a span from now such as 90d, 12h, 30m or 60s", 0},
+    {"expires", OPT_EXPIRES, "WHEN", 0, "When it expires: a time (RFC 3339), or a span from now such as 90d, 12h, 30m or 60s", 0},
     {"coupons", OPT_COUPONS, "PREFIX", 0, "Only for coupons whose ids begin with PREFIX; others do not exist for it", 0},
     {"networks", OPT_NETWORKS, "LIST", 0, "Only from these addresses or networks, such as 10.0.0.0/8,2001:db8::/32; may be repeated", 0},
-    {"origin", OPT_ORIGIN, "ORIGIN", 0, "Of the role public: only for pages of ORIGIN, such as https://shop.example; may be repeated", 0},
-    {"rate", OPT_RATE, "N", 0, "At most N requests a second, on each machine that runs the service", 0},
-    {"output", OPT_OUTPUT, "FILE", 0, "Write the key to FILE, readable by its owner alone, instead of printing it", 0},
+    {"origin", OPT_ORIGIN, "ORIGIN", 0, "For the role public: only for pages of ORIGIN, such as https://shop.example; may be repeated", 0},
+    {"rate", OPT_RATE, "N", 0, "At most N requests per second, on each machine that runs the service", 0},
+    {"output", OPT_OUTPUT, "FILE", 0, "Write the key to FILE, readable by its owner only, instead of printing it", 0},
     {0},
 };
 
@@ -183,7 +183,7 @@ static bool read_limits(struct ctl *c, struct api_key *key)
     if (expires && !read_expiry(expires, &key->expires_ms))
         return false;
     if (coupons && (!coupon_id_valid(coupons) || strlen(coupons) > KEY_COUPONS_MAX)) {
-        ctl_complain("--coupons must be what ids of coupons begin with, at most %d characters, not \"%s\"", KEY_COUPONS_MAX, coupons);
+        ctl_complain("--coupons must be a prefix of coupon ids, at most %d characters, not \"%s\"", KEY_COUPONS_MAX, coupons);
         return false;
     }
     return (!networks || are_networks(networks)) && (!rate || ctl_number("--rate", rate, 1, KEY_RATE_MAX, &key->limits.rate));
@@ -204,7 +204,7 @@ static bool read_key(struct ctl *c, struct api_key *key)
         return false;
     }
     if (key->label && strlen(key->label) > LABEL_MOST) {
-        ctl_complain("--label may have %d bytes", LABEL_MOST);
+        ctl_complain("--label may have at most %d bytes", LABEL_MOST);
         return false;
     }
     return read_limits(c, key);

@@ -22,11 +22,11 @@ static int show_config(struct ctl *c);
 
 static const struct command commands[] = {
     {"coupon", "create", ctl_coupon_create, "[FILE]", 0, 1, ctl_coupon_create_options, "create a coupon",
-     "Create a coupon from a JSON file (- for standard input), from options, or both; options override the "
-     "file. Without a state it is a draft.\nPrints the coupon's id. With --generate its slots are made with it, else it has none: see slots generate. "
-     "Without codes they exist at once; a job makes many with codes: the service continues it if couponctl is "
-     "interrupted.", NULL},
-    {"coupon", "clone", ctl_coupon_clone, "COUPON", 1, 1, ctl_coupon_create_options, "create another one like it",
+     "Create a coupon from a JSON file (- for standard input), from options, or both; options override the file. Without a "
+     "state it is a draft.\nPrints the coupon's id. With --generate its slots are made with it, else it has none: see slots "
+     "generate. Without codes they exist at once; with codes, a job makes them if there are many, and the service continues "
+     "it if couponctl is interrupted.", NULL},
+    {"coupon", "clone", ctl_coupon_clone, "COUPON", 1, 1, ctl_coupon_create_options, "create a copy of a coupon",
      "Create a coupon with the definition of another one, as a draft; options override it. Codes, slots and "
      "redemptions are not copied.\nPrints the new coupon's id.", NULL},
     {"coupon", "change", ctl_coupon_change, "COUPON [FILE]", 1, 2, ctl_coupon_change_options, "change a coupon",
@@ -44,17 +44,16 @@ static const struct command commands[] = {
     {"coupon", "show", ctl_coupon_show, "COUPON", 1, 1, NULL, "print its definition and counts",
      "Print a coupon's definition and its current counts.", NULL},
     {"coupon", "list", ctl_coupon_list, "", 0, 0, ctl_coupon_list_options, "list coupons",
-     "List coupons, the newest first.", NULL},
+     "List coupons, newest first.", NULL},
     {"coupon", "history", ctl_coupon_history, "COUPON", 1, 1, ctl_coupon_history_options, "who changed what",
-     "List what was done to a coupon with keys of the role ops, newest first: with which key (its label, or its id), and what it "
-     "changed.", NULL},
+     "List what keys of the role ops did to a coupon, newest first: which key (its label, or its id), and what it changed.", NULL},
     {"slots", "generate", ctl_slots_generate, "COUPON COUNT", 2, 2, ctl_slots_generate_options, "generate slots, "
                                                                                                 "with a progress bar",
      "Generate COUNT slots for a coupon, and wait until they exist.\nThe service does the work: it continues if "
      "couponctl is interrupted, and resumes if a process dies.", NULL},
     {"slots", "retire", ctl_slots_retire, "COUPON COUNT", 2, 2, ctl_slots_retire_options, "retire free slots",
-     "Retire COUNT free slots of a coupon, and wait until they are gone. What is taken stays as it is; of a coupon with fewer "
-     "free slots all of them go.\nThe service does the work: it continues if couponctl is interrupted.", NULL},
+     "Retire COUNT free slots of a coupon, and wait until they are gone. Taken slots stay as they are; if there are fewer "
+     "free ones, all of them are retired.\nThe service does the work: it continues if couponctl is interrupted.", NULL},
     {"codes", "import", ctl_codes_import, "COUPON FILE", 2, 2, ctl_codes_import_options, "import a list of codes",
      "Import a list of codes, one a line, or CSV with a column code; - for standard input. Each code becomes a slot "
      "once, however often the list is sent. Prints a summary of all rows; the first bad rows go to standard error, "
@@ -64,14 +63,14 @@ static const struct command commands[] = {
      "it continues if couponctl is interrupted.",
      NULL},
     {"codes", "export", ctl_codes_export, "COUPON [FILE]", 1, 2, NULL, "write all codes, with states, as CSV",
-     "Write all codes of a coupon as CSV with the columns code, state, user, at, to standard output, or to FILE once "
-     "it is complete. To export as a job, also later: POST /coupons/COUPON/codes/export.", NULL},
+     "Write all codes of a coupon as CSV with the columns code, state, user, at, to standard output, or to FILE once it is "
+     "complete. POST /coupons/COUPON/codes/export does the same as a job.", NULL},
     {"codes", "show", ctl_codes_show, "COUPON CODE", 2, 2, NULL, "one code's state",
      "Print one code's state: who has it, and since when.", NULL},
     {"codes", "retire", ctl_codes_retire, "COUPON CODE", 2, 2, NULL, "retire a code for good",
      "Make a code unusable for good, even if it was issued to a user.", NULL},
     {"redemptions", "list", ctl_redemptions_list, "[COUPON]", 0, 1, ctl_redemptions_list_options, "list redemptions",
-     "List redemptions of a coupon, or of a user or an order over all coupons, the newest first.", NULL},
+     "List redemptions of a coupon, or of a user or an order over all coupons, newest first.", NULL},
     {"redemptions", "show", ctl_redemptions_show, "COUPON REDEMPTION", 2, 2, NULL,
      "print one redemption", "Print one redemption as it stands now.", NULL},
     {"redemptions", "cancel", ctl_redemptions_cancel, "COUPON REDEMPTION", 2, 2, NULL,
@@ -82,8 +81,8 @@ static const struct command commands[] = {
      "entries. It cannot be undone.", NULL},
     {"redemptions", "export", ctl_redemptions_export, "COUPON [FILE]", 1, 2, ctl_redemptions_export_options,
      "write all redemptions as CSV",
-     "Write all redemptions of a coupon as CSV, the newest first, to standard output, or to FILE once it is complete. "
-     "Its columns are those of GET /coupons/COUPON/redemptions with Accept: text/csv; with --json a line for each.", NULL},
+     "Write all redemptions of a coupon as CSV, newest first, to standard output, or to FILE once it is complete. Its "
+     "columns are those of GET /coupons/COUPON/redemptions with Accept: text/csv; with --json a line for each.", NULL},
     {"jobs", "list", ctl_jobs_list, "[COUPON]", 0, 1, ctl_jobs_list_options, "list background jobs",
      "List background jobs, of one coupon or all, newest first.", NULL},
     {"jobs", "show", ctl_jobs_show, "JOB", 1, 1, NULL, "show a job and its result",
@@ -93,9 +92,9 @@ static const struct command commands[] = {
     {"users", "erase", ctl_users_erase, "USER", 1, 1, NULL, "erase a user's name everywhere",
      "Erase a user: what they hold ends, their name is removed everywhere, their caps start again, and the ledger "
      "still verifies.", NULL},
-    {"users", "export", ctl_users_export, "USER [FILE]", 1, 2, NULL, "write all that is stored under a name",
-     "Write everything that is stored under a name, one JSON line each, to standard output, or to FILE once it is complete: "
-     "of each coupon the user's counts, redemptions, slots and entries of the ledger.", NULL},
+    {"users", "export", ctl_users_export, "USER [FILE]", 1, 2, NULL, "write everything stored under a user's name",
+     "Write everything stored under a user's name, one JSON line each, to standard output, or to FILE once it is complete: "
+     "for each coupon the user's counts, redemptions, slots and ledger entries.", NULL},
     {"webhooks", "list", ctl_webhooks_list, "", 0, 0, NULL, "list webhooks",
      "List webhooks: subscriptions to events.", NULL},
     {"webhooks", "create", ctl_webhooks_create, "URL [COUPON...]", 1, ARGS_MOST, ctl_webhooks_create_options, "send events to a URL",
@@ -103,7 +102,7 @@ static const struct command commands[] = {
      "deliveries; it is never shown again.\nTypes: redemption.batch, coupon.low_stock, coupon.sold_out, "
      "coupon.refilled, coupon.changed.", NULL},
     {"webhooks", "rotate", ctl_webhooks_rotate, "WEBHOOK", 1, 1, NULL, "replace its secret",
-     "Give a webhook a new secret, and print it. The old one signs too for a day.", NULL},
+     "Give a webhook a new secret, and print it. For a day the old one signs as well.", NULL},
     {"webhooks", "delete", ctl_webhooks_delete, "WEBHOOK", 1, 1, NULL, "delete a webhook",
      "Delete a webhook. Undelivered events are dropped.", NULL},
     {"webhooks", "deliveries", ctl_webhooks_deliveries, "WEBHOOK", 1, 1, ctl_webhooks_deliveries_options,
@@ -111,21 +110,20 @@ static const struct command commands[] = {
     {"webhooks", "redeliver", ctl_webhooks_redeliver, "WEBHOOK DELIVERY", 2, 2, NULL, "send an event again",
      "Send the event of a delivery again, with the same id.", NULL},
     {"webhooks", "test", ctl_webhooks_test, "WEBHOOK", 1, 1, NULL, "send a test event",
-     "Send an event of the type webhook.test, also to a webhook that is disabled. What became of it is in its deliveries.", NULL},
+     "Send an event of the type webhook.test, even to a disabled webhook. The result is among its deliveries.", NULL},
     {"keys", "create", ctl_keys_create, "[ROLE]", 0, 1, ctl_keys_create_options, "create an API key and print it",
-     "Create an API key of the role storefront, reporting, ops or public, and print it; it is never shown again. A key of the "
-     "role public may stand in web pages: it may ask whether a code is good, from pages of the origins that --origin names; "
-     "all other keys belong on a server.\nWorks on the database directly.", NULL},
-    {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys with their limits, without their "
-                                                                    "secrets.", NULL},
+     "Create an API key of the role storefront, reporting, ops or public, and print it; it is never shown again. A key of "
+     "the role public may appear in web pages: it may only ask whether a code is good, from pages of the origins that "
+     "--origin names. All other keys belong on a server.\nWorks on the database directly.", NULL},
+    {"keys", "list", ctl_keys_list, "", 0, 0, NULL, "list API keys", "List the API keys with their limits, but not their secrets.", NULL},
     {"keys", "revoke", ctl_keys_revoke, "ID", 1, 1, NULL, "revoke an API key", "Revoke an API key for good.", NULL},
     {"receipt", "verify", ctl_receipt_verify, "RECEIPT", 1, 1, ctl_receipt_verify_options, "check a receipt against "
                                                                                            "its key and a ledger",
-     "Check that a receipt (- for standard input) is signed by a key of the service's JWK Set, and print what it "
-     "states. With --keys no service is asked.\nWith --ledger, a file of GET /coupons/COUPON/ledger, its batch must "
-     "also stand in that chain, and have an entry for its id with the same kind, ordinal, time, slot, alias and "
-     "discount; the file must contain the taking too. The order and the name are not in the ledger; only the "
-     "signature vouches for them. Exit code 1: the receipt is invalid.", NULL},
+     "Check that a receipt (- for standard input) is signed by a key of the service's JWK Set, and print what it states. "
+     "With --keys the service is not called.\nWith --ledger, a file of GET /coupons/COUPON/ledger, its batch must also be in "
+     "that chain, and have an entry for its id with the same kind, ordinal, time, slot, alias and discount; the file must "
+     "contain the taking too. The order and the name are not in the ledger; only the signature vouches for them. Exit code "
+     "1: the receipt is invalid.", NULL},
     {"receipt", "rotate", ctl_receipt_rotate, "", 0, 0, ctl_receipt_rotate_options, "replace the key that signs "
                                                                                     "receipts",
      "Replace the key that signs receipts, in the file named by receipts.seed_file. The old public key stays in the "
@@ -133,61 +131,60 @@ static const struct command commands[] = {
      "--announce, copy the file to all of them and reload each; then rotate, copy and reload again. This way no "
      "front sees a receipt whose key it does not publish.", NULL},
     {"report", NULL, ctl_report, "COUPON...", 1, ARGS_MOST, ctl_report_options, "totals per hour, day, week or month",
-     "Print a coupon's totals per period; of several coupons, their sum. COUPON - means all coupons.", NULL},
+     "Print a coupon's totals per period; for several coupons, their sum. COUPON - means all coupons.", NULL},
     {"archive", NULL, ctl_archive, "[COUPON]", 0, 1, ctl_archive_options, "move a coupon that has ended into a file",
-     "Close a coupon that has ended for good, write its ledger to a compressed file that can be checked without a "
-     "database (couponctl verify FILE), and have the service remove ledger, users, slots and codes. Nothing of it may be "
-     "issued or held. It cannot be undone: only its definition, counts and reports can be read afterwards. Given again it "
-     "goes on where it was interrupted. With --keep only the file is written, of any coupon, also while it sells.\nWith --due "
-     "it archives all coupons whose cleanup (their end and cleanup_after_s) was archive.after_days ago, a setting, each to "
-     "a file in archive.directory; one that is refused does not keep the others.\nThe file is gzip, with a line of JSON for each batch, "
-     "as GET /coupons/COUPON/ledger has them, and "
-     "a last one, the manifest. It is read back and replayed before it gets its name; if anything differs, there is no "
-     "file. It holds aliases; names, orders, metadata and codes go to the file of --names, if it is given. --sign-key FILE "
-     "signs the manifest: make the key as for verify.\nReads the database directly.", NULL},
+     "Close a coupon that has ended for good, write its ledger to a compressed file that can be checked without a database "
+     "(couponctl verify FILE), and have the service remove ledger, users, slots and codes. Nothing of it may still be issued "
+     "or held. This cannot be undone: only its definition, counts and reports can be read afterwards. If it is interrupted, "
+     "run it again: it continues from there. With --keep it only writes the file, of any coupon, even an active one.\nWith "
+     "--due it archives all coupons whose cleanup (their end and cleanup_after_s) was archive.after_days ago (a setting), "
+     "each to a file in archive.directory; one that is refused does not stop the others.\nThe file is gzip, with a line of "
+     "JSON for each batch, as GET /coupons/COUPON/ledger has them, and a last one, the manifest. It is read back and "
+     "replayed before it gets its name; if anything differs, no file is left. It holds aliases; names, orders, metadata and "
+     "codes go to the --names file, if one is given. --sign-key FILE signs the manifest: make the key as for verify.\nReads "
+     "the database directly.", NULL},
     {"verify", NULL, ctl_verify, "[COUPON...|FILE...]", 0, ARGS_MOST, ctl_verify_options, "check everything stored against "
                                                                                   "the ledger",
-     "Check that everything stored agrees with the ledger, for all coupons or those named; or check archives. A FILE "
-     "has a dot or a slash in its name, and needs no database; with --sign-key it must be signed by that key.\nReads the database "
-     "directly, changes nothing, and may run while the service does. It replays the ledger from the first batch: "
-     "sequence, hashes, chain and running totals, every slot's moves and owner, the caps and window in force, users' "
-     "chains, events, turns and codes. Then it compares users, buckets, definitions, the reporter's totals, marks "
-     "and the code directory with the replay. Each difference is one line: coupon, what, where, field, expected, "
-     "found.\nWith --checkpoints DIR the state of each coupon without a difference is kept in DIR, where the service "
-     "must not be able to write, and the next run goes on from there: it reads all views, but only the batches that "
-     "came after. --from-start reads everything: run it now and then, for changes to batches before a checkpoint "
-     "are found by that alone. A checkpoint that does not agree is a difference; to start over, remove its file. "
-     "--sign-key FILE signs checkpoints and refuses others; make the key by (umask 077; "
-     "openssl rand -hex 32 > FILE), as a user that the service does not run as.\nMemory: less than 512 MiB; users and "
-     "buckets of a large coupon are processed in parts (--parts).", NULL},
+     "Check that everything stored agrees with the ledger, for all coupons or those named; or check archives. A FILE has a "
+     "dot or a slash in its name, and needs no database; with --sign-key it must be signed by that key.\nReads the database "
+     "directly, changes nothing, and may run while the service does. It replays the ledger from the first batch: sequence, "
+     "hashes, chain and running totals, every slot's moves and owner, the caps and window in force, users' chains, events, "
+     "turns and codes. Then it compares users, buckets, definitions, the reporter's totals, marks and the code directory "
+     "with the replay. Each difference is one line: coupon, what, where, field, expected, found.\nWith --checkpoints DIR the "
+     "state of each coupon without a difference is kept in DIR, where the service must not be able to write, and the next "
+     "run continues from there: it reads all views, but only the batches that came after. --from-start reads everything: run "
+     "it now and then, because only that finds changes to batches before a checkpoint. A checkpoint that does not agree is a "
+     "difference; to start over, remove its file. --sign-key FILE signs checkpoints and refuses others; make the key with "
+     "(umask 077; openssl rand -hex 32 > FILE), as a user that the service does not run as.\nMemory: less than 512 MiB; "
+     "users and buckets of a large coupon are processed in parts (--parts).", NULL},
     {"reconcile", NULL, ctl_reconcile, "[COUPON...]", 0, ARGS_MOST, ctl_reconcile_options, "rebuild everything "
                                                                                            "stored from the ledger",
-     "Rebuild users, buckets, definitions, the reporter's totals, marks and the code directory from the ledger and "
-     "the slots' codes, for all coupons or those named; even if none of them is left, as after restoring only a "
-     "ledger.\nCounts per kind what is missing, behind, different and superfluous, and names the first few; changes "
-     "nothing without --apply. Exit code 1: something is to be changed, or left. Never changes the ledger or the "
-     "codes, and skips a coupon whose ledger is broken.\nStop the service first: while it runs, --apply requires "
-     "--online. With --online a view is written only if it has not changed since it was read; marks, and what the "
-     "service is about to write, are left to the service. Processes keep their memory of a view that was wrong: "
-     "reload coupond (SIGHUP) and verify afterwards.\nMemory: users and buckets of one coupon, or of a part of it "
-     "(--parts), as for verify; of codes, a few thousand.\nWith --checkpoints DIR, and --sign-key FILE as for verify, "
-     "a coupon of which nothing is to be changed is not read from the start; any other is.", NULL},
-    {"restored", NULL, ctl_restored, "[FILE...]", 0, ARGS_MOST, ctl_restored_options, "go on after an older backup was restored",
-     "Say that the database was restored from an older backup: ids, ordinals and webhook-ids then go on above those that the lost "
-     "part can have given out. Without it coupond does not start on a database that is older than its high-water mark knows. Run it "
-     "once, while the service is stopped on all machines; a repeat changes nothing. Each lane's next batch begins with an entry "
-     "restored.\nWith FILEs it changes nothing, and may run at any time: it lists the redemptions, and what became of them, that "
-     "the files know of and the ledger lacks. A FILE, also compressed, has a line for each batch (an archive, or a saved GET "
-     "/coupons/COUPON/ledger), receipt, or body of a webhook. Signatures are not checked: receipt verify does. Exit code 1: "
-     "something is lost.\nWorks on the database directly.", NULL},
+     "Rebuild users, buckets, definitions, the reporter's totals, marks and the code directory from the ledger and the "
+     "slots' codes, for all coupons or those named, even if none of these are left, as after restoring only a "
+     "ledger.\nCounts what is missing, behind, different or superfluous, by kind, and names the first few; changes nothing "
+     "without --apply. Exit code 1: something has to be changed, or could not be. Never changes the ledger or the codes, and "
+     "skips a coupon whose ledger is broken.\nStop the service first: while it runs, --apply requires --online. With "
+     "--online a view is written only if it has not changed since it was read; marks, and what the service is about to "
+     "write, are left to the service. Processes keep a wrong view in memory: reload coupond (SIGHUP) and verify "
+     "afterwards.\nMemory: users and buckets of one coupon, or of a part of it (--parts), as for verify; of codes, a few "
+     "thousand.\nWith --checkpoints DIR, and --sign-key FILE as for verify, only coupons that need changes are read from the "
+     "start.", NULL},
+    {"restored", NULL, ctl_restored, "[FILE...]", 0, ARGS_MOST, ctl_restored_options, "continue after restoring an older backup",
+     "Tell the service that the database was restored from an older backup: ids, ordinals and webhook-ids then continue "
+     "above any that the lost part may have given out. Without this, coupond does not start on a database that is older than "
+     "its high-water mark. Run it once, while the service is stopped on all machines; a repeat changes nothing. Each lane's "
+     "next batch begins with an entry restored.\nWith FILEs it changes nothing, and may run at any time: it lists the "
+     "redemptions, and what became of them, that are in the files but not in the ledger. A FILE, also compressed, has a line "
+     "for each batch (an archive, or a saved GET /coupons/COUPON/ledger), receipt, or body of a webhook. Signatures are not "
+     "checked: use receipt verify for that. Exit code 1: something is lost.\nWorks on the database directly.", NULL},
     {"top", NULL, ctl_top, "[COUPON...]", 0, ARGS_MOST, ctl_top_options, "live rates, latencies and counts",
      "Show what the service is doing, from its metrics: requests, decisions, batches, the reporter and jobs, as "
      "rates between two updates; and the counts of the named coupons (default: the newest active ones). On a "
      "terminal it refreshes until Ctrl-C.", NULL},
     {"doctor", NULL, ctl_doctor, "", 0, 0, NULL, "check the setup, and say what to do",
-     "Check the setup of this machine: database, replica set, majority, indexes, clock, disks, processes, sockets, "
-     "limits, keys. Each check prints a line: ok, warn or fail, and what to do. Exit code 1 if any fails. Run it "
-     "where coupond runs, with its configuration and COUPONS_VAR.", NULL},
+     "Check the setup of this machine: database, replica set, majority, indexes, clock, disks, processes, sockets, limits, "
+     "keys. Each check prints a line: ok, warn or fail, and what to do about it. Exit code 1 if any fails. Run it where "
+     "coupond runs, with its configuration and COUPONS_VAR.", NULL},
     {"bench", NULL, ctl_bench, "", 0, 0, ctl_bench_options, "run a small load on its own coupon",
      "Redeem slots of its own coupon as fast as the connections allow, and print the rate and latencies. The "
      "redemptions stay in the ledger; the coupon is ended, and its free slots are retired. If the service has other "
@@ -272,7 +269,7 @@ static int show_config(struct ctl *c)
 /* ---- the command line ---- */
 
 static const struct argp_option global_options[] = {
-    {"config", 'c', "FILE", 0, "Read the service's settings from FILE (default: " DEFAULT_CONFIG ", if it is there)", 90},
+    {"config", 'c', "FILE", 0, "Read the service's settings from FILE (default: " DEFAULT_CONFIG ", if it exists)", 90},
     {"url", OPT_URL, "URL", 0, "The service (default: $COUPONS_URL, else http://127.0.0.1:$COUPONS_PORT, port 8080)", 90},
     {"key-file", OPT_KEY_FILE, "FILE", 0, "Read the API key from FILE (default: $COUPONS_VAR/keys/ops)", 90},
     {"key", OPT_KEY, "KEY", 0, "The API key itself; other users of this machine can see it in the process list", 90},

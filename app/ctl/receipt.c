@@ -200,7 +200,7 @@ static bool chain_next(struct chain *c, const char **fault)
     *fault = "a batch of the ledger does not match its hash";
     if (!is_hash_of(c->now.hash, c->text))
         return false;
-    *fault = "the ledger's batches do not chain";
+    *fault = "the ledger's batches do not form a chain";
     seq = json_int_at(c->now.batch, "/seq");
     if (c->before[0] ? seq != c->now.seq + 1 || !has_text(c->now.batch, "/prev", c->before)
                      : seq == 1 && !has_text(c->now.batch, "/prev", NO_HASH))
@@ -465,7 +465,7 @@ int ctl_receipt_rotate(struct ctl *c)
     if (!jws_keys_load(&k, config->receipts_seed_file, &message))
         ctl_complain("%s: %s", config->receipts_seed_file, message);
     else if (announce && has_next(&k))
-        ctl_complain("%s is announced already; receipt rotate lets it sign", k.keys[1].kid);
+        ctl_complain("%s is already announced; run receipt rotate to sign with it", k.keys[1].kid);
     else if (announce ? !jws_keys_add(&k, false) : !change(&k))
         ctl_complain("%s: holds %d keys: remove the last lines, whose receipts then no longer verify", config->receipts_seed_file, JWS_KEYS_MAX);
     else if (replace(config->receipts_seed_file, &k))

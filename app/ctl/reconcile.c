@@ -446,7 +446,7 @@ static enum store_status reconcile_orphan(struct reconcile *v, bool named)
     else
         say(v, remove  ? "it has views, but no ledger: removed"
                : named ? "it has views, but no ledger; --apply removes them"
-                       : "it has views, but no ledger: left alone, unless it is named");
+                       : "it has views, but no ledger: left alone unless you name it");
     return remove ? mongo_remove_views(v->db.session, v->scan.coupon) : STORE_OK;
 }
 
@@ -626,8 +626,8 @@ static int reconcile_without_key(struct reconcile *v)
         return code;
     s = mongo_name_key_put(v->db.session, v->db.name_key);
     if (s == STORE_EXISTS) {
-        ctl_complain("the database got another key meanwhile, which does not find these users: make sure that "
-                     "nothing else writes to it, remove \"names\" from its collection secrets, and run this again");
+        ctl_complain("meanwhile the database got a different key, which does not find these users: make sure that nothing "
+                     "else writes to it, remove \"names\" from its collection secrets, and run this again");
         return CTL_REFUSED;
     }
     return s == STORE_OK ? code : direct_failed();

@@ -26,7 +26,7 @@
 #define PIECE 65536
 
 const struct argp_option ctl_restored_options[] = {
-    {"force", OPT_FORCE, NULL, 0, "Also where nothing says that the database is older than it was", 0},
+    {"force", OPT_FORCE, NULL, 0, "Even if nothing shows that the database is older than it was", 0},
     {0},
 };
 
@@ -220,9 +220,9 @@ static int list_lost(struct ctl *c, struct direct *d)
     for (int i = 0; code == CTL_OK && i < c->args.count; i++)
         code = list_file(&l, c->args.words[i]);
     if (l.archived)
-        ctl_complain("%" PRId64 " lines are of coupons that were removed: look for them in their archives", l.archived);
+        ctl_complain("%" PRId64 " lines are about coupons that were removed: look in their archives", l.archived);
     if (l.unknown)
-        ctl_complain("%" PRId64 " lines are neither of a ledger nor a receipt nor an event of redemptions", l.unknown);
+        ctl_complain("%" PRId64 " lines are neither batches of a ledger, nor receipts, nor redemption events", l.unknown);
     return code == CTL_OK && l.lost ? CTL_REFUSED : code;
 }
 
@@ -252,9 +252,9 @@ static const char *why_not(enum high_water_found found)
 {
     switch (found) {
     case HIGH_WATER_LEVEL:
-        return "it has all that the high-water mark knows of";
+        return "it has everything that the high-water mark records";
     case HIGH_WATER_OTHER:
-        return "the high-water mark is of another database";
+        return "the high-water mark belongs to another database";
     case HIGH_WATER_NO_FILE:
         return "there is no high-water mark";
     case HIGH_WATER_BAD_FILE:
@@ -294,16 +294,16 @@ static int restore(struct ctl *c, struct direct *d)
     if (high_water_look(d->session, path, &file, &now, &found) != STORE_OK)
         return direct_failed();
     if (found == HIGH_WATER_RESTORED && !force)
-        return tell_epoch(c, now.epoch, "it was done before");
+        return tell_epoch(c, now.epoch, "it was already done");
     if (why_not(found) && !force) {
-        ctl_complain("nothing says that the database is older than it was: %s (%s); if it was restored from a backup all the same, use "
-                     "--force",
+        ctl_complain("nothing shows that the database is older than it was: %s (%s); if it was restored from a backup "
+                     "anyway, use --force",
                      why_not(found), path);
         return CTL_REFUSED;
     }
     epoch = (file.epoch > now.epoch ? file.epoch : now.epoch) + 1;
     if (epoch > EPOCH_MOST) {
-        ctl_complain("it was restored %d times: there are no numbers left to go on with", EPOCH_MOST);
+        ctl_complain("it was already restored %d times: no higher numbers are left", EPOCH_MOST);
         return CTL_REFUSED;
     }
     if (mongo_epoch_raise(d->session, epoch) != STORE_OK)

@@ -19,7 +19,7 @@ static bool is_secret(const char *path)
     if (stat(path, &s) != 0)
         ctl_complain("%s: %s", path, strerror(errno));
     else if (s.st_mode & (S_IRWXG | S_IRWXO))
-        ctl_complain("%s: others may read it; chmod 600, and make a new key if they may have", path);
+        ctl_complain("%s: others can read it; chmod 600, and make a new key if they may have read it", path);
     else
         return true;
     return false;

@@ -95,7 +95,7 @@ static void tell_removed(struct verify *v, bool unfinished)
     v->any_drift = v->any_drift || v->drifts;
     if (!v->json) {
         printf("%s: %s, archived, %s, %" PRId64 " drift%s\n", v->scan.coupon, v->drifts ? "DRIFT" : "ok",
-               unfinished ? "not all of it has left: couponctl archive finishes that" : "and has left", v->drifts, v->drifts == 1 ? "" : "s");
+               unfinished ? "not fully removed yet: couponctl archive finishes that" : "and removed", v->drifts, v->drifts == 1 ? "" : "s");
         return;
     }
     json_begin_object(&j);

@@ -635,7 +635,7 @@ int deliverer_run(const struct config *config)
     clock_init();
     d.config = config;
     if (!address_networks_valid(config->webhooks_networks, &wrong)) {
-        log_event(LOG_ERROR, "deliverer.unusable", "reason=\"webhooks.networks: %s is no network\"", wrong);
+        log_event(LOG_ERROR, "deliverer.unusable", "reason=\"webhooks.networks: %s is not a network\"", wrong);
         return EX_CONFIG;
     }
     d.mongo = mongo_open(config, message, sizeof message);

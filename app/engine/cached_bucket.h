@@ -1,5 +1,5 @@
 /*
- * engine/cached_bucket.h -- buckets that a lane keeps in memory, as they stand at its tail.
+ * engine/cached_bucket.h -- buckets that a lane keeps in memory, as of its tail.
  *
  * Rule     one whose view is not written is kept, and so is one with slots in the free pool
  * Threads  the lane's

@@ -1,5 +1,5 @@
 /*
- * engine/gather.h -- whether a committer waits for those whom it has just answered, before it takes the next round.
+ * engine/gather.h -- whether a committer waits for the callers it has just answered before it takes the next round.
  *
  * Why      a round costs nearly the same for one as for many. Callers who ask again as soon as they are answered come back within
  *          a moment; a committer that goes on at once takes the first few, and all others wait for two rounds instead of one
@@ -25,7 +25,7 @@
 struct gather {
     int most;           /* a round has room for so many */
     int64_t round_ns;   /* what a round takes: a moving average, bounded */
-    int expected;       /* so many may be there before the next round; 0: nobody is waited for */
+    int expected;       /* how many may be there before the next round; 0: it does not wait */
     struct mono ended;  /* when they were answered */
     int had;            /* so many were there when the wait began; 0: it has not */
     struct mono began;
@@ -36,7 +36,7 @@ struct gather {
 
 /* All zero, but most: from 1. */
 void gather_init(struct gather *g, int most);
-/* A round that began at `started` has answered so many; so many wait now. */
+/* A round that began at `started` has answered this many; this many wait now. */
 void gather_answered(struct gather *g, int answered, int waiting, struct mono started, struct mono now);
 /* So many wait, one at least: for how long to wait for more; 0: go on, with all that wait. Ask again when that time is over, or
  * when g->expected are there. */

@@ -57,10 +57,10 @@ struct lane {
     int64_t walk_rest;       /* then from the lane's first bucket up to there */
     size_t topup;            /* buckets to read next time: grows while they are used up fast */
     struct mono topped_up;
-    int64_t next_due_ms;     /* nothing ends by itself before then; INT64_MAX: nothing will; INT64_MIN: not known, look again */
+    int64_t next_due_ms;     /* nothing expires before then; INT64_MAX: nothing will; INT64_MIN: not known, look again */
 
     struct op_list queue;    /* waiting, in the order of arrival */
-    struct op_list aside;    /* what they are about cannot be read: they hold up nobody, and are tried again now and then */
+    struct op_list aside;    /* requests whose data cannot be read: they hold up nobody, and are retried now and then */
     struct op_list watchers; /* OP_CATCH_UP: wait until mark.seq == tail */
     struct batch *pending;   /* sent, outcome unknown: inserted again until it is known */
     struct op_list pending_ops;
@@ -84,7 +84,7 @@ static inline void lane_note_due(struct lane *l, int64_t due_ms)
         l->next_due_ms = due_ms;
 }
 
-/* When what e made, extended or left standing ends by itself; 0: never. */
+/* When what e made, extended or kept will expire; 0: never. */
 static inline int64_t entry_due(const struct entry *e)
 {
     return e->reserved_until_ms ? e->reserved_until_ms : e->valid_until_ms;

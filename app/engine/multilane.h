@@ -1,8 +1,8 @@
 /*
- * engine/multilane.h -- coupons with several lanes: which they are, and the hooks for what a lane has to do with the others.
+ * engine/multilane.h -- coupons with several lanes: which they are, and the hooks by which their lanes work together.
  *
- * Shape    the engine runs lanes, and none of them knows another. It calls the hooks for lanes of coupons that have several, and none for a
- *          coupon with one lane. lanes/ implements them; an engine that is started without has coupons with one lane alone
+ * Shape    the engine runs lanes, and no lane knows of another. It calls the hooks for lanes of coupons that have several, and none for a
+ *          coupon with one lane. lanes/ implements them; an engine started without them supports only coupons with one lane
  * Path     submit -> takes; then, in a round of the committer: adopt, sort, load; begin, decide, end; committed or confirmed; lacks
  * Threads  any, but for hooks that a committer calls from its own
  */
@@ -23,7 +23,7 @@ struct multilane;
 
 /* Those of lanes/ are lanes_hooks, in lanes.c. */
 struct multilane_hooks {
-    /* op was let in; its coupon has so many lanes (of OP_FOLLOW: perhaps one). op->lane becomes its lane. True: it is done here. */
+    /* op was accepted; its coupon has this many lanes (for OP_FOLLOW: perhaps one). op->lane becomes its lane. True: it is done here. */
     bool (*takes)(struct multilane *s, struct op *op, int64_t lanes);
     /* A lane other than 0 has no definition yet: it takes over that of lane 0. STORE_NOT_FOUND: its view is not written yet. */
     enum store_status (*adopt)(struct multilane *s, struct store *store, struct lane *l);
@@ -40,9 +40,9 @@ struct multilane_hooks {
     /* The lane's batch is in the ledger; or it had none, and its tail has not moved. */
     void (*committed)(struct multilane *s, const struct lane *l);
     void (*confirmed)(struct multilane *s, const struct lane *l);
-    /* op was refused for want of op->outcome.lacks, which other lanes may have: it is asked again when that is settled. */
+    /* op was refused for lack of op->outcome.lacks, which other lanes may have: it is tried again when that is settled. */
     void (*lacks)(struct multilane *s, struct op *op);
-    /* Answer what waits, before the committers are stopped; what comes from then on is BUSY. Free it when all threads have ended. */
+    /* Answer waiting requests before the committers are stopped; later requests get BUSY. Free it when all threads have ended. */
     void (*stop)(struct multilane *s);
     void (*free)(struct multilane *s);
 };

@@ -1,7 +1,7 @@
 /*
- * engine/op.h -- what is asked of the engine and what it answers; its settings; and what it tells of itself.
+ * engine/op.h -- the engine's requests and answers, its settings, and what it reports about itself.
  *
- * Promise  a result other than OUTCOME_UNKNOWN and BUSY speaks of what a majority of the database has
+ * Promise  a result other than OUTCOME_UNKNOWN and BUSY reflects what a majority of the database has
  */
 #ifndef ENGINE_OP_H
 #define ENGINE_OP_H
@@ -42,7 +42,7 @@ enum op_kind {
     OP_REDEMPTION,  /* n, g -> outcome: REDEMPTION_NOT_FOUND, or redemption as it stands now, user_state->user */
     OP_SLOT,        /* n -> outcome: SLOT_NOT_FOUND, or slot, code_now */
     OP_CODE,        /* code -> outcome: CODE_NOT_FOUND, or n, slot, code_now */
-    OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that is there */
+    OP_REFUSE,      /* the coupon exists ? refusal : COUPON_NOT_FOUND -- a bad body is reported only for a coupon that exists */
     OP_CATCH_UP,    /* lane: the views of everything in its ledger are written */
     /* between lanes, asked by lanes/ */
     OP_HEAD,        /* lane -> coupon_now, of a deleted one its tombstone; head */

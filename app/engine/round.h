@@ -5,7 +5,7 @@
  *          committer.c appends, confirms and answers. A lane that cannot go on is deferred: its requests go back to the lane
  * Memory   a round reads no more of users than STORE_USER_STATES_BYTES: requests about the others wait for the next round, which is the
  *          smaller (users_fit())
- * Damage   what cannot be read sets aside the requests that are about it; the others of its lane go on
+ * Damage   requests that need something unreadable are set aside; the others of their lane continue
  * Threads  all of it belongs to the committer's thread
  */
 #ifndef ENGINE_ROUND_H
@@ -85,7 +85,7 @@ struct loaded_user {
     UT_hash_handle hh;
 };
 
-/* A job that the lane's requests are about, as it stands; their own copy. */
+/* A job that the lane's requests concern, as it is now; their own copy. */
 struct loaded_job {
     struct job_progress state;
     struct loaded_job *next;
@@ -146,7 +146,7 @@ void note_unflushed(struct committer *c, struct lane *l);
 void note_users(struct committer *c, struct lane *l);
 /* Answer those who wait for views that are written by now. */
 void answer_watchers(struct committer *c, struct lane *l);
-/* What requests are about was not read: where nothing can be read now, or no request is about it alone, the lane waits. */
+/* What the requests need was not read: if nothing can be read now, or no request needs it alone, the lane waits. */
 typedef bool about(const struct lane_work *p, const struct op *op, const void *what);
 void miss(struct committer *c, struct lane_work *p, enum store_status status, about *is_about, const void *what);
 /* Read everything that the open requests are about. */

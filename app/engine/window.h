@@ -41,7 +41,7 @@ struct window_bucket {
 
 /* Add b, which follows on the window; takes it. own: it was appended here. */
 struct window_batch *window_add(struct lane *l, struct batch *b, bool own);
-/* Views are written up to m: forget what the window need not hold any more. */
+/* Views are written up to m: drop what the window no longer needs. */
 void window_trim(struct lane *l, const struct mark *m);
 void window_release(struct window_batch *w);
 void window_clear(struct lane *l);
@@ -50,9 +50,9 @@ bool window_has_ranges(const struct batch *b);
 /* Lay what the window has since into the filter of users, after whatever moved the tail. False: there is no room for it. */
 bool window_note_users(struct lane *l, struct store *s) CPN_CHECKED;
 
-/* Lay the window over a view that was read (or a fresh user state). False: the view is ahead of the tail: refresh first. */
+/* Apply the window to a view that was read (or a fresh user state). False: the view is ahead of the tail: refresh first. */
 bool window_overlay_user_state(const struct lane *l, struct user_state *u, struct arena *a);
-/* The user's state at the tail where the window knows it without a view, or NULL. */
+/* The user's state at the tail if the window knows it without a view, or NULL. */
 const struct user_state *window_known_user_state(const struct lane *l, const char *user);
 /* The same of a job, and of the lane's account with a peer. */
 bool window_overlay_job(const struct lane *l, struct job_progress *j);

@@ -5,8 +5,8 @@
 
 static const char *const advice[CPN_RESULT_COUNT] = {
     [CPN_UNAUTHORIZED] =
-        "Send the header field Authorization: Bearer KEY with a key that was issued to you. If it was revoked, ask "
-        "the operator of the service for another one.",
+        "Send the header field Authorization: Bearer KEY with a key that you were given. If it was revoked, ask the operator "
+        "of the service for another one.",
     [CPN_FORBIDDEN] =
         "Use a key with a role that the call's documentation names; do not retry with this one.",
     [CPN_NOT_FOUND] =
@@ -62,7 +62,7 @@ static const char *const advice[CPN_RESULT_COUNT] = {
         "Stop taking and returning for this user: something is in a loop. Ended redemptions are dropped after 7 "
         "days; retry then.",
     [CPN_IDEMPOTENCY_KEY_REUSED] =
-        "If it is a new request, send it with a new key. If it is a repeat, send exactly the body of the first time.",
+        "If it is a new request, send it with a new key. If it is a repeat, send exactly the same body as the first time.",
     [CPN_COUPON_NOT_ACTIVE] =
         "Tell the user that the coupon cannot be used at the moment. Once its state is set to active, the same "
         "request may succeed.",

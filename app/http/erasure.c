@@ -108,8 +108,8 @@ static bool erase(struct request *r, const char *coupon, const void *erasing)
     if (result == CPN_COUPON_NOT_FOUND)
         return true; /* deleted: nobody ever took anything of it */
     if (result == CPN_COUPON_ARCHIVED) {
-        reply_problem(r, CPN_BUSY, "A coupon that this user took leaves for its archive. Repeat the request until that has ended; "
-                                   "couponctl archive finishes it where it was cut short.");
+        reply_problem(r, CPN_BUSY, "A coupon that this user took is being archived. Repeat the request until that has ended; "
+                                   "if it was interrupted, couponctl archive finishes it.");
         return false;
     }
     if (result != CPN_OK && result != CPN_OUTCOME_UNKNOWN) {

@@ -35,7 +35,7 @@ struct op *fanout_add(struct fanout *a, enum op_kind kind, int64_t lane);
 enum cpn_result ask(const struct asker *asker, struct op *ops, size_t count);
 /* The totals of all lanes, ops[lane] has a lane's; *result as of ask(). */
 struct fanout *ask_heads(const struct asker *asker, const char *coupon, int64_t lanes, enum cpn_result *result);
-/* Totals over all lanes: what is lane 0's to know, and the sums of the rest. */
+/* Totals over all lanes: what only lane 0 knows, and the sums of the rest. */
 void heads_add_up(struct head *sum, const struct op *heads, int64_t lanes);
 
 #endif

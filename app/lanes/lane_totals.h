@@ -22,13 +22,13 @@ void lane_totals_free(struct lane_totals *t);
 
 /* The coupon has so many lanes, for ever. */
 void lane_totals_know(struct lane_totals *t, const char *coupon, int64_t lanes);
-/* The lane stood like that. Coupons that are not known are left out. */
+/* Record the lane's totals. Unknown coupons are ignored. */
 void lane_totals_note(struct lane_totals *t, const char *coupon, int64_t lane, const struct head *head);
-/* The sums over the coupon's lanes but `lane`, for the day that begins at day_ms. */
+/* The sums over the coupon's lanes except `lane`, for the day that begins at day_ms. */
 void lane_totals_others(struct lane_totals *t, const char *coupon, int64_t lane, int64_t day_ms, struct others *sums);
 /* True when every lane of the coupon was heard of, and nothing was missed since. */
 bool lane_totals_all(struct lane_totals *t, const char *coupon);
-/* Something may have been missed: nothing counts as heard any more. */
+/* Something may have been missed: forget what was heard. */
 void lane_totals_missed(struct lane_totals *t);
 
 #endif

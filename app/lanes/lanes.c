@@ -370,7 +370,7 @@ static void archive(struct group *g, struct op *op, int64_t lanes)
         return;
     if (op->head.issued || op->head.reserved)
         op->outcome = (struct outcome){.result = CPN_COUPON_IN_USE,
-                                       .detail = "Something of it is issued or held. Cancel it, or wait until it expires."};
+                                       .detail = "Some of it is still issued or held. Cancel that, or wait until it expires."};
     else if (ask_as(g, op, OP_ARCHIVE, 0) == CPN_OK)
         archive_others(g, op, lanes);
 }

@@ -226,7 +226,7 @@ static enum ending let_leave(struct archive *a)
     if (e == ENDING_DONE && !all_are(a, LANE_CLOSED))
         return work_fail(a->work, CPN_COUPON_IN_USE, "It is not closed yet.");
     if (e == ENDING_DONE && !fits(a))
-        return work_fail(a->work, CPN_VERSION_CHANGED, "Its ledger went on since the archive was written. Archive it again.");
+        return work_fail(a->work, CPN_VERSION_CHANGED, "Its ledger has grown since the archive was written. Archive it again.");
     if (e == ENDING_DONE && !all_are(a, LANE_REMOVED)) {
         e = await_others(a);
         if (e == ENDING_DONE)

@@ -212,19 +212,19 @@ int high_water_check(struct store *s, const char *path, char *message, size_t si
         status = high_water_look(s, path, &file, &now, &found);
     while (status != STORE_OK && session_wait(until));
     if (status != STORE_OK) {
-        snprintf(message, size, "Cannot read what is newest in the database %s; see the log.", database);
+        snprintf(message, size, "Cannot read the newest batch in the database %s; see the log.", database);
         return -1;
     }
     if (found == HIGH_WATER_OLDER) {
         snprintf(message, size,
-                 "The database %s is older than it was: its newest batch is of %s, but %s knows of one of %s. It is a restored backup, "
-                 "and would give out ids, ordinals and webhook-ids a second time. Restore a newer backup; or run couponctl restored, by "
-                 "which they go on above those that are lost, and start again.",
+                 "The database %s is older than it was: its newest batch is of %s, but %s records one of %s. It is a "
+                 "restored backup, and would give out ids, ordinals and webhook-ids a second time. Restore a newer backup, "
+                 "or run couponctl restored, which continues them above those that are lost, and start again.",
                  database, high_water_text(&now, have), path, high_water_text(&file, had));
         return -1;
     }
     if (found == HIGH_WATER_BAD_FILE) {
-        snprintf(message, size, "%s is no high-water mark, or cannot be read: remove it, and a new one is written.", path);
+        snprintf(message, size, "%s is not a high-water mark, or cannot be read: remove it, and a new one is written.", path);
         return -1;
     }
     if (is_news(found, &file, &now))

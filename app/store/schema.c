@@ -112,15 +112,15 @@ int schema_upgrade(struct store *s, const struct schema_step *steps, size_t coun
     }
     if (version > schema_newest_read) {
         snprintf(message, size,
-                 "The database %s has schema %" PRId64 ", which a newer version of this service has written; this one reads "
-                 "%d. Start the newer version, or restore the backup that was made before the upgrade.",
+                 "The database %s has schema %" PRId64 ", written by a newer version of this service; this one reads %d. "
+                 "Start the newer version, or restore the backup that was made before the upgrade.",
                  database, version, schema_newest_read);
         return -1;
     }
     if (version > 0 && version < oldest) {
         snprintf(message, size,
-                 "The database %s has schema %" PRId64 ", from before the first release, which this version does not read (it reads %d "
-                 "and on). Name another database (mongodb.database), or drop this one.",
+                 "The database %s has schema %" PRId64 ", from before the first release, which this version cannot read (it "
+                 "reads %d and later). Use another database (mongodb.database), or drop this one.",
                  database, version, oldest);
         return -1;
     }
@@ -132,8 +132,8 @@ int schema_upgrade(struct store *s, const struct schema_step *steps, size_t coun
         log_event(LOG_INFO, "schema.step", "version=%d what=\"%s\"", step->version, step->what);
         if ((step->run && step->run(s) != STORE_OK) || !note_version(s, step->version)) {
             snprintf(message, size,
-                     "The database %s could not be upgraded to schema %d (%s): the log says why. It stays as it was; start "
-                     "again to repeat the step.",
+                     "The database %s could not be upgraded to schema %d (%s): the log says why. It was left as it was; "
+                     "start again to repeat the step.",
                      database, step->version, step->what);
             return -1;
         }

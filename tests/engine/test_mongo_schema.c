@@ -167,7 +167,7 @@ static void a_newer_database_is_refused_and_left_alone(void **state)
         newer[i] = (struct schema_step){schema_steps[0].version + i, "of a later program", NULL};
     assert_int_equal(schema_upgrade(session, newer, schema_steps_count + 1, message, sizeof message), 0);
     assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
-    snprintf(expected, sizeof expected, "has schema %d, which a newer version of this service has written; this one reads %d.",
+    snprintf(expected, sizeof expected, "has schema %d, written by a newer version of this service; this one reads %d.",
              newest() + 1, newest());
     assert_non_null(strstr(message, expected));
     assert_non_null(strstr(message, "Start the newer version"));
@@ -202,7 +202,7 @@ static void a_database_of_before_the_first_release_is_refused(void **state)
         }
         assert_int_equal(mongo_prepare(mongo, message, sizeof message), -1);
         assert_non_null(strstr(message, "has schema 1, from before the first release"));
-        assert_non_null(strstr(message, "Name another database"));
+        assert_non_null(strstr(message, "Use another database"));
         assert_version(noted);
         assert_int_equal(server_index_faults(session, names, sizeof names), STORE_OK);
         assert_non_null(strstr(names, "ledger.ended"));

@@ -269,7 +269,7 @@ def test_an_archive_is_signed_and_says_by_whom(stack, tmp_path):
     archive(stack, coupon, path)
     assert "manifest: signature: expected by the key of --sign-key, found none" in check(path, "--sign-key", key, status=1)
     key.chmod(0o644)
-    assert "others may read it" in check(path, "--sign-key", key, status=2)
+    assert "others can read it" in check(path, "--sign-key", key, status=2)
 
 
 # ---- what is found ----

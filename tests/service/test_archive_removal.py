@@ -85,10 +85,10 @@ def test_what_is_archived_leaves(stack, tmp_path, members):
         assert coupon.encode() not in ops.get(f"/coupons/-/{across}").expect(200).body, across
 
     told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0 and f"{coupon}: ok, archived, and has left, 0 drifts" in told.stdout, told.stdout
+    assert told.returncode == 0 and f"{coupon}: ok, archived, and removed, 0 drifts" in told.stdout, told.stdout
     assert json.loads(stack.couponctl("verify", "--json", coupon).stdout)["archived"] == "left"
     assert stack.couponctl("reconcile", coupon).returncode == 0
-    assert "written before" in remove(stack, coupon, path)
+    assert "already written" in remove(stack, coupon, path)
     assert "no longer in the database" in remove(stack, coupon, path, "--keep", status=1)
     check(path)
 
@@ -107,7 +107,7 @@ def test_what_it_leaves_behind_goes_in_the_end(beside, tmp_path):
     found = left_of(stack, coupon)
     assert found == {"users": (0, 0), "buckets": (0, 0), "codes": (0, 0), "code_buckets": (0, 0), "ledger": (2, 2)}, found
     told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0 and "has left" in told.stdout, told.stdout
+    assert told.returncode == 0 and "and removed" in told.stdout, told.stdout
     assert ops.get(f"/coupons/{coupon}/counts").ok()["redeemed"] == 5
     ops.get(f"/coupons/{coupon}/users/u-1").problem("coupon_archived")
     ops.post("/coupons", {"id": coupon, "title": "x", "cap": {"total": 1}}).problem("coupon_exists")
@@ -224,13 +224,13 @@ def test_an_erasure_between_two_lanes_is_in_the_archive(beside, tmp_path):
     assert ended(stack, job)["error"] == "version_changed"
     assert [last_of(stack, coupon, lane)["totals"]["archived"] for lane in (0, 1)] == [2, 1], "it was refused between the two"
     told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0 and "not all of it has left" in told.stdout, told.stdout
+    assert told.returncode == 0 and "not fully removed yet" in told.stdout, told.stdout
     remove(stack, coupon, path)
     told = [(line["lane"], entry["kind"]) for line in map(json.loads, lines_of(path)[:-1]) for entry in line["entries"]]
     assert (1, "erase") in told, told
     check(path)
     told = stack.couponctl("verify", coupon)
-    assert told.returncode == 0 and "and has left" in told.stdout, told.stdout
+    assert told.returncode == 0 and "and removed" in told.stdout, told.stdout
 
 
 def hold_up(stack, name):
@@ -267,7 +267,7 @@ def test_a_removal_whose_runner_is_killed_in_the_midst_of_each_collection_ends_w
     assert left["users"][1] >= 30 and left["ledger"][0] == 1, left
     stack.verify(coupon)
     told = stack.couponctl("archive", "--output", path, coupon)
-    assert told.returncode == 0 and "its archive was written before" in told.stdout and not path.exists(), told.stdout
+    assert told.returncode == 0 and "its archive was already written" in told.stdout and not path.exists(), told.stdout
 
 
 def test_what_ended_long_ago_is_archived_by_a_setting(beside):

@@ -246,7 +246,7 @@ def test_a_checkpoint_of_another_hand_is_an_error(stack, tmp_path, key):
 def test_a_key_that_others_may_read_is_refused(stack, tmp_path, key):
     one = Checked(stack, tmp_path)
     key.chmod(0o640)
-    assert "others may read it" in one.run("--sign-key", key, status=2)
+    assert "others can read it" in one.run("--sign-key", key, status=2)
     assert "64 hexadecimal digits" in one.run("--sign-key", empty(key), status=2)
     assert "needs --checkpoints" in stack.couponctl("verify", "--from-start").stdout
     assert "needs --checkpoints" in stack.couponctl("reconcile", "--sign-key", key).stdout

@@ -95,7 +95,7 @@ def test_nothing_in_the_files_makes_markup_of_text_or_asks_elsewhere():
 def test_the_key_is_asked_for_once_and_kept_for_the_tab(board, page):
     page.open()
     page.type("API key", "no key at all" + Keys.ENTER)
-    page.sees("That is no key")
+    page.sees("That is not a key")
     page.type("API key", "cpn_wrong" + Keys.ENTER)
     page.sees("does not know this key")
     page.type("API key", board.key("storefront") + Keys.ENTER)
@@ -154,12 +154,12 @@ def test_a_coupon_is_created_filled_watched_and_paused(board, page, signed_in):
     page.click("New coupon")
     page.shot("create")
     page.click("Create")
-    assert page.error_at("Title") == "This is needed." and page.focused() == page.field("Title")
+    assert page.error_at("Title") == "This is required." and page.focused() == page.field("Title")
     page.type("Title", "Winter sale")
     page.type("Id", "not an id")
     page.type("Total", "1.5")
     page.click("Create")
-    assert page.error_at("Total") == "A whole number, please."
+    assert page.error_at("Total") == "Enter a whole number."
     page.type("Total", "300")
     page.click("Create")
     page.until("the service's word at the field", lambda: page.error_at("Id").startswith("Must consist of letters"))
@@ -169,7 +169,7 @@ def test_a_coupon_is_created_filled_watched_and_paused(board, page, signed_in):
     page.type("Amount", "2.50")
     page.type("Time zone", "Europe/Berlin")
     page.run("arguments[0].value = '2026-03-29T02:30'", page.field("Starts"))  # clocks never showed that
-    page.type("Warn when no more are free than", "299")
+    page.type("Warn when at most this many are free", "299")
     page.tick("Generate its slots now", False)
     page.click("Create")
     page.sees("Winter sale", "There are no slots yet", "Draft")
@@ -193,7 +193,7 @@ def test_a_new_coupon_has_its_slots_at_once_unless_that_is_not_wanted(board, pag
     assert ticked.is_selected(), "it is what nearly everybody wants"
     page.sees("From then on its time zone, policy, codes, currency and lanes cannot be changed", css="dialog")
     page.shot("create-slots")
-    for label, words, shown in (("Policy", "No cap in all", False), ("Policy", "Exact: never one too many", True),
+    for label, words, shown in (("Policy", "No total cap", False), ("Policy", "Exact: never one too many", True),
                                 ("Codes", "Imported from a file", False), ("Codes", "None", True)):
         page.choose(label, words)
         page.until(f"the box to follow {words}", lambda shown=shown: ticked.is_displayed() == shown)
@@ -208,7 +208,7 @@ def test_a_new_coupon_has_its_slots_at_once_unless_that_is_not_wanted(board, pag
 
 def test_codes_of_a_new_coupon_are_made_and_a_policy_without_slots_asks_for_none(board, page, signed_in):
     signed_in()
-    for title, label, words in (("With codes", "Codes", "Generated here"), ("No cap", "Policy", "No cap in all")):
+    for title, label, words in (("With codes", "Codes", "Generated here"), ("No cap", "Policy", "No total cap")):
         page.go("#/")
         page.click("New coupon")
         page.type("Title", title)
@@ -270,12 +270,12 @@ CODED = {"claim": "Who may take one", "match": "Case, spaces and hyphens in a co
 
 
 @pytest.mark.parametrize("source, words, chosen, want", [
-    ("Imported from a file", "Only who shows its code", {}, {"source": "imported", "claim": "present", "match": "exact", "unique": "coupon"}),
-    ("Imported from a file", "Only who shows its code", {"claim": "Anybody: the next free code", "match": "Do not matter",
+    ("Imported from a file", "Only whoever presents its code", {}, {"source": "imported", "claim": "present", "match": "exact", "unique": "coupon"}),
+    ("Imported from a file", "Only whoever presents its code", {"claim": "Anybody: the next free code", "match": "Do not matter",
                                                          "unique": "In all coupons that ask for it"},
      {"source": "imported", "claim": "any", "match": "loose", "unique": "service"}),
     ("Generated here", "Anybody: the next free code", {}, {"source": "generated", "claim": "any", "match": "exact", "unique": "coupon"}),
-    ("Generated here", "Anybody: the next free code", {"claim": "Only who shows its code", "match": "Do not matter"},
+    ("Generated here", "Anybody: the next free code", {"claim": "Only whoever presents its code", "match": "Do not matter"},
      {"source": "generated", "claim": "present", "match": "loose", "unique": "coupon"}),
     ("None", None, {}, {"source": "none", "claim": "any", "match": "exact", "unique": "coupon"})])
 def test_whose_a_code_is_and_how_it_is_typed_is_chosen_with_the_coupon(board, page, signed_in, source, words, chosen, want):
@@ -306,7 +306,7 @@ def test_more_slots_than_the_cap_permits_are_refused_with_the_reason(board, page
     page.type("How many", "5")
     page.button("Generate").click()
     page.sees("cap", "What this means", css="dialog .failure")
-    page.choose("How", "Until there are so many")
+    page.choose("How", "Until there are this many")
     page.type("How many", "3")
     page.button("Generate").click()
     page.sees("Done.", css="dialog")
@@ -333,7 +333,7 @@ def test_caps_are_changed_and_an_impossible_change_is_explained(board, page, sig
     assert (cap["total"], cap["per_day"], cap["per_user"]) == (7, 4, 1), cap
 
 
-@pytest.mark.parametrize("choice, total, per_day", [("Go on with mine", 40, 9), ("Take theirs", 20, 9)])
+@pytest.mark.parametrize("choice, total, per_day", [("Keep mine", 40, 9), ("Take theirs", 20, 9)])
 def test_who_was_overtaken_sees_it_and_undoes_nothing(board, page, signed_in, choice, total, per_day):
     coupon = board.coupon(cap={"total": 10, "per_day": 5})
     signed_in(at(coupon))
@@ -375,7 +375,7 @@ def test_the_discount_and_the_metadata_are_changed(board, page, signed_in):
     page.click("Save")
     page.sees("12.5 %, from an order of €20.00, only for shoes, boots", css=page.panel("Caps and window"))
     page.click("Metadata")
-    for wrong, said in (("{", "That is no JSON"), ("[1]", "It must be an object"), ('{"a": {"b": null}}', "A member cannot be null")):
+    for wrong, said in (("{", "Enter JSON"), ("[1]", "Enter an object"), ('{"a": {"b": null}}', "A member cannot be null")):
         page.type("Metadata", wrong)
         page.click("Save")
         page.until(said, lambda said=said: page.error_at("Metadata").startswith(said))
@@ -435,7 +435,7 @@ def test_a_coupon_is_deleted_unless_somebody_took_it(board, page, signed_in):
     untouched = board.coupon()
     page.go(at(untouched))
     page.click("Delete")
-    page.sees("It cannot be undone", css="dialog")
+    page.sees("This cannot be undone", css="dialog")
     page.button("Delete").click()
     page.sees("was deleted", "New coupon")
     board.client("ops").get(f"/coupons/{untouched}").problem("coupon_not_found")
@@ -461,7 +461,7 @@ def test_a_file_is_imported_with_progress_and_its_rows_accounted_for(board, page
         new MutationObserver(() => bars.push(document.querySelector("dialog progress")?.getAttribute("aria-label")))
             .observe(document.body, {childList: true, subtree: true})""")
     page.button("Import").click()
-    page.sees("Done.", "30,000 imported", "1 double in the file", "1 invalid", css="dialog")
+    page.sees("Done.", "30,000 imported", "1 repeated in the file", "1 invalid", css="dialog")
     assert "Sent" in page.run("return window.bars"), "the sending shows its progress"
     page.click_at("dialog summary")
     page.sees("30,003", css="dialog table")
@@ -557,7 +557,7 @@ def test_the_box_finds_users_and_orders_in_all_coupons_and_what_they_hold_is_red
     page.type(BOX, f" {order} " + Keys.ENTER)  # as it was pasted
     page.sees(f"Order {order}", coupon, other, "walker's friend", "Asia/Tokyo", css=look)
     page.type(BOX, "nobody" + Keys.ENTER)
-    page.sees("No match.", "An id is found with its coupon", css=look)
+    page.sees("No match.", "To find an id, also give its coupon", css=look)
     page.type(BOX, "walker" + Keys.ENTER)
     page.sees("User walker", held["id"], issued["id"], css=look)
     page.lacks("walker's friend", css=look)
@@ -757,7 +757,7 @@ def test_a_webhook_is_made_tested_changed_and_deleted(board, page, signed_in):
         page.click("Create")
         page.until("the service's word at the field", lambda: page.error_at("URL"))
         page.type("URL", receiver.url)
-        page.tick("A coupon was made, changed or deleted", False)
+        page.tick("A coupon was created, changed or deleted", False)
         page.click("Create")
         page.sees("It is never shown again", css="dialog")
         secret = page.text("dialog pre")
@@ -802,14 +802,14 @@ def test_keys_are_listed_with_their_limits_to_ops_alone(board, page, signed_in):
     assert board.couponctl("keys", "revoke", revoked).returncode == 0
     signed_in("#/keys").sees(label, "the key of this tab", css=page.panel("API keys"))
     rows = {row.text.split("\n")[0]: row.text for row in page.all("tbody tr")}
-    for text in ("public", "Expires soon", "for pages of https://shop.example", "9 requests a second", "from 10.0.0.0/8"):
+    for text in ("public", "Expires soon", "for pages of https://shop.example", "9 requests per second", "from 10.0.0.0/8"):
         assert text in rows[label], rows[label]
     assert "Revoked" in rows["Former"] and "coupons old-" in rows["Former"], rows
     page.follow("Webhooks")
     page.sees("New webhook")
     page.fresh()
     for address in ("#/keys", "#/webhooks"):
-        signed_in(address, "reporting").sees("There is no such page")
+        signed_in(address, "reporting").sees("No such page")
         assert page.text("#nav").split() == ["Coupons", "Calendar", "Look", "up", "Jobs", "API"]
         page.fresh()
 
@@ -861,12 +861,12 @@ def test_the_range_of_a_chart_is_chosen_and_the_period_before_laid_beside_it(boa
     page.sees("The range ends before it begins.", css=days)
     choose("To", tomorrow)
     page.until("an empty day", lambda: bars() == [["Redeemed", [0]]])
-    page.tick("Compare with the period before")
-    page.until("today beside it", lambda: bars() == [["Redeemed", [0]], ["Redeemed in the period before", [3]]])
-    page.sees("0 redeemed, 3 in the period before", css=days)
+    page.tick("Compare with the previous period")
+    page.until("today beside it", lambda: bars() == [["Redeemed", [0]], ["Redeemed in the previous period", [3]]])
+    page.sees("0 redeemed, 3 in the previous period", css=days)
     page.shot("range")
     choose("From", today)
-    page.until("two days", lambda: bars() == [["Redeemed", [3, 0]], ["Redeemed in the period before", [0, 0]]])
+    page.until("two days", lambda: bars() == [["Redeemed", [3, 0]], ["Redeemed in the previous period", [0, 0]]])
     page.choose("Bars", "Months")
     page.until("the month", lambda: (seen := bars("Redemptions per month")) and sum(seen[0][1]) == 3)
     page.choose("Bars", "Days")
@@ -995,7 +995,7 @@ def test_loading_and_failing_are_said_and_end_by_themselves(board, page, signed_
 
 
 def test_pages_and_coupons_that_do_not_exist_say_so(page, signed_in):
-    signed_in("#/nowhere").sees("There is no such page")
+    signed_in("#/nowhere").sees("No such page")
     page.go(at("never-made"))
     page.sees("never-made", "No such coupon", "What this means")
 
@@ -1164,6 +1164,6 @@ def test_two_thousand_coupons_are_paged_searched_and_opened(board, page, signed_
     page.driver.back()
     page.sees("1 coupon of")
     page.type("Search by title or id", "no such thing")
-    page.sees("No coupon fits.")
+    page.sees("No coupon matches.")
     page.click("Show all")
     page.sees("Page 1 of")

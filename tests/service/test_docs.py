@@ -107,7 +107,7 @@ def test_by_the_keyboard_alone(page, stack):
     while page.focused().tag_name != "summary":
         page.press(Keys.TAB)
     page.press(Keys.ENTER)
-    page.sees("Exact at their seq.")
+    page.sees("Exact at the given seq.")
     while page.focused().get_attribute("id") != "counts-0":
         page.press(Keys.TAB)
     page.press("never-made", Keys.ENTER)

@@ -141,7 +141,7 @@ def test_an_older_database_is_refused_and_goes_on_above_what_it_lost(shop, tmp_p
     assert f"exact {lost[0]['id']}: redeemed, user " in shop.restored(knowing[0], status=1)
 
     assert "epoch 1" in shop.restored()
-    assert "done before: epoch 1" in shop.restored()
+    assert "already done: epoch 1" in shop.restored()
     stack.mongo.close()
     stack.start()
     seen = {e.id for e in shop.receiver.attempts}
@@ -175,7 +175,7 @@ def test_a_database_that_is_not_older_is_left_as_it_is_unless_it_is_asked_for(sh
     shop.stop()
     shop.database_alone()
     refused = shop.restored(status=1)
-    assert "nothing says that the database is older" in refused and "--force" in refused, refused
+    assert "nothing shows that the database is older" in refused and "--force" in refused, refused
     (stack.var / "high_water").unlink()
     assert "there is no high-water mark" in shop.restored(status=1)
     assert "epoch 1" in shop.restored("--force")
@@ -198,7 +198,7 @@ def test_a_mark_of_another_database_judges_nobody(shop):
     shop.stop()
     (stack.var / "high_water").write_text("something else\n")
     done = stack.script("run", "--detach")
-    assert done.returncode != 0 and "is no high-water mark" in done.stdout, done.stdout
+    assert done.returncode != 0 and "is not a high-water mark" in done.stdout, done.stdout
     (stack.var / "high_water").unlink()
     stack.start()
 
@@ -217,7 +217,7 @@ def test_what_a_restore_lifted_is_archived_and_removed(shop, tmp_path):
     shop.database_alone()
     assert "epoch 1" in shop.restored("--force")
     assert "epoch 2" in shop.restored("--force"), "the backup lacked an earlier restore, too"
-    assert "done before: epoch 2" in shop.restored()
+    assert "already done: epoch 2" in shop.restored()
     stack.mongo.close()
     stack.start()
 

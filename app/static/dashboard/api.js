@@ -60,8 +60,8 @@ function parse(text) {
 /* Nobody answered; changing: the call was to change something. */
 function unreachable(changing) {
   const detail = changing
-    ? "Perhaps it was done all the same: look before you do it again."
-    : "The network or the service is away.";
+    ? "It may have been done anyway: check before you do it again."
+    : "The network or the service is down.";
 
   return new Problem(0, {title: "The service does not answer", code: "unreachable", detail});
 }
@@ -177,14 +177,14 @@ export function upload(address, file, type, key, onProgress, signal) {
 
 /* Keep the key if it may read what is shown here. Returns null, or why not. */
 export async function signIn(key) {
-  if (!/^[\x21-\x7e]+$/.test(key)) return "That is no key: a key is one word of letters, digits and signs.";
+  if (!/^[\x21-\x7e]+$/.test(key)) return "That is not a key: a key is one word of letters, digits and symbols.";
   try {
     await call("GET", "/coupons/-/jobs?limit=1", {key});
   } catch (problem) {
     if (problem.status === 401) return "The service does not know this key, or it was revoked or has expired.";
     if (problem.status === 403 && problem.detail.startsWith("This key ")) return problem.detail;
     if (problem.status === 403)
-      return "This is a storefront's key. The dashboard needs one of the role reporting (to look) or ops (to change).";
+      return "This is a storefront's key. The dashboard needs one of the role reporting (to view) or ops (to change).";
     return `${problem.message}. ${problem.detail}`;
   }
   /* Only ops may look at codes, also at one that is not there: so this says which of the two it is. */
@@ -194,7 +194,7 @@ export async function signIn(key) {
   );
 
   if (![200, 403, 404].includes(status))
-    return "The service knows the key, but cannot say now what it permits. Try again in a moment.";
+    return "The service knows the key, but cannot say right now what it permits. Try again in a moment.";
   sessionStorage.setItem(KEY, key);
   sessionStorage.setItem(ROLE, `${status === 403 ? "reporting" : "ops"} ${key}`);
   return null;

@@ -74,7 +74,7 @@ function showKeyForm(message) {
       "p",
       {},
       "This page reads the service with an API key of the role reporting, or ops to change things too. " +
-        "The key stays in this tab, and goes with it.",
+        "The key stays in this tab, and is gone when you close it.",
     ),
     el("div", {class: "field"}, el("label", {for: "key"}, "API key"), input, error),
     go,
@@ -97,7 +97,7 @@ function showKeyForm(message) {
 }
 
 function showNothing() {
-  replace(main, el("h1", {}, "There is no such page"), el("p", {}, el("a", {href: "#/"}, "All coupons")));
+  replace(main, el("h1", {}, "No such page"), el("p", {}, el("a", {href: "#/"}, "All coupons")));
 }
 
 /* A parameter of the address; what cannot be decoded is taken as it stands. */
@@ -130,7 +130,7 @@ async function start() {
   show(why);
 }
 
-session.onKeyLost = () => show("The service does not know the key any more: it was revoked, it expired, or the service was set up anew.");
+session.onKeyLost = () => show("The service no longer knows the key: it was revoked, it expired, or the service was set up again.");
 addEventListener("hashchange", () => {
   show();
   if (session.key) main.focus({preventScroll: true});

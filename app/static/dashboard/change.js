@@ -13,7 +13,7 @@ const has = (at, ...values) => (texts) => values.includes(texts[at]);
 const discounted = (texts) => texts["/discount/kind"] !== "none";
 
 const CAPS = [
-  {at: "/cap/total", label: "Total", type: "whole", hint: "The most there may be. Empty: none, or as many as are imported"},
+  {at: "/cap/total", label: "Total", type: "whole", hint: "The most there may be. Empty: no cap, or as many as are imported"},
   {at: "/cap/per_day", label: "Per day", type: "whole", hint: "Empty: no cap"},
   {at: "/cap/per_user", label: "Per user", type: "whole"},
   {at: "/cap/per_user_per_day", label: "Per user and day", type: "whole", hint: "Empty: no cap"},
@@ -21,8 +21,8 @@ const CAPS = [
    hint: "In the currency. Empty: no cap"},
 ];
 const STOCK = [
-  {at: "/low_stock", label: "Warn when no more are free than", type: "whole", hint: "Empty: no warning"},
-  {at: "/replenish/below", label: "Refill when fewer are free than", type: "whole", hint: "Empty: no refill", more: true},
+  {at: "/low_stock", label: "Warn when at most this many are free", type: "whole", hint: "Empty: no warning"},
+  {at: "/replenish/below", label: "Refill when fewer than this are free", type: "whole", hint: "Empty: no refill", more: true},
   {at: "/replenish/add", label: "Refill by", type: "whole", more: true},
 ];
 const WINDOW = [
@@ -43,12 +43,12 @@ const DISCOUNT = [
    when: has("/discount/kind", "percent")},
   {at: "/discount/label", label: "What it is", when: has("/discount/kind", "other"), most: 200},
   {at: "/discount/min_spend_minor", label: "From an order of", type: "scaled", scale: moneyScale, when: discounted},
-  {at: "/discount/only/categories", label: "Only for categories", type: "list", hint: "By commas. Empty: for all", when: discounted},
-  {at: "/discount/only/skus", label: "Only for SKUs", type: "list", hint: "By commas. Empty: for all", when: discounted},
+  {at: "/discount/only/categories", label: "Only for categories", type: "list", hint: "Separated by commas. Empty: all", when: discounted},
+  {at: "/discount/only/skus", label: "Only for SKUs", type: "list", hint: "Separated by commas. Empty: all", when: discounted},
 ];
 const generated = has("/codes/source", "generated"), imported = has("/codes/source", "imported");
 const coded = has("/codes/source", "generated", "imported");
-const CLAIMS = [["any", "Anybody: the next free code"], ["present", "Only who shows its code"]];
+const CLAIMS = [["any", "Anybody: the next free code"], ["present", "Only whoever presents its code"]];
 const CODES = [
   {at: "/codes/source", label: "Codes", type: "select",
    options: [["none", "None"], ["generated", "Generated here"], ["imported", "Imported from a file"]]},
@@ -70,20 +70,20 @@ const SLOTS = [
      "cannot be changed"},
 ];
 const START = [
-  {at: "/id", label: "Id", hint: "Letters, digits, _ and -; cannot be changed. Empty: made here", most: 64},
+  {at: "/id", label: "Id", hint: "Letters, digits, _ and -; cannot be changed. Empty: generated", most: 64},
   {at: "/state", label: "State", type: "select", options: STATE_OPTIONS.slice(0, 3)},
   {at: "/time_zone", label: "Time zone", type: "zone", hint: "Its days begin at this zone's midnight"},
   {at: "/cap/policy", label: "Policy", type: "select", options: [["exact", "Exact: never one too many"],
-    ["approximate", "Approximate: no slots, may pass the cap a little"], ["none", "No cap in all"]]},
+    ["approximate", "Approximate: no slots, may exceed the cap a little"], ["none", "No total cap"]]},
 ];
 const RARE = [
-  {at: "/on_user_cap", label: "Who asks again", type: "select",
+  {at: "/on_user_cap", label: "A user at their cap", type: "select",
    options: [["refuse", "is refused"], ["existing", "gets the one they have"]]},
   {at: "/reserve_s", label: "A checkout holds it for (minutes)", type: "scaled", scale: 60},
   {at: "/valid_for_s", label: "Valid for (days) once issued", type: "scaled", scale: 86400, hint: "Empty: no limit"},
   {at: "/lanes", label: "Lanes", type: "whole", when: has("/codes/source", "none"),
-   hint: "More than 1 for a coupon that very many want at once; cannot be changed"},
-  {at: "/cleanup_after_s", label: "Free slots are retired (days) after its end", type: "scaled", scale: 86400},
+   hint: "More than 1 for a coupon in very high demand; cannot be changed"},
+  {at: "/cleanup_after_s", label: "Days after its end until free slots are retired", type: "scaled", scale: 86400},
 ].map((field) => ({...field, more: true}));
 
 const METADATA = [
@@ -187,7 +187,7 @@ function showOvertaken(form, held, mine, fields, theirs) {
     form.body.querySelector("[type=submit]").focus();
   };
   const keep = button(
-    "Go on with mine",
+    "Keep mine",
     settle(() =>
       form.fields.rows.forEach((r) => {
         /* what I did not touch follows theirs: or saving would undo it */
@@ -245,7 +245,7 @@ function openChange(title, fields, held, done, signal) {
         showOvertaken(form, held, values, fields, await getTagged(address));
         return false;
       }
-      toast("Saved. Every request from now on is decided by it.");
+      toast("Saved. It applies to every request from now on.");
       done();
       return true;
     },
@@ -285,7 +285,7 @@ export function deleteButton({id, title}, signal) {
     toast(`${title} was deleted.`);
     location.hash = "#/";
   };
-  const means = "Only a coupon that nobody has ever taken can be deleted. It cannot be undone.";
+  const means = "Only a coupon that nobody has ever taken can be deleted. This cannot be undone.";
 
   return button("Delete", () => confirm("Delete this coupon?", means, "Delete", act, signal), {data: {key: "delete"}});
 }

@@ -14,7 +14,7 @@ const KINDS = [
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-const EARLIER = "Redeemed in the period before";
+const EARLIER = "Redeemed in the previous period";
 
 const dataset = (label, data, name) => ({label, data, backgroundColor: colour(name), maxBarThickness: 40});
 

@@ -44,11 +44,11 @@ function readObject(text) {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new Invalid('That is no JSON, such as {"campaign": "spring"}.');
+    throw new Invalid('Enter JSON, such as {"campaign": "spring"}.');
   }
   if (typeof value !== "object" || Array.isArray(value) || value === null)
-    throw new Invalid('It must be an object, such as {"campaign": "spring"}.');
-  if (hasNull(value)) throw new Invalid("A member cannot be null: leave it out.");
+    throw new Invalid('Enter an object, such as {"campaign": "spring"}.');
+  if (hasNull(value)) throw new Invalid("A member cannot be null: leave it out instead.");
   return value;
 }
 
@@ -59,7 +59,7 @@ const TYPES = {
   check: {read: (text) => text === TICKED, write: (value) => (value ? TICKED : "")},
   zone: {
     read(text) {
-      if (!isZone(text)) throw new Invalid("That is no time zone, such as Europe/Berlin.");
+      if (!isZone(text)) throw new Invalid("Enter a time zone, such as Europe/Berlin.");
       return text;
     },
     write: (value) => value,
@@ -75,7 +75,7 @@ const TYPES = {
   json: {read: readObject, write: (value) => (Object.keys(value).length ? JSON.stringify(value, null, 2) : "")},
   whole: {
     read(text) {
-      if (!/^\d+$/.test(text) || !Number.isSafeInteger(Number(text))) throw new Invalid("A whole number, please.");
+      if (!/^\d+$/.test(text) || !Number.isSafeInteger(Number(text))) throw new Invalid("Enter a whole number.");
       return Number(text);
     },
     write: String,
@@ -83,7 +83,7 @@ const TYPES = {
   scaled: {
     read(text, field, texts) {
       const value = toScaled(text, scaleOf(field, texts));
-      if (Number.isNaN(value)) throw new Invalid("A number, please, with no more decimals than there are.");
+      if (Number.isNaN(value)) throw new Invalid("Enter a number, with no more decimals than the unit has.");
       return value;
     },
     write: (value, field, texts) => fromScaled(value, scaleOf(field, texts)),
@@ -242,7 +242,7 @@ export class Fields {
     for (const r of this.rows.filter((row) => !row.node.hidden)) {
       try {
         const text = typed(r.input);
-        if (!text && r.field.required) throw new Invalid("This is needed.");
+        if (!text && r.field.required) throw new Invalid("This is required.");
         found[r.field.at] = this.value(r, text, texts);
       } catch (error) {
         if (!(error instanceof Invalid)) throw error;

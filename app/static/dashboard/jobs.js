@@ -29,7 +29,7 @@ const RESULTS = [
   ["retired", "retired"],
   ["imported", "imported"],
   ["rows", "rows"],
-  ["duplicates_in_file", "double in the file"],
+  ["duplicates_in_file", "repeated in the file"],
   ["duplicates_in_coupon", "already in the coupon"],
   ["invalid", "invalid"],
   ["removed", "documents removed"],
@@ -93,7 +93,7 @@ function badRows(job) {
 
 async function cancel(job) {
   await call("POST", `/coupons/-/jobs/${encodeURIComponent(job.id)}/cancel`).then(
-    () => toast("The job was told to stop. What it did so far stays."),
+    () => toast("The job was told to stop. What it has done stays."),
     (problem) => toast(`${problem.message}. ${problem.detail}`, "bad"),
   );
 }
@@ -121,7 +121,7 @@ export async function follow(box, job, done, signal) {
       job = await get(address, signal);
     } catch (problem) {
       if (!signal.aborted)
-        replace(box, failure(problem), el("p", {class: "small"}, "The job goes on all the same; asking again."));
+        replace(box, failure(problem), el("p", {class: "small"}, "The job continues; asking again."));
       last = null;
     }
   }
@@ -199,8 +199,8 @@ const SLOT_FIELDS = [
     label: "How",
     type: "select",
     options: [
-      ["count", "So many more"],
-      ["until", "Until there are so many"],
+      ["count", "This many more"],
+      ["until", "Until there are this many"],
     ],
   },
   {at: "/number", label: "How many", type: "whole", required: true},
@@ -215,7 +215,7 @@ export function openSlots(coupon, counts, done, signal) {
     signal,
     fields: SLOT_FIELDS,
     values: {mode: "count"},
-    intro: `There are ${number(counts?.slots)} slots; the cap is ${number(coupon.cap.total)}. Each can be taken as soon as it is there.`,
+    intro: `There are ${number(counts?.slots)} slots; the cap is ${number(coupon.cap.total)}. Each can be taken as soon as it exists.`,
     async submit(values, form) {
       const job = await call("POST", path(coupon.id, "slots"), {
         body: {[values["/mode"]]: values["/number"]},
@@ -235,7 +235,7 @@ function showJob({body, close, dialog}, job, done, signal) {
     closed = new AbortController();
 
   dialog.addEventListener("close", () => closed.abort());
-  const note = el("p", {class: "small"}, "It goes on when you close this; you find it under Jobs.");
+  const note = el("p", {class: "small"}, "It continues if you close this; you find it under Jobs.");
 
   replace(body, box, note, el("div", {class: "actions"}, go));
   go.focus();
@@ -275,7 +275,7 @@ export function openImport(coupon, done, signal) {
     el(
       "p",
       {class: "small"},
-      "One code a line, or a CSV with a column called code. Each becomes a slot once, however often it is sent.",
+      "One code per line, or a CSV with a column named code. Each becomes a slot once, however often it is sent.",
     ),
     el("div", {class: "field"}, el("label", {for: "import-file"}, "File"), input),
     box,

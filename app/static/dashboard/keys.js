@@ -24,7 +24,7 @@ function limits({coupons, networks, origins, rate}) {
     coupons ? `coupons ${coupons}\u2026` : null,
     networks ? `from ${networks.join(", ")}` : null,
     origins ? `for pages of ${origins.join(", ")}` : null,
-    rate ? `${number(rate)} requests a second` : null,
+    rate ? `${number(rate)} requests per second` : null,
   ].filter(Boolean);
 
   return parts.length ? el("ul", {class: "changes"}, parts.map((part) => el("li", {}, part))) : "none";

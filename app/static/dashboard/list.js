@@ -136,7 +136,7 @@ function row(coupon, counts, hours) {
       stateBadge(coupon),
       counts ? warnings(coupon, counts).map(([kind, text]) => [" ", el("span", {class: `badge ${kind}`}, text)]) : null,
     ],
-    counts ? [stock(coupon, counts), el("div", {class: "small"}, stockText(coupon, counts))] : "not known now",
+    counts ? [stock(coupon, counts), el("div", {class: "small"}, stockText(coupon, counts))] : "unknown just now",
     rateCell(hours),
     coupon.ends_at
       ? [time(coupon.ends_at, coupon.time_zone).slice(0, 16), el("div", {class: "small"}, coupon.time_zone)]
@@ -181,7 +181,7 @@ class List {
 
     this.status.textContent =
       `${plural(all.length, "coupon")}${all.length < this.coupons.length ? ` of ${number(this.coupons.length)}` : ""}` +
-      (this.more ? `. Only the newest ${number(MOST)} are looked through.` : "");
+      (this.more ? `. Only the newest ${number(MOST)} are searched.` : "");
     const next = all.length === 0 ? el("div", {}, this.nothing()) : isGrouped() ? this.groups(all) : this.rows(all, shown);
 
     if (this.box.firstChild?.isEqualNode(next)) return;
@@ -241,7 +241,7 @@ class List {
   nothing() {
     if (this.coupons.length)
       return empty(
-        "No coupon fits. ",
+        "No coupon matches. ",
         button("Show all", () => this.reset()),
       );
     return empty(

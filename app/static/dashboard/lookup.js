@@ -26,11 +26,11 @@ const ACTIONS = {
   redeemed: ["reverse"],
 };
 const VERBS = {
-  redeem: ["Redeem", "it is spent. It can be reversed.", "was redeemed."],
+  redeem: ["Redeem", "it is spent. This can be reversed.", "was redeemed."],
   cancel: ["Cancel", "it ends, and its slot returns to its previous state.", "was cancelled."],
   reverse: [
     "Reverse",
-    "the capacity comes back, also to the user. The ledger keeps both. It cannot be undone.",
+    "the capacity comes back, for the user too. The ledger keeps both. This cannot be undone.",
     "was reversed: the slot is free again.",
   ],
 };
@@ -332,7 +332,7 @@ async function findAnything(id, text, done, signal) {
   ]);
 
   if (found.some(Boolean)) return found;
-  return empty(coupon ? `No match in this coupon. ${ENDED}` : `No match. ${ENDED} An id is found with its coupon.`);
+  return empty(coupon ? `No match in this coupon. ${ENDED}` : `No match. ${ENDED} To find an id, also give its coupon.`);
 }
 
 const WHY = {

@@ -33,7 +33,7 @@ export function warnings(coupon, counts) {
       "No slots",
       coupon.codes.source === "imported"
         ? "There are no slots yet: import a list of codes, or everybody hears \u201csold out\u201d."
-        : "There are no slots yet: generate some, or everybody hears \u201csold out\u201d.",
+        : "There are no slots yet: generate some, or everybody is told \u201csold out\u201d.",
     ]);
   else if (free === 0)
     found.push([
@@ -49,10 +49,10 @@ export function warnings(coupon, counts) {
     found.push([
       "low",
       "Over the cap",
-      `${plural(counts.over, "taking")} above the cap: an approximate cap can be passed a little.`,
+      `${plural(counts.over, "taking")} above the cap: an approximate cap can be exceeded a little.`,
     ]);
   if (coupon.cap.per_day !== null && counts.today >= coupon.cap.per_day)
-    found.push(["low", "Day is full", `Today's cap of ${number(coupon.cap.per_day)} is reached.`]);
+    found.push(["low", "Day's cap reached", `Today's cap of ${number(coupon.cap.per_day)} is reached.`]);
   if (coupon.cap.discount_minor !== null && counts.discount_minor >= coupon.cap.discount_minor)
     found.push(["low", "Budget spent", "The budget for discounts is spent."]);
   return found;

@@ -65,7 +65,7 @@ function rangeForm(range, choices, changed) {
     to: el("input", {type: "date"}),
     beside: el("input", {type: "checkbox"}),
   };
-  const labels = {period: "Bars", from: "From", to: "To", beside: "Compare with the period before"};
+  const labels = {period: "Bars", from: "From", to: "To", beside: "Compare with the previous period"};
   const fields = Object.entries(inputs).map(([name, input]) => {
     const label = el("label", {for: (input.id = uniqueId(name))}, labels[name]);
 
@@ -102,8 +102,8 @@ export function reportPanel(page, choices) {
       shown.rename(titleOf(period));
       replace(
         foot,
-        earlier ? `${redeemed(items)} redeemed, ${redeemed(earlier)} in the period before. ` : null,
-        asOf?.at ? `Exact up to ${time(asOf.at, zone)} (${zone})` : "Nothing was counted yet",
+        earlier ? `${redeemed(items)} redeemed, ${redeemed(earlier)} in the previous period. ` : null,
+        asOf?.at ? `Exact up to ${time(asOf.at, zone)} (${zone})` : "Nothing has been counted yet",
       );
       chart.update(items, earlier, period);
     },

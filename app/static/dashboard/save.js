@@ -9,7 +9,7 @@ async function save(address, name, signal) {
 
   el("a", {download: name, href}).click();
   setTimeout(() => URL.revokeObjectURL(href), KEEP_MS);
-  toast("Saved. Import the columns as text: a spreadsheet takes a name or code that begins with = for a formula.");
+  toast("Saved. Import the columns as text: a spreadsheet treats a name or code that begins with = as a formula.");
 }
 
 /* address(): or a promise of it. What ends early is no file: it is told instead. */

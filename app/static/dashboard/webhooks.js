@@ -14,7 +14,7 @@ const TYPES = [
   ["coupon.low_stock", "Few slots are free"],
   ["coupon.sold_out", "No slot is free"],
   ["coupon.refilled", "Slots were added after that"],
-  ["coupon.changed", "A coupon was made, changed or deleted"],
+  ["coupon.changed", "A coupon was created, changed or deleted"],
 ];
 const REASONS = {gone: "the receiver answered 410", failing: "it failed for days", asked: "somebody disabled it"};
 
@@ -63,7 +63,7 @@ function showSecret(secret, signal) {
 
   replace(
     body,
-    el("p", {}, "It signs what is sent. The receiver needs it to know that an event is from here. It is never shown again."),
+    el("p", {}, "It signs what is sent. The receiver needs it to check that an event comes from here. It is never shown again."),
     el("pre", {tabindex: "0"}, secret),
     el("div", {class: "actions"}, done),
   );
@@ -130,7 +130,7 @@ async function test(hook, box, done, signal) {
     const {event} = await call("POST", address(hook.id, "test")),
       delivery = await delivered(hook, event, signal);
 
-    replace(box, delivery ? outcome(delivery) : el("p", {class: "warning"}, `${event} was not sent yet. It will be among the deliveries below.`));
+    replace(box, delivery ? outcome(delivery) : el("p", {class: "warning"}, `${event} has not been sent yet. It will appear among the deliveries below.`));
     done();
   } catch (problem) {
     if (!signal.aborted) replace(box, failure(problem));
@@ -161,10 +161,10 @@ function actions(hook, box, done, signal) {
     button("Send a test event", () => test(hook, box, done, signal), {data: {key: "test"}}),
     button("Change", () => openChange(hook, done, signal), {data: {key: "change"}}),
     hook.state === "enabled"
-      ? asked("Disable", "switch", "Nothing is sent until it is enabled; then it goes on where it stopped.", () => switchTo("disabled"))
-      : asked("Enable", "switch", "It goes on where it stopped.", () => switchTo("enabled")),
-    asked("New secret", "rotate", "The old one signs too for a day, so that no event is refused meanwhile.", rotate),
-    asked("Delete", "delete", "Events that are not delivered yet are dropped. It cannot be undone.", remove),
+      ? asked("Disable", "switch", "Nothing is sent until it is enabled; then it resumes where it stopped.", () => switchTo("disabled"))
+      : asked("Enable", "switch", "It resumes where it stopped.", () => switchTo("enabled")),
+    asked("New secret", "rotate", "For a day the old one signs as well, so that no event is refused meanwhile.", rotate),
+    asked("Delete", "delete", "Undelivered events are dropped. This cannot be undone.", remove),
   );
 }
 
@@ -218,7 +218,7 @@ function deliveriesPanel(id, signal) {
     every: 3,
     load: (s) => get(query(address(id, "deliveries"), {limit: LATEST}), s),
     draw(body, {items}) {
-      if (!items.length) return replace(body, empty("Nothing was sent yet."));
+      if (!items.length) return replace(body, empty("Nothing has been sent yet."));
       replace(
         body,
         table(
@@ -267,7 +267,7 @@ export function showWebhooks(main, parameters, signal) {
     level: "h1",
     load: (s) => getAll(address(), {}, MOST, s),
     draw(body, {items}) {
-      if (!items.length) return replace(body, empty("No webhook yet: one sends what happens here to a URL of yours."));
+      if (!items.length) return replace(body, empty("No webhooks yet. A webhook sends events to a URL of yours."));
       replace(
         body,
         table(

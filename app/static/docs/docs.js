@@ -161,7 +161,7 @@ async function send(call, inputs, body, answer, button) {
       text ? showExample('Body', text) : h('p', { class: 'soft' }, 'No body.'));
     answer.scrollIntoView({ block: 'nearest' });
   } catch (error) {
-    answer.replaceChildren(h('p', { class: 'failure', role: 'alert' }, `No answer: ${error.message}. Is the service there?`));
+    answer.replaceChildren(h('p', { class: 'failure', role: 'alert' }, `No answer: ${error.message}. Is the service running?`));
   } finally {
     button.disabled = false;
   }
