@@ -77,6 +77,6 @@ void direct_close(struct direct *d)
 
 int direct_failed(void)
 {
-    ctl_complain("unexpected reply from the database; if a document could not be read, a line above names it");
+    ctl_complain("the database failed, or did not answer in time; if a document could not be read, a line above names it");
     return CTL_UNREACHABLE;
 }

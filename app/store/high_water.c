@@ -185,11 +185,17 @@ static bool is_news(enum high_water_found found, const struct high_water *file, 
 enum store_status high_water_look(struct store *s, const char *path, struct high_water *file, struct high_water *now,
                                   enum high_water_found *found)
 {
-    struct store_time after = {0, 0};
+    struct mono until = mono_add_ms(mono_now(), START_PATIENCE_MS);
+    struct store_time after;
+    bool read;
 
-    *file = *now = (struct high_water){.epoch = 0};
     /* A primary that has just taken over does not know at once what a majority has: as in confirm.c. */
-    if (!session_pulse(session_of(s), &after) || read_mark(s, after, now) != STORE_OK)
+    do {
+        *file = *now = (struct high_water){.epoch = 0};
+        after = (struct store_time){0, 0};
+        read = session_pulse(session_of(s), &after) && read_mark(s, after, now) == STORE_OK;
+    } while (!read && session_wait(until));
+    if (!read)
         return STORE_FAILED;
     *found = read_file(path, file);
     if (*found == HIGH_WATER_LEVEL)
@@ -202,16 +208,11 @@ enum store_status high_water_look(struct store *s, const char *path, struct high
 int high_water_check(struct store *s, const char *path, char *message, size_t size)
 {
     const char *database = session_of(s)->mongo->database;
-    struct mono until = mono_add_ms(mono_now(), START_PATIENCE_MS);
     char have[HIGH_WATER_TEXT_SIZE], had[HIGH_WATER_TEXT_SIZE];
     struct high_water file, now;
     enum high_water_found found;
-    enum store_status status;
 
-    do
-        status = high_water_look(s, path, &file, &now, &found);
-    while (status != STORE_OK && session_wait(until));
-    if (status != STORE_OK) {
+    if (high_water_look(s, path, &file, &now, &found) != STORE_OK) {
         snprintf(message, size, "Cannot read the newest batch in the database %s; see the log.", database);
         return -1;
     }

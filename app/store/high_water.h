@@ -39,7 +39,8 @@ enum store_status mongo_epoch(struct store *s, int64_t *epoch);
 /* It was restored so often. Less than it has changes nothing. */
 enum store_status mongo_epoch_raise(struct store *s, int64_t epoch);
 
-/* Read both, so that what a majority had before is not missed, whoever is primary by now. *file: where there is one of this database. */
+/* Read both, so that what a majority had before is not missed, whoever is primary by now. *file: where there is one of this database.
+ * A database that has just started may fail: it is asked again for START_PATIENCE_MS. */
 enum store_status high_water_look(struct store *s, const char *path, struct high_water *file, struct high_water *now,
                                   enum high_water_found *found);
 /* When the newest batch arrived, in words; returns text. */

@@ -167,12 +167,10 @@ class FailPoint(SetFault):
             thread.start()
 
     def _hold(self, member, is_primary):
-        """On until healed. Who sleeps just then is asked again, until it answers or is another process."""
-        pid = member.pid
+        """On until healed; then off, also where nobody answered that it is on: a command may arrive after its caller gave up, or at
+        the member's next process. Who sleeps just then is asked again, until it answers or is gone."""
         reply = self._configure(member, self.mode, data=self.data)
-        if not reply:
-            return
-        if is_primary:
+        if reply and is_primary:
             try:  # `count` is of all spells so far
                 member.admin("waitForFailPoint", self.point, timesEntered=reply["count"] + 1, maxTimeMS=4000)
                 self.happened(self.point)
@@ -180,7 +178,7 @@ class FailPoint(SetFault):
                 pass  # it was not entered, or the primary is gone
         self.ending.wait()
         wait_until(f"{self.point} to be off at {member.name}",
-                   lambda: not member.alive or member.pid != pid or self._configure(member, "off"), OFF_S, 0.1)
+                   lambda: not member.alive or self._configure(member, "off"), OFF_S, 0.1)
 
     def _configure(self, member, mode, **more):
         try:

@@ -121,7 +121,7 @@ def test_a_key_that_was_revoked_is_asked_for_anew(page, signed_in):
     signed_in("#/jobs").sees("No job yet")
     page.run("sessionStorage.setItem('coupons-key', 'cpn_revoked')")
     page.field("API key")
-    page.sees("does not know the key any more")
+    page.sees("no longer knows the key")
 
 
 def test_a_key_that_the_tab_has_from_the_page_of_the_api_is_not_asked_for_again(board, page):
@@ -751,7 +751,7 @@ def test_a_new_coupon_is_in_the_browser_s_zone_unless_another_is_named(page, sig
 
 def test_a_webhook_is_made_tested_changed_and_deleted(board, page, signed_in):
     with Receiver() as receiver:
-        signed_in("#/webhooks").sees("No webhook yet")
+        signed_in("#/webhooks").sees("No webhooks yet")
         page.click("New webhook")
         page.type("URL", "ftp://shop.example/")
         page.click("Create")
@@ -790,7 +790,7 @@ def test_a_webhook_is_made_tested_changed_and_deleted(board, page, signed_in):
         page.sees("Disabled", "somebody disabled it", css=page.panel("Webhook"))
     page.click("Delete")
     page.button("Delete").click()
-    page.sees("The webhook was deleted", "No webhook yet")
+    page.sees("The webhook was deleted", "No webhooks yet")
     assert board.client("ops").get("/coupons/-/webhooks").ok()["items"] == []
 
 

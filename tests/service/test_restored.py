@@ -238,7 +238,7 @@ def test_what_a_restore_lifted_is_archived_and_removed(shop, tmp_path):
         for what in (tmp_path / name, name):
             done = stack.couponctl("verify", what)
             assert done.returncode == 0 and ": ok, " in done.stdout, done.stdout
-        assert "were removed: look for them in their archives" in shop.restored(tmp_path / name)
+        assert "were removed: look in their archives" in shop.restored(tmp_path / name)
     assert f"{len(kept)} lines" in shop.restored(tmp_path / "receipts")
     stack.database.coupons.update_one({"_id": "closed"}, {"$currentDate": {"remains": True}})
     wait_until("what it left behind to go", lambda: stack.database.jobs.find_one({"coupon": "closed", "kind": "cleanup", "state": "done"}))
@@ -257,3 +257,17 @@ def test_a_start_has_patience_with_a_database_that_has_just_begun(another_stack,
     stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": drops}, data=orders)
     stack.start()
     assert stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")["count"] == drops
+
+
+def test_a_restore_has_patience_too(another_stack, monkeypatch):
+    """It is run as soon as the database is."""
+    monkeypatch.setenv("COUPONS_TEST", "1")  # mongod takes orders to fail
+    stack = another_stack()
+    shop = Shop(stack, None)
+    shop.stop()
+    shop.database_alone()
+    drops, orders = 9, {"failCommands": ["update"], "namespace": f"{stack.database.name}.pulses", "closeConnection": True}
+    stack.mongo.admin.command("configureFailPoint", "failCommand", mode={"times": drops}, data=orders)
+    assert "nothing shows that the database is older" in shop.restored(status=1)
+    assert stack.mongo.admin.command("configureFailPoint", "failCommand", mode="off")["count"] == drops
+    stack.start()
