@@ -1,9 +1,9 @@
 /* deliver/change_feed.c -- see change_feed.h. */
 #include "deliver/change_feed.h"
 
-#include <stdlib.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 
 #define PAUSE_MS 20
 
@@ -85,8 +85,7 @@ void change_feed_start(struct change_feed *d, struct mongo *m, struct stop *stop
     d->heard = heard;
     d->context = context;
     pthread_mutex_init(&d->lock, NULL);
-    if (pthread_create(&d->thread, NULL, listener, d) != 0)
-        abort();
+    thread_start(&d->thread, listener, d, "change-feed");
 }
 
 void change_feed_join(struct change_feed *d)

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "deliver/state.h"
 #include "store/schema_watch.h"
 
@@ -615,8 +616,7 @@ static void *post_thread(void *context)
 static void run_threads(struct deliverer *d)
 {
     change_feed_start(&d->feed, d->mongo, &d->stop, wake_up, d);
-    if (pthread_create(&d->thread, NULL, post_thread, d) != 0)
-        abort();
+    thread_start(&d->thread, post_thread, d, "posts");
     log_event(LOG_INFO, "deliverer.started", "%s", "");
     stop_await_signal();
     stop_ask(&d->stop);

@@ -18,6 +18,7 @@
 #include "base/cond.h"
 #include "base/crash.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "engine/multilane.h"
 #include "engine/round.h"
 
@@ -954,8 +955,7 @@ struct committer *committer_start(const struct engine_config *config, struct sto
     c->random = (uint32_t)mono_now().ns;
     pthread_mutex_init(&c->lock, NULL);
     cond_init(&c->some);
-    if (pthread_create(&c->thread, NULL, committer_main, c) != 0)
-        abort();
+    thread_start(&c->thread, committer_main, c, "committer");
     return c;
 }
 

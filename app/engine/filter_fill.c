@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/thread.h"
 
 #define CHUNK 4096
 #define FAILURES_MOST 5
@@ -127,8 +128,7 @@ struct fills *fills_start(struct store_source *source, int backoff_ms)
     fills->backoff_ms = backoff_ms;
     pthread_mutex_init(&fills->lock, NULL);
     cond_init(&fills->some);
-    if (pthread_create(&fills->thread, NULL, fills_main, fills) != 0)
-        abort();
+    thread_start(&fills->thread, fills_main, fills, "filters");
     return fills;
 }
 

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/checked.h"
+#include "base/thread.h"
 #include "coupons/fold.h"
 #include "engine/internal.h"
 #include "engine/op_list.h"
@@ -212,8 +213,7 @@ struct history *history_start(struct engine *e, struct store_source *source, con
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->some, NULL);
     for (int i = 0; i < HISTORY_THREADS; i++)
-        if (pthread_create(&h->threads[i], NULL, history_main, h) != 0)
-            abort();
+        thread_start(&h->threads[i], history_main, h, "history");
     return h;
 }
 

@@ -10,6 +10,7 @@
 #include "base/cond.h"
 #include "base/crash.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "engine/foreign_views.h"
 
 #define CLOCK_EVERY_MS 5000
@@ -558,8 +559,7 @@ struct view_writer *view_writer_start(struct store_source *source, const struct 
     pthread_mutex_init(&v->lock, NULL);
     cond_init(&v->some);
     read_clock(v);
-    if (pthread_create(&v->thread, NULL, views_main, v) != 0)
-        abort();
+    thread_start(&v->thread, views_main, v, "views");
     return v;
 }
 

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "http/reactor.h"
 
 #define RENEW_MS 500
@@ -194,8 +195,7 @@ struct auth *auth_start(struct worker *w)
     pthread_rwlock_init(&a->keys_lock, NULL);
     pthread_mutex_init(&a->lock, NULL);
     cond_init(&a->some);
-    if (pthread_create(&a->thread, NULL, auth_main, a) != 0 || pthread_setname_np(a->thread, "http-keys") != 0)
-        abort();
+    thread_start(&a->thread, auth_main, a, "http-keys");
     return a;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/thread.h"
 #include "http/reactor.h"
 
 #define WAITING_MAX 1024
@@ -83,8 +84,7 @@ struct blocking_pool *blocking_pool_start(struct worker *w, int threads, int of_
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->some, NULL);
     for (int i = 0; i < a->threads; i++)
-        if (pthread_create(&a->thread[i], NULL, blocking_pool_main, a) != 0 || pthread_setname_np(a->thread[i], name) != 0)
-            abort();
+        thread_start(&a->thread[i], blocking_pool_main, a, name);
     return a;
 }
 

@@ -21,6 +21,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "http/fcgi_records.h"
 #include "http/reply.h"
 
@@ -749,11 +750,8 @@ struct reactor *reactor_start(struct worker *w, int listen_fd, const struct reac
         arm(rx, EPOLL_CTL_ADD, listen_fd, EPOLLIN | EPOLLONESHOT, &rx->listen_fd) != 0)
         return NULL;
     for (int i = 0; i < rx->threads; i++)
-        if (pthread_create(&rx->thread[i], NULL, io_main, rx) != 0 || pthread_setname_np(rx->thread[i], "http-io") != 0)
-            abort();
-    if (pthread_create(&rx->pieces_thread, NULL, pieces_main, rx) != 0 ||
-        pthread_setname_np(rx->pieces_thread, "http-pieces") != 0)
-        abort();
+        thread_start(&rx->thread[i], io_main, rx, "http-io");
+    thread_start(&rx->pieces_thread, pieces_main, rx, "http-pieces");
     return rx;
 }
 

@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/stop.h"
+#include "base/thread.h"
 #include "store/mongo.h"
 
 #define LAST_PING_MS 500 /* for which a process that ends waits for the database */
@@ -207,8 +208,7 @@ struct refusal_counter *refusal_counter_start(struct mongo *m)
     stop_init(&c->stop);
     pthread_mutex_init(&c->lock, NULL);
     begin_book(&c->open);
-    if (pthread_create(&c->thread, NULL, counter_thread, c) != 0)
-        abort();
+    thread_start(&c->thread, counter_thread, c, "refusals");
     return c;
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/cond.h"
+#include "base/thread.h"
 #include "engine/internal.h"
 #include "lanes/fanout.h"
 #include "lanes/lane_totals.h"
@@ -483,8 +484,8 @@ static void listen_to_others(struct lanes *s)
     struct mono until = mono_add_ms(mono_now(), HEARING_MS);
     struct timespec step = {0, HEARING_STEP_NS};
 
-    if (!atomic_exchange(&s->listening, true) && pthread_create(&s->listener, NULL, listen_main, s) != 0)
-        abort();
+    if (!atomic_exchange(&s->listening, true))
+        thread_start(&s->listener, listen_main, s, "lanes");
     while (!atomic_load(&s->hearing) && mono_before(mono_now(), until) && !atomic_load(&s->stopping))
         nanosleep(&step, NULL);
 }

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/stop.h"
+#include "base/thread.h"
 #include "engine/engine.h"
 #include "lanes/lanes.h"
 #include "reporter/batch_counts.h"
@@ -762,8 +763,7 @@ static void start_work(struct reporter *r)
     void *(*const bodies[WORKERS])(void *) = {feed_thread, fold_thread, backstop_thread};
 
     for (size_t i = 0; i < WORKERS; i++)
-        if (pthread_create(&r->workers[i], NULL, bodies[i], r) != 0)
-            abort();
+        thread_start(&r->workers[i], bodies[i], r, "reporter");
     r->working = true;
     log_event(LOG_INFO, "reporter.started", "%s", "");
 }
@@ -801,8 +801,7 @@ static void run_threads(struct reporter *r)
 {
     pthread_t lease;
 
-    if (pthread_create(&lease, NULL, lease_thread, r) != 0)
-        abort();
+    thread_start(&lease, lease_thread, r, "lease");
     stop_await_signal();
     stop_ask(&r->stop);
     queue_close(&r->queue);

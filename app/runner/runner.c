@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "lanes/lanes.h"
 #include "runner/code_drafts.h"
 #include "runner/lease.h"
@@ -194,8 +195,7 @@ static void run_threads(struct runner *r)
     int jobs = r->config->runner_jobs, count = jobs + (int)(sizeof others / sizeof *others);
 
     for (int i = 0; i < count; i++)
-        if (pthread_create(&threads[i], NULL, i < jobs ? job_thread : others[i - jobs], r) != 0)
-            abort();
+        thread_start(&threads[i], i < jobs ? job_thread : others[i - jobs], r, i < jobs ? "jobs" : "upkeep");
     log_event(LOG_INFO, "runner.started", "%s", "");
     stop_await_signal();
     stop_ask(&r->stop);

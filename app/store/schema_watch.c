@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "base/stop.h"
+#include "base/thread.h"
 #include "store/mongo.h"
 #include "store/schema.h"
 
@@ -44,8 +45,7 @@ struct schema_watch *schema_watch_start(struct mongo *m)
 
     w->mongo = m;
     stop_init(&w->stop);
-    if (pthread_create(&w->thread, NULL, watch_main, w) != 0)
-        abort();
+    thread_start(&w->thread, watch_main, w, "schema");
     return w;
 }
 
