@@ -27,7 +27,7 @@
 #define ROUND_LOADS_MAX 32     /* of which loaded, so that cold lanes do not hold up warm ones */
 #define RETIRE_STEP 4096       /* slots retired in a batch */
 #define AGAIN_MS 2             /* slots are free, but their views are not readable yet */
-#define AGAIN_DAMAGED_MS 100   /* perhaps they are, according to a document that cannot be read */
+#define AGAIN_DAMAGED_MS 100   /* perhaps they are: the document that says so cannot be read */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
 
 struct zone_day {
@@ -145,7 +145,7 @@ void note_unflushed(struct committer *c, struct lane *l);
 void note_users(struct committer *c, struct lane *l);
 /* Answer watchers whose views are written by now. */
 void answer_watchers(struct committer *c, struct lane *l);
-/* A read failed. If nothing can be read now, or no request alone needs it, the lane waits. */
+/* A read failed. If nothing can be read now, or no particular request needs it, the lane waits. */
 typedef bool about(const struct lane_work *p, const struct op *op, const void *what);
 void miss(struct committer *c, struct lane_work *p, enum store_status status, about *is_about, const void *what);
 /* Read everything that the open requests need. */

@@ -379,8 +379,7 @@ static bool is_awaited(const struct view_writer *v, const struct view_lane *l)
     return job != NULL;
 }
 
-/* Write all lanes of the round that are not troubled, together. If that fails, try each alone: a lane that cannot be written holds up only
- * itself. */
+/* Write all untroubled lanes of the round together. If that fails, try each alone: a lane that cannot be written holds up only itself. */
 static void write_together(struct view_writer *v)
 {
     struct view_lane **lanes = checked(calloc(HASH_COUNT(v->lanes) + 1, sizeof *lanes));
