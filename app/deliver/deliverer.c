@@ -1,5 +1,4 @@
-/* deliver/deliverer.c -- see deliverer.h: the process, and the thread that posts. Reading order: round_of(), then what it calls, going
- * up. */
+/* deliver/deliverer.c -- see deliverer.h: the process, and the posting thread. Reading order: round_of(), then what it calls, going up. */
 #include "deliver/deliverer.h"
 
 #include <pthread.h>
