@@ -58,7 +58,7 @@ struct archiving {
     } names;
     struct progress progress;
     int64_t lanes, first, done, total;
-    int64_t removed; /* documents; -1: none are to be */
+    int64_t removed; /* documents; -1: no removal */
     bool still;
     struct head tails[COUPON_LANES_MAX];
 };

@@ -35,7 +35,7 @@ void change_feed_start(struct change_feed *d, struct mongo *m, struct stop *stop
 /* Wait for the thread, after it was asked to stop. */
 void change_feed_join(struct change_feed *d);
 void change_feed_listen(struct change_feed *d, bool listening);
-/* Take up to `most`; *sweep: every lane is to be looked at (the request is taken, too). */
+/* Take up to `most`; *sweep: look at every lane (the request is taken, too). */
 size_t change_feed_take(struct change_feed *d, struct batch_key *batch_keys, size_t most, bool *sweep);
 
 #endif

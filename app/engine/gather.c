@@ -12,7 +12,7 @@
 #define ROUND_MOST_NS INT64_C(10000000) /* longer rounds, as when the database fails, say nothing about callers */
 #define TRIAL 3                         /* waits judged together */
 #define PAUSE_MOST 256
-#define CROWD 24                        /* rounds of so many are not judged */
+#define CROWD 24                        /* rounds of this many or more are not judged */
 
 #ifdef GATHER_OFF
 enum { GATHERS = 0 };

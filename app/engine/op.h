@@ -81,7 +81,7 @@ struct op {
     const char *job;
     int64_t step;
     int64_t count;
-    int64_t until;           /* 0: none; else make no more than reach so many */
+    int64_t until;           /* 0: none; else make slots only until this many exist */
     enum cpn_result refusal;
     bool changes;            /* OP_REFUSE: the refused call would have changed something */
     size_t most;             /* OP_USER_STATE: with more redemptions than this, none are returned; 0: return all */

@@ -260,7 +260,7 @@ static bool was_moved(const struct op *op)
            op->loaded && op->loaded->changed;
 }
 
-/* It was told that something is taken, or how much: perhaps because of expired redemptions not searched for yet. */
+/* The answer is that something is taken, or how much: perhaps because of expired redemptions not searched for yet. */
 static bool is_early(const struct lane_work *p, const struct op *op)
 {
     switch (op->outcome.result) {

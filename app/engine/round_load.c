@@ -590,7 +590,7 @@ static void look_back(struct committer *c, struct lane_work *p)
     p->ops = kept;
 }
 
-/* The user whose state has a redemption, named by id; NULL: nobody's has. If it has ended, *working is its state. */
+/* The user whose state has a redemption, named by id; NULL: no user's has. If it has ended, *working is its state. */
 static const char *find_holder(const struct lane_work *p, const struct op *op, uint32_t g, struct user_state **working)
 {
     const struct slot *s = slot_of(p, op);
