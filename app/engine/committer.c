@@ -263,8 +263,7 @@ static void count_window(struct committer *c, struct lane *l)
         c->hooks->windows(more);
 }
 
-/* True if it exceeds what all may still add: so the largest waits first, the others share the rest, and all stay within `most` (0:
- * none). */
+/* True if it exceeds what all may still add: so the largest waits first, and all stay within `most` (0: unbounded). */
 static bool has_most(size_t own, int64_t all, int64_t most)
 {
     return most && (int64_t)own > most - all;

@@ -149,8 +149,7 @@ static int64_t end_bucket(const struct lane *l)
     return bucket_of(fold_next_n(&l->tail, l->number) + BUCKET_SLOTS - 1);
 }
 
-/* Start the walk after the last touched bucket, since buckets there need not be read; then those in between. If there are few, by
- * number. */
+/* Start the walk after the last touched bucket, since buckets there need not be read; then the rest. If those are few, simply by number. */
 static void begin_walk(struct lane *l, int64_t touched_end)
 {
     struct window_batch *w;

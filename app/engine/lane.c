@@ -76,7 +76,7 @@ static void move_definition(struct lane *l, const struct batch *b)
     arena_free(&l->definition_arena);
     l->definition_arena = fresh;
     l->definition = next;
-    if (l->number == 0) /* its order is that of the definition's view */
+    if (l->number == 0) /* the definition's view is written in lane 0's order */
         l->definition_seq = b->head.seq;
 }
 
