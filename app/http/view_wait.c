@@ -30,7 +30,7 @@ static struct {
 /* The other fronts' answer. */
 enum fronts_say { FRONTS_ALONE, FRONTS_SURE, FRONTS_UNSURE, FRONTS_SILENT /* one has not heard this question yet */ };
 
-/* Numbers of questions given up: a front that has not heard of those is not waited for again, as it may be gone. */
+/* The number of the last question given up: a front that has not heard it is not waited for again, as it may be gone. */
 static int64_t given_up;
 
 static enum fronts_say what_fronts_say(struct request *r, int64_t number)
