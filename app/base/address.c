@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define NETWORK_SIZE 64 /* of a network's text, with its NUL */
+#define NETWORK_SIZE 64 /* bytes of a network's text, with its NUL */
 
 /* Not public, though they look like unicast. IPv6 outside of 2000::/3 needs no rows. */
 static const char *const special[] = {
@@ -35,7 +35,7 @@ static const char *const special[] = {
     "3fff::/20",       /* documentation */
 };
 
-/* An address as its bytes in the order of the network. */
+/* An address as bytes, in network order. */
 struct bytes {
     unsigned char at[16];
     size_t count; /* 4, 16; 0: neither */
@@ -61,7 +61,7 @@ static struct bytes bytes_of(const struct sockaddr *address)
     return b;
 }
 
-/* An IPv6 address may stand in brackets, as in a URL. */
+/* An IPv6 address may be in brackets, as in a URL. */
 static bool parse_bytes(const char *text, size_t len, struct bytes *b)
 {
     char copy[INET6_ADDRSTRLEN];
@@ -97,7 +97,7 @@ struct network {
     size_t bits;
 };
 
-/* "10.0.0.0/8", of len characters; a single address is a network of its own. One of IPv4 is that, however it is written. */
+/* "10.0.0.0/8", of len characters; a single address is a network of one. An IPv4 address may be written in any form. */
 static bool parse_network(const char *text, size_t len, struct network *n)
 {
     const char *slash = memchr(text, '/', len);
@@ -137,7 +137,7 @@ static bool is_in(const struct bytes *b, const struct network *n)
     return rest == 0 || ((b->at[whole] ^ n->base.at[whole]) >> (8 - rest)) == 0;
 }
 
-/* The next word of a list, from *at on; its length; 0: none is left. */
+/* The next word of a list, from *at on; returns its length; 0: the end. */
 static size_t next_word(const char **at)
 {
     *at += strspn(*at, ", \t");
@@ -235,7 +235,7 @@ static const char *host_fault(const char *host, const struct address_rules *rule
     size_t len = strlen(host);
     struct bytes b;
 
-    /* 127.0.0.1. is the address too */
+    /* "127.0.0.1." is the address, too */
     if (parse_bytes(host, len && host[len - 1] == '.' ? len - 1 : len, &b))
         return may_call(&b, rules) ? NULL : "is not a public address";
     if (host[0] == '[')
@@ -245,7 +245,7 @@ static const char *host_fault(const char *host, const struct address_rules *rule
     return NULL;
 }
 
-/* The part exists. */
+/* True if the URL has this part. */
 static bool has_part(CURLU *u, CURLUPart part)
 {
     char *text = NULL;
@@ -290,7 +290,7 @@ const char *address_url_fault(const char *url, const struct address_rules *rules
     for (const char *c = url; *c; c++)
         if (*c <= ' ' || *c > '~' || *c == '\\')
             return "must be printable ASCII without spaces or backslashes";
-    slashes = strstr(url, "://"); /* libcurl takes one, or three, too */
+    slashes = strstr(url, "://"); /* libcurl accepts one or three, too */
     if (!slashes || slashes[3] == '/')
         return "must be an absolute URL with a host";
     u = curl_url();

@@ -34,7 +34,7 @@ void *arena_alloc(struct arena *a, size_t size) __attribute__((malloc, alloc_siz
 /* count zeroed objects of size bytes; aborts on overflow. */
 void *arena_array(struct arena *a, size_t count, size_t size) __attribute__((malloc, returns_nonnull));
 
-/* items[count], a list in a with room for *capacity, with room for one more: the same, or a longer copy, whose new items are
+/* Make room for one more in items[count], a list in a with room for *capacity: returns the same list, or a longer copy whose new items are
  * zeroed. NULL and 0: a new one. */
 void *arena_grown(struct arena *a, void *items, size_t count, size_t *capacity, size_t size)
     __attribute__((returns_nonnull));

@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 
-/* Odd, so that each gives other bits of the same hash. */
+/* Odd, so that each picks different bits of the same hash. */
 static const uint32_t salts[BLOOM_BLOCK_WORDS] = {
     0x47b6137bu, 0x44974d91u, 0x8824ad5bu, 0xa2b7289du, 0x705495c7u, 0x2df1424bu, 0x9efc4947u, 0x5c6bfb31u,
 };
@@ -29,7 +29,7 @@ size_t bloom_bytes(const struct bloom *b)
     return b->count * BLOOM_BLOCK_BYTES;
 }
 
-/* By the hash's upper half; the lower one says which bits. */
+/* By the hash's upper half; the lower half picks the bits. */
 static uint32_t *block_of(const struct bloom *b, uint64_t hash)
 {
     return b->blocks[(hash >> 32) * b->count >> 32];

@@ -26,7 +26,7 @@ void buf_reserve(struct buf *b, size_t more);
 void buf_put(struct buf *b, const void *bytes, size_t len);
 void buf_puts(struct buf *b, const char *text);
 void buf_putc(struct buf *b, char c);
-/* value in decimal. */
+/* Append value in decimal. */
 void buf_int(struct buf *b, int64_t value);
 void buf_printf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -1,5 +1,5 @@
 /*
- * base/checked.h -- memory that must be had: out of memory aborts, since a half-built batch must never be committed.
+ * base/checked.h -- memory that must be available: out of memory aborts, because a half-built batch must never be committed.
  */
 #ifndef BASE_CHECKED_H
 #define BASE_CHECKED_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* p, which malloc or a similar function returned; aborts if that is NULL. */
+/* Returns p, from malloc or a similar function; aborts if it is NULL. */
 static inline void *checked(void *p)
 {
     if (!p)
@@ -15,13 +15,13 @@ static inline void *checked(void *p)
     return p;
 }
 
-/* The new capacity of a list of items of size bytes that is full at `capacity`: twice as many; at first, 1 KiB of them. */
+/* The new capacity of a full list, with items of size bytes: double; 1 KiB of items at first. */
 static inline size_t larger_capacity(size_t capacity, size_t size)
 {
     return capacity ? capacity * 2 : size < 256 ? 1024 / size : 4;
 }
 
-/* items[count], a list of malloc's with room for *capacity, with room for one more. NULL and 0: a new one. */
+/* Make room for one more in items[count], a malloc'ed list with room for *capacity. NULL and 0: a new one. */
 static inline void *checked_grown(void *items, size_t count, size_t *capacity, size_t size)
 {
     if (count < *capacity)

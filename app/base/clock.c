@@ -100,7 +100,7 @@ char *clock_text(int64_t utc_ms, char text[CLOCK_TEXT_SIZE])
     return text;
 }
 
-/* count digits at *p into *value; moves *p. */
+/* Read count digits at *p into *value; moves *p. */
 static bool digits(const char **p, int count, int *value)
 {
     int v = 0;
@@ -124,7 +124,7 @@ static bool literal(const char **p, char upper)
     return true;
 }
 
-/* ".123456" to milliseconds, cut; at least one digit after the point. */
+/* ".123456" to milliseconds, truncated; at least one digit after the point. */
 static bool fraction(const char **p, int *ms)
 {
     int scale = 100, seen = 0;

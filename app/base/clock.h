@@ -26,26 +26,26 @@ static inline bool mono_before(struct mono a, struct mono b)
     return a.ns < b.ns;
 }
 
-/* Milliseconds since this machine's start, those included in which it was suspended. */
+/* Milliseconds since this machine booted, including suspension. */
 int64_t clock_boot_ms(void);
 
 /* The service's UTC time in ms. Before the first clock_set(): this machine's clock. Thread-safe. */
 int64_t clock_now_ms(void);
 
-/* Report that the primary's clock read utc_ms at some moment between `asked` and `answered`. The offset moves only as far as it must, so
- * an answer that took seconds (an election) says little and does no harm. For one thread at a time. */
+/* Report that the primary's clock read utc_ms at some moment between `asked` and `answered`. The offset moves only as far as it must, so an
+ * answer that took seconds (an election) has little effect. For one thread at a time. */
 void clock_set(int64_t utc_ms, struct mono asked, struct mono answered);
 
 /* Read COUPONS_CLOCK_OFFSET_S from the environment (tests only). Call once, before threads. */
 void clock_init(void);
-/* The seconds by which it shifts the service's time; 0: not at all. */
+/* The shift of the service's time in seconds; 0: none. */
 int64_t clock_shift_s(void);
 
 #define CLOCK_TEXT_SIZE 32
 /* utc_ms as "2026-11-21T10:00:00.000Z" into text; returns text. Years 0000-9999. */
 char *clock_text(int64_t utc_ms, char text[CLOCK_TEXT_SIZE]);
 
-/* Parse RFC 3339 date-time (any offset, fraction cut to milliseconds). False, and *utc_ms untouched, when it is not one. */
+/* Parse RFC 3339 date-time (any offset, fraction truncated to milliseconds). False, and *utc_ms untouched: it is not one. */
 bool clock_parse(const char *text, int64_t *utc_ms);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * base/cond.h -- waiting for a condition until a monotonic time.
+ * base/cond.h -- waits for a condition until a monotonic time.
  *
- * Threads  as pthread_cond_t; a wait may also end early for no reason: check the condition again
+ * Threads  like pthread_cond_t; a wait may end early for no reason: check the condition again
  */
 #ifndef BASE_COND_H
 #define BASE_COND_H
@@ -13,7 +13,7 @@
 
 /* A condition for cond_wait_until(), and for pthread_cond_wait(). */
 void cond_init(pthread_cond_t *c);
-/* Wait, with the lock held, until c is signalled or `until` has come. False: it has come. */
+/* Wait, with the lock held, until c is signalled or until `until`. False: timed out. */
 bool cond_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, struct mono until);
 
 #endif

@@ -19,7 +19,7 @@ static const struct config_row rows[] = {
 #undef X
 };
 
-/* Where each row's value stands in struct config. */
+/* The offset of each row's value in struct config. */
 static const size_t offsets[] = {
 #define X(section, name, ...) offsetof(struct config, section##_##name),
     CONFIG_ROWS(X)
@@ -47,7 +47,7 @@ static bool is_number(size_t row)
     return rows[row].type == CONFIG_INT || rows[row].type == CONFIG_CHOICE;
 }
 
-/* What is being read, for messages and to find duplicates. */
+/* The reading in progress, for messages and to find duplicates. */
 struct reading {
     struct config *config;
     const char *path;
@@ -128,7 +128,7 @@ static void put_text(struct reading *r, size_t row, const char *value)
         memcpy(text_of(r->config, row), value, len + 1);
 }
 
-/* path to out: as it is when absolute, else below $COUPONS_VAR. -1: too long. */
+/* Write path to out: unchanged if absolute, else below $COUPONS_VAR. -1: too long. */
 static int var_path(const char *path, char *out, size_t size)
 {
     const char *var = getenv("COUPONS_VAR");
@@ -198,7 +198,7 @@ static int on_setting(void *user, const char *section, const char *name, const c
     return !r->failed;
 }
 
-/* inih's reader: as fgets, but counts lines, and refuses one that inih would cut in two. */
+/* inih's reader: like fgets, but counts lines, and refuses one that inih would split. */
 static char *next_line(char *line, int size, void *user)
 {
     struct reading *r = user;
@@ -254,7 +254,7 @@ static void read_override(struct reading *r, const char *text)
         put(r, row, equals + 1);
 }
 
-static char hidden_uri[CONFIG_TEXT_SIZE]; /* of the environment; "": not hidden */
+static char hidden_uri[CONFIG_TEXT_SIZE]; /* from the environment; "": not hidden */
 
 void config_hide_uri(void)
 {
@@ -263,7 +263,7 @@ void config_hide_uri(void)
     if (!uri || !*uri || strlen(uri) >= sizeof hidden_uri)
         return;
     strcpy(hidden_uri, uri);
-    memset(uri, '*', strlen(uri)); /* unsetenv() would leave the text where /proc/PID/environ shows it */
+    memset(uri, '*', strlen(uri)); /* unsetenv() would leave the text visible in /proc/PID/environ */
 }
 
 static void read_uri(struct reading *r)
@@ -294,7 +294,7 @@ static void read_uri(struct reading *r)
     fclose(file);
 }
 
-/* What no single row can say. */
+/* Checks that involve several rows. */
 static void check_together(struct reading *r, const char *path)
 {
     r->path = path ? path : "configuration";
@@ -351,8 +351,8 @@ int config_keep_fixed(struct config *fresh, const struct config *running, char *
     return kept;
 }
 
-/* Of a URI the scheme, hosts and database: before the @ and after the ? there may be secrets. Where it is not clear which part
- * an @ belongs to, the scheme alone. */
+/* Append a URI's scheme, hosts and database: before the @ and after the ? there may be secrets. If it is unclear which part an @ belongs
+ * to, only the scheme. */
 static void put_masked(const char *uri, struct buf *out)
 {
     const char *scheme = strstr(uri, "://"), *rest = scheme ? scheme + 3 : uri;
@@ -372,12 +372,12 @@ static void put_choice(const char *choices, int index, struct buf *out)
     buf_printf(out, "%.*s", (int)strcspn(choices, "|"), choices);
 }
 
-/* The value of row i, as text that a file would have. */
+/* Append the value of row i, as a file would have it. */
 static void put_value(const struct config *c, size_t i, struct buf *out)
 {
     const char *value = (const char *)c + offsets[i];
 
-    buf_puts(out, ""); /* so that there is a text, also of nothing */
+    buf_puts(out, ""); /* so that even nothing is a text */
     if (rows[i].type == CONFIG_INT)
         buf_printf(out, "%d", *(const int *)(const void *)value);
     else if (rows[i].type == CONFIG_CHOICE)

@@ -2,10 +2,10 @@
  * base/config.h -- the service's settings: one row per setting, read from an INI file.
  *
  * Shape     struct config: plain data, copied by assignment, nothing to free
- * Sources   the row's default, then the file, then overrides, then MONGODB_URI of the environment for mongodb.uri; if mongodb.uri is
- *           still empty, the first line of <coupond.run_dir>/mongodb_uri
- * Paths     (type PATH) that are relative are below $COUPONS_VAR (default: var), so that one file serves several copies
- * Adding    a setting: a row here and a commented line in conf/coupond.ini; a unit test compares the two
+ * Sources   the row's default, then the file, then overrides, then, for mongodb.uri, MONGODB_URI of the environment; if it is still empty,
+ *           the first line of <coupond.run_dir>/mongodb_uri
+ * Paths     (type PATH) that are relative are below $COUPONS_VAR (default: var), so one file serves several copies
+ * Adding    a setting: add a row here and a commented line in conf/coupond.ini; a unit test compares the two
  * Errors    one sentence that names file, line, key and bound
  */
 #ifndef BASE_CONFIG_H
@@ -146,7 +146,7 @@ const struct config_row *config_rows(size_t *count);
  * 0; or -1, c undefined, and message (size bytes) says what is wrong, where, and what is allowed. */
 int config_load(struct config *c, const char *path, const char *const *overrides, char *message, size_t size) CPN_CHECKED;
 
-/* Remember MONGODB_URI for later calls of config_load(), and erase it from the environment, which other processes of this user can read.
+/* Remember MONGODB_URI for later calls of config_load(), and erase it from the environment, which this user's other processes can read.
  * Call before threads. */
 void config_hide_uri(void);
 
@@ -154,9 +154,9 @@ void config_hide_uri(void);
  * names (size bytes) lists them, separated by blanks. */
 int config_keep_fixed(struct config *fresh, const struct config *running, char *names, size_t size);
 
-/* Write the settings in force as an INI file; of the database's URI only scheme, hosts and database. */
+/* Write the current settings as an INI file; of the database's URI only scheme, hosts and database. */
 void config_print(const struct config *c, FILE *out);
-/* The same as a JSON object: an object for each section, whose numbers are numbers. */
+/* The same as a JSON object: one object per section; numbers are numbers. */
 void config_put_json(const struct config *c, struct buf *out);
 
 #endif

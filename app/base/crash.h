@@ -1,10 +1,10 @@
 /*
- * base/crash.h -- named points at which tests make a worker die, as by kill -9, to see what it leaves behind.
+ * base/crash.h -- named points at which tests kill a worker, as by kill -9, to see what it leaves behind.
  *
  * Shipped  programs do nothing here: crash.c has empty functions, and no setting changes that
- * Tests    of crash points run a coupond that has tests/hooks/crash.c in its place (`make hooks`): with
- *          COUPONS_CRASH_POINT=NAME:N each worker dies when it reaches the point for the Nth time
- * Adding   a point: a row here, and crash_at() where it is
+ * Tests    of crash points run a coupond that has tests/hooks/crash.c instead (`make hooks`): with COUPONS_CRASH_POINT=NAME:N each worker
+ *          dies when it reaches the point for the Nth time
+ * Adding   a point: add a row here, and crash_at() where it belongs
  */
 #ifndef BASE_CRASH_H
 #define BASE_CRASH_H
@@ -13,12 +13,12 @@
 
 /* In the order in which a request passes them. */
 #define CRASH_POINTS(X)                                                                                                \
-    X(PARSED, "parsed")       /* a coupon's request is checked, its lane does not know of it */                        \
-    X(DECIDED, "decided")     /* a batch is decided, its append is not sent */                                         \
+    X(PARSED, "parsed")       /* a coupon's request is checked, its lane does not know it */                        \
+    X(DECIDED, "decided")     /* a batch is decided, its append not sent */                                         \
     X(APPENDED, "appended")   /* the ledger has the batch, no view and no client knows */                              \
-    X(VIEWS, "views")         /* some views of a batch are written, and others are not */                              \
-    X(MARKED, "marked")       /* all views are written, and a mark says so */                                          \
-    X(ANSWERING, "answering") /* the answer to a coupon's request is made, and not sent */
+    X(VIEWS, "views")         /* some views of a batch are written, others are not */                              \
+    X(MARKED, "marked")       /* all views are written, and the mark says so */                                          \
+    X(ANSWERING, "answering") /* the answer to a coupon's request is ready, but not sent */
 
 enum crash_point {
     CRASH_NONE,
@@ -27,11 +27,11 @@ enum crash_point {
 #undef X
 };
 
-/* This process is one of those that die: after the fork, before threads. */
+/* Let this process die at its point: call after the fork, before threads. */
 void crash_arm(void);
-/* Workers are to die at this point. */
+/* True if workers are to die at this point. */
 bool crash_armed(enum crash_point point);
-/* Die here, if it is this point's turn. */
+/* Die here if armed for this point and its turn. */
 void crash_at(enum crash_point point);
 
 #endif

@@ -11,20 +11,20 @@
 #include "base/clock.h"
 
 #define ENTRIES 65536
-#define PROBES 16 /* entries where an owner may stand, from its hash on */
+#define PROBES 16 /* entries where an owner may be, from its hash on */
 #define SECOND_US INT64_C(1000000)
 #define MINUTE_US (60 * SECOND_US)
 
-/* Two processes may give one owner an entry each, and a look-up may be put down to whoever got an entry that has just
- * run out: both take a coincidence of microseconds, and cost a guess. */
+/* Two processes may each make an entry for one owner, and a look-up may be charged to whoever got an entry that has just run out: both take
+ * a coincidence of microseconds, and cost one guess. */
 struct entry {
     _Atomic uint64_t owner;  /* 0: nobody's */
-    _Atomic int64_t paid_us; /* monotonic; past: nothing is owed */
+    _Atomic int64_t paid_us; /* monotonic; in the past: nothing is owed */
 };
 
 static struct entry private_entries[ENTRIES];
 static struct entry *entries = private_entries;
-/* So that nobody can choose addresses that share an entry. */
+/* Secret, so that nobody can choose addresses that share an entry. */
 static unsigned char hash_key[crypto_shorthash_KEYBYTES];
 
 int guesses_create(void)
@@ -71,7 +71,7 @@ static struct entry *find(uint64_t owner)
     return NULL;
 }
 
-/* The owner's entry, a new one where it has none: of those where it may stand, the one that owes least. */
+/* The owner's entry; if it has none, a new one: of the places where it may be, the one that owes least. */
 static struct entry *take(uint64_t owner)
 {
     for (;;) {
@@ -96,7 +96,7 @@ static int64_t window_us(enum guesser kind)
     return kind == GUESSER_CALLER ? SECOND_US : MINUTE_US;
 }
 
-/* What so many codes cost, or calls. */
+/* The price of this many codes, or calls. */
 static int64_t price_us(enum guesser kind, int most, int count)
 {
     int64_t us = count * (window_us(kind) / most);
@@ -111,7 +111,7 @@ int64_t guesses_owe(enum guesser kind, const char *who, int most, int count)
 
     if (most <= 0 || count <= 0)
         return 0;
-    free_us = window_us(kind) - price_us(kind, most, 1); /* who owes no more is within the limit with one more */
+    free_us = window_us(kind) - price_us(kind, most, 1); /* who owes no more than this may add one */
     e = take(owner_of(kind, who));
     before = atomic_load(&e->paid_us);
     do {
@@ -126,7 +126,7 @@ void guesses_settle(enum guesser kind, const char *who, int most, int count, int
 {
     struct entry *e = most > 0 && count > missed ? find(owner_of(kind, who)) : NULL;
 
-    /* what is in the past is nothing owed; another owner may have got the entry only where little was owed */
+    /* a time in the past owes nothing; another owner can have got the entry only if little was owed */
     if (e)
         atomic_fetch_sub(&e->paid_us, price_us(kind, most, count) - (missed ? price_us(kind, most, missed) : 0));
 }

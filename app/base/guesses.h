@@ -1,15 +1,14 @@
 /*
- * base/guesses.h -- how often a key, or an address, may look for a code that is not there, and how often a key with a rate of its own
- *                   may call: all workers count together.
+ * base/guesses.h -- limits how often a key, or an address, may look up unknown codes, and how often a key with a rate of its own may call:
+ * counted over all workers.
  *
  * Shape    a table in shared memory, made by the master before it forks. An entry is the time when its owner's debt is paid: each look-up
  *          first adds a minute / per_minute to it, and takes that back if it finds something. An owner who owes less than a minute may go
  *          on; one who owes nothing has no entry
- * Promise  over a longer time, no more than per_minute failures a minute, and per_minute at first, however many are sent at once. A
- *          request that names several codes is accepted or refused as a whole: all its misses are owed
- * Bounds   nobody waits longer than GUESSES_WAIT_MAX_MS. When all entries near an owner's are taken, the one that owes
- *          least goes
- * Rates    the same by the second: each call is owed and never forgiven
+ * Promise  over time, at most per_minute failures a minute, and per_minute at first, however many are sent at once. A request that names
+ *          several codes is accepted or refused as a whole: all its misses are charged
+ * Bounds   nobody waits longer than GUESSES_WAIT_MAX_MS. If all entries near an owner's are taken, the one that owes least is dropped
+ * Rates    the same per second: each call is charged and never refunded
  * Threads  any, of any process; no locks, so a process that dies leaves none behind
  */
 #ifndef BASE_GUESSES_H
@@ -21,16 +20,15 @@
 
 #define GUESSES_WAIT_MAX_MS 3600000
 
-/* Of codes: a key, and an address; of keys, an address; a key that calls, by the second. */
+/* Unknown codes: a key, an address; unknown keys: an address; calls: a key, per second. */
 enum guesser { GUESSER_KEY, GUESSER_ADDRESS, GUESSER_COUNT, GUESSER_OF_KEYS = GUESSER_COUNT, GUESSER_CALLER };
 
-/* Make the shared memory, once, before the first fork. Without it (tools, unit tests) this process counts alone.
- * 0, or -1 with errno. */
+/* Make the shared memory, once, before the first fork. Without it (tools, unit tests) this process counts alone. 0, or -1 with errno. */
 int guesses_create(void) CPN_CHECKED;
-/* `who` is about to look up this many codes, or to call. 0: it may, and owes them; otherwise nothing is owed, and the result is how many
- * ms `who` has to wait. most: in a minute, of GUESSER_CALLER in a second; 0: there is no limit. */
+/* `who` is about to look up this many codes, or to call. 0: allowed, and charged; otherwise nothing is charged, and the result is how many
+ * ms `who` has to wait. most: per minute, for GUESSER_CALLER per second; 0: unlimited. */
 int64_t guesses_owe(enum guesser kind, const char *who, int most, int count);
-/* Of the `count` codes that `who` has owed since guesses_owe(), `missed` were not found: forgive the others. */
+/* Of the `count` codes charged to `who` by guesses_owe(), `missed` were not found: refund the others. */
 void guesses_settle(enum guesser kind, const char *who, int most, int count, int missed);
 
 #endif

@@ -7,9 +7,9 @@
 
 #include <stdint.h>
 
-#define HASH_NONE UINT64_C(14695981039346656037) /* of nothing: what to begin with */
+#define HASH_NONE UINT64_C(14695981039346656037) /* of nothing: to begin with */
 
-/* The hash of what was hashed so far, followed by the text. */
+/* Extend the hash of what was hashed so far by the text. */
 static inline uint64_t hash_text(uint64_t hash, const char *text)
 {
     for (; *text; text++)
@@ -25,8 +25,8 @@ static inline uint64_t hash_mix(uint64_t hash)
     return hash ^ hash >> 31;
 }
 
-/* Which of this many parts the text belongs to: always the same, in every process. Mixed once more, so that the low bits are as good as
- * the high ones. */
+/* Which of this many parts the text belongs to: always the same, in every process. Mixed once more, so that the low bits are as good as the
+ * high ones. */
 static inline int64_t hash_part(const char *text, int64_t parts)
 {
     uint64_t hash = hash_text(HASH_NONE, text);

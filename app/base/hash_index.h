@@ -1,5 +1,5 @@
 /*
- * base/hash_index.h -- the items of an array by the hashes of their keys: an open table of their indices.
+ * base/hash_index.h -- finds an array's items by the hashes of their keys: an open-addressed table of their indices.
  *
  * Usage   hash_index_init(&x, count); hash_index_add(&x, hash, i) for each; for (size_t at = hash_index_begin(&x, hash), i; (i =
  *         hash_index_item(&x, at)) != HASH_INDEX_END; at++) compare the key of item i: others may have the same hash hash_index_free(&x);
@@ -20,7 +20,7 @@ struct hash_index {
     size_t mask;
 };
 
-/* For so many items, or fewer. */
+/* For at most this many items. */
 static inline void hash_index_init(struct hash_index *x, size_t count)
 {
     size_t size = 8;

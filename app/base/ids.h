@@ -13,7 +13,7 @@
 
 /* Write len random characters and a NUL to text[len + 1]. Thread-safe. */
 void id_random(char *text, size_t len);
-/* The same from so many bytes. */
+/* The same from this many bytes. */
 void id_of_bytes(const unsigned char *bytes, char *text, size_t len);
 
 #endif

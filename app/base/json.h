@@ -1,8 +1,8 @@
 /*
  * base/json.h -- writes JSON text, one value after another, into a buf. Reading is json-c's work, in http/ and ctl/.
  *
- * Form    RFC 8785 for what it writes itself: no white space, shortest escapes, integers in decimal.
- *         Members come out in the order in which they are written: who needs RFC 8785 writes them sorted.
+ * Form    RFC 8785 for single values: no white space, shortest escapes, integers in decimal.
+ *         Members come out in the order written: for RFC 8785, write them sorted.
  * Usage   json_begin_object(&j); json_key(&j, "a"); json_int(&j, 1); json_end_object(&j);
  */
 #ifndef BASE_JSON_H
@@ -15,7 +15,7 @@
 
 struct json {
     struct buf *out; /* borrowed */
-    bool comma;      /* the next value or key needs one before it */
+    bool comma;      /* the next value or key needs a comma before it */
 };
 
 static inline struct json json_to(struct buf *out)
@@ -27,14 +27,14 @@ void json_begin_object(struct json *j);
 void json_end_object(struct json *j);
 void json_begin_array(struct json *j);
 void json_end_array(struct json *j);
-/* name must be plain ASCII that needs no escape. */
+/* name: plain ASCII that needs no escape. */
 void json_key(struct json *j, const char *name);
-/* text is valid UTF-8; NULL writes null. */
+/* text: valid UTF-8; NULL writes null. */
 void json_string(struct json *j, const char *text);
 void json_int(struct json *j, int64_t value);
 void json_boolean(struct json *j, bool value);
 void json_null(struct json *j);
-/* text is JSON already. */
+/* text: already JSON. */
 void json_raw(struct json *j, const char *text);
 /* ms since 1970 UTC as "2026-11-21T10:00:00.000Z". */
 void json_time(struct json *j, int64_t utc_ms);
@@ -44,7 +44,7 @@ void json_key_string(struct json *j, const char *name, const char *text);
 void json_key_int(struct json *j, const char *name, int64_t value);
 void json_key_bool(struct json *j, const char *name, bool value);
 void json_key_time(struct json *j, const char *name, int64_t utc_ms);
-/* null where it is not there */
+/* null unless `there` */
 void json_key_int_or_null(struct json *j, const char *name, bool there, int64_t value);
 /* 0: null */
 void json_key_time_or_null(struct json *j, const char *name, int64_t utc_ms);

@@ -20,10 +20,10 @@ _Static_assert(JWS_PUBLIC_LEN == crypto_hash_sha256_BYTES, "a thumbprint is as l
 
 /* ---- keys ---- */
 
-/* {"crv":"Ed25519","kty":"OKP","x":"..."}: what is hashed for the thumbprint, and, with more before its end, the JWK. */
+/* {"crv":"Ed25519","kty":"OKP","x":"..."}: hashed for the thumbprint; with more members at its end, the JWK. */
 #define JWK_START "{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\""
 
-/* The public key is there: what follows from it. */
+/* The public key is set: fill in what follows from it. */
 static void name(struct jws_key *key)
 {
     unsigned char hash[crypto_hash_sha256_BYTES];
@@ -38,7 +38,7 @@ static void name(struct jws_key *key)
     sodium_bin2base64(key->kid, sizeof key->kid, hash, sizeof hash, BASE64);
 }
 
-/* The seed is there: the rest follows. */
+/* The seed is set: fill in the rest. */
 static void expand(struct jws_key *key, unsigned char secret[JWS_SECRET_LEN])
 {
     crypto_sign_seed_keypair(key->public, secret, key->seed);
@@ -215,7 +215,7 @@ void jws_sign(const struct jws_keys *k, const char *payload, size_t len, struct 
     buf_free(&header);
 }
 
-/* Where the token's second and third parts begin. False: it has not three. */
+/* Find where the token's second and third parts begin. False: it does not have three. */
 static bool split(const char *token, const char **payload, const char **signature)
 {
     *payload = strchr(token, '.');

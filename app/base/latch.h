@@ -18,7 +18,7 @@ struct latch {
 void latch_init(struct latch *l, size_t count);
 /* One is done. */
 void latch_down(struct latch *l);
-/* Wait until all are done; the latch is gone then. */
+/* Wait until all are done, and destroy the latch. */
 void latch_wait(struct latch *l);
 
 #endif

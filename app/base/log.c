@@ -16,12 +16,12 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
-#define LINE_SIZE 4096 /* a line of text is cut there */
-#define KINDS_MAX 128  /* events that are counted; further ones are always written */
+#define LINE_SIZE 4096 /* a line of text is cut at this length */
+#define KINDS_MAX 128  /* events counted; further ones are always written */
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
-/* Appended to by all processes; path "": none, fd is what is used without one. */
+/* Appended to by all processes; path "": none, use fd. */
 struct file {
     _Atomic int fd;
     int without;
@@ -33,7 +33,7 @@ static _Atomic int log_level = LOG_INFO, log_format = LOG_TEXT;
 static char role_name[32] = "main";
 static _Thread_local char context[65];
 
-/* What was written of one event in this second. */
+/* Lines written of one event in this second. */
 struct kind {
     const char *event; /* the caller's literal */
     int64_t second;
@@ -49,7 +49,7 @@ static int open_file(const char *path)
     return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
 }
 
-/* 0, or -1 with errno: f is as it was. */
+/* 0, or -1 with errno: f is unchanged. */
 static int file_init(struct file *f, const char *path)
 {
     int fd = f->without, old;
@@ -110,7 +110,7 @@ static void file_reopen(struct file *f)
         log_event(LOG_ERROR, "log.reopen_failed", "path=\"%s\" reason=\"%s\"", f->path, strerror(errno));
         return;
     }
-    /* Other threads may be writing: replace the file behind the number that they use. */
+    /* Other threads may be writing: replace the file behind their descriptor. */
     dup3(fd, atomic_load(&f->fd), O_CLOEXEC);
     close(fd);
 }
@@ -126,7 +126,7 @@ void log_context(const char *request_id)
     snprintf(context, sizeof context, "%s", request_id ? request_id : "");
 }
 
-/* Under kinds_lock. NULL: there is no room for it. */
+/* Under kinds_lock. NULL: no room. */
 static struct kind *kind_of(const char *event)
 {
     for (int i = 0; i < KINDS_MAX; i++) {
@@ -138,7 +138,7 @@ static struct kind *kind_of(const char *event)
     return NULL;
 }
 
-/* Should a line of this event be written now? Then *left_out: how many were not since the last one. */
+/* True if a line of this event may be written now. *left_out: how many were suppressed since the last one. */
 static bool may_write(const char *event, long long *left_out)
 {
     int64_t second = mono_now().ns / 1000000000;
@@ -166,7 +166,7 @@ static bool may_write(const char *event, long long *left_out)
 
 /* ---- a line ---- */
 
-/* Details as text of one line: what is no character, or one that controls, becomes '?'. */
+/* Details as one line of text: invalid and control characters become '?'. */
 __attribute__((format(printf, 2, 0)))
 static void format_details(char out[LINE_SIZE], const char *details, va_list args)
 {
@@ -186,7 +186,7 @@ static void format_details(char out[LINE_SIZE], const char *details, va_list arg
         out[len - 1] = '\0';
 }
 
-/* Where the format has this key, behind its '='; NULL: nowhere. */
+/* Find this key in the format; returns what follows its '='; NULL: absent. */
 static const char *find_key(const char *format, const char *key, size_t len)
 {
     const char *at = format;
@@ -197,7 +197,7 @@ static const char *find_key(const char *format, const char *key, size_t len)
     return at ? at + 1 : NULL;
 }
 
-/* The length of the key at text, if one of keys stands there with its '='; else 0. keys NULL: any. */
+/* The length of the key at text, if it is one of keys, with '='; else 0. keys NULL: any. */
 static size_t key_len(const char *keys, const char *text)
 {
     size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
@@ -205,7 +205,7 @@ static size_t key_len(const char *keys, const char *text)
     return text[len] == '=' && (!keys || find_key(keys, text, len)) ? len : 0;
 }
 
-/* The length of the value at text: up to the next key, or to the end. A quoted one ends at a quote. */
+/* The length of the value at text: up to the next key, or the end. A quoted one ends at a quote. */
 static size_t value_len(const char *keys, const char *text)
 {
     size_t len = 0;
@@ -216,7 +216,7 @@ static size_t value_len(const char *keys, const char *text)
     return len;
 }
 
-/* True when the format writes this key's value as an integer ("key=%", size, d or u), and that is all it is. */
+/* True if the format writes this key's value as an integer ("key=%", size, d or u), and that is all of it. */
 static bool is_integer(const char *format, const char *key, size_t len, const char *value)
 {
     const char *digits = value + (*value == '-'), *conversion = find_key(format, key, len);
@@ -225,8 +225,8 @@ static bool is_integer(const char *format, const char *key, size_t len, const ch
            !digits[strspn(digits, "0123456789")];
 }
 
-/* key=value key="value" as members of an object; what is none of that is the member details. keys: a format that has all of
- * them, so that a value cannot bring another member; NULL: there are others, and no value has a blank. */
+/* Write key=value key="value" as members of an object; the rest becomes the member details. keys: a format with all of them, so that a
+ * value cannot add a member; NULL: there are others, and no value has a blank. */
 static void write_members(struct json *j, const char *keys, const char *format, char *text)
 {
     size_t len;
@@ -250,7 +250,7 @@ static void write_members(struct json *j, const char *keys, const char *format, 
         json_key_string(j, "details", text);
 }
 
-/* False: it could not be written whole. */
+/* False: it could not be written completely. */
 static bool write_line(const struct file *f, struct buf *line)
 {
     ssize_t written;

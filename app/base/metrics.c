@@ -1,4 +1,4 @@
-/* base/metrics.c -- see metrics.h. Relaxed atomics: each number is right, and no two need to agree. */
+/* base/metrics.c -- see metrics.h. Relaxed atomics: each number is right, and none need agree with another. */
 #include "base/metrics.h"
 
 #include <assert.h>
@@ -39,8 +39,8 @@ static const int statuses[] = {
 #undef X
 };
 
-/* A coupon's refusals. A process that dies while it takes an entry leaves it TAKING: nobody has it then. Two processes may
- * give one coupon an entry each: they are added up. */
+/* A coupon's refusals. A process that dies while taking an entry leaves it TAKING: then it is lost. Two processes may each make an entry
+ * for one coupon: they are added up. */
 struct refused {
     atomic_int state; /* enum refused_state */
     char coupon[METRICS_COUPON_SIZE];
@@ -52,21 +52,21 @@ enum refused_state { REFUSED_FREE, REFUSED_TAKING, REFUSED_TAKEN };
 #define COUPON_TAKEN "coupons_coupon_taken"
 #define COUPON_REFUSED "coupons_coupon_refused_total"
 
-#define REFUSED_PROBES 64 /* entries where a coupon may stand, from its hash on */
+#define REFUSED_PROBES 64 /* entries where a coupon may be, from its hash on */
 
 static struct refused private_refused[METRICS_REFUSED];
 static struct refused *refused = private_refused;
 
-/* What was told of coupons. */
+/* The stocks last reported. */
 struct stocks {
-    _Atomic int64_t asked_ns; /* when the metrics were read last, by the monotonic clock; 0: never */
+    _Atomic int64_t asked_ns; /* when the metrics were last read, by the monotonic clock; 0: never */
     pthread_mutex_t lock;
     struct mono told;
     size_t count;
     struct coupon_stock rows[METRICS_STOCKS];
 };
 
-#define WANTED_MS 300000 /* whoever reads the metrics comes again within so long */
+#define WANTED_MS 300000 /* readers of the metrics come back within this time */
 
 static struct stocks private_stocks = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static struct stocks *stocks = &private_stocks;
@@ -193,7 +193,7 @@ static int64_t sum_gauge(enum metric m)
 
 /* ---- refusals ---- */
 
-/* The i-th place where the coupon with this hash may have an entry. */
+/* The i-th place for an entry of the coupon with this hash. */
 static struct refused *probe(uint64_t hash, uint32_t i)
 {
     return &refused[(hash + i) % METRICS_REFUSED];
@@ -204,7 +204,7 @@ static bool is_of(const struct refused *e, const char *coupon)
     return atomic_load(&e->state) == REFUSED_TAKEN && strcmp(e->coupon, coupon) == 0;
 }
 
-/* The coupon's entry; where it has none, a new one. NULL: there is no room. */
+/* The coupon's entry, made if it has none. NULL: no room. */
 static struct refused *entry_of(const char *coupon)
 {
     const uint64_t hash = hash_text(HASH_NONE, coupon);
@@ -238,7 +238,7 @@ void metrics_refused(const char *coupon, enum cpn_refusal r)
         atomic_fetch_add_explicit(&e->counts[r], 1, memory_order_relaxed);
 }
 
-/* All its entries together: two processes may have made one each. */
+/* The sum of its entries: two processes may have made one each. */
 static void refusals_of(const char *coupon, int64_t counts[CPN_REFUSAL_COUNT])
 {
     const uint64_t hash = hash_text(HASH_NONE, coupon);
@@ -254,7 +254,7 @@ static void refusals_of(const char *coupon, int64_t counts[CPN_REFUSAL_COUNT])
 
 /* ---- stocks ---- */
 
-/* A process that dies with the lock may leave half of a writing: then there is none. */
+/* A process that dies with the lock may leave half an update: discard it. */
 static void lock_stocks(void)
 {
     if (pthread_mutex_lock(&stocks->lock) != EOWNERDEAD)
@@ -358,7 +358,7 @@ static void render_outcomes(struct buf *out, const struct row *row)
     buf_printf(out, "%s{outcome=\"failed\"} %" PRId64 "\n", row->wire, sum(row->first + 1));
 }
 
-/* A number in the unit that is shown: as it is, or seconds of micro- or milliseconds, without idle zeros. */
+/* Append a number in its unit for display: as it is, or seconds from micro- or milliseconds, without trailing zeros. */
 static void render_number(struct buf *out, const struct row *row, int64_t value)
 {
     int64_t unit = row->scale == TIME ? 1000000 : row->scale == MILLI ? 1000 : 1;

@@ -1,14 +1,14 @@
 /*
- * base/metrics.h -- what all processes count, in memory that they share.
+ * base/metrics.h -- counters of all processes, in shared memory.
  *
  * Shape    one slot per process: workers by index, then reporter, runner, deliverer and master. The master makes the memory before it
- *          forks; a process that takes another's place takes over its slot, so counters never go back. Gauges, and how far views are
- *          written, stand in a bank per process: when a process ends, its own go with it, even if two share the slot for a while
+ *          forks; a process that replaces another takes over its slot, so counters never go back. Gauges, and debts of views, are in a bank
+ *          per process: when a process ends, they go with it, even if two share the slot for a while
  * Usage    metrics_create() in the master; metrics_attach(slot) after the fork; then count from any thread
  *          Without them (tools, unit tests) the calls count into memory of this process
  * Units    histograms of time take microseconds and show seconds; gauges of time take milliseconds and show seconds
- * Names    Prometheus's conventions: coupons_ in front, base units, _total behind counters
- * Adding   a metric: a row here; what conf/ says of metrics is checked against this table by tests/service/test_metrics.py
+ * Names    Prometheus's conventions: prefix coupons_, base units, suffix _total for counters
+ * Adding   a metric: add a row here; tests/service/test_metrics.py checks what conf/ says of metrics against this table
  */
 #ifndef BASE_METRICS_H
 #define BASE_METRICS_H
@@ -28,9 +28,9 @@
 #define METRICS_SLOT_MASTER (METRICS_WORKERS_MAX + 3)
 #define METRICS_SLOTS (METRICS_WORKERS_MAX + 4)
 
-#define METRICS_BANKS 4 /* processes per slot at a time: one, its successor, and one that still drains; the gauges of any more are not shown */
+#define METRICS_BANKS 4 /* processes per slot at a time: one, its successor, and one that still drains; gauges of any more are not shown */
 #define METRICS_ROUTES_MAX 96
-/* Statuses that are counted by themselves; others are status="other". */
+/* Statuses counted separately; others are status="other". */
 #define METRICS_STATUSES(X)                                                                                            \
     X(200) X(201) X(202) X(204) X(206) X(301) X(302) X(303) X(304) X(307) X(308) X(400) X(401) X(403) X(404) X(405)    \
     X(408) X(409) X(410) X(412) X(413) X(415) X(422) X(428) X(429) X(500) X(502) X(503) X(504)
@@ -42,7 +42,7 @@ enum {
     METRICS_STATUS_COUNT
 };
 
-/* Cells that a metric has per slot: one per label value; a histogram: one per bound, +Inf, and the sum. */
+/* Cells of a metric per slot: one per label value; a histogram: one per bound, +Inf, and the sum. */
 #define METRICS_CELLS_NONE 1
 #define METRICS_CELLS_MILLI 1
 #define METRICS_CELLS_OUTCOME 2
@@ -105,13 +105,13 @@ enum metric {
 
 /* One process's part. */
 struct metrics_bank {
-    atomic_int pid; /* 0: nobody's */
+    atomic_int pid; /* 0: free */
     _Atomic int64_t gauges[METRIC_COUNT];
 };
 
-/* One place's part, whichever processes have it. */
+/* One seat's part, whichever processes hold it. */
 struct metrics_slot {
-    atomic_bool used; /* somebody has counted into it: untouched ones need not be added up */
+    atomic_bool used; /* something was counted here: unused ones need not be added up */
     _Atomic int64_t cells[METRIC_CELLS]; /* of counters and histograms */
     struct metrics_bank banks[METRICS_BANKS];
 };
@@ -120,11 +120,11 @@ struct metrics_slot {
 int metrics_create(void) CPN_CHECKED;
 /* Count into this slot from now on. After the fork, before threads. */
 void metrics_attach(int slot);
-/* The process pid has ended: its gauges go with it. */
+/* The process pid has ended: drop its gauges. */
 void metrics_leave(int slot, int pid);
 /* A slot, for reading. 0 <= slot < METRICS_SLOTS. */
 struct metrics_slot *metrics_slot(int slot);
-/* The slot and the bank of this process. False: it has none that others see. */
+/* This process's slot and bank. False: it has none that others see. */
 bool metrics_own_place(int *slot, int *bank);
 
 /* Add n (gauges: may be negative) to a metric without labels. */
@@ -135,7 +135,7 @@ void metrics_add_result(enum metric m, enum cpn_result r, int64_t n);
 void metrics_add_outcome(enum metric m, bool succeeded, int64_t n);
 /* Set this process's part of a gauge. */
 void metrics_set(enum metric m, int64_t value);
-/* Note one value in a histogram: requests (SIZE) or microseconds (TIME). */
+/* Record one value in a histogram: requests (SIZE) or microseconds (TIME). */
 void metrics_observe(enum metric m, int64_t value);
 /* Count a reply: route's row number and HTTP status. Also METRIC_REQUEST_TIME. */
 void metrics_request(unsigned route, int status, int64_t microseconds);
@@ -143,20 +143,20 @@ void metrics_request(unsigned route, int status, int64_t microseconds);
 /* ---- single coupons ---- */
 #define METRICS_COUPON_SIZE 65 /* of an id, with its NUL */
 
-/* Count a refusal of a coupon's: in a table of METRICS_REFUSED coupons, shared by all processes. Coupons that come when it is full are
- * not counted. Any thread, any process. */
+/* Count a refusal of a coupon, in a table of METRICS_REFUSED coupons, shared by all processes. Further coupons are not counted. Any thread,
+ * any process. */
 #define METRICS_REFUSED 4096
 void metrics_refused(const char *coupon, enum cpn_refusal r);
 
 struct coupon_stock {
     char coupon[METRICS_COUPON_SIZE];
-    bool has_slots; /* else nothing is free */
+    bool has_slots; /* otherwise nothing is free */
     int64_t free, taken;
 };
 #define METRICS_STOCKS 1000
-/* Whether somebody reads the metrics: otherwise the stocks need not be updated. */
+/* True if somebody reads the metrics: otherwise the stocks need not be updated. */
 bool metrics_stocks_wanted(void);
-/* These are the coupons that the metrics show, until METRICS_STOCKS_MS later. At most METRICS_STOCKS. Any process. */
+/* Set the coupons that the metrics show, for METRICS_STOCKS_MS. At most METRICS_STOCKS. Any process. */
 void metrics_tell_stocks(const struct coupon_stock *told, size_t count);
 #define METRICS_STOCKS_MS 60000
 

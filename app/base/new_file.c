@@ -26,7 +26,7 @@ bool new_file_open(struct new_file *f, const char *path)
     return true;
 }
 
-/* So that a crash of the machine keeps its name, too, where the file system does that. */
+/* So that the name, too, survives a crash of the machine, if the file system supports that. */
 static void sync_directory(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -57,7 +57,7 @@ bool new_file_keep(struct new_file *f)
     bool kept = false;
 
     if (fflush(f->to) == 0 && ferror(f->to))
-        errno = EIO; /* an earlier write failed, and what it said is gone */
+        errno = EIO; /* an earlier write failed, and its error is lost */
     else if (!ferror(f->to) && fsync(fileno(f->to)) == 0)
         kept = rename(f->temporary, f->path) == 0;
     if (!kept) {

@@ -1,7 +1,5 @@
 /*
- * base/new_file.h -- a file that is written completely or not at all: written under another name, and renamed when it is on disk.
- *
- * Only its owner can read it. A process that is killed meanwhile leaves a file "PATH.XXXXXX" behind, X being letters and digits.
+ * base/new_file.h -- a file that is written completely or not at all: written under another name, and renamed once on disk.
  */
 #ifndef BASE_NEW_FILE_H
 #define BASE_NEW_FILE_H
@@ -14,9 +12,9 @@ struct new_file {
     char *path, *temporary;
 };
 
-/* False: it cannot be written there, errno says why, and nothing is open. */
+/* False: it cannot be written there; errno says why; nothing is open. */
 bool new_file_open(struct new_file *f, const char *path);
-/* Rename it to its final name, replacing what was there. False: something could not be written, errno says why, and it is dropped. */
+/* Rename it to its final name, replacing any old file. False: a write failed, errno says why; it is dropped. */
 bool new_file_keep(struct new_file *f);
 void new_file_drop(struct new_file *f);
 

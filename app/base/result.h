@@ -1,9 +1,9 @@
 /*
- * base/result.h -- every outcome a caller of the service can be told, in one table.
+ * base/result.h -- every result that a caller of the service can get, in one table.
  *
- * Order     is precedence: where several apply, the first row that applies is the answer
- * Numbers   are for logs and metrics only, without gaps, and are never reused: a new row gets the next one, wherever it stands
- * Columns   number, name, wire code, HTTP status, retry (may the same request later succeed), title, explanation
+ * Order     is precedence: if several apply, the first row is the answer
+ * Numbers   are only for logs and metrics, without gaps, and never reused: a new row gets the next one, wherever it is inserted
+ * Columns   number, name, wire code, HTTP status, retry (the same request may later succeed), title, explanation
  */
 #ifndef BASE_RESULT_H
 #define BASE_RESULT_H
@@ -104,7 +104,7 @@
     X(37, INVALID_TRANSITION, "invalid_transition", 409, false, "Not possible in this state",                          \
       "The redemption's current state does not allow this step.")
 
-/* What the service says of itself. */
+/* Results about the service itself. */
 #define CPN_RESULTS_BEHIND(X)                                                                                          \
     X(38, RATE_LIMITED, "rate_limited", 429, true, "Too many requests",                                                \
       "This key or address has exceeded its limit. Retry after the time in Retry-After.")                              \
@@ -125,7 +125,7 @@ enum cpn_result {
 #undef X
 };
 
-/* The refusals by themselves, in the table's order. */
+/* Just the refusals, in the table's order. */
 enum cpn_refusal {
 #define X(number, name, ...) CPN_REFUSAL_##name,
     CPN_REFUSALS(X)
@@ -137,7 +137,7 @@ enum cpn_refusal {
 struct result_info {
     const char *name;        /* the wire code, e.g. "sold_out" */
     int status;              /* HTTP status */
-    bool retry;              /* may the same request later succeed */
+    bool retry;              /* the same request may later succeed */
     const char *title;       /* one short phrase */
     const char *explanation; /* what it means and what the caller should do */
 };

@@ -13,7 +13,7 @@
 
 _Static_assert(sizeof PREFIX + (SECRET_BYTES_MAX + 2) / 3 * 4 <= SECRET_TEXT_SIZE, "a secret's text is longer");
 
-/* The bytes of a secret; false: it is none. */
+/* Decode a secret's bytes; false: it is not a secret. */
 static bool decode(const char *text, uint8_t key[SECRET_BYTES_MAX], size_t *len)
 {
     const char *base64 = text + sizeof PREFIX - 1, *end;

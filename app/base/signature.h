@@ -14,13 +14,13 @@
 
 #define SECRET_BYTES_MIN 24
 #define SECRET_BYTES_MAX 64
-#define SECRET_TEXT_SIZE 96 /* of the longest secret, with its NUL */
+#define SECRET_TEXT_SIZE 96 /* bytes of the longest secret, with its NUL */
 
-/* A new secret of 32 bytes. */
+/* Make a new secret of 32 bytes. */
 void secret_make(char text[SECRET_TEXT_SIZE]);
-/* True when text is a secret. */
+/* True if text is a secret. */
 bool secret_valid(const char *text);
-/* Append the signature by a valid secret. */
+/* Append the signature made with a valid secret. */
 void signature_put(struct buf *out, const char *secret, const char *id, int64_t time_s, const void *body, size_t len);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * base/stop.h -- stopping a process that the master supervises: its signal, and threads that sleep until it arrives.
+ * base/stop.h -- stops a process that the master supervises: waits for its signal, and wakes threads that sleep.
  *
- * Signals  are blocked before the fork, and waited for here: SIGTERM and SIGINT stop the process, SIGUSR1 reopens the log
+ * Signals  are blocked before the fork, and awaited here: SIGTERM and SIGINT stop the process, SIGUSR1 reopens the log
  * Threads  any may sleep and ask; every sleep ends at once when the process is told to stop
  */
 #ifndef BASE_STOP_H
@@ -16,7 +16,7 @@
 #define STOP_BACKOFF_LAST_MS 2000
 
 struct stop {
-    pthread_mutex_t lock; /* beside `asked`, for those who rest */
+    pthread_mutex_t lock; /* with `asked`, for sleeping threads */
     pthread_cond_t woken;
     atomic_bool asked;
 };
@@ -26,14 +26,14 @@ void stop_release(struct stop *s);
 
 /* Wait for the signal that ends the process. */
 void stop_await_signal(void);
-/* Tell the threads. */
+/* Tell the threads to stop. */
 void stop_ask(struct stop *s);
 static inline bool stop_asked(const struct stop *s)
 {
     return atomic_load(&s->asked);
 }
 
-/* The pause after one of this many ms: the first one if there was none (0), otherwise twice as long, up to `most`. */
+/* The pause after one of ms: `first` if there was none (0), else twice as long, up to `most`. */
 static inline int64_t longer_pause_ms(int64_t ms, int64_t first, int64_t most)
 {
     int64_t longer = ms ? ms * 2 : first;
@@ -41,7 +41,7 @@ static inline int64_t longer_pause_ms(int64_t ms, int64_t first, int64_t most)
     return longer < most ? longer : most;
 }
 
-/* Wait this long, which may be no time at all, or until the process is told to stop. */
+/* Wait this long, possibly no time, or until the process is told to stop. */
 void stop_rest(struct stop *s, int64_t ms);
 /* Sleep *ms, longer each time; *ms is 0 at first. */
 void stop_back_off(struct stop *s, int64_t *ms);

@@ -19,7 +19,7 @@ size_t utf8_character(const unsigned char *text, const unsigned char *end, int32
     if (end && (size_t)(end - text) < len)
         return 0;
     for (size_t i = 1; i < len; i++) {
-        if ((text[i] & 0xC0) != 0x80) /* also the NUL at the end */
+        if ((text[i] & 0xC0) != 0x80) /* includes the NUL at the end */
             return 0;
         value = value << 6 | (text[i] & 0x3F);
     }

@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes of the character at text, 1 to 4; 0: none is there. It ends before end; end NULL: a NUL ends the text.
- * *point, if not NULL, gets its code point. */
+/* The length of the character at text, 1 to 4 bytes; 0: invalid. It must end before end; end NULL: a NUL ends the text. *point, if not
+ * NULL, gets its code point. */
 size_t utf8_character(const unsigned char *text, const unsigned char *end, int32_t *point);
 
-/* True when all of text is UTF-8. *characters, if not NULL, gets its length. */
+/* True if all of text is UTF-8. *characters, if not NULL, gets its length. */
 bool utf8_valid(const char *text, size_t *characters);
 
 #endif

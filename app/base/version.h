@@ -1,5 +1,5 @@
 /*
- * base/version.h -- the version of coupond and couponctl, and of what they speak: openapi.json says the same.
+ * base/version.h -- the version of coupond, couponctl and their API: openapi.json has the same.
  */
 #ifndef BASE_VERSION_H
 #define BASE_VERSION_H

@@ -14,9 +14,9 @@
 
 #define AWAITED UINT32_C(0x80000000)
 
-/* A process's. */
+/* One process's debts. */
 struct debts {
-    _Atomic uint32_t owed[VIEW_KEYS]; /* how many batches' views; and AWAITED */
+    _Atomic uint32_t owed[VIEW_KEYS]; /* how many batches' views; plus AWAITED */
     atomic_bool asked;
 };
 
@@ -26,7 +26,7 @@ struct shared {
     struct debts debts[METRICS_WORKERS_MAX][METRICS_BANKS];
 };
 
-static struct debts own_debts; /* of a process that others cannot see */
+static struct debts own_debts; /* for a process that others cannot see */
 static struct shared *shared;
 
 int view_barrier_create(void)
@@ -60,7 +60,7 @@ void view_barrier_owe(uint32_t key)
     atomic_fetch_add(&own()->owed[key], 1);
 }
 
-/* Who waits for more than this one says so again. */
+/* A reader that waits for more than this one sets AWAITED again. */
 void view_barrier_settle(uint32_t key)
 {
     _Atomic uint32_t *owed = &own()->owed[key];
@@ -84,7 +84,7 @@ bool view_barrier_awaited(uint32_t key)
 
 /* ---- who died ---- */
 
-/* Where some were lost since, that stands. */
+/* If some were lost since, that stays. */
 static void know_lost(int64_t ns)
 {
     int64_t began_ns = shared->began_ns;
@@ -107,7 +107,7 @@ void view_barrier_lost(void)
     atomic_store(&shared->lost_ns, mono_now().ns);
 }
 
-/* What it owed goes after that is known: nobody may find that nothing is owed before. */
+/* Its debts are cleared after the loss is known: nobody may find in between that nothing is owed. */
 void view_barrier_left(int slot, int pid)
 {
     for (int i = 0; i < METRICS_BANKS && slot < METRICS_WORKERS_MAX; i++) {
@@ -134,7 +134,7 @@ static bool were_lost(void)
 
 /* ---- who waits ---- */
 
-/* What a reader waits for. */
+/* A view that a reader waits for. */
 struct awaited {
     struct debts *whose;
     uint32_t key;
@@ -145,7 +145,7 @@ struct waiting {
     size_t count, capacity;
 };
 
-/* True, and that this is waited for is said, where it is owed. */
+/* True if it is owed; then also marks it as awaited. */
 static bool is_owed(const struct awaited *a)
 {
     _Atomic uint32_t *owed = &a->whose->owed[a->key];
@@ -181,12 +181,12 @@ static void wait_for_each(struct waiting *w, struct debts *whose, const uint32_t
     }
 }
 
-/* All processes are asked before the first is waited for: they write side by side. */
+/* Ask all processes before waiting for the first: they write in parallel. */
 static void ask_all(struct waiting *w, const uint32_t *keys, size_t count)
 {
     for (int slot = 0; slot < METRICS_WORKERS_MAX; slot++)
         for (int bank = 0; bank < METRICS_BANKS; bank++)
-            if (atomic_load(&metrics_slot(slot)->banks[bank].pid)) /* who goes clears what it owed before this */
+            if (atomic_load(&metrics_slot(slot)->banks[bank].pid)) /* an ending process's debts are cleared before this */
                 wait_for_each(w, &shared->debts[slot][bank], keys, count);
 }
 
@@ -212,5 +212,5 @@ bool view_barrier(const uint32_t *keys, size_t count)
         forget_settled(&w);
     }
     free(w.items);
-    return !w.count && !were_lost(); /* asked last: a worker may have died meanwhile */
+    return !w.count && !were_lost(); /* checked last: a worker may have died meanwhile */
 }

@@ -1,4 +1,4 @@
-/* coupond/main.c -- the command line. Everything else is the supervisor's. */
+/* coupond/main.c -- the command line. Everything else is in the supervisor. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #define OVERRIDES_MAX 64
 
-/* Read by jemalloc, if it is linked: it would make four arenas for each processor, and keep what each ever held. */
+/* Read by jemalloc, if linked: by default it makes four arenas per processor, and keeps what each ever held. */
 extern const char *malloc_conf;
 const char *malloc_conf = "narenas:4";
 

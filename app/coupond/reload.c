@@ -19,7 +19,7 @@
 
 void reload_note(const char *run_dir, struct mono began, const char *outcome)
 {
-    static struct mono done; /* when the last one that was not refused began */
+    static struct mono done; /* start of the last one not refused */
     char path[PATH_SIZE], fresh[PATH_SIZE];
     FILE *f;
 
@@ -33,7 +33,7 @@ void reload_note(const char *run_dir, struct mono began, const char *outcome)
         log_event(LOG_WARNING, "reload.not_noted", "path=\"%s\" reason=\"%s\"", path, strerror(errno));
 }
 
-/* The master's pid, as its lock on the pid file says; 0: there is none. */
+/* The master's pid, from its lock on the pid file; 0: none. */
 static pid_t find_master(const char *run_dir)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -49,7 +49,7 @@ static pid_t find_master(const char *run_dir)
     return failed || whole.l_type == F_UNLCK ? 0 : whole.l_pid;
 }
 
-/* How a reload ended that began at `since` or later: that it is done, if one is, whatever was refused after it. */
+/* The outcome of a reload that began at `since` or later: done, if any is, whatever was refused after it. */
 static bool read_outcome(const char *run_dir, struct mono since, char *outcome, size_t size)
 {
     char path[PATH_SIZE], *text = NULL;

@@ -1,4 +1,4 @@
-/* coupond/supervisor.c -- see supervisor.h. The master never touches the database or a request: it cannot crash from them. */
+/* coupond/supervisor.c -- see supervisor.h. The master never touches the database or a request, so neither can crash it. */
 #include "coupond/supervisor.h"
 
 #include <assert.h>
@@ -39,29 +39,29 @@
 #define LISTEN_BACKLOG 4096
 #define BACKOFF_MS_MIN 100
 #define BACKOFF_MS_MAX 5000
-#define HEALTHY_MS 1000    /* who lives so long starts its back-off anew, and may replace its predecessor */
-#define OTHERS 3           /* seats that are no worker's */
+#define HEALTHY_MS 1000    /* a process that lives this long resets its back-off, and may replace its predecessor */
+#define OTHERS 3           /* seats besides the workers' */
 #define SEATS_MAX (METRICS_WORKERS_MAX + OTHERS)
 #define LEAVERS_MAX (4 * SEATS_MAX)
 
 enum role_kind { REPORTER, RUNNER, DELIVERER, WORKER };
 
-/* A place that always has a process: worker 0, worker 1, ..., the reporter, the runner, the deliverer. */
+/* A seat always has a process: worker 0, worker 1, ..., the reporter, the runner, the deliverer. */
 struct seat {
     enum role_kind kind;
-    int index;              /* of the worker */
-    int slot;               /* in the metrics */
-    char name[24];          /* "worker-0": in the log, and of its files */
+    int index;              /* the worker's number */
+    int slot;               /* in the metrics' memory */
+    char name[24];          /* "worker-0": in the log and file names */
     int listen_fd;          /* -1: has none */
-    pid_t pid;              /* 0: it died and waits for respawn_at */
+    pid_t pid;              /* died, waits for respawn_at */
     struct mono started;
     struct mono respawn_at;
     int backoff_ms;         /* the wait after the last death */
-    pid_t successor;        /* of a reload; 0: none */
+    pid_t successor;        /* in a reload; 0: none */
     struct mono successor_started;
 };
 
-/* A process that was told to drain. */
+/* A process told to drain. */
 struct leaver {
     pid_t pid;
     const struct seat *seat;
@@ -71,27 +71,27 @@ struct leaver {
 static struct {
     const struct start *start;
     struct config config;   /* in force */
-    struct config fresh;    /* that of the reload under way */
+    struct config fresh;    /* of the current reload */
     int lock_fd;
     struct seat seats[SEATS_MAX];
     int seat_count;
     struct leaver leavers[LEAVERS_MAX];
     int leaver_count;
-    pid_t checker;          /* tries config or fresh on the database; 0: none */
+    pid_t checker;          /* tests config or fresh on the database; 0: none */
     bool serving;           /* the seats are filled */
-    bool reloading;         /* from SIGHUP until the successors have taken over, or it failed */
+    bool reloading;         /* from SIGHUP until the successors take over, or it fails */
     struct mono reload_began;
-    bool settling;          /* they have; processes of before are still there */
+    bool settling;          /* they have taken over; old processes are still there */
     bool stopping;
     int exit_code;
 } master;
 
-/* Which signals came since the last look. */
+/* The signals received since the last look. */
 static struct {
     bool child, stop, reload, reopen;
 } came;
 
-/* Report a failed start, to the operator and the log. */
+/* Report a failed start to the operator and the log. */
 __attribute__((format(printf, 2, 3))) static int give_up(int code, const char *format, ...)
 {
     char what[1024];
@@ -112,7 +112,7 @@ static void run_path(char *path, size_t size, const char *name, const char *suff
     snprintf(path, size, "%s/%s%s", master.config.coupond_run_dir, name, suffix);
 }
 
-/* By rename, so that a reader never sees half of it. */
+/* By rename, so that nobody reads half of it. */
 static void write_pid_file(const char *name, pid_t pid)
 {
     char path[CONFIG_TEXT_SIZE + 32], fresh[CONFIG_TEXT_SIZE + 32];
@@ -169,7 +169,7 @@ static int listen_at(struct seat *s, gid_t group)
     s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (s->listen_fd < 0)
         return give_up(EX_OSERR, "cannot create a socket: %s", strerror(errno));
-    unlink(address.sun_path); /* a dead master's: we hold the lock */
+    unlink(address.sun_path); /* a dead master's, since we hold the lock */
     mask = umask(0117);
     bound = bind(s->listen_fd, (const struct sockaddr *)&address, sizeof address);
     umask(mask);
@@ -216,12 +216,12 @@ static int make_seats(void)
 
 /* ---- children ---- */
 
-/* First thing in every child: go when the master goes, and hold nothing of it that is not ours. */
+/* First thing in every child: die with the master, and keep nothing of its that is not ours. */
 static void become_child(const struct seat *seat, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
-        raise(SIGTERM); /* it went before we said so; the signal is pending, and will be waited for */
+        raise(SIGTERM); /* it died before the prctl(); the signal is pending, and will be waited for */
     close(master.lock_fd);
     for (int i = 0; i < master.seat_count; i++)
         if (&master.seats[i] != seat && master.seats[i].listen_fd >= 0)
@@ -243,7 +243,7 @@ static int play_role(const struct seat *s, const struct config *config)
     abort();
 }
 
-/* The new process's id, or 0 when there is none to be had. */
+/* The new process's id, or 0: fork failed. */
 static pid_t start_process(const struct seat *s, const struct config *config)
 {
     pid_t parent = getpid(), pid;
@@ -265,7 +265,7 @@ static pid_t start_process(const struct seat *s, const struct config *config)
     return pid;
 }
 
-/* Try config on the database in a child: mongoc must never be used before a fork. False: there is no process to be had. */
+/* Test config on the database in a child: mongoc must never be used before a fork. False: fork failed. */
 static bool start_checker(const struct config *config)
 {
     pid_t parent = getpid();
@@ -280,7 +280,7 @@ static bool start_checker(const struct config *config)
         become_child(NULL, parent);
         log_role("check");
         sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL); /* it may be interrupted at any time */
+        sigprocmask(SIG_SETMASK, &none, NULL); /* may be interrupted at any time */
         if (store_check(config, message, sizeof message) == 0)
             exit(0);
         if (!master.serving)
@@ -309,14 +309,14 @@ static void fill_seat(struct seat *s)
         s->respawn_at = mono_add_ms(s->started, BACKOFF_MS_MAX);
 }
 
-/* Ask pid to drain; it is killed when it takes too long. */
+/* Ask pid to drain; it is killed if that takes too long. */
 static void send_off(pid_t pid, const struct seat *seat)
 {
     struct mono kill_at = mono_add_ms(mono_now(), (int64_t)master.config.coupond_drain_s * 1000);
 
     kill(pid, SIGTERM);
     if (master.leaver_count == LEAVERS_MAX) {
-        kill(pid, SIGKILL); /* reloads faster than processes drain: let the newest go without */
+        kill(pid, SIGKILL); /* reloads come faster than processes drain: kill the newest one */
         return;
     }
     master.leavers[master.leaver_count++] = (struct leaver){pid, seat, kill_at};
@@ -359,7 +359,7 @@ static void abandon_reload(const char *reason)
     }
 }
 
-/* The database is content with the new settings: start a successor for everybody. */
+/* The check passed: start a successor for every process. */
 static void start_successors(void)
 {
     bool all = true;
@@ -375,7 +375,7 @@ static void start_successors(void)
         abandon_reload("not every process could be started");
 }
 
-/* When all successors have proved themselves, they take over. */
+/* Once all successors have proved themselves, they take over. */
 static void finish_reload(void)
 {
     struct mono now = mono_now();
@@ -401,7 +401,7 @@ static void finish_reload(void)
     log_event(LOG_INFO, "reload.done", "config=\"%s\"", master.start->config_path);
 }
 
-/* The last process of before has gone: nobody answers by the old settings any more. */
+/* Once the last old process is gone, no answer follows the old settings any more. */
 static void settle_reload(void)
 {
     if (!master.settling || master.leaver_count)
@@ -481,7 +481,7 @@ static void on_seat_exit(struct seat *s, int status)
     s->respawn_at = mono_add_ms(now, s->backoff_ms);
 }
 
-/* In this order: once nobody waits for its views, all know whether some were lost. */
+/* In this order: once its views are no longer waited for, everyone knows whether some were lost. */
 static void note_end(int slot, pid_t pid)
 {
     view_barrier_left(slot, pid);
@@ -569,7 +569,7 @@ static void kill_the_late(void)
     }
 }
 
-/* Milliseconds until something is due: nothing here needs to be prompter than this. */
+/* Milliseconds until the next look: nothing here needs to be prompter than this. */
 static int nap_ms(void)
 {
     bool due = master.leaver_count || master.reloading || came.reload;
@@ -579,7 +579,7 @@ static int nap_ms(void)
     return due ? 20 : 10000;
 }
 
-/* Wait for a signal or a deadline, and note every signal that is there. */
+/* Wait for a signal or a deadline, and take all pending signals. */
 static void wait_for_signals(const sigset_t *all)
 {
     int ms = nap_ms(), number;
@@ -623,8 +623,8 @@ static void run_loop(const sigset_t *all)
     }
 }
 
-/* Memory holds keys, codes, users and the database's password: no core file of it, and no other process of this user reads
- * it. It holds for the children too. A leak checker reads its own process from another one: it must be let. */
+/* Memory holds keys, codes, users and the database's password: so no core dumps, and no access by this user's other processes. Children
+ * inherit this. A leak checker reads its process from another one, so it is exempt. */
 static void close_memory(void)
 {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(MEMORY_IS_WATCHED)
@@ -635,7 +635,7 @@ static void close_memory(void)
 #endif
 }
 
-/* As many descriptors as we may have: workers keep thousands of connections. */
+/* Allow as many descriptors as possible: workers keep thousands of connections. */
 static void raise_limits(void)
 {
     struct rlimit files;
@@ -669,7 +669,7 @@ static int start_up(sigset_t *all)
     failed = lock_run_dir();
     if (failed)
         return failed;
-    remove_file(RELOAD_FILE, ""); /* of a master that was killed */
+    remove_file(RELOAD_FILE, ""); /* left by a killed master */
     if (metrics_create() != 0)
         return give_up(EX_OSERR, "cannot create shared memory for the metrics: %s", strerror(errno));
     if (view_barrier_create() != 0)

@@ -1,13 +1,13 @@
 /*
- * ctl/archive.c -- couponctl archive: a coupon is closed for good, and its ledger goes into a file, which is read back and replayed before
- * it gets its name; then what it holds leaves the database.
+ * ctl/archive.c -- couponctl archive: closes a coupon for good, and writes its ledger to a file, which is read back and replayed before it
+ * gets its name; then removes the coupon's data from the database.
  *
- * Steps    the service closes the coupon (archive_close.h); the file is written; a job of the service removes the rest
- *          (archive_remove.h). What was cut short goes on where it stopped when the command is given again; until all lanes are removed
- *          something may still be appended to them, so the file is written anew
- * Due      those that have ended as long ago as a setting says, one after the other; one that is refused does not keep the others
- * Order    of several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to there. So no lane has in the file got
- *          what lane 0 did not say there that it gave, whatever is appended meanwhile
+ * Steps    the service closes the coupon (archive_close.h); the file is written; a job of the service removes the rest (archive_remove.h).
+ *          If interrupted, the same command goes on where it stopped; until all lanes are removed something may still be appended to them,
+ *          so the file is written again
+ * Due      coupons that ended as long ago as a setting says, one by one; a refused one does not stop the others
+ * Order    with several lanes: the tail of lane 0, of the others, of lane 0 again; then the batches up to those. So in the file no lane got
+ *          what lane 0 did not give there, whatever is appended meanwhile
  */
 #include "ctl/archive_file.h"
 
@@ -31,8 +31,8 @@
 #include "verify/scan.h"
 
 #define PAGE_BATCHES 50
-#define DUE_MOST 10000 /* coupons that are archived by one command */
-#define FAILURES_MOST 3 /* coupons in a row, before it is taken for more than theirs */
+#define DUE_MOST 10000 /* coupons archived by one command */
+#define FAILURES_MOST 3 /* in a row, before the cause is taken to be not the coupons */
 #define SUFFIX ".archive.gz"
 #define OWN_PATH_SIZE (COUPON_ID_MAX + sizeof SUFFIX)
 
@@ -52,13 +52,13 @@ struct archiving {
     const char *path;
     struct archive_writer file;
     struct names {
-        const char *path; /* NULL: they are not wanted */
+        const char *path; /* NULL: not wanted */
         struct gz_file file;
         struct buf line;
     } names;
     struct progress progress;
     int64_t lanes, first, done, total;
-    int64_t removed; /* documents; -1: nothing is to be */
+    int64_t removed; /* documents; -1: no removal */
     bool still;
     struct head tails[COUPON_LANES_MAX];
 };
@@ -95,7 +95,7 @@ static void names_put(struct names *n, const struct batch *b)
 
 /* ---- the ledger ---- */
 
-/* How far each lane is to be read: not what the removal said there, if it began and was cut short. */
+/* Find how far to read each lane: without what an interrupted removal appended. */
 static enum store_status read_tails(struct archiving *g)
 {
     struct head tail = {.seq = 0};
@@ -104,7 +104,7 @@ static enum store_status read_tails(struct archiving *g)
     if (s == STORE_OK)
         s = archive_tail(&g->scan, 0, &tail);
     g->first = tail.seq;
-    for (int64_t i = g->lanes; s == STORE_OK && i-- > 0;) /* lane 0 at last */
+    for (int64_t i = g->lanes; s == STORE_OK && i-- > 0;) /* lane 0 last */
         s = archive_tail(&g->scan, i, &g->tails[i]);
     g->still = g->first == g->tails[0].seq;
     for (int64_t i = 1; s == STORE_OK && i < g->lanes; i++) {
@@ -191,7 +191,7 @@ static void print_result(const struct archiving *g, const struct archive_result 
     print_line(&line, json);
 }
 
-/* It gets its name when it was read back, and nothing was found. */
+/* Give the file its name if it was read back and nothing was found. */
 static int check_and_commit(struct archiving *g, bool json, struct archive_result *result)
 {
     int64_t drifts;
@@ -228,7 +228,7 @@ static int write_archive(struct archiving *g, bool json, struct archive_result *
     return check_and_commit(g, json, result);
 }
 
-/* The ledger ends as the file does: of this one the rest is asked to leave. */
+/* The digest of where the file ends: only a ledger that ends there has the rest removed. */
 static void digest_of_file(const struct archiving *g, uint8_t digest[FINGERPRINT_LEN])
 {
     uint8_t hashes[COUPON_LANES_MAX][HASH_LEN];
@@ -255,7 +255,7 @@ static int write_and_remove(struct ctl *c, struct archiving *g, bool keep)
     return code;
 }
 
-/* Its archive was written before, and nothing comes after it any longer. */
+/* Its archive is already written, and complete: go on with the removal. */
 static int go_on(struct ctl *c, struct archiving *g, const struct ends *ends)
 {
     struct archive_result none = {.batches = 0};
@@ -293,7 +293,7 @@ static int archive(struct ctl *c, struct archiving *g, bool keep)
     return code == CTL_OK ? write_and_remove(c, g, keep) : code;
 }
 
-/* names: where they go, or NULL. */
+/* names: the file for them, or NULL. */
 static int archive_one(struct ctl *c, struct direct *db, const struct jws_keys *keys, const char *coupon, const char *path, const char *names)
 {
     struct archiving *g = checked(calloc(1, sizeof *g));
@@ -330,7 +330,7 @@ static int archive_old(struct ctl *c, struct direct *db, const struct jws_keys *
     return code;
 }
 
-/* The highest code of all. One coupon that is refused, busy or damaged does not keep the others; a file that cannot be written does. */
+/* Returns the highest exit code. A coupon that is refused, busy or damaged does not stop the others; a file that cannot be written does. */
 static int archive_all(struct ctl *c, struct direct *db, const struct jws_keys *keys, const struct over_coupon *old, size_t count)
 {
     int worst = CTL_OK, failures = 0;
@@ -379,7 +379,7 @@ static int archive_due(struct ctl *c, struct direct *db, const struct jws_keys *
 
 /* ---- the command line ---- */
 
-/* CTL_OK: the words and options fit; own_path: of a coupon, the file that is written where none is named. */
+/* CTL_OK: words and options fit; own_path: the default file for a coupon. */
 static int check_words(const struct ctl *c, char own_path[OWN_PATH_SIZE])
 {
     const char *coupon = c->args.words[0], *path = ctl_option(c, OPT_OUTPUT), *names = ctl_option(c, OPT_NAMES);

@@ -1,8 +1,8 @@
 /*
  * ctl/archive_read.c -- see archive_file.h: reading and checking.
  *
- * Steps    the file is read twice: for its SHA-256 and its last line, the statement; then, as this says, lane by lane
- * Trust    it may come from anywhere: a file says what it likes, of any size, and is told; what is kept of it is bounded, but for a line
+ * Steps    the file is read twice: for its SHA-256 and its last line, the statement; then lane by lane, as that says
+ * Trust    the file may come from anywhere, be of any size and claim anything: memory is bounded, except for one line
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "ctl/statement.h"
 #include "verify/alone.h"
 
-#define LINE_MOST ((size_t)64 << 20) /* a batch's document has 16 MB at the most */
+#define LINE_MOST ((size_t)64 << 20) /* a batch's document has at most 16 MB */
 #define PIECE (64 << 10)
 #define ORDINAL_MOST ((EPOCH_MOST + 1) * EPOCH_ORDINALS)
 
@@ -23,10 +23,10 @@
 
 struct lines {
     gzFile file;
-    struct buf line; /* without its line feed */
+    struct buf line; /* without the line feed */
     char piece[PIECE];
     size_t at, end;
-    bool bad; /* it is not whole gzip, a line is too long, or the last one has no end */
+    bool bad; /* incomplete gzip, a line that is too long, or a last one without a line feed */
 };
 
 static bool fill(struct lines *l)
@@ -41,7 +41,7 @@ static bool fill(struct lines *l)
     return l->end > 0;
 }
 
-/* False: that was all, or l->bad. */
+/* False: the end, or l->bad. */
 static bool next_line(struct lines *l)
 {
     buf_clear(&l->line);
@@ -80,8 +80,8 @@ struct checking {
     struct archive_manifest *manifest;
     const struct jws_keys *keys;
     uint8_t sha256[HASH_LEN]; /* of all lines but the last */
-    int64_t batches;          /* how many these are */
-    struct buf statement;     /* the last */
+    int64_t batches;          /* how many they are */
+    struct buf statement;     /* the last line */
     int64_t *lane;
     drift_fn *report;
     void *context;
@@ -110,7 +110,7 @@ static void refuse_count(struct checking *c, const char *field, int64_t expected
     refuse(c, "manifest", field, want, have);
 }
 
-/* The last line into c->statement, and the SHA-256 of those before. */
+/* Read the last line into c->statement, and the SHA-256 of those before. */
 static bool read_through(struct checking *c)
 {
     crypto_hash_sha256_state state;
@@ -143,7 +143,7 @@ static bool get_text(struct json_object *o, const char *name, char *to, size_t s
     return true;
 }
 
-/* Of which key the token says that it signed it. */
+/* The id of the key that the token claims to be signed by. */
 static void read_kid(const char *token, char kid[JWS_TEXT_SIZE])
 {
     JSON_IN_AUTO struct json_object *header = NULL;
@@ -156,7 +156,7 @@ static void read_kid(const char *token, char kid[JWS_TEXT_SIZE])
     buf_free(&text);
 }
 
-/* The statement's payload; NULL, with what is wrong told. The caller puts it. */
+/* The statement's payload; NULL: a fault, which is reported. The caller releases it. */
 static struct json_object *read_signed(struct checking *c, struct json_object *token)
 {
     const char *text = json_object_get_string(token);
@@ -215,7 +215,7 @@ static bool get_manifest(struct json_object *o, struct archive_manifest *m, uint
     return get_text(o, "coupon", m->coupon, sizeof m->coupon) && coupon_id_valid(m->coupon);
 }
 
-/* False: nothing can be told by it. */
+/* False: useless for a replay. */
 static bool check_statement(struct checking *c)
 {
     JSON_IN_AUTO struct json_object *o = read_statement(c);
@@ -239,7 +239,7 @@ static bool check_statement(struct checking *c)
 
 /* ---- the lanes ---- */
 
-/* The line at hand as a batch of this coupon and lane; NULL: told, unless it is of a later lane, where *later is set. */
+/* Parse the current line as a batch of this coupon and lane. NULL: a fault, which is reported; or a later lane's, if *later is set. */
 static struct batch *read_batch(struct checking *c, int64_t lane, int64_t after, bool *later)
 {
     struct batch *b = batch_in(c->lines.line.data ? c->lines.line.data : "", c->lines.line.len);
@@ -247,7 +247,7 @@ static struct batch *read_batch(struct checking *c, int64_t lane, int64_t after,
 
     snprintf(where, sizeof where, "after seq %" PRId64, after);
     if (b)
-        b->lanes = c->manifest->lanes; /* it stands beside the hash */
+        b->lanes = c->manifest->lanes; /* it is not covered by the hash */
     *later = b && b->lane > lane;
     if (!b)
         refuse(c, where, "line", "a batch", "another");
@@ -261,7 +261,7 @@ static struct batch *read_batch(struct checking *c, int64_t lane, int64_t after,
     return NULL;
 }
 
-/* Its manifest says how many slots the lane has, so that what is kept of them at a time is bounded; what passes that is not told. */
+/* The manifest's number of slots in the lane bounds the memory for them; entries beyond it are not replayed. */
 static bool fits(struct checking *c, const struct archive_lane *l, const struct batch *b)
 {
     char where[64];
@@ -280,12 +280,12 @@ static bool fits(struct checking *c, const struct archive_lane *l, const struct 
 }
 
 struct told {
-    int64_t lines; /* read, of all lanes */
-    bool at_hand;  /* the line is of a later lane */
+    int64_t lines; /* lines read, over all lanes */
+    bool at_hand;  /* the current line is a later lane's */
     struct archive_result *out;
 };
 
-/* Tell what follows of this lane. False: a temporary file failed, which the caller tells. */
+/* Replay the rest of this lane. False: a temporary file failed, which the caller reports. */
 static bool tell_lane(struct checking *c, struct told *t, int64_t lane, struct lane_sums *sums)
 {
     const struct archive_lane *l = &c->manifest->lane[lane];

@@ -23,7 +23,7 @@ bool archive_is_named(const char *word)
     return strpbrk(word, "./") && ((len > 3 && strcmp(word + len - 3, ".gz") == 0) || access(word, F_OK) == 0);
 }
 
-/* The coupon's id, as soon as the manifest has said it. */
+/* The coupon's id, once known from the manifest. */
 static const char *name_of(const struct archive_result *r, const char *otherwise)
 {
     return r->manifest.coupon[0] ? r->manifest.coupon : otherwise;

@@ -1,16 +1,16 @@
 /*
- * ctl/archive_verify.h -- couponctl verify FILE...: archives, checked without a database.
+ * ctl/archive_verify.h -- couponctl verify FILE...: checks archives without a database.
  */
 #ifndef CTL_ARCHIVE_VERIFY_H
 #define CTL_ARCHIVE_VERIFY_H
 
 #include "ctl/archive_file.h"
 
-/* True when the word is the name of a file: no coupon's id has a dot or a slash, but what a damaged database has as one may. */
+/* True if the word names a file: no valid coupon id has a dot or a slash (one in a damaged database may). */
 bool archive_is_named(const char *word);
-/* Check the files that are named; the exit code. */
+/* Check the files named; returns the exit code. */
 int archive_verify(struct ctl *c);
-/* Check one, and print what is wrong with it, all as of `name`. CTL_OK, CTL_REFUSED when something is, else as archive_check(). */
+/* Check one, and print its faults, all as of `name`. CTL_OK, CTL_REFUSED if there are any, else as archive_check(). */
 int archive_check_printing(const char *path, const char *name, const struct jws_keys *keys, bool json, struct archive_result *out,
                            int64_t *drifts);
 

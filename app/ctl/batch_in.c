@@ -1,8 +1,8 @@
 /*
  * ctl/batch_in.c -- see batch_in.h.
  *
- * Members   are read by one table, whatever the entry's kind: who has which is said by batch_line() alone, for in the end the batch is
- *           written again, and must be the line that was read
+ * Members   are read by one table for all kinds of entries. Only batch_line() knows which kind has which: at the end the batch is written
+ *           again, and must equal the line that was read
  */
 #include "ctl/batch_in.h"
 
@@ -94,7 +94,7 @@ static bool read_hex(struct json_object *o, uint8_t *bytes, size_t size)
     return text && strlen(text) == 2 * size && sodium_hex2bin(bytes, size, text, 2 * size, NULL, &len, NULL) == 0 && len == size;
 }
 
-/* No batch has a number that is not exact in every reader of JSON. */
+/* Batches have only integers that every reader of JSON reads exactly. */
 static bool read_int(struct json_object *o, int64_t *to)
 {
     if (!json_object_is_type(o, json_type_int))
@@ -118,7 +118,7 @@ static bool read_time(struct json_object *o, int64_t *to)
     return text_of(o) && clock_parse(text_of(o), to);
 }
 
-/* At most size - 1 bytes, into an array that has them. */
+/* Read at most size - 1 bytes into an array of size bytes. */
 static bool read_short(struct json_object *o, char *to, size_t size)
 {
     const char *text = text_of(o);
@@ -256,7 +256,7 @@ static bool read_batch(struct json_object *o, struct batch *b)
            h->seq >= 1;
 }
 
-/* Written again, it is this line. */
+/* True if, written again, it is this line. */
 static bool is_line(const struct batch *b, const char *line, size_t len)
 {
     struct buf again = BUF_INIT;

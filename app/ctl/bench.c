@@ -1,6 +1,6 @@
 /* ctl/bench.c -- couponctl bench: takings per second of a coupon of its own, and their latencies.
- *
- * For who sizes a machine on which the service is installed; tests/bench, which measures changes of the code, is not there. */
+*
+* For sizing a machine on which the service is installed; tests/bench, which measures changes of the code, is not installed. */
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 #define SECONDS_MOST 3600
 #define CONNECTIONS 16
 #define CONNECTIONS_MOST 256
-#define SLOTS_PER_SECOND 20000 /* more than it takes, unless --slots says otherwise */
+#define SLOTS_PER_SECOND 20000 /* more than it can take, unless --slots says otherwise */
 #define SLOTS_MOST INT64_C(100000000)
 #define TIMEOUT_S 30L
 #define NAME_LEN 8
@@ -42,13 +42,13 @@ struct bench {
     struct mono until;
 };
 
-static atomic_bool over; /* sold out, or interrupted: what follows is tidying up */
+static atomic_bool over; /* sold out, or interrupted: only tidying up is left */
 
 struct client {
     struct bench *bench;
     pthread_t thread;
     int number;
-    int64_t *taken_us; /* of each taking */
+    int64_t *taken_us; /* latency of each taking */
     size_t taken, capacity;
     size_t refused, failed;
     long failed_status; /* the last one; 0: no answer */
@@ -69,7 +69,7 @@ static void note_taking(struct client *k, int64_t us)
     k->taken_us[k->taken++] = us;
 }
 
-/* The user is the key, too. Returns the status, 0: no answer. */
+/* The key is also the user. Returns the status, 0: no answer. */
 static long take(struct client *k, CURL *curl, size_t number)
 {
     char body[128], key[128];
@@ -107,7 +107,7 @@ static void *run_client(void *context)
 
         if (status == 201) {
             note_taking(k, (mono_now().ns - asked.ns) / 1000);
-        } else if (status == 409) { /* every user asks once: only stock can be at an end */
+        } else if (status == 409) { /* every user asks once: only the stock can be used up */
             k->refused++;
             atomic_store(&over, true);
         } else {
@@ -121,7 +121,7 @@ static void *run_client(void *context)
 
 /* ---- before and after ---- */
 
-/* An API call whose answer only matters by its success. */
+/* An API call of which only success matters. */
 static int call(struct bench *b, const char *method, char *path, const char *body, const char *match)
 {
     struct answer a;
@@ -137,7 +137,7 @@ static int call(struct bench *b, const char *method, char *path, const char *bod
     return code;
 }
 
-/* CTL_OK where there is nothing that the load could disturb, or --yes was said. */
+/* CTL_OK if the load can disturb nothing, or with --yes. */
 static int ask_leave(struct ctl *c)
 {
     json_object *items;
@@ -176,7 +176,7 @@ static int make_coupon(struct bench *b, int64_t slots)
     return code;
 }
 
-/* End it, and retire what is free; deleted it can only be while nothing was taken. */
+/* End the coupon, and retire free slots; it can be deleted only if nothing was taken. */
 static int clean_up(struct bench *b, size_t taken, int64_t slots)
 {
     char body[64];
@@ -209,7 +209,7 @@ static double percentile_ms(const int64_t *sorted_us, size_t count, double share
     return (double)sorted_us[(size_t)((double)(count - 1) * share)] / 1000;
 }
 
-/* What all clients saw together. */
+/* The results of all clients. */
 struct sum {
     size_t taken, refused, failed;
     long failed_status;
@@ -258,7 +258,7 @@ static void print_sum(const struct bench *b, const struct sum *s)
     json_object_put(o);
 }
 
-/* Print what the clients saw; returns how many takings there were. */
+/* Print the results; returns the number of takings. */
 static size_t print_result(const struct bench *b, const struct client *clients, int count, double seconds)
 {
     struct sum s = {.connections = count, .seconds = seconds};

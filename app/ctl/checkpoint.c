@@ -53,7 +53,7 @@ void checkpoints_close(struct checkpoints *k)
     jws_keys_forget(&k->keys);
 }
 
-/* Is there one for this coupon? Not under another name than an id's: it would lead out of DIR. */
+/* True if the coupon has one. Only for a valid id: another name could lead out of DIR. */
 static bool is_kept(const struct checkpoints *k, const char *coupon)
 {
     return k->dir && coupon_id_valid(coupon);
@@ -86,7 +86,7 @@ static void refuse(const struct opening *o, const char *where, const char *field
     o->report(o->context, &d);
 }
 
-/* What stands between the last two line feeds, and where it begins. */
+/* Read what is between the last two line feeds, and where it begins. */
 static bool read_statement(FILE *f, struct buf *out, int64_t *from)
 {
     off_t size;
@@ -110,7 +110,7 @@ static bool read_statement(FILE *f, struct buf *out, int64_t *from)
     return strlen(out->data) == out->len;
 }
 
-/* The statement's JSON into *payload. */
+/* Read the statement's JSON into *payload. */
 static bool check_signature(const struct opening *o, const struct buf *statement, struct buf *payload)
 {
     bool is_signed = statement->data[0] != '{';
@@ -149,7 +149,7 @@ static bool get_section(struct json_object *o, struct checkpoint_section *s, int
     return true;
 }
 
-/* The next len bytes of f are those of this hash. */
+/* True if the next len bytes of f have this hash. */
 static bool has_hash(FILE *f, int64_t len, const uint8_t sha256[HASH_LEN])
 {
     crypto_hash_sha256_state state;
@@ -168,7 +168,7 @@ static bool has_hash(FILE *f, int64_t len, const uint8_t sha256[HASH_LEN])
     return memcmp(made, sha256, HASH_LEN) == 0;
 }
 
-/* Each lane's section, which are all that is before `end`. */
+/* Check each lane's section; together they end at `end`. */
 static bool check_sections(const struct opening *o, struct json_object *lanes, int64_t end)
 {
     int64_t from = FIRST_LEN;
@@ -185,7 +185,7 @@ static bool check_sections(const struct opening *o, struct json_object *lanes, i
         if (!has_hash(o->file->file, o->file->sections[i].len, sha256))
             return false;
     }
-    return from == end - 1; /* and a line feed */
+    return from == end - 1; /* minus a line feed */
 }
 
 static void check_statement(const struct opening *o, const struct buf *payload, int64_t end, int64_t lanes)
@@ -269,7 +269,7 @@ void checkpoint_close(struct checkpoint *f)
 
 /* ---- all of them ---- */
 
-/* Its name becomes the coupon's. */
+/* True if it is a checkpoint; its name is cut to the coupon's id. */
 static bool is_checkpoint(struct dirent *e)
 {
     size_t len = strlen(e->d_name);
@@ -339,7 +339,7 @@ const struct lane_checkpoint *checkpoint_lane(struct checkpoint *f, int64_t lane
     return &s->at;
 }
 
-/* The file was seen whole: what cannot be read now is an empty record, which tells of itself. */
+/* The file was checked: if a read fails now, the record is empty, which is reported later. */
 bool checkpoint_next(struct checkpoint *f, struct buf *record)
 {
     unsigned char bytes[LENGTH_BYTES] = {0};
@@ -397,7 +397,7 @@ void checkpoint_put_json(const struct checkpoint *f, struct json *j)
 
 static void put_bytes(struct checkpoint_writer *w, const void *bytes, size_t len)
 {
-    fwrite(bytes, 1, len, w->file.to); /* new_file_keep() sees what fails */
+    fwrite(bytes, 1, len, w->file.to); /* new_file_keep() sees failures */
 }
 
 bool checkpoint_begin(struct checkpoint_writer *w, const struct checkpoints *k, const char *coupon)

@@ -16,11 +16,11 @@
 
 #define CONNECT_TIMEOUT_S 5L
 #define TIMEOUT_S 120L
-#define STALLED_S 60L /* long bodies may take as long as they move */
+#define STALLED_S 60L /* long bodies may take any time as long as they progress */
 
-/* ---- where and as whom ---- */
+/* ---- address and key ---- */
 
-/* http://127.0.0.1:PORT unless told otherwise. */
+/* http://127.0.0.1:PORT by default. */
 static void base_url(const struct ctl *c, char url[CLIENT_URL_SIZE])
 {
     const char *given = ctl_option(c, OPT_URL), *port = getenv("COUPONS_PORT");
@@ -116,7 +116,7 @@ static size_t take_body(char *data, size_t size, size_t count, void *context)
     return size * count;
 }
 
-/* The next bytes of a long body. */
+/* Give libcurl the next bytes of a long body. */
 static size_t give_body(char *into, size_t size, size_t count, void *context)
 {
     struct client_text *t = context;
@@ -205,7 +205,7 @@ static void set_body(CURL *curl, const struct call *call)
     curl_easy_setopt(curl, CURLOPT_SEEKDATA, call->text);
 }
 
-/* Returns the transfer's result; details (CURL_ERROR_SIZE) say more. */
+/* Returns the transfer's result; more in details (CURL_ERROR_SIZE). */
 static CURLcode transfer(const struct call *call, const char *url, struct curl_slist *headers, struct answer *a,
                          char *details)
 {
@@ -365,7 +365,7 @@ size_t json_count(json_object *items)
     return items && json_object_is_type(items, json_type_array) ? json_object_array_length(items) : 0;
 }
 
-/* path, from that cursor on; NULL: from the start. */
+/* path with this cursor; NULL: from the start. */
 static char *page_path(const char *path, const char *cursor)
 {
     char *escaped = cursor ? client_path("%s", cursor) : NULL, *page = NULL;
@@ -407,7 +407,7 @@ int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *cont
 struct item_table {
     struct table table;
     add_item *add;
-    const char *const *columns; /* of add */
+    const char *const *columns; /* for add */
     bool json;
 };
 

@@ -1,9 +1,9 @@
 /*
- * ctl/client.h -- calls of the service's API, by libcurl.
+ * ctl/client.h -- calls the service's API by libcurl.
  *
- * Owns    a struct answer owns its texts and JSON: answer_release()
- * Errors  client_call(): CTL_OK when there was any answer of the service's, also a refusal; CTL_UNREACHABLE when there was
- *         none (the complaint is made); CTL_USAGE when there is no API key
+ * Owns    a struct answer owns its texts and JSON; free it by answer_release()
+ * Errors  client_call(): CTL_OK: any answer from the service, even a refusal; CTL_UNREACHABLE: none (the error is printed); CTL_USAGE: no
+ *         API key
  */
 #ifndef CTL_CLIENT_H
 #define CTL_CLIENT_H
@@ -20,16 +20,16 @@
 struct answer {
     long status;
     struct buf body;
-    json_object *json;  /* NULL: the body is no JSON */
+    json_object *json;  /* NULL: the body is not JSON */
     char *location;     /* or NULL */
 };
 
-/* A body that is too long to hold: a head, then the bytes [from, from + size) of a file. */
+/* A body too long for memory: a head, then the bytes [from, from + size) of a file. */
 struct client_text {
     const char *type;   /* Content-Type */
     const char *head;
     size_t head_len;
-    int fd;             /* must support reads at any place */
+    int fd;             /* must support pread() */
     int64_t from, size;
     int64_t sent;       /* bytes of both, so far */
     void (*on_sent)(struct client_text *t); /* or NULL */
@@ -38,51 +38,51 @@ struct client_text {
 
 struct call {
     const char *method;
-    char *path;         /* from "/coupons" on, escaped: client_path(); freed by client_call() */
+    char *path;         /* starts with "/coupons", escaped: client_path(); freed by client_call() */
     const char *body;   /* NULL: none */
     struct client_text *text; /* instead of body, or NULL */
-    FILE *save;         /* where the body of a 2xx goes instead of into the answer, or NULL */
+    FILE *save;         /* gets the body of a 2xx instead of the answer, or NULL */
     const char *accept; /* NULL: application/json */
     const char *key;    /* Idempotency-Key, or NULL */
     const char *match;  /* If-Match, or NULL */
-    bool quiet;         /* do not complain when there is no answer */
+    bool quiet;         /* print nothing if there is no answer */
 };
 
-/* Where calls go, without a slash at its end, and with which key; false, and the complaint is made, when there is no key. */
+/* The base URL of calls, without a slash at its end, and the key; false, with the error printed, if there is no key. */
 #define CLIENT_URL_SIZE 1024
 #define CLIENT_KEY_SIZE 256
 bool client_address(const struct ctl *c, char url[CLIENT_URL_SIZE], char key[CLIENT_KEY_SIZE]);
 
-/* printf of a path, whose %s arguments are escaped. */
+/* printf for a path; its %s arguments are escaped. */
 char *client_path(const char *format, ...);
 
 int client_call(struct ctl *c, struct call call, struct answer *a);
 void answer_release(struct answer *a);
 
-/* True for 2xx; else the problem is told on standard error. */
+/* True for 2xx; else the problem is printed on standard error. */
 bool answer_ok(const struct answer *a);
-/* The exit code for a problem: CTL_UNREACHABLE where the service is not there behind its front, else CTL_REFUSED. */
+/* The exit code for a problem: CTL_UNREACHABLE if the front cannot reach the service, else CTL_REFUSED. */
 int answer_code(const struct answer *a);
 
-/* The member at a JSON pointer; NULL when there is none, or it is null. */
+/* The member at a JSON pointer; NULL: none, or null. */
 json_object *json_at(json_object *o, const char *pointer);
 /* Its text (numbers too), or NULL. Borrowed from o. */
 const char *json_text_at(json_object *o, const char *pointer);
 int64_t json_int_at(json_object *o, const char *pointer);
-/* How many items it has; 0: it is no array. */
+/* The number of its items; 0: not an array. */
 size_t json_count(json_object *items);
 
-/* Make the call, and print what it answers: with --json its body on one line, if it has one; else by tell, or (NULL) the object. */
+/* Make the call, and print the answer: with --json its body, if any, on one line; else by tell, or (NULL) the object. */
 typedef void tell_answer(struct ctl *c, const struct answer *a);
 int client_tell(struct ctl *c, struct call call, tell_answer *tell);
 
-/* Get the list at path (freed here) page by page, and tell of each item, of `most` at the most; 0: of all. A page of a list with a filter
- * may be short, or empty, and not the last. */
+/* Get the list at path (freed here) page by page, and call tell for each item, at most `most`; 0: for all. A page of a filtered list may be
+ * short, or empty, and not the last. */
 int client_each(struct ctl *c, char *path, int64_t most, void (*tell)(void *context, json_object *item), void *context);
 
-/* Print these items: as a table, a member of theirs per column (columns is NULL-terminated); or, with --json, a line each. */
+/* Print these items: as a table with a member per column (columns is NULL-terminated); or, with --json, one per line. */
 int client_tell_items(struct ctl *c, char *path, int64_t most, const char *const *heads, const char *const *columns);
-/* The same, whose rows `add` adds: one or more of an item. */
+/* The same, but `add` adds the rows: one or more per item. */
 typedef void add_item(struct table *t, json_object *item, const char *const *columns);
 int client_tell_rows(struct ctl *c, char *path, int64_t most, const char *const *heads, add_item *add, const char *const *columns);
 

@@ -1,8 +1,8 @@
 /*
- * ctl/codes.c -- couponctl codes: lists of codes in and out, one code's state, and taking one out of use.
+ * ctl/codes.c -- couponctl codes: imports and exports lists of codes, shows one code's state, and retires a code.
  *
- * Import   the list is sent as it is, from the file, in requests of at most REQUEST_MOST bytes that end with a line;
- *          what comes through a pipe is put into a temporary file first, so that a request can be repeated
+ * Import   the list is sent from the file unchanged, in requests of at most REQUEST_MOST bytes that end with a line;
+ *          a list from a pipe goes to a temporary file first, so that a request can be repeated
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,9 +21,9 @@
 #include "ctl/save.h"
 #include "ctl/table.h"
 
-#define REQUEST_MOST (INT64_C(256) * 1024 * 1024) /* bytes that the service takes at once */
+#define REQUEST_MOST (INT64_C(256) * 1024 * 1024) /* bytes that the service accepts at once */
 #define PIECE 65536
-#define HEADER_MOST 65536 /* bytes of CSV's first line */
+#define HEADER_MOST 65536 /* most bytes of CSV's first line */
 #define BAD_SHOWN 20
 
 const struct argp_option ctl_codes_import_options[] = {
@@ -39,16 +39,16 @@ struct list {
     int fd;
     bool csv;
     int64_t size;
-    char *head;         /* CSV: the first line, which each further request begins with */
+    char *head;         /* CSV: the first line, repeated at the start of each request */
     size_t head_len;
     int64_t request_most;
 };
 
-/* The bytes of one request: [from, end), behind the head where `headed`. */
+/* The bytes of one request: [from, end), after the head if `headed`. */
 struct slice {
     int64_t from, end;
     bool headed;
-    int64_t line; /* the number of its first line in the list */
+    int64_t line; /* number of its first line in the list */
 };
 
 static bool complain_of(const char *name)
@@ -70,7 +70,7 @@ static bool write_all(int fd, const char *bytes, size_t len)
     return true;
 }
 
-/* Put what comes out of `in` into a file without a name. -1: it failed, and the complaint is made. */
+/* Copy `in` to a file without a name. -1: failed, with the error printed. */
 static int spool(int in, const char *name)
 {
     const char *directory = getenv("TMPDIR");
@@ -139,7 +139,7 @@ static void close_list(struct list *l)
         close(l->fd);
 }
 
-/* Lines that end in [from, end). -1: the file cannot be read. */
+/* Count the lines that end in [from, end). -1: the file cannot be read. */
 static int64_t count_lines(const struct list *l, int64_t from, int64_t end)
 {
     int64_t lines = 0;
@@ -158,7 +158,7 @@ static int64_t count_lines(const struct list *l, int64_t from, int64_t end)
     return lines;
 }
 
-/* The end of the last line in [from, end), or end when no line ends there. */
+/* The end of the last line in [from, end), or end if no line ends there. */
 static int64_t last_line_end(const struct list *l, int64_t from, int64_t end)
 {
     char piece[PIECE];
@@ -177,7 +177,7 @@ static int64_t last_line_end(const struct list *l, int64_t from, int64_t end)
     return end;
 }
 
-/* The slice behind s (zeroed: the first). False: there is none, or *failed. */
+/* The slice after s (zeroed: the first). False: none, or *failed. */
 static bool next_slice(const struct list *l, struct slice *s, bool *failed)
 {
     int64_t lines = count_lines(l, s->from, s->end), most = l->request_most;
@@ -196,7 +196,7 @@ static bool next_slice(const struct list *l, struct slice *s, bool *failed)
 
 /* ---- import ---- */
 
-/* What became of all rows. */
+/* The outcome for all rows. */
 struct sums {
     int64_t rows, imported, duplicates_in_file, duplicates_in_coupon, invalid;
     json_object *jobs;
@@ -252,7 +252,7 @@ static void add_job(struct sums *sums, json_object *job)
     json_object_array_add(sums->jobs, json_object_get(job));
 }
 
-/* Wait for the job of a slice, and add up what it says. */
+/* Wait for a slice's job, and add its counts. */
 static int finish_slice(struct ctl *c, const char *id, struct sums *sums, const struct slice *s)
 {
     const char *error;

@@ -1,4 +1,4 @@
-/* ctl/coupons.c -- couponctl coupon: made, cloned, changed, deleted, shown and listed, by the API; and who changed it. */
+/* ctl/coupons.c -- couponctl coupon: creates, clones, changes, deletes, shows and lists coupons, by the API; and shows who changed them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -58,11 +58,11 @@ const struct argp_option ctl_coupon_list_options[] = {
 
 /* ---- create ---- */
 
-/* Which member an option sets. */
+/* The member that an option sets. */
 static const struct {
     enum opt option;
-    bool number, nullable; /* nullable: "default" stands for null */
-    const char *outer, *name; /* outer NULL: at the top */
+    bool number, nullable; /* nullable: "default" means null */
+    const char *outer, *name; /* outer NULL: top level */
 } members[] = {
     {OPT_ID, false, false, NULL, "id"},
     {OPT_TITLE, false, false, NULL, "title"},
@@ -157,7 +157,7 @@ static bool any_member(const struct ctl *c)
     return false;
 }
 
-/* The request's body; NULL, and the complaint is made. A file alone is sent as it is: the service says what is wrong in it. */
+/* The request's body; NULL, with the error printed. A file without options is sent unchanged: the service reports its faults. */
 static char *definition_text(const struct ctl *c, const char *file)
 {
     char *text = file ? read_file(file) : NULL;
@@ -176,7 +176,7 @@ static char *definition_text(const struct ctl *c, const char *file)
     return text;
 }
 
-/* The coupon is there, and a job makes its slots: watch it to its end. */
+/* The coupon is created, and a job makes its slots: watch the job to its end. */
 static int await_slots(struct ctl *c, const struct answer *made)
 {
     const char *id = json_text_at(made->json, "/id"), *job = json_text_at(made->json, "/job");
@@ -233,7 +233,7 @@ int ctl_coupon_create(struct ctl *c)
     return code;
 }
 
-/* Where the options name a discount, what belongs to the old one's kind goes. */
+/* If the options name a discount, drop what belongs to the old one's kind. */
 static void drop_discount(const struct ctl *c, json_object *definition)
 {
     static const char *const of_kinds[] = {"amount_minor", "percent_bp", "max_minor", "label"};
@@ -244,7 +244,7 @@ static void drop_discount(const struct ctl *c, json_object *definition)
         json_object_object_del(object_in(definition, "discount"), of_kinds[i]);
 }
 
-/* Its definition, without its id, as a draft; options override it. */
+/* Create a draft from its definition, without its id; options override. */
 int ctl_coupon_clone(struct ctl *c)
 {
     struct answer a;
@@ -404,7 +404,7 @@ int ctl_coupon_list(struct ctl *c)
 
 /* ---- history ---- */
 
-/* A row per change; what it is a change of stands in the first one. */
+/* A row per change; only the first row names what was changed. */
 static void add_deed(struct table *t, json_object *item, const char *const *columns)
 {
     json_object *changes = json_at(item, "/changes");

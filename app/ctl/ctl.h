@@ -1,11 +1,11 @@
 /*
- * ctl/ctl.h -- what every subcommand of couponctl gets, and the row that makes one.
+ * ctl/ctl.h -- what every subcommand of couponctl gets, and the row that defines one.
  *
- * Shape    struct ctl: the settings shared by all; struct args: what this call gave; struct command: a row of the table
+ * Shape    struct ctl: settings shared by all; struct args: this call's arguments; struct command: a row of the table
  * Exit     enum exit_code, the same for every subcommand
- * Output   what was asked for goes to standard output, everything else to standard error
- * --json   every command has it: what the service answered, else an object of the command's own, on one line; of a list a line for
- *          each item; where an answer has no body, nothing. Complaints and exit codes are the same
+ * Output   results go to standard output, everything else to standard error
+ * --json   every command has it: the service's answer, or the command's own object, on one line; for a list, a line per item; for an answer
+ *          without a body, nothing. Errors and exit codes are the same
  */
 #ifndef CTL_CTL_H
 #define CTL_CTL_H
@@ -18,9 +18,9 @@
 
 enum exit_code {
     CTL_OK = 0,
-    CTL_REFUSED = 1,     /* the service said no, a job failed, or verify found drifts */
+    CTL_REFUSED = 1,     /* the service refused, a job failed, or verify found drifts */
     CTL_USAGE = 2,
-    CTL_UNREACHABLE = 3  /* no answer from the service or the database: nothing is known */
+    CTL_UNREACHABLE = 3  /* no answer from the service or the database: outcome unknown */
 };
 
 #define ARGS_MOST 64
@@ -55,14 +55,14 @@ struct ctl {
 };
 
 struct command {
-    const char *group, *verb;   /* "slots", "generate"; verb NULL: a single word */
+    const char *group, *verb;   /* "slots", "generate"; verb NULL: one word */
     int (*run)(struct ctl *c);  /* the exit code */
     const char *words;          /* its positional arguments, as shown in usage */
     int words_min, words_most;
     const struct argp_option *options; /* NULL: only the global ones */
     const char *brief;          /* for the list of commands, at most 45 characters */
     const char *help;           /* for its own --help */
-    int (*run_raw)(int argc, char **argv); /* instead of run: gets the words untouched, and is not listed */
+    int (*run_raw)(int argc, char **argv); /* instead of run: gets argv unparsed, and is not listed */
 };
 
 static inline const char *ctl_option(const struct ctl *c, enum opt o)
@@ -81,15 +81,14 @@ void ctl_complain(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* $COUPONS_VAR, or "var". */
 const char *ctl_var(void);
 
-/* Read the configuration: --config, else conf/coupond.ini where there is one; --mongodb goes before it. NULL, and the
- * complaint is made, when it cannot be used. */
+/* Read the configuration: --config, else conf/coupond.ini if it exists; --mongodb overrides it. NULL, with the error printed: unusable. */
 const struct config *ctl_config(struct ctl *c);
 
-/* text as a whole number in min..max into *value; false, and the complaint about `what` is made, when it is not one. */
+/* Parse text as an integer in min..max into *value; false, with an error about `what` printed: it is not one. */
 bool ctl_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 
-/* Write text, and a line feed, to a new file beside path, for its owner alone, then put it in path's place: nobody sees half a key. False,
- * and the complaint is made, when it cannot be done. */
+/* Write text, and a line feed, to a new file beside path, readable only by its owner, then rename it to path: nobody sees half a key.
+ * False, with the error printed: failed. */
 bool ctl_write_secret(const char *path, const char *text);
 
 /* The subcommands, by file. */

@@ -1,7 +1,7 @@
 /*
- * ctl/direct.h -- the database itself, for the subcommands that need no service.
+ * ctl/direct.h -- direct access to the database, for the subcommands that need no service.
  *
- * Errors   direct_open(): CTL_OK, CTL_USAGE or CTL_UNREACHABLE; the complaint is made
+ * Errors   direct_open(): CTL_OK, CTL_USAGE or CTL_UNREACHABLE; the error is printed
  */
 #ifndef CTL_DIRECT_H
 #define CTL_DIRECT_H
@@ -15,8 +15,8 @@
 struct direct {
     struct mongo *mongo;
     struct store *session;
-    const struct name_key *name_key; /* by which users are to be found: direct_names() */
-    struct name_key new_key;         /* where the database has none */
+    const struct name_key *name_key; /* by which users are found: direct_names() */
+    struct name_key new_key;         /* if the database has none */
     bool without_key;
     struct direct_more {
         struct mongo *mongo;
@@ -27,14 +27,14 @@ struct direct {
 };
 
 int direct_open(struct ctl *c, struct direct *d);
-/* Read by which key users are found: where the database has none, which is told, a new one is taken for it, and no user is found.
- * Errors as direct_open()'s; then it is closed. */
+/* Read the key by which users are found. If the database has none, that is printed and a new one used, which finds no user. Errors as from
+ * direct_open(); then d is closed. */
 int direct_names(struct direct *d);
-/* Another session, for a thread of its own: closed with d. NULL: there are enough, or it cannot be opened. */
+/* Another session, for another thread: closed with d. NULL: too many, or it cannot be opened. */
 struct store *direct_another(struct direct *d);
 void direct_close(struct direct *d);
 
-/* The exit code of a failed call, with its complaint. */
+/* Print the error of a failed call; returns the exit code. */
 int direct_failed(void);
 
 #endif

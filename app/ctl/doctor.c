@@ -1,4 +1,4 @@
-/* ctl/doctor.c -- couponctl doctor: one line per check, ok, warn or fail, and what to do. Changes nothing that stays. */
+/* ctl/doctor.c -- couponctl doctor: one line per check, ok, warn or fail, and what to do. Leaves no changes. */
 #include <curl/curl.h>
 #include <dirent.h>
 #include <errno.h>
@@ -23,9 +23,9 @@
 
 #define DISK_WARN_SHARE 10 /* percent that should be free */
 #define DISK_FAIL_BYTES (INT64_C(256) << 20)
-#define FILES_SPARE 64     /* descriptors beside connections: logs, sockets, pipes */
+#define FILES_SPARE 64     /* descriptors besides connections: logs, sockets, pipes */
 #define SOCKET_MODE 0660
-#define FCGI_FIXED "2.4.2-2+deb12u1" /* Debian's first with the fix of CVE-2025-23016 */
+#define FCGI_FIXED "2.4.2-2+deb12u1" /* Debian's first with the fix for CVE-2025-23016 */
 #define PATH_SIZE (CONFIG_TEXT_SIZE + 256)
 
 void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, ...)
@@ -79,7 +79,7 @@ static void check_local_disk(struct doctor *d)
         doctor_tell_space(d, place, (int64_t)(s.f_blocks * s.f_frsize), (int64_t)(s.f_bavail * s.f_frsize));
 }
 
-/* The process that run_dir/NAME.pid names; 0: none lives. */
+/* The live process that run_dir/NAME.pid names; 0: none. */
 static pid_t process_of(const struct doctor *d, const char *name)
 {
     char path[PATH_SIZE];
@@ -124,7 +124,7 @@ static void check_processes(struct doctor *d)
     buf_free(&missing);
 }
 
-/* The soft limit of open files of a process; 0: not known, -1: none. */
+/* A process's soft limit of open files; 0: unknown, -1: none. */
 static int64_t open_files_of(pid_t pid)
 {
     char path[64], line[256], soft[32] = "";
@@ -228,7 +228,7 @@ static void check_service(struct doctor *d)
     }
 }
 
-/* Whether others than its owner may read it. */
+/* True if others than its owner may read it. */
 static bool is_open_to_others(struct doctor *d, const char *path)
 {
     struct stat s;
@@ -276,7 +276,7 @@ static void check_libraries(struct doctor *d)
                 curl_version_info(CURLVERSION_NOW)->version);
 }
 
-/* libfcgi does not tell its version; Debian's packages do. */
+/* libfcgi does not report its version; Debian's packages do. */
 static void check_libfcgi(struct doctor *d)
 {
     char answer[128] = "";
@@ -305,7 +305,7 @@ static void check_libfcgi(struct doctor *d)
 
 static const struct {
     const char *name; /* at most 10 characters */
-    bool database;    /* needs one that answers */
+    bool database;    /* needs a database that answers */
     void (*run)(struct doctor *d);
 } checks[] = {
     {"database", false, doctor_connect},

@@ -1,6 +1,6 @@
 /*
- * ctl/doctor.h -- what the files of couponctl doctor share: the checks of this machine (doctor.c) and those of the database
- * (doctor_database.c), which stand apart because json-c and store/ cannot be included together.
+ * ctl/doctor.h -- shared by the files of couponctl doctor: checks of this machine (doctor.c) and of the database (doctor_database.c), which
+ * are separate because json-c and store/ cannot be included together.
  */
 #ifndef CTL_DOCTOR_H
 #define CTL_DOCTOR_H
@@ -9,25 +9,25 @@
 
 enum doctor_level { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL };
 
-struct doctor_database; /* NULL: it cannot be reached */
+struct doctor_database; /* NULL: unreachable */
 
 struct doctor {
     struct ctl *ctl;
     const struct config *config;
     struct doctor_database *database;
-    const char *check; /* the one at work */
+    const char *check; /* the current one */
     enum doctor_level worst;
 };
 
-/* A line of the result: what was found and, unless it is ok, what to do. */
+/* Print a line of the result: what was found and, unless it is ok, what to do. */
 void doctor_tell(struct doctor *d, enum doctor_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* The same for free space. */
+/* The same, for free space. */
 void doctor_tell_space(struct doctor *d, const char *where, int64_t total, int64_t unused);
 
-/* The database. The first one connects; the others want d->database. */
+/* Checks of the database. The first one connects; the others need d->database. */
 void doctor_connect(struct doctor *d);
 void doctor_replica_set(struct doctor *d);
-/* These two say nothing of a replica set. */
+/* These two print nothing for a replica set. */
 void doctor_shards(struct doctor *d);
 void doctor_reads(struct doctor *d);
 void doctor_majority(struct doctor *d);

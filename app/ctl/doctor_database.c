@@ -237,7 +237,7 @@ static bool has_kid(const char *kids, const char *of)
     return first[0] && strstr(kids, first);
 }
 
-/* Another front's keys, against those of this one's file. */
+/* Compare another front's keys with those in this one's file. */
 static void compare_front(struct doctor *d, const char *ours, const struct front *f)
 {
     const char *file = d->config->receipts_seed_file;

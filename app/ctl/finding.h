@@ -1,5 +1,5 @@
 /*
- * ctl/finding.h -- how a difference that a checker found is printed: a line on standard output.
+ * ctl/finding.h -- prints a difference that a checker found: a line on standard output.
  */
 #ifndef CTL_FINDING_H
 #define CTL_FINDING_H
@@ -9,7 +9,7 @@
 
 #include "verify/drift.h"
 
-/* coupon: or the file that it is about. */
+/* coupon: or the file concerned. */
 void finding_print(const char *coupon, int64_t lane, const struct drift *d, bool json);
 
 #endif

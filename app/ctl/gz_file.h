@@ -1,5 +1,5 @@
 /*
- * ctl/gz_file.h -- a compressed file that is there whole or not at all (base/new_file.h); its owner alone can read it.
+ * ctl/gz_file.h -- a compressed file that is complete or absent (base/new_file.h), readable only by its owner.
  */
 #ifndef CTL_GZ_FILE_H
 #define CTL_GZ_FILE_H
@@ -11,19 +11,19 @@
 #include "base/new_file.h"
 
 struct gz_file {
-    struct new_file place; /* to is NULL: there is none, or it was kept or dropped */
-    gzFile file; /* NULL: closed; then place.temporary can be read */
+    struct new_file place; /* to is NULL: none, or it was kept or dropped */
+    gzFile file; /* NULL: closed; place.temporary can be read then */
     bool failed;
 };
 
-/* False, with the complaint made: it cannot be written there. */
+/* False, with the error printed: it cannot be written there. */
 bool gz_file_open(struct gz_file *f, const char *path);
 void gz_file_put(struct gz_file *f, const char *bytes, size_t len);
-/* False, with the complaint made: something could not be written. */
+/* False, with the error printed: a write failed. */
 bool gz_file_close(struct gz_file *f);
-/* Closed, it takes its place. False, with the complaint made. */
+/* Put the closed file in place. False, with the error printed. */
 bool gz_file_keep(struct gz_file *f);
-/* In any case, in the end. */
+/* Always call this at the end. */
 void gz_file_release(struct gz_file *f);
 
 #endif

@@ -13,7 +13,7 @@
 #define POLL_MS 100
 #define ATTEMPTS 4
 #define ATTEMPT_PAUSE_MS 500
-#define PATIENCE_MS 30000 /* how long the service may be silent while a job is watched */
+#define PATIENCE_MS 30000 /* how long the service may not answer while a job is watched */
 
 int job_start(struct ctl *c, struct call call, const char *path, struct answer *a)
 {

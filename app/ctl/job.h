@@ -1,21 +1,21 @@
 /*
- * ctl/job.h -- a job of the service's: asking for it so that there is one, and watching it to its end.
+ * ctl/job.h -- jobs of the service: requests one exactly once, and watches it to its end.
  *
- * Exit    as struct answer's: CTL_OK when there was any answer; the caller releases the answer
+ * Exit    like client_call()'s: CTL_OK: any answer; the caller releases the answer
  */
 #ifndef CTL_JOB_H
 #define CTL_JOB_H
 
 #include "ctl/client.h"
 
-/* Make the call, whose path is `path`; again, when no answer came or the service was busy. Its key is made here when it
- * has none: so there is one job, or coupon, at the most. */
+/* Make the call to `path`; repeat it if no answer came or the service was busy. Without a key it gets one: so at most one job, or coupon,
+ * is made. */
 int job_start(struct ctl *c, struct call call, const char *path, struct answer *a);
-/* Watch the job until it is over, with a progress bar of `unit`; *a holds its last state. */
+/* Watch the job to its end, with a progress bar of `unit`; *a is its last state. */
 int job_watch(struct ctl *c, const char *id, const char *what, const char *unit, struct answer *a);
-/* True when a, of job_watch(), says that the job is done. */
+/* True if a, from job_watch(), says that the job is done. */
 bool job_is_done(const struct answer *a);
-/* The exit code for job `id`, by which slots are `done` ("generated"), as its end in a, of job_watch(), says; the complaint is made. */
+/* The exit code for job `id`, by which slots were `done` ("generated"), from its last state in a; errors are printed. */
 int job_slots_end(const char *id, const char *done, const struct answer *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* ctl/jobs.c -- couponctl jobs: background work, listed, shown and cancelled. */
+/* ctl/jobs.c -- couponctl jobs: lists, shows and cancels background jobs. */
 #include <stdlib.h>
 
 #include "base/buf.h"

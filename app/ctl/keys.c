@@ -1,4 +1,4 @@
-/* ctl/keys.c -- couponctl keys create, list, revoke: on the database, so that there can be a first key. */
+/* ctl/keys.c -- couponctl keys create, list, revoke: directly on the database, so that a first key can be made. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ bool ctl_write_secret(const char *path, const char *text)
     return true;
 }
 
-/* Nothing must be stored that cannot be handed over. */
+/* True if the key's file can be written: no key must be stored that cannot be handed over. */
 static bool is_writable_place(const char *path)
 {
     char *copy = strdup(path), *slash;
@@ -59,7 +59,7 @@ static bool is_writable_place(const char *path)
     return ok;
 }
 
-/* A time, or a span from now: "90d". */
+/* A time, or a duration from now: "90d". */
 static bool read_expiry(const char *text, int64_t *expires_ms)
 {
     static const struct {
@@ -97,7 +97,7 @@ static bool are_networks(const char *list)
     return false;
 }
 
-/* The length of the host at the beginning of text: a name, an IPv4 address, or an IPv6 address in brackets. 0: there is none. */
+/* The length of the host that text starts with: a name, an IPv4 address, or an IPv6 address in brackets. 0: none. */
 static size_t host_length(const char *text)
 {
     static const char name[] = "abcdefghijklmnopqrstuvwxyz0123456789.-_", of_ipv6[] = "abcdef0123456789:.";
@@ -155,7 +155,7 @@ static bool are_origins(const char *list)
     return true;
 }
 
-/* A key of the role public has origins, and no other has. */
+/* Only keys of role public have origins, and all of them do. */
 static bool read_origins(struct ctl *c, struct api_key *key)
 {
     const char *origins = ctl_option(c, OPT_ORIGIN);
@@ -170,7 +170,7 @@ static bool read_origins(struct ctl *c, struct api_key *key)
     return !origins || are_origins(origins);
 }
 
-/* What the options say of the key's limits. False: one is wrong, and that is said. */
+/* Read the key's limits from the options. False: invalid, with the error printed. */
 static bool read_limits(struct ctl *c, struct api_key *key)
 {
     const char *expires = ctl_option(c, OPT_EXPIRES), *coupons = ctl_option(c, OPT_COUPONS);

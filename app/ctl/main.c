@@ -279,7 +279,7 @@ static const struct argp_option global_options[] = {
     {0},
 };
 
-/* What other users need not see in the list of processes. */
+/* Copy a secret, and hide it from the list of processes. */
 static const char *hidden(char *value)
 {
     char *copy = checked(strdup(value));
@@ -302,7 +302,7 @@ static error_t parse_global(int key, char *value, struct argp_state *state)
 static const struct argp global_argp = {.options = global_options, .parser = parse_global};
 static const struct argp_child global_child[] = {{&global_argp, 0, "Common options:", 90}, {0}};
 
-/* A subcommand's own options, all alike: their text is kept. */
+/* A subcommand's own options are all parsed alike: their text is kept. */
 static const struct command *parsed_command;
 
 static bool is_number(const char *word)
@@ -366,7 +366,7 @@ static int run_command(struct ctl *c, const struct command *row, int argc, char 
     return row->run(c);
 }
 
-/* Where the subcommand's words begin; 0: none. */
+/* Index of the subcommand's first word; 0: none. */
 struct top {
     struct ctl *ctl;
     int first_word;
@@ -388,7 +388,7 @@ static error_t parse_top(int key, char *value, struct argp_state *state)
     return 0;
 }
 
-/* What --help says of all subcommands: a line each. */
+/* The list of subcommands in --help: a line each. */
 static char *list_commands(void)
 {
     struct buf text = BUF_INIT;
@@ -422,7 +422,7 @@ static const struct command *find_command(const char *group, const char *verb, b
     return NULL;
 }
 
-/* group has no such verb, or none was given. */
+/* Print a group's verbs: it has no such verb, or none was given. */
 static int explain_group(const char *group, const char *verb)
 {
     bool asked = verb && (strcmp(verb, "--help") == 0 || strcmp(verb, "-?") == 0);

@@ -4,7 +4,7 @@
 #include <json-c/json.h>
 #include <stddef.h>
 
-/* The unsafe character that text begins with, and its bytes in *len; else 0, and 1. */
+/* The unsafe character that text begins with, its length in *len; else 0, and 1. */
 static unsigned unsafe_at(const char *text, size_t *len)
 {
     const unsigned char *c = (const unsigned char *)text;
@@ -38,7 +38,7 @@ void print_fact(const char *subject, const char *fact)
     printf(" is %s\n", fact);
 }
 
-/* What is below U+0020 is escaped in JSON's strings already; between them it breaks lines. */
+/* Below U+0020, JSON's strings are escaped already; outside strings these characters are line breaks. */
 void print_json_text(const char *json, FILE *out)
 {
     size_t len;

@@ -1,5 +1,5 @@
 /*
- * ctl/print.h -- text from elsewhere on a terminal: no title, name or answer can drive it, or show other text than it holds.
+ * ctl/print.h -- prints text from elsewhere on a terminal: no title, name or answer can control it, or look like other text.
  *
  * Unsafe  control characters (below U+0020, U+007F to U+009F), and those that reorder text or break lines (U+2028 to U+202E,
  *         U+2066 to U+2069)
@@ -14,16 +14,16 @@
 
 struct json_object; /* json-c's: its header and base/json.h have names in common */
 
-/* text, with '?' for each unsafe character. */
+/* Print text, with '?' for each unsafe character. */
 void print_safely(const char *text, FILE *out);
-/* "subject is fact" as a line on standard output; the fact is ours. */
+/* Print "subject is fact" as a line; fact is our own text. */
 void print_fact(const char *subject, const char *fact);
-/* JSON text and a line feed; unsafe characters as \uXXXX, so that it is the same JSON. */
+/* Print JSON text and a line feed; unsafe characters as \uXXXX, so it is the same JSON. */
 void print_json_text(const char *json, FILE *out);
-/* The same of o, in one line, or (pretty) in several. */
+/* Print o likewise, on one line, or (pretty) on several. */
 void print_json(struct json_object *o, FILE *out);
 void print_json_pretty(struct json_object *o, FILE *out);
-/* A line of JSON, or of text for people, on standard output; and free it. */
+/* Print a line of JSON, or of text for people, on standard output; free it. */
 void print_line(struct buf *line, bool json);
 
 #endif

@@ -1,4 +1,4 @@
-/* ctl/receipt.c -- couponctl receipt verify, rotate: what a receipt says, by a JWK Set and a file of the ledger; the key's change. */
+/* ctl/receipt.c -- couponctl receipt verify, rotate: checks a receipt against a JWK Set and a ledger file; changes the key. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sodium.h>
@@ -37,7 +37,7 @@ static int refuse(const char *why)
 
 /* ---- reading ---- */
 
-/* What f holds, at most so many bytes. False: it cannot be read, or holds more, or a NUL. */
+/* Read all of f. False: it cannot be read, has more than `most` bytes, or a NUL. */
 static bool read_text(FILE *f, size_t most, struct buf *out)
 {
     char piece[4096];
@@ -45,11 +45,11 @@ static bool read_text(FILE *f, size_t most, struct buf *out)
 
     while (out->len <= most && (got = fread(piece, 1, sizeof piece, f)) > 0)
         buf_put(out, piece, got);
-    buf_putc(out, '\0'); /* of an empty file, too */
+    buf_putc(out, '\0'); /* even for an empty file */
     return !ferror(f) && --out->len <= most && strlen(out->data) == out->len;
 }
 
-/* The receipt of the command line, or of standard input, without white space around it. */
+/* The receipt from the command line or standard input, without surrounding white space. */
 static bool read_token(const struct ctl *c, struct buf *out)
 {
     const char *word = c->args.words[0];
@@ -63,7 +63,7 @@ static bool read_token(const struct ctl *c, struct buf *out)
     return out->len > 0;
 }
 
-/* The JWK Set, from the file or the service. *set is the caller's. */
+/* The JWK Set, from the file or the service. The caller releases *set. */
 static int read_keys(struct ctl *c, json_object **set)
 {
     const char *path = ctl_option(c, OPT_KEYS);
@@ -105,7 +105,7 @@ static bool has_text(json_object *o, const char *pointer, const char *text)
 
 /* ---- the signature ---- */
 
-/* The key of the set that the token's header names. False: none is, or the header is not a receipt's. */
+/* The key that the token's header names. False: not in the set, or not the header of a receipt. */
 static bool find_key(json_object *set, const char *token, struct jws_key *key)
 {
     json_object *keys = json_at(set, "/keys"), *header;
@@ -129,7 +129,7 @@ static bool find_key(json_object *set, const char *token, struct jws_key *key)
 
 /* ---- the ledger ---- */
 
-/* A line of the ledger, of which the chain was checked so far. */
+/* A line of the ledger; the chain is checked up to it. */
 struct line {
     json_object *batch; /* without its hash */
     char hash[HASH_TEXT_LEN + 1];
@@ -141,7 +141,7 @@ struct chain {
     char *text;
     size_t size;
     struct line now;
-    char before[HASH_TEXT_LEN + 1]; /* the hash of the line before; "": none was read */
+    char before[HASH_TEXT_LEN + 1]; /* hash of the line before; "": none read */
 };
 
 static void chain_release(struct chain *c)
@@ -152,7 +152,7 @@ static void chain_release(struct chain *c)
         fclose(c->file);
 }
 
-/* Take the member "hash" out of the line, where RFC 8785 puts it: what is left is what was hashed. */
+/* Cut the member "hash" out of the line, where RFC 8785 puts it: the rest is what was hashed. */
 static bool cut_hash(char *text, char hash[HASH_TEXT_LEN + 1])
 {
     static const char start[] = ",\"hash\":\"";
@@ -213,7 +213,7 @@ static bool chain_next(struct chain *c, const char **fault)
 
 /* ---- the entry ---- */
 
-/* Which kinds of entries put a redemption into a state; through: also the issued one beneath a hold. */
+/* The kinds of entries that put a redemption into a state; through: also for the issued one beneath a hold. */
 static const struct {
     const char *state, *kind;
     bool through;
@@ -226,8 +226,8 @@ struct wanted {
     json_object *claims;
     int64_t n, lane;
     uint32_t g;
-    json_object *entry;  /* that puts it into its state; ours */
-    int64_t taken_n;     /* the taking that gave its ordinal */
+    json_object *entry;  /* that put it into its state; ours */
+    int64_t taken_n;     /* the taking with its ordinal */
     uint32_t taken_g;
 };
 
@@ -257,7 +257,7 @@ static json_object *entries_of(json_object *batch)
     return json_object_is_type(entries, json_type_array) ? entries : NULL;
 }
 
-/* What the batch says otherwise than the receipt; NULL: nothing, and w->entry is there. */
+/* Where the batch differs from the receipt; NULL: nowhere, and w->entry is set. */
 static const char *compare(struct wanted *w, const struct line *line)
 {
     json_object *entries = entries_of(line->batch), *e = NULL;
@@ -286,7 +286,7 @@ static const char *compare(struct wanted *w, const struct line *line)
     return NULL;
 }
 
-/* The ordinal that the batch gave w's taking, or 0. */
+/* The ordinal of w's taking in the batch, or 0. */
 static int64_t ordinal_in(const struct wanted *w, json_object *batch)
 {
     json_object *entries = entries_of(batch);
@@ -300,7 +300,7 @@ static int64_t ordinal_in(const struct wanted *w, json_object *batch)
     return 0;
 }
 
-/* Read the whole chain for the batch, then again, up to it, for the taking, whose entry has the ordinal. */
+/* Read the whole chain to find the batch; then again, up to there, to find the taking: its entry has the ordinal. */
 static const char *look_up(struct wanted *w, struct chain *c)
 {
     int64_t seq = json_int_at(w->claims, "/seq"), ordinal = 0;
@@ -392,13 +392,13 @@ int ctl_receipt_verify(struct ctl *c)
 
 /* ---- rotate ---- */
 
-/* The next key stands behind the one that signs. */
+/* The next key comes after the signing one. */
 static bool has_next(const struct jws_keys *k)
 {
     return k->count > 1 && k->keys[1].has_seed;
 }
 
-/* Let the next key sign, or a new one where none was announced; of the one before only the public half is left. */
+/* Make the next key sign, or a new one if none was announced; keep only the public half of the old one. */
 static bool change(struct jws_keys *k)
 {
     struct jws_key before;
@@ -414,7 +414,7 @@ static bool change(struct jws_keys *k)
     return true;
 }
 
-/* Write the file anew, for whom it was. */
+/* Replace the file; as root, keep its owner. */
 static bool replace(const char *path, const struct jws_keys *k)
 {
     struct buf text = BUF_INIT;
@@ -426,7 +426,7 @@ static bool replace(const char *path, const struct jws_keys *k)
         return false;
     }
     jws_keys_put(k, &text);
-    text.data[--text.len] = '\0'; /* the last line feed is written with it */
+    text.data[--text.len] = '\0'; /* the last line feed is added by the writer */
     good = ctl_write_secret(path, text.data);
     sodium_memzero(text.data, text.len);
     buf_free(&text);

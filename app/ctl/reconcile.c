@@ -1,16 +1,15 @@
 /*
- * ctl/reconcile.c -- couponctl reconcile: writes the views as the ledger (and for look-ups the code buckets) says they
- * are.
+ * ctl/reconcile.c -- couponctl reconcile: rewrites the views from the ledger (and code look-ups from the code buckets).
  *
- * Order    lane by lane and part by part: superfluous views go, then the others are written; then the look-ups of
- *          codes; then the marks, so that one never says more than is there
- * Online   views are only written where still stands what was read, and those that the service is about to write are
- *          left to it; marks are its own. What a process holds in memory of a view that was wrong is not mended
- * No key   to find users by: all are written under another one, once every ledger was seen to be whole
- * Shorter  from a checkpoint it can see whether anything is to be changed, but not write it, since names and orders of before are not
- *          in there: a coupon of which anything is, is told again from the start
- * Never    changes ledger (but for names of erased users, without a key) or code buckets; believes a ledger whose chain is broken; moves the mark of totals forward,
- *          by which the reporter knows what it has yet to tell -- unless there is none
+ * Order    lane by lane and part by part: deletes superfluous views, then writes the others; then look-ups of codes; then marks, so that
+ *          none claims more than is there
+ * Online   writes a view only if it is still as read; leaves those that the service is about to write; does not touch marks. Wrong views in
+ *          a process's memory are not repaired
+ * No key   to find users by: all users are written under a new one, once every ledger is known to be whole
+ * Shorter  from a checkpoint it can tell whether anything must change, but not write it, since old names and orders are not in there: such
+ *          a coupon is replayed from the start
+ * Never    changes the ledger (except names of erased users, without a key) or code buckets; trusts a ledger whose chain is broken; moves
+ *          forward the mark of totals, which tells the reporter what to fold next -- unless there is none
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,7 +47,7 @@ static const char *const fault_names[FAULT_COUNT] = {
 
 struct finding {
     int64_t count;
-    char *names[NAMES_MOST]; /* of the first few */
+    char *names[NAMES_MOST]; /* the first few */
 };
 
 struct reconcile {
@@ -56,25 +55,25 @@ struct reconcile {
     struct scan scan;
     struct progress progress;
     bool apply, online;
-    bool looking; /* for broken ledgers alone: nothing else is told */
+    bool looking; /* only for broken ledgers: nothing else is reported */
     bool json;
     struct checkpoints checkpoints;
-    /* of the coupon at hand */
+    /* of the current coupon */
     struct finding found[OF_COUNT][FAULT_COUNT];
     int64_t changes, lost, broken;
-    struct checkpoint from;        /* it is told from there, to see whether anything is to be changed; or of use to nobody */
-    int64_t drifts;                /* found on the way */
-    int64_t lane, broken_before;   /* the lane at hand; broken: of those before it */
-    struct head tail;              /* of the lane that was told last */
-    struct coupon *definition;     /* as the ledger has it, from lane 0; NULL: none */
-    struct mend mends[MENDS_MOST]; /* to be carried out; what they point to stays until then */
+    struct checkpoint from;        /* for a replay from there, to see whether anything must change; or unusable */
+    int64_t drifts;                /* found by the way */
+    int64_t lane, broken_before;   /* the current lane; broken: in those before it */
+    struct head tail;              /* of the lane replayed last */
+    struct coupon *definition;     /* from lane 0's ledger; NULL: none */
+    struct mend mends[MENDS_MOST]; /* pending; what they point to stays until they are done */
     size_t mend_count, sent, done;
-    enum store_status status;      /* of carrying them out */
+    enum store_status status;      /* of doing them */
     struct arena arena;            /* the definition's */
-    struct arena codes;            /* of those to be mended */
+    struct arena codes;            /* of pending repairs */
     /* of all */
     bool any_change, any_left;
-    bool any_undone; /* a ledger is broken, or something was not written */
+    bool any_undone; /* a broken ledger, or a failed write */
 };
 
 /* ---- telling ---- */
@@ -128,7 +127,7 @@ static void put_finding(const struct reconcile *v, enum view_of of, enum fault f
     json_end_object(j);
 }
 
-/* The coupon as a line of JSON. */
+/* Print the coupon's result as a line of JSON. */
 static void print_result(struct reconcile *v)
 {
     struct buf line = BUF_INIT;
@@ -176,7 +175,7 @@ static void say_nothing(struct reconcile *v)
     buf_free(&line);
 }
 
-/* The coupon in sentences. */
+/* Print the coupon's result in sentences. */
 static void say_result(struct reconcile *v)
 {
     char text[160];
@@ -244,7 +243,7 @@ static void flush(struct reconcile *v, struct store_time *when)
     if (v->status != STORE_OK || !v->mend_count)
         return;
     do {
-        done = 0; /* what was done before a failure is done again */
+        done = 0; /* after a failure, start over */
         v->status = mongo_mend(v->db.session, v->mends, v->mend_count, &done, when);
     } while (scan_again(v->status, &tries));
     v->sent += v->mend_count;
@@ -301,7 +300,7 @@ static void take_repair(void *context, const struct repair *p)
     mend(v, m);
 }
 
-/* What the ledger says against itself is verify's to tell. */
+/* Contradictions within the ledger are for verify to report. */
 static void pass_drift(void *context, const struct drift *d)
 {
     struct reconcile *v = context;
@@ -310,7 +309,7 @@ static void pass_drift(void *context, const struct drift *d)
     v->drifts++;
 }
 
-/* A part, or in the end the lane itself, was told. */
+/* A part of the lane was replayed, or finally the lane itself. */
 static void note_told(void *context, struct replay *r)
 {
     struct reconcile *v = context;
@@ -329,7 +328,7 @@ static void note_told(void *context, struct replay *r)
 
 /* ---- marks ---- */
 
-/* Where views were written, the mark carries a time not before that. */
+/* If views were written, the mark gets a time not before that. */
 static enum store_status reconcile_mark(struct reconcile *v, int64_t lane, const char *kind, int64_t tail,
                                         bool catch_up)
 {
@@ -399,7 +398,7 @@ static void take_code(void *context, const struct code_finding *f)
         [LOOK_UP_STALE] = {FAULT_SUPERFLUOUS, MEND_LOOK_UP},
         [DIRECTORY_MISSING] = {FAULT_MISSING, MEND_DIRECTORY},
         [DIRECTORY_DIFFERENT] = {FAULT_DIFFERENT, MEND_DIRECTORY},
-        [DIRECTORY_FOREIGN] = {FAULT_NONE, 0}, /* two coupons may have it: which is wrong, nobody knows */
+        [DIRECTORY_FOREIGN] = {FAULT_NONE, 0}, /* two coupons may have it: nobody knows which is wrong */
     };
     struct reconcile *v = context;
     char where[64];
@@ -431,7 +430,7 @@ static void print_orphan(const struct reconcile *v, bool removed)
     buf_free(&line);
 }
 
-/* Views of a coupon that has no ledger: if the ledger was lost, they are all there is, so they go only when it is
+/* Views of a coupon without a ledger: if the ledger was lost, they are all that is left, so they are deleted only if the coupon is
  * named. */
 static enum store_status reconcile_orphan(struct reconcile *v, bool named)
 {
@@ -478,7 +477,7 @@ static void tell_refusal(void *context, const struct drift *d)
     v->any_left = true;
 }
 
-/* True: nothing is to be changed, as far as can be seen from the checkpoint. Else all is to be told from the start. */
+/* True: nothing needs to change, as far as the checkpoint shows. Else replay from the start. */
 static bool is_settled(struct reconcile *v, int64_t lanes, enum store_status *s)
 {
     bool apply = v->apply, settled;
@@ -514,7 +513,7 @@ static enum store_status reconcile_coupon(struct reconcile *v, const char *coupo
     s = scan_tail(&v->scan, 0, &tail);
     if (s == STORE_OK && tail.seq == 0)
         return reconcile_orphan(v, named);
-    if (s == STORE_OK && tail.archived == LANE_REMOVED) { /* it is in its archive */
+    if (s == STORE_OK && tail.archived == LANE_REMOVED) { /* it is archived */
         progress_begin(&v->progress, coupon, "steps", false);
         tell_coupon(v);
         return s;
@@ -559,7 +558,7 @@ static int reconcile_all(struct reconcile *v)
     return s == STORE_OK ? CTL_OK : direct_failed();
 }
 
-/* While the service runs only --online changes anything, and what would be changed is told as by that. */
+/* While the service runs, only --online changes anything; what would be changed is reported as with it. */
 static int look_for_service(struct reconcile *v)
 {
     const char *where = NULL;
@@ -586,7 +585,7 @@ static int look_for_service(struct reconcile *v)
     return code;
 }
 
-/* Tell which ledgers are broken, and change nothing. */
+/* Report broken ledgers; change nothing. */
 static int look_for_broken(struct reconcile *v)
 {
     int code;
@@ -603,8 +602,8 @@ static int look_for_broken(struct reconcile *v)
     return CTL_REFUSED;
 }
 
-/* Without a key no user is found, whatever is there: every stored one is superfluous, and all are written anew; at last, when they
- * all are, the key. Until then it may be begun again, under yet another one. Ledgers come first, since users go by what they say. */
+/* Without a key no stored user can be found: delete all, write all again and, once they are all there, the key. Until then this may be
+ * restarted, with yet another key. Ledgers come first, since users follow from them. */
 static int reconcile_without_key(struct reconcile *v)
 {
     enum store_status s;

@@ -1,4 +1,4 @@
-/* ctl/redemptions.c -- couponctl redemptions: listed, shown, given back; all of a coupon as CSV or JSON. */
+/* ctl/redemptions.c -- couponctl redemptions: lists, shows and reverses redemptions; saves all of a coupon's as CSV or JSON. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ const struct argp_option ctl_redemptions_list_options[] = {
     {0},
 };
 
-/* Of the coupon, or without one of all; limit 0: none is said. */
+/* Path of the coupon's list, or of everyone's without a coupon; limit 0: none given. */
 static char *list_path(const struct ctl *c, int64_t limit)
 {
     static const struct {
@@ -54,7 +54,7 @@ int ctl_redemptions_list(struct ctl *c)
 {
     static const char *const heads[] = {"COUPON", "ID", "USER", "STATE", "TAKEN", "ORDER", ">DISCOUNT", "CODE", NULL};
     static const char *const columns[] = {"/coupon", "/id", "/user", "/state", "/at", "/order", "/discount_minor", "/code", NULL};
-    int first = c->args.count ? 1 : 0; /* of one coupon its id goes without saying */
+    int first = c->args.count ? 1 : 0; /* for one coupon, omit its id */
     const char *most = ctl_option(c, OPT_LIMIT);
     int64_t limit = LIST_DEFAULT;
 

@@ -1,13 +1,12 @@
 /*
- * ctl/replset.c -- make one mongod, or several, a replica set with one user, for scripts/run (there is no mongosh on a fresh machine).
+ * ctl/replset.c -- makes one or several mongods a replica set with one user, for scripts/run (a fresh machine has no mongosh).
  *
  * Usage    couponctl replset-init KEYFILE PASSWORD-FILE NAME HOST:PORT...
- *          KEYFILE: the server's own; who knows what it holds is the server's internal user __system, so that a server which
- *          lets nobody in from its first moment on still gets its first user. PASSWORD-FILE: of that user, DATABASE_USER.
- * Repeats  are harmless; a set of one that knows itself by another HOST:PORT (the port changed) is given the new one, a user with
- *          another password this one
+ *          KEYFILE: the servers'; whoever knows it can act as the internal user __system, so even a server that admits nobody can be given
+ *          its first user. PASSWORD-FILE: the password of that user, DATABASE_USER.
+ * Repeats  are harmless; a set of one that has another HOST:PORT (the port changed) gets the new one, a user with another password this one
  * Errors   exit 1, with a sentence on standard error
- * The one place outside store/ that speaks to MongoDB itself: store/ wants a replica set, and here is none yet.
+ * Besides store/, the only place that talks to MongoDB: store/ needs a replica set, which is not there yet.
  */
 #include <mongoc/mongoc.h>
 #include <stdio.h>
@@ -40,7 +39,7 @@ static bool run(mongoc_client_t *client, const char *json, bson_t *reply, bson_e
     return ok;
 }
 
-/* The set to be: its name, and HOST:PORT of each member. */
+/* The replica set to make: its name, and HOST:PORT of each member. */
 struct set {
     const char *name;
     char *const *hosts;
@@ -55,7 +54,7 @@ static void put_members(struct buf *json, const struct set *set)
     buf_puts(json, "]");
 }
 
-/* False: these are not the members that the configuration has. */
+/* True if the configuration has exactly these members. */
 static bool has_these_members(const bson_t *reply, const struct set *set)
 {
     bson_iter_t iter, at, member, host;
@@ -72,7 +71,7 @@ static bool has_these_members(const bson_t *reply, const struct set *set)
     return i == set->count;
 }
 
-/* Give the set's only member its new address. A set of several is its operator's: by force it would lose what others acknowledged. */
+/* Give the set's only member its new address. A set of several is left to its operator: forcing it could lose acknowledged writes. */
 static bool rename_member(mongoc_client_t *client, const struct set *set, bson_error_t *error)
 {
     bson_t reply;
@@ -104,7 +103,7 @@ static bool rename_member(mongoc_client_t *client, const struct set *set, bson_e
     return ok;
 }
 
-/* Make the set, or give it its address; once. */
+/* Initiate the set, or change its address; once. */
 static bool initiate_once(mongoc_client_t *client, const struct set *set, bson_error_t *error)
 {
     bson_t reply;
@@ -120,7 +119,7 @@ static bool initiate_once(mongoc_client_t *client, const struct set *set, bson_e
     return ok || (error->code == ALREADY_INITIALIZED && rename_member(client, set, error));
 }
 
-/* A server that finds itself by another address than its set knows drops connections, at any step: all of them are repeated. */
+/* A server that is known to its set by another address drops connections, at any step: so all steps are repeated. */
 static bool initiate(mongoc_client_t *client, const struct set *set, bson_error_t *error)
 {
     bool ok = initiate_once(client, set, error);
@@ -144,7 +143,7 @@ static bool is_primary(mongoc_client_t *client)
     return primary;
 }
 
-/* A secret of letters and digits alone, from the first line of a file. */
+/* Read a secret, of letters and digits only, from the first line of a file. */
 static bool read_secret(const char *path, char text[SECRET_SIZE])
 {
     FILE *f = fopen(path, "re");
@@ -177,7 +176,7 @@ static mongoc_client_t *connect_as_system(const char *key, const char *address)
     return client;
 }
 
-/* The one user, with this password and every right. */
+/* Make the one user, with this password and all rights. */
 static bool make_user(mongoc_client_t *client, const char *password, bson_error_t *error)
 {
     static const char *const verbs[] = {"createUser", "updateUser"};
@@ -195,7 +194,7 @@ static bool make_user(mongoc_client_t *client, const char *password, bson_error_
     return ok;
 }
 
-/* The member that is primary, as soon as one is. NULL: none becomes it. */
+/* Wait for a primary. NULL: none is elected. */
 static mongoc_client_t *wait_for_primary(const char *key, const struct set *set)
 {
     for (int waited = 0; waited < PRIMARY_WAIT_MS; waited += POLL_MS) {

@@ -30,7 +30,7 @@ static const struct {
 };
 #define COLUMNS (sizeof columns / sizeof *columns)
 
-/* What was asked for. */
+/* The report asked for. */
 struct wish {
     bool several, grouped, csv;
 };
@@ -97,7 +97,7 @@ static void print_table(json_object *items, const struct wish *w)
     table_release(&t);
 }
 
-/* "refused: 4 sold_out, 1 user_cap_reached", of all rows. */
+/* Print "refused: 4 sold_out, 1 user_cap_reached", summed over all rows. */
 static void print_refusals(json_object *items)
 {
     int64_t sums[CPN_REFUSAL_COUNT] = {0};
@@ -119,7 +119,7 @@ static void print_refusals(json_object *items)
         putchar('\n');
 }
 
-/* Read the options. False: the complaint is made. */
+/* Read the options. False: an error was printed. */
 static bool read_wish(const struct ctl *c, struct wish *w)
 {
     *w = (struct wish){.csv = ctl_option(c, OPT_CSV), .grouped = ctl_option(c, OPT_GROUP)};

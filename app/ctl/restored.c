@@ -1,10 +1,10 @@
 /*
- * ctl/restored.c -- couponctl restored: after an older backup took the database's place, ids, ordinals and webhook-ids go on above those
- * that are lost. With files it changes nothing: it lists what they know of and the ledger lacks.
+ * ctl/restored.c -- couponctl restored: after a restore from an older backup, makes ids, ordinals and webhook-ids go on above the lost
+ * ones. With files it changes nothing, but lists what they contain and the ledger lacks.
  *
- * Epoch    one write raises it, and is all: whoever is killed leaves it done or undone. Each lane says it with its next batch
- *          (coupons/decide.h), also one that the backup does not know
- * Again    the database's epoch is then above that of the high-water mark, until coupond starts: so a repeat without --force finds nothing
+ * Epoch    it is raised by one write, and that is all: a kill leaves it done or undone. Each lane records it in its next batch
+ *          (coupons/decide.h), even one that the backup does not know
+ * Again    the database's epoch is then above that of the high-water mark until coupond starts, so a repeat without --force finds nothing
  *          to do
  */
 #include <errno.h>
@@ -36,11 +36,11 @@ struct listing {
     struct store *session;
     bool json;
     int64_t lost;
-    int64_t unknown;  /* lines that say nothing of a ledger */
-    int64_t archived; /* of batches that have left for their archive */
+    int64_t unknown;  /* lines that are not about a ledger */
+    int64_t archived; /* about batches moved to an archive */
 };
 
-/* What a line knows of: a batch, by its hash, or (of a webhook's body) by its time. */
+/* What a line mentions: a batch, by its hash, or (in a webhook's body) by its time. */
 struct known {
     const char *coupon, *hash, *at;
     int64_t lane, seq;
@@ -73,7 +73,7 @@ static void tell_lost(struct listing *l, const struct known *k, const char *what
     print_line(&line, l->json);
 }
 
-/* What is before its lane's last batch has left for its archive. */
+/* True if the batch was moved to an archive: it is before its lane's last one. */
 static enum store_status find_removed(struct listing *l, const struct known *k, bool *removed)
 {
     struct batch *last = NULL;
@@ -85,7 +85,7 @@ static enum store_status find_removed(struct listing *l, const struct known *k, 
     return s;
 }
 
-/* Whether the ledger has the batch of which the line speaks, or had it until that left for its archive. */
+/* True if the ledger has the batch of the line, or had it until it was archived. */
 static enum store_status look_up(struct listing *l, const struct known *k, bool *has)
 {
     char hash[2 * HASH_LEN + 1], at[CLOCK_TEXT_SIZE];
@@ -107,7 +107,7 @@ static enum store_status look_up(struct listing *l, const struct known *k, bool 
     return STORE_OK;
 }
 
-/* An entry of a ledger, or of a webhook's body, which calls its id and user by other names. */
+/* Print an entry of a ledger, or of a webhook's body, which has other names for id and user. */
 static void tell_entry(struct listing *l, const struct known *k, json_object *e)
 {
     const char *what = json_text_at(e, "/kind"), *id = json_text_at(e, "/id"), *alias = json_text_at(e, "/alias");
@@ -160,14 +160,14 @@ static enum store_status read_line(struct listing *l, const char *line)
                        json_text_at(o, "/at") ? json_text_at(o, "/at") : json_text_at(o, "/timestamp"), json_int_at(of, "/lane"),
                        json_int_at(of, "/seq")};
     if (of == o && (!k.hash || (!entries && (!json_text_at(o, "/id") || !json_text_at(o, "/state")))))
-        k.coupon = NULL; /* of another kind, such as an archive's last line */
+        k.coupon = NULL; /* another kind of line, such as an archive's last one */
     s = tell_line(l, &k, o, entries);
     json_object_put(o);
     buf_free(&text);
     return s;
 }
 
-/* The next line without its end. False: that was all; errno is 0, or says why. */
+/* The next line without its end. False: the end; errno is 0, or says why. */
 static bool next_line(gzFile f, struct buf *line)
 {
     char piece[PIECE];
@@ -180,7 +180,7 @@ static bool next_line(gzFile f, struct buf *line)
             errno = EFBIG;
             return false;
         }
-        if (!line->len || line->data[line->len - 1] != '\n') /* none: it begins with a NUL */
+        if (!line->len || line->data[line->len - 1] != '\n') /* no line: it begins with a NUL */
             continue;
         while (line->len && strchr("\r\n", line->data[line->len - 1]))
             line->data[--line->len] = '\0';
@@ -247,7 +247,7 @@ static int check_stopped(struct direct *d)
     return code;
 }
 
-/* Why it is not to be done without --force; NULL: it is. */
+/* Why it needs --force; NULL: it does not. */
 static const char *why_not(enum high_water_found found)
 {
     switch (found) {

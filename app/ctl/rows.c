@@ -15,9 +15,9 @@ struct rows {
     FILE *out;               /* borrowed */
     struct buf fields[COLUMNS_MOST];
     char *names[COLUMNS_MOST];
-    int columns;             /* 0: the first row is not over */
-    int field;               /* the one at hand */
-    bool quoted, quote_seen; /* within quotes; a quote within them, which ends them unless another one follows */
+    int columns;             /* 0: still in the first row */
+    int field;               /* the current one */
+    bool quoted, quote_seen; /* within quotes; after a quote in them, which ends them unless another follows */
 };
 
 static void end_row(struct rows *r)

@@ -1,5 +1,5 @@
 /*
- * ctl/rows.h -- CSV to JSON: an object for each row, on a line.
+ * ctl/rows.h -- CSV to JSON: one object per row, one per line.
  *
  * Members  are named by the first row; an empty field is null, all others are strings. Source: RFC 4180
  */
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* A stream: CSV that is written to it comes out of `out` as JSON. The caller closes it, and looks for errors of out. */
+/* A stream: writes its CSV to `out` as JSON. The caller closes it, and checks out for errors. */
 FILE *rows_open(FILE *out);
 
 #endif

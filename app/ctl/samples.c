@@ -94,7 +94,7 @@ double samples_quantile(const struct samples *before, const struct samples *now,
     wanted = quantile * growth(before, now, count, NULL);
     if (wanted <= 0)
         return -1;
-    for (size_t i = 0; i < now->count; i++) { /* in the order of their bounds */
+    for (size_t i = 0; i < now->count; i++) { /* ordered by bound */
         const struct sample *row = &now->rows[i];
         double upper, seen;
 

@@ -1,7 +1,7 @@
 /*
- * ctl/samples.h -- Prometheus text, read: the samples of one look at the metrics, and what two looks say together.
+ * ctl/samples.h -- parses Prometheus text: the samples of one scrape, and what two scrapes say together.
  *
- * Shape    samples: name with labels as it stands, and a value; samples_read() owns copies until samples_release()
+ * Shape    samples: name, labels as written, and a value; samples_read() owns copies until samples_release()
  * Series   a sum over every sample of a name whose labels contain a text: "status=\"2"
  */
 #ifndef CTL_SAMPLES_H
@@ -24,18 +24,18 @@ struct samples {
     struct mono when;
 };
 
-/* Read text, which is changed; lines that are no samples are passed over. */
+/* Parse text, which is modified; lines that are no samples are skipped. */
 void samples_read(struct samples *s, char *text);
 void samples_release(struct samples *s);
 
 /* The sum of a name's samples whose labels contain `labels` (NULL: all of them). */
 double samples_sum(const struct samples *s, const char *name, const char *labels);
 
-/* The growth per second from one look to the next; what went back (a restart) counts from nothing. */
+/* The growth per second between scrapes; a value that fell (a restart) counts from zero. */
 double samples_rate(const struct samples *before, const struct samples *now, const char *name, const char *labels);
 
-/* The quantile (0..1) of what a histogram saw between two looks, interpolated within its bucket; -1: it saw nothing.
- * What lies past the last bound counts as that bound. */
+/* The quantile (0..1) of what a histogram saw between scrapes, interpolated within its bucket; -1: nothing. Values above the last bound
+ * count as that bound. */
 double samples_quantile(const struct samples *before, const struct samples *now, const char *histogram, double quantile);
 
 #endif

@@ -15,7 +15,7 @@ static void complain_of(const char *name)
     ctl_complain("%s: %s", name, strerror(errno));
 }
 
-/* Writes what the call (its path is freed) answers with to a stream; the exit code. */
+/* Write the answer to the call (whose path is freed) to a stream; returns the exit code. */
 typedef int writer(struct ctl *c, struct call call, FILE *to);
 
 static int write_body(struct ctl *c, struct call call, FILE *to)

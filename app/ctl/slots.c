@@ -1,4 +1,4 @@
-/* ctl/slots.c -- couponctl slots generate, retire: ask the service for a job, and watch it. */
+/* ctl/slots.c -- couponctl slots generate, retire: requests a job of the service, and watches it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static int start_job(struct ctl *c, int64_t count, char *path, struct answer *a)
     return code;
 }
 
-/* The job is over: a is its last state. */
+/* The job has ended: a is its last state. */
 static int tell_end(const struct ctl *c, const char *id, const char *done, const struct answer *a)
 {
     int code = job_slots_end(id, done, a);
@@ -63,7 +63,7 @@ static int tell_end(const struct ctl *c, const char *id, const char *done, const
     return code;
 }
 
-/* Ask for a job at path (freed here), and watch it; done: what it has done to slots at its end. */
+/* Request a job at path (freed here), and watch it; done: what it did to slots. */
 static int run_job(struct ctl *c, char *path, const char *done)
 {
     struct answer a;

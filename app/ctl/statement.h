@@ -1,5 +1,5 @@
 /*
- * ctl/statement.h -- a statement that may be signed: a JSON object, or a compact JWS (base/jws.h) of it. Checkpoints and archives end in one.
+ * ctl/statement.h -- a statement that may be signed: a JSON object, or its compact JWS (base/jws.h). Checkpoints and archives end with one.
  */
 #ifndef CTL_STATEMENT_H
 #define CTL_STATEMENT_H
@@ -16,24 +16,24 @@
 #define SIGN_KEY_OPTION                                                                                                          \
     {"sign-key", OPT_SIGN_KEY, "FILE", 0, "The key that signs: 32 bytes as 64 hexadecimal digits, readable by its owner alone", 0}
 
-/* The file of --sign-key; path NULL: there are no keys. False, with the complaint made: it cannot be used. */
+/* Read the file of --sign-key; path NULL: no keys. False, with the error printed: unusable. */
 bool statement_keys(const char *path, struct jws_keys *k);
 
-/* The key among k that signed the token; NULL: none did. */
+/* The key in k that signed the token; NULL: none. */
 const struct jws_key *statement_signer(const struct jws_keys *k, const char *token);
 /* Append the payload, signed if there are keys. */
 void statement_sign(const struct jws_keys *k, const struct buf *payload, struct buf *out);
 
-/* NULL: it is no JSON object. The caller puts it. */
+/* NULL: not a JSON object. The caller releases it. */
 struct json_object *statement_parse(const char *text, size_t len);
-/* The member of an object, if it has this type; else NULL. */
+/* The member of an object if it has this type, else NULL. */
 struct json_object *statement_member(struct json_object *o, const char *name, enum json_type type);
-/* False: there is no such member. A count is not negative. */
+/* False: no such member. A count is not negative. */
 bool statement_hash(struct json_object *o, const char *name, uint8_t hash[HASH_LEN]);
 bool statement_count(struct json_object *o, const char *name, int64_t *value);
 
 void statement_put_hash(struct json *j, const char *name, const uint8_t hash[HASH_LEN]);
-/* What a lane had come to. */
+/* Write a lane's totals. */
 void statement_put_totals(struct json *j, const struct head *h);
 
 #endif

@@ -33,7 +33,7 @@ void table_add(struct table *t, const char *text)
         abort();
 }
 
-/* Characters of UTF-8, near enough to columns. */
+/* The number of UTF-8 characters, close enough to columns. */
 static int width_of(const char *text)
 {
     int width = 0;

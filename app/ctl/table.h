@@ -1,5 +1,5 @@
 /*
- * ctl/table.h -- rows and columns for people: as wide as they need to be, numbers to the right.
+ * ctl/table.h -- tables for people: columns as wide as needed, numbers to the right.
  *
  * Owns    its cells, copied
  * Safety  cells are printed by print_safely()
@@ -14,7 +14,7 @@
 #define TABLE_COLUMNS_MOST 16
 
 struct table {
-    const char *const *heads; /* borrowed; one that begins with '>' is of a column of numbers */
+    const char *const *heads; /* borrowed; a leading '>' marks a column of numbers */
     int columns;
     char **cells;             /* row by row */
     size_t count, capacity;
@@ -23,7 +23,7 @@ struct table {
 /* heads: NULL-terminated, at most TABLE_COLUMNS_MOST. */
 void table_init(struct table *t, const char *const *heads);
 void table_release(struct table *t);
-/* The next cell; text NULL: "-". */
+/* Add the next cell; text NULL: "-". */
 void table_add(struct table *t, const char *text);
 void table_print(const struct table *t, FILE *out);
 

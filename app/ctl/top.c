@@ -1,4 +1,4 @@
-/* ctl/top.c -- couponctl top: live rates from the service's metrics, and the counts of coupons. */
+/* ctl/top.c -- couponctl top: live rates from the service's metrics, and coupons' counts. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ const struct argp_option ctl_top_options[] = {
     {0},
 };
 
-/* ---- what a frame shows, beside the coupons ---- */
+/* ---- what a frame shows, besides the coupons ---- */
 
 enum shape { RATE, VALUE, P50, P99, SIZE_P50 };
 
@@ -78,7 +78,7 @@ static bool is_quantile(enum shape shape)
     return shape != RATE && shape != VALUE;
 }
 
-/* A rate per second, a value, or a quantile, of times in ms; -1: a quantile of nothing. */
+/* A rate per second, a value, or a quantile; times in ms; -1: a quantile of nothing. */
 static double value_of(const struct cell *cell, const struct samples *before, const struct samples *now)
 {
     static const double quantiles[] = {[P50] = 0.5, [P99] = 0.99, [SIZE_P50] = 0.5};
@@ -116,7 +116,7 @@ static void print_rates(const struct samples *before, const struct samples *now)
     }
 }
 
-/* "in flight" as "in_flight", "" as "all", and what is in ms says so. */
+/* Add a member: "in flight" as "in_flight", "" as "all"; a name for ms says so. */
 static void add_cell(json_object *line, const struct cell *cell, double value)
 {
     char name[32], text[32];
@@ -141,7 +141,7 @@ static void add_rates(json_object *frame, const struct samples *before, const st
 
 /* ---- the coupons ---- */
 
-/* How many batches the ledger has, or those of all lanes. */
+/* The number of batches in the ledger, over all lanes. */
 static void add_batches(struct table *t, json_object *counts)
 {
     json_object *seqs = json_at(counts, "/seqs");
@@ -167,7 +167,7 @@ static void add_coupon(struct table *t, const char *id, json_object *counts)
         table_add(t, NULL);
 }
 
-/* Add a coupon and its counts, null where they cannot be read; nothing, where nobody answers. */
+/* Add a coupon and its counts, null if unreadable; nothing if there is no answer. */
 static void add_counts(struct ctl *c, json_object *coupons, const char *id)
 {
     json_object *o;
@@ -183,7 +183,7 @@ static void add_counts(struct ctl *c, json_object *coupons, const char *id)
     answer_release(&a);
 }
 
-/* Those that were named, or the newest active ones; the caller's. */
+/* The coupons named, or the newest active ones; the caller releases them. */
 static json_object *read_coupons(struct ctl *c)
 {
     json_object *coupons = json_object_new_array(), *items;

@@ -1,4 +1,4 @@
-/* ctl/users.c -- couponctl users: a name erased, or all that is stored under it. In the body of a call: no path carries every name. */
+/* ctl/users.c -- couponctl users: erases a name, or exports all stored under it. The name goes in the body: not every name fits a path. */
 #include "ctl/client.h"
 #include "ctl/print.h"
 #include "ctl/save.h"

@@ -1,5 +1,5 @@
 /*
- * ctl/verify.c -- couponctl verify: has verify/scan.h tell each coupon to verify/replay.h, and says what is found.
+ * ctl/verify.c -- couponctl verify: has verify/scan.h feed each coupon to verify/replay.h, and prints what is found.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,12 +30,12 @@ struct verify {
     struct scan scan;
     struct progress progress;
     struct checkpoints checkpoints;
-    struct checkpoint from;           /* of the coupon at hand */
+    struct checkpoint from;           /* of the current coupon */
     struct checkpoint_writer writer;
-    struct lane_checkpoint told;      /* the lane, when it was told */
-    int64_t batches, entries, drifts; /* of the coupon at hand */
+    struct lane_checkpoint told;      /* the lane, after its replay */
+    int64_t batches, entries, drifts; /* of the current coupon */
     int64_t lane, lanes;
-    struct coupon *definition; /* as the ledger has it, from lane 0; NULL: none */
+    struct coupon *definition; /* from lane 0's ledger; NULL: none */
     struct arena arena;        /* the definition's */
     struct lane_sums sums[COUPON_LANES_MAX];
     bool any_drift, json;
@@ -126,7 +126,7 @@ static void show_progress(void *context, int64_t done, int64_t total)
 
 /* ---- codes ---- */
 
-/* The codes themselves are not told: they are worth money. */
+/* The codes themselves are not printed: they are worth money. */
 static void tell_code(void *context, const struct code_finding *f)
 {
     static const struct {
@@ -194,7 +194,7 @@ static enum store_status verify_lane(struct verify *v, int64_t lane)
     return s;
 }
 
-/* What no lane can tell by itself. */
+/* Check what no lane alone can show. */
 static enum store_status verify_across(struct verify *v)
 {
     bool still = false;
@@ -205,7 +205,7 @@ static enum store_status verify_across(struct verify *v)
     return s;
 }
 
-/* Where nothing was found, and the one that is there says less, or says it unsigned or by an older key. */
+/* Keep the new one if nothing was found, unless the old one says as much, signed by the current key if there is one. */
 static void end_checkpoint(struct verify *v, bool good)
 {
     bool same = v->from.status == CHECKPOINT_USED && v->batches == 0 &&
@@ -219,7 +219,7 @@ static void end_checkpoint(struct verify *v, bool good)
         v->any_unwritten = true;
 }
 
-/* True: the coupon has left for its archive, and was told; or *s is not OK. */
+/* True: the coupon is archived, and was reported; or *s is not OK. */
 static bool has_left(struct verify *v, enum store_status *s)
 {
     struct head tail;
@@ -273,7 +273,7 @@ static enum store_status verify_coupon(struct verify *v, const char *coupon)
 
 /* ---- coupons ---- */
 
-/* 1: it has a ledger or a definition; 0: neither; -1: the database failed. */
+/* 1: has a ledger or a definition; 0: neither; -1: the database failed. */
 static int exists(struct verify *v, const char *coupon)
 {
     struct stored_coupon found = {.seq = 0};
@@ -305,7 +305,7 @@ static int verify_named(struct verify *v, const struct args *args)
     return CTL_OK;
 }
 
-/* There is a checkpoint of a coupon that scan_next_coupon() did not come to. */
+/* A coupon has a checkpoint, but scan_next_coupon() did not come to it. */
 static enum store_status verify_kept(struct verify *v, const char *coupon)
 {
     static const struct drift gone = {"checkpoint", "file", "the ledger has none of it", NULL, NULL};
@@ -320,7 +320,7 @@ static enum store_status verify_kept(struct verify *v, const char *coupon)
     return STORE_OK;
 }
 
-/* The next coupon, and before it those that only have a checkpoint. */
+/* Verify the next coupon, and before it those that only have a checkpoint. */
 static enum store_status verify_next(struct verify *v, struct checkpoint_list *kept, struct buf *id)
 {
     enum store_status s = scan_next_coupon(&v->scan, id);
@@ -331,7 +331,7 @@ static enum store_status verify_next(struct verify *v, struct checkpoint_list *k
     return s == STORE_OK && id->len ? verify_coupon(v, id->data) : s;
 }
 
-/* Every coupon that has a ledger, any view, or a checkpoint. */
+/* Verify every coupon that has a ledger, any view, or a checkpoint. */
 static int verify_all(struct verify *v)
 {
     struct buf id = BUF_INIT;

@@ -1,4 +1,4 @@
-/* ctl/webhooks.c -- couponctl webhooks: subscriptions to events, and what became of their deliveries. */
+/* ctl/webhooks.c -- couponctl webhooks: subscriptions to events, and the outcome of their deliveries. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

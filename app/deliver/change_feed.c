@@ -12,7 +12,7 @@ static bool goes_on(struct change_feed *d)
     return !stop_asked(d->stop) && atomic_load(&d->listening);
 }
 
-/* batch_key NULL: ask for a sweep. False: nobody listens any more. */
+/* batch_key NULL: request a sweep. False: nobody listens any more. */
 static bool put(struct change_feed *d, const struct batch_key *batch_key)
 {
     bool done = false;

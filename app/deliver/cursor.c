@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "store/mongo.h"
 
-#define PAGES_TOGETHER 32 /* of a cursor that finds nothing to deliver, until the others have their turn */
+#define PAGES_TOGETHER 32 /* of a cursor with nothing to deliver, before others take their turn */
 
 /* ---- endpoints ---- */
 
@@ -28,7 +28,7 @@ void endpoint_set(struct endpoint *e, const struct hook *h)
     copy->reason = arena_strdup(&e->arena, h->reason);
     copy->secret = arena_strdup(&e->arena, h->secret);
     copy->old_secret = arena_strdup(&e->arena, h->old_secret);
-    copy->owner = NULL; /* looked at before */
+    copy->owner = NULL; /* already checked */
     copy->coupons.items = arena_array(&e->arena, h->coupons.count + 1, sizeof *copy->coupons.items);
     for (size_t i = 0; i < h->coupons.count; i++)
         copy->coupons.items[i] = arena_strdup(&e->arena, h->coupons.items[i]);
@@ -44,7 +44,7 @@ struct endpoint *endpoint_new(const struct hook *h)
     return e;
 }
 
-/* Forget the batches that were read. */
+/* Forget the batches read. */
 static void drop(struct cursor *s)
 {
     for (size_t i = s->batch_at; i < s->batch_count; i++)
@@ -138,7 +138,7 @@ void cursor_to(struct cursor *s, enum cursor_state state)
 
 /* ---- reading ---- */
 
-/* The head of the batch at the position, which says what was raised before. */
+/* Read the head of the batch at the position, which says what events were raised before. */
 static bool read_before(struct cursor *s, struct store *session)
 {
     struct batch *b = NULL;
@@ -158,7 +158,7 @@ static bool read_before(struct cursor *s, struct store *session)
     return true;
 }
 
-/* Its position, unless that is known. */
+/* Find its position, unless known. */
 static bool find_start(struct cursor *s, struct store *session)
 {
     int64_t start;
@@ -173,7 +173,7 @@ static bool find_start(struct cursor *s, struct store *session)
     return true;
 }
 
-/* Read what comes after the position, if anything does. */
+/* Read the batches after the position, if any. */
 static enum cursor_step read_page(struct cursor *s, struct store *session)
 {
     size_t count = 0;
@@ -188,10 +188,10 @@ static enum cursor_step read_page(struct cursor *s, struct store *session)
         return CURSOR_FAILS;
     s->batch_count = count;
     s->of->pages += count > 0;
-    return count > 0 ? CURSOR_HAS : CURSOR_FAILS; /* it must be there: the reply was of a server that is behind */
+    return count > 0 ? CURSOR_HAS : CURSOR_FAILS; /* it must exist: the reply came from a server that lags */
 }
 
-/* The batch at hand is done with. */
+/* The current batch is finished. */
 static void pass_batch(struct cursor *s)
 {
     struct batch *b = s->batches[s->batch_at++];
@@ -207,7 +207,7 @@ static void pass_batch(struct cursor *s)
 
 static void make_events(struct cursor *s, const struct batch *b)
 {
-    if (b->head.seq != s->seq + 1 && b->head.archived != LANE_REMOVED) /* verify reports it; the rest is still delivered */
+    if (b->head.seq != s->seq + 1 && b->head.archived != LANE_REMOVED) /* verify reports this; the rest is still delivered */
         log_event(LOG_ERROR, "ledger.gap", "coupon=%s lane=%" PRId64 " after=%" PRId64 " next=%" PRId64, s->key.coupon,
                   s->key.lane, s->seq, b->head.seq);
     s->event_count = events_of(b, &s->before, &s->arena, &s->events);
@@ -248,10 +248,10 @@ void cursor_taken(struct cursor *s)
         pass_batch(s);
 }
 
-/* ---- where to begin ---- */
+/* ---- where to start ---- */
 
-/* Is batch seq older than since_ms? What is no longer below the tail is: it left with an archived coupon, whose tail stays. -1: it cannot
- * be read, or the tail is not known here yet. */
+/* 1: batch seq is older than since_ms; so is one missing below the tail: it was removed with an archived coupon, whose tail stays. -1: it
+ * cannot be read, or the tail is not known here yet. */
 static int is_before(struct store *session, const char *coupon, int64_t lane, int64_t seq, int64_t tail, int64_t since_ms)
 {
     struct batch *b = NULL;
@@ -264,7 +264,7 @@ static int is_before(struct store *session, const char *coupon, int64_t lane, in
     return before;
 }
 
-/* Mostly it is near the tail: steps that double lead back to what is older, then halves. */
+/* It is mostly near the tail: search back in doubling steps, then by halves. */
 int64_t cursor_start(struct store *session, const char *coupon, int64_t lane, int64_t tail, int64_t since_ms)
 {
     int64_t old = tail, young = tail + 1, step = 1;

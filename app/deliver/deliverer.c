@@ -1,4 +1,4 @@
-/* deliver/deliverer.c -- see deliverer.h: the process, and the thread that posts. Reading order: round(), upwards. */
+/* deliver/deliverer.c -- see deliverer.h: the process, and the posting thread. Reading order: round_of(), then what it calls, going up. */
 #include "deliver/deliverer.h"
 
 #include <pthread.h>
@@ -18,10 +18,10 @@
 
 #define HOOKS_MOST 1000
 #define BATCH_KEYS_MOST 512
-#define SWEEP_PAGE 50           /* coupons that are looked at in one round of a whole sweep */
-#define LATE_MS 15000           /* as the reporter's */
-#define FLUSH_MS 100            /* attempts and positions are gathered for so long */
-#define NOTED_MOST 1000         /* of them; while more wait nothing is sent */
+#define SWEEP_PAGE 50           /* coupons looked at in one round of a whole sweep */
+#define LATE_MS 15000           /* like the reporter's */
+#define FLUSH_MS 100            /* attempts and positions are gathered this long */
+#define NOTED_MOST 1000         /* attempts; while more wait, nothing is sent */
 #define ROUND_MS 50             /* the longest wait while there are webhooks */
 #define CLEAN_MS (3600 * 1000)
 
@@ -30,7 +30,7 @@ static void begin_sweep(struct deliverer *d)
     struct endpoint *e;
 
     DL_FOREACH(d->endpoints, e)
-        e->goal = 0; /* what was missed is not waited for */
+        e->goal = 0; /* missed batches are not waited for */
     d->sweeping = true;
     d->passed_over = false;
     d->sweep_at = mono_now();
@@ -38,7 +38,7 @@ static void begin_sweep(struct deliverer *d)
     d->swept[0] = '\0';
 }
 
-/* The sweep is at its end; what was passed over is looked at again in a while, a longer one each time: it may be damaged. */
+/* The sweep has ended; what it skipped is swept again later, at growing intervals: it may be damaged. */
 static void end_sweep(struct deliverer *d)
 {
     d->sweeping = false;
@@ -53,16 +53,16 @@ static void end_sweep(struct deliverer *d)
     d->sweep_at = mono_add_ms(d->sweep_at, d->again_ms);
 }
 
-/* Its ledger cannot be read now; others are not kept waiting for it. */
+/* Its ledger cannot be read now; do not hold up the others. */
 static void pass_over(struct deliverer *d, const char *coupon)
 {
     log_event(LOG_WARNING, "webhooks.passed_over", "coupon=%s", coupon);
     d->passed_over = true;
 }
 
-/* ---- noting what was done ---- */
+/* ---- recording what was done ---- */
 
-/* What was asked for is done. */
+/* Record that a requested post is done. */
 static bool note_wish(struct deliverer *d, const struct delivery *made)
 {
     if (made->again_of)
@@ -116,8 +116,8 @@ static bool note_positions(struct deliverer *d, struct endpoint *e)
     return good;
 }
 
-/* Everything that was heard of by now: once it is delivered, and nothing can come any more that arrived before it, that is the
- * watermark. While it holds lanes this goes on though nothing comes. */
+/* Prepare a watermark: everything heard of by now. Once it is delivered, and nothing that arrived earlier can still appear, it is the
+ * watermark. While it holds lanes, this repeats even if nothing arrives. */
 static void aim_watermark(const struct deliverer *d, struct endpoint *e)
 {
     uint64_t goal = d->latest > e->watermark.arrived ? d->latest : e->watermark.arrived;
@@ -133,8 +133,7 @@ static void aim_watermark(const struct deliverer *d, struct endpoint *e)
     }
 }
 
-/* What was waited for is delivered: hold the lanes that wait for another attempt. False: there are too many, or others are not
- * delivered yet. */
+/* What it waited for is delivered: hold the lanes that wait for another attempt. False: too many, or others are not delivered yet. */
 static bool hold_waiting(const struct endpoint *e, struct watermark *w)
 {
     const struct cursor *s;
@@ -161,7 +160,7 @@ static void move_watermark(struct deliverer *d, struct endpoint *e)
     aim_watermark(d, e);
 }
 
-/* A batch that arrived below a watermark was overtaken by LATE_MS of others: the watermark goes back. */
+/* A batch arrived below a watermark, more than LATE_MS after others: move the watermark back. */
 static void note_arrival(struct deliverer *d, uint64_t arrived)
 {
     struct endpoint *e;
@@ -179,7 +178,7 @@ static void note_arrival(struct deliverer *d, uint64_t arrived)
     }
 }
 
-/* Write attempts, then positions: an attempt that is not in the list is made again. */
+/* Write attempts, then positions: an attempt not in the list is made again. */
 static void flush(struct deliverer *d)
 {
     struct endpoint *e;
@@ -207,7 +206,7 @@ static void close_endpoint(struct deliverer *d, struct endpoint *e)
     endpoint_free(e);
 }
 
-/* Ours from now on, with the positions that are noted. */
+/* Start serving it, from its stored positions. */
 static void open_endpoint(struct deliverer *d, const struct hook *h, int64_t now_ms)
 {
     int64_t until_ms = now_ms + d->config->webhooks_lease_ms;
@@ -249,7 +248,7 @@ struct endpoint *deliverer_endpoint(const struct deliverer *d, const char *id)
     return NULL;
 }
 
-/* It was changed: what failed is tried again at once. */
+/* It was changed: retry at once what failed. */
 static void renew_endpoint(struct endpoint *e, const struct hook *h)
 {
     struct cursor *s;
@@ -260,7 +259,7 @@ static void renew_endpoint(struct endpoint *e, const struct hook *h)
         s->not_before_ms = 0;
 }
 
-/* Keep up with one subscription as it is stored. */
+/* Follow one subscription, as stored. */
 static void follow(struct deliverer *d, const struct hook *h, int64_t now_ms)
 {
     struct endpoint *e = deliverer_endpoint(d, h->id);
@@ -295,7 +294,7 @@ static void follow(struct deliverer *d, const struct hook *h, int64_t now_ms)
     }
 }
 
-/* Those that are not stored any more: nothing of them is to stay. */
+/* Drop webhooks no longer stored, with everything of theirs. */
 static void leave_unseen(struct deliverer *d)
 {
     struct endpoint *e, *next;
@@ -330,16 +329,16 @@ static void look_at_hooks(struct deliverer *d)
     change_feed_listen(&d->feed, d->endpoints != NULL);
 }
 
-/* ---- which lanes have something ---- */
+/* ---- which lanes have news ---- */
 
-/* Put a cursor that has something to its place. */
+/* Put a cursor with news into the right state. */
 static void wake(struct cursor *s)
 {
     if (s->state == CURSOR_IDLE && s->seq < s->tail)
         cursor_to(s, s->not_before_ms > clock_now_ms() ? CURSOR_WAITING : CURSOR_READY);
 }
 
-/* The lane has batches up to tail, the last one from at_ms (0: not known). */
+/* Note that the lane has batches up to tail, the last one from at_ms (0: unknown). */
 static void ring(struct deliverer *d, const char *coupon, int64_t lane, int64_t tail, int64_t at_ms)
 {
     struct endpoint *e;
@@ -383,7 +382,7 @@ static bool sweep_lane(struct deliverer *d, const char *coupon, int64_t lane)
     bool good = mongo_ledger_back(d->session, coupon, lane, INT64_MAX, 1, &tail, &count) == STORE_OK;
     int64_t seq = good && count ? tail->head.seq : 0, at_ms = good && count ? tail->head.at_ms : 0;
 
-    if (!good) /* that one may be damaged: the lane then waits by itself, and is held, so that the sweep comes to its end */
+    if (!good) /* that lane may be damaged: it waits by itself, and is held, so that the sweep can end */
         good = mongo_lane_tail(d->session, coupon, lane, &seq) == STORE_OK;
     if (good && seq > 0)
         ring(d, coupon, lane, seq, at_ms);
@@ -391,7 +390,7 @@ static bool sweep_lane(struct deliverer *d, const char *coupon, int64_t lane)
     return good;
 }
 
-/* False: the coupon is passed over, at least in part. */
+/* False: the coupon is skipped, at least in part. */
 static bool sweep_coupon(struct deliverer *d, const char *coupon)
 {
     int64_t lanes;
@@ -404,7 +403,7 @@ static bool sweep_coupon(struct deliverer *d, const char *coupon)
     return good;
 }
 
-/* The next coupons of all. -1: not now, or one cannot be looked at; 0: those were all. */
+/* Sweep the next of all coupons. -1: not now, or one cannot be looked at; 0: that was all. */
 static int sweep_all(struct deliverer *d)
 {
     const char **ids = NULL;
@@ -430,7 +429,7 @@ static bool is_last_of_lane(const struct arrival *arrivals, size_t count, size_t
     return true;
 }
 
-/* The lanes of the next batches above the watermarks, likewise. */
+/* Likewise, the lanes of the next batches above the watermarks. */
 static int sweep_arrivals(struct deliverer *d)
 {
     struct arrival *arrivals;
@@ -447,7 +446,7 @@ static int sweep_arrivals(struct deliverer *d)
     return good ? d->at.more : -1;
 }
 
-/* The lanes that the watermarks hold. False: the database does not answer. */
+/* Sweep the lanes that the watermarks hold. False: the database does not answer. */
 static bool sweep_held(struct deliverer *d)
 {
     const struct endpoint *e;
@@ -465,7 +464,7 @@ static bool sweep_held(struct deliverer *d)
     return true;
 }
 
-/* These, and from the lowest of the watermarks on, or all coupons. False: the database does not answer. */
+/* Find what to sweep: these, and from the lowest watermark on, or all coupons. False: the database does not answer. */
 static bool aim_sweep(struct deliverer *d)
 {
     struct watermark reporters;
@@ -484,7 +483,7 @@ static bool aim_sweep(struct deliverer *d)
     return d->sweep_now != 0;
 }
 
-/* Look at the next few lanes. Where that does not succeed it may be the database: it is given a while. */
+/* Sweep the next few lanes. If that fails it may be the database: give it a while. */
 static void sweep_some(struct deliverer *d)
 {
     int more = -1;
@@ -506,7 +505,7 @@ static void count_pending(const struct deliverer *d)
 
     DL_FOREACH(d->endpoints, e)
         for (const struct cursor *s = e->cursors; s; s = s->hh.next)
-            pending += s->seq < 0 ? 1 : s->tail - s->seq; /* batches: mostly an event each */
+            pending += s->seq < 0 ? 1 : s->tail - s->seq; /* batches: mostly one event each */
     metrics_set(METRIC_DELIVERIES_PENDING, pending);
 }
 
@@ -529,7 +528,7 @@ static bool sweep_is_due(const struct deliverer *d)
     return d->sweeping && !mono_before(mono_now(), d->sweep_at);
 }
 
-/* How long there is nothing to do but to wait for receivers and the change feed. */
+/* How long there is nothing to do but wait for receivers and the change feed. */
 static int rest_ms(const struct deliverer *d)
 {
     int64_t ms = mono_ms_between(mono_now(), d->look_at);
@@ -571,7 +570,7 @@ static void wake_up(void *context)
     curl_multi_wakeup(d->multi);
 }
 
-/* What is under way may end; then everything is noted, and the webhooks are somebody else's. */
+/* Let posts under way end; then record everything, and release the webhooks. */
 static void finish(struct deliverer *d)
 {
     struct mono until = mono_add_ms(mono_now(), (int64_t)d->config->coupond_drain_s * 1000 / 2);
@@ -587,7 +586,7 @@ static void finish(struct deliverer *d)
         log_event(LOG_INFO, "webhooks.not_released", "%s", "");
     while (d->endpoints)
         close_endpoint(d, d->endpoints);
-    while (d->ended) { /* could not be noted */
+    while (d->ended) { /* could not be recorded */
         struct post *p = d->ended;
 
         DL_DELETE(d->ended, p);

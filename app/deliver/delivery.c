@@ -1,4 +1,4 @@
-/* deliver/delivery.c -- see state.h: posts under way, what becomes of a cursor by their answers, redeliveries and tests. */
+/* deliver/delivery.c -- see state.h: posts under way, how answers change a cursor, redeliveries and tests. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,13 +83,13 @@ void posts_start(struct deliverer *d)
     }
 }
 
-/* What was sent before the webhook was changed says nothing of it as it is now. */
+/* A post sent before the webhook was changed says nothing about the changed one. */
 static bool is_current(const struct post *p)
 {
     return p->changed_ms == p->cursor->of->hook->changed_ms;
 }
 
-/* Nothing reaches the receiver, or something does again. */
+/* Judge whether the receiver is unreachable, or reachable again. */
 static void judge(struct deliverer *d, struct endpoint *e, const struct post *p, const struct post_result *r)
 {
     int64_t now_ms = clock_now_ms(), since_ms = r->succeeded ? 0 : e->hook->failing_ms ? e->hook->failing_ms : now_ms;
@@ -120,7 +120,7 @@ static void go_on(struct deliverer *d, struct cursor *s, const struct post *p, c
     }
     s->attempts++;
     s->moved = s->of->moved = true;
-    if (!is_current(p)) { /* nothing has been tried yet */
+    if (!is_current(p)) { /* nothing was tried since the change */
         cursor_to(s, CURSOR_READY);
         return;
     }
@@ -163,7 +163,7 @@ void posts_end(struct deliverer *d)
     }
 }
 
-/* ---- redeliveries: once, whatever becomes of it, and beside the cursors ---- */
+/* ---- redeliveries: once, whatever the outcome, and apart from the cursors ---- */
 
 static bool is_under_way(const struct deliverer *d, const char *id)
 {
@@ -185,7 +185,7 @@ static void start_again(struct deliverer *d, struct post *p, const struct delive
     start_post(d, p);
 }
 
-/* The event as the ledger has it, sent to h. False: it cannot be read now. */
+/* Send the event, as in the ledger, to h. False: it cannot be read now. */
 static bool repeat(struct deliverer *d, const struct hook *h, const struct delivery *of)
 {
     struct batch *b = NULL, *before = NULL;
@@ -211,14 +211,14 @@ static bool repeat(struct deliverer *d, const struct hook *h, const struct deliv
     return status != STORE_FAILED;
 }
 
-/* We serve it; a disabled one is served by whoever claims it first. */
+/* True if we serve it; a disabled one is served by whoever claims it first. */
 static bool is_ours(struct deliverer *d, const struct hook *h)
 {
     const int64_t now_ms = clock_now_ms(), until_ms = now_ms + d->config->webhooks_lease_ms + d->config->webhooks_timeout_ms;
 
     if (deliverer_endpoint(d, h->id))
         return true;
-    /* nobody renews it: it lasts for longer than the post takes */
+    /* nobody renews it: it outlasts the post */
     return !h->enabled && mongo_hook_claim(d->session, h->id, d->owner, now_ms, until_ms) == STORE_OK;
 }
 

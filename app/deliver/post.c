@@ -13,13 +13,13 @@
 #include "base/signature.h"
 #include "base/utf8.h"
 
-#define RECEIVED_MAX (64 * 1024) /* of an answer; then we hang up */
-#define LOOKED_AT_MAX (3 * POST_SNIPPET_SIZE) /* of it, for names: one that begins in what is kept ends in this */
+#define RECEIVED_MAX (64 * 1024) /* most bytes of an answer; then we hang up */
+#define LOOKED_AT_MAX (3 * POST_SNIPPET_SIZE) /* searched for names: one that begins in the part kept ends within this */
 #define NOT_KEPT "(not kept: it repeats a name that was sent)"
 #define BACKOFF_FACTOR 3
 #define AGENT "coupons-webhooks/1"
 
-/* ---- what comes back ---- */
+/* ---- the answer ---- */
 
 static size_t take_body(char *data, size_t size, size_t count, void *context)
 {
@@ -31,7 +31,7 @@ static size_t take_body(char *data, size_t size, size_t count, void *context)
     return p->received > RECEIVED_MAX ? 0 : len;
 }
 
-/* The socket for an address that libcurl is about to connect to: none for one that is not to be called. */
+/* A socket for the address that libcurl is about to connect to; none if it must not be called. */
 static curl_socket_t open_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct post *p = context;
@@ -43,8 +43,7 @@ static curl_socket_t open_socket(void *context, curlsocktype purpose, struct cur
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-/* Text of whoever answers: control characters, and all beyond ASCII where it is not UTF-8, are shown as '?'.
- * NULL: there is none. */
+/* Clean the receiver's text: control characters, and everything beyond ASCII if it is not UTF-8, become '?'. NULL: none. */
 static const char *clean(struct buf *text)
 {
     if (!text->len)
@@ -52,7 +51,7 @@ static const char *clean(struct buf *text)
     for (size_t i = 0; i < text->len; i++)
         if ((unsigned char)text->data[i] < 0x20 && text->data[i] != '\n' && text->data[i] != '\t')
             text->data[i] = '?';
-    /* it may have been cut in the middle of a character */
+    /* may be cut in the middle of a character */
     for (int cut = 0; cut < 3 && text->len > 1 && !utf8_valid(text->data, NULL); cut++)
         text->data[--text->len] = '\0';
     if (!utf8_valid(text->data, NULL))
@@ -62,8 +61,8 @@ static const char *clean(struct buf *text)
     return text->data;
 }
 
-/* Append text in ASCII, the characters beyond it as JSON may write them. unescaped: without a backslash that escapes itself, a quote or
- * a slash. */
+/* Append text in ASCII, other characters as JSON may escape them. unescaped: drop backslashes that escape a backslash, a quote or a
+ * slash. */
 static void put_ascii(struct buf *out, const char *text, bool unescaped)
 {
     for (size_t len = 1; *text; text += len) {
@@ -83,7 +82,7 @@ static void put_ascii(struct buf *out, const char *text, bool unescaped)
     }
 }
 
-/* Does text have one of the event's names in it, as it is or as JSON writes it? */
+/* True if text has one of the event's names, as it is or as JSON escapes it. */
 static bool names_somebody(const struct post *p, const char *text)
 {
     bool found = false;
@@ -100,7 +99,7 @@ static bool names_somebody(const struct post *p, const char *text)
     return found;
 }
 
-/* Its beginning, or NULL: there is none. */
+/* The beginning of the answer, or NULL: none. */
 static const char *answered(struct post *p)
 {
     const char *text = clean(&p->snippet);
@@ -112,7 +111,7 @@ static const char *answered(struct post *p)
     return clean(&p->snippet);
 }
 
-/* ---- what is sent ---- */
+/* ---- the request ---- */
 
 static void add_name(struct post *p, const char *name)
 {
@@ -135,7 +134,7 @@ static void add_header(struct post *p, const char *name, const char *value)
     buf_free(&line);
 }
 
-/* While secrets are being changed, by both. */
+/* Sign the post; while secrets are being rotated, with both. */
 static void sign(struct post *p, const struct hook *h, const char *id, int64_t now_ms)
 {
     struct buf signatures = BUF_INIT;
@@ -172,7 +171,7 @@ static void set_options(struct post *p, const struct config *config, const char 
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)config->webhooks_timeout_ms);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)config->webhooks_timeout_ms);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a resolver that hangs must not keep the others waiting */
+    curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a hanging resolver must not hold up the others */
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, p->error);
     curl_easy_setopt(c, CURLOPT_PRIVATE, p);
     if (*config->webhooks_ca_file)
@@ -208,7 +207,7 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
     event_write(b, e, &p->body);
     event_id(b->coupon, b->lane, b->head.epoch, b->head.seq, e->part, &id);
     add_header(p, "Content-Type", "application/json");
-    add_header(p, "Expect", ""); /* no waiting for 100 Continue */
+    add_header(p, "Expect", ""); /* do not wait for 100 Continue */
     sign(p, h, id.data, now_ms);
     buf_free(&id);
     set_options(p, config, h->url);
@@ -233,7 +232,7 @@ struct post_result post_end(struct post *p, CURLcode code)
 
     d->took_ms = mono_ms_between(p->started, mono_now());
     curl_easy_getinfo(p->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (code == CURLE_WRITE_ERROR && p->received > RECEIVED_MAX) /* it answered, at length */
+    if (code == CURLE_WRITE_ERROR && p->received > RECEIVED_MAX) /* it did answer, at length */
         code = CURLE_OK;
     d->status = code == CURLE_OK ? status : 0;
     d->snippet = d->status ? answered(p) : NULL;

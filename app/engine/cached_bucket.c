@@ -43,7 +43,7 @@ static struct cached_bucket *add_bucket(struct lane *l, const struct bucket *k)
     return c;
 }
 
-/* Lay the window over k. */
+/* Apply the window to k. */
 static void overlay_bucket(const struct lane *l, struct bucket *k)
 {
     struct window_bucket *wb;
@@ -107,7 +107,7 @@ void cached_bucket_evict(struct lane *l)
             forget_bucket(l, c);
 }
 
-/* Cache what was read. False: it is ahead of the tail, and the lane stale. */
+/* Cache what was read. NULL: it is ahead of the tail, and the lane is now stale. */
 struct cached_bucket *cached_bucket_keep(struct lane *l, struct bucket *k)
 {
     struct cached_bucket *c = cached_bucket_find(l, k->b);

@@ -1,8 +1,5 @@
 /*
- * engine/committer.c -- see committer.h. Reading order: committer_main(), run_round(), then what it calls, upwards.
- *
- * A round takes what waits on the ready lanes, loads what their requests are about in one read, decides each lane,
- * appends all that changed in one insert, confirms the tails of those that did not change, and answers.
+ * engine/committer.c -- see committer.h. Reading order: committer_main(), run_round(), then what it calls, going up.
  */
 #include "engine/committer.h"
 
@@ -22,7 +19,7 @@
 #include "engine/multilane.h"
 #include "engine/round.h"
 
-#define FLUSH_ENTRIES 4096 /* of a lane: then its buckets and its mark are written, however young they are */
+#define FLUSH_ENTRIES 4096 /* of a lane: with so many, its buckets and mark are written at once */
 
 /* ---- answering ---- */
 
@@ -40,7 +37,7 @@ void hand_off(struct committer *c)
     atomic_fetch_sub(&c->waiting, 1);
 }
 
-/* True when the op lacks what other lanes may have: it is theirs to answer. */
+/* True if the op lacks something that other lanes may have: they answer it. */
 static bool look_around(struct committer *c, struct op *op)
 {
     if (!op->outcome.lacks || op->inner || op->looked[op->outcome.lacks])
@@ -64,7 +61,7 @@ static void answer_each(struct committer *c, struct op_list *l, enum cpn_result 
         answer_unavailable(c, op, result);
 }
 
-/* Answer those of the list whose deadline has passed. */
+/* Answer ops in the list whose deadline has passed. */
 static void answer_late(struct committer *c, struct op_list *l, enum cpn_result result)
 {
     struct op_list kept = {0}, late = {0};
@@ -175,12 +172,12 @@ void note_unflushed(struct committer *c, struct lane *l)
     DL_APPEND2(c->unflushed, l, unflushed_prev, unflushed_next);
 }
 
-/* The users' views of a batch that was just committed, and the definition if it changed. */
+/* Submit the users' views of the batch just committed, and the definition if it changed. */
 static void submit_own(struct committer *c, struct lane *l)
 {
     struct view_job *job = new_job(c, l);
 
-    job->own = l->window->prev; /* the list's tail: what was committed last */
+    job->own = l->window->prev; /* the list's tail: the batch just committed */
     job->own->refs++;
     if (l->definition_seq == l->tail.seq) {
         job->definition = coupon_copy(l->definition, &job->arena);
@@ -207,7 +204,7 @@ static void copy_dirty_buckets(struct lane *l, struct view_job *job)
     }
 }
 
-/* Hand over everything that is not written yet; when it is, the mark moves to the present tail. wanted: somebody waits for that. */
+/* Submit everything not written yet; once it is, the mark moves to the present tail. wanted: somebody waits for it. */
 static void flush_lane(struct committer *c, struct lane *l, bool wanted)
 {
     struct view_job *job = new_job(c, l);
@@ -233,7 +230,7 @@ static void flush_lane(struct committer *c, struct lane *l, bool wanted)
     copy_dirty_buckets(l, job);
     job->wanted = wanted || foreign;
     job->upto = l->tail.seq;
-    if (!l->pending) /* its batch will be laid into the buckets that it read */
+    if (!l->pending) /* its batch will be applied to the buckets it read */
         cached_bucket_evict(l);
     view_writer_submit(c->views, job);
 }
@@ -267,14 +264,14 @@ static void count_window(struct committer *c, struct lane *l)
         c->hooks->windows(more);
 }
 
-/* It has more than is left of what all may have together: so the largest waits first, the others share what is left, and all stay
- * within the bound. most 0: there is none. */
+/* True if it exceeds what all may still add: so the largest waits first, and all stay within `most` (0: unbounded). */
 static bool has_most(size_t own, int64_t all, int64_t most)
 {
     return most && (int64_t)own > most - all;
 }
 
-/* True when the lane's appends wait for views: its window has as much as one may, or all together have, in entries or in memory. */
+/* True if the lane's appends must wait for views: its window is at its own bound, or at its part of the common one, in entries or in
+ * memory. */
 static bool is_throttled(const struct committer *c, const struct lane *l)
 {
     const struct engine_config *most = &c->config;
@@ -284,7 +281,7 @@ static bool is_throttled(const struct committer *c, const struct lane *l)
            has_most(l->window_bytes, c->window_bytes, ((int64_t)most->windows_mb << 20) / most->committers);
 }
 
-/* What waits is answered when it is late. The views are written now, unless they are being written. */
+/* Answer only late requests. Have the views written now, unless they are being written. */
 static void throttle(struct committer *c, struct lane *l)
 {
     answer_late(c, &l->queue, CPN_BUSY);
@@ -313,9 +310,9 @@ static void finish_job(struct committer *c, struct view_job *job)
 
 /* ---- filters of users ---- */
 
-#define FILL_PAYS 16 /* so many users' _ids are read in a row while one user is read by name */
+#define FILL_PAYS 16 /* users' _ids read in a scan in the time of one user read by name */
 
-/* Of the lanes that were used longer ago than l, the first that has a filter gives it up. False: none has. */
+/* Drop the filter of the least recently used lane that has one, if used less recently than l. False: none. */
 static bool give_up_filter(struct committer *c, const struct lane *l)
 {
     struct lane *other = c->lru;
@@ -346,7 +343,7 @@ static void fill_done(struct fill *fill)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Nothing was said for so long that it would have paid to read all. What was laid in cannot be known of a stale lane. */
+/* True if the filter has been silent so long that reading all users would have paid. A stale lane does not know its latest batches. */
 static bool wants_fill(const struct committer *c, const struct lane *l)
 {
     const struct filter *f = &l->filter;
@@ -355,7 +352,7 @@ static bool wants_fill(const struct committer *c, const struct lane *l)
            f->in_vain >= c->config.fill_after && f->in_vain * FILL_PAYS >= head_takings(&l->tail) * l->definition->lanes;
 }
 
-/* The views have who is named up to the mark, the window has the others. */
+/* The views have the users named up to the mark, the window has the others. */
 static void begin_fill(struct committer *c, struct lane *l)
 {
     struct fill *fill = fill_new(l->coupon, l->mark.when, &c->filters);
@@ -368,7 +365,7 @@ static void begin_fill(struct committer *c, struct lane *l)
     if (l->filter.fill)
         fills_submit(c->fills, fill);
     else
-        fill_free(fill); /* the window does not name all */
+        fill_free(fill); /* the window lacks some names */
 }
 
 static void finish_fill(struct committer *c, struct fill *fill)
@@ -412,7 +409,7 @@ void defer(struct committer *c, struct lane_work *p, int64_t ms)
     if (p->state == WORK_DEFERRED)
         return;
     if (p->sweeping)
-        p->lane->next_due_ms = INT64_MIN; /* what was found to have ended is not in the ledger yet */
+        p->lane->next_due_ms = INT64_MIN; /* what was found expired is not in the ledger yet */
     work_free_users(p);
     op_list_prepend(&p->lane->queue, &p->left);
     op_list_prepend(&p->lane->queue, &p->again);
@@ -447,26 +444,26 @@ static void pick_ops(struct committer *c, struct round *r, struct lane_work *p)
     }
 }
 
-/* Work that nobody asked for: slots to be retired, redemptions that ended by themselves. Of a stale lane it is somebody else's. */
+/* Work without requests: slots to retire, redemptions that expired. A stale lane's is somebody else's. */
 static bool has_chores(const struct lane *l)
 {
     return l->loaded && !l->stale && (l->tail.due > 0 || l->next_due_ms <= clock_now_ms());
 }
 
-/* Of a batch that is not in the ledger. */
+/* For a batch that is not in the ledger. */
 static void settle_views(const struct committer *c, const struct batch *b)
 {
     if (c->hooks->views_settled)
         c->hooks->views_settled(b);
 }
 
-/* Whether a seq is free, or a view absent, because nobody wrote it, or because it left the database since, this lane cannot tell. */
+/* The lane is so old that it cannot tell a seq or view that was never written from one since deleted. */
 static bool is_too_old(const struct committer *c, const struct lane *l)
 {
     return l->loaded && c->config.trusted_ms && clock_boot_ms() - l->newest_ms > c->config.trusted_ms;
 }
 
-/* What it has in memory goes, like in a kill. */
+/* Drop what it has in memory, as a kill would. */
 static void forget_lane(struct committer *c, struct lane *l)
 {
     if (l->pending) {
@@ -486,7 +483,7 @@ static void forget_lane(struct committer *c, struct lane *l)
     count_window(c, l);
 }
 
-/* Take one lane into the round. False: not now. */
+/* Take a lane into the round. False: not now. */
 static bool pick_lane(struct committer *c, struct round *r, struct lane *l)
 {
     struct lane_work *p = &r->work[r->count];
@@ -565,7 +562,7 @@ static void answer_work(struct committer *c, struct lane_work *p)
     l->conflicts = 0;
     op_list_prepend(&l->queue, &p->left);
     if (p->again.count) {
-        l->stale = true; /* slots are free, and none is found: perhaps somebody else took them, which only the ledger tells */
+        l->stale = true; /* slots are free but none is found: perhaps somebody else took them; read the ledger */
         op_list_prepend(&l->queue, &p->again);
         make_ready_in(c, l, p->damaged ? AGAIN_DAMAGED_MS : AGAIN_MS);
     }
@@ -604,7 +601,7 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     answer_work(c, p);
 }
 
-/* Somebody else appended: read it, and decide again -- with jitter after the second time. */
+/* Somebody else appended: read that and decide again, with jitter after the second time. */
 static void work_lost(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
@@ -620,7 +617,7 @@ static void work_lost(struct committer *c, struct lane_work *p)
         ms = (int64_t)((c->random >> 16) % (uint32_t)spread);
     }
     if (p->state == WORK_RETRY)
-        p->state = WORK_OPEN; /* its requests are decided anew */
+        p->state = WORK_OPEN; /* its requests are decided again */
     defer(c, p, ms);
 }
 
@@ -632,7 +629,7 @@ static void work_unknown(struct committer *c, struct lane_work *p)
     defer(c, p, c->config.backoff_ms);
 }
 
-/* What becomes of each: ours, committed; somebody else's, lost and decided again; not known, sent again. */
+/* Append them. Each is then committed (ours), lost and decided again (somebody else's), or sent again (unknown). */
 static void append_decided(struct committer *c, struct round *r)
 {
     struct append *appends = arena_array(&r->arena, r->count, sizeof *appends);
@@ -684,7 +681,7 @@ static void work_unchanged(struct committer *c, struct lane_work *p)
     answer_work(c, p);
 }
 
-/* Lanes with nothing to append: their answers count only if the tail has not moved. */
+/* Lanes with nothing to append: their answers hold only if the tail has not moved. */
 static void confirm_unchanged(struct committer *c, struct round *r)
 {
     struct confirm *confirms = arena_array(&r->arena, r->count, sizeof *confirms);
@@ -727,8 +724,8 @@ static void confirm_unchanged(struct committer *c, struct round *r)
     }
 }
 
-/* Where a round's users did not fit into memory, the next one takes half as many requests, and so on: the first of a queue is left
- * a few times at the most, whichever users the store reads first, and lanes take turns. */
+/* If a round's users did not fit into memory, the next takes half as many requests, and so on: so the first in a queue is left only a few
+ * times, whichever users the store reads first, and lanes take turns. */
 static void users_fit(struct committer *c, const struct round *r)
 {
     if (r->left)
@@ -786,8 +783,8 @@ static void flush_all(struct committer *c)
 
 #define CHORES_EVERY_MS 500
 
-/* Lanes that nobody asks anything of, but in which redemptions end by themselves, requests were set aside, or who waits for views has
- * waited long enough; and those that nobody asked anything of for too long. */
+/* Look for lanes without requests in which redemptions expire, requests were set aside, or someone has waited long enough for views; and
+ * for lanes unused for too long. */
 static void look_for_chores(struct committer *c)
 {
     struct mono now = mono_now();
@@ -807,7 +804,7 @@ static void look_for_chores(struct committer *c)
     }
 }
 
-/* How long there is nothing to do, in ms; 0: there is. */
+/* For how long there is nothing to do, in ms; 0: there is work. */
 static int64_t idle_ms(const struct committer *c)
 {
     struct mono now = mono_now();
@@ -828,7 +825,7 @@ static int64_t idle_ms(const struct committer *c)
     return ms;
 }
 
-/* Until there is something new, of requests as many as make `awaited`; or until then. */
+/* Sleep until `awaited` requests or other news are there, or `until`. */
 static void sleep_until_some(struct committer *c, int awaited, struct mono until)
 {
     c->awaited = awaited;
@@ -837,7 +834,7 @@ static void sleep_until_some(struct committer *c, int awaited, struct mono until
     c->sleeping = false;
 }
 
-/* Let those who were just answered come back, where something can be decided and waiting for them pays. True: they may have. */
+/* If something can be decided and waiting pays, wait for those just answered to come back. True: they may have. */
 static bool await_company(struct committer *c)
 {
     bool waited = false;
@@ -856,7 +853,7 @@ static bool await_company(struct committer *c)
     return waited;
 }
 
-/* Take what has come in, waiting for it if there is nothing to do. True: stop. */
+/* Take what has come in; wait if there is nothing to do. True: stop. */
 static bool take_in(struct committer *c)
 {
     struct op_list queue;

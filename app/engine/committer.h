@@ -1,7 +1,7 @@
 /*
- * engine/committer.h -- one thread that owns lanes: gathers what waits, loads, decides, appends, answers.
+ * engine/committer.h -- one thread that owns lanes: gathers waiting requests, loads, decides, appends, answers.
  *
- * Threads  committer_submit() from any thread, the rest from the engine's start and stop
+ * Threads  committer_submit() from any thread; the rest from engine_start() and engine_stop()
  */
 #ifndef ENGINE_COMMITTER_H
 #define ENGINE_COMMITTER_H
@@ -17,11 +17,11 @@ struct committer *committer_start(const struct engine_config *config, struct sto
                                   const struct engine_hooks *hooks, struct engine *engine, struct multilane *multilane,
                                   struct view_writer *views, struct fills *fills, int lanes_max);
 void committer_submit(struct committer *c, struct op *op);
-/* Decide what waits, for at most patience_ms; hand the last views over; end the thread. */
+/* Decide what waits, for at most patience_ms; hand over the last views; end the thread. */
 void committer_stop(struct committer *c, int patience_ms);
-/* After the views are stopped too. */
+/* After the view writer has stopped too. */
 void committer_free(struct committer *c);
-/* Requests that wait or are under way. */
+/* Requests waiting or under way. */
 int committer_waiting(const struct committer *c);
 
 #endif

@@ -20,13 +20,13 @@ struct engine {
     struct engine_hooks hooks;
     struct view_writer *views;
     struct fills *fills;
-    struct multilane *multilane; /* NULL: coupons have one lane */
+    struct multilane *multilane; /* NULL: all coupons have one lane */
     struct history *history;
     struct committer *committers[COMMITTERS_MOST];
 };
 
-/* All lanes of a coupon live in one committer: what they wait for is read at once, and their batches go in one insert. Spread over
- * several threads they were slower at every load (tests/bench/README.md). */
+/* All lanes of a coupon belong to one committer: one read loads what they wait for, one insert appends their batches. Spread over several
+ * threads they were slower at every load (tests/bench/README.md). */
 static struct committer *owner(struct engine *e, const char *coupon)
 {
     return e->committers[hash_part(coupon, e->config.committers)];
@@ -56,7 +56,7 @@ struct engine *engine_start(const struct engine_config *config, struct store_sou
     return e;
 }
 
-/* To its lane: lane 0 where it is not known how many the coupon has, since that lane knows. */
+/* Send op to its lane; to lane 0 if the number of lanes is unknown, because lane 0 knows. */
 static void send_to_lane(struct engine *e, struct op *op)
 {
     int64_t lanes = op->kind == OP_CREATE ? op->definition->lanes : multilane_lanes(e->multilane, op->coupon);

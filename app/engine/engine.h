@@ -1,11 +1,11 @@
 /*
  * engine/engine.h -- group commit: requests in, decided batches in the ledger, answers out.
  *
- * Shape    one struct engine per process; a lane per coupon (and lane number), loaded when first asked for;
- *          committer threads that own the lanes; a thread that writes views
- * Usage    engine_start(); fill a struct op, engine_submit(); its done() is called once, from one of the engine's threads,
- *          and must be quick and must not block
- * Promise  done() with a result other than OUTCOME_UNKNOWN and BUSY speaks of what a majority of the database has
+ * Shape    one struct engine per process; one lane per coupon and lane number, loaded on first use;
+ *          committer threads own the lanes; one thread writes views
+ * Usage    engine_start(); fill a struct op, engine_submit(); done() is called once, from one of the engine's threads, and must be quick
+ *          and not block
+ * Promise  a result other than OUTCOME_UNKNOWN and BUSY reflects what a majority of the database has
  * Threads  engine_submit() from any thread
  */
 #ifndef ENGINE_ENGINE_H
@@ -14,21 +14,21 @@
 #include "engine/multilane.h"
 #include "engine/op.h"
 
-/* multilane: for coupons with several lanes, lanes_start() of lanes/; NULL: there are none. */
+/* multilane: lanes_start() of lanes/, for coupons with several lanes; NULL: there are none. */
 struct engine *engine_start(const struct engine_config *config, struct store_source *source,
                             const struct engine_hooks *hooks, multilane_start *multilane);
 /* OK, or BUSY: the queue is full, and done() will not be called. */
 enum cpn_result engine_submit(struct engine *e, struct op *op) CPN_CHECKED;
-/* Decide what waits, write the views and marks, stop the threads. After the last submit. */
+/* Decide what waits, write views and marks, stop the threads. After the last submit. */
 void engine_stop(struct engine *e);
 
-/* Submit and wait: for the job runner, tools and tests. op->done and op->context are used. */
+/* Submit and wait: for the job runner, tools and tests. Uses op->done and op->context. */
 enum cpn_result engine_call(struct engine *e, struct op *op);
-/* The same with a deadline in so many ms, of an op of which only the result is wanted: its memory is here, and gone after. */
+/* The same with a deadline ms from now, if only the result is wanted: the op's memory is freed on return. */
 enum cpn_result engine_call_within(struct engine *e, struct op *op, int64_t ms);
-#define ENGINE_CATCH_UP_MS 30000 /* for those whom no client awaits */
-/* Load the lane and write every view that the ledger says is missing: the backstop. STORE_FAILED: not within so many ms, or
- * somewhat more (it is looked at twice a second, between calls of the database); try again later. */
+#define ENGINE_CATCH_UP_MS 30000 /* where no client waits */
+/* Load the lane and write every view that lags the ledger: the backstop. STORE_FAILED: not within ms, or somewhat more (checked twice a
+ * second, between database calls); try again later. */
 enum store_status engine_catch_up(struct engine *e, const char *coupon, int64_t lane, int64_t ms);
 
 #endif

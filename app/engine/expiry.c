@@ -9,11 +9,11 @@
 #include "engine/cached_bucket.h"
 #include "engine/window.h"
 
-#define DUE_MOST 64    /* buckets, or users, whose ends are looked for in one round: the next one looks for the rest */
-#define KNOWN_MOST 4096 /* of them that it need not look for */
-#define LISTED_MOST 2048 /* redemptions of users who are listed as due, but for the last one: they are loaded at once */
+#define DUE_MOST 64    /* buckets, or users, searched in one round: the next one goes on */
+#define KNOWN_MOST 4096 /* of those already known */
+#define LISTED_MOST 2048 /* redemptions of users listed as due, except the last one's: they are loaded together */
 
-/* The earliest end after at_ms that the cache and the window know of: the views may not have it yet. */
+/* Note the earliest end after at_ms in the cache and the window: the views may not have it yet. */
 static void note_later_dues(struct lane *l, int64_t at_ms)
 {
     struct cached_bucket *c, *next;
@@ -29,7 +29,7 @@ static void note_later_dues(struct lane *l, int64_t at_ms)
                 lane_note_due(l, entry_due(&w->batch->entries[i]));
 }
 
-/* Entries of the window whose end has come, in buckets that are not cached: the views may not have it yet. */
+/* Cache the buckets of due entries in the window: their views may not have them yet. */
 static enum store_status cache_due_of_window(struct store *s, struct expiry_look *k)
 {
     struct bucket_read reads[DUE_MOST];
@@ -69,13 +69,13 @@ static enum store_status cache_due_of_window(struct store *s, struct expiry_look
     return status;
 }
 
-/* The look before this one did not find all, and views may still show what it found. */
+/* The search before this one did not find all, and views may still show what it found. */
 static bool looks_again(const struct lane *l)
 {
     return l->next_due_ms == INT64_MIN;
 }
 
-/* Something ends by itself at next_due_ms at the earliest, beside what was found. */
+/* The next one expires at next_due_ms at the earliest, apart from those found. */
 static void found_due(struct expiry_look *k, int64_t next_due_ms)
 {
     struct lane *l = k->lane;
@@ -131,8 +131,8 @@ static void find_due_buckets(struct store *s, struct expiry_look **looks, size_t
     free(searches);
 }
 
-/* The earliest end after at_ms among u's redemptions that is before next_ms, else next_ms (0: none): u's view tells only the
- * earliest of all, which is being dealt with. */
+/* The earliest end after at_ms among u's redemptions if before next_ms, else next_ms (0: none): u's view tells only the earliest of all,
+ * which is being handled. */
 static int64_t later_due(const struct user_state *u, int64_t at_ms, int64_t next_ms)
 {
     for (size_t i = 0; i < u->count; i++) {
@@ -144,7 +144,7 @@ static int64_t later_due(const struct user_state *u, int64_t at_ms, int64_t next
     return next_ms;
 }
 
-/* Something of u has ended by itself, and its view may not say so yet. */
+/* Something of u's has expired, and its view may not say so yet. */
 static bool has_expired(const struct lane *l, const struct user_state *u)
 {
     for (size_t i = 0; i < u->count; i++)
@@ -193,7 +193,7 @@ static void find_due_users(struct store *s, struct expiry_look *k)
     found_due(k, search.next_due_ms);
 }
 
-#define DUE_TOGETHER 32 /* lanes whose buckets are looked for at a time */
+#define DUE_TOGETHER 32 /* lanes whose buckets are searched at a time */
 
 void expiry_find(struct store *s, struct expiry_look *looks, size_t count)
 {

@@ -10,7 +10,7 @@
 #define FIRST_BYTES 512
 #define SMALL_BYTES (1 << 20)
 
-/* A set has many small parts, in which it looks in vain, and most of its memory in the last ones. */
+/* Small parts are many and mostly searched in vain; most memory is in the last ones. */
 static int bits_per_user(int64_t bytes)
 {
     return bytes < SMALL_BYTES ? 16 : 12;
@@ -60,13 +60,13 @@ bool filter_users_add(struct filter_users *u, uint64_t hash)
 
 bool filter_users_may_have(const struct filter_users *u, uint64_t hash)
 {
-    for (size_t i = u->count; i-- > 0;) /* most are in the last, which is the largest */
+    for (size_t i = u->count; i-- > 0;) /* most are in the last, the largest */
         if (bloom_may_have(&u->parts[i], hash))
             return true;
     return false;
 }
 
-/* The larger one's last part takes what comes. */
+/* New users go to the larger set's last part. */
 void filter_users_join(struct filter_users *u, struct filter_users *from)
 {
     struct filter_users *large = u->bytes > from->bytes ? u : from, *small = large == u ? from : u;
@@ -84,7 +84,7 @@ void filter_users_join(struct filter_users *u, struct filter_users *from)
     *u = both;
 }
 
-/* ---- of a lane ---- */
+/* ---- a lane's filter ---- */
 
 void filter_init(struct filter *f, struct filter_room *room)
 {

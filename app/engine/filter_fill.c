@@ -45,7 +45,7 @@ void fill_free(struct fill *f)
     free(f);
 }
 
-/* Read on. */
+/* Read the next chunk. */
 static void step(struct fill *f, struct store *s, uint64_t hashes[CHUNK])
 {
     size_t count = 0;
@@ -63,7 +63,7 @@ static void step(struct fill *f, struct store *s, uint64_t hashes[CHUNK])
         }
 }
 
-/* Until there is something to do. NULL: stop. */
+/* Wait for work. NULL: stop. */
 static struct fill *take(struct fills *fills)
 {
     struct fill *f;
@@ -107,7 +107,7 @@ static void *fills_main(void *argument)
             step(f, s, hashes);
         pause_ms = f->failures ? fills->backoff_ms : mono_ms_between(started, mono_now());
         if (f->state == FILL_UNDER_WAY)
-            fills_submit(fills, f); /* behind the others */
+            fills_submit(fills, f); /* at the end */
         else
             f->done(f);
         rest(fills, pause_ms);

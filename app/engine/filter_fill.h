@@ -1,10 +1,10 @@
 /*
- * engine/filter_fill.h -- the thread that reads which users the views have, for lanes whose filter was not kept from their first batch.
+ * engine/filter_fill.h -- the thread that reads the users in the views, for lanes whose filter did not start with their first batch.
  *
- * Shape    committers hand it fills (filter.h); it reads a chunk of each in turn, and rests as long as each took, so that it takes half
- *          of the database's patience at the most
- * Errors   a chunk that cannot be read is tried again a few times; then, or where there is no room, the fill is given back as it is,
- *          and its lane's users are read as before
+ * Shape    committers submit fills (filter.h); it reads a chunk of each in turn, then rests as long as that took, so it loads the database
+ *          at most half the time
+ * Errors   a chunk that cannot be read is retried a few times; then, or if there is no room, the fill is given back as it is, and its
+ *          lane's users are read as before
  * Owns     a fill from fills_submit() until its done()
  * Threads  fills_submit() from any thread; done() is called from the thread, or from fills_submit() after fills_stop()
  */
@@ -13,14 +13,14 @@
 
 #include "engine/filter.h"
 
-/* A new fill of the coupon's users as they stand `after`; room is where their filter is. */
+/* A new fill: the coupon's users as of `after`; room is their filter's. */
 struct fill *fill_new(const char *coupon, struct store_time after, struct filter_room *room);
 void fill_free(struct fill *f);
 
 struct fills;
 struct fills *fills_start(struct store_source *source, int backoff_ms);
 void fills_submit(struct fills *fills, struct fill *f);
-/* Give back what is not finished, and end the thread. */
+/* Give back unfinished fills, and end the thread. */
 void fills_stop(struct fills *fills);
 void fills_free(struct fills *fills);
 

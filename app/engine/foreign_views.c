@@ -15,7 +15,7 @@ struct touch {
 
 struct touches {
     struct touch *first, *last;
-    bool foreign; /* one of them is not our own: the view is ours to write */
+    bool foreign; /* one of them is not ours: the view is ours to write */
 };
 
 struct foreign_user {
@@ -26,7 +26,7 @@ struct foreign_user {
 
 struct foreign_job {
     const char *id;
-    bool foreign; /* as of touches */
+    bool foreign; /* like that of touches */
     struct foreign_job *next;
 };
 
@@ -144,7 +144,7 @@ struct foreign *foreign_new(const char *coupon, int64_t lane, struct window_batc
             index_job(f, batches[i], e);
             index_account(f, batches[i], e);
             index_buckets(f, batches[i], e);
-            if (defines && lane == 0 && !batches[i]->own) /* the others follow lane 0 */
+            if (defines && lane == 0 && !batches[i]->own) /* other lanes follow lane 0 */
                 f->definition_due = true;
         }
     f->next_user = f->users;
@@ -156,7 +156,7 @@ void foreign_free(struct foreign *f)
 {
     if (!f)
         return;
-    HASH_CLEAR(hh, f->users); /* the tables; what stands in them is the arena's */
+    HASH_CLEAR(hh, f->users); /* only the tables: their contents are in the arena */
     HASH_CLEAR(hh, f->buckets);
     arena_free(&f->arena);
     free(f);
@@ -164,7 +164,7 @@ void foreign_free(struct foreign *f)
 
 /* ---- chunks ---- */
 
-/* Whoever appended them has normally written their views as well: then the mark says so. */
+/* Their writer has normally written the views as well: then the mark says so. */
 static enum store_status is_written(const struct foreign *f, struct store *s, struct store_time *when, bool *written)
 {
     struct mark mark;
@@ -197,7 +197,7 @@ static enum store_status write_definition(struct foreign *f, struct store *s, st
     return status;
 }
 
-/* The next users whose views are ours to write; *next: where those after them begin. */
+/* The next users whose views are ours to write; *next: the first after them. */
 static size_t list_users(const struct foreign *f, struct foreign_user **chunk, struct foreign_user **next)
 {
     size_t count = 0, bytes = 0;
@@ -228,7 +228,7 @@ static struct user_state *fold_user(struct foreign *f, struct user_state_read *r
     return user_state;
 }
 
-/* Write the views of those of the chunk that the store reads at once; the others, which it leaves, are the chunk's first *count then. */
+/* Write the views of those of the chunk that the store reads at once; those it leaves become the chunk's first *count. */
 static enum store_status write_some_users(struct foreign *f, struct store *s, struct arena *a, struct foreign_user **chunk,
                                           size_t *count, struct store_time *when)
 {
@@ -248,7 +248,7 @@ static enum store_status write_some_users(struct foreign *f, struct store *s, st
             continue;
         }
         u = fold_user(f, &reads[i], chunk[i], a);
-        if (u->seq > 0) /* written even where nothing is missing: the mark needs a time not before the view's */
+        if (u->seq > 0) /* written even if nothing is missing: the mark needs a time not before the view's */
             writes[behind++] = (struct view_write){.kind = VIEW_USER_STATE, .coupon = f->coupon, .user_state = u};
     }
     if (status == STORE_OK)
@@ -275,7 +275,7 @@ static enum store_status write_users(struct foreign *f, struct store *s, struct 
     return status;
 }
 
-/* Jobs and accounts are few, and so are their batches: all of them at once, each over all batches. */
+/* Jobs, accounts and their batches are few: write all at once, each over all batches. */
 static enum store_status write_jobs(struct foreign *f, struct store *s, struct arena *a, struct store_time *when)
 {
     enum store_status status = STORE_OK;

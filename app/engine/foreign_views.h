@@ -1,10 +1,10 @@
 /*
- * engine/foreign_views.h -- writing the views of batches that somebody else appended: another worker, or one that died.
+ * engine/foreign_views.h -- writes the views of batches that somebody else appended: another worker, or one that died.
  *
- * Shape    an index says once which batches touch which user and which bucket, and which jobs and accounts they touch; then, a chunk at
- *          a time, some views are read, the batches that touch them folded over, and written. A chunk is bounded in views and in bytes
- *          of names, and whoever calls may do other things between two chunks
- * Cost     linear: a batch is folded once for every user and bucket that it touches
+ * Shape    an index is built once of which batches touch which users and buckets, and of the jobs and accounts they touch; then, chunk by
+ *          chunk, views are read, the batches that touch them folded over, and written. A chunk is bounded in views and in bytes of names;
+ *          the caller may do other work between chunks
+ * Cost     linear: a batch is folded once per user and bucket it touches
  * Owns     its index; the batches stay the caller's, and alive
  * Threads  one at a time
  */
@@ -15,7 +15,7 @@
 #include "store/store.h"
 
 #define FOREIGN_USERS_MAX 1024
-#define FOREIGN_BYTES_MAX (256u << 10) /* of names; one that is longer goes alone */
+#define FOREIGN_BYTES_MAX (256u << 10) /* of names; a longer one goes alone */
 #define FOREIGN_BUCKETS_MAX 512
 
 struct foreign_user;
@@ -27,25 +27,25 @@ struct foreign {
     int64_t lane;
     struct window_batch *const *batches; /* borrowed: all of a window, ascending */
     size_t batch_count;
-    struct store_time after; /* for the reads: the mark's, on which the window stands */
+    struct store_time after; /* for the reads: that of the mark before the window */
     struct arena arena;
     struct foreign_user *users, *next_user;
     struct foreign_job *jobs;
-    bool accounts[COUPON_LANES_MAX]; /* by the other lane: a batch of another writer tells of the account with it */
+    bool accounts[COUPON_LANES_MAX]; /* by the other lane: another writer's batch touches that account */
     bool jobs_due, accounts_due;
     struct foreign_bucket *buckets, *next_bucket;
     bool definition_due;
-    size_t folds; /* how often a batch was folded over a user or a bucket */
+    size_t folds; /* folds so far, of a batch over a user or a bucket */
 };
 
 struct foreign *foreign_new(const char *coupon, int64_t lane, struct window_batch *const *batches, size_t count,
                             struct store_time after);
 void foreign_free(struct foreign *f);
-/* Write the next chunk; *when: not before its writing. *done: all are written, by us, or by whoever moved the mark past them.
- * STORE_FAILED: the same chunk is the next one. */
+/* Write the next chunk; *when: not before its writing. *done: all are written, by us or by whoever moved the mark past them. STORE_FAILED:
+ * the next call repeats the chunk. */
 enum store_status foreign_step(struct foreign *f, struct store *s, struct store_time *when, bool *done);
 
-/* Write views, all of them, or STORE_FAILED; *when becomes the later of what it was and the writing. */
+/* Write all these views, or STORE_FAILED; *when becomes the later of itself and the writing. */
 enum store_status write_all_views(struct store *s, struct view_write *writes, size_t count, struct store_time *when);
 
 #endif

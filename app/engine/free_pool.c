@@ -1,8 +1,8 @@
 /*
  * engine/free_pool.c -- see free_pool.h.
  *
- * Where    in touched buckets, which the store finds by an index; in untouched ones, which have no view: they are walked through, over the
- *          touched ones among them; and, of coupons that pick at random, in some that are drawn
+ * Where    in touched buckets, which the store finds by an index; in untouched ones, which have no view: a walk over bucket numbers,
+ *          skipping touched ones; and, for coupons that pick at random, in some drawn at random
  */
 #include "engine/free_pool.h"
 
@@ -18,8 +18,8 @@
 
 #define TOPUP_MOST 64
 #define TOPUP_FAST_MS 1000
-#define LOOKS_MOST 16 /* of one top-up: what is still wanted then is looked for by the next round's */
-#define TOGETHER_MOST 512 /* buckets that are read at a time, of all lanes, but for the last one's */
+#define LOOKS_MOST 16 /* per top-up: the next round's looks for the rest */
+#define TOGETHER_MOST 512 /* buckets read at a time for all lanes; the last one's may exceed it */
 #define STASHED_MOST 8192
 
 static void append_slot(struct lane *l, int64_t n, uint32_t g, const char *code)
@@ -58,7 +58,7 @@ static void add_free_slots_of(struct lane *l, struct cached_bucket *c)
         add_free_slot(l, c, i);
 }
 
-/* Slot n was taken by its name: it is not free any more. */
+/* Slot n was taken by name: remove it. */
 static void drop_slot(struct lane *l, struct cached_bucket *c, int64_t n)
 {
     struct free_slot *free_pool = l->free_pool + l->free_pool_first;
@@ -75,7 +75,6 @@ static void drop_slot(struct lane *l, struct cached_bucket *c, int64_t n)
     c->free_pool_left--;
 }
 
-/* All slots of the bucket leave the free pool. */
 void free_pool_drop_bucket(struct lane *l, struct cached_bucket *c)
 {
     struct free_slot *free_pool = l->free_pool + l->free_pool_first;
@@ -90,7 +89,7 @@ void free_pool_drop_bucket(struct lane *l, struct cached_bucket *c)
     c->free_pool_left = 0;
 }
 
-/* So that what stands side by side in the list of codes does not go out side by side. */
+/* Shuffle, so that neighbours in the list of codes are not given out one after the other. */
 static void shuffle_from(struct lane *l, size_t from)
 {
     struct free_slot *free_pool = l->free_pool + l->free_pool_first;
@@ -109,7 +108,6 @@ static int by_number(struct cached_bucket *a, struct cached_bucket *b)
     return a->bucket.b < b->bucket.b ? -1 : a->bucket.b > b->bucket.b;
 }
 
-/* After somebody else's batch: whatever is free in the cached buckets, and nothing else. */
 void free_pool_rebuild(struct lane *l)
 {
     struct cached_bucket *c, *next;
@@ -137,9 +135,9 @@ void free_pool_spend(struct lane *l, size_t used)
     l->free_pool_count -= used;
 }
 
-/* ---- buckets that nobody touched: they have no view, and nothing in the window names them ---- */
+/* ---- untouched buckets: without a view, and not named in the window ---- */
 
-#define WALK_MOST 256 /* touched buckets that are passed over at a time */
+#define WALK_MOST 256 /* touched buckets skipped at a time */
 
 static int64_t first_bucket(const struct lane *l)
 {
@@ -151,8 +149,7 @@ static int64_t end_bucket(const struct lane *l)
     return bucket_of(fold_next_n(&l->tail, l->number) + BUCKET_SLOTS - 1);
 }
 
-/* Where the walk for untouched buckets begins: behind the last one that was touched, since those there need not be read; then come
- * those among the others. Where these are few, in the order of their numbers. */
+/* Start the walk after the last touched bucket, since buckets there need not be read; then the rest. If those are few, simply by number. */
 static void begin_walk(struct lane *l, int64_t touched_end)
 {
     struct window_batch *w;
@@ -166,7 +163,6 @@ static void begin_walk(struct lane *l, int64_t touched_end)
     l->walk_stop = INT64_MAX;
 }
 
-/* Slots were made in buckets from `grows` on: the walk goes there next, and to what it has not seen after that. */
 void free_pool_look_from(struct lane *l, int64_t grows)
 {
     if (l->touched_end < 0 || (l->walk >= 0 && l->walk <= grows && l->walk_stop == INT64_MAX))
@@ -179,7 +175,7 @@ void free_pool_look_from(struct lane *l, int64_t grows)
     l->walk_stop = INT64_MAX;
 }
 
-/* The end of what is walked now; at it, the rest is next. False: the walk is over, and no bucket is untouched that was not seen. */
+/* *end: the end of the present stretch; after it comes the rest. False: the walk is over, all untouched buckets were seen. */
 static bool walks(struct lane *l, int64_t *end)
 {
     *end = l->walk_stop < end_bucket(l) ? l->walk_stop : end_bucket(l);
@@ -195,7 +191,7 @@ static bool walks(struct lane *l, int64_t *end)
     return true;
 }
 
-/* A bucket without a view, as the window leaves it. */
+/* A bucket without a view, with the window applied. */
 static struct cached_bucket *untouched_bucket(struct lane *l, int64_t b)
 {
     struct cached_bucket *c = cached_bucket_find(l, b);
@@ -218,7 +214,7 @@ struct found_list {
     size_t count;
 };
 
-/* What codes they lack. A damaged one leaves its bucket without: no slot of it goes to the free pool. */
+/* Read the codes they lack. A bucket whose codes are damaged has none: no slot of it goes to the free pool. */
 static enum store_status read_codes(struct store *s, const struct found_bucket *found, size_t count)
 {
     struct bucket_codes_read *reads = checked(calloc(count + 1, sizeof *reads));
@@ -258,7 +254,7 @@ static void add_found(struct found_list *found, struct top_up *t, struct cached_
     t->found++;
 }
 
-/* Touched buckets in which something is free: the next ones of each lane, in one read. */
+/* Find touched buckets with free slots: the next ones of each lane, in one read. */
 static enum store_status find_touched(struct store *s, struct top_up **open, size_t count, size_t most, struct store_time after,
                                       struct found_list *found)
 {
@@ -291,7 +287,7 @@ static enum store_status find_touched(struct store *s, struct top_up **open, siz
             add_found(found, t, cached_bucket_keep(t->lane, &search->buckets[k]));
         t->lane->cursor = search->next;
         t->damaged = t->damaged || search->left_out;
-        t->searched = search->next == 0 && (t->from_start || t->wrapped); /* all there are */
+        t->searched = search->next == 0 && (t->from_start || t->wrapped); /* all of them */
         t->wrapped = t->wrapped || search->next == 0;
     }
     free(buckets);
@@ -299,7 +295,7 @@ static enum store_status find_touched(struct store *s, struct top_up **open, siz
     return status;
 }
 
-/* Some buckets of a lane at random: those that are surely untouched are found, the others are to be read. */
+/* Draw some buckets of a lane at random: those certainly untouched are found, the others are to be read. */
 static void draw(struct top_up *t, struct bucket_read *reads, struct top_up **whose, size_t *count, struct found_list *found)
 {
     struct lane *l = t->lane;
@@ -323,7 +319,7 @@ static void draw(struct top_up *t, struct bucket_read *reads, struct top_up **wh
     }
 }
 
-/* Of the lanes that pick at random: what is found where nobody knows to look. Most are untouched while a coupon is young. */
+/* For lanes that pick at random: find slots where nobody can predict. Most buckets are untouched while a coupon is young. */
 static enum store_status find_drawn(struct store *s, struct top_up **open, size_t count, size_t most, struct store_time after,
                                     struct found_list *found)
 {
@@ -358,14 +354,14 @@ static enum store_status find_drawn(struct store *s, struct top_up **open, size_
     return status;
 }
 
-/* Where a lane walks now. */
+/* The stretch that a lane walks now. */
 struct stretch {
     struct top_up *whose;
     int64_t end;
-    const struct touched_search *touched; /* NULL: nothing there is */
+    const struct touched_search *touched; /* NULL: none there */
 };
 
-/* Walk on, over the touched buckets. */
+/* Walk on, skipping touched buckets. */
 static void walk_on(const struct stretch *stretch, struct found_list *found)
 {
     struct top_up *t = stretch->whose;
@@ -382,7 +378,7 @@ static void walk_on(const struct stretch *stretch, struct found_list *found)
     }
 }
 
-/* Untouched buckets: of each lane that needs them, those of the next stretch. What lies behind the last touched bucket is not read. */
+/* Find untouched buckets: for each lane that needs them, the next stretch. Past the last touched bucket nothing is read. */
 static enum store_status find_untouched(struct store *s, struct top_up **open, size_t count, struct store_time after,
                                         struct found_list *found)
 {
@@ -425,7 +421,7 @@ static void add_all_found(const struct found_list *found)
             struct cached_bucket *c = found->items[next].bucket;
 
             t->damaged = t->damaged || cached_bucket_wants_codes(t->lane, c);
-            if (c->free_pool_left == 0) /* else it was found twice */
+            if (c->free_pool_left == 0) /* otherwise it was found twice */
                 add_free_slots_of(t->lane, c);
         }
         if (lane_picks_at_random(t->lane))
@@ -433,7 +429,7 @@ static void add_all_found(const struct found_list *found)
     }
 }
 
-/* One more look for each, for `most` buckets in all. */
+/* Search once more for each, for `most` buckets in all. */
 static void top_up_once(struct store *s, struct top_up **open, size_t count, size_t most)
 {
     struct found_list found = {checked(calloc(3 * most + 1, sizeof *found.items)), 0};
@@ -459,7 +455,7 @@ static void top_up_once(struct store *s, struct top_up **open, size_t count, siz
     free(found.items);
 }
 
-/* The look before this one found enough, or has seen all there is, or was the last for now. */
+/* The last search found enough, or has seen everything, or was the last for now. */
 static bool is_topped_up(struct top_up *t)
 {
     int64_t end;
@@ -468,7 +464,7 @@ static bool is_topped_up(struct top_up *t)
            t->looks == LOOKS_MOST;
 }
 
-/* How many buckets the next look is for. */
+/* How many buckets the next search is for. */
 static size_t grow_topup(struct lane *l, struct mono now)
 {
     if (mono_ms_between(l->topped_up, now) < TOPUP_FAST_MS && l->topup < TOPUP_MOST)
@@ -477,7 +473,7 @@ static size_t grow_topup(struct lane *l, struct mono now)
     return l->topup;
 }
 
-/* Where each lane's touched buckets end, in one read. False: the database did not answer. */
+/* Find where each lane's touched buckets end, in one read. False: the database did not answer. */
 static bool find_ends(struct store *s, struct top_up **open, size_t count)
 {
     struct touched_search *searches = checked(calloc(count + 1, sizeof *searches));
@@ -490,7 +486,7 @@ static bool find_ends(struct store *s, struct top_up **open, size_t count)
     for (size_t i = 0; i < count; i++) {
         struct lane *l = open[i]->lane;
 
-        if (l->touched_end < 0 && l->mark.seq == 0) { /* the window has all there is */
+        if (l->touched_end < 0 && l->mark.seq == 0) { /* the window has everything */
             begin_walk(l, first_bucket(l));
         } else if (l->touched_end < 0) {
             searches[asked] = (struct touched_search){.coupon = l->coupon, .from = first_bucket(l), .last = true, .most = 1,
@@ -541,16 +537,15 @@ void free_pool_top_up(struct store *s, struct top_up *tops, size_t count)
     free(open);
 }
 
-/* ---- what a batch of the lane's own did to slots ---- */
+/* ---- what an own batch did to slots ---- */
 
-/* Slots that came from another lane are wanted at once. */
 void free_pool_add_received(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct entry *e = &b->entries[i];
 
         for (int64_t n = e->n; e->kind == ENTRY_GET && n < e->n + e->count && l->free_pool_count < STASHED_MOST; n++) {
-            bool is_new = bucket_of(n) * BUCKET_SLOTS >= e->n; /* else it had slots before: whoever tops up finds it */
+            bool is_new = bucket_of(n) * BUCKET_SLOTS >= e->n; /* otherwise it had slots before: a top-up finds it */
             struct cached_bucket *c = is_new ? untouched_bucket(l, bucket_of(n)) : cached_bucket_find(l, bucket_of(n));
 
             if (c)
@@ -559,13 +554,12 @@ void free_pool_add_received(struct lane *l, const struct batch *b)
     }
 }
 
-/* Its slot is free after e. A hold on an issued one falls back to that. */
+/* True if e leaves its slot free. A hold on an issued one falls back to issued. */
 static bool gives_back(const struct entry *e)
 {
     return entry_ends(e) && (!e->from || e->kind == ENTRY_REVERSE);
 }
 
-/* What the batch did to slots that it named: they leave the free pool; those that came back go to its end. */
 void free_pool_note_named(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
@@ -577,7 +571,7 @@ void free_pool_note_named(struct lane *l, const struct batch *b)
             continue;
         if (e->by_name)
             drop_slot(l, c, e->n);
-        if (gives_back(e) && c->bucket.slots[at].state == SLOT_FREE) /* else it was taken again in this batch */
+        if (gives_back(e) && c->bucket.slots[at].state == SLOT_FREE) /* otherwise it was taken again in this batch */
             add_free_slot(l, c, at);
     }
 }

@@ -9,10 +9,10 @@
 #include <assert.h>
 
 #define AVERAGE_OF 8                    /* rounds, about */
-#define ROUND_MOST_NS INT64_C(10000000) /* longer ones, as when the database fails, say nothing of callers */
-#define TRIAL 3                         /* waits that are judged together */
+#define ROUND_MOST_NS INT64_C(10000000) /* longer rounds, as when the database fails, say nothing about callers */
+#define TRIAL 3                         /* waits judged together */
 #define PAUSE_MOST 256
-#define CROWD 24                        /* so many are not judged */
+#define CROWD 24                        /* rounds of this many or more are not judged */
 
 #ifdef GATHER_OFF
 enum { GATHERS = 0 };
@@ -46,7 +46,7 @@ void gather_answered(struct gather *g, int answered, int waiting, struct mono st
     g->ended = now;
 }
 
-/* The wait that is over, with so many, and those of its trial. */
+/* Judge the wait that ended with this many, and at its end the trial. */
 static void judge(struct gather *g, int waiting, int64_t waited_ns)
 {
     if (waiting >= CROWD)

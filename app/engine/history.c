@@ -1,4 +1,4 @@
-/* engine/history.c -- see history.h. Reading order: history_main(), then what it calls, upwards. */
+/* engine/history.c -- see history.h. Reading order: history_main(), then what it calls, going up. */
 #include "engine/history.h"
 
 #include <pthread.h>
@@ -12,8 +12,8 @@
 #include "engine/op_list.h"
 
 #define HISTORY_THREADS 2
-#define LINKS_MAX (USER_STATE_EXTENSIONS_MAX + 4) /* entries about one redemption: damage, if there are more */
-/* Made longer ago: its user's state may have dropped it. With a day's room for clocks. */
+#define LINKS_MAX (USER_STATE_EXTENSIONS_MAX + 4) /* most entries about one redemption: more are damage */
+/* If made longer ago, its user's state may have dropped it. A day's allowance for clocks. */
 #define OLD_MS (USER_STATE_KEY_KEPT_MS - INT64_C(24) * 3600 * 1000)
 
 struct history {
@@ -28,9 +28,9 @@ struct history {
     bool stop;
 };
 
-/* ---- what has ended ---- */
+/* ---- redemptions that have ended ---- */
 
-/* An entry about the redemption, with what is needed of its batch. */
+/* An entry about the redemption, with what its batch adds. */
 struct link {
     struct head head;
     int64_t lane;
@@ -38,17 +38,17 @@ struct link {
     struct link *later;
 };
 
-/* The way back through the ledger, from the entry that ended it. */
+/* The walk back through the ledger, from the entry that ended it. */
 struct walk {
     struct store *store;
     struct arena *arena;
     const char *coupon;
-    struct batch *batch;       /* the one under way; owned */
-    const struct entry *entry; /* in it; NULL: there is none, which is damage */
-    struct link *first, *end;  /* the entries so far, the earliest first */
+    struct batch *batch;       /* the current one; owned */
+    const struct entry *entry; /* in it; NULL: none, which is damage */
+    struct link *first, *end;  /* entries so far, earliest first */
 };
 
-/* Keep a copy of the present entry: batches can be large, so they go as they are passed. */
+/* Keep a copy of the current entry; its batch may be large, and is freed as the walk goes on. */
 static void keep(struct walk *w)
 {
     struct link *link = arena_alloc(w->arena, sizeof *link);
@@ -63,7 +63,7 @@ static void keep(struct walk *w)
         w->end = link;
 }
 
-/* To the entry before: in the same batch, or in the one that `since` names. A hold follows on the issued one beneath it. */
+/* Go to the previous entry: in the same batch, or in the one that `since` names. Before a hold comes the issued one beneath it. */
 static enum store_status step_back(struct walk *w)
 {
     const struct entry *e = &w->first->entry;
@@ -90,7 +90,7 @@ static bool is_start(const struct entry *e)
     return entry_makes(e->kind) && e->kind != ENTRY_HOLD;
 }
 
-/* A user state that holds only this redemption, and the one beneath it; NULL: it has not ended. */
+/* A user state with only this redemption and the one beneath it; NULL: it has not ended. */
 static enum store_status rebuild(struct store *s, const struct op *op, int64_t n, uint32_t g, struct user_state **found)
 {
     struct walk w = {.store = s, .arena = op->arena, .coupon = op->coupon};
@@ -118,9 +118,9 @@ static enum store_status rebuild(struct store *s, const struct op *op, int64_t n
     return STORE_OK;
 }
 
-/* ---- one without a slot ---- */
+/* ---- redemptions without a slot ---- */
 
-/* Whose it is: the entry that made it says. *old: that was long ago. */
+/* Find whose it is, from the entry that made it. *old: made long ago. */
 static enum store_status find_maker(struct store *s, struct op *op, int64_t n, uint32_t g, bool *old)
 {
     struct batch *b = NULL;
@@ -130,7 +130,7 @@ static enum store_status find_maker(struct store *s, struct op *op, int64_t n, u
 
     *old = false;
     if (status != STORE_OK || !count)
-        return status == STORE_OK ? STORE_FAILED : status; /* the lane has that batch: this read is older, ask again */
+        return status == STORE_OK ? STORE_FAILED : status; /* the lane has that batch, so this read was stale: ask again */
     e = b->head.seq == -n ? batch_find_origin(b, n, g) : NULL;
     if (e) {
         op->holder = arena_strdup(op->arena, e->user);
@@ -154,7 +154,7 @@ static enum store_status look(struct store *s, struct op *op)
     if (status == STORE_OK && ended)
         status = rebuild(s, op, n, g, &op->ended);
     if (op->ended && op->ended->user[0])
-        op->holder = op->ended->user; /* whose state knows more, as long as it keeps it: every key, the counts after the taking */
+        op->holder = op->ended->user; /* the user's state knows more while it keeps it: every key, the counts after the taking */
     return status;
 }
 
@@ -193,7 +193,7 @@ static void *history_main(void *argument)
             engine_reroute(h->engine, op);
         } else {
             nanosleep(&pause, NULL);
-            history_submit(h, op); /* behind the others */
+            history_submit(h, op); /* at the end */
         }
     }
     s->ops->close(s);

@@ -1,5 +1,5 @@
 /*
- * engine/internal.h -- what the engine's own threads, and lanes/, ask of the engine they are part of.
+ * engine/internal.h -- what the engine's own threads, and lanes/, ask of their engine.
  * Threads  any
  */
 #ifndef ENGINE_INTERNAL_H
@@ -7,11 +7,11 @@
 
 #include "engine/op.h"
 
-/* Ask op->lane, as part of something that was let in: never BUSY for want of room. */
+/* Ask op->lane on behalf of an accepted request: never BUSY because the queue is full. */
 void engine_ask(struct engine *e, struct op *op);
-/* Send an op that was let in to where it belongs, by what is known by now; or answer it. */
+/* Send an accepted op where it belongs, as known by now; or answer it. */
 void engine_reroute(struct engine *e, struct op *op);
-/* The op names a redemption that does not stand in its slot, or has none: it is asked again when the ledger was looked at. */
+/* The op's redemption is not in its slot, or has none: look in the ledger, then ask again. */
 void engine_look_back(struct engine *e, struct op *op);
 
 #endif

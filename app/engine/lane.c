@@ -14,7 +14,7 @@
 #include "engine/free_pool.h"
 
 #define LEDGER_CHUNK 256
-#define LOOK_FIRST 8 /* batches: who is further behind asks first how far views are written */
+#define LOOK_FIRST 8 /* batches: a lane further behind first checks how far views are written */
 
 /* ---- making and freeing ---- */
 
@@ -76,7 +76,7 @@ static void move_definition(struct lane *l, const struct batch *b)
     arena_free(&l->definition_arena);
     l->definition_arena = fresh;
     l->definition = next;
-    if (l->number == 0) /* in whose order the view of the definition is written */
+    if (l->number == 0) /* the definition's view is written in lane 0's order */
         l->definition_seq = b->head.seq;
 }
 
@@ -88,7 +88,7 @@ static bool move_bucket(struct cached_bucket *c, const struct batch *b)
     return moved;
 }
 
-/* Lay w's batch into the cached buckets that it touches; true if there were any. */
+/* Apply w's batch to the cached buckets that it touches; true if any. */
 static bool move_buckets(struct lane *l, const struct window_batch *w)
 {
     const struct batch *b = w->batch;
@@ -113,7 +113,7 @@ static bool move_buckets(struct lane *l, const struct window_batch *w)
     return any;
 }
 
-/* The tail moves to h. Where slots were made, the last bucket grows, and the untouched ones are looked for from there on. */
+/* Move the tail to h. If slots were made, the last bucket grows, and the search for untouched ones continues from there. */
 static void move_tail(struct lane *l, const struct head *h)
 {
     int64_t grows = bucket_of(fold_next_n(&l->tail, l->number));
@@ -125,8 +125,8 @@ static void move_tail(struct lane *l, const struct head *h)
         return;
     if (c) {
         bucket_fit(&c->bucket, h->next_n);
-        if (lane_has_codes(l)) { /* what was read of the new slots' codes was a draft */
-            free_pool_drop_bucket(l, c); /* it points to them; what is free is found again by whoever tops it up */
+        if (lane_has_codes(l)) { /* codes read for the new slots were drafts */
+            free_pool_drop_bucket(l, c); /* the pool points to them; a top-up finds the free ones again */
             free(c->codes);
             c->codes = NULL;
         }
@@ -134,7 +134,7 @@ static void move_tail(struct lane *l, const struct head *h)
     free_pool_look_from(l, grows);
 }
 
-/* What an own batch touches must have been cached, or its view would never be written, and the mark pass it. */
+/* The buckets that an own batch touches must be cached, or their views would never be written, and the mark pass them. */
 static bool own_buckets_laid(struct lane *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
@@ -176,7 +176,7 @@ static void lay_foreign(struct lane *l, struct batch *b, bool *free_pool_changed
     move_tail(l, &b->head);
 }
 
-/* Lay `count` batches that follow the tail; takes them all. STORE_FAILED: a gap, which is damage; or some left while they were read. */
+/* Apply `count` batches after the tail; takes them all. STORE_FAILED: a gap, which is damage; or some were removed while they were read. */
 static enum store_status lay_all(struct lane *l, struct batch **batches, size_t count)
 {
     enum store_status status = STORE_OK;
@@ -198,7 +198,7 @@ static enum store_status lay_all(struct lane *l, struct batch **batches, size_t 
     return status;
 }
 
-/* Read at most `most` batches after the tail, and lay them. *more: they were as many. */
+/* Read at most `most` batches after the tail, and apply them. *more: there were that many. */
 static enum store_status read_on(struct lane *l, struct store *s, size_t most, bool *more)
 {
     struct batch *batches[LEDGER_CHUNK];
@@ -218,7 +218,7 @@ static enum store_status read_to_end(struct lane *l, struct store *s)
     return status;
 }
 
-/* What follows on the tail has left, with all else of an archived coupon but its lanes' last batches. */
+/* The batches after the tail were removed, with everything of an archived coupon but its lanes' last batches. */
 static bool has_left(const struct lane *l, const struct batch *next)
 {
     return next->left || (next->head.archived == LANE_REMOVED && next->head.seq > l->tail.seq + 1);
@@ -245,16 +245,16 @@ enum store_status lane_refresh(struct lane *l, struct store *s)
         return status;
     if (mark.seq <= l->tail.seq)
         return read_to_end(l, s);
-    lane_unload(l); /* nothing is owed: whoever moved the mark has written the views of our batches too */
+    lane_unload(l); /* nothing is owed: whoever moved the mark wrote our batches' views too */
     lane_load(s, &load, 1);
     return load.status;
 }
 
 /* ---- loading ---- */
 
-#define LOADED_FIRST (LOOK_FIRST + 1) /* batches of each lane: the one at the mark, and those after it. Few have more */
+#define LOADED_FIRST (LOOK_FIRST + 1) /* batches per lane: the one at the mark, and those after it. Few have more */
 
-/* Those of loads[] that nothing failed of yet; returns how many. */
+/* List the loads[] that have not failed; returns how many. */
 static size_t list_open(struct lane_loading *loads, size_t count, struct lane_loading **open)
 {
     size_t left = 0;
@@ -299,7 +299,7 @@ static void load_definitions(struct store *s, struct lane_loading **open, size_t
     free(reads);
 }
 
-/* The batch at the mark, if there is one, is the tail that the window starts from. Takes it, and those after it. */
+/* The batch at the mark, if any, is the tail that the window starts from. Takes it, and those after it. */
 static enum store_status lay_first(struct lane *l, struct batch **batches, size_t count)
 {
     size_t base = l->mark.seq > 0;
@@ -350,9 +350,9 @@ static int64_t definition_version(const struct lane *l)
 static enum store_status finish_load(struct lane *l, int64_t boot_ms)
 {
     if (l->definition_seq > l->tail.seq)
-        return STORE_FAILED; /* the view came after our look at the ledger: look again */
+        return STORE_FAILED; /* the view is newer than our read of the ledger: read again */
     if (l->number > 0 && definition_version(l) < l->tail.version)
-        return STORE_FAILED; /* the view is older than what the lane follows: it will be written */
+        return STORE_FAILED; /* the view is older than the definition that the lane follows: it will be written */
     if (lane_picks_at_random(l))
         randombytes_buf(&l->cursor, sizeof l->cursor);
     if (l->cursor < 0)
@@ -362,7 +362,7 @@ static enum store_status finish_load(struct lane *l, int64_t boot_ms)
     return STORE_OK;
 }
 
-/* The definitions before the ledgers: what is newer than a definition's view is laid over it. */
+/* Definitions before ledgers: batches newer than a definition's view are applied to it. */
 void lane_load(struct store *s, struct lane_loading *loads, size_t count)
 {
     struct lane_loading **open = checked(calloc(count + 1, sizeof(struct lane_loading *)));

@@ -1,7 +1,7 @@
 /*
- * engine/lane.h -- a lane: loaded from the store, and moved on by its own batches and those of others.
+ * engine/lane.h -- a lane: loaded from the store, and advanced by its own batches and those of others.
  *
- * Parts    its state (lane_state.h): the window, the cached buckets, the pool of free slots, what ends by itself
+ * Parts    its state (lane_state.h): the window, the cached buckets, the free pool, what expires
  * Threads  a lane belongs to one committer thread; nothing here is shared
  * Errors   enum store_status; after STORE_FAILED the lane is as before and the call may be repeated
  */
@@ -20,19 +20,19 @@ struct lane_loading {
     struct lane *lane;
     enum store_status status; /* out */
 };
-/* Read mark, definition, ledger after the mark, of different lanes in the same reads; a lane of which something cannot be read fails
- * alone. One without ledger loads as empty: tail.seq 0, no definition. */
+/* Read mark, definition, and ledger after the mark, of different lanes in the same reads; a lane that cannot be read fails alone. One
+ * without a ledger loads as empty: tail.seq 0, no definition. */
 void lane_load(struct store *s, struct lane_loading *loads, size_t count);
-/* The ledger of lane 0 has no first batch: there is no such coupon. */
+/* Lane 0's ledger has no first batch: load the lane as that of no coupon. */
 void lane_load_none(struct lane *l);
-/* Back to the state before loading, like after a kill; the queues stay. Nothing is pending. */
+/* Return to the state before loading, as after a kill; the queues stay. Nothing may be pending. */
 void lane_unload(struct lane *l);
-/* Follow what others appended after the tail: lay it into the window; or, where views are written past the tail, forget what is in
- * memory and load anew, so that as much is read as the window may hold, however long nobody looked. Watchers may be due then.
+/* Read what others appended after the tail, and add it to the window; or, if views are written past the tail, forget what is in memory and
+ * reload, so that no more is read than the window may hold, however long ago the last look was. Watchers may be due then.
  * STORE_FAILED may leave the lane not loaded. */
 enum store_status lane_refresh(struct lane *l, struct store *s);
-/* Lay a batch that this process appended: tail, definition, window, buckets; used slots, and those that were taken by their
- * name, leave the free pool. Takes b. */
+/* Apply a batch that this process appended: tail, definition, window, buckets; used slots, and slots taken by name, leave the free pool.
+ * Takes b. */
 void lane_commit(struct lane *l, struct batch *b, size_t free_pool_used);
 
 #endif

@@ -22,15 +22,15 @@ struct cached_bucket;
 #define LANE_KEY_SIZE (COUPON_ID_MAX + 24)
 
 struct lane {
-    char key[LANE_KEY_SIZE]; /* coupon, a line feed, number: the committer's hash key */
+    char key[LANE_KEY_SIZE]; /* coupon, line feed, number: the committer's hash key */
     char coupon[COUPON_ID_MAX + 1];
     int64_t number;
     UT_hash_handle hh;
     struct lane *lru_prev, *lru_next;
 
     bool loaded;
-    int64_t newest_ms;       /* its tail was the newest in the ledger then, by clock_boot_ms() */
-    bool stale;              /* somebody else appended: refresh before deciding; chores are theirs */
+    int64_t newest_ms;       /* when its tail was last known to be the newest, by clock_boot_ms() */
+    bool stale;              /* somebody else appended: refresh before deciding; they do the chores */
     struct head tail;
     const struct coupon *definition; /* NULL: none yet */
     struct arena definition_arena;
@@ -38,37 +38,37 @@ struct lane {
 
     struct window_batch *window; /* ascending */
     size_t window_entries;
-    size_t window_bytes;         /* of memory that its batches hold */
-    size_t counted_entries;      /* of them, those that the committer has counted */
-    size_t counted_bytes;        /* likewise, with those of `pending` */
+    size_t window_bytes;         /* memory that its batches hold */
+    size_t counted_entries;      /* as last counted by the committer */
+    size_t counted_bytes;        /* likewise, including `pending` */
     struct window_user *users;
     struct window_bucket *window_buckets;
-    size_t window_ranges;        /* batches in the window that touch ranges of slots: window_buckets leaves these out */
+    size_t window_ranges;        /* batches in the window that touch ranges of slots: not in window_buckets */
     struct mark mark;            /* views up to mark.seq are written */
-    struct filter filter;        /* of whom it surely knows nothing */
+    struct filter filter;        /* users certainly new to it */
 
     struct cached_bucket *buckets;
     struct free_slot *free_pool; /* [free_pool_first, free_pool_first + free_pool_count) */
     size_t free_pool_first, free_pool_count, free_pool_capacity;
-    int64_t cursor;          /* bucket number, or pick, from which the free pool is topped up next with touched buckets */
-    int64_t touched_end;     /* no bucket from here on was touched; -1: not known */
-    int64_t walk;            /* where untouched buckets are looked for next; -1: none is left that was not in the free pool */
-    int64_t walk_stop;       /* up to there, or to the lane's end; */
-    int64_t walk_rest;       /* then from the lane's first bucket up to there */
-    size_t topup;            /* buckets to read next time: grows while they are used up fast */
+    int64_t cursor;          /* bucket number, or pick, where the next top-up with touched buckets starts */
+    int64_t touched_end;     /* no bucket from here on is touched; -1: not known */
+    int64_t walk;            /* where the search for untouched buckets goes on; -1: none left that was not in the free pool */
+    int64_t walk_stop;       /* up to here, or the lane's end; */
+    int64_t walk_rest;       /* then from the lane's first bucket up to here */
+    size_t topup;            /* buckets to read next time: grows while they are used fast */
     struct mono topped_up;
-    int64_t next_due_ms;     /* nothing expires before then; INT64_MAX: nothing will; INT64_MIN: not known, look again */
+    int64_t next_due_ms;     /* nothing expires before; INT64_MAX: nothing will; INT64_MIN: unknown, search again */
 
-    struct op_list queue;    /* waiting, in the order of arrival */
-    struct op_list aside;    /* requests whose data cannot be read: they hold up nobody, and are retried now and then */
+    struct op_list queue;    /* waiting, in order of arrival */
+    struct op_list aside;    /* requests whose data cannot be read: retried now and then, and block nobody */
     struct op_list watchers; /* OP_CATCH_UP: wait until mark.seq == tail */
-    struct batch *pending;   /* sent, outcome unknown: inserted again until it is known */
+    struct batch *pending;   /* sent, outcome unknown: sent again until it is known */
     struct op_list pending_ops;
     size_t pending_free_pool_used;
 
     bool ready;              /* in the committer's list of lanes with work */
     struct lane *ready_prev, *ready_next;
-    struct mono not_before;  /* leave it alone until then (back-off) */
+    struct mono not_before;  /* not before this time (back-off) */
     int conflicts;           /* in a row */
     bool unflushed;          /* batches since the last flush */
     struct lane *unflushed_prev, *unflushed_next;
@@ -77,14 +77,14 @@ struct lane {
     int jobs;                /* view jobs under way */
 };
 
-/* Something ends by itself at due_ms; 0: nothing does. */
+/* Something expires at due_ms; 0: nothing does. */
 static inline void lane_note_due(struct lane *l, int64_t due_ms)
 {
     if (due_ms && due_ms < l->next_due_ms)
         l->next_due_ms = due_ms;
 }
 
-/* When what e made, extended or kept will expire; 0: never. */
+/* When the redemption that e made, extended or kept expires; 0: never. */
 static inline int64_t entry_due(const struct entry *e)
 {
     return e->reserved_until_ms ? e->reserved_until_ms : e->valid_until_ms;

@@ -1,5 +1,5 @@
 /*
- * engine/op_list.h -- requests that wait, in the order of arrival.
+ * engine/op_list.h -- a queue of requests, in order of arrival.
  * Owns  nothing: an op is in one list at a time, by op->next
  */
 #ifndef ENGINE_OP_LIST_H
@@ -14,7 +14,7 @@ struct op_list {
 
 void op_list_add(struct op_list *l, struct op *op);
 struct op *op_list_take(struct op_list *l);
-/* Put all of `front` before l's; front is empty afterwards. */
+/* Move all of `front` before l's; front is empty afterwards. */
 void op_list_prepend(struct op_list *l, struct op_list *front);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * engine/round_decide.c -- see round.h: decides what one lane has to do in a round, from what was loaded. Pure but for the memory it takes.
+ * engine/round_decide.c -- see round.h: decides a lane's work in a round, from what was loaded. Pure except for memory.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -10,11 +10,11 @@
 #include "coupons/fold.h"
 #include "engine/round.h"
 
-/* A batch is one document, which the database takes up to 16 MiB, and store/ sends with others (COMMAND_BYTES_MAX). A request makes an
- * entry of up to 5.5 kB, and with it may end all 1,000 redemptions of its user, each by one of up to 0.5 kB. So 1,000 requests make
- * 8 MiB at the most, if none is decided behind so many entries. */
+/* A batch is one document, of up to 16 MiB, which store/ sends with others (COMMAND_BYTES_MAX). A request makes an entry of up to 5.5 kB,
+ * and may end all 1,000 redemptions of its user with it, by one of up to 0.5 kB each. So 1,000 requests make 8 MiB at most, if none is
+ * decided after so many entries. */
 #define ENTRIES_MOST 4096
-#define EXPIRES_MOST 2048 /* of them, what has ended by itself before any request */
+#define EXPIRES_MOST 2048 /* of them, expiries before any request */
 
 bool op_reads_only(enum op_kind k)
 {
@@ -29,7 +29,7 @@ static void own_strings(struct op *op, struct redemption *r)
     r->code = arena_strdup(op->arena, r->code);
 }
 
-/* As many as are asked for; with until, no more than are missing. */
+/* Make as many as asked for; with until, no more than are missing. */
 static void generate(struct lane_work *p, struct op *op)
 {
     struct decision *d = &p->d;
@@ -85,7 +85,7 @@ static bool decide_write(struct lane_work *p, struct op *op)
     case OP_TURN_END:
         decide_turn_end(d, op->working_job, &op->outcome);
         break;
-    case OP_SWEEP: /* done before any request */
+    case OP_SWEEP: /* done before the requests */
         op->outcome = (struct outcome){.result = CPN_OK};
         break;
     case OP_CREATE:
@@ -183,7 +183,7 @@ static void decide_read(struct lane_work *p, struct op *op)
     }
 }
 
-/* The working copy is the work's. An answer has no more of it than is wanted: a user may have 1,000 redemptions of 4 kB, and as
+/* The working copy belongs to the work, so answers get a copy, with no more than wanted: a user may have 1,000 redemptions of 4 kB, and as
  * many requests may ask about them. */
 static struct user_state *copy_user_state(const struct lane_work *p, struct op *op)
 {
@@ -204,7 +204,7 @@ static const struct job_progress *copy_job(const struct op *op)
     return copy;
 }
 
-/* What every answer carries. */
+/* Fill in what every answer has. */
 static void fill_answer(struct lane_work *p, struct op *op)
 {
     const struct decision *d = &p->d;
@@ -222,8 +222,8 @@ static void fill_answer(struct lane_work *p, struct op *op)
         own_strings(op, &op->outcome.redemption);
 }
 
-/* The definition goes with all answers but those that are many, as it is when op was decided: what comes behind in the same
- * batch may change or delete it. What follows lane 0 follows its tombstone, too. */
+/* Put the definition, as of now, into all answers but those of frequent ops: later ops of the batch may change or delete it. Ops that
+ * follow lane 0 get its tombstone, too. */
 static void tell_definition(const struct decision *d, struct op *op)
 {
     bool told = op->kind == OP_HEAD || op->kind == OP_DELETE ? d->coupon != NULL
@@ -238,8 +238,8 @@ static void note_change(const struct lane_work *p, struct op *op, size_t before)
         op->loaded->changed = true;
 }
 
-/* What was loaded -- the day, each request's own lane -- was found by the definition before the batch. Where the batch has made
- * another that they would be others by, what comes behind waits for the next one. */
+/* What was loaded (the day, each request's lane) follows from the definition before the batch. If the batch changed that in a way that
+ * matters, later requests wait for the next batch. */
 static bool is_outdated(const struct lane_work *p)
 {
     const struct coupon *before = p->lane->definition, *now = p->d.coupon;
@@ -247,20 +247,20 @@ static bool is_outdated(const struct lane_work *p)
     return now && now != before && (!before || strcmp(before->time_zone, now->time_zone) != 0);
 }
 
-/* The batch may hold no more. */
+/* The batch is full. */
 static bool is_full(const struct lane_work *p)
 {
     return p->batch->count >= ENTRIES_MOST;
 }
 
-/* A redemption that the batch has moved out of its user's list -- the user was erased, or took anew -- is found by the next. */
+/* The batch moved this redemption out of its user's list (the user was erased, or took again): the next batch finds it. */
 static bool was_moved(const struct op *op)
 {
     return (op->kind == OP_REDEMPTION || op->kind == OP_STEP) && op->outcome.result == CPN_REDEMPTION_NOT_FOUND &&
            op->loaded && op->loaded->changed;
 }
 
-/* It was told that something is taken, or how much: perhaps of what has ended by itself, and was not looked at yet. */
+/* The answer is that something is taken, or how much: perhaps because of expired redemptions not searched for yet. */
 static bool is_early(const struct lane_work *p, const struct op *op)
 {
     switch (op->outcome.result) {
@@ -269,7 +269,7 @@ static bool is_early(const struct lane_work *p, const struct op *op)
     case CPN_BUDGET_REACHED:
     case CPN_CAP_BELOW_TAKEN:
         return p->more;
-    case CPN_CODE_NOT_FOUND: /* another user's, who held it */
+    case CPN_CODE_NOT_FOUND: /* another user's, perhaps an expired hold */
     case CPN_TRANSACTION_IN_PROGRESS:
         return p->more && op->named_n >= 0;
     default:
@@ -277,7 +277,7 @@ static bool is_early(const struct lane_work *p, const struct op *op)
     }
 }
 
-/* False: there is no such coupon, and op was told so. */
+/* False: there is no such coupon, and op says so. */
 static bool finds_coupon(const struct lane_work *p, struct op *op)
 {
     if (op->kind == OP_CREATE || op->kind == OP_FOLLOW || decide_exists(&p->d))
@@ -286,13 +286,13 @@ static bool finds_coupon(const struct lane_work *p, struct op *op)
     return false;
 }
 
-/* Of what leaves, or has left, only the definition and the totals are there. */
+/* Of a coupon being removed, or removed, only definition and totals are left. */
 static bool is_told_of_what_left(enum op_kind kind)
 {
     return kind == OP_COUPON || kind == OP_HEAD || kind == OP_CATCH_UP || kind == OP_CREATE || kind == OP_ARCHIVE || kind == OP_REMOVE;
 }
 
-/* True: the lane is closed, and op was told so, or has nothing to do there. Erasures go on until it leaves. */
+/* True: the lane is closed, and op says so, or needs nothing there. Erasures go on until it is removed. */
 static bool is_closed(const struct lane_work *p, struct op *op)
 {
     bool chore = op->kind == OP_SWEEP || op->kind == OP_TICK || op->kind == OP_FOLLOW || op->kind == OP_EVENTS ||
@@ -307,7 +307,7 @@ static bool is_closed(const struct lane_work *p, struct op *op)
     return true;
 }
 
-/* True: decided. False: it is to be asked again, in a later batch. */
+/* True: decided. False: ask again in a later batch. */
 static bool decide_one(struct lane_work *p, struct op *op)
 {
     bool reads_only = op_reads_only(op->kind);
@@ -318,12 +318,12 @@ static bool decide_one(struct lane_work *p, struct op *op)
         return true;
     if (reads_only)
         decide_read(p, op);
-    else if ((p->again.count && op->kind == OP_TAKE) /* none overtakes one that waits */ || !decide_write(p, op))
+    else if ((p->again.count && op->kind == OP_TAKE) /* no taking overtakes one that waits */ || !decide_write(p, op))
         return false;
     return !is_early(p, op) && !was_moved(op);
 }
 
-/* Those that may write, or those that read only: the others stay as they are. */
+/* Decide the ops that may write, or those that only read; the others stay. */
 static void decide_ops(struct lane_work *p, bool reads_only)
 {
     struct op_list ops = p->ops;
@@ -343,7 +343,7 @@ static void decide_ops(struct lane_work *p, bool reads_only)
         } else {
             op_list_add(&p->again, op);
         }
-        note_change(p, op, before); /* also of one that asks again: what its user held and has lapsed may be settled */
+        note_change(p, op, before); /* also if it is asked again: an expiry of its user may be settled already */
     }
 }
 
@@ -372,7 +372,7 @@ static void close_jobs(struct lane_work *p)
             p->batch->jobs[p->batch->job_count++] = &j->state;
 }
 
-/* ---- slots that are named ---- */
+/* ---- named slots ---- */
 
 static int by_number(const void *a, const void *b)
 {
@@ -408,7 +408,7 @@ static void name_due_slots(struct lane_work *p, size_t *capacity)
                 name_slot(p, capacity, k->bucket.b * BUCKET_SLOTS + i);
 }
 
-/* Working copies of every slot that a request names, or that ended by itself. */
+/* Make working copies of every slot that a request names, or that expired. */
 static void name_slots(struct lane_work *p)
 {
     size_t capacity = 0, distinct = 0;
@@ -442,7 +442,7 @@ static void forget_named(struct lane_work *p)
     p->d.named_count = 0;
 }
 
-/* ---- what ended by itself ---- */
+/* ---- expiries ---- */
 
 static void expire(struct lane_work *p, const char *user, int64_t n, uint32_t g)
 {
@@ -455,7 +455,7 @@ static void expire(struct lane_work *p, const char *user, int64_t n, uint32_t g)
     u->changed = u->changed || p->batch->count > before;
 }
 
-/* So much has ended that the rest waits for the next batch. */
+/* So much has expired that the rest waits for the next batch. */
 static bool leaves_some(struct lane_work *p)
 {
     if (p->batch->count < EXPIRES_MOST)
@@ -491,7 +491,7 @@ static bool is_named(const struct lane_work *p, int64_t n)
     return p->d.named_count && bsearch(&key, p->d.named, p->d.named_count, sizeof key, by_number);
 }
 
-/* The last look before the ledger: every slot that goes out of the free pool is free, and goes out once. */
+/* The last check before the ledger: every slot taken from the free pool is free, and taken once. */
 static bool free_pool_was_free(const struct lane_work *p)
 {
     for (size_t i = 0; i < p->batch->count; i++) {
@@ -508,7 +508,7 @@ static bool free_pool_was_free(const struct lane_work *p)
     return true;
 }
 
-/* A redemption that was rebuilt from the ledger gives way to its user's state, if that still has it. */
+/* Prefer the user's state, if that still has the redemption, to the one rebuilt from the ledger. */
 static struct user_state *user_state_of(const struct op *op)
 {
     bool named = op->kind == OP_STEP || op->kind == OP_REDEMPTION;

@@ -1,10 +1,9 @@
 /*
- * engine/round_load.c -- see round.h: reads what a round's requests are about, each kind of document in one read for all lanes.
+ * engine/round_load.c -- see round.h: reads what a round's requests need, each kind of document in one read for all lanes.
  *
- * Order    lane, day, free pool, what ended by itself, codes, buckets, users: each step may need what the one before it found. What
- *          is past goes to history.c before its user would be read, and comes again in another round
- * Errors   the work of a lane whose read failed is deferred; where a document cannot be decoded, the requests that are about it are
- *          set aside. The others go on
+ * Order    lane, day, free pool, expired redemptions, codes, buckets, users: each step may need what the one before it found. Requests
+ *          about past redemptions go to history.c before their users would be read, and come back in another round
+ * Errors   a lane whose read failed is deferred; if a document cannot be decoded, only the requests that need it are set aside
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@
 #include "engine/internal.h"
 #include "engine/round.h"
 
-/* The lane's requests that are about what was not read go to a list of their own; the others go on. False: none is. */
+/* Move the lane's requests that need what was not read to a list; the others go on. False: none needs it. */
 static bool move_ops(struct lane_work *p, struct op_list *to, about *is_about, const void *what)
 {
     struct op_list kept = {0};
@@ -32,7 +31,7 @@ static bool move_ops(struct lane_work *p, struct op_list *to, about *is_about, c
     return to->count > before;
 }
 
-/* What they are about cannot be read. */
+/* Set aside requests whose data cannot be read. */
 static bool set_aside(struct lane_work *p, about *is_about, const void *what)
 {
     return move_ops(p, &p->lane->aside, is_about, what);
@@ -46,14 +45,14 @@ void miss(struct committer *c, struct lane_work *p, enum store_status status, ab
 
 /* ---- lanes ---- */
 
-/* True when the first request brings the definition. */
+/* True if the first request brings the definition. */
 static bool is_told(const struct lane_work *p)
 {
     return p->ops.first && p->ops.first->kind == OP_FOLLOW;
 }
 
-/* Chores are for whoever appended last. Where that was another process, this one leaves the lane as it is: it reads no more of it
- * than shows that, of all such lanes in one read. What nobody sees to any more, the sweeper finds by the indexes. */
+/* Chores are for the process that appended last. If that was another, leave the lane alone, after one read for all such lanes, just to
+ * tell. Chores that nobody does any more are found by the sweeper, by the indexes. */
 static void leave_chores(struct committer *c, struct round *r)
 {
     struct ledger_read *reads = arena_array(&r->arena, r->count + 1, sizeof *reads);
@@ -86,7 +85,7 @@ static void leave_chores(struct committer *c, struct round *r)
     }
 }
 
-/* Of the coupons that are not in memory: those that do not exist are found by one look at where their ledgers would begin. */
+/* Find which of the coupons not in memory do not exist, by one look at where their ledgers would begin. */
 static void find_unknown(struct committer *c, struct round *r)
 {
     struct confirm *looks = arena_array(&r->arena, r->count + 1, sizeof *looks);
@@ -102,7 +101,7 @@ static void find_unknown(struct committer *c, struct round *r)
         looks[count] = (struct confirm){.coupon = p->lane->coupon, .lane = 0, .tail = 0};
         whose[count++] = p;
     }
-    if (count < 2) /* loading it tells as soon */
+    if (count < 2) /* loading it tells as fast */
         return;
     status = c->store->ops->confirm(c->store, looks, count);
     for (size_t i = 0; i < count; i++) {
@@ -113,7 +112,7 @@ static void find_unknown(struct committer *c, struct round *r)
     }
 }
 
-/* No more are loaded in a round, so that cold lanes do not hold up the warm. */
+/* Bound how many are loaded in a round, so that cold lanes do not hold up warm ones. */
 static void bound_loads(struct committer *c, struct round *r)
 {
     size_t loads = 0;
@@ -147,7 +146,7 @@ static void load_cold(struct committer *c, struct round *r)
     }
 }
 
-/* What others appended, and the definition of lane 0. */
+/* Read what others appended, and lane 0's definition. */
 static void follow_others(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
@@ -171,7 +170,7 @@ static void follow_others(struct committer *c, struct lane_work *p)
 
 /* ---- coupons with several lanes ---- */
 
-/* The coupon has several lanes, or a request brings such a one. */
+/* The coupon has several lanes, or a request creates it with several. */
 static bool is_multilane(const struct lane_work *p)
 {
     bool many = p->lane->number > 0;
@@ -240,7 +239,7 @@ static void load_day(struct committer *c, struct lane_work *p)
         defer(c, p, c->config.backoff_ms);
 }
 
-/* ---- free slots, and what ended by itself ---- */
+/* ---- free slots, and expiries ---- */
 
 static bool takes_any_slot(const struct op *op)
 {
@@ -312,10 +311,10 @@ static void load_due(struct committer *c, struct round *r)
         if (p->state != WORK_OPEN)
             continue;
         if (!p->lane->definition)
-            p->lane->next_due_ms = INT64_MAX; /* until somebody makes the coupon */
+            p->lane->next_due_ms = INT64_MAX; /* until the coupon is created */
         if (p->lane->next_due_ms > p->at_ms)
             continue;
-        p->sweeping = true; /* from here on: a lane that is deferred is looked through again */
+        p->sweeping = true; /* from here on, so that a deferred lane is searched again */
         looks[count] = (struct expiry_look){.lane = p->lane, .at_ms = p->at_ms, .arena = &p->batch->arena};
         whose[count++] = p;
     }
@@ -324,7 +323,7 @@ static void load_due(struct committer *c, struct round *r)
         take_due(c, whose[i], &looks[i]);
 }
 
-/* ---- slots that requests name ---- */
+/* ---- named slots ---- */
 
 static const char *code_of(const struct op *op)
 {
@@ -346,7 +345,7 @@ static bool is_this(const struct lane_work *p, const struct op *op, const void *
     return op == what;
 }
 
-/* Which slots the requests name: by their ids, and by the look-ups of their codes. */
+/* Find the slots that requests name: by id, or by looking up codes. */
 static void find_slots(struct committer *c, struct round *r)
 {
     struct code_read *reads = arena_array(&r->arena, r->ops + 1, sizeof *reads);
@@ -426,7 +425,7 @@ static void cache_wanted(struct committer *c, struct wanted_bucket *wanted, cons
     }
 }
 
-/* Read and cache those of `count` wanted buckets. */
+/* Read and cache the `count` wanted buckets. */
 static void read_wanted(struct committer *c, struct round *r, struct wanted_bucket *wanted, size_t count)
 {
     struct bucket_read *reads = arena_array(&r->arena, count + 1, sizeof *reads);
@@ -466,7 +465,7 @@ static void load_buckets(struct committer *c, struct round *r)
     read_wanted(c, r, wanted, count);
 }
 
-/* The codes of the slots that are named by their codes, or shown: then it is sure which slot has which code. */
+/* Read the codes of slots that are named by code, or shown: only they prove which slot has which code. */
 static void load_bucket_codes(struct committer *c, struct round *r)
 {
     struct bucket_codes_read *reads = arena_array(&r->arena, r->ops + 1, sizeof *reads);
@@ -495,12 +494,12 @@ static void load_bucket_codes(struct committer *c, struct round *r)
     for (size_t i = 0; i < count; i++) {
         if (reads[i].status != STORE_OK)
             miss(c, work[i], reads[i].status, needs_bucket, &reads[i].b);
-        else if (!wanting[i]->codes) /* two requests may want the same */
+        else if (!wanting[i]->codes) /* two requests may want the same bucket */
             cached_bucket_set_codes(wanting[i], &reads[i]);
     }
 }
 
-/* A look-up counts only if the slot has that code. */
+/* Accept a look-up only if the slot has that code. */
 static void check_codes(struct round *r)
 {
     for (size_t i = 0; i < r->count; i++) {
@@ -547,7 +546,7 @@ struct loaded_user *work_user(const struct lane_work *p, const char *user)
     return u;
 }
 
-/* The slot in which the redemption that op names stands, or may stand; NULL: it has none, or none that there is. */
+/* The slot that has, or may have, the redemption that op names; NULL: it has none, or none that exists. */
 static const struct slot *slot_of(const struct lane_work *p, const struct op *op)
 {
     const struct cached_bucket *k = op->named_n >= 0 ? cached_bucket_find(p->lane, bucket_of(op->named_n)) : NULL;
@@ -560,7 +559,7 @@ static bool stands(const struct slot *s, uint32_t g)
     return s->user && (s->current == g || (s->state != SLOT_ISSUED && s->from == g));
 }
 
-/* Only the ledger can tell of it: it has ended, or has no slot. */
+/* Only the ledger knows it: it has ended, or has no slot. */
 static bool is_past(const struct lane_work *p, const struct op *op)
 {
     int64_t n = op->kind == OP_STEP ? op->redemption_step.n : op->n;
@@ -574,7 +573,7 @@ static bool is_past(const struct lane_work *p, const struct op *op)
     return s && s->generation >= g && !stands(s, g);
 }
 
-/* That takes reads for each of them: not on this thread. */
+/* Send them to the history: each takes several reads, so not on this thread. */
 static void look_back(struct committer *c, struct lane_work *p)
 {
     struct op_list kept = {0};
@@ -591,7 +590,7 @@ static void look_back(struct committer *c, struct lane_work *p)
     p->ops = kept;
 }
 
-/* Whose state a redemption, named by its id, is in; NULL: nobody's that stands. What has ended goes to *working. */
+/* The user whose state has a redemption, named by id; NULL: no user's has. If it has ended, *working is its state. */
 static const char *find_holder(const struct lane_work *p, const struct op *op, uint32_t g, struct user_state **working)
 {
     const struct slot *s = slot_of(p, op);
@@ -602,7 +601,7 @@ static const char *find_holder(const struct lane_work *p, const struct op *op, u
     return op->holder;
 }
 
-/* Whom op is about; NULL: nobody. *working becomes the state of what has ended, if it is about that. */
+/* The user whom op concerns; NULL: nobody. *working: the state of its redemption, if that has ended. */
 static const char *resolve_user(const struct lane_work *p, const struct op *op, struct user_state **working)
 {
     const struct slot *s;
@@ -626,7 +625,7 @@ static const char *resolve_user(const struct lane_work *p, const struct op *op, 
     }
 }
 
-/* The users of what ended by itself. */
+/* Want the users whose redemptions expired. */
 static void want_due_users(struct lane_work *p)
 {
     struct cached_bucket *k, *next;
@@ -656,7 +655,7 @@ static bool is_of_user(const struct lane_work *p, const struct op *op, const voi
     return op->loaded == loaded;
 }
 
-/* A user whose view was not read. Of whom something may have ended: that is not settled, and what seems to be taken may be free. */
+/* A user's view was not read. Something of theirs may have expired: that is not settled, and what seems taken may be free. */
 static void miss_user(struct committer *c, struct lane_work *p, struct loaded_user *u, enum store_status status)
 {
     if (status != STORE_UNREADABLE || !p->sweeping) {
@@ -670,7 +669,7 @@ static void miss_user(struct committer *c, struct lane_work *p, struct loaded_us
         HASH_DEL(p->users, u);
 }
 
-/* A user whom the store left unread, since it had read as much as it may: another round reads on. */
+/* The store left a user unread, having read as much as it may: another round reads on. */
 static void leave_user(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u)
 {
     r->left = true;
@@ -678,15 +677,15 @@ static void leave_user(struct committer *c, struct round *r, struct lane_work *p
         defer(c, p, 0);
         return;
     }
-    if (p->sweeping) { /* perhaps something of this user has ended */
+    if (p->sweeping) { /* perhaps something of this user's expired */
         p->more = true;
         p->lane->next_due_ms = INT64_MIN;
     }
     HASH_DEL(p->users, u);
 }
 
-/* What was read, with the window laid over it, becomes the working copy. One that may be written owns all that it points to: the
- * window's batches may go before the batch that is decided now. */
+/* Apply the window to what was read: the working copy. If it may be written, it owns all that it points to: the window's batches may be
+ * freed before the batch decided now. */
 static void overlay_user_state(struct committer *c, struct round *r, struct lane_work *p, struct loaded_user *u,
                                struct user_state_read *read, bool shared)
 {
@@ -730,7 +729,7 @@ struct user_reads {
     struct store_time after;
 };
 
-/* What the window knows is at hand; who is surely new has done nothing; the rest is to be read. */
+/* List the users to be read: not those that the window knows, nor the certainly new ones. */
 static void list_reads(struct committer *c, struct round *r, struct lane_work *p, struct user_reads *list)
 {
     struct loaded_user *u, *next;
@@ -740,12 +739,12 @@ static void list_reads(struct committer *c, struct round *r, struct lane_work *p
 
         if (known && u->writable) {
             u->user_state = user_state_copy(known, &p->batch->arena, true);
-            u->user_state->stored = true; /* by then: views are written in their order */
+            u->user_state->stored = true; /* it will be: views are written in order */
             continue;
         }
         if (known) {
             u->user_state = arena_alloc(&p->batch->arena, sizeof *u->user_state);
-            *u->user_state = *known; /* the window's redemptions: not to be changed */
+            *u->user_state = *known; /* the window's redemptions: read-only */
             continue;
         }
         if (filter_lacks(&p->lane->filter, c->store, p->lane->tail.seq, u->user)) {
@@ -781,7 +780,7 @@ static void load_users(struct committer *c, struct round *r)
             list_reads(c, r, &r->work[i], &list);
     if (!list.count)
         return;
-    /* read into the lane's own arena where there is one lane: what is read there need not be copied */
+    /* with one lane, read into the arena of that lane, to save a copy */
     only = list.whose[0] == list.whose[list.count - 1] ? list.whose[0] : NULL;
     a = only ? &only->batch->arena : &r->arena;
     c->store->ops->user_states(c->store, list.after, a, list.reads, list.count);
@@ -833,7 +832,7 @@ static struct job_progress *job_of(const struct lane_work *p, const char *job)
     return NULL;
 }
 
-/* A job that cannot be read takes the requests about it out of the list: begin again. */
+/* A job that cannot be read removes its requests from the list: start over. */
 static bool load_next_job(struct committer *c, struct lane_work *p)
 {
     for (struct op *op = p->ops.first; op; op = op->next) {
@@ -853,7 +852,7 @@ static void load_jobs(struct committer *c, struct lane_work *p)
         op->working_job = op->job ? job_of(p, op->job) : NULL;
 }
 
-/* The slots in which users stand that are to be erased. */
+/* Load the slots of users who are to be erased. */
 static void load_erased(struct committer *c, struct round *r)
 {
     struct wanted_bucket *wanted;
@@ -888,7 +887,7 @@ static void each_open(struct committer *c, struct round *r, void (*load)(struct 
             load(c, &r->work[i]);
 }
 
-/* It changes only while nobody is at work: see store/high_water.h. */
+/* Read the epoch, once: it changes only while no process runs, see store/high_water.h. */
 static void learn_epoch(struct committer *c, struct round *r)
 {
     if (c->epoch >= 0 || c->store->ops->epoch(c->store, &c->epoch) == STORE_OK)
@@ -899,7 +898,7 @@ static void learn_epoch(struct committer *c, struct round *r)
             defer(c, &r->work[i], c->config.backoff_ms);
 }
 
-/* Each lane as of its tail, with its definition. */
+/* Load each lane as of its tail, with its definition. */
 static void load_lanes(struct committer *c, struct round *r)
 {
     leave_chores(c, r);
@@ -910,7 +909,7 @@ static void load_lanes(struct committer *c, struct round *r)
     each_open(c, r, sort_multilane);
 }
 
-/* op->named_n, and that slot's bucket and code in the cache. */
+/* Set op->named_n, and cache that slot's bucket and code. */
 static void load_named_slots(struct committer *c, struct round *r)
 {
     find_slots(c, r);
@@ -919,21 +918,21 @@ static void load_named_slots(struct committer *c, struct round *r)
     check_codes(r);
 }
 
-/* A plain taking of a warm lane needs its day, a free slot and its user: all else finds nothing to do. */
+/* A plain taking in a warm lane needs only its day, a free slot and its user: all other steps find nothing to do. */
 void load_round(struct committer *c, struct round *r)
 {
     struct mono started = mono_now();
 
     learn_epoch(c, r);
     load_lanes(c, r);
-    each_open(c, r, load_day); /* p->at_ms, by which it is known what has ended */
+    each_open(c, r, load_day); /* p->at_ms, which decides what has expired */
     load_free_pools(c, r);
     load_due(c, r); /* after load_free_pools(), which may drop cached buckets */
     load_named_slots(c, r);
     each_open(c, r, look_back);
     each_open(c, r, load_jobs);
     each_open(c, r, load_multilane);
-    load_users(c, r); /* of the requests, of the slots that they name, and of what has ended */
+    load_users(c, r); /* of requests, of named slots, and of expired redemptions */
     load_erased(c, r);
     r->load_us = (mono_now().ns - started.ns) / 1000;
 }

@@ -14,21 +14,21 @@
 #include "engine/foreign_views.h"
 
 #define CLOCK_EVERY_MS 5000
-#define ROUND_EVERY_MS 100 /* a majority write costs the server the same whatever its size: under load, fewer and larger */
-#define WANTED_EVERY_MS 20 /* where a job says that somebody waits */
-#define ASKED_EVERY_MS 50  /* where others do: of the lanes that have what they wait for */
+#define ROUND_EVERY_MS 100 /* a majority write costs the server the same whatever its size: so fewer and larger ones */
+#define WANTED_EVERY_MS 20 /* if a job says that somebody waits */
+#define ASKED_EVERY_MS 50  /* if others wait: only the lanes that they wait for */
 #define IDLE_MS 900
 #define WRITE_CHUNK 1024
-#define FOREIGN_MS 50       /* of a round, for others' batches, while our own wait */
+#define FOREIGN_MS 50       /* per round for others' batches, while our own wait */
 #define BACKOFF_MS_MAX 1000 /* for a lane whose views cannot be written */
 
-/* The jobs of a lane, in the order in which they came. */
+/* A lane's jobs, in order of arrival. */
 struct view_lane {
     struct lane *lane; /* the hash key */
     struct view_job *first, *last;
-    struct view_job *end;    /* the first that is not in the round */
-    struct foreign *foreign; /* of the first job, where that is under way */
-    int failures;            /* in a row: a lane that has any is tried alone */
+    struct view_job *end;    /* the first one not in the round */
+    struct foreign *foreign; /* the first job's, if under way */
+    int failures;            /* in a row; above 0, the lane is tried alone */
     struct mono not_before;  /* then */
     UT_hash_handle hh;
 };
@@ -42,27 +42,27 @@ struct view_writer {
     pthread_cond_t some;
     struct view_job *first, *last; /* submitted */
     bool stop;
-    bool idle;   /* waits for the first job, not for company */
-    bool wanted; /* somebody waits for one of those submitted */
+    bool idle;   /* waits for a first job, not for more */
+    bool wanted; /* somebody waits for a submitted job */
     bool asked;  /* others wait for views */
     struct mono give_up; /* when stop is set */
     /* the thread's own */
-    struct view_lane *lanes; /* that have jobs; whose turn is next comes first */
+    struct view_lane *lanes; /* with jobs; the next turn first */
     bool stopping;
-    bool whole;   /* the round is of all lanes, else of those alone that have what others wait for */
-    bool failed;  /* something, in this round */
-    bool gave_up; /* some views were not written: no mark may pass them any more */
+    bool whole;   /* the round has all lanes; else only those that others wait for */
+    bool failed;  /* a write failed in this round */
+    bool gave_up; /* some views were not written: no mark may pass them now */
     struct mono clock_read;
-    struct mono whole_started; /* the last such round; */
-    struct mono round_started; /* the last of any */
-    struct store_time when; /* of the latest write: not before any view that a mark speaks of */
+    struct mono whole_started; /* start of the last whole round */
+    struct mono round_started; /* start of the last round */
+    struct store_time when; /* of the latest write: not before any view up to a mark */
 };
 
 /* A user's newest state among the jobs of a round. */
 struct written_user_state {
     char *key; /* coupon, line feed, user; the hash key; in the round's arena */
     const char *coupon;
-    struct user_state user_state; /* what it points to is the batch's */
+    struct user_state user_state; /* its pointers are into the batch */
     UT_hash_handle hh;
 };
 
@@ -103,7 +103,7 @@ static void add_user_state(struct round *r, const char *coupon, const struct use
     HASH_FIND_STR(r->user_states, key, known);
     if (known) {
         if (u->seq > known->user_state.seq) {
-            bool stored = known->user_state.stored; /* before any of the round's */
+            bool stored = known->user_state.stored; /* before this round's */
 
             known->user_state = *u;
             known->user_state.stored = stored;
@@ -152,7 +152,7 @@ static void queue_job(struct view_writer *v, struct view_job *job)
     l->last = job;
 }
 
-/* The batches of others that the lane's first job names are not written yet. */
+/* Others' batches that the lane's first job names are not written yet. */
 static bool has_foreign(const struct view_lane *l)
 {
     return l->first->batch_count && !l->first->foreign_written;
@@ -168,13 +168,13 @@ static bool has_own_work(const struct view_lane *l)
     return !is_troubled(l) && !has_foreign(l);
 }
 
-/* Of a troubled lane: time to try again. One that is told to stop does not wait. */
+/* True if it is time to try a troubled lane again; at once when stopping. */
 static bool is_due(const struct view_writer *v, const struct view_lane *l)
 {
     return v->stopping || !mono_before(mono_now(), l->not_before);
 }
 
-/* To the end of the lanes: the others come first. */
+/* Move the lane to the end: the others come first. */
 static void put_last(struct view_writer *v, struct view_lane *l)
 {
     HASH_DELETE(hh, v->lanes, l);
@@ -194,7 +194,7 @@ static void note_failure(struct view_writer *v, struct view_lane *l)
     v->failed = true;
 }
 
-/* Not before the lane's mark until now: a batch without views needs no writing, and its mark still speaks of the older ones. */
+/* Not before the lane's present mark: a batch without views needs no write, and its mark still covers the older views. */
 static struct store_time mark_time(const struct view_writer *v, const struct view_job *job)
 {
     return store_time_later(v->when, job->after);
@@ -248,8 +248,8 @@ static enum store_status write_chunk(struct view_writer *v, struct view_lane *l)
     return STORE_OK;
 }
 
-/* A chunk of every lane that has some, in turn, for a while: what others wait for comes between. Where one fails, the next round
- * goes on: perhaps they all would. */
+/* Write a chunk of every lane that has some, in turn, for a while: views that others wait for come in between. If one fails, stop until the
+ * next round: perhaps all would. */
 static void write_foreign(struct view_writer *v)
 {
     struct mono started = mono_now();
@@ -257,7 +257,7 @@ static void write_foreign(struct view_writer *v)
 
     do {
         struct view_lane *l, *next;
-        size_t left = HASH_COUNT(v->lanes); /* those that were done go to the end */
+        size_t left = HASH_COUNT(v->lanes); /* finished ones go to the end */
 
         any = false;
         for (l = v->lanes; l && left > 0; l = next, left--) {
@@ -275,7 +275,7 @@ static void write_foreign(struct view_writer *v)
 
 /* ---- a round ---- */
 
-/* What the lane's jobs bring with them: of all up to the first that has to wait for others' batches. */
+/* Collect the views of the lane's jobs, up to the first that must wait for others' batches. */
 static void collect(struct round *r, struct view_lane *l)
 {
     struct view_job *job = l->first;
@@ -314,7 +314,7 @@ static enum store_status write_all(struct view_writer *v, struct round *r)
     return status;
 }
 
-/* The latest mark that the jobs of the round permit, for each lane. */
+/* Write the latest mark that the round's jobs permit, for each lane. */
 static enum store_status write_marks(struct view_writer *v, struct arena *a, struct view_lane *const *lanes, size_t lane_count)
 {
     struct mark_write *marks = arena_array(a, lane_count + 1, sizeof *marks);
@@ -348,7 +348,7 @@ static void round_free(struct round *r)
     arena_free(&r->arena);
 }
 
-/* Write what those lanes' jobs bring, then their marks. */
+/* Write the views of those lanes' jobs, then their marks. */
 static enum store_status write_views_of(struct view_writer *v, struct view_lane *const *lanes, size_t count)
 {
     struct round r = {0};
@@ -370,7 +370,7 @@ static enum store_status write_views_of(struct view_writer *v, struct view_lane 
     return status;
 }
 
-/* It has something that others wait for. */
+/* Others wait for views of this lane. */
 static bool is_awaited(const struct view_writer *v, const struct view_lane *l)
 {
     const struct view_job *job = l->first;
@@ -380,7 +380,7 @@ static bool is_awaited(const struct view_writer *v, const struct view_lane *l)
     return job != NULL;
 }
 
-/* All lanes of the round that are not troubled, together. If it fails, each is tried alone: what cannot be written holds up its own lane. */
+/* Write all untroubled lanes of the round together. If that fails, try each alone: a lane that cannot be written holds up only itself. */
 static void write_together(struct view_writer *v)
 {
     struct view_lane **lanes = checked(calloc(HASH_COUNT(v->lanes) + 1, sizeof *lanes));
@@ -394,11 +394,11 @@ static void write_together(struct view_writer *v)
     free(lanes);
 }
 
-/* Each by itself, until one fails: the others wait for the next round, lest all that work wait for all that do not. */
+/* Try each alone, until one fails; the rest wait for the next round, so that failing lanes do not hold up working ones. */
 static void write_troubled(struct view_writer *v)
 {
     struct view_lane *l, *next;
-    size_t left = HASH_COUNT(v->lanes); /* those that failed go to the end */
+    size_t left = HASH_COUNT(v->lanes); /* failed ones go to the end */
 
     for (l = v->lanes; l && left > 0; l = next, left--) {
         next = l->hh.next;
@@ -426,13 +426,13 @@ static struct mono sooner(struct mono a, struct mono b)
     return mono_before(a, b) ? a : b;
 }
 
-/* When a round of all lanes may begin. */
+/* When the next whole round may begin. */
 static struct mono next_whole(const struct view_writer *v)
 {
     return mono_add_ms(v->whole_started, ROUND_EVERY_MS);
 }
 
-/* When something that was left is to be done. */
+/* When the next unfinished work is due. */
 static struct mono next_work(const struct view_writer *v)
 {
     struct mono now = mono_now(), at = mono_add_ms(now, IDLE_MS);
@@ -442,14 +442,14 @@ static struct mono next_work(const struct view_writer *v)
     return at;
 }
 
-/* Under the lock: others wait, and there may be a round for them. They say so without a signal. */
+/* Under the lock: true if others wait, and a round for them is due. They give no signal. */
 static bool is_asked(struct view_writer *v, struct mono now)
 {
     v->asked = v->asked || (v->hooks->views_asked && v->hooks->views_asked());
     return v->asked && !mono_before(now, mono_add_ms(v->round_started, ASKED_EVERY_MS));
 }
 
-/* Under the lock: let jobs gather until `at` or until a whole round may begin; for a shorter while where somebody waits for views. */
+/* Under the lock: let jobs gather until `at` or until a whole round may begin; less long if somebody waits for views. */
 static void await_jobs(struct view_writer *v, struct mono at)
 {
     struct mono end = sooner(at, next_whole(v)), soonest = mono_add_ms(v->whole_started, WANTED_EVERY_MS);
@@ -476,7 +476,7 @@ static void queue_jobs(struct view_writer *v, struct view_job *job)
     }
 }
 
-/* Queue everything that was submitted; wait where there is nothing to do. False: told to stop, and nothing is left. */
+/* Queue everything submitted; if there is nothing to do, wait. False: told to stop, and nothing is left. */
 static bool take_jobs(struct view_writer *v)
 {
     struct mono at = next_work(v);
@@ -490,7 +490,7 @@ static bool take_jobs(struct view_writer *v)
     v->idle = false;
     jobs = v->first;
     v->first = v->last = NULL;
-    v->wanted = v->wanted && !v->whole; /* they are in the next round of all */
+    v->wanted = v->wanted && !v->whole; /* they are in the next whole round */
     v->asked = false;
     v->stopping = v->stop;
     pthread_mutex_unlock(&v->lock);
@@ -505,14 +505,14 @@ static void note_round(struct view_writer *v)
     for (const struct view_lane *l = v->lanes; l && !any; l = l->hh.next)
         any = has_own_work(l);
     if (!any)
-        return; /* what comes next need not keep a distance from nothing */
+        return; /* an empty round does not delay the next */
     v->round_started = mono_now();
     if (v->whole)
         v->whole_started = v->round_started;
 }
 
-/* Told to stop while the database keeps failing: the jobs are given back unwritten, as all that follow, and the reporter will do
- * it. Until then, try again in a moment. */
+/* Told to stop while the database keeps failing: give these jobs and all later ones back unwritten; the reporter will write the views.
+ * Until time is up, retry after a moment. */
 static void give_up_in_time(struct view_writer *v)
 {
     struct timespec pause = {v->backoff_ms / 1000, v->backoff_ms % 1000 * 1000000L};

@@ -1,13 +1,12 @@
 /*
- * engine/view_writer.h -- the thread that writes views: users', buckets', definitions, and then the mark.
+ * engine/view_writer.h -- the thread that writes views: users, buckets, definitions, and then the mark.
  *
- * Shape    committers hand it jobs; it does what has come in one round: one write of all lanes' views, then one of their marks.
- *          Rounds are 100 ms apart, or 20 where a job says that somebody waits. Where others wait for views there is a round between,
- *          50 ms after the last, of those lanes alone that have them. A lane's jobs are done in their order. Others' batches are
- *          written before that, in chunks, a lane at a time
- * Errors   what could not be written is tried again until it is, with back-off, each lane alone: where one cannot be written at
- *          all, the others go on, and their marks move
- * Owns     a job from view_writer_submit() until its done(); the batches that a job names stay alive for as long
+ * Shape    committers submit jobs; a round writes all views of the jobs so far in one write, then their marks in another. Rounds are 100 ms
+ *          apart, or 20 if a job says that somebody waits. If others wait for views, there is an extra round, 50 ms after the last, of just
+ *          the lanes that have them. A lane's jobs are done in order. Others' batches are written first, in chunks, lane by lane
+ * Errors   a failed write is retried until it succeeds, with back-off, each lane alone: if one cannot be written at all, the others go on,
+ *          and their marks move
+ * Owns     a job from view_writer_submit() until its done(); until then the batches that it names stay alive
  * Threads  view_writer_submit() from any thread; done() is called from the view thread
  */
 #ifndef ENGINE_VIEW_WRITER_H
@@ -18,13 +17,13 @@
 
 struct view_job {
     struct view_job *next;
-    struct lane *lane; /* for done(); the view thread looks only at coupon and number, which never change */
-    /* Own batches: their states are written as they stand. */
+    struct lane *lane; /* for done(); the view thread reads only coupon and number, which never change */
+    /* Own batches: their states are written as they are. */
     struct window_batch *own; /* NULL: none */
-    /* All of the window, ascending, where it holds other writers' batches: what those touch is read, folded and written. */
+    /* The whole window, ascending, if it has other writers' batches: the views these touch are read, folded and written. */
     struct window_batch **batches;
     size_t batch_count;
-    bool foreign_written; /* the view thread's: those are done */
+    bool foreign_written; /* the view thread's: those views are written */
     /* Copies. */
     struct bucket *buckets;
     size_t bucket_count;
@@ -32,19 +31,19 @@ struct view_job {
     int64_t definition_seq;
     struct arena arena;   /* of the definition */
     bool wanted;          /* somebody waits for it */
-    int64_t upto;         /* 0: none; else: when all jobs up to this are done, the mark of the lane */
-    struct store_time after; /* for the reads: the mark's */
-    struct store_time when;  /* out: the new mark's: not before `after`, nor before the writing of any view up to upto */
+    int64_t upto;         /* 0: none; else the lane's new mark, once all jobs up to this one are done */
+    struct store_time after; /* for reads: the mark's */
+    struct store_time when;  /* out: the new mark's time: not before `after`, nor before the writing of any view up to upto */
     void (*done)(struct view_job *job);
     void *context;
 };
 
-void view_job_free(struct view_job *job); /* not the batches' references */
+void view_job_free(struct view_job *job); /* except the batches' references */
 
 struct view_writer;
 struct view_writer *view_writer_start(struct store_source *source, const struct engine_hooks *hooks, int backoff_ms);
 void view_writer_submit(struct view_writer *v, struct view_job *job);
-/* Finish what was submitted -- for at most patience_ms while the database fails -- and end the thread. */
+/* Finish what was submitted, for at most patience_ms while the database fails, and end the thread. */
 void view_writer_stop(struct view_writer *v, int patience_ms);
 
 #endif

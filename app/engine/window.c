@@ -61,8 +61,8 @@ static struct window_user *window_user(struct lane *l, const char *user)
     return wu;
 }
 
-/* An entry whose name was emptied: another worker erased who had this alias, and what we know of them is no more so. Their view
- * says it: it was written before the names went. */
+/* An entry's name was emptied: another worker erased the user with this alias, so drop what we know of them. Their view is right: it was
+ * written before the names were emptied. */
 static void forget_alias(struct lane *l, const char *alias)
 {
     struct window_user *wu, *next;
@@ -213,7 +213,7 @@ void window_trim(struct lane *l, const struct mark *m)
     }
 }
 
-/* The first batch of the window after what the filter has; NULL: none. */
+/* The window's first batch after those in the filter; NULL: none. */
 static const struct window_batch *first_unlaid(const struct lane *l)
 {
     const struct window_batch *w = l->window ? l->window->prev : NULL; /* the last one */
@@ -232,7 +232,7 @@ bool window_note_users(struct lane *l, struct store *s)
     for (const struct window_batch *w = first_unlaid(l); w; w = w->next)
         if (!filter_lay(&l->filter, s, w->batch))
             return false;
-    if (l->filter.seq != l->tail.seq) /* what is between was never in the window: it was loaded past it */
+    if (l->filter.seq != l->tail.seq) /* batches in between were never in the window: the lane was loaded past them */
         filter_drop(&l->filter);
     return true;
 }
@@ -257,7 +257,7 @@ const struct user_state *window_known_user_state(const struct lane *l, const cha
     return wu ? wu->state : NULL;
 }
 
-/* Of jobs and accounts there is no index: few batches tell of any. */
+/* Jobs and accounts have no index: few batches touch any. */
 
 bool window_overlay_job(const struct lane *l, struct job_progress *j)
 {

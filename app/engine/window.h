@@ -1,9 +1,8 @@
 /*
  * engine/window.h -- the batches after a lane's mark, in memory, by user and by bucket.
  *
- * Rule     view + window = the state at the tail: a view that was read, with the window's newer batches laid over it, is what the
- *          ledger says
- * Threads  the lane's; but batches in a window are never changed, so that the view writer may read those that a view job names
+ * Rule     view + window = the state at the tail: a view as read, with the window's newer batches applied, says what the ledger says
+ * Threads  the lane's; but batches in a window never change, so the view writer may read those that a view job names
  */
 #ifndef ENGINE_WINDOW_H
 #define ENGINE_WINDOW_H
@@ -13,16 +12,16 @@
 /* A batch after the mark. */
 struct window_batch {
     struct batch *batch;
-    int refs;             /* the window's, and one per view job that names it; counted by the committer alone */
-    bool own;             /* appended here: batch->user_states and its like are known, and its buckets are cached */
-    bool has_jobs;        /* some of its entries are of jobs, or of accounts */
-    bool ensured;         /* a view job that writes its views is under way */
+    int refs;             /* the window's, and one per view job naming it; counted only by the committer */
+    bool own;             /* appended here: batch->user_states etc. are set, and its buckets are cached */
+    bool has_jobs;        /* some entries are of jobs or accounts */
+    bool ensured;         /* a view job for its views is under way */
     size_t bytes;         /* of memory */
-    int64_t first_b, end_b; /* buckets that it touches lie in [first_b, end_b) */
+    int64_t first_b, end_b; /* the buckets it touches lie in [first_b, end_b) */
     struct window_batch *next, *prev;
 };
 
-/* A user whom the window touches. */
+/* A user touched by the window. */
 struct window_user {
     char *user;                    /* owned; the hash key */
     struct user_state *state;      /* at the tail, in the newest batch's arena; NULL: fold the batches over the view */
@@ -39,22 +38,22 @@ struct window_bucket {
     UT_hash_handle hh;
 };
 
-/* Add b, which follows on the window; takes it. own: it was appended here. */
+/* Add b, the next batch; takes it. own: appended here. */
 struct window_batch *window_add(struct lane *l, struct batch *b, bool own);
 /* Views are written up to m: drop what the window no longer needs. */
 void window_trim(struct lane *l, const struct mark *m);
 void window_release(struct window_batch *w);
 void window_clear(struct lane *l);
-/* Some of its entries are of ranges of slots. */
+/* True if some of its entries are of ranges of slots. */
 bool window_has_ranges(const struct batch *b);
-/* Lay what the window has since into the filter of users, after whatever moved the tail. False: there is no room for it. */
+/* Add the window's new batches to the filter of users, after any move of the tail. False: no room for them. */
 bool window_note_users(struct lane *l, struct store *s) CPN_CHECKED;
 
-/* Apply the window to a view that was read (or a fresh user state). False: the view is ahead of the tail: refresh first. */
+/* Apply the window to a view as read (or a fresh user state). False: the view is ahead of the tail: refresh first. */
 bool window_overlay_user_state(const struct lane *l, struct user_state *u, struct arena *a);
 /* The user's state at the tail if the window knows it without a view, or NULL. */
 const struct user_state *window_known_user_state(const struct lane *l, const char *user);
-/* The same of a job, and of the lane's account with a peer. */
+/* The same for a job, and for the lane's account with a peer. */
 bool window_overlay_job(const struct lane *l, struct job_progress *j);
 const struct job_progress *window_known_job(const struct lane *l, const char *job);
 bool window_overlay_account(const struct lane *l, struct lane_account *account);

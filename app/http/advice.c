@@ -1,4 +1,4 @@
-/* http/advice.c -- see advice.h. A row for each result; a unit test misses none. */
+/* http/advice.c -- see advice.h. One row per result; a unit test checks that none is missing. */
 #include "http/advice.h"
 
 #include <assert.h>

@@ -1,12 +1,12 @@
 /*
- * http/advice.h -- what the caller of a request should do about each problem: the second half of its page.
+ * http/advice.h -- what to do about each problem: the second half of its page.
  */
 #ifndef HTTP_ADVICE_H
 #define HTTP_ADVICE_H
 
 #include "base/result.h"
 
-/* A sentence or two; static. NULL for CPN_OK alone. */
+/* A sentence or two; static. NULL only for CPN_OK. */
 const char *advice_of(enum cpn_result result);
 
 #endif

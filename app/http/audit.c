@@ -9,7 +9,7 @@
 
 #define LOCATION "Location: "
 
-/* The {parameters} of paths that are ids; {user} and {code} are not. */
+/* True for {parameters} of paths that are ids; {user} and {code} are not. */
 static bool is_id(const char *name, size_t len)
 {
     static const char *const ids[] = {"job", "webhook", "delivery", "slot", "redemption"};
@@ -28,7 +28,7 @@ static void put(struct buf *out, const char *name, size_t name_len, const char *
     buf_put(out, value, len);
 }
 
-/* Does the answer say that what the path names is there? The others may have come before anybody looked. */
+/* True if the answer shows that what the path names exists. Other statuses may be sent before anybody has looked. */
 static bool is_found(const struct request *r)
 {
     switch (r->reply.status) {
@@ -41,7 +41,7 @@ static bool is_found(const struct request *r)
     }
 }
 
-/* What the path names. */
+/* Append what the path names. */
 static void put_ids(const struct request *r, struct buf *out)
 {
     size_t param = 0;
@@ -71,7 +71,7 @@ static void put_made(const struct request *r, struct buf *out)
     }
 }
 
-/* nginx's word for the client; past nginx it could be anything. */
+/* The client's address as nginx reports it; without nginx it could be anything. */
 static const char *address_of(const struct request *r)
 {
     unsigned char parsed[sizeof(struct in6_addr)];

@@ -57,7 +57,7 @@ static const char *bearer(const char *authorization)
     return authorization + 7 + strspn(authorization + 7, " ");
 }
 
-/* The snapshot goes while the request is under way. */
+/* A copy, because the snapshot may be freed while the request is under way. */
 static const struct key_limits *limits_of(const struct api_key *key, struct arena *a)
 {
     struct key_limits *copy;
@@ -141,7 +141,7 @@ static bool renew(struct auth *a, struct store *session)
     return true;
 }
 
-/* Sleep until the keys are to be read again; who waits for that. NULL may also be nobody. */
+/* Sleep until the keys must be read again; returns the requests waiting for that, or NULL (maybe there are none). */
 static struct request *next_waiters(struct auth *a, struct mono last)
 {
     struct request *list;

@@ -1,10 +1,9 @@
 /*
- * http/auth.h -- API keys: a snapshot of all of them in memory, renewed every 500 ms by a thread of its own.
+ * http/auth.h -- API keys: a snapshot of all of them in memory, reread every 500 ms by its own thread.
  *
- * New keys    are found at once: a key that the snapshot does not know makes the thread read again, at most every 100 ms,
- *             and its request waits for that
+ * New keys    work at once: a key missing from the snapshot makes the thread reread, at most every 100 ms, while its request waits
  * Compare     hashes of secrets, in constant time
- * Expiry      is decided by the clock at each request, whether or not the database answers
+ * Expiry      is checked against the clock at each request, whether or not the database answers
  */
 #ifndef HTTP_AUTH_H
 #define HTTP_AUTH_H
@@ -13,20 +12,20 @@
 
 enum auth_answer {
     AUTH_OK,
-    AUTH_NO,     /* no key, not a key, expired or revoked */
-    AUTH_UNKNOWN /* the snapshot has no such key: auth_wait() */
+    AUTH_NO,     /* no key, or malformed, expired or revoked */
+    AUTH_UNKNOWN /* not in the snapshot: call auth_wait() */
 };
 
 struct auth *auth_start(struct worker *w);
 void auth_stop(struct auth *a);
 
-/* Whose key is r's Authorization header: on AUTH_OK r->role, r->by and r->limits are its own. */
+/* Check r's Authorization header. AUTH_OK: r->role, r->by and r->limits are the key's. */
 enum auth_answer auth_check(struct auth *a, struct request *r);
 
-/* Were the keys read in the last so many ms? Then the database answers. Does not block. */
+/* True if the keys were read within the last ms milliseconds, so the database is reachable. Does not block. */
 bool auth_fresh(const struct auth *a, int64_t ms);
 
-/* Let r->then run on an io thread when the keys have been read again; r->auth_failed: they could not be. */
+/* Run r->then on an I/O thread once the keys have been reread; r->auth_failed: they could not be. */
 enum handled auth_wait(struct auth *a, struct request *r);
 
 #endif

@@ -45,7 +45,7 @@ void blocking_pool_answered(struct request *r)
     pthread_mutex_unlock(&a->lock);
 }
 
-/* *turn: of what this thread has taken before, or NULL; then of what it takes. */
+/* *turn: that of this thread's last request, or NULL; then that of the one it takes. */
 static struct request *take(struct blocking_pool *a, struct turn **turn)
 {
     struct request *r;

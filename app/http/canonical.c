@@ -10,7 +10,7 @@
 #include "base/json.h"
 
 #define INTEGER_MAX (INT64_C(1) << 53)
-#define EXPONENT_FROM 1e21 /* what is written with one */
+#define EXPONENT_FROM 1e21 /* from here on, numbers are written with an exponent */
 #define TOO_LARGE "an integer beyond 2^53 cannot be kept exactly; send it as a string"
 
 /* The shortest digits that read back as value (> 0): d.ddd times ten to the power *exponent. Returns their count. */
@@ -100,7 +100,7 @@ static int by_name(const void *a, const void *b)
 
 static const char *write_value(struct json_object *o, struct json *j, size_t most);
 
-/* 1e20 is written as an integer, which could then not be read again; from 1e21 on they have an exponent. */
+/* 1e20 is written as an integer, which then could not be read back; from 1e21 on there is an exponent. */
 static const char *write_double(double value, struct json *j)
 {
     struct buf text = BUF_INIT;

@@ -1,4 +1,4 @@
-/* http/codes.c -- codes: lists of them in and out, one code's state, and taking one out of use. For ops alone. */
+/* http/codes.c -- codes: imports and exports lists, shows one code's state, and retires codes. Only for ops. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@
 
 /* ---- import ---- */
 
-/* What makes one import another one: the text, and how it was to be read. */
+/* What tells imports apart: the text, and how it is to be read. */
 struct import_in {
     const char *digest;
     int64_t column, not_before_ms;
@@ -39,7 +39,7 @@ static enum handled refuse_import(struct request *r, const struct upload *u)
     if (r->too_large)
         return reply_problem(r, CPN_TOO_LARGE, NULL);
     if (u->failed)
-        return reply_problem(r, CPN_BUSY, NULL); /* parts without a job are cleaned up */
+        return reply_problem(r, CPN_BUSY, NULL); /* chunks without a job are cleaned up */
     if (u->no_column)
         return reply_problem(r, CPN_BAD_REQUEST, "The CSV header has no column named code.");
     if (r->broken)
@@ -96,7 +96,7 @@ struct export {
     struct buf out;
 };
 
-/* The rows of x->count buckets. False: the caller is gone. */
+/* Send the rows of x->count buckets. False: the client is gone. */
 static bool send_buckets(struct export *x, const struct bucket_codes_read *reads)
 {
     struct request *r = x->request;
@@ -139,7 +139,7 @@ enum handled codes_list(struct request *r)
 
     if (!request_kept_coupon(r))
         return ANSWERED;
-    /* The buckets are read as their views stand: first let these stand where the ledger does. */
+    /* buckets are read from views, so these must first catch up with the ledger */
     if (!request_catch_up(r, 0))
         return reply_problem(r, CPN_BUSY, NULL);
     if (!request_kept_coupon(r))
@@ -152,7 +152,7 @@ enum handled codes_list(struct request *r)
     x = checked(calloc(1, sizeof *x));
     x->request = r;
     arena_init(&x->arena, 0);
-    r->reply.cut = !send_codes(x); /* a list that ends early must not look whole */
+    r->reply.cut = !send_codes(x); /* a truncated list must not look complete */
     arena_free(&x->arena);
     buf_free(&x->out);
     free(x);

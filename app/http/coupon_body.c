@@ -14,7 +14,7 @@ static const struct coupon_field *find_field(const char *pointer)
     return NULL;
 }
 
-/* True when pointer is the parent of some field. */
+/* True if pointer is the parent of a field. */
 static bool is_group(const char *pointer)
 {
     size_t len = strlen(pointer);
@@ -44,7 +44,7 @@ static void read_strings(struct json_object *o, const char *pointer, struct stri
     }
 }
 
-/* Types only; the bounds are coupon_check()'s. */
+/* Checks only types; bounds are left to coupon_check(). */
 static void read_field(const struct coupon_field *f, struct json_object *o, struct coupon *c, struct errors *e)
 {
     void *member = (char *)c + f->offset;
@@ -159,7 +159,7 @@ static void merge(struct json_object *target, struct json_object *patch)
             continue;
         }
         if (!json_object_is_type(value, json_type_object)) {
-            json_object_object_add(target, name, json_object_get(value)); /* a reference for target */
+            json_object_object_add(target, name, json_object_get(value)); /* target gets a reference */
             continue;
         }
         old = json_object_object_get(target, name);
@@ -171,7 +171,7 @@ static void merge(struct json_object *target, struct json_object *patch)
     }
 }
 
-/* Remove what a discount of that kind does not have. */
+/* Remove the members that a discount of that kind does not have. */
 static void drop_other_kinds(struct json_object *discount, int64_t kind)
 {
     struct json_object *only = json_object_object_get(discount, "only");
@@ -204,7 +204,7 @@ static void change_kind(const struct coupon *now, struct json_object *target, st
             drop_other_kinds(discount, i);
 }
 
-/* Another source has another default. target: merged. */
+/* A new source has a new default claim. target: merged. */
 static void change_source(const struct coupon *now, struct json_object *target, struct json_object *patch)
 {
     const char *before = find_field("/codes/source")->names[now->codes.source];

@@ -1,10 +1,10 @@
 /*
- * http/coupon_history.c -- GET /coupons/{id}/history: what operators did with a coupon, with which key, from what to what.
+ * http/coupon_history.c -- GET /coupons/{id}/history: what operators did to a coupon, with which key, from what to what.
  *
- * Items    the ledger's entries with `by`, newest first, in all lanes; those of one job that follow on each other are one item
- * Changes  a definition is compared with the version before it, field by field; a redemption's state with the one that its entry
- *          says it leaves
- * Deleted  coupons keep their history: who deleted one is in it
+ * Items    the ledger's entries with `by`, newest first, over all lanes; consecutive steps of one job are one item
+ * Changes  a definition is compared with the previous version, field by field; a redemption's state with the one that its entry says it
+ *          leaves
+ * Deleted  coupons keep their history, including who deleted them
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -19,10 +19,10 @@
 
 struct item {
     int64_t at_ms, lane, seq;
-    struct entry entry; /* strings and definition in the request's arena; of a job's: all of them together */
+    struct entry entry; /* strings and definition in the request's arena; for a job, all its steps together */
 };
 
-/* Where a page begins: a batch, and of its entries by operators the one with this number, then those before it. */
+/* Where a page begins: in this batch, with the operators' entry of this number, then those before it. */
 struct start {
     struct history_place place;
     size_t entry;
@@ -31,7 +31,7 @@ struct start {
 struct page {
     struct item *items; /* room for `most` */
     size_t count, most;
-    const char *next; /* where the next page begins; NULL: this was the last one */
+    const char *next; /* where the next page begins; NULL: this was the last */
 };
 
 /* ---- collecting ---- */
@@ -58,7 +58,7 @@ static bool parse_start(const char *text, struct start *start)
     return true;
 }
 
-/* One of the steps of a job, of which the step after it is the last item. */
+/* True if it is a step of the same job as the last item, the step after it. */
 static bool is_next_step(const struct item *last, const struct entry *e)
 {
     return last->entry.job && e->job && last->entry.kind == e->kind && e->kind != ENTRY_DEFINE &&
@@ -75,7 +75,7 @@ static void add_item(struct request *r, struct page *p, const struct batch *b, c
     item->entry.definition = e->definition ? coupon_copy(e->definition, &r->arena) : NULL;
 }
 
-/* The entries of b from number `end` - 1 back. False: the page is full. */
+/* Add the entries of b from number `end` - 1 backward. False: the page is full. */
 static bool add_items(struct request *r, struct page *p, const struct batch *b, size_t end)
 {
     for (size_t i = end; i-- > 0;) {
@@ -101,7 +101,7 @@ static bool is_at(const struct batch *b, const struct history_place *place)
     return b->head.at_ms == place->at_ms && b->lane == place->lane && b->head.seq == place->seq;
 }
 
-/* start NULL: from the newest on. False: the database did not answer. */
+/* start NULL: from the newest. False: the database did not answer. */
 static bool collect(struct request *r, struct page *p, const struct start *start)
 {
     struct history_place from = start ? start->place : (struct history_place){INT64_MAX, 0, 0};
@@ -140,7 +140,7 @@ static bool has_field(const struct coupon *c, const struct coupon_field *f)
     return c && (!f->discount_kinds || f->discount_kinds >> c->discount.kind & 1);
 }
 
-/* What the other one, c, has alone is told if it is not at its default. */
+/* A field that only the other one, c, has is shown unless it is at its default. */
 static void write_default(const struct coupon *c, const struct coupon_field *f, struct json *j)
 {
     struct coupon defaults;
@@ -175,7 +175,7 @@ static void write_field(struct json *j, const struct coupon *before, const struc
     json_end_object(j);
 }
 
-/* before NULL: there was none. */
+/* before NULL: none. */
 static void write_definition(struct json *j, const struct coupon *before, const struct coupon *after)
 {
     struct buf texts[2] = {BUF_INIT, BUF_INIT};
@@ -191,7 +191,7 @@ static void write_definition(struct json *j, const struct coupon *before, const 
     buf_free(&texts[1]);
 }
 
-/* The state from which the entry took its redemption, or NULL: that is new. */
+/* The state before the entry, or NULL: the redemption is new. */
 static const char *state_before(const struct entry *e)
 {
     if (e->kind == ENTRY_REVERSE)
@@ -219,7 +219,7 @@ static const struct coupon *find_version(const struct entry *entries, size_t cou
     return NULL;
 }
 
-/* The definition before item i: mostly it is on the page. NULL: there was none. False: the database did not answer. */
+/* The definition before item i: mostly it is on the page. NULL: none. False: the database did not answer. */
 static bool read_before(struct request *r, const struct page *p, size_t i, const struct coupon **before)
 {
     const struct item *item = &p->items[i];
@@ -242,7 +242,7 @@ static bool read_before(struct request *r, const struct page *p, size_t i, const
 
 /* ---- writing ---- */
 
-/* What the operator calls the key; NULL: nothing. */
+/* The operator's label for the key; NULL: none. */
 static const char *label_of(const struct api_key *keys, size_t count, const char *id)
 {
     for (size_t i = 0; i < count; i++)
@@ -298,7 +298,7 @@ static bool write_items(struct request *r, struct json *j, const struct page *p)
     return true;
 }
 
-/* True: there is such a coupon, or was one that was deleted. False: answered. */
+/* True if the coupon exists, or did and was deleted. False: answered. */
 static bool was_made(struct request *r)
 {
     struct batch *b;

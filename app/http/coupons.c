@@ -1,4 +1,4 @@
-/* http/coupons.c -- definitions: POST, GET, PATCH, DELETE, the list, and the live counts. */
+/* http/coupons.c -- definitions: POST, GET, PATCH, DELETE, the list, and live counts. */
 #include <string.h>
 #include <time.h>
 
@@ -12,14 +12,14 @@
 #include "http/reply.h"
 #include "http/view_wait.h"
 
-#define CHANGE_TRIES 16 /* of a PATCH with If-Match: * that loses to others */
+#define CHANGE_TRIES 16 /* attempts of a PATCH with If-Match: * that loses to others */
 #define SLOTS_MAX INT64_C(1000000000)
 #define AS_MANY_AS_TOTAL (-1)
-#define CODES_AWAITED 1000 /* the answer to a new coupon waits for so many codes, */
-#define CODES_AWAITED_MS 1000 /* and for so long: others need the thread */
+#define CODES_AWAITED 1000 /* the answer to a new coupon waits for up to this many codes, */
+#define CODES_AWAITED_MS 1000 /* and for this long: others need the thread */
 #define LOOK_NS (20 * 1000000)
 
-/* job: makes its slots; NULL: none is to be named. */
+/* job: the one that makes its slots; NULL: none to be named. */
 static enum handled reply_definition(struct request *r, const struct coupon *c, const char *job, int status)
 {
     struct json j = reply_body(r);
@@ -35,7 +35,7 @@ static enum handled reply_definition(struct request *r, const struct coupon *c, 
     return reply_json(r, status);
 }
 
-/* True when the database knows the zone. Notes a fault when not; *answered when it could not be asked. */
+/* True if the database knows the zone; else a fault is recorded. *answered: it could not be asked, and the request is answered. */
 static bool zone_exists(struct request *r, const char *zone, bool *answered)
 {
     int64_t start_ms, end_ms;
@@ -51,7 +51,7 @@ static bool zone_exists(struct request *r, const char *zone, bool *answered)
 
 /* ---- making ---- */
 
-/* What "generate" asks for, and take it out of o: so many slots, or AS_MANY_AS_TOTAL; 0: none. */
+/* Take "generate" out of o: the slots requested, or AS_MANY_AS_TOTAL; 0: none. */
 static int64_t take_generate(struct json_object *o, struct errors *e)
 {
     struct json_object *value;
@@ -69,7 +69,7 @@ static int64_t take_generate(struct json_object *o, struct errors *e)
     return count;
 }
 
-/* Slots that are to be made with c. Notes a fault where they cannot be. */
+/* Slots to be made with c. Records a fault if they cannot be. */
 static int64_t slots_to_make(const struct coupon *c, int64_t generate, struct errors *e)
 {
     int64_t count = generate == AS_MANY_AS_TOTAL ? c->cap.total : generate;
@@ -83,7 +83,7 @@ static int64_t slots_to_make(const struct coupon *c, int64_t generate, struct er
     return count;
 }
 
-/* Of a call with a key its repeat makes the same. */
+/* With a key, a repeat makes the same id. */
 static const char *new_id(struct request *r)
 {
     const char *prefix = limits_prefix(r);
@@ -101,7 +101,7 @@ static const char *new_id(struct request *r)
     return arena_printf(&r->arena, "%s%s", prefix ? prefix : "", id);
 }
 
-/* True: the job has made all its slots, in CODES_AWAITED_MS and the time that the request has. */
+/* True if the job has made all its slots within CODES_AWAITED_MS and the request's time. */
 static bool job_is_done_in_time(struct request *r, const char *id)
 {
     struct mono until = mono_add_ms(mono_now(), CODES_AWAITED_MS);
@@ -119,7 +119,7 @@ static bool job_is_done_in_time(struct request *r, const char *id)
     return false;
 }
 
-/* c is in the ledger, by that key, and `job` is to make its slots; NULL: they are there. */
+/* c is in the ledger, with that key, and `job` is to make its slots; NULL: they exist. */
 static enum handled reply_created(struct request *r, const struct coupon *c, int64_t slots, const char *job, const char *by,
                                   bool replayed)
 {
@@ -145,7 +145,7 @@ static const char *definition_text(struct request *r, const struct coupon *c)
     return copy;
 }
 
-/* The coupon is there: by this call, sent before? */
+/* The coupon exists: find out if an earlier copy of this call made it. */
 static enum handled reply_repeated(struct request *r, const struct coupon *c, int64_t slots)
 {
     struct batch *first = NULL;
@@ -238,7 +238,7 @@ enum handled coupon_get(struct request *r)
     return request_submit(r, got);
 }
 
-/* Taken above the total, which can be passed where there are no slots. */
+/* Takings above the total, which is possible only without slots. */
 static int64_t taken_over(const struct coupon *c, const struct head *h)
 {
     int64_t over = policy_of(c)->total && !policy_of(c)->slots ? head_taken(h) - c->cap.total : 0;
@@ -329,7 +329,7 @@ static enum handled reply_change_refusal(struct request *r)
     return reply_refusal(r);
 }
 
-/* One try: the definition as it is now, patched, sent. True: answered. */
+/* One attempt: the current definition, patched, is submitted. True: answered. */
 static bool try_change(struct request *r, struct json_object *patch)
 {
     const struct coupon *now;
@@ -389,7 +389,7 @@ static enum handled send_delete(struct request *r)
     return request_submit(r, deleted);
 }
 
-/* If-Match was given: is it this version? A change that comes between is only one of a coupon that nobody uses. */
+/* Check If-Match. A change in between cannot matter: only an unused coupon can be deleted. */
 static enum handled delete_if_matched(struct request *r)
 {
     bool any;
@@ -411,7 +411,7 @@ enum handled coupon_delete(struct request *r)
     return request_submit(r, delete_if_matched);
 }
 
-/* As it is now; again, if somebody changes it meanwhile. */
+/* Archive the current version; retry if it is changed meanwhile. */
 enum handled coupon_archive(struct request *r)
 {
     for (int i = 0; i < CHANGE_TRIES; i++) {

@@ -7,11 +7,11 @@
 #include "base/buf.h"
 #include "coupons/slot.h"
 
-/* Append text as a field: quoted where it must be; NULL: an empty one. */
+/* Append text as a field, quoted if necessary; NULL: an empty one. */
 void csv_field(struct buf *out, const char *text);
 
 #define CSV_CODES "code,state,user,at\r\n"
-/* Append the row of a code under that header; user NULL: nobody's. */
+/* Append a code's row under that header; user NULL: nobody's. */
 void csv_code(struct buf *out, const char *code, enum slot_state state, const char *user, int64_t at_ms);
 
 #endif

@@ -2,11 +2,11 @@
  * http/erasure.c -- DELETE /coupons/-/users/{user}, POST /coupons/-/users/erase: no trace of the name is left, and the ledger still
  * verifies.
  *
- * Steps    for each coupon: the erasure is an entry of the ledger; the views are written; then the name goes out of who[] of
- *          every batch that has it. A user's entries are a chain (entry.before), walked back from the erasure
- * Repeats  what is cut short is done again by the next erasure of this user, or by the sweeper. Until all names are gone the alias
- *          stands beside the user's view: whoever took again meanwhile has another one, and nothing in the ledger leads from that
- *          to this. So only an alias that was noted is erased
+ * Steps    for each coupon: the erasure becomes an entry of the ledger; views are written; then the name is removed from who[] of every
+ *          batch that has it. A user's entries are a chain (entry.before), walked back from the erasure
+ * Repeats  an interrupted erasure is finished by this user's next one, or by the sweeper. Until all names are gone, the alias is noted
+ *          beside the user's view: a user who took again meanwhile has a new alias, and nothing in the ledger leads from that to the old
+ *          one. So only a noted alias is erased
  */
 #include <string.h>
 #include <time.h>
@@ -20,7 +20,7 @@
 #define BUSY_TRIES 50
 #define BUSY_PAUSE_MS 20
 
-/* Empty the names beside the alias, and forget the note. */
+/* Empty the names of the alias, and delete the note. */
 static bool finish(const struct request *r, int64_t lane, const struct erasure *e)
 {
     return mongo_erasure_empty(r->session, lane, e) == STORE_OK && mongo_erasure_end(r->session, e) == STORE_OK;
@@ -35,8 +35,8 @@ static enum cpn_result ask(struct request *r, enum op_kind kind, const char *use
     return request_call(r);
 }
 
-/* Note in the database that what stands beside this alias goes. Without it nobody would know, once the user took anew, where to
- * look for names that this erasure left when it was cut short. */
+/* Note in the database that the names of this alias are to be erased. Otherwise nobody could find names left by an interrupted erasure,
+ * once the user took again. */
 static bool note(struct request *r, const char *user, struct erasure *own)
 {
     bool noted;
@@ -46,7 +46,7 @@ static bool note(struct request *r, const char *user, struct erasure *own)
     return noted || (request_catch_up(r, r->op.lane) && mongo_erasure_begin(r->session, user, own, &noted) == STORE_OK && noted);
 }
 
-/* Note the alias that the user has now, if any, in *own. */
+/* Note the user's present alias, if any, in *own. */
 static enum cpn_result begin(struct request *r, const char *user, struct erasure *own)
 {
     enum cpn_result result = ask(r, OP_USER_STATE, user, NULL);
@@ -61,9 +61,8 @@ static enum cpn_result begin(struct request *r, const char *user, struct erasure
     return CPN_BUSY;
 }
 
-/* The entry, of the alias that is noted in *own; its seq is the entry's from then on. Tried again while the slots that the user holds
- * change, or who they are: then another call has erased the one that was noted, and may be cut short before the names are gone.
- * Returns the result. */
+/* Append the entry for the alias noted in *own, whose seq is then the entry's. Retried while the slots that the user holds change, or the
+ * alias does: then another call erased the one noted, and may be interrupted before the names are gone. Returns the result. */
 static enum cpn_result append_erasure(struct request *r, const char *user, struct erasure *own)
 {
     const struct timespec pause = {.tv_nsec = BUSY_PAUSE_MS * 1000000L};
@@ -87,7 +86,7 @@ static enum cpn_result append_erasure(struct request *r, const char *user, struc
     return result;
 }
 
-/* A user, and their unfinished erasures as they were before anything was asked. */
+/* A user, and their unfinished erasures as of the start. */
 struct erasing {
     const char *user;
     struct erasure *before;
@@ -106,7 +105,7 @@ static bool erase(struct request *r, const char *coupon, const void *erasing)
     r->coupon = coupon;
     result = append_erasure(r, of->user, &own);
     if (result == CPN_COUPON_NOT_FOUND)
-        return true; /* deleted: nobody ever took anything of it */
+        return true; /* deleted, so nobody ever took anything of it */
     if (result == CPN_COUPON_ARCHIVED) {
         reply_problem(r, CPN_BUSY, "A coupon that this user took is being archived. Repeat the request until that has ended; "
                                    "if it was interrupted, couponctl archive finishes it.");
@@ -118,7 +117,7 @@ static bool erase(struct request *r, const char *coupon, const void *erasing)
     }
     lane = r->op.lane;
     done = result == CPN_OK && request_catch_up(r, lane) && (!own.alias[0] || finish(r, lane, &own));
-    for (size_t i = 0; i < of->count && done; i++) /* not the alias that stood until now, which is done */
+    for (size_t i = 0; i < of->count && done; i++) /* not the alias just erased */
         if (strcmp(of->before[i].coupon, coupon) == 0 && strcmp(of->before[i].alias, own.alias) != 0)
             done = finish(r, lane, &of->before[i]);
     if (!done)
@@ -126,7 +125,7 @@ static bool erase(struct request *r, const char *coupon, const void *erasing)
     return done;
 }
 
-/* Where the user was: what is not in the views comes first. In this order, for views are written, and marks move on, meanwhile. */
+/* Erase the user wherever they were; first where views lag. In this order, because views are written, and marks move on, meanwhile. */
 static enum handled erase_user(struct request *r, const char *user)
 {
     struct erasing of = {.user = user};
@@ -135,7 +134,7 @@ static enum handled erase_user(struct request *r, const char *user)
     struct user_state **user_states;
     size_t count;
 
-    (void)view_barrier(&key, 1); /* what this machine can say is not looked for in the ledger */
+    (void)view_barrier(&key, 1); /* what this machine's views can show need not be searched for in the ledger */
     if (mongo_erasures(r->session, user, &r->arena, &of.before, &of.count) != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     if (!view_wait_visit(r, user, NULL, erase, &of))

@@ -1,7 +1,7 @@
 /*
  * http/errors.h -- what is wrong with a body: a list of JSON pointers, each with a sentence.
  *
- * Shape   at most ERRORS_MAX are kept; the others are counted
+ * Shape   keeps at most ERRORS_MAX; the rest are only counted
  * Owns    nothing; rows and texts are in the arena
  */
 #ifndef HTTP_ERRORS_H
@@ -16,7 +16,7 @@
 struct errors {
     struct arena *arena;
     struct field_error rows[ERRORS_MAX];
-    size_t count; /* found, also those that were not kept */
+    size_t count; /* all found, including those not kept */
 };
 
 static inline void errors_init(struct errors *e, struct arena *a)
@@ -25,12 +25,12 @@ static inline void errors_init(struct errors *e, struct arena *a)
     e->count = 0;
 }
 
-/* Note one. pointer is copied; detail is static or in the arena. */
+/* Record a fault. pointer is copied; detail is static or in the arena. */
 void errors_add(struct errors *e, const char *pointer, const char *detail);
 /* The pointer base "/" name, with ~ and / in name escaped. In the arena. */
 const char *pointer_to(struct arena *a, const char *base, const char *name);
 const char *pointer_to_index(struct arena *a, const char *base, size_t index);
-/* The array of the kept rows, as it stands in a problem document. */
+/* Write the array of the rows kept, as in a problem document. */
 void errors_write(const struct errors *e, struct json *j);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * http/export.c -- exports of codes as jobs: asking for one, and fetching its text.
+ * http/export.c -- exports of codes as jobs: requests one, and sends its text.
  *
- * Users  stand in no text that is kept (coupons/export.h): they are read beside it, from the views of its buckets
+ * Users  are in no stored text (coupons/export.h): they are read with it, from the views of its buckets
  */
 #include "http/export.h"
 
@@ -16,7 +16,7 @@
 #include "http/reply.h"
 #include "http/router.h"
 
-/* ---- asking for one ---- */
+/* ---- requesting one ---- */
 
 struct export_in {
     int64_t not_before_ms; /* COUPON_NULL: not given */
@@ -57,7 +57,7 @@ struct sending {
     size_t count;
 };
 
-/* The rows of a chunk, whose buckets were read. False: it is unreadable. */
+/* Write the rows of a chunk, whose buckets were read. False: unreadable. */
 static bool write_chunk(struct sending *x, const struct upload_chunk *chunk)
 {
     const char *at = chunk->text, *end = chunk->text + chunk->len;
@@ -90,7 +90,7 @@ static bool send_part(struct sending *x, int64_t number)
     return there;
 }
 
-/* All chunks. False: one could not be sent. */
+/* Send all chunks. False: one could not be sent. */
 static bool send_parts(struct request *r, const struct job *job)
 {
     struct sending *x = checked(calloc(1, sizeof *x));
@@ -129,6 +129,6 @@ enum handled export_send(struct request *r, const struct job *job)
     reply_text(r, 200, TYPE_CSV);
     reply_header(r, "Cache-Control", "no-store");
     reply_send(r, true);
-    r->reply.cut = !r->head && !send_parts(r, job); /* a list that ends early must not look whole */
+    r->reply.cut = !r->head && !send_parts(r, job); /* a truncated list must not look complete */
     return ANSWERED;
 }

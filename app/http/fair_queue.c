@@ -11,8 +11,8 @@
 #include "http/route.h"
 
 struct turn {
-    char name[ADDRESS_OWNER_SIZE]; /* a key's id, or whose address it is */
-    struct request *first, *last; /* who waits */
+    char name[ADDRESS_OWNER_SIZE]; /* a key's id, or an address's owner */
+    struct request *first, *last; /* waiting requests */
     int waiting, running, reads;
     struct turn *prev, *next;
 };
@@ -57,7 +57,7 @@ static void drop_idle(struct fair_queue *t, struct turn *turn)
     free(turn);
 }
 
-/* A read that is long by itself: one user's, and one redemption's, come here only when there is much to say. */
+/* True for a long read. Reads of one user, or one redemption, come here only if they are long. */
 static bool is_shared(const struct request *r)
 {
     return r->route && (r->method == METHOD_GET || (r->route->flags & ROUTE_NDJSON)) &&
@@ -98,7 +98,7 @@ static struct request *take_from(struct fair_queue *t, struct turn *turn)
     turn->waiting--;
     turn->running++;
     t->waiting--;
-    DL_DELETE(t->queue, turn); /* the others are before it now */
+    DL_DELETE(t->queue, turn); /* the others go first now */
     DL_APPEND(t->queue, turn);
     return r;
 }

@@ -5,7 +5,7 @@
 
 #define USUAL 4096 /* bytes that hold nearly every request */
 
-/* The header of a record is all there. */
+/* A record's header is complete. */
 static void record_begins(struct records *s)
 {
     static const unsigned char kinds[] = {
@@ -27,7 +27,7 @@ static void record_ends(struct records *s)
     s->at += s->last;
 }
 
-/* Pass over some of what is left of the record. */
+/* Skip up to count bytes of what is left of the record. */
 static size_t pass(size_t *left, size_t count)
 {
     size_t some = *left < count ? *left : count;

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "http/canonical.h"
 
-/* Units of 0000-01-01 and 10000-01-01: what can be written as RFC 3339 again. */
+/* 0000-01-01 and 10000-01-01: the times that RFC 3339 can express. */
 #define TIME_MS_MIN (INT64_C(-62167219200000))
 #define TIME_MS_MAX (INT64_C(253402300799999))
 #define EXACT_MAX 9007199254740992.0 /* 2^53 */
@@ -39,7 +39,7 @@ bool value_string(struct json_object *o, int64_t min, int64_t max, const char *p
     return true;
 }
 
-/* An integer, however it is written: 5, 5.0 and 5e0 are one number (JSON Schema, RFC 8259). *value: exact to 2^53. */
+/* An integer, however written: 5, 5.0 and 5e0 are one number (JSON Schema, RFC 8259). *value: exact to 2^53. */
 static bool is_integer(struct json_object *o, int64_t *value)
 {
     double number;
@@ -284,7 +284,7 @@ static void write_row(const struct field_row *row, const void *base, struct json
     }
 }
 
-/* A string that was given and is NULL by default differs; one that has a default text is compared by text. */
+/* A string whose default is NULL differs if given; one with a default text is compared by text. */
 static bool given(const struct field_table *table, const struct field_row *row, const void *from)
 {
     const char *member = (const char *)from + row->offset, *start = (const char *)table->start + row->offset;

@@ -1,10 +1,10 @@
 /*
- * http/fields.h -- reads the members of a body into a struct, by a table of rows.
+ * http/fields.h -- reads a body's members into a struct, driven by a table.
  *
- * Shape     struct field_row: name, type, offset, bounds; struct field_table: the rows of one object and how it starts
- * Errors    every fault is noted with its pointer; unknown members are faults. Reading goes on, so that all are told at once
- * Defaults  an absent member keeps what the table's `start` put there: a row's value equals the start's = it was not given
- * Adding    a member: a row. It must be added with its default as "not given", so that old fingerprints stay as they are
+ * Shape     struct field_row: name, type, offset, bounds; struct field_table: the rows of one object, and its initial values
+ * Errors    records every fault with its pointer; unknown members are faults. Reading continues, so one reply lists them all
+ * Defaults  an absent member keeps its value from `start`; a value equal to that counts as not given
+ * Adding    a member: add a row. Its default must mean "not given", so that old fingerprints stay the same
  */
 #ifndef HTTP_FIELDS_H
 #define HTTP_FIELDS_H
@@ -24,7 +24,7 @@ enum row_type {
 
 enum row_flags {
     ROW_REQUIRED = 1,
-    ROW_NULLABLE = 2 /* null is as if it were absent */
+    ROW_NULLABLE = 2 /* null counts as absent */
 };
 
 struct field_table;
@@ -36,8 +36,8 @@ struct field_row {
     int64_t min, max;
     unsigned flags;
     const char *const *names; /* ROW_ENUM: NULL-terminated */
-    bool (*valid)(const char *text); /* ROW_STRING: further rule, or NULL */
-    const char *rule;                /* its sentence */
+    bool (*valid)(const char *text); /* ROW_STRING: a further rule, or NULL */
+    const char *rule;                /* the error text if it fails */
     const struct field_table *table;
     size_t count_offset;
 };
@@ -47,18 +47,18 @@ struct field_table {
     size_t count;
     size_t size;       /* of the struct */
     const void *start; /* a struct with every default */
-    void (*check)(const void *in, const char *pointer, struct errors *e); /* rules between rows, or NULL */
+    void (*check)(const void *in, const char *pointer, struct errors *e); /* rules that involve several rows, or NULL */
 };
 
-/* Read object o, which stands at pointer, into *to (table->size bytes); strings go to the arena of e. */
+/* Read object o, found at pointer, into *to (table->size bytes); strings go to the arena of e. */
 void fields_read(const struct field_table *table, struct json_object *o, const char *pointer, void *to, struct errors *e);
 
-/* Append what was given in RFC 8785 form: members that differ from the start, sorted. Equal text = same request. */
+/* Append what was given as RFC 8785 text: members that differ from the start, sorted. Equal text = same request. */
 void fields_canonical(const struct field_table *table, const void *from, struct json *j);
 
 /* ---- single values, for readers with tables of their own ---- */
 
-/* Each returns false, with the fault noted, when o is not of that type or out of bounds. */
+/* Each returns false and records the fault if o has another type or is out of bounds. */
 bool value_string(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, const char **to);
 bool value_int(struct json_object *o, int64_t min, int64_t max, const char *pointer, struct errors *e, int64_t *to);
 bool value_enum(struct json_object *o, const char *const *names, const char *pointer, struct errors *e, int64_t *to);

@@ -9,17 +9,17 @@
 
 struct guesser_of {
     enum guesser kind;
-    const char *name; /* of the policy, in RateLimit */
+    const char *name; /* the policy's name in RateLimit */
     const char *who;
     int per_minute;
 };
 
-/* Whom a request's guesses are put down to. */
+/* Whom a request's guesses are charged to. */
 static void guessers_of(const struct request *r, struct guesser_of out[GUESSER_COUNT])
 {
     const struct config *c = r->worker->config;
 
-    /* a page's key is that of all its visitors */
+    /* a key embedded in pages is shared by all visitors */
     out[GUESSER_KEY] = (struct guesser_of){GUESSER_KEY, "guesses-key", r->by, r->role == ROLE_PUBLIC ? 0 : c->guesses_per_key};
     out[GUESSER_ADDRESS] = (struct guesser_of){GUESSER_ADDRESS, "guesses-address", r->header.remote_addr,
                                                r->header.remote_addr ? c->guesses_per_address : 0};
@@ -36,7 +36,7 @@ static void refuse(struct request *r, const struct guesser_of *g, int64_t wait_m
 
     reply_problem_for(r, CPN_RATE_LIMITED, wait_ms, detail);
     if (r->reply.status != result_info(CPN_RATE_LIMITED)->status)
-        return; /* it may have been done before */
+        return; /* the request may have been done before */
     reply_header(r, "RateLimit-Policy", arena_printf(&r->arena, "\"%s\";q=%d;w=60", g->name, g->per_minute));
     reply_header(r, "RateLimit", arena_printf(&r->arena, "\"%s\";r=0;t=%lld", g->name, (long long)wait_s));
 }

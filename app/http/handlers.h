@@ -1,5 +1,5 @@
 /*
- * http/handlers.h -- what the route table names: one handler per call, and the tables of the bodies they read.
+ * http/handlers.h -- what the route table refers to: one handler per call, and the tables of their bodies.
  */
 #ifndef HTTP_HANDLERS_H
 #define HTTP_HANDLERS_H
@@ -7,10 +7,10 @@
 #include "http/fields.h"
 #include "http/request_calls.h"
 
-/* What is wrong with a {user} that coupon_user_valid() does not take. */
+/* Detail for a {user} that coupon_user_valid() rejects. */
 #define BAD_USER "The user in the address must be 1 to 128 bytes of UTF-8 without control characters."
 
-/* Of a service without keys for receipts. */
+/* Detail where no key signs receipts. */
 #define NO_RECEIPTS "This service signs no receipts: it has no receipts.seed_file."
 
 /* coupons.c */

@@ -1,4 +1,4 @@
-/* http/jobs.c -- background work: asking for it, the list, one job, its rows, and cancelling it. */
+/* http/jobs.c -- background jobs: creates, lists and shows them, sends their rows, and cancels them. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -32,7 +32,7 @@ static void write_job(struct json *j, const struct job *job)
     json_end_object(j);
 }
 
-/* ---- asking for one ---- */
+/* ---- creating one ---- */
 
 static enum handled reply_accepted(struct request *r, const struct job *job, bool replayed)
 {
@@ -98,7 +98,7 @@ bool job_find_by_key(struct request *r, struct job **found)
 
 /* ---- one ---- */
 
-/* The job that the path names. NULL: answered. */
+/* Find the job that the path names. NULL: answered. */
 static struct job *find(struct request *r)
 {
     struct job *job = NULL;
@@ -144,7 +144,7 @@ enum handled job_cancel(struct request *r)
     return job ? reply_job(r, job) : ANSWERED;
 }
 
-/* Send the rows of a part that are of this kind (NULL: all). The part has them as "line,kind,reason" and LF. */
+/* Send a part's rows of this kind (NULL: all). The part has them as "line,kind,reason" and LF. */
 static bool send_rows(struct request *r, const char *bad, const char *kind)
 {
     bool there = true;
@@ -187,7 +187,7 @@ enum handled job_rows(struct request *r)
             there = send_rows(r, part.bad, kind >= 0 ? kinds[kind] : NULL);
         arena_free(&arena);
     }
-    r->reply.cut = !there || s == STORE_FAILED; /* a list that ends early must not look whole */
+    r->reply.cut = !there || s == STORE_FAILED; /* a truncated list must not look complete */
     return ANSWERED;
 }
 

@@ -38,7 +38,7 @@ static void skip_blanks(struct cursor *c)
 
 /* ---- strings ---- */
 
-/* Four hex digits at c->at into *unit. */
+/* Read four hex digits at c->at into *unit. */
 static bool hex4(struct cursor *c, unsigned *unit)
 {
     *unit = 0;
@@ -128,7 +128,7 @@ static bool scan_digits(struct cursor *c)
     return true;
 }
 
-/* The literal [from, c->at) is one that we can hold: strtoll and strtod agree with what json-c will do. */
+/* True if we can hold the number [from, c->at): strtoll and strtod agree with what json-c will do. */
 static bool number_fits(struct cursor *c, const unsigned char *from, bool integer)
 {
     char text[400];
@@ -204,7 +204,7 @@ static bool scan_member(struct cursor *c)
     return scan_value(c);
 }
 
-/* An object or an array: '{' or '[' stands at c->at. */
+/* An object or an array: c->at is at its '{' or '['. */
 static bool scan_container(struct cursor *c, int close, bool (*item)(struct cursor *))
 {
     if (++c->depth > JSON_DEPTH_MAX)

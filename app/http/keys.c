@@ -1,4 +1,4 @@
-/* http/keys.c -- GET /coupons/-/keys: which keys there are, and what they may. Made and revoked they are by couponctl. */
+/* http/keys.c -- GET /coupons/-/keys: the keys, and what each may do. couponctl makes and revokes them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static int newest_first(const void *a, const void *b)
     return strcmp(y->id, x->id);
 }
 
-/* The index of the one behind `position`; count + 1: it is not known. */
+/* The index of the one after `position`; count + 1: unknown. */
 static size_t begin_at(const struct api_key *keys, size_t count, const char *position)
 {
     size_t i = 0;

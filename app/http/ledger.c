@@ -1,11 +1,11 @@
-/* http/ledger.c -- GET /coupons/{id}/ledger: every batch with its hashes, a line each, streamed as long as there are any. */
+/* http/ledger.c -- GET /coupons/{id}/ledger: streams every batch with its hashes, one per line. */
 #include "http/handlers.h"
 #include "http/list.h"
 #include "http/reply.h"
 
 #define BATCHES_AT_ONCE 32
 
-/* Send what follows after `after`. False: the database, or the caller, is gone. */
+/* Send the batches after `after`. False: the database, or the client, is gone. */
 static bool send_ledger(struct request *r, int64_t lane, int64_t after)
 {
     struct batch *batches[BATCHES_AT_ONCE];
@@ -19,7 +19,7 @@ static bool send_ledger(struct request *r, int64_t lane, int64_t after)
             count = 0;
         }
         for (size_t i = 0; i < count && there; i++) {
-            if (batches[i]->left) { /* meanwhile, with the archived coupon */
+            if (batches[i]->left) { /* removed meanwhile, with the archived coupon */
                 there = false;
                 break;
             }
@@ -48,6 +48,6 @@ enum handled ledger_get(struct request *r)
     reply_header(r, "Cache-Control", "no-store");
     reply_send(r, true);
     if (!r->head && !send_ledger(r, lane, after))
-        r->reply.cut = true; /* a ledger that ends early must not look whole */
+        r->reply.cut = true; /* a truncated ledger must not look complete */
     return ANSWERED;
 }

@@ -12,7 +12,7 @@ static bool refuse(struct request *r, const char *detail)
     return false;
 }
 
-/* nginx's question, before a large body, is part of the request that follows. */
+/* Charge the request. nginx's question about a large body is free: it is part of the request that follows. */
 static bool pays(struct request *r)
 {
     int rate = (int)r->limits->rate;
@@ -26,7 +26,7 @@ static bool pays(struct request *r)
     return false;
 }
 
-/* Is the header's origin among them? As browsers write it, so it is compared as text. */
+/* True if the header's origin is among them. Both are as browsers write them, so text is compared. */
 static bool is_among(const char *origins, const char *origin)
 {
     size_t len = origin ? strlen(origin) : 0;

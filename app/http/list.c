@@ -11,7 +11,7 @@
 
 #define CHECK_LEN 8
 
-/* With its length: other texts, however they are divided, are never the same bytes. */
+/* Hash text with its length: so texts divided differently never give the same bytes. */
 static void add_text(crypto_generichash_state *state, const char *text, size_t len)
 {
     uint64_t length = len;
@@ -118,7 +118,7 @@ enum handled list_end(struct request *r, struct json *j, const char *position)
     size_t len = position ? strlen(position) : 0;
     const struct secret *key;
 
-    if (mongo_cursor_key(r->session, &key) != STORE_OK) /* never: the session has it since list_begin() */
+    if (mongo_cursor_key(r->session, &key) != STORE_OK) /* cannot fail: the session has it since list_begin() */
         return reply_problem(r, CPN_BUSY, NULL);
     json_key(j, "next");
     if (position && len <= LIST_POSITION_MAX) {
@@ -169,7 +169,7 @@ bool query_time(struct request *r, const char *name, int64_t *ms)
     copy = arena_strdup(&r->arena, text);
     blank = strchr(copy, ' ');
     if (blank)
-        *blank = '+'; /* an offset that was sent unescaped */
+        *blank = '+'; /* an offset sent unescaped */
     return clock_parse(copy, ms) ? true : bad(r, name, "an RFC 3339 time, such as 2026-11-01T00:00:00Z");
 }
 

@@ -1,4 +1,4 @@
-/* http/path.c -- see path.h. Source: RFC 3986; in the query + is a blank, as forms send it. */
+/* http/path.c -- see path.h. Source: RFC 3986; in the query, + is a blank, as forms send it. */
 #include "http/path.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decode from[0..len) into the arena; NULL: bad escape or NUL. */
+/* Decode from[0..len) into the arena; NULL: an invalid escape, or a NUL. */
 static const char *decode(const char *from, size_t len, bool plus_is_blank, struct arena *a)
 {
     char *text = arena_memdup(a, from, len), *to;

@@ -1,8 +1,8 @@
 /*
  * http/path.h -- the raw request target: path segments and query parameters, percent-decoded.
  *
- * Why     nginx decodes $uri, and a user may contain %2F: so we take REQUEST_URI, and decode after splitting
- * Owns    nothing; what is decoded is in the arena
+ * Why     nginx decodes $uri, but a user may contain %2F: so take REQUEST_URI, and decode after splitting
+ * Owns    nothing; decoded text is in the arena
  */
 #ifndef HTTP_PATH_H
 #define HTTP_PATH_H
@@ -23,13 +23,13 @@ struct query_param {
 struct path {
     const char *segments[PATH_SEGMENTS_MAX]; /* "/a/b" has two; a trailing slash makes an empty last one */
     size_t count;          /* PATH_SEGMENTS_MAX + 1: deeper than any route */
-    const char *raw;       /* the path as it came, without the query */
+    const char *raw;       /* the path as received, without the query */
     struct query_param query[QUERY_MAX];
     size_t query_count;
 };
 
-/* Split and decode target. False: an invalid percent-escape, a NUL, too many parameters, or no leading slash.
- * Bytes that are not UTF-8 pass: who takes a segment for text checks it. */
+/* Split and decode target. False: an invalid percent-escape, a NUL, too many parameters, or no leading slash. Bytes that are not UTF-8
+ * pass: whoever uses a segment as text checks it. */
 bool path_parse(struct path *p, const char *target, struct arena *a);
 
 /* The value of the first query parameter of that name, or NULL. */

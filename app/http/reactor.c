@@ -28,19 +28,19 @@
 #define EVENTS_AT_ONCE 8
 #define COMPLETED_AT_ONCE 16
 #define ACCEPTS_AT_ONCE 64
-#define IO_TIMEOUT_S 10             /* for one read or write of libfcgi's */
-#define ARENA_KEPT 8192             /* bytes that an idle connection may keep */
+#define IO_TIMEOUT_S 10             /* for one read or write by libfcgi */
+#define ARENA_KEPT 8192             /* most bytes that an idle connection keeps */
 #define BUFFER_KEPT 4096
 #define DISCARD_MAX (300u * 1024 * 1024)
-#define BODY_SMALL (64u * 1024)      /* what larger ones take together is bounded */
+#define BODY_SMALL (64u * 1024)      /* the total of larger ones is bounded */
 #define HELD_MAX (128u * 1024 * 1024)
-#define BODY_IN_PIECES_MAX (4096u * 1024) /* larger ones are read by the threads for streams alone */
+#define BODY_IN_PIECES_MAX (4096u * 1024) /* larger ones are read only by the stream threads */
 #define PIECE 16384
-#define SILENT_LOOK_MS 250          /* how often requests that come in pieces are looked at */
-#define SILENT_DRAIN_S 1            /* their patience while the worker is to end */
-#define DRAIN_QUIET_MS 100          /* kept connections are closed after so long without work */
+#define SILENT_LOOK_MS 250          /* how often requests that arrive in pieces are checked */
+#define SILENT_DRAIN_S 1            /* how long they may be silent while the worker stops */
+#define DRAIN_QUIET_MS 100          /* kept connections are closed after this long without work */
 
-/* What a connection does, for whoever shuts it down: only while it waits, for a request or for the next piece of one. */
+/* What a connection does, for whoever wants to shut it down: allowed only while it waits, for a request or for more of one. */
 enum { CONN_BUSY, CONN_IDLE, CONN_PIECES, CONN_CLOSING };
 #define CONN_EVENTS (EPOLLIN | EPOLLRDHUP | EPOLLONESHOT)
 
@@ -54,7 +54,7 @@ struct reactor {
     atomic_int connections;
     atomic_int in_flight;
     atomic_size_t held;    /* bytes of large bodies */
-    atomic_bool full;      /* the listener is not armed, because of connections_max */
+    atomic_bool full;      /* the listener is disarmed, because of connections_max */
     atomic_bool draining, stop;
     /* under lock */
     pthread_mutex_t lock;
@@ -65,7 +65,7 @@ struct reactor {
     /* under pieces_lock */
     pthread_mutex_t pieces_lock;
     pthread_cond_t pieces_some;
-    int pieces; /* connections that wait for the next piece of a request */
+    int pieces; /* connections waiting for more of a request */
     pthread_t pieces_thread;
     /* under conn_lock */
     pthread_mutex_t conn_lock;
@@ -79,10 +79,10 @@ static void wake(struct reactor *rx)
     uint64_t one = 1;
     ssize_t done = write(rx->event_fd, &one, sizeof one);
 
-    (void)done; /* it cannot fail: the counter never fills */
+    (void)done; /* cannot fail: the counter never overflows */
 }
 
-/* Under lock: should a thread be woken? */
+/* Under lock: true if a thread should be woken. */
 static bool must_wake(struct reactor *rx)
 {
     if (!rx->waiting || !rx->sleeping || rx->signalled)
@@ -96,7 +96,7 @@ void reactor_push(struct reactor *rx, struct request *r)
     bool wanted;
 
     r->next = NULL;
-    r->session = NULL; /* an io thread has none */
+    r->session = NULL; /* I/O threads have none */
     pthread_mutex_lock(&rx->lock);
     if (rx->last)
         rx->last->next = r;
@@ -110,7 +110,7 @@ void reactor_push(struct reactor *rx, struct request *r)
         wake(rx);
 }
 
-/* Up to COMPLETED_AT_ONCE of them; others are woken for what is left. */
+/* Take up to COMPLETED_AT_ONCE of them; others are woken for the rest. */
 static struct request *take_completed(struct reactor *rx)
 {
     struct request *list, *end;
@@ -169,7 +169,7 @@ static void conn_free(struct request *r)
         arm(rx, EPOLL_CTL_MOD, rx->listen_fd, EPOLLIN | EPOLLONESHOT, &rx->listen_fd);
 }
 
-/* A large body needs its room no more. */
+/* Return the room of a large body. */
 static void release_body_room(struct request *r)
 {
     atomic_fetch_sub(&r->worker->reactor->held, r->held);
@@ -189,13 +189,13 @@ static void conn_close(struct request *r)
     conn_free(r);
 }
 
-/* Let the io threads have r again, which waits for this. */
+/* Return r to the I/O threads, to wait for `what`. */
 static void await_readable(struct request *r, int what)
 {
     struct reactor *rx = r->worker->reactor;
     int fd = r->fcgx.ipcFd;
 
-    atomic_store(&r->idle, what); /* the last touch: once armed, another thread has it */
+    atomic_store(&r->idle, what); /* touched last: once armed, another thread has it */
     if (arm(rx, EPOLL_CTL_MOD, fd, CONN_EVENTS, r) != 0) {
         atomic_store(&r->idle, CONN_BUSY);
         conn_close(r);
@@ -215,11 +215,11 @@ static void conn_new(struct reactor *rx, int fd)
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     r->worker = rx->worker;
     arena_init(&r->arena, 4096);
-    /* No listening socket: libfcgi never accepts by itself. The connection is one that it "kept". */
+    /* No listening socket: libfcgi never accepts. It sees a connection that it "kept". */
     FCGX_InitRequest(&r->fcgx, -1, 0);
     r->fcgx.ipcFd = fd;
     r->fcgx.keepConnection = 1;
-    FCGX_Detach(&r->fcgx); /* if it closes the socket, then without lingering */
+    FCGX_Detach(&r->fcgx); /* if it closes the socket, then it does not linger */
     r->idle = CONN_IDLE;
     atomic_fetch_add(&rx->connections, 1);
     metrics_add(METRIC_CONNECTIONS, 1);
@@ -241,7 +241,7 @@ static void accept_some(struct reactor *rx)
         if (atomic_load(&rx->connections) >= rx->connections_max) {
             atomic_store(&rx->full, true);
             if (atomic_load(&rx->connections) >= rx->connections_max || !atomic_exchange(&rx->full, false))
-                return; /* whoever closes a connection arms the listener again */
+                return; /* closing a connection arms the listener again */
         }
         fd = accept4(rx->listen_fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd >= 0) {
@@ -269,7 +269,7 @@ static bool request_id_valid(const char *text)
     return len > 0 && len <= REQUEST_ID_MAX && text[len] == '\0';
 }
 
-/* Pick what we look at from the environment, in one pass. */
+/* Pick the fields that we use from the environment, in one pass. */
 static void read_header(struct request *r)
 {
     static const struct {
@@ -311,7 +311,7 @@ static void read_header(struct request *r)
     if (r->header.request_id && request_id_valid(r->header.request_id)) {
         r->id = r->header.request_id;
     } else if (front && request_id_valid(front)) {
-        r->id = front; /* the one that the front server logs */
+        r->id = front; /* the one that nginx logs */
     } else {
         char *id = arena_alloc(&r->arena, ID_SHORT_LEN + 1);
 
@@ -320,7 +320,7 @@ static void read_header(struct request *r)
     }
 }
 
-/* Sizes as in CONTENT_LENGTH; -1: none, or not a number. */
+/* The size in CONTENT_LENGTH; -1: absent, or not a number. */
 static int64_t declared_length(const char *text)
 {
     int64_t value = 0;
@@ -335,7 +335,7 @@ static int64_t declared_length(const char *text)
     return value;
 }
 
-/* Read to the end of the stream; how many bytes came. */
+/* Read to the end of the stream; returns how many bytes came. */
 static size_t discard(struct request *r)
 {
     char trash[4096];
@@ -354,7 +354,7 @@ static size_t discard(struct request *r)
     return total;
 }
 
-/* Room for a body. False: large ones, which all wait for the same, have taken it. */
+/* Reserve room for a body. False: large bodies have used up their common room. */
 static bool reserve_body_room(struct request *r, size_t bytes)
 {
     atomic_size_t *held = &r->worker->reactor->held;
@@ -369,7 +369,7 @@ static bool reserve_body_room(struct request *r, size_t bytes)
     return true;
 }
 
-/* The body is here already: as reactor_read_body(). */
+/* The body has arrived: do as reactor_read_body(). */
 static void take_body(struct request *r, int64_t declared, size_t most)
 {
     r->too_large = declared > (int64_t)most;
@@ -434,7 +434,7 @@ size_t reactor_read_piece(struct request *r, char *bytes, size_t most)
     return 0;
 }
 
-/* After this r may be in another thread's hands, or gone: whoever finds it idle has it. */
+/* Afterwards r may belong to another thread, or be gone: whoever finds it idle has it. */
 static void finish(struct request *r)
 {
     struct reactor *rx = r->worker->reactor;
@@ -442,7 +442,7 @@ static void finish(struct request *r)
     bool keep;
 
     if (r->unread && r->slow && !r->session)
-        r->broken = true; /* nobody waits for the rest */
+        r->broken = true; /* no thread waits for the rest */
     else if (r->unread)
         discard(r);
     keep = !r->broken && !r->reply.cut && !atomic_load(&rx->draining);
@@ -482,9 +482,9 @@ void reactor_run(struct request *r, handler *h)
     log_context(NULL);
 }
 
-/* ---- requests that come in pieces: they wait for the next one in epoll, not in a thread that others need ---- */
+/* ---- requests that arrive in pieces: they wait for more in epoll, not in a thread that others need ---- */
 
-/* libfcgi has made a request of the head. */
+/* libfcgi has parsed the head. */
 static void request_begins(struct request *r)
 {
     r->reply.streamed = r->reply.cut = false;
@@ -505,7 +505,7 @@ static void request_runs(struct request *r)
     reactor_run(r, rx->calls.begin);
 }
 
-/* Give libfcgi the head, as a file that ends with it: it takes what there is, and of the socket nothing may be taken but the head. */
+/* Give libfcgi the head as a file that ends with it: it reads as much as it gets, and must take nothing but the head from the socket. */
 static bool read_head(struct request *r)
 {
     int fd = r->fcgx.ipcFd, head = memfd_create("head", MFD_CLOEXEC);
@@ -529,7 +529,7 @@ static bool read_head(struct request *r)
     return true;
 }
 
-/* A body has grown. Without room for it, it is thrown away as it comes. */
+/* A body has grown. If there is no room, it is discarded as it arrives. */
 static void hold_body(struct request *r)
 {
     atomic_size_t *held = &r->worker->reactor->held;
@@ -545,7 +545,7 @@ static void hold_body(struct request *r)
     buf_free(&r->came);
 }
 
-/* Take of what the socket has what belongs to the request. False: it is not one, or too large. */
+/* Take from the socket what belongs to the request. False: not a request, or too large. */
 static bool take_piece(struct request *r, unsigned char *bytes, size_t count)
 {
     bool in_head = r->records.at < RECORDS_BODY;
@@ -573,7 +573,7 @@ static void await_piece(struct request *r)
     await_readable(r, CONN_PIECES);
 }
 
-/* Take what has come; then run the request, wait for more of it, or close. */
+/* Take what has arrived; then run the request, wait for more, or close. */
 static void take_pieces(struct request *r)
 {
     unsigned char bytes[PIECE];
@@ -591,14 +591,14 @@ static void take_pieces(struct request *r)
     if (got < 0 && errno == EAGAIN) {
         await_piece(r);
     } else if (r->in_pieces || r->slow) {
-        r->broken = got <= 0; /* it ended before its body did */
+        r->broken = got <= 0; /* it ended before its body was complete */
         request_runs(r);
     } else {
         conn_close(r);
     }
 }
 
-/* Whoever says nothing for too long has ended what it says: an io thread then sees that. */
+/* Shut down connections silent for too long: an I/O thread then sees their end. */
 static void shut_silent(struct reactor *rx)
 {
     int64_t most_ms = (atomic_load(&rx->draining) ? SILENT_DRAIN_S : IO_TIMEOUT_S) * 1000;
@@ -635,14 +635,14 @@ static void *pieces_main(void *argument)
     return NULL;
 }
 
-/* Have the connection for oneself. Was it in the midst of a request? */
+/* Claim the connection. True if it was in the middle of a request. */
 static bool claim(struct request *r)
 {
     struct reactor *rx = r->worker->reactor;
     int was = atomic_load(&r->idle);
 
     while (was == CONN_CLOSING || !atomic_compare_exchange_weak(&r->idle, &was, CONN_BUSY)) {
-        sched_yield(); /* somebody is just shutting it down */
+        sched_yield(); /* another thread is shutting it down */
         was = atomic_load(&r->idle);
     }
     if (was != CONN_PIECES)
@@ -653,7 +653,7 @@ static bool claim(struct request *r)
     return true;
 }
 
-/* ended: the other side sends nothing more, so reading does not block. */
+/* ended: the peer sends nothing more, so reading does not block. */
 static void on_readable(struct request *r, bool ended)
 {
     enum records_at seen;
@@ -679,7 +679,7 @@ static void on_readable(struct request *r, bool ended)
 
 /* ---- threads ---- */
 
-/* Wait for events; without waiting when completed requests are there. */
+/* Wait for events; do not wait if completed requests are there. */
 static int wait_events(struct reactor *rx, struct epoll_event *events)
 {
     bool sleep;
@@ -723,7 +723,7 @@ static void *io_main(void *argument)
             reactor_run(completed, completed->then);
         }
     }
-    wake(rx); /* the next one */
+    wake(rx); /* the next thread */
     return NULL;
 }
 
@@ -764,7 +764,7 @@ static void pause_ms(int ms)
     nanosleep(&t, NULL);
 }
 
-/* Shut down what waits for a next request that has not come: the io threads then see its end and close it. */
+/* Shut down connections waiting for a request of which nothing has arrived: the I/O threads then see their end and close them. */
 static void shut_idle(struct reactor *rx)
 {
     pthread_mutex_lock(&rx->conn_lock);

@@ -1,15 +1,14 @@
 /*
  * http/reactor.h -- epoll around libfcgi: a handful of threads serve all kept connections, one request per readiness.
  *
- * Why       libfcgi's own way pins a thread to each kept connection. Here one FCGX_Request stands for each connection, and is
- *           given to libfcgi only when its socket is readable (EPOLLONESHOT, so that one thread has it at a time)
+ * Why       libfcgi alone needs a thread per kept connection. Here each connection has an FCGX_Request, and libfcgi gets it only when its
+ *           socket is readable (EPOLLONESHOT: one thread at a time)
  * Completed requests come back from the engine by reactor_push(), from any thread, without blocking: a list and an eventfd.
- *           One io thread is woken, and wakes the next when more is left than it takes at a time
- * Facts     libfcgi reads and writes with blocking calls: sockets have time-outs, and it gets a connection only when a request is
- *           all there. One that comes in pieces is read as they come, its body too, into memory that is bounded; then libfcgi gets
- *           the head alone, as a file. A body of more than 4 MiB, which only imports have, is read by the threads for streams: they
- *           may wait. A request's body is read to its end before the reply, or its rest would be parsed as FastCGI records of the
- *           next request
+ *           It wakes one I/O thread, which wakes the next if it leaves any
+ * Facts     libfcgi blocks in reads and writes: sockets have time-outs, and it gets a connection only when a whole request is there. A
+ *           request that arrives in pieces is read as they come, body included, into bounded memory; libfcgi then gets only the head, as a
+ *           file. A body of more than 4 MiB, which only imports have, is read by the stream threads, which may block. A body is read to its
+ *           end before the reply; otherwise its rest would be parsed as the next request's FastCGI records
  */
 #ifndef HTTP_REACTOR_H
 #define HTTP_REACTOR_H
@@ -17,30 +16,29 @@
 #include "http/request.h"
 
 struct reactor_calls {
-    handler *begin;                /* a request is here, its body unread: router_begin() */
-    void (*end)(struct request *); /* its reply is complete, and will be sent: router_end() */
+    handler *begin;                /* a request has arrived, its body unread: router_begin() */
+    void (*end)(struct request *); /* its reply is complete, about to be sent: router_end() */
 };
 
-/* Serve listen_fd (non-blocking; owned from now on) with the threads and connections that w->config says. NULL: errno. */
+/* Serve listen_fd (non-blocking; taken over), with the threads and connections set in w->config. NULL: see errno. */
 struct reactor *reactor_start(struct worker *w, int listen_fd, const struct reactor_calls *calls);
 
-/* Let an io thread run r->then. Any thread; does not block. */
+/* Run r->then on an I/O thread. Any thread; does not block. */
 void reactor_push(struct reactor *rx, struct request *r);
 
-/* Run h for r on this thread, and send the reply if there is one. r must not be touched afterwards. */
+/* Run h for r on this thread, and send its reply, if any. r must not be touched afterwards. */
 void reactor_run(struct request *r, handler *h);
 
-/* Read the body, at most `most` bytes of it into the arena (the rest is discarded). Fills body, body_len, too_large, crowded,
- * broken. */
+/* Read at most `most` bytes of the body into the arena; discard the rest. Fills body, body_len, too_large, crowded, broken. */
 void reactor_read_body(struct request *r, size_t most);
 
-/* Read a body piece by piece (r->unread): up to `most` bytes; 0: it has ended, and r->broken says whether it is not what was
- * announced. Blocks. What a handler leaves unread is discarded before the reply. */
+/* Read up to `most` bytes of the body (r->unread). 0: the end, and r->broken if it is not what was announced. Blocks. What a handler leaves
+ * unread is discarded before the reply. */
 size_t reactor_read_piece(struct request *r, char *bytes, size_t most);
 
-/* Stop accepting, answer what is in flight, close each connection after its answer. False: not finished after limit_ms. */
+/* Stop accepting, answer what is in flight, close each connection after its answer. False: not done within limit_ms. */
 bool reactor_drain(struct reactor *rx, int64_t limit_ms);
-/* Stop the threads. Requests that are still with the engine must not come back after reactor_free(). */
+/* Stop the threads. The engine must not return requests after reactor_free(). */
 void reactor_stop(struct reactor *rx);
 void reactor_free(struct reactor *rx);
 

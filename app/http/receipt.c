@@ -7,7 +7,7 @@
 #include "base/jws.h"
 #include "base/log.h"
 
-#define LINKS_MAX (2 * USER_STATE_EXTENSIONS_MAX) /* batches about one redemption: damage, if there are more */
+#define LINKS_MAX (2 * USER_STATE_EXTENSIONS_MAX) /* most batches about one redemption: more are damage */
 
 /* ---- a state without an entry ---- */
 
@@ -22,7 +22,7 @@ static enum cpn_result ask(const struct request *r, struct op *op, enum op_kind 
     return engine_call(r->worker->engine, op);
 }
 
-/* Sweep until the ledger says that it has expired: a sweep enters the earliest first, so many at a time. */
+/* Sweep until the ledger says that it has expired: each sweep expires a number of redemptions, earliest first. */
 static enum cpn_result enter(struct request *r, struct redemption *d)
 {
     struct op op = {.coupon = r->coupon, .lane = d->lane, .arena = &r->arena, .deadline = r->op.deadline, .n = d->n, .g = d->g};
@@ -46,7 +46,7 @@ static enum cpn_result enter(struct request *r, struct redemption *d)
 
 /* ---- its batch ---- */
 
-/* The batch in which d came into its state, and the entry: from the last one that says anything of it, back. *b is the caller's. */
+/* Find the batch and entry that put d into its state: back from the last batch that mentions it. The caller frees *b. */
 static enum cpn_result find(const struct request *r, const struct redemption *d, struct batch **b, const struct entry **e)
 {
     int64_t seq = d->last_seq;

@@ -9,8 +9,8 @@
 
 #define LABEL_MAX 128
 #define RESOLVE_CODE_MAX 1000
-#define NO_USERS 1024 /* many times the lanes of a coupon, and few enough to be remembered */
-#define LINES_MAX 500 /* so that their sum stays within 64 bits */
+#define NO_USERS 1024 /* many times a coupon's lanes, and few enough to be remembered */
+#define LINES_MAX 500 /* keeps their sum within 64 bits */
 
 /* ---- in ---- */
 
@@ -96,7 +96,7 @@ static const struct field_row user_rows[] = {ROW_USER(offsetof(struct user_in, u
 static const struct user_in user_start = {.user = NULL};
 const struct field_table user_table = {user_rows, sizeof user_rows / sizeof user_rows[0], sizeof(struct user_in), &user_start, NULL};
 
-/* A code of any form is read: one that can be no code is answered as one that is unknown. */
+/* Any text is accepted as a code: one that cannot be a code is answered like an unknown one. */
 #define ROW_RESOLVED {"code", ROW_STRING, offsetof(struct resolve_in, code), 0, RESOLVE_CODE_MAX, .flags = ROW_REQUIRED}
 static const struct field_row resolve_rows[] = {
     ROW_RESOLVED,
@@ -216,7 +216,7 @@ void redemption_write(struct json *j, const struct request *r, const char *user,
     json_end_object(j);
 }
 
-/* d in the state that it has at at_ms. */
+/* d as of at_ms. */
 static struct redemption stands(const struct redemption *d, int64_t at_ms)
 {
     struct redemption now = *d;

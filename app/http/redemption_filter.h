@@ -1,5 +1,5 @@
 /*
- * http/redemption_filter.h -- which redemptions a list is asked for: user, order, state, from, to.
+ * http/redemption_filter.h -- the filters of a list of redemptions: user, order, state, from, to.
  */
 #ifndef HTTP_REDEMPTION_FILTER_H
 #define HTTP_REDEMPTION_FILTER_H
@@ -8,13 +8,13 @@
 
 struct redemption_filter {
     const char *user, *order; /* or NULL */
-    int state;                /* of the names on the wire, or -1 */
+    int state;                /* index of its name on the wire, or -1 */
     int64_t from_ms, to_ms;
 };
 
-/* Read it from the query. False: answered with bad_request. */
+/* Read it from the query. False: answered, bad_request. */
 bool redemption_filter_read(struct request *r, struct redemption_filter *f);
-/* Whether d, as it stands at at_ms, is asked for; its user is not looked at. */
+/* True if d, as of at_ms, passes; its user is not compared. */
 bool redemption_filter_passes(const struct redemption_filter *f, const struct redemption *d, int64_t at_ms);
 
 #endif

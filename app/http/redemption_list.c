@@ -1,14 +1,14 @@
 /*
  * http/redemption_list.c -- GET /coupons/{id}/redemptions: by time of taking, newest first; holds are redemptions too.
  *
- * With user   the list is their state. Else the ledger is walked back: constant cost per page, however long it is. Each taking is
- *             shown as it stands now, from its user's view; where that is gone, from the entry that ended it
- * Lanes       are merged by the times of their batches, which never run backwards in a lane. The cursor says for each where it
- *             stands; of one batch alone, the one under way, also how much of it is left
- * CSV         is the whole list, streamed: a walk without a limit, of what was taken until it began
- * Bounds      a page looks at LOOKED_AT_MAX takings and batches at the most, each look into the ledger for one that has ended
- *             counted too, and ends with the TAKINGS_AT_ONCE among which it passes that; with a filter it may be short, or
- *             empty, and still have a next. Of users' views no more than STORE_USER_STATES_BYTES are in memory at a time
+ * With user   the list is the user's state. Otherwise the ledger is walked backward: constant cost per page, however long it is. Each
+ *             taking is shown as of now, from its user's view; if it is no longer there, from the entry that ended it
+ * Lanes       are merged by the times of their batches, which never decrease within a lane. The cursor has each lane's position; and for
+ *             the one batch that is under way, how much of it is left
+ * CSV         is the whole list, streamed: a walk without a limit, over what was taken before it began
+ * Bounds      a page looks at LOOKED_AT_MAX takings and batches at most, counting each look-up in the ledger of one that has ended, and
+ *             ends with the TAKINGS_AT_ONCE in which it passes that; with a filter it may be short, or empty, and still have a next. At
+ *             most STORE_USER_STATES_BYTES of users' views are in memory at a time
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,18 +23,18 @@
 #include "http/redemption_origin.h"
 #include "http/reply.h"
 
-#define BATCHES_AT_ONCE 16 /* read ahead, in all lanes together */
+#define BATCHES_AT_ONCE 16 /* read ahead, over all lanes */
 #define TAKINGS_AT_ONCE 256
 #define LOOKED_AT_MAX 5000
 
 /* ---- one user ---- */
 
-/* Where the page before ended: after so many of the user's redemptions of batch seq, from the newest. */
+/* Where the previous page ended: after this many of the user's redemptions of batch seq, from the newest. */
 struct place {
     int64_t seq, passed;
 };
 
-/* The next number of a position; 0 where there is none. */
+/* The next number of a position; 0: none. */
 static int64_t next_number(const char **at)
 {
     char *end;
@@ -56,7 +56,7 @@ static struct place read_place(const struct list *l)
     return p;
 }
 
-/* True when d, met from the newest on, lies after the place; which then is after d. */
+/* True if d, met from the newest on, comes after the place; then moves the place to d. */
 static bool pass(struct place *p, int64_t *met, const struct redemption *d)
 {
     if (d->seq > p->seq)
@@ -69,7 +69,7 @@ static bool pass(struct place *p, int64_t *met, const struct redemption *d)
     return true;
 }
 
-/* What the user did, into r->op.user_state. False: answered. */
+/* Read the user's state into r->op.user_state. False: answered. */
 static bool read_user_state(struct request *r, const struct redemption_filter *f)
 {
     request_op(r, OP_USER_STATE);
@@ -126,39 +126,39 @@ static enum handled csv_of_user(struct request *r, const struct redemption_filte
     return reply_text(r, 200, TYPE_CSV);
 }
 
-/* ---- everybody: the ledger, walked back ---- */
+/* ---- everybody: the ledger, walked backward ---- */
 
 struct taking {
-    struct redemption redemption; /* as the ledger's entry says; then as it stands now */
-    int64_t since;                /* of a hold: the batch that last said something of the issued one; else 0 */
+    struct redemption redemption; /* as in the ledger's entry; then as of now */
+    int64_t since;                /* of a hold: the last batch about the issued one; else 0 */
     const char *user;             /* NULL: erased */
 };
 
 /* One lane's ledger, from its end. */
 struct lane_walk {
-    int64_t before; /* the batches before this seq are still to come; 1: none is */
-    struct batch *ahead[BATCHES_AT_ONCE]; /* the next ones, where they were read already */
+    int64_t before; /* batches before this seq are still to come; 1: none */
+    struct batch *ahead[BATCHES_AT_ONCE]; /* the next ones, if read already */
     size_t next, count;
 };
 
 struct walk {
     struct request *request;
     const struct redemption_filter *filter;
-    struct json *json;  /* the page; NULL: CSV is sent, through csv */
+    struct json *json;  /* the page; NULL: CSV is sent through csv */
     struct buf csv;
     size_t room;        /* items that fit on the page */
     size_t looked_at, looked_at_max;
     struct lane_walk *lanes;
     int64_t lane_count;
-    int64_t lane, index; /* index > 0: of this lane's next batch the entries below index are still to come; 0: of each, all */
-    bool views_late; /* a page has waited for views in vain */
-    bool failed;         /* the database did not answer, or nobody reads what is sent */
+    int64_t lane, index; /* index > 0: this lane's next batch has entries below index to go; 0: all batches are whole */
+    bool views_late; /* a page waited for views in vain */
+    bool failed;         /* the database did not answer, or the client is gone */
     struct taking *takings;
     size_t count;
-    struct arena arena; /* theirs, until they are settled */
+    struct arena arena; /* the takings', until they are settled */
 };
 
-/* r, with what an item shows of it. */
+/* Copy r, with what an item shows of it. */
 static void set_redemption(struct taking *t, const struct redemption *r, struct arena *a)
 {
     t->redemption = *r;
@@ -179,7 +179,7 @@ static void add_taking(struct walk *w, const struct batch *b, const struct entry
     set_redemption(t, &u.redemptions[0], a);
 }
 
-/* A hold has the ordinal of the taking beneath it. False: the database did not answer. */
+/* A hold has the ordinal of the issued one beneath it. False: the database did not answer. */
 static bool find_ordinal(struct walk *w, struct taking *t)
 {
     struct request *r = w->request;
@@ -194,8 +194,8 @@ static bool find_ordinal(struct walk *w, struct taking *t)
     return s != STORE_FAILED;
 }
 
-/* Its user's view does not have it (any more). Either it ended long ago, or the user was erased: that cancelled what was issued
- * or held, so what did not end is redeemed. read: the view is as new as the taking. */
+/* Its user's view does not have it (any more). Either it ended long ago, or the user was erased: that cancelled what was issued or held, so
+ * what did not end is redeemed. read: the view is as new as the taking. */
 static void find_ended(struct walk *w, struct taking *t, bool read)
 {
     struct request *r = w->request;
@@ -217,7 +217,7 @@ static void find_ended(struct walk *w, struct taking *t, bool read)
         w->failed = true;
 }
 
-/* How a taking stands now, by its user's view. u NULL: there is none. */
+/* Set a taking's present state, by its user's view. u NULL: there is none. */
 static void stand(struct walk *w, struct taking *t, const struct user_state *u)
 {
     const struct redemption *now = u ? user_state_by_slot(u, t->redemption.n, t->redemption.g) : NULL;
@@ -228,7 +228,7 @@ static void stand(struct walk *w, struct taking *t, const struct user_state *u)
         find_ended(w, t, !t->user || (u && u->seq >= t->redemption.seq));
 }
 
-/* Find out how those of takings stand whose users' views are read at once; the others, which are left, are the first *count then. */
+/* Set the present state of the takings whose users' views are read at once; the rest become the first *count. */
 static void stand_some(struct walk *w, struct taking **takings, size_t *count)
 {
     struct request *r = w->request;
@@ -269,7 +269,7 @@ static void send_csv(struct walk *w)
     buf_clear(&w->csv);
 }
 
-/* Wait until the views say what was done with these before. A page waits in vain once at the most; a stream has caught up before it began. */
+/* Wait until the views reflect earlier calls about these. A page waits in vain at most once; a stream has caught up before it began. */
 static void await_users(struct walk *w, struct taking *const *takings, size_t count)
 {
     uint32_t keys[TAKINGS_AT_ONCE];
@@ -281,7 +281,7 @@ static void await_users(struct walk *w, struct taking *const *takings, size_t co
     w->views_late = !view_barrier(keys, count);
 }
 
-/* Find out how the takings stand now, with as few reads of their users' views as may be, and write those that pass. */
+/* Set the takings' present states, with as few reads of users' views as possible, and write those that pass. */
 static void settle(struct walk *w)
 {
     struct request *r = w->request;
@@ -319,7 +319,7 @@ static void forget_ahead(struct lane_walk *l)
     l->next = l->count = 0;
 }
 
-/* The lane's next batch; NULL: there is none, or (w->failed) the database did not answer. */
+/* The lane's next batch; NULL: none, or (w->failed) the database did not answer. */
 static const struct batch *peek(struct walk *w, int64_t lane)
 {
     size_t most = (size_t)(w->lane_count < BATCHES_AT_ONCE ? BATCHES_AT_ONCE / w->lane_count : 1);
@@ -332,7 +332,7 @@ static const struct batch *peek(struct walk *w, int64_t lane)
         else if (l->count == 0)
             l->before = 1;
         else if (l->before > l->ahead[0]->head.seq)
-            l->before = l->ahead[0]->head.seq + 1; /* what comes later is of another list */
+            l->before = l->ahead[0]->head.seq + 1; /* later batches are for another list */
     }
     return l->next < l->count ? l->ahead[l->next] : NULL;
 }
@@ -347,7 +347,7 @@ static void step_past(struct walk *w, int64_t lane)
     batch_free(b);
 }
 
-/* The lane whose next batch is the newest of all; -1: there is none. */
+/* The lane whose next batch is the newest of all; -1: none. */
 static int64_t newest_lane(struct walk *w)
 {
     int64_t newest = -1, at_ms = INT64_MIN;
@@ -355,7 +355,7 @@ static int64_t newest_lane(struct walk *w)
     for (int64_t lane = 0; lane < w->lane_count && !w->failed; lane++) {
         const struct batch *b = peek(w, lane);
 
-        if (b && b->head.at_ms < w->filter->from_ms) { /* so is what comes after it */
+        if (b && b->head.at_ms < w->filter->from_ms) { /* so are those after it */
             forget_ahead(&w->lanes[lane]);
             w->lanes[lane].before = 1;
         } else if (b && b->head.at_ms >= at_ms) {
@@ -366,7 +366,7 @@ static int64_t newest_lane(struct walk *w)
     return w->failed ? -1 : newest;
 }
 
-/* The lane's next batch, from its last entry to its first. False: the page ends here. */
+/* Walk the lane's next batch, from its last entry to its first. False: the page ends here. */
 static bool walk_batch(struct walk *w, int64_t lane)
 {
     const struct batch *b = peek(w, lane);
@@ -378,7 +378,7 @@ static bool walk_batch(struct walk *w, int64_t lane)
     while (w->index > 0) {
         const struct entry *e = &b->entries[w->index - 1];
 
-        /* each of them may become an item: never more than there is room for */
+        /* each may become an item: never more than fit */
         if (w->count == TAKINGS_AT_ONCE || w->count == w->room)
             settle(w);
         if (w->room == 0 || w->failed || w->looked_at >= w->looked_at_max)
@@ -393,7 +393,7 @@ static bool walk_batch(struct walk *w, int64_t lane)
     return true;
 }
 
-/* Fill the page. True: something is left for another one. */
+/* Fill the page. True: there is another one. */
 static bool walk(struct walk *w)
 {
     int64_t lane = w->index > 0 ? w->lane : newest_lane(w);
@@ -407,7 +407,7 @@ static bool walk(struct walk *w)
     return left;
 }
 
-/* Let the lane begin with the newest of its batches that are before to_ms: `at` never runs backwards in a lane. */
+/* Start the lane with the newest of its batches before to_ms: `at` never decreases within a lane. */
 static void skip_to(struct walk *w, int64_t lane, int64_t to_ms)
 {
     struct lane_walk *l = &w->lanes[lane];
@@ -434,9 +434,9 @@ static void skip_to(struct walk *w, int64_t lane, int64_t to_ms)
     l->before = low;
 }
 
-/* ---- where a page ended: "index.lane.before.before...", of each lane ---- */
+/* ---- where a page ended: "index.lane.before.before...", one `before` per lane ---- */
 
-#define NUMBER_LEN 17 /* of at most 2^53, and a point */
+#define NUMBER_LEN 17 /* up to 2^53, and a point */
 _Static_assert((COUPON_LANES_MAX + 2) * NUMBER_LEN <= LIST_POSITION_MAX, "a cursor has room for all lanes");
 
 static const char *write_position(const struct walk *w)
@@ -452,7 +452,7 @@ static const char *write_position(const struct walk *w)
     return position;
 }
 
-/* False: it is of an earlier version of this service, or made up. */
+/* False: from an earlier version of this service, or made up. */
 static bool read_position(struct walk *w, const char *at)
 {
     bool whole;
@@ -467,7 +467,7 @@ static bool read_position(struct walk *w, const char *at)
     return whole;
 }
 
-/* Where the first page begins. */
+/* Set where the first page begins. */
 static void begin_walk(struct walk *w)
 {
     for (int64_t lane = 0; lane < w->lane_count && !w->failed; lane++) {
@@ -540,7 +540,7 @@ static enum handled csv_of_all(struct request *r, const struct redemption_filter
         buf_puts(&w.csv, CSV_REDEMPTIONS);
         send_csv(&w);
         walk(&w);
-        r->reply.cut = w.failed; /* a list that ends early must not look whole */
+        r->reply.cut = w.failed; /* a truncated list must not look complete */
     }
     end_walk(&w);
     return ANSWERED;

@@ -16,7 +16,7 @@ enum store_status origin_of(struct store *session, const char *coupon, int64_t l
         *reads += 1;
         if (s != STORE_OK)
             return s;
-        e = batch_find_first(b, n, g); /* of several the first: its `since` is another batch */
+        e = batch_find_first(b, n, g); /* the first if several: its `since` is another batch */
         if (e && e->n == n && e->g == g && entry_makes(e->kind))
             *m = (struct origin){.at_ms = b->head.at_ms, .ordinal = e->ordinal};
         else if (e)

@@ -1,8 +1,8 @@
 /*
- * http/redemption_search.c -- GET /coupons/-/redemptions: what a user took, or an order, over all coupons, the newest first.
+ * http/redemption_search.c -- GET /coupons/-/redemptions: a user's takings, or an order's, over all coupons, newest first.
  *
- * Source  users' views: by the name's hash, or by that of the order. What ended more than USER_STATE_KEY_KEPT_MS ago is not in them
- * Pages   each looks at all that was found, and keeps the newest that come after the cursor: as many as fit, as text
+ * Source  users' views: by the hash of the user's name, or of the order. What ended more than USER_STATE_KEY_KEPT_MS ago is not in them
+ * Pages   each looks at everything found, and keeps the newest after the cursor, as text: as many as fit
  * CSV     is the whole list, streamed page by page
  */
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #include "http/view_wait.h"
 
 struct found {
-    int64_t at_ms, lane, n; /* these, in this order, say where in the list it stands */
+    int64_t at_ms, lane, n; /* these, in this order, give its place in the list */
     uint32_t g;
     char coupon[COUPON_ID_MAX + 1];
     struct buf text; /* the item */
@@ -30,9 +30,9 @@ struct search {
     struct redemption_filter filter;
     bool csv;
     int64_t now_ms;
-    struct found after; /* the last one of the page before, where there is one */
+    struct found after; /* the last item of the previous page, if any */
     bool goes_on;
-    struct found *items; /* limit + 1 places: the last one is of the next page */
+    struct found *items; /* limit + 1 places: the last is for the next page */
     size_t limit, count;
 };
 
@@ -41,7 +41,7 @@ static int compare(int64_t a, int64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* <0: a stands before b. */
+/* <0: a comes before b. */
 static int by_place(const struct found *a, const struct found *b)
 {
     int order = compare(b->at_ms, a->at_ms);
@@ -68,7 +68,7 @@ static void write_text(struct search *s, struct found *item, const char *user, c
     r->coupon = NULL;
 }
 
-/* Where among the items it belongs; limit + 1: nowhere. */
+/* Its place among the items; limit + 1: none. */
 static size_t place_of(const struct search *s, const struct found *item)
 {
     size_t low = 0, high = s->count;
@@ -104,7 +104,7 @@ static bool take_user_state(void *context, const char *coupon, const struct user
 
     if (!limits_cover(s->request, coupon))
         return true;
-    for (size_t i = u->count; i-- > 0;) { /* newest first: what no longer fits is then not even written */
+    for (size_t i = u->count; i-- > 0;) { /* newest first: so what no longer fits is not even written */
         const struct redemption *d = &u->redemptions[i];
         struct found item = {.at_ms = d->at_ms, .lane = d->lane, .n = d->n, .g = d->g, .text = BUF_INIT};
 
@@ -121,14 +121,14 @@ static void drop_items(struct search *s)
         buf_free(&s->items[--s->count].text);
 }
 
-/* Find the page that comes after the last one. False: the database did not answer. */
+/* Find the page after the last one. False: the database did not answer. */
 static bool find_page(struct search *s)
 {
     drop_items(s);
     return mongo_each_user_state(s->request->session, s->filter.user, s->filter.order, take_user_state, s) == STORE_OK;
 }
 
-/* True: there is a page after this one. */
+/* True if there is a page after this one. */
 static bool has_next(const struct search *s)
 {
     return s->count > s->limit;
@@ -149,7 +149,7 @@ static const char *write_position(const struct search *s)
                         last->lane, last->n, last->g);
 }
 
-/* False: it is of another version of this service, or made up. */
+/* False: from another version of this service, or made up. */
 static bool read_position(struct search *s, const char *at)
 {
     char *end;
@@ -186,7 +186,7 @@ static enum handled answer_json(struct search *s, const struct list *l)
     return list_end(r, &j, has_next(s) ? write_position(s) : NULL);
 }
 
-/* Send this page, and those after it. False: the database, or the caller, is gone. */
+/* Send this page, and those after it. False: the database, or the client, is gone. */
 static bool send_csv(struct search *s)
 {
     struct request *r = s->request;
@@ -215,7 +215,7 @@ static enum handled answer_csv(struct search *s)
     reply_header(r, "Cache-Control", "no-store");
     reply_send(r, true);
     if (!r->head && !send_csv(s))
-        r->reply.cut = true; /* a list that ends early must not look whole */
+        r->reply.cut = true; /* a truncated list must not look complete */
     return ANSWERED;
 }
 

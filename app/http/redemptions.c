@@ -1,4 +1,4 @@
-/* http/redemptions.c -- taking, checking, reading and returning single redemptions, and batches of takings. */
+/* http/redemptions.c -- takes, checks, reads and returns single redemptions, and takes batches. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,13 +14,13 @@
 #include "http/router.h"
 
 #define BATCH_ITEMS_MAX 1000
-#define BATCH_PORTION 250            /* items that are submitted together */
-#define BATCH_AT_ONCE 50             /* items that an io thread answers itself */
-#define BATCH_READ_AT_ONCE (64 * 1024) /* bytes that an io thread parses itself */
+#define BATCH_PORTION 250            /* items submitted at a time */
+#define BATCH_AT_ONCE 50             /* most items that an I/O thread answers itself */
+#define BATCH_READ_AT_ONCE (64 * 1024) /* most bytes that an I/O thread parses itself */
 
 /* ---- receipts ---- */
 
-/* False: the query's receipt is neither true nor false. */
+/* False: answered, the query's receipt is neither true nor false. */
 static bool read_receipt_asked(struct request *r)
 {
     const char *text = path_query(&r->path, "receipt");
@@ -36,7 +36,7 @@ static enum handled refuse_receipt(struct request *r)
 
 /* ---- one taking ---- */
 
-/* Hand it over, unless it names a code and whoever sends it has tried too many. */
+/* Submit it, unless it names a code and the caller has tried too many. */
 static enum handled submit_take(struct request *r, enum op_kind kind, const char *key, handler *then)
 {
     const struct take_in *in = r->in;
@@ -84,14 +84,14 @@ static enum handled reply_decided(struct request *r)
     return reply_redemption(r, r->op.kind == OP_TAKE ? r->op.user : r->op.user_state->user, o->created ? 201 : 200);
 }
 
-/* It is decided: where no receipt can be made now, the answer goes without. */
+/* It is decided: if no receipt can be made now, answer without. */
 static enum handled sign_decided(struct request *r)
 {
     (void)receipt_make(r, &r->op.outcome.redemption, r->op.kind == OP_TAKE ? r->op.user : NULL);
     return reply_decided(r);
 }
 
-/* Of a taking, or of a step of one that is there. */
+/* Answer a taking, or a step of an existing redemption. */
 static enum handled decided(struct request *r)
 {
     guess_limit_failed(r, r->op.outcome.not_theirs);
@@ -117,7 +117,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* What the coupon still has, of its slots or of its cap; without a cap there is no bound. */
+/* What is left of the coupon's slots, or of its cap; without a cap, unlimited. */
 static int64_t coupon_left(const struct coupon *c, const struct head *h)
 {
     if (policy_of(c)->slots)
@@ -145,7 +145,7 @@ static enum handled checked(struct request *r)
     struct json j;
 
     guess_limit_failed(r, r->op.outcome.not_theirs);
-    /* what is no refusal by the coupon's rules is an error like any other */
+    /* a result that is no refusal by the coupon's rules is an ordinary error */
     if (!c || o->result == CPN_BUSY || o->result == CPN_OUTCOME_UNKNOWN || o->result == CPN_INTERNAL ||
         o->result == CPN_CODE_REQUIRED || o->result == CPN_COUPON_ARCHIVED)
         return reply_refusal(r);
@@ -157,7 +157,7 @@ static enum handled checked(struct request *r)
     if (c->cap.per_day != COUPON_NULL)
         left.today = least(left.today, c->cap.per_day - h->day_taken);
     if (o->result == CPN_SOLD_OUT || o->result == CPN_DAILY_CAP_REACHED)
-        left.today = 0; /* of the coupon's other lanes only the refusal speaks */
+        left.today = 0; /* only the refusal knows of the coupon's other lanes */
     if (o->result == CPN_SOLD_OUT)
         left.in_all = 0;
     j = reply_body(r);
@@ -175,9 +175,9 @@ enum handled redemption_check(struct request *r)
     return submit_take(r, OP_CHECK, NULL, checked);
 }
 
-/* ---- one that is there ---- */
+/* ---- one existing redemption ---- */
 
-/* The redemption that the path names; its lane too, where it has no slot that says it. False: nobody gave out such an id. */
+/* The redemption that the path names; and its lane, if no slot shows it. False: no such id was ever given. */
 static bool read_id(const struct request *r, int64_t *n, uint32_t *g, int64_t *lane)
 {
     if (!redemption_id_parse(r->params[0], n, g, lane))
@@ -254,7 +254,7 @@ enum handled redemption_receipt(struct request *r)
     return submit_get(r, got_for_receipt);
 }
 
-/* A key belongs to the call and to the redemption: for another one it is another request. */
+/* A key belongs to the call and the redemption: for another redemption it is another request. */
 static enum handled submit_step(struct request *r, enum slot_move move)
 {
     const struct step_in *in = r->in;
@@ -298,8 +298,7 @@ enum handled redemption_reverse(struct request *r)
 
 /* ---- batches ---- */
 
-/* One item: either its body is bad, or it is an op of its own, with an arena of its own, because ops of one request may be
- * worked on at the same time. */
+/* An item: either its body is bad, or it is an op with its own arena, because the ops of one request may be worked on in parallel. */
 struct item {
     struct take_in in;
     struct errors *errors; /* not NULL: bad */
@@ -311,7 +310,7 @@ struct item {
 struct batch_state {
     struct item *items;
     size_t count;
-    size_t next; /* the first that is not submitted */
+    size_t next; /* the first one not submitted */
 };
 
 static void free_items(struct batch_state *b)
@@ -341,7 +340,7 @@ static void write_item(struct request *r, struct json *j, const struct item *i)
     json_end_object(j);
 }
 
-/* On a blocking thread: a thousand answers take longer than an io thread should. */
+/* On a blocking thread: a thousand answers take too long for an I/O thread. */
 static enum handled write_batch(struct request *r)
 {
     struct batch_state *b = r->state;
@@ -373,12 +372,12 @@ static enum handled batch_decided(struct request *r)
     if (b->count > BATCH_AT_ONCE) {
         if (request_to_blocking_pool(r, write_batch) == PENDING)
             return PENDING;
-        buf_clear(&r->reply.header); /* too many wait: then it is written here, for it is decided */
+        buf_clear(&r->reply.header); /* too many wait: written here, since it is decided */
     }
     return write_batch(r);
 }
 
-/* The last of the request's ops lets it go on. */
+/* The last of the request's ops to finish continues the request. */
 static void item_done(struct op *op)
 {
     struct request *r = op->context;
@@ -402,15 +401,15 @@ static bool submit_item(struct request *r, struct item *item)
     return false;
 }
 
-/* A portion of the items, or as many as there is room for; the rest follows when those are decided, so that one request does not
- * fill a queue. Where there is no room for a single one, that is the answer to all that are left. */
+/* Submit a portion of the items, or as many as there is room for; the rest follows when those are decided, so that one request does not
+ * fill a queue. If there is no room for even one, all that are left get that answer. */
 static enum handled submit_items(struct request *r)
 {
     struct batch_state *b = r->state;
     size_t sent = 0;
 
     r->then = submit_items;
-    atomic_store(&r->ops_left, 1); /* ours, until all are sent */
+    atomic_store(&r->ops_left, 1); /* one for us, until all are sent */
     for (; b->next < b->count && sent < BATCH_PORTION; b->next++) {
         struct item *item = &b->items[b->next];
 
@@ -436,7 +435,7 @@ static enum handled all_bad(struct request *r)
     return reply_refusal(r);
 }
 
-/* Read the items. Returns how many are fit to be decided. */
+/* Read the items. Returns how many can be decided. */
 static size_t read_items(struct request *r, struct json_object *items)
 {
     struct batch_state *b = r->state;
@@ -464,7 +463,7 @@ static size_t read_items(struct request *r, struct json_object *items)
     return fit;
 }
 
-/* False: it is answered. */
+/* False: answered. */
 static bool may_look(struct request *r)
 {
     struct batch_state *b = r->state;
@@ -496,7 +495,7 @@ static enum handled read_batch(struct request *r)
     r->state = arena_alloc(&r->arena, sizeof(struct batch_state));
     if (read_items(r, items) > 0)
         return may_look(r) ? submit_items(r) : ANSWERED;
-    request_op(r, OP_REFUSE); /* nothing to decide: but is the coupon there? */
+    request_op(r, OP_REFUSE); /* nothing to decide; only check that the coupon exists */
     r->op.refusal = CPN_BAD_REQUEST;
     return request_submit(r, all_bad);
 }

@@ -1,9 +1,8 @@
 /*
  * http/refusal_counter.c -- see refusal_counter.h.
  *
- * Books  counts only grow within a book, which has an id of its own in the database: so they can be written again and again, whole.
- *        A book of another quarter hour, or half as large as may be, is closed: written to its end, and forgotten. There are two
- *        at the most
+ * Books  counts only grow within a book, which has its own id in the database: so they can be written again and again, as totals. A book of
+ *        another quarter hour, or half full, is closed: written to its end, then dropped. There are at most two
  */
 #include "http/refusal_counter.h"
 
@@ -20,12 +19,12 @@
 #include "base/thread.h"
 #include "store/mongo.h"
 
-#define LAST_PING_MS 500 /* for which a process that ends waits for the database */
+#define LAST_PING_MS 500 /* how long an ending process waits for the database */
 
-/* What is refused of a coupon in a quarter hour. */
+/* A coupon's refusals in a quarter hour. */
 struct count {
-    struct refusals_write write; /* zeroed before it is filled: its coupon and quarter_ms, one after the other, are the key */
-    bool changed;                /* since it was written; then it is in the book's list */
+    struct refusals_write write; /* zeroed before it is filled: coupon and quarter_ms, adjacent, are the key */
+    bool changed;                /* since last written; then it is in the book's list */
     struct count *next_changed;
     UT_hash_handle hh;
 };
@@ -34,7 +33,7 @@ struct count {
 struct book {
     char writer[REFUSAL_WRITER_LEN + 1];
     struct count *counts, *changed;
-    int64_t quarter_ms; /* in which it was begun */
+    int64_t quarter_ms; /* when it was opened */
     unsigned size;
 };
 
@@ -62,7 +61,7 @@ static void note_change(struct book *b, struct count *count)
     b->changed = count;
 }
 
-/* NULL: there is no room for it. */
+/* NULL: no room. */
 static struct count *count_of(struct book *b, const char *coupon)
 {
     struct refusals_write key;
@@ -75,7 +74,7 @@ static struct count *count_of(struct book *b, const char *coupon)
     if (found || b->size == REFUSALS_MAX)
         return found;
     found = checked(calloc(1, sizeof *found));
-    memcpy(&found->write, &key, sizeof key); /* the padding too */
+    memcpy(&found->write, &key, sizeof key); /* with padding */
     HASH_ADD_KEYPTR(hh, b->counts, &found->write, KEY_SIZE, found);
     b->size++;
     return found;
@@ -98,7 +97,7 @@ void refusal_counter_add(struct refusal_counter *c, const char *coupon, enum cpn
 
 /* ---- the thread ---- */
 
-/* Take the next changed counts of a book, and copies of them as they are now. */
+/* Take a book's next changed counts, and copies of them as of now. */
 static size_t take_changed(struct refusal_counter *c, struct book *b, struct count *taken[REFUSALS_AT_ONCE],
                            struct refusals_write writes[REFUSALS_AT_ONCE])
 {
@@ -117,12 +116,12 @@ static size_t take_changed(struct refusal_counter *c, struct book *b, struct cou
     return n;
 }
 
-/* False: what was not written is changed still. */
+/* False: counts not written stay changed. */
 static bool write_book(struct refusal_counter *c, struct store *session, struct book *b)
 {
     struct refusals_write writes[REFUSALS_AT_ONCE];
     struct count *taken[REFUSALS_AT_ONCE];
-    int most = REFUSALS_MAX / REFUSALS_AT_ONCE + 1; /* what is refused meanwhile is for the next time */
+    int most = REFUSALS_MAX / REFUSALS_AT_ONCE + 1; /* later refusals wait for the next time */
     size_t n;
 
     while (most-- && (n = take_changed(c, b, taken, writes)) > 0) {

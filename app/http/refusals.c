@@ -1,5 +1,5 @@
 /*
- * http/refusals.c -- see refusals.h; and GET /coupons/{id}/refusals: what all fronts refused of a coupon, by code.
+ * http/refusals.c -- see refusals.h; and GET /coupons/{id}/refusals: a coupon's refusals on all fronts, by code.
  */
 #include "http/refusals.h"
 

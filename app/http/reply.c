@@ -107,7 +107,7 @@ void problem_doubt(const struct request *r, struct problem *p)
         *p = (struct problem){.result = CPN_OUTCOME_UNKNOWN, .retry = true};
 }
 
-/* errors of r are shown with 400 and 409. */
+/* r's errors are shown with 400 and 409. */
 static enum handled problem(struct request *r, struct problem p, int64_t retry_ms)
 {
     const struct result_info *info;
@@ -151,7 +151,7 @@ enum handled reply_refusal(struct request *r)
 
 /* ---- conditional requests ---- */
 
-/* The tag that the list's next element has, without its W/, and what stands behind it; the list goes on behind the element. */
+/* The tag of the list's next element, without its W/, and what follows it; *list moves past the element. */
 static const char *next_tag(const char **list, bool *weak)
 {
     const char *tag = *list + strspn(*list, " \t,"), *end;
@@ -173,7 +173,7 @@ static bool is_tag(const char *text, const char *tag)
     return strncmp(text, tag, len) == 0 && strchr(" \t,", text[len]);
 }
 
-/* Look for a tag in a list of them. Weak tags count only when `weak`. */
+/* Look for a tag in a list. Weak tags count only if `weak`. */
 static bool has_tag(const char *list, const char *tag, bool weak)
 {
     while (*list) {
@@ -220,7 +220,7 @@ const int64_t *if_match_versions(const char *header, struct arena *a, size_t *co
     *count = 0;
     if (is_any(header))
         return NULL;
-    versions = arena_array(a, strlen(header) / 3 + 1, sizeof *versions); /* a tag of ours has three characters, or more */
+    versions = arena_array(a, strlen(header) / 3 + 1, sizeof *versions); /* our tags have at least three characters */
     while (*header) {
         bool weak;
         const char *next = next_tag(&header, &weak);
@@ -250,7 +250,7 @@ bool reply_not_modified(struct request *r, int64_t version)
 
 /* ---- Accept ---- */
 
-/* What stands behind q=, in thousandths; whatever is no weight counts as the nearest one. */
+/* The value of q=, in thousandths; an invalid weight counts as the nearest valid one. */
 static int weight(const char *text)
 {
     double q = strtod(text, NULL);
@@ -258,7 +258,7 @@ static int weight(const char *text)
     return q >= 1 ? 1000 : q > 0 ? (int)(q * 1000) : 0;
 }
 
-/* The weight of a range, of which name characters are its type, the rest its parameters. */
+/* The weight of a range: its first `name` characters are its type, the rest its parameters. */
 static int weight_of(const char *range, size_t name, size_t len)
 {
     for (size_t i = name; i < len; i++) {
@@ -267,12 +267,12 @@ static int weight_of(const char *range, size_t name, size_t len)
         i += 1 + strspn(range + i + 1, " \t");
         if (i + 2 < len && strncasecmp(range + i, "q=", 2) == 0)
             return weight(range + i + 2);
-        i--; /* it may be the next one's semicolon */
+        i--; /* it may belong to the next one */
     }
     return 1000;
 }
 
-/* The quality (0..1000) that accept gives to type: the most specific range that covers it; -1: none does. */
+/* The quality (0..1000) that accept gives to type: the most specific range that covers it decides; -1: none does. */
 static int quality(const char *accept, const char *type)
 {
     size_t major = strcspn(type, "/") + 1, best_match = 0;
@@ -340,7 +340,7 @@ static const char *reason(int status)
     return "Unknown";
 }
 
-/* The lines by which a browser shows the answer to the page that asked, or does not: for paths of calls that pages may make. */
+/* The header lines that let the browser show the answer to the page, or not: for paths that pages may call. */
 static void put_origin(const struct request *r, struct buf *h)
 {
     buf_puts(h, "Vary: Origin\r\n");
@@ -357,7 +357,7 @@ void reply_send(struct request *r, bool stream)
     struct reply *p = &r->reply;
     struct buf *h = &p->header;
 
-    /* our own lines go behind the handler's, so that one buffer and one write do */
+    /* our lines go after the handler's, so that one buffer and one write suffice */
     if (r->of_pages)
         put_origin(r, h);
     buf_puts(h, "Status: ");

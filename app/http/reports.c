@@ -1,11 +1,10 @@
 /*
- * http/reports.c -- GET /coupons/{id}/reports and /coupons/-/reports: the reporter's totals by period, and the moment for
- * which they are exact.
+ * http/reports.c -- GET /coupons/{id}/reports and /coupons/-/reports: the reporter's totals by period, and as of when they are exact.
  *
- * Exact  the lanes' marks are read before the totals, so the rows hold all that as_of promises. Of one coupon they hold no more
- *        either: where the reporter wrote in between, both are read again. Of several, rows that ended before as_of.at are exact
- * Beside refusals, which no ledger has: they come within seconds, and as_of says nothing of them
- * Quiet  a lane's time moves on by empty batches, which a reader asks for and does not wait for
+ * Exact  the lanes' marks are read before the totals, so the rows hold all that as_of promises. For one coupon they hold no more: if the
+ *        reporter wrote in between, both are read again. For several, rows that ended before as_of.at are exact
+ * Beside refusals, which are in no ledger: they come within seconds, and as_of does not cover them
+ * Quiet  a quiet lane's time advances by empty batches, which a reader requests without waiting
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +22,9 @@
 #define ROWS_MAX 500000
 #define YEAR_1970_MS INT64_C(0)
 #define YEAR_2200_MS INT64_C(7258118400000)
-#define EXACT_TRIES 200 /* a second: a reporter that died is back */
+#define EXACT_TRIES 200 /* a second: long enough for a dead reporter to be restarted */
 #define EXACT_PAUSE_NS 5000000
-#define TICKED_LANES 60 /* that are ticked in one tick_s, and by one request; of more, each has its turn less often */
+#define TICKED_LANES 60 /* lanes ticked in one tick_s, and by one request; if there are more, each has its turn less often */
 #define PIECE_BYTES (64 * 1024)
 
 struct report {
@@ -33,19 +32,19 @@ struct report {
     const char *zone_name;
     struct zone zone;
     int64_t from_ms, to_ms;
-    bool open;              /* without from */
+    bool open;              /* no `from` given */
     bool several, grouped;
-    const char **ids;       /* ascending; of several, none: all */
+    const char **ids;       /* ascending; none, for several: all */
     size_t id_count;
-    struct report_coupon *coupons; /* of several */
+    struct report_coupon *coupons; /* for several */
     size_t coupon_count;
-    int64_t *starts;        /* of the columns; and the end of the last one */
-    const char **texts;     /* the starts, as they are written */
+    int64_t *starts;        /* of the columns; then the end of the last one */
+    const char **texts;     /* the starts, as written */
     size_t columns;
     struct report_lane *lanes;
     size_t lane_count;
     struct report_sums sums;
-    int64_t at_ms;          /* as_of; 0: there is nothing */
+    int64_t at_ms;          /* as_of; 0: nothing */
 };
 
 static bool bad(struct request *r, const char *detail)
@@ -61,7 +60,7 @@ static bool busy(struct request *r)
     return false;
 }
 
-/* ---- which coupons: false, everywhere below, when the request is answered ---- */
+/* ---- which coupons; from here on, false: the request is answered ---- */
 
 static int by_text(const void *a, const void *b)
 {
@@ -70,7 +69,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
-/* coupon=a,b (also repeated) into p->ids, each once. */
+/* Read coupon=a,b (may be repeated) into p->ids, each once. */
 static bool read_names(struct request *r, struct report *p)
 {
     size_t room = 0, count = 0;
@@ -96,7 +95,7 @@ static bool read_names(struct request *r, struct report *p)
     return true;
 }
 
-/* The name that is no coupon's, as far as the key sees, or NULL. */
+/* The first name that is no coupon's, as far as the key can see, or NULL. */
 static const char *unknown_name(const struct request *r, const struct report *p)
 {
     size_t k = 0;
@@ -109,7 +108,7 @@ static const char *unknown_name(const struct request *r, const struct report *p)
     return NULL;
 }
 
-/* All that a key sees which is limited to some: as if they had been named. Where there is none, so is what is no coupon's id. */
+/* Name all coupons that a limited key can see; if there are none, a name that is no coupon's id. */
 static void name_all(struct request *r, struct report *p)
 {
     p->ids = arena_array(&r->arena, p->coupon_count + 1, sizeof *p->ids);
@@ -132,7 +131,7 @@ static bool read_coupons(struct request *r, struct report *p)
             reply_problem(r, CPN_COUPON_NOT_FOUND, NULL);
             return false;
         }
-    (void)view_wait_definitions(r); /* what a finished call has made is among them */
+    (void)view_wait_definitions(r); /* lists what finished calls have made */
     if (mongo_report_coupons(r->session, p->ids, p->id_count, limits_prefix(r), &r->arena, &p->coupons, &p->coupon_count) != STORE_OK)
         return busy(r);
     unknown = unknown_name(r, p);
@@ -162,7 +161,7 @@ static bool read_coupon(struct request *r, struct report *p)
 
 /* ---- which periods ---- */
 
-/* Since when there is anything to count. */
+/* Read since when there is anything to count. */
 static bool read_beginning(struct request *r, struct report *p)
 {
     if (!p->several &&
@@ -175,7 +174,7 @@ static bool read_beginning(struct request *r, struct report *p)
         if (p->coupons[i].created_ms < p->from_ms)
             p->from_ms = p->coupons[i].created_ms;
     if (p->from_ms >= p->to_ms)
-        p->from_ms = p->to_ms - 1; /* all of it lies before the coupon */
+        p->from_ms = p->to_ms - 1; /* all of it is before the coupon */
     return true;
 }
 
@@ -291,8 +290,8 @@ static bool read_lanes(struct request *r, struct report *p)
     return mongo_report_lanes(r->session, p->ids, p->id_count, &r->arena, &p->lanes, &p->lane_count) == STORE_OK || busy(r);
 }
 
-/* Those of one coupon begin at p->lanes[*at]: append them to all[], also those of which nothing is in the totals yet; moves *at
- * past them. Returns how many there are. */
+/* One coupon's lanes begin at p->lanes[*at]: append them to all[], even those with nothing in the totals yet; moves *at past them. Returns
+ * how many there are. */
 static size_t take_lanes(const struct report *p, size_t *at, const char *coupon, int64_t lanes, struct report_lane *all)
 {
     size_t count = (size_t)lanes;
@@ -307,8 +306,8 @@ static size_t take_lanes(const struct report *p, size_t *at, const char *coupon,
     return count;
 }
 
-/* The rows hold all that the lanes' marks promise. Of the quarter hour in which a lane stands they may hold more: then that is
- * what as_of says. False: they hold some of a later one, of which more may be to come. */
+/* True if the rows are what as_of says. They hold all that the lanes' marks promise; for the quarter hour of a lane's mark they may hold
+ * more: then as_of advances to that. False: they hold part of a later one, of which more may come. */
 static bool is_exact(struct report *p)
 {
     for (size_t i = 0; i < p->lane_count; i++) {
@@ -339,7 +338,7 @@ static bool read_one(struct request *r, struct report *p)
             return false;
         if (is_exact(p))
             break;
-        report_sums_free(&p->sums); /* they are ahead of the marks, which follow in a moment, if a reporter is there */
+        report_sums_free(&p->sums); /* they are ahead of the marks, which follow soon if there is a reporter */
         if (tries == EXACT_TRIES)
             return busy(r);
         nanosleep(&(struct timespec){0, EXACT_PAUSE_NS}, NULL);
@@ -351,7 +350,7 @@ static bool read_one(struct request *r, struct report *p)
     return true;
 }
 
-/* The lanes of c, by number: what its totals hold is told for. What was deleted can change no more, once that is folded. */
+/* Limit as_of to what the totals of c's lanes (by number) cover. A deleted coupon no longer changes, once that is folded. */
 static void hold_back(struct report *p, const struct report_coupon *c, const struct report_lane *lanes)
 {
     if (c->deleted && lanes[0].seq >= c->seq)
@@ -364,7 +363,7 @@ static void hold_back(struct report *p, const struct report_coupon *c, const str
     }
 }
 
-/* A coupon that is made from now on takes nothing before now: listed_ms is when they were listed. */
+/* A coupon created from now on takes nothing before now: listed_ms is when they were listed. */
 static bool read_several(struct request *r, struct report *p, int64_t listed_ms)
 {
     size_t lanes = 0, at = 0, count = 0, shown = 0;
@@ -384,7 +383,7 @@ static bool read_several(struct request *r, struct report *p, int64_t listed_ms)
         size_t more = take_lanes(p, &at, p->coupons[i].id, p->coupons[i].lanes, all + count);
 
         hold_back(p, &p->coupons[i], all + count);
-        if (!p->coupons[i].deleted) /* its time stands still */
+        if (!p->coupons[i].deleted) /* its time has stopped */
             count += more;
     }
     p->lanes = all;
@@ -392,7 +391,7 @@ static bool read_several(struct request *r, struct report *p, int64_t listed_ms)
     return read_sums(r, p);
 }
 
-/* ---- a quiet lane's time moves on ---- */
+/* ---- advancing a quiet lane's time ---- */
 
 struct tick {
     struct op op;
@@ -408,7 +407,7 @@ static void ticked(struct op *op)
     free(t);
 }
 
-/* Ask for an empty batch, and do not wait for it: the next reader sees it. */
+/* Request an empty batch without waiting: the next reader sees it. */
 static void tick(struct request *r, const struct report_lane *lane)
 {
     struct tick *t = calloc(1, sizeof *t);
@@ -431,8 +430,8 @@ static int by_time(const void *a, const void *b)
     return (x->at_ms > y->at_ms) - (x->at_ms < y->at_ms);
 }
 
-/* Every tick is a batch that is kept for ever, and work that others wait behind: who watches a thousand quiet coupons gets a
- * coarser as_of. */
+/* Every tick is a batch that is kept for ever, and work that others wait for: so whoever watches a thousand quiet coupons gets a coarser
+ * as_of. */
 static void tick_quiet(struct request *r, const struct report *p)
 {
     int64_t quiet_ms = r->worker->config->reporter_tick_s * INT64_C(1000);
@@ -451,13 +450,13 @@ static void tick_quiet(struct request *r, const struct report *p)
 
 #define COUNTS(X) X(issued) X(reserved) X(redeemed) X(cancelled) X(expired) X(reversed) X(discount_minor)
 
-/* Where rows go: a short report is the reply's body, of a long one pieces are sent as they come. */
+/* Where rows go: a short report is the reply's body; a long one is sent in pieces. */
 struct rows {
     struct request *request;
     const struct report *report;
     bool csv;
     struct json json;
-    bool gone; /* nobody reads it any more */
+    bool gone; /* the client is gone */
 };
 
 static void send_piece(struct rows *w, size_t least)
@@ -510,7 +509,7 @@ static void write_row(struct rows *w, const char *coupon, size_t column, const s
     send_piece(w, PIECE_BYTES);
 }
 
-/* g NULL: there is nothing of it. */
+/* g NULL: it has nothing. */
 static void write_group(struct rows *w, const char *coupon, const struct report_group *g)
 {
     static const struct report_counts no_counts;
@@ -520,7 +519,7 @@ static void write_group(struct rows *w, const char *coupon, const struct report_
         write_row(w, coupon, i, g ? &g->counts[i] : &no_counts, g && g->refused ? &g->refused[i] : &no_refusals);
 }
 
-/* The coupons that there are, and those of which there are totals: both ascend. */
+/* Merge the coupons and those with totals: both ascend. */
 static void write_groups(struct rows *w)
 {
     const struct report *p = w->report;
@@ -608,12 +607,12 @@ static enum handled reply_report(struct request *r, const struct report *p)
     reply_header(r, "Vary", "Accept");
     reply_header(r, "Cache-Control", "no-store");
     if (p->at_ms)
-        reply_header(r, "Coupons-As-Of", clock_text(p->at_ms, text)); /* for CSV has no place for it */
+        reply_header(r, "Coupons-As-Of", clock_text(p->at_ms, text)); /* because CSV has no place for it */
     reply_text(r, 200, w.csv ? TYPE_CSV : TYPE_JSON);
     (w.csv ? write_csv : write_json)(&w);
     if (r->reply.streamed) {
         send_piece(&w, 1);
-        r->reply.cut = w.gone && !r->head; /* what ends early must not look whole */
+        r->reply.cut = w.gone && !r->head; /* a truncated report must not look complete */
     }
     return ANSWERED;
 }

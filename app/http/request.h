@@ -1,11 +1,10 @@
 /*
- * http/request.h -- one request on its way through the worker. There is one per kept connection, used again and again.
+ * http/request.h -- one request on its way through the worker: one struct per kept connection, reused.
  *
- * Path     an io thread reads it, checks it (router) and starts its handler. A handler answers at once (ANSWERED), or hands the
- *          request to somebody else and returns PENDING: to the engine, or to a blocking thread, which may block (request_calls.h).
- *          From then on the request belongs to them; whoever is done lets an io thread, or the blocking thread itself, go on with
- *          `then`. The last one writes the reply
- * Memory   everything of the request is in its arena, which is emptied when the reply is written
+ * Path     an I/O thread reads it, checks it (router) and starts its handler. A handler answers at once (ANSWERED), or hands the request
+ *          over and returns PENDING: to the engine, or to a blocking thread (request_calls.h). From then on the request is theirs; when
+ *          done, they have an I/O thread, or the blocking thread itself, run `then`. The last step writes the reply
+ * Memory   all of the request is in its arena, which is emptied once the reply is written
  */
 #ifndef HTTP_REQUEST_H
 #define HTTP_REQUEST_H
@@ -27,13 +26,13 @@ struct route;
 
 enum handled {
     ANSWERED, /* r->reply is complete */
-    PENDING   /* r belongs to somebody else now: do not touch it */
+    PENDING   /* r is somebody else's now: do not touch it */
 };
 typedef enum handled handler(struct request *r);
 
 enum method { METHOD_GET, METHOD_POST, METHOD_PATCH, METHOD_DELETE, METHOD_OTHER, METHOD_COUNT };
 
-/* What of the caller's header we look at; NULL: absent. They die with FCGX_Finish_r(). */
+/* The header fields that we use; NULL: absent. Valid until FCGX_Finish_r(). */
 struct request_header {
     const char *method, *target, *content_type, *content_length, *authorization, *idempotency_key, *if_match,
         *if_none_match, *accept, *request_id, *remote_addr, *metrics_open, *key_only, *asked_before, *origin;
@@ -45,7 +44,7 @@ struct reply {
     struct buf body;
     struct buf header;        /* further lines, each with CRLF */
     bool streamed;            /* the handler wrote header and body itself */
-    bool cut;                 /* close the connection in the middle: the stream could not be finished */
+    bool cut;                 /* drop the connection: the stream could not be finished */
 };
 
 #define ROUTE_PARAMS_MAX 2
@@ -57,55 +56,55 @@ struct request {
     struct worker *worker;
     struct arena arena;
     struct reply reply;
-    _Atomic int idle;            /* the reactor's: what it waits for */
-    struct buf came;             /* of a request that comes in pieces: its head, then its body */
+    _Atomic int idle;            /* the reactor's: what the connection waits for */
+    struct buf came;             /* of a request that arrives in pieces: its head, then its body */
     struct request *older, *newer; /* the reactor's list of connections */
 
     /* this request's: zeroed before each */
-    struct request *next;        /* in the queue that holds it */
-    handler *then;               /* what comes next */
+    struct request *next;        /* in its queue */
+    handler *then;               /* the next step */
     struct mono arrived;
     const char *id;
     struct request_header header;
     struct path path;
     enum method method;
-    bool head;                   /* HEAD: as GET, without the body */
+    bool head;                   /* HEAD: like GET, without the body */
     bool bad_target;             /* the path has an invalid percent-escape */
-    bool auth_waited;            /* its key was looked for in the database */
-    bool auth_failed;            /* which did not answer */
-    bool permitted;              /* nginx asked only whether it is: the request itself follows, and is what counts */
+    bool auth_waited;            /* its key was looked up in the database */
+    bool auth_failed;            /* but the database did not answer */
+    bool permitted;              /* only checked, for nginx (KEY_ONLY): the request itself follows, and is what counts */
     bool broken;                 /* the body is not what was announced: close the connection */
     bool too_large;
-    bool crowded;                /* no room for its body: too many large ones are here */
-    bool unread;                 /* the body is still to be read: reactor_read_piece() */
-    bool in_pieces;              /* it came in pieces, and is in `came` */
-    bool slow;                   /* or is too large for that: reading it may block */
-    struct records records;      /* how far it has come */
-    struct mono heard;           /* when its last piece came */
+    bool crowded;                /* no room for its body: too many large ones at once */
+    bool unread;                 /* the body is not read yet: reactor_read_piece() */
+    bool in_pieces;              /* it arrived in pieces, and is in `came` */
+    bool slow;                   /* its body is too large for that: reading it may block */
+    struct records records;      /* how much has arrived */
+    struct mono heard;           /* when its last piece arrived */
     const struct route *route;   /* NULL: no such path, or not with this method */
-    unsigned allowed;            /* bit per method that the path has */
-    const char *params[ROUTE_PARAMS_MAX]; /* the pattern's {names}, but {coupon}, in order */
+    unsigned allowed;            /* a bit per method of the path */
+    const char *params[ROUTE_PARAMS_MAX]; /* the pattern's {names} except {coupon}, in order */
     const char *coupon;          /* {coupon}, or NULL */
     enum role role;
     char by[KEY_ID_LEN + 1];     /* the id of the API key; "": none */
     const struct key_limits *limits; /* of that key; NULL: none */
-    bool of_pages;               /* pages may make a call of this path: the answer depends on Origin */
-    bool shown;                  /* to the page that sent Origin, by its browser */
+    bool of_pages;               /* pages may call this path: the answer depends on Origin */
+    bool shown;                  /* its browser may show the answer to the page of that Origin */
     const char *key;             /* Idempotency-Key, or NULL */
     char *body;
     size_t body_len;
-    int codes_owed, codes_missed; /* codes that it may look for, and those that were not found: see guess_limit.h */
-    size_t held;                 /* bytes of a large body, as the reactor counts them */
+    int codes_owed, codes_missed; /* codes charged, and those not found: see guess_limit.h */
+    size_t held;                 /* bytes of a large body, as counted by the reactor */
     void *in;                    /* what the route's table read from the body */
     struct errors errors;
-    const char *detail;          /* of a refusal that the engine is asked to confirm */
+    const char *detail;          /* of a refusal that the engine is to confirm */
     struct op op;
     atomic_int ops_left;         /* of a batch */
     bool receipt_asked;          /* ?receipt=true */
     const char *receipt;         /* receipt_make() */
     void *state;                 /* the handler's */
     struct store *session;       /* on a blocking or stream thread */
-    struct blocking_pool *blocking_pool; /* whose threads it waited for, or NULL */
+    struct blocking_pool *blocking_pool; /* whose thread it waited for, or NULL */
 };
 
 #define REQUEST_ZEROED offsetof(struct request, next)

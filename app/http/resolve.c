@@ -1,10 +1,10 @@
 /*
  * http/resolve.c -- POST /coupons/-/resolve: the box at checkout, where the shop knows only the code. GET /coupons/-/codes?code=: an
- * operator knows only the code; nothing is silent there.
+ * operator knows only the code; nothing is hidden there.
  *
- * Silent  a code that is unknown, malformed, or somebody else's is of no coupon: the list is empty. Every coupon that may have
- *         the code is asked the same, whatever it says
- * Bearer  a code that whoever presented it holds, or spent, is shown with the refusal, and counts as a guess
+ * Silent  a code that is unknown, malformed, or somebody else's belongs to no coupon: the list is empty. Every coupon that may have the
+ *         code is asked, whatever the others answer
+ * Bearer  a code that its presenter holds, or has redeemed, is shown with the refusal, and counts as a guess
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@
 
 #define COUPONS_MAX 100
 
-/* Is it free, or this user's? r->op has what OP_CODE said. */
+/* True if the code is free, or this user's, by OP_CODE's answer in r->op. */
 static bool is_theirs(const struct request *r, const char *user)
 {
     const struct slot *s = &r->op.slot;
@@ -38,8 +38,8 @@ static bool is_failure(enum cpn_result result)
     return result == CPN_BUSY || result == CPN_OUTCOME_UNKNOWN || result == CPN_INTERNAL;
 }
 
-/* One coupon's item, if it is to be shown; it is counted if the code is free, or this user's. False: the engine did not answer;
- * r->op says why. */
+/* Write one coupon's item, if it may be shown; counted if the code is free, or this user's. False: the engine did not answer; r->op says
+ * why. */
 static bool write_item(struct request *r, struct json *j, const char *coupon, size_t *found)
 {
     const struct resolve_in *in = r->in;
@@ -65,7 +65,7 @@ static bool write_item(struct request *r, struct json *j, const char *coupon, si
         return true;
     *found += theirs;
     if (r->role == ROLE_PUBLIC && !theirs)
-        return true; /* it is as if it were unknown */
+        return true; /* treated as unknown */
     json_begin_object(j);
     json_key_string(j, "coupon", coupon);
     if (r->role == ROLE_PUBLIC)
@@ -76,7 +76,7 @@ static bool write_item(struct request *r, struct json *j, const char *coupon, si
     return true;
 }
 
-/* The coupons whose look-up has the code in one of its forms. False: the database did not answer. */
+/* Find the coupons whose look-up has the code in one of its forms. False: the database did not answer. */
 static bool find_coupons(struct request *r, const char *code, const char ***coupons, size_t *count)
 {
     char exact[CODE_MAX + 1], loose[CODE_MAX + 1];

@@ -1,4 +1,4 @@
-/* http/router.c -- see router.h. Reading order: the table, then router_begin(), upwards. */
+/* http/router.c -- see router.h. Reading order: the table, then router_begin(), then what it calls, going up. */
 #include "http/router.h"
 
 #include <assert.h>
@@ -35,9 +35,9 @@
 #define OPEN ROUTE_OPEN
 #define WITHIN ROUTE_WITHIN
 
-/* Columns: name, method, pattern, handler, roles, flags, body, its limit, its table. The literal "-" stands before
- * {coupon}: what is not one coupon's. A row here is an operation of app/static/docs/openapi.json,
- * under the same name. That document, docs/ and dashboard/ are nginx's. */
+/* Columns: name, method, pattern, handler, roles, flags, body, its limit, its table. In place of {coupon}, the literal "-" means: not about
+ * one coupon. Each row is an operation of app/static/docs/openapi.json, with the same name. nginx serves that document, docs/ and
+ * dashboard/. */
 const struct route routes[] = {
     {"coupon_list", METHOD_GET, "/coupons", coupon_list, S | R | O, BLOCKS | WITHIN, BODY_NONE, 0, NULL},
     {"coupon_create", METHOD_POST, "/coupons", coupon_create, O, BLOCKS | WITHIN | ROUTE_KEY_OPTIONAL, BODY_JSON, BODY_MAX, NULL},
@@ -279,7 +279,7 @@ static enum handled refuse_slowly(struct request *r)
     return reply_problem(r, r->op.refusal, r->detail);
 }
 
-/* Answer before the body was read: read it to its end, or it would be taken for the next request. */
+/* Answer without using the body: read it to its end, or it would be taken for the next request. */
 static enum handled early(struct request *r, enum cpn_result result, const char *detail)
 {
     if (!r->slow) {
@@ -298,7 +298,7 @@ static enum handled stay_answered(struct request *r)
     return ANSWERED;
 }
 
-/* It is answered already, likewise. */
+/* The same for a request already answered. */
 static enum handled answered_early(struct request *r)
 {
     r->unread = true;
@@ -320,7 +320,7 @@ static enum handled not_allowed(struct request *r)
     return early(r, CPN_METHOD_NOT_ALLOWED, NULL);
 }
 
-/* False: Accept admits none of them. */
+/* False: Accept accepts none of them. */
 static bool is_acceptable(const struct request *r, const char *const *types)
 {
     bool admitted = !*types;
@@ -368,14 +368,14 @@ static bool type_fits(const struct request *r)
     const char *type = r->header.content_type, *length = r->header.content_length;
 
     if (r->route->body == BODY_NONE || !length || length[strspn(length, "0")] == '\0')
-        return true; /* no body has no type: if it is missing, that is what is wrong */
+        return true; /* no body has no type: a missing body is reported as such */
     for (size_t i = 0; i < 2; i++)
         if (type && types[r->route->body][i] && router_has_type(type, types[r->route->body][i]))
             return true;
     return false;
 }
 
-/* The key of a header field: bare, or as sf-string in double quotes. NULL: not a key. */
+/* The key from a header field: bare, or an sf-string in double quotes. NULL: not a key. */
 static const char *parse_key(struct request *r)
 {
     const char *from = r->header.idempotency_key;
@@ -398,7 +398,7 @@ static const char *parse_key(struct request *r)
     return to > key ? key : NULL;
 }
 
-/* What a page may not say, its tables do not have. */
+/* The body's table; pages have tables with fewer members. */
 static const struct field_table *table_of(const struct request *r)
 {
     const struct field_table *table = r->route->table;
@@ -409,7 +409,7 @@ static const struct field_table *table_of(const struct request *r)
     return table == &take_table ? &public_take_table : &public_resolve_table;
 }
 
-/* Read the body by the route's table. False: r->errors says what is wrong. */
+/* Read the body by the route's table. False: see r->errors. */
 static bool read_table(struct request *r)
 {
     const struct field_table *table = table_of(r);
@@ -424,7 +424,7 @@ static bool read_table(struct request *r)
     return r->errors.count == 0;
 }
 
-/* The body is there: the checks that are left, then the handler. */
+/* The body has arrived: the remaining checks, then the handler. */
 static enum handled start(struct request *r)
 {
     const struct route *route = r->route;
@@ -439,14 +439,14 @@ static enum handled start(struct request *r)
         return request_refuse(r, CPN_PRECONDITION_REQUIRED, NULL);
     if (route->table && !read_table(r))
         return request_refuse(r, CPN_BAD_REQUEST, NULL);
-    if (r->session) /* its body has brought it to such a thread */
+    if (r->session) /* its body required such a thread */
         return route->start(r);
     if ((route->flags & ROUTE_STREAM) || ((route->flags & ROUTE_CSV_STREAM) && accept_prefers_csv(r)))
         return request_to_stream(r, route->start);
     return route->flags & ROUTE_BLOCKS ? request_to_blocking_pool(r, route->start) : route->start(r);
 }
 
-/* The caller is known, if it need be. */
+/* The caller is known, if it must be. */
 static enum handled check(struct request *r)
 {
     const struct route *route = r->route;
@@ -478,7 +478,7 @@ static enum handled check(struct request *r)
     return r->slow ? request_to_stream(r, start) : start(r);
 }
 
-/* Its role is known. */
+/* The caller's role is known. */
 static enum handled permit(struct request *r)
 {
     if (!limits_admit(r))
@@ -493,7 +493,7 @@ static enum handled authorize(struct request *r)
 {
     enum auth_answer answer = auth_check(r->worker->auth, r);
 
-    r->shown = true; /* any page may hear that its key is none */
+    r->shown = true; /* any page may see that its key is invalid */
     if (answer == AUTH_OK) {
         if (r->auth_waited)
             guess_limit_key_end(r);

@@ -3,9 +3,9 @@
  *
  * Order   unauthorized, forbidden, not_found, method_not_allowed, not_acceptable, unsupported_media_type, too_large, idempotency_key_required,
  *         coupon_not_found, precondition_required, (version_changed: the handler's), bad_request
- * Twice   where nginx asks for the key before it reads a large body (KEY_ONLY), the first two alone are checked: 204, and the
- *         request itself follows
- * Adding  a call: a row, with its handler
+ * Twice   when nginx asks about the key before it reads a large body (KEY_ONLY), only the first two are checked: 204, and the request
+ *         itself follows
+ * Adding  a call: add a row and its handler
  */
 #ifndef HTTP_ROUTER_H
 #define HTTP_ROUTER_H
@@ -17,23 +17,22 @@ extern const size_t routes_count;
 
 /* A request has arrived, its body unread: check it and start its handler. */
 handler router_begin;
-/* It is about to be answered: what it owes is settled, and it is counted. Before the caller can send the next. */
+/* It is about to be answered: settle its charged guesses, and count it. Before the client can send its next. */
 void router_end(struct request *r);
 
-/* Fill method, path, route, its params and allowed from the header. Returns the route's flags; without a route, those of all
- * rows that have the path. Part of router_begin(). */
+/* Fill method, path, route, its params and allowed from the header. Returns the route's flags; without a route, those of all rows with that
+ * path. Part of router_begin(). */
 unsigned router_find(struct request *r);
 
-/* True for "application/json; charset=utf-8" and type application/json. Any other charset is not of the type. */
+/* True for "application/json; charset=utf-8" and type application/json. Another charset does not match. */
 bool router_has_type(const char *content_type, const char *type);
 
-/* The media types that the route's call answers with, NULL-terminated; none: it answers without a body, or whatever
- * Accept says. */
+/* The media types of the route's answers, NULL-terminated; none: it answers without a body, or ignores Accept. */
 const char *const *router_offers(const struct route *route);
 
 /* The route's number for metrics; NULL: routes_count. */
 unsigned router_number(const struct route *route);
-/* Names of all routes, and of none, in the order of their numbers; *count of them. */
+/* Names of all routes, and last the name for no route, by number; *count of them. */
 const char *const *router_names(size_t *count);
 
 #endif

@@ -1,4 +1,4 @@
-/* http/service.c -- the service itself: alive, ready, metrics, the pages that explain problems, the keys of receipts. */
+/* http/service.c -- the service itself: alive, ready, metrics, pages that explain problems, receipt keys. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -6,7 +6,7 @@
 
 #include "http/request.h"
 
-/* The members of r->op.slot, as it stands at r->op.at_ms; its code for ops alone. */
+/* The members of r->op.slot, as of r->op.at_ms; its code only for role ops. */
 void slot_write(struct json *j, const struct request *r, int64_t n);
 
 #endif

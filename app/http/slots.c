@@ -1,4 +1,4 @@
-/* http/slots.c -- slots: generation and retiring as jobs, the inventory, and one slot with its history. */
+/* http/slots.c -- slots: generates and retires them by jobs, lists them, and shows one slot with its history. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 #define COUNT_MAX INT64_C(1000000000)
 #define HISTORY_MAX 100       /* generations shown, */
-#define HISTORY_READS_MAX 256 /* or as many as are found by so many looks into the ledger, and those of the last one */
+#define HISTORY_READS_MAX 256 /* or as many as this many ledger reads find, plus those of the last one */
 
 /* ---- bodies ---- */
 
@@ -58,7 +58,7 @@ const struct field_table slots_retire_table = {retire_rows, sizeof retire_rows /
 
 /* ---- jobs ---- */
 
-/* False: answered, for a coupon whose slots are not made, or retired, this way. */
+/* False: answered, this coupon's slots are not made, or not retired, this way. */
 static bool has_slots(struct request *r)
 {
     const struct coupon *c = r->op.coupon_now;
@@ -87,7 +87,7 @@ enum handled slots_add(struct request *r)
     job_set_time(job, in->not_before_ms);
     if (total == COUPON_NULL || have + count <= total)
         return job_insert(r, job);
-    if (!job_find_by_key(r, &existing)) /* a repeat gets its first answer, also when the cap is reached since */
+    if (!job_find_by_key(r, &existing)) /* a repeat gets its first answer, even if the cap is reached by now */
         return ANSWERED;
     if (existing)
         return job_reply_repeated(r, job, existing);
@@ -129,7 +129,7 @@ static void write_bucket(struct json *j, const struct bucket *k)
     json_end_object(j);
 }
 
-/* The buckets are read as their views stand: let these stand where the ledger does. */
+/* Buckets are read from views: wait until these have caught up with the ledger. */
 static bool catch_up(struct request *r)
 {
     for (int64_t lane = 0; lane < r->op.coupon_now->lanes; lane++)
@@ -138,13 +138,13 @@ static bool catch_up(struct request *r)
     return true;
 }
 
-/* What the lanes' tails say of slots. */
+/* Slots made, by the lanes' tails. */
 struct made {
     int64_t next_n[COUPON_LANES_MAX];
     int64_t retired, due;
 };
 
-/* A slot that goes to another lane is retired in its own. False: the database did not answer. */
+/* A slot given to another lane is retired in its own. False: the database did not answer. */
 static bool read_made(struct request *r, struct made *m)
 {
     *m = (struct made){.retired = 0};
@@ -165,7 +165,7 @@ static bool read_made(struct request *r, struct made *m)
     return true;
 }
 
-/* At most l->limit buckets from *from on, into buckets[], through the lanes; *from: where the next page begins, or -1. */
+/* Read at most l->limit buckets from *from on into buckets[], through the lanes; *from: where the next page begins, or -1. */
 static bool read_page(struct request *r, const struct list *l, const struct made *m, int64_t *from, struct bucket *buckets,
                       size_t *count)
 {
@@ -254,7 +254,7 @@ static void write_generation(struct json *j, int64_t n, uint32_t g, const char *
     json_end_object(j);
 }
 
-/* A generation that has ended, from the ledger. False: the database did not answer. */
+/* Write a generation that has ended, from the ledger. False: the database did not answer. */
 static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g, size_t *reads)
 {
     struct batch *ended = NULL;
@@ -274,7 +274,7 @@ static bool write_ended(struct request *r, struct json *j, int64_t n, uint32_t g
     return s != STORE_FAILED;
 }
 
-/* False: this generation does not stand. Two can: a hold, and the issued one beneath it, which is spent when the hold is. */
+/* Write a live generation; false: it is not. Two can be live: a hold and the issued one beneath it, which is redeemed with the hold. */
 static bool write_standing(const struct request *r, struct json *j, int64_t n, uint32_t g)
 {
     const struct slot *s = &r->op.slot;
@@ -288,7 +288,7 @@ static bool write_standing(const struct request *r, struct json *j, int64_t n, u
     return current || beneath;
 }
 
-/* The generations from the newest on, since the last restore; of those before it, which stand. */
+/* Write the generations, newest first, back to the last restore; of earlier ones, those that are live. */
 static bool write_history(struct request *r, struct json *j, int64_t n)
 {
     const struct slot *s = &r->op.slot;

@@ -1,7 +1,7 @@
 /*
- * http/static_pages.h -- what never changes while a build runs, as files: nginx serves them without asking a worker.
+ * http/static_pages.h -- pages that do not change within a build, as files: nginx serves them without a worker.
  *
- * Files   problems/CODE.html for each problem. A worker that is asked past nginx says the same
+ * Files   problems/CODE.html for each problem. Without nginx, a worker answers the same
  */
 #ifndef HTTP_STATIC_PAGES_H
 #define HTTP_STATIC_PAGES_H

@@ -12,7 +12,7 @@ void upload_begin(struct upload *u, struct store *session, bool csv)
     crypto_hash_sha256_init(&u->hash);
 }
 
-/* The first line tells which column it is. */
+/* The first line says which column it is. */
 static void read_header(struct upload *u, size_t len)
 {
     const char *end = memchr(u->buf, '\n', len);
@@ -30,7 +30,7 @@ static void look_for_row(struct upload *u, size_t len)
     u->has_row = code_rows_next(&rows, &row);
 }
 
-/* Store the first len bytes, so many lines; the others move to the front. */
+/* Store the first len bytes, which are `lines` lines; the rest moves to the front. */
 static void put_part(struct upload *u, size_t len, int64_t lines)
 {
     const struct upload_chunk chunk = {.upload = u->id, .number = u->number, .first_line = u->line, .text = u->buf, .len = len};
@@ -50,7 +50,7 @@ static void put_part(struct upload *u, size_t len, int64_t lines)
     u->lines = 0;
 }
 
-/* Note the lines that end in the last `more` bytes. */
+/* Count the lines that end in the last `more` bytes. */
 static void count_lines(struct upload *u, size_t more)
 {
     const char *at = u->buf + u->len - more, *end = u->buf + u->len;
@@ -62,7 +62,7 @@ static void count_lines(struct upload *u, size_t more)
     }
 }
 
-/* Pass over what is left of a line that was cut; how many bytes. */
+/* Skip what is left of a line that was cut; returns how many bytes. */
 static size_t skip(struct upload *u, const char *bytes, size_t len)
 {
     const char *end = memchr(bytes, '\n', len);
@@ -71,7 +71,7 @@ static size_t skip(struct upload *u, const char *bytes, size_t len)
     return end ? (size_t)(end - bytes) + 1 : len;
 }
 
-/* Take what there is room for; a full buffer becomes a chunk. How many bytes. */
+/* Take what fits; a full buffer becomes a chunk. Returns how many bytes. */
 static size_t keep(struct upload *u, const char *bytes, size_t len)
 {
     size_t room = sizeof u->buf - u->len, some = len < room ? len : room;

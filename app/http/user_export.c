@@ -1,11 +1,11 @@
 /*
- * http/user_export.c -- GET /coupons/-/users/{user}/export, POST /coupons/-/users/export: everything that is stored under a name, for the
- * person who asks: a line each.
+ * http/user_export.c -- GET /coupons/-/users/{user}/export, POST /coupons/-/users/export: everything stored under a name, for that person's
+ * request for their data: one line each.
  *
- * Lines   of each coupon the state, its redemptions, the slots that name the user, and the user's entries of the ledger, the newest
- *         first. Those are a chain (entry.before), walked back from the batch at which the view stands
- * Not     what an earlier erasure has left: it says who nobody is. Of one that is not finished there are still names, and nothing
- *         but itself finds them: it goes first
+ * Lines   for each coupon: the state, its redemptions, the slots that name the user, and the user's entries in the ledger, newest first.
+ *         Those are a chain (entry.before), walked back from the view's batch
+ * Not     what an earlier erasure left: it names nobody. An unfinished erasure still has names that nothing else can find: it is finished
+ *         first
  * Memory  one user state, and one batch, at a time
  */
 #include <sodium.h>
@@ -24,7 +24,7 @@ struct lines {
     const char *coupon;
     const struct user_state *user_state;
     struct buf out;
-    bool failed; /* the database did not answer, or nobody reads what is sent */
+    bool failed; /* the database did not answer, or the client is gone */
 };
 
 static void send(struct lines *l)
@@ -76,7 +76,7 @@ static void write_user_state(struct lines *l)
     end_line(l, &j);
 }
 
-/* A key of zeros: there was no such call. */
+/* A key of zeros: no such call. */
 static void write_call(struct json *j, const uint8_t key[KEY_HASH_LEN], const uint8_t fingerprint[FINGERPRINT_LEN])
 {
     if (sodium_is_zero(key, KEY_HASH_LEN))
@@ -87,7 +87,7 @@ static void write_call(struct json *j, const uint8_t key[KEY_HASH_LEN], const ui
     json_end_object(j);
 }
 
-/* Of each call that made it what it is: its Idempotency-Key and its body, hashed. */
+/* For each call that made it what it is: its Idempotency-Key and its body, hashed. */
 static void write_redemption(struct lines *l, const struct redemption *d)
 {
     struct json j = begin_line(l, "redemption");
@@ -121,7 +121,7 @@ static void write_slot(struct lines *l, int64_t n, const struct slot *s)
     end_line(l, &j);
 }
 
-/* Whether another redemption, before this one, is of the same slot. */
+/* True if an earlier redemption in the list has the same slot. */
 static bool is_again(const struct user_state *u, size_t index)
 {
     for (size_t i = 0; i < index; i++)
@@ -254,7 +254,7 @@ static enum handled export_user(struct request *r, const char *user)
     reply_header(r, "Cache-Control", "no-store");
     reply_send(r, true);
     if (!r->head && !send_lines(r, user, coupons, count))
-        r->reply.cut = true; /* what ends early must not look whole */
+        r->reply.cut = true; /* a truncated export must not look complete */
     return ANSWERED;
 }
 

@@ -1,4 +1,4 @@
-/* http/users.c -- what one user has: of one coupon, and the wallet over all of them. */
+/* http/users.c -- what a user has: in one coupon, and in the wallet over all of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,15 +11,15 @@
 #include "http/reply.h"
 #include "http/view_wait.h"
 
-/* Redemptions that an io thread writes (and signs) itself. More are read and written by blocking threads: no more states than there are
- * of these are in memory at a time, however many ask. */
+/* Most redemptions that an I/O thread writes (and signs) itself. More are read and written by blocking threads: so at most as many states
+ * as these threads are in memory, however many callers ask. */
 #define WRITTEN_AT_ONCE 16
 
 /* ---- one coupon ---- */
 
-/* The tag is the user state's version, so that a taking can be bound to it. What is told moves with more than that: with the definition,
- * whose caps say what remains, with the day, and with what has ended by itself. True: none of that can have moved since the user state
- * did, so whoever has the tag has the answer. */
+/* The ETag is the user state's version, so that a taking can be bound to it. But the answer also depends on the definition, whose caps
+ * limit what remains, on the day, and on expiries. True: none of that can have changed since the user state did, so the tag stands for the
+ * answer. */
 static bool is_settled(const struct request *r)
 {
     const struct user_state *u = r->op.user_state;
@@ -89,16 +89,16 @@ enum handled user_get(struct request *r)
     return request_submit(r, got_some);
 }
 
-/* ---- the wallet: first the coupons of which something is held, by id; then active ones that may still be taken ---- */
+/* ---- the wallet: first coupons of which the user has something, by id; then active ones that they may still take ---- */
 
 struct wallet {
     struct request *request;
     struct json *json;
     const char **ids; /* of user_states[] */
-    struct user_state **user_states; /* their counts alone */
+    struct user_state **user_states; /* only their counts */
     size_t count;
     size_t room;
-    bool failed, misplaced; /* misplaced: because of its position */
+    bool failed, misplaced; /* misplaced: invalid position */
 };
 
 static bool is_open(const struct coupon *c, int64_t now_ms)
@@ -107,7 +107,7 @@ static bool is_open(const struct coupon *c, int64_t now_ms)
            (c->ends_at_ms == COUPON_NULL || now_ms < c->ends_at_ms);
 }
 
-/* Write an item; all: also when nothing remains. */
+/* Write an item; all: even if nothing remains. */
 static void write_item(struct wallet *w, const struct coupon *c, const struct user_state *u, bool all)
 {
     struct store *session = w->request->session;
@@ -133,7 +133,7 @@ static void write_item(struct wallet *w, const struct coupon *c, const struct us
     w->room--;
 }
 
-/* Those of which something is held, with ids after `after`. Returns the last one written when the page is full, else NULL. */
+/* Write those of which the user has something, with ids after `after`. Returns the last one written if the page is full, else NULL. */
 static const char *write_held(struct wallet *w, const char *after)
 {
     struct request *r = w->request;
@@ -164,7 +164,7 @@ static const struct user_state *user_state_of(const struct wallet *w, const char
     return &none;
 }
 
-/* Active ones. Returns the position to go on from, or NULL. */
+/* Write active ones. Returns the position to go on from, or NULL. */
 static const char *write_active(struct wallet *w, const char *position)
 {
     struct request *r = w->request;
@@ -234,7 +234,7 @@ enum handled user_wallet(struct request *r)
         return reply_problem(r, CPN_BUSY, NULL);
     sort(&w, &r->arena);
     w.room = l.limit;
-    position = l.position ? l.position : "h"; /* h<id>: held after id; a<position>: active from there */
+    position = l.position ? l.position : "h"; /* h<id>: those the user has, after id; a<position>: active ones from there */
     j = list_items(r);
     if (*position == 'h') {
         last = write_held(&w, position + 1);

@@ -12,25 +12,25 @@
 #include "store/fronts.h"
 
 #define AT_ONCE 100 /* coupons */
-#define LOOK_MS 3   /* for the answers of other fronts */
+#define LOOK_MS 3   /* between looks for other fronts' answers */
 
 /* ---- the views of all fronts ---- */
 
-/* All who wait share rounds: each needs one that begins after it has come, with its keys. */
+/* Waiting requests share rounds: each needs one that begins after it came, with its keys. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool running;
     uint64_t begun, done;
-    uint64_t unsure; /* the last one that was */
-    uint32_t keys[FRONT_KEYS_MAX]; /* of the round that begins next: those of as many requests as there are threads that wait */
+    uint64_t unsure; /* the last unsure round */
+    uint32_t keys[FRONT_KEYS_MAX]; /* of the next round: for as many requests as there are threads that wait */
     size_t key_count;
 } rounds = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
-/* What the other fronts say. */
+/* The other fronts' answer. */
 enum fronts_say { FRONTS_ALONE, FRONTS_SURE, FRONTS_UNSURE, FRONTS_SILENT /* one has not heard this question yet */ };
 
-/* One that has not heard of what was asked when waiting for it was given up is not waited for again: it may be gone. */
+/* The number of the last question given up: a front that has not heard it is not waited for again, as it may be gone. */
 static int64_t given_up;
 
 static enum fronts_say what_fronts_say(struct request *r, int64_t number)
@@ -68,7 +68,7 @@ static bool run_round(struct request *r, const uint32_t *keys, size_t count)
     if (!view_barrier(keys, count) || !sure)
         return false;
     if (said != FRONTS_ALONE && number < given_up)
-        given_up = 0; /* the questions were removed: their numbers begin again */
+        given_up = 0; /* the questions were removed: their numbers start over */
     while (said != FRONTS_ALONE && (said = what_fronts_say(r, number)) == FRONTS_SILENT && mono_before(mono_now(), until))
         nanosleep(&pause, NULL);
     if (said == FRONTS_SILENT)
@@ -86,7 +86,7 @@ static void add_key(uint32_t key)
     rounds.keys[rounds.key_count++] = key;
 }
 
-/* Under the lock, which it leaves meanwhile. */
+/* Under the lock, which it releases meanwhile. */
 static void run_next(struct request *r)
 {
     uint32_t keys[FRONT_KEYS_MAX];
@@ -121,7 +121,7 @@ bool view_wait(struct request *r, const uint32_t *keys, size_t count)
         else
             run_next(r);
     }
-    sure = rounds.unsure < mine; /* a later one says nothing of these keys */
+    sure = rounds.unsure < mine; /* a later one says nothing about these keys */
     pthread_mutex_unlock(&rounds.lock);
     return sure;
 }
@@ -144,7 +144,7 @@ static bool catch_up(struct request *r, const char *coupon, const void *context)
     r->coupon = coupon;
     request_op(r, OP_COUPON);
     result = request_call(r);
-    seen = result == CPN_OK ? request_catch_up_all(r) : result == CPN_COUPON_NOT_FOUND; /* deleted: nobody ever took anything of it */
+    seen = result == CPN_OK ? request_catch_up_all(r) : result == CPN_COUPON_NOT_FOUND; /* deleted, so nobody ever took anything of it */
     r->coupon = NULL;
     if (!seen)
         reply_problem(r, CPN_BUSY, NULL);

@@ -1,4 +1,4 @@
-/* http/webhooks.c -- subscriptions to events: making, changing, deleting; their deliveries. See deliver/. */
+/* http/webhooks.c -- webhook subscriptions: creates, changes and deletes them; lists their deliveries. See deliver/. */
 #include <string.h>
 #include <time.h>
 
@@ -14,12 +14,12 @@
 #include "http/reply.h"
 #include "store/hooks.h"
 
-#define HOOKS_MOST 100   /* webhooks that there may be */
-#define COUPONS_MOST 100 /* that one names */
+#define HOOKS_MOST 100   /* most webhooks */
+#define COUPONS_MOST 100 /* most coupons that one names */
 #define ID_PARAM_MAX 64
 #define CHANGE_ATTEMPTS 4
 #define SKEW_MS 250
-#define KEEP_S (24 * 3600)         /* an old secret still signs */
+#define KEEP_S (24 * 3600)         /* how long an old secret still signs */
 #define KEEP_S_MAX (30 * 24 * 3600)
 
 static const char *const event_names[] = {
@@ -33,7 +33,7 @@ static const char *const states[] = {"enabled", "disabled", NULL};
 
 /* ---- JSON ---- */
 
-/* secret NULL: it is not shown. */
+/* secret NULL: not shown. */
 static void write_hook(struct json *j, const struct hook *h, const char *secret)
 {
     json_begin_object(j);
@@ -128,7 +128,7 @@ static void read_url(struct request *r, struct json_object *o, struct hook *h)
         errors_add(&r->errors, "/url", fault);
 }
 
-/* The array's items; NULL: it is none, or too long. */
+/* The array; NULL: not an array, empty, or too long. */
 static struct json_object *array_of(struct request *r, struct json_object *o, const char *pointer, size_t most,
                                     size_t *count)
 {
@@ -162,7 +162,7 @@ static void read_coupons(struct request *r, struct json_object *o, struct hook *
 {
     size_t count;
 
-    if (!o) /* null: all of them */
+    if (!o) /* null: all */
         return;
     o = array_of(r, o, "/coupons", COUPONS_MOST, &count);
     h->coupons.items = arena_array(&r->arena, count + 1, sizeof *h->coupons.items);
@@ -209,7 +209,7 @@ static const struct {
     {"state", FOR_CHANGE, read_state},
 };
 
-/* Lay what the body gives into h. False: r->errors says what is wrong. */
+/* Apply the body's members to h. False: see r->errors. */
 static bool read_hook(struct request *r, unsigned when, struct hook *h)
 {
     struct json_object *o JSON_IN_AUTO = json_in(r->body ? r->body : "", r->body_len, &r->errors);
@@ -243,8 +243,8 @@ static const char *new_secret(struct request *r)
     return arena_strdup(&r->arena, text);
 }
 
-/* Workers' clocks may differ by SKEW_MS. So a subscription begins a little later than it was asked for, and is answered a
- * little later than that: then nothing from before the request is sent, and all from after the answer is. */
+/* Workers' clocks may differ by SKEW_MS. So a subscription starts a little after its request, and is answered a little after that: nothing
+ * from before the request is sent, and everything after the answer is. */
 static void wait_for_start(const struct hook *h)
 {
     static const struct timespec pause = {0, 10 * 1000000};
@@ -254,7 +254,7 @@ static void wait_for_start(const struct hook *h)
         nanosleep(&pause, NULL);
 }
 
-/* Does r's key see all that it is about? */
+/* True if r's key can see everything that the webhook is about. */
 static bool is_within(const struct request *r, const struct hook *h)
 {
     for (size_t i = 0; i < h->coupons.count; i++)
@@ -298,7 +298,7 @@ static bool id_is_possible(const char *id)
     return strlen(id) <= ID_PARAM_MAX && utf8_valid(id, NULL);
 }
 
-/* The webhook that the path names. NULL: answered. */
+/* Find the webhook that the path names. NULL: answered. */
 static struct hook *find(struct request *r)
 {
     struct hook *h = NULL;
@@ -347,7 +347,7 @@ enum handled webhook_list(struct request *r)
     return list_end(r, &j, count == l.limit ? hooks[count - 1]->id : NULL);
 }
 
-/* Change the webhook by `change`, again where somebody else did in the meantime. NULL: answered. */
+/* Change the webhook by `apply`; retry if somebody else changed it meanwhile. NULL: answered. */
 static struct hook *change(struct request *r, bool (*apply)(struct request *r, struct hook *h))
 {
     for (int attempt = 0; attempt < CHANGE_ATTEMPTS; attempt++) {
@@ -418,7 +418,7 @@ static const struct rotation rotation_start = {NULL, KEEP_S};
 const struct field_table webhook_rotate_table = {rotation_rows, sizeof rotation_rows / sizeof *rotation_rows,
                                                  sizeof(struct rotation), &rotation_start, NULL};
 
-/* The newest two sign: an older one than that is gone. */
+/* The newest two sign; older ones are dropped. */
 static bool apply_rotation(struct request *r, struct hook *h)
 {
     const struct rotation *in = r->in;
@@ -438,7 +438,7 @@ enum handled webhook_rotate(struct request *r)
 
 /* ---- tests ---- */
 
-/* Ask for one, or for the one that is still to come. */
+/* Request a test, or return the pending one. */
 enum handled webhook_test(struct request *r)
 {
     for (int attempt = 0; attempt < CHANGE_ATTEMPTS; attempt++) {

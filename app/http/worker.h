@@ -1,4 +1,4 @@
-/* http/worker.h -- what the parts of a worker share. */
+/* http/worker.h -- shared by the parts of a worker. */
 #ifndef HTTP_WORKER_H
 #define HTTP_WORKER_H
 
@@ -11,7 +11,7 @@ struct engine;
 struct mongo;
 struct reactor;
 
-/* Made before its threads, never changed afterwards. */
+/* Filled before its threads start, never changed afterwards. */
 struct worker {
     const struct config *config;
     int index;
@@ -20,7 +20,7 @@ struct worker {
     struct engine *engine;
     struct auth *auth;
     struct blocking_pool *blocking_pool;
-    struct blocking_pool *streams; /* for long bodies, in and out: so that none of them keeps a list waiting */
+    struct blocking_pool *streams; /* for long bodies, in and out, so that they do not delay lists */
     struct reactor *reactor;
     struct jws_keys receipt_keys;
 };

@@ -27,10 +27,10 @@
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 20
-#define FILL_AFTER 8 /* new users of a coupon who were read, before all it has are */
+#define FILL_AFTER 8 /* reads of new users of a coupon before all its users are read */
 #define STREAM_THREADS 3
-#define STREAMS_OF_ONE_KEY 2 /* one is left: a long export of one key holds up no other */
-#define MALLOC_ARENAS 4 /* glibc would make one per thread, and keep what each ever held */
+#define STREAMS_OF_ONE_KEY 2 /* leaves one: a long export by one key holds up no other */
+#define MALLOC_ARENAS 4 /* glibc's default is one per thread, each keeping what it ever held */
 
 /* ---- what the engine counts ---- */
 
@@ -146,7 +146,7 @@ static void read_receipt_keys(struct worker *w)
         log_event(LOG_WARNING, "receipts.off", "path=\"%s\" reason=\"%s\"", path, message);
 }
 
-/* Before any call is answered, so that other fronts know whom to ask. */
+/* Announce this front before any call is answered, so that other fronts know whom to ask. */
 static void tell_of_front(const struct worker *w)
 {
     struct store *session = mongo_session(w->mongo);
@@ -178,7 +178,7 @@ static struct engine *start_engine(struct worker *w)
     return engine_start(&config, mongo_source(w->mongo), &hooks, lanes_start);
 }
 
-/* SIGTERM has come. Half of the time is for what is in flight, a quarter for the engine; past the rest the master kills us. */
+/* SIGTERM came. Half of the time is for requests in flight, a quarter for the engine; after the rest the master kills us. */
 static void stop(struct worker *w)
 {
     bool drained;
@@ -193,7 +193,7 @@ static void stop(struct worker *w)
     reactor_stop(w->reactor);
     blocking_pool_free(w->blocking_pool);
     blocking_pool_free(w->streams);
-    engine_stop(w->engine); /* after the last submit; what it still answers nobody sends any more */
+    engine_stop(w->engine); /* after the last submit; later answers are sent to nobody */
     refusal_counter_stop(refusals);
     reactor_free(w->reactor);
     schema_watch_stop(w->schema);

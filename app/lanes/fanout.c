@@ -81,7 +81,7 @@ void heads_add_up(struct head *sum, const struct op *heads, int64_t lanes)
         if (h->at_ms > sum->at_ms)
             sum->at_ms = h->at_ms;
     }
-    if (head_taken(sum) > sum->slots && sum->next_n) /* lane 0 was asked before slots were added, another after they were taken */
+    if (head_taken(sum) > sum->slots && sum->next_n) /* lane 0 answered before slots were added, another lane after they were taken */
         sum->slots = head_taken(sum);
 }
 

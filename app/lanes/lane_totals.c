@@ -8,9 +8,9 @@
 
 #include "base/checked.h"
 
-/* A lane's totals, without what only its chain needs. */
+/* A lane's totals, without what only its hash chain needs. */
 struct peer_lane {
-    int64_t missed; /* heard when the table had missed so often; -1: never */
+    int64_t missed; /* the table's `missed` when this was heard; -1: never heard */
     int64_t seq;
     int64_t taken, reserved, takings, discount_minor;
     int64_t day_ms, day_taken;
@@ -51,7 +51,7 @@ void lane_totals_free(struct lane_totals *t)
     free(t);
 }
 
-/* Under the lock. NULL: not known. */
+/* Under the lock. NULL: unknown. */
 static struct totals_of_coupon *find(struct lane_totals *t, const char *coupon)
 {
     struct totals_of_coupon *c;

@@ -1,9 +1,9 @@
 /*
- * lanes/lane_totals.h -- what this process knows of coupons with several lanes: the totals of each lane as last heard.
+ * lanes/lane_totals.h -- what this process knows of coupons with several lanes: each lane's totals, as last heard.
  *
- * Sources  its own lanes, with every batch; what other processes append, by the listener
- * Use      the counts of policies without slots, which add what they heard of the other lanes to their own.
- *          Everything here may be old: nothing exact depends on it
+ * Sources  its own lanes, with every batch; other processes' batches, from the listener
+ * Use      policies without slots: a lane adds what it heard of the others to its own counts. All of it may be stale: nothing exact depends
+ *          on it
  * Threads  any
  */
 #ifndef LANES_LANE_TOTALS_H
@@ -20,13 +20,13 @@ struct lane_totals;
 struct lane_totals *lane_totals_new(void);
 void lane_totals_free(struct lane_totals *t);
 
-/* The coupon has so many lanes, for ever. */
+/* The coupon has this many lanes, for good. */
 void lane_totals_know(struct lane_totals *t, const char *coupon, int64_t lanes);
 /* Record the lane's totals. Unknown coupons are ignored. */
 void lane_totals_note(struct lane_totals *t, const char *coupon, int64_t lane, const struct head *head);
 /* The sums over the coupon's lanes except `lane`, for the day that begins at day_ms. */
 void lane_totals_others(struct lane_totals *t, const char *coupon, int64_t lane, int64_t day_ms, struct others *sums);
-/* True when every lane of the coupon was heard of, and nothing was missed since. */
+/* True if every lane was heard of, and nothing missed since. */
 bool lane_totals_all(struct lane_totals *t, const char *coupon);
 /* Something may have been missed: forget what was heard. */
 void lane_totals_missed(struct lane_totals *t);

@@ -1,7 +1,7 @@
 /*
- * lanes/lanes.c -- see lanes.h. Reading order: lanes_main(), then what it calls, upwards.
+ * lanes/lanes.c -- see lanes.h. Reading order: lanes_main(), then what it calls, going up.
  *
- * Repeats  what is asked here may be asked twice, by two processes at a time, or half: OP_FOLLOW speaks of a version
+ * Repeats  any request here may be made twice, by two processes at once, or half: so OP_FOLLOW names a version
  */
 #include "lanes/lanes.h"
 
@@ -23,27 +23,27 @@
 #include "lanes/member.h"
 #include "lanes/quotas.h"
 
-#define LOOK_MS 2000        /* how long what nobody waits for may take */
-#define FETCH_TRIES 50      /* to get what a lane lacks, while other lanes move */
-#define POKE_MS 5           /* between two looks at whether few slots are left */
-#define POKE_RAISED_MS 250  /* the same, when the events were raised already */
-#define FOLLOW_PAUSE_NS (20 * 1000000) /* between two tries to have all lanes follow */
-#define THREADS_MOST 32     /* coupons that may be worked on at a time */
+#define LOOK_MS 2000        /* time for work that nobody waits for */
+#define FETCH_TRIES 50      /* to fetch what a lane lacks, while other lanes move */
+#define POKE_MS 5           /* between checks for low stock */
+#define POKE_RAISED_MS 250  /* the same, after the events were raised */
+#define FOLLOW_PAUSE_NS (20 * 1000000) /* between attempts to make all lanes follow */
+#define THREADS_MOST 32     /* most coupons worked on at a time */
 
-/* The lanes of one coupon, and what is to be done with them: one thread at a time. */
+/* The lanes of one coupon, and their pending work: one thread at a time. */
 struct group {
     char coupon[COUPON_ID_MAX + 1];
     struct lanes *all;
-    /* of the thread that has it */
-    struct asker asker; /* until: when what is done now must be over */
+    /* of its thread */
+    struct asker asker; /* until: the deadline of the current work */
     struct quotas quotas;
     struct op_list lacking;
     /* under the lock */
     struct op_list queue;
-    bool queued, running; /* it waits for a thread, or has one */
+    bool queued, running; /* waiting for a thread; has one */
     bool poked;           /* few slots are left */
-    struct mono not_before; /* to look at that again */
-    struct group *prev, *next; /* in the queue, or among those that are kept */
+    struct mono not_before; /* earliest time to check that again */
+    struct group *prev, *next; /* in `queue` or `kept` */
     bool kept;
     UT_hash_handle hh;
 };
@@ -56,16 +56,16 @@ struct lanes {
     const struct engine_hooks *hooks;
     pthread_t listener;
     atomic_bool listening; /* the listener was started */
-    atomic_bool hearing;   /* it hears */
+    atomic_bool hearing;   /* it is hearing */
     atomic_bool stopping;
     pthread_mutex_t lock;
     pthread_cond_t some;
     /* under the lock */
     pthread_t threads[THREADS_MOST];
     int count, idle;
-    struct group *groups; /* of the coupons that are here: in the queue, with a thread, or kept */
-    struct group *queue;  /* of those with something to do that no thread has */
-    struct group *kept;   /* of those with nothing to do of which something is known, the longest kept first */
+    struct group *groups; /* all: queued, with a thread, or kept */
+    struct group *queue;  /* have work but no thread */
+    struct group *kept;   /* have no work, but something is known of them; longest kept first */
     int kept_count;
     bool stop;
 };
@@ -85,14 +85,14 @@ static void know(struct lanes *s, const char *coupon, int64_t lanes)
     multilane_know(&s->multilane, coupon, lanes);
 }
 
-/* True when it is done for all lanes, one after the other. */
+/* True if it is done for all lanes, one after the other. */
 static bool is_of_all(enum op_kind kind)
 {
     return kind == OP_CREATE || kind == OP_CHANGE || kind == OP_DELETE || kind == OP_ARCHIVE || kind == OP_GENERATE ||
            kind == OP_DUE || kind == OP_FOLLOW;
 }
 
-/* The one lane that the op is for, of a coupon with so many. */
+/* The lane that the op is for, of a coupon with this many. */
 static int64_t lane_for(const struct op *op, int64_t lanes)
 {
     int64_t lane = 0;
@@ -135,7 +135,7 @@ static void finish(struct lanes *s, struct op *op)
     op->done(op);
 }
 
-/* One more lane of op's coupon is asked what op asks: a copy that goes to this lane as it is. */
+/* Ask this lane of op's coupon what op asks, by a copy for just this lane. */
 static enum cpn_result ask_as(struct group *g, struct op *op, enum op_kind kind, int64_t lane)
 {
     struct op inner = *op;
@@ -156,7 +156,7 @@ static enum cpn_result ask_as(struct group *g, struct op *op, enum op_kind kind,
 
 /* ---- events ---- */
 
-/* Raise what follows from how many slots are left. *raised: there is nothing more to say until slots come. */
+/* Raise the events due for the slots left. *raised: no more until slots are added. */
 static void raise_events(struct group *g, const char *coupon, int64_t lanes, bool *raised)
 {
     enum cpn_result r;
@@ -178,7 +178,7 @@ static void raise_events(struct group *g, const char *coupon, int64_t lanes, boo
 
 /* ---- definitions ---- */
 
-/* Have every lane follow lane 0's definition, and give back its quotas of caps that may have changed. */
+/* Make every lane follow lane 0's definition, and give back its quotas of caps that may have changed. */
 static enum cpn_result follow(struct group *g, const struct coupon *definition)
 {
     int64_t lanes = definition->lanes;
@@ -198,7 +198,7 @@ static enum cpn_result follow(struct group *g, const struct coupon *definition)
     return quotas_settle(&g->quotas, definition);
 }
 
-/* The lanes must follow what lane 0 has: until the op's time is up, when nobody knows whether all of them do. */
+/* Make the lanes follow lane 0; if the op's time runs out, it is unknown whether all do. */
 static void follow_or_unknown(struct group *g, struct op *op, const struct coupon *definition)
 {
     struct timespec pause = {0, FOLLOW_PAUSE_NS};
@@ -212,7 +212,7 @@ static void follow_or_unknown(struct group *g, struct op *op, const struct coupo
     }
 }
 
-/* op gets the totals over all lanes, and whatever refuses them. */
+/* Give op the totals over all lanes, or the refusal of a lane. */
 static enum cpn_result sum_heads(struct group *g, struct op *op, int64_t lanes)
 {
     enum cpn_result r;
@@ -237,8 +237,8 @@ static void create(struct group *g, struct op *op, int64_t lanes)
         (void)quotas_spread(&g->quotas, op->coupon, lanes);
 }
 
-/* At least so much all lanes together had taken at one moment: after each was asked once, and before any is asked again. What a
- * lane has taken by then, less what it took since it was asked first, it had at that moment. */
+/* A lower bound of what all lanes together had taken at one moment: after each was asked once, and before any is asked again. At that
+ * moment a lane had taken what it has now, less what it took since its first answer. */
 static enum cpn_result ask_taken(struct group *g, const char *coupon, int64_t lanes, int64_t *taken)
 {
     enum cpn_result r, r_after;
@@ -252,8 +252,8 @@ static enum cpn_result ask_taken(struct group *g, const char *coupon, int64_t la
     return r == CPN_OK ? r_after : r;
 }
 
-/* The cap is to be lowered by more than lane 0 has free: the other lanes give what they have, until that is enough, or more is
- * taken than the new cap. */
+/* The cap is to fall by more than lane 0 has free: the other lanes give what they have, until that is enough, or more is taken than the new
+ * cap. */
 static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
 {
     enum found found = FOUND_SOME;
@@ -267,7 +267,7 @@ static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
             op->outcome = (struct outcome){.result = CPN_BUSY, .retry = true};
             return CPN_BUSY;
         }
-        /* one try: then it may be known that the cap is passed */
+        /* one try, after which the cap may be known to be passed */
         found = quotas_fetch(&g->quotas, op->coupon, lanes, 0, &op->outcome, 1, &due_ms);
         r = ask_as(g, op, OP_CHANGE, 0);
     }
@@ -276,7 +276,7 @@ static enum cpn_result lower_cap(struct group *g, struct op *op, int64_t lanes)
 
 static void change(struct group *g, struct op *op, int64_t lanes)
 {
-    enum cpn_result r = sum_heads(g, op, lanes); /* so that lane 0 has heard of the others */
+    enum cpn_result r = sum_heads(g, op, lanes); /* lets lane 0 hear of the others */
 
     if (r == CPN_OK)
         r = ask_as(g, op, OP_CHANGE, 0);
@@ -286,8 +286,8 @@ static void change(struct group *g, struct op *op, int64_t lanes)
         follow_or_unknown(g, op, op->coupon_now);
 }
 
-/* Have the coupon go from one state to the other, and all lanes follow; again, if somebody else changed it meanwhile. op gets the
- * outcome. True: it went; what is in that state no longer, or never was, is left as it is. */
+/* Move the coupon from one state to the other, with all its lanes; again, if it was changed meanwhile. op gets the outcome. True if moved;
+ * a coupon not in state `from` is left alone. */
 static bool move_state(struct group *g, struct op *op, enum coupon_state from, enum coupon_state to)
 {
     enum cpn_result r;
@@ -305,7 +305,7 @@ static bool move_state(struct group *g, struct op *op, enum coupon_state from, e
     return r == CPN_OK;
 }
 
-/* The outcome is OK, COUPON_ARCHIVED, COUPON_IN_USE when it ever had a redemption, or what refuses the question. */
+/* Returns OK, COUPON_ARCHIVED, COUPON_IN_USE if it ever had a redemption, or the refusal of a lane. */
 static enum cpn_result ask_whether_used(struct group *g, struct op *op, int64_t lanes)
 {
     if (sum_heads(g, op, lanes) == CPN_OK && (op->head.archived || head_takings(&op->head) > 0))
@@ -313,17 +313,17 @@ static enum cpn_result ask_whether_used(struct group *g, struct op *op, int64_t 
     return op->outcome.result;
 }
 
-/* It was paused for a deletion that did not come about. What refused that stays the answer. */
+/* It was paused for a deletion that was refused: activate it again, and keep the refusal as the answer. */
 static void activate_again(struct group *g, struct op *op)
 {
     struct outcome refusal = op->outcome;
 
-    g->asker.until = mono_add_ms(mono_now(), LOOK_MS); /* the op's own time may be over */
+    g->asker.until = mono_add_ms(mono_now(), LOOK_MS); /* the op's own time may have run out */
     move_state(g, op, COUPON_PAUSED, COUPON_ACTIVE);
     op->outcome = refusal;
 }
 
-/* Deleted is what has no redemption in any lane. So that none comes while they are asked, the coupon is paused before. */
+/* Delete it if no lane has a redemption. It is paused first, so that none is made while lanes are asked. */
 static void delete_coupon(struct group *g, struct op *op, int64_t lanes)
 {
     bool paused;
@@ -340,7 +340,7 @@ static void delete_coupon(struct group *g, struct op *op, int64_t lanes)
         activate_again(g, op);
 }
 
-/* Close the lanes that follow lane 0, which is closed. Nothing refuses it but a failure: what is begun is to be repeated. */
+/* Close the other lanes, after lane 0. Only a failure can stop this: once begun, it must be repeated. */
 static void archive_others(struct group *g, struct op *op, int64_t lanes)
 {
     struct fanout *a = fanout_new(op->coupon, (size_t)lanes);
@@ -356,8 +356,8 @@ static void archive_others(struct group *g, struct op *op, int64_t lanes)
     fanout_free(a);
 }
 
-/* When all lanes have followed the definition by which it ended, and none has anything issued or held, none ever will, unless the
- * definition changes: lane 0 is closed by that same version. */
+/* Once all lanes follow the definition that ended it, and none has anything issued or held, none ever will unless the definition changes:
+ * so close lane 0 by that version. */
 static void archive(struct group *g, struct op *op, int64_t lanes)
 {
     if (ask_as(g, op, OP_HEAD, 0) != CPN_OK)
@@ -381,10 +381,10 @@ static void archive(struct group *g, struct op *op, int64_t lanes)
 static void generate(struct group *g, struct op *op, int64_t lanes)
 {
     if (ask_as(g, op, OP_GENERATE, 0) == CPN_OK)
-        (void)quotas_spread(&g->quotas, op->coupon, lanes); /* else a lane gets its quota when it has nothing left */
+        (void)quotas_spread(&g->quotas, op->coupon, lanes); /* otherwise a lane gets its quota when it runs dry */
 }
 
-/* Free slots are retired in lane 0: those of the other lanes come there first. */
+/* Free slots are retired in lane 0, so fetch those of the other lanes first. */
 static void retire(struct group *g, struct op *op, int64_t lanes)
 {
     enum cpn_result r = ask_as(g, op, OP_HEAD, 0);
@@ -407,7 +407,7 @@ static void busy(struct lanes *s, struct op *op)
     finish(s, op);
 }
 
-/* To its lane again. */
+/* Send it to its lane again. */
 static void ask_again(struct group *g, struct op *op)
 {
     if (mono_before(op->deadline, mono_now())) {
@@ -418,7 +418,7 @@ static void ask_again(struct group *g, struct op *op)
     engine_reroute(g->all->engine, op);
 }
 
-/* Every lane tells how it stands, and the listener what moves them from then on. */
+/* Ask every lane for its totals; from then on the listener reports changes. */
 static void hear_all(struct group *g, const char *coupon, int64_t lanes)
 {
     enum cpn_result r;
@@ -427,7 +427,7 @@ static void hear_all(struct group *g, const char *coupon, int64_t lanes)
     fanout_free(ask_heads(&g->asker, coupon, lanes, &r));
 }
 
-/* Settle what the first of those that lack something lacks, for all of them that lack the same. The rest stays. */
+/* Settle what the first waiting op lacks, for all that lack the same; the rest stay. */
 static void look_around(struct group *g)
 {
     struct op *first = g->lacking.first, *op;
@@ -478,7 +478,7 @@ static void *listen_main(void *argument)
 #define HEARING_MS 2000
 #define HEARING_STEP_NS 1000000
 
-/* Start it with the first coupon that needs it, and wait until it hears: what is read of the lanes after that is all there was. */
+/* Start it with the first coupon that needs it, and wait until it hears: whatever is read of the lanes after that is complete. */
 static void listen_to_others(struct lanes *s)
 {
     struct mono until = mono_add_ms(mono_now(), HEARING_MS);
@@ -518,7 +518,7 @@ static void do_op(struct group *g, struct op *op)
         break;
     case OP_FOLLOW:
         ask_as(g, op, OP_HEAD, 0);
-        if (op->coupon_now) /* lane 0 was asked, and has or had it */
+        if (op->coupon_now) /* lane 0 was asked, and has or had a definition */
             follow_or_unknown(g, op, op->coupon_now);
         break;
     default:
@@ -527,7 +527,7 @@ static void do_op(struct group *g, struct op *op)
     finish(g->all, op);
 }
 
-/* What came in; one thing that lanes lack; and whether few slots are left. */
+/* Do what came in; settle one lack; check for low stock. */
 static void work(struct group *g, struct op_list *queue, bool poked)
 {
     struct lanes *s = g->all;
@@ -596,7 +596,7 @@ static void take_from_kept(struct lanes *s, struct group *g)
     s->kept_count--;
 }
 
-/* It has its turn when those before it had theirs, if there is something to do. */
+/* Queue it, if there is something to do. */
 static void queue_group(struct lanes *s, struct group *g)
 {
     if (g->queued || g->running || (!has_ops(g) && !g->poked))
@@ -614,7 +614,7 @@ static void forget_group(struct lanes *s, struct group *g)
     group_free(g);
 }
 
-/* No thread has it, and nothing waits. It is kept if something is known of it, and those kept the longest make room. */
+/* It has no thread, and nothing waits: keep it if something is known of it; those kept longest make room. */
 static void put_away(struct lanes *s, struct group *g)
 {
     struct group *oldest = s->kept;
@@ -634,7 +634,7 @@ static void put_away(struct lanes *s, struct group *g)
     s->kept_count++;
 }
 
-/* The first for which there is something to do now; NULL: none. */
+/* The first that has something to do now; NULL: none. */
 static struct group *next_group(struct lanes *s)
 {
     struct mono now = mono_now();
@@ -657,7 +657,7 @@ static void wait_for_some(struct lanes *s)
     const struct group *g = s->queue;
 
     s->idle++;
-    if (g) { /* all in the queue have their time */
+    if (g) { /* all in the queue wait for their time */
         for (until = g->not_before; (g = g->next);)
             until = mono_before(g->not_before, until) ? g->not_before : until;
         cond_wait_until(&s->some, &s->lock, until);
@@ -669,11 +669,11 @@ static void wait_for_some(struct lanes *s)
 
 static void *lanes_main(void *argument);
 
-/* One thread waits at all times, as far as there may be more: what one coupon waits for is in nobody else's way. */
+/* Keep one thread idle, as far as the bound permits: no coupon's wait holds up another. */
 static void keep_one_idle(struct lanes *s)
 {
     if (s->idle)
-        pthread_cond_signal(&s->some); /* there may be more in the queue */
+        pthread_cond_signal(&s->some); /* the queue may have more */
     else if (s->count < THREADS_MOST && !s->stop && pthread_create(&s->threads[s->count], NULL, lanes_main, s) == 0)
         s->count++;
 }
@@ -742,7 +742,7 @@ static void gathered_one(struct op *one)
     free(g);
 }
 
-/* OP_COUPON: ask all lanes, and add up. */
+/* OP_COUPON: ask all lanes and add up. */
 static void gather_heads(struct lanes *s, struct op *op, int64_t lanes)
 {
     struct gathering *g = checked(calloc(1, sizeof *g));
@@ -761,13 +761,13 @@ static void gather_heads(struct lanes *s, struct op *op, int64_t lanes)
         one->context = g;
         one->deadline = op->deadline;
     }
-    for (int64_t i = 0; i < lanes; i++) /* g may be gone with the last */
+    for (int64_t i = 0; i < lanes; i++) /* the last one may free g */
         engine_ask(s->engine, &ops[i]);
 }
 
 /* ---- from outside ---- */
 
-/* Do it, or find more of what its lane lacks and ask it again; done() is called once. */
+/* Do it, or fetch what its lane lacks and ask again; done() is called once. */
 static void submit(struct lanes *s, struct op *op)
 {
     struct group *g;
@@ -781,7 +781,7 @@ static void submit(struct lanes *s, struct op *op)
         op_list_add(&g->queue, op);
         queue_group(s, g);
         if (g->queued)
-            pthread_cond_signal(&s->some); /* it may have been there for a poke whose time has not come */
+            pthread_cond_signal(&s->some); /* it may have been queued for a poke not due yet */
     }
     pthread_mutex_unlock(&s->lock);
     if (stop)
@@ -832,7 +832,7 @@ static bool belongs_elsewhere(const struct lane *l, const struct op *op)
     return is_of_all(op->kind) || op->kind == OP_COUPON || lane_for(op, l->definition->lanes) != l->number;
 }
 
-/* Without slots a lane decides only when it has heard of all others. */
+/* Without slots, a lane decides only once it has heard of all others. */
 static bool has_to_listen(struct lanes *s, const struct lane *l, const struct op *op)
 {
     return (op->kind == OP_TAKE || op->kind == OP_CHECK) && !op->looked[QUOTA_NONE] && !policy_of(l->definition)->slots &&
@@ -895,19 +895,19 @@ static void end(struct multilane *multilane, struct lane_work *p)
     member_end(p);
 }
 
-/* The other lanes hear how this one stands. */
+/* Tell the other lanes this one's totals. */
 static void confirmed(struct multilane *multilane, const struct lane *l)
 {
     lane_totals_note(lanes_of(multilane)->totals, l->coupon, l->number, &l->tail);
 }
 
-/* The coupon is refilled from the beginning. */
+/* The coupon is refilled, and its first slots are still to come. */
 static bool awaits_first_slots(const struct lane *l)
 {
     return l->number == 0 && l->tail.next_n == 0 && l->definition->replenish.below != COUPON_NULL;
 }
 
-/* Where few slots are left here, few may be left in all lanes. */
+/* If this lane has few slots left, all lanes together may. */
 static void committed(struct multilane *multilane, const struct lane *l)
 {
     const struct coupon *d = l->definition;
@@ -929,7 +929,7 @@ static void stop(struct multilane *multilane)
 
     atomic_store(&s->stopping, true);
     pthread_mutex_lock(&s->lock);
-    s->stop = true; /* from now on there are no more threads */
+    s->stop = true; /* no new threads from here on */
     pthread_cond_broadcast(&s->some);
     pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < s->count; i++)

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#define GET_MOST 16384 /* slots that a lane gets by one batch */
+#define GET_MOST 16384 /* most slots that a lane gets in one batch */
 
 enum store_status member_adopt(struct lane *l, struct store *store)
 {
@@ -15,9 +15,9 @@ enum store_status member_adopt(struct lane *l, struct store *store)
     return status == STORE_OK && !definition ? STORE_NOT_FOUND : status;
 }
 
-/* ---- accounts with other lanes: few, and of few requests ---- */
+/* ---- accounts with other lanes: few, and few requests concern them ---- */
 
-/* Slots that are made in lane 0 are shared out to all lanes at once. */
+/* The definition if op makes slots in lane 0, to be shared out to all lanes at once; else NULL. */
 static const struct coupon *shared_out(const struct lane_work *p, const struct op *op)
 {
     if (op->kind == OP_GENERATE)
@@ -125,7 +125,7 @@ void member_begin(struct lane_work *p, struct lane_totals *totals)
         return;
     lane_totals_others(totals, l->coupon, l->number, p->day_ms, &p->d.others);
     if (l->number > 0)
-        decide_follow(&p->d, l->definition); /* where whoever changed it died before telling this lane */
+        decide_follow(&p->d, l->definition); /* in case the process that changed it died before telling this lane */
 }
 
 void member_decide(struct lane_work *p, struct op *op)

@@ -1,7 +1,7 @@
 /*
- * lanes/member.h -- one lane of several, in a round of its committer: what it loads, decides and keeps that a single lane has not.
+ * lanes/member.h -- one lane of several, in a committer's round: what it loads, decides and keeps beyond what a single lane does.
  *
- * Source   hooks of engine/multilane.h, which says when each is called
+ * Source   hooks; engine/multilane.h says when each is called
  * Threads  the committer's
  */
 #ifndef LANES_MEMBER_H
@@ -10,9 +10,9 @@
 #include "engine/round.h"
 #include "lanes/lane_totals.h"
 
-/* Take over the definition of lane 0, if the lane has none. */
+/* Take over lane 0's definition, if the lane has none. */
 enum store_status member_adopt(struct lane *l, struct store *store);
-/* Load the accounts that requests are about. */
+/* Load the accounts that the requests concern. */
 void member_load(struct committer *c, struct lane_work *p);
 void member_begin(struct lane_work *p, struct lane_totals *totals);
 void member_decide(struct lane_work *p, struct op *op);

@@ -1,8 +1,7 @@
 /*
  * lanes/quotas.c -- see quotas.h.
  *
- * Repeats  what is asked here may be asked twice, by two processes at a time, or half: OP_GIVE and OP_GET speak of sums that
- *          only grow
+ * Repeats  any request here may be made twice, by two processes at once, or half: so OP_GIVE and OP_GET carry sums that only grow
  */
 #include "lanes/quotas.h"
 
@@ -16,7 +15,7 @@
 #define SETTLE_TRIES 50 /* while other lanes move */
 #define ALL (INT64_C(1) << 53)
 
-/* The lanes of a coupon as they stood when none had anything left of a quota. */
+/* A coupon's lanes as of when none had any of a quota left. */
 struct empty {
     char key[COUPON_ID_MAX + 8]; /* coupon, a line feed, quota */
     int64_t *seqs;
@@ -27,11 +26,11 @@ struct move {
     const char *coupon;
     int64_t lanes;
     enum quota quota;   /* what this is about */
-    int64_t x, need;    /* the lane that needs so much of it */
-    int64_t left;       /* what that has, when it was last asked */
-    int64_t *seqs;      /* of each lane, when it was last asked */
-    int64_t due_ms;     /* when the first hold of any lane ends, when all were last looked at; 0: none, or not known */
-    struct gift want;   /* -1: nothing of it */
+    int64_t x, need;    /* the lane that needs this much */
+    int64_t left;       /* what it has, as of when last asked */
+    int64_t *seqs;      /* of each lane, as of when last asked */
+    int64_t due_ms;     /* when the first hold of any lane ends, as of the last look at all; 0: none, or not known */
+    struct gift want;   /* -1: none of it */
 };
 
 static void move_init(struct move *m, const char *coupon, int64_t lanes)
@@ -63,7 +62,7 @@ static struct op *fanout_account(struct fanout *a, enum op_kind kind, int64_t la
     return op;
 }
 
-/* Have the lanes get what the givers said they ever gave them: gives[i] becomes gets[i]. */
+/* Make the lanes get all that the givers say they ever gave them: gives[i] becomes gets[i]. */
 static enum cpn_result get_all(struct quotas *s, struct move *m, const struct fanout *gives)
 {
     struct fanout *gets = fanout_new(m->coupon, gives->count);
@@ -84,14 +83,14 @@ static enum cpn_result get_all(struct quotas *s, struct move *m, const struct fa
             const struct op *op = &gets->ops[i];
 
             note(m, op);
-            again = again || op->account->got.slots < op->gift.slots; /* slots come in steps */
+            again = again || op->account->got.slots < op->gift.slots; /* slots are moved in steps */
         }
     }
     fanout_free(gets);
     return r;
 }
 
-/* Ask for gifts, and have them got. */
+/* Ask for gifts, then have them taken. */
 static enum cpn_result give_and_get(struct quotas *s, struct move *m, struct fanout *gives)
 {
     enum cpn_result r = ask(s->asker, gives->ops, gives->count);
@@ -104,7 +103,7 @@ static enum cpn_result give_and_get(struct quotas *s, struct move *m, struct fan
     return r;
 }
 
-/* Lane 0 gives lane x what it wants, and every lane gets what it ever was given. */
+/* Lane 0 gives lane x what it wants, and every lane takes all that it was ever given. */
 static enum cpn_result from_middle(struct quotas *s, struct move *m)
 {
     struct fanout *gives = fanout_new(m->coupon, (size_t)m->lanes);
@@ -114,7 +113,7 @@ static enum cpn_result from_middle(struct quotas *s, struct move *m)
     return give_and_get(s, m, gives);
 }
 
-/* Every lane but x gives lane 0 what x wants, and lane 0 gets it. */
+/* Every lane but x gives lane 0 what x wants, and lane 0 takes it. */
 static enum cpn_result to_middle(struct quotas *s, struct move *m)
 {
     struct fanout *gives = fanout_new(m->coupon, (size_t)m->lanes);
@@ -129,8 +128,8 @@ static int64_t elsewhere(const struct head *h, enum quota quota)
     return quota == QUOTA_SLOTS ? h->elsewhere : quota == QUOTA_DAY ? h->day_elsewhere : h->minor_elsewhere;
 }
 
-/* *none: no lane has moved since it was asked, all of them together have less than x needs, and nothing of it is on its way: what a
- * process gave before it died may be all there is. */
+/* *none: no lane has moved since it was asked, all together have less than x needs, and none is on its way. Gifts of a process that died
+ * may be all there is. */
 static enum cpn_result look_again(struct quotas *s, struct move *m, bool *none)
 {
     enum cpn_result r;
@@ -199,7 +198,7 @@ static void forget_empty(struct quotas *s, struct empty *e)
     free(e);
 }
 
-/* True when nothing has moved since there was nothing: most of what is asked after the last slot has gone. */
+/* True if nothing has moved since none was left: answers most of what is asked after the last slot is gone. */
 static bool still_nothing(struct quotas *s, struct move *m)
 {
     struct empty *e = find_empty(s, m);
@@ -271,7 +270,7 @@ static bool is_below(const struct op *head, enum quota quota)
     return quota_left(head->coupon_now, head->lane, &head->head, quota) < 0;
 }
 
-/* A lane is below 0 of the quota, and another one above: what that takes is too much. */
+/* One lane's share of the quota is below 0 while another has some left: what that one takes is too much. */
 static bool is_unsettled(const struct fanout *heads, enum quota quota)
 {
     bool below = false, above = false;
@@ -286,7 +285,7 @@ static bool is_unsettled(const struct fanout *heads, enum quota quota)
     return below && above;
 }
 
-/* Lane 0 gives those that are below 0 what they lack: they took while there was no cap, or a higher one. */
+/* Lane 0 makes up for lanes below 0: they took while there was no cap, or a higher one. */
 static enum cpn_result make_up(struct quotas *s, struct move *m)
 {
     enum cpn_result r;

@@ -18,7 +18,7 @@ struct changed {
 struct definition_sync {
     pthread_mutex_t lock;
     struct changed *rows;
-    bool taken; /* one, by definition_sync_due(): this */
+    bool taken; /* one is taken, by definition_sync_due(): this */
     definition_sync_coupon taken_coupon;
     int taken_failures;
 };
@@ -49,7 +49,7 @@ void definition_sync_free(struct definition_sync *f)
     free(f);
 }
 
-/* One that waits keeps its time. */
+/* One already waiting keeps its time. */
 static void add(struct definition_sync *f, const char *coupon, int failures, struct mono due_at)
 {
     struct changed *row;

@@ -1,8 +1,8 @@
 /*
  * reporter/queue.h -- batches on their way from the feed to the fold: a bounded queue between two threads.
  *
- * Bound    whoever puts waits while it is full: the change stream is read later, nothing is lost
- * Sweep    beside the batches: a wish to look at every lane's ledger, because the feed began anew. Wishes do not add up
+ * Bound    queue_put() waits while it is full: the change stream is read later, nothing is lost
+ * Sweep    besides batches: a request to look at every lane's ledger, because the feed started over. Requests do not add up
  */
 #ifndef REPORTER_QUEUE_H
 #define REPORTER_QUEUE_H
@@ -25,12 +25,12 @@ struct queue {
 
 void queue_init(struct queue *in);
 void queue_release(struct queue *in);
-/* False when the queue was closed. */
+/* False if the queue was closed. */
 bool queue_put(struct queue *in, const struct batch_counts *t);
 void queue_ask_sweep(struct queue *in);
-/* Take up to `most` batches, waiting up to wait_ms for the first; *sweep: one is wished for (the wish is taken, too). */
+/* Take up to `most` batches, waiting up to wait_ms for the first; *sweep: one was requested (the request is taken, too). */
 size_t queue_take(struct queue *in, struct batch_counts *batches, size_t most, int wait_ms, bool *sweep);
-/* Wake everybody: nothing more is put. */
+/* Wake everybody: no more batches come. */
 void queue_close(struct queue *in);
 
 #endif

@@ -31,29 +31,29 @@
 
 #define BACKOFF_MS 50
 #define QUEUE_WAIT_MS 1000
-#define SWEEP_PAGE 100     /* coupons that are looked at between two rounds of folding */
+#define SWEEP_PAGE 100     /* coupons looked at between rounds of folding */
 #define CATCH_UP_BATCHES 200
-#define AGAIN_FIRST_MS 1000 /* until a ledger that could not be read is read again; then twice as long each time */
+#define AGAIN_FIRST_MS 1000 /* until an unreadable ledger is read again; doubles each time */
 #define AGAIN_MOST_MS 10000
-#define LATE_MS 15000       /* after which no batch comes that arrived before one that has come: longer than any insert takes the server */
-#define SWEEP_AGAIN_MS 10000 /* until the next sweep, where one passed a coupon over */
-#define BACKSTOP_LANES 200 /* at most, in one round of the backstop */
+#define LATE_MS 15000       /* after a batch, none that arrived earlier appears later than this: longer than any insert takes the server */
+#define SWEEP_AGAIN_MS 10000 /* until the next sweep, if one skipped a coupon */
+#define BACKSTOP_LANES 200 /* most lanes in one round of the backstop */
 #define FOLLOW_DEADLINE_MS 10000
-#define LEASE_MS 5000       /* after which another front's reporter takes over */
+#define LEASE_MS 5000       /* then another front's reporter takes over */
 #define RENEW_MS 1000
-#define WORKERS 3           /* threads that the lease starts */
+#define WORKERS 3           /* threads run under the lease */
 #define VIEWS "views"
 #define TOTALS "totals"
 
 /* A lane in the fold's table. */
 struct known {
-    struct counted_lane lane; /* its coupon and lane are the key: zeroed beyond the text */
-    bool behind;            /* its ledger has to be read; it stands in the list of those */
+    struct counted_lane lane; /* coupon and lane are the key: zeroed beyond the text */
+    bool behind;            /* its ledger must be read; it is in that list */
     struct known *next_behind;
-    int64_t again_ms;       /* it waits for so long, since its ledger could not be read; 0: it could */
+    int64_t again_ms;       /* waits this long because its ledger could not be read; 0: it could */
     struct mono again_at;
-    bool moved;             /* in this round: its mark has to be written */
-    int64_t at_ms;          /* of the batch at which it then stands */
+    bool moved;             /* in this round: its mark must be written */
+    int64_t at_ms;          /* time of the batch at the new mark */
     UT_hash_handle hh;
 };
 #define KNOWN_KEY_SIZE (offsetof(struct counted_lane, lane) + sizeof(int64_t))
@@ -67,33 +67,33 @@ struct reporter {
     struct view_lag *view_lag;
     struct stop stop;
     struct definition_sync *definition_sync;
-    pthread_t workers[WORKERS]; /* the lease's alone */
+    pthread_t workers[WORKERS]; /* only the lease thread's */
     bool working;
-    /* the fold's alone */
+    /* only the fold thread's */
     struct store *session;
     struct known *lanes;
     struct known *behind;
-    size_t round_most; /* batches in one round */
+    size_t round_most; /* most batches in a round */
     struct batch_counts *batches;
     struct run *runs;
     struct totals_write *writes;
     struct mark_write *marks;
     bool sweeping;
-    uint64_t sweep_now;     /* a time before it began; 0: it does not know yet what it has to look at */
-    bool whole;             /* it looks at every coupon: there is no watermark */
-    struct arrivals_at at;  /* else: what it looks at next, when it has looked at the lanes that were held */
-    char swept[COUPON_ID_MAX + 1]; /* the last coupon that the whole sweep has looked at */
-    bool passed_over;              /* one could not be looked at: another sweep is to follow */
+    uint64_t sweep_now;     /* a time before the sweep began; 0: its range is not known yet */
+    bool whole;             /* it covers every coupon: there is no watermark */
+    struct arrivals_at at;  /* otherwise: its position, after the held lanes */
+    char swept[COUPON_ID_MAX + 1]; /* last coupon looked at by the whole sweep */
+    bool passed_over;              /* one was skipped: another sweep must follow */
     struct mono sweep_at;
-    uint64_t latest;        /* when the last batch arrived that was taken in; 0: not known */
-    struct watermark watermark; /* as it is written */
-    struct watermark next;      /* what it is to be; arrived 0: nothing is waited for */
+    uint64_t latest;        /* arrival of the newest batch taken in; 0: unknown */
+    struct watermark watermark; /* as written */
+    struct watermark next;      /* the next one; arrived 0: none is being prepared */
     struct mono next_at;        /* not before */
 };
 
 /* ---- feed thread ---- */
 
-/* Read one stream until it breaks. A stream without a past may have missed batches: once it stands, ask for a sweep. */
+/* Read one stream until it breaks. A stream without a past may have missed batches: once it is open, request a sweep. */
 static void read_stream(struct reporter *r, struct feed *f, struct feed_position *p, int64_t *pause_ms)
 {
     bool fresh = p->size == 0;
@@ -168,7 +168,7 @@ static struct known *lane_of(struct reporter *r, const char *coupon, int64_t lan
     return k;
 }
 
-/* Its ledger is to be read, in this round or when its time has come. */
+/* Have its ledger read, in this round or when its time comes. */
 static void put_behind(struct reporter *r, struct known *k)
 {
     if (!k->behind)
@@ -178,7 +178,7 @@ static void put_behind(struct reporter *r, struct known *k)
 
 /* ---- fold thread: writing ---- */
 
-/* Its ledger is read again in a while, from its mark on, and others are not kept waiting for it: something of it may be damaged. */
+/* Have its ledger read again later, from its mark on, without holding up others: something in it may be damaged. */
 static void put_off(struct reporter *r, struct known *k)
 {
     if (k->again_ms == 0)
@@ -191,7 +191,7 @@ static void put_off(struct reporter *r, struct known *k)
     put_behind(r, k);
 }
 
-/* The totals' row of run's quarter hour cannot be read: leave run's lane out of this round. */
+/* The totals of run's quarter hour cannot be read: leave run's lane out of this round. */
 static void leave_out_lane(struct reporter *r, const struct run *run, struct batch_counts *batches, size_t count)
 {
     struct known *k = (struct known *)run->of;
@@ -206,7 +206,7 @@ static void leave_out_lane(struct reporter *r, const struct run *run, struct bat
     put_off(r, k);
 }
 
-/* Write runs[count], made of batches; returns when all are in or left out, or when stopping (then false). */
+/* Write runs[count], made of batches; returns once all are written or left out, or when stopping (false). */
 static bool write_runs(struct reporter *r, size_t count, struct batch_counts *batches, size_t batch_count)
 {
     int64_t pause_ms = 0;
@@ -256,7 +256,7 @@ static void note_folded(const struct batch_counts *batches, size_t count)
     metrics_set(METRIC_REPORTER_LAG_MS, clock_now_ms() - batches[count - 1].at_ms);
 }
 
-/* Ask for the slots that t's batch wants. False: stopping. */
+/* Request the slots that t's batch wants. False: stopping. */
 static bool replenish(struct reporter *r, const struct batch_counts *t)
 {
     enum store_status s = STORE_FAILED;
@@ -282,7 +282,7 @@ static bool replenish(struct reporter *r, const struct batch_counts *t)
     return s != STORE_FAILED;
 }
 
-/* Ask for the slots that were wanted with t's coupon, where whoever made it did not live to do so. False: stopping. */
+/* Request the slots wanted with t's coupon, in case whoever made it died before doing so. False: stopping. */
 static bool fulfil(struct reporter *r, const struct batch_counts *t)
 {
     enum store_status s = STORE_FAILED;
@@ -296,7 +296,7 @@ static bool fulfil(struct reporter *r, const struct batch_counts *t)
     return s != STORE_FAILED;
 }
 
-/* Ask for whatever slots the batches want. False: stopping. */
+/* Request all slots that the batches want. False: stopping. */
 static bool ask_for_slots(struct reporter *r, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -330,7 +330,7 @@ static bool fold_round(struct reporter *r, size_t count)
     return !stop_asked(&r->stop);
 }
 
-/* Claim t for the round, if it is the next of its lane. One that comes too early makes its lane be read from the ledger. */
+/* Claim t for the round, if it is the next of its lane. If it comes too early, have its lane read from the ledger. */
 static void claim(struct reporter *r, struct batch_counts *t)
 {
     struct known *k = lane_of(r, t->coupon, t->lane);
@@ -354,7 +354,7 @@ static void claim(struct reporter *r, struct batch_counts *t)
 
 /* ---- fold thread: catching up ---- */
 
-/* The seq from which k has to be read. False: not now. */
+/* Read the seq from which k must be read. False: not now. */
 static bool read_mark(struct reporter *r, struct known *k)
 {
     struct mark mark;
@@ -375,7 +375,7 @@ static size_t take_batches(struct reporter *r, struct known *k, struct batch **b
 
         batch_counts_of(t, batches[i]);
         batch_free(batches[i]);
-        if (t->seq != k->lane.folded + 1) { /* verify reports it; the rest still counts */
+        if (t->seq != k->lane.folded + 1) { /* verify reports this; the rest still counts */
             log_event(LOG_ERROR, "ledger.gap", "coupon=%s lane=%" PRId64 " after=%" PRId64 " next=%" PRId64,
                       t->coupon, t->lane, k->lane.folded, t->seq);
             k->lane.folded = t->seq - 1;
@@ -385,7 +385,7 @@ static size_t take_batches(struct reporter *r, struct known *k, struct batch **b
     return count;
 }
 
-/* Fold k's ledger from its mark to its end. False: it cannot be read now. */
+/* Fold k's ledger from its mark to its end. False: not readable now. */
 static bool read_on(struct reporter *r, struct known *k)
 {
     struct batch *batches[CATCH_UP_BATCHES];
@@ -404,19 +404,19 @@ static bool read_on(struct reporter *r, struct known *k)
     return true;
 }
 
-/* The same; what cannot be read is put off. */
+/* The same; an unreadable ledger is put off. */
 static void catch_up(struct reporter *r, struct known *k)
 {
     if (!read_on(r, k))
         put_off(r, k);
-    if (k->behind || k->again_ms == 0) /* its totals were put off; or nothing was */
+    if (k->behind || k->again_ms == 0) /* its totals were put off; or all is well */
         return;
     k->again_ms = 0;
     log_event(LOG_INFO, "reporter.goes_on", "coupon=%s lane=%" PRId64 " after=%" PRId64, k->lane.coupon, k->lane.lane,
               k->lane.folded);
 }
 
-/* Catch up with those lanes that are behind and need not wait. */
+/* Catch up with the lanes that are behind and need not wait. */
 static void catch_up_behind(struct reporter *r)
 {
     struct known *k = r->behind, *next;
@@ -432,8 +432,7 @@ static void catch_up_behind(struct reporter *r)
     }
 }
 
-/* All lanes of one coupon, but for those that wait. What was changed before a start may be followed by nobody. False: it cannot
- * be looked at now. */
+/* Sweep all lanes of a coupon, except waiting ones. A change before a start may not be followed yet. False: not now. */
 static bool sweep_coupon(struct reporter *r, const char *coupon)
 {
     int64_t lanes;
@@ -455,12 +454,12 @@ static void begin_sweep(struct reporter *r)
 {
     r->sweeping = true;
     r->sweep_now = 0;
-    r->next.arrived = 0; /* what was missed is not waited for */
+    r->next.arrived = 0; /* missed batches are not waited for */
     r->swept[0] = '\0';
     r->passed_over = false;
 }
 
-/* One lane, unless it waits; leads: the coupon's others are to follow it. */
+/* Sweep one lane, unless it waits; leads: the coupon's others must follow it. */
 static void sweep_lane(struct reporter *r, struct known *k, int64_t seq, bool leads)
 {
     if (!k->behind && k->lane.folded < seq)
@@ -469,7 +468,7 @@ static void sweep_lane(struct reporter *r, struct known *k, int64_t seq, bool le
         definition_sync_changed(r->definition_sync, k->lane.coupon, mono_now());
 }
 
-/* Lanes that are held: those of a coupon that cannot be asked how many it has may have to follow. */
+/* Sweep the held lanes. Those of a coupon whose number of lanes cannot be read may have to follow. */
 static void sweep_held(struct reporter *r)
 {
     for (size_t i = 0; i < r->watermark.held_count && !stop_asked(&r->stop); i++) {
@@ -481,7 +480,7 @@ static void sweep_held(struct reporter *r)
     }
 }
 
-/* All coupons from the watermark on, or all that there are. False: the database does not answer. */
+/* Find what to sweep: from the watermark on, or all coupons. False: the database does not answer. */
 static bool aim_sweep(struct reporter *r)
 {
     enum store_status status = mongo_watermark(r->session, &r->watermark, &r->sweep_now);
@@ -494,7 +493,7 @@ static bool aim_sweep(struct reporter *r)
     return true;
 }
 
-/* The next few coupons. False: not now. */
+/* Sweep the next few coupons. False: not now. */
 static bool sweep_coupons(struct reporter *r, struct arena *a, bool *more)
 {
     const char **ids = NULL;
@@ -512,13 +511,13 @@ static bool sweep_coupons(struct reporter *r, struct arena *a, bool *more)
         r->passed_over = true;
         log_event(LOG_WARNING, "reporter.passed_over", "coupon=%s", ids[i]);
         stop_back_off(&r->stop, &pause_ms);
-        break; /* if that was the database, the next round waits for it */
+        break; /* if it was the database, the next round waits for it */
     }
     *more = count > 0;
     return true;
 }
 
-/* The lanes of the next few batches above the watermark. False: not now. */
+/* Sweep the lanes of the next few batches above the watermark. False: not now. */
 static bool sweep_arrivals(struct reporter *r, struct arena *a, bool *more)
 {
     struct arrival *arrivals;
@@ -533,7 +532,7 @@ static bool sweep_arrivals(struct reporter *r, struct arena *a, bool *more)
     return true;
 }
 
-/* Catch up with the next few. */
+/* Sweep the next few. */
 static void sweep_some(struct reporter *r)
 {
     struct arena a;
@@ -557,7 +556,7 @@ static void sweep_some(struct reporter *r)
 
 /* ---- fold thread: the watermark ---- */
 
-/* One that arrived below the watermark was overtaken by LATE_MS of others: the watermark goes back. */
+/* A batch arrived below the watermark, more than LATE_MS after others: move the watermark back. */
 static void note_arrival(struct reporter *r, uint64_t arrived)
 {
     int64_t pause_ms = 0;
@@ -574,8 +573,8 @@ static void note_arrival(struct reporter *r, uint64_t arrived)
         stop_back_off(&r->stop, &pause_ms);
 }
 
-/* Hold the lanes that cannot be folded now, and those of coupons that cannot be made to follow. False: there are too many, or others
- * are to follow yet. */
+/* Hold the lanes that cannot be folded now, and those of coupons that cannot be made to follow. False: too many, or some still have to
+ * follow. */
 static bool hold_behind(struct reporter *r, struct watermark *w)
 {
     definition_sync_coupon failed[HELD_MOST];
@@ -590,8 +589,7 @@ static bool hold_behind(struct reporter *r, struct watermark *w)
     return good;
 }
 
-/* The views that were waited for are written: hold the lanes of those that cannot be. False: there are too many, or others are to be
- * written yet. */
+/* The awaited views are written: hold the lanes whose views cannot be. False: too many, or some are still to be written. */
 static bool hold_unwritten(const struct reporter *r, struct watermark *w)
 {
     struct view_lag_due failed[HELD_MOST];
@@ -603,8 +601,8 @@ static bool hold_unwritten(const struct reporter *r, struct watermark *w)
     return good;
 }
 
-/* Everything that was taken in by now is folded, but for lanes that are held from now on. While some are, this goes on though nothing
- * comes: they may have been mended. */
+/* Prepare a watermark: everything taken in is folded, except for lanes that it holds. While it holds any, this repeats even if nothing
+ * arrives: they may have been repaired. */
 static void aim_watermark(struct reporter *r)
 {
     struct watermark next = {.arrived = r->latest > r->watermark.arrived ? r->latest : r->watermark.arrived};
@@ -616,7 +614,7 @@ static void aim_watermark(struct reporter *r)
     view_lag_begin(r->view_lag);
 }
 
-/* Once the views of that are written too, and nothing can come any more that arrived before it, it is the watermark. */
+/* Move the watermark once those views are written too, and nothing that arrived earlier can still appear. */
 static void move_watermark(struct reporter *r)
 {
     struct watermark next;
@@ -652,7 +650,7 @@ static void fold_once(struct reporter *r)
         begin_sweep(r);
     if (r->sweeping)
         sweep_some(r);
-    if (stop_asked(&r->stop)) /* a lane that was put off may be on no list */
+    if (stop_asked(&r->stop)) /* a lane that was put off may be in no list */
         return;
     if (r->next.arrived)
         move_watermark(r);
@@ -703,7 +701,7 @@ static void look_after(struct reporter *r, struct store *session, const struct v
     const struct mark *mark = &read.mark;
 
     if (session->ops->marks(session, &read, 1) != STORE_OK) {
-        if (read.status == STORE_UNREADABLE) /* else it is the database: no lane is to wait longer for that */
+        if (read.status == STORE_UNREADABLE) /* otherwise it is the database: no lane waits longer for that */
             view_lag_failed(r->view_lag, due->coupon, due->lane, mono_now());
         return;
     }
@@ -768,7 +766,7 @@ static void start_work(struct reporter *r)
     log_event(LOG_INFO, "reporter.started", "%s", "");
 }
 
-/* Where the database does not answer, nobody else gets the lease either. */
+/* If the database does not answer, nobody else gets the lease either. */
 static void *lease_thread(void *context)
 {
     struct reporter *r = context;

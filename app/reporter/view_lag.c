@@ -10,14 +10,14 @@
 #include "base/checked.h"
 
 struct row {
-    struct view_lag_due who; /* the key: zeroed beyond its text */
-    int64_t seen;         /* last seq of the ledger that we know of */
-    int64_t marked;       /* mark as read last; -1: never read */
-    int64_t awaited;      /* what was seen when the wait began; 0: its views are written */
+    struct view_lag_due who; /* the key: zeroed beyond the text */
+    int64_t seen;         /* last known seq of the ledger */
+    int64_t marked;       /* mark, as last read; -1: never */
+    int64_t awaited;      /* `seen` when the wait began; 0: its views are written */
     struct mono seen_at, look_at;
-    struct mono marked_at; /* when `marked` was read first */
+    struct mono marked_at; /* when `marked` was first read */
     int failures;
-    bool failed;           /* they could not be written, and the mark has not moved since */
+    bool failed;           /* a write failed, and the mark has not moved since */
     UT_hash_handle hh;
 };
 
@@ -120,7 +120,7 @@ static bool is_due(const struct view_lag *w, const struct row *row, struct mono 
 size_t view_lag_due(struct view_lag *w, struct mono now, struct view_lag_due *due, size_t most)
 {
     struct row *row, *next;
-    size_t count = 0, rows; /* each is looked at once: those that are due go to the end */
+    size_t count = 0, rows; /* each is looked at once: due ones go to the end */
 
     pthread_mutex_lock(&w->lock);
     rows = HASH_COUNT(w->rows);
@@ -130,7 +130,7 @@ size_t view_lag_due(struct view_lag *w, struct mono now, struct view_lag_due *du
             continue;
         due[count++] = row->who;
         row->look_at = mono_add_ms(now, w->still_ms);
-        /* so that a long table is gone through in turns */
+        /* so that calls take turns through a long table */
         HASH_DEL(w->rows, row);
         HASH_ADD(hh, w->rows, who, sizeof row->who, row);
     }

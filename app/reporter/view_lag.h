@@ -1,11 +1,10 @@
 /*
  * reporter/view_lag.h -- which lanes may have views left behind: those whose mark "views" is below their last seq.
  *
- * Rule     marks move at a certain age. Once a lane has been quiet for twice that its mark is looked at, then every three ages; a lane
- *          that stays busy has a writer that works, and is looked at every ten seconds. A mark that stands still for three ages: its
- *          views were left behind. However short the age is, a writer is left time to write.
- *          A lane whose mark reached its last seq is forgotten
- * Threads  any; times are given by the caller
+ * Rule     marks move at a certain age. Once a lane has been quiet for twice that, its mark is read, then every three ages; a lane that
+ *          stays busy has a working writer, and is checked every ten seconds. If a mark has not moved for three ages, its views were left
+ *          behind. However short the age, a writer gets time to write. A lane whose mark reached its last seq is forgotten
+ * Threads  any; the caller passes times
  */
 #ifndef REPORTER_VIEW_LAG_H
 #define REPORTER_VIEW_LAG_H
@@ -31,19 +30,18 @@ struct view_lag_due {
     int64_t lane;
 };
 
-/* age_ms: at which marks move. */
+/* age_ms: the age at which marks move. */
 struct view_lag *view_lag_new(int64_t age_ms);
 void view_lag_free(struct view_lag *w);
 /* The lane has a batch `seq`. */
 void view_lag_seen(struct view_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
-/* The lanes to look at now, into due[most]; where there are more, the next call goes on with the others. */
+/* The lanes to check now, into due[most]; if there are more, the next call goes on. */
 size_t view_lag_due(struct view_lag *w, struct mono now, struct view_lag_due *due, size_t most);
-/* The lane's mark was read. True: it stands still, and the views have to be written. */
+/* The lane's mark was read. True: it does not move, so its views must be written. */
 bool view_lag_marked(struct view_lag *w, const char *coupon, int64_t lane, int64_t seq, struct mono now);
-/* From now on wait for those views that are not known to be written now. */
+/* From now on wait for the views not known to be written now. */
 void view_lag_begin(struct view_lag *w);
-/* They are, but for those of failed[*count], which could not be written when that was tried last. False: others are waited for, or
- * more than `most` failed. */
+/* True if they are, except for failed[*count], whose last writes failed. False: others are pending, or more than `most` failed. */
 bool view_lag_is_done(struct view_lag *w, struct view_lag_due *failed, size_t most, size_t *count);
 /* Writing them failed: wait longer before the lane is due again. */
 void view_lag_failed(struct view_lag *w, const char *coupon, int64_t lane, struct mono now);

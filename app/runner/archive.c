@@ -1,11 +1,11 @@
 /*
- * runner/archive.c -- what an archived coupon had leaves, once its archive is written (couponctl archive).
+ * runner/archive.c -- removes an archived coupon's data, once its archive is written (couponctl archive).
  *
- * Fits     the job names the ledger that is in the archive by batch_tails_digest(); whatever was appended since refuses it
- * Order    views and totals are written, and webhooks told, up to the tail; each lane gets its second `archive`; the same up to that;
- *          a pause, in which whoever read before has answered; ledger, codes, buckets and users leave
- * Cut off  anywhere: the same again, by this job or by another one, finishes it
- * Rest     what it leaves behind is noted before anything leaves, and goes after REMAINS_KEPT_MS
+ * Fits     the job names the archived ledger by batch_tails_digest(); it is refused if anything was appended since
+ * Order    views and totals are written, and webhooks delivered, up to the tail; each lane gets its second `archive`; the same up to that;
+ *          a pause, until earlier readers have answered; then ledger, codes, buckets and users are removed
+ * Cut off  at any point: a repeat, by this job or another, finishes it
+ * Rest     what remains is noted before the removal, and deleted after REMAINS_KEPT_MS
  */
 #include <inttypes.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "store/hooks.h"
 
 #define REMAINS_KEPT_MS (INT64_C(30) * 24 * 3600 * 1000)
-#define BEHIND_MS 180000 /* how long others may be behind */
+#define BEHIND_MS 180000 /* longest wait for others to catch up */
 #define LOOK_MS 200
 
 struct archive {
@@ -66,7 +66,7 @@ static bool all_are(const struct archive *a, int64_t archived)
     return true;
 }
 
-/* The ledger is the one of which the archive was written. */
+/* The ledger is the one that was archived. */
 static bool fits(const struct archive *a)
 {
     uint8_t hashes[COUPON_LANES_MAX][HASH_LEN], digest[FINGERPRINT_LEN];
@@ -80,9 +80,9 @@ static bool fits(const struct archive *a)
     return memcmp(digest, a->work->job->fingerprint, FINGERPRINT_LEN) == 0;
 }
 
-/* ---- who has to have come so far ---- */
+/* ---- what must have caught up ---- */
 
-/* What is behind a lane's last batch, or NULL. */
+/* What has not caught up with a lane's last batch, or NULL. */
 static enum store_status find_behind(struct archive *a, const struct batch *tail, const char **behind)
 {
     static const char *const kinds[] = {"views", "totals"};
@@ -138,7 +138,7 @@ static enum ending await_others(struct archive *a)
     return e;
 }
 
-/* Whoever found the coupon as it was before its last batches has answered. */
+/* Wait until whoever read the coupon before its last batches has answered. */
 static enum ending await_readers(struct archive *a)
 {
     int64_t until_ms = 0;
@@ -154,7 +154,7 @@ static enum ending await_readers(struct archive *a)
     return e;
 }
 
-/* ---- leaving ---- */
+/* ---- removing ---- */
 
 static enum ending close_lanes(struct archive *a)
 {
@@ -182,7 +182,7 @@ static enum ending leave(struct work *w, struct leaving *l)
     return e;
 }
 
-/* Users last: as long as a name stands anywhere, an erasure finds the user. */
+/* Users last: while a name is stored anywhere, an erasure must find the user. */
 static enum ending leave_all(struct archive *a, bool whole)
 {
     enum ending e = ENDING_DONE;
@@ -248,7 +248,7 @@ enum ending run_archive(struct work *w)
     struct archive a = {.work = w};
     enum ending e;
 
-    w->done = 0; /* who goes on after another comes by everything again */
+    w->done = 0; /* a runner that takes over passes everything again */
     e = let_leave(&a);
     forget_tails(&a);
     return e;

@@ -1,9 +1,9 @@
 /*
- * runner/cleanup.c -- a coupon that is over, and has been for cleanup_after_s: its free slots are retired, and the codes
- * of retired slots are dropped.
+ * runner/cleanup.c -- cleans up a coupon that ended cleanup_after_s ago: its free slots are retired, and the codes of retired slots are
+ * dropped.
  *
- * Order  slots become due, are retired, their buckets' views are written, codes are dropped by those views. Each of
- *        these changes nothing when it is done twice
+ * Order  slots become due, are retired, their buckets' views are written, codes are dropped by those views. Repeating any of these changes
+ *        nothing
  */
 #include "runner/work.h"
 
@@ -11,17 +11,17 @@
 
 #include "base/clock.h"
 
-#define CLEAN_BUCKETS 64 /* buckets whose codes are dropped at once */
-#define LOOK_MS 100      /* between two looks at how far the retiring is */
+#define CLEAN_BUCKETS 64 /* buckets whose codes are dropped at a time */
+#define LOOK_MS 100      /* between checks of the retiring */
 
-/* The coupon is still over: it may have been changed since the job was asked for. */
+/* The coupon has still ended: it may have been changed since the job was made. */
 static bool is_over(const struct coupon *c, int64_t now_ms)
 {
     return c->state == COUPON_ENDED ||
            (c->ends_at_ms != COUPON_NULL && now_ms - c->ends_at_ms >= c->cleanup_after_s * 1000);
 }
 
-/* Retire what is free, and wait until it is. */
+/* Retire the free slots, and wait until that is done. */
 static enum ending retire_free(struct work *w, int64_t free_slots)
 {
     struct op due = {.kind = OP_DUE, .job = w->job->id, .step = 1, .count = free_slots};
@@ -35,7 +35,7 @@ static enum ending retire_free(struct work *w, int64_t free_slots)
         look = (struct op){.kind = OP_COUPON};
         if (e == ENDING_DONE)
             e = work_ask(w, &look);
-        if (e != ENDING_DONE || look.head.due == 0 || look.head.archived) /* nothing is retired any longer */
+        if (e != ENDING_DONE || look.head.due == 0 || look.head.archived) /* nothing more is retired */
             break;
         stop_rest(&w->runner->stop, LOOK_MS);
         e = work_between_steps(w);
@@ -75,7 +75,7 @@ enum ending run_cleanup(struct work *w)
     if (e != ENDING_DONE || !is_over(op.coupon_now, clock_now_ms()) || !policy_of(op.coupon_now)->slots)
         return e;
     codes = op.coupon_now->codes.source != CODES_NONE;
-    if (op.head.archived) /* nothing is retired any longer */
+    if (op.head.archived) /* nothing more is retired */
         return ENDING_DONE;
     e = retire_free(w, head_free(&op.head));
     if (e == ENDING_DONE && codes)

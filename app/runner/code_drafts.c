@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "coupons/code.h"
 
-#define READ_PER_LOOK 8 /* so many codes are read, bucket by bucket, while one is looked for */
+#define READ_PER_LOOK 8 /* codes read bucket by bucket in the time of one look-up */
 
 /* ---- the turn ---- */
 
-/* The engine did not give the turn: is it another's? ENDING_DONE: ask again. */
+/* The engine refused the turn: find out if another job has it. ENDING_DONE: ask again. */
 static enum ending whose_turn(struct work *w)
 {
     struct op op;
@@ -51,7 +51,7 @@ static enum ending take_turn(struct work *w)
     }
 }
 
-/* The totals and the definition as of now. */
+/* Read totals and definition as of now. */
 static enum ending read_coupon(struct work *w)
 {
     struct op op = {.kind = OP_COUPON};
@@ -64,7 +64,7 @@ static enum ending read_coupon(struct work *w)
     return ENDING_DONE;
 }
 
-/* With the turn codes.source stands; before it, it may have been changed since the job looked at it. */
+/* With the turn, codes.source is fixed; before, it may have changed since the job looked. */
 static enum ending check_source(struct work *w)
 {
     bool import = w->job->kind == JOB_IMPORT;
@@ -106,7 +106,7 @@ enum ending codes_turn_end(struct work *w)
         enum cpn_result result = work_try(w, &op);
 
         if (!work_may_repeat(result))
-            return ENDING_DONE; /* a coupon that is gone has no turns */
+            return ENDING_DONE; /* a removed coupon has no turns */
         e = work_rest(w, &pause_ms);
         if (e == ENDING_LOST || e == ENDING_STOPPED)
             return e;
@@ -124,7 +124,7 @@ static void add_to_code_bloom(void *context, const char *code)
         code_bloom_add(&w->code_bloom, normal);
 }
 
-/* Have the Bloom filter of this turn. Where codes are unique in the service others' count too, and all are looked for. */
+/* Fill this turn's Bloom filter. If codes must be unique in the service, others' count too, and all are looked up. */
 static enum ending fill_code_bloom(struct work *w)
 {
     bool wanted = w->coupon->codes.unique != UNIQUE_SERVICE && w->head.next_n / READ_PER_LOOK <= w->job->total;
@@ -175,7 +175,7 @@ enum ending codes_look(struct work *w, struct code_draft *codes, size_t count)
     return e;
 }
 
-/* Write them; what a killed runner, or a try of ours that broke off, may have left there goes first. */
+/* Write the drafts, over any left there by a killed runner or an attempt of ours that failed. */
 static enum store_status write_drafts(struct work *w, struct code_draft *codes, size_t count)
 {
     enum store_status s = STORE_OK;
@@ -190,7 +190,7 @@ static enum store_status write_drafts(struct work *w, struct code_draft *codes, 
     return s;
 }
 
-/* ANNOUNCED: they are written, and may be announced. */
+/* ANNOUNCED: written, may be announced. */
 static enum announced draft(struct work *w, struct code_draft *codes, size_t count, enum ending *e)
 {
     int64_t pause_ms = 0;
@@ -203,7 +203,7 @@ static enum announced draft(struct work *w, struct code_draft *codes, size_t cou
         *e = work_rest(w, &pause_ms);
         if (*e != ENDING_DONE)
             return ANNOUNCED_NOT;
-        if (s == STORE_EXISTS) { /* a later turn has written here */
+        if (s == STORE_EXISTS) { /* a later turn wrote here */
             w->turn = 0;
             w->known = false;
             return ANNOUNCED_AGAIN;
@@ -215,7 +215,7 @@ static enum announced draft(struct work *w, struct code_draft *codes, size_t cou
     return ANNOUNCED;
 }
 
-/* Append the announcement. Whoever is told "again" finds out from the ledger what became of it. */
+/* Append the announcement. After ANNOUNCED_AGAIN, the ledger says what became of it. */
 static enum announced append(struct work *w, struct op *op, enum ending *e)
 {
     int64_t pause_ms = 0;
@@ -236,7 +236,7 @@ static enum announced append(struct work *w, struct op *op, enum ending *e)
     return ANNOUNCED_NOT;
 }
 
-/* The last step that the ledger has: the job's own count may lag behind it. */
+/* Read the last step in the ledger: the job's own count may lag. */
 static enum ending read_step(struct work *w)
 {
     struct op op;
@@ -253,7 +253,7 @@ enum announced codes_announce(struct work *w, struct code_draft *codes, size_t c
     struct op op = {.kind = OP_GENERATE, .job = w->job->id, .count = (int64_t)count, .until = until, .turn = w->turn};
     enum announced a;
 
-    for (size_t i = 0; i < count; i++) /* before there is any doubt whether it has them */
+    for (size_t i = 0; i < count; i++) /* while it is certain that it has none of them */
         code_bloom_add(&w->code_bloom, codes[i].normal);
     *made = 0;
     a = draft(w, codes, count, e);
@@ -269,7 +269,7 @@ enum announced codes_announce(struct work *w, struct code_draft *codes, size_t c
     return *e == ENDING_DONE ? a : ANNOUNCED_NOT;
 }
 
-/* ---- doubled ones ---- */
+/* ---- duplicates ---- */
 
 struct seen {
     const char *normal;

@@ -1,8 +1,8 @@
 /*
- * runner/export.c -- all codes of a coupon as a text in chunks, for those who fetch it later.
+ * runner/export.c -- exports all codes of a coupon as text in chunks, to be downloaded later.
  *
- * Parts  chunk k has the codes of a fixed range of buckets. So whoever goes on begins with the first chunk that is not
- *        known to be written, and to write one twice changes nothing
+ * Parts  chunk k has the codes of a fixed range of buckets. So a takeover starts with the first chunk not known to be written, and writing
+ *        one twice changes nothing
  */
 #include "coupons/export.h"
 #include "runner/work.h"
@@ -23,7 +23,7 @@ static enum ending note_total(struct work *w, int64_t total)
     }
 }
 
-/* The lines of the chunk's slots before `end`. False: the database did not answer. */
+/* Write the lines of the chunk's slots before `end`. False: the database did not answer. */
 static bool read_lines(struct work *w, int64_t number, int64_t end, int64_t at_ms, struct buf *text)
 {
     struct bucket *buckets = arena_array(&w->arena, EXPORT_BUCKETS, sizeof *buckets);

@@ -1,10 +1,10 @@
 /*
- * runner/front_heartbeat.c -- this front among the others: a thread that tells of it, and answers when another front asks for views.
+ * runner/front_heartbeat.c -- this front among the others: a thread that announces it, and answers when another front asks about views.
  *
- * Told     every half minute, and with each answer: that the front is at work, and with which keys of receipts
- * Asked    by a number in the database, which is looked at every 20 ms while there are other fronts: see store/fronts.h
- * End      after the last worker of this machine: until then somebody may ask for its views. The row stays where some were lost: then
- *          nobody takes them for written
+ * Told     every half minute, and with each answer: that the front is running, and its receipt keys
+ * Asked    by a number in the database, which is read every 20 ms while there are other fronts: see store/fronts.h
+ * End      after the last worker of this machine: until then its views may be asked about. If some were lost, the row stays, so that nobody
+ *          takes them for written
  */
 #include <signal.h>
 #include <string.h>
@@ -24,16 +24,16 @@
 struct teller {
     struct runner *runner;
     struct store *session;
-    struct arena arena; /* for one look */
+    struct arena arena; /* for one round */
     char id[FRONT_ID_SIZE];
     struct buf receipts; /* kids */
-    struct front front;  /* as it was told last */
-    struct mono told;    /* then; 0: it is to be told at once */
-    struct mono known;   /* when the others could see last that this front is here */
+    struct front front;  /* as last announced */
+    struct mono told;    /* when; 0: announce at once */
+    struct mono known;   /* when others could last see this front */
     bool failing;
 };
 
-/* As the workers, which were started together with this process, have read them. */
+/* Read the receipt keys, as the workers did, which were started with this process. */
 static void read_receipt_keys(struct teller *t)
 {
     struct jws_keys keys;
@@ -46,7 +46,7 @@ static void read_receipt_keys(struct teller *t)
 
 static const uint32_t all_views = VIEW_KEY_ALL;
 
-/* Wait for the views that the questions after the last one heard are about. False: some may not be written. */
+/* Wait for the views that the questions after the last one heard ask about. False: some may not be written. */
 static bool heed(struct teller *t, const struct front_questions *questions)
 {
     const struct front_question *items = questions->items;
@@ -56,7 +56,7 @@ static bool heed(struct teller *t, const struct front_questions *questions)
     while (first < questions->count && items[first].number <= t->front.heard)
         first++;
     if (questions->asked - t->front.heard > (int64_t)(questions->count - first))
-        return view_barrier(&all_views, 1); /* some are not kept any more */
+        return view_barrier(&all_views, 1); /* some questions are no longer kept */
     keys = arena_array(&t->arena, (questions->count - first) * FRONT_KEYS_MAX + 1, sizeof *keys);
     for (size_t i = first; i < questions->count; i++)
         for (size_t k = 0; k < items[i].count; k++)
@@ -78,7 +78,7 @@ static bool answer(struct teller *t, const struct front_questions *questions)
     return true;
 }
 
-/* *others: there are other fronts. *ours: nobody else has told of this one since. False: the database did not answer. */
+/* *others: there are other fronts. *ours: no other process has announced this one since. False: the database did not answer. */
 static bool look(struct teller *t, bool *others, bool *ours)
 {
     struct front *fronts;
@@ -97,7 +97,7 @@ static bool look(struct teller *t, bool *others, bool *ours)
         if (own)
             t->front.serves_ms = fronts[i].serves_ms;
     }
-    if (questions.asked < t->front.heard) { /* somebody has removed them */
+    if (questions.asked < t->front.heard) { /* somebody removed them */
         t->front.heard = t->front.unsure = 0;
         t->told = (struct mono){0};
     }
@@ -124,7 +124,7 @@ static bool look_once(struct teller *t, bool *others, bool *ours)
     bool good = look(t, others, ours);
 
     if (!good && mono_ms_between(t->known, mono_now()) > 2 * FRONT_TELLS_MS)
-        view_barrier_lost(); /* soon the others take it that this front is gone, and do not ask it; nor could anybody write its views */
+        view_barrier_lost(); /* soon the others take this front for gone, and stop asking it; and nobody could write its views */
     if (!good && !t->failing)
         log_event(LOG_WARNING, "front.untold", "%s", "the database does not answer");
     t->failing = !good;
@@ -132,21 +132,21 @@ static bool look_once(struct teller *t, bool *others, bool *ours)
     return good;
 }
 
-/* The workers are told to stop when this process is; after a reload there are others, of whom another process tells. */
+/* Stay until the workers, told to stop at the same time, are gone; after a reload there are others, announced by another process. */
 static void see_workers_off(struct teller *t)
 {
     const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
-    struct mono until = mono_add_ms(mono_now(), (int64_t)t->runner->config->coupond_drain_s * 1000 * 7 / 8); /* then all are killed */
+    struct mono until = mono_add_ms(mono_now(), (int64_t)t->runner->config->coupond_drain_s * 1000 * 7 / 8); /* after that all are killed */
     bool others, ours, working, seen;
 
     do {
         working = any_worker();
-        seen = look_once(t, &others, &ours); /* once more after the last of them, who may have told that it serves */
+        seen = look_once(t, &others, &ours); /* once more after the last one, which may have announced that it serves */
         if (working)
             nanosleep(&pause, NULL);
     } while (working && (ours || !seen) && mono_before(mono_now(), until));
     if (ours && !working && view_barrier(&all_views, 1))
-        (void)mongo_front_gone(t->session, &t->front); /* else it is, after a while */
+        (void)mongo_front_gone(t->session, &t->front); /* otherwise it expires */
 }
 
 void *front_heartbeat_thread(void *context)
@@ -159,7 +159,7 @@ void *front_heartbeat_thread(void *context)
     read_receipt_keys(&t);
     mongo_front_serves(t.session, t.runner->config->coupond_run_dir);
     t.known = mono_now();
-    do { /* at least once: who has told of a front removes its row */
+    do { /* at least once: whoever announced a front removes its row */
         bool others, ours;
 
         (void)look_once(&t, &others, &ours);

@@ -1,13 +1,13 @@
 /*
- * runner/front_probe.c -- which other fronts answer: a thread that asks each of them by this machine's nginx, and notes for nginx which are
- * gone. See nginx/README.md, "Several fronts".
+ * runner/front_probe.c -- which other fronts answer: a thread that asks each of them through this machine's nginx, and marks for nginx
+ * those that are gone. See nginx/README.md, "Several fronts".
  *
- * Asked    at fronts.at: /coupons/-/fronts lists the others, a name on each line, and /coupons/-/fronts/NAME is 200 where a worker of
- *          that front answers. So the question goes the way that calls go, by the same certificate
- * Gone     a front that leaves a question unanswered for GONE_MS while this machine's nginx answers, or refuses each for REFUSED_MS. Then
- *          there is a file fronts.dir/NAME until it answers again: nginx looks for it at each call
- * Slow     an answer counts however late it is read: a machine that gave this thread no time loses no front
- * End      the files are removed, as at the start: nobody would take them back
+ * Asked    at fronts.at: /coupons/-/fronts lists the others, one name per line, and /coupons/-/fronts/NAME is 200 if a worker of that front
+ *          answers. So the question takes the same way as calls, with the same certificate
+ * Gone     a front that leaves a question unanswered for GONE_MS while this machine's nginx answers, or refuses all for REFUSED_MS. Then
+ *          the file fronts.dir/NAME exists until it answers again: nginx checks it at each call
+ * Slow     an answer counts however late it is read: a machine that starves this thread loses no front
+ * End      the files are removed, as at the start: otherwise nobody would remove them
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,19 +29,19 @@
 
 #define PATH "/coupons/-/fronts"
 #define FRONTS_MAX 64
-#define NAMES "coupons_front_" /* they begin with this */
+#define NAMES "coupons_front_" /* their prefix */
 #define NAME_SIZE 40
 #define EVERY_MS 100
 #define GONE_MS 700
 #define REFUSED_MS 300
-#define LIST_MS 2000       /* how often the list is read; nginx may have been started, or reloaded */
+#define LIST_MS 2000       /* how often the list is read: nginx may have been restarted or reloaded */
 #define REPLY_SIZE 4096
 
 struct peer {
     char name[NAME_SIZE];
-    int fd;             /* of the question that is out; -1: none */
+    int fd;             /* of the open question; -1: none */
     struct mono asked;
-    struct mono refused; /* since when each answer is a refusal; 0: the last one was not */
+    struct mono refused; /* since when all answers are refusals; 0: the last was not */
     bool gone;
 };
 
@@ -81,7 +81,7 @@ static bool read_address(struct prober *p, const char *text)
     return true;
 }
 
-/* A connection on which this front's nginx was asked; -1: it was not. */
+/* Ask this front's nginx; returns the connection, or -1: failed. */
 static int ask(struct prober *p, const char *name)
 {
     char request[160];
@@ -90,7 +90,7 @@ static int ask(struct prober *p, const char *name)
 
     if (fd < 0)
         return -1;
-    /* One machine's sockets: they connect at once, or nobody is there. */
+    /* Local sockets: they connect at once, or nobody listens. */
     if ((connect(fd, (struct sockaddr *)&p->at, p->at_size) != 0 && errno != EINPROGRESS) ||
         poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, EVERY_MS) != 1 || send(fd, request, (size_t)len, MSG_NOSIGNAL) != len) {
         close(fd);
@@ -99,7 +99,7 @@ static int ask(struct prober *p, const char *name)
     return fd;
 }
 
-/* Its status; 0: none. The connection is closed. */
+/* Read the status; 0: none. Closes the connection. */
 static int read_status(int fd)
 {
     char line[16] = "";
@@ -113,7 +113,7 @@ static int read_status(int fd)
 
 /* ---- who they are ---- */
 
-/* False: the file could not be made. */
+/* Create or remove the file. False: failed. */
 static bool mark(const struct prober *p, const char *name, bool gone)
 {
     char path[CONFIG_TEXT_SIZE + NAME_SIZE + 1];
@@ -128,7 +128,7 @@ static bool mark(const struct prober *p, const char *name, bool gone)
     return fd >= 0;
 }
 
-/* Also of fronts that were listed once, by whoever ran here before. */
+/* Including those of fronts that an earlier process had listed. */
 static void remove_marks(const struct prober *p)
 {
     char pattern[CONFIG_TEXT_SIZE + sizeof "/" NAMES "*"];
@@ -157,7 +157,7 @@ static bool is_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(name);
 }
 
-/* The same names as before leave all as it is. */
+/* Take a new list; the same names as before change nothing. */
 static void take_list(struct prober *p, char *list)
 {
     char names[FRONTS_MAX][NAME_SIZE];
@@ -181,7 +181,7 @@ static void take_list(struct prober *p, char *list)
     }
 }
 
-/* The list's body; NULL: the reply is not whole. */
+/* The list's body; NULL: the reply is incomplete. */
 static char *list_in(char *reply)
 {
     char *body = strstr(reply, "\r\n\r\n");
@@ -218,7 +218,7 @@ static bool read_list(struct prober *p)
     if (strncmp(reply + strlen("HTTP/1.1"), " 200", 4) == 0)
         take_list(p, list);
     else
-        forget(p); /* of no other front */
+        forget(p); /* of another front */
     return true;
 }
 
@@ -226,7 +226,7 @@ static bool read_list(struct prober *p)
 
 static void judge(struct prober *p, struct peer *peer, bool gone)
 {
-    bool marked = mark(p, peer->name, gone); /* again, in case somebody removed it */
+    bool marked = mark(p, peer->name, gone); /* repeated, in case somebody removed it */
 
     if (gone == peer->gone)
         return;
@@ -252,7 +252,7 @@ static void take_answer(struct prober *p, struct peer *peer)
     }
 }
 
-/* One look: ask, or see what came of the question that is out. False: the list is another one now, or this machine's nginx is silent. */
+/* One step: ask, or check the open question. False: the list has changed, or this machine's nginx is silent. */
 static bool look(struct prober *p, struct peer *peer)
 {
     struct mono now = mono_now();
@@ -272,7 +272,7 @@ static bool look(struct prober *p, struct peer *peer)
     close(peer->fd);
     peer->fd = -1;
     memcpy(name, peer->name, NAME_SIZE);
-    if (!read_list(p) || p->count == 0 || strcmp(name, peer->name) != 0) /* the silence may be nginx's own */
+    if (!read_list(p) || p->count == 0 || strcmp(name, peer->name) != 0) /* nginx itself may be silent */
         return false;
     judge(p, peer, true);
     return true;
@@ -303,7 +303,7 @@ void *front_probe_thread(void *context)
         return NULL;
     }
     if (mkdir(p.runner->config->fronts_dir, 0755) == 0)
-        (void)chmod(p.runner->config->fronts_dir, 0755); /* nginx's workers look into it */
+        (void)chmod(p.runner->config->fronts_dir, 0755); /* nginx's workers read it */
     else if (errno != EEXIST)
         log_event(LOG_ERROR, "front.unmarked", "dir=%s reason=\"%s\"", p.runner->config->fronts_dir, strerror(errno));
     while (!stop_asked(stop)) {

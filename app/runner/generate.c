@@ -1,4 +1,4 @@
-/* runner/generate.c -- slots by number, with codes where the coupon has them generated; and free ones retired. */
+/* runner/generate.c -- makes slots by number, with codes if the coupon generates them; and retires free ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,9 +6,9 @@
 #include "coupons/decide.h"
 #include "runner/code_drafts.h"
 
-#define DRAWS_MOST 20 /* how often codes that exist already are drawn anew */
+#define DRAWS_MOST 20 /* how often existing codes are drawn again */
 
-/* How far the job is, as the ledger has it: its own count may lag, or its steps may have had another size. */
+/* Read the job's progress from the ledger: its own count may lag, or its steps may have had another size. */
 static enum ending read_progress(struct work *w)
 {
     struct op op;
@@ -31,13 +31,13 @@ static bool key_begins(const struct work *w, const char *with)
     return w->job->key && strncmp(w->job->key, with, strlen(with)) == 0;
 }
 
-/* Slots that are still to be made, of the totals h. */
+/* Slots still to be made, by the totals h. */
 static int64_t missing(const struct work *w, const struct head *h)
 {
     return w->job->until ? w->job->until - (h->slots - h->due) : w->job->total - w->done;
 }
 
-/* A refill that was asked for before, and made: the reporter may read the ledger from the start. */
+/* A refill made already: the reporter may have read the ledger again from the start. */
 static bool is_answered(const struct work *w, const struct head *h)
 {
     return key_begins(w, JOB_KEY_REPLENISH) && h->replenish_until == 0;
@@ -45,7 +45,7 @@ static bool is_answered(const struct work *w, const struct head *h)
 
 /* ---- slots without codes ---- */
 
-/* Before the first slot is there the coupon may yet become one with codes; whose step is refused for ever. */
+/* Before its first slot is made, the coupon may be changed to have codes; then this job's steps are always refused. */
 static enum ending check_plain(struct work *w)
 {
     struct op op = {.kind = OP_COUPON};
@@ -71,7 +71,7 @@ static enum ending plain_step(struct work *w, bool *enough)
     }
     if (result != CPN_OK)
         return work_fail(w, result, op.outcome.detail);
-    if (op.outcome.replayed) /* made before, perhaps by another runner and in another size */
+    if (op.outcome.replayed) /* already made, perhaps by another runner and in another size */
         return read_progress(w);
     w->step++;
     w->done += op.made;
@@ -92,7 +92,7 @@ static void draw(struct work *w, struct code_draft *d)
     d->normal = strcmp(code, normal) == 0 ? d->code : arena_strdup(&w->arena, normal);
 }
 
-/* Draw anew those that cannot be used. How many there were. */
+/* Draw again those that cannot be used. Returns how many. */
 static size_t redraw(struct work *w, struct code_draft *codes, size_t count, bool *doubled)
 {
     size_t drawn = 0;
@@ -107,7 +107,7 @@ static size_t redraw(struct work *w, struct code_draft *codes, size_t count, boo
     return drawn;
 }
 
-/* codes[count] that the coupon does not have. */
+/* Draw codes[count] that the coupon does not have. */
 static enum ending draw_new(struct work *w, struct code_draft *codes, size_t count)
 {
     bool *doubled = arena_array(&w->arena, count, sizeof *doubled);
@@ -151,7 +151,7 @@ static enum ending code_step(struct work *w, bool *enough)
 
 /* ---- jobs ---- */
 
-/* A refill that was asked for while the coupon's first slots are still being made may find enough of them. */
+/* A refill requested while the coupon's first slots are being made may find that they suffice. */
 static enum ending await_first_slots(struct work *w)
 {
     struct job *first;
@@ -169,7 +169,7 @@ static enum ending await_first_slots(struct work *w)
     return s == STORE_OK && first->state != JOB_QUEUED && first->state != JOB_RUNNING ? ENDING_DONE : ENDING_POSTPONED;
 }
 
-/* What kind of coupon it is, once: that is fixed as soon as slots exist. */
+/* Read the coupon's kind once: it is fixed as soon as slots exist. */
 static enum ending read_source(struct work *w, bool *codes, bool *enough)
 {
     struct op op = {.kind = OP_COUPON};
@@ -204,7 +204,7 @@ enum ending run_generate(struct work *w)
     return e;
 }
 
-/* One step: free slots become due for retirement, and can no longer be taken from then on. */
+/* One step: free slots become due for retirement, and can no longer be taken. */
 enum ending run_retire(struct work *w)
 {
     struct op op = {.kind = OP_DUE, .job = w->job->id, .step = 1, .count = w->job->total};

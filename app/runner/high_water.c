@@ -1,7 +1,7 @@
 /*
  * runner/high_water.c -- a thread that keeps this front's high-water mark: see store/high_water.h.
  *
- * Older    a database that was exchanged for an older one while the service runs is told of in the log, once: it is not stopped
+ * Older    if the database is replaced by an older one while the service runs, that is logged, once: the service is not stopped
  */
 #include "base/log.h"
 #include "runner/work.h"

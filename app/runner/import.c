@@ -1,9 +1,9 @@
 /*
- * runner/import.c -- a list of codes becomes slots, each row once: a chunk of its text is a step.
+ * runner/import.c -- turns a list of codes into slots, each row once: each chunk of its text is a step.
  *
- * Once   what a row became is read from the coupon's codes, which know their job and row: so a chunk that was broken off,
- *        or whose announcement's reply was lost, is simply read again. Its counts are written when all of it is known
- * Cap    rows that do not fit are passed over, the rest of the text is still read: the result tells of every row
+ * Once   what a row became is read from the coupon's codes, which have their job and row: so a chunk that was interrupted, or whose
+ *        announcement got no reply, is simply read again. Its counts are written once all of it is known
+ * Cap    rows beyond the cap are skipped, but the rest of the text is still read: the result covers every row
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,11 +17,11 @@
 
 #define NO_CODE SIZE_MAX
 
-/* What a row becomes. */
+/* The fate of a row. */
 enum fate {
     FATE_NEW,
     FATE_IMPORTED,
-    FATE_BEYOND, /* the cap */
+    FATE_BEYOND, /* beyond the cap */
     FATE_IN_FILE,
     FATE_IN_COUPON,
     FATE_ELSEWHERE,
@@ -30,8 +30,8 @@ enum fate {
 };
 
 static const struct {
-    const char *kind, *reason; /* of a bad row; NULL: it is not bad */
-    size_t count;              /* where it is counted in struct upload_chunk; 0: nowhere */
+    const char *kind, *reason; /* of a bad row; NULL: not bad */
+    size_t count;              /* its counter's offset in struct upload_chunk; 0: none */
 } fates[FATE_COUNT] = {
     [FATE_NEW] = {NULL, NULL, 0},
     [FATE_IMPORTED] = {NULL, NULL, offsetof(struct upload_chunk, new_codes)},
@@ -42,14 +42,14 @@ static const struct {
     [FATE_INVALID] = {"invalid", NULL, offsetof(struct upload_chunk, invalid)},
 };
 
-/* A row, in the order of the text. */
+/* A row, in text order. */
 struct row {
     int64_t line;
     const char *wrong; /* FATE_INVALID */
-    size_t code;       /* its place among the codes; NO_CODE */
+    size_t code;       /* its index in the codes; NO_CODE */
 };
 
-/* A chunk while it is imported; everything in the step's arena. */
+/* A chunk being imported; all in the step's arena. */
 struct sheet {
     struct row *rows;
     size_t row_count;
@@ -57,7 +57,7 @@ struct sheet {
     enum fate *fates; /* of the codes */
     size_t code_count;
     struct code_draft *fresh; /* the new ones among them */
-    size_t *fresh_code;       /* their places */
+    size_t *fresh_code;       /* their indexes */
     size_t fresh_count;
 };
 
@@ -105,7 +105,7 @@ static void read_sheet(struct work *w, struct sheet *s, const struct upload_chun
         take_row(w, s, &row);
 }
 
-/* ---- what its codes are ---- */
+/* ---- the fates of its codes ---- */
 
 static enum fate fate_of(const struct code_draft *c)
 {
@@ -114,7 +114,7 @@ static enum fate fate_of(const struct code_draft *c)
     return c->announced ? FATE_IN_COUPON : c->elsewhere ? FATE_ELSEWHERE : FATE_NEW;
 }
 
-/* Sort s's codes by what the database knows of them, and gather the new ones. */
+/* Set the fates of s's codes by what the database knows of them, and gather the new ones. */
 static enum ending look(struct work *w, struct sheet *s)
 {
     bool *doubled = arena_array(&w->arena, s->code_count + 1, sizeof *doubled);
@@ -136,7 +136,7 @@ static enum ending look(struct work *w, struct sheet *s)
     return ENDING_DONE;
 }
 
-/* The draft found some of the first `count` new ones in other coupons: take those out. */
+/* Drafting found some of the first `count` new codes in other coupons: take those out. */
 static void take_out(struct sheet *s, size_t count)
 {
     size_t kept = 0;
@@ -158,7 +158,7 @@ static void settle_fresh(struct sheet *s, size_t made)
         s->fates[s->fresh_code[i]] = i < made ? FATE_IMPORTED : FATE_BEYOND;
 }
 
-/* How many of the new codes fit below the cap. */
+/* How many new codes fit below the cap. */
 static size_t fitting(const struct work *w, const struct sheet *s)
 {
     int64_t total = w->coupon->cap.total;
@@ -184,7 +184,7 @@ static enum ending announce(struct work *w, struct sheet *s, bool *again)
             break;
         take_out(s, count);
     }
-    if (e == ENDING_FAILED && w->error == CPN_CAP_EXCEEDED) { /* the cap was lowered meanwhile */
+    if (e == ENDING_FAILED && w->error == CPN_CAP_EXCEEDED) { /* the cap was lowered in between */
         *again = true;
         return ENDING_DONE;
     }
@@ -221,7 +221,7 @@ static enum ending note_chunk(struct work *w, const struct upload_chunk *chunk)
     return e;
 }
 
-/* Import a chunk; *chunk gets its counts. */
+/* Import a chunk; fills the counts of *chunk. */
 static enum ending import_chunk(struct work *w, struct upload_chunk *chunk)
 {
     struct buf bad = BUF_INIT;
@@ -248,7 +248,7 @@ static enum ending import_chunk(struct work *w, struct upload_chunk *chunk)
     return e;
 }
 
-/* The next chunk; *found: there is one. */
+/* Read the next chunk; *found: there is one. */
 static enum ending read_chunk(struct work *w, int64_t number, struct upload_chunk *chunk, bool *found)
 {
     int64_t pause_ms = 0;
@@ -265,7 +265,7 @@ static enum ending read_chunk(struct work *w, int64_t number, struct upload_chun
     return e;
 }
 
-/* All chunks, from the first on; those that were imported before are added up only. */
+/* Import all chunks, from the first; those imported before are only added up. */
 static enum ending import_chunks(struct work *w, struct manifest *m)
 {
     enum ending e = ENDING_DONE;
@@ -290,7 +290,7 @@ static enum ending import_chunks(struct work *w, struct manifest *m)
     return e;
 }
 
-/* Whether codes can be imported into this coupon. */
+/* Check that codes can be imported into this coupon. */
 static enum ending check_source(struct work *w)
 {
     struct op op = {.kind = OP_COUPON};

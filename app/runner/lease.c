@@ -7,16 +7,16 @@
 #include "base/checked.h"
 #include "base/clock.h"
 
-#define RENEWALS 4 /* of a lease, while it lasts */
+#define RENEWALS 4 /* per lease period */
 
-/* A place for a job; its lock is held while its lease is written. */
+/* A place for a job; its lock is held while its lease is being written. */
 struct seat {
     pthread_mutex_t lock;
-    struct work *work; /* NULL: nobody's */
+    struct work *work; /* NULL: free */
 };
 
 struct leases {
-    pthread_mutex_t admission; /* held from the look whether a coupon is free until its job is seated */
+    pthread_mutex_t admission; /* held from the check that a coupon is free until its job is seated */
     struct seat seats[RUNNER_JOBS_MAX];
 };
 
@@ -38,7 +38,7 @@ void leases_free(struct leases *l)
     free(l);
 }
 
-/* Put `to` into the first seat that has `from`. */
+/* Put `to` into the first seat with `from`. */
 static void exchange(struct leases *l, const struct work *from, struct work *to)
 {
     bool found = false;
@@ -83,7 +83,7 @@ void leases_let_go(struct leases *l, struct work *w)
     exchange(l, w, NULL);
 }
 
-/* What does not succeed is tried again the next time; a job that is lost is noticed by its thread. */
+/* Failures are retried the next time; the job's own thread notices that its lease is lost. */
 static void renew(struct runner *r, struct store *session, struct seat *s)
 {
     bool cancel;

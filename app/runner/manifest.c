@@ -12,7 +12,7 @@ void manifest_bad_row(struct buf *bad, int64_t line, const char *kind, const cha
     buf_printf(bad, "%" PRId64 ",%s,%s\n", line, kind, reason);
 }
 
-/* One line of a chunk's list, [at, end) without its end, as a member of the result. */
+/* Add one line of a chunk's list, [at, end) without its line end, to the result. */
 static void add_bad(struct manifest *m, const char *at, const char *end)
 {
     const char *kind = memchr(at, ',', (size_t)(end - at));

@@ -1,5 +1,5 @@
 /*
- * runner/manifest.h -- what became of an import's rows: sums over its chunks, and the first bad rows. Pure.
+ * runner/manifest.h -- the outcome of an import's rows: sums over its chunks, and the first bad rows. Pure.
  *
  * Bad rows  of a chunk are lines "line,kind,reason"; kind is duplicate or invalid
  */
@@ -19,14 +19,14 @@ struct manifest {
     int64_t bad_count;
 };
 
-/* Add one bad row to a chunk's list. */
+/* Add a bad row to a chunk's list. */
 void manifest_bad_row(struct buf *bad, int64_t line, const char *kind, const char *reason);
 
 /* Add an imported chunk. */
 void manifest_add(struct manifest *m, const struct upload_chunk *chunk);
-/* Rows that were fit to be imported, and were beyond the cap. */
+/* Valid rows beyond the cap. */
 int64_t manifest_beyond(const struct manifest *m);
-/* Append the members of the job's result, in JSON. */
+/* Append the members of the job's result as JSON. */
 void manifest_write(const struct manifest *m, const char *digest, struct buf *out);
 void manifest_release(struct manifest *m);
 

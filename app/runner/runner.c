@@ -1,4 +1,4 @@
-/* runner/runner.c -- see runner.h: the process, its threads, and a job from its claim to its end. */
+/* runner/runner.c -- see runner.h: the process, its threads, and a job from claim to end. */
 #include "runner/runner.h"
 
 #include <inttypes.h>
@@ -19,13 +19,13 @@
 #include "store/schema_watch.h"
 
 #define BACKOFF_MS 50
-#define POSTPONE_MS 500 /* until the job that is first is looked at again */
+#define POSTPONE_MS 500 /* until the job that goes first is looked at again */
 #define REQUESTS_MAX 64
 
 struct kind {
-    enum ending (*run)(struct work *w); /* NULL: nothing makes such jobs yet */
-    const char *counts; /* the member of the result that says how many; NULL: the kind writes its result */
-    bool makes_codes;   /* it may have a turn to give back */
+    enum ending (*run)(struct work *w); /* NULL: no such jobs exist yet */
+    const char *counts; /* the member of the result with the count; NULL: the kind writes its own result */
+    bool makes_codes;   /* it may have a turn to return */
 };
 
 static const struct kind kinds[JOB_KIND_COUNT] = {
@@ -55,7 +55,7 @@ static void write_result(struct work *w, struct buf *out)
     json_end_object(&j);
 }
 
-/* Write the job's end; waits while the database fails, and lets go when another runner has it. */
+/* Write the job's end; waits while the database fails; gives up if another runner has the job. */
 static void finish(struct work *w, enum job_state state)
 {
     const struct result_info *error = state == JOB_FAILED ? result_info(w->error) : NULL;
@@ -78,7 +78,7 @@ static void finish(struct work *w, enum job_state state)
               w->job->coupon, job_state_name(state), w->done, error ? error->name : "-");
 }
 
-/* Give the lease back, so that the next runner need not wait for its end. If that fails it runs out by itself. */
+/* Return the lease, so that the next runner need not wait for it to expire. If this fails, it does expire. */
 static void let_go(struct work *w)
 {
     bool cancel;
@@ -93,7 +93,7 @@ static void postpone(struct work *w)
         log_event(LOG_INFO, "job.not_postponed", "job=%s", w->job->id);
 }
 
-/* A turn is given back before the end is written: nobody would come back for it afterwards. */
+/* Return the turn before the end is written: nobody would do it afterwards. */
 static enum ending end_turn(struct work *w, enum ending e)
 {
     enum ending ended;

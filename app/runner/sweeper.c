@@ -1,15 +1,14 @@
 /*
- * runner/sweeper.c -- tidies up what no request comes by for: a thread of its own.
+ * runner/sweeper.c -- tidies up where no request comes by: a thread of its own.
  *
- * Holds    that ended by themselves go back within seconds: lanes that are at work do that in their own rounds, the
- *          others are asked to, a moment later, so that the owner is normally first. Only a lane of which the indexes still
- *          say so is loaded for it
- * Erasures that were cut short are finished
- * Coupons  that have been over for long enough get a job that cleans up, once for each end that they have
- * Archived coupons leave _ids behind; a job removes these in the end
- * Metrics  get what is free and taken of active coupons, while somebody reads them
- * Old      texts of uploads that broke off a day ago, or whose job ended a month ago, day-old tombstones of erased users, and
- *          counts of refusals past refusals.keep_days, go
+ * Holds    that expired are released within seconds: active lanes do so in their own rounds; the others are asked to a moment later, so
+ *          that the owner is normally first. A lane is loaded for it only if the indexes still say so
+ * Erasures that were interrupted are finished
+ * Coupons  that ended long enough ago get a cleanup job, once for each end
+ * Archived coupons leave _ids behind; a job finally deletes these
+ * Metrics  get free and taken counts of active coupons, while somebody reads them
+ * Old      data is deleted: texts of uploads interrupted a day ago, or whose job ended a month ago; day-old tombstones of erased users;
+ *          counts of refusals after refusals.keep_days
  */
 #include <inttypes.h>
 
@@ -20,11 +19,11 @@
 #include "runner/work.h"
 
 #define ROUND_MS 1000
-#define OWNER_FIRST_MS 2000 /* what ended may be taken back by its lane's own rounds for so long */
+#define OWNER_FIRST_MS 2000 /* time for the lane's own rounds to expire what is due */
 #define ERASURES_MS 2000
-#define SWEEP_MOST 100      /* coupons in one round */
+#define SWEEP_MOST 100      /* coupons per round */
 #define SWEEP_DEADLINE_MS 5000
-#define MANIFEST_KEPT_MS (30 * DAY_MS) /* an import's bad rows can be fetched for so long; its sums for good */
+#define MANIFEST_KEPT_MS (30 * DAY_MS) /* an import's bad rows are kept this long; its sums for good */
 
 struct sweeper {
     struct runner *runner;
@@ -32,7 +31,7 @@ struct sweeper {
     struct arena arena; /* for one round */
 };
 
-/* ---- what ended by itself ---- */
+/* ---- expiries ---- */
 
 static void sweep_lane(struct sweeper *s, const char *coupon, int64_t lane)
 {
@@ -44,7 +43,7 @@ static void sweep_lane(struct sweeper *s, const char *coupon, int64_t lane)
                   result_info(result)->name);
 }
 
-/* By the views, something of the lane ended before then: whoever came first has not seen to it. */
+/* By the views, something in the lane expired before then: its owner has not handled it. */
 static enum store_status is_due(struct sweeper *s, const char *coupon, int64_t lane, int64_t before_ms, bool *due)
 {
     struct bucket bucket;
@@ -97,9 +96,9 @@ static bool sweep_due(struct sweeper *s, int64_t now_ms)
     return fine;
 }
 
-/* ---- erasures that were cut short ---- */
+/* ---- interrupted erasures ---- */
 
-/* The note does not say the lane: it is the one in which the batch has the alias. */
+/* The note does not name the lane: it is the one in which the batch has the alias. */
 static bool finish_erasure(struct sweeper *s, const struct erasure *e)
 {
     enum store_status status = STORE_NOT_FOUND;
@@ -126,9 +125,9 @@ static bool finish_erasures(struct sweeper *s, int64_t now_ms)
     return fine;
 }
 
-/* ---- coupons that are over ---- */
+/* ---- coupons that have ended ---- */
 
-/* The key is that of what is asked for: twice it is there once. */
+/* The key identifies the request: made twice, it is one job. */
 static bool ask_for_cleanup(struct sweeper *s, const char *coupon, const char *key, int64_t now_ms)
 {
     char id[ID_SHORT_LEN + 1];
@@ -193,7 +192,7 @@ static bool clean_refusals(struct sweeper *s, int64_t now_ms)
     return mongo_refusals_clean(s->session, now_ms - s->runner->config->refusals_keep_days * DAY_MS) == STORE_OK;
 }
 
-/* ---- what the metrics tell of coupons ---- */
+/* ---- metrics of coupons ---- */
 
 static bool tell_stocks(struct sweeper *s, int64_t now_ms)
 {
@@ -227,7 +226,7 @@ static const struct duty {
 };
 #define DUTIES (sizeof duties / sizeof *duties)
 
-/* Run what is due by the monotonic clock; returns when the next one is. */
+/* Run the duties that are due, by the monotonic clock; returns when the next one is. */
 static struct mono run_duties(struct sweeper *s, struct mono due[DUTIES])
 {
     struct mono next = mono_add_ms(mono_now(), ROUND_MS);

@@ -65,7 +65,7 @@ enum ending work_fail(struct work *w, enum cpn_result r, const char *detail)
 
 enum ending work_ask(struct work *w, struct op *op)
 {
-    int64_t pause_ms = 0, count = op->count; /* an op may come back with what it counted */
+    int64_t pause_ms = 0, count = op->count; /* an op may return its count in this */
 
     for (;;) {
         enum cpn_result result;

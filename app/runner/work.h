@@ -2,8 +2,8 @@
  * runner/work.h -- a job in a runner's hands: its steps, its lease, and how it can end.
  *
  * Shape    struct work: one job, while one thread has claimed it
- * Rule     a job lets go where its lease or its turn (see decide_turn()) is another's: nothing that it says later
- *          counts, because every append carries its step or its turn
+ * Rule     a job lets go when its lease or its turn (see decide_turn()) has gone to another: nothing it does later counts, because every
+ *          append carries its step or its turn
  * Resting  every wait ends at once when the process is told to stop
  */
 #ifndef RUNNER_WORK_H
@@ -30,14 +30,14 @@ struct runner {
     struct stop stop;
 };
 
-/* What became of a job in our hands. */
+/* How a step or job ended. */
 enum ending {
     ENDING_DONE,      /* of a step: go on */
     ENDING_FAILED,    /* w->error says why */
     ENDING_CANCELLED,
-    ENDING_POSTPONED, /* another job is first: back into the queue */
+    ENDING_POSTPONED, /* another job goes first: requeue it */
     ENDING_LOST,      /* another runner has it */
-    ENDING_STOPPED    /* we were told to stop: whoever claims it next goes on */
+    ENDING_STOPPED    /* we were told to stop: the next claimant goes on */
 };
 
 struct work {
@@ -45,45 +45,45 @@ struct work {
     struct store *session;
     const struct job *job;
     struct arena arena;    /* for one step */
-    struct arena keep;     /* as long as the job is in our hands */
-    struct buf result;     /* members of the result, in JSON, beyond those that its kind makes */
-    int64_t step;          /* the last one that the ledger has */
-    _Atomic int64_t done;  /* as struct job */
+    struct arena keep;     /* as long as we have the job */
+    struct buf result;     /* JSON members of the result, besides those of its kind */
+    int64_t step;          /* the last one in the ledger */
+    _Atomic int64_t done;  /* as in struct job */
     enum cpn_result error; /* when ENDING_FAILED */
     const char *detail;    /* kept or static; NULL: the error's explanation */
-    /* jobs that make codes: see code_drafts.h */
-    bool turned;           /* it asked for its turn */
-    int64_t turn;          /* 0: it has none */
-    bool known;            /* what follows is as of our last batch */
+    /* for jobs that make codes: see code_drafts.h */
+    bool turned;           /* it requested its turn */
+    int64_t turn;          /* 0: none */
+    bool known;            /* the following is as of our last batch */
     struct head head;
     const struct coupon *coupon;
-    struct code_bloom code_bloom; /* what the coupon may have of codes; without blocks where that is not worth its while */
-    int64_t code_bloom_turn; /* in which it was filled */
-    int64_t clean_turn;    /* in which the last drafts were written whole: 0: they may be there in part */
+    struct code_bloom code_bloom; /* the coupon's possible codes; without blocks if not worth it */
+    int64_t code_bloom_turn; /* the turn in which it was filled */
+    int64_t clean_turn;    /* the turn in which the last drafts were completed; 0: they may be partial */
 };
 
-/* ---- steps; each returns ENDING_DONE, or why the job ends here ---- */
+/* ---- steps; each returns ENDING_DONE, or why the job ends ---- */
 
-/* Note progress and renew the lease; waits while the database fails. */
+/* Record progress and renew the lease; waits while the database fails. */
 enum ending work_progress(struct work *w);
-/* Whether to go on with the next step. */
+/* Check whether to go on with the next step. */
 enum ending work_between_steps(struct work *w);
-/* One try at the engine. What the op's results point to lives until w->arena is reset. */
+/* Ask the engine once. What the op's results point to is valid until w->arena is reset. */
 enum cpn_result work_try(struct work *w, struct op *op);
-/* True: the same op may be asked again. */
+/* True if the same op may be asked again. */
 bool work_may_repeat(enum cpn_result r);
-/* Rest after a try that failed, and renew the lease. */
+/* Rest after a failed attempt, and renew the lease. */
 enum ending work_rest(struct work *w, int64_t *pause_ms);
 /* Ask the engine until it decides. A refusal fails the job. */
 enum ending work_ask(struct work *w, struct op *op);
-/* The job as the ledger has it: op->user_state, op->head, op->coupon_now. */
+/* Read the job's state from the ledger: op->user_state, op->head, op->coupon_now. */
 enum ending work_standing(struct work *w, struct op *op);
-/* Let the views of the job's coupon stand where its ledger does. */
+/* Wait until the views of the job's coupon have caught up with its ledger. */
 enum ending work_catch_up(struct work *w);
-/* The job fails with r; detail is kept or static, or NULL. */
+/* Fail the job with r; detail is kept or static, or NULL. */
 enum ending work_fail(struct work *w, enum cpn_result r, const char *detail);
 
-/* ---- the kinds of job, by file ---- */
+/* ---- kinds of job, by file ---- */
 
 enum ending run_generate(struct work *w);
 enum ending run_retire(struct work *w);
@@ -91,7 +91,7 @@ enum ending run_import(struct work *w);
 enum ending run_export(struct work *w);
 enum ending run_cleanup(struct work *w);
 enum ending run_archive(struct work *w);
-/* What an archived coupon left behind goes: archive.c. */
+/* Deletes what an archived coupon left behind: archive.c. */
 enum ending run_remains(struct work *w);
 
 /* The sweeper's thread; context is the struct runner. */
