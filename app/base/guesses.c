@@ -104,7 +104,7 @@ static int64_t price_us(enum guesser kind, int most, int count)
     return us < GUESSES_WAIT_MAX_MS * INT64_C(1000) ? us : GUESSES_WAIT_MAX_MS * INT64_C(1000);
 }
 
-int64_t guesses_owe(enum guesser kind, const char *who, int most, int count)
+int64_t guesses_charge(enum guesser kind, const char *who, int most, int count)
 {
     struct entry *e;
     int64_t before, after, free_us, now = now_us();

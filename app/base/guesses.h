@@ -27,8 +27,8 @@ enum guesser { GUESSER_KEY, GUESSER_ADDRESS, GUESSER_COUNT, GUESSER_OF_KEYS = GU
 int guesses_create(void) CPN_CHECKED;
 /* `who` is about to look up this many codes, or to call. 0: allowed, and charged; otherwise nothing is charged, and the result is how many
  * ms `who` has to wait. most: per minute, for GUESSER_CALLER per second; 0: unlimited. */
-int64_t guesses_owe(enum guesser kind, const char *who, int most, int count);
-/* Of the `count` codes charged to `who` by guesses_owe(), `missed` were not found: refund the others. */
+int64_t guesses_charge(enum guesser kind, const char *who, int most, int count);
+/* Of the `count` codes charged to `who` by guesses_charge(), `missed` were not found: refund the others. */
 void guesses_settle(enum guesser kind, const char *who, int most, int count, int missed);
 
 #endif

@@ -49,7 +49,7 @@ static int keys_per_minute(const struct request *r)
 bool guess_limit_key(struct request *r)
 {
     const struct guesser_of g = {GUESSER_OF_KEYS, "keys-address", r->header.remote_addr, keys_per_minute(r)};
-    int64_t wait_ms = guesses_owe(g.kind, g.who, g.per_minute, 1);
+    int64_t wait_ms = guesses_charge(g.kind, g.who, g.per_minute, 1);
 
     if (wait_ms)
         refuse(r, &g, wait_ms, "This address has sent too many invalid keys. Retry after the time in Retry-After.");
@@ -69,7 +69,7 @@ bool guess_limit_may(struct request *r, int count)
         return true;
     guessers_of(r, guessers);
     for (int i = 0; i < GUESSER_COUNT; i++) {
-        int64_t wait_ms = guesses_owe(guessers[i].kind, guessers[i].who, guessers[i].per_minute, count);
+        int64_t wait_ms = guesses_charge(guessers[i].kind, guessers[i].who, guessers[i].per_minute, count);
 
         if (wait_ms == 0)
             continue;
@@ -80,7 +80,7 @@ bool guess_limit_may(struct request *r, int count)
                                          "in Retry-After.");
         return false;
     }
-    r->codes_owed = count;
+    r->codes_charged = count;
     return true;
 }
 
@@ -90,17 +90,17 @@ void guess_limit_failed(struct request *r, int count)
         return;
     metrics_add(METRIC_GUESSES, count);
     r->codes_missed += count;
-    assert(r->codes_missed <= r->codes_owed);
+    assert(r->codes_missed <= r->codes_charged);
 }
 
 void guess_limit_end(struct request *r)
 {
     struct guesser_of guessers[GUESSER_COUNT];
 
-    if (!r->codes_owed)
+    if (!r->codes_charged)
         return;
     guessers_of(r, guessers);
     for (int i = 0; i < GUESSER_COUNT; i++)
-        guesses_settle(guessers[i].kind, guessers[i].who, guessers[i].per_minute, r->codes_owed, r->codes_missed);
-    r->codes_owed = r->codes_missed = 0;
+        guesses_settle(guessers[i].kind, guessers[i].who, guessers[i].per_minute, r->codes_charged, r->codes_missed);
+    r->codes_charged = r->codes_missed = 0;
 }

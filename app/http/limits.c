@@ -16,7 +16,7 @@ static bool refuse(struct request *r, const char *detail)
 static bool pays(struct request *r)
 {
     int rate = (int)r->limits->rate;
-    int64_t wait_ms = r->header.key_only ? 0 : guesses_owe(GUESSER_CALLER, r->by, rate, 1);
+    int64_t wait_ms = r->header.key_only ? 0 : guesses_charge(GUESSER_CALLER, r->by, rate, 1);
 
     if (wait_ms == 0)
         return true;

@@ -93,7 +93,7 @@ struct request {
     const char *key;             /* Idempotency-Key, or NULL */
     char *body;
     size_t body_len;
-    int codes_owed, codes_missed; /* codes charged, and those not found: see guess_limit.h */
+    int codes_charged, codes_missed; /* codes charged, and those not found: see guess_limit.h */
     size_t held;                 /* bytes of a large body, as counted by the reactor */
     void *in;                    /* what the route's table read from the body */
     struct errors errors;

@@ -25,16 +25,16 @@ static void pause_ms(int ms)
     nanosleep(&t, NULL);
 }
 
-/* A look-up that finds nothing: owed, and never forgiven. */
+/* A look-up that finds nothing: charged, and never refunded. */
 static int64_t miss(enum guesser kind, const char *who, int per_minute, int count)
 {
-    return guesses_owe(kind, who, per_minute, count);
+    return guesses_charge(kind, who, per_minute, count);
 }
 
 /* How long `who` has to wait, without owing more for the question. */
 static int64_t wait_ms(enum guesser kind, const char *who, int per_minute)
 {
-    int64_t ms = guesses_owe(kind, who, per_minute, 1);
+    int64_t ms = guesses_charge(kind, who, per_minute, 1);
 
     if (ms == 0)
         guesses_settle(kind, who, per_minute, 1, 0);
@@ -53,11 +53,11 @@ static void a_rate_is_by_the_second_and_beside_what_is_guessed(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++)
-        assert_int_equal(guesses_owe(GUESSER_CALLER, "rated", 5, 1), 0);
-    assert_in_range(guesses_owe(GUESSER_CALLER, "rated", 5, 1), 1, 200);
-    assert_int_equal(guesses_owe(GUESSER_KEY, "rated", 5, 1), 0);
+        assert_int_equal(guesses_charge(GUESSER_CALLER, "rated", 5, 1), 0);
+    assert_in_range(guesses_charge(GUESSER_CALLER, "rated", 5, 1), 1, 200);
+    assert_int_equal(guesses_charge(GUESSER_KEY, "rated", 5, 1), 0);
     pause_ms(210);
-    assert_int_equal(guesses_owe(GUESSER_CALLER, "rated", 5, 1), 0);
+    assert_int_equal(guesses_charge(GUESSER_CALLER, "rated", 5, 1), 0);
 }
 
 static void who_waited_may_look_again(void **state)
