@@ -639,13 +639,9 @@ bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end)
 
 void report_counts_add(struct report_counts *to, const struct report_counts *more)
 {
-    to->issued += more->issued;
-    to->reserved += more->reserved;
-    to->redeemed += more->redeemed;
-    to->cancelled += more->cancelled;
-    to->expired += more->expired;
-    to->reversed += more->reversed;
-    to->discount_minor += more->discount_minor;
+#define ADD(member) to->member += more->member;
+    REPORT_COUNTS_FIELDS(ADD)
+#undef ADD
 }
 
 void fold_report(struct report_counts *r, const struct batch *b)
