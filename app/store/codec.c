@@ -128,59 +128,14 @@ bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int6
 
 /* ---- batches ---- */
 
-static const struct bson_field totals_rows[] = {
-    BSON_FIELD("slots", BSON_FIELD_INT, struct head, slots, false, 0),
-    BSON_FIELD("due", BSON_FIELD_INT, struct head, due, false, 0),
-    BSON_FIELD("next_n", BSON_FIELD_INT, struct head, next_n, false, 0),
-    BSON_FIELD("issued", BSON_FIELD_INT, struct head, issued, false, 0),
-    BSON_FIELD("reserved", BSON_FIELD_INT, struct head, reserved, false, 0),
-    BSON_FIELD("redeemed", BSON_FIELD_INT, struct head, redeemed, false, 0),
-    BSON_FIELD("ordinal", BSON_FIELD_INT, struct head, ordinal, false, 0),
-    BSON_FIELD("discount", BSON_FIELD_INT, struct head, discount_minor, false, 0),
-    BSON_FIELD("elsewhere", BSON_FIELD_INT, struct head, elsewhere, true, 0),
-    BSON_FIELD("minor_elsewhere", BSON_FIELD_INT, struct head, minor_elsewhere, true, 0),
-    BSON_FIELD("turn", BSON_FIELD_INT, struct head, turn, true, 0),
-    BSON_FIELD("low_stock", BSON_FIELD_INT, struct head, low_stock, true, 0),
-    BSON_FIELD("sold_out", BSON_FIELD_INT, struct head, sold_out, true, 0),
-    BSON_FIELD("replenish", BSON_FIELD_INT, struct head, replenish_until, true, 0),
-    BSON_FIELD("archived", BSON_FIELD_INT, struct head, archived, true, 0),
-    BSON_FIELD("epoch", BSON_FIELD_INT, struct head, epoch, true, 0),
-};
-
-static const struct bson_field day_rows[] = {
-    BSON_FIELD("start", BSON_FIELD_TIME, struct head, day_ms, false, 0),
-    BSON_FIELD("taken", BSON_FIELD_INT, struct head, day_taken, false, 0),
-    BSON_FIELD("elsewhere", BSON_FIELD_INT, struct head, day_elsewhere, true, 0),
-};
-
-static const struct bson_field entry_rows[] = {
-    BSON_FIELD("n", BSON_FIELD_INT, struct entry, n, false, HAS_SLOT | HAS_RANGE),
-    BSON_FIELD("g", BSON_FIELD_U32, struct entry, g, false, HAS_SLOT),
-    BSON_FIELD("from", BSON_FIELD_U32, struct entry, from, true, 0),
-    BSON_FIELD("count", BSON_FIELD_INT, struct entry, count, false, HAS_RANGE | HAS_COUNT),
-    BSON_FIELD("a", BSON_FIELD_CHARS, struct entry, alias, false, HAS_USER),
-    BSON_FIELD("before", BSON_FIELD_INT, struct entry, before, true, HAS_USER),
-    BSON_FIELD("key", BSON_FIELD_BYTES, struct entry, key, false, HAS_KEY),
-    BSON_FIELD("o", BSON_FIELD_INT, struct entry, ordinal, false, HAS_TAKING),
-    BSON_FIELD("left", BSON_FIELD_WIDE, struct entry, left, false, HAS_TAKING),
-    BSON_FIELD("day", BSON_FIELD_INT, struct entry, day, false, HAS_TAKING),
-    BSON_FIELD("discount", BSON_FIELD_INT, struct entry, discount_minor, false, HAS_MONEY),
-    BSON_FIELD("until", BSON_FIELD_TIME, struct entry, reserved_until_ms, true, 0),
-    BSON_FIELD("valid", BSON_FIELD_TIME, struct entry, valid_until_ms, true, 0),
-    BSON_FIELD("was", BSON_FIELD_STATE, struct entry, was, false, HAS_WAS),
-    BSON_FIELD("held", BSON_FIELD_INT, struct entry, held_minor, true, HAS_WAS),
-    BSON_FIELD("same_day", BSON_FIELD_BOOL, struct entry, same_day, false, HAS_SAME_DAY),
-    BSON_FIELD("since", BSON_FIELD_INT, struct entry, since, false, HAS_SINCE),
-    BSON_FIELD("job", BSON_FIELD_TEXT, struct entry, job, true, HAS_JOB), /* none: a call asked for it */
-    BSON_FIELD("step", BSON_FIELD_INT, struct entry, step, true, HAS_JOB),
-    BSON_FIELD("by", BSON_FIELD_TEXT, struct entry, by, true, HAS_BY),
-    BSON_FIELD("slots", BSON_FIELD_INT, struct entry, count, true, HAS_WISH),
-    BSON_FIELD("call", BSON_FIELD_BYTES, struct entry, key, true, HAS_WISH),
-    BSON_FIELD("gift_slots", BSON_FIELD_INT, struct entry, gift.slots, true, HAS_GIFT),
-    BSON_FIELD("gift_day", BSON_FIELD_INT, struct entry, gift.day, true, HAS_GIFT),
-    BSON_FIELD("gift_minor", BSON_FIELD_INT, struct entry, gift.minor, true, HAS_GIFT),
-    BSON_FIELD("fresh", BSON_FIELD_BOOL, struct entry, fresh, true, HAS_GIFT),
-};
+#define HEAD(kind, member, name, in_line, stored, when, place, told) [place] = ROW(head, kind, member, 0, stored, when),
+#define ENTRY(kind, member, has, name, in_line, stored, when, place) [place] = ROW(entry, kind, member, has, stored, when),
+static const struct bson_field totals_rows[] = {HEAD_TOTALS_FIELDS(HEAD)};
+static const struct bson_field day_rows[] = {HEAD_DAY_FIELDS(HEAD)};
+static const struct bson_field entry_rows[] = {ENTRY_FIELDS(ENTRY, NONE)};
+PLACES(totals_rows, HEAD_TOTALS_FIELDS(ONE));
+PLACES(day_rows, HEAD_DAY_FIELDS(ONE));
+PLACES(entry_rows, ENTRY_FIELDS(ONE, NONE));
 
 static const struct bson_field who_rows[] = {
     BSON_FIELD("u", BSON_FIELD_TEXT, struct entry, user, true, 0), /* gone once the user is erased */

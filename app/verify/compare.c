@@ -21,21 +21,14 @@ struct field {
 #define BUCKET(kind, member, ...) FIELD(bucket, kind, member),
 #define SLOT(kind, member, ...) FIELD(slot, kind, member),
 #define REPORT_COUNT(member) FIELD(report_counts, INT, member),
+#define HEAD(kind, member, name, in_line, stored, when, place, told) [told] = FIELD(head, kind, member),
 static const struct field user_state_fields[] = {USER_STATE_FIELDS(USER_STATE, USER_STATE) FIELD(user_state, BOOL, orders_unfound)};
 static const struct field redemption_fields[] = {REDEMPTION_FIELDS(REDEMPTION, REDEMPTION, REDEMPTION)};
 static const struct field extension_fields[] = {EXTENSION_FIELDS(EXTENSION)};
 static const struct field bucket_fields[] = {BUCKET_FIELDS(BUCKET, BUCKET)};
 static const struct field slot_fields[] = {SLOT_FIELDS(SLOT, SLOT)};
 static const struct field count_fields[] = {REPORT_COUNTS_FIELDS(REPORT_COUNT)};
-static const struct field head_fields[] = {
-    FIELD(head, INT, version),   FIELD(head, INT, slots),    FIELD(head, INT, due),
-    FIELD(head, INT, next_n),    FIELD(head, INT, issued),   FIELD(head, INT, reserved),
-    FIELD(head, INT, redeemed),  FIELD(head, INT, ordinal),  FIELD(head, INT, discount_minor),
-    FIELD(head, INT, day_ms),    FIELD(head, INT, day_taken), FIELD(head, INT, turn),
-    FIELD(head, INT, low_stock), FIELD(head, INT, sold_out), FIELD(head, INT, replenish_until),
-    FIELD(head, INT, archived),  FIELD(head, INT, elsewhere), FIELD(head, INT, day_elsewhere),
-    FIELD(head, INT, minor_elsewhere), FIELD(head, INT, epoch),
-};
+static const struct field head_fields[] = {[0] = FIELD(head, INT, version), HEAD_TOTALS_FIELDS(HEAD) HEAD_DAY_FIELDS(HEAD)};
 
 static const struct field job_fields[] = {
     FIELD(job_progress, INT, version), FIELD(job_progress, INT, seq),  FIELD(job_progress, INT, total),
