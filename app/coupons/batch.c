@@ -159,16 +159,41 @@ static void put_int(struct pen *p, int64_t value)
         *p->at++ = '-';
     put(p, digits + i, sizeof digits - i);
 }
-#define PUT_INT(pen, name, value) (PUT((pen), ",\"" name "\":"), put_int((pen), (value)))
+
+static void put_int_or_null(struct pen *p, int64_t value)
+{
+    if (value == COUPON_NULL)
+        PUT(p, "null");
+    else
+        put_int(p, value);
+}
+
+static void put_bool(struct pen *p, bool value)
+{
+    if (value)
+        PUT(p, "true");
+    else
+        PUT(p, "false");
+}
 
 static void put_hex(struct pen *p, const uint8_t *bytes, size_t len)
 {
     static const char hex[] = "0123456789abcdef";
 
+    *p->at++ = '"';
     for (size_t i = 0; i < len; i++) {
         *p->at++ = hex[bytes[i] >> 4];
         *p->at++ = hex[bytes[i] & 15];
     }
+    *p->at++ = '"';
+}
+
+/* Text in which nothing is to be escaped. */
+static void put_plain(struct pen *p, const char *text)
+{
+    *p->at++ = '"';
+    put(p, text, strlen(text));
+    *p->at++ = '"';
 }
 
 static void put_time(struct pen *p, int64_t utc_ms)
@@ -193,143 +218,74 @@ static void put_text(struct pen *p, const char *text, struct buf *out)
     pen_up(p, out, ENTRY_ROOM);
 }
 
-static void put_definition(struct pen *p, const struct entry *e, struct buf *out)
+static void put_definition(struct pen *p, const struct coupon *c, struct buf *out)
 {
     struct json j;
 
-    PUT(p, ",\"definition\":");
     pen_down(p, out);
     j = json_to(out);
-    if (e->definition)
-        coupon_write(e->definition, &j, true);
+    if (c)
+        coupon_write(c, &j, true);
     else
         json_null(&j);
     pen_up(p, out, ENTRY_ROOM);
 }
 
-static void put_gift(struct pen *p, const struct gift *g)
-{
-    if (g->day)
-        PUT_INT(p, "gift_day", g->day);
-    if (g->minor)
-        PUT_INT(p, "gift_minor", g->minor);
-    if (g->slots)
-        PUT_INT(p, "gift_slots", g->slots);
-}
+/* A value of each kind (record.h). */
+#define PUT_INT(pen, value, out) put_int((pen), (value))
+#define PUT_U32(pen, value, out) put_int((pen), (value))
+#define PUT_WIDE(pen, value, out) put_int_or_null((pen), (value))
+#define PUT_BOOL(pen, value, out) put_bool((pen), (value))
+#define PUT_TIME(pen, value, out) put_time((pen), (value))
+#define PUT_TEXT(pen, value, out) put_text((pen), (value), (out))
+#define PUT_CHARS(pen, value, out) put_plain((pen), (value))
+#define PUT_BYTES(pen, value, out) put_hex((pen), (value), sizeof(value))
+#define PUT_STATE(pen, value, out) put_plain((pen), slot_state_name((enum slot_state)(value)))
+#define PUT_KIND(pen, value, out) put_plain((pen), kind_names[value])
+#define PUT_DEFINITION(pen, value, out) put_definition((pen), (value), (out))
 
-/* Members in RFC 8785 order. Each is written with a comma before it; the first comma then becomes the brace. */
+/* Each member is written with a comma before it; the first comma then becomes the brace. */
 static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
 {
     unsigned has = entry_members[e->kind];
-    bool wishes = has & HAS_WISH;
     size_t start = out->len;
 
     pen_up(p, out, ENTRY_ROOM);
-    if (has & HAS_USER) {
-        PUT(p, ",\"alias\":\"");
-        put(p, e->alias, strlen(e->alias)); /* letters of ids.h: nothing to escape */
-        *p->at++ = '"';
-        PUT_INT(p, "before", e->before);
+#define X(kind, member, bits, name, in_line, ...)                                                                     \
+    if (((bits) == 0 || has & (bits)) && (in_line)) {                                                                 \
+        PUT(p, ",\"" name "\":");                                                                                     \
+        PUT_##kind(p, e->member, out);                                                                                \
     }
-    if (has & HAS_BY && e->by) {
-        PUT(p, ",\"by\":");
-        put_text(p, e->by, out);
-    }
-    if (has & (HAS_RANGE | HAS_COUNT) || (wishes && e->count))
-        PUT_INT(p, "count", e->count);
-    if (has & HAS_TAKING)
-        PUT_INT(p, "day", e->day);
-    if (has & HAS_DEFINITION)
-        put_definition(p, e, out);
-    if (has & HAS_MONEY)
-        PUT_INT(p, "discount_minor", e->discount_minor);
-    if (has & HAS_GIFT && e->fresh)
-        PUT(p, ",\"fresh\":true");
-    if (e->from)
-        PUT_INT(p, "from", e->from);
-    if (e->from && e->from_n != e->n)
-        PUT_INT(p, "from_n", e->from_n);
-    if (has & HAS_SLOT)
-        PUT_INT(p, "g", e->g);
-    if (has & HAS_GIFT)
-        put_gift(p, &e->gift);
-    if (has & HAS_WAS)
-        PUT_INT(p, "held_minor", e->held_minor);
-    if (has & HAS_JOB && e->job) {
-        PUT(p, ",\"job\":");
-        put_text(p, e->job, out);
-    }
-    if (has & HAS_KEY || (wishes && entry_has_key(e))) {
-        PUT(p, ",\"key\":\"");
-        put_hex(p, e->key, sizeof e->key);
-        *p->at++ = '"';
-    }
-    PUT(p, ",\"kind\":\"");
-    put(p, kind_names[e->kind], strlen(kind_names[e->kind]));
-    *p->at++ = '"';
-    if (has & HAS_TAKING && e->left == COUPON_NULL)
-        PUT(p, ",\"left\":null");
-    else if (has & HAS_TAKING)
-        PUT_INT(p, "left", e->left);
-    if (has & (HAS_SLOT | HAS_RANGE))
-        PUT_INT(p, "n", e->n);
-    if (has & HAS_TAKING)
-        PUT_INT(p, "ordinal", e->ordinal);
-    if (e->reserved_until_ms) {
-        PUT(p, ",\"reserved_until\":");
-        put_time(p, e->reserved_until_ms);
-    }
-    if (has & HAS_SAME_DAY && e->same_day)
-        PUT(p, ",\"same_day\":true");
-    else if (has & HAS_SAME_DAY)
-        PUT(p, ",\"same_day\":false");
-    if (has & HAS_SINCE)
-        PUT_INT(p, "since", e->since);
-    if (has & HAS_JOB && e->job)
-        PUT_INT(p, "step", e->step);
-    if (e->valid_until_ms) {
-        PUT(p, ",\"valid_until\":");
-        put_time(p, e->valid_until_ms);
-    }
-    if (has & HAS_WAS) {
-        PUT(p, ",\"was\":\"");
-        put(p, slot_state_name((enum slot_state)e->was), strlen(slot_state_name((enum slot_state)e->was)));
-        *p->at++ = '"';
-    }
+    ENTRY_FIELDS(X, X)
+#undef X
     *p->at++ = '}';
     pen_down(p, out);
     out->data[start] = '{';
 }
 
+#define X(kind, member, name, in_line, ...)                                                                           \
+    if (in_line) {                                                                                                    \
+        PUT(p, ",\"" name "\":");                                                                                     \
+        PUT_##kind(p, h->member, NULL);                                                                               \
+    }
+static void day_write(struct pen *p, const struct head *h)
+{
+    char *start = p->at;
+
+    HEAD_DAY_FIELDS(X)
+    *p->at++ = '}';
+    *start = '{';
+}
+
 static void totals_write(struct pen *p, const struct head *h)
 {
-    PUT(p, ",\"totals\":{");
-    if (h->archived) {
-        PUT(p, "\"archived\":");
-        put_int(p, h->archived);
-        *p->at++ = ',';
-    }
-    PUT(p, "\"discount_minor\":");
-    put_int(p, h->discount_minor);
-    PUT_INT(p, "due", h->due);
-    if (h->elsewhere)
-        PUT_INT(p, "elsewhere", h->elsewhere);
-    if (h->epoch)
-        PUT_INT(p, "epoch", h->epoch);
-    PUT_INT(p, "issued", h->issued);
-    PUT_INT(p, "low_stock", h->low_stock);
-    if (h->minor_elsewhere)
-        PUT_INT(p, "minor_elsewhere", h->minor_elsewhere);
-    PUT_INT(p, "next_n", h->next_n);
-    PUT_INT(p, "ordinal", h->ordinal);
-    PUT_INT(p, "redeemed", h->redeemed);
-    PUT_INT(p, "replenish_until", h->replenish_until);
-    PUT_INT(p, "reserved", h->reserved);
-    PUT_INT(p, "slots", h->slots);
-    PUT_INT(p, "sold_out", h->sold_out);
-    PUT_INT(p, "turn", h->turn);
+    char *start = p->at;
+
+    HEAD_TOTALS_FIELDS(X)
     *p->at++ = '}';
+    *start = '{';
 }
+#undef X
 
 void entry_line(const struct entry *e, struct buf *out)
 {
@@ -342,29 +298,17 @@ void batch_line(const struct batch *b, struct buf *out, bool with_hash)
 {
     const struct head *h = &b->head;
     struct pen p = {.at = NULL};
-    struct json j;
 
     pen_up(&p, out, ENTRY_ROOM);
     PUT(&p, "{\"at\":");
     put_time(&p, h->at_ms);
-    PUT(&p, ",\"batch\":\"");
-    put(&p, b->id, strlen(b->id));
-    PUT(&p, "\",\"coupon\":");
-    pen_down(&p, out);
-    j = json_to(out);
-    json_string(&j, b->coupon);
-
-    pen_up(&p, out, ENTRY_ROOM);
-    PUT(&p, ",\"day\":{");
-    if (h->day_elsewhere) {
-        PUT(&p, "\"elsewhere\":");
-        put_int(&p, h->day_elsewhere);
-        *p.at++ = ',';
-    }
-    PUT(&p, "\"start\":");
-    put_time(&p, h->day_ms);
-    PUT_INT(&p, "taken", h->day_taken);
-    PUT(&p, "},\"entries\":[");
+    PUT(&p, ",\"batch\":");
+    put_plain(&p, b->id);
+    PUT(&p, ",\"coupon\":");
+    put_text(&p, b->coupon, out);
+    PUT(&p, ",\"day\":");
+    day_write(&p, h);
+    PUT(&p, ",\"entries\":[");
     pen_down(&p, out);
     for (size_t i = 0; i < b->count; i++) {
         if (i)
@@ -375,17 +319,19 @@ void batch_line(const struct batch *b, struct buf *out, bool with_hash)
     pen_up(&p, out, ENTRY_ROOM);
     *p.at++ = ']';
     if (with_hash) {
-        PUT(&p, ",\"hash\":\"");
+        PUT(&p, ",\"hash\":");
         put_hex(&p, h->hash, sizeof h->hash);
-        *p.at++ = '"';
     }
-    PUT_INT(&p, "lane", b->lane);
-    PUT(&p, ",\"prev\":\"");
+    PUT(&p, ",\"lane\":");
+    put_int(&p, b->lane);
+    PUT(&p, ",\"prev\":");
     put_hex(&p, b->prev, sizeof b->prev);
-    *p.at++ = '"';
-    PUT_INT(&p, "seq", h->seq);
+    PUT(&p, ",\"seq\":");
+    put_int(&p, h->seq);
+    PUT(&p, ",\"totals\":");
     totals_write(&p, h);
-    PUT_INT(&p, "version", h->version);
+    PUT(&p, ",\"version\":");
+    put_int(&p, h->version);
     *p.at++ = '}';
     pen_down(&p, out);
 }

@@ -19,6 +19,7 @@
 #include "coupons/coupon.h"
 #include "coupons/job_progress.h"
 #include "coupons/lane_account.h"
+#include "coupons/record.h"
 #include "coupons/user_state.h"
 
 #define HASH_LEN 32
@@ -54,6 +55,30 @@ struct head {
     int64_t epoch;           /* how often the database was restored from an older backup: see ENTRY_RESTORED */
     uint8_t hash[HASH_LEN];
 };
+
+/* Its fields, but for those that stand in the batch itself: seq, at, version and hash. See record.h. In in_line, h is the head.
+ * X(kind, member, name, in_line, stored, when, place, told) */
+#define HEAD_TOTALS_FIELDS(X)                                                                                         \
+    X(INT, archived,        "archived",        h->archived,        "archived",        IF_SET, 14, 15)                 \
+    X(INT, discount_minor,  "discount_minor",  true,               "discount",        ALWAYS, 7,  8)                  \
+    X(INT, due,             "due",             true,               "due",             ALWAYS, 1,  2)                  \
+    X(INT, elsewhere,       "elsewhere",       h->elsewhere,       "elsewhere",       IF_SET, 8,  16)                 \
+    X(INT, epoch,           "epoch",           h->epoch,           "epoch",           IF_SET, 15, 19)                 \
+    X(INT, issued,          "issued",          true,               "issued",          ALWAYS, 3,  4)                  \
+    X(INT, low_stock,       "low_stock",       true,               "low_stock",       IF_SET, 11, 12)                 \
+    X(INT, minor_elsewhere, "minor_elsewhere", h->minor_elsewhere, "minor_elsewhere", IF_SET, 9,  18)                 \
+    X(INT, next_n,          "next_n",          true,               "next_n",          ALWAYS, 2,  3)                  \
+    X(INT, ordinal,         "ordinal",         true,               "ordinal",         ALWAYS, 6,  7)                  \
+    X(INT, redeemed,        "redeemed",        true,               "redeemed",        ALWAYS, 5,  6)                  \
+    X(INT, replenish_until, "replenish_until", true,               "replenish",       IF_SET, 13, 14)                 \
+    X(INT, reserved,        "reserved",        true,               "reserved",        ALWAYS, 4,  5)                  \
+    X(INT, slots,           "slots",           true,               "slots",           ALWAYS, 0,  1)                  \
+    X(INT, sold_out,        "sold_out",        true,               "sold_out",        IF_SET, 12, 13)                 \
+    X(INT, turn,            "turn",            true,               "turn",            IF_SET, 10, 11)
+#define HEAD_DAY_FIELDS(X)                                                                                            \
+    X(INT,  day_elsewhere, "elsewhere", h->day_elsewhere, "elsewhere", IF_SET, 2, 17)                                 \
+    X(TIME, day_ms,        "start",     true,             "start",     ALWAYS, 0, 9)                                  \
+    X(INT,  day_taken,     "taken",     true,             "taken",     ALWAYS, 1, 10)
 
 static inline int64_t head_taken(const struct head *h)
 {
@@ -178,7 +203,7 @@ struct entry {
     struct gift gift;       /* of a generation: what went to other lanes of it, with entries of their own */
     bool fresh;
     int64_t step;
-    const char *job; /* of a transfer: the account's name, see lane_account.h */
+    const char *job; /* NULL: a call asked for it. Of a transfer: the account's name, see lane_account.h */
     const char *by; /* NULL: no operator */
     char alias[ID_ALIAS_LEN + 1];
     uint8_t key[KEY_HASH_LEN];
@@ -190,6 +215,45 @@ struct entry {
     const char *code;     /* NULL: none; of takings */
     uint8_t fingerprint[FINGERPRINT_LEN];
 };
+
+/* True when the issued one beneath the hold has a number of its own: without slots. */
+static inline bool entry_from_differs(const struct entry *e)
+{
+    return e->from && e->from_n != e->n;
+}
+
+/* Its fields, but for those of who[]. See record.h. In in_line, e is the entry. `count` and `key` have a row more: of a wish they are stored
+ * under other names. X(kind, member, has, name, in_line, stored, when, place), APART(kind, member, has, name, in_line, stored) */
+#define ENTRY_FIELDS(X, APART)                                                                                                     \
+    X(CHARS,          alias,             HAS_USER,              "alias",          true,                  "a",          ALWAYS, 4)  \
+    X(INT,            before,            HAS_USER,              "before",         true,                  "before",     IF_SET, 5)  \
+    X(TEXT,           by,                HAS_BY,                "by",             e->by,                 "by",         IF_SET, 19) \
+    X(INT,            count,             HAS_RANGE | HAS_COUNT, "count",          true,                  "count",      ALWAYS, 3)  \
+    X(INT,            count,             HAS_WISH,              "count",          e->count,              "slots",      IF_SET, 20) \
+    X(INT,            day,               HAS_TAKING,            "day",            true,                  "day",        ALWAYS, 9)  \
+    APART(DEFINITION, definition,        HAS_DEFINITION,        "definition",     true,                  "def")                    \
+    X(INT,            discount_minor,    HAS_MONEY,             "discount_minor", true,                  "discount",   ALWAYS, 10) \
+    X(BOOL,           fresh,             HAS_GIFT,              "fresh",          e->fresh,              "fresh",      IF_SET, 25) \
+    X(U32,            from,              0,                     "from",           e->from,               "from",       IF_SET, 2)  \
+    APART(INT,        from_n,            0,                     "from_n",         entry_from_differs(e), "from_n")                 \
+    X(U32,            g,                 HAS_SLOT,              "g",              true,                  "g",          ALWAYS, 1)  \
+    X(INT,            gift.day,          HAS_GIFT,              "gift_day",       e->gift.day,           "gift_day",   IF_SET, 23) \
+    X(INT,            gift.minor,        HAS_GIFT,              "gift_minor",     e->gift.minor,         "gift_minor", IF_SET, 24) \
+    X(INT,            gift.slots,        HAS_GIFT,              "gift_slots",     e->gift.slots,         "gift_slots", IF_SET, 22) \
+    X(INT,            held_minor,        HAS_WAS,               "held_minor",     true,                  "held",       IF_SET, 14) \
+    X(TEXT,           job,               HAS_JOB,               "job",            e->job,                "job",        IF_SET, 17) \
+    X(BYTES,          key,               HAS_KEY,               "key",            true,                  "key",        ALWAYS, 6)  \
+    X(BYTES,          key,               HAS_WISH,              "key",            entry_has_key(e),      "call",       IF_SET, 21) \
+    APART(KIND,       kind,              0,                     "kind",           true,                  "k")                      \
+    X(WIDE,           left,              HAS_TAKING,            "left",           true,                  "left",       ALWAYS, 8)  \
+    X(INT,            n,                 HAS_SLOT | HAS_RANGE,  "n",              true,                  "n",          ALWAYS, 0)  \
+    X(INT,            ordinal,           HAS_TAKING,            "ordinal",        true,                  "o",          ALWAYS, 7)  \
+    X(TIME,           reserved_until_ms, 0,                     "reserved_until", e->reserved_until_ms,  "until",      IF_SET, 11) \
+    X(BOOL,           same_day,          HAS_SAME_DAY,          "same_day",       true,                  "same_day",   ALWAYS, 15) \
+    X(INT,            since,             HAS_SINCE,             "since",          true,                  "since",      ALWAYS, 16) \
+    X(INT,            step,              HAS_JOB,               "step",           e->job,                "step",       IF_SET, 18) \
+    X(TIME,           valid_until_ms,    0,                     "valid_until",    e->valid_until_ms,     "valid",      IF_SET, 12) \
+    X(STATE,          was,               HAS_WAS,               "was",            true,                  "was",        ALWAYS, 13)
 
 /* True when the entry makes a redemption: it has an id of its own from here on. */
 static inline bool entry_makes(enum entry_kind k)

@@ -639,13 +639,9 @@ bool entry_buckets(const struct entry *e, int64_t *first, int64_t *end)
 
 void report_counts_add(struct report_counts *to, const struct report_counts *more)
 {
-    to->issued += more->issued;
-    to->reserved += more->reserved;
-    to->redeemed += more->redeemed;
-    to->cancelled += more->cancelled;
-    to->expired += more->expired;
-    to->reversed += more->reversed;
-    to->discount_minor += more->discount_minor;
+#define ADD(member) to->member += more->member;
+    REPORT_COUNTS_FIELDS(ADD)
+#undef ADD
 }
 
 void fold_report(struct report_counts *r, const struct batch *b)
@@ -700,31 +696,19 @@ static const char *head_difference(const struct head *want, const struct head *h
     static const struct {
         const char *name;
         size_t offset;
-    } totals[] = {
-        {"version", offsetof(struct head, version)},
-        {"slots", offsetof(struct head, slots)},
-        {"due", offsetof(struct head, due)},
-        {"next_n", offsetof(struct head, next_n)},
-        {"issued", offsetof(struct head, issued)},
-        {"reserved", offsetof(struct head, reserved)},
-        {"redeemed", offsetof(struct head, redeemed)},
-        {"ordinal", offsetof(struct head, ordinal)},
-        {"discount_minor", offsetof(struct head, discount_minor)},
-        {"day.taken", offsetof(struct head, day_taken)},
-        {"day.elsewhere", offsetof(struct head, day_elsewhere)},
-        {"elsewhere", offsetof(struct head, elsewhere)},
-        {"minor_elsewhere", offsetof(struct head, minor_elsewhere)},
-        {"turn", offsetof(struct head, turn)},
-        {"low_stock", offsetof(struct head, low_stock)},
-        {"sold_out", offsetof(struct head, sold_out)},
-        {"replenish_until", offsetof(struct head, replenish_until)},
-        {"archived", offsetof(struct head, archived)},
-        {"epoch", offsetof(struct head, epoch)},
+    } rows[] = {
+#define TOTAL(kind, member, name, in_line, stored, when, place, told) [told] = {name, offsetof(struct head, member)},
+#define DAY(kind, member, name, in_line, stored, when, place, told) [told] = {"day." name, offsetof(struct head, member)},
+        [0] = {"version", offsetof(struct head, version)},
+        HEAD_TOTALS_FIELDS(TOTAL)
+        HEAD_DAY_FIELDS(DAY)
+#undef DAY
+#undef TOTAL
     };
 
-    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
-        if (memcmp((const char *)want + totals[i].offset, (const char *)have + totals[i].offset, sizeof(int64_t)) != 0)
-            return totals[i].name;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (memcmp((const char *)want + rows[i].offset, (const char *)have + rows[i].offset, sizeof(int64_t)) != 0)
+            return rows[i].name;
     return NULL;
 }
 

@@ -14,6 +14,7 @@
 #include "coupons/batch.h"
 #include "coupons/job_progress.h"
 #include "coupons/lane_account.h"
+#include "coupons/record.h"
 #include "coupons/slot.h"
 #include "coupons/user_state.h"
 
@@ -61,6 +62,17 @@ struct report_counts {
     int64_t issued, reserved, redeemed, cancelled, expired, reversed;
     int64_t discount_minor; /* redeemed minus reversed */
 };
+
+/* See record.h. X(member): all are INT, and ALWAYS stored, under the member's name */
+#define REPORT_COUNTS_FIELDS(X)                                                                                       \
+    X(issued)                                                                                                         \
+    X(reserved)                                                                                                       \
+    X(redeemed)                                                                                                       \
+    X(cancelled)                                                                                                      \
+    X(expired)                                                                                                        \
+    X(reversed)                                                                                                       \
+    X(discount_minor)
+
 void fold_report(struct report_counts *r, const struct batch *b);
 void report_counts_add(struct report_counts *to, const struct report_counts *more);
 

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/result.h"
+#include "coupons/record.h"
 
 #define BUCKET_SLOTS 64
 #define LANE_SLOTS INT64_C(1000000000000) /* numbers of a lane's slots: lane 3 has 3000000000000 and on. A multiple of 64 */
@@ -73,6 +74,17 @@ struct slot {
     bool issued;         /* it left free by being issued, whatever became of it since */
 };
 
+/* See record.h. X(kind, member, stored, when), APART(kind, member, stored) */
+#define SLOT_FIELDS(X, APART)                                                                                         \
+    APART(U32, generation, "g") /* one array of all the bucket's slots */                                             \
+    APART(U32, current,    "current")                                                                                 \
+    X(STATE,   state,      "s",      ALWAYS)                                                                          \
+    X(TEXT,    user,       "u",      IF_SET)                                                                          \
+    X(TIME,    at_ms,      "at",     IF_SET)                                                                          \
+    X(TIME,    due_ms,     "due",    IF_SET)                                                                          \
+    X(U32,     from,       "from",   IF_SET)                                                                          \
+    X(BOOL,    issued,     "issued", IF_SET)
+
 struct bucket {
     int64_t b;
     int64_t hops; /* 0: no bucket leaves its lane. Views are ordered by it before seq, so that one could */
@@ -84,6 +96,14 @@ struct bucket {
     int stored_free; /* the view's own bucket_free_count(), by which buckets are looked for; -1: not read from a view */
     struct slot slots[BUCKET_SLOTS];
 };
+
+/* Its fields, but for the slots. See record.h. X(kind, member, stored, when, place), APART(kind, member, stored) */
+#define BUCKET_FIELDS(X, APART)                                                                                       \
+    APART(INT, b,    "b") /* of its _id */                                                                            \
+    X(INT,     hops, "hops", ALWAYS, 0) /* first, with seq: they order views */                                       \
+    X(INT,     lane, "lane", ALWAYS, 2)                                                                               \
+    X(INT,     seq,  "seq",  ALWAYS, 1)                                                                               \
+    X(WIDE,    pick, "pick", ALWAYS, 3)
 
 /* As one that nobody touched, of size 0. */
 void bucket_init(struct bucket *k, int64_t b);

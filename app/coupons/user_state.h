@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/ids.h"
+#include "coupons/record.h"
 #include "coupons/slot.h"
 
 #define KEY_HASH_LEN 16
@@ -30,6 +31,12 @@ struct extension {
     uint8_t fingerprint[FINGERPRINT_LEN];
     int64_t until_ms; /* as answered */
 };
+
+/* See record.h. X(kind, member, stored, when) */
+#define EXTENSION_FIELDS(X)                                                                                           \
+    X(BYTES, key,         "key",   ALWAYS)                                                                            \
+    X(BYTES, fingerprint, "f",     ALWAYS)                                                                            \
+    X(TIME,  until_ms,    "until", ALWAYS)
 
 /* One generation of one slot, as its user sees it. */
 struct redemption {
@@ -69,6 +76,42 @@ struct redemption {
     const char *code;     /* or NULL */
 };
 
+/* Its fields, but for the earlier extensions. See record.h. X(kind, member, stored, when), APART(kind, member, stored);
+ * LIKE(kind, member, stored, other): the document has it only where it differs from the member `other` */
+#define REDEMPTION_FIELDS(X, LIKE, APART)                                                                             \
+    X(INT,      n,                    "n",              ALWAYS)                                                       \
+    X(U32,      g,                    "g",              ALWAYS)                                                       \
+    APART(INT,  from_n,               "from_n")                                                                       \
+    X(U32,      from,                 "from",           IF_SET)                                                       \
+    X(INT,      lane,                 "lane",           IF_SET)                                                       \
+    X(INT,      seq,                  "seq",            ALWAYS)                                                       \
+    LIKE(INT,   last_seq,             "last_seq",       seq)                                                          \
+    X(INT,      ordinal,              "ordinal",        IF_SET)                                                       \
+    X(TIME,     at_ms,                "at",             ALWAYS)                                                       \
+    X(TIME,     day_ms,               "counts_on",      ALWAYS)                                                       \
+    X(TIME,     ended_ms,             "ended",          IF_SET)                                                       \
+    X(TIME,     reserved_until_ms,    "until",          IF_SET)                                                       \
+    X(TIME,     valid_until_ms,       "valid",          IF_SET)                                                       \
+    X(INT,      discount_minor,       "discount",       IF_SET)                                                       \
+    X(STATE,    state,                "state",          ALWAYS)                                                       \
+    LIKE(STATE, first_state,          "first",          state)                                                        \
+    LIKE(TIME,  first_until_ms,       "first_until",    reserved_until_ms)                                            \
+    LIKE(INT,   first_discount_minor, "first_discount", discount_minor)                                               \
+    X(TEXT,     first_order,          "first_order",    IF_SET)                                                       \
+    X(WIDE,     left,                 "left",           ALWAYS)                                                       \
+    X(INT,      day,                  "day",            ALWAYS)                                                       \
+    X(INT,      user,                 "user",           ALWAYS)                                                       \
+    X(INT,      user_day,             "user_day",       ALWAYS)                                                       \
+    X(BYTES,    key,                  "key",            ALWAYS)                                                       \
+    X(BYTES,    fingerprint,          "f",              ALWAYS)                                                       \
+    X(BYTES,    extended_key,         "extended_key",   IF_SET)                                                       \
+    X(BYTES,    extended_fingerprint, "extended_f",     IF_SET)                                                       \
+    X(BYTES,    spent_key,            "spent_key",      IF_SET)                                                       \
+    X(BYTES,    spent_fingerprint,    "spent_f",        IF_SET)                                                       \
+    X(TEXT,     order,                "order",          IF_SET)                                                       \
+    X(TEXT,     metadata,             "metadata",       IF_SET)                                                       \
+    X(TEXT,     code,                 "code",           IF_SET)
+
 struct user_state {
     const char *user;
     char alias[ID_ALIAS_LEN + 1];
@@ -87,6 +130,18 @@ struct user_state {
     int64_t erased_ms; /* when the user was erased, and has not come back since; 0: never */
     int64_t erased_lane; /* and in which lane: without the name nothing else says it */
 };
+
+/* Its fields, but for the redemptions. See record.h. X(kind, member, stored, when, place), APART(kind, member, stored) */
+#define USER_STATE_FIELDS(X, APART)                                                                                   \
+    APART(TEXT, user,        "user")                                                                                  \
+    X(CHARS,    alias,       "alias",       ALWAYS, 2)                                                                \
+    X(INT,      version,     "version",     ALWAYS, 1)                                                                \
+    X(INT,      seq,         "seq",         ALWAYS, 0) /* first: it orders views */                                   \
+    X(INT,      total,       "total",       ALWAYS, 3)                                                                \
+    X(TIME,     day_ms,      "day",         ALWAYS, 4)                                                                \
+    X(INT,      today,       "today",       ALWAYS, 5)                                                                \
+    X(TIME,     erased_ms,   "erased",      IF_SET, 6)                                                                \
+    X(INT,      erased_lane, "erased_lane", IF_SET, 7)
 
 /* A user state of `user` who never took anything; alias is random and given by the caller. */
 void user_state_init(struct user_state *u, const char *user, const char *alias);

@@ -1,7 +1,7 @@
 /*
  * ctl/batch_in.c -- see batch_in.h.
  *
- * Members   are read by one table for all kinds of entries. Only batch_line() knows which kind has which: at the end the batch is written
+ * Members   are read by the lists of batch.h, whatever the entry's kind. Only batch_line() knows which kind has which: at the end the batch is written
  *           again, and must equal the line that was read
  */
 #include "ctl/batch_in.h"
@@ -13,70 +13,18 @@
 #include "http/coupon_body.h"
 #include "http/jsonin.h"
 
-enum member_type { MEMBER_INT, MEMBER_INT_OR_NULL, MEMBER_GENERATION, MEMBER_TIME, MEMBER_BOOL, MEMBER_TEXT, MEMBER_ALIAS, MEMBER_KEY, MEMBER_STATE,
-                   MEMBER_KIND, MEMBER_DEFINITION };
-
 struct member_row {
     const char *name;
-    enum member_type type;
-    size_t offset;
+    enum value_kind kind;
+    size_t offset, size;
 };
 
-#define ENTRY(name, type, field) {name, type, offsetof(struct entry, field)}
-static const struct member_row entry_rows[] = {
-    ENTRY("alias", MEMBER_ALIAS, alias),
-    ENTRY("before", MEMBER_INT, before),
-    ENTRY("by", MEMBER_TEXT, by),
-    ENTRY("count", MEMBER_INT, count),
-    ENTRY("day", MEMBER_INT, day),
-    ENTRY("definition", MEMBER_DEFINITION, definition),
-    ENTRY("discount_minor", MEMBER_INT, discount_minor),
-    ENTRY("fresh", MEMBER_BOOL, fresh),
-    ENTRY("from", MEMBER_GENERATION, from),
-    ENTRY("from_n", MEMBER_INT, from_n),
-    ENTRY("g", MEMBER_GENERATION, g),
-    ENTRY("gift_day", MEMBER_INT, gift.day),
-    ENTRY("gift_minor", MEMBER_INT, gift.minor),
-    ENTRY("gift_slots", MEMBER_INT, gift.slots),
-    ENTRY("held_minor", MEMBER_INT, held_minor),
-    ENTRY("job", MEMBER_TEXT, job),
-    ENTRY("key", MEMBER_KEY, key),
-    ENTRY("kind", MEMBER_KIND, kind),
-    ENTRY("left", MEMBER_INT_OR_NULL, left),
-    ENTRY("n", MEMBER_INT, n),
-    ENTRY("ordinal", MEMBER_INT, ordinal),
-    ENTRY("reserved_until", MEMBER_TIME, reserved_until_ms),
-    ENTRY("same_day", MEMBER_BOOL, same_day),
-    ENTRY("since", MEMBER_INT, since),
-    ENTRY("step", MEMBER_INT, step),
-    ENTRY("valid_until", MEMBER_TIME, valid_until_ms),
-    ENTRY("was", MEMBER_STATE, was),
-};
-
-#define HEAD(name, field) {name, MEMBER_INT, offsetof(struct head, field)}
-static const struct member_row totals_rows[] = {
-    HEAD("archived", archived),
-    HEAD("discount_minor", discount_minor),
-    HEAD("due", due),
-    HEAD("elsewhere", elsewhere),
-    HEAD("epoch", epoch),
-    HEAD("issued", issued),
-    HEAD("low_stock", low_stock),
-    HEAD("minor_elsewhere", minor_elsewhere),
-    HEAD("next_n", next_n),
-    HEAD("ordinal", ordinal),
-    HEAD("redeemed", redeemed),
-    HEAD("replenish_until", replenish_until),
-    HEAD("reserved", reserved),
-    HEAD("slots", slots),
-    HEAD("sold_out", sold_out),
-    HEAD("turn", turn),
-};
-static const struct member_row day_rows[] = {
-    HEAD("elsewhere", day_elsewhere),
-    {"start", MEMBER_TIME, offsetof(struct head, day_ms)},
-    HEAD("taken", day_taken),
-};
+#define ROW(shape, kind, member, name) {name, VALUE_##kind, offsetof(struct shape, member), sizeof(((struct shape *)0)->member)}
+#define ENTRY(kind, member, has, name, ...) ROW(entry, kind, member, name),
+#define HEAD(kind, member, name, ...) ROW(head, kind, member, name),
+static const struct member_row entry_rows[] = {ENTRY_FIELDS(ENTRY, ENTRY)};
+static const struct member_row totals_rows[] = {HEAD_TOTALS_FIELDS(HEAD)};
+static const struct member_row day_rows[] = {HEAD_DAY_FIELDS(HEAD)};
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
 /* ---- values ---- */
@@ -103,7 +51,7 @@ static bool read_int(struct json_object *o, int64_t *to)
     return *to >= -MONEY_MAX && *to <= MONEY_MAX;
 }
 
-static bool read_generation(struct json_object *o, uint32_t *to)
+static bool read_u32(struct json_object *o, uint32_t *to)
 {
     int64_t number;
 
@@ -119,7 +67,7 @@ static bool read_time(struct json_object *o, int64_t *to)
 }
 
 /* Read at most size - 1 bytes into an array of size bytes. */
-static bool read_short(struct json_object *o, char *to, size_t size)
+static bool read_chars(struct json_object *o, char *to, size_t size)
 {
     const char *text = text_of(o);
 
@@ -161,36 +109,36 @@ static bool read_kind(struct json_object *o, enum entry_kind *to)
     return *to != ENTRY_KIND_COUNT;
 }
 
-static bool read_value(enum member_type type, struct json_object *o, void *to, struct arena *a)
+static bool read_value(const struct member_row *row, struct json_object *o, void *to, struct arena *a)
 {
-    switch (type) {
-    case MEMBER_INT_OR_NULL:
+    switch (row->kind) {
+    case VALUE_WIDE:
         if (!o) {
             *(int64_t *)to = COUPON_NULL;
             return true;
         }
         return read_int(o, to);
-    case MEMBER_INT:
+    case VALUE_INT:
         return read_int(o, to);
-    case MEMBER_GENERATION:
-        return read_generation(o, to);
-    case MEMBER_TIME:
+    case VALUE_U32:
+        return read_u32(o, to);
+    case VALUE_TIME:
         return read_time(o, to);
-    case MEMBER_BOOL:
+    case VALUE_BOOL:
         *(bool *)to = json_object_get_boolean(o);
         return json_object_is_type(o, json_type_boolean);
-    case MEMBER_TEXT:
+    case VALUE_TEXT:
         *(const char **)to = arena_strdup(a, text_of(o));
         return text_of(o) != NULL;
-    case MEMBER_ALIAS:
-        return read_short(o, to, ID_ALIAS_LEN + 1);
-    case MEMBER_KEY:
-        return read_hex(o, to, KEY_HASH_LEN);
-    case MEMBER_STATE:
+    case VALUE_CHARS:
+        return read_chars(o, to, row->size);
+    case VALUE_BYTES:
+        return read_hex(o, to, row->size);
+    case VALUE_STATE:
         return read_state(o, to);
-    case MEMBER_KIND:
+    case VALUE_KIND:
         return read_kind(o, to);
-    case MEMBER_DEFINITION:
+    case VALUE_DEFINITION:
         return read_definition(o, a, to);
     }
     return false;
@@ -211,7 +159,7 @@ static bool read_members(struct json_object *o, const struct member_row *rows, s
     JSONC_FOREACH(o, member) {
         const struct member_row *row = find_row(rows, count, jsonc_name(member));
 
-        if (!row || !read_value(row->type, jsonc_value(member), (char *)to + row->offset, a))
+        if (!row || !read_value(row, jsonc_value(member), (char *)to + row->offset, a))
             return false;
     }
     return true;
@@ -246,7 +194,7 @@ static bool read_batch(struct json_object *o, struct batch *b)
 {
     struct head *h = &b->head;
 
-    return read_time(json_object_object_get(o, "at"), &h->at_ms) && read_short(json_object_object_get(o, "batch"), b->id, sizeof b->id) &&
+    return read_time(json_object_object_get(o, "at"), &h->at_ms) && read_chars(json_object_object_get(o, "batch"), b->id, sizeof b->id) &&
            read_members(json_object_object_get(o, "day"), ROWS(day_rows), h, &b->arena) &&
            read_entries(json_object_object_get(o, "entries"), b) && read_hex(json_object_object_get(o, "hash"), h->hash, HASH_LEN) &&
            read_int(json_object_object_get(o, "lane"), &b->lane) && read_hex(json_object_object_get(o, "prev"), b->prev, HASH_LEN) &&

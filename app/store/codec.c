@@ -9,6 +9,13 @@
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
+/* Rows are made from the lists of record.h. NONE: of members that are written and read apart. PLACES: none of a list's places is left out;
+ * of one that is given twice the compiler warns. */
+#define ROW(shape, kind, member, has, stored, when) BSON_FIELD(stored, BSON_FIELD_##kind, struct shape, member, when, has)
+#define NONE(...)
+#define ONE(...) +1
+#define PLACES(rows, list) _Static_assert(sizeof(rows) / sizeof *(rows) == 0 list, "the places of a list have a gap")
+
 /* ---- ids ---- */
 
 void codec_ledger_id(bson_t *doc, const char *name, const char *coupon, int64_t lane, int64_t seq)
@@ -121,59 +128,14 @@ bool codec_id_int(const bson_t *doc, const char *name, const char **coupon, int6
 
 /* ---- batches ---- */
 
-static const struct bson_field totals_rows[] = {
-    BSON_FIELD("slots", BSON_FIELD_INT, struct head, slots, false, 0),
-    BSON_FIELD("due", BSON_FIELD_INT, struct head, due, false, 0),
-    BSON_FIELD("next_n", BSON_FIELD_INT, struct head, next_n, false, 0),
-    BSON_FIELD("issued", BSON_FIELD_INT, struct head, issued, false, 0),
-    BSON_FIELD("reserved", BSON_FIELD_INT, struct head, reserved, false, 0),
-    BSON_FIELD("redeemed", BSON_FIELD_INT, struct head, redeemed, false, 0),
-    BSON_FIELD("ordinal", BSON_FIELD_INT, struct head, ordinal, false, 0),
-    BSON_FIELD("discount", BSON_FIELD_INT, struct head, discount_minor, false, 0),
-    BSON_FIELD("elsewhere", BSON_FIELD_INT, struct head, elsewhere, true, 0),
-    BSON_FIELD("minor_elsewhere", BSON_FIELD_INT, struct head, minor_elsewhere, true, 0),
-    BSON_FIELD("turn", BSON_FIELD_INT, struct head, turn, true, 0),
-    BSON_FIELD("low_stock", BSON_FIELD_INT, struct head, low_stock, true, 0),
-    BSON_FIELD("sold_out", BSON_FIELD_INT, struct head, sold_out, true, 0),
-    BSON_FIELD("replenish", BSON_FIELD_INT, struct head, replenish_until, true, 0),
-    BSON_FIELD("archived", BSON_FIELD_INT, struct head, archived, true, 0),
-    BSON_FIELD("epoch", BSON_FIELD_INT, struct head, epoch, true, 0),
-};
-
-static const struct bson_field day_rows[] = {
-    BSON_FIELD("start", BSON_FIELD_TIME, struct head, day_ms, false, 0),
-    BSON_FIELD("taken", BSON_FIELD_INT, struct head, day_taken, false, 0),
-    BSON_FIELD("elsewhere", BSON_FIELD_INT, struct head, day_elsewhere, true, 0),
-};
-
-static const struct bson_field entry_rows[] = {
-    BSON_FIELD("n", BSON_FIELD_INT, struct entry, n, false, HAS_SLOT | HAS_RANGE),
-    BSON_FIELD("g", BSON_FIELD_U32, struct entry, g, false, HAS_SLOT),
-    BSON_FIELD("from", BSON_FIELD_U32, struct entry, from, true, 0),
-    BSON_FIELD("count", BSON_FIELD_INT, struct entry, count, false, HAS_RANGE | HAS_COUNT),
-    BSON_FIELD("a", BSON_FIELD_CHARS, struct entry, alias, false, HAS_USER),
-    BSON_FIELD("before", BSON_FIELD_INT, struct entry, before, true, HAS_USER),
-    BSON_FIELD("key", BSON_FIELD_BYTES, struct entry, key, false, HAS_KEY),
-    BSON_FIELD("o", BSON_FIELD_INT, struct entry, ordinal, false, HAS_TAKING),
-    BSON_FIELD("left", BSON_FIELD_WIDE, struct entry, left, false, HAS_TAKING),
-    BSON_FIELD("day", BSON_FIELD_INT, struct entry, day, false, HAS_TAKING),
-    BSON_FIELD("discount", BSON_FIELD_INT, struct entry, discount_minor, false, HAS_MONEY),
-    BSON_FIELD("until", BSON_FIELD_TIME, struct entry, reserved_until_ms, true, 0),
-    BSON_FIELD("valid", BSON_FIELD_TIME, struct entry, valid_until_ms, true, 0),
-    BSON_FIELD("was", BSON_FIELD_STATE, struct entry, was, false, HAS_WAS),
-    BSON_FIELD("held", BSON_FIELD_INT, struct entry, held_minor, true, HAS_WAS),
-    BSON_FIELD("same_day", BSON_FIELD_BOOL, struct entry, same_day, false, HAS_SAME_DAY),
-    BSON_FIELD("since", BSON_FIELD_INT, struct entry, since, false, HAS_SINCE),
-    BSON_FIELD("job", BSON_FIELD_TEXT, struct entry, job, true, HAS_JOB), /* none: a call asked for it */
-    BSON_FIELD("step", BSON_FIELD_INT, struct entry, step, true, HAS_JOB),
-    BSON_FIELD("by", BSON_FIELD_TEXT, struct entry, by, true, HAS_BY),
-    BSON_FIELD("slots", BSON_FIELD_INT, struct entry, count, true, HAS_WISH),
-    BSON_FIELD("call", BSON_FIELD_BYTES, struct entry, key, true, HAS_WISH),
-    BSON_FIELD("gift_slots", BSON_FIELD_INT, struct entry, gift.slots, true, HAS_GIFT),
-    BSON_FIELD("gift_day", BSON_FIELD_INT, struct entry, gift.day, true, HAS_GIFT),
-    BSON_FIELD("gift_minor", BSON_FIELD_INT, struct entry, gift.minor, true, HAS_GIFT),
-    BSON_FIELD("fresh", BSON_FIELD_BOOL, struct entry, fresh, true, HAS_GIFT),
-};
+#define HEAD(kind, member, name, in_line, stored, when, place, told) [place] = ROW(head, kind, member, 0, stored, when),
+#define ENTRY(kind, member, has, name, in_line, stored, when, place) [place] = ROW(entry, kind, member, has, stored, when),
+static const struct bson_field totals_rows[] = {HEAD_TOTALS_FIELDS(HEAD)};
+static const struct bson_field day_rows[] = {HEAD_DAY_FIELDS(HEAD)};
+static const struct bson_field entry_rows[] = {ENTRY_FIELDS(ENTRY, NONE)};
+PLACES(totals_rows, HEAD_TOTALS_FIELDS(ONE));
+PLACES(day_rows, HEAD_DAY_FIELDS(ONE));
+PLACES(entry_rows, ENTRY_FIELDS(ONE, NONE));
 
 static const struct bson_field who_rows[] = {
     BSON_FIELD("u", BSON_FIELD_TEXT, struct entry, user, true, 0), /* gone once the user is erased */
@@ -486,56 +448,14 @@ struct batch *codec_entries_get(const bson_t *doc)
 
 /* ---- user states ---- */
 
-static const struct bson_field user_state_rows[] = {
-    BSON_FIELD("seq", BSON_FIELD_INT, struct user_state, seq, false, 0), /* first: it orders */
-    BSON_FIELD("version", BSON_FIELD_INT, struct user_state, version, false, 0),
-    BSON_FIELD("alias", BSON_FIELD_CHARS, struct user_state, alias, false, 0),
-    BSON_FIELD("total", BSON_FIELD_INT, struct user_state, total, false, 0),
-    BSON_FIELD("day", BSON_FIELD_TIME, struct user_state, day_ms, false, 0),
-    BSON_FIELD("today", BSON_FIELD_INT, struct user_state, today, false, 0),
-    BSON_FIELD("erased", BSON_FIELD_TIME, struct user_state, erased_ms, true, 0),
-    BSON_FIELD("erased_lane", BSON_FIELD_INT, struct user_state, erased_lane, true, 0),
-};
-
-static const struct bson_field redemption_rows[] = {
-    BSON_FIELD("n", BSON_FIELD_INT, struct redemption, n, false, 0),
-    BSON_FIELD("g", BSON_FIELD_U32, struct redemption, g, false, 0),
-    BSON_FIELD("from", BSON_FIELD_U32, struct redemption, from, true, 0),
-    BSON_FIELD("lane", BSON_FIELD_INT, struct redemption, lane, true, 0),
-    BSON_FIELD("seq", BSON_FIELD_INT, struct redemption, seq, false, 0),
-    BSON_FIELD_LIKE("last_seq", BSON_FIELD_INT, struct redemption, last_seq, seq),
-    BSON_FIELD("ordinal", BSON_FIELD_INT, struct redemption, ordinal, true, 0),
-    BSON_FIELD("at", BSON_FIELD_TIME, struct redemption, at_ms, false, 0),
-    BSON_FIELD("counts_on", BSON_FIELD_TIME, struct redemption, day_ms, false, 0),
-    BSON_FIELD("ended", BSON_FIELD_TIME, struct redemption, ended_ms, true, 0),
-    BSON_FIELD("until", BSON_FIELD_TIME, struct redemption, reserved_until_ms, true, 0),
-    BSON_FIELD("valid", BSON_FIELD_TIME, struct redemption, valid_until_ms, true, 0),
-    BSON_FIELD("discount", BSON_FIELD_INT, struct redemption, discount_minor, true, 0),
-    BSON_FIELD("state", BSON_FIELD_STATE, struct redemption, state, false, 0),
-    BSON_FIELD_LIKE("first", BSON_FIELD_STATE, struct redemption, first_state, state),
-    BSON_FIELD_LIKE("first_until", BSON_FIELD_TIME, struct redemption, first_until_ms, reserved_until_ms),
-    BSON_FIELD_LIKE("first_discount", BSON_FIELD_INT, struct redemption, first_discount_minor, discount_minor),
-    BSON_FIELD("first_order", BSON_FIELD_TEXT, struct redemption, first_order, true, 0),
-    BSON_FIELD("left", BSON_FIELD_WIDE, struct redemption, left, false, 0),
-    BSON_FIELD("day", BSON_FIELD_INT, struct redemption, day, false, 0),
-    BSON_FIELD("user", BSON_FIELD_INT, struct redemption, user, false, 0),
-    BSON_FIELD("user_day", BSON_FIELD_INT, struct redemption, user_day, false, 0),
-    BSON_FIELD("key", BSON_FIELD_BYTES, struct redemption, key, false, 0),
-    BSON_FIELD("f", BSON_FIELD_BYTES, struct redemption, fingerprint, false, 0),
-    BSON_FIELD("extended_key", BSON_FIELD_BYTES, struct redemption, extended_key, true, 0),
-    BSON_FIELD("extended_f", BSON_FIELD_BYTES, struct redemption, extended_fingerprint, true, 0),
-    BSON_FIELD("spent_key", BSON_FIELD_BYTES, struct redemption, spent_key, true, 0),
-    BSON_FIELD("spent_f", BSON_FIELD_BYTES, struct redemption, spent_fingerprint, true, 0),
-    BSON_FIELD("order", BSON_FIELD_TEXT, struct redemption, order, true, 0),
-    BSON_FIELD("metadata", BSON_FIELD_TEXT, struct redemption, metadata, true, 0),
-    BSON_FIELD("code", BSON_FIELD_TEXT, struct redemption, code, true, 0),
-};
-
-static const struct bson_field extension_rows[] = {
-    BSON_FIELD("key", BSON_FIELD_BYTES, struct extension, key, false, 0),
-    BSON_FIELD("f", BSON_FIELD_BYTES, struct extension, fingerprint, false, 0),
-    BSON_FIELD("until", BSON_FIELD_TIME, struct extension, until_ms, false, 0),
-};
+#define USER_STATE(kind, member, stored, when, place) [place] = ROW(user_state, kind, member, 0, stored, when),
+#define REDEMPTION(kind, member, stored, when) ROW(redemption, kind, member, 0, stored, when),
+#define LIKE(kind, member, stored, other) BSON_FIELD_LIKE(stored, BSON_FIELD_##kind, struct redemption, member, other),
+#define EXTENSION(kind, member, stored, when) ROW(extension, kind, member, 0, stored, when),
+static const struct bson_field user_state_rows[] = {USER_STATE_FIELDS(USER_STATE, NONE)};
+static const struct bson_field redemption_rows[] = {REDEMPTION_FIELDS(REDEMPTION, LIKE, NONE)};
+static const struct bson_field extension_rows[] = {EXTENSION_FIELDS(EXTENSION)};
+PLACES(user_state_rows, USER_STATE_FIELDS(ONE, NONE));
 
 static void put_earlier(bson_t *doc, const struct redemption *r)
 {
@@ -697,21 +617,11 @@ struct user_state *codec_user_state_of(const bson_t *doc, const char *user, stru
 
 /* ---- buckets ---- */
 
-static const struct bson_field bucket_rows[] = {
-    BSON_FIELD("hops", BSON_FIELD_INT, struct bucket, hops, false, 0), /* these two first: they order */
-    BSON_FIELD("seq", BSON_FIELD_INT, struct bucket, seq, false, 0),
-    BSON_FIELD("lane", BSON_FIELD_INT, struct bucket, lane, false, 0),
-    BSON_FIELD("pick", BSON_FIELD_WIDE, struct bucket, pick, false, 0),
-};
-
-static const struct bson_field slot_rows[] = {
-    BSON_FIELD("s", BSON_FIELD_STATE, struct slot, state, false, 0),
-    BSON_FIELD("u", BSON_FIELD_TEXT, struct slot, user, true, 0),
-    BSON_FIELD("at", BSON_FIELD_TIME, struct slot, at_ms, true, 0),
-    BSON_FIELD("due", BSON_FIELD_TIME, struct slot, due_ms, true, 0),
-    BSON_FIELD("from", BSON_FIELD_U32, struct slot, from, true, 0),
-    BSON_FIELD("issued", BSON_FIELD_BOOL, struct slot, issued, true, 0),
-};
+#define BUCKET(kind, member, stored, when, place) [place] = ROW(bucket, kind, member, 0, stored, when),
+#define SLOT(kind, member, stored, when) ROW(slot, kind, member, 0, stored, when),
+static const struct bson_field bucket_rows[] = {BUCKET_FIELDS(BUCKET, NONE)};
+static const struct bson_field slot_rows[] = {SLOT_FIELDS(SLOT, NONE)};
+PLACES(bucket_rows, BUCKET_FIELDS(ONE, NONE));
 
 /* All generations up to the last that is not 0. Absent when all are: of most buckets while they are generated. */
 static void put_generations(bson_t *doc, const struct bucket *k)
@@ -845,13 +755,6 @@ bool codec_bucket_get(const bson_t *doc, struct bucket *k)
 
 /* ---- totals ---- */
 
-const struct bson_field report_members[] = {
-    BSON_FIELD("issued", BSON_FIELD_INT, struct report_counts, issued, false, 0),
-    BSON_FIELD("reserved", BSON_FIELD_INT, struct report_counts, reserved, false, 0),
-    BSON_FIELD("redeemed", BSON_FIELD_INT, struct report_counts, redeemed, false, 0),
-    BSON_FIELD("cancelled", BSON_FIELD_INT, struct report_counts, cancelled, false, 0),
-    BSON_FIELD("expired", BSON_FIELD_INT, struct report_counts, expired, false, 0),
-    BSON_FIELD("reversed", BSON_FIELD_INT, struct report_counts, reversed, false, 0),
-    BSON_FIELD("discount_minor", BSON_FIELD_INT, struct report_counts, discount_minor, false, 0),
-};
+#define REPORT_COUNT(member) ROW(report_counts, INT, member, 0, #member, ALWAYS),
+const struct bson_field report_members[] = {REPORT_COUNTS_FIELDS(REPORT_COUNT)};
 const size_t report_members_count = sizeof report_members / sizeof *report_members;

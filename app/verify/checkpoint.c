@@ -59,10 +59,8 @@ static const size_t redemption_fingerprints[] = {
 static const size_t bucket_ints[] = {AT(bucket, hops), AT(bucket, lane), AT(bucket, seq), AT(bucket, pick)};
 static const size_t slot_ints[] = {AT(slot, at_ms), AT(slot, due_ms)};
 static const size_t slot_words[] = {AT(slot, generation), AT(slot, current), AT(slot, from)};
-static const size_t count_ints[] = {
-    AT(report_counts, issued),    AT(report_counts, reserved), AT(report_counts, redeemed),       AT(report_counts, cancelled),
-    AT(report_counts, expired),   AT(report_counts, reversed), AT(report_counts, discount_minor),
-};
+#define COUNT_INT(member) AT(report_counts, member),
+static const size_t count_ints[] = {REPORT_COUNTS_FIELDS(COUNT_INT)};
 static const size_t account_ints[] = {
     AT(lane_account, given.slots), AT(lane_account, given.day), AT(lane_account, given.minor), AT(lane_account, got.slots),
     AT(lane_account, got.day),     AT(lane_account, got.minor), AT(lane_account, day_ms),

@@ -6,117 +6,50 @@
 #include <stdio.h>
 #include <string.h>
 
-enum type { INT64, INT, UINT32, BOOL, STATE, TEXT, HASH16 };
-
 struct field {
     const char *name;
-    enum type type;
-    size_t offset;
+    enum value_kind kind;
+    size_t offset, size;
 };
-#define ROW(struct_name, type, member) {#member, type, offsetof(struct struct_name, member)}
+#define FIELD(shape, kind, member) {#member, VALUE_##kind, offsetof(struct shape, member), sizeof(((struct shape *)0)->member)}
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
-/* The alias is how a user is found: so it is no field here. */
-static const struct field user_state_fields[] = {
-    ROW(user_state, TEXT, user),       ROW(user_state, INT64, version),     ROW(user_state, INT64, seq),
-    ROW(user_state, INT64, total),     ROW(user_state, INT64, day_ms),      ROW(user_state, INT64, today),
-    ROW(user_state, INT64, erased_ms), ROW(user_state, INT64, erased_lane), ROW(user_state, BOOL, orders_unfound),
-};
+/* From the lists of record.h. */
+#define USER_STATE(kind, member, ...) FIELD(user_state, kind, member),
+#define REDEMPTION(kind, member, ...) FIELD(redemption, kind, member),
+#define EXTENSION(kind, member, ...) FIELD(extension, kind, member),
+#define BUCKET(kind, member, ...) FIELD(bucket, kind, member),
+#define SLOT(kind, member, ...) FIELD(slot, kind, member),
+#define REPORT_COUNT(member) FIELD(report_counts, INT, member),
+#define HEAD(kind, member, name, in_line, stored, when, place, told) [told] = FIELD(head, kind, member),
+static const struct field user_state_fields[] = {USER_STATE_FIELDS(USER_STATE, USER_STATE) FIELD(user_state, BOOL, orders_unfound)};
+static const struct field redemption_fields[] = {REDEMPTION_FIELDS(REDEMPTION, REDEMPTION, REDEMPTION)};
+static const struct field extension_fields[] = {EXTENSION_FIELDS(EXTENSION)};
+static const struct field bucket_fields[] = {BUCKET_FIELDS(BUCKET, BUCKET)};
+static const struct field slot_fields[] = {SLOT_FIELDS(SLOT, SLOT)};
+static const struct field count_fields[] = {REPORT_COUNTS_FIELDS(REPORT_COUNT)};
+static const struct field head_fields[] = {[0] = FIELD(head, INT, version), HEAD_TOTALS_FIELDS(HEAD) HEAD_DAY_FIELDS(HEAD)};
 
 static const struct field job_fields[] = {
-    ROW(job_progress, INT64, version), ROW(job_progress, INT64, seq),  ROW(job_progress, INT64, total),
-    ROW(job_progress, INT64, step),    ROW(job_progress, INT64, turn), ROW(job_progress, INT64, fence),
+    FIELD(job_progress, INT, version), FIELD(job_progress, INT, seq),  FIELD(job_progress, INT, total),
+    FIELD(job_progress, INT, step),    FIELD(job_progress, INT, turn), FIELD(job_progress, INT, fence),
 };
 
 static const struct field account_fields[] = {
-    ROW(lane_account, INT64, version),     ROW(lane_account, INT64, seq),       ROW(lane_account, INT64, day_ms),
-    ROW(lane_account, INT64, given.slots), ROW(lane_account, INT64, given.day), ROW(lane_account, INT64, given.minor),
-    ROW(lane_account, INT64, got.slots),   ROW(lane_account, INT64, got.day),   ROW(lane_account, INT64, got.minor),
+    FIELD(lane_account, INT, version),     FIELD(lane_account, INT, seq),       FIELD(lane_account, TIME, day_ms),
+    FIELD(lane_account, INT, given.slots), FIELD(lane_account, INT, given.day), FIELD(lane_account, INT, given.minor),
+    FIELD(lane_account, INT, got.slots),   FIELD(lane_account, INT, got.day),   FIELD(lane_account, INT, got.minor),
 };
-
-static const struct field redemption_fields[] = {
-    ROW(redemption, INT64, n),
-    ROW(redemption, UINT32, g),
-    ROW(redemption, INT64, from_n),
-    ROW(redemption, UINT32, from),
-    ROW(redemption, INT64, lane),
-    ROW(redemption, INT64, seq),
-    ROW(redemption, INT64, last_seq),
-    ROW(redemption, INT64, ordinal),
-    ROW(redemption, INT64, at_ms),
-    ROW(redemption, INT64, day_ms),
-    ROW(redemption, INT64, ended_ms),
-    ROW(redemption, INT64, reserved_until_ms),
-    ROW(redemption, INT64, valid_until_ms),
-    ROW(redemption, INT64, discount_minor),
-    ROW(redemption, STATE, state),
-    ROW(redemption, STATE, first_state),
-    ROW(redemption, INT64, first_until_ms),
-    ROW(redemption, INT64, first_discount_minor),
-    ROW(redemption, TEXT, first_order),
-    ROW(redemption, INT64, left),
-    ROW(redemption, INT64, day),
-    ROW(redemption, INT64, user),
-    ROW(redemption, INT64, user_day),
-    ROW(redemption, HASH16, key),
-    ROW(redemption, HASH16, fingerprint),
-    ROW(redemption, HASH16, extended_key),
-    ROW(redemption, HASH16, extended_fingerprint),
-    ROW(redemption, HASH16, spent_key),
-    ROW(redemption, HASH16, spent_fingerprint),
-    ROW(redemption, TEXT, order),
-    ROW(redemption, TEXT, metadata),
-    ROW(redemption, TEXT, code),
-};
-
-static const struct field extension_fields[] = {
-    ROW(extension, HASH16, key),
-    ROW(extension, HASH16, fingerprint),
-    ROW(extension, INT64, until_ms),
-};
-
-static const struct field bucket_fields[] = {
-    ROW(bucket, INT64, b),   ROW(bucket, INT64, hops), ROW(bucket, INT64, lane),
-    ROW(bucket, INT64, seq), ROW(bucket, INT64, pick),
-};
-
-static const struct field slot_fields[] = {
-    ROW(slot, UINT32, generation), ROW(slot, UINT32, current), ROW(slot, STATE, state), ROW(slot, TEXT, user),
-    ROW(slot, INT64, at_ms),       ROW(slot, INT64, due_ms),   ROW(slot, UINT32, from), ROW(slot, BOOL, issued),
-};
-
-static const struct field count_fields[] = {
-    ROW(report_counts, INT64, issued),    ROW(report_counts, INT64, reserved), ROW(report_counts, INT64, redeemed),
-    ROW(report_counts, INT64, cancelled), ROW(report_counts, INT64, expired),  ROW(report_counts, INT64, reversed),
-    ROW(report_counts, INT64, discount_minor),
-};
-
-static const struct field head_fields[] = {
-    ROW(head, INT64, version),   ROW(head, INT64, slots),    ROW(head, INT64, due),
-    ROW(head, INT64, next_n),    ROW(head, INT64, issued),   ROW(head, INT64, reserved),
-    ROW(head, INT64, redeemed),  ROW(head, INT64, ordinal),  ROW(head, INT64, discount_minor),
-    ROW(head, INT64, day_ms),    ROW(head, INT64, day_taken), ROW(head, INT64, turn),
-    ROW(head, INT64, low_stock), ROW(head, INT64, sold_out), ROW(head, INT64, replenish_until),
-    ROW(head, INT64, archived),  ROW(head, INT64, elsewhere), ROW(head, INT64, day_elsewhere),
-    ROW(head, INT64, minor_elsewhere), ROW(head, INT64, epoch),
-};
-
-static size_t size_of(enum type t)
-{
-    static const size_t sizes[] = {
-        [INT64] = sizeof(int64_t), [INT] = sizeof(int), [UINT32] = sizeof(uint32_t), [BOOL] = sizeof(bool), [STATE] = 1,
-        [HASH16] = 16};
-
-    return sizes[t];
-}
 
 static bool is_same(const struct field *f, const void *expected, const void *found)
 {
     const char *a = (const char *)expected + f->offset, *b = (const char *)found + f->offset;
     const char *a_text, *b_text;
 
-    if (f->type != TEXT)
-        return memcmp(a, b, size_of(f->type)) == 0;
+    if (f->kind == VALUE_CHARS)
+        return true;
+    if (f->kind != VALUE_TEXT)
+        return memcmp(a, b, f->size) == 0;
     memcpy(&a_text, a, sizeof a_text);
     memcpy(&b_text, b, sizeof b_text);
     return a_text && b_text ? strcmp(a_text, b_text) == 0 : a_text == b_text;
@@ -128,31 +61,28 @@ static void render(const struct field *f, const void *record, char text[COMPARE_
     const char *p = (const char *)record + f->offset;
 
     *whole = text;
-    switch (f->type) {
-    case INT64:
-        snprintf(text, COMPARE_TEXT_SIZE, "%" PRId64, *(const int64_t *)(const void *)p);
-        break;
-    case INT:
-        snprintf(text, COMPARE_TEXT_SIZE, "%d", *(const int *)(const void *)p);
-        break;
-    case UINT32:
+    switch (f->kind) {
+    case VALUE_U32:
         snprintf(text, COMPARE_TEXT_SIZE, "%" PRIu32, *(const uint32_t *)(const void *)p);
         break;
-    case BOOL:
+    case VALUE_BOOL:
         *whole = *(const bool *)p ? "true" : "false";
         break;
-    case STATE:
+    case VALUE_STATE:
         if (*(const uint8_t *)p < SLOT_STATE_COUNT)
             *whole = slot_state_name((enum slot_state) * (const uint8_t *)p);
         else
             snprintf(text, COMPARE_TEXT_SIZE, "%d", *(const uint8_t *)p);
         break;
-    case TEXT:
+    case VALUE_TEXT:
         *whole = *(const char *const *)(const void *)p;
         break;
-    case HASH16:
-        for (int i = 0; i < 16; i++)
+    case VALUE_BYTES:
+        for (size_t i = 0; i < f->size; i++)
             snprintf(text + 2 * i, 3, "%02x", ((const uint8_t *)p)[i]);
+        break;
+    default: /* INT, WIDE and TIME */
+        snprintf(text, COMPARE_TEXT_SIZE, "%" PRId64, *(const int64_t *)(const void *)p);
         break;
     }
 }

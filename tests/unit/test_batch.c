@@ -433,6 +433,54 @@ static void the_hash_is_sha256_of_the_line_without_hash(void **state)
     batch_free(b);
 }
 
+static struct coupon definition;
+
+/* 0: with every member that any kind has; 1: the same, of a hold on another number; 2: with none. */
+static void add_for_ever(struct batch *b, enum entry_kind kind, int form)
+{
+    struct entry *e = add_full(b, kind);
+
+    e->definition = &definition;
+    e->valid_until_ms++;
+    e->gift = (struct gift){.slots = 5, .day = 6, .minor = 7};
+    e->fresh = true;
+    e->from_n -= form == 1;
+    if (form == 2)
+        *e = (struct entry){.kind = kind, .left = COUPON_NULL};
+}
+
+/* Ledgers have their hashes: never to change. */
+static void lines_are_as_ever(void **state)
+{
+    struct batch *b = new_batch();
+    uint8_t hash[HASH_LEN];
+    char hex[2 * HASH_LEN + 1];
+
+    (void)state;
+    coupon_init(&definition);
+    definition.id = "sale";
+    definition.title = "Sale";
+    definition.version = 2;
+    for (unsigned kind = 0; kind < ENTRY_KIND_COUNT; kind++)
+        for (int form = 0; form < 3; form++)
+            add_for_ever(b, (enum entry_kind)kind, form);
+    batch_hash(b, &scratch, hash);
+    assert_string_equal(sodium_bin2hex(hex, sizeof hex, hash, sizeof hash), "898827cf9c4d999fb688b7de1bb3d6b890446dcff3e4f7a97cb8253d1c946a70");
+    b->count = 0;
+    b->head = (struct head){.seq = 1, .at_ms = 2, .version = 3, .slots = 4, .due = 5, .next_n = 6, .issued = 7, .reserved = 8, .redeemed = 9,
+                            .ordinal = 10, .discount_minor = 11, .day_ms = 12, .day_taken = 13, .elsewhere = 14, .day_elsewhere = 15,
+                            .minor_elsewhere = 16, .turn = 17, .low_stock = 18, .sold_out = 19, .replenish_until = 20, .archived = 21,
+                            .epoch = 22};
+    batch_line(b, &out, false);
+    assert_string_equal(out.data, "{\"at\":\"1970-01-01T00:00:00.002Z\",\"batch\":\"0123456789abcdefghjkmnpqrs\",\"coupon\":\"sale\",\"day\":{\"elsewhere\":15,"
+                                  "\"start\":\"1970-01-01T00:00:00.012Z\",\"taken\":13},\"entries\":[],\"lane\":0,"
+                                  "\"prev\":\"0000000000000000000000000000000000000000000000000000000000000000\",\"seq\":1,\"totals\":{\"archived\":21,"
+                                  "\"discount_minor\":11,\"due\":5,\"elsewhere\":14,\"epoch\":22,\"issued\":7,\"low_stock\":18,\"minor_elsewhere\":16,"
+                                  "\"next_n\":6,\"ordinal\":10,\"redeemed\":9,\"replenish_until\":20,\"reserved\":8,\"slots\":4,\"sold_out\":19,\"turn\":17},"
+                                  "\"version\":3}");
+    batch_free(b);
+}
+
 static void kinds_have_names_and_names_kinds(void **state)
 {
     (void)state;
@@ -525,6 +573,7 @@ int main(void)
         cmocka_unit_test_setup(every_line_is_canonical_at_every_bound, fresh),
         cmocka_unit_test_setup(many_entries_keep_their_order, fresh),
         cmocka_unit_test_setup(the_hash_is_sha256_of_the_line_without_hash, fresh),
+        cmocka_unit_test_setup(lines_are_as_ever, fresh),
         cmocka_unit_test_setup(kinds_have_names_and_names_kinds, fresh),
         cmocka_unit_test_setup(kinds_have_the_members_that_they_need, fresh),
         cmocka_unit_test_setup(entries_are_found_by_what_they_say, fresh),

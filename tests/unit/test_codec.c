@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -739,6 +740,201 @@ static void a_user_state_says_when_it_is_due_only_without_slots(void **state)
     assert_int_equal(due_ms, DAY);
 }
 
+/* ---- stored forms: never to change ---- */
+
+/* The names of doc's members, in order, with those of what is in them. */
+static void put_names(struct buf *out, const bson_t *doc, bool in_array)
+{
+    bson_iter_t it;
+    bson_t sub;
+
+    assert_true(bson_iter_init(&it, doc));
+    for (bool first = true; bson_iter_next(&it); first = false) {
+        if (!first)
+            buf_putc(out, ' ');
+        if (!in_array)
+            buf_puts(out, bson_iter_key(&it));
+        if (get_document(&it, &sub)) {
+            buf_putc(out, '{');
+            put_names(out, &sub, false);
+            buf_putc(out, '}');
+        } else if (get_array(&it, &sub)) {
+            buf_putc(out, '[');
+            put_names(out, &sub, true);
+            buf_putc(out, ']');
+        }
+    }
+}
+
+/* hash: BLAKE2b-128. */
+static void assert_bytes(const bson_t *doc, const char *hash)
+{
+    unsigned char bytes[16];
+    char hex[sizeof bytes * 2 + 1];
+
+    crypto_generichash(bytes, sizeof bytes, bson_get_data(doc), doc->len, NULL, 0);
+    sodium_bin2hex(hex, sizeof hex, bytes, sizeof bytes);
+    assert_string_equal(hex, hash);
+}
+
+static void assert_names(const bson_t *doc, const char *names)
+{
+    struct buf have = BUF_INIT;
+
+    put_names(&have, doc, false);
+    assert_string_equal(have.data, names);
+    buf_free(&have);
+}
+
+/* e with every member set, whatever its kind has; or with none. */
+static void fill(struct entry *e, bool whole)
+{
+    enum entry_kind kind = e->kind;
+
+    *e = (struct entry){.kind = kind, .definition = sample_coupon()};
+    if (!whole)
+        return;
+    *e = (struct entry){.kind = kind, .n = 1042, .g = 3, .from_n = 1041, .from = 2, .count = 64, .ordinal = 317, .left = COUPON_NULL, .day = 12,
+                        .discount_minor = 500, .held_minor = 400, .reserved_until_ms = DAY + 1, .valid_until_ms = DAY + 2,
+                        .was = SLOT_RESERVED, .same_day = true, .since = 88, .before = 77,
+                        .gift = {.slots = 5, .day = 6, .minor = INT64_C(1) << 40}, .fresh = true, .step = 9, .job = "job-1", .by = "key-1",
+                        .alias = "0123456789abcdef", .definition = sample_coupon(), .user = "u-17", .order = "o-99", .metadata = "{}",
+                        .code = "AB-12"};
+    memset(e->key, 0xA5, sizeof e->key);
+    memset(e->fingerprint, 0x5A, sizeof e->fingerprint);
+}
+
+enum filling { MIXED, BARE, WHOLE };
+
+/* A batch with an entry of every kind. */
+static void put_sample(bson_t *doc, enum filling filling)
+{
+    struct batch *b = sample_batch();
+
+    memcpy(b->id, "0123456789abcdefghjkmnpqrs", ID_BATCH_LEN + 1);
+    memset(b->head.hash, 0xCD, HASH_LEN);
+    for (size_t i = 0; i < b->count && filling != MIXED; i++)
+        fill(&b->entries[i], filling == WHOLE);
+    if (filling == BARE)
+        b->head = (struct head){.seq = 1};
+    codec_batch_put(doc, b);
+    batch_free(b);
+}
+
+static void batches_are_stored_as_ever(void **state)
+{
+    AUTO_BSON whole = BSON_INITIALIZER, bare = BSON_INITIALIZER, mixed = BSON_INITIALIZER;
+
+    (void)state;
+    put_sample(&mixed, MIXED);
+    put_sample(&bare, BARE);
+    put_sample(&whole, WHOLE);
+    assert_bytes(&mixed, "3f2bdbf199b3781c2f6b3af93263d1ce");
+    assert_bytes(&bare, "bcf997d9d47c8d3492f217b5abe5d918");
+    assert_bytes(&whole, "41cad022c829fb6db616f6b38498a215");
+}
+
+static void the_members_of_a_batch_keep_their_names_and_their_order(void **state)
+{
+    static const char *const kinds[ENTRY_KIND_COUNT] = {
+        [ENTRY_DEFINE] = "k from until valid job step by slots call from_n",
+        [ENTRY_DELETE] = "k from until valid by from_n",
+        [ENTRY_ARCHIVE] = "k from until valid by from_n",
+        [ENTRY_GENERATE] = "k n from count until valid job step by gift_slots gift_day gift_minor fresh from_n",
+        [ENTRY_DUE] = "k from count until valid job step by from_n",
+        [ENTRY_RETIRE] = "k n from count until valid by from_n",
+        [ENTRY_ISSUE] = "k n g from a before key o left day until valid by from_n",
+        [ENTRY_RESERVE] = "k n g from a before key o left day discount until valid by from_n",
+        [ENTRY_REDEEM] = "k n g from a before key o left day discount until valid by from_n",
+        [ENTRY_HOLD] = "k n g from a before key discount until valid since by from_n",
+        [ENTRY_EXTEND] = "k n g from a before key until valid since by from_n",
+        [ENTRY_SPEND] = "k n g from a before key discount until valid was held since by from_n",
+        [ENTRY_CANCEL] = "k n g from a before discount until valid was held same_day since by from_n",
+        [ENTRY_EXPIRE] = "k n g from a before discount until valid was held same_day since from_n",
+        [ENTRY_REVERSE] = "k n g from a before discount until valid same_day since by from_n",
+        [ENTRY_FORGET] = "k n g from a before until valid from_n",
+        [ENTRY_ERASE] = "k from a before until valid by from_n",
+        [ENTRY_TURN] = "k from until valid job step from_n",
+        [ENTRY_TURN_END] = "k from until valid job step from_n",
+        [ENTRY_LOW_STOCK] = "k from count until valid from_n",
+        [ENTRY_SOLD_OUT] = "k from until valid from_n",
+        [ENTRY_REPLENISH] = "k from count until valid from_n",
+        [ENTRY_GIVE] = "k from until valid job step gift_slots gift_day gift_minor fresh from_n",
+        [ENTRY_GET] = "k n from count until valid job step gift_slots gift_day gift_minor fresh from_n",
+        [ENTRY_TICK] = "k from until valid from_n",
+        [ENTRY_RESTORED] = "k from count until valid from_n",
+    };
+    AUTO_BSON doc = BSON_INITIALIZER, head = BSON_INITIALIZER;
+    bson_t array, entry;
+    bson_iter_t it;
+
+    (void)state;
+    put_sample(&doc, WHOLE);
+    bson_copy_to_excluding_noinit(&doc, &head, "e", "ended", "who", NULL);
+    assert_names(&head, "_id{c l seq} batch at v totals{slots due next_n issued reserved redeemed ordinal discount elsewhere "
+                        "minor_elsewhere turn low_stock sold_out replenish archived epoch} day{start taken elsewhere} prev hash k arrived");
+    assert_true(find_array(&doc, "who", &array) && bson_iter_init(&it, &array) && bson_iter_next(&it) && get_document(&it, &entry));
+    assert_names(&entry, "i a u o m c f");
+    assert_true(find_array(&doc, "e", &array) && bson_iter_init(&it, &array));
+    for (int kind = 0; bson_iter_next(&it); kind++) {
+        AUTO_BSON members = BSON_INITIALIZER;
+
+        assert_true(get_document(&it, &entry));
+        bson_copy_to_excluding_noinit(&entry, &members, "def", NULL);
+        assert_names(&members, kinds[kind]);
+    }
+}
+
+static void views_are_stored_as_ever(void **state)
+{
+    const struct report_counts sums = {.issued = 1, .reserved = 2, .redeemed = 3, .cancelled = 4, .expired = 5, .reversed = 6,
+                                       .discount_minor = INT64_C(1) << 40};
+    AUTO_BSON users = BSON_INITIALIZER, tombstone = BSON_INITIALIZER, bucket = BSON_INITIALIZER, counts = BSON_INITIALIZER;
+    struct user_state gone;
+    struct bucket k;
+
+    (void)state;
+    user_state_init(&gone, "u-17", "");
+    gone.erased_ms = DAY - 1;
+    gone.erased_lane = 2;
+    sample_bucket(&k);
+    put_user_state(&users, "c", sample_user_state());
+    put_user_state(&tombstone, "c", &gone);
+    put_bucket(&bucket, "c", &k);
+    bson_fields_write(&counts, report_members, report_members_count, 0, &sums);
+    bucket_release(&k);
+    assert_bytes(&users, "74f2d529f2c8162bde4b4d000ab5f3d3");
+    assert_bytes(&tombstone, "a85b66bf98493a482abf33b5bdfb5133");
+    assert_bytes(&bucket, "e6d2498f62fb5bd2752c4f4323cdd0a5");
+    assert_bytes(&counts, "53211ca923f206a2d6d6af574da80b50");
+}
+
+static void the_members_of_views_keep_their_names_and_their_order(void **state)
+{
+    AUTO_BSON users = BSON_INITIALIZER, bucket = BSON_INITIALIZER, counts = BSON_INITIALIZER;
+    const struct report_counts none = {0};
+    struct user_state u;
+    struct bucket k;
+
+    (void)state;
+    user_state_init(&u, "u-17", "");
+    u.erased_ms = u.erased_lane = 1;
+    sample_redemption(&u, 1);
+    bucket_init(&k, 7);
+    k.slots[0] = (struct slot){.generation = 2, .current = 1, .state = SLOT_ISSUED, .user = strdup("w"), .at_ms = 1, .due_ms = 2, .from = 3,
+                               .issued = true};
+    put_user_state(&users, "c", &u);
+    put_bucket(&bucket, "c", &k);
+    bson_fields_write(&counts, report_members, report_members_count, 0, &none);
+    bucket_release(&k);
+    assert_names(&users, "_id{c h} view{seq version alias total day today erased erased_lane part redemptions[{n g from lane seq "
+                         "last_seq ordinal at counts_on ended until valid discount state first first_until first_discount first_order "
+                         "left day user user_day key f extended_key extended_f spent_key spent_f order metadata code earlier[{key f "
+                         "until} {key f until}]}] orders[]}");
+    assert_names(&bucket, "_id{c b} view{hops seq lane pick free due g[] t[{i s u at due from issued current}]}");
+    assert_names(&counts, "issued reserved redeemed cancelled expired reversed discount_minor");
+}
+
 /* ---- documents that are not ours ---- */
 
 enum shape { SHAPE_BATCH, SHAPE_USER_STATE, SHAPE_BUCKET, SHAPE_COUPON, SHAPE_COUNT };
@@ -970,6 +1166,10 @@ int main(void)
         cmocka_unit_test(a_bucket_comes_back),
         cmocka_unit_test(a_plain_taking_stores_nothing_of_what_it_did_not_have),
         cmocka_unit_test(a_user_state_says_when_it_is_due_only_without_slots),
+        cmocka_unit_test(batches_are_stored_as_ever),
+        cmocka_unit_test(the_members_of_a_batch_keep_their_names_and_their_order),
+        cmocka_unit_test(views_are_stored_as_ever),
+        cmocka_unit_test(the_members_of_views_keep_their_names_and_their_order),
         cmocka_unit_test(a_document_without_one_field_or_with_another_type_is_refused),
         cmocka_unit_test(no_damaged_document_does_harm),
         cmocka_unit_test(numbers_out_of_range_are_refused),

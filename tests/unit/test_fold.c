@@ -1029,6 +1029,43 @@ static void a_lie_in_the_head_is_found(void **state)
     }
 }
 
+static void a_lie_in_the_head_is_told_by_its_name(void **state)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } members[] = {
+        {"version", offsetof(struct head, version)},
+        {"slots", offsetof(struct head, slots)},
+        {"due", offsetof(struct head, due)},
+        {"next_n", offsetof(struct head, next_n)},
+        {"issued", offsetof(struct head, issued)},
+        {"reserved", offsetof(struct head, reserved)},
+        {"redeemed", offsetof(struct head, redeemed)},
+        {"ordinal", offsetof(struct head, ordinal)},
+        {"discount_minor", offsetof(struct head, discount_minor)},
+        {"day.taken", offsetof(struct head, day_taken)},
+        {"day.elsewhere", offsetof(struct head, day_elsewhere)},
+        {"elsewhere", offsetof(struct head, elsewhere)},
+        {"minor_elsewhere", offsetof(struct head, minor_elsewhere)},
+        {"turn", offsetof(struct head, turn)},
+        {"low_stock", offsetof(struct head, low_stock)},
+        {"sold_out", offsetof(struct head, sold_out)},
+        {"replenish_until", offsetof(struct head, replenish_until)},
+        {"archived", offsetof(struct head, archived)},
+        {"epoch", offsetof(struct head, epoch)},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        struct head before;
+        struct batch *b = honest(&before);
+
+        ++*(int64_t *)((char *)&b->head + members[i].offset);
+        assert_string_equal(batch_contradiction(&before, b), members[i].name);
+    }
+}
+
 static void time_that_runs_backwards_is_found(void **state)
 {
     struct head before;
@@ -1170,6 +1207,7 @@ int main(void)
         TEST(an_honest_batch_holds_no_contradiction),
         TEST(a_first_batch_follows_nothing),
         TEST(a_lie_in_the_head_is_found),
+        TEST(a_lie_in_the_head_is_told_by_its_name),
         TEST(time_that_runs_backwards_is_found),
         TEST(a_lie_in_an_entry_is_found),
         TEST(a_return_of_another_day_is_found),
