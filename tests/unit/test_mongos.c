@@ -579,15 +579,15 @@ static void doctor_says_what_is_wrong_with_a_cluster(void **state)
     assert_told("shards ok: 2, all keys are as they should be, the balancer is on\n");
     assert_told("reads ok: a majority read took ");
     let_doctor_look(clusters[4].collections, BALANCER("off"), failed_reads[3]);
-    assert_told("shards fail: users by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }: commands name other keys");
+    assert_told("shards fail: users by { \"_id.c\" : 1 }, jobs by { \"coupon\" : 1 }: commands use a different key");
     assert_told("shards warn: users: not balanced");
     assert_told("shards warn: the balancer is off");
-    assert_told("reads fail: no majority or linearizable read is answered");
+    assert_told("reads fail: majority or linearizable reads are not answered");
     let_doctor_look(clusters[2].collections, BALANCER("full"), none);
     assert_told("shards warn: users: not sharded");
     assert_null(strstr(told.data, "balancer"));
     let_doctor_look("{\"ok\": 0, \"code\": 13, \"codeName\": \"Unauthorized\", \"errmsg\": \"\"}", NULL, none);
-    assert_told("shards warn: keys and balancer are not known");
+    assert_told("shards warn: cannot read the shard keys and the balancer");
     buf_free(&told);
 }
 
