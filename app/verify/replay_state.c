@@ -117,9 +117,12 @@ uint64_t replay_hash(const char *text)
 
 struct user *replay_user_of(struct replay *r, const char *key)
 {
+    size_t len = strlen(key);
     struct user *u;
+    unsigned hash;
 
-    HASH_FIND_STR(r->users, key, u);
+    HASH_VALUE(key, len, hash);
+    HASH_FIND_BYHASHVALUE(hh, r->users, key, len, hash, u);
     if (u)
         return u;
     u = arena_alloc(&r->arena, sizeof *u);
@@ -128,7 +131,7 @@ struct user *replay_user_of(struct replay *r, const char *key)
     /* most users take once: room for one, then as it grows */
     u->user_state.redemptions = arena_array(&r->arena, 1, sizeof *u->user_state.redemptions);
     u->user_state.capacity = 1;
-    HASH_ADD_KEYPTR(hh, r->users, u->key, strlen(u->key), u);
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, r->users, u->key, len, hash, u);
     return u;
 }
 

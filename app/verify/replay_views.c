@@ -402,6 +402,8 @@ static void check_erased(struct replay *r, const struct user *u)
 {
     char where[WHERE_SIZE];
 
+    if (!u->nameless && !u->erased_seq)
+        return;
     snprintf(where, sizeof where, "alias %s", u->key);
     if (u->nameless && !u->erased_seq && !r->trunk->nameless && !is_erased_later(r, replay_hash(u->key)))
         replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
@@ -435,9 +437,10 @@ static void end_slots(struct replay *r, const struct shelf *s)
         const struct slot *slot = &s->bucket.slots[i];
         bool taken = slot->state != SLOT_FREE && slot->state != SLOT_RETIRED;
 
+        if (!taken || slot->user || r->trunk->nameless || (s->forgotten | s->unnamed) >> i & 1 || is_erased_later(r, s->owners[i]))
+            continue;
         snprintf(where, sizeof where, "slot %" PRId64, s->b * BUCKET_SLOTS + i);
-        if (taken && !slot->user && !r->trunk->nameless && !((s->forgotten | s->unnamed) >> i & 1) && !is_erased_later(r, s->owners[i]))
-            replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
+        replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
     }
 }
 
