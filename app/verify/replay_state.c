@@ -95,9 +95,9 @@ bool standing_passes(const struct replay *r, struct standing *s, int64_t seq)
 
 void standing_end(struct replay *r, const struct standing *s, const char *what, const char *where)
 {
-    if (s->unreadable) /* told when it was read */
-        return;
-    if (s->stored && !s->compared)
+    if (s->unreadable)
+        replay_drift(r, what, where, "view", "one that can be read", "unreadable");
+    else if (s->stored && !s->compared)
         replay_drift_int(r, what, where, s->touched ? "seq" : "seq of a view of nothing in the ledger", s->touched,
                          s->view_seq);
     else if (!s->stored && s->needed)
