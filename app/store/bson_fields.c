@@ -273,13 +273,16 @@ static bool read_member(const bson_iter_t *it, const struct bson_field *m, void 
     return false;
 }
 
-/* The row named key, tried from `next` on: documents that we wrote have our order. count: none. */
-static size_t find_row(const struct bson_field *rows, size_t count, size_t next, const char *key)
+/* The row of the member at `it`, tried from `next` on: documents that we wrote have our order. count: none. */
+static size_t find_row(const struct bson_field *rows, size_t count, size_t next, const bson_iter_t *it)
 {
+    const char *key = bson_iter_key_unsafe(it);
+    uint32_t len = bson_iter_key_len(it);
+
     for (size_t tried = 0; tried < count; tried++) {
         size_t i = next + tried < count ? next + tried : next + tried - count;
 
-        if (strcmp(rows[i].name, key) == 0)
+        if (rows[i].name_len == len && memcmp(rows[i].name, key, len) == 0)
             return i;
     }
     return count;
@@ -296,7 +299,7 @@ bool bson_fields_read(const bson_t *doc, const struct bson_field *rows, size_t c
     if (!bson_iter_init(&it, doc))
         return false;
     while (bson_iter_next(&it)) {
-        size_t i = find_row(rows, count, next, bson_iter_key(&it));
+        size_t i = find_row(rows, count, next, &it);
 
         if (i == count || !applies(&rows[i], has))
             continue;

@@ -483,9 +483,8 @@ static int64_t due_without_slots(const struct user_state *u)
 }
 
 /* The last member: of two views that stand at one seq the one that has it is the greater, and so replaces the other. */
-static void put_orders(bson_t *view, const struct user_state *u, const struct name_key *key)
+static void put_orders(bson_t *view, const struct user_state *u, const struct order_key *key)
 {
-    struct order_key orders;
     char buffer[16];
     size_t count = 0;
     bson_t array;
@@ -493,19 +492,26 @@ static void put_orders(bson_t *view, const struct user_state *u, const struct na
     for (size_t i = 0; i < u->count; i++) {
         if (!u->redemptions[i].order)
             continue;
-        if (count == 0) {
-            orders = order_key(key);
+        if (count == 0)
             bson_append_array_begin(view, "orders", 6, &array);
-        }
-        bson_append_int64(&array, array_key(count++, buffer), -1, order_hash(&orders, u->redemptions[i].order));
+        bson_append_int64(&array, array_key(count++, buffer), -1, order_hash(key, u->redemptions[i].order));
     }
     if (count)
         bson_append_array_end(view, &array);
 }
 
+static bool has_orders(const struct user_state *u)
+{
+    for (size_t i = 0; i < u->count; i++)
+        if (u->redemptions[i].order)
+            return true;
+    return false;
+}
+
 void codec_user_state_put(bson_t *view, const char *coupon, const struct user_state *u, const struct name_key *key)
 {
     int64_t due_ms = due_without_slots(u);
+    struct order_key orders;
     bson_t array, row;
     char buffer[16];
 
@@ -526,18 +532,20 @@ void codec_user_state_put(bson_t *view, const char *coupon, const struct user_st
         bson_append_document_end(&array, &row);
     }
     bson_append_array_end(view, &array);
-    put_orders(view, u, key);
+    if (has_orders(u)) {
+        orders = order_key(key);
+        put_orders(view, u, &orders);
+    }
 }
 
-bool codec_user_state_orders_fit(const bson_t *doc, const struct user_state *u, const struct name_key *key)
+bool codec_user_state_orders_fit(const bson_t *view, const struct user_state *u, const struct order_key *key)
 {
-    bson_t expected = BSON_INITIALIZER, view, stored, own;
-    bool has, had, fit;
+    bson_t expected = BSON_INITIALIZER, stored, own;
+    bool has, fit;
 
     put_orders(&expected, u, key);
     has = find_array(&expected, "orders", &own);
-    had = find_document(doc, "view", &view) && bson_has_field(&view, "orders");
-    fit = has == had && (!has || (find_array(&view, "orders", &stored) && bson_equal(&own, &stored)));
+    fit = has ? find_array(view, "orders", &stored) && bson_equal(&own, &stored) : !bson_has_field(view, "orders");
     bson_destroy(&expected);
     return fit;
 }
@@ -580,27 +588,38 @@ static bool get_redemptions(const bson_t *view, struct user_state *u, struct are
     return it.err_off == 0;
 }
 
-struct user_state *codec_user_state_get(const bson_t *doc, struct arena *a, const char **coupon)
+struct user_state *codec_user_state_view_get(const bson_t *view, const char *coupon, struct arena *a)
 {
-    const char *c, *user = NULL;
-    struct name_hash hash;
-    bson_t view;
+    const char *user = NULL;
     int64_t part;
     struct user_state *u;
+    bson_iter_t it;
 
-    if (!codec_user_state_id_get(doc, &c, &hash) || !find_document(doc, "view", &view) || !find_int(&view, "part", &part) ||
-        part != hash_part(c, USER_STATE_PARTS))
+    if (!find_int(view, "part", &part) || part != hash_part(coupon, USER_STATE_PARTS))
         return NULL;
     u = arena_alloc(a, sizeof *u);
     u->stored = true;
-    if (!bson_fields_read(&view, ROWS(user_state_rows), 0, u, a) || !get_redemptions(&view, u, a))
+    if (!bson_fields_read(view, ROWS(user_state_rows), 0, u, a) || !get_redemptions(view, u, a))
         return NULL;
-    if (bson_has_field(&view, "user") && !find_text(&view, "user", &user))
+    if (bson_iter_init_find(&it, view, "user") && !get_text(&it, &user))
         return NULL;
     if ((user != NULL) != (u->erased_ms == 0)) /* a tombstone has no name, all else has one */
         return NULL;
     u->user = arena_strdup(a, user);
-    if (coupon)
+    return u;
+}
+
+struct user_state *codec_user_state_get(const bson_t *doc, struct arena *a, const char **coupon)
+{
+    struct user_state *u;
+    struct name_hash hash;
+    const char *c;
+    bson_t view;
+
+    if (!codec_user_state_id_get(doc, &c, &hash) || !find_document(doc, "view", &view))
+        return NULL;
+    u = codec_user_state_view_get(&view, c, a);
+    if (u && coupon)
         *coupon = arena_strdup(a, c);
     return u;
 }

@@ -68,10 +68,12 @@ bool codec_head_get(const bson_t *doc, struct head *h);
 
 /* The members of a view, without _id. key: by which its orders are found. */
 void codec_user_state_put(bson_t *view, const char *coupon, const struct user_state *u, const struct name_key *key);
-/* Whether a whole document has the hashes of the orders of u, which was read from it. */
-bool codec_user_state_orders_fit(const bson_t *doc, const struct user_state *u, const struct name_key *key);
+/* Whether the view has the hashes of the orders of u, which was read from it. */
+bool codec_user_state_orders_fit(const bson_t *view, const struct user_state *u, const struct order_key *key);
 /* A whole document. In a; *coupon, if not NULL, too. The user of a tombstone is NULL. */
 struct user_state *codec_user_state_get(const bson_t *doc, struct arena *a, const char **coupon);
+/* The same of the view alone, of one of the coupon's users. */
+struct user_state *codec_user_state_view_get(const bson_t *view, const char *coupon, struct arena *a);
 /* The same of a document that stands under this user's hash: a tombstone gets the name. NULL also where it has another one. */
 struct user_state *codec_user_state_of(const bson_t *doc, const char *user, struct arena *a, const char **coupon);
 

@@ -11,6 +11,7 @@
 #include "store/session.h"
 
 #define ALL_KEYS 0
+#define USER_STATES_OF_A_PAGE 500
 
 /* ---- other processes ---- */
 
@@ -88,19 +89,20 @@ static enum store_status find_sorted(struct session *d, bson_t *command, size_t 
 
 struct user_state_list {
     const struct name_key *key;
+    struct order_key orders; /* of it */
+    const char *coupon; /* others' are passed over */
     struct stored_user_state *items;
     size_t count, capacity;
     struct arena *arena;
 };
 
-/* The name in a document, where it is the one that its hash is of. */
-static const char *name_in(const bson_t *doc, const struct name_key *key, const struct name_hash *hash)
+/* The name in a view, where it is the one that its hash is of. */
+static const char *name_in(const bson_t *view, const struct name_key *key, const struct name_hash *hash)
 {
     struct name_hash own;
     const char *user;
-    bson_t view;
 
-    if (!find_document(doc, "view", &view) || !find_text(&view, "user", &user))
+    if (!find_text(view, "user", &user))
         return NULL;
     own = name_hash(key, user);
     return name_hash_same(&own, hash) ? user : NULL;
@@ -112,10 +114,13 @@ static bool user_state_row(const bson_t *doc, void *context)
     struct user_state_list *list = context;
     struct stored_user_state item = {.user = NULL};
     const char *coupon;
+    bson_t view;
 
-    if (!codec_user_state_id_get(doc, &coupon, &item.hash))
+    if (!codec_user_state_id_get(doc, &coupon, &item.hash) || strcmp(coupon, list->coupon) != 0)
         return true;
-    item.user = arena_strdup(list->arena, name_in(doc, list->key, &item.hash));
+    if (!find_document(doc, "view", &view))
+        bson_init(&view);
+    item.user = arena_strdup(list->arena, name_in(&view, list->key, &item.hash));
     if (item.user)
         item.key = name_parse(item.user);
     if (item.key.kind == NAMED_JOB)
@@ -123,11 +128,11 @@ static bool user_state_row(const bson_t *doc, void *context)
     else if (item.key.kind == NAMED_ACCOUNT)
         item.account = codec_account_get(doc, item.key.lane, item.key.peer, list->arena);
     else
-        item.user_state = codec_user_state_get(doc, list->arena, NULL);
+        item.user_state = codec_user_state_view_get(&view, coupon, list->arena);
     if (item.user_state && item.user_state->user && !item.user)
         item.user_state = NULL;
     if (item.user_state)
-        item.user_state->orders_unfound = !codec_user_state_orders_fit(doc, item.user_state, list->key);
+        item.user_state->orders_unfound = !codec_user_state_orders_fit(&view, item.user_state, &list->orders);
     list->items = arena_grown(list->arena, list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = item;
     return true;
@@ -136,7 +141,7 @@ static bool user_state_row(const bson_t *doc, void *context)
 enum store_status mongo_stored_user_states(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
                                            size_t most, struct arena *a, struct stored_user_state **items, size_t *count)
 {
-    struct user_state_list list = {.key = key, .arena = a};
+    struct user_state_list list = {.key = key, .orders = order_key(key), .coupon = coupon, .arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
     bson_t filter;
@@ -150,6 +155,71 @@ enum store_status mongo_stored_user_states(struct store *s, const struct name_ke
     *items = list.items;
     *count = status == STORE_OK ? list.count : 0;
     return status;
+}
+
+enum store_status mongo_count_user_states(struct store *s, int64_t *count)
+{
+    AUTO_BCON command = BCON_NEW("count", BCON_UTF8("users"));
+    AUTO_BSON reply;
+
+    *count = 0;
+    return session_run(session_of(s), command, &reply) && find_int(&reply, "n", count) ? STORE_OK : STORE_FAILED;
+}
+
+struct user_state_page {
+    struct session_reply reply;
+};
+
+/* Without maxTimeMS, which would be for all replies together. */
+static bool first_user_states(struct session *d, struct session_reply *reply)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+    bson_t hint;
+
+    BSON_APPEND_UTF8(&command, "find", "users");
+    BSON_APPEND_DOCUMENT_BEGIN(&command, "hint", &hint);
+    BSON_APPEND_INT32(&hint, "$natural", 1);
+    bson_append_document_end(&command, &hint);
+    BSON_APPEND_INT32(&command, "batchSize", USER_STATES_OF_A_PAGE);
+    session_read_concern(&command, (struct store_time){0});
+    return session_reply_first(d, &command, reply);
+}
+
+enum store_status mongo_user_state_page(struct store *s, int64_t *cursor, struct user_state_page **page)
+{
+    struct user_state_page *p = checked(calloc(1, sizeof *p));
+    struct session *d = session_of(s);
+    bool good = *cursor ? session_reply_next(d, "users", *cursor, USER_STATES_OF_A_PAGE, &p->reply) : first_user_states(d, &p->reply);
+
+    if (!good) {
+        mongo_user_state_page_free(p);
+        p = NULL;
+    }
+    *cursor = good ? p->reply.cursor : 0;
+    *page = p;
+    return good ? STORE_OK : STORE_FAILED;
+}
+
+enum store_status mongo_user_state_page_get(const struct user_state_page *page, const struct name_key *key, const char *coupon,
+                                            struct arena *a, struct stored_user_state **items, size_t *count)
+{
+    struct user_state_list list = {.key = key, .orders = order_key(key), .coupon = coupon, .arena = a};
+    bool good = session_reply_rows(&page->reply, user_state_row, &list);
+
+    *items = list.items;
+    *count = good ? list.count : 0;
+    return good ? STORE_OK : STORE_FAILED;
+}
+
+void mongo_user_state_page_free(struct user_state_page *page)
+{
+    bson_destroy(&page->reply.whole);
+    free(page);
+}
+
+void mongo_user_state_pages_end(struct store *s, int64_t cursor)
+{
+    session_end_cursor(session_of(s), "users", cursor);
 }
 
 struct bucket_list {

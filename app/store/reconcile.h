@@ -34,6 +34,22 @@ struct stored_user_state {
 enum store_status mongo_stored_user_states(struct store *s, const struct name_key *key, const char *coupon, const struct name_hash *after,
                                            size_t most, struct arena *a, struct stored_user_state **items, size_t *count);
 
+/* How many users' documents there are, of all coupons: about as many. */
+enum store_status mongo_count_user_states(struct store *s, int64_t *count);
+/*
+ * All of them in the order in which the server has them, so that it reads no document by itself; in pages, which can be decoded by other
+ * threads than the one that reads. *cursor: 0 for the first page; and 0 again after the last one, or STORE_FAILED: then whoever goes
+ * on begins again with the first page.
+ */
+struct user_state_page;
+enum store_status mongo_user_state_page(struct store *s, int64_t *cursor, struct user_state_page **page);
+/* Those of one coupon among them, in no order; otherwise as mongo_stored_user_states(). */
+enum store_status mongo_user_state_page_get(const struct user_state_page *page, const struct name_key *key, const char *coupon,
+                                            struct arena *a, struct stored_user_state **items, size_t *count);
+void mongo_user_state_page_free(struct user_state_page *page);
+/* No more pages are wanted. */
+void mongo_user_state_pages_end(struct store *s, int64_t cursor);
+
 struct stored_bucket {
     int64_t b;
     bool readable;

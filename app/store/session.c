@@ -175,24 +175,34 @@ void log_unreadable(const char *collection, const bson_t *doc)
 
 /* ---- reading ---- */
 
-/* What a cursor's reply says. */
-struct page {
-    bson_t documents; /* static, within the reply */
-    int64_t cursor;   /* 0: there is no more */
-    const char *collection;
-};
-
-static bool page_of(const bson_t *reply, const char *member, struct page *p)
+/* Find in the reply what a cursor's says; member: its documents. */
+static bool read_cursor(struct session_reply *r, const char *member)
 {
     const char *name;
     bson_t cursor;
 
-    if (!find_document(reply, "cursor", &cursor) || !find_array(&cursor, member, &p->documents) ||
-        !find_int(&cursor, "id", &p->cursor) || !find_text(&cursor, "ns", &name))
+    if (!find_document(&r->whole, "cursor", &cursor) || !find_array(&cursor, member, &r->documents) ||
+        !find_int(&cursor, "id", &r->cursor) || !find_text(&cursor, "ns", &name))
         return false;
     name = strchr(name, '.');
-    p->collection = name ? name + 1 : "";
+    r->collection = name ? name + 1 : "";
     return true;
+}
+
+bool session_reply_first(struct session *d, const bson_t *command, struct session_reply *reply)
+{
+    return session_run(d, command, &reply->whole) && read_cursor(reply, "firstBatch");
+}
+
+bool session_reply_next(struct session *d, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply)
+{
+    AUTO_BSON command = BSON_INITIALIZER;
+
+    BSON_APPEND_INT64(&command, "getMore", cursor);
+    BSON_APPEND_UTF8(&command, "collection", collection);
+    if (most)
+        BSON_APPEND_INT64(&command, "batchSize", most); /* else a reply is of 16 MiB */
+    return session_run(d, &command, &reply->whole) && read_cursor(reply, "nextBatch");
 }
 
 /* Who gets the documents, and whether it has enough of them. */
@@ -203,12 +213,12 @@ struct reader {
     bool left; /* it had enough, and there was more */
 };
 
-static bool hand_out(const struct page *p, struct reader *r)
+static bool hand_out(const struct session_reply *reply, struct reader *r)
 {
     bson_iter_t it;
     bson_t doc;
 
-    if (!bson_iter_init(&it, &p->documents))
+    if (!bson_iter_init(&it, &reply->documents))
         return false;
     while (bson_iter_next(&it)) {
         r->left = r->enough && r->enough(r->context);
@@ -217,25 +227,29 @@ static bool hand_out(const struct page *p, struct reader *r)
         if (!get_document(&it, &doc))
             return false;
         if (!r->row(&doc, r->context)) {
-            log_unreadable(p->collection, &doc);
+            log_unreadable(reply->collection, &doc);
             return false;
         }
     }
-    r->left = p->cursor && r->enough && r->enough(r->context);
+    r->left = reply->cursor && r->enough && r->enough(r->context);
     return it.err_off == 0;
 }
 
-/* The server forgets the cursor. Where it does not, it will in time. */
-static void end_cursor(struct session *d, const struct page *p)
+bool session_reply_rows(const struct session_reply *reply, session_row *row, void *context)
+{
+    return hand_out(reply, &(struct reader){.row = row, .context = context});
+}
+
+void session_end_cursor(struct session *d, const char *collection, int64_t cursor)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t cursors, reply;
 
-    if (!p->cursor)
+    if (!cursor)
         return;
-    BSON_APPEND_UTF8(&command, "killCursors", p->collection);
+    BSON_APPEND_UTF8(&command, "killCursors", collection);
     BSON_APPEND_ARRAY_BEGIN(&command, "cursors", &cursors);
-    BSON_APPEND_INT64(&cursors, "0", p->cursor);
+    BSON_APPEND_INT64(&cursors, "0", cursor);
     bson_append_array_end(&command, &cursors);
     session_run(d, &command, &reply);
     bson_destroy(&reply);
@@ -251,34 +265,25 @@ static int64_t batch_size(const bson_t *command)
 
 static enum store_status read_with(struct session *d, const bson_t *command, struct reader *r)
 {
+    struct session_reply replies[2], *reply = replies;
     int64_t most = batch_size(command);
-    bson_t reply;
-    struct page p;
     bool good;
 
-    if (!session_run(d, command, &reply)) {
-        bson_destroy(&reply);
+    if (!session_run(d, command, &reply->whole)) {
+        bson_destroy(&reply->whole);
         return d->code == CODE_UNKNOWN_ZONE ? STORE_NO_ZONE : STORE_FAILED;
     }
-    good = page_of(&reply, "firstBatch", &p) && hand_out(&p, r);
+    good = read_cursor(reply, "firstBatch") && hand_out(reply, r);
+    while (good && reply->cursor && !r->left) {
+        struct session_reply *next = &replies[reply == replies];
 
-    while (good && p.cursor && !r->left) {
-        AUTO_BSON more = BSON_INITIALIZER;
-        bson_t next;
-
-        BSON_APPEND_INT64(&more, "getMore", p.cursor);
-        BSON_APPEND_UTF8(&more, "collection", p.collection);
-        if (most)
-            BSON_APPEND_INT64(&more, "batchSize", most); /* else a reply is of 16 MiB */
-        good = session_run(d, &more, &next) && page_of(&next, "nextBatch", &p) && hand_out(&p, r);
-        bson_destroy(&reply);
-        bson_steal(&reply, &next);
-        /* p points into what has moved */
-        good = good && (p.cursor == 0 || page_of(&reply, "nextBatch", &p));
+        good = session_reply_next(d, reply->collection, reply->cursor, most, next) && hand_out(next, r);
+        bson_destroy(&reply->whole);
+        reply = next;
     }
     if (good)
-        end_cursor(d, &p);
-    bson_destroy(&reply);
+        session_end_cursor(d, reply->collection, reply->cursor);
+    bson_destroy(&reply->whole);
     return good ? STORE_OK : STORE_FAILED;
 }
 
@@ -306,7 +311,7 @@ struct store_time session_time(const struct session *d)
     return when;
 }
 
-void session_read_options(struct session *d, bson_t *command, struct store_time after, size_t most)
+void session_read_concern(bson_t *command, struct store_time after)
 {
     bson_t concern;
 
@@ -315,6 +320,11 @@ void session_read_options(struct session *d, bson_t *command, struct store_time 
     if (after.seconds || after.increment)
         BSON_APPEND_TIMESTAMP(&concern, "afterClusterTime", after.seconds, after.increment);
     bson_append_document_end(command, &concern);
+}
+
+void session_read_options(struct session *d, bson_t *command, struct store_time after, size_t most)
+{
+    session_read_concern(command, after);
     BSON_APPEND_INT64(command, "maxTimeMS", d->mongo->server_limit_ms);
     if (most)
         BSON_APPEND_INT64(command, "batchSize", (int64_t)most);

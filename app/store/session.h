@@ -111,6 +111,22 @@ enum store_status session_read(struct session *d, const bson_t *command, session
 enum store_status session_read_until(struct session *d, const bson_t *command, session_row *row, bool (*enough)(const void *context),
                                      void *context, bool *left);
 
+/* One reply of such a command. Its documents can be handed out by another thread while the session reads the next one. */
+struct session_reply {
+    bson_t whole;     /* the owner's to destroy, also where the call was false */
+    bson_t documents; /* within it, as what follows */
+    const char *collection;
+    int64_t cursor;   /* 0: this was the last one */
+};
+/* False: there is no such reply; what the server said against it is logged. */
+bool session_reply_first(struct session *d, const bson_t *command, struct session_reply *reply);
+/* most: documents; 0: 16 MiB of them. */
+bool session_reply_next(struct session *d, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply);
+/* False: a row was, and that is logged. */
+bool session_reply_rows(const struct session_reply *reply, session_row *row, void *context);
+/* The server forgets the cursor, if it is one. Where it does not, it will in time. */
+void session_end_cursor(struct session *d, const char *collection, int64_t cursor);
+
 /* One of several finds of a collection that go in one command (joined.c). */
 struct joined_find {
     bson_t filter;  /* initialised by the caller, destroyed by the call */
@@ -140,6 +156,8 @@ enum store_status session_read_joined(struct session *d, const char *collection,
 /* The operation time of the last that this session has read or written: a majority read not before it misses nothing of that, also
  * from another primary. Zero: it has done nothing yet. */
 struct store_time session_time(const struct session *d);
+/* {readConcern: majority, not before `after`}. */
+void session_read_concern(bson_t *command, struct store_time after);
 /* The tail of a find: {readConcern: majority, not before `after`; maxTimeMS; batchSize}. */
 void session_read_options(struct session *d, bson_t *command, struct store_time after, size_t most);
 /* The tail of a write: {ordered: false, writeConcern}. */

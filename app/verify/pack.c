@@ -2,45 +2,54 @@
 #include "verify/pack.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <string.h>
 
 enum kind { PACKED_ENTRY, PACKED_USER_STATE, PACKED_BUCKET, PACKED_UNREADABLE_BUCKET, PACKED_CODES, PACKED_RECORD };
 
 #define WORD 8
+#define TYPICAL 1024 /* more than most users need */
 
-/* ---- bytes and texts ---- */
+/* ---- structs and texts ---- */
 
-/* Eight bytes at a time: a byte that says which of them are not zero, then those. Most are all zero. */
-static void put_bytes(struct buf *out, const void *from, size_t size)
+/* Its low bytes, up to the highest that is not zero: how many. There is room for all eight. */
+static unsigned put_word(unsigned char *to, const unsigned char *from)
 {
-    const unsigned char *bytes = from;
+    uint64_t word, little;
+
+    memcpy(&word, from, WORD);
+    little = htole64(word);
+    memcpy(to, &little, WORD);
+    return word ? WORD - (unsigned)__builtin_clzll(word) / 8 : 0;
+}
+
+/* Two words at a time: a byte that says how long they are, then both. Most are zero. */
+static void put_struct(struct buf *out, const void *from, size_t size)
+{
+    const unsigned char *words = from;
     unsigned char *to;
 
-    buf_reserve(out, size + size / WORD + 2);
+    assert(size % WORD == 0);
+    buf_reserve(out, size + size / WORD + 2 * WORD);
     to = (unsigned char *)out->data + out->len;
-    for (size_t i = 0; i < size; i += WORD) {
-        size_t end = i + WORD < size ? i + WORD : size;
-        unsigned char *mask = to++;
-        uint64_t word = 0;
+    for (size_t i = 0; i < size; i += 2 * WORD) {
+        unsigned char *lengths = to++;
+        unsigned first = put_word(to, words + i), second = 0;
 
-        memcpy(&word, bytes + i, end - i);
-        *mask = 0;
-        if (!word)
-            continue;
-        for (size_t k = i; k < end; k++) {
-            *to = bytes[k];
-            to += bytes[k] != 0;
-            *mask |= (unsigned char)((bytes[k] != 0) << (k - i));
-        }
+        to += first;
+        if (i + WORD < size)
+            second = put_word(to, words + i + WORD);
+        to += second;
+        *lengths = (unsigned char)(first | second << 4);
     }
     out->len = (size_t)((char *)to - out->data);
 }
 
 static void put_text(struct buf *out, const char *text)
 {
-    size_t len = text ? strlen(text) + 1 : 0; /* 0: NULL */
+    uint32_t len = text ? (uint32_t)strlen(text) + 1 : 0; /* 0: NULL */
 
-    put_bytes(out, &len, sizeof len);
+    buf_put(out, &len, sizeof len);
     if (len)
         buf_put(out, text, len);
 }
@@ -50,28 +59,45 @@ struct input {
     struct arena *arena;
 };
 
-static void get_bytes(struct input *in, void *to, size_t size)
+static void get_word(struct input *in, unsigned char *to, unsigned len)
 {
-    unsigned char *bytes = to;
+    size_t left = (size_t)(in->end - in->at);
+    uint64_t word, little = 0;
 
-    memset(bytes, 0, size);
-    for (size_t i = 0; i < size; i += WORD) {
-        unsigned mask;
+    assert(len <= WORD && len <= left);
+    if (left >= WORD)
+        memcpy(&little, in->at, WORD);
+    else
+        memcpy(&little, in->at, left);
+    word = len ? le64toh(little) & UINT64_MAX >> 8 * (WORD - len) : 0;
+    memcpy(to, &word, WORD);
+    in->at += len;
+}
+
+static void get_struct(struct input *in, void *into, size_t size)
+{
+    unsigned char *words = into;
+
+    for (size_t i = 0; i < size; i += 2 * WORD) {
+        unsigned lengths;
 
         assert(in->at < in->end);
-        for (mask = *in->at++; mask; mask &= mask - 1)
-            bytes[i + (size_t)__builtin_ctz(mask)] = *in->at++;
+        lengths = *in->at++;
+        get_word(in, words + i, lengths & 15);
+        if (i + WORD < size)
+            get_word(in, words + i + WORD, lengths >> 4);
     }
-    assert(in->at <= in->end);
 }
 
 /* Borrowed from the input. */
 static const char *get_text(struct input *in)
 {
     const char *text = NULL;
-    size_t len;
+    uint32_t len;
 
-    get_bytes(in, &len, sizeof len);
+    assert(sizeof len <= (size_t)(in->end - in->at));
+    memcpy(&len, in->at, sizeof len);
+    in->at += sizeof len;
     assert(len <= (size_t)(in->end - in->at));
     if (len)
         text = (const char *)in->at;
@@ -89,7 +115,7 @@ void pack_entry(struct buf *out, const struct told_entry *t)
     e->job = e->by = e->user = e->order = e->metadata = e->code = NULL;
     e->definition = NULL; /* a part has no use for it, nor for its job */
     buf_putc(out, PACKED_ENTRY);
-    put_bytes(out, &bare, sizeof bare);
+    put_struct(out, &bare, sizeof bare);
     put_text(out, t->entry.user);
     put_text(out, t->entry.order);
     put_text(out, t->entry.metadata);
@@ -100,7 +126,7 @@ static void unpack_entry(struct input *in, unsigned part, const struct replay_si
 {
     struct told_entry t;
 
-    get_bytes(in, &t, sizeof t);
+    get_struct(in, &t, sizeof t);
     t.entry.user = get_text(in);
     t.entry.order = get_text(in);
     t.entry.metadata = get_text(in);
@@ -116,27 +142,27 @@ static void put_redemption(struct buf *out, const struct redemption *r)
 
     bare.first_order = bare.order = bare.metadata = bare.code = NULL;
     bare.earlier = NULL;
-    put_bytes(out, &bare, sizeof bare);
+    put_struct(out, &bare, sizeof bare);
     put_text(out, r->first_order);
     put_text(out, r->order);
     put_text(out, r->metadata);
     put_text(out, r->code);
     for (size_t i = 0; i < r->earlier_count; i++)
-        put_bytes(out, &r->earlier[i], sizeof r->earlier[i]);
+        put_struct(out, &r->earlier[i], sizeof r->earlier[i]);
 }
 
 static void get_redemption(struct input *in, struct redemption *r)
 {
     struct extension *earlier;
 
-    get_bytes(in, r, sizeof *r);
+    get_struct(in, r, sizeof *r);
     r->first_order = get_text(in);
     r->order = get_text(in);
     r->metadata = get_text(in);
     r->code = get_text(in);
     r->earlier = earlier = arena_array(in->arena, r->earlier_count + 1, sizeof *earlier);
     for (size_t i = 0; i < r->earlier_count; i++)
-        get_bytes(in, &earlier[i], sizeof earlier[i]);
+        get_struct(in, &earlier[i], sizeof earlier[i]);
 }
 
 void pack_user_state(struct buf *out, const struct name_hash *hash, const char *user, const struct user_state *view)
@@ -146,9 +172,10 @@ void pack_user_state(struct buf *out, const struct name_hash *hash, const char *
     bare.user = NULL;
     bare.redemptions = NULL;
     bare.capacity = bare.count;
+    buf_reserve(out, TYPICAL);
     buf_putc(out, PACKED_USER_STATE);
-    put_bytes(out, hash, sizeof *hash);
-    put_bytes(out, &bare, sizeof bare);
+    put_struct(out, hash, sizeof *hash);
+    put_struct(out, &bare, sizeof bare);
     put_text(out, user);
     put_text(out, view->user);
     for (size_t i = 0; i < view->count; i++)
@@ -161,8 +188,8 @@ static void unpack_user_state(struct input *in, unsigned part, const struct repl
     const char *user;
     struct user_state u;
 
-    get_bytes(in, &hash, sizeof hash);
-    get_bytes(in, &u, sizeof u);
+    get_struct(in, &hash, sizeof hash);
+    get_struct(in, &u, sizeof u);
     user = get_text(in);
     u.user = get_text(in);
     u.redemptions = arena_array(in->arena, u.count + 1, sizeof *u.redemptions);
@@ -178,13 +205,13 @@ void pack_bucket(struct buf *out, int64_t b, const struct bucket *view)
     struct bucket bare;
 
     buf_putc(out, view ? PACKED_BUCKET : PACKED_UNREADABLE_BUCKET);
-    put_bytes(out, &b, sizeof b);
+    put_struct(out, &b, sizeof b);
     if (!view)
         return;
     bare = *view;
     for (int i = 0; i < BUCKET_SLOTS; i++)
         bare.slots[i].user = NULL;
-    put_bytes(out, &bare, sizeof bare);
+    put_struct(out, &bare, sizeof bare);
     for (int i = 0; i < BUCKET_SLOTS; i++)
         put_text(out, view->slots[i].user);
 }
@@ -195,12 +222,12 @@ static void unpack_bucket(struct input *in, unsigned part, const struct replay_s
     struct bucket k;
     int64_t b;
 
-    get_bytes(in, &b, sizeof b);
+    get_struct(in, &b, sizeof b);
     if (!readable) {
         sink->bucket(sink->context, part, b, NULL);
         return;
     }
-    get_bytes(in, &k, sizeof k);
+    get_struct(in, &k, sizeof k);
     for (int i = 0; i < BUCKET_SLOTS; i++)
         k.slots[i].user = (char *)get_text(in);
     sink->bucket(sink->context, part, b, &k);
@@ -209,7 +236,7 @@ static void unpack_bucket(struct input *in, unsigned part, const struct replay_s
 void pack_codes(struct buf *out, int64_t b, const char *const codes[BUCKET_SLOTS])
 {
     buf_putc(out, PACKED_CODES);
-    put_bytes(out, &b, sizeof b);
+    put_struct(out, &b, sizeof b);
     for (int i = 0; i < BUCKET_SLOTS; i++)
         put_text(out, codes[i]);
 }
@@ -219,7 +246,7 @@ static void unpack_codes(struct input *in, unsigned part, const struct replay_si
     const char *codes[BUCKET_SLOTS];
     int64_t b;
 
-    get_bytes(in, &b, sizeof b);
+    get_struct(in, &b, sizeof b);
     for (int i = 0; i < BUCKET_SLOTS; i++)
         codes[i] = get_text(in);
     sink->codes(sink->context, part, b, codes);
@@ -230,7 +257,7 @@ static void unpack_codes(struct input *in, unsigned part, const struct replay_si
 void pack_record(struct buf *out, const char *bytes, size_t len)
 {
     buf_putc(out, PACKED_RECORD);
-    put_bytes(out, &len, sizeof len);
+    put_struct(out, &len, sizeof len);
     buf_put(out, bytes, len);
 }
 
@@ -238,7 +265,7 @@ static void unpack_record(struct input *in, unsigned part, const struct replay_s
 {
     size_t len;
 
-    get_bytes(in, &len, sizeof len);
+    get_struct(in, &len, sizeof len);
     assert(len <= (size_t)(in->end - in->at));
     sink->record(sink->context, part, (const char *)in->at, len);
     in->at += len;

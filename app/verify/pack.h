@@ -1,7 +1,8 @@
 /*
  * verify/pack.h -- what a part of a replay is told, as bytes that can be put away and told later, in this process. No I/O.
  *
- * Form     a struct's bytes, zeros left out, then its strings and lists. Definitions go by their address: they stay where they are
+ * Form     a struct's words without their upper bytes that are zero, then its strings and lists. Definitions go by their address: they
+ *          stay where they are
  * Trust    the bytes are our own: what cannot be unpacked is a bug of ours
  */
 #ifndef VERIFY_PACK_H

@@ -68,19 +68,16 @@ int64_t jobs_count(const struct replay *r)
 
 /* ---- what was read beforehand ---- */
 
-static void keep_view(struct replay *r, struct standing *s, const char *where, bool readable, int64_t seq)
+static void keep_view(struct standing *s, bool readable, int64_t seq)
 {
     s->stored = true;
     s->unreadable = !readable;
     s->view_seq = seq;
-    if (!readable)
-        replay_drift(r, "users", where, "view", "one that can be read", "unreadable");
 }
 
 /* Jobs live in lane 0. */
 void replay_view_job(struct replay *r, const char *job, const struct job_progress *view)
 {
-    char where[WHERE_SIZE];
     struct job_progress *copy;
     struct job_row *row;
 
@@ -94,14 +91,13 @@ void replay_view_job(struct replay *r, const char *job, const struct job_progres
         copy->id = row->progress.id;
         row->view = copy;
     }
-    keep_view(r, &row->standing, job_place(where, row), view, view ? view->seq : 0);
+    keep_view(&row->standing, view, view ? view->seq : 0);
     pthread_mutex_unlock(&r->odd);
 }
 
 /* One of a lane that the coupon has not is told of in lane 0. */
 void replay_view_account(struct replay *r, int64_t lane, int64_t peer, const struct lane_account *view)
 {
-    char where[WHERE_SIZE];
     struct lane_account *copy;
     struct account_row *row;
 
@@ -114,7 +110,7 @@ void replay_view_account(struct replay *r, int64_t lane, int64_t peer, const str
         *copy = *view;
         row->view = copy;
     }
-    keep_view(r, &row->standing, account_place(where, row), view, view ? view->seq : 0);
+    keep_view(&row->standing, view, view ? view->seq : 0);
     pthread_mutex_unlock(&r->odd);
 }
 

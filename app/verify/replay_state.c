@@ -95,9 +95,9 @@ bool standing_passes(const struct replay *r, struct standing *s, int64_t seq)
 
 void standing_end(struct replay *r, const struct standing *s, const char *what, const char *where)
 {
-    if (s->unreadable) /* told when it was read */
-        return;
-    if (s->stored && !s->compared)
+    if (s->unreadable)
+        replay_drift(r, what, where, "view", "one that can be read", "unreadable");
+    else if (s->stored && !s->compared)
         replay_drift_int(r, what, where, s->touched ? "seq" : "seq of a view of nothing in the ledger", s->touched,
                          s->view_seq);
     else if (!s->stored && s->needed)
@@ -117,9 +117,12 @@ uint64_t replay_hash(const char *text)
 
 struct user *replay_user_of(struct replay *r, const char *key)
 {
+    size_t len = strlen(key);
     struct user *u;
+    unsigned hash;
 
-    HASH_FIND_STR(r->users, key, u);
+    HASH_VALUE(key, len, hash);
+    HASH_FIND_BYHASHVALUE(hh, r->users, key, len, hash, u);
     if (u)
         return u;
     u = arena_alloc(&r->arena, sizeof *u);
@@ -128,7 +131,7 @@ struct user *replay_user_of(struct replay *r, const char *key)
     /* most users take once: room for one, then as it grows */
     u->user_state.redemptions = arena_array(&r->arena, 1, sizeof *u->user_state.redemptions);
     u->user_state.capacity = 1;
-    HASH_ADD_KEYPTR(hh, r->users, u->key, strlen(u->key), u);
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, r->users, u->key, len, hash, u);
     return u;
 }
 

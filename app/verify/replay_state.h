@@ -65,7 +65,7 @@ struct odd_view {
     const char *alias; /* NULL: it cannot be read */
     int64_t seq, erased_ms;
     enum odd { ODD_TOMBSTONE, ODD_UNREADABLE, ODD_DOUBLE } odd;
-    bool wrong;   /* a tombstone that is not empty */
+    bool wrong;   /* a tombstone that is not empty; or one that cannot be read, of which this lane tells */
     bool settled; /* it is a tombstone of an erasure; or its user was found */
     struct odd_view *next;
 };
@@ -216,7 +216,13 @@ static inline void standing_touch(struct standing **list, struct standing *s, in
 
 /* Note that the replay came by seq, which touched s, and say whether its view stands there. */
 bool standing_passes(const struct replay *r, struct standing *s, int64_t seq);
-/* What is to be told of s in the end. */
+/* Nothing is to be told of s in the end. */
+static inline bool standing_is_good(const struct standing *s)
+{
+    return !s->unreadable && (s->stored ? s->compared : !s->needed) && s->view_seq >= s->needed;
+}
+
+/* What is to be told of s in the end, if anything. */
 void standing_end(struct replay *r, const struct standing *s, const char *what, const char *where);
 
 /* ---- rows: that of this key, made if need be; NULL: the bucket is of another lane ---- */

@@ -37,12 +37,7 @@ static struct odd_view *add_odd(struct replay *r, enum odd odd, const struct nam
 /* The emptied view of an erased user has no name, and no alias, by which it could be found: it is known by its seq. */
 static void add_tombstone(struct replay *r, const struct name_hash *hash, const struct user_state *view)
 {
-    struct odd_view *o = add_odd(r, ODD_TOMBSTONE, hash, NULL, view);
-    char where[WHERE_SIZE];
-
-    o->wrong = view->count || view->total || view->today;
-    if (o->wrong)
-        replay_drift(r, "users", replay_view_place(where, hash, NULL), "redemptions", "none: an erased user's", "some");
+    add_odd(r, ODD_TOMBSTONE, hash, NULL, view)->wrong = view->count || view->total || view->today;
 }
 
 /* What says nothing of its lane is told of in lane 0. */
@@ -58,16 +53,11 @@ static bool is_of_lane(const struct replay *r, const char *user, const struct us
 /* What cannot be read, and what no alias leads to, is kept apart. Views may be told from several threads. */
 static void keep_odd(struct replay *r, const struct name_hash *hash, const char *user, const struct user_state *view, bool mine)
 {
-    char where[WHERE_SIZE];
-
     pthread_mutex_lock(&r->odd);
-    if (view) {
+    if (view)
         add_tombstone(r, hash, view);
-    } else {
-        add_odd(r, ODD_UNREADABLE, hash, user, NULL);
-        if (mine)
-            replay_drift(r, "users", replay_view_place(where, hash, user), "view", "one that can be read", "unreadable");
-    }
+    else
+        add_odd(r, ODD_UNREADABLE, hash, user, NULL)->wrong = mine;
     pthread_mutex_unlock(&r->odd);
 }
 
@@ -106,7 +96,6 @@ void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view)
 {
     unsigned part = part_of_bucket(&r->parts, b);
     struct shelf *s;
-    char where[WHERE_SIZE];
 
     if (!replay_has_leaves(r)) {
         if (part != (unsigned)-1)
@@ -118,11 +107,8 @@ void replay_view_bucket(struct replay *r, int64_t b, const struct bucket *view)
         return;
     s->standing.stored = true;
     s->standing.unreadable = !view;
-    if (!view) {
-        snprintf(where, sizeof where, "bucket %" PRId64, b);
-        replay_drift(r, "buckets", where, "view", "one that can be read", "unreadable");
+    if (!view)
         return;
-    }
     s->view = checked(calloc(1, sizeof *s->view));
     bucket_copy(s->view, view);
     s->standing.view_seq = view->seq;
@@ -134,8 +120,6 @@ void replay_view_coupon(struct replay *r, const struct coupon *view, bool is_the
     r->definition_view.created_ms = created_ms;
     r->definition_view.standing =
         (struct standing){.stored = view || is_there, .unreadable = is_there && !view, .view_seq = view ? seq : 0};
-    if (is_there && !view)
-        replay_drift(r, "coupons", "definition", "view", "one that can be read", "unreadable");
 }
 
 void replay_codes_until(struct replay *r, int64_t next_n)
@@ -402,6 +386,8 @@ static void check_erased(struct replay *r, const struct user *u)
 {
     char where[WHERE_SIZE];
 
+    if (!u->nameless && !u->erased_seq)
+        return;
     snprintf(where, sizeof where, "alias %s", u->key);
     if (u->nameless && !u->erased_seq && !r->trunk->nameless && !is_erased_later(r, replay_hash(u->key)))
         replay_drift(r, "ledger", where, "user", "a name: not erased", "none");
@@ -411,19 +397,30 @@ static void check_erased(struct replay *r, const struct user *u)
         replay_drift(r, "users", replay_user_place(where, u, u->view->user), "view", "none: erased", "one");
 }
 
+static void end_odd(struct replay *r, const struct odd_view *o)
+{
+    char where[WHERE_SIZE];
+
+    replay_view_place(where, &o->hash, o->user);
+    if (o->odd == ODD_UNREADABLE && o->wrong)
+        replay_drift(r, "users", where, "view", "one that can be read", "unreadable");
+    else if (o->odd == ODD_TOMBSTONE && o->wrong)
+        replay_drift(r, "users", where, "redemptions", "none: an erased user's", "some");
+    else if (o->odd == ODD_TOMBSTONE && !o->settled)
+        replay_drift_int(r, "users", where, "seq of a view of nothing in the ledger", 0, o->seq);
+}
+
 static void end_users(struct replay *r)
 {
     char where[WHERE_SIZE];
 
     for (struct user *u = r->users; u; u = u->hh.next) {
         check_erased(r, u);
-        if (!u->erased_seq)
+        if (!u->erased_seq && !standing_is_good(&u->standing))
             standing_end(r, &u->standing, "users", replay_user_place(where, u, u->view ? u->view->user : NULL));
     }
     for (const struct odd_view *o = r->odd_views; o; o = o->next)
-        if (o->odd == ODD_TOMBSTONE && !o->settled && !o->wrong)
-            replay_drift_int(r, "users", replay_view_place(where, &o->hash, o->user), "seq of a view of nothing in the ledger", 0,
-                             o->seq);
+        end_odd(r, o);
 }
 
 /* What is left in the slots when all is told: a name, or that it was forgotten. */
@@ -435,9 +432,10 @@ static void end_slots(struct replay *r, const struct shelf *s)
         const struct slot *slot = &s->bucket.slots[i];
         bool taken = slot->state != SLOT_FREE && slot->state != SLOT_RETIRED;
 
+        if (!taken || slot->user || r->trunk->nameless || (s->forgotten | s->unnamed) >> i & 1 || is_erased_later(r, s->owners[i]))
+            continue;
         snprintf(where, sizeof where, "slot %" PRId64, s->b * BUCKET_SLOTS + i);
-        if (taken && !slot->user && !r->trunk->nameless && !((s->forgotten | s->unnamed) >> i & 1) && !is_erased_later(r, s->owners[i]))
-            replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
+        replay_drift(r, "ledger", where, "user", "a name, or forgotten", "neither");
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * verify/scan.h -- reading a coupon for verify/replay.h: its views, codes and ledger, in the order that makes no false drift.
  *
- * Order    marks and the tail, then totals, definition, users, buckets and codes, then the ledger up to the tail as it
+ * Order    marks and the tail, then users, totals, definition, buckets and codes, then the ledger up to the tail as it
  *          stands after them: so no view is ahead of what is replayed, and traffic makes no drift
  * Memory   constant: of a large lane users and buckets are told in parts (replay.h). Everything is read once, and put away for
  *          its part in a temporary file (spill.h)

@@ -1,7 +1,8 @@
 /*
  * verify/scan_lane.c -- see scan.h: one lane, read once and told again.
  *
- * Steps    views, in ranges of their keys; the ledger, page by page; then the parts. Of a small lane the replay is told directly
+ * Steps    views; the ledger, page by page; then the parts. Of a small lane the replay is told directly
+ * Views    in ranges of their keys; or users as the database keeps them, where most are this coupon's (README.md)
  * Threads  each reads, decodes and hashes pages of its own; batches are told in order, by whose turn it is
  */
 #include <pthread.h>
@@ -27,6 +28,7 @@
 #define PAGE_USER_STATES 500
 #define PAGE_BUCKETS 200
 #define USER_STATE_RANGES 32    /* by the first byte of their hash */
+#define WALK_MOST 4 /* users that are walked, of all coupons, for each taking of this one */
 #define BUCKET_RANGES 16
 #define LOOKS 5 /* for a name that is about to go */
 #define LOOK_PAUSE_MS 200
@@ -41,6 +43,12 @@ struct reading {
     struct spill *spill; /* NULL: there is one part */
     unsigned threads;
     struct store *sessions[THREADS_MOST];
+    struct {
+        pthread_mutex_t lock; /* guards what follows, and sessions[0] while threads walk */
+        int64_t cursor;
+        bool begun, lost;
+    } walk;
+    bool walked;              /* users were told */
     struct head before, tail; /* the lane's last batch before, and after its views were read */
     atomic_uint next;         /* range, page or part that nobody took yet */
     pthread_mutex_t lock;     /* guards what follows, reports and progress */
@@ -336,6 +344,47 @@ static enum store_status read_codes(struct reading *g, struct store *session, un
     return s;
 }
 
+/* A page of all users, the caller's to free; NULL: there is none any more, or something has failed. */
+static struct user_state_page *next_page(struct reading *g)
+{
+    struct user_state_page *page = NULL;
+    enum store_status s;
+
+    pthread_mutex_lock(&g->walk.lock);
+    if ((g->walk.cursor || !g->walk.begun) && !has_failed(g)) {
+        g->walk.begun = true;
+        s = mongo_user_state_page(g->sessions[0], &g->walk.cursor, &page);
+        g->walk.lost = s != STORE_OK;
+        if (s != STORE_OK)
+            fail(g, s);
+    }
+    pthread_mutex_unlock(&g->walk.lock);
+    return page;
+}
+
+static void walk_user_states(struct reading *g, struct store *session)
+{
+    struct user_state_page *page;
+    struct arena a;
+
+    (void)session;
+    arena_init(&a, 0);
+    while ((page = next_page(g))) {
+        struct stored_user_state *user_states;
+        size_t count;
+        enum store_status s = mongo_user_state_page_get(page, g->scan->name_key, g->scan->coupon, &a, &user_states, &count);
+
+        if (s != STORE_OK)
+            fail(g, s);
+        for (size_t i = 0; i < count; i++)
+            tell_stored(g->whole, &user_states[i]);
+        advance(g, (int64_t)count);
+        mongo_user_state_page_free(page);
+        arena_reset(&a);
+    }
+    arena_free(&a);
+}
+
 static void read_views(struct reading *g, struct store *session)
 {
     for (;;) {
@@ -343,7 +392,7 @@ static void read_views(struct reading *g, struct store *session)
         enum store_status s;
 
         if (range < USER_STATE_RANGES)
-            s = read_user_states(g, session, range);
+            s = g->walked ? STORE_OK : read_user_states(g, session, range);
         else if (range < USER_STATE_RANGES + BUCKET_RANGES)
             s = read_buckets(g, session, range - USER_STATE_RANGES);
         else if (range < USER_STATE_RANGES + 2 * BUCKET_RANGES)
@@ -582,17 +631,16 @@ static int64_t totals_seq(const struct stored_mark *mark, const struct head *tai
     return mark->is_there && !mark->readable ? -1 : mark->mark.seq;
 }
 
+/* Nothing was told yet. */
 static bool begin(struct reading *g)
 {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned threads = processors < 1 ? 1 : processors > THREADS_MOST ? THREADS_MOST : (unsigned)processors, parts;
-
-    parts = parts_of(g, threads);
-    g->parts = (struct replay_parts){parts, 0, g->how->lane, g->how->lanes};
-    open_sessions(g, parts > 1 ? threads : 1);
-    if (parts > 1) {
-        g->parts.buckets = bucket_of(g->before.next_n % LANE_SLOTS) / parts + 1;
-        g->spill = spill_new(parts);
+    spill_free(g->spill);
+    g->spill = NULL;
+    if (g->whole)
+        replay_free(g->whole);
+    g->whole = NULL;
+    if (g->parts.parts > 1) {
+        g->spill = spill_new(g->parts.parts);
         if (!g->spill) {
             log_event(LOG_ERROR, "verify.spill", "error=\"no temporary file can be made in TMPDIR or /var/tmp\"");
             return false;
@@ -605,10 +653,64 @@ static bool begin(struct reading *g)
     return true;
 }
 
+static void divide(struct reading *g)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned threads = processors < 1 ? 1 : processors > THREADS_MOST ? THREADS_MOST : (unsigned)processors, parts;
+
+    parts = parts_of(g, threads);
+    g->parts = (struct replay_parts){parts, parts > 1 ? bucket_of(g->before.next_n % LANE_SLOTS) / parts + 1 : 0, g->how->lane,
+                                     g->how->lanes};
+    open_sessions(g, parts > 1 ? threads : 1);
+}
+
+/* Users of other coupons are read, too: so it is worth it only where there are not too many. */
+static enum store_status is_worth_walking(struct reading *g, bool *is)
+{
+    int64_t all = 0, lanes = g->how->lanes > 1 ? g->how->lanes : 1;
+    int tries = 0;
+    enum store_status s;
+
+    do
+        s = mongo_count_user_states(g->scan->session, &all);
+    while (scan_again(s, &tries));
+    *is = all / WALK_MOST <= head_takings(&g->before) * lanes;
+    return s;
+}
+
+/* A cursor that is lost, as in a fail-over, gives nothing more. Of users nothing was reported yet: so all of them are read again. */
+static enum store_status walk(struct reading *g)
+{
+    int tries = 0;
+    enum store_status s;
+
+    do {
+        g->walk.begun = g->walk.lost = false;
+        g->status = STORE_OK;
+        s = begin(g) ? run(g, VIEWS, walk_user_states) : STORE_FAILED;
+        mongo_user_state_pages_end(g->sessions[0], g->walk.cursor);
+        g->walk.cursor = 0;
+    } while (g->walk.lost && scan_again(s, &tries));
+    g->walked = true;
+    return s;
+}
+
+static enum store_status tell_users(struct reading *g)
+{
+    bool worth = false;
+    enum store_status s = g->parts.parts > 1 ? is_worth_walking(g, &worth) : STORE_OK;
+
+    if (s == STORE_OK && worth)
+        return walk(g);
+    return s == STORE_OK && !begin(g) ? STORE_FAILED : s; /* read_views() reads them */
+}
+
 static enum store_status tell_views(struct reading *g)
 {
-    enum store_status s = read_totals(g);
+    enum store_status s = tell_users(g);
 
+    if (s == STORE_OK)
+        s = read_totals(g);
     if (s == STORE_OK && g->how->lane == 0)
         s = read_definition(g);
     return s == STORE_OK ? run(g, VIEWS, read_views) : s;
@@ -646,10 +748,10 @@ static enum store_status tell_lane(struct reading *g)
         s = scan_mark(v, lane, "totals", &totals);
     if (s == STORE_OK)
         s = scan_tail(v, lane, &g->before);
-    if (s == STORE_OK && !begin(g))
-        s = STORE_FAILED;
-    if (s == STORE_OK)
+    if (s == STORE_OK) {
+        divide(g);
         s = tell_views(g);
+    }
     if (s == STORE_OK)
         s = scan_tail(v, lane, &g->tail);
     if (s != STORE_OK)
@@ -669,7 +771,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
     struct reading g = {.scan = v, .how = how};
     enum store_status s;
 
-    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_cond_init(&g.turned, NULL) != 0)
+    if (pthread_mutex_init(&g.lock, NULL) != 0 || pthread_mutex_init(&g.walk.lock, NULL) != 0 || pthread_cond_init(&g.turned, NULL) != 0)
         abort();
     s = tell_lane(&g);
     if (g.whole)
@@ -677,6 +779,7 @@ enum store_status scan_lane(struct scan *v, const struct scan_lane *how)
     spill_free(g.spill);
     buf_free(&g.packed);
     pthread_cond_destroy(&g.turned);
+    pthread_mutex_destroy(&g.walk.lock);
     pthread_mutex_destroy(&g.lock);
     return s;
 }

@@ -1321,6 +1321,75 @@ static void a_wallet_has_a_persons_user_states_and_no_jobs(void **state)
     assert_string_equal(stored[0].user, after);
 }
 
+/* How often each of user-0 to user-<count - 1> of the coupon comes in the pages of all users. *pages: how many there are. False: a page
+ * could not be read. */
+static bool turn_pages(const char *coupon, int *times, int count, int *pages)
+{
+    struct user_state_page *page;
+    const struct name_key *key;
+    int64_t cursor = 0;
+
+    assert_int_equal(mongo_name_key(session, &key), STORE_OK);
+    memset(times, 0, (size_t)count * sizeof *times);
+    *pages = 0;
+    do {
+        struct stored_user_state *stored;
+        size_t found;
+
+        if (mongo_user_state_page(session, &cursor, &page) != STORE_OK)
+            return false;
+        ++*pages;
+        assert_int_equal(mongo_user_state_page_get(page, key, coupon, &arena, &stored, &found), STORE_OK);
+        for (size_t i = 0; i < found; i++) {
+            int k = atoi(stored[i].user + strlen("user-"));
+
+            assert_true(k < count && stored[i].user_state && stored[i].user_state->seq == k + 1);
+            times[k]++;
+        }
+        mongo_user_state_page_free(page);
+    } while (cursor);
+    return true;
+}
+
+static void pages_of_all_users_have_each_of_a_coupons_once(void **state)
+{
+    NEEDS_SERVER();
+
+    const char *a = new_coupon(), *b = new_coupon();
+    struct view_write views[1200];
+    int times[600], pages;
+    struct store_time when;
+    int64_t all, cursor = 0;
+    struct user_state_page *page;
+
+    for (int i = 0; i < 1200; i++)
+        views[i] = view_of(i % 2 ? a : b, make_user_state(arena_printf(&arena, "user-%d", i / 2), i / 2 + 1));
+    write_all(views, 1200, &when);
+    assert_int_equal(mongo_count_user_states(session, &all), STORE_OK);
+    assert_true(all >= 1200);
+    assert_true(turn_pages(a, times, 600, &pages));
+    assert_true(pages >= 3);
+    for (int i = 0; i < 600; i++)
+        assert_int_equal(times[i], 1);
+    assert_true(turn_pages(new_coupon(), times, 600, &pages));
+    for (int i = 0; i < 600; i++)
+        assert_int_equal(times[i], 0);
+    assert_int_equal(mongo_user_state_page(session, &cursor, &page), STORE_OK);
+    mongo_user_state_page_free(page);
+    assert_true(cursor);
+    mongo_user_state_pages_end(session, cursor);
+    assert_int_equal(mongo_user_state_page(session, &cursor, &page), STORE_FAILED); /* the server has forgotten it */
+    assert_null(page);
+    assert_int_equal(cursor, 0);
+    if (!fail_command("getMore", 1, "errorCode", 43))
+        skip();
+    assert_false(turn_pages(a, times, 600, &pages));
+    assert_int_equal(pages, 1);
+    assert_true(turn_pages(a, times, 600, &pages));
+    for (int i = 0; i < 600; i++)
+        assert_int_equal(times[i], 1);
+}
+
 static void coupons_with_a_ledger_are_found_in_order(void **state)
 {
     NEEDS_SERVER();
@@ -2013,6 +2082,7 @@ int main(void)
         T(lanes_are_loaded_together_and_each_fails_alone),
         T(coupons_are_listed_newest_first_page_by_page),
         T(a_wallet_has_a_persons_user_states_and_no_jobs),
+        T(pages_of_all_users_have_each_of_a_coupons_once),
         T(coupons_with_a_ledger_are_found_in_order),
         T(days_have_the_length_of_their_zone),
         T(the_primarys_clock_is_read),

@@ -566,10 +566,18 @@ static void with_orders(const bson_t *doc, const bson_t *orders, bson_t *copy)
     BSON_APPEND_DOCUMENT(copy, "view", &view);
 }
 
+static bool orders_fit(const bson_t *doc, const struct user_state *u, const struct order_key *key)
+{
+    bson_t view;
+
+    return find_document(doc, "view", &view) && codec_user_state_orders_fit(&view, u, key);
+}
+
 static void a_view_leads_from_its_orders(void **state)
 {
     AUTO_BSON doc = BSON_INITIALIZER, before = BSON_INITIALIZER, wrong = BSON_INITIALIZER, none = BSON_INITIALIZER;
-    const struct name_key other = {{{1, 2, 4}}};
+    const struct name_key next = {{{1, 2, 4}}};
+    const struct order_key key = order_key(&name_key), other = order_key(&next);
     struct user_state *u = sample_user_state(), *bare = sample_user_state();
     bson_t view, orders;
     size_t count = 0;
@@ -580,18 +588,18 @@ static void a_view_leads_from_its_orders(void **state)
     for (size_t i = 0; i < u->count; i++)
         count += u->redemptions[i].order != NULL;
     assert_int_equal(array_count(&orders), count);
-    assert_true(codec_user_state_orders_fit(&doc, u, &name_key));
-    assert_false(codec_user_state_orders_fit(&doc, u, &other));
+    assert_true(codec_user_state_orders_fit(&view, u, &key));
+    assert_false(codec_user_state_orders_fit(&view, u, &other));
     with_orders(&doc, NULL, &before); /* as 1.0 wrote it */
-    assert_false(codec_user_state_orders_fit(&before, u, &name_key));
+    assert_false(orders_fit(&before, u, &key));
     assert_non_null(codec_user_state_get(&before, &arena, NULL));
     for (size_t i = 0; i < bare->count; i++)
         bare->redemptions[i].order = NULL;
     put_user_state(&none, "summer-sale", bare);
     assert_false(has_text(&none, "orders"));
-    assert_true(codec_user_state_orders_fit(&none, bare, &name_key) && !codec_user_state_orders_fit(&doc, bare, &name_key));
+    assert_true(orders_fit(&none, bare, &key) && !orders_fit(&doc, bare, &key));
     with_orders(&none, &orders, &wrong);
-    assert_false(codec_user_state_orders_fit(&wrong, bare, &name_key));
+    assert_false(orders_fit(&wrong, bare, &key));
 }
 
 static void orders_are_hashed_by_the_key(void **state)

@@ -1,0 +1,113 @@
+"""couponctl verify of a coupon in parts: it reads the users of all coupons in the order in which the database has them."""
+import itertools
+import threading
+
+import pytest
+
+from effort import effort
+
+USERS = 1200  # on three pages
+ROUNDS = effort(6, 30)
+
+
+@pytest.fixture(scope="module")
+def taken():
+    """A stack whose mongod takes orders to fail, and a coupon that so many users took; others took another."""
+    from stack import Stack
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COUPONS_TEST", "1")
+        with Stack() as stack:
+            coupon, other = (stack.coupon(slots=2 * USERS, cap={"total": 2 * USERS, "per_user": 9}) for _ in range(2))
+            for start in range(0, USERS, 100):
+                take(stack, coupon, range(start, start + 100))
+                take(stack, other, range(start, start + 50))
+            stack.verify(coupon, other)
+            yield stack, coupon
+
+
+def take(stack, coupon, users, key="k"):
+    items = [{"key": f"{key}-{i}", "user": f"u-{i}", "order": {"id": f"{key}-{i}"}} for i in users]
+    told = stack.client("storefront").post(f"/coupons/{coupon}/redemptions/batch", {"items": items}).ok()["items"]
+    assert {item["status"] for item in told} == {201}, told
+    return [item["body"]["id"] for item in told]
+
+
+def verify(stack, coupon):
+    done = stack.couponctl("verify", "--parts=3", coupon)
+    return done.returncode, done.stdout
+
+
+class Failing:
+    """What is sent to `users` in place of the next pages: that the cursor is lost."""
+
+    def __init__(self, stack, mode):
+        self.admin, self.mode = stack.mongo.admin, mode
+        self.orders = {"failCommands": ["getMore"], "namespace": f"{stack.database.name}.users", "errorCode": 43}
+
+    def __enter__(self):
+        self.before = self.admin.command("configureFailPoint", "failCommand", mode=self.mode, data=self.orders)["count"]
+        return self
+
+    def __exit__(self, *_):
+        self.times = self.admin.command("configureFailPoint", "failCommand", mode="off")["count"] - self.before
+
+
+def test_a_cursor_that_is_lost_makes_no_drift_and_hides_none(taken):
+    stack, coupon = taken
+    with Failing(stack, {"times": 2}) as lost:
+        status, said = verify(stack, coupon)
+    assert (lost.times, status) == (2, 0), said
+    users = stack.database.users
+    one = users.find_one({"_id.c": coupon})
+    try:
+        users.update_one({"_id": one["_id"]}, {"$unset": {"view.part": 1}})
+        status, told = verify(stack, coupon)
+        assert status == 1 and told.count("expected one that can be read, found unreadable") == 1, told
+        with Failing(stack, {"times": 2}) as lost:
+            assert verify(stack, coupon) == (status, told)
+        assert lost.times == 2
+    finally:
+        users.replace_one({"_id": one["_id"]}, one)
+    assert verify(stack, coupon)[0] == 0
+
+
+def test_a_server_that_loses_each_cursor_is_given_up(taken):
+    stack, coupon = taken
+    with Failing(stack, "alwaysOn") as lost:
+        status, said = verify(stack, coupon)
+    assert lost.times > 2 and status not in (0, 1), said
+
+
+def test_users_who_come_move_and_go_meanwhile_make_no_drift(taken):
+    stack, coupon = taken
+    ended, failed = threading.Event(), []
+
+    def live():
+        shop, ops = stack.client("storefront"), stack.client("ops")
+        for round in itertools.count(USERS):
+            if ended.is_set():
+                return
+            ids = take(stack, coupon, (round % USERS, round), f"r{round}")  # one who was there, one who is new
+            shop.post(f"/coupons/{coupon}/redemptions/{ids[0]}/reverse").ok()
+            if round % 5 == 0:
+                ops.delete(f"/coupons/-/users/u-{round}").expect(204)
+                take(stack, coupon, (round,), "back")
+
+    def guarded():
+        try:
+            live()
+        except BaseException as error:  # also what a test raises
+            failed.append(error)
+
+    living = threading.Thread(target=guarded)
+    living.start()
+    try:
+        for _ in range(ROUNDS):
+            status, said = verify(stack, coupon)
+            assert status == 0, said
+    finally:
+        ended.set()
+        living.join()
+    assert not failed, failed
+    stack.verify(coupon)
