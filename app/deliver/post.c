@@ -182,22 +182,22 @@ struct post *post_new(const struct config *config, const struct hook *h, const s
                       int64_t now_ms)
 {
     struct post *p = calloc(1, sizeof *p);
-    struct delivery *d;
+    struct delivery *delivery;
     struct buf id = BUF_INIT;
 
     if (!p || !(p->curl = curl_easy_init()))
         abort();
     p->rules = (struct address_rules){config->webhooks_http != 0, config->webhooks_networks};
-    d = &p->delivery;
-    id_random(d->id, sizeof d->id - 1);
-    snprintf(d->hook, sizeof d->hook, "%s", h->id);
-    snprintf(d->coupon, sizeof d->coupon, "%s", b->coupon);
-    d->lane = b->lane;
-    d->seq = b->head.seq;
-    d->epoch = b->head.epoch;
-    d->part = e->part;
-    d->type = e->type;
-    d->at_ms = now_ms;
+    delivery = &p->delivery;
+    id_random(delivery->id, sizeof delivery->id - 1);
+    snprintf(delivery->hook, sizeof delivery->hook, "%s", h->id);
+    snprintf(delivery->coupon, sizeof delivery->coupon, "%s", b->coupon);
+    delivery->lane = b->lane;
+    delivery->seq = b->head.seq;
+    delivery->epoch = b->head.epoch;
+    delivery->part = e->part;
+    delivery->type = e->type;
+    delivery->at_ms = now_ms;
     p->changed_ms = h->changed_ms;
 
     for (size_t i = e->first; i < e->first + e->count; i++) {
@@ -225,23 +225,23 @@ struct post *post_new_test(const struct config *config, const struct hook *h, in
 
 struct post_result post_end(struct post *p, CURLcode code)
 {
-    struct delivery *d = &p->delivery;
+    struct delivery *delivery = &p->delivery;
     struct post_result r = {false, false, 0};
     long status = 0;
     curl_off_t after = 0;
 
-    d->took_ms = mono_ms_between(p->started, mono_now());
+    delivery->took_ms = mono_ms_between(p->started, mono_now());
     curl_easy_getinfo(p->curl, CURLINFO_RESPONSE_CODE, &status);
     if (code == CURLE_WRITE_ERROR && p->received > RECEIVED_MAX) /* it did answer, at length */
         code = CURLE_OK;
-    d->status = code == CURLE_OK ? status : 0;
-    d->snippet = d->status ? answered(p) : NULL;
+    delivery->status = code == CURLE_OK ? status : 0;
+    delivery->snippet = delivery->status ? answered(p) : NULL;
     if (p->forbidden && code != CURLE_OK)
-        d->error = "the address is not public (see webhooks.networks)";
+        delivery->error = "the address is not public (see webhooks.networks)";
     else if (code != CURLE_OK)
-        d->error = p->error[0] ? p->error : curl_easy_strerror(code);
-    d->succeeded = r.succeeded = d->status >= 200 && d->status < 300;
-    r.gone = d->status == 410;
+        delivery->error = p->error[0] ? p->error : curl_easy_strerror(code);
+    delivery->succeeded = r.succeeded = delivery->status >= 200 && delivery->status < 300;
+    r.gone = delivery->status == 410;
     if (curl_easy_getinfo(p->curl, CURLINFO_RETRY_AFTER, &after) == CURLE_OK && after > 0 && after < INT32_MAX)
         r.retry_after_ms = (int64_t)after * 1000;
     return r;

@@ -869,10 +869,10 @@ static void load_erased(struct committer *c, struct round *r)
 
         for (struct op *op = p->state == WORK_OPEN ? p->ops.first : NULL; op; op = op->next)
             for (size_t k = 0; op->kind == OP_ERASE && k < op->loaded->user_state->count; k++) {
-                const struct redemption *d = &op->loaded->user_state->redemptions[k];
+                const struct redemption *redemption = &op->loaded->user_state->redemptions[k];
 
-                if (!d->ended_ms && d->n >= 0)
-                    count = want_bucket(wanted, count, p, bucket_of(d->n));
+                if (!redemption->ended_ms && redemption->n >= 0)
+                    count = want_bucket(wanted, count, p, bucket_of(redemption->n));
             }
     }
     read_wanted(c, r, wanted, count);

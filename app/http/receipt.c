@@ -11,9 +11,9 @@
 
 /* ---- a state without an entry ---- */
 
-static bool is_entered(const struct redemption *d)
+static bool is_entered(const struct redemption *redemption)
 {
-    return d->state != SLOT_EXPIRED || d->ended_ms;
+    return redemption->state != SLOT_EXPIRED || redemption->ended_ms;
 }
 
 static enum cpn_result ask(const struct request *r, struct op *op, enum op_kind kind)
@@ -23,23 +23,24 @@ static enum cpn_result ask(const struct request *r, struct op *op, enum op_kind 
 }
 
 /* Sweep until the ledger says that it has expired: each sweep expires a number of redemptions, earliest first. */
-static enum cpn_result enter(struct request *r, struct redemption *d)
+static enum cpn_result enter(struct request *r, struct redemption *redemption)
 {
-    struct op op = {.coupon = r->coupon, .lane = d->lane, .arena = &r->arena, .deadline = r->op.deadline, .n = d->n, .g = d->g};
+    struct op op = {.coupon = r->coupon, .lane = redemption->lane, .arena = &r->arena, .deadline = r->op.deadline,
+                    .n = redemption->n, .g = redemption->g};
     enum cpn_result result = CPN_OK;
 
-    while (!is_entered(d) && result == CPN_OK) {
+    while (!is_entered(redemption) && result == CPN_OK) {
         if (mono_before(r->op.deadline, mono_now()))
             return CPN_BUSY;
-        op.lane = d->lane;
+        op.lane = redemption->lane;
         result = ask(r, &op, OP_SWEEP);
-        op.lane = d->lane;
+        op.lane = redemption->lane;
         if (result == CPN_OK)
             result = ask(r, &op, OP_REDEMPTION);
         if (result != CPN_OK)
             return CPN_BUSY;
-        d->ended_ms = op.outcome.redemption.ended_ms;
-        d->last_seq = op.outcome.redemption.last_seq;
+        redemption->ended_ms = op.outcome.redemption.ended_ms;
+        redemption->last_seq = op.outcome.redemption.last_seq;
     }
     return CPN_OK;
 }
@@ -47,9 +48,9 @@ static enum cpn_result enter(struct request *r, struct redemption *d)
 /* ---- its batch ---- */
 
 /* Find the batch and entry that put d into its state: back from the last batch that mentions it. The caller frees *b. */
-static enum cpn_result find(const struct request *r, const struct redemption *d, struct batch **b, const struct entry **e)
+static enum cpn_result find(const struct request *r, const struct redemption *redemption, struct batch **b, const struct entry **e)
 {
-    int64_t seq = d->last_seq;
+    int64_t seq = redemption->last_seq;
     size_t count;
 
     for (int links = 0; links < LINKS_MAX && seq > 0; links++) {
@@ -58,14 +59,14 @@ static enum cpn_result find(const struct request *r, const struct redemption *d,
         *b = NULL;
         count = 0;
         if (mono_before(r->op.deadline, mono_now()) ||
-            r->session->ops->ledger(r->session, r->coupon, d->lane, seq - 1, 1, b, &count) != STORE_OK || !count)
+            r->session->ops->ledger(r->session, r->coupon, redemption->lane, seq - 1, 1, b, &count) != STORE_OK || !count)
             return CPN_BUSY;
         if ((*b)->head.seq != seq)
             break;
-        *e = batch_find_state(*b, d->n, d->g, (enum slot_state)d->state);
+        *e = batch_find_state(*b, redemption->n, redemption->g, (enum slot_state)redemption->state);
         if (*e)
             return CPN_OK;
-        first = batch_find_first(*b, d->n, d->g);
+        first = batch_find_first(*b, redemption->n, redemption->g);
         if (!first || !(entry_members[first->kind] & HAS_SINCE) || first->since >= seq)
             break;
         seq = first->since;
@@ -76,7 +77,7 @@ static enum cpn_result find(const struct request *r, const struct redemption *d,
 }
 
 /* Members in RFC 8785 order. */
-static void write_payload(const struct request *r, const struct redemption *d, const struct batch *b, const struct entry *e,
+static void write_payload(const struct request *r, const struct redemption *redemption, const struct batch *b, const struct entry *e,
                           const char *name, struct json *j)
 {
     char id[REDEMPTION_ID_SIZE], hash[2 * HASH_LEN + 1];
@@ -86,15 +87,15 @@ static void write_payload(const struct request *r, const struct redemption *d, c
     json_key_string(j, "coupon", r->coupon);
     json_key_int(j, "discount_minor", e->discount_minor);
     json_key_string(j, "hash", sodium_bin2hex(hash, sizeof hash, b->head.hash, HASH_LEN));
-    json_key_string(j, "id", redemption_id_text(d->n, d->g, d->lane, id));
+    json_key_string(j, "id", redemption_id_text(redemption->n, redemption->g, redemption->lane, id));
     json_key_int(j, "lane", b->lane);
     if (name)
         json_key_string(j, "name", name);
-    json_key_string(j, "order", d->order);
-    json_key_int(j, "ordinal", d->ordinal);
+    json_key_string(j, "order", redemption->order);
+    json_key_int(j, "ordinal", redemption->ordinal);
     json_key_int(j, "seq", b->head.seq);
-    json_key_int_or_null(j, "slot", d->n >= 0, d->n);
-    json_key_string(j, "state", slot_state_name((enum slot_state)d->state));
+    json_key_int_or_null(j, "slot", redemption->n >= 0, redemption->n);
+    json_key_string(j, "state", slot_state_name((enum slot_state)redemption->state));
     json_key_string(j, "user", e->alias);
     json_end_object(j);
 }

@@ -171,63 +171,63 @@ void public_write_members(struct json *j, const struct op *op)
     json_key_int(j, "discount_minor", ok ? op->discount_minor : 0);
 }
 
-static void write_after(struct json *j, const struct redemption *d)
+static void write_after(struct json *j, const struct redemption *redemption)
 {
     json_key(j, "after");
     json_begin_object(j);
-    json_key_int_or_null(j, "left", d->left != COUPON_NULL, d->left);
-    json_key_int(j, "day", d->day);
-    json_key_int(j, "user", d->user);
-    json_key_int(j, "user_day", d->user_day);
+    json_key_int_or_null(j, "left", redemption->left != COUPON_NULL, redemption->left);
+    json_key_int(j, "day", redemption->day);
+    json_key_int(j, "user", redemption->user);
+    json_key_int(j, "user_day", redemption->user_day);
     json_end_object(j);
 }
 
-static const char *shown_code(const struct request *r, const struct redemption *d)
+static const char *shown_code(const struct request *r, const struct redemption *redemption)
 {
-    return r->role == ROLE_REPORTING && d->state != SLOT_REDEEMED ? NULL : d->code;
+    return r->role == ROLE_REPORTING && redemption->state != SLOT_REDEEMED ? NULL : redemption->code;
 }
 
-void redemption_write(struct json *j, const struct request *r, const char *user, const struct redemption *d)
+void redemption_write(struct json *j, const struct request *r, const char *user, const struct redemption *redemption)
 {
     char id[REDEMPTION_ID_SIZE], from[REDEMPTION_ID_SIZE];
 
-    redemption_id_text(d->n, d->g, d->lane, id);
+    redemption_id_text(redemption->n, redemption->g, redemption->lane, id);
     json_begin_object(j);
     json_key_string(j, "id", id);
     json_key_string(j, "coupon", r->coupon);
     json_key_string(j, "user", user && *user ? user : NULL);
-    json_key_int_or_null(j, "slot", d->n >= 0, d->n);
-    json_key_int(j, "lane", d->lane);
-    json_key_string(j, "code", shown_code(r, d));
-    json_key_string(j, "state", slot_state_name((enum slot_state)d->state));
-    json_key_string(j, "from", d->from ? redemption_id_text(d->from_n, d->from, d->lane, from) : NULL);
-    json_key_int(j, "ordinal", d->ordinal);
-    json_key_int(j, "seq", d->seq);
-    json_key_time(j, "at", d->at_ms);
-    json_key_time_or_null(j, "reserved_until", d->reserved_until_ms);
-    json_key_time_or_null(j, "valid_until", d->valid_until_ms);
-    json_key_string(j, "order", d->order);
-    json_key_int(j, "discount_minor", d->discount_minor);
+    json_key_int_or_null(j, "slot", redemption->n >= 0, redemption->n);
+    json_key_int(j, "lane", redemption->lane);
+    json_key_string(j, "code", shown_code(r, redemption));
+    json_key_string(j, "state", slot_state_name((enum slot_state)redemption->state));
+    json_key_string(j, "from", redemption->from ? redemption_id_text(redemption->from_n, redemption->from, redemption->lane, from) : NULL);
+    json_key_int(j, "ordinal", redemption->ordinal);
+    json_key_int(j, "seq", redemption->seq);
+    json_key_time(j, "at", redemption->at_ms);
+    json_key_time_or_null(j, "reserved_until", redemption->reserved_until_ms);
+    json_key_time_or_null(j, "valid_until", redemption->valid_until_ms);
+    json_key_string(j, "order", redemption->order);
+    json_key_int(j, "discount_minor", redemption->discount_minor);
     json_key(j, "metadata");
-    json_raw(j, d->metadata ? d->metadata : "{}");
-    write_after(j, d);
+    json_raw(j, redemption->metadata ? redemption->metadata : "{}");
+    write_after(j, redemption);
     if (r->receipt_asked)
         json_key_string(j, "receipt", r->receipt);
     json_end_object(j);
 }
 
 /* d as of at_ms. */
-static struct redemption stands(const struct redemption *d, int64_t at_ms)
+static struct redemption stands(const struct redemption *redemption, int64_t at_ms)
 {
-    struct redemption now = *d;
+    struct redemption now = *redemption;
 
-    now.state = (uint8_t)redemption_state(d, at_ms);
+    now.state = (uint8_t)redemption_state(redemption, at_ms);
     return now;
 }
 
-void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *d, int64_t at_ms)
+void redemption_write_at(struct json *j, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms)
 {
-    struct redemption now = stands(d, at_ms);
+    struct redemption now = stands(redemption, at_ms);
 
     redemption_write(j, r, user, &now);
 }
@@ -252,30 +252,30 @@ static void put_time(struct buf *out, int64_t ms)
     put_text(out, ms ? clock_text(ms, text) : NULL);
 }
 
-void redemption_csv_at(struct buf *out, const struct request *r, const char *user, const struct redemption *d, int64_t at_ms)
+void redemption_csv_at(struct buf *out, const struct request *r, const char *user, const struct redemption *redemption, int64_t at_ms)
 {
-    struct redemption now = stands(d, at_ms);
+    struct redemption now = stands(redemption, at_ms);
     char id[REDEMPTION_ID_SIZE], from[REDEMPTION_ID_SIZE];
 
-    put_text(out, redemption_id_text(d->n, d->g, d->lane, id));
+    put_text(out, redemption_id_text(redemption->n, redemption->g, redemption->lane, id));
     put_text(out, r->coupon);
     put_text(out, user);
-    put_int(out, d->n >= 0, d->n);
-    put_int(out, true, d->lane);
+    put_int(out, redemption->n >= 0, redemption->n);
+    put_int(out, true, redemption->lane);
     put_text(out, shown_code(r, &now));
     put_text(out, slot_state_name((enum slot_state)now.state));
-    put_text(out, d->from ? redemption_id_text(d->from_n, d->from, d->lane, from) : NULL);
-    put_int(out, true, d->ordinal);
-    put_int(out, true, d->seq);
-    put_time(out, d->at_ms);
-    put_time(out, d->reserved_until_ms);
-    put_time(out, d->valid_until_ms);
-    put_text(out, d->order);
-    put_int(out, true, d->discount_minor);
-    put_text(out, d->metadata ? d->metadata : "{}");
-    put_int(out, d->left != COUPON_NULL, d->left);
-    put_int(out, true, d->day);
-    put_int(out, true, d->user);
-    buf_int(out, d->user_day);
+    put_text(out, redemption->from ? redemption_id_text(redemption->from_n, redemption->from, redemption->lane, from) : NULL);
+    put_int(out, true, redemption->ordinal);
+    put_int(out, true, redemption->seq);
+    put_time(out, redemption->at_ms);
+    put_time(out, redemption->reserved_until_ms);
+    put_time(out, redemption->valid_until_ms);
+    put_text(out, redemption->order);
+    put_int(out, true, redemption->discount_minor);
+    put_text(out, redemption->metadata ? redemption->metadata : "{}");
+    put_int(out, redemption->left != COUPON_NULL, redemption->left);
+    put_int(out, true, redemption->day);
+    put_int(out, true, redemption->user);
+    buf_int(out, redemption->user_day);
     buf_puts(out, "\r\n");
 }

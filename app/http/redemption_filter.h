@@ -15,6 +15,6 @@ struct redemption_filter {
 /* Read it from the query. False: answered, bad_request. */
 bool redemption_filter_read(struct request *r, struct redemption_filter *f);
 /* True if d, as of at_ms, passes; its user is not compared. */
-bool redemption_filter_passes(const struct redemption_filter *f, const struct redemption *d, int64_t at_ms);
+bool redemption_filter_passes(const struct redemption_filter *f, const struct redemption *redemption, int64_t at_ms);
 
 #endif

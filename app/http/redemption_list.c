@@ -57,14 +57,14 @@ static struct place read_place(const struct list *l)
 }
 
 /* True if d, met from the newest on, comes after the place; then moves the place to d. */
-static bool pass(struct place *p, int64_t *met, const struct redemption *d)
+static bool pass(struct place *p, int64_t *met, const struct redemption *redemption)
 {
-    if (d->seq > p->seq)
+    if (redemption->seq > p->seq)
         return false;
-    *met = d->seq == p->seq ? *met + 1 : 1;
-    if (d->seq == p->seq && *met <= p->passed)
+    *met = redemption->seq == p->seq ? *met + 1 : 1;
+    if (redemption->seq == p->seq && *met <= p->passed)
         return false;
-    p->seq = d->seq;
+    p->seq = redemption->seq;
     p->passed = *met;
     return true;
 }
@@ -94,14 +94,14 @@ static enum handled list_of_user(struct request *r, const struct redemption_filt
     u = r->op.user_state;
     j = list_items(r);
     for (size_t i = u->count; i-- > 0;) {
-        const struct redemption *d = &u->redemptions[i];
+        const struct redemption *redemption = &u->redemptions[i];
 
-        if (!pass(&place, &met, d) || !redemption_filter_passes(f, d, r->op.at_ms))
+        if (!pass(&place, &met, redemption) || !redemption_filter_passes(f, redemption, r->op.at_ms))
             continue;
         more = room == 0;
         if (more)
             break;
-        redemption_write_at(&j, r, f->user, d, r->op.at_ms);
+        redemption_write_at(&j, r, f->user, redemption, r->op.at_ms);
         last = place;
         room--;
     }
@@ -183,14 +183,14 @@ static void add_taking(struct walk *w, const struct batch *b, const struct entry
 static bool find_ordinal(struct walk *w, struct taking *t)
 {
     struct request *r = w->request;
-    struct redemption *d = &t->redemption;
+    struct redemption *redemption = &t->redemption;
     struct origin m;
     enum store_status s;
 
-    if (!d->from)
+    if (!redemption->from)
         return true;
-    s = origin_of(r->session, r->coupon, d->lane, t->since, d->from_n, d->from, &m, &w->looked_at);
-    d->ordinal = m.ordinal;
+    s = origin_of(r->session, r->coupon, redemption->lane, t->since, redemption->from_n, redemption->from, &m, &w->looked_at);
+    redemption->ordinal = m.ordinal;
     return s != STORE_FAILED;
 }
 
@@ -199,18 +199,18 @@ static bool find_ordinal(struct walk *w, struct taking *t)
 static void find_ended(struct walk *w, struct taking *t, bool read)
 {
     struct request *r = w->request;
-    struct redemption *d = &t->redemption;
+    struct redemption *redemption = &t->redemption;
     struct batch *b = NULL;
     const struct entry *e;
-    enum store_status s = r->session->ops->ended(r->session, r->coupon, d->lane, d->n, d->g, &b);
+    enum store_status s = r->session->ops->ended(r->session, r->coupon, redemption->lane, redemption->n, redemption->g, &b);
 
     w->looked_at++;
     if (s == STORE_NOT_FOUND && read) {
-        d->state = SLOT_REDEEMED;
+        redemption->state = SLOT_REDEEMED;
         t->user = NULL;
     }
-    if (s == STORE_OK && (e = batch_find_end(b, d->n, d->g)))
-        d->state = (uint8_t)redemption_ended_as(e);
+    if (s == STORE_OK && (e = batch_find_end(b, redemption->n, redemption->g)))
+        redemption->state = (uint8_t)redemption_ended_as(e);
     if (s == STORE_OK)
         batch_free(b);
     if (s == STORE_FAILED || !find_ordinal(w, t))

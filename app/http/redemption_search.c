@@ -55,16 +55,16 @@ static int by_place(const struct found *a, const struct found *b)
     return order ? order : compare(b->g, a->g);
 }
 
-static void write_text(struct search *s, struct found *item, const char *user, const struct redemption *d)
+static void write_text(struct search *s, struct found *item, const char *user, const struct redemption *redemption)
 {
     struct request *r = s->request;
     struct json j = json_to(&item->text);
 
     r->coupon = item->coupon;
     if (s->csv)
-        redemption_csv_at(&item->text, r, user, d, s->now_ms);
+        redemption_csv_at(&item->text, r, user, redemption, s->now_ms);
     else
-        redemption_write_at(&j, r, user, d, s->now_ms);
+        redemption_write_at(&j, r, user, redemption, s->now_ms);
     r->coupon = NULL;
 }
 
@@ -84,13 +84,13 @@ static size_t place_of(const struct search *s, const struct found *item)
     return low;
 }
 
-static void add(struct search *s, struct found *item, const char *user, const struct redemption *d)
+static void add(struct search *s, struct found *item, const char *user, const struct redemption *redemption)
 {
     size_t at = place_of(s, item);
 
     if (at > s->limit)
         return;
-    write_text(s, item, user, d);
+    write_text(s, item, user, redemption);
     if (s->count > s->limit)
         buf_free(&s->items[--s->count].text);
     memmove(&s->items[at + 1], &s->items[at], (s->count - at) * sizeof *s->items);
@@ -105,12 +105,13 @@ static bool take_user_state(void *context, const char *coupon, const struct user
     if (!limits_cover(s->request, coupon))
         return true;
     for (size_t i = u->count; i-- > 0;) { /* newest first: so what no longer fits is not even written */
-        const struct redemption *d = &u->redemptions[i];
-        struct found item = {.at_ms = d->at_ms, .lane = d->lane, .n = d->n, .g = d->g, .text = BUF_INIT};
+        const struct redemption *redemption = &u->redemptions[i];
+        struct found item = {.at_ms = redemption->at_ms, .lane = redemption->lane, .n = redemption->n, .g = redemption->g,
+                             .text = BUF_INIT};
 
         snprintf(item.coupon, sizeof item.coupon, "%s", coupon);
-        if (redemption_filter_passes(&s->filter, d, s->now_ms) && (!s->goes_on || by_place(&s->after, &item) < 0))
-            add(s, &item, u->user, d);
+        if (redemption_filter_passes(&s->filter, redemption, s->now_ms) && (!s->goes_on || by_place(&s->after, &item) < 0))
+            add(s, &item, u->user, redemption);
     }
     return true;
 }

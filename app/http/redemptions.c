@@ -61,7 +61,7 @@ static enum handled reply_redemption(struct request *r, const char *user, int st
 }
 
 /* "Location: /coupons/<coupon>/redemptions/<id>", without a detour through printf. */
-static void location(struct request *r, const struct redemption *d)
+static void location(struct request *r, const struct redemption *redemption)
 {
     struct buf *h = &r->reply.header;
     char id[REDEMPTION_ID_SIZE];
@@ -69,7 +69,7 @@ static void location(struct request *r, const struct redemption *d)
     buf_puts(h, "Location: /coupons/");
     buf_puts(h, r->coupon);
     buf_puts(h, "/redemptions/");
-    buf_puts(h, redemption_id_text(d->n, d->g, d->lane, id));
+    buf_puts(h, redemption_id_text(redemption->n, redemption->g, redemption->lane, id));
     buf_put(h, "\r\n", 2);
 }
 

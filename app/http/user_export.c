@@ -88,21 +88,21 @@ static void write_call(struct json *j, const uint8_t key[KEY_HASH_LEN], const ui
 }
 
 /* For each call that made it what it is: its Idempotency-Key and its body, hashed. */
-static void write_redemption(struct lines *l, const struct redemption *d)
+static void write_redemption(struct lines *l, const struct redemption *redemption)
 {
     struct json j = begin_line(l, "redemption");
 
     json_key(&j, "redemption");
-    redemption_write(&j, l->request, l->user_state->user, d);
-    if (d->first_order && *d->first_order)
-        json_key_string(&j, "first_order", d->first_order);
+    redemption_write(&j, l->request, l->user_state->user, redemption);
+    if (redemption->first_order && *redemption->first_order)
+        json_key_string(&j, "first_order", redemption->first_order);
     json_key(&j, "calls");
     json_begin_array(&j);
-    write_call(&j, d->key, d->fingerprint);
-    for (size_t i = 0; i < d->earlier_count; i++)
-        write_call(&j, d->earlier[i].key, d->earlier[i].fingerprint);
-    write_call(&j, d->extended_key, d->extended_fingerprint);
-    write_call(&j, d->spent_key, d->spent_fingerprint);
+    write_call(&j, redemption->key, redemption->fingerprint);
+    for (size_t i = 0; i < redemption->earlier_count; i++)
+        write_call(&j, redemption->earlier[i].key, redemption->earlier[i].fingerprint);
+    write_call(&j, redemption->extended_key, redemption->extended_fingerprint);
+    write_call(&j, redemption->spent_key, redemption->spent_fingerprint);
     json_end_array(&j);
     end_line(l, &j);
 }

@@ -88,27 +88,27 @@ static enum handled reply_test(struct request *r, int64_t asked_ms)
     return reply_json(r, 202);
 }
 
-static void write_delivery(struct json *j, const struct delivery *d)
+static void write_delivery(struct json *j, const struct delivery *delivery)
 {
     struct buf event = BUF_INIT;
 
-    event_id(d->coupon, d->lane, d->epoch, d->seq, d->part, &event);
+    event_id(delivery->coupon, delivery->lane, delivery->epoch, delivery->seq, delivery->part, &event);
     json_begin_object(j);
-    json_key_string(j, "id", d->id);
+    json_key_string(j, "id", delivery->id);
     json_key_string(j, "event", event.data);
-    json_key_string(j, "type", event_type_name((enum event_type)d->type));
-    json_key_string(j, "coupon", d->coupon);
-    json_key_int(j, "lane", d->lane);
-    json_key_int(j, "seq", d->seq);
-    json_key_string(j, "state", d->succeeded ? "succeeded" : "failed");
-    json_key_int(j, "attempt", d->attempt);
-    json_key_time(j, "at", d->at_ms);
-    json_key_int(j, "took_ms", d->took_ms);
-    json_key_int_or_null(j, "status", d->status, d->status);
-    json_key_string(j, "response", d->snippet);
-    json_key_string(j, "error", d->error);
-    json_key_string(j, "redelivery_of", d->again_of);
-    json_key_time_or_null(j, "redelivery_asked_at", d->asked_ms);
+    json_key_string(j, "type", event_type_name((enum event_type)delivery->type));
+    json_key_string(j, "coupon", delivery->coupon);
+    json_key_int(j, "lane", delivery->lane);
+    json_key_int(j, "seq", delivery->seq);
+    json_key_string(j, "state", delivery->succeeded ? "succeeded" : "failed");
+    json_key_int(j, "attempt", delivery->attempt);
+    json_key_time(j, "at", delivery->at_ms);
+    json_key_int(j, "took_ms", delivery->took_ms);
+    json_key_int_or_null(j, "status", delivery->status, delivery->status);
+    json_key_string(j, "response", delivery->snippet);
+    json_key_string(j, "error", delivery->error);
+    json_key_string(j, "redelivery_of", delivery->again_of);
+    json_key_time_or_null(j, "redelivery_asked_at", delivery->asked_ms);
     json_end_object(j);
     buf_free(&event);
 }
@@ -489,22 +489,22 @@ enum handled webhook_deliveries(struct request *r)
 enum handled webhook_redeliver(struct request *r)
 {
     const struct hook *h = find(r);
-    struct delivery *d = NULL;
+    struct delivery *delivery = NULL;
     enum store_status s;
     struct json j;
 
     if (!h)
         return ANSWERED;
-    s = id_is_possible(r->params[1]) ? mongo_delivery(r->session, h->id, r->params[1], &r->arena, &d) : STORE_NOT_FOUND;
-    if (s == STORE_OK && !d->asked_ms) {
-        d->asked_ms = clock_now_ms();
-        s = mongo_delivery_ask(r->session, d->id, d->asked_ms);
+    s = id_is_possible(r->params[1]) ? mongo_delivery(r->session, h->id, r->params[1], &r->arena, &delivery) : STORE_NOT_FOUND;
+    if (s == STORE_OK && !delivery->asked_ms) {
+        delivery->asked_ms = clock_now_ms();
+        s = mongo_delivery_ask(r->session, delivery->id, delivery->asked_ms);
     }
     if (s == STORE_NOT_FOUND)
         return reply_problem(r, CPN_NOT_FOUND, "This webhook has no delivery with this id.");
     if (s != STORE_OK)
         return reply_problem(r, CPN_BUSY, NULL);
     j = reply_body(r);
-    write_delivery(&j, d);
+    write_delivery(&j, delivery);
     return reply_json(r, 202);
 }

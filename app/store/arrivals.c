@@ -149,7 +149,7 @@ static void put_held(bson_t *rows, const struct watermark *w)
 }
 
 /* Of the lanes of what came since, and of the held ones, the batches behind the marks of their views. */
-static enum store_status find_behind(struct session *d, const struct watermark *w, const char *user, const char *order,
+static enum store_status find_behind(struct session *session, const struct watermark *w, const char *user, const char *order,
                                      struct coupon_list *list)
 {
     AUTO_BSON held = BSON_INITIALIZER;
@@ -190,8 +190,8 @@ static enum store_status find_behind(struct session *d, const struct watermark *
         "cursor", "{", "}");
     /* clang-format on */
 
-    session_read_options(d, command, (struct store_time){0}, 0);
-    return session_read(d, command, coupon_row, list);
+    session_read_options(session, command, (struct store_time){0}, 0);
+    return session_read(session, command, coupon_row, list);
 }
 
 enum store_status mongo_unseen(struct store *s, const char *user, const char *order, size_t most, struct arena *a,
@@ -257,7 +257,7 @@ enum store_status mongo_watermark_write(struct store *s, const struct watermark 
 
 enum store_status mongo_reporter_claim(struct store *s, const char *front, int64_t now_ms, int64_t until_ms)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     int64_t index, code;
     bson_iter_t errors;
 
@@ -276,10 +276,10 @@ enum store_status mongo_reporter_claim(struct store *s, const char *front, int64
             "upsert", BCON_BOOL(true),
         "}", "]");
     /* clang-format on */
-    session_write_options(d, command);
+    session_write_options(session, command);
 
     AUTO_BSON reply;
-    if (!session_run(d, command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(session, command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code))
         return STORE_OK;

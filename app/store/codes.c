@@ -71,7 +71,7 @@ static const char *look_coupon(const void *context, size_t i)
     return items[i].coupon;
 }
 
-static void put_look_filter(struct session *d, bson_t *filter, const struct look_up *items, size_t count)
+static void put_look_filter(struct session *session, bson_t *filter, const struct look_up *items, size_t count)
 {
     struct in_clause in;
 
@@ -83,10 +83,10 @@ static void put_look_filter(struct session *d, bson_t *filter, const struct look
     for (size_t i = 0; i < count; i++)
         codes_put_id(&in.values, in_next(&in), items[i].coupon, items[i].code);
     in_end(&in, filter);
-    session_add_coupons(d, filter, look_coupon, items, count);
+    session_add_coupons(session, filter, look_coupon, items, count);
 }
 
-static enum store_status find_some(struct session *d, struct store_time after, struct look_up *items, size_t count)
+static enum store_status find_some(struct session *session, struct store_time after, struct look_up *items, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     struct look_table table = {.items = items};
@@ -95,26 +95,26 @@ static enum store_status find_some(struct session *d, struct store_time after, s
 
     BSON_APPEND_UTF8(&command, "find", "codes");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    put_look_filter(d, &filter, items, count);
+    put_look_filter(session, &filter, items, count);
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, after, count + 1);
+    session_read_options(session, &command, after, count + 1);
     hash_index_init(&table.index, count);
     for (size_t i = 0; i < count; i++)
         hash_index_add(&table.index, look_hash(items[i].coupon, items[i].code), i);
-    status = session_read(d, &command, look_row, &table);
+    status = session_read(session, &command, look_row, &table);
     hash_index_free(&table.index);
     SETTLE_READS(status, items, count);
     return status;
 }
 
-enum store_status codes_find(struct session *d, struct store_time after, struct look_up *items, size_t count)
+enum store_status codes_find(struct session *session, struct store_time after, struct look_up *items, size_t count)
 {
     enum store_status status = STORE_OK;
 
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = items[i].coupon, .code = items[i].code, .status = STORE_OK};
     for (size_t done = 0; done < count; done += CODES_PER_COMMAND)
-        if (find_some(d, after, items + done, count - done < CODES_PER_COMMAND ? count - done : CODES_PER_COMMAND) != STORE_OK)
+        if (find_some(session, after, items + done, count - done < CODES_PER_COMMAND ? count - done : CODES_PER_COMMAND) != STORE_OK)
             status = STORE_FAILED;
     return status;
 }
@@ -122,13 +122,13 @@ enum store_status codes_find(struct session *d, struct store_time after, struct 
 /* Not before what this session has read and appended: the mark, and the batches after it that announced the codes. */
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     struct look_up *items = checked(calloc(count + 1, sizeof *items));
     enum store_status status;
 
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = reads[i].coupon, .code = reads[i].code};
-    status = codes_find(d, session_time(d), items, count);
+    status = codes_find(session, session_time(session), items, count);
     for (size_t i = 0; i < count; i++) {
         reads[i].n = items[i].found ? items[i].n : -1;
         reads[i].status = items[i].status;
@@ -153,7 +153,7 @@ bool code_bucket_get(const bson_t *doc, const char *codes[BUCKET_SLOTS])
     return it.err_off == 0;
 }
 
-void code_buckets_find(struct session *d, bson_t *command, struct store_time after, const char *coupon, int64_t from_b,
+void code_buckets_find(struct session *session, bson_t *command, struct store_time after, const char *coupon, int64_t from_b,
                        int64_t to_b, size_t limit)
 {
     bson_t filter, sort;
@@ -161,13 +161,13 @@ void code_buckets_find(struct session *d, bson_t *command, struct store_time aft
     BSON_APPEND_UTF8(command, "find", "code_buckets");
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
     codec_bucket_range(&filter, coupon, from_b, to_b);
-    session_add_coupon(d, &filter, coupon);
+    session_add_coupon(session, &filter, coupon);
     bson_append_document_end(command, &filter);
     BSON_APPEND_DOCUMENT_BEGIN(command, "sort", &sort);
     BSON_APPEND_INT32(&sort, "_id", 1);
     bson_append_document_end(command, &sort);
     BSON_APPEND_INT64(command, "limit", (int64_t)limit);
-    session_read_options(d, command, after, limit);
+    session_read_options(session, command, after, limit);
 }
 
 struct bucket_codes_list {
@@ -212,7 +212,7 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
 {
     struct bucket_codes_list list = {reads, count, a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     struct in_clause in;
     bson_t filter;
@@ -228,10 +228,10 @@ enum store_status codes_of_buckets(struct store *s, struct arena *a, struct buck
         reads[i].status = STORE_OK;
     }
     in_end(&in, &filter);
-    session_add_coupons(d, &filter, bucket_codes_coupon, reads, count);
+    session_add_coupons(session, &filter, bucket_codes_coupon, reads, count);
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, session_time(d), count + 1);
-    status = session_read(d, &command, bucket_codes_row, &list);
+    session_read_options(session, &command, session_time(session), count + 1);
+    status = session_read(session, &command, bucket_codes_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
 }
@@ -283,16 +283,16 @@ enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t 
     int64_t end = bucket_of(next_n + BUCKET_SLOTS - 1), from = -1;
     enum store_status status = STORE_OK;
     struct store_time after = {0};
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
 
-    if (end > 0 && !session_pulse(d, &after))
+    if (end > 0 && !session_pulse(session, &after))
         return STORE_FAILED;
     while (status == STORE_OK && all.next_b < end && from != all.next_b) { /* what was cleaned up is not there */
         AUTO_BSON command = BSON_INITIALIZER;
 
         from = all.next_b;
-        code_buckets_find(d, &command, after, coupon, from, end, BUCKETS_PER_READ);
-        status = session_read(d, &command, all_codes_row, &all);
+        code_buckets_find(session, &command, after, coupon, from, end, BUCKETS_PER_READ);
+        status = session_read(session, &command, all_codes_row, &all);
     }
     return status;
 }
@@ -346,7 +346,7 @@ static bool claims_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status codes_check(struct session *d, struct store_time after, const char *coupon, code_form *form,
+enum store_status codes_check(struct session *session, struct store_time after, const char *coupon, code_form *form,
                               struct look_up **items, size_t count)
 {
     struct claims claims = {form, items, count};
@@ -371,10 +371,10 @@ enum store_status codes_check(struct session *d, struct store_time after, const 
         last = b;
     }
     in_end(&in, &filter);
-    session_add_coupon(d, &filter, coupon);
+    session_add_coupon(session, &filter, coupon);
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, after, in.count + 1);
-    return session_read(d, &command, claims_row, &claims);
+    session_read_options(session, &command, after, in.count + 1);
+    return session_read(session, &command, claims_row, &claims);
 }
 
 static bool exact_form(const char *code, char form[CODE_MAX + 1])
@@ -387,7 +387,7 @@ static bool loose_form(const char *code, char form[CODE_MAX + 1])
     return code_normalise(code, MATCH_LOOSE, form);
 }
 
-static enum store_status look_in_coupon(struct session *d, struct store_time after, const struct coupon *c, int64_t next_n,
+static enum store_status look_in_coupon(struct session *session, struct store_time after, const struct coupon *c, int64_t next_n,
                                         const char *job, struct code_draft *codes, size_t count, struct look_up *items)
 {
     struct look_up **claims = calloc(count + 1, sizeof *claims);
@@ -398,14 +398,14 @@ static enum store_status look_in_coupon(struct session *d, struct store_time aft
         abort();
     for (size_t i = 0; i < count; i++)
         items[i] = (struct look_up){.coupon = c->id, .code = codes[i].normal};
-    status = codes_find(d, after, items, count);
+    status = codes_find(session, after, items, count);
     for (size_t i = 0; i < count; i++) {
         items[i].found = items[i].found && items[i].n >= 0 && items[i].n < next_n;
         if (items[i].found)
             claims[claim_count++] = &items[i];
     }
     if (status == STORE_OK)
-        status = codes_check(d, after, c->id, c->codes.match == MATCH_LOOSE ? loose_form : exact_form, claims,
+        status = codes_check(session, after, c->id, c->codes.match == MATCH_LOOSE ? loose_form : exact_form, claims,
                              claim_count);
     free(claims);
     for (size_t i = 0; i < count; i++) {
@@ -416,7 +416,7 @@ static enum store_status look_in_coupon(struct session *d, struct store_time aft
     return status;
 }
 
-static enum store_status look_in_directory(struct session *d, struct store_time after, const struct coupon *c,
+static enum store_status look_in_directory(struct session *session, struct store_time after, const struct coupon *c,
                                            int64_t next_n, struct code_draft *codes, size_t count,
                                            struct look_up *items)
 {
@@ -430,9 +430,9 @@ static enum store_status look_in_directory(struct session *d, struct store_time 
         directory_form(codes[i].code, forms[i]);
         items[i] = (struct look_up){.coupon = DIRECTORY, .code = forms[i]};
     }
-    status = codes_find(d, after, items, count);
+    status = codes_find(session, after, items, count);
     if (status == STORE_OK)
-        status = directory_judge(d, after, c->id, next_n, items, standings, count);
+        status = directory_judge(session, after, c->id, next_n, items, standings, count);
     for (size_t i = 0; i < count; i++)
         codes[i].elsewhere = standings[i] == STANDING_ELSEWHERE;
     free(standings);
@@ -447,19 +447,19 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
     bool service = c->codes.unique == UNIQUE_SERVICE;
     struct look_up *items = calloc(count + 1, sizeof *items);
     enum store_status status = STORE_OK;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     struct store_time after = {0};
 
     if (!items)
         abort();
     for (size_t i = 0; i < count; i++)
         codes[i].announced = codes[i].by_this_job = codes[i].by_this_row = codes[i].elsewhere = false;
-    if (count > 0 && (next_n > 0 || service) && !session_pulse(d, &after))
+    if (count > 0 && (next_n > 0 || service) && !session_pulse(session, &after))
         status = STORE_FAILED;
     if (status == STORE_OK && count > 0 && next_n > 0)
-        status = look_in_coupon(d, after, c, next_n, job, codes, count, items);
+        status = look_in_coupon(session, after, c, next_n, job, codes, count, items);
     if (status == STORE_OK && count > 0 && service)
-        status = look_in_directory(d, after, c, next_n, codes, count, items);
+        status = look_in_directory(session, after, c, next_n, codes, count, items);
     free(items);
     return status;
 }
@@ -492,7 +492,7 @@ enum store_status mongo_codes_coupons(struct store *s, const char *exact, const 
 {
     struct coupon_ids list = {arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     bson_t filter, sub;
 
@@ -508,8 +508,8 @@ enum store_status mongo_codes_coupons(struct store *s, const char *exact, const 
     bson_append_document_end(&filter, &sub);
     bson_append_document_end(&command, &filter);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most * 2); /* one coupon may have both forms */
-    session_read_options(d, &command, (struct store_time){0}, most * 2);
-    status = session_read(d, &command, coupon_id_row, &list);
+    session_read_options(session, &command, (struct store_time){0}, most * 2);
+    status = session_read(session, &command, coupon_id_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }

@@ -45,8 +45,8 @@ struct draft {
 /* A kind of document that a draft consists of. */
 struct document_type {
     const char *collection;
-    void (*put_id)(bson_t *doc, const struct draft *d, size_t i);
-    void (*put_rest)(bson_t *doc, const struct draft *d, size_t i);
+    void (*put_id)(bson_t *doc, const struct draft *draft, size_t i);
+    void (*put_rest)(bson_t *doc, const struct draft *draft, size_t i);
 };
 
 /* Documents of one type; which of them turned out to be there already. */
@@ -58,10 +58,10 @@ struct documents {
     struct store_time when; /* not before any writing */
 };
 
-static void documents_init(struct documents *list, const struct document_type *type, const struct draft *d,
+static void documents_init(struct documents *list, const struct document_type *type, const struct draft *draft,
                            size_t count)
 {
-    *list = (struct documents){.type = type, .draft = d, .count = count};
+    *list = (struct documents){.type = type, .draft = draft, .count = count};
     list->found = checked(calloc(count + 1, sizeof *list->found));
 }
 
@@ -86,7 +86,7 @@ static bool note_found(struct documents *list, const bson_t *reply, size_t first
 }
 
 /* One insert of as many as fit, from *next on. */
-static bool insert_some(struct session *d, struct documents *list, size_t *next)
+static bool insert_some(struct session *session, struct documents *list, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     size_t first = *next;
@@ -94,7 +94,7 @@ static bool insert_some(struct session *d, struct documents *list, size_t *next)
     char buffer[16];
 
     BSON_APPEND_UTF8(&command, "insert", list->type->collection);
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &docs);
     for (; *next < list->count && *next - first < CODES_PER_COMMAND && docs.len < COMMAND_BYTES_MAX; ++*next) {
         bson_append_document_begin(&docs, array_key(*next - first, buffer), -1, &doc);
@@ -105,13 +105,13 @@ static bool insert_some(struct session *d, struct documents *list, size_t *next)
     bson_append_array_end(&command, &docs);
 
     AUTO_BSON reply;
-    return session_run(d, &command, &reply) && reply_is_clean(&reply) && note_found(list, &reply, first);
+    return session_run(session, &command, &reply) && reply_is_clean(&reply) && note_found(list, &reply, first);
 }
 
-static enum store_status insert_new(struct session *d, struct documents *list)
+static enum store_status insert_new(struct session *session, struct documents *list)
 {
     for (size_t next = 0; next < list->count;)
-        if (!insert_some(d, list, &next))
+        if (!insert_some(session, list, &next))
             return STORE_FAILED;
     return STORE_OK;
 }
@@ -135,7 +135,7 @@ static void put_replacement(bson_t *updates, size_t k, const struct documents *l
 }
 
 /* Replace as many as fit of those found, from *next on. STORE_EXISTS: one has a higher w. */
-static enum store_status replace_some(struct session *d, const struct documents *list, size_t *next)
+static enum store_status replace_some(struct session *session, const struct documents *list, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     size_t first = *next;
@@ -143,44 +143,44 @@ static enum store_status replace_some(struct session *d, const struct documents 
     bson_t updates;
 
     BSON_APPEND_UTF8(&command, "update", list->type->collection);
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (; *next < list->found_count && *next - first < CODES_PER_UPDATE && updates.len < COMMAND_BYTES_MAX; ++*next)
         put_replacement(&updates, *next - first, list, list->found[*next]);
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return STORE_FAILED;
     return reply_count(&reply) == (int64_t)(*next - first) ? STORE_OK : STORE_EXISTS;
 }
 
-static enum store_status write_documents(struct session *d, const struct document_type *type, const struct draft *draft,
+static enum store_status write_documents(struct session *session, const struct document_type *type, const struct draft *draft,
                                          size_t count)
 {
     struct documents list;
     enum store_status status;
 
     documents_init(&list, type, draft, count);
-    status = insert_new(d, &list);
+    status = insert_new(session, &list);
     for (size_t next = 0; status == STORE_OK && next < list.found_count;)
-        status = replace_some(d, &list, &next);
+        status = replace_some(session, &list, &next);
     free(list.found);
     return status;
 }
 
 /* ---- the directory ---- */
 
-static void directory_put_id(bson_t *doc, const struct draft *d, size_t i)
+static void directory_put_id(bson_t *doc, const struct draft *draft, size_t i)
 {
-    codes_put_id(doc, "_id", DIRECTORY, d->directory[i].code);
+    codes_put_id(doc, "_id", DIRECTORY, draft->directory[i].code);
 }
 
-static void directory_put_rest(bson_t *doc, const struct draft *d, size_t i)
+static void directory_put_rest(bson_t *doc, const struct draft *draft, size_t i)
 {
-    bson_append_utf8(doc, "o", 1, d->coupon->id, -1);
-    bson_append_int64(doc, "n", 1, d->next_n + (int64_t)i);
-    bson_append_int64(doc, "w", 1, d->writing);
+    bson_append_utf8(doc, "o", 1, draft->coupon->id, -1);
+    bson_append_int64(doc, "n", 1, draft->next_n + (int64_t)i);
+    bson_append_int64(doc, "w", 1, draft->writing);
 }
 
 static const struct document_type directory_type = {"codes", directory_put_id, directory_put_rest};
@@ -204,7 +204,7 @@ static void put_takeover(bson_t *updates, size_t k, const struct documents *list
 }
 
 /* Take those of the first CODES_PER_UPDATE from *next on that nobody announced. */
-static enum store_status take_some(struct session *d, const struct documents *list, const struct look_up *met,
+static enum store_status take_some(struct session *session, const struct documents *list, const struct look_up *met,
                                    const enum standing *standings, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -213,7 +213,7 @@ static enum store_status take_some(struct session *d, const struct documents *li
     size_t k = 0;
 
     BSON_APPEND_UTF8(&command, "update", "codes");
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     for (; *next < list->found_count && k < CODES_PER_UPDATE; ++*next)
         if (standings[*next] == STANDING_ABANDONED || standings[*next] == STANDING_OWN_DRAFT)
@@ -223,25 +223,25 @@ static enum store_status take_some(struct session *d, const struct documents *li
         return STORE_OK;
 
     AUTO_BSON reply;
-    return session_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) &&
+    return session_run(session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) &&
                    reply_count(&reply) == (int64_t)k
                ? STORE_OK
                : STORE_FAILED;
 }
 
 /* Take what nobody announced, unless it has changed: then STORE_FAILED, and whoever asks again sees how it is. */
-static enum store_status take_over(struct session *d, const struct documents *list, const struct look_up *met,
+static enum store_status take_over(struct session *session, const struct documents *list, const struct look_up *met,
                                    const enum standing *standings)
 {
     enum store_status status = STORE_OK;
 
     for (size_t next = 0; status == STORE_OK && next < list->found_count;)
-        status = take_some(d, list, met, standings, &next);
+        status = take_some(session, list, met, standings, &next);
     return status;
 }
 
 /* Those that were there already: read and judged behind the insert that met them. */
-static enum store_status settle_met(struct session *d, const struct documents *list, bool *elsewhere)
+static enum store_status settle_met(struct session *session, const struct documents *list, bool *elsewhere)
 {
     const struct draft *draft = list->draft;
     struct look_up *met = calloc(list->found_count + 1, sizeof *met);
@@ -252,9 +252,9 @@ static enum store_status settle_met(struct session *d, const struct documents *l
         abort();
     for (size_t k = 0; k < list->found_count; k++)
         met[k] = draft->directory[list->found[k]];
-    status = codes_find(d, list->when, met, list->found_count);
+    status = codes_find(session, list->when, met, list->found_count);
     if (status == STORE_OK)
-        status = directory_judge(d, list->when, draft->coupon->id, draft->next_n, met, standings, list->found_count);
+        status = directory_judge(session, list->when, draft->coupon->id, draft->next_n, met, standings, list->found_count);
     for (size_t k = 0; status == STORE_OK && k < list->found_count; k++) {
         if (standings[k] == STANDING_NONE)
             status = STORE_FAILED; /* it went in the meantime */
@@ -264,13 +264,13 @@ static enum store_status settle_met(struct session *d, const struct documents *l
         *elsewhere = *elsewhere || standings[k] == STANDING_ELSEWHERE;
     }
     if (status == STORE_OK)
-        status = take_over(d, list, met, standings);
+        status = take_over(session, list, met, standings);
     free(standings);
     free(met);
     return status;
 }
 
-static enum store_status claim_directory(struct session *d, struct draft *draft, bool *elsewhere)
+static enum store_status claim_directory(struct session *session, struct draft *draft, bool *elsewhere)
 {
     struct look_up *items = calloc(draft->count + 1, sizeof *items);
     char(*forms)[CODE_MAX + 1] = calloc(draft->count + 1, sizeof *forms);
@@ -285,9 +285,9 @@ static enum store_status claim_directory(struct session *d, struct draft *draft,
     }
     draft->directory = items;
     documents_init(&list, &directory_type, draft, draft->count);
-    status = insert_new(d, &list);
+    status = insert_new(session, &list);
     if (status == STORE_OK && list.found_count > 0)
-        status = settle_met(d, &list, elsewhere);
+        status = settle_met(session, &list, elsewhere);
     draft->directory = NULL;
     free(list.found);
     free(forms);
@@ -297,13 +297,13 @@ static enum store_status claim_directory(struct session *d, struct draft *draft,
 
 /* ---- code buckets ---- */
 
-static int64_t draft_end(const struct draft *d)
+static int64_t draft_end(const struct draft *draft)
 {
-    return d->next_n + (int64_t)d->count;
+    return draft->next_n + (int64_t)draft->count;
 }
 
 /* The codes of slots [from, end of bucket b or of the draft), as an array that begins with `nulls` empty places. */
-static void put_codes(bson_t *doc, const char *name, const struct draft *d, int64_t b, int64_t from, int nulls)
+static void put_codes(bson_t *doc, const char *name, const struct draft *draft, int64_t b, int64_t from, int nulls)
 {
     size_t k = 0;
     char buffer[16];
@@ -312,32 +312,32 @@ static void put_codes(bson_t *doc, const char *name, const struct draft *d, int6
     bson_append_array_begin(doc, name, -1, &array);
     for (; k < (size_t)nulls; k++)
         bson_append_null(&array, array_key(k, buffer), -1);
-    for (int64_t n = from; n < draft_end(d) && bucket_of(n) == b; n++)
-        bson_append_utf8(&array, array_key(k++, buffer), -1, d->codes[n - d->next_n].code, -1);
+    for (int64_t n = from; n < draft_end(draft) && bucket_of(n) == b; n++)
+        bson_append_utf8(&array, array_key(k++, buffer), -1, draft->codes[n - draft->next_n].code, -1);
     bson_append_array_end(doc, &array);
 }
 
-static void bucket_put_id(bson_t *doc, const struct draft *d, size_t i)
+static void bucket_put_id(bson_t *doc, const struct draft *draft, size_t i)
 {
-    codec_bucket_id(doc, "_id", d->coupon->id, d->first_b + (int64_t)i);
+    codec_bucket_id(doc, "_id", draft->coupon->id, draft->first_b + (int64_t)i);
 }
 
-static void bucket_put_rest(bson_t *doc, const struct draft *d, size_t i)
+static void bucket_put_rest(bson_t *doc, const struct draft *draft, size_t i)
 {
-    int64_t b = d->first_b + (int64_t)i, from = b * BUCKET_SLOTS;
+    int64_t b = draft->first_b + (int64_t)i, from = b * BUCKET_SLOTS;
 
-    bson_append_int64(doc, "w", 1, d->writing);
-    if (from < d->next_n) /* that bucket, although it is begun, is not there: see insert_begun_bucket() */
-        put_codes(doc, "codes", d, b, d->next_n, (int)(d->next_n - from));
+    bson_append_int64(doc, "w", 1, draft->writing);
+    if (from < draft->next_n) /* that bucket, although it is begun, is not there: see insert_begun_bucket() */
+        put_codes(doc, "codes", draft, b, draft->next_n, (int)(draft->next_n - from));
     else
-        put_codes(doc, "codes", d, b, from, 0);
+        put_codes(doc, "codes", draft, b, from, 0);
 }
 
 static const struct document_type bucket_type = {"code_buckets", bucket_put_id, bucket_put_rest};
 
 /* {codes: [$slice: the first `begun` of what stands there, then ours]}, in the server: what was announced is not ours
  * to write. A bucket that has fewer is none to add to. */
-static void put_begun_update(bson_t *updates, const struct draft *d, int begun)
+static void put_begun_update(bson_t *updates, const struct draft *draft, int begun)
 {
     bson_t update, sub, set, codes, list, part;
     char last[32];
@@ -345,9 +345,9 @@ static void put_begun_update(bson_t *updates, const struct draft *d, int begun)
     snprintf(last, sizeof last, "codes.%d", begun - 1);
     BSON_APPEND_DOCUMENT_BEGIN(updates, "0", &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    bucket_put_id(&sub, d, 0);
+    bucket_put_id(&sub, draft, 0);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "w", &part);
-    BSON_APPEND_INT64(&part, "$lt", d->writing);
+    BSON_APPEND_INT64(&part, "$lt", draft->writing);
     bson_append_document_end(&sub, &part);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, last, &part);
     BSON_APPEND_BOOL(&part, "$exists", true);
@@ -357,7 +357,7 @@ static void put_begun_update(bson_t *updates, const struct draft *d, int begun)
     BSON_APPEND_ARRAY_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "0", &part);
     BSON_APPEND_DOCUMENT_BEGIN(&part, "$set", &set);
-    BSON_APPEND_INT64(&set, "w", d->writing);
+    BSON_APPEND_INT64(&set, "w", draft->writing);
     BSON_APPEND_DOCUMENT_BEGIN(&set, "codes", &codes);
     BSON_APPEND_ARRAY_BEGIN(&codes, "$concatArrays", &list);
     {
@@ -370,7 +370,7 @@ static void put_begun_update(bson_t *updates, const struct draft *d, int begun)
         bson_append_array_end(&slice, &arguments);
         bson_append_document_end(&list, &slice);
         BSON_APPEND_DOCUMENT_BEGIN(&list, "1", &own);
-        put_codes(&own, "$literal", d, d->first_b, d->next_n, 0); /* a code may begin with a dollar sign */
+        put_codes(&own, "$literal", draft, draft->first_b, draft->next_n, 0); /* a code may begin with a dollar sign */
         bson_append_document_end(&list, &own);
     }
     bson_append_array_end(&codes, &list);
@@ -382,67 +382,67 @@ static void put_begun_update(bson_t *updates, const struct draft *d, int begun)
 }
 
 /* The bucket whose first slots were announced before is gone, cleaned up, and its coupon goes on after its end. */
-static enum store_status insert_begun_bucket(struct session *d, const struct draft *draft)
+static enum store_status insert_begun_bucket(struct session *session, const struct draft *draft)
 {
     struct documents list;
     enum store_status status;
 
     documents_init(&list, &bucket_type, draft, 1);
-    status = insert_new(d, &list);
+    status = insert_new(session, &list);
     if (status == STORE_OK && list.found_count > 0)
         status = STORE_EXISTS; /* it is there after all, and a later turn's */
     free(list.found);
     return status;
 }
 
-static enum store_status write_begun_bucket(struct session *d, const struct draft *draft)
+static enum store_status write_begun_bucket(struct session *session, const struct draft *draft)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_iter_t errors;
     bson_t updates;
 
     BSON_APPEND_UTF8(&command, "update", bucket_type.collection);
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     put_begun_update(&updates, draft, (int)(draft->next_n % BUCKET_SLOTS));
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return STORE_FAILED;
-    return reply_count(&reply) == 1 ? STORE_OK : insert_begun_bucket(d, draft);
+    return reply_count(&reply) == 1 ? STORE_OK : insert_begun_bucket(session, draft);
 }
 
-static enum store_status write_buckets(struct session *d, struct draft *draft)
+static enum store_status write_buckets(struct session *session, struct draft *draft)
 {
     enum store_status status = STORE_OK;
 
     draft->first_b = bucket_of(draft->next_n);
     if (draft->next_n % BUCKET_SLOTS) {
-        status = write_begun_bucket(d, draft);
+        status = write_begun_bucket(session, draft);
         draft->first_b++;
     }
     if (status == STORE_OK)
-        status = write_documents(d, &bucket_type, draft,
+        status = write_documents(session, &bucket_type, draft,
                                  (size_t)(bucket_of(draft_end(draft) + BUCKET_SLOTS - 1) - draft->first_b));
     return status;
 }
 
 /* ---- look-ups ---- */
 
-static void look_up_put_id(bson_t *doc, const struct draft *d, size_t i)
+static void look_up_put_id(bson_t *doc, const struct draft *draft, size_t i)
 {
-    codes_put_id(doc, "_id", d->coupon->id, d->codes[i].normal);
+    codes_put_id(doc, "_id", draft->coupon->id, draft->codes[i].normal);
 }
 
-static void look_up_put_rest(bson_t *doc, const struct draft *d, size_t i)
+static void look_up_put_rest(bson_t *doc, const struct draft *draft, size_t i)
 {
-    bson_append_int64(doc, "n", 1, d->next_n + (int64_t)i);
-    bson_append_int64(doc, "w", 1, d->writing);
-    if (d->codes[i].row <= 0)
+    bson_append_int64(doc, "n", 1, draft->next_n + (int64_t)i);
+    bson_append_int64(doc, "w", 1, draft->writing);
+    if (draft->codes[i].row <= 0)
         return;
-    bson_append_utf8(doc, "j", 1, d->job, -1);
-    bson_append_int64(doc, "r", 1, d->codes[i].row);
+    bson_append_utf8(doc, "j", 1, draft->job, -1);
+    bson_append_int64(doc, "r", 1, draft->codes[i].row);
 }
 
 static const struct document_type look_up_type = {"codes", look_up_put_id, look_up_put_rest};
@@ -452,7 +452,7 @@ enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int
 {
     struct draft draft = {.coupon = c, .next_n = next_n, .writing = new_writing(turn), .job = job, .codes = codes,
                           .count = count};
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status = STORE_OK;
     bool elsewhere = false;
 
@@ -461,11 +461,11 @@ enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int
     for (size_t i = 0; i < count; i++)
         codes[i].elsewhere = false;
     if (c->codes.unique == UNIQUE_SERVICE)
-        status = claim_directory(d, &draft, &elsewhere);
+        status = claim_directory(session, &draft, &elsewhere);
     if (status != STORE_OK || elsewhere)
         return status;
-    status = write_buckets(d, &draft);
-    return status == STORE_OK ? write_documents(d, &look_up_type, &draft, count) : status;
+    status = write_buckets(session, &draft);
+    return status == STORE_OK ? write_documents(session, &look_up_type, &draft, count) : status;
 }
 
 /* ---- what earlier turns left ---- */

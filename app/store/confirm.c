@@ -21,18 +21,18 @@
 #define HELPERS 15 /* linearizable reads at a time, beside the caller's own */
 #define PULSES 256 /* documents to write to; bounded, and so many that sessions seldom share one */
 
-static bool pulse_once(struct session *d, struct store_time *after)
+static bool pulse_once(struct session *session, struct store_time *after)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t updates, update, sub, inner;
     bson_iter_t errors;
 
     BSON_APPEND_UTF8(&command, "update", "pulses");
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
-    BSON_APPEND_INT32(&sub, "_id", (int32_t)(d->number % PULSES));
+    BSON_APPEND_INT32(&sub, "_id", (int32_t)(session->number % PULSES));
     bson_append_document_end(&update, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "u", &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&sub, "$inc", &inner);
@@ -44,19 +44,19 @@ static bool pulse_once(struct session *d, struct store_time *after)
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return false;
     reply_time(&reply, after);
     return after->seconds != 0;
 }
 
 /* Twice, since two sessions may race to insert their document. */
-bool session_pulse(struct session *d, struct store_time *after)
+bool session_pulse(struct session *session, struct store_time *after)
 {
     bool taken = false;
 
     for (int i = 0; !taken && i < 2; i++)
-        taken = pulse_once(d, after);
+        taken = pulse_once(session, after);
     return taken;
 }
 
@@ -103,20 +103,20 @@ static void put_followers(bson_t *command, const struct confirm *confirms, size_
     bson_append_document_end(command, &projection);
 }
 
-static enum store_status find_followers(struct session *d, const bson_t *command, struct confirm *confirms, size_t count)
+static enum store_status find_followers(struct session *session, const bson_t *command, struct confirm *confirms, size_t count)
 {
     struct confirms list = {confirms, count};
     enum store_status status;
 
     for (size_t i = 0; i < count; i++)
         confirms[i].unmoved = true;
-    status = session_read(d, command, moved_row, &list);
+    status = session_read(session, command, moved_row, &list);
     for (size_t i = 0; i < count && status != STORE_OK; i++)
         confirms[i].unmoved = false;
     return status;
 }
 
-static enum store_status confirm_linearizable(struct session *d, struct confirm *c)
+static enum store_status confirm_linearizable(struct session *session, struct confirm *c)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t concern;
@@ -125,8 +125,8 @@ static enum store_status confirm_linearizable(struct session *d, struct confirm 
     BSON_APPEND_DOCUMENT_BEGIN(&command, "readConcern", &concern);
     BSON_APPEND_UTF8(&concern, "level", "linearizable");
     bson_append_document_end(&command, &concern);
-    BSON_APPEND_INT64(&command, "maxTimeMS", d->mongo->server_limit_ms);
-    return find_followers(d, &command, c, 1);
+    BSON_APPEND_INT64(&command, "maxTimeMS", session->mongo->server_limit_ms);
+    return find_followers(session, &command, c, 1);
 }
 
 struct readings {
@@ -138,12 +138,12 @@ struct readings {
     atomic_bool failed;
 };
 
-static void read_next(struct readings *r, struct session *d)
+static void read_next(struct readings *r, struct session *session)
 {
     size_t i;
 
     while (!atomic_load(&r->failed) && (i = atomic_fetch_add(&r->next, 1)) < r->count)
-        if (mono_before(r->until, mono_now()) || confirm_linearizable(d, &r->items[i]) != STORE_OK)
+        if (mono_before(r->until, mono_now()) || confirm_linearizable(session, &r->items[i]) != STORE_OK)
             atomic_store(&r->failed, true);
 }
 
@@ -151,26 +151,26 @@ static void read_next(struct readings *r, struct session *d)
 static void *help(void *argument)
 {
     struct readings *r = argument;
-    struct session *d = session_try_open(r->mongo);
+    struct session *session = session_try_open(r->mongo);
 
-    if (!d)
+    if (!session)
         return NULL;
-    read_next(r, d);
-    session_close(&d->store);
+    read_next(r, session);
+    session_close(&session->store);
     return NULL;
 }
 
 /* All together take no longer than one command may. */
-static enum store_status confirm_each(struct session *d, struct confirm *confirms, size_t count)
+static enum store_status confirm_each(struct session *session, struct confirm *confirms, size_t count)
 {
-    struct readings r = {.mongo = d->mongo, .items = confirms, .count = count,
-                         .until = mono_add_ms(mono_now(), d->mongo->server_limit_ms)};
+    struct readings r = {.mongo = session->mongo, .items = confirms, .count = count,
+                         .until = mono_add_ms(mono_now(), session->mongo->server_limit_ms)};
     pthread_t helpers[HELPERS];
     size_t started = 0;
 
     while (started < HELPERS && started + 1 < count && pthread_create(&helpers[started], NULL, help, &r) == 0)
         started++;
-    read_next(&r, d);
+    read_next(&r, session);
     for (size_t i = 0; i < started; i++)
         pthread_join(helpers[i], NULL);
     return atomic_load(&r.failed) ? STORE_FAILED : STORE_OK;
@@ -178,7 +178,7 @@ static enum store_status confirm_each(struct session *d, struct confirm *confirm
 
 enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size_t count)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     struct store_time after = {0};
 
@@ -186,13 +186,13 @@ enum store_status ledger_confirm(struct store *s, struct confirm *confirms, size
         confirms[i].unmoved = false;
     if (count == 0)
         return STORE_OK;
-    if (!session_ready(d))
+    if (!session_ready(session))
         return STORE_FAILED;
-    if (d->mongo->sharded)
-        return confirm_each(d, confirms, count);
-    if (!session_pulse(d, &after))
+    if (session->mongo->sharded)
+        return confirm_each(session, confirms, count);
+    if (!session_pulse(session, &after))
         return STORE_FAILED;
     put_followers(&command, confirms, count);
-    session_read_options(d, &command, after, count + 1);
-    return find_followers(d, &command, confirms, count);
+    session_read_options(session, &command, after, count + 1);
+    return find_followers(session, &command, confirms, count);
 }

@@ -173,10 +173,10 @@ static const struct store_ops mongo_ops = {
 
 struct store *mongo_session(struct mongo *m)
 {
-    struct session *d = session_open(m);
+    struct session *session = session_open(m);
 
-    d->store.ops = &mongo_ops;
-    return &d->store;
+    session->store.ops = &mongo_ops;
+    return &session->store;
 }
 
 static struct store *source_open(struct store_source *source)
@@ -339,7 +339,7 @@ static void explain_no_primary(const struct mongo *m, const bson_error_t *error,
 
 int mongo_check(struct store *s, char *message, size_t size)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     bson_error_t error = {0};
     char hosts[HOSTS_SIZE];
@@ -347,13 +347,13 @@ int mongo_check(struct store *s, char *message, size_t size)
     const char *text;
     AUTO_BSON reply;
 
-    list_hosts(d->mongo->uri, hosts);
+    list_hosts(session->mongo->uri, hosts);
     BSON_APPEND_INT32(&command, "hello", 1);
-    if (!session_run_on(d, "admin", &command, &reply, &error)) {
-        explain_no_primary(d->mongo, &error, message, size);
+    if (!session_run_on(session, "admin", &command, &reply, &error)) {
+        explain_no_primary(session->mongo, &error, message, size);
         return -1;
     }
-    if (!find_text(&reply, "setName", &text) && !d->mongo->sharded) {
+    if (!find_text(&reply, "setName", &text) && !session->mongo->sharded) {
         snprintf(message, size,
                  "The MongoDB server at %s is standalone, which has no change streams and no majority: start it with "
                  "--replSet rs0 and run rs.initiate() on it once, or point MONGODB_URI to a replica set or a sharded "
@@ -393,7 +393,7 @@ static bool refuses_option(const struct collection_row *row, const bson_error_t 
     return false;
 }
 
-static bool create_collection(struct session *d, const char *name, const char *index_defaults, bson_error_t *error)
+static bool create_collection(struct session *session, const char *name, const char *index_defaults, bson_error_t *error)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     AUTO_BSON reply;
@@ -401,43 +401,43 @@ static bool create_collection(struct session *d, const char *name, const char *i
     BSON_APPEND_UTF8(&command, "create", name);
     if (index_defaults)
         append_json(&command, "indexOptionDefaults", index_defaults);
-    return session_run_on(d, d->mongo->database, &command, &reply, error) || error->code == CODE_NAMESPACE_EXISTS;
+    return session_run_on(session, session->mongo->database, &command, &reply, error) || error->code == CODE_NAMESPACE_EXISTS;
 }
 
-static bool make_collection(struct session *d, const struct collection_row *row, bson_error_t *error)
+static bool make_collection(struct session *session, const struct collection_row *row, bson_error_t *error)
 {
     AUTO_BSON shard = BSON_INITIALIZER;
-    char name[sizeof d->mongo->database + 16];
+    char name[sizeof session->mongo->database + 16];
     bson_t reply;
-    bool good = create_collection(d, row->name, row->index_defaults, error) ||
-                (refuses_option(row, error) && create_collection(d, row->name, NULL, error));
+    bool good = create_collection(session, row->name, row->index_defaults, error) ||
+                (refuses_option(row, error) && create_collection(session, row->name, NULL, error));
 
-    if (!good || !d->mongo->sharded || !row->shard_key)
+    if (!good || !session->mongo->sharded || !row->shard_key)
         return good;
 
-    snprintf(name, sizeof name, "%s.%s", d->mongo->database, row->name);
+    snprintf(name, sizeof name, "%s.%s", session->mongo->database, row->name);
     BSON_APPEND_UTF8(&shard, "shardCollection", name);
     append_json(&shard, "key", row->shard_key);
-    if (!session_run_on(d, "admin", &shard, &reply, error) && error->code != CODE_ALREADY_SHARDED)
+    if (!session_run_on(session, "admin", &shard, &reply, error) && error->code != CODE_ALREADY_SHARDED)
         log_event(LOG_WARNING, "store.not_sharded", "collection=%s reason=\"%s\"", row->name, error->message);
     bson_destroy(&reply);
     return true;
 }
 
-static bool drop_index(struct session *d, const char *collection, const char *name, bson_error_t *error)
+static bool drop_index(struct session *session, const char *collection, const char *name, bson_error_t *error)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     AUTO_BSON reply;
 
     BSON_APPEND_UTF8(&command, "dropIndexes", collection);
     BSON_APPEND_UTF8(&command, "index", name);
-    if (!session_run_on(d, d->mongo->database, &command, &reply, error))
+    if (!session_run_on(session, session->mongo->database, &command, &reply, error))
         return error->code == CODE_INDEX_NOT_FOUND;
     log_event(LOG_INFO, "store.index_dropped", "collection=%s index=%s", collection, name);
     return true;
 }
 
-static bool create_index(struct session *d, const struct index_row *row, bson_error_t *error)
+static bool create_index(struct session *session, const struct index_row *row, bson_error_t *error)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t list, index;
@@ -454,16 +454,16 @@ static bool create_index(struct session *d, const struct index_row *row, bson_er
         BSON_APPEND_BOOL(&index, "unique", true);
     bson_append_document_end(&list, &index);
     bson_append_array_end(&command, &list);
-    session_write_concern(d, &command);
-    return session_run_on(d, d->mongo->database, &command, &reply, error);
+    session_write_concern(session, &command);
+    return session_run_on(session, session->mongo->database, &command, &reply, error);
 }
 
-static bool make_index(struct session *d, const struct index_row *row, bson_error_t *error)
+static bool make_index(struct session *session, const struct index_row *row, bson_error_t *error)
 {
-    if (create_index(d, row, error))
+    if (create_index(session, row, error))
         return true;
     return (error->code == CODE_INDEX_OPTIONS_CONFLICT || error->code == CODE_INDEX_KEYS_CONFLICT) &&
-           drop_index(d, row->collection, row->name, error) && create_index(d, row, error);
+           drop_index(session, row->collection, row->name, error) && create_index(session, row, error);
 }
 
 /* Where the connection is what failed, and there is time: wait a little. Both makings may be repeated. */
@@ -472,57 +472,57 @@ static bool try_again(const bson_error_t *error, struct mono until)
     return (error->domain == MONGOC_ERROR_STREAM || error->domain == MONGOC_ERROR_SERVER_SELECTION) && session_wait(until);
 }
 
-static bool ensure_collection(struct session *d, const struct collection_row *row, struct mono until, bson_error_t *error)
+static bool ensure_collection(struct session *session, const struct collection_row *row, struct mono until, bson_error_t *error)
 {
-    while (!make_collection(d, row, error))
+    while (!make_collection(session, row, error))
         if (!try_again(error, until))
             return false;
     return true;
 }
 
-static bool ensure_index(struct session *d, const struct index_row *row, struct mono until, bson_error_t *error)
+static bool ensure_index(struct session *session, const struct index_row *row, struct mono until, bson_error_t *error)
 {
-    while (!make_index(d, row, error))
+    while (!make_index(session, row, error))
         if (!try_again(error, until))
             return false;
     return true;
 }
 
 /* Nothing depends on it: what does not succeed is for the next start. */
-static void drop_old_indexes(struct session *d)
+static void drop_old_indexes(struct session *session)
 {
     bson_error_t error = {0};
 
     for (size_t i = 0; i < sizeof old_indexes / sizeof *old_indexes; i++)
-        if (!drop_index(d, old_indexes[i].collection, old_indexes[i].name, &error))
+        if (!drop_index(session, old_indexes[i].collection, old_indexes[i].name, &error))
             log_event(LOG_WARNING, "store.index_left", "collection=%s index=%s reason=\"%s\"", old_indexes[i].collection,
                       old_indexes[i].name, error.message);
 }
 
 /* It was made with the database: where it is missing, somebody has lost it. */
-static int check_name_key(struct session *d, struct mono until, char *message, size_t size)
+static int check_name_key(struct session *session, struct mono until, char *message, size_t size)
 {
     const struct name_key *key;
     enum store_status status;
 
     do
-        status = mongo_name_key(&d->store, &key);
+        status = mongo_name_key(&session->store, &key);
     while (status == STORE_FAILED && session_wait(until));
     if (status == STORE_NOT_FOUND)
         snprintf(message, size,
                  "The database %s has no key to look up its users: restore its collection secrets from the same "
                  "backup as the rest, or run couponctl reconcile --apply to rebuild all users under a new key.",
-                 d->mongo->database);
+                 session->mongo->database);
     else if (status != STORE_OK)
-        snprintf(message, size, "Cannot read the key by which the database %s looks up its users; see the log.", d->mongo->database);
+        snprintf(message, size, "Cannot read the key by which the database %s looks up its users; see the log.", session->mongo->database);
     return status == STORE_OK ? 0 : -1;
 }
 
-static int begin_watermark(struct session *d, struct mono until, char *message, size_t size)
+static int begin_watermark(struct session *session, struct mono until, char *message, size_t size)
 {
-    while (mongo_watermark_begin(&d->store) != STORE_OK)
+    while (mongo_watermark_begin(&session->store) != STORE_OK)
         if (!session_wait(until)) {
-            snprintf(message, size, "Cannot write to the collection %s.watermarks; see the log.", d->mongo->database);
+            snprintf(message, size, "Cannot write to the collection %s.watermarks; see the log.", session->mongo->database);
             return -1;
         }
     return 0;
@@ -530,32 +530,32 @@ static int begin_watermark(struct session *d, struct mono until, char *message, 
 
 int mongo_prepare(struct mongo *m, char *message, size_t size)
 {
-    struct session *d = session_open(m);
-    int status = mongo_check(&d->store, message, size);
+    struct session *session = session_open(m);
+    int status = mongo_check(&session->store, message, size);
     struct mono until = mono_add_ms(mono_now(), START_PATIENCE_MS);
     bson_error_t error = {0};
 
     if (status == 0)
-        status = schema_upgrade(&d->store, schema_steps, schema_steps_count, message, size);
+        status = schema_upgrade(&session->store, schema_steps, schema_steps_count, message, size);
     if (status == 0)
-        status = check_name_key(d, until, message, size);
+        status = check_name_key(session, until, message, size);
     for (size_t i = 0; status == 0 && i < sizeof collections / sizeof *collections; i++)
-        if (!ensure_collection(d, &collections[i], until, &error)) {
+        if (!ensure_collection(session, &collections[i], until, &error)) {
             snprintf(message, size, "Cannot create the collection %s.%s: %s.", m->database, collections[i].name,
                      error.message);
             status = -1;
         }
     for (size_t i = 0; status == 0 && i < sizeof indexes / sizeof *indexes; i++)
-        if (!ensure_index(d, &indexes[i], until, &error)) {
+        if (!ensure_index(session, &indexes[i], until, &error)) {
             snprintf(message, size, "Cannot create the index %s of %s.%s: %s.", indexes[i].name, m->database,
                      indexes[i].collection, error.message);
             status = -1;
         }
     if (status == 0)
-        drop_old_indexes(d);
+        drop_old_indexes(session);
     if (status == 0)
-        status = begin_watermark(d, until, message, size);
-    session_close(&d->store);
+        status = begin_watermark(session, until, message, size);
+    session_close(&session->store);
     return status;
 }
 
@@ -599,17 +599,17 @@ static bool has_primary(mongoc_client_t *client)
 enum store_status mongo_ping(struct store *s, int timeout_ms)
 {
     static const struct timespec pause = {0, 10 * 1000000};
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     struct mono start = mono_now();
     AUTO_BSON reply = BSON_INITIALIZER;
 
-    while (d->mongo->pool && !has_primary(d->client)) {
+    while (session->mongo->pool && !has_primary(session->client)) {
         if (mono_ms_between(start, mono_now()) >= timeout_ms)
             return STORE_FAILED;
         nanosleep(&pause, NULL);
     }
     BSON_APPEND_INT32(&command, "ping", 1);
     BSON_APPEND_INT64(&command, "maxTimeMS", timeout_ms);
-    return session_run(d, &command, &reply) ? STORE_OK : STORE_FAILED;
+    return session_run(session, &command, &reply) ? STORE_OK : STORE_FAILED;
 }

@@ -41,22 +41,22 @@ struct delivery_list {
 static bool delivery_row(const bson_t *doc, void *context)
 {
     struct delivery_list *list = context;
-    struct delivery *d;
+    struct delivery *delivery;
     const char *type;
 
     if (list->count == list->most)
         return true;
-    d = arena_alloc(list->arena, sizeof *d);
-    list->items[list->count++] = d;
-    if (!bson_fields_read(doc, ROWS(delivery_rows), 0, d, list->arena) || !find_text(doc, "type", &type))
+    delivery = arena_alloc(list->arena, sizeof *delivery);
+    list->items[list->count++] = delivery;
+    if (!bson_fields_read(doc, ROWS(delivery_rows), 0, delivery, list->arena) || !find_text(doc, "type", &type))
         return false;
-    d->type = event_type_of_name(type);
-    return d->type != EVENT_NONE;
+    delivery->type = event_type_of_name(type);
+    return delivery->type != EVENT_NONE;
 }
 
 /* ---- writing ---- */
 
-enum store_status mongo_deliveries_insert(struct store *s, const struct delivery *d, size_t count)
+enum store_status mongo_deliveries_insert(struct store *s, const struct delivery *delivery, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     struct session *session = session_of(s);
@@ -74,8 +74,8 @@ enum store_status mongo_deliveries_insert(struct store *s, const struct delivery
         bson_t doc;
 
         bson_append_document_begin(&list, array_key(i, buffer), -1, &doc);
-        bson_fields_write(&doc, ROWS(delivery_rows), 0, &d[i]);
-        BSON_APPEND_UTF8(&doc, "type", event_type_name((enum event_type)d[i].type));
+        bson_fields_write(&doc, ROWS(delivery_rows), 0, &delivery[i]);
+        BSON_APPEND_UTF8(&doc, "type", event_type_name((enum event_type)delivery[i].type));
         bson_append_document_end(&list, &doc);
     }
     bson_append_array_end(&command, &list);

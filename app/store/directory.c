@@ -36,7 +36,7 @@ static bool tail_row(const bson_t *doc, void *context)
            (find_int(&totals, "archived", &tail->archived) || !bson_has_field(&totals, "archived"));
 }
 
-static enum store_status read_tail(struct session *d, struct store_time after, const char *coupon, struct tail *tail)
+static enum store_status read_tail(struct session *session, struct store_time after, const char *coupon, struct tail *tail)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub;
@@ -45,7 +45,7 @@ static enum store_status read_tail(struct session *d, struct store_time after, c
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
     ledger_range(&sub, coupon, 0, 0, INT64_MAX);
-    session_add_coupon(d, &sub, coupon);
+    session_add_coupon(session, &sub, coupon);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
     BSON_APPEND_INT32(&sub, "totals", 1);
@@ -54,8 +54,8 @@ static enum store_status read_tail(struct session *d, struct store_time after, c
     BSON_APPEND_INT32(&sub, "_id", -1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(d, &command, after, 1);
-    return session_read(d, &command, tail_row, tail);
+    session_read_options(session, &command, after, 1);
+    return session_read(session, &command, tail_row, tail);
 }
 
 static int by_owner(const void *a, const void *b)
@@ -66,7 +66,7 @@ static int by_owner(const void *a, const void *b)
 }
 
 /* The entries of one owner, of which `found` then says which were announced. */
-static enum store_status judge_owner(struct session *d, struct store_time after, const char *owner,
+static enum store_status judge_owner(struct session *session, struct store_time after, const char *owner,
                                      const struct tail *tail, struct look_up **entries, size_t count)
 {
     struct look_up **announced = calloc(count + 1, sizeof *announced);
@@ -80,7 +80,7 @@ static enum store_status judge_owner(struct session *d, struct store_time after,
         if (entries[i]->n < tail->next_n)
             announced[k++] = entries[i];
     }
-    status = codes_check(d, after, owner, directory_form, announced, k);
+    status = codes_check(session, after, owner, directory_form, announced, k);
     free(announced);
     return status;
 }
@@ -94,7 +94,7 @@ static enum standing standing_of(const struct look_up *entry, bool own, const st
     return entry->found || turn_of(entry->writing) == tail->turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
 }
 
-enum store_status directory_judge(struct session *d, struct store_time after, const char *coupon, int64_t next_n,
+enum store_status directory_judge(struct session *session, struct store_time after, const char *coupon, int64_t next_n,
                                   struct look_up *items, enum standing *standings, size_t count)
 {
     struct look_up **entries = calloc(count + 1, sizeof *entries);
@@ -117,9 +117,9 @@ enum store_status directory_judge(struct session *d, struct store_time after, co
         for (end = first; end < found && strcmp(entries[end]->owner, owner) == 0; end++)
             ;
         if (!own)
-            status = read_tail(d, after, owner, &tail);
+            status = read_tail(session, after, owner, &tail);
         if (status == STORE_OK)
-            status = judge_owner(d, after, owner, &tail, entries + first, end - first);
+            status = judge_owner(session, after, owner, &tail, entries + first, end - first);
         for (size_t i = first; i < end; i++)
             standings[entries[i] - items] = standing_of(entries[i], own, &tail);
     }

@@ -14,7 +14,7 @@
 
 /* Empty the names of the rows with this alias in the batches of filter. The fingerprint goes too: whoever guesses the request
  * could check the guess by it. */
-static enum store_status erase_names(struct session *d, const bson_t *filter, const char *alias, bool many)
+static enum store_status erase_names(struct session *session, const bson_t *filter, const char *alias, bool many)
 {
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -28,18 +28,18 @@ static enum store_status erase_names(struct session *d, const bson_t *filter, co
         "}", "]");
     /* clang-format on */
 
-    return session_write(d, command, NULL);
+    return session_write(session, command, NULL);
 }
 
 /* In all batches after seq, which the server has to look through. */
-static enum store_status erase_names_after(struct session *d, const char *coupon, int64_t lane, int64_t seq, const char *alias)
+static enum store_status erase_names_after(struct session *session, const char *coupon, int64_t lane, int64_t seq, const char *alias)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
 
     ledger_range(&filter, coupon, lane, seq, INT64_MAX);
-    session_add_coupon(d, &filter, coupon);
+    session_add_coupon(session, &filter, coupon);
     BSON_APPEND_UTF8(&filter, "who.a", alias);
-    return erase_names(d, &filter, alias, true);
+    return erase_names(session, &filter, alias, true);
 }
 
 struct emptying {
@@ -231,14 +231,14 @@ static bool any_row(const bson_t *doc, void *context)
 }
 
 /* Whether the lane's ledger has the erasure of this alias. */
-static enum store_status is_erased(struct session *d, const struct erasure *e, int64_t lane, bool *erased)
+static enum store_status is_erased(struct session *session, const struct erasure *e, int64_t lane, bool *erased)
 {
     AUTO_BSON filter = BSON_INITIALIZER, command = BSON_INITIALIZER;
     bson_t entries, entry, projection;
 
     *erased = false;
     ledger_range(&filter, e->coupon, lane, 0, INT64_MAX);
-    session_add_coupon(d, &filter, e->coupon);
+    session_add_coupon(session, &filter, e->coupon);
     BSON_APPEND_DOCUMENT_BEGIN(&filter, "e", &entries);
     BSON_APPEND_DOCUMENT_BEGIN(&entries, "$elemMatch", &entry);
     BSON_APPEND_UTF8(&entry, "k", entry_kind_name(ENTRY_ERASE));
@@ -251,8 +251,8 @@ static enum store_status is_erased(struct session *d, const struct erasure *e, i
     BSON_APPEND_INT32(&projection, "_id", 1);
     bson_append_document_end(&command, &projection);
     BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(d, &command, (struct store_time){0}, 1);
-    return session_read(d, &command, any_row, erased);
+    session_read_options(session, &command, (struct store_time){0}, 1);
+    return session_read(session, &command, any_row, erased);
 }
 
 static enum store_status finish(struct store *s, const struct erasure *e)

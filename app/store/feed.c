@@ -42,7 +42,7 @@ struct feed {
     long gather_ms;
 };
 
-static struct feed *open_on(struct session *d, long gather_ms, const struct feed_position *p, const bson_t *pipeline)
+static struct feed *open_on(struct session *session, long gather_ms, const struct feed_position *p, const bson_t *pipeline)
 {
     struct feed *f = checked(calloc(1, sizeof *f));
     AUTO_BSON options = BSON_INITIALIZER;
@@ -51,7 +51,7 @@ static struct feed *open_on(struct session *d, long gather_ms, const struct feed
     BSON_APPEND_INT64(&options, "maxAwaitTimeMS", WAIT_MS);
     if (p && p->size && bson_init_static(&after, p->token, p->size))
         BSON_APPEND_DOCUMENT(&options, "startAfter", &after);
-    f->session = d;
+    f->session = session;
     f->gather_ms = gather_ms;
     f->ledger = mongoc_client_get_collection(f->session->client, f->session->mongo->database, "ledger");
     f->stream = mongoc_collection_watch(f->ledger, pipeline, &options);
@@ -158,10 +158,10 @@ void feed_forget(struct feed_position *p)
 
 void feed_close(struct feed *f)
 {
-    struct session *d = f->session;
+    struct session *session = f->session;
 
     close_on(f);
-    session_close(&d->store);
+    session_close(&session->store);
 }
 
 /* ---- the change feed ---- */
@@ -194,15 +194,15 @@ int feed_next_key(struct feed *f, struct batch_key *batch_key)
 
 /* ---- lanes of one coupon, of each other ---- */
 
-void feed_stop_hearing(struct session *d)
+void feed_stop_hearing(struct session *session)
 {
-    if (d->hearing)
-        close_on(d->hearing);
-    d->hearing = NULL;
+    if (session->hearing)
+        close_on(session->hearing);
+    session->hearing = NULL;
 }
 
 /* Only totals, and only of coupons that have several lanes. */
-static struct feed *begin_hearing(struct session *d)
+static struct feed *begin_hearing(struct session *session)
 {
     /* clang-format off */
     AUTO_BCON pipeline = BCON_NEW(
@@ -215,34 +215,34 @@ static struct feed *begin_hearing(struct session *d)
         "]");
     /* clang-format on */
 
-    return open_on(d, HEAR_GATHER_MS, NULL, pipeline);
+    return open_on(session, HEAR_GATHER_MS, NULL, pipeline);
 }
 
 /* The stream is resumed by the driver where that is possible; else it is at an end. */
-static int stop_if_broken(struct session *d)
+static int stop_if_broken(struct session *session)
 {
-    if (explain(d->hearing) == 0)
+    if (explain(session->hearing) == 0)
         return 0;
-    feed_stop_hearing(d);
+    feed_stop_hearing(session);
     return -1;
 }
 
 int feed_hear(struct store *s, struct heard *heard)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     const bson_t *event;
     bson_t doc;
 
-    if (!d->hearing) {
-        d->hearing = begin_hearing(d);
-        return stop_if_broken(d);
+    if (!session->hearing) {
+        session->hearing = begin_hearing(session);
+        return stop_if_broken(session);
     }
-    gather(d->hearing);
-    if (!mongoc_change_stream_next(d->hearing->stream, &event))
-        return stop_if_broken(d);
+    gather(session->hearing);
+    if (!mongoc_change_stream_next(session->hearing->stream, &event))
+        return stop_if_broken(session);
     if (find_document(event, "fullDocument", &doc) && codec_heard_get(&doc, heard))
         return 1;
     log_unreadable("ledger", event);
-    feed_stop_hearing(d);
+    feed_stop_hearing(session);
     return -1;
 }

@@ -26,11 +26,11 @@ void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
 /* What the document was before, or is after, in *value; false: there was none. */
 static enum store_status modify(struct store *s, bson_t *command, bson_t *reply, bson_t *value, bool *found)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
 
-    BSON_APPEND_INT64(command, "maxTimeMS", d->mongo->server_limit_ms);
-    session_write_concern(d, command);
-    if (!session_run(d, command, reply) || !reply_is_clean(reply))
+    BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
+    session_write_concern(session, command);
+    if (!session_run(session, command, reply) || !reply_is_clean(reply))
         return STORE_FAILED;
     *found = reply_value(reply, value);
     return STORE_OK;

@@ -419,14 +419,14 @@ static bool seq_row(const bson_t *doc, void *context)
 }
 
 /* Up to which batch the lane's events are delivered; 0: nothing is noted. */
-static enum store_status read_position(struct session *d, const char *hook, const char *coupon, int64_t lane, int64_t *seq)
+static enum store_status read_position(struct session *session, const char *hook, const char *coupon, int64_t lane, int64_t *seq)
 {
     AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id", "{", "h", BCON_UTF8(hook), "c", BCON_UTF8(coupon), "l",
                                  BCON_INT64(lane), "}", "}");
 
     *seq = 0;
-    session_read_options(d, command, (struct store_time){0}, 0);
-    return session_read(d, command, seq_row, seq);
+    session_read_options(session, command, (struct store_time){0}, 0);
+    return session_read(session, command, seq_row, seq);
 }
 
 static bool wants(const struct hook *h, const char *coupon)

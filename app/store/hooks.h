@@ -101,7 +101,7 @@ struct delivery {
     const char *again_of; /* a redelivery: of which attempt; or NULL */
     int64_t asked_ms;     /* a redelivery of this was asked for, and is to come; 0: not */
 };
-enum store_status mongo_deliveries_insert(struct store *s, const struct delivery *d, size_t count);
+enum store_status mongo_deliveries_insert(struct store *s, const struct delivery *delivery, size_t count);
 enum store_status mongo_delivery(struct store *s, const char *hook, const char *id, struct arena *a,
                                  struct delivery **d);
 /* Newest first; before: the id of the last one seen, or NULL. succeeded -1: any, 0: failed ones, 1: the others. */

@@ -126,13 +126,13 @@ enum store_status mongo_job_by_key(struct store *s, const char *coupon, const ch
 enum store_status mongo_job_insert(struct store *s, const struct job *job, struct arena *a, struct job **existing)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     int64_t index, code;
     bson_t list, doc;
     bson_iter_t errors;
 
     BSON_APPEND_UTF8(&command, "insert", "jobs");
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &list);
     BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &doc);
     bson_fields_write(&doc, ROWS(job_rows), 0, job);
@@ -142,7 +142,7 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
     bson_append_array_end(&command, &list);
 
     AUTO_BSON reply;
-    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     if (!reply_errors(&reply, &errors) || !reply_next_error(&errors, &index, &code))
         return STORE_OK;
@@ -204,7 +204,7 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *pr
 {
     struct job_list list = {arena_array(a, most + 1, sizeof(struct job *)), 0, most, a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     struct job *last = NULL;
     enum store_status status;
     bson_t sub;
@@ -229,8 +229,8 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *pr
     BSON_APPEND_INT32(&sub, "_id", -1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(d, &command, (struct store_time){0}, most);
-    status = session_read(d, &command, job_row, &list);
+    session_read_options(session, &command, (struct store_time){0}, most);
+    status = session_read(session, &command, job_row, &list);
     *count = status == STORE_OK ? list.count : 0;
     return status;
 }
@@ -240,14 +240,14 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *pr
 /* command holds all but the tail. NOT_FOUND: nothing matched. */
 static enum store_status modify(struct store *s, bson_t *command, struct arena *a, struct job **job)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON reply;
     bson_t value;
 
     BSON_APPEND_BOOL(command, "new", true);
-    BSON_APPEND_INT64(command, "maxTimeMS", d->mongo->server_limit_ms);
-    session_write_concern(d, command);
-    if (!session_run(d, command, &reply) || !reply_is_clean(&reply))
+    BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
+    session_write_concern(session, command);
+    if (!session_run(session, command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     if (!reply_value(&reply, &value))
         return STORE_NOT_FOUND;

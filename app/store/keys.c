@@ -110,7 +110,7 @@ enum store_status mongo_key_create(struct store *s, struct api_key *key, char te
 {
     char secret[KEY_SECRET_LEN + 1];
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     bson_t documents, doc;
     bson_iter_t errors;
 
@@ -121,7 +121,7 @@ enum store_status mongo_key_create(struct store *s, struct api_key *key, char te
     if (!key->label)
         key->label = "";
     BSON_APPEND_UTF8(&command, "insert", "keys");
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
     BSON_APPEND_DOCUMENT_BEGIN(&documents, "0", &doc);
     BSON_APPEND_UTF8(&doc, "role", role_name(key->role));
@@ -130,7 +130,7 @@ enum store_status mongo_key_create(struct store *s, struct api_key *key, char te
     bson_append_array_end(&command, &documents);
 
     AUTO_BSON reply;
-    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return STORE_FAILED;
     snprintf(text, 64, KEY_PREFIX "%s_%s", key->id, secret);
     sodium_memzero(secret, sizeof secret);
@@ -183,11 +183,11 @@ enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **
 enum store_status mongo_key_revoke(struct store *s, const char *id)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     bson_t updates, update, sub, inner;
 
     BSON_APPEND_UTF8(&command, "update", "keys");
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
@@ -202,7 +202,7 @@ enum store_status mongo_key_revoke(struct store *s, const char *id)
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     return reply_count(&reply) ? STORE_OK : STORE_NOT_FOUND;
 }

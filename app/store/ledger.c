@@ -60,7 +60,7 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
 {
     struct mark_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     struct in_clause in;
     bson_t filter;
@@ -76,15 +76,15 @@ enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t 
         for (size_t i = 0; i < count; i++)
             codec_mark_id(&in.values, in_next(&in), reads[i].coupon, reads[i].lane, reads[i].kind);
         in_end(&in, &filter);
-        session_add_coupons(d, &filter, mark_coupon, reads, count);
+        session_add_coupons(session, &filter, mark_coupon, reads, count);
     }
     bson_append_document_end(&command, &filter);
     for (size_t i = 0; i < count; i++) {
         reads[i].mark = (struct mark){0};
         reads[i].status = STORE_OK;
     }
-    session_read_options(d, &command, (struct store_time){0}, count + 1);
-    status = session_read(d, &command, mark_row, &list);
+    session_read_options(session, &command, (struct store_time){0}, count + 1);
+    status = session_read(session, &command, mark_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
 }
@@ -128,7 +128,7 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
  * moment: the same update again, without insert, settles both. */
 enum store_status ledger_write_marks(struct store *s, const struct mark_write *marks, size_t count)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
 
     for (int insert = 1; insert >= 0; insert--) {
         AUTO_BSON command = BSON_INITIALIZER;
@@ -137,14 +137,14 @@ enum store_status ledger_write_marks(struct store *s, const struct mark_write *m
         bool good, clean;
 
         BSON_APPEND_UTF8(&command, "update", "marks");
-        session_write_options(d, &command);
+        session_write_options(session, &command);
         BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
         for (size_t i = 0; i < count; i++)
             put_mark_update(&updates, i, &marks[i], insert);
         bson_append_array_end(&command, &updates);
 
         AUTO_BSON reply;
-        good = session_run(d, &command, &reply);
+        good = session_run(session, &command, &reply);
         clean = good && reply_is_clean(&reply);
         if (!clean)
             return STORE_FAILED;
@@ -175,10 +175,10 @@ static bool batch_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status ledger_read(struct session *d, const bson_t *command, struct batch **batches, size_t most, size_t *count)
+enum store_status ledger_read(struct session *session, const bson_t *command, struct batch **batches, size_t most, size_t *count)
 {
     struct batches list = {batches, 0, most};
-    enum store_status status = session_read(d, command, batch_row, &list);
+    enum store_status status = session_read(session, command, batch_row, &list);
 
     if (status != STORE_OK)
         while (list.count > 0)
@@ -209,7 +209,7 @@ enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane,
                               int direction, size_t most, struct batch **batches, size_t *count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     bson_t sub;
 
     *count = 0;
@@ -218,14 +218,14 @@ enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane,
     BSON_APPEND_UTF8(&command, "find", "ledger");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
     ledger_range(&sub, coupon, lane, after, before);
-    session_add_coupon(d, &sub, coupon);
+    session_add_coupon(session, &sub, coupon);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "sort", &sub);
     BSON_APPEND_INT32(&sub, "_id", direction);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(d, &command, (struct store_time){0}, most);
-    return ledger_read(d, &command, batches, most, count);
+    session_read_options(session, &command, (struct store_time){0}, most);
+    return ledger_read(session, &command, batches, most, count);
 }
 
 enum store_status ledger_after(struct store *s, const char *coupon, int64_t lane, int64_t after, size_t most,
@@ -252,7 +252,7 @@ static bool ledgers_row(const bson_t *doc, size_t find, void *context)
 enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size_t count)
 {
     struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
 
     for (size_t i = 0; i < count; i++) {
@@ -262,9 +262,9 @@ enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size
         finds[i].most = reads[i].most;
         bson_init(&finds[i].filter);
         ledger_range(&finds[i].filter, reads[i].coupon, reads[i].lane, reads[i].after, INT64_MAX);
-        session_add_coupon(d, &finds[i].filter, reads[i].coupon);
+        session_add_coupon(session, &finds[i].filter, reads[i].coupon);
     }
-    status = session_read_joined(d, "ledger", finds, count, (struct store_time){0}, ledgers_row, reads);
+    status = session_read_joined(session, "ledger", finds, count, (struct store_time){0}, ledgers_row, reads);
     SETTLE_READS(status, reads, count);
     for (size_t i = 0; i < count; i++)
         while (reads[i].status != STORE_OK && reads[i].count > 0)
@@ -313,7 +313,7 @@ static const char *append_coupon(const void *context, size_t i)
     return appends[i].batch->coupon;
 }
 
-static enum store_status read_duplicates(struct session *d, struct duplicates *t, struct store_time after)
+static enum store_status read_duplicates(struct session *session, struct duplicates *t, struct store_time after)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, projection;
@@ -329,17 +329,17 @@ static enum store_status read_duplicates(struct session *d, struct duplicates *t
             codec_ledger_id(&in.values, in_next(&in), b->coupon, b->lane, b->head.seq);
     }
     in_end(&in, &filter);
-    session_add_coupons(d, &filter, append_coupon, t->appends, t->count);
+    session_add_coupons(session, &filter, append_coupon, t->appends, t->count);
     bson_append_document_end(&command, &filter);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
     BSON_APPEND_INT32(&projection, "batch", 1);
     bson_append_document_end(&command, &projection);
-    session_read_options(d, &command, after, t->open);
-    return session_read(d, &command, duplicate_row, t);
+    session_read_options(session, &command, after, t->open);
+    return session_read(session, &command, duplicate_row, t);
 }
 
 /* A duplicate key can show before a majority has the document: ask again until it does. */
-static void resolve_duplicates(struct session *d, struct duplicates *t, struct store_time after)
+static void resolve_duplicates(struct session *session, struct duplicates *t, struct store_time after)
 {
     struct mono start = mono_now();
     long wait_ms = 1;
@@ -347,7 +347,7 @@ static void resolve_duplicates(struct session *d, struct duplicates *t, struct s
     while (t->open > 0 && mono_ms_between(start, mono_now()) < DUPLICATE_WAIT_MS_MAX) {
         struct timespec pause = {0, wait_ms * 1000000};
 
-        if (read_duplicates(d, t, after) != STORE_OK)
+        if (read_duplicates(session, t, after) != STORE_OK)
             break;
         if (t->open > 0)
             nanosleep(&pause, NULL);
@@ -359,7 +359,7 @@ static void resolve_duplicates(struct session *d, struct duplicates *t, struct s
 }
 
 /* The results of appends[0..count) by the reply of their insert. */
-static void classify(struct session *d, struct append *appends, size_t count, const bson_t *reply)
+static void classify(struct session *session, struct append *appends, size_t count, const bson_t *reply)
 {
     struct duplicates duplicates = {appends, count, 0};
     struct store_time after = {0};
@@ -387,11 +387,11 @@ static void classify(struct session *d, struct append *appends, size_t count, co
                       (long long)code);
     }
     reply_time(reply, &after);
-    resolve_duplicates(d, &duplicates, after);
+    resolve_duplicates(session, &duplicates, after);
 }
 
 /* One insert of as many as fit; returns how many. */
-static size_t append_some(struct session *d, struct append *appends, size_t count)
+static size_t append_some(struct session *session, struct append *appends, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t documents, doc;
@@ -399,7 +399,7 @@ static size_t append_some(struct session *d, struct append *appends, size_t coun
     size_t sent = 0;
 
     BSON_APPEND_UTF8(&command, "insert", "ledger");
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "documents", &documents);
     while (sent < count && documents.len < COMMAND_BYTES_MAX) {
         bson_append_document_begin(&documents, array_key(sent, buffer), -1, &doc);
@@ -410,8 +410,8 @@ static size_t append_some(struct session *d, struct append *appends, size_t coun
     bson_append_array_end(&command, &documents);
 
     AUTO_BSON reply;
-    if (session_run(d, &command, &reply))
-        classify(d, appends, sent, &reply);
+    if (session_run(session, &command, &reply))
+        classify(session, appends, sent, &reply);
     return sent;
 }
 

@@ -16,7 +16,7 @@ static void begin_find(bson_t *command, const char *collection, bson_t *filter)
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", filter);
 }
 
-static void end_find(struct session *d, bson_t *command, bson_t *filter, const char *sort, int direction, size_t most)
+static void end_find(struct session *session, bson_t *command, bson_t *filter, const char *sort, int direction, size_t most)
 {
     bson_t sub;
 
@@ -28,7 +28,7 @@ static void end_find(struct session *d, bson_t *command, bson_t *filter, const c
     }
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    session_read_options(d, command, (struct store_time){0}, most);
+    session_read_options(session, command, (struct store_time){0}, most);
 }
 
 /* ---- coupons ---- */
@@ -160,7 +160,7 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
 {
     struct coupon_list list = {arena_array(a, most + 1, sizeof(struct coupon *)), 0, most, 0, false, a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     int64_t created_ms = 0;
     const char *id = NULL;
     enum store_status status;
@@ -192,9 +192,9 @@ enum store_status mongo_coupons(struct store *s, const char *prefix, int state, 
     BSON_APPEND_INT32(&sort, "_id", -1);
     bson_append_document_end(&command, &sort);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most + 1);
-    session_read_options(d, &command, (struct store_time){0}, most + 1);
+    session_read_options(session, &command, (struct store_time){0}, most + 1);
 
-    status = session_read(d, &command, coupon_row, &list);
+    status = session_read(session, &command, coupon_row, &list);
     if (status != STORE_OK)
         return status;
     *count = list.count;
@@ -251,23 +251,23 @@ enum store_status mongo_user_states(struct store *s, const char *user, int64_t a
 {
     struct user_state_list list = {.user = user, .at_ms = at_ms, .arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status = STORE_OK;
     struct name_hash hash;
     bson_t filter, without;
 
     arena_init(&list.whole, 0);
-    if (!session_finds_names(d)) {
+    if (!session_finds_names(session)) {
         status = STORE_FAILED;
     } else if (name_parse(user).kind == NAMED_USER) {
-        hash = session_name_hash(d, user);
+        hash = session_name_hash(session, user);
         begin_find(&command, "users", &filter);
         codec_user_filter(&filter, &hash);
-        end_find(d, &command, &filter, NULL, 0, 0);
+        end_find(session, &command, &filter, NULL, 0, 0);
         BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &without);
         BSON_APPEND_INT32(&without, "view.redemptions.metadata", 0);
         bson_append_document_end(&command, &without);
-        status = session_read(d, &command, user_state_row, &list);
+        status = session_read(session, &command, user_state_row, &list);
     }
     arena_free(&list.whole);
     *user_states = list.user_states;
@@ -303,23 +303,23 @@ enum store_status mongo_each_user_state(struct store *s, const char *user, const
 {
     struct each_user_state each = {.user = user, .take = take, .context = context};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     struct name_hash hash;
     bson_t filter;
 
-    if (!session_finds_names(d))
+    if (!session_finds_names(session))
         return STORE_FAILED;
     begin_find(&command, "users", &filter);
     if (user) {
-        hash = session_name_hash(d, user);
+        hash = session_name_hash(session, user);
         codec_user_filter(&filter, &hash);
     } else {
-        codec_order_filter(&filter, &d->name_key, order);
+        codec_order_filter(&filter, &session->name_key, order);
     }
-    end_find(d, &command, &filter, NULL, 0, 0);
+    end_find(session, &command, &filter, NULL, 0, 0);
     arena_init(&each.whole, 0);
-    status = session_read(d, &command, each_row, &each);
+    status = session_read(session, &command, each_row, &each);
     arena_free(&each.whole);
     return status;
 }
@@ -330,7 +330,7 @@ enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t fro
                                 struct bucket *buckets)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     bson_t filter;
     size_t count;
@@ -339,9 +339,9 @@ enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t fro
         return STORE_OK;
     begin_find(&command, "buckets", &filter);
     codec_bucket_range(&filter, coupon, from, end);
-    session_add_coupon(d, &filter, coupon);
-    end_find(d, &command, &filter, "_id", 1, (size_t)(end - from));
-    status = buckets_read(d, &command, buckets, (size_t)(end - from), &count);
+    session_add_coupon(session, &filter, coupon);
+    end_find(session, &command, &filter, "_id", 1, (size_t)(end - from));
+    status = buckets_read(session, &command, buckets, (size_t)(end - from), &count);
     if (status != STORE_OK)
         return status;
     for (int64_t b = end; b-- > from;) { /* from the last on: those that were read move up to their places */
@@ -365,13 +365,13 @@ enum store_status mongo_ledger_back(struct store *s, const char *coupon, int64_t
     return ledger_page(s, coupon, lane, 0, before, -1, most, batches, count);
 }
 
-static enum store_status one_batch(struct session *d, bson_t *command, bson_t *filter, struct batch **batch)
+static enum store_status one_batch(struct session *session, bson_t *command, bson_t *filter, struct batch **batch)
 {
     enum store_status status;
     size_t count;
 
-    end_find(d, command, filter, NULL, 0, 1);
-    status = ledger_read(d, command, batch, 1, &count);
+    end_find(session, command, filter, NULL, 0, 1);
+    status = ledger_read(session, command, batch, 1, &count);
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
@@ -516,7 +516,7 @@ enum store_status mongo_history(struct store *s, const char *coupon, const struc
     /* clang-format on */
     AUTO_BSON command = BSON_INITIALIZER;
     struct history_read read = {batches, 0, most};
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     bson_t filter;
 
@@ -528,8 +528,8 @@ enum store_status mongo_history(struct store *s, const char *coupon, const struc
     BSON_APPEND_DOCUMENT(&command, "projection", theirs);
     put_newest_first(&command);
     BSON_APPEND_INT64(&command, "limit", (int64_t)most);
-    session_read_options(d, &command, (struct store_time){0}, most);
-    status = session_read(d, &command, history_row, &read);
+    session_read_options(session, &command, (struct store_time){0}, most);
+    status = session_read(session, &command, history_row, &read);
     while (status != STORE_OK && read.count > 0)
         batch_free(batches[--read.count]);
     *count = read.count;
@@ -539,7 +539,7 @@ enum store_status mongo_history(struct store *s, const char *coupon, const struc
 enum store_status mongo_defined(struct store *s, const char *coupon, int64_t version, int64_t at_ms, struct batch **batch)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     bson_t filter;
     size_t count;
@@ -552,8 +552,8 @@ enum store_status mongo_defined(struct store *s, const char *coupon, int64_t ver
     bson_append_document_end(&command, &filter);
     put_newest_first(&command);
     BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(d, &command, (struct store_time){0}, 1);
-    status = ledger_read(d, &command, batch, 1, &count);
+    session_read_options(session, &command, (struct store_time){0}, 1);
+    status = ledger_read(session, &command, batch, 1, &count);
     return status == STORE_OK && count == 0 ? STORE_NOT_FOUND : status;
 }
 
@@ -574,7 +574,7 @@ static bool id_row(const bson_t *doc, void *context)
 }
 
 /* The first coupon in the ledger after `last` (NULL: at all): a jump over its batches, by the index on _id. */
-static enum store_status next_coupon(struct session *d, const char *last, struct id_read *read)
+static enum store_status next_coupon(struct session *session, const char *last, struct id_read *read)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, sub, id;
@@ -597,8 +597,8 @@ static enum store_status next_coupon(struct session *d, const char *last, struct
     BSON_APPEND_INT32(&sub, "_id", 1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(d, &command, (struct store_time){0}, 1);
-    return session_read(d, &command, id_row, read);
+    session_read_options(session, &command, (struct store_time){0}, 1);
+    return session_read(session, &command, id_row, read);
 }
 
 enum store_status mongo_ledger_coupons(struct store *s, const char *after, size_t most, struct arena *a,

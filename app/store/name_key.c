@@ -12,30 +12,30 @@
 
 enum store_status mongo_name_key(struct store *s, const struct name_key **key)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
 
-    *key = &d->name_key;
-    if (d->has_name_key)
+    *key = &session->name_key;
+    if (session->has_name_key)
         return STORE_OK;
-    status = secrets_read(s, NAMES, &d->name_key.secret);
-    d->has_name_key = status == STORE_OK;
+    status = secrets_read(s, NAMES, &session->name_key.secret);
+    session->has_name_key = status == STORE_OK;
     if (status == STORE_NOT_FOUND)
-        log_event(LOG_ERROR, "store.no_name_key", "database=%s collection=secrets", d->mongo->database);
+        log_event(LOG_ERROR, "store.no_name_key", "database=%s collection=secrets", session->mongo->database);
     return status;
 }
 
-bool session_finds_names(struct session *d)
+bool session_finds_names(struct session *session)
 {
     const struct name_key *key;
 
-    return mongo_name_key(&d->store, &key) == STORE_OK;
+    return mongo_name_key(&session->store, &key) == STORE_OK;
 }
 
-struct name_hash session_name_hash(const struct session *d, const char *name)
+struct name_hash session_name_hash(const struct session *session, const char *name)
 {
-    assert(d->has_name_key);
-    return name_hash(&d->name_key, name);
+    assert(session->has_name_key);
+    return name_hash(&session->name_key, name);
 }
 
 struct name_key name_key_random(void)

@@ -62,7 +62,7 @@ enum store_status mongo_operation_time(struct store *s, struct store_time *now)
 /* ---- finding what a collection has of a coupon ---- */
 
 /* See session_add_range(). */
-static void begin_find(bson_t *command, struct session *d, const char *collection, const char *coupon, const char *name,
+static void begin_find(bson_t *command, struct session *session, const char *collection, const char *coupon, const char *name,
                        const char *text, const int64_t *number)
 {
     bson_t filter;
@@ -70,11 +70,11 @@ static void begin_find(bson_t *command, struct session *d, const char *collectio
     BSON_APPEND_UTF8(command, "find", collection);
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &filter);
     session_add_range(&filter, coupon, name, text, number);
-    session_add_coupon(d, &filter, coupon);
+    session_add_coupon(session, &filter, coupon);
     bson_append_document_end(command, &filter);
 }
 
-static enum store_status find_sorted(struct session *d, bson_t *command, size_t most, session_row *row, void *context)
+static enum store_status find_sorted(struct session *session, bson_t *command, size_t most, session_row *row, void *context)
 {
     bson_t sort;
 
@@ -83,8 +83,8 @@ static enum store_status find_sorted(struct session *d, bson_t *command, size_t 
     bson_append_document_end(command, &sort);
     if (most)
         BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    session_read_options(d, command, (struct store_time){0}, most);
-    return session_read(d, command, row, context);
+    session_read_options(session, command, (struct store_time){0}, most);
+    return session_read(session, command, row, context);
 }
 
 struct user_state_list {
@@ -171,7 +171,7 @@ struct user_state_page {
 };
 
 /* Without maxTimeMS, which would be for all replies together. */
-static bool first_user_states(struct session *d, struct session_reply *reply)
+static bool first_user_states(struct session *session, struct session_reply *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t hint;
@@ -182,14 +182,15 @@ static bool first_user_states(struct session *d, struct session_reply *reply)
     bson_append_document_end(&command, &hint);
     BSON_APPEND_INT32(&command, "batchSize", USER_STATES_OF_A_PAGE);
     session_read_concern(&command, (struct store_time){0});
-    return session_reply_first(d, &command, reply);
+    return session_reply_first(session, &command, reply);
 }
 
 enum store_status mongo_user_state_page(struct store *s, int64_t *cursor, struct user_state_page **page)
 {
     struct user_state_page *p = checked(calloc(1, sizeof *p));
-    struct session *d = session_of(s);
-    bool good = *cursor ? session_reply_next(d, "users", *cursor, USER_STATES_OF_A_PAGE, &p->reply) : first_user_states(d, &p->reply);
+    struct session *session = session_of(s);
+    bool good = *cursor ? session_reply_next(session, "users", *cursor, USER_STATES_OF_A_PAGE, &p->reply)
+                        : first_user_states(session, &p->reply);
 
     if (!good) {
         mongo_user_state_page_free(p);
@@ -697,7 +698,7 @@ static void put_delete(bson_t *one, const struct mend *m)
 }
 
 /* One command for those of one kind, removals or not, from *next on, as many as fit. */
-static enum store_status send_some(struct session *d, enum mend_kind kind, bool remove, const struct mend *mends,
+static enum store_status send_some(struct session *session, enum mend_kind kind, bool remove, const struct mend *mends,
                                    size_t count, size_t *next, size_t *done, struct store_time *when)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -708,7 +709,7 @@ static enum store_status send_some(struct session *d, enum mend_kind kind, bool 
     bson_iter_t errors;
 
     bson_append_utf8(&command, remove ? "delete" : "update", 6, mend_rows[kind].collection, -1);
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     bson_append_array_begin(&command, remove ? "deletes" : "updates", 7, &list);
     for (; *next < count && sent < CODES_PER_COMMAND && list.len < COMMAND_BYTES_MAX; ++*next) {
         const struct mend *m = &mends[*next];
@@ -724,7 +725,7 @@ static enum store_status send_some(struct session *d, enum mend_kind kind, bool 
         return STORE_OK;
 
     AUTO_BSON reply;
-    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     *done += (size_t)reply_count(&reply);
     if (when)
@@ -749,14 +750,14 @@ enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t c
 }
 
 /* {delete: collection, deletes: [{q: what has this coupon, limit: 0}]} */
-static enum store_status remove_all(struct session *d, const char *collection, const char *coupon)
+static enum store_status remove_all(struct session *session, const char *collection, const char *coupon)
 {
     bool whole = strcmp(collection, mongo_view_collections[0]) == 0;
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t list, one, filter;
 
     BSON_APPEND_UTF8(&command, "delete", collection);
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &list);
     BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &one);
     BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
@@ -767,7 +768,7 @@ static enum store_status remove_all(struct session *d, const char *collection, c
     bson_append_array_end(&command, &list);
 
     AUTO_BSON reply;
-    return session_run(d, &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
+    return session_run(session, &command, &reply) && reply_is_clean(&reply) ? STORE_OK : STORE_FAILED;
 }
 
 enum store_status mongo_remove_views(struct store *s, const char *coupon)

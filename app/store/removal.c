@@ -50,7 +50,7 @@ static bool page_row(const bson_t *doc, void *context)
 }
 
 /* {_id: {$gt: after, $lt or $lte: end}}: what is left of the walk, or up to `last`. */
-static void put_range(struct session *d, bson_t *filter, const struct leaving *l, const bson_t *last)
+static void put_range(struct session *session, bson_t *filter, const struct leaving *l, const bson_t *last)
 {
     const struct kind *k = &kinds[l->kind];
     bson_t range, id, after;
@@ -76,17 +76,17 @@ static void put_range(struct session *d, bson_t *filter, const struct leaving *l
         bson_append_document_end(&range, &id);
     }
     bson_append_document_end(filter, &range);
-    session_add_coupon(d, filter, l->coupon);
+    session_add_coupon(session, filter, l->coupon);
 }
 
-static enum store_status find_page(struct session *d, struct page *p)
+static enum store_status find_page(struct session *session, struct page *p)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t sub;
 
     BSON_APPEND_UTF8(&command, "find", kinds[p->leaving->kind].collection);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &sub);
-    put_range(d, &sub, p->leaving, NULL);
+    put_range(session, &sub, p->leaving, NULL);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &sub);
     BSON_APPEND_INT32(&sub, "left", 1);
@@ -95,11 +95,11 @@ static enum store_status find_page(struct session *d, struct page *p)
     BSON_APPEND_INT32(&sub, "_id", 1);
     bson_append_document_end(&command, &sub);
     BSON_APPEND_INT64(&command, "limit", PAGE_MOST);
-    session_read_options(d, &command, (struct store_time){0}, PAGE_MOST);
-    return session_read(d, &command, page_row, p);
+    session_read_options(session, &command, (struct store_time){0}, PAGE_MOST);
+    return session_read(session, &command, page_row, p);
 }
 
-static enum store_status delete_page(struct session *d, const struct page *p)
+static enum store_status delete_page(struct session *session, const struct page *p)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t list, one, filter;
@@ -108,12 +108,12 @@ static enum store_status delete_page(struct session *d, const struct page *p)
     BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &list);
     BSON_APPEND_DOCUMENT_BEGIN(&list, "0", &one);
     BSON_APPEND_DOCUMENT_BEGIN(&one, "q", &filter);
-    put_range(d, &filter, p->leaving, &p->last);
+    put_range(session, &filter, p->leaving, &p->last);
     bson_append_document_end(&one, &filter);
     BSON_APPEND_INT32(&one, "limit", 0);
     bson_append_document_end(&list, &one);
     bson_append_array_end(&command, &list);
-    return session_write(d, &command, NULL);
+    return session_write(session, &command, NULL);
 }
 
 /* What stays in place of a document. */
@@ -128,12 +128,12 @@ static bson_t *rest_of(enum remains_kind kind)
     return BCON_NEW("_id", "$_id", "view", "{", "seq", BCON_INT64(INT64_MAX), "part", "$view.part", "}", "left", BCON_BOOL(true));
 }
 
-static enum store_status empty_page(struct session *d, const struct page *p)
+static enum store_status empty_page(struct session *session, const struct page *p)
 {
     AUTO_BCON rest = rest_of(p->leaving->kind);
     AUTO_BSON filter = BSON_INITIALIZER;
 
-    put_range(d, &filter, p->leaving, &p->last);
+    put_range(session, &filter, p->leaving, &p->last);
     BCON_APPEND(&filter, "left", "{", "$exists", BCON_BOOL(false), "}");
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -145,7 +145,7 @@ static enum store_status empty_page(struct session *d, const struct page *p)
         "}", "]");
     /* clang-format on */
 
-    return session_write(d, command, NULL);
+    return session_write(session, command, NULL);
 }
 
 static void keep_place(struct leaving *l, const struct page *p)

@@ -67,7 +67,7 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
     static const char *const fields[] = {"created", "view.seq", "view.def.state", "view.def.lanes"}, *const by_id[] = {"_id"};
     struct coupon_list list = {.arena = a};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     bson_t filter;
 
@@ -79,8 +79,8 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
     bson_append_document_end(&command, &filter);
     put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
     put_flag(&command, "sort", by_id, 1);
-    session_read_options(d, &command, (struct store_time){0}, BATCH_ROWS);
-    status = session_read(d, &command, coupon_row, &list);
+    session_read_options(session, &command, (struct store_time){0}, BATCH_ROWS);
+    status = session_read(session, &command, coupon_row, &list);
     *coupons = list.items;
     *coupon_count = status == STORE_OK ? list.count : 0;
     return status;
@@ -111,7 +111,7 @@ static bool mark_row(const bson_t *doc, void *context)
 }
 
 /* Both orders are the same. */
-static enum store_status read_marks(struct session *d, const char *const *ids, size_t count, struct lane_list *list)
+static enum store_status read_marks(struct session *session, const char *const *ids, size_t count, struct lane_list *list)
 {
     static const char *const fields[] = {"seq", "at"}, *const by_id[] = {"_id"}, *const by_lane[] = {"_id.c", "_id.l"};
     AUTO_BSON command = BSON_INITIALIZER;
@@ -121,7 +121,7 @@ static enum store_status read_marks(struct session *d, const char *const *ids, s
     BSON_APPEND_UTF8(&command, "find", "marks");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id.kind", "totals");
-    if (d->mongo->sharded)
+    if (session->mongo->sharded)
         put_ids(&filter, "_id.c", ids, count);
     if (count) {
         BSON_APPEND_ARRAY_BEGIN(&filter, "$or", &any);
@@ -136,8 +136,8 @@ static enum store_status read_marks(struct session *d, const char *const *ids, s
     put_flag(&command, "projection", fields, sizeof fields / sizeof *fields);
     put_flag(&command, "sort", count ? by_id : by_lane, count ? 1 : 2);
     BSON_APPEND_UTF8(&command, "hint", count ? "_id_" : REPORT_MARKS);
-    session_read_options(d, &command, (struct store_time){0}, BATCH_ROWS);
-    return session_read(d, &command, mark_row, list);
+    session_read_options(session, &command, (struct store_time){0}, BATCH_ROWS);
+    return session_read(session, &command, mark_row, list);
 }
 
 static int by_coupon_and_lane(const void *key, const void *item)
@@ -184,7 +184,7 @@ static const char *silent_coupon(const void *context, size_t i)
     return silent->lanes[i]->coupon;
 }
 
-static enum store_status read_stands(struct session *d, struct lane_list *list, const struct silent *silent)
+static enum store_status read_stands(struct session *session, struct lane_list *list, const struct silent *silent)
 {
     static const char *const fields[] = {"at"};
     AUTO_BSON command = BSON_INITIALIZER;
@@ -197,25 +197,25 @@ static enum store_status read_stands(struct session *d, struct lane_list *list, 
     for (size_t i = 0; i < silent->count; i++)
         codec_ledger_id(&in.values, in_next(&in), silent->lanes[i]->coupon, silent->lanes[i]->lane, silent->lanes[i]->seq);
     in_end(&in, &filter);
-    session_add_coupons(d, &filter, silent_coupon, silent, silent->count);
+    session_add_coupons(session, &filter, silent_coupon, silent, silent->count);
     bson_append_document_end(&command, &filter);
     put_flag(&command, "projection", fields, 1);
-    session_read_options(d, &command, (struct store_time){0}, silent->count + 1);
-    return session_read(d, &command, stand_row, list);
+    session_read_options(session, &command, (struct store_time){0}, silent->count + 1);
+    return session_read(session, &command, stand_row, list);
 }
 
 enum store_status mongo_report_lanes(struct store *s, const char *const *ids, size_t count, struct arena *a,
                                      struct report_lane **lanes, size_t *lane_count)
 {
     struct lane_list list = {.arena = a};
-    struct session *d = session_of(s);
-    enum store_status status = read_marks(d, ids, count, &list);
+    struct session *session = session_of(s);
+    enum store_status status = read_marks(session, ids, count, &list);
     struct silent silent = {.next = 0};
 
     while (status == STORE_OK && silent.next < list.count) {
         find_silent(&silent, &list, silent.next);
         if (silent.count)
-            status = read_stands(d, &list, &silent);
+            status = read_stands(session, &list, &silent);
     }
     *lanes = list.items;
     *lane_count = status == STORE_OK ? list.count : 0;
@@ -236,7 +236,7 @@ enum store_status mongo_report_oldest(struct store *s, const char *const *ids, s
 {
     static const char *const fields[] = {"_id"}, *const by_at[] = {"_id.at"};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     bson_t filter;
 
     BSON_APPEND_UTF8(&command, "find", "totals");
@@ -246,8 +246,8 @@ enum store_status mongo_report_oldest(struct store *s, const char *const *ids, s
     put_flag(&command, "projection", fields, 1);
     put_flag(&command, "sort", by_at, 1);
     BSON_APPEND_INT64(&command, "limit", 1);
-    session_read_options(d, &command, (struct store_time){0}, 0);
-    return session_read(d, &command, oldest_row, at_ms);
+    session_read_options(session, &command, (struct store_time){0}, 0);
+    return session_read(session, &command, oldest_row, at_ms);
 }
 
 /* ---- zones ---- */
@@ -275,7 +275,7 @@ static bool offset_row(const bson_t *doc, void *context)
 }
 
 /* The offsets at each of firsts[], and at steps - 1 more moments behind each. */
-static enum store_status read_offsets(struct session *d, const char *time_zone, const int64_t *firsts, size_t count,
+static enum store_status read_offsets(struct session *session, const char *time_zone, const int64_t *firsts, size_t count,
                                       int64_t step_ms, int64_t steps, struct offset_list *list)
 {
     AUTO_BSON times = BSON_INITIALIZER;
@@ -298,10 +298,10 @@ static enum store_status read_offsets(struct session *d, const char *time_zone, 
             "}", "}", "}", "}",
         "]",
         "cursor", "{", "batchSize", BCON_INT32(BATCH_ROWS), "}",
-        "maxTimeMS", BCON_INT64(d->mongo->server_limit_ms));
+        "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));
     /* clang-format on */
 
-    return session_read(d, command, offset_row, list);
+    return session_read(session, command, offset_row, list);
 }
 
 enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t from_ms, int64_t to_ms, struct arena *a,
@@ -310,8 +310,8 @@ enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t fro
     int64_t begin_ms = from_ms - from_ms % DAY_MS - 2 * period_most_ms(PERIOD_MONTH);
     int64_t days = (to_ms + 2 * period_most_ms(PERIOD_MONTH) - begin_ms) / DAY_MS + 1;
     struct offset_list rough = {.arena = a}, fine = {.arena = a};
-    struct session *d = session_of(s);
-    enum store_status status = read_offsets(d, time_zone, &begin_ms, 1, DAY_MS, days, &rough);
+    struct session *session = session_of(s);
+    enum store_status status = read_offsets(session, time_zone, &begin_ms, 1, DAY_MS, days, &rough);
 
     assert(status != STORE_OK || rough.count > 0);
     if (status == STORE_OK && rough.count > 1) {
@@ -319,7 +319,7 @@ enum store_status mongo_zone(struct store *s, const char *time_zone, int64_t fro
 
         for (size_t i = 1; i < rough.count; i++)
             changes[i - 1] = rough.items[i].from_ms - DAY_MS;
-        status = read_offsets(d, time_zone, changes, rough.count - 1, QUARTER_MS, QUARTERS_PER_DAY + 1, &fine);
+        status = read_offsets(session, time_zone, changes, rough.count - 1, QUARTER_MS, QUARTERS_PER_DAY + 1, &fine);
     }
     zone->offsets = rough.count > 1 ? fine.items : rough.items;
     zone->count = rough.count > 1 ? fine.count : rough.count;

@@ -164,7 +164,7 @@ static void *read_slice(void *context)
 /* ---- slices ---- */
 
 /* Cut the query's time into slices that begin on quarter hours; returns how many. */
-static size_t cut(struct session *d, const struct report_query *q, struct slice slices[SLICES])
+static size_t cut(struct session *session, const struct report_query *q, struct slice slices[SLICES])
 {
     int64_t from_ms = q->starts[0], to_ms = q->starts[q->columns];
     bool much = (q->count == 0 || q->count >= SLICED_COUPONS) && to_ms - from_ms >= SLICED_MS;
@@ -176,7 +176,7 @@ static size_t cut(struct session *d, const struct report_query *q, struct slice 
         slices[i] = (struct slice){.query = q, .from_ms = i ? quarter_of(begin_ms) : begin_ms, .to_ms = to_ms};
         if (i)
             slices[i - 1].to_ms = slices[i].from_ms;
-        slices[i].session = i ? session_open(d->mongo) : d;
+        slices[i].session = i ? session_open(session->mongo) : session;
     }
     return count;
 }

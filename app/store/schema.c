@@ -36,7 +36,7 @@ static bool version_row(const bson_t *doc, void *context)
 enum store_status schema_version(struct store *s, int64_t *version)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     bson_t filter;
 
     *version = 0;
@@ -44,14 +44,14 @@ enum store_status schema_version(struct store *s, int64_t *version)
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", SCHEMA);
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, (struct store_time){0, 0}, 1);
-    return session_read(d, &command, version_row, version);
+    session_read_options(session, &command, (struct store_time){0, 0}, 1);
+    return session_read(session, &command, version_row, version);
 }
 
 /* $max: of two who upgrade at once the slower one takes nothing back. */
 static bool note_version(struct store *s, int version)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", SCHEMA,
@@ -62,12 +62,12 @@ static bool note_version(struct store *s, int version)
         "}", "]");
     /* clang-format on */
 
-    session_write_options(d, command);
+    session_write_options(session, command);
     for (int attempt = 1; attempt <= 2; attempt++) { /* a rival's first note is a duplicate key */
         bson_iter_t errors;
         AUTO_BSON reply;
 
-        if (session_run(d, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors))
+        if (session_run(session, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors))
             return true;
     }
     return false;

@@ -26,23 +26,23 @@ static int64_t whole_number(const bson_t *doc, const char *name)
 }
 
 /* {name: 1} on a database; the reply is the caller's to destroy. */
-static bool ask(struct session *d, const char *database, const char *name, bson_t *reply)
+static bool ask(struct session *session, const char *database, const char *name, bson_t *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_error_t error;
 
     BSON_APPEND_INT32(&command, name, 1);
-    return session_run_on(d, database, &command, reply, &error);
+    return session_run_on(session, database, &command, reply, &error);
 }
 
 enum store_status server_facts(struct store *s, struct server_facts *facts)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON hello;
     AUTO_BSON build;
     AUTO_BSON stats;
-    bool told = ask(d, "admin", "hello", &hello);
-    bool built = ask(d, "admin", "buildInfo", &build);
+    bool told = ask(session, "admin", "hello", &hello);
+    bool built = ask(session, "admin", "buildInfo", &build);
     bson_t hosts;
 
     *facts = (struct server_facts){.members = 0};
@@ -52,7 +52,7 @@ enum store_status server_facts(struct store *s, struct server_facts *facts)
     copy_text(&build, "version", facts->version);
     if (find_array(&hello, "hosts", &hosts))
         facts->members = (int)array_count(&hosts);
-    if (ask(d, d->mongo->database, "dbStats", &stats)) { /* a user may lack the right: then nothing is known */
+    if (ask(session, session->mongo->database, "dbStats", &stats)) { /* a user may lack the right: then nothing is known */
         facts->disk_total = whole_number(&stats, "fsTotalSize");
         facts->disk_used = whole_number(&stats, "fsUsedSize");
     }
@@ -60,18 +60,18 @@ enum store_status server_facts(struct store *s, struct server_facts *facts)
 }
 
 /* An insert or a delete of the document {_id: id} in the collection schema. */
-static bool write_probe(struct session *d, bson_t *command)
+static bool write_probe(struct session *session, bson_t *command)
 {
     bson_iter_t errors;
     AUTO_BSON reply;
 
-    session_write_options(d, command);
-    return session_run(d, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
+    session_write_options(session, command);
+    return session_run(session, command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
 }
 
 enum store_status server_majority(struct store *s, int64_t *us)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     char id[ID_SHORT_LEN + 1];
     bool written, removed;
     struct mono start;
@@ -82,12 +82,12 @@ enum store_status server_majority(struct store *s, int64_t *us)
     AUTO_BCON delete = BCON_NEW("delete", "schema", "deletes", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}",
                                 "limit", BCON_INT32(1), "}", "]");
     /* clang-format on */
-    if (!session_ready(d)) /* so that connecting is not counted */
+    if (!session_ready(session)) /* so that connecting is not counted */
         return STORE_FAILED;
     start = mono_now();
-    written = write_probe(d, insert);
+    written = write_probe(session, insert);
     *us = (mono_now().ns - start.ns) / 1000;
-    removed = write_probe(d, delete);
+    removed = write_probe(session, delete);
     return written && removed ? STORE_OK : STORE_FAILED;
 }
 
@@ -164,7 +164,7 @@ static bool judge_index(const bson_t *doc, void *context)
 
 enum store_status server_index_faults(struct store *s, char *text, size_t size)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     const struct index_row *rows;
     size_t len = 0, count = mongo_indexes(&rows);
 
@@ -174,7 +174,7 @@ enum store_status server_index_faults(struct store *s, char *text, size_t size)
         AUTO_BSON command = BSON_INITIALIZER;
 
         BSON_APPEND_UTF8(&command, "listIndexes", rows[i].collection);
-        if (session_read(d, &command, judge_index, &w) != STORE_OK && d->code != CODE_NO_NAMESPACE)
+        if (session_read(session, &command, judge_index, &w) != STORE_OK && session->code != CODE_NO_NAMESPACE)
             return STORE_FAILED;
         if (w.fault && len < size)
             len += (size_t)snprintf(text + len, size - len, "%s%s.%s %s", len ? ", " : "", rows[i].collection, rows[i].name,

@@ -8,7 +8,7 @@
 #include "store/session.h"
 
 /* The documents of a small collection of the database `config`, in one reply, which is the caller's to destroy. */
-static bool read_config(struct session *d, const char *collection, const bson_t *filter, bson_t *reply, bson_t *documents)
+static bool read_config(struct session *session, const char *collection, const bson_t *filter, bson_t *reply, bson_t *documents)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_error_t error;
@@ -16,8 +16,8 @@ static bool read_config(struct session *d, const char *collection, const bson_t 
 
     BSON_APPEND_UTF8(&command, "find", collection);
     BSON_APPEND_DOCUMENT(&command, "filter", filter);
-    session_read_options(d, &command, (struct store_time){0}, 1000);
-    return session_run_on(d, "config", &command, reply, &error) && find_document(reply, "cursor", &cursor) &&
+    session_read_options(session, &command, (struct store_time){0}, 1000);
+    return session_run_on(session, "config", &command, reply, &error) && find_document(reply, "cursor", &cursor) &&
            find_array(&cursor, "firstBatch", documents);
 }
 
@@ -67,11 +67,11 @@ static bool find_collection(const bson_t *documents, const char *namespace, bson
     return false;
 }
 
-static bool read_keys(struct session *d, struct shard_facts *facts)
+static bool read_keys(struct session *session, struct shard_facts *facts)
 {
     const struct collection_row *rows;
     size_t count = mongo_collections(&rows);
-    char namespace[sizeof d->mongo->database + 64];
+    char namespace[sizeof session->mongo->database + 64];
     AUTO_BSON filter = BSON_INITIALIZER;
     bson_t documents, doc;
     struct in_clause in;
@@ -79,20 +79,20 @@ static bool read_keys(struct session *d, struct shard_facts *facts)
 
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
-        snprintf(namespace, sizeof namespace, "%s.%s", d->mongo->database, rows[i].name);
+        snprintf(namespace, sizeof namespace, "%s.%s", session->mongo->database, rows[i].name);
         bson_append_utf8(&in.values, in_next(&in), -1, namespace, -1);
     }
     in_end(&in, &filter);
-    if (!read_config(d, "collections", &filter, &reply, &documents))
+    if (!read_config(session, "collections", &filter, &reply, &documents))
         return false;
     for (size_t i = 0; i < count; i++) {
-        snprintf(namespace, sizeof namespace, "%s.%s", d->mongo->database, rows[i].name);
+        snprintf(namespace, sizeof namespace, "%s.%s", session->mongo->database, rows[i].name);
         judge_collection(&rows[i], find_collection(&documents, namespace, &doc) ? &doc : NULL, facts);
     }
     return true;
 }
 
-static bool read_balancer(struct session *d, struct shard_facts *facts)
+static bool read_balancer(struct session *session, struct shard_facts *facts)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     const char *mode;
@@ -100,7 +100,7 @@ static bool read_balancer(struct session *d, struct shard_facts *facts)
     AUTO_BSON reply;
 
     BSON_APPEND_INT32(&command, "balancerStatus", 1);
-    if (!session_run_on(d, "admin", &command, &reply, &error) || !find_text(&reply, "mode", &mode))
+    if (!session_run_on(session, "admin", &command, &reply, &error) || !find_text(&reply, "mode", &mode))
         return false;
     facts->balances = strcmp(mode, "full") == 0;
     return true;
@@ -108,16 +108,16 @@ static bool read_balancer(struct session *d, struct shard_facts *facts)
 
 enum store_status server_shards(struct store *s, struct shard_facts *facts)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON all = BSON_INITIALIZER;
     bson_t documents;
     AUTO_BSON reply;
 
     *facts = (struct shard_facts){.shards = 0};
-    if (!read_config(d, "shards", &all, &reply, &documents))
+    if (!read_config(session, "shards", &all, &reply, &documents))
         return STORE_FAILED;
     facts->shards = (int)array_count(&documents);
-    return read_keys(d, facts) && read_balancer(d, facts) ? STORE_OK : STORE_FAILED;
+    return read_keys(session, facts) && read_balancer(session, facts) ? STORE_OK : STORE_FAILED;
 }
 
 static bool pass_over(const bson_t *doc, void *context)
@@ -128,7 +128,7 @@ static bool pass_over(const bson_t *doc, void *context)
 }
 
 /* The first batch of a coupon that cannot be: its id is one that none may have. */
-static enum store_status timed_read(struct session *d, const char *level, int64_t *us)
+static enum store_status timed_read(struct session *session, const char *level, int64_t *us)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     struct mono start = mono_now();
@@ -142,16 +142,16 @@ static enum store_status timed_read(struct session *d, const char *level, int64_
     BSON_APPEND_DOCUMENT_BEGIN(&command, "readConcern", &sub);
     BSON_APPEND_UTF8(&sub, "level", level);
     bson_append_document_end(&command, &sub);
-    BSON_APPEND_INT64(&command, "maxTimeMS", d->mongo->server_limit_ms);
-    status = session_read(d, &command, pass_over, NULL);
+    BSON_APPEND_INT64(&command, "maxTimeMS", session->mongo->server_limit_ms);
+    status = session_read(session, &command, pass_over, NULL);
     *us = (mono_now().ns - start.ns) / 1000;
     return status;
 }
 
 enum store_status server_reads(struct store *s, int64_t *majority_us, int64_t *linearizable_us)
 {
-    struct session *d = session_of(s);
-    enum store_status status = timed_read(d, "majority", majority_us);
+    struct session *session = session_of(s);
+    enum store_status status = timed_read(session, "majority", majority_us);
 
-    return status == STORE_OK ? timed_read(d, "linearizable", linearizable_us) : status;
+    return status == STORE_OK ? timed_read(session, "linearizable", linearizable_us) : status;
 }

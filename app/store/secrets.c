@@ -26,7 +26,7 @@ static bool secret_row(const bson_t *doc, void *context)
 
 enum store_status secrets_read(struct store *s, const char *id, struct secret *secret)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     struct reading reading = {.secret = secret};
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
@@ -36,14 +36,14 @@ enum store_status secrets_read(struct store *s, const char *id, struct secret *s
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     BSON_APPEND_UTF8(&filter, "_id", id);
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, (struct store_time){0, 0}, 1);
-    status = session_read(d, &command, secret_row, &reading);
+    session_read_options(session, &command, (struct store_time){0, 0}, 1);
+    status = session_read(session, &command, secret_row, &reading);
     return status == STORE_OK && !reading.found ? STORE_NOT_FOUND : status;
 }
 
 enum store_status secrets_put(struct store *s, const char *id, const struct secret *secret)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     int64_t index, code;
     bson_iter_t errors;
 
@@ -56,10 +56,10 @@ enum store_status secrets_put(struct store *s, const char *id, const struct secr
             "at", BCON_DATE_TIME(clock_now_ms()),
         "}", "]");
     /* clang-format on */
-    session_write_options(d, command);
+    session_write_options(session, command);
 
     AUTO_BSON reply;
-    if (!session_run(d, command, &reply) || !reply_is_clean(&reply))
+    if (!session_run(session, command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
     if (reply_errors(&reply, &errors))
         while (reply_next_error(&errors, &index, &code))
@@ -78,20 +78,20 @@ struct secret secrets_random(void)
 
 enum store_status mongo_cursor_key(struct store *s, const struct secret **key)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
 
-    *key = &d->cursor_key;
-    if (d->has_cursor_key)
+    *key = &session->cursor_key;
+    if (session->has_cursor_key)
         return STORE_OK;
-    status = secrets_read(s, CURSORS, &d->cursor_key);
+    status = secrets_read(s, CURSORS, &session->cursor_key);
     if (status == STORE_NOT_FOUND) {
         const struct secret fresh = secrets_random();
 
         status = secrets_put(s, CURSORS, &fresh);
         if (status == STORE_OK)
-            status = secrets_read(s, CURSORS, &d->cursor_key); /* ours, or that of who was first */
+            status = secrets_read(s, CURSORS, &session->cursor_key); /* ours, or that of who was first */
     }
-    d->has_cursor_key = status == STORE_OK;
+    session->has_cursor_key = status == STORE_OK;
     return status;
 }

@@ -39,13 +39,13 @@ static void give_back(struct mongo *m, mongoc_client_t *client)
 
 static struct session *new_session(struct mongo *m, mongoc_client_t *client)
 {
-    struct session *d = checked(calloc(1, sizeof *d));
+    struct session *session = checked(calloc(1, sizeof *session));
 
-    d->mongo = m;
-    d->options = bson_new();
-    d->number = randombytes_random();
-    d->client = client;
-    return d;
+    session->mongo = m;
+    session->options = bson_new();
+    session->number = randombytes_random();
+    session->client = client;
+    return session;
 }
 
 struct session *session_open(struct mongo *m)
@@ -72,63 +72,63 @@ bool session_wait(struct mono until)
 
 void session_close(struct store *s)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
 
-    feed_stop_hearing(d);
-    if (d->session)
-        mongoc_client_session_destroy(d->session);
-    give_back(d->mongo, d->client);
-    bson_destroy(d->options);
-    free(d);
+    feed_stop_hearing(session);
+    if (session->session)
+        mongoc_client_session_destroy(session->session);
+    give_back(session->mongo, session->client);
+    bson_destroy(session->options);
+    free(session);
 }
 
 /* ---- commands ---- */
 
-static bool learn_kind(struct session *d, bson_error_t *error)
+static bool learn_kind(struct session *session, bson_error_t *error)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     AUTO_BSON reply;
 
     BSON_APPEND_INT32(&command, "hello", 1);
-    if (!mongoc_client_command_with_opts(d->client, "admin", &command, NULL, NULL, &reply, error))
+    if (!mongoc_client_command_with_opts(session->client, "admin", &command, NULL, NULL, &reply, error))
         return false;
-    d->mongo->sharded = is_mongos(&reply);
+    session->mongo->sharded = is_mongos(&reply);
     return true;
 }
 
 /* Made late, since it needs a server. */
-static bool ensure_session(struct session *d, bson_error_t *error)
+static bool ensure_session(struct session *session, bson_error_t *error)
 {
     mongoc_session_opt_t *plain;
 
-    if (d->session)
+    if (session->session)
         return true;
-    if (!learn_kind(d, error))
+    if (!learn_kind(session, error))
         return false;
     plain = mongoc_session_opts_new();
     mongoc_session_opts_set_causal_consistency(plain, false);
-    d->session = mongoc_client_start_session(d->client, plain, error);
+    session->session = mongoc_client_start_session(session->client, plain, error);
     mongoc_session_opts_destroy(plain);
-    return d->session && mongoc_client_session_append(d->session, d->options, error);
+    return session->session && mongoc_client_session_append(session->session, session->options, error);
 }
 
-bool session_ready(struct session *d)
+bool session_ready(struct session *session)
 {
     bson_error_t error = {0};
 
-    if (ensure_session(d, &error))
+    if (ensure_session(session, &error))
         return true;
     log_event(LOG_WARNING, "store.failed", "command=hello code=%" PRIu32 " reason=\"%s\"", error.code, error.message);
     return false;
 }
 
-bool session_run_on(struct session *d, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error)
+bool session_run_on(struct session *session, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error)
 {
-    if (!ensure_session(d, error)) {
+    if (!ensure_session(session, error)) {
         bson_init(reply);
         return false;
     }
-    return mongoc_client_command_with_opts(d->client, database, command, NULL, d->options, reply, error);
+    return mongoc_client_command_with_opts(session->client, database, command, NULL, session->options, reply, error);
 }
 
 /* The server's words go between quotes. */
@@ -139,14 +139,14 @@ static void unquote(char *text)
             *text = '\'';
 }
 
-bool session_run(struct session *d, const bson_t *command, bson_t *reply)
+bool session_run(struct session *session, const bson_t *command, bson_t *reply)
 {
     bson_error_t error = {0};
     bson_iter_t it;
 
-    if (session_run_on(d, d->mongo->database, command, reply, &error))
+    if (session_run_on(session, session->mongo->database, command, reply, &error))
         return true;
-    d->code = error.code;
+    session->code = error.code;
     if (error.code == CODE_UNKNOWN_ZONE) /* what was asked is at fault, not the server */
         return false;
     unquote(error.message);
@@ -189,12 +189,12 @@ static bool read_cursor(struct session_reply *r, const char *member)
     return true;
 }
 
-bool session_reply_first(struct session *d, const bson_t *command, struct session_reply *reply)
+bool session_reply_first(struct session *session, const bson_t *command, struct session_reply *reply)
 {
-    return session_run(d, command, &reply->whole) && read_cursor(reply, "firstBatch");
+    return session_run(session, command, &reply->whole) && read_cursor(reply, "firstBatch");
 }
 
-bool session_reply_next(struct session *d, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply)
+bool session_reply_next(struct session *session, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
 
@@ -202,7 +202,7 @@ bool session_reply_next(struct session *d, const char *collection, int64_t curso
     BSON_APPEND_UTF8(&command, "collection", collection);
     if (most)
         BSON_APPEND_INT64(&command, "batchSize", most); /* else a reply is of 16 MiB */
-    return session_run(d, &command, &reply->whole) && read_cursor(reply, "nextBatch");
+    return session_run(session, &command, &reply->whole) && read_cursor(reply, "nextBatch");
 }
 
 /* Who gets the documents, and whether it has enough of them. */
@@ -240,7 +240,7 @@ bool session_reply_rows(const struct session_reply *reply, session_row *row, voi
     return hand_out(reply, &(struct reader){.row = row, .context = context});
 }
 
-void session_end_cursor(struct session *d, const char *collection, int64_t cursor)
+void session_end_cursor(struct session *session, const char *collection, int64_t cursor)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t cursors, reply;
@@ -251,7 +251,7 @@ void session_end_cursor(struct session *d, const char *collection, int64_t curso
     BSON_APPEND_ARRAY_BEGIN(&command, "cursors", &cursors);
     BSON_APPEND_INT64(&cursors, "0", cursor);
     bson_append_array_end(&command, &cursors);
-    session_run(d, &command, &reply);
+    session_run(session, &command, &reply);
     bson_destroy(&reply);
 }
 
@@ -263,51 +263,51 @@ static int64_t batch_size(const bson_t *command)
     return find_int(command, "batchSize", &size) ? size : 0;
 }
 
-static enum store_status read_with(struct session *d, const bson_t *command, struct reader *r)
+static enum store_status read_with(struct session *session, const bson_t *command, struct reader *r)
 {
     struct session_reply replies[2], *reply = replies;
     int64_t most = batch_size(command);
     bool good;
 
-    if (!session_run(d, command, &reply->whole)) {
+    if (!session_run(session, command, &reply->whole)) {
         bson_destroy(&reply->whole);
-        return d->code == CODE_UNKNOWN_ZONE ? STORE_NO_ZONE : STORE_FAILED;
+        return session->code == CODE_UNKNOWN_ZONE ? STORE_NO_ZONE : STORE_FAILED;
     }
     good = read_cursor(reply, "firstBatch") && hand_out(reply, r);
     while (good && reply->cursor && !r->left) {
         struct session_reply *next = &replies[reply == replies];
 
-        good = session_reply_next(d, reply->collection, reply->cursor, most, next) && hand_out(next, r);
+        good = session_reply_next(session, reply->collection, reply->cursor, most, next) && hand_out(next, r);
         bson_destroy(&reply->whole);
         reply = next;
     }
     if (good)
-        session_end_cursor(d, reply->collection, reply->cursor);
+        session_end_cursor(session, reply->collection, reply->cursor);
     bson_destroy(&reply->whole);
     return good ? STORE_OK : STORE_FAILED;
 }
 
-enum store_status session_read(struct session *d, const bson_t *command, session_row *row, void *context)
+enum store_status session_read(struct session *session, const bson_t *command, session_row *row, void *context)
 {
-    return read_with(d, command, &(struct reader){.row = row, .context = context});
+    return read_with(session, command, &(struct reader){.row = row, .context = context});
 }
 
-enum store_status session_read_until(struct session *d, const bson_t *command, session_row *row, bool (*enough)(const void *context),
+enum store_status session_read_until(struct session *session, const bson_t *command, session_row *row, bool (*enough)(const void *context),
                                      void *context, bool *left)
 {
     struct reader r = {.row = row, .enough = enough, .context = context};
-    enum store_status status = read_with(d, command, &r);
+    enum store_status status = read_with(session, command, &r);
 
     *left = r.left;
     return status;
 }
 
-struct store_time session_time(const struct session *d)
+struct store_time session_time(const struct session *session)
 {
     struct store_time when = {0};
 
-    if (d->session)
-        mongoc_client_session_get_operation_time(d->session, &when.seconds, &when.increment);
+    if (session->session)
+        mongoc_client_session_get_operation_time(session->session, &when.seconds, &when.increment);
     return when;
 }
 
@@ -322,21 +322,21 @@ void session_read_concern(bson_t *command, struct store_time after)
     bson_append_document_end(command, &concern);
 }
 
-void session_read_options(struct session *d, bson_t *command, struct store_time after, size_t most)
+void session_read_options(struct session *session, bson_t *command, struct store_time after, size_t most)
 {
     session_read_concern(command, after);
-    BSON_APPEND_INT64(command, "maxTimeMS", d->mongo->server_limit_ms);
+    BSON_APPEND_INT64(command, "maxTimeMS", session->mongo->server_limit_ms);
     if (most)
         BSON_APPEND_INT64(command, "batchSize", (int64_t)most);
 }
 
-void session_add_coupons(struct session *d, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
+void session_add_coupons(struct session *session, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
                          const void *context, size_t count)
 {
     const char *last = NULL;
     struct in_clause in;
 
-    if (!d->mongo->sharded)
+    if (!session->mongo->sharded)
         return;
     in_begin(&in, filter, "_id.c");
     for (size_t i = 0; i < count; i++) {
@@ -350,9 +350,9 @@ void session_add_coupons(struct session *d, bson_t *filter, const char *(*coupon
     in_end(&in, filter);
 }
 
-void session_add_coupon(struct session *d, bson_t *filter, const char *coupon)
+void session_add_coupon(struct session *session, bson_t *filter, const char *coupon)
 {
-    if (d->mongo->sharded)
+    if (session->mongo->sharded)
         BSON_APPEND_UTF8(filter, "_id.c", coupon);
 }
 
@@ -406,30 +406,30 @@ void session_add_users(bson_t *filter, const char *coupon, const struct name_has
 
 /* ---- writing ---- */
 
-void session_write_concern(struct session *d, bson_t *command)
+void session_write_concern(struct session *session, bson_t *command)
 {
     bson_t concern;
 
     BSON_APPEND_DOCUMENT_BEGIN(command, "writeConcern", &concern);
     BSON_APPEND_UTF8(&concern, "w", "majority");
     BSON_APPEND_BOOL(&concern, "j", true);
-    BSON_APPEND_INT64(&concern, "wtimeout", d->mongo->server_limit_ms);
+    BSON_APPEND_INT64(&concern, "wtimeout", session->mongo->server_limit_ms);
     bson_append_document_end(command, &concern);
 }
 
-void session_write_options(struct session *d, bson_t *command)
+void session_write_options(struct session *session, bson_t *command)
 {
     BSON_APPEND_BOOL(command, "ordered", false);
-    session_write_concern(d, command);
+    session_write_concern(session, command);
 }
 
-enum store_status session_write(struct session *d, bson_t *command, int64_t *matched)
+enum store_status session_write(struct session *session, bson_t *command, int64_t *matched)
 {
     bson_iter_t errors;
     AUTO_BSON reply;
 
-    session_write_options(d, command);
-    if (!session_run(d, command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    session_write_options(session, command);
+    if (!session_run(session, command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return STORE_FAILED;
     if (matched)
         *matched = reply_count(&reply);

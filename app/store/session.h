@@ -93,22 +93,22 @@ void session_close(struct store *s);
 bool session_wait(struct mono until);
 
 /* True once the server's kind is known (mongo->sharded): asks it where nothing was sent yet. */
-bool session_ready(struct session *d);
+bool session_ready(struct session *session);
 
 /* Run command on the service's database (or on another one). False: no proper answer, which is logged; the reply is
  * initialised either way, and the caller's to destroy. */
-bool session_run(struct session *d, const bson_t *command, bson_t *reply);
-bool session_run_on(struct session *d, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error);
+bool session_run(struct session *session, const bson_t *command, bson_t *reply);
+bool session_run_on(struct session *session, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error);
 
 /* Called for every document of a result; false: it is unreadable, stop. */
 typedef bool session_row(const bson_t *doc, void *context);
 
 /* Run a find or an aggregation and hand out its documents. STORE_FAILED also when a row was unreadable, which is logged;
  * STORE_NO_ZONE when it named a time zone that the server does not know. */
-enum store_status session_read(struct session *d, const bson_t *command, session_row *row, void *context);
+enum store_status session_read(struct session *session, const bson_t *command, session_row *row, void *context);
 
 /* The same, until enough(context) after a row: what comes after it is left, and *left is true if there is any. */
-enum store_status session_read_until(struct session *d, const bson_t *command, session_row *row, bool (*enough)(const void *context),
+enum store_status session_read_until(struct session *session, const bson_t *command, session_row *row, bool (*enough)(const void *context),
                                      void *context, bool *left);
 
 /* One reply of such a command. Its documents can be handed out by another thread while the session reads the next one. */
@@ -119,13 +119,13 @@ struct session_reply {
     int64_t cursor;   /* 0: this was the last one */
 };
 /* False: there is no such reply; what the server said against it is logged. */
-bool session_reply_first(struct session *d, const bson_t *command, struct session_reply *reply);
+bool session_reply_first(struct session *session, const bson_t *command, struct session_reply *reply);
 /* most: documents; 0: 16 MiB of them. */
-bool session_reply_next(struct session *d, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply);
+bool session_reply_next(struct session *session, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply);
 /* False: a row was, and that is logged. */
 bool session_reply_rows(const struct session_reply *reply, session_row *row, void *context);
 /* The server forgets the cursor, if it is one. Where it does not, it will in time. */
-void session_end_cursor(struct session *d, const char *collection, int64_t cursor);
+void session_end_cursor(struct session *session, const char *collection, int64_t cursor);
 
 /* One of several finds of a collection that go in one command (joined.c). */
 struct joined_find {
@@ -137,7 +137,7 @@ struct joined_find {
 };
 /* As a session_row, and which of the finds found it. The rows of each come in its order. */
 typedef bool joined_row(const bson_t *doc, size_t find, void *context);
-enum store_status session_read_joined(struct session *d, const char *collection, struct joined_find *finds, size_t count,
+enum store_status session_read_joined(struct session *session, const char *collection, struct joined_find *finds, size_t count,
                                       struct store_time after, joined_row *row, void *context);
 
 /* After a session_read() for several reads, whose rows set `status` where they could not be decoded: the reads fail with the call, and
@@ -155,17 +155,17 @@ enum store_status session_read_joined(struct session *d, const char *collection,
 
 /* The operation time of the last that this session has read or written: a majority read not before it misses nothing of that, also
  * from another primary. Zero: it has done nothing yet. */
-struct store_time session_time(const struct session *d);
+struct store_time session_time(const struct session *session);
 /* {readConcern: majority, not before `after`}. */
 void session_read_concern(bson_t *command, struct store_time after);
 /* The tail of a find: {readConcern: majority, not before `after`; maxTimeMS; batchSize}. */
-void session_read_options(struct session *d, bson_t *command, struct store_time after, size_t most);
+void session_read_options(struct session *session, bson_t *command, struct store_time after, size_t most);
 /* The tail of a write: {ordered: false, writeConcern}. */
-void session_write_options(struct session *d, bson_t *command);
-void session_write_concern(struct session *d, bson_t *command);
+void session_write_options(struct session *session, bson_t *command);
+void session_write_concern(struct session *session, bson_t *command);
 /* Run a write that holds all but its tail. STORE_FAILED also where any part of it failed. *matched, if not NULL: how many
  * documents it matched, inserted or deleted. */
-enum store_status session_write(struct session *d, bson_t *command, int64_t *matched);
+enum store_status session_write(struct session *session, bson_t *command, int64_t *matched);
 
 /* Append to a filter that the member begins with prefix, which a coupon's id could. */
 void session_add_prefix(bson_t *filter, const char *member, const char *prefix);
@@ -174,14 +174,14 @@ void session_add_prefix(bson_t *filter, const char *member, const char *prefix);
 void session_add_older(bson_t *filter, const char *time, int64_t ms, const char *id);
 
 /* A write that a majority takes: a read not before *after sees all that was acknowledged before the call (confirm.c). */
-bool session_pulse(struct session *d, struct store_time *after);
+bool session_pulse(struct session *session, struct store_time *after);
 
 /* The filter {_id: {$in: [...]}} behind mongos must name the shards' key too: append "_id.c" for those coupons.
  * coupon(context, i) is the i-th of count. */
-void session_add_coupons(struct session *d, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
+void session_add_coupons(struct session *session, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
                          const void *context, size_t count);
 /* The same for one coupon. */
-void session_add_coupon(struct session *d, bson_t *filter, const char *coupon);
+void session_add_coupon(struct session *session, bson_t *filter, const char *coupon);
 
 /* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: what one coupon has, in the order of `name`, after text. text NULL:
  * from *number on; both NULL: all of it. */
@@ -210,8 +210,8 @@ bool refusals_doc_read(const bson_t *doc, struct refusals_doc *r);
 void quarters_filter(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms);
 
 /* True: session_name_hash() may be called; else the key was not read, which is logged. */
-bool session_finds_names(struct session *d);
-struct name_hash session_name_hash(const struct session *d, const char *name);
+bool session_finds_names(struct session *session);
+struct name_hash session_name_hash(const struct session *session, const char *name);
 
 /* ---- replies of writes ---- */
 /* A clean reply: no write concern error. What is not clean is unknown, and logged. */
@@ -233,17 +233,17 @@ void log_unreadable(const char *collection, const bson_t *doc);
 /* Append to filter: {_id: after < seq < before} of a lane; before INT64_MAX: no bound. */
 void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before);
 /* Run a find or an aggregation whose rows are batches; none are left to the caller unless STORE_OK. */
-enum store_status ledger_read(struct session *d, const bson_t *command, struct batch **batches, size_t most, size_t *count);
+enum store_status ledger_read(struct session *session, const bson_t *command, struct batch **batches, size_t most, size_t *count);
 /* At most `most` batches of that range, by seq in direction 1 or -1. */
 enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
                               int direction, size_t most, struct batch **batches, size_t *count);
 
 /* Run a find whose rows are buckets; none are left to the caller unless STORE_OK. */
-enum store_status buckets_read(struct session *d, const bson_t *command, struct bucket *buckets, size_t most,
+enum store_status buckets_read(struct session *session, const bson_t *command, struct bucket *buckets, size_t most,
                                size_t *count);
 
 /* End what hear() began on the session, if anything. */
-void feed_stop_hearing(struct session *d);
+void feed_stop_hearing(struct session *session);
 
 /* The table of operations, from the files that implement them. */
 enum store_status ledger_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);

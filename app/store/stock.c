@@ -28,14 +28,14 @@ static bool head_row(const bson_t *doc, size_t find, void *context)
     return true;
 }
 
-static void put_find(struct session *d, struct joined_find *find, const char *coupon, int64_t lane)
+static void put_find(struct session *session, struct joined_find *find, const char *coupon, int64_t lane)
 {
     static const char *const members[] = {"at", "v", "totals", "day", NULL};
 
     *find = (struct joined_find){.by = "_id", .most = 1, .descending = true, .members = members};
     bson_init(&find->filter);
     ledger_range(&find->filter, coupon, lane, 0, INT64_MAX);
-    session_add_coupon(d, &find->filter, coupon);
+    session_add_coupon(session, &find->filter, coupon);
 }
 
 /* Those of which each lane could be read. */
@@ -58,7 +58,7 @@ enum store_status mongo_stocks(struct store *s, int64_t now_ms, size_t most, str
 {
     struct joined_find *finds = checked(calloc(STOCK_LANES + 1, sizeof *finds));
     struct stock_lane *lanes = checked(calloc(STOCK_LANES + 1, sizeof *lanes));
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     size_t listed = 0, lane_count = 0;
     struct coupon **coupons = NULL;
     const char *next;
@@ -71,12 +71,12 @@ enum store_status mongo_stocks(struct store *s, int64_t now_ms, size_t most, str
         *stock = (struct coupon_stock){.has_slots = policy_of(coupons[i])->slots};
         memcpy(stock->coupon, coupons[i]->id, strlen(coupons[i]->id) + 1);
         for (int64_t lane = 0; lane < coupons[i]->lanes; lane++) {
-            put_find(d, &finds[lane_count], coupons[i]->id, lane);
+            put_find(session, &finds[lane_count], coupons[i]->id, lane);
             lanes[lane_count++].stock = stock;
         }
     }
     if (status == STORE_OK)
-        status = session_read_joined(d, "ledger", finds, lane_count, (struct store_time){0}, head_row, lanes);
+        status = session_read_joined(session, "ledger", finds, lane_count, (struct store_time){0}, head_row, lanes);
     *count = status == STORE_OK ? keep_whole(into, *count, lanes, lane_count) : 0;
     free(finds);
     free(lanes);

@@ -12,7 +12,7 @@ static bool day_row(const bson_t *doc, void *context)
 /* A day ends where the one begins that holds its start + 36 hours: none has fewer than 12, or more than 36. */
 enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     int64_t day[2] = {0};
 
     /* clang-format off */
@@ -30,9 +30,9 @@ enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms
             "}", "}", "}", "}",
         "]",
         "cursor", "{", "}",
-        "maxTimeMS", BCON_INT64(d->mongo->server_limit_ms));
+        "maxTimeMS", BCON_INT64(session->mongo->server_limit_ms));
     /* clang-format on */
-    enum store_status status = session_read(d, command, day_row, day);
+    enum store_status status = session_read(session, command, day_row, day);
 
     if (status != STORE_OK)
         return status;
@@ -43,10 +43,10 @@ enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms
 
 enum store_status time_now(struct store *s, int64_t *utc_ms)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     AUTO_BSON reply;
 
     BSON_APPEND_INT32(&command, "hello", 1);
-    return session_run(d, &command, &reply) && find_time(&reply, "localTime", utc_ms) ? STORE_OK : STORE_FAILED;
+    return session_run(session, &command, &reply) && find_time(&reply, "localTime", utc_ms) ? STORE_OK : STORE_FAILED;
 }

@@ -38,7 +38,7 @@ static void id_list_init(struct id_list *list, size_t most, struct arena *a)
 }
 
 /* Both kinds of views: with slots it is buckets that are due, without them user states. By the indexes due_all. */
-static enum store_status find_due(struct session *d, const char *collection, int64_t before_ms, struct id_list *list)
+static enum store_status find_due(struct session *session, const char *collection, int64_t before_ms, struct id_list *list)
 {
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
@@ -52,8 +52,8 @@ static enum store_status find_due(struct session *d, const char *collection, int
         "cursor", "{", "}", "hint", "due_all");
     /* clang-format on */
 
-    session_read_options(d, command, (struct store_time){0}, 0);
-    return session_read(d, command, id_row, list);
+    session_read_options(session, command, (struct store_time){0}, 0);
+    return session_read(session, command, id_row, list);
 }
 
 enum store_status mongo_due_coupons(struct store *s, int64_t before_ms, size_t most, struct arena *a, const char ***ids,
@@ -280,7 +280,7 @@ static bool one_more_row(const bson_t *doc, void *context)
 }
 
 /* The statements, if any, as one command. */
-static enum store_status run_statements(struct session *d, const char *verb, const char *collection, const char *list,
+static enum store_status run_statements(struct session *session, const char *verb, const char *collection, const char *list,
                                         const bson_t *statements, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -289,16 +289,16 @@ static enum store_status run_statements(struct session *d, const char *verb, con
     if (count == 0)
         return STORE_OK;
     bson_append_utf8(&command, verb, -1, collection, -1);
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     bson_append_array(&command, list, -1, statements);
 
     AUTO_BSON reply;
-    return session_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
+    return session_run(session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors) ? STORE_OK
                                                                                                      : STORE_FAILED;
 }
 
 /* The look-ups first: as long as a code bucket has its codes, they can be cleaned up again. */
-static enum store_status clean_buckets(struct session *d, struct cleaning *c, int64_t from_b, int64_t to_b)
+static enum store_status clean_buckets(struct session *session, struct cleaning *c, int64_t from_b, int64_t to_b)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
@@ -306,14 +306,14 @@ static enum store_status clean_buckets(struct session *d, struct cleaning *c, in
     bson_init(&c->look_ups);
     bson_init(&c->updates);
     bson_init(&c->deletes);
-    code_buckets_find(d, &command, (struct store_time){0}, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
-    status = session_read(d, &command, cleaning_row, c);
+    code_buckets_find(session, &command, (struct store_time){0}, c->coupon, from_b, to_b, (size_t)(to_b - from_b));
+    status = session_read(session, &command, cleaning_row, c);
     if (status == STORE_OK)
-        status = run_statements(d, "delete", "codes", "deletes", &c->look_ups, c->look_up_count);
+        status = run_statements(session, "delete", "codes", "deletes", &c->look_ups, c->look_up_count);
     if (status == STORE_OK)
-        status = run_statements(d, "update", "code_buckets", "updates", &c->updates, c->update_count);
+        status = run_statements(session, "update", "code_buckets", "updates", &c->updates, c->update_count);
     if (status == STORE_OK)
-        status = run_statements(d, "delete", "code_buckets", "deletes", &c->deletes, c->delete_count);
+        status = run_statements(session, "delete", "code_buckets", "deletes", &c->deletes, c->delete_count);
     bson_destroy(&c->look_ups);
     bson_destroy(&c->updates);
     bson_destroy(&c->deletes);
@@ -325,7 +325,7 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     struct bucket *buckets = checked(calloc(most + 1, sizeof *buckets));
     int64_t to_b = from_b + (int64_t)most;
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
 
     *more = false;
@@ -333,13 +333,13 @@ enum store_status mongo_codes_clean(struct store *s, const char *coupon, int64_t
     if (status == STORE_OK) {
         struct cleaning cleaning = {.coupon = coupon, .buckets = buckets};
 
-        status = clean_buckets(d, &cleaning, from_b, to_b);
+        status = clean_buckets(session, &cleaning, from_b, to_b);
         for (size_t i = 0; i < most; i++)
             bucket_release(&buckets[i]);
     }
     free(buckets);
     if (status != STORE_OK)
         return status;
-    code_buckets_find(d, &command, (struct store_time){0}, coupon, to_b, INT64_MAX, 1);
-    return session_read(d, &command, one_more_row, more);
+    code_buckets_find(session, &command, (struct store_time){0}, coupon, to_b, INT64_MAX, 1);
+    return session_read(session, &command, one_more_row, more);
 }

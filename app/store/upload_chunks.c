@@ -40,12 +40,12 @@ static void put_id(bson_t *doc, const char *upload, int64_t chunk)
 static enum store_status update_chunk(struct store *s, const struct upload_chunk *chunk, const bson_t *change, bool insert)
 {
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     bson_t updates, update, sub;
     bson_iter_t errors;
 
     BSON_APPEND_UTF8(&command, "update", "parts");
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "updates", &updates);
     BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &sub);
@@ -57,7 +57,7 @@ static enum store_status update_chunk(struct store *s, const struct upload_chunk
     bson_append_array_end(&command, &updates);
 
     AUTO_BSON reply;
-    if (!session_run(d, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
+    if (!session_run(session, &command, &reply) || !reply_is_clean(&reply) || reply_errors(&reply, &errors))
         return STORE_FAILED;
     return reply_count(&reply) ? STORE_OK : STORE_NOT_FOUND;
 }
@@ -121,7 +121,7 @@ enum store_status mongo_chunk(struct store *s, const char *upload, int64_t chunk
 {
     struct part_read read = {out, a, false};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     bson_t filter;
 
@@ -130,8 +130,8 @@ enum store_status mongo_chunk(struct store *s, const char *upload, int64_t chunk
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     put_id(&filter, upload, chunk);
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, (struct store_time){0}, 0);
-    status = session_read(d, &command, part_row, &read);
+    session_read_options(session, &command, (struct store_time){0}, 0);
+    status = session_read(session, &command, part_row, &read);
     return status == STORE_OK && !read.found ? STORE_NOT_FOUND : status;
 }
 
@@ -157,7 +157,7 @@ static bool upload_row(const bson_t *doc, void *context)
 
 /* Uploads no chunk of which was written since before_ms, and which no job names that is still to be done or ended since
  * ended_before_ms. */
-static enum store_status find_old_uploads(struct session *d, int64_t before_ms, int64_t ended_before_ms,
+static enum store_status find_old_uploads(struct session *session, int64_t before_ms, int64_t ended_before_ms,
                                           struct upload_list *list)
 {
     /* clang-format off */
@@ -181,8 +181,8 @@ static enum store_status find_old_uploads(struct session *d, int64_t before_ms, 
         "cursor", "{", "}");
     /* clang-format on */
 
-    session_read_options(d, command, (struct store_time){0}, 0);
-    return session_read(d, command, upload_row, list);
+    session_read_options(session, command, (struct store_time){0}, 0);
+    return session_read(session, command, upload_row, list);
 }
 
 /* {_id: {$gte: {u, p: MinKey}, $lte: {u, p: MaxKey}}} */
@@ -202,7 +202,7 @@ static void put_parts_of(bson_t *filter, const char *upload)
     bson_append_document_end(filter, &range);
 }
 
-static bool delete_uploads(struct session *d, const struct upload_list *list)
+static bool delete_uploads(struct session *session, const struct upload_list *list)
 {
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t deletes, one, filter;
@@ -210,7 +210,7 @@ static bool delete_uploads(struct session *d, const struct upload_list *list)
     char buffer[16];
 
     BSON_APPEND_UTF8(&command, "delete", "parts");
-    session_write_options(d, &command);
+    session_write_options(session, &command);
     BSON_APPEND_ARRAY_BEGIN(&command, "deletes", &deletes);
     for (size_t i = 0; i < list->count; i++) {
         BSON_APPEND_DOCUMENT_BEGIN(&deletes, array_key(i, buffer), &one);
@@ -223,7 +223,7 @@ static bool delete_uploads(struct session *d, const struct upload_list *list)
     bson_append_array_end(&command, &deletes);
 
     AUTO_BSON reply;
-    return session_run(d, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
+    return session_run(session, &command, &reply) && reply_is_clean(&reply) && !reply_errors(&reply, &errors);
 }
 
 enum store_status mongo_chunks_clean(struct store *s, int64_t before_ms, int64_t ended_before_ms)

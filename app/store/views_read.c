@@ -30,13 +30,13 @@ static uint64_t user_state_hash(const char *coupon, const struct name_hash *hash
     return hash_text(h, coupon);
 }
 
-static void user_state_table_init(struct user_state_table *t, const struct session *d, struct user_state_read *reads, size_t count,
+static void user_state_table_init(struct user_state_table *t, const struct session *session, struct user_state_read *reads, size_t count,
                                   struct arena *a)
 {
     *t = (struct user_state_table){.reads = reads, .hashes = arena_array(a, count, sizeof *t->hashes), .arena = a};
     hash_index_init(&t->index, count);
     for (size_t i = 0; i < count; i++) {
-        t->hashes[i] = session_name_hash(d, reads[i].user);
+        t->hashes[i] = session_name_hash(session, reads[i].user);
         hash_index_add(&t->index, user_state_hash(reads[i].coupon, &t->hashes[i]), i);
     }
     t->bytes_before = a->bytes;
@@ -89,7 +89,7 @@ static const char *user_state_coupon(const void *context, size_t i)
 enum store_status views_user_states(struct store *s, struct store_time after, struct arena *a, struct user_state_read *reads,
                                     size_t count)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     struct user_state_table table;
     enum store_status status;
@@ -101,12 +101,12 @@ enum store_status views_user_states(struct store *s, struct store_time after, st
         return STORE_OK;
     for (size_t i = 0; i < count; i++)
         reads[i] = (struct user_state_read){.coupon = reads[i].coupon, .user = reads[i].user, .status = STORE_LEFT};
-    if (!session_finds_names(d)) {
+    if (!session_finds_names(session)) {
         status = STORE_FAILED;
         SETTLE_READS(status, reads, count);
         return status;
     }
-    user_state_table_init(&table, d, reads, count, a);
+    user_state_table_init(&table, session, reads, count, a);
     BSON_APPEND_UTF8(&command, "find", "users");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     if (count == 1) { /* the server's short way to one _id: a quarter less work than an $in of one */
@@ -116,11 +116,11 @@ enum store_status views_user_states(struct store *s, struct store_time after, st
         for (size_t i = 0; i < count; i++)
             codec_user_state_id(&in.values, in_next(&in), reads[i].coupon, &table.hashes[i]);
         in_end(&in, &filter);
-        session_add_coupons(d, &filter, user_state_coupon, reads, count);
+        session_add_coupons(session, &filter, user_state_coupon, reads, count);
     }
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, after, count + 1);
-    status = session_read_until(d, &command, user_state_row, has_enough_user_states, &table, &left);
+    session_read_options(session, &command, after, count + 1);
+    status = session_read_until(session, &command, user_state_row, has_enough_user_states, &table, &left);
     hash_index_free(&table.index);
     for (size_t i = 0; i < count && !left; i++)
         if (reads[i].status == STORE_LEFT)
@@ -155,7 +155,7 @@ enum store_status views_job(struct store *s, const char *coupon, const char *job
                             struct job_progress **state)
 {
     struct job_row row = {.job = job, .arena = a};
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     char name[STORED_NAME_SIZE];
     enum store_status status;
@@ -163,15 +163,15 @@ enum store_status views_job(struct store *s, const char *coupon, const char *job
     bson_t filter;
 
     *state = NULL;
-    if (!session_finds_names(d))
+    if (!session_finds_names(session))
         return STORE_FAILED;
-    hash = session_name_hash(d, name_of_job(job, name));
+    hash = session_name_hash(session, name_of_job(job, name));
     BSON_APPEND_UTF8(&command, "find", "users");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     codec_user_state_id(&filter, "_id", coupon, &hash);
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, after, 2);
-    status = session_read(d, &command, job_row, &row);
+    session_read_options(session, &command, after, 2);
+    status = session_read(session, &command, job_row, &row);
     if (status == STORE_OK)
         *state = row.state;
     return status == STORE_OK && row.unreadable ? STORE_UNREADABLE : status;
@@ -218,7 +218,7 @@ static const char *account_coupon(const void *context, size_t i)
 enum store_status views_accounts(struct store *s, struct store_time after, struct arena *a, struct account_read *reads, size_t count)
 {
     struct account_rows rows = {reads, arena_array(a, count + 1, sizeof *rows.hashes), count, a};
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status = STORE_FAILED;
     char name[STORED_NAME_SIZE];
@@ -229,7 +229,7 @@ enum store_status views_accounts(struct store *s, struct store_time after, struc
         reads[i].account = NULL;
         reads[i].status = STORE_OK;
     }
-    if (!session_finds_names(d)) {
+    if (!session_finds_names(session)) {
         SETTLE_READS(status, reads, count);
         return status;
     }
@@ -237,19 +237,19 @@ enum store_status views_accounts(struct store *s, struct store_time after, struc
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     in_begin(&in, &filter, "_id");
     for (size_t i = 0; i < count; i++) {
-        rows.hashes[i] = session_name_hash(d, name_of_account(reads[i].lane, reads[i].peer, name));
+        rows.hashes[i] = session_name_hash(session, name_of_account(reads[i].lane, reads[i].peer, name));
         codec_user_state_id(&in.values, in_next(&in), reads[i].coupon, &rows.hashes[i]);
     }
     in_end(&in, &filter);
-    session_add_coupons(d, &filter, account_coupon, reads, count);
+    session_add_coupons(session, &filter, account_coupon, reads, count);
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, after, count + 1);
-    status = session_read(d, &command, account_row, &rows);
+    session_read_options(session, &command, after, count + 1);
+    status = session_read(session, &command, account_row, &rows);
     SETTLE_READS(status, reads, count);
     return status;
 }
 
-static void end_sorted(struct session *d, bson_t *command, struct store_time after, const char *by, size_t most)
+static void end_sorted(struct session *session, bson_t *command, struct store_time after, const char *by, size_t most)
 {
     bson_t sort;
 
@@ -257,7 +257,7 @@ static void end_sorted(struct session *d, bson_t *command, struct store_time aft
     bson_append_int32(&sort, by, -1, 1);
     bson_append_document_end(command, &sort);
     BSON_APPEND_INT64(command, "limit", (int64_t)most);
-    session_read_options(d, command, after, most);
+    session_read_options(session, command, after, most);
 }
 
 /* ---- who has one ---- */
@@ -272,12 +272,12 @@ static uint64_t hash_bits(const struct name_hash *hash)
 
 enum store_status views_user_hash(struct store *s, const char *user, uint64_t *hash)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     struct name_hash name;
 
-    if (!session_finds_names(d))
+    if (!session_finds_names(session))
         return STORE_FAILED;
-    name = session_name_hash(d, user);
+    name = session_name_hash(session, user);
     *hash = hash_bits(&name);
     return STORE_OK;
 }
@@ -309,7 +309,7 @@ enum store_status views_walk_users(struct store *s, const char *coupon, struct s
     struct walk_rows rows = {.hashes = hashes, .most = most};
     struct name_hash last;
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     bson_t filter, projection;
 
@@ -317,13 +317,13 @@ enum store_status views_walk_users(struct store *s, const char *coupon, struct s
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
     memcpy(last.bytes, walk->last, sizeof last.bytes);
     session_add_users(&filter, coupon, walk->begun ? &last : NULL);
-    session_add_coupon(d, &filter, coupon);
+    session_add_coupon(session, &filter, coupon);
     bson_append_document_end(&command, &filter);
     BSON_APPEND_DOCUMENT_BEGIN(&command, "projection", &projection);
     BSON_APPEND_INT32(&projection, "_id", 1);
     bson_append_document_end(&command, &projection);
-    end_sorted(d, &command, after, "_id", most);
-    status = session_read(d, &command, walk_row, &rows);
+    end_sorted(session, &command, after, "_id", most);
+    status = session_read(session, &command, walk_row, &rows);
     *count = status == STORE_OK ? rows.count : 0;
     if (status != STORE_OK)
         return status;
@@ -373,7 +373,7 @@ static const char *bucket_coupon(const void *context, size_t i)
 
 enum store_status views_buckets(struct store *s, struct store_time after, struct bucket_read *reads, size_t count)
 {
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     struct bucket_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
     enum store_status status;
@@ -393,10 +393,10 @@ enum store_status views_buckets(struct store *s, struct store_time after, struct
         reads[i].status = STORE_OK;
     }
     in_end(&in, &filter);
-    session_add_coupons(d, &filter, bucket_coupon, reads, count);
+    session_add_coupons(session, &filter, bucket_coupon, reads, count);
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, after, count + 1);
-    status = session_read(d, &command, bucket_row, &list);
+    session_read_options(session, &command, after, count + 1);
+    status = session_read(session, &command, bucket_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
 }
@@ -418,11 +418,11 @@ static bool listed_bucket_row(const bson_t *doc, void *context)
     return true;
 }
 
-enum store_status buckets_read(struct session *d, const bson_t *command, struct bucket *buckets, size_t most,
+enum store_status buckets_read(struct session *session, const bson_t *command, struct bucket *buckets, size_t most,
                                size_t *count)
 {
     struct bucket_list list = {buckets, 0, most};
-    enum store_status status = session_read(d, command, listed_bucket_row, &list);
+    enum store_status status = session_read(session, command, listed_bucket_row, &list);
 
     if (status != STORE_OK)
         while (list.count > 0)
@@ -532,7 +532,7 @@ enum store_status views_touched(struct store *s, struct store_time after, struct
 {
     static const char *const members[] = {"_id", NULL};
     struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
 
     for (size_t i = 0; i < count; i++) {
@@ -542,9 +542,9 @@ enum store_status views_touched(struct store *s, struct store_time after, struct
         finds[i] = (struct joined_find){.by = "_id", .most = search->last ? 1 : search->most, .descending = search->last, .members = members};
         bson_init(&finds[i].filter);
         codec_bucket_range(&finds[i].filter, search->coupon, search->from, search->end);
-        session_add_coupon(d, &finds[i].filter, search->coupon);
+        session_add_coupon(session, &finds[i].filter, search->coupon);
     }
-    status = session_read_joined(d, "buckets", finds, count, after, touched_row, searches);
+    status = session_read_joined(session, "buckets", finds, count, after, touched_row, searches);
     free(finds);
     return status;
 }
@@ -553,23 +553,23 @@ enum store_status views_touched(struct store *s, struct store_time after, struct
 
 /* Those with a due time, the earliest first, one more than wanted: the first that is left out says when the next one ends.
  * put_which says which are meant. */
-static void put_due_search(const struct session *d, struct joined_find *find, const struct due_search *search,
-                           void (*put_which)(const struct session *d, bson_t *filter, const struct due_search *search))
+static void put_due_search(const struct session *session, struct joined_find *find, const struct due_search *search,
+                           void (*put_which)(const struct session *session, bson_t *filter, const struct due_search *search))
 {
     find->by = "view.due";
     find->most = search->most + 1;
     bson_init(&find->filter);
     BSON_APPEND_UTF8(&find->filter, "_id.c", search->coupon);
-    put_which(d, &find->filter, search);
+    put_which(session, &find->filter, search);
     put_bound(&find->filter, "view.due", "$gt", 0, true);
 }
 
-static void put_which_buckets(const struct session *d, bson_t *filter, const struct due_search *search)
+static void put_which_buckets(const struct session *session, bson_t *filter, const struct due_search *search)
 {
     bson_t clause, list;
     char buffer[16];
 
-    (void)d;
+    (void)session;
     BSON_APPEND_INT64(filter, "view.lane", search->lane);
     if (search->but_count == 0)
         return;
@@ -583,7 +583,7 @@ static void put_which_buckets(const struct session *d, bson_t *filter, const str
 
 /* All redemptions of a user state have its lane, which is left out when it is 0. Users hash evenly to lanes: of those that the index
  * gives, as many are another lane's as there are lanes, so it needs no part in it. */
-static void put_which_user_states(const struct session *d, bson_t *filter, const struct due_search *search)
+static void put_which_user_states(const struct session *session, bson_t *filter, const struct due_search *search)
 {
     bson_t clause, list;
     char buffer[16];
@@ -597,7 +597,7 @@ static void put_which_user_states(const struct session *d, bson_t *filter, const
     BSON_APPEND_DOCUMENT_BEGIN(filter, "_id.h", &clause);
     BSON_APPEND_ARRAY_BEGIN(&clause, "$nin", &list);
     for (size_t i = 0; i < search->but_count; i++) {
-        const struct name_hash hash = session_name_hash(d, search->but_users[i]);
+        const struct name_hash hash = session_name_hash(session, search->but_users[i]);
 
         bson_append_binary(&list, array_key(i, buffer), -1, BSON_SUBTYPE_BINARY, hash.bytes, sizeof hash.bytes);
     }
@@ -672,14 +672,14 @@ static void begin_due_search(struct due_search *search)
 enum store_status views_due_buckets(struct store *s, struct store_time after, struct due_search *searches, size_t count)
 {
     struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
 
     for (size_t i = 0; i < count; i++) {
         begin_due_search(&searches[i]);
-        put_due_search(d, &finds[i], &searches[i], put_which_buckets);
+        put_due_search(session, &finds[i], &searches[i], put_which_buckets);
     }
-    status = session_read_joined(d, "buckets", finds, count, after, due_bucket_row, searches);
+    status = session_read_joined(session, "buckets", finds, count, after, due_bucket_row, searches);
     for (size_t i = 0; i < count && status != STORE_OK; i++)
         release_found(searches[i].buckets, &searches[i].count);
     free(finds);
@@ -690,15 +690,15 @@ enum store_status views_due_user_states(struct store *s, struct store_time after
                                         struct user_state **user_states)
 {
     struct due_user_states list = {search, user_states, a, a->bytes};
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     struct joined_find find = {.descending = false};
     enum store_status status;
 
     begin_due_search(search);
-    if (!session_finds_names(d))
+    if (!session_finds_names(session))
         return STORE_FAILED;
-    put_due_search(d, &find, search, put_which_user_states);
-    status = session_read_joined(d, "users", &find, 1, after, due_user_state_row, &list);
+    put_due_search(session, &find, search, put_which_user_states);
+    status = session_read_joined(session, "users", &find, 1, after, due_user_state_row, &list);
     search->count = status == STORE_OK ? search->count : 0;
     return status;
 }
@@ -750,7 +750,7 @@ enum store_status views_coupons(struct store *s, struct store_time after, struct
 {
     struct definition_reads list = {reads, count};
     AUTO_BSON command = BSON_INITIALIZER;
-    struct session *d = session_of(s);
+    struct session *session = session_of(s);
     enum store_status status;
     bson_t filter;
 
@@ -768,8 +768,8 @@ enum store_status views_coupons(struct store *s, struct store_time after, struct
         reads[i].status = STORE_OK;
     }
     bson_append_document_end(&command, &filter);
-    session_read_options(d, &command, after, count + 1);
-    status = session_read(d, &command, definition_row, &list);
+    session_read_options(session, &command, after, count + 1);
+    status = session_read(session, &command, definition_row, &list);
     SETTLE_READS(status, reads, count);
     return status;
 }

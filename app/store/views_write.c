@@ -33,9 +33,9 @@ struct times {
 struct view_type {
     const char *collection;
     /* Of the name that stands in the _id; NULL: none does. */
-    struct name_hash (*hash)(const struct session *d, const struct view_write *v);
+    struct name_hash (*hash)(const struct session *session, const struct view_write *v);
     void (*put_id)(bson_t *doc, const char *name, const struct view_write *v, const struct name_hash *hash);
-    void (*put_view)(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times);
+    void (*put_view)(const struct session *session, bson_t *view, const struct view_write *v, const struct times *times);
     bool (*is_new)(const struct view_write *v);
 };
 
@@ -45,15 +45,15 @@ static void put_user_id(bson_t *doc, const char *name, const struct view_write *
     codec_user_state_id(doc, name, v->coupon, hash);
 }
 
-static struct name_hash user_state_hash(const struct session *d, const struct view_write *v)
+static struct name_hash user_state_hash(const struct session *session, const struct view_write *v)
 {
-    return session_name_hash(d, v->user_state->user);
+    return session_name_hash(session, v->user_state->user);
 }
 
-static void user_state_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
+static void user_state_put_view(const struct session *session, bson_t *view, const struct view_write *v, const struct times *times)
 {
     (void)times;
-    codec_user_state_put(view, v->coupon, v->user_state, &d->name_key);
+    codec_user_state_put(view, v->coupon, v->user_state, &session->name_key);
 }
 
 static bool user_state_is_new(const struct view_write *v)
@@ -61,16 +61,16 @@ static bool user_state_is_new(const struct view_write *v)
     return !v->user_state->stored;
 }
 
-static struct name_hash job_hash(const struct session *d, const struct view_write *v)
+static struct name_hash job_hash(const struct session *session, const struct view_write *v)
 {
     char own[STORED_NAME_SIZE];
 
-    return session_name_hash(d, name_of_job(v->job->id, own));
+    return session_name_hash(session, name_of_job(v->job->id, own));
 }
 
-static void job_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
+static void job_put_view(const struct session *session, bson_t *view, const struct view_write *v, const struct times *times)
 {
-    (void)d;
+    (void)session;
     (void)times;
     codec_job_put(view, v->coupon, v->job);
 }
@@ -80,16 +80,16 @@ static bool job_is_new(const struct view_write *v)
     return v->job->version == 1;
 }
 
-static struct name_hash account_hash(const struct session *d, const struct view_write *v)
+static struct name_hash account_hash(const struct session *session, const struct view_write *v)
 {
     char own[STORED_NAME_SIZE];
 
-    return session_name_hash(d, name_of_account(v->account->lane, v->account->peer, own));
+    return session_name_hash(session, name_of_account(v->account->lane, v->account->peer, own));
 }
 
-static void account_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
+static void account_put_view(const struct session *session, bson_t *view, const struct view_write *v, const struct times *times)
 {
-    (void)d;
+    (void)session;
     (void)times;
     codec_account_put(view, v->coupon, v->account);
 }
@@ -105,9 +105,9 @@ static void bucket_put_id(bson_t *doc, const char *name, const struct view_write
     codec_bucket_id(doc, name, v->coupon, v->bucket->b);
 }
 
-static void bucket_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
+static void bucket_put_view(const struct session *session, bson_t *view, const struct view_write *v, const struct times *times)
 {
-    (void)d;
+    (void)session;
     (void)times;
     codec_bucket_put(view, v->bucket);
 }
@@ -123,9 +123,9 @@ static void coupon_put_id(bson_t *doc, const char *name, const struct view_write
     bson_append_utf8(doc, name, -1, v->definition->id, -1);
 }
 
-static void coupon_put_view(const struct session *d, bson_t *view, const struct view_write *v, const struct times *times)
+static void coupon_put_view(const struct session *session, bson_t *view, const struct view_write *v, const struct times *times)
 {
-    (void)d;
+    (void)session;
     codec_coupon_put(view, v->definition, v->seq, times->changed_ms);
 }
 
