@@ -192,11 +192,13 @@ build() {
 # ---- processes ----
 
 # pid_of FILE NAME MARK -- print the pid in FILE, if that process is called NAME and has MARK in its command line.
+# It is asked again and again: without starting a process.
 pid_of() {
-    local pid
+    local pid comm words=() IFS=' '
     [ -s "$1" ] && read -r pid < "$1" && [[ $pid =~ ^[0-9]+$ ]] || return 1
-    [ -r "/proc/$pid/comm" ] && [ "$(cat "/proc/$pid/comm" 2> /dev/null)" = "$2" ] || return 1
-    tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null | grep -qF -- "$3" || return 1
+    { read -r comm < "/proc/$pid/comm"; } 2> /dev/null && [ "$comm" = "$2" ] || return 1
+    { readarray -d '' -t words < "/proc/$pid/cmdline"; } 2> /dev/null || return 1
+    [[ "${words[*]} " == *"$3"* ]] || return 1
     say "$pid"
 }
 
@@ -216,10 +218,11 @@ suffix() { [ "$1" -eq 1 ] || printf -- '-%d' "$1"; }
 
 # wait_gone PID SECONDS
 wait_gone() {
-    local i
+    local i stat
     for ((i = 0; i < $2 * 20; i++)); do
+        { read -r stat < "/proc/$1/stat"; } 2> /dev/null || return 0
         # A zombie is gone: only its parent has yet to notice.
-        case $(sed 's/.*) //' "/proc/$1/stat" 2> /dev/null) in '' | Z*) return 0 ;; esac
+        case ${stat##*') '} in '' | Z*) return 0 ;; esac
         sleep 0.05
     done
     return 1
@@ -509,7 +512,7 @@ members_there() {
 # member_start NUMBER -- start that member's mongod in $COUPONS_VAR/db, db-2, ..., unless it runs. From its first moment on it lets nobody
 # in without a password: also no local user, and also where the database was made without one.
 member_start() {
-    local of db log run pid mongod port try options=()
+    local of db log run pid mongod port try parameter options=()
     of=$(suffix "$1")
     db=$COUPONS_VAR/db$of log=$LOG/mongod$of.log run=$RUN/mongod$of
     database_as "$db"
@@ -530,6 +533,8 @@ member_start() {
     "${AS[@]}" chmod 600 "$db/keyfile"
     # Slow operations are not logged: users and codes stand in them.
     [ "${COUPONS_TEST:-0}" != 1 ] || options+=(--setParameter enableTestCommands=1)
+    # Tests start many, which hold nothing of worth: those log in at less cost, and watch themselves less.
+    for parameter in ${COUPONS_MONGOD_PARAMETERS-}; do options+=(--setParameter "$parameter"); done
     port=$(cat "$run.port" 2> /dev/null || true)
     # A lone member can get another address; where there are several, the others would not find it.
     [ -z "$port" ] || [ "$(members_there)" -eq 1 ] || ! port_is_open 127.0.0.1 "$port" ||

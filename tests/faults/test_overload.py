@@ -1,14 +1,14 @@
 """Overload. Other work of the machine may fall into a try, so there are some; what is wrong in all of them is ours, unless other machines
 took much of this one's time in each."""
-import os
 import time
 
 import pytest
 
+from effort import seconds
 from overload import measure, shortcomings
 from within import stolen_s
 
-SECONDS = float(os.environ.get("COUPONS_OVERLOAD_S", "8"))
+SECONDS = seconds("COUPONS_OVERLOAD_S", 4, 8, 8)
 TRIES = 5
 STOLEN_MOST = 0.1  # of the time of a try that counts
 

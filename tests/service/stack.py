@@ -64,6 +64,9 @@ per_key = 0
 per_address = 0
 keys_per_address = 0
 """
+# Of a mongod that scripts/run starts. Each process of each copy logs in: making a key of its password was a fifth of what a start costs. And
+# nobody reads what mongod writes down about itself.
+MONGOD_PARAMETERS = "scramSHA256IterationCount=5000 scramIterationCount=5000 diagnosticDataCollectionEnabled=false"
 # What only a coupond with tests/hooks/ in it obeys: a copy with these in its environment runs that one.
 HOOKS = ("COUPONS_CRASH_POINT", "COUPONS_TEST_SHARDED")
 # What is counted of executed lines goes with a process that is killed: under that build it is asked to end.
@@ -163,7 +166,8 @@ class Stack:
         # One key and one address send what many would: they are held where test_rate.py and test_limits.py say so.
         self.environment = {"COUPONS_RATE": "50000", "COUPONS_CONNECTIONS": "20000", **os.environ,
                             "COUPONS_VAR": str(self.var), "COUPONS_PORT": str(self.port),
-                            "COUPONS_CONFIG": str(config), "COUPONS_READY_S": str(PATIENCE_S)}
+                            "COUPONS_CONFIG": str(config), "COUPONS_READY_S": str(PATIENCE_S),
+                            "COUPONS_MONGOD_PARAMETERS": MONGOD_PARAMETERS}
         for name in ("MONGODB_URI", "COUPONS_URL", "COUPONS_CLOCK_OFFSET_S"):
             self.environment.pop(name, None)
         if beside:

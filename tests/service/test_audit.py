@@ -27,8 +27,8 @@ class Audit:
 
 
 @pytest.fixture(scope="module")
-def audited():
-    with Stack(SETTINGS + GUESSES + "[audit]\npath = log/audit.log\n") as s:
+def audited(stack):
+    with Stack(SETTINGS + GUESSES + "[audit]\npath = log/audit.log\n", beside=stack) as s:
         yield s
 
 

@@ -402,9 +402,9 @@ def test_a_coupon_that_is_gone_from_the_database_is_missed_by_its_checkpoint(bes
     assert code == 0, text
 
 
-def test_what_is_no_coupons_id_is_a_difference_and_has_no_checkpoint(another_stack, tmp_path):
+def test_what_is_no_coupons_id_is_a_difference_and_has_no_checkpoint(beside, tmp_path):
     """Nor does it hide what comes after it. In a stack of its own, whose reporter takes these batches for a coupon's."""
-    stack, directory, outside = another_stack(), tmp_path / "checkpoints", tmp_path / "escaped.checkpoint"
+    stack, directory, outside = beside(), tmp_path / "checkpoints", tmp_path / "escaped.checkpoint"
     directory.mkdir()
     one = Checked(stack, directory)
     batches = list(stack.database.ledger.find({"_id.c": one.coupon}))

@@ -404,9 +404,9 @@ def json_of_what_is_stored(stack, lines, tmp_path):
     assert lines("restored", tmp_path / "receipts", status=1, silent=True) == [{**lost, "what": "redeemed"}]
 
 
-def test_every_command_prints_json(another_stack, tmp_path):
+def test_every_command_prints_json(beside, tmp_path):
     """What the API answers, unchanged; of a list an item a line; the tool's own findings likewise."""
-    stack = another_stack()
+    stack = beside()
     lines = Lines(stack)
 
     def api(path):

@@ -24,9 +24,9 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'>${alert(3)}{
 
 
 @pytest.fixture(scope="module")
-def board():
+def board(stack):
     """A copy of its own: it begins without coupons."""
-    s = Stack()
+    s = Stack(beside=stack)
     try:
         yield s.start()
         s.verify(*(c["_id"] for c in s.database.coupons.find({}, {"_id": 1}) if not c["_id"].startswith("many-")))

@@ -11,6 +11,7 @@ import pytest
 
 import ledger
 from client import Direct
+from effort import in_full
 from erasure import erase, traces
 from halves import asleep
 from lanes import Lanes
@@ -258,8 +259,7 @@ def test_an_erasure_that_comes_late_erases_only_what_it_has_noted(monkeypatch, a
     stack.verify(coupon)
 
 
-@pytest.mark.parametrize("lanes", [1, 2])
-@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("comes_back, lanes", [(False, 1), in_full(False, 2), in_full(True, 1), (True, 2)])
 def test_an_erasure_that_nobody_asks_for_again_is_finished(monkeypatch, another_stack, lanes, comes_back):
     monkeypatch.setenv("COUPONS_TEST", "1")
     stack = another_stack()

@@ -17,8 +17,8 @@ sources = (f"127.7.{i // 250}.{i % 250 + 1}" for i in itertools.count())
 
 
 @pytest.fixture(scope="module")
-def guarded():
-    s = Stack(SETTINGS + f"[guesses]\nper_key = {PER_KEY}\nper_address = {PER_ADDRESS}\nkeys_per_address = {KEYS}\n")
+def guarded(stack):
+    s = Stack(SETTINGS + f"[guesses]\nper_key = {PER_KEY}\nper_address = {PER_ADDRESS}\nkeys_per_address = {KEYS}\n", beside=stack)
     try:
         yield s.start()
         s.verify()

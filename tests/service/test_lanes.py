@@ -14,7 +14,7 @@ import urllib.parse
 import pytest
 
 import ledger
-from effort import effort
+from effort import effort, in_full
 from erasure import erase, traces
 from lanes import LANE_SLOTS, Lanes, check_lanes, lane_of, users_of
 from receiver import Receiver
@@ -277,7 +277,7 @@ def test_a_check_does_not_promise_what_other_lanes_have_taken(stack, storefront,
 
 # ---- what goes on around it ----
 
-@pytest.mark.parametrize("point", ["decided", "appended"])
+@pytest.mark.parametrize("point", [in_full("decided"), "appended"])
 def test_workers_die_in_the_midst_of_gifts_and_every_slot_still_goes_out(monkeypatch, beside, point):
     """All users are of one lane, so that most slots have to come from the others. Every worker dies at its 15th batch, and so do
     its successors: also between what one lane gives and another gets."""
@@ -401,7 +401,7 @@ def test_no_name_is_left_in_any_lane_after_an_erasure(stack, ops, storefront):
 
 # ---- one story ----
 
-@pytest.mark.parametrize("lanes", [3, 64])
+@pytest.mark.parametrize("lanes", [3, in_full(64)])
 def test_the_list_goes_over_all_lanes_the_newest_first(stack, storefront, lanes):
     coupon, count = laned(stack, 400, lanes=lanes), effort(120, 300)
     calls = swarm(stack.ways(), [take(coupon, f"u-{i}", f"k-{i}", state=["issued", "redeemed"][i % 2]) for i in range(count)], connections=16)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from effort import in_full
 from lanes import Lanes
 from stack import WORKERS, wait_until
 from swarm import Swarm, by_code, take
@@ -82,7 +83,7 @@ def check_ledger(told, changes, key):
         assert version == changes[-1].version, "a lane has not followed"
 
 
-@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("lanes", [in_full(1), 4])
 def test_whatever_is_changed_is_obeyed_from_its_answer_on(stack, lanes):
     coupon = stack.coupon(slots=30_000, lanes=lanes, discount={"kind": "amount", "amount_minor": 3, "currency": "EUR"},
                           cap={"total": 30_000, **OPEN["cap"]})

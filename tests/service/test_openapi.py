@@ -205,10 +205,10 @@ def test_an_answer_says_of_each_member_what_it_is_and_whether_it_is_always_there
             assert {"type", "$ref", "oneOf", "anyOf"} & set(what), f"{name}/{member} may be anything"
 
 
-def test_every_example_is_sent_and_every_example_of_an_answer_is_one(another_stack, document, operations):
+def test_every_example_is_sent_and_every_example_of_an_answer_is_one(beside, document, operations):
     """Each call once, with the body of its example; what it answers has the form of the example, both by the same schema. On a copy
     of its own: the examples name coupons and users that other tests may have."""
-    stack = another_stack()
+    stack = beside()
     asks = {name: asked(operation) for name, operation in operations.items() if asked(operation) is not None}
     answers = Story(stack, asks).tell()
     assert set(answers) == set(operations), "calls that the story does not make, or that are not described"

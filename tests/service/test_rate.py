@@ -18,8 +18,8 @@ RATE = 40
 
 
 @pytest.fixture(scope="module")
-def limited():
-    s = Stack()
+def limited(stack):
+    s = Stack(beside=stack)
     s.environment.update(COUPONS_RATE=str(RATE), COUPONS_RATE_KEYLESS="20")
     try:
         yield s.start()

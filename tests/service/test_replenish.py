@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from effort import effort
 from ledger import Told
 from stack import wait_until
 from swarm import Swarm, by_code, swarm, take
@@ -132,7 +133,7 @@ def test_what_is_sold_out_is_refilled(stack, lanes, before, change):
 
 def test_what_was_refilled_is_not_refilled_again_for_what_was_seen_before(stack):
     """Many coupons of four lanes, whose slots come while a worker asks how many are left."""
-    coupons = [stack.coupon(lanes=4, cap={"total": 10**5}, replenish={"below": 120, "add": 150}) for _ in range(24)]
+    coupons = [stack.coupon(lanes=4, cap={"total": 10**5}, replenish={"below": 120, "add": 150}) for _ in range(effort(8, 24))]
 
     def slots(count):
         return lambda: all(stack.counts(coupon)["slots"] >= count for coupon in coupons)
