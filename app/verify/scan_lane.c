@@ -687,7 +687,9 @@ static enum store_status walk(struct reading *g)
     do {
         g->walk.begun = g->walk.lost = false;
         g->status = STORE_OK;
-        s = begin(g) ? run(g, VIEWS, walk_user_states) : STORE_FAILED;
+        s = STORE_FAILED;
+        if (begin(g))
+            s = run(g, VIEWS, walk_user_states);
         mongo_user_state_pages_end(g->sessions[0], g->walk.cursor);
         g->walk.cursor = 0;
     } while (g->walk.lost && scan_again(s, &tries));
