@@ -252,7 +252,7 @@ static void entry_write(struct pen *p, const struct entry *e, struct buf *out)
 
     pen_up(p, out, ENTRY_ROOM);
 #define X(kind, member, bits, name, in_line, ...)                                                                     \
-    if (((bits) == 0 || has & (bits)) && (in_line)) {                                                                 \
+    if ((in_line) && ((bits) == 0 || has & (bits))) {                                                                 \
         PUT(p, ",\"" name "\":");                                                                                     \
         PUT_##kind(p, e->member, out);                                                                                \
     }
