@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from effort import in_full
 from ports import free_port
 from receiver import Receiver, assert_signed, is_signed
 from stack import PATIENCE_S, WEBHOOKS, WORKERS, wait_until
@@ -356,7 +357,7 @@ def test_what_came_while_there_was_no_deliverer_is_found_above_the_watermark(sta
     stack.verify()
 
 
-@pytest.mark.parametrize("how", ["unreadable", "refused"])
+@pytest.mark.parametrize("how", [in_full("unreadable"), "refused"])
 def test_the_watermark_goes_on_without_a_lane_that_cannot(beside, receiver, how):
     """Its batch cannot be read, or its receiver refuses it: the watermark names the lane, and whoever comes next begins there, too."""
     stack = beside(WEBHOOKS)
