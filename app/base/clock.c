@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define NS_PER_MS 1000000
+#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_S INT64_C(1000000000)
 
-static _Atomic int64_t offset_ms;      /* UTC minus monotonic */
+static _Atomic int64_t offset_ns;      /* UTC minus monotonic */
 static _Atomic bool offset_known;
 static int64_t test_shift_ms;          /* COUPONS_CLOCK_OFFSET_S */
 
@@ -50,23 +51,29 @@ int64_t clock_shift_s(void)
     return test_shift_ms / 1000;
 }
 
+static int64_t utc_ns(void)
+{
+    struct timespec t;
+
+    if (atomic_load(&offset_known))
+        return mono_now().ns + atomic_load(&offset_ns);
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec * NS_PER_S + t.tv_nsec;
+}
+
+/* In nanoseconds, so that the processes of a machine agree: if each rounded to milliseconds, two could be two apart. */
 void clock_set(int64_t utc_ms, struct mono asked, struct mono answered)
 {
-    int64_t least = utc_ms - answered.ns / NS_PER_MS - 1, most = utc_ms - asked.ns / NS_PER_MS + 1;
-    int64_t offset = clock_now_ms() - test_shift_ms - mono_now().ns / NS_PER_MS;
+    int64_t least = utc_ms * NS_PER_MS - answered.ns, most = (utc_ms + 1) * NS_PER_MS - asked.ns;
+    int64_t offset = utc_ns() - mono_now().ns;
 
-    atomic_store(&offset_ms, offset < least ? least : offset > most ? most : offset);
+    atomic_store(&offset_ns, offset < least ? least : offset > most ? most : offset);
     atomic_store(&offset_known, true);
 }
 
 int64_t clock_now_ms(void)
 {
-    struct timespec t;
-
-    if (atomic_load(&offset_known))
-        return mono_now().ns / NS_PER_MS + atomic_load(&offset_ms) + test_shift_ms;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / NS_PER_MS + test_shift_ms;
+    return utc_ns() / NS_PER_MS + test_shift_ms;
 }
 
 /* Days since 1970-01-01 of a Gregorian date. Source: the era arithmetic of proleptic calendars (400 years = 146097 days). */

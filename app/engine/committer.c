@@ -19,6 +19,7 @@
 #include "engine/multilane.h"
 #include "engine/round.h"
 
+#define YIELD_NS_MAX INT64_C(50000000)
 #define FLUSH_ENTRIES 4096 /* of a lane: with so many, its buckets and mark are written at once */
 
 /* ---- answering ---- */
@@ -559,7 +560,6 @@ static void answer_work(struct committer *c, struct lane_work *p)
         else if (!look_around(c, op))
             answer(c, op);
     }
-    l->conflicts = 0;
     op_list_prepend(&l->queue, &p->left);
     if (p->again.count) {
         l->stale = true; /* slots are free but none is found: perhaps somebody else took them; read the ledger */
@@ -582,10 +582,23 @@ static void count_expired(const struct committer *c, const struct batch *b)
         c->hooks->expired(count);
 }
 
+/* Let the lane's other writer append next. It must read our batch first, so it would lose every race; it needs about as long as this round
+ * took. */
+static void yield_lane(struct lane *l, const struct round *r)
+{
+    struct mono now = mono_now();
+    int64_t ns = now.ns - r->started.ns;
+
+    l->yields--;
+    l->not_before = (struct mono){now.ns + (ns < YIELD_NS_MAX ? ns : YIELD_NS_MAX)};
+}
+
 static void work_committed(struct committer *c, const struct round *r, struct lane_work *p)
 {
     struct lane *l = p->lane;
 
+    if (l->yields)
+        yield_lane(l, r);
     if (c->hooks->batch)
         c->hooks->batch((int)p->ops.count, (int)p->batch->count, r->append_us, r->load_us);
     count_expired(c, p->batch);
@@ -601,24 +614,15 @@ static void work_committed(struct committer *c, const struct round *r, struct la
     answer_work(c, p);
 }
 
-/* Somebody else appended: read that and decide again, with jitter after the second time. */
+/* Somebody else appended: read that and decide again. */
 static void work_lost(struct committer *c, struct lane_work *p)
 {
-    struct lane *l = p->lane;
-    int64_t ms = 0;
-
     if (c->hooks->conflict)
         c->hooks->conflict();
-    l->stale = true;
-    if (++l->conflicts > 2) {
-        int spread = 1 << (l->conflicts < 8 ? l->conflicts - 2 : 6);
-
-        c->random = c->random * 1664525u + 1013904223u;
-        ms = (int64_t)((c->random >> 16) % (uint32_t)spread);
-    }
+    p->lane->stale = true;
     if (p->state == WORK_RETRY)
         p->state = WORK_OPEN; /* its requests are decided again */
-    defer(c, p, ms);
+    defer(c, p, 0);
 }
 
 static void work_unknown(struct committer *c, struct lane_work *p)
@@ -736,8 +740,7 @@ static void users_fit(struct committer *c, const struct round *r)
 
 static void run_round(struct committer *c, struct round *r)
 {
-    struct mono started = mono_now();
-
+    r->started = mono_now();
     r->count = r->ops = 0;
     r->left = false;
     c->answered = 0;
@@ -758,7 +761,7 @@ static void run_round(struct committer *c, struct round *r)
     users_fit(c, r);
     tell_filters(c);
     arena_reset(&r->arena);
-    gather_answered(&c->gather, c->answered, atomic_load(&c->waiting), started, mono_now());
+    gather_answered(&c->gather, c->answered, atomic_load(&c->waiting), r->started, mono_now());
 }
 
 /* ---- the thread ---- */
@@ -949,7 +952,6 @@ struct committer *committer_start(const struct engine_config *config, struct sto
     c->store = source->open(source);
     c->epoch = -1;
     c->ops_most = ROUND_OPS_MAX;
-    c->random = (uint32_t)mono_now().ns;
     pthread_mutex_init(&c->lock, NULL);
     cond_init(&c->some);
     thread_start(&c->thread, committer_main, c, "committer");

@@ -68,8 +68,8 @@ struct lane {
 
     bool ready;              /* in the committer's list of lanes with work */
     struct lane *ready_prev, *ready_next;
-    struct mono not_before;  /* not before this time (back-off) */
-    int conflicts;           /* in a row */
+    struct mono not_before;  /* not before this time: back-off, or another writer's turn */
+    int yields;              /* after so many more of our batches, another writer gets a turn */
     bool unflushed;          /* batches since the last flush */
     struct lane *unflushed_prev, *unflushed_next;
     struct mono flush_at;

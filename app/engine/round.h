@@ -28,6 +28,7 @@
 #define RETIRE_STEP 4096       /* slots retired in a batch */
 #define AGAIN_MS 2             /* slots are free, but their views are not readable yet */
 #define AGAIN_DAMAGED_MS 100   /* perhaps they are: the document that says so cannot be read */
+#define YIELDS 8                /* after another writer's batch: our own batches that are followed by its turn */
 #define CLOCK_ALARM_MS 2000    /* a tail this far ahead of now */
 
 struct zone_day {
@@ -68,7 +69,6 @@ struct committer {
     int unread;              /* users of this round who were certainly new */
     struct zone_day *zones;
     struct buf scratch;
-    uint32_t random;
     size_t ops_most;         /* most requests in the next round: below ROUND_OPS_MAX while their users fill the memory */
     int answered;            /* requests answered in the last round */
     struct gather gather;
@@ -125,6 +125,7 @@ struct round {
     size_t count;
     size_t ops;
     bool left; /* users were left unread */
+    struct mono started;
     struct arena arena;
     int64_t load_us, append_us; /* time taken to load, and to append */
 };

@@ -151,9 +151,12 @@ static void follow_others(struct committer *c, struct lane_work *p)
 {
     struct lane *l = p->lane;
     enum store_status status = STORE_OK;
+    int64_t seq = l->tail.seq;
 
-    if (l->stale) {
+    if (l->stale || l->yields) {
         status = lane_refresh(l, c->store);
+        if (l->tail.seq > seq)
+            l->yields = YIELDS;
         if (l->window)
             note_unflushed(c, l);
         answer_watchers(c, l);

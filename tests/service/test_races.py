@@ -298,7 +298,7 @@ def test_many_coupons_at_two_workers_and_neither_side_starves(stack):
 @pytest.mark.heavy
 def test_two_workers_that_meet_on_a_coupon_are_both_served(stack, figure):
     """As two fronts that do not reach each other: by the time the first has answered all its clients, the other has not been left behind."""
-    coupon, each = stack.coupon(slots=5000), 2000
+    coupon, each = stack.coupon(slots=10_000), 4000
     crowds = [Swarm([way], [take(coupon, f"u-{side}-{i}", f"k-{side}-{i}") for i in range(each)], 16)
               for side, way in enumerate(stack.ways())]
     for crowd in crowds:
@@ -308,8 +308,8 @@ def test_two_workers_that_meet_on_a_coupon_are_both_served(stack, figure):
     done = [sum(call.answered_at <= first for call in side) for side in sides]
     late = sorted(call.answered_at - call.asked_at for side in sides for call in side)[-len(sides) * each // 100]
     figure(f"two workers on one coupon: {done[0]} and {done[1]} takings side by side, p99 {late * 1000:.0f} ms")
-    assert min(done) >= sum(done) / 4, done
-    exact(stack, coupon, [call for side in sides for call in side], 5000)
+    assert min(done) >= sum(done) / 3, done
+    exact(stack, coupon, [call for side in sides for call in side], 10_000)
 
 
 def test_whoever_asks_after_a_patch_was_answered_is_served_by_the_new_definition(stack):

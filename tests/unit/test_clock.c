@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 
@@ -97,6 +98,28 @@ static void near(int64_t have, int64_t want)
         fail_msg("the clock reads %lld, about %lld was expected", (long long)have, (long long)want);
 }
 
+static int64_t machine_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* The first test that sets the clock: two workers begin like this, and their times are compared. */
+static void a_primary_on_this_machine_leaves_the_clock_as_it_is(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2000; i++) {
+        struct mono asked = mono_now();
+        int64_t before = machine_ms(), now;
+
+        clock_set(before, asked, mono_now());
+        now = clock_now_ms();
+        assert_true(before <= now && now <= machine_ms());
+    }
+}
+
 static void utc_follows_the_clock_it_was_told(void **state)
 {
     int64_t own = clock_now_ms();
@@ -137,6 +160,7 @@ int main(void)
         cmocka_unit_test(what_is_no_time_is_refused_and_changes_nothing),
         cmocka_unit_test(text_and_time_are_each_others_inverse),
         cmocka_unit_test(monotonic_time_only_goes_on),
+        cmocka_unit_test(a_primary_on_this_machine_leaves_the_clock_as_it_is),
         cmocka_unit_test(utc_follows_the_clock_it_was_told),
         cmocka_unit_test(a_slow_answer_moves_the_clock_no_further_than_it_must),
     };
