@@ -273,7 +273,7 @@ static bool read_member(const bson_iter_t *it, const struct bson_field *m, void 
     return false;
 }
 
-/* The row of the member at `it`, tried from `next` on: documents that we wrote have our order. count: none. */
+/* The row of the member at `it`; count: none. The search starts at `next`, since documents that we wrote have our order. */
 static size_t find_row(const struct bson_field *rows, size_t count, size_t next, const bson_iter_t *it)
 {
     const char *key = bson_iter_key_unsafe(it);

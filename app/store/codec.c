@@ -9,8 +9,8 @@
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
-/* Rows are made from the lists of record.h. NONE: of members that are written and read apart. PLACES: none of a list's places is left out;
- * of one that is given twice the compiler warns. */
+/* Rows are made from the lists of record.h. NONE: for members that are written and read separately. PLACES: a list's places have no gap;
+ * the compiler warns about a duplicate. */
 #define ROW(shape, kind, member, has, stored, when) BSON_FIELD(stored, BSON_FIELD_##kind, struct shape, member, when, has)
 #define NONE(...)
 #define ONE(...) +1
@@ -80,7 +80,7 @@ void codec_bucket_range(bson_t *filter, const char *coupon, int64_t from, int64_
     bson_append_document_end(filter, &range);
 }
 
-/* Whatever it is, or none; the index is read part by part all the same. */
+/* Match any part, or none; the index is still read part by part. */
 static void put_any_part(bson_t *filter)
 {
     bson_t any;
@@ -138,14 +138,14 @@ PLACES(day_rows, HEAD_DAY_FIELDS(ONE));
 PLACES(entry_rows, ENTRY_FIELDS(ONE, NONE));
 
 static const struct bson_field who_rows[] = {
-    BSON_FIELD("u", BSON_FIELD_TEXT, struct entry, user, true, 0), /* gone once the user is erased */
+    BSON_FIELD("u", BSON_FIELD_TEXT, struct entry, user, true, 0), /* all removed when the user is erased */
     BSON_FIELD("o", BSON_FIELD_TEXT, struct entry, order, true, 0),
     BSON_FIELD("m", BSON_FIELD_TEXT, struct entry, metadata, true, 0),
     BSON_FIELD("c", BSON_FIELD_TEXT, struct entry, code, true, 0),
     BSON_FIELD("f", BSON_FIELD_BYTES, struct entry, fingerprint, true, 0),
 };
 
-/* from_n beside `from`: with slots it is always the slot itself, and left out. */
+/* from_n, beside `from`: with slots it is always the slot itself, and left out. */
 static void put_from_n(bson_t *doc, uint32_t from, int64_t from_n, int64_t n)
 {
     if (from && from_n != n)
@@ -200,7 +200,7 @@ static void put_ended_id(bson_t *doc, bson_t *array, size_t *count, int64_t lane
     bson_append_utf8(array, array_key((*count)++, buffer), -1, redemption_id_text(n, g, lane, text), -1);
 }
 
-/* A reversal of a hold ends the issued one beneath it too. */
+/* Reversing a redemption that was held on an issued one ends the issued one too. */
 static void put_ended(bson_t *doc, const struct batch *b)
 {
     size_t count = 0;
@@ -219,7 +219,7 @@ static void put_ended(bson_t *doc, const struct batch *b)
         bson_append_array_end(doc, &array);
 }
 
-/* The names stand beside the hash, so that they can be emptied. */
+/* Names are not hashed, so that they can be erased. */
 static void put_who(bson_t *doc, const struct batch *b)
 {
     char buffer[16];
@@ -264,7 +264,7 @@ void codec_batch_put(bson_t *doc, const struct batch *b)
     if (b->lanes > 1)
         put_int(doc, "k", b->lanes);
     put_who(doc, b);
-    bson_append_timestamp(doc, "arrived", 7, 0, 0); /* the server puts its time there */
+    bson_append_timestamp(doc, "arrived", 7, 0, 0); /* the server replaces it with its time */
 }
 
 uint64_t codec_arrived_get(const bson_t *doc)
@@ -363,7 +363,7 @@ static bool get_batch(const bson_t *doc, struct batch *b)
            get_who(doc, b);
 }
 
-/* The _id of a batch's document: the coupon borrowed from it. */
+/* Read the _id of a batch's document; the coupon is borrowed from it. */
 static bool get_ledger_id(const bson_t *doc, const char **coupon, int64_t *lane, int64_t *seq)
 {
     bson_t id;
@@ -390,7 +390,7 @@ bool codec_head_get(const bson_t *doc, struct head *h)
     return get_totals(doc, h);
 }
 
-/* A batch of which no more is known than its _id. */
+/* A batch with only its _id filled in. */
 static struct batch *begin_batch(const bson_t *doc)
 {
     const char *coupon;
@@ -417,7 +417,7 @@ bool codec_has_left(const bson_t *doc)
     return bson_has_field(doc, "left");
 }
 
-/* What has left keeps what says whose append it was. */
+/* A batch that has left still says whose append it was. */
 static bool get_rest(const bson_t *doc, struct batch *b)
 {
     static const struct bson_field rows[] = {
@@ -473,7 +473,7 @@ static void put_earlier(bson_t *doc, const struct redemption *r)
     bson_append_array_end(doc, &array);
 }
 
-/* With slots, what ends by itself is found by its bucket. */
+/* With slots, what expires is found by its bucket. */
 static int64_t due_without_slots(const struct user_state *u)
 {
     for (size_t i = 0; i < u->count; i++)
@@ -482,7 +482,7 @@ static int64_t due_without_slots(const struct user_state *u)
     return 0;
 }
 
-/* The last member: of two views that stand at one seq the one that has it is the greater, and so replaces the other. */
+/* The last member: of two views with the same seq the one that has it compares greater, and so replaces the other. */
 static void put_orders(bson_t *view, const struct user_state *u, const struct order_key *key)
 {
     char buffer[16];
@@ -603,7 +603,7 @@ struct user_state *codec_user_state_view_get(const bson_t *view, const char *cou
         return NULL;
     if (bson_iter_init_find(&it, view, "user") && !get_text(&it, &user))
         return NULL;
-    if ((user != NULL) != (u->erased_ms == 0)) /* a tombstone has no name, all else has one */
+    if ((user != NULL) != (u->erased_ms == 0)) /* only a tombstone has no name */
         return NULL;
     u->user = arena_strdup(a, user);
     return u;
@@ -642,7 +642,7 @@ static const struct bson_field bucket_rows[] = {BUCKET_FIELDS(BUCKET, NONE)};
 static const struct bson_field slot_rows[] = {SLOT_FIELDS(SLOT, NONE)};
 PLACES(bucket_rows, BUCKET_FIELDS(ONE, NONE));
 
-/* All generations up to the last that is not 0. Absent when all are: of most buckets while they are generated. */
+/* All generations up to the last that is not 0. Absent if all are 0: in most buckets while slots are generated. */
 static void put_generations(bson_t *doc, const struct bucket *k)
 {
     int count = BUCKET_SLOTS;
@@ -664,7 +664,7 @@ static bool slot_is_untouched(const struct slot *s)
     return s->state == SLOT_FREE && !s->user && s->at_ms == 0 && s->due_ms == 0 && s->from == 0 && s->current == 0;
 }
 
-/* The generation that stands in a slot, but for an issued one that a hold has been on. */
+/* What slot.current usually is: it differs only in an issued slot on which a hold has ended. */
 static uint32_t usual_current(const struct slot *s)
 {
     return s->state == SLOT_FREE || s->state == SLOT_RETIRED ? 0 : s->generation;

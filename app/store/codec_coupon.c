@@ -91,7 +91,7 @@ void codec_definition_put(bson_t *doc, const struct coupon *c)
 {
     bson_t levels[LEVELS];
     struct path open = {.count = 0}, p = {.count = 0};
-    size_t depth = 0; /* sub-documents that are open: open.parts[0 .. depth) */
+    size_t depth = 0; /* open sub-documents: open.parts[0 .. depth) */
 
     for (size_t i = 0; i < coupon_fields_count; i++) {
         size_t common = 0;
@@ -145,13 +145,13 @@ static bool get_strings(const bson_iter_t *it, struct string_list *list, struct 
     return true;
 }
 
-/* An enum is an index into tables, and a number without a null is counted with. */
+/* Not an enum, which indexes tables, nor a number without a null, which is used in arithmetic. */
 static bool may_be_null(const struct coupon_field *f)
 {
     return f->type == FIELD_TIME || (f->type == FIELD_INT && (f->default_int == COUPON_NULL || (f->flags & FIELD_NULLABLE)));
 }
 
-/* What is outside its bounds was not written by us, and is no number to divide by or to make a code of. */
+/* A number out of bounds was not written by us: we must not divide by it, or make codes from it. */
 static bool get_bounded(const bson_iter_t *it, const struct coupon_field *f, int64_t *value)
 {
     return get_exact(it, value) && *value >= f->min && *value <= f->max;
@@ -214,7 +214,7 @@ struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t v
     c->version = version;
     for (size_t i = 0; i < coupon_fields_count; i++) {
         path_of(coupon_fields[i].pointer, &p);
-        /* a field that is younger than the document keeps its default */
+        /* a field newer than the document keeps its default */
         if (descend(doc, &p, &it) && !get_field(&it, &coupon_fields[i], c, a))
             return NULL;
     }
@@ -223,7 +223,7 @@ struct coupon *codec_definition_get(const bson_t *doc, const char *id, int64_t v
 
 #define NEVER_MS INT64_C(253402300799999) /* the last millisecond of the year 9999 */
 
-/* By which lists of what is active now, and the sweeper, find it without looking at all that there are. */
+/* For the indexes by which lists of active coupons, and the sweeper, find it. */
 static void put_ends(bson_t *view, const struct coupon *c, int64_t changed_ms)
 {
     bool ends = c->ends_at_ms != COUPON_NULL;
@@ -243,7 +243,7 @@ void codec_coupon_put(bson_t *view, const struct coupon *c, int64_t seq, int64_t
 {
     bson_t def;
 
-    put_int(view, "seq", seq); /* first: it orders */
+    put_int(view, "seq", seq); /* first: it orders views */
     put_int(view, "version", c->version);
     bson_append_date_time(view, "changed", 7, changed_ms);
     put_ends(view, c, changed_ms);

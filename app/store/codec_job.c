@@ -1,8 +1,8 @@
 /*
  * store/codec_job.c -- the views of jobs and of accounts between lanes: see codec.h.
  *
- * Form    they stand among the users, and have all members of a user's view, so that whoever reads one finds them: an alias that is
- *         empty, a day and a count of today that are 0 where they have none, and no redemptions
+ * Form    stored among the users, with all members that a reader of users' views expects: an empty alias, day and today (0 if they have
+ *         none), and no redemptions
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 #define ROWS(table) (table), sizeof(table) / sizeof *(table)
 
-/* As a document has them, in its order. */
+/* The members of a document, in its order. */
 struct stored {
     int64_t seq, version;
     char alias[ID_ALIAS_LEN + 1];
@@ -22,7 +22,7 @@ struct stored {
 };
 
 static const struct bson_field rows[] = {
-    BSON_FIELD("seq", BSON_FIELD_INT, struct stored, seq, false, 0), /* first: it orders */
+    BSON_FIELD("seq", BSON_FIELD_INT, struct stored, seq, false, 0), /* first: it orders views */
     BSON_FIELD("version", BSON_FIELD_INT, struct stored, version, false, 0),
     BSON_FIELD("alias", BSON_FIELD_CHARS, struct stored, alias, false, 0),
     BSON_FIELD("total", BSON_FIELD_INT, struct stored, total, false, 0),
@@ -33,7 +33,7 @@ static const struct bson_field rows[] = {
     BSON_FIELD("fence", BSON_FIELD_INT, struct stored, job.fence, true, 0),
     BSON_FIELD("given_slots", BSON_FIELD_INT, struct stored, given.slots, true, 0),
     BSON_FIELD("given_day", BSON_FIELD_INT, struct stored, given.day, true, 0),
-    BSON_FIELD("given_minor", BSON_FIELD_WIDE, struct stored, given.minor, true, 0), /* the whole budget may go to and fro for ever */
+    BSON_FIELD("given_minor", BSON_FIELD_WIDE, struct stored, given.minor, true, 0), /* the budget may go back and forth for ever */
     BSON_FIELD("got_slots", BSON_FIELD_INT, struct stored, got.slots, true, 0),
     BSON_FIELD("got_day", BSON_FIELD_INT, struct stored, got.day, true, 0),
     BSON_FIELD("got_minor", BSON_FIELD_WIDE, struct stored, got.minor, true, 0),
@@ -66,7 +66,7 @@ void codec_account_put(bson_t *view, const char *coupon, const struct lane_accou
                          .got = account->got});
 }
 
-/* False: not one that stands under this name. */
+/* False: not a document of this name. */
 static bool get(const bson_t *doc, const char *name, struct stored *s, struct arena *a)
 {
     const char *coupon, *stored_name;

@@ -1,4 +1,4 @@
-/* store/codec_watermark.c -- of codec.h: watermarks. */
+/* store/codec_watermark.c -- see codec.h: watermarks. */
 #include "store/codec.h"
 
 #include <string.h>
