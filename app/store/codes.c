@@ -1,4 +1,4 @@
-/* store/codes.c -- reading codes: which slot has one, what a bucket's are, and what is known of those to be drafted. */
+/* store/codes.c -- reading codes: a code's slot, a bucket's codes, all of a coupon, and what is known of codes to be drafted. */
 #include "store/codes.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static uint64_t look_hash(const char *coupon, const char *code)
     return hash_text(hash_text(HASH_NONE, code), coupon);
 }
 
-/* The same code may have been asked for more than once: all get it. */
+/* Several items may ask for the same code: fill them all. */
 static bool look_row(const bson_t *doc, void *context)
 {
     static const struct bson_field rows[] = {
@@ -119,7 +119,7 @@ enum store_status codes_find(struct session *session, struct store_time after, s
     return status;
 }
 
-/* Not before what this session has read and appended: the mark, and the batches after it that announced the codes. */
+/* Reads not before what this session has read and appended: the mark, and the batches after it that announced the codes. */
 enum store_status codes_look_up(struct store *s, struct code_read *reads, size_t count)
 {
     struct session *session = session_of(s);
@@ -258,7 +258,7 @@ struct all_codes {
     int64_t next_n;
     void (*take)(void *context, const char *code);
     void *context;
-    int64_t next_b; /* behind the last one read */
+    int64_t next_b; /* after the last one read */
 };
 
 static bool all_codes_row(const bson_t *doc, void *context)
@@ -287,7 +287,7 @@ enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t 
 
     if (end > 0 && !session_pulse(session, &after))
         return STORE_FAILED;
-    while (status == STORE_OK && all.next_b < end && from != all.next_b) { /* what was cleaned up is not there */
+    while (status == STORE_OK && all.next_b < end && from != all.next_b) { /* no progress: the rest was cleaned up */
         AUTO_BSON command = BSON_INITIALIZER;
 
         from = all.next_b;
@@ -297,9 +297,9 @@ enum store_status mongo_codes_each(struct store *s, const char *coupon, int64_t 
     return status;
 }
 
-/* ---- what is known of codes that are to be drafted ---- */
+/* ---- what is known of codes to be drafted ---- */
 
-/* Look-ups that are to be checked, ascending by n. */
+/* Look-ups to check, ascending by n. */
 struct claims {
     code_form *form;
     struct look_up **items;
@@ -313,7 +313,7 @@ static int by_n(const void *a, const void *b)
     return (*x)->n < (*y)->n ? -1 : (*x)->n > (*y)->n;
 }
 
-/* The first of the claims for bucket b or a later one. */
+/* The first claim for bucket b or a later one. */
 static size_t first_claim(const struct claims *c, int64_t b)
 {
     size_t low = 0, high = c->count;
@@ -440,7 +440,7 @@ static enum store_status look_in_directory(struct session *session, struct store
     return status;
 }
 
-/* Not to miss what was announced a moment ago, perhaps through another primary, it reads behind a write of its own. */
+/* Reads after a write of its own, so as not to miss what was just announced, perhaps through another primary. */
 enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int64_t next_n, const char *job,
                                    struct code_draft *codes, size_t count)
 {
@@ -464,7 +464,7 @@ enum store_status mongo_codes_look(struct store *s, const struct coupon *c, int6
     return status;
 }
 
-/* ---- the box at checkout ---- */
+/* ---- codes typed at checkout ---- */
 
 struct coupon_ids {
     const char **items;

@@ -1,11 +1,11 @@
 /*
- * store/codes_write.c -- writing codes: drafts, in the turn of a job, and what goes when a coupon is cleaned up.
+ * store/codes_write.c -- writing codes: drafts, in the turn of a job, and deleting what earlier turns left.
  *
- * Guard    every document has `w` (see codes.h): new ones are inserted, many in a command; those that are there
- *          already, from earlier drafts, are replaced where their w is lower. One that is higher is a later turn's.
- *          That is slow, so what is known to be left over is deleted before, by the same guard
- * Order    the directory first, since what another coupon has must not be announced; then the code buckets, one
- *          document per 64 codes, which tell a writer whose turn is over; then the look-ups
+ * Guard    every document has `w` (see codes.h): new ones are inserted, many in a command; those that exist already,
+ *          from earlier drafts, are replaced if their w is lower. A higher w is a later turn's. Replacing is slow, so
+ *          known leftovers are deleted first, under the same guard
+ * Order    the directory first, since another coupon's codes must not be announced; then the code buckets, one
+ *          document per 64 codes, which tell a writer that its turn is over; then the look-ups
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -19,8 +19,8 @@
 
 #define TURN_MAX (INT64_C(1) << (62 - ATTEMPT_BITS))
 
-/* A number for this call that is above those of earlier calls in the same turn. A turn belongs to one process; where
- * the attempts wrap, the turn counts as lost, and the next one begins. */
+/* A number for this call, above those of earlier calls in the same turn. A turn belongs to one process; if the attempts
+ * wrap, the turn counts as lost, and the next one begins. */
 static int64_t new_writing(int64_t turn)
 {
     static atomic_uint_fast32_t attempts;
@@ -38,24 +38,24 @@ struct draft {
     const char *job;
     struct code_draft *codes;
     size_t count;
-    int64_t first_b; /* of the buckets that are wholly new */
+    int64_t first_b; /* the first entirely new bucket */
     const struct look_up *directory;
 };
 
-/* A kind of document that a draft consists of. */
+/* One kind of document in a draft. */
 struct document_type {
     const char *collection;
     void (*put_id)(bson_t *doc, const struct draft *draft, size_t i);
     void (*put_rest)(bson_t *doc, const struct draft *draft, size_t i);
 };
 
-/* Documents of one type; which of them turned out to be there already. */
+/* Documents of one type, and which of them existed already. */
 struct documents {
     const struct document_type *type;
     const struct draft *draft;
     size_t count;
     size_t *found, found_count;
-    struct store_time when; /* not before any writing */
+    struct store_time when; /* not before any of their writes */
 };
 
 static void documents_init(struct documents *list, const struct document_type *type, const struct draft *draft,
@@ -65,7 +65,7 @@ static void documents_init(struct documents *list, const struct document_type *t
     list->found = checked(calloc(count + 1, sizeof *list->found));
 }
 
-/* Index errors of an unordered insert of those from `first` on: duplicates are noted. False: something else. */
+/* Note the duplicates among the errors of an unordered insert from `first` on. False: there is another error. */
 static bool note_found(struct documents *list, const bson_t *reply, size_t first)
 {
     int64_t index, code;
@@ -85,7 +85,7 @@ static bool note_found(struct documents *list, const bson_t *reply, size_t first
     return true;
 }
 
-/* One insert of as many as fit, from *next on. */
+/* Insert as many as fit in one command, from *next on. */
 static bool insert_some(struct session *session, struct documents *list, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -134,7 +134,7 @@ static void put_replacement(bson_t *updates, size_t k, const struct documents *l
     bson_append_document_end(updates, &update);
 }
 
-/* Replace as many as fit of those found, from *next on. STORE_EXISTS: one has a higher w. */
+/* Replace as many of those found as fit, from *next on. STORE_EXISTS: one has a higher w. */
 static enum store_status replace_some(struct session *session, const struct documents *list, size_t *next)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -203,7 +203,7 @@ static void put_takeover(bson_t *updates, size_t k, const struct documents *list
     bson_append_document_end(updates, &update);
 }
 
-/* Take those of the first CODES_PER_UPDATE from *next on that nobody announced. */
+/* Take the next CODES_PER_UPDATE, from *next on, that nobody announced. */
 static enum store_status take_some(struct session *session, const struct documents *list, const struct look_up *met,
                                    const enum standing *standings, size_t *next)
 {
@@ -229,7 +229,7 @@ static enum store_status take_some(struct session *session, const struct documen
                : STORE_FAILED;
 }
 
-/* Take what nobody announced, unless it has changed: then STORE_FAILED, and whoever asks again sees how it is. */
+/* Take what nobody announced. STORE_FAILED also if an entry has changed: whoever retries sees its new state. */
 static enum store_status take_over(struct session *session, const struct documents *list, const struct look_up *met,
                                    const enum standing *standings)
 {
@@ -240,7 +240,7 @@ static enum store_status take_over(struct session *session, const struct documen
     return status;
 }
 
-/* Those that were there already: read and judged behind the insert that met them. */
+/* Read and judge the entries that existed already, not before the insert that met them. */
 static enum store_status settle_met(struct session *session, const struct documents *list, bool *elsewhere)
 {
     const struct draft *draft = list->draft;
@@ -257,7 +257,7 @@ static enum store_status settle_met(struct session *session, const struct docume
         status = directory_judge(session, list->when, draft->coupon->id, draft->next_n, met, standings, list->found_count);
     for (size_t k = 0; status == STORE_OK && k < list->found_count; k++) {
         if (standings[k] == STANDING_NONE)
-            status = STORE_FAILED; /* it went in the meantime */
+            status = STORE_FAILED; /* deleted in the meantime */
         else if (standings[k] == STANDING_OWN_DRAFT && met[k].writing > draft->writing)
             status = STORE_EXISTS;
         draft->codes[list->found[k]].elsewhere = standings[k] == STANDING_ELSEWHERE;
@@ -302,7 +302,7 @@ static int64_t draft_end(const struct draft *draft)
     return draft->next_n + (int64_t)draft->count;
 }
 
-/* The codes of slots [from, end of bucket b or of the draft), as an array that begins with `nulls` empty places. */
+/* Append the codes of slots [from, end of bucket b or of the draft), as an array that begins with `nulls` empty places. */
 static void put_codes(bson_t *doc, const char *name, const struct draft *draft, int64_t b, int64_t from, int nulls)
 {
     size_t k = 0;
@@ -327,7 +327,7 @@ static void bucket_put_rest(bson_t *doc, const struct draft *draft, size_t i)
     int64_t b = draft->first_b + (int64_t)i, from = b * BUCKET_SLOTS;
 
     bson_append_int64(doc, "w", 1, draft->writing);
-    if (from < draft->next_n) /* that bucket, although it is begun, is not there: see insert_begun_bucket() */
+    if (from < draft->next_n) /* a begun bucket that no longer exists: see insert_begun_bucket() */
         put_codes(doc, "codes", draft, b, draft->next_n, (int)(draft->next_n - from));
     else
         put_codes(doc, "codes", draft, b, from, 0);
@@ -335,8 +335,8 @@ static void bucket_put_rest(bson_t *doc, const struct draft *draft, size_t i)
 
 static const struct document_type bucket_type = {"code_buckets", bucket_put_id, bucket_put_rest};
 
-/* {codes: [$slice: the first `begun` of what stands there, then ours]}, in the server: what was announced is not ours
- * to write. A bucket that has fewer is none to add to. */
+/* {codes: [$slice: the first `begun` stored ones, then ours]}, in the server: announced codes are not ours to write. A
+ * bucket with fewer does not match. */
 static void put_begun_update(bson_t *updates, const struct draft *draft, int begun)
 {
     bson_t update, sub, set, codes, list, part;
@@ -381,7 +381,7 @@ static void put_begun_update(bson_t *updates, const struct draft *draft, int beg
     bson_append_document_end(updates, &update);
 }
 
-/* The bucket whose first slots were announced before is gone, cleaned up, and its coupon goes on after its end. */
+/* The bucket with the first, announced slots was cleaned up, and its coupon continues after its end. */
 static enum store_status insert_begun_bucket(struct session *session, const struct draft *draft)
 {
     struct documents list;
@@ -390,7 +390,7 @@ static enum store_status insert_begun_bucket(struct session *session, const stru
     documents_init(&list, &bucket_type, draft, 1);
     status = insert_new(session, &list);
     if (status == STORE_OK && list.found_count > 0)
-        status = STORE_EXISTS; /* it is there after all, and a later turn's */
+        status = STORE_EXISTS; /* it exists after all, and is a later turn's */
     free(list.found);
     return status;
 }
@@ -468,7 +468,7 @@ enum store_status mongo_codes_draft(struct store *s, const struct coupon *c, int
     return status == STORE_OK ? write_documents(session, &look_up_type, &draft, count) : status;
 }
 
-/* ---- what earlier turns left ---- */
+/* ---- leftovers of earlier turns ---- */
 
 /* Look-ups of drafts, as many as one command deletes. */
 struct leftovers {
@@ -477,7 +477,7 @@ struct leftovers {
     int64_t next_n, writing;
     char (*forms)[CODE_MAX + 1]; /* room for CODES_PER_UPDATE */
     size_t count;
-    int64_t next_b; /* behind the last bucket read */
+    int64_t next_b; /* after the last bucket read */
 };
 
 static bool leftovers_row(const bson_t *doc, void *context)

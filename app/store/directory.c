@@ -1,10 +1,10 @@
 /*
- * store/directory.c -- the directory of codes that are unique in the service: whose an entry is.
+ * store/directory.c -- the directory of codes that are unique in the service: who owns an entry.
  *
- * Entry    belongs to its coupon for good once the code of slot n was announced. Until then it is a draft: its coupon's
- *          as long as the turn lasts in which it was written, and then anybody's, since nothing can be announced of
- *          that turn any more. The coupon itself writes it anew in a later turn before it announces it, so that of two
- *          who want it one finds it changed. What stands here of an archived coupon is its own for good
+ * Entry    belongs to its coupon for good once the code of slot n is announced. Until then it is a draft: its coupon's
+ *          while the turn lasts in which it was written, then anybody's, since nothing of that turn can be announced
+ *          any more. In a later turn the coupon itself rewrites it before announcing it: so if two want it, one finds
+ *          it changed. All entries of an archived coupon are its own for good
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,14 @@
 
 bool directory_form(const char *code, char form[CODE_MAX + 1])
 {
-    /* one of hyphens alone has no loose form, and stands as it is */
+    /* a code of only hyphens has no loose form, and is kept as it is */
     if (code_normalise(code, MATCH_LOOSE, form) || code_normalise(code, MATCH_EXACT, form))
         return true;
     form[0] = '\0';
     return false;
 }
 
-/* How far a coupon's ledger has announced codes, and who has the turn. */
+/* How far a coupon's ledger has announced codes, and whose turn it is. */
 struct tail {
     int64_t next_n, turn, archived;
 };
@@ -65,7 +65,7 @@ static int by_owner(const void *a, const void *b)
     return strcmp((*x)->owner, (*y)->owner);
 }
 
-/* The entries of one owner, of which `found` then says which were announced. */
+/* Judge the entries of one owner: `found` then says which were announced. */
 static enum store_status judge_owner(struct session *session, struct store_time after, const char *owner,
                                      const struct tail *tail, struct look_up **entries, size_t count)
 {
@@ -89,7 +89,7 @@ static enum standing standing_of(const struct look_up *entry, bool own, const st
 {
     if (own)
         return entry->found ? STANDING_OWN : STANDING_OWN_DRAFT;
-    if (tail->archived == LANE_REMOVED) /* which of them were announced, only its archive says */
+    if (tail->archived == LANE_REMOVED) /* only its archive says which were announced */
         return STANDING_ELSEWHERE;
     return entry->found || turn_of(entry->writing) == tail->turn ? STANDING_ELSEWHERE : STANDING_ABANDONED;
 }
