@@ -1,21 +1,21 @@
 /*
- * store/arrivals.c -- batches of all lanes in the order in which the server took them in, and the watermark below which everything that
- * follows from them is written, but for the lanes that it holds: {_id: "reporter", arrived, held: [{c, l}]}.
+ * store/arrivals.c -- the batches of all lanes in order of arrival, and the watermark: {_id: "reporter", arrived, held: [{c, l}]}. All
+ * that follows from batches that arrived before it is written, except in the lanes that it holds.
  *
- * Why      marks say exactly what of a lane is written, but to ask which lanes have more than that is to look at all of them. What came
- *          since the watermark is little, however many lanes there are
- * Time     `arrived` is the cluster time that the server gives a batch when it takes it in, whenever that batch was decided. So the one
- *          that a worker decided long ago and sends now, or sends again, does not come below the watermark
- * Held     a lane that is damaged would keep the watermark where it is, and what came since would grow: the watermark names it and goes
- *          on without it. {c, 0} also stands for the coupon's lanes, which cannot be made to follow their definition
- * Whole    nothing is missed, for
- *          - `arrived` and `held` are one document: whoever reads it reads both as they were written together
- *          - what is done stays done: a watermark that was true when it was read is true for as long as it is looked above
- *          - a reporter begins with the watermark that it reads, looks at the lanes above it and at the held ones, and writes what it
- *            knows itself. So with two at once the one that writes last is right, and so is its successor
- *          - a lane that is held when a move begins is held when it ends: it leaves the list by a later move, which has waited for its
- *            views, too, and so for whatever was read of it meanwhile
- *          - one that arrived below the watermark has it go back, held lanes and all
+ * Why      a mark says how much of one lane is written, but finding the lanes that have more means looking at all of them. Few batches
+ *          arrive after the watermark, however many lanes there are
+ * Time     `arrived` is the cluster time that the server gives a batch on arrival, whenever that batch was decided. So a batch that a
+ *          worker decided long ago and sends now, or sends again, does not fall below the watermark
+ * Held     a damaged lane would keep the watermark where it is, and arrivals above it would pile up: the watermark names the lane and
+ *          moves on without it. {c, 0} also stands for a coupon whose lanes cannot be made to follow its definition
+ * Whole    nothing is missed, because
+ *          - `arrived` and `held` are one document: a reader sees both as they were written together
+ *          - what is done stays done: a watermark that was true when read stays true while its reader looks above it
+ *          - a reporter starts from the watermark that it reads, looks at the lanes above it and at the held ones, and writes what it
+ *            knows itself. So if two run at once, the one that writes last is right, and so is its successor
+ *          - a lane that is held when a move begins is still held when it ends. Only a later move removes it from the list: that one has
+ *            waited for the lane's views too, and so for whatever was read of it meanwhile
+ *          - a batch that arrives below the watermark moves it back; held lanes stay held
  */
 #include "store/bson_fields.h"
 #include "store/codec.h"
@@ -77,7 +77,7 @@ enum store_status mongo_arrivals(struct store *s, struct arrivals_at *at, struct
     if (status != STORE_OK)
         return status;
     at->more = list.count == most;
-    if (at->more && list.items[most - 1].arrived == at->from) /* shards may give the same time: the page is to reach beyond it */
+    if (at->more && list.items[most - 1].arrived == at->from) /* shards may give the same time: the page must reach beyond it */
         at->most = 2 * most;
     else if (at->more)
         at->from = list.items[most - 1].arrived;
@@ -108,7 +108,7 @@ enum store_status mongo_lane_tail(struct store *s, const char *coupon, int64_t l
     return session_read(session_of(s), command, tail_row, seq);
 }
 
-/* ---- who is in the ledger, and perhaps in no view yet ---- */
+/* ---- users who are in the ledger, but perhaps in no view yet ---- */
 
 struct coupon_list {
     const char **ids; /* room for `most` */
@@ -131,7 +131,7 @@ static bool coupon_row(const bson_t *doc, void *context)
 #define MARK_ID "{", "c", "$$c", "l", "$$l", "kind", "views", "}"
 #define LEDGER_ID(seq) "{", "c", "$$c", "l", "$$l", "seq", seq, "}"
 
-/* The held lanes as rows of the question below: whatever their marks say, they may be behind. */
+/* Append the held lanes as rows for find_behind(): they may be behind, whatever their marks say. */
 static void put_held(bson_t *rows, const struct watermark *w)
 {
     char buffer[16];
@@ -148,7 +148,7 @@ static void put_held(bson_t *rows, const struct watermark *w)
     }
 }
 
-/* Of the lanes of what came since, and of the held ones, the batches behind the marks of their views. */
+/* Find coupons of which a batch after its lane's mark names the user, or the order: in lanes with later arrivals, and in held ones. */
 static enum store_status find_behind(struct session *session, const struct watermark *w, const char *user, const char *order,
                                      struct coupon_list *list)
 {
@@ -261,7 +261,7 @@ enum store_status mongo_reporter_claim(struct store *s, const char *front, int64
     int64_t index, code;
     bson_iter_t errors;
 
-    /* One that somebody else has is not found, and found to be there by the insert. */
+    /* If another front has the lease, nothing matches, and the upsert meets a duplicate key. */
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", WATERMARKS,
@@ -307,7 +307,7 @@ static bool any_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* Two who do this at once: the slower one's is a duplicate key, or changes nothing. */
+/* If two do this at once, the slower one changes nothing, or meets a duplicate key and tries again. */
 enum store_status mongo_watermark_begin(struct store *s)
 {
     AUTO_BCON command = BCON_NEW("find", "ledger", "projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(1));

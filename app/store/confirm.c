@@ -1,13 +1,13 @@
 /*
- * store/confirm.c -- whether a tail still was the tail when it was asked.
+ * store/confirm.c -- confirms that a tail was still the tail when asked.
  *
- * How      a write that a majority takes, then a majority read not before that write. What was acknowledged before the
- *          write began is in the log of whoever can have the write taken, and so in what is read; a primary that was
- *          replaced gets no majority for it
- * Why      a linearizable read says the same, but its no-op waits for the journal's timer: 100 ms, where a write that asks
- *          for the journal has it flushed at once (measured: 1 ms)
- * Sharded  a write proves nothing of another shard's primary, and a linearizable read is of one document: there it is one such read
- *          for each tail, some at a time
+ * How      a majority write, then a majority read not before that write. What was acknowledged before the write began is
+ *          in the log of any primary that gets a majority for it, and so in what is read; a replaced primary gets no
+ *          majority
+ * Why      a linearizable read says the same, but its no-op waits for the journal's timer: 100 ms. A write that asks for
+ *          the journal has it flushed at once (measured: 1 ms)
+ * Sharded  a write proves nothing about another shard's primary, and a linearizable read is of one document: so there is one such read
+ *          per tail, several at a time
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,8 +18,8 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-#define HELPERS 15 /* linearizable reads at a time, beside the caller's own */
-#define PULSES 256 /* documents to write to; bounded, and so many that sessions seldom share one */
+#define HELPERS 15 /* linearizable reads at a time, besides the caller's own */
+#define PULSES 256 /* documents to write to: bounded, and enough that sessions seldom share one */
 
 static bool pulse_once(struct session *session, struct store_time *after)
 {
@@ -50,7 +50,7 @@ static bool pulse_once(struct session *session, struct store_time *after)
     return after->seconds != 0;
 }
 
-/* Twice, since two sessions may race to insert their document. */
+/* Tries twice, since two sessions may race to insert their document. */
 bool session_pulse(struct session *session, struct store_time *after)
 {
     bool taken = false;
@@ -147,7 +147,7 @@ static void read_next(struct readings *r, struct session *session)
             atomic_store(&r->failed, true);
 }
 
-/* With a client of the pool, where one is at hand: else the others do it all. */
+/* Use a client from the pool, if one is free; otherwise the other threads do it all. */
 static void *help(void *argument)
 {
     struct readings *r = argument;
@@ -160,7 +160,7 @@ static void *help(void *argument)
     return NULL;
 }
 
-/* All together take no longer than one command may. */
+/* All reads together take no longer than one command may. */
 static enum store_status confirm_each(struct session *session, struct confirm *confirms, size_t count)
 {
     struct readings r = {.mongo = session->mongo, .items = confirms, .count = count,

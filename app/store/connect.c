@@ -1,5 +1,5 @@
 /*
- * store/connect.c -- of mongo.h: connecting, checking the server, and the table of collections and indexes.
+ * store/connect.c -- see mongo.h: connecting, checking the server, and the table of collections and indexes.
  */
 #include "store/mongo.h"
 
@@ -28,11 +28,11 @@
 #define CODE_INDEX_KEYS_CONFLICT 86
 #define HOSTS_SIZE 256
 
-/* ---- collections and indexes: only what is looked up by, since every one is written with every document ---- */
+/* ---- collections and indexes: only what queries need, since each index is written with every document ---- */
 
-/* New users come in no order: each dirties another page of the indexes by their hash, and once a coupon has many, most of them cost the
- * writing of a whole page. With pages of 4 KiB, instead of 16, an insert into millions takes MongoDB a quarter less of the
- * processor. Only a collection that is made new gets them. */
+/* New users come in no order: each dirties another page of the indexes by hash, and once a coupon has many users, most new ones cost
+ * a page write. With pages of 4 KiB instead of 16, an insert into millions takes MongoDB a quarter less processor time. Only a new
+ * collection gets them. */
 #define SMALL_PAGES "{\"storageEngine\": {\"wiredTiger\": {\"configString\": \"leaf_page_max=4k\"}}}"
 
 static const struct collection_row collections[] = {
@@ -45,7 +45,7 @@ static const struct collection_row collections[] = {
     {"marks", "{\"_id.c\": \"hashed\"}", NULL},
     {"codes", "{\"_id.c\": \"hashed\"}", NULL},
     {"code_buckets", "{\"_id.c\": \"hashed\"}", NULL},
-    {"pulses", NULL, NULL}, /* written to by those who confirm a tail: see confirm.c */
+    {"pulses", NULL, NULL}, /* written to confirm a tail: see confirm.c */
     {"jobs", NULL, NULL},
     {"parts", NULL, NULL},
     {"keys", NULL, NULL},
@@ -59,42 +59,42 @@ static const struct collection_row collections[] = {
 };
 
 static const struct index_row indexes[] = {
-    /* an id whose generation ended; batches in which none did are not in it */
+    /* ids of ended redemptions; omits batches that ended none */
     {"ledger", "ended", "{\"_id.c\": 1, \"ended\": 1}", "{\"ended\": {\"$exists\": true}}", false},
-    /* what operators asked for, of all lanes by time; batches without are not in it */
+    /* what operators requested, in all lanes, by time; omits other batches */
     {"ledger", "asked", "{\"_id.c\": 1, \"at\": -1, \"_id.l\": -1, \"_id.seq\": -1}", "{\"e.by\": {\"$exists\": true}}", false},
-    /* what came lately, of all lanes, without a look at the batches: see arrivals.c */
+    /* recent arrivals in all lanes, without reading the batches: see arrivals.c */
     {"ledger", "arrived", "{\"arrived\": 1, \"_id.c\": 1, \"_id.l\": 1, \"_id.seq\": 1, \"k\": 1}", NULL, false},
     /* newest first */
     {"coupons", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
     {"coupons", "state", "{\"view.def.state\": 1, \"created\": -1, \"_id\": -1}", NULL, false},
-    /* what is active now; what is over, and was not cleaned up */
+    /* active now; over, and not cleaned up */
     {"coupons", "live", "{\"view.live\": 1}", "{\"view.live\": {\"$exists\": true}}", false},
     {"coupons", "cleanup", "{\"cleaned\": 1, \"view.cleanup\": 1}", "{\"view.cleanup\": {\"$exists\": true}}", false},
-    /* what archived coupons left behind */
+    /* archived coupons that left something behind */
     {"coupons", "remains", "{\"remains\": 1}", "{\"remains\": {\"$exists\": true}}", false},
     /* the wallet, in parts: see codec.h */
     {"users", "user", "{\"view.part\": 1, \"_id.h\": 1}", NULL, false},
-    /* whose an order is, likewise; views without orders are not in it */
+    /* the user of an order, likewise; omits views without orders */
     {"users", "order", "{\"view.part\": 1, \"view.orders\": 1}", "{\"view.orders\": {\"$exists\": true}}", false},
-    /* what ends by itself, of a coupon without slots and of all; and tombstones: few views are in these */
+    /* what expires, in one coupon without slots and in all; tombstones. Few views are in these */
     {"users", "due", "{\"_id.c\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
     {"users", "due_all", "{\"view.due\": 1, \"_id.c\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
     {"users", "erased", "{\"view.erased\": 1}", "{\"view.erased\": {\"$exists\": true}}", false},
-    /* erasures that are not finished */
+    /* unfinished erasures */
     {"users", "erasing", "{\"erasing\": 1}", "{\"erasing\": {\"$exists\": true}}", false},
     /* the free pool, in order and at random */
     {"buckets", "free", "{\"_id.c\": 1, \"view.lane\": 1, \"_id.b\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
     {"buckets", "pick", "{\"_id.c\": 1, \"view.lane\": 1, \"view.pick\": 1}", "{\"view.free\": {\"$gt\": 0}}", false},
-    /* what ends by itself, of a lane and of all */
+    /* what expires, in one lane and in all */
     {"buckets", "due", "{\"_id.c\": 1, \"view.lane\": 1, \"view.due\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
     {"buckets", "due_all", "{\"view.due\": 1, \"_id.c\": 1}", "{\"view.due\": {\"$exists\": true}}", false},
-    /* the box at checkout */
+    /* codes typed at checkout */
     {"codes", "code", "{\"_id.code\": 1}", NULL, false},
-    /* uploads that nobody needs any more */
+    /* uploads no longer needed */
     {"parts", "at", "{\"at\": 1}", NULL, false},
     {"jobs", "upload", "{\"upload\": 1}", "{\"upload\": {\"$exists\": true}}", false},
-    /* reports over all coupons: how far each lane is in the totals; and these */
+    /* reports over all coupons: how far each lane is in the totals, and the totals */
     {"marks", REPORT_MARKS, "{\"_id.kind\": 1, \"_id.c\": 1, \"_id.l\": 1}", "{\"_id.kind\": \"totals\"}", false},
     {"totals", "at", "{\"_id.at\": 1}", NULL, false},
     {"totals", "coupon_at", "{\"_id.c\": 1, \"_id.at\": 1}", NULL, false},
@@ -104,14 +104,14 @@ static const struct index_row indexes[] = {
     {"jobs", "coupon_created", "{\"coupon\": 1, \"created\": -1, \"_id\": -1}", NULL, false},
     {"jobs", "created", "{\"created\": -1, \"_id\": -1}", NULL, false},
     {"jobs", "state", "{\"state\": 1, \"created\": 1}", NULL, false},
-    /* webhooks: the attempts of one, the wishes, what is old; and its positions */
+    /* webhooks: the attempts of one, requested redeliveries, old attempts; the positions of one */
     {"deliveries", "newest", "{\"h\": 1, \"at\": -1, \"_id\": -1}", NULL, false},
     {"deliveries", "asked", "{\"asked\": 1}", "{\"asked\": {\"$exists\": true}}", false},
     {"deliveries", "at", "{\"at\": 1}", NULL, false},
     {"webhook_positions", "hook", "{\"_id.h\": 1}", NULL, false},
 };
 
-/* Which an earlier version made, and nobody reads any more. */
+/* Made by earlier versions, and no longer used. */
 static const struct {
     const char *collection, *name;
 } old_indexes[] = {
@@ -189,7 +189,7 @@ struct store_source *mongo_source(struct mongo *m)
     return &m->source;
 }
 
-/* A URI with one host would be taken for that server alone, whatever its role: then a fail-over ends the service. */
+/* Given one host, the driver would connect to that server alone, whatever its role: a fail-over would end the service. */
 static void set_options(mongoc_uri_t *uri, const struct config *config)
 {
     if (!mongoc_uri_has_option(uri, MONGOC_URI_DIRECTCONNECTION) && !mongoc_uri_get_srv_hostname(uri))
@@ -199,9 +199,9 @@ static void set_options(mongoc_uri_t *uri, const struct config *config)
     mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, config->mongodb_socket_timeout_ms);
     mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SERVERSELECTIONTIMEOUTMS,
                                    config->mongodb_server_selection_timeout_ms);
-    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, false); /* a single client waits, too */
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, false); /* a single client waits too */
     mongoc_uri_set_option_as_int32(uri, MONGOC_URI_WAITQUEUETIMEOUTMS, config->mongodb_wait_queue_timeout_ms);
-    /* what is to be repeated is repeated above, where it is known to be safe; the server keeps no books for it */
+    /* callers retry, where they know that it is safe; the server need not keep track of retries */
     mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYWRITES, false);
     mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYREADS, false);
 }
@@ -287,7 +287,7 @@ static void list_hosts(const mongoc_uri_t *uri, char hosts[HOSTS_SIZE])
         len += (size_t)snprintf(hosts + len, HOSTS_SIZE - len, "%s%s", len ? ", " : "", host->host_and_port);
 }
 
-/* What a single server says of itself, whatever its role: to tell why there is no primary. */
+/* What the only host says about itself, whatever its role: to tell why there is no primary. */
 static bool ask_first_host(const struct mongo *m, bson_t *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -371,7 +371,7 @@ int mongo_check(struct store *s, char *message, size_t size)
 
 /* ---- preparing ---- */
 
-/* json is of the tables above. */
+/* json is from the tables above. */
 static void append_json(bson_t *doc, const char *name, const char *json)
 {
     AUTO_BCON parsed = bson_new_from_json((const uint8_t *)json, -1, NULL);
@@ -380,10 +380,10 @@ static void append_json(bson_t *doc, const char *name, const char *json)
     bson_append_document(doc, name, -1, parsed);
 }
 
-/* Not every hosted MongoDB takes options for its storage engine. */
+/* Not every hosted MongoDB accepts options for its storage engine. */
 static bool refuses_option(const struct collection_row *row, const bson_error_t *error)
 {
-    static const uint32_t codes[] = {2, 9, 72, 115, 8000}; /* BadValue, FailedToParse, InvalidOptions, CommandNotSupported, of Atlas */
+    static const uint32_t codes[] = {2, 9, 72, 115, 8000}; /* BadValue, FailedToParse, InvalidOptions, CommandNotSupported, Atlas's own */
 
     for (size_t i = 0; row->index_defaults && i < sizeof codes / sizeof *codes; i++)
         if (error->code == codes[i]) {
@@ -466,7 +466,7 @@ static bool make_index(struct session *session, const struct index_row *row, bso
            drop_index(session, row->collection, row->name, error) && create_index(session, row, error);
 }
 
-/* Where the connection is what failed, and there is time: wait a little. Both makings may be repeated. */
+/* If the connection failed, and there is time, wait a little. Collections and indexes can be created again. */
 static bool try_again(const bson_error_t *error, struct mono until)
 {
     return (error->domain == MONGOC_ERROR_STREAM || error->domain == MONGOC_ERROR_SERVER_SELECTION) && session_wait(until);
@@ -488,7 +488,7 @@ static bool ensure_index(struct session *session, const struct index_row *row, s
     return true;
 }
 
-/* Nothing depends on it: what does not succeed is for the next start. */
+/* Nothing depends on it: if one fails, the next start tries again. */
 static void drop_old_indexes(struct session *session)
 {
     bson_error_t error = {0};
@@ -499,7 +499,7 @@ static void drop_old_indexes(struct session *session)
                       old_indexes[i].name, error.message);
 }
 
-/* It was made with the database: where it is missing, somebody has lost it. */
+/* The key was made with the database: if it is missing, somebody has lost it. */
 static int check_name_key(struct session *session, struct mono until, char *message, size_t size)
 {
     const struct name_key *key;
@@ -594,7 +594,7 @@ static bool has_primary(mongoc_client_t *client)
     return found;
 }
 
-/* What the monitor knows is asked first: a command would wait for a primary as long as the driver is told to. A single client has
+/* Ask the driver's monitor first: a command would wait for a primary as long as the driver is configured to. A single client has
  * no monitor. */
 enum store_status mongo_ping(struct store *s, int timeout_ms)
 {

@@ -1,8 +1,7 @@
 /*
  * store/deliveries.c -- attempts to deliver events: {_id, h, c, l, seq, part, type, attempt, at, took, status, ...}.
  *
- * No body  what was sent is made anew from the ledger when it is asked for again, and an answer that repeats a name is not kept, so that
- *          no user's name stands here
+ * No body  a redelivery is built again from the ledger, and an answer that repeats a user's name is not kept: so no names are stored here
  */
 #include <string.h>
 
@@ -83,7 +82,7 @@ enum store_status mongo_deliveries_insert(struct store *s, const struct delivery
     AUTO_BSON reply;
     if (!session_run(session, &command, &reply) || !reply_is_clean(&reply))
         return STORE_FAILED;
-    /* one that is there already is of an earlier try whose reply was lost */
+    /* a duplicate is from an earlier try whose reply was lost */
     for (bool more = reply_errors(&reply, &errors); more && (more = reply_next_error(&errors, &index, &code));)
         if (code != CODE_DUPLICATE_KEY)
             return STORE_FAILED;

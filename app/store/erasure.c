@@ -1,9 +1,9 @@
 /*
- * store/erasure.c -- erasing a user's name from the ledger, and what of that is not finished yet.
+ * store/erasure.c -- erasing a user's name from the ledger, and the erasures that are not finished.
  *
- * Unfinished  stands in the user's document, beside the view: {_id: {c, h}, view, erasing: [{a: alias, seq}]}. Nothing else
- *             leads to the alias of somebody who took again before their erasure was finished
- * Finished    by whoever asked, by the user's next erasure, or by the sweeper
+ * Unfinished  noted in the user's document, beside the view: {_id: {c, h}, view, erasing: [{a: alias, seq}]}. Nothing else
+ *             leads to the alias of a user who took again before their erasure was finished
+ * Finished    by the caller who asked, by the user's next erasure, or by the sweeper
  */
 #include "base/checked.h"
 #include "store/bson_fields.h"
@@ -12,8 +12,8 @@
 
 /* ---- the ledger ---- */
 
-/* Empty the names of the rows with this alias in the batches of filter. The fingerprint goes too: whoever guesses the request
- * could check the guess by it. */
+/* Erase the names from rows with this alias, in the batches that match filter. The fingerprint goes too: it would confirm a guess of the
+ * request. */
 static enum store_status erase_names(struct session *session, const bson_t *filter, const char *alias, bool many)
 {
     /* clang-format off */
@@ -31,7 +31,7 @@ static enum store_status erase_names(struct session *session, const bson_t *filt
     return session_write(session, command, NULL);
 }
 
-/* In all batches after seq, which the server has to look through. */
+/* In all batches after seq, which the server must scan. */
 static enum store_status erase_names_after(struct session *session, const char *coupon, int64_t lane, int64_t seq, const char *alias)
 {
     AUTO_BSON filter = BSON_INITIALIZER;
@@ -65,7 +65,7 @@ enum store_status mongo_erasure_empty(struct store *s, int64_t lane, const struc
     return status == STORE_OK ? erase_names_after(of.session, e->coupon, lane, e->seq, e->alias) : status;
 }
 
-/* ---- what is not finished ---- */
+/* ---- unfinished erasures ---- */
 
 enum store_status mongo_erasure_begin(struct store *s, const char *user, struct erasure *e, bool *noted)
 {
@@ -78,7 +78,7 @@ enum store_status mongo_erasure_begin(struct store *s, const char *user, struct 
         return STORE_FAILED;
     e->user = session_name_hash(session_of(s), user);
     codec_user_state_id(&filter, "_id", e->coupon, &e->user);
-    BCON_APPEND(&filter, "left", "{", "$exists", BCON_BOOL(false), "}"); /* of what left there is nothing to empty */
+    BCON_APPEND(&filter, "left", "{", "$exists", BCON_BOOL(false), "}"); /* nothing to erase in what has left */
     /* clang-format off */
     AUTO_BCON command = BCON_NEW(
         "update", "users",
@@ -175,9 +175,9 @@ enum store_status mongo_erasures(struct store *s, const char *user, struct arena
     return status;
 }
 
-/* ---- all users' at once ---- */
+/* ---- of all users ---- */
 
-/* Those of them whose alias has been erased by the view: it says so, or it is later than the note and has another alias. */
+/* Keep those whose alias has been erased, by the view: it says so, or it is later than the note and has another alias. */
 static bool left_row(const bson_t *doc, void *context)
 {
     struct erasure_list *list = context;
@@ -198,7 +198,7 @@ static bool left_row(const bson_t *doc, void *context)
         if (same ? !bson_has_field(&view, "erased") : seq <= e->seq)
             *e = list->items[--list->count];
         else if (same)
-            e->seq = seq; /* of the erasure: nothing of the alias comes after it */
+            e->seq = seq; /* the erasure's: the alias does not occur after it */
     }
     return true;
 }
@@ -230,7 +230,7 @@ static bool any_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* Whether the lane's ledger has the erasure of this alias. */
+/* *erased: the lane's ledger has the erasure of this alias. */
 static enum store_status is_erased(struct session *session, const struct erasure *e, int64_t lane, bool *erased)
 {
     AUTO_BSON filter = BSON_INITIALIZER, command = BSON_INITIALIZER;

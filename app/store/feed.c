@@ -1,9 +1,9 @@
 /*
- * store/feed.c -- the ledger's change stream: batches as they are inserted, for the reporter; which they are, for webhooks; and
- * the totals of the lanes of coupons that have several, for those lanes.
+ * store/feed.c -- the ledger's change stream: batches as they are inserted, for the reporter; their keys, for webhooks; and the
+ * totals of lanes, for the other lanes of their coupon.
  *
- * Owns     a client of its own, since a stream keeps it busy
- * Token    the post-batch token where nothing came: a quiet stream must not age out of the server's history
+ * Owns     a feed its own client, since a stream keeps it busy; feed_hear() uses its session's
+ * Token    the post-batch token if nothing came: a quiet stream must not age out of the server's history
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,11 +17,11 @@
 #include "store/session.h"
 
 #define WAIT_MS 1000
-#define WORK_MS 10   /* after so long */
-#define GATHER_MS 90 /* leave the stream alone for so long: a question per batch costs the server more than the answer */
-#define HEAR_GATHER_MS 10 /* the same for lanes, which take too many for as long as they have not heard of each other */
+#define WORK_MS 10   /* read for this long, then */
+#define GATHER_MS 90 /* leave the stream alone this long: a request per batch costs the server more than the reply */
+#define HEAR_GATHER_MS 10 /* the same for lanes, which take too many until they hear of each other */
 
-/* With these the server answers to a token from which it can never go on: it does not find it, or cannot read it. */
+/* The server's errors for a token from which it can never resume: it does not find it, or cannot read it. */
 static const uint32_t lost[] = {
     2,   /* BadValue */
     9,   /* FailedToParse */
@@ -29,10 +29,10 @@ static const uint32_t lost[] = {
     15,  /* Overflow */
     207, /* InvalidUUID */
     260, /* InvalidResumeToken */
-    280, /* ChangeStreamFatalError: it is not found */
+    280, /* ChangeStreamFatalError: the token is not found */
     286, /* ChangeStreamHistoryLost */
 };
-#define ASSERTIONS_FROM 40000 /* without a name: where the decoding of a token stops. Primaries that step down have older numbers */
+#define ASSERTIONS_FROM 40000 /* errors without a name: a token cannot be decoded. Primaries that step down use lower codes */
 
 struct feed {
     struct session *session;
@@ -100,7 +100,7 @@ static int explain(const struct feed *f)
     return is_lost(&error) ? -2 : -1;
 }
 
-/* Under load the server would be asked anew for every batch; what comes together costs it a third less. */
+/* Under load each batch would take a request of its own; batches read together cost the server a third less. */
 static void gather(struct feed *f)
 {
     struct timespec pause = {0, f->gather_ms * 1000000L};
@@ -164,7 +164,7 @@ void feed_close(struct feed *f)
     session_close(&session->store);
 }
 
-/* ---- the change feed ---- */
+/* ---- keys of batches ---- */
 
 struct feed *feed_open_keys(struct store *s, const struct feed_position *after)
 {
@@ -192,7 +192,7 @@ int feed_next_key(struct feed *f, struct batch_key *batch_key)
     return 0;
 }
 
-/* ---- lanes of one coupon, of each other ---- */
+/* ---- totals of a coupon's lanes, for each other ---- */
 
 void feed_stop_hearing(struct session *session)
 {
@@ -201,7 +201,7 @@ void feed_stop_hearing(struct session *session)
     session->hearing = NULL;
 }
 
-/* Only totals, and only of coupons that have several lanes. */
+/* Only totals, and only of coupons with several lanes. */
 static struct feed *begin_hearing(struct session *session)
 {
     /* clang-format off */
@@ -218,7 +218,7 @@ static struct feed *begin_hearing(struct session *session)
     return open_on(session, HEAR_GATHER_MS, NULL, pipeline);
 }
 
-/* The stream is resumed by the driver where that is possible; else it is at an end. */
+/* The driver resumes the stream if it can; otherwise the stream has ended. */
 static int stop_if_broken(struct session *session)
 {
     if (explain(session->hearing) == 0)

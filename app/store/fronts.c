@@ -12,7 +12,7 @@
 #include "store/session.h"
 
 #define FRONTS "fronts"
-#define QUESTIONS "-" /* no front's id: that has a colon */
+#define QUESTIONS "-" /* not a front's id: that has a colon */
 #define TELL_ATTEMPTS 3
 
 void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
@@ -23,7 +23,7 @@ void front_id(const char *run_dir, char id[FRONT_ID_SIZE])
     snprintf(id, FRONT_ID_SIZE, "%s:%s", host, run_dir);
 }
 
-/* What the document was before, or is after, in *value; false: there was none. */
+/* *value: the document before or after, as command asks, borrowed from reply; *found false: there was none. */
 static enum store_status modify(struct store *s, bson_t *command, bson_t *reply, bson_t *value, bool *found)
 {
     struct session *session = session_of(s);
@@ -64,9 +64,9 @@ void mongo_front_serves(struct store *s, const char *run_dir)
         view_barrier_some_lost();
 }
 
-#define QUESTIONS_KEPT 64 /* who comes too late for one takes it that everything was asked for */
+#define QUESTIONS_KEPT 64 /* a front that misses one assumes that it asked for all views */
 
-/* By a pipeline: the question stands under the number that it gets. */
+/* A pipeline stores the question under the number that it gets. */
 enum store_status mongo_fronts_ask(struct store *s, const uint32_t *keys, size_t count, int64_t *number)
 {
     bson_t list = BSON_INITIALIZER;
@@ -130,7 +130,7 @@ struct front_list {
     struct front *items;
     size_t count, capacity;
     struct arena *arena;
-    struct front_questions *questions; /* NULL: nobody asks for them */
+    struct front_questions *questions; /* NULL: not wanted */
 };
 
 static bool read_question(const bson_t *doc, struct front_question *q, struct arena *a)
@@ -151,7 +151,7 @@ static bool read_question(const bson_t *doc, struct front_question *q, struct ar
     return true;
 }
 
-/* The last ones that can be read: the others are as if they were not kept. */
+/* Read the last ones, after any that cannot be read: the others count as not kept. */
 static void read_questions(const bson_t *doc, struct front_questions *all, struct arena *a)
 {
     bson_t list, one;

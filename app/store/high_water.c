@@ -88,7 +88,7 @@ static enum store_status read_database(struct store *s, char database[HIGH_WATER
     return STORE_OK;
 }
 
-/* after: not before that. */
+/* The newest arrival is read not before `after`. */
 static enum store_status read_mark(struct store *s, struct store_time after, struct high_water *w)
 {
     enum store_status status = read_database(s, w->database);
@@ -108,7 +108,7 @@ char *high_water_text(const struct high_water *w, char text[HIGH_WATER_TEXT_SIZE
 
 /* ---- the file's ---- */
 
-/* The number at *at, of which `end` is next; *at is then behind that. */
+/* Take the number at *at, which `end` must follow; *at is then past that. */
 static bool take_number(const char **at, char end, uint64_t most, uint64_t *number)
 {
     char *after;
@@ -139,7 +139,7 @@ static bool parse(const char *line, struct high_water *w)
     return true;
 }
 
-/* HIGH_WATER_LEVEL: *w is what it says. */
+/* HIGH_WATER_LEVEL: *w is filled. */
 static enum high_water_found read_file(const char *path, struct high_water *w)
 {
     char line[128];
@@ -189,7 +189,7 @@ enum store_status high_water_look(struct store *s, const char *path, struct high
     struct store_time after;
     bool read;
 
-    /* A primary that has just taken over does not know at once what a majority has: as in confirm.c. */
+    /* A new primary does not know at once what a majority has, so write first: see confirm.c. */
     do {
         *file = *now = (struct high_water){.epoch = 0};
         after = (struct store_time){0, 0};

@@ -14,7 +14,7 @@
 #define HOOKS "webhooks"
 #define POSITIONS "webhook_positions"
 #define HOOKS_MOST 1000
-#define CLOCKS_APART_S 60 /* so much earlier than by a worker's clock a batch may have arrived at the most */
+#define CLOCKS_APART_S 60 /* a batch arrives at most this much earlier than by a worker's clock */
 
 /* ---- documents ---- */
 
@@ -58,7 +58,7 @@ static void put_coupons(bson_t *doc, const struct string_list *coupons)
     bson_append_array_end(doc, &list);
 }
 
-/* Types that a newer version knows are passed over. */
+/* Types that only a newer version knows are skipped. */
 static bool get_events(const bson_t *doc, unsigned *events)
 {
     const char *name;
@@ -172,7 +172,7 @@ enum store_status mongo_hooks(struct store *s, const char *before, size_t most, 
     return status;
 }
 
-/* Run an update of one subscription; u stays the caller's. */
+/* Update one subscription; u stays the caller's. */
 static enum store_status update(struct store *s, const bson_t *filter, const bson_t *u)
 {
     AUTO_BCON command = BCON_NEW("update", HOOKS, "updates", "[", "{", "q", BCON_DOCUMENT(filter), "u",
@@ -249,7 +249,7 @@ enum store_status mongo_hook_remove(struct store *s, const char *id)
 
     if (status != STORE_OK)
         return status;
-    mongo_hook_sweep(s, id); /* if it fails: the deliverer does the same */
+    mongo_hook_sweep(s, id); /* if this fails, the deliverer does it */
     return removed ? STORE_OK : STORE_NOT_FOUND;
 }
 
@@ -409,7 +409,7 @@ enum store_status mongo_positions(struct store *s, const char *hook, struct aren
     return status;
 }
 
-/* ---- who is behind ---- */
+/* ---- which are behind ---- */
 
 static bool seq_row(const bson_t *doc, void *context)
 {
@@ -418,7 +418,7 @@ static bool seq_row(const bson_t *doc, void *context)
     return find_document(doc, "at", &at) && find_int(&at, "seq", context);
 }
 
-/* Up to which batch the lane's events are delivered; 0: nothing is noted. */
+/* *seq: the lane's events up to this batch are delivered; 0: no position is stored. */
 static enum store_status read_position(struct session *session, const char *hook, const char *coupon, int64_t lane, int64_t *seq)
 {
     AUTO_BCON command = BCON_NEW("find", POSITIONS, "filter", "{", "_id", "{", "h", BCON_UTF8(hook), "c", BCON_UTF8(coupon), "l",

@@ -1,8 +1,8 @@
 /*
  * store/jobs.c -- background work: {_id, kind, coupon, state, done, total, ..., fence, lease}.
  *
- * Runner   whoever claims a job holds it for its lease, and every claim has a higher fence: who was slower than its lease
- *          finds that its fence is not the job's any more
+ * Runner   a runner that claims a job holds it for its lease, and each claim has a higher fence: a runner slower than its
+ *          lease finds that its fence is no longer the job's
  */
 #include <string.h>
 
@@ -148,7 +148,7 @@ enum store_status mongo_job_insert(struct store *s, const struct job *job, struc
         return STORE_OK;
     if (code != CODE_DUPLICATE_KEY)
         return STORE_FAILED;
-    /* its id is the job's own where an earlier try's reply was lost */
+    /* the existing job is this one if an earlier try's reply was lost */
     return (job->key ? mongo_job_by_key(s, job->coupon, job->key, a, existing) : mongo_job(s, job->id, a, existing)) ==
                    STORE_OK
                ? STORE_EXISTS
@@ -235,9 +235,9 @@ enum store_status mongo_jobs(struct store *s, const char *coupon, const char *pr
     return status;
 }
 
-/* ---- changing: each is one findAndModify, and what it returns is the job after it ---- */
+/* ---- changing: each is one findAndModify, which returns the job after the change ---- */
 
-/* command holds all but the tail. NOT_FOUND: nothing matched. */
+/* command holds all but the tail. STORE_NOT_FOUND: nothing matched. */
 static enum store_status modify(struct store *s, bson_t *command, struct arena *a, struct job **job)
 {
     struct session *session = session_of(s);
@@ -258,7 +258,7 @@ static enum store_status modify(struct store *s, bson_t *command, struct arena *
     return STORE_FAILED;
 }
 
-/* The same, whatever the job is after it. */
+/* The same, without returning the job. */
 static enum store_status modify_only(struct store *s, bson_t *command)
 {
     enum store_status status;

@@ -1,9 +1,9 @@
 /*
  * store/joined.c -- several finds of one collection in one command, each with its own order and limit.
  *
- * How      one find goes as it is; of several the first is an aggregation, to which the others are joined by $unionWith. Each row says
- *          in `search` which one found it
- * Why      measured with 32 searches for free buckets: 5 ms, and 20 for as many commands one after the other; half of the server's time
+ * How      a single find is sent as it is; of several the first is an aggregation, to which $unionWith joins the others. Each row says in
+ *          `search` which find it is from
+ * Why      measured with 32 searches for free buckets: 5 ms, against 20 ms for 32 commands in sequence; half the server's time
  */
 #include "store/bson_fields.h"
 #include "store/session.h"
@@ -47,7 +47,7 @@ static void put_find(struct session *session, bson_t *command, const char *colle
     session_read_options(session, command, after, find->most);
 }
 
-/* The stages of one find, from stages[*at] on; they mark its rows with `number`. */
+/* Append the stages of one find, from stages[*at] on; they mark its rows with `number`. */
 static void put_stages(bson_t *stages, size_t *at, const struct joined_find *find, size_t number)
 {
     bson_t stage, mark;
