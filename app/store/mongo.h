@@ -91,7 +91,7 @@ const char *job_state_name(enum job_state s);
 /* Prefixes of the keys of jobs that the service requests itself. No caller's Idempotency-Key can begin like this. */
 #define JOB_KEY_REPLENISH "\x01replenish-" /* lane, seq */
 #define JOB_KEY_CLEANUP "\x01" "cleanup-"  /* when it was due */
-#define JOB_KEY_REMAINS "\x01remains-" /* when that was due */
+#define JOB_KEY_REMAINS "\x01remains-" /* when they were due */
 #define JOB_KEY_WISH "\x01wish"            /* for the slots requested with a new coupon */
 
 struct job {
@@ -293,7 +293,7 @@ enum store_status mongo_erasure_end(struct store *s, const struct erasure *e);
 enum store_status mongo_erasures(struct store *s, const char *user, struct arena *a, struct erasure **erasures, size_t *count);
 /* Of all users: those whose alias has been erased, by the user's view. */
 enum store_status mongo_erasures_left(struct store *s, struct arena *a, struct erasure **erasures, size_t *count);
-/* Finish all recorded ones, of all users: empty the names beside each alias that has been erased. An alias that has not is still its
+/* Finish all recorded erasures, of all users: empty the names beside each alias that has been erased. An alias that has not is still its
  * user's, and the next erasure records it again. Call while nothing else writes, and before the records go with the users' documents. */
 enum store_status mongo_erasures_finish(struct store *s);
 

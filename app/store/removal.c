@@ -49,7 +49,7 @@ static bool page_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* {_id: {$gt: after, $lt or $lte: end}}: the rest of the walk, or up to and with `last`. */
+/* {_id: {$gt: after, $lt or $lte: end}}: the rest of the walk, or up to and including `last`. */
 static void put_range(struct session *session, bson_t *filter, const struct leaving *l, const bson_t *last)
 {
     const struct kind *k = &kinds[l->kind];

@@ -15,7 +15,7 @@
 #include "store/store.h"
 
 struct schema_step {
-    int version;       /* of the database after the step */
+    int version;       /* the database's version after the step */
     const char *what;  /* for the log */
     enum store_status (*run)(struct store *s); /* NULL: nothing needs to be done */
 };
