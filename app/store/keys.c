@@ -1,8 +1,7 @@
 /*
- * store/keys.c -- API keys: {_id, role, hash, label, created, expires, revoked, coupons, networks, origins,
- *                 rate}.
+ * store/keys.c -- API keys: {_id, role, hash, label, created, expires, revoked, coupons, networks, origins, rate}.
  *
- * Form     "cpn_" id "_" secret, both in the letters of ids.h; the id is looked up, the secret is known by its hash alone
+ * Form     "cpn_" id "_" secret, both in the letters of ids.h; a key is looked up by its id, and only the secret's hash is stored
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -69,7 +68,7 @@ static const struct bson_field rows[] = {
     BSON_FIELD("rate", BSON_FIELD_INT, struct api_key, limits.rate, true, 0),
 };
 
-/* The parts of list, which commas and blanks separate; NULL: null. */
+/* Write list, separated by commas and blanks, as an array; NULL: null. */
 static void put_list(struct json *j, const char *name, const char *list)
 {
     static const char between[] = ", \t";
@@ -179,7 +178,7 @@ enum store_status mongo_keys(struct store *s, struct arena *a, struct api_key **
     return status;
 }
 
-/* $min keeps the first time of revoking. */
+/* $min keeps the time of the first revocation. */
 enum store_status mongo_key_revoke(struct store *s, const char *id)
 {
     AUTO_BSON command = BSON_INITIALIZER;

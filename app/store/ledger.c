@@ -1,8 +1,8 @@
 /*
- * store/ledger.c -- what a lane needs of the ledger: its mark, its batches, the append. (confirm.c: its tail)
+ * store/ledger.c -- the ledger as a lane uses it: its mark, its batches, the append. (confirm.c: its tail)
  *
- * Append   one unordered insert; a batch whose seq is taken is looked at with majority, so that it is ours or theirs
- *          for good. What the reply leaves open is UNKNOWN, never guessed
+ * Append   one unordered insert; a batch whose seq is taken is read with majority, so ours or theirs is final. What the reply leaves open
+ *          is UNKNOWN, never guessed
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-#define DUPLICATE_WAIT_MS_MAX 2000 /* for a batch that took our seq to show with majority */
+#define DUPLICATE_WAIT_MS_MAX 2000 /* until a batch that took our seq is visible to majority reads */
 
 /* ---- marks ---- */
 
@@ -124,8 +124,8 @@ static void put_mark_update(bson_t *updates, size_t k, const struct mark_write *
     bson_append_document_end(updates, &update);
 }
 
-/* An update that inserts finds a duplicate key where the mark is newer already, or was inserted, older, at the same
- * moment: the same update again, without insert, settles both. */
+/* An upsert meets a duplicate key if the mark is already newer, or if an older one was inserted at the same moment: the same update again,
+ * without upsert, settles both. */
 enum store_status ledger_write_marks(struct store *s, const struct mark_write *marks, size_t count)
 {
     struct session *session = session_of(s);
@@ -234,7 +234,7 @@ enum store_status ledger_after(struct store *s, const char *coupon, int64_t lane
     return ledger_page(s, coupon, lane, after, INT64_MAX, 1, most, batches, count);
 }
 
-/* A batch that cannot be decoded fails its own read. */
+/* A batch that cannot be decoded fails only its own read. */
 static bool ledgers_row(const bson_t *doc, size_t find, void *context)
 {
     struct ledger_read *read = (struct ledger_read *)context + find;
@@ -275,14 +275,14 @@ enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size
 
 /* ---- append ---- */
 
-/* Appends whose seq was found taken, and whose batches are to be looked at. */
+/* Appends; for those with APPEND_DUPLICATE, the batch that took their seq must be read. */
 struct duplicates {
     struct append *appends;
     size_t count;
-    size_t open; /* still to be found */
+    size_t open; /* not resolved yet */
 };
 
-/* Neither result yet: the insert met a duplicate key. */
+/* Not decided yet: the insert met a duplicate key. */
 #define APPEND_DUPLICATE ((enum append_result)(APPEND_THEIRS + 1))
 
 static bool duplicate_row(const bson_t *doc, void *context)
@@ -338,7 +338,7 @@ static enum store_status read_duplicates(struct session *session, struct duplica
     return session_read(session, &command, duplicate_row, t);
 }
 
-/* A duplicate key can show before a majority has the document: ask again until it does. */
+/* A duplicate key can show before a majority has the document: read until it does. */
 static void resolve_duplicates(struct session *session, struct duplicates *t, struct store_time after)
 {
     struct mono start = mono_now();
@@ -358,7 +358,7 @@ static void resolve_duplicates(struct session *session, struct duplicates *t, st
             t->appends[i].result = APPEND_UNKNOWN;
 }
 
-/* The results of appends[0..count) by the reply of their insert. */
+/* Set the results of appends[0..count) from their insert's reply. */
 static void classify(struct session *session, struct append *appends, size_t count, const bson_t *reply)
 {
     struct duplicates duplicates = {appends, count, 0};
@@ -375,7 +375,7 @@ static void classify(struct session *session, struct append *appends, size_t cou
     while (reply_next_error(&it, &index, &code)) {
         bool duplicate = code == CODE_DUPLICATE_KEY;
 
-        if (index < 0 || (uint64_t)index >= count) { /* not a reply that we understand */
+        if (index < 0 || (uint64_t)index >= count) { /* we do not understand this reply */
             for (size_t i = 0; i < count; i++)
                 appends[i].result = APPEND_UNKNOWN;
             return;
@@ -390,7 +390,7 @@ static void classify(struct session *session, struct append *appends, size_t cou
     resolve_duplicates(session, &duplicates, after);
 }
 
-/* One insert of as many as fit; returns how many. */
+/* Insert as many as fit into one command; returns how many. */
 static size_t append_some(struct session *session, struct append *appends, size_t count)
 {
     AUTO_BSON command = BSON_INITIALIZER;

@@ -1,4 +1,4 @@
-/* store/lists.c -- look-ups across documents: coupons, a user's wallet, the ledger backwards, inventories. */
+/* store/lists.c -- look-ups across documents: coupons, a user's wallet, buckets, the ledger backwards, a coupon's history. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void end_find(struct session *session, bson_t *command, bson_t *filter, c
 
 /* ---- coupons ---- */
 
-/* The position in a list of coupons: when the last one was created, and its id. */
+/* Parse a position in a list of coupons: the creation time of the last one, and its id. */
 static bool parse_position(const char *after, int64_t *created_ms, const char **id)
 {
     char *end;
@@ -92,7 +92,7 @@ static void put_live(bson_t *all, size_t *k, int64_t at_ms)
     bson_append_document_end(all, &clause);
 }
 
-/* Begun before then, or without a beginning. */
+/* Started by then, or without a start. */
 static void put_begun(bson_t *all, size_t *k, int64_t at_ms)
 {
     static const char name[] = "view.def.starts_at";
@@ -113,14 +113,14 @@ static void put_begun(bson_t *all, size_t *k, int64_t at_ms)
     bson_append_document_end(all, &clause);
 }
 
-/* Created before, or at the same moment with a smaller id. */
+/* Created earlier, or at the same time with a smaller id. */
 static void put_after(bson_t *all, size_t *k, int64_t created_ms, const char *id)
 {
     bson_t clause, any, one, less;
     char buffer[16];
 
     bson_append_document_begin(all, array_key((*k)++, buffer), -1, &clause);
-    BSON_APPEND_DOCUMENT_BEGIN(&clause, "created", &less); /* so that an index leads to where the page begins */
+    BSON_APPEND_DOCUMENT_BEGIN(&clause, "created", &less); /* lets an index find the start of the page */
     BSON_APPEND_DATE_TIME(&less, "$lte", created_ms);
     bson_append_document_end(&clause, &less);
     BSON_APPEND_ARRAY_BEGIN(&clause, "$or", &any);
@@ -277,7 +277,7 @@ enum store_status mongo_user_states(struct store *s, const char *user, int64_t a
 }
 
 struct each_user_state {
-    const char *user; /* NULL: whoever's */
+    const char *user; /* NULL: any */
     bool (*take)(void *context, const char *coupon, const struct user_state *u);
     void *context;
     struct arena whole; /* one user state, with its redemptions */
@@ -344,7 +344,7 @@ enum store_status mongo_buckets(struct store *s, const char *coupon, int64_t fro
     status = buckets_read(session, &command, buckets, (size_t)(end - from), &count);
     if (status != STORE_OK)
         return status;
-    for (int64_t b = end; b-- > from;) { /* from the last on: those that were read move up to their places */
+    for (int64_t b = end; b-- > from;) { /* backwards: buckets that were read move up to their places */
         if (count > 0 && buckets[count - 1].b == b) {
             struct bucket moved = buckets[--count];
 
@@ -398,7 +398,7 @@ enum store_status mongo_ledger_at(struct store *s, const char *coupon, int64_t l
     return one_batch(session_of(s), &command, &filter, batch);
 }
 
-/* The batch before b in the alias's chain; 0: b is the oldest; -1: b has nothing of it. */
+/* The seq of the batch before b in the alias's chain; 0: b is the oldest; -1: b has no entry of it. */
 static int64_t chain_before(const struct batch *b, const char *alias)
 {
     int64_t before = -1;
@@ -431,7 +431,7 @@ enum store_status mongo_chain(struct store *s, const char *coupon, int64_t lane,
     return status;
 }
 
-/* ---- what operators asked for: by an index that has their batches alone ---- */
+/* ---- operators' entries: by an index of only their batches ---- */
 
 static void put_asked(bson_t *filter, const char *coupon)
 {
@@ -461,12 +461,12 @@ static void put_at_until(bson_t *filter, const char *how, int64_t at_ms)
     bson_append_document_end(filter, &bound);
 }
 
-/* Not before this place in the order of the history. */
+/* From this place on, in the order of the history. */
 static void put_from(bson_t *filter, const struct history_place *from)
 {
     bson_t any, one;
 
-    put_at_until(filter, "$lte", from->at_ms); /* so that the index leads to where the page begins */
+    put_at_until(filter, "$lte", from->at_ms); /* lets the index find the start of the page */
     BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
     BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &one);
     put_at_until(&one, "$lt", from->at_ms);
@@ -573,7 +573,7 @@ static bool id_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* The first coupon in the ledger after `last` (NULL: at all): a jump over its batches, by the index on _id. */
+/* The ledger's first coupon after `last` (NULL: the first of all): the index on _id skips the batches of `last`. */
 static enum store_status next_coupon(struct session *session, const char *last, struct id_read *read)
 {
     AUTO_BSON command = BSON_INITIALIZER;

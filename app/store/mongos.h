@@ -1,7 +1,7 @@
 /*
  * store/mongos.h -- which kind of server answers: a sharded cluster's mongos, or a member of a replica set.
  *
- * Tests have no mongos. Those that look at the commands for a sharded cluster link tests/hooks/mongos.c in place of mongos.c, and send
+ * Tests have no mongos. Those that check the commands for a sharded cluster link tests/hooks/mongos.c instead of mongos.c, and send
  * them to a replica set.
  */
 #ifndef STORE_MONGOS_H
@@ -10,7 +10,7 @@
 #include <bson/bson.h>
 #include <stdbool.h>
 
-/* By a server's answer to `hello`. */
+/* True if a mongos gave this answer to `hello`. */
 bool is_mongos(const bson_t *hello);
 
 #endif

@@ -76,5 +76,5 @@ enum store_status names_make_key(struct store *s)
     if (any) /* another key would find none of those users */
         return mongo_name_key(s, &found);
     status = mongo_name_key_put(s, &fresh);
-    return status == STORE_EXISTS ? STORE_OK : status; /* who was first has made it */
+    return status == STORE_EXISTS ? STORE_OK : status; /* another process was first */
 }

@@ -1,8 +1,8 @@
 /*
- * store/name_key.h -- the key by which a database's users are found (names.h).
+ * store/name_key.h -- the key under which a database's users are hashed (names.h).
  *
- * Key     the secret "names" (secrets.h), made with the database and never changed: under another one no user would
- *         be found, and every cap would begin anew. So it is where the users are, and in the same backup
+ * Key     the secret "names" (secrets.h), made with the database and never changed: under another key no user would be found, and every
+ *         cap would start over. So it is stored with the users, and is in the same backup
  */
 #ifndef STORE_NAME_KEY_H
 #define STORE_NAME_KEY_H
@@ -10,13 +10,13 @@
 #include "store/names.h"
 #include "store/store.h"
 
-/* The database's key, which the session keeps. STORE_NOT_FOUND: it has none, which is logged. */
+/* The database's key; the session caches it. STORE_NOT_FOUND: it has none, which is logged. */
 enum store_status mongo_name_key(struct store *s, const struct name_key **key);
-/* Another key than any. */
+/* A new random key. */
 struct name_key name_key_random(void);
-/* Let this be the database's key: when its users are all found by it. STORE_EXISTS: it has another one, which stays. */
+/* Store the database's key, under which all its users must be hashed. STORE_EXISTS: it has another one, which stays. */
 enum store_status mongo_name_key_put(struct store *s, const struct name_key *key);
-/* The step of schema.c: a random one, for a database that has no users. */
+/* The step of schema.c: make a random key for a database without users. */
 enum store_status names_make_key(struct store *s);
 
 #endif

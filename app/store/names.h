@@ -1,9 +1,9 @@
 /*
- * store/names.h -- how users are found without their names: by a keyed hash.
+ * store/names.h -- users are found by a keyed hash of their names, not by the names.
  *
- * Why     a document's _id, and the keys of an index, cannot be emptied: they have h, and the name stands in the view alone. So what is
- *         left of an erased user, for a day, is a hash
- * Hash    BLAKE2b-128 of the name: two names with one hash are not to be expected in any number of users
+ * Why     a document's _id and an index's keys cannot be emptied: they have only the hash h, and the name is only in the view. So an
+ *         erased user leaves, for a day, nothing but a hash
+ * Hash    BLAKE2b-128 of the name: no number of users makes collisions likely
  * Key     name_key.h
  */
 #ifndef STORE_NAMES_H
@@ -25,8 +25,8 @@ struct name_hash {
 };
 
 struct name_hash name_hash(const struct name_key *key, const char *name);
-/* Orders are found likewise, by 64 bits under a key of their own that follows from it: whoever reads by them looks at the order
- * itself, too. SipHash-2-4: a user's view has one for each of its orders. */
+/* Orders are found the same way, by 64 bits under a key derived from that one; whoever reads by them also checks the order itself.
+ * SipHash-2-4: a user's view has one hash per order. */
 struct order_key {
     uint8_t bytes[NAME_HASH_LEN];
 };
@@ -34,12 +34,12 @@ struct order_key order_key(const struct name_key *key);
 int64_t order_hash(const struct order_key *key, const char *order);
 bool name_hash_same(const struct name_hash *a, const struct name_hash *b);
 
-/* Jobs' states and lanes' accounts are stored beside the users, under names that no user has: those hold no control characters.
- * Each returns name. */
+/* Job states and lane accounts are stored among the users, under names that no user has: users' names have no control characters. Each
+ * returns name. */
 #define STORED_NAME_SIZE 128
 char *name_of_job(const char *job, char name[STORED_NAME_SIZE]);
 char *name_of_account(int64_t lane, int64_t peer, char name[STORED_NAME_SIZE]);
-/* The other way round. job: within name. */
+/* The reverse. job: points into name. */
 enum named { NAMED_USER, NAMED_JOB, NAMED_ACCOUNT };
 struct named_key {
     enum named kind;

@@ -1,4 +1,4 @@
-/* store/reconcile.c -- see reconcile.h: the views as they are stored, and writing them over. */
+/* store/reconcile.c -- see reconcile.h: reading views as stored, and overwriting them. */
 #include "store/reconcile.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ enum store_status mongo_operation_time(struct store *s, struct store_time *now)
     return STORE_OK;
 }
 
-/* ---- finding what a collection has of a coupon ---- */
+/* ---- a coupon's documents in a collection ---- */
 
 /* See session_add_range(). */
 static void begin_find(bson_t *command, struct session *session, const char *collection, const char *coupon, const char *name,
@@ -89,14 +89,14 @@ static enum store_status find_sorted(struct session *session, bson_t *command, s
 
 struct user_state_list {
     const struct name_key *key;
-    struct order_key orders; /* of it */
-    const char *coupon; /* others' are passed over */
+    struct order_key orders; /* derived from it */
+    const char *coupon; /* others are skipped */
     struct stored_user_state *items;
     size_t count, capacity;
     struct arena *arena;
 };
 
-/* The name in a view, where it is the one that its hash is of. */
+/* The name in a view, if it matches the hash. */
 static const char *name_in(const bson_t *view, const struct name_key *key, const struct name_hash *hash)
 {
     struct name_hash own;
@@ -108,7 +108,7 @@ static const char *name_in(const bson_t *view, const struct name_key *key, const
     return name_hash_same(&own, hash) ? user : NULL;
 }
 
-/* What has an _id that is none of ours cannot be named, nor written over: it is nobody's view, and passed over. */
+/* A document whose _id is not ours can be neither named nor overwritten: it is nobody's view, and skipped. */
 static bool user_state_row(const bson_t *doc, void *context)
 {
     struct user_state_list *list = context;
@@ -170,7 +170,7 @@ struct user_state_page {
     struct session_reply reply;
 };
 
-/* Without maxTimeMS, which would be for all replies together. */
+/* Without maxTimeMS, which would apply to all replies together. */
 static bool first_user_states(struct session *session, struct session_reply *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -488,11 +488,11 @@ static bool next_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* By the index on _id, past everything that the last one has. */
+/* By the index on _id, skipping all documents of the last one. */
 enum store_status mongo_next_coupon(struct store *s, const char *collection, const char *after, struct arena *a,
                                     const char **id)
 {
-    bool whole = strcmp(collection, mongo_view_collections[0]) == 0; /* the coupon alone is the _id */
+    bool whole = strcmp(collection, mongo_view_collections[0]) == 0; /* the _id is the coupon alone */
     struct next_read read = {a, NULL};
     AUTO_BSON command = BSON_INITIALIZER;
     bson_t filter, range, key;
@@ -620,7 +620,7 @@ static void set_mark(bson_t *set, const struct mend *m)
     if (m->at_ms)
         BSON_APPEND_DATE_TIME(set, "at", m->at_ms);
     else
-        BSON_APPEND_NULL(set, "at"); /* it may have stood further on */
+        BSON_APPEND_NULL(set, "at"); /* the stored time may be a later batch's */
 }
 
 static void set_look_up(bson_t *set, const struct mend *m)
@@ -687,7 +687,7 @@ static void put_update(bson_t *update, const struct mend *m)
         bson_append_document_end(&sub, &set);
     }
     bson_append_document_end(update, &sub);
-    /* a guard that finds something else meets its _id, and is refused as a duplicate */
+    /* if a guard does not match an existing document, the upsert is refused as a duplicate */
     BSON_APPEND_BOOL(update, "upsert", !m->guarded || m->found_seq < 0);
 }
 
@@ -697,7 +697,7 @@ static void put_delete(bson_t *one, const struct mend *m)
     BSON_APPEND_INT32(one, "limit", 1);
 }
 
-/* One command for those of one kind, removals or not, from *next on, as many as fit. */
+/* Send one command for those of one kind, removals or not, from *next on, as many as fit. */
 static enum store_status send_some(struct session *session, enum mend_kind kind, bool remove, const struct mend *mends,
                                    size_t count, size_t *next, size_t *done, struct store_time *when)
 {
@@ -749,7 +749,7 @@ enum store_status mongo_mend(struct store *s, const struct mend *mends, size_t c
     return status;
 }
 
-/* {delete: collection, deletes: [{q: what has this coupon, limit: 0}]} */
+/* {delete: collection, deletes: [{q: the coupon's documents, limit: 0}]} */
 static enum store_status remove_all(struct session *session, const char *collection, const char *coupon)
 {
     bool whole = strcmp(collection, mongo_view_collections[0]) == 0;

@@ -1,9 +1,9 @@
 /*
- * store/refusals.c -- what was refused, per coupon, quarter hour and writer.
+ * store/refusals.c -- counts of refusals, per coupon, quarter hour and writer.
  *
- * Shape    {_id: {c, at, w}, sold_out: 3, ...}: a count by code. w is who counted: a random id, of one process for one while
- * Writing  says all that w has counted there, not what came since, and by $max: said twice, or late, it counts once
- * Reading  adds up the writers. What cannot be read is passed over: nothing is decided by it
+ * Shape    {_id: {c, at, w}, sold_out: 3, ...}: a count per code. w is the writer: a random id, of one process for a while
+ * Writing  sends w's total there, not the increment, with $max: repeated or late, it counts once
+ * Reading  adds up the writers. An unreadable document is skipped: nothing is decided by it
  */
 #include <string.h>
 
@@ -65,7 +65,7 @@ void refusal_counts_add(struct refusal_counts *to, const struct refusal_counts *
         to->of[i] += more->of[i];
 }
 
-/* A count by a name that this version does not know is a newer one's. */
+/* Skips names that this version does not know: they are a newer version's. */
 bool refusals_doc_read(const bson_t *doc, struct refusals_doc *out)
 {
     bson_iter_t it;

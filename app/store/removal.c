@@ -1,10 +1,10 @@
 /*
- * store/removal.c -- of mongo.h: what an archived coupon had leaves, and later what that left behind.
+ * store/removal.c -- of mongo.h: removes an archived coupon's documents, and later what remains of them.
  *
- * Leaves   users, buckets and batches keep their _ids and `left`, views also an age that nothing exceeds: whoever slept meanwhile finds
- *          the seq of its append occupied, by whose batch, and its views newer. Codes go at once. All of it goes a page at a time, by
- *          _id; twice is as good as once
- * Stays    the definition, each lane's first _id (that there is such a ledger), its last batch, marks, totals, refusals, and the
+ * Leaves   the _id and `left` of users, buckets and batches; a batch's id, time and lanes; in views an age that nothing exceeds. So a
+ *          process that slept meanwhile finds the seq of its append taken, and by which batch, and its views newer. Codes are deleted at
+ *          once. All of it goes a page at a time, by _id, and can be repeated
+ * Stays    the definition, each lane's first _id (proof that the ledger existed), its last batch, marks, totals, refusals, and the
  *          directory of codes that are unique in the service
  */
 #include <string.h>
@@ -17,8 +17,8 @@
 
 static const struct kind {
     const char *collection;
-    const char *member; /* of its _id, after the coupon; the ledger's is its lane */
-    bool deleted;       /* at once */
+    const char *member; /* of its _id, after the coupon; NULL: the ledger, which goes by lane */
+    bool deleted;       /* at once, with its _id */
 } kinds[REMAINS_KIND_COUNT] = {
     [REMAINS_LEDGER] = {"ledger", NULL, false},
     [REMAINS_CODES] = {"codes", "code", true},
@@ -49,7 +49,7 @@ static bool page_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* {_id: {$gt: after, $lt or $lte: end}}: what is left of the walk, or up to `last`. */
+/* {_id: {$gt: after, $lt or $lte: end}}: the rest of the walk, or up to and including `last`. */
 static void put_range(struct session *session, bson_t *filter, const struct leaving *l, const bson_t *last)
 {
     const struct kind *k = &kinds[l->kind];
@@ -116,7 +116,7 @@ static enum store_status delete_page(struct session *session, const struct page 
     return session_write(session, &command, NULL);
 }
 
-/* What stays in place of a document. */
+/* What replaces a document. */
 static bson_t *rest_of(enum remains_kind kind)
 {
     if (kind == REMAINS_LEDGER)
@@ -124,7 +124,7 @@ static bson_t *rest_of(enum remains_kind kind)
     if (kind == REMAINS_BUCKETS)
         return BCON_NEW("_id", "$_id", "view", "{", "hops", BCON_INT64(INT64_MAX), "seq", BCON_INT64(INT64_MAX), "}", "left",
                         BCON_BOOL(true));
-    /* with its part, it stays where it is in the index of users */
+    /* its part keeps its place in the index of users */
     return BCON_NEW("_id", "$_id", "view", "{", "seq", BCON_INT64(INT64_MAX), "part", "$view.part", "}", "left", BCON_BOOL(true));
 }
 
@@ -188,7 +188,7 @@ enum store_status mongo_leave_look(struct store *s, struct leaving *l, int64_t *
     return status;
 }
 
-/* ---- when the rest goes ---- */
+/* ---- when the remains go ---- */
 
 enum store_status mongo_remains_note(struct store *s, const char *coupon, int64_t until_ms)
 {

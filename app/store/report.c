@@ -1,8 +1,8 @@
 /*
- * store/report.c -- what a report is about: its coupons, how far their lanes are in the totals, and its time zone.
+ * store/report.c -- what a report covers: its coupons, how far their lanes are in the totals, and its time zone.
  *
- * Zones  are the server's knowledge, and only their offsets are asked for: one a day, then each quarter hour of the days on
- *        which the offset changed. Since 1970 offsets change on quarter hours, and not twice a day
+ * Zones  are known by the server, and only their offsets are read: one a day, then each quarter hour of the days on which the offset
+ *        changed. Since 1970 offsets change on quarter hours, and not twice a day
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@
 
 #define QUARTERS_PER_DAY (DAY_MS / QUARTER_MS)
 #define BATCH_ROWS 10000
-#define LANES_AT_ONCE 1000 /* whose batches are looked up by one find */
+#define LANES_AT_ONCE 1000 /* whose batches one find looks up */
 
-/* {name: {$in: ids}}; of all: nothing. */
+/* {name: {$in: ids}}; nothing for all (count 0). */
 static void put_ids(bson_t *filter, const char *name, const char *const *ids, size_t count)
 {
     if (count)
@@ -86,7 +86,7 @@ enum store_status mongo_report_coupons(struct store *s, const char *const *ids, 
     return status;
 }
 
-/* ---- lanes: their marks, then the batches at which those stand that do not say when ---- */
+/* ---- lanes: their marks, then the batches of marks without a time ---- */
 
 struct lane_list {
     struct report_lane *items;
@@ -110,7 +110,7 @@ static bool mark_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* Both orders are the same. */
+/* Both sorts give the same order. */
 static enum store_status read_marks(struct session *session, const char *const *ids, size_t count, struct lane_list *list)
 {
     static const char *const fields[] = {"seq", "at"}, *const by_id[] = {"_id"}, *const by_lane[] = {"_id.c", "_id.l"};
@@ -148,7 +148,7 @@ static int by_coupon_and_lane(const void *key, const void *item)
     return order ? order : (a->lane > b->lane) - (a->lane < b->lane);
 }
 
-/* A batch at which a mark stands. */
+/* A batch that a mark points to. */
 static bool stand_row(const bson_t *doc, void *context)
 {
     struct lane_list *list = context;
@@ -163,10 +163,10 @@ static bool stand_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* Lanes whose marks do not say at what time they stand: they are of before, or were mended. At most LANES_AT_ONCE. */
+/* Lanes whose marks have no time: an earlier version wrote them, or they were mended. At most LANES_AT_ONCE. */
 struct silent {
     const struct report_lane *lanes[LANES_AT_ONCE];
-    size_t count, next; /* the lane after the last one that was looked at */
+    size_t count, next; /* the lane after the last one checked */
 };
 
 static void find_silent(struct silent *silent, const struct lane_list *list, size_t first)
@@ -274,7 +274,7 @@ static bool offset_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* The offsets at each of firsts[], and at steps - 1 more moments behind each. */
+/* The offsets at each of firsts[], and at the steps - 1 moments after it, step_ms apart. */
 static enum store_status read_offsets(struct session *session, const char *time_zone, const int64_t *firsts, size_t count,
                                       int64_t step_ms, int64_t steps, struct offset_list *list)
 {

@@ -1,10 +1,10 @@
 /*
- * store/report_sum.c -- the reporter's totals, and refusals, added up by columns of time, and by coupon where asked for.
+ * store/report_sum.c -- sums the reporter's totals, and refusals, by columns of time, and by coupon if asked.
  *
- * Why     rows are added up here, not by the server's $group: per row that costs it four times as much as to send it, and
- *         a year of 1,000 coupons is hundreds of thousands
- * Slices  what is much is read by several threads, each with a session of its own and a slice of the time; a quarter hour is
- *         in one slice, a column may be in two
+ * Why     rows are summed here: $group would cost the server four times as much per row as sending it, and a year of 1,000 coupons is
+ *         hundreds of thousands
+ * Slices  a large report is read by several threads, each with its own session and a slice of the time; a quarter hour is in one slice,
+ *         a column may be in two
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -18,16 +18,16 @@
 
 #define BATCH_ROWS 5000
 #define SLICES 4
-#define SLICED_COUPONS 32                          /* so many coupons are much, */
-#define SLICED_MS (INT64_C(30) * 24 * 3600 * 1000) /* over so long a time */
+#define SLICED_COUPONS 32                          /* a report is large from this many coupons on, */
+#define SLICED_MS (INT64_C(30) * 24 * 3600 * 1000) /* and this long a time */
 
-#define TRIMMED_GROUPS 100 /* whose memory is given back to the system */
+#define TRIMMED_GROUPS 100 /* with more, free memory goes back to the system */
 
 /* One coupon's sums, of the columns that the slice touches. */
 struct sum {
     char coupon[COUPON_ID_MAX + 1];
     UT_hash_handle hh;
-    struct refusal_counts *refused; /* likewise; NULL: none were */
+    struct refusal_counts *refused; /* likewise; NULL: none */
     struct report_counts counts[];
 };
 
@@ -45,7 +45,7 @@ struct slice {
     pthread_t thread;
 };
 
-/* The number of the column that holds at_ms, which is in one. */
+/* The column that holds at_ms, which must be in one. */
 static size_t column_of(const struct report_query *q, int64_t at_ms)
 {
     size_t low = 0, high = q->columns;
@@ -61,7 +61,7 @@ static size_t column_of(const struct report_query *q, int64_t at_ms)
     return low;
 }
 
-/* The same among the slice's. */
+/* The same, counted from the slice's first. */
 static size_t column_at(struct slice *s, int64_t at_ms)
 {
     const int64_t *starts = s->query->starts;
@@ -198,7 +198,7 @@ static void read_slices(struct slice *slices, size_t count)
     }
 }
 
-/* ---- the slices' sums become one table ---- */
+/* ---- merging the slices' sums ---- */
 
 static int by_coupon(const void *a, const void *b)
 {
@@ -215,7 +215,7 @@ static void merge_refused(struct report_group *group, const struct report_query 
         refusal_counts_add(&group->refused[s->first + column], &sum->refused[column]);
 }
 
-/* Add what slice s has to the groups, in the order of coupons, and free it. */
+/* Add slice s's sums to the groups, in the order of coupons, and free them. */
 static void merge(struct report_sums *sums, const struct report_query *q, struct slice *s)
 {
     struct sum **order = checked(calloc(s->count + 1, sizeof(struct sum *))), *sum, *next;
@@ -281,7 +281,7 @@ void report_sums_free(struct report_sums *sums)
     }
     free(sums->groups);
     if (sums->count > TRIMMED_GROUPS)
-        malloc_trim(0); /* jemalloc gives back by itself */
+        malloc_trim(0); /* jemalloc does so by itself */
     sums->groups = NULL;
     sums->count = 0;
 }

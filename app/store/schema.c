@@ -13,7 +13,7 @@
 
 #define SCHEMA "schema" /* the collection, and its document's _id */
 
-/* Of the tests: builds that are ahead of this one. See tests/service/test_schema.py. */
+/* For tests: builds ahead of this one. See tests/service/test_schema.py. */
 #ifndef SCHEMA_NEWEST_READ
 #define SCHEMA_NEWEST_READ 4
 #endif
@@ -48,7 +48,7 @@ enum store_status schema_version(struct store *s, int64_t *version)
     return session_read(session, &command, version_row, version);
 }
 
-/* $max: of two who upgrade at once the slower one takes nothing back. */
+/* $max: of two upgrades at once, the slower takes nothing back. */
 static bool note_version(struct store *s, int version)
 {
     struct session *session = session_of(s);
@@ -63,7 +63,7 @@ static bool note_version(struct store *s, int version)
     /* clang-format on */
 
     session_write_options(session, command);
-    for (int attempt = 1; attempt <= 2; attempt++) { /* a rival's first note is a duplicate key */
+    for (int attempt = 1; attempt <= 2; attempt++) { /* a concurrent first write is a duplicate key */
         bson_iter_t errors;
         AUTO_BSON reply;
 
@@ -82,7 +82,7 @@ static bool user_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* The version of what is there; 0: nothing is that depends on it. What the first programs left has no note, but other users. */
+/* The database's version; 0: it has nothing that depends on one. The first programs wrote no version, but other _ids of users: then 1. */
 static enum store_status stored_version(struct store *s, int64_t *version)
 {
     /* clang-format off */

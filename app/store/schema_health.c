@@ -1,4 +1,4 @@
-/* store/schema_health.c -- what couponctl doctor asks of a database: see schema.h. */
+/* store/schema_health.c -- what couponctl doctor asks a database: see schema.h. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static void copy_text(const bson_t *doc, const char *name, char text[SERVER_TEXT
         snprintf(text, SERVER_TEXT_SIZE, "%s", value);
 }
 
-/* Numbers of dbStats are doubles. */
+/* dbStats sends doubles. */
 static int64_t whole_number(const bson_t *doc, const char *name)
 {
     bson_iter_t it;
@@ -25,7 +25,7 @@ static int64_t whole_number(const bson_t *doc, const char *name)
     return bson_iter_init_find(&it, doc, name) && BSON_ITER_HOLDS_NUMBER(&it) ? (int64_t)bson_iter_as_double(&it) : 0;
 }
 
-/* {name: 1} on a database; the reply is the caller's to destroy. */
+/* Run {name: 1} on a database; the reply is the caller's to destroy. */
 static bool ask(struct session *session, const char *database, const char *name, bson_t *reply)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -52,14 +52,14 @@ enum store_status server_facts(struct store *s, struct server_facts *facts)
     copy_text(&build, "version", facts->version);
     if (find_array(&hello, "hosts", &hosts))
         facts->members = (int)array_count(&hosts);
-    if (ask(session, session->mongo->database, "dbStats", &stats)) { /* a user may lack the right: then nothing is known */
+    if (ask(session, session->mongo->database, "dbStats", &stats)) { /* the user may lack the right: then they stay unknown */
         facts->disk_total = whole_number(&stats, "fsTotalSize");
         facts->disk_used = whole_number(&stats, "fsUsedSize");
     }
     return told && built ? STORE_OK : STORE_FAILED;
 }
 
-/* An insert or a delete of the document {_id: id} in the collection schema. */
+/* Run an insert or delete of the document {_id: id} in the collection schema. */
 static bool write_probe(struct session *session, bson_t *command)
 {
     bson_iter_t errors;
@@ -82,7 +82,7 @@ enum store_status server_majority(struct store *s, int64_t *us)
     AUTO_BCON delete = BCON_NEW("delete", "schema", "deletes", "[", "{", "q", "{", "_id", BCON_UTF8(id), "}",
                                 "limit", BCON_INT32(1), "}", "]");
     /* clang-format on */
-    if (!session_ready(session)) /* so that connecting is not counted */
+    if (!session_ready(session)) /* so that connecting is not timed */
         return STORE_FAILED;
     start = mono_now();
     written = write_probe(session, insert);
@@ -95,7 +95,7 @@ enum store_status server_majority(struct store *s, int64_t *us)
 
 static bool same_document(const bson_t *a, const bson_t *b);
 
-/* As the server compares them: 1 is 1, whatever its type. */
+/* Compare as the server does: 1 is 1, whatever its type. */
 static bool same_value(const bson_iter_t *a, const bson_iter_t *b)
 {
     AUTO_BSON only_a = BSON_INITIALIZER;
@@ -123,7 +123,7 @@ static bool same_document(const bson_t *a, const bson_t *b)
     return true;
 }
 
-/* The document of that name is what json says; NULL: there is none. */
+/* True if the document of that name equals json; json NULL: if there is none. */
 static bool is_as_told(const bson_t *doc, const char *name, const char *json)
 {
     bson_t stored;
@@ -203,7 +203,7 @@ static bool fault_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* {name: {$not: {$type: ["int", "long"]}}}: also where there is none. */
+/* {name: {$not: {$type: ["int", "long"]}}}: also if it is missing. */
 static void put_no_integer(bson_t *list, size_t k, const char *name)
 {
     bson_t one, not, type, types;

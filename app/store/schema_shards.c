@@ -1,4 +1,4 @@
-/* store/schema_shards.c -- what couponctl doctor asks of a sharded cluster: see schema.h. */
+/* store/schema_shards.c -- what couponctl doctor asks a sharded cluster: see schema.h. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@
 #include "store/schema.h"
 #include "store/session.h"
 
-/* The documents of a small collection of the database `config`, in one reply, which is the caller's to destroy. */
+/* Read a small collection of the database `config` in one reply, which is the caller's to destroy. */
 static bool read_config(struct session *session, const char *collection, const bson_t *filter, bson_t *reply, bson_t *documents)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -28,8 +28,8 @@ static void add_name(char text[SHARDS_TEXT_SIZE], const char *name, const char *
     snprintf(text + len, SHARDS_TEXT_SIZE - len, "%s%s%s%s", len ? ", " : "", name, by ? " by " : "", by ? by : "");
 }
 
-/* One collection, by its document in config.collections; NULL: it has none, as one that was never sharded. From MongoDB 8.0 on such a
- * one may have a document that says so. */
+/* Judge a collection by its document in config.collections; NULL: it has none, as it was never sharded. From MongoDB 8.0 on, one that was
+ * never sharded may have a document that says so. */
 static void judge_collection(const struct collection_row *row, const bson_t *doc, struct shard_facts *facts)
 {
     bson_t key = BSON_INITIALIZER;
@@ -54,7 +54,7 @@ static void judge_collection(const struct collection_row *row, const bson_t *doc
         add_name(facts->still, row->name, NULL);
 }
 
-/* The document of "database.collection" among those of config.collections. */
+/* Find the document of "database.collection" among those of config.collections. */
 static bool find_collection(const bson_t *documents, const char *namespace, bson_t *doc)
 {
     const char *id;
@@ -127,7 +127,7 @@ static bool pass_over(const bson_t *doc, void *context)
     return true;
 }
 
-/* The first batch of a coupon that cannot be: its id is one that none may have. */
+/* Read the first batch of a coupon that cannot exist: no coupon may have this id. */
 static enum store_status timed_read(struct session *session, const char *level, int64_t *us)
 {
     AUTO_BSON command = BSON_INITIALIZER;

@@ -1,10 +1,10 @@
 /*
- * store/schema_watch.h -- ends a process whose database has become of a schema that it cannot read.
+ * store/schema_watch.h -- ends a process when its database gets a schema that it cannot read.
  *
- * Usage    one for each process of the service, from its start to its end
- * Ends     at once and by itself, with EX_CONFIG, which has the master stop all others and end: whatever was on its way to the
- *          ledger arrives whole or not at all, and who asked finds out which by the same key, at the newer version
- * Threads  one of its own, which asks every second; a database that does not answer ends nothing
+ * Usage    one per process of the service, from start to end
+ * Ends     at once, with EX_CONFIG, on which the master stops all other processes and exits. A batch on its way to the ledger is stored
+ *          whole or not at all; its caller finds out which by asking the newer version with the same key
+ * Threads  its own, which checks every second; a database that does not answer ends nothing
  */
 #ifndef STORE_SCHEMA_WATCH_H
 #define STORE_SCHEMA_WATCH_H

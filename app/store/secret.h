@@ -1,4 +1,4 @@
-/* store/secret.h -- 32 random bytes; where they are kept: secrets.h. */
+/* store/secret.h -- 32 random bytes; secrets.h stores them. */
 #ifndef STORE_SECRET_H
 #define STORE_SECRET_H
 

@@ -90,7 +90,7 @@ enum store_status mongo_cursor_key(struct store *s, const struct secret **key)
 
         status = secrets_put(s, CURSORS, &fresh);
         if (status == STORE_OK)
-            status = secrets_read(s, CURSORS, &session->cursor_key); /* ours, or that of who was first */
+            status = secrets_read(s, CURSORS, &session->cursor_key); /* ours, or another process's that was first */
     }
     session->has_cursor_key = status == STORE_OK;
     return status;

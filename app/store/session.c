@@ -96,7 +96,7 @@ static bool learn_kind(struct session *session, bson_error_t *error)
     return true;
 }
 
-/* Made late, since it needs a server. */
+/* Created late, since it needs a server. */
 static bool ensure_session(struct session *session, bson_error_t *error)
 {
     mongoc_session_opt_t *plain;
@@ -131,7 +131,7 @@ bool session_run_on(struct session *session, const char *database, const bson_t 
     return mongoc_client_command_with_opts(session->client, database, command, NULL, session->options, reply, error);
 }
 
-/* The server's words go between quotes. */
+/* The server's messages are logged in double quotes. */
 static void unquote(char *text)
 {
     for (; *text; text++)
@@ -147,7 +147,7 @@ bool session_run(struct session *session, const bson_t *command, bson_t *reply)
     if (session_run_on(session, session->mongo->database, command, reply, &error))
         return true;
     session->code = error.code;
-    if (error.code == CODE_UNKNOWN_ZONE) /* what was asked is at fault, not the server */
+    if (error.code == CODE_UNKNOWN_ZONE) /* the request is wrong, not the server */
         return false;
     unquote(error.message);
     log_event(LOG_WARNING, "store.failed", "command=%s code=%" PRIu32 " reason=\"%s\"",
@@ -175,7 +175,7 @@ void log_unreadable(const char *collection, const bson_t *doc)
 
 /* ---- reading ---- */
 
-/* Find in the reply what a cursor's says; member: its documents. */
+/* Parse a cursor's reply; member: the array of its documents. */
 static bool read_cursor(struct session_reply *r, const char *member)
 {
     const char *name;
@@ -201,16 +201,16 @@ bool session_reply_next(struct session *session, const char *collection, int64_t
     BSON_APPEND_INT64(&command, "getMore", cursor);
     BSON_APPEND_UTF8(&command, "collection", collection);
     if (most)
-        BSON_APPEND_INT64(&command, "batchSize", most); /* else a reply is of 16 MiB */
+        BSON_APPEND_INT64(&command, "batchSize", most); /* otherwise a reply has up to 16 MiB */
     return session_run(session, &command, &reply->whole) && read_cursor(reply, "nextBatch");
 }
 
-/* Who gets the documents, and whether it has enough of them. */
+/* Where documents go, and when to stop. */
 struct reader {
     session_row *row;
     bool (*enough)(const void *context); /* NULL: never */
     void *context;
-    bool left; /* it had enough, and there was more */
+    bool left; /* it had enough, and there are more */
 };
 
 static bool hand_out(const struct session_reply *reply, struct reader *r)
@@ -255,7 +255,7 @@ void session_end_cursor(struct session *session, const char *collection, int64_t
     bson_destroy(&reply);
 }
 
-/* How many documents a find's replies may have; 0: not said. */
+/* How many documents a find's replies may have; 0: not given. */
 static int64_t batch_size(const bson_t *command)
 {
     int64_t size;
@@ -380,7 +380,7 @@ void session_add_prefix(bson_t *filter, const char *member, const char *prefix)
     char end[COUPON_ID_MAX + 2];
     bson_t range;
 
-    snprintf(end, sizeof end, "%s\x7F", prefix); /* behind all characters of an id */
+    snprintf(end, sizeof end, "%s\x7F", prefix); /* after all characters of an id */
     bson_append_document_begin(filter, member, -1, &range);
     BSON_APPEND_UTF8(&range, "$gte", prefix);
     BSON_APPEND_UTF8(&range, "$lt", end);

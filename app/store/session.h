@@ -1,9 +1,9 @@
 /*
- * store/session.h -- within store/: one thread's client, and the commands that run through it.
+ * store/session.h -- within store/: one thread's client, and the commands it runs.
  *
- * Shape    commands are sent as they are (find, insert, update, ...), not through the driver's helpers: what is sent is what is
- *          written here, one command is one round trip, and its reply is read whole, operation time and errors
- * Session  one per session, without causal consistency: so that a cursor's getMore has the session of its find
+ * Shape    commands are sent raw (find, insert, update, ...), not through the driver's helpers: what is written here is what is sent, one
+ *          command is one round trip, and its whole reply is read, with operation time and errors
+ * Session  each uses one server session, without causal consistency, so that a cursor's getMore has the session of its find
  * Owns     a session gives its client back when closed
  */
 #ifndef STORE_SESSION_H
@@ -20,16 +20,16 @@
 #define CODE_NO_NAMESPACE 26
 #define CODE_DUPLICATE_KEY 11000
 #define CODE_UNKNOWN_ZONE 40485
-#define COMMAND_BYTES_MAX (8u << 20) /* a write is split beyond this; a document stays below the same */
+#define COMMAND_BYTES_MAX (8u << 20) /* writes are split beyond this size; every document is smaller */
 
 struct mongo {
     struct store_source source; /* first: the source is the mongo */
-    mongoc_client_pool_t *pool; /* NULL: of mongo_open_single() */
-    mongoc_client_t *client;    /* then what its session borrows; NULL while there is one */
+    mongoc_client_pool_t *pool; /* NULL: opened by mongo_open_single() */
+    mongoc_client_t *client;    /* then the client that its session borrows; NULL while borrowed */
     char database[CONFIG_TEXT_SIZE];
     int64_t server_limit_ms; /* for maxTimeMS and wtimeout: the server gives up before our socket does */
     mongoc_uri_t *uri;
-    atomic_bool sharded; /* behind mongos: known once a session is ready. An $in or a range also names _id.c */
+    atomic_bool sharded; /* behind mongos: known once a session is ready. Filters by $in or range then also name _id.c */
 };
 
 struct session {
@@ -41,33 +41,33 @@ struct session {
     struct feed *hearing;             /* NULL until the first hear() */
     uint32_t code;                    /* of the last command that failed */
     uint32_t number;                  /* random */
-    struct name_key name_key;         /* once has_name_key */
+    struct name_key name_key;         /* valid if has_name_key */
     bool has_name_key;
-    struct secret cursor_key;         /* once has_cursor_key */
+    struct secret cursor_key;         /* valid if has_cursor_key */
     bool has_cursor_key;
 };
 
-/* A collection, as connect.c's table has it. */
+/* A row of connect.c's table of collections. */
 struct collection_row {
     const char *name;
     const char *shard_key; /* on a sharded cluster; NULL: stays on one shard */
-    const char *index_defaults; /* of its indexes, where the server takes them; NULL: the server's */
+    const char *index_defaults; /* of its indexes, if the server accepts them; NULL: the server's */
 };
 
 size_t mongo_collections(const struct collection_row **rows);
 
-/* An index, as connect.c's table has it. */
+/* A row of connect.c's table of indexes. */
 struct index_row {
     const char *collection;
     const char *name;
     const char *keys;
-    const char *partial; /* NULL: of all documents */
+    const char *partial; /* NULL: all documents */
     bool unique;
 };
 
 size_t mongo_indexes(const struct index_row **rows);
 
-/* A document that is destroyed with its scope; AUTO_BCON: one made by BCON_NEW. */
+/* A document destroyed with its scope; AUTO_BCON: one made by BCON_NEW. */
 #define AUTO_BSON __attribute__((cleanup(bson_destroy))) bson_t
 #define AUTO_BCON __attribute__((cleanup(destroy_made))) bson_t *
 
@@ -81,67 +81,68 @@ static inline struct session *session_of(struct store *s)
     return (struct session *)(void *)s;
 }
 
-/* A session that shares m's pool; never NULL, waits where the pool is used up. Of mongo_open_single(): the only one. */
+/* A session on m's pool, without the table of operations; never NULL: waits while the pool is empty. After mongo_open_single(): one at a
+ * time. */
 struct session *session_open(struct mongo *m);
-/* The same, or NULL where there would be a wait. Without operations: for commands alone. */
+/* The same, or NULL instead of waiting, or after mongo_open_single(). */
 struct session *session_try_open(struct mongo *m);
 void session_close(struct store *s);
 
-/* How long a start has patience with a database that is there, but slow, or has just changed its primary. */
+/* How long a start waits for a database that is slow, or has just changed its primary. */
 #define START_PATIENCE_MS 20000
 /* Wait a little before the next attempt. False: it is past `until`. */
 bool session_wait(struct mono until);
 
-/* True once the server's kind is known (mongo->sharded): asks it where nothing was sent yet. */
+/* True if the server's kind is known (mongo->sharded); asks it before the first command. */
 bool session_ready(struct session *session);
 
-/* Run command on the service's database (or on another one). False: no proper answer, which is logged; the reply is
- * initialised either way, and the caller's to destroy. */
+/* Run command on the service's database (or another one). False: no proper answer; session_run() sets session->code, and logs it unless a
+ * time zone is unknown. The reply is initialised either way, and the caller's to destroy. */
 bool session_run(struct session *session, const bson_t *command, bson_t *reply);
 bool session_run_on(struct session *session, const char *database, const bson_t *command, bson_t *reply, bson_error_t *error);
 
-/* Called for every document of a result; false: it is unreadable, stop. */
+/* Called for every document of a result; false: unreadable, stop. */
 typedef bool session_row(const bson_t *doc, void *context);
 
-/* Run a find or an aggregation and hand out its documents. STORE_FAILED also when a row was unreadable, which is logged;
- * STORE_NO_ZONE when it named a time zone that the server does not know. */
+/* Run a find or an aggregation and pass its documents to row. STORE_FAILED also if a row was unreadable, which is logged; STORE_NO_ZONE if
+ * it names a time zone that the server does not know. */
 enum store_status session_read(struct session *session, const bson_t *command, session_row *row, void *context);
 
-/* The same, until enough(context) after a row: what comes after it is left, and *left is true if there is any. */
+/* The same, until enough(context) after a row: the rest is skipped, and *left is true if there is any. */
 enum store_status session_read_until(struct session *session, const bson_t *command, session_row *row, bool (*enough)(const void *context),
                                      void *context, bool *left);
 
-/* One reply of such a command. Its documents can be handed out by another thread while the session reads the next one. */
+/* One reply of such a command. Another thread can process its documents while the session reads the next one. */
 struct session_reply {
-    bson_t whole;     /* the owner's to destroy, also where the call was false */
-    bson_t documents; /* within it, as what follows */
+    bson_t whole;     /* the caller's to destroy, even if the call returned false */
+    bson_t documents; /* within `whole`, like collection */
     const char *collection;
-    int64_t cursor;   /* 0: this was the last one */
+    int64_t cursor;   /* 0: this was the last reply */
 };
-/* False: there is no such reply; what the server said against it is logged. */
+/* False: no such reply; the server's error is logged. */
 bool session_reply_first(struct session *session, const bson_t *command, struct session_reply *reply);
 /* most: documents; 0: 16 MiB of them. */
 bool session_reply_next(struct session *session, const char *collection, int64_t cursor, int64_t most, struct session_reply *reply);
-/* False: a row was, and that is logged. */
+/* False: a row was unreadable, which is logged. */
 bool session_reply_rows(const struct session_reply *reply, session_row *row, void *context);
-/* The server forgets the cursor, if it is one. Where it does not, it will in time. */
+/* Make the server drop the cursor, unless it is 0. If that fails, the server drops it in time. */
 void session_end_cursor(struct session *session, const char *collection, int64_t cursor);
 
-/* One of several finds of a collection that go in one command (joined.c). */
+/* One of several finds in a collection that go in one command (joined.c). */
 struct joined_find {
     bson_t filter;  /* initialised by the caller, destroyed by the call */
-    const char *by; /* in whose order, ascending */
+    const char *by; /* sort by this, ascending unless `descending` */
     size_t most;    /* 1 or more */
     bool descending;
-    const char *const *members; /* these alone are read, up to NULL; NULL: all */
+    const char *const *members; /* only these are read, up to NULL; NULL: all */
 };
-/* As a session_row, and which of the finds found it. The rows of each come in its order. */
+/* Like session_row; find: the one that found the document. The rows of each find come in its order. */
 typedef bool joined_row(const bson_t *doc, size_t find, void *context);
 enum store_status session_read_joined(struct session *session, const char *collection, struct joined_find *finds, size_t count,
                                       struct store_time after, joined_row *row, void *context);
 
-/* After a session_read() for several reads, whose rows set `status` where they could not be decoded: the reads fail with the call, and
- * the call with any of them but those that are left. */
+/* After a session_read() for several reads, whose rows set `status` if they cannot be decoded: the reads fail with the call, and the call
+ * with any of them, except with STORE_LEFT. */
 #define SETTLE_READS(call, reads, count)                                                                               \
     do {                                                                                                               \
         bool settle_failed = (call) != STORE_OK;                                                                       \
@@ -153,8 +154,8 @@ enum store_status session_read_joined(struct session *session, const char *colle
         }                                                                                                              \
     } while (0)
 
-/* The operation time of the last that this session has read or written: a majority read not before it misses nothing of that, also
- * from another primary. Zero: it has done nothing yet. */
+/* The operation time of this session's last read or write: a majority read not before it misses nothing of that, also from another primary.
+ * Zero: nothing was done yet. */
 struct store_time session_time(const struct session *session);
 /* {readConcern: majority, not before `after`}. */
 void session_read_concern(bson_t *command, struct store_time after);
@@ -163,36 +164,36 @@ void session_read_options(struct session *session, bson_t *command, struct store
 /* The tail of a write: {ordered: false, writeConcern}. */
 void session_write_options(struct session *session, bson_t *command);
 void session_write_concern(struct session *session, bson_t *command);
-/* Run a write that holds all but its tail. STORE_FAILED also where any part of it failed. *matched, if not NULL: how many
- * documents it matched, inserted or deleted. */
+/* Run a write that is complete but for its tail. STORE_FAILED also if any part of it failed. *matched, if not NULL: how many documents it
+ * matched, inserted or deleted. */
 enum store_status session_write(struct session *session, bson_t *command, int64_t *matched);
 
-/* Append to a filter that the member begins with prefix, which a coupon's id could. */
+/* Append to a filter that the member begins with prefix, the beginning of a coupon's id. */
 void session_add_prefix(bson_t *filter, const char *member, const char *prefix);
 
-/* Append to a filter what comes after a document of this time and id in a list, the newest first. */
+/* Append to a filter: what follows the document of this time and id in a list, the newest first. */
 void session_add_older(bson_t *filter, const char *time, int64_t ms, const char *id);
 
-/* A write that a majority takes: a read not before *after sees all that was acknowledged before the call (confirm.c). */
+/* Write with majority: a read not before *after sees all that was acknowledged before the call (confirm.c). */
 bool session_pulse(struct session *session, struct store_time *after);
 
-/* The filter {_id: {$in: [...]}} behind mongos must name the shards' key too: append "_id.c" for those coupons.
- * coupon(context, i) is the i-th of count. */
+/* Behind mongos, the filter {_id: {$in: [...]}} must also name the shard key: append "_id.c" for those coupons. coupon(context, i) is the
+ * i-th of count. */
 void session_add_coupons(struct session *session, bson_t *filter, const char *(*coupon)(const void *context, size_t i),
                          const void *context, size_t count);
 /* The same for one coupon. */
 void session_add_coupon(struct session *session, bson_t *filter, const char *coupon);
 
-/* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: what one coupon has, in the order of `name`, after text. text NULL:
- * from *number on; both NULL: all of it. */
+/* {_id: {$gt: {c, <name>: text}, $lt: {c, <name>: MaxKey}}}: one coupon's documents, in the order of `name`, after text. text NULL: from
+ * *number on; both NULL: all. */
 void session_add_range(bson_t *filter, const char *coupon, const char *name, const char *text, const int64_t *number);
 /* {_id: {$gt: {c, h: after}, $lt: {c, h: MaxKey}}}: a coupon's users, in the order of their hashes; after NULL: all of them. */
 void session_add_users(bson_t *filter, const char *coupon, const struct name_hash *after);
 
-/* The index of marks by which all lanes are found that have any totals. */
+/* The index of marks that finds all lanes with totals. */
 #define REPORT_MARKS "totals"
 
-/* A row of totals, as it is stored; coupon is borrowed from it. */
+/* A stored row of totals; coupon is borrowed from its document. */
 struct totals_doc {
     const char *coupon;
     int64_t lane, quarter_ms, seq;
@@ -209,43 +210,43 @@ bool refusals_doc_read(const bson_t *doc, struct refusals_doc *r);
 /* Append the filter of the totals, or refusals, of ids (count 0: all) in [from_ms, to_ms). */
 void quarters_filter(bson_t *filter, const char *const *ids, size_t count, int64_t from_ms, int64_t to_ms);
 
-/* True: session_name_hash() may be called; else the key was not read, which is logged. */
+/* True if session_name_hash() may be called; otherwise the key could not be read, which is logged. */
 bool session_finds_names(struct session *session);
 struct name_hash session_name_hash(const struct session *session, const char *name);
 
 /* ---- replies of writes ---- */
-/* A clean reply: no write concern error. What is not clean is unknown, and logged. */
+/* True if there is no write concern error. Otherwise the outcome is unknown, and logged. */
 bool reply_is_clean(const bson_t *reply);
 /* Walk the write errors: begin, then next until false. */
 bool reply_errors(const bson_t *reply, bson_iter_t *it);
 bool reply_next_error(bson_iter_t *it, int64_t *index, int64_t *code);
-/* Documents matched or inserted. */
+/* Documents matched, inserted or deleted. */
 int64_t reply_count(const bson_t *reply);
-/* The later of *when and the reply's operation time goes to *when. */
+/* Set *when to the later of itself and the reply's operation time. */
 void reply_time(const bson_t *reply, struct store_time *when);
-/* The document that a findAndModify returned; false: none. */
+/* The document returned by findAndModify; false: none. */
 bool reply_value(const bson_t *reply, bson_t *value);
 
-/* Log that a document of a collection is not readable: its _id, without the code that stands in a code's. */
+/* Log a document of a collection as unreadable: its _id, without the code in it, if any. */
 void log_unreadable(const char *collection, const bson_t *doc);
 
 /* ---- the ledger, for lanes and lists ---- */
 /* Append to filter: {_id: after < seq < before} of a lane; before INT64_MAX: no bound. */
 void ledger_range(bson_t *filter, const char *coupon, int64_t lane, int64_t after, int64_t before);
-/* Run a find or an aggregation whose rows are batches; none are left to the caller unless STORE_OK. */
+/* Run a find or an aggregation whose rows are batches; the caller gets none unless STORE_OK. */
 enum store_status ledger_read(struct session *session, const bson_t *command, struct batch **batches, size_t most, size_t *count);
 /* At most `most` batches of that range, by seq in direction 1 or -1. */
 enum store_status ledger_page(struct store *s, const char *coupon, int64_t lane, int64_t after, int64_t before,
                               int direction, size_t most, struct batch **batches, size_t *count);
 
-/* Run a find whose rows are buckets; none are left to the caller unless STORE_OK. */
+/* Run a find whose rows are buckets; the caller gets none unless STORE_OK. */
 enum store_status buckets_read(struct session *session, const bson_t *command, struct bucket *buckets, size_t most,
                                size_t *count);
 
-/* End what hear() began on the session, if anything. */
+/* Close the stream that hear() opened on the session, if any. */
 void feed_stop_hearing(struct session *session);
 
-/* The table of operations, from the files that implement them. */
+/* The operations of store.h, from the files that implement them. */
 enum store_status ledger_mark(struct store *s, const char *coupon, int64_t lane, const char *kind, struct mark *mark);
 enum store_status ledger_marks(struct store *s, struct mark_read *reads, size_t count);
 enum store_status ledgers_after(struct store *s, struct ledger_read *reads, size_t count);

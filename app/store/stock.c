@@ -1,4 +1,4 @@
-/* store/stock.c -- how much of each active coupon is free and taken: by the last batch of each lane, whose totals say so. */
+/* store/stock.c -- how much of each active coupon is free and taken, by the totals in the last batch of each lane. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,10 +7,10 @@
 #include "store/codec.h"
 #include "store/session.h"
 
-/* The lanes that are looked up. */
+/* A lane that is looked up. */
 struct stock_lane {
     struct coupon_stock *stock;
-    bool unreadable; /* its last batch; one that has none has nothing */
+    bool unreadable; /* its last batch is; a lane without batches adds nothing */
 };
 
 static bool head_row(const bson_t *doc, size_t find, void *context)
@@ -38,7 +38,7 @@ static void put_find(struct session *session, struct joined_find *find, const ch
     session_add_coupon(session, &find->filter, coupon);
 }
 
-/* Those of which each lane could be read. */
+/* Keep the coupons whose lanes could all be read; returns how many. */
 static size_t keep_whole(struct coupon_stock *stocks, size_t count, const struct stock_lane *lanes, size_t lane_count)
 {
     size_t kept = 0, lane = 0;

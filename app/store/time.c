@@ -1,4 +1,4 @@
-/* store/time.c -- what the database knows of time: its clock, and the days of every zone. */
+/* store/time.c -- the database's clock, and the days of a time zone. */
 #include "store/bson_fields.h"
 #include "store/session.h"
 
@@ -9,7 +9,7 @@ static bool day_row(const bson_t *doc, void *context)
     return find_time(doc, "start", &day[0]) && find_time(doc, "end", &day[1]);
 }
 
-/* A day ends where the one begins that holds its start + 36 hours: none has fewer than 12, or more than 36. */
+/* A day ends when the day that holds its start + 36 hours begins: no day is shorter than 12 hours, or longer than 36. */
 enum store_status time_day(struct store *s, const char *time_zone, int64_t at_ms, int64_t *start_ms, int64_t *end_ms)
 {
     struct session *session = session_of(s);

@@ -2,8 +2,8 @@
  * store/totals.c -- the reporter's totals per coupon, lane and quarter hour.
  *
  * Shape    {_id: {c, l, at}, seq, issued, ...}
- * Adding   batches [first, last] is one update that is applied only while seq < first, so that every batch counts once.
- *          Whether it was is read back: an addition is in when the document stands at last or later
+ * Adding   one update adds batches [first, last], only if seq < first, so every batch counts once. Whether it was applied is read back: an
+ *          addition is in once the document's seq is last or later
  */
 #include <stdlib.h>
 #include <string.h>
@@ -104,8 +104,8 @@ static bool send_some(struct additions *g, enum todo todo)
     return session_run(g->session, &command, &reply) && reply_is_clean(&reply);
 }
 
-/* What stands there says what became of an addition, whatever the replies said. What cannot be read takes no addition, and none
- * is tried again: the caller tells of it. */
+/* The stored row says what became of an addition, whatever the replies said. Of an unreadable row nothing is known, and nothing is retried:
+ * the caller reports it. */
 static bool stored_row(const bson_t *doc, void *context)
 {
     struct additions *g = context;
@@ -154,12 +154,12 @@ static bool read_back(struct additions *g)
     session_read_options(g->session, &command, (struct store_time){0}, in.count + 1);
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].todo != TODO_NOTHING)
-            g->items[i].todo = TODO_INSERT; /* unless the row says more */
+            g->items[i].todo = TODO_INSERT; /* unless there is a row */
     return session_read(g->session, &command, stored_row, g) == STORE_OK;
 }
 
-/* Each round adds what is still to do, then looks. Additions of one call to one document must come in the order of seq, of
- * which an update that ran is no longer to do. */
+/* Each round adds what is left, then reads back. Additions of one call to one document must come in the order of seq: once an update ran,
+ * earlier ones count as done. */
 enum store_status mongo_totals_add(struct store *s, struct totals_write *writes, size_t count)
 {
     struct additions g = {session_of(s), calloc(count + 1, sizeof(struct addition)), count};

@@ -1,7 +1,4 @@
-/*
- * store/upkeep.c -- what the sweeper and the runner do across coupons: what is due, what is over, what is to be
- * forgotten.
- */
+/* store/upkeep.c -- the sweeper's and the runner's work across coupons: what is due, what is over, what must be deleted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +34,7 @@ static void id_list_init(struct id_list *list, size_t most, struct arena *a)
     *list = (struct id_list){arena_array(a, most + 1, sizeof(const char *)), 0, most, a};
 }
 
-/* Both kinds of views: with slots it is buckets that are due, without them user states. By the indexes due_all. */
+/* In one kind of view: buckets for coupons with slots, user states for those without. By the indexes due_all. */
 static enum store_status find_due(struct session *session, const char *collection, int64_t before_ms, struct id_list *list)
 {
     /* clang-format off */
@@ -139,7 +136,7 @@ enum store_status mongo_old_coupons(struct store *s, int64_t before_ms, size_t m
     return status;
 }
 
-/* A view that was written since, and says another time, is to be seen to again. */
+/* A view written since with another clean-up time is not marked: it must be handled again. */
 enum store_status mongo_over_seen(struct store *s, const struct over_coupon *over)
 {
     /* clang-format off */
@@ -156,7 +153,7 @@ enum store_status mongo_over_seen(struct store *s, const struct over_coupon *ove
 
 /* ---- erased users ---- */
 
-/* A user who came back in the meantime has a view without `erased`: the filter sees each document as it is then. */
+/* The filter sees each document as it is when deleted: a user who came back has a view without `erased`. */
 enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms)
 {
     /* clang-format off */
@@ -173,11 +170,11 @@ enum store_status mongo_tombstones_clean(struct store *s, int64_t before_ms)
 
 /* ---- the codes of a coupon that is over ---- */
 
-/* What is left of one code bucket when its retired slots' codes are gone. */
+/* Statements that remove the codes of retired slots. */
 struct cleaning {
     const char *coupon;
     const struct bucket *buckets; /* of consecutive numbers */
-    bson_t look_ups, updates, deletes; /* statements: the last two of code buckets */
+    bson_t look_ups, updates, deletes; /* statements; updates and deletes are of code buckets */
     size_t look_up_count, update_count, delete_count;
 };
 
@@ -199,7 +196,7 @@ static void put_delete(bson_t *deletes, size_t *count, const char *coupon, const
     bson_append_document_end(deletes, &one);
 }
 
-/* Under either form it may be looked up, and stand in the directory: what is not there, is not deleted. */
+/* The look-up may be under either form, and in the directory: deleting what does not exist does nothing. */
 static void clean_look_ups(struct cleaning *c, const char *code, int64_t n)
 {
     char loose[CODE_MAX + 1];
@@ -279,7 +276,7 @@ static bool one_more_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* The statements, if any, as one command. */
+/* Run the statements, if any, as one command. */
 static enum store_status run_statements(struct session *session, const char *verb, const char *collection, const char *list,
                                         const bson_t *statements, size_t count)
 {
@@ -297,7 +294,7 @@ static enum store_status run_statements(struct session *session, const char *ver
                                                                                                      : STORE_FAILED;
 }
 
-/* The look-ups first: as long as a code bucket has its codes, they can be cleaned up again. */
+/* Look-ups first: while a code bucket has its codes, cleaning up can be repeated. */
 static enum store_status clean_buckets(struct session *session, struct cleaning *c, int64_t from_b, int64_t to_b)
 {
     AUTO_BSON command = BSON_INITIALIZER;

@@ -1,8 +1,8 @@
 /*
  * store/upload_chunks.c -- texts in chunks: {_id: {u, p}, at, line, text, then rows, new, in_file, in_coupon, invalid, bad}.
  *
- * Text     bytes as they were sent, not necessarily UTF-8; it goes when the chunk was imported, and what became of it
- *          stays as long as its job is of interest
+ * Text     bytes as sent, not necessarily UTF-8; removed once the chunk is imported. The chunk's result stays until some time after its
+ *          job ended
  */
 #include <string.h>
 
@@ -36,7 +36,7 @@ static void put_id(bson_t *doc, const char *upload, int64_t chunk)
 
 /* ---- writing ---- */
 
-/* The update {q: {_id}, u: what the caller filled}, majority. */
+/* Run the update {q: {_id}, u: change}, majority. */
 static enum store_status update_chunk(struct store *s, const struct upload_chunk *chunk, const bson_t *change, bool insert)
 {
     AUTO_BSON command = BSON_INITIALIZER;
@@ -155,8 +155,7 @@ static bool upload_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* Uploads no chunk of which was written since before_ms, and which no job names that is still to be done or ended since
- * ended_before_ms. */
+/* Uploads without a chunk written since before_ms, and without a job that is unfinished or ended since ended_before_ms. */
 static enum store_status find_old_uploads(struct session *session, int64_t before_ms, int64_t ended_before_ms,
                                           struct upload_list *list)
 {

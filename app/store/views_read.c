@@ -19,7 +19,7 @@ struct user_state_table {
     struct name_hash *hashes; /* of reads[] */
     struct hash_index index;  /* of reads[], by coupon and the name's hash */
     struct arena *arena;
-    size_t bytes_before; /* that the arena held */
+    size_t bytes_before; /* of the arena, before the call */
 };
 
 static uint64_t user_state_hash(const char *coupon, const struct name_hash *hash)
@@ -49,7 +49,7 @@ static bool has_enough_user_states(const void *context)
     return t->arena->bytes - t->bytes_before >= STORE_USER_STATES_BYTES;
 }
 
-/* The same user state may have been asked for more than once: all get it. */
+/* Several reads may ask for the same user state: all get it. */
 static bool user_state_row(const bson_t *doc, void *context)
 {
     struct user_state_table *t = context;
@@ -109,7 +109,7 @@ enum store_status views_user_states(struct store *s, struct store_time after, st
     user_state_table_init(&table, session, reads, count, a);
     BSON_APPEND_UTF8(&command, "find", "users");
     BSON_APPEND_DOCUMENT_BEGIN(&command, "filter", &filter);
-    if (count == 1) { /* the server's short way to one _id: a quarter less work than an $in of one */
+    if (count == 1) { /* the server's fast path for one _id: a quarter less work than an $in of one */
         codec_user_state_id(&filter, "_id", reads[0].coupon, &table.hashes[0]);
     } else {
         in_begin(&in, &filter, "_id");
@@ -124,7 +124,7 @@ enum store_status views_user_states(struct store *s, struct store_time after, st
     hash_index_free(&table.index);
     for (size_t i = 0; i < count && !left; i++)
         if (reads[i].status == STORE_LEFT)
-            reads[i].status = STORE_OK; /* there is none */
+            reads[i].status = STORE_OK; /* no view */
     SETTLE_READS(status, reads, count);
     return status;
 }
@@ -260,7 +260,7 @@ static void end_sorted(struct session *session, bson_t *command, struct store_ti
     session_read_options(session, command, after, most);
 }
 
-/* ---- who has one ---- */
+/* ---- the users with a view ---- */
 
 static uint64_t hash_bits(const struct name_hash *hash)
 {
@@ -290,7 +290,7 @@ struct walk_rows {
     size_t count, most;
 };
 
-/* What has an _id that is none of ours is no user's view: the walk cannot go on behind it. */
+/* An _id that is not ours is no user's: the walk cannot continue after it. */
 static bool walk_row(const bson_t *doc, void *context)
 {
     struct walk_rows *rows = context;
@@ -302,7 +302,7 @@ static bool walk_row(const bson_t *doc, void *context)
     return true;
 }
 
-/* The _ids alone, which the index has: no document is read. */
+/* Reads only _ids, which the index has: no document is fetched. */
 enum store_status views_walk_users(struct store *s, const char *coupon, struct store_time after, struct user_walk *walk,
                                    size_t most, uint64_t *hashes, size_t *count)
 {
@@ -431,7 +431,7 @@ enum store_status buckets_read(struct session *session, const bson_t *command, s
     return status;
 }
 
-/* {name: {op: value}}, ascending from there on. */
+/* {name: {op: value}} */
 static void put_bound(bson_t *filter, const char *name, const char *op, int64_t value, bool is_time)
 {
     bson_t sub;
@@ -449,7 +449,7 @@ struct free_list {
     size_t *seen; /* rows of each */
 };
 
-/* From which place on the search goes on behind this one, of which nothing else may be readable; 0: it cannot be told. */
+/* Where the search continues after this document, of which the rest may be unreadable; 0: unknown. */
 static int64_t place_behind(const bson_t *doc, const struct free_search *search)
 {
     int64_t place = 0;
@@ -494,7 +494,7 @@ static void release_found(struct bucket *buckets, size_t *count)
         bucket_release(&buckets[--*count]);
 }
 
-/* By the partial indexes on buckets that have free slots: in their order, or in that of their random numbers. */
+/* By the partial indexes on buckets with free slots: by number, or by their random pick. */
 enum store_status views_free_buckets(struct store *s, struct store_time after, struct free_search *searches, size_t count)
 {
     struct joined_find *finds = checked(calloc(count + 1, sizeof *finds));
@@ -527,7 +527,7 @@ static bool touched_row(const bson_t *doc, size_t find, void *context)
     return codec_id_int(doc, "b", &coupon, &search->numbers[search->count++]);
 }
 
-/* By the index on _id alone. */
+/* Reads only the index on _id. */
 enum store_status views_touched(struct store *s, struct store_time after, struct touched_search *searches, size_t count)
 {
     static const char *const members[] = {"_id", NULL};
@@ -549,10 +549,10 @@ enum store_status views_touched(struct store *s, struct store_time after, struct
     return status;
 }
 
-/* ---- what ends by itself: by the partial indexes on `due` ---- */
+/* ---- what expires: by the partial indexes on `due` ---- */
 
-/* Those with a due time, the earliest first, one more than wanted: the first that is left out says when the next one ends.
- * put_which says which are meant. */
+/* Find the earliest with a due time, one more than wanted: the first left out says when the next one expires. put_which adds the filter of
+ * the collection. */
 static void put_due_search(const struct session *session, struct joined_find *find, const struct due_search *search,
                            void (*put_which)(const struct session *session, bson_t *filter, const struct due_search *search))
 {
@@ -581,8 +581,8 @@ static void put_which_buckets(const struct session *session, bson_t *filter, con
     bson_append_document_end(filter, &clause);
 }
 
-/* All redemptions of a user state have its lane, which is left out when it is 0. Users hash evenly to lanes: of those that the index
- * gives, as many are another lane's as there are lanes, so it needs no part in it. */
+/* All redemptions of a user state have its lane; lane 0 is not stored. Users hash evenly to lanes, so for each row wanted the index gives
+ * as many as there are lanes, and need not include the lane. */
 static void put_which_user_states(const struct session *session, bson_t *filter, const struct due_search *search)
 {
     bson_t clause, list;
@@ -605,7 +605,7 @@ static void put_which_user_states(const struct session *session, bson_t *filter,
     bson_append_document_end(filter, &clause);
 }
 
-/* A row that is due later, or one too many, tells only when it is. full: all are, from here on. */
+/* False: due later, or one too many: it only tells when. full: no more are wanted from here on. */
 static bool is_wanted(const bson_t *doc, struct due_search *search, bool full)
 {
     int64_t due_ms;
@@ -642,7 +642,7 @@ struct due_user_states {
     struct due_search *search;
     struct user_state **user_states;
     struct arena *arena;
-    size_t bytes_before; /* that the arena held */
+    size_t bytes_before; /* of the arena, before the call */
 };
 
 static bool due_user_state_row(const bson_t *doc, size_t find, void *context)
@@ -710,7 +710,7 @@ struct definition_reads {
     size_t count;
 };
 
-/* Lanes of one coupon may ask for the same: each gets its own. */
+/* Several lanes of a coupon may ask for it: each gets its own copy. */
 static bool definition_row(const bson_t *doc, void *context)
 {
     const struct definition_reads *list = context;

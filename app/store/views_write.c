@@ -1,14 +1,13 @@
 /*
  * store/views_write.c -- writing views: each whole, and only over an older one.
  *
- * Rule     a view is one sub-document whose first members are its age (seq; of buckets hops, seq), and BSON compares
- *          documents member by member: so {$max: {view: ...}} replaces an older one and leaves a newer one, in one update
- *          by _id alone that also inserts. Of two that race the newer wins in any order, and what the server carried out
- *          is written: nothing has to be read back
+ * Rule     a view is one sub-document that begins with its age (seq; of buckets hops, seq), and BSON compares documents member by member.
+ *          So {$max: {view: ...}} replaces an older view and keeps a newer one, in one upsert by _id alone. The newer of two that race wins
+ *          in any order, and what the server executed is written: nothing has to be read back
  * Order    users are written in the order of their hashes, as the indexes have them: neighbours share pages, and the processor's caches.
  *          That saves the server 2 to 7 % of a taking
- * Speed    a guard beside the _id ({_id, seq < s}) costs the server 2.3 times as much (72 against 31 us), since only _id alone
- *          takes its short way. New views are inserted (13 us); those that turn out to exist follow as updates
+ * Speed    a guard beside the _id ({_id, seq < s}) costs the server 2.3 times as much (72 against 31 us), since only _id alone takes its
+ *          fast path. New views are inserted (13 us); those that turn out to exist follow as updates
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -25,14 +24,14 @@
 
 /* ---- what differs between the kinds ---- */
 
-/* Of a definition's view: when its coupon was made, by the lane's first batch, and when it became what it is. */
+/* For a definition's view: when its coupon was created (the lane's first batch), and when it last changed. */
 struct times {
     int64_t created_ms, changed_ms;
 };
 
 struct view_type {
     const char *collection;
-    /* Of the name that stands in the _id; NULL: none does. */
+    /* Of the name in the _id; NULL: it has none. */
     struct name_hash (*hash)(const struct session *session, const struct view_write *v);
     void (*put_id)(bson_t *doc, const char *name, const struct view_write *v, const struct name_hash *hash);
     void (*put_view)(const struct session *session, bson_t *view, const struct view_write *v, const struct times *times);
@@ -149,7 +148,7 @@ enum todo { TODO_NOTHING, TODO_INSERT, TODO_UPDATE, TODO_LOST /* refused: left t
 struct item {
     struct view_write *view;
     enum todo todo;
-    struct name_hash hash; /* where the type has one */
+    struct name_hash hash; /* if the type has one */
 };
 
 struct group {
@@ -157,7 +156,7 @@ struct group {
     const struct view_type *type;
     struct item *items;
     size_t count;
-    struct item **sent; /* in the command under way, in its order */
+    struct item **sent; /* in the current command, in its order */
     size_t sent_count;
     struct store_time *when;
 };
@@ -244,7 +243,7 @@ static void put_update(struct group *g, bson_t *updates, const struct item *item
     bson_append_document_end(updates, &update);
 }
 
-/* What was refused gets what is next for it; all else is written. False: the reply makes no sense. */
+/* Give refused views their next step; all others are written. False: the reply makes no sense. */
 static bool take_reply(struct group *g, const bson_t *reply)
 {
     int64_t index, code;
@@ -300,7 +299,7 @@ static bool send_some(struct group *g, enum todo todo, size_t *next)
     return session_run(g->session, &command, &reply) && reply_is_clean(&reply) && take_reply(g, &reply);
 }
 
-/* A second round only where an update that inserts met another, and the server did not settle it itself. */
+/* A second round follows only if two upserts met and the server did not settle it itself. */
 static bool write_group(struct group *g)
 {
     size_t left = g->count;
@@ -325,7 +324,7 @@ static int by_id(const void *a, const void *b)
     return order ? order : memcmp(&x->hash, &y->hash, sizeof x->hash);
 }
 
-/* The views of the group's type, as they are to be written. */
+/* Collect the views of the group's type, in the order of writing. */
 static void gather_items(struct group *g, enum view_kind kind, struct view_write *views, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,9 +1,9 @@
 /*
- * store/watermark.h -- how far something has come with the batches of all lanes, and in which lanes it has not.
+ * store/watermark.h -- how far some work has come through the batches of all lanes, and which lanes it could not finish.
  *
- * Meaning  of each batch that arrived before `arrived` it is done, or its lane is held. So whoever looks for what is not done looks at
- *          the lanes of which something arrived since, and at the held ones
- * Bound    HELD_MOST lanes: where more cannot go on, `arrived` stays
+ * Meaning  the work is done for each batch that arrived before `arrived`, unless its lane is held. So what is not done is in the lanes with
+ *          later arrivals, and in the held ones
+ * Bound    HELD_MOST lanes: if more are stuck, `arrived` stays
  */
 #ifndef STORE_WATERMARK_H
 #define STORE_WATERMARK_H
@@ -22,13 +22,13 @@ struct held_lane {
 };
 
 struct watermark {
-    uint64_t arrived; /* 0: nothing is known */
+    uint64_t arrived; /* 0: unknown */
     size_t held_count;
     struct held_lane held[HELD_MOST];
 };
 
 bool watermark_holds(const struct watermark *w, const char *coupon, int64_t lane);
-/* Hold the lane, if it is not held yet. False: there is no room. */
+/* Hold the lane, if it is not held yet. False: no room. */
 bool watermark_hold(struct watermark *w, const char *coupon, int64_t lane);
 
 #endif
